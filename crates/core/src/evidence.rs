@@ -1,0 +1,221 @@
+//! What was seen while a trial ran, what it shows, and the verdict on the path that was asked for.
+//!
+//! Only types: `iopj-probe` collects evidence and judges it, `iopj-store` keeps it.
+
+use crate::path::{Completion, Submission};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Raw counts and settings over the measured window of one trial. Counts are differences between
+/// the window's end and its start; no I/O of the trial is in flight at either.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Evidence {
+    /// Version of the rules that this evidence was collected for.
+    pub rules: u32,
+    /// Length of the window in ns.
+    pub window_ns: u64,
+    /// Threads that did I/O.
+    pub numjobs: u32,
+    /// I/Os that each job was to keep in flight.
+    pub iodepth: u32,
+    /// I/Os issued to the kernel in the window, failed ones included.
+    pub ios: u64,
+    /// Bytes that those I/Os asked for.
+    pub bytes: u64,
+    /// Sum of the I/Os' latencies in ns; with `window_ns` it gives the achieved depth (Little's law).
+    pub latency_sum_ns: u64,
+    /// The leaf devices (whole disks) under the target.
+    pub devices: Vec<DeviceEvidence>,
+    /// Threads that did or served I/O.
+    pub threads: Vec<ThreadEvidence>,
+    /// Totals of the process that did the I/O (fio's, where fio is the generator).
+    pub process: ProcessEvidence,
+    /// What the engine itself counted; absent where fio did the I/O.
+    pub engine: Option<EngineEvidence>,
+    /// CPU time of all cores by kind.
+    pub cpu: CpuTimes,
+    /// True where the kernel only samples irq time, so that short interrupts escape `cpu`; absent
+    /// where the kernel's configuration cannot be read.
+    pub irq_time_sampled: Option<bool>,
+    /// The control run before the study; absent where there was none.
+    pub control: Option<ControlRun>,
+}
+
+/// Counts of one whole disk, from `/sys/block/X/stat` and `/proc/interrupts`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct DeviceEvidence {
+    /// Kernel name, such as `nvme0n1`.
+    pub name: String,
+    /// Reads completed.
+    pub reads: u64,
+    /// Reads merged into another before they reached the device.
+    pub read_merges: u64,
+    /// 512-byte sectors read.
+    pub read_sectors: u64,
+    /// Writes completed.
+    pub writes: u64,
+    /// Writes merged into another.
+    pub write_merges: u64,
+    /// 512-byte sectors written.
+    pub write_sectors: u64,
+    /// Sum of the times that I/Os spent in the queue, in ms.
+    pub in_queue_ms: u64,
+    /// Interrupts on the device's own vectors; absent where they cannot be told apart.
+    pub interrupts: Option<u64>,
+    /// The vectors that were counted: interrupt number and name.
+    pub vectors: Vec<String>,
+    /// Queue settings at the window's end: `io_poll`, `io_poll_delay`, `scheduler`, ….
+    pub settings: BTreeMap<String, String>,
+}
+
+/// What a thread has to do with the I/O.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ThreadRole {
+    /// A job of the generator.
+    Job,
+    /// io_uring's submission poller (`iou-sqp-*`; a kernel thread `io_uring-sq` before 5.12).
+    Sqpoll,
+    /// io_uring's worker (`iou-wrk-*`).
+    IoWorker,
+    /// A thread of glibc's POSIX AIO.
+    AioHelper,
+}
+
+/// Counts of one thread over the window.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ThreadEvidence {
+    /// Thread id.
+    pub tid: i32,
+    /// The thread's name as the kernel gives it.
+    pub name: String,
+    /// What it has to do with the I/O.
+    pub role: ThreadRole,
+    /// Time on a CPU in ns.
+    pub cpu_ns: u64,
+    /// Context switches that the thread asked for: it slept.
+    pub voluntary_switches: u64,
+    /// Context switches that the scheduler forced.
+    pub involuntary_switches: u64,
+}
+
+/// Totals of the process that did the I/O, from `getrusage`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProcessEvidence {
+    /// CPU time in user space in ns.
+    pub user_ns: u64,
+    /// CPU time in the kernel in ns.
+    pub system_ns: u64,
+    /// Voluntary context switches of all I/O threads.
+    pub voluntary_switches: u64,
+    /// Involuntary context switches of all I/O threads.
+    pub involuntary_switches: u64,
+}
+
+/// What the engines of all jobs counted over the window, and how they were set up.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct EngineEvidence {
+    /// System calls that the engines made.
+    pub system_calls: u64,
+    /// Of these, calls that handed I/O to the kernel.
+    pub submit_calls: u64,
+    /// Of these, calls that only woke a sleeping submission poller.
+    pub wakeups: u64,
+    /// Flags that `io_uring_setup` took, by name.
+    pub ring_flags: Vec<String>,
+    /// True if buffers and file were registered.
+    pub registered: bool,
+}
+
+/// CPU time of all cores by kind in ns, from `/proc/stat` (so in steps of a clock tick).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CpuTimes {
+    /// User space, niced included.
+    pub user_ns: u64,
+    /// Kernel.
+    pub system_ns: u64,
+    /// Idle.
+    pub idle_ns: u64,
+    /// Idle while an I/O of this core was outstanding.
+    pub iowait_ns: u64,
+    /// Hardware interrupts.
+    pub irq_ns: u64,
+    /// Soft interrupts.
+    pub softirq_ns: u64,
+    /// Taken by the hypervisor.
+    pub steal_ns: u64,
+    /// Online cores.
+    pub cores: u32,
+}
+
+impl CpuTimes {
+    /// The sum of all kinds in ns.
+    pub fn total_ns(&self) -> u64 {
+        self.user_ns + self.system_ns + self.idle_ns + self.iowait_ns + self.irq_ns + self.softirq_ns + self.steal_ns
+    }
+}
+
+/// A short run before the study, on interrupts: shows whether the device interrupts at all.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ControlRun {
+    /// Synchronous reads that were issued.
+    pub ios: u64,
+    /// Interrupts on the device's vectors meanwhile; absent where they cannot be told apart.
+    pub interrupts: Option<u64>,
+    /// Reads that the devices under the target completed meanwhile.
+    pub device_reads: u64,
+}
+
+/// A property that the evidence shows, or the reason why it shows none.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Finding<T> {
+    /// The evidence shows this.
+    Seen(T),
+    /// The evidence shows neither; why.
+    Unclear(String),
+}
+
+/// What the evidence shows to have happened, found without knowing what was asked.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Observed {
+    /// How completions were found.
+    pub completion: Finding<Completion>,
+    /// How I/Os were submitted.
+    pub submission: Finding<Submission>,
+    /// Whether the device did the I/O that was issued, all of it and nothing else: absent if so,
+    /// else the reason to doubt (a cache, a hole, a merge, a split, foreign I/O).
+    pub doubt: Option<String>,
+}
+
+/// The three verdicts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum VerdictKind {
+    /// The evidence shows the path that was asked for.
+    Verified,
+    /// The evidence shows another path.
+    Refuted,
+    /// The evidence shows neither.
+    Unproven,
+}
+
+impl VerdictKind {
+    /// The verdict's word.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            VerdictKind::Verified => "verified",
+            VerdictKind::Refuted => "refuted",
+            VerdictKind::Unproven => "unproven",
+        }
+    }
+}
+
+/// An observation held against the path that was asked for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Verdict {
+    /// The verdict.
+    pub kind: VerdictKind,
+    /// Why, in a sentence each; for a verified trial what was seen.
+    pub reasons: Vec<String>,
+}

@@ -1,0 +1,13 @@
+//! The words of iopj as types: I/O paths, workloads, units and evidence, with their text forms.
+//!
+//! Nothing here does I/O. A type is here only if two crates that do not use each other need it.
+
+pub mod evidence;
+pub mod path;
+pub mod units;
+pub mod workload;
+
+pub use evidence::{Evidence, Observed, Verdict, VerdictKind};
+pub use path::{CompletionMode, IoPath, Ring, RingCompletion, RingSubmission, Sleep};
+pub use units::{format_bytes, format_duration, parse_bytes, parse_duration};
+pub use workload::{Length, RandomDistribution, Rw, Workload};

@@ -1,0 +1,304 @@
+//! The workload: what is asked of a path, in fio's words.
+
+use crate::units::{format_bytes, format_duration};
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+/// Direction and order of the I/O.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Rw {
+    /// Sequential reads.
+    Read,
+    /// Sequential writes.
+    Write,
+    /// Random reads.
+    Randread,
+    /// Random writes.
+    Randwrite,
+    /// Sequential reads and writes mixed by `rwmixread`.
+    Rw,
+    /// Random reads and writes mixed by `rwmixread`.
+    Randrw,
+}
+
+impl Rw {
+    const ALL: [(Rw, &'static str); 6] = [
+        (Rw::Read, "read"),
+        (Rw::Write, "write"),
+        (Rw::Randread, "randread"),
+        (Rw::Randwrite, "randwrite"),
+        (Rw::Rw, "rw"),
+        (Rw::Randrw, "randrw"),
+    ];
+
+    /// True if any write is issued.
+    pub fn writes(self) -> bool {
+        !matches!(self, Rw::Read | Rw::Randread)
+    }
+
+    /// True if any read is issued.
+    pub fn reads(self) -> bool {
+        !matches!(self, Rw::Write | Rw::Randwrite)
+    }
+
+    /// True if offsets are drawn at random.
+    pub fn is_random(self) -> bool {
+        matches!(self, Rw::Randread | Rw::Randwrite | Rw::Randrw)
+    }
+
+    /// True if reads and writes are mixed.
+    pub fn is_mixed(self) -> bool {
+        matches!(self, Rw::Rw | Rw::Randrw)
+    }
+}
+
+impl fmt::Display for Rw {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(Rw::ALL.iter().find(|(rw, _)| rw == self).map_or("", |(_, name)| name))
+    }
+}
+
+impl FromStr for Rw {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Rw, String> {
+        let found = Rw::ALL.iter().find(|(_, name)| *name == text);
+        found.map(|(rw, _)| *rw).ok_or_else(|| {
+            let names: Vec<_> = Rw::ALL.iter().map(|(_, name)| *name).collect();
+            format!("`{text}` is no rw; there are {}", names.join(", "))
+        })
+    }
+}
+
+/// How random offsets are spread over the target.
+#[derive(Clone, Copy, Debug, PartialEq, Default, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RandomDistribution {
+    /// Every block alike.
+    #[default]
+    Uniform,
+    /// Zipf with this exponent over the blocks, their ranks scattered over the target.
+    Zipf(f64),
+}
+
+impl fmt::Display for RandomDistribution {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RandomDistribution::Uniform => f.write_str("uniform"),
+            RandomDistribution::Zipf(theta) => write!(f, "zipf:{theta}"),
+        }
+    }
+}
+
+impl FromStr for RandomDistribution {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<RandomDistribution, String> {
+        if text == "uniform" {
+            return Ok(RandomDistribution::Uniform);
+        }
+        text.strip_prefix("zipf:")
+            .and_then(|theta| theta.parse::<f64>().ok())
+            .filter(|theta| theta.is_finite() && *theta > 0.0)
+            .map(RandomDistribution::Zipf)
+            .ok_or_else(|| format!("`{text}` is no random_distribution; write uniform or zipf:1.2"))
+    }
+}
+
+/// How long the measured window of a trial lasts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Length {
+    /// A time.
+    Runtime(Duration),
+    /// A number of I/Os of each job.
+    Ios(u64),
+}
+
+/// One workload. A closed loop: each job keeps `iodepth` I/Os in flight.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Workload {
+    /// Direction and order.
+    pub rw: Rw,
+    /// Share of reads in a mixed workload, in per cent.
+    pub rwmixread: u8,
+    /// Size of one I/O in bytes.
+    pub bs: u32,
+    /// I/Os that one job keeps in flight.
+    pub iodepth: u32,
+    /// I/Os that are submitted at once at the most.
+    pub iodepth_batch_submit: u32,
+    /// I/Os that a job waits for at once at the least.
+    pub iodepth_batch_complete_min: u32,
+    /// Threads that do I/O.
+    pub numjobs: u32,
+    /// Time for which the workload runs before it is measured.
+    pub ramp_time: Duration,
+    /// Length of the measured window.
+    pub length: Length,
+    /// Spread of random offsets.
+    pub random_distribution: RandomDistribution,
+    /// Processors that the jobs may use; empty means all. Job `i` is bound to entry `i` modulo the length.
+    pub cpus_allowed: Vec<u32>,
+}
+
+impl Default for Workload {
+    fn default() -> Workload {
+        Workload {
+            rw: Rw::Randread,
+            rwmixread: 50,
+            bs: 4096,
+            iodepth: 1,
+            iodepth_batch_submit: 1,
+            iodepth_batch_complete_min: 1,
+            numjobs: 1,
+            ramp_time: Duration::ZERO,
+            length: Length::Runtime(Duration::from_secs(10)),
+            random_distribution: RandomDistribution::Uniform,
+            cpus_allowed: Vec::new(),
+        }
+    }
+}
+
+impl Workload {
+    /// What makes this workload differ from another in a table's heading, such as
+    /// `randread 4k iodepth 1 numjobs 1`.
+    pub fn title(&self) -> String {
+        let mut title =
+            format!("{} {} iodepth {} numjobs {}", self.rw, format_bytes(self.bs.into()), self.iodepth, self.numjobs);
+        let plain = Workload::default();
+        if self.rw.is_mixed() {
+            title += &format!(" rwmixread {}", self.rwmixread);
+        }
+        if self.iodepth_batch_submit != plain.iodepth_batch_submit {
+            title += &format!(" iodepth_batch_submit {}", self.iodepth_batch_submit);
+        }
+        if self.iodepth_batch_complete_min != plain.iodepth_batch_complete_min {
+            title += &format!(" iodepth_batch_complete_min {}", self.iodepth_batch_complete_min);
+        }
+        if self.rw.is_random() && self.random_distribution != plain.random_distribution {
+            title += &format!(" {}", self.random_distribution);
+        }
+        title
+    }
+
+    /// The measured window as text: `3s` or `20000 I/Os a job`.
+    pub fn length_text(&self) -> String {
+        match self.length {
+            Length::Runtime(time) => format_duration(time),
+            Length::Ios(ios) => format!("{ios} I/Os a job"),
+        }
+    }
+}
+
+/// The flat form of a workload in JSON: times as integer nanoseconds.
+#[derive(serde::Serialize, serde::Deserialize)]
+struct Flat {
+    rw: Rw,
+    rwmixread: u8,
+    bs: u32,
+    iodepth: u32,
+    iodepth_batch_submit: u32,
+    iodepth_batch_complete_min: u32,
+    numjobs: u32,
+    ramp_time_ns: u64,
+    runtime_ns: Option<u64>,
+    ios: Option<u64>,
+    random_distribution: String,
+    cpus_allowed: Vec<u32>,
+}
+
+fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+impl serde::Serialize for Workload {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let (runtime_ns, ios) = match self.length {
+            Length::Runtime(time) => (Some(nanoseconds(time)), None),
+            Length::Ios(ios) => (None, Some(ios)),
+        };
+        Flat {
+            rw: self.rw,
+            rwmixread: self.rwmixread,
+            bs: self.bs,
+            iodepth: self.iodepth,
+            iodepth_batch_submit: self.iodepth_batch_submit,
+            iodepth_batch_complete_min: self.iodepth_batch_complete_min,
+            numjobs: self.numjobs,
+            ramp_time_ns: nanoseconds(self.ramp_time),
+            runtime_ns,
+            ios,
+            random_distribution: self.random_distribution.to_string(),
+            cpus_allowed: self.cpus_allowed.clone(),
+        }
+        .serialize(serializer)
+    }
+}
+
+impl<'de> serde::Deserialize<'de> for Workload {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Workload, D::Error> {
+        use serde::de::Error;
+        let flat = Flat::deserialize(deserializer)?;
+        let length = match (flat.runtime_ns, flat.ios) {
+            (Some(ns), None) => Length::Runtime(Duration::from_nanos(ns)),
+            (None, Some(ios)) => Length::Ios(ios),
+            _ => return Err(D::Error::custom("a workload has either runtime_ns or ios")),
+        };
+        Ok(Workload {
+            rw: flat.rw,
+            rwmixread: flat.rwmixread,
+            bs: flat.bs,
+            iodepth: flat.iodepth,
+            iodepth_batch_submit: flat.iodepth_batch_submit,
+            iodepth_batch_complete_min: flat.iodepth_batch_complete_min,
+            numjobs: flat.numjobs,
+            ramp_time: Duration::from_nanos(flat.ramp_time_ns),
+            length,
+            random_distribution: flat.random_distribution.parse().map_err(D::Error::custom)?,
+            cpus_allowed: flat.cpus_allowed,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn json_form_round_trips_and_names_its_units() {
+        let workload = Workload {
+            length: Length::Ios(7),
+            ramp_time: Duration::from_millis(5),
+            random_distribution: RandomDistribution::Zipf(1.1),
+            cpus_allowed: vec![0, 3],
+            ..Workload::default()
+        };
+        let json = serde_json::to_value(&workload).unwrap();
+        assert_eq!(json["ramp_time_ns"], 5_000_000);
+        assert_eq!(json["rw"], "randread");
+        assert_eq!(serde_json::from_value::<Workload>(json).unwrap(), workload);
+    }
+
+    #[test]
+    fn title_tells_only_what_differs() {
+        let mut workload = Workload::default();
+        assert_eq!(workload.title(), "randread 4k iodepth 1 numjobs 1");
+        workload.rw = Rw::Randrw;
+        workload.iodepth_batch_submit = 4;
+        assert_eq!(workload.title(), "randrw 4k iodepth 1 numjobs 1 rwmixread 50 iodepth_batch_submit 4");
+    }
+
+    #[test]
+    fn rw_words_are_fios() {
+        for (rw, name) in Rw::ALL {
+            assert_eq!(rw.to_string(), name);
+            assert_eq!(name.parse(), Ok(rw));
+            assert_eq!(serde_json::to_value(rw).unwrap(), name);
+        }
+        assert!("trim".parse::<Rw>().unwrap_err().contains("randrw"));
+        assert!(Rw::Randrw.writes() && Rw::Randrw.reads() && !Rw::Randread.writes() && !Rw::Write.reads());
+    }
+}

@@ -1,0 +1,2 @@
+//! iopj.
+fn main() {}

@@ -1,0 +1,33 @@
+//! Operating-system counters around a trial, and what they prove about the I/O path.
+//!
+//! [`Probe`] reads the counters, two [`Snapshot`]s give the [`Evidence`](iopj_core::Evidence) of the
+//! window between them, [`observe`] says what the evidence shows, [`judge`] holds that against
+//! the path that was asked for. Thresholds and their reasons are in `docs/verdicts.md`. Finding
+//! the disks under a target, timing the window and counting its I/Os are left to the caller.
+
+mod cpu;
+mod device;
+mod error;
+mod figures;
+mod interrupts;
+mod judge;
+mod kernel;
+mod observe;
+mod root;
+mod snapshot;
+mod threads;
+mod vectors;
+
+pub use error::ProbeError;
+pub use figures::summary;
+pub use judge::{assess, judge};
+pub use kernel::irq_time_sampled;
+pub use observe::{
+    CONTROL_INTERRUPTS, FOREIGN_SHARE, HYBRID_SLEEPS, MISSING_SHARE, NO_INTERRUPT, POLL_BUSY, POLL_SLEEPS, SLACK_BYTES,
+    SLACK_IOS, SQPOLL_SUBMIT_CALLS, observe,
+};
+pub use snapshot::{Probe, Snapshot, Who};
+
+/// Version of the rules by which evidence is collected, observed and judged; it changes with every
+/// predicate or threshold, so that stored evidence can be told from that of other rules.
+pub const RULES: u32 = 1;

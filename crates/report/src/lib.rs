@@ -1,0 +1,1 @@
+//! Analysis of records and their rendering as tables.

@@ -1,0 +1,12 @@
+//! Records of trials in one SQLite file, and their exports.
+//!
+//! A trial is whole or absent. Nothing is written to a store inside a measured window.
+
+pub mod export;
+pub mod histogram;
+pub mod record;
+mod schema;
+mod store;
+
+pub use record::{ErrorCount, Generator, Latency, Measurement, Outcome, Slice, StudyRecord, Trial, Unavailable};
+pub use store::{Store, StoreError};

@@ -1,0 +1,1 @@
+//! Study files, plan, runner, generators, settings and their restoring.
