@@ -1,0 +1,207 @@
+//! A store as JSON and CSV, complete enough that nobody needs the SQLite file.
+//!
+//! Keys are the words of the project in snake case with the unit where a number has one. Rates and
+//! shares are per I/O or per second as their keys say; latencies are in ns.
+
+use crate::histogram;
+use crate::record::{Latency, Measurement, Outcome, StudyRecord, Trial};
+use serde_json::{Map, Value, json};
+use std::io::{self, Write};
+
+/// How much of a trial is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Detail {
+    /// The figures, the evidence and the verdict.
+    Figures,
+    /// Histograms and time series as well.
+    Full,
+}
+
+/// The whole store: the study under `study`, what happened to it under `events`, every trial under
+/// `trials`. A bin of a histogram is its upper end in ns and its count.
+pub fn json(study: &StudyRecord, trials: &[Trial], events: &[(u64, String, String)], detail: Detail) -> Value {
+    let events: Vec<Value> = events
+        .iter()
+        .map(|(unix_ns, kind, detail)| json!({"unix_ns": unix_ns, "kind": kind, "detail": detail}))
+        .collect();
+    json!({
+        "study": study,
+        "events": events,
+        "trials": trials.iter().map(|trial| trial_json(trial, detail)).collect::<Vec<_>>(),
+    })
+}
+
+fn trial_json(trial: &Trial, detail: Detail) -> Value {
+    let mut object = Map::new();
+    let mut put = |key: &str, value: Value| object.insert(key.to_owned(), value);
+    put("path", json!(trial.path));
+    put("interface", json!(trial.path.interface()));
+    put("submission", json!(trial.path.submission()));
+    put("completion", json!(trial.path.completion()));
+    put("workload", json!(trial.workload));
+    put("settings", json!(trial.settings));
+    put("generator", json!(trial.generator));
+    put("replicate", json!(trial.replicate));
+    put("position", json!(trial.position));
+    put("started_unix_ns", json!(trial.started_unix_ns));
+    put("gap_ns", json!(trial.gap_ns));
+    match &trial.outcome {
+        Outcome::Failed(error) => {
+            put("status", json!("failed"));
+            put("error", json!(error));
+        }
+        Outcome::Measured(measurement) => {
+            put("status", json!("measured"));
+            put_measurement(&mut object, measurement, detail);
+        }
+    }
+    Value::Object(object)
+}
+
+fn put_measurement(object: &mut Map<String, Value>, measurement: &Measurement, detail: Detail) {
+    let mut put = |key: &str, value: Value| object.insert(key.to_owned(), value);
+    put("verdict", json!(measurement.verdict.kind));
+    put("verdict_reasons", json!(measurement.verdict.reasons));
+    put("window_ns", json!(measurement.window_ns));
+    put("ios", json!(measurement.ios));
+    put("bytes", json!(measurement.bytes));
+    put("reads", json!(measurement.reads));
+    put("writes", json!(measurement.writes));
+    put("short_ios", json!(measurement.short_ios));
+    put("errors", json!(measurement.errors));
+    put("iops", json!(measurement.iops()));
+    put("mb_per_s", json!(measurement.mb_per_s()));
+    put("latency_ns", latency_json(&measurement.latency, detail));
+    for (key, latency) in
+        [("read_latency_ns", &measurement.read_latency), ("write_latency_ns", &measurement.write_latency)]
+    {
+        if let Some(latency) = latency {
+            put(key, latency_json(latency, detail));
+        }
+    }
+    put("cpu_percent", json!(measurement.cpu_percent));
+    put("context_switches_per_io", json!(measurement.context_switches_per_io));
+    put("interrupts_per_io", json!(measurement.interrupts_per_io));
+    put("system_calls_per_io", json!(measurement.system_calls_per_io));
+    put("achieved_depth", json!(measurement.achieved_depth));
+    put("preconditioning", json!(measurement.preconditioning));
+    put("observed", json!(measurement.observed));
+    put("evidence", json!(measurement.evidence));
+    put("power_state", json!(measurement.power_state));
+    if let Some(fio) = &measurement.fio {
+        put("fio", fio.clone());
+    }
+    if detail == Detail::Full {
+        put("series", json!(measurement.series));
+    }
+}
+
+fn latency_json(latency: &Latency, detail: Detail) -> Value {
+    let mut value = json!(latency);
+    if detail == Detail::Full
+        && let Some(decoded) = histogram::decode(&latency.histogram)
+    {
+        let bins: Vec<Value> =
+            decoded.iter_recorded().map(|bin| json!([bin.value_iterated_to(), bin.count_at_value()])).collect();
+        value["histogram"] = Value::Array(bins);
+    }
+    value
+}
+
+/// One column of the CSV: its heading and what stands under it.
+type Column = (&'static str, fn(&Trial) -> String);
+
+/// The columns of the CSV. Empty cells mean: not measured.
+const COLUMNS: &[Column] = &[
+    ("path", |t| t.path.to_string()),
+    ("interface", |t| t.path.interface().to_owned()),
+    ("submission", |t| t.path.submission().to_string()),
+    ("completion", |t| t.path.completion().to_string()),
+    ("rw", |t| t.workload.rw.to_string()),
+    ("rwmixread", |t| t.workload.rwmixread.to_string()),
+    ("bs", |t| t.workload.bs.to_string()),
+    ("iodepth", |t| t.workload.iodepth.to_string()),
+    ("iodepth_batch_submit", |t| t.workload.iodepth_batch_submit.to_string()),
+    ("iodepth_batch_complete_min", |t| t.workload.iodepth_batch_complete_min.to_string()),
+    ("numjobs", |t| t.workload.numjobs.to_string()),
+    ("random_distribution", |t| t.workload.random_distribution.to_string()),
+    ("ramp_time_s", |t| t.workload.ramp_time.as_secs_f64().to_string()),
+    ("settings", |t| t.settings.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(" ")),
+    ("generator", |t| t.generator.as_str().to_owned()),
+    ("replicate", |t| t.replicate.to_string()),
+    ("position", |t| t.position.to_string()),
+    ("started_unix_ns", |t| t.started_unix_ns.to_string()),
+    ("gap_ns", |t| t.gap_ns.map(|ns| ns.to_string()).unwrap_or_default()),
+    ("error", |t| if let Outcome::Failed(error) = &t.outcome { error.clone() } else { String::new() }),
+    ("verdict", |t| figure(t, |m| m.verdict.kind.as_str())),
+    ("verdict_reasons", |t| figure(t, |m| m.verdict.reasons.join("; "))),
+    ("window_ns", |t| figure(t, |m| m.window_ns)),
+    ("ios", |t| figure(t, |m| m.ios)),
+    ("bytes", |t| figure(t, |m| m.bytes)),
+    ("reads", |t| figure(t, |m| m.reads)),
+    ("writes", |t| figure(t, |m| m.writes)),
+    ("short_ios", |t| figure(t, |m| m.short_ios)),
+    ("failed_ios", |t| figure(t, Measurement::error_count)),
+    ("iops", |t| figure(t, Measurement::iops)),
+    ("mb_per_s", |t| figure(t, Measurement::mb_per_s)),
+    ("latency_ns_mean", |t| figure(t, |m| m.latency.mean)),
+    ("latency_ns_stddev", |t| figure(t, |m| m.latency.stddev)),
+    ("latency_ns_min", |t| figure(t, |m| m.latency.min)),
+    ("latency_ns_p50", |t| figure(t, |m| m.latency.p50)),
+    ("latency_ns_p95", |t| figure(t, |m| m.latency.p95)),
+    ("latency_ns_p99", |t| figure(t, |m| m.latency.p99)),
+    ("latency_ns_p99_9", |t| figure(t, |m| m.latency.p99_9)),
+    ("latency_ns_max", |t| figure(t, |m| m.latency.max)),
+    ("cpu_percent", |t| figure(t, |m| m.cpu_percent)),
+    ("cpu_user_ns", |t| figure(t, |m| m.cpu().user_ns)),
+    ("cpu_system_ns", |t| figure(t, |m| m.cpu().system_ns)),
+    ("cpu_iowait_ns", |t| figure(t, |m| m.cpu().iowait_ns)),
+    ("cpu_irq_ns", |t| figure(t, |m| m.cpu().irq_ns)),
+    ("cpu_softirq_ns", |t| figure(t, |m| m.cpu().softirq_ns)),
+    ("cpu_steal_ns", |t| figure(t, |m| m.cpu().steal_ns)),
+    ("cpu_idle_ns", |t| figure(t, |m| m.cpu().idle_ns)),
+    ("context_switches_per_io", |t| figure(t, |m| m.context_switches_per_io)),
+    ("interrupts_per_io", |t| figure(t, |m| m.interrupts_per_io.map(|n| n.to_string()).unwrap_or_default())),
+    ("system_calls_per_io", |t| figure(t, |m| m.system_calls_per_io.map(|n| n.to_string()).unwrap_or_default())),
+    ("achieved_depth", |t| figure(t, |m| m.achieved_depth)),
+    ("preconditioning", |t| figure(t, |m| m.preconditioning.clone().unwrap_or_default())),
+    ("device_reads", |t| figure(t, |m| m.evidence.devices.iter().map(|d| d.reads).sum::<u64>())),
+    ("device_writes", |t| figure(t, |m| m.evidence.devices.iter().map(|d| d.writes).sum::<u64>())),
+];
+
+fn figure<T: ToString>(trial: &Trial, of: impl Fn(&Measurement) -> T) -> String {
+    trial.outcome.measurement().map(|measurement| of(measurement).to_string()).unwrap_or_default()
+}
+
+/// One line a trial, after RFC 4180. A text that a spreadsheet would take for a formula is preceded
+/// by an apostrophe.
+///
+/// # Errors
+/// What the writer says.
+pub fn csv(trials: &[Trial], out: &mut dyn Write) -> io::Result<()> {
+    let line = |cells: Vec<String>| cells.join(",") + "\r\n";
+    out.write_all(line(COLUMNS.iter().map(|(name, _)| (*name).to_owned()).collect()).as_bytes())?;
+    for trial in trials {
+        out.write_all(line(COLUMNS.iter().map(|(_, cell)| csv_cell(&cell(trial))).collect()).as_bytes())?;
+    }
+    Ok(())
+}
+
+fn csv_cell(text: &str) -> String {
+    let formula = text.starts_with(['=', '+', '-', '@', '\t', '\r']) && text.parse::<f64>().is_err();
+    let text = if formula { format!("'{text}") } else { text.to_owned() };
+    if text.contains([',', '"', '\n', '\r']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cells_are_quoted_and_formulas_disarmed() {
+        assert_eq!(csv_cell("plain"), "plain");
+        assert_eq!(csv_cell("a,\"b\""), "\"a,\"\"b\"\"\"");
+        assert_eq!(csv_cell("=1+1"), "'=1+1");
+        assert_eq!(csv_cell("-1.5"), "-1.5");
+    }
+}

@@ -1,0 +1,224 @@
+//! What a store holds: the study, its trials, and what each trial measured.
+
+use iopj_core::evidence::CpuTimes;
+use iopj_core::{Evidence, IoPath, Observed, Verdict, Workload};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// What issues the I/O.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Generator {
+    /// iopj's own closed loop.
+    Native,
+    /// The installed fio.
+    Fio,
+}
+
+impl Generator {
+    /// The generator's word.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Generator::Native => "native",
+            Generator::Fio => "fio",
+        }
+    }
+}
+
+/// The study as it was planned, with its provenance. Written once, when the store is made.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StudyRecord {
+    /// The study's name.
+    pub name: String,
+    /// The study as a TOML text, complete with what the command line changed.
+    pub text: String,
+    /// The seed that orders the trials and draws the offsets.
+    pub seed: u64,
+    /// Trials that the plan holds.
+    pub planned_trials: u64,
+    /// The target as it was named.
+    pub target: String,
+    /// The id in the header of a file that iopj made as the target.
+    pub file_id: Option<String>,
+    /// Machine, kernel, drive, versions: names and values.
+    pub provenance: BTreeMap<String, String>,
+    /// What to know about the target, such as unwritten blocks.
+    pub warnings: Vec<String>,
+    /// Paths of the study that this machine does not offer for the target.
+    pub unavailable: Vec<Unavailable>,
+}
+
+/// A path that the study asked for and that does not work here.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Unavailable {
+    /// The path.
+    pub path: IoPath,
+    /// Why it does not work.
+    pub reason: String,
+    /// What would make it work.
+    pub remedy: String,
+}
+
+/// One trial: a path, a workload, settings, a replicate, measured once.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Trial {
+    /// The I/O path that was asked for.
+    pub path: IoPath,
+    /// The workload.
+    pub workload: Workload,
+    /// Settings of the study that held while it ran, by name.
+    pub settings: BTreeMap<String, String>,
+    /// What issued the I/O.
+    pub generator: Generator,
+    /// The replicate, from 0; each is one block that holds every cell once.
+    pub replicate: u32,
+    /// Place in the order of the study, from 0.
+    pub position: u64,
+    /// Wall time of the start in ns since 1970.
+    pub started_unix_ns: u64,
+    /// Time from the end of the trial before to the start of this one in ns, on one clock; absent
+    /// for the first one of a run.
+    pub gap_ns: Option<u64>,
+    /// What came of it.
+    pub outcome: Outcome,
+}
+
+/// What came of a trial.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// It was measured.
+    Measured(Box<Measurement>),
+    /// It failed; why.
+    Failed(String),
+}
+
+impl Outcome {
+    /// The measurement, if there is one.
+    pub fn measurement(&self) -> Option<&Measurement> {
+        match self {
+            Outcome::Measured(measurement) => Some(measurement),
+            Outcome::Failed(_) => None,
+        }
+    }
+}
+
+/// What one trial measured over its window.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Measurement {
+    /// Length of the window in ns.
+    pub window_ns: u64,
+    /// I/Os that moved all their bytes.
+    pub ios: u64,
+    /// Bytes moved.
+    pub bytes: u64,
+    /// Reads among `ios`.
+    pub reads: u64,
+    /// Writes among `ios`.
+    pub writes: u64,
+    /// I/Os that moved fewer bytes than asked for.
+    pub short_ios: u64,
+    /// I/Os that failed, by error.
+    pub errors: Vec<ErrorCount>,
+    /// Latency of all I/Os.
+    pub latency: Latency,
+    /// Latency of the reads of a mixed workload.
+    pub read_latency: Option<Latency>,
+    /// Latency of the writes of a mixed workload.
+    pub write_latency: Option<Latency>,
+    /// I/Os over time.
+    #[serde(default)]
+    pub series: Vec<Slice>,
+    /// CPU use of the threads that did I/O, kernel helpers included, in per cent of one core.
+    pub cpu_percent: f64,
+    /// Voluntary and involuntary context switches of those threads per I/O.
+    pub context_switches_per_io: f64,
+    /// Interrupts of the target's own vectors per I/O; absent where they cannot be told.
+    pub interrupts_per_io: Option<f64>,
+    /// System calls of the engine per I/O; absent where fio did the I/O.
+    pub system_calls_per_io: Option<f64>,
+    /// Mean I/Os in flight: latency by I/Os over the window (Little's law).
+    pub achieved_depth: f64,
+    /// For workloads that write: how the target was preconditioned, or that it was not.
+    pub preconditioning: Option<String>,
+    /// The raw evidence.
+    pub evidence: Evidence,
+    /// What it shows.
+    pub observed: Observed,
+    /// Held against the path that was asked for.
+    pub verdict: Verdict,
+    /// The machine's power state at the start and at the end, as JSON.
+    pub power_state: [serde_json::Value; 2],
+    /// fio's own words where it was the generator: version, `usr_cpu`, `sys_cpu`, `ctx`.
+    pub fio: Option<serde_json::Value>,
+}
+
+impl Measurement {
+    /// I/Os per second.
+    pub fn iops(&self) -> f64 {
+        per_second(self.ios, self.window_ns)
+    }
+
+    /// Megabytes (10^6) per second.
+    pub fn mb_per_s(&self) -> f64 {
+        per_second(self.bytes, self.window_ns) / 1e6
+    }
+
+    /// CPU time of all cores by kind over the window.
+    pub fn cpu(&self) -> &CpuTimes {
+        &self.evidence.cpu
+    }
+
+    /// I/Os that failed.
+    pub fn error_count(&self) -> u64 {
+        self.errors.iter().map(|error| error.count).sum()
+    }
+}
+
+fn per_second(count: u64, window_ns: u64) -> f64 {
+    if window_ns == 0 { 0.0 } else { count as f64 * 1e9 / window_ns as f64 }
+}
+
+/// Failed I/Os of one kind.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ErrorCount {
+    /// The errno's or the NVMe status' text.
+    pub error: String,
+    /// How many.
+    pub count: u64,
+}
+
+/// A distribution of latencies in ns. Percentiles are those of the generator.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Latency {
+    /// I/Os.
+    pub count: u64,
+    /// Mean.
+    pub mean: f64,
+    /// Standard deviation over the I/Os.
+    pub stddev: f64,
+    /// Least.
+    pub min: u64,
+    /// Median.
+    pub p50: u64,
+    /// 95th percentile.
+    pub p95: u64,
+    /// 99th percentile.
+    pub p99: u64,
+    /// 99.9th percentile.
+    pub p99_9: u64,
+    /// Greatest.
+    pub max: u64,
+    /// The histogram in HdrHistogram's V2 encoding (not compressed).
+    #[serde(skip)]
+    pub histogram: Vec<u8>,
+}
+
+/// I/Os that completed in one slice of the window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Slice {
+    /// End of the slice in ns since the window's start.
+    pub end_ns: u64,
+    /// I/Os completed in it.
+    pub ios: u64,
+}

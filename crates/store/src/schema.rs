@@ -1,0 +1,68 @@
+//! The tables of a store, and the migrations that bring an older one forward.
+
+use rusqlite::Connection;
+
+/// `PRAGMA application_id` of a store: "iopj" in ASCII.
+pub(crate) const APPLICATION_ID: i32 = 0x696f_706a;
+
+/// Each step brings a store from the schema of its index to the next.
+const MIGRATIONS: [&str; 1] = ["
+    CREATE TABLE study (
+        id INTEGER PRIMARY KEY CHECK (id = 1),
+        name TEXT NOT NULL,
+        text TEXT NOT NULL,          -- the study as TOML
+        record TEXT NOT NULL         -- the whole record as JSON
+    ) STRICT;
+    CREATE TABLE trial (
+        id INTEGER PRIMARY KEY,
+        path TEXT NOT NULL,
+        workload TEXT NOT NULL,      -- JSON
+        settings TEXT NOT NULL,      -- JSON
+        generator TEXT NOT NULL,
+        replicate INTEGER NOT NULL,
+        position INTEGER NOT NULL,
+        started_unix_ns INTEGER NOT NULL,
+        gap_ns INTEGER,
+        error TEXT,                  -- of a trial that failed
+        verdict TEXT,                -- of a trial that was measured, as all that follows
+        iops REAL,
+        latency_ns_mean REAL,
+        latency_ns_p50 INTEGER,
+        latency_ns_p99 INTEGER,
+        latency_ns_p99_9 INTEGER,
+        measurement TEXT,            -- the whole measurement as JSON
+        UNIQUE (path, workload, settings, generator, replicate),
+        CHECK ((error IS NULL) <> (measurement IS NULL))
+    ) STRICT;
+    CREATE TABLE histogram (
+        trial INTEGER NOT NULL REFERENCES trial (id),
+        op TEXT NOT NULL CHECK (op IN ('all', 'read', 'write')),
+        v2 BLOB NOT NULL,            -- HdrHistogram V2
+        PRIMARY KEY (trial, op)
+    ) STRICT;
+    CREATE TABLE slice (
+        trial INTEGER NOT NULL REFERENCES trial (id),
+        end_ns INTEGER NOT NULL,
+        ios INTEGER NOT NULL,
+        PRIMARY KEY (trial, end_ns)
+    ) STRICT, WITHOUT ROWID;
+    CREATE TABLE event (
+        unix_ns INTEGER NOT NULL,
+        kind TEXT NOT NULL,
+        detail TEXT NOT NULL
+    ) STRICT;
+"];
+
+/// The schema that this program writes.
+pub(crate) const VERSION: i32 = MIGRATIONS.len() as i32;
+
+/// Brings a store of schema `from` to [`VERSION`], in one transaction.
+pub(crate) fn migrate(connection: &mut Connection, from: i32) -> rusqlite::Result<()> {
+    let transaction = connection.transaction()?;
+    for step in MIGRATIONS.iter().skip(from.max(0) as usize) {
+        transaction.execute_batch(step)?;
+    }
+    transaction.pragma_update(None, "user_version", VERSION)?;
+    transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
+    transaction.commit()
+}
