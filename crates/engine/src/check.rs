@@ -1,0 +1,152 @@
+//! What this machine can do and why not: tries a path by one read, and explains a failure.
+
+use crate::engine::{Completion, EngineError, IoError, Op, Request};
+use crate::pool::{Pool, Slot};
+use crate::target::Target;
+use iopj_core::path::Completion as Mode;
+use iopj_core::{CompletionMode, IoPath};
+use std::fs;
+
+/// Whether a path works on a target here.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(tag = "state", rename_all = "lowercase")]
+pub enum Availability {
+    /// One read was done on it.
+    Available {
+        /// What to know before trusting it, such as a kernel that is known to fall back.
+        notes: Vec<String>,
+    },
+    /// It does not work.
+    Unavailable {
+        /// Why.
+        reason: String,
+        /// What would make it work.
+        remedy: String,
+    },
+}
+
+/// The running kernel's version as (major, minor), from `uname`; (0, 0) if it cannot be read.
+pub fn kernel_version() -> (u32, u32) {
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).filter_map(|number| number.parse().ok());
+    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
+}
+
+/// Tries `path` on `target` with one read of one logical block. Writes nothing and changes no setting.
+pub fn check(path: IoPath, target: &Target) -> Availability {
+    let unavailable = |(reason, remedy)| Availability::Unavailable { reason, remedy };
+    if let IoPath::PosixSio(CompletionMode::Hybrid(_)) = path
+        && let Some(lack) = lacks_hybrid_sleep(target)
+    {
+        return unavailable(lack);
+    }
+    if matches!(path, IoPath::NvmePassthrough(_)) != target.nvme().is_some() {
+        return unavailable(wrong_kind(path));
+    }
+    match read_one(path, target) {
+        Ok(Completion { result: Ok(_), .. }) => Availability::Available { notes: notes(path, target) },
+        Ok(Completion { result: Err(error), .. }) => unavailable(explain(path, target, error)),
+        Err(EngineError::Call { call, errno, remedy }) => {
+            let reason = format!("{call} failed: {}", std::io::Error::from_raw_os_error(errno));
+            unavailable((reason, remedy.trim_start_matches([':', ' ']).to_owned()))
+        }
+        Err(error) => unavailable((error.to_string(), String::new())),
+    }
+}
+
+fn read_one(path: IoPath, target: &Target) -> Result<Completion, EngineError> {
+    let pool = Pool::new(1, target.logical_block())?;
+    let mut engine = crate::open(path, target, &pool, 1)?;
+    let request =
+        Request { op: Op::Read, slot: Slot(0), len: target.logical_block(), offset: target.data_offset(), tag: 0 };
+    engine.push(&[request])?;
+    let mut done = Vec::with_capacity(1);
+    engine.wait(1, &mut done)?;
+    done.pop().ok_or_else(|| EngineError::Unsupported(format!("{path} returned without a completion")))
+}
+
+/// A queue attribute of each disk under the target.
+fn queue_attribute(target: &Target, name: &str) -> Vec<Option<String>> {
+    let read = |device: &String| fs::read_to_string(format!("/sys/block/{device}/queue/{name}")).ok();
+    target.devices().iter().map(|device| read(device).map(|text| text.trim().to_owned())).collect()
+}
+
+fn has_poll_queues(target: &Target) -> bool {
+    let values = queue_attribute(target, "io_poll");
+    !values.is_empty() && values.iter().all(|value| value.as_deref() == Some("1"))
+}
+
+fn lacks_hybrid_sleep(target: &Target) -> Option<(String, String)> {
+    if kernel_version() >= (6, 4) {
+        let reason = "Linux 6.4 removed hybrid polling for synchronous I/O".to_owned();
+        return Some((reason, "a kernel from 4.10 to 6.3, or io_uring/syscall/hybrid from 6.13 on".to_owned()));
+    }
+    if !has_poll_queues(target) {
+        return Some(no_poll_queues(target));
+    }
+    if queue_attribute(target, "io_poll_delay").iter().any(Option::is_none) {
+        return Some((
+            "the device has no io_poll_delay".to_owned(),
+            "a blk-mq device and a kernel from 4.10 to 6.3".to_owned(),
+        ));
+    }
+    // SAFETY: takes nothing and cannot fail.
+    if unsafe { libc::geteuid() } != 0 {
+        return Some(("only root may set queue/io_poll_delay".to_owned(), "run iopj as root".to_owned()));
+    }
+    None
+}
+
+fn no_poll_queues(target: &Target) -> (String, String) {
+    let devices = target.devices().join(", ");
+    let reason = format!("{} has no poll queues", if devices.is_empty() { "the target" } else { &devices });
+    let remedy = if devices.starts_with("nvme") || target.nvme().is_some() {
+        "nvme.poll_queues=4 on the kernel command line, or `options nvme poll_queues=4` in /etc/modprobe.d and reload the driver"
+    } else if devices.starts_with("vd") {
+        "virtio_blk.poll_queues=1 on the guest's kernel command line (Linux 5.18 or newer), and as many more queues of the virtual disk"
+    } else {
+        "an NVMe drive whose driver is loaded with nvme.poll_queues=4"
+    };
+    (reason, remedy.to_owned())
+}
+
+fn explain(path: IoPath, target: &Target, error: IoError) -> (String, String) {
+    match error {
+        IoError::Os(libc::EOPNOTSUPP) if path.completion() != Mode::Interrupt => no_poll_queues(target),
+        IoError::Os(libc::EOPNOTSUPP) if matches!(path, IoPath::NvmePassthrough(_)) => {
+            (error.to_string(), "Linux 5.19 or newer with NVMe passthrough by io_uring".to_owned())
+        }
+        IoError::Os(libc::EACCES | libc::EPERM) => {
+            (error.to_string(), "run iopj as root, or give this user access to the device".to_owned())
+        }
+        other => (format!("a read failed: {other}"), "see the kernel's log for the device".to_owned()),
+    }
+}
+
+/// Passthrough needs the character device of a namespace, all else a file or a block device.
+fn wrong_kind(path: IoPath) -> (String, String) {
+    let (reason, remedy) = match path {
+        IoPath::NvmePassthrough(_) => (
+            "the target is no character device of an NVMe namespace",
+            "name the namespace as /dev/ngXnY (Linux 5.19 or newer)",
+        ),
+        _ => ("the target is the character device of an NVMe namespace", "name the namespace as /dev/nvmeXnY"),
+    };
+    (reason.to_owned(), remedy.to_owned())
+}
+
+fn notes(path: IoPath, target: &Target) -> Vec<String> {
+    let mut notes = Vec::new();
+    if path == IoPath::PosixSio(CompletionMode::Poll) {
+        if !has_poll_queues(target) {
+            notes.push(
+                "accepted, but without poll queues the kernel falls back to interrupts: expect `refuted`".to_owned(),
+            );
+        } else if kernel_version() >= (5, 19) {
+            notes.push(
+                "accepted, but since Linux 5.19 RWF_HIPRI is ignored for synchronous I/O: expect `refuted`".to_owned(),
+            );
+        }
+    }
+    notes
+}

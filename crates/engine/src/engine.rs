@@ -1,0 +1,135 @@
+//! The trait that every interface implements, and the words of its conversation.
+
+use crate::pool::{PoolError, Slot};
+
+/// What a request does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Op {
+    /// From the target into the slot.
+    Read,
+    /// From the slot to the target.
+    Write,
+}
+
+/// One I/O. It names a slot of the pool, never a pointer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// Read or write.
+    pub op: Op,
+    /// The slot whose first `len` bytes are read or written.
+    pub slot: Slot,
+    /// Length in bytes.
+    pub len: u32,
+    /// Offset on the target in bytes.
+    pub offset: u64,
+    /// Returned with the completion.
+    pub tag: u64,
+}
+
+/// The end of one I/O. The slot is free again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Completion {
+    /// The request's tag.
+    pub tag: u64,
+    /// The request's slot.
+    pub slot: Slot,
+    /// Bytes moved (fewer than asked for: a partial I/O), or why none were.
+    pub result: Result<u32, IoError>,
+}
+
+/// Why one I/O failed.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, thiserror::Error, serde::Serialize, serde::Deserialize,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum IoError {
+    /// An errno.
+    #[error("{}", std::io::Error::from_raw_os_error(*.0))]
+    Os(i32),
+    /// An NVMe status: status code in bits 0 to 7, its type in bits 8 to 10.
+    #[error("NVMe status {:#x} (type {}, code {:#x})", .0, .0 >> 8 & 7, .0 & 0xff)]
+    Nvme(u16),
+}
+
+/// Why an engine is finished, or was not opened.
+#[derive(Debug, thiserror::Error)]
+pub enum EngineError {
+    /// A request or a set-up that the pool refuses.
+    #[error(transparent)]
+    Pool(#[from] PoolError),
+    /// A system call of the engine itself failed.
+    #[error("{call} failed: {}{remedy}", std::io::Error::from_raw_os_error(*.errno))]
+    Call {
+        /// The system call.
+        call: &'static str,
+        /// Its errno.
+        errno: i32,
+        /// What to do about it, with a leading separator, or empty.
+        remedy: String,
+    },
+    /// The interface cannot do what was asked for.
+    #[error("{0}")]
+    Unsupported(String),
+}
+
+impl EngineError {
+    /// The present errno of `call`, without a remedy.
+    pub(crate) fn last(call: &'static str) -> EngineError {
+        EngineError::Call { call, errno: last_errno(), remedy: String::new() }
+    }
+}
+
+/// The calling thread's errno.
+pub(crate) fn last_errno() -> i32 {
+    std::io::Error::last_os_error().raw_os_error().unwrap_or(0)
+}
+
+/// How an engine was set up and what it has done so far.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct EngineFacts {
+    /// System calls made since the engine was opened, set-up apart.
+    pub system_calls: u64,
+    /// Of these, calls that handed I/O to the kernel.
+    pub submit_calls: u64,
+    /// Of these, calls that only woke a sleeping submission poller.
+    pub wakeups: u64,
+    /// Flags that `io_uring_setup` took, by name.
+    pub ring_flags: Vec<&'static str>,
+    /// True if buffers and file are registered with the kernel.
+    pub registered: bool,
+}
+
+/// One way to do I/O on one target, driven by the thread that opened it: no engine is `Send`.
+///
+/// Dropping an engine cancels what is in flight and waits for it for at most one second; what the
+/// kernel still holds then is leaked with the pool, for a leak is safe and a free is not. The pool
+/// outlives its engines by `Rc`, so `mem::forget` of an engine is sound as well.
+pub trait Engine {
+    /// Queues requests in order without submitting them; returns how many were taken. Fewer than
+    /// given means that the engine is full; a slot is in flight from here to its completion.
+    ///
+    /// # Errors
+    /// A slot that is out of range, too short or not free; earlier requests of the call stay queued.
+    fn push(&mut self, requests: &[Request]) -> Result<usize, EngineError>;
+
+    /// Hands everything queued to the kernel without waiting for completions. `posix-sio` cannot:
+    /// it does the I/O here, and blocks.
+    ///
+    /// # Errors
+    /// The engine is finished. A failed I/O is no error but a [`Completion`].
+    fn submit(&mut self) -> Result<(), EngineError>;
+
+    /// Submits what is queued, in the same system call where the interface can, waits for `min`
+    /// completions (0 never sleeps; no more than are in flight) and appends what is complete to
+    /// `done`, within its spare capacity.
+    ///
+    /// # Errors
+    /// The engine is finished.
+    fn wait(&mut self, min: usize, done: &mut Vec<Completion>) -> Result<(), EngineError>;
+
+    /// Requests that were pushed and have not completed.
+    fn in_flight(&self) -> usize;
+
+    /// How the engine was set up and what it has done.
+    fn facts(&self) -> EngineFacts;
+}

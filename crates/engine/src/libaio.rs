@@ -1,0 +1,211 @@
+//! `libaio`: Linux native asynchronous I/O by raw `io_setup`, `io_submit` and `io_getevents`.
+
+use crate::blocks::Blocks;
+use crate::engine::{Completion, Engine, EngineError, EngineFacts, IoError, Op, Request, last_errno};
+use crate::pool::{Pool, Slot};
+use crate::remedy;
+use std::mem::ManuallyDrop;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+/// Opcodes of include/uapi/linux/aio_abi.h.
+const IOCB_CMD_PREAD: u16 = 0;
+const IOCB_CMD_PWRITE: u16 = 1;
+
+/// `io_event` of include/uapi/linux/aio_abi.h.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct Event {
+    data: u64,
+    obj: u64,
+    res: i64,
+    res2: i64,
+}
+
+/// What must outlive every request that the kernel holds.
+struct Held {
+    pool: Rc<Pool>,
+    fd: OwnedFd,
+    /// One control block a slot of the pool; its `aio_data` is the slot's number.
+    blocks: Blocks<libc::iocb>,
+}
+
+pub(crate) struct Libaio {
+    held: ManuallyDrop<Held>,
+    context: libc::c_ulong,
+    tags: Box<[u64]>,
+    iodepth: usize,
+    /// Control blocks that were pushed and not submitted, in order.
+    queued: Vec<*mut libc::iocb>,
+    /// Requests that `io_submit` itself refused.
+    refused: Vec<Completion>,
+    events: Box<[Event]>,
+    submitted: usize,
+    facts: EngineFacts,
+}
+
+impl Libaio {
+    pub(crate) fn open(fd: OwnedFd, pool: &Rc<Pool>, iodepth: u32) -> Result<Self, EngineError> {
+        let mut context: libc::c_ulong = 0;
+        // SAFETY: `context` is a valid place for the new context's id and is zero, as the call demands.
+        if unsafe { libc::syscall(libc::SYS_io_setup, libc::c_ulong::from(iodepth), &raw mut context) } < 0 {
+            let errno = last_errno();
+            return Err(EngineError::Call { call: "io_setup", errno, remedy: remedy::io_setup(errno, iodepth) });
+        }
+        let slots = pool.slots() as usize;
+        // SAFETY: `iocb` is plain integers, for which zero is a valid value.
+        let blocks = Blocks::new(unsafe { std::mem::zeroed::<libc::iocb>() }, pool.slots());
+        let depth = iodepth as usize;
+        Ok(Libaio {
+            held: ManuallyDrop::new(Held { pool: Rc::clone(pool), fd, blocks }),
+            context,
+            tags: vec![0; slots].into(),
+            iodepth: depth,
+            queued: Vec::with_capacity(depth),
+            refused: Vec::with_capacity(depth),
+            events: vec![Event::default(); depth].into(),
+            submitted: 0,
+            facts: EngineFacts::default(),
+        })
+    }
+
+    /// One `io_getevents`; appends what it finds.
+    fn reap(&mut self, min: usize, timeout: Option<Duration>, done: &mut Vec<Completion>) -> Result<(), EngineError> {
+        let room = (done.capacity() - done.len()).min(self.events.len());
+        let timeout = timeout
+            .map(|time| libc::timespec { tv_sec: time.as_secs() as libc::time_t, tv_nsec: time.subsec_nanos().into() });
+        let timeout = timeout.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+        self.facts.system_calls += 1;
+        // SAFETY: `events` has room for `room` events, and `timeout` is null or points to a live timespec.
+        let found = unsafe {
+            libc::syscall(libc::SYS_io_getevents, self.context, min.min(room), room, self.events.as_mut_ptr(), timeout)
+        };
+        if found < 0 {
+            let errno = last_errno();
+            return if errno == libc::EINTR { Ok(()) } else { Err(EngineError::last("io_getevents")) };
+        }
+        for event in &self.events[..found as usize] {
+            let slot = Slot(event.data as u32);
+            let result = if event.res < 0 { Err(IoError::Os(-event.res as i32)) } else { Ok(event.res as u32) };
+            self.held.pool.finish(slot);
+            done.push(Completion { tag: self.tags[slot.0 as usize], slot, result });
+        }
+        self.submitted -= found as usize;
+        Ok(())
+    }
+}
+
+impl Engine for Libaio {
+    fn push(&mut self, requests: &[Request]) -> Result<usize, EngineError> {
+        let room = self.iodepth - self.in_flight();
+        for request in &requests[..room.min(requests.len())] {
+            let address = self.held.pool.start(request.slot, request.len)?;
+            let pointer = self.held.blocks.at(request.slot);
+            // SAFETY: the slot was free until now, so the kernel does not hold its block.
+            let block = unsafe { &mut *pointer };
+            block.aio_data = u64::from(request.slot.0);
+            block.aio_lio_opcode = match request.op {
+                Op::Read => IOCB_CMD_PREAD,
+                Op::Write => IOCB_CMD_PWRITE,
+            };
+            block.aio_fildes = self.held.fd.as_raw_fd() as u32;
+            block.aio_buf = address.as_ptr() as u64;
+            block.aio_nbytes = u64::from(request.len);
+            block.aio_offset = request.offset as i64;
+            self.tags[request.slot.0 as usize] = request.tag;
+            self.queued.push(pointer);
+        }
+        Ok(room.min(requests.len()))
+    }
+
+    fn submit(&mut self) -> Result<(), EngineError> {
+        let mut start = 0;
+        while start < self.queued.len() {
+            let rest = &mut self.queued[start..];
+            self.facts.system_calls += 1;
+            self.facts.submit_calls += 1;
+            // SAFETY: each pointer names a control block in `held.blocks`, which lives until the
+            // kernel has returned every request, or for ever; so does the slot that it names.
+            let taken = unsafe { libc::syscall(libc::SYS_io_submit, self.context, rest.len(), rest.as_mut_ptr()) };
+            if taken >= 0 {
+                start += taken as usize;
+                self.submitted += taken as usize;
+                continue;
+            }
+            match last_errno() {
+                libc::EINTR => {}
+                // Room comes back with completions; with none to come, it is the request's own failure.
+                libc::EAGAIN if self.submitted > 0 => break,
+                errno => {
+                    // SAFETY: the block is in `held.blocks`, and the kernel has not taken it.
+                    let slot = Slot(unsafe { (*rest[0]).aio_data } as u32);
+                    let tag = self.tags[slot.0 as usize];
+                    self.refused.push(Completion { tag, slot, result: Err(IoError::Os(errno)) });
+                    start += 1;
+                }
+            }
+        }
+        self.queued.drain(..start);
+        Ok(())
+    }
+
+    fn wait(&mut self, min: usize, done: &mut Vec<Completion>) -> Result<(), EngineError> {
+        let already = done.len();
+        loop {
+            if !self.queued.is_empty() {
+                self.submit()?;
+            }
+            while !self.refused.is_empty() && done.len() < done.capacity() {
+                let completion = self.refused.remove(0);
+                self.held.pool.finish(completion.slot);
+                done.push(completion);
+            }
+            let found = done.len() - already;
+            let room = done.capacity() - done.len();
+            let wanted = min.saturating_sub(found).min(self.submitted).min(room);
+            if self.submitted == 0 || room == 0 || (wanted == 0 && found > 0) {
+                return Ok(());
+            }
+            self.reap(wanted, (wanted == 0).then_some(Duration::ZERO), done)?;
+            if wanted == 0 {
+                return Ok(());
+            }
+        }
+    }
+
+    fn in_flight(&self) -> usize {
+        self.queued.len() + self.submitted + self.refused.len()
+    }
+
+    fn facts(&self) -> EngineFacts {
+        self.facts.clone()
+    }
+}
+
+impl Drop for Libaio {
+    fn drop(&mut self) {
+        for block in self.queued.drain(..) {
+            // SAFETY: the block is in `held.blocks`, and the kernel has not taken it.
+            self.held.pool.finish(Slot(unsafe { (*block).aio_data } as u32));
+        }
+        for completion in self.refused.drain(..) {
+            self.held.pool.finish(completion.slot);
+        }
+        // No block device cancels (io_cancel answers EINVAL), so waiting is all there is.
+        let deadline = Instant::now() + crate::DRAIN_LIMIT;
+        let mut done = Vec::with_capacity(self.events.len().max(1));
+        while self.submitted > 0 {
+            let left = deadline.saturating_duration_since(Instant::now());
+            done.clear();
+            if left.is_zero() || self.reap(1, Some(left), &mut done).is_err() {
+                return; // leaks `held`, and the context with it: io_destroy would wait without limit
+            }
+        }
+        // SAFETY: the context is ours and has nothing in flight; `held` is not used afterwards.
+        unsafe {
+            libc::syscall(libc::SYS_io_destroy, self.context);
+            ManuallyDrop::drop(&mut self.held);
+        }
+    }
+}

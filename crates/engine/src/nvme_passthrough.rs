@@ -1,0 +1,160 @@
+//! `nvme-passthrough`: NVMe read and write commands by `IORING_OP_URING_CMD` on `/dev/ngXnY`.
+//!
+//! Sources: include/uapi/linux/nvme_ioctl.h (`struct nvme_uring_cmd`, `NVME_URING_CMD_IO`), NVM
+//! Command Set specification (read 02h, write 01h). Needs Linux 5.19, polling 6.1.
+
+use crate::engine::{EngineError, IoError, Op, Request};
+use crate::pool::Pool;
+use crate::ring_engine::{Command, RingEngine};
+use crate::target::NvmeNamespace;
+use iopj_core::path::Ring as Modes;
+use linux_raw_sys::io_uring as sys;
+use std::os::fd::OwnedFd;
+use std::ptr::NonNull;
+use std::rc::Rc;
+
+/// `struct nvme_uring_cmd`.
+#[repr(C)]
+struct NvmeUringCmd {
+    opcode: u8,
+    flags: u8,
+    reserved1: u16,
+    nsid: u32,
+    cdw2: u32,
+    cdw3: u32,
+    metadata: u64,
+    addr: u64,
+    metadata_len: u32,
+    data_len: u32,
+    cdw10: u32,
+    cdw11: u32,
+    cdw12: u32,
+    cdw13: u32,
+    cdw14: u32,
+    cdw15: u32,
+    timeout_ms: u32,
+    reserved2: u32,
+}
+
+const _: () = assert!(size_of::<NvmeUringCmd>() == 72);
+
+/// `NVME_URING_CMD_IO`: `_IOWR('N', 0x80, struct nvme_uring_cmd)`.
+const NVME_URING_CMD_IO: u32 = (3 << 30) | ((size_of::<NvmeUringCmd>() as u32) << 16) | ((b'N' as u32) << 8) | 0x80;
+
+const NVME_WRITE: u8 = 1;
+const NVME_READ: u8 = 2;
+
+/// Where the command lies in a 128-byte entry: `cmd` of `struct io_uring_sqe`.
+const COMMAND_AT: usize = 48;
+
+pub(crate) struct Passthrough {
+    namespace: NvmeNamespace,
+}
+
+impl Command for Passthrough {
+    const SETUP: u32 = sys::IORING_SETUP_SQE128 | sys::IORING_SETUP_CQE32;
+
+    #[inline]
+    fn prepare(&self, entry: &mut sys::io_uring_sqe, request: &Request, address: NonNull<u8>, modes: Modes, fd: i32) {
+        entry.opcode = sys::io_uring_op::IORING_OP_URING_CMD as u8;
+        entry.fd = fd;
+        if modes.registered {
+            entry.flags = 1 << sys::io_uring_sqe_flags_bit::IOSQE_FIXED_FILE_BIT as u8;
+            entry.__bindgen_anon_3.uring_cmd_flags = sys::IORING_URING_CMD_FIXED;
+        }
+        // `cmd_op` shares its place with `off`, whose upper half must be zero.
+        entry.__bindgen_anon_1.off = NVME_URING_CMD_IO.into();
+        let lba = request.offset >> self.namespace.lba_shift;
+        let blocks = (request.len >> self.namespace.lba_shift).saturating_sub(1);
+        let command = NvmeUringCmd {
+            opcode: if request.op == Op::Read { NVME_READ } else { NVME_WRITE },
+            flags: 0,
+            reserved1: 0,
+            nsid: self.namespace.nsid,
+            cdw2: 0,
+            cdw3: 0,
+            metadata: 0,
+            addr: address.as_ptr() as u64,
+            metadata_len: 0,
+            data_len: request.len,
+            cdw10: lba as u32,
+            cdw11: (lba >> 32) as u32,
+            cdw12: blocks,
+            cdw13: 0,
+            cdw14: 0,
+            cdw15: 0,
+            timeout_ms: 0,
+            reserved2: 0,
+        };
+        // SAFETY: the ring was set up with IORING_SETUP_SQE128, so 80 bytes follow `COMMAND_AT`,
+        // aligned to 8; the pointer is derived from the entry's own, whose memory is 128 bytes long.
+        unsafe { std::ptr::from_mut(entry).cast::<u8>().add(COMMAND_AT).cast::<NvmeUringCmd>().write(command) };
+    }
+
+    /// 0 is success of the whole command; above 0 is an NVMe status.
+    #[inline]
+    fn result(&self, result: i32, len: u32) -> Result<u32, IoError> {
+        match result {
+            0 => Ok(len),
+            status @ 1.. => Err(IoError::Nvme(status as u16 & 0x7ff)),
+            errno => Err(IoError::Os(-errno)),
+        }
+    }
+}
+
+/// Opens the `nvme-passthrough` engine on the descriptor of a namespace's character device.
+pub(crate) fn open(
+    fd: OwnedFd,
+    namespace: NvmeNamespace,
+    pool: &Rc<Pool>,
+    modes: Modes,
+    iodepth: u32,
+) -> Result<RingEngine<Passthrough>, EngineError> {
+    RingEngine::open(Passthrough { namespace }, fd, pool, modes, iodepth)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pool::Slot;
+    use iopj_core::path::{RingCompletion, RingSubmission};
+
+    const MODES: Modes = Modes {
+        submission: RingSubmission::Syscall { split: false },
+        completion: RingCompletion::Poll,
+        registered: false,
+    };
+
+    #[test]
+    fn a_read_is_encoded_as_the_kernel_and_the_drive_expect() {
+        assert_eq!(NVME_URING_CMD_IO, 0xc048_4e80);
+        let mut entry = [0u64; 16];
+        // SAFETY: the array is as long and as aligned as a 128-byte entry.
+        let sqe = unsafe { &mut *entry.as_mut_ptr().cast::<sys::io_uring_sqe>() };
+        let request = Request { op: Op::Read, slot: Slot(0), len: 4096, offset: (1 << 42) + 8192, tag: 0 };
+        Passthrough { namespace: NvmeNamespace { nsid: 3, lba_shift: 9 } }.prepare(
+            sqe,
+            &request,
+            NonNull::new(0x1000 as *mut u8).unwrap(),
+            MODES,
+            5,
+        );
+        // SAFETY: plain bytes.
+        let bytes: [u8; 128] = unsafe { std::mem::transmute(entry) };
+        let u32_at = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap());
+        assert_eq!(bytes[0], 46, "IORING_OP_URING_CMD");
+        assert_eq!((u32_at(4), u32_at(8), u32_at(12)), (5, NVME_URING_CMD_IO, 0));
+        assert_eq!((bytes[48], u32_at(52)), (2, 3), "read, nsid 3");
+        assert_eq!((u32_at(72), u32_at(76), u32_at(84)), (0x1000, 0, 4096), "address and length");
+        let lba = ((1u64 << 42) + 8192) >> 9;
+        assert_eq!((u32_at(88), u32_at(92), u32_at(96)), (lba as u32, (lba >> 32) as u32, 7));
+    }
+
+    #[test]
+    fn results_are_bytes_status_or_errno() {
+        let command = Passthrough { namespace: NvmeNamespace { nsid: 1, lba_shift: 9 } };
+        assert_eq!(command.result(0, 512), Ok(512));
+        assert_eq!(command.result(0x4281, 512), Err(IoError::Nvme(0x281)));
+        assert_eq!(command.result(-5, 512), Err(IoError::Os(5)));
+    }
+}

@@ -1,0 +1,229 @@
+//! The buffer pool: one aligned mapping cut into slots, each free, borrowed or in flight.
+
+use std::cell::Cell;
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+use std::ptr::NonNull;
+use std::rc::Rc;
+
+/// Slots start at multiples of this many bytes, which satisfies O_DIRECT on every block size in use.
+const ALIGNMENT: usize = 4096;
+
+/// A slot of a [`Pool`], by number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Slot(pub u32);
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum State {
+    Free,
+    Borrowed,
+    InFlight,
+}
+
+/// What a pool refuses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum PoolError {
+    /// The mapping could not be made.
+    #[error("no memory for {bytes} bytes of buffers (errno {errno}): lower iodepth, bs or numjobs")]
+    NoMemory {
+        /// Length of the mapping asked for.
+        bytes: usize,
+        /// errno of `mmap`, or 0 where the length overflows.
+        errno: i32,
+    },
+    /// The pool has fewer slots.
+    #[error("slot {} is beyond the pool's {slots} slots", .slot.0)]
+    OutOfRange {
+        /// The slot asked for.
+        slot: Slot,
+        /// Slots of the pool.
+        slots: u32,
+    },
+    /// The request is longer than a slot.
+    #[error("{len} bytes do not fit into a slot of {slot_len} bytes")]
+    TooLong {
+        /// Length asked for.
+        len: u32,
+        /// Length of a slot.
+        slot_len: u32,
+    },
+    /// The slot is borrowed or in flight.
+    #[error("slot {} is not free", .0.0)]
+    Busy(Slot),
+}
+
+/// One aligned, private, anonymous mapping cut into slots of equal length.
+///
+/// Several engines of one thread share a pool by `Rc`. The kernel gets raw pointers; while a slot
+/// is in flight no Rust reference to it exists, because [`Pool::borrow`] refuses it.
+pub struct Pool {
+    base: NonNull<u8>,
+    map_len: usize,
+    stride: usize,
+    slot_len: u32,
+    states: Box<[Cell<State>]>,
+}
+
+impl Pool {
+    /// Maps `slots` slots of `slot_len` bytes, each aligned to 4096 bytes and zeroed.
+    ///
+    /// # Errors
+    /// [`PoolError::NoMemory`].
+    pub fn new(slots: u32, slot_len: u32) -> Result<Rc<Pool>, PoolError> {
+        let stride = (slot_len.max(1) as usize).next_multiple_of(ALIGNMENT);
+        let map_len =
+            stride.checked_mul(slots.max(1) as usize).ok_or(PoolError::NoMemory { bytes: usize::MAX, errno: 0 })?;
+        // SAFETY: an anonymous mapping at an address of the kernel's choice touches no memory of ours.
+        let address = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                map_len,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_POPULATE,
+                -1,
+                0,
+            )
+        };
+        let base = match NonNull::new(address.cast::<u8>()) {
+            Some(base) if address != libc::MAP_FAILED => base,
+            _ => return Err(PoolError::NoMemory { bytes: map_len, errno: crate::engine::last_errno() }),
+        };
+        let states = (0..slots).map(|_| Cell::new(State::Free)).collect();
+        Ok(Rc::new(Pool { base, map_len, stride, slot_len, states }))
+    }
+
+    /// Number of slots.
+    pub fn slots(&self) -> u32 {
+        self.states.len() as u32
+    }
+
+    /// Length of a slot in bytes.
+    pub fn slot_len(&self) -> u32 {
+        self.slot_len
+    }
+
+    /// The bytes of a free slot, for as long as the guard lives.
+    ///
+    /// # Errors
+    /// [`PoolError::OutOfRange`]; [`PoolError::Busy`] if the slot is borrowed or in flight.
+    pub fn borrow(self: &Rc<Pool>, slot: Slot) -> Result<SlotGuard, PoolError> {
+        self.take(slot, State::Borrowed)?;
+        Ok(SlotGuard { pool: Rc::clone(self), slot })
+    }
+
+    /// Marks a free slot as in flight and gives the address for the kernel.
+    #[inline]
+    pub(crate) fn start(&self, slot: Slot, len: u32) -> Result<NonNull<u8>, PoolError> {
+        if len > self.slot_len {
+            return Err(PoolError::TooLong { len, slot_len: self.slot_len });
+        }
+        self.take(slot, State::InFlight)?;
+        Ok(self.address(slot))
+    }
+
+    /// Marks a slot as free again. The caller has seen its completion, or never handed it out.
+    #[inline]
+    pub(crate) fn finish(&self, slot: Slot) {
+        if let Some(state) = self.states.get(slot.0 as usize) {
+            debug_assert_eq!(state.get(), State::InFlight);
+            state.set(State::Free);
+        }
+    }
+
+    /// The mapping as the kernel registers it: address and length.
+    pub(crate) fn region(&self) -> libc::iovec {
+        libc::iovec { iov_base: self.base.as_ptr().cast(), iov_len: self.map_len }
+    }
+
+    #[inline]
+    fn take(&self, slot: Slot, to: State) -> Result<(), PoolError> {
+        match self.states.get(slot.0 as usize) {
+            None => Err(PoolError::OutOfRange { slot, slots: self.slots() }),
+            Some(state) if state.get() != State::Free => Err(PoolError::Busy(slot)),
+            Some(state) => {
+                state.set(to);
+                Ok(())
+            }
+        }
+    }
+
+    #[inline]
+    fn address(&self, slot: Slot) -> NonNull<u8> {
+        debug_assert!((slot.0 as usize) < self.states.len());
+        // SAFETY: every caller has taken `slot` from `states`, so it is in range and
+        // `slot * stride` lies within the mapping.
+        unsafe { self.base.add(slot.0 as usize * self.stride) }
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is ours, and no slot of it is in flight: every engine holds an `Rc`
+        // of the pool until it has drained, and leaks that `Rc` if it cannot.
+        unsafe { libc::munmap(self.base.as_ptr().cast(), self.map_len) };
+    }
+}
+
+impl fmt::Debug for Pool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pool").field("slots", &self.slots()).field("slot_len", &self.slot_len).finish_non_exhaustive()
+    }
+}
+
+/// The bytes of a borrowed slot.
+#[derive(Debug)]
+pub struct SlotGuard {
+    pool: Rc<Pool>,
+    slot: Slot,
+}
+
+impl Deref for SlotGuard {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        // SAFETY: the slot is `Borrowed`, so neither the kernel nor another guard has it, and the
+        // pool that maps it lives as long as `self`.
+        unsafe { std::slice::from_raw_parts(self.pool.address(self.slot).as_ptr(), self.pool.slot_len as usize) }
+    }
+}
+
+impl DerefMut for SlotGuard {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as in `deref`; `&mut self` makes this the only reference.
+        unsafe { std::slice::from_raw_parts_mut(self.pool.address(self.slot).as_ptr(), self.pool.slot_len as usize) }
+    }
+}
+
+impl Drop for SlotGuard {
+    fn drop(&mut self) {
+        self.pool.states[self.slot.0 as usize].set(State::Free);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slot_is_borrowed_once_and_never_in_flight() {
+        let pool = Pool::new(2, 512).unwrap();
+        let mut guard = pool.borrow(Slot(0)).unwrap();
+        guard[511] = 9;
+        assert_eq!(pool.borrow(Slot(0)).unwrap_err(), PoolError::Busy(Slot(0)));
+        assert_eq!(pool.start(Slot(0), 512).unwrap_err(), PoolError::Busy(Slot(0)));
+        drop(guard);
+        let address = pool.start(Slot(0), 512).unwrap();
+        assert_eq!(address.as_ptr() as usize % ALIGNMENT, 0);
+        assert_eq!(pool.borrow(Slot(0)).unwrap_err(), PoolError::Busy(Slot(0)));
+        pool.finish(Slot(0));
+        assert_eq!(pool.borrow(Slot(0)).unwrap()[511], 9);
+    }
+
+    #[test]
+    fn ranges_are_checked() {
+        let pool = Pool::new(2, 512).unwrap();
+        assert_eq!(pool.start(Slot(2), 1).unwrap_err(), PoolError::OutOfRange { slot: Slot(2), slots: 2 });
+        assert_eq!(pool.start(Slot(1), 513).unwrap_err(), PoolError::TooLong { len: 513, slot_len: 512 });
+        assert!(matches!(Pool::new(u32::MAX, u32::MAX), Err(PoolError::NoMemory { .. })));
+    }
+}

@@ -1,0 +1,91 @@
+//! `posix-sio`: one `preadv2`/`pwritev2` an I/O, with `RWF_HIPRI` where it polls.
+//!
+//! Polling and its sleep are the device's setting (`io_poll_delay`), which the caller has made;
+//! since Linux 5.19 the flag is accepted and ignored.
+
+use crate::engine::{Completion, Engine, EngineError, EngineFacts, IoError, Op, Request, last_errno};
+use crate::pool::Pool;
+use iopj_core::CompletionMode;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::rc::Rc;
+
+/// The synchronous engine: at most one request, done inside `submit`.
+pub(crate) struct PosixSio {
+    fd: OwnedFd,
+    pool: Rc<Pool>,
+    flags: libc::c_int,
+    queued: Option<(Request, *mut libc::c_void)>,
+    done: Option<Completion>,
+    system_calls: u64,
+}
+
+impl PosixSio {
+    pub(crate) fn open(fd: OwnedFd, pool: &Rc<Pool>, mode: CompletionMode, iodepth: u32) -> Result<Self, EngineError> {
+        if iodepth > 1 {
+            return Err(EngineError::Unsupported(format!(
+                "posix-sio is synchronous and cannot keep iodepth {iodepth}: use iodepth 1 and more numjobs"
+            )));
+        }
+        let flags = if mode == CompletionMode::Interrupt { 0 } else { libc::RWF_HIPRI };
+        Ok(PosixSio { fd, pool: Rc::clone(pool), flags, queued: None, done: None, system_calls: 0 })
+    }
+}
+
+impl Engine for PosixSio {
+    fn push(&mut self, requests: &[Request]) -> Result<usize, EngineError> {
+        let Some(request) = requests.first() else { return Ok(0) };
+        if self.in_flight() > 0 {
+            return Ok(0);
+        }
+        let address = self.pool.start(request.slot, request.len)?;
+        self.queued = Some((*request, address.as_ptr().cast()));
+        Ok(1)
+    }
+
+    fn submit(&mut self) -> Result<(), EngineError> {
+        let Some((request, address)) = self.queued.take() else { return Ok(()) };
+        let call = match request.op {
+            Op::Read => libc::SYS_preadv2,
+            Op::Write => libc::SYS_pwritev2,
+        };
+        let vector = libc::iovec { iov_base: address, iov_len: request.len as usize };
+        self.system_calls += 1;
+        // SAFETY: the vector covers a slot of the pool that is in flight, so nothing refers to it;
+        // `len` was checked against the slot by `Pool::start`. The call ends before we return.
+        // The offset is one word: on 64-bit kernels the high word (the fifth argument) is ignored.
+        let moved = unsafe {
+            libc::syscall(call, self.fd.as_raw_fd(), &raw const vector, 1usize, request.offset, 0usize, self.flags)
+        };
+        let result = if moved < 0 { Err(IoError::Os(last_errno())) } else { Ok(moved as u32) };
+        self.done = Some(Completion { tag: request.tag, slot: request.slot, result });
+        Ok(())
+    }
+
+    fn wait(&mut self, _min: usize, done: &mut Vec<Completion>) -> Result<(), EngineError> {
+        self.submit()?;
+        if done.len() < done.capacity()
+            && let Some(completion) = self.done.take()
+        {
+            self.pool.finish(completion.slot);
+            done.push(completion);
+        }
+        Ok(())
+    }
+
+    fn in_flight(&self) -> usize {
+        usize::from(self.queued.is_some()) + usize::from(self.done.is_some())
+    }
+
+    fn facts(&self) -> EngineFacts {
+        EngineFacts { system_calls: self.system_calls, submit_calls: self.system_calls, ..EngineFacts::default() }
+    }
+}
+
+impl Drop for PosixSio {
+    fn drop(&mut self) {
+        let queued = self.queued.take().map(|(request, _)| request.slot);
+        for slot in queued.into_iter().chain(self.done.take().map(|completion| completion.slot)) {
+            self.pool.finish(slot);
+        }
+    }
+}

@@ -1,0 +1,408 @@
+//! An io_uring instance: set-up, the two mapped queues, and `io_uring_enter`.
+//!
+//! Our own rather than the `io-uring` crate's, because hybrid polling and 128-byte entries must
+//! work together and that crate offers neither with the other. Sources: io_uring_setup(2),
+//! io_uring_enter(2), include/uapi/linux/io_uring.h. The queues' index arithmetic is apart from the
+//! system calls, so that it runs under Miri.
+
+use crate::engine::{EngineError, last_errno};
+use crate::remedy;
+use linux_raw_sys::io_uring as sys;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, Ordering, fence};
+
+/// Length of an entry of the submission queue, as the kernel is asked for it.
+const SQE_LEN: usize = 64;
+/// Length of an entry of the completion queue.
+const CQE_LEN: usize = 16;
+
+/// The submission queue: the application writes entries and the tail, the kernel moves the head.
+pub(crate) struct SubmissionQueue {
+    head: NonNull<AtomicU32>,
+    tail: NonNull<AtomicU32>,
+    flags: NonNull<AtomicU32>,
+    entries: NonNull<u8>,
+    stride: usize,
+    mask: u32,
+    /// Our tail; the shared one follows with `publish`.
+    local_tail: u32,
+    published: u32,
+}
+
+impl SubmissionQueue {
+    /// The next free entry, zeroed; taken by `advance`. `None` if the queue is full.
+    #[inline]
+    pub(crate) fn next(&mut self) -> Option<NonNull<u8>> {
+        // SAFETY: `head` points into the live ring mapping.
+        let head = unsafe { self.head.as_ref() }.load(Ordering::Acquire);
+        if self.local_tail.wrapping_sub(head) > self.mask {
+            return None;
+        }
+        let index = (self.local_tail & self.mask) as usize;
+        // SAFETY: `index` is at most `mask`, so the entry lies within the mapping; between head and
+        // tail only the kernel reads, and this entry is outside of that.
+        unsafe {
+            let entry = self.entries.add(index * self.stride);
+            entry.write_bytes(0, self.stride);
+            Some(entry)
+        }
+    }
+
+    /// Takes the entry that `next` gave.
+    #[inline]
+    pub(crate) fn advance(&mut self) {
+        self.local_tail = self.local_tail.wrapping_add(1);
+    }
+
+    /// Shows the kernel all taken entries.
+    #[inline]
+    pub(crate) fn publish(&mut self) {
+        self.published = self.local_tail;
+        // SAFETY: `tail` points into the live ring mapping. Release: the entries are written before.
+        unsafe { self.tail.as_ref() }.store(self.local_tail, Ordering::Release);
+    }
+
+    /// Entries that were taken and not yet published.
+    #[inline]
+    pub(crate) fn unpublished(&self) -> u32 {
+        self.local_tail.wrapping_sub(self.published)
+    }
+
+    /// Entries that were published and that the kernel has not consumed.
+    #[inline]
+    pub(crate) fn unconsumed(&self) -> u32 {
+        // SAFETY: `head` points into the live ring mapping.
+        self.published.wrapping_sub(unsafe { self.head.as_ref() }.load(Ordering::Acquire))
+    }
+
+    /// True if the submission poller sleeps and must be woken for what was published.
+    #[inline]
+    pub(crate) fn needs_wakeup(&self) -> bool {
+        // The tail must be visible before the flag is read: io_uring_setup(2), IORING_SETUP_SQPOLL.
+        fence(Ordering::SeqCst);
+        // SAFETY: `flags` points into the live ring mapping.
+        unsafe { self.flags.as_ref() }.load(Ordering::Relaxed) & sys::IORING_SQ_NEED_WAKEUP != 0
+    }
+}
+
+/// The completion queue: the kernel writes entries and the tail, the application moves the head.
+pub(crate) struct CompletionQueue {
+    head: NonNull<AtomicU32>,
+    tail: NonNull<AtomicU32>,
+    entries: NonNull<u8>,
+    stride: usize,
+    mask: u32,
+}
+
+impl CompletionQueue {
+    /// Completions that wait to be taken.
+    #[inline]
+    pub(crate) fn ready(&self) -> u32 {
+        // SAFETY: both point into the live ring mapping; only we store the head.
+        let (head, tail) =
+            unsafe { (self.head.as_ref().load(Ordering::Relaxed), self.tail.as_ref().load(Ordering::Acquire)) };
+        tail.wrapping_sub(head)
+    }
+
+    /// Takes up to `limit` completions: `user_data` and result of each.
+    #[inline]
+    pub(crate) fn take(&mut self, limit: u32, mut each: impl FnMut(u64, i32)) -> u32 {
+        let count = self.ready().min(limit);
+        // SAFETY: `head` points into the live ring mapping.
+        let head = unsafe { self.head.as_ref() };
+        let first = head.load(Ordering::Relaxed);
+        for number in 0..count {
+            let index = (first.wrapping_add(number) & self.mask) as usize;
+            // SAFETY: the entry lies between head and tail, so the kernel has written it and will
+            // not touch it before the head has passed it. An entry begins with a u64 and an i32.
+            let (user_data, result) = unsafe {
+                let entry = self.entries.add(index * self.stride);
+                (entry.cast::<u64>().read(), entry.add(8).cast::<i32>().read())
+            };
+            each(user_data, result);
+        }
+        // Release: the entries are read before the kernel may write over them.
+        head.store(first.wrapping_add(count), Ordering::Release);
+        count
+    }
+}
+
+/// One instance with its mappings; unmapped and closed when it is dropped.
+pub(crate) struct Ring {
+    pub(crate) sq: SubmissionQueue,
+    pub(crate) cq: CompletionQueue,
+    /// The flags that the kernel took.
+    pub(crate) flags: u32,
+    fd: OwnedFd,
+    _rings: Mapping,
+    _entries: Mapping,
+}
+
+struct Mapping {
+    base: NonNull<u8>,
+    len: usize,
+}
+
+impl Mapping {
+    fn new(fd: &OwnedFd, len: usize, offset: u32) -> Result<Mapping, EngineError> {
+        // SAFETY: a new mapping at an address of the kernel's choice touches no memory of ours.
+        let address = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                len,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED | libc::MAP_POPULATE,
+                fd.as_raw_fd(),
+                offset.into(),
+            )
+        };
+        match NonNull::new(address.cast()) {
+            Some(base) if address != libc::MAP_FAILED => Ok(Mapping { base, len }),
+            _ => Err(EngineError::last("mmap of the ring")),
+        }
+    }
+
+    /// The place at `offset`, which the kernel gave and which must lie within the mapping.
+    fn at(&self, offset: u32) -> NonNull<u8> {
+        assert!((offset as usize) < self.len, "the kernel's offsets lie within the ring");
+        // SAFETY: just checked.
+        unsafe { self.base.add(offset as usize) }
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is ours and nothing points into it any more: the queues go with the ring.
+        unsafe { libc::munmap(self.base.as_ptr().cast(), self.len) };
+    }
+}
+
+impl Ring {
+    /// An instance for `iodepth` entries with all of `required` flags, and as many of the flags
+    /// that save work as this kernel knows (`IORING_SETUP_DEFER_TASKRUN` since 6.1,
+    /// `IORING_SETUP_COOP_TASKRUN` since 5.19; fio asks for the same). The calling thread must be the
+    /// one that submits.
+    pub(crate) fn new(iodepth: u32, required: u32) -> Result<Ring, EngineError> {
+        const COOPERATE: u32 = sys::IORING_SETUP_COOP_TASKRUN;
+        const DEFER: u32 = COOPERATE | sys::IORING_SETUP_SINGLE_ISSUER | sys::IORING_SETUP_DEFER_TASKRUN;
+        let savings: &[u32] = if required & sys::IORING_SETUP_SQPOLL != 0 { &[0] } else { &[DEFER, COOPERATE, 0] };
+        let mut errno = 0;
+        for saving in savings {
+            // SAFETY: the parameters are plain integers, for which zero is a valid value.
+            let mut params: sys::io_uring_params = unsafe { std::mem::zeroed() };
+            params.flags = required | saving | sys::IORING_SETUP_CLAMP;
+            // SAFETY: `params` is valid for the call, which writes it.
+            let fd = unsafe { libc::syscall(libc::SYS_io_uring_setup, iodepth, &raw mut params) };
+            if fd >= 0 {
+                // SAFETY: the call has just returned this descriptor to us alone.
+                return Ring::map(unsafe { OwnedFd::from_raw_fd(fd as i32) }, &params);
+            }
+            errno = last_errno();
+            if errno != libc::EINVAL {
+                break;
+            }
+        }
+        Err(EngineError::Call { call: "io_uring_setup", errno, remedy: remedy::io_uring_setup(errno, required) })
+    }
+
+    fn map(fd: OwnedFd, params: &sys::io_uring_params) -> Result<Ring, EngineError> {
+        let (sq_off, cq_off) = (&params.sq_off, &params.cq_off);
+        let sqe = if params.flags & sys::IORING_SETUP_SQE128 != 0 { 2 * SQE_LEN } else { SQE_LEN };
+        let cqe = if params.flags & sys::IORING_SETUP_CQE32 != 0 { 2 * CQE_LEN } else { CQE_LEN };
+        if params.features & sys::IORING_FEAT_SINGLE_MMAP == 0 {
+            return Err(EngineError::Unsupported(
+                "this kernel's io_uring is older than Linux 5.4: use a newer kernel".into(),
+            ));
+        }
+        let sq_len = sq_off.array as usize + params.sq_entries as usize * size_of::<u32>();
+        let cq_len = cq_off.cqes as usize + params.cq_entries as usize * cqe;
+        let rings = Mapping::new(&fd, sq_len.max(cq_len), sys::IORING_OFF_SQ_RING)?;
+        let entries = Mapping::new(&fd, params.sq_entries as usize * sqe, sys::IORING_OFF_SQES)?;
+        let array = rings.at(sq_off.array).cast::<u32>();
+        for index in 0..params.sq_entries {
+            // The n-th place of the queue always names the n-th entry.
+            // SAFETY: the array has `sq_entries` places, and the kernel reads none before a tail is published.
+            unsafe { array.add(index as usize).write(index) };
+        }
+        let sq = SubmissionQueue {
+            head: rings.at(sq_off.head).cast(),
+            tail: rings.at(sq_off.tail).cast(),
+            flags: rings.at(sq_off.flags).cast(),
+            entries: entries.base,
+            stride: sqe,
+            mask: params.sq_entries - 1,
+            local_tail: 0,
+            published: 0,
+        };
+        let cq = CompletionQueue {
+            head: rings.at(cq_off.head).cast(),
+            tail: rings.at(cq_off.tail).cast(),
+            entries: rings.at(cq_off.cqes),
+            stride: cqe,
+            mask: params.cq_entries - 1,
+        };
+        Ok(Ring { sq, cq, flags: params.flags, fd, _rings: rings, _entries: entries })
+    }
+
+    /// `io_uring_enter`: submits up to `to_submit` entries and, with `IORING_ENTER_GETEVENTS` in
+    /// `flags`, waits for `min_complete` completions. Returns entries consumed, or the errno.
+    #[inline]
+    pub(crate) fn enter(&self, to_submit: u32, min_complete: u32, flags: u32) -> Result<u32, i32> {
+        // SAFETY: the descriptor is this ring's; what the entries point to is the engine's concern,
+        // and it holds to the pool's rules.
+        let consumed = unsafe {
+            libc::syscall(
+                libc::SYS_io_uring_enter,
+                self.fd.as_raw_fd(),
+                to_submit,
+                min_complete,
+                flags,
+                std::ptr::null::<libc::c_void>(),
+                0usize,
+            )
+        };
+        if consumed < 0 { Err(last_errno()) } else { Ok(consumed as u32) }
+    }
+
+    /// `io_uring_register` with an array of `count` elements.
+    pub(crate) fn register<T>(&self, opcode: u32, argument: *const T, count: u32) -> Result<(), i32> {
+        // SAFETY: callers pass a live array of `count` elements of the opcode's type.
+        let result =
+            unsafe { libc::syscall(libc::SYS_io_uring_register, self.fd.as_raw_fd(), opcode, argument, count) };
+        if result < 0 { Err(last_errno()) } else { Ok(()) }
+    }
+
+    /// The names of the set-up flags that the kernel took.
+    pub(crate) fn flag_names(&self) -> Vec<&'static str> {
+        const NAMES: [(u32, &str); 9] = [
+            (sys::IORING_SETUP_IOPOLL, "IOPOLL"),
+            (sys::IORING_SETUP_SQPOLL, "SQPOLL"),
+            (sys::IORING_SETUP_HYBRID_IOPOLL, "HYBRID_IOPOLL"),
+            (sys::IORING_SETUP_CLAMP, "CLAMP"),
+            (sys::IORING_SETUP_COOP_TASKRUN, "COOP_TASKRUN"),
+            (sys::IORING_SETUP_SINGLE_ISSUER, "SINGLE_ISSUER"),
+            (sys::IORING_SETUP_DEFER_TASKRUN, "DEFER_TASKRUN"),
+            (sys::IORING_SETUP_SQE128, "SQE128"),
+            (sys::IORING_SETUP_CQE32, "CQE32"),
+        ];
+        NAMES.iter().filter(|(flag, _)| self.flags & flag != 0).map(|(_, name)| *name).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Queues over memory of our own, with the test in the kernel's place. Indices start just below
+    /// the wrap-around of u32.
+    struct Simulated {
+        words: Vec<AtomicU32>,
+        sqes: Vec<u64>,
+        cqes: Vec<u64>,
+    }
+
+    const START: u32 = u32::MAX - 5;
+
+    impl Simulated {
+        fn new(entries: u32) -> Simulated {
+            let words = [START, START, 0, START, START].map(AtomicU32::new).into();
+            Simulated {
+                words,
+                sqes: vec![0; entries as usize * SQE_LEN / 8],
+                cqes: vec![0; 2 * entries as usize * CQE_LEN / 8],
+            }
+        }
+
+        fn queues(&mut self, entries: u32) -> (SubmissionQueue, CompletionQueue) {
+            let word = |index: usize| NonNull::from(&self.words[index]);
+            let sq = SubmissionQueue {
+                head: word(0),
+                tail: word(1),
+                flags: word(2),
+                entries: NonNull::new(self.sqes.as_mut_ptr()).unwrap().cast(),
+                stride: SQE_LEN,
+                mask: entries - 1,
+                local_tail: START,
+                published: START,
+            };
+            let cq = CompletionQueue {
+                head: word(3),
+                tail: word(4),
+                entries: NonNull::new(self.cqes.as_mut_ptr()).unwrap().cast(),
+                stride: CQE_LEN,
+                mask: 2 * entries - 1,
+            };
+            (sq, cq)
+        }
+    }
+
+    /// Consumes all published entries as the kernel would, and completes each with its own number.
+    fn kernel(sq: &SubmissionQueue, cq: &CompletionQueue) -> u32 {
+        // SAFETY: all pointers name memory of `Simulated`, which outlives the queues.
+        unsafe {
+            let tail = sq.tail.as_ref().load(Ordering::Acquire);
+            let head = sq.head.as_ref().load(Ordering::Relaxed);
+            let count = tail.wrapping_sub(head);
+            for number in 0..count {
+                let entry = sq.entries.add((head.wrapping_add(number) & sq.mask) as usize * sq.stride);
+                let at = cq.tail.as_ref().load(Ordering::Relaxed);
+                let place = cq.entries.add((at & cq.mask) as usize * cq.stride);
+                place.cast::<u64>().write(entry.cast::<u64>().read());
+                place.add(8).cast::<i32>().write(number as i32);
+                cq.tail.as_ref().store(at.wrapping_add(1), Ordering::Release);
+            }
+            sq.head.as_ref().store(tail, Ordering::Release);
+            count
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: if cfg!(miri) { 4 } else { 256 }, failure_persistence: None, ..ProptestConfig::default() })]
+        #[test]
+        fn every_entry_comes_back_once_and_in_order(pushes in proptest::collection::vec(0u32..12, 1..40), power in 0u32..4) {
+            let entries = 1 << power;
+            let mut memory = Simulated::new(entries);
+            let (mut sq, mut cq) = memory.queues(entries);
+            let (mut pushed, mut seen) = (0u64, 0u64);
+            for count in pushes {
+                for _ in 0..count {
+                    let Some(entry) = sq.next() else { break };
+                    // SAFETY: the entry is ours until it is published.
+                    unsafe { entry.cast::<u64>().write(pushed) };
+                    sq.advance();
+                    pushed += 1;
+                }
+                prop_assert!(sq.unpublished() <= entries);
+                sq.publish();
+                let published = sq.unconsumed();
+                prop_assert_eq!(kernel(&sq, &cq), published);
+                prop_assert_eq!(sq.unconsumed(), 0);
+                let limit = count.max(1);
+                while cq.ready() > 0 {
+                    let taken = cq.take(limit, |user_data, _| {
+                        assert_eq!(user_data, seen);
+                        seen += 1;
+                    });
+                    prop_assert!(taken <= limit);
+                }
+            }
+            prop_assert_eq!(seen, pushed);
+        }
+    }
+
+    #[test]
+    fn a_full_queue_gives_no_entry() {
+        let mut memory = Simulated::new(4);
+        let (mut sq, cq) = memory.queues(4);
+        for _ in 0..4 {
+            assert!(sq.next().is_some());
+            sq.advance();
+        }
+        assert!(sq.next().is_none());
+        sq.publish();
+        assert_eq!(kernel(&sq, &cq), 4);
+        assert!(sq.next().is_some());
+    }
+}

@@ -1,0 +1,124 @@
+//! Makes a file to measure on: written in full, incompressible, synced, and marked as iopj's. What the mark is
+//! stands in `header`.
+
+use super::error::TargetError;
+use super::header::{FileId, HEADER_LEN, Header};
+use super::sys::{self, AlignedBuffer};
+use super::{file_logical_block, refuse_page_cache};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use rand_xoshiro::rand_core::{Rng, SeedableRng};
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+const CHUNK: u64 = 1 << 20;
+
+/// Makes a file with `data_len` bytes of data after a header of [`HEADER_LEN`] bytes, all of it written with random
+/// bytes past the page cache, synced, mode 0600. `progress` is told the bytes of data written so far, after every
+/// MiB, and returns false to stop.
+///
+/// The header is written last: a file that was not finished does not carry iopj's mark. Any error removes the file.
+///
+/// # Errors
+/// The path exists; the file system has no direct I/O or no room; `data_len` is 0 or no multiple of the logical
+/// block; `progress` returned false; a write failed.
+pub fn make_file(path: &Path, data_len: u64, progress: &mut dyn FnMut(u64) -> bool) -> Result<FileId, TargetError> {
+    if data_len == 0 {
+        return Err(TargetError::Empty {
+            path: path.to_owned(),
+            remedy: "ask for a size of at least one logical block",
+        });
+    }
+    let mut created = Unfinished::create(path)?;
+    let file = open_direct(path, &created.file, data_len)?;
+    let id = fill(path, &file, data_len, progress)?;
+    let sync_error = TargetError::system(path, "syncing its folder");
+    File::open(folder(path)).and_then(|folder| folder.sync_all()).map_err(sync_error)?;
+    created.finished = true;
+    Ok(id)
+}
+
+/// A file that is removed unless it is finished.
+struct Unfinished<'a> {
+    path: &'a Path,
+    file: File,
+    finished: bool,
+}
+
+impl<'a> Unfinished<'a> {
+    fn create(path: &'a Path) -> Result<Unfinished<'a>, TargetError> {
+        let mut options = OpenOptions::new();
+        // Not with O_DIRECT: a file system without it would make the file and then refuse to open it.
+        options.read(true).write(true).create_new(true).mode(0o600).custom_flags(libc::O_NOFOLLOW);
+        match options.open(path) {
+            Ok(file) => Ok(Unfinished { path, file, finished: false }),
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Err(TargetError::Exists { path: path.to_owned() }),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Err(TargetError::NotFound { path: folder(path) }),
+            Err(e) => Err(TargetError::opening(path, "create", false, e)),
+        }
+    }
+}
+
+impl Drop for Unfinished<'_> {
+    fn drop(&mut self) {
+        if !self.finished {
+            // There is nobody left to tell, and the file carries no mark.
+            let _ = fs::remove_file(self.path);
+        }
+    }
+}
+
+fn folder(path: &Path) -> PathBuf {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
+        _ => PathBuf::from("."),
+    }
+}
+
+/// The file opened for direct I/O, after a look at the room and at the logical block.
+fn open_direct(path: &Path, created: &File, data_len: u64) -> Result<File, TargetError> {
+    refuse_page_cache(path, created)?;
+    let logical_block = file_logical_block(path, created)?;
+    if !data_len.is_multiple_of(logical_block.into()) {
+        return Err(TargetError::NotMultiple { path: path.to_owned(), bytes: data_len, logical_block });
+    }
+    let free = sys::free_bytes(created).map_err(TargetError::system(path, "asking for free space"))?;
+    let needed = data_len.saturating_add(HEADER_LEN);
+    if needed > free {
+        return Err(TargetError::NoSpace { path: path.to_owned(), needed, free });
+    }
+    super::open_direct(path, created, true)
+}
+
+fn fill(path: &Path, file: &File, data_len: u64, progress: &mut dyn FnMut(u64) -> bool) -> Result<FileId, TargetError> {
+    let write_error = |source: io::Error| match source.raw_os_error() {
+        Some(libc::ENOSPC | libc::EDQUOT) => {
+            let free = sys::free_bytes(file).unwrap_or(0);
+            TargetError::NoSpace { path: path.to_owned(), needed: data_len.saturating_add(HEADER_LEN), free }
+        }
+        _ => TargetError::System { path: path.to_owned(), action: "writing it", source },
+    };
+    let entropy_error = || TargetError::system(path, "drawing random bytes");
+    let mut random = Xoshiro256PlusPlus::from_seed(sys::random_bytes().map_err(entropy_error())?);
+    let mut buffer = AlignedBuffer::new(CHUNK as usize);
+    let mut done = 0;
+    while done < data_len {
+        let length = CHUNK.min(data_len - done);
+        let bytes = &mut buffer.bytes()[..length as usize];
+        random.fill_bytes(bytes);
+        file.write_all_at(bytes, HEADER_LEN + done).map_err(write_error)?;
+        done += length;
+        if !progress(done) {
+            return Err(TargetError::Interrupted { path: path.to_owned() });
+        }
+    }
+    file.sync_data().map_err(write_error)?;
+    let id = FileId::random().map_err(entropy_error())?;
+    let bytes = buffer.bytes();
+    random.fill_bytes(bytes);
+    bytes[..Header::ENCODED_LEN].copy_from_slice(&Header { id, data_len }.encode());
+    file.write_all_at(bytes, 0).map_err(write_error)?;
+    file.sync_all().map_err(write_error)?;
+    Ok(id)
+}

@@ -1,0 +1,444 @@
+//! The target: the file, block device or NVMe namespace that is read or written, found fit before it is touched.
+//!
+//! This file opens targets. Whether a file's data lie on its device stands in `real`, what may be written in `safety`,
+//! what lies below a device in `topology`, and how a file to measure on is made in `make`. Doing I/O is the engines'.
+
+mod error;
+mod header;
+mod make;
+mod mounts;
+mod real;
+mod safety;
+mod signature;
+mod sys;
+mod topology;
+
+#[cfg(test)]
+mod fixtures;
+#[cfg(test)]
+mod tests;
+
+pub use error::{Fault, TargetError};
+pub use header::{FileId, HEADER_LEN, ParseFileIdError};
+pub use make::make_file;
+pub use topology::leaf_devices;
+
+use error::shown;
+use header::Header;
+use std::fs::{File, Metadata};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use sys::AlignedBuffer;
+use topology::{Sysfs, attribute};
+
+const SYSFS: &str = "/sys";
+
+/// What a target is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum TargetKind {
+    /// A regular file.
+    File,
+    /// A block device or, for reading, a partition.
+    BlockDevice,
+    /// The generic character device of an NVMe namespace, `/dev/ngXnY`.
+    NvmeGeneric,
+}
+
+/// What a command to an NVMe namespace needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NvmeNamespace {
+    /// Namespace identifier.
+    pub nsid: u32,
+    /// Logarithm to base 2 of the logical block in bytes.
+    pub lba_shift: u8,
+}
+
+/// What the user has said that may be written.
+#[derive(Clone, Copy, Debug)]
+pub enum WritePermission<'a> {
+    /// The file that iopj made under this identity.
+    OwnFile {
+        /// What [`make_file`] returned.
+        id: &'a FileId,
+    },
+    /// Everything on a device.
+    DestroyData {
+        /// The device as the user named it beside the target.
+        device: &'a Path,
+        /// True to overwrite a device that carries a known signature. Overrides nothing else.
+        i_know: bool,
+    },
+}
+
+/// An open target. It holds its descriptor and, where it may be written, the exclusive claims on its devices.
+#[derive(Debug)]
+pub struct Target {
+    path: PathBuf,
+    kind: TargetKind,
+    writable: bool,
+    file: File,
+    /// Held, never used: the kernel forgets a claim when its descriptor is closed.
+    _claims: Vec<File>,
+    data_offset: u64,
+    data_len: u64,
+    logical_block: u32,
+    devices: Vec<String>,
+    device_id: u64,
+    nvme: Option<NvmeNamespace>,
+    warnings: Vec<String>,
+    file_id: Option<FileId>,
+}
+
+/// What a path names, found without opening it for I/O.
+enum Node {
+    File,
+    Block,
+    /// With the sysfs directory of the block device of the same namespace.
+    Generic(PathBuf),
+}
+
+impl Target {
+    /// Opens a target for reading.
+    ///
+    /// # Errors
+    /// Nothing is there; it is no file, block device or NVMe namespace; it is empty or no multiple of the logical
+    /// block; a permission is missing; a file's data do not all lie on its device; no direct I/O.
+    pub fn open(path: &Path) -> Result<Target, TargetError> {
+        let node = open_node(path, true)?;
+        match classify(path, &node)? {
+            Node::File => Target::of_file(path, &node, None),
+            Node::Block => Target::of_block(path, &node, None),
+            Node::Generic(block) => Target::of_generic(path, &node, &block, None),
+        }
+    }
+
+    /// Opens a target for reading and writing. No descriptor that could write exists before every check has passed.
+    ///
+    /// # Errors
+    /// As for [`Target::open`]; and all that forbids a write: a file that is not the one named by its identity, a
+    /// partition, a device that differs from the one to destroy, or that is mounted, swap, held, in use, or
+    /// carries a signature.
+    pub fn open_for_writing(path: &Path, permission: WritePermission<'_>) -> Result<Target, TargetError> {
+        match permission {
+            WritePermission::OwnFile { id } => {
+                let node = open_node(path, false)?;
+                safety::require_own_inode(path, &metadata(path, &node)?)?;
+                Target::of_file(path, &node, Some(id))
+            }
+            WritePermission::DestroyData { device, i_know } => {
+                let node = open_node(path, true)?;
+                let kind = classify(path, &node)?;
+                let world = safety::World::here().map_err(TargetError::system(path, "reading mounts and swaps"))?;
+                let claims = safety::claim(path, &node, &kind, device, i_know, &world)?;
+                match kind {
+                    Node::Generic(block) => Target::of_generic(path, &node, &block, Some(claims)),
+                    _ => Target::of_block(path, &node, Some(claims)),
+                }
+            }
+        }
+    }
+
+    fn of_file(path: &Path, node: &File, own: Option<&FileId>) -> Result<Target, TargetError> {
+        let inode = metadata(path, node)?;
+        let size = inode.size();
+        refuse_page_cache(path, node)?;
+        let remedy = "name a file with data, or let iopj make one";
+        require_size(path, size, 1, remedy)?;
+        let plain = sys::reopen(node, false, 0).map_err(|e| TargetError::opening(path, access(false), false, e))?;
+        let mut warnings: Vec<String> = real::require_written(path, &plain, size)?.into_iter().collect();
+        let logical_block = file_logical_block(path, node)?;
+        require_size(path, size, logical_block, remedy)?;
+        let mut file = open_direct(path, node, false)?;
+        let header = read_header(path, &file, size, logical_block)?;
+        if let Some(id) = own {
+            safety::require_own_header(path, header.as_ref(), size, id)?;
+        }
+        if own.is_some() {
+            file = open_direct(path, node, true)?;
+        }
+        let devices = file_devices(path, node, inode.dev(), &mut warnings)?;
+        let header = header.filter(|header| header.file_len() == Some(size));
+        let data_offset = if header.is_some() { HEADER_LEN } else { 0 };
+        Ok(Target {
+            path: path.to_owned(),
+            kind: TargetKind::File,
+            writable: own.is_some(),
+            file,
+            _claims: Vec::new(),
+            data_offset,
+            data_len: size - data_offset,
+            logical_block,
+            devices,
+            device_id: inode.dev(),
+            nvme: None,
+            warnings,
+            file_id: header.map(|header| header.id),
+        })
+    }
+
+    fn of_block(path: &Path, node: &File, claims: Option<Vec<File>>) -> Result<Target, TargetError> {
+        let device_id = metadata(path, node)?.rdev();
+        let access = access(claims.is_some());
+        let file = sys::reopen(node, claims.is_some(), libc::O_DIRECT);
+        let file = file.map_err(|e| TargetError::opening(path, access, true, e))?;
+        let size =
+            sys::block_device_size(&file).map_err(TargetError::system(path, "asking its size (BLKGETSIZE64)"))?;
+        let logical_block = sys::logical_block_size(&file);
+        let logical_block = logical_block.map_err(TargetError::system(path, "asking its logical block (BLKSSZGET)"))?;
+        require_size(path, size, logical_block, NO_CAPACITY)?;
+        let sysfs = Sysfs::new(Path::new(SYSFS));
+        let warnings = sysfs.block_dir(device_id).map(|dir| device_warnings(path, &dir, size)).unwrap_or_default();
+        Ok(Target {
+            path: path.to_owned(),
+            kind: TargetKind::BlockDevice,
+            writable: claims.is_some(),
+            file,
+            _claims: claims.unwrap_or_default(),
+            data_offset: 0,
+            data_len: size,
+            logical_block,
+            devices: leaf_devices(Path::new(SYSFS), device_id).unwrap_or_default(),
+            device_id,
+            nvme: None,
+            warnings,
+            file_id: None,
+        })
+    }
+
+    fn of_generic(path: &Path, node: &File, block: &Path, claims: Option<Vec<File>>) -> Result<Target, TargetError> {
+        let device_id = metadata(path, node)?.rdev();
+        let access = access(claims.is_some());
+        let file = sys::reopen(node, claims.is_some(), 0);
+        let file = file.map_err(|e| TargetError::opening(path, access, true, e))?;
+        let nsid = sys::nvme_nsid(&file).map_err(TargetError::system(path, "asking its namespace (NVME_IOCTL_ID)"))?;
+        // sysfs counts in sectors of 512 bytes, whatever the logical block.
+        let size = attribute::<u64>(block, "size").unwrap_or(0).saturating_mul(512);
+        let logical_block = attribute::<u32>(block, "queue/logical_block_size").unwrap_or(512);
+        require_size(path, size, logical_block, NO_CAPACITY)?;
+        let leaves = topology::number(block).and_then(|number| leaf_devices(Path::new(SYSFS), number).ok());
+        Ok(Target {
+            path: path.to_owned(),
+            kind: TargetKind::NvmeGeneric,
+            writable: claims.is_some(),
+            file,
+            _claims: claims.unwrap_or_default(),
+            data_offset: 0,
+            data_len: size,
+            logical_block,
+            devices: leaves.unwrap_or_default(),
+            device_id,
+            nvme: Some(NvmeNamespace { nsid, lba_shift: logical_block.trailing_zeros() as u8 }),
+            warnings: device_warnings(path, block, size),
+            file_id: None,
+        })
+    }
+
+    /// A new descriptor of the very same inode with a file description of its own: close-on-exec, direct (except
+    /// an NVMe generic device), for writing too where the target may be written.
+    ///
+    /// # Errors
+    /// Descriptors ran out, or a permission was withdrawn meanwhile.
+    pub fn reopen(&self) -> Result<OwnedFd, TargetError> {
+        let flags = if self.kind == TargetKind::NvmeGeneric { 0 } else { libc::O_DIRECT };
+        let file = sys::reopen(&self.file, self.writable, flags);
+        let is_device = self.kind != TargetKind::File;
+        file.map(OwnedFd::from).map_err(|e| TargetError::opening(&self.path, access(self.writable), is_device, e))
+    }
+
+    /// The path that was asked for.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What the target is.
+    pub fn kind(&self) -> TargetKind {
+        self.kind
+    }
+
+    /// True if the target was opened for writing.
+    pub fn is_writable(&self) -> bool {
+        self.writable
+    }
+
+    /// The first byte that I/O may touch: [`HEADER_LEN`] in a file that iopj made, else 0.
+    pub fn data_offset(&self) -> u64 {
+        self.data_offset
+    }
+
+    /// Bytes from [`Target::data_offset`] on that I/O may touch, a multiple of the logical block.
+    pub fn data_len(&self) -> u64 {
+        self.data_len
+    }
+
+    /// Alignment in bytes of the offsets and lengths of direct I/O.
+    pub fn logical_block(&self) -> u32 {
+        self.logical_block
+    }
+
+    /// Kernel names of the whole disks below, as under `/sys/block`, sorted; empty where there are none, as on a
+    /// network file system.
+    pub fn devices(&self) -> &[String] {
+        &self.devices
+    }
+
+    /// Device number (`dev_t`): of the device itself, or of the file system that a file lies on.
+    pub fn device_id(&self) -> u64 {
+        self.device_id
+    }
+
+    /// The namespace of an NVMe generic device.
+    pub fn nvme(&self) -> Option<NvmeNamespace> {
+        self.nvme
+    }
+
+    /// Sentences for the user about what may keep I/O from reaching the medium.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
+    /// The identity in the header of a file that iopj made.
+    pub fn file_id(&self) -> Option<&FileId> {
+        self.file_id.as_ref()
+    }
+}
+
+const NO_CAPACITY: &str =
+    "give it a capacity (zram: disksize; loop: losetup; a card reader: a card), or name another device";
+
+fn access(write: bool) -> &'static str {
+    if write { "open for writing" } else { "open for reading" }
+}
+
+fn metadata(path: &Path, node: &File) -> Result<Metadata, TargetError> {
+    node.metadata().map_err(TargetError::system(path, "asking what it is"))
+}
+
+fn open_node(path: &Path, follow: bool) -> Result<File, TargetError> {
+    sys::open_path(path, follow).map_err(|e| TargetError::opening(path, "reach", false, e))
+}
+
+/// What the path names; anything that cannot be a target is refused.
+fn classify(path: &Path, node: &File) -> Result<Node, TargetError> {
+    let inode = metadata(path, node)?;
+    let kind = inode.file_type();
+    let wrong = |what| TargetError::WrongKind { path: path.to_owned(), what };
+    if kind.is_file() {
+        Ok(Node::File)
+    } else if kind.is_block_device() {
+        Ok(Node::Block)
+    } else if kind.is_char_device() {
+        let block = Sysfs::new(Path::new(SYSFS)).block_of_generic(inode.rdev());
+        block.map(Node::Generic).ok_or_else(|| wrong("character device that is no NVMe namespace"))
+    } else if kind.is_dir() {
+        Err(TargetError::Directory { path: path.to_owned() })
+    } else {
+        Err(wrong(if kind.is_fifo() { "fifo" } else { "socket" }))
+    }
+}
+
+fn require_size(path: &Path, bytes: u64, logical_block: u32, remedy: &'static str) -> Result<(), TargetError> {
+    if bytes == 0 {
+        return Err(TargetError::Empty { path: path.to_owned(), remedy });
+    }
+    if !bytes.is_multiple_of(logical_block.into()) {
+        return Err(TargetError::NotMultiple { path: path.to_owned(), bytes, logical_block });
+    }
+    Ok(())
+}
+
+/// Refuses file systems that live in the page cache. New kernels accept `O_DIRECT` on tmpfs and serve it from memory.
+fn refuse_page_cache(path: &Path, node: &File) -> Result<(), TargetError> {
+    const RAMFS_MAGIC: u64 = 0x8584_58f6;
+    let magic = sys::file_system_magic(node).map_err(TargetError::system(path, "asking for its file system"))?;
+    if [RAMFS_MAGIC, libc::TMPFS_MAGIC as u64, libc::HUGETLBFS_MAGIC as u64].contains(&magic) {
+        return Err(no_direct_io(path, node));
+    }
+    Ok(())
+}
+
+fn no_direct_io(path: &Path, node: &File) -> TargetError {
+    let mount = mounts::of_file(node).ok().flatten();
+    let file_system = mount.map_or_else(|| "a file system".to_owned(), |mount| mount.fs_type);
+    TargetError::NoDirectIo { path: path.to_owned(), file_system }
+}
+
+fn open_direct(path: &Path, node: &File, write: bool) -> Result<File, TargetError> {
+    sys::reopen(node, write, libc::O_DIRECT).map_err(|e| match e.raw_os_error() {
+        Some(libc::EINVAL) => no_direct_io(path, node),
+        _ => TargetError::opening(path, access(write), false, e),
+    })
+}
+
+/// What statx says, else the logical block of the file system's device, else a page, which suits every device.
+fn file_logical_block(path: &Path, node: &File) -> Result<u32, TargetError> {
+    match sys::dio_offset_align(node).ok().flatten() {
+        Some(0) => Err(no_direct_io(path, node)),
+        Some(bytes) => Ok(bytes),
+        None => {
+            let dir = Sysfs::new(Path::new(SYSFS)).block_dir(metadata(path, node)?.dev()).ok();
+            let block = dir.and_then(|dir| attribute(&topology::whole(&dir), "queue/logical_block_size"));
+            Ok(block.filter(|bytes| *bytes > 0).unwrap_or(4096))
+        }
+    }
+}
+
+fn read_header(path: &Path, file: &File, size: u64, logical_block: u32) -> Result<Option<Header>, TargetError> {
+    let length = u64::from(logical_block).max(4096);
+    if size < length {
+        return Ok(None);
+    }
+    let mut buffer = AlignedBuffer::new(length as usize);
+    file.read_exact_at(buffer.bytes(), 0).map_err(TargetError::system(path, "reading its first block"))?;
+    Ok(Header::decode(buffer.bytes()))
+}
+
+/// The whole disks below a file. Where the file system's number is no device's (major 0), its mount tells.
+fn file_devices(path: &Path, node: &File, device: u64, warnings: &mut Vec<String>) -> Result<Vec<String>, TargetError> {
+    let sysfs = Sysfs::new(Path::new(SYSFS));
+    let mount = mounts::of_file(node).map_err(TargetError::system(path, "looking for its mount"))?;
+    let numbers = match &mount {
+        _ if libc::major(device) != 0 => vec![device],
+        Some(mount) => sysfs.devices_of_mount(mount),
+        None => Vec::new(),
+    };
+    let mut leaves: Vec<String> =
+        numbers.iter().filter_map(|number| leaf_devices(Path::new(SYSFS), *number).ok()).flatten().collect();
+    leaves.sort();
+    leaves.dedup();
+    if leaves.is_empty() {
+        let fs_type = mount.map_or_else(|| "a file system".to_owned(), |mount| mount.fs_type);
+        warnings.push(format!(
+            "`{}` lies on {fs_type}, which shows no block device here: what reaches a medium cannot be seen",
+            shown(path)
+        ));
+    }
+    Ok(leaves)
+}
+
+/// What sysfs tells of a block device that may answer reads without its medium.
+fn device_warnings(path: &Path, dir: &Path, size: u64) -> Vec<String> {
+    let dir = topology::whole(dir);
+    let path = shown(path);
+    if let Some(stored) = attribute::<String>(&dir, "mm_stat").and_then(|text| zram_stored(&text)) {
+        let warning = format!(
+            "`{path}` stores {stored} of its {size} bytes: the rest was never written or is uniform, and is read \
+             without work; write it in full with incompressible data"
+        );
+        return if stored < size { vec![warning] } else { Vec::new() };
+    }
+    if attribute::<u64>(&dir, "queue/discard_max_bytes").unwrap_or(0) > 0 {
+        return vec![format!(
+            "`{path}` supports discard: blocks that were trimmed or never written may be answered without the medium"
+        )];
+    }
+    Vec::new()
+}
+
+/// Bytes that zram really stores, from its `mm_stat` (Documentation/admin-guide/blockdev/zram.rst): the original
+/// size, which counts pages of one repeated word, less those.
+fn zram_stored(mm_stat: &str) -> Option<u64> {
+    let fields: Vec<u64> = mm_stat.split_whitespace().map_while(|field| field.parse().ok()).collect();
+    let [original, _compressed, _used, _limit, _max, same_pages, ..] = fields[..] else { return None };
+    Some(original.saturating_sub(same_pages.saturating_mul(sys::page_size())))
+}

@@ -1,0 +1,263 @@
+//! What may be written: a file that iopj made, or a whole device that nobody uses and that was named twice. Everything
+//! here looks and claims; nothing here opens for writing. Opening stands in the parent module.
+
+use super::error::TargetError;
+use super::header::{FileId, Header};
+use super::mounts::{self, Mount};
+use super::topology::{self, Member, Sysfs};
+use super::{Node, signature, sys};
+use std::fs::{self, File, Metadata};
+use std::io;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+/// What the system uses its block devices for.
+pub(super) struct World {
+    pub(super) sysfs: Sysfs,
+    pub(super) mounts: Vec<Mount>,
+    /// Device numbers of the swap devices; a swap file's device is seen as mounted.
+    pub(super) swaps: Vec<u64>,
+}
+
+impl World {
+    /// The system that we run on.
+    pub(super) fn here() -> io::Result<World> {
+        let swaps = match fs::read_to_string("/proc/swaps") {
+            Ok(text) => swap_paths(&text).iter().filter_map(|path| mounts::block_device(path)).collect(),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Vec::new(), // a kernel without swap
+            Err(e) => return Err(e),
+        };
+        Ok(World { sysfs: Sysfs::new(Path::new("/sys")), mounts: mounts::all()?, swaps })
+    }
+}
+
+/// The paths in `/proc/swaps` (proc(5)).
+fn swap_paths(text: &str) -> Vec<PathBuf> {
+    text.lines().skip(1).filter_map(|line| Some(mounts::unescape(line.split_whitespace().next()?).into())).collect()
+}
+
+/// Refuses a file by its inode: only a regular file with one link, owned by who runs this, can be ours.
+pub(super) fn require_own_inode(path: &Path, inode: &Metadata) -> Result<(), TargetError> {
+    let reason = if inode.file_type().is_symlink() {
+        "it is a symbolic link".to_owned()
+    } else if !inode.is_file() {
+        "it is no regular file".to_owned()
+    } else if inode.nlink() != 1 {
+        format!("it has {} links", inode.nlink())
+    } else if inode.uid() != sys::effective_user() {
+        format!("it belongs to user {}", inode.uid())
+    } else {
+        return Ok(());
+    };
+    Err(TargetError::NotOurs { path: path.to_owned(), reason })
+}
+
+/// Refuses a file of `size` bytes by its header: it must be whole and carry the identity `id`.
+pub(super) fn require_own_header(
+    path: &Path,
+    header: Option<&Header>,
+    size: u64,
+    id: &FileId,
+) -> Result<(), TargetError> {
+    let reason = match header {
+        None => "it has no header of iopj".to_owned(),
+        Some(header) if header.id != *id => format!("its id is {}, not {id}", header.id),
+        Some(header) if header.file_len() != Some(size) => format!("its header tells another length than {size} bytes"),
+        Some(_) => return Ok(()),
+    };
+    Err(TargetError::NotOurs { path: path.to_owned(), reason })
+}
+
+/// Claims the whole device that `node` is, or whose namespace it shows, and every block device that shows the same
+/// namespace. The claims last as long as the descriptors: they were opened `O_EXCL` and for reading only.
+///
+/// Claiming a whole device claims its partitions: the kernel lets nobody else claim one, and refuses us while
+/// somebody has one (block/bdev.c, `bd_may_claim`), mounts in other namespaces included.
+///
+/// # Errors
+/// Everything that forbids a write; `i_know` overrides a signature and nothing else.
+pub(super) fn claim(
+    path: &Path,
+    node: &File,
+    kind: &Node,
+    device: &Path,
+    i_know: bool,
+    world: &World,
+) -> Result<Vec<File>, TargetError> {
+    let inode = node.metadata().map_err(TargetError::system(path, "asking what it is"))?;
+    let dir = match kind {
+        Node::File => return Err(TargetError::FileToDestroy { path: path.to_owned() }),
+        Node::Generic(dir) => dir.clone(),
+        Node::Block => {
+            let dir = world.sysfs.block_dir(inode.rdev());
+            dir.map_err(TargetError::system(path, "looking it up in /sys/dev/block"))?
+        }
+    };
+    require_same_device(path, &inode, device)?;
+    let whole = topology::whole(&dir);
+    let mut disks = vec![whole.clone()];
+    disks.extend(world.sysfs.twins(&whole));
+    refuse_use(path, world, &disks)?;
+    if whole != dir {
+        return Err(TargetError::Partition { path: path.to_owned(), whole: topology::name_of(&whole) });
+    }
+    if topology::attribute::<u32>(&whole, "ro") == Some(1) {
+        return Err(TargetError::ReadOnly { path: path.to_owned() });
+    }
+    let own = matches!(kind, Node::Block).then_some(node);
+    let claims: Vec<File> = disks
+        .iter()
+        .map(|disk| claim_disk(path, disk, own.filter(|_| *disk == whole)))
+        .collect::<Result<_, TargetError>>()?;
+    if let Some(claim) = claims.first().filter(|_| !i_know) {
+        refuse_signature(path, claim)?;
+    }
+    Ok(claims)
+}
+
+fn require_same_device(path: &Path, inode: &Metadata, device: &Path) -> Result<(), TargetError> {
+    let same = fs::metadata(device).is_ok_and(|named| {
+        let (named_type, own_type) = (named.file_type(), inode.file_type());
+        named_type.is_block_device() == own_type.is_block_device()
+            && named_type.is_char_device() == own_type.is_char_device()
+            && named.rdev() == inode.rdev()
+    });
+    if same {
+        return Ok(());
+    }
+    Err(TargetError::OtherDevice { named: device.to_owned(), target: path.to_owned() })
+}
+
+/// Refuses disks that are, or carry anything that is, mounted, swap or held.
+fn refuse_use(path: &Path, world: &World, disks: &[PathBuf]) -> Result<(), TargetError> {
+    let members: Vec<Member> = disks.iter().flat_map(|disk| world.sysfs.family(disk)).collect();
+    if members.is_empty() {
+        let source = io::Error::from(io::ErrorKind::NotFound);
+        return Err(TargetError::System { path: path.to_owned(), action: "reading its numbers in /sys/block", source });
+    }
+    // The shortest mount point is the one that the user knows; others are often bind mounts of it.
+    let mounted = members.iter().flat_map(|member| {
+        let on_member = |mount: &&Mount| world.sysfs.devices_of_mount(mount).contains(&member.device);
+        world.mounts.iter().filter(on_member).map(move |mount| (member, mount))
+    });
+    if let Some((member, mount)) = mounted.min_by_key(|(_, mount)| mount.mount_point.as_os_str().len()) {
+        return Err(TargetError::Mounted {
+            path: path.to_owned(),
+            device: member.name.clone(),
+            mount_point: mount.mount_point.clone(),
+        });
+    }
+    if let Some(member) = members.iter().find(|member| world.swaps.contains(&member.device)) {
+        return Err(TargetError::Swap { path: path.to_owned(), device: member.name.clone() });
+    }
+    match members.iter().find_map(|member| Some((member, member.holders.first()?))) {
+        Some((member, holder)) => {
+            Err(TargetError::Held { path: path.to_owned(), device: member.name.clone(), holder: holder.clone() })
+        }
+        None => Ok(()),
+    }
+}
+
+/// Claims one disk; `own` is its node where the user named it.
+fn claim_disk(path: &Path, disk: &Path, own: Option<&File>) -> Result<File, TargetError> {
+    let name = topology::name_of(disk);
+    // sysfs writes `!` where the kernel name has a slash.
+    let node_path = Path::new("/dev").join(name.replace('!', "/"));
+    let opened = match own {
+        Some(node) => node.try_clone(),
+        None => sys::open_path(&node_path, true),
+    };
+    let node = opened.map_err(|e| TargetError::opening(&node_path, "claim", true, e))?;
+    let inode = node.metadata().map_err(TargetError::system(&node_path, "asking what it is"))?;
+    if !inode.file_type().is_block_device() || Some(inode.rdev()) != topology::number(disk) {
+        let source = io::Error::other("it is another device than sysfs says");
+        return Err(TargetError::System { path: node_path, action: "claiming it", source });
+    }
+    sys::reopen(&node, false, libc::O_EXCL).map_err(|e| match e.raw_os_error() {
+        Some(libc::EBUSY) => TargetError::Busy { path: path.to_owned(), device: name },
+        _ => TargetError::opening(&node_path, "claim", true, e),
+    })
+}
+
+fn refuse_signature(path: &Path, claim: &File) -> Result<(), TargetError> {
+    let size = sys::block_device_size(claim).map_err(TargetError::system(path, "asking its size"))?;
+    let found = signature::find(claim, size).map_err(TargetError::system(path, "looking for signatures"))?;
+    match found {
+        Some(signature) => Err(TargetError::Signature { path: path.to_owned(), signature }),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixtures::Tree;
+    use super::*;
+
+    fn world(tree: &Tree, mountinfo: &[&str], swaps: &[&str]) -> World {
+        let mounts = mountinfo.iter().map(|line| Mount::parse(line).unwrap()).collect();
+        let swaps = swaps.iter().map(|number| mounts::parse_device(number).unwrap()).collect();
+        World { sysfs: tree.sysfs(), mounts, swaps }
+    }
+
+    fn refusal(world: &World, disk: &Path) -> String {
+        refuse_use("/dev/sdx".as_ref(), world, &[disk.to_owned()]).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn mount_on_crypt_on_a_partition_is_named_by_its_shortest_mount_point() {
+        let tree = Tree::new();
+        let disk = tree.disk("sda", "8:0");
+        let crypt = tree.disk("dm-0", "253:0");
+        tree.stack(&crypt, &tree.partition("sda", "sda2", "8:2"));
+        let lines = ["40 1 253:0 /x /var/x rw - ext4 /dev/dm-0 rw", "36 1 253:0 / / rw - ext4 /dev/dm-0 rw"];
+        let message = refusal(&world(&tree, &lines, &[]), &disk);
+        assert!(message.contains("`/dev/sdx` cannot be written: dm-0 is mounted on /; unmount it"), "{message}");
+        // Unmounted, the holder itself still forbids it.
+        let message = refusal(&world(&tree, &[], &[]), &disk);
+        assert!(message.contains("dm-0 stands on sda2; take dm-0 down"), "{message}");
+    }
+
+    #[test]
+    fn swap_on_a_partition_is_refused() {
+        let tree = Tree::new();
+        let disk = tree.disk("sda", "8:0");
+        tree.partition("sda", "sda3", "8:3");
+        let message = refusal(&world(&tree, &[], &["8:3"]), &disk);
+        assert!(message.contains("sda3 is used as swap; `swapoff /dev/sda3`"), "{message}");
+        assert!(refuse_use("x".as_ref(), &world(&tree, &[], &["8:19"]), &[disk]).is_ok());
+    }
+
+    #[test]
+    fn mounted_namespace_is_refused_by_its_character_device_and_by_its_twin() {
+        // No NVMe here: /dev/null stands in for the character device, the tree for what sysfs says of it.
+        let null = Path::new("/dev/null");
+        let tree = Tree::new();
+        let (block, twin) = (tree.disk("nvme0n1", "259:0"), tree.disk("nvme1n1", "259:1"));
+        let kind = Node::Generic(block.clone());
+        let refusal = |mount: &str| {
+            let world = world(&tree, &[mount], &[]);
+            claim(null, &File::open(null).unwrap(), &kind, null, true, &world).unwrap_err().to_string()
+        };
+        let message = refusal("36 1 259:0 / /home rw - xfs /dev/nvme0n1 rw");
+        assert!(message.contains("nvme0n1 is mounted on /home"), "{message}");
+        for dir in [&block, &twin] {
+            fs::write(dir.join("wwid"), "eui.1\n").unwrap();
+        }
+        let message = refusal("36 1 259:1 / /srv rw - xfs /dev/nvme1n1 rw");
+        assert!(message.contains("nvme1n1 is mounted on /srv"), "{message}");
+    }
+
+    #[test]
+    fn sibling_of_another_number_is_not_claimed() {
+        let tree = Tree::new();
+        let message = claim_disk("x".as_ref(), &tree.disk("null", "1:99"), None).unwrap_err().to_string();
+        assert!(message.contains("another device than sysfs says"), "{message}");
+    }
+
+    #[test]
+    fn swap_paths_are_read() {
+        let text = "Filename\t\tType\t\tSize\n/dev/sda\\0403  partition\t8388604\t0\t-2\n/swapfile file 1 0 -3\n";
+        assert_eq!(swap_paths(text), [PathBuf::from("/dev/sda 3"), PathBuf::from("/swapfile")]);
+        assert_eq!(swap_paths(""), Vec::<PathBuf>::new());
+    }
+}

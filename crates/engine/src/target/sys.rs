@@ -1,0 +1,195 @@
+//! The system calls that targets need, each with its safety argument. Their meaning is left to the callers.
+
+use linux_raw_sys::ioctl::{BLKGETSIZE64, BLKSSZGET, FIEMAP_FLAG_SYNC, FS_IOC_FIEMAP, NVME_IOCTL_ID};
+use std::ffi::{c_int, c_ulong};
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+/// Extents fetched by one FIEMAP call.
+pub(super) const EXTENT_BATCH: usize = 512;
+
+/// One extent as FIEMAP gives it (`struct fiemap_extent`, include/uapi/linux/fiemap.h).
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Extent {
+    pub(super) logical: u64,
+    pub(super) physical: u64,
+    pub(super) length: u64,
+    reserved64: [u64; 2],
+    pub(super) flags: u32,
+    reserved: [u32; 3],
+}
+
+#[cfg(test)]
+impl Extent {
+    pub(super) fn new(logical: u64, length: u64, flags: u32) -> Extent {
+        Extent { logical, length, flags, ..Extent::default() }
+    }
+}
+
+/// `struct fiemap` with its flexible array made fixed.
+#[repr(C)]
+struct Fiemap {
+    start: u64,
+    length: u64,
+    flags: u32,
+    mapped_extents: u32,
+    extent_count: u32,
+    reserved: u32,
+    extents: [Extent; EXTENT_BATCH],
+}
+
+/// A descriptor that only names an inode (`O_PATH`): opening it disturbs neither fifo nor device.
+pub(super) fn open_path(path: &Path, follow: bool) -> io::Result<File> {
+    let nofollow = if follow { 0 } else { libc::O_NOFOLLOW };
+    OpenOptions::new().read(true).custom_flags(libc::O_PATH | nofollow).open(path)
+}
+
+/// Opens the inode behind a descriptor anew (proc(5), `/proc/self/fd`): no rename can slip in another.
+/// Without `O_NONBLOCK` nothing that reaches here blocks: files, block devices, NVMe namespaces.
+pub(super) fn reopen(node: &impl AsFd, write: bool, flags: c_int) -> io::Result<File> {
+    let path = format!("/proc/self/fd/{}", node.as_fd().as_raw_fd());
+    OpenOptions::new().read(true).write(write).custom_flags(flags).open(path)
+}
+
+/// The alignment of offsets for direct I/O (statx(2), `STATX_DIOALIGN`, Linux 6.1): absent where the file
+/// system does not say, 0 where direct I/O is not possible.
+pub(super) fn dio_offset_align(node: &impl AsFd) -> io::Result<Option<u32>> {
+    let mut answer = MaybeUninit::<libc::statx>::zeroed();
+    let fd = node.as_fd().as_raw_fd();
+    // SAFETY: the descriptor is borrowed, the name is a C string and `answer` is a whole `struct statx`.
+    let result =
+        unsafe { libc::statx(fd, c"".as_ptr(), libc::AT_EMPTY_PATH, libc::STATX_DIOALIGN, answer.as_mut_ptr()) };
+    check(result)?;
+    // SAFETY: zeroed memory is a valid `struct statx`, and the kernel has filled it.
+    let answer = unsafe { answer.assume_init() };
+    Ok((answer.stx_mask & libc::STATX_DIOALIGN != 0).then_some(answer.stx_dio_offset_align))
+}
+
+/// The file system's magic number (statfs(2)).
+pub(super) fn file_system_magic(node: &impl AsFd) -> io::Result<u64> {
+    let mut answer = MaybeUninit::<libc::statfs>::zeroed();
+    // SAFETY: the descriptor is borrowed and `answer` is a whole `struct statfs`.
+    check(unsafe { libc::fstatfs(node.as_fd().as_raw_fd(), answer.as_mut_ptr()) })?;
+    // SAFETY: zeroed memory is a valid `struct statfs`, and the kernel has filled it.
+    Ok(unsafe { answer.assume_init() }.f_type as u64)
+}
+
+/// Bytes that this user may still write to the file system (statvfs(3)).
+pub(super) fn free_bytes(node: &impl AsFd) -> io::Result<u64> {
+    let mut answer = MaybeUninit::<libc::statvfs>::zeroed();
+    // SAFETY: the descriptor is borrowed and `answer` is a whole `struct statvfs`.
+    check(unsafe { libc::fstatvfs(node.as_fd().as_raw_fd(), answer.as_mut_ptr()) })?;
+    // SAFETY: zeroed memory is a valid `struct statvfs`, and the C library has filled it.
+    let answer = unsafe { answer.assume_init() };
+    Ok(answer.f_bavail.saturating_mul(answer.f_frsize))
+}
+
+/// The extents from byte `start` on within `length` bytes, at most [`EXTENT_BATCH`] of them, dirty data
+/// written out before (FIEMAP, Documentation/filesystems/fiemap.rst).
+pub(super) fn extents(file: &impl AsFd, start: u64, length: u64) -> io::Result<Vec<Extent>> {
+    let mut map = Box::new(Fiemap {
+        start,
+        length,
+        flags: FIEMAP_FLAG_SYNC,
+        mapped_extents: 0,
+        extent_count: EXTENT_BATCH as u32,
+        reserved: 0,
+        extents: [Extent::default(); EXTENT_BATCH],
+    });
+    // SAFETY: FIEMAP writes the header and at most `extent_count` extents, which is what `map` holds.
+    check(unsafe { libc::ioctl(file.as_fd().as_raw_fd(), FS_IOC_FIEMAP as _, &raw mut *map) })?;
+    let mapped = (map.mapped_extents as usize).min(EXTENT_BATCH);
+    Ok(map.extents[..mapped].to_vec())
+}
+
+/// The first hole's offset, or the file's length where there is none (lseek(2), `SEEK_HOLE`).
+pub(super) fn first_hole(file: &impl AsFd) -> io::Result<u64> {
+    // SAFETY: lseek touches no memory; the descriptor is borrowed.
+    let offset = unsafe { libc::lseek(file.as_fd().as_raw_fd(), 0, libc::SEEK_HOLE) };
+    u64::try_from(offset).map_err(|_| io::Error::last_os_error())
+}
+
+/// A block device's size in bytes (`BLKGETSIZE64`, include/uapi/linux/fs.h).
+pub(super) fn block_device_size(device: &impl AsFd) -> io::Result<u64> {
+    let mut bytes = 0u64;
+    // SAFETY: BLKGETSIZE64 writes one u64.
+    check(unsafe { libc::ioctl(device.as_fd().as_raw_fd(), BLKGETSIZE64 as _, &raw mut bytes) })?;
+    Ok(bytes)
+}
+
+/// A block device's logical block in bytes (`BLKSSZGET`, include/uapi/linux/fs.h).
+pub(super) fn logical_block_size(device: &impl AsFd) -> io::Result<u32> {
+    let mut bytes: c_int = 0;
+    // SAFETY: BLKSSZGET writes one int.
+    check(unsafe { libc::ioctl(device.as_fd().as_raw_fd(), BLKSSZGET as _, &raw mut bytes) })?;
+    u32::try_from(bytes).map_err(|_| io::Error::from_raw_os_error(libc::EINVAL))
+}
+
+/// The namespace identifier of an NVMe device (`NVME_IOCTL_ID`, include/uapi/linux/nvme_ioctl.h).
+pub(super) fn nvme_nsid(device: &impl AsFd) -> io::Result<u32> {
+    // SAFETY: NVME_IOCTL_ID takes no argument and returns the identifier.
+    let nsid = unsafe { libc::ioctl(device.as_fd().as_raw_fd(), NVME_IOCTL_ID as _, 0 as c_ulong) };
+    check(nsid)?;
+    Ok(nsid as u32)
+}
+
+/// Random bytes of the kernel (getrandom(2)).
+pub(super) fn random_bytes<const N: usize>() -> io::Result<[u8; N]> {
+    let mut bytes = [0; N];
+    let mut filled = 0;
+    while filled < N {
+        let rest = &mut bytes[filled..];
+        // SAFETY: `rest` is writable for its whole length.
+        let got = unsafe { libc::getrandom(rest.as_mut_ptr().cast(), rest.len(), 0) };
+        match usize::try_from(got) {
+            Ok(got) => filled += got,
+            Err(_) if io::Error::last_os_error().kind() == io::ErrorKind::Interrupted => {}
+            Err(_) => return Err(io::Error::last_os_error()),
+        }
+    }
+    Ok(bytes)
+}
+
+/// The effective user.
+pub(super) fn effective_user() -> u32 {
+    // SAFETY: geteuid has no precondition and cannot fail.
+    unsafe { libc::geteuid() }
+}
+
+/// The size of a page of memory in bytes (sysconf(3)).
+pub(super) fn page_size() -> u64 {
+    // SAFETY: sysconf has no precondition.
+    let size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    u64::try_from(size).unwrap_or(4096)
+}
+
+/// Memory that direct I/O can use: aligned to the page.
+pub(super) struct AlignedBuffer {
+    memory: Vec<u8>,
+    start: usize,
+    length: usize,
+}
+
+impl AlignedBuffer {
+    const ALIGNMENT: usize = 4096;
+
+    /// `length` bytes of zeros.
+    pub(super) fn new(length: usize) -> AlignedBuffer {
+        let memory = vec![0u8; length + AlignedBuffer::ALIGNMENT];
+        let start = memory.as_ptr().align_offset(AlignedBuffer::ALIGNMENT);
+        AlignedBuffer { memory, start, length }
+    }
+
+    pub(super) fn bytes(&mut self) -> &mut [u8] {
+        &mut self.memory[self.start..self.start + self.length]
+    }
+}
+
+fn check(result: c_int) -> io::Result<()> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}

@@ -1,0 +1,270 @@
+//! Block devices: loop devices of our own, and the root disk, which must be refused.
+
+use super::*;
+use std::process::Command;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// A program that undoes what a test did.
+struct Undo(Vec<String>);
+
+impl Drop for Undo {
+    fn drop(&mut self) {
+        let _ = Command::new(&self.0[0]).args(&self.0[1..]).status();
+    }
+}
+
+fn run(program: &str, arguments: &[&str]) -> String {
+    let output = Command::new(program).args(arguments).output().unwrap();
+    assert!(output.status.success(), "{program}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap().trim().to_owned()
+}
+
+fn undo(words: &[&str]) -> Undo {
+    Undo(words.iter().map(|word| (*word).to_owned()).collect())
+}
+
+/// A loop device, detached when dropped.
+struct Loop {
+    path: PathBuf,
+    _undo: Undo,
+}
+
+impl Loop {
+    fn new(image: &Path, options: &[&str]) -> Loop {
+        let image = image.to_str().unwrap();
+        let path = run("losetup", &[options, &["-f", "--show", image]].concat());
+        Loop { _undo: undo(&["losetup", "-d", &path]), path: path.into() }
+    }
+
+    fn text(&self) -> &str {
+        self.path.to_str().unwrap()
+    }
+}
+
+/// One test at a time: a program being started holds copies of all descriptors until it runs, claims among them.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// An image of 16 MiB in `folder`; nothing where loop devices cannot be had.
+fn image(folder: &Path) -> Option<PathBuf> {
+    let tools = ["losetup", "mkfs.ext4", "mount"].iter().all(|tool| Command::new(tool).arg("-V").output().is_ok());
+    if !have(is_root() && tools && Path::new("/dev/loop-control").exists(), "root, losetup and mkfs.ext4") {
+        return None;
+    }
+    let path = folder.join("image");
+    File::create(&path).unwrap().set_len(16 << 20).unwrap();
+    Some(path)
+}
+
+fn destroy(path: &Path, i_know: bool) -> Result<Target, TargetError> {
+    Target::open_for_writing(path, WritePermission::DestroyData { device: path, i_know })
+}
+
+fn destroy_refusal(path: &Path) -> String {
+    let sober = destroy(path, false).unwrap_err().to_string();
+    // Whatever forbids a write but a signature, --i-know does not lift.
+    assert_eq!(destroy(path, true).unwrap_err().to_string(), sober);
+    sober
+}
+
+/// The whole disk below `/`, where there is one.
+fn root_disk() -> Option<PathBuf> {
+    let device = fs::metadata("/").unwrap().dev();
+    let leaf = leaf_devices(Path::new(SYSFS), device).ok()?.into_iter().next()?;
+    Some(Path::new("/dev").join(leaf)).filter(|path| path.exists())
+}
+
+#[test]
+fn root_disk_is_never_opened_for_writing() {
+    let Some(disk) = root_disk().filter(|_| is_root()) else {
+        have(false, "root and a root file system on a disk");
+        return;
+    };
+    let folder = folder();
+    let link = folder.path().join("link");
+    symlink(&disk, &link).unwrap();
+    for path in [&disk, &link] {
+        let message = destroy_refusal(path);
+        assert_says(&message, &["cannot be written:", "is mounted on /", "unmount it, or name another target"]);
+    }
+    let target = match Target::open(&disk) {
+        Ok(target) => target,
+        // Some machines keep their disk even from root's reading.
+        Err(error) => return assert_says(&error.to_string(), &["the system forbids it to root too"]),
+    };
+    assert_eq!((target.kind(), target.is_writable(), target.data_offset()), (TargetKind::BlockDevice, false, 0));
+    assert_eq!(target.devices(), [disk.file_name().unwrap().to_string_lossy()]);
+    assert_eq!(target.device_id(), fs::metadata(&disk).unwrap().rdev());
+}
+
+#[test]
+fn free_device_is_written_and_claimed_while_open() {
+    let _alone = alone();
+    let folder = folder();
+    let Some(image) = image(folder.path()) else { return };
+    let device = Loop::new(&image, &[]);
+    let target = destroy(&device.path, false).unwrap();
+    assert_eq!((target.data_len(), target.logical_block(), target.is_writable()), (16 << 20, 512, true));
+    assert_eq!(target.devices(), [device.path.file_name().unwrap().to_string_lossy()]);
+    let message = destroy_refusal(&device.path);
+    assert_says(&message, &["is in use: something", "holds loop", "name another target"]);
+    let mut buffer = AlignedBuffer::new(4096);
+    buffer.bytes().fill(0x5a);
+    File::from(target.reopen().unwrap()).write_all_at(buffer.bytes(), 8192).unwrap();
+    drop(target);
+    let target = destroy(&device.path, false).unwrap();
+    let mut seen = AlignedBuffer::new(4096);
+    File::from(target.reopen().unwrap()).read_exact_at(seen.bytes(), 8192).unwrap();
+    assert_eq!(seen.bytes(), buffer.bytes());
+}
+
+#[test]
+fn device_must_be_named_twice_and_be_a_device() {
+    let _alone = alone();
+    let folder = folder();
+    let Some(image) = image(folder.path()) else { return };
+    let device = Loop::new(&image, &[]);
+    let link = folder.path().join("link");
+    symlink(&device.path, &link).unwrap();
+    let open = |target: &Path, named: &Path| {
+        Target::open_for_writing(target, WritePermission::DestroyData { device: named, i_know: true })
+    };
+    for named in ["/dev/null", "/dev/nothing", image.to_str().unwrap()] {
+        let message = open(&device.path, named.as_ref()).unwrap_err().to_string();
+        let expected = format!("--destroy-data names `{named}` but the target is `{}`", device.text());
+        assert_says(&message, &[&expected, "name the same device in both"]);
+    }
+    assert_says(&destroy_refusal(&image), &["is a file: --destroy-data is for whole devices"]);
+    assert_says(&destroy_refusal("/dev/null".as_ref()), &["character device that is no NVMe namespace"]);
+    assert!(open(&link, &device.path).unwrap().is_writable());
+}
+
+#[test]
+fn mounted_device_is_refused_and_unmounted_one_for_its_signature() {
+    let _alone = alone();
+    let folder = folder();
+    let Some(image) = image(folder.path()) else { return };
+    run("mkfs.ext4", &["-q", image.to_str().unwrap()]);
+    let device = Loop::new(&image, &[]);
+    let mount_point = folder.path().join("mount point");
+    fs::create_dir(&mount_point).unwrap();
+    let link = folder.path().join("link");
+    symlink(&device.path, &link).unwrap();
+    {
+        run("mount", &[device.text(), mount_point.to_str().unwrap()]);
+        let _mounted = undo(&["umount", mount_point.to_str().unwrap()]);
+        for path in [&device.path, &link] {
+            assert_says(&destroy_refusal(path), &["is mounted on ", "/mount point; unmount it"]);
+        }
+        let file = mount_point.join("file");
+        written(&file, 4096);
+        let target = Target::open(&file).unwrap();
+        assert_eq!(target.devices(), [device.path.file_name().unwrap().to_string_lossy()]);
+    }
+    let message = destroy(&link, false).unwrap_err().to_string();
+    assert_says(&message, &["carries an ext2, ext3 or ext4 file system: wipe it", "--i-know"]);
+    assert!(destroy(&link, true).unwrap().is_writable());
+}
+
+#[test]
+fn inline_data_is_refused() {
+    let _alone = alone();
+    let folder = folder();
+    let Some(image) = image(folder.path()) else { return };
+    run("mkfs.ext4", &["-q", "-I", "1024", "-O", "inline_data", image.to_str().unwrap()]);
+    let device = Loop::new(&image, &[]);
+    let mount_point = folder.path().join("mounted");
+    fs::create_dir(&mount_point).unwrap();
+    run("mount", &[device.text(), mount_point.to_str().unwrap()]);
+    let _mounted = undo(&["umount", mount_point.to_str().unwrap()]);
+    let file = mount_point.join("file");
+    written(&file, 512);
+    assert_says(&refusal(&file), &["has data inside the inode or a shared block at byte 0", "cp --sparse=never"]);
+}
+
+#[test]
+fn mount_in_another_namespace_is_caught_by_the_claim() {
+    let _alone = alone();
+    let folder = folder();
+    let Some(image) = image(folder.path()) else { return };
+    run("mkfs.ext4", &["-q", image.to_str().unwrap()]);
+    let device = Loop::new(&image, &[]);
+    let mount_point = folder.path().join("mounted");
+    fs::create_dir(&mount_point).unwrap();
+    let script = "mount --make-rprivate / && mount \"$0\" \"$1\" && echo ready && read line";
+    let mut other = Command::new("unshare")
+        .args(["-m", "sh", "-c", script, device.text(), mount_point.to_str().unwrap()])
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut ready = [0; 6];
+    io::Read::read_exact(other.stdout.as_mut().unwrap(), &mut ready).unwrap();
+    let message = destroy(&device.path, true).unwrap_err().to_string();
+    drop(other.stdin.take());
+    other.wait().unwrap();
+    assert_says(&message, &["is in use: something (a mount in another namespace"]);
+}
+
+#[test]
+fn partition_is_refused_and_protects_its_disk() {
+    let _alone = alone();
+    let folder = folder();
+    let Some(image) = image(folder.path()) else { return };
+    let file = fs::OpenOptions::new().write(true).open(&image).unwrap();
+    file.write_all_at(&[0x55, 0xaa], 510).unwrap();
+    let device = Loop::new(&image, &["-P"]);
+    // Not from a table: this kernel may know none.
+    run("addpart", &[device.text(), "1", "2048", "8192"]);
+    let _deleted = undo(&["delpart", device.text(), "1"]);
+    let partition = PathBuf::from(format!("{}p1", device.text()));
+    let name = device.path.file_name().unwrap().to_string_lossy();
+    let expected = format!("is a partition: name the whole device `/dev/{name}`");
+    assert_says(&destroy_refusal(&partition), &[&expected]);
+    let target = Target::open(&partition).unwrap();
+    assert_eq!((target.data_len(), target.devices()), (4 << 20, [name.clone().into_owned()].as_slice()));
+    assert_says(&destroy(&device.path, false).unwrap_err().to_string(), &["carries an MBR partition table"]);
+    {
+        let node = sys::open_path(&partition, true).unwrap();
+        let _claim = sys::reopen(&node, false, libc::O_EXCL).unwrap();
+        assert_says(&destroy_refusal(&device.path), &["is in use"]);
+    }
+    {
+        // The claim on the whole disk keeps everybody else from claiming, and so from mounting, its partition.
+        let _target = destroy(&device.path, true).unwrap();
+        let node = sys::open_path(&partition, true).unwrap();
+        assert_eq!(sys::reopen(&node, false, libc::O_EXCL).unwrap_err().raw_os_error(), Some(libc::EBUSY));
+    }
+    run("mkfs.ext4", &["-q", partition.to_str().unwrap()]);
+    let mount_point = folder.path().join("mounted");
+    fs::create_dir(&mount_point).unwrap();
+    run("mount", &[partition.to_str().unwrap(), mount_point.to_str().unwrap()]);
+    let _mounted = undo(&["umount", mount_point.to_str().unwrap()]);
+    for path in [&device.path, &partition] {
+        assert_says(&destroy_refusal(path), &[&format!("{name}p1 is mounted on "), "unmount it"]);
+    }
+}
+
+#[test]
+fn loop_over_a_device_holds_it() {
+    let _alone = alone();
+    let folder = folder();
+    let Some(image) = image(folder.path()) else { return };
+    let lower = Loop::new(&image, &[]);
+    let upper = Loop::new(&lower.path, &[]);
+    let name = |device: &Loop| device.path.file_name().unwrap().to_string_lossy().into_owned();
+    let expected = format!("{0} stands on {1}; take {0} down", name(&upper), name(&lower));
+    assert_says(&destroy_refusal(&lower.path), &[&expected]);
+}
+
+#[test]
+fn read_only_device_is_refused() {
+    let _alone = alone();
+    let folder = folder();
+    let Some(image) = image(folder.path()) else { return };
+    let device = Loop::new(&image, &["-r"]);
+    assert_says(&destroy_refusal(&device.path), &["is read-only", "blockdev --setrw"]);
+    assert!(!Target::open(&device.path).unwrap().is_writable());
+}

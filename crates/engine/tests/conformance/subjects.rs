@@ -1,0 +1,174 @@
+//! What the suite runs on: a written file, a loop device and zram where there is one, and no device.
+
+use iopj_core::IoPath;
+use iopj_core::path::{AioDescriptors, Ring, RingSubmission};
+use iopj_engine::check::{Availability, check};
+use iopj_engine::sim::{Sim, SimOptions};
+use iopj_engine::target::{WritePermission, make_file};
+use iopj_engine::{Engine, Pool, Target};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::rc::Rc;
+
+const DATA_LEN: u64 = 1 << 20;
+
+/// A target with known contents.
+pub(crate) struct Place {
+    target: Target,
+    contents: Vec<u8>,
+    file: Option<PathBuf>,
+    _folder: tempfile::TempDir,
+    _device: Option<LoopDevice>,
+}
+
+/// An engine to be tested: a path on a place, or the simulated one.
+pub(crate) struct Subject {
+    pub(crate) name: String,
+    pub(crate) path: Option<IoPath>,
+    place: Rc<Place>,
+}
+
+impl Subject {
+    pub(crate) fn open(&self, pool: &Rc<Pool>, iodepth: u32) -> Box<dyn Engine> {
+        match self.path {
+            Some(path) => iopj_engine::open(path, &self.place.target, pool, iodepth)
+                .unwrap_or_else(|error| panic!("{}: {error}", self.name)),
+            None => {
+                Box::new(Sim::open(pool, iodepth, SimOptions { seed: 1, latency_steps: 5, ..SimOptions::default() }))
+            }
+        }
+    }
+
+    pub(crate) fn depth(&self, most: u32) -> u32 {
+        if self.path.is_some_and(|path| path.is_synchronous()) { 1 } else { most }
+    }
+
+    pub(crate) fn blocks(&self) -> u64 {
+        self.place.target.data_len() / 4096
+    }
+
+    pub(crate) fn offset(&self, block: u64) -> u64 {
+        self.place.target.data_offset() + block * 4096
+    }
+
+    pub(crate) fn end(&self) -> u64 {
+        self.place.target.data_offset() + self.place.target.data_len()
+    }
+
+    pub(crate) fn is_file(&self) -> bool {
+        self.place.file.is_some()
+    }
+
+    pub(crate) fn expected(&self, block: u64) -> &[u8] {
+        let start = self.offset(block) as usize;
+        &self.place.contents[start..start + 4096]
+    }
+
+    /// The simulated engine moves no data, so only some of the tests mean anything for it.
+    pub(crate) fn sim_can(&self, test: &str) -> bool {
+        ![
+            "reads_the_bytes_of_its_offset",
+            "failed_and_short_requests_say_so",
+            "two_engines_share_one_pool",
+            "writes_reach_the_target",
+        ]
+        .contains(&test)
+    }
+
+    /// The target once more, for writing, where it is a file that iopj made.
+    pub(crate) fn writable(&self) -> Option<Target> {
+        let (file, id) = (self.place.file.as_ref()?, self.place.target.file_id()?);
+        Some(Target::open_for_writing(file, WritePermission::OwnFile { id }).unwrap())
+    }
+
+    pub(crate) fn contents(&self) -> Vec<u8> {
+        std::fs::read(self.place.file.as_ref().unwrap()).unwrap()
+    }
+
+    pub(crate) fn put_back(&self) {
+        use std::io::Write;
+        let mut file = std::fs::OpenOptions::new().write(true).open(self.place.file.as_ref().unwrap()).unwrap();
+        file.write_all(&self.place.contents).unwrap();
+        file.sync_all().unwrap();
+    }
+}
+
+/// A loop device that goes when it is dropped.
+struct LoopDevice(String);
+
+impl LoopDevice {
+    fn over(file: &Path) -> Option<LoopDevice> {
+        let out = Command::new("losetup").args(["--find", "--show", "--direct-io=on"]).arg(file).output().ok()?;
+        out.status.success().then(|| LoopDevice(String::from_utf8(out.stdout).unwrap().trim().to_owned()))
+    }
+}
+
+impl Drop for LoopDevice {
+    fn drop(&mut self) {
+        let _ = Command::new("losetup").args(["--detach", &self.0]).status();
+    }
+}
+
+fn folder() -> tempfile::TempDir {
+    // Not the system's temporary folder, which may lie in memory.
+    tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
+}
+
+fn file_place() -> Place {
+    let folder = folder();
+    let path = folder.path().join("data");
+    make_file(&path, DATA_LEN, &mut |_| true).unwrap();
+    let target = Target::open(&path).unwrap();
+    Place { target, contents: std::fs::read(&path).unwrap(), file: Some(path), _folder: folder, _device: None }
+}
+
+fn loop_place() -> Option<Place> {
+    let folder = folder();
+    let path = folder.path().join("backing");
+    make_file(&path, DATA_LEN, &mut |_| true).unwrap();
+    let device = LoopDevice::over(&path)?;
+    let target = Target::open(Path::new(&device.0)).unwrap();
+    Some(Place { target, contents: std::fs::read(&path).unwrap(), file: None, _folder: folder, _device: Some(device) })
+}
+
+/// Every path, and the variants of each, on a file; the plain paths on the other places.
+fn paths(variants: bool) -> Vec<IoPath> {
+    let mut paths = IoPath::all();
+    if variants {
+        paths.push(IoPath::PosixAio(AioDescriptors::PerSlot));
+        for ring in Ring::all() {
+            let second = match ring.submission {
+                RingSubmission::Syscall { .. } => RingSubmission::Syscall { split: true },
+                RingSubmission::Sqpoll { .. } => RingSubmission::Sqpoll { kernel_wait: true },
+            };
+            paths.push(IoPath::IoUring(Ring { registered: true, ..ring }));
+            paths.push(IoPath::IoUring(Ring { submission: second, ..ring }));
+        }
+    }
+    paths
+}
+
+pub(crate) fn subjects() -> Vec<Subject> {
+    let file = Rc::new(file_place());
+    let mut places = vec![("file", Rc::clone(&file))];
+    match loop_place() {
+        Some(place) => places.push(("loop device", Rc::new(place))),
+        None => assert!(std::env::var_os("CI").is_none(), "a loop device needs root and losetup (package mount)"),
+    }
+    let mut subjects = vec![Subject { name: "sim".to_owned(), path: None, place: file }];
+    for (number, (kind, place)) in places.iter().enumerate() {
+        for path in paths(number == 0) {
+            match check(path, &place.target) {
+                Availability::Available { .. } => {
+                    subjects.push(Subject {
+                        name: format!("{path} on a {kind}"),
+                        path: Some(path),
+                        place: Rc::clone(place),
+                    });
+                }
+                Availability::Unavailable { reason, .. } => eprintln!("not here: {path} on a {kind}: {reason}"),
+            }
+        }
+    }
+    subjects
+}
