@@ -1,0 +1,277 @@
+//! One whole disk: where it is, whose interrupts it raises, its counters and queue settings.
+//!
+//! Sources: Documentation/ABI/stable/sysfs-block; drivers/nvme/host/multipath.c for disks with
+//! several controllers.
+
+use crate::ProbeError;
+use crate::interrupts::{Counts, Table};
+use crate::root::{Root, names, text, text_if_there};
+use crate::vectors::{self, Vectors, is_numbered};
+use iopj_core::evidence::DeviceEvidence;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Queue settings that bear on the path or the cost of an I/O.
+const SETTINGS: [&str; 10] = [
+    "io_poll",
+    "io_poll_delay",
+    "iostats",
+    "iostats_passthrough",
+    "nomerges",
+    "nr_requests",
+    "rq_affinity",
+    "scheduler",
+    "wbt_lat_usec",
+    "write_cache",
+];
+
+/// A disk may share its interrupts with others (namespaces of one controller, ports of one host
+/// adapter); what these did in the window may be no more than one I/O for so many of its own.
+const OWN_PER_PEER: u64 = 1000;
+
+/// What does not change about a disk.
+#[derive(Debug)]
+pub(crate) struct Device {
+    name: String,
+    queue: PathBuf,
+    /// Where its I/O is counted: itself, or each path of a multipath disk.
+    stats: Vec<PathBuf>,
+    /// Counters of other disks that raise the same interrupts.
+    peers: Vec<PathBuf>,
+    vectors: Option<Vectors>,
+}
+
+/// The counters of a disk at one moment.
+#[derive(Clone, Debug)]
+pub(crate) struct Sample {
+    stat: Stat,
+    peer_ios: u64,
+    settings: BTreeMap<String, String>,
+}
+
+impl Device {
+    pub(crate) fn find(root: &Root, name: &str, interrupts: &Table<'_>) -> Result<Device, ProbeError> {
+        let block = root.path("sys/block");
+        let unknown = || ProbeError::NoDevice { name: name.to_owned() };
+        if !names(&block).iter().any(|known| known == name) {
+            return Err(unknown());
+        }
+        let place = fs::canonicalize(block.join(name)).map_err(|_| unknown())?;
+        let controllers = controllers(&place);
+        let paths: Vec<String> = names(&block).into_iter().filter(|path| is_path_of(path, name)).collect();
+        let at = |path: &String| block.join(path).join("stat");
+        let stats = if controllers.is_empty() || paths.is_empty() {
+            vec![place.join("stat")]
+        } else {
+            paths.iter().map(at).collect()
+        };
+        let places = if controllers.is_empty() { vec![place.clone()] } else { controllers };
+        let vectors = vectors::find(&places, interrupts);
+        let owners = vectors.as_ref().map_or(&[][..], |vectors| &vectors.owners);
+        let is_peer = |other: &String| {
+            other != name
+                && !paths.contains(other)
+                && fs::canonicalize(block.join(other)).is_ok_and(|it| owners.iter().any(|owner| it.starts_with(owner)))
+        };
+        let peers = names(&block).iter().filter(|other| is_peer(other)).map(at).collect();
+        Ok(Device { name: name.to_owned(), queue: place.join("queue"), stats, peers, vectors })
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The numbers of its interrupts.
+    pub(crate) fn irqs(&self) -> impl Iterator<Item = u32> {
+        self.vectors.iter().flat_map(|vectors| vectors.list.iter().map(|(irq, _)| *irq))
+    }
+
+    pub(crate) fn sample(&self) -> Result<Sample, ProbeError> {
+        let mut stat = Stat::default();
+        for path in &self.stats {
+            stat.add(&Stat::read(path)?);
+        }
+        let mut peer_ios = 0;
+        for path in &self.peers {
+            // A peer may be pulled out; it then does no I/O either.
+            if let Some(text) = text_if_there(path)? {
+                peer_ios += Stat::parse(&text).map_or(0, |stat| stat.reads() + stat.writes() + stat.others());
+            }
+        }
+        Ok(Sample { stat, peer_ios, settings: settings(&self.queue) })
+    }
+
+    /// What the disk did from the moment of `earlier` to that of `later`.
+    pub(crate) fn between(&self, earlier: (&Sample, &Counts), later: (&Sample, &Counts)) -> DeviceEvidence {
+        let delta = later.0.stat.since(&earlier.0.stat);
+        let peer_ios = later.0.peer_ios.saturating_sub(earlier.0.peer_ios);
+        let is_alone = peer_ios <= (delta.reads() + delta.writes()) / OWN_PER_PEER;
+        let interrupts = (self.vectors.is_some() && is_alone).then(|| later.1.since(earlier.1, self.irqs()));
+        let vectors = self.vectors.iter().flat_map(|vectors| &vectors.list);
+        DeviceEvidence {
+            name: self.name.clone(),
+            reads: delta.reads(),
+            read_merges: delta.0[1],
+            read_sectors: delta.0[2],
+            writes: delta.writes(),
+            write_merges: delta.0[5],
+            write_sectors: delta.0[6],
+            in_queue_ms: delta.0[10],
+            interrupts,
+            vectors: vectors.map(|(irq, name)| format!("{irq} {name}")).collect(),
+            settings: later.0.settings.clone(),
+        }
+    }
+}
+
+/// The controllers of an NVMe multipath disk; none for any other disk.
+fn controllers(place: &Path) -> Vec<PathBuf> {
+    let Some(subsystem) =
+        place.parent().filter(|parent| parent.parent().is_some_and(|up| up.ends_with("nvme-subsystem")))
+    else {
+        return Vec::new();
+    };
+    let links = names(subsystem).into_iter().filter(|name| is_numbered(name, "nvme"));
+    links.filter_map(|name| fs::canonicalize(subsystem.join(name)).ok()).collect()
+}
+
+/// True if `path` (`nvme0c1n2`) is one of the hidden paths of the multipath disk `head` (`nvme0n2`).
+fn is_path_of(path: &str, head: &str) -> bool {
+    let Some((subsystem, namespace)) = head.rsplit_once('n') else { return false };
+    let controller = path.strip_prefix(subsystem).and_then(|rest| rest.rsplit_once('n'));
+    controller.is_some_and(|(controller, of)| of == namespace && is_numbered(controller, "c"))
+}
+
+/// Some settings exist only for some drivers, some refuse to be read where they mean nothing.
+fn settings(queue: &Path) -> BTreeMap<String, String> {
+    let read = |name: &str| Some((name.to_owned(), chosen(text(&queue.join(name)).ok()?.trim()).to_owned()));
+    SETTINGS.into_iter().filter_map(read).collect()
+}
+
+/// Of a list such as `none [mq-deadline] bfq` the entry in brackets, else the whole text.
+fn chosen(text: &str) -> &str {
+    let bracketed = text.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
+    bracketed.map_or(text, |(entry, _)| entry)
+}
+
+/// The fields of `/sys/block/X/stat`; the last six are absent on old kernels.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Stat([u64; 17]);
+
+/// Fields before the discards, that every kernel has.
+const STAT_MIN: usize = 11;
+
+impl Stat {
+    fn read(path: &Path) -> Result<Stat, ProbeError> {
+        let what = "eleven counters";
+        Stat::parse(&text(path)?).ok_or_else(|| ProbeError::Form { path: path.to_owned(), what })
+    }
+
+    fn parse(text: &str) -> Option<Stat> {
+        let mut stat = Stat::default();
+        let mut fields = 0;
+        for (field, word) in stat.0.iter_mut().zip(text.split_whitespace()) {
+            *field = word.parse().ok()?;
+            fields += 1;
+        }
+        (fields >= STAT_MIN).then_some(stat)
+    }
+
+    fn add(&mut self, other: &Stat) {
+        for (field, more) in self.0.iter_mut().zip(other.0) {
+            *field = field.wrapping_add(more);
+        }
+    }
+
+    fn since(&self, earlier: &Stat) -> Stat {
+        let mut delta = self.clone();
+        for (field, before) in delta.0.iter_mut().zip(earlier.0) {
+            *field = field.saturating_sub(before);
+        }
+        delta.0[10] = since_u32(self.0[10], earlier.0[10]);
+        delta
+    }
+
+    fn reads(&self) -> u64 {
+        self.0[0]
+    }
+
+    fn writes(&self) -> u64 {
+        self.0[4]
+    }
+
+    /// Discards and flushes.
+    fn others(&self) -> u64 {
+        self.0[11].wrapping_add(self.0[15])
+    }
+}
+
+/// The time in the queue is printed as 32 bits of milliseconds: nine hours at a depth of 128.
+fn since_u32(later: u64, earlier: u64) -> u64 {
+    match later.checked_sub(earlier) {
+        Some(delta) => delta,
+        None => u64::from((later as u32).wrapping_sub(earlier as u32)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const TEXT: &str = "  111197     8864  7708898    43142    16066    39930  8985552    22132        0    14504    66084 \
+        7130       52  2741320      753     1497       56\n";
+
+    #[test]
+    fn stat_has_its_fields_in_the_documented_order() {
+        let stat = Stat::parse(TEXT).unwrap();
+        assert_eq!((stat.reads(), stat.0[1], stat.0[2]), (111_197, 8_864, 7_708_898));
+        assert_eq!((stat.writes(), stat.0[5], stat.0[6]), (16_066, 39_930, 8_985_552));
+        assert_eq!((stat.0[10], stat.others()), (66_084, 7_130 + 1_497));
+        assert_eq!(Stat::parse("1 2 3 4 5 6 7 8 9 10"), None);
+        assert!(Stat::parse("1 2 3 4 5 6 7 8 9 10 11").is_some());
+        assert_eq!(Stat::parse("1 2 x 4 5 6 7 8 9 10 11"), None);
+    }
+
+    #[test]
+    fn differences_neither_panic_nor_go_below_zero() {
+        let (mut earlier, mut later) = (Stat::parse(TEXT).unwrap(), Stat::parse(TEXT).unwrap());
+        (earlier.0[10], later.0[10]) = (u64::from(u32::MAX) - 9, 5);
+        (earlier.0[0], later.0[0]) = (100, 40);
+        let delta = later.since(&earlier);
+        assert_eq!((delta.reads(), delta.writes(), delta.0[10]), (0, 0, 15));
+    }
+
+    #[test]
+    fn paths_of_a_multipath_disk_are_told_by_name() {
+        assert!(is_path_of("nvme0c1n2", "nvme0n2"));
+        assert!(is_path_of("nvme10c21n1", "nvme10n1"));
+        for (path, head) in [("nvme0c1n1", "nvme0n2"), ("nvme1c1n2", "nvme0n2"), ("nvme0n2", "nvme0n2"), ("sda", "sdn")]
+        {
+            assert!(!is_path_of(path, head), "{path} {head}");
+        }
+    }
+
+    #[test]
+    fn the_entry_in_brackets_is_chosen() {
+        assert_eq!(chosen("none [mq-deadline] kyber bfq"), "mq-deadline");
+        assert_eq!(chosen("write back"), "write back");
+        assert_eq!(chosen("]none["), "]none[");
+    }
+
+    proptest! {
+        #[test]
+        fn any_stat_is_read_without_panic(text in "[ 0-9\n-]{0,200}|\\PC*") {
+            if let Some(stat) = Stat::parse(&text) {
+                prop_assert_eq!(stat.since(&stat), Stat::default());
+            }
+        }
+
+        #[test]
+        fn differences_of_any_counts_do_not_panic(a: [u64; 17], b: [u64; 17]) {
+            let mut delta = Stat(a).since(&Stat(b));
+            delta.add(&Stat(a));
+        }
+    }
+}

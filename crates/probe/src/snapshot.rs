@@ -1,0 +1,204 @@
+//! [`Probe`] and [`Snapshot`]: all counters at one moment, and the evidence between two.
+
+use crate::cpu;
+use crate::device::{Device, Sample};
+use crate::interrupts::{Counts, Table};
+use crate::kernel::{irq_time_sampled, sqpoll_is_kernel_thread};
+use crate::root::Root;
+use crate::threads::{self, Thread};
+use crate::{ProbeError, RULES};
+use iopj_core::evidence::{CpuTimes, Evidence, ProcessEvidence, ThreadRole};
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::Arc;
+
+const INTERRUPTS: &str = "proc/interrupts";
+
+/// Reads the counters of some disks, of the threads that do the I/O and of all cores.
+#[derive(Clone, Debug)]
+pub struct Probe {
+    root: Root,
+    devices: Arc<[Device]>,
+    irqs: BTreeSet<u32>,
+    tick_ns: u64,
+    sqpoll_is_kernel_thread: bool,
+}
+
+/// Who does the I/O of the trial.
+#[derive(Clone, Copy, Debug)]
+pub enum Who<'a> {
+    /// Threads of this process.
+    ThisProcess {
+        /// Thread ids of the jobs.
+        jobs: &'a [i32],
+        /// Thread ids of the threads that do no I/O (the main thread, meters, progress): they are
+        /// left out, also of the totals.
+        own: &'a [i32],
+    },
+    /// Child processes that live wholly between the two snapshots and are waited for before the
+    /// second; only their totals are known.
+    Children,
+}
+
+/// All counters at one moment. [`until`](Snapshot::until) turns two into evidence.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    devices: Arc<[Device]>,
+    samples: Vec<Sample>,
+    interrupts: Counts,
+    threads: Vec<(ThreadRole, Thread)>,
+    own: Vec<Thread>,
+    usage: ProcessEvidence,
+    cpu: CpuTimes,
+}
+
+impl Probe {
+    /// A probe for the disks under a target, named as in `/sys/block` (`vda`, `nvme0n1`, `zram0`).
+    ///
+    /// # Errors
+    ///
+    /// [`ProbeError::NoDevice`] for a name that `/sys/block` lacks (a partition is no disk),
+    /// [`ProbeError::Read`] where `/proc/interrupts` cannot be read.
+    pub fn new(devices: &[String]) -> Result<Probe, ProbeError> {
+        Probe::with_root(Path::new("/"), devices)
+    }
+
+    /// As [`Probe::new`], with `/proc` and `/sys` taken from below `root`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Probe::new`].
+    pub fn with_root(root: &Path, devices: &[String]) -> Result<Probe, ProbeError> {
+        let root = Root::new(root)?;
+        let text = root.text(INTERRUPTS)?;
+        let table = Table::new(&text);
+        let found: Result<Vec<Device>, ProbeError> =
+            devices.iter().map(|name| Device::find(&root, name, &table)).collect();
+        let devices: Arc<[Device]> = found?.into();
+        let irqs = devices.iter().flat_map(Device::irqs).collect();
+        let sqpoll_is_kernel_thread = sqpoll_is_kernel_thread(&root);
+        Ok(Probe { root, devices, irqs, tick_ns: cpu::tick_ns(), sqpoll_is_kernel_thread })
+    }
+
+    /// Reads all counters now. Take it while no I/O of the trial is in flight; the job threads
+    /// must be alive, else their counts are in the totals only.
+    ///
+    /// # Errors
+    ///
+    /// [`ProbeError::Read`] or [`ProbeError::Form`] for a file that cannot be read or understood,
+    /// such as that of a disk that was pulled out.
+    pub fn snapshot(&self, who: Who<'_>) -> Result<Snapshot, ProbeError> {
+        let (threads, own, usage) = match who {
+            Who::ThisProcess { jobs, own } => self.this_process(jobs, own)?,
+            Who::Children => (Vec::new(), Vec::new(), cpu::usage(libc::RUSAGE_CHILDREN)?),
+        };
+        let samples: Result<Vec<Sample>, ProbeError> = self.devices.iter().map(Device::sample).collect();
+        Ok(Snapshot {
+            devices: Arc::clone(&self.devices),
+            samples: samples?,
+            interrupts: Table::new(&self.root.text(INTERRUPTS)?).counts(&self.irqs),
+            threads,
+            own,
+            usage,
+            cpu: cpu::read(&self.root, self.tick_ns)?,
+        })
+    }
+
+    fn this_process(&self, jobs: &[i32], own: &[i32]) -> Result<Process, ProbeError> {
+        let all = threads::of_this_process(&self.root, self.tick_ns)?;
+        let (own, others): (Vec<Thread>, Vec<Thread>) = all.into_iter().partition(|thread| own.contains(&thread.tid));
+        let mut threads: Vec<(ThreadRole, Thread)> =
+            others.into_iter().map(|thread| (threads::role(&thread, jobs), thread)).collect();
+        if self.sqpoll_is_kernel_thread {
+            let outside = threads::kernel_sqpolls(&self.root, self.tick_ns)?;
+            threads.extend(outside.into_iter().map(|thread| (ThreadRole::Sqpoll, thread)));
+        }
+        Ok((threads, own, cpu::usage(libc::RUSAGE_SELF)?))
+    }
+}
+
+/// Threads of the I/O, threads of the caller's own, and the totals of both.
+type Process = (Vec<(ThreadRole, Thread)>, Vec<Thread>, ProcessEvidence);
+
+impl Snapshot {
+    /// What happened from this snapshot to `later`, taken by the same probe for the same `Who`.
+    ///
+    /// Fills `rules`, `devices`, `threads`, `process`, `cpu` and `irq_time_sampled`; the caller
+    /// adds what only it knows: `window_ns`, `numjobs`, `iodepth`, `ios`, `bytes`,
+    /// `latency_sum_ns`, `engine` and `control`. Threads that appeared meanwhile count from zero;
+    /// those that ended are in `process` only.
+    pub fn until(&self, later: &Snapshot) -> Evidence {
+        let before: Vec<Thread> = self.threads.iter().map(|(_, thread)| thread.clone()).collect();
+        let threads = later.threads.iter().map(|(role, thread)| thread.since(&before).evidence(*role)).collect();
+        let devices = later.devices.iter().zip(&later.samples).filter_map(|(device, sample)| {
+            let known = self.devices.iter().position(|known| known.name() == device.name())?;
+            let earlier = self.samples.get(known)?;
+            Some(device.between((earlier, &self.interrupts), (sample, &later.interrupts)))
+        });
+        Evidence {
+            rules: RULES,
+            devices: devices.collect(),
+            threads,
+            process: self.process_until(later),
+            cpu: cpu::between(&self.cpu, &later.cpu),
+            irq_time_sampled: irq_time_sampled(),
+            ..Evidence::default()
+        }
+    }
+
+    /// The totals, so that threads which have ended still count, less those of the caller's own threads.
+    fn process_until(&self, later: &Snapshot) -> ProcessEvidence {
+        let mut process = ProcessEvidence {
+            user_ns: later.usage.user_ns.saturating_sub(self.usage.user_ns),
+            system_ns: later.usage.system_ns.saturating_sub(self.usage.system_ns),
+            voluntary_switches: later.usage.voluntary_switches.saturating_sub(self.usage.voluntary_switches),
+            involuntary_switches: later.usage.involuntary_switches.saturating_sub(self.usage.involuntary_switches),
+        };
+        for own in later.own.iter().map(|thread| thread.since(&self.own)) {
+            let (user_ns, system_ns) = own.user_and_system_ns();
+            process.user_ns = process.user_ns.saturating_sub(user_ns);
+            process.system_ns = process.system_ns.saturating_sub(system_ns);
+            process.voluntary_switches = process.voluntary_switches.saturating_sub(own.voluntary_switches);
+            process.involuntary_switches = process.involuntary_switches.saturating_sub(own.involuntary_switches);
+        }
+        process
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn snapshot(own: &[Thread], user_ns: u64, system_ns: u64, voluntary_switches: u64) -> Snapshot {
+        Snapshot {
+            devices: Arc::new([]),
+            samples: Vec::new(),
+            interrupts: Counts::default(),
+            threads: Vec::new(),
+            own: own.to_vec(),
+            usage: ProcessEvidence { user_ns, system_ns, voluntary_switches, involuntary_switches: 0 },
+            cpu: CpuTimes::default(),
+        }
+    }
+
+    fn own(tid: i32, ticks: (u64, u64), cpu_ns: u64, voluntary_switches: u64) -> Thread {
+        let (user_ns, system_ns) = ticks;
+        Thread { tid, user_ns, system_ns, cpu_ns, voluntary_switches, ..Thread::default() }
+    }
+
+    #[test]
+    fn totals_are_without_own_threads() {
+        let before = snapshot(&[own(1, (100, 100), 200, 5)], 1_000, 500, 50);
+        // The first thread did 300 ns of work, a third of it in user space; the second started meanwhile.
+        let after = snapshot(&[own(1, (200, 300), 500, 9), own(2, (0, 0), 40, 1)], 2_000, 1_500, 100);
+        let process = before.until(&after).process;
+        assert_eq!((process.user_ns, process.system_ns), (1_000 - 100, 1_000 - 200 - 40));
+        assert_eq!(process.voluntary_switches, 50 - 4 - 1);
+    }
+
+    #[test]
+    fn snapshots_in_the_wrong_order_give_zeroes() {
+        let (before, after) = (snapshot(&[], 0, 0, 0), snapshot(&[own(1, (9, 9), 18, 9)], 9, 9, 9));
+        assert_eq!(after.until(&before).process, ProcessEvidence::default());
+    }
+}

@@ -1,0 +1,188 @@
+//! Counts of single threads, and what each has to do with the I/O.
+//!
+//! Sources: proc_pid_stat(5), proc_pid_status(5), Documentation/scheduler/sched-stats.rst
+//! (`schedstat`), io_uring/sqpoll.c and io_uring/io-wq.c (names of the helpers).
+
+use crate::ProbeError;
+use crate::root::{Root, names, text_if_there};
+use iopj_core::evidence::{ThreadEvidence, ThreadRole};
+use std::path::Path;
+
+/// The counts of a thread since it started.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Thread {
+    pub(crate) tid: i32,
+    pub(crate) name: String,
+    /// In steps of a clock tick, as is `system_ns`.
+    pub(crate) user_ns: u64,
+    pub(crate) system_ns: u64,
+    pub(crate) cpu_ns: u64,
+    pub(crate) voluntary_switches: u64,
+    pub(crate) involuntary_switches: u64,
+}
+
+/// All threads of this process.
+pub(crate) fn of_this_process(root: &Root, tick_ns: u64) -> Result<Vec<Thread>, ProbeError> {
+    let tasks = root.path("proc/self/task");
+    numbers(&tasks).filter_map(|tid| Thread::read(&tasks.join(tid.to_string()), tid, tick_ns).transpose()).collect()
+}
+
+/// The submission pollers of kernels that run them as kernel threads; whose they are cannot be told.
+pub(crate) fn kernel_sqpolls(root: &Root, tick_ns: u64) -> Result<Vec<Thread>, ProbeError> {
+    let all = root.path("proc");
+    let is_sqpoll = |pid: &i32| {
+        let name = text_if_there(&all.join(pid.to_string()).join("comm"));
+        name.is_ok_and(|name| name.is_some_and(|name| name.trim_end() == "io_uring-sq"))
+    };
+    let pids = numbers(&all).filter(is_sqpoll);
+    pids.filter_map(|pid| Thread::read(&all.join(pid.to_string()), pid, tick_ns).transpose()).collect()
+}
+
+fn numbers(directory: &Path) -> impl Iterator<Item = i32> {
+    names(directory).into_iter().filter_map(|name| name.parse().ok())
+}
+
+/// What a thread of this process that is not one of the caller's own has to do with the I/O.
+pub(crate) fn role(thread: &Thread, jobs: &[i32]) -> ThreadRole {
+    if jobs.contains(&thread.tid) {
+        ThreadRole::Job
+    } else if thread.name.starts_with("iou-sqp-") {
+        ThreadRole::Sqpoll
+    } else if thread.name.starts_with("iou-wrk-") {
+        ThreadRole::IoWorker
+    } else {
+        // glibc's threads inherit the name of the thread that made them.
+        ThreadRole::AioHelper
+    }
+}
+
+impl Thread {
+    /// The thread of a directory below `/proc`, or none if it has ended meanwhile.
+    fn read(directory: &Path, tid: i32, tick_ns: u64) -> Result<Option<Thread>, ProbeError> {
+        let mut texts = [const { String::new() }; 2];
+        for (text, file) in texts.iter_mut().zip(["stat", "status"]) {
+            let Some(found) = text_if_there(&directory.join(file))? else { return Ok(None) };
+            *text = found;
+        }
+        let schedstat = text_if_there(&directory.join("schedstat"))?.unwrap_or_default();
+        let [stat, status] = texts;
+        let what = "counters of a thread";
+        let thread = Thread::parse(tid, &stat, &status, &schedstat, tick_ns);
+        thread.map(Some).ok_or_else(|| ProbeError::Form { path: directory.join("stat"), what })
+    }
+
+    fn parse(tid: i32, stat: &str, status: &str, schedstat: &str, tick_ns: u64) -> Option<Thread> {
+        // The name stands in parentheses and may hold any character, parentheses too.
+        let (head, fields) = stat.rsplit_once(')')?;
+        let name = head.split_once('(')?.1.to_owned();
+        // utime and stime are fields 14 and 15, the state after the name is field 3.
+        let mut times = fields.split_whitespace().skip(11).map(|word| word.parse::<u64>().ok());
+        let user_ns = times.next()??.saturating_mul(tick_ns);
+        let system_ns = times.next()??.saturating_mul(tick_ns);
+        // Kernels without scheduler statistics have no such file, or zeroes in it.
+        let exact_ns = schedstat.split_whitespace().next().and_then(|word| word.parse().ok()).filter(|ns| *ns > 0);
+        let cpu_ns = exact_ns.unwrap_or(user_ns.saturating_add(system_ns));
+        let count =
+            |key: &str| status.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':')?.trim().parse().ok());
+        let voluntary_switches = count("voluntary_ctxt_switches")?;
+        let involuntary_switches = count("nonvoluntary_ctxt_switches")?;
+        Some(Thread { tid, name, user_ns, system_ns, cpu_ns, voluntary_switches, involuntary_switches })
+    }
+
+    /// What the thread did since `earlier`, or since it started if it is not there.
+    pub(crate) fn since(&self, earlier: &[Thread]) -> Thread {
+        let zero = Thread::default();
+        let before = earlier.iter().find(|thread| thread.tid == self.tid).unwrap_or(&zero);
+        Thread {
+            tid: self.tid,
+            name: self.name.clone(),
+            user_ns: self.user_ns.saturating_sub(before.user_ns),
+            system_ns: self.system_ns.saturating_sub(before.system_ns),
+            cpu_ns: self.cpu_ns.saturating_sub(before.cpu_ns),
+            voluntary_switches: self.voluntary_switches.saturating_sub(before.voluntary_switches),
+            involuntary_switches: self.involuntary_switches.saturating_sub(before.involuntary_switches),
+        }
+    }
+
+    /// CPU time in user space and in the kernel in ns: the exact sum, divided as the ticks are.
+    pub(crate) fn user_and_system_ns(&self) -> (u64, u64) {
+        let ticks = u128::from(self.user_ns) + u128::from(self.system_ns);
+        let user = u128::from(self.cpu_ns) * u128::from(self.user_ns);
+        let user_ns = user.checked_div(ticks).and_then(|ns| u64::try_from(ns).ok()).unwrap_or(0);
+        (user_ns, self.cpu_ns - user_ns.min(self.cpu_ns))
+    }
+
+    pub(crate) fn evidence(self, role: ThreadRole) -> ThreadEvidence {
+        ThreadEvidence {
+            tid: self.tid,
+            name: self.name,
+            role,
+            cpu_ns: self.cpu_ns,
+            voluntary_switches: self.voluntary_switches,
+            involuntary_switches: self.involuntary_switches,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const STAT: &str = "4711 (a (b) c) S 1 2 3 4 5 6 7 8 9 10 30 12 0 0 20 0 1 0 99 0\n";
+    const STATUS: &str = "Name:\ta\nvoluntary_ctxt_switches:\t42\nnonvoluntary_ctxt_switches:\t7\n";
+
+    #[test]
+    fn fields_are_those_of_the_manual() {
+        let thread = Thread::parse(4711, STAT, STATUS, "123456789 5 6\n", 10_000_000).unwrap();
+        assert_eq!(thread.name, "a (b) c");
+        assert_eq!((thread.user_ns, thread.system_ns, thread.cpu_ns), (300_000_000, 120_000_000, 123_456_789));
+        assert_eq!((thread.voluntary_switches, thread.involuntary_switches), (42, 7));
+    }
+
+    #[test]
+    fn ticks_stand_in_where_there_is_no_schedstat() {
+        for schedstat in ["", "0 0 0\n"] {
+            let thread = Thread::parse(1, STAT, STATUS, schedstat, 10_000_000).unwrap();
+            assert_eq!(thread.cpu_ns, 420_000_000);
+        }
+        assert_eq!(Thread::parse(1, STAT, "Name:\ta\n", "", 1), None);
+        assert_eq!(Thread::parse(1, "1 (a) S 1", STATUS, "", 1), None);
+    }
+
+    #[test]
+    fn roles_follow_tid_and_name() {
+        let thread = |tid, name: &str| Thread { tid, name: name.to_owned(), ..Thread::default() };
+        assert_eq!(role(&thread(5, "iou-sqp-1"), &[5]), ThreadRole::Job);
+        assert_eq!(role(&thread(6, "iou-sqp-1"), &[5]), ThreadRole::Sqpoll);
+        assert_eq!(role(&thread(6, "iou-wrk-1"), &[5]), ThreadRole::IoWorker);
+        assert_eq!(role(&thread(6, "iopj"), &[5]), ThreadRole::AioHelper);
+    }
+
+    #[test]
+    fn exact_time_is_divided_as_the_ticks_are() {
+        let thread = Thread { user_ns: 30, system_ns: 10, cpu_ns: 1_000, ..Thread::default() };
+        assert_eq!(thread.user_and_system_ns(), (750, 250));
+        let short = Thread { cpu_ns: 900, ..Thread::default() };
+        assert_eq!(short.user_and_system_ns(), (0, 900));
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_read_without_panic(
+            stat in "[0-9]{1,5} \\([a-z()]{0,5}\\)( [0-9]{1,20}){0,20}|\\PC*",
+            status in "(non)?voluntary_ctxt_switches:\t[0-9]{0,20}\n|\\PC*",
+            schedstat in "[0-9]{0,20} 1|\\PC*",
+            tick_ns: u64,
+        ) {
+            let _ = Thread::parse(1, &stat, &status, &schedstat, tick_ns);
+        }
+
+        #[test]
+        fn division_never_panics_and_keeps_the_sum(user_ns: u64, system_ns: u64, cpu_ns: u64) {
+            let thread = Thread { user_ns, system_ns, cpu_ns, ..Thread::default() };
+            let (user, system) = thread.user_and_system_ns();
+            prop_assert_eq!(user + system, cpu_ns);
+        }
+    }
+}

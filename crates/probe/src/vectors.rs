@@ -1,0 +1,139 @@
+//! Which interrupts are a disk's own: from its place in `/sys/devices` and the names in
+//! `/proc/interrupts`. Counting them is left to `interrupts`.
+//!
+//! Sources: Documentation/ABI/testing/sysfs-bus-pci (`msi_irqs`, `irq`); the names that
+//! drivers/nvme/host/pci.c, drivers/block/virtio_blk.c, drivers/virtio/virtio_pci_common.c and
+//! drivers/virtio/virtio_mmio.c give to their vectors.
+
+use crate::interrupts::Table;
+use crate::root::{names, text};
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+/// The interrupts of one disk.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Vectors {
+    /// Number and name of each.
+    pub(crate) list: Vec<(u32, String)>,
+    /// The devices in `/sys/devices` that raise them: what else lives below raises them too.
+    pub(crate) owners: Vec<PathBuf>,
+}
+
+/// The vectors that carry the I/O of the disks behind `places` (one, or one for each controller
+/// of a multipath disk), or none where one of them cannot be told.
+pub(crate) fn find(places: &[PathBuf], interrupts: &Table<'_>) -> Option<Vectors> {
+    let mut found = Vectors::default();
+    for place in places {
+        let (list, owner) = find_one(place, interrupts)?;
+        if !found.owners.contains(&owner) {
+            found.list.extend(list);
+            found.owners.push(owner);
+        }
+    }
+    (!found.list.is_empty()).then_some(found)
+}
+
+type Found = (Vec<(u32, String)>, PathBuf);
+
+fn find_one(place: &Path, interrupts: &Table<'_>) -> Option<Found> {
+    for directory in place.ancestors() {
+        let name = directory.file_name()?.to_str()?;
+        // A USB host's interrupts are those of every device on the bus, keyboards included.
+        if name == "devices" || is_numbered(name, "usb") {
+            return None;
+        }
+        let is_virtio = is_numbered(name, "virtio");
+        if is_virtio && let Some(found) = by_name(name, interrupts) {
+            return Some((found, directory.to_owned()));
+        }
+        // The first device with an interrupt is the disk's controller; those above are bridges.
+        let signalled = names(&directory.join("msi_irqs"));
+        if !signalled.is_empty() {
+            return by_number(&signalled, interrupts).map(|found| (found, directory.to_owned()));
+        }
+        if directory.join("irq").exists() {
+            return by_line(directory, interrupts).map(|found| (found, directory.to_owned()));
+        }
+    }
+    None
+}
+
+/// Message-signalled interrupts: never shared between devices, but some are not for I/O.
+fn by_number(signalled: &[String], interrupts: &Table<'_>) -> Option<Vec<(u32, String)>> {
+    let numbers: BTreeSet<u32> = signalled.iter().filter_map(|number| number.parse().ok()).collect();
+    let lines = interrupts.lines().filter(|line| numbers.contains(&line.irq));
+    let found: Vec<_> = lines
+        .filter(|line| line.actions().iter().any(|action| carries_io(action)))
+        .map(|line| (line.irq, line.actions().join(", ")))
+        .collect();
+    (!found.is_empty()).then_some(found)
+}
+
+/// The interrupt line of the `irq` file, if nobody else handles it.
+fn by_line(directory: &Path, interrupts: &Table<'_>) -> Option<Vec<(u32, String)>> {
+    let irq: u32 = text(&directory.join("irq")).ok()?.trim().parse().ok()?;
+    let line = interrupts.lines().find(|line| line.irq == irq)?;
+    match line.actions()[..] {
+        [action] => Some(vec![(irq, action.to_owned())]),
+        _ => None,
+    }
+}
+
+/// virtio over MMIO has one interrupt, named after the device; over PCI they are named after
+/// device and queue.
+fn by_name(device: &str, interrupts: &Table<'_>) -> Option<Vec<(u32, String)>> {
+    let found: Vec<_> = interrupts
+        .lines()
+        .filter_map(|line| match line.actions()[..] {
+            [action] if action == device || (is_queue_of(action, device) && carries_io(action)) => {
+                Some((line.irq, action.to_owned()))
+            }
+            _ => None,
+        })
+        .collect();
+    (!found.is_empty()).then_some(found)
+}
+
+fn is_queue_of(action: &str, device: &str) -> bool {
+    action.strip_prefix(device).is_some_and(|rest| rest.starts_with('-'))
+}
+
+/// False for vectors of configuration changes, NVMe's admin queue and virtio's control queues.
+fn carries_io(action: &str) -> bool {
+    let (device, queue) = action.split_once('-').unwrap_or((action, ""));
+    if is_numbered(device, "virtio") && !queue.is_empty() {
+        // `virtqueues` is the one vector for all queues where the device has too few.
+        return queue.starts_with("req") || queue == "virtqueues";
+    }
+    let is_admin = action.strip_suffix("q0").is_some_and(|controller| is_numbered(controller, "nvme"));
+    !is_admin && !action.ends_with("-config")
+}
+
+/// True for a name made of `stem` and a number, such as `virtio0`.
+pub(crate) fn is_numbered(name: &str, stem: &str) -> bool {
+    name.strip_prefix(stem).is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_vectors_of_io_count() {
+        for action in
+            ["nvme0q1", "nvme12q128", "virtio1-req.0", "virtio3-request", "virtio0-virtqueues", "virtio0", "ahci0"]
+        {
+            assert!(carries_io(action), "{action}");
+        }
+        for action in ["nvme0q0", "nvme12q0", "virtio1-config", "virtio3-control", "virtio3-event", "mpt-config"] {
+            assert!(!carries_io(action), "{action}");
+        }
+    }
+
+    #[test]
+    fn a_queue_is_of_its_device_alone() {
+        assert!(is_queue_of("virtio1-req.0", "virtio1"));
+        assert!(!is_queue_of("virtio10-req.0", "virtio1"));
+        assert!(!is_queue_of("virtio1", "virtio1"));
+    }
+}

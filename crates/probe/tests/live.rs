@@ -1,0 +1,209 @@
+//! Snapshots of the running system: its disks, its threads, a real read.
+
+use iopj_core::evidence::{
+    ControlRun, DeviceEvidence, EngineEvidence, Evidence, Finding, ThreadEvidence, ThreadRole, VerdictKind,
+};
+use iopj_core::path::Completion;
+use iopj_probe::{Probe, Who, assess};
+use std::fs::{self, File, OpenOptions};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::path::Path;
+use std::process::Command;
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+const BLOCK: usize = 4096;
+
+/// Returns early in a developer's run, fails in CI.
+fn skipped(needs: &str) {
+    assert_ne!(std::env::var("CI").as_deref(), Ok("true"), "this test needs {needs}");
+    eprintln!("skipped: needs {needs}");
+}
+
+fn tid() -> i32 {
+    let link = fs::read_link("/proc/thread-self").unwrap();
+    link.file_name().unwrap().to_str().unwrap().parse().unwrap()
+}
+
+fn find(evidence: &Evidence, tid: i32) -> Option<&ThreadEvidence> {
+    evidence.threads.iter().find(|thread| thread.tid == tid)
+}
+
+#[test]
+fn every_disk_of_this_machine_is_read() {
+    for entry in fs::read_dir("/sys/block").unwrap() {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        let probe = Probe::new(std::slice::from_ref(&name)).unwrap();
+        let before = probe.snapshot(Who::Children).unwrap();
+        let evidence = before.until(&probe.snapshot(Who::Children).unwrap());
+        let [disk] = &evidence.devices[..] else { panic!("{name}: one disk expected") };
+        assert_eq!(disk.name, name);
+        assert!(disk.settings.contains_key("nomerges"), "{name}");
+        if name.starts_with("zram") || name.starts_with("loop") {
+            assert_eq!((disk.interrupts, &disk.vectors[..]), (None, &[][..]), "{name}");
+        }
+        if name.starts_with("vd") {
+            assert!(disk.vectors.iter().all(|vector| vector.contains(" virtio")), "{:?}", disk.vectors);
+            assert!(!disk.vectors.is_empty());
+        }
+        assert!(evidence.cpu.cores >= 1);
+        assert_eq!(evidence.rules, iopj_probe::RULES);
+    }
+}
+
+#[test]
+fn a_job_that_sleeps_is_seen_to_sleep_and_own_threads_are_left_out() {
+    const SLEEPS: u64 = 200;
+    let (to_test, from_job) = mpsc::channel();
+    let (to_job, from_test) = mpsc::channel::<()>();
+    let job = thread::spawn(move || {
+        to_test.send(tid()).unwrap();
+        from_test.recv().unwrap();
+        for _ in 0..SLEEPS {
+            thread::sleep(Duration::from_micros(20));
+        }
+        to_test.send(0).unwrap();
+        from_test.recv().unwrap();
+    });
+    let jobs = [from_job.recv().unwrap()];
+    let own = [tid()];
+    let who = Who::ThisProcess { jobs: &jobs, own: &own };
+    let probe = Probe::new(&[]).unwrap();
+    let before = probe.snapshot(who).unwrap();
+    to_job.send(()).unwrap();
+    from_job.recv().unwrap();
+    let evidence = before.until(&probe.snapshot(who).unwrap());
+    to_job.send(()).unwrap();
+    job.join().unwrap();
+    let job = find(&evidence, jobs[0]).unwrap();
+    assert_eq!(job.role, ThreadRole::Job);
+    assert!(job.voluntary_switches >= SLEEPS, "{job:?}");
+    assert!(job.cpu_ns > 0);
+    assert!(find(&evidence, own[0]).is_none());
+    assert!(evidence.process.voluntary_switches >= SLEEPS);
+}
+
+#[test]
+fn a_thread_that_has_ended_counts_in_the_totals() {
+    const SLEEPS: u64 = 300;
+    let own = [tid()];
+    let who = Who::ThisProcess { jobs: &[], own: &own };
+    let probe = Probe::new(&[]).unwrap();
+    let before = probe.snapshot(who).unwrap();
+    let ended = thread::spawn(|| {
+        for _ in 0..SLEEPS {
+            thread::sleep(Duration::from_micros(20));
+        }
+        tid()
+    });
+    let ended = ended.join().unwrap();
+    let evidence = before.until(&probe.snapshot(who).unwrap());
+    assert!(find(&evidence, ended).is_none());
+    assert!(evidence.process.voluntary_switches >= SLEEPS, "{:?}", evidence.process);
+}
+
+#[test]
+fn a_child_counts_once_it_was_waited_for() {
+    let probe = Probe::new(&[]).unwrap();
+    let before = probe.snapshot(Who::Children).unwrap();
+    let status = Command::new("sh").args(["-c", "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done"]).status().unwrap();
+    assert!(status.success());
+    let evidence = before.until(&probe.snapshot(Who::Children).unwrap());
+    assert!(evidence.process.user_ns + evidence.process.system_ns > 0);
+    assert!(evidence.threads.is_empty());
+}
+
+/// The whole disk that holds a file, if it is one: none for overlays, networks, stacked disks.
+fn disk_of(path: &Path) -> Option<String> {
+    let device = fs::metadata(path).unwrap().dev();
+    let link = format!("/sys/dev/block/{}:{}", libc::major(device), libc::minor(device));
+    let mut place = fs::canonicalize(link).ok()?;
+    if place.join("partition").exists() {
+        place.pop();
+    }
+    let name = place.file_name()?.to_str()?.to_owned();
+    let is_stacked = fs::read_dir(place.join("slaves")).is_ok_and(|mut slaves| slaves.next().is_some());
+    (Path::new("/sys/block").join(&name).exists() && !is_stacked).then_some(name)
+}
+
+/// A written file of `blocks` blocks, open without cache.
+fn file_without_cache(directory: &Path, blocks: usize) -> Option<File> {
+    let path = directory.join("data");
+    let noise: Vec<u8> = (0..blocks * BLOCK).map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+    fs::write(&path, noise).unwrap();
+    File::open(&path).unwrap().sync_all().unwrap();
+    OpenOptions::new().read(true).custom_flags(libc::O_DIRECT).open(&path).ok()
+}
+
+fn read_all(file: &File, blocks: usize) {
+    let mut buffer = vec![0u8; 2 * BLOCK];
+    let start = buffer.as_ptr().align_offset(BLOCK);
+    for block in 0..blocks {
+        file.read_exact_at(&mut buffer[start..start + BLOCK], (block * BLOCK) as u64).unwrap();
+    }
+}
+
+#[test]
+fn real_reads_are_seen_on_the_disk_and_as_interrupts() {
+    const BLOCKS: usize = 500;
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let Some(disk) = disk_of(directory.path()) else { return skipped("a build folder on a plain disk") };
+    let Some(file) = file_without_cache(directory.path(), BLOCKS) else {
+        return skipped("a file system with O_DIRECT");
+    };
+    let jobs = [tid()];
+    let who = Who::ThisProcess { jobs: &jobs, own: &[] };
+    let probe = Probe::new(&[disk]).unwrap();
+    let before = probe.snapshot(who).unwrap();
+    read_all(&file, BLOCKS);
+    let mut evidence = before.until(&probe.snapshot(who).unwrap());
+    let DeviceEvidence { reads, read_sectors, interrupts, .. } = evidence.devices[0];
+    assert!(reads >= BLOCKS as u64 && read_sectors >= (BLOCKS * BLOCK / 512) as u64);
+    let Some(interrupts) = interrupts else { return skipped("a disk with interrupt vectors of its own") };
+    (evidence.ios, evidence.bytes) = (BLOCKS as u64, (BLOCKS * BLOCK) as u64);
+    (evidence.numjobs, evidence.iodepth) = (1, 1);
+    evidence.engine = Some(EngineEvidence { submit_calls: BLOCKS as u64, ..Default::default() });
+    evidence.control = Some(ControlRun { ios: BLOCKS as u64, interrupts: Some(interrupts), device_reads: reads });
+    let (observed, verdict) = assess(&"posix-sio/syscall/interrupt".parse().unwrap(), &evidence);
+    if observed.doubt.is_none() {
+        assert_eq!(verdict.kind, VerdictKind::Verified, "{:?}", verdict.reasons);
+    }
+    if observed.completion == Finding::Seen(Completion::Interrupt) {
+        let (_, poll) = assess(&"posix-sio/syscall/poll".parse().unwrap(), &evidence);
+        assert_eq!(poll.kind, VerdictKind::Refuted, "{:?}", poll.reasons);
+        eprintln!("{:?}", poll.reasons);
+    }
+}
+
+#[test]
+fn a_submission_poller_is_found() {
+    const SQPOLL: u32 = 1 << 1;
+    // struct io_uring_params: sq_entries, cq_entries, flags, …, 120 bytes in all.
+    let mut params = [0u32; 30];
+    params[2] = SQPOLL;
+    // SAFETY: the pointer is to 120 bytes that live through the call, as io_uring_setup(2) wants.
+    let ring = unsafe { libc::syscall(libc::SYS_io_uring_setup, 4, params.as_mut_ptr()) };
+    if ring < 0 {
+        return skipped("io_uring with IORING_SETUP_SQPOLL");
+    }
+    let jobs = [tid()];
+    let who = Who::ThisProcess { jobs: &jobs, own: &[] };
+    let probe = Probe::new(&[]).unwrap();
+    let before = probe.snapshot(who).unwrap();
+    // The thread takes its name when it first runs, and is a helper like any other until then.
+    let is_sqpoll = |thread: &ThreadEvidence| thread.role == ThreadRole::Sqpoll && thread.name.starts_with("iou-sqp-");
+    let is_found = (0..5_000).any(|_| {
+        thread::sleep(Duration::from_millis(1));
+        before.until(&probe.snapshot(who).unwrap()).threads.iter().any(is_sqpoll)
+    });
+    // SAFETY: the descriptor is this test's own and is not used afterwards.
+    unsafe { libc::close(ring as i32) };
+    assert!(is_found);
+}
+
+#[test]
+fn an_unknown_disk_is_refused_by_name() {
+    let message = Probe::new(&["no-such-disk".to_owned()]).unwrap_err().to_string();
+    assert!(message.starts_with("`no-such-disk` is no whole disk"), "{message}");
+}
