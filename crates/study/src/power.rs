@@ -1,0 +1,376 @@
+//! The power state that a trial ran in: frequencies, turbo, idle states, SMT, throttling, and the drives' own state.
+//!
+//! Only reads. What the machine does not tell is absent, never guessed. Changing any of it is `settings`' business.
+
+use crate::settings::{Host, chosen};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, File};
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+/// The state of the host and of the drives under test at one moment.
+///
+/// Sources: Documentation/admin-guide/pm/{cpufreq,cpuidle,intel_pstate}.rst,
+/// Documentation/ABI/testing/sysfs-devices-system-cpu.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct PowerState {
+    /// The cpufreq governors in use, each once, in ascending order.
+    pub governors: Vec<String>,
+    /// The lowest of the policies' frequencies (`scaling_cur_freq`), in kHz.
+    pub frequency_min_khz: Option<u64>,
+    /// The highest of the policies' frequencies, in kHz.
+    pub frequency_max_khz: Option<u64>,
+    /// The policies' upper limits (`scaling_max_freq`), each once, in ascending order, in kHz.
+    pub frequency_limits_khz: Vec<u64>,
+    /// The energy-performance preferences in use, each once, in ascending order.
+    pub energy_performance_preferences: Vec<String>,
+    /// Whether turbo frequencies are allowed (`cpufreq/boost`, else `intel_pstate/no_turbo`).
+    pub turbo: Option<bool>,
+    /// `intel_pstate/status`: `active`, `passive` or `off`.
+    pub intel_pstate: Option<String>,
+    /// The cpuidle driver.
+    pub cpuidle_driver: Option<String>,
+    /// The cpuidle governor.
+    pub cpuidle_governor: Option<String>,
+    /// The idle states, by index.
+    pub idle_states: Vec<IdleState>,
+    /// `smt/control`: `on`, `off`, `forceoff`, `notsupported` or `notimplemented`.
+    pub smt: Option<String>,
+    /// The sum of all counters `cpu*/thermal_throttle/*_count`: only its growth means something.
+    pub throttle_count: Option<u64>,
+    /// The policy of PCIe active-state power management (`pcie_aspm/parameters/policy`).
+    pub aspm_policy: Option<String>,
+    /// The drives, in the order asked for.
+    pub devices: Vec<DevicePower>,
+}
+
+/// One idle state over all CPUs.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct IdleState {
+    /// N of `stateN`.
+    pub index: u32,
+    /// The driver's name for it, as the first CPU that has it shows it.
+    pub name: String,
+    /// How many CPUs have it.
+    pub cpus: u32,
+    /// On how many of these it is disabled.
+    pub disabled_cpus: u32,
+}
+
+/// The state of one drive.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct DevicePower {
+    /// The block device's name.
+    pub name: String,
+    /// The NVMe power state (Get Features, feature 02h, bits 4:0); absent without root.
+    pub nvme_power_state: Option<u8>,
+    /// The drive's first temperature sensor (hwmon `temp1_input`), in thousandths of a degree Celsius.
+    pub temperature_millicelsius: Option<i64>,
+    /// `device/power/runtime_status`: `active`, `suspended`, `unsupported`, …
+    pub runtime_status: Option<String>,
+    /// `current_link_speed` of the nearest PCI function above the drive.
+    pub link_speed: Option<String>,
+    /// `current_link_width` of the same, in lanes.
+    pub link_width_lanes: Option<u32>,
+}
+
+impl PowerState {
+    /// Reads the state of `host` and of these block devices. Nothing fails: what cannot be read is absent.
+    pub fn read(host: &Host, devices: &[String]) -> PowerState {
+        let cpu = host.sys().join("devices/system/cpu");
+        let policies = entries(&cpu.join("cpufreq"), "policy");
+        let frequencies: BTreeSet<u64> = each(&policies, "scaling_cur_freq");
+        let cpus = entries(&cpu, "cpu");
+        PowerState {
+            governors: each(&policies, "scaling_governor").into_iter().collect(),
+            frequency_min_khz: frequencies.first().copied(),
+            frequency_max_khz: frequencies.last().copied(),
+            frequency_limits_khz: each(&policies, "scaling_max_freq").into_iter().collect(),
+            energy_performance_preferences: each(&policies, "energy_performance_preference").into_iter().collect(),
+            turbo: turbo(&cpu),
+            intel_pstate: text(&cpu.join("intel_pstate/status")),
+            cpuidle_driver: text(&cpu.join("cpuidle/current_driver")),
+            cpuidle_governor: text(&cpu.join("cpuidle/current_governor"))
+                .or_else(|| text(&cpu.join("cpuidle/current_governor_ro"))),
+            idle_states: idle_states(&cpus),
+            smt: text(&cpu.join("smt/control")),
+            throttle_count: throttle_count(&cpus),
+            aspm_policy: text(&host.sys().join("module/pcie_aspm/parameters/policy")),
+            devices: devices.iter().map(|device| DevicePower::read(host, device)).collect(),
+        }
+    }
+
+    /// Whether a CPU was throttled for heat between this state and a `later` one of the same boot.
+    pub fn throttled_since(&self, later: &PowerState) -> bool {
+        self.throttle_count.zip(later.throttle_count).is_some_and(|(before, after)| after > before)
+    }
+}
+
+impl DevicePower {
+    fn read(host: &Host, name: &str) -> DevicePower {
+        let device = host.sys().join("block").join(name).join("device");
+        let function = pci_function(&device, host.sys());
+        let link = |file: &str| function.as_ref().and_then(|function| text(&function.join(file)));
+        DevicePower {
+            name: name.to_owned(),
+            nvme_power_state: nvme_controller(&device).and_then(|name| nvme_power_state(&host.dev().join(name))),
+            temperature_millicelsius: temperature(&device),
+            runtime_status: text(&device.join("power/runtime_status")),
+            link_speed: link("current_link_speed"),
+            link_width_lanes: link("current_link_width").and_then(|width| width.parse().ok()),
+        }
+    }
+}
+
+fn text(file: &Path) -> Option<String> {
+    let text = fs::read_to_string(file).ok()?;
+    Some(chosen(&text).to_owned()).filter(|text| !text.is_empty())
+}
+
+fn value<T: FromStr>(file: &Path) -> Option<T> {
+    text(file)?.parse().ok()
+}
+
+/// The values that `file` has in these folders, each once.
+fn each<T: FromStr + Ord>(folders: &BTreeMap<u32, PathBuf>, file: &str) -> BTreeSet<T> {
+    folders.values().filter_map(|folder| value(&folder.join(file))).collect()
+}
+
+/// The entries `prefixN` of a folder, by N.
+fn entries(folder: &Path, prefix: &str) -> BTreeMap<u32, PathBuf> {
+    list(folder)
+        .into_iter()
+        .filter_map(|path| Some((path.file_name()?.to_str()?.strip_prefix(prefix)?.parse().ok()?, path)))
+        .collect()
+}
+
+fn list(folder: &Path) -> Vec<PathBuf> {
+    let mut paths: Vec<PathBuf> =
+        fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
+    paths.sort();
+    paths
+}
+
+fn turbo(cpu: &Path) -> Option<bool> {
+    let boost = value::<u8>(&cpu.join("cpufreq/boost")).map(|boost| boost != 0);
+    boost.or_else(|| value::<u8>(&cpu.join("intel_pstate/no_turbo")).map(|forbidden| forbidden == 0))
+}
+
+fn idle_states(cpus: &BTreeMap<u32, PathBuf>) -> Vec<IdleState> {
+    let mut states = BTreeMap::new();
+    for cpu in cpus.values() {
+        for (index, folder) in entries(&cpu.join("cpuidle"), "state") {
+            let (Some(name), Some(disabled)) = (text(&folder.join("name")), value::<u8>(&folder.join("disable")))
+            else {
+                continue;
+            };
+            let state = states.entry(index).or_insert(IdleState { index, name, cpus: 0, disabled_cpus: 0 });
+            state.cpus += 1;
+            state.disabled_cpus += u32::from(disabled != 0);
+        }
+    }
+    states.into_values().collect()
+}
+
+fn throttle_count(cpus: &BTreeMap<u32, PathBuf>) -> Option<u64> {
+    cpus.values()
+        .flat_map(|cpu| list(&cpu.join("thermal_throttle")))
+        .filter(|file| file.to_string_lossy().ends_with("_count"))
+        .filter_map(|file| value::<u64>(&file))
+        .reduce(u64::saturating_add)
+}
+
+/// The nearest folder at or above a device that shows a PCIe link.
+fn pci_function(device: &Path, sys: &Path) -> Option<PathBuf> {
+    let (device, root) = (device.canonicalize().ok()?, sys.canonicalize().ok()?);
+    device
+        .ancestors()
+        .take_while(|folder| folder.starts_with(&root))
+        .find(|folder| folder.join("current_link_speed").exists())
+        .map(Path::to_owned)
+}
+
+/// The first sensor of the hwmon device below a drive: `hwmonN` for NVMe, `hwmon/hwmonN` for drivetemp(4).
+fn temperature(device: &Path) -> Option<i64> {
+    [device.to_owned(), device.join("hwmon")]
+        .iter()
+        .flat_map(|folder| entries(folder, "hwmon").into_values())
+        .find_map(|hwmon| value(&hwmon.join("temp1_input")))
+}
+
+/// The controller's name (`nvme0`): the device itself, or with multipath one of the subsystem's controllers.
+fn nvme_controller(device: &Path) -> Option<String> {
+    let is_controller = |name: &str| {
+        name.strip_prefix("nvme").is_some_and(|number| number.parse::<u32>().is_ok()).then(|| name.to_owned())
+    };
+    let device = device.canonicalize().ok()?;
+    let name = |path: &Path| path.file_name().and_then(|name| name.to_str()).and_then(is_controller);
+    name(&device).or_else(|| list(&device).iter().find_map(|path| name(path)))
+}
+
+/// `struct nvme_admin_cmd` of include/uapi/linux/nvme_ioctl.h.
+#[repr(C)]
+#[derive(Default)]
+struct NvmeAdminCommand {
+    opcode: u8,
+    flags: u8,
+    reserved: u16,
+    namespace: u32,
+    cdw2: u32,
+    cdw3: u32,
+    metadata: u64,
+    address: u64,
+    metadata_len: u32,
+    data_len: u32,
+    cdw10: u32,
+    cdw11: u32,
+    cdw12: u32,
+    cdw13: u32,
+    cdw14: u32,
+    cdw15: u32,
+    timeout_ms: u32,
+    result: u32,
+}
+
+/// `_IOWR('N', 0x41, struct nvme_admin_cmd)`; the size is part of the number.
+const NVME_IOCTL_ADMIN_CMD: u64 = 0xC000_4E41 | ((size_of::<NvmeAdminCommand>() as u64) << 16);
+const _: () = assert!(NVME_IOCTL_ADMIN_CMD == 0xC048_4E41);
+
+/// NVM Express Base Specification: Get Features (opcode 0Ah) of Power Management (feature 02h) answers in dword 0,
+/// the power state in bits 4:0. It moves no data.
+fn nvme_power_state(controller: &Path) -> Option<u8> {
+    let device = File::open(controller).ok()?;
+    let mut command = NvmeAdminCommand { opcode: 0x0A, cdw10: 0x02, timeout_ms: 1_000, ..Default::default() };
+    // SAFETY: `command` has the layout of the kernel's structure, which the kernel reads and writes during the call
+    // alone; it names no buffer. Another kind of file refuses the request.
+    let status = unsafe { libc::ioctl(device.as_raw_fd(), NVME_IOCTL_ADMIN_CMD as _, &raw mut command) };
+    (status == 0).then_some((command.result & 0x1F) as u8)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::fixture::Fixture;
+
+    fn read(fixture: &Fixture, devices: &[&str]) -> PowerState {
+        PowerState::read(&fixture.host(), &devices.iter().map(|&name| name.to_owned()).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn an_empty_host_tells_nothing() {
+        let fixture = Fixture::empty();
+        let state = read(&fixture, &["sda"]);
+        let unknown = PowerState {
+            devices: vec![DevicePower { name: "sda".into(), ..DevicePower::default() }],
+            ..PowerState::default()
+        };
+        assert_eq!(state, unknown);
+    }
+
+    #[test]
+    fn cpus_are_summed_up() {
+        let fixture = Fixture::new();
+        for (cpu, khz) in [(0, 800_000), (1, 3_400_000)] {
+            fixture.write(&format!("sys/devices/system/cpu/cpufreq/policy{cpu}/scaling_cur_freq"), &khz.to_string());
+            fixture.write(&format!("sys/devices/system/cpu/cpufreq/policy{cpu}/scaling_max_freq"), "3600000");
+            fixture.write(&format!("sys/devices/system/cpu/cpu{cpu}/thermal_throttle/core_throttle_count"), "2");
+            fixture.write(&format!("sys/devices/system/cpu/cpu{cpu}/thermal_throttle/core_throttle_max_time_ms"), "90");
+        }
+        fixture.write("sys/devices/system/cpu/cpu1/cpuidle/state2/disable", "1");
+        fixture.write("sys/module/pcie_aspm/parameters/policy", "[default] performance powersave powersupersave");
+        let state = read(&fixture, &[]);
+        assert_eq!(state.governors, ["schedutil"]);
+        assert_eq!((state.frequency_min_khz, state.frequency_max_khz), (Some(800_000), Some(3_400_000)));
+        assert_eq!(state.frequency_limits_khz, [3_600_000]);
+        assert_eq!(state.energy_performance_preferences, ["balance_power"]);
+        assert_eq!(state.turbo, Some(true));
+        assert_eq!(state.smt.as_deref(), Some("on"));
+        assert_eq!(state.throttle_count, Some(4));
+        assert_eq!(state.aspm_policy.as_deref(), Some("default"));
+        let state2 = IdleState { index: 2, name: "C2".into(), cpus: 2, disabled_cpus: 1 };
+        assert_eq!((state.idle_states.len(), &state.idle_states[2]), (3, &state2));
+    }
+
+    #[test]
+    fn turbo_is_told_by_either_driver() {
+        let fixture = Fixture::empty();
+        fixture.write("sys/devices/system/cpu/intel_pstate/no_turbo", "1");
+        assert_eq!(read(&fixture, &[]).turbo, Some(false));
+        fixture.write("sys/devices/system/cpu/intel_pstate/no_turbo", "0");
+        assert_eq!(read(&fixture, &[]).turbo, Some(true));
+    }
+
+    #[test]
+    fn an_nvme_drive_is_read_through_its_controller() {
+        let fixture = Fixture::empty();
+        let function = "sys/devices/pci0000:00/0000:00:1d.0/0000:02:00.0";
+        fixture.write(&format!("{function}/current_link_speed"), "16.0 GT/s PCIe");
+        fixture.write(&format!("{function}/current_link_width"), "4");
+        fixture.write(&format!("{function}/nvme/nvme0/hwmon3/temp1_input"), "41850");
+        fixture.write(&format!("{function}/nvme/nvme0/power/runtime_status"), "unsupported");
+        fixture.link("sys/block/nvme0n1/device", &format!("{function}/nvme/nvme0"));
+        // A plain file where the controller's node should be: the request is refused, the state stays absent.
+        fixture.write("dev/nvme0", "");
+        let expected = DevicePower {
+            name: "nvme0n1".into(),
+            nvme_power_state: None,
+            temperature_millicelsius: Some(41_850),
+            runtime_status: Some("unsupported".into()),
+            link_speed: Some("16.0 GT/s PCIe".into()),
+            link_width_lanes: Some(4),
+        };
+        assert_eq!(read(&fixture, &["nvme0n1"]).devices, [expected]);
+        assert_eq!(nvme_controller(&fixture.path("sys/block/nvme0n1/device")).as_deref(), Some("nvme0"));
+    }
+
+    #[test]
+    fn a_multipath_namespace_finds_a_controller_of_its_subsystem() {
+        let fixture = Fixture::empty();
+        fixture.write("sys/devices/virtual/nvme-subsystem/nvme-subsys4/nvme0n1/size", "8");
+        fixture.write("sys/devices/pci0000:00/nvme/nvme4/model", "x");
+        fixture.link("sys/devices/virtual/nvme-subsystem/nvme-subsys4/nvme4", "sys/devices/pci0000:00/nvme/nvme4");
+        let subsystem = fixture.path("sys/devices/virtual/nvme-subsystem/nvme-subsys4");
+        assert_eq!(nvme_controller(&subsystem).as_deref(), Some("nvme4"));
+    }
+
+    #[test]
+    fn a_sata_drive_has_its_sensor_one_folder_deeper() {
+        let fixture = Fixture::empty();
+        fixture.write("sys/block/sda/device/hwmon/hwmon1/temp1_input", "33000");
+        assert_eq!(read(&fixture, &["sda"]).devices[0].temperature_millicelsius, Some(33_000));
+    }
+
+    #[test]
+    fn throttling_is_a_count_that_grew() {
+        let with = |throttle_count| PowerState { throttle_count, ..PowerState::default() };
+        assert!(with(Some(3)).throttled_since(&with(Some(4))));
+        assert!(!with(Some(3)).throttled_since(&with(Some(3))));
+        assert!(!with(Some(3)).throttled_since(&with(Some(1))));
+        assert!(!with(None).throttled_since(&with(Some(4))));
+        assert!(!with(Some(3)).throttled_since(&with(None)));
+    }
+
+    #[test]
+    fn serde_keeps_everything() {
+        let fixture = Fixture::new();
+        let state = read(&fixture, &["sda"]);
+        let text = serde_json::to_string(&state).unwrap();
+        assert_eq!(serde_json::from_str::<PowerState>(&text).unwrap(), state);
+    }
+
+    #[test]
+    fn this_machine_is_read() {
+        let disks = list(Path::new("/sys/block"));
+        let names: Vec<String> =
+            disks.iter().filter_map(|path| path.file_name()?.to_str().map(str::to_owned)).collect();
+        let state = PowerState::read(&Host::new(), &names);
+        assert_eq!(state.devices.len(), names.len());
+        let smt = fs::read_to_string("/sys/devices/system/cpu/smt/control").ok().map(|text| text.trim().to_owned());
+        assert_eq!(state.smt, smt);
+        let driver = fs::read_to_string("/sys/devices/system/cpu/cpuidle/current_driver").ok();
+        assert_eq!(state.cpuidle_driver, driver.map(|text| text.trim().to_owned()));
+        let policies = list(Path::new("/sys/devices/system/cpu/cpufreq/policy0"));
+        assert_eq!(state.governors.is_empty(), policies.is_empty());
+    }
+}

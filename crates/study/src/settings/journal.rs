@@ -1,0 +1,196 @@
+//! The journal of one run: its file, its lines, and reading them after the run's death.
+
+use super::SettingsError;
+use super::attribute::{Attribute, is_device_name, is_plain_value};
+use super::files;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+const VERSION: u32 = 1;
+
+/// One change of a setting, as the journal and the store keep it.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Change {
+    /// The file, relative to the root of sysfs.
+    pub file: String,
+    /// The value that stood before.
+    pub old: String,
+    /// The value that the run gave it.
+    pub new: String,
+}
+
+/// The first line of a journal: which run, in which boot, on which drives.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Header {
+    pub(super) iopj_journal: u32,
+    pub(super) boot_id: String,
+    pub(super) pid: u32,
+    /// When the journal was begun, in ns since the boot (CLOCK_BOOTTIME): the order in which journals are undone.
+    pub(super) begun_ns: u64,
+    pub(super) devices: Vec<Drive>,
+}
+
+/// A device's name and the serial of the drive that bears it.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Drive {
+    pub(super) name: String,
+    pub(super) serial: Option<String>,
+}
+
+impl Drive {
+    /// What tells this drive from another one under the same name: the serial where sysfs shows one, else the
+    /// identifier that the driver shows. Loop devices, zram and the like have none.
+    pub(super) fn read(sys: &Path, name: &str) -> Drive {
+        let folder = sys.join("block").join(name);
+        let serial = ["device/serial", "serial", "device/wwid", "wwid", "dm/uuid", "md/uuid"]
+            .iter()
+            .filter_map(|file| fs::read_to_string(folder.join(file)).ok())
+            .map(|text| text.trim().to_owned())
+            .find(|text| !text.is_empty());
+        Drive { name: name.to_owned(), serial }
+    }
+}
+
+/// The open journal of a live run. Its lock (flock) says that the run lives.
+#[derive(Debug)]
+pub(super) struct Journal {
+    path: PathBuf,
+    file: File,
+    length: u64,
+}
+
+impl Journal {
+    /// Makes a journal. It gets its name only when it is locked and its header is synced, so whoever finds one
+    /// without a lock sees a whole header of a dead run.
+    pub(super) fn create(folder: &Path, header: &Header) -> Result<Journal, SettingsError> {
+        let path = folder.join(format!("journal-{}-{}.jsonl", header.pid, header.begun_ns));
+        let unnamed = path.with_extension("new");
+        let file = files::open_private(&unnamed, OpenOptions::new().create_new(true))
+            .map_err(SettingsError::io("make", &unnamed))?;
+        files::try_lock(&file).map_err(SettingsError::io("lock", &unnamed))?;
+        let mut journal = Journal { path, file, length: 0 };
+        journal.append(header)?;
+        fs::rename(&unnamed, &journal.path).map_err(SettingsError::io("make", &journal.path))?;
+        files::sync_folder(folder)?;
+        Ok(journal)
+    }
+
+    /// Writes one line and syncs it.
+    pub(super) fn append(&mut self, line: &impl serde::Serialize) -> Result<(), SettingsError> {
+        self.try_append(line).map_err(SettingsError::io("write to", &self.path))
+    }
+
+    fn try_append(&mut self, line: &impl serde::Serialize) -> io::Result<()> {
+        let mut text = serde_json::to_vec(line)?;
+        text.push(b'\n');
+        // A line that a full file system tore is cut off before the next one.
+        self.file.set_len(self.length)?;
+        self.file.seek(SeekFrom::Start(self.length))?;
+        self.file.write_all(&text)?;
+        self.file.sync_all()?;
+        self.length += text.len() as u64;
+        Ok(())
+    }
+
+    /// Removes the journal: all that it holds is back.
+    pub(super) fn remove(self) -> Result<(), SettingsError> {
+        remove(&self.path)
+    }
+}
+
+/// Removes a journal's file and syncs its folder.
+pub(super) fn remove(path: &Path) -> Result<(), SettingsError> {
+    fs::remove_file(path).map_err(SettingsError::io("remove", path))?;
+    path.parent().map_or(Ok(()), files::sync_folder)
+}
+
+/// A journal that was read back.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Record {
+    pub(super) header: Header,
+    pub(super) undo: Undo,
+}
+
+/// What must be put back: each file once, with the value that it had first, in the order of its first change.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Undo(Vec<(Attribute, String)>);
+
+impl Undo {
+    /// Notes that `attribute` had the value `old`, unless an earlier change already told.
+    pub(super) fn note(&mut self, attribute: Attribute, old: String) {
+        if self.old(&attribute).is_none() {
+            self.0.push((attribute, old));
+        }
+    }
+
+    /// The value before the run's first change.
+    pub(super) fn old(&self, attribute: &Attribute) -> Option<&str> {
+        self.0.iter().find(|(known, _)| known == attribute).map(|(_, old)| old.as_str())
+    }
+
+    /// Newest first: what a later change reset by the way (scheduler: nr_requests) was noted before it, and is
+    /// put back after it.
+    pub(super) fn newest_first(&self) -> impl Iterator<Item = (&Attribute, &str)> {
+        self.0.iter().rev().map(|(attribute, old)| (attribute, old.as_str()))
+    }
+
+    /// Drops the files of a device.
+    pub(super) fn forget(&mut self, device: &str) {
+        self.0.retain(|(attribute, _)| attribute.device() != Some(device));
+    }
+}
+
+/// Reads a journal's text, without its torn last line (death while it was written: its change was not made).
+/// The error says which line is none of a journal of iopj's.
+pub(super) fn parse(text: &str) -> Result<Record, String> {
+    let whole = text.rsplit_once('\n').map_or("", |(whole, _torn)| whole);
+    let mut lines = whole.lines();
+    let header: Header = serde_json::from_str(lines.next().unwrap_or_default())
+        .map_err(|error| format!("its first line is no journal's: {error}"))?;
+    if header.iopj_journal != VERSION {
+        return Err(format!("it is of version {}, this iopj reads version {VERSION}", header.iopj_journal));
+    }
+    if let Some(drive) = header.devices.iter().find(|drive| !is_device_name(&drive.name)) {
+        return Err(format!("its first line names `{}`, which is no block device", drive.name.escape_default()));
+    }
+    let mut undo = Undo::default();
+    for (number, line) in lines.enumerate() {
+        let refuse = |reason: String| format!("its line {} {reason}", number + 2);
+        let change: Change = serde_json::from_str(line).map_err(|error| refuse(format!("is no change: {error}")))?;
+        let attribute: Attribute = change.file.parse().map_err(|_| {
+            refuse(format!("names `{}`, which is not on the list of what may be written", change.file.escape_default()))
+        })?;
+        if !is_plain_value(&change.old) {
+            return Err(refuse("has an old value that is no single word".to_owned()));
+        }
+        if attribute.device().is_some_and(|device| header.devices.iter().all(|drive| drive.name != device)) {
+            return Err(refuse("changes a device that its first line does not name".to_owned()));
+        }
+        undo.note(attribute, change.old);
+    }
+    Ok(Record { header, undo })
+}
+
+/// Reads and parses an open journal.
+pub(super) fn read(mut file: &File) -> Result<Record, String> {
+    let mut text = String::new();
+    file.read_to_string(&mut text).map_err(|error| format!("it cannot be read: {error}"))?;
+    parse(&text)
+}
+
+/// The header of a new journal of this process.
+pub(super) fn header(boot_id: String, devices: Vec<Drive>) -> Header {
+    Header { iopj_journal: VERSION, boot_id, pid: std::process::id(), begun_ns: boottime_ns(), devices }
+}
+
+fn boottime_ns() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` is a timespec that the kernel may write; CLOCK_BOOTTIME exists since Linux 2.6.39, and where
+    // it did not the time would stay zero.
+    unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &mut time) };
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}

@@ -1,0 +1,32 @@
+//! Settings of the host: what may be changed, the locks, the journal under `/run/iopj`, changing and putting back.
+//!
+//! A setting belongs to the host and the boot. Each change is journalled and synced before it is made, so that the
+//! next start, or `iopj restore`, puts it back after any death. Which settings a trial needs, and when a signal
+//! ends a run, is the runner's business.
+
+mod attribute;
+mod change;
+mod error;
+mod files;
+mod host;
+mod journal;
+mod lock;
+mod restore;
+mod setting;
+
+pub use change::Settings;
+pub use error::SettingsError;
+pub use host::Host;
+pub use journal::Change;
+pub use lock::DeviceLocks;
+pub use restore::{LeftAlone, NotRestored, RestoreReport, Restored};
+pub use setting::{Setting, validate_value};
+
+pub(crate) use attribute::chosen;
+
+#[cfg(test)]
+pub(crate) mod fixture;
+#[cfg(test)]
+mod tests;
+#[cfg(test)]
+mod tests_restore;

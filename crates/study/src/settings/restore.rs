@@ -1,0 +1,272 @@
+//! Putting back: what a run changed, and what the journals of dead runs hold.
+
+use super::SettingsError;
+use super::attribute::Attribute;
+use super::files;
+use super::host::Host;
+use super::journal::{self, Drive, Record, Undo};
+use super::lock::{self, CPU_LOCK};
+use std::collections::BTreeSet;
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// A file that has its old value again.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct Restored {
+    /// The sysfs file.
+    pub file: PathBuf,
+    /// The value that it had until now.
+    pub from: String,
+    /// The value from before the run, which it has again.
+    pub to: String,
+}
+
+/// A file, or a whole journal, that could not be put back.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct NotRestored {
+    /// The sysfs file or the journal.
+    pub file: PathBuf,
+    /// The cause, and for a journal the remedy.
+    pub reason: String,
+}
+
+/// A journal that is not for now.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct LeftAlone {
+    /// The journal.
+    pub journal: PathBuf,
+    /// Which live run it waits for.
+    pub reason: String,
+}
+
+/// What [`Host::restore_left_behind`] found and did.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct RestoreReport {
+    /// The files put back, in the order in which it was done.
+    pub restored: Vec<Restored>,
+    /// What was passed over for good, and why (another boot, another drive, a file that is gone).
+    pub notes: Vec<String>,
+    /// Journals of live runs, and those that must wait for one.
+    pub left_alone: Vec<LeftAlone>,
+    /// What could not be put back and stands in a journal that is kept.
+    pub failed: Vec<NotRestored>,
+}
+
+/// What putting back came to.
+#[derive(Debug, Default)]
+pub(super) struct Outcome {
+    pub(super) restored: Vec<Restored>,
+    pub(super) notes: Vec<String>,
+    pub(super) failed: Vec<NotRestored>,
+}
+
+/// Puts back every file of `undo`, newest first; one failure does not keep the others from it.
+pub(super) fn put_back(host: &Host, undo: &Undo) -> Outcome {
+    let mut outcome = Outcome::default();
+    for (attribute, old) in undo.newest_first() {
+        let file = attribute.file(&host.sys);
+        match put_back_one(&host.sys, attribute, old) {
+            Ok(None) => {}
+            Ok(Some(from)) => outcome.restored.push(Restored { file, from, to: old.to_owned() }),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                outcome.notes.push(format!("{} is gone, and its setting with it", file.display()));
+            }
+            Err(error) => outcome.failed.push(NotRestored { file, reason: error.to_string() }),
+        }
+    }
+    outcome
+}
+
+/// The value that was replaced, or `None` where the old one already stood.
+fn put_back_one(sys: &Path, attribute: &Attribute, old: &str) -> io::Result<Option<String>> {
+    let now = attribute.read(sys)?;
+    if now == old {
+        return Ok(None);
+    }
+    attribute.write(sys, old)?;
+    match attribute.read(sys)? {
+        read if read == old => Ok(Some(now)),
+        read => Err(io::Error::other(format!("it reads `{read}` after `{old}` was written"))),
+    }
+}
+
+impl Host {
+    /// Puts back what dead runs left changed, newest run first, and removes their journals.
+    ///
+    /// A journal of another boot is removed: the boot has reset sysfs. A drive whose serial is not the journal's is
+    /// left alone. Journals of live runs, and of devices that a live run holds, stay and are named; so do journals
+    /// that were not written by this user or that name a file outside the allow-list. Needs no store.
+    ///
+    /// # Errors
+    /// [`SettingsError::NeedsRoot`] where the folder may not be read (a run without root may go on: it changes
+    /// nothing), [`SettingsError::UnsafeFolder`], or a failed file operation.
+    pub fn restore_left_behind(&self) -> Result<RestoreReport, SettingsError> {
+        let mut report = RestoreReport::default();
+        let boot_id = self.boot_id()?;
+        // Names whose newer journal stays: an older one of them must not be undone before it.
+        let mut waiting = BTreeSet::new();
+        for dead in self.dead_journals(&mut report)? {
+            let path = dead.path.clone();
+            if dead.record.header.boot_id != boot_id {
+                report.notes.push(format!("{} was of another boot, which reset its settings: removed", path.display()));
+                journal::remove(&path)?;
+                continue;
+            }
+            let names = names(&dead.record);
+            let fate = match names.intersection(&waiting).next() {
+                Some(name) => Fate::Waits(format!("a newer journal of `{name}` must be undone first")),
+                None => self.undo_journal(dead, &names, &mut report)?,
+            };
+            match fate {
+                Fate::Undone => journal::remove(&path)?,
+                Fate::Failed => waiting.extend(names),
+                Fate::Waits(reason) => {
+                    waiting.extend(names);
+                    report.left_alone.push(LeftAlone { journal: path, reason });
+                }
+            }
+        }
+        Ok(report)
+    }
+
+    /// Undoes one journal under the locks of its devices.
+    fn undo_journal(
+        &self,
+        mut dead: DeadJournal,
+        names: &BTreeSet<String>,
+        report: &mut RestoreReport,
+    ) -> Result<Fate, SettingsError> {
+        let mut locks = Vec::new();
+        for name in names {
+            match lock::take(&self.run, name) {
+                Err(error @ SettingsError::Locked { .. }) => return Ok(Fate::Waits(error.to_string())),
+                taken => locks.push(taken?),
+            }
+        }
+        for drive in &dead.record.header.devices {
+            let now = Drive::read(&self.sys, &drive.name);
+            if now != *drive && self.sys.join("block").join(&drive.name).exists() {
+                report.notes.push(format!(
+                    "`{}` is another drive now (serial {}, the journal's was {}): left alone",
+                    drive.name,
+                    now.serial.as_deref().unwrap_or("unknown"),
+                    drive.serial.as_deref().unwrap_or("unknown"),
+                ));
+                dead.record.undo.forget(&drive.name);
+            }
+        }
+        let Outcome { restored, notes, failed } = put_back(self, &dead.record.undo);
+        let fate = if failed.is_empty() { Fate::Undone } else { Fate::Failed };
+        report.restored.extend(restored);
+        report.notes.extend(notes);
+        report.failed.extend(failed);
+        Ok(fate)
+    }
+
+    /// The journals whose runs are dead, locked, newest first. What is no journal to be trusted goes to the report.
+    fn dead_journals(&self, report: &mut RestoreReport) -> Result<Vec<DeadJournal>, SettingsError> {
+        let mut dead = Vec::new();
+        for path in self.journal_paths()? {
+            match open_dead(&path) {
+                Ok(Found::Dead(journal)) => dead.push(journal),
+                Ok(Found::Gone) => {}
+                Ok(Found::Live) => {
+                    let reason = match live_pid(&path) {
+                        Some(pid) => format!("its run lives, with process id {pid}"),
+                        None => "its run lives".to_owned(),
+                    };
+                    report.left_alone.push(LeftAlone { journal: path, reason });
+                }
+                Err(reason) => {
+                    let reason = format!("{reason}: nothing of it is undone; look at it, then remove it by hand");
+                    report.failed.push(NotRestored { file: path, reason });
+                }
+            }
+        }
+        dead.sort_by_key(|journal| std::cmp::Reverse(journal.record.header.begun_ns));
+        Ok(dead)
+    }
+
+    fn journal_paths(&self) -> Result<Vec<PathBuf>, SettingsError> {
+        if self.run.symlink_metadata().is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
+            return Ok(Vec::new());
+        }
+        match files::check_folder(&self.run) {
+            Err(SettingsError::Io { source, .. }) if source.kind() == io::ErrorKind::PermissionDenied => {
+                return Err(SettingsError::NeedsRoot { what: "putting settings back".to_owned() });
+            }
+            checked => checked?,
+        }
+        let entries = fs::read_dir(&self.run).and_then(Iterator::collect::<io::Result<Vec<_>>>);
+        let is_journal = |path: &PathBuf| {
+            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+            name.starts_with("journal-") && name.ends_with(".jsonl")
+        };
+        let mut paths: Vec<PathBuf> = entries
+            .map_err(SettingsError::io("list", &self.run))?
+            .into_iter()
+            .map(|entry| entry.path())
+            .filter(is_journal)
+            .collect();
+        paths.sort();
+        Ok(paths)
+    }
+}
+
+/// What became of a journal.
+enum Fate {
+    Undone,
+    Failed,
+    Waits(String),
+}
+
+/// A journal whose run is dead. Its lock keeps another restoring away.
+struct DeadJournal {
+    path: PathBuf,
+    record: Record,
+    _lock: File,
+}
+
+/// What a journal's name led to.
+enum Found {
+    Dead(DeadJournal),
+    Live,
+    /// Its run, or another restoring, removed it meanwhile.
+    Gone,
+}
+
+/// Opens and locks a journal. The error says why it cannot be trusted.
+fn open_dead(path: &Path) -> Result<Found, String> {
+    let cannot = |error: io::Error| format!("it cannot be opened ({error})");
+    let file = match files::open_private(path, &mut OpenOptions::new()) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Found::Gone),
+        opened => opened.map_err(cannot)?,
+    };
+    let metadata = file.metadata().map_err(cannot)?;
+    if let Some(reason) = (!metadata.is_file()).then_some("is no regular file").or_else(|| files::distrust(&metadata)) {
+        return Err(format!("it {reason}"));
+    }
+    if !files::try_lock(&file).map_err(cannot)? {
+        return Ok(Found::Live);
+    }
+    if file.metadata().map_err(cannot)?.nlink() == 0 {
+        return Ok(Found::Gone);
+    }
+    let record = journal::read(&file)?;
+    Ok(Found::Dead(DeadJournal { path: path.to_owned(), record, _lock: file }))
+}
+
+fn live_pid(path: &Path) -> Option<u32> {
+    path.file_name()?.to_str()?.split('-').nth(1)?.parse().ok()
+}
+
+/// The locks under which a journal was written.
+fn names(record: &Record) -> BTreeSet<String> {
+    let mut names: BTreeSet<String> = record.header.devices.iter().map(|drive| drive.name.clone()).collect();
+    if record.undo.newest_first().any(|(attribute, _)| attribute.device().is_none()) {
+        names.insert(CPU_LOCK.to_owned());
+    }
+    names
+}
