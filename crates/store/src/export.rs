@@ -68,7 +68,6 @@ fn put_measurement(object: &mut Map<String, Value>, measurement: &Measurement, d
     put("reads", json!(measurement.reads));
     put("writes", json!(measurement.writes));
     put("short_ios", json!(measurement.short_ios));
-    put("errors", json!(measurement.errors));
     put("iops", json!(measurement.iops()));
     put("mb_per_s", json!(measurement.mb_per_s()));
     put("latency_ns", latency_json(&measurement.latency, detail));
@@ -141,7 +140,6 @@ const COLUMNS: &[Column] = &[
     ("reads", |t| figure(t, |m| m.reads)),
     ("writes", |t| figure(t, |m| m.writes)),
     ("short_ios", |t| figure(t, |m| m.short_ios)),
-    ("failed_ios", |t| figure(t, Measurement::error_count)),
     ("iops", |t| figure(t, Measurement::iops)),
     ("mb_per_s", |t| figure(t, Measurement::mb_per_s)),
     ("latency_ns_mean", |t| figure(t, |m| m.latency.mean)),

@@ -8,5 +8,5 @@ pub mod record;
 mod schema;
 mod store;
 
-pub use record::{ErrorCount, Generator, Latency, Measurement, Outcome, Slice, StudyRecord, Trial, Unavailable};
+pub use record::{Generator, Latency, Measurement, Outcome, Slice, StudyRecord, Trial, Unavailable};
 pub use store::{Store, StoreError};

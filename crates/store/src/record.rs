@@ -89,7 +89,8 @@ pub struct Trial {
 pub enum Outcome {
     /// It was measured.
     Measured(Box<Measurement>),
-    /// It failed; why.
+    /// It failed; why. The first I/O that fails ends a trial, as in fio; the text counts the failed
+    /// ones by error.
     Failed(String),
 }
 
@@ -118,8 +119,6 @@ pub struct Measurement {
     pub writes: u64,
     /// I/Os that moved fewer bytes than asked for.
     pub short_ios: u64,
-    /// I/Os that failed, by error.
-    pub errors: Vec<ErrorCount>,
     /// Latency of all I/Os.
     pub latency: Latency,
     /// Latency of the reads of a mixed workload.
@@ -168,24 +167,10 @@ impl Measurement {
     pub fn cpu(&self) -> &CpuTimes {
         &self.evidence.cpu
     }
-
-    /// I/Os that failed.
-    pub fn error_count(&self) -> u64 {
-        self.errors.iter().map(|error| error.count).sum()
-    }
 }
 
 fn per_second(count: u64, window_ns: u64) -> f64 {
     if window_ns == 0 { 0.0 } else { count as f64 * 1e9 / window_ns as f64 }
-}
-
-/// Failed I/Os of one kind.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ErrorCount {
-    /// The errno's or the NVMe status' text.
-    pub error: String,
-    /// How many.
-    pub count: u64,
 }
 
 /// A distribution of latencies in ns. Percentiles are those of the generator.

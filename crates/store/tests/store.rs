@@ -2,7 +2,7 @@
 
 use iopj_core::evidence::Finding;
 use iopj_core::{Evidence, Observed, Verdict, VerdictKind, Workload};
-use iopj_store::record::{ErrorCount, Generator, Measurement, Outcome, Slice, StudyRecord, Trial};
+use iopj_store::record::{Generator, Measurement, Outcome, Slice, StudyRecord, Trial};
 use iopj_store::{Store, StoreError, export, histogram};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -48,7 +48,6 @@ fn measured() -> Outcome {
         reads: 3,
         writes: 0,
         short_ios: 1,
-        errors: vec![ErrorCount { error: "Input/output error (os error 5)".into(), count: 2 }],
         latency: histogram::summary(&latencies),
         read_latency: None,
         write_latency: None,

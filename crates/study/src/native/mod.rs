@@ -1,0 +1,277 @@
+//! The native generator: fio's closed loop on our engines, one thread a job.
+//!
+//! The window is bracketed: after the ramp every job waits for what it has in flight and stops; the
+//! caller reads its counters; the jobs go on, and stop in the same way at the end. So no I/O of the
+//! trial is in flight when counters are read, and counts per I/O are exact.
+
+mod job;
+mod meeting;
+mod offsets;
+
+pub(crate) use job::now_ns;
+
+use hdrhistogram::Histogram;
+use iopj_core::evidence::EngineEvidence;
+use iopj_core::{Length, Workload};
+use iopj_engine::{Engine, EngineError, EngineFacts, IoError, Pool};
+use iopj_store::{Latency, Slice, histogram};
+use job::{Job, Tally};
+use meeting::Meeting;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
+use std::sync::Mutex;
+use std::sync::PoisonError;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// Opens the engine of a job over its pool.
+pub(crate) type OpenEngine<'a> = dyn Fn(&Rc<Pool>, u32) -> Result<Box<dyn Engine>, EngineError> + Sync + 'a;
+
+/// What every job of a trial gets.
+pub(crate) struct JobSpec<'a> {
+    pub(crate) workload: &'a Workload,
+    /// The bytes of the target that may be touched.
+    pub(crate) base: u64,
+    pub(crate) len: u64,
+    pub(crate) seed: u64,
+    pub(crate) open: &'a OpenEngine<'a>,
+}
+
+#[derive(Clone, Copy)]
+pub(crate) enum Limit {
+    Time(Duration),
+    Ios(u64),
+}
+
+impl From<Length> for Limit {
+    fn from(length: Length) -> Limit {
+        match length {
+            Length::Runtime(time) => Limit::Time(time),
+            Length::Ios(ios) => Limit::Ios(ios),
+        }
+    }
+}
+
+/// What the jobs of a trial did over the window, together.
+pub(crate) struct Run {
+    pub(crate) window_ns: u64,
+    pub(crate) issued: u64,
+    pub(crate) bytes: u64,
+    pub(crate) short_ios: u64,
+    pub(crate) latency_sum_ns: u64,
+    pub(crate) all: Latency,
+    pub(crate) reads: Latency,
+    pub(crate) writes: Latency,
+    pub(crate) series: Vec<Slice>,
+    pub(crate) engine: EngineEvidence,
+}
+
+/// Called by the runner's thread at the start and at the end of the window, with the jobs' thread ids.
+pub(crate) type Bracket<'a> = dyn FnMut(&[i32]) -> Result<(), String> + 'a;
+
+/// Runs one trial. `stop` ends it early; then the result is an error.
+pub(crate) fn run(
+    spec: &JobSpec<'_>,
+    stop: &AtomicBool,
+    bracket: &mut Bracket<'_>,
+    tick: &mut dyn FnMut(),
+) -> Result<Run, String> {
+    let jobs = spec.workload.numjobs;
+    let meeting = Meeting::default();
+    let abort = AtomicBool::new(false);
+    let tids = Mutex::new(Vec::new());
+    let results = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..jobs)
+            .map(|number| {
+                let (meeting, abort, tids) = (&meeting, &abort, &tids);
+                let body = move || job_thread(spec, number, meeting, [abort, stop], tids);
+                std::thread::Builder::new().name(format!("iopj-job-{number}")).spawn_scoped(scope, body)
+            })
+            .collect();
+        let started = threads.iter().filter(|thread| thread.is_ok()).count();
+        if started < threads.len() {
+            abort.store(true, Ordering::Relaxed);
+        }
+        let mut bracketed = Ok(());
+        for round in [Round::Window, Round::End] {
+            meeting.gather(started, tick);
+            let tids = tids.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            if bracketed.is_ok() && !(round == Round::Window && abort.load(Ordering::Relaxed)) {
+                bracketed = bracket(&tids);
+            }
+            if bracketed.is_err() {
+                abort.store(true, Ordering::Relaxed);
+            }
+            meeting.release();
+        }
+        let joined = threads.into_iter().map(|thread| match thread {
+            Ok(thread) => thread.join().unwrap_or_else(|_| Err("a job ended by a panic".to_owned())),
+            Err(error) => Err(format!("a thread for the job could not be started: {error}; lower numjobs")),
+        });
+        let joined: Result<Vec<_>, String> = joined.collect();
+        bracketed.and(joined)
+    })?;
+    if stop.load(Ordering::Relaxed) {
+        return Err("interrupted".to_owned());
+    }
+    Ok(merge(results))
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Round {
+    Window,
+    End,
+}
+
+/// Checks that `numjobs` engines can be had at once, and gives them back.
+pub(crate) fn preflight(spec: &JobSpec<'_>) -> Result<(), EngineError> {
+    let jobs: Result<Vec<_>, EngineError> = (0..spec.workload.numjobs).map(|number| Job::open(spec, number)).collect();
+    jobs.map(drop)
+}
+
+type JobResult = Result<(Tally, EngineFacts, EngineFacts), String>;
+
+/// The life of a job: open, ramp, meet, measure, meet. It arrives at both meetings whatever happens.
+fn job_thread(
+    spec: &JobSpec<'_>,
+    number: u32,
+    meeting: &Meeting,
+    stop: [&AtomicBool; 2],
+    tids: &Mutex<Vec<i32>>,
+) -> JobResult {
+    // SAFETY: takes nothing and cannot fail.
+    let tid = unsafe { libc::gettid() };
+    tids.lock().unwrap_or_else(PoisonError::into_inner).push(tid);
+    let mut failed = None;
+    let mut attempt = |work: &mut dyn FnMut() -> Result<(), String>| {
+        if failed.is_none() {
+            let result =
+                catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| Err("a job ended by a panic".to_owned()));
+            if let Err(error) = result {
+                failed = Some(error);
+                stop[0].store(true, Ordering::Relaxed);
+            }
+        }
+    };
+    let mut job = None;
+    let mut before = EngineFacts::default();
+    attempt(&mut || {
+        bind_to_cpu(&spec.workload.cpus_allowed, number)?;
+        let job = job.insert(Job::open(spec, number).map_err(|error| error.to_string())?);
+        if !spec.workload.ramp_time.is_zero() {
+            run_and_check(job, Limit::Time(spec.workload.ramp_time), stop)?;
+        }
+        before = job.facts();
+        Ok(())
+    });
+    meeting.arrive();
+    attempt(&mut || match (&mut job, stop[0].load(Ordering::Relaxed)) {
+        (Some(job), false) => run_and_check(job, spec.workload.length.into(), stop),
+        _ => Ok(()),
+    });
+    meeting.arrive();
+    match (failed, job) {
+        (None, Some(job)) => {
+            let after = job.facts();
+            Ok((job.tally, before, after))
+        }
+        (error, _) => Err(error.unwrap_or_else(|| "the job did not start".to_owned())),
+    }
+}
+
+/// One run of the loop; any failed I/O is the run's failure, told by errors with their counts.
+fn run_and_check(job: &mut Job<'_>, limit: Limit, stop: [&AtomicBool; 2]) -> Result<(), String> {
+    job.run(limit, stop).map_err(|error| error.to_string())?;
+    if job.tally.errors.is_empty() {
+        return Ok(());
+    }
+    Err(errors_text(&job.tally.errors, job.tally.issued))
+}
+
+fn errors_text(errors: &[(IoError, u64)], issued: u64) -> String {
+    let kinds: Vec<String> = errors.iter().map(|(error, count)| format!("{count} by {error}")).collect();
+    let total: u64 = errors.iter().map(|(_, count)| count).sum();
+    format!("{total} of {issued} I/Os failed: {}", kinds.join(", "))
+}
+
+fn bind_to_cpu(cpus: &[u32], job: u32) -> Result<(), String> {
+    let Some(cpu) = cpus.get(job as usize % cpus.len().max(1)) else { return Ok(()) };
+    // SAFETY: a `cpu_set_t` is plain bits, for which zero is a valid value.
+    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+    if *cpu as usize >= 8 * size_of::<libc::cpu_set_t>() {
+        return Err(format!(
+            "cpus_allowed names cpu {cpu}, which is beyond this program's {}",
+            8 * size_of::<libc::cpu_set_t>()
+        ));
+    }
+    // SAFETY: the set is ours and `cpu` is within its bits; the call reads the set.
+    let result = unsafe {
+        libc::CPU_SET(*cpu as usize, &mut set);
+        libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const set)
+    };
+    if result == 0 { Ok(()) } else { Err(format!("cpus_allowed names cpu {cpu}, which this process may not use")) }
+}
+
+fn merge(jobs: Vec<(Tally, EngineFacts, EngineFacts)>) -> Run {
+    let mut engine = EngineEvidence::default();
+    let mut latency = [histogram::new(), histogram::new()];
+    let (mut issued, mut bytes, mut short_ios, mut latency_sum_ns) = (0, 0, 0, 0);
+    let (mut min_ns, mut max_ns, mut first_ns, mut last_ns) = (u64::MAX, 0, u64::MAX, 0);
+    let mut slices = Vec::new();
+    for (tally, before, after) in jobs {
+        for (sum, part) in latency.iter_mut().zip(&tally.latency) {
+            // Both have the same bounds, so nothing can be out of range.
+            let _ = sum.add(part);
+        }
+        issued += tally.issued;
+        bytes += tally.bytes;
+        short_ios += tally.short_ios;
+        latency_sum_ns += tally.latency_sum_ns;
+        (min_ns, max_ns) = (min_ns.min(tally.min_ns), max_ns.max(tally.max_ns));
+        (first_ns, last_ns) = (first_ns.min(tally.first_ns), last_ns.max(tally.last_ns));
+        slices.extend(tally.series);
+        engine.system_calls += after.system_calls - before.system_calls;
+        engine.submit_calls += after.submit_calls - before.submit_calls;
+        engine.wakeups += after.wakeups - before.wakeups;
+        engine.ring_flags = after.ring_flags.iter().map(|name| (*name).to_owned()).collect();
+        engine.registered = after.registered;
+    }
+    let mut both: Histogram<u64> = latency[0].clone();
+    let _ = both.add(&latency[1]);
+    let mut all = histogram::summary(&both);
+    if all.count > 0 {
+        // Exact where the histogram rounds.
+        all.mean = latency_sum_ns as f64 / all.count as f64;
+        (all.min, all.max) = (min_ns, max_ns);
+    }
+    Run {
+        window_ns: last_ns.saturating_sub(first_ns),
+        issued,
+        bytes,
+        short_ios,
+        latency_sum_ns,
+        all,
+        reads: histogram::summary(&latency[0]),
+        writes: histogram::summary(&latency[1]),
+        series: merge_slices(slices),
+        engine,
+    }
+}
+
+/// Slices of all jobs in the order of their ends; those that end within a tenth of the shortest
+/// slice of each other are one.
+fn merge_slices(mut slices: Vec<Slice>) -> Vec<Slice> {
+    const NEAR_NS: u64 = 5_000_000;
+    slices.sort_by_key(|slice| slice.end_ns);
+    let mut merged: Vec<Slice> = Vec::new();
+    for slice in slices {
+        match merged.last_mut() {
+            Some(last) if slice.end_ns - last.end_ns < NEAR_NS => last.ios += slice.ios,
+            _ => merged.push(slice),
+        }
+    }
+    merged
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,177 @@
+//! What a job does next: read or write, and where.
+
+use iopj_core::{RandomDistribution, Workload};
+use iopj_engine::Op;
+use rand_distr::{Distribution, Zipf};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use rand_xoshiro::rand_core::{Rng, SeedableRng};
+
+/// The blocks of a target that a job works on, in units of `bs`.
+enum Pattern {
+    /// From `next` up to `end`, then from `start` again.
+    Sequential { start: u64, end: u64, next: u64 },
+    /// Every block alike.
+    Uniform { blocks: u64 },
+    /// Ranks by Zipf, scattered by a step that is coprime to the number of blocks.
+    Zipf { blocks: u64, step: u64, ranks: Zipf<f64> },
+}
+
+/// The endless sequence of a job's operations. The same seed gives the same sequence.
+pub(crate) struct Offsets {
+    random: Xoshiro256PlusPlus,
+    pattern: Pattern,
+    bs: u64,
+    base: u64,
+    /// Reads among 2^32 operations.
+    read_share: u64,
+}
+
+impl Offsets {
+    /// For job number `job` on `len` bytes at `base`. Sequential jobs have a region each, as fio's
+    /// `offset_increment` gives them; random ones share the whole target. `len` holds at least one
+    /// block for each job.
+    pub(crate) fn new(workload: &Workload, base: u64, len: u64, job: u32, seed: u64) -> Offsets {
+        let bs = u64::from(workload.bs);
+        let blocks = len / bs;
+        let pattern = if workload.rw.is_random() {
+            match workload.random_distribution {
+                RandomDistribution::Uniform => Pattern::Uniform { blocks },
+                RandomDistribution::Zipf(theta) => match Zipf::new(blocks as f64, theta) {
+                    Ok(ranks) => Pattern::Zipf { blocks, step: coprime_step(blocks), ranks },
+                    Err(_) => Pattern::Uniform { blocks },
+                },
+            }
+        } else {
+            let share = blocks / u64::from(workload.numjobs);
+            let start = share * u64::from(job);
+            Pattern::Sequential { start, end: start + share, next: start }
+        };
+        let percent = match (workload.rw.reads(), workload.rw.writes()) {
+            (true, false) => 100,
+            (false, _) => 0,
+            (true, true) => u64::from(workload.rwmixread),
+        };
+        let seed = seed ^ u64::from(job).wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let random = Xoshiro256PlusPlus::seed_from_u64(seed);
+        Offsets { random, pattern, bs, base, read_share: (percent << 32) / 100 }
+    }
+
+    /// The next operation and its offset in bytes.
+    #[inline]
+    pub(crate) fn next(&mut self) -> (Op, u64) {
+        let op = match self.read_share {
+            0 => Op::Write,
+            0x1_0000_0000 => Op::Read,
+            share if self.random.next_u64() >> 32 < share => Op::Read,
+            _ => Op::Write,
+        };
+        let block = match &mut self.pattern {
+            Pattern::Sequential { start, end, next } => {
+                let block = *next;
+                *next = if block + 1 == *end { *start } else { block + 1 };
+                block
+            }
+            Pattern::Uniform { blocks } => ((u128::from(self.random.next_u64()) * u128::from(*blocks)) >> 64) as u64,
+            Pattern::Zipf { blocks, step, ranks } => {
+                let rank = (ranks.sample(&mut self.random) as u64).clamp(1, *blocks) - 1;
+                (u128::from(rank) * u128::from(*step) % u128::from(*blocks)) as u64
+            }
+        };
+        (op, self.base + block * self.bs)
+    }
+}
+
+/// A step near the golden section of `blocks` that visits every block.
+fn coprime_step(blocks: u64) -> u64 {
+    let gcd = |mut a: u64, mut b: u64| {
+        while b != 0 {
+            (a, b) = (b, a % b);
+        }
+        a
+    };
+    let first = (blocks as f64 * 0.618_033_988_749_895) as u64;
+    (first.max(1)..).find(|step| gcd(*step, blocks) == 1).unwrap_or(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use iopj_core::Rw;
+    use proptest::prelude::*;
+
+    fn workload(rw: Rw) -> Workload {
+        Workload { rw, ..Workload::default() }
+    }
+
+    proptest! {
+        #[test]
+        fn offsets_stay_within_the_target(
+            blocks in 8u64..5000, jobs in 1u32..8, job in 0u32..8, base in 0u64..10, seed: u64, which in 0usize..4,
+        ) {
+            let rw = [Rw::Read, Rw::Randread, Rw::Randrw, Rw::Rw][which];
+            let mut workload = workload(rw);
+            workload.numjobs = jobs;
+            if seed % 2 == 0 {
+                workload.random_distribution = RandomDistribution::Zipf(1.2);
+            }
+            let (base, len) = (base << 20, blocks * 4096 + 100);
+            let mut offsets = Offsets::new(&workload, base, len, job % jobs, seed);
+            for _ in 0..200 {
+                let (_, offset) = offsets.next();
+                prop_assert!(offset >= base && offset + 4096 <= base + len && (offset - base) % 4096 == 0);
+            }
+        }
+
+        #[test]
+        fn a_step_visits_every_block(blocks in 1u64..3000) {
+            let step = coprime_step(blocks);
+            let mut seen = vec![false; blocks as usize];
+            (0..blocks).for_each(|rank| seen[(rank * step % blocks) as usize] = true);
+            prop_assert!(seen.iter().all(|seen| *seen));
+        }
+    }
+
+    #[test]
+    fn sequential_jobs_share_the_target_without_overlap() {
+        let mut workload = workload(Rw::Read);
+        workload.numjobs = 2;
+        let mut first = Offsets::new(&workload, 0, 4 * 4096, 0, 1);
+        let mut second = Offsets::new(&workload, 0, 4 * 4096, 1, 1);
+        let offsets: Vec<u64> = (0..3).map(|_| first.next().1).chain((0..3).map(|_| second.next().1)).collect();
+        assert_eq!(offsets, [0, 4096, 0, 8192, 12288, 8192]);
+    }
+
+    #[test]
+    fn uniform_covers_all_and_mixes_by_share() {
+        let mut workload = workload(Rw::Randrw);
+        workload.rwmixread = 70;
+        let mut offsets = Offsets::new(&workload, 0, 16 * 4096, 0, 5);
+        let mut hits = [0u32; 16];
+        let mut reads = 0;
+        for _ in 0..16_000 {
+            let (op, offset) = offsets.next();
+            hits[(offset / 4096) as usize] += 1;
+            reads += u32::from(op == Op::Read);
+        }
+        // Five standard deviations of a binomial count.
+        assert!(hits.iter().all(|hits| hits.abs_diff(1000) < 155), "{hits:?}");
+        assert!(reads.abs_diff(11_200) < 290, "{reads}");
+    }
+
+    #[test]
+    fn zipf_prefers_few_blocks_and_seeds_differ() {
+        let mut workload = workload(Rw::Randread);
+        workload.random_distribution = RandomDistribution::Zipf(1.5);
+        let mut offsets = Offsets::new(&workload, 0, 1000 * 4096, 0, 5);
+        let first = offsets.next().1;
+        let hot = (0..10_000).filter(|_| offsets.next().1 == 0).count();
+        // The first of 1,000 ranks at exponent 1.5 has a share of 1 / 2.5485.
+        assert!((3600..4300).contains(&hot), "{hot} of 10,000 (the first was {first})");
+        workload.random_distribution = RandomDistribution::Uniform;
+        let list = |seed| {
+            (0..8).scan(Offsets::new(&workload, 0, 1 << 30, 0, seed), |o, _| Some(o.next().1)).collect::<Vec<_>>()
+        };
+        assert_eq!(list(1), list(1));
+        assert_ne!(list(1), list(2));
+    }
+}

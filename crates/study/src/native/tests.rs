@@ -1,0 +1,101 @@
+use super::*;
+use iopj_core::Rw;
+use iopj_engine::sim::{Sim, SimOptions};
+use std::time::Instant;
+
+fn run_sim(workload: &Workload, options: SimOptions) -> Result<Run, String> {
+    let open = |pool: &Rc<Pool>, depth: u32| -> Result<Box<dyn Engine>, EngineError> {
+        Ok(Box::new(Sim::open(pool, depth, options)))
+    };
+    let spec = JobSpec { workload, base: 0, len: 1 << 24, seed: 3, open: &open };
+    let mut brackets = 0;
+    let mut bracket = |tids: &[i32]| {
+        brackets += 1;
+        assert_eq!(tids.len(), workload.numjobs as usize);
+        Ok(())
+    };
+    let run = run(&spec, &AtomicBool::new(false), &mut bracket, &mut || {});
+    if run.is_ok() {
+        assert_eq!(brackets, 2);
+    }
+    run
+}
+
+fn workload() -> Workload {
+    Workload { iodepth: 8, numjobs: 3, length: Length::Ios(1000), ..Workload::default() }
+}
+
+#[test]
+fn every_io_is_counted_once() {
+    let mixed = Workload { rw: Rw::Randrw, ramp_time: Duration::from_millis(5), ..workload() };
+    for (submit, complete) in [(1, 1), (4, 8), (8, 3)] {
+        let workload = Workload { iodepth_batch_submit: submit, iodepth_batch_complete_min: complete, ..mixed.clone() };
+        let run = run_sim(&workload, SimOptions { seed: 9, latency_steps: 12, ..SimOptions::default() }).unwrap();
+        assert_eq!((run.issued, run.all.count, run.bytes), (3000, 3000, 3000 * 4096));
+        assert_eq!(run.reads.count + run.writes.count, 3000);
+        assert!(run.reads.count.abs_diff(1500) < 140, "half are reads: {}", run.reads.count);
+        assert!((run.all.mean * 3000.0 / run.latency_sum_ns as f64 - 1.0).abs() < 1e-9);
+        assert!(run.all.min <= run.all.p50 && run.all.p50 <= run.all.p99_9);
+    }
+}
+
+#[test]
+fn short_ios_are_counted_apart() {
+    let run = run_sim(&workload(), SimOptions { short_ppm: 500_000, ..SimOptions::default() }).unwrap();
+    assert!((1300..1700).contains(&run.short_ios), "{}", run.short_ios);
+    assert_eq!(run.short_ios + run.all.count, 3000);
+    assert_eq!(run.bytes, run.all.count * 4096);
+}
+
+#[test]
+fn the_first_failed_io_ends_the_trial_and_is_named() {
+    let error = run_sim(&workload(), SimOptions { error_ppm: 20_000, seed: 5, ..SimOptions::default() }).err().unwrap();
+    assert!(error.contains("I/Os failed: ") && error.contains("Input/output error"), "{error}");
+    let issued: u64 = error.split(' ').nth(2).unwrap().parse().unwrap();
+    assert!(issued < 1000, "stopped early: {error}");
+}
+
+#[test]
+fn an_engine_that_does_not_open_fails_the_trial() {
+    let open = |_: &Rc<Pool>, _: u32| -> Result<Box<dyn Engine>, EngineError> {
+        Err(EngineError::Unsupported("not here".to_owned()))
+    };
+    let workload = workload();
+    let spec = JobSpec { workload: &workload, base: 0, len: 1 << 24, seed: 3, open: &open };
+    let error = run(&spec, &AtomicBool::new(false), &mut |_| Ok(()), &mut || {}).err().unwrap();
+    assert_eq!(error, "not here");
+}
+
+#[test]
+fn stop_ends_a_trial_without_end() {
+    let open = |pool: &Rc<Pool>, depth: u32| -> Result<Box<dyn Engine>, EngineError> {
+        Ok(Box::new(Sim::open(pool, depth, SimOptions::default())))
+    };
+    let workload = Workload { length: Length::Runtime(Duration::from_secs(3600)), ..workload() };
+    let spec = JobSpec { workload: &workload, base: 0, len: 1 << 24, seed: 3, open: &open };
+    let stop = AtomicBool::new(false);
+    let started = Instant::now();
+    let error = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            std::thread::sleep(Duration::from_millis(50));
+            stop.store(true, Ordering::Relaxed);
+        });
+        run(&spec, &stop, &mut |_| Ok(()), &mut || {}).err().unwrap()
+    });
+    assert_eq!(error, "interrupted");
+    assert!(started.elapsed() < Duration::from_secs(600));
+}
+
+#[test]
+fn a_cpu_that_is_not_there_is_named() {
+    let workload = Workload { cpus_allowed: vec![900], ..workload() };
+    let error = run_sim(&workload, SimOptions::default()).err().unwrap();
+    assert!(error.contains("cpu 900"), "{error}");
+}
+
+#[test]
+fn long_series_are_halved_and_keep_every_io() {
+    let slices: Vec<Slice> = [10, 12, 60, 61, 110].map(|ms| Slice { end_ns: ms * 1_000_000, ios: 2 }).into();
+    let merged = merge_slices(slices);
+    assert_eq!(merged.iter().map(|slice| slice.ios).collect::<Vec<_>>(), [4, 4, 2]);
+}
