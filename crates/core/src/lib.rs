@@ -8,6 +8,6 @@ pub mod units;
 pub mod workload;
 
 pub use evidence::{Evidence, Observed, Verdict, VerdictKind};
-pub use path::{CompletionMode, IoPath, Ring, RingCompletion, RingSubmission, Sleep};
+pub use path::{Completion, CompletionMode, IoPath, Ring, RingCompletion, RingSubmission, Sleep, Submission};
 pub use units::{format_bytes, format_duration, parse_bytes, parse_duration};
 pub use workload::{Length, RandomDistribution, Rw, Workload};

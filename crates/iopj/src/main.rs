@@ -1,2 +1,29 @@
-//! iopj.
-fn main() {}
+//! The command line: parse, do, print.
+
+mod args;
+mod check;
+mod export;
+mod meta;
+mod output;
+mod progress;
+mod report;
+mod restore;
+mod run;
+mod signals;
+
+use args::{Cli, Command};
+use clap::Parser;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let result = match Cli::parse().command {
+        Command::Check(args) => check::check(&args),
+        Command::Run(args) => run::run(&args),
+        Command::Report(args) => report::report(&args),
+        Command::Export(args) => export::export(&args),
+        Command::Restore(args) => restore::restore(&args),
+        Command::Man { folder } => meta::man(&folder),
+        Command::Completions { shell } => meta::completions(shell),
+    };
+    result.unwrap_or_else(|error| output::fail(&error))
+}

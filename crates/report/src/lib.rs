@@ -1,1 +1,6 @@
 //! Analysis of records and their rendering as tables.
+//!
+//! `analysis` is pure functions over records; `render` turns their results into text.
+
+pub mod analysis;
+pub mod render;

@@ -1,6 +1,14 @@
 //! Study files, plan, runner, generators, settings and their restoring.
 
+mod control;
 pub mod fio;
+mod machine;
 mod native;
+pub mod plan;
 pub mod power;
+mod precondition;
+pub mod runner;
 pub mod settings;
+mod setup;
+pub mod study;
+mod trial;

@@ -54,7 +54,9 @@ impl From<Length> for Limit {
 
 /// What the jobs of a trial did over the window, together.
 pub(crate) struct Run {
-    pub(crate) window_ns: u64,
+    /// Start of the first job and end of the last, `CLOCK_MONOTONIC` in ns.
+    pub(crate) first_ns: u64,
+    pub(crate) last_ns: u64,
     pub(crate) issued: u64,
     pub(crate) bytes: u64,
     pub(crate) short_ios: u64,
@@ -245,7 +247,8 @@ fn merge(jobs: Vec<(Tally, EngineFacts, EngineFacts)>) -> Run {
         (all.min, all.max) = (min_ns, max_ns);
     }
     Run {
-        window_ns: last_ns.saturating_sub(first_ns),
+        first_ns,
+        last_ns,
         issued,
         bytes,
         short_ios,

@@ -1,0 +1,140 @@
+//! The command line's words.
+
+use clap::{Args, Parser, Subcommand};
+use clap_complete::Shell;
+use std::path::PathBuf;
+
+/// Measure what one I/O costs on every path that Linux offers, and prove which path was taken.
+#[derive(Debug, Parser)]
+#[command(name = "iopj", version, max_term_width = 100)]
+#[command(after_help = "Exit codes: 0 success; 1 the study found failures; 2 usage or set-up; 130 interrupted.")]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Tell which I/O paths work on a target, and why not, with the remedy
+    Check(CheckArgs),
+    /// Run a study, or a matrix given by options, and keep the results in a store
+    Run(RunArgs),
+    /// Show the results of a store
+    Report(ReportArgs),
+    /// Write a store as JSON or CSV
+    Export(ExportArgs),
+    /// Put back settings that a run which died has left behind
+    Restore(RestoreArgs),
+    /// Write the manual pages into a folder
+    #[command(hide = true)]
+    Man { folder: PathBuf },
+    /// Print a shell's completions
+    #[command(hide = true)]
+    Completions { shell: Shell },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CheckArgs {
+    /// File, block device or /dev/ngXnY; by default a small file that is made in the current folder and removed
+    pub(crate) target: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Options of the matrix override the study's; lists are separated by commas.
+#[derive(Debug, Default, Args)]
+pub(crate) struct RunArgs {
+    /// Study file; by default the quick study
+    pub(crate) study: Option<PathBuf>,
+    /// File, block device or /dev/ngXnY; by default a file that is made beside the store and removed at the end
+    #[arg(long)]
+    pub(crate) target: Option<PathBuf>,
+    /// I/O paths, such as io_uring/syscall/interrupt, or `available`
+    #[arg(long, value_delimiter = ',', help_heading = "Matrix")]
+    pub(crate) path: Vec<String>,
+    /// read, write, randread, randwrite, rw, randrw
+    #[arg(long, value_delimiter = ',', help_heading = "Matrix")]
+    pub(crate) rw: Vec<String>,
+    /// Sizes of one I/O
+    #[arg(long, value_delimiter = ',', help_heading = "Matrix")]
+    pub(crate) bs: Vec<String>,
+    /// I/Os that a job keeps in flight
+    #[arg(long, value_delimiter = ',', help_heading = "Matrix")]
+    pub(crate) iodepth: Vec<u32>,
+    /// Threads that do I/O
+    #[arg(long, value_delimiter = ',', help_heading = "Matrix")]
+    pub(crate) numjobs: Vec<u32>,
+    /// Time to run before measuring
+    #[arg(long, help_heading = "Matrix")]
+    pub(crate) ramp_time: Option<String>,
+    /// Time to measure
+    #[arg(long, conflicts_with = "ios", help_heading = "Matrix")]
+    pub(crate) runtime: Option<String>,
+    /// I/Os of each job to measure, instead of a time
+    #[arg(long, help_heading = "Matrix")]
+    pub(crate) ios: Option<u64>,
+    /// Times that each cell is measured
+    #[arg(long, help_heading = "Matrix")]
+    pub(crate) replicates: Option<u32>,
+    /// What issues the I/O: native, fio, or both
+    #[arg(long, value_delimiter = ',', help_heading = "Matrix")]
+    pub(crate) generator: Vec<String>,
+    /// Store to write; by default the study's name in the current folder
+    #[arg(long)]
+    pub(crate) store: Option<PathBuf>,
+    /// Do the trials that a store lacks
+    #[arg(
+        long,
+        value_name = "STORE",
+        conflicts_with_all = ["study", "target", "path", "rw", "bs", "iodepth", "numjobs", "ramp_time", "runtime", "ios", "replicates", "generator", "store"]
+    )]
+    pub(crate) resume: Option<PathBuf>,
+    /// Overwrite this whole device, which must be the target
+    #[arg(long, value_name = "DEVICE")]
+    pub(crate) destroy_data: Option<PathBuf>,
+    /// Overwrite it even if it carries a known signature
+    #[arg(long, requires = "destroy_data")]
+    pub(crate) i_know: bool,
+    /// Let the study run the programs that it names
+    #[arg(long)]
+    pub(crate) allow_exec: bool,
+    /// Print every trial as JSON instead of the tables
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ReportArgs {
+    /// Store that `iopj run` has written
+    pub(crate) store: PathBuf,
+    /// Print every trial as JSON instead of the tables
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+#[group(required = true, multiple = false, id = "format")]
+pub(crate) struct ExportFormat {
+    /// Everything, with histograms and time series
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// A line a trial
+    #[arg(long)]
+    pub(crate) csv: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ExportArgs {
+    /// Store that `iopj run` has written
+    pub(crate) store: PathBuf,
+    #[command(flatten)]
+    pub(crate) format: ExportFormat,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RestoreArgs {
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}

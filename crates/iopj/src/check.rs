@@ -1,0 +1,160 @@
+//! `iopj check`: which paths work on a target here, and the papers' design space filled in for this machine.
+
+use crate::args::CheckArgs;
+use crate::output::{print, print_json};
+use iopj_core::IoPath;
+use iopj_core::path::{Completion, Submission};
+use iopj_engine::Target;
+use iopj_engine::check::{Availability, check as check_path};
+use iopj_engine::target::make_file;
+use iopj_report::render::{Align, Grid, escape};
+use serde_json::{Value, json};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Bytes of the file that is made where no target is named.
+const FILE_LEN: u64 = 1 << 20;
+
+/// What an interface is by design: the first four columns of the papers' design space.
+struct Design {
+    interface: &'static str,
+    kernel: bool,
+    user: bool,
+    sync: bool,
+    async_: bool,
+}
+
+/// After table 1 of the second paper, with NVMe passthrough, which is younger than it.
+const DESIGNS: [Design; 5] = [
+    Design { interface: "posix-sio", kernel: true, user: false, sync: true, async_: false },
+    Design { interface: "posix-aio", kernel: true, user: true, sync: false, async_: true },
+    Design { interface: "libaio", kernel: true, user: false, sync: false, async_: true },
+    Design { interface: "io_uring", kernel: true, user: false, sync: true, async_: true },
+    Design { interface: "nvme-passthrough", kernel: true, user: false, sync: true, async_: true },
+];
+
+pub(crate) fn check(args: &CheckArgs) -> anyhow::Result<ExitCode> {
+    let (target, _made) = match &args.target {
+        Some(path) => (Target::open(path)?, None),
+        None => {
+            let made = Made(PathBuf::from(format!("iopj-check-{}.tmp", std::process::id())));
+            make_file(&made.0, FILE_LEN, &mut |_| true)?;
+            (Target::open(&made.0)?, Some(made))
+        }
+    };
+    let paths: Vec<(IoPath, Availability)> =
+        IoPath::all().into_iter().map(|path| (path, check_path(path, &target))).collect();
+    if args.json {
+        print_json(&as_json(&target, &paths))?;
+    } else {
+        print(&as_text(&target, &paths))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A file that goes when the check is over.
+struct Made(PathBuf);
+
+impl Drop for Made {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+fn works(paths: &[(IoPath, Availability)], of: impl Fn(&IoPath) -> bool) -> bool {
+    paths.iter().any(|(path, state)| of(path) && matches!(state, Availability::Available { .. }))
+}
+
+/// Whether an interface can submit or complete in a way on this target: `None` where no path of it exists.
+fn here(paths: &[(IoPath, Availability)], interface: &str, of: impl Fn(&IoPath) -> bool) -> Option<bool> {
+    let own = |path: &IoPath| path.interface() == interface && of(path);
+    paths.iter().any(|(path, _)| own(path)).then(|| works(paths, own))
+}
+
+const HERE_COLUMNS: [&str; 5] = ["submit syscall", "submit sqpoll", "interrupt", "poll", "hybrid"];
+
+fn design_here(paths: &[(IoPath, Availability)], interface: &str) -> [Option<bool>; 5] {
+    let completion = |asked| here(paths, interface, move |path| path.completion() == asked);
+    [
+        here(paths, interface, |path| path.submission() == Submission::Syscall),
+        here(paths, interface, |path| path.submission() == Submission::Sqpoll),
+        completion(Completion::Interrupt),
+        completion(Completion::Poll),
+        completion(Completion::Hybrid),
+    ]
+}
+
+fn as_json(target: &Target, paths: &[(IoPath, Availability)]) -> Value {
+    let path_json = |(path, state): &(IoPath, Availability)| {
+        let mut value = json!(state);
+        value["path"] = json!(path);
+        value
+    };
+    let design_json = |design: &Design| {
+        let [syscall, sqpoll, interrupt, poll, hybrid] = design_here(paths, design.interface);
+        json!({
+            "interface": design.interface,
+            "kernel": design.kernel,
+            "user": design.user,
+            "sync": design.sync,
+            "async": design.async_,
+            "submission": {"syscall": syscall, "sqpoll": sqpoll},
+            "completion": {"interrupt": interrupt, "poll": poll, "hybrid": hybrid},
+        })
+    };
+    json!({
+        "target": target.path().display().to_string(),
+        "devices": target.devices(),
+        "logical_block": target.logical_block(),
+        "warnings": target.warnings(),
+        "paths": paths.iter().map(path_json).collect::<Vec<_>>(),
+        "design_space": DESIGNS.iter().map(design_json).collect::<Vec<_>>(),
+    })
+}
+
+fn as_text(target: &Target, paths: &[(IoPath, Availability)]) -> String {
+    let devices = target.devices().join(", ");
+    let on = if devices.is_empty() { "no block device".to_owned() } else { devices };
+    let mut text = format!(
+        "{} (on {on}, logical block {} bytes)\n",
+        escape(&target.path().display().to_string()),
+        target.logical_block()
+    );
+    for warning in target.warnings() {
+        text += &format!("warning: {}\n", escape(warning));
+    }
+    let mut grid = Grid::new(&[("path", Align::Left), ("here", Align::Left), ("", Align::Left)]);
+    for (path, state) in paths {
+        let (word, words) = match state {
+            Availability::Available { notes } => ("available", notes.join("; ")),
+            Availability::Unavailable { reason, remedy } if remedy.is_empty() => ("unavailable", reason.clone()),
+            Availability::Unavailable { reason, remedy } => ("unavailable", format!("{reason}; remedy: {remedy}")),
+        };
+        grid.row(vec![path.to_string(), word.to_owned(), words]);
+    }
+    text += &format!(
+        "\n{}\nDesign space: yes and no are of the interface; here says what works on this target\n",
+        grid.render()
+    );
+    let mut columns = vec![("interface", Align::Left)];
+    columns.extend(["kernel", "user", "sync", "async"].map(|name| (name, Align::Left)));
+    columns.extend(HERE_COLUMNS.map(|name| (name, Align::Left)));
+    let mut grid = Grid::new(&columns);
+    for design in &DESIGNS {
+        let yes = |is: bool| if is { "yes" } else { "no" }.to_owned();
+        let mut row = vec![
+            design.interface.to_owned(),
+            yes(design.kernel),
+            yes(design.user),
+            yes(design.sync),
+            yes(design.async_),
+        ];
+        row.extend(design_here(paths, design.interface).map(|state| match state {
+            None => "no".to_owned(),
+            Some(true) => "here".to_owned(),
+            Some(false) => "not here".to_owned(),
+        }));
+        grid.row(row);
+    }
+    text + &grid.render()
+}

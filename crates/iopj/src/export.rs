@@ -1,0 +1,19 @@
+//! `iopj export`: a store in a format for other programs.
+
+use crate::args::ExportArgs;
+use crate::output::{print, print_json};
+use iopj_store::{Store, export as format};
+use std::process::ExitCode;
+
+pub(crate) fn export(args: &ExportArgs) -> anyhow::Result<ExitCode> {
+    let store = Store::open(&args.store)?;
+    let trials = store.trials()?;
+    if args.format.csv {
+        let mut csv = Vec::new();
+        format::csv(&trials, &mut csv)?;
+        print(&String::from_utf8_lossy(&csv))?;
+    } else {
+        print_json(&format::json(&store.study()?, &trials, &store.events()?, format::Detail::Full))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}

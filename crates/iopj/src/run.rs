@@ -1,0 +1,99 @@
+//! `iopj run`: a study, with what the command line changes of it.
+
+use crate::args::RunArgs;
+use crate::output::{FAILURES, INTERRUPTED, print, print_json};
+use crate::progress::View;
+use crate::signals;
+use anyhow::Context;
+use iopj_store::{Store, export};
+use iopj_study::runner::{self, Options, RunError, Summary};
+use iopj_study::study::{Axis, Study};
+use std::process::ExitCode;
+
+const QUICK: &str = include_str!("../../../studies/quick.toml");
+
+pub(crate) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
+    let options = Options {
+        target: args.target.clone(),
+        destroy_data: args.destroy_data.clone(),
+        i_know: args.i_know,
+        allow_exec: args.allow_exec,
+        store: args.store.clone(),
+    };
+    let stop = signals::stop_flag();
+    let mut view = View::new();
+    let result = match &args.resume {
+        Some(store) => runner::resume(store, &options, &mut view, stop),
+        None => runner::run(study(args)?, &options, &mut view, stop),
+    };
+    view.finish();
+    match result {
+        Ok(summary) => conclude(&summary, args.json),
+        Err(RunError::Interrupted) => {
+            crate::output::fail(&RunError::Interrupted.into());
+            Ok(ExitCode::from(INTERRUPTED))
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The study of the command line: a file or the quick one, with options in the place of its values.
+fn study(args: &RunArgs) -> anyhow::Result<Study> {
+    let mut study = match &args.study {
+        Some(path) => {
+            let name = path.display();
+            let text =
+                std::fs::read_to_string(path).with_context(|| format!("`{name}` cannot be read; name a study file"))?;
+            Study::parse(&text, &name.to_string())?
+        }
+        None => Study::parse(QUICK, "quick.toml")?,
+    };
+    if let Some(paths) = axis(&args.path) {
+        study.workloads.iter_mut().for_each(|workload| workload.paths = None);
+        study.paths = paths;
+    }
+    if let Some(generator) = axis(&args.generator) {
+        study.generator = generator;
+    }
+    study.replicates = args.replicates.unwrap_or(study.replicates);
+    for workload in &mut study.workloads {
+        replace(&mut workload.rw, axis(&args.rw));
+        replace(&mut workload.bs, axis(&args.bs));
+        replace(&mut workload.iodepth, axis(&args.iodepth));
+        replace(&mut workload.numjobs, axis(&args.numjobs));
+        replace(&mut workload.ramp_time, args.ramp_time.clone());
+        if args.runtime.is_some() || args.ios.is_some() {
+            (workload.runtime, workload.ios) = (args.runtime.clone(), args.ios);
+        }
+    }
+    Ok(study)
+}
+
+fn axis<T: Clone>(values: &[T]) -> Option<Axis<T>> {
+    (!values.is_empty()).then(|| Axis::Many(values.to_vec()))
+}
+
+fn replace<T>(place: &mut Option<T>, value: Option<T>) {
+    if value.is_some() {
+        *place = value;
+    }
+}
+
+fn conclude(summary: &Summary, json: bool) -> anyhow::Result<ExitCode> {
+    let store = Store::open(&summary.store)?;
+    let (study, trials) = (store.study()?, store.trials()?);
+    if json {
+        print_json(&export::json(&study, &trials, &store.events()?, export::Detail::Figures))?;
+    } else {
+        print(&iopj_report::render::report(&study, &trials))?;
+        print(&format!("store: {}\n", summary.store.display()))?;
+    }
+    if summary.interrupted {
+        let missing = summary.missing;
+        let message =
+            format!("interrupted with {missing} trials missing: `iopj run --resume {}`", summary.store.display());
+        crate::output::fail(&anyhow::anyhow!(message));
+        return Ok(ExitCode::from(INTERRUPTED));
+    }
+    Ok(if summary.failed > 0 { ExitCode::from(FAILURES) } else { ExitCode::SUCCESS })
+}

@@ -1,0 +1,183 @@
+//! Trials grouped into cells and tables: means over replicates, their spread, and the order of paths.
+
+use iopj_core::{IoPath, VerdictKind, Workload};
+use iopj_store::{Generator, Measurement, Outcome, Trial};
+use std::collections::BTreeMap;
+
+/// The paths of one workload, the one of least mean latency first; refuted ones last and unranked.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Table {
+    /// The workload.
+    pub workload: Workload,
+    /// Its cells.
+    pub rows: Vec<Row>,
+}
+
+/// One cell: a path under a workload, settings and a generator, over its replicates.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Row {
+    /// The path that was asked for.
+    pub path: IoPath,
+    /// Settings of the study, by name.
+    pub settings: BTreeMap<String, String>,
+    /// What issued the I/O.
+    pub generator: Generator,
+    /// Trials by verdict, in the order of [`VerdictKind`].
+    pub verdicts: Vec<(VerdictKind, usize)>,
+    /// Trials that failed.
+    pub failed: usize,
+    /// Means over the trials that were not refuted, or over the refuted ones where all were; absent
+    /// where none was measured.
+    pub figures: Option<Figures>,
+    /// Mean latency over that of the table's first row, less one; absent for refuted rows.
+    pub slower: Option<f64>,
+    /// Reasons of verdicts other than `verified`, and errors, each once.
+    pub reasons: Vec<String>,
+    /// Short I/Os over all trials.
+    pub short_ios: u64,
+    /// How the target was preconditioned, for rows that write.
+    pub preconditioning: Option<String>,
+}
+
+impl Row {
+    /// True if every measured trial was refuted.
+    pub fn is_refuted(&self) -> bool {
+        !self.verdicts.is_empty() && self.verdicts.iter().all(|(kind, _)| *kind == VerdictKind::Refuted)
+    }
+}
+
+/// Means over replicates.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Figures {
+    /// Trials.
+    pub replicates: usize,
+    /// I/Os per second.
+    pub iops: f64,
+    /// Standard deviation of the replicates' IOPS over their mean; absent for one replicate.
+    pub iops_spread: Option<f64>,
+    /// Megabytes (10^6) per second.
+    pub mb_per_s: f64,
+    /// Mean latency in ns.
+    pub mean_ns: f64,
+    /// Median latency in ns.
+    pub p50_ns: f64,
+    /// 99th percentile in ns.
+    pub p99_ns: f64,
+    /// 99.9th percentile in ns.
+    pub p99_9_ns: f64,
+    /// CPU use of the I/O's threads in per cent of one core.
+    pub cpu_percent: f64,
+    /// Context switches per I/O.
+    pub context_switches_per_io: f64,
+    /// Interrupts per I/O; absent where they cannot be told.
+    pub interrupts_per_io: Option<f64>,
+}
+
+/// A table for each workload, in the order in which the workloads first stand in `trials`.
+pub fn tables(trials: &[Trial]) -> Vec<Table> {
+    let mut workloads: Vec<&Workload> = Vec::new();
+    for trial in trials {
+        if !workloads.contains(&&trial.workload) {
+            workloads.push(&trial.workload);
+        }
+    }
+    // Random reads before the rest, small and shallow first: the order in which one reads.
+    workloads.sort_by_key(|w| (w.rw, w.bs, w.numjobs, w.iodepth));
+    workloads.into_iter().map(|workload| table(workload, trials)).collect()
+}
+
+fn table(workload: &Workload, trials: &[Trial]) -> Table {
+    let mut cells: Vec<(&Trial, Vec<&Trial>)> = Vec::new();
+    for trial in trials.iter().filter(|trial| trial.workload == *workload) {
+        let same = |first: &Trial| {
+            first.path == trial.path && first.generator == trial.generator && first.settings == trial.settings
+        };
+        match cells.iter_mut().find(|(first, _)| same(first)) {
+            Some((_, all)) => all.push(trial),
+            None => cells.push((trial, vec![trial])),
+        }
+    }
+    let mut rows: Vec<Row> = cells.into_iter().map(|(first, all)| row(first, &all)).collect();
+    rows.sort_by(|a, b| order(a).partial_cmp(&order(b)).unwrap_or(std::cmp::Ordering::Equal));
+    let first = rows.iter().find(|row| !row.is_refuted()).and_then(|row| row.figures.as_ref()).map(|f| f.mean_ns);
+    if let Some(first) = first.filter(|first| *first > 0.0) {
+        for row in rows.iter_mut().filter(|row| !row.is_refuted()) {
+            row.slower = row.figures.as_ref().map(|figures| figures.mean_ns / first - 1.0);
+        }
+    }
+    Table { workload: workload.clone(), rows }
+}
+
+/// Ranked rows by latency, then refuted ones, then those without figures.
+fn order(row: &Row) -> (u8, f64) {
+    match &row.figures {
+        Some(figures) if !row.is_refuted() => (0, figures.mean_ns),
+        Some(figures) => (1, figures.mean_ns),
+        None => (2, 0.0),
+    }
+}
+
+fn row(first: &Trial, trials: &[&Trial]) -> Row {
+    let measured: Vec<&Measurement> = trials.iter().filter_map(|trial| trial.outcome.measurement()).collect();
+    let mut verdicts: BTreeMap<VerdictKind, usize> = BTreeMap::new();
+    let mut reasons: Vec<String> = Vec::new();
+    let mut add_reason = |reason: String| {
+        if !reasons.contains(&reason) {
+            reasons.push(reason);
+        }
+    };
+    for measurement in &measured {
+        *verdicts.entry(measurement.verdict.kind).or_default() += 1;
+    }
+    // One trial speaks for all of its verdict: its figures differ from the others' in their last digits only.
+    for kind in [VerdictKind::Refuted, VerdictKind::Unproven] {
+        if let Some(one) = measured.iter().find(|measurement| measurement.verdict.kind == kind) {
+            add_reason(format!("{}: {}", kind.as_str(), one.verdict.reasons.join("; ")));
+        }
+    }
+    for trial in trials {
+        if let Outcome::Failed(error) = &trial.outcome {
+            add_reason(format!("failed: {error}"));
+        }
+    }
+    let trusted: Vec<&Measurement> =
+        measured.iter().filter(|m| m.verdict.kind != VerdictKind::Refuted).copied().collect();
+    let basis = if trusted.is_empty() { &measured } else { &trusted };
+    Row {
+        path: first.path,
+        settings: first.settings.clone(),
+        generator: first.generator,
+        verdicts: verdicts.into_iter().collect(),
+        failed: trials.len() - measured.len(),
+        figures: figures(basis),
+        slower: None,
+        reasons,
+        short_ios: measured.iter().map(|measurement| measurement.short_ios).sum(),
+        preconditioning: measured.iter().find_map(|measurement| measurement.preconditioning.clone()),
+    }
+}
+
+fn figures(measured: &[&Measurement]) -> Option<Figures> {
+    if measured.is_empty() {
+        return None;
+    }
+    let mean = |of: &dyn Fn(&Measurement) -> f64| measured.iter().map(|m| of(m)).sum::<f64>() / measured.len() as f64;
+    let iops = mean(&Measurement::iops);
+    let interrupts: Option<Vec<f64>> = measured.iter().map(|measurement| measurement.interrupts_per_io).collect();
+    Some(Figures {
+        replicates: measured.len(),
+        iops,
+        iops_spread: (measured.len() > 1 && iops > 0.0).then(|| {
+            let squares: f64 = measured.iter().map(|measurement| (measurement.iops() - iops).powi(2)).sum();
+            (squares / (measured.len() - 1) as f64).sqrt() / iops
+        }),
+        mb_per_s: mean(&Measurement::mb_per_s),
+        mean_ns: mean(&|m| m.latency.mean),
+        p50_ns: mean(&|m| m.latency.p50 as f64),
+        p99_ns: mean(&|m| m.latency.p99 as f64),
+        p99_9_ns: mean(&|m| m.latency.p99_9 as f64),
+        cpu_percent: mean(&|m| m.cpu_percent),
+        context_switches_per_io: mean(&|m| m.context_switches_per_io),
+        interrupts_per_io: interrupts.map(|all| all.iter().sum::<f64>() / all.len() as f64),
+    })
+}

@@ -1,0 +1,193 @@
+//! The report of a store as text: a table a workload, and what to know beside it.
+
+use super::grid::{Align, Grid, escape};
+use crate::analysis::{Row, Table, tables};
+use iopj_core::VerdictKind;
+use iopj_store::{Generator, StudyRecord, Trial};
+use std::fmt::Write;
+
+/// The whole report.
+pub fn report(study: &StudyRecord, trials: &[Trial]) -> String {
+    let mut text = String::new();
+    let fact = |name: &str| study.provenance.get(name).map(|value| escape(value));
+    // Writing into a string cannot fail.
+    let _ = writeln!(text, "study {}: {} of {} trials", escape(&study.name), trials.len(), study.planned_trials);
+    let place =
+        [fact("devices").filter(|d| !d.is_empty()), fact("kernel").map(|k| format!("Linux {k}")), fact("cpu_model")];
+    let _ = writeln!(
+        text,
+        "target {}",
+        [Some(escape(&study.target))].into_iter().chain(place).flatten().collect::<Vec<_>>().join(", ")
+    );
+    for warning in &study.warnings {
+        let _ = writeln!(text, "warning: {}", escape(warning));
+    }
+    let tables = tables(trials);
+    for table in &tables {
+        text.push('\n');
+        text += &table_text(table);
+    }
+    text.push('\n');
+    text += &footer(study, trials);
+    text
+}
+
+fn table_text(table: &Table) -> String {
+    let several_generators = table.rows.iter().any(|row| row.generator != table.rows[0].generator);
+    let mut grid = Grid::new(&[
+        ("path", Align::Left),
+        ("verdict", Align::Left),
+        ("IOPS", Align::Right),
+        ("spread", Align::Right),
+        ("mean us", Align::Right),
+        ("p50", Align::Right),
+        ("p99", Align::Right),
+        ("p99.9", Align::Right),
+        ("CPU %", Align::Right),
+        ("ctx/IO", Align::Right),
+        ("irq/IO", Align::Right),
+        ("slower", Align::Right),
+    ]);
+    for row in &table.rows {
+        grid.row(cells(row, several_generators));
+    }
+    let replicates = table.rows.iter().map(|row| row.verdicts.iter().map(|(_, n)| n).sum::<usize>() + row.failed).max();
+    let mut text = format!(
+        "{}, {}, {}\n",
+        table.workload.title(),
+        table.workload.length_text(),
+        plural(replicates.unwrap_or(0), "replicate")
+    );
+    text += &grid.render();
+    for row in &table.rows {
+        for reason in &row.reasons {
+            let _ = writeln!(text, "  * {}: {}", name(row, several_generators), escape(reason));
+        }
+        if row.short_ios > 0 {
+            let _ = writeln!(
+                text,
+                "  * {}: {} I/Os moved fewer bytes than asked for",
+                name(row, several_generators),
+                row.short_ios
+            );
+        }
+    }
+    if let Some(words) = table.rows.iter().find_map(|row| row.preconditioning.as_ref()) {
+        let _ = writeln!(text, "  * target: {}", escape(words));
+    }
+    text
+}
+
+fn cells(row: &Row, several_generators: bool) -> Vec<String> {
+    let mut cells = vec![name(row, several_generators), verdict(row)];
+    let Some(figures) = &row.figures else { return cells };
+    let us = |ns: f64| decimal(ns / 1000.0);
+    cells.extend([
+        thousands(figures.iops),
+        figures.iops_spread.map_or("-".to_owned(), |spread| format!("{:.1} %", 100.0 * spread)),
+        us(figures.mean_ns),
+        us(figures.p50_ns),
+        us(figures.p99_ns),
+        us(figures.p99_9_ns),
+        format!("{:.0}", figures.cpu_percent),
+        format!("{:.2}", figures.context_switches_per_io),
+        figures.interrupts_per_io.map_or("-".to_owned(), |interrupts| format!("{interrupts:.2}")),
+        row.slower.map_or("-".to_owned(), |slower| {
+            if slower == 0.0 { "0".to_owned() } else { format!("+{:.1} %", 100.0 * slower) }
+        }),
+    ]);
+    cells
+}
+
+fn name(row: &Row, several_generators: bool) -> String {
+    let mut name = row.path.to_string();
+    if several_generators || row.generator == Generator::Fio {
+        name += &format!(" ({})", row.generator.as_str());
+    }
+    for (setting, value) in &row.settings {
+        name += &format!(" {setting}={value}");
+    }
+    name
+}
+
+fn verdict(row: &Row) -> String {
+    let mut words: Vec<String> = match &row.verdicts[..] {
+        [(kind, _)] => vec![kind.as_str().to_owned()],
+        several => several.iter().map(|(kind, count)| format!("{count} {}", kind.as_str())).collect(),
+    };
+    if row.failed > 0 {
+        words.push(format!("{} failed", row.failed));
+    }
+    words.join(", ")
+}
+
+fn footer(study: &StudyRecord, trials: &[Trial]) -> String {
+    let mut text = String::from(
+        "IOPS and latencies are means over replicates; spread is the standard deviation of their IOPS. Latency runs from just\n\
+         before an I/O is pushed until it is seen to be complete. CPU % is of one core, over all threads that do or serve the I/O.\n",
+    );
+    let measured: Vec<_> = trials.iter().filter_map(|trial| trial.outcome.measurement()).collect();
+    let count = |kind| measured.iter().filter(|measurement| measurement.verdict.kind == kind).count();
+    let _ = writeln!(
+        text,
+        "verdicts: {} verified, {} refuted (left out of the ranking), {} unproven; {} failed",
+        count(VerdictKind::Verified),
+        count(VerdictKind::Refuted),
+        count(VerdictKind::Unproven),
+        trials.len() - measured.len()
+    );
+    if measured.iter().any(|measurement| measurement.evidence.irq_time_sampled == Some(true)) {
+        text += "this kernel only samples irq time: short interrupts are missing from CPU time by kind\n";
+    }
+    if trials.iter().any(|trial| trial.generator == Generator::Fio) {
+        text += "fio submits and waits in separate system calls, as `+split` does, and asks aio_error before it sleeps for posix-aio\n";
+    }
+    if !study.unavailable.is_empty() {
+        text += "not available here:\n";
+        for path in &study.unavailable {
+            let remedy =
+                if path.remedy.is_empty() { String::new() } else { format!(" (remedy: {})", escape(&path.remedy)) };
+            let _ = writeln!(text, "  {}: {}{remedy}", path.path, escape(&path.reason));
+        }
+    }
+    text
+}
+
+fn plural(count: usize, what: &str) -> String {
+    if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
+}
+
+/// A number with three or more significant digits.
+fn decimal(number: f64) -> String {
+    match number {
+        n if n >= 1000.0 => thousands(n),
+        n if n >= 100.0 => format!("{n:.0}"),
+        n if n >= 10.0 => format!("{n:.1}"),
+        n => format!("{n:.2}"),
+    }
+}
+
+/// A whole number with its thousands apart.
+fn thousands(number: f64) -> String {
+    let digits = format!("{number:.0}");
+    let mut text = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_readable() {
+        assert_eq!(thousands(1_234_567.4), "1,234,567");
+        assert_eq!(thousands(999.0), "999");
+        assert_eq!([0.5, 12.34, 123.4, 12345.0].map(decimal), ["0.50", "12.3", "123", "12,345"]);
+    }
+}

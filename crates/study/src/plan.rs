@@ -1,0 +1,156 @@
+//! The plan: the cells of a study, and the order in which their trials run.
+
+use crate::settings::Setting;
+use crate::study::{Study, StudyError, parse_paths};
+use iopj_core::{IoPath, Workload};
+use iopj_store::Generator;
+use rand_xoshiro::Xoshiro256PlusPlus;
+use rand_xoshiro::rand_core::{Rng, SeedableRng};
+use std::collections::BTreeMap;
+
+/// A path and a workload under settings, done by a generator; measured once in each replicate.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Cell {
+    /// The I/O path.
+    pub path: IoPath,
+    /// The workload.
+    pub workload: Workload,
+    /// Settings that hold meanwhile.
+    pub settings: BTreeMap<Setting, String>,
+    /// What issues the I/O.
+    pub generator: Generator,
+}
+
+impl Cell {
+    /// The settings by name.
+    pub fn settings_by_name(&self) -> BTreeMap<String, String> {
+        self.settings.iter().map(|(setting, value)| (setting.to_string(), value.clone())).collect()
+    }
+}
+
+/// One trial to be run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Planned {
+    /// Index of its cell.
+    pub cell: usize,
+    /// Its replicate.
+    pub replicate: u32,
+    /// Its place in the order of the whole study.
+    pub position: u64,
+}
+
+/// The cells of a study over `available` paths (which stand in for `paths = "available"`), and how many
+/// combinations were left out because a synchronous path has no depth.
+///
+/// # Errors
+/// A value that is none, an empty matrix, or nothing but synchronous paths at depths above 1.
+pub fn cells(study: &Study, available: &[IoPath]) -> Result<(Vec<Cell>, usize), StudyError> {
+    let mut cells: Vec<Cell> = Vec::new();
+    let (mut left_out, mut example) = (0, None);
+    let settings = study.settings_matrix()?;
+    let generators = study.generators()?;
+    for matrix in &study.workloads {
+        let paths = parse_paths(matrix.paths.as_ref().unwrap_or(&study.paths))?.unwrap_or_else(|| available.to_vec());
+        for workload in matrix.workloads()? {
+            for &path in &paths {
+                if path.is_synchronous() && workload.iodepth > 1 {
+                    left_out += 1;
+                    example = Some((path, workload.iodepth));
+                    continue;
+                }
+                for settings in &settings {
+                    let cell =
+                        |generator| Cell { path, workload: workload.clone(), settings: settings.clone(), generator };
+                    for cell in generators.iter().map(|generator| cell(*generator)) {
+                        if !cells.contains(&cell) {
+                            cells.push(cell);
+                        }
+                    }
+                }
+            }
+        }
+    }
+    match (cells.is_empty(), example) {
+        (false, _) => Ok((cells, left_out)),
+        (true, Some((path, depth))) => Err(StudyError(format!(
+            "{path} is synchronous and cannot keep iodepth {depth}: use iodepth 1 and more numjobs"
+        ))),
+        (true, None) => Err(StudyError(
+            "the study has no trial: it needs a [[workload]] and a path that works on the target".to_owned(),
+        )),
+    }
+}
+
+/// The order of randomised complete blocks: each replicate holds every cell once, shuffled by the seed.
+pub fn order(cells: usize, replicates: u32, seed: u64) -> Vec<Planned> {
+    let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
+    let mut plan = Vec::with_capacity(cells * replicates as usize);
+    for replicate in 0..replicates {
+        let mut block: Vec<usize> = (0..cells).collect();
+        for last in (1..cells).rev() {
+            // Fisher and Yates.
+            let other = ((u128::from(random.next_u64()) * (last as u128 + 1)) >> 64) as usize;
+            block.swap(last, other);
+        }
+        for cell in block {
+            plan.push(Planned { cell, replicate, position: plan.len() as u64 });
+        }
+    }
+    plan
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn each_block_holds_every_cell_once(cells in 1usize..40, replicates in 1u32..6, seed: u64) {
+            let plan = order(cells, replicates, seed);
+            prop_assert_eq!(plan.len(), cells * replicates as usize);
+            for (number, block) in plan.chunks(cells).enumerate() {
+                let mut seen: Vec<usize> = block.iter().map(|planned| planned.cell).collect();
+                seen.sort_unstable();
+                prop_assert_eq!(seen, (0..cells).collect::<Vec<_>>());
+                prop_assert!(block.iter().all(|planned| planned.replicate == number as u32));
+            }
+            prop_assert_eq!(order(cells, replicates, seed), plan);
+        }
+    }
+
+    #[test]
+    fn blocks_differ_from_each_other() {
+        let plan = order(12, 2, 1);
+        let cells = |block: &[Planned]| block.iter().map(|planned| planned.cell).collect::<Vec<_>>();
+        assert_ne!(cells(&plan[..12]), cells(&plan[12..]));
+    }
+
+    fn study(workload: &str) -> Study {
+        let text = format!("name = \"t\"\npaths = \"available\"\n[[workload]]\n{workload}");
+        Study::parse(&text, "t").unwrap()
+    }
+
+    #[test]
+    fn synchronous_paths_have_no_depth() {
+        let paths: Vec<IoPath> =
+            ["posix-sio/syscall/interrupt", "libaio/syscall/interrupt"].map(|p| p.parse().unwrap()).into();
+        let (cells, left_out) = super::cells(&study("iodepth = [1, 32]"), &paths).unwrap();
+        let texts: Vec<String> =
+            cells.iter().map(|c| format!("{} {}", c.path.interface(), c.workload.iodepth)).collect();
+        assert_eq!(
+            (texts.as_slice(), left_out),
+            (["posix-sio 1", "libaio 1", "libaio 32"].map(String::from).as_slice(), 1)
+        );
+        let error = super::cells(&study("iodepth = 32"), &paths[..1]).unwrap_err().to_string();
+        assert!(error.contains("is synchronous"), "{error}");
+        assert!(super::cells(&study(""), &[]).unwrap_err().to_string().contains("no trial"));
+    }
+
+    #[test]
+    fn the_same_cell_stands_once() {
+        let paths = ["libaio/syscall/interrupt".parse().unwrap()];
+        let (cells, _) = super::cells(&study("iodepth = [1, 1]\n[[workload]]\niodepth = 1"), &paths).unwrap();
+        assert_eq!(cells.len(), 1);
+    }
+}

@@ -1,0 +1,256 @@
+//! From a study and the command line to something that can run: the target, the paths that work on
+//! it, the cells, and every check that can be made before anything is measured.
+
+use crate::fio::Fio;
+use crate::native::{self, JobSpec};
+use crate::plan::{self, Cell};
+use crate::runner::{Options, Progress, RunError};
+use crate::study::{Axis, Study, parse_paths};
+use crate::{machine, trial};
+use iopj_core::{IoPath, format_bytes};
+use iopj_engine::check::{Availability, check};
+use iopj_engine::target::{FileId, TargetKind, WritePermission, make_file};
+use iopj_engine::{MAX_IODEPTH, Target};
+use iopj_store::{Generator, Unavailable};
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// The most jobs that a trial may have.
+const MAX_NUMJOBS: u32 = 4096;
+
+/// A file that this run has made; removed when it is dropped, unless it is kept.
+#[derive(Debug)]
+pub(crate) struct MadeFile {
+    path: PathBuf,
+    pub(crate) keep: bool,
+}
+
+impl MadeFile {
+    /// A file that an earlier run of the same study made and kept.
+    pub(crate) fn of_earlier_run(path: PathBuf) -> MadeFile {
+        MadeFile { path, keep: true }
+    }
+}
+
+impl Drop for MadeFile {
+    fn drop(&mut self) {
+        if !self.keep {
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+fn usage<T>(message: impl Into<String>) -> Result<T, RunError> {
+    Err(RunError::Usage(message.into()))
+}
+
+/// True if any workload of the study writes.
+pub(crate) fn writes(study: &Study) -> Result<bool, RunError> {
+    let mut writes = false;
+    for matrix in &study.workloads {
+        writes |= matrix.workloads()?.iter().any(|workload| workload.rw.writes());
+    }
+    Ok(writes)
+}
+
+/// Opens the target that was named, for writing only if the study writes.
+pub(crate) fn open_target(
+    path: &Path,
+    writes: bool,
+    options: &Options,
+    id: Option<&FileId>,
+) -> Result<Target, RunError> {
+    if let (Some(device), false) = (&options.destroy_data, writes) {
+        return usage(format!(
+            "--destroy-data names {}, but the study writes nothing: leave the option out",
+            device.display()
+        ));
+    }
+    let target = match (&options.destroy_data, writes) {
+        (_, false) => Target::open(path),
+        (Some(device), true) => {
+            Target::open_for_writing(path, WritePermission::DestroyData { device, i_know: options.i_know })
+        }
+        (None, true) => {
+            let target = Target::open(path)?;
+            let (Some(own), TargetKind::File) = (id.or(target.file_id()).copied(), target.kind()) else {
+                return usage(format!(
+                    "the study writes, and {} is not a file that iopj made: leave --target out, or name a whole device to be \
+                     overwritten by --destroy-data as well",
+                    path.display()
+                ));
+            };
+            Target::open_for_writing(path, WritePermission::OwnFile { id: &own })
+        }
+    }?;
+    if let (Some(id), Some(own)) = (id, target.file_id())
+        && id != own
+    {
+        return usage(format!("{} is not the file that the store names: its id is {own}, not {id}", path.display()));
+    }
+    Ok(target)
+}
+
+/// Makes the file that a study without a target runs on, in the folder of its store.
+pub(crate) fn make_target(
+    path: &Path,
+    study: &Study,
+    progress: &mut dyn Progress,
+    stop: &AtomicBool,
+) -> Result<(MadeFile, FileId), RunError> {
+    let size = study.file_size()?;
+    let mut report = |done: u64| {
+        progress.file(path, done, size);
+        !stop.load(Ordering::Relaxed)
+    };
+    let id = make_file(path, size, &mut report).map_err(|error| match stop.load(Ordering::Relaxed) {
+        true => RunError::Interrupted,
+        false => error.into(),
+    })?;
+    Ok((MadeFile { path: path.to_owned(), keep: false }, id))
+}
+
+/// Takes the paths that do not work on the target out of the study, and names those that do where it says
+/// `available`.
+pub(crate) fn settle_paths(study: &mut Study, target: &Target) -> Result<Vec<Unavailable>, RunError> {
+    let mut unavailable: Vec<Unavailable> = Vec::new();
+    let mut works = |path: IoPath| match check(path, target) {
+        Availability::Available { .. } => true,
+        Availability::Unavailable { reason, remedy } => {
+            if !unavailable.iter().any(|other| other.path == path) {
+                unavailable.push(Unavailable { path, reason, remedy });
+            }
+            false
+        }
+    };
+    let mut settle = |paths: &Axis<String>| -> Result<Axis<String>, RunError> {
+        let paths = parse_paths(paths)?.unwrap_or_else(IoPath::all);
+        Ok(Axis::Many(paths.into_iter().filter(|path| works(*path)).map(|path| path.to_string()).collect()))
+    };
+    study.paths = settle(&study.paths)?;
+    for matrix in &mut study.workloads {
+        if let Some(paths) = &matrix.paths {
+            matrix.paths = Some(settle(paths)?);
+        }
+    }
+    let none = |paths: &Axis<String>| matches!(paths, Axis::Many(paths) if paths.is_empty());
+    study.workloads.retain(|matrix| !none(matrix.paths.as_ref().unwrap_or(&study.paths)));
+    if study.workloads.is_empty() {
+        let reasons = unavailable.iter().map(|u| format!("{}: {} (remedy: {})", u.path, u.reason, u.remedy));
+        return usage(format!(
+            "none of the study's paths works on {}: {}",
+            target.path().display(),
+            reasons.collect::<Vec<_>>().join("; ")
+        ));
+    }
+    if none(&study.paths) {
+        // Every remaining workload has paths of its own.
+        study.paths = study.workloads[0].paths.clone().unwrap_or_else(|| study.paths.clone());
+    }
+    Ok(unavailable)
+}
+
+/// The fio to use, if the study uses one.
+pub(crate) fn find_fio(study: &Study, options: &Options) -> Result<Option<Fio>, RunError> {
+    if let Some(fio) = &study.fio
+        && !options.allow_exec
+    {
+        return usage(format!(
+            "the study names a program to run, `{}`: read the study, then allow it by --allow-exec",
+            fio.program.display()
+        ));
+    }
+    if !study.generators()?.contains(&Generator::Fio) {
+        return Ok(None);
+    }
+    let fio = match &study.fio {
+        Some(own) => Fio::at(own.program.clone()),
+        None => Fio::find(),
+    };
+    Ok(Some(fio.map_err(|error| RunError::Usage(error.to_string()))?))
+}
+
+/// Holds every cell against the target and the machine: sizes, limits, memory, engines.
+pub(crate) fn check_cells(cells: &[Cell], target: &Target, fio: Option<&Fio>) -> Result<(), RunError> {
+    let mut opened = HashSet::new();
+    for cell in cells {
+        check_fit(cell, target)?;
+        if let (Generator::Fio, Some(fio)) = (cell.generator, fio) {
+            fio.supports(&cell.path).map_err(|error| RunError::Usage(error.to_string()))?;
+            continue;
+        }
+        let workload = &cell.workload;
+        if !opened.insert((cell.path, workload.bs, workload.iodepth, workload.numjobs)) {
+            continue;
+        }
+        let open = trial::open_engine(cell, target);
+        let spec = JobSpec { workload, base: target.data_offset(), len: target.data_len(), seed: 0, open: &open };
+        native::preflight(&spec).map_err(|error| {
+            let jobs = if workload.numjobs > 1 { format!(" in {} jobs", workload.numjobs) } else { String::new() };
+            RunError::Usage(format!("{} cannot be set up at iodepth {}{jobs}: {error}", cell.path, workload.iodepth))
+        })?;
+    }
+    Ok(())
+}
+
+fn check_fit(cell: &Cell, target: &Target) -> Result<(), RunError> {
+    let workload = &cell.workload;
+    let (bs, len) = (u64::from(workload.bs), target.data_len());
+    let (name, block) = (target.path().display(), target.logical_block());
+    let size = |bytes| format_bytes(bytes);
+    if !workload.bs.is_multiple_of(block) {
+        return usage(format!(
+            "bs {} is not a multiple of {name}'s logical block of {block} bytes: choose a multiple of it",
+            size(bs)
+        ));
+    }
+    let needed = bs.saturating_mul(if workload.rw.is_random() { 1 } else { workload.numjobs.into() });
+    if len < needed {
+        return usage(format!(
+            "{name} holds {len} bytes, which is less than {needed}: one block of {} for each job's region; lower bs or numjobs, or name \
+             a larger target",
+            size(bs)
+        ));
+    }
+    if target.kind() == TargetKind::File && !len.is_multiple_of(bs) {
+        return usage(format!(
+            "{name} holds {len} bytes, which is not a multiple of bs {}: lengthen or cut the file, or choose another bs",
+            size(bs)
+        ));
+    }
+    if workload.iodepth > MAX_IODEPTH {
+        return usage(format!(
+            "iodepth {} is beyond the limit of {MAX_IODEPTH} (io_uring's own): lower it",
+            workload.iodepth
+        ));
+    }
+    if workload.numjobs > MAX_NUMJOBS {
+        return usage(format!("numjobs {} is beyond the limit of {MAX_NUMJOBS}: lower it", workload.numjobs));
+    }
+    if workload.iodepth_batch_submit > workload.iodepth || workload.iodepth_batch_complete_min > workload.iodepth {
+        return usage(format!(
+            "a batch is larger than iodepth {}: lower the batch, or raise iodepth",
+            workload.iodepth
+        ));
+    }
+    let buffers = bs * u64::from(workload.iodepth) * u64::from(workload.numjobs);
+    if let Some(memory) = machine::available_memory().filter(|memory| buffers > memory / 2) {
+        return usage(format!(
+            "buffers of {} (bs x iodepth x numjobs) are more than half of the {} of memory available: lower one of the three",
+            size(buffers),
+            size(memory >> 20 << 20)
+        ));
+    }
+    Ok(())
+}
+
+/// The cells of a study whose paths are settled.
+pub(crate) fn cells(study: &Study, progress: &mut dyn Progress) -> Result<Vec<Cell>, RunError> {
+    let (cells, left_out) = plan::cells(study, &[])?;
+    if left_out > 0 {
+        progress
+            .note(&format!("{left_out} combinations left out: posix-sio is synchronous and has no iodepth above 1"));
+    }
+    Ok(cells)
+}

@@ -1,0 +1,480 @@
+//! Study files: a matrix of paths and workloads as TOML, and its validation.
+//!
+//! The schema stands in `docs/studies.md`. Values may be single or lists; a list is an axis of the
+//! matrix. Unknown keys are refused with the nearest right one.
+
+use crate::settings::{Setting, validate_value};
+use iopj_core::workload::{Length, RandomDistribution, Rw, Workload};
+use iopj_core::{IoPath, format_bytes, format_duration, parse_bytes, parse_duration};
+use iopj_store::Generator;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+/// Why a study cannot be used; one message with thing, cause and remedy.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct StudyError(pub String);
+
+fn error<T>(message: impl Into<String>) -> Result<T, StudyError> {
+    Err(StudyError(message.into()))
+}
+
+/// A value or a list of values.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Axis<T> {
+    /// Several values.
+    Many(Vec<T>),
+    /// One value.
+    One(T),
+}
+
+impl<T: Clone> Axis<T> {
+    fn values(&self) -> Vec<T> {
+        match self {
+            Axis::One(value) => vec![value.clone()],
+            Axis::Many(values) => values.clone(),
+        }
+    }
+}
+
+/// A study as its file has it: texts in the users' units.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Study {
+    /// Name of the study, and of its store.
+    pub name: String,
+    /// I/O paths; `available` stands for every path without variants that works on the target.
+    pub paths: Axis<String>,
+    /// What issues the I/O: `native`, `fio`, or both.
+    #[serde(default = "native")]
+    pub generator: Axis<String>,
+    /// Times that each cell is measured.
+    #[serde(default = "one")]
+    pub replicates: u32,
+    /// Seed of the order and of the offsets; drawn and stored if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seed: Option<u64>,
+    /// Size of the file that is made where no target is named.
+    #[serde(default = "one_gib")]
+    pub size: String,
+    /// Bring the target to a steady state before random writes are measured.
+    #[serde(default)]
+    pub precondition: bool,
+    /// Settings by name that hold while trials run; a list is an axis.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub settings: BTreeMap<String, Axis<toml::Value>>,
+    /// How fio is run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fio: Option<FioOptions>,
+    /// Workloads; each table is a matrix of its own.
+    #[serde(rename = "workload")]
+    pub workloads: Vec<WorkloadMatrix>,
+}
+
+/// `[fio]`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FioOptions {
+    /// The fio to run instead of the installed one; needs `--allow-exec`.
+    pub program: PathBuf,
+}
+
+/// `[[workload]]`: every key in fio's words.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[allow(missing_docs)]
+pub struct WorkloadMatrix {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub paths: Option<Axis<String>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rw: Option<Axis<String>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rwmixread: Option<Axis<u8>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bs: Option<Axis<String>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub iodepth: Option<Axis<u32>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub iodepth_batch_submit: Option<Axis<u32>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub iodepth_batch_complete_min: Option<Axis<u32>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub numjobs: Option<Axis<u32>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub random_distribution: Option<Axis<String>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpus_allowed: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ramp_time: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub runtime: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ios: Option<u64>,
+}
+
+fn native() -> Axis<String> {
+    Axis::One("native".to_owned())
+}
+
+fn one() -> u32 {
+    1
+}
+
+fn one_gib() -> String {
+    "1g".to_owned()
+}
+
+const STUDY_KEYS: &[&str] =
+    &["name", "paths", "generator", "replicates", "seed", "size", "precondition", "settings", "fio", "workload"];
+const WORKLOAD_KEYS: &[&str] = &[
+    "paths",
+    "rw",
+    "rwmixread",
+    "bs",
+    "iodepth",
+    "iodepth_batch_submit",
+    "iodepth_batch_complete_min",
+    "numjobs",
+    "random_distribution",
+    "cpus_allowed",
+    "ramp_time",
+    "runtime",
+    "ios",
+];
+
+impl Study {
+    /// Reads a study file's text; `source` names it in messages.
+    ///
+    /// # Errors
+    /// TOML that is none, an unknown key with the nearest right one, or a value of the wrong type.
+    pub fn parse(text: &str, source: &str) -> Result<Study, StudyError> {
+        let table: toml::Table = text
+            .parse()
+            .map_err(|e: toml::de::Error| StudyError(format!("{source} is no TOML: {}", toml_message(text, &e))))?;
+        check_keys(&table, STUDY_KEYS, source, "")?;
+        if let Some(toml::Value::Array(workloads)) = table.get("workload") {
+            for workload in workloads.iter().filter_map(toml::Value::as_table) {
+                check_keys(workload, WORKLOAD_KEYS, source, " in [[workload]]")?;
+            }
+        } else if table.contains_key("workload") {
+            return error(format!("{source}: `workload` is a list of tables: write [[workload]]"));
+        }
+        if let Some(toml::Value::Table(fio)) = table.get("fio") {
+            check_keys(fio, &["program"], source, " in [fio]")?;
+        }
+        toml::from_str(text).map_err(|e| StudyError(format!("{source}: {}", toml_message(text, &e))))
+    }
+
+    /// The study as TOML.
+    ///
+    /// # Errors
+    /// A value that TOML cannot hold, such as a seed above 2^63.
+    pub fn to_toml(&self) -> Result<String, StudyError> {
+        toml::to_string(self).map_err(|e| StudyError(format!("the study cannot be written: {e}")))
+    }
+
+    /// The settings' combinations: one empty combination where there are none.
+    ///
+    /// # Errors
+    /// An unknown setting, a value that it cannot have, an empty list.
+    pub fn settings_matrix(&self) -> Result<Vec<BTreeMap<Setting, String>>, StudyError> {
+        let mut combinations = vec![BTreeMap::new()];
+        for (name, axis) in &self.settings {
+            let setting: Setting = name.parse().map_err(|e| StudyError(format!("{e}")))?;
+            let mut values = Vec::new();
+            for value in axis.values() {
+                let text = match value {
+                    toml::Value::String(text) => text,
+                    toml::Value::Integer(number) => number.to_string(),
+                    toml::Value::Boolean(on) => if on { "1" } else { "0" }.to_owned(),
+                    other => {
+                        return error(format!(
+                            "the setting `{name}` cannot be {other}: write a text or a whole number"
+                        ));
+                    }
+                };
+                validate_value(setting, &text).map_err(|e| StudyError(e.to_string()))?;
+                values.push(text);
+            }
+            if values.is_empty() {
+                return error(format!("the setting `{name}` has no value: give it one, or leave it out"));
+            }
+            combinations = product(&combinations, &values, |combination, value| {
+                combination.insert(setting, value.clone());
+            });
+        }
+        Ok(combinations)
+    }
+
+    /// The generators.
+    ///
+    /// # Errors
+    /// A name that is none, or none at all.
+    pub fn generators(&self) -> Result<Vec<Generator>, StudyError> {
+        let parse = |name: String| match name.as_str() {
+            "native" => Ok(Generator::Native),
+            "fio" => Ok(Generator::Fio),
+            other => error(format!("there is no generator `{other}`: there are native and fio")),
+        };
+        let generators = self.generator.values().into_iter().map(parse).collect::<Result<Vec<_>, _>>()?;
+        if generators.is_empty() {
+            error("`generator` is an empty list: name native, fio or both")
+        } else {
+            Ok(generators)
+        }
+    }
+
+    /// The size of a file to be made, in bytes.
+    ///
+    /// # Errors
+    /// It is no size.
+    pub fn file_size(&self) -> Result<u64, StudyError> {
+        parse_bytes(&self.size).map_err(|e| StudyError(format!("size: {e}")))
+    }
+}
+
+/// The paths of a `paths` key: `None` where it says `available`.
+///
+/// # Errors
+/// A text that names no path, an empty list, or `available` beside others.
+pub fn parse_paths(paths: &Axis<String>) -> Result<Option<Vec<IoPath>>, StudyError> {
+    let texts = paths.values();
+    if texts.is_empty() {
+        return error("`paths` is an empty list: name at least one path, or `available`");
+    }
+    if texts == ["available"] {
+        return Ok(None);
+    }
+    texts
+        .iter()
+        .map(|text| text.parse().map_err(|e| StudyError(format!("{e}"))))
+        .collect::<Result<Vec<_>, _>>()
+        .map(Some)
+}
+
+impl WorkloadMatrix {
+    /// Every workload of the matrix.
+    ///
+    /// # Errors
+    /// A value that is none, or an empty list.
+    pub fn workloads(&self) -> Result<Vec<Workload>, StudyError> {
+        let length = match (&self.runtime, self.ios) {
+            (Some(_), Some(_)) => return error("a workload has both `runtime` and `ios`: leave one out"),
+            (Some(text), None) => Length::Runtime(duration("runtime", text)?),
+            (None, Some(0)) => return error("`ios` is 0: give the number of I/Os of each job"),
+            (None, Some(ios)) => Length::Ios(ios),
+            (None, None) => Workload::default().length,
+        };
+        if length == Length::Runtime(Duration::ZERO) {
+            return error("`runtime` is 0: give a time such as 10s");
+        }
+        let ramp_time = self.ramp_time.as_deref().map_or(Ok(Duration::ZERO), |text| duration("ramp_time", text))?;
+        let cpus_allowed = self.cpus_allowed.as_deref().map_or(Ok(Vec::new()), parse_cpus)?;
+        let mut all = vec![Workload { length, ramp_time, cpus_allowed, ..Workload::default() }];
+        spread(&mut all, "rw", &self.rw, |text| parsed::<Rw>(text), |w, rw| w.rw = *rw)?;
+        let percent = |text: &u8| if *text <= 100 { Ok(*text) } else { Err(format!("{text} is above 100 per cent")) };
+        spread(&mut all, "rwmixread", &self.rwmixread, percent, |w, share| w.rwmixread = *share)?;
+        spread(&mut all, "bs", &self.bs, block_size, |w, bs| w.bs = *bs)?;
+        spread(&mut all, "iodepth", &self.iodepth, count, |w, depth| w.iodepth = *depth)?;
+        let batch = &self.iodepth_batch_submit;
+        spread(&mut all, "iodepth_batch_submit", batch, count, |w, batch| w.iodepth_batch_submit = *batch)?;
+        let least = &self.iodepth_batch_complete_min;
+        spread(&mut all, "iodepth_batch_complete_min", least, count, |w, least| w.iodepth_batch_complete_min = *least)?;
+        spread(&mut all, "numjobs", &self.numjobs, count, |w, jobs| w.numjobs = *jobs)?;
+        let spreads = &self.random_distribution;
+        spread(
+            &mut all,
+            "random_distribution",
+            spreads,
+            |text| parsed::<RandomDistribution>(text),
+            |w, spread| {
+                w.random_distribution = *spread;
+            },
+        )?;
+        Ok(all)
+    }
+}
+
+fn spread<T: Clone, V>(
+    all: &mut Vec<Workload>,
+    key: &str,
+    axis: &Option<Axis<T>>,
+    parse: impl Fn(&T) -> Result<V, String>,
+    set: impl Fn(&mut Workload, &V),
+) -> Result<(), StudyError> {
+    let Some(axis) = axis else { return Ok(()) };
+    let values: Result<Vec<V>, String> = axis.values().iter().map(parse).collect();
+    let values = values.map_err(|e| StudyError(format!("{key}: {e}")))?;
+    if values.is_empty() {
+        return error(format!("`{key}` is an empty list: give it a value, or leave it out"));
+    }
+    *all = product(all, &values, set);
+    Ok(())
+}
+
+/// Every element with every value set in it.
+fn product<T: Clone, V>(all: &[T], values: &[V], set: impl Fn(&mut T, &V)) -> Vec<T> {
+    let each = |element: &T| {
+        let with = |value: &V| {
+            let mut element = element.clone();
+            set(&mut element, value);
+            element
+        };
+        values.iter().map(with).collect::<Vec<_>>()
+    };
+    all.iter().flat_map(each).collect()
+}
+
+fn parsed<T: FromStr<Err: Display>>(text: &str) -> Result<T, String> {
+    text.parse().map_err(|e: T::Err| e.to_string())
+}
+
+fn count(number: &u32) -> Result<u32, String> {
+    if *number == 0 { Err("0 is too few: the least is 1".to_owned()) } else { Ok(*number) }
+}
+
+/// The largest `bs`: what the kernel moves in one system call is a little under 2 GiB.
+const MAX_BS: u64 = 1 << 30;
+
+#[allow(clippy::ptr_arg)] // the axis holds Strings
+fn block_size(text: &String) -> Result<u32, String> {
+    let bytes = parse_bytes(text).map_err(|e| e.to_string())?;
+    match bytes {
+        1..=MAX_BS => Ok(bytes as u32),
+        _ => Err(format!("{} is not between 1 and {}", format_bytes(bytes), format_bytes(MAX_BS))),
+    }
+}
+
+fn duration(key: &str, text: &str) -> Result<Duration, StudyError> {
+    let time = parse_duration(text).map_err(|e| StudyError(format!("{key}: {e}")))?;
+    let most = Duration::from_secs(7 * 24 * 3600);
+    if time > most {
+        return error(format!("{key}: {} is longer than {}", format_duration(time), format_duration(most)));
+    }
+    Ok(time)
+}
+
+/// Processors from a list such as `0-3,8`.
+fn parse_cpus(text: &str) -> Result<Vec<u32>, StudyError> {
+    let range = |part: &str| -> Option<std::ops::RangeInclusive<u32>> {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let (first, last) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
+        (first <= last && last < 4096).then_some(first..=last)
+    };
+    let ranges: Option<Vec<_>> = text.split(',').map(range).collect();
+    match ranges {
+        Some(ranges) => Ok(ranges.into_iter().flatten().collect()),
+        None => error(format!("cpus_allowed: `{text}` is no list of processors; write it as 0-3,8")),
+    }
+}
+
+fn check_keys(table: &toml::Table, known: &[&str], source: &str, place: &str) -> Result<(), StudyError> {
+    let Some(unknown) = table.keys().find(|key| !known.contains(&key.as_str())) else { return Ok(()) };
+    let distance = |name: &&&str| strsim::damerau_levenshtein(name, unknown);
+    let advice = match known.iter().min_by_key(distance) {
+        Some(nearest) if distance(&nearest) <= 1 + nearest.len() / 3 => format!("did you mean `{nearest}`?"),
+        _ => format!("there are {}", known.join(", ")),
+    };
+    error(format!("{source}: unknown key `{unknown}`{place}: {advice}"))
+}
+
+/// A TOML error in one line, with the line where it stands.
+fn toml_message(text: &str, error: &toml::de::Error) -> String {
+    let message = error.message().replace('\n', ", ");
+    match error.span() {
+        Some(span) => {
+            let line = 1 + text.as_bytes()[..span.start.min(text.len())].iter().filter(|byte| **byte == b'\n').count();
+            format!("line {line}: {message}")
+        }
+        None => message,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const SMALL: &str = "name = \"t\"\npaths = [\"libaio/syscall/interrupt\"]\n[[workload]]\nrw = \"randread\"\n";
+
+    fn message(text: &str) -> String {
+        let study = Study::parse(text, "t.toml");
+        let check = |study: Study| -> Result<(), StudyError> {
+            parse_paths(&study.paths)?;
+            study.generators()?;
+            study.settings_matrix()?;
+            study.file_size()?;
+            study.workloads.iter().try_for_each(|w| w.workloads().map(drop))
+        };
+        study.and_then(check).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn lists_are_axes() {
+        let text =
+            format!("{SMALL}bs = [\"4k\", \"16k\"]\niodepth = [1, 2, 4]\nruntime = \"2s\"\ncpus_allowed = \"0-1,3\"\n");
+        let study = Study::parse(&text, "t").unwrap();
+        let all = study.workloads[0].workloads().unwrap();
+        assert_eq!(
+            all.iter().map(|w| (w.bs, w.iodepth)).collect::<Vec<_>>(),
+            [(4096, 1), (4096, 2), (4096, 4), (16384, 1), (16384, 2), (16384, 4)]
+        );
+        assert_eq!(all[0].cpus_allowed, [0, 1, 3]);
+        assert_eq!(Study::parse(&study.to_toml().unwrap(), "again").unwrap(), study);
+    }
+
+    #[test]
+    fn settings_multiply() {
+        let text = SMALL.replace("[[workload]]", "[settings]\nnomerges = [0, 2]\nscheduler = \"none\"\n[[workload]]");
+        let combinations = Study::parse(&text, "t").unwrap().settings_matrix().unwrap();
+        let texts: Vec<String> = combinations
+            .iter()
+            .map(|c| c.iter().map(|(s, v)| format!("{s}={v}")).collect::<Vec<_>>().join(" "))
+            .collect();
+        assert_eq!(texts, ["scheduler=none nomerges=0", "scheduler=none nomerges=2"]);
+    }
+
+    #[test]
+    fn bad_studies_are_refused_by_name() {
+        for (from, to, part) in [
+            ("rw =", "rww =", "unknown key `rww` in [[workload]]: did you mean `rw`?"),
+            ("name =", "nmae =", "unknown key `nmae`: did you mean `name`?"),
+            ("name =", "zzzzzzzzz = 1\nname =", "there are name, paths"),
+            ("libaio/syscall/interrupt", "libaio/syscall/poll", "no completion `poll`"),
+            ("[\"libaio/syscall/interrupt\"]", "[]", "`paths` is an empty list"),
+            ("randread", "trim", "`trim` is no rw"),
+            ("rw =", "iodepth = 0\nrw =", "iodepth: 0 is too few"),
+            ("rw =", "numjobs = [1, 0]\nrw =", "numjobs: 0 is too few"),
+            ("rw =", "bs = []\nrw =", "`bs` is an empty list"),
+            ("rw =", "bs = \"4q\"\nrw =", "`4q` is no size"),
+            ("rw =", "runtime = \"0s\"\nrw =", "`runtime` is 0"),
+            ("rw =", "runtime = \"1s\"\nios = 5\nrw =", "both `runtime` and `ios`"),
+            ("rw =", "cpus_allowed = \"3-1\"\nrw =", "no list of processors"),
+            ("rw =", "iodepth = \"many\"\nrw =", "line 4"),
+            ("[[workload]]", "[workload]", "write [[workload]]"),
+            ("[[workload]]", "generator = \"dd\"\n[[workload]]", "no generator `dd`"),
+            ("[[workload]]", "[settings]\nnomerge = 1\n[[workload]]", "nomerges"),
+            ("name = \"t\"", "name = ", "is no TOML: line 1"),
+        ] {
+            let text = SMALL.replace(from, to);
+            let message = message(&text);
+            assert!(message.contains(part), "{message} (wanted {part})");
+            assert!(!message.contains('\n'), "one line: {message}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_read_or_refused(text in "\\PC{0,80}", line in "[a-z]{1,8} = (\\[?\"?[0-9a-z]{0,5}\"?\\]?)") {
+            let _ = Study::parse(&text, "t");
+            if let Ok(study) = Study::parse(&format!("{SMALL}{line}\n"), "t") {
+                let _ = study.workloads.iter().try_for_each(|w| w.workloads().map(drop));
+            }
+        }
+    }
+}

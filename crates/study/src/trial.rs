@@ -1,0 +1,266 @@
+//! One trial: its settings are made, the I/O is done by the generator, the evidence judged.
+
+use crate::fio::{self, Fio, Phase};
+use crate::native::{self, JobSpec};
+use crate::plan::{Cell, Planned};
+use crate::power::PowerState;
+use crate::settings::Host;
+use iopj_core::Evidence;
+use iopj_core::evidence::{ControlRun, ProcessEvidence};
+use iopj_engine::{Engine, EngineError, Pool, Target};
+use iopj_probe::{Probe, Who};
+use iopj_store::{Generator, Latency, Measurement, histogram};
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::atomic::AtomicBool;
+
+/// What all trials of a run share.
+pub(crate) struct Stage<'a> {
+    pub(crate) target: &'a Target,
+    pub(crate) probe: &'a Probe,
+    pub(crate) host: &'a Host,
+    pub(crate) fio: Option<&'a Fio>,
+    pub(crate) seed: u64,
+    pub(crate) stop: &'a AtomicBool,
+}
+
+/// A measurement and the clock at its window's ends (`CLOCK_MONOTONIC`, ns).
+pub(crate) struct Measured {
+    pub(crate) measurement: Measurement,
+    pub(crate) first_ns: u64,
+    pub(crate) last_ns: u64,
+}
+
+/// A window as either generator reports it.
+struct Window {
+    first_ns: u64,
+    last_ns: u64,
+    window_ns: u64,
+    issued: u64,
+    bytes: u64,
+    short_ios: u64,
+    latency_sum_ns: u64,
+    all: Latency,
+    reads: Latency,
+    writes: Latency,
+    series: Vec<iopj_store::Slice>,
+    fio: Option<serde_json::Value>,
+}
+
+impl Stage<'_> {
+    /// Runs a cell once.
+    ///
+    /// # Errors
+    /// What failed: a set-up, an I/O, a counter that cannot be read.
+    pub(crate) fn measure(
+        &self,
+        cell: &Cell,
+        planned: Planned,
+        control: Option<ControlRun>,
+        preconditioning: Option<String>,
+        tick: &mut dyn FnMut(),
+    ) -> Result<Measured, String> {
+        let devices = self.target.devices();
+        let before = PowerState::read(self.host, devices);
+        let seed = trial_seed(self.seed, planned);
+        let (window, mut evidence) = match (cell.generator, self.fio) {
+            (Generator::Native, _) => self.native(cell, seed, tick)?,
+            (Generator::Fio, Some(fio)) => self.fio(fio, cell, seed)?,
+            (Generator::Fio, None) => return Err("fio is not there".to_owned()),
+        };
+        let after = PowerState::read(self.host, devices);
+        evidence.window_ns = window.window_ns;
+        evidence.numjobs = cell.workload.numjobs;
+        evidence.iodepth = cell.workload.iodepth;
+        evidence.ios = window.issued;
+        evidence.bytes = window.issued * u64::from(cell.workload.bs);
+        evidence.latency_sum_ns = window.latency_sum_ns;
+        evidence.control = control;
+        let (observed, verdict) = iopj_probe::assess(&cell.path, &evidence);
+        let per_io = |count: u64| count as f64 / window.issued.max(1) as f64;
+        let interrupts: Option<u64> = evidence.devices.iter().map(|device| device.interrupts).sum();
+        let mixed = cell.workload.rw.is_mixed();
+        let measurement = Measurement {
+            window_ns: window.window_ns,
+            ios: window.all.count,
+            bytes: window.bytes,
+            reads: window.reads.count,
+            writes: window.writes.count,
+            short_ios: window.short_ios,
+            latency: window.all,
+            read_latency: mixed.then_some(window.reads),
+            write_latency: mixed.then_some(window.writes),
+            series: window.series,
+            cpu_percent: 100.0 * cpu_ns(&evidence) as f64 / window.window_ns.max(1) as f64,
+            context_switches_per_io: per_io(
+                evidence.process.voluntary_switches + evidence.process.involuntary_switches,
+            ),
+            interrupts_per_io: interrupts.filter(|_| !evidence.devices.is_empty()).map(per_io),
+            system_calls_per_io: evidence.engine.as_ref().map(|engine| per_io(engine.system_calls)),
+            achieved_depth: window.latency_sum_ns as f64 / window.window_ns.max(1) as f64,
+            preconditioning: preconditioning.filter(|_| cell.workload.rw.writes()),
+            evidence,
+            observed,
+            verdict,
+            power_state: [power_json(&before), power_json(&after)],
+            fio: window.fio,
+        };
+        Ok(Measured { measurement, first_ns: window.first_ns, last_ns: window.last_ns })
+    }
+
+    fn native(&self, cell: &Cell, seed: u64, tick: &mut dyn FnMut()) -> Result<(Window, Evidence), String> {
+        let open = open_engine(cell, self.target);
+        let spec = JobSpec {
+            workload: &cell.workload,
+            base: self.target.data_offset(),
+            len: self.target.data_len(),
+            seed,
+            open: &open,
+        };
+        let snapshots = RefCell::new(Vec::with_capacity(2));
+        // SAFETY: takes nothing and cannot fail.
+        let own = [unsafe { libc::gettid() }];
+        let mut bracket = |jobs: &[i32]| {
+            let who = Who::ThisProcess { jobs, own: &own };
+            snapshots.borrow_mut().push(self.probe.snapshot(who).map_err(|error| error.to_string())?);
+            Ok(())
+        };
+        let run = native::run(&spec, self.stop, &mut bracket, tick)?;
+        let snapshots = snapshots.into_inner();
+        let [first, last] = &snapshots[..] else { return Err("the window was not bracketed".to_owned()) };
+        let mut evidence = first.until(last);
+        evidence.engine = Some(run.engine);
+        let window = Window {
+            first_ns: run.first_ns,
+            last_ns: run.last_ns,
+            window_ns: run.last_ns - run.first_ns,
+            issued: run.issued,
+            bytes: run.bytes,
+            short_ios: run.short_ios,
+            latency_sum_ns: run.latency_sum_ns,
+            all: run.all,
+            reads: run.reads,
+            writes: run.writes,
+            series: run.series,
+            fio: None,
+        };
+        Ok((window, evidence))
+    }
+
+    /// fio twice: for the ramp, and measured. So the counters bracket the life of a process whose
+    /// totals are all of the window.
+    fn fio(&self, fio: &Fio, cell: &Cell, seed: u64) -> Result<(Window, Evidence), String> {
+        let run = |phase| {
+            let job = fio::Job {
+                path: cell.path,
+                workload: &cell.workload,
+                filename: self.target.path(),
+                offset: self.target.data_offset(),
+                size: self.target.data_len(),
+                seed,
+                phase,
+            };
+            fio.run(&job, self.stop).map_err(|error| error.to_string())
+        };
+        let snapshot = || self.probe.snapshot(Who::Children).map_err(|error| error.to_string());
+        if !cell.workload.ramp_time.is_zero() {
+            run(Phase::Ramp)?;
+        }
+        let before = snapshot()?;
+        let first_ns = native::now_ns();
+        let result = run(Phase::Measured)?;
+        let last_ns = native::now_ns();
+        let mut evidence = before.until(&snapshot()?);
+        if result.total_errors > 0 {
+            return Err(format!("fio counts {} failed I/Os", result.total_errors));
+        }
+        let job_ns = result.window_ns as f64 * f64::from(cell.workload.numjobs);
+        // fio's own count of its jobs: the process' totals hold its start as well.
+        evidence.process = ProcessEvidence {
+            user_ns: (result.usr_cpu / 100.0 * job_ns) as u64,
+            system_ns: (result.sys_cpu / 100.0 * job_ns) as u64,
+            voluntary_switches: result.ctx,
+            involuntary_switches: 0,
+        };
+        let (reads, writes, all) = fio_latencies(&result);
+        let window = Window {
+            first_ns,
+            last_ns,
+            window_ns: result.window_ns,
+            issued: result.reads.ios + result.writes.ios,
+            bytes: result.reads.bytes + result.writes.bytes,
+            short_ios: result.reads.short_ios + result.writes.short_ios,
+            latency_sum_ns: (all.mean * all.count as f64) as u64,
+            all,
+            reads,
+            writes,
+            series: Vec::new(),
+            fio: Some(serde_json::json!({
+                "version": result.fio_version,
+                "usr_cpu": result.usr_cpu,
+                "sys_cpu": result.sys_cpu,
+                "ctx": result.ctx,
+                "note": fio::note(&cell.path),
+            })),
+        };
+        Ok((window, evidence))
+    }
+}
+
+/// How the jobs of a cell open their engines.
+pub(crate) fn open_engine<'a>(
+    cell: &'a Cell,
+    target: &'a Target,
+) -> impl Fn(&Rc<Pool>, u32) -> Result<Box<dyn Engine>, EngineError> + Sync + 'a {
+    move |pool, depth| iopj_engine::open(cell.path, target, pool, depth)
+}
+
+/// The seed of a trial's offsets: the same for every path of a workload, so that all read the same blocks.
+fn trial_seed(study: u64, planned: Planned) -> u64 {
+    study.rotate_left(17) ^ u64::from(planned.replicate).wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+/// CPU time of all threads that did or served I/O. A submission poller outside of the process
+/// (kernels before 5.12) is not in the process' total.
+fn cpu_ns(evidence: &Evidence) -> u64 {
+    let outside = evidence.threads.iter().filter(|thread| thread.name.starts_with("io_uring-sq"));
+    evidence.process.user_ns + evidence.process.system_ns + outside.map(|thread| thread.cpu_ns).sum::<u64>()
+}
+
+fn power_json(power: &PowerState) -> serde_json::Value {
+    serde_json::to_value(power).unwrap_or_default()
+}
+
+/// Reads, writes and both, in the store's form.
+fn fio_latencies(result: &fio::FioResult) -> (Latency, Latency, Latency) {
+    let convert = |direction: &fio::Direction| {
+        let Some(latency) = &direction.latency else { return (Latency::default(), histogram::new()) };
+        let mut bins = histogram::new();
+        for bin in latency.histogram.iter_recorded() {
+            bins.saturating_record_n(bin.value_iterated_to(), bin.count_at_value());
+        }
+        let mut summary = histogram::summary(&bins);
+        (summary.count, summary.mean, summary.stddev) = (direction.ios, latency.mean_ns, latency.stddev_ns);
+        (summary.min, summary.max) = (latency.min_ns, latency.max_ns);
+        if let Some(percentiles) = &latency.percentiles {
+            (summary.p50, summary.p95) = (percentiles.p50_ns, percentiles.p95_ns);
+            (summary.p99, summary.p99_9) = (percentiles.p99_ns, percentiles.p99_9_ns);
+        }
+        (summary, bins)
+    };
+    let ((reads, mut bins), (writes, write_bins)) = (convert(&result.reads), convert(&result.writes));
+    let all = match (reads.count, writes.count) {
+        (_, 0) => reads.clone(),
+        (0, _) => writes.clone(),
+        (read, write) => {
+            // Both have the same bounds, so nothing can be out of range.
+            let _ = bins.add(&write_bins);
+            let mut all = histogram::summary(&bins);
+            all.count = read + write;
+            all.mean = (reads.mean * read as f64 + writes.mean * write as f64) / all.count as f64;
+            (all.min, all.max) = (reads.min.min(writes.min), reads.max.max(writes.max));
+            all
+        }
+    };
+    (reads, writes, all)
+}
