@@ -1,6 +1,6 @@
 //! What this machine can do and why not: tries a path by one read, and explains a failure.
 
-use crate::engine::{Completion, EngineError, IoError, Op, Request};
+use crate::engine::{Cause, Completion, EngineError, IoError, Op, Request};
 use crate::pool::{Pool, Slot};
 use crate::target::Target;
 use iopj_core::path::Completion as Mode;
@@ -46,11 +46,13 @@ pub fn check(path: IoPath, target: &Target) -> Availability {
     match read_one(path, target) {
         Ok(Completion { result: Ok(_), .. }) => Availability::Available { notes: notes(path, target) },
         Ok(Completion { result: Err(error), .. }) => unavailable(explain(path, target, error)),
-        Err(EngineError::Call { call, errno, remedy }) => {
-            let reason = format!("{call} failed: {}", std::io::Error::from_raw_os_error(errno));
-            unavailable((reason, remedy.trim_start_matches([':', ' ']).to_owned()))
-        }
-        Err(error) => unavailable((error.to_string(), String::new())),
+        Err(error) => unavailable(match error.cause() {
+            Cause::Call { call, errno, remedy } => {
+                let reason = format!("{call} failed: {}", std::io::Error::from_raw_os_error(*errno));
+                (reason, remedy.trim_start_matches([':', ' ']).to_owned())
+            }
+            other => (other.to_string(), String::new()),
+        }),
     }
 }
 
@@ -62,7 +64,7 @@ fn read_one(path: IoPath, target: &Target) -> Result<Completion, EngineError> {
     engine.push(&[request])?;
     let mut done = Vec::with_capacity(1);
     engine.wait(1, &mut done)?;
-    done.pop().ok_or_else(|| EngineError::Unsupported(format!("{path} returned without a completion")))
+    done.pop().ok_or_else(|| EngineError::unsupported(format!("{path} returned without a completion")))
 }
 
 /// A queue attribute of each disk under the target.

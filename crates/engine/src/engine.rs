@@ -51,12 +51,18 @@ pub enum IoError {
     Nvme(u16),
 }
 
-/// Why an engine is finished, or was not opened.
+/// Why an engine is finished, or was not opened. One word long, so that results stay in registers
+/// on the I/O path.
 #[derive(Debug, thiserror::Error)]
-pub enum EngineError {
+#[error(transparent)]
+pub struct EngineError(Box<Cause>);
+
+/// The kinds of [`EngineError`].
+#[derive(Debug, thiserror::Error)]
+pub enum Cause {
     /// A request or a set-up that the pool refuses.
     #[error(transparent)]
-    Pool(#[from] PoolError),
+    Pool(PoolError),
     /// A system call of the engine itself failed.
     #[error("{call} failed: {}{remedy}", std::io::Error::from_raw_os_error(*.errno))]
     Call {
@@ -73,9 +79,34 @@ pub enum EngineError {
 }
 
 impl EngineError {
+    /// What the error is.
+    pub fn cause(&self) -> &Cause {
+        &self.0
+    }
+
+    /// A failed system call with what to do about it.
+    #[cold]
+    pub(crate) fn call(call: &'static str, errno: i32, remedy: String) -> EngineError {
+        EngineError(Box::new(Cause::Call { call, errno, remedy }))
+    }
+
     /// The present errno of `call`, without a remedy.
+    #[cold]
     pub(crate) fn last(call: &'static str) -> EngineError {
-        EngineError::Call { call, errno: last_errno(), remedy: String::new() }
+        EngineError::call(call, last_errno(), String::new())
+    }
+
+    /// Something that the interface cannot do.
+    #[cold]
+    pub fn unsupported(message: impl Into<String>) -> EngineError {
+        EngineError(Box::new(Cause::Unsupported(message.into())))
+    }
+}
+
+impl From<PoolError> for EngineError {
+    #[cold]
+    fn from(error: PoolError) -> EngineError {
+        EngineError(Box::new(Cause::Pool(error)))
     }
 }
 

@@ -35,7 +35,7 @@ mod ring_engine;
 pub mod sim;
 pub mod target;
 
-pub use engine::{Completion, Engine, EngineError, EngineFacts, IoError, Op, Request};
+pub use engine::{Cause, Completion, Engine, EngineError, EngineFacts, IoError, Op, Request};
 pub use pool::{Pool, Slot};
 pub use target::Target;
 
@@ -55,12 +55,12 @@ const DRAIN_LIMIT: Duration = Duration::from_secs(1);
 /// The path cannot work on this target or this kernel; the message says why and what to do.
 pub fn open(path: IoPath, target: &Target, pool: &Rc<Pool>, iodepth: u32) -> Result<Box<dyn Engine>, EngineError> {
     if iodepth == 0 || iodepth > MAX_IODEPTH {
-        return Err(EngineError::Unsupported(format!("iodepth {iodepth} is not between 1 and {MAX_IODEPTH}")));
+        return Err(EngineError::unsupported(format!("iodepth {iodepth} is not between 1 and {MAX_IODEPTH}")));
     }
     let wrong = |needs: &str| {
-        EngineError::Unsupported(format!("{path} needs {needs}, which {} is not", target.path().display()))
+        EngineError::unsupported(format!("{path} needs {needs}, which {} is not", target.path().display()))
     };
-    let fd = || target.reopen().map_err(|error| EngineError::Unsupported(error.to_string()));
+    let fd = || target.reopen().map_err(|error| EngineError::unsupported(error.to_string()));
     if let IoPath::NvmePassthrough(modes) = path {
         let namespace = target.nvme().ok_or_else(|| wrong("the character device of an NVMe namespace, /dev/ngXnY"))?;
         return Ok(Box::new(nvme_passthrough::open(fd()?, namespace, pool, modes, iodepth)?));
@@ -77,7 +77,7 @@ pub fn open(path: IoPath, target: &Target, pool: &Rc<Pool>, iodepth: u32) -> Res
         }
         IoPath::Libaio => Box::new(libaio::Libaio::open(fd()?, pool, iodepth)?),
         IoPath::IoUring(modes) => Box::new(io_uring::open(fd()?, pool, modes, iodepth)?),
-        other => return Err(EngineError::Unsupported(format!("iopj has no engine for {other}"))),
+        other => return Err(EngineError::unsupported(format!("iopj has no engine for {other}"))),
     })
 }
 

@@ -51,7 +51,7 @@ impl Libaio {
         // SAFETY: `context` is a valid place for the new context's id and is zero, as the call demands.
         if unsafe { libc::syscall(libc::SYS_io_setup, libc::c_ulong::from(iodepth), &raw mut context) } < 0 {
             let errno = last_errno();
-            return Err(EngineError::Call { call: "io_setup", errno, remedy: remedy::io_setup(errno, iodepth) });
+            return Err(EngineError::call("io_setup", errno, remedy::io_setup(errno, iodepth)));
         }
         let slots = pool.slots() as usize;
         // SAFETY: `iocb` is plain integers, for which zero is a valid value.

@@ -4,7 +4,7 @@
 //! since Linux 5.19 the flag is accepted and ignored.
 
 use crate::engine::{Completion, Engine, EngineError, EngineFacts, IoError, Op, Request, last_errno};
-use crate::pool::Pool;
+use crate::pool::{Pool, Slot};
 use iopj_core::CompletionMode;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::rc::Rc;
@@ -14,7 +14,10 @@ pub(crate) struct PosixSio {
     fd: OwnedFd,
     pool: Rc<Pool>,
     flags: libc::c_int,
-    queued: Option<(Request, *mut libc::c_void)>,
+    /// The request at hand and the address of its slot.
+    request: Request,
+    address: *mut libc::c_void,
+    is_queued: bool,
     done: Option<Completion>,
     system_calls: u64,
 }
@@ -22,12 +25,44 @@ pub(crate) struct PosixSio {
 impl PosixSio {
     pub(crate) fn open(fd: OwnedFd, pool: &Rc<Pool>, mode: CompletionMode, iodepth: u32) -> Result<Self, EngineError> {
         if iodepth > 1 {
-            return Err(EngineError::Unsupported(format!(
+            return Err(EngineError::unsupported(format!(
                 "posix-sio is synchronous and cannot keep iodepth {iodepth}: use iodepth 1 and more numjobs"
             )));
         }
         let flags = if mode == CompletionMode::Interrupt { 0 } else { libc::RWF_HIPRI };
-        Ok(PosixSio { fd, pool: Rc::clone(pool), flags, queued: None, done: None, system_calls: 0 })
+        Ok(PosixSio {
+            fd,
+            pool: Rc::clone(pool),
+            flags,
+            request: Request { op: Op::Read, slot: Slot(0), len: 0, offset: 0, tag: 0 },
+            address: std::ptr::null_mut(),
+            is_queued: false,
+            done: None,
+            system_calls: 0,
+        })
+    }
+}
+
+impl PosixSio {
+    /// Does the queued I/O and returns when it has ended.
+    #[inline]
+    fn perform(&mut self) -> Completion {
+        self.is_queued = false;
+        let request = &self.request;
+        let call = match request.op {
+            Op::Read => libc::SYS_preadv2,
+            Op::Write => libc::SYS_pwritev2,
+        };
+        let vector = libc::iovec { iov_base: self.address, iov_len: request.len as usize };
+        self.system_calls += 1;
+        // SAFETY: the vector covers a slot of the pool that is in flight, so nothing refers to it;
+        // `len` was checked against the slot by `Pool::start`. The call ends before we return.
+        // The offset is one word: on 64-bit kernels the high word (the fifth argument) is ignored.
+        let moved = unsafe {
+            libc::syscall(call, self.fd.as_raw_fd(), &raw const vector, 1usize, request.offset, 0usize, self.flags)
+        };
+        let result = if moved < 0 { Err(IoError::Os(last_errno())) } else { Ok(moved as u32) };
+        Completion { tag: request.tag, slot: request.slot, result }
     }
 }
 
@@ -38,42 +73,32 @@ impl Engine for PosixSio {
             return Ok(0);
         }
         let address = self.pool.start(request.slot, request.len)?;
-        self.queued = Some((*request, address.as_ptr().cast()));
+        (self.request, self.address, self.is_queued) = (*request, address.as_ptr().cast(), true);
         Ok(1)
     }
 
     fn submit(&mut self) -> Result<(), EngineError> {
-        let Some((request, address)) = self.queued.take() else { return Ok(()) };
-        let call = match request.op {
-            Op::Read => libc::SYS_preadv2,
-            Op::Write => libc::SYS_pwritev2,
-        };
-        let vector = libc::iovec { iov_base: address, iov_len: request.len as usize };
-        self.system_calls += 1;
-        // SAFETY: the vector covers a slot of the pool that is in flight, so nothing refers to it;
-        // `len` was checked against the slot by `Pool::start`. The call ends before we return.
-        // The offset is one word: on 64-bit kernels the high word (the fifth argument) is ignored.
-        let moved = unsafe {
-            libc::syscall(call, self.fd.as_raw_fd(), &raw const vector, 1usize, request.offset, 0usize, self.flags)
-        };
-        let result = if moved < 0 { Err(IoError::Os(last_errno())) } else { Ok(moved as u32) };
-        self.done = Some(Completion { tag: request.tag, slot: request.slot, result });
+        if self.is_queued {
+            self.done = Some(self.perform());
+        }
         Ok(())
     }
 
     fn wait(&mut self, _min: usize, done: &mut Vec<Completion>) -> Result<(), EngineError> {
-        self.submit()?;
-        if done.len() < done.capacity()
-            && let Some(completion) = self.done.take()
-        {
-            self.pool.finish(completion.slot);
-            done.push(completion);
+        let completion = if self.is_queued { Some(self.perform()) } else { self.done.take() };
+        if let Some(completion) = completion {
+            if done.len() < done.capacity() {
+                self.pool.finish(completion.slot);
+                done.push(completion);
+            } else {
+                self.done = Some(completion);
+            }
         }
         Ok(())
     }
 
     fn in_flight(&self) -> usize {
-        usize::from(self.queued.is_some()) + usize::from(self.done.is_some())
+        usize::from(self.is_queued) + usize::from(self.done.is_some())
     }
 
     fn facts(&self) -> EngineFacts {
@@ -83,7 +108,7 @@ impl Engine for PosixSio {
 
 impl Drop for PosixSio {
     fn drop(&mut self) {
-        let queued = self.queued.take().map(|(request, _)| request.slot);
+        let queued = self.is_queued.then_some(self.request.slot);
         for slot in queued.into_iter().chain(self.done.take().map(|completion| completion.slot)) {
             self.pool.finish(slot);
         }

@@ -41,10 +41,14 @@ impl SubmissionQueue {
         }
         let index = (self.local_tail & self.mask) as usize;
         // SAFETY: `index` is at most `mask`, so the entry lies within the mapping; between head and
-        // tail only the kernel reads, and this entry is outside of that.
+        // tail only the kernel reads, and this entry is outside of that. An entry is one or two
+        // times 64 bytes long, aligned to 64.
         unsafe {
             let entry = self.entries.add(index * self.stride);
-            entry.write_bytes(0, self.stride);
+            entry.cast::<[u64; SQE_LEN / 8]>().write([0; SQE_LEN / 8]);
+            if self.stride > SQE_LEN {
+                entry.add(SQE_LEN).cast::<[u64; SQE_LEN / 8]>().write([0; SQE_LEN / 8]);
+            }
             Some(entry)
         }
     }
@@ -203,7 +207,7 @@ impl Ring {
                 break;
             }
         }
-        Err(EngineError::Call { call: "io_uring_setup", errno, remedy: remedy::io_uring_setup(errno, required) })
+        Err(EngineError::call("io_uring_setup", errno, remedy::io_uring_setup(errno, required)))
     }
 
     fn map(fd: OwnedFd, params: &sys::io_uring_params) -> Result<Ring, EngineError> {
@@ -211,9 +215,7 @@ impl Ring {
         let sqe = if params.flags & sys::IORING_SETUP_SQE128 != 0 { 2 * SQE_LEN } else { SQE_LEN };
         let cqe = if params.flags & sys::IORING_SETUP_CQE32 != 0 { 2 * CQE_LEN } else { CQE_LEN };
         if params.features & sys::IORING_FEAT_SINGLE_MMAP == 0 {
-            return Err(EngineError::Unsupported(
-                "this kernel's io_uring is older than Linux 5.4: use a newer kernel".into(),
-            ));
+            return Err(EngineError::unsupported("this kernel's io_uring is older than Linux 5.4: use a newer kernel"));
         }
         let sq_len = sq_off.array as usize + params.sq_entries as usize * size_of::<u32>();
         let cq_len = cq_off.cqes as usize + params.cq_entries as usize * cqe;

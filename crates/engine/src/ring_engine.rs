@@ -42,6 +42,9 @@ pub(crate) struct RingEngine<C> {
     in_flight_by_slot: Box<[(u64, u32)]>,
     in_flight: usize,
     iodepth: usize,
+    /// Entries that a system call has yet to submit, and what an entry adds to them: 1, or 0 with a poller.
+    queued: u32,
+    by_syscall: u32,
     /// Completions come only inside `io_uring_enter`: polled rings and deferred task work.
     enter_to_reap: bool,
     system_calls: u64,
@@ -70,8 +73,7 @@ impl<C: Command> RingEngine<C> {
         let ring = Ring::new(iodepth, required)?;
         let mut number = fd.as_raw_fd();
         if modes.registered {
-            let register =
-                |opcode, errno| EngineError::Call { call: opcode, errno, remedy: remedy::memory_lock(errno) };
+            let register = |opcode, errno| EngineError::call(opcode, errno, remedy::memory_lock(errno));
             let region = pool.region();
             ring.register(sys::io_uring_register_op::IORING_REGISTER_BUFFERS as u32, &raw const region, 1)
                 .map_err(|errno| register("io_uring_register (buffers)", errno))?;
@@ -88,6 +90,8 @@ impl<C: Command> RingEngine<C> {
             in_flight_by_slot: vec![(0, 0); pool.slots() as usize].into(),
             in_flight: 0,
             iodepth: iodepth as usize,
+            queued: 0,
+            by_syscall: u32::from(!sqpoll),
             enter_to_reap,
             system_calls: 0,
             submit_calls: 0,
@@ -95,14 +99,10 @@ impl<C: Command> RingEngine<C> {
         })
     }
 
-    /// Shows the kernel what is queued; returns how many entries a system call has yet to submit.
+    /// Shows the submission poller what is queued, and wakes it if it sleeps.
     #[inline]
-    fn publish(&mut self) -> Result<u32, EngineError> {
+    fn publish_to_poller(&mut self) -> Result<(), EngineError> {
         let sq = &mut self.held.ring.sq;
-        if let RingSubmission::Syscall { .. } = self.modes.submission {
-            sq.publish();
-            return Ok(sq.unconsumed());
-        }
         if sq.unpublished() > 0 {
             sq.publish();
             if sq.needs_wakeup() {
@@ -110,7 +110,7 @@ impl<C: Command> RingEngine<C> {
                 self.enter(0, 0, sys::IORING_ENTER_SQ_WAKEUP)?;
             }
         }
-        Ok(0)
+        Ok(())
     }
 
     /// One `io_uring_enter`. Signals and a full completion queue are no errors: the caller's loop
@@ -120,12 +120,47 @@ impl<C: Command> RingEngine<C> {
         self.system_calls += 1;
         self.submit_calls += u64::from(to_submit > 0);
         match self.held.ring.enter(to_submit, min_complete, flags) {
-            Ok(consumed) => Ok(consumed),
+            Ok(consumed) => {
+                self.queued -= consumed;
+                Ok(consumed)
+            }
             Err(libc::EINTR | libc::EAGAIN | libc::EBUSY) => Ok(0),
-            Err(errno) => {
-                Err(EngineError::Call { call: "io_uring_enter", errno, remedy: remedy::io_uring_enter(errno) })
+            Err(errno) => Err(EngineError::call("io_uring_enter", errno, remedy::io_uring_enter(errno))),
+        }
+    }
+
+    /// Submits and waits in one call, and again until `min` completions were taken.
+    #[inline]
+    fn wait_by_enter(&mut self, min: usize, done: &mut Vec<Completion>) -> Result<(), EngineError> {
+        let mut found = 0;
+        loop {
+            let ready = self.held.ring.cq.ready();
+            let wanted = (min - found) as u32;
+            let kick = ready == 0 && self.enter_to_reap && found == 0 && self.in_flight > 0;
+            if self.queued > 0 || ready < wanted || kick {
+                let events = if wanted > 0 || kick { sys::IORING_ENTER_GETEVENTS } else { 0 };
+                self.enter(self.queued, wanted, events)?;
+            }
+            found += self.reap(done);
+            if found >= min {
+                return Ok(());
             }
         }
+    }
+
+    /// Waits for completions that the submission poller brings, by spinning or in the kernel.
+    #[inline]
+    fn wait_by_ring(&mut self, min: usize, kernel_wait: bool, done: &mut Vec<Completion>) -> Result<(), EngineError> {
+        let wanted = min as u32;
+        while self.held.ring.cq.ready() < wanted {
+            if kernel_wait {
+                self.enter(0, wanted, sys::IORING_ENTER_GETEVENTS)?;
+            } else {
+                std::hint::spin_loop();
+            }
+        }
+        self.reap(done);
+        Ok(())
     }
 
     /// Takes completions within `done`'s spare capacity; returns how many.
@@ -160,6 +195,7 @@ impl<C: Command> Engine for RingEngine<C> {
             self.command.prepare(entry, request, address, self.modes, self.fd);
             entry.user_data = request.slot.0.into();
             self.held.ring.sq.advance();
+            self.queued += self.by_syscall;
             self.in_flight_by_slot[request.slot.0 as usize] = (request.tag, request.len);
             self.in_flight += 1;
         }
@@ -167,12 +203,14 @@ impl<C: Command> Engine for RingEngine<C> {
     }
 
     fn submit(&mut self) -> Result<(), EngineError> {
-        let mut left = self.publish()?;
-        while left > 0 {
-            if self.enter(left, 0, 0)? == 0 {
+        if let RingSubmission::Sqpoll { .. } = self.modes.submission {
+            return self.publish_to_poller();
+        }
+        self.held.ring.sq.publish();
+        while self.queued > 0 {
+            if self.enter(self.queued, 0, 0)? == 0 {
                 break; // the kernel has no room before completions are taken
             }
-            left = self.held.ring.sq.unconsumed();
         }
         Ok(())
     }
@@ -180,34 +218,17 @@ impl<C: Command> Engine for RingEngine<C> {
     #[inline]
     fn wait(&mut self, min: usize, done: &mut Vec<Completion>) -> Result<(), EngineError> {
         let min = min.min(self.in_flight).min(done.capacity() - done.len());
-        let mut found = 0;
-        if let RingSubmission::Syscall { split: true } = self.modes.submission {
-            self.submit()?;
-        }
-        loop {
-            let to_submit = self.publish()?;
-            let wanted = (min - found.min(min)) as u32;
-            let ready = self.held.ring.cq.ready();
-            match self.modes.submission {
-                RingSubmission::Sqpoll { kernel_wait } => {
-                    if ready < wanted && kernel_wait {
-                        self.enter(0, wanted, sys::IORING_ENTER_GETEVENTS)?;
-                    } else if ready < wanted {
-                        std::hint::spin_loop();
-                        continue;
-                    }
+        match self.modes.submission {
+            RingSubmission::Syscall { split } => {
+                if split {
+                    self.submit()?;
                 }
-                RingSubmission::Syscall { .. } => {
-                    let kick = ready == 0 && self.enter_to_reap && found == 0 && self.in_flight > 0;
-                    if to_submit > 0 || ready < wanted || kick {
-                        let events = if wanted > 0 || kick { sys::IORING_ENTER_GETEVENTS } else { 0 };
-                        self.enter(to_submit, wanted, events)?;
-                    }
-                }
+                self.held.ring.sq.publish();
+                self.wait_by_enter(min, done)
             }
-            found += self.reap(done);
-            if found >= min {
-                return Ok(());
+            RingSubmission::Sqpoll { kernel_wait } => {
+                self.publish_to_poller()?;
+                self.wait_by_ring(min, kernel_wait, done)
             }
         }
     }

@@ -7,7 +7,8 @@ use iopj_core::path::{Completion, Submission};
 use iopj_engine::Target;
 use iopj_engine::check::{Availability, check as check_path};
 use iopj_engine::target::make_file;
-use iopj_report::render::{Align, Grid, escape};
+use iopj_report::render::{Align, Grid, escape, unavailable};
+use iopj_store::Unavailable;
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -123,19 +124,29 @@ fn as_text(target: &Target, paths: &[(IoPath, Availability)]) -> String {
     for warning in target.warnings() {
         text += &format!("warning: {}\n", escape(warning));
     }
-    let mut grid = Grid::new(&[("path", Align::Left), ("here", Align::Left), ("", Align::Left)]);
+    let mut grid = Grid::new(&[("path", Align::Left), ("here", Align::Left)]);
+    let (mut away, mut noted) = (Vec::new(), String::new());
     for (path, state) in paths {
-        let (word, words) = match state {
-            Availability::Available { notes } => ("available", notes.join("; ")),
-            Availability::Unavailable { reason, remedy } if remedy.is_empty() => ("unavailable", reason.clone()),
-            Availability::Unavailable { reason, remedy } => ("unavailable", format!("{reason}; remedy: {remedy}")),
+        let word = match state {
+            Availability::Available { notes } => {
+                noted.extend(notes.iter().map(|note| format!("  {path}\n    {note}\n")));
+                "available"
+            }
+            Availability::Unavailable { reason, remedy } => {
+                away.push(Unavailable { path: *path, reason: reason.clone(), remedy: remedy.clone() });
+                "unavailable"
+            }
         };
-        grid.row(vec![path.to_string(), word.to_owned(), words]);
+        grid.row(vec![path.to_string(), word.to_owned()]);
     }
-    text += &format!(
-        "\n{}\nDesign space: yes and no are of the interface; here says what works on this target\n",
-        grid.render()
-    );
+    text += &format!("\n{}", grid.render());
+    if !noted.is_empty() {
+        text += &format!("\nto know:\n{noted}");
+    }
+    if !away.is_empty() {
+        text += &format!("\nnot available, and why:\n{}", unavailable(&away));
+    }
+    text += "\ndesign space (yes and no are of the interface; here and not here are of this target):\n";
     let mut columns = vec![("interface", Align::Left)];
     columns.extend(["kernel", "user", "sync", "async"].map(|name| (name, Align::Left)));
     columns.extend(HERE_COLUMNS.map(|name| (name, Align::Left)));

@@ -3,7 +3,7 @@
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use iopj_core::format_bytes;
 use iopj_report::render::escape;
-use iopj_store::Outcome;
+use iopj_store::{Outcome, Unavailable};
 use iopj_study::plan::Cell;
 use iopj_study::runner::Progress;
 use std::io::{IsTerminal, Write};
@@ -71,6 +71,10 @@ fn clock(time: Duration) -> String {
 impl Progress for View {
     fn note(&mut self, text: &str) {
         self.say(text);
+    }
+
+    fn unavailable(&mut self, paths: &[Unavailable]) {
+        self.say(&format!("{} paths are not available here; the report says why", paths.len()));
     }
 
     fn file(&mut self, path: &Path, done: u64, size: u64) {

@@ -5,7 +5,7 @@ use hdrhistogram::Histogram;
 use hdrhistogram::serialization::{Deserializer, Serializer, V2Serializer};
 
 /// The longest latency that is kept apart from longer ones: one minute in ns.
-const MAX_NS: u64 = 60_000_000_000;
+pub const MAX_NS: u64 = 60_000_000_000;
 
 /// A histogram of latencies in ns with three significant digits, of fixed size: recording into it
 /// never allocates.

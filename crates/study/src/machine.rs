@@ -17,6 +17,7 @@ pub(crate) fn provenance(target: &Target) -> BTreeMap<String, String> {
     put("architecture", Some(std::env::consts::ARCH.to_owned()));
     put("kernel", read("/proc/sys/kernel/osrelease"));
     put("kernel_build", read("/proc/sys/kernel/version"));
+    put("generator_clock", Some(crate::native::clock_name().to_owned()));
     put("clocksource", read("/sys/devices/system/clocksource/clocksource0/current_clocksource"));
     put("cpus_online", read("/sys/devices/system/cpu/online"));
     let cpu = read("/proc/cpuinfo").unwrap_or_default();

@@ -13,7 +13,7 @@ use iopj_core::{Completion, Workload};
 use iopj_engine::Target;
 use iopj_engine::target::{FileId, TargetError};
 use iopj_probe::{Probe, ProbeError};
-use iopj_store::{Outcome, Store, StoreError, StudyRecord, Trial};
+use iopj_store::{Outcome, Store, StoreError, StudyRecord, Trial, Unavailable};
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -38,6 +38,8 @@ pub struct Options {
 pub trait Progress {
     /// Something to know: a warning, a setting put back.
     fn note(&mut self, text: &str);
+    /// Paths of the study that do not work on the target; the study goes on without them.
+    fn unavailable(&mut self, paths: &[Unavailable]);
     /// A file is being made: bytes so far, bytes in all.
     fn file(&mut self, path: &Path, done: u64, size: u64);
     /// A trial begins: its number from 1, how many there are, what it is, and the time left if known.
@@ -127,8 +129,8 @@ pub fn run(
         }
     };
     let unavailable = setup::settle_paths(&mut study, &target)?;
-    for path in &unavailable {
-        progress.note(&format!("not here: {}: {} (remedy: {})", path.path, path.reason, path.remedy));
+    if !unavailable.is_empty() {
+        progress.unavailable(&unavailable);
     }
     let cells = setup::cells(&study, progress)?;
     setup::check_cells(&cells, &target, fio.as_ref())?;

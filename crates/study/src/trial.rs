@@ -135,7 +135,7 @@ impl Stage<'_> {
             last_ns: run.last_ns,
             window_ns: run.last_ns - run.first_ns,
             issued: run.issued,
-            bytes: run.bytes,
+            bytes: run.all.count * u64::from(cell.workload.bs),
             short_ios: run.short_ios,
             latency_sum_ns: run.latency_sum_ns,
             all: run.all,
@@ -167,9 +167,9 @@ impl Stage<'_> {
             run(Phase::Ramp)?;
         }
         let before = snapshot()?;
-        let first_ns = native::now_ns();
+        let first_ns = native::monotonic_ns();
         let result = run(Phase::Measured)?;
-        let last_ns = native::now_ns();
+        let last_ns = native::monotonic_ns();
         let mut evidence = before.until(&snapshot()?);
         if result.total_errors > 0 {
             return Err(format!("fio counts {} failed I/Os", result.total_errors));

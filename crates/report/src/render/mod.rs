@@ -4,4 +4,4 @@ mod grid;
 mod report;
 
 pub use grid::{Align, Grid, escape};
-pub use report::report;
+pub use report::{report, unavailable};

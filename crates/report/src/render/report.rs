@@ -3,7 +3,7 @@
 use super::grid::{Align, Grid, escape};
 use crate::analysis::{Row, Table, tables};
 use iopj_core::VerdictKind;
-use iopj_store::{Generator, StudyRecord, Trial};
+use iopj_store::{Generator, StudyRecord, Trial, Unavailable};
 use std::fmt::Write;
 
 /// The whole report.
@@ -144,13 +144,25 @@ fn footer(study: &StudyRecord, trials: &[Trial]) -> String {
     }
     if !study.unavailable.is_empty() {
         text += "not available here:\n";
-        for path in &study.unavailable {
-            let remedy =
-                if path.remedy.is_empty() { String::new() } else { format!(" (remedy: {})", escape(&path.remedy)) };
-            let _ = writeln!(text, "  {}: {}{remedy}", path.path, escape(&path.reason));
-        }
+        text += &unavailable(&study.unavailable);
     }
     text
+}
+
+/// A line for each reason, with all the paths that it keeps away.
+pub fn unavailable(paths: &[Unavailable]) -> String {
+    let mut reasons: Vec<(&Unavailable, Vec<String>)> = Vec::new();
+    for path in paths {
+        match reasons.iter_mut().find(|(other, _)| other.reason == path.reason && other.remedy == path.remedy) {
+            Some((_, paths)) => paths.push(path.path.to_string()),
+            None => reasons.push((path, vec![path.path.to_string()])),
+        }
+    }
+    let line = |(why, paths): (&Unavailable, Vec<String>)| {
+        let remedy = if why.remedy.is_empty() { String::new() } else { format!(" (remedy: {})", escape(&why.remedy)) };
+        format!("  {}\n    {}{remedy}\n", paths.join(", "), escape(&why.reason))
+    };
+    reasons.into_iter().map(line).collect()
 }
 
 fn plural(count: usize, what: &str) -> String {

@@ -1,8 +1,9 @@
 //! One job of the native generator: a closed loop on one engine, on one thread.
 
+use super::clock::Clock;
 use super::offsets::Offsets;
+use super::recorder::Recorder;
 use super::{JobSpec, Limit};
-use hdrhistogram::Histogram;
 use iopj_core::Workload;
 use iopj_engine::{Completion, Engine, EngineError, EngineFacts, IoError, Op, Pool, Request, Slot};
 use iopj_store::Slice;
@@ -16,24 +17,14 @@ const MAX_SLICES: usize = 128;
 /// The first length of a slice in ns.
 const SLICE_NS: u64 = 50_000_000;
 
-/// `CLOCK_MONOTONIC` in ns.
-#[inline]
-pub(crate) fn now_ns() -> u64 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `time` is a valid place for the answer, and the clock always exists.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
-}
-
 /// What a job has counted over its window.
 pub(crate) struct Tally {
     /// Latencies in ns of whole I/Os: reads, writes.
-    pub(crate) latency: [Histogram<u64>; 2],
+    pub(crate) latency: [Recorder; 2],
     /// Exact sums of those latencies.
     pub(crate) latency_sum_ns: u64,
     pub(crate) min_ns: u64,
     pub(crate) max_ns: u64,
-    pub(crate) bytes: u64,
     pub(crate) short_ios: u64,
     /// Failed I/Os by error; a handful of kinds at the most.
     pub(crate) errors: Vec<(IoError, u64)>,
@@ -48,15 +39,11 @@ pub(crate) struct Tally {
 
 impl Tally {
     fn new() -> Tally {
-        let mut latency = [iopj_store::histogram::new(), iopj_store::histogram::new()];
-        // Touches every page, so that none is faulted in inside the window.
-        latency.iter_mut().for_each(Histogram::reset);
         Tally {
-            latency,
+            latency: [Recorder::new(), Recorder::new()],
             latency_sum_ns: 0,
             min_ns: u64::MAX,
             max_ns: 0,
-            bytes: 0,
             short_ios: 0,
             errors: Vec::new(),
             issued: 0,
@@ -74,25 +61,29 @@ impl Tally {
         (self.first_ns, self.last_ns, self.slice_end_ns) = (now_ns, now_ns, now_ns + SLICE_NS);
     }
 
+    /// Counts a completion that the clock read at `now_ns` has seen.
     #[inline]
     fn record(&mut self, completion: &Completion, bs: u32, now_ns: u64) {
+        if completion.result != Ok(bs) {
+            return self.record_odd(completion.result);
+        }
         let (write, started_ns) = untag(completion.tag);
-        match completion.result {
-            Ok(moved) if moved == bs => {
-                let latency_ns = now_ns.saturating_sub(started_ns).max(1);
-                self.latency[usize::from(write)].saturating_record(latency_ns);
-                self.latency_sum_ns += latency_ns;
-                self.min_ns = self.min_ns.min(latency_ns);
-                self.max_ns = self.max_ns.max(latency_ns);
-                self.bytes += u64::from(moved);
-                self.slice_ios += 1;
-            }
+        let latency_ns = now_ns.saturating_sub(started_ns);
+        self.latency[usize::from(write)].record(latency_ns);
+        self.latency_sum_ns += latency_ns;
+        self.min_ns = self.min_ns.min(latency_ns);
+        self.max_ns = self.max_ns.max(latency_ns);
+        self.slice_ios += 1;
+    }
+
+    #[cold]
+    fn record_odd(&mut self, result: Result<u32, IoError>) {
+        match result {
             Ok(_) => self.short_ios += 1,
             Err(error) => self.fail(error),
         }
     }
 
-    #[cold]
     fn fail(&mut self, error: IoError) {
         match self.errors.iter_mut().find(|(kind, _)| *kind == error) {
             Some((_, count)) => *count += 1,
@@ -127,10 +118,14 @@ fn untag(tag: u64) -> (bool, u64) {
 /// A job that is ready to run: engine, buffers and offsets.
 pub(crate) struct Job<'a> {
     engine: Box<dyn Engine>,
+    clock: Clock,
     offsets: Offsets,
     workload: &'a Workload,
-    free: Vec<Slot>,
-    batch: Vec<Request>,
+    /// The first `free_count` are the slots that are not in flight.
+    free: Box<[Slot]>,
+    free_count: usize,
+    /// As long as `iodepth_batch_submit`.
+    batch: Box<[Request]>,
     done: Vec<Completion>,
     pub(crate) tally: Tally,
 }
@@ -146,12 +141,15 @@ impl<'a> Job<'a> {
             fill(&pool, spec.seed ^ u64::from(job))?;
         }
         let engine = (spec.open)(&pool, depth)?;
+        let blank = Request { op: Op::Read, slot: Slot(0), len: workload.bs, offset: 0, tag: 0 };
         Ok(Job {
             engine,
+            clock: Clock::new(),
             offsets: Offsets::new(workload, spec.base, spec.len, job, spec.seed),
             workload,
-            free: (0..depth).rev().map(Slot).collect(),
-            batch: Vec::with_capacity(workload.iodepth_batch_submit as usize),
+            free: (0..depth).map(Slot).collect(),
+            free_count: depth as usize,
+            batch: vec![blank; workload.iodepth_batch_submit as usize].into(),
             done: Vec::with_capacity(depth as usize),
             tally: Tally::new(),
         })
@@ -165,38 +163,40 @@ impl<'a> Job<'a> {
     /// flight, which counts.
     pub(crate) fn run(&mut self, limit: Limit, stop: [&AtomicBool; 2]) -> Result<(), EngineError> {
         self.tally = Tally::new();
-        let started_ns = now_ns();
+        let started_ns = self.clock.now_ns();
         self.tally.start(started_ns);
         let (deadline_ns, most) = match limit {
             Limit::Time(time) => (started_ns.saturating_add(time.as_nanos() as u64), u64::MAX),
             Limit::Ios(ios) => (u64::MAX, ios),
         };
+        let bs = self.workload.bs;
         let complete_min = self.workload.iodepth_batch_complete_min as usize;
         let mut running = true;
         loop {
             if running {
                 self.fill_queue(most)?;
             }
-            let in_flight = self.engine.in_flight();
+            let in_flight = self.free.len() - self.free_count;
             if in_flight == 0 {
                 return Ok(());
             }
-            let min = if running { complete_min.min(in_flight) } else { in_flight };
             self.done.clear();
-            self.engine.wait(min, &mut self.done)?;
-            let now = now_ns();
-            for completion in &self.done {
-                self.tally.record(completion, self.workload.bs, now);
-                self.free.push(completion.slot);
+            self.engine.wait(if running { complete_min.min(in_flight) } else { in_flight }, &mut self.done)?;
+            let now = self.clock.now_ns();
+            let freed = &mut self.free[self.free_count..];
+            for (completion, place) in self.done.iter().zip(freed) {
+                self.tally.record(completion, bs, now);
+                *place = completion.slot;
             }
+            self.free_count += self.done.len();
             self.tally.last_ns = now;
             if now >= self.tally.slice_end_ns {
                 self.tally.end_slice(now);
             }
-            running = running
-                && now < deadline_ns
-                && self.tally.errors.is_empty()
-                && !stop.iter().any(|flag| flag.load(Ordering::Relaxed));
+            if now >= deadline_ns || stop[0].load(Ordering::Relaxed) || stop[1].load(Ordering::Relaxed) {
+                running = false;
+            }
+            running &= self.tally.errors.is_empty();
         }
     }
 
@@ -204,20 +204,21 @@ impl<'a> Job<'a> {
     /// left to be submitted by the `wait` that follows, in one system call where the interface can.
     #[inline]
     fn fill_queue(&mut self, most: u64) -> Result<(), EngineError> {
-        while !self.free.is_empty() && self.tally.issued < most {
-            self.batch.clear();
-            let started_ns = now_ns();
-            while self.batch.len() < self.batch.capacity()
-                && self.tally.issued < most
-                && let Some(slot) = self.free.pop()
-            {
+        let mut left = (most - self.tally.issued).min(self.free_count as u64) as usize;
+        self.tally.issued += left as u64;
+        while left > 0 {
+            let count = left.min(self.batch.len());
+            let rest = self.free_count - count;
+            let started_ns = self.clock.now_ns();
+            for (request, slot) in self.batch.iter_mut().zip(&self.free[rest..self.free_count]) {
                 let (op, offset) = self.offsets.next();
-                self.batch.push(Request { op, slot, len: self.workload.bs, offset, tag: tag(op, started_ns) });
-                self.tally.issued += 1;
+                (request.op, request.slot, request.offset, request.tag) = (op, *slot, offset, tag(op, started_ns));
             }
-            let taken = self.engine.push(&self.batch)?;
-            debug_assert_eq!(taken, self.batch.len(), "an engine takes `iodepth` requests");
-            if !self.free.is_empty() && self.tally.issued < most {
+            self.free_count = rest;
+            left -= count;
+            let taken = self.engine.push(&self.batch[..count])?;
+            debug_assert_eq!(taken, count, "an engine takes `iodepth` requests");
+            if left > 0 {
                 self.engine.submit()?;
             }
         }

@@ -4,11 +4,13 @@
 //! caller reads its counters; the jobs go on, and stop in the same way at the end. So no I/O of the
 //! trial is in flight when counters are read, and counts per I/O are exact.
 
+mod clock;
 mod job;
 mod meeting;
 mod offsets;
+mod recorder;
 
-pub(crate) use job::now_ns;
+pub(crate) use clock::{monotonic_ns, name as clock_name};
 
 use hdrhistogram::Histogram;
 use iopj_core::evidence::EngineEvidence;
@@ -58,7 +60,6 @@ pub(crate) struct Run {
     pub(crate) first_ns: u64,
     pub(crate) last_ns: u64,
     pub(crate) issued: u64,
-    pub(crate) bytes: u64,
     pub(crate) short_ios: u64,
     pub(crate) latency_sum_ns: u64,
     pub(crate) all: Latency,
@@ -217,16 +218,14 @@ fn bind_to_cpu(cpus: &[u32], job: u32) -> Result<(), String> {
 fn merge(jobs: Vec<(Tally, EngineFacts, EngineFacts)>) -> Run {
     let mut engine = EngineEvidence::default();
     let mut latency = [histogram::new(), histogram::new()];
-    let (mut issued, mut bytes, mut short_ios, mut latency_sum_ns) = (0, 0, 0, 0);
+    let (mut issued, mut short_ios, mut latency_sum_ns) = (0, 0, 0);
     let (mut min_ns, mut max_ns, mut first_ns, mut last_ns) = (u64::MAX, 0, u64::MAX, 0);
     let mut slices = Vec::new();
     for (tally, before, after) in jobs {
         for (sum, part) in latency.iter_mut().zip(&tally.latency) {
-            // Both have the same bounds, so nothing can be out of range.
-            let _ = sum.add(part);
+            part.add_to(sum);
         }
         issued += tally.issued;
-        bytes += tally.bytes;
         short_ios += tally.short_ios;
         latency_sum_ns += tally.latency_sum_ns;
         (min_ns, max_ns) = (min_ns.min(tally.min_ns), max_ns.max(tally.max_ns));
@@ -239,6 +238,7 @@ fn merge(jobs: Vec<(Tally, EngineFacts, EngineFacts)>) -> Run {
         engine.registered = after.registered;
     }
     let mut both: Histogram<u64> = latency[0].clone();
+    // Both have the same bounds, so nothing can be out of range.
     let _ = both.add(&latency[1]);
     let mut all = histogram::summary(&both);
     if all.count > 0 {
@@ -250,7 +250,6 @@ fn merge(jobs: Vec<(Tally, EngineFacts, EngineFacts)>) -> Run {
         first_ns,
         last_ns,
         issued,
-        bytes,
         short_ios,
         latency_sum_ns,
         all,

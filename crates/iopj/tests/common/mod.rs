@@ -1,0 +1,117 @@
+//! What tests of the command line share: a folder on a disk, the program, files of real bytes, loop devices, mounts,
+//! and a lock for what a machine can only do once at a time.
+#![allow(dead_code, reason = "each test binary uses a part of it")]
+
+use std::fs::File;
+use std::io::Write;
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// A folder on the file system of the build, which lies on a disk where `/tmp` may not.
+pub(crate) fn folder() -> tempfile::TempDir {
+    tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
+}
+
+/// The program under test in `folder`, with the words of `line` as its arguments.
+pub(crate) fn iopj(folder: &Path, line: &str) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_iopj"));
+    command.current_dir(folder).args(line.split_whitespace());
+    command
+}
+
+/// A file of `len` bytes that no file system or drive can leave out, synced.
+pub(crate) fn written(path: &Path, len: usize) {
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let word = |_| {
+        // xorshift64
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state.to_ne_bytes()
+    };
+    let bytes: Vec<u8> = (0..len.div_ceil(8)).flat_map(word).take(len).collect();
+    let mut file = File::create(path).unwrap();
+    file.write_all(&bytes).unwrap();
+    file.sync_all().unwrap();
+}
+
+pub(crate) fn is_root() -> bool {
+    // SAFETY: takes nothing and cannot fail.
+    unsafe { libc::geteuid() == 0 }
+}
+
+/// True to go on; otherwise the test leaves itself out, or fails under CI.
+pub(crate) fn have(condition: bool, what: &str) -> bool {
+    if !condition {
+        assert!(std::env::var("CI").as_deref() != Ok("true"), "needs {what}");
+        eprintln!("skipped: needs {what}");
+    }
+    condition
+}
+
+/// True if this user can make loop devices and mount them.
+pub(crate) fn have_loop() -> bool {
+    let tools = ["losetup", "mkfs.ext4", "mount"].iter().all(|tool| Command::new(tool).arg("-V").output().is_ok());
+    have(is_root() && tools && Path::new("/dev/loop-control").exists(), "root, loop devices, mount and mkfs.ext4")
+}
+
+/// Held by whoever measures or changes the machine: one run at a time may use a disk, in whatever process.
+pub(crate) struct Alone(#[expect(dead_code, reason = "holds the lock")] File);
+
+/// Waits for the machine.
+pub(crate) fn alone() -> Alone {
+    let file = File::create(Path::new(env!("CARGO_TARGET_TMPDIR")).join("alone.lock")).unwrap();
+    // SAFETY: the descriptor is open; the lock goes with it.
+    assert_eq!(unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX) }, 0);
+    Alone(file)
+}
+
+/// Runs a tool to its end; what it printed.
+pub(crate) fn tool(line: &str) -> String {
+    let mut words = line.split_whitespace();
+    let output = Command::new(words.next().unwrap()).args(words).output().unwrap();
+    assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap().trim().to_owned()
+}
+
+/// A tool that undoes what a test did.
+pub(crate) struct Undo(pub(crate) String);
+
+impl Drop for Undo {
+    fn drop(&mut self) {
+        let mut words = self.0.split_whitespace();
+        let _ = Command::new(words.next().unwrap_or("true")).args(words).status();
+    }
+}
+
+/// A loop device, detached when dropped.
+pub(crate) struct LoopDevice {
+    pub(crate) path: PathBuf,
+    _undo: Undo,
+}
+
+impl LoopDevice {
+    /// Over the file `image`, with losetup's `options`.
+    pub(crate) fn new(image: &Path, options: &str) -> LoopDevice {
+        let path = tool(&format!("losetup {options} -f --show {}", image.display()));
+        LoopDevice { _undo: Undo(format!("losetup -d {path}")), path: path.into() }
+    }
+
+    /// The node, as `/dev/loop0`.
+    pub(crate) fn node(&self) -> &str {
+        self.path.to_str().unwrap()
+    }
+
+    /// The kernel's name, as `loop0`.
+    pub(crate) fn name(&self) -> &str {
+        self.node().trim_start_matches("/dev/")
+    }
+}
+
+/// Mounts `what` (with mount's options before it) on a new folder `at`, until the guard is dropped.
+pub(crate) fn mounted(what: &str, at: &Path) -> Undo {
+    std::fs::create_dir(at).unwrap();
+    tool(&format!("mount {what} {}", at.display()));
+    Undo(format!("umount {}", at.display()))
+}

@@ -1,0 +1,445 @@
+//! `kill -9` at any moment: no finished trial is lost, none is there twice, every setting comes back, and what
+//! is left is in no later run's way. The settings' journal itself and torn stores are tested in their crates.
+
+use iopj_engine::Target;
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant, SystemTime};
+use tempfile::TempDir;
+
+const KILLS: u32 = 50;
+
+/// Every value differs from what a loop device begins with, but for `nomerges = 0`.
+const SETTINGS_STUDY: &str = r#"
+name = "crash"
+paths = ["posix-sio/syscall/interrupt", "posix-aio/syscall/interrupt", "io_uring/syscall/interrupt"]
+replicates = 3
+
+[settings]
+nomerges = [0, 2]
+rq_affinity = [0, 2]
+read_ahead_kb = 64
+
+[[workload]]
+rw = "randread"
+bs = "4k"
+iodepth = 1
+numjobs = 1
+ramp_time = "0s"
+ios = 300
+"#;
+const SETTINGS_TRIALS: usize = 36;
+
+/// Without a target: iopj makes its file. The second trial is long enough to be met alive.
+const FILE_STUDY: &str = r#"
+name = "made"
+paths = "posix-sio/syscall/interrupt"
+replicates = 2
+size = "64m"
+
+[[workload]]
+rw = "randread"
+bs = "4k"
+iodepth = 1
+numjobs = 1
+ramp_time = "0s"
+runtime = "200ms"
+"#;
+const FILE_TRIALS: usize = 2;
+
+/// Waits for the machine: one test at a time, in whatever process, may use a disk. Each start of iopj looks after the
+/// dead runs of all devices, and holds their locks meanwhile.
+fn alone() -> File {
+    let file = File::create(Path::new(env!("CARGO_TARGET_TMPDIR")).join("alone.lock")).unwrap();
+    // SAFETY: the descriptor is open; the lock goes with it.
+    assert_eq!(unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX) }, 0);
+    file
+}
+
+/// SplitMix64, so that a printed seed tells the moments.
+struct Random(u64);
+
+impl Random {
+    fn from_clock() -> Random {
+        let seed = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_nanos() as u64;
+        eprintln!("seed {seed}");
+        Random(seed)
+    }
+
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    fn one_in(&mut self, n: u64) -> bool {
+        self.next().is_multiple_of(n)
+    }
+
+    fn below(&mut self, time: Duration) -> Duration {
+        time.mul_f64((self.next() >> 11) as f64 / (1u64 << 53) as f64)
+    }
+}
+
+/// What of a run is seen before the time to its death begins to count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Seen {
+    Start,
+    StoreFile,
+    LastTrial,
+}
+
+#[derive(Debug)]
+struct Moment {
+    seen: Seen,
+    delay: Duration,
+}
+
+/// A study in a folder of its own, and what is known of its trials.
+struct Study {
+    folder: TempDir,
+    target: Option<PathBuf>,
+    planned: usize,
+    /// Every trial that a look at the store has shown, by what makes it one.
+    trials: BTreeMap<String, Value>,
+    /// Trials that a run has said to be finished, by going on to the next.
+    finished: usize,
+    /// Of all runs.
+    pids: BTreeSet<u32>,
+}
+
+impl Study {
+    fn new(text: &str, planned: usize, target: Option<&Path>) -> Study {
+        let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        fs::write(folder.path().join("study.toml"), text).unwrap();
+        let target = target.map(Path::to_owned);
+        Study { folder, target, planned, trials: BTreeMap::new(), finished: 0, pids: BTreeSet::new() }
+    }
+
+    fn store(&self) -> PathBuf {
+        self.folder.path().join("study.iopj")
+    }
+
+    fn data(&self) -> PathBuf {
+        self.folder.path().join("study.iopj-data")
+    }
+
+    /// Begins the study, or continues it where its store is there.
+    fn start(&mut self) -> Run {
+        let mut command = iopj(["run"]);
+        if self.store().exists() {
+            command.arg("--resume").arg(self.store());
+        } else {
+            command.arg(self.folder.path().join("study.toml")).arg("--store").arg(self.store());
+            command.args(self.target.iter().flat_map(|target| [OsStr::new("--target"), target.as_os_str()]));
+        }
+        let messages = self.folder.path().join("messages");
+        command.stdout(Stdio::null()).stderr(File::create(&messages).unwrap());
+        let run = Run { child: command.spawn().unwrap(), messages, store: self.store(), planned: self.planned };
+        self.pids.insert(run.child.id());
+        run
+    }
+
+    /// Starts and kills at the moment. False if the run came to its end before, which must be a good one.
+    fn start_and_kill(&mut self, moment: &Moment) -> bool {
+        let mut run = self.start();
+        let end = run.kill_at(moment);
+        let killed = end.signal() == Some(libc::SIGKILL);
+        assert!(killed || end.success(), "{end} by itself before {moment:?}: {}", run.messages());
+        self.finished = self.finished.max(run.trial().map_or(0, |trial| trial - 1));
+        killed
+    }
+
+    /// Starts and lets the run come to its end.
+    fn start_and_wait(&mut self) {
+        let mut run = self.start();
+        let end = run.child.wait().unwrap();
+        assert!(end.success(), "{end}: {}", run.messages());
+    }
+
+    /// The store is whole if it is there, and holds each trial that was ever seen or said to be finished, as it was.
+    fn look(&mut self) {
+        if !self.store().exists() {
+            assert_eq!((self.trials.len(), self.finished), (0, 0), "the store is gone");
+            return;
+        }
+        let now = trials(&self.store(), self.planned);
+        for (cell, trial) in &self.trials {
+            assert_eq!(now.get(cell), Some(trial), "{cell} was there before and is not what it was");
+        }
+        assert!(now.len() >= self.finished, "{} trials of {} finished ones", now.len(), self.finished);
+        self.trials = now;
+    }
+
+    /// Looks at a study that ought to be complete, and at what its runs have left in its folder.
+    fn look_at_the_end(&mut self) {
+        self.look();
+        assert_eq!(self.trials.len(), self.planned);
+        let left: BTreeSet<_> =
+            fs::read_dir(self.folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(left, ["messages", "study.iopj", "study.toml"].map(Into::into).into());
+    }
+}
+
+/// An `iopj run` that may be killed; it is, at the latest when a test ends early.
+struct Run {
+    child: Child,
+    messages: PathBuf,
+    store: PathBuf,
+    planned: usize,
+}
+
+impl Run {
+    fn kill_at(&mut self, moment: &Moment) -> ExitStatus {
+        let mut since: Option<Instant> = None;
+        loop {
+            if let Some(end) = self.child.try_wait().unwrap() {
+                return end;
+            }
+            if since.is_none() && self.shows(moment.seen) {
+                since = Some(Instant::now());
+            }
+            if since.is_some_and(|since| since.elapsed() >= moment.delay) {
+                self.child.kill().unwrap();
+                return self.child.wait().unwrap();
+            }
+            std::thread::sleep(Duration::from_micros(500));
+        }
+    }
+
+    fn shows(&self, seen: Seen) -> bool {
+        match seen {
+            Seen::Start => true,
+            Seen::StoreFile => self.store_is_begun(),
+            Seen::LastTrial => self.trial() == Some(self.planned),
+        }
+    }
+
+    /// Something bears the store's name, or a name that begins with it.
+    fn store_is_begun(&self) -> bool {
+        let name = self.store.file_name().unwrap().as_encoded_bytes();
+        let names = fs::read_dir(self.store.parent().unwrap()).unwrap().map(|entry| entry.unwrap().file_name());
+        names.into_iter().any(|other| other.as_encoded_bytes().starts_with(name))
+    }
+
+    fn messages(&self) -> String {
+        fs::read_to_string(&self.messages).unwrap()
+    }
+
+    /// The number of the trial that the run has begun last: it says `7/36 ...` before each.
+    fn trial(&self) -> Option<usize> {
+        let of = format!("/{}", self.planned);
+        let messages = self.messages();
+        messages.lines().rev().find_map(|line| line.split_once(' ')?.0.strip_suffix(&of)?.parse().ok())
+    }
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A loop device over a written file.
+struct LoopDevice {
+    node: PathBuf,
+    _folder: TempDir,
+}
+
+impl LoopDevice {
+    fn attach() -> Result<LoopDevice, String> {
+        let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        let image = folder.path().join("image");
+        let mut bytes = vec![0; 8 << 20];
+        File::open("/dev/urandom").unwrap().read_exact(&mut bytes).unwrap();
+        let mut file = File::create_new(&image).unwrap();
+        file.write_all(&bytes).unwrap();
+        file.sync_all().unwrap();
+        let output = Command::new("losetup").args(["--find", "--show"]).arg(&image).output();
+        match output {
+            Ok(output) if output.status.success() => {
+                let node = PathBuf::from(String::from_utf8(output.stdout).unwrap().trim());
+                Ok(LoopDevice { node, _folder: folder })
+            }
+            Ok(output) => Err(format!("a free loop device ({})", String::from_utf8_lossy(&output.stderr).trim())),
+            Err(error) => Err(format!("losetup ({error})")),
+        }
+    }
+
+    /// All attributes of the queue.
+    fn settings(&self) -> BTreeMap<String, String> {
+        let queue = Path::new("/sys/block").join(self.node.file_name().unwrap()).join("queue");
+        let files = fs::read_dir(queue).unwrap().map(|entry| entry.unwrap());
+        let value = |path: PathBuf| fs::read_to_string(path).ok().map(|text| text.trim().to_owned());
+        files.filter_map(|file| Some((file.file_name().into_string().unwrap(), value(file.path())?))).collect()
+    }
+}
+
+impl Drop for LoopDevice {
+    fn drop(&mut self) {
+        let _ = Command::new("losetup").arg("--detach").arg(&self.node).status();
+    }
+}
+
+fn iopj<const N: usize>(arguments: [&str; N]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_iopj"));
+    command.args(arguments).stdin(Stdio::null());
+    command
+}
+
+/// The trials of a store by what makes each one, which is there once; each was measured under the settings that it names.
+fn trials(store: &Path, planned: usize) -> BTreeMap<String, Value> {
+    let output = iopj(["report", "--json"]).arg(store).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["study"]["planned_trials"], planned);
+    let mut trials = BTreeMap::new();
+    let mut positions = BTreeSet::new();
+    for trial in report["trials"].as_array().unwrap() {
+        let cell =
+            ["path", "workload", "settings", "generator", "replicate"].map(|key| trial[key].to_string()).join(" ");
+        assert_eq!(trial["status"], "measured", "{cell}: {}", trial["error"]);
+        let found = &trial["evidence"]["devices"][0]["settings"];
+        for name in ["nomerges", "rq_affinity"] {
+            let asked = &trial["settings"][name];
+            assert!(asked.is_null() || found[name] == *asked, "{cell}: {found}");
+        }
+        assert!(positions.insert(trial["position"].as_u64().unwrap()), "{cell} has the position of another");
+        assert!(trials.insert(cell.clone(), trial.clone()).is_none(), "{cell} is there twice");
+    }
+    trials
+}
+
+/// Journals of these processes that are still there.
+fn journals(pids: &BTreeSet<u32>) -> Vec<String> {
+    let names = fs::read_dir("/run/iopj").unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let of_ours = |name: &String| {
+        let pid = name.strip_prefix("journal-").and_then(|rest| rest.split('-').next()?.parse().ok());
+        name.ends_with(".jsonl") && pid.is_some_and(|pid: u32| pids.contains(&pid))
+    };
+    names.filter(of_ours).collect()
+}
+
+/// Says that something is missing; in CI nothing may be.
+fn skipped(missing: &str) {
+    assert!(std::env::var("CI").map_or(true, |ci| ci != "true"), "needs {missing}");
+    eprintln!("skipped: needs {missing}");
+}
+
+/// Any time, but often while the store is made, and often between the last trial and the end.
+fn any_moment(random: &mut Random, begun: bool, whole_run: Duration) -> Moment {
+    let trial = whole_run / SETTINGS_TRIALS as u32;
+    match (begun, random.one_in(3)) {
+        (false, true) => Moment { seen: Seen::StoreFile, delay: random.below(trial) },
+        (true, true) => Moment { seen: Seen::LastTrial, delay: random.below(2 * trial) },
+        (_, false) => Moment { seen: Seen::Start, delay: random.below(whole_run) },
+    }
+}
+
+#[test]
+fn fifty_kills_lose_no_trial_and_leave_no_setting() {
+    let _alone = alone();
+    if fs::metadata("/proc/self").unwrap().uid() != 0 {
+        return skipped("root");
+    }
+    let device = match LoopDevice::attach() {
+        Ok(device) => device,
+        Err(missing) => return skipped(&missing),
+    };
+    let mut random = Random::from_clock();
+    let before = device.settings();
+    let new_study = || Study::new(SETTINGS_STUDY, SETTINGS_TRIALS, Some(&device.node));
+    let at_the_end = |study: &mut Study| {
+        study.look_at_the_end();
+        assert_eq!(device.settings(), before);
+        assert_eq!(journals(&study.pids), [""; 0]);
+    };
+
+    let mut study = new_study();
+    let started = Instant::now();
+    study.start_and_wait();
+    // A machine that is slow just now must not make the whole test endless.
+    let whole_run = started.elapsed().min(Duration::from_millis(1500));
+    at_the_end(&mut study);
+
+    let (mut killed, mut changed, mut seen) = (0, 0, BTreeMap::new());
+    study = new_study();
+    while killed < KILLS {
+        let moment = any_moment(&mut random, study.store().exists(), whole_run);
+        if !study.start_and_kill(&moment) {
+            at_the_end(&mut study);
+            study = new_study();
+            continue;
+        }
+        killed += 1;
+        *seen.entry(moment.seen).or_insert(0) += 1;
+        changed += u32::from(device.settings() != before);
+        // Not always: a look at the store merges its log, which the next run must be able to do as well.
+        if random.one_in(2) {
+            study.look();
+        }
+        if random.one_in(3) {
+            let output = iopj(["restore"]).output().unwrap();
+            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+            assert_eq!(device.settings(), before, "after {moment:?} and `iopj restore`");
+            assert_eq!(journals(&study.pids), [""; 0]);
+        }
+    }
+    eprintln!("{killed} kills, {changed} of them with settings changed; counted from {seen:?}");
+    assert!(changed > 0, "no kill met a changed setting");
+    study.start_and_wait();
+    at_the_end(&mut study);
+}
+
+/// What bears the name of the file to be measured is whole.
+fn look_at_data(study: &Study, moment: &Moment) {
+    if study.data().exists() {
+        let target = Target::open(&study.data());
+        let id = target.as_ref().map(|target| target.file_id().is_some());
+        assert!(matches!(id, Ok(true)), "a part of a file is left after {moment:?}: {id:?}");
+    }
+}
+
+#[test]
+fn a_kill_while_the_file_is_made_is_in_nobodys_way() {
+    let _alone = alone();
+    let mut random = Random::from_clock();
+    let new_study = || Study::new(FILE_STUDY, FILE_TRIALS, None);
+    let mut study = new_study();
+    let started = Instant::now();
+    study.start_and_wait();
+    study.look_at_the_end();
+    // Without the trials: the file's making takes most of it.
+    let set_up = started.elapsed().saturating_sub(Duration::from_millis(400));
+
+    for _ in 0..6 {
+        let mut study = new_study();
+        let moment = Moment { seen: Seen::Start, delay: random.below(set_up) };
+        study.start_and_kill(&moment);
+        look_at_data(&study, &moment);
+        study.look();
+        study.start_and_wait();
+        study.look_at_the_end();
+    }
+    for _ in 0..4 {
+        let mut study = new_study();
+        assert!(study.start_and_kill(&Moment { seen: Seen::LastTrial, delay: Duration::ZERO }));
+        fs::remove_file(study.data()).unwrap();
+        let moment = Moment { seen: Seen::Start, delay: random.below(set_up) };
+        study.start_and_kill(&moment);
+        look_at_data(&study, &moment);
+        study.look();
+        study.start_and_wait();
+        study.look_at_the_end();
+    }
+}

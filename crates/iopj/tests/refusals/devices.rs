@@ -1,0 +1,132 @@
+//! Devices asked to be written: mounted ones by any name, another one than was named, and blocks of a wrong size.
+
+use crate::common::{LoopDevice, Undo, alone, folder, have_loop, iopj, mounted, tool, written};
+use crate::{PLAIN, refused, succeeds};
+use std::fs::{self, File};
+use std::os::unix::fs::{FileExt, symlink};
+use std::path::Path;
+
+/// The line that asks to overwrite `node`.
+fn destroy(node: &str) -> String {
+    format!("run --target {node} --destroy-data {node} --rw randwrite {PLAIN} --store x.iopj")
+}
+
+/// Refuses to overwrite `node` even if a signature may go.
+fn refused_to_write(folder: &Path, node: &str, parts: &[&str]) {
+    refused(&mut iopj(folder, &destroy(node)), folder, parts);
+    refused(&mut iopj(folder, &format!("{} --i-know", destroy(node))), folder, parts);
+}
+
+#[test]
+fn mounted_device_is_refused_by_its_node_and_by_a_symlink() {
+    if !have_loop() {
+        return;
+    }
+    let folder = folder();
+    let image = folder.path().join("image");
+    written(&image, 8 << 20);
+    tool(&format!("mkfs.ext4 -q -F {}", image.display()));
+    let device = LoopDevice::new(&image, "");
+    symlink(&device.path, folder.path().join("link")).unwrap();
+    {
+        let at = folder.path().join("mounted");
+        let _mounted = mounted(&format!("-o ro {}", device.node()), &at);
+        let cause = format!("{} is mounted on {}", device.name(), at.display());
+        for node in [device.node(), "link"] {
+            let thing = format!("`{node}` cannot be written: ");
+            refused_to_write(folder.path(), node, &[&thing, &cause, "unmount it, or name another target"]);
+        }
+    }
+    let parts = ["carries an ext2, ext3 or ext4 file system", "wipe it (`wipefs -a`), or say --i-know"];
+    refused(&mut iopj(folder.path(), &destroy(device.node())), folder.path(), &parts);
+}
+
+#[test]
+fn disk_with_a_mounted_partition_is_refused() {
+    if !have_loop() {
+        return;
+    }
+    let folder = folder();
+    let image = folder.path().join("image");
+    written(&image, 8 << 20);
+    let device = LoopDevice::new(&image, "-P");
+    // Not from a table: the kernel may know none.
+    tool(&format!("addpart {} 1 2048 8192", device.node()));
+    let _deleted = Undo(format!("delpart {} 1", device.node()));
+    let partition = format!("{}p1", device.node());
+    let whole = format!("`{partition}` is a partition: name the whole device `{}`", device.node());
+    refused_to_write(folder.path(), &partition, &[&whole]);
+    tool(&format!("mkfs.ext4 -q {partition}"));
+    let at = folder.path().join("mounted");
+    let _mounted = mounted(&format!("-o ro {partition}"), &at);
+    let cause = format!("{}p1 is mounted on {}", device.name(), at.display());
+    for node in [device.node(), &partition] {
+        refused_to_write(folder.path(), node, &[&format!("`{node}` cannot be written"), &cause, "unmount it"]);
+    }
+}
+
+#[test]
+fn device_to_destroy_is_the_target_itself() {
+    if !have_loop() {
+        return;
+    }
+    let _alone = alone();
+    let folder = folder();
+    let images = ["one", "other"].map(|name| folder.path().join(name));
+    images.iter().for_each(|image| File::create(image).unwrap().set_len(4 << 20).unwrap());
+    let [one, other] = images.each_ref().map(|image| LoopDevice::new(image, ""));
+    let run = |more: &str| iopj(folder.path(), &format!("run {PLAIN} --store x.iopj {more}"));
+    let parts = [&*format!("--destroy-data names `{}`", other.node()), "name the same device in both"];
+    let line = format!("--rw randwrite --target {} --destroy-data {}", one.node(), other.node());
+    refused(&mut run(&line), folder.path(), &parts);
+    refused(
+        &mut run(&format!("--rw write --destroy-data {}", one.node())),
+        folder.path(),
+        &["--destroy-data", "--target"],
+    );
+    let line = format!("--rw randread --target {0} --destroy-data {0}", one.node());
+    let parts = [&*format!("--destroy-data names {}", one.node()), "the study writes nothing: leave the option out"];
+    refused(&mut run(&line), folder.path(), &parts);
+    let line = format!("--rw randwrite --target {}", one.node());
+    refused(&mut run(&line), folder.path(), &["is not a file that iopj made", "--destroy-data"]);
+    // Named twice it is written, and the other is not.
+    let (text, _) = succeeds(&mut run(&format!("--rw randwrite --target {0} --destroy-data {0}", one.node())));
+    assert!(text.contains("not preconditioned"), "{text}");
+    let zero = |image: &Path| fs::read(image).unwrap().iter().all(|byte| *byte == 0);
+    assert_eq!(images.each_ref().map(|image| zero(image)), [false, true]);
+}
+
+#[test]
+fn block_size_is_a_multiple_of_the_logical_block() {
+    if !have_loop() {
+        return;
+    }
+    let folder = folder();
+    let image = folder.path().join("image");
+    written(&image, 4 << 20);
+    for (sector, bs) in [(512, "1000"), (4096, "512")] {
+        let device = LoopDevice::new(&image, &format!("--sector-size {sector}"));
+        let cause = format!("bs {bs} is not a multiple of {}'s logical block of {sector} bytes", device.node());
+        let run = format!("run --target {} --bs {bs} {PLAIN}", device.node());
+        refused(&mut iopj(folder.path(), &run), folder.path(), &[&cause, "choose a multiple of it"]);
+    }
+}
+
+#[test]
+fn device_without_capacity_is_refused() {
+    if !have_loop() {
+        return;
+    }
+    let folder = folder();
+    let image = folder.path().join("image");
+    File::create(&image).unwrap().write_all_at(&[7; 512], 0).unwrap();
+    let device = LoopDevice::new(&image, "");
+    image_cut(&image, &device);
+    let parts = [&*format!("`{}` holds no byte", device.node()), "give it a capacity"];
+    refused(&mut iopj(folder.path(), &format!("run --target {} {PLAIN}", device.node())), folder.path(), &parts);
+}
+
+fn image_cut(image: &Path, device: &LoopDevice) {
+    File::options().write(true).open(image).unwrap().set_len(0).unwrap();
+    tool(&format!("losetup -c {}", device.node()));
+}

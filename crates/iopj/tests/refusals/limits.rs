@@ -1,0 +1,106 @@
+//! Numbers that are none, and limits of the machine, each named.
+
+use crate::common::{alone, folder, have, iopj, is_root, written};
+use crate::{PLAIN, as_nobody, open_folder, refused};
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+#[test]
+fn numbers_out_of_range_are_refused() {
+    let folder = folder();
+    written(&folder.path().join("data"), 1 << 20);
+    for (line, parts) in [
+        ("--iodepth 0", ["iodepth: 0 is too few", "the least is 1"]),
+        ("--iodepth 1,0", ["iodepth: 0 is too few", "the least is 1"]),
+        ("--numjobs 0", ["numjobs: 0 is too few", "the least is 1"]),
+        ("--iodepth 40000", ["iodepth 40000 is beyond the limit of 32768", "lower it"]),
+        ("--numjobs 5000", ["numjobs 5000 is beyond the limit of 4096", "lower it"]),
+        ("--bs 0", ["bs: 0 is not between 1", "1g"]),
+        ("--bs 4q", ["`4q` is no size", "bs"]),
+        ("--ios 0", ["`ios` is 0", "give the number of I/Os"]),
+        ("--replicates 0", ["replicates", "0"]),
+        ("--replicates 4294967295 --ios 1", ["4294967295", "replicates"]),
+        ("--rw randtrim", ["`randtrim` is no rw", "randread"]),
+        ("--bs 1m --iodepth 32768 --numjobs 4096", ["more than half of the", "lower one of the three"]),
+    ] {
+        let line = format!("run --target data --path posix-aio/syscall/interrupt --ramp-time 0s {line}");
+        refused(&mut iopj(folder.path(), &line), folder.path(), &parts);
+    }
+    let line = format!("run --target data {}", PLAIN.replace("--iodepth 1", "--iodepth 32"));
+    let parts =
+        ["posix-sio/syscall/interrupt is synchronous and cannot keep iodepth 32", "use iodepth 1 and more numjobs"];
+    refused(&mut iopj(folder.path(), &line), folder.path(), &parts);
+}
+
+#[test]
+fn locked_memory_is_limited_by_name() {
+    if !have(is_root(), "root, to become another user") {
+        return;
+    }
+    let _alone = alone();
+    let folder = open_folder();
+    let data = folder.path().join("data");
+    written(&data, 1 << 20);
+    fs::set_permissions(&data, Permissions::from_mode(0o644)).unwrap();
+    // So that nothing but the limit keeps this user from a store.
+    fs::set_permissions(folder.path(), Permissions::from_mode(0o777)).unwrap();
+    let path = "io_uring/syscall/interrupt+registered";
+    let mut command = as_nobody(folder.path(), &format!("run --target data --path {path} --iodepth 64 --ios 200"));
+    limit(&mut command, libc::RLIMIT_MEMLOCK, 65_536);
+    let parts = [
+        "io_uring/syscall/interrupt+registered cannot be set up at iodepth 64",
+        "RLIMIT_MEMLOCK (65536 bytes)",
+        "lower iodepth, bs or numjobs, or raise it by `ulimit -l`",
+    ];
+    refused(&mut command, folder.path(), &parts);
+}
+
+#[test]
+fn open_files_are_limited_by_name() {
+    let _alone = alone();
+    let folder = folder();
+    written(&folder.path().join("data"), 1 << 20);
+    for line in [
+        "posix-aio/syscall/interrupt+fd-per-slot --iodepth 128",
+        "posix-sio/syscall/interrupt --iodepth 1 --numjobs 128",
+    ] {
+        let mut command = iopj(folder.path(), &format!("run --target data --ios 200 --path {line}"));
+        limit(&mut command, libc::RLIMIT_NOFILE, 64);
+        let path = line.split(' ').next().unwrap();
+        let parts = [&*format!("{path} cannot be set up at iodepth"), "RLIMIT_NOFILE (64", "lower", "`ulimit -n`"];
+        refused(&mut command, folder.path(), &parts);
+    }
+}
+
+/// Lowers a limit of the program that `command` will run.
+fn limit(command: &mut Command, resource: libc::__rlimit_resource_t, most: u64) {
+    let limit = libc::rlimit { rlim_cur: most, rlim_max: most };
+    // SAFETY: one system call, which is async-signal-safe, on a struct that the closure owns.
+    unsafe {
+        command.pre_exec(move || match libc::setrlimit(resource, &raw const limit) {
+            0 => Ok(()),
+            _ => Err(std::io::Error::last_os_error()),
+        })
+    };
+}
+
+#[test]
+fn native_asynchronous_requests_are_limited_by_name() {
+    let limit: u64 = fs::read_to_string("/proc/sys/fs/aio-max-nr").unwrap().trim().parse().unwrap();
+    let _alone = alone();
+    let folder = folder();
+    written(&folder.path().join("data"), 1 << 20);
+    let jobs = limit / 16_384 + 1;
+    if !have(jobs <= 64, "fs.aio-max-nr of at most 1 million, for the buffers to fit into memory") {
+        return;
+    }
+    let line = "run --target data --path libaio/syscall/interrupt --iodepth 16384 --bs 512 --ios 200 --ramp-time 0s";
+    let parts = [
+        "libaio/syscall/interrupt cannot be set up at iodepth 16384",
+        &*format!("fs.aio-max-nr ({limit}"),
+        "lower iodepth or numjobs, or raise it by `sysctl fs.aio-max-nr=N`",
+    ];
+    refused(&mut iopj(folder.path(), &format!("{line} --numjobs {jobs}")), folder.path(), &parts);
+}

@@ -1,0 +1,115 @@
+//! What bad input gets: one message with thing, cause and remedy, exit code 2, and nothing changed. And what a run
+//! leaves when it is cut short: recorded failures, finished trials, a store that can be read and continued.
+
+#[path = "../common/mod.rs"]
+mod common;
+mod devices;
+mod failures;
+mod fio;
+mod limits;
+mod live;
+mod output;
+mod stores;
+mod studies;
+mod targets;
+mod uring;
+
+use std::collections::BTreeMap;
+use std::fs::Permissions;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::time::{Duration, SystemTime};
+use tempfile::TempDir;
+
+/// A study that takes a moment.
+const SHORT: &str = "--iodepth 1 --ios 200 --ramp-time 0s --replicates 1";
+/// The same on a path that every machine has.
+const PLAIN: &str = "--iodepth 1 --ios 200 --ramp-time 0s --replicates 1 --path posix-sio/syscall/interrupt";
+/// Who owns nothing.
+const NOBODY: u32 = 65_534;
+
+/// What stands in a folder: the files' modification times and a digest of their bytes, by path.
+type Listing = BTreeMap<PathBuf, (SystemTime, u64)>;
+
+fn listing(folder: &Path) -> Listing {
+    let mut listing = Listing::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let metadata = path.symlink_metadata().unwrap();
+        if metadata.is_dir() {
+            listing.extend(self::listing(&path));
+        }
+        let mut digest = DefaultHasher::new();
+        let mut modified = SystemTime::UNIX_EPOCH;
+        if metadata.is_file() {
+            // A file whose mode forbids it is root's alone to read.
+            std::fs::read(&path).unwrap_or_default().hash(&mut digest);
+            modified = metadata.modified().unwrap();
+        }
+        listing.insert(path, (modified, digest.finish()));
+    }
+    listing
+}
+
+/// True if somebody outside of these tests measures on the same disk; then the remedy is to wait.
+fn is_busy(words: &str) -> bool {
+    let busy = words.contains("` is in use by the run of iopj with process id");
+    if busy {
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    busy
+}
+
+/// Runs to the end; no run may panic.
+fn output(command: &mut Command) -> (Output, String) {
+    loop {
+        let output = command.output().unwrap();
+        let words = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!words.contains("panicked"), "{words}");
+        if !is_busy(&words) {
+            return (output, words);
+        }
+    }
+}
+
+/// A folder that every user can reach, and a copy of the program in it, where the build's may be out of reach.
+fn open_folder() -> TempDir {
+    let folder = tempfile::tempdir_in("/var/tmp").unwrap();
+    std::fs::copy(env!("CARGO_BIN_EXE_iopj"), folder.path().join("iopj")).unwrap();
+    std::fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
+    folder
+}
+
+/// The program of an open folder, run there by a user who owns nothing, or by this one who is not root.
+fn as_nobody(folder: &Path, line: &str) -> Command {
+    let mut command = Command::new(folder.join("iopj"));
+    command.current_dir(folder).args(line.split_whitespace());
+    if common::is_root() {
+        command.uid(NOBODY).gid(NOBODY);
+    }
+    command
+}
+
+/// Demands a refusal: exit code 2, no result, one message that says every part, and `folder` as it was.
+fn refused(command: &mut Command, folder: &Path, parts: &[&str]) {
+    let before = listing(folder);
+    let (output, words) = output(command);
+    assert_eq!(output.status.code(), Some(2), "{words}");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "", "{words}");
+    let messages: Vec<&str> = words.lines().filter_map(|line| line.strip_prefix("iopj: ")).collect();
+    let [message] = messages[..] else { panic!("one message, not: {words}") };
+    for part in parts {
+        assert!(message.contains(part), "`{part}` is missing in: {message}");
+    }
+    assert_eq!(listing(folder), before, "{message}");
+}
+
+/// Demands success; what was printed and what was said beside it.
+fn succeeds(command: &mut Command) -> (String, String) {
+    let (output, words) = output(command);
+    assert_eq!(output.status.code(), Some(0), "{words}");
+    (String::from_utf8(output.stdout).unwrap(), words)
+}

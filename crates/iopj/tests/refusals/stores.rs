@@ -1,0 +1,151 @@
+//! Stores that cannot be used: none, damaged, of a newer schema, in use, on a full disk.
+
+use crate::common::{LoopDevice, alone, folder, have, have_loop, iopj, is_root, mounted, tool, written};
+use crate::live::Live;
+use crate::{PLAIN, as_nobody, listing, open_folder, output, refused, succeeds};
+use rusqlite::Connection;
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::Path;
+
+/// Every command that reads a store refuses `store`.
+fn refused_as_store(folder: &Path, store: &str, parts: &[&str]) {
+    for line in ["report", "report --json", "export --csv", "export --json", "run --resume"] {
+        refused(&mut iopj(folder, &format!("{line} {store}")), folder, parts);
+    }
+}
+
+#[test]
+fn what_is_no_store_is_refused() {
+    let folder = folder();
+    let here = folder.path();
+    let remedy = "name one that `iopj run` has written";
+    refused_as_store(here, "nope.iopj", &["there is no store `nope.iopj`", remedy]);
+    fs::write(here.join("empty.iopj"), "").unwrap();
+    refused_as_store(here, "empty.iopj", &["`empty.iopj` is no iopj store", "not an SQLite file", remedy]);
+    fs::write(here.join("text.iopj"), "name = \"a study, not its store\"\n").unwrap();
+    refused_as_store(here, "text.iopj", &["`text.iopj` is no iopj store", "not an SQLite file", remedy]);
+    refused_as_store(here, ".", &["`.`", remedy]);
+    let foreign = Connection::open(here.join("foreign.iopj")).unwrap();
+    foreign.execute_batch("PRAGMA journal_mode = WAL; CREATE TABLE trial (id INTEGER)").unwrap();
+    drop(foreign);
+    refused_as_store(here, "foreign.iopj", &["`foreign.iopj` is no iopj store", "of another program", remedy]);
+    fs::write(here.join("garbage.iopj"), [b"SQLite format 3\0".as_slice(), &[0xa5; 8192]].concat()).unwrap();
+    refused_as_store(here, "garbage.iopj", &["`garbage.iopj` is no iopj store", remedy]);
+}
+
+#[test]
+fn damaged_or_newer_stores_are_refused() {
+    let _alone = alone();
+    let folder = folder();
+    let here = folder.path();
+    written(&here.join("data"), 1 << 20);
+    succeeds(&mut iopj(here, &format!("run --target data --store whole.iopj {PLAIN}")));
+    let bytes = fs::read(here.join("whole.iopj")).unwrap();
+    fs::write(here.join("cut.iopj"), &bytes[..bytes.len() / 2]).unwrap();
+    refused_as_store(here, "cut.iopj", &["`cut.iopj` is no iopj store: it is damaged or cut short"]);
+    let connection = Connection::open(here.join("whole.iopj")).unwrap();
+    let schema: i32 = connection.pragma_query_value(None, "user_version", |row| row.get(0)).unwrap();
+    connection.pragma_update(None, "user_version", schema + 1).unwrap();
+    drop(connection);
+    let cause = format!("has schema {}, this iopj knows up to {schema}", schema + 1);
+    refused_as_store(here, "whole.iopj", &["`whole.iopj`", &cause, "use a newer iopj"]);
+}
+
+#[test]
+fn existing_files_are_not_overwritten() {
+    let folder = folder();
+    let here = folder.path();
+    written(&here.join("data"), 1 << 20);
+    fs::write(here.join("there"), "mine\n").unwrap();
+    for store in ["there", "data", "."] {
+        let parts = [&*format!("`{store}` exists already"), "--resume", "name another file by --store"];
+        refused(&mut iopj(here, &format!("run --target data --store {store} {PLAIN}")), here, &parts);
+        refused(&mut iopj(here, &format!("run --store {store} {PLAIN}")), here, &parts);
+    }
+    let parts = ["`no/such.iopj`", "no folder", "--store"];
+    for target in ["--target data", ""] {
+        refused(&mut iopj(here, &format!("run {target} --store no/such.iopj {PLAIN}")), here, &parts);
+    }
+}
+
+#[test]
+fn store_of_a_live_run_is_read_and_not_continued() {
+    let _alone = alone();
+    let folder = folder();
+    let here = folder.path();
+    written(&here.join("data"), 1 << 20);
+    let line = PLAIN.replace("--ios 200", "--runtime 100ms").replace("--replicates 1", "--replicates 500");
+    let mut live = Live::start(iopj(here, &format!("run --target data --store live.iopj {line}")));
+    live.until("2/500 ");
+    let (output, words) = output(&mut iopj(here, "run --resume live.iopj"));
+    assert_eq!(output.status.code(), Some(2), "{words}");
+    assert!(words.contains("`live.iopj` is in use by a run that is alive: wait for it, or end it"), "{words}");
+    let (text, _) = succeeds(&mut iopj(here, "report live.iopj"));
+    assert!(text.contains(" of 500 trials") && text.contains("posix-sio/syscall/interrupt"), "{text}");
+    let (text, _) = succeeds(&mut iopj(here, "export --csv live.iopj"));
+    assert!(text.lines().count() >= 2, "{text}");
+    live.interrupt();
+    let (code, words) = live.end();
+    assert_eq!(code, Some(130), "{words}");
+}
+
+#[test]
+fn store_that_may_only_be_read_is_reported() {
+    if !have(is_root(), "root, to become another user") {
+        return;
+    }
+    let _alone = alone();
+    let folder = open_folder();
+    written(&folder.path().join("data"), 1 << 20);
+    succeeds(&mut iopj(folder.path(), &format!("run --target data --store x.iopj {PLAIN}")));
+    let (text, _) = succeeds(&mut as_nobody(folder.path(), "report x.iopj"));
+    assert!(text.contains("1 of 1 trials"), "{text}");
+    let parts = ["`x.iopj`", "may not be written"];
+    refused(&mut as_nobody(folder.path(), "run --resume x.iopj"), folder.path(), &parts);
+}
+
+#[test]
+fn finished_trials_outlive_a_full_disk() {
+    if !have_loop() {
+        return;
+    }
+    let _alone = alone();
+    let folder = folder();
+    let here = folder.path();
+    written(&here.join("data"), 1 << 20);
+    let image = here.join("image");
+    File::create(&image).unwrap().set_len(1 << 20).unwrap();
+    tool(&format!("mkfs.ext4 -q -m 0 -O ^has_journal -F {}", image.display()));
+    let device = LoopDevice::new(&image, "");
+    let at = here.join("small");
+    let _mounted = mounted(device.node(), &at);
+    let line = PLAIN.replace("--replicates 1", "--replicates 1000");
+    let (run, words) = output(&mut iopj(here, &format!("run --target data --store small/x.iopj {line}")));
+    assert_eq!(run.status.code(), Some(2), "{words}");
+    let message = words.lines().last().unwrap();
+    for part in
+        ["`small/x.iopj`", "no space is left", "the finished trials are kept", "`iopj run --resume small/x.iopj`"]
+    {
+        assert!(message.contains(part), "{message}");
+    }
+    let last = words.lines().rev().find_map(|line| line.split_once("/1000 ")?.0.parse::<usize>().ok()).unwrap();
+    assert!((2..1000).contains(&last), "{words}");
+    // Still on the full disk: every trial before the last one is there.
+    let (text, _) = succeeds(&mut iopj(here, "report small/x.iopj --json"));
+    let value: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(value["trials"].as_array().unwrap().len(), last - 1);
+    let (text, _) = succeeds(&mut iopj(here, "export --csv small/x.iopj"));
+    assert_eq!(text.lines().count(), last);
+    // No room for a store at all, nor for a file to measure on: nothing is left, nor a promise of trials kept.
+    let mut filler = File::create(at.join("filler")).unwrap();
+    while filler.write(&[7; 1024]).is_ok() {}
+    let before = listing(&at);
+    let (run, words) = output(&mut iopj(here, &format!("run --target data --store small/y.iopj {PLAIN}")));
+    assert_eq!(run.status.code(), Some(2), "{words}");
+    assert!(words.contains("`small/y.iopj`") && words.contains("no space is left"), "{words}");
+    assert!(!words.contains("--resume"), "{words}");
+    let parts = ["`small/y.iopj-data` needs", "make room, or ask for a smaller file"];
+    refused(&mut iopj(here, &format!("run --store small/y.iopj {PLAIN}")), here, &parts);
+    assert_eq!(listing(&at), before);
+}

@@ -1,0 +1,105 @@
+//! Study files that cannot be run: misspelt, empty, of paths that nobody has, or with a program to run.
+
+use crate::common::{folder, iopj, written};
+use crate::{PLAIN, refused};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+const STUDY: &str = "name = \"t\"\npaths = [\"posix-sio/syscall/interrupt\"]\n[[workload]]\nios = 200\n";
+
+/// Demands that the study, with `from` replaced by `to`, is refused.
+fn refused_study(folder: &Path, from: &str, to: &str, parts: &[&str]) {
+    assert!(STUDY.contains(from), "{from}");
+    fs::write(folder.join("t.toml"), STUDY.replace(from, to)).unwrap();
+    refused(&mut iopj(folder, "run t.toml --target data"), folder, parts);
+}
+
+#[test]
+fn misspelt_keys_get_the_nearest_right_one() {
+    let folder = folder();
+    written(&folder.path().join("data"), 1 << 20);
+    for (from, to, parts) in [
+        ("name =", "nmae =", ["t.toml: unknown key `nmae`", "did you mean `name`?"]),
+        ("paths =", "path =", ["unknown key `path`", "did you mean `paths`?"]),
+        ("ios =", "iodpeth = 1\nios =", ["unknown key `iodpeth` in [[workload]]", "did you mean `iodepth`?"]),
+        ("[[workload]]", "[fio]\nprogramm = \"x\"\n[[workload]]", ["unknown key `programm` in [fio]", "`program`?"]),
+        ("[[workload]]", "[settings]\nnomerge = 1\n[[workload]]", ["no setting `nomerge`", "did you mean `nomerges`?"]),
+        ("[[workload]]", "[[workloads]]", ["unknown key `workloads`", "did you mean `workload`?"]),
+        ("name =", "xyzzyxyzzy = 1\nname =", ["unknown key `xyzzyxyzzy`", "there are name, paths"]),
+    ] {
+        refused_study(folder.path(), from, to, &parts);
+    }
+}
+
+#[test]
+fn empty_matrices_are_refused() {
+    let folder = folder();
+    written(&folder.path().join("data"), 1 << 20);
+    for (from, to, parts) in [
+        ("[\"posix-sio/syscall/interrupt\"]", "[]", ["`paths` is an empty list", "name at least one path"]),
+        ("ios =", "bs = []\nios =", ["`bs` is an empty list", "give it a value"]),
+        ("[[workload]]", "[settings]\nnomerges = []\n[[workload]]", ["`nomerges` has no value", "give it one"]),
+        ("paths =", "generator = []\npaths =", ["`generator` is an empty list", "native, fio or both"]),
+        ("[[workload]]\nios = 200\n", "workload = []\n", ["the study has no trial", "needs a [[workload]]"]),
+        ("[[workload]]\nios = 200\n", "", ["workload", "[[workload]]"]),
+        ("paths =", "replicates = 0\npaths =", ["replicates", "0"]),
+    ] {
+        refused_study(folder.path(), from, to, &parts);
+    }
+}
+
+#[test]
+fn wrong_values_are_refused() {
+    let folder = folder();
+    written(&folder.path().join("data"), 1 << 20);
+    for (from, to, parts) in [
+        ("ios = 200", "ios = \"many\"", ["t.toml: line 4", "many"]),
+        ("ios =", "iodepth = \"many\"\nios =", ["t.toml: line 4", "iodepth"]),
+        ("ios =", "cpus_allowed = \"4095\"\nios =", ["cpus_allowed", "cpu 4095"]),
+        ("name = \"t\"", "name =", ["t.toml is no TOML: line 1", ""]),
+        ("[[workload]]", "[workload]", ["`workload` is a list of tables", "write [[workload]]"]),
+        ("ios =", "runtime = \"1s\"\nios =", ["both `runtime` and `ios`", "leave one out"]),
+        // The name is the store's: it may not lead out of the folder.
+        ("name = \"t\"", "name = \"../t\"", ["name", "../t"]),
+        ("name = \"t\"", "name = \"\"", ["name", ""]),
+    ] {
+        refused_study(folder.path(), from, to, &parts);
+    }
+    let parts = ["`nope.toml` cannot be read", "No such file", "name a study file"];
+    refused(&mut iopj(folder.path(), "run nope.toml --target data"), folder.path(), &parts);
+    refused(&mut iopj(folder.path(), "run . --target data"), folder.path(), &["`.` cannot be read", "directory"]);
+}
+
+#[test]
+fn paths_that_nobody_has_are_refused() {
+    let folder = folder();
+    written(&folder.path().join("data"), 1 << 20);
+    for (path, parts) in [
+        ("nvme-kernel/syscall/poll", ["no interface `nvme-kernel`", "posix-sio, posix-aio, libaio, io_uring"]),
+        ("libaio/syscall/poll", ["libaio has no completion `poll`", "interrupt"]),
+        ("io_uring/doorbell/poll", ["io_uring has no submission `doorbell`", "syscall"]),
+        ("io_uring/syscall/poll+fast", ["`io_uring/syscall/poll+fast` is no I/O path", "+registered"]),
+        ("io_uring", ["`io_uring` is no I/O path", "interface/submission/completion"]),
+        // A path that exists, and not on a file.
+        ("nvme-passthrough/syscall/interrupt", ["none of the study's paths works on data", "/dev/ngXnY"]),
+    ] {
+        let from = "posix-sio/syscall/interrupt";
+        refused_study(folder.path(), from, path, &parts);
+        let line = format!("run --target data {}", PLAIN.replace(from, path));
+        refused(&mut iopj(folder.path(), &line), folder.path(), &parts);
+    }
+}
+
+#[test]
+fn programs_run_only_where_they_are_allowed() {
+    let folder = folder();
+    written(&folder.path().join("data"), 1 << 20);
+    let program = folder.path().join("program");
+    fs::write(&program, "#!/bin/sh\ntouch ran\n").unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    let line = format!("generator = \"fio\"\n[fio]\nprogram = \"{}\"\n[[workload]]", program.display());
+    let thing = format!("the study names a program to run, `{}`", program.display());
+    // That it was not run, the folder shows.
+    refused_study(folder.path(), "[[workload]]", &line, &[&thing, "allow it by --allow-exec"]);
+}

@@ -1,0 +1,139 @@
+//! Targets that are none: nothing there, no file, a wrong length, bytes that no device holds, no permission.
+
+use crate::common::{alone, folder, have, iopj, is_root, written};
+use crate::{PLAIN, as_nobody, open_folder, refused, succeeds};
+use std::fs::{self, File, Permissions};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
+use std::path::Path;
+
+/// `run` and `check` refuse a target in the same words.
+fn refused_as_target(folder: &Path, target: &str, parts: &[&str]) {
+    refused(&mut iopj(folder, &format!("check {target}")), folder, parts);
+    refused(&mut iopj(folder, &format!("run --target {target} {PLAIN}")), folder, parts);
+}
+
+#[test]
+fn good_file_is_taken() {
+    let _alone = alone();
+    let folder = folder();
+    written(&folder.path().join("data"), 1 << 20);
+    let (text, _) = succeeds(&mut iopj(folder.path(), &format!("run --target data {PLAIN}")));
+    assert!(text.contains("study quick: 1 of 1 trials") && text.contains("store: quick.iopj"), "{text}");
+}
+
+#[test]
+fn what_is_no_target_is_refused() {
+    let folder = folder();
+    let here = folder.path();
+    fs::create_dir(here.join("empty")).unwrap();
+    symlink("nowhere", here.join("dangling")).unwrap();
+    for missing in ["nope", "no/such/folder", "dangling", "/dev/nope"] {
+        let thing = format!("no target `{missing}`");
+        refused_as_target(here, missing, &[&thing, "name a file, a block device or an NVMe namespace"]);
+    }
+    for directory in [".", "empty"] {
+        refused_as_target(here, directory, &[&format!("`{directory}` is a directory: name a file in it")]);
+    }
+    refused_as_target(here, "/dev/null", &["`/dev/null` is a character device that is no NVMe namespace: name a file"]);
+}
+
+#[test]
+fn length_must_be_whole_blocks() {
+    let folder = folder();
+    let here = folder.path();
+    written(&here.join("empty"), 0);
+    refused_as_target(here, "empty", &["`empty` holds no byte", "let iopj make one"]);
+    written(&here.join("odd"), 4096 + 100);
+    refused_as_target(
+        here,
+        "odd",
+        &["`odd` has 4196 bytes", "no multiple of the logical block of", "name a file whose length is one"],
+    );
+    let run = |line: &str, parts: &[&str]| refused(&mut iopj(here, &format!("run {PLAIN} {line}")), here, parts);
+    written(&here.join("small"), 4096);
+    run("--target small --bs 8k", &["small holds 4096 bytes, which is less than 8192", "lower bs", "larger target"]);
+    run(
+        "--target small --bs 4k --numjobs 2 --rw read",
+        &["small holds 4096 bytes", "for each job", "lower bs or numjobs"],
+    );
+    written(&here.join("three"), 12_288);
+    run("--target three --bs 8k", &["three holds 12288 bytes", "not a multiple of bs 8k", "choose another bs"]);
+    run("--target three --bs 1000", &["bs 1000 is not a multiple of three's logical block of", "choose a multiple"]);
+}
+
+#[test]
+fn files_with_holes_are_refused() {
+    let folder = folder();
+    let sparse = File::create(folder.path().join("sparse")).unwrap();
+    sparse.set_len(1 << 20).unwrap();
+    let remedy = "copy it with `cp --sparse=never";
+    refused_as_target(folder.path(), "sparse", &["`sparse` has a hole at byte 0", "without the device", remedy]);
+    sparse.write_all_at(&[7; 8192], 0).unwrap();
+    sparse.sync_all().unwrap();
+    refused_as_target(folder.path(), "sparse", &["`sparse` has a hole at byte 8192", remedy]);
+}
+
+#[test]
+fn files_allocated_but_not_written_are_refused() {
+    let folder = folder();
+    let file = File::create(folder.path().join("allocated")).unwrap();
+    // SAFETY: the descriptor is open.
+    let done = unsafe { libc::fallocate(file.as_raw_fd(), 0, 0, 1 << 20) };
+    if !have(done == 0, "a file system with fallocate") {
+        return;
+    }
+    file.sync_all().unwrap();
+    let cause = "was never written at byte 0 (fallocate), which is read without the device";
+    refused_as_target(folder.path(), "allocated", &["`allocated`", cause, "copy it with `cp --sparse=never"]);
+}
+
+#[test]
+fn file_systems_in_memory_are_refused() {
+    let Ok(memory) = tempfile::tempdir_in("/dev/shm") else {
+        have(false, "/dev/shm");
+        return;
+    };
+    written(&memory.path().join("data"), 1 << 20);
+    let parts = ["` lies on tmpfs, which has no direct I/O (O_DIRECT)", "name a file on a disk's file system"];
+    refused_as_target(memory.path(), "data", &parts);
+    // Nor is a file made there, or left behind.
+    refused(&mut iopj(memory.path(), "check"), memory.path(), &parts);
+    refused(&mut iopj(memory.path(), &format!("run {PLAIN}")), memory.path(), &parts);
+}
+
+#[test]
+fn permission_is_asked_for_by_name() {
+    let _alone = alone();
+    let folder = open_folder();
+    let here = folder.path();
+    let data = here.join("data");
+    written(&data, 1 << 20);
+    fs::set_permissions(&data, Permissions::from_mode(if is_root() { 0o600 } else { 0 })).unwrap();
+    let refused = |line: &str, parts: &[&str]| refused(&mut as_nobody(here, line), here, parts);
+    let parts = ["you may not open for reading `data`", "change its owner or mode, or run as root"];
+    refused("check data", &parts);
+    refused(&format!("run --target data {PLAIN}"), &parts);
+    // Where no file can be made, and where no store can be made.
+    if is_root() {
+        let parts = ["you may not create `", "change its owner or mode, or run as root"];
+        refused("check", &parts);
+        refused(&format!("run {PLAIN}"), &parts);
+        fs::set_permissions(&data, Permissions::from_mode(0o644)).unwrap();
+        refused(&format!("run --target data --store x.iopj {PLAIN}"), &["`x.iopj`", "Permission denied", "--store"]);
+    }
+}
+
+#[test]
+fn foreign_files_are_never_written() {
+    let folder = folder();
+    written(&folder.path().join("data"), 1 << 20);
+    for rw in ["write", "randwrite", "rw", "randrw"] {
+        let run = format!("run --target data --rw {rw} {PLAIN}");
+        let remedy = "leave --target out, or name a whole device to be overwritten by --destroy-data";
+        refused(&mut iopj(folder.path(), &run), folder.path(), &["data is not a file that iopj made", remedy]);
+        let run = format!("{run} --destroy-data data");
+        let parts = ["`data` is a file: --destroy-data is for whole devices", "only those that iopj made"];
+        refused(&mut iopj(folder.path(), &run), folder.path(), &parts);
+    }
+}
