@@ -263,7 +263,7 @@ fn parse(text: &str) -> Result<IoPath, String> {
     };
     let plain = |path: IoPath| match variants.first() {
         None => Ok(path),
-        Some(v) => Err(format!("{interface} has no variant `+{v}`")),
+        Some(v) => Err(format!("{interface} has no variant `+{v}`: leave it out")),
     };
     match interface {
         "posix-sio" => {
@@ -327,7 +327,12 @@ fn parse_ring(interface: &str, submission: &str, completion: &str, variants: &[&
         let seen = match (*variant, submission) {
             ("registered", _) => &mut registered,
             ("split", "syscall") | ("kernel-wait", "sqpoll") => &mut second,
-            (other, _) => return Err(format!("{interface}/{submission} has no variant `+{other}`")),
+            (other, _) => {
+                let own = if submission == "sqpoll" { "+kernel-wait" } else { "+split" };
+                return Err(format!(
+                    "{interface}/{submission} has no variant `+{other}`; it has +registered and {own}"
+                ));
+            }
         };
         if std::mem::replace(seen, true) {
             return Err(format!("`+{variant}` stands twice"));

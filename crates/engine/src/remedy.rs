@@ -43,6 +43,10 @@ pub(crate) fn io_uring_setup(errno: i32, required: u32) -> String {
             }
             _ => ": a seccomp filter forbids io_uring: run outside of the container or allow io_uring_setup in its profile".into(),
         },
+        libc::EMFILE => format!(
+            ": RLIMIT_NOFILE ({}) is reached: lower numjobs, or raise it by `ulimit -n`",
+            limit(libc::RLIMIT_NOFILE).trim_end_matches(" bytes")
+        ),
         libc::ENOSYS => ": this kernel is older than Linux 5.1 or built without CONFIG_IO_URING, or a seccomp filter hides it".into(),
         libc::EINVAL if required & sys::IORING_SETUP_HYBRID_IOPOLL != 0 => ": hybrid polling needs Linux 6.13 or newer".into(),
         libc::EINVAL if required & sys::IORING_SETUP_SQE128 != 0 => ": NVMe passthrough needs Linux 5.19 or newer".into(),

@@ -1,5 +1,6 @@
 //! Standard output and error: results, one message for an error, and no complaint about a closed pipe.
 
+use iopj_report::render::escape;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
@@ -25,8 +26,8 @@ pub(crate) fn print_json(value: &serde_json::Value) -> anyhow::Result<()> {
     print(&format!("{value:#}\n"))
 }
 
-/// Tells an error in one line.
+/// Tells an error in one line; what it quotes of a foreign file cannot steer the terminal.
 pub(crate) fn fail(error: &anyhow::Error) -> ExitCode {
-    let _ = writeln!(io::stderr(), "iopj: {error}");
+    let _ = writeln!(io::stderr(), "iopj: {}", escape(&error.to_string()));
     ExitCode::from(USAGE)
 }

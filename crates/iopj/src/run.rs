@@ -4,7 +4,7 @@ use crate::args::RunArgs;
 use crate::output::{FAILURES, INTERRUPTED, print, print_json};
 use crate::progress::View;
 use crate::signals;
-use anyhow::Context;
+use anyhow::anyhow;
 use iopj_store::{Store, export};
 use iopj_study::runner::{self, Options, RunError, Summary};
 use iopj_study::study::{Axis, Study};
@@ -42,8 +42,8 @@ fn study(args: &RunArgs) -> anyhow::Result<Study> {
     let mut study = match &args.study {
         Some(path) => {
             let name = path.display();
-            let text =
-                std::fs::read_to_string(path).with_context(|| format!("`{name}` cannot be read; name a study file"))?;
+            let text = std::fs::read_to_string(path)
+                .map_err(|error| anyhow!("`{name}` cannot be read ({error}): name a study file"))?;
             Study::parse(&text, &name.to_string())?
         }
         None => Study::parse(QUICK, "quick.toml")?,

@@ -3,9 +3,11 @@
 use crate::record::{Latency, Measurement, Outcome, StudyRecord, Trial};
 use crate::schema;
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, params};
+use std::ffi::CString;
 use std::fs::File;
 use std::io::Read;
 use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 /// Why a store cannot be used.
@@ -18,7 +20,7 @@ pub enum StoreError {
     #[error("`{0}` exists already: continue it by `iopj run --resume {0}`, or name another file by --store")]
     Exists(PathBuf),
     /// The file is no store.
-    #[error("`{path}` is no iopj store: {reason}")]
+    #[error("`{path}` is no iopj store: {reason}; name one that `iopj run` has written")]
     NotAStore {
         /// The file.
         path: PathBuf,
@@ -43,8 +45,22 @@ pub enum StoreError {
         "no space is left for `{0}`: the finished trials are kept; free some space, then continue by `iopj run --resume {0}`"
     )]
     Full(PathBuf),
+    /// The disk has no room for a new store.
+    #[error("no space is left for a store `{0}`: free some space, or name another place by --store")]
+    NoRoom(PathBuf),
+    /// The file cannot be made.
+    #[error("`{path}` cannot be made: {error}; name a place that you may write by --store")]
+    NotMade {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        error: std::io::Error,
+    },
+    /// Who runs this may only read it.
+    #[error("`{0}` may not be written by you: copy it to a folder of your own, or run as its owner")]
+    ReadOnly(PathBuf),
     /// The operating system refused.
-    #[error("`{path}` cannot be opened: {error}")]
+    #[error("`{path}` cannot be opened: {error}; ask for permission to it, or name another store")]
     Io {
         /// The file.
         path: PathBuf,
@@ -89,8 +105,8 @@ impl Store {
     pub fn create(path: &Path, study: &StudyRecord) -> Result<Store, StoreError> {
         let io = |error: std::io::Error| match error.kind() {
             std::io::ErrorKind::AlreadyExists => StoreError::Exists(path.to_owned()),
-            std::io::ErrorKind::StorageFull => StoreError::Full(path.to_owned()),
-            _ => StoreError::Io { path: path.to_owned(), error },
+            std::io::ErrorKind::StorageFull => StoreError::NoRoom(path.to_owned()),
+            _ => StoreError::NotMade { path: path.to_owned(), error },
         };
         File::create_new(path).map_err(io)?;
         let made = Store::create_in(path, study);
@@ -102,7 +118,10 @@ impl Store {
                 let _ = std::fs::remove_file(name);
             }
         }
-        made
+        made.map_err(|error| match error {
+            StoreError::Full(path) => StoreError::NoRoom(path),
+            other => other,
+        })
     }
 
     fn create_in(path: &Path, study: &StudyRecord) -> Result<Store, StoreError> {
@@ -146,6 +165,9 @@ impl Store {
     pub fn open_for_run(path: &Path) -> Result<Store, StoreError> {
         check_header(path)?;
         let lock = lock(path)?;
+        if !may_write(path) {
+            return Err(StoreError::ReadOnly(path.to_owned()));
+        }
         let mut store = Store::open(path)?;
         store._lock = Some(lock);
         store.prepare().map_err(|error| store.sqlite(error))?;
@@ -380,12 +402,37 @@ fn json<T: serde::Serialize>(value: &T, path: &Path, what: &'static str) -> Resu
 }
 
 fn connect(path: &Path) -> Result<Connection, StoreError> {
-    // A reader of a store in WAL mode writes its shared index; a store that we may not write is
-    // opened read-only, which works once its run has ended.
-    let open = |flags| Connection::open_with_flags(path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX);
-    open(OpenFlags::SQLITE_OPEN_READ_WRITE)
-        .or_else(|_| open(OpenFlags::SQLITE_OPEN_READ_ONLY))
-        .map_err(|error| StoreError::Sqlite { path: path.to_owned(), error })
+    // A reader of a store in WAL mode writes its shared index. Where it may not, and no log tells of a
+    // run that is alive or died, nothing changes the file, and SQLite can do without the index (sqlite.org/uri.html).
+    let mut log = path.as_os_str().to_owned();
+    log.push("-wal");
+    let opened = match may_write(path) || Path::new(&log).exists() {
+        true => Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX),
+        false => Connection::open_with_flags(
+            immutable_uri(path),
+            OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI | OpenFlags::SQLITE_OPEN_NO_MUTEX,
+        ),
+    };
+    opened.map_err(|error| StoreError::Sqlite { path: path.to_owned(), error })
+}
+
+/// True if this user may write the file and make others beside it.
+fn may_write(path: &Path) -> bool {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    [path, folder].iter().all(|path| {
+        let Ok(name) = CString::new(path.as_os_str().as_bytes()) else { return false };
+        // SAFETY: `name` is a C string that outlives the call.
+        unsafe { libc::faccessat(libc::AT_FDCWD, name.as_ptr(), libc::W_OK, libc::AT_EACCESS) == 0 }
+    })
+}
+
+/// A name that SQLite reads as a URI: everything but plain characters is escaped.
+fn immutable_uri(path: &Path) -> String {
+    let byte = |byte: &u8| match byte {
+        b'/' | b'.' | b'-' | b'_' | b'0'..=b'9' | b'a'..=b'z' | b'A'..=b'Z' => char::from(*byte).to_string(),
+        other => format!("%{other:02x}"),
+    };
+    format!("file:{}?immutable=1", path.as_os_str().as_bytes().iter().map(byte).collect::<String>())
 }
 
 fn check_header(path: &Path) -> Result<(), StoreError> {

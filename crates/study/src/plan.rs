@@ -39,12 +39,18 @@ pub struct Planned {
     pub position: u64,
 }
 
+/// The most trials of a study: at a tenth of a second each, more than a day.
+const MAX_TRIALS: u64 = 1_000_000;
+
 /// The cells of a study over `available` paths (which stand in for `paths = "available"`), and how many
 /// combinations were left out because a synchronous path has no depth.
 ///
 /// # Errors
 /// A value that is none, an empty matrix, or nothing but synchronous paths at depths above 1.
 pub fn cells(study: &Study, available: &[IoPath]) -> Result<(Vec<Cell>, usize), StudyError> {
+    if study.replicates == 0 {
+        return Err(StudyError("replicates: 0 is too few: the least is 1".to_owned()));
+    }
     let mut cells: Vec<Cell> = Vec::new();
     let (mut left_out, mut example) = (0, None);
     let settings = study.settings_matrix()?;
@@ -69,6 +75,14 @@ pub fn cells(study: &Study, available: &[IoPath]) -> Result<(Vec<Cell>, usize), 
                 }
             }
         }
+    }
+    let trials = cells.len() as u64 * u64::from(study.replicates);
+    if trials > MAX_TRIALS {
+        let (cells, replicates) = (cells.len(), study.replicates);
+        return Err(StudyError(format!(
+            "the study has {trials} trials ({cells} cells by {replicates} replicates), more than {MAX_TRIALS}: shorten \
+             its lists or lower replicates"
+        )));
     }
     match (cells.is_empty(), example) {
         (false, _) => Ok((cells, left_out)),

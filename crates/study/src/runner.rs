@@ -398,6 +398,11 @@ fn restore_left_behind(host: &Host, progress: &mut dyn Progress) -> Result<(), R
 fn store_path(study: &Study, options: &Options) -> Result<PathBuf, RunError> {
     match &options.store {
         Some(path) if path.exists() => Err(StoreError::Exists(path.clone()).into()),
+        Some(path) if !setup::folder_of(path).is_dir() => Err(RunError::Usage(format!(
+            "the store `{}` cannot be made, for `{}` is no folder: make it, or name another place by --store",
+            path.display(),
+            setup::folder_of(path).display()
+        ))),
         Some(path) => Ok(path.clone()),
         None => {
             let free = |number: u32| {

@@ -45,6 +45,11 @@ fn usage<T>(message: impl Into<String>) -> Result<T, RunError> {
     Err(RunError::Usage(message.into()))
 }
 
+/// The folder that holds `path`.
+pub(crate) fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
 /// True if any workload of the study writes.
 pub(crate) fn writes(study: &Study) -> Result<bool, RunError> {
     let mut writes = false;
@@ -234,7 +239,10 @@ fn check_fit(cell: &Cell, target: &Target) -> Result<(), RunError> {
             workload.iodepth
         ));
     }
-    let buffers = bs * u64::from(workload.iodepth) * u64::from(workload.numjobs);
+    if let Some(cpu) = native::forbidden_cpu(workload) {
+        return usage(format!("cpus_allowed names cpu {cpu}, which this process may not use: leave it out"));
+    }
+    let buffers = bs.next_multiple_of(4096) * u64::from(workload.iodepth) * u64::from(workload.numjobs);
     if let Some(memory) = machine::available_memory().filter(|memory| buffers > memory / 2) {
         return usage(format!(
             "buffers of {} (bs x iodepth x numjobs) are more than half of the {} of memory available: lower one of the three",

@@ -25,7 +25,7 @@ fn error<T>(message: impl Into<String>) -> Result<T, StudyError> {
 
 /// A value or a list of values.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "write one value or a list of them, of the right type and range")]
 pub enum Axis<T> {
     /// Several values.
     Many(Vec<T>),
@@ -163,11 +163,16 @@ impl Study {
             }
         } else if table.contains_key("workload") {
             return error(format!("{source}: `workload` is a list of tables: write [[workload]]"));
+        } else {
+            return error(format!("{source} has no workload: write a [[workload]]"));
         }
         if let Some(toml::Value::Table(fio)) = table.get("fio") {
             check_keys(fio, &["program"], source, " in [fio]")?;
         }
-        toml::from_str(text).map_err(|e| StudyError(format!("{source}: {}", toml_message(text, &e))))
+        let study: Study =
+            toml::from_str(text).map_err(|e| StudyError(format!("{source}: {}", toml_message(text, &e))))?;
+        check_name(&study.name, source)?;
+        Ok(study)
     }
 
     /// The study as TOML.
@@ -383,13 +388,28 @@ fn check_keys(table: &toml::Table, known: &[&str], source: &str, place: &str) ->
     error(format!("{source}: unknown key `{unknown}`{place}: {advice}"))
 }
 
+/// The name is that of the store, so that it must not lead to another folder.
+fn check_name(name: &str, source: &str) -> Result<(), StudyError> {
+    let plain = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.' | ' ');
+    if name.chars().all(plain) && !name.starts_with('.') && (1..=100).contains(&name.len()) {
+        return Ok(());
+    }
+    error(format!("{source}: name: `{name}` cannot name a store: write up to 100 letters, digits, `-`, `_` and `.`"))
+}
+
 /// A TOML error in one line, with the line where it stands.
 fn toml_message(text: &str, error: &toml::de::Error) -> String {
     let message = error.message().replace('\n', ", ");
     match error.span() {
         Some(span) => {
             let line = 1 + text.as_bytes()[..span.start.min(text.len())].iter().filter(|byte| **byte == b'\n').count();
-            format!("line {line}: {message}")
+            // Where the error is of one line, its words name the key.
+            match text.get(span).filter(|part| !part.is_empty() && !part.contains('\n')) {
+                Some(_) => {
+                    format!("line {line}, `{}`: {message}", text.lines().nth(line - 1).unwrap_or_default().trim())
+                }
+                None => format!("line {line}: {message}"),
+            }
         }
         None => message,
     }

@@ -190,6 +190,14 @@ pub enum TargetError {
         /// The path asked for.
         path: PathBuf,
     },
+    /// No more descriptors.
+    #[error("`{}` cannot be opened once more: RLIMIT_NOFILE ({limit}) is reached; lower iodepth or numjobs, or raise it by `ulimit -n`", shown(.path))]
+    TooManyFiles {
+        /// The path asked for.
+        path: PathBuf,
+        /// The limit in files.
+        limit: u64,
+    },
     /// A system call failed in a way that has no remedy of its own.
     #[error("`{}` cannot be used: {action} failed: {source}; the kernel log may say more, else name another target", shown(.path))]
     System {
@@ -249,6 +257,7 @@ impl TargetError {
             Some(libc::ENOENT | libc::ENOTDIR) => TargetError::NotFound { path },
             Some(libc::EACCES | libc::EPERM) => TargetError::Permission { path, access, remedy },
             Some(libc::EROFS) => TargetError::ReadOnly { path },
+            Some(libc::EMFILE) => TargetError::TooManyFiles { path, limit: sys::open_files_limit() },
             _ => TargetError::System { path, action: access, source },
         }
     }

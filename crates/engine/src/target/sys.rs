@@ -9,6 +9,14 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
+/// `RLIMIT_NOFILE`, the most descriptors of this process.
+pub(super) fn open_files_limit() -> u64 {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: `limit` is a valid place for the answer; the call cannot fail with it.
+    unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) };
+    limit.rlim_cur
+}
+
 /// Extents fetched by one FIEMAP call.
 pub(super) const EXTENT_BATCH: usize = 512;
 

@@ -197,6 +197,22 @@ fn errors_text(errors: &[(IoError, u64)], issued: u64) -> String {
     format!("{total} of {issued} I/Os failed: {}", kinds.join(", "))
 }
 
+/// A processor that a job of the workload would be bound to and cannot be.
+pub(crate) fn forbidden_cpu(workload: &Workload) -> Option<u32> {
+    // SAFETY: a `cpu_set_t` is plain bits, for which zero is a valid value; the call fills the set, which is ours.
+    let (allowed, done) = unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        let done = libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &raw mut set);
+        (set, done)
+    };
+    let has = |cpu: u32| {
+        // SAFETY: the first condition keeps the bit within the set.
+        (cpu as usize) < 8 * size_of::<libc::cpu_set_t>() && unsafe { libc::CPU_ISSET(cpu as usize, &allowed) }
+    };
+    let used = workload.cpus_allowed.iter().take(workload.numjobs as usize).copied();
+    used.filter(|_| done == 0).find(|cpu| !has(*cpu))
+}
+
 fn bind_to_cpu(cpus: &[u32], job: u32) -> Result<(), String> {
     let Some(cpu) = cpus.get(job as usize % cpus.len().max(1)) else { return Ok(()) };
     // SAFETY: a `cpu_set_t` is plain bits, for which zero is a valid value.
