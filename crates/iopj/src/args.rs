@@ -18,7 +18,7 @@ pub(crate) enum Command {
     /// Tell which I/O paths work on a target, and why not, with the remedy
     Check(CheckArgs),
     /// Run a study, or a matrix given by options, and keep the results in a store
-    Run(RunArgs),
+    Run(Box<RunArgs>),
     /// Show the results of a store
     Report(ReportArgs),
     /// Write a store as JSON or CSV

@@ -302,7 +302,7 @@ fn trials(store: &Path, planned: usize) -> BTreeMap<String, Value> {
     let output = iopj(["report", "--json"]).arg(store).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(report["study"]["planned_trials"], planned);
+    assert_eq!(report["study"]["planned_trials"], planned, "not here: {}", report["study"]["unavailable"]);
     let mut trials = BTreeMap::new();
     let mut positions = BTreeSet::new();
     for trial in report["trials"].as_array().unwrap() {

@@ -3,6 +3,7 @@
 //! A trial is whole or absent. Nothing is written to a store inside a measured window.
 
 pub mod export;
+mod file;
 pub mod histogram;
 pub mod record;
 mod schema;

@@ -1,12 +1,10 @@
 //! One SQLite file a study: made, opened, locked for a run, and a transaction a trial.
 
 use crate::record::{Latency, Measurement, Outcome, StudyRecord, Trial};
-use crate::schema;
+use crate::{file, schema};
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, params};
-use std::ffi::CString;
 use std::fs::File;
 use std::io::Read;
-use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -108,33 +106,24 @@ impl Store {
             std::io::ErrorKind::StorageFull => StoreError::NoRoom(path.to_owned()),
             _ => StoreError::NotMade { path: path.to_owned(), error },
         };
-        File::create_new(path).map_err(io)?;
-        let made = Store::create_in(path, study);
-        if made.is_err() {
-            // Nothing of a store that was never whole is left behind.
-            for suffix in ["", "-wal", "-shm", "-journal"] {
-                let mut name = path.as_os_str().to_owned();
-                name.push(suffix);
-                let _ = std::fs::remove_file(name);
-            }
-        }
-        made.map_err(|error| match error {
-            StoreError::Full(path) => StoreError::NoRoom(path),
-            other => other,
-        })
-    }
-
-    fn create_in(path: &Path, study: &StudyRecord) -> Result<Store, StoreError> {
-        let lock = lock(path)?;
-        let mut store = Store { connection: connect(path)?, path: path.to_owned(), _lock: Some(lock) };
-        store.prepare().map_err(|error| store.sqlite(error))?;
-        schema::migrate(&mut store.connection, 0).map_err(|error| store.sqlite(error))?;
+        // Built in memory and named when it is whole, so that a death leaves no part of a store.
+        let mut connection = Connection::open_in_memory().map_err(|error| sqlite(path, error))?;
         let record = json(study, path, "study")?;
-        store
-            .connection
+        schema::migrate(&mut connection, 0).map_err(|error| sqlite(path, error))?;
+        connection
             .execute("INSERT INTO study VALUES (1, ?1, ?2, ?3)", params![study.name, study.text, record])
-            .map_err(|error| store.sqlite(error))?;
-        Ok(store)
+            .map_err(|error| sqlite(path, error))?;
+        let bytes = connection.serialize("main").map_err(|error| sqlite(path, error))?;
+        let lock = file::create_whole(path, &bytes).map_err(io)?;
+        let named = Store { connection: connect(path)?, path: path.to_owned(), _lock: Some(lock) };
+        named.prepare().map_err(|error| {
+            let _ = std::fs::remove_file(path);
+            match sqlite(path, error) {
+                StoreError::Full(path) => StoreError::NoRoom(path),
+                other => other,
+            }
+        })?;
+        Ok(named)
     }
 
     /// Opens a store for reading. A run that is alive may be writing to it.
@@ -165,7 +154,7 @@ impl Store {
     pub fn open_for_run(path: &Path) -> Result<Store, StoreError> {
         check_header(path)?;
         let lock = lock(path)?;
-        if !may_write(path) {
+        if !file::may_write(path) {
             return Err(StoreError::ReadOnly(path.to_owned()));
         }
         let mut store = Store::open(path)?;
@@ -193,16 +182,6 @@ impl Store {
             return Err(StoreError::NotAStore { path: self.path.clone(), reason: "it holds no study".to_owned() });
         };
         self.parse(&text, "study")
-    }
-
-    /// Replaces the study's record, as a resumed run does when it had to make its file anew.
-    ///
-    /// # Errors
-    /// What SQLite says.
-    pub fn update_study(&mut self, study: &StudyRecord) -> Result<(), StoreError> {
-        let record = json(study, &self.path, "study")?;
-        let done = self.connection.execute("UPDATE study SET record = ?1", params![record]);
-        done.map(|_| ()).map_err(|error| self.sqlite(error))
     }
 
     /// Adds a trial with its histograms and series: one transaction, synced to the disk.
@@ -362,14 +341,19 @@ impl Store {
     }
 
     fn sqlite(&self, error: rusqlite::Error) -> StoreError {
-        let path = self.path.clone();
-        match error.sqlite_error_code() {
-            Some(ErrorCode::DiskFull) => StoreError::Full(path),
-            Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) => {
-                StoreError::NotAStore { path, reason: "it is damaged or cut short".to_owned() }
-            }
-            _ => StoreError::Sqlite { path, error },
+        sqlite(&self.path, error)
+    }
+}
+
+fn sqlite(path: &Path, error: rusqlite::Error) -> StoreError {
+    let path = path.to_owned();
+    match error.sqlite_error_code() {
+        Some(ErrorCode::DiskFull) => StoreError::Full(path),
+        Some(ErrorCode::ReadOnly) => StoreError::ReadOnly(path),
+        Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) => {
+            StoreError::NotAStore { path, reason: "it is damaged or cut short".to_owned() }
         }
+        _ => StoreError::Sqlite { path, error },
     }
 }
 
@@ -406,7 +390,7 @@ fn connect(path: &Path) -> Result<Connection, StoreError> {
     // run that is alive or died, nothing changes the file, and SQLite can do without the index (sqlite.org/uri.html).
     let mut log = path.as_os_str().to_owned();
     log.push("-wal");
-    let opened = match may_write(path) || Path::new(&log).exists() {
+    let opened = match file::may_write(path) || Path::new(&log).exists() {
         true => Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX),
         false => Connection::open_with_flags(
             immutable_uri(path),
@@ -414,16 +398,6 @@ fn connect(path: &Path) -> Result<Connection, StoreError> {
         ),
     };
     opened.map_err(|error| StoreError::Sqlite { path: path.to_owned(), error })
-}
-
-/// True if this user may write the file and make others beside it.
-fn may_write(path: &Path) -> bool {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    [path, folder].iter().all(|path| {
-        let Ok(name) = CString::new(path.as_os_str().as_bytes()) else { return false };
-        // SAFETY: `name` is a C string that outlives the call.
-        unsafe { libc::faccessat(libc::AT_FDCWD, name.as_ptr(), libc::W_OK, libc::AT_EACCESS) == 0 }
-    })
 }
 
 /// A name that SQLite reads as a URI: everything but plain characters is escaped.
@@ -451,13 +425,9 @@ fn check_header(path: &Path) -> Result<(), StoreError> {
 fn lock(path: &Path) -> Result<File, StoreError> {
     let io = |error| StoreError::Io { path: path.to_owned(), error };
     let file = File::open(path).map_err(io)?;
-    // SAFETY: the descriptor is open; the lock goes with it, also when the process is killed.
-    if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } < 0 {
-        let error = std::io::Error::last_os_error();
-        return Err(match error.kind() {
-            std::io::ErrorKind::WouldBlock => StoreError::Locked(path.to_owned()),
-            _ => io(error),
-        });
-    }
+    file::lock(&file).map_err(|error| match error.kind() {
+        std::io::ErrorKind::WouldBlock => StoreError::Locked(path.to_owned()),
+        _ => io(error),
+    })?;
     Ok(file)
 }

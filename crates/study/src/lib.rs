@@ -12,3 +12,4 @@ pub mod settings;
 mod setup;
 pub mod study;
 mod trial;
+mod trials;

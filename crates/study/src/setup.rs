@@ -9,7 +9,7 @@ use crate::study::{Axis, Study, parse_paths};
 use crate::{machine, trial};
 use iopj_core::{IoPath, format_bytes};
 use iopj_engine::check::{Availability, check};
-use iopj_engine::target::{FileId, TargetKind, WritePermission, make_file};
+use iopj_engine::target::{FileId, TargetKind, WritePermission, make_file, make_file_as};
 use iopj_engine::{MAX_IODEPTH, Target};
 use iopj_store::{Generator, Unavailable};
 use std::collections::HashSet;
@@ -100,16 +100,27 @@ pub(crate) fn open_target(
 /// Makes the file that a study without a target runs on, in the folder of its store.
 pub(crate) fn make_target(
     path: &Path,
+    known: Option<FileId>,
     study: &Study,
     progress: &mut dyn Progress,
     stop: &AtomicBool,
 ) -> Result<(MadeFile, FileId), RunError> {
     let size = study.file_size()?;
+    // One that is whole and in no store: its run died before it made the store.
+    if let Ok(left) = Target::open(path)
+        && let (None, Some(id), true) = (known, left.file_id(), left.data_len() == size)
+    {
+        return Ok((MadeFile { path: path.to_owned(), keep: false }, *id));
+    }
     let mut report = |done: u64| {
         progress.file(path, done, size);
         !stop.load(Ordering::Relaxed)
     };
-    let id = make_file(path, size, &mut report).map_err(|error| match stop.load(Ordering::Relaxed) {
+    let made = match known {
+        Some(id) => make_file_as(id, path, size, &mut report).map(|()| id),
+        None => make_file(path, size, &mut report),
+    };
+    let id = made.map_err(|error| match stop.load(Ordering::Relaxed) {
         true => RunError::Interrupted,
         false => error.into(),
     })?;
@@ -176,6 +187,28 @@ pub(crate) fn find_fio(study: &Study, options: &Options) -> Result<Option<Fio>, 
     Ok(Some(fio.map_err(|error| RunError::Usage(error.to_string()))?))
 }
 
+/// Holds a study's numbers against their limits, before a target is opened or made.
+pub(crate) fn check_limits(cells: &[Cell]) -> Result<(), RunError> {
+    for workload in cells.iter().map(|cell| &cell.workload) {
+        if workload.iodepth > MAX_IODEPTH {
+            return usage(format!(
+                "iodepth {} is beyond the limit of {MAX_IODEPTH} (io_uring's own): lower it",
+                workload.iodepth
+            ));
+        }
+        if workload.numjobs > MAX_NUMJOBS {
+            return usage(format!("numjobs {} is beyond the limit of {MAX_NUMJOBS}: lower it", workload.numjobs));
+        }
+        if workload.iodepth_batch_submit > workload.iodepth || workload.iodepth_batch_complete_min > workload.iodepth {
+            return usage(format!(
+                "a batch is larger than iodepth {}: lower the batch, or raise iodepth",
+                workload.iodepth
+            ));
+        }
+    }
+    Ok(())
+}
+
 /// Holds every cell against the target and the machine: sizes, limits, memory, engines.
 pub(crate) fn check_cells(cells: &[Cell], target: &Target, fio: Option<&Fio>) -> Result<(), RunError> {
     let mut opened = HashSet::new();
@@ -222,21 +255,6 @@ fn check_fit(cell: &Cell, target: &Target) -> Result<(), RunError> {
         return usage(format!(
             "{name} holds {len} bytes, which is not a multiple of bs {}: lengthen or cut the file, or choose another bs",
             size(bs)
-        ));
-    }
-    if workload.iodepth > MAX_IODEPTH {
-        return usage(format!(
-            "iodepth {} is beyond the limit of {MAX_IODEPTH} (io_uring's own): lower it",
-            workload.iodepth
-        ));
-    }
-    if workload.numjobs > MAX_NUMJOBS {
-        return usage(format!("numjobs {} is beyond the limit of {MAX_NUMJOBS}: lower it", workload.numjobs));
-    }
-    if workload.iodepth_batch_submit > workload.iodepth || workload.iodepth_batch_complete_min > workload.iodepth {
-        return usage(format!(
-            "a batch is larger than iodepth {}: lower the batch, or raise iodepth",
-            workload.iodepth
         ));
     }
     if let Some(cpu) = native::forbidden_cpu(workload) {

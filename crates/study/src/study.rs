@@ -239,7 +239,11 @@ impl Study {
     /// # Errors
     /// It is no size.
     pub fn file_size(&self) -> Result<u64, StudyError> {
-        parse_bytes(&self.size).map_err(|e| StudyError(format!("size: {e}")))
+        let size = parse_bytes(&self.size).map_err(|e| StudyError(format!("size: {e}")))?;
+        if size == 0 || !size.is_multiple_of(4096) {
+            return error(format!("size: {} is not a multiple of 4k: choose one, such as 1g", self.size));
+        }
+        Ok(size)
     }
 }
 

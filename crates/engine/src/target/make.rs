@@ -24,6 +24,20 @@ const CHUNK: u64 = 1 << 20;
 /// The path exists; the file system has no direct I/O or no room; `data_len` is 0 or no multiple of the logical
 /// block; `progress` returned false; a write failed.
 pub fn make_file(path: &Path, data_len: u64, progress: &mut dyn FnMut(u64) -> bool) -> Result<FileId, TargetError> {
+    let id = FileId::random().map_err(TargetError::system(path, "drawing random bytes"))?;
+    make_file_as(id, path, data_len, progress).map(|()| id)
+}
+
+/// As [`make_file`], under an identity that is known already: for a file that was made before and is gone.
+///
+/// # Errors
+/// As for [`make_file`].
+pub fn make_file_as(
+    id: FileId,
+    path: &Path,
+    data_len: u64,
+    progress: &mut dyn FnMut(u64) -> bool,
+) -> Result<(), TargetError> {
     if data_len == 0 {
         return Err(TargetError::Empty {
             path: path.to_owned(),
@@ -32,37 +46,64 @@ pub fn make_file(path: &Path, data_len: u64, progress: &mut dyn FnMut(u64) -> bo
     }
     let mut created = Unfinished::create(path)?;
     let file = open_direct(path, &created.file, data_len)?;
-    let id = fill(path, &file, data_len, progress)?;
+    fill(path, &file, id, data_len, progress)?;
+    created.name()?;
     let sync_error = TargetError::system(path, "syncing its folder");
     File::open(folder(path)).and_then(|folder| folder.sync_all()).map_err(sync_error)?;
-    created.finished = true;
-    Ok(id)
+    created.named = false;
+    Ok(())
 }
 
-/// A file that is removed unless it is finished.
+/// A file without a name, which is gone at any death; where the file system cannot do that (open(2), `O_TMPFILE`),
+/// a file that is removed unless it is finished.
 struct Unfinished<'a> {
     path: &'a Path,
     file: File,
-    finished: bool,
+    named: bool,
 }
 
 impl<'a> Unfinished<'a> {
     fn create(path: &'a Path) -> Result<Unfinished<'a>, TargetError> {
+        if path.symlink_metadata().is_ok() {
+            return Err(TargetError::Exists { path: path.to_owned() });
+        }
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).mode(0o600).custom_flags(libc::O_TMPFILE);
+        match options.open(folder(path)) {
+            Ok(file) => return Ok(Unfinished { path, file, named: false }),
+            Err(e) if matches!(e.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EISDIR | libc::EINVAL)) => {}
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Err(TargetError::NotFound { path: folder(path) }),
+            Err(e) => return Err(TargetError::opening(path, "create", false, e)),
+        }
         let mut options = OpenOptions::new();
         // Not with O_DIRECT: a file system without it would make the file and then refuse to open it.
         options.read(true).write(true).create_new(true).mode(0o600).custom_flags(libc::O_NOFOLLOW);
         match options.open(path) {
-            Ok(file) => Ok(Unfinished { path, file, finished: false }),
+            Ok(file) => Ok(Unfinished { path, file, named: true }),
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Err(TargetError::Exists { path: path.to_owned() }),
             Err(e) if e.kind() == io::ErrorKind::NotFound => Err(TargetError::NotFound { path: folder(path) }),
             Err(e) => Err(TargetError::opening(path, "create", false, e)),
         }
     }
+
+    fn name(&mut self) -> Result<(), TargetError> {
+        if self.named {
+            return Ok(());
+        }
+        match sys::link(&self.file, self.path) {
+            Ok(()) => self.named = true,
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
+                return Err(TargetError::Exists { path: self.path.to_owned() });
+            }
+            Err(e) => return Err(TargetError::opening(self.path, "create", false, e)),
+        }
+        Ok(())
+    }
 }
 
 impl Drop for Unfinished<'_> {
     fn drop(&mut self) {
-        if !self.finished {
+        if self.named {
             // There is nobody left to tell, and the file carries no mark.
             let _ = fs::remove_file(self.path);
         }
@@ -91,7 +132,13 @@ fn open_direct(path: &Path, created: &File, data_len: u64) -> Result<File, Targe
     super::open_direct(path, created, true)
 }
 
-fn fill(path: &Path, file: &File, data_len: u64, progress: &mut dyn FnMut(u64) -> bool) -> Result<FileId, TargetError> {
+fn fill(
+    path: &Path,
+    file: &File,
+    id: FileId,
+    data_len: u64,
+    progress: &mut dyn FnMut(u64) -> bool,
+) -> Result<(), TargetError> {
     let write_error = |source: io::Error| match source.raw_os_error() {
         Some(libc::ENOSPC | libc::EDQUOT) => {
             let free = sys::free_bytes(file).unwrap_or(0);
@@ -114,11 +161,9 @@ fn fill(path: &Path, file: &File, data_len: u64, progress: &mut dyn FnMut(u64) -
         }
     }
     file.sync_data().map_err(write_error)?;
-    let id = FileId::random().map_err(entropy_error())?;
     let bytes = buffer.bytes();
     random.fill_bytes(bytes);
     bytes[..Header::ENCODED_LEN].copy_from_slice(&Header { id, data_len }.encode());
     file.write_all_at(bytes, 0).map_err(write_error)?;
-    file.sync_all().map_err(write_error)?;
-    Ok(id)
+    file.sync_all().map_err(write_error)
 }

@@ -20,7 +20,7 @@ mod tests;
 
 pub use error::{Fault, TargetError};
 pub use header::{FileId, HEADER_LEN, ParseFileIdError};
-pub use make::make_file;
+pub use make::{make_file, make_file_as};
 pub use topology::leaf_devices;
 
 use error::shown;

@@ -1,11 +1,12 @@
 //! The system calls that targets need, each with its safety argument. Their meaning is left to the callers.
 
 use linux_raw_sys::ioctl::{BLKGETSIZE64, BLKSSZGET, FIEMAP_FLAG_SYNC, FS_IOC_FIEMAP, NVME_IOCTL_ID};
-use std::ffi::{c_int, c_ulong};
+use std::ffi::{CString, c_int, c_ulong};
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
@@ -62,6 +63,16 @@ pub(super) fn open_path(path: &Path, follow: bool) -> io::Result<File> {
 pub(super) fn reopen(node: &impl AsFd, write: bool, flags: c_int) -> io::Result<File> {
     let path = format!("/proc/self/fd/{}", node.as_fd().as_raw_fd());
     OpenOptions::new().read(true).write(write).custom_flags(flags).open(path)
+}
+
+/// Names a file that was opened without a name (open(2), `O_TMPFILE`); never replaces what stands there.
+pub(super) fn link(file: &impl AsFd, path: &Path) -> io::Result<()> {
+    let node = CString::new(format!("/proc/self/fd/{}", file.as_fd().as_raw_fd()))?;
+    let path = CString::new(path.as_os_str().as_bytes())?;
+    // SAFETY: both texts end in a zero byte and live until the call returns.
+    check(unsafe {
+        libc::linkat(libc::AT_FDCWD, node.as_ptr(), libc::AT_FDCWD, path.as_ptr(), libc::AT_SYMLINK_FOLLOW)
+    })
 }
 
 /// The alignment of offsets for direct I/O (statx(2), `STATX_DIOALIGN`, Linux 6.1): absent where the file

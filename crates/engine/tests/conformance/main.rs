@@ -60,7 +60,7 @@ fn every_request_completes_once(subject: &Subject) {
             assert!(flying.insert((next_tag, Slot(slot))));
             next_tag += 1;
         }
-        if number() % 3 == 0 {
+        if number().is_multiple_of(3) {
             engine.submit().unwrap();
         }
         let min = number() as usize % (flying.len() + 1);
@@ -125,7 +125,7 @@ fn failed_and_short_requests_say_so(subject: &Subject) {
     assert_eq!(done[0].result, Err(IoError::Os(libc::EINVAL)), "not aligned");
     engine.push(&[read(0, subject.end(), 1)]).unwrap();
     assert_eq!(wait(&mut *engine, 1)[0].result, Ok(0), "at the end");
-    if subject.end() % u64::from(BLOCK) == 0 && subject.is_file() {
+    if subject.end().is_multiple_of(u64::from(BLOCK)) && subject.is_file() {
         engine.push(&[read(0, subject.end() - 512, 2)]).unwrap();
         assert_eq!(wait(&mut *engine, 1)[0].result, Ok(512), "across the end");
     }
@@ -227,7 +227,8 @@ fn facts_count_system_calls(subject: &Subject) {
 
 #[test]
 fn every_engine_conforms() {
-    let tests: [(&str, fn(&Subject)); 9] = [
+    type Test = (&'static str, fn(&Subject));
+    let tests: [Test; 9] = [
         ("reads_the_bytes_of_its_offset", reads_the_bytes_of_its_offset),
         ("every_request_completes_once", every_request_completes_once),
         (

@@ -1,0 +1,204 @@
+//! The trials of a run, one after the other: settings, measurement, store, and everything put back.
+
+use crate::control;
+use crate::plan::{self, Cell, Planned};
+use crate::precondition;
+use crate::runner::{Progress, RunError, Summary, unix_ns};
+use crate::settings::{DeviceLocks, Setting, Settings, SettingsError};
+use crate::setup::MadeFile;
+use crate::study::Study;
+use crate::trial::{Measured, Stage};
+use iopj_core::evidence::ControlRun;
+use iopj_core::workload::Length;
+use iopj_core::{Completion, Workload};
+use iopj_store::{Outcome, Store, Trial};
+use std::collections::HashSet;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+/// A run that is set up.
+pub(crate) struct Trials<'a> {
+    pub(crate) stage: Stage<'a>,
+    pub(crate) study: &'a Study,
+    pub(crate) cells: Vec<Cell>,
+    pub(crate) store: Store,
+    pub(crate) made: Option<MadeFile>,
+    pub(crate) locks: &'a DeviceLocks,
+}
+
+impl Trials<'_> {
+    /// Measures what is missing, puts the settings back, and tells how it ended.
+    pub(crate) fn run(mut self, progress: &mut dyn Progress) -> Result<Summary, RunError> {
+        if let Some(made) = &mut self.made {
+            made.keep = true; // for --resume, until the study is complete
+        }
+        let plan = plan::order(self.cells.len(), self.study.replicates, self.stage.seed);
+        let done: HashSet<u64> = self.store.trials()?.iter().map(|trial| trial.position).collect();
+        let missing: Vec<Planned> = plan.iter().filter(|planned| !done.contains(&planned.position)).copied().collect();
+        let devices = self.stage.target.devices();
+        let mut settings = self.stage.host.settings(devices, self.locks);
+        let result = self.measure(&missing, plan.len() as u64, &mut settings, progress);
+        let restored = settings.restore();
+        for change in restored.as_deref().unwrap_or_default() {
+            self.store.add_event(
+                unix_ns(),
+                "restored",
+                &format!("{}: {} -> {}", change.file.display(), change.from, change.to),
+            )?;
+        }
+        let summary = result?;
+        restored?;
+        if let Some(made) = &mut self.made {
+            made.keep = summary.missing > 0;
+        }
+        Ok(summary)
+    }
+
+    fn measure(
+        &mut self,
+        missing: &[Planned],
+        of: u64,
+        settings: &mut Settings<'_>,
+        progress: &mut dyn Progress,
+    ) -> Result<Summary, RunError> {
+        let stop = self.stage.stop;
+        let mut summary = Summary {
+            store: self.store.path().to_owned(),
+            failed: 0,
+            missing: missing.len() as u64,
+            interrupted: false,
+        };
+        let control = if missing.is_empty() { None } else { self.control(progress)? };
+        let preconditioning = self.precondition(missing, progress)?;
+        let started = Instant::now();
+        let mut last_ns = None;
+        for (number, planned) in missing.iter().enumerate() {
+            if stop.load(Ordering::Relaxed) {
+                break;
+            }
+            let left = time_left(&self.cells, &missing[number..], number, started);
+            progress.trial(of - summary.missing + 1, of, &self.cells[planned.cell], left);
+            let changes_before = settings.changes().len();
+            let trial = self.trial(*planned, settings, control, preconditioning.clone(), &mut last_ns, progress);
+            if stop.load(Ordering::Relaxed) {
+                break; // the trial at hand was cut short
+            }
+            progress.ended(&trial.outcome);
+            self.store.add(&trial)?;
+            for change in &settings.changes()[changes_before..] {
+                let detail = format!("{}: {} -> {}", change.file, change.old, change.new);
+                self.store.add_event(unix_ns(), "set", &detail)?;
+            }
+            summary.missing -= 1;
+            summary.failed += u64::from(trial.outcome.measurement().is_none());
+        }
+        summary.interrupted = stop.load(Ordering::Relaxed);
+        Ok(summary)
+    }
+
+    /// One trial. `last_ns` is the end of the window before, for the gap between the two.
+    fn trial(
+        &self,
+        planned: Planned,
+        settings: &mut Settings<'_>,
+        control: Option<ControlRun>,
+        preconditioning: Option<String>,
+        last_ns: &mut Option<u64>,
+        progress: &mut dyn Progress,
+    ) -> Trial {
+        let cell = &self.cells[planned.cell];
+        let started_unix_ns = unix_ns();
+        let setting_up = Instant::now();
+        let set = make_settings(settings, cell);
+        let settings_ns = setting_up.elapsed().as_nanos() as u64;
+        let measured =
+            set.and_then(|()| self.stage.measure(cell, planned, control, preconditioning, &mut || progress.tick()));
+        let (outcome, gap_ns) = match measured {
+            Ok(Measured { measurement, first_ns, last_ns: end }) => {
+                let ramp_ns = cell.workload.ramp_time.as_nanos() as u64;
+                let gap_ns = last_ns.map(|last| first_ns.saturating_sub(last + ramp_ns + settings_ns));
+                *last_ns = Some(end);
+                (Outcome::Measured(Box::new(measurement)), gap_ns)
+            }
+            Err(error) => {
+                *last_ns = None;
+                (Outcome::Failed(error), None)
+            }
+        };
+        Trial {
+            path: cell.path,
+            workload: cell.workload.clone(),
+            settings: cell.settings_by_name(),
+            generator: cell.generator,
+            replicate: planned.replicate,
+            position: planned.position,
+            started_unix_ns,
+            gap_ns,
+            outcome,
+        }
+    }
+
+    fn control(&mut self, progress: &mut dyn Progress) -> Result<Option<ControlRun>, RunError> {
+        match control::run(self.stage.target, self.stage.probe, self.stage.stop) {
+            Ok(control) => {
+                let detail = serde_json::to_string(&control).unwrap_or_default();
+                self.store.add_event(unix_ns(), "control", &detail)?;
+                Ok(Some(control))
+            }
+            Err(error) => {
+                progress
+                    .note(&format!("warning: the control run failed, so that no polled path can be verified: {error}"));
+                Ok(None)
+            }
+        }
+    }
+
+    /// Preconditions once for the random writes that are still to be measured, or says that nothing was done.
+    fn precondition(&mut self, missing: &[Planned], progress: &mut dyn Progress) -> Result<Option<String>, RunError> {
+        let random_writes = |workload: &&Workload| workload.rw.writes() && workload.rw.is_random();
+        let first = missing.iter().map(|planned| &self.cells[planned.cell].workload).find(random_writes);
+        match first {
+            Some(workload) if self.study.precondition => {
+                progress.note(
+                    "preconditioning: writing the target twice, then rounds of random writes until they are steady",
+                );
+                let done = precondition::run(self.stage.target, workload, self.stage.stop, &mut || progress.tick());
+                let done = done.map_err(|error| match self.stage.stop.load(Ordering::Relaxed) {
+                    true => RunError::Interrupted,
+                    false => RunError::Usage(format!("preconditioning failed: {error}")),
+                })?;
+                self.store.add_event(unix_ns(), "preconditioned", &done)?;
+                Ok(Some(done))
+            }
+            _ => Ok(Some(precondition::NONE.to_owned())),
+        }
+    }
+}
+
+/// Makes the settings of a cell, and the poll delay that its path needs.
+fn make_settings(settings: &mut Settings<'_>, cell: &Cell) -> Result<(), String> {
+    let text = |error: SettingsError| error.to_string();
+    for (setting, value) in &cell.settings {
+        settings.set(*setting, value).map_err(text)?;
+    }
+    let Some(delay) = cell.path.io_poll_delay() else { return Ok(()) };
+    let delay = delay.to_string();
+    match settings.current(Setting::IoPollDelay) {
+        Ok(now) if now.iter().all(|(_, value)| *value == delay) => Ok(()),
+        // A device without the attribute polls all the time, and only hybrid polling needs more.
+        Err(_) if cell.path.completion() == Completion::Poll || cell.path.ring().is_some() => Ok(()),
+        _ => settings.set(Setting::IoPollDelay, &delay).map_err(text),
+    }
+}
+
+/// The mean time of the trials so far, or what the workloads say, for the trials that are left.
+fn time_left(cells: &[Cell], left: &[Planned], done: usize, started: Instant) -> Option<Duration> {
+    if done > 0 {
+        return Some(started.elapsed().mul_f64(left.len() as f64 / done as f64));
+    }
+    let window = |workload: &Workload| match workload.length {
+        Length::Runtime(time) => Some(time + workload.ramp_time),
+        Length::Ios(_) => None,
+    };
+    left.iter().map(|planned| window(&cells[planned.cell].workload)).sum()
+}

@@ -1,0 +1,8 @@
+//! fio's JSON output, whatever it holds, is read or refused.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|text: &str| {
+    let _ = iopj_study::fio::parse(text);
+});

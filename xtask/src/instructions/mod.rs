@@ -1,0 +1,183 @@
+//! `cargo xtask instructions`: user-space instructions that a generator spends on one I/O.
+//!
+//! Two runs of different length under callgrind; the difference in instructions divided by the difference in I/Os
+//! leaves out start and end. valgrind hides the vDSO, so that clock reads become system calls whose inner
+//! instructions nobody counts: the instructions of the clock function are taken out of the count, and its calls times
+//! the instructions of one read on this machine (`clock`) are added. The kernel's instructions are not counted.
+
+mod callgrind;
+mod clock;
+mod program;
+
+use crate::options::{Options, Usage};
+use crate::workspace::Workspace;
+use crate::{needs, shell};
+use anyhow::{Context, Result, bail};
+use callgrind::Profile;
+use program::{Case, Program};
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// I/Os of the shorter and of the longer run. What a trial costs at its end varies with its longest latency, by about a
+/// million instructions: the difference must be large for that to vanish.
+const IOS: [u64; 2] = [20_000, 220_000];
+/// Bytes of the file that is read.
+const FILE_LEN: u64 = 64 << 20;
+/// Instructions per I/O that the paths of `LIMITED` may cost.
+const LIMIT: f64 = 400.0;
+/// Path, depth, and whether the limit holds for it.
+const CASES: &[(&str, u32, bool)] = &[
+    ("posix-sio/syscall/interrupt", 1, true),
+    ("io_uring/syscall/interrupt", 32, true),
+    ("libaio/syscall/interrupt", 32, false),
+    ("posix-aio/syscall/interrupt", 1, false),
+];
+
+pub(crate) fn run(workspace: &Workspace, mut options: Options) -> Result<()> {
+    let (check, fio) = (options.flag("--check"), options.flag("--fio"));
+    let paths = options.rest()?;
+    if fio && (check || !paths.is_empty()) {
+        return Err(
+            Usage("`--fio` stands alone: no limit holds for fio, and its two cases are fixed".to_owned()).into()
+        );
+    }
+    if !needs::is_here("valgrind") {
+        bail!("the instructions are counted by valgrind, which is missing: install it");
+    }
+    if fio {
+        let cases = [Case::new("psync", 1), Case::new("io_uring", 32)];
+        return measure(workspace, &Program::Fio, &cases).map(|_| ());
+    }
+    let cases = if paths.is_empty() { default_cases() } else { parse_cases(&paths)? };
+    let over = measure(workspace, &Program::Iopj(workspace.release_binary()?), &cases)?;
+    if check && !over.is_empty() {
+        bail!("over {LIMIT} instructions per I/O: {}", over.join(", "));
+    }
+    Ok(())
+}
+
+/// The default cases held against the limit.
+pub(crate) fn check(workspace: &Workspace) -> Result<()> {
+    let check = Options::new(std::iter::once("--check".to_owned()));
+    shell::timed("instructions per I/O", || run(workspace, check))
+}
+
+fn default_cases() -> Vec<Case> {
+    CASES.iter().map(|(path, iodepth, _)| Case::new(path, *iodepth)).collect()
+}
+
+/// `PATH` at its usual depth, or `PATH@IODEPTH`.
+fn parse_cases(words: &[String]) -> Result<Vec<Case>, Usage> {
+    let parse = |word: &String| match word.split_once('@') {
+        Some((path, iodepth)) => match iodepth.parse() {
+            Ok(iodepth) => Ok(Case::new(path, iodepth)),
+            Err(_) => Err(Usage(format!("`{word}`: the depth is a whole number, as in io_uring/syscall/interrupt@8"))),
+        },
+        None => Ok(Case::new(word, if word.starts_with("posix-") { 1 } else { 32 })),
+    };
+    words.iter().map(parse).collect()
+}
+
+/// Whether the limit holds for a case.
+fn is_limited(case: &Case) -> bool {
+    CASES.iter().any(|(path, iodepth, limited)| *limited && *path == case.path && *iodepth == case.iodepth)
+}
+
+/// Counts every case and prints the table; gives the names of the cases over their limit.
+fn measure(workspace: &Workspace, program: &Program, cases: &[Case]) -> Result<Vec<String>> {
+    let folder = workspace.target.join("instructions");
+    if folder.exists() {
+        fs::remove_dir_all(&folder)?;
+    }
+    fs::create_dir_all(&folder)?;
+    let file = written_file(&folder)?;
+    let clock_read = clock::instructions_per_read().context("the instructions of a clock read cannot be counted")?;
+    println!(
+        "{:<34} {:>7} {:>11} {:>11} {:>11} {:>11} {:>6}",
+        "path", "iodepth", "program", "clock reads", "per read", "total", "limit"
+    );
+    let mut over = Vec::new();
+    for case in cases {
+        let cost = Cost::of(program, case, &file, &folder)?;
+        let total = cost.program + cost.clock_reads * f64::from(clock_read);
+        let limit = if is_limited(case) && matches!(program, Program::Iopj(_)) { Some(LIMIT) } else { None };
+        let limit_text = limit.map_or("-".to_owned(), |limit| limit.to_string());
+        println!(
+            "{:<34} {:>7} {:>11.1} {:>11.3} {clock_read:>11} {total:>11.1} {limit_text:>6}",
+            case.path, case.iodepth, cost.program, cost.clock_reads
+        );
+        if limit.is_some_and(|limit| total > limit) {
+            over.push(format!("{} at depth {}", case.path, case.iodepth));
+        }
+    }
+    println!("user-space instructions per I/O of {}, by valgrind --tool=callgrind", program.name());
+    fs::remove_dir_all(folder)?;
+    Ok(over)
+}
+
+/// A file written in full with bytes that nothing can compress.
+fn written_file(folder: &Path) -> Result<PathBuf> {
+    let path = folder.join("data");
+    let mut file = File::create(&path).with_context(|| path.display().to_string())?;
+    io::copy(&mut io::Read::take(File::open("/dev/urandom")?, FILE_LEN), &mut file)?;
+    file.sync_all()?;
+    Ok(path)
+}
+
+/// What one I/O costs, clock reads apart.
+struct Cost {
+    /// Instructions outside the clock's function.
+    program: f64,
+    /// Calls of the clock's function.
+    clock_reads: f64,
+}
+
+impl Cost {
+    fn of(program: &Program, case: &Case, file: &Path, folder: &Path) -> Result<Cost> {
+        let mut profiles = Vec::with_capacity(IOS.len());
+        for ios in IOS {
+            let command = program.command(case, ios, file, folder);
+            let profile = callgrind::profile(&command, &folder.join("callgrind.out"));
+            profiles.push(profile.with_context(|| format!("{}, depth {}", case.path, case.iodepth))?);
+        }
+        Ok(Cost::between(&profiles[0], &profiles[1], IOS[1] - IOS[0]))
+    }
+
+    fn between(short: &Profile, long: &Profile, ios: u64) -> Cost {
+        let outside_clock = |profile: &Profile| (profile.instructions - profile.clock_instructions) as f64;
+        Cost {
+            program: (outside_clock(long) - outside_clock(short)) / ios as f64,
+            clock_reads: (long.clock_calls as f64 - short.clock_calls as f64) / ios as f64,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_clock_is_taken_out_of_the_program() {
+        let short = Profile { instructions: 10_500, clock_instructions: 500, clock_calls: 50 };
+        let long = Profile { instructions: 31_500, clock_instructions: 1_500, clock_calls: 150 };
+        let cost = Cost::between(&short, &long, 100);
+        assert_eq!((cost.program, cost.clock_reads), (200.0, 1.0));
+    }
+
+    #[test]
+    fn cases_have_their_usual_depth_or_the_one_given() {
+        let words = ["posix-sio/syscall/poll", "libaio/syscall/interrupt", "io_uring/syscall/interrupt@8"];
+        let cases = parse_cases(&words.map(str::to_owned)).unwrap();
+        assert_eq!(cases.iter().map(|case| case.iodepth).collect::<Vec<_>>(), [1, 32, 8]);
+        assert!(parse_cases(&["libaio/syscall/interrupt@many".to_owned()]).is_err());
+    }
+
+    #[test]
+    fn the_limit_holds_for_its_two_cases() {
+        assert!(is_limited(&Case::new("posix-sio/syscall/interrupt", 1)));
+        assert!(is_limited(&Case::new("io_uring/syscall/interrupt", 32)));
+        assert!(!is_limited(&Case::new("io_uring/syscall/interrupt", 1)));
+        assert!(!is_limited(&Case::new("libaio/syscall/interrupt", 32)));
+    }
+}

@@ -1,0 +1,84 @@
+//! The programs whose instructions are counted, and the command that makes each do a number of I/Os.
+
+use std::path::{Path, PathBuf};
+
+/// A path (for fio: an engine) at one depth.
+pub(crate) struct Case {
+    pub(crate) path: String,
+    pub(crate) iodepth: u32,
+}
+
+impl Case {
+    pub(crate) fn new(path: &str, iodepth: u32) -> Case {
+        Case { path: path.to_owned(), iodepth }
+    }
+}
+
+pub(crate) enum Program {
+    /// The built binary.
+    Iopj(PathBuf),
+    /// The installed fio.
+    Fio,
+}
+
+impl Program {
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Program::Iopj(_) => "iopj",
+            Program::Fio => "fio",
+        }
+    }
+
+    /// Random reads of 4 KiB from `file`, `ios` of them; what the program keeps goes to `folder`.
+    pub(crate) fn command(&self, case: &Case, ios: u64, file: &Path, folder: &Path) -> Vec<String> {
+        match self {
+            Program::Iopj(binary) => iopj(binary, case, ios, file, folder),
+            Program::Fio => fio(case, ios, file),
+        }
+    }
+}
+
+fn iopj(binary: &Path, case: &Case, ios: u64, file: &Path, folder: &Path) -> Vec<String> {
+    let path = case.path.replace('/', "-");
+    let store = folder.join(format!("{path}-{}-{ios}.iopj", case.iodepth));
+    let mut words = vec![binary.display().to_string(), "run".to_owned()];
+    words.extend("--rw randread --bs 4k --numjobs 1 --ramp-time 0s --replicates 1".split(' ').map(str::to_owned));
+    for (option, value) in [
+        ("--target", file.display().to_string()),
+        ("--path", case.path.clone()),
+        ("--iodepth", case.iodepth.to_string()),
+        ("--ios", ios.to_string()),
+        ("--store", store.display().to_string()),
+    ] {
+        words.extend([option.to_owned(), value]);
+    }
+    words
+}
+
+fn fio(case: &Case, ios: u64, file: &Path) -> Vec<String> {
+    // fio ends after reading the file once unless the bytes to be read are said.
+    let len = ios * 4096;
+    let mut words = vec!["fio".to_owned()];
+    words.extend("--name=instructions --rw=randread --bs=4k --direct=1 --thread=1".split(' ').map(str::to_owned));
+    words.push(format!("--filename={}", file.display()));
+    words.push(format!("--ioengine={}", case.path));
+    words.push(format!("--iodepth={}", case.iodepth));
+    words.push(format!("--io_size={len}"));
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_name_case_length_and_file() {
+        let case = Case::new("libaio/syscall/interrupt", 32);
+        let (file, folder) = (Path::new("/d/data"), Path::new("/d"));
+        let iopj = Program::Iopj("/t/iopj".into()).command(&case, 500, file, folder).join(" ");
+        assert!(iopj.starts_with("/t/iopj run --rw randread --bs 4k"), "{iopj}");
+        assert!(iopj.contains("--target /d/data --path libaio/syscall/interrupt --iodepth 32 --ios 500"), "{iopj}");
+        let fio = Program::Fio.command(&Case::new("psync", 1), 500, file, folder).join(" ");
+        assert!(fio.ends_with("--filename=/d/data --ioengine=psync --iodepth=1 --io_size=2048000"), "{fio}");
+    }
+}

@@ -1,0 +1,73 @@
+//! Programs that the tests need: found, installed where that is possible, or named.
+
+use crate::shell;
+use anyhow::{Result, bail};
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::Command;
+
+/// Program and the Debian package that holds it.
+const PROGRAMS: &[(&str, &str)] = &[
+    ("fio", "fio"),
+    ("valgrind", "valgrind"),
+    ("losetup", "mount"),
+    ("mount", "mount"),
+    ("umount", "mount"),
+    ("mkswap", "util-linux"),
+    ("unshare", "util-linux"),
+    ("addpart", "util-linux"),
+    ("mkfs.ext4", "e2fsprogs"),
+];
+
+/// Makes sure that every program is here: installs as root with apt-get, otherwise names what is missing.
+///
+/// # Errors
+/// Something is missing and this is CI, or its installation failed.
+pub(crate) fn ensure() -> Result<()> {
+    let lacking = missing();
+    if lacking.is_empty() {
+        return Ok(());
+    }
+    // SAFETY: geteuid has no preconditions.
+    if unsafe { libc::geteuid() } == 0 && is_here("apt-get") {
+        install(&lacking)?;
+        let still = missing();
+        if !still.is_empty() {
+            bail!("apt-get installed {} and yet these packages' programs are not on the PATH", list(&still));
+        }
+        return Ok(());
+    }
+    let message = format!("the tests need these packages: {}; install them (Debian's names)", list(&lacking));
+    if shell::in_ci() {
+        bail!(message);
+    }
+    println!("{message}; tests without them say `skipped`");
+    Ok(())
+}
+
+/// Whether `program` is on the PATH or where the system's programs are.
+pub(crate) fn is_here(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let system = ["/usr/sbin", "/sbin"].map(|folder| Path::new(folder).join(program));
+    std::env::split_paths(&path).map(|folder| folder.join(program)).chain(system).any(|file| file.is_file())
+}
+
+fn missing() -> BTreeSet<&'static str> {
+    PROGRAMS.iter().filter(|(program, _)| !is_here(program)).map(|(_, package)| *package).collect()
+}
+
+fn list(packages: &BTreeSet<&str>) -> String {
+    packages.iter().copied().collect::<Vec<_>>().join(", ")
+}
+
+fn install(packages: &BTreeSet<&str>) -> Result<()> {
+    println!("installing by apt-get: {}", list(packages));
+    let apt = |arguments: &[&str]| {
+        let mut command = Command::new("apt-get");
+        command.env("DEBIAN_FRONTEND", "noninteractive").args(arguments);
+        command
+    };
+    shell::step("apt-get update", &mut apt(&["update"]))?;
+    let mut command = apt(&["install", "--yes", "--no-install-recommends"]);
+    shell::step("apt-get install", command.args(packages))
+}

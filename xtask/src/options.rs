@@ -1,0 +1,90 @@
+//! The words after a chore's name: flags, values and the rest.
+
+use std::collections::VecDeque;
+
+/// A command line that cannot be understood; the program ends with exit code 2.
+#[derive(Debug)]
+pub(crate) struct Usage(pub(crate) String);
+
+impl std::fmt::Display for Usage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Usage {}
+
+/// Words not understood yet; each question takes its words out.
+pub(crate) struct Options(VecDeque<String>);
+
+impl Options {
+    pub(crate) fn new(words: impl Iterator<Item = String>) -> Options {
+        Options(words.collect())
+    }
+
+    /// Whether `name` is among the words.
+    pub(crate) fn flag(&mut self, name: &str) -> bool {
+        let before = self.0.len();
+        self.0.retain(|word| word != name);
+        self.0.len() < before
+    }
+
+    /// The number after `name`, or `default` where `name` is not given.
+    pub(crate) fn number(&mut self, name: &str, default: u64) -> Result<u64, Usage> {
+        let Some(at) = self.0.iter().position(|word| word == name) else {
+            return Ok(default);
+        };
+        self.0.remove(at);
+        let value = self.0.remove(at).unwrap_or_default();
+        value.parse().map_err(|_| Usage(format!("`{name}` needs a whole number, not `{value}`")))
+    }
+
+    /// The words that are left; none may be an option.
+    pub(crate) fn rest(self) -> Result<Vec<String>, Usage> {
+        match self.0.iter().find(|word| word.starts_with('-')) {
+            Some(option) => Err(Usage(format!("there is no option `{option}` here"))),
+            None => Ok(self.0.into()),
+        }
+    }
+
+    /// Refuses words that are left.
+    pub(crate) fn end(self) -> Result<(), Usage> {
+        match self.rest()?.first() {
+            Some(word) => Err(Usage(format!("`{word}` means nothing here"))),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options(text: &str) -> Options {
+        Options::new(text.split_whitespace().map(str::to_owned))
+    }
+
+    #[test]
+    fn questions_take_their_words_out() {
+        let mut options = options("--check libaio --seconds 5 io_uring");
+        assert!(options.flag("--check"));
+        assert!(!options.flag("--check"));
+        assert_eq!(options.number("--seconds", 60).unwrap(), 5);
+        assert_eq!(options.number("--seconds", 60).unwrap(), 60);
+        assert_eq!(options.rest().unwrap(), ["libaio", "io_uring"]);
+    }
+
+    #[test]
+    fn what_is_not_understood_is_named() {
+        assert_eq!(options("--chekc").rest().unwrap_err().0, "there is no option `--chekc` here");
+        assert_eq!(options("more").end().unwrap_err().0, "`more` means nothing here");
+        assert_eq!(
+            options("--seconds x").number("--seconds", 1).unwrap_err().0,
+            "`--seconds` needs a whole number, not `x`"
+        );
+        assert_eq!(
+            options("--seconds").number("--seconds", 1).unwrap_err().0,
+            "`--seconds` needs a whole number, not ``"
+        );
+    }
+}

@@ -1,0 +1,100 @@
+//! `cargo xtask test`: what the tests need, every test, the ring's arithmetic under Miri, and the instruction counts.
+
+use crate::options::Options;
+use crate::workspace::Workspace;
+use crate::{instructions, needs, shell};
+use anyhow::{Context, Result, bail};
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
+
+pub(crate) fn run(workspace: &Workspace, options: Options) -> Result<()> {
+    options.end()?;
+    shell::timed("what the tests need", needs::ensure)?;
+    let skipped = shell::timed("tests", || tests(workspace))?;
+    miri(workspace)?;
+    if needs::is_here("valgrind") {
+        instructions::check(workspace)?;
+    } else {
+        println!("skipped: the instruction counts need valgrind");
+    }
+    for test in &skipped {
+        println!("{test}");
+    }
+    println!("all tests passed, {} of them skipped", skipped.len());
+    Ok(())
+}
+
+/// Runs the workspace's tests; gives a line for each test that left itself out, which libtest would hide.
+fn tests(workspace: &Workspace) -> Result<Vec<String>> {
+    let mut child = workspace
+        .cargo(&["test", "--workspace", "--all-features", "--", "--show-output"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .context("cargo cannot be started")?;
+    let mut skipped = Skipped::default();
+    if let Some(stdout) = child.stdout.take() {
+        for line in BufReader::new(stdout).lines() {
+            let line = line?;
+            skipped.see(&line);
+            println!("{line}");
+        }
+    }
+    let status = child.wait()?;
+    if !status.success() {
+        bail!("cargo test failed: {status}");
+    }
+    Ok(skipped.lines)
+}
+
+/// Reads libtest's `--show-output`: a line `---- NAME stdout ----`, then what the test printed.
+#[derive(Default)]
+struct Skipped {
+    test: String,
+    lines: Vec<String>,
+}
+
+impl Skipped {
+    fn see(&mut self, line: &str) {
+        if let Some(test) = line.strip_prefix("---- ").and_then(|rest| rest.strip_suffix(" stdout ----")) {
+            test.clone_into(&mut self.test);
+        } else if let Some(reason) = line.strip_prefix("skipped: ") {
+            self.lines.push(format!("skipped: {}: {reason}", self.test));
+        }
+    }
+}
+
+/// The ring's index arithmetic under Miri; the tests beside it that make system calls are left out.
+fn miri(workspace: &Workspace) -> Result<()> {
+    if !shell::succeeds(&mut workspace.cargo(&["+nightly", "miri", "--version"])) {
+        let install = ["toolchain", "install", "nightly", "--profile", "minimal", "--component", "miri,rust-src"];
+        let installed = shell::step("installing Miri", &mut workspace.program("rustup", &install));
+        match installed {
+            Err(error) if shell::in_ci() => return Err(error),
+            Err(error) => {
+                println!("skipped: the ring's arithmetic needs Miri: {error:#}");
+                return Ok(());
+            }
+            Ok(()) => {}
+        }
+    }
+    let arguments =
+        ["+nightly", "miri", "test", "--package", "iopj-engine", "--lib", "--", "ring::", "--skip", "io_uring::"];
+    // proptest looks for a file of former failures, which Miri's isolation forbids.
+    let mut command = workspace.cargo(&arguments);
+    command.env("MIRIFLAGS", "-Zmiri-disable-isolation").env("CARGO_TARGET_DIR", workspace.target.join("miri"));
+    shell::step("the ring's arithmetic under Miri", &mut command)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn skipped_tests_are_named_with_their_reason() {
+        let mut skipped = Skipped::default();
+        for line in ["---- fio::tests::runs stdout ----", "skipped: needs fio", "", "---- other stdout ----", "fine"] {
+            skipped.see(line);
+        }
+        assert_eq!(skipped.lines, ["skipped: fio::tests::runs: needs fio"]);
+    }
+}

@@ -1,0 +1,48 @@
+//! Where the repository and its builds are, by `cargo metadata`.
+
+use crate::shell;
+use anyhow::{Context, Result};
+use serde_json::Value;
+use std::path::PathBuf;
+use std::process::Command;
+
+/// The workspace that this program was built from.
+pub(crate) struct Workspace {
+    /// The repository's folder.
+    pub(crate) root: PathBuf,
+    /// Cargo's target folder.
+    pub(crate) target: PathBuf,
+    /// What `cargo metadata --no-deps` prints.
+    pub(crate) metadata: Value,
+}
+
+impl Workspace {
+    pub(crate) fn find() -> Result<Workspace> {
+        let manifest = concat!(env!("CARGO_MANIFEST_DIR"), "/../Cargo.toml");
+        let mut command = Command::new("cargo");
+        command.args(["metadata", "--no-deps", "--format-version", "1", "--manifest-path", manifest]);
+        let metadata: Value = serde_json::from_str(&shell::output(&mut command)?)?;
+        let path = |key: &str| {
+            metadata[key].as_str().map(PathBuf::from).with_context(|| format!("cargo metadata has no {key}"))
+        };
+        Ok(Workspace { root: path("workspace_root")?, target: path("target_directory")?, metadata })
+    }
+
+    /// `cargo`, to be run at the root.
+    pub(crate) fn cargo(&self, arguments: &[&str]) -> Command {
+        self.program("cargo", arguments)
+    }
+
+    /// A program to be run at the root.
+    pub(crate) fn program(&self, program: &str, arguments: &[&str]) -> Command {
+        let mut command = Command::new(program);
+        command.current_dir(&self.root).args(arguments);
+        command
+    }
+
+    /// Builds `iopj` in release and gives its path.
+    pub(crate) fn release_binary(&self) -> Result<PathBuf> {
+        shell::step("release build", &mut self.cargo(&["build", "--release", "--package", "iopj"]))?;
+        Ok(self.target.join("release/iopj"))
+    }
+}
