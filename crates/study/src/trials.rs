@@ -11,6 +11,7 @@ use crate::trial::{Measured, Stage};
 use iopj_core::evidence::ControlRun;
 use iopj_core::workload::Length;
 use iopj_core::{Completion, Workload};
+use iopj_engine::Target;
 use iopj_store::{Outcome, Store, Trial};
 use std::collections::HashSet;
 use std::sync::atomic::Ordering;
@@ -68,6 +69,7 @@ impl Trials<'_> {
             missing: missing.len() as u64,
             interrupted: false,
         };
+        count_passthrough(settings, self.stage.target);
         let control = if missing.is_empty() { None } else { self.control(progress)? };
         let preconditioning = self.precondition(missing, progress)?;
         let started = Instant::now();
@@ -172,6 +174,14 @@ impl Trials<'_> {
             }
             _ => Ok(Some(precondition::NONE.to_owned())),
         }
+    }
+}
+
+/// Has the kernel count passed-through commands, which it leaves out by default: they are the evidence that the drive
+/// did the I/O. Where that cannot be set (older kernels, no root) the verdicts stay unproven.
+fn count_passthrough(settings: &mut Settings<'_>, target: &Target) {
+    if target.nvme().is_some() {
+        let _ = settings.set(Setting::IostatsPassthrough, "1");
     }
 }
 

@@ -29,6 +29,8 @@ pub enum Setting {
     MaxSectorsKb,
     /// `queue/add_random`: 1 feeds the entropy pool with completions.
     AddRandom,
+    /// `queue/iostats_passthrough`: 1 counts passed-through commands in the device's statistics (Linux 6.12 and newer).
+    IostatsPassthrough,
     /// `cpufreq/policy*/scaling_governor`, on every policy.
     Governor,
     /// `cpufreq/policy*/energy_performance_preference`, on every policy.
@@ -59,7 +61,7 @@ pub(super) enum Place {
 
 impl Setting {
     /// Every setting, in the order of the documentation.
-    pub fn all() -> [Setting; 15] {
+    pub fn all() -> [Setting; 16] {
         use Setting::*;
         [
             IoPollDelay,
@@ -71,6 +73,7 @@ impl Setting {
             ReadAheadKb,
             MaxSectorsKb,
             AddRandom,
+            IostatsPassthrough,
             Governor,
             EnergyPerformancePreference,
             Boost,
@@ -92,6 +95,7 @@ impl Setting {
             Setting::ReadAheadKb => "read_ahead_kb",
             Setting::MaxSectorsKb => "max_sectors_kb",
             Setting::AddRandom => "add_random",
+            Setting::IostatsPassthrough => "iostats_passthrough",
             Setting::Governor => "governor",
             Setting::EnergyPerformancePreference => "energy_performance_preference",
             Setting::Boost => "boost",
@@ -142,7 +146,7 @@ impl Setting {
             Setting::WbtLatUsec => "a number of microseconds, or 0 for off",
             Setting::ReadAheadKb => "a number of KiB",
             Setting::MaxSectorsKb => "a number of KiB of 4 or more",
-            Setting::AddRandom | Setting::Boost | Setting::NoTurbo => "0 or 1",
+            Setting::AddRandom | Setting::IostatsPassthrough | Setting::Boost | Setting::NoTurbo => "0 or 1",
             Setting::Governor => "the name of a governor, such as performance or schedutil",
             Setting::EnergyPerformancePreference => "the name of a preference, such as performance, or 0 to 255",
             Setting::CstateMax => "the index of the deepest idle state that stays in use",
@@ -164,7 +168,7 @@ impl Setting {
             Setting::Nomerges | Setting::RqAffinity => within(0, 2),
             Setting::NrRequests | Setting::MaxSectorsKb => within(4, i32::MAX),
             Setting::WbtLatUsec | Setting::ReadAheadKb | Setting::CstateMax => within(0, i32::MAX),
-            Setting::AddRandom | Setting::Boost | Setting::NoTurbo => within(0, 1),
+            Setting::AddRandom | Setting::IostatsPassthrough | Setting::Boost | Setting::NoTurbo => within(0, 1),
             Setting::Scheduler | Setting::Governor => is_word("-_"),
             Setting::EnergyPerformancePreference => is_word("_") || within(0, 255),
             Setting::Smt => matches!(value, "on" | "off"),
