@@ -18,10 +18,14 @@ pub struct Evidence {
     pub numjobs: u32,
     /// I/Os that each job was to keep in flight.
     pub iodepth: u32,
-    /// I/Os issued to the kernel in the window, failed ones included.
-    pub ios: u64,
-    /// Bytes that those I/Os asked for.
-    pub bytes: u64,
+    /// Reads issued to the kernel in the window, failed ones included.
+    pub reads: u64,
+    /// Bytes that those reads asked for.
+    pub read_bytes: u64,
+    /// Writes issued to the kernel in the window, failed ones included.
+    pub writes: u64,
+    /// Bytes that those writes asked for.
+    pub write_bytes: u64,
     /// Sum of the I/Os' latencies in ns; with `window_ns` it gives the achieved depth (Little's law).
     pub latency_sum_ns: u64,
     /// The leaf devices (whole disks) under the target.
@@ -41,6 +45,18 @@ pub struct Evidence {
     pub control: Option<ControlRun>,
 }
 
+impl Evidence {
+    /// Reads and writes issued to the kernel in the window, failed ones included.
+    pub fn ios(&self) -> u64 {
+        self.reads.saturating_add(self.writes)
+    }
+
+    /// Bytes that those I/Os asked for.
+    pub fn bytes(&self) -> u64 {
+        self.read_bytes.saturating_add(self.write_bytes)
+    }
+}
+
 /// Counts of one whole disk, from `/sys/block/X/stat` and `/proc/interrupts`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct DeviceEvidence {
@@ -58,9 +74,14 @@ pub struct DeviceEvidence {
     pub write_merges: u64,
     /// 512-byte sectors written.
     pub write_sectors: u64,
+    /// Discards completed; 0 before Linux 4.18, which does not count them.
+    pub discards: u64,
+    /// Flushes completed; 0 before Linux 5.5, which does not count them.
+    pub flushes: u64,
     /// Sum of the times that I/Os spent in the queue, in ms.
     pub in_queue_ms: u64,
-    /// Interrupts on the device's own vectors; absent where they cannot be told apart.
+    /// Interrupts on the device's own vectors; absent where they cannot be told apart, or where a
+    /// vector or a core came or went in the window.
     pub interrupts: Option<u64>,
     /// The vectors that were counted: interrupt number and name.
     pub vectors: Vec<String>,
@@ -115,8 +136,8 @@ pub struct ProcessEvidence {
 /// What the engines of all jobs counted over the window, and how they were set up.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct EngineEvidence {
-    /// System calls that the engines made.
-    pub system_calls: u64,
+    /// System calls that the engines made; absent where the interface is a library's, which makes its own.
+    pub system_calls: Option<u64>,
     /// Of these, calls that handed I/O to the kernel.
     pub submit_calls: u64,
     /// Of these, calls that only woke a sleeping submission poller.

@@ -140,7 +140,7 @@ pub struct Workload {
     pub length: Length,
     /// Spread of random offsets.
     pub random_distribution: RandomDistribution,
-    /// Processors that the jobs may use; empty means all. Job `i` is bound to entry `i` modulo the length.
+    /// Processors that every job may use; empty means all.
     pub cpus_allowed: Vec<u32>,
 }
 

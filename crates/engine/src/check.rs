@@ -2,7 +2,7 @@
 
 use crate::engine::{Cause, Completion, EngineError, IoError, Op, Request};
 use crate::pool::{Pool, Slot};
-use crate::target::Target;
+use crate::target::{Target, TargetKind};
 use iopj_core::path::Completion as Mode;
 use iopj_core::{CompletionMode, IoPath};
 use std::fs;
@@ -112,9 +112,27 @@ fn no_poll_queues(target: &Target) -> (String, String) {
     (reason, remedy.to_owned())
 }
 
+/// The disks below have poll queues, so what stands between does not use them.
+fn does_not_poll(kind: TargetKind) -> (String, String) {
+    let (reason, remedy) = match kind {
+        TargetKind::File => ("the file system does not poll", "use ext4 or XFS, or the device itself"),
+        TargetKind::BlockDevice => {
+            ("the device does not poll, though the disks below it do", "name one of those disks")
+        }
+        TargetKind::NvmeGeneric => ("this kernel does not poll NVMe passthrough", "Linux 6.1 or newer"),
+    };
+    (reason.to_owned(), remedy.to_owned())
+}
+
 fn explain(path: IoPath, target: &Target, error: IoError) -> (String, String) {
     match error {
-        IoError::Os(libc::EOPNOTSUPP) if path.completion() != Mode::Interrupt => no_poll_queues(target),
+        IoError::Os(libc::EOPNOTSUPP) if path.completion() != Mode::Interrupt => {
+            if has_poll_queues(target) {
+                does_not_poll(target.kind())
+            } else {
+                no_poll_queues(target)
+            }
+        }
         IoError::Os(libc::EOPNOTSUPP) if matches!(path, IoPath::NvmePassthrough(_)) => {
             (error.to_string(), "Linux 5.19 or newer with NVMe passthrough by io_uring".to_owned())
         }

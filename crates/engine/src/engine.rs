@@ -118,11 +118,12 @@ pub(crate) fn last_errno() -> i32 {
 /// How an engine was set up and what it has done so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EngineFacts {
-    /// System calls made since the engine was opened, set-up apart.
-    pub system_calls: u64,
-    /// Of these, calls that handed I/O to the kernel.
+    /// System calls made since the engine was opened, set-up apart. Absent where a library makes them out of our
+    /// sight: `posix-aio`.
+    pub system_calls: Option<u64>,
+    /// Of these, calls that handed I/O to the kernel; of `posix-aio`, calls that handed I/O to glibc.
     pub submit_calls: u64,
-    /// Of these, calls that only woke a sleeping submission poller.
+    /// Of the system calls, those that only woke a sleeping submission poller.
     pub wakeups: u64,
     /// Flags that `io_uring_setup` took, by name.
     pub ring_flags: Vec<&'static str>,
@@ -140,7 +141,8 @@ pub trait Engine {
     /// given means that the engine is full; a slot is in flight from here to its completion.
     ///
     /// # Errors
-    /// A slot that is out of range, too short or not free; earlier requests of the call stay queued.
+    /// A slot that is out of range, too short or not free; with `nvme-passthrough`, what no NVMe command can say (no
+    /// whole logical blocks, or more than 65 536). Earlier requests of the call stay queued.
     fn push(&mut self, requests: &[Request]) -> Result<usize, EngineError>;
 
     /// Hands everything queued to the kernel without waiting for completions. `posix-sio` cannot:

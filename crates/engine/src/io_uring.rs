@@ -4,9 +4,9 @@
 use crate::engine::{EngineError, IoError, Op, Request};
 use crate::pool::Pool;
 use crate::ring_engine::{Command, RingEngine};
+use crate::target::Descriptor;
 use iopj_core::path::Ring as Modes;
 use linux_raw_sys::io_uring as sys;
-use std::os::fd::OwnedFd;
 use std::ptr::NonNull;
 use std::rc::Rc;
 
@@ -16,7 +16,14 @@ impl Command for ReadWrite {
     const SETUP: u32 = 0;
 
     #[inline]
-    fn prepare(&self, entry: &mut sys::io_uring_sqe, request: &Request, address: NonNull<u8>, modes: Modes, fd: i32) {
+    unsafe fn prepare(
+        &self,
+        mut entry: NonNull<sys::io_uring_sqe>,
+        request: &Request,
+        address: NonNull<u8>,
+        modes: Modes,
+        fd: i32,
+    ) {
         use sys::io_uring_op::{IORING_OP_READ, IORING_OP_READ_FIXED, IORING_OP_WRITE, IORING_OP_WRITE_FIXED};
         let opcode = match (request.op, modes.registered) {
             (Op::Read, false) => IORING_OP_READ,
@@ -24,6 +31,8 @@ impl Command for ReadWrite {
             (Op::Write, false) => IORING_OP_WRITE,
             (Op::Write, true) => IORING_OP_WRITE_FIXED,
         };
+        // SAFETY: by this function's conditions the entry is ours alone and, zeroed, a valid one.
+        let entry = unsafe { entry.as_mut() };
         entry.opcode = opcode as u8;
         entry.fd = fd;
         entry.flags = if modes.registered { 1 << sys::io_uring_sqe_flags_bit::IOSQE_FIXED_FILE_BIT as u8 } else { 0 };
@@ -40,7 +49,7 @@ impl Command for ReadWrite {
 
 /// Opens the `io_uring` engine.
 pub(crate) fn open(
-    fd: OwnedFd,
+    fd: Descriptor,
     pool: &Rc<Pool>,
     modes: Modes,
     iodepth: u32,

@@ -5,13 +5,14 @@
 
 use crate::engine::{Completion, Engine, EngineError, EngineFacts, IoError, Op, Request, last_errno};
 use crate::pool::{Pool, Slot};
+use crate::target::Descriptor;
 use iopj_core::CompletionMode;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::AsRawFd;
 use std::rc::Rc;
 
 /// The synchronous engine: at most one request, done inside `submit`.
 pub(crate) struct PosixSio {
-    fd: OwnedFd,
+    fd: Descriptor,
     pool: Rc<Pool>,
     flags: libc::c_int,
     /// The request at hand and the address of its slot.
@@ -23,7 +24,12 @@ pub(crate) struct PosixSio {
 }
 
 impl PosixSio {
-    pub(crate) fn open(fd: OwnedFd, pool: &Rc<Pool>, mode: CompletionMode, iodepth: u32) -> Result<Self, EngineError> {
+    pub(crate) fn open(
+        fd: Descriptor,
+        pool: &Rc<Pool>,
+        mode: CompletionMode,
+        iodepth: u32,
+    ) -> Result<Self, EngineError> {
         if iodepth > 1 {
             return Err(EngineError::unsupported(format!(
                 "posix-sio is synchronous and cannot keep iodepth {iodepth}: use iodepth 1 and more numjobs"
@@ -102,7 +108,7 @@ impl Engine for PosixSio {
     }
 
     fn facts(&self) -> EngineFacts {
-        EngineFacts { system_calls: self.system_calls, submit_calls: self.system_calls, ..EngineFacts::default() }
+        EngineFacts { system_calls: Some(self.system_calls), submit_calls: self.system_calls, ..EngineFacts::default() }
     }
 }
 

@@ -16,6 +16,8 @@ use std::sync::atomic::{AtomicU32, Ordering, fence};
 pub(crate) const SQE_LEN: usize = 64;
 /// Length of an entry of the completion queue.
 const CQE_LEN: usize = 16;
+/// Where an entry of the submission queue has its `user_data`.
+const USER_DATA_AT: usize = std::mem::offset_of!(sys::io_uring_sqe, user_data);
 
 /// The submission queue: the application writes entries and the tail, the kernel moves the head.
 pub(crate) struct SubmissionQueue {
@@ -60,6 +62,33 @@ impl SubmissionQueue {
         self.published = self.local_tail;
         // SAFETY: `tail` points into the live ring mapping. Release: the entries are written before.
         unsafe { self.tail.as_ref() }.store(self.local_tail, Ordering::Release);
+    }
+
+    /// Takes back the entries that were taken and not published, and tells the `user_data` of each.
+    pub(crate) fn take_back_unpublished(&mut self, each: impl FnMut(u64)) -> u32 {
+        self.take_back(self.published, each)
+    }
+
+    /// Takes back all entries that the kernel has not consumed, and tells the `user_data` of each. Only for a ring
+    /// whose kernel side reads the queue within `io_uring_enter` alone: a submission poller may be reading it now.
+    pub(crate) fn take_back_unconsumed(&mut self, each: impl FnMut(u64)) -> u32 {
+        let consumed = self.published.wrapping_sub(self.unconsumed());
+        let count = self.take_back(consumed, each);
+        self.publish();
+        count
+    }
+
+    /// Moves our tail back to `tail`.
+    fn take_back(&mut self, tail: u32, mut each: impl FnMut(u64)) -> u32 {
+        let count = self.local_tail.wrapping_sub(tail);
+        for number in 0..count {
+            let index = (tail.wrapping_add(number) & self.mask) as usize;
+            // SAFETY: `index` is at most `mask`, so the entry lies within the mapping; it was written, its `user_data`
+            // is aligned, and the kernel does not write entries.
+            each(unsafe { self.entries.add(index * self.stride + USER_DATA_AT).cast::<u64>().read() });
+        }
+        self.local_tail = tail;
+        count
     }
 
     /// Entries that were taken and not yet published.
@@ -133,6 +162,8 @@ pub(crate) struct Ring {
     pub(crate) cq: CompletionQueue,
     /// The flags that the kernel took.
     pub(crate) flags: u32,
+    /// What the kernel says that it can do: `IORING_FEAT_*`.
+    pub(crate) features: u32,
     fd: OwnedFd,
     _rings: Mapping,
     _entries: Mapping,
@@ -239,7 +270,7 @@ impl Ring {
             stride: cqe,
             mask: params.cq_entries - 1,
         };
-        Ok(Ring { sq, cq, flags: params.flags, fd, _rings: rings, _entries: entries })
+        Ok(Ring { sq, cq, flags: params.flags, features: params.features, fd, _rings: rings, _entries: entries })
     }
 
     /// `io_uring_enter`: submits up to `to_submit` entries and, with `IORING_ENTER_GETEVENTS` in
@@ -346,12 +377,50 @@ mod tests {
                 let entry = sq.entries.add((head.wrapping_add(number) & sq.mask) as usize * sq.stride);
                 let at = cq.tail.as_ref().load(Ordering::Relaxed);
                 let place = cq.entries.add((at & cq.mask) as usize * cq.stride);
-                place.cast::<u64>().write(entry.cast::<u64>().read());
+                place.cast::<u64>().write(entry.add(USER_DATA_AT).cast::<u64>().read());
                 place.add(8).cast::<i32>().write(number as i32);
                 cq.tail.as_ref().store(at.wrapping_add(1), Ordering::Release);
             }
             sq.head.as_ref().store(tail, Ordering::Release);
             count
+        }
+    }
+
+    fn push(sq: &mut SubmissionQueue, user_data: u64) {
+        let entry = sq.next(SQE_LEN);
+        // SAFETY: the entry is ours until it is published.
+        unsafe { entry.add(USER_DATA_AT).cast::<u64>().write(user_data) };
+        sq.advance();
+    }
+
+    #[test]
+    fn what_is_taken_back_is_told_and_never_seen_by_the_kernel() {
+        let mut memory = Simulated::new(8);
+        let (mut sq, mut cq) = memory.queues(8);
+        let mut number = 0;
+        let mut push_three = |sq: &mut SubmissionQueue| {
+            (0..3).for_each(|more| push(sq, number + more));
+            number += 3;
+        };
+        // Three times, so that the entries go round and the indices wrap.
+        for round in 0..3 {
+            let first = round * 12;
+            let (mut back, mut seen) = (Vec::new(), Vec::new());
+            push_three(&mut sq);
+            sq.publish();
+            push_three(&mut sq);
+            assert_eq!(sq.take_back_unpublished(|user_data| back.push(user_data)), 3);
+            assert_eq!(back, [first + 3, first + 4, first + 5]);
+            assert_eq!((sq.unpublished(), kernel(&sq, &cq)), (0, 3));
+            push_three(&mut sq);
+            sq.publish();
+            push_three(&mut sq);
+            back.clear();
+            assert_eq!(sq.take_back_unconsumed(|user_data| back.push(user_data)), 6);
+            assert_eq!(back, Vec::from_iter(first + 6..first + 12));
+            assert_eq!((sq.unpublished(), sq.unconsumed(), kernel(&sq, &cq)), (0, 0, 0));
+            cq.take(u32::MAX, |user_data, _| seen.push(user_data));
+            assert_eq!(seen, [first, first + 1, first + 2]);
         }
     }
 
@@ -365,10 +434,7 @@ mod tests {
             let (mut pushed, mut seen) = (0u64, 0u64);
             for count in pushes {
                 for _ in 0..count.min(entries) {
-                    let entry = sq.next(SQE_LEN);
-                    // SAFETY: the entry is ours until it is published.
-                    unsafe { entry.cast::<u64>().write(pushed) };
-                    sq.advance();
+                    push(&mut sq, pushed);
                     pushed += 1;
                 }
                 prop_assert!(sq.unpublished() <= entries);

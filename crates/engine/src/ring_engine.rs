@@ -5,10 +5,11 @@ use crate::engine::{Completion, Engine, EngineError, EngineFacts, IoError, Reque
 use crate::pool::{Pool, Slot};
 use crate::remedy;
 use crate::ring::{Ring, SQE_LEN};
+use crate::target::Descriptor;
 use iopj_core::path::{Ring as Modes, RingCompletion, RingSubmission};
 use linux_raw_sys::io_uring as sys;
 use std::mem::ManuallyDrop;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::AsRawFd;
 use std::ptr::NonNull;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -21,8 +22,28 @@ pub(crate) trait Command {
     /// Length of an entry under those flags.
     const ENTRY_LEN: usize = if Self::SETUP & sys::IORING_SETUP_SQE128 == 0 { SQE_LEN } else { 2 * SQE_LEN };
 
-    /// Fills a zeroed entry, `user_data` apart.
-    fn prepare(&self, entry: &mut sys::io_uring_sqe, request: &Request, address: NonNull<u8>, modes: Modes, fd: i32);
+    /// Refuses what the interface cannot express, before the request has touched anything.
+    ///
+    /// # Errors
+    /// [`crate::Cause::Unsupported`].
+    #[inline]
+    fn accepts(&self, _request: &Request) -> Result<(), EngineError> {
+        Ok(())
+    }
+
+    /// Fills a zeroed entry, `user_data` apart, for a request that was accepted.
+    ///
+    /// # Safety
+    /// `entry` points to [`Command::ENTRY_LEN`] zeroed bytes, aligned as an `io_uring_sqe`, that nobody else uses; it
+    /// may be written through in its whole length.
+    unsafe fn prepare(
+        &self,
+        entry: NonNull<sys::io_uring_sqe>,
+        request: &Request,
+        address: NonNull<u8>,
+        modes: Modes,
+        fd: i32,
+    );
 
     /// Bytes moved, or the error, of a request of `len` bytes.
     fn result(&self, result: i32, len: u32) -> Result<u32, IoError>;
@@ -32,7 +53,7 @@ pub(crate) trait Command {
 struct Held {
     ring: Ring,
     pool: Rc<Pool>,
-    _fd: OwnedFd,
+    _fd: Descriptor,
 }
 
 pub(crate) struct RingEngine<C> {
@@ -59,7 +80,7 @@ pub(crate) struct RingEngine<C> {
 impl<C: Command> RingEngine<C> {
     pub(crate) fn open(
         command: C,
-        fd: OwnedFd,
+        fd: Descriptor,
         pool: &Rc<Pool>,
         modes: Modes,
         iodepth: u32,
@@ -75,14 +96,12 @@ impl<C: Command> RingEngine<C> {
             required |= sys::IORING_SETUP_SQPOLL;
         }
         let ring = Ring::new(iodepth, required)?;
+        if sqpoll && !modes.registered {
+            require_unregistered_files(ring.features)?;
+        }
         let mut number = fd.as_raw_fd();
         if modes.registered {
-            let register = |opcode, errno| EngineError::call(opcode, errno, remedy::memory_lock(errno));
-            let region = pool.region();
-            ring.register(sys::io_uring_register_op::IORING_REGISTER_BUFFERS as u32, &raw const region, 1)
-                .map_err(|errno| register("io_uring_register (buffers)", errno))?;
-            ring.register(sys::io_uring_register_op::IORING_REGISTER_FILES as u32, &raw const number, 1)
-                .map_err(|errno| register("io_uring_register (files)", errno))?;
+            register(&ring, pool, number)?;
             number = 0;
         }
         let enter_to_reap = !sqpoll && ring.flags & (sys::IORING_SETUP_IOPOLL | sys::IORING_SETUP_DEFER_TASKRUN) != 0;
@@ -122,13 +141,15 @@ impl<C: Command> RingEngine<C> {
     #[inline(never)]
     fn push_one(&mut self, request: &Request) -> Result<(), EngineError> {
         let slot = request.slot;
+        self.command.accepts(request)?;
         let address = self.held.pool.start(slot, request.len)?;
-        let entry = self.held.ring.sq.next(C::ENTRY_LEN);
-        // SAFETY: the entry is zeroed and ours until it is published; it is at least as long as
-        // `io_uring_sqe` and aligned as the kernel aligns it.
-        let entry = unsafe { entry.cast::<sys::io_uring_sqe>().as_mut() };
-        self.command.prepare(entry, request, address, self.modes, self.fd);
-        entry.user_data = slot.0.into();
+        let entry = self.held.ring.sq.next(C::ENTRY_LEN).cast::<sys::io_uring_sqe>();
+        // SAFETY: the entry is zeroed and ours until it is published; it is `ENTRY_LEN` bytes of the ring's mapping
+        // long, from which the pointer comes, and aligned as the kernel aligns it. No reference to it is alive.
+        unsafe {
+            self.command.prepare(entry, request, address, self.modes, self.fd);
+            (*entry.as_ptr()).user_data = slot.0.into();
+        }
         self.held.ring.sq.advance();
         self.queued += self.by_syscall;
         self.in_flight_by_slot[slot.0 as usize] = (request.tag, request.len);
@@ -149,7 +170,7 @@ impl<C: Command> RingEngine<C> {
                 self.queued -= consumed;
                 Ok(consumed)
             }
-            Err(errno) => enter_failed(errno),
+            Err(errno) => enter_failed(errno, self.in_flight > self.queued as usize),
         }
     }
 
@@ -204,11 +225,55 @@ impl<C: Command> RingEngine<C> {
     }
 }
 
-/// Signals and a full completion queue are no errors: the caller's loop comes again.
+/// The most bytes that one registered buffer may have (io_uring/rsrc.c, `io_buffer_validate`).
+const MOST_REGISTERED: usize = 1 << 30;
+
+/// Refuses a pool of `bytes` that the kernel would not register: the pool is registered as one buffer.
+fn require_registrable(bytes: usize) -> Result<(), EngineError> {
+    if bytes > MOST_REGISTERED {
+        return Err(EngineError::unsupported(format!(
+            "{bytes} bytes of buffers cannot be registered in one ring, which takes {MOST_REGISTERED}: lower iodepth or bs, or leave +registered out"
+        )));
+    }
+    Ok(())
+}
+
+/// Refuses a submission poller that takes registered files only.
+fn require_unregistered_files(features: u32) -> Result<(), EngineError> {
+    if features & sys::IORING_FEAT_SQPOLL_NONFIXED == 0 {
+        return Err(EngineError::unsupported(
+            "this kernel's submission poller (sqpoll) takes registered files only: use +registered, or Linux 5.11 or newer",
+        ));
+    }
+    Ok(())
+}
+
+/// How long registering waits for memory that is being unlocked: the kernel takes a closed ring apart after the close.
+const UNLOCK_LIMIT: Duration = Duration::from_millis(100);
+
+/// Registers the pool as the ring's buffer 0 and `fd` as its file 0.
+fn register(ring: &Ring, pool: &Pool, fd: i32) -> Result<(), EngineError> {
+    use sys::io_uring_register_op::{IORING_REGISTER_BUFFERS, IORING_REGISTER_FILES};
+    let failed = |call| move |errno| EngineError::call(call, errno, remedy::memory_lock(errno));
+    let region = pool.region();
+    require_registrable(region.iov_len)?;
+    let deadline = Instant::now() + UNLOCK_LIMIT;
+    loop {
+        match ring.register(IORING_REGISTER_BUFFERS as u32, &raw const region, 1) {
+            Err(libc::ENOMEM) if Instant::now() < deadline => std::thread::sleep(Duration::from_millis(1)),
+            result => break result.map_err(failed("io_uring_register (buffers)"))?,
+        }
+    }
+    ring.register(IORING_REGISTER_FILES as u32, &raw const fd, 1).map_err(failed("io_uring_register (files)"))
+}
+
+/// A signal is no error: the caller's loop comes again. Nor is a lack of memory or of room for completions, as long as
+/// there are requests whose end will give it back; with none it would never come.
 #[cold]
-fn enter_failed(errno: i32) -> Result<u32, EngineError> {
+fn enter_failed(errno: i32, some_will_end: bool) -> Result<u32, EngineError> {
     match errno {
-        libc::EINTR | libc::EAGAIN | libc::EBUSY => Ok(0),
+        libc::EINTR => Ok(0),
+        libc::EAGAIN | libc::EBUSY if some_will_end => Ok(0),
         errno => Err(EngineError::call("io_uring_enter", errno, remedy::io_uring_enter(errno))),
     }
 }
@@ -259,7 +324,7 @@ impl<C: Command> Engine for RingEngine<C> {
 
     fn facts(&self) -> EngineFacts {
         EngineFacts {
-            system_calls: self.submit_calls + self.other_calls,
+            system_calls: Some(self.submit_calls + self.other_calls),
             submit_calls: self.submit_calls,
             wakeups: self.wakeups,
             ring_flags: self.held.ring.flag_names(),
@@ -281,15 +346,20 @@ impl<C> Drop for RingEngine<C> {
     fn drop(&mut self) {
         let deadline = Instant::now() + crate::DRAIN_LIMIT;
         let Held { ring, pool, .. } = &mut *self.held;
-        // What was pushed is handed over, for only a completion ends it; then all is cancelled
-        // (IORING_REGISTER_SYNC_CANCEL, since 6.0; elsewhere, and for requests that a device holds,
-        // waiting is all there is).
-        ring.sq.publish();
-        let wake = if ring.flags & sys::IORING_SETUP_SQPOLL != 0 { sys::IORING_ENTER_SQ_WAKEUP } else { 0 };
+        // What the kernel does not have yet it never gets: a write that was only pushed does not happen. The rest is
+        // cancelled (IORING_REGISTER_SYNC_CANCEL, since 6.0; elsewhere, and for requests that a device holds, waiting
+        // is all there is).
+        let finish = |user_data| pool.finish(Slot(user_data as u32));
+        let (taken_back, wake) = if ring.flags & sys::IORING_SETUP_SQPOLL == 0 {
+            (ring.sq.take_back_unconsumed(finish), 0)
+        } else {
+            (ring.sq.take_back_unpublished(finish), sys::IORING_ENTER_SQ_WAKEUP)
+        };
+        self.in_flight -= taken_back as usize;
         let mut cancelled = false;
         while self.in_flight > 0 {
-            let _ = ring.enter(ring.sq.unconsumed(), 0, sys::IORING_ENTER_GETEVENTS | wake);
-            let taken = ring.cq.take(u32::MAX, |user_data, _| pool.finish(Slot(user_data as u32)));
+            let _ = ring.enter(0, 0, sys::IORING_ENTER_GETEVENTS | wake);
+            let taken = ring.cq.take(u32::MAX, |user_data, _| finish(user_data));
             self.in_flight -= taken as usize;
             if taken > 0 {
                 continue;
@@ -306,5 +376,63 @@ impl<C> Drop for RingEngine<C> {
         }
         // SAFETY: nothing is in flight, and `held` is not used afterwards.
         unsafe { ManuallyDrop::drop(&mut self.held) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failed_enter_comes_again_only_if_something_can_change() {
+        for errno in [libc::EAGAIN, libc::EBUSY] {
+            assert_eq!(enter_failed(errno, true).unwrap(), 0);
+            let message = enter_failed(errno, false).unwrap_err().to_string();
+            assert!(message.starts_with("io_uring_enter failed: "), "{message}");
+        }
+        assert_eq!(enter_failed(libc::EINTR, false).unwrap(), 0);
+        assert!(enter_failed(libc::EBADF, true).is_err());
+    }
+
+    /// Opens and closes registered rings that lock most of `RLIMIT_MEMLOCK`, as a user whom it binds.
+    #[test]
+    fn memory_of_a_closed_ring_can_be_locked_again_at_once() {
+        use std::os::unix::fs::PermissionsExt;
+        let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+        // SAFETY: `limit` is a valid place for the answer; geteuid has no precondition.
+        let is_root = unsafe { libc::getrlimit(libc::RLIMIT_MEMLOCK, &raw mut limit) == 0 && libc::geteuid() == 0 };
+        if !is_root || !(1 << 20..=64 << 20).contains(&limit.rlim_cur) {
+            assert!(is_root || std::env::var("CI").as_deref() != Ok("true"), "needs root, to become nobody");
+            eprintln!("skipped: needs root, to become nobody, and a limit of locked memory from 1 to 64 MiB");
+            return;
+        }
+        let folder = tempfile::tempdir_in(std::env::current_exe().unwrap().parent().unwrap()).unwrap();
+        let path = folder.path().join("data");
+        crate::target::make_file(&path, 4096, &mut |_| true).unwrap();
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o644)).unwrap();
+        let target = crate::Target::open(&path).unwrap();
+        let work = || {
+            // SAFETY: setresuid touches no memory; raw, it changes this thread alone, which ends with the closure.
+            assert_eq!(unsafe { libc::syscall(libc::SYS_setresuid, 65_534, 65_534, 65_534) }, 0);
+            for round in 0..30 {
+                let pool = Pool::new((limit.rlim_cur / 4096 * 3 / 4) as u32, 4096).unwrap();
+                let engine = crate::open("io_uring/syscall/interrupt+registered".parse().unwrap(), &target, &pool, 1);
+                assert!(engine.is_ok(), "round {round}: {}", engine.err().unwrap());
+            }
+        };
+        std::thread::scope(|scope| scope.spawn(work).join().unwrap());
+    }
+
+    #[test]
+    fn what_a_kernel_cannot_register_or_poll_is_refused_with_its_remedy() {
+        assert!(require_registrable(1 << 30).is_ok());
+        let message = require_registrable((1 << 30) + 4096).unwrap_err().to_string();
+        assert!(
+            message.contains("1073745920 bytes of buffers") && message.contains("lower iodepth or bs"),
+            "{message}"
+        );
+        assert!(require_unregistered_files(sys::IORING_FEAT_SQPOLL_NONFIXED).is_ok());
+        let message = require_unregistered_files(!sys::IORING_FEAT_SQPOLL_NONFIXED).unwrap_err().to_string();
+        assert!(message.ends_with("use +registered, or Linux 5.11 or newer"), "{message}");
     }
 }

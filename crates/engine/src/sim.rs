@@ -116,7 +116,7 @@ impl Engine for Sim {
     }
 
     fn facts(&self) -> EngineFacts {
-        EngineFacts::default()
+        EngineFacts { system_calls: Some(0), ..EngineFacts::default() }
     }
 }
 

@@ -2,12 +2,13 @@
 
 use crate::args::CheckArgs;
 use crate::output::{print, print_json};
+use anyhow::Context;
 use iopj_core::IoPath;
 use iopj_core::path::{Completion, Submission};
 use iopj_engine::Target;
 use iopj_engine::check::{Availability, check as check_path};
 use iopj_engine::target::make_file;
-use iopj_report::render::{Align, Grid, escape, unavailable};
+use iopj_report::render::{Align, Grid, escape, unavailable, wrap};
 use iopj_store::Unavailable;
 use serde_json::{Value, json};
 use std::path::PathBuf;
@@ -35,12 +36,15 @@ const DESIGNS: [Design; 5] = [
 ];
 
 pub(crate) fn check(args: &CheckArgs) -> anyhow::Result<ExitCode> {
-    let (target, _made) = match &args.target {
-        Some(path) => (Target::open(path)?, None),
+    let target = match &args.target {
+        Some(path) => Target::open(path)?,
         None => {
-            let made = Made(PathBuf::from(format!("iopj-check-{}.tmp", std::process::id())));
-            make_file(&made.0, FILE_LEN, &mut |_| true)?;
-            (Target::open(&made.0)?, Some(made))
+            let path = PathBuf::from(format!("iopj-check-{}.tmp", std::process::id()));
+            make_file(&path, FILE_LEN, &mut |_| true)?;
+            let target = Target::open(&path);
+            // An open file needs no name, and one without a name outlives nobody.
+            std::fs::remove_file(&path).with_context(|| format!("{} cannot be removed", path.display()))?;
+            target?
         }
     };
     let paths: Vec<(IoPath, Availability)> =
@@ -51,15 +55,6 @@ pub(crate) fn check(args: &CheckArgs) -> anyhow::Result<ExitCode> {
         print(&as_text(&target, &paths))?;
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// A file that goes when the check is over.
-struct Made(PathBuf);
-
-impl Drop for Made {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
-    }
 }
 
 fn works(paths: &[(IoPath, Availability)], of: impl Fn(&IoPath) -> bool) -> bool {
@@ -129,7 +124,7 @@ fn as_text(target: &Target, paths: &[(IoPath, Availability)]) -> String {
     for (path, state) in paths {
         let word = match state {
             Availability::Available { notes } => {
-                noted.extend(notes.iter().map(|note| format!("  {path}\n    {note}\n")));
+                noted.extend(notes.iter().map(|note| format!("  {path}\n{}", wrap(note, 120, "    "))));
                 "available"
             }
             Availability::Unavailable { reason, remedy } => {

@@ -28,6 +28,6 @@ pub(crate) fn print_json(value: &serde_json::Value) -> anyhow::Result<()> {
 
 /// Tells an error in one line; what it quotes of a foreign file cannot steer the terminal.
 pub(crate) fn fail(error: &anyhow::Error) -> ExitCode {
-    let _ = writeln!(io::stderr(), "iopj: {}", escape(&error.to_string()));
+    let _ = writeln!(io::stderr(), "iopj: {}", escape(&format!("{error:#}")));
     ExitCode::from(USAGE)
 }

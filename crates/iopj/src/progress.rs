@@ -74,7 +74,8 @@ impl Progress for View {
     }
 
     fn unavailable(&mut self, paths: &[Unavailable]) {
-        self.say(&format!("{} paths are not available here; the report says why", paths.len()));
+        let paths: Vec<String> = paths.iter().map(|path| path.path.to_string()).collect();
+        self.say(&format!("not available here (the report says why): {}", paths.join(", ")));
     }
 
     fn file(&mut self, path: &Path, done: u64, size: u64) {

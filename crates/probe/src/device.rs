@@ -1,12 +1,11 @@
 //! One whole disk: where it is, whose interrupts it raises, its counters and queue settings.
 //!
-//! Sources: Documentation/ABI/stable/sysfs-block; drivers/nvme/host/multipath.c for disks with
-//! several controllers.
+//! Source: Documentation/ABI/stable/sysfs-block.
 
 use crate::ProbeError;
 use crate::interrupts::{Counts, Table};
 use crate::root::{Root, names, text, text_if_there};
-use crate::vectors::{self, Vectors, is_numbered};
+use crate::vectors::{self, Vectors};
 use iopj_core::evidence::DeviceEvidence;
 use std::collections::BTreeMap;
 use std::fs;
@@ -35,8 +34,7 @@ const OWN_PER_PEER: u64 = 1000;
 pub(crate) struct Device {
     name: String,
     queue: PathBuf,
-    /// Where its I/O is counted: itself, or each path of a multipath disk.
-    stats: Vec<PathBuf>,
+    stat: PathBuf,
     /// Counters of other disks that raise the same interrupts.
     peers: Vec<PathBuf>,
     vectors: Option<Vectors>,
@@ -58,24 +56,15 @@ impl Device {
             return Err(unknown());
         }
         let place = fs::canonicalize(block.join(name)).map_err(|_| unknown())?;
-        let controllers = controllers(&place);
-        let paths: Vec<String> = names(&block).into_iter().filter(|path| is_path_of(path, name)).collect();
-        let at = |path: &String| block.join(path).join("stat");
-        let stats = if controllers.is_empty() || paths.is_empty() {
-            vec![place.join("stat")]
-        } else {
-            paths.iter().map(at).collect()
-        };
-        let places = if controllers.is_empty() { vec![place.clone()] } else { controllers };
-        let vectors = vectors::find(&places, interrupts);
-        let owners = vectors.as_ref().map_or(&[][..], |vectors| &vectors.owners);
+        let vectors = vectors::find(&place, interrupts);
         let is_peer = |other: &String| {
+            let owner = vectors.as_ref().map(|vectors| &vectors.owner);
             other != name
-                && !paths.contains(other)
-                && fs::canonicalize(block.join(other)).is_ok_and(|it| owners.iter().any(|owner| it.starts_with(owner)))
+                && fs::canonicalize(block.join(other)).is_ok_and(|it| owner.is_some_and(|owner| it.starts_with(owner)))
         };
-        let peers = names(&block).iter().filter(|other| is_peer(other)).map(at).collect();
-        Ok(Device { name: name.to_owned(), queue: place.join("queue"), stats, peers, vectors })
+        let peers = names(&block).iter().filter(|other| is_peer(other)).map(|it| block.join(it).join("stat")).collect();
+        let (queue, stat) = (place.join("queue"), place.join("stat"));
+        Ok(Device { name: name.to_owned(), queue, stat, peers, vectors })
     }
 
     pub(crate) fn name(&self) -> &str {
@@ -88,15 +77,12 @@ impl Device {
     }
 
     pub(crate) fn sample(&self) -> Result<Sample, ProbeError> {
-        let mut stat = Stat::default();
-        for path in &self.stats {
-            stat.add(&Stat::read(path)?);
-        }
+        let stat = Stat::read(&self.stat)?;
         let mut peer_ios = 0;
         for path in &self.peers {
             // A peer may be pulled out; it then does no I/O either.
             if let Some(text) = text_if_there(path)? {
-                peer_ios += Stat::parse(&text).map_or(0, |stat| stat.reads() + stat.writes() + stat.others());
+                peer_ios += Stat::parse(&text).map_or(0, |stat| stat.total());
             }
         }
         Ok(Sample { stat, peer_ios, settings: settings(&self.queue) })
@@ -107,8 +93,9 @@ impl Device {
         let delta = later.0.stat.since(&earlier.0.stat);
         let peer_ios = later.0.peer_ios.saturating_sub(earlier.0.peer_ios);
         let is_alone = peer_ios <= (delta.reads() + delta.writes()) / OWN_PER_PEER;
-        let interrupts = (self.vectors.is_some() && is_alone).then(|| later.1.since(earlier.1, self.irqs()));
         let vectors = self.vectors.iter().flat_map(|vectors| &vectors.list);
+        let can_be_told = self.vectors.is_some() && is_alone;
+        let interrupts = can_be_told.then(|| later.1.since(earlier.1, vectors.clone())).flatten();
         DeviceEvidence {
             name: self.name.clone(),
             reads: delta.reads(),
@@ -117,30 +104,14 @@ impl Device {
             writes: delta.writes(),
             write_merges: delta.0[5],
             write_sectors: delta.0[6],
+            discards: delta.discards(),
+            flushes: delta.flushes(),
             in_queue_ms: delta.0[10],
             interrupts,
             vectors: vectors.map(|(irq, name)| format!("{irq} {name}")).collect(),
             settings: later.0.settings.clone(),
         }
     }
-}
-
-/// The controllers of an NVMe multipath disk; none for any other disk.
-fn controllers(place: &Path) -> Vec<PathBuf> {
-    let Some(subsystem) =
-        place.parent().filter(|parent| parent.parent().is_some_and(|up| up.ends_with("nvme-subsystem")))
-    else {
-        return Vec::new();
-    };
-    let links = names(subsystem).into_iter().filter(|name| is_numbered(name, "nvme"));
-    links.filter_map(|name| fs::canonicalize(subsystem.join(name)).ok()).collect()
-}
-
-/// True if `path` (`nvme0c1n2`) is one of the hidden paths of the multipath disk `head` (`nvme0n2`).
-fn is_path_of(path: &str, head: &str) -> bool {
-    let Some((subsystem, namespace)) = head.rsplit_once('n') else { return false };
-    let controller = path.strip_prefix(subsystem).and_then(|rest| rest.rsplit_once('n'));
-    controller.is_some_and(|(controller, of)| of == namespace && is_numbered(controller, "c"))
 }
 
 /// Some settings exist only for some drivers, some refuse to be read where they mean nothing.
@@ -178,12 +149,6 @@ impl Stat {
         (fields >= STAT_MIN).then_some(stat)
     }
 
-    fn add(&mut self, other: &Stat) {
-        for (field, more) in self.0.iter_mut().zip(other.0) {
-            *field = field.wrapping_add(more);
-        }
-    }
-
     fn since(&self, earlier: &Stat) -> Stat {
         let mut delta = self.clone();
         for (field, before) in delta.0.iter_mut().zip(earlier.0) {
@@ -201,9 +166,17 @@ impl Stat {
         self.0[4]
     }
 
-    /// Discards and flushes.
-    fn others(&self) -> u64 {
-        self.0[11].wrapping_add(self.0[15])
+    fn discards(&self) -> u64 {
+        self.0[11]
+    }
+
+    fn flushes(&self) -> u64 {
+        self.0[15]
+    }
+
+    /// All that the disk interrupts for.
+    fn total(&self) -> u64 {
+        [self.reads(), self.writes(), self.discards(), self.flushes()].into_iter().fold(0, u64::saturating_add)
     }
 }
 
@@ -228,7 +201,8 @@ mod tests {
         let stat = Stat::parse(TEXT).unwrap();
         assert_eq!((stat.reads(), stat.0[1], stat.0[2]), (111_197, 8_864, 7_708_898));
         assert_eq!((stat.writes(), stat.0[5], stat.0[6]), (16_066, 39_930, 8_985_552));
-        assert_eq!((stat.0[10], stat.others()), (66_084, 7_130 + 1_497));
+        assert_eq!((stat.0[10], stat.discards(), stat.flushes()), (66_084, 7_130, 1_497));
+        assert_eq!(stat.total(), 111_197 + 16_066 + 7_130 + 1_497);
         assert_eq!(Stat::parse("1 2 3 4 5 6 7 8 9 10"), None);
         assert!(Stat::parse("1 2 3 4 5 6 7 8 9 10 11").is_some());
         assert_eq!(Stat::parse("1 2 x 4 5 6 7 8 9 10 11"), None);
@@ -241,16 +215,6 @@ mod tests {
         (earlier.0[0], later.0[0]) = (100, 40);
         let delta = later.since(&earlier);
         assert_eq!((delta.reads(), delta.writes(), delta.0[10]), (0, 0, 15));
-    }
-
-    #[test]
-    fn paths_of_a_multipath_disk_are_told_by_name() {
-        assert!(is_path_of("nvme0c1n2", "nvme0n2"));
-        assert!(is_path_of("nvme10c21n1", "nvme10n1"));
-        for (path, head) in [("nvme0c1n1", "nvme0n2"), ("nvme1c1n2", "nvme0n2"), ("nvme0n2", "nvme0n2"), ("sda", "sdn")]
-        {
-            assert!(!is_path_of(path, head), "{path} {head}");
-        }
     }
 
     #[test]
@@ -270,8 +234,8 @@ mod tests {
 
         #[test]
         fn differences_of_any_counts_do_not_panic(a: [u64; 17], b: [u64; 17]) {
-            let mut delta = Stat(a).since(&Stat(b));
-            delta.add(&Stat(a));
+            let delta = Stat(a).since(&Stat(b));
+            prop_assert!(delta.reads() <= a[0] && delta.total() >= delta.flushes());
         }
     }
 }

@@ -1,25 +1,40 @@
 //! Figures per I/O that follow from evidence, and their text. What they show is decided in `observe`.
 
-use iopj_core::evidence::{Evidence, ThreadEvidence, ThreadRole};
+use iopj_core::evidence::{EngineEvidence, Evidence, ProcessEvidence, ThreadEvidence, ThreadRole};
 
 /// Bytes of a sector in `/sys/block/X/stat`, whatever the disk's block size.
 const SECTOR_BYTES: u64 = 512;
 
-/// What the disks under the target did, summed.
+/// Share of the issued I/Os or bytes that the disks may have left undone.
+pub const MISSING_SHARE: f64 = 0.001;
+
+/// Reads or writes: those that the trial issued, and those that the disks under the target did, summed.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Done {
+pub(crate) struct Direction {
+    pub(crate) issued: u64,
+    issued_bytes: u64,
     pub(crate) ios: u64,
-    pub(crate) sectors: u64,
+    sectors: u64,
     pub(crate) merges: u64,
 }
 
-impl Done {
-    pub(crate) fn of(evidence: &Evidence) -> Done {
-        evidence.devices.iter().fold(Done::default(), |sum, device| Done {
-            ios: sum.ios.saturating_add(device.reads).saturating_add(device.writes),
-            sectors: sum.sectors.saturating_add(device.read_sectors).saturating_add(device.write_sectors),
-            merges: sum.merges.saturating_add(device.read_merges).saturating_add(device.write_merges),
-        })
+impl Direction {
+    /// Reads and writes apart: what is missing of the one is not made up for by the other.
+    pub(crate) fn both(evidence: &Evidence) -> [Direction; 2] {
+        let mut reads = Direction { issued: evidence.reads, issued_bytes: evidence.read_bytes, ..Direction::default() };
+        let mut writes =
+            Direction { issued: evidence.writes, issued_bytes: evidence.write_bytes, ..Direction::default() };
+        for disk in &evidence.devices {
+            reads.add(disk.reads, disk.read_sectors, disk.read_merges);
+            writes.add(disk.writes, disk.write_sectors, disk.write_merges);
+        }
+        [reads, writes]
+    }
+
+    fn add(&mut self, ios: u64, sectors: u64, merges: u64) {
+        self.ios = self.ios.saturating_add(ios);
+        self.sectors = self.sectors.saturating_add(sectors);
+        self.merges = self.merges.saturating_add(merges);
     }
 
     pub(crate) fn bytes(&self) -> u64 {
@@ -27,9 +42,49 @@ impl Done {
     }
 
     /// Sectors beyond those that the trial asked for.
-    pub(crate) fn excess_sectors(&self, asked_bytes: u64) -> u64 {
-        self.sectors.saturating_sub(asked_bytes / SECTOR_BYTES)
+    pub(crate) fn excess_sectors(&self) -> u64 {
+        self.sectors.saturating_sub(self.issued_bytes / SECTOR_BYTES)
     }
+
+    pub(crate) fn excess_bytes(&self) -> u64 {
+        self.bytes().saturating_sub(self.issued_bytes)
+    }
+
+    /// True if the disks moved fewer bytes than were asked for.
+    pub(crate) fn is_missing(&self) -> bool {
+        let missing = self.issued_bytes.saturating_sub(self.bytes());
+        missing as f64 > MISSING_SHARE * self.issued_bytes as f64
+    }
+
+    /// True if the disks did fewer I/Os than were issued.
+    pub(crate) fn is_short(&self) -> bool {
+        self.issued.saturating_sub(self.ios) as f64 > MISSING_SHARE * self.issued as f64
+    }
+
+    /// An upper bound of the I/Os that others did on the disks. An own I/O that was merged makes
+    /// room for a foreign one among those done, so merges count as done. Each foreign I/O moves a
+    /// sector at least, so that own I/Os which were split are not taken for foreign ones; where
+    /// there were merges, the bound by sectors is not relied upon.
+    fn foreign_at_most(&self) -> u64 {
+        if self.is_missing() {
+            return self.ios;
+        }
+        let beyond = self.ios.saturating_add(self.merges).saturating_sub(self.issued).min(self.ios);
+        if self.merges > 0 { beyond } else { beyond.min(self.excess_sectors()) }
+    }
+}
+
+/// An upper bound of what others had the disks do, each good for one interrupt: I/Os, and all
+/// flushes and discards, of which a trial issues none.
+pub(crate) fn foreign_at_most(evidence: &Evidence) -> u64 {
+    let ios = Direction::both(evidence).iter().map(Direction::foreign_at_most).fold(0, u64::saturating_add);
+    let others = evidence.devices.iter().flat_map(|disk| [disk.flushes, disk.discards]);
+    others.fold(ios, u64::saturating_add)
+}
+
+/// I/Os that the jobs had in flight at most, and so the most that one interrupt can complete.
+pub(crate) fn in_flight(evidence: &Evidence) -> u64 {
+    u64::from(evidence.iodepth.max(1)) * u64::from(evidence.numjobs.max(1))
 }
 
 /// Those who look for completions: the submission pollers where they ran, else the jobs, else
@@ -39,14 +94,26 @@ pub(crate) struct Pollers {
     pub(crate) count: u64,
     pub(crate) cpu_ns: u64,
     pub(crate) sleeps: u64,
+    /// Of these, sleeps that may have nothing to do with I/O: at most so many.
+    pub(crate) other_sleeps: u64,
 }
+
+/// Sleeps of a generator that ran as a process of its own which have nothing to do with I/O: of its start and end.
+pub const START_SLEEPS: u64 = 400;
+/// And of its main thread, that looks after the jobs, in each second of the window.
+pub const MAIN_SLEEPS_PER_S: u64 = 120;
 
 impl Pollers {
     pub(crate) fn of(evidence: &Evidence) -> Pollers {
         if evidence.threads.is_empty() {
-            let process = &evidence.process;
-            let cpu_ns = process.user_ns.saturating_add(process.system_ns);
-            return Pollers { count: evidence.numjobs.into(), cpu_ns, sleeps: process.voluntary_switches };
+            let ProcessEvidence { user_ns, system_ns, voluntary_switches: sleeps, .. } = evidence.process;
+            let by_main = evidence.window_ns.div_ceil(1_000_000_000).saturating_mul(MAIN_SLEEPS_PER_S);
+            return Pollers {
+                count: evidence.numjobs.into(),
+                cpu_ns: user_ns.saturating_add(system_ns),
+                sleeps,
+                other_sleeps: by_main.saturating_add(START_SLEEPS).min(sleeps),
+            };
         }
         let sqpolls = Pollers::sum(running_sqpolls(evidence));
         if sqpolls.count > 0 {
@@ -56,10 +123,11 @@ impl Pollers {
     }
 
     fn sum<'a>(threads: impl Iterator<Item = &'a ThreadEvidence>) -> Pollers {
-        threads.fold(Pollers { count: 0, cpu_ns: 0, sleeps: 0 }, |sum, thread| Pollers {
+        threads.fold(Pollers { count: 0, cpu_ns: 0, sleeps: 0, other_sleeps: 0 }, |sum, thread| Pollers {
             count: sum.count + 1,
             cpu_ns: sum.cpu_ns.saturating_add(thread.cpu_ns),
             sleeps: sum.sleeps.saturating_add(thread.voluntary_switches),
+            other_sleeps: 0,
         })
     }
 
@@ -69,9 +137,20 @@ impl Pollers {
     }
 }
 
-/// io_uring's submission pollers that did anything in the window.
+/// True if the trial's rings were set up with submission pollers.
+pub(crate) fn has_sqpolls(engine: &EngineEvidence) -> bool {
+    engine.ring_flags.iter().any(|flag| flag == "SQPOLL")
+}
+
+/// Submission pollers, of whatever ring.
+pub(crate) fn sqpolls(evidence: &Evidence) -> impl Iterator<Item = &ThreadEvidence> {
+    evidence.threads.iter().filter(|thread| thread.role == ThreadRole::Sqpoll)
+}
+
+/// The trial's own submission pollers, as far as they did anything in the window.
 pub(crate) fn running_sqpolls(evidence: &Evidence) -> impl Iterator<Item = &ThreadEvidence> {
-    evidence.threads.iter().filter(|thread| thread.role == ThreadRole::Sqpoll && thread.cpu_ns > 0)
+    let is_own = evidence.engine.as_ref().is_some_and(has_sqpolls);
+    sqpolls(evidence).filter(move |thread| is_own && thread.cpu_ns > 0)
 }
 
 /// The interrupts of all disks, or the name of the first whose interrupts cannot be told.
@@ -94,14 +173,15 @@ pub(crate) fn text(figure: f64) -> String {
 /// The figures that a verdict rests on, one phrase each: interrupts, I/Os of the disks, sleeps,
 /// and submitting system calls per I/O issued; the pollers' share of a CPU; the achieved depth.
 pub fn summary(evidence: &Evidence) -> Vec<String> {
-    let per_io = |count: u64| text(ratio(count, evidence.ios));
+    let per_io = |count: u64| text(ratio(count, evidence.ios()));
     let mut figures = Vec::new();
     if !evidence.devices.is_empty() {
         figures.push(match interrupts(evidence) {
             Ok(interrupts) => format!("{} interrupts per I/O", per_io(interrupts)),
             Err(name) => format!("interrupts of {name} not told apart"),
         });
-        figures.push(format!("{} I/Os of the disk per I/O issued", per_io(Done::of(evidence).ios)));
+        let done = Direction::both(evidence).iter().map(|it| it.ios).fold(0, u64::saturating_add);
+        figures.push(format!("{} I/Os of the disk per I/O issued", per_io(done)));
     }
     let pollers = Pollers::of(evidence);
     if pollers.count > 0 {

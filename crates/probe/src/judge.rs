@@ -6,15 +6,20 @@ use iopj_core::evidence::{Evidence, Finding, Observed, Verdict, VerdictKind};
 use iopj_core::path::{IoPath, Submission};
 use std::fmt::Display;
 
-/// The verdict on `path`: *refuted* if another completion or submission was seen, *verified* if
-/// what was asked for was seen and the disk did the I/O, all of it and nothing else, else *unproven*.
+/// The verdict on `path`: *refuted* if another completion, submission or registration was seen,
+/// *verified* if what was asked for was seen, under the settings that it needs, and the disk did
+/// the I/O, all of it and nothing else; else *unproven*.
 ///
-/// What was seen refutes even in doubt, because [`observe`](crate::observe()) sees nothing that the
-/// doubt could explain. A submission by system call is taken on the generator's word where
-/// nothing shows it: only a submission poller could contradict it. A submission poller is not.
-pub fn judge(path: &IoPath, observed: &Observed) -> Verdict {
+/// `evidence` is what was observed; of it only settings and set-up are looked at, which mean
+/// something only beside the path. What was seen refutes even in doubt: flushes, discards and all
+/// I/O that can be foreign are taken off before [`observe`](crate::observe()) sees interrupts, and
+/// pollers of other rings are not counted. A submission by system call is taken on the generator's
+/// word where the generator ran as another process: only a submission poller could contradict it.
+/// A submission poller is not, and no engine of this process has its word taken.
+pub fn judge(path: &IoPath, observed: &Observed, evidence: &Evidence) -> Verdict {
     let completion = compare(path.completion(), &observed.completion);
     let submission = compare(path.submission(), &observed.submission);
+    let is_word_taken = evidence.engine.is_none() && path.submission() == Submission::Syscall;
     let mut against: Vec<String> = Vec::new();
     let mut open: Vec<String> = Vec::new();
     let mut seen: Vec<String> = Vec::new();
@@ -22,12 +27,14 @@ pub fn judge(path: &IoPath, observed: &Observed) -> Verdict {
         match outcome {
             Outcome::AsAsked(what) => seen.push(format!("{name} by {what} was seen")),
             Outcome::Other(reason) => against.push(reason),
-            Outcome::Open(reason) if name == "submission" && path.submission() == Submission::Syscall => {
+            Outcome::Open(reason) if name == "submission" && is_word_taken => {
                 seen.push(format!("{name} by {}: {reason}", Submission::Syscall));
             }
             Outcome::Open(reason) => open.push(reason),
         }
     }
+    against.extend(other_registration(path, evidence));
+    open.extend(other_delay(path, evidence));
     open.extend(observed.doubt.clone());
     match (against.is_empty(), open.is_empty()) {
         (false, _) => Verdict { kind: VerdictKind::Refuted, reasons: [against, open].concat() },
@@ -50,10 +57,30 @@ fn compare<T: PartialEq + Display>(asked: T, finding: &Finding<T>) -> Outcome {
     }
 }
 
+/// Whether the engine registered buffers and file, where it says and the path can ask for it.
+fn other_registration(path: &IoPath, evidence: &Evidence) -> Option<String> {
+    let (ring, engine) = (path.ring()?, evidence.engine.as_ref()?);
+    match (ring.registered, engine.registered) {
+        (true, false) => Some("asked for registered buffers and file, but they were not registered".to_owned()),
+        (false, true) => Some("asked for plain buffers and file, but they were registered".to_owned()),
+        _ => None,
+    }
+}
+
+/// A disk whose `io_poll_delay` is not the path's. It rules the polling of every interface up to
+/// Linux 6.3, and always reads -1 since, which is what all paths but `posix-sio`'s hybrid want.
+fn other_delay(path: &IoPath, evidence: &Evidence) -> Option<String> {
+    let wanted = path.io_poll_delay()?.to_string();
+    evidence.devices.iter().find_map(|disk| {
+        let found = disk.settings.get("io_poll_delay").filter(|found| **found != wanted)?;
+        Some(format!("`queue/io_poll_delay` of {} was {found} where {path} needs {wanted}", disk.name))
+    })
+}
+
 /// [`observe`](crate::observe()) and [`judge`], the figures of [`summary`] as the verdict's last reason.
 pub fn assess(path: &IoPath, evidence: &Evidence) -> (Observed, Verdict) {
     let observed = observe(evidence);
-    let mut verdict = judge(path, &observed);
+    let mut verdict = judge(path, &observed, evidence);
     let figures = summary(evidence);
     if !figures.is_empty() {
         verdict.reasons.push(figures.join(", "));

@@ -7,6 +7,7 @@
 
 mod cpu;
 mod device;
+mod doubt;
 mod error;
 mod figures;
 mod interrupts;
@@ -18,16 +19,17 @@ mod snapshot;
 mod threads;
 mod vectors;
 
+pub use doubt::{FOREIGN_SHARE, SLACK_BYTES, SLACK_IOS};
 pub use error::ProbeError;
-pub use figures::summary;
+pub use figures::{MAIN_SLEEPS_PER_S, MISSING_SHARE, START_SLEEPS, summary};
 pub use judge::{assess, judge};
 pub use kernel::irq_time_sampled;
 pub use observe::{
-    CONTROL_INTERRUPTS, FOREIGN_SHARE, HYBRID_SLEEPS, MISSING_SHARE, NO_INTERRUPT, POLL_BUSY, POLL_SLEEPS, SLACK_BYTES,
-    SLACK_IOS, SQPOLL_SUBMIT_CALLS, observe,
+    CONTROL_INTERRUPTS, HYBRID_SLEEPS, INTERRUPT_SHARE, NO_INTERRUPT, POLL_BUSY, POLL_SLEEPS, STRAY_INTERRUPTS,
+    STRAY_SHARE, observe,
 };
 pub use snapshot::{Probe, Snapshot, Who};
 
 /// Version of the rules by which evidence is collected, observed and judged; it changes with every
 /// predicate or threshold, so that stored evidence can be told from that of other rules.
-pub const RULES: u32 = 1;
+pub const RULES: u32 = 2;

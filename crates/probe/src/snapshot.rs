@@ -55,6 +55,9 @@ pub struct Snapshot {
 impl Probe {
     /// A probe for the disks under a target, named as in `/sys/block` (`vda`, `nvme0n1`, `zram0`).
     ///
+    /// The names are leaves: disks that stand on no other. Of an NVMe multipath disk they are its
+    /// paths (`nvme0c0n1`), for the head has neither queues nor interrupts of its own.
+    ///
     /// # Errors
     ///
     /// [`ProbeError::NoDevice`] for a name that `/sys/block` lacks (a partition is no disk),
@@ -124,12 +127,16 @@ impl Snapshot {
     /// What happened from this snapshot to `later`, taken by the same probe for the same `Who`.
     ///
     /// Fills `rules`, `devices`, `threads`, `process`, `cpu` and `irq_time_sampled`; the caller
-    /// adds what only it knows: `window_ns`, `numjobs`, `iodepth`, `ios`, `bytes`,
-    /// `latency_sum_ns`, `engine` and `control`. Threads that appeared meanwhile count from zero;
-    /// those that ended are in `process` only.
+    /// adds what only it knows: `window_ns`, `numjobs`, `iodepth`, `reads`, `read_bytes`, `writes`,
+    /// `write_bytes`, `latency_sum_ns`, `engine` and `control`. Threads that appeared meanwhile
+    /// count from zero; those that ended are in `process` only, but a submission poller that ended
+    /// is listed, with counts of zero: it may have served another ring.
     pub fn until(&self, later: &Snapshot) -> Evidence {
         let before: Vec<Thread> = self.threads.iter().map(|(_, thread)| thread.clone()).collect();
-        let threads = later.threads.iter().map(|(role, thread)| thread.since(&before).evidence(*role)).collect();
+        let here = later.threads.iter().map(|(role, thread)| thread.since(&before).evidence(*role));
+        let has_ended = |thread: &Thread| later.threads.iter().all(|(_, known)| known.tid != thread.tid);
+        let ended = self.threads.iter().filter(|(role, thread)| *role == ThreadRole::Sqpoll && has_ended(thread));
+        let ended = ended.map(|(role, thread)| thread.since(&before).evidence(*role));
         let devices = later.devices.iter().zip(&later.samples).filter_map(|(device, sample)| {
             let known = self.devices.iter().position(|known| known.name() == device.name())?;
             let earlier = self.samples.get(known)?;
@@ -138,7 +145,7 @@ impl Snapshot {
         Evidence {
             rules: RULES,
             devices: devices.collect(),
-            threads,
+            threads: here.chain(ended).collect(),
             process: self.process_until(later),
             cpu: cpu::between(&self.cpu, &later.cpu),
             irq_time_sampled: irq_time_sampled(),
@@ -194,6 +201,19 @@ mod tests {
         let process = before.until(&after).process;
         assert_eq!((process.user_ns, process.system_ns), (1_000 - 100, 1_000 - 200 - 40));
         assert_eq!(process.voluntary_switches, 50 - 4 - 1);
+    }
+
+    #[test]
+    fn of_threads_that_ended_only_submission_pollers_are_listed() {
+        let thread = |tid| Thread { tid, cpu_ns: 70, voluntary_switches: 7, ..Thread::default() };
+        let mut before = snapshot(&[], 0, 0, 0);
+        before.threads = vec![(ThreadRole::Sqpoll, thread(1)), (ThreadRole::IoWorker, thread(2))];
+        before.threads.push((ThreadRole::Sqpoll, thread(3)));
+        let mut after = snapshot(&[], 0, 0, 0);
+        after.threads = vec![(ThreadRole::Sqpoll, Thread { cpu_ns: 90, ..thread(3) })];
+        let threads = before.until(&after).threads;
+        let found: Vec<_> = threads.iter().map(|it| (it.tid, it.role, it.cpu_ns, it.voluntary_switches)).collect();
+        assert_eq!(found, [(3, ThreadRole::Sqpoll, 20, 0), (1, ThreadRole::Sqpoll, 0, 0)]);
     }
 
     #[test]

@@ -11,31 +11,16 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// The interrupts of one disk.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Vectors {
     /// Number and name of each.
     pub(crate) list: Vec<(u32, String)>,
-    /// The devices in `/sys/devices` that raise them: what else lives below raises them too.
-    pub(crate) owners: Vec<PathBuf>,
+    /// The device in `/sys/devices` that raises them: what else lives below raises them too.
+    pub(crate) owner: PathBuf,
 }
 
-/// The vectors that carry the I/O of the disks behind `places` (one, or one for each controller
-/// of a multipath disk), or none where one of them cannot be told.
-pub(crate) fn find(places: &[PathBuf], interrupts: &Table<'_>) -> Option<Vectors> {
-    let mut found = Vectors::default();
-    for place in places {
-        let (list, owner) = find_one(place, interrupts)?;
-        if !found.owners.contains(&owner) {
-            found.list.extend(list);
-            found.owners.push(owner);
-        }
-    }
-    (!found.list.is_empty()).then_some(found)
-}
-
-type Found = (Vec<(u32, String)>, PathBuf);
-
-fn find_one(place: &Path, interrupts: &Table<'_>) -> Option<Found> {
+/// The vectors that carry the I/O of the disk at `place`, or none where they cannot be told.
+pub(crate) fn find(place: &Path, interrupts: &Table<'_>) -> Option<Vectors> {
     for directory in place.ancestors() {
         let name = directory.file_name()?.to_str()?;
         // A USB host's interrupts are those of every device on the bus, keyboards included.
@@ -43,16 +28,18 @@ fn find_one(place: &Path, interrupts: &Table<'_>) -> Option<Found> {
             return None;
         }
         let is_virtio = is_numbered(name, "virtio");
-        if is_virtio && let Some(found) = by_name(name, interrupts) {
-            return Some((found, directory.to_owned()));
+        if is_virtio && let Some(list) = by_name(name, interrupts) {
+            return Some(Vectors { list, owner: directory.to_owned() });
         }
         // The first device with an interrupt is the disk's controller; those above are bridges.
         let signalled = names(&directory.join("msi_irqs"));
         if !signalled.is_empty() {
-            return by_number(&signalled, interrupts).map(|found| (found, directory.to_owned()));
+            let list = by_number(&signalled, interrupts)?;
+            return Some(Vectors { list, owner: directory.to_owned() });
         }
         if directory.join("irq").exists() {
-            return by_line(directory, interrupts).map(|found| (found, directory.to_owned()));
+            let list = by_line(directory, interrupts)?;
+            return Some(Vectors { list, owner: directory.to_owned() });
         }
     }
     None
@@ -110,7 +97,7 @@ fn carries_io(action: &str) -> bool {
 }
 
 /// True for a name made of `stem` and a number, such as `virtio0`.
-pub(crate) fn is_numbered(name: &str, stem: &str) -> bool {
+fn is_numbered(name: &str, stem: &str) -> bool {
     name.strip_prefix(stem).is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
 }
 

@@ -161,7 +161,7 @@ fn real_reads_are_seen_on_the_disk_and_as_interrupts() {
     let DeviceEvidence { reads, read_sectors, interrupts, .. } = evidence.devices[0];
     assert!(reads >= BLOCKS as u64 && read_sectors >= (BLOCKS * BLOCK / 512) as u64);
     let Some(interrupts) = interrupts else { return skipped("a disk with interrupt vectors of its own") };
-    (evidence.ios, evidence.bytes) = (BLOCKS as u64, (BLOCKS * BLOCK) as u64);
+    (evidence.reads, evidence.read_bytes) = (BLOCKS as u64, (BLOCKS * BLOCK) as u64);
     (evidence.numjobs, evidence.iodepth) = (1, 1);
     evidence.engine = Some(EngineEvidence { submit_calls: BLOCKS as u64, ..Default::default() });
     evidence.control = Some(ControlRun { ios: BLOCKS as u64, interrupts: Some(interrupts), device_reads: reads });

@@ -111,21 +111,19 @@ fn nvme_with_a_single_vector_counts_it() {
     assert_eq!(tree.vectors("nvme0n1", &lines), (vec!["40 nvme0q0, nvme0q1".to_owned()], Some(41)));
 }
 
-/// Two controllers of one subsystem, with namespaces 1 and 2 on both.
+/// Two controllers of one subsystem, with namespaces 1 and 2 on both: heads, and hidden paths.
 fn multipath() -> (Tree, [String; 2]) {
     let tree = Tree::new();
-    let subsystem = "virtual/nvme-subsystem/nvme-subsys0";
     let controllers = [0, 1].map(|n| format!("{PORT}/0000:0{}:00.0/nvme/nvme{n}", n + 1));
     for namespace in [1, 2] {
-        tree.disk(&format!("nvme0n{namespace}"), &format!("{subsystem}/nvme0n{namespace}"));
+        let head = format!("nvme0n{namespace}");
+        tree.disk(&head, &format!("virtual/nvme-subsystem/nvme-subsys0/{head}"));
         for (n, controller) in controllers.iter().enumerate() {
             tree.disk(&format!("nvme0c{n}n{namespace}"), &format!("{controller}/nvme0c{n}n{namespace}"));
         }
     }
-    for (n, controller) in controllers.iter().enumerate() {
-        tree.signalled(&format!("{PORT}/0000:0{}:00.0", n + 1), &[40 + 10 * n as u32, 41 + 10 * n as u32]);
-        let link = tree.0.path().join(format!("sys/devices/{subsystem}/nvme{n}"));
-        symlink(Path::new("../../..").join(controller), link).unwrap();
+    for n in [0, 1] {
+        tree.signalled(&format!("{PORT}/0000:0{}:00.0", n + 1), &[40 + 10 * n, 41 + 10 * n]);
     }
     (tree, controllers)
 }
@@ -138,35 +136,60 @@ const MULTIPATH: [(u32, &str); 4] = [
 ];
 
 #[test]
-fn nvme_multipath_adds_up_its_controllers_and_paths() {
+fn a_path_of_a_multipath_disk_has_its_own_controllers_vectors() {
     let (tree, controllers) = multipath();
-    let evidence = tree.evidence("nvme0n1", &MULTIPATH, || {
+    let evidence = tree.evidence("nvme0c1n1", &MULTIPATH, || {
         tree.did(&format!("{}/nvme0c0n1", controllers[0]), 70);
         tree.did(&format!("{}/nvme0c1n1", controllers[1]), 30);
     });
-    assert_eq!(evidence.vectors, ["41 nvme0q1", "51 nvme1q1"]);
-    assert_eq!((evidence.reads, evidence.read_sectors), (100, 800));
-    assert_eq!(evidence.interrupts, Some(41 + 1 + 51 + 1));
+    assert_eq!(evidence.vectors, ["51 nvme1q1"]);
+    assert_eq!((evidence.reads, evidence.read_sectors), (30, 240));
+    assert_eq!(evidence.interrupts, Some(51 + 1));
+    assert_eq!(tree.vectors("nvme0n1", &MULTIPATH), nothing());
 }
 
 #[test]
 fn another_namespace_that_is_busy_hides_the_interrupts() {
     let (tree, controllers) = multipath();
-    let evidence = tree.evidence("nvme0n1", &MULTIPATH, || {
+    let evidence = tree.evidence("nvme0c0n1", &MULTIPATH, || {
         tree.did(&format!("{}/nvme0c0n1", controllers[0]), 5_000);
-        tree.did(&format!("{}/nvme0c1n2", controllers[1]), 6);
+        tree.did(&format!("{}/nvme0c0n2", controllers[0]), 6);
     });
-    assert_eq!((evidence.interrupts, evidence.vectors.len()), (None, 2));
+    assert_eq!((evidence.interrupts, evidence.vectors.len()), (None, 1));
 }
 
 #[test]
-fn a_multipath_disk_over_a_network_has_no_vectors() {
+fn a_path_over_a_network_has_no_vectors() {
     let tree = Tree::new();
-    let subsystem = "virtual/nvme-subsystem/nvme-subsys0";
-    tree.disk("nvme0n1", &format!("{subsystem}/nvme0n1"));
     tree.disk("nvme0c0n1", "virtual/nvme-fabrics/ctl/nvme0/nvme0c0n1");
-    symlink("../../nvme-fabrics/ctl/nvme0", tree.0.path().join(format!("sys/devices/{subsystem}/nvme0"))).unwrap();
-    assert_eq!(tree.vectors("nvme0n1", &MULTIPATH), nothing());
+    assert_eq!(tree.vectors("nvme0c0n1", &MULTIPATH), nothing());
+}
+
+#[test]
+fn a_vector_that_vanishes_or_changes_hands_hides_the_interrupts() {
+    let tree = Tree::new();
+    let place = &format!("{PORT}/0000:01:00.0");
+    tree.signalled(place, &[41, 42]);
+    tree.disk("nvme0n1", &format!("{place}/nvme/nvme0/nvme0n1"));
+    let lines = [(41, "PCI-MSI 524289-edge      nvme0q1"), (42, "PCI-MSI 524290-edge      nvme0q2")];
+    let interrupts = |later: &[(u32, &str)]| tree.evidence("nvme0n1", &lines, || tree.interrupts(later, 2)).interrupts;
+    assert_eq!(interrupts(&lines), Some(41 + 1 + 42 + 1));
+    assert_eq!(interrupts(&lines[..1]), None);
+    assert_eq!(interrupts(&[lines[0], (42, "PCI-MSI 524290-edge      nvme0q3")]), None);
+    let offline = "           CPU0\n  41: 82 PCI-MSI 524289-edge      nvme0q1\n  42: 84 PCI-MSI 1-edge      nvme0q2\n";
+    let without_core = tree.evidence("nvme0n1", &lines, || tree.file("proc/interrupts", offline));
+    assert_eq!((without_core.interrupts, without_core.vectors.len()), (None, 2));
+}
+
+#[test]
+fn flushes_and_discards_are_told_apart() {
+    let tree = Tree::new();
+    tree.disk("zram0", "virtual/block/zram0");
+    let evidence = tree.evidence("zram0", &[], || {
+        tree.file("sys/devices/virtual/block/zram0/stat", "1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17\n");
+    });
+    assert_eq!((evidence.reads, evidence.writes), (1, 5));
+    assert_eq!((evidence.discards, evidence.flushes), (12, 16));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Trials grouped into cells and tables: means over replicates, their spread, and the order of paths.
 
 use iopj_core::{IoPath, VerdictKind, Workload};
-use iopj_store::{Generator, Measurement, Outcome, Trial};
+use iopj_store::{Generator, Measurement, Outcome, Trial, histogram};
 use std::collections::BTreeMap;
 
 /// The paths of one workload, the one of least mean latency first; refuted ones last and unranked.
@@ -46,7 +46,7 @@ impl Row {
     }
 }
 
-/// Means over replicates.
+/// What the replicates of a cell show together: means of rates and of mean latencies, percentiles of all I/Os.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Figures {
     /// Trials.
@@ -59,7 +59,7 @@ pub struct Figures {
     pub mb_per_s: f64,
     /// Mean latency in ns.
     pub mean_ns: f64,
-    /// Median latency in ns.
+    /// Median latency in ns, as all percentiles of the replicates' pooled histograms.
     pub p50_ns: f64,
     /// 99th percentile in ns.
     pub p99_ns: f64,
@@ -163,6 +163,12 @@ fn figures(measured: &[&Measurement]) -> Option<Figures> {
     }
     let mean = |of: &dyn Fn(&Measurement) -> f64| measured.iter().map(|m| of(m)).sum::<f64>() / measured.len() as f64;
     let iops = mean(&Measurement::iops);
+    let mut pooled = histogram::new();
+    for part in measured.iter().filter_map(|measurement| histogram::decode(&measurement.latency.histogram)) {
+        // A bin above the bounds would be of another program's making: left out of the percentiles.
+        let _ = pooled.add(&part);
+    }
+    let quantile = |quantile: f64| pooled.value_at_quantile(quantile) as f64;
     let interrupts: Option<Vec<f64>> = measured.iter().map(|measurement| measurement.interrupts_per_io).collect();
     Some(Figures {
         replicates: measured.len(),
@@ -173,9 +179,9 @@ fn figures(measured: &[&Measurement]) -> Option<Figures> {
         }),
         mb_per_s: mean(&Measurement::mb_per_s),
         mean_ns: mean(&|m| m.latency.mean),
-        p50_ns: mean(&|m| m.latency.p50 as f64),
-        p99_ns: mean(&|m| m.latency.p99 as f64),
-        p99_9_ns: mean(&|m| m.latency.p99_9 as f64),
+        p50_ns: quantile(0.5),
+        p99_ns: quantile(0.99),
+        p99_9_ns: quantile(0.999),
         cpu_percent: mean(&|m| m.cpu_percent),
         context_switches_per_io: mean(&|m| m.context_switches_per_io),
         interrupts_per_io: interrupts.map(|all| all.iter().sum::<f64>() / all.len() as f64),

@@ -1,10 +1,12 @@
-//! A store as JSON and CSV, complete enough that nobody needs the SQLite file.
+//! A store as JSON, which holds all of it, and as CSV, one line of scalars a trial: nobody needs the SQLite file.
 //!
 //! Keys are the words of the project in snake case with the unit where a number has one. Rates and
 //! shares are per I/O or per second as their keys say; latencies are in ns.
 
 use crate::histogram;
 use crate::record::{Latency, Measurement, Outcome, StudyRecord, Trial};
+use iopj_core::evidence::{DeviceEvidence, EngineEvidence, Finding};
+use iopj_core::workload::Length;
 use serde_json::{Map, Value, json};
 use std::io::{self, Write};
 
@@ -74,9 +76,7 @@ fn put_measurement(object: &mut Map<String, Value>, measurement: &Measurement, d
     for (key, latency) in
         [("read_latency_ns", &measurement.read_latency), ("write_latency_ns", &measurement.write_latency)]
     {
-        if let Some(latency) = latency {
-            put(key, latency_json(latency, detail));
-        }
+        put(key, latency.as_ref().map_or(Value::Null, |latency| latency_json(latency, detail)));
     }
     put("cpu_percent", json!(measurement.cpu_percent));
     put("context_switches_per_io", json!(measurement.context_switches_per_io));
@@ -87,9 +87,7 @@ fn put_measurement(object: &mut Map<String, Value>, measurement: &Measurement, d
     put("observed", json!(measurement.observed));
     put("evidence", json!(measurement.evidence));
     put("power_state", json!(measurement.power_state));
-    if let Some(fio) = &measurement.fio {
-        put("fio", fio.clone());
-    }
+    put("fio", json!(measurement.fio));
     if detail == Detail::Full {
         put("series", json!(measurement.series));
     }
@@ -110,7 +108,8 @@ fn latency_json(latency: &Latency, detail: Detail) -> Value {
 /// One column of the CSV: its heading and what stands under it.
 type Column = (&'static str, fn(&Trial) -> String);
 
-/// The columns of the CSV. Empty cells mean: not measured.
+/// The columns of the CSV. Empty cells mean: not asked for, not measured, or unknown. Names after `device_` are sums over
+/// the devices under the target; sectors are of 512 bytes. What is of the power state is of the start, if not `_end`.
 const COLUMNS: &[Column] = &[
     ("path", |t| t.path.to_string()),
     ("interface", |t| t.path.interface().to_owned()),
@@ -125,12 +124,17 @@ const COLUMNS: &[Column] = &[
     ("numjobs", |t| t.workload.numjobs.to_string()),
     ("random_distribution", |t| t.workload.random_distribution.to_string()),
     ("ramp_time_s", |t| t.workload.ramp_time.as_secs_f64().to_string()),
+    ("runtime_s", |t| {
+        if let Length::Runtime(time) = t.workload.length { time.as_secs_f64().to_string() } else { String::new() }
+    }),
+    ("ios_per_job", |t| if let Length::Ios(ios) = t.workload.length { ios.to_string() } else { String::new() }),
+    ("cpus_allowed", |t| t.workload.cpus_allowed.iter().map(u32::to_string).collect::<Vec<_>>().join(" ")),
     ("settings", |t| t.settings.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(" ")),
     ("generator", |t| t.generator.as_str().to_owned()),
     ("replicate", |t| t.replicate.to_string()),
     ("position", |t| t.position.to_string()),
     ("started_unix_ns", |t| t.started_unix_ns.to_string()),
-    ("gap_ns", |t| t.gap_ns.map(|ns| ns.to_string()).unwrap_or_default()),
+    ("gap_ns", |t| known(t.gap_ns)),
     ("error", |t| if let Outcome::Failed(error) = &t.outcome { error.clone() } else { String::new() }),
     ("verdict", |t| figure(t, |m| m.verdict.kind.as_str())),
     ("verdict_reasons", |t| figure(t, |m| m.verdict.reasons.join("; "))),
@@ -150,6 +154,22 @@ const COLUMNS: &[Column] = &[
     ("latency_ns_p99", |t| figure(t, |m| m.latency.p99)),
     ("latency_ns_p99_9", |t| figure(t, |m| m.latency.p99_9)),
     ("latency_ns_max", |t| figure(t, |m| m.latency.max)),
+    ("read_latency_ns_mean", |t| figure(t, |m| known(m.read_latency.as_ref().map(|l| l.mean)))),
+    ("read_latency_ns_stddev", |t| figure(t, |m| known(m.read_latency.as_ref().map(|l| l.stddev)))),
+    ("read_latency_ns_min", |t| figure(t, |m| known(m.read_latency.as_ref().map(|l| l.min)))),
+    ("read_latency_ns_p50", |t| figure(t, |m| known(m.read_latency.as_ref().map(|l| l.p50)))),
+    ("read_latency_ns_p95", |t| figure(t, |m| known(m.read_latency.as_ref().map(|l| l.p95)))),
+    ("read_latency_ns_p99", |t| figure(t, |m| known(m.read_latency.as_ref().map(|l| l.p99)))),
+    ("read_latency_ns_p99_9", |t| figure(t, |m| known(m.read_latency.as_ref().map(|l| l.p99_9)))),
+    ("read_latency_ns_max", |t| figure(t, |m| known(m.read_latency.as_ref().map(|l| l.max)))),
+    ("write_latency_ns_mean", |t| figure(t, |m| known(m.write_latency.as_ref().map(|l| l.mean)))),
+    ("write_latency_ns_stddev", |t| figure(t, |m| known(m.write_latency.as_ref().map(|l| l.stddev)))),
+    ("write_latency_ns_min", |t| figure(t, |m| known(m.write_latency.as_ref().map(|l| l.min)))),
+    ("write_latency_ns_p50", |t| figure(t, |m| known(m.write_latency.as_ref().map(|l| l.p50)))),
+    ("write_latency_ns_p95", |t| figure(t, |m| known(m.write_latency.as_ref().map(|l| l.p95)))),
+    ("write_latency_ns_p99", |t| figure(t, |m| known(m.write_latency.as_ref().map(|l| l.p99)))),
+    ("write_latency_ns_p99_9", |t| figure(t, |m| known(m.write_latency.as_ref().map(|l| l.p99_9)))),
+    ("write_latency_ns_max", |t| figure(t, |m| known(m.write_latency.as_ref().map(|l| l.max)))),
     ("cpu_percent", |t| figure(t, |m| m.cpu_percent)),
     ("cpu_user_ns", |t| figure(t, |m| m.cpu().user_ns)),
     ("cpu_system_ns", |t| figure(t, |m| m.cpu().system_ns)),
@@ -158,17 +178,92 @@ const COLUMNS: &[Column] = &[
     ("cpu_softirq_ns", |t| figure(t, |m| m.cpu().softirq_ns)),
     ("cpu_steal_ns", |t| figure(t, |m| m.cpu().steal_ns)),
     ("cpu_idle_ns", |t| figure(t, |m| m.cpu().idle_ns)),
+    ("cpu_cores", |t| figure(t, |m| m.cpu().cores)),
+    ("process_user_ns", |t| figure(t, |m| m.evidence.process.user_ns)),
+    ("process_system_ns", |t| figure(t, |m| m.evidence.process.system_ns)),
+    ("process_voluntary_switches", |t| figure(t, |m| m.evidence.process.voluntary_switches)),
+    ("process_involuntary_switches", |t| figure(t, |m| m.evidence.process.involuntary_switches)),
     ("context_switches_per_io", |t| figure(t, |m| m.context_switches_per_io)),
-    ("interrupts_per_io", |t| figure(t, |m| m.interrupts_per_io.map(|n| n.to_string()).unwrap_or_default())),
-    ("system_calls_per_io", |t| figure(t, |m| m.system_calls_per_io.map(|n| n.to_string()).unwrap_or_default())),
+    ("interrupts_per_io", |t| figure(t, |m| known(m.interrupts_per_io))),
+    ("system_calls_per_io", |t| figure(t, |m| known(m.system_calls_per_io))),
     ("achieved_depth", |t| figure(t, |m| m.achieved_depth)),
-    ("preconditioning", |t| figure(t, |m| m.preconditioning.clone().unwrap_or_default())),
-    ("device_reads", |t| figure(t, |m| m.evidence.devices.iter().map(|d| d.reads).sum::<u64>())),
-    ("device_writes", |t| figure(t, |m| m.evidence.devices.iter().map(|d| d.writes).sum::<u64>())),
+    ("preconditioning", |t| figure(t, |m| known(m.preconditioning.as_ref()))),
+    ("observed_submission", |t| figure(t, |m| finding(&m.observed.submission))),
+    ("observed_completion", |t| figure(t, |m| finding(&m.observed.completion))),
+    ("doubt", |t| figure(t, |m| known(m.observed.doubt.as_ref()))),
+    ("evidence_rules", |t| figure(t, |m| m.evidence.rules)),
+    ("interrupts", |t| figure(t, |m| known(interrupts(&m.evidence.devices)))),
+    ("device_reads", |t| devices(t, |d| d.reads)),
+    ("device_read_merges", |t| devices(t, |d| d.read_merges)),
+    ("device_read_sectors", |t| devices(t, |d| d.read_sectors)),
+    ("device_writes", |t| devices(t, |d| d.writes)),
+    ("device_write_merges", |t| devices(t, |d| d.write_merges)),
+    ("device_write_sectors", |t| devices(t, |d| d.write_sectors)),
+    ("device_flushes", |t| devices(t, |d| d.flushes)),
+    ("device_discards", |t| devices(t, |d| d.discards)),
+    ("system_calls", |t| engine(t, |e| known(e.system_calls))),
+    ("submit_calls", |t| engine(t, |e| e.submit_calls.to_string())),
+    ("wakeups", |t| engine(t, |e| e.wakeups.to_string())),
+    ("ring_flags", |t| engine(t, |e| e.ring_flags.join(" "))),
+    ("registered", |t| engine(t, |e| e.registered.to_string())),
+    ("governors", |t| power(t, "governors")),
+    ("frequency_min_khz", |t| power(t, "frequency_min_khz")),
+    ("frequency_max_khz", |t| power(t, "frequency_max_khz")),
+    ("turbo", |t| power(t, "turbo")),
+    ("smt", |t| power(t, "smt")),
+    ("throttle_count", |t| power(t, "throttle_count")),
+    ("throttle_count_end", |t| figure(t, |m| scalar(&m.power_state[1]["throttle_count"]))),
+    ("fio_version", |t| fio(t, "version")),
+    ("fio_usr_cpu", |t| fio(t, "usr_cpu")),
+    ("fio_sys_cpu", |t| fio(t, "sys_cpu")),
+    ("fio_ctx", |t| fio(t, "ctx")),
 ];
 
 fn figure<T: ToString>(trial: &Trial, of: impl Fn(&Measurement) -> T) -> String {
     trial.outcome.measurement().map(|measurement| of(measurement).to_string()).unwrap_or_default()
+}
+
+fn known<T: ToString>(value: Option<T>) -> String {
+    value.map(|value| value.to_string()).unwrap_or_default()
+}
+
+fn finding<T: ToString>(finding: &Finding<T>) -> String {
+    match finding {
+        Finding::Seen(seen) => seen.to_string(),
+        Finding::Unclear(why) => format!("unclear: {why}"),
+    }
+}
+
+/// The sum over the devices; unknown where one of them does not tell, or none was watched.
+fn interrupts(devices: &[DeviceEvidence]) -> Option<u64> {
+    devices.iter().map(|device| device.interrupts).sum::<Option<u64>>().filter(|_| !devices.is_empty())
+}
+
+fn devices(trial: &Trial, of: impl Fn(&DeviceEvidence) -> u64) -> String {
+    figure(trial, |m| m.evidence.devices.iter().map(&of).sum::<u64>())
+}
+
+fn engine(trial: &Trial, of: impl Fn(&EngineEvidence) -> String) -> String {
+    figure(trial, |m| known(m.evidence.engine.as_ref().map(&of)))
+}
+
+/// A word of the power state at the start.
+fn power(trial: &Trial, key: &str) -> String {
+    figure(trial, |m| scalar(&m.power_state[0][key]))
+}
+
+fn fio(trial: &Trial, key: &str) -> String {
+    figure(trial, |m| m.fio.as_ref().map(|fio| scalar(&fio[key])).unwrap_or_default())
+}
+
+/// A value in one cell: the entries of a list stand apart by spaces, what is absent is empty.
+fn scalar(value: &Value) -> String {
+    match value {
+        Value::Null => String::new(),
+        Value::String(text) => text.clone(),
+        Value::Array(entries) => entries.iter().map(scalar).collect::<Vec<_>>().join(" "),
+        other => other.to_string(),
+    }
 }
 
 /// One line a trial, after RFC 4180. A text that a spreadsheet would take for a formula is preceded

@@ -2,6 +2,7 @@
 //!
 //! A trial is whole or absent. Nothing is written to a store inside a measured window.
 
+mod error;
 pub mod export;
 mod file;
 pub mod histogram;
@@ -9,5 +10,6 @@ pub mod record;
 mod schema;
 mod store;
 
+pub use error::StoreError;
 pub use record::{Generator, Latency, Measurement, Outcome, Slice, StudyRecord, Trial, Unavailable};
-pub use store::{Store, StoreError};
+pub use store::Store;

@@ -40,6 +40,9 @@ pub struct StudyRecord {
     pub target: String,
     /// The id in the header of a file that iopj made as the target.
     pub file_id: Option<String>,
+    /// iopj made the target for this study and removes it when the study is complete.
+    #[serde(default)]
+    pub made_target: bool,
     /// Machine, kernel, drive, versions: names and values.
     pub provenance: BTreeMap<String, String>,
     /// What to know about the target, such as unwritten blocks.
@@ -166,6 +169,28 @@ impl Measurement {
     /// CPU time of all cores by kind over the window.
     pub fn cpu(&self) -> &CpuTimes {
         &self.evidence.cpu
+    }
+
+    /// The first figure that is infinite or no number, by name, and its value. JSON has no word for either.
+    pub(crate) fn not_finite(&self) -> Option<(String, f64)> {
+        let figures = [
+            ("cpu_percent", Some(self.cpu_percent)),
+            ("context_switches_per_io", Some(self.context_switches_per_io)),
+            ("interrupts_per_io", self.interrupts_per_io),
+            ("system_calls_per_io", self.system_calls_per_io),
+            ("achieved_depth", Some(self.achieved_depth)),
+        ];
+        let latencies = [
+            ("latency_ns", Some(&self.latency)),
+            ("read_latency_ns", self.read_latency.as_ref()),
+            ("write_latency_ns", self.write_latency.as_ref()),
+        ];
+        let of_latencies = latencies.into_iter().flat_map(|(name, latency)| {
+            [("mean", latency.map(|l| l.mean)), ("stddev", latency.map(|l| l.stddev))]
+                .map(|(figure, value)| (format!("{name} {figure}"), value))
+        });
+        let all = figures.into_iter().map(|(name, value)| (name.to_owned(), value)).chain(of_latencies);
+        all.filter_map(|(name, value)| Some((name, value?))).find(|(_, value)| !value.is_finite())
     }
 }
 

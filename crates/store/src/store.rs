@@ -1,89 +1,18 @@
 //! One SQLite file a study: made, opened, locked for a run, and a transaction a trial.
 
+use crate::error::StoreError;
 use crate::record::{Latency, Measurement, Outcome, StudyRecord, Trial};
 use crate::{file, schema};
-use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, params};
+use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
 use std::fs::File;
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-/// Why a store cannot be used.
-#[derive(Debug, thiserror::Error)]
-pub enum StoreError {
-    /// There is no such file.
-    #[error("there is no store `{0}`: name one that `iopj run` has written")]
-    Missing(PathBuf),
-    /// A file of that name is there already.
-    #[error("`{0}` exists already: continue it by `iopj run --resume {0}`, or name another file by --store")]
-    Exists(PathBuf),
-    /// The file is no store.
-    #[error("`{path}` is no iopj store: {reason}; name one that `iopj run` has written")]
-    NotAStore {
-        /// The file.
-        path: PathBuf,
-        /// What was found instead.
-        reason: String,
-    },
-    /// The file was written by a newer iopj.
-    #[error("`{path}` has schema {found}, this iopj knows up to {known}: use a newer iopj")]
-    Newer {
-        /// The file.
-        path: PathBuf,
-        /// Its schema.
-        found: i32,
-        /// The schema of this program.
-        known: i32,
-    },
-    /// Another process runs a study into it.
-    #[error("`{0}` is in use by a run that is alive: wait for it, or end it")]
-    Locked(PathBuf),
-    /// The disk that holds it is full.
-    #[error(
-        "no space is left for `{0}`: the finished trials are kept; free some space, then continue by `iopj run --resume {0}`"
-    )]
-    Full(PathBuf),
-    /// The disk has no room for a new store.
-    #[error("no space is left for a store `{0}`: free some space, or name another place by --store")]
-    NoRoom(PathBuf),
-    /// The file cannot be made.
-    #[error("`{path}` cannot be made: {error}; name a place that you may write by --store")]
-    NotMade {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        error: std::io::Error,
-    },
-    /// Who runs this may only read it.
-    #[error("`{0}` may not be written by you: copy it to a folder of your own, or run as its owner")]
-    ReadOnly(PathBuf),
-    /// The operating system refused.
-    #[error("`{path}` cannot be opened: {error}; ask for permission to it, or name another store")]
-    Io {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        error: std::io::Error,
-    },
-    /// SQLite refused.
-    #[error("`{path}`: {error}")]
-    Sqlite {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        error: rusqlite::Error,
-    },
-    /// A record in it cannot be read.
-    #[error("`{path}` holds a {what} that cannot be read: {error}")]
-    Record {
-        /// The file.
-        path: PathBuf,
-        /// The record.
-        what: &'static str,
-        /// Why.
-        error: serde_json::Error,
-    },
-}
+/// How long SQLite waits for a lock of another connection: more than the commit of a trial or the reading of a long
+/// study takes.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// An open store.
 #[derive(Debug)]
@@ -103,22 +32,23 @@ impl Store {
     pub fn create(path: &Path, study: &StudyRecord) -> Result<Store, StoreError> {
         let io = |error: std::io::Error| match error.kind() {
             std::io::ErrorKind::AlreadyExists => StoreError::Exists(path.to_owned()),
-            std::io::ErrorKind::StorageFull => StoreError::NoRoom(path.to_owned()),
+            std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => StoreError::NoRoom(path.to_owned()),
             _ => StoreError::NotMade { path: path.to_owned(), error },
         };
+        let sqlite = |error| StoreError::of_sqlite(path, None, error);
         // Built in memory and named when it is whole, so that a death leaves no part of a store.
-        let mut connection = Connection::open_in_memory().map_err(|error| sqlite(path, error))?;
+        let mut connection = Connection::open_in_memory().map_err(sqlite)?;
         let record = json(study, path, "study")?;
-        schema::migrate(&mut connection, 0).map_err(|error| sqlite(path, error))?;
+        schema::migrate(&mut connection, 0).map_err(sqlite)?;
         connection
             .execute("INSERT INTO study VALUES (1, ?1, ?2, ?3)", params![study.name, study.text, record])
-            .map_err(|error| sqlite(path, error))?;
-        let bytes = connection.serialize("main").map_err(|error| sqlite(path, error))?;
+            .map_err(sqlite)?;
+        let bytes = connection.serialize("main").map_err(sqlite)?;
         let lock = file::create_whole(path, &bytes).map_err(io)?;
         let named = Store { connection: connect(path)?, path: path.to_owned(), _lock: Some(lock) };
         named.prepare().map_err(|error| {
             let _ = std::fs::remove_file(path);
-            match sqlite(path, error) {
+            match named.sqlite(error) {
                 StoreError::Full(path) => StoreError::NoRoom(path),
                 other => other,
             }
@@ -126,13 +56,41 @@ impl Store {
         Ok(named)
     }
 
-    /// Opens a store for reading. A run that is alive may be writing to it.
+    /// Opens a store for reading, and leaves it as it is. A run that is alive may be writing to it.
     ///
     /// # Errors
-    /// The file is missing, no store, or of a newer schema.
+    /// The file is missing, no store, or of another schema.
     pub fn open(path: &Path) -> Result<Store, StoreError> {
+        let (store, found) = Store::open_any(path)?;
+        if found < schema::VERSION {
+            return Err(StoreError::Older { path: path.to_owned(), found, known: schema::VERSION });
+        }
+        Ok(store)
+    }
+
+    /// Opens a store to continue its run, locks it, and brings an older schema forward.
+    ///
+    /// # Errors
+    /// The file is missing, no store, or of a newer schema; [`StoreError::Locked`].
+    pub fn open_for_run(path: &Path) -> Result<Store, StoreError> {
         check_header(path)?;
-        let mut store = Store { connection: connect(path)?, path: path.to_owned(), _lock: None };
+        let lock = lock(path)?;
+        if !file::may_write(path) {
+            return Err(StoreError::ReadOnly(path.to_owned()));
+        }
+        let (mut store, version) = Store::open_any(path)?;
+        store._lock = Some(lock);
+        if version < schema::VERSION {
+            schema::migrate(&mut store.connection, version).map_err(|error| store.sqlite(error))?;
+        }
+        store.prepare().map_err(|error| store.sqlite(error))?;
+        Ok(store)
+    }
+
+    /// Opens a store of any schema that this program knows, and tells which.
+    fn open_any(path: &Path) -> Result<(Store, i32), StoreError> {
+        check_header(path)?;
+        let store = Store { connection: connect(path)?, path: path.to_owned(), _lock: None };
         let (application, version) = store.identity()?;
         if application != schema::APPLICATION_ID {
             let reason = "it is an SQLite file of another program".to_owned();
@@ -141,26 +99,7 @@ impl Store {
         if version > schema::VERSION {
             return Err(StoreError::Newer { path: path.to_owned(), found: version, known: schema::VERSION });
         }
-        if version < schema::VERSION {
-            schema::migrate(&mut store.connection, version).map_err(|error| store.sqlite(error))?;
-        }
-        Ok(store)
-    }
-
-    /// Opens a store to continue its run, and locks it.
-    ///
-    /// # Errors
-    /// Those of [`Store::open`]; [`StoreError::Locked`].
-    pub fn open_for_run(path: &Path) -> Result<Store, StoreError> {
-        check_header(path)?;
-        let lock = lock(path)?;
-        if !file::may_write(path) {
-            return Err(StoreError::ReadOnly(path.to_owned()));
-        }
-        let mut store = Store::open(path)?;
-        store._lock = Some(lock);
-        store.prepare().map_err(|error| store.sqlite(error))?;
-        Ok(store)
+        Ok((store, version))
     }
 
     /// The file.
@@ -187,16 +126,18 @@ impl Store {
     /// Adds a trial with its histograms and series: one transaction, synced to the disk.
     ///
     /// # Errors
-    /// [`StoreError::Full`], or what SQLite says; then the trial is absent.
+    /// [`StoreError::Full`], [`StoreError::Unkeepable`], or what SQLite says; then the trial is absent.
     pub fn add(&mut self, trial: &Trial) -> Result<(), StoreError> {
-        let path = self.path.clone();
-        let workload = json(&trial.workload, &path, "workload")?;
-        let settings = json(&trial.settings, &path, "settings")?;
+        let workload = self.readable_json(&trial.workload, "workload")?;
+        let settings = self.readable_json(&trial.settings, "settings")?;
         let (error, measured) = match &trial.outcome {
             Outcome::Failed(error) => (Some(error), None),
             Outcome::Measured(measurement) => (None, Some(measurement)),
         };
-        let record = measured.map(|m| json(&without_series(m), &path, "measurement")).transpose()?;
+        if let Some((figure, value)) = measured.and_then(|m| m.not_finite()) {
+            return Err(self.unkeepable(format!("its {figure} is {value}")));
+        }
+        let record = measured.map(|m| self.readable_json(&without_series(m), "measurement")).transpose()?;
         let add = |connection: &mut Connection| -> rusqlite::Result<()> {
             let transaction = connection.transaction()?;
             let mut insert = transaction.prepare_cached(
@@ -260,43 +201,55 @@ impl Store {
     /// # Errors
     /// A record cannot be read.
     pub fn trials(&self) -> Result<Vec<Trial>, StoreError> {
-        let mut statement = self
-            .connection
-            .prepare(
-                "SELECT path, workload, settings, generator, replicate, position, started_unix_ns, gap_ns, error, measurement, id
-                 FROM trial ORDER BY id",
-            )
-            .map_err(|error| self.sqlite(error))?;
-        let mut rows = statement.query([]).map_err(|error| self.sqlite(error))?;
-        let mut trials = Vec::new();
-        while let Some(row) = rows.next().map_err(|error| self.sqlite(error))? {
-            trials.push(self.trial(row)?);
-        }
-        Ok(trials)
+        let rows = self.rows().map_err(|error| self.sqlite(error))?;
+        rows.into_iter().map(|row| self.trial(row)).collect()
     }
 
-    fn trial(&self, row: &rusqlite::Row<'_>) -> Result<Trial, StoreError> {
-        let text = |index: usize| row.get::<_, String>(index).map_err(|error| self.sqlite(error));
-        let number = |index: usize| row.get::<_, i64>(index).map_err(|error| self.sqlite(error));
+    /// The rows of all trials, not decoded yet: without WAL, no trial is committed while a cursor is open.
+    fn rows(&self) -> rusqlite::Result<Vec<Row>> {
+        let mut statement = self.connection.prepare(
+            "SELECT id, path, workload, settings, generator, replicate, position, started_unix_ns, gap_ns, error, measurement
+             FROM trial ORDER BY id",
+        )?;
+        let rows = statement.query_map([], |row| {
+            Ok(Row {
+                id: row.get(0)?,
+                path: row.get(1)?,
+                workload: row.get(2)?,
+                settings: row.get(3)?,
+                generator: row.get(4)?,
+                replicate: row.get(5)?,
+                position: row.get::<_, i64>(6)? as u64,
+                started_unix_ns: row.get::<_, i64>(7)? as u64,
+                gap_ns: row.get::<_, Option<i64>>(8)?.map(|ns| ns as u64),
+                outcome: match row.get(9)? {
+                    Some(error) => Err(error),
+                    None => Ok(row.get(10)?),
+                },
+            })
+        })?;
+        rows.collect()
+    }
+
+    fn trial(&self, row: Row) -> Result<Trial, StoreError> {
         let quoted = |text: String| serde_json::Value::String(text).to_string();
-        let error: Option<String> = row.get(8).map_err(|error| self.sqlite(error))?;
-        let outcome = match error {
-            Some(error) => Outcome::Failed(error),
-            None => {
-                let mut measurement: Box<Measurement> = self.parse(&text(9)?, "measurement")?;
-                self.read_details(number(10)?, &mut measurement).map_err(|error| self.sqlite(error))?;
+        let outcome = match row.outcome {
+            Err(error) => Outcome::Failed(error),
+            Ok(record) => {
+                let mut measurement: Box<Measurement> = self.parse(&record, "measurement")?;
+                self.read_details(row.id, &mut measurement).map_err(|error| self.sqlite(error))?;
                 Outcome::Measured(measurement)
             }
         };
         Ok(Trial {
-            path: self.parse(&quoted(text(0)?), "path")?,
-            workload: self.parse(&text(1)?, "workload")?,
-            settings: self.parse(&text(2)?, "settings")?,
-            generator: self.parse(&quoted(text(3)?), "generator")?,
-            replicate: number(4)? as u32,
-            position: number(5)? as u64,
-            started_unix_ns: number(6)? as u64,
-            gap_ns: row.get::<_, Option<i64>>(7).map_err(|error| self.sqlite(error))?.map(|ns| ns as u64),
+            path: self.parse(&quoted(row.path), "path")?,
+            workload: self.parse(&row.workload, "workload")?,
+            settings: self.parse(&row.settings, "settings")?,
+            generator: self.parse(&quoted(row.generator), "generator")?,
+            replicate: row.replicate,
+            position: row.position,
+            started_unix_ns: row.started_unix_ns,
+            gap_ns: row.gap_ns,
             outcome,
         })
     }
@@ -340,21 +293,40 @@ impl Store {
         serde_json::from_str(text).map_err(|error| StoreError::Record { path: self.path.clone(), what, error })
     }
 
+    /// The record as JSON, if it could be read back: one that cannot would keep all trials from being read.
+    fn readable_json<T>(&self, value: &T, what: &'static str) -> Result<String, StoreError>
+    where
+        T: serde::Serialize + serde::de::DeserializeOwned,
+    {
+        let text = json(value, &self.path, what)?;
+        match serde_json::from_str::<T>(&text) {
+            Ok(_) => Ok(text),
+            Err(error) => Err(self.unkeepable(format!("its {what} could not be read back: {error}"))),
+        }
+    }
+
+    fn unkeepable(&self, what: String) -> StoreError {
+        StoreError::Unkeepable { path: self.path.clone(), what }
+    }
+
     fn sqlite(&self, error: rusqlite::Error) -> StoreError {
-        sqlite(&self.path, error)
+        StoreError::of_sqlite(&self.path, Some(&self.connection), error)
     }
 }
 
-fn sqlite(path: &Path, error: rusqlite::Error) -> StoreError {
-    let path = path.to_owned();
-    match error.sqlite_error_code() {
-        Some(ErrorCode::DiskFull) => StoreError::Full(path),
-        Some(ErrorCode::ReadOnly) => StoreError::ReadOnly(path),
-        Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) => {
-            StoreError::NotAStore { path, reason: "it is damaged or cut short".to_owned() }
-        }
-        _ => StoreError::Sqlite { path, error },
-    }
+/// A trial as its table holds it.
+struct Row {
+    id: i64,
+    path: String,
+    workload: String,
+    settings: String,
+    generator: String,
+    replicate: u32,
+    position: u64,
+    started_unix_ns: u64,
+    gap_ns: Option<u64>,
+    /// The measurement as JSON, or why there is none.
+    outcome: Result<String, String>,
 }
 
 /// The series is kept as rows of its own.
@@ -397,7 +369,9 @@ fn connect(path: &Path) -> Result<Connection, StoreError> {
             OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI | OpenFlags::SQLITE_OPEN_NO_MUTEX,
         ),
     };
-    opened.map_err(|error| StoreError::Sqlite { path: path.to_owned(), error })
+    let connection = opened.map_err(|error| StoreError::of_sqlite(path, None, error))?;
+    connection.busy_timeout(BUSY_TIMEOUT).map_err(|error| StoreError::of_sqlite(path, Some(&connection), error))?;
+    Ok(connection)
 }
 
 /// A name that SQLite reads as a URI: everything but plain characters is escaped.
@@ -430,4 +404,64 @@ fn lock(path: &Path) -> Result<File, StoreError> {
         _ => io(error),
     })?;
     Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+
+    fn fresh() -> (tempfile::TempDir, Store) {
+        let folder = tempfile::tempdir().unwrap();
+        let study: StudyRecord = serde_json::from_value(serde_json::json!({
+            "name": "test", "text": "", "seed": 1, "planned_trials": 1, "target": "t", "file_id": null,
+            "provenance": {}, "warnings": [], "unavailable": [],
+        }))
+        .unwrap();
+        let store = Store::create(&folder.path().join("test.iopj"), &study).unwrap();
+        (folder, store)
+    }
+
+    fn failed() -> Trial {
+        Trial {
+            path: "io_uring/syscall/interrupt".parse().unwrap(),
+            workload: iopj_core::Workload::default(),
+            settings: BTreeMap::new(),
+            generator: crate::Generator::Native,
+            replicate: 0,
+            position: 0,
+            started_unix_ns: 0,
+            gap_ns: None,
+            outcome: Outcome::Failed("it broke".into()),
+        }
+    }
+
+    #[test]
+    fn a_store_that_another_program_holds_is_busy_and_says_what_to_do() {
+        let (_folder, mut store) = fresh();
+        let timeout_ms = |store: &Store| {
+            store.connection.pragma_query_value(None, "busy_timeout", |row| row.get::<_, i64>(0)).unwrap()
+        };
+        assert_eq!(timeout_ms(&store), 10_000);
+        store.connection.busy_timeout(Duration::ZERO).unwrap();
+        let other = Connection::open(store.path()).unwrap();
+        other.execute_batch("BEGIN IMMEDIATE").unwrap();
+        let error = store.add(&failed()).unwrap_err();
+        assert!(matches!(error, StoreError::Busy(_)), "{error:?}");
+        assert!(error.to_string().contains("iopj run --resume"), "{error}");
+        other.execute_batch("ROLLBACK").unwrap();
+        store.add(&failed()).unwrap();
+    }
+
+    #[test]
+    fn without_wal_a_trial_is_committed_while_a_reader_decodes() {
+        let (_folder, mut store) = fresh();
+        store.connection.pragma_update_and_check(None, "journal_mode", "DELETE", |_| Ok(())).unwrap();
+        store.connection.busy_timeout(Duration::ZERO).unwrap();
+        store.add(&failed()).unwrap();
+        let reader = Store::open(store.path()).unwrap();
+        let rows = reader.rows().unwrap();
+        store.add(&Trial { replicate: 1, ..failed() }).unwrap();
+        assert_eq!(rows.into_iter().map(|row| reader.trial(row).unwrap()).collect::<Vec<_>>(), [failed()]);
+    }
 }

@@ -1,8 +1,9 @@
 //! A store keeps trials whole, in order and once, and says clearly what it refuses.
 
-use iopj_core::evidence::Finding;
+use iopj_core::evidence::{DeviceEvidence, EngineEvidence, Finding};
+use iopj_core::workload::{Length, RandomDistribution};
 use iopj_core::{Evidence, Observed, Verdict, VerdictKind, Workload};
-use iopj_store::record::{Generator, Measurement, Outcome, Slice, StudyRecord, Trial};
+use iopj_store::record::{Generator, Latency, Measurement, Outcome, Slice, StudyRecord, Trial};
 use iopj_store::{Store, StoreError, export, histogram};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -15,6 +16,7 @@ fn study() -> StudyRecord {
         planned_trials: 3,
         target: "data".into(),
         file_id: None,
+        made_target: false,
         provenance: BTreeMap::from([("kernel".into(), "6.1".into())]),
         warnings: vec![],
         unavailable: vec![],
@@ -70,6 +72,15 @@ fn measured() -> Outcome {
     }))
 }
 
+/// A measurement that a test changes.
+fn measured_with(change: impl FnOnce(&mut Measurement)) -> Outcome {
+    let mut outcome = measured();
+    if let Outcome::Measured(measurement) = &mut outcome {
+        change(measurement);
+    }
+    outcome
+}
+
 fn fresh() -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("test.iopj");
@@ -100,7 +111,9 @@ fn a_trial_cannot_be_added_twice() {
     let (_folder, path) = fresh();
     let mut store = Store::create(&path, &study()).unwrap();
     store.add(&trial(0, measured())).unwrap();
-    assert!(matches!(store.add(&trial(0, measured())), Err(StoreError::Sqlite { .. })));
+    let error = store.add(&trial(0, measured())).unwrap_err();
+    assert!(matches!(error, StoreError::Sqlite { .. }), "{error:?}");
+    assert!(error.to_string().contains("then try again"), "{error}");
     assert_eq!(store.trials().unwrap().len(), 1);
 }
 
@@ -140,6 +153,147 @@ fn what_is_no_store_is_refused_by_name() {
     std::fs::write(&cut, &whole[..whole.len() / 2]).unwrap();
     let cut = Store::open(&cut).and_then(|store| store.study().and_then(|_| store.trials()));
     assert!(cut.unwrap_err().to_string().contains("damaged or cut short"));
+}
+
+#[test]
+fn a_reader_leaves_an_older_schema_to_a_run() {
+    let (_folder, path) = fresh();
+    // A store of schema 0 is an SQLite file with the application's id and nothing else.
+    let version = |set: Option<i32>| -> i32 {
+        let file = rusqlite::Connection::open(&path).unwrap();
+        if let Some(version) = set {
+            file.pragma_update(None, "application_id", 0x696f_706a).unwrap();
+            file.pragma_update(None, "user_version", version).unwrap();
+        }
+        file.pragma_query_value(None, "user_version", |row| row.get(0)).unwrap()
+    };
+    version(Some(0));
+    let error = Store::open(&path).unwrap_err();
+    assert!(matches!(error, StoreError::Older { found: 0, .. }), "{error:?}");
+    assert!(error.to_string().contains(&format!("`iopj run --resume {}`", path.display())), "{error}");
+    assert_eq!(version(None), 0, "a reader changes nothing");
+    drop(Store::open_for_run(&path).unwrap());
+    assert_eq!(version(None), 1);
+    assert_eq!(Store::open(&path).unwrap().trials().unwrap(), []);
+}
+
+#[test]
+fn what_could_not_be_read_back_is_refused_by_name() {
+    let (_folder, path) = fresh();
+    let mut store = Store::create(&path, &study()).unwrap();
+    let mut says = |trial: &Trial, part: &str| {
+        let error = store.add(trial).unwrap_err();
+        assert!(matches!(error, StoreError::Unkeepable { .. }), "{error:?}");
+        assert!(error.to_string().contains(part), "{error}");
+    };
+    says(&trial(0, measured_with(|m| m.cpu_percent = f64::NAN)), "its cpu_percent is NaN");
+    says(&trial(0, measured_with(|m| m.interrupts_per_io = Some(f64::INFINITY))), "its interrupts_per_io is inf");
+    let read = |m: &mut Measurement| m.read_latency = Some(Latency { stddev: f64::NAN, ..m.latency.clone() });
+    says(&trial(0, measured_with(read)), "its read_latency_ns stddev is NaN");
+    let mut odd = trial(0, measured());
+    odd.workload.random_distribution = RandomDistribution::Zipf(f64::NAN);
+    says(&odd, "its workload could not be read back");
+    assert_eq!(store.trials().unwrap(), [], "a refused trial is absent");
+    store.add(&trial(0, measured())).unwrap();
+    assert_eq!(store.trials().unwrap().len(), 1);
+}
+
+#[test]
+fn a_record_from_before_a_field_is_read() {
+    let mut record = serde_json::to_value(study()).unwrap();
+    record.as_object_mut().unwrap().remove("made_target");
+    assert_eq!(serde_json::from_value::<StudyRecord>(record).unwrap(), study());
+}
+
+#[test]
+fn json_holds_every_field_of_a_measurement() {
+    let outcome = measured_with(|m| {
+        m.read_latency = Some(m.latency.clone());
+        m.write_latency = Some(m.latency.clone());
+    });
+    for outcome in [outcome, measured()] {
+        let fields = serde_json::to_value(outcome.measurement().unwrap()).unwrap();
+        let value = export::json(&study(), &[trial(0, outcome)], &[], export::Detail::Full);
+        let exported = value["trials"][0].as_object().unwrap();
+        for (field, content) in fields.as_object().unwrap() {
+            let found = exported.get(field).or_else(|| exported.get(&format!("{field}_ns")));
+            let found = found.unwrap_or_else(|| panic!("{field} is missing"));
+            if field.ends_with("latency") && !content.is_null() {
+                assert_eq!(found["histogram"], serde_json::json!([[1000, 1], [2000, 1], [3001, 1]]), "{field}");
+            }
+            if field != "verdict" && !field.ends_with("latency") {
+                assert_eq!(found, content, "{field}");
+            }
+        }
+    }
+}
+
+/// The cells of a line without quotes, by heading.
+fn csv_cells(trial: Trial) -> BTreeMap<String, String> {
+    let mut csv = Vec::new();
+    export::csv(&[trial], &mut csv).unwrap();
+    let csv = String::from_utf8(csv).unwrap();
+    let mut lines = csv.lines().map(|line| line.split(',').map(str::to_owned).collect::<Vec<_>>());
+    let (names, cells) = (lines.next().unwrap(), lines.next().unwrap());
+    assert_eq!(names.len(), cells.len());
+    let columns = names.len();
+    let cells: BTreeMap<_, _> = names.into_iter().zip(cells).collect();
+    assert_eq!(cells.len(), columns, "no heading stands twice");
+    cells
+}
+
+#[test]
+fn csv_holds_what_was_asked_and_what_was_seen() {
+    let device = |interrupts| DeviceEvidence { read_sectors: 8, write_sectors: 16, interrupts, ..Default::default() };
+    let mut full = trial(
+        0,
+        measured_with(|m| {
+            m.read_latency = Some(m.latency.clone());
+            m.evidence.process.voluntary_switches = 11;
+            m.evidence.process.system_ns = 12;
+            m.evidence.cpu.cores = 2;
+            m.evidence.devices = vec![device(Some(3)), device(Some(4))];
+            let ring_flags = vec!["IOPOLL".to_owned(), "SQPOLL".to_owned()];
+            m.evidence.engine = Some(EngineEvidence { submit_calls: 13, ring_flags, ..Default::default() });
+            m.power_state[0] = serde_json::json!({"governors": ["a", "b"], "frequency_max_khz": 9, "turbo": true});
+            m.fio = Some(serde_json::json!({"usr_cpu": 1.5, "ctx": 14}));
+        }),
+    );
+    full.workload.cpus_allowed = vec![0, 1];
+    let expected = [
+        ("runtime_s", "10"),
+        ("ios_per_job", ""),
+        ("cpus_allowed", "0 1"),
+        ("read_latency_ns_p50", "2000"),
+        ("write_latency_ns_p50", ""),
+        ("cpu_cores", "2"),
+        ("process_voluntary_switches", "11"),
+        ("process_system_ns", "12"),
+        ("interrupts", "7"),
+        ("device_read_sectors", "16"),
+        ("device_write_sectors", "32"),
+        ("submit_calls", "13"),
+        ("ring_flags", "IOPOLL SQPOLL"),
+        ("governors", "a b"),
+        ("frequency_min_khz", ""),
+        ("frequency_max_khz", "9"),
+        ("turbo", "true"),
+        ("fio_usr_cpu", "1.5"),
+        ("fio_ctx", "14"),
+        ("observed_completion", "unclear: none"),
+    ];
+    let cells = csv_cells(full);
+    for (name, value) in expected {
+        assert_eq!(cells.get(name).map(String::as_str), Some(value), "{name}");
+    }
+    let mut bare = trial(0, measured_with(|m| m.evidence.devices = vec![device(Some(3)), device(None)]));
+    bare.workload.length = Length::Ios(500);
+    let cells = csv_cells(bare);
+    for (name, value) in
+        [("runtime_s", ""), ("ios_per_job", "500"), ("interrupts", ""), ("submit_calls", ""), ("fio_ctx", "")]
+    {
+        assert_eq!(cells.get(name).map(String::as_str), Some(value), "{name}");
+    }
 }
 
 #[test]

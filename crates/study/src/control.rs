@@ -38,7 +38,7 @@ pub(crate) fn run(target: &Target, probe: &Probe, stop: &AtomicBool) -> Result<C
     let [first, last] = &snapshots[..] else { return Err("the control run was not bracketed".to_owned()) };
     let evidence = first.until(last);
     Ok(ControlRun {
-        ios: done.issued,
+        ios: done.issued.iter().sum(),
         interrupts: evidence.devices.iter().map(|device| device.interrupts).sum(),
         device_reads: evidence.devices.iter().map(|device| device.reads).sum(),
     })

@@ -7,7 +7,7 @@
 //! trial's window; at most 25 are run.
 
 use crate::native::{self, JobSpec};
-use iopj_core::{IoPath, Length, Ring, RingCompletion, RingSubmission, Rw, Workload};
+use iopj_core::{IoPath, Length, Ring, RingCompletion, RingSubmission, Rw, Workload, format_bytes};
 use iopj_engine::Target;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -59,6 +59,7 @@ pub(crate) fn run(
     };
     let round =
         Workload { rw: Rw::Randwrite, iodepth: 16, numjobs: 1, ramp_time: Duration::ZERO, length, ..workload.clone() };
+    let bs = format_bytes(workload.bs.into());
     let mut iops = Vec::new();
     while iops.len() < MOST_ROUNDS {
         iops.push(run_once(&round, 2 + iops.len() as u64)?);
@@ -66,14 +67,14 @@ pub(crate) fn run(
             steadiness(&iops).filter(|(range, slope)| *range <= RANGE_LIMIT && *slope <= SLOPE_LIMIT)
         {
             return Ok(format!(
-                "preconditioned: filled twice, then {} rounds of random writes until steady (range {:.0} %, slope {:.0} %)",
+                "preconditioned: filled twice, then {} rounds of {bs} random writes until steady (range {:.0} %, slope {:.0} %)",
                 iops.len(),
                 100.0 * range,
                 100.0 * slope
             ));
         }
     }
-    Ok(format!("preconditioned: filled twice, then {MOST_ROUNDS} rounds of random writes, not steady at the end"))
+    Ok(format!("preconditioned: filled twice, then {MOST_ROUNDS} rounds of {bs} random writes, not steady at the end"))
 }
 
 /// Range, and rise or fall of the fitted line, over the last five rounds, as shares of their mean.

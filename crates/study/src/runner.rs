@@ -110,21 +110,14 @@ pub fn run(
     let host = Host::new();
     restore_left_behind(&host, progress)?;
     let fio = setup::find_fio(&study, options)?;
-    let writes = setup::writes(&study)?;
     setup::check_limits(&plan::cells(&study, &iopj_core::IoPath::all())?.0)?;
     study.file_size()?;
     let store_path = store_path(&study, options)?;
-    let (target, made) = match &options.target {
-        Some(path) => (setup::open_target(path, writes, options, None)?, None),
-        None if options.destroy_data.is_some() => {
-            return Err(RunError::Usage("--destroy-data needs the same device as --target".to_owned()));
-        }
-        None => {
-            let path = store_path.with_extension("iopj-data");
-            let (made, id) = setup::make_target(&path, None, &study, progress, stop)?;
-            (setup::open_target(&path, writes, options, Some(&id))?, Some(made))
-        }
-    };
+    if options.target.is_none() && options.destroy_data.is_some() {
+        return Err(RunError::Usage("--destroy-data needs the same device as --target".to_owned()));
+    }
+    let place = Place { named: options.target.as_deref(), data: &data_path(&store_path), id: None };
+    let (target, made, locks) = place.open(&host, &study, options, progress, stop)?;
     let unavailable = setup::settle_paths(&mut study, &target)?;
     if !unavailable.is_empty() {
         progress.unavailable(&unavailable);
@@ -133,7 +126,6 @@ pub fn run(
     setup::check_cells(&cells, &target, fio.as_ref())?;
     let seed = study.seed.map_or_else(random_seed, Ok)?;
     study.seed = Some(seed);
-    let locks = host.lock(target.devices())?;
     check_settings(&cells, &locks)?;
     let probe = Probe::new(target.devices())?;
     let record = StudyRecord {
@@ -145,6 +137,7 @@ pub fn run(
         file_id: target.file_id().map(FileId::to_string),
         provenance: machine::provenance(&target),
         warnings: target.warnings().to_vec(),
+        made_target: made.is_some(),
         unavailable,
     };
     for warning in &record.warnings {
@@ -173,22 +166,82 @@ pub fn resume(
     let study = Study::parse(&record.text, &store_path.display().to_string())?;
     let fio = setup::find_fio(&study, options)?;
     let id: Option<FileId> = record.file_id.as_deref().and_then(|text| text.parse().ok());
-    let path = PathBuf::from(&record.target);
-    let mut made = None;
-    if id.is_some() && !path.exists() {
-        made = Some(setup::make_target(&path, id, &study, progress, stop)?.0);
-    } else if id.is_some() && path == absolute(store_path).with_extension("iopj-data") {
-        made = Some(MadeFile::of_earlier_run(path.clone()));
-    }
-    let target = setup::open_target(&path, setup::writes(&study)?, options, id.as_ref())?;
+    let named = (!record.made_target).then(|| PathBuf::from(&record.target));
+    let place = Place { named: named.as_deref(), data: &data_path(store_path), id: id.as_ref() };
+    let (target, made, locks) = place.open(&host, &study, options, progress, stop)?;
+    compare_machines(&record, &target, &mut store, progress)?;
     let cells = setup::cells(&study, progress)?;
     setup::check_cells(&cells, &target, fio.as_ref())?;
-    let locks = host.lock(target.devices())?;
     check_settings(&cells, &locks)?;
     let probe = Probe::new(target.devices())?;
     store.add_event(unix_ns(), "resumed", "")?;
     let stage = Stage { target: &target, probe: &probe, host: &host, fio: fio.as_ref(), seed: record.seed, stop };
     Trials { stage, study: &study, cells, store, made, locks: &locks }.run(progress)
+}
+
+/// Where a run finds its target: one that the user has named, or a file that is made beside the store.
+struct Place<'a> {
+    named: Option<&'a Path>,
+    data: &'a Path,
+    /// The identity of a file that an earlier run made.
+    id: Option<&'a FileId>,
+}
+
+impl Place<'_> {
+    /// Opens the target, makes it if need be, and locks its drives: before the file is written, which would disturb a
+    /// run that is under way on the same drive.
+    fn open(
+        &self,
+        host: &Host,
+        study: &Study,
+        options: &Options,
+        progress: &mut dyn Progress,
+        stop: &AtomicBool,
+    ) -> Result<(Target, Option<MadeFile>, DeviceLocks), RunError> {
+        let writes = setup::writes(study)?;
+        if let Some(path) = self.named {
+            let target = setup::open_target(path, writes, options, self.id)?;
+            let locks = host.lock(target.devices())?;
+            return Ok((target, None, locks));
+        }
+        let locks = host.lock(&setup::devices_below(setup::folder_of(self.data)))?;
+        let (made, id) = match self.id.filter(|_| self.data.exists()) {
+            Some(id) => (MadeFile::of_earlier_run(self.data.to_owned()), *id),
+            None => setup::make_target(self.data, self.id.copied(), study, progress, stop)?,
+        };
+        Ok((setup::open_target(self.data, writes, options, Some(&id))?, Some(made), locks))
+    }
+}
+
+/// The file that is made beside a store.
+fn data_path(store: &Path) -> PathBuf {
+    let mut name = store.as_os_str().to_owned();
+    name.push("-data");
+    name.into()
+}
+
+/// Refuses to go on with another drive, and notes another kernel.
+fn compare_machines(
+    record: &StudyRecord,
+    target: &Target,
+    store: &mut Store,
+    progress: &mut dyn Progress,
+) -> Result<(), RunError> {
+    for (name, now) in machine::provenance(target) {
+        let Some(before) = record.provenance.get(&name).filter(|before| **before != now) else { continue };
+        if name == "target_bytes" || name.ends_with(".serial") || name.ends_with(".model") {
+            return Err(RunError::Usage(format!(
+                "the store's trials were measured where {name} was {before}, and here it is {now}: continue on the same drive, or \
+                 start a new store"
+            )));
+        }
+        if name == "kernel" || name == "cpu_model" {
+            let change = format!("{name} has changed from {before} to {now} since the first trials");
+            progress.note(&format!("warning: {change}"));
+            store.add_event(unix_ns(), "changed", &change)?;
+        }
+    }
+    Ok(())
 }
 
 fn check_settings(cells: &[Cell], locks: &DeviceLocks) -> Result<(), RunError> {
@@ -203,7 +256,10 @@ fn check_settings(cells: &[Cell], locks: &DeviceLocks) -> Result<(), RunError> {
 /// Puts back what dead runs have left. Without root nothing can be put back, and nothing is changed either.
 fn restore_left_behind(host: &Host, progress: &mut dyn Progress) -> Result<(), RunError> {
     let report = match host.restore_left_behind() {
-        Err(SettingsError::NeedsRoot { .. }) => return Ok(()),
+        Err(SettingsError::NeedsRoot { .. }) => {
+            progress.note("note: whether a dead run has left settings changed can only root see; `iopj restore` as root puts them back");
+            return Ok(());
+        }
         report => report?,
     };
     for change in &report.restored {
@@ -245,9 +301,7 @@ fn store_path(study: &Study, options: &Options) -> Result<PathBuf, RunError> {
 }
 
 fn warn_of_shared_disk(store: &Path, target: &Target, progress: &mut dyn Progress) {
-    use std::os::unix::fs::MetadataExt;
-    let Ok(metadata) = std::fs::metadata(store) else { return };
-    let devices = iopj_engine::target::leaf_devices(Path::new("/sys"), metadata.dev()).unwrap_or_default();
+    let devices = setup::devices_below(store);
     if let Some(shared) = devices.iter().find(|device| target.devices().contains(device)) {
         progress.note(&format!(
             "warning: the store {} lies on {shared}, the drive under test; it is written between trials only; --store names another place",

@@ -5,6 +5,7 @@ use crate::fio::Fio;
 use crate::native::{self, JobSpec};
 use crate::plan::{self, Cell};
 use crate::runner::{Options, Progress, RunError};
+use crate::settings::Setting;
 use crate::study::{Axis, Study, parse_paths};
 use crate::{machine, trial};
 use iopj_core::{IoPath, format_bytes};
@@ -48,6 +49,16 @@ fn usage<T>(message: impl Into<String>) -> Result<T, RunError> {
 /// The folder that holds `path`.
 pub(crate) fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// The disks below a path, as far as they can be told: a device's own, or those of a file's file system.
+pub(crate) fn devices_below(path: &Path) -> Vec<String> {
+    use std::os::unix::fs::{FileTypeExt, MetadataExt};
+    let Ok(metadata) = std::fs::metadata(path).or_else(|_| std::fs::metadata(folder_of(path))) else {
+        return Vec::new();
+    };
+    let device = if metadata.file_type().is_block_device() { metadata.rdev() } else { metadata.dev() };
+    iopj_engine::target::leaf_devices(Path::new("/sys"), device).unwrap_or_default()
 }
 
 /// True if any workload of the study writes.
@@ -211,6 +222,15 @@ pub(crate) fn check_limits(cells: &[Cell]) -> Result<(), RunError> {
 
 /// Holds every cell against the target and the machine: sizes, limits, memory, engines.
 pub(crate) fn check_cells(cells: &[Cell], target: &Target, fio: Option<&Fio>) -> Result<(), RunError> {
+    let own_delay =
+        |cell: &&Cell| cell.settings.contains_key(&Setting::IoPollDelay) && cell.path.io_poll_delay().is_some();
+    if let Some(cell) = cells.iter().find(own_delay) {
+        return usage(format!(
+            "the setting io_poll_delay contradicts {}, which sets it itself: leave the setting out, and write a fixed sleep as \
+             posix-sio/syscall/hybrid:50us",
+            cell.path
+        ));
+    }
     let mut opened = HashSet::new();
     for cell in cells {
         check_fit(cell, target)?;
@@ -257,7 +277,7 @@ fn check_fit(cell: &Cell, target: &Target) -> Result<(), RunError> {
             size(bs)
         ));
     }
-    if let Some(cpu) = native::forbidden_cpu(workload) {
+    if let Some(cpu) = native::cpus::forbidden(&workload.cpus_allowed) {
         return usage(format!("cpus_allowed names cpu {cpu}, which this process may not use: leave it out"));
     }
     let buffers = bs.next_multiple_of(4096) * u64::from(workload.iodepth) * u64::from(workload.numjobs);

@@ -259,6 +259,11 @@ pub fn parse_paths(paths: &Axis<String>) -> Result<Option<Vec<IoPath>>, StudyErr
     if texts == ["available"] {
         return Ok(None);
     }
+    if texts.iter().any(|text| text == "available") {
+        return error(
+            "`available` stands for every path that works, so it stands alone in `paths`: leave the others out",
+        );
+    }
     texts
         .iter()
         .map(|text| text.parse().map_err(|e| StudyError(format!("{e}"))))

@@ -6,11 +6,13 @@ use crate::plan::{Cell, Planned};
 use crate::power::PowerState;
 use crate::settings::Host;
 use iopj_core::Evidence;
-use iopj_core::evidence::{ControlRun, ProcessEvidence};
+use iopj_core::evidence::ControlRun;
 use iopj_engine::{Engine, EngineError, Pool, Target};
 use iopj_probe::{Probe, Who};
 use iopj_store::{Generator, Latency, Measurement, histogram};
 use std::cell::RefCell;
+use std::os::fd::AsRawFd;
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::atomic::AtomicBool;
 
@@ -36,7 +38,7 @@ struct Window {
     first_ns: u64,
     last_ns: u64,
     window_ns: u64,
-    issued: u64,
+    issued: [u64; 2],
     bytes: u64,
     short_ios: u64,
     latency_sum_ns: u64,
@@ -72,12 +74,14 @@ impl Stage<'_> {
         evidence.window_ns = window.window_ns;
         evidence.numjobs = cell.workload.numjobs;
         evidence.iodepth = cell.workload.iodepth;
-        evidence.ios = window.issued;
-        evidence.bytes = window.issued * u64::from(cell.workload.bs);
+        let bs = u64::from(cell.workload.bs);
+        let [reads, writes] = window.issued;
+        (evidence.reads, evidence.read_bytes) = (reads, reads * bs);
+        (evidence.writes, evidence.write_bytes) = (writes, writes * bs);
         evidence.latency_sum_ns = window.latency_sum_ns;
         evidence.control = control;
         let (observed, verdict) = iopj_probe::assess(&cell.path, &evidence);
-        let per_io = |count: u64| count as f64 / window.issued.max(1) as f64;
+        let per_io = |count: u64| count as f64 / (reads + writes).max(1) as f64;
         let interrupts: Option<u64> = evidence.devices.iter().map(|device| device.interrupts).sum();
         let mixed = cell.workload.rw.is_mixed();
         let measurement = Measurement {
@@ -96,7 +100,7 @@ impl Stage<'_> {
                 evidence.process.voluntary_switches + evidence.process.involuntary_switches,
             ),
             interrupts_per_io: interrupts.filter(|_| !evidence.devices.is_empty()).map(per_io),
-            system_calls_per_io: evidence.engine.as_ref().map(|engine| per_io(engine.system_calls)),
+            system_calls_per_io: evidence.engine.as_ref().and_then(|engine| engine.system_calls).map(per_io),
             achieved_depth: window.latency_sum_ns as f64 / window.window_ns.max(1) as f64,
             preconditioning: preconditioning.filter(|_| cell.workload.rw.writes()),
             evidence,
@@ -147,14 +151,17 @@ impl Stage<'_> {
         Ok((window, evidence))
     }
 
-    /// fio twice: for the ramp, and measured. So the counters bracket the life of a process whose
-    /// totals are all of the window.
+    /// fio twice: for the ramp, and measured. So the counters bracket the life of a process whose I/O is all of the
+    /// window; its CPU time and context switches hold fio's start as well, some 0.15 s and 200 switches.
     fn fio(&self, fio: &Fio, cell: &Cell, seed: u64) -> Result<(Window, Evidence), String> {
+        // fio opens the very file that was checked, whatever stands under its name by now.
+        let checked = self.target.reopen().map_err(|error| error.to_string())?;
+        let filename = PathBuf::from(format!("/proc/{}/fd/{}", std::process::id(), checked.as_raw_fd()));
         let run = |phase| {
             let job = fio::Job {
                 path: cell.path,
                 workload: &cell.workload,
-                filename: self.target.path(),
+                filename: &filename,
                 offset: self.target.data_offset(),
                 size: self.target.data_len(),
                 seed,
@@ -170,24 +177,16 @@ impl Stage<'_> {
         let first_ns = native::monotonic_ns();
         let result = run(Phase::Measured)?;
         let last_ns = native::monotonic_ns();
-        let mut evidence = before.until(&snapshot()?);
+        let evidence = before.until(&snapshot()?);
         if result.total_errors > 0 {
             return Err(format!("fio counts {} failed I/Os", result.total_errors));
         }
-        let job_ns = result.window_ns as f64 * f64::from(cell.workload.numjobs);
-        // fio's own count of its jobs: the process' totals hold its start as well.
-        evidence.process = ProcessEvidence {
-            user_ns: (result.usr_cpu / 100.0 * job_ns) as u64,
-            system_ns: (result.sys_cpu / 100.0 * job_ns) as u64,
-            voluntary_switches: result.ctx,
-            involuntary_switches: 0,
-        };
         let (reads, writes, all) = fio_latencies(&result);
         let window = Window {
             first_ns,
             last_ns,
             window_ns: result.window_ns,
-            issued: result.reads.ios + result.writes.ios,
+            issued: [result.reads.ios, result.writes.ios],
             bytes: result.reads.bytes + result.writes.bytes,
             short_ios: result.reads.short_ios + result.writes.short_ios,
             latency_sum_ns: (all.mean * all.count as f64) as u64,
@@ -215,9 +214,9 @@ pub(crate) fn open_engine<'a>(
     move |pool, depth| iopj_engine::open(cell.path, target, pool, depth)
 }
 
-/// The seed of a trial's offsets: the same for every path of a workload, so that all read the same blocks.
+/// The seed of a trial's offsets, another for each: a later path must not find an earlier one's blocks in a cache.
 fn trial_seed(study: u64, planned: Planned) -> u64 {
-    study.rotate_left(17) ^ u64::from(planned.replicate).wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    study.rotate_left(17) ^ planned.position.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
 /// CPU time of all threads that did or served I/O. A submission poller outside of the process

@@ -12,7 +12,7 @@ use iopj_core::evidence::ControlRun;
 use iopj_core::workload::Length;
 use iopj_core::{Completion, Workload};
 use iopj_engine::Target;
-use iopj_store::{Outcome, Store, Trial};
+use iopj_store::{Outcome, Store, StoreError, Trial};
 use std::collections::HashSet;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -72,6 +72,9 @@ impl Trials<'_> {
         count_passthrough(settings, self.stage.target);
         let control = if missing.is_empty() { None } else { self.control(progress)? };
         let preconditioning = self.precondition(missing, progress)?;
+        if stop.load(Ordering::Relaxed) {
+            return Ok(Summary { interrupted: true, ..summary });
+        }
         let started = Instant::now();
         let mut last_ns = None;
         for (number, planned) in missing.iter().enumerate() {
@@ -82,20 +85,32 @@ impl Trials<'_> {
             progress.trial(of - summary.missing + 1, of, &self.cells[planned.cell], left);
             let changes_before = settings.changes().len();
             let trial = self.trial(*planned, settings, control, preconditioning.clone(), &mut last_ns, progress);
-            if stop.load(Ordering::Relaxed) {
-                break; // the trial at hand was cut short
-            }
-            progress.ended(&trial.outcome);
-            self.store.add(&trial)?;
             for change in &settings.changes()[changes_before..] {
                 let detail = format!("{}: {} -> {}", change.file, change.old, change.new);
                 self.store.add_event(unix_ns(), "set", &detail)?;
             }
+            if stop.load(Ordering::Relaxed) {
+                break; // the trial at hand was cut short
+            }
+            let trial = self.keep(trial)?;
+            progress.ended(&trial.outcome);
             summary.missing -= 1;
             summary.failed += u64::from(trial.outcome.measurement().is_none());
         }
         summary.interrupted = stop.load(Ordering::Relaxed);
         Ok(summary)
+    }
+
+    /// Adds a trial to the store; one whose figures cannot be kept is kept as failed.
+    fn keep(&mut self, trial: Trial) -> Result<Trial, RunError> {
+        match self.store.add(&trial) {
+            Err(error @ StoreError::Unkeepable { .. }) => {
+                let failed = Trial { outcome: Outcome::Failed(error.to_string()), ..trial };
+                self.store.add(&failed)?;
+                Ok(failed)
+            }
+            added => added.map(|()| trial).map_err(RunError::from),
+        }
     }
 
     /// One trial. `last_ns` is the end of the window before, for the gap between the two.
@@ -155,24 +170,23 @@ impl Trials<'_> {
         }
     }
 
-    /// Preconditions once for the random writes that are still to be measured, or says that nothing was done.
+    /// Preconditions once for the random writes that are still to be measured, or says that nothing was done. The
+    /// smallest writes are the hardest on a drive, so they are what it is brought to a steady state with.
     fn precondition(&mut self, missing: &[Planned], progress: &mut dyn Progress) -> Result<Option<String>, RunError> {
         let random_writes = |workload: &&Workload| workload.rw.writes() && workload.rw.is_random();
-        let first = missing.iter().map(|planned| &self.cells[planned.cell].workload).find(random_writes);
-        match first {
-            Some(workload) if self.study.precondition => {
-                progress.note(
-                    "preconditioning: writing the target twice, then rounds of random writes until they are steady",
-                );
-                let done = precondition::run(self.stage.target, workload, self.stage.stop, &mut || progress.tick());
-                let done = done.map_err(|error| match self.stage.stop.load(Ordering::Relaxed) {
-                    true => RunError::Interrupted,
-                    false => RunError::Usage(format!("preconditioning failed: {error}")),
-                })?;
+        let workloads = missing.iter().map(|planned| &self.cells[planned.cell].workload);
+        let smallest = workloads.filter(random_writes).min_by_key(|workload| workload.bs);
+        let Some(workload) = smallest.filter(|_| self.study.precondition) else {
+            return Ok(Some(precondition::NONE.to_owned()));
+        };
+        progress.note("preconditioning: writing the target twice, then rounds of random writes until they are steady");
+        match precondition::run(self.stage.target, workload, self.stage.stop, &mut || progress.tick()) {
+            Ok(done) => {
                 self.store.add_event(unix_ns(), "preconditioned", &done)?;
                 Ok(Some(done))
             }
-            _ => Ok(Some(precondition::NONE.to_owned())),
+            Err(_) if self.stage.stop.load(Ordering::Relaxed) => Ok(None),
+            Err(error) => Err(RunError::Usage(format!("preconditioning failed: {error}"))),
         }
     }
 }

@@ -78,6 +78,16 @@ pub enum TargetError {
         /// The file system's type, such as `tmpfs`.
         file_system: String,
     },
+    /// An NVMe namespace that the commands of passthrough cannot serve.
+    #[error("`{}` cannot be used by passthrough: {reason}; use its block device, `/dev/{block_device}`", shown(.path))]
+    NoPassthrough {
+        /// The path asked for.
+        path: PathBuf,
+        /// What forbids it.
+        reason: String,
+        /// Kernel name of the block device of the same namespace.
+        block_device: String,
+    },
     /// A file to be written that carries no mark of iopj, or another one.
     #[error(
         "`{}` was not made by iopj: {reason}; writing needs a file that iopj made, or a whole device with --destroy-data",

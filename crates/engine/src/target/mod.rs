@@ -1,12 +1,14 @@
 //! The target: the file, block device or NVMe namespace that is read or written, found fit before it is touched.
 //!
 //! This file opens targets. Whether a file's data lie on its device stands in `real`, what may be written in `safety`,
-//! what lies below a device in `topology`, and how a file to measure on is made in `make`. Doing I/O is the engines'.
+//! what lies below a device in `topology`, what a command to a namespace needs in `namespace`, and how a file to measure
+//! on is made in `make`. Doing I/O is the engines'.
 
 mod error;
 mod header;
 mod make;
 mod mounts;
+mod namespace;
 mod real;
 mod safety;
 mod signature;
@@ -21,14 +23,16 @@ mod tests;
 pub use error::{Fault, TargetError};
 pub use header::{FileId, HEADER_LEN, ParseFileIdError};
 pub use make::{make_file, make_file_as};
+pub use namespace::NvmeNamespace;
 pub use topology::leaf_devices;
 
 use error::shown;
 use header::Header;
 use std::fs::{File, Metadata};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use sys::AlignedBuffer;
 use topology::{Sysfs, attribute};
 
@@ -43,15 +47,6 @@ pub enum TargetKind {
     BlockDevice,
     /// The generic character device of an NVMe namespace, `/dev/ngXnY`.
     NvmeGeneric,
-}
-
-/// What a command to an NVMe namespace needs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NvmeNamespace {
-    /// Namespace identifier.
-    pub nsid: u32,
-    /// Logarithm to base 2 of the logical block in bytes.
-    pub lba_shift: u8,
 }
 
 /// What the user has said that may be written.
@@ -71,6 +66,30 @@ pub enum WritePermission<'a> {
     },
 }
 
+/// The exclusive claims on the devices of a target that is written, kept as long as anybody may write it. Held, never
+/// used: the kernel forgets a claim when its descriptor is closed.
+type Claims = Arc<[File]>;
+
+/// A descriptor of a target for an engine of its own, with the target's claims: nobody else can claim the devices
+/// before the last descriptor that may write is closed, or ever if it is leaked.
+#[derive(Debug)]
+pub struct Descriptor {
+    file: File,
+    _claims: Claims,
+}
+
+impl AsFd for Descriptor {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+}
+
+impl AsRawFd for Descriptor {
+    fn as_raw_fd(&self) -> RawFd {
+        self.file.as_raw_fd()
+    }
+}
+
 /// An open target. It holds its descriptor and, where it may be written, the exclusive claims on its devices.
 #[derive(Debug)]
 pub struct Target {
@@ -78,8 +97,7 @@ pub struct Target {
     kind: TargetKind,
     writable: bool,
     file: File,
-    /// Held, never used: the kernel forgets a claim when its descriptor is closed.
-    _claims: Vec<File>,
+    claims: Claims,
     data_offset: u64,
     data_len: u64,
     logical_block: u32,
@@ -165,7 +183,7 @@ impl Target {
             kind: TargetKind::File,
             writable: own.is_some(),
             file,
-            _claims: Vec::new(),
+            claims: Claims::default(),
             data_offset,
             data_len: size - data_offset,
             logical_block,
@@ -194,7 +212,7 @@ impl Target {
             kind: TargetKind::BlockDevice,
             writable: claims.is_some(),
             file,
-            _claims: claims.unwrap_or_default(),
+            claims: claims.unwrap_or_default().into(),
             data_offset: 0,
             data_len: size,
             logical_block,
@@ -211,10 +229,10 @@ impl Target {
         let access = access(claims.is_some());
         let file = sys::reopen(node, claims.is_some(), 0);
         let file = file.map_err(|e| TargetError::opening(path, access, true, e))?;
-        let nsid = sys::nvme_nsid(&file).map_err(TargetError::system(path, "asking its namespace (NVME_IOCTL_ID)"))?;
+        let namespace = NvmeNamespace::of(path, &file, block)?;
         // sysfs counts in sectors of 512 bytes, whatever the logical block.
         let size = attribute::<u64>(block, "size").unwrap_or(0).saturating_mul(512);
-        let logical_block = attribute::<u32>(block, "queue/logical_block_size").unwrap_or(512);
+        let logical_block = namespace.logical_block();
         require_size(path, size, logical_block, NO_CAPACITY)?;
         let leaves = topology::number(block).and_then(|number| leaf_devices(Path::new(SYSFS), number).ok());
         Ok(Target {
@@ -222,28 +240,29 @@ impl Target {
             kind: TargetKind::NvmeGeneric,
             writable: claims.is_some(),
             file,
-            _claims: claims.unwrap_or_default(),
+            claims: claims.unwrap_or_default().into(),
             data_offset: 0,
             data_len: size,
             logical_block,
             devices: leaves.unwrap_or_default(),
             device_id,
-            nvme: Some(NvmeNamespace { nsid, lba_shift: logical_block.trailing_zeros() as u8 }),
+            nvme: Some(namespace),
             warnings: device_warnings(path, block, size),
             file_id: None,
         })
     }
 
     /// A new descriptor of the very same inode with a file description of its own: close-on-exec, direct (except
-    /// an NVMe generic device), for writing too where the target may be written.
+    /// an NVMe generic device), for writing too where the target may be written. It keeps the target's claims.
     ///
     /// # Errors
     /// Descriptors ran out, or a permission was withdrawn meanwhile.
-    pub fn reopen(&self) -> Result<OwnedFd, TargetError> {
+    pub fn reopen(&self) -> Result<Descriptor, TargetError> {
         let flags = if self.kind == TargetKind::NvmeGeneric { 0 } else { libc::O_DIRECT };
         let file = sys::reopen(&self.file, self.writable, flags);
         let is_device = self.kind != TargetKind::File;
-        file.map(OwnedFd::from).map_err(|e| TargetError::opening(&self.path, access(self.writable), is_device, e))
+        let file = file.map_err(|e| TargetError::opening(&self.path, access(self.writable), is_device, e))?;
+        Ok(Descriptor { file, _claims: Arc::clone(&self.claims) })
     }
 
     /// The path that was asked for.

@@ -26,13 +26,17 @@ pub(super) fn require_written(path: &Path, file: &File, size: u64) -> Result<Opt
             }
             Err(e) => return Err(TargetError::system(path, "listing its extents (FIEMAP)")(e)),
         };
-        covered = walk(&batch, covered).map_err(refuse)?;
-        let last = batch.last().is_none_or(|extent| extent.flags & FIEMAP_EXTENT_LAST != 0);
-        if last && covered < size {
-            return Err(refuse(Fault::Hole(covered)));
-        }
+        covered = advance(&batch, covered, size).map_err(refuse)?;
     }
     Ok(None)
+}
+
+/// The first byte after `batch`, which lies beyond `covered`: a list that ends before `size`, or does not get on,
+/// leaves a hole there.
+fn advance(batch: &[Extent], covered: u64, size: u64) -> Result<u64, Fault> {
+    let next = walk(batch, covered)?;
+    let is_last = batch.last().is_none_or(|extent| extent.flags & FIEMAP_EXTENT_LAST != 0);
+    if next < size && (is_last || next == covered) { Err(Fault::Hole(next)) } else { Ok(next) }
 }
 
 /// The first byte after `batch`, if it joins at `covered` and holds nothing but written extents.
@@ -77,6 +81,17 @@ mod tests {
         // The first extent of a later batch may begin before the byte asked for.
         assert_eq!(walk(&[Extent::new(0, 8192, 0)], 4096), Ok(8192));
         assert_eq!(walk(&[], 4096), Ok(4096));
+    }
+
+    #[test]
+    fn a_list_that_ends_or_does_not_get_on_leaves_a_hole() {
+        assert_eq!(advance(&[Extent::new(0, 4096, 0)], 0, 12_288), Ok(4096));
+        assert_eq!(advance(&[Extent::new(0, 4096, FIEMAP_EXTENT_LAST)], 0, 12_288), Err(Fault::Hole(4096)));
+        assert_eq!(advance(&[Extent::new(0, 4096, FIEMAP_EXTENT_LAST)], 0, 4096), Ok(4096));
+        assert_eq!(advance(&[], 4096, 12_288), Err(Fault::Hole(4096)));
+        for stuck in [Extent::new(4096, 0, 0), Extent::new(0, 4096, 0)] {
+            assert_eq!(advance(&[stuck], 4096, 12_288), Err(Fault::Hole(4096)));
+        }
     }
 
     #[test]

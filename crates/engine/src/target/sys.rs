@@ -1,6 +1,8 @@
 //! The system calls that targets need, each with its safety argument. Their meaning is left to the callers.
 
-use linux_raw_sys::ioctl::{BLKGETSIZE64, BLKSSZGET, FIEMAP_FLAG_SYNC, FS_IOC_FIEMAP, NVME_IOCTL_ID};
+use linux_raw_sys::ioctl::{
+    BLKGETSIZE64, BLKSSZGET, FIEMAP_FLAG_SYNC, FS_IOC_FIEMAP, NVME_IOCTL_ADMIN_CMD, NVME_IOCTL_ID,
+};
 use std::ffi::{CString, c_int, c_ulong};
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -155,6 +157,49 @@ pub(super) fn nvme_nsid(device: &impl AsFd) -> io::Result<u32> {
     let nsid = unsafe { libc::ioctl(device.as_fd().as_raw_fd(), NVME_IOCTL_ID as _, 0 as c_ulong) };
     check(nsid)?;
     Ok(nsid as u32)
+}
+
+/// The Identify Namespace data structure.
+pub(super) type IdentifyData = [u8; 4096];
+
+/// `struct nvme_admin_cmd` (include/uapi/linux/nvme_ioctl.h).
+#[repr(C)]
+#[derive(Default)]
+struct NvmeAdminCommand {
+    opcode: u8,
+    flags: u8,
+    reserved: u16,
+    nsid: u32,
+    cdw2_and_3: [u32; 2],
+    metadata: u64,
+    addr: u64,
+    metadata_len: u32,
+    data_len: u32,
+    cdw10_to_15: [u32; 6],
+    timeout_ms: u32,
+    result: u32,
+}
+
+const _: () = assert!(size_of::<NvmeAdminCommand>() == 72);
+
+/// Identify (06h) with CNS 00h, Identify Namespace, by `NVME_IOCTL_ADMIN_CMD`. The kernel grants it to root, and since
+/// Linux 6.2 to whoever has opened the device.
+pub(super) fn nvme_identify_namespace(device: &impl AsFd, nsid: u32) -> io::Result<Box<IdentifyData>> {
+    let mut data = Box::new([0; size_of::<IdentifyData>()]);
+    let mut command = NvmeAdminCommand {
+        opcode: 6,
+        nsid,
+        addr: data.as_mut_ptr() as u64,
+        data_len: size_of::<IdentifyData>() as u32,
+        ..NvmeAdminCommand::default()
+    };
+    // SAFETY: the kernel reads and writes one command, and writes `data_len` bytes to `addr`, which are `data`.
+    let status = unsafe { libc::ioctl(device.as_fd().as_raw_fd(), NVME_IOCTL_ADMIN_CMD as _, &raw mut command) };
+    check(status)?;
+    match status {
+        0 => Ok(data),
+        status => Err(io::Error::other(format!("NVMe status {status:#x}"))),
+    }
 }
 
 /// Random bytes of the kernel (getrandom(2)).

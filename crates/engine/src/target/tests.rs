@@ -4,7 +4,6 @@ use super::*;
 use std::collections::HashSet;
 use std::fs;
 use std::io;
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::symlink;
 
 mod devices;
@@ -107,7 +106,7 @@ fn reopened_descriptor_is_direct_and_of_the_same_inode() {
             unsafe { (libc::fcntl(fd.as_raw_fd(), libc::F_GETFL), libc::fcntl(fd.as_raw_fd(), libc::F_GETFD)) };
         assert_eq!((status & libc::O_ACCMODE, status & libc::O_DIRECT), (write, libc::O_DIRECT));
         assert_eq!(flags & libc::FD_CLOEXEC, libc::FD_CLOEXEC);
-        assert_eq!(File::from(fd).metadata().unwrap().ino(), inode);
+        assert_eq!(fd.file.metadata().unwrap().ino(), inode);
         fs::rename(folder.path().join("moved"), &path).unwrap();
     }
 }
@@ -120,7 +119,7 @@ fn own_file_is_written_and_stays_own_and_real() {
     let target = Target::open_for_writing(&path, WritePermission::OwnFile { id: &id }).unwrap();
     let mut buffer = AlignedBuffer::new(4096);
     buffer.bytes().fill(9);
-    File::from(target.reopen().unwrap()).write_all_at(buffer.bytes(), target.data_offset()).unwrap();
+    target.reopen().unwrap().file.write_all_at(buffer.bytes(), target.data_offset()).unwrap();
     assert_eq!(Target::open(&path).unwrap().file_id(), Some(&id));
     assert_eq!(&fs::read(&path).unwrap()[HEADER_LEN as usize..][..4096], buffer.bytes());
 }

@@ -141,12 +141,12 @@ impl Sysfs {
         .collect()
     }
 
-    /// Other whole devices that show the same NVMe namespace (its `wwid`), as without native multipath.
+    /// Other whole devices that show the same NVMe namespace or SCSI logical unit, as without multipath.
     pub(super) fn twins(&self, dir: &Path) -> Vec<PathBuf> {
-        let Some(wwid) = attribute::<String>(dir, "wwid").filter(|wwid| !wwid.is_empty()) else { return Vec::new() };
+        let Some(id) = world_wide_id(dir) else { return Vec::new() };
         let visible = |other: &PathBuf| attribute::<u32>(other, "hidden") != Some(1);
         let all = entries(&self.root.join("block")).into_iter();
-        all.filter(|other| other != dir && visible(other) && attribute(other, "wwid").as_ref() == Some(&wwid)).collect()
+        all.filter(|other| other != dir && visible(other) && world_wide_id(other).as_ref() == Some(&id)).collect()
     }
 }
 
@@ -169,6 +169,12 @@ pub(super) fn number(dir: &Path) -> Option<u64> {
 /// An attribute of a device, or of nothing where it lacks it.
 pub(super) fn attribute<T: FromStr>(dir: &Path, name: &str) -> Option<T> {
     fs::read_to_string(dir.join(name)).ok()?.trim().parse().ok()
+}
+
+/// The identifier that a whole device shows on each of its paths: NVMe has it on the disk, SCSI on the disk's device
+/// (drivers/scsi/scsi_sysfs.c, `sdev_show_wwid`).
+fn world_wide_id(dir: &Path) -> Option<String> {
+    ["wwid", "device/wwid"].iter().find_map(|name| attribute::<String>(dir, name).filter(|id| !id.is_empty()))
 }
 
 fn partitions(dir: &Path) -> Vec<PathBuf> {
@@ -291,6 +297,21 @@ mod tests {
         fs::write(hidden.join("hidden"), "1\n").unwrap();
         assert_eq!(tree.sysfs().twins(&a), [b]);
         assert_eq!(tree.sysfs().twins(&c), Vec::<PathBuf>::new());
+    }
+
+    #[test]
+    fn twins_are_two_paths_to_one_scsi_unit() {
+        let tree = Tree::new();
+        let disks = ["sda", "sdb", "sdc", "sdd"].map(|name| tree.disk(name, &format!("8:{}", name.as_bytes()[2])));
+        for (dir, wwid) in disks.iter().zip(["naa.5000c5001", "naa.5000c5001", "naa.5000c5002", ""]) {
+            fs::create_dir(dir.join("device")).unwrap();
+            fs::write(dir.join("device/wwid"), format!("{wwid}\n")).unwrap();
+        }
+        let without = tree.disk("vda", "254:0");
+        assert_eq!(tree.sysfs().twins(&disks[0]), [disks[1].clone()]);
+        for alone in [&disks[2], &disks[3], &without] {
+            assert_eq!(tree.sysfs().twins(alone), Vec::<PathBuf>::new());
+        }
     }
 
     #[test]

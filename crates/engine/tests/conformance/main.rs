@@ -209,6 +209,26 @@ fn writes_reach_the_target(subject: &Subject) {
     subject.put_back();
 }
 
+fn a_write_that_was_only_pushed_does_not_happen(subject: &Subject) {
+    let Some(writable) = subject.writable() else { return };
+    let depth = subject.depth(4);
+    let pool = Pool::new(depth, BLOCK).unwrap();
+    let mut engine = iopj_engine::open(subject.path.unwrap(), &writable, &pool, depth).unwrap();
+    for slot in 0..depth {
+        pool.borrow(Slot(slot)).unwrap().fill(0x5a);
+        engine.push(&[Request { op: Op::Write, ..read(slot, subject.offset(slot.into()), 0) }]).unwrap();
+    }
+    drop(engine);
+    for slot in 0..depth {
+        assert!(pool.borrow(Slot(slot)).is_ok(), "slot {slot} is free again");
+    }
+    let now = subject.contents();
+    for block in 0..u64::from(depth) {
+        let start = subject.offset(block) as usize;
+        assert_eq!(&now[start..start + BLOCK as usize], subject.expected(block), "block {block}");
+    }
+}
+
 fn facts_count_system_calls(subject: &Subject) {
     let pool = Pool::new(1, BLOCK).unwrap();
     let mut engine = subject.open(&pool, 1);
@@ -222,13 +242,16 @@ fn facts_count_system_calls(subject: &Subject) {
     } else if subject.path.is_some() {
         assert_eq!(facts.submit_calls, 10, "{facts:?}");
     }
-    assert!(facts.system_calls >= facts.submit_calls + facts.wakeups);
+    match facts.system_calls {
+        Some(calls) => assert!(calls >= facts.submit_calls + facts.wakeups, "{facts:?}"),
+        None => assert!(subject.name.starts_with("posix-aio"), "{facts:?}"),
+    }
 }
 
 #[test]
 fn every_engine_conforms() {
     type Test = (&'static str, fn(&Subject));
-    let tests: [Test; 9] = [
+    let tests: [Test; 10] = [
         ("reads_the_bytes_of_its_offset", reads_the_bytes_of_its_offset),
         ("every_request_completes_once", every_request_completes_once),
         (
@@ -240,6 +263,7 @@ fn every_engine_conforms() {
         ("a_dropped_engine_returns_what_was_in_flight", a_dropped_engine_returns_what_was_in_flight),
         ("a_forgotten_engine_keeps_its_pool", a_forgotten_engine_keeps_its_pool),
         ("two_engines_share_one_pool", two_engines_share_one_pool),
+        ("a_write_that_was_only_pushed_does_not_happen", a_write_that_was_only_pushed_does_not_happen),
         ("writes_reach_the_target", writes_reach_the_target),
     ];
     for subject in subjects() {

@@ -56,6 +56,21 @@ impl Grid {
     }
 }
 
+/// Lines of at most `width` characters, broken at spaces and each preceded by `indent`.
+pub fn wrap(text: &str, width: usize, indent: &str) -> String {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split(' ') {
+        match lines.last_mut() {
+            Some(line) if indent.len() + line.chars().count() + 1 + word.chars().count() <= width => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines.iter().map(|line| format!("{indent}{line}\n")).collect()
+}
+
 /// Text of foreign origin, made harmless for a terminal: control characters are written out.
 pub fn escape(text: &str) -> String {
     text.chars().flat_map(|c| if c.is_control() { c.escape_default().collect::<Vec<_>>() } else { vec![c] }).collect()
@@ -64,6 +79,12 @@ pub fn escape(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn long_texts_are_broken_at_spaces() {
+        assert_eq!(wrap("one two three", 9, "  "), "  one two\n  three\n");
+        assert_eq!(wrap("averyverylongword b", 5, ""), "averyverylongword\nb\n");
+    }
 
     #[test]
     fn columns_are_aligned_and_control_characters_escaped() {

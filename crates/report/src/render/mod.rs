@@ -3,5 +3,5 @@
 mod grid;
 mod report;
 
-pub use grid::{Align, Grid, escape};
+pub use grid::{Align, Grid, escape, wrap};
 pub use report::{report, unavailable};

@@ -1,10 +1,13 @@
 //! The report of a store as text: a table a workload, and what to know beside it.
 
-use super::grid::{Align, Grid, escape};
+use super::grid::{Align, Grid, escape, wrap};
 use crate::analysis::{Row, Table, tables};
 use iopj_core::VerdictKind;
 use iopj_store::{Generator, StudyRecord, Trial, Unavailable};
 use std::fmt::Write;
+
+/// Columns of running text.
+const WIDTH: usize = 120;
 
 /// The whole report.
 pub fn report(study: &StudyRecord, trials: &[Trial]) -> String {
@@ -61,7 +64,7 @@ fn table_text(table: &Table) -> String {
     text += &grid.render();
     for row in &table.rows {
         for reason in &row.reasons {
-            let _ = writeln!(text, "  * {}: {}", name(row, several_generators), escape(reason));
+            text += &wrap(&format!("* {}: {}", name(row, several_generators), escape(reason)), WIDTH, "  ");
         }
         if row.short_ios > 0 {
             let _ = writeln!(
@@ -123,8 +126,9 @@ fn verdict(row: &Row) -> String {
 
 fn footer(study: &StudyRecord, trials: &[Trial]) -> String {
     let mut text = String::from(
-        "IOPS and latencies are means over replicates; spread is the standard deviation of their IOPS. Latency runs from just\n\
-         before an I/O is pushed until it is seen to be complete. CPU % is of one core, over all threads that do or serve the I/O.\n",
+        "IOPS and mean latency are means over replicates, percentiles those of all their I/Os; spread is the relative standard\n\
+         deviation of the replicates' IOPS. Latency runs from just before an I/O is pushed until it is seen to be complete.\n\
+         CPU % is of one core, over all threads that do or serve the I/O, as are context switches.\n",
     );
     let measured: Vec<_> = trials.iter().filter_map(|trial| trial.outcome.measurement()).collect();
     let count = |kind| measured.iter().filter(|measurement| measurement.verdict.kind == kind).count();
@@ -140,7 +144,8 @@ fn footer(study: &StudyRecord, trials: &[Trial]) -> String {
         text += "this kernel only samples irq time: short interrupts are missing from CPU time by kind\n";
     }
     if trials.iter().any(|trial| trial.generator == Generator::Fio) {
-        text += "fio submits and waits in separate system calls, as `+split` does, and asks aio_error before it sleeps for posix-aio\n";
+        text += "fio submits and waits in separate system calls, as `+split` does, and asks aio_error before it sleeps for posix-aio;\n\
+                 its CPU time and context switches include its start, some 0.15 s and 200 switches\n";
     }
     if !study.unavailable.is_empty() {
         text += "not available here:\n";
@@ -160,7 +165,7 @@ pub fn unavailable(paths: &[Unavailable]) -> String {
     }
     let line = |(why, paths): (&Unavailable, Vec<String>)| {
         let remedy = if why.remedy.is_empty() { String::new() } else { format!(" (remedy: {})", escape(&why.remedy)) };
-        format!("  {}\n    {}{remedy}\n", paths.join(", "), escape(&why.reason))
+        wrap(&paths.join(", "), WIDTH, "  ") + &wrap(&format!("{}{remedy}", escape(&why.reason)), WIDTH, "    ")
     };
     reasons.into_iter().map(line).collect()
 }

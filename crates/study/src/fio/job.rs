@@ -1,8 +1,7 @@
 //! fio's job file for one run of one path and workload; running it is left to the module above.
 //!
 //! Options after fio's HOWTO (section "Job file parameters"). Every job has a section of its own
-//! instead of `numjobs`, because fio's `cpus_allowed_policy=split` sorts the processors while job
-//! `i` here is bound to entry `i` of the workload's list.
+//! instead of `numjobs`, for the region that a sequential job has to itself.
 
 use super::FioError;
 use iopj_core::path::AioDescriptors;
@@ -68,6 +67,12 @@ pub fn job_file(job: &Job<'_>) -> Result<String, FioError> {
     for (key, value) in length_options(job)? {
         put(key, &value);
     }
+    // fio would take one completion a call; the native generator takes all that are there.
+    put("iodepth_batch_complete_max", &workload.iodepth);
+    if !workload.cpus_allowed.is_empty() {
+        let cpus: Vec<String> = workload.cpus_allowed.iter().map(u32::to_string).collect();
+        put("cpus_allowed", &cpus.join(","));
+    }
     put("randrepeat", &0);
     put("randseed", &seed(job));
     if workload.rw.is_random() {
@@ -81,9 +86,6 @@ pub fn job_file(job: &Job<'_>) -> Result<String, FioError> {
     }
     for index in 0..workload.numjobs {
         let _ = write!(text, "\n[job{index}]\noffset={}\n", offset(job, region, index));
-        if let Some(cpu) = workload.cpus_allowed.get(index as usize % workload.cpus_allowed.len().max(1)) {
-            let _ = writeln!(text, "cpus_allowed={cpu}");
-        }
     }
     Ok(text)
 }
@@ -280,11 +282,10 @@ mod tests {
         };
         let expected = "[global]\nfilename=/t\nioengine=io_uring\ndirect=1\nsqthread_poll=1\nfixedbufs=1\n\
             registerfiles=1\nrw=randrw\nrwmixread=70\nbs=4096\nsize=1048576\niodepth=8\niodepth_batch=4\n\
-            iodepth_batch_complete_min=2\nio_size=40960\nrandrepeat=0\nrandseed=7\nnorandommap=1\nrandom_distribution=zipf:1.2\n\
+            iodepth_batch_complete_min=2\nio_size=40960\niodepth_batch_complete_max=8\ncpus_allowed=3,1\nrandrepeat=0\nrandseed=7\nnorandommap=1\nrandom_distribution=zipf:1.2\n\
             thread=1\ngroup_reporting=1\nexitall_on_error=1\nallow_file_create=0\nfallocate=none\ninvalidate=0\n\
             lat_percentiles=1\nclat_percentiles=0\npercentile_list=50:95:99:99.9\n\
-            \n[job0]\noffset=4096\ncpus_allowed=3\n\n[job1]\noffset=4096\ncpus_allowed=1\n\
-            \n[job2]\noffset=4096\ncpus_allowed=3\n";
+            \n[job0]\noffset=4096\n\n[job1]\noffset=4096\n\n[job2]\noffset=4096\n";
         assert_eq!(text("io_uring/sqpoll/interrupt+registered", &workload), expected);
     }
 

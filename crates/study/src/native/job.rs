@@ -29,6 +29,8 @@ pub(crate) struct Tally {
     /// Failed I/Os by error; a handful of kinds at the most.
     pub(crate) errors: Vec<(IoError, u64)>,
     pub(crate) issued: u64,
+    /// Short and failed I/Os: reads, writes.
+    pub(crate) odd: [u64; 2],
     pub(crate) first_ns: u64,
     pub(crate) last_ns: u64,
     pub(crate) series: Vec<Slice>,
@@ -47,6 +49,7 @@ impl Tally {
             short_ios: 0,
             errors: Vec::new(),
             issued: 0,
+            odd: [0; 2],
             first_ns: 0,
             last_ns: 0,
             series: Vec::with_capacity(MAX_SLICES),
@@ -64,10 +67,10 @@ impl Tally {
     /// Counts a completion that the clock read at `now_ns` has seen.
     #[inline]
     fn record(&mut self, completion: &Completion, bs: u32, now_ns: u64) {
-        if completion.result != Ok(bs) {
-            return self.record_odd(completion.result);
-        }
         let (write, started_ns) = untag(completion.tag);
+        if completion.result != Ok(bs) {
+            return self.record_odd(write, completion.result);
+        }
         let latency_ns = now_ns.saturating_sub(started_ns);
         self.latency[usize::from(write)].record(latency_ns);
         self.latency_sum_ns += latency_ns;
@@ -77,7 +80,8 @@ impl Tally {
     }
 
     #[cold]
-    fn record_odd(&mut self, result: Result<u32, IoError>) {
+    fn record_odd(&mut self, write: bool, result: Result<u32, IoError>) {
+        self.odd[usize::from(write)] += 1;
         match result {
             Ok(_) => self.short_ios += 1,
             Err(error) => self.fail(error),
@@ -181,7 +185,8 @@ impl<'a> Job<'a> {
                 return Ok(());
             }
             self.done.clear();
-            self.engine.wait(if running { complete_min.min(in_flight) } else { in_flight }, &mut self.done)?;
+            // At the end one by one, so that each is stamped when it is seen, as fio does.
+            self.engine.wait(if running { complete_min.min(in_flight) } else { 1 }, &mut self.done)?;
             let now = self.clock.now_ns();
             let freed = &mut self.free[self.free_count..];
             for (completion, place) in self.done.iter().zip(freed) {

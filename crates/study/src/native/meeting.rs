@@ -8,6 +8,7 @@ use std::time::Duration;
 struct State {
     arrived: usize,
     round: u64,
+    dissolved: bool,
 }
 
 /// A barrier at which the runner, unlike the jobs, neither counts nor sleeps without limit.
@@ -28,7 +29,7 @@ impl Meeting {
         let round = state.round;
         state.arrived += 1;
         self.changed.notify_all();
-        while state.round == round {
+        while state.round == round && !state.dissolved {
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
     }
@@ -53,6 +54,12 @@ impl Meeting {
         let mut state = self.state();
         state.arrived = 0;
         state.round += 1;
+        self.changed.notify_all();
+    }
+
+    /// Lets everybody go on, now and at every later meeting.
+    pub(crate) fn dissolve(&self) {
+        self.state().dissolved = true;
         self.changed.notify_all();
     }
 }

@@ -5,6 +5,7 @@
 //! trial is in flight when counters are read, and counts per I/O are exact.
 
 mod clock;
+pub(crate) mod cpus;
 mod job;
 mod meeting;
 mod offsets;
@@ -59,7 +60,8 @@ pub(crate) struct Run {
     /// Start of the first job and end of the last, `CLOCK_MONOTONIC` in ns.
     pub(crate) first_ns: u64,
     pub(crate) last_ns: u64,
-    pub(crate) issued: u64,
+    /// Reads and writes that were issued, short ones included.
+    pub(crate) issued: [u64; 2],
     pub(crate) short_ios: u64,
     pub(crate) latency_sum_ns: u64,
     pub(crate) all: Latency,
@@ -95,6 +97,7 @@ pub(crate) fn run(
         if started < threads.len() {
             abort.store(true, Ordering::Relaxed);
         }
+        let release = ReleaseAll { meeting: &meeting, abort: &abort };
         let mut bracketed = Ok(());
         for round in [Round::Window, Round::End] {
             meeting.gather(started, tick);
@@ -107,17 +110,32 @@ pub(crate) fn run(
             }
             meeting.release();
         }
+        std::mem::forget(release);
         let joined = threads.into_iter().map(|thread| match thread {
             Ok(thread) => thread.join().unwrap_or_else(|_| Err("a job ended by a panic".to_owned())),
             Err(error) => Err(format!("a thread for the job could not be started: {error}; lower numjobs")),
         });
         let joined: Result<Vec<_>, String> = joined.collect();
         bracketed.and(joined)
-    })?;
+    });
+    await_pollers();
     if stop.load(Ordering::Relaxed) {
         return Err("interrupted".to_owned());
     }
-    Ok(merge(results))
+    Ok(merge(results?))
+}
+
+/// Lets the jobs run to their end if the runner's thread panics: the scope waits for them.
+struct ReleaseAll<'a> {
+    meeting: &'a Meeting,
+    abort: &'a AtomicBool,
+}
+
+impl Drop for ReleaseAll<'_> {
+    fn drop(&mut self) {
+        self.abort.store(true, Ordering::Relaxed);
+        self.meeting.dissolve();
+    }
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -129,7 +147,9 @@ enum Round {
 /// Checks that `numjobs` engines can be had at once, and gives them back.
 pub(crate) fn preflight(spec: &JobSpec<'_>) -> Result<(), EngineError> {
     let jobs: Result<Vec<_>, EngineError> = (0..spec.workload.numjobs).map(|number| Job::open(spec, number)).collect();
-    jobs.map(drop)
+    jobs.map(drop)?;
+    await_pollers();
+    Ok(())
 }
 
 type JobResult = Result<(Tally, EngineFacts, EngineFacts), String>;
@@ -159,7 +179,7 @@ fn job_thread(
     let mut job = None;
     let mut before = EngineFacts::default();
     attempt(&mut || {
-        bind_to_cpu(&spec.workload.cpus_allowed, number)?;
+        cpus::keep_to(&spec.workload.cpus_allowed)?;
         let job = job.insert(Job::open(spec, number).map_err(|error| error.to_string())?);
         if !spec.workload.ramp_time.is_zero() {
             run_and_check(job, Limit::Time(spec.workload.ramp_time), stop)?;
@@ -197,57 +217,43 @@ fn errors_text(errors: &[(IoError, u64)], issued: u64) -> String {
     format!("{total} of {issued} I/Os failed: {}", kinds.join(", "))
 }
 
-/// A processor that a job of the workload would be bound to and cannot be.
-pub(crate) fn forbidden_cpu(workload: &Workload) -> Option<u32> {
-    // SAFETY: a `cpu_set_t` is plain bits, for which zero is a valid value; the call fills the set, which is ours.
-    let (allowed, done) = unsafe {
-        let mut set: libc::cpu_set_t = std::mem::zeroed();
-        let done = libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &raw mut set);
-        (set, done)
+/// Waits, for at most a second, until the submission pollers of closed rings are gone: the kernel ends them in its own
+/// time, and one that still runs would be counted to the next trial.
+fn await_pollers() {
+    let is_poller = |task: std::fs::DirEntry| {
+        std::fs::read_to_string(task.path().join("comm")).is_ok_and(|name| name.starts_with("iou-sqp-"))
     };
-    let has = |cpu: u32| {
-        // SAFETY: the first condition keeps the bit within the set.
-        (cpu as usize) < 8 * size_of::<libc::cpu_set_t>() && unsafe { libc::CPU_ISSET(cpu as usize, &allowed) }
-    };
-    let used = workload.cpus_allowed.iter().take(workload.numjobs as usize).copied();
-    used.filter(|_| done == 0).find(|cpu| !has(*cpu))
-}
-
-fn bind_to_cpu(cpus: &[u32], job: u32) -> Result<(), String> {
-    let Some(cpu) = cpus.get(job as usize % cpus.len().max(1)) else { return Ok(()) };
-    // SAFETY: a `cpu_set_t` is plain bits, for which zero is a valid value.
-    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
-    if *cpu as usize >= 8 * size_of::<libc::cpu_set_t>() {
-        return Err(format!(
-            "cpus_allowed names cpu {cpu}, which is beyond this program's {}",
-            8 * size_of::<libc::cpu_set_t>()
-        ));
+    for _ in 0..1000 {
+        let Ok(mut tasks) = std::fs::read_dir("/proc/self/task") else { return };
+        if !tasks.any(|task| task.is_ok_and(is_poller)) {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(1));
     }
-    // SAFETY: the set is ours and `cpu` is within its bits; the call reads the set.
-    let result = unsafe {
-        libc::CPU_SET(*cpu as usize, &mut set);
-        libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const set)
-    };
-    if result == 0 { Ok(()) } else { Err(format!("cpus_allowed names cpu {cpu}, which this process may not use")) }
 }
 
 fn merge(jobs: Vec<(Tally, EngineFacts, EngineFacts)>) -> Run {
-    let mut engine = EngineEvidence::default();
+    let mut engine = EngineEvidence { system_calls: Some(0), ..EngineEvidence::default() };
     let mut latency = [histogram::new(), histogram::new()];
-    let (mut issued, mut short_ios, mut latency_sum_ns) = (0, 0, 0);
+    let (mut issued, mut short_ios, mut latency_sum_ns) = ([0; 2], 0, 0);
     let (mut min_ns, mut max_ns, mut first_ns, mut last_ns) = (u64::MAX, 0, u64::MAX, 0);
     let mut slices = Vec::new();
     for (tally, before, after) in jobs {
         for (sum, part) in latency.iter_mut().zip(&tally.latency) {
             part.add_to(sum);
         }
-        issued += tally.issued;
+        for (op, sum) in issued.iter_mut().enumerate() {
+            *sum += tally.latency[op].count() + tally.odd[op];
+        }
         short_ios += tally.short_ios;
         latency_sum_ns += tally.latency_sum_ns;
         (min_ns, max_ns) = (min_ns.min(tally.min_ns), max_ns.max(tally.max_ns));
         (first_ns, last_ns) = (first_ns.min(tally.first_ns), last_ns.max(tally.last_ns));
         slices.extend(tally.series);
-        engine.system_calls += after.system_calls - before.system_calls;
+        engine.system_calls = engine
+            .system_calls
+            .zip(after.system_calls.zip(before.system_calls))
+            .map(|(sum, (after, before))| sum + after - before);
         engine.submit_calls += after.submit_calls - before.submit_calls;
         engine.wakeups += after.wakeups - before.wakeups;
         engine.ring_flags = after.ring_flags.iter().map(|name| (*name).to_owned()).collect();

@@ -8,8 +8,8 @@ use rand_xoshiro::{SplitMix64, Xoshiro256PlusPlus};
 
 /// The blocks of a target that a job works on, in units of `bs`.
 enum Pattern {
-    /// From `next` up to `end`, then from `start` again.
-    Sequential { start: u64, end: u64, next: u64 },
+    /// From `next` up to `end`, then from `start` again; reads and writes each have a place of their own, as in fio.
+    Sequential { start: u64, end: u64, next: [u64; 2] },
     /// Every block alike.
     Uniform { blocks: u64 },
     /// Ranks by Zipf, scattered by a step that is coprime to the number of blocks.
@@ -50,7 +50,7 @@ impl Offsets {
         } else {
             let share = blocks / u64::from(workload.numjobs);
             let start = share * u64::from(job);
-            Pattern::Sequential { start, end: start + share, next: start }
+            Pattern::Sequential { start, end: start + share, next: [start; 2] }
         };
         let mix = match (workload.rw.reads(), workload.rw.writes()) {
             (true, true) => Mix::Reads((u64::from(workload.rwmixread) << 32) / 100),
@@ -74,6 +74,7 @@ impl Offsets {
         };
         let block = match &mut self.pattern {
             Pattern::Sequential { start, end, next } => {
+                let next = &mut next[usize::from(op == Op::Write)];
                 let block = *next;
                 *next = if block + 1 == *end { *start } else { block + 1 };
                 block
@@ -150,6 +151,19 @@ mod tests {
         let mut second = Offsets::new(&workload, 0, 4 * 4096, 1, 1);
         let offsets: Vec<u64> = (0..3).map(|_| first.next().1).chain((0..3).map(|_| second.next().1)).collect();
         assert_eq!(offsets, [0, 4096, 0, 8192, 12288, 8192]);
+    }
+
+    #[test]
+    fn sequential_reads_and_writes_have_a_place_each() {
+        let mut offsets = Offsets::new(&workload(Rw::Rw), 0, 1 << 30, 0, 1);
+        let mut next = [0; 2];
+        for _ in 0..100 {
+            let (op, offset) = offsets.next();
+            let place = &mut next[usize::from(op == Op::Write)];
+            assert_eq!(offset, *place);
+            *place += 4096;
+        }
+        assert!(next.iter().all(|place| *place > 30 * 4096), "{next:?}");
     }
 
     #[test]

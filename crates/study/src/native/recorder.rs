@@ -46,6 +46,11 @@ impl Recorder {
         }
     }
 
+    /// How many latencies were counted.
+    pub(crate) fn count(&self) -> u64 {
+        self.counts.iter().sum()
+    }
+
     /// Adds all that was counted to a histogram with the store's bounds.
     pub(crate) fn add_to(&self, histogram: &mut Histogram<u64>) {
         for (bin, count) in self.counts.iter().enumerate().filter(|(_, count)| **count > 0) {

@@ -31,7 +31,8 @@ fn every_io_is_counted_once() {
     for (submit, complete) in [(1, 1), (4, 8), (8, 3)] {
         let workload = Workload { iodepth_batch_submit: submit, iodepth_batch_complete_min: complete, ..mixed.clone() };
         let run = run_sim(&workload, SimOptions { seed: 9, latency_steps: 12, ..SimOptions::default() }).unwrap();
-        assert_eq!((run.issued, run.all.count), (3000, 3000));
+        assert_eq!((run.issued.iter().sum(), run.all.count), (3000, 3000));
+        assert_eq!(run.issued, [run.reads.count, run.writes.count]);
         assert_eq!(run.reads.count + run.writes.count, 3000);
         assert!(run.reads.count.abs_diff(1500) < 140, "half are reads: {}", run.reads.count);
         assert!((run.all.mean * 3000.0 / run.latency_sum_ns as f64 - 1.0).abs() < 1e-9);
@@ -90,6 +91,20 @@ fn a_cpu_that_is_not_there_is_named() {
     let workload = Workload { cpus_allowed: vec![900], ..workload() };
     let error = run_sim(&workload, SimOptions::default()).err().unwrap();
     assert!(error.contains("cpu 900"), "{error}");
+}
+
+#[test]
+fn a_panic_of_the_runner_lets_the_jobs_end() {
+    let open = |pool: &Rc<Pool>, depth: u32| -> Result<Box<dyn Engine>, EngineError> {
+        Ok(Box::new(Sim::open(pool, depth, SimOptions::default())))
+    };
+    let workload = workload();
+    let spec = JobSpec { workload: &workload, base: 0, len: 1 << 24, seed: 3, open: &open };
+    let panicked = catch_unwind(AssertUnwindSafe(|| {
+        let mut bracket = |_: &[i32]| -> Result<(), String> { panic!("a bug in the bracket") };
+        run(&spec, &AtomicBool::new(false), &mut bracket, &mut || {}).is_ok()
+    }));
+    assert!(panicked.is_err());
 }
 
 #[test]

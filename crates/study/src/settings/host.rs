@@ -1,8 +1,10 @@
 //! The host whose settings are changed: where it shows itself, and what a run asks of it.
 
 use super::attribute::is_device_name;
+use super::files;
 use super::{DeviceLocks, Settings, SettingsError};
-use std::fs;
+use std::collections::BTreeSet;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 /// Where the host shows itself: sysfs, procfs, the device nodes, and iopj's folder of locks and journals.
@@ -43,8 +45,8 @@ impl Host {
 
     /// Takes the lock of each of these whole block devices (named as in `/sys/block`), without waiting.
     ///
-    /// Where the process may not make `/run/iopj` (no root), the set holds nothing and says so by
-    /// [`DeviceLocks::is_effective`]. Call [`Host::restore_left_behind`] first: it takes the same locks for a moment.
+    /// Where the process may not make `/run/iopj` (no root), the set keeps other runs off all the same, but allows no
+    /// change, and says so by [`DeviceLocks::is_effective`]. Call [`Host::restore_left_behind`] first: it takes the same locks for a moment.
     ///
     /// # Errors
     /// [`SettingsError::NoDevice`], [`SettingsError::Locked`] with the process that holds it,
@@ -56,7 +58,11 @@ impl Host {
                 return Err(SettingsError::NoDevice { device: device.clone(), folder });
             }
         }
-        DeviceLocks::take(&self.run, devices.iter().map(String::as_str))
+        let mut locks = DeviceLocks::take(&self.run, devices.iter().map(String::as_str))?;
+        for device in devices.iter().collect::<BTreeSet<_>>() {
+            locks.claims.extend(claim(&folder, device)?);
+        }
+        Ok(locks)
     }
 
     /// The settings that one run changes, on these devices; nothing is written before the first change.
@@ -68,5 +74,16 @@ impl Host {
     pub(super) fn boot_id(&self) -> Result<String, SettingsError> {
         let file = self.proc.join("sys/kernel/random/boot_id");
         fs::read_to_string(&file).map(|text| text.trim().to_owned()).map_err(SettingsError::io("read", &file))
+    }
+}
+
+/// A lock that runs of every user can see, for only root may make lock files: flock(2) on the device's statistics in
+/// sysfs, which everybody may open.
+fn claim(folder: &Path, device: &str) -> Result<Option<File>, SettingsError> {
+    let path = folder.join(device).join("stat");
+    let Ok(file) = File::open(&path) else { return Ok(None) };
+    match files::try_lock(&file).map_err(SettingsError::io("lock", &path))? {
+        true => Ok(Some(file)),
+        false => Err(SettingsError::Locked { device: device.to_owned(), pid: None }),
     }
 }

@@ -15,18 +15,15 @@ pub(super) const CPU_LOCK: &str = "host:cpu";
 #[derive(Debug)]
 pub struct DeviceLocks {
     held: BTreeMap<String, File>,
+    /// Locks that runs of every user can see.
+    pub(super) claims: Vec<File>,
     effective: bool,
 }
 
 impl DeviceLocks {
-    /// False where the process may not make the lock files: no other run is kept off, and nothing can be changed.
+    /// False where the process may not make the lock files: then nothing can be changed.
     pub fn is_effective(&self) -> bool {
         self.effective
-    }
-
-    /// The devices whose locks are held, in ascending order.
-    pub fn devices(&self) -> impl Iterator<Item = &str> {
-        self.held.keys().map(String::as_str)
     }
 
     pub(super) fn holds(&self, device: &str) -> bool {
@@ -42,7 +39,7 @@ impl DeviceLocks {
             Err(SettingsError::Io { source, .. })
                 if matches!(source.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem) =>
             {
-                return Ok(DeviceLocks { held: BTreeMap::new(), effective: false });
+                return Ok(DeviceLocks { held: BTreeMap::new(), claims: Vec::new(), effective: false });
             }
             made => made?,
         }
@@ -52,7 +49,7 @@ impl DeviceLocks {
                 held.insert(name.to_owned(), take(folder, name)?);
             }
         }
-        Ok(DeviceLocks { held, effective: true })
+        Ok(DeviceLocks { held, claims: Vec::new(), effective: true })
     }
 }
 

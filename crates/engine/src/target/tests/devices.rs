@@ -112,12 +112,35 @@ fn free_device_is_written_and_claimed_while_open() {
     assert_says(&message, &["is in use: something", "holds loop", "name another target"]);
     let mut buffer = AlignedBuffer::new(4096);
     buffer.bytes().fill(0x5a);
-    File::from(target.reopen().unwrap()).write_all_at(buffer.bytes(), 8192).unwrap();
+    target.reopen().unwrap().file.write_all_at(buffer.bytes(), 8192).unwrap();
     drop(target);
     let target = destroy(&device.path, false).unwrap();
     let mut seen = AlignedBuffer::new(4096);
-    File::from(target.reopen().unwrap()).read_exact_at(seen.bytes(), 8192).unwrap();
+    target.reopen().unwrap().file.read_exact_at(seen.bytes(), 8192).unwrap();
     assert_eq!(seen.bytes(), buffer.bytes());
+}
+
+#[test]
+fn device_stays_claimed_while_an_engine_may_write_it() {
+    let _alone = alone();
+    let folder = folder();
+    let Some(image) = image(folder.path()) else { return };
+    let device = Loop::new(&image, &[]);
+    for path in ["posix-sio", "posix-aio", "libaio", "io_uring"] {
+        let target = destroy(&device.path, false).unwrap();
+        let pool = crate::Pool::new(1, 4096).unwrap();
+        let engine = match crate::open(format!("{path}/syscall/interrupt").parse().unwrap(), &target, &pool, 1) {
+            Ok(engine) => engine,
+            Err(error) => {
+                have(false, &format!("{path}: {error}"));
+                continue;
+            }
+        };
+        drop(target);
+        assert_says(&destroy_refusal(&device.path), &["is in use: something"]);
+        drop(engine);
+    }
+    assert!(destroy(&device.path, false).unwrap().is_writable());
 }
 
 #[test]

@@ -1,0 +1,130 @@
+//! What a command to an NVMe namespace must know of it, and whether passthrough can serve it at all: blocks with
+//! metadata have a second buffer that iopj does not give. Writing commands is the engine's.
+
+use super::error::TargetError;
+use super::sys;
+use super::topology::{attribute, name_of};
+use std::fs::File;
+use std::io;
+use std::path::Path;
+
+/// What a command to an NVMe namespace needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NvmeNamespace {
+    /// Namespace identifier.
+    pub nsid: u32,
+    /// Logarithm to base 2 of the logical block in bytes, 9 to 31.
+    pub lba_shift: u8,
+}
+
+impl NvmeNamespace {
+    /// The namespace whose character device is `file` and whose block device's sysfs directory is `block`.
+    ///
+    /// # Errors
+    /// Its logical block or its metadata cannot be learned, or its blocks carry metadata.
+    pub(super) fn of(path: &Path, file: &File, block: &Path) -> Result<NvmeNamespace, TargetError> {
+        let refuse =
+            |reason| TargetError::NoPassthrough { path: path.to_owned(), reason, block_device: name_of(block) };
+        let nsid = sys::nvme_nsid(file).map_err(TargetError::system(path, "asking its namespace (NVME_IOCTL_ID)"))?;
+        let lba_shift = lba_shift(block).map_err(refuse)?;
+        let metadata = metadata_bytes(block, || sys::nvme_identify_namespace(file, nsid));
+        match metadata {
+            Ok(0) => Ok(NvmeNamespace { nsid, lba_shift }),
+            Ok(bytes) => Err(refuse(format!("its blocks carry {bytes} bytes of metadata each"))),
+            Err(e) => Err(refuse(format!(
+                "only Linux 6.8 or newer, or root, can tell whether its blocks carry metadata ({e})"
+            ))),
+        }
+    }
+
+    /// The logical block in bytes.
+    pub(super) fn logical_block(self) -> u32 {
+        1 << self.lba_shift
+    }
+}
+
+fn lba_shift(block: &Path) -> Result<u8, String> {
+    let bytes = attribute::<u32>(block, "queue/logical_block_size");
+    match bytes {
+        Some(bytes) if bytes.is_power_of_two() && bytes >= 512 => Ok(bytes.trailing_zeros() as u8),
+        Some(bytes) => {
+            Err(format!("its logical block of {bytes} bytes (queue/logical_block_size) is no power of two from 512 on"))
+        }
+        None => Err("sysfs does not tell its logical block (queue/logical_block_size)".to_owned()),
+    }
+}
+
+/// Metadata of a block in bytes: sysfs tells since Linux 6.8, before that the controller does.
+fn metadata_bytes(block: &Path, identify: impl FnOnce() -> io::Result<Box<sys::IdentifyData>>) -> io::Result<u16> {
+    match attribute::<u16>(block, "metadata_bytes") {
+        Some(bytes) => Ok(bytes),
+        None => identify().map(|data| metadata_size(&data)),
+    }
+}
+
+/// Metadata size (MS) of the format in use, from the Identify Namespace data structure (NVM Command Set
+/// specification 1.0, figure 97): FLBAS (byte 26) has the format's index in bits 0 to 3 and, above them, 5 and 6;
+/// the formats begin at byte 128, 4 bytes each, of which the first 2 are MS.
+fn metadata_size(data: &sys::IdentifyData) -> u16 {
+    let format = usize::from(data[26] & 0xf | (data[26] >> 1 & 0x30));
+    u16::from_le_bytes([data[128 + 4 * format], data[129 + 4 * format]])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixtures::Tree;
+    use super::*;
+    use std::fs;
+
+    fn unasked() -> io::Result<Box<sys::IdentifyData>> {
+        panic!("sysfs tells")
+    }
+
+    #[test]
+    fn the_logical_block_must_be_told() {
+        let disk = Tree::new().disk("nvme0n1", "259:0");
+        assert_eq!(
+            lba_shift(&disk),
+            Err("sysfs does not tell its logical block (queue/logical_block_size)".to_owned())
+        );
+        let tree = Tree::new();
+        let disk = tree.disk("nvme0n1", "259:0");
+        fs::create_dir(disk.join("queue")).unwrap();
+        for (text, expected) in
+            [("512\n", Some(9)), ("4096\n", Some(12)), ("0\n", None), ("520\n", None), ("1\n", None)]
+        {
+            fs::write(disk.join("queue/logical_block_size"), text).unwrap();
+            assert_eq!(lba_shift(&disk).ok(), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn metadata_is_told_by_sysfs_else_by_the_controller() {
+        let tree = Tree::new();
+        let disk = tree.disk("nvme0n1", "259:0");
+        let refused = metadata_bytes(&disk, || Err(io::Error::from_raw_os_error(libc::EACCES)));
+        assert_eq!(refused.unwrap_err().raw_os_error(), Some(libc::EACCES));
+        let mut data = Box::new([0u8; 4096]);
+        data[128..132].copy_from_slice(&[64, 0, 12, 0]);
+        assert_eq!(metadata_bytes(&disk, || Ok(data)).unwrap(), 64);
+        for bytes in [0, 8] {
+            fs::write(disk.join("metadata_bytes"), format!("{bytes}\n")).unwrap();
+            assert_eq!(metadata_bytes(&disk, unasked).unwrap(), bytes);
+        }
+    }
+
+    #[test]
+    fn the_format_in_use_has_six_bits_of_index() {
+        let mut data = [0u8; 4096];
+        for format in 0..64u16 {
+            data[128 + 4 * usize::from(format)] = format as u8 + 100;
+        }
+        // Bit 4 tells where the metadata lie, not which format it is.
+        for (flbas, format) in [(0, 0), (0x1f, 15), (0x20, 16), (0x6f, 63)] {
+            assert_eq!(metadata_size(&data), 100);
+            data[26] = flbas;
+            assert_eq!(metadata_size(&data), format + 100);
+            data[26] = 0;
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! Reasons to doubt that the disks did the trial's I/O, all of it and nothing else.
+
+use crate::figures::{Direction, has_sqpolls, sqpolls};
+use iopj_core::evidence::{DeviceEvidence, Evidence};
+
+/// Share of the issued I/Os or bytes that the disks may have done beyond them.
+pub const FOREIGN_SHARE: f64 = 0.01;
+/// I/Os that the disks may have done beyond [`FOREIGN_SHARE`]: in a short window one commit of a
+/// journal is more than a share of it.
+pub const SLACK_IOS: u64 = 16;
+/// Bytes that the disks may have done beyond [`FOREIGN_SHARE`].
+pub const SLACK_BYTES: u64 = 1 << 20;
+
+/// The first reason to doubt, if there is one.
+pub(crate) fn doubt(evidence: &Evidence) -> Option<String> {
+    if evidence.devices.is_empty() {
+        return Some("no disk under the target is known, so nothing shows that the I/O reached one".into());
+    }
+    if evidence.ios() == 0 {
+        return Some("no I/O was issued in the window".into());
+    }
+    if let Some(disk) = uncounted(evidence) {
+        return Some(format!("{disk} does not count its I/Os: set its `queue/iostats` to 1"));
+    }
+    other_poller(evidence).or_else(|| {
+        let directions = Direction::both(evidence);
+        let what = too_few(&directions).or_else(|| too_many(evidence, &directions))?;
+        Some(format!("{}: {what}", done(evidence, &directions)))
+    })
+}
+
+/// A disk that does not count its I/Os.
+pub(crate) fn uncounted(evidence: &Evidence) -> Option<&str> {
+    let is_off = |device: &&DeviceEvidence| device.settings.get("iostats").is_some_and(|on| on == "0");
+    evidence.devices.iter().find(is_off).map(|device| device.name.as_str())
+}
+
+/// Closing a ring ends its submission poller some time later; it then takes CPU time from this trial.
+fn other_poller(evidence: &Evidence) -> Option<String> {
+    let engine = evidence.engine.as_ref()?;
+    let own = if has_sqpolls(engine) { evidence.numjobs as usize } else { 0 };
+    let found = sqpolls(evidence).count();
+    (found > own).then(|| {
+        format!("a submission poller of another ring ran meanwhile: {found} were there where the trial has {own}")
+    })
+}
+
+/// What was done and what was issued; reads and writes apart where either shows what the sum hides.
+fn done(evidence: &Evidence, [reads, writes]: &[Direction; 2]) -> String {
+    let told = |done: &Direction, issued: u64, bytes: u64, what: &str| {
+        format!("{} {what} of {} bytes where {issued} of {bytes} bytes were issued", done.ios, done.bytes())
+    };
+    let reads_told = told(reads, evidence.reads, evidence.read_bytes, "reads");
+    let writes_told = told(writes, evidence.writes, evidence.write_bytes, "writes");
+    match (reads.issued.max(reads.ios), writes.issued.max(writes.ios)) {
+        (_, 0) => format!("the disk did {reads_told}"),
+        (0, _) => format!("the disk did {writes_told}"),
+        _ => format!("the disk did {reads_told}, and {writes_told}"),
+    }
+}
+
+fn too_few(directions: &[Direction; 2]) -> Option<String> {
+    if directions.iter().any(Direction::is_missing) {
+        return Some("a cache or a hole answered, I/Os failed, or they were passed through uncounted".into());
+    }
+    let merged = directions.iter().find(|direction| direction.is_short())?;
+    Some(format!("I/Os were merged ({} merges)", merged.merges))
+}
+
+fn too_many(evidence: &Evidence, directions: &[Direction; 2]) -> Option<String> {
+    let sum = |excess: fn(&Direction) -> u64| directions.iter().map(excess).fold(0, u64::saturating_add);
+    let is_beyond = |excess: u64, issued: u64, slack: u64| excess as f64 > FOREIGN_SHARE * issued as f64 + slack as f64;
+    if is_beyond(sum(Direction::excess_bytes), evidence.bytes(), SLACK_BYTES) {
+        return Some("others used the disk meanwhile".into());
+    }
+    let excess = sum(|direction| direction.ios.saturating_sub(direction.issued));
+    if !is_beyond(excess, evidence.ios(), SLACK_IOS) {
+        return None;
+    }
+    let is_split = sum(Direction::excess_sectors) < excess;
+    Some(if is_split { "I/Os were split" } else { "others used the disk meanwhile" }.into())
+}

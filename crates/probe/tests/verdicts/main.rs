@@ -1,0 +1,107 @@
+//! Observation and verdict on constructed evidence: every predicate both ways. Here is what makes evidence.
+
+mod doubts;
+mod paths;
+
+use iopj_core::evidence::{
+    ControlRun, DeviceEvidence, EngineEvidence, Evidence, Finding, Observed, ProcessEvidence, ThreadEvidence,
+    ThreadRole, VerdictKind,
+};
+use iopj_core::path::Completion;
+use iopj_probe::assess;
+
+const IOS: u64 = 100_000;
+const WINDOW_NS: u64 = 2_000_000_000;
+
+fn thread(role: ThreadRole, busy: f64, sleeps: u64) -> ThreadEvidence {
+    let cpu_ns = (busy * WINDOW_NS as f64) as u64;
+    ThreadEvidence { tid: 1, name: "job".into(), role, cpu_ns, voluntary_switches: sleeps, involuntary_switches: 3 }
+}
+
+fn disk(name: &str, ios: u64, interrupts: Option<u64>) -> DeviceEvidence {
+    let vectors = if interrupts.is_some() { vec!["36 nvme0q1".into()] } else { Vec::new() };
+    DeviceEvidence { name: name.into(), reads: ios, read_sectors: ios * 8, interrupts, vectors, ..Default::default() }
+}
+
+/// A synchronous job on one disk, one system call an I/O.
+fn synchronous(interrupts: u64, busy: f64, sleeps: u64) -> Evidence {
+    Evidence {
+        rules: iopj_probe::RULES,
+        window_ns: WINDOW_NS,
+        numjobs: 1,
+        iodepth: 1,
+        reads: IOS,
+        read_bytes: IOS * 4096,
+        latency_sum_ns: WINDOW_NS,
+        devices: vec![disk("nvme0n1", IOS, Some(interrupts))],
+        threads: vec![thread(ThreadRole::Job, busy, sleeps)],
+        engine: Some(EngineEvidence { submit_calls: IOS, ..Default::default() }),
+        control: Some(ControlRun { ios: 64, interrupts: Some(64), device_reads: 64 }),
+        ..Default::default()
+    }
+}
+
+fn interrupt() -> Evidence {
+    synchronous(IOS, 0.2, IOS)
+}
+
+fn poll() -> Evidence {
+    synchronous(12, 0.99, 40)
+}
+
+fn hybrid() -> Evidence {
+    synchronous(0, 0.6, 30_000)
+}
+
+/// A ring with a submission poller that spins, its job spinning too.
+fn sqpoll(interrupts: u64) -> Evidence {
+    let mut evidence = synchronous(interrupts, 0.95, 0);
+    evidence.threads.push(thread(ThreadRole::Sqpoll, 0.98, 0));
+    evidence.engine = Some(EngineEvidence { wakeups: 20, ring_flags: vec!["SQPOLL".into()], ..Default::default() });
+    evidence
+}
+
+/// What fio leaves behind: totals of the process only.
+fn of_fio(mut evidence: Evidence) -> Evidence {
+    let job = evidence.threads.remove(0);
+    evidence.process = ProcessEvidence {
+        user_ns: job.cpu_ns / 4,
+        system_ns: job.cpu_ns - job.cpu_ns / 4,
+        voluntary_switches: job.voluntary_switches,
+        involuntary_switches: 0,
+    };
+    evidence.threads.clear();
+    evidence.engine = None;
+    evidence
+}
+
+fn kind(path: &str, evidence: &Evidence) -> VerdictKind {
+    assess(&path.parse().unwrap(), evidence).1.kind
+}
+
+/// All reasons of an unproven verdict.
+fn unproven(path: &str, evidence: &Evidence) -> String {
+    let (_, verdict) = assess(&path.parse().unwrap(), evidence);
+    assert_eq!(verdict.kind, VerdictKind::Unproven, "{path}: {:?}", verdict.reasons);
+    verdict.reasons.join("; ")
+}
+
+fn assert_contains(text: &str, part: &str) {
+    assert!(text.contains(part), "`{part}` is not in `{text}`");
+}
+
+trait Completions {
+    fn completion_or_panic(&self) -> Option<Completion>;
+}
+
+impl Completions for Observed {
+    fn completion_or_panic(&self) -> Option<Completion> {
+        match &self.completion {
+            Finding::Seen(completion) => Some(*completion),
+            Finding::Unclear(reason) => {
+                assert!(!reason.is_empty());
+                None
+            }
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! A quota that is used up is told as a full disk, not as a failure of SQLite. A process of its own: SQLite's system calls
+//! are replaced for all connections (sqlite.org/c3ref/vfs.html, `xSetSystemCall`).
+
+use iopj_store::{Generator, Outcome, Store, StoreError, StudyRecord, Trial};
+use rusqlite::ffi;
+use std::collections::BTreeMap;
+
+unsafe extern "C" fn refuse() -> isize {
+    // SAFETY: the address of this thread's errno is always valid.
+    unsafe { *libc::__errno_location() = libc::EDQUOT };
+    -1
+}
+
+/// All ways of SQLite to write; with `None` its own again.
+fn set_writes(call: ffi::sqlite3_syscall_ptr) {
+    // SAFETY: the default VFS lives as long as the process; the replacement ignores its arguments, which the C calling
+    // convention allows; no other thread uses SQLite.
+    unsafe {
+        let vfs = ffi::sqlite3_vfs_find(std::ptr::null());
+        for name in [c"write", c"pwrite", c"pwrite64"] {
+            (*vfs).xSetSystemCall.unwrap()(vfs, name.as_ptr(), call);
+        }
+    }
+}
+
+#[test]
+fn a_quota_that_is_used_up_is_a_full_disk() {
+    let folder = tempfile::tempdir().unwrap();
+    let study: StudyRecord = serde_json::from_value(serde_json::json!({
+        "name": "test", "text": "", "seed": 1, "planned_trials": 1, "target": "t", "file_id": null,
+        "provenance": {}, "warnings": [], "unavailable": [],
+    }))
+    .unwrap();
+    let mut store = Store::create(&folder.path().join("test.iopj"), &study).unwrap();
+    let trial = Trial {
+        path: "io_uring/syscall/interrupt".parse().unwrap(),
+        workload: iopj_core::Workload::default(),
+        settings: BTreeMap::new(),
+        generator: Generator::Native,
+        replicate: 0,
+        position: 0,
+        started_unix_ns: 0,
+        gap_ns: None,
+        outcome: Outcome::Failed("it broke".into()),
+    };
+    set_writes(Some(refuse_as_syscall()));
+    let error = store.add(&trial).unwrap_err();
+    set_writes(None);
+    assert!(matches!(error, StoreError::Full(_)), "{error:?}");
+    assert_eq!(store.trials().unwrap(), [], "the trial is absent");
+    store.add(&trial).unwrap();
+    assert_eq!(store.trials().unwrap(), [trial]);
+}
+
+fn refuse_as_syscall() -> unsafe extern "C" fn() {
+    // SAFETY: SQLite casts it back to a function that returns a count before it calls it.
+    unsafe { std::mem::transmute::<unsafe extern "C" fn() -> isize, unsafe extern "C" fn()>(refuse) }
+}
