@@ -91,6 +91,6 @@ mod tests {
         let mut grid = Grid::new(&[("path", Align::Left), ("IOPS", Align::Right)]);
         grid.row(vec!["a\u{1b}[31m".into(), "5".into()]);
         grid.row(vec!["libaio".into(), "12,345".into()]);
-        assert_eq!(grid.render(), "  path            IOPS\n  a\\u{1b}[31m       5\n  libaio        12,345\n");
+        assert_eq!(grid.render(), "  path           IOPS\n  a\\u{1b}[31m       5\n  libaio       12,345\n");
     }
 }
