@@ -23,6 +23,10 @@ pub(crate) enum Command {
     Report(ReportArgs),
     /// Write a store as JSON or CSV
     Export(ExportArgs),
+    /// Show which path wins in each workload, or that it is a tie
+    Winners(WinnersArgs),
+    /// Decide the papers' findings by a store's trials
+    Claims(ClaimsArgs),
     /// Put back settings that a run which died has left behind
     Restore(RestoreArgs),
     /// Write the manual pages into a folder
@@ -109,6 +113,46 @@ pub(crate) struct ReportArgs {
     /// Store that `iopj run` has written
     pub(crate) store: PathBuf,
     /// Print every trial as JSON instead of the tables
+    #[arg(long, group = "form")]
+    pub(crate) json: bool,
+    /// Print the tables as LaTeX
+    #[arg(long, group = "form")]
+    pub(crate) latex: bool,
+    /// Print the tables as CSV
+    #[arg(long, group = "form")]
+    pub(crate) csv: bool,
+    /// Write the tables as Parquet into this file
+    #[cfg(feature = "parquet")]
+    #[arg(long, value_name = "FILE", group = "form")]
+    pub(crate) parquet: Option<PathBuf>,
+    /// Print the papers' tables, from this store
+    #[arg(long, group = "form")]
+    pub(crate) papers: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct WinnersArgs {
+    /// Store that `iopj run` has written
+    pub(crate) store: PathBuf,
+    /// What is compared: iops, latency_mean, latency_p99, cpu_percent, context_switches_per_io, …
+    #[arg(long, default_value = "iops")]
+    pub(crate) metric: String,
+    /// The two axes of the map: rw, bs, iodepth, numjobs
+    #[arg(long, value_name = "X,Y", value_delimiter = ',', default_value = "iodepth,numjobs")]
+    pub(crate) axes: Vec<String>,
+    /// Two-sample test: student (the papers' rule), welch, or blocks (paired within replicates)
+    #[arg(long, default_value = "student")]
+    pub(crate) test: String,
+    /// Correct for the number of cells after Holm
+    #[arg(long)]
+    pub(crate) holm: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ClaimsArgs {
+    /// Store that `iopj run` has written
+    pub(crate) store: PathBuf,
+    /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
 }

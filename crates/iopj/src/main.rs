@@ -2,6 +2,7 @@
 
 mod args;
 mod check;
+mod claims;
 mod export;
 mod meta;
 mod output;
@@ -10,6 +11,7 @@ mod report;
 mod restore;
 mod run;
 mod signals;
+mod winners;
 
 use args::{Cli, Command};
 use clap::Parser;
@@ -21,6 +23,8 @@ fn main() -> ExitCode {
         Command::Run(args) => run::run(&args),
         Command::Report(args) => report::report(&args),
         Command::Export(args) => export::export(&args),
+        Command::Winners(args) => winners::winners(&args),
+        Command::Claims(args) => claims::claims(&args),
         Command::Restore(args) => restore::restore(&args),
         Command::Man { folder } => meta::man(&folder),
         Command::Completions { shell } => meta::completions(shell),

@@ -1,7 +1,20 @@
-//! Results as text: aligned tables, and the report of a store.
+//! Results as text and for other programs: aligned tables, the report of a store, winner maps, claims.
 
+mod claims;
+mod export;
 mod grid;
+mod number;
+#[cfg(feature = "parquet")]
+mod parquet;
 mod report;
+mod tables;
+mod winner;
 
+pub use claims::claims;
+pub use export::{csv, latex};
 pub use grid::{Align, Grid, escape, wrap};
+#[cfg(feature = "parquet")]
+pub use parquet::parquet;
 pub use report::{report, unavailable};
+pub use tables::paper_tables;
+pub use winner::winners;

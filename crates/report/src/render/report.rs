@@ -1,6 +1,8 @@
 //! The report of a store as text: a table a workload, and what to know beside it.
 
 use super::grid::{Align, Grid, escape, wrap};
+use super::number::thousands;
+use crate::analysis::steady::unsteady;
 use crate::analysis::{Row, Table, tables};
 use iopj_core::VerdictKind;
 use iopj_store::{Generator, StudyRecord, Trial, Unavailable};
@@ -140,6 +142,7 @@ fn footer(study: &StudyRecord, trials: &[Trial]) -> String {
         count(VerdictKind::Unproven),
         trials.len() - measured.len()
     );
+    text += &unsteady_text(trials);
     if measured.iter().any(|measurement| measurement.evidence.irq_time_sampled == Some(true)) {
         text += "this kernel only samples irq time: short interrupts are missing from CPU time by kind\n";
     }
@@ -150,6 +153,27 @@ fn footer(study: &StudyRecord, trials: &[Trial]) -> String {
     if !study.unavailable.is_empty() {
         text += "not available here:\n";
         text += &unavailable(&study.unavailable);
+    }
+    text
+}
+
+/// Trials whose figures are to be read with care. They count like all others.
+fn unsteady_text(trials: &[Trial]) -> String {
+    const MOST: usize = 8;
+    let flags = unsteady(trials);
+    let line = |flag: &crate::analysis::steady::Flag| {
+        let trial = &trials[flag.trial];
+        let what =
+            format!("{}, {}, replicate {}: {}", trial.path, trial.workload.title(), trial.replicate, flag.reason);
+        wrap(&what, WIDTH, "  ")
+    };
+    let mut text = String::new();
+    if !flags.is_empty() {
+        text += &format!("not steady, to be read with care (docs/statistics.md): {}\n", flags.len());
+        text.extend(flags.iter().take(MOST).map(line));
+    }
+    if flags.len() > MOST {
+        text += &format!("  and {} more\n", flags.len() - MOST);
     }
     text
 }
@@ -184,27 +208,12 @@ fn decimal(number: f64) -> String {
     }
 }
 
-/// A whole number with its thousands apart.
-fn thousands(number: f64) -> String {
-    let digits = format!("{number:.0}");
-    let mut text = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn numbers_are_readable() {
-        assert_eq!(thousands(1_234_567.4), "1,234,567");
-        assert_eq!(thousands(999.0), "999");
         assert_eq!([0.5, 12.34, 123.4, 12345.0].map(decimal), ["0.50", "12.3", "123", "12,345"]);
     }
 }

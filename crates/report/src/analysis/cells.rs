@@ -187,3 +187,37 @@ fn figures(measured: &[&Measurement]) -> Option<Figures> {
         interrupts_per_io: interrupts.map(|all| all.iter().sum::<f64>() / all.len() as f64),
     })
 }
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// A row that was measured three times, for tests of whoever renders it.
+    pub(crate) fn row(path: &str, iops: f64) -> Row {
+        let figures = Figures {
+            replicates: 3,
+            iops,
+            iops_spread: None,
+            mb_per_s: iops * 4096.0 / 1e6,
+            mean_ns: 1e9 / iops,
+            p50_ns: 1e9 / iops,
+            p99_ns: 2e9 / iops,
+            p99_9_ns: 3e9 / iops,
+            cpu_percent: 50.0,
+            context_switches_per_io: 1.0,
+            interrupts_per_io: Some(1.0),
+        };
+        Row {
+            path: path.parse().unwrap(),
+            settings: BTreeMap::new(),
+            generator: Generator::Native,
+            verdicts: vec![(VerdictKind::Verified, 3)],
+            failed: 0,
+            figures: Some(figures),
+            slower: None,
+            reasons: Vec::new(),
+            short_ios: 0,
+            preconditioning: None,
+        }
+    }
+}

@@ -1,0 +1,259 @@
+//! The claims of *Energy Implications of IO Interface Design Choices*: the interfaces against each other.
+
+use super::rule::{Against, CPU, Comparison, Data, Metric, P50, P99, Question, Relation, Shape};
+use super::{Definition, Rule};
+use crate::analysis::published::{self, Paper};
+use iopj_core::path::AioDescriptors;
+use iopj_core::{CompletionMode, IoPath, Ring, RingCompletion, RingSubmission, Rw, Submission};
+
+const POSIX_AIO: IoPath = IoPath::PosixAio(AioDescriptors::PerJob);
+const SYSCALL: RingSubmission = RingSubmission::Syscall { split: false };
+const SQPOLL: RingSubmission = RingSubmission::Sqpoll { kernel_wait: false };
+
+const BYPASS: &str = "kernel bypass (spdk or nvme-user), which no record can hold yet";
+
+/// Its claims, in their order.
+pub(super) const DEFINITIONS: &[Definition] = &[
+    no_record(
+        "iface23-1",
+        "Kernel bypass has the lowest latency; io_uring with both pollings comes within 1 to 2 us of its median read; with \
+         submission polling io_uring closes the IOPS gap at the largest depth on one thread.",
+        &["spdk or nvme-user poll", "io_uring sqpoll", "randread 4k, one thread, iodepth 1 and at least 31"],
+        &[BYPASS],
+        &published::BYPASS_PRINTED,
+        "iopj run studies/iface23.toml --rw randread --bs 4k --numjobs 1, once kernel bypass can be recorded",
+    ),
+    no_record(
+        "iface23-2",
+        "Of the kernel paths, posix-sio with polling is nearest to kernel bypass over median and tail, reads and writes.",
+        &["spdk or nvme-user poll", "posix-sio poll", "io_uring's four", "read and write, p50 and p99"],
+        &[BYPASS],
+        &published::SLOWDOWN_PRINTED,
+        "iopj run studies/iface23.toml --bs 4k --iodepth 1 --numjobs 1, once kernel bypass can be recorded",
+    ),
+    Definition {
+        id: "iface23-3",
+        paper: Paper::Iface23,
+        text: "With system-call submission, io_uring's writes are slower than posix-sio's with the same completion, in \
+               median and tail; with submission polling, in the tail.",
+        needs: &["io_uring and posix-sio, interrupt and poll", "randwrite 4k, iodepth 1 (numjobs 1)"],
+        note: None,
+        rule: Rule::Compare {
+            parts: slower_writes,
+            replicates: 1,
+            run: |_| {
+                "iopj run studies/iface23.toml --rw randwrite --bs 4k --iodepth 1 --numjobs 1 --path \
+                 posix-sio/syscall/interrupt,posix-sio/syscall/poll,io_uring/syscall/interrupt,io_uring/syscall/poll,\
+                 io_uring/sqpoll/interrupt,io_uring/sqpoll/poll"
+                    .to_owned()
+            },
+        },
+    },
+    Definition {
+        id: "iface23-4",
+        paper: Paper::Iface23,
+        text: "posix-aio has the highest latency of all.",
+        needs: &["posix-aio and every other interface", "4k, iodepth 1 (randread and randwrite, numjobs 1)"],
+        note: Some(
+            "Decided over the kernel's paths that have a verified trial. Kernel bypass, which the paper has too, is in \
+             no record yet.",
+        ),
+        rule: Rule::Compare {
+            parts: slowest,
+            replicates: 1,
+            run: |_| "iopj run studies/iface23.toml --bs 4k --iodepth 1 --numjobs 1".to_owned(),
+        },
+    },
+    no_record(
+        "iface23-5",
+        "One thread: kernel bypass has the most I/Os per joule at 4 KiB, less of a lead at 16 KiB, none at 128 KiB, where \
+         system-call-and-interrupt paths lead.",
+        &["an energy meter", "spdk or nvme-user poll", "one thread over depth", "4k, 16k, 128k"],
+        &["an energy meter", BYPASS],
+        &[],
+        "iopj run studies/iface23.toml --numjobs 1, once a meter and kernel bypass can be recorded",
+    ),
+    no_record(
+        "iface23-6",
+        "Submission polling gives fewer I/Os per joule than system calls, but for small requests at large depth on one \
+         thread.",
+        &["an energy meter", "io_uring syscall and sqpoll"],
+        &["an energy meter"],
+        &[],
+        "iopj run studies/iface23.toml, once a meter can be recorded",
+    ),
+    Definition {
+        id: "iface23-7",
+        paper: Paper::Iface23,
+        text: "On one thread submission polling keeps two cores busy, the other paths at most one; over many threads \
+               submission polling and kernel bypass take every core.",
+        needs: &["io_uring sqpoll (randread 4k)", "CPU time of all threads, kernel ones included"],
+        note: Some(
+            "Decided without kernel bypass, which is in no record yet. The paper's machine had 8 logical cores: its figure \
+             for many threads is 800 %.",
+        ),
+        rule: Rule::Compare { parts: busy_cores, replicates: 1, run: run_busy_cores },
+    },
+    no_record(
+        "iface23-8",
+        "Over many threads posix-sio has the most I/Os per joule, polling for small requests and interrupts for large; \
+         kernel bypass and submission polling are among the worst at 128 KiB.",
+        &["an energy meter", "all interfaces over numjobs", "4k and 128k"],
+        &["an energy meter", BYPASS],
+        &[],
+        "iopj run studies/iface23.toml --bs 4k,128k --iodepth 1, once a meter and kernel bypass can be recorded",
+    ),
+    no_record(
+        "iface23-9",
+        "At 128 KiB interrupt completion gives more I/Os per joule than polling, for every interface that has both.",
+        &["an energy meter", "posix-sio and io_uring, interrupt and poll", "128k"],
+        &["an energy meter"],
+        &[],
+        "iopj run studies/iface23.toml --bs 128k --iodepth 1, once a meter can be recorded",
+    ),
+];
+
+const fn no_record(
+    id: &'static str,
+    text: &'static str,
+    needs: &'static [&'static str],
+    missing: &'static [&'static str],
+    published: &'static [published::Printed],
+    run: &'static str,
+) -> Definition {
+    Definition { id, paper: Paper::Iface23, text, needs, note: None, rule: Rule::NoRecord { missing, published, run } }
+}
+
+/// Percentiles of a path's reads or writes in the order of [`published::LatencyRow`].
+fn printed(path: IoPath, writes: bool, metric: Metric) -> Option<f64> {
+    let at = 2 * usize::from(writes) + usize::from(metric.is(&P99));
+    published::latency(&path).map(|row| row.us[at])
+}
+
+/// A percentile of one path, claimed to be more than another's.
+fn more<'a>(data: &Data<'a>, metric: Metric, path: IoPath, other: IoPath, shape: Shape) -> Question<'a> {
+    Question::Compare(Comparison {
+        metric,
+        cell: data.cell(path, shape),
+        relation: Relation::More,
+        against: Against::Cell(data.cell(other, shape)),
+        published: [path, other].map(|path| printed(path, shape.rw.writes(), metric)),
+    })
+}
+
+fn ring(submission: RingSubmission, completion: RingCompletion) -> IoPath {
+    IoPath::IoUring(Ring { submission, completion, registered: false })
+}
+
+fn slower_writes<'a>(data: &Data<'a>) -> Vec<Question<'a>> {
+    let shape = Shape::of_4k(Rw::Randwrite);
+    let mut questions = Vec::new();
+    for (completion, mode) in
+        [(RingCompletion::Interrupt, CompletionMode::Interrupt), (RingCompletion::Poll, CompletionMode::Poll)]
+    {
+        let sio = IoPath::PosixSio(mode);
+        questions.push(more(data, P50, ring(SYSCALL, completion), sio, shape));
+        questions.push(more(data, P99, ring(SYSCALL, completion), sio, shape));
+        questions.push(more(data, P99, ring(SQPOLL, completion), sio, shape));
+    }
+    questions
+}
+
+/// The interfaces that posix-aio is held against at least.
+const OTHERS: [&str; 3] = ["posix-sio", "libaio", "io_uring"];
+
+fn slowest<'a>(data: &Data<'a>) -> Vec<Question<'a>> {
+    [Rw::Randread, Rw::Randwrite].into_iter().flat_map(|rw| slowest_of(data, Shape::of_4k(rw))).collect()
+}
+
+fn slowest_of<'a>(data: &Data<'a>, shape: Shape) -> Vec<Question<'a>> {
+    let (others, left_out) = data.cells(shape, |path| path.interface() != POSIX_AIO.interface());
+    let absent = OTHERS.iter().filter(|interface| !others.iter().any(|cell| cell.path.interface() == **interface));
+    let absent = absent.map(|interface| Question::Missing {
+        text: format!("p50 and p99: {POSIX_AIO} more than {interface}"),
+        at: shape.to_string(),
+        need: format!("a verified path of {interface}, {shape}"),
+    });
+    let compared =
+        others.iter().flat_map(|cell| [P50, P99].map(|metric| more(data, metric, POSIX_AIO, cell.path, shape)));
+    compared.chain(absent).chain(left_out.into_iter().map(Question::LeftOut)).collect()
+}
+
+/// How near to a number of cores the CPU use must be, as a share.
+const CORES_WITHIN: f64 = 0.1;
+
+/// A core that is busy all the time, in the unit of CPU use.
+const CORE: f64 = 100.0;
+
+/// CPU use below this is of one core at most: the same tolerance.
+const ONE_CORE_BELOW: f64 = 110.0;
+
+fn busy_cores<'a>(data: &Data<'a>) -> Vec<Question<'a>> {
+    if let Some(need) = data.lacks_cores() {
+        let text = "CPU use: io_uring/sqpoll equal to two cores on one thread".to_owned();
+        return vec![Question::Missing { text, at: String::new(), need }];
+    }
+    let one_thread = Shape::of_4k(Rw::Randread);
+    let cores = f64::from(data.cores);
+    let mut questions = Vec::new();
+    for shape in shapes(data, |shape| shape.numjobs == 1, one_thread) {
+        questions.extend(sqpolls().map(|path| equal(data, path, shape, 2.0, 2.0)));
+        questions.extend(at_most_one(data, shape));
+    }
+    // A thread and its poller are two: half as many threads as cores fill the machine.
+    let many = |shape: &Shape| shape.iodepth == 1 && shape.numjobs > 1 && 2 * shape.numjobs >= data.cores;
+    let otherwise = Shape { numjobs: data.cores.div_ceil(2).max(2), ..one_thread };
+    for shape in shapes(data, many, otherwise) {
+        // The paper's machine had 8 of them.
+        questions.extend(sqpolls().map(|path| equal(data, path, shape, cores, 8.0)));
+    }
+    questions
+}
+
+fn sqpolls() -> [IoPath; 2] {
+    [ring(SQPOLL, RingCompletion::Interrupt), ring(SQPOLL, RingCompletion::Poll)]
+}
+
+/// The workloads of 4 KiB random reads that sqpoll was measured under, or `otherwise` where there is none.
+fn shapes(data: &Data<'_>, fits: impl Fn(&Shape) -> bool, otherwise: Shape) -> Vec<Shape> {
+    let shapes = data.shapes(&sqpolls(), |one| one.rw == otherwise.rw && one.bs == otherwise.bs && fits(one));
+    if shapes.is_empty() { vec![otherwise] } else { shapes }
+}
+
+fn equal<'a>(data: &Data<'a>, path: IoPath, shape: Shape, cores: f64, published: f64) -> Question<'a> {
+    Question::Compare(Comparison {
+        metric: CPU,
+        cell: data.cell(path, shape),
+        relation: Relation::Equal(CORES_WITHIN),
+        against: Against::Number(cores * CORE),
+        published: [Some(published * CORE), None],
+    })
+}
+
+/// The paths that submit by system call, each held against one core and the tolerance.
+fn at_most_one<'a>(data: &Data<'a>, shape: Shape) -> Vec<Question<'a>> {
+    let (others, left_out) = data.cells(shape, |path| path.submission() == Submission::Syscall);
+    let absent = others.is_empty().then(|| Question::Missing {
+        text: "CPU use: the other paths at most one core".to_owned(),
+        at: shape.to_string(),
+        need: format!("a verified path that submits by system call, {shape}"),
+    });
+    let question = |cell| {
+        Question::Compare(Comparison {
+            metric: CPU,
+            cell,
+            relation: Relation::Less,
+            against: Against::Number(ONE_CORE_BELOW),
+            published: [None; 2],
+        })
+    };
+    others.into_iter().map(question).chain(absent).chain(left_out.into_iter().map(Question::LeftOut)).collect()
+}
+
+fn run_busy_cores(cores: u32) -> String {
+    let mut numjobs = vec![1, cores.div_ceil(2).max(2), cores.max(2)];
+    numjobs.sort_unstable();
+    numjobs.dedup();
+    let numjobs: Vec<String> = numjobs.iter().map(u32::to_string).collect();
+    format!("iopj run studies/iface23.toml --rw randread --bs 4k --iodepth 1 --numjobs {}", numjobs.join(","))
+}

@@ -1,0 +1,230 @@
+//! The papers' claims, decided from trials: what each claim says, what it needs, and its answer part by part.
+//! How a comparison is decided stands in `rule`; which comparisons a claim is made of in a module for each paper.
+
+mod fabric;
+mod iface23;
+mod poll22;
+mod rule;
+
+#[cfg(test)]
+pub(crate) mod fixture;
+#[cfg(test)]
+mod tests;
+#[cfg(test)]
+mod tests_iface23;
+
+use super::published::{Paper, Printed};
+use iopj_store::Trial;
+use rule::{Data, Question};
+use serde::Serialize;
+
+/// A claim of a paper with its answer.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Claim {
+    /// Short id, such as `poll22-1`.
+    pub id: &'static str,
+    /// The paper.
+    pub paper: Paper,
+    /// What is claimed.
+    pub text: &'static str,
+    /// What the data must hold.
+    pub needs: &'static [&'static str],
+    /// The answer: it holds only if every part does, and does not as soon as one part does not.
+    pub answer: Answer,
+    /// The parts, one by one; none where no record can hold the data yet.
+    pub parts: Vec<Part>,
+    /// What the paper prints, for claims without parts.
+    pub published: &'static [Printed],
+    /// Trials of the cells compared that were left out.
+    pub left_out: LeftOut,
+    /// What to know about the answer.
+    pub note: Option<&'static str>,
+    /// What to run to decide the rest; absent where all is decided.
+    pub run: Option<String>,
+}
+
+/// The answer to a claim or to a part of one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "is", content = "why", rename_all = "snake_case")]
+pub enum Answer {
+    /// The data show it.
+    Holds,
+    /// The data show the opposite.
+    DoesNotHold,
+    /// The data show neither; why.
+    Undecided(String),
+    /// Data are missing; which.
+    NotMeasured(Vec<String>),
+}
+
+impl Answer {
+    /// The answer in words, without the reason.
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            Answer::Holds => "holds",
+            Answer::DoesNotHold => "does not hold",
+            Answer::Undecided(_) => "undecided",
+            Answer::NotMeasured(_) => "not measured",
+        }
+    }
+}
+
+/// A part of a claim: one comparison.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Part {
+    /// What is compared with what.
+    pub text: String,
+    /// Under which workload; where the claim is put to several generators or settings, under which of them too.
+    pub at: String,
+    /// Its answer.
+    pub answer: Answer,
+    /// The figures that decide it, the compared one first.
+    pub figures: Vec<Figure>,
+    /// The p-value of what the answer rests on, after Holm's correction; absent where nothing was tested.
+    pub p: Option<f64>,
+}
+
+/// A measured figure beside the published one.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Figure {
+    /// What it is of.
+    pub of: String,
+    /// Unit, empty for a plain number.
+    pub unit: &'static str,
+    /// Replicates.
+    pub replicates: usize,
+    /// Mean over the replicates; absent where none was measured.
+    pub mean: Option<f64>,
+    /// 95 % interval of the mean; absent for fewer than two replicates.
+    pub interval: Option<(f64, f64)>,
+    /// What the paper prints.
+    pub published: Option<f64>,
+}
+
+/// Trials that no claim is decided from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct LeftOut {
+    /// Another path was taken than was asked for.
+    pub refuted: usize,
+    /// Which path was taken is not shown.
+    pub unproven: usize,
+    /// Nothing was measured.
+    pub failed: usize,
+}
+
+impl std::ops::AddAssign for LeftOut {
+    fn add_assign(&mut self, other: LeftOut) {
+        self.refuted += other.refuted;
+        self.unproven += other.unproven;
+        self.failed += other.failed;
+    }
+}
+
+impl LeftOut {
+    /// All of them.
+    pub fn total(&self) -> usize {
+        self.refuted + self.unproven + self.failed
+    }
+}
+
+/// A claim as it stands in the program.
+struct Definition {
+    id: &'static str,
+    paper: Paper,
+    text: &'static str,
+    needs: &'static [&'static str],
+    note: Option<&'static str>,
+    rule: Rule,
+}
+
+/// How a claim is decided.
+enum Rule {
+    /// By comparing cells.
+    Compare {
+        /// The parts, for trials that share all but the path and the axes of the claim.
+        parts: for<'a> fn(&Data<'a>) -> Vec<Question<'a>>,
+        /// The least number of replicates that the claim needs.
+        replicates: usize,
+        /// The command that measures what it needs, without the number of replicates.
+        run: fn(cores: u32) -> String,
+    },
+    /// Not at all: no record can hold this yet.
+    NoRecord {
+        /// The needs that no record can hold.
+        missing: &'static [&'static str],
+        /// What the paper prints.
+        published: &'static [Printed],
+        /// What would decide it.
+        run: &'static str,
+    },
+}
+
+/// Decides every claim from the trials of a store, measured on a machine of `cores` online cores. Only verified
+/// trials decide: refuted, unproven and failed ones stay out and are counted.
+pub fn decide(trials: &[Trial], cores: u32) -> Vec<Claim> {
+    let data = Data::of(trials, cores);
+    let papers = [poll22::DEFINITIONS, iface23::DEFINITIONS, fabric::DEFINITIONS];
+    papers.into_iter().flatten().map(|definition| decide_one(definition, &data, cores)).collect()
+}
+
+fn decide_one(definition: &Definition, data: &[Data<'_>], cores: u32) -> Claim {
+    let mut claim = Claim {
+        id: definition.id,
+        paper: definition.paper,
+        text: definition.text,
+        needs: definition.needs,
+        answer: Answer::NotMeasured(Vec::new()),
+        parts: Vec::new(),
+        published: &[],
+        left_out: LeftOut::default(),
+        note: definition.note,
+        run: None,
+    };
+    match &definition.rule {
+        Rule::NoRecord { missing, published, run } => {
+            claim.answer = Answer::NotMeasured(missing.iter().map(|need| (*need).to_owned()).collect());
+            claim.published = published;
+            claim.run = Some((*run).to_owned());
+        }
+        Rule::Compare { parts, replicates, run } => {
+            (claim.parts, claim.left_out) = rule::parts(rule::questions(data, *parts, *replicates), *replicates);
+            claim.answer = overall(&claim.parts);
+            claim.run = rest(&claim.parts).map(|options| run(cores) + &options);
+        }
+    }
+    claim
+}
+
+/// The answer to a claim from those to its parts. What is missing outweighs what is undecided.
+fn overall(parts: &[Part]) -> Answer {
+    if parts.iter().any(|part| part.answer == Answer::DoesNotHold) {
+        return Answer::DoesNotHold;
+    }
+    let mut missing: Vec<String> = Vec::new();
+    for part in parts {
+        if let Answer::NotMeasured(needs) = &part.answer {
+            missing.extend(needs.iter().filter(|need| !missing.contains(need)).cloned().collect::<Vec<_>>());
+        }
+    }
+    let undecided = parts.iter().filter(|part| matches!(part.answer, Answer::Undecided(_))).count();
+    match (missing.is_empty(), undecided) {
+        (false, _) => Answer::NotMeasured(missing),
+        (true, 0) => Answer::Holds,
+        (true, _) => Answer::Undecided(format!("{undecided} of {} parts are undecided", parts.len())),
+    }
+}
+
+/// The least number of replicates that a repetition for the sake of undecided parts asks for: the `poll22` study's.
+const REPEAT_REPLICATES: usize = 10;
+
+/// Options that the study needs to decide the parts that are not decided; `None` where all are.
+fn rest(parts: &[Part]) -> Option<String> {
+    let missing = parts.iter().any(|part| matches!(part.answer, Answer::NotMeasured(_)));
+    let undecided = parts.iter().filter(|part| matches!(part.answer, Answer::Undecided(_)));
+    let most = undecided.flat_map(|part| &part.figures).map(|figure| figure.replicates).max();
+    match most {
+        // Twice the replicates: differences that are 1.4 times smaller show.
+        Some(most) => Some(format!(" --replicates {}", (2 * most).max(REPEAT_REPLICATES))),
+        None => missing.then(String::new),
+    }
+}

@@ -1,0 +1,217 @@
+//! The claims of *When Poll is More Energy Efficient than Interrupt*: completion modes of synchronous reads.
+
+use super::rule::{
+    Against, CPU, Cell, Comparison, Data, IOPS, MEAN_LATENCY, Metric, Question, Relation, SWITCHES, Shape,
+};
+use super::{Definition, Rule};
+use crate::analysis::published::{self, Paper};
+use crate::analysis::stats::summarize;
+use iopj_core::{CompletionMode, IoPath, Rw, Sleep};
+
+const INTERRUPT: IoPath = IoPath::PosixSio(CompletionMode::Interrupt);
+const POLL: IoPath = IoPath::PosixSio(CompletionMode::Poll);
+const HYBRID: IoPath = IoPath::PosixSio(CompletionMode::Hybrid(Sleep::Auto));
+
+/// Its claims, in their order.
+pub(super) const DEFINITIONS: &[Definition] = &[
+    Definition {
+        id: "poll22-1",
+        paper: Paper::Poll22,
+        text: "4 KiB random reads: poll and hybrid both beat interrupt in mean latency and in IOPS, at 1 and at 8 threads.",
+        needs: &["posix-sio interrupt, poll and hybrid", "randread 4k, iodepth 1, numjobs 1 and 8", "3 replicates"],
+        note: None,
+        rule: Rule::Compare {
+            parts: faster,
+            replicates: 3,
+            run: |_| "iopj run studies/poll22.toml --bs 4k --numjobs 1,8".to_owned(),
+        },
+    },
+    Definition {
+        id: "poll22-2",
+        paper: Paper::Poll22,
+        text: "CPU use: interrupt < hybrid < poll, below saturation.",
+        needs: &[
+            "posix-sio interrupt, poll and hybrid",
+            "CPU time of all threads",
+            "numjobs below the core count (randread 4k, iodepth 1)",
+        ],
+        note: None,
+        rule: Rule::Compare { parts: cpu_order, replicates: 1, run: run_below_cores },
+    },
+    Definition {
+        id: "poll22-3",
+        paper: Paper::Poll22,
+        text: "CPU use does not rank system power: hybrid uses less CPU than poll and yet at least as much power in some \
+               workload; poll uses less power than interrupt in some workload.",
+        needs: &["a system-scope meter", "posix-sio interrupt, poll and hybrid", "3 replicates"],
+        note: None,
+        rule: Rule::NoRecord {
+            missing: &["a system-scope meter"],
+            published: &[],
+            run: "iopj run studies/poll22.toml, once a system-scope meter can be recorded",
+        },
+    },
+    Definition {
+        id: "poll22-4",
+        paper: Paper::Poll22,
+        text: "Context switches per I/O: one for interrupt and for hybrid, none for poll.",
+        needs: &[
+            "posix-sio interrupt, poll and hybrid (randread 4k, iodepth 1)",
+            "context switches of the I/O threads",
+            "a device slow enough that interrupt sleeps",
+        ],
+        note: None,
+        rule: Rule::Compare {
+            parts: switches,
+            replicates: 1,
+            run: |_| "iopj run studies/poll22.toml --bs 4k".to_owned(),
+        },
+    },
+    Definition {
+        id: "poll22-5",
+        paper: Paper::Poll22,
+        text: "Loads plus stores: interrupt < poll < hybrid in total; kernel/sched/ largest for hybrid, near nothing for \
+               poll; block/ and drivers/nvme/host/ interrupt < hybrid < poll; kernel/time/ largest for hybrid.",
+        needs: &[
+            "loads and stores by kernel source directory",
+            "posix-sio interrupt, poll and hybrid",
+            "a saturated device for the total",
+        ],
+        note: None,
+        rule: Rule::NoRecord {
+            missing: &["loads and stores by kernel source directory"],
+            published: &published::LOADS_STORES_PRINTED,
+            run: "iopj run studies/poll22.toml --bs 4k --numjobs 32, once loads and stores can be recorded",
+        },
+    },
+    Definition {
+        id: "poll22-6",
+        paper: Paper::Poll22,
+        text: "Bytes per joule: poll wins where latency is low, interrupt where it is high; hybrid wins nearly nowhere.",
+        needs: &[
+            "an energy meter",
+            "posix-sio interrupt, poll and hybrid over request size and threads",
+            "3 replicates",
+        ],
+        note: None,
+        rule: Rule::NoRecord {
+            missing: &["an energy meter"],
+            published: &[],
+            run: "iopj run studies/poll22.toml, once a meter can be recorded",
+        },
+    },
+];
+
+/// 4 KiB random reads at depth 1.
+fn shape(numjobs: u32) -> Shape {
+    Shape { numjobs, ..Shape::of_4k(Rw::Randread) }
+}
+
+/// Thread counts of the trials of the three completion modes, or `otherwise` where there is none.
+fn thread_counts(data: &Data<'_>, fits: impl Fn(u32) -> bool, otherwise: u32) -> Vec<u32> {
+    let shapes = data.shapes(&[INTERRUPT, POLL, HYBRID], |one| *one == shape(one.numjobs) && fits(one.numjobs));
+    if shapes.is_empty() { vec![otherwise] } else { shapes.iter().map(|shape| shape.numjobs).collect() }
+}
+
+fn faster<'a>(data: &Data<'a>) -> Vec<Question<'a>> {
+    let mut questions = Vec::new();
+    for numjobs in [1, 8] {
+        for path in [POLL, HYBRID] {
+            questions.push(basic(data, path, numjobs, MEAN_LATENCY, Relation::Less, |row| row.latency_us));
+            questions.push(basic(data, path, numjobs, IOPS, Relation::More, |row| row.iops));
+        }
+    }
+    questions
+}
+
+/// A path against interrupt in a figure of the paper's first table.
+fn basic<'a>(
+    data: &Data<'a>,
+    path: IoPath,
+    numjobs: u32,
+    metric: Metric,
+    relation: Relation,
+    figure: fn(&published::Basic) -> f64,
+) -> Question<'a> {
+    Question::Compare(Comparison {
+        metric,
+        cell: data.cell(path, shape(numjobs)),
+        relation,
+        against: Against::Cell(data.cell(INTERRUPT, shape(numjobs))),
+        published: [path, INTERRUPT].map(|path| published::basic(&path, numjobs).map(figure)),
+    })
+}
+
+fn run_below_cores(cores: u32) -> String {
+    let mut numjobs: Vec<String> =
+        (0..32).map(|power| 1u32 << power).take_while(|numjobs| *numjobs < cores).map(|n| n.to_string()).collect();
+    if numjobs.is_empty() {
+        numjobs.push("1".to_owned());
+    }
+    format!("iopj run studies/poll22.toml --bs 4k --numjobs {}", numjobs.join(","))
+}
+
+fn cpu_order<'a>(data: &Data<'a>) -> Vec<Question<'a>> {
+    if let Some(need) = data.lacks_cores() {
+        let text = "CPU use: interrupt less than hybrid, hybrid less than poll".to_owned();
+        return vec![Question::Missing { text, at: String::new(), need }];
+    }
+    let less = |path, other, numjobs| {
+        Question::Compare(Comparison {
+            metric: CPU,
+            cell: data.cell(path, shape(numjobs)),
+            relation: Relation::Less,
+            against: Against::Cell(data.cell(other, shape(numjobs))),
+            published: [None; 2],
+        })
+    };
+    let counts = thread_counts(data, |numjobs| numjobs < data.cores, 1);
+    counts.into_iter().flat_map(|numjobs| [less(INTERRUPT, HYBRID, numjobs), less(HYBRID, POLL, numjobs)]).collect()
+}
+
+/// Fewer context switches per I/O than this with interrupt completion: most I/Os were found complete before the
+/// thread slept, so the device is too fast for the claim.
+const SLEEPS: f64 = 0.5;
+
+/// How near to one switch per I/O is one, as a share.
+const ONE_WITHIN: f64 = 0.1;
+
+/// Fewer context switches per I/O than this are none.
+const NO_SWITCH: f64 = 0.01;
+
+fn switches<'a>(data: &Data<'a>) -> Vec<Question<'a>> {
+    thread_counts(data, |_| true, 1).into_iter().flat_map(|numjobs| switches_at(data, numjobs)).collect()
+}
+
+fn switches_at<'a>(data: &Data<'a>, numjobs: u32) -> Vec<Question<'a>> {
+    let interrupt = data.cell(INTERRUPT, shape(numjobs));
+    if let Some(seen) = switches_of(&interrupt).filter(|seen| *seen < SLEEPS) {
+        return vec![Question::Missing {
+            text: "context switches per I/O of interrupt, hybrid and poll".to_owned(),
+            at: interrupt.shape.to_string(),
+            need: format!(
+                "a device slow enough that interrupt sleeps ({seen:.2} context switches per I/O, {})",
+                interrupt.shape
+            ),
+        }];
+    }
+    let hold = |path, relation, number| {
+        Question::Compare(Comparison {
+            metric: SWITCHES,
+            cell: data.cell(path, shape(numjobs)),
+            relation,
+            against: Against::Number(number),
+            published: [published::context_switches_per_io(&path), None],
+        })
+    };
+    vec![
+        hold(INTERRUPT, Relation::Equal(ONE_WITHIN), 1.0),
+        hold(HYBRID, Relation::Equal(ONE_WITHIN), 1.0),
+        hold(POLL, Relation::Less, NO_SWITCH),
+    ]
+}
+
+fn switches_of(cell: &Cell<'_>) -> Option<f64> {
+    let values: Vec<f64> = cell.verified.iter().map(|measurement| measurement.context_switches_per_io).collect();
+    Some(summarize(&values)?.mean)
+}

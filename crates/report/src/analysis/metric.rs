@@ -1,0 +1,121 @@
+//! Metrics of a trial: their words, units, directions and values.
+
+use iopj_store::Measurement;
+use std::fmt;
+use std::str::FromStr;
+
+/// Something that a trial measures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Metric {
+    /// I/Os per second.
+    Iops,
+    /// Megabytes (10^6) per second.
+    MbPerS,
+    /// Mean latency.
+    LatencyMean,
+    /// Median latency.
+    LatencyP50,
+    /// 95th percentile of the latency.
+    LatencyP95,
+    /// 99th percentile of the latency.
+    LatencyP99,
+    /// 99.9th percentile of the latency.
+    LatencyP99_9,
+    /// CPU use of the threads that do or serve the I/O.
+    CpuPercent,
+    /// Context switches of those threads per I/O.
+    ContextSwitchesPerIo,
+    /// Interrupts of the target's own vectors per I/O.
+    InterruptsPerIo,
+    /// I/Os per second of CPU time of those threads.
+    IopsPerCpu,
+}
+
+impl Metric {
+    /// All of them.
+    pub const ALL: [Metric; 11] = [
+        Metric::Iops,
+        Metric::MbPerS,
+        Metric::LatencyMean,
+        Metric::LatencyP50,
+        Metric::LatencyP95,
+        Metric::LatencyP99,
+        Metric::LatencyP99_9,
+        Metric::CpuPercent,
+        Metric::ContextSwitchesPerIo,
+        Metric::InterruptsPerIo,
+        Metric::IopsPerCpu,
+    ];
+
+    /// The metric's word in options and files.
+    pub fn as_str(self) -> &'static str {
+        self.words().0
+    }
+
+    /// The metric in words.
+    pub fn title(self) -> &'static str {
+        self.words().1
+    }
+
+    /// The unit of its values.
+    pub fn unit(self) -> &'static str {
+        self.words().2
+    }
+
+    fn words(self) -> (&'static str, &'static str, &'static str) {
+        match self {
+            Metric::Iops => ("iops", "IOPS", "I/Os per second"),
+            Metric::MbPerS => ("mb_per_s", "throughput", "MB/s"),
+            Metric::LatencyMean => ("latency_mean", "mean latency", "ns"),
+            Metric::LatencyP50 => ("latency_p50", "median latency", "ns"),
+            Metric::LatencyP95 => ("latency_p95", "p95 latency", "ns"),
+            Metric::LatencyP99 => ("latency_p99", "p99 latency", "ns"),
+            Metric::LatencyP99_9 => ("latency_p99.9", "p99.9 latency", "ns"),
+            Metric::CpuPercent => ("cpu_percent", "CPU use", "% of one core"),
+            Metric::ContextSwitchesPerIo => ("context_switches_per_io", "context switches", "per I/O"),
+            Metric::InterruptsPerIo => ("interrupts_per_io", "interrupts", "per I/O"),
+            Metric::IopsPerCpu => ("iops_per_cpu", "IOPS per CPU", "I/Os per second of CPU time"),
+        }
+    }
+
+    /// True if more is better, false if less is.
+    pub fn more_is_better(self) -> bool {
+        matches!(self, Metric::Iops | Metric::MbPerS | Metric::IopsPerCpu)
+    }
+
+    /// The value of a trial; `None` where it was not measured, or is not defined (I/Os per CPU time of no CPU time).
+    pub fn value(self, measurement: &Measurement) -> Option<f64> {
+        let latency = &measurement.latency;
+        let value = match self {
+            Metric::Iops => Some(measurement.iops()),
+            Metric::MbPerS => Some(measurement.mb_per_s()),
+            Metric::LatencyMean => Some(latency.mean),
+            Metric::LatencyP50 => Some(latency.p50 as f64),
+            Metric::LatencyP95 => Some(latency.p95 as f64),
+            Metric::LatencyP99 => Some(latency.p99 as f64),
+            Metric::LatencyP99_9 => Some(latency.p99_9 as f64),
+            Metric::CpuPercent => Some(measurement.cpu_percent),
+            Metric::ContextSwitchesPerIo => Some(measurement.context_switches_per_io),
+            Metric::InterruptsPerIo => measurement.interrupts_per_io,
+            Metric::IopsPerCpu => Some(measurement.iops() / (measurement.cpu_percent / 100.0)),
+        };
+        value.filter(|value| value.is_finite())
+    }
+}
+
+impl fmt::Display for Metric {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl FromStr for Metric {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Metric, String> {
+        Metric::ALL.into_iter().find(|metric| metric.as_str() == text).ok_or_else(|| {
+            let names = Metric::ALL.map(Metric::as_str);
+            format!("`{text}` is no metric that stores hold; there are {}", names.join(", "))
+        })
+    }
+}

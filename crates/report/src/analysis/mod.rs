@@ -1,0 +1,12 @@
+//! Pure functions over records: cells and tables, statistics, winner maps, claims, comparisons.
+
+pub mod cells;
+pub mod claims;
+pub mod metric;
+pub mod published;
+pub mod stats;
+pub mod steady;
+pub mod tables;
+pub mod winner;
+
+pub use cells::{Figures, Row, Table, tables};

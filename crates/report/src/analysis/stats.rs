@@ -1,0 +1,248 @@
+//! Statistics of small samples: summaries, t-tests, ratios, equivalence, and Holm's correction.
+//!
+//! Methods and their sources stand in `docs/statistics.md`. No function returns a NaN: what is undefined is `None`.
+
+use statrs::distribution::{ContinuousCDF, StudentsT};
+
+/// Level of all tests and, as 1 - `LEVEL`, of all intervals.
+pub const LEVEL: f64 = 0.05;
+
+/// The test that two samples are held against each other with. All are two-sided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Method {
+    /// Two independent samples of equal variance: the papers' rule.
+    Student,
+    /// Two independent samples, variances apart.
+    Welch,
+    /// Differences within blocks: the samples are of equal length and in the order of their blocks.
+    Paired,
+}
+
+/// A sample in numbers.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Summary {
+    /// Values.
+    pub n: usize,
+    /// Arithmetic mean.
+    pub mean: f64,
+    /// Standard deviation with n - 1; 0 for one value.
+    pub stddev: f64,
+    /// 95 % interval of the mean by Student's t; absent for one value.
+    pub interval: Option<(f64, f64)>,
+    /// Median.
+    pub median: f64,
+}
+
+/// The result of a t-test.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct TTest {
+    /// Test statistic; infinite where the samples differ and do not vary.
+    pub t: f64,
+    /// Degrees of freedom.
+    pub df: f64,
+    /// Two-sided p-value.
+    pub p: f64,
+}
+
+/// A ratio of two means with its 95 % interval.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Ratio {
+    /// Mean over mean.
+    pub ratio: f64,
+    /// Lower bound.
+    pub low: f64,
+    /// Upper bound.
+    pub high: f64,
+}
+
+/// Mean, spread, interval and median; `None` if `values` is empty or one of them, or the result, is not finite.
+pub fn summarize(values: &[f64]) -> Option<Summary> {
+    let Moments { n, mean, variance } = Moments::of(values)?;
+    let stddev = variance.sqrt();
+    let interval = (n > 1).then(|| {
+        let half = quantile((n - 1) as f64) * stddev / (n as f64).sqrt();
+        (mean - half, mean + half)
+    });
+    let bounds_are_finite = interval.is_none_or(|(low, high)| low.is_finite() && high.is_finite());
+    bounds_are_finite.then_some(Summary { n, mean, stddev, interval, median: median(values)? })
+}
+
+/// The middle value, or the mean of the two; `None` if `values` is empty or one of them is not finite.
+pub fn median(values: &[f64]) -> Option<f64> {
+    if values.is_empty() || !values.iter().all(|value| value.is_finite()) {
+        return None;
+    }
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    Some(f64::midpoint(sorted[(sorted.len() - 1) / 2], sorted[sorted.len() / 2]))
+}
+
+/// Two-sided t-test of equal means (Student 1908, Welch 1947). `None` if a sample has fewer than two values or one that is not
+/// finite, or, for [`Method::Paired`], if the lengths differ.
+pub fn t_test(method: Method, a: &[f64], b: &[f64]) -> Option<TTest> {
+    if method == Method::Paired {
+        if a.len() != b.len() {
+            return None;
+        }
+        let differences: Vec<f64> = a.iter().zip(b).map(|(a, b)| a - b).collect();
+        let Moments { n, mean, variance } = Moments::of(&differences).filter(|moments| moments.n > 1)?;
+        // Differences of large numbers carry the rounding of those: only what exceeds it is a difference.
+        let scale = a.iter().chain(b).fold(0.0, |greatest: f64, value| greatest.max(value.abs()));
+        return Some(tested(mean, (variance / n as f64).sqrt(), (n - 1) as f64, scale));
+    }
+    let (a, b) = (Moments::of(a).filter(|a| a.n > 1)?, Moments::of(b).filter(|b| b.n > 1)?);
+    let scale = a.mean.abs().max(b.mean.abs());
+    let pooled_df = (a.n + b.n - 2) as f64;
+    let (error, df) = if method == Method::Student {
+        let pooled = ((a.n - 1) as f64 * a.variance + (b.n - 1) as f64 * b.variance) / pooled_df;
+        ((pooled * (1.0 / a.n as f64 + 1.0 / b.n as f64)).sqrt(), pooled_df)
+    } else {
+        (a.of_mean(1.0).hypot(b.of_mean(1.0)), satterthwaite(&a, &b, 1.0))
+    };
+    Some(tested(a.mean - b.mean, error, df, scale))
+}
+
+/// The mean of `a` over that of `b` with the 95 % interval of Fieller (1954), the variances apart and the degrees of freedom
+/// after Satterthwaite (1946) at the ratio itself. `None` if a sample has fewer than two values or one that is not finite, or if the mean
+/// of `b` does not differ from zero: the interval is then unbounded.
+pub fn ratio_of_means(a: &[f64], b: &[f64]) -> Option<Ratio> {
+    let (a, b) = (Moments::of(a).filter(|a| a.n > 1)?, Moments::of(b).filter(|b| b.n > 1)?);
+    let ratio = a.mean / b.mean;
+    if !ratio.is_finite() {
+        return None;
+    }
+    let critical = quantile(satterthwaite(&a, &b, ratio));
+    // Bounds are the roots q of (a - q b)^2 = t^2 (va + q^2 vb), in units of the mean of b.
+    let (va, vb) = ((critical * a.of_mean(1.0) / b.mean).powi(2), (critical * b.of_mean(1.0) / b.mean).powi(2));
+    if vb.is_nan() || vb >= 1.0 {
+        return None;
+    }
+    let half = (va * (1.0 - vb) + ratio * ratio * vb).sqrt() / (1.0 - vb);
+    let middle = ratio / (1.0 - vb);
+    Some(Ratio { ratio, low: middle - half, high: middle + half }).filter(|r| r.low.is_finite() && r.high.is_finite())
+}
+
+/// Holm's (1979) step-down correction: adjusted p-values in the order of `p`.
+pub fn holm(p: &[f64]) -> Vec<f64> {
+    let mut order: Vec<usize> = (0..p.len()).collect();
+    order.sort_by(|a, b| p[*a].total_cmp(&p[*b]));
+    let mut adjusted = vec![1.0; p.len()];
+    let mut least: f64 = 0.0;
+    for (rank, index) in order.into_iter().enumerate() {
+        least = least.max((p[index] * (p.len() - rank) as f64).min(1.0));
+        adjusted[index] = least;
+    }
+    adjusted
+}
+
+/// Two one-sided Welch tests (Schuirmann 1987) of the mean of `a` lying within `tolerance`, relative to the mean of `b`: the greater of the
+/// two p-values; equivalent if it is below [`LEVEL`]. Each test is of `a` against `b` scaled by 1 - `tolerance` or 1 + `tolerance`, so that
+/// the bounds carry the uncertainty of `b`. `None` if a sample has fewer than two values or one that is not finite, or if the mean of
+/// `b` or `tolerance` is negative.
+pub fn equivalent(a: &[f64], b: &[f64], tolerance: f64) -> Option<f64> {
+    let (a, b) = (Moments::of(a).filter(|a| a.n > 1)?, Moments::of(b).filter(|b| b.n > 1)?);
+    if b.mean < 0.0 || !tolerance.is_finite() || tolerance < 0.0 {
+        return None;
+    }
+    let one_sided = |factor: f64, inward: f64| {
+        let inside = inward * (a.mean - factor * b.mean);
+        let error = a.of_mean(1.0).hypot(b.of_mean(factor));
+        let scale = a.mean.abs().max((factor * b.mean).abs());
+        if error <= rounding(scale) {
+            // Nothing varies: the means themselves decide, the bounds included.
+            return if inside >= -rounding(scale) { 0.0 } else { 1.0 };
+        }
+        tail(-inside / error, satterthwaite(&a, &b, factor))
+    };
+    Some(one_sided(1.0 - tolerance, 1.0).max(one_sided(1.0 + tolerance, -1.0)))
+}
+
+/// Slope of a straight line by weighted least squares, and the two-sided p-value of its being zero. `points` are x, y and weight.
+/// `None` for fewer than three points, for x that are all alike, and for values that are not finite.
+pub fn slope(points: &[(f64, f64, f64)]) -> Option<(f64, f64)> {
+    if points.len() < 3 {
+        return None;
+    }
+    let sum = |of: &dyn Fn(&(f64, f64, f64)) -> f64| points.iter().map(|point| point.2 * of(point)).sum::<f64>();
+    let weight = sum(&|_| 1.0);
+    let (x_mean, y_mean) = (sum(&|p| p.0) / weight, sum(&|p| p.1) / weight);
+    let xx = sum(&|p| (p.0 - x_mean).powi(2));
+    let slope = sum(&|p| (p.0 - x_mean) * (p.1 - y_mean)) / xx;
+    let residual = sum(&|p| (p.1 - y_mean - slope * (p.0 - x_mean)).powi(2));
+    let df = (points.len() - 2) as f64;
+    let error = (residual / df / xx).sqrt();
+    if !slope.is_finite() || !error.is_finite() {
+        return None;
+    }
+    let width = (xx / weight).sqrt();
+    Some((slope, tested(slope, error, df, y_mean.abs() / width).p))
+}
+
+/// Size, mean and variance of a sample.
+struct Moments {
+    n: usize,
+    mean: f64,
+    variance: f64,
+}
+
+impl Moments {
+    fn of(values: &[f64]) -> Option<Moments> {
+        let first = *values.first()?;
+        let n = values.len();
+        // Equal values are told apart from nearly equal ones here, before a sum rounds.
+        if values.iter().all(|value| *value == first) {
+            return first.is_finite().then_some(Moments { n, mean: first, variance: 0.0 });
+        }
+        let mean = values.iter().sum::<f64>() / n as f64;
+        let variance = values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / (n - 1) as f64;
+        (mean.is_finite() && variance.is_finite()).then_some(Moments { n, mean, variance })
+    }
+
+    /// Standard error of the mean times `factor`.
+    fn of_mean(&self, factor: f64) -> f64 {
+        factor.abs() * (self.variance / self.n as f64).sqrt()
+    }
+}
+
+/// Degrees of freedom of `a - factor b` with variances apart.
+fn satterthwaite(a: &Moments, b: &Moments, factor: f64) -> f64 {
+    let (va, vb) = (a.of_mean(1.0).powi(2), b.of_mean(factor).powi(2));
+    // Shares rather than variances: the squares of tiny ones would vanish.
+    let share = va / (va + vb);
+    let df = 1.0 / (share.powi(2) / (a.n - 1) as f64 + (1.0 - share).powi(2) / (b.n - 1) as f64);
+    if df.is_finite() { df } else { (a.n + b.n - 2) as f64 }
+}
+
+/// What the rounding of values of size `scale` alone can amount to.
+fn rounding(scale: f64) -> f64 {
+    4.0 * f64::EPSILON * scale
+}
+
+fn tested(difference: f64, error: f64, df: f64, scale: f64) -> TTest {
+    if error > rounding(scale) {
+        let t = difference / error;
+        TTest { t, df, p: (2.0 * tail(-t.abs(), df)).min(1.0) }
+    } else if difference.abs() <= rounding(scale) {
+        TTest { t: 0.0, df, p: 1.0 }
+    } else {
+        TTest { t: f64::INFINITY.copysign(difference), df, p: 0.0 }
+    }
+}
+
+/// Probability of Student's t at or below `t`. `df` is positive.
+fn tail(t: f64, df: f64) -> f64 {
+    student(df).map_or(1.0, |student| student.cdf(t))
+}
+
+/// The two-sided 95 % quantile of Student's t. `df` is positive.
+fn quantile(df: f64) -> f64 {
+    student(df).map_or(f64::INFINITY, |student| student.inverse_cdf(1.0 - LEVEL / 2.0))
+}
+
+fn student(df: f64) -> Option<StudentsT> {
+    StudentsT::new(0.0, 1.0, df).ok()
+}
+
+#[cfg(test)]
+#[path = "stats_tests.rs"]
+mod tests;

@@ -1,0 +1,130 @@
+//! Trials that were not steady: a trend over the window, or a replicate far off the others of its cell.
+//!
+//! A flag is a remark with its figures. Nothing is dropped here or elsewhere because of one.
+
+use super::stats::{LEVEL, median, slope};
+use iopj_core::VerdictKind;
+use iopj_store::{Measurement, Slice, Trial};
+use std::fmt;
+
+/// Rise or fall of the rate over the window, relative to its mean, above which a significant trend is flagged.
+pub const TREND: f64 = 0.1;
+/// The fewest slices of a window that a trend is looked for in: half a second of a trial.
+pub const TREND_SLICES: usize = 10;
+/// Modified z-score above which a replicate is far off (Iglewicz and Hoaglin 1993).
+pub const FAR_OFF: f64 = 3.5;
+/// Replicates below which none can be told to be far off.
+pub const FAR_OFF_REPLICATES: usize = 4;
+
+/// A trial that was not steady.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Flag {
+    /// Index of the trial in the slice that was looked through.
+    pub trial: usize,
+    /// Why.
+    pub reason: Unsteady,
+}
+
+/// Why a trial is flagged.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Unsteady {
+    /// The rate rose or fell over the window.
+    Trend {
+        /// The fitted change from start to end, relative to the mean rate; negative for a fall.
+        change: f64,
+        /// The two-sided p-value of the slope.
+        p: f64,
+    },
+    /// The trial's IOPS are far from those of its cell.
+    FarOff {
+        /// The trial's IOPS.
+        iops: f64,
+        /// The median IOPS of the cell.
+        median: f64,
+        /// The modified z-score.
+        z: f64,
+    },
+}
+
+impl fmt::Display for Unsteady {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Unsteady::Trend { change, p } => {
+                let word = if *change < 0.0 { "fell" } else { "rose" };
+                write!(f, "its rate {word} by {:.0} % over the window (p {p:.2})", change.abs() * 100.0)
+            }
+            Unsteady::FarOff { iops, median, z } => write!(
+                f,
+                "its {iops:.0} IOPS are far from the {median:.0} of the other replicates (modified z-score {z:.1})"
+            ),
+        }
+    }
+}
+
+/// Every flag of `trials`, in their order. Failed trials have none; refuted ones are looked at for a trend alone, as they are
+/// no replicates of the path that their cell is named after.
+pub fn unsteady(trials: &[Trial]) -> Vec<Flag> {
+    let mut flags: Vec<Flag> = Vec::new();
+    let mut cells: Vec<Vec<usize>> = Vec::new();
+    for (index, trial) in trials.iter().enumerate() {
+        let Some(measurement) = trial.outcome.measurement() else { continue };
+        flags.extend(trend(&measurement.series).map(|reason| Flag { trial: index, reason }));
+        if measurement.verdict.kind == VerdictKind::Refuted {
+            continue;
+        }
+        match cells.iter_mut().find(|cell| same_cell(&trials[cell[0]], trial)) {
+            Some(cell) => cell.push(index),
+            None => cells.push(vec![index]),
+        }
+    }
+    for cell in cells {
+        let iops = |index: &usize| trials[*index].outcome.measurement().map_or(0.0, Measurement::iops);
+        let values: Vec<f64> = cell.iter().map(iops).collect();
+        flags.extend(far_off(&values).into_iter().map(|(place, reason)| Flag { trial: cell[place], reason }));
+    }
+    flags.sort_by_key(|flag| flag.trial);
+    flags
+}
+
+fn same_cell(a: &Trial, b: &Trial) -> bool {
+    a.path == b.path && a.generator == b.generator && a.workload == b.workload && a.settings == b.settings
+}
+
+/// The trend of a window, if the line fitted to its rate changes by more than [`TREND`] and significantly so. Slices weigh as they
+/// are long; one without length is passed over.
+pub fn trend(series: &[Slice]) -> Option<Unsteady> {
+    let mut points = Vec::with_capacity(series.len());
+    let mut start_ns = 0;
+    for slice in series {
+        let length_s = slice.end_ns.saturating_sub(start_ns) as f64 / 1e9;
+        if length_s > 0.0 {
+            let middle_s = start_ns as f64 / 1e9 + length_s / 2.0;
+            points.push((middle_s, slice.ios as f64 / length_s, length_s));
+            start_ns = slice.end_ns;
+        }
+    }
+    if points.len() < TREND_SLICES {
+        return None;
+    }
+    let (slope, p) = slope(&points)?;
+    let length_s: f64 = points.iter().map(|point| point.2).sum();
+    let mean_rate = points.iter().map(|point| point.1 * point.2).sum::<f64>() / length_s;
+    let change = slope * length_s / mean_rate;
+    (change.is_finite() && change.abs() > TREND && p < LEVEL).then_some(Unsteady::Trend { change, p })
+}
+
+/// The values of a cell that are far off, by place. The scale is the median absolute deviation, or, where more than half of the
+/// values are equal and that is zero, the mean one.
+pub fn far_off(iops: &[f64]) -> Vec<(usize, Unsteady)> {
+    let deviations = |median: f64| -> Vec<f64> { iops.iter().map(|value| (value - median).abs()).collect() };
+    let Some(middle) = median(iops).filter(|_| iops.len() >= FAR_OFF_REPLICATES) else { return Vec::new() };
+    let deviations = deviations(middle);
+    // Both make the deviation comparable with a normal one's standard deviation: 0.6745 is its third quartile, 1.2533 sqrt(pi / 2).
+    let sigma = match median(&deviations) {
+        Some(of_median) if of_median > 0.0 => of_median / 0.6745,
+        _ => deviations.iter().sum::<f64>() / iops.len() as f64 * 1.253_314,
+    };
+    let scored = iops.iter().map(|value| (*value, (value - middle) / sigma)).enumerate();
+    let far = scored.filter(|(_, (_, z))| z.is_finite() && z.abs() > FAR_OFF);
+    far.map(|(place, (iops, z))| (place, Unsteady::FarOff { iops, median: middle, z })).collect()
+}

@@ -1,0 +1,282 @@
+//! The papers' tables from any store: completion modes side by side, latency with its slowdown, the design space.
+//! Means over replicates, percentiles included, as the papers do; what the papers print stands in `published`.
+
+use super::published::{self, Design};
+use iopj_core::{Completion, IoPath, Rw, Submission, VerdictKind, Workload};
+use iopj_store::{Generator, Measurement, Trial};
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// What all cells of one table share beside the path and the axis of the table.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Setting {
+    /// The workload; what the table varies has the value of the table's first cell.
+    pub workload: Workload,
+    /// Settings of the study, by name.
+    pub settings: BTreeMap<String, String>,
+    /// What issued the I/O.
+    pub generator: Generator,
+}
+
+impl Setting {
+    fn of(trial: &Trial) -> Setting {
+        let Trial { workload, settings, generator, .. } = trial;
+        Setting { workload: workload.clone(), settings: settings.clone(), generator: *generator }
+    }
+}
+
+/// Completion modes of one interface side by side, over threads.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct CompletionTable {
+    /// What the cells share; `numjobs` is the axis.
+    pub setting: Setting,
+    /// Thread counts, the least first.
+    pub numjobs: Vec<u32>,
+    /// A row a path, the one of least latency at the first thread count that it has first.
+    pub rows: Vec<CompletionRow>,
+}
+
+/// One completion mode.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct CompletionRow {
+    /// The path.
+    pub path: IoPath,
+    /// A cell for each thread count; absent where no trial counts.
+    pub cells: Vec<Option<CompletionCell>>,
+}
+
+/// Means over the replicates.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct CompletionCell {
+    /// Replicates.
+    pub replicates: usize,
+    /// Mean latency in ns.
+    pub latency_ns: f64,
+    /// I/Os per second.
+    pub iops: f64,
+}
+
+/// Tables of the interfaces of which the store holds two completion modes or more under one workload. Refuted
+/// and failed trials stay out.
+pub fn completion_modes(trials: &[Trial]) -> Vec<CompletionTable> {
+    let mut groups: Groups<(Setting, &'static str, Submission)> = Groups::default();
+    for trial in trials {
+        let mut setting = Setting::of(trial);
+        setting.workload.numjobs = 1;
+        groups.add((setting, trial.path.interface(), trial.path.submission()), trial);
+    }
+    groups.0.into_iter().filter_map(|((setting, ..), trials)| completion_table(setting, &trials)).collect()
+}
+
+fn completion_table(setting: Setting, trials: &[&Trial]) -> Option<CompletionTable> {
+    let mut numjobs: Vec<u32> = trials.iter().map(|trial| trial.workload.numjobs).collect();
+    numjobs.sort_unstable();
+    numjobs.dedup();
+    let paths = paths(trials);
+    let mut modes: Vec<Completion> = paths.iter().map(IoPath::completion).collect();
+    modes.sort_unstable();
+    modes.dedup();
+    if modes.len() < 2 {
+        return None;
+    }
+    let cell = |path: &IoPath, numjobs: u32| {
+        let measured: Vec<_> =
+            trials.iter().filter(|t| t.path == *path && t.workload.numjobs == numjobs).filter_map(counting).collect();
+        (!measured.is_empty()).then(|| CompletionCell {
+            replicates: measured.len(),
+            latency_ns: mean(&measured, |m| m.latency.mean),
+            iops: mean(&measured, Measurement::iops),
+        })
+    };
+    let row = |path: IoPath| CompletionRow { path, cells: numjobs.iter().map(|n| cell(&path, *n)).collect() };
+    let mut rows: Vec<CompletionRow> = paths.into_iter().map(row).collect();
+    let first = |row: &CompletionRow| row.cells.iter().flatten().next().map_or(f64::INFINITY, |cell| cell.latency_ns);
+    rows.sort_by(|a, b| first(a).total_cmp(&first(b)));
+    Some(CompletionTable { setting, numjobs, rows })
+}
+
+/// Latency of reads and of writes by path, and how much slower each path is than the reference.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct LatencyTable {
+    /// What the cells share; `rw` is that of the reads.
+    pub setting: Setting,
+    /// The path that the others are held against; absent where it has not all four figures.
+    pub reference: Option<IoPath>,
+    /// A row a path: the least slowdown first, then those without one.
+    pub rows: Vec<LatencyRow>,
+}
+
+/// One path. Figures are means over replicates in ns, absent where no trial counts.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct LatencyRow {
+    /// The path.
+    pub path: IoPath,
+    /// Median and 99th percentile of reads.
+    pub read: Option<Percentiles>,
+    /// Median and 99th percentile of writes.
+    pub write: Option<Percentiles>,
+    /// Average slowdown against the reference; 0 for the reference itself.
+    pub slower: Option<f64>,
+}
+
+impl LatencyRow {
+    /// The four figures of the average slowdown.
+    fn four(&self) -> Option<[f64; 4]> {
+        let (read, write) = (self.read?, self.write?);
+        Some([read.p50_ns, read.p99_ns, write.p50_ns, write.p99_ns])
+    }
+}
+
+/// Percentiles of a cell.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Percentiles {
+    /// Replicates.
+    pub replicates: usize,
+    /// Median in ns.
+    pub p50_ns: f64,
+    /// 99th percentile in ns.
+    pub p99_ns: f64,
+}
+
+/// The mean of the four ratios to the reference, less one: `iface23`'s average slowdown. Absent unless all
+/// figures are above 0 and finite.
+pub fn average_slowdown(figures: [f64; 4], reference: [f64; 4]) -> Option<f64> {
+    let sound = figures.iter().chain(&reference).all(|figure| figure.is_finite() && *figure > 0.0);
+    let sum: f64 = figures.iter().zip(reference).map(|(figure, reference)| figure / reference).sum();
+    sound.then_some(sum / 4.0 - 1.0)
+}
+
+/// Tables of every workload of which the store holds pure reads or writes. The reference is `reference`, or
+/// the path of least median read among those that have all four figures. Refuted and failed trials stay out.
+pub fn latencies(trials: &[Trial], reference: Option<IoPath>) -> Vec<LatencyTable> {
+    let mut groups: Groups<Setting> = Groups::default();
+    for trial in trials.iter().filter(|trial| !trial.workload.rw.is_mixed()) {
+        let mut setting = Setting::of(trial);
+        setting.workload.rw = if setting.workload.rw.is_random() { Rw::Randread } else { Rw::Read };
+        groups.add(setting, trial);
+    }
+    groups.0.into_iter().map(|(setting, trials)| latency_table(setting, &trials, reference)).collect()
+}
+
+fn latency_table(setting: Setting, trials: &[&Trial], reference: Option<IoPath>) -> LatencyTable {
+    let figures = |path: &IoPath, writes: bool| {
+        let cell = trials.iter().filter(|trial| trial.path == *path && trial.workload.rw.writes() == writes);
+        let measured: Vec<_> = cell.filter_map(counting).collect();
+        (!measured.is_empty()).then(|| Percentiles {
+            replicates: measured.len(),
+            p50_ns: mean(&measured, |m| m.latency.p50 as f64),
+            p99_ns: mean(&measured, |m| m.latency.p99 as f64),
+        })
+    };
+    let row =
+        |path: IoPath| LatencyRow { path, read: figures(&path, false), write: figures(&path, true), slower: None };
+    let mut rows: Vec<LatencyRow> = paths(trials).into_iter().map(row).collect();
+    let complete = rows.iter().filter_map(|row| Some((row.path, row.four()?)));
+    let reference = match reference {
+        Some(path) => complete.into_iter().find(|(other, _)| *other == path),
+        None => complete.into_iter().min_by(|(_, a), (_, b)| a[0].total_cmp(&b[0])),
+    };
+    for row in &mut rows {
+        row.slower = reference.and_then(|(_, reference)| average_slowdown(row.four()?, reference));
+    }
+    let order = |row: &LatencyRow| row.slower.unwrap_or(f64::INFINITY);
+    rows.sort_by(|a, b| order(a).total_cmp(&order(b)));
+    LatencyTable { setting, reference: reference.map(|(path, _)| path), rows }
+}
+
+/// An interface of the design space, and what of it the store holds.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct DesignRow {
+    /// What the interface offers.
+    pub design: Design,
+    /// Hybrid polling, which the paper's table does not tell apart from polling.
+    pub complete_hybrid: bool,
+    /// Trials whose path was verified, by submission and completion; none where no record can hold the interface.
+    pub verified: Vec<(Submission, Completion, usize)>,
+}
+
+/// The interfaces that iopj takes, as paths offer them, and kernel bypass as `iface23` has it.
+pub fn design_space(trials: &[Trial]) -> Vec<DesignRow> {
+    let mut interfaces: Vec<&'static str> = IoPath::all().iter().map(IoPath::interface).collect();
+    interfaces.dedup();
+    let bypass = published::DESIGN.iter().filter(|design| !design.kernel);
+    let bypass = bypass.map(|design| DesignRow { design: *design, complete_hybrid: false, verified: Vec::new() });
+    interfaces.into_iter().map(|interface| design_row(interface, trials)).chain(bypass).collect()
+}
+
+fn design_row(interface: &'static str, trials: &[Trial]) -> DesignRow {
+    let paths: Vec<IoPath> = IoPath::all().into_iter().filter(|path| path.interface() == interface).collect();
+    let submits = |submission| paths.iter().any(|path| path.submission() == submission);
+    let completes = |completion| paths.iter().any(|path| path.completion() == completion);
+    let synchronous = paths.iter().all(IoPath::is_synchronous);
+    let design = Design {
+        interface,
+        kernel: true,
+        // glibc's threads do the asynchronous half of POSIX AIO.
+        user: paths.iter().any(|path| matches!(path, IoPath::PosixAio(_))),
+        // A ring can submit and wait in one system call.
+        sync: synchronous || paths.iter().any(|path| path.ring().is_some()),
+        r#async: !synchronous,
+        submit_syscall: submits(Submission::Syscall),
+        submit_poll: submits(Submission::Sqpoll),
+        complete_interrupt: completes(Completion::Interrupt),
+        complete_poll: completes(Completion::Poll),
+    };
+    let mut verified: BTreeMap<(Submission, Completion), usize> = BTreeMap::new();
+    for trial in trials.iter().filter(|trial| trial.path.interface() == interface) {
+        if trial.outcome.measurement().is_some_and(|m| m.verdict.kind == VerdictKind::Verified) {
+            *verified.entry((trial.path.submission(), trial.path.completion())).or_default() += 1;
+        }
+    }
+    DesignRow {
+        design,
+        complete_hybrid: completes(Completion::Hybrid),
+        verified: verified
+            .into_iter()
+            .map(|((submission, completion), count)| (submission, completion, count))
+            .collect(),
+    }
+}
+
+/// Trials by a key, in the order in which the keys first stand.
+struct Groups<'a, K>(Vec<(K, Vec<&'a Trial>)>);
+
+impl<K> Default for Groups<'_, K> {
+    fn default() -> Self {
+        Groups(Vec::new())
+    }
+}
+
+impl<'a, K: PartialEq> Groups<'a, K> {
+    fn add(&mut self, key: K, trial: &'a Trial) {
+        match self.0.iter_mut().find(|(other, _)| *other == key) {
+            Some((_, trials)) => trials.push(trial),
+            None => self.0.push((key, vec![trial])),
+        }
+    }
+}
+
+/// The paths of the trials, in the order in which they first stand.
+fn paths(trials: &[&Trial]) -> Vec<IoPath> {
+    let mut paths = Vec::new();
+    for trial in trials {
+        if !paths.contains(&trial.path) {
+            paths.push(trial.path);
+        }
+    }
+    paths
+}
+
+/// The measurement of a trial that was not refuted.
+fn counting<'a>(trial: &&'a Trial) -> Option<&'a Measurement> {
+    trial.outcome.measurement().filter(|measurement| measurement.verdict.kind != VerdictKind::Refuted)
+}
+
+/// The mean of a figure over at least one measurement.
+fn mean(measured: &[&Measurement], figure: impl Fn(&Measurement) -> f64) -> f64 {
+    measured.iter().map(|measurement| figure(measurement)).sum::<f64>() / measured.len() as f64
+}
+
+#[cfg(test)]
+#[path = "tables_tests.rs"]
+mod tests;

@@ -1,0 +1,133 @@
+//! Claims as text: an answer each, its parts with the figures that decide them, and what would decide the rest.
+
+use super::grid::{Align, Grid, escape, wrap};
+use super::number::{exact, significant};
+use crate::analysis::claims::{Answer, Claim, Figure, LeftOut, Part};
+use crate::analysis::published::Paper;
+
+/// Columns of running text.
+const WIDTH: usize = 120;
+
+/// All claims, under their papers.
+pub fn claims(claims: &[Claim]) -> String {
+    let mut text = summary(claims);
+    let mut paper: Option<Paper> = None;
+    for claim in claims {
+        if paper != Some(claim.paper) {
+            text += &format!("\n{}\n", claim.paper.citation());
+            paper = Some(claim.paper);
+        }
+        text.push('\n');
+        text += &one(claim);
+    }
+    text += "\nDecided from verified trials alone, by Welch's test or two one-sided tests at 5 %, after Holm's correction over the\n\
+             comparisons of a claim. Measured figures are means over replicates with their 95 % interval. Published figures are\n\
+             the papers', from their machines.\n";
+    text
+}
+
+fn summary(claims: &[Claim]) -> String {
+    let count = |word: &str| claims.iter().filter(|claim| claim.answer.as_str() == word).count();
+    let words = ["holds", "does not hold", "undecided", "not measured"].map(|word| format!("{word} {}", count(word)));
+    format!("{} claims: {}\n", claims.len(), words.join(", "))
+}
+
+fn one(claim: &Claim) -> String {
+    let mut text = format!("{}: {}\n", claim.id, claim.answer.as_str());
+    text += &wrap(claim.text, WIDTH, "  ");
+    if let Answer::NotMeasured(missing) = &claim.answer {
+        for need in missing {
+            text += &wrap(&format!("missing: {}", escape(need)), WIDTH, "    ");
+        }
+    }
+    text += &parts(&claim.parts);
+    for place in claim.published.chunk_by(|a, b| a.place == b.place) {
+        let figures: Vec<String> =
+            place.iter().map(|one| format!("{} {} {}", one.what, exact(one.value), one.unit)).collect();
+        text += &wrap(&format!("published ({}): {}", place[0].place, figures.join("; ")), WIDTH, "    ");
+    }
+    if claim.left_out.total() > 0 {
+        let LeftOut { refuted, unproven, failed } = claim.left_out;
+        text += &format!("    trials left out: {refuted} refuted, {unproven} unproven, {failed} failed\n");
+    }
+    if let Some(note) = claim.note {
+        text += &wrap(note, WIDTH, "    ");
+    }
+    if let Some(run) = &claim.run {
+        text += &format!("    to decide the rest: {run}\n");
+    }
+    text
+}
+
+/// A table for each workload, and why a part is undecided without a p-value.
+fn parts(parts: &[Part]) -> String {
+    let mut text = String::new();
+    for same in parts.chunk_by(|a, b| a.at == b.at) {
+        if !same[0].at.is_empty() {
+            text += &format!("  {}\n", escape(&same[0].at));
+        }
+        text += &part_grid(same);
+    }
+    let mut reasons: Vec<&str> = Vec::new();
+    for part in parts {
+        match &part.answer {
+            Answer::Undecided(why) if part.p.is_none() && !reasons.contains(&why.as_str()) => reasons.push(why),
+            _ => {}
+        }
+    }
+    text + &reasons.iter().map(|why| wrap(&format!("* undecided: {}", escape(why)), WIDTH, "    ")).collect::<String>()
+}
+
+fn part_grid(parts: &[Part]) -> String {
+    let mut grid = Grid::new(&[
+        ("", Align::Left),
+        ("part", Align::Left),
+        ("measured", Align::Left),
+        ("p", Align::Right),
+        ("published", Align::Left),
+    ]);
+    for part in parts {
+        grid.row(vec![
+            part.answer.as_str().to_owned(),
+            part.text.clone(),
+            against(&part.figures, measured),
+            part.p.map_or_else(|| "-".to_owned(), p_value),
+            against(&part.figures, |figure| figure.published.map_or_else(|| "-".to_owned(), exact)),
+        ]);
+    }
+    grid.render()
+}
+
+/// The figures of both sides, or `-` where there is none of either.
+fn against(figures: &[Figure], text: impl Fn(&Figure) -> String) -> String {
+    let texts: Vec<String> = figures.iter().map(text).collect();
+    if texts.iter().all(|text| text == "-") { "-".to_owned() } else { texts.join(" / ") }
+}
+
+fn measured(figure: &Figure) -> String {
+    let Some(mean) = figure.mean else { return "-".to_owned() };
+    let spread = figure.interval.map_or(String::new(), |(_, high)| format!(" ± {}", significant(high - mean)));
+    format!("{}{spread} {}", significant(mean), figure.unit).trim_end().to_owned()
+}
+
+fn p_value(p: f64) -> String {
+    if p < 0.001 { "<0.001".to_owned() } else { format!("{p:.3}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analysis::claims::decide;
+
+    #[test]
+    fn an_empty_store_says_what_is_missing_and_what_to_run() {
+        let text = claims(&decide(&[], 4));
+        assert!(text.starts_with("19 claims: holds 0, does not hold 0, undecided 0, not measured 19\n"), "{text}");
+        assert!(text.contains(
+            "missing: posix-sio/syscall/poll, randread 4k iodepth 1 numjobs 8 (no trial; 3 verified needed)"
+        ));
+        assert!(text.contains("to decide the rest: iopj run studies/poll22.toml --bs 4k --numjobs 1,8\n"));
+        assert!(text.contains("(Finding 1): p95 at 128k, local 1,139 us; p95 at 128k, remote 1,155 us;"));
+        assert!(!text.contains("NaN") && !text.contains("inf"), "{text}");
+    }
+}

@@ -1,0 +1,142 @@
+//! The papers' tables as text.
+
+use super::grid::{Align, Grid, escape};
+use super::number::thousands;
+use crate::analysis::published::{LOADS_STORES, LOADS_STORES_TOTAL};
+use crate::analysis::tables::{self, CompletionTable, DesignRow, LatencyTable, Percentiles, Setting};
+use iopj_core::IoPath;
+use iopj_store::Trial;
+use std::fmt::Write;
+
+/// All tables of a store; slowdowns are against `reference`, or against the path of least median read.
+pub fn paper_tables(trials: &[Trial], reference: Option<IoPath>) -> String {
+    let completion = tables::completion_modes(trials);
+    let latency: Vec<LatencyTable> =
+        tables::latencies(trials, reference).into_iter().filter(|table| table.reference.is_some()).collect();
+    let mut text = String::from("Completion modes side by side (mean latency in us, IOPS; means over replicates)\n");
+    text += &or_not_measured(completion.iter().map(completion_text), "two completion modes of one interface");
+    text += "\nLatency of reads and of writes in us (percentiles are means over those of the replicates)\n";
+    text += &or_not_measured(latency.iter().map(latency_text), "reads and writes of one path under one workload");
+    text += "\nDesign space (trials whose path was verified)\n";
+    text += &design_text(&tables::design_space(trials));
+    text += "\nLoads and stores by kernel source directory\n";
+    text += &loads_stores_text();
+    text
+}
+
+fn or_not_measured(tables: impl Iterator<Item = String>, need: &str) -> String {
+    let tables: Vec<String> = tables.collect();
+    if tables.is_empty() { format!("  not measured: the store lacks {need}\n") } else { tables.join("\n") }
+}
+
+/// The heading of a table: what its cells share.
+fn heading(setting: &Setting, words: &str) -> String {
+    let mut text = format!("  {words}, {}, {}", setting.workload.length_text(), setting.generator.as_str());
+    for (name, value) in &setting.settings {
+        let _ = write!(text, " {name}={value}");
+    }
+    escape(&text) + "\n"
+}
+
+fn completion_text(table: &CompletionTable) -> String {
+    let headings: Vec<[String; 2]> =
+        table.numjobs.iter().map(|numjobs| [format!("us, numjobs {numjobs}"), "IOPS".to_owned()]).collect();
+    let mut columns = vec![("path", Align::Left)];
+    columns.extend(headings.iter().flatten().map(|heading| (heading.as_str(), Align::Right)));
+    let mut grid = Grid::new(&columns);
+    for row in &table.rows {
+        let cells = row.cells.iter().flat_map(|cell| match cell {
+            Some(cell) => [us(cell.latency_ns), thousands(cell.iops)],
+            None => ["-".to_owned(), "-".to_owned()],
+        });
+        grid.row(std::iter::once(row.path.to_string()).chain(cells).collect());
+    }
+    let workload = &table.setting.workload;
+    let words = workload.title().replace(" numjobs 1", "");
+    heading(&table.setting, &words) + &grid.render()
+}
+
+fn latency_text(table: &LatencyTable) -> String {
+    let reference = table.reference.map_or_else(String::new, |path| path.to_string());
+    let mut grid = Grid::new(&[
+        ("path", Align::Left),
+        ("read p50", Align::Right),
+        ("p99", Align::Right),
+        ("write p50", Align::Right),
+        ("p99", Align::Right),
+        ("slower", Align::Right),
+    ]);
+    let pair = |percentiles: Option<Percentiles>| match percentiles {
+        Some(percentiles) => [us(percentiles.p50_ns), us(percentiles.p99_ns)],
+        None => ["-".to_owned(), "-".to_owned()],
+    };
+    for row in &table.rows {
+        let slower = match row.slower {
+            Some(slower) if Some(row.path) != table.reference => format!("{:.2} %", 100.0 * slower),
+            _ => "-".to_owned(),
+        };
+        let cells = [row.path.to_string()].into_iter().chain(pair(row.read)).chain(pair(row.write)).chain([slower]);
+        grid.row(cells.collect());
+    }
+    let words = format!("{} and writes, slower than {reference} on average", table.setting.workload.title());
+    heading(&table.setting, &words) + &grid.render()
+}
+
+fn us(ns: f64) -> String {
+    format!("{:.2}", ns / 1e3)
+}
+
+fn design_text(rows: &[DesignRow]) -> String {
+    let mut grid = Grid::new(&[
+        ("interface", Align::Left),
+        ("executes in", Align::Left),
+        ("behaviour", Align::Left),
+        ("submission", Align::Left),
+        ("completion", Align::Left),
+        ("verified trials", Align::Left),
+    ]);
+    for row in rows {
+        let design = row.design;
+        let bypass = !design.kernel;
+        let verified: Vec<String> = row
+            .verified
+            .iter()
+            .map(|(submission, completion, count)| format!("{submission}/{completion} {count}"))
+            .collect();
+        grid.row(vec![
+            design.interface.to_owned(),
+            offered([(design.kernel, "kernel"), (design.user, "user space")]),
+            offered([(design.sync, "sync"), (design.r#async, "async")]),
+            offered([(design.submit_syscall, "syscall"), (design.submit_poll, "sqpoll"), (bypass, "doorbell")]),
+            offered([
+                (design.complete_interrupt, "interrupt"),
+                (design.complete_poll, "poll"),
+                (row.complete_hybrid, "hybrid"),
+            ]),
+            if verified.is_empty() { "none".to_owned() } else { verified.join(", ") },
+        ]);
+    }
+    grid.render()
+}
+
+fn offered<const N: usize>(choices: [(bool, &str); N]) -> String {
+    choices.iter().filter(|(offers, _)| *offers).map(|(_, name)| *name).collect::<Vec<_>>().join(", ")
+}
+
+fn loads_stores_text() -> String {
+    let mut grid = Grid::new(&[
+        ("source", Align::Left),
+        ("interrupt", Align::Right),
+        ("poll", Align::Right),
+        ("hybrid", Align::Right),
+    ]);
+    for row in LOADS_STORES.iter().chain([&LOADS_STORES_TOTAL]) {
+        let figures = [row.interrupt, row.poll, row.hybrid].map(thousands);
+        grid.row(std::iter::once(row.source.to_owned()).chain(figures).collect());
+    }
+    format!(
+        "  not measured: no record can hold loads and stores yet\n  published by Harris and Altiparmak (2022, Table 2), \
+         millions a second, 4 KiB random reads, 32 threads:\n{}",
+        grid.render()
+    )
+}

@@ -1,0 +1,134 @@
+//! Winner maps as text: a grid of letters, and which path each letter is.
+
+use super::grid::{Align, Grid, escape, wrap};
+use crate::analysis::stats::Method;
+use crate::analysis::winner::{Axis, AxisValue, Cell, Decision, LeftOut, Question, WinnerMap, winner_maps};
+use iopj_core::{IoPath, Workload, format_duration};
+use iopj_store::{StudyRecord, Trial};
+use std::collections::BTreeSet;
+use std::fmt::Write;
+
+/// Columns of running text.
+const WIDTH: usize = 120;
+
+/// The winner maps of a store, or a sentence that says what is missing.
+pub fn winners(study: &StudyRecord, trials: &[Trial], question: &Question) -> String {
+    if trials.is_empty() {
+        return "no winner map: the store holds no trial; `iopj run` on the study goes on where it ended\n".into();
+    }
+    let mut text = winner_maps(trials, question).iter().map(map_text).collect::<Vec<_>>().join("\n");
+    let absent = study.planned_trials.saturating_sub(trials.len() as u64);
+    if absent > 0 {
+        let _ = writeln!(text, "\n{absent} of {} planned trials are not in the store", study.planned_trials);
+    }
+    text
+}
+
+fn map_text(map: &WinnerMap) -> String {
+    let Question { metric, x, y, .. } = map.question;
+    let better = if metric.more_is_better() { "more" } else { "less" };
+    let mut text = format!("{} ({}), {better} is better: {}\n", metric.title(), metric.unit(), fixed(map));
+    let paths: BTreeSet<IoPath> = map.cells.values().flat_map(|cell| cell.ranking.iter().map(|p| p.path)).collect();
+    let paths: Vec<IoPath> = paths.into_iter().collect();
+    if paths.is_empty() {
+        let _ = writeln!(text, "  no winner: {} was measured in no trial that counts", metric.title());
+        return text + &left_out(map.left_out());
+    }
+    let across: BTreeSet<AxisValue> = map.cells.keys().map(|(_, x)| *x).collect();
+    let down: BTreeSet<AxisValue> = map.cells.keys().map(|(y, _)| *y).collect();
+    let headings: Vec<String> = across.iter().map(|value| format!("{} {value}", x.as_str())).collect();
+    let mut columns = vec![(y.as_str(), Align::Right)];
+    columns.extend(headings.iter().map(|heading| (heading.as_str(), Align::Left)));
+    let mut grid = Grid::new(&columns);
+    for y in down {
+        let cell = |x: &AxisValue| map.cells.get(&(y, *x)).map_or("-".into(), |cell| cell_text(cell, &paths));
+        grid.row([y.to_string()].into_iter().chain(across.iter().map(cell)).collect());
+    }
+    text += &grid.render();
+    for (place, path) in paths.iter().enumerate() {
+        let _ = writeln!(text, "  {} {path}", letter(place));
+    }
+    text += &wrap(&rule(map), WIDTH, "  ");
+    text + &left_out(map.left_out())
+}
+
+/// A cell: the winner and its distance to the next, the paths of a tie, or why there is none.
+fn cell_text(cell: &Cell, paths: &[IoPath]) -> String {
+    let name = |path: &IoPath| letter(paths.iter().position(|other| other == path).unwrap_or_default());
+    let best = cell.ranking.first().map(|place| name(&place.path)).unwrap_or_default();
+    match (cell.decision(), cell.distance()) {
+        (Decision::Winner, Some(distance)) => match distance.relative {
+            Some(relative) => format!("{best} {:+.1} %", relative * 100.0),
+            None => format!("{best} {:+}", distance.absolute),
+        },
+        (Decision::Tie, _) => cell.tied().iter().map(|place| name(&place.path)).collect::<Vec<_>>().join(" = "),
+        (Decision::Alone, _) => format!("{best} alone"),
+        (Decision::Undecided, _) => format!("{best}?"),
+        _ => "none".into(),
+    }
+}
+
+/// A, B, … Z, A1, B1, …
+fn letter(place: usize) -> String {
+    let letter = char::from(b'A' + (place % 26) as u8);
+    if place < 26 { letter.to_string() } else { format!("{letter}{}", place / 26) }
+}
+
+/// What does not vary over the map.
+fn fixed(map: &WinnerMap) -> String {
+    let (Question { x, y, .. }, workload, plain) = (map.question, &map.workload, Workload::default());
+    let fixed = |axis: &Axis| *axis != x && *axis != y;
+    let axes = Axis::ALL.into_iter().filter(fixed);
+    let mut parts: Vec<String> = axes.map(|axis| format!("{} {}", axis.as_str(), axis.value(workload))).collect();
+    let mut add = |differs: bool, part: String| parts.extend(differs.then_some(part));
+    add(workload.rwmixread != plain.rwmixread, format!("rwmixread {}", workload.rwmixread));
+    let (submit, complete) = (workload.iodepth_batch_submit, workload.iodepth_batch_complete_min);
+    add(submit != plain.iodepth_batch_submit, format!("iodepth_batch_submit {submit}"));
+    add(complete != plain.iodepth_batch_complete_min, format!("iodepth_batch_complete_min {complete}"));
+    add(workload.random_distribution != plain.random_distribution, workload.random_distribution.to_string());
+    add(!workload.cpus_allowed.is_empty(), format!("cpus_allowed {:?}", workload.cpus_allowed));
+    add(!workload.ramp_time.is_zero(), format!("ramp_time {}", format_duration(workload.ramp_time)));
+    add(true, format!("{} measured", workload.length_text()));
+    add(true, format!("generator {}", map.generator.as_str()));
+    parts.extend(map.settings.iter().map(|(name, value)| format!("{}={}", escape(name), escape(value))));
+    parts.join(", ")
+}
+
+/// How the cells were decided and how to read them, for the decisions that occur.
+fn rule(map: &WinnerMap) -> String {
+    let test = match map.question.method {
+        Method::Student => "Student's t-test",
+        Method::Welch => "Welch's t-test",
+        Method::Paired => "a t-test paired by blocks",
+    };
+    let holm = if map.question.holm { " after Holm over the map" } else { "" };
+    let has = |decision| map.cells.values().any(|cell| cell.decision() == decision);
+    let mut text =
+        format!("A winner stands with its distance to the next best path; `=` is a tie: p > 0.05 by {test}{holm}.");
+    if has(Decision::Undecided) {
+        text += " `?` is the best mean without a test: the two best need two replicates each.";
+    }
+    if has(Decision::Alone) {
+        text += " `alone` is the only path measured.";
+    }
+    if has(Decision::Empty) {
+        text += " `none`: no trial counts.";
+    }
+    text
+}
+
+fn left_out(left_out: LeftOut) -> String {
+    if left_out.total() == 0 {
+        return String::new();
+    }
+    let counts = [
+        (left_out.refuted, "refuted"),
+        (left_out.failed, "failed"),
+        (left_out.incomplete, "incomplete"),
+        (left_out.unmeasured, "without this metric"),
+        (left_out.unpaired, "without a partner in their block"),
+    ];
+    let parts = counts.iter().filter(|(count, _)| *count > 0).map(|(count, word)| format!("{count} {word}"));
+    let verb = if left_out.total() == 1 { "trial stays" } else { "trials stay" };
+    format!("  {} {verb} out: {}\n", left_out.total(), parts.collect::<Vec<_>>().join(", "))
+}

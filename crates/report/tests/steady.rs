@@ -1,0 +1,82 @@
+//! Trials that were not steady are flagged with their figures; steady ones are not.
+
+mod trials;
+
+use iopj_core::{VerdictKind, Workload};
+use iopj_report::analysis::steady::{Flag, Unsteady, far_off, trend, unsteady};
+use iopj_store::{Outcome, Slice, Trial};
+use trials::{measurement, trial};
+
+const PATH: &str = "io_uring/syscall/interrupt";
+
+fn series(ios: &[u64]) -> Vec<Slice> {
+    ios.iter().zip(1..).map(|(ios, slice)| Slice { end_ns: slice * 100_000_000, ios: *ios }).collect()
+}
+
+fn cell(iops: &[u64]) -> Vec<Trial> {
+    iops.iter().zip(0..).map(|(iops, replicate)| trial(PATH, &Workload::default(), replicate, *iops)).collect()
+}
+
+#[test]
+fn a_rising_rate_is_scipys_line() {
+    // scipy.stats.linregress of the rates at the slices' middles (SciPy 1.17.1): slope 120.22556390977442, p 1.533941118921485e-12;
+    // change: slope * 2 s / mean rate
+    let rising = [100, 103, 99, 104, 107, 105, 108, 110, 106, 112, 111, 115, 113, 118, 116, 117, 121, 119, 123, 122];
+    let Some(Unsteady::Trend { change, p }) = trend(&series(&rising)) else { panic!("no trend") };
+    assert!((change - 0.21574798368734754).abs() < 1e-9 && (p / 1.533941118921485e-12 - 1.0).abs() < 1e-9);
+    let falling: Vec<u64> = rising.into_iter().rev().collect();
+    let Some(Unsteady::Trend { change, .. }) = trend(&series(&falling)) else { panic!("no trend") };
+    assert!((change + 0.21574798368734754).abs() < 1e-9);
+}
+
+#[test]
+fn small_or_uncertain_changes_are_no_trend() {
+    // A significant rise of 7 %; a fall that noisy slices do not show; a steep one over too few slices; nothing to fit.
+    assert_eq!(trend(&series(&[1000, 1007, 1014, 1021, 1028, 1035, 1042, 1049, 1056, 1063])), None);
+    assert_eq!(trend(&series(&[100, 60, 85, 110, 70, 95, 60, 105, 60, 80])), None);
+    assert_eq!(trend(&series(&[900, 800, 700, 600, 500, 400, 300, 200, 100])), None);
+    assert_eq!(trend(&series(&[100, 50])), None);
+    assert_eq!(trend(&[]), None);
+    assert_eq!(trend(&series(&[0; 10])), None);
+}
+
+#[test]
+fn a_short_last_slice_weighs_little() {
+    let mut slices = series(&[100; 10]);
+    slices.push(Slice { end_ns: 1_000_100_000, ios: 1 });
+    assert_eq!(trend(&slices), None);
+}
+
+#[test]
+fn a_replicate_far_off_is_flagged_by_its_z() {
+    // Median 102; deviations 2 1 0 1 2 48 0, their median 1.
+    let flags = far_off(&[100.0, 101.0, 102.0, 103.0, 104.0, 150.0, 102.0]);
+    let [(5, Unsteady::FarOff { iops: 150.0, median: 102.0, z })] = flags[..] else { panic!("{flags:?}") };
+    assert!((z - 0.6745 * 48.0).abs() < 1e-9, "{z}");
+    // Three replicates tell nothing; equal ones neither; one that differs among equal ones by the mean deviation.
+    assert_eq!(far_off(&[100.0, 100.0, 900.0]), []);
+    assert_eq!(far_off(&[100.0; 5]), []);
+    assert_eq!(far_off(&[100.0, 100.0, 100.0, 100.0, 100.0, 100.0, 100.0, 110.0]).len(), 1);
+}
+
+#[test]
+fn flags_name_their_trials_and_refuted_ones_are_no_replicates() {
+    let mut trials = cell(&[1000, 1010, 990, 1005, 5000, 1002]);
+    measurement(&mut trials[0]).series = series(&[80, 85, 90, 95, 100, 105, 110, 115, 120, 125]);
+    let [first, second] = unsteady(&trials)[..] else { panic!() };
+    assert!(matches!(first, Flag { trial: 0, reason: Unsteady::Trend { .. } }));
+    assert!(matches!(second, Flag { trial: 4, reason: Unsteady::FarOff { .. } }));
+    assert_eq!(first.reason.to_string(), "its rate rose by 49 % over the window (p 0.00)");
+    assert!(second.reason.to_string().starts_with("its 5000 IOPS are far from the 1004 of the other replicates"));
+    measurement(&mut trials[4]).verdict.kind = VerdictKind::Refuted;
+    trials[0].outcome = Outcome::Failed("it broke".into());
+    assert_eq!(unsteady(&trials), []);
+}
+
+#[test]
+fn cells_are_kept_apart() {
+    let mut trials = cell(&[1000, 1010, 990, 1005]);
+    trials.push(trial("io_uring/syscall/poll", &Workload::default(), 0, 5000));
+    trials.push(trial(PATH, &Workload { bs: 8192, ..Workload::default() }, 0, 5000));
+    assert_eq!(unsteady(&trials), []);
+}

@@ -1,0 +1,253 @@
+//! Winner maps of synthetic stores with known winners and ties.
+
+mod trials;
+
+use iopj_core::{IoPath, VerdictKind, Workload};
+use iopj_report::analysis::metric::Metric;
+use iopj_report::analysis::stats::Method;
+use iopj_report::analysis::winner::{Axis, AxisValue, Cell, Decision, Question, WinnerMap, winner_maps};
+use iopj_report::render::winners;
+use iopj_store::{Generator, Outcome, StudyRecord, Trial};
+use std::collections::BTreeMap;
+use trials::{measurement, trial};
+
+const PATHS: [&str; 3] = ["posix-sio/syscall/interrupt", "io_uring/syscall/poll", "io_uring/sqpoll/poll"];
+const BLOCKS: [u32; 4] = [4096, 16384, 65536, 131072];
+const DEPTHS: [u32; 5] = [1, 4, 16, 32, 128];
+
+/// The winner of each cell by place in `PATHS`, or none for a tie; rows are sizes, columns depths.
+const TRUTH: [[Option<usize>; 5]; 4] = [
+    [Some(0), Some(1), Some(1), Some(2), Some(2)],
+    [Some(0), Some(0), None, Some(1), Some(2)],
+    [None, Some(0), Some(0), None, Some(1)],
+    [None, None, Some(0), None, None],
+];
+
+fn path(place: usize) -> IoPath {
+    PATHS[place].parse().unwrap()
+}
+
+/// Replicates around a base rate: the winner 10 % above, the others alike but for some noise of 1 %.
+fn known_store() -> Vec<Trial> {
+    let noise = [0, 900, -900, 450, -450];
+    let mut trials = Vec::new();
+    for replicate in 0..5 {
+        for (bs, row) in BLOCKS.into_iter().zip(TRUTH) {
+            for (iodepth, winner) in DEPTHS.into_iter().zip(row) {
+                let workload = Workload { bs, iodepth, ..Workload::default() };
+                for place in 0..PATHS.len() {
+                    // Each path draws the same noise in another order.
+                    let jitter = noise[(replicate + place * 2) % 5] + place as i64;
+                    let base = if winner == Some(place) { 110_000 } else { 100_000 };
+                    trials.push(trial(PATHS[place], &workload, replicate as u32, (base + jitter) as u64));
+                }
+            }
+        }
+    }
+    trials
+}
+
+fn question(metric: Metric) -> Question {
+    Question::new(metric, Axis::Iodepth, Axis::Bs).unwrap()
+}
+
+fn only_map(trials: &[Trial], question: &Question) -> WinnerMap {
+    let mut maps = winner_maps(trials, question);
+    assert_eq!(maps.len(), 1);
+    maps.remove(0)
+}
+
+/// The one cell of a store of a single workload.
+fn only_cell(trials: &[Trial], question: &Question) -> Cell {
+    only_map(trials, question).cells.into_values().next().unwrap()
+}
+
+fn cell_of(rates: &[(usize, &[u64])]) -> Vec<Trial> {
+    let of = |place: usize, rates: &[u64]| -> Vec<Trial> {
+        rates.iter().zip(0..).map(|(rate, i)| trial(PATHS[place], &Workload::default(), i, *rate)).collect()
+    };
+    rates.iter().flat_map(|(place, rates)| of(*place, rates)).collect()
+}
+
+fn study(planned_trials: u64) -> StudyRecord {
+    StudyRecord {
+        name: "known".into(),
+        text: String::new(),
+        seed: 0,
+        planned_trials,
+        target: String::new(),
+        file_id: None,
+        provenance: BTreeMap::new(),
+        made_target: false,
+        warnings: Vec::new(),
+        unavailable: Vec::new(),
+    }
+}
+
+#[test]
+fn a_known_store_is_right_in_every_cell() {
+    let trials = known_store();
+    for method in [Method::Student, Method::Welch, Method::Paired] {
+        for holm in [false, true] {
+            // Throughput and latency rank as the rates do.
+            for metric in [Metric::Iops, Metric::MbPerS, Metric::LatencyMean, Metric::LatencyP50, Metric::IopsPerCpu] {
+                let map = only_map(&trials, &Question { method, holm, ..question(metric) });
+                assert_eq!(map.cells.len(), 20);
+                assert_eq!(map.left_out().total(), 0);
+                for (bs, row) in BLOCKS.into_iter().zip(TRUTH) {
+                    for (depth, winner) in DEPTHS.into_iter().zip(row) {
+                        check(&map.cells[&(AxisValue::Bs(bs), AxisValue::Count(depth))], winner, metric);
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn check(cell: &Cell, winner: Option<usize>, metric: Metric) {
+    let Some(winner) = winner else {
+        assert_eq!((cell.decision(), cell.tied().len()), (Decision::Tie, 3), "{cell:?}");
+        return;
+    };
+    assert_eq!((cell.decision(), cell.ranking[0].path), (Decision::Winner, path(winner)), "{cell:?}");
+    assert_eq!(cell.tied(), []);
+    let relative = cell.distance().unwrap().relative.unwrap();
+    let want = if metric.more_is_better() { 0.1 } else { 1.0 / 1.1 - 1.0 };
+    assert!((relative - want).abs() < 1e-3, "{relative}");
+}
+
+#[test]
+fn what_is_not_on_the_axes_makes_maps_of_its_own() {
+    let mut trials = known_store();
+    for mut other in known_store() {
+        other.workload.numjobs = 8;
+        trials.push(other.clone());
+        other.generator = Generator::Fio;
+        trials.push(other);
+    }
+    let maps = winner_maps(&trials, &question(Metric::Iops));
+    let keys: Vec<_> = maps.iter().map(|map| (map.workload.numjobs, map.generator, map.cells.len())).collect();
+    assert_eq!(keys, [(1, Generator::Native, 20), (8, Generator::Native, 20), (8, Generator::Fio, 20)]);
+    let along = Question::new(Metric::Iops, Axis::Numjobs, Axis::Rw).unwrap();
+    assert_eq!(winner_maps(&trials, &along).len(), 20 + 20);
+}
+
+#[test]
+fn what_does_not_count_stays_out_and_is_counted() {
+    let mut trials = cell_of(&[(0, &[100, 101, 102, 900]), (1, &[200, 201, 202]), (2, &[900, 901, 902])]);
+    for refuted in &mut trials[7..10] {
+        measurement(refuted).verdict.kind = VerdictKind::Refuted;
+    }
+    measurement(&mut trials[3]).short_ios = 2;
+    trials.push(trial(PATHS[0], &Workload::default(), 4, 0));
+    trials.push(Trial { outcome: Outcome::Failed("it broke".into()), ..trials[0].clone() });
+    let map = only_map(&trials, &question(Metric::Iops));
+    let left_out = map.left_out();
+    assert_eq!((left_out.refuted, left_out.incomplete, left_out.failed, left_out.total()), (3, 2, 1, 6));
+    let cell = map.cells.values().next().unwrap();
+    assert_eq!((cell.ranking.len(), cell.ranking[0].path, cell.ranking[1].summary.n), (2, path(1), 3));
+    let text = winners(&study(14), &trials, &question(Metric::Iops));
+    assert!(text.contains("  6 trials stay out: 3 refuted, 1 failed, 2 incomplete\n"), "{text}");
+    assert!(text.contains("2 of 14 planned trials are not in the store"), "{text}");
+}
+
+#[test]
+fn blocks_see_what_a_common_drift_hides() {
+    let trials = cell_of(&[(0, &[1000, 2000, 3000, 4000]), (1, &[1011, 2010, 3012, 4010])]);
+    assert_eq!(only_cell(&trials, &question(Metric::Iops)).decision(), Decision::Tie);
+    let paired = Question { method: Method::Paired, ..question(Metric::Iops) };
+    let cell = only_cell(&trials, &paired);
+    assert_eq!((cell.decision(), cell.ranking[0].path), (Decision::Winner, path(1)));
+    // Block 3 lacks one of the two: its other trial has no partner. The mean now favours path 0, the shared blocks do not.
+    let mut lame = trials.clone();
+    lame.remove(7);
+    let cell = only_cell(&lame, &paired);
+    assert_eq!((cell.decision(), cell.ranking[0].path, cell.left_out.unpaired), (Decision::Tie, path(0), 1));
+    // Two blocks that share nothing: no test.
+    let strangers: Vec<Trial> = [&trials[0], &trials[5]].into_iter().cloned().collect();
+    let cell = only_cell(&strangers, &paired);
+    assert_eq!((cell.decision(), cell.left_out.unpaired), (Decision::Undecided, 2));
+}
+
+#[test]
+fn holm_takes_back_what_chance_could_have_done() {
+    // One p near 0.03 among ten cells of plain ties.
+    let mut trials = Vec::new();
+    for iodepth in 1..=10 {
+        let rates = if iodepth == 1 { [[1000, 1010, 1020], [1023, 1033, 1043]] } else { [[1000, 1010, 1020]; 2] };
+        for (place, rates) in rates.iter().enumerate() {
+            for (rate, replicate) in rates.iter().zip(0..) {
+                let workload = Workload { iodepth, ..Workload::default() };
+                trials.push(trial(PATHS[place], &workload, replicate, *rate));
+            }
+        }
+    }
+    let winners = |holm| {
+        let map = only_map(&trials, &Question { holm, ..question(Metric::Iops) });
+        map.cells.values().filter(|cell| cell.decision() == Decision::Winner).count()
+    };
+    assert_eq!((winners(false), winners(true)), (1, 0));
+}
+
+#[test]
+fn little_data_is_said_so() {
+    let iops = question(Metric::Iops);
+    let single = cell_of(&[(0, &[100]), (1, &[300])]);
+    assert_eq!(only_cell(&single, &iops).decision(), Decision::Undecided);
+    assert!(winners(&study(2), &single, &iops).contains("the two best need two replicates each"));
+    let alone = cell_of(&[(0, &[100, 101])]);
+    assert_eq!(only_cell(&alone, &iops).decision(), Decision::Alone);
+    assert!(winners(&study(2), &alone, &iops).contains("A alone"));
+    assert!(winners(&study(2), &[], &iops).contains("the store holds no trial"));
+    let lacking = winners(&study(2), &alone, &question(Metric::InterruptsPerIo));
+    assert!(lacking.contains("interrupts was measured in no trial that counts"), "{lacking}");
+    assert!(lacking.contains("2 trials stay out: 2 without this metric"), "{lacking}");
+    let mut refuted = single.clone();
+    refuted.iter_mut().for_each(|trial| measurement(trial).verdict.kind = VerdictKind::Refuted);
+    assert_eq!(only_cell(&refuted, &iops).decision(), Decision::Empty);
+    for text in [lacking, winners(&study(2), &refuted, &iops)] {
+        assert!(!text.contains("NaN") && !text.contains("inf"), "{text}");
+    }
+}
+
+#[test]
+fn no_cpu_time_is_no_rate_per_cpu() {
+    let mut trials = cell_of(&[(0, &[100, 101]), (1, &[300, 301])]);
+    trials.iter_mut().for_each(|trial| measurement(trial).cpu_percent = 0.0);
+    assert_eq!(only_map(&trials, &question(Metric::IopsPerCpu)).left_out().unmeasured, 4);
+}
+
+#[test]
+fn one_axis_cannot_be_both() {
+    let error = Question::new(Metric::Iops, Axis::Bs, Axis::Bs).unwrap_err();
+    assert_eq!(error, "`bs` cannot be both axes of a winner map: name two of rw, bs, iodepth, numjobs");
+    for metric in Metric::ALL {
+        assert_eq!(metric.as_str().parse(), Ok(metric));
+    }
+    assert!("io_per_joule".parse::<Metric>().unwrap_err().contains("latency_p99.9"));
+    for axis in Axis::ALL {
+        assert_eq!(axis.as_str().parse(), Ok(axis));
+    }
+}
+
+#[test]
+fn the_grid_names_winners_ties_and_paths() {
+    let text = winners(&study(300), &known_store(), &question(Metric::Iops));
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(
+        lines[0],
+        "IOPS (I/Os per second), more is better: rw randread, numjobs 1, 10s measured, generator native"
+    );
+    let cells = |line: &str| -> Vec<String> {
+        line.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).map(str::to_owned).collect()
+    };
+    assert_eq!(cells(lines[1]), ["bs", "iodepth 1", "iodepth 4", "iodepth 16", "iodepth 32", "iodepth 128"]);
+    assert_eq!(cells(lines[2]), ["4k", "A +10.0 %", "B +10.0 %", "B +10.0 %", "C +10.0 %", "C +10.0 %"]);
+    assert_eq!(cells(lines[5])[0], "128k");
+    assert_eq!(cells(lines[5])[3], "A +10.0 %");
+    assert_eq!(cells(lines[5])[1], "C = B = A");
+    assert_eq!(lines[6..9], PATHS.iter().zip('A'..).map(|(p, c)| format!("  {c} {p}")).collect::<Vec<_>>());
+    assert!(
+        lines[9].starts_with("  A winner stands with its distance to the next best path; `=` is a tie: p > 0.05 by")
+    );
+}
