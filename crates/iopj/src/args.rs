@@ -27,6 +27,10 @@ pub(crate) enum Command {
     Winners(WinnersArgs),
     /// Decide the papers' findings by a store's trials
     Claims(ClaimsArgs),
+    /// Tell what got better or worse from one store to another, beyond noise
+    Compare(CompareArgs),
+    /// Take in results of other programs
+    Import(ImportArgs),
     /// Put back settings that a run which died has left behind
     Restore(RestoreArgs),
     /// Write the manual pages into a folder
@@ -155,6 +159,39 @@ pub(crate) struct ClaimsArgs {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CompareArgs {
+    /// Store of the trials before
+    pub(crate) before: PathBuf,
+    /// Store of the trials after
+    pub(crate) after: PathBuf,
+    /// Exit with 1 if IOPS or mean latency is significantly worse by more than this share
+    #[arg(long, value_name = "PCT")]
+    pub(crate) fail_on_regression: Option<f64>,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ImportArgs {
+    #[command(subcommand)]
+    pub(crate) format: ImportFormat,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ImportFormat {
+    /// fio's JSON (`--output-format=json` or `json+`)
+    Fio {
+        /// Files that fio has written
+        #[arg(required = true)]
+        files: Vec<PathBuf>,
+        /// Store to write
+        #[arg(long, default_value = "import.iopj")]
+        store: PathBuf,
+    },
 }
 
 #[derive(Debug, Args)]

@@ -3,7 +3,9 @@
 mod args;
 mod check;
 mod claims;
+mod compare;
 mod export;
+mod import;
 mod meta;
 mod output;
 mod progress;
@@ -25,6 +27,8 @@ fn main() -> ExitCode {
         Command::Export(args) => export::export(&args),
         Command::Winners(args) => winners::winners(&args),
         Command::Claims(args) => claims::claims(&args),
+        Command::Compare(args) => compare::compare(&args),
+        Command::Import(args) => import::import(&args),
         Command::Restore(args) => restore::restore(&args),
         Command::Man { folder } => meta::man(&folder),
         Command::Completions { shell } => meta::completions(shell),

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{alone, folder, iopj, written};
+use common::{alone, folder, have, iopj, written};
 use serde_json::Value;
 use std::path::Path;
 
@@ -44,6 +44,52 @@ fn a_store_is_analysed() {
 }
 
 #[test]
+fn stores_are_compared() {
+    let folder = folder();
+    let folder = folder.path();
+    written(&folder.join("data"), 8 << 20);
+    for store in ["a", "b"] {
+        let _alone = alone();
+        let (code, _, messages) = run(
+            folder,
+            &format!(
+                "run --target data --path libaio/syscall/interrupt --iodepth 1 --ios 300 --ramp-time 0s --replicates 3 --store {store}.iopj"
+            ),
+        );
+        assert_eq!(code, 0, "{messages}");
+    }
+    let (code, json, _) = run(folder, "compare --json a.iopj b.iopj");
+    assert_eq!(code, 0);
+    let changes = serde_json::from_str::<Value>(&json).unwrap()["changes"].as_array().unwrap().len();
+    assert!(changes >= 4, "a change for each metric of the one cell: {json}");
+    let (code, text, _) = run(folder, "compare a.iopj a.iopj --fail-on-regression 1");
+    assert_eq!(code, 0, "a store is no worse than itself: {text}");
+    assert!(!text.contains("NaN"));
+}
+
+#[test]
+fn fios_results_are_imported() {
+    let folder = folder();
+    let folder = folder.path();
+    written(&folder.join("data"), 8 << 20);
+    let fio = "--name=one --filename=data --ioengine=libaio --direct=1 --rw=randread --bs=4k --iodepth=4 --size=8m \
+               --output-format=json+ --output=out.json";
+    let done = std::process::Command::new("fio").args(fio.split_whitespace()).current_dir(folder).output();
+    if !have(done.is_ok_and(|done| done.status.success()), "fio") {
+        return;
+    }
+    let (code, text, messages) = run(folder, "import fio out.json --store f.iopj");
+    assert_eq!(code, 0, "{messages}");
+    assert!(text.contains("store: f.iopj"), "{text}");
+    let (_, report, _) = run(folder, "report f.iopj");
+    assert!(report.contains("libaio/syscall/interrupt (fio)") && report.contains("unproven"), "{report}");
+    std::fs::write(folder.join("cut.json"), &std::fs::read(folder.join("out.json")).unwrap()[..400]).unwrap();
+    let (code, _, messages) = run(folder, "import fio cut.json --store g.iopj");
+    assert_eq!((code, messages.lines().count()), (2, 1), "{messages}");
+    assert!(messages.contains("cut.json") && !folder.join("g.iopj").exists(), "{messages}");
+}
+
+#[test]
 fn wrong_questions_are_refused() {
     let folder = folder();
     for (line, part) in [
@@ -54,6 +100,8 @@ fn wrong_questions_are_refused() {
         ("winners none.iopj --axes iodepth,depth", "there are rw, bs, iodepth, numjobs"),
         ("winners none.iopj --test t", "there are student, welch and blocks"),
         ("claims none.iopj", "there is no store"),
+        ("compare none.iopj none.iopj", "there is no store"),
+        ("import fio none.json", "none.json"),
     ] {
         let (code, _, messages) = run(folder.path(), line);
         assert_eq!(code, 2, "{line}");

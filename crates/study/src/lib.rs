@@ -2,6 +2,7 @@
 
 mod control;
 pub mod fio;
+pub mod import;
 mod machine;
 mod native;
 pub mod plan;

@@ -231,7 +231,7 @@ fn power_json(power: &PowerState) -> serde_json::Value {
 }
 
 /// Reads, writes and both, in the store's form.
-fn fio_latencies(result: &fio::FioResult) -> (Latency, Latency, Latency) {
+pub(crate) fn fio_latencies(result: &fio::FioResult) -> (Latency, Latency, Latency) {
     let convert = |direction: &fio::Direction| {
         let Some(latency) = &direction.latency else { return (Latency::default(), histogram::new()) };
         let mut bins = histogram::new();

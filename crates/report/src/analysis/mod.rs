@@ -2,6 +2,7 @@
 
 pub mod cells;
 pub mod claims;
+pub mod compare;
 pub mod metric;
 pub mod published;
 pub mod stats;

@@ -1,6 +1,7 @@
 //! Results as text and for other programs: aligned tables, the report of a store, winner maps, claims.
 
 mod claims;
+mod compare;
 mod export;
 mod grid;
 mod number;
@@ -11,6 +12,7 @@ mod tables;
 mod winner;
 
 pub use claims::claims;
+pub use compare::comparison;
 pub use export::{csv, latex};
 pub use grid::{Align, Grid, escape, wrap};
 #[cfg(feature = "parquet")]

@@ -89,24 +89,39 @@ pub struct Percentiles {
 /// [`FioError::Output`] if there is no JSON object with jobs in it, or if its bins make no histogram.
 pub fn parse(text: &str) -> Result<FioResult, FioError> {
     let root = read_object(text)?;
+    let jobs: Vec<&Value> = entries(&root)?.iter().collect();
+    pool(version(&root), &jobs)
+}
+
+/// The entries of jobs, of which there is one at least.
+pub(super) fn entries(root: &Value) -> Result<&[Value], FioError> {
     let jobs = root.get("jobs").and_then(Value::as_array).filter(|jobs| !jobs.is_empty());
-    let jobs: Vec<&Value> = jobs.ok_or_else(|| output_error("holds no jobs"))?.iter().collect();
-    let (reads, writes) = (direction(&jobs, "read")?, direction(&jobs, "write")?);
+    jobs.map(Vec::as_slice).ok_or_else(|| output_error("holds no jobs"))
+}
+
+/// fio's version as it prints it.
+pub(super) fn version(root: &Value) -> &str {
+    root.get("fio version").and_then(Value::as_str).unwrap_or("unknown")
+}
+
+/// What these entries of jobs that ran at the same time show together.
+pub(super) fn pool(fio_version: &str, jobs: &[&Value]) -> Result<FioResult, FioError> {
+    let (reads, writes) = (direction(jobs, "read")?, direction(jobs, "write")?);
     Ok(FioResult {
-        fio_version: root.get("fio version").and_then(Value::as_str).unwrap_or("unknown").to_owned(),
+        fio_version: fio_version.to_owned(),
         window_ns: reads.runtime_ns.max(writes.runtime_ns),
         reads,
         writes,
-        usr_cpu: mean(&jobs, "usr_cpu"),
-        sys_cpu: mean(&jobs, "sys_cpu"),
-        ctx: sum(&jobs, "ctx"),
+        usr_cpu: mean(jobs, "usr_cpu"),
+        sys_cpu: mean(jobs, "sys_cpu"),
+        ctx: sum(jobs, "ctx"),
         error: jobs
             .iter()
             .map(|job| count(job, "error"))
             .find(|e| *e != 0)
             .map_or(0, |e| e.try_into().unwrap_or(i32::MAX)),
-        total_errors: sum(&jobs, "total_err"),
-        iodepth_level: depths(&jobs),
+        total_errors: sum(jobs, "total_err"),
+        iodepth_level: depths(jobs),
     })
 }
 
@@ -115,7 +130,7 @@ pub(super) fn prelude(text: &str) -> impl Iterator<Item = &str> {
     text.lines().take_while(|line| !line.starts_with('{'))
 }
 
-fn output_error(reason: impl Into<String>) -> FioError {
+pub(super) fn output_error(reason: impl Into<String>) -> FioError {
     FioError::Output { reason: reason.into() }
 }
 
@@ -130,6 +145,30 @@ fn read_object(text: &str) -> Result<Value, FioError> {
             Some(Err(error)) => Err(output_error(format!("is no JSON ({error})"))),
             None => Err(output_error("holds no JSON")),
         },
+    }
+}
+
+/// Every JSON object of a text to which several runs of fio were appended.
+///
+/// # Errors
+/// [`FioError::Output`] if there is none, or if one of them is cut short or no JSON.
+pub(super) fn read_objects(text: &str) -> Result<Vec<Value>, FioError> {
+    let objects = objects(text).or_else(|_| objects(&without_nan(text)));
+    let objects = objects.map_err(|error| output_error(format!("is no JSON ({error})")))?;
+    if objects.is_empty() { Err(output_error("holds no JSON")) } else { Ok(objects) }
+}
+
+fn objects(text: &str) -> serde_json::Result<Vec<Value>> {
+    let (mut objects, mut rest) = (Vec::new(), text);
+    loop {
+        let start = rest.split_inclusive('\n').take_while(|line| !line.starts_with('{')).map(str::len).sum();
+        rest = &rest[start..];
+        let mut stream = serde_json::Deserializer::from_str(rest).into_iter::<Value>();
+        match stream.next() {
+            Some(object) => objects.push(object?),
+            None => return Ok(objects),
+        }
+        rest = &rest[stream.byte_offset()..];
     }
 }
 
@@ -161,7 +200,7 @@ fn flush(word: &mut String, clean: &mut String) {
 }
 
 /// A count that is missing, null, negative or no number is 0; fio prints some counts as floats.
-fn count(object: &Value, key: &str) -> u64 {
+pub(super) fn count(object: &Value, key: &str) -> u64 {
     // The cast saturates and takes NaN to 0.
     object.get(key).and_then(|v| v.as_u64().or_else(|| v.as_f64().map(|f| f as u64))).unwrap_or(0)
 }

@@ -1,9 +1,10 @@
 //! fio as a generator: finds it, says which paths it can take, runs one job file to its end.
 //!
-//! The job file is written in [`job`], fio's JSON is read in [`json`]. Counters around the run, the
+//! The job file is written in [`job`], fio's JSON is read in [`json`], that of others job by job in [`jobs`]. Counters around the run, the
 //! settings of the drive and the verdict are the runner's.
 
 pub mod job;
+pub mod jobs;
 pub mod json;
 #[cfg(test)]
 mod tests;
@@ -24,7 +25,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// The oldest version that is used, that of Ubuntu 22.04. `io_uring_cmd` came later: see `supports`.
-const OLDEST: (u32, u32) = (3, 28);
+pub(crate) const OLDEST: (u32, u32) = (3, 28);
 /// How often the stop flag is looked at; the end of fio itself is seen at once.
 const POLL_MS: i32 = 50;
 /// How long fio may take to end by itself after SIGINT.
@@ -295,7 +296,7 @@ fn ask(program: &Path, argument: &'static str) -> Result<String, FioError> {
 }
 
 /// `fio-3.33` and builds between releases, such as `fio-3.33-12-gabcdef`.
-fn parse_version(text: &str) -> Option<(u32, u32)> {
+pub(crate) fn parse_version(text: &str) -> Option<(u32, u32)> {
     let numbers = text.strip_prefix("fio-")?.split('-').next()?;
     let (major, rest) = numbers.split_once('.')?;
     Some((major.parse().ok()?, rest.split('.').next()?.parse().ok()?))

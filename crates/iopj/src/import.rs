@@ -1,0 +1,13 @@
+//! `iopj import`: results of other programs as a store.
+
+use crate::args::{ImportArgs, ImportFormat};
+use crate::output::print;
+use iopj_study::import;
+use std::process::ExitCode;
+
+pub(crate) fn import(args: &ImportArgs) -> anyhow::Result<ExitCode> {
+    let ImportFormat::Fio { files, store } = &args.format;
+    let imported = import::fio(files, store)?;
+    print(&format!("{imported}\nstore: {}\n", store.display()))?;
+    Ok(ExitCode::SUCCESS)
+}

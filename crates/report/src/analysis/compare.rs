@@ -1,0 +1,316 @@
+//! Two stores held against each other: what got better or worse beyond noise, cell by cell.
+//!
+//! Reading stores and showing the result is left to others.
+
+use super::metric::Metric;
+use super::stats::{Method, holm, ratio_of_means, t_test};
+use iopj_core::{IoPath, VerdictKind, Workload};
+use iopj_store::{Generator, Measurement, StudyRecord, Trial};
+use serde::{Serialize, Serializer};
+use std::cmp::Ordering;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The metrics that are compared.
+pub const METRICS: [Metric; 5] =
+    [Metric::Iops, Metric::LatencyMean, Metric::LatencyP99, Metric::CpuPercent, Metric::ContextSwitchesPerIo];
+/// Level of the family of all tests of a comparison.
+pub const LEVEL: f64 = 0.05;
+
+/// What came of a comparison.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Comparison {
+    /// The store that stands for before.
+    pub before: Side,
+    /// The store that stands for after.
+    pub after: Side,
+    /// What differs between the stores as wholes.
+    pub differences: Vec<Difference>,
+    /// Every metric of every cell that both hold: what is decided first, and the larger change first.
+    pub changes: Vec<Change>,
+    /// Cells that only the first holds.
+    pub only_before: Vec<Cell>,
+    /// Cells that only the second holds.
+    pub only_after: Vec<Cell>,
+}
+
+/// One of the two stores.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Side {
+    /// The study's name.
+    pub study: String,
+    /// Trials in the store.
+    pub trials: usize,
+    /// Refuted ones, left out.
+    pub refuted: usize,
+    /// Failed ones, left out.
+    pub failed: usize,
+}
+
+/// A fact or a setting that is not the same in both stores.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Difference {
+    /// Its name.
+    pub name: String,
+    /// Its value in the first; absent where it has none.
+    pub before: Option<String>,
+    /// Its value in the second.
+    pub after: Option<String>,
+}
+
+/// What two trials must have in common to be replicates.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Cell {
+    /// The path.
+    pub path: IoPath,
+    /// The workload.
+    pub workload: Workload,
+    /// Settings, without those that set the stores as wholes apart.
+    pub settings: BTreeMap<String, String>,
+    /// What issued the I/O.
+    pub generator: Generator,
+}
+
+/// One metric of one cell, before and after.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Change {
+    /// The cell.
+    pub cell: Cell,
+    /// The metric.
+    #[serde(serialize_with = "word")]
+    pub metric: Metric,
+    /// Replicates and their mean before; absent without a trial that counts.
+    pub before: Option<Mean>,
+    /// The same after.
+    pub after: Option<Mean>,
+    /// Mean after over mean before; absent where the latter is 0.
+    pub ratio: Option<f64>,
+    /// 95 % interval of the ratio; absent for one replicate, or where it has no bounds.
+    pub interval: Option<(f64, f64)>,
+    /// Two-sided p-value of Welch's test; absent for one replicate.
+    pub p: Option<f64>,
+    /// The same after Holm's correction over all tests of the comparison.
+    pub p_holm: Option<f64>,
+    /// What follows.
+    pub outcome: Outcome,
+}
+
+/// The mean over replicates.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Mean {
+    /// Replicates.
+    pub n: usize,
+    /// Their mean, in the metric's unit (latencies in ns).
+    pub mean: f64,
+}
+
+/// What follows from a change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// Worse beyond noise.
+    Worse,
+    /// Better beyond noise.
+    Better,
+    /// No difference beyond noise; none may be there, or too few replicates to see it.
+    NoDifference,
+    /// One replicate on either side: there is no noise to hold the change against.
+    OneReplicate,
+    /// The trials of one side hold no value of the metric, or were all refuted or failed.
+    NotMeasured,
+}
+
+impl Outcome {
+    /// The outcome in words.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Outcome::Worse => "worse",
+            Outcome::Better => "better",
+            Outcome::NoDifference => "no difference beyond noise",
+            Outcome::OneReplicate => "undecided: one replicate",
+            Outcome::NotMeasured => "undecided: not measured on both sides",
+        }
+    }
+}
+
+/// Holds the trials of `after` against those of `before`. Refuted and failed trials are counted and left out. A setting
+/// that has one value throughout each store, but not the same, is a difference between them and keeps no cells apart.
+pub fn compare(before: (&StudyRecord, &[Trial]), after: (&StudyRecord, &[Trial])) -> Comparison {
+    let apart = settings_apart(before.1, after.1);
+    let without: Vec<&str> = apart.iter().map(|difference| difference.name.as_str()).collect();
+    let (old, mut new) = (cells(before.1, &without), cells(after.1, &without));
+    let mut pairs = Vec::new();
+    let mut only_before = Vec::new();
+    for (cell, values) in old {
+        match new.iter().position(|(other, _)| *other == cell) {
+            Some(index) => pairs.push((cell, values, new.swap_remove(index).1)),
+            None => only_before.push(cell),
+        }
+    }
+    let mut only_after: Vec<Cell> = new.into_iter().map(|(cell, _)| cell).collect();
+    let order = |a: &Cell, b: &Cell| a.path.cmp(&b.path).then_with(|| a.workload.title().cmp(&b.workload.title()));
+    only_before.sort_by(order);
+    only_after.sort_by(order);
+    let mut differences = facts_apart(before.0, after.0);
+    differences.extend(apart);
+    Comparison {
+        before: side(before),
+        after: side(after),
+        differences,
+        changes: changes(&pairs),
+        only_before,
+        only_after,
+    }
+}
+
+/// Changes for the worse in IOPS or mean latency that are beyond noise and whose ratio of means is off by more
+/// than `percent`.
+pub fn regressions(comparison: &Comparison, percent: f64) -> Vec<&Change> {
+    let beyond = |change: &&Change| match change.metric {
+        Metric::Iops => change.ratio.is_some_and(|ratio| 100.0 * (1.0 - ratio) > percent),
+        Metric::LatencyMean => change.ratio.is_none_or(|ratio| 100.0 * (ratio - 1.0) > percent),
+        _ => false,
+    };
+    comparison.changes.iter().filter(|change| change.outcome == Outcome::Worse).filter(beyond).collect()
+}
+
+fn word<S: Serializer>(metric: &Metric, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(metric)
+}
+
+fn side((study, trials): (&StudyRecord, &[Trial])) -> Side {
+    let measured = || trials.iter().filter_map(|trial| trial.outcome.measurement());
+    Side {
+        study: study.name.clone(),
+        trials: trials.len(),
+        refuted: measured().filter(|measurement| measurement.verdict.kind == VerdictKind::Refuted).count(),
+        failed: trials.len() - measured().count(),
+    }
+}
+
+/// Facts about the studies, those that say the most first.
+fn facts_apart(before: &StudyRecord, after: &StudyRecord) -> Vec<Difference> {
+    const FIRST: [&str; 8] =
+        ["study", "target", "kernel", "devices", "cpu_model", "architecture", "iopj_version", "fio_version"];
+    let facts = |study: &StudyRecord| {
+        let own = [("study", &study.name), ("target", &study.target)];
+        let own = own.map(|(name, value)| (name.to_owned(), value.clone()));
+        own.into_iter().chain(study.provenance.clone()).collect::<BTreeMap<String, String>>()
+    };
+    let (before, after) = (facts(before), facts(after));
+    let names: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
+    let rank = |name: &str| FIRST.iter().position(|first| *first == name).unwrap_or(FIRST.len());
+    let mut names: Vec<&String> = names.into_iter().filter(|name| before.get(*name) != after.get(*name)).collect();
+    names.sort_by_key(|name| rank(name));
+    let value = |facts: &BTreeMap<String, String>, name: &String| facts.get(name).cloned();
+    let difference =
+        |name: &String| Difference { name: name.clone(), before: value(&before, name), after: value(&after, name) };
+    names.into_iter().map(difference).collect()
+}
+
+/// Settings with one value throughout each store that are not the same in both.
+fn settings_apart(before: &[Trial], after: &[Trial]) -> Vec<Difference> {
+    let names: BTreeSet<&String> = before.iter().chain(after).flat_map(|trial| trial.settings.keys()).collect();
+    let only = |trials: &[Trial], name: &String| {
+        let first = trials.first()?.settings.get(name);
+        trials.iter().all(|trial| trial.settings.get(name) == first).then(|| first.cloned())
+    };
+    let difference = |name: &String| {
+        let (before, after) = (only(before, name)?, only(after, name)?);
+        (before != after).then(|| Difference { name: name.clone(), before, after })
+    };
+    names.into_iter().filter_map(difference).collect()
+}
+
+/// The cells with their trials that count.
+fn cells<'a>(trials: &'a [Trial], without: &[&str]) -> Vec<(Cell, Vec<&'a Measurement>)> {
+    let mut cells: Vec<(Cell, Vec<&Measurement>)> = Vec::new();
+    for trial in trials {
+        let mut settings = trial.settings.clone();
+        settings.retain(|name, _| !without.contains(&name.as_str()));
+        let (path, generator) = (trial.path, trial.generator);
+        let cell = Cell { path, workload: trial.workload.clone(), settings, generator };
+        let counts = trial.outcome.measurement().filter(|m| m.verdict.kind != VerdictKind::Refuted);
+        match cells.iter_mut().find(|(other, _)| *other == cell) {
+            Some((_, all)) => all.extend(counts),
+            None => cells.push((cell, counts.into_iter().collect())),
+        }
+    }
+    cells
+}
+
+type Pair<'a> = (Cell, Vec<&'a Measurement>, Vec<&'a Measurement>);
+
+fn changes(pairs: &[Pair<'_>]) -> Vec<Change> {
+    let mut changes: Vec<Change> =
+        pairs.iter().flat_map(|pair| METRICS.into_iter().map(|metric| change(pair, metric))).collect();
+    let tested: Vec<usize> = (0..changes.len()).filter(|index| changes[*index].p.is_some()).collect();
+    let p: Vec<f64> = tested.iter().filter_map(|index| changes[*index].p).collect();
+    for (index, p_holm) in tested.into_iter().zip(holm(&p)) {
+        let change = &mut changes[index];
+        change.p_holm = Some(p_holm);
+        change.outcome = outcome(change, p_holm);
+    }
+    changes
+        .sort_by(|a, b| a.rank().cmp(&b.rank()).then_with(|| b.size().total_cmp(&a.size())).then_with(|| order(a, b)));
+    changes
+}
+
+fn order(a: &Change, b: &Change) -> Ordering {
+    a.cell.path.cmp(&b.cell.path).then_with(|| a.metric.cmp(&b.metric))
+}
+
+fn change((cell, before, after): &Pair<'_>, metric: Metric) -> Change {
+    let values = |trials: &[&Measurement]| trials.iter().filter_map(|trial| metric.value(trial)).collect::<Vec<f64>>();
+    let (before, after) = (values(before), values(after));
+    let mean = |values: &[f64]| {
+        let n = values.len();
+        (n > 0).then(|| Mean { n, mean: values.iter().sum::<f64>() / n as f64 })
+    };
+    let (old, new) = (mean(&before), mean(&after));
+    let ratio = old.zip(new).map(|(old, new)| new.mean / old.mean).filter(|ratio| ratio.is_finite());
+    let interval = ratio_of_means(&after, &before).map(|ratio| (ratio.low, ratio.high));
+    Change {
+        cell: cell.clone(),
+        metric,
+        before: old,
+        after: new,
+        ratio,
+        interval: interval.filter(|(low, high)| low.is_finite() && high.is_finite()),
+        p: t_test(Method::Welch, &after, &before).map(|test| test.p),
+        p_holm: None,
+        outcome: if old.is_none() || new.is_none() { Outcome::NotMeasured } else { Outcome::OneReplicate },
+    }
+}
+
+fn outcome(change: &Change, p_holm: f64) -> Outcome {
+    let (Some(before), Some(after)) = (change.before, change.after) else { return Outcome::NotMeasured };
+    match p_holm < LEVEL {
+        false => Outcome::NoDifference,
+        true if (after.mean > before.mean) == change.metric.more_is_better() => Outcome::Better,
+        true => Outcome::Worse,
+    }
+}
+
+impl Change {
+    /// What is decided, what is not different, what is not decided.
+    fn rank(&self) -> u8 {
+        match self.outcome {
+            Outcome::Worse | Outcome::Better => 0,
+            Outcome::NoDifference => 1,
+            Outcome::OneReplicate | Outcome::NotMeasured => 2,
+        }
+    }
+
+    /// Halving is as large as doubling.
+    fn size(&self) -> f64 {
+        match (self.ratio, self.before.zip(self.after)) {
+            (Some(ratio), _) => ratio.ln().abs(),
+            (None, Some((before, after))) if before.mean != after.mean => f64::INFINITY,
+            _ => 0.0,
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "compare_tests.rs"]
+pub(crate) mod tests;

@@ -1,0 +1,268 @@
+use super::*;
+use iopj_core::evidence::Finding;
+use iopj_core::{Evidence, Observed, Rw, Verdict};
+use iopj_store::{Latency, Outcome as Result};
+use proptest::prelude::*;
+
+pub(crate) fn study(kernel: &str) -> StudyRecord {
+    StudyRecord {
+        name: "test".into(),
+        text: String::new(),
+        seed: 1,
+        planned_trials: 0,
+        target: "/dev/nvme0n1".into(),
+        file_id: None,
+        provenance: BTreeMap::from([("kernel".into(), kernel.into()), ("cpu_model".into(), "one".into())]),
+        made_target: false,
+        warnings: vec![],
+        unavailable: vec![],
+    }
+}
+
+/// A trial of one second with these IOPS; its latency is the inverse.
+pub(crate) fn trial(path: &str, iops: u64) -> Trial {
+    let unclear = || Finding::Unclear("none".to_owned());
+    let latency_ns = 1e9 / iops.max(1) as f64;
+    let measurement = Measurement {
+        window_ns: 1_000_000_000,
+        ios: iops,
+        bytes: iops * 4096,
+        reads: iops,
+        writes: 0,
+        short_ios: 0,
+        latency: Latency { count: iops, mean: latency_ns, p99: 2 * latency_ns as u64, ..Latency::default() },
+        read_latency: None,
+        write_latency: None,
+        series: vec![],
+        cpu_percent: 50.0,
+        context_switches_per_io: 0.0,
+        interrupts_per_io: None,
+        system_calls_per_io: None,
+        achieved_depth: 1.0,
+        preconditioning: None,
+        evidence: Evidence::default(),
+        observed: Observed { completion: unclear(), submission: Finding::Unclear("none".into()), doubt: None },
+        verdict: Verdict { kind: VerdictKind::Verified, reasons: vec![] },
+        power_state: [serde_json::Value::Null, serde_json::Value::Null],
+        fio: None,
+    };
+    Trial {
+        path: path.parse().unwrap(),
+        workload: Workload::default(),
+        settings: BTreeMap::new(),
+        generator: Generator::Native,
+        replicate: 0,
+        position: 0,
+        started_unix_ns: 0,
+        gap_ns: None,
+        outcome: Result::Measured(Box::new(measurement)),
+    }
+}
+
+pub(crate) const LIBAIO: &str = "libaio/syscall/interrupt";
+pub(crate) const URING: &str = "io_uring/syscall/interrupt";
+
+pub(crate) fn trials(path: &str, iops: &[u64]) -> Vec<Trial> {
+    iops.iter().map(|iops| trial(path, *iops)).collect()
+}
+
+fn measurement(trial: &mut Trial) -> &mut Measurement {
+    let Result::Measured(measurement) = &mut trial.outcome else { panic!("failed") };
+    measurement
+}
+
+fn compared(before: &[Trial], after: &[Trial]) -> Comparison {
+    compare((&study("6.1"), before), (&study("6.1"), after))
+}
+
+fn of<'a>(comparison: &'a Comparison, path: &str, metric: Metric) -> &'a Change {
+    let found = comparison.changes.iter().find(|c| c.cell.path.to_string() == path && c.metric == metric);
+    found.unwrap_or_else(|| panic!("no {metric} of {path}"))
+}
+
+#[test]
+fn what_changed_is_told_from_what_did_not() {
+    let before =
+        [trials(LIBAIO, &[1000, 1010, 990, 1005, 995]), trials(URING, &[2000, 2020, 1980, 2010, 1990])].concat();
+    let after = [trials(URING, &[2001, 2018, 1985, 2008, 1989]), trials(LIBAIO, &[800, 808, 792, 804, 796])].concat();
+    let comparison = compared(&before, &after);
+    assert_eq!(comparison.changes.len(), 10);
+    let iops = of(&comparison, LIBAIO, Metric::Iops);
+    assert_eq!((iops.outcome, iops.ratio), (Outcome::Worse, Some(0.8)));
+    assert_eq!((iops.before, iops.after), (Some(Mean { n: 5, mean: 1000.0 }), Some(Mean { n: 5, mean: 800.0 })));
+    let (low, high) = iops.interval.unwrap();
+    assert!(low < 0.8 && 0.8 < high && high - low < 0.03, "{low} {high}");
+    assert!(iops.p_holm.unwrap() > iops.p.unwrap() && iops.p_holm.unwrap() < 1e-6);
+    let latency = of(&comparison, LIBAIO, Metric::LatencyMean);
+    assert_eq!(latency.outcome, Outcome::Worse);
+    assert!((latency.ratio.unwrap() - 1.25).abs() < 1e-3);
+    for metric in METRICS {
+        assert_eq!(of(&comparison, URING, metric).outcome, Outcome::NoDifference);
+    }
+    // Never switched on either side: equal, and no ratio.
+    assert_eq!(of(&comparison, LIBAIO, Metric::ContextSwitchesPerIo).ratio, None);
+    // The other way round it is better.
+    let back = compared(&after, &before);
+    assert_eq!(of(&back, LIBAIO, Metric::Iops).outcome, Outcome::Better);
+    assert_eq!(of(&back, LIBAIO, Metric::LatencyMean).outcome, Outcome::Better);
+    assert!(regressions(&back, 0.0).is_empty());
+}
+
+#[test]
+fn the_largest_change_stands_first_and_halving_is_doubling() {
+    let before = [trials(LIBAIO, &[1000, 1001, 999]), trials(URING, &[1000, 1001, 999])].concat();
+    let after = [trials(LIBAIO, &[1500, 1501, 1499]), trials(URING, &[500, 501, 499])].concat();
+    let comparison = compared(&before, &after);
+    let decided: Vec<_> = comparison.changes.iter().filter(|c| c.outcome <= Outcome::Better).collect();
+    let sizes: Vec<f64> = decided.iter().map(|change| change.size()).collect();
+    assert_eq!(decided.len(), 6);
+    assert!(sizes.is_sorted_by(|a, b| a >= b), "{sizes:?}");
+    assert!(comparison.changes[..3].iter().all(|change| change.cell.path.to_string() == URING));
+    assert!((sizes[0] - 2f64.ln()).abs() < 1e-2);
+    assert!(comparison.changes.iter().map(Change::rank).is_sorted());
+}
+
+#[test]
+fn regressions_are_beyond_the_threshold_and_beyond_noise() {
+    let before = trials(LIBAIO, &[1000, 1001, 999, 1000]);
+    let after = trials(LIBAIO, &[950, 951, 949, 950]);
+    let comparison = compared(&before, &after);
+    let metrics = |percent| regressions(&comparison, percent).iter().map(|c| c.metric).collect::<Vec<_>>();
+    // 5 % of IOPS, 5.26 % of latency; p99 has no say.
+    assert_eq!(metrics(4.9), [Metric::LatencyMean, Metric::Iops]);
+    assert_eq!(metrics(5.1), [Metric::LatencyMean]);
+    assert_eq!(metrics(6.0), []);
+    let noisy = compared(&trials(LIBAIO, &[1000, 1500, 500]), &trials(LIBAIO, &[950, 1400, 400]));
+    assert!(regressions(&noisy, 1.0).is_empty());
+    assert_eq!(of(&noisy, LIBAIO, Metric::Iops).outcome, Outcome::NoDifference);
+}
+
+#[test]
+fn a_metric_that_rose_from_nothing_is_worse() {
+    let before = trials(LIBAIO, &[1000, 1001, 999]);
+    let mut after = before.clone();
+    for (index, trial) in after.iter_mut().enumerate() {
+        measurement(trial).context_switches_per_io = 1.0 + index as f64 / 1000.0;
+    }
+    let comparison = compared(&before, &after);
+    let switches = &comparison.changes[0];
+    assert_eq!((switches.metric, switches.outcome), (Metric::ContextSwitchesPerIo, Outcome::Worse));
+    assert_eq!((switches.ratio, switches.interval), (None, None));
+    assert!(regressions(&comparison, 1.0).is_empty());
+}
+
+#[test]
+fn one_replicate_decides_nothing() {
+    for (before, after) in [(&[1000][..], &[500, 501, 502][..]), (&[1000, 1001], &[500]), (&[1000], &[500])] {
+        let comparison = compared(&trials(LIBAIO, before), &trials(LIBAIO, after));
+        let iops = of(&comparison, LIBAIO, Metric::Iops);
+        assert_eq!((iops.outcome, iops.p, iops.p_holm, iops.interval), (Outcome::OneReplicate, None, None, None));
+        assert!((iops.ratio.unwrap() - 0.5).abs() < 1e-2);
+        assert_eq!(iops.outcome.as_str(), "undecided: one replicate");
+        assert!(regressions(&comparison, 0.0).is_empty());
+    }
+}
+
+#[test]
+fn refuted_and_failed_trials_are_counted_and_left_out() {
+    let before = trials(LIBAIO, &[1000, 1001, 999]);
+    let mut after = trials(LIBAIO, &[1000, 1001, 999, 10, 20]);
+    measurement(&mut after[3]).verdict.kind = VerdictKind::Refuted;
+    after[4].outcome = Result::Failed("EIO".into());
+    let comparison = compared(&before, &after);
+    assert_eq!((comparison.after.trials, comparison.after.refuted, comparison.after.failed), (5, 1, 1));
+    let iops = of(&comparison, LIBAIO, Metric::Iops);
+    assert_eq!((iops.outcome, iops.after), (Outcome::NoDifference, Some(Mean { n: 3, mean: 1000.0 })));
+    after.iter_mut().take(3).for_each(|trial| trial.outcome = Result::Failed("EIO".into()));
+    let comparison = compared(&before, &after);
+    assert!(comparison.changes.iter().all(|change| change.outcome == Outcome::NotMeasured && change.after.is_none()));
+}
+
+#[test]
+fn cells_are_matched_by_all_that_makes_them() {
+    let mut before = trials(LIBAIO, &[1, 2]);
+    before.extend(trials(URING, &[1, 2]));
+    let mut after = trials(LIBAIO, &[1, 2]);
+    after[0].workload.rw = Rw::Randwrite;
+    after[1].generator = Generator::Fio;
+    let comparison = compared(&before, &after);
+    assert_eq!((comparison.changes.len(), comparison.only_before.len(), comparison.only_after.len()), (0, 2, 2));
+    assert_eq!(comparison.only_before[1].path.to_string(), URING);
+}
+
+#[test]
+fn settings_that_set_the_stores_apart_are_told_and_do_not_keep_cells_apart() {
+    let with = |trials: Vec<Trial>, name: &str, values: [&str; 2]| -> Vec<Trial> {
+        let set = |(index, mut trial): (usize, Trial)| {
+            trial.settings.insert(name.into(), values[index % 2].into());
+            trial
+        };
+        trials.into_iter().enumerate().map(set).collect()
+    };
+    let plain = || trials(LIBAIO, &[1000, 1001, 999, 1000]);
+    let before = with(with(plain(), "governor", ["powersave"; 2]), "nomerges", ["0", "2"]);
+    let after = with(with(plain(), "governor", ["performance"; 2]), "nomerges", ["0", "1"]);
+    let mut newer = study("6.12");
+    newer.provenance.remove("cpu_model");
+    let comparison = compare((&study("6.1"), &before), (&newer, &after));
+    let told: Vec<_> =
+        comparison.differences.iter().map(|d| (&*d.name, d.before.as_deref(), d.after.as_deref())).collect();
+    assert_eq!(
+        told,
+        [
+            ("kernel", Some("6.1"), Some("6.12")),
+            ("cpu_model", Some("one"), None),
+            ("governor", Some("powersave"), Some("performance")),
+        ]
+    );
+    assert_eq!(comparison.changes.len(), METRICS.len());
+    assert_eq!(comparison.changes[0].cell.settings, BTreeMap::from([("nomerges".into(), "0".into())]));
+    assert_eq!((comparison.only_before.len(), comparison.only_after.len()), (1, 1));
+}
+
+#[test]
+fn empty_stores_compare_to_nothing() {
+    for (before, after) in [(vec![], vec![]), (trials(LIBAIO, &[1]), vec![])] {
+        let comparison = compared(&before, &after);
+        assert!(comparison.changes.is_empty() && comparison.differences.is_empty());
+    }
+}
+
+fn numbers_are_finite(value: &serde_json::Value) -> bool {
+    // A NaN becomes null: only what may be absent may be null.
+    let mut absent = ["ratio", "interval", "p", "p_holm", "before", "after", "runtime_ns", "ios"].iter();
+    match value {
+        serde_json::Value::Object(map) => map
+            .iter()
+            .all(|(key, value)| (value.is_null() && absent.clone().any(|a| a == key)) || numbers_are_finite(value)),
+        serde_json::Value::Array(all) => all.iter().all(numbers_are_finite),
+        serde_json::Value::Null => absent.next().is_none(),
+        _ => true,
+    }
+}
+
+#[test]
+fn json_has_the_words_of_the_metrics() {
+    let comparison = compared(&trials(LIBAIO, &[10, 11]), &trials(LIBAIO, &[20, 21]));
+    let json = serde_json::to_value(&comparison).unwrap();
+    assert!(json["changes"].as_array().unwrap().iter().any(|c| c["metric"] == "iops" && c["before"]["n"] == 2));
+    assert_eq!(json["changes"][0]["cell"]["path"], LIBAIO);
+    assert!(numbers_are_finite(&json), "{json}");
+}
+
+proptest! {
+    #[test]
+    fn no_nan_comes_out(
+        before in proptest::collection::vec(0u64..3000, 0..5),
+        after in proptest::collection::vec(0u64..3000, 0..5),
+    ) {
+        let comparison = compared(&trials(LIBAIO, &before), &trials(LIBAIO, &after));
+        prop_assert!(numbers_are_finite(&serde_json::to_value(&comparison).unwrap()));
+        for change in &comparison.changes {
+            prop_assert!(change.ratio.is_none_or(f64::is_finite));
+            prop_assert!(change.p_holm.is_none_or(|p| (0.0..=1.0).contains(&p)));
+        }
+        let text = crate::render::comparison(&comparison);
+        prop_assert!(!text.contains("NaN") && !text.contains("inf"), "{}", text);
+    }
+}

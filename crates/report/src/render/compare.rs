@@ -1,0 +1,169 @@
+//! A comparison of two stores as text: what differs between them, then every change.
+
+use super::grid::{Align, Grid, escape, wrap};
+use crate::analysis::compare::{Cell, Change, Comparison, LEVEL, METRICS, Outcome, Side};
+use crate::analysis::metric::Metric;
+use iopj_store::Generator;
+use std::fmt::Write;
+
+const WIDTH: usize = 120;
+
+/// The whole comparison.
+pub fn comparison(comparison: &Comparison) -> String {
+    let mut text = side("before", &comparison.before) + &side("after", &comparison.after);
+    text += &differences(comparison);
+    if comparison.changes.is_empty() {
+        text += "\nthe stores have no cell in common: there is nothing to compare\n";
+    } else {
+        text.push('\n');
+        text += &changes(comparison);
+        text.push('\n');
+        text += &summary(comparison);
+    }
+    text += &only("before", &comparison.only_before);
+    text += &only("after", &comparison.only_after);
+    text
+}
+
+fn side(name: &str, side: &Side) -> String {
+    let Side { study, trials, refuted, failed } = side;
+    format!("{name}: study {}, {trials} trials ({refuted} refuted and {failed} failed ones left out)\n", escape(study))
+}
+
+fn differences(comparison: &Comparison) -> String {
+    if comparison.differences.is_empty() {
+        return "nothing that the stores tell of machine, kernel, drive, versions and settings differs\n".to_owned();
+    }
+    let mut grid = Grid::new(&[("what differs", Align::Left), ("before", Align::Left), ("after", Align::Left)]);
+    for difference in &comparison.differences {
+        let value = |value: &Option<String>| value.clone().unwrap_or_else(|| "-".to_owned());
+        grid.row(vec![difference.name.clone(), value(&difference.before), value(&difference.after)]);
+    }
+    grid.render()
+}
+
+fn changes(comparison: &Comparison) -> String {
+    let workload = |change: &Change| change.cell.workload.title();
+    let several = comparison.changes.iter().any(|change| workload(change) != workload(&comparison.changes[0]));
+    let mut columns = vec![("path", Align::Left)];
+    if several {
+        columns.push(("workload", Align::Left));
+    }
+    columns.extend([
+        ("metric", Align::Left),
+        ("before", Align::Right),
+        ("after", Align::Right),
+        ("change", Align::Right),
+        ("95 % interval", Align::Right),
+        ("p", Align::Right),
+        ("result", Align::Left),
+    ]);
+    let mut grid = Grid::new(&columns);
+    for change in &comparison.changes {
+        grid.row(row(change, several));
+    }
+    let heading = if several { String::new() } else { workload(&comparison.changes[0]) + "\n" };
+    heading + &grid.render()
+}
+
+fn row(change: &Change, several_workloads: bool) -> Vec<String> {
+    let absent = || "-".to_owned();
+    let mean = |mean: Option<f64>| mean.map_or_else(absent, |mean| value(change.metric, mean));
+    let mut row = vec![name(&change.cell)];
+    if several_workloads {
+        row.push(change.cell.workload.title());
+    }
+    row.extend([
+        title(change.metric),
+        mean(change.before.map(|before| before.mean)),
+        mean(change.after.map(|after| after.mean)),
+        change.ratio.map_or_else(absent, percent),
+        change.interval.map_or_else(absent, |(low, high)| format!("{} to {}", percent(low), percent(high))),
+        change.p_holm.map_or_else(absent, probability),
+        change.outcome.as_str().to_owned(),
+    ]);
+    row
+}
+
+fn name(cell: &Cell) -> String {
+    let mut name = cell.path.to_string();
+    if cell.generator == Generator::Fio {
+        name += " (fio)";
+    }
+    for (setting, value) in &cell.settings {
+        name += &format!(" {setting}={value}");
+    }
+    name
+}
+
+fn title(metric: Metric) -> String {
+    match metric.unit() {
+        "ns" => format!("{}, us", metric.title()),
+        "per I/O" | "% of one core" => format!("{}, {}", metric.title(), metric.unit()),
+        _ => metric.title().to_owned(),
+    }
+}
+
+/// Four significant digits; latencies in us.
+fn value(metric: Metric, mean: f64) -> String {
+    let mean = if metric.unit() == "ns" { mean / 1000.0 } else { mean };
+    match mean.abs() {
+        n if n >= 1000.0 => format!("{mean:.0}"),
+        n if n >= 100.0 => format!("{mean:.1}"),
+        n if n >= 10.0 => format!("{mean:.2}"),
+        _ => format!("{mean:.3}"),
+    }
+}
+
+fn percent(ratio: f64) -> String {
+    let percent = 100.0 * (ratio - 1.0);
+    // What rounds to nothing has no sign.
+    if percent.abs() < 0.05 { "0.0 %".to_owned() } else { format!("{percent:+.1} %") }
+}
+
+fn probability(p: f64) -> String {
+    if p < 0.0001 { "<0.0001".to_owned() } else { format!("{p:.4}") }
+}
+
+fn summary(comparison: &Comparison) -> String {
+    let count = |outcome| comparison.changes.iter().filter(|change| change.outcome == outcome).count();
+    let tests = comparison.changes.iter().filter(|change| change.p.is_some()).count();
+    let mut text = String::new();
+    // Writing into a string cannot fail.
+    let _ = writeln!(
+        text,
+        "{} cells, {} metrics each: {} worse, {} better, {} without a difference beyond noise, {} undecided",
+        comparison.changes.len() / METRICS.len(),
+        METRICS.len(),
+        count(Outcome::Worse),
+        count(Outcome::Better),
+        count(Outcome::NoDifference),
+        count(Outcome::OneReplicate) + count(Outcome::NotMeasured),
+    );
+    let words = format!(
+        "change is the mean after over the mean before, its interval after Fieller; p is of Welch's test, corrected after Holm \
+         over the {tests} tests of this table, and a difference is beyond noise if p < {LEVEL}"
+    );
+    text += &wrap(&words, WIDTH, "");
+    if count(Outcome::OneReplicate) > 0 {
+        text += "one replicate shows no noise: run both studies with `--replicates 5` or more to decide\n";
+    }
+    text += "energy (W, IO/J, B/J): not measured\n";
+    text
+}
+
+fn only(side: &str, cells: &[Cell]) -> String {
+    if cells.is_empty() {
+        return String::new();
+    }
+    let mut text = format!("only {side}, and so not compared:\n");
+    for cell in cells {
+        let line = format!("{}, {}, {}", name(cell), cell.workload.title(), cell.workload.length_text());
+        text += &format!("  {}\n", escape(&line));
+    }
+    text
+}
+
+#[cfg(test)]
+#[path = "compare_tests.rs"]
+mod tests;

@@ -1,0 +1,43 @@
+use super::*;
+use crate::analysis::compare::compare;
+use crate::analysis::compare::tests::{LIBAIO, URING, study, trials};
+
+#[test]
+fn the_text_says_what_differs_and_what_changed() {
+    let before = [trials(LIBAIO, &[1000, 1001, 999]), trials(URING, &[1000])].concat();
+    let after = [trials(LIBAIO, &[800, 801, 799]), trials(URING, &[1100])].concat();
+    let text = comparison(&compare((&study("6.1"), &before), (&study("6.12\u{1b}"), &after)));
+    for part in [
+        "before: study test, 4 trials (0 refuted and 0 failed ones left out)",
+        "kernel        6.1     6.12\\u{1b}",
+        "-20.0 %",
+        "worse",
+        "undecided: one replicate",
+        "2 cells, 5 metrics each: 3 worse, 0 better, 2 without a difference beyond noise, 5 undecided",
+        "energy (W, IO/J, B/J): not measured",
+    ] {
+        let squeezed = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(squeezed(&text).contains(&squeezed(part)), "{part:?} is not in\n{text}");
+    }
+    let first = text.lines().find(|line| line.contains("libaio")).unwrap();
+    assert!(first.contains("latency") && first.contains("+25."), "{first}");
+}
+
+#[test]
+fn stores_without_a_common_cell_say_so() {
+    let text = comparison(&compare((&study("1"), &trials(LIBAIO, &[1, 2])), (&study("1"), &trials(URING, &[1, 2]))));
+    assert!(text.contains("no cell in common") && text.contains("nothing that the stores tell"), "{text}");
+    assert!(text.contains("only before") && text.contains("only after"), "{text}");
+    assert!(text.contains("libaio/syscall/interrupt, randread 4k iodepth 1 numjobs 1, 10s"), "{text}");
+}
+
+#[test]
+fn numbers_have_four_digits_and_no_sign_of_nothing() {
+    assert_eq!(
+        [0.12345, 12.345, 123.45, 123_456.0].map(|n| value(Metric::CpuPercent, n)),
+        ["0.123", "12.35", "123.5", "123456"]
+    );
+    assert_eq!(value(Metric::LatencyMean, 12_345.0), "12.35");
+    assert_eq!([1.0002, 0.9998, 1.1, 0.5].map(percent), ["0.0 %", "0.0 %", "+10.0 %", "-50.0 %"]);
+    assert_eq!([0.0, 0.04567].map(probability), ["<0.0001", "0.0457"]);
+}
