@@ -17,6 +17,9 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("unshare", "util-linux"),
     ("addpart", "util-linux"),
     ("mkfs.ext4", "e2fsprogs"),
+    ("chromium", "chromium"),
+    // No program, but a page without a font has no text.
+    ("/usr/share/fonts/truetype/dejavu/DejaVuSans.ttf", "fonts-dejavu-core"),
 ];
 
 /// Makes sure that every program is here: installs as root with apt-get, otherwise names what is missing.

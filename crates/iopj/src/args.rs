@@ -129,6 +129,12 @@ pub(crate) struct ReportArgs {
     #[cfg(feature = "parquet")]
     #[arg(long, value_name = "FILE", group = "form")]
     pub(crate) parquet: Option<PathBuf>,
+    /// Write the whole report as one HTML file that needs nothing else
+    #[arg(long, value_name = "FILE", group = "form")]
+    pub(crate) html: Option<PathBuf>,
+    /// Write every figure as SVG into this folder
+    #[arg(long, value_name = "DIR", group = "form")]
+    pub(crate) figures: Option<PathBuf>,
     /// Print the papers' tables, from this store
     #[arg(long, group = "form")]
     pub(crate) papers: bool,

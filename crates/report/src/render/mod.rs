@@ -4,6 +4,7 @@ mod claims;
 mod compare;
 mod export;
 mod grid;
+pub mod html;
 mod number;
 #[cfg(feature = "parquet")]
 mod parquet;

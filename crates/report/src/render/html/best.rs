@@ -1,0 +1,268 @@
+//! The best path of each workload, in words and as maps over two axes of the workload. Decided by `analysis::winner`.
+
+use super::figures::{Figure, Group, Section, words};
+use super::model::{Dimension, Model, Series, shown};
+use super::svg::map::{self, Map};
+use super::text::{escape, exact, list, plural, readable, slug};
+use crate::analysis::metric::Metric;
+use crate::analysis::winner::{AxisValue, Cell, Decision, Question, WinnerMap, winner_maps};
+use iopj_core::Workload;
+use std::fmt::Write;
+
+/// Winner maps, one for each metric and each set of workloads that differ in two axes only.
+pub(super) fn section(model: &Model<'_>) -> Section {
+    let mut section = Section { id: "winners", heading: "Winner maps", words: String::new(), groups: Vec::new() };
+    let mut axes = Dimension::ALL;
+    axes.sort_by_key(|dimension| std::cmp::Reverse(model.values_of(*dimension).len()));
+    let [x, y, _] = axes;
+    if model.values_of(x).len() < 2 {
+        return section;
+    }
+    // Both metrics give the same maps in the same order: each pair of them is a group.
+    let pairs = maps(model, Metric::LatencyMean, x, y).into_iter().zip(maps(model, Metric::IopsPerCpu, x, y));
+    let mut left_out = 0;
+    for (latency, cpu) in pairs {
+        left_out += latency.left_out().total();
+        let heading = format!("{}{}", model.title(&latency.workload, &[x, y]), suffix(model, &latency));
+        let figures: Vec<Figure> =
+            [latency, cpu].iter().filter_map(|map| figure(model, map, (x, y), &heading)).collect();
+        if !figures.is_empty() {
+            section.groups.push(Group { heading, figures });
+        }
+    }
+    if !section.groups.is_empty() {
+        section.words = format!(
+            "The best path in each cell, and how far the next one is. Dashed cells are open: the papers' rule, Student's t-test at \
+             5 %, cannot tell the two best apart, or there is one replicate and no test. {} out: refuted, failed or incomplete.",
+            if left_out == 1 { "1 trial stays".to_owned() } else { format!("{left_out} trials stay") }
+        );
+    }
+    section
+}
+
+fn heading(metric: Metric) -> &'static str {
+    match metric {
+        Metric::LatencyMean => "Least mean latency",
+        _ => "Most I/Os a second of CPU time",
+    }
+}
+
+fn maps(model: &Model<'_>, metric: Metric, x: Dimension, y: Dimension) -> Vec<WinnerMap> {
+    // The axes differ, so that there is no error to tell.
+    Question::new(metric, x.axis(), y.axis()).map_or(Vec::new(), |question| winner_maps(model.trials, &question))
+}
+
+/// What tells the series of a map from those of others: generator and settings.
+fn suffix<'a>(model: &'a Model<'_>, map: &WinnerMap) -> &'a str {
+    let same = |one: &&Series| one.generator == map.generator && one.settings == map.settings;
+    model.series.iter().find(same).map_or("", |one| &one.suffix)
+}
+
+fn figure(model: &Model<'_>, winners: &WinnerMap, (x, y): (Dimension, Dimension), rest: &str) -> Option<Figure> {
+    let places = |of: fn(&(AxisValue, AxisValue)) -> AxisValue| {
+        let mut places: Vec<AxisValue> = winners.cells.keys().map(of).collect();
+        places.sort_unstable();
+        places.dedup();
+        places
+    };
+    let (lines, columns) = (places(|(y, _)| *y), places(|(_, x)| *x));
+    let (mut cells, mut rows) = (Vec::new(), Vec::new());
+    for ((down, across), cell) in &winners.cells {
+        let Some(best) = cell.ranking.first() else { continue };
+        let (Some(column), Some(line)) = (position(&columns, across), position(&lines, down)) else { continue };
+        let Some(series) = model.series_like(best.path, winners.generator, &winners.settings) else { continue };
+        rows.push(row(winners, cell, (across, down)));
+        cells.push(drawn(model, winners, cell, (column, line), series));
+    }
+    let caption = heading(winners.question.metric).to_owned();
+    let drawing = Map {
+        title: format!("{caption}: {rest}"),
+        x_title: x.word().to_owned(),
+        y_title: y.word().to_owned(),
+        columns: columns.iter().map(AxisValue::to_string).collect(),
+        rows: lines.iter().map(AxisValue::to_string).collect(),
+        cells,
+    };
+    (!rows.is_empty()).then(|| Figure {
+        id: slug(&drawing.title),
+        svg: map::draw(&drawing),
+        columns: words(&[x.word(), y.word(), "best path", "mean", "next path", "mean of next", "p", "decision"]),
+        rows,
+        wide: drawing.columns.len() > 4,
+        title: drawing.title,
+        caption,
+    })
+}
+
+fn position(places: &[AxisValue], place: &AxisValue) -> Option<usize> {
+    places.iter().position(|one| one == place)
+}
+
+fn drawn(model: &Model<'_>, map: &WinnerMap, cell: &Cell, at: (usize, usize), series: usize) -> map::Cell {
+    let decision = cell.decision();
+    let (unit, factor) = shown(map.question.metric);
+    let value = |place: &crate::analysis::winner::Place| readable(place.summary.mean * factor);
+    let tip: Vec<String> =
+        cell.ranking.iter().take(2).map(|place| format!("{} {}", place.path, value(place))).collect();
+    map::Cell {
+        at,
+        series,
+        label: model.series[series].label.clone(),
+        margin: match decision {
+            Decision::Tie => "tie".to_owned(),
+            Decision::Alone => "alone".to_owned(),
+            Decision::Undecided => format!("{}, no test", margin(cell)),
+            _ => margin(cell),
+        },
+        tie: matches!(decision, Decision::Tie | Decision::Undecided),
+        tip: format!("{unit}: {}", tip.join("; next ")),
+    }
+}
+
+/// How far the next path is from the best: in per cent of the best, or as a factor where that reads better.
+fn margin(cell: &Cell) -> String {
+    let [best, next, ..] = cell.ranking.as_slice() else { return String::new() };
+    match next.summary.mean / best.summary.mean {
+        ratio if !ratio.is_finite() => String::new(),
+        ratio if ratio >= 3.0 => format!("next {}\u{d7}", readable(ratio)),
+        ratio => format!("next {:+.1} %", 100.0 * (ratio - 1.0)),
+    }
+}
+
+fn row(map: &WinnerMap, cell: &Cell, (x, y): (&AxisValue, &AxisValue)) -> Vec<String> {
+    let place = |index: usize| cell.ranking.get(index);
+    let path = |index| place(index).map_or(String::new(), |place| place.path.to_string());
+    let mean = |index| place(index).map_or(String::new(), |one| exact(one.summary.mean * shown(map.question.metric).1));
+    let decision = match cell.decision() {
+        Decision::Winner => "winner",
+        Decision::Tie => "tie",
+        Decision::Alone => "alone",
+        Decision::Undecided => "undecided",
+        Decision::Empty => "",
+    };
+    let p = cell.p.map_or(String::new(), exact);
+    vec![x.to_string(), y.to_string(), path(0), mean(0), path(1), mean(1), p, decision.to_owned()]
+}
+
+/// The best path of a workload by mean latency, in words.
+pub(super) struct Best {
+    pub(super) workload: String,
+    pub(super) path: String,
+    /// Position of its series.
+    pub(super) series: usize,
+    pub(super) latency_us: f64,
+    pub(super) iops: f64,
+    /// Paths that cannot be told from it.
+    pub(super) ties: Vec<String>,
+    /// There were two replicates or more to test with.
+    pub(super) tested: bool,
+    /// The series of the slowest path with a verified trial, and the share of its latency that the best one saves.
+    pub(super) saves: Option<(usize, f64)>,
+    /// The best one has a verified trial.
+    pub(super) verified: bool,
+}
+
+/// The best path by mean latency of each workload, in the order of the tables.
+pub(super) fn bests(model: &Model<'_>) -> Vec<Best> {
+    let mut bests: Vec<(usize, Best)> = Vec::new();
+    for map in maps(model, Metric::LatencyMean, Dimension::Iodepth, Dimension::Numjobs) {
+        for ((numjobs, iodepth), cell) in &map.cells {
+            let (AxisValue::Count(numjobs), AxisValue::Count(iodepth)) = (*numjobs, *iodepth) else { continue };
+            let workload = Workload { iodepth, numjobs, ..map.workload.clone() };
+            let Some(index) = model.workload_of(&workload) else { continue };
+            bests.extend(best(model, &map, cell, index).map(|best| (index, best)));
+        }
+    }
+    bests.sort_by_key(|(index, _)| *index);
+    bests.into_iter().map(|(_, best)| best).collect()
+}
+
+fn best(model: &Model<'_>, map: &WinnerMap, cell: &Cell, workload: usize) -> Option<Best> {
+    let first = cell.ranking.first()?;
+    let series = |path| model.series_like(path, map.generator, &map.settings);
+    let label = |path| series(path).map_or(String::new(), |series| model.series[series].label.clone());
+    let verified = |path| {
+        let series = series(path);
+        model.cells_of(workload).any(|cell| Some(cell.series) == series && cell.verified > 0)
+    };
+    let own = series(first.path)?;
+    let data = model.cells_of(workload).find(|cell| cell.series == own)?;
+    let slowest = cell.ranking[1..].iter().rev().find(|place| verified(place.path) && place.summary.mean > 0.0);
+    Some(Best {
+        workload: model.title(model.workloads[workload], &[]),
+        path: model.series[own].name.clone(),
+        series: own,
+        latency_us: first.summary.mean / 1000.0,
+        iops: data.summary(Metric::Iops)?.mean,
+        ties: cell.tied().iter().skip(1).map(|place| label(place.path)).collect(),
+        tested: cell.decision() != Decision::Undecided,
+        saves: slowest.and_then(|one| Some((series(one.path)?, 1.0 - first.summary.mean / one.summary.mean))),
+        verified: data.verified > 0,
+    })
+}
+
+/// Sentences for the top of the page.
+pub(super) fn lead(model: &Model<'_>, bests: &[Best]) -> String {
+    let mut wins: Vec<(&str, usize)> = Vec::new();
+    for best in bests {
+        match wins.iter_mut().find(|(path, _)| *path == best.path) {
+            Some((_, count)) => *count += 1,
+            None => wins.push((&best.path, 1)),
+        }
+    }
+    wins.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    let Some((winner, count)) = wins.first() else { return String::new() };
+    let mut text = match bests.len() {
+        1 => format!("<p class=\"lead\"><b>{}</b> has the least mean latency", escape(winner)),
+        all => {
+            format!(
+                "<p class=\"lead\"><b>{}</b> has the least mean latency in {count} of {all} workloads",
+                escape(winner)
+            )
+        }
+    };
+    let others: Vec<String> = wins[1..].iter().map(|(path, count)| format!("{} in {count}", escape(path))).collect();
+    if !others.is_empty() {
+        let _ = write!(text, "; {}", list(&others));
+    }
+    let greatest = bests
+        .iter()
+        .filter_map(|best| best.saves.map(|(slowest, share)| (best, slowest, share)))
+        .max_by(|a, b| a.2.total_cmp(&b.2));
+    text.push('.');
+    if let Some((best, slowest, share)) = greatest {
+        let _ = write!(
+            text,
+            " At the most, choosing the best path saves {:.0} % of the latency: {} instead of {} for {}.",
+            100.0 * share,
+            escape(&best.path),
+            escape(&model.series[slowest].name),
+            escape(&best.workload)
+        );
+    }
+    text += "</p>";
+    text + &open(bests)
+}
+
+/// How many of the bests are open, and why.
+fn open(bests: &[Best]) -> String {
+    let ties = bests.iter().filter(|best| !best.ties.is_empty()).count();
+    let untested = bests.iter().filter(|best| !best.tested).count();
+    let mut text = String::new();
+    if ties > 0 {
+        let which = if ties == bests.len() { "every workload".to_owned() } else { plural(ties, "workload") };
+        let _ = write!(
+            text,
+            "<p>In {which} the lead over the next path is within the noise: a tie by Student's t-test at 5 %. More replicates \
+             would decide.</p>"
+        );
+    }
+    if untested > 0 {
+        let _ = write!(
+            text,
+            "<p>{} with one replicate: no test can decide there. Run the study with --replicates 3 or more.</p>",
+            plural(untested, "workload")
+        );
+    }
+    text
+}

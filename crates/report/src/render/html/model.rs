@@ -1,0 +1,329 @@
+//! The trials as the page needs them: series (a path under settings and a generator), workloads, and a
+//! cell for each pair of them that was measured.
+
+use crate::analysis::metric::Metric;
+use crate::analysis::stats::{Summary, summarize};
+use crate::analysis::winner::Axis;
+use iopj_core::{IoPath, VerdictKind, Workload, format_bytes};
+use iopj_store::{Generator, Measurement, Outcome, Trial};
+use std::collections::{BTreeMap, HashMap};
+
+/// What is compared: it keeps its colour and its mark through all figures.
+pub(super) struct Series {
+    pub(super) path: IoPath,
+    pub(super) generator: Generator,
+    pub(super) settings: BTreeMap<String, String>,
+    /// The whole name, as in the tables.
+    pub(super) name: String,
+    /// The name without what all paths of its interface share.
+    pub(super) label: String,
+    /// Of the name what is not the path: the generator and the settings that vary, each after a space.
+    pub(super) suffix: String,
+}
+
+/// A series under a workload, over its replicates.
+pub(super) struct Cell<'a> {
+    pub(super) series: usize,
+    pub(super) workload: usize,
+    /// Measurements that were not refuted.
+    pub(super) trusted: Vec<&'a Measurement>,
+    pub(super) verified: usize,
+    pub(super) unproven: usize,
+    pub(super) refuted: usize,
+    pub(super) failed: usize,
+}
+
+/// All of it.
+pub(super) struct Model<'a> {
+    pub(super) series: Vec<Series>,
+    pub(super) workloads: Vec<&'a Workload>,
+    /// By series and workload.
+    pub(super) cells: Vec<Cell<'a>>,
+    pub(super) trials: &'a [Trial],
+}
+
+/// The metrics that have a figure of their own.
+pub(super) const METRICS: [Metric; 4] =
+    [Metric::Iops, Metric::LatencyMean, Metric::CpuPercent, Metric::ContextSwitchesPerIo];
+
+/// How a metric is shown: its name with its unit, and the factor from its own unit.
+pub(super) fn shown(metric: Metric) -> (String, f64) {
+    match metric {
+        Metric::Iops => ("IOPS".to_owned(), 1.0),
+        Metric::CpuPercent | Metric::ContextSwitchesPerIo | Metric::InterruptsPerIo => {
+            (format!("{}, {}", metric.title(), metric.unit()), 1.0)
+        }
+        other if other.unit() == "ns" => (format!("{}, \u{b5}s", other.title()), 1e-3),
+        other => (format!("{}, {}", other.title(), other.unit()), 1.0),
+    }
+}
+
+/// An axis of the workload along which figures run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Dimension {
+    Iodepth,
+    Numjobs,
+    Bs,
+}
+
+impl Dimension {
+    pub(super) const ALL: [Dimension; 3] = [Dimension::Iodepth, Dimension::Numjobs, Dimension::Bs];
+
+    pub(super) fn title(self) -> &'static str {
+        match self {
+            Dimension::Iodepth => "iodepth, I/Os in flight a job",
+            Dimension::Numjobs => "numjobs, threads that do I/O",
+            Dimension::Bs => "bs, bytes an I/O",
+        }
+    }
+
+    pub(super) fn word(self) -> &'static str {
+        match self {
+            Dimension::Iodepth => "iodepth",
+            Dimension::Numjobs => "numjobs",
+            Dimension::Bs => "bs",
+        }
+    }
+
+    pub(super) fn of(self, workload: &Workload) -> u32 {
+        match self {
+            Dimension::Iodepth => workload.iodepth,
+            Dimension::Numjobs => workload.numjobs,
+            Dimension::Bs => workload.bs,
+        }
+    }
+
+    /// The axis of a winner map that runs along it.
+    pub(super) fn axis(self) -> Axis {
+        match self {
+            Dimension::Iodepth => Axis::Iodepth,
+            Dimension::Numjobs => Axis::Numjobs,
+            Dimension::Bs => Axis::Bs,
+        }
+    }
+
+    /// A value of it as people write it.
+    pub(super) fn text(self, value: u32) -> String {
+        if self == Dimension::Bs { format_bytes(value.into()) } else { value.to_string() }
+    }
+
+    /// The workload without this axis: equal for all workloads that differ in it only.
+    pub(super) fn without(self, mut workload: Workload) -> Workload {
+        match self {
+            Dimension::Iodepth => workload.iodepth = 0,
+            Dimension::Numjobs => workload.numjobs = 0,
+            Dimension::Bs => workload.bs = 0,
+        }
+        workload
+    }
+}
+
+impl Cell<'_> {
+    /// The trusted replicates of a metric in numbers, in the unit in which it is shown.
+    pub(super) fn summary(&self, metric: Metric) -> Option<Summary> {
+        let (_, factor) = shown(metric);
+        let values = self.trusted.iter().filter_map(|measurement| metric.value(measurement));
+        summarize(&values.map(|value| value * factor).collect::<Vec<f64>>())
+    }
+}
+
+impl<'a> Model<'a> {
+    pub(super) fn new(trials: &'a [Trial]) -> Model<'a> {
+        let mut model = Model { series: series(trials), workloads: workloads(trials), cells: Vec::new(), trials };
+        let mut places: HashMap<(usize, usize), usize> = HashMap::new();
+        for trial in trials {
+            let (Some(series), Some(workload)) = (model.series_of(trial), model.workload_of(&trial.workload)) else {
+                continue;
+            };
+            let place = *places.entry((series, workload)).or_insert_with(|| {
+                model.cells.push(Cell {
+                    series,
+                    workload,
+                    trusted: Vec::new(),
+                    verified: 0,
+                    unproven: 0,
+                    refuted: 0,
+                    failed: 0,
+                });
+                model.cells.len() - 1
+            });
+            model.cells[place].add(trial);
+        }
+        model.cells.sort_by_key(|cell| (cell.series, cell.workload));
+        model
+    }
+
+    /// The series that a trial belongs to.
+    pub(super) fn series_of(&self, trial: &Trial) -> Option<usize> {
+        self.series_like(trial.path, trial.generator, &trial.settings)
+    }
+
+    /// The series of a path under settings and a generator.
+    pub(super) fn series_like(
+        &self,
+        path: IoPath,
+        generator: Generator,
+        settings: &BTreeMap<String, String>,
+    ) -> Option<usize> {
+        let same = |one: &Series| one.path == path && one.generator == generator && one.settings == *settings;
+        self.series.iter().position(same)
+    }
+
+    pub(super) fn workload_of(&self, workload: &Workload) -> Option<usize> {
+        self.workloads.iter().position(|one| *one == workload)
+    }
+
+    /// The cells of a workload in the order of the series.
+    pub(super) fn cells_of(&self, workload: usize) -> impl Iterator<Item = &Cell<'a>> {
+        self.cells.iter().filter(move |cell| cell.workload == workload)
+    }
+
+    /// What names a workload in this study; without an axis, where a figure runs along it.
+    pub(super) fn title(&self, workload: &Workload, without: &[Dimension]) -> String {
+        let mut title = workload.title();
+        for dimension in without {
+            let text = dimension.text(dimension.of(workload));
+            let part = match dimension {
+                Dimension::Bs => format!(" {text} "),
+                named => format!(" {} {text}", named.word()),
+            };
+            title = title.replacen(&part, if *dimension == Dimension::Bs { " " } else { "" }, 1);
+        }
+        if self.workloads.iter().any(|other| other.length != workload.length) {
+            title += &format!(", {}", workload.length_text());
+        }
+        title
+    }
+
+    /// The values of an axis over the whole study, ascending.
+    pub(super) fn values_of(&self, dimension: Dimension) -> Vec<u32> {
+        let mut values: Vec<u32> = self.workloads.iter().map(|workload| dimension.of(workload)).collect();
+        values.sort_unstable();
+        values.dedup();
+        values
+    }
+
+    /// The most replicates that any cell has.
+    pub(super) fn replicates(&self) -> usize {
+        self.cells.iter().map(|cell| cell.trusted.len()).max().unwrap_or(0)
+    }
+}
+
+impl<'a> Cell<'a> {
+    fn add(&mut self, trial: &'a Trial) {
+        match &trial.outcome {
+            Outcome::Failed(_) => self.failed += 1,
+            Outcome::Measured(measurement) => {
+                match measurement.verdict.kind {
+                    VerdictKind::Refuted => self.refuted += 1,
+                    VerdictKind::Verified => self.verified += 1,
+                    VerdictKind::Unproven => self.unproven += 1,
+                }
+                if measurement.verdict.kind != VerdictKind::Refuted {
+                    self.trusted.push(measurement);
+                }
+            }
+        }
+    }
+}
+
+/// In the order of the tables: small and shallow first.
+fn workloads(trials: &[Trial]) -> Vec<&Workload> {
+    let mut workloads: Vec<&Workload> = Vec::new();
+    for trial in trials {
+        if !workloads.contains(&&trial.workload) {
+            workloads.push(&trial.workload);
+        }
+    }
+    workloads.sort_by_key(|workload| (workload.rw, workload.bs, workload.numjobs, workload.iodepth));
+    workloads
+}
+
+fn series(trials: &[Trial]) -> Vec<Series> {
+    let mut keys: Vec<(IoPath, Generator, &BTreeMap<String, String>)> = Vec::new();
+    for trial in trials {
+        let key = (trial.path, trial.generator, &trial.settings);
+        if !keys.contains(&key) {
+            keys.push(key);
+        }
+    }
+    keys.sort();
+    let paths: Vec<IoPath> = keys.iter().map(|(path, ..)| *path).collect();
+    let several_generators = keys.iter().any(|(_, generator, _)| *generator != keys[0].1);
+    let shared = |name: &String, value: &String| keys.iter().all(|(.., other)| other.get(name) == Some(value));
+    keys.iter()
+        .map(|(path, generator, settings)| {
+            let mut suffix = String::new();
+            if several_generators || *generator == Generator::Fio {
+                suffix += &format!(" ({})", generator.as_str());
+            }
+            for (name, value) in settings.iter().filter(|(name, value)| !shared(name, value)) {
+                suffix += &format!(" {name}={value}");
+            }
+            Series {
+                path: *path,
+                generator: *generator,
+                settings: (*settings).clone(),
+                name: format!("{path}{suffix}"),
+                label: format!("{}{suffix}", label(path, &paths)),
+                suffix,
+            }
+        })
+        .collect()
+}
+
+/// The interface, and of submission, completion and variants what tells its paths apart.
+fn label(path: &IoPath, paths: &[IoPath]) -> String {
+    let parts = |path: &IoPath| {
+        let text = path.to_string();
+        let (stem, variants) = text.split_once('+').unwrap_or((&text, ""));
+        let mut parts: Vec<String> = stem.split('/').skip(1).map(str::to_owned).collect();
+        parts.push(if variants.is_empty() { String::new() } else { format!("+{variants}") });
+        parts
+    };
+    let kin: Vec<Vec<String>> = paths.iter().filter(|other| other.interface() == path.interface()).map(parts).collect();
+    let own = parts(path);
+    let telling = (0..own.len()).filter(|index| kin.iter().any(|other| other[*index] != own[*index]));
+    let words: Vec<&str> = telling.map(|index| own[index].as_str()).filter(|word| !word.is_empty()).collect();
+    let (plain, variants): (Vec<&str>, Vec<&str>) = words.into_iter().partition(|word| !word.starts_with('+'));
+    let words = format!("{}{}", plain.join("/"), variants.concat());
+    if words.is_empty() { path.interface().to_owned() } else { format!("{} {words}", path.interface()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_keep_what_tells_paths_apart() {
+        let paths: Vec<IoPath> = [
+            "libaio/syscall/interrupt",
+            "io_uring/syscall/poll",
+            "io_uring/syscall/poll+registered",
+            "io_uring/sqpoll/poll",
+            "posix-sio/syscall/poll",
+            "posix-sio/syscall/interrupt",
+        ]
+        .iter()
+        .map(|text| text.parse().unwrap())
+        .collect();
+        let labels: Vec<String> = paths.iter().map(|path| label(path, &paths)).collect();
+        let expected = [
+            "libaio",
+            "io_uring syscall",
+            "io_uring syscall+registered",
+            "io_uring sqpoll",
+            "posix-sio poll",
+            "posix-sio interrupt",
+        ];
+        assert_eq!(labels, expected);
+    }
+
+    #[test]
+    fn titles_leave_out_the_axis() {
+        let model = Model::new(&[]);
+        let workload = Workload { iodepth: 16, ..Workload::default() };
+        assert_eq!(model.title(&workload, &[Dimension::Iodepth]), "randread 4k numjobs 1");
+        assert_eq!(model.title(&workload, &[Dimension::Bs, Dimension::Numjobs]), "randread iodepth 16");
+    }
+}

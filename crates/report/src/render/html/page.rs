@@ -1,0 +1,358 @@
+//! The page around the figures: title, summary in words, tables, provenance, and what is missing.
+
+use super::best::{Best, bests, lead};
+use super::figures::{Figure, Group, Section};
+use super::model::Model;
+use super::svg::swatch;
+use super::text::{escape, plural, readable, thousands};
+use super::{COLOURS, FIGURE_STYLE, SCRIPT, SCRIPT_SHA256, STYLE, standalone_style};
+use crate::analysis::claims::{Answer, decide};
+use iopj_core::VerdictKind;
+use iopj_store::{Outcome, StudyRecord, Trial, Unavailable};
+use std::fmt::Write;
+
+/// Groups of figures beyond this many are folded but for the first one.
+const OPEN_GROUPS: usize = 4;
+
+/// The whole document.
+pub(super) fn page(study: &StudyRecord, trials: &[Trial], model: &Model<'_>, sections: &[Section]) -> String {
+    let mut html = head(study);
+    let bests = bests(model);
+    html += "<body><a class=\"skip\" href=\"#main\">Skip to the results</a>";
+    html += &title_block(study, model);
+    html += &contents(sections, study);
+    html += "<main id=\"main\">";
+    html += &summary(study, model, &bests);
+    for section in sections {
+        html += &section_text(section);
+    }
+    html += &claims_section(trials);
+    html += MISSING;
+    html += &unavailable(&study.unavailable);
+    html += &provenance(study);
+    html += "</main><footer>Made by iopj from the study's store. This page is one file and loads nothing. Refuted trials are kept in \
+             the store and left out of every figure and comparison.</footer>";
+    let _ = write!(html, "<template id=\"figure-style\">{}</template>", standalone_style());
+    let _ = write!(html, "<script>{SCRIPT}</script></body></html>");
+    html
+}
+
+fn head(study: &StudyRecord) -> String {
+    let colours: String =
+        COLOURS.iter().map(|(name, light, dark)| format!("{name}:light-dark({light},{dark});")).collect();
+    format!(
+        "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
+         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; \
+         script-src 'sha256-{SCRIPT_SHA256}'; img-src data:; base-uri 'none'; form-action 'none'\">\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
+         <title>{} \u{2013} iopj report</title><link rel=\"icon\" href=\"data:,\">\
+         <style>:root{{{colours}}}\n{STYLE}{FIGURE_STYLE}</style></head>",
+        escape(&study.name)
+    )
+}
+
+fn title_block(study: &StudyRecord, model: &Model<'_>) -> String {
+    let fact = |name: &str| study.provenance.get(name).filter(|value| !value.is_empty());
+    let place: Vec<String> = [
+        Some(format!("target <code>{}</code>", escape(&study.target))),
+        fact("devices").map(|devices| format!("on {}", escape(devices))),
+        fact("kernel").map(|kernel| format!("Linux {}", escape(kernel))),
+        fact("cpu_model").map(|cpu| escape(cpu)),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    let sum = |of: fn(&super::model::Cell<'_>) -> usize| model.cells.iter().map(of).sum::<usize>();
+    let mut facts = vec![
+        (format!("of {} trials", thousands(study.planned_trials as f64)), model.trials.len()),
+        (plain("path", model.series.len()), model.series.len()),
+        (plain("workload", model.workloads.len()), model.workloads.len()),
+        ("verified".to_owned(), sum(|cell| cell.verified)),
+        ("unproven".to_owned(), sum(|cell| cell.unproven)),
+        ("refuted".to_owned(), sum(|cell| cell.refuted)),
+    ];
+    let failed = sum(|cell| cell.failed);
+    if failed > 0 {
+        facts.push(("failed".to_owned(), failed));
+    }
+    let facts: String = facts
+        .into_iter()
+        .map(|(what, count)| format!("<div><dt>{what}</dt><dd>{}</dd></div>", thousands(count as f64)))
+        .collect();
+    format!(
+        "<header><p class=\"over\">I/O path study</p><h1>{}</h1><p class=\"place\">{}</p><dl class=\"facts\">{facts}</dl></header>",
+        escape(&study.name),
+        place.join(", ")
+    )
+}
+
+fn plain(what: &str, count: usize) -> String {
+    if count == 1 { what.to_owned() } else { format!("{what}s") }
+}
+
+fn contents(sections: &[Section], study: &StudyRecord) -> String {
+    let mut links = vec![("summary", "Summary")];
+    links.extend(sections.iter().map(|section| (section.id, section.heading)));
+    links.push(("missing", "Not measured"));
+    if !study.unavailable.is_empty() {
+        links.push(("unavailable", "Not available"));
+    }
+    links.push(("provenance", "Provenance"));
+    let items: String = links.iter().map(|(id, text)| format!("<li><a href=\"#{id}\">{text}</a></li>")).collect();
+    format!("<nav aria-label=\"Contents\"><ul>{items}</ul></nav>")
+}
+
+fn summary(study: &StudyRecord, model: &Model<'_>, bests: &[Best]) -> String {
+    let mut html = String::from("<section id=\"summary\"><h2>Summary</h2>");
+    if model.trials.is_empty() {
+        html += "<p class=\"lead\">This store holds no trial: nothing can be shown. Do the trials with \
+                 <code>iopj run --resume STORE</code>.</p>";
+    } else if bests.is_empty() {
+        html += "<p class=\"lead\">No trial stands: all of them were refuted, failed or incomplete, so that no path can be ranked. \
+                 The reasons are below.</p>";
+    }
+    html += &lead(model, bests);
+    let planned = study.planned_trials as usize;
+    if !model.trials.is_empty() && model.trials.len() < planned {
+        let _ = write!(
+            html,
+            "<p class=\"warning\">{} of the plan are not done yet: <code>iopj run --resume STORE</code> does them.</p>",
+            plural(planned - model.trials.len(), "trial")
+        );
+    }
+    for warning in &study.warnings {
+        let _ = write!(html, "<p class=\"warning\">Warning: {}</p>", escape(warning));
+    }
+    html += &best_table(model, bests);
+    html += &doubtful(model);
+    html += &key(model);
+    html + "</section>"
+}
+
+fn best_table(model: &Model<'_>, bests: &[Best]) -> String {
+    if bests.is_empty() {
+        return String::new();
+    }
+    let rows: String = bests
+        .iter()
+        .map(|best| {
+            let mut remarks: Vec<String> = Vec::new();
+            if !best.ties.is_empty() {
+                remarks.push(format!("tie with {}", best.ties.join(", ")));
+            } else if !best.tested {
+                remarks.push("one replicate: no test".to_owned());
+            }
+            if !best.verified {
+                remarks.push("unproven".to_owned());
+            }
+            let saves = best.saves.map_or(("no other verified path".to_owned(), String::new()), |(slowest, share)| {
+                (model.series[slowest].label.clone(), format!("{:.1} %", 100.0 * share))
+            });
+            format!(
+                "<tr><th scope=\"row\" class=\"w\">{}</th><td class=\"w\">{}{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td>\
+                 <td class=\"w\">{}</td><td>{}</td></tr>",
+                escape(&best.workload),
+                swatch(best.series),
+                escape(&best.path),
+                readable(best.latency_us),
+                readable(best.iops),
+                saves.1,
+                escape(&saves.0),
+                escape(&remarks.join("; "))
+            )
+        })
+        .collect();
+    format!(
+        "<h3>Best path of each workload</h3><p class=\"note\">By mean latency over replicates. It saves that share of the mean latency \
+         of the slowest path with a verified trial.</p>\
+         <div class=\"scroll tall\" tabindex=\"0\" role=\"region\" aria-label=\"Best path of each workload\"><table><thead><tr>\
+         <th scope=\"col\">workload</th><th scope=\"col\">best path</th><th scope=\"col\" class=\"n\">mean latency, \u{b5}s</th>\
+         <th scope=\"col\" class=\"n\">IOPS</th><th scope=\"col\" class=\"n\">saves</th><th scope=\"col\">against</th>\
+         <th scope=\"col\">remarks</th></tr></thead><tbody>{rows}</tbody></table></div>"
+    )
+}
+
+/// Paths with trials that are refuted, unproven or failed, each with one reason.
+fn doubtful(model: &Model<'_>) -> String {
+    let mut items = String::new();
+    for (word, kind) in
+        [("refuted", Some(VerdictKind::Refuted)), ("failed", None), ("unproven", Some(VerdictKind::Unproven))]
+    {
+        for (index, series) in model.series.iter().enumerate() {
+            let reasons: Vec<String> = model
+                .trials
+                .iter()
+                .filter(|trial| model.series_of(trial) == Some(index))
+                .filter_map(|trial| match (&trial.outcome, kind) {
+                    (Outcome::Failed(error), None) => Some(error.clone()),
+                    (Outcome::Measured(one), Some(kind)) if one.verdict.kind == kind => {
+                        Some(one.verdict.reasons.first().cloned().unwrap_or_default())
+                    }
+                    _ => None,
+                })
+                .collect();
+            let Some(reason) = reasons.first() else { continue };
+            let more = if reasons.iter().any(|other| other != reason) { "first reason: " } else { "" };
+            let _ = write!(
+                items,
+                "<li><b>{}</b>: {} {word}. <span class=\"note\">{more}{}</span></li>",
+                escape(&series.name),
+                plural(reasons.len(), "trial"),
+                escape(reason)
+            );
+        }
+    }
+    if items.is_empty() {
+        return String::new();
+    }
+    format!("<h3>Trials in doubt</h3><ul class=\"plain\">{items}</ul>")
+}
+
+/// What stands for each path in the figures.
+fn key(model: &Model<'_>) -> String {
+    let row = |(index, one): (usize, &super::model::Series)| {
+        format!("<li>{}{}: <code>{}</code></li>", swatch(index), escape(&one.label), escape(&one.name))
+    };
+    let rows: String = model.series.iter().enumerate().map(row).collect();
+    if rows.is_empty() { rows } else { format!("<h3>Marks and names in the figures</h3><ul class=\"key\">{rows}</ul>") }
+}
+
+fn section_text(section: &Section) -> String {
+    let mut html = format!("<section id=\"{}\"><h2>{}</h2>", section.id, section.heading);
+    if !section.words.is_empty() {
+        let _ = write!(html, "<p class=\"note\">{}</p>", escape(&section.words));
+    }
+    for (index, group) in section.groups.iter().enumerate() {
+        let figures: String = group.figures.iter().map(figure).collect();
+        html += &group_text(group, index == 0 || section.groups.len() <= OPEN_GROUPS, &figures);
+    }
+    html + "</section>"
+}
+
+fn group_text(group: &Group, open: bool, figures: &str) -> String {
+    let grid = format!("<div class=\"grid-of-figures\">{figures}</div>");
+    match (group.heading.as_str(), open) {
+        ("", _) => grid,
+        (heading, true) => format!("<h3>{}</h3>{grid}", escape(heading)),
+        (heading, false) => format!("<details class=\"group\"><summary>{}</summary>{grid}</details>", escape(heading)),
+    }
+}
+
+fn figure(figure: &Figure) -> String {
+    let class = if figure.wide { " class=\"wide\"" } else { "" };
+    let scrolls =
+        if figure.wide { " tabindex=\"0\" role=\"region\" aria-label=\"Figure, scrolls sideways\"" } else { "" };
+    let caption = escape(&figure.caption);
+    // A column holds numbers if every cell of it does.
+    let numeric: Vec<bool> = (0..figure.columns.len())
+        .map(|column| figure.rows.iter().all(|row| row[column].is_empty() || row[column].parse::<f64>().is_ok()))
+        .collect();
+    // Numbers, of which there are many, go without a class.
+    let class_of = |column: usize| if numeric[column] { "" } else { " class=t" };
+    let mut html = format!(
+        "<figure id=\"{}\"{class}><figcaption>{caption}</figcaption><div class=\"plot\"{scrolls}>{}</div>\
+         <details><summary>Table</summary><div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Data\"><table class=\"data\"><thead><tr>",
+        figure.id, figure.svg
+    );
+    for (column, heading) in figure.columns.iter().enumerate() {
+        let _ = write!(html, "<th{}>{}", class_of(column), escape(heading));
+    }
+    html += "<tbody>";
+    for row in &figure.rows {
+        html += "<tr>";
+        for (column, cell) in row.iter().enumerate() {
+            let _ = match column {
+                0 => write!(html, "<th>{}", escape(cell)),
+                _ => write!(html, "<td{}>{}", class_of(column), escape(cell)),
+            };
+        }
+    }
+    html + "</table></div></details></figure>"
+}
+
+/// What this version cannot show, and how to get it.
+/// The papers' claims that this store decides, and how many it does not.
+fn claims_section(trials: &[Trial]) -> String {
+    let cores = trials.iter().filter_map(|trial| trial.outcome.measurement()).map(|m| m.evidence.cpu.cores).max();
+    let claims = decide(trials, cores.unwrap_or(0));
+    let mut html = String::from("<section id=\"claims\"><h2>Claims of the papers</h2>");
+    let mut rows = String::new();
+    for claim in &claims {
+        let answer = match &claim.answer {
+            Answer::Holds => "holds".to_owned(),
+            Answer::DoesNotHold => "does not hold".to_owned(),
+            Answer::Undecided(why) => format!("undecided: {why}"),
+            Answer::NotMeasured(_) => continue,
+        };
+        let _ = write!(
+            rows,
+            "<tr><th scope=\"row\">{}</th><td>{}</td><td>{}</td></tr>",
+            claim.id,
+            escape(&answer),
+            escape(claim.text)
+        );
+    }
+    if !rows.is_empty() {
+        let _ = write!(
+            html,
+            "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Claims\"><table><thead><tr><th scope=\"col\">claim</th><th scope=\"col\">here</th>\
+             <th scope=\"col\">what the paper found</th></tr></thead><tbody>{rows}</tbody></table></div>"
+        );
+    }
+    let open = claims.iter().filter(|claim| matches!(claim.answer, Answer::NotMeasured(_))).count();
+    let _ = write!(
+        html,
+        "<p>{open} of {} claims are not measured by this study; <code>iopj claims STORE</code> says part by part what each \
+         lacks, and which study would decide it.</p></section>",
+        claims.len()
+    );
+    html
+}
+
+const MISSING: &str = "<section id=\"missing\"><h2>Not measured</h2><ul class=\"plain\">\
+    <li><b>Energy</b> (W, IO/J, B/J) and power over time: no meter took part in this study, so that nothing is said about energy here.</li>\
+    <li><b>Cost by kernel directory</b> (loads, stores, instructions): this store holds no kernel profile.</li>\
+    </ul></section>";
+
+fn unavailable(paths: &[Unavailable]) -> String {
+    if paths.is_empty() {
+        return String::new();
+    }
+    let mut reasons: Vec<(&Unavailable, Vec<String>)> = Vec::new();
+    for path in paths {
+        match reasons.iter_mut().find(|(other, _)| other.reason == path.reason && other.remedy == path.remedy) {
+            Some((_, paths)) => paths.push(path.path.to_string()),
+            None => reasons.push((path, vec![path.path.to_string()])),
+        }
+    }
+    let rows: String = reasons
+        .iter()
+        .map(|(why, paths)| {
+            let (reason, remedy) = (escape(&why.reason), escape(&why.remedy));
+            format!("<tr><th scope=\"row\">{}</th><td>{reason}</td><td>{remedy}</td></tr>", escape(&paths.join(", ")))
+        })
+        .collect();
+    format!(
+        "<section id=\"unavailable\"><h2>Not available here</h2><p class=\"note\">Paths that the study asked for and that this machine \
+         does not offer for the target.</p><div class=\"scroll tall\" tabindex=\"0\" role=\"region\" aria-label=\"Paths not available\">\
+         <table><thead><tr><th scope=\"col\">paths</th><th scope=\"col\">why</th><th scope=\"col\">remedy</th></tr></thead>\
+         <tbody>{rows}</tbody></table></div></section>"
+    )
+}
+
+fn provenance(study: &StudyRecord) -> String {
+    let seed = study.seed.to_string();
+    let facts = [("study", study.name.as_str()), ("target", study.target.as_str()), ("seed", seed.as_str())];
+    let stored = study.provenance.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+    let rows: String = facts
+        .into_iter()
+        .chain(stored)
+        .map(|(name, value)| format!("<tr><th scope=\"row\">{}</th><td>{}</td></tr>", escape(name), escape(value)))
+        .collect();
+    format!(
+        "<section id=\"provenance\"><h2>Provenance</h2><div class=\"scroll tall\" tabindex=\"0\" role=\"region\" \
+         aria-label=\"Provenance\"><table><tbody>{rows}</tbody></table></div><h3>The study, complete</h3>\
+         <pre tabindex=\"0\">{}</pre></section>",
+        escape(&study.text)
+    )
+}

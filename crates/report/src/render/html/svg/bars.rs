@@ -1,0 +1,91 @@
+//! Horizontal bars: one value a path with its error bar, or counts side by side.
+
+use super::axis::{Axis, short};
+use super::{Anchor, Canvas, WIDTH};
+
+/// One bar.
+pub(in super::super) struct Bar {
+    pub(in super::super) series: usize,
+    pub(in super::super) label: String,
+    pub(in super::super) value: f64,
+    pub(in super::super) interval: Option<(f64, f64)>,
+    /// No trial of it is verified: the bar is hollow.
+    pub(in super::super) hollow: bool,
+    /// The value as it is written beside the bar.
+    pub(in super::super) text: String,
+}
+
+/// A part of a stacked bar: its class in `figure.css`, what it counts, and how many.
+pub(in super::super) struct Part {
+    pub(in super::super) class: &'static str,
+    pub(in super::super) what: &'static str,
+    pub(in super::super) count: usize,
+}
+
+const LEFT: f64 = 132.0;
+const ROW: f64 = 24.0;
+const TOP: f64 = 26.0;
+
+/// One bar a row from nought, its value at the end. Every bar is one `mark`.
+pub(in super::super) fn draw(title: &str, axis_title: &str, bars: &[Bar]) -> String {
+    let bottom = TOP + ROW * bars.len() as f64;
+    let mut canvas = Canvas::new(WIDTH, bottom + 22.0);
+    let greatest = bars.iter().map(|bar| bar.value).fold(0.0, f64::max);
+    let reach = bars.iter().filter_map(|bar| bar.interval).map(|(_, high)| high.min(1.5 * greatest));
+    let x = Axis::from_zero(reach.fold(greatest, f64::max), (LEFT, WIDTH - 52.0));
+    canvas.text((LEFT, 11.0), Anchor::Start, "axis-title", axis_title);
+    for tick in x.ticks() {
+        canvas.line((x.at(tick), TOP - 4.0), (x.at(tick), bottom), if tick == 0.0 { "base" } else { "grid" });
+        canvas.text((x.at(tick), bottom + 14.0), Anchor::Middle, "tick-text", &short(tick));
+    }
+    for (index, bar) in bars.iter().enumerate() {
+        let middle = TOP + ROW * (index as f64 + 0.5);
+        canvas.text((LEFT - 8.0, middle + 3.8), Anchor::End, "name", &bar.label);
+        canvas.begin_series(bar.series);
+        let class = if bar.hollow { "mark bar hollow" } else { "mark bar" };
+        let size = (x.at(bar.value) - LEFT, 12.0);
+        canvas.rect((LEFT, middle - 6.0), size, class, &format!("{}: {}", bar.label, bar.text));
+        canvas.end_series();
+        let mut end = x.at(bar.value);
+        if let Some((low, high)) = bar.interval {
+            canvas.line((x.at(low), middle), (x.at(high), middle), "whisker");
+            for value in [low, high].into_iter().filter(|value| x.holds(*value)) {
+                canvas.line((x.at(value), middle - 3.0), (x.at(value), middle + 3.0), "whisker");
+            }
+            end = end.max(x.at(high));
+        }
+        canvas.text((end + 6.0, middle + 3.8), Anchor::Start, "value", &bar.text);
+    }
+    canvas.finish(title)
+}
+
+/// Counts of each row side by side, each part written on. Every part above nought is one `mark`.
+pub(in super::super) fn stacked(title: &str, rows: &[(String, Vec<Part>)]) -> String {
+    let mut canvas = Canvas::new(WIDTH, TOP + ROW * rows.len() as f64 + 4.0);
+    let greatest = rows.iter().map(|(_, parts)| parts.iter().map(|part| part.count).sum::<usize>()).max().unwrap_or(1);
+    let unit = (WIDTH - LEFT - 4.0) / greatest.max(1) as f64;
+    let mut x = LEFT;
+    if let Some((_, parts)) = rows.first() {
+        for part in parts {
+            canvas.rect((x, 3.0), (9.0, 9.0), &format!("part {}", part.class), part.what);
+            canvas.text((x + 13.0, 11.0), Anchor::Start, "axis-title", part.what);
+            x += 28.0 + 5.8 * part.what.len() as f64;
+        }
+    }
+    for (index, (label, parts)) in rows.iter().enumerate() {
+        let middle = TOP + ROW * (index as f64 + 0.5);
+        canvas.text((LEFT - 8.0, middle + 3.8), Anchor::End, "name", label);
+        let mut x = LEFT;
+        for part in parts.iter().filter(|part| part.count > 0) {
+            let width = unit * part.count as f64;
+            let tip = format!("{label}: {} {}", part.count, part.what);
+            canvas.rect((x, middle - 8.0), (width - 1.0, 16.0), &format!("mark part {}", part.class), &tip);
+            let text = part.count.to_string();
+            if width > 5.0 + 7.0 * text.len() as f64 {
+                canvas.text((x + width / 2.0, middle + 3.8), Anchor::Middle, &format!("on {}", part.class), &text);
+            }
+            x += width;
+        }
+    }
+    canvas.finish(title)
+}

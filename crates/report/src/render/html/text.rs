@@ -1,0 +1,127 @@
+//! Text for the page: foreign text made harmless, and numbers for people and for tables.
+
+/// Text of foreign origin, made harmless in HTML, SVG and attributes. Control characters other than
+/// line feed and tab, and those that turn the direction of text, are written out.
+pub(super) fn escape(text: &str) -> String {
+    let mut safe = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => safe += "&amp;",
+            '<' => safe += "&lt;",
+            '>' => safe += "&gt;",
+            '"' => safe += "&quot;",
+            '\'' => safe += "&#39;",
+            '\n' | '\t' => safe.push(c),
+            '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => safe.extend(c.escape_default()),
+            c if c.is_control() || u32::from(c) & 0xfffe == 0xfffe => safe.extend(c.escape_default()),
+            c => safe.push(c),
+        }
+    }
+    safe
+}
+
+/// A number for a table of data: six significant digits, a point, nothing between thousands.
+pub(super) fn exact(value: f64) -> String {
+    if value == 0.0 || !value.is_finite() {
+        return if value == 0.0 { "0".to_owned() } else { String::new() };
+    }
+    let decimals = (5 - value.abs().log10().floor() as i32).clamp(0, 9) as usize;
+    let text = format!("{value:.decimals$}");
+    if decimals == 0 { text } else { text.trim_end_matches('0').trim_end_matches('.').to_owned() }
+}
+
+/// A number for a reader: three significant digits, or whole with its thousands apart.
+pub(super) fn readable(value: f64) -> String {
+    match value.abs() {
+        size if size >= 99.95 => thousands(value),
+        size if size >= 9.995 => format!("{value:.1}"),
+        size if size >= 0.9995 || size == 0.0 => format!("{value:.2}"),
+        _ => exact((value * 1e4).round() / 1e4),
+    }
+}
+
+/// A whole number with its thousands apart.
+pub(super) fn thousands(value: f64) -> String {
+    let digits = format!("{value:.0}");
+    let (sign, digits) = digits.strip_prefix('-').map_or(("", digits.as_str()), |digits| ("-", digits));
+    let mut text = sign.to_owned();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// `1 trial`, `2 trials`.
+pub(super) fn plural(count: usize, what: &str) -> String {
+    if count == 1 { format!("1 {what}") } else { format!("{} {what}s", thousands(count as f64)) }
+}
+
+/// `a`, `a and b`, `a, b and c`.
+pub(super) fn list(items: &[String]) -> String {
+    match items {
+        [] => String::new(),
+        [one] => one.clone(),
+        [most @ .., last] => format!("{} and {last}", most.join(", ")),
+    }
+}
+
+/// A text with a capital letter at its start.
+pub(super) fn capital(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
+}
+
+/// A text as a part of a file's name or of an id: small letters, digits and single hyphens.
+pub(super) fn slug(text: &str) -> String {
+    let mut slug = String::new();
+    for c in text.chars() {
+        if c.is_ascii_alphanumeric() || c == '_' {
+            slug.push(c.to_ascii_lowercase());
+        } else if !slug.is_empty() && !slug.ends_with('-') {
+            slug.push('-');
+        }
+    }
+    slug.trim_end_matches('-').chars().take(100).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn markup_becomes_text() {
+        assert_eq!(
+            escape("<img src=x onerror=\"alert('1')\">&\u{1b}\u{202e}"),
+            "&lt;img src=x onerror=&quot;alert(&#39;1&#39;)&quot;&gt;&amp;\\u{1b}\\u{202e}"
+        );
+    }
+
+    #[test]
+    fn numbers_are_readable_and_exact() {
+        assert_eq!([85_863.2, 12.34, 1.234, 0.08151, 0.0].map(readable), ["85,863", "12.3", "1.23", "0.0815", "0.00"]);
+        assert_eq!(
+            [85_863.25, 0.000_081_5, 1e9, 2.5, 0.0].map(exact),
+            ["85863.2", "0.0000815", "1000000000", "2.5", "0"]
+        );
+        assert_eq!(exact(f64::NAN), "");
+    }
+
+    #[test]
+    fn words_are_joined() {
+        assert_eq!(list(&["a".into(), "b".into(), "c".into()]), "a, b and c");
+        assert_eq!((plural(1, "trial"), plural(1200, "trial")), ("1 trial".into(), "1,200 trials".into()));
+        assert_eq!(slug("IOPS over iodepth: <randread> 4k"), "iops-over-iodepth-randread-4k");
+    }
+
+    proptest! {
+        #[test]
+        fn no_foreign_text_opens_markup(text in "\\PC{0,40}") {
+            let safe = escape(&text);
+            prop_assert!(!safe.contains(['<', '>', '"', '\'']));
+        }
+    }
+}
