@@ -8,7 +8,7 @@ mod options;
 mod tests;
 
 use crate::fio::jobs::{JobResult, Run, runs};
-use crate::fio::{self, FioError, OLDEST, parse_version};
+use crate::fio::{self, FioError, FioResult, OLDEST, parse_version};
 use crate::trial::fio_latencies;
 use iopj_core::evidence::{Finding, ProcessEvidence};
 use iopj_core::{Evidence, IoPath, Observed, Verdict, VerdictKind, Workload};
@@ -130,7 +130,7 @@ pub fn fio(files: &[PathBuf], store: &Path) -> Result<Imported, ImportError> {
     Ok(Imported { store: store.to_owned(), trials: trials.len() as u64, skipped })
 }
 
-/// The trials that [`fio`] would make of one file with this text, and the jobs that it would leave out.
+/// The trials that [`fio()`] would make of one file with this text, and the jobs that it would leave out.
 ///
 /// # Errors
 /// [`ImportError::Foreign`], naming `path`.
@@ -279,15 +279,10 @@ fn settings(run: &Run, job: &JobResult, told: &[&str]) -> BTreeMap<String, Strin
     told.iter().map(|name| ((*name).to_owned(), value(name))).collect()
 }
 
-fn measurement(job: &JobResult, path: &IoPath, workload: &Workload, file: &Path) -> Measurement {
-    let result = &job.result;
-    let (reads, writes, all) = fio_latencies(result);
-    let (ios, bytes) =
-        (result.reads.ios.saturating_add(result.writes.ios), result.reads.bytes.saturating_add(result.writes.bytes));
+/// What fio's own counts say; nothing of the operating system's.
+fn evidence(result: &FioResult, workload: &Workload, latency_sum_ns: u64) -> Evidence {
     let jobs_ns = result.window_ns as f64 * f64::from(workload.numjobs);
-    let latency_sum_ns = all.mean * ios as f64;
-    let unclear = || "imported: no evidence".to_owned();
-    let evidence = Evidence {
+    Evidence {
         window_ns: result.window_ns,
         numjobs: workload.numjobs,
         iodepth: workload.iodepth,
@@ -295,7 +290,7 @@ fn measurement(job: &JobResult, path: &IoPath, workload: &Workload, file: &Path)
         read_bytes: result.reads.bytes,
         writes: result.writes.ios,
         write_bytes: result.writes.bytes,
-        latency_sum_ns: latency_sum_ns as u64,
+        latency_sum_ns,
         process: ProcessEvidence {
             user_ns: (result.usr_cpu / 100.0 * jobs_ns) as u64,
             system_ns: (result.sys_cpu / 100.0 * jobs_ns) as u64,
@@ -303,7 +298,17 @@ fn measurement(job: &JobResult, path: &IoPath, workload: &Workload, file: &Path)
             involuntary_switches: 0,
         },
         ..Evidence::default()
-    };
+    }
+}
+
+fn measurement(job: &JobResult, path: &IoPath, workload: &Workload, file: &Path) -> Measurement {
+    let result = &job.result;
+    let (reads, writes, all) = fio_latencies(result);
+    let (ios, bytes) =
+        (result.reads.ios.saturating_add(result.writes.ios), result.reads.bytes.saturating_add(result.writes.bytes));
+    let latency_sum_ns = all.mean * ios as f64;
+    let unclear = || "imported: no evidence".to_owned();
+    let evidence = evidence(result, workload, latency_sum_ns as u64);
     Measurement {
         window_ns: result.window_ns,
         ios,

@@ -51,7 +51,8 @@ impl fmt::Display for Unsteady {
         match self {
             Unsteady::Trend { change, p } => {
                 let word = if *change < 0.0 { "fell" } else { "rose" };
-                write!(f, "its rate {word} by {:.0} % over the window (p {p:.2})", change.abs() * 100.0)
+                let p = if *p < 0.005 { "p < 0.01".to_owned() } else { format!("p = {p:.2}") };
+                write!(f, "its rate {word} by {:.0} % over the window ({p})", change.abs() * 100.0)
             }
             Unsteady::FarOff { iops, median, z } => write!(
                 f,

@@ -93,6 +93,7 @@ fn plain(what: &str, count: usize) -> String {
 fn contents(sections: &[Section], study: &StudyRecord) -> String {
     let mut links = vec![("summary", "Summary")];
     links.extend(sections.iter().map(|section| (section.id, section.heading)));
+    links.push(("claims", "Claims"));
     links.push(("missing", "Not measured"));
     if !study.unavailable.is_empty() {
         links.push(("unavailable", "Not available"));
