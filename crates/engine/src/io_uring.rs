@@ -15,6 +15,7 @@ pub(crate) struct ReadWrite;
 impl Command for ReadWrite {
     const SETUP: u32 = 0;
 
+    // SAFETY: the caller holds to the trait's condition: the entry is the ring's next one, zeroed and unpublished.
     #[inline]
     unsafe fn prepare(
         &self,

@@ -75,6 +75,7 @@ impl Command for Passthrough {
         if beside == 0 && (1..=MOST_BLOCKS).contains(&blocks) { Ok(()) } else { Err(not_blocks(request, shift)) }
     }
 
+    // SAFETY: the caller holds to the trait's condition: the entry is the ring's next one, zeroed and unpublished.
     #[inline]
     unsafe fn prepare(
         &self,

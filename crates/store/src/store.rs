@@ -196,6 +196,19 @@ impl Store {
         read().map_err(|error| self.sqlite(error))
     }
 
+    /// The places in the study's order of the trials that are there.
+    ///
+    /// # Errors
+    /// What SQLite says.
+    pub fn positions(&self) -> Result<Vec<u64>, StoreError> {
+        let read = || -> rusqlite::Result<Vec<u64>> {
+            let mut statement = self.connection.prepare("SELECT position FROM trial")?;
+            let rows = statement.query_map([], |row| Ok(row.get::<_, i64>(0)? as u64))?;
+            rows.collect()
+        };
+        read().map_err(|error| self.sqlite(error))
+    }
+
     /// All trials in the order in which they ran.
     ///
     /// # Errors

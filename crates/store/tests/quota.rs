@@ -5,6 +5,7 @@ use iopj_store::{Generator, Outcome, Store, StoreError, StudyRecord, Trial};
 use rusqlite::ffi;
 use std::collections::BTreeMap;
 
+// SAFETY: takes nothing, so any call of it is sound.
 unsafe extern "C" fn refuse() -> isize {
     // SAFETY: the address of this thread's errno is always valid.
     unsafe { *libc::__errno_location() = libc::EDQUOT };

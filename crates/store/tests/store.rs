@@ -100,6 +100,7 @@ fn what_was_added_is_read_back() {
     let store = Store::open(&path).unwrap();
     assert_eq!(store.study().unwrap(), study());
     assert_eq!(store.trials().unwrap(), trials);
+    assert_eq!(store.positions().unwrap(), [0, 1]);
     assert_eq!(store.events().unwrap(), [(1, "control".to_owned(), "{}".to_owned())]);
     drop(store);
     let left: Vec<_> = std::fs::read_dir(path.parent().unwrap()).unwrap().map(|e| e.unwrap().file_name()).collect();

@@ -34,7 +34,7 @@ impl Trials<'_> {
             made.keep = true; // for --resume, until the study is complete
         }
         let plan = plan::order(self.cells.len(), self.study.replicates, self.stage.seed);
-        let done: HashSet<u64> = self.store.trials()?.iter().map(|trial| trial.position).collect();
+        let done: HashSet<u64> = self.store.positions()?.into_iter().collect();
         let missing: Vec<Planned> = plan.iter().filter(|planned| !done.contains(&planned.position)).copied().collect();
         let devices = self.stage.target.devices();
         let mut settings = self.stage.host.settings(devices, self.locks);

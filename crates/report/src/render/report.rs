@@ -178,8 +178,8 @@ fn unsteady_text(trials: &[Trial]) -> String {
     text
 }
 
-/// A line for each reason, with all the paths that it keeps away.
-pub fn unavailable(paths: &[Unavailable]) -> String {
+/// The reasons, each with all the paths that it keeps away.
+pub(super) fn by_reason(paths: &[Unavailable]) -> Vec<(&Unavailable, Vec<String>)> {
     let mut reasons: Vec<(&Unavailable, Vec<String>)> = Vec::new();
     for path in paths {
         match reasons.iter_mut().find(|(other, _)| other.reason == path.reason && other.remedy == path.remedy) {
@@ -187,11 +187,16 @@ pub fn unavailable(paths: &[Unavailable]) -> String {
             None => reasons.push((path, vec![path.path.to_string()])),
         }
     }
+    reasons
+}
+
+/// A line for each reason, with all the paths that it keeps away.
+pub fn unavailable(paths: &[Unavailable]) -> String {
     let line = |(why, paths): (&Unavailable, Vec<String>)| {
         let remedy = if why.remedy.is_empty() { String::new() } else { format!(" (remedy: {})", escape(&why.remedy)) };
         wrap(&paths.join(", "), WIDTH, "  ") + &wrap(&format!("{}{remedy}", escape(&why.reason)), WIDTH, "    ")
     };
-    reasons.into_iter().map(line).collect()
+    by_reason(paths).into_iter().map(line).collect()
 }
 
 fn plural(count: usize, what: &str) -> String {

@@ -4,9 +4,11 @@ use super::best::{Best, bests, lead};
 use super::figures::{Figure, Group, Section};
 use super::model::Model;
 use super::svg::swatch;
-use super::text::{escape, plural, readable, thousands};
+use super::text::{escape, plural, readable};
 use super::{COLOURS, FIGURE_STYLE, SCRIPT, SCRIPT_SHA256, STYLE, standalone_style};
 use crate::analysis::claims::{Answer, decide};
+use crate::render::number::thousands;
+use crate::render::report::by_reason;
 use iopj_core::VerdictKind;
 use iopj_store::{Outcome, StudyRecord, Trial, Unavailable};
 use std::fmt::Write;
@@ -319,14 +321,7 @@ fn unavailable(paths: &[Unavailable]) -> String {
     if paths.is_empty() {
         return String::new();
     }
-    let mut reasons: Vec<(&Unavailable, Vec<String>)> = Vec::new();
-    for path in paths {
-        match reasons.iter_mut().find(|(other, _)| other.reason == path.reason && other.remedy == path.remedy) {
-            Some((_, paths)) => paths.push(path.path.to_string()),
-            None => reasons.push((path, vec![path.path.to_string()])),
-        }
-    }
-    let rows: String = reasons
+    let rows: String = by_reason(paths)
         .iter()
         .map(|(why, paths)| {
             let (reason, remedy) = (escape(&why.reason), escape(&why.remedy));

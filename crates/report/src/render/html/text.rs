@@ -1,5 +1,7 @@
 //! Text for the page: foreign text made harmless, and numbers for people and for tables.
 
+use crate::render::number::thousands;
+
 /// Text of foreign origin, made harmless in HTML, SVG and attributes. Control characters other than
 /// line feed and tab, and those that turn the direction of text, are written out.
 pub(super) fn escape(text: &str) -> String {
@@ -38,20 +40,6 @@ pub(super) fn readable(value: f64) -> String {
         size if size >= 0.9995 || size == 0.0 => format!("{value:.2}"),
         _ => exact((value * 1e4).round() / 1e4),
     }
-}
-
-/// A whole number with its thousands apart.
-pub(super) fn thousands(value: f64) -> String {
-    let digits = format!("{value:.0}");
-    let (sign, digits) = digits.strip_prefix('-').map_or(("", digits.as_str()), |digits| ("-", digits));
-    let mut text = sign.to_owned();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }
 
 /// `1 trial`, `2 trials`.
