@@ -56,7 +56,8 @@ fn listing(folder: &Path) -> Listing {
 
 /// True if somebody outside of these tests measures on the same disk; then the remedy is to wait.
 fn is_busy(words: &str) -> bool {
-    let busy = words.contains("` is in use by the run of iopj with process id");
+    let holders = ["` is in use by the run of iopj with process id", "` is in use by another run of iopj"];
+    let busy = holders.iter().any(|holder| words.contains(holder));
     if busy {
         std::thread::sleep(Duration::from_millis(100));
     }
