@@ -13,6 +13,7 @@ mod figures;
 mod interrupts;
 mod judge;
 mod kernel;
+pub mod marker;
 mod observe;
 mod root;
 mod snapshot;

@@ -81,6 +81,7 @@ fn study(planned_trials: u64) -> StudyRecord {
         made_target: false,
         warnings: Vec::new(),
         unavailable: Vec::new(),
+        emulated: None,
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! A trial is whole or absent. Nothing is written to a store inside a measured window.
 
+mod costs;
 mod error;
 pub mod export;
 mod file;

@@ -1,7 +1,7 @@
 //! What a store holds: the study, its trials, and what each trial measured.
 
 use iopj_core::evidence::CpuTimes;
-use iopj_core::{Evidence, IoPath, Observed, Verdict, Workload};
+use iopj_core::{CostProfile, Evidence, IoPath, Observed, Verdict, Workload};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -49,6 +49,10 @@ pub struct StudyRecord {
     pub warnings: Vec<String>,
     /// Paths of the study that this machine does not offer for the target.
     pub unavailable: Vec<Unavailable>,
+    /// What emulated the processor, such as `QEMU TCG`: then no time means anything, and only counts, verdicts and
+    /// orderings are results.
+    #[serde(default)]
+    pub emulated: Option<String>,
 }
 
 /// A path that the study asked for and that does not work here.
@@ -153,6 +157,9 @@ pub struct Measurement {
     pub power_state: [serde_json::Value; 2],
     /// fio's own words where it was the generator: version, `usr_cpu`, `sys_cpu`, `ctx`.
     pub fio: Option<serde_json::Value>,
+    /// Instructions, loads and stores by function, where they were counted or sampled.
+    #[serde(default)]
+    pub costs: Option<CostProfile>,
 }
 
 impl Measurement {

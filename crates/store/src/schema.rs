@@ -6,7 +6,8 @@ use rusqlite::Connection;
 pub(crate) const APPLICATION_ID: i32 = 0x696f_706a;
 
 /// Each step brings a store from the schema of its index to the next.
-const MIGRATIONS: [&str; 1] = ["
+const MIGRATIONS: [&str; 2] = [
+    "
     CREATE TABLE study (
         id INTEGER PRIMARY KEY CHECK (id = 1),
         name TEXT NOT NULL,
@@ -51,7 +52,28 @@ const MIGRATIONS: [&str; 1] = ["
         kind TEXT NOT NULL,
         detail TEXT NOT NULL
     ) STRICT;
-"];
+",
+    "
+    CREATE TABLE profile (
+        trial INTEGER PRIMARY KEY REFERENCES trial (id),
+        source TEXT NOT NULL,        -- JSON
+        kinds TEXT NOT NULL          -- JSON
+    ) STRICT;
+    CREATE TABLE cost (
+        trial INTEGER NOT NULL REFERENCES profile (trial),
+        kernel INTEGER NOT NULL,     -- 0 for user space
+        function TEXT NOT NULL,
+        module TEXT,
+        directory TEXT,
+        calls INTEGER NOT NULL,
+        instructions INTEGER NOT NULL,
+        loads INTEGER NOT NULL,
+        stores INTEGER NOT NULL,
+        cpu_ns INTEGER NOT NULL
+    ) STRICT;
+    CREATE INDEX cost_trial ON cost (trial);
+",
+];
 
 /// The schema that this program writes.
 pub(crate) const VERSION: i32 = MIGRATIONS.len() as i32;

@@ -2,7 +2,8 @@
 
 use crate::error::StoreError;
 use crate::record::{Latency, Measurement, Outcome, StudyRecord, Trial};
-use crate::{file, schema};
+use crate::{costs, file, schema};
+use iopj_core::CostProfile;
 use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
 use std::fs::File;
 use std::io::Read;
@@ -137,7 +138,7 @@ impl Store {
         if let Some((figure, value)) = measured.and_then(|m| m.not_finite()) {
             return Err(self.unkeepable(format!("its {figure} is {value}")));
         }
-        let record = measured.map(|m| self.readable_json(&without_series(m), "measurement")).transpose()?;
+        let record = measured.map(|m| self.readable_json(&without_rows(m), "measurement")).transpose()?;
         let add = |connection: &mut Connection| -> rusqlite::Result<()> {
             let transaction = connection.transaction()?;
             let mut insert = transaction.prepare_cached(
@@ -169,6 +170,23 @@ impl Store {
                 add_details(&transaction, id, measurement)?;
             }
             transaction.commit()
+        };
+        add(&mut self.connection).map_err(|error| self.sqlite(error))
+    }
+
+    /// Adds what the trial at a place in the study's order cost, counted from outside while it ran. The trial has no
+    /// profile yet. Returns false, and changes nothing, where no measured trial stands at that place.
+    ///
+    /// # Errors
+    /// [`StoreError::Full`], or what SQLite says; then nothing of the profile is there.
+    pub fn add_costs(&mut self, position: u64, profile: &CostProfile) -> Result<bool, StoreError> {
+        let add = |connection: &mut Connection| -> rusqlite::Result<bool> {
+            let transaction = connection.transaction()?;
+            let find = "SELECT id FROM trial WHERE position = ?1 AND error IS NULL";
+            let trial: Option<i64> = transaction.query_row(find, [position as i64], |row| row.get(0)).optional()?;
+            let Some(trial) = trial else { return Ok(false) };
+            costs::add(&transaction, trial, profile)?;
+            transaction.commit().map(|()| true)
         };
         add(&mut self.connection).map_err(|error| self.sqlite(error))
     }
@@ -287,6 +305,7 @@ impl Store {
             Ok(crate::record::Slice { end_ns: row.get::<_, i64>(0)? as u64, ios: row.get::<_, i64>(1)? as u64 })
         })?;
         measurement.series = rows.collect::<rusqlite::Result<_>>()?;
+        measurement.costs = costs::read(&self.connection, id)?;
         Ok(())
     }
 
@@ -343,8 +362,8 @@ struct Row {
 }
 
 /// The series is kept as rows of its own.
-fn without_series(measurement: &Measurement) -> Measurement {
-    Measurement { series: Vec::new(), ..measurement.clone() }
+fn without_rows(measurement: &Measurement) -> Measurement {
+    Measurement { series: Vec::new(), costs: None, ..measurement.clone() }
 }
 
 fn add_details(transaction: &Connection, id: i64, measurement: &Measurement) -> rusqlite::Result<()> {
@@ -363,7 +382,7 @@ fn add_details(transaction: &Connection, id: i64, measurement: &Measurement) -> 
     for part in &measurement.series {
         slice.execute(params![id, part.end_ns as i64, part.ios as i64])?;
     }
-    Ok(())
+    measurement.costs.as_ref().map_or(Ok(()), |profile| costs::add(transaction, id, profile))
 }
 
 fn json<T: serde::Serialize>(value: &T, path: &Path, what: &'static str) -> Result<String, StoreError> {

@@ -2,6 +2,7 @@
 
 use iopj_core::evidence::{DeviceEvidence, EngineEvidence, Finding};
 use iopj_core::workload::{Length, RandomDistribution};
+use iopj_core::{Cost, CostKind, CostProfile, CostSource, FunctionCost, Space};
 use iopj_core::{Evidence, Observed, Verdict, VerdictKind, Workload};
 use iopj_store::record::{Generator, Latency, Measurement, Outcome, Slice, StudyRecord, Trial};
 use iopj_store::{Store, StoreError, export, histogram};
@@ -20,6 +21,7 @@ fn study() -> StudyRecord {
         provenance: BTreeMap::from([("kernel".into(), "6.1".into())]),
         warnings: vec![],
         unavailable: vec![],
+        emulated: None,
     }
 }
 
@@ -69,6 +71,7 @@ fn measured() -> Outcome {
         verdict: Verdict { kind: VerdictKind::Unproven, reasons: vec!["none".into()] },
         power_state: [serde_json::json!({"governor": "none"}), serde_json::Value::Null],
         fio: None,
+        costs: None,
     }))
 }
 
@@ -105,6 +108,32 @@ fn what_was_added_is_read_back() {
     drop(store);
     let left: Vec<_> = std::fs::read_dir(path.parent().unwrap()).unwrap().map(|e| e.unwrap().file_name()).collect();
     assert_eq!(left, ["test.iopj"], "a closed store is one file");
+}
+
+#[test]
+fn costs_are_read_back_whether_they_came_with_the_trial_or_after() {
+    let (_folder, path) = fresh();
+    let function = |name: &str, instructions| FunctionCost {
+        space: Space::Kernel,
+        function: name.into(),
+        module: Some("nvme".into()),
+        directory: Some("drivers/nvme/host/".into()),
+        cost: Cost { calls: 3, instructions, loads: u64::MAX, stores: 1, cpu_ns: 0 },
+    };
+    let kinds = vec![CostKind::Calls, CostKind::Instructions, CostKind::Loads, CostKind::Stores];
+    let profile = CostProfile::new(CostSource::Exact, kinds, vec![function("nvme_irq", 5), function("nvme_poll", 7)]);
+    assert_eq!(profile.functions[0].function, "nvme_poll", "the dearest first");
+    let mut store = Store::create(&path, &study()).unwrap();
+    store.add(&trial(0, measured_with(|m| m.costs = Some(profile.clone())))).unwrap();
+    store.add(&trial(1, measured())).unwrap();
+    store.add(&trial(2, Outcome::Failed("it broke".into()))).unwrap();
+    assert!(store.add_costs(1, &profile).unwrap());
+    assert!(!store.add_costs(2, &profile).unwrap(), "a failed trial has no costs");
+    assert!(!store.add_costs(9, &profile).unwrap());
+    assert!(store.add_costs(1, &profile).is_err(), "once a trial");
+    let costs: Vec<_> =
+        store.trials().unwrap().into_iter().map(|t| t.outcome.measurement().map(|m| m.costs.clone())).collect();
+    assert_eq!(costs, [Some(Some(profile.clone())), Some(Some(profile)), None]);
 }
 
 #[test]

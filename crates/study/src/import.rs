@@ -344,6 +344,7 @@ fn measurement(job: &JobResult, path: &IoPath, workload: &Workload, file: &Path)
             "job": job.name,
             "options": job.options,
         })),
+        costs: None,
     }
 }
 
@@ -388,6 +389,7 @@ fn record(all: &[(&Path, Run)], trials: &[Trial]) -> StudyRecord {
         ],
         made_target: false,
         unavailable: Vec::new(),
+        emulated: None,
     }
 }
 

@@ -5,6 +5,23 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
+/// What emulates this machine's processor, told by the hypervisor's CPUID leaf: QEMU's translator signs with `TCG`
+/// (`target/i386/cpu.c`), where times mean nothing. A hypervisor that runs the machine's own instructions is none.
+pub(crate) fn emulator() -> Option<&'static str> {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::__cpuid;
+        const HYPERVISOR: u32 = 1 << 31;
+        let signature = || {
+            let leaf = __cpuid(0x4000_0000);
+            [leaf.ebx, leaf.ecx, leaf.edx].map(u32::to_le_bytes).concat()
+        };
+        (__cpuid(1).ecx & HYPERVISOR != 0 && signature() == b"TCGTCGTCGTCG").then_some("QEMU TCG")
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    None
+}
+
 /// Facts about this machine and the target's drives. What the machine does not tell is absent.
 pub(crate) fn provenance(target: &Target) -> BTreeMap<String, String> {
     let mut facts = BTreeMap::new();

@@ -139,6 +139,7 @@ pub fn run(
         warnings: target.warnings().to_vec(),
         made_target: made.is_some(),
         unavailable,
+        emulated: machine::emulator().map(str::to_owned),
     };
     for warning in &record.warnings {
         progress.note(&format!("warning: {warning}"));

@@ -8,7 +8,7 @@ use crate::settings::Host;
 use iopj_core::Evidence;
 use iopj_core::evidence::ControlRun;
 use iopj_engine::{Engine, EngineError, Pool, Target};
-use iopj_probe::{Probe, Who};
+use iopj_probe::{Probe, Who, marker};
 use iopj_store::{Generator, Latency, Measurement, histogram};
 use std::cell::RefCell;
 use std::os::fd::AsRawFd;
@@ -64,6 +64,7 @@ impl Stage<'_> {
     ) -> Result<Measured, String> {
         let devices = self.target.devices();
         let before = PowerState::read(self.host, devices);
+        marker::announce(planned.position as u32);
         let seed = trial_seed(self.seed, planned);
         let (window, mut evidence) = match (cell.generator, self.fio) {
             (Generator::Native, _) => self.native(cell, seed, tick)?,
@@ -108,6 +109,7 @@ impl Stage<'_> {
             verdict,
             power_state: [power_json(&before), power_json(&after)],
             fio: window.fio,
+            costs: None,
         };
         Ok(Measured { measurement, first_ns: window.first_ns, last_ns: window.last_ns })
     }
@@ -175,7 +177,10 @@ impl Stage<'_> {
         }
         let before = snapshot()?;
         let first_ns = native::monotonic_ns();
-        let result = run(Phase::Measured)?;
+        marker::begin();
+        let result = run(Phase::Measured);
+        marker::end();
+        let result = result?;
         let last_ns = native::monotonic_ns();
         let evidence = before.until(&snapshot()?);
         if result.total_errors > 0 {

@@ -16,6 +16,7 @@ pub(crate) fn study(kernel: &str) -> StudyRecord {
         made_target: false,
         warnings: vec![],
         unavailable: vec![],
+        emulated: None,
     }
 }
 
@@ -45,6 +46,7 @@ pub(crate) fn trial(path: &str, iops: u64) -> Trial {
         verdict: Verdict { kind: VerdictKind::Verified, reasons: vec![] },
         power_state: [serde_json::Value::Null, serde_json::Value::Null],
         fio: None,
+        costs: None,
     };
     Trial {
         path: path.parse().unwrap(),

@@ -23,6 +23,7 @@ pub(crate) fn study(name: &str) -> StudyRecord {
             reason: name.to_owned(),
             remedy: name.to_owned(),
         }],
+        emulated: None,
     }
 }
 
@@ -103,6 +104,7 @@ pub(crate) fn measurement(ios: u64, kind: VerdictKind) -> Measurement {
         verdict: Verdict { kind, reasons: vec!["asked for poll, seen interrupt".to_owned()] },
         power_state: Default::default(),
         fio: None,
+        costs: None,
     }
 }
 

@@ -35,6 +35,7 @@ pub(crate) fn trial(path: &str, workload: &Workload, replicate: u32, iops: u64) 
         verdict: Verdict { kind: VerdictKind::Verified, reasons: Vec::new() },
         power_state: Default::default(),
         fio: None,
+        costs: None,
     };
     Trial {
         path: path.parse().unwrap(),

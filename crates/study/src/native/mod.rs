@@ -17,6 +17,7 @@ use hdrhistogram::Histogram;
 use iopj_core::evidence::EngineEvidence;
 use iopj_core::{Length, Workload};
 use iopj_engine::{Engine, EngineError, EngineFacts, IoError, Pool};
+use iopj_probe::marker;
 use iopj_store::{Latency, Slice, histogram};
 use job::{Job, Tally};
 use meeting::Meeting;
@@ -189,7 +190,12 @@ fn job_thread(
     });
     meeting.arrive();
     attempt(&mut || match (&mut job, stop[0].load(Ordering::Relaxed)) {
-        (Some(job), false) => run_and_check(job, spec.workload.length.into(), stop),
+        (Some(job), false) => {
+            marker::begin();
+            let run = run_and_check(job, spec.workload.length.into(), stop);
+            marker::end();
+            run
+        }
         _ => Ok(()),
     });
     meeting.arrive();

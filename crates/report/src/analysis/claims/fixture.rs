@@ -76,6 +76,7 @@ fn measurement(measured: Measured, factor: f64) -> Measurement {
         verdict: Verdict { kind: VerdictKind::Verified, reasons: Vec::new() },
         power_state: [serde_json::Value::Null, serde_json::Value::Null],
         fio: None,
+        costs: None,
     }
 }
 
