@@ -205,7 +205,8 @@ fn make_settings(settings: &mut Settings<'_>, cell: &Cell) -> Result<(), String>
     for (setting, value) in &cell.settings {
         settings.set(*setting, value).map_err(text)?;
     }
-    let Some(delay) = cell.path.io_poll_delay() else { return Ok(()) };
+    let of_study = cell.settings.contains_key(&Setting::IoPollDelay);
+    let Some(delay) = cell.path.io_poll_delay().filter(|_| !of_study) else { return Ok(()) };
     let delay = delay.to_string();
     match settings.current(Setting::IoPollDelay) {
         Ok(now) if now.iter().all(|(_, value)| *value == delay) => Ok(()),
