@@ -1,4 +1,4 @@
-//! The statistics held against SciPy 1.17.1 (Holm against statsmodels 0.15.0), to 1e-9 relative, and against hostile input.
+//! The statistics held against SciPy 1.17.1 and R 4.2.2 (Holm against statsmodels 0.15.0), to 1e-9 relative, and against hostile input.
 
 use super::*;
 use proptest::prelude::*;
@@ -89,16 +89,46 @@ fn t_tests_are_scipys() {
 }
 
 #[test]
-fn t_tests_are_what_r_prints() {
-    // R's t.test(extra ~ group, data = sleep), and with paired = TRUE: it prints t = -1.8608, df = 17.776, p-value = 0.07939, and
-    // t = -4.0621, df = 9, p-value = 0.002833
-    let [s, t] = SLEEP;
-    let printed = |method| {
-        let test = t_test(method, s, t).unwrap();
-        format!("{:.4} {:.3} {:.3e}", test.t, test.df, test.p)
-    };
-    assert_eq!(printed(Method::Welch), "-1.8608 17.776 7.939e-2");
-    assert_eq!(printed(Method::Paired), "-4.0621 9.000 2.833e-3");
+fn everything_is_what_r_prints() {
+    // R 4.2.2, sprintf("%.17g"): t.test(a, b, var.equal = TRUE), t.test(a, b), t.test(a, b, paired = TRUE)
+    let cases: [Case; 9] = [
+        (Method::Student, A, B, [-6.460240553815031, 8.0, 0.00019617154170719842]),
+        (Method::Student, E, F, [-0.05934927197175634, 18.0, 0.9533278675637457]),
+        (Method::Student, I, J, [-2.896378705585481, 7.0, 0.023104975101229337]),
+        (Method::Welch, A, B, [-6.460240553815033, 7.965527288767191, 0.00019988465159530267]),
+        (Method::Welch, C, D, [-7.7505760154603, 3.6254335260115584, 0.0022101328592778777]),
+        (Method::Welch, G, H, [-3.2689727239286084, 3.6331856555498736, 0.035474430656246454]),
+        (Method::Paired, A, B, [-42.180496257572386, 4.0, 1.8883346110730365e-06]),
+        (Method::Paired, C, D, [-5.555392454282671, 2.0, 0.03090756624030141]),
+        (Method::Paired, E, F, [-0.18249833305500976, 9.0, 0.8592363107330027]),
+    ];
+    for (method, a, b, [t, df, p]) in cases {
+        let test = t_test(method, a, b).unwrap();
+        close(test.t, t);
+        close(test.df, df);
+        close(test.p, p);
+    }
+    // t.test(x)$conf.int and sd(x)
+    let intervals: [(&[f64], [f64; 3]); 3] = [
+        (A, [460.3847372035698, 101790.65684649182, 102933.94315350818]),
+        (H, [1.4049762750072805, 5.451869222295907, 9.923130777704094]),
+        (I, [6.238322424070969e-08, 9.182343692517343e-07, 1.1167656307482658e-06]),
+    ];
+    for (values, [stddev, low, high]) in intervals {
+        let summary = summarize(values).unwrap();
+        close(summary.stddev, stddev);
+        close(summary.interval.unwrap().0, low);
+        close(summary.interval.unwrap().1, high);
+    }
+    // p.adjust(p, "holm"), and coef(summary(lm(y ~ x)))[2, c(1, 4)]
+    for (got, want) in holm(&[0.02, 0.021, 0.9, 0.5, 1e-7, 0.02]).into_iter().zip([0.1, 0.1, 1.0, 1.0, 6e-7, 0.1]) {
+        close(got, want);
+    }
+    let ys = [100.0, 103.0, 99.0, 104.0, 97.0, 105.0, 98.0, 101.0, 96.0, 102.0];
+    let line: Vec<_> = ys.iter().enumerate().map(|(i, y)| (i as f64 * 0.1 + 0.05, *y, 0.1)).collect();
+    let (fall, p) = slope(&line).unwrap();
+    close(fall, -1.8787878787878958);
+    close(p, 0.6032176100292055);
 }
 
 #[test]
