@@ -29,6 +29,8 @@ pub(crate) enum Command {
     Claims(ClaimsArgs),
     /// Tell what got better or worse from one store to another, beyond noise
     Compare(CompareArgs),
+    /// Explain where the cost of an I/O arises, path beside path
+    Explain(ExplainArgs),
     /// Take in results of other programs
     Import(ImportArgs),
     /// Put back settings that a run which died has left behind
@@ -176,6 +178,21 @@ pub(crate) struct CompareArgs {
     /// Exit with 1 if IOPS or mean latency is significantly worse by more than this share
     #[arg(long, value_name = "PCT")]
     pub(crate) fail_on_regression: Option<f64>,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ExplainArgs {
+    /// Store whose trials have costs: of `iopj lab run --exact` or `iopj run --profile`
+    pub(crate) store: PathBuf,
+    /// I/O paths to show, the first being what the others are held against; by default all that have costs
+    #[arg(long, value_delimiter = ',')]
+    pub(crate) path: Vec<String>,
+    /// Functions to show of each table
+    #[arg(long, value_name = "N", default_value_t = 15, value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) top: u16,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,

@@ -4,6 +4,7 @@ mod args;
 mod check;
 mod claims;
 mod compare;
+mod explain;
 mod export;
 mod import;
 mod meta;
@@ -28,6 +29,7 @@ fn main() -> ExitCode {
         Command::Winners(args) => winners::winners(&args),
         Command::Claims(args) => claims::claims(&args),
         Command::Compare(args) => compare::compare(&args),
+        Command::Explain(args) => explain::explain(&args),
         Command::Import(args) => import::import(&args),
         Command::Restore(args) => restore::restore(&args),
         Command::Man { folder } => meta::man(&folder),

@@ -3,6 +3,7 @@
 pub mod cells;
 pub mod claims;
 pub mod compare;
+pub mod explain;
 pub mod metric;
 pub mod published;
 pub mod stats;

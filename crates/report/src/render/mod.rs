@@ -2,6 +2,7 @@
 
 mod claims;
 mod compare;
+mod explain;
 mod export;
 mod grid;
 pub mod html;
@@ -14,6 +15,7 @@ mod winner;
 
 pub use claims::claims;
 pub use compare::comparison;
+pub use explain::explanation;
 pub use export::{csv, latex};
 pub use grid::{Align, Grid, escape, wrap};
 #[cfg(feature = "parquet")]

@@ -1,0 +1,156 @@
+//! Trials with costs, grouped into blocks of one workload and cells of one path.
+
+use super::figure::{Figure, Measure};
+use iopj_core::workload::Length;
+use iopj_core::{CostKind, CostProfile, CostSource, FunctionCost, IoPath, Space, VerdictKind, Workload};
+use iopj_store::{Generator, Measurement, Trial};
+use std::collections::BTreeMap;
+
+/// The drivers' functions that look for a completion. Where several are called, the one with most calls is the target's.
+pub const POLL_FUNCTIONS: [&str; 3] = ["nvme_poll", "virtblk_poll", "null_poll"];
+
+/// One trial with costs and at least one I/O.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Run<'a> {
+    pub(super) measurement: &'a Measurement,
+    pub(super) costs: &'a CostProfile,
+}
+
+impl Run<'_> {
+    /// I/Os issued in the window.
+    pub(super) fn ios(&self) -> f64 {
+        self.measurement.evidence.ios() as f64
+    }
+
+    /// The sum over the functions that `belongs` picks, per I/O.
+    pub(super) fn sum(&self, measure: Measure, belongs: impl Fn(&FunctionCost) -> bool) -> f64 {
+        let picked = self.costs.functions.iter().filter(|function| belongs(function));
+        picked.map(|function| measure.of(&function.cost)).sum::<u64>() as f64 / self.ios()
+    }
+
+    /// One column of a space, per I/O.
+    pub(super) fn total(&self, space: Space, kind: CostKind) -> f64 {
+        self.costs.total(space).get(kind) as f64 / self.ios()
+    }
+
+    /// The kernel's part, per I/O.
+    pub(super) fn kernel(&self, measure: Measure) -> f64 {
+        self.sum(measure, |function| function.space == Space::Kernel)
+    }
+
+    /// Voluntary context switches of the I/O's threads per I/O.
+    pub(super) fn sleeps(&self) -> f64 {
+        self.measurement.evidence.process.voluntary_switches as f64 / self.ios()
+    }
+
+    /// Calls of the driver's poll function per I/O; absent where calls were not counted.
+    pub(super) fn spins(&self) -> Option<f64> {
+        let calls = |name: &&str| -> u64 {
+            let named = self.costs.functions.iter().filter(|function| function.function == **name);
+            named.map(|function| function.cost.calls).sum()
+        };
+        let most = POLL_FUNCTIONS.iter().map(calls).max().unwrap_or(0);
+        self.costs.has(CostKind::Calls).then(|| most as f64 / self.ios())
+    }
+}
+
+/// Replicates: the trials of one path under one workload, refuted ones apart.
+#[derive(Clone, Debug)]
+pub(super) struct Cell<'a> {
+    pub(super) path: IoPath,
+    pub(super) settings: &'a BTreeMap<String, String>,
+    pub(super) refuted: bool,
+    pub(super) runs: Vec<Run<'a>>,
+}
+
+impl<'a> Cell<'a> {
+    /// The values of the trials that have one.
+    pub(super) fn values(&self, of: impl Fn(&Run<'a>) -> Option<f64>) -> Vec<f64> {
+        self.runs.iter().filter_map(of).collect()
+    }
+
+    /// Mean and spread over all trials.
+    pub(super) fn figure(&self, of: impl Fn(&Run<'a>) -> f64) -> Option<Figure> {
+        Figure::of(&self.values(|run| Some(of(run))))
+    }
+
+    /// The mean over all trials; 0 if there is none.
+    pub(super) fn mean(&self, of: impl Fn(&Run<'a>) -> f64) -> f64 {
+        self.figure(of).map_or(0.0, |figure| figure.mean)
+    }
+}
+
+/// Cells that may stand side by side: one workload, one generator, one way to count.
+#[derive(Clone, Debug)]
+pub(super) struct Group<'a> {
+    pub(super) workload: &'a Workload,
+    pub(super) generator: Generator,
+    pub(super) source: &'a CostSource,
+    pub(super) cells: Vec<Cell<'a>>,
+}
+
+impl Group<'_> {
+    /// The columns that every trial has.
+    pub(super) fn kinds(&self) -> Vec<CostKind> {
+        const ALL: [CostKind; 5] =
+            [CostKind::Calls, CostKind::Instructions, CostKind::Loads, CostKind::Stores, CostKind::CpuTime];
+        let everywhere =
+            |kind: &CostKind| self.cells.iter().flat_map(|cell| &cell.runs).all(|run| run.costs.has(*kind));
+        ALL.into_iter().filter(everywhere).collect()
+    }
+}
+
+/// The trials with costs, and how many were measured without.
+pub(super) fn runs(trials: &[Trial]) -> (Vec<(&Trial, Run<'_>)>, usize) {
+    let measured = || trials.iter().filter_map(|trial| Some((trial, trial.outcome.measurement()?)));
+    let counted = measured().filter_map(|(trial, measurement)| {
+        let costs = measurement.costs.as_ref().filter(|_| measurement.evidence.ios() > 0)?;
+        Some((trial, Run { measurement, costs }))
+    });
+    let counted: Vec<_> = counted.collect();
+    let without = measured().count() - counted.len();
+    (counted, without)
+}
+
+/// The groups in the order in which one reads: small and shallow first. Within a group paths stand in the order of
+/// `paths`, or, where that is empty, in that of the design space; refuted trials stand last.
+pub(super) fn groups<'a>(runs: &[(&'a Trial, Run<'a>)], paths: &[IoPath]) -> Vec<Group<'a>> {
+    let mut groups: Vec<Group<'a>> = Vec::new();
+    for (trial, run) in runs.iter().filter(|(trial, _)| paths.is_empty() || paths.contains(&trial.path)) {
+        let same = |group: &Group<'_>| {
+            *group.workload == trial.workload && group.generator == trial.generator && *group.source == run.costs.source
+        };
+        let at = groups.iter().position(same).unwrap_or_else(|| {
+            let (workload, generator, source) = (&trial.workload, trial.generator, &run.costs.source);
+            groups.push(Group { workload, generator, source, cells: Vec::new() });
+            groups.len() - 1
+        });
+        add(&mut groups[at].cells, trial, *run);
+    }
+    for group in &mut groups {
+        let place = |cell: &Cell<'_>| paths.iter().position(|path| *path == cell.path);
+        group.cells.sort_by_key(|cell| (cell.refuted, place(cell), cell.path, cell.settings));
+    }
+    groups.sort_by_key(|group| {
+        let Workload { rw, bs, numjobs, iodepth, length, .. } = group.workload;
+        (*rw, *bs, *numjobs, *iodepth, order(*length), group.generator)
+    });
+    groups
+}
+
+fn add<'a>(cells: &mut Vec<Cell<'a>>, trial: &'a Trial, run: Run<'a>) {
+    let refuted = run.measurement.verdict.kind == VerdictKind::Refuted;
+    let same = |cell: &Cell<'_>| cell.path == trial.path && *cell.settings == trial.settings && cell.refuted == refuted;
+    match cells.iter_mut().find(|cell| same(cell)) {
+        Some(cell) => cell.runs.push(run),
+        None => cells.push(Cell { path: trial.path, settings: &trial.settings, refuted, runs: vec![run] }),
+    }
+}
+
+/// Times before counts, the short before the long.
+fn order(length: Length) -> (bool, u128) {
+    match length {
+        Length::Runtime(time) => (false, time.as_nanos()),
+        Length::Ios(ios) => (true, ios.into()),
+    }
+}

@@ -1,0 +1,138 @@
+//! What sets one path apart from another, and which io_uring path costs the kernel least.
+
+use super::cells::{Cell, Group, Run};
+use super::figure::Measure;
+use super::parts::{USER_SPACE, directory_names, is_in};
+use crate::analysis::stats::{LEVEL, Method, holm, t_test};
+use iopj_core::Completion;
+use serde::Serialize;
+
+/// One path against another of its block.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Difference {
+    /// The column that is explained.
+    pub path: usize,
+    /// The column that it is held against.
+    pub from: usize,
+    /// What `kernel` and `parts` count.
+    pub measure: Measure,
+    /// Sleeps, interrupts and spins per I/O, as far as both have them.
+    pub events: Vec<Change>,
+    /// The kernel's whole part.
+    pub kernel: Change,
+    /// The kernel's source directories and user space: what is beyond noise first, then the larger first.
+    pub parts: Vec<Change>,
+}
+
+/// A figure per I/O that is not the same.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Change {
+    /// What it is of.
+    pub name: String,
+    /// The mean that it is held against.
+    pub from: f64,
+    /// The mean less that.
+    pub change: f64,
+    /// Two-sided p-value of Welch's test, after Holm's correction over the changes it stands with; absent for one replicate.
+    pub p_holm: Option<f64>,
+}
+
+impl Change {
+    /// True if the change is beyond noise; absent where one replicate shows no noise.
+    pub fn is_beyond_noise(&self) -> Option<bool> {
+        self.p_holm.map(|p| p < LEVEL)
+    }
+}
+
+/// Every path that was not refuted against the first, if `by_order`, or else against the first interrupt path of its
+/// interface, and that one against the first of the block.
+pub(super) fn differences(group: &Group<'_>, measure: Measure, by_order: bool) -> Vec<Difference> {
+    let compared: Vec<usize> = (0..group.cells.len()).filter(|at| !group.cells[*at].refuted).collect();
+    let Some(&first) = compared.first() else { return Vec::new() };
+    let reference = |at: usize| {
+        let path = &group.cells[at].path;
+        let same = |other: &&usize| {
+            let other = &group.cells[**other].path;
+            other.interface() == path.interface() && other.completion() == Completion::Interrupt
+        };
+        let own = compared.iter().find(same).filter(|own| **own != at && !by_order);
+        own.copied().unwrap_or(first)
+    };
+    let pairs = compared.iter().map(|at| (*at, reference(*at))).filter(|(at, from)| at != from);
+    pairs.map(|(path, from)| difference(group, measure, path, from)).collect()
+}
+
+fn difference(group: &Group<'_>, measure: Measure, path: usize, from: usize) -> Difference {
+    let (a, b) = (&group.cells[path], &group.cells[from]);
+    let events: Vec<(String, [Vec<f64>; 2])> = vec![
+        ("sleeps".to_owned(), both(a, b, |run| Some(run.sleeps()))),
+        ("interrupts".to_owned(), both(a, b, |run| run.measurement.interrupts_per_io)),
+        ("spins".to_owned(), both(a, b, Run::spins)),
+    ];
+    let known = events.into_iter().filter(|(_, [a, b])| !a.is_empty() && !b.is_empty()).collect();
+    let kernel = both(a, b, |run| Some(run.kernel(measure)));
+    let names = directory_names(&[a, b]).into_iter().chain([USER_SPACE]);
+    let parts =
+        names.map(|name| (name.to_owned(), both(a, b, |run| Some(run.sum(measure, |function| is_in(function, name))))));
+    let mut parts = changes(parts.collect());
+    parts.retain(|part| part.change != 0.0);
+    parts.sort_by(|a, b| {
+        let noise = |part: &Change| part.is_beyond_noise() == Some(false);
+        noise(a).cmp(&noise(b)).then_with(|| b.change.abs().total_cmp(&a.change.abs()))
+    });
+    let kernel = changes(vec![("kernel".to_owned(), kernel)]).remove(0);
+    Difference { path, from, measure, events: changes(known), kernel, parts }
+}
+
+fn both<'a>(a: &Cell<'a>, b: &Cell<'a>, of: impl Fn(&Run<'a>) -> Option<f64>) -> [Vec<f64>; 2] {
+    [a.values(&of), b.values(&of)]
+}
+
+/// Tests the pairs of samples together. No sample is empty.
+fn changes(samples: Vec<(String, [Vec<f64>; 2])>) -> Vec<Change> {
+    let p: Vec<Option<f64>> = samples.iter().map(|(_, [a, b])| Some(t_test(Method::Welch, a, b)?.p)).collect();
+    let tested: Vec<f64> = p.iter().copied().flatten().collect();
+    let mut corrected = holm(&tested).into_iter();
+    let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
+    let one = |((name, [a, b]), p): ((String, [Vec<f64>; 2]), Option<f64>)| Change {
+        name,
+        from: mean(&b),
+        change: mean(&a) - mean(&b),
+        p_holm: p.and_then(|_| corrected.next()),
+    };
+    samples.into_iter().zip(p).map(one).collect()
+}
+
+/// The io_uring path with the fewest kernel instructions per I/O (or the block's first measure, where they were not
+/// counted).
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Fewest {
+    /// What was counted.
+    pub measure: Measure,
+    /// The column with the least mean.
+    pub best: usize,
+    /// Its mean per I/O in the kernel.
+    pub per_io: f64,
+    /// Columns that do not differ from it beyond noise, by Welch's test after Holm's correction over the other columns.
+    pub ties: Vec<usize>,
+    /// Columns that cannot be tested: one of the two has one replicate.
+    pub untested: Vec<usize>,
+}
+
+/// `None` without two io_uring paths that were not refuted.
+pub(super) fn fewest(group: &Group<'_>, measure: Measure) -> Option<Fewest> {
+    let is_ring = |at: &usize| group.cells[*at].path.interface() == "io_uring" && !group.cells[*at].refuted;
+    let rings: Vec<usize> = (0..group.cells.len()).filter(is_ring).collect();
+    let mean = |at: usize| group.cells[at].mean(|run| run.kernel(measure));
+    let best = rings.iter().copied().min_by(|a, b| mean(*a).total_cmp(&mean(*b))).filter(|_| rings.len() > 1)?;
+    let others: Vec<usize> = rings.into_iter().filter(|at| *at != best).collect();
+    let samples = others.iter().map(|at| {
+        let (other, best) = (&group.cells[*at], &group.cells[best]);
+        (String::new(), both(other, best, |run| Some(run.kernel(measure))))
+    });
+    let tested: Vec<Option<bool>> = changes(samples.collect()).iter().map(Change::is_beyond_noise).collect();
+    let those = |outcome: Option<bool>| {
+        others.iter().zip(&tested).filter(|(_, tested)| **tested == outcome).map(|(at, _)| *at).collect()
+    };
+    Some(Fewest { measure, best, per_io: mean(best), ties: those(Some(false)), untested: those(None) })
+}

@@ -1,0 +1,279 @@
+//! The kernel's part of an I/O's cost as a fixed part, a part per spin and a part per sleep, by least squares over runs.
+//!
+//! How long one spins and whether one sleeps depend on the device; the parts do not.
+
+use super::cells::{Cell, Group, Run};
+use super::figure::Measure;
+use super::ols::{Observation, Solution, least_squares};
+use iopj_core::CostSource;
+use serde::Serialize;
+
+/// Runs beyond the parameters that a fit with slopes needs.
+pub const LEAST_DF: usize = 3;
+/// Greatest correlation of spins and sleeps at which their parts are told apart.
+pub const MOST_CORRELATION: f64 = 0.99;
+/// Standard errors from which on a part is above zero.
+const BEYOND: f64 = 2.0;
+/// Sleeps per I/O that count as always or, as a range, as variation.
+const SLEEPS: f64 = 0.05;
+
+/// What the cost may depend on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Regressor {
+    /// Calls of the driver's poll function per I/O.
+    Spins,
+    /// Voluntary context switches per I/O.
+    Sleeps,
+}
+
+impl Regressor {
+    /// All of them.
+    pub const ALL: [Regressor; 2] = [Regressor::Spins, Regressor::Sleeps];
+
+    /// The plural word.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Regressor::Spins => "spins",
+            Regressor::Sleeps => "sleeps",
+        }
+    }
+
+    /// The least range over the runs of a path, per I/O, that tells a part: half a spin, a twentieth of a sleep.
+    pub fn least_range(self) -> f64 {
+        match self {
+            Regressor::Spins => 0.5,
+            Regressor::Sleeps => SLEEPS,
+        }
+    }
+
+    fn of(self, run: &Run<'_>) -> Option<f64> {
+        match self {
+            Regressor::Spins => run.spins(),
+            Regressor::Sleeps => Some(run.sleeps()),
+        }
+    }
+}
+
+/// A fit over the runs of one path, or over those of all paths of an interface: then with a fixed part for each path
+/// and the other parts in common, found from the variation within the paths.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Fitted {
+    /// The columns whose runs it's over.
+    pub columns: Vec<usize>,
+    /// What was counted in the kernel.
+    pub measure: Measure,
+    /// Runs of all columns.
+    pub runs: usize,
+    /// What does not vary enough, so that the fixed part contains it.
+    pub left_out: Vec<LeftOut>,
+    /// The parts, or why there are none.
+    pub outcome: Outcome,
+    #[serde(skip)]
+    pub(super) line: Option<(Solution, Vec<Regressor>)>,
+}
+
+/// A regressor that does not vary enough over the runs.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct LeftOut {
+    /// Which.
+    pub regressor: Regressor,
+    /// Its least and its greatest value over the runs; absent where it was not counted.
+    pub range: Option<(f64, f64)>,
+}
+
+/// What came of a fit.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// The parts.
+    Parts(Fit),
+    /// Too few runs.
+    TooFewRuns {
+        /// The least number of runs.
+        needed: usize,
+    },
+    /// Spins and sleeps rise and fall together.
+    Collinear {
+        /// Their correlation.
+        correlation: f64,
+    },
+}
+
+/// The parts of a cost, per I/O, in the kernel.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Fit {
+    /// The fixed part of each column.
+    pub fixed: Vec<Term>,
+    /// The part per spin.
+    pub per_spin: Option<Term>,
+    /// The part per sleep.
+    pub per_sleep: Option<Term>,
+    /// Standard deviation of the residuals; absent without degrees of freedom.
+    pub residual_stddev: Option<f64>,
+    /// Runs less parameters.
+    pub df: usize,
+}
+
+/// A part with its standard error.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Term {
+    /// The estimate.
+    pub estimate: f64,
+    /// Its standard error.
+    pub error: Option<f64>,
+}
+
+/// Fits for every path that was not refuted; after them, for an interface where a path alone does not tell a part that it
+/// has, one over all its paths. Sampled counts are not fitted.
+pub(super) fn fits(group: &Group<'_>, measures: &[Measure]) -> Vec<Fitted> {
+    if *group.source != CostSource::Exact {
+        return Vec::new();
+    }
+    let columns: Vec<usize> = (0..group.cells.len()).filter(|at| !group.cells[*at].refuted).collect();
+    let mut fits = Vec::new();
+    for measure in measures {
+        let mut alone: Vec<Fitted> = columns.iter().map(|at| fitted(group, &[*at], *measure)).collect();
+        let pooled = interfaces(group, &columns).into_iter().filter_map(|paths| {
+            let lacking = alone.iter().any(|fit| paths.contains(&fit.columns[0]) && fit.lacks_a_part());
+            let pooled = Some(fitted(group, &paths, *measure)).filter(|_| lacking && paths.len() > 1)?;
+            pooled.has_slopes().then_some(pooled)
+        });
+        let pooled: Vec<Fitted> = pooled.collect();
+        fits.append(&mut alone);
+        fits.extend(pooled);
+    }
+    fits
+}
+
+/// The columns by interface.
+fn interfaces(group: &Group<'_>, columns: &[usize]) -> Vec<Vec<usize>> {
+    let mut interfaces: Vec<Vec<usize>> = Vec::new();
+    let name = |at: usize| group.cells[at].path.interface();
+    for column in columns {
+        match interfaces.iter_mut().find(|alike| name(alike[0]) == name(*column)) {
+            Some(alike) => alike.push(*column),
+            None => interfaces.push(vec![*column]),
+        }
+    }
+    interfaces
+}
+
+fn fitted(group: &Group<'_>, columns: &[usize], measure: Measure) -> Fitted {
+    let cells: Vec<&Cell<'_>> = columns.iter().map(|at| &group.cells[*at]).collect();
+    let (kept, left_out): (Vec<_>, Vec<_>) = Regressor::ALL.into_iter().partition(|one| varies(&cells, *one));
+    let runs: usize = cells.iter().map(|cell| cell.runs.len()).sum();
+    let left_out =
+        left_out.into_iter().map(|regressor| LeftOut { regressor, range: range(&cells, regressor) }).collect();
+    let mut fitted = Fitted {
+        columns: columns.to_vec(),
+        measure,
+        runs,
+        left_out,
+        outcome: Outcome::TooFewRuns { needed: cells.len() + kept.len() + if kept.is_empty() { 1 } else { LEAST_DF } },
+        line: None,
+    };
+    if matches!(fitted.outcome, Outcome::TooFewRuns { needed } if runs < needed) {
+        return fitted;
+    }
+    if let [a, b] = kept[..] {
+        let correlation = correlation(&centred(&cells, a), &centred(&cells, b));
+        if correlation.abs() > MOST_CORRELATION {
+            fitted.outcome = Outcome::Collinear { correlation };
+            return fitted;
+        }
+    }
+    let observations = |cell: &&Cell<'_>| -> Vec<Observation> {
+        let x = |run: &Run<'_>| kept.iter().filter_map(|regressor| regressor.of(run)).collect();
+        cell.runs.iter().map(|run| Observation { y: run.kernel(measure), x: x(run) }).collect()
+    };
+    if let Some(solution) = least_squares(&cells.iter().map(observations).collect::<Vec<_>>()) {
+        fitted.outcome = Outcome::Parts(parts(&solution, &kept));
+        fitted.line = Some((solution, kept));
+    }
+    fitted
+}
+
+fn parts(solution: &Solution, regressors: &[Regressor]) -> Fit {
+    let zero = vec![0.0; regressors.len()];
+    let fixed = solution.fixed.iter().enumerate();
+    let slope = |of: Regressor| {
+        let at = regressors.iter().position(|one| *one == of)?;
+        Some(Term { estimate: solution.slopes[at], error: solution.slope_error(at) })
+    };
+    Fit {
+        fixed: fixed.map(|(at, fixed)| Term { estimate: *fixed, error: solution.error_at(at, &zero) }).collect(),
+        per_spin: slope(Regressor::Spins),
+        per_sleep: slope(Regressor::Sleeps),
+        residual_stddev: solution.variance.map(f64::sqrt),
+        df: solution.df,
+    }
+}
+
+/// The values of all runs; absent where one run has none.
+fn values(cell: &Cell<'_>, regressor: Regressor) -> Option<Vec<f64>> {
+    cell.runs.iter().map(|run| regressor.of(run)).collect()
+}
+
+fn range(cells: &[&Cell<'_>], regressor: Regressor) -> Option<(f64, f64)> {
+    let all: Vec<f64> = cells.iter().map(|cell| values(cell, regressor)).collect::<Option<Vec<_>>>()?.concat();
+    Some(ends(&all))
+}
+
+fn ends(values: &[f64]) -> (f64, f64) {
+    values.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(least, most), value| (least.min(*value), most.max(*value)))
+}
+
+/// The values less the means of their cells.
+fn centred(cells: &[&Cell<'_>], regressor: Regressor) -> Vec<f64> {
+    let of_cell = |cell: &&Cell<'_>| {
+        let values = values(cell, regressor).unwrap_or_default();
+        let mean = values.iter().sum::<f64>() / values.len().max(1) as f64;
+        values.into_iter().map(move |value| value - mean).collect::<Vec<f64>>()
+    };
+    cells.iter().flat_map(of_cell).collect()
+}
+
+fn varies(cells: &[&Cell<'_>], regressor: Regressor) -> bool {
+    let (least, most) = ends(&centred(cells, regressor));
+    range(cells, regressor).is_some() && most - least >= regressor.least_range()
+}
+
+fn correlation(a: &[f64], b: &[f64]) -> f64 {
+    let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
+    dot(a, b) / (dot(a, a) * dot(b, b)).sqrt()
+}
+
+impl Fitted {
+    fn has_slopes(&self) -> bool {
+        self.line.as_ref().is_some_and(|(_, regressors)| !regressors.is_empty())
+    }
+
+    /// True if the path has spins or sleeps whose part its own runs do not tell.
+    fn lacks_a_part(&self) -> bool {
+        let happens = |left: &LeftOut| left.range.is_some_and(|(_, most)| most >= left.regressor.least_range());
+        self.line.is_none() || self.left_out.iter().any(happens)
+    }
+
+    /// The part per spin, where it is above zero beyond its error.
+    pub(super) fn per_spin(&self) -> Option<f64> {
+        let Outcome::Parts(Fit { per_spin: Some(part), .. }) = &self.outcome else { return None };
+        Some(part.estimate).filter(|estimate| *estimate > BEYOND * part.error.unwrap_or(0.0))
+    }
+
+    /// Cost and standard error of a column's I/O with so many spins and sleeps. What was left out stays as it was.
+    pub(super) fn at(&self, column: usize, spins: f64, sleeps: f64) -> Option<Term> {
+        let (solution, regressors) = self.line.as_ref()?;
+        let group = self.columns.iter().position(|one| *one == column)?;
+        let value = |regressor: &Regressor| if *regressor == Regressor::Spins { spins } else { sleeps };
+        let x: Vec<f64> = regressors.iter().map(value).collect();
+        Some(Term { estimate: solution.at(group, &x), error: solution.error_at(group, &x) })
+    }
+
+    /// True if the fit says what an I/O costs that always sleeps: the part per sleep is known, or every run slept always.
+    pub(super) fn tells_a_sleep(&self) -> bool {
+        let left = self.left_out.iter().find(|left| left.regressor == Regressor::Sleeps);
+        let always = |(least, most): (f64, f64)| least >= 1.0 - SLEEPS && most <= 1.0 + SLEEPS;
+        self.line.is_some() && left.is_none_or(|left| left.range.is_some_and(always))
+    }
+}

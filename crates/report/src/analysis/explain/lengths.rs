@@ -1,0 +1,111 @@
+//! Cost per I/O by the difference of two lengths of one workload, which cancels what start and end cost.
+
+use super::cells::{Cell, Run, groups};
+use super::figure::Measure;
+use crate::analysis::stats::summarize;
+use iopj_core::workload::Length;
+use iopj_core::{CostSource, IoPath, Space, Workload};
+use iopj_store::{Generator, Trial};
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// One path at the shortest and the longest length of a workload. What is in twos is in that order.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ByLength {
+    /// The path.
+    pub path: IoPath,
+    /// Settings of the study.
+    pub settings: BTreeMap<String, String>,
+    /// What issued the I/O.
+    pub generator: Generator,
+    /// The workload, with its longest length.
+    pub workload: Workload,
+    /// Mean I/Os in the window.
+    pub ios: [f64; 2],
+    /// Trials.
+    pub trials: [usize; 2],
+    /// Costs in user space, then in the kernel.
+    pub costs: Vec<Marginal>,
+}
+
+/// What each further I/O costs.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Marginal {
+    /// Who executed it.
+    pub space: Space,
+    /// What was counted.
+    pub measure: Measure,
+    /// The whole window's counts at the longest length less those at the shortest, over the I/Os between.
+    pub per_io: f64,
+    /// Its standard error; absent where a length has one trial.
+    pub error: Option<f64>,
+    /// The whole window's counts at the longest length over its I/Os, with what start and end cost.
+    pub plain_per_io: f64,
+}
+
+/// Every path that was not refuted, with exact counts at two numbers of I/Os or more.
+pub(super) fn by_length(runs: &[(&Trial, Run<'_>)], paths: &[IoPath]) -> Vec<ByLength> {
+    let groups = groups(runs, paths);
+    let exact = groups.iter().filter(|group| *group.source == CostSource::Exact);
+    let mut cells: Vec<(&Workload, Generator, Vec<&Cell<'_>>)> = Vec::new();
+    // Groups come with the short before the long, so the first of a series is the shortest.
+    for group in exact.filter(|group| matches!(group.workload.length, Length::Ios(_))) {
+        for cell in group.cells.iter().filter(|cell| !cell.refuted) {
+            let same = |(workload, generator, cells): &&mut (&Workload, Generator, Vec<&Cell<'_>>)| {
+                let alike = Workload { length: group.workload.length, ..(*workload).clone() } == *group.workload;
+                let first = cells[0];
+                alike && *generator == group.generator && first.path == cell.path && first.settings == cell.settings
+            };
+            match cells.iter_mut().find(same) {
+                Some((workload, _, cells)) => {
+                    *workload = group.workload;
+                    cells.push(cell);
+                }
+                None => cells.push((group.workload, group.generator, vec![cell])),
+            }
+        }
+    }
+    cells.into_iter().filter_map(|(workload, generator, cells)| difference(workload, generator, &cells)).collect()
+}
+
+fn difference(workload: &Workload, generator: Generator, cells: &[&Cell<'_>]) -> Option<ByLength> {
+    let (short, long) = (cells.first()?, cells.last()?);
+    let ios = [short, long].map(|cell| cell.mean(Run::ios));
+    if ios[1] <= ios[0] {
+        return None;
+    }
+    let all = |measure: &Measure| {
+        [short, long]
+            .iter()
+            .flat_map(|cell| &cell.runs)
+            .all(|run| Measure::available(&run.costs.kinds).contains(measure))
+    };
+    let measures = Measure::available(&long.runs.first()?.costs.kinds).into_iter().filter(all);
+    let costs = measures.flat_map(|measure| [Space::User, Space::Kernel].map(|space| (space, measure)));
+    let mut costs: Vec<Marginal> =
+        costs.filter_map(|(space, measure)| marginal(short, long, ios, space, measure)).collect();
+    costs.sort_by_key(|cost| cost.space == Space::Kernel);
+    Some(ByLength {
+        path: long.path,
+        settings: long.settings.clone(),
+        generator,
+        workload: workload.clone(),
+        ios,
+        trials: [short, long].map(|cell| cell.runs.len()),
+        costs,
+    })
+}
+
+fn marginal(short: &Cell<'_>, long: &Cell<'_>, ios: [f64; 2], space: Space, measure: Measure) -> Option<Marginal> {
+    let count = |run: &Run<'_>| Some(measure.of(&run.costs.total(space)) as f64);
+    let [a, b] = [summarize(&short.values(count))?, summarize(&long.values(count))?];
+    let between = ios[1] - ios[0];
+    let of_mean = |summary: crate::analysis::stats::Summary| summary.stddev / (summary.n as f64).sqrt();
+    Some(Marginal {
+        space,
+        measure,
+        per_io: (b.mean - a.mean) / between,
+        error: (a.n > 1 && b.n > 1).then(|| of_mean(a).hypot(of_mean(b)) / between),
+        plain_per_io: b.mean / ios[1],
+    })
+}

@@ -1,0 +1,171 @@
+//! What an I/O costs on two or more paths, side by side: where the cost arises, what differs, and of which parts it
+//! consists. All figures are per I/O issued in the window.
+//!
+//! Counts are of all cores, so whatever else ran in the window is in them.
+
+mod cells;
+mod completions;
+mod difference;
+mod figure;
+mod fit;
+mod lengths;
+mod ols;
+mod parts;
+
+pub use cells::POLL_FUNCTIONS;
+pub use completions::{Answer, Completions, Crossing, Order, PUBLISHED_IOPS_THREADS, Reached, TableRow};
+pub use difference::{Change, Difference, Fewest};
+pub use figure::{Figure, Measure};
+pub use fit::{Fit, Fitted, LEAST_DF, LeftOut, MOST_CORRELATION, Outcome, Regressor, Term};
+pub use lengths::{ByLength, Marginal};
+pub use parts::{FunctionRow, GROUPS, Parts, Row, UNKNOWN, USER_SPACE};
+
+use cells::{Group, groups, runs};
+use iopj_core::{CostSource, IoPath, VerdictKind, Workload};
+use iopj_store::{Generator, StudyRecord, Trial};
+use serde::Serialize;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What is asked.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Question {
+    /// The paths, in the order of the columns; empty for all that have costs. The first is then what the others are held
+    /// against.
+    pub paths: Vec<IoPath>,
+    /// Functions to show of each measure.
+    pub top: usize,
+}
+
+/// Why a store explains nothing.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ExplainError {
+    /// No trial has costs.
+    #[error(
+        "the store holds no costs by function: count them exactly with `iopj lab run STUDY --exact` (any machine with QEMU), \
+         or sample them with `iopj run STUDY --profile` (perf events, as root)"
+    )]
+    NoCosts,
+    /// A path that was asked for has none.
+    #[error("the store holds no costs of {path}: name paths of {}", known.join(", "))]
+    UnknownPath {
+        /// The path.
+        path: String,
+        /// Those that have costs.
+        known: Vec<String>,
+    },
+}
+
+/// A store, explained.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Explanation {
+    /// The study's name.
+    pub study: String,
+    /// What emulated the processor, if it was emulated.
+    pub emulated: Option<String>,
+    /// Measured trials without costs, which are not part of this.
+    pub trials_without_costs: usize,
+    /// A block for each workload, generator and way to count.
+    pub blocks: Vec<Block>,
+    /// Costs by the difference of two lengths of one workload.
+    pub by_length: Vec<ByLength>,
+}
+
+/// Paths under one workload by one generator, counted in one way. Columns are named by their place from 0.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Block {
+    /// The workload.
+    pub workload: Workload,
+    /// What issued the I/O.
+    pub generator: Generator,
+    /// How the counts came about.
+    pub source: CostSource,
+    /// What the tables are of; sorted by the first.
+    pub measures: Vec<Measure>,
+    /// The columns.
+    pub columns: Vec<Column>,
+    /// `user_instructions`, `user_loads`, …, `kernel_instructions`, …, `context_switches`, `interrupts`, `sleeps` (voluntary
+    /// switches) and `spins` (calls of the driver's poll function), as far as they were counted.
+    pub totals: Vec<Row>,
+    /// Where it arises, for each measure.
+    pub parts: Vec<Parts>,
+    /// What sets the paths apart, in the first measure.
+    pub differences: Vec<Difference>,
+    /// Fixed part, part per spin and part per sleep in the kernel, for exact counts.
+    pub fits: Vec<Fitted>,
+    /// The three completions of `posix-sio`, where all are there.
+    pub completions: Option<Completions>,
+    /// The io_uring path that costs the kernel least.
+    pub fewest: Option<Fewest>,
+}
+
+/// A path with its trials, refuted ones apart.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Column {
+    /// The path that was asked for.
+    pub path: IoPath,
+    /// Settings of the study.
+    pub settings: BTreeMap<String, String>,
+    /// Trials.
+    pub trials: usize,
+    /// Of these, unproven ones.
+    pub unproven: usize,
+    /// Another path was taken: shown, but in no comparison.
+    pub refuted: bool,
+}
+
+/// Explains the trials of a store.
+pub fn explain(study: &StudyRecord, trials: &[Trial], question: &Question) -> Result<Explanation, ExplainError> {
+    let (runs, trials_without_costs) = runs(trials);
+    if runs.is_empty() {
+        return Err(ExplainError::NoCosts);
+    }
+    let known: BTreeSet<IoPath> = runs.iter().map(|(trial, _)| trial.path).collect();
+    if let Some(path) = question.paths.iter().find(|path| !known.contains(path)) {
+        let known = known.iter().map(IoPath::to_string).collect();
+        return Err(ExplainError::UnknownPath { path: path.to_string(), known });
+    }
+    Ok(Explanation {
+        study: study.name.clone(),
+        emulated: study.emulated.clone(),
+        trials_without_costs,
+        blocks: groups(&runs, &question.paths)
+            .iter()
+            .map(|group| block(group, question, study.emulated.is_some()))
+            .collect(),
+        by_length: lengths::by_length(&runs, &question.paths),
+    })
+}
+
+fn block(group: &Group<'_>, question: &Question, emulated: bool) -> Block {
+    let mut measures = Measure::available(&group.kinds());
+    // Under emulation no time means anything.
+    measures.retain(|measure| !emulated || *measure != Measure::CpuNs);
+    let first = measures.first().copied();
+    let fits = fit::fits(group, &measures);
+    let unproven = |cell: &cells::Cell<'_>| {
+        cell.runs.iter().filter(|run| run.measurement.verdict.kind == VerdictKind::Unproven).count()
+    };
+    let columns = group.cells.iter().map(|cell| Column {
+        path: cell.path,
+        settings: cell.settings.clone(),
+        trials: cell.runs.len(),
+        unproven: unproven(cell),
+        refuted: cell.refuted,
+    });
+    let mut totals = parts::totals(group);
+    totals.retain(|row| !emulated || !row.name.ends_with("cpu_ns"));
+    Block {
+        workload: group.workload.clone(),
+        generator: group.generator,
+        source: group.source.clone(),
+        columns: columns.collect(),
+        totals,
+        parts: measures.iter().map(|measure| parts::parts(group, *measure, question.top)).collect(),
+        differences: first
+            .map_or_else(Vec::new, |first| difference::differences(group, first, !question.paths.is_empty())),
+        completions: completions::completions(group, &measures, &fits),
+        fewest: first.and_then(|first| difference::fewest(group, first)),
+        fits,
+        measures,
+    }
+}

@@ -1,0 +1,232 @@
+//! Where the cost arises: by source directory, by the papers' groups, by function.
+
+use super::cells::{Cell, Group};
+use super::figure::{Figure, Measure};
+use crate::analysis::published::LOADS_STORES;
+use iopj_core::{CostKind, FunctionCost, Space};
+use serde::Serialize;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The name of what no directory is known for.
+pub const UNKNOWN: &str = "unknown";
+/// The name of everything that programs executed.
+pub const USER_SPACE: &str = "user space";
+/// The papers' groups: the rows of `poll22` Table 2 and their total.
+pub const GROUPS: usize = LOADS_STORES.len() + 1;
+
+/// A name with a figure for each column of its block.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Row {
+    /// What it is of.
+    pub name: String,
+    /// A figure per I/O for each column; absent where it was not counted.
+    pub figures: Vec<Option<Figure>>,
+}
+
+/// A function with a figure for each column of its block.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct FunctionRow {
+    /// The kernel's symbol; empty for addresses that no symbol covers.
+    pub function: String,
+    /// The kernel module that holds it.
+    pub module: Option<String>,
+    /// Its source directory.
+    pub directory: Option<String>,
+    /// A figure per I/O for each column.
+    pub figures: Vec<Option<Figure>>,
+}
+
+/// One measure, per I/O, by where it arises.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Parts {
+    /// What was counted.
+    pub measure: Measure,
+    /// The kernel's source directories, the greatest first, `unknown` last.
+    pub directories: Vec<Row>,
+    /// The share of `unknown` in the kernel's part in per cent, for each column.
+    pub unknown_percent: Vec<f64>,
+    /// The papers' groups, in the order of `poll22` Table 2; `other` holds everything else, user space included.
+    pub groups: Vec<Row>,
+    /// The kernel's functions with the greatest figures, without those that they call.
+    pub functions: Vec<FunctionRow>,
+}
+
+/// The totals of each column: instructions, loads, stores and time by space as far as they were counted, then what
+/// happened to the threads.
+pub(super) fn totals(group: &Group<'_>) -> Vec<Row> {
+    let kinds = group.kinds();
+    let mut rows = Vec::new();
+    for (space, word) in [(Space::User, "user"), (Space::Kernel, "kernel")] {
+        for kind in kinds.iter().filter(|kind| **kind != CostKind::Calls) {
+            rows.push(row(group, format!("{word}_{}", kind.as_str()), |cell| {
+                cell.figure(|run| run.total(space, *kind))
+            }));
+        }
+    }
+    let of_threads = |name: &str, figure: &dyn Fn(&Cell<'_>) -> Option<Figure>| row(group, name.to_owned(), figure);
+    rows.push(of_threads("context_switches", &|cell| cell.figure(|run| run.measurement.context_switches_per_io)));
+    rows.push(of_threads("interrupts", &|cell| Figure::of(&cell.values(|run| run.measurement.interrupts_per_io))));
+    rows.push(of_threads("sleeps", &|cell| cell.figure(|run| run.sleeps())));
+    if kinds.contains(&CostKind::Calls) {
+        rows.push(of_threads("spins", &|cell| Figure::of(&cell.values(|run| run.spins()))));
+    }
+    rows
+}
+
+fn row(group: &Group<'_>, name: String, figure: impl Fn(&Cell<'_>) -> Option<Figure>) -> Row {
+    Row { name, figures: group.cells.iter().map(figure).collect() }
+}
+
+/// Everything by where it arises, in one measure; of the functions the first `top`.
+pub(super) fn parts(group: &Group<'_>, measure: Measure, top: usize) -> Parts {
+    let unknown_percent = group.cells.iter().map(|cell| {
+        let (kernel, unknown) = (
+            cell.mean(|run| run.kernel(measure)),
+            cell.mean(|run| run.sum(measure, |function| is_in(function, UNKNOWN))),
+        );
+        if kernel > 0.0 { 100.0 * unknown / kernel } else { 0.0 }
+    });
+    Parts {
+        measure,
+        directories: directories(group, measure),
+        unknown_percent: unknown_percent.collect(),
+        groups: (0..GROUPS)
+            .map(|at| {
+                row(group, group_name(at).to_owned(), |cell| {
+                    cell.figure(|run| run.sum(measure, |f| is_in_group(f, at)))
+                })
+            })
+            .collect(),
+        functions: functions(group, measure, top),
+    }
+}
+
+/// The directory of a kernel function, `unknown` where it has none.
+pub(super) fn directory(function: &FunctionCost) -> &str {
+    match function.space {
+        Space::User => USER_SPACE,
+        Space::Kernel => function.directory.as_deref().unwrap_or(UNKNOWN),
+    }
+}
+
+pub(super) fn is_in(function: &FunctionCost, name: &str) -> bool {
+    directory(function) == name
+}
+
+/// The names of the directories that appear in the cells, `unknown` always among them.
+pub(super) fn directory_names<'a>(cells: &[&Cell<'a>]) -> BTreeSet<&'a str> {
+    let functions = cells.iter().flat_map(|cell| &cell.runs).flat_map(|run| &run.costs.functions);
+    functions.filter(|function| function.space == Space::Kernel).map(directory).chain([UNKNOWN]).collect()
+}
+
+fn directories(group: &Group<'_>, measure: Measure) -> Vec<Row> {
+    let cells: Vec<&Cell<'_>> = group.cells.iter().collect();
+    let of = |name: &str| row(group, name.to_owned(), |cell| cell.figure(|run| run.sum(measure, |f| is_in(f, name))));
+    let mut rows: Vec<Row> = directory_names(&cells).into_iter().map(of).collect();
+    rows.sort_by(|a, b| {
+        let last = |row: &Row| row.name == UNKNOWN;
+        last(a).cmp(&last(b)).then_with(|| greatest(group, &b.figures).total_cmp(&greatest(group, &a.figures)))
+    });
+    rows.retain(|row| row.name == UNKNOWN || greatest(group, &row.figures) > 0.0);
+    rows
+}
+
+/// The greatest mean of a row; what was refuted counts only where nothing else is.
+fn greatest(group: &Group<'_>, figures: &[Option<Figure>]) -> f64 {
+    let all_refuted = group.cells.iter().all(|cell| cell.refuted);
+    let counting = group.cells.iter().zip(figures).filter(|(cell, _)| all_refuted || !cell.refuted);
+    counting.filter_map(|(_, figure)| figure.map(|figure| figure.mean)).fold(0.0, f64::max)
+}
+
+/// What makes two functions one: symbol, module, directory.
+type Key<'a> = (&'a str, Option<&'a str>, Option<&'a str>);
+
+fn functions(group: &Group<'_>, measure: Measure, top: usize) -> Vec<FunctionRow> {
+    let mut per_io: BTreeMap<Key<'_>, Vec<Vec<f64>>> = BTreeMap::new();
+    let empty: Vec<Vec<f64>> = group.cells.iter().map(|cell| vec![0.0; cell.runs.len()]).collect();
+    for (column, cell) in group.cells.iter().enumerate() {
+        for (at, run) in cell.runs.iter().enumerate() {
+            for function in run.costs.functions.iter().filter(|function| function.space == Space::Kernel) {
+                let key = (function.function.as_str(), function.module.as_deref(), function.directory.as_deref());
+                let values = per_io.entry(key).or_insert_with(|| empty.clone());
+                values[column][at] += measure.of(&function.cost) as f64 / run.ios();
+            }
+        }
+    }
+    let mut rows: Vec<FunctionRow> = per_io
+        .into_iter()
+        .map(|((function, module, directory), values)| FunctionRow {
+            function: function.to_owned(),
+            module: module.map(str::to_owned),
+            directory: directory.map(str::to_owned),
+            figures: values.iter().map(|values| Figure::of(values)).collect(),
+        })
+        .collect();
+    rows.sort_by(|a, b| greatest(group, &b.figures).total_cmp(&greatest(group, &a.figures)));
+    rows.retain(|row| greatest(group, &row.figures) > 0.0);
+    rows.truncate(top);
+    rows
+}
+
+/// The name of a group: a row of the paper's table, or its last, the total.
+pub(super) fn group_name(at: usize) -> &'static str {
+    LOADS_STORES.get(at).map_or("total", |row| row.source)
+}
+
+/// True if the paper's row would hold the function.
+pub(super) fn is_in_group(function: &FunctionCost, at: usize) -> bool {
+    let Some(row) = LOADS_STORES.get(at) else { return true };
+    if row.source == "other" {
+        return !LOADS_STORES.iter().any(|row| row.source == directory(function));
+    }
+    match row.source.split_once(' ') {
+        None => is_in(function, row.source),
+        Some((place, "other")) => {
+            let named = LOADS_STORES.iter().filter_map(|row| row.source.strip_prefix(place)?.strip_prefix(' '));
+            is_in(function, place) && !named.into_iter().any(|pattern| matches(&function.function, pattern))
+        }
+        Some((place, pattern)) => is_in(function, place) && matches(&function.function, pattern),
+    }
+}
+
+/// The paper's patterns: a name, a beginning `x*`, a part `*x*`. What a compiler appends to a symbol is not part of it.
+fn matches(function: &str, pattern: &str) -> bool {
+    let function = function.split('.').next().unwrap_or(function);
+    match (pattern.strip_prefix('*'), pattern.strip_suffix('*')) {
+        (Some(_), Some(_)) => function.contains(pattern.trim_matches('*')),
+        (None, Some(beginning)) => function.starts_with(beginning),
+        _ => function == pattern,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use iopj_core::Cost;
+
+    fn groups_of(space: Space, function: &str, directory: Option<&str>) -> Vec<&'static str> {
+        let function = FunctionCost {
+            space,
+            function: function.into(),
+            module: None,
+            directory: directory.map(str::to_owned),
+            cost: Cost::default(),
+        };
+        (0..GROUPS).filter(|at| is_in_group(&function, *at)).map(group_name).collect()
+    }
+
+    #[test]
+    fn functions_fall_into_the_papers_rows() {
+        let kernel = |function, directory| groups_of(Space::Kernel, function, Some(directory));
+        assert_eq!(kernel("blk_poll", "block/"), ["block/", "block/ blk_poll", "total"]);
+        assert_eq!(kernel("blk_mq_get_tag.constprop.0", "block/"), ["block/", "block/ blk_mq_*", "total"]);
+        assert_eq!(kernel("submit_bio", "block/"), ["block/", "block/ other", "total"]);
+        assert_eq!(kernel("blk_mq_get_tag", "lib/"), ["other", "total"]);
+        assert_eq!(kernel("nvme_poll", "drivers/nvme/host/"), ["drivers/nvme/host/", "total"]);
+        assert_eq!(kernel("__schedule", "kernel/sched/"), ["kernel/sched/", "kernel/sched/ __schedule", "total"]);
+        assert_eq!(kernel("schedule", "kernel/sched/"), ["kernel/sched/", "kernel/sched/ other", "total"]);
+        assert_eq!(kernel("__hrtimer_run_queues", "kernel/time/"), ["kernel/time/", "kernel/time/ *hrtimer*", "total"]);
+        assert_eq!(groups_of(Space::Kernel, "x", None), ["other", "total"]);
+        assert_eq!(groups_of(Space::User, "", None), ["other", "total"]);
+    }
+}

@@ -1,0 +1,306 @@
+//! What an I/O costs, path beside path, as text.
+
+mod costs;
+mod sentences;
+
+use super::grid::{Align, Grid, escape, wrap};
+use super::number::thousands;
+use crate::analysis::explain::{
+    Block, ByLength, Column, Explanation, Figure, FunctionRow, Marginal, Parts, Row, UNKNOWN,
+};
+use iopj_core::{CostSource, Space};
+use iopj_store::Generator;
+use std::collections::BTreeMap;
+
+/// Columns of running text.
+const WIDTH: usize = 120;
+/// A directory below this share of the kernel's part on every path is summed up with its like.
+const SMALL: f64 = 0.01;
+
+/// The whole explanation.
+pub fn explanation(explanation: &Explanation) -> String {
+    let mut text = format!("what an I/O costs: study {}\n", escape(&explanation.study));
+    if let Some(emulator) = &explanation.emulated {
+        let words =
+            format!("emulated by {}: counts, verdicts and orders mean something, times do not", escape(emulator));
+        text += &wrap(&words, WIDTH, "");
+    }
+    if explanation.trials_without_costs > 0 {
+        text += &format!("{} measured trials have no costs and are left out\n", explanation.trials_without_costs);
+    }
+    text.extend(explanation.blocks.iter().map(block));
+    text += &by_length(&explanation.by_length);
+    text
+}
+
+fn block(block: &Block) -> String {
+    let generator = block.generator.as_str();
+    let mut text = format!("\n{}, {}, {generator}\n", block.workload.title(), block.workload.length_text());
+    text += &wrap(&source(&block.source), WIDTH, "");
+    if block.generator == Generator::Fio {
+        text += "fio's window contains its start and end, most of all in user space\n";
+    }
+    text += &legend(&block.columns);
+    text += "\nper I/O: mean ± standard deviation over the trials; a sleep is a voluntary context switch, a spin a call of the\n\
+             driver's poll function\n";
+    text += &tables(block, &[("", Align::Left)], &block.totals, |row: &Row| vec![row.name.replace('_', " ")], spread);
+    for parts in &block.parts {
+        text += &by_part(block, parts);
+    }
+    text += &sentences::differences(block);
+    text += &sentences::fewest(block);
+    text += &costs::fits(block);
+    text += &costs::completions(block);
+    text
+}
+
+fn source(source: &CostSource) -> String {
+    match source {
+        CostSource::Exact => {
+            "counted exactly, on all cores: every instruction that was executed in the window".to_owned()
+        }
+        CostSource::Sampled(events) => format!(
+            "sampled by perf on all cores, a count is samples by period: {}; what these events do not tell is absent",
+            escape(&events.join(", "))
+        ),
+    }
+}
+
+fn legend(columns: &[Column]) -> String {
+    let mut grid = Grid::new(&[("", Align::Left), ("path", Align::Left), ("trials", Align::Left)]);
+    for (at, column) in columns.iter().enumerate() {
+        let mut words = column.trials.to_string();
+        match (column.refuted, column.unproven) {
+            (true, _) => words += " refuted: shown, but not compared",
+            (false, 0) => words += " verified",
+            (false, unproven) => words += &format!(", {unproven} of them unproven"),
+        }
+        grid.row(vec![letter(at), name(column), words]);
+    }
+    grid.render()
+}
+
+/// The short name of a column: A to Z, then A1 to Z1, ….
+fn letter(at: usize) -> String {
+    let letter = char::from(b'A' + (at % 26) as u8);
+    if at < 26 { letter.to_string() } else { format!("{letter}{}", at / 26) }
+}
+
+fn letters(columns: &[usize]) -> String {
+    columns.iter().map(|at| letter(*at)).collect::<Vec<_>>().join(", ")
+}
+
+fn name(column: &Column) -> String {
+    column.path.to_string() + &settings(&column.settings)
+}
+
+fn settings(settings: &BTreeMap<String, String>) -> String {
+    settings.iter().map(|(name, value)| format!(" {name}={value}")).collect()
+}
+
+/// Something with a figure for each column.
+trait Figures {
+    fn figures(&self) -> &[Option<Figure>];
+}
+
+impl Figures for Row {
+    fn figures(&self) -> &[Option<Figure>] {
+        &self.figures
+    }
+}
+
+impl Figures for FunctionRow {
+    fn figures(&self) -> &[Option<Figure>] {
+        &self.figures
+    }
+}
+
+/// The rows with what `head` says of each and a cell for each column; in several tables where one would be too wide.
+fn tables<R: Figures>(
+    block: &Block,
+    heads: &[(&str, Align)],
+    rows: &[R],
+    head: impl Fn(&R) -> Vec<String>,
+    cell: impl Fn(&R, usize, Figure) -> String,
+) -> String {
+    let columns: Vec<usize> = (0..block.columns.len()).collect();
+    let one = |abreast: &[usize]| {
+        let letters: Vec<String> = abreast.iter().map(|at| marked(block, *at)).collect();
+        let names = letters.iter().map(|letter| (letter.as_str(), Align::Right));
+        let mut grid = Grid::new(&heads.iter().copied().chain(names).collect::<Vec<_>>());
+        for row in rows {
+            let figure = |at: &usize| row.figures()[*at].map_or("-".to_owned(), |figure| cell(row, *at, figure));
+            grid.row(head(row).into_iter().chain(abreast.iter().map(figure)).collect());
+        }
+        grid.render()
+    };
+    let tables = |abreast: usize| columns.chunks(abreast).map(one).collect::<String>();
+    let fits = |text: &String| text.lines().all(|line| line.chars().count() <= WIDTH);
+    (2..=columns.len()).rev().map(tables).find(fits).unwrap_or_else(|| tables(1))
+}
+
+/// A column's letter, with a mark if it was refuted.
+fn marked(block: &Block, at: usize) -> String {
+    letter(at) + if block.columns[at].refuted { " (refuted)" } else { "" }
+}
+
+fn spread<R>(_: &R, _: usize, figure: Figure) -> String {
+    match figure.stddev {
+        Some(0.0) => format!("{} ± 0", number(figure.mean)),
+        Some(stddev) => format!("{} ± {}", number(figure.mean), decimals(stddev, places(figure.mean))),
+        None => number(figure.mean),
+    }
+}
+
+fn by_part(block: &Block, parts: &Parts) -> String {
+    let title = parts.measure.title();
+    let mut text = format!("\n{title} per I/O in the kernel by source directory\n");
+    let unknown = |row: &Row, at: usize, figure: Figure| {
+        let share = if row.name == UNKNOWN { format!(" ({:.1} %)", parts.unknown_percent[at]) } else { String::new() };
+        number(figure.mean) + &share
+    };
+    text += &tables(block, &[("", Align::Left)], &folded(parts), |row| vec![row.name.clone()], unknown);
+    text += &format!("\n{title} per I/O by the groups of the paper\n");
+    let mean = |_: &Row, _: usize, figure: Figure| number(figure.mean);
+    text += &tables(block, &[("", Align::Left)], &parts.groups, |row| vec![indented(&row.name)], mean);
+    text += &format!("\n{title} per I/O in the kernel by function, without those that it calls\n");
+    let heads = [("function", Align::Left), ("directory", Align::Left)];
+    let mean = |_: &FunctionRow, _: usize, figure: Figure| number(figure.mean);
+    text + &tables(block, &heads, &parts.functions, function, mean)
+}
+
+/// Functions stand under their directory.
+fn indented(source: &str) -> String {
+    source.split_once(' ').map_or(source.to_owned(), |(_, function)| format!("  {function}"))
+}
+
+fn function(row: &FunctionRow) -> Vec<String> {
+    let mut name = if row.function.is_empty() { "(no symbol)".to_owned() } else { row.function.clone() };
+    if let Some(module) = &row.module {
+        name += &format!(" [{module}]");
+    }
+    vec![name, row.directory.clone().unwrap_or_else(|| UNKNOWN.to_owned())]
+}
+
+/// The directories, small ones in one row before `unknown`.
+fn folded(parts: &Parts) -> Vec<Row> {
+    let mean = |figure: &Option<Figure>| figure.map_or(0.0, |figure| figure.mean);
+    let columns = parts.unknown_percent.len();
+    let sum = |rows: &[Row], column: usize| rows.iter().map(|row| mean(&row.figures[column])).sum::<f64>();
+    let totals: Vec<f64> = (0..columns).map(|column| sum(&parts.directories, column)).collect();
+    let is_small =
+        |row: &Row| row.name != UNKNOWN && row.figures.iter().zip(&totals).all(|(f, total)| mean(f) < SMALL * total);
+    let (small, mut rows): (Vec<Row>, Vec<Row>) = parts.directories.iter().cloned().partition(is_small);
+    if small.len() < 2 {
+        return parts.directories.clone();
+    }
+    let figure =
+        |column: usize| small[0].figures[column].map(|one| Figure { mean: sum(&small, column), stddev: None, ..one });
+    let others = Row {
+        name: format!("{} others, each below {:.0} %", small.len(), 100.0 * SMALL),
+        figures: (0..columns).map(figure).collect(),
+    };
+    rows.insert(rows.len().saturating_sub(1), others);
+    rows
+}
+
+/// In text the first measure alone; the others are in the JSON.
+fn by_length(all: &[ByLength]) -> String {
+    let mut text = String::new();
+    for alike in all.chunk_by(|a, b| a.workload == b.workload) {
+        let first = |space| alike[0].costs.iter().find(|cost| cost.space == space);
+        let costs = [first(Space::User), first(Space::Kernel)];
+        let titles = costs
+            .map(|cost| cost.map_or(String::new(), |cost| format!("{} {}", space(cost.space), cost.measure.title())));
+        let mut grid = Grid::new(&[
+            ("path", Align::Left),
+            ("generator", Align::Left),
+            ("I/Os", Align::Right),
+            (&titles[0], Align::Right),
+            (&titles[1], Align::Right),
+        ]);
+        for one in alike {
+            let ios = one.ios.map(thousands).join(" to ");
+            let name = one.path.to_string() + &settings(&one.settings);
+            let cost =
+                |cost: &Marginal| format!("{} ({})", estimate(cost.per_io, cost.error), number(cost.plain_per_io));
+            let cell = |title: &Option<&Marginal>| {
+                let same = |cost: &&Marginal| title.is_some_and(|t| (t.space, t.measure) == (cost.space, cost.measure));
+                one.costs.iter().find(same).map_or("-".to_owned(), cost)
+            };
+            let mut row = vec![name, one.generator.as_str().to_owned(), ios];
+            row.extend(costs.iter().map(cell));
+            grid.row(row);
+        }
+        text += &format!("\nby the difference of two lengths, per I/O: {}\n", alike[0].workload.title());
+        text += &grid.render();
+        text +=
+            "  ± standard error; what start and end cost cancels; in brackets the whole longer window over its I/Os\n";
+    }
+    text
+}
+
+fn space(space: Space) -> &'static str {
+    match space {
+        Space::User => "user",
+        Space::Kernel => "kernel",
+    }
+}
+
+/// Decimals by size: none from 100 on, two below 10.
+fn places(value: f64) -> usize {
+    match value.abs() {
+        size if size >= 99.95 => 0,
+        size if size >= 9.995 => 1,
+        _ => 2,
+    }
+}
+
+fn decimals(value: f64, places: usize) -> String {
+    if places == 0 { thousands(value) } else { format!("{value:.places$}") }
+}
+
+fn number(value: f64) -> String {
+    if value == 0.0 { "0".to_owned() } else { decimals(value, places(value)) }
+}
+
+/// A change with its sign.
+fn signed(value: f64) -> String {
+    format!("{}{}", if value < 0.0 { "-" } else { "+" }, number(value.abs()))
+}
+
+/// An estimate with its standard error, which has a decimal at least where it is below 1.
+fn estimate(value: f64, error: Option<f64>) -> String {
+    let places = places(value);
+    match error {
+        Some(error) if error > 0.0 && error < 1.0 => {
+            let places = places.max(1);
+            format!(
+                "{} ± {error:.places$}",
+                if value.abs() >= 1000.0 { number(value) } else { format!("{value:.places$}") }
+            )
+        }
+        Some(error) => format!("{} ± {}", decimals(value, places), decimals(error, places)),
+        None => number(value),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_have_letters() {
+        assert_eq!([0, 2, 25, 26, 53].map(letter), ["A", "C", "Z", "A1", "B2"]);
+    }
+
+    #[test]
+    fn numbers_have_the_decimals_of_their_size() {
+        assert_eq!([0.0, 0.987, 12.345, 99.96, 12_345.6].map(number), ["0", "0.99", "12.3", "100", "12,346"]);
+        assert_eq!([-1930.0, 0.5].map(signed), ["-1,930", "+0.50"]);
+        assert_eq!(estimate(61.23, Some(0.123)), "61.2 ± 0.1");
+        assert_eq!(estimate(2510.0, Some(0.4)), "2,510 ± 0.4");
+        assert_eq!(estimate(2510.0, Some(12.4)), "2,510 ± 12");
+        assert_eq!(estimate(2510.0, None), "2,510");
+    }
+}

@@ -1,0 +1,93 @@
+//! What differs between paths, in sentences.
+
+use super::super::grid::{escape, wrap};
+use super::{WIDTH, letter, letters, name, number, signed};
+use crate::analysis::explain::{Block, Change, Difference};
+
+/// Changes of events per I/O smaller than this go without saying.
+const EVENT: f64 = 0.05;
+/// Parts that a sentence names.
+const NAMED: usize = 8;
+
+/// A paragraph for each path that is held against another.
+pub(super) fn differences(block: &Block) -> String {
+    if block.differences.is_empty() {
+        return String::new();
+    }
+    let sentence = |difference| wrap(&escape(&sentence(block, difference)), WIDTH, "  ");
+    let mut text = String::from("\nwhat differs, per I/O\n");
+    text.extend(block.differences.iter().map(sentence));
+    if block.differences.iter().any(|difference| difference.kernel.p_holm.is_none()) {
+        text += "  one replicate shows no noise: run with `--replicates 5` or more to tell what is beyond it\n";
+    } else {
+        text +=
+            "  named is what is beyond noise: Welch's test at 5 %, after Holm's correction over the parts of a path\n";
+    }
+    text
+}
+
+fn sentence(block: &Block, difference: &Difference) -> String {
+    let Difference { path, from, measure, kernel, .. } = difference;
+    let of = |at: usize| format!("{} ({})", name(&block.columns[at]), letter(at));
+    let named: Vec<&Change> = difference.parts.iter().filter(|part| part.is_beyond_noise() != Some(false)).collect();
+    let part = |(at, part): (usize, &&Change)| match at {
+        0 => format!("{} {} in {}", signed(part.change), measure.title(), part.name),
+        _ => format!("{} in {}", signed(part.change), part.name),
+    };
+    let mut parts: Vec<String> = named.iter().take(NAMED).enumerate().map(part).collect();
+    if named.len() > NAMED {
+        let rest: f64 = named[NAMED..].iter().map(|part| part.change).sum();
+        parts.push(format!("{} in {} more", signed(rest), named.len() - NAMED));
+    }
+    if parts.is_empty() {
+        parts.push("no directory differs beyond noise".to_owned());
+    }
+    let percent =
+        if kernel.from > 0.0 { format!(" ({:+.1} %)", 100.0 * kernel.change / kernel.from) } else { String::new() };
+    let head = events(&difference.events).unwrap_or_else(|| "sleeps, is interrupted and spins alike".to_owned());
+    let (path, from) = (of(*path), of(*from));
+    let all = signed(kernel.change);
+    format!("{path} {head} against {from}: {}; in all {all}{percent} in the kernel.", parts.join(", "))
+}
+
+/// Such as `adds one sleep and saves 0.98 interrupts`.
+fn events(events: &[Change]) -> Option<String> {
+    let told = |change: &&Change| change.change.abs() >= EVENT && change.is_beyond_noise() != Some(false);
+    let those = |sign: f64| -> Vec<String> {
+        events.iter().filter(told).filter(|change| change.change * sign > 0.0).map(amount).collect()
+    };
+    let told: Vec<String> = [("adds", those(1.0)), ("saves", those(-1.0))]
+        .into_iter()
+        .filter(|(_, amounts)| !amounts.is_empty())
+        .map(|(verb, amounts)| format!("{verb} {}", amounts.join(" and ")))
+        .collect();
+    (!told.is_empty()).then(|| told.join(" and "))
+}
+
+fn amount(change: &Change) -> String {
+    let size = change.change.abs();
+    if (size - 1.0).abs() < EVENT {
+        return format!("one {}", change.name.trim_end_matches('s'));
+    }
+    format!("{} {}", number(size), change.name)
+}
+
+/// The io_uring path that costs the kernel least.
+pub(super) fn fewest(block: &Block) -> String {
+    let Some(fewest) = &block.fewest else { return String::new() };
+    let column = |at: usize| format!("{} ({})", name(&block.columns[at]), letter(at));
+    let mut words = format!(
+        "fewest kernel {} per I/O at depth {}: {}, {}",
+        fewest.measure.title(),
+        block.workload.iodepth,
+        column(fewest.best),
+        number(fewest.per_io)
+    );
+    if !fewest.ties.is_empty() {
+        words += &format!("; a tie with {}: no difference beyond noise", letters(&fewest.ties));
+    }
+    if !fewest.untested.is_empty() {
+        words += &format!("; not tested against {}: one replicate shows no noise", letters(&fewest.untested));
+    }
+    format!("\n{}", wrap(&escape(&words), WIDTH, ""))
+}
