@@ -146,7 +146,8 @@ pub(crate) struct ReportArgs {
 pub(crate) struct WinnersArgs {
     /// Store that `iopj run` has written
     pub(crate) store: PathBuf,
-    /// What is compared: iops, latency_mean, latency_p99, cpu_percent, context_switches_per_io, …
+    /// What is compared: iops, latency_mean, latency_p99, cpu_percent, context_switches_per_io, instructions_per_io, …;
+    /// of an emulated store counts alone
     #[arg(long, default_value = "iops")]
     pub(crate) metric: String,
     /// The two axes of the map: rw, bs, iodepth, numjobs
@@ -175,7 +176,8 @@ pub(crate) struct CompareArgs {
     pub(crate) before: PathBuf,
     /// Store of the trials after
     pub(crate) after: PathBuf,
-    /// Exit with 1 if IOPS or mean latency is significantly worse by more than this share
+    /// Exit with 1 if IOPS or mean latency is significantly worse by more than this share; of two emulated stores with
+    /// exact costs, if instructions per I/O are
     #[arg(long, value_name = "PCT")]
     pub(crate) fail_on_regression: Option<f64>,
     /// Print JSON

@@ -2,14 +2,14 @@
 
 use crate::args::ClaimsArgs;
 use crate::output::{print, print_json};
-use iopj_report::analysis::claims::decide;
+use iopj_report::analysis::claims::{Machine, decide};
 use iopj_store::Store;
 use std::process::ExitCode;
 
 pub(crate) fn claims(args: &ClaimsArgs) -> anyhow::Result<ExitCode> {
-    let trials = Store::open(&args.store)?.trials()?;
-    let cores = trials.iter().filter_map(|trial| trial.outcome.measurement()).map(|m| m.evidence.cpu.cores).max();
-    let claims = decide(&trials, cores.unwrap_or(0));
+    let store = Store::open(&args.store)?;
+    let (study, trials) = (store.study()?, store.trials()?);
+    let claims = decide(&trials, &Machine::of(&study, &trials));
     if args.json {
         print_json(&serde_json::json!({ "claims": claims }))?;
     } else {

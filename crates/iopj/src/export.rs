@@ -10,7 +10,7 @@ pub(crate) fn export(args: &ExportArgs) -> anyhow::Result<ExitCode> {
     let trials = store.trials()?;
     if args.format.csv {
         let mut csv = Vec::new();
-        format::csv(&trials, &mut csv)?;
+        format::csv(&store.study()?, &trials, &mut csv)?;
         print(&String::from_utf8_lossy(&csv))?;
     } else {
         print_json(&format::json(&store.study()?, &trials, &store.events()?, format::Detail::Full))?;

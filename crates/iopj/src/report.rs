@@ -5,7 +5,7 @@ use crate::output::{print, print_json};
 use anyhow::Context;
 use iopj_report::analysis::tables;
 use iopj_report::render;
-use iopj_store::{Store, Trial, export};
+use iopj_store::{Store, StudyRecord, Trial, export};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -15,20 +15,20 @@ pub(crate) fn report(args: &ReportArgs) -> anyhow::Result<ExitCode> {
     if args.json {
         print_json(&export::json(&study, &trials, &store.events()?, export::Detail::Figures))?;
     } else if args.latex {
-        print(&render::latex(&tables(&trials)))?;
+        print(&render::latex(&tables(&study, &trials)))?;
     } else if args.csv {
-        print(&render::csv(&tables(&trials)))?;
+        print(&render::csv(&tables(&study, &trials)))?;
     } else if args.papers {
-        print(&render::paper_tables(&trials, None))?;
+        print(&render::paper_tables(&study, &trials, None))?;
     } else if let Some(path) = &args.html {
         write(path, render::html::page(&study, &trials).as_bytes())?;
     } else if let Some(folder) = &args.figures {
         std::fs::create_dir_all(folder)
             .with_context(|| format!("the folder {} cannot be made; name another place", folder.display()))?;
-        for (name, svg) in render::html::figures(&trials) {
+        for (name, svg) in render::html::figures(&study, &trials) {
             write(&folder.join(name), svg.as_bytes())?;
         }
-    } else if !wrote_parquet(args, &trials)? {
+    } else if !wrote_parquet(args, &study, &trials)? {
         print(&render::report(&study, &trials))?;
     }
     Ok(ExitCode::SUCCESS)
@@ -41,15 +41,15 @@ fn write(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
 }
 
 #[cfg(feature = "parquet")]
-fn wrote_parquet(args: &ReportArgs, trials: &[Trial]) -> anyhow::Result<bool> {
+fn wrote_parquet(args: &ReportArgs, study: &StudyRecord, trials: &[Trial]) -> anyhow::Result<bool> {
     let Some(path) = &args.parquet else { return Ok(false) };
     let mut bytes = Vec::new();
-    render::parquet(&tables(trials), &mut bytes)?;
+    render::parquet(&tables(study, trials), &mut bytes)?;
     write(path, &bytes)?;
     Ok(true)
 }
 
 #[cfg(not(feature = "parquet"))]
-fn wrote_parquet(_: &ReportArgs, _: &[Trial]) -> anyhow::Result<bool> {
+fn wrote_parquet(_: &ReportArgs, _: &StudyRecord, _: &[Trial]) -> anyhow::Result<bool> {
     Ok(false)
 }

@@ -23,6 +23,8 @@ pub(crate) fn winners(args: &WinnersArgs) -> anyhow::Result<ExitCode> {
     };
     question.holm = args.holm;
     let store = Store::open(&args.store)?;
-    print(&iopj_report::render::winners(&store.study()?, &store.trials()?, &question))?;
+    let study = store.study()?;
+    question.admits(&study).map_err(|why| anyhow!("{}: {why}", args.store.display()))?;
+    print(&iopj_report::render::winners(&study, &store.trials()?, &question))?;
     Ok(ExitCode::SUCCESS)
 }

@@ -67,6 +67,71 @@ fn stores_are_compared() {
     assert!(!text.contains("NaN"));
 }
 
+/// Marks a store as emulated, as the runner does where a translator executes it.
+fn emulate(store: &Path) {
+    let file = rusqlite::Connection::open(store).unwrap();
+    let mark = "UPDATE study SET record = json_set(record, '$.emulated', 'QEMU TCG')";
+    assert_eq!(file.execute(mark, []).unwrap(), 1);
+}
+
+/// The cells of a line of CSV.
+fn cells(line: &str) -> Vec<String> {
+    let mut quoted = false;
+    let apart = |c: char| {
+        quoted ^= c == '"';
+        c == ',' && !quoted
+    };
+    line.split(apart).map(str::to_owned).collect()
+}
+
+#[test]
+fn an_emulated_store_tells_no_time() {
+    let folder = folder();
+    let folder = folder.path();
+    written(&folder.join("data"), 8 << 20);
+    {
+        let _alone = alone();
+        let line = "run --target data --path libaio/syscall/interrupt,io_uring/syscall/interrupt --ios 300 --ramp-time 0s \
+                    --replicates 2 --store e.iopj";
+        let (code, _, messages) = run(folder, line);
+        assert_eq!(code, 0, "{messages}");
+    }
+    emulate(&folder.join("e.iopj"));
+    let (code, text, _) = run(folder, "report e.iopj");
+    assert_eq!(code, 0);
+    assert!(text.starts_with("emulated by QEMU TCG: times mean nothing"), "{text}");
+    assert!(text.contains("by mean latency, emulated, times not shown: ") && text.contains("slept/IO"), "{text}");
+    assert!(!text.contains("IOPS") && !text.contains("CPU %"), "{text}");
+    for (line, part) in [
+        (
+            "winners e.iopj",
+            "`iops` is measured by a clock, and under QEMU TCG times mean nothing: name a count by --metric",
+        ),
+        ("winners e.iopj --metric latency_p99", "e.iopj: `latency_p99`"),
+        ("compare e.iopj e.iopj --fail-on-regression 1", "--fail-on-regression: study"),
+    ] {
+        let (code, out, messages) = run(folder, line);
+        assert_eq!((code, out.as_str(), messages.lines().count()), (2, "", 1), "{line}: {messages}");
+        assert!(messages.contains(part), "{line}: {messages}");
+    }
+    let (code, map, _) = run(folder, "winners e.iopj --metric context_switches_per_io");
+    assert!(code == 0 && map.contains("context switches (per I/O)"), "{map}");
+    let (code, text, _) = run(folder, "compare e.iopj e.iopj");
+    assert!(code == 0 && text.contains("both stores were emulated by QEMU TCG"), "{text}");
+    let (_, claims, _) = run(folder, "claims e.iopj");
+    assert!(claims.contains("missing: emulated: times mean nothing"), "{claims}");
+    let (_, csv, _) = run(folder, "export --csv e.iopj");
+    let mut lines = csv.lines().map(cells);
+    let (names, cells) = (lines.next().unwrap(), lines.next().unwrap());
+    let of = |name: &str| cells[names.iter().position(|one| one == name).unwrap()].as_str();
+    assert_eq!((of("iops"), of("latency_ns_mean"), of("ios"), of("emulated")), ("", "", "300", "QEMU TCG"));
+    let (_, json, _) = run(folder, "export --json e.iopj");
+    assert_eq!(serde_json::from_str::<Value>(&json).unwrap()["study"]["emulated"], "QEMU TCG");
+    let (code, ..) = run(folder, "report e.iopj --html e.html");
+    let page = std::fs::read_to_string(folder.join("e.html")).unwrap();
+    assert!(code == 0 && page.contains("class=\"banner\"") && !page.contains("Latency percentiles"));
+}
+
 #[test]
 fn fios_results_are_imported() {
     let folder = folder();

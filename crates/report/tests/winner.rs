@@ -252,3 +252,20 @@ fn the_grid_names_winners_ties_and_paths() {
         lines[9].starts_with("  A winner stands with its distance to the next best path; `=` is a tie: p > 0.05 by")
     );
 }
+
+#[test]
+fn an_emulated_store_is_asked_for_counts_alone() {
+    let emulated = StudyRecord { emulated: Some("QEMU TCG".into()), ..study(14) };
+    for metric in Metric::ALL {
+        assert_eq!(question(metric).admits(&study(14)), Ok(()));
+        let words = ["iops", "mb_per_s", "latency_mean", "latency_p50", "latency_p95", "latency_p99", "latency_p99.9"];
+        let time = words.contains(&metric.as_str()) || ["cpu_percent", "iops_per_cpu"].contains(&metric.as_str());
+        assert_eq!(question(metric).admits(&emulated).is_err(), time, "{metric}");
+    }
+    let error = question(Metric::LatencyMean).admits(&emulated).unwrap_err();
+    assert!(
+        error.starts_with("`latency_mean` is measured by a clock, and under QEMU TCG times mean nothing"),
+        "{error}"
+    );
+    assert!(error.contains("context_switches_per_io, interrupts_per_io") && error.contains("instructions_per_io"));
+}

@@ -7,6 +7,7 @@ use crate::histogram;
 use crate::record::{Latency, Measurement, Outcome, StudyRecord, Trial};
 use iopj_core::evidence::{DeviceEvidence, EngineEvidence, Finding};
 use iopj_core::workload::Length;
+use iopj_core::{CostKind, CostSource, Space};
 use serde_json::{Map, Value, json};
 use std::io::{self, Write};
 
@@ -15,12 +16,13 @@ use std::io::{self, Write};
 pub enum Detail {
     /// The figures, the evidence and the verdict.
     Figures,
-    /// Histograms and time series as well.
+    /// Histograms, time series and costs by function as well.
     Full,
 }
 
-/// The whole store: the study under `study`, what happened to it under `events`, every trial under
-/// `trials`. A bin of a histogram is its upper end in ns and its count.
+/// The whole store as it is: the study under `study`, what happened to it under `events`, every trial under
+/// `trials`. A bin of a histogram is its upper end in ns and its count. Where `study` says `emulated`, times are there
+/// and mean nothing.
 pub fn json(study: &StudyRecord, trials: &[Trial], events: &[(u64, String, String)], detail: Detail) -> Value {
     let events: Vec<Value> = events
         .iter()
@@ -90,6 +92,7 @@ fn put_measurement(object: &mut Map<String, Value>, measurement: &Measurement, d
     put("fio", json!(measurement.fio));
     if detail == Detail::Full {
         put("series", json!(measurement.series));
+        put("costs", json!(measurement.costs));
     }
 }
 
@@ -206,6 +209,13 @@ const COLUMNS: &[Column] = &[
     ("wakeups", |t| engine(t, |e| e.wakeups.to_string())),
     ("ring_flags", |t| engine(t, |e| e.ring_flags.join(" "))),
     ("registered", |t| engine(t, |e| e.registered.to_string())),
+    ("costs", |t| figure(t, |m| m.costs.as_ref().map_or(String::new(), |costs| source(&costs.source)))),
+    ("kernel_instructions", |t| cost(t, Space::Kernel, CostKind::Instructions)),
+    ("kernel_loads", |t| cost(t, Space::Kernel, CostKind::Loads)),
+    ("kernel_stores", |t| cost(t, Space::Kernel, CostKind::Stores)),
+    ("user_instructions", |t| cost(t, Space::User, CostKind::Instructions)),
+    ("user_loads", |t| cost(t, Space::User, CostKind::Loads)),
+    ("user_stores", |t| cost(t, Space::User, CostKind::Stores)),
     ("governors", |t| power(t, "governors")),
     ("frequency_min_khz", |t| power(t, "frequency_min_khz")),
     ("frequency_max_khz", |t| power(t, "frequency_max_khz")),
@@ -247,6 +257,28 @@ fn engine(trial: &Trial, of: impl Fn(&EngineEvidence) -> String) -> String {
     figure(trial, |m| known(m.evidence.engine.as_ref().map(&of)))
 }
 
+/// How the costs were counted: `exact`, or `sampled` and the events.
+fn source(source: &CostSource) -> String {
+    match source {
+        CostSource::Exact => "exact".to_owned(),
+        CostSource::Sampled(events) => format!("sampled {}", events.join(" ")),
+    }
+}
+
+/// The sum of a count over the functions of a space.
+fn cost(trial: &Trial, space: Space, kind: CostKind) -> String {
+    let counted = trial.outcome.measurement().and_then(|m| m.costs.as_ref()).filter(|costs| costs.has(kind));
+    known(counted.map(|costs| costs.total(space).get(kind)))
+}
+
+/// True if a column holds a time, or a rate or share over a time, that was measured.
+fn is_time(column: &str) -> bool {
+    const RATES: [&str; 5] = ["iops", "mb_per_s", "cpu_percent", "fio_usr_cpu", "fio_sys_cpu"];
+    // When a trial began is provenance.
+    let measured_ns = column.ends_with("_ns") && column != "started_unix_ns";
+    measured_ns || column.contains("latency_ns_") || RATES.contains(&column)
+}
+
 /// A word of the power state at the start.
 fn power(trial: &Trial, key: &str) -> String {
     figure(trial, |m| scalar(&m.power_state[0][key]))
@@ -267,15 +299,21 @@ fn scalar(value: &Value) -> String {
 }
 
 /// One line a trial, after RFC 4180. A text that a spreadsheet would take for a formula is preceded
-/// by an apostrophe.
+/// by an apostrophe. Under `emulated` stands what emulated the processor; times, and what is measured by them, are then empty.
 ///
 /// # Errors
 /// What the writer says.
-pub fn csv(trials: &[Trial], out: &mut dyn Write) -> io::Result<()> {
+pub fn csv(study: &StudyRecord, trials: &[Trial], out: &mut dyn Write) -> io::Result<()> {
     let line = |cells: Vec<String>| cells.join(",") + "\r\n";
-    out.write_all(line(COLUMNS.iter().map(|(name, _)| (*name).to_owned()).collect()).as_bytes())?;
+    let names = COLUMNS.iter().map(|(name, _)| (*name).to_owned()).chain(["emulated".to_owned()]);
+    out.write_all(line(names.collect()).as_bytes())?;
+    let emulated = csv_cell(study.emulated.as_deref().unwrap_or_default());
     for trial in trials {
-        out.write_all(line(COLUMNS.iter().map(|(_, cell)| csv_cell(&cell(trial))).collect()).as_bytes())?;
+        let cell = |(name, cell): &Column| match study.emulated.is_some() && is_time(name) {
+            true => String::new(),
+            false => csv_cell(&cell(trial)),
+        };
+        out.write_all(line(COLUMNS.iter().map(cell).chain([emulated.clone()]).collect()).as_bytes())?;
     }
     Ok(())
 }

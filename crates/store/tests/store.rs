@@ -7,7 +7,7 @@ use iopj_core::{Evidence, Observed, Verdict, VerdictKind, Workload};
 use iopj_store::record::{Generator, Latency, Measurement, Outcome, Slice, StudyRecord, Trial};
 use iopj_store::{Store, StoreError, export, histogram};
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 fn study() -> StudyRecord {
     StudyRecord {
@@ -84,6 +84,22 @@ fn measured_with(change: impl FnOnce(&mut Measurement)) -> Outcome {
     outcome
 }
 
+/// The cost of a function of the kernel.
+fn function(name: &str, instructions: u64) -> FunctionCost {
+    FunctionCost {
+        space: Space::Kernel,
+        function: name.into(),
+        module: Some("nvme".into()),
+        directory: Some("drivers/nvme/host/".into()),
+        cost: Cost { calls: 3, instructions, loads: u64::MAX, stores: 1, cpu_ns: 0 },
+    }
+}
+
+fn profile(functions: Vec<FunctionCost>) -> CostProfile {
+    let kinds = vec![CostKind::Calls, CostKind::Instructions, CostKind::Loads, CostKind::Stores];
+    CostProfile::new(CostSource::Exact, kinds, functions)
+}
+
 fn fresh() -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("test.iopj");
@@ -113,15 +129,7 @@ fn what_was_added_is_read_back() {
 #[test]
 fn costs_are_read_back_whether_they_came_with_the_trial_or_after() {
     let (_folder, path) = fresh();
-    let function = |name: &str, instructions| FunctionCost {
-        space: Space::Kernel,
-        function: name.into(),
-        module: Some("nvme".into()),
-        directory: Some("drivers/nvme/host/".into()),
-        cost: Cost { calls: 3, instructions, loads: u64::MAX, stores: 1, cpu_ns: 0 },
-    };
-    let kinds = vec![CostKind::Calls, CostKind::Instructions, CostKind::Loads, CostKind::Stores];
-    let profile = CostProfile::new(CostSource::Exact, kinds, vec![function("nvme_irq", 5), function("nvme_poll", 7)]);
+    let profile = profile(vec![function("nvme_irq", 5), function("nvme_poll", 7)]);
     assert_eq!(profile.functions[0].function, "nvme_poll", "the dearest first");
     let mut store = Store::create(&path, &study()).unwrap();
     store.add(&trial(0, measured_with(|m| m.costs = Some(profile.clone())))).unwrap();
@@ -185,26 +193,40 @@ fn what_is_no_store_is_refused_by_name() {
     assert!(cut.unwrap_err().to_string().contains("damaged or cut short"));
 }
 
+/// A store as the first schema had it: today's tables but those of the costs, and the version before them.
+fn first_schema(path: &Path, trials: &[Trial]) {
+    let mut store = Store::create(path, &study()).unwrap();
+    trials.iter().for_each(|trial| store.add(trial).unwrap());
+    drop(store);
+    let file = rusqlite::Connection::open(path).unwrap();
+    file.execute_batch("DROP TABLE cost; DROP TABLE profile; PRAGMA user_version = 1").unwrap();
+    let tables =
+        "SELECT group_concat(name, ' ') FROM (SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name)";
+    let tables: String = file.query_row(tables, [], |row| row.get(0)).unwrap();
+    assert_eq!(tables, "event histogram slice study trial", "the tables of the first schema");
+}
+
 #[test]
-fn a_reader_leaves_an_older_schema_to_a_run() {
+fn a_reader_leaves_an_older_schema_to_a_run_which_brings_its_trials_forward() {
     let (_folder, path) = fresh();
-    // A store of schema 0 is an SQLite file with the application's id and nothing else.
-    let version = |set: Option<i32>| -> i32 {
+    let trials = [trial(0, measured()), trial(1, Outcome::Failed("it broke".into()))];
+    first_schema(&path, &trials);
+    let version = || -> i32 {
         let file = rusqlite::Connection::open(&path).unwrap();
-        if let Some(version) = set {
-            file.pragma_update(None, "application_id", 0x696f_706a).unwrap();
-            file.pragma_update(None, "user_version", version).unwrap();
-        }
         file.pragma_query_value(None, "user_version", |row| row.get(0)).unwrap()
     };
-    version(Some(0));
     let error = Store::open(&path).unwrap_err();
-    assert!(matches!(error, StoreError::Older { found: 0, .. }), "{error:?}");
+    assert!(matches!(error, StoreError::Older { found: 1, .. }), "{error:?}");
     assert!(error.to_string().contains(&format!("`iopj run --resume {}`", path.display())), "{error}");
-    assert_eq!(version(None), 0, "a reader changes nothing");
-    drop(Store::open_for_run(&path).unwrap());
-    assert_eq!(version(None), 1);
-    assert_eq!(Store::open(&path).unwrap().trials().unwrap(), []);
+    assert_eq!(version(), 1, "a reader changes nothing");
+    let mut store = Store::open_for_run(&path).unwrap();
+    assert_eq!((version(), store.study().unwrap()), (2, study()));
+    assert_eq!(store.trials().unwrap(), trials, "nothing of the trials is lost");
+    // What the older schema had no room for has one now.
+    assert!(store.add_costs(0, &profile(vec![function("nvme_irq", 5)])).unwrap());
+    drop(store);
+    let costs = Store::open(&path).unwrap().trials().unwrap()[0].outcome.measurement().unwrap().costs.clone();
+    assert_eq!(costs, Some(profile(vec![function("nvme_irq", 5)])));
 }
 
 #[test]
@@ -240,6 +262,7 @@ fn json_holds_every_field_of_a_measurement() {
     let outcome = measured_with(|m| {
         m.read_latency = Some(m.latency.clone());
         m.write_latency = Some(m.latency.clone());
+        m.costs = Some(profile(vec![function("nvme_irq", 5)]));
     });
     for outcome in [outcome, measured()] {
         let fields = serde_json::to_value(outcome.measurement().unwrap()).unwrap();
@@ -259,9 +282,9 @@ fn json_holds_every_field_of_a_measurement() {
 }
 
 /// The cells of a line without quotes, by heading.
-fn csv_cells(trial: Trial) -> BTreeMap<String, String> {
+fn csv_cells(study: &StudyRecord, trial: Trial) -> BTreeMap<String, String> {
     let mut csv = Vec::new();
-    export::csv(&[trial], &mut csv).unwrap();
+    export::csv(study, &[trial], &mut csv).unwrap();
     let csv = String::from_utf8(csv).unwrap();
     let mut lines = csv.lines().map(|line| line.split(',').map(str::to_owned).collect::<Vec<_>>());
     let (names, cells) = (lines.next().unwrap(), lines.next().unwrap());
@@ -312,18 +335,67 @@ fn csv_holds_what_was_asked_and_what_was_seen() {
         ("fio_ctx", "14"),
         ("observed_completion", "unclear: none"),
     ];
-    let cells = csv_cells(full);
+    let cells = csv_cells(&study(), full);
     for (name, value) in expected {
         assert_eq!(cells.get(name).map(String::as_str), Some(value), "{name}");
     }
     let mut bare = trial(0, measured_with(|m| m.evidence.devices = vec![device(Some(3)), device(None)]));
     bare.workload.length = Length::Ios(500);
-    let cells = csv_cells(bare);
+    let cells = csv_cells(&study(), bare);
     for (name, value) in
         [("runtime_s", ""), ("ios_per_job", "500"), ("interrupts", ""), ("submit_calls", ""), ("fio_ctx", "")]
     {
         assert_eq!(cells.get(name).map(String::as_str), Some(value), "{name}");
     }
+}
+
+#[test]
+fn csv_of_an_emulated_store_holds_counts_and_no_time() {
+    let with_costs = measured_with(|m| {
+        let user = FunctionCost { space: Space::User, directory: None, module: None, ..function("", 9) };
+        m.costs =
+            Some(profile(vec![function("nvme_irq", 5), FunctionCost { cost: Cost { loads: 2, ..user.cost }, ..user }]));
+        m.read_latency = Some(m.latency.clone());
+        m.fio = Some(serde_json::json!({"usr_cpu": 1.5, "sys_cpu": 2.5, "ctx": 14}));
+    });
+    let real = csv_cells(&study(), trial(1, with_costs.clone()));
+    let emulated = csv_cells(&StudyRecord { emulated: Some("QEMU TCG".into()), ..study() }, trial(1, with_costs));
+    let times = [
+        ("iops", "1.5"),
+        ("mb_per_s", "0.006144"),
+        ("latency_ns_p50", "2000"),
+        ("latency_ns_p99_9", "3001"),
+        ("read_latency_ns_p50", "2000"),
+        ("cpu_percent", "12.5"),
+        ("cpu_user_ns", "0"),
+        ("process_system_ns", "0"),
+        ("window_ns", "2000000000"),
+        ("gap_ns", "9"),
+        ("fio_usr_cpu", "1.5"),
+        ("fio_sys_cpu", "2.5"),
+    ];
+    for (name, value) in times {
+        let (real, emulated) = (real[name].as_str(), emulated[name].as_str());
+        assert_eq!((real, emulated), (value, ""), "{name}");
+    }
+    let counts = [
+        ("ios", "3"),
+        ("short_ios", "1"),
+        ("verdict", "unproven"),
+        ("context_switches_per_io", "1"),
+        ("system_calls_per_io", "1"),
+        ("costs", "exact"),
+        ("kernel_instructions", "5"),
+        ("user_instructions", "9"),
+        ("user_loads", "2"),
+        ("fio_ctx", "14"),
+        ("started_unix_ns", "5"),
+        ("runtime_s", "10"),
+    ];
+    for (name, value) in counts {
+        assert_eq!((real[name].as_str(), emulated[name].as_str()), (value, value), "{name}");
+    }
+    assert_eq!((real["emulated"].as_str(), emulated["emulated"].as_str()), ("", "QEMU TCG"));
 }
 
 #[test]
@@ -340,7 +412,7 @@ fn exports_hold_every_figure_under_its_name() {
     assert_eq!(first["interrupts_per_io"], serde_json::Value::Null);
     assert_eq!(value["trials"][1]["error"], "it, broke");
     let mut csv = Vec::new();
-    export::csv(&trials, &mut csv).unwrap();
+    export::csv(&study(), &trials, &mut csv).unwrap();
     let csv = String::from_utf8(csv).unwrap();
     let lines: Vec<_> = csv.split("\r\n").collect();
     let columns = lines[0].split(',').count();

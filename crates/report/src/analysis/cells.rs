@@ -1,14 +1,19 @@
 //! Trials grouped into cells and tables: means over replicates, their spread, and the order of paths.
 
+use super::cost::Costs;
+use super::metric::Metric;
 use iopj_core::{IoPath, VerdictKind, Workload};
-use iopj_store::{Generator, Measurement, Outcome, Trial, histogram};
+use iopj_store::{Generator, Measurement, Outcome, StudyRecord, Trial, histogram};
 use std::collections::BTreeMap;
 
-/// The paths of one workload, the one of least mean latency first; refuted ones last and unranked.
+/// The paths of one workload, the one of least mean latency first; refuted ones last and unranked. Where times mean nothing
+/// the paths stand in their own order.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Table {
     /// The workload.
     pub workload: Workload,
+    /// What emulated the processor: then no row has [`Times`].
+    pub emulated: Option<String>,
     /// Its cells.
     pub rows: Vec<Row>,
 }
@@ -29,7 +34,7 @@ pub struct Row {
     /// Means over the trials that were not refuted, or over the refuted ones where all were; absent
     /// where none was measured.
     pub figures: Option<Figures>,
-    /// Mean latency over that of the table's first row, less one; absent for refuted rows.
+    /// Mean latency over that of the table's first row, less one; absent for refuted rows and under emulation.
     pub slower: Option<f64>,
     /// Reasons of verdicts other than `verified`, and errors, each once.
     pub reasons: Vec<String>,
@@ -44,13 +49,34 @@ impl Row {
     pub fn is_refuted(&self) -> bool {
         !self.verdicts.is_empty() && self.verdicts.iter().all(|(kind, _)| *kind == VerdictKind::Refuted)
     }
+
+    fn mean_ns(&self) -> Option<f64> {
+        self.figures.as_ref()?.times.as_ref().map(|times| times.mean_ns)
+    }
 }
 
-/// What the replicates of a cell show together: means of rates and of mean latencies, percentiles of all I/Os.
+/// What the replicates of a cell show together.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Figures {
     /// Trials.
     pub replicates: usize,
+    /// What was measured by a clock; absent under emulation, where it means nothing.
+    pub times: Option<Times>,
+    /// Context switches per I/O.
+    pub context_switches_per_io: f64,
+    /// Interrupts per I/O; absent where they cannot be told.
+    pub interrupts_per_io: Option<f64>,
+    /// System calls of the engine per I/O; absent where fio did the I/O.
+    pub system_calls_per_io: Option<f64>,
+    /// Voluntary context switches of the jobs per I/O; absent where no I/O was issued.
+    pub sleeps_per_io: Option<f64>,
+    /// Instructions, loads and stores, where they were counted or sampled.
+    pub costs: Option<Costs>,
+}
+
+/// Times, rates and shares: means of rates and of mean latencies, percentiles of all I/Os.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Times {
     /// I/Os per second.
     pub iops: f64,
     /// Standard deviation of the replicates' IOPS over their mean; absent for one replicate.
@@ -67,14 +93,10 @@ pub struct Figures {
     pub p99_9_ns: f64,
     /// CPU use of the I/O's threads in per cent of one core.
     pub cpu_percent: f64,
-    /// Context switches per I/O.
-    pub context_switches_per_io: f64,
-    /// Interrupts per I/O; absent where they cannot be told.
-    pub interrupts_per_io: Option<f64>,
 }
 
 /// A table for each workload, in the order in which the workloads first stand in `trials`.
-pub fn tables(trials: &[Trial]) -> Vec<Table> {
+pub fn tables(study: &StudyRecord, trials: &[Trial]) -> Vec<Table> {
     let mut workloads: Vec<&Workload> = Vec::new();
     for trial in trials {
         if !workloads.contains(&&trial.workload) {
@@ -83,10 +105,10 @@ pub fn tables(trials: &[Trial]) -> Vec<Table> {
     }
     // Random reads before the rest, small and shallow first: the order in which one reads.
     workloads.sort_by_key(|w| (w.rw, w.bs, w.numjobs, w.iodepth));
-    workloads.into_iter().map(|workload| table(workload, trials)).collect()
+    workloads.into_iter().map(|workload| table(study, workload, trials)).collect()
 }
 
-fn table(workload: &Workload, trials: &[Trial]) -> Table {
+fn table(study: &StudyRecord, workload: &Workload, trials: &[Trial]) -> Table {
     let mut cells: Vec<(&Trial, Vec<&Trial>)> = Vec::new();
     for trial in trials.iter().filter(|trial| trial.workload == *workload) {
         let same = |first: &Trial| {
@@ -97,27 +119,29 @@ fn table(workload: &Workload, trials: &[Trial]) -> Table {
             None => cells.push((trial, vec![trial])),
         }
     }
-    let mut rows: Vec<Row> = cells.into_iter().map(|(first, all)| row(first, &all)).collect();
+    let emulated = study.emulated.clone();
+    let mut rows: Vec<Row> = cells.into_iter().map(|(first, all)| row(first, &all, emulated.is_none())).collect();
     rows.sort_by(|a, b| order(a).partial_cmp(&order(b)).unwrap_or(std::cmp::Ordering::Equal));
-    let first = rows.iter().find(|row| !row.is_refuted()).and_then(|row| row.figures.as_ref()).map(|f| f.mean_ns);
+    let first = rows.iter().find(|row| !row.is_refuted()).and_then(Row::mean_ns);
     if let Some(first) = first.filter(|first| *first > 0.0) {
         for row in rows.iter_mut().filter(|row| !row.is_refuted()) {
-            row.slower = row.figures.as_ref().map(|figures| figures.mean_ns / first - 1.0);
+            row.slower = row.mean_ns().map(|mean_ns| mean_ns / first - 1.0);
         }
     }
-    Table { workload: workload.clone(), rows }
+    Table { workload: workload.clone(), emulated, rows }
 }
 
-/// Ranked rows by latency, then refuted ones, then those without figures.
-fn order(row: &Row) -> (u8, f64) {
-    match &row.figures {
-        Some(figures) if !row.is_refuted() => (0, figures.mean_ns),
-        Some(figures) => (1, figures.mean_ns),
-        None => (2, 0.0),
-    }
+/// Ranked rows by latency, or by path without one; then refuted ones, then those without figures.
+fn order(row: &Row) -> (u8, f64, IoPath) {
+    let rank = match &row.figures {
+        Some(_) if !row.is_refuted() => 0,
+        Some(_) => 1,
+        None => 2,
+    };
+    (rank, row.mean_ns().unwrap_or(0.0), row.path)
 }
 
-fn row(first: &Trial, trials: &[&Trial]) -> Row {
+fn row(first: &Trial, trials: &[&Trial], timed: bool) -> Row {
     let measured: Vec<&Measurement> = trials.iter().filter_map(|trial| trial.outcome.measurement()).collect();
     let mut verdicts: BTreeMap<VerdictKind, usize> = BTreeMap::new();
     let mut reasons: Vec<String> = Vec::new();
@@ -149,7 +173,7 @@ fn row(first: &Trial, trials: &[&Trial]) -> Row {
         generator: first.generator,
         verdicts: verdicts.into_iter().collect(),
         failed: trials.len() - measured.len(),
-        figures: figures(basis),
+        figures: figures(basis, timed),
         slower: None,
         reasons,
         short_ios: measured.iter().map(|measurement| measurement.short_ios).sum(),
@@ -157,11 +181,27 @@ fn row(first: &Trial, trials: &[&Trial]) -> Row {
     }
 }
 
-fn figures(measured: &[&Measurement]) -> Option<Figures> {
+fn figures(measured: &[&Measurement], timed: bool) -> Option<Figures> {
     if measured.is_empty() {
         return None;
     }
     let mean = |of: &dyn Fn(&Measurement) -> f64| measured.iter().map(|m| of(m)).sum::<f64>() / measured.len() as f64;
+    let if_all = |metric: Metric| {
+        let all: Option<Vec<f64>> = measured.iter().map(|measurement| metric.value(measurement)).collect();
+        all.map(|all| all.iter().sum::<f64>() / all.len() as f64)
+    };
+    Some(Figures {
+        replicates: measured.len(),
+        times: timed.then(|| times(measured, mean)),
+        context_switches_per_io: mean(&|m| m.context_switches_per_io),
+        interrupts_per_io: if_all(Metric::InterruptsPerIo),
+        system_calls_per_io: if_all(Metric::SystemCallsPerIo),
+        sleeps_per_io: if_all(Metric::SleepsPerIo),
+        costs: Costs::of(measured),
+    })
+}
+
+fn times(measured: &[&Measurement], mean: impl Fn(&dyn Fn(&Measurement) -> f64) -> f64) -> Times {
     let iops = mean(&Measurement::iops);
     let mut pooled = histogram::new();
     for part in measured.iter().filter_map(|measurement| histogram::decode(&measurement.latency.histogram)) {
@@ -169,9 +209,7 @@ fn figures(measured: &[&Measurement]) -> Option<Figures> {
         let _ = pooled.add(&part);
     }
     let quantile = |quantile: f64| pooled.value_at_quantile(quantile) as f64;
-    let interrupts: Option<Vec<f64>> = measured.iter().map(|measurement| measurement.interrupts_per_io).collect();
-    Some(Figures {
-        replicates: measured.len(),
+    Times {
         iops,
         iops_spread: (measured.len() > 1 && iops > 0.0).then(|| {
             let squares: f64 = measured.iter().map(|measurement| (measurement.iops() - iops).powi(2)).sum();
@@ -183,9 +221,7 @@ fn figures(measured: &[&Measurement]) -> Option<Figures> {
         p99_ns: quantile(0.99),
         p99_9_ns: quantile(0.999),
         cpu_percent: mean(&|m| m.cpu_percent),
-        context_switches_per_io: mean(&|m| m.context_switches_per_io),
-        interrupts_per_io: interrupts.map(|all| all.iter().sum::<f64>() / all.len() as f64),
-    })
+    }
 }
 
 #[cfg(test)]
@@ -196,16 +232,21 @@ pub(crate) mod tests {
     pub(crate) fn row(path: &str, iops: f64) -> Row {
         let figures = Figures {
             replicates: 3,
-            iops,
-            iops_spread: None,
-            mb_per_s: iops * 4096.0 / 1e6,
-            mean_ns: 1e9 / iops,
-            p50_ns: 1e9 / iops,
-            p99_ns: 2e9 / iops,
-            p99_9_ns: 3e9 / iops,
-            cpu_percent: 50.0,
+            times: Some(Times {
+                iops,
+                iops_spread: None,
+                mb_per_s: iops * 4096.0 / 1e6,
+                mean_ns: 1e9 / iops,
+                p50_ns: 1e9 / iops,
+                p99_ns: 2e9 / iops,
+                p99_9_ns: 3e9 / iops,
+                cpu_percent: 50.0,
+            }),
             context_switches_per_io: 1.0,
             interrupts_per_io: Some(1.0),
+            system_calls_per_io: Some(2.0),
+            sleeps_per_io: Some(0.5),
+            costs: None,
         };
         Row {
             path: path.parse().unwrap(),

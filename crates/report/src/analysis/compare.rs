@@ -4,15 +4,19 @@
 
 use super::metric::Metric;
 use super::stats::{Method, holm, ratio_of_means, t_test};
-use iopj_core::{IoPath, VerdictKind, Workload};
+use iopj_core::{CostKind, CostProfile, CostSource, IoPath, VerdictKind, Workload};
 use iopj_store::{Generator, Measurement, StudyRecord, Trial};
 use serde::{Serialize, Serializer};
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The metrics that are compared.
+/// The metrics that are compared: of emulated stores those that are no times.
 pub const METRICS: [Metric; 5] =
     [Metric::Iops, Metric::LatencyMean, Metric::LatencyP99, Metric::CpuPercent, Metric::ContextSwitchesPerIo];
+/// Those that are compared besides where a store is emulated.
+const COUNTS: [Metric; 1] = [Metric::InterruptsPerIo];
+/// Those that are compared besides where both stores hold costs of one source.
+const COSTS: [Metric; 3] = [Metric::Instructions(None), Metric::Loads(None), Metric::Stores(None)];
 /// Level of the family of all tests of a comparison.
 pub const LEVEL: f64 = 0.05;
 
@@ -25,6 +29,9 @@ pub struct Comparison {
     pub after: Side,
     /// What differs between the stores as wholes.
     pub differences: Vec<Difference>,
+    /// What is compared.
+    #[serde(serialize_with = "words")]
+    pub metrics: Vec<Metric>,
     /// Every metric of every cell that both hold: what is decided first, and the larger change first.
     pub changes: Vec<Change>,
     /// Cells that only the first holds.
@@ -36,6 +43,10 @@ pub struct Comparison {
 /// One of the two stores.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Side {
+    /// What emulated the processor; then times mean nothing.
+    pub emulated: Option<String>,
+    /// How instructions were counted, where those of every trial that counts were, and all in one way.
+    pub costs: Option<CostSource>,
     /// The study's name.
     pub study: String,
     /// Trials in the store.
@@ -152,25 +163,55 @@ pub fn compare(before: (&StudyRecord, &[Trial]), after: (&StudyRecord, &[Trial])
     only_after.sort_by(order);
     let mut differences = facts_apart(before.0, after.0);
     differences.extend(apart);
-    Comparison {
-        before: side(before),
-        after: side(after),
-        differences,
-        changes: changes(&pairs),
-        only_before,
-        only_after,
-    }
+    let (before, after) = (side(before), side(after));
+    let metrics = metrics(&before, &after);
+    let changes = changes(&pairs, &metrics);
+    Comparison { before, after, differences, metrics, changes, only_before, only_after }
 }
 
-/// Changes for the worse in IOPS or mean latency that are beyond noise and whose ratio of means is off by more
-/// than `percent`.
-pub fn regressions(comparison: &Comparison, percent: f64) -> Vec<&Change> {
+/// What both sides can be compared in.
+fn metrics(before: &Side, after: &Side) -> Vec<Metric> {
+    let mut metrics = METRICS.to_vec();
+    if before.emulated.is_some() || after.emulated.is_some() {
+        metrics.retain(|metric| !metric.is_time());
+        metrics.extend(COUNTS);
+    }
+    if before.costs.is_some() && before.costs == after.costs {
+        metrics.extend(COSTS);
+    }
+    metrics
+}
+
+/// Changes for the worse that are beyond noise and whose ratio of means is off by more than `percent`: in IOPS or mean
+/// latency, or, of two emulated stores with exact costs throughout, in instructions per I/O.
+///
+/// # Errors
+/// A store is emulated and has no such counts, or the other one is none: there is nothing to tell a regression by.
+pub fn regressions(comparison: &Comparison, percent: f64) -> Result<Vec<&Change>, String> {
+    let Comparison { before, after, .. } = comparison;
+    for side in [before, after] {
+        let Some(emulator) = &side.emulated else { continue };
+        let exact = [before, after].map(|side| side.emulated.is_some() && side.costs == Some(CostSource::Exact));
+        if exact != [true; 2] {
+            return Err(format!(
+                "study `{}` was emulated by {emulator}, where times mean nothing and only exact instructions per I/O tell a \
+                 regression: give two emulated stores of which every trial has exact costs, or leave the option out",
+                side.study
+            ));
+        }
+    }
+    let counts = before.emulated.is_some();
     let beyond = |change: &&Change| match change.metric {
         Metric::Iops => change.ratio.is_some_and(|ratio| 100.0 * (1.0 - ratio) > percent),
         Metric::LatencyMean => change.ratio.is_none_or(|ratio| 100.0 * (ratio - 1.0) > percent),
+        Metric::Instructions(None) if counts => change.ratio.is_none_or(|ratio| 100.0 * (ratio - 1.0) > percent),
         _ => false,
     };
-    comparison.changes.iter().filter(|change| change.outcome == Outcome::Worse).filter(beyond).collect()
+    Ok(comparison.changes.iter().filter(|change| change.outcome == Outcome::Worse).filter(beyond).collect())
+}
+
+fn words<S: Serializer>(metrics: &[Metric], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(metrics.iter().map(|metric| metric.as_str()))
 }
 
 fn word<S: Serializer>(metric: &Metric, serializer: S) -> Result<S::Ok, S::Error> {
@@ -179,7 +220,13 @@ fn word<S: Serializer>(metric: &Metric, serializer: S) -> Result<S::Ok, S::Error
 
 fn side((study, trials): (&StudyRecord, &[Trial])) -> Side {
     let measured = || trials.iter().filter_map(|trial| trial.outcome.measurement());
+    let counting = || measured().filter(|measurement| measurement.verdict.kind != VerdictKind::Refuted);
+    let counted = |costs: &&CostProfile| costs.has(CostKind::Instructions);
+    let source = |one: &Measurement| one.costs.as_ref().filter(counted).map(|costs| costs.source.clone());
+    let first = counting().next().and_then(source);
     Side {
+        emulated: study.emulated.clone(),
+        costs: first.filter(|first| counting().all(|measurement| source(measurement).as_ref() == Some(first))),
         study: study.name.clone(),
         trials: trials.len(),
         refuted: measured().filter(|measurement| measurement.verdict.kind == VerdictKind::Refuted).count(),
@@ -189,12 +236,22 @@ fn side((study, trials): (&StudyRecord, &[Trial])) -> Side {
 
 /// Facts about the studies, those that say the most first.
 fn facts_apart(before: &StudyRecord, after: &StudyRecord) -> Vec<Difference> {
-    const FIRST: [&str; 8] =
-        ["study", "target", "kernel", "devices", "cpu_model", "architecture", "iopj_version", "fio_version"];
+    const FIRST: [&str; 9] = [
+        "study",
+        "emulated",
+        "target",
+        "kernel",
+        "devices",
+        "cpu_model",
+        "architecture",
+        "iopj_version",
+        "fio_version",
+    ];
     let facts = |study: &StudyRecord| {
         let own = [("study", &study.name), ("target", &study.target)];
         let own = own.map(|(name, value)| (name.to_owned(), value.clone()));
-        own.into_iter().chain(study.provenance.clone()).collect::<BTreeMap<String, String>>()
+        let emulated = study.emulated.iter().map(|emulator| ("emulated".to_owned(), emulator.clone()));
+        own.into_iter().chain(emulated).chain(study.provenance.clone()).collect::<BTreeMap<String, String>>()
     };
     let (before, after) = (facts(before), facts(after));
     let names: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
@@ -240,9 +297,9 @@ fn cells<'a>(trials: &'a [Trial], without: &[&str]) -> Vec<(Cell, Vec<&'a Measur
 
 type Pair<'a> = (Cell, Vec<&'a Measurement>, Vec<&'a Measurement>);
 
-fn changes(pairs: &[Pair<'_>]) -> Vec<Change> {
+fn changes(pairs: &[Pair<'_>], metrics: &[Metric]) -> Vec<Change> {
     let mut changes: Vec<Change> =
-        pairs.iter().flat_map(|pair| METRICS.into_iter().map(|metric| change(pair, metric))).collect();
+        pairs.iter().flat_map(|pair| metrics.iter().map(|metric| change(pair, *metric))).collect();
     let tested: Vec<usize> = (0..changes.len()).filter(|index| changes[*index].p.is_some()).collect();
     let p: Vec<f64> = tested.iter().filter_map(|index| changes[*index].p).collect();
     for (index, p_holm) in tested.into_iter().zip(holm(&p)) {

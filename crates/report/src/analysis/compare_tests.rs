@@ -1,4 +1,5 @@
 use super::*;
+use crate::analysis::cost::tests::{function, set_exact};
 use iopj_core::evidence::Finding;
 use iopj_core::{Evidence, Observed, Rw, Verdict};
 use iopj_store::{Latency, Outcome as Result};
@@ -107,7 +108,7 @@ fn what_changed_is_told_from_what_did_not() {
     let back = compared(&after, &before);
     assert_eq!(of(&back, LIBAIO, Metric::Iops).outcome, Outcome::Better);
     assert_eq!(of(&back, LIBAIO, Metric::LatencyMean).outcome, Outcome::Better);
-    assert!(regressions(&back, 0.0).is_empty());
+    assert!(regressions(&back, 0.0).unwrap().is_empty());
 }
 
 #[test]
@@ -129,13 +130,13 @@ fn regressions_are_beyond_the_threshold_and_beyond_noise() {
     let before = trials(LIBAIO, &[1000, 1001, 999, 1000]);
     let after = trials(LIBAIO, &[950, 951, 949, 950]);
     let comparison = compared(&before, &after);
-    let metrics = |percent| regressions(&comparison, percent).iter().map(|c| c.metric).collect::<Vec<_>>();
+    let metrics = |percent| regressions(&comparison, percent).unwrap().iter().map(|c| c.metric).collect::<Vec<_>>();
     // 5 % of IOPS, 5.26 % of latency; p99 has no say.
     assert_eq!(metrics(4.9), [Metric::LatencyMean, Metric::Iops]);
     assert_eq!(metrics(5.1), [Metric::LatencyMean]);
     assert_eq!(metrics(6.0), []);
     let noisy = compared(&trials(LIBAIO, &[1000, 1500, 500]), &trials(LIBAIO, &[950, 1400, 400]));
-    assert!(regressions(&noisy, 1.0).is_empty());
+    assert!(regressions(&noisy, 1.0).unwrap().is_empty());
     assert_eq!(of(&noisy, LIBAIO, Metric::Iops).outcome, Outcome::NoDifference);
 }
 
@@ -150,7 +151,7 @@ fn a_metric_that_rose_from_nothing_is_worse() {
     let switches = &comparison.changes[0];
     assert_eq!((switches.metric, switches.outcome), (Metric::ContextSwitchesPerIo, Outcome::Worse));
     assert_eq!((switches.ratio, switches.interval), (None, None));
-    assert!(regressions(&comparison, 1.0).is_empty());
+    assert!(regressions(&comparison, 1.0).unwrap().is_empty());
 }
 
 #[test]
@@ -161,7 +162,7 @@ fn one_replicate_decides_nothing() {
         assert_eq!((iops.outcome, iops.p, iops.p_holm, iops.interval), (Outcome::OneReplicate, None, None, None));
         assert!((iops.ratio.unwrap() - 0.5).abs() < 1e-2);
         assert_eq!(iops.outcome.as_str(), "undecided: one replicate");
-        assert!(regressions(&comparison, 0.0).is_empty());
+        assert!(regressions(&comparison, 0.0).unwrap().is_empty());
     }
 }
 
@@ -232,7 +233,8 @@ fn empty_stores_compare_to_nothing() {
 
 fn numbers_are_finite(value: &serde_json::Value) -> bool {
     // A NaN becomes null: only what may be absent may be null.
-    let mut absent = ["ratio", "interval", "p", "p_holm", "before", "after", "runtime_ns", "ios"].iter();
+    let mut absent =
+        ["ratio", "interval", "p", "p_holm", "before", "after", "runtime_ns", "ios", "emulated", "costs"].iter();
     match value {
         serde_json::Value::Object(map) => map
             .iter()
@@ -267,4 +269,81 @@ proptest! {
         let text = crate::render::comparison(&comparison);
         prop_assert!(!text.contains("NaN") && !text.contains("inf"), "{}", text);
     }
+}
+
+/// Emulated trials with exact costs of these instructions in each of 100 I/Os.
+fn counted(path: &str, instructions: &[u64]) -> Vec<Trial> {
+    let of = |instructions: &u64| {
+        let mut trial = trial(path, 1000);
+        let functions = vec![function("io_submit", "fs/", [100 * instructions, 200, 100])];
+        set_exact(measurement(&mut trial), 100, functions);
+        trial
+    };
+    instructions.iter().map(of).collect()
+}
+
+fn emulated() -> StudyRecord {
+    StudyRecord { emulated: Some("QEMU TCG".into()), ..study("5.10") }
+}
+
+#[test]
+fn of_an_emulated_store_only_counts_are_compared() {
+    let (fast, slow) = (trials(LIBAIO, &[1000, 1001, 999]), trials(LIBAIO, &[500, 501, 499]));
+    let real = study("5.10");
+    for (before, after) in [(&emulated(), &real), (&real, &emulated()), (&emulated(), &emulated())] {
+        let comparison = compare((before, &fast), (after, &slow));
+        assert_eq!(comparison.metrics, [Metric::ContextSwitchesPerIo, Metric::InterruptsPerIo]);
+        let words: Vec<&str> = comparison.changes.iter().map(|change| change.metric.as_str()).collect();
+        assert_eq!(words, ["context_switches_per_io", "interrupts_per_io"], "no time, however much worse");
+        let error = regressions(&comparison, 1.0).unwrap_err();
+        assert!(error.contains("was emulated by QEMU TCG") && error.contains("leave the option out"), "{error}");
+        let text = crate::render::comparison(&comparison);
+        assert!(text.contains("times mean nothing there and are not compared"), "{text}");
+        assert!(!text.contains("IOPS") && !text.contains("latency"), "{text}");
+        let json = serde_json::to_value(&comparison).unwrap();
+        assert_eq!(json["metrics"], serde_json::json!(["context_switches_per_io", "interrupts_per_io"]));
+    }
+    let facts: Vec<_> = compare((&real, &fast), (&emulated(), &fast)).differences;
+    assert_eq!((facts[0].name.as_str(), facts[0].after.as_deref()), ("emulated", Some("QEMU TCG")));
+}
+
+#[test]
+fn exact_instructions_tell_a_regression_between_emulated_stores() {
+    let before = counted(LIBAIO, &[5000, 5001, 5002]);
+    let worse = |percent, instructions: &[u64]| {
+        let after = counted(LIBAIO, instructions);
+        let comparison = compare((&emulated(), &before), (&emulated(), &after));
+        regressions(&comparison, percent).unwrap().iter().map(|change| change.metric).collect::<Vec<_>>()
+    };
+    assert_eq!(worse(1.0, &[5100, 5101, 5102]), [Metric::Instructions(None)]);
+    assert_eq!(worse(3.0, &[5100, 5101, 5102]), []);
+    assert_eq!(worse(0.0, &[4900, 4901, 4902]), [], "better is no regression");
+    assert_eq!(worse(0.0, &[5000, 5001, 5002]), []);
+    // One trial without costs, or sampled ones, and nothing is told.
+    let refuse = |change: fn(&mut Measurement)| {
+        let mut after = counted(LIBAIO, &[5100, 5101, 5102]);
+        change(measurement(&mut after[1]));
+        regressions(&compare((&emulated(), &before), (&emulated(), &after)), 1.0).is_err()
+    };
+    assert!(!refuse(|_| ()));
+    assert!(refuse(|one| one.costs = None));
+    assert!(refuse(|one| one.costs.as_mut().unwrap().source = CostSource::Sampled(vec!["instructions".into()])));
+    assert!(!refuse(|one| {
+        (one.costs, one.verdict.kind) = (None, VerdictKind::Refuted);
+    }));
+}
+
+#[test]
+fn costs_are_compared_where_both_were_counted_alike() {
+    let sampled = |events: &str| {
+        let mut trials = counted(URING, &[5000, 5100]);
+        for trial in &mut trials {
+            measurement(trial).costs.as_mut().unwrap().source = CostSource::Sampled(vec![events.to_owned()]);
+        }
+        trials
+    };
+    let metrics = |before: &[Trial], after: &[Trial]| compared(before, after).metrics;
+    assert_eq!(metrics(&sampled("instructions"), &sampled("instructions")).len(), METRICS.len() + COSTS.len());
+    assert_eq!(metrics(&sampled("instructions"), &counted(URING, &[5000])), METRICS);
+    assert_eq!(metrics(&trials(URING, &[1000]), &trials(URING, &[1000])), METRICS);
 }

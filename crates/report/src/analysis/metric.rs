@@ -1,5 +1,8 @@
-//! Metrics of a trial: their words, units, directions and values.
+//! Metrics of a trial: their words, units, directions and values, and which of them are times.
 
+use super::cost;
+use iopj_core::evidence::ThreadRole;
+use iopj_core::{CostKind, Space};
 use iopj_store::Measurement;
 use std::fmt;
 use std::str::FromStr;
@@ -29,11 +32,21 @@ pub enum Metric {
     InterruptsPerIo,
     /// I/Os per second of CPU time of those threads.
     IopsPerCpu,
+    /// System calls of the engine per I/O.
+    SystemCallsPerIo,
+    /// Voluntary context switches of the jobs per I/O: one at a time, the share of I/Os that slept.
+    SleepsPerIo,
+    /// Instructions per I/O, in one space or in both.
+    Instructions(Option<Space>),
+    /// Loads from memory per I/O, in one space or in both.
+    Loads(Option<Space>),
+    /// Stores to memory per I/O, in one space or in both.
+    Stores(Option<Space>),
 }
 
 impl Metric {
     /// All of them.
-    pub const ALL: [Metric; 11] = [
+    pub const ALL: [Metric; 22] = [
         Metric::Iops,
         Metric::MbPerS,
         Metric::LatencyMean,
@@ -45,6 +58,17 @@ impl Metric {
         Metric::ContextSwitchesPerIo,
         Metric::InterruptsPerIo,
         Metric::IopsPerCpu,
+        Metric::SystemCallsPerIo,
+        Metric::SleepsPerIo,
+        Metric::Instructions(None),
+        Metric::Instructions(Some(Space::Kernel)),
+        Metric::Instructions(Some(Space::User)),
+        Metric::Loads(None),
+        Metric::Loads(Some(Space::Kernel)),
+        Metric::Loads(Some(Space::User)),
+        Metric::Stores(None),
+        Metric::Stores(Some(Space::Kernel)),
+        Metric::Stores(Some(Space::User)),
     ];
 
     /// The metric's word in options and files.
@@ -75,12 +99,49 @@ impl Metric {
             Metric::ContextSwitchesPerIo => ("context_switches_per_io", "context switches", "per I/O"),
             Metric::InterruptsPerIo => ("interrupts_per_io", "interrupts", "per I/O"),
             Metric::IopsPerCpu => ("iops_per_cpu", "IOPS per CPU", "I/Os per second of CPU time"),
+            Metric::SystemCallsPerIo => ("system_calls_per_io", "system calls", "per I/O"),
+            Metric::SleepsPerIo => ("sleeps_per_io", "sleeps", "per I/O"),
+            Metric::Instructions(None) => ("instructions_per_io", "instructions", "per I/O"),
+            Metric::Instructions(Some(Space::Kernel)) => {
+                ("kernel_instructions_per_io", "kernel instructions", "per I/O")
+            }
+            Metric::Instructions(Some(Space::User)) => ("user_instructions_per_io", "user instructions", "per I/O"),
+            Metric::Loads(None) => ("loads_per_io", "loads", "per I/O"),
+            Metric::Loads(Some(Space::Kernel)) => ("kernel_loads_per_io", "kernel loads", "per I/O"),
+            Metric::Loads(Some(Space::User)) => ("user_loads_per_io", "user loads", "per I/O"),
+            Metric::Stores(None) => ("stores_per_io", "stores", "per I/O"),
+            Metric::Stores(Some(Space::Kernel)) => ("kernel_stores_per_io", "kernel stores", "per I/O"),
+            Metric::Stores(Some(Space::User)) => ("user_stores_per_io", "user stores", "per I/O"),
         }
     }
 
     /// True if more is better, false if less is.
     pub fn more_is_better(self) -> bool {
         matches!(self, Metric::Iops | Metric::MbPerS | Metric::IopsPerCpu)
+    }
+
+    /// True for times and for what is measured by them, rates and shares: under emulation they mean nothing.
+    pub fn is_time(self) -> bool {
+        match self {
+            Metric::Iops
+            | Metric::MbPerS
+            | Metric::LatencyMean
+            | Metric::LatencyP50
+            | Metric::LatencyP95
+            | Metric::LatencyP99
+            | Metric::LatencyP99_9
+            | Metric::CpuPercent
+            | Metric::IopsPerCpu => true,
+            Metric::ContextSwitchesPerIo | Metric::InterruptsPerIo | Metric::SystemCallsPerIo | Metric::SleepsPerIo => {
+                false
+            }
+            Metric::Instructions(_) | Metric::Loads(_) | Metric::Stores(_) => false,
+        }
+    }
+
+    /// True for counts of a cost profile.
+    pub fn is_cost(self) -> bool {
+        matches!(self, Metric::Instructions(_) | Metric::Loads(_) | Metric::Stores(_))
     }
 
     /// The value of a trial; `None` where it was not measured, or is not defined (I/Os per CPU time of no CPU time).
@@ -98,9 +159,25 @@ impl Metric {
             Metric::ContextSwitchesPerIo => Some(measurement.context_switches_per_io),
             Metric::InterruptsPerIo => measurement.interrupts_per_io,
             Metric::IopsPerCpu => Some(measurement.iops() / (measurement.cpu_percent / 100.0)),
+            Metric::SystemCallsPerIo => measurement.system_calls_per_io,
+            Metric::SleepsPerIo => sleeps_per_io(measurement),
+            Metric::Instructions(space) => cost::per_io(measurement, CostKind::Instructions, space),
+            Metric::Loads(space) => cost::per_io(measurement, CostKind::Loads, space),
+            Metric::Stores(space) => cost::per_io(measurement, CostKind::Stores, space),
         };
         value.filter(|value| value.is_finite())
     }
+}
+
+/// Of the jobs alone, where the threads were told apart: a poller of the kernel that idles sleeps for no I/O.
+fn sleeps_per_io(measurement: &Measurement) -> Option<f64> {
+    let evidence = &measurement.evidence;
+    let jobs = || evidence.threads.iter().filter(|thread| thread.role == ThreadRole::Job);
+    let sleeps = match jobs().next() {
+        Some(_) => jobs().map(|thread| thread.voluntary_switches).sum(),
+        None => evidence.process.voluntary_switches,
+    };
+    (evidence.ios() > 0).then(|| sleeps as f64 / evidence.ios() as f64)
 }
 
 impl fmt::Display for Metric {

@@ -4,11 +4,14 @@ pub mod cells;
 pub mod claims;
 pub mod compare;
 pub mod explain;
+pub mod cost;
+pub mod loads_stores;
 pub mod metric;
+pub mod orderings;
 pub mod published;
 pub mod stats;
 pub mod steady;
 pub mod tables;
 pub mod winner;
 
-pub use cells::{Figures, Row, Table, tables};
+pub use cells::{Figures, Row, Table, Times, tables};

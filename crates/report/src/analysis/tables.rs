@@ -19,7 +19,7 @@ pub struct Setting {
 }
 
 impl Setting {
-    fn of(trial: &Trial) -> Setting {
+    pub(super) fn of(trial: &Trial) -> Setting {
         let Trial { workload, settings, generator, .. } = trial;
         Setting { workload: workload.clone(), settings: settings.clone(), generator: *generator }
     }

@@ -5,7 +5,7 @@
 use super::metric::Metric;
 use super::stats::{LEVEL, Method, Summary, holm, summarize, t_test};
 use iopj_core::{IoPath, Rw, VerdictKind, Workload, format_bytes};
-use iopj_store::{Generator, Measurement, Trial};
+use iopj_store::{Generator, Measurement, StudyRecord, Trial};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::AddAssign;
@@ -118,6 +118,17 @@ impl Question {
             return Err(format!("`{name}` cannot be both axes of a winner map: name two of rw, bs, iodepth, numjobs"));
         }
         Ok(Question { metric, x, y, method: Method::Student, holm: false })
+    }
+
+    /// Whether the trials of a study can be asked this. The error says that the metric is a time and the study was emulated.
+    pub fn admits(&self, study: &StudyRecord) -> Result<(), String> {
+        let Some(emulator) = study.emulated.as_ref().filter(|_| self.metric.is_time()) else { return Ok(()) };
+        let counts: Vec<&str> = Metric::ALL.iter().filter(|metric| !metric.is_time()).map(|m| m.as_str()).collect();
+        Err(format!(
+            "`{}` is measured by a clock, and under {emulator} times mean nothing: name a count by --metric, one of {}",
+            self.metric,
+            counts.join(", ")
+        ))
     }
 }
 
@@ -302,6 +313,12 @@ fn gather(cell: &mut Gathered, trial: &Trial, metric: Metric) {
     } else {
         cell.left_out.unmeasured += 1;
     }
+}
+
+/// The measurement of a trial that is neither refuted nor incomplete.
+pub(crate) fn counting(trial: &Trial) -> Option<&Measurement> {
+    let measurement = trial.outcome.measurement()?;
+    (measurement.verdict.kind != VerdictKind::Refuted && !is_incomplete(measurement)).then_some(measurement)
 }
 
 /// True if a trial did not do the I/O that it stands for.

@@ -117,11 +117,11 @@ fn p_value(p: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analysis::claims::decide;
+    use crate::analysis::claims::{Machine, decide};
 
     #[test]
     fn an_empty_store_says_what_is_missing_and_what_to_run() {
-        let text = claims(&decide(&[], 4));
+        let text = claims(&decide(&[], &Machine { cores: 4, emulated: false }));
         assert!(text.starts_with("19 claims: holds 0, does not hold 0, undecided 0, not measured 19\n"), "{text}");
         assert!(text.contains(
             "missing: posix-sio/syscall/poll, randread 4k iodepth 1 numjobs 8 (no trial; 3 verified needed)"

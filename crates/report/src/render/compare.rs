@@ -1,7 +1,7 @@
 //! A comparison of two stores as text: what differs between them, then every change.
 
 use super::grid::{Align, Grid, escape, wrap};
-use crate::analysis::compare::{Cell, Change, Comparison, LEVEL, METRICS, Outcome, Side};
+use crate::analysis::compare::{Cell, Change, Comparison, LEVEL, Outcome, Side};
 use crate::analysis::metric::Metric;
 use iopj_store::Generator;
 use std::fmt::Write;
@@ -11,6 +11,7 @@ const WIDTH: usize = 120;
 /// The whole comparison.
 pub fn comparison(comparison: &Comparison) -> String {
     let mut text = side("before", &comparison.before) + &side("after", &comparison.after);
+    text += &emulated(comparison);
     text += &differences(comparison);
     if comparison.changes.is_empty() {
         text += "\nthe stores have no cell in common: there is nothing to compare\n";
@@ -26,8 +27,21 @@ pub fn comparison(comparison: &Comparison) -> String {
 }
 
 fn side(name: &str, side: &Side) -> String {
-    let Side { study, trials, refuted, failed } = side;
+    let Side { study, trials, refuted, failed, .. } = side;
     format!("{name}: study {}, {trials} trials ({refuted} refuted and {failed} failed ones left out)\n", escape(study))
+}
+
+/// What is not compared where a store is emulated.
+fn emulated(comparison: &Comparison) -> String {
+    let which = match (&comparison.before.emulated, &comparison.after.emulated) {
+        (None, None) => return String::new(),
+        (Some(emulator), None) => format!("the store before was emulated by {emulator}"),
+        (None, Some(emulator)) => format!("the store after was emulated by {emulator}"),
+        (Some(before), Some(after)) if before == after => format!("both stores were emulated by {before}"),
+        (Some(before), Some(after)) => format!("the stores were emulated by {before} and by {after}"),
+    };
+    let words = format!("{which}: times mean nothing there and are not compared; compared are counts per I/O");
+    wrap(&escape(&words), WIDTH, "")
 }
 
 fn differences(comparison: &Comparison) -> String {
@@ -133,8 +147,8 @@ fn summary(comparison: &Comparison) -> String {
     let _ = writeln!(
         text,
         "{} cells, {} metrics each: {} worse, {} better, {} without a difference beyond noise, {} undecided",
-        comparison.changes.len() / METRICS.len(),
-        METRICS.len(),
+        comparison.changes.len() / comparison.metrics.len(),
+        comparison.metrics.len(),
         count(Outcome::Worse),
         count(Outcome::Better),
         count(Outcome::NoDifference),

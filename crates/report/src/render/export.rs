@@ -1,38 +1,66 @@
 //! The tables of a report for other programs: LaTeX and CSV.
 
+use super::emulated::banner;
 use crate::analysis::{Figures, Row, Table};
 use std::fmt::Write;
 
-/// A column: its heading in LaTeX, its name in CSV, and its value as text; empty where nothing was measured.
-pub(crate) type Column = (&'static str, &'static str, fn(&Figures) -> Option<f64>);
+/// What a column is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// A time, or a rate or share over one.
+    Time,
+    /// A count per I/O.
+    Count,
+    /// A count of a cost profile per I/O.
+    Cost,
+}
+
+/// A column: what it is of, its heading in LaTeX, its name in CSV, and its value; empty where nothing was measured.
+pub(crate) type Column = (Kind, &'static str, &'static str, fn(&Figures) -> Option<f64>);
 
 /// The figures of a row. Latencies in us in LaTeX's headings are in ns in CSV's.
 pub(crate) const COLUMNS: &[Column] = &[
-    ("IOPS", "iops", |f| Some(f.iops)),
-    ("spread (\\%)", "iops_spread", |f| f.iops_spread),
-    ("MB/s", "mb_per_s", |f| Some(f.mb_per_s)),
-    ("mean (ns)", "latency_ns_mean", |f| Some(f.mean_ns)),
-    ("p50 (ns)", "latency_ns_p50", |f| Some(f.p50_ns)),
-    ("p99 (ns)", "latency_ns_p99", |f| Some(f.p99_ns)),
-    ("p99.9 (ns)", "latency_ns_p99_9", |f| Some(f.p99_9_ns)),
-    ("CPU (\\%)", "cpu_percent", |f| Some(f.cpu_percent)),
-    ("ctx/IO", "context_switches_per_io", |f| Some(f.context_switches_per_io)),
-    ("irq/IO", "interrupts_per_io", |f| f.interrupts_per_io),
+    (Kind::Time, "IOPS", "iops", |f| f.times.as_ref().map(|t| t.iops)),
+    (Kind::Time, "spread (\\%)", "iops_spread", |f| f.times.as_ref().and_then(|t| t.iops_spread)),
+    (Kind::Time, "MB/s", "mb_per_s", |f| f.times.as_ref().map(|t| t.mb_per_s)),
+    (Kind::Time, "mean (ns)", "latency_ns_mean", |f| f.times.as_ref().map(|t| t.mean_ns)),
+    (Kind::Time, "p50 (ns)", "latency_ns_p50", |f| f.times.as_ref().map(|t| t.p50_ns)),
+    (Kind::Time, "p99 (ns)", "latency_ns_p99", |f| f.times.as_ref().map(|t| t.p99_ns)),
+    (Kind::Time, "p99.9 (ns)", "latency_ns_p99_9", |f| f.times.as_ref().map(|t| t.p99_9_ns)),
+    (Kind::Time, "CPU (\\%)", "cpu_percent", |f| f.times.as_ref().map(|t| t.cpu_percent)),
+    (Kind::Count, "ctx/IO", "context_switches_per_io", |f| Some(f.context_switches_per_io)),
+    (Kind::Count, "irq/IO", "interrupts_per_io", |f| f.interrupts_per_io),
+    (Kind::Count, "sys/IO", "system_calls_per_io", |f| f.system_calls_per_io),
+    (Kind::Count, "slept/IO", "sleeps_per_io", |f| f.sleeps_per_io),
+    (Kind::Cost, "kernel instr", "kernel_instructions_per_io", |f| f.costs.and_then(|c| c.kernel.instructions)),
+    (Kind::Cost, "loads", "kernel_loads_per_io", |f| f.costs.and_then(|c| c.kernel.loads)),
+    (Kind::Cost, "stores", "kernel_stores_per_io", |f| f.costs.and_then(|c| c.kernel.stores)),
+    (Kind::Cost, "user instr", "user_instructions_per_io", |f| f.costs.and_then(|c| c.user.instructions)),
+    (Kind::Cost, "loads", "user_loads_per_io", |f| f.costs.and_then(|c| c.user.loads)),
+    (Kind::Cost, "stores", "user_stores_per_io", |f| f.costs.and_then(|c| c.user.stores)),
 ];
 
-/// A `tabular` a workload, for the package booktabs.
+/// A `tabular` a workload, for the package booktabs: without times where they mean nothing, without costs where there are
+/// none.
 pub fn latex(tables: &[Table]) -> String {
     let mut text = String::new();
     for table in tables {
+        if let Some(emulator) = &table.emulated {
+            let _ = writeln!(text, "% {}", tex(&banner(emulator)));
+        }
         let _ = writeln!(text, "% {}, {}", tex(&table.workload.title()), tex(&table.workload.length_text()));
-        let _ = writeln!(text, "\\begin{{tabular}}{{ll{}}}\n\\toprule", "r".repeat(COLUMNS.len()));
-        let headings: Vec<&str> = COLUMNS.iter().map(|(heading, ..)| *heading).collect();
+        let with_costs = table.rows.iter().any(|row| !costs(row).is_empty());
+        let shown = |column: &&Column| match column.0 {
+            Kind::Time => table.emulated.is_none(),
+            Kind::Count => true,
+            Kind::Cost => with_costs,
+        };
+        let columns: Vec<&Column> = COLUMNS.iter().filter(shown).collect();
+        let _ = writeln!(text, "\\begin{{tabular}}{{ll{}}}\n\\toprule", "r".repeat(columns.len()));
+        let headings: Vec<&str> = columns.iter().map(|(_, heading, ..)| *heading).collect();
         let _ = writeln!(text, "path & verdict & {} \\\\\n\\midrule", headings.join(" & "));
         for row in &table.rows {
-            let cell = |column: &Column| {
-                number(row, column, |value| if column.1 == "iops_spread" { 100.0 * value } else { value })
-            };
-            let cells: Vec<String> = COLUMNS.iter().map(cell).collect();
+            let cells: Vec<String> = columns.iter().map(|column| number(row, column)).collect();
             let _ = writeln!(text, "{} & {} & {} \\\\", tex(&row.path.to_string()), verdict(row), cells.join(" & "));
         }
         text += "\\bottomrule\n\\end{tabular}\n\n";
@@ -40,31 +68,49 @@ pub fn latex(tables: &[Table]) -> String {
     text
 }
 
-/// One line a row over all workloads, with a heading, after RFC 4180.
+/// One line a row over all workloads, with a heading, after RFC 4180. Under `emulated` stands what emulated the processor;
+/// the columns of times are then empty. Under `costs` stands how the last six columns were counted.
 pub fn csv(tables: &[Table]) -> String {
-    let names: Vec<&str> = COLUMNS.iter().map(|(_, name, _)| *name).collect();
-    let mut text = format!("workload,path,generator,settings,verdict,replicates,{}\r\n", names.join(","));
+    let names: Vec<&str> = COLUMNS.iter().map(|(_, _, name, _)| *name).collect();
+    let mut text =
+        format!("workload,path,generator,settings,verdict,replicates,{},costs,emulated\r\n", names.join(","));
     for table in tables {
+        let emulated = table.emulated.as_deref().unwrap_or_default();
         for row in &table.rows {
             let settings: Vec<String> = row.settings.iter().map(|(name, value)| format!("{name}={value}")).collect();
             let cells: Vec<String> = COLUMNS
                 .iter()
-                .map(|(_, _, of)| row.figures.as_ref().and_then(of).map(|value| value.to_string()).unwrap_or_default())
+                .map(|(.., of)| row.figures.as_ref().and_then(of).map(|value| value.to_string()).unwrap_or_default())
                 .collect();
             let _ = write!(
                 text,
-                "{},{},{},\"{}\",{},{},{}\r\n",
+                "{},{},{},{},{},{},{},{},{}\r\n",
                 table.workload.title(),
                 row.path,
                 row.generator.as_str(),
-                settings.join(" ").replace('"', "\"\""),
+                quoted(&settings.join(" ")),
                 verdict(row),
                 row.figures.as_ref().map_or(0, |figures| figures.replicates),
-                cells.join(",")
+                cells.join(","),
+                costs(row),
+                quoted(emulated),
             );
         }
     }
     text
+}
+
+fn quoted(text: &str) -> String {
+    format!("\"{}\"", text.replace('"', "\"\""))
+}
+
+/// How the costs of a row were counted; empty where it has none.
+pub(crate) fn costs(row: &Row) -> &'static str {
+    match row.figures.as_ref().and_then(|figures| figures.costs) {
+        None => "",
+        Some(costs) if costs.sampled => "sampled",
+        Some(_) => "exact",
+    }
 }
 
 /// The verdict that all trials share, or `mixed`.
@@ -76,8 +122,9 @@ pub(crate) fn verdict(row: &Row) -> &'static str {
     }
 }
 
-fn number(row: &Row, (_, _, of): &Column, scale: impl Fn(f64) -> f64) -> String {
-    let value = row.figures.as_ref().and_then(of).map(scale);
+fn number(row: &Row, (.., name, of): &Column) -> String {
+    let scale = if *name == "iops_spread" { 100.0 } else { 1.0 };
+    let value = row.figures.as_ref().and_then(of).map(|value| scale * value);
     value.map_or("--".to_owned(), |value| if value >= 100.0 { format!("{value:.0}") } else { format!("{value:.2}") })
 }
 
@@ -98,10 +145,41 @@ fn tex(text: &str) -> String {
 mod tests {
     use super::*;
     use crate::analysis::cells::tests::row;
+    use crate::analysis::cost::{Costs, PerIo};
     use iopj_core::Workload;
 
     fn tables() -> Vec<Table> {
-        vec![Table { workload: Workload::default(), rows: vec![row("io_uring/syscall/interrupt", 1000.0)] }]
+        let rows = vec![row("io_uring/syscall/interrupt", 1000.0)];
+        vec![Table { workload: Workload::default(), emulated: None, rows }]
+    }
+
+    /// The same as an emulated store gives it, with costs.
+    fn emulated() -> Vec<Table> {
+        let mut tables = tables();
+        tables[0].emulated = Some("QEMU TCG".to_owned());
+        let figures = tables[0].rows[0].figures.as_mut().unwrap();
+        let kernel = PerIo { instructions: Some(5630.25), loads: Some(1800.0), stores: None };
+        (figures.times, figures.costs) = (None, Some(Costs { sampled: false, kernel, user: PerIo::default() }));
+        tables
+    }
+
+    #[test]
+    fn emulated_tables_hold_counts_and_no_time() {
+        let text = latex(&emulated());
+        assert!(text.starts_with("% emulated by QEMU TCG: times mean nothing"), "{text}");
+        assert!(text.contains("path & verdict & ctx/IO & irq/IO & sys/IO & slept/IO & kernel instr & loads"), "{text}");
+        assert!(text.contains("& verified & 1.00 & 1.00 & 2.00 & 0.50 & 5630 & 1800 & -- & --"), "{text}");
+        let text = csv(&emulated());
+        let names: Vec<&str> = text.lines().next().unwrap().split(',').collect();
+        let cells: Vec<&str> = text.lines().nth(1).unwrap().split(',').collect();
+        assert_eq!(names.len(), cells.len());
+        let of = |name: &str| cells[names.iter().position(|one| *one == name).unwrap()];
+        for time in ["iops", "iops_spread", "mb_per_s", "latency_ns_mean", "latency_ns_p99_9", "cpu_percent"] {
+            assert_eq!(of(time), "", "{time}");
+        }
+        let counts =
+            ["context_switches_per_io", "kernel_instructions_per_io", "kernel_stores_per_io", "costs", "emulated"];
+        assert_eq!(counts.map(of), ["1", "5630.25", "", "exact", "\"QEMU TCG\""]);
     }
 
     #[test]

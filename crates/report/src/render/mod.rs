@@ -3,6 +3,7 @@
 mod claims;
 mod compare;
 mod explain;
+mod emulated;
 mod export;
 mod grid;
 pub mod html;

@@ -1,6 +1,6 @@
 //! The tables of a report as Parquet, for pandas, DuckDB and Spark: a row a cell, columns as in the CSV.
 
-use super::export::{COLUMNS, verdict};
+use super::export::{COLUMNS, costs, verdict};
 use crate::analysis::{Row, Table};
 use parquet::column::writer::ColumnWriter;
 use parquet::data_type::{ByteArray, ByteArrayType, DoubleType};
@@ -12,16 +12,16 @@ use std::io::Write;
 use std::sync::Arc;
 
 /// Text columns, before the figures.
-const TEXTS: [&str; 5] = ["workload", "path", "generator", "settings", "verdict"];
+const TEXTS: [&str; 7] = ["workload", "path", "generator", "settings", "verdict", "costs", "emulated"];
 
-/// Writes all rows of all tables. A figure that was not measured is null.
+/// Writes all rows of all tables. A figure that was not measured is null, as are the times of emulated tables.
 ///
 /// # Errors
 /// What the writer says.
 pub fn parquet<W: Write + Send>(tables: &[Table], out: W) -> Result<(), ParquetError> {
     let mut schema = String::from("message report {\n");
     TEXTS.iter().for_each(|name| schema += &format!("required binary {name} (UTF8);\n"));
-    COLUMNS.iter().for_each(|(_, name, _)| schema += &format!("optional double {name};\n"));
+    COLUMNS.iter().for_each(|(_, _, name, _)| schema += &format!("optional double {name};\n"));
     schema.push('}');
     let schema = Arc::new(parse_message_type(&schema)?);
     let rows: Vec<(&Table, &Row)> =
@@ -37,7 +37,7 @@ pub fn parquet<W: Write + Send>(tables: &[Table], out: W) -> Result<(), ParquetE
                 column.typed::<ByteArrayType>().write_batch(&values, None, None)?;
             }
             _ => {
-                let of = COLUMNS[index - TEXTS.len()].2;
+                let of = COLUMNS[index - TEXTS.len()].3;
                 let figures: Vec<Option<f64>> = rows.iter().map(|(_, row)| row.figures.as_ref().and_then(of)).collect();
                 let present: Vec<i16> = figures.iter().map(|figure| i16::from(figure.is_some())).collect();
                 let values: Vec<f64> = figures.into_iter().flatten().collect();
@@ -57,6 +57,8 @@ fn text(column: usize, table: &Table, row: &Row) -> String {
         "path" => row.path.to_string(),
         "generator" => row.generator.as_str().to_owned(),
         "settings" => row.settings.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(" "),
+        "costs" => costs(row).to_owned(),
+        "emulated" => table.emulated.clone().unwrap_or_default(),
         _ => verdict(row).to_owned(),
     }
 }
@@ -73,7 +75,11 @@ mod tests {
         let rows = vec![row("libaio/syscall/interrupt", 1000.0), row("io_uring/syscall/poll", 2000.0)];
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("report.parquet");
-        parquet(&[Table { workload: Workload::default(), rows }], std::fs::File::create(&path).unwrap()).unwrap();
+        parquet(
+            &[Table { workload: Workload::default(), emulated: None, rows }],
+            std::fs::File::create(&path).unwrap(),
+        )
+        .unwrap();
         let reader = SerializedFileReader::new(std::fs::File::open(&path).unwrap()).unwrap();
         let rows: Vec<String> = reader.get_row_iter(None).unwrap().map(|row| row.unwrap().to_string()).collect();
         assert_eq!(rows.len(), 2);

@@ -1,9 +1,11 @@
 //! The report of a store as text: a table a workload, and what to know beside it.
 
+use super::emulated::{self, banner};
 use super::grid::{Align, Grid, escape, wrap};
 use super::number::thousands;
+use crate::analysis::cost::{Costs, PerIo, any_sampled};
 use crate::analysis::steady::unsteady;
-use crate::analysis::{Row, Table, tables};
+use crate::analysis::{Figures, Row, Table, tables};
 use iopj_core::VerdictKind;
 use iopj_store::{Generator, StudyRecord, Trial, Unavailable};
 use std::fmt::Write;
@@ -15,6 +17,9 @@ const WIDTH: usize = 120;
 pub fn report(study: &StudyRecord, trials: &[Trial]) -> String {
     let mut text = String::new();
     let fact = |name: &str| study.provenance.get(name).map(|value| escape(value));
+    if let Some(emulator) = &study.emulated {
+        text += &wrap(&escape(&banner(emulator)), WIDTH, "");
+    }
     // Writing into a string cannot fail.
     let _ = writeln!(text, "study {}: {} of {} trials", escape(&study.name), trials.len(), study.planned_trials);
     let place =
@@ -27,10 +32,12 @@ pub fn report(study: &StudyRecord, trials: &[Trial]) -> String {
     for warning in &study.warnings {
         let _ = writeln!(text, "warning: {}", escape(warning));
     }
-    let tables = tables(trials);
-    for table in &tables {
+    for table in &tables(study, trials) {
         text.push('\n');
         text += &table_text(table);
+        if table.emulated.is_some() {
+            text.extend(emulated::lines(trials, &table.workload).iter().map(|line| wrap(&escape(line), WIDTH, "  ")));
+        }
     }
     text.push('\n');
     text += &footer(study, trials);
@@ -39,22 +46,18 @@ pub fn report(study: &StudyRecord, trials: &[Trial]) -> String {
 
 fn table_text(table: &Table) -> String {
     let several_generators = table.rows.iter().any(|row| row.generator != table.rows[0].generator);
-    let mut grid = Grid::new(&[
-        ("path", Align::Left),
-        ("verdict", Align::Left),
-        ("IOPS", Align::Right),
-        ("spread", Align::Right),
-        ("mean us", Align::Right),
-        ("p50", Align::Right),
-        ("p99", Align::Right),
-        ("p99.9", Align::Right),
-        ("CPU %", Align::Right),
-        ("ctx/IO", Align::Right),
-        ("irq/IO", Align::Right),
-        ("slower", Align::Right),
-    ]);
+    let with_costs = table.rows.iter().any(|row| row.figures.as_ref().is_some_and(|figures| figures.costs.is_some()));
+    let mut columns = vec![("path", Align::Left), ("verdict", Align::Left)];
+    let figures: &[&str] = if table.emulated.is_some() { &COUNTS } else { &TIMES };
+    columns.extend(figures.iter().chain(COSTS.iter().filter(|_| with_costs)).map(|name| (*name, Align::Right)));
+    let mut grid = Grid::new(&columns);
     for row in &table.rows {
-        grid.row(cells(row, several_generators));
+        let mut cells = vec![name(row, several_generators), verdict(row)];
+        if let Some(figures) = &row.figures {
+            cells.extend(if table.emulated.is_some() { count_cells(figures) } else { time_cells(figures, row.slower) });
+            cells.extend(figures.costs.as_ref().map_or(Vec::new(), cost_cells));
+        }
+        grid.row(cells);
     }
     let replicates = table.rows.iter().map(|row| row.verdicts.iter().map(|(_, n)| n).sum::<usize>() + row.failed).max();
     let mut text = format!(
@@ -83,25 +86,57 @@ fn table_text(table: &Table) -> String {
     text
 }
 
-fn cells(row: &Row, several_generators: bool) -> Vec<String> {
-    let mut cells = vec![name(row, several_generators), verdict(row)];
-    let Some(figures) = &row.figures else { return cells };
+/// Columns of a table whose times mean something.
+const TIMES: [&str; 10] = ["IOPS", "spread", "mean us", "p50", "p99", "p99.9", "CPU %", "ctx/IO", "irq/IO", "slower"];
+
+/// Columns of an emulated table.
+const COUNTS: [&str; 4] = ["ctx/IO", "irq/IO", "sys/IO", "slept/IO"];
+
+/// Columns beside either where there are costs.
+const COSTS: [&str; 6] = ["kernel instr", "loads", "stores", "user instr", "loads", "stores"];
+
+fn time_cells(figures: &Figures, slower: Option<f64>) -> Vec<String> {
+    let Some(times) = &figures.times else { return vec!["-".to_owned(); TIMES.len()] };
     let us = |ns: f64| decimal(ns / 1000.0);
-    cells.extend([
-        thousands(figures.iops),
-        figures.iops_spread.map_or("-".to_owned(), |spread| format!("{:.1} %", 100.0 * spread)),
-        us(figures.mean_ns),
-        us(figures.p50_ns),
-        us(figures.p99_ns),
-        us(figures.p99_9_ns),
-        format!("{:.0}", figures.cpu_percent),
-        format!("{:.2}", figures.context_switches_per_io),
-        figures.interrupts_per_io.map_or("-".to_owned(), |interrupts| format!("{interrupts:.2}")),
-        row.slower.map_or("-".to_owned(), |slower| {
-            if slower == 0.0 { "0".to_owned() } else { format!("+{:.1} %", 100.0 * slower) }
-        }),
-    ]);
-    cells
+    vec![
+        thousands(times.iops),
+        times.iops_spread.map_or("-".to_owned(), |spread| format!("{:.1} %", 100.0 * spread)),
+        us(times.mean_ns),
+        us(times.p50_ns),
+        us(times.p99_ns),
+        us(times.p99_9_ns),
+        format!("{:.0}", times.cpu_percent),
+        per_io(Some(figures.context_switches_per_io)),
+        per_io(figures.interrupts_per_io),
+        slower.map_or(
+            "-".to_owned(),
+            |slower| {
+                if slower == 0.0 { "0".to_owned() } else { format!("+{:.1} %", 100.0 * slower) }
+            },
+        ),
+    ]
+}
+
+fn count_cells(figures: &Figures) -> Vec<String> {
+    let counts = [
+        Some(figures.context_switches_per_io),
+        figures.interrupts_per_io,
+        figures.system_calls_per_io,
+        figures.sleeps_per_io,
+    ];
+    counts.map(per_io).into()
+}
+
+fn per_io(count: Option<f64>) -> String {
+    count.map_or("-".to_owned(), |count| format!("{count:.2}"))
+}
+
+/// Whole numbers; samples are marked.
+fn cost_cells(costs: &Costs) -> Vec<String> {
+    let mark = if costs.sampled { "~" } else { "" };
+    let cell = |count: Option<f64>| count.map_or("-".to_owned(), |count| format!("{mark}{}", thousands(count)));
+    let of = |PerIo { instructions, loads, stores }: PerIo| [instructions, loads, stores].map(cell);
+    [of(costs.kernel), of(costs.user)].concat()
 }
 
 fn name(row: &Row, several_generators: bool) -> String {
@@ -127,12 +162,24 @@ fn verdict(row: &Row) -> String {
 }
 
 fn footer(study: &StudyRecord, trials: &[Trial]) -> String {
-    let mut text = String::from(
+    let mut text = String::from(if study.emulated.is_some() {
+        "Counts are means over replicates, per I/O; context switches are of all threads that do or serve the I/O, slept/IO of\n\
+         the jobs alone: with one I/O in flight the share of I/Os that slept.\n"
+    } else {
         "IOPS and mean latency are means over replicates, percentiles those of all their I/Os; spread is the relative standard\n\
          deviation of the replicates' IOPS. Latency runs from just before an I/O is pushed until it is seen to be complete.\n\
-         CPU % is of one core, over all threads that do or serve the I/O, as are context switches.\n",
-    );
+         CPU % is of one core, over all threads that do or serve the I/O, as are context switches.\n"
+    });
     let measured: Vec<_> = trials.iter().filter_map(|trial| trial.outcome.measurement()).collect();
+    if Costs::of(&measured).is_some() {
+        text += "instr, loads and stores are per I/O, of all that ran in the window on any core\n";
+    }
+    if any_sampled(trials) {
+        text += "~ sampled: a count is samples by their period, not exact\n";
+    }
+    if study.emulated.is_some() {
+        text += &wrap(emulated::CAVEAT, WIDTH, "");
+    }
     let count = |kind| measured.iter().filter(|measurement| measurement.verdict.kind == kind).count();
     let _ = writeln!(
         text,
@@ -142,17 +189,31 @@ fn footer(study: &StudyRecord, trials: &[Trial]) -> String {
         count(VerdictKind::Unproven),
         trials.len() - measured.len()
     );
-    text += &unsteady_text(trials);
-    if measured.iter().any(|measurement| measurement.evidence.irq_time_sampled == Some(true)) {
-        text += "this kernel only samples irq time: short interrupts are missing from CPU time by kind\n";
-    }
-    if trials.iter().any(|trial| trial.generator == Generator::Fio) {
-        text += "fio submits and waits in separate system calls, as `+split` does, and asks aio_error before it sleeps for posix-aio;\n\
-                 its CPU time and context switches include its start, some 0.15 s and 200 switches\n";
-    }
+    text += &remarks(study, trials);
     if !study.unavailable.is_empty() {
         text += "not available here:\n";
         text += &unavailable(&study.unavailable);
+    }
+    text
+}
+
+/// What to know about the figures of this store.
+fn remarks(study: &StudyRecord, trials: &[Trial]) -> String {
+    let by_fio = trials.iter().any(|trial| trial.generator == Generator::Fio);
+    let mut text = String::new();
+    if study.emulated.is_none() {
+        text += &unsteady_text(trials);
+        let sampled = |trial: &Trial| trial.outcome.measurement().and_then(|m| m.evidence.irq_time_sampled);
+        if trials.iter().any(|trial| sampled(trial) == Some(true)) {
+            text += "this kernel only samples irq time: short interrupts are missing from CPU time by kind\n";
+        }
+    }
+    if by_fio {
+        text += "fio submits and waits in separate system calls, as `+split` does, and asks aio_error before it sleeps for posix-aio;\n";
+        text += match study.emulated {
+            None => "its CPU time and context switches include its start, some 0.15 s and 200 switches\n",
+            Some(_) => "its context switches include its start, some 200 switches\n",
+        };
     }
     text
 }
@@ -212,6 +273,10 @@ fn decimal(number: f64) -> String {
         n => format!("{n:.2}"),
     }
 }
+
+#[cfg(test)]
+#[path = "report_tests.rs"]
+mod emulated_tests;
 
 #[cfg(test)]
 mod tests {

@@ -1,27 +1,45 @@
 //! The papers' tables as text.
 
-use super::grid::{Align, Grid, escape};
+use super::emulated::banner;
+use super::grid::{Align, Grid, escape, wrap};
 use super::number::thousands;
-use crate::analysis::published::{LOADS_STORES, LOADS_STORES_TOTAL};
+use crate::analysis::loads_stores::{self, loads_stores};
+use crate::analysis::published::{self, LOADS_STORES, LOADS_STORES_TOTAL};
 use crate::analysis::tables::{self, CompletionTable, DesignRow, LatencyTable, Percentiles, Setting};
-use iopj_core::IoPath;
-use iopj_store::Trial;
+use iopj_core::{Completion, IoPath};
+use iopj_store::{StudyRecord, Trial};
 use std::fmt::Write;
 
-/// All tables of a store; slowdowns are against `reference`, or against the path of least median read.
-pub fn paper_tables(trials: &[Trial], reference: Option<IoPath>) -> String {
+/// Columns of running text.
+const WIDTH: usize = 120;
+
+/// All tables of a store; slowdowns are against `reference`, or against the path of least median read. Of an emulated store
+/// those of times are left out.
+pub fn paper_tables(study: &StudyRecord, trials: &[Trial], reference: Option<IoPath>) -> String {
+    let emulated = study.emulated.as_deref();
+    let mut text = emulated.map_or(String::new(), |emulator| wrap(&escape(&banner(emulator)), WIDTH, "") + "\n");
+    text += "Completion modes side by side (mean latency in us, IOPS; means over replicates)\n";
     let completion = tables::completion_modes(trials);
+    text += &times(emulated, completion.iter().map(completion_text), "two completion modes of one interface");
+    text += "\nLatency of reads and of writes in us (percentiles are means over those of the replicates)\n";
     let latency: Vec<LatencyTable> =
         tables::latencies(trials, reference).into_iter().filter(|table| table.reference.is_some()).collect();
-    let mut text = String::from("Completion modes side by side (mean latency in us, IOPS; means over replicates)\n");
-    text += &or_not_measured(completion.iter().map(completion_text), "two completion modes of one interface");
-    text += "\nLatency of reads and of writes in us (percentiles are means over those of the replicates)\n";
-    text += &or_not_measured(latency.iter().map(latency_text), "reads and writes of one path under one workload");
+    text += &times(emulated, latency.iter().map(latency_text), "reads and writes of one path under one workload");
     text += "\nDesign space (trials whose path was verified)\n";
     text += &design_text(&tables::design_space(trials));
     text += "\nLoads and stores by kernel source directory\n";
-    text += &loads_stores_text();
+    let costs: Vec<String> = loads_stores(trials).iter().map(loads_stores_text).collect();
+    text += &or_not_measured(costs.into_iter(), "loads and stores by kernel function");
+    text += &published_text();
     text
+}
+
+/// Tables of times, which an emulated store has none of.
+fn times(emulated: Option<&str>, tables: impl Iterator<Item = String>, need: &str) -> String {
+    match emulated {
+        Some(_) => format!("  not measured: {}\n", crate::analysis::claims::EMULATED),
+        None => or_not_measured(tables, need),
+    }
 }
 
 fn or_not_measured(tables: impl Iterator<Item = String>, need: &str) -> String {
@@ -123,7 +141,31 @@ fn offered<const N: usize>(choices: [(bool, &str); N]) -> String {
     choices.iter().filter(|(offers, _)| *offers).map(|(_, name)| *name).collect::<Vec<_>>().join(", ")
 }
 
-fn loads_stores_text() -> String {
+/// Measured per I/O; beside the paths that the paper has, about what it has per I/O.
+fn loads_stores_text(table: &loads_stores::Table) -> String {
+    let paper = |path: &IoPath| path.interface() == "posix-sio";
+    let names: Vec<String> = table.paths.iter().map(ToString::to_string).collect();
+    let mut columns = vec![("source", Align::Left)];
+    for (path, name) in table.paths.iter().zip(&names) {
+        columns.push((name, Align::Right));
+        columns.extend(paper(path).then_some(("paper, about", Align::Right)));
+    }
+    let mut grid = Grid::new(&columns);
+    for row in &table.rows {
+        let mut cells = vec![row.source.to_owned()];
+        for (path, per_io) in table.paths.iter().zip(&row.per_io) {
+            cells.push(format!("{}{}", if table.sampled { "~" } else { "" }, thousands(*per_io)));
+            let about = || published::loads_stores(row.source)?.approximate_per_io(path.completion());
+            cells.extend(paper(path).then(|| about().map_or("-".to_owned(), thousands)));
+        }
+        grid.row(cells);
+    }
+    let workload = &table.setting.workload;
+    let how = if table.sampled { "loads plus stores per I/O, ~ sampled" } else { "loads plus stores per I/O, exact" };
+    heading(&table.setting, &format!("{}, {how}", workload.title())) + &grid.render()
+}
+
+fn published_text() -> String {
     let mut grid = Grid::new(&[
         ("source", Align::Left),
         ("interrupt", Align::Right),
@@ -131,12 +173,12 @@ fn loads_stores_text() -> String {
         ("hybrid", Align::Right),
     ]);
     for row in LOADS_STORES.iter().chain([&LOADS_STORES_TOTAL]) {
-        let figures = [row.interrupt, row.poll, row.hybrid].map(thousands);
+        let figures = [Completion::Interrupt, Completion::Poll, Completion::Hybrid].map(|mode| thousands(row.of(mode)));
         grid.row(std::iter::once(row.source.to_owned()).chain(figures).collect());
     }
     format!(
-        "  not measured: no record can hold loads and stores yet\n  published by Harris and Altiparmak (2022, Table 2), \
-         millions a second, 4 KiB random reads, 32 threads:\n{}",
+        "  published by Harris and Altiparmak (2022, Table 2), millions a second, 4 KiB random reads, 32 threads; `paper, about` is\n  \
+         these over the IOPS of its Table 1 at 8 threads, for it prints none at 32:\n{}",
         grid.render()
     )
 }

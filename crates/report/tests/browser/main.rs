@@ -128,7 +128,7 @@ fn the_page_as_it_is_runs_its_script_and_logs_nothing() {
         assert_eq!(console(&output), Vec::<String>::new(), "{name}");
         let document = String::from_utf8_lossy(&output.stdout).into_owned();
         let buttons = document.matches("aria-label=\"Download as SVG").count();
-        assert_eq!(buttons, html::figures(&trials).len(), "{name}: the policy must let the script run");
+        assert_eq!(buttons, html::figures(&study(EVIL), &trials).len(), "{name}: the policy must let the script run");
         assert!(!document.contains("<img"), "{name}");
     }
 }
@@ -163,7 +163,7 @@ fn check(result: &str, trials: &[Trial], width: u32, dark: bool) {
     assert_eq!(fact("verdict-colours"), "3", "verified, unproven and refuted");
     assert_eq!((fact("background").as_str(), fact("switched").as_str()), papers);
     let seen: Vec<String> = result.lines().filter(|line| line.starts_with("figure ")).map(str::to_owned).collect();
-    let expected: Vec<String> = html::figures(trials)
+    let expected: Vec<String> = html::figures(&study(EVIL), trials)
         .iter()
         .map(|(file, svg)| {
             let (id, marks) = (file.trim_end_matches(".svg"), svg.matches("class=\"mark").count());

@@ -194,15 +194,15 @@ fn busy_cores<'a>(data: &Data<'a>) -> Vec<Question<'a>> {
         return vec![Question::Missing { text, at: String::new(), need }];
     }
     let one_thread = Shape::of_4k(Rw::Randread);
-    let cores = f64::from(data.cores);
+    let cores = f64::from(data.machine.cores);
     let mut questions = Vec::new();
     for shape in shapes(data, |shape| shape.numjobs == 1, one_thread) {
         questions.extend(sqpolls().map(|path| equal(data, path, shape, 2.0, 2.0)));
         questions.extend(at_most_one(data, shape));
     }
     // A thread and its poller are two: half as many threads as cores fill the machine.
-    let many = |shape: &Shape| shape.iodepth == 1 && shape.numjobs > 1 && 2 * shape.numjobs >= data.cores;
-    let otherwise = Shape { numjobs: data.cores.div_ceil(2).max(2), ..one_thread };
+    let many = |shape: &Shape| shape.iodepth == 1 && shape.numjobs > 1 && 2 * shape.numjobs >= data.machine.cores;
+    let otherwise = Shape { numjobs: data.machine.cores.div_ceil(2).max(2), ..one_thread };
     for shape in shapes(data, many, otherwise) {
         // The paper's machine had 8 of them.
         questions.extend(sqpolls().map(|path| equal(data, path, shape, cores, 8.0)));

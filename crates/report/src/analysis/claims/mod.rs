@@ -4,6 +4,7 @@
 mod fabric;
 mod iface23;
 mod poll22;
+mod poll22_costs;
 mod rule;
 
 #[cfg(test)]
@@ -11,10 +12,13 @@ pub(crate) mod fixture;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
+mod tests_costs;
+#[cfg(test)]
 mod tests_iface23;
 
 use super::published::{Paper, Printed};
-use iopj_store::Trial;
+use iopj_store::{StudyRecord, Trial};
+pub use rule::EMULATED;
 use rule::{Data, Question};
 use serde::Serialize;
 
@@ -159,15 +163,33 @@ enum Rule {
     },
 }
 
-/// Decides every claim from the trials of a store, measured on a machine of `cores` online cores. Only verified
-/// trials decide: refuted, unproven and failed ones stay out and are counted.
-pub fn decide(trials: &[Trial], cores: u32) -> Vec<Claim> {
-    let data = Data::of(trials, cores);
-    let papers = [poll22::DEFINITIONS, iface23::DEFINITIONS, fabric::DEFINITIONS];
-    papers.into_iter().flatten().map(|definition| decide_one(definition, &data, cores)).collect()
+/// What the claims ask of the machine that the trials ran on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Machine {
+    /// Online cores; 0 where no trial tells.
+    pub cores: u32,
+    /// Its processor was emulated: no part that rests on a time is measured.
+    pub emulated: bool,
 }
 
-fn decide_one(definition: &Definition, data: &[Data<'_>], cores: u32) -> Claim {
+impl Machine {
+    /// The machine of a store.
+    pub fn of(study: &StudyRecord, trials: &[Trial]) -> Machine {
+        let measured = trials.iter().filter_map(|trial| trial.outcome.measurement());
+        let cores = measured.map(|measurement| measurement.evidence.cpu.cores).max();
+        Machine { cores: cores.unwrap_or(0), emulated: study.emulated.is_some() }
+    }
+}
+
+/// Decides every claim from the trials of a store, measured on this machine. Only verified trials decide: refuted, unproven
+/// and failed ones stay out and are counted.
+pub fn decide(trials: &[Trial], machine: &Machine) -> Vec<Claim> {
+    let data = Data::of(trials, *machine);
+    let papers = [poll22::DEFINITIONS, iface23::DEFINITIONS, fabric::DEFINITIONS];
+    papers.into_iter().flatten().map(|definition| decide_one(definition, &data, machine)).collect()
+}
+
+fn decide_one(definition: &Definition, data: &[Data<'_>], machine: &Machine) -> Claim {
     let mut claim = Claim {
         id: definition.id,
         paper: definition.paper,
@@ -189,7 +211,7 @@ fn decide_one(definition: &Definition, data: &[Data<'_>], cores: u32) -> Claim {
         Rule::Compare { parts, replicates, run } => {
             (claim.parts, claim.left_out) = rule::parts(rule::questions(data, *parts, *replicates), *replicates);
             claim.answer = overall(&claim.parts);
-            claim.run = rest(&claim.parts).map(|options| run(cores) + &options);
+            claim.run = rest(&claim.parts).map(|options| run(machine.cores) + &options);
         }
     }
     claim
@@ -222,9 +244,11 @@ fn rest(parts: &[Part]) -> Option<String> {
     let missing = parts.iter().any(|part| matches!(part.answer, Answer::NotMeasured(_)));
     let undecided = parts.iter().filter(|part| matches!(part.answer, Answer::Undecided(_)));
     let most = undecided.flat_map(|part| &part.figures).map(|figure| figure.replicates).max();
+    let elsewhere = |part: &Part| part.answer == Answer::NotMeasured(vec![rule::EMULATED.to_owned()]);
+    let elsewhere = if parts.iter().any(elsewhere) { ", on a machine that is not emulated" } else { "" };
     match most {
         // Twice the replicates: differences that are 1.4 times smaller show.
-        Some(most) => Some(format!(" --replicates {}", (2 * most).max(REPEAT_REPLICATES))),
-        None => missing.then(String::new),
+        Some(most) => Some(format!(" --replicates {}{elsewhere}", (2 * most).max(REPEAT_REPLICATES))),
+        None => missing.then(|| elsewhere.to_owned()),
     }
 }

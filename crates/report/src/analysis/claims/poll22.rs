@@ -3,14 +3,14 @@
 use super::rule::{
     Against, CPU, Cell, Comparison, Data, IOPS, MEAN_LATENCY, Metric, Question, Relation, SWITCHES, Shape,
 };
-use super::{Definition, Rule};
+use super::{Definition, Rule, poll22_costs};
 use crate::analysis::published::{self, Paper};
 use crate::analysis::stats::summarize;
 use iopj_core::{CompletionMode, IoPath, Rw, Sleep};
 
-const INTERRUPT: IoPath = IoPath::PosixSio(CompletionMode::Interrupt);
-const POLL: IoPath = IoPath::PosixSio(CompletionMode::Poll);
-const HYBRID: IoPath = IoPath::PosixSio(CompletionMode::Hybrid(Sleep::Auto));
+pub(super) const INTERRUPT: IoPath = IoPath::PosixSio(CompletionMode::Interrupt);
+pub(super) const POLL: IoPath = IoPath::PosixSio(CompletionMode::Poll);
+pub(super) const HYBRID: IoPath = IoPath::PosixSio(CompletionMode::Hybrid(Sleep::Auto));
 
 /// Its claims, in their order.
 pub(super) const DEFINITIONS: &[Definition] = &[
@@ -77,11 +77,14 @@ pub(super) const DEFINITIONS: &[Definition] = &[
             "posix-sio interrupt, poll and hybrid",
             "a saturated device for the total",
         ],
-        note: None,
-        rule: Rule::NoRecord {
-            missing: &["loads and stores by kernel source directory"],
-            published: &published::LOADS_STORES_PRINTED,
-            run: "iopj run studies/poll22.toml --bs 4k --numjobs 32, once loads and stores can be recorded",
+        note: Some(poll22_costs::NOTE),
+        rule: Rule::Compare {
+            parts: poll22_costs::orders,
+            replicates: 1,
+            run: |_| {
+                "iopj run studies/poll22.toml --bs 4k --numjobs 1,32, with loads and stores counted or sampled"
+                    .to_owned()
+            },
         },
     },
     Definition {
@@ -103,12 +106,12 @@ pub(super) const DEFINITIONS: &[Definition] = &[
 ];
 
 /// 4 KiB random reads at depth 1.
-fn shape(numjobs: u32) -> Shape {
+pub(super) fn shape(numjobs: u32) -> Shape {
     Shape { numjobs, ..Shape::of_4k(Rw::Randread) }
 }
 
 /// Thread counts of the trials of the three completion modes, or `otherwise` where there is none.
-fn thread_counts(data: &Data<'_>, fits: impl Fn(u32) -> bool, otherwise: u32) -> Vec<u32> {
+pub(super) fn thread_counts(data: &Data<'_>, fits: impl Fn(u32) -> bool, otherwise: u32) -> Vec<u32> {
     let shapes = data.shapes(&[INTERRUPT, POLL, HYBRID], |one| *one == shape(one.numjobs) && fits(one.numjobs));
     if shapes.is_empty() { vec![otherwise] } else { shapes.iter().map(|shape| shape.numjobs).collect() }
 }
@@ -165,7 +168,7 @@ fn cpu_order<'a>(data: &Data<'a>) -> Vec<Question<'a>> {
             published: [None; 2],
         })
     };
-    let counts = thread_counts(data, |numjobs| numjobs < data.cores, 1);
+    let counts = thread_counts(data, |numjobs| numjobs < data.machine.cores, 1);
     counts.into_iter().flat_map(|numjobs| [less(INTERRUPT, HYBRID, numjobs), less(HYBRID, POLL, numjobs)]).collect()
 }
 
@@ -185,15 +188,9 @@ fn switches<'a>(data: &Data<'a>) -> Vec<Question<'a>> {
 
 fn switches_at<'a>(data: &Data<'a>, numjobs: u32) -> Vec<Question<'a>> {
     let interrupt = data.cell(INTERRUPT, shape(numjobs));
-    if let Some(seen) = switches_of(&interrupt).filter(|seen| *seen < SLEEPS) {
-        return vec![Question::Missing {
-            text: "context switches per I/O of interrupt, hybrid and poll".to_owned(),
-            at: interrupt.shape.to_string(),
-            need: format!(
-                "a device slow enough that interrupt sleeps ({seen:.2} context switches per I/O, {})",
-                interrupt.shape
-            ),
-        }];
+    if let Some(need) = too_fast(&interrupt) {
+        let text = "context switches per I/O of interrupt, hybrid and poll".to_owned();
+        return vec![Question::Missing { text, at: interrupt.shape.to_string(), need }];
     }
     let hold = |path, relation, number| {
         Question::Compare(Comparison {
@@ -211,7 +208,11 @@ fn switches_at<'a>(data: &Data<'a>, numjobs: u32) -> Vec<Question<'a>> {
     ]
 }
 
-fn switches_of(cell: &Cell<'_>) -> Option<f64> {
-    let values: Vec<f64> = cell.verified.iter().map(|measurement| measurement.context_switches_per_io).collect();
-    Some(summarize(&values)?.mean)
+/// What is missing where interrupt completion hardly sleeps.
+pub(super) fn too_fast(interrupt: &Cell<'_>) -> Option<String> {
+    let values: Vec<f64> = interrupt.verified.iter().map(|measurement| measurement.context_switches_per_io).collect();
+    let seen = summarize(&values)?.mean;
+    let need =
+        format!("a device slow enough that interrupt sleeps ({seen:.2} context switches per I/O, {})", interrupt.shape);
+    (seen < SLEEPS).then_some(need)
 }

@@ -1,7 +1,7 @@
 //! How a comparison of a claim is decided: cells of verified trials, Welch's test or two one-sided tests, and Holm's
 //! correction over the comparisons of the claim at 5 %. Which comparisons a claim is made of is not told here.
 
-use super::{Answer, Figure, LeftOut, Part};
+use super::{Answer, Figure, LeftOut, Machine, Part};
 use crate::analysis::stats::{LEVEL, Method, equivalent, holm, summarize, t_test};
 use iopj_core::{IoPath, Rw, VerdictKind, Workload, format_bytes};
 use iopj_store::{Measurement, Outcome, Trial};
@@ -35,11 +35,14 @@ impl fmt::Display for Shape {
     }
 }
 
+/// What a part that rests on a time lacks where the machine was emulated.
+pub const EMULATED: &str = "emulated: times mean nothing";
+
 /// Trials that may be compared: they share generator, settings, and all of the workload but its shape.
 pub(super) struct Data<'a> {
     trials: Vec<&'a Trial>,
-    /// Online cores of the machine.
-    pub(super) cores: u32,
+    /// The machine that they ran on.
+    pub(super) machine: Machine,
 }
 
 /// What [`Data`] shares: the workload without its shape, the settings and the generator.
@@ -50,23 +53,24 @@ fn shared(trial: &Trial) -> (Workload, &BTreeMap<String, String>, iopj_store::Ge
 
 impl<'a> Data<'a> {
     /// The trials of a store by what they share; one without trials for an empty store.
-    pub(super) fn of(trials: &'a [Trial], cores: u32) -> Vec<Data<'a>> {
+    pub(super) fn of(trials: &'a [Trial], machine: Machine) -> Vec<Data<'a>> {
         let mut all: Vec<Data<'a>> = Vec::new();
         for trial in trials {
             match all.iter_mut().find(|data| data.trials.first().is_some_and(|first| shared(first) == shared(trial))) {
                 Some(data) => data.trials.push(trial),
-                None => all.push(Data { trials: vec![trial], cores }),
+                None => all.push(Data { trials: vec![trial], machine }),
             }
         }
         if all.is_empty() {
-            all.push(Data { trials: Vec::new(), cores });
+            all.push(Data { trials: Vec::new(), machine });
         }
         all
     }
 
     /// The cell of a path under a workload.
     pub(super) fn cell(&self, path: IoPath, shape: Shape) -> Cell<'a> {
-        let mut cell = Cell { path, shape, verified: Vec::new(), left_out: LeftOut::default() };
+        let emulated = self.machine.emulated;
+        let mut cell = Cell { path, shape, emulated, verified: Vec::new(), left_out: LeftOut::default() };
         for trial in self.trials.iter().filter(|trial| trial.path == path && Shape::of(&trial.workload) == shape) {
             match &trial.outcome {
                 Outcome::Failed(_) => cell.left_out.failed += 1,
@@ -100,7 +104,7 @@ impl<'a> Data<'a> {
 
     /// What the machine lacks to be asked about more than one busy core; `None` where it lacks nothing.
     pub(super) fn lacks_cores(&self) -> Option<String> {
-        match self.cores {
+        match self.machine.cores {
             0 => Some("a measured trial, which tells the number of cores".to_owned()),
             1 => Some("a machine with at least two cores".to_owned()),
             _ => None,
@@ -122,20 +126,28 @@ impl<'a> Data<'a> {
 pub(super) struct Cell<'a> {
     pub(super) path: IoPath,
     pub(super) shape: Shape,
+    emulated: bool,
     pub(super) verified: Vec<&'a Measurement>,
     left_out: LeftOut,
 }
 
 impl Cell<'_> {
+    /// The figures of its verified trials; none where they mean nothing.
     fn values(&self, metric: Metric) -> Vec<f64> {
-        self.verified.iter().map(|measurement| (metric.of)(measurement)).collect()
+        let meaningful = !(self.emulated && metric.time);
+        self.verified.iter().filter(|_| meaningful).filter_map(|measurement| (metric.of)(measurement)).collect()
     }
 
-    /// What this cell lacks of a number of verified replicates.
-    fn lacks(&self, replicates: usize) -> Option<String> {
+    /// What this cell lacks of a number of verified replicates with the figure.
+    fn lacks(&self, metric: Metric, replicates: usize) -> Option<String> {
         let (path, shape, have) = (self.path, self.shape, self.verified.len());
+        if self.emulated && metric.time {
+            return Some(EMULATED.to_owned());
+        }
         if have >= replicates.max(1) {
-            return None;
+            let with = self.values(metric).len();
+            let lack = format!("{path}, {shape} ({} in {with} of {have} verified trials)", metric.name);
+            return (with < replicates.max(1)).then_some(lack);
         }
         let LeftOut { refuted, unproven, failed } = self.left_out;
         let counts = [(have, "verified"), (refuted, "refuted"), (unproven, "unproven"), (failed, "failed")];
@@ -151,7 +163,10 @@ impl Cell<'_> {
 pub(super) struct Metric {
     name: &'static str,
     unit: &'static str,
-    of: fn(&Measurement) -> f64,
+    /// It is measured by a clock.
+    time: bool,
+    /// Absent where the trial does not hold it.
+    of: fn(&Measurement) -> Option<f64>,
 }
 
 impl Metric {
@@ -161,17 +176,27 @@ impl Metric {
     }
 }
 
-const fn metric(name: &'static str, unit: &'static str, of: fn(&Measurement) -> f64) -> Metric {
-    Metric { name, unit, of }
+const fn time(name: &'static str, unit: &'static str, of: fn(&Measurement) -> Option<f64>) -> Metric {
+    Metric { name, unit, time: true, of }
 }
 
-pub(super) const MEAN_LATENCY: Metric = metric("mean latency", "us", |m| m.latency.mean / 1e3);
-pub(super) const P50: Metric = metric("p50", "us", |m| m.latency.p50 as f64 / 1e3);
-pub(super) const P99: Metric = metric("p99", "us", |m| m.latency.p99 as f64 / 1e3);
-pub(super) const IOPS: Metric = metric("IOPS", "IOPS", Measurement::iops);
+/// A figure that no clock is in.
+pub(super) const fn count(name: &'static str, of: fn(&Measurement) -> Option<f64>) -> Metric {
+    Metric { name, unit: "", time: false, of }
+}
+
+/// A rate in millions a second.
+pub(super) const fn millions_per_s(name: &'static str, of: fn(&Measurement) -> Option<f64>) -> Metric {
+    time(name, "M/s", of)
+}
+
+pub(super) const MEAN_LATENCY: Metric = time("mean latency", "us", |m| Some(m.latency.mean / 1e3));
+pub(super) const P50: Metric = time("p50", "us", |m| Some(m.latency.p50 as f64 / 1e3));
+pub(super) const P99: Metric = time("p99", "us", |m| Some(m.latency.p99 as f64 / 1e3));
+pub(super) const IOPS: Metric = time("IOPS", "IOPS", |m| Some(m.iops()));
 /// Of one core, all threads that do or serve the I/O.
-pub(super) const CPU: Metric = metric("CPU use", "%", |m| m.cpu_percent);
-pub(super) const SWITCHES: Metric = metric("context switches per I/O", "", |m| m.context_switches_per_io);
+pub(super) const CPU: Metric = time("CPU use", "%", |m| Some(m.cpu_percent));
+pub(super) const SWITCHES: Metric = count("context switches per I/O", |m| Some(m.context_switches_per_io));
 
 /// What a cell's figure is claimed to be, held against another.
 #[derive(Clone, Copy)]
@@ -188,6 +213,8 @@ pub(super) enum Relation {
 pub(super) enum Against<'a> {
     /// Another cell.
     Cell(Cell<'a>),
+    /// A share of another cell's figure.
+    Share(f64, Cell<'a>),
     /// A number that is known exactly.
     Number(f64),
 }
@@ -239,6 +266,7 @@ impl<'a> Comparison<'a> {
         };
         let against = match &self.against {
             Against::Cell(cell) => cell.path.to_string(),
+            Against::Share(share, cell) => format!("{share} of {}", cell.path),
             Against::Number(number) => join(&number.to_string(), self.metric.unit),
         };
         let tolerance = match self.relation {
@@ -250,14 +278,16 @@ impl<'a> Comparison<'a> {
 
     fn cells(&self) -> impl Iterator<Item = &Cell<'a>> {
         let other = match &self.against {
-            Against::Cell(cell) => Some(cell),
+            Against::Cell(cell) | Against::Share(_, cell) => Some(cell),
             Against::Number(_) => None,
         };
         std::iter::once(&self.cell).chain(other)
     }
 
     fn missing(&self, replicates: usize) -> Vec<String> {
-        self.cells().filter_map(|cell| cell.lacks(replicates)).collect()
+        let mut missing: Vec<String> = self.cells().filter_map(|cell| cell.lacks(self.metric, replicates)).collect();
+        missing.dedup();
+        missing
     }
 
     fn figures(&self) -> Vec<Figure> {
@@ -266,7 +296,7 @@ impl<'a> Comparison<'a> {
             Figure {
                 of: cell.path.to_string(),
                 unit: self.metric.unit,
-                replicates: cell.verified.len(),
+                replicates: cell.values(self.metric).len(),
                 mean: summary.map(|summary| summary.mean),
                 interval: summary.and_then(|summary| summary.interval),
                 published,
@@ -281,6 +311,7 @@ impl<'a> Comparison<'a> {
         let values = self.cell.values(self.metric);
         let against = match &self.against {
             Against::Cell(cell) => cell.values(self.metric),
+            Against::Share(share, cell) => cell.values(self.metric).iter().map(|value| share * value).collect(),
             // With a sample of no variance Welch's tests are the tests of one sample against a number.
             Against::Number(number) => vec![*number; 2],
         };

@@ -1,11 +1,11 @@
 //! The figures of a report: which there are, what each draws, and the table behind each.
 
-use super::best;
-use super::model::{Cell, Dimension, METRICS, Model, shown};
+use super::model::{Cell, Dimension, Model};
 use super::svg::bars::{self, Bar, Part};
 use super::svg::curves::{self, Curve};
 use super::svg::lines::{self, Chart, Line, Point};
 use super::text::{capital, exact, plural, readable, slug};
+use super::{best, costs};
 use crate::analysis::metric::Metric;
 use crate::analysis::stats::Summary;
 use iopj_core::{VerdictKind, Workload};
@@ -71,9 +71,14 @@ pub(super) fn words(words: &[&str]) -> Vec<String> {
 
 /// All sections with figures, in the order of the page.
 pub(super) fn sections(model: &Model<'_>) -> Vec<Section> {
-    let mut sections = vec![verdicts(model), best::section(model)];
+    let mut sections = vec![verdicts(model)];
+    let timed = model.emulated.is_none();
+    sections.extend(timed.then(|| best::section(model)));
     sections.extend(Dimension::ALL.into_iter().map(|dimension| over(model, dimension)));
-    sections.extend([bar_section(model), percentiles(model), timeline(model)]);
+    sections.extend([bar_section(model), costs::section(model)]);
+    if timed {
+        sections.extend([percentiles(model), timeline(model)]);
+    }
     // A section without figures says what is missing only where the study could have shown it.
     sections.retain(|section| !section.groups.is_empty() || !section.words.is_empty());
     unique(&mut sections);
@@ -104,11 +109,17 @@ fn verdicts(model: &Model<'_>) -> Section {
         ("refuted", |cell| cell.refuted),
         ("failed", |cell| cell.failed),
     ];
-    let parts = |series| kinds.map(|(word, of)| Part { class: word, what: word, count: count(series, of) });
+    let part = |word: &str, count: usize| Part {
+        class: word.to_owned(),
+        what: word.to_owned(),
+        value: count as f64,
+        text: count.to_string(),
+    };
+    let parts = |series| kinds.map(|(word, of)| part(word, count(series, of)));
     let all: Vec<(String, Vec<Part>)> =
         model.series.iter().enumerate().map(|(index, one)| (one.label.clone(), parts(index).into())).collect();
     let rows = model.series.iter().zip(&all).map(|(series, (_, parts))| {
-        [series.name.clone()].into_iter().chain(parts.iter().map(|part| part.count.to_string())).collect()
+        [series.name.clone()].into_iter().chain(parts.iter().map(|part| part.text.clone())).collect()
     });
     let rows: Vec<Vec<String>> = rows.collect();
     let title = "Verdicts by path".to_owned();
@@ -142,10 +153,8 @@ fn over(model: &Model<'_>, dimension: Dimension) -> Section {
         .into_iter()
         .filter_map(|run| {
             let heading = model.title(model.workloads[run[0]], &[dimension]);
-            let figures: Vec<Figure> = METRICS
-                .into_iter()
-                .filter_map(|metric| line_figure(model, &run, dimension, metric, &heading))
-                .collect();
+            let figures: Vec<Figure> =
+                model.metrics().filter_map(|metric| line_figure(model, &run, dimension, metric, &heading)).collect();
             (!figures.is_empty()).then_some(Group { heading, figures })
         })
         .collect();
@@ -221,7 +230,7 @@ fn line_figure(model: &Model<'_>, run: &[usize], dimension: Dimension, metric: M
     let chart = Chart {
         title: format!("{name} over {}: {rest}", dimension.word()),
         x_title: dimension.title().to_owned(),
-        y_title: shown(metric).0,
+        y_title: model.name_of(metric),
         x_values: values.into_iter().map(|value| (f64::from(value), dimension.text(value))).collect(),
         lines,
     };
@@ -267,7 +276,7 @@ fn bar_section(model: &Model<'_>) -> Section {
         .filter_map(|index| {
             let heading = model.title(model.workloads[index], &[]);
             let figures: Vec<Figure> =
-                METRICS.into_iter().filter_map(|metric| bar_figure(model, index, metric, &heading)).collect();
+                model.metrics().filter_map(|metric| bar_figure(model, index, metric, &heading)).collect();
             (!figures.is_empty()).then_some(Group { heading, figures })
         })
         .collect();
@@ -304,7 +313,7 @@ fn bar_figure(model: &Model<'_>, workload: usize, metric: Metric, rest: &str) ->
     let rows = cells.iter().map(row).collect();
     (!bars.is_empty()).then(|| Figure {
         id: slug(&title),
-        svg: bars::draw(&title, &shown(metric).0, &bars),
+        svg: bars::draw(&title, &model.name_of(metric), &bars),
         caption: capital(metric.title()),
         title,
         columns: words(&["path", "trials", "verified", "mean", "\u{b1} 95 %"]),

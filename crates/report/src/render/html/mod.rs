@@ -4,6 +4,7 @@
 //! Every text that comes from a study, a target or a machine is escaped in `text`. Decisions and statistics are `analysis`'s.
 
 mod best;
+mod costs;
 mod figures;
 mod model;
 mod page;
@@ -32,16 +33,16 @@ const COLOURS: [(&str, &str, &str); 6] = [
     ("--accent", "#0065a3", "#6cb8ee"),
 ];
 
-/// The report of a study as a whole HTML document.
+/// The report of a study as a whole HTML document. Of an emulated one it holds counts and no time.
 pub fn page(study: &StudyRecord, trials: &[Trial]) -> String {
-    let model = Model::new(trials);
+    let model = Model::new(study, trials);
     page::page(study, trials, &model, &figures::sections(&model))
 }
 
 /// Every figure of the report as a file of its own: its name and an SVG document on white. PDF is left
 /// out: `rsvg-convert -f pdf` makes one of any of them.
-pub fn figures(trials: &[Trial]) -> Vec<(String, String)> {
-    let model = Model::new(trials);
+pub fn figures(study: &StudyRecord, trials: &[Trial]) -> Vec<(String, String)> {
+    let model = Model::new(study, trials);
     let style = standalone_style();
     let all = figures::sections(&model).into_iter().flat_map(|section| section.groups).flat_map(|group| group.figures);
     all.map(|figure| (format!("{}.svg", figure.id), standalone(&figure, &style))).collect()

@@ -1,11 +1,12 @@
 //! The trials as the page needs them: series (a path under settings and a generator), workloads, and a
 //! cell for each pair of them that was measured.
 
+use crate::analysis::cost::any_sampled;
 use crate::analysis::metric::Metric;
 use crate::analysis::stats::{Summary, summarize};
 use crate::analysis::winner::Axis;
-use iopj_core::{IoPath, VerdictKind, Workload, format_bytes};
-use iopj_store::{Generator, Measurement, Outcome, Trial};
+use iopj_core::{IoPath, Space, VerdictKind, Workload, format_bytes};
+use iopj_store::{Generator, Measurement, Outcome, StudyRecord, Trial};
 use std::collections::{BTreeMap, HashMap};
 
 /// What is compared: it keeps its colour and its mark through all figures.
@@ -40,11 +41,19 @@ pub(super) struct Model<'a> {
     /// By series and workload.
     pub(super) cells: Vec<Cell<'a>>,
     pub(super) trials: &'a [Trial],
+    /// What emulated the processor: then nothing that is a time is shown.
+    pub(super) emulated: Option<&'a str>,
+    /// A cost profile of the store is of samples.
+    pub(super) sampled: bool,
 }
 
-/// The metrics that have a figure of their own.
-pub(super) const METRICS: [Metric; 4] =
-    [Metric::Iops, Metric::LatencyMean, Metric::CpuPercent, Metric::ContextSwitchesPerIo];
+/// The metrics that have a figure of their own where the store holds them, those of times only where they mean something.
+const METRICS: [Metric; 5] =
+    [Metric::Iops, Metric::LatencyMean, Metric::CpuPercent, Metric::ContextSwitchesPerIo, Metric::Instructions(None)];
+
+/// Those that an emulated store has besides.
+const COUNTS: [Metric; 4] =
+    [Metric::InterruptsPerIo, Metric::Instructions(Some(Space::Kernel)), Metric::Loads(None), Metric::Stores(None)];
 
 /// How a metric is shown: its name with its unit, and the factor from its own unit.
 pub(super) fn shown(metric: Metric) -> (String, f64) {
@@ -128,8 +137,15 @@ impl Cell<'_> {
 }
 
 impl<'a> Model<'a> {
-    pub(super) fn new(trials: &'a [Trial]) -> Model<'a> {
-        let mut model = Model { series: series(trials), workloads: workloads(trials), cells: Vec::new(), trials };
+    pub(super) fn new(study: &'a StudyRecord, trials: &'a [Trial]) -> Model<'a> {
+        let mut model = Model {
+            series: series(trials),
+            workloads: workloads(trials),
+            cells: Vec::new(),
+            trials,
+            emulated: study.emulated.as_deref(),
+            sampled: any_sampled(trials),
+        };
         let mut places: HashMap<(usize, usize), usize> = HashMap::new();
         for trial in trials {
             let (Some(series), Some(workload)) = (model.series_of(trial), model.workload_of(&trial.workload)) else {
@@ -151,6 +167,19 @@ impl<'a> Model<'a> {
         }
         model.cells.sort_by_key(|cell| (cell.series, cell.workload));
         model
+    }
+
+    /// The metrics that have a figure of their own.
+    pub(super) fn metrics(&self) -> impl Iterator<Item = Metric> {
+        let emulated = self.emulated.is_some();
+        let counts = COUNTS.into_iter().filter(move |_| emulated);
+        METRICS.into_iter().filter(move |metric| !(emulated && metric.is_time())).chain(counts)
+    }
+
+    /// The name of a metric with its unit, and whether it is of samples.
+    pub(super) fn name_of(&self, metric: Metric) -> String {
+        let sampled = if metric.is_cost() && self.sampled { ", sampled" } else { "" };
+        format!("{}{sampled}", shown(metric).0)
     }
 
     /// The series that a trial belongs to.
@@ -293,6 +322,7 @@ fn label(path: &IoPath, paths: &[IoPath]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::analysis::compare::tests::study;
 
     #[test]
     fn labels_keep_what_tells_paths_apart() {
@@ -321,7 +351,8 @@ mod tests {
 
     #[test]
     fn titles_leave_out_the_axis() {
-        let model = Model::new(&[]);
+        let study = study("6.1");
+        let model = Model::new(&study, &[]);
         let workload = Workload { iodepth: 16, ..Workload::default() };
         assert_eq!(model.title(&workload, &[Dimension::Iodepth]), "randread 4k numjobs 1");
         assert_eq!(model.title(&workload, &[Dimension::Bs, Dimension::Numjobs]), "randread iodepth 16");

@@ -4,9 +4,11 @@ use super::best::{Best, bests, lead};
 use super::figures::{Figure, Group, Section};
 use super::model::Model;
 use super::svg::swatch;
-use super::text::{escape, plural, readable};
+use super::text::{capital, escape, plural, readable};
 use super::{COLOURS, FIGURE_STYLE, SCRIPT, SCRIPT_SHA256, STYLE, standalone_style};
-use crate::analysis::claims::{Answer, decide};
+use crate::analysis::claims::{Answer, Machine, decide};
+use crate::analysis::winner::counting;
+use crate::render::emulated::{self, banner};
 use crate::render::number::thousands;
 use crate::render::report::by_reason;
 use iopj_core::VerdictKind;
@@ -19,17 +21,20 @@ const OPEN_GROUPS: usize = 4;
 /// The whole document.
 pub(super) fn page(study: &StudyRecord, trials: &[Trial], model: &Model<'_>, sections: &[Section]) -> String {
     let mut html = head(study);
-    let bests = bests(model);
+    let bests = if model.emulated.is_some() { Vec::new() } else { bests(model) };
     html += "<body><a class=\"skip\" href=\"#main\">Skip to the results</a>";
     html += &title_block(study, model);
+    if let Some(emulator) = model.emulated {
+        let _ = write!(html, "<p class=\"banner\" role=\"note\">{}</p>", escape(&capital(&banner(emulator))));
+    }
     html += &contents(sections, study);
     html += "<main id=\"main\">";
     html += &summary(study, model, &bests);
     for section in sections {
         html += &section_text(section);
     }
-    html += &claims_section(trials);
-    html += MISSING;
+    html += &claims_section(study, trials);
+    html += &missing(sections);
     html += &unavailable(&study.unavailable);
     html += &provenance(study);
     html += "</main><footer>Made by iopj from the study's store. This page is one file and loads nothing. Refuted trials are kept in \
@@ -110,7 +115,7 @@ fn summary(study: &StudyRecord, model: &Model<'_>, bests: &[Best]) -> String {
     if model.trials.is_empty() {
         html += "<p class=\"lead\">This store holds no trial: nothing can be shown. Do the trials with \
                  <code>iopj run --resume STORE</code>.</p>";
-    } else if bests.is_empty() {
+    } else if !model.trials.iter().any(|trial| counting(trial).is_some()) {
         html += "<p class=\"lead\">No trial stands: all of them were refuted, failed or incomplete, so that no path can be ranked. \
                  The reasons are below.</p>";
     }
@@ -127,6 +132,7 @@ fn summary(study: &StudyRecord, model: &Model<'_>, bests: &[Best]) -> String {
         let _ = write!(html, "<p class=\"warning\">Warning: {}</p>", escape(warning));
     }
     html += &best_table(model, bests);
+    html += &orders(model);
     html += &doubtful(model);
     html += &key(model);
     html + "</section>"
@@ -173,6 +179,21 @@ fn best_table(model: &Model<'_>, bests: &[Best]) -> String {
          <th scope=\"col\" class=\"n\">IOPS</th><th scope=\"col\" class=\"n\">saves</th><th scope=\"col\">against</th>\
          <th scope=\"col\">remarks</th></tr></thead><tbody>{rows}</tbody></table></div>"
     )
+}
+
+/// The orders of paths by times that are not shown, for an emulated store.
+fn orders(model: &Model<'_>) -> String {
+    let of = |workload: &&iopj_core::Workload| {
+        let lines: Vec<String> = emulated::lines(model.trials, workload).iter().map(|line| escape(line)).collect();
+        let title = escape(&model.title(workload, &[]));
+        (!lines.is_empty()).then(|| format!("<li><b>{title}</b><br>{}</li>", lines.join("<br>")))
+    };
+    let items: String = model.workloads.iter().filter(|_| model.emulated.is_some()).filter_map(of).collect();
+    if items.is_empty() {
+        return items;
+    }
+    let words = escape(emulated::CAVEAT);
+    format!("<h3>Orders of paths, emulated</h3><p class=\"note\">{words}</p><ul class=\"plain\">{items}</ul>")
 }
 
 /// Paths with trials that are refuted, unproven or failed, each with one reason.
@@ -273,11 +294,9 @@ fn figure(figure: &Figure) -> String {
     html + "</table></div></details></figure>"
 }
 
-/// What this version cannot show, and how to get it.
 /// The papers' claims that this store decides, and how many it does not.
-fn claims_section(trials: &[Trial]) -> String {
-    let cores = trials.iter().filter_map(|trial| trial.outcome.measurement()).map(|m| m.evidence.cpu.cores).max();
-    let claims = decide(trials, cores.unwrap_or(0));
+fn claims_section(study: &StudyRecord, trials: &[Trial]) -> String {
+    let claims = decide(trials, &Machine::of(study, trials));
     let mut html = String::from("<section id=\"claims\"><h2>Claims of the papers</h2>");
     let mut rows = String::new();
     for claim in &claims {
@@ -312,10 +331,19 @@ fn claims_section(trials: &[Trial]) -> String {
     html
 }
 
-const MISSING: &str = "<section id=\"missing\"><h2>Not measured</h2><ul class=\"plain\">\
-    <li><b>Energy</b> (W, IO/J, B/J) and power over time: no meter took part in this study, so that nothing is said about energy here.</li>\
-    <li><b>Cost by kernel directory</b> (loads, stores, instructions): this store holds no kernel profile.</li>\
-    </ul></section>";
+/// What this store does not hold.
+fn missing(sections: &[Section]) -> String {
+    let costs = match sections.iter().any(|section| section.id == "costs") {
+        true => "",
+        false => {
+            "<li><b>Cost by kernel directory</b> (loads, stores, instructions): this store holds no kernel profile.</li>"
+        }
+    };
+    format!(
+        "<section id=\"missing\"><h2>Not measured</h2><ul class=\"plain\"><li><b>Energy</b> (W, IO/J, B/J) and power over time: no \
+         meter took part in this study, so that nothing is said about energy here.</li>{costs}</ul></section>"
+    )
+}
 
 fn unavailable(paths: &[Unavailable]) -> String {
     if paths.is_empty() {
@@ -339,9 +367,11 @@ fn unavailable(paths: &[Unavailable]) -> String {
 fn provenance(study: &StudyRecord) -> String {
     let seed = study.seed.to_string();
     let facts = [("study", study.name.as_str()), ("target", study.target.as_str()), ("seed", seed.as_str())];
+    let emulated = study.emulated.iter().map(|emulator| ("emulated", emulator.as_str()));
     let stored = study.provenance.iter().map(|(name, value)| (name.as_str(), value.as_str()));
     let rows: String = facts
         .into_iter()
+        .chain(emulated)
         .chain(stored)
         .map(|(name, value)| format!("<tr><th scope=\"row\">{}</th><td>{}</td></tr>", escape(name), escape(value)))
         .collect();

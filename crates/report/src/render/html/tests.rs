@@ -5,17 +5,26 @@ mod fixture;
 
 use super::figures::{Figure, sections};
 use super::{SCRIPT, SCRIPT_SHA256, figures, page};
+use crate::analysis::cost::tests::{function, set_exact, user};
 use crate::render::html::model::Model;
 use fixture::{judge, measurement, study, trials, workloads};
-use iopj_core::VerdictKind;
-use iopj_store::{Outcome, Trial};
+use iopj_core::{CostSource, VerdictKind};
+use iopj_store::{Outcome, StudyRecord, Trial};
 use std::collections::BTreeSet;
 
 const PATHS: [&str; 4] =
     ["posix-sio/syscall/interrupt", "libaio/syscall/interrupt", "io_uring/syscall/interrupt", "io_uring/sqpoll/poll"];
 
 fn all_figures(trials: &[Trial]) -> Vec<Figure> {
-    sections(&Model::new(trials)).into_iter().flat_map(|one| one.groups).flat_map(|group| group.figures).collect()
+    figures_of(&study("s"), trials)
+}
+
+fn figures_of(study: &StudyRecord, trials: &[Trial]) -> Vec<Figure> {
+    sections(&Model::new(study, trials))
+        .into_iter()
+        .flat_map(|one| one.groups)
+        .flat_map(|group| group.figures)
+        .collect()
 }
 
 /// Upright strokes of all error bars.
@@ -83,7 +92,7 @@ fn foreign_texts_are_texts() {
     assert!(!page.contains("<img") && !page.contains("onerror=alert(1)>"));
     assert!(page.contains("&lt;img src=x onerror=alert(1)&gt;"));
     assert_eq!(page.matches("</script>").count(), 1);
-    for (name, svg) in figures(&trials) {
+    for (name, svg) in figures(&study("s"), &trials) {
         assert!(!svg.contains("<img"), "{name}");
         assert!(name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c)), "{name}");
     }
@@ -114,7 +123,7 @@ fn what_is_absent_is_a_sentence_and_never_a_number() {
         assert!(page.contains(words), "{what}: no `{words}`");
         assert!(!page.contains("NaN") && !page.contains("inf"), "{what}");
         assert!(page.contains("no meter took part"), "{what}");
-        for (name, svg) in figures(&trials) {
+        for (name, svg) in figures(&study("s"), &trials) {
             assert!(marks(&svg) > 0, "{what}: {name} is empty");
         }
     }
@@ -133,7 +142,7 @@ fn a_thousand_trials_stay_below_three_megabytes() {
 
 #[test]
 fn files_of_figures_stand_alone_under_names_of_their_own() {
-    let files = figures(&trials(&PATHS, &workloads(&[1, 4], &[1, 2], &[4096]), 2));
+    let files = figures(&study("s"), &trials(&PATHS, &workloads(&[1, 4], &[1, 2], &[4096]), 2));
     let names: BTreeSet<&String> = files.iter().map(|(name, _)| name).collect();
     assert_eq!(names.len(), files.len());
     for (name, svg) in &files {
@@ -150,7 +159,8 @@ fn series_of_several_settings_and_generators_keep_apart() {
         trial.settings.insert("scheduler".to_owned(), "none".to_owned());
     }
     all.extend(second);
-    let model = Model::new(&all);
+    let study = study("s");
+    let model = Model::new(&study, &all);
     let names: Vec<&str> = model.series.iter().map(|series| series.name.as_str()).collect();
     assert_eq!(names, ["posix-sio/syscall/interrupt", "posix-sio/syscall/interrupt scheduler=none"]);
     let ids: BTreeSet<String> = all_figures(&all).into_iter().map(|figure| figure.id).collect();
@@ -161,6 +171,83 @@ fn series_of_several_settings_and_generators_keep_apart() {
 fn the_policy_names_this_script() {
     let digest = sha256(SCRIPT.as_bytes());
     assert_eq!(SCRIPT_SHA256, base64(&digest), "the script has changed: give its new hash");
+}
+
+/// A study of which times mean nothing.
+fn emulated() -> StudyRecord {
+    StudyRecord { emulated: Some("QEMU <TCG>".to_owned()), ..study("s") }
+}
+
+/// Gives every trial an exact profile of 100 I/Os: ten directories, one function without, and user space.
+fn profile(trials: &mut [Trial]) {
+    for trial in trials {
+        let Outcome::Measured(one) = &mut trial.outcome else { continue };
+        let mut functions: Vec<_> =
+            (1..=10).map(|n| function("f", &format!("dir{n}/"), [n * 100_000, 50, 20])).collect();
+        functions.extend([function("who", "", [7_000, 1, 1]), user([41_000, 10, 10])]);
+        set_exact(one, 100, functions);
+    }
+}
+
+#[test]
+fn an_emulated_page_shows_counts_and_no_time() {
+    let mut trials = trials(&PATHS, &workloads(&[1, 4], &[1], &[4096]), 3);
+    profile(&mut trials);
+    let study = emulated();
+    let page = page(&study, &trials);
+    assert!(
+        page.contains("<p class=\"banner\" role=\"note\">Emulated by QEMU &lt;TCG&gt;: times mean nothing"),
+        "no banner"
+    );
+    for time in
+        ["IOPS", "Mean latency", "Latency percentiles", "CPU use, %", "\u{b5}s", "saves", "Best path", "Over time"]
+    {
+        let figures = &page[page.find("<main").unwrap()..page.find("<section id=\"claims\"").unwrap()];
+        assert!(!figures.contains(time), "`{time}` is shown");
+    }
+    assert!(
+        page.contains("by mean latency, emulated, times not shown: posix-sio/syscall/interrupt &lt; libaio"),
+        "{page}"
+    );
+    let ids: Vec<String> = figures_of(&study, &trials).into_iter().map(|figure| figure.id).collect();
+    let expected = [
+        "verdicts-by-path",
+        "context-switches-over-iodepth-randread-4k-numjobs-1",
+        "instructions-over-iodepth-randread-4k-numjobs-1",
+        "kernel-instructions-over-iodepth-randread-4k-numjobs-1",
+        "loads-over-iodepth-randread-4k-numjobs-1",
+        "stores-over-iodepth-randread-4k-numjobs-1",
+        "instructions-per-i-o-by-kernel-directory-randread-4k-iodepth-1-numjobs-1",
+        "instructions-per-i-o-by-kernel-directory-randread-4k-iodepth-4-numjobs-1",
+    ];
+    assert_eq!(ids, expected);
+}
+
+#[test]
+fn costs_by_directory_are_stacked_with_all_of_them_in_the_table() {
+    let mut trials = trials(&PATHS[..2], &workloads(&[1], &[1], &[4096]), 2);
+    assert!(page(&study("s"), &trials).contains("this store holds no kernel profile"));
+    profile(&mut trials);
+    let page = page(&study("s"), &trials);
+    assert!(!page.contains("this store holds no kernel profile") && page.contains("id=\"costs\""));
+    let figures = all_figures(&trials);
+    let figure = figures.iter().find(|figure| figure.id.contains("by-kernel-directory")).unwrap();
+    // The eight dearest, the two others together, what is unknown, and user space.
+    assert_eq!(marks(&figure.svg), 2 * 11);
+    assert!(figure.svg.contains("part d0") && figure.svg.contains(">dir10/<") && !figure.svg.contains(">dir2/<"));
+    assert_eq!(figure.columns[3..5], ["dir10/", "dir9/"]);
+    assert_eq!(figure.columns[13..], ["unknown", "user space", "total"]);
+    let row = &figure.rows[0];
+    assert_eq!((row[0].as_str(), &row[1..4]), (PATHS[0], &["2", "2", "10000"].map(str::to_owned)[..]));
+    assert_eq!(row[12..], ["1000", "70", "410", "55480"]);
+    // A store that is not emulated keeps its times.
+    assert!(figures.iter().any(|figure| figure.id.starts_with("mean-latency-by-path")));
+    assert!(figures.iter().any(|figure| figure.id.starts_with("instructions-by-path")));
+    for trial in &mut trials {
+        let Outcome::Measured(one) = &mut trial.outcome else { panic!() };
+        one.costs.as_mut().unwrap().source = CostSource::Sampled(vec!["instructions".to_owned()]);
+    }
+    assert!(super::page(&study("s"), &trials).contains("samples by their period, not exact"));
 }
 
 fn sha256(bytes: &[u8]) -> Vec<u8> {

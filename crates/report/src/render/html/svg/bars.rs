@@ -15,16 +15,19 @@ pub(in super::super) struct Bar {
     pub(in super::super) text: String,
 }
 
-/// A part of a stacked bar: its class in `figure.css`, what it counts, and how many.
+/// A part of a stacked bar: its class in `figure.css`, what it is, how much, and that as it is written on it.
 pub(in super::super) struct Part {
-    pub(in super::super) class: &'static str,
-    pub(in super::super) what: &'static str,
-    pub(in super::super) count: usize,
+    pub(in super::super) class: String,
+    pub(in super::super) what: String,
+    pub(in super::super) value: f64,
+    pub(in super::super) text: String,
 }
 
 const LEFT: f64 = 132.0;
 const ROW: f64 = 24.0;
 const TOP: f64 = 26.0;
+/// Height of a line of names.
+const LINE: f64 = 14.0;
 
 /// One bar a row from nought, its value at the end. Every bar is one `mark`.
 pub(in super::super) fn draw(title: &str, axis_title: &str, bars: &[Bar]) -> String {
@@ -59,33 +62,49 @@ pub(in super::super) fn draw(title: &str, axis_title: &str, bars: &[Bar]) -> Str
     canvas.finish(title)
 }
 
-/// Counts of each row side by side, each part written on. Every part above nought is one `mark`.
+/// Parts of each row side by side, each with its text where it has room. All rows have the same parts. Every part above nought
+/// is one `mark`.
 pub(in super::super) fn stacked(title: &str, rows: &[(String, Vec<Part>)]) -> String {
-    let mut canvas = Canvas::new(WIDTH, TOP + ROW * rows.len() as f64 + 4.0);
-    let greatest = rows.iter().map(|(_, parts)| parts.iter().map(|part| part.count).sum::<usize>()).max().unwrap_or(1);
-    let unit = (WIDTH - LEFT - 4.0) / greatest.max(1) as f64;
-    let mut x = LEFT;
-    if let Some((_, parts)) = rows.first() {
-        for part in parts {
-            canvas.rect((x, 3.0), (9.0, 9.0), &format!("part {}", part.class), part.what);
-            canvas.text((x + 13.0, 11.0), Anchor::Start, "axis-title", part.what);
-            x += 28.0 + 5.8 * part.what.len() as f64;
-        }
+    let legend = rows.first().map_or(Vec::new(), |(_, parts)| legend(parts));
+    let lines = legend.iter().map(|((_, line), _)| line + 1).max().unwrap_or(1);
+    let top = TOP + LINE * (lines - 1) as f64;
+    let mut canvas = Canvas::new(WIDTH, top + ROW * rows.len() as f64 + 4.0);
+    let greatest = rows.iter().map(|(_, parts)| parts.iter().map(|part| part.value).sum::<f64>()).fold(0.0, f64::max);
+    let unit = if greatest > 0.0 { (WIDTH - LEFT - 4.0) / greatest } else { 0.0 };
+    for ((x, line), part) in legend {
+        let y = LINE * line as f64;
+        canvas.rect((x, 3.0 + y), (9.0, 9.0), &format!("part {}", part.class), &part.what);
+        canvas.text((x + 13.0, 11.0 + y), Anchor::Start, "axis-title", &part.what);
     }
     for (index, (label, parts)) in rows.iter().enumerate() {
-        let middle = TOP + ROW * (index as f64 + 0.5);
+        let middle = top + ROW * (index as f64 + 0.5);
         canvas.text((LEFT - 8.0, middle + 3.8), Anchor::End, "name", label);
         let mut x = LEFT;
-        for part in parts.iter().filter(|part| part.count > 0) {
-            let width = unit * part.count as f64;
-            let tip = format!("{label}: {} {}", part.count, part.what);
+        for part in parts.iter().filter(|part| part.value > 0.0) {
+            let width = unit * part.value;
+            let tip = format!("{label}: {} {}", part.text, part.what);
             canvas.rect((x, middle - 8.0), (width - 1.0, 16.0), &format!("mark part {}", part.class), &tip);
-            let text = part.count.to_string();
-            if width > 5.0 + 7.0 * text.len() as f64 {
-                canvas.text((x + width / 2.0, middle + 3.8), Anchor::Middle, &format!("on {}", part.class), &text);
+            if width > 5.0 + 7.0 * part.text.len() as f64 {
+                canvas.text((x + width / 2.0, middle + 3.8), Anchor::Middle, &format!("on {}", part.class), &part.text);
             }
             x += width;
         }
     }
     canvas.finish(title)
+}
+
+/// Where the name of each part stands: its place across and its line.
+fn legend(parts: &[Part]) -> Vec<((f64, usize), &Part)> {
+    let mut places = Vec::new();
+    let (mut x, mut line) = (LEFT, 0);
+    for part in parts {
+        let width = 28.0 + 5.8 * part.what.chars().count() as f64;
+        // The gap behind the last name of a line may lie outside.
+        if x > LEFT && x + width > WIDTH + 15.0 {
+            (x, line) = (LEFT, line + 1);
+        }
+        places.push(((x, line), part));
+        x += width;
+    }
+    places
 }

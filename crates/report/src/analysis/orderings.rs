@@ -1,0 +1,149 @@
+//! Orders of paths by a time: all that an emulated store tells of times, and only where the replicates tell neighbours
+//! apart. No time is in them.
+
+use super::metric::Metric;
+use super::stats::{LEVEL, Method, holm, t_test};
+use super::winner::counting;
+use iopj_core::{IoPath, Workload};
+use iopj_store::{Generator, Trial};
+use std::collections::BTreeMap;
+
+/// The metrics that paths are ordered by, the least first.
+pub const METRICS: [Metric; 2] = [Metric::LatencyMean, Metric::CpuPercent];
+
+/// The paths of one workload under the same settings and generator, in the order of a metric's means; neighbours that are not
+/// told apart in the order of paths.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Ordering {
+    /// The workload.
+    pub workload: Workload,
+    /// Settings of the study, by name.
+    pub settings: BTreeMap<String, String>,
+    /// What issued the I/O.
+    pub generator: Generator,
+    /// What they are ordered by.
+    pub metric: Metric,
+    /// The path of the least mean, or of those that are not told from it.
+    pub first: IoPath,
+    /// The others in ascending order, each with how it stands to the one before.
+    pub rest: Vec<(Step, IoPath)>,
+}
+
+/// How a path stands to the one before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Significantly more.
+    More,
+    /// Not told apart.
+    Tie,
+    /// No test: one of the two has a single replicate.
+    Untested,
+}
+
+/// The orders of every workload that holds two paths or more that count, in the order in which workloads first stand. Neighbours
+/// are held against each other by Welch's test at 5 %, after Holm over the steps of an order. Refuted, failed and incomplete
+/// trials stay out, as they do of winner maps.
+pub fn orderings(trials: &[Trial], metric: Metric) -> Vec<Ordering> {
+    let mut groups: Vec<(&Trial, BTreeMap<IoPath, Vec<f64>>)> = Vec::new();
+    for trial in trials {
+        let Some(value) = counting(trial).and_then(|measurement| metric.value(measurement)) else { continue };
+        let same = |first: &Trial| {
+            first.workload == trial.workload && first.settings == trial.settings && first.generator == trial.generator
+        };
+        let place = groups.iter().position(|(first, _)| same(first)).unwrap_or_else(|| {
+            groups.push((trial, BTreeMap::new()));
+            groups.len() - 1
+        });
+        groups[place].1.entry(trial.path).or_default().push(value);
+    }
+    groups.into_iter().filter_map(|(first, samples)| order(first, samples, metric)).collect()
+}
+
+/// The order of these samples; `None` for fewer than two. `of` tells what they share.
+fn order(of: &Trial, samples: BTreeMap<IoPath, Vec<f64>>, metric: Metric) -> Option<Ordering> {
+    let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
+    let mut ranked: Vec<(IoPath, Vec<f64>)> = samples.into_iter().collect();
+    ranked.sort_by(|(_, a), (_, b)| mean(a).total_cmp(&mean(b)));
+    let tests: Vec<Option<f64>> =
+        ranked.windows(2).map(|pair| t_test(Method::Welch, &pair[0].1, &pair[1].1).map(|test| test.p)).collect();
+    let mut corrected = holm(&tests.iter().flatten().copied().collect::<Vec<f64>>()).into_iter();
+    let step = |p: Option<f64>| match p.and_then(|_| corrected.next()) {
+        None => Step::Untested,
+        Some(p) if p < LEVEL => Step::More,
+        Some(_) => Step::Tie,
+    };
+    let steps: Vec<Step> = tests.into_iter().map(step).collect();
+    let mut paths: Vec<IoPath> = ranked.into_iter().map(|(path, _)| path).collect();
+    let mut from = 0;
+    for until in (1..=paths.len()).filter(|at| steps.get(at - 1).is_none_or(|step| *step == Step::More)) {
+        // What is not told apart stands in the order of paths: that of the means would say more than is known.
+        paths[from..until].sort_unstable();
+        from = until;
+    }
+    let first = *paths.first()?;
+    let rest: Vec<(Step, IoPath)> = steps.into_iter().zip(paths.into_iter().skip(1)).collect();
+    let (workload, settings, generator) = (of.workload.clone(), of.settings.clone(), of.generator);
+    (!rest.is_empty()).then_some(Ordering { workload, settings, generator, metric, first, rest })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analysis::claims::fixture::{Measured, cell, judge, workload};
+    use iopj_core::{Rw, VerdictKind};
+
+    const PATHS: [&str; 3] = ["io_uring/syscall/poll", "io_uring/syscall/hybrid", "io_uring/syscall/interrupt"];
+
+    /// Cells of these mean latencies in us, CPU use the other way round.
+    fn trials(latencies: [f64; 3], spread: &[f64]) -> Vec<Trial> {
+        let of = |(path, mean_us): (&&str, f64)| {
+            let measured = Measured { mean_us, cpu_percent: 1000.0 / mean_us, iops: 1000.0, ..Measured::default() };
+            cell(path, &workload(Rw::Randread, 1), measured, spread)
+        };
+        PATHS.iter().zip(latencies).flat_map(of).collect()
+    }
+
+    fn only(trials: &[Trial], metric: Metric) -> Ordering {
+        let mut all = orderings(trials, metric);
+        assert_eq!(all.len(), 1);
+        all.remove(0)
+    }
+
+    fn path(index: usize) -> IoPath {
+        PATHS[index].parse().unwrap()
+    }
+
+    #[test]
+    fn what_differs_is_ordered_and_what_does_not_is_a_tie() {
+        let spread = [-0.01, 0.0, 0.01];
+        let order = only(&trials([10.0, 20.0, 30.0], &spread), Metric::LatencyMean);
+        assert_eq!((order.first, &order.rest[..]), (path(0), &[(Step::More, path(1)), (Step::More, path(2))][..]));
+        let order = only(&trials([10.0, 20.0, 30.0], &spread), Metric::CpuPercent);
+        assert_eq!((order.first, &order.rest[..]), (path(2), &[(Step::More, path(1)), (Step::More, path(0))][..]));
+        let order = only(&trials([10.0, 20.05, 20.0], &spread), Metric::LatencyMean);
+        assert_eq!(order.rest, [(Step::More, path(2)), (Step::Tie, path(1))]);
+        // Whichever mean is the less, what is not told apart stands in one order.
+        assert_eq!(only(&trials([10.0, 20.0, 20.05], &spread), Metric::LatencyMean), order);
+    }
+
+    #[test]
+    fn holm_takes_back_a_step_and_one_replicate_is_no_test() {
+        let spread = [-0.05, 0.0, 0.05];
+        let two: Vec<Trial> = trials([10.0, 11.3, 0.0], &spread)[..6].to_vec();
+        assert_eq!(only(&two, Metric::LatencyMean).rest, [(Step::More, path(1))]);
+        let three = trials([10.0, 11.3, 11.4], &spread);
+        let order = only(&three, Metric::LatencyMean);
+        assert_eq!((order.first, &order.rest[..]), (path(2), &[(Step::Tie, path(0)), (Step::Tie, path(1))][..]));
+        let single = trials([10.0, 20.0, 30.0], &[0.0]);
+        assert_eq!(only(&single, Metric::LatencyMean).rest[0], (Step::Untested, path(0)));
+    }
+
+    #[test]
+    fn refuted_trials_stay_out_and_a_single_path_is_no_order() {
+        let mut all = trials([10.0, 20.0, 30.0], &[-0.01, 0.0, 0.01]);
+        judge(&mut all[..3], VerdictKind::Refuted);
+        assert_eq!(only(&all, Metric::LatencyMean).first, path(1));
+        judge(&mut all[..6], VerdictKind::Refuted);
+        assert_eq!(orderings(&all, Metric::LatencyMean), []);
+    }
+}

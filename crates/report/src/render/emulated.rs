@@ -1,0 +1,49 @@
+//! What is said of an emulated store: that its times mean nothing, and the orders that its replicates show all the same.
+
+use crate::analysis::orderings::{METRICS, Ordering, Step, orderings};
+use iopj_core::Workload;
+use iopj_store::Trial;
+
+/// The sentence that stands above all that an emulated store shows.
+pub(super) fn banner(emulator: &str) -> String {
+    format!(
+        "emulated by {emulator}: times mean nothing and none is shown; results are verdicts, counts per I/O, and orders that \
+         say so"
+    )
+}
+
+/// What an order by a time is worth under emulation.
+pub(super) const CAVEAT: &str = "An order by time is one of this emulation: `<` is significant by Welch's test at 5 %, after Holm \
+                                 over the line; `=` is not told apart; `?` has no test for want of a second replicate. A poller \
+                                 that wants a processor of its own may stand elsewhere on a machine.";
+
+/// The orders of a workload's paths by each metric, a line each, without a time.
+pub(super) fn lines(trials: &[Trial], workload: &Workload) -> Vec<String> {
+    let all = METRICS.into_iter().flat_map(|metric| orderings(trials, metric));
+    let all: Vec<Ordering> = all.filter(|ordering| ordering.workload == *workload).collect();
+    let several = |ordering: &Ordering| {
+        all.iter().any(|one| one.generator != ordering.generator || one.settings != ordering.settings)
+    };
+    all.iter().map(|ordering| line(ordering, several(ordering))).collect()
+}
+
+/// The order as a line; with what its paths share, where others share something else.
+fn line(ordering: &Ordering, several: bool) -> String {
+    let mut text = format!("by {}", ordering.metric.title());
+    if several {
+        text += &format!(", {}", ordering.generator.as_str());
+        for (name, value) in &ordering.settings {
+            text += &format!(" {name}={value}");
+        }
+    }
+    text += &format!(", emulated, times not shown: {}", ordering.first);
+    for (step, path) in &ordering.rest {
+        let sign = match step {
+            Step::More => "<",
+            Step::Tie => "=",
+            Step::Untested => "?",
+        };
+        text += &format!(" {sign} {path}");
+    }
+    text
+}

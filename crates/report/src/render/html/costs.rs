@@ -1,0 +1,133 @@
+//! What an I/O costs by kernel directory: a bar a path, stacked, with all directories in the table behind it.
+
+use super::figures::{Figure, Group, Section};
+use super::model::{Cell, Model};
+use super::svg::bars::{self, Part};
+use super::text::{exact, readable, slug};
+use crate::analysis::cost::{UNKNOWN, directory, per_io, per_io_of};
+use iopj_core::{CostKind, Space};
+use iopj_store::Measurement;
+use std::collections::BTreeMap;
+
+/// Directories with a part of their own: the dearest of the store.
+const TOP: usize = 8;
+
+/// What stands for programs.
+const USER: &str = "user space";
+
+/// A figure for each workload that was profiled.
+pub(super) fn section(model: &Model<'_>) -> Section {
+    let mut section =
+        Section { id: "costs", heading: "Cost by kernel directory", words: String::new(), groups: Vec::new() };
+    let Some(kind) = kind(model) else { return section };
+    let directories = directories(model, kind);
+    let figures: Vec<Figure> =
+        (0..model.workloads.len()).filter_map(|workload| figure(model, workload, kind, &directories)).collect();
+    let how = if model.sampled { "samples by their period, not exact" } else { "counted one by one" };
+    section.words = format!(
+        "{} per I/O by the source directory of the kernel\u{2019}s functions, {how}; means over replicates. Functions of no known \
+         directory are {UNKNOWN}.",
+        what(kind)
+    );
+    section.groups = vec![Group { heading: String::new(), figures }];
+    section
+}
+
+fn what(kind: CostKind) -> &'static str {
+    if kind == CostKind::CpuTime { "Time on a core in ns" } else { "Instructions" }
+}
+
+/// Instructions where any trial that counts has them; time on a core where it means something.
+fn kind(model: &Model<'_>) -> Option<CostKind> {
+    let has = |kind: &CostKind| measured(model).any(|one| per_io(one, *kind, None).is_some());
+    let timed = model.emulated.is_none();
+    [CostKind::Instructions, CostKind::CpuTime].into_iter().filter(|kind| timed || *kind != CostKind::CpuTime).find(has)
+}
+
+fn measured<'m>(model: &'m Model<'_>) -> impl Iterator<Item = &'m Measurement> {
+    model.cells.iter().flat_map(|cell| cell.trusted.iter().copied())
+}
+
+/// All known directories of the store, the dearest first, so that each has one colour in all figures.
+fn directories(model: &Model<'_>, kind: CostKind) -> Vec<String> {
+    let mut sums: BTreeMap<&str, u64> = BTreeMap::new();
+    for profile in measured(model).filter_map(|one| one.costs.as_ref()) {
+        for function in &profile.functions {
+            if let Some(name) = directory(function).filter(|name| *name != UNKNOWN) {
+                *sums.entry(name).or_default() += function.cost.get(kind);
+            }
+        }
+    }
+    let mut directories: Vec<(&str, u64)> = sums.into_iter().filter(|(_, sum)| *sum > 0).collect();
+    directories.sort_by_key(|(name, sum)| (std::cmp::Reverse(*sum), *name));
+    directories.into_iter().map(|(name, _)| name.to_owned()).collect()
+}
+
+/// A cell's counts per I/O.
+struct Counts {
+    /// In the order of the directories.
+    directories: Vec<f64>,
+    unknown: f64,
+    user: f64,
+    trials: usize,
+}
+
+fn counts(cell: &Cell<'_>, kind: CostKind, directories: &[String]) -> Option<Counts> {
+    let profiled: Vec<&Measurement> =
+        cell.trusted.iter().copied().filter(|one| per_io(one, kind, None).is_some()).collect();
+    let mean = |of: &dyn Fn(&Measurement) -> Option<f64>| {
+        profiled.iter().filter_map(|one| of(one)).sum::<f64>() / profiled.len() as f64
+    };
+    let of = |name: &str| mean(&|one| per_io_of(one, kind, |function| directory(function) == Some(name)));
+    (!profiled.is_empty()).then(|| Counts {
+        directories: directories.iter().map(|name| of(name)).collect(),
+        unknown: of(UNKNOWN),
+        user: mean(&|one| per_io(one, kind, Some(Space::User))),
+        trials: profiled.len(),
+    })
+}
+
+fn figure(model: &Model<'_>, workload: usize, kind: CostKind, directories: &[String]) -> Option<Figure> {
+    let cells: Vec<(&Cell<'_>, Counts)> =
+        model.cells_of(workload).filter_map(|cell| Some((cell, counts(cell, kind, directories)?))).collect();
+    let bars: Vec<(String, Vec<Part>)> = cells
+        .iter()
+        .map(|(cell, counts)| (model.series[cell.series].label.clone(), parts(counts, directories)))
+        .collect();
+    let row = |(cell, counts): &(&Cell<'_>, Counts)| {
+        let all = || counts.directories.iter().copied().chain([counts.unknown, counts.user]);
+        let name = model.series[cell.series].name.clone();
+        let head = [name, counts.trials.to_string(), cell.verified.to_string()];
+        head.into_iter().chain(all().chain([all().sum()]).map(exact)).collect()
+    };
+    let rows: Vec<Vec<String>> = cells.iter().map(row).collect();
+    let head = ["path", "trials", "verified"].map(str::to_owned);
+    let columns =
+        head.into_iter().chain(directories.iter().cloned()).chain([UNKNOWN, USER, "total"].map(str::to_owned));
+    let caption = model.title(model.workloads[workload], &[]);
+    let title = format!("{} per I/O by kernel directory: {caption}", what(kind));
+    (!rows.is_empty()).then(|| Figure {
+        id: slug(&title),
+        svg: bars::stacked(&title, &bars),
+        caption,
+        title,
+        columns: columns.collect(),
+        rows,
+        wide: false,
+    })
+}
+
+/// The dearest directories, the others together, what is not known, and programs.
+fn parts(counts: &Counts, directories: &[String]) -> Vec<Part> {
+    let part =
+        |class: String, what: &str, value: f64| Part { class, what: what.to_owned(), value, text: readable(value) };
+    let named = directories.iter().zip(&counts.directories).take(TOP).enumerate();
+    let mut parts: Vec<Part> = named.map(|(place, (name, count))| part(format!("d{place}"), name, *count)).collect();
+    let others: f64 = counts.directories.iter().skip(TOP).sum();
+    if directories.len() > TOP {
+        parts.push(part("rest".to_owned(), "other", others));
+    }
+    parts.push(part("unknown".to_owned(), UNKNOWN, counts.unknown));
+    parts.push(part("user".to_owned(), USER, counts.user));
+    parts
+}
