@@ -1,0 +1,231 @@
+//! A private apt: lists, state, cache and sources of its own beside the kernels, so that the host's are never touched;
+//! apt checks every signature and hash.
+
+use super::KernelError;
+use super::catalogue::{self, Candidate, Package};
+use super::sources::{Mirror, Mirrors};
+use super::tools;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::time::Duration;
+
+/// How long package lists are good for.
+const LISTS_AGE: Duration = Duration::from_secs(24 * 3600);
+
+/// Settings that no host may change. The hooks would clean the host's own cache; the others would let unsigned packages
+/// through. The network's settings (proxies, credentials) stay the host's.
+const SETTINGS: &str = "\
+#clear APT::Update::Pre-Invoke;
+#clear APT::Update::Post-Invoke;
+#clear APT::Update::Post-Invoke-Success;
+APT::Architecture \"amd64\";
+APT::Get::AllowUnauthenticated \"false\";
+Acquire::AllowInsecureRepositories \"false\";
+Acquire::AllowDowngradeToInsecureRepositories \"false\";
+Acquire::AllowWeakRepositories \"false\";
+Acquire::GzipIndexes \"false\";
+Acquire::Languages \"none\";
+Acquire::Retries \"1\";
+Acquire::http::Timeout \"20\";
+Acquire::https::Timeout \"20\";
+Dir::Cache::pkgcache \"\";
+Dir::Cache::srcpkgcache \"\";
+";
+
+/// The private apt in one folder.
+pub(super) struct Apt {
+    folder: PathBuf,
+    suites: Vec<&'static str>,
+}
+
+impl Apt {
+    /// Makes the folder ready to read the suites on these mirrors.
+    pub(super) fn open(folder: &Path, mirrors: &Mirrors) -> Result<Apt, KernelError> {
+        for part in ["lists/partial", "cache/archives/partial", "sources.list.d", "preferences.d"] {
+            make_folder(&folder.join(part))?;
+        }
+        let suites = catalogue::suites(mirrors);
+        let sources: String = suites.iter().map(|(suite, mirror)| stanza(suite, mirror)).collect();
+        let apt = Apt { folder: folder.to_owned(), suites: suites.iter().map(|(suite, _)| *suite).collect() };
+        if apt.write("sources.list.d/kernels.sources", &sources)? {
+            crate::cache::remove(&apt.stamp())?;
+        }
+        apt.write("apt.conf", SETTINGS)?;
+        // No package counts as installed.
+        apt.write("status", "")?;
+        Ok(apt)
+    }
+
+    /// Writes a file and says whether that changed it.
+    fn write(&self, name: &str, text: &str) -> Result<bool, KernelError> {
+        let path = self.folder.join(name);
+        if fs::read_to_string(&path).is_ok_and(|old| old == text) {
+            return Ok(false);
+        }
+        fs::write(&path, text).map_err(KernelError::io("write", &path))?;
+        Ok(true)
+    }
+
+    /// Its time says when all lists were last read.
+    fn stamp(&self) -> PathBuf {
+        self.folder.join("lists-read")
+    }
+
+    /// The lists are older than a day, or of other mirrors, or were not all read.
+    pub(super) fn is_stale(&self) -> bool {
+        let read = fs::metadata(self.stamp()).and_then(|metadata| metadata.modified());
+        // A time in the future is a clock that was set back: its age is not known.
+        !read.is_ok_and(|read| read.elapsed().is_ok_and(|age| age < LISTS_AGE))
+    }
+
+    /// Reads all lists anew; returns apt's complaint where some could not be read, whose old ones stay in use.
+    pub(super) fn update(&self, note: &mut dyn FnMut(&str)) -> Result<Option<String>, KernelError> {
+        note(&format!("reading the package lists of {}", self.suites.join(", ")));
+        let output = tools::output("apt-get", "the package lists", self.command().args(["-q", "update"]))?;
+        let complaint = complaint(&output);
+        if complaint.is_none() {
+            let stamp = self.stamp();
+            fs::write(&stamp, "").map_err(KernelError::io("write", &stamp))?;
+        }
+        Ok(complaint)
+    }
+
+    /// The kernels in the lists that were read.
+    pub(super) fn candidates(&self) -> Result<Vec<Candidate>, KernelError> {
+        let mut command = self.command();
+        command.args(["indextargets", "--format", "$(RELEASE) $(FILENAME)", "Created-By: Packages"]);
+        let output = tools::output("apt-get", "the package lists", &mut command)?;
+        let mut candidates = Vec::new();
+        for (suite, file) in String::from_utf8_lossy(&output.stdout).lines().filter_map(|line| line.split_once(' ')) {
+            // apt names the lists that it could not read, too.
+            if let Ok(text) = fs::read(file) {
+                candidates.extend(catalogue::candidates(suite, &String::from_utf8_lossy(&text)));
+            }
+        }
+        Ok(candidates)
+    }
+
+    /// Downloads packages into a folder; the error is apt's complaint.
+    pub(super) fn download(&self, packages: &[Package], into: &Path) -> Result<Result<(), String>, KernelError> {
+        let mut command = self.command();
+        command.args(["-q", "download"]).current_dir(into);
+        command.args(packages.iter().map(|package| format!("{}={}", package.name, package.version)));
+        let output = tools::output("apt-get", "the kernel's packages", &mut command)?;
+        Ok(match output.status.success() {
+            true => Ok(()),
+            false => Err(complaint(&output).unwrap_or_else(|| output.status.to_string())),
+        })
+    }
+
+    fn command(&self) -> Command {
+        let mut command = tools::command("apt-get");
+        command.arg("-c").arg(self.folder.join("apt.conf"));
+        for (option, place) in [
+            ("Dir::State", "."),
+            ("Dir::State::lists", "lists"),
+            ("Dir::State::status", "status"),
+            ("Dir::Cache", "cache"),
+            ("Dir::Cache::archives", "cache/archives"),
+            ("Dir::Etc::sourceparts", "sources.list.d"),
+            ("Dir::Etc::preferencesparts", "preferences.d"),
+        ] {
+            let mut assignment = std::ffi::OsString::from(format!("{option}="));
+            assignment.push(self.folder.join(place));
+            command.arg("-o").arg(assignment);
+        }
+        // The user that apt would change to as root cannot reach a cache in root's home.
+        command.args(["-o", "Dir::Etc::sourcelist=/dev/null", "-o", "Dir::Etc::preferences=/dev/null"]);
+        command.args(["-o", "APT::Sandbox::User=root"]);
+        command
+    }
+}
+
+/// One suite on its mirror. An old suite's Release file expires when the distribution no longer renews it, and stays
+/// signed: its date is not checked, its signature is.
+fn stanza(suite: &str, mirror: &Mirror) -> String {
+    format!(
+        "Types: deb\nURIs: {}\nSuites: {suite}\nComponents: main\nArchitectures: amd64\nTargets: Packages\nPDiffs: no\n\
+         Check-Valid-Until: no\nSigned-By: {}\n\n",
+        mirror.uris.join(" "),
+        mirror.signed_by
+    )
+}
+
+/// The line of apt's that says best what went wrong, if anything did: apt ends well though it could not read a list.
+fn complaint(output: &Output) -> Option<String> {
+    let text = String::from_utf8_lossy(&output.stderr);
+    let first = |marks: &[&str]| text.lines().find(|line| marks.iter().any(|mark| line.starts_with(mark)));
+    let line = first(&["W: GPG error", "W: Failed to fetch"]).or_else(|| first(&["E: "]));
+    let failed = || (!output.status.success()).then(|| text.lines().last().unwrap_or("no reason").to_owned());
+    line.map(str::to_owned).or_else(failed)
+}
+
+fn make_folder(path: &Path) -> Result<(), KernelError> {
+    fs::create_dir_all(path).map_err(KernelError::io("make", path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::sources::Distribution;
+    use super::*;
+    use std::os::unix::process::ExitStatusExt;
+    use std::process::ExitStatus;
+
+    fn output(code: i32, stderr: &str) -> Output {
+        Output { status: ExitStatus::from_raw(code << 8), stdout: Vec::new(), stderr: stderr.into() }
+    }
+
+    #[test]
+    fn apt_s_complaints_are_found_even_where_it_ends_well() {
+        let offline = "W: Failed to fetch http://m.example/InRelease  Could not resolve 'm.example'\n\
+                       W: Some index files failed to download. They have been ignored, or old ones used instead.\n";
+        assert_eq!(
+            complaint(&output(0, offline)).unwrap(),
+            "W: Failed to fetch http://m.example/InRelease  Could not resolve 'm.example'"
+        );
+        let unsigned =
+            "W: GPG error: http://m.example x InRelease: NO_PUBKEY 12\nE: The repository 'x' is not signed.\n";
+        assert_eq!(
+            complaint(&output(100, unsigned)).unwrap(),
+            "W: GPG error: http://m.example x InRelease: NO_PUBKEY 12"
+        );
+        assert_eq!(
+            complaint(&output(100, "W: odd\nE: Version '1' was not found\n")).unwrap(),
+            "E: Version '1' was not found"
+        );
+        assert_eq!(complaint(&output(1, "")).unwrap(), "no reason");
+        assert_eq!(complaint(&output(0, "W: Target Packages is configured multiple times\n")), None);
+    }
+
+    #[test]
+    fn the_private_sources_name_the_host_s_mirrors_and_keys() {
+        let temporary = tempfile::tempdir().unwrap();
+        let mirror = |uri: &str| Mirror { uris: vec![uri.to_owned()], signed_by: "/k/archive.gpg".to_owned() };
+        let mut mirrors = Mirrors {
+            distribution: Distribution::Debian,
+            main: mirror("http://main.example/debian"),
+            security: Some(mirror("http://security.example")),
+        };
+        let apt = Apt::open(temporary.path(), &mirrors).unwrap();
+        assert_eq!(apt.suites, ["bullseye-security", "bookworm-security", "trixie-backports"]);
+        let sources = fs::read_to_string(temporary.path().join("sources.list.d/kernels.sources")).unwrap();
+        assert!(sources.contains("URIs: http://security.example\nSuites: bullseye-security\nComponents: main\n"));
+        assert!(sources.contains("URIs: http://main.example/debian\nSuites: trixie-backports\n"));
+        assert_eq!(sources.matches("Signed-By: /k/archive.gpg\n").count(), 3);
+        assert_eq!(sources.to_lowercase().matches("trusted").count(), 0);
+
+        assert!(apt.is_stale());
+        fs::write(apt.stamp(), "").unwrap();
+        assert!(!Apt::open(temporary.path(), &mirrors).unwrap().is_stale());
+        let old = std::time::SystemTime::now() - LISTS_AGE;
+        fs::File::open(apt.stamp()).unwrap().set_modified(old).unwrap();
+        assert!(apt.is_stale());
+
+        fs::write(apt.stamp(), "").unwrap();
+        mirrors.security = None;
+        let changed = Apt::open(temporary.path(), &mirrors).unwrap();
+        assert!(changed.is_stale(), "lists of other mirrors are no lists");
+        assert_eq!(changed.suites, ["trixie-backports"]);
+    }
+}

@@ -1,0 +1,167 @@
+//! Why a kernel cannot be had, each reason with its remedy.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Why a kernel for the lab cannot be had, or its cache cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum KernelError {
+    /// Programs that fetching needs are not installed: program and Debian package of each.
+    #[error(
+        "the lab's kernels need {}: install {}; --kernel IMAGE --modules DIR needs kmod alone",
+        words(.0.iter().map(|(tool, _)| tool)),
+        words(.0.iter().map(|(_, package)| package))
+    )]
+    MissingTools(Vec<(&'static str, &'static str)>),
+    /// The host has no package source from which kernels could come.
+    #[error("no kernel can be fetched, for {0}: give one by --kernel IMAGE --modules DIR")]
+    NoSource(String),
+    /// No package list could be read, or a package could not be downloaded.
+    #[error("{what} could not be fetched, apt says `{complaint}`: check the network and the mirror, or use {}", usable(.cached))]
+    Unreachable {
+        /// What was to be fetched.
+        what: String,
+        /// apt's own first error line.
+        complaint: String,
+        /// The releases in the cache, which need no network.
+        cached: Vec<String>,
+    },
+    /// No kernel of that series or release is offered.
+    #[error("no kernel `{wanted}` is offered: choose one of {}{}", words(.offered), unread(.complaint))]
+    NotOffered {
+        /// What was asked for.
+        wanted: String,
+        /// The series that can be had.
+        offered: Vec<String>,
+        /// apt's complaint about a list that could not be read, which may hide kernels.
+        complaint: Option<String>,
+    },
+    /// The user's cache folder is not known.
+    #[error("no cache folder is known: set HOME, or XDG_CACHE_HOME to an absolute path")]
+    NoHome,
+    /// The cache folder cannot be made or written.
+    #[error(
+        "the cache folder `{path}` cannot be written: {source}; make it writable, or set XDG_CACHE_HOME to another"
+    )]
+    NotWritable {
+        /// The folder.
+        path: PathBuf,
+        /// The system's error.
+        source: io::Error,
+    },
+    /// The cache folder holds something else.
+    #[error("`{0}` holds files that the lab did not make: move them away, or set XDG_CACHE_HOME to another folder")]
+    Foreign(PathBuf),
+    /// Another process is filling the cache.
+    #[error("another iopj is filling the cache `{0}`: wait for its end, then try again")]
+    Busy(PathBuf),
+    /// The file system is too full.
+    #[error(
+        "`{path}` has room for {} MB, {what} needs {} MB: free some, or set XDG_CACHE_HOME to another file system",
+        .free_bytes / 1_000_000, .needed_bytes.div_ceil(1_000_000)
+    )]
+    NoRoom {
+        /// The cache folder.
+        path: PathBuf,
+        /// What was to be stored.
+        what: String,
+        /// What it needs at its largest.
+        needed_bytes: u64,
+        /// What is free to this user.
+        free_bytes: u64,
+    },
+    /// A program of the system failed.
+    #[error("{tool} failed on {what}: {complaint}; run `iopj lab clean` and try again")]
+    Tool {
+        /// The program.
+        tool: &'static str,
+        /// What it was to work on.
+        what: String,
+        /// Its own first error line.
+        complaint: String,
+    },
+    /// A package does not hold what a kernel's package should.
+    #[error("the package of {release} holds no {missing}: choose another release by `iopj lab kernels`")]
+    BadPackage {
+        /// The kernel's release.
+        release: String,
+        /// What was not found.
+        missing: &'static str,
+    },
+    /// A compressed module cannot be read.
+    #[error("the module `{path}` cannot be unpacked: {reason}; install or build the modules again")]
+    BadModule {
+        /// The module's file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The image is no kernel that a guest could boot.
+    #[error("`{path}` is no x86-64 kernel: {reason}; name a bzImage (/boot/vmlinuz-…) or an uncompressed vmlinux")]
+    NotAKernel {
+        /// The file.
+        path: PathBuf,
+        /// What was found instead.
+        reason: String,
+    },
+    /// The folder holds no modules.
+    #[error("`{0}` holds no kernel modules: name a folder that holds lib/modules/RELEASE, or the one with modules.dep")]
+    NoModules(PathBuf),
+    /// The modules belong to another kernel.
+    #[error(
+        "`{image}` is Linux {image_release} but `{modules}` is for {modules_release}: name the modules that were built with this image"
+    )]
+    Mismatch {
+        /// The kernel image.
+        image: PathBuf,
+        /// Its release.
+        image_release: String,
+        /// The folder or the module that does not fit.
+        modules: PathBuf,
+        /// Its release.
+        modules_release: String,
+    },
+    /// The running kernel has left no image or modules.
+    #[error(
+        "the running kernel {release} has no `{path}`: install its package, or choose another kernel by `iopj lab kernels`"
+    )]
+    NoHostKernel {
+        /// As `uname -r` says.
+        release: String,
+        /// What was looked for.
+        path: PathBuf,
+    },
+    /// A file could not be used.
+    #[error("cannot {action} `{path}`: {source}")]
+    Io {
+        /// What was tried, a verb.
+        action: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// The system's error, which names the remedy.
+        source: io::Error,
+    },
+}
+
+impl KernelError {
+    /// For `map_err`: what was tried on which file.
+    pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> KernelError {
+        move |source| KernelError::Io { action, path: path.to_owned(), source }
+    }
+}
+
+fn words<T: AsRef<str>>(items: impl IntoIterator<Item = T>) -> String {
+    items.into_iter().map(|item| item.as_ref().to_owned()).collect::<Vec<_>>().join(", ")
+}
+
+fn usable(cached: &[String]) -> String {
+    if cached.is_empty() {
+        "--kernel IMAGE --modules DIR".to_owned()
+    } else {
+        format!("what is cached ({})", words(cached))
+    }
+}
+
+fn unread(complaint: &Option<String>) -> String {
+    complaint.as_ref().map_or_else(String::new, |line| format!(" (not every package list could be read: `{line}`)"))
+}

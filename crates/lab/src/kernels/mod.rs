@@ -1,0 +1,193 @@
+//! Kernels for the guests: what is offered, fetching one into the cache, and kernels that the user brings.
+//!
+//! Packages come from the host's own mirrors through a private apt, which checks their signatures; nothing is
+//! installed and nothing of the host's apt is touched.
+
+mod apt;
+mod catalogue;
+mod error;
+mod modules;
+mod own;
+mod sources;
+mod tools;
+mod unpack;
+mod version;
+mod vmlinux;
+
+pub use catalogue::Offer;
+pub use error::KernelError;
+pub use tools::missing_tools;
+
+use crate::cache::Cache;
+use apt::Apt;
+use catalogue::{Candidate, all_series, pick, series};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// A kernel that a guest can boot.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Kernel {
+    /// As `uname -r` says in the guest: `5.10.0-46-amd64`.
+    pub release: String,
+    /// An uncompressed vmlinux ELF file with a PVH entry where it can be had, else a bzImage.
+    pub image: PathBuf,
+    /// The folder with `modules.dep` and `kernel/…/*.ko`, all uncompressed; depmod(8) has run.
+    pub modules: PathBuf,
+    /// The configuration that it was built with, where known.
+    pub config: Option<PathBuf>,
+}
+
+/// The kernels that can be fetched, the newest of each series, and all that are cached; oldest first. `note` is told
+/// what is done. Without the network the cached ones are returned, if there are any, and `note` is told why.
+///
+/// # Errors
+/// [`KernelError::MissingTools`], [`KernelError::NoSource`], [`KernelError::Unreachable`], and those of files.
+pub fn list(cache: &Cache, note: &mut dyn FnMut(&str)) -> Result<Vec<Offer>, KernelError> {
+    let cached = cached_releases(cache);
+    let known = tools::require(&["apt-get"]).and_then(|()| {
+        let _lock = cache.lock(note)?;
+        Shelf::open(cache, None, note)
+    });
+    match known {
+        Ok(shelf) => Ok(catalogue::offers(&shelf.candidates, &cached)),
+        Err(error) if cached.is_empty() => Err(error),
+        Err(error) => {
+            note(&error.to_string());
+            Ok(catalogue::offers(&[], &cached))
+        }
+    }
+}
+
+/// A kernel by its series (`5.10`: the newest cached one, else the newest offered), by its whole release, or the running
+/// host's own (`host`). What is not cached is fetched; `note` is told what is done.
+///
+/// # Errors
+/// [`KernelError::NotOffered`] with what is offered; [`KernelError::Unreachable`], [`KernelError::NoRoom`],
+/// [`KernelError::MissingTools`], [`KernelError::NoSource`] and those of programs and files; for `host` those of
+/// [`from_files`] and [`KernelError::NoHostKernel`].
+pub fn fetch(cache: &Cache, wanted: &str, note: &mut dyn FnMut(&str)) -> Result<Kernel, KernelError> {
+    if wanted == "host" {
+        return own::host(cache, note);
+    }
+    if let Some(kernel) = cached(cache, wanted) {
+        return Ok(kernel);
+    }
+    tools::require(&["apt-get", "dpkg-deb", "depmod"])?;
+    let _lock = cache.lock(note)?;
+    // Another process may have fetched it while this one waited.
+    if let Some(kernel) = cached(cache, wanted) {
+        return Ok(kernel);
+    }
+    let mut shelf = Shelf::open(cache, Some(wanted), note)?;
+    match shelf.fetch(cache, wanted, note) {
+        // A package of yesterday's list may have made room for a newer one.
+        Err(KernelError::Unreachable { .. }) if !shelf.is_fresh => {
+            shelf.refresh(note)?;
+            shelf.fetch(cache, wanted, note)
+        }
+        done => done,
+    }
+}
+
+/// A kernel made of an image (a bzImage or an uncompressed vmlinux) and a folder that holds `lib/modules/RELEASE`, or is
+/// that folder itself. They are copied into the cache, the modules unpacked, and copied again when they have changed.
+///
+/// # Errors
+/// [`KernelError::NotAKernel`], [`KernelError::NoModules`], [`KernelError::Mismatch`] where a module was built for
+/// another kernel, [`KernelError::NoRoom`], [`KernelError::MissingTools`], and those of files.
+pub fn from_files(cache: &Cache, image: &Path, modules: &Path) -> Result<Kernel, KernelError> {
+    own::from_files(cache, image, modules, None, &mut |_| {})
+}
+
+/// The private apt with what its lists offer.
+struct Shelf {
+    apt: Apt,
+    candidates: Vec<Candidate>,
+    /// The lists were read just now.
+    is_fresh: bool,
+    /// Why a list could not be read.
+    complaint: Option<String>,
+    /// The releases in the cache, for messages.
+    cached: Vec<String>,
+}
+
+impl Shelf {
+    /// Reads the lists where they are old or lack what is wanted. The cache is locked.
+    fn open(cache: &Cache, wanted: Option<&str>, note: &mut dyn FnMut(&str)) -> Result<Shelf, KernelError> {
+        let apt = Apt::open(&cache.folder().join("apt"), &sources::mirrors(Path::new("/etc"))?)?;
+        let cached = cached_releases(cache);
+        let mut shelf = Shelf { apt, candidates: Vec::new(), is_fresh: false, complaint: None, cached };
+        shelf.candidates = shelf.apt.candidates()?;
+        let lacks = wanted.is_some_and(|wanted| pick(&shelf.candidates, wanted).is_none());
+        if lacks || shelf.apt.is_stale() {
+            shelf.refresh(note)?;
+        }
+        if shelf.candidates.is_empty() {
+            let complaint = shelf.complaint.take().unwrap_or_else(|| "the lists hold no kernels".to_owned());
+            return Err(shelf.unreachable("the package lists", complaint));
+        }
+        if let Some(complaint) = &shelf.complaint {
+            note(&format!("not every package list could be read: {complaint}"));
+        }
+        Ok(shelf)
+    }
+
+    fn refresh(&mut self, note: &mut dyn FnMut(&str)) -> Result<(), KernelError> {
+        self.complaint = self.apt.update(note)?;
+        self.is_fresh = true;
+        self.candidates = self.apt.candidates()?;
+        Ok(())
+    }
+
+    fn unreachable(&self, what: &str, complaint: String) -> KernelError {
+        KernelError::Unreachable { what: what.to_owned(), complaint, cached: self.cached.clone() }
+    }
+
+    /// Downloads and unpacks a kernel into the cache.
+    fn fetch(&self, cache: &Cache, wanted: &str, note: &mut dyn FnMut(&str)) -> Result<Kernel, KernelError> {
+        let candidate = pick(&self.candidates, wanted).ok_or_else(|| KernelError::NotOffered {
+            wanted: wanted.to_owned(),
+            offered: all_series(&self.candidates),
+            complaint: self.complaint.clone(),
+        })?;
+        let release = &candidate.release;
+        // Packages unpack to at most seven times their size (5.10: 6.5, 6.18: 5), beside an image of 64 MB.
+        cache.need_room(&format!("kernel {release}"), 8 * candidate.download_bytes() + 100_000_000)?;
+        let place = unpack::make_whole(cache, release, |partial| {
+            let packages = partial.join("packages");
+            fs::create_dir(&packages).map_err(KernelError::io("make", &packages))?;
+            for package in &candidate.packages {
+                let megabytes = package.download_bytes as f64 / 1e6;
+                note(&format!("fetching {} ({megabytes:.0} MB) from {}", package.name, candidate.suite));
+            }
+            self.apt
+                .download(&candidate.packages, &packages)?
+                .map_err(|complaint| self.unreachable(&format!("kernel {release}"), complaint))?;
+            note(&format!("unpacking {release}"));
+            unpack::from_packages(partial, release)
+        })?;
+        unpack::kernel_in(&place, release)
+            .ok_or_else(|| KernelError::BadPackage { release: release.clone(), missing: "modules" })
+    }
+}
+
+/// The newest cached kernel that is the release or of the series `wanted`.
+fn cached(cache: &Cache, wanted: &str) -> Option<Kernel> {
+    let releases = cached_releases(cache);
+    let release = releases.iter().rfind(|release| *release == wanted || series(release) == Some(wanted))?;
+    unpack::kernel_in(&unpack::folder(cache).join(release), release)
+}
+
+/// The releases of the whole kernels in the cache, oldest first.
+fn cached_releases(cache: &Cache) -> Vec<String> {
+    let folder = unpack::folder(cache);
+    let mut releases: Vec<_> = fs::read_dir(&folder)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter_map(|entry| entry.file_name().into_string().ok())
+        .filter(|name| series(name).is_some() && unpack::kernel_in(&folder.join(name), name).is_some())
+        .collect();
+    releases.sort_by(|left, right| version::compare(left, right));
+    releases
+}

@@ -1,0 +1,84 @@
+//! The system's programs that fetching needs, where they are, and how they are run.
+
+use super::KernelError;
+use std::env;
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+
+/// Every program that fetching needs, with the Debian package that holds it.
+const TOOLS: [(&str, &str); 3] = [("apt-get", "apt"), ("dpkg-deb", "dpkg"), ("depmod", "kmod")];
+
+/// The programs that fetching kernels needs and that are not installed, each with the package that holds it in Debian
+/// and Ubuntu.
+pub fn missing_tools() -> Vec<(&'static str, &'static str)> {
+    missing_of(&TOOLS)
+}
+
+fn missing_of(tools: &[(&'static str, &'static str)]) -> Vec<(&'static str, &'static str)> {
+    tools.iter().copied().filter(|(tool, _)| find(tool).is_none()).collect()
+}
+
+/// Refuses to begin where one of `tools` is missing, naming all that are.
+pub(super) fn require(tools: &[&str]) -> Result<(), KernelError> {
+    let missing: Vec<_> = missing_tools().into_iter().filter(|(tool, _)| tools.contains(tool)).collect();
+    if missing.is_empty() { Ok(()) } else { Err(KernelError::MissingTools(missing)) }
+}
+
+/// The program's file. Users' search paths often leave out the folders of depmod.
+fn find(tool: &str) -> Option<PathBuf> {
+    let path = env::var_os("PATH").unwrap_or_default();
+    let folders = env::split_paths(&path).chain(["/usr/sbin", "/sbin"].map(PathBuf::from));
+    folders.map(|folder| folder.join(tool)).find(|file| file.is_file())
+}
+
+/// A command that asks nothing and speaks English, whose words we read.
+pub(super) fn command(tool: &str) -> Command {
+    let mut command = Command::new(find(tool).unwrap_or_else(|| PathBuf::from(tool)));
+    command.env("LC_ALL", "C").env("DEBIAN_FRONTEND", "noninteractive").stdin(Stdio::null());
+    command
+}
+
+/// Runs a command to its end and returns what it wrote.
+pub(super) fn output(tool: &'static str, what: &str, command: &mut Command) -> Result<Output, KernelError> {
+    command.output().map_err(|error| KernelError::Tool { tool, what: what.to_owned(), complaint: error.to_string() })
+}
+
+/// Runs a command that must succeed.
+pub(super) fn run(tool: &'static str, what: &str, command: &mut Command) -> Result<(), KernelError> {
+    let output = output(tool, what, command)?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let complaint = first_line(&output).unwrap_or_else(|| output.status.to_string());
+    Err(KernelError::Tool { tool, what: what.to_owned(), complaint })
+}
+
+fn first_line(output: &Output) -> Option<String> {
+    let text = String::from_utf8_lossy(&output.stderr);
+    text.lines().map(str::trim).find(|line| !line.is_empty()).map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn missing_programs_are_named_with_their_packages() {
+        let tools = [("sh", "dash"), ("iopj-no-such-tool", "iopj-no-such-package")];
+        assert_eq!(missing_of(&tools), tools[1..]);
+        assert_eq!(
+            KernelError::MissingTools(TOOLS.to_vec()).to_string(),
+            "the lab's kernels need apt-get, dpkg-deb, depmod: install apt, dpkg, kmod; --kernel IMAGE --modules DIR \
+             needs kmod alone"
+        );
+    }
+
+    #[test]
+    fn a_failing_program_is_quoted() {
+        run("sh", "nothing", command("sh").args(["-c", "exit 0"])).unwrap();
+        let message = run("sh", "the file", command("sh").args(["-c", "echo; echo it broke >&2; exit 3"])).unwrap_err();
+        assert!(message.to_string().starts_with("sh failed on the file: it broke;"), "{message}");
+        let silent = run("sh", "the file", command("sh").args(["-c", "exit 3"])).unwrap_err().to_string();
+        assert!(silent.contains("exit status: 3"), "{silent}");
+    }
+}

@@ -1,0 +1,94 @@
+//! A folder with a kernel ready to boot, made whole in a place of its own and only then put under its name.
+//!
+//! `kernels/RELEASE/` holds `vmlinux` (or `bzImage`), `config` where the packages have one, and
+//! `lib/modules/RELEASE/`. Kernels of the user's own are in `kernels/own-RELEASE/`.
+
+use super::{Kernel, KernelError, modules, tools, vmlinux};
+use crate::cache::{Cache, remove};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+const PARTIAL: &str = ".partial-";
+
+/// The folder of all cached kernels.
+pub(super) fn folder(cache: &Cache) -> PathBuf {
+    cache.folder().join("kernels")
+}
+
+/// The kernel that was made in `place`, if it is whole.
+pub(super) fn kernel_in(place: &Path, release: &str) -> Option<Kernel> {
+    let image = ["vmlinux", "bzImage"].map(|name| place.join(name)).into_iter().find(|image| image.is_file());
+    let modules = modules_folder(place, release);
+    let config = Some(place.join("config")).filter(|config| config.is_file());
+    modules.join("modules.dep").is_file().then_some(())?;
+    Some(Kernel { release: release.to_owned(), image: image?, modules, config })
+}
+
+pub(super) fn modules_folder(place: &Path, release: &str) -> PathBuf {
+    place.join("lib/modules").join(release)
+}
+
+/// Makes `kernels/name` by `make` in an empty folder beside it, under the cache's lock. What an earlier process left
+/// half done goes first.
+pub(super) fn make_whole(
+    cache: &Cache,
+    name: &str,
+    make: impl FnOnce(&Path) -> Result<(), KernelError>,
+) -> Result<PathBuf, KernelError> {
+    let kernels = folder(cache);
+    fs::create_dir_all(&kernels).map_err(KernelError::io("make", &kernels))?;
+    for entry in fs::read_dir(&kernels).map_err(KernelError::io("list", &kernels))?.flatten() {
+        if entry.file_name().to_str().is_some_and(|name| name.starts_with(PARTIAL)) {
+            remove(&entry.path())?;
+        }
+    }
+    let (partial, whole) = (kernels.join(format!("{PARTIAL}{name}")), kernels.join(name));
+    fs::create_dir(&partial).map_err(KernelError::io("make", &partial))?;
+    if let Err(error) = make(&partial) {
+        // The first error says more than one of cleaning up would; the next fetch cleans up too.
+        let _ = remove(&partial);
+        return Err(error);
+    }
+    remove(&whole)?;
+    fs::rename(&partial, &whole).map_err(KernelError::io("rename", &partial))?;
+    Ok(whole)
+}
+
+/// Turns the packages in `place/packages` into the kernel in `place`; nothing is installed.
+pub(super) fn from_packages(place: &Path, release: &str) -> Result<(), KernelError> {
+    let (packages, tree) = (place.join("packages"), place.join("tree"));
+    for entry in fs::read_dir(&packages).map_err(KernelError::io("list", &packages))?.flatten() {
+        let package = entry.file_name().to_string_lossy().into_owned();
+        tools::run("dpkg-deb", &package, tools::command("dpkg-deb").arg("-x").arg(entry.path()).arg(&tree))?;
+    }
+    remove(&packages)?;
+    let bad = |missing| KernelError::BadPackage { release: release.to_owned(), missing };
+    let first = |candidates: &[PathBuf]| candidates.iter().find(|path| path.exists()).cloned();
+    let beside = ["usr/lib/modules", "lib/modules"].map(|folder| tree.join(folder).join(release));
+    let modules = first(&beside).ok_or_else(|| bad("modules"))?;
+    let boot = tree.join("boot");
+    let image = first(&[boot.join(format!("vmlinuz-{release}")), modules.join("vmlinuz")]);
+    place_image(place, &image.ok_or_else(|| bad("kernel image"))?)?;
+    if let Some(config) = first(&[boot.join(format!("config-{release}")), modules.join("config")]) {
+        fs::copy(&config, place.join("config")).map_err(KernelError::io("copy", &config))?;
+    }
+    let target = modules_folder(place, release);
+    let above = target.parent().unwrap_or(place);
+    fs::create_dir_all(above).map_err(KernelError::io("make", above))?;
+    fs::rename(&modules, &target).map_err(KernelError::io("rename", &modules))?;
+    remove(&tree)?;
+    modules::unpack_all(&target)?;
+    modules::index(place, release)
+}
+
+/// Puts an image into `place`: a bzImage's ELF image, by which a guest starts at once, where it can be unpacked.
+pub(super) fn place_image(place: &Path, path: &Path) -> Result<(), KernelError> {
+    let image = vmlinux::read(path).map_err(|reason| KernelError::NotAKernel { path: path.to_owned(), reason })?;
+    let (name, bytes) = match (image.kind, vmlinux::unpack(&image.bytes)) {
+        (vmlinux::Kind::BzImage, Some(elf)) => ("vmlinux", elf),
+        (vmlinux::Kind::BzImage, None) => ("bzImage", image.bytes),
+        (vmlinux::Kind::Vmlinux, _) => ("vmlinux", image.bytes),
+    };
+    let target = place.join(name);
+    fs::write(&target, bytes).map_err(KernelError::io("write", &target))
+}

@@ -1,0 +1,188 @@
+//! Kernel images for x86: the boot protocol's header, the compressed payload in it, and what an ELF image says of
+//! itself (Documentation/arch/x86/boot.rst, elf(5)).
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
+/// More than any kernel's payload unpacks to: a broken one shall not fill the memory.
+const LARGEST_BYTES: u64 = 1 << 30;
+const ELF_MAGIC: &[u8] = b"\x7fELF";
+const EM_X86_64: u64 = 62;
+const PT_LOAD: u64 = 1;
+const PT_NOTE: u64 = 4;
+/// The note that tells where a guest enters by PVH: name and type (include/xen/interface/elfnote.h).
+const PVH_NOTE: (&[u8], u64) = (b"Xen\0", 18);
+
+/// A kernel image as it was read.
+pub(super) struct Image {
+    /// The file; of an ELF image only what is loaded, without its debug information.
+    pub bytes: Vec<u8>,
+    /// As `uname -r` says in a guest that boots it.
+    pub release: String,
+    pub kind: Kind,
+}
+
+/// The two forms that a guest can boot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// The boot protocol's form, with a compressed payload.
+    BzImage,
+    /// An uncompressed ELF file with a PVH entry.
+    Vmlinux,
+}
+
+/// Reads an image and finds out what it is; the error is the reason why no guest could boot it.
+pub(super) fn read(path: &Path) -> Result<Image, String> {
+    let mut file = File::open(path).map_err(|error| error.to_string())?;
+    let mut bytes = Vec::new();
+    file.by_ref().take(4096).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
+    let loaded_end = if bytes.starts_with(ELF_MAGIC) { loaded_end(&bytes)? } else { LARGEST_BYTES };
+    let rest = loaded_end.min(LARGEST_BYTES).saturating_sub(bytes.len() as u64);
+    file.take(rest).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
+    let (kind, release) = identify(&bytes)?;
+    if kind == Kind::Vmlinux {
+        // The section table was not read: the header shall not point to it.
+        bytes[0x28..0x30].fill(0);
+        bytes[0x3c..0x40].fill(0);
+    }
+    Ok(Image { bytes, release, kind })
+}
+
+fn identify(bytes: &[u8]) -> Result<(Kind, String), String> {
+    if bytes.starts_with(ELF_MAGIC) {
+        let release = elf_release(bytes).ok_or("it is an ELF file without the words `Linux version`")?;
+        if !has_pvh_entry(bytes) {
+            return Err("it is a vmlinux without a PVH entry (CONFIG_PVH), name its bzImage".to_owned());
+        }
+        return Ok((Kind::Vmlinux, release));
+    }
+    let magic_at = |at: usize, magic: &[u8]| bytes.get(at..at + magic.len()) == Some(magic);
+    if !magic_at(0x202, b"HdrS") || !magic_at(0x1fe, b"\x55\xaa") {
+        return Err("it has neither the boot protocol's header nor that of an ELF file".to_owned());
+    }
+    let release = number::<2>(bytes, 0x20e)
+        .filter(|&offset| offset != 0)
+        .and_then(|offset| first_word(bytes.get(offset as usize + 0x200..)?))
+        .ok_or("its boot header tells no version")?;
+    Ok((Kind::BzImage, release))
+}
+
+/// A little-endian number of `N` bytes.
+fn number<const N: usize>(bytes: &[u8], at: usize) -> Option<u64> {
+    let mut padded = [0; 8];
+    padded[..N].copy_from_slice(bytes.get(at..at.checked_add(N)?)?);
+    Some(u64::from_le_bytes(padded))
+}
+
+/// A release, up to a blank or a zero byte; `None` for what does not begin with a digit.
+pub(super) fn first_word(bytes: &[u8]) -> Option<String> {
+    let end = bytes.iter().take(200).position(|&byte| matches!(byte, b' ' | b'\0' | b'\n'))?;
+    let word = std::str::from_utf8(&bytes[..end]).ok()?;
+    (word.starts_with(|c: char| c.is_ascii_digit()) && word.chars().all(|c| c.is_ascii_graphic() && c != '/'))
+        .then(|| word.to_owned())
+}
+
+/// Unpacks the payload of a bzImage to the kernel's ELF image; `None` where its compression is not known here, or it
+/// has no PVH entry, and a guest must boot the bzImage.
+pub(super) fn unpack(bz_image: &[u8]) -> Option<Vec<u8>> {
+    // A header older than protocol 2.08 does not tell where the payload is.
+    if number::<2>(bz_image, 0x206)? < 0x208 {
+        return None;
+    }
+    let setup_sectors = match number::<1>(bz_image, 0x1f1)? {
+        0 => 4,
+        sectors => sectors as usize,
+    };
+    let start = (setup_sectors + 1) * 512 + number::<4>(bz_image, 0x248)? as usize;
+    let payload = bz_image.get(start..start.checked_add(number::<4>(bz_image, 0x24c)? as usize)?)?;
+    let elf = decompress(payload).ok()?;
+    (elf.starts_with(ELF_MAGIC) && has_pvh_entry(&elf)).then_some(elf)
+}
+
+/// Unpacks one stream of xz, zstd, gzip or lz4 (the kernel's legacy frames) and ignores what follows it: the kernel's
+/// build appends the unpacked size to the payload, and a signature to modules.
+///
+/// # Errors
+/// Another compression, or a broken stream.
+pub(super) fn decompress(packed: &[u8]) -> io::Result<Vec<u8>> {
+    let mut unpacked = Vec::new();
+    let mut collect = |reader: &mut dyn Read| reader.take(LARGEST_BYTES).read_to_end(&mut unpacked).map(drop);
+    match packed {
+        [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => collect(&mut liblzma::read::XzDecoder::new(packed))?,
+        [0x28, 0xb5, 0x2f, 0xfd, ..] => collect(&mut zstd::Decoder::new(packed)?.single_frame())?,
+        [0x1f, 0x8b, ..] => collect(&mut flate2::read::GzDecoder::new(packed))?,
+        [0x02, 0x21, 0x4c, 0x18, blocks @ ..] => return decompress_lz4(blocks),
+        _ => return Err(io::Error::new(io::ErrorKind::InvalidData, "it is packed in no way that is known here")),
+    }
+    Ok(unpacked)
+}
+
+/// Blocks of at most 8 MiB, each behind its packed size; what does not hold a block any more is what follows the stream.
+fn decompress_lz4(mut blocks: &[u8]) -> io::Result<Vec<u8>> {
+    const BLOCK_BYTES: usize = 8 << 20;
+    let mut unpacked = Vec::new();
+    while let Some(block) = number::<4>(blocks, 0).and_then(|bytes| blocks.get(4..4 + bytes as usize)) {
+        if unpacked.len() as u64 >= LARGEST_BYTES {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "it unpacks to more than any kernel"));
+        }
+        let begin = unpacked.len();
+        unpacked.resize(begin + BLOCK_BYTES, 0);
+        let bytes = lz4_flex::block::decompress_into(block, &mut unpacked[begin..])
+            .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+        unpacked.truncate(begin + bytes);
+        blocks = &blocks[4 + block.len()..];
+    }
+    Ok(unpacked)
+}
+
+/// One entry of an ELF file's program header table: type, file offset, size in the file.
+fn program_headers(elf: &[u8]) -> impl Iterator<Item = (u64, u64, u64)> {
+    let table = number::<8>(elf, 0x20).unwrap_or(0);
+    let (entry_bytes, entries) = (number::<2>(elf, 0x36).unwrap_or(0), number::<2>(elf, 0x38).unwrap_or(0));
+    (0..entries).map_while(move |index| {
+        let at = usize::try_from(table.checked_add(index * entry_bytes)?).ok()?;
+        Some((number::<4>(elf, at)?, number::<8>(elf, at.checked_add(8)?)?, number::<8>(elf, at.checked_add(0x20)?)?))
+    })
+}
+
+/// Where the part of an ELF file ends that is loaded.
+fn loaded_end(beginning: &[u8]) -> Result<u64, String> {
+    if number::<1>(beginning, 4) != Some(2) || number::<2>(beginning, 0x12) != Some(EM_X86_64) {
+        return Err("it is an ELF file for another processor".to_owned());
+    }
+    let needed = program_headers(beginning).filter(|(kind, ..)| matches!(*kind, PT_LOAD | PT_NOTE));
+    needed
+        .map(|(_, offset, bytes)| offset.saturating_add(bytes))
+        .max()
+        .ok_or_else(|| "it is an ELF file of which nothing is loaded".to_owned())
+}
+
+fn elf_release(elf: &[u8]) -> Option<String> {
+    let words = b"Linux version ";
+    memchr::memmem::find_iter(elf, words).find_map(|at| first_word(&elf[at + words.len()..]))
+}
+
+/// True where one of the notes tells a PVH entry, by which QEMU starts an ELF image.
+fn has_pvh_entry(elf: &[u8]) -> bool {
+    program_headers(elf).filter(|(kind, ..)| *kind == PT_NOTE).any(|(_, offset, bytes)| {
+        let (Ok(begin), Ok(length)) = (usize::try_from(offset), usize::try_from(bytes)) else { return false };
+        let Some(notes) = begin.checked_add(length).and_then(|end| elf.get(begin..end)) else { return false };
+        notes_of(notes).any(|note| note == PVH_NOTE)
+    })
+}
+
+/// The names and types of the notes in a segment; name and content are each padded to four bytes.
+fn notes_of(mut notes: &[u8]) -> impl Iterator<Item = (&[u8], u64)> {
+    std::iter::from_fn(move || {
+        let name_bytes = number::<4>(notes, 0)? as usize;
+        let content_bytes = number::<4>(notes, 4)? as usize;
+        let note = (notes.get(12..12 + name_bytes)?, number::<4>(notes, 8)?);
+        notes = notes.get(12 + name_bytes.next_multiple_of(4) + content_bytes.next_multiple_of(4)..).unwrap_or(&[]);
+        Some(note)
+    })
+}
+
+#[cfg(test)]
+#[path = "vmlinux_tests.rs"]
+pub(super) mod tests;
