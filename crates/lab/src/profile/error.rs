@@ -1,0 +1,60 @@
+//! Why there is no profile.
+
+use super::{SymbolsError, WindowError};
+use std::io;
+use std::path::PathBuf;
+
+/// Why a run was not profiled.
+#[derive(Debug, thiserror::Error)]
+pub enum ProfileError {
+    /// `iopj` was built for a machine that the plugin does not run on.
+    #[error(
+        "the exact profiler is built into iopj for x86-64 Linux only: profile on such a machine, or run without it"
+    )]
+    Host,
+    /// The program could not be started.
+    #[error("`{qemu}` does not start ({source}): install QEMU for x86 (Debian and Ubuntu: qemu-system-x86)")]
+    Qemu {
+        /// The program.
+        qemu: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// QEMU has no plugins, or refused this one.
+    #[error(
+        "`{qemu}` does not take the profiler's plugin ({said}): use a QEMU of version 5 or later that is built with plugins, as Debian's is"
+    )]
+    Refused {
+        /// The program.
+        qemu: PathBuf,
+        /// Its message.
+        said: String,
+    },
+    /// A file or folder of the run.
+    #[error("`{path}` cannot be used for the profiler ({source}): check the folder's permissions and free space")]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A window's file is damaged.
+    #[error("`{path}` is not a window of this profiler ({source}): run the study again")]
+    Window {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: WindowError,
+    },
+    /// The guest's symbols say nothing.
+    #[error(transparent)]
+    Symbols(#[from] SymbolsError),
+    /// The file given as `--vmlinux` is no kernel with debug information.
+    #[error("`{path}` gives no source files ({reason}): name the vmlinux of the kernel's debug package")]
+    DebugInfo {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+}
