@@ -33,6 +33,9 @@ pub(crate) enum Command {
     Explain(ExplainArgs),
     /// Take in results of other programs
     Import(ImportArgs),
+    /// Run a study in a virtual machine with emulated NVMe, on a kernel of your choice
+    #[command(subcommand)]
+    Lab(LabCommand),
     /// Put back settings that a run which died has left behind
     Restore(RestoreArgs),
     /// Write the manual pages into a folder
@@ -243,4 +246,74 @@ pub(crate) struct RestoreArgs {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum LabCommand {
+    /// List the kernels that can be had, or fetch some
+    Kernels {
+        /// Series or releases to fetch, such as 5.10
+        series: Vec<String>,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Boot a kernel, run a study on an emulated drive, and bring its store out
+    Run(LabRunArgs),
+    /// Boot a kernel with an emulated drive and give its shell
+    Shell(GuestArgs),
+    /// End what runs that died have left, and remove it
+    Clean {
+        /// Remove the fetched kernels too
+        #[arg(long)]
+        kernels: bool,
+    },
+}
+
+/// The drive of a guest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum DeviceArg {
+    /// Emulated NVMe with poll queues; it answers at once
+    Nvme,
+    /// virtio-blk with a poll queue; it answers after 100 us
+    Virtio,
+    /// The kernel's null_blk with poll queues
+    #[value(name = "null_blk")]
+    NullBlk,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct GuestArgs {
+    /// Series (5.10), release (5.10.0-46-amd64), `host`, or an image beside --modules
+    #[arg(long)]
+    pub(crate) kernel: String,
+    /// Folder of the modules that belong to the image
+    #[arg(long, value_name = "DIR")]
+    pub(crate) modules: Option<PathBuf>,
+    /// Drive
+    #[arg(long, value_enum, default_value = "nvme")]
+    pub(crate) device: DeviceArg,
+    /// Virtual processors
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=8))]
+    pub(crate) vcpus: u32,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct LabRunArgs {
+    /// Study file
+    pub(crate) study: PathBuf,
+    #[command(flatten)]
+    pub(crate) guest: GuestArgs,
+    /// Count every instruction, load and store, for `iopj explain`
+    #[arg(long)]
+    pub(crate) exact: bool,
+    /// Kernel with debug information, which tells the source directory of each function
+    #[arg(long, value_name = "FILE", requires = "exact")]
+    pub(crate) vmlinux: Option<PathBuf>,
+    /// Store to write; by default the study's name in the current folder
+    #[arg(long)]
+    pub(crate) store: Option<PathBuf>,
+    /// End the guest after this time
+    #[arg(long, value_name = "TIME", default_value = "15m")]
+    pub(crate) time_limit: String,
 }

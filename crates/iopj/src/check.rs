@@ -1,6 +1,7 @@
 //! `iopj check`: which paths work on a target here, and the papers' design space filled in for this machine.
 
 use crate::args::CheckArgs;
+use crate::lab;
 use crate::output::{print, print_json};
 use anyhow::Context;
 use iopj_core::IoPath;
@@ -104,6 +105,7 @@ fn as_json(target: &Target, paths: &[(IoPath, Availability)]) -> Value {
         "logical_block": target.logical_block(),
         "warnings": target.warnings(),
         "paths": paths.iter().map(path_json).collect::<Vec<_>>(),
+        "lab": {"missing_packages": lab::missing_packages()},
         "design_space": DESIGNS.iter().map(design_json).collect::<Vec<_>>(),
     })
 }
@@ -162,5 +164,10 @@ fn as_text(target: &Target, paths: &[(IoPath, Availability)]) -> String {
         }));
         grid.row(row);
     }
-    text + &grid.render()
+    text += &grid.render();
+    let missing = lab::missing_packages();
+    text + &match &missing[..] {
+        [] => "\nlab: here (`iopj lab run`: other kernels, emulated NVMe with poll queues, exact costs)\n".to_owned(),
+        packages => format!("\nlab: not here; install the packages {}\n", packages.join(", ")),
+    }
 }

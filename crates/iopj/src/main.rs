@@ -7,6 +7,7 @@ mod compare;
 mod explain;
 mod export;
 mod import;
+mod lab;
 mod meta;
 mod output;
 mod progress;
@@ -31,6 +32,7 @@ fn main() -> ExitCode {
         Command::Compare(args) => compare::compare(&args),
         Command::Explain(args) => explain::explain(&args),
         Command::Import(args) => import::import(&args),
+        Command::Lab(command) => lab::lab(&command),
         Command::Restore(args) => restore::restore(&args),
         Command::Man { folder } => meta::man(&folder),
         Command::Completions { shell } => meta::completions(shell),

@@ -1,6 +1,7 @@
 //! Source directories from debug information, of a small program laid out and compiled as a kernel is.
 
-use iopj_lab::profile::{DebugInfo, Symbols};
+use iopj_lab::profile::DebugInfo;
+use iopj_probe::Symbols;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -2,7 +2,8 @@
 //! and stores: every count is asserted, whatever thread emulates what.
 
 use iopj_core::{Cost, CostProfile, Space};
-use iopj_lab::profile::{Plugin, Symbols, profiles};
+use iopj_lab::profile::{Plugin, profiles};
+use iopj_probe::Symbols;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;

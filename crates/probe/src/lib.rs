@@ -17,6 +17,8 @@ pub mod marker;
 mod observe;
 mod root;
 mod snapshot;
+pub mod sources;
+mod symbols;
 mod threads;
 mod vectors;
 
@@ -30,6 +32,7 @@ pub use observe::{
     STRAY_SHARE, observe,
 };
 pub use snapshot::{Probe, Snapshot, Who};
+pub use symbols::{Symbol, Symbols, SymbolsError};
 
 /// Version of the rules by which evidence is collected, observed and judged; it changes with every
 /// predicate or threshold, so that stored evidence can be told from that of other rules.

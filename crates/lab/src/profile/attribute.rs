@@ -1,7 +1,8 @@
 //! From counts by address to costs by function.
 
-use super::{DebugInfo, Record, Symbol, Symbols, Window};
+use super::{DebugInfo, Record, Window};
 use iopj_core::{Cost, CostKind, CostProfile, CostSource, FunctionCost, Space};
+use iopj_probe::{Symbol, Symbols};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// The columns that the plugin counts.

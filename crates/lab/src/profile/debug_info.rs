@@ -1,7 +1,8 @@
 //! Source directories from a kernel's debug information, the file given as `--vmlinux`.
 
-use super::{ProfileError, Symbols};
+use super::ProfileError;
 use addr2line::Loader;
+use iopj_probe::Symbols;
 use std::fmt;
 use std::path::{Component, Path, PathBuf};
 

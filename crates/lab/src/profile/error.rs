@@ -1,6 +1,7 @@
 //! Why there is no profile.
 
-use super::{SymbolsError, WindowError};
+use super::WindowError;
+use iopj_probe::SymbolsError;
 use std::io;
 use std::path::PathBuf;
 

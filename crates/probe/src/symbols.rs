@@ -1,13 +1,13 @@
-//! The guest's symbol table, from the text of its `/proc/kallsyms` (kernel: `kernel/kallsyms.c`).
+//! A kernel's symbol table, from the text of its `/proc/kallsyms` (kernel: `kernel/kallsyms.c`).
 
 /// Why a symbol table is of no use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SymbolsError {
     /// No line is of its form.
-    #[error("the guest's kallsyms lists no functions: its kernel needs CONFIG_KALLSYMS")]
+    #[error("/proc/kallsyms lists no functions: the kernel needs CONFIG_KALLSYMS")]
     Empty,
     /// Addresses are hidden.
-    #[error("the guest's kallsyms hides all addresses: read it as root, with kernel.kptr_restrict below 2")]
+    #[error("/proc/kallsyms hides all addresses: read it as root, with kernel.kptr_restrict below 2")]
     Hidden,
 }
 

@@ -1,0 +1,205 @@
+//! `iopj lab`: kernels, a study or a shell in a virtual machine, and what is left of them.
+
+use crate::args::{DeviceArg, GuestArgs, LabCommand, LabRunArgs};
+use crate::output::{FAILURES, INTERRUPTED, fail, print, print_json};
+use crate::signals;
+use anyhow::{Context, anyhow, bail};
+use iopj_core::{IoPath, parse_duration};
+use iopj_lab::cache::Cache;
+use iopj_lab::image::Program;
+use iopj_lab::kernels::{self, Kernel};
+use iopj_lab::session::{Device, Guest, GuestStudy};
+use iopj_lab::{LabError, vm};
+use iopj_report::render::{Align, Grid, escape};
+use iopj_store::{Generator, Store};
+use iopj_study::study::{Study, parse_paths};
+use serde_json::json;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// A shell has no end of its own.
+const SHELL_LIMIT: Duration = Duration::from_secs(24 * 3600);
+
+pub(crate) fn lab(command: &LabCommand) -> anyhow::Result<ExitCode> {
+    match command {
+        LabCommand::Kernels { series, json } => kernels(series, *json),
+        LabCommand::Run(args) => run(args),
+        LabCommand::Shell(args) => shell(args),
+        LabCommand::Clean { kernels } => clean(*kernels),
+    }
+}
+
+/// Tells the user what goes on.
+fn note(text: &str) {
+    let _ = writeln!(std::io::stderr(), "{}", escape(text));
+}
+
+fn kernels(wanted: &[String], json: bool) -> anyhow::Result<ExitCode> {
+    let cache = Cache::open()?;
+    let fetched: Result<Vec<Kernel>, _> = wanted.iter().map(|one| kernels::fetch(&cache, one, &mut note)).collect();
+    let fetched = fetched?;
+    if !wanted.is_empty() {
+        if json {
+            let one =
+                |kernel: &Kernel| json!({"release": kernel.release, "image": kernel.image, "modules": kernel.modules});
+            print_json(&fetched.iter().map(one).collect())?;
+        } else {
+            for kernel in &fetched {
+                print(&format!("{}: {}\n", kernel.release, kernel.image.display()))?;
+            }
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    let offers = kernels::list(&cache, &mut note)?;
+    if json {
+        let one = |offer: &kernels::Offer| {
+            json!({
+                "series": offer.series, "release": offer.release, "suite": offer.suite,
+                "download_bytes": offer.download_bytes, "cached": offer.cached,
+            })
+        };
+        print_json(&offers.iter().map(one).collect())?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let columns = ["series", "release", "suite"].map(|name| (name, Align::Left));
+    let mut grid = Grid::new(&[&columns[..], &[("download MB", Align::Right), ("cached", Align::Left)]].concat());
+    for offer in offers {
+        let size =
+            if offer.download_bytes == 0 { String::new() } else { (offer.download_bytes / 1_000_000).to_string() };
+        let cached = if offer.cached { "yes" } else { "" };
+        grid.row(vec![offer.series, offer.release, offer.suite, size, cached.to_owned()]);
+    }
+    print(&grid.render())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The kernel that the options name: of a series, or of files.
+fn kernel(args: &GuestArgs, cache: &Cache) -> anyhow::Result<Kernel> {
+    match &args.modules {
+        Some(modules) => Ok(kernels::from_files(cache, Path::new(&args.kernel), modules)?),
+        None if args.kernel.contains('/') => {
+            bail!("`{}` is a kernel's image, which needs its modules: name their folder with --modules", args.kernel)
+        }
+        None => Ok(kernels::fetch(cache, &args.kernel, &mut note)?),
+    }
+}
+
+/// The packages that the lab needs and this machine lacks.
+pub(crate) fn missing_packages() -> Vec<&'static str> {
+    let mut packages: Vec<&str> = iopj_lab::missing_tools().into_iter().map(|(_, package)| package).collect();
+    packages.sort_unstable();
+    packages.dedup();
+    packages
+}
+
+/// Says all that is missing at once.
+fn need_tools() -> anyhow::Result<()> {
+    let packages = missing_packages();
+    if packages.is_empty() {
+        return Ok(());
+    }
+    bail!("the lab needs programs that are not here: install the packages {}", packages.join(", "))
+}
+
+fn guest<'a>(args: &GuestArgs, kernel: &'a Kernel) -> Guest<'a> {
+    let device = match args.device {
+        DeviceArg::Nvme => Device::Nvme,
+        DeviceArg::Virtio => Device::Virtio,
+        DeviceArg::NullBlk => Device::NullBlk,
+    };
+    Guest { kernel, device, vcpus: args.vcpus, exact: false, vmlinux: None, time_limit: SHELL_LIMIT, mishap: None }
+}
+
+fn shell(args: &GuestArgs) -> anyhow::Result<ExitCode> {
+    need_tools()?;
+    let cache = Cache::open()?;
+    let kernel = kernel(args, &cache)?;
+    let mut programs = vec![Program::running("iopj")];
+    programs.extend(Program::named("fio").ok());
+    guest(args, &kernel).shell(&cache, programs, signals::stop_flag())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn run(args: &LabRunArgs) -> anyhow::Result<ExitCode> {
+    let name = args.study.display();
+    let text = std::fs::read_to_string(&args.study)
+        .map_err(|error| anyhow!("`{name}` cannot be read ({error}): name a study file"))?;
+    let study = Study::parse(&text, &name.to_string())?;
+    let time_limit = parse_duration(&args.time_limit).map_err(|error| anyhow!("--time-limit: {error}"))?;
+    let store = args.store.clone().unwrap_or_else(|| PathBuf::from(format!("{}.iopj", study.name)));
+    if store.exists() {
+        return Err(LabError::StoreExists(store).into());
+    }
+    let in_guest = in_guest(&study, &text)?;
+    need_tools()?;
+    let cache = Cache::open()?;
+    let kernel = kernel(&args.guest, &cache)?;
+    let mut guest = guest(&args.guest, &kernel);
+    (guest.exact, guest.vmlinux, guest.time_limit) = (args.exact, args.vmlinux.as_deref(), time_limit);
+    note(&format!("booting {}", kernel.release));
+    let stop = signals::stop_flag();
+    let done = match guest.run(&cache, &in_guest, &store, stop, &mut note) {
+        Err(LabError::Vm(vm::VmError::Stopped)) => {
+            fail(&anyhow!("interrupted; nothing is left of the guest"));
+            return Ok(ExitCode::from(INTERRUPTED));
+        }
+        done => done?,
+    };
+    note(&format!("guest: up after {:.1} s, off after {:.1} s", done.boot.as_secs_f64(), done.total.as_secs_f64()));
+    let (study, trials) = {
+        let store = Store::open(&store)?;
+        (store.study()?, store.trials()?)
+    };
+    if args.exact {
+        note(&format!(
+            "costs were counted for {} of {} trials: `iopj explain {}`",
+            done.counted,
+            trials.len(),
+            store.display()
+        ));
+    }
+    print(&iopj_report::render::report(&study, &trials))?;
+    print(&format!("store: {}\n", store.display()))?;
+    match done.status {
+        0 => Ok(ExitCode::SUCCESS),
+        1 => Ok(ExitCode::from(FAILURES)),
+        other => bail!("the run in the guest ended with status {other}: its message stands above"),
+    }
+}
+
+/// What the guest must have and be told for a study.
+fn in_guest<'a>(study: &Study, text: &'a str) -> anyhow::Result<GuestStudy<'a>> {
+    let mut paths: Vec<IoPath> = Vec::new();
+    let of_workloads = study.workloads.iter().filter_map(|workload| workload.paths.as_ref());
+    for axis in std::iter::once(&study.paths).chain(of_workloads) {
+        paths.extend(parse_paths(axis)?.unwrap_or_default());
+    }
+    let through = |path: &IoPath| matches!(path, IoPath::NvmePassthrough(_));
+    let passthrough = paths.iter().any(through);
+    if passthrough && !paths.iter().all(through) {
+        bail!(
+            "the study has nvme-passthrough beside other paths, and each needs a node of its own: make two studies of it"
+        );
+    }
+    let mut writes = false;
+    for workload in &study.workloads {
+        writes |= workload.workloads()?.iter().any(|workload| workload.rw.writes());
+    }
+    let mut programs = vec![Program::running("iopj")];
+    if study.generators()?.contains(&Generator::Fio) {
+        programs.push(Program::named("fio").context("the study has fio as a generator")?);
+    }
+    Ok(GuestStudy { text, programs, passthrough, writes })
+}
+
+fn clean(with_kernels: bool) -> anyhow::Result<ExitCode> {
+    let cache = Cache::open()?;
+    let cleaned = vm::clean(cache.folder())?;
+    print(&format!("{} machines ended, {} folders removed\n", cleaned.machines, cleaned.folders))?;
+    if with_kernels {
+        print(&format!("{} MB of kernels removed\n", cache.clear()? / 1_000_000))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}

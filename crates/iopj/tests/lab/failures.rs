@@ -1,0 +1,89 @@
+//! Drives that fail, stall or go while a study runs in a guest: recorded failures, an end, a store that can be read.
+
+use crate::common::{alone, folder};
+use crate::have_lab;
+use iopj_lab::cache::Cache;
+use iopj_lab::image::Program;
+use iopj_lab::kernels;
+use iopj_lab::session::{Device, Done, Guest, GuestStudy, Mishap};
+use iopj_lab::{LabError, vm};
+use iopj_store::{Outcome, Store};
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+/// Trials of which each takes some seconds, so that a mishap meets one.
+const STUDY: &str = "name = \"mishap\"\npaths = [\"posix-sio/syscall/interrupt\", \"io_uring/syscall/poll\"]\n\
+    replicates = 2\nseed = 1\n[[workload]]\nrw = \"randread\"\nbs = \"4k\"\nruntime = \"3s\"\n";
+
+/// Runs the study on a drive that a mishap befalls; the store's outcomes, and what was printed.
+fn run_with(mishap: Mishap, at: &Path) -> (Result<Done, LabError>, Vec<Outcome>, String) {
+    let cache = Cache::open().unwrap();
+    let kernel = kernels::fetch(&cache, "6.1", &mut |_| {}).unwrap();
+    let guest = Guest {
+        kernel: &kernel,
+        device: Device::Nvme,
+        vcpus: 2,
+        exact: false,
+        vmlinux: None,
+        time_limit: Duration::from_secs(180),
+        mishap: Some(mishap),
+    };
+    let programs = vec![Program { name: "iopj".to_owned(), host: env!("CARGO_BIN_EXE_iopj").into() }];
+    let study = GuestStudy { text: STUDY, programs, passthrough: false, writes: false };
+    let store = at.join("mishap.iopj");
+    let mut printed = String::new();
+    let done = guest.run(&cache, &study, &store, &AtomicBool::new(false), &mut |line| {
+        printed += line;
+        printed.push('\n');
+    });
+    let outcomes = match Store::open(&store) {
+        Ok(store) => store.trials().unwrap().into_iter().map(|trial| trial.outcome).collect(),
+        Err(_) => Vec::new(),
+    };
+    (done, outcomes, printed)
+}
+
+fn failure(outcome: &Outcome) -> &str {
+    match outcome {
+        Outcome::Failed(reason) => reason,
+        Outcome::Measured(_) => "",
+    }
+}
+
+#[test]
+fn reads_that_fail_are_counted_and_the_study_goes_on() {
+    if !have_lab() {
+        return;
+    }
+    let (_alone, folder) = (alone(), folder());
+    let (done, outcomes, printed) = run_with(Mishap::ReadErrors(vm::Fault::After(2000)), folder.path());
+    assert_eq!(done.unwrap().status, 1, "{printed}");
+    assert_eq!(outcomes.len(), 4, "{printed}");
+    assert!(outcomes.iter().any(|outcome| failure(outcome).contains("I/Os failed")), "{outcomes:?}");
+    assert!(outcomes.iter().any(|outcome| failure(outcome).contains("EIO")), "{outcomes:?}");
+}
+
+#[test]
+fn a_stalled_drive_ends_its_trial_by_the_kernels_time_limit() {
+    if !have_lab() {
+        return;
+    }
+    let (_alone, folder) = (alone(), folder());
+    let (done, outcomes, printed) = run_with(Mishap::Stall("2/4".to_owned()), folder.path());
+    assert_eq!(done.unwrap().status, 1, "{printed}");
+    assert!(outcomes[0].measurement().is_some(), "the trial before it is kept: {outcomes:?}");
+    assert!(outcomes.iter().any(|outcome| !failure(outcome).is_empty()), "{outcomes:?} {printed}");
+}
+
+#[test]
+fn a_drive_that_is_pulled_leaves_the_trials_before() {
+    if !have_lab() {
+        return;
+    }
+    let (_alone, folder) = (alone(), folder());
+    let (done, outcomes, printed) = run_with(Mishap::Pull("2/4".to_owned()), folder.path());
+    assert_ne!(done.unwrap().status, 0, "{printed}");
+    assert!(outcomes[0].measurement().is_some(), "the trial before it is kept: {outcomes:?}");
+    assert!(outcomes.iter().any(|outcome| !failure(outcome).is_empty()), "{outcomes:?} {printed}");
+}

@@ -1,0 +1,176 @@
+//! Studies in real guests: the polled paths proven on the kernels that have them, and what failing drives leave.
+
+#[path = "../common/mod.rs"]
+mod common;
+mod failures;
+mod refusals;
+
+use common::{alone, folder, have};
+use iopj_core::{IoPath, VerdictKind};
+use iopj_store::{Measurement, Store, Trial};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::{Command, Output};
+
+/// Programs and kernels are there, or this is CI and the test fails.
+fn have_lab() -> bool {
+    let missing = iopj_lab::missing_tools();
+    have(missing.is_empty(), &format!("{missing:?}"))
+}
+
+/// `iopj lab run` of a study of this repository in `folder`, with `change` made to its text.
+fn lab_run(folder: &Path, study: &str, change: &[(&str, &str)], options: &str) -> Output {
+    let file = format!("{}/../../studies/{study}.toml", env!("CARGO_MANIFEST_DIR"));
+    let mut text = std::fs::read_to_string(file).unwrap();
+    for (from, to) in change {
+        assert!(text.contains(from), "{from}");
+        text = text.replace(from, to);
+    }
+    std::fs::write(folder.join(format!("{study}.toml")), text).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_iopj"));
+    command.current_dir(folder).args(["lab", "run", &format!("{study}.toml")]).args(options.split_whitespace());
+    command.output().unwrap()
+}
+
+/// The trials of a run that succeeded.
+fn trials(folder: &Path, study: &str, output: &Output) -> Vec<Trial> {
+    let words = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{words}");
+    let store = Store::open(&folder.join(format!("{study}.iopj"))).unwrap();
+    assert_eq!(store.study().unwrap().emulated.as_deref(), Some("QEMU TCG"), "{words}");
+    let trials = store.trials().unwrap();
+    assert_eq!(trials.len() as u64, store.study().unwrap().planned_trials, "{words}");
+    trials
+}
+
+/// Measurements by path.
+fn by_path(trials: &[Trial]) -> BTreeMap<String, Vec<&Measurement>> {
+    let mut all: BTreeMap<String, Vec<&Measurement>> = BTreeMap::new();
+    for trial in trials {
+        let measurement = trial.outcome.measurement().unwrap_or_else(|| panic!("{:?}", trial.outcome));
+        all.entry(trial.path.to_string()).or_default().push(measurement);
+    }
+    all
+}
+
+#[track_caller]
+fn all_are(trials: &[Trial], path: &str, kind: VerdictKind) {
+    let path: IoPath = path.parse().unwrap();
+    let mut seen = 0;
+    for trial in trials.iter().filter(|trial| trial.path == path) {
+        let measurement = trial.outcome.measurement().unwrap_or_else(|| panic!("{:?}", trial.outcome));
+        assert_eq!(measurement.verdict.kind, kind, "{path}: {:?}", measurement.verdict.reasons);
+        seen += 1;
+    }
+    assert!(seen > 0, "no trial of {path}");
+}
+
+#[test]
+fn synchronous_completions_are_what_was_asked_for_on_5_10() {
+    if !have_lab() {
+        return;
+    }
+    let (_alone, folder) = (alone(), folder());
+    let output = lab_run(folder.path(), "poll22-lab", &[("replicates = 8", "replicates = 2")], "--kernel 5.10");
+    let trials = trials(folder.path(), "poll22-lab", &output);
+    let paths = by_path(&trials);
+    assert_eq!(paths.len(), 4);
+    for (path, measurements) in paths {
+        all_are(&trials, &path, VerdictKind::Verified);
+        let interrupts = if path.ends_with("interrupt") { 1.0 } else { 0.0 };
+        for measurement in measurements {
+            let seen = measurement.interrupts_per_io.unwrap();
+            assert!((seen - interrupts).abs() < 0.01, "{path}: {seen} interrupts per I/O");
+            let switches = measurement.evidence.process.voluntary_switches as f64 / measurement.ios as f64;
+            assert!(!path.ends_with("poll") || switches < 0.01, "{path}: {switches} sleeps per I/O");
+            assert!(!path.contains("hybrid") || switches > 0.9, "{path}: {switches} sleeps per I/O");
+        }
+    }
+}
+
+#[test]
+fn io_poll_delay_rules_the_ring_on_5_10() {
+    if !have_lab() {
+        return;
+    }
+    let (_alone, folder) = (alone(), folder());
+    let output = lab_run(folder.path(), "delay-lab", &[("replicates = 3", "replicates = 1")], "--kernel 5.10");
+    let trials = trials(folder.path(), "delay-lab", &output);
+    for trial in &trials {
+        let measurement = trial.outcome.measurement().unwrap();
+        let sleeps = measurement.evidence.process.voluntary_switches as f64 / measurement.ios as f64;
+        let delay = &trial.settings["io_poll_delay"];
+        let (kind, sleeping) =
+            if delay == "-1" { (VerdictKind::Verified, false) } else { (VerdictKind::Refuted, true) };
+        assert_eq!(measurement.verdict.kind, kind, "{delay}: {:?}", measurement.verdict.reasons);
+        assert_eq!(sleeps > 0.5, sleeping, "{delay}: {sleeps} sleeps per I/O");
+        assert!(measurement.interrupts_per_io.unwrap() < 0.01);
+    }
+    assert_eq!(trials.len(), 3);
+}
+
+#[test]
+fn synchronous_polling_is_refuted_on_6_1() {
+    if !have_lab() {
+        return;
+    }
+    let (_alone, folder) = (alone(), folder());
+    let change = [("replicates = 8", "replicates = 1"), ("    \"posix-sio/syscall/hybrid\",\n", "")];
+    let output = lab_run(folder.path(), "poll22-lab", &change, "--kernel 6.1");
+    let trials = trials(folder.path(), "poll22-lab", &output);
+    all_are(&trials, "posix-sio/syscall/interrupt", VerdictKind::Verified);
+    all_are(&trials, "posix-sio/syscall/poll", VerdictKind::Refuted);
+    all_are(&trials, "posix-sio/syscall/hybrid:50us", VerdictKind::Refuted);
+    let poll = by_path(&trials)["posix-sio/syscall/poll"][0];
+    assert!((poll.interrupts_per_io.unwrap() - 1.0).abs() < 0.01);
+    let queue = &poll.evidence.devices[0].settings;
+    assert_eq!(queue.get("io_poll").map(String::as_str), Some("1"), "sysfs says that it polls: {queue:?}");
+}
+
+#[test]
+fn every_combination_of_the_ring_is_proven_on_6_18() {
+    if !have_lab() {
+        return;
+    }
+    let (_alone, folder) = (alone(), folder());
+    let change = [("replicates = 5", "replicates = 1"), ("ios = 4000", "ios = 1000")];
+    let output = lab_run(folder.path(), "ring-lab", &change, "--kernel 6.18");
+    let trials = trials(folder.path(), "ring-lab", &output);
+    for submission in ["syscall", "sqpoll"] {
+        for completion in ["interrupt", "poll", "hybrid"] {
+            all_are(&trials, &format!("io_uring/{submission}/{completion}"), VerdictKind::Verified);
+        }
+    }
+    all_are(&trials, "posix-sio/syscall/interrupt", VerdictKind::Verified);
+    all_are(&trials, "posix-sio/syscall/poll", VerdictKind::Refuted);
+    assert_eq!(trials.len(), 14);
+}
+
+#[test]
+fn passthrough_is_proven_on_6_18() {
+    if !have_lab() {
+        return;
+    }
+    let (_alone, folder) = (alone(), folder());
+    let output = lab_run(folder.path(), "passthrough-lab", &[("replicates = 3", "replicates = 1")], "--kernel 6.18");
+    let trials = trials(folder.path(), "passthrough-lab", &output);
+    for (path, measurements) in by_path(&trials) {
+        all_are(&trials, &path, VerdictKind::Verified);
+        assert_eq!(measurements.len(), 2, "{path}");
+    }
+    assert_eq!(trials.len(), 12);
+}
+
+#[test]
+fn a_slow_virtio_drive_is_polled_on_6_18() {
+    if !have_lab() {
+        return;
+    }
+    let (_alone, folder) = (alone(), folder());
+    let change = [("replicates = 8", "replicates = 1"), ("ios = 2000", "ios = 500")];
+    let output = lab_run(folder.path(), "virtio-lab", &change, "--kernel 6.18 --device virtio");
+    let trials = trials(folder.path(), "virtio-lab", &output);
+    for completion in ["interrupt", "poll", "hybrid"] {
+        all_are(&trials, &format!("io_uring/syscall/{completion}"), VerdictKind::Verified);
+    }
+}

@@ -1,0 +1,90 @@
+//! What the lab cannot do is said in one message.
+
+use crate::common::{folder, have, is_root, written};
+use crate::{have_lab, lab_run};
+use std::path::Path;
+use std::process::{Command, Output};
+
+#[track_caller]
+fn refused(output: &Output, parts: &[&str]) {
+    let words = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{words}");
+    assert!(!words.contains("panicked"), "{words}");
+    let messages = words.lines().filter(|line| line.starts_with("iopj: ")).count();
+    assert_eq!(messages, 1, "{words}");
+    for part in parts {
+        assert!(words.contains(part), "`{part}` is missing in: {words}");
+    }
+}
+
+/// `iopj` in namespaces of its own, after a shell has run `before` there.
+fn iopj_behind(folder: &Path, unshare: &str, before: &str, line: &str) -> Output {
+    let script = format!("{before} && exec {} {line}", env!("CARGO_BIN_EXE_iopj"));
+    let mut command = Command::new("unshare");
+    command.current_dir(folder).args([unshare, "sh", "-c", &script]).env("XDG_CACHE_HOME", folder.join("cache"));
+    command.output().unwrap()
+}
+
+fn have_namespaces() -> bool {
+    have(is_root() && Command::new("unshare").arg("-V").output().is_ok(), "root and unshare") && have_lab()
+}
+
+#[test]
+fn a_host_without_qemu_is_told_the_package() {
+    if !have_namespaces() {
+        return;
+    }
+    let folder = folder();
+    std::fs::copy(concat!(env!("CARGO_MANIFEST_DIR"), "/../../studies/quick.toml"), folder.path().join("q.toml"))
+        .unwrap();
+    // A device in the place of the program: as good as none.
+    let hide = "mount --bind /dev/null \"$(command -v qemu-system-x86_64)\"";
+    let output = iopj_behind(folder.path(), "--mount", hide, "lab run q.toml --kernel 5.10");
+    refused(&output, &["install the packages qemu-system-x86"]);
+    let output = iopj_behind(folder.path(), "--mount", hide, "check");
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.contains("lab: not here; install the packages qemu-system-x86"), "{text}");
+}
+
+#[test]
+fn a_host_without_network_is_told_what_it_lacks() {
+    if !have_namespaces() {
+        return;
+    }
+    let folder = folder();
+    let output = iopj_behind(folder.path(), "--net", "true", "lab kernels 5.10");
+    refused(&output, &["network"]);
+}
+
+#[test]
+fn a_file_that_is_no_kernel_is_refused() {
+    if !have_lab() {
+        return;
+    }
+    let folder = folder();
+    written(&folder.path().join("image"), 1 << 16);
+    std::fs::create_dir(folder.path().join("modules")).unwrap();
+    let output = lab_run(folder.path(), "poll22-lab", &[], "--kernel ./image --modules modules");
+    refused(&output, &["./image"]);
+    let output = lab_run(folder.path(), "poll22-lab", &[], "--kernel ./image");
+    refused(&output, &["--modules"]);
+}
+
+#[test]
+fn a_series_that_nobody_offers_is_refused_with_those_that_are() {
+    if !have_lab() {
+        return;
+    }
+    let folder = folder();
+    let output = lab_run(folder.path(), "poll22-lab", &[], "--kernel 2.6");
+    refused(&output, &["2.6", "5.10", "6.18"]);
+}
+
+#[test]
+fn a_store_that_is_there_is_not_overwritten() {
+    let folder = folder();
+    written(&folder.path().join("poll22-lab.iopj"), 100);
+    let output = lab_run(folder.path(), "poll22-lab", &[], "--kernel 5.10");
+    refused(&output, &["`poll22-lab.iopj` is there already", "--store"]);
+    assert_eq!(std::fs::metadata(folder.path().join("poll22-lab.iopj")).unwrap().len(), 100);
+}

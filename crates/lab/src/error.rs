@@ -1,0 +1,53 @@
+//! Why a study in the lab has no result.
+
+use crate::image::ImageError;
+use crate::kernels::KernelError;
+use crate::profile::ProfileError;
+use crate::vm::VmError;
+use iopj_store::StoreError;
+use std::io;
+use std::path::PathBuf;
+
+/// Why the lab cannot do what it was asked for. Each message names the thing, the cause and the remedy.
+#[derive(Debug, thiserror::Error)]
+pub enum LabError {
+    /// The kernel cannot be had.
+    #[error(transparent)]
+    Kernel(#[from] KernelError),
+    /// The guest's root cannot be made.
+    #[error(transparent)]
+    Image(#[from] ImageError),
+    /// The machine did not start or did not end well.
+    #[error(transparent)]
+    Vm(#[from] VmError),
+    /// The counts cannot be made or understood.
+    #[error(transparent)]
+    Profile(#[from] ProfileError),
+    /// The store that the guest handed out.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The store's place is taken.
+    #[error("`{}` is there already: name another store with --store, or remove it", .0.display())]
+    StoreExists(PathBuf),
+    /// The guest's run left no store.
+    #[error("the run in the guest ended with status {status} and left no store: its message stands above")]
+    NoStore {
+        /// The exit status.
+        status: i32,
+    },
+    /// A file.
+    #[error("`{}`: {source}; name another place", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// The cause.
+        source: io::Error,
+    },
+}
+
+impl LabError {
+    pub(crate) fn at(path: &std::path::Path) -> impl FnOnce(io::Error) -> LabError {
+        let path = path.to_owned();
+        move |source| LabError::File { path, source }
+    }
+}

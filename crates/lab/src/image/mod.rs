@@ -1,0 +1,183 @@
+//! The guest's root: an initramfs of busybox, programs of the host with their libraries, and kernel modules, written
+//! without root and without another program.
+
+mod cpio;
+pub(crate) mod init;
+mod modules;
+mod program;
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use cpio::Archive;
+pub use modules::{ModuleWish, built_in};
+pub use program::Program;
+pub(crate) use program::find;
+
+/// What a guest holds and does.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct GuestSpec {
+    /// Programs of the host, found in the guest as `/bin/NAME`.
+    pub programs: Vec<Program>,
+    /// Kernel modules that are loaded before the script runs, in this order, each after what it needs.
+    pub modules: Vec<ModuleWish>,
+    /// Further files.
+    pub files: Vec<GuestFile>,
+    /// A script for busybox's shell. Its output goes to the console; what it leaves in `/out` is handed out with its
+    /// exit status.
+    pub script: String,
+}
+
+/// A file of the guest.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GuestFile {
+    /// The path from the guest's root.
+    pub path: String,
+    /// The content.
+    pub content: Vec<u8>,
+    /// The permission bits, `0o644`.
+    pub mode: u32,
+}
+
+/// Why a guest's root cannot be made.
+#[derive(Debug, thiserror::Error)]
+pub enum ImageError {
+    /// A file of the host cannot be read or written.
+    #[error("`{path}`: {source}", path = path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// The cause.
+        source: io::Error,
+    },
+    /// A program that is not on the host.
+    #[error("`{name}` is not in any folder of $PATH: install it")]
+    NoProgram {
+        /// Its name.
+        name: String,
+    },
+    /// There is no busybox.
+    #[error("`busybox` is not installed: install the package busybox-static")]
+    NoBusybox,
+    /// The busybox here needs libraries.
+    #[error("`{path}` needs shared libraries, and the guest starts without any: install the package busybox-static", path = path.display())]
+    DynamicBusybox {
+        /// Its path.
+        path: PathBuf,
+    },
+    /// A file that should be a program.
+    #[error("`{path}` is not an x86-64 ELF program: name one that is", path = path.display())]
+    NotElf {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The loader cannot find a program's libraries.
+    #[error("`{program}` cannot be given to the guest: {cause}; install what it needs", program = program.display())]
+    Libraries {
+        /// The program.
+        program: PathBuf,
+        /// What the loader said.
+        cause: String,
+    },
+    /// The kernel has no such module.
+    #[error("kernel {release} has no module `{module}`: choose a kernel that has it, or another device")]
+    NoModule {
+        /// The module.
+        module: String,
+        /// The kernel's release.
+        release: String,
+    },
+    /// A module of another kernel.
+    #[error("`{path}` is made for kernel {made_for}, not for {release}: give the modules that belong to the image", path = path.display())]
+    ForeignModule {
+        /// The module's file.
+        path: PathBuf,
+        /// The kernel that it is made for.
+        made_for: String,
+        /// The kernel that would boot.
+        release: String,
+    },
+    /// A module that is compressed, which the guest's insmod cannot load.
+    #[error("`{path}` is compressed: unpack the modules and run depmod on their folder", path = path.display())]
+    PackedModule {
+        /// The module's file.
+        path: PathBuf,
+    },
+}
+
+/// Writes the initramfs for this guest and the kernel `release`, whose modules lie uncompressed in `kernel_modules`
+/// (the folder that holds modules.dep).
+///
+/// # Errors
+/// [`ImageError`]: what is missing on the host or in the kernel, and how to get it.
+pub fn build(spec: &GuestSpec, kernel_modules: &Path, release: &str, out: &Path) -> Result<(), ImageError> {
+    let mut archive = base()?;
+    archive.folder(init::OUT_FOLDER);
+    let library_folders = add_programs(&mut archive, &spec.programs)?;
+    // The port that takes what the guest hands out needs both, whatever the caller wants.
+    let mut wishes = spec.modules.clone();
+    wishes.extend(["virtio_pci", "virtio_console"].map(ModuleWish::plain));
+    let loads = modules::order(kernel_modules, release, &wishes)?;
+    for load in &loads {
+        archive.host_file(&init::module_path(load), &modules::file(kernel_modules, release, load)?, 0o644);
+    }
+    for file in &spec.files {
+        archive.bytes(&file.path, file.content.clone(), file.mode);
+    }
+    archive.bytes("lab/run", spec.script.clone().into_bytes(), 0o755);
+    archive.bytes("init", init::script(&loads, &library_folders).into_bytes(), 0o755);
+    write(&archive, out)
+}
+
+/// Writes an initramfs of busybox alone whose first process is this script.
+pub(crate) fn build_bare(script: &str, out: &Path) -> Result<(), ImageError> {
+    let mut archive = base()?;
+    archive.bytes("init", script.as_bytes().to_vec(), 0o755);
+    write(&archive, out)
+}
+
+fn write(archive: &Archive, out: &Path) -> Result<(), ImageError> {
+    let at_out = |source| ImageError::File { path: out.to_path_buf(), source };
+    let mut writer = BufWriter::with_capacity(1 << 20, File::create(out).map_err(at_out)?);
+    archive.write(&mut writer).map_err(|(path, source)| ImageError::File { path, source })?;
+    writer.flush().map_err(at_out)
+}
+
+/// Busybox, the names of its applets, and the folders that the init script mounts on.
+fn base() -> Result<Archive, ImageError> {
+    let busybox = find("busybox").ok_or(ImageError::NoBusybox)?;
+    if program::interpreter(&busybox)?.is_some() {
+        return Err(ImageError::DynamicBusybox { path: busybox });
+    }
+    let applets = Command::new(&busybox)
+        .arg("--list")
+        .output()
+        .map_err(|source| ImageError::File { path: busybox.clone(), source })?;
+    let mut archive = Archive::default();
+    for folder in ["dev", "proc", "sys", "tmp", "run", "root", "etc", "sbin", "mnt"] {
+        archive.folder(folder);
+    }
+    // The kernel opens it for the first process, before anything is mounted.
+    archive.character("dev/console", 5, 1);
+    for applet in String::from_utf8_lossy(&applets.stdout).split_ascii_whitespace() {
+        archive.link(&format!("bin/{applet}"), "busybox");
+    }
+    archive.host_file("bin/busybox", &busybox, 0o755);
+    Ok(archive)
+}
+
+/// Adds programs and their libraries; the folders of the libraries.
+fn add_programs(archive: &mut Archive, programs: &[Program]) -> Result<Vec<String>, ImageError> {
+    let mut folders = BTreeSet::new();
+    for program in programs {
+        archive.host_file(&format!("bin/{}", program.name), &program.host, 0o755);
+        for library in program.libraries()? {
+            archive.host_file(&library.to_string_lossy(), &library, 0o755);
+            folders.extend(library.parent().map(|folder| folder.to_string_lossy().into_owned()));
+        }
+    }
+    Ok(folders.into_iter().collect())
+}

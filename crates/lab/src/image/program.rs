@@ -1,0 +1,170 @@
+//! A program and the shared libraries that it needs, found by asking the loader that the program itself names.
+
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::ImageError;
+
+/// A program of the host that goes into the guest as `/bin/NAME`, with its loader and libraries at the host's paths.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Program {
+    /// The name in the guest.
+    pub name: String,
+    /// The file on the host.
+    pub host: PathBuf,
+}
+
+impl Program {
+    /// The program that runs now, even if its file has been replaced since it started.
+    pub fn running(name: &str) -> Program {
+        // By number: the loader, asked about /proc/self/exe, would look at itself.
+        Program { name: name.to_owned(), host: PathBuf::from(format!("/proc/{}/exe", std::process::id())) }
+    }
+
+    /// The program of this name in the folders of `$PATH`.
+    ///
+    /// # Errors
+    /// [`ImageError::NoProgram`] where there is none.
+    pub fn named(name: &str) -> Result<Program, ImageError> {
+        match find(name) {
+            Some(host) => Ok(Program { name: name.to_owned(), host }),
+            None => Err(ImageError::NoProgram { name: name.to_owned() }),
+        }
+    }
+
+    /// The loader and the shared libraries, as absolute paths of the host; empty for a static program.
+    ///
+    /// The loader is run with `--list` (ld.so(8)), which glibc's and musl's both know and which runs nothing of the
+    /// program.
+    pub(super) fn libraries(&self) -> Result<Vec<PathBuf>, ImageError> {
+        let Some(loader) = interpreter(&self.host)? else { return Ok(Vec::new()) };
+        let output = Command::new(&loader)
+            .arg("--list")
+            .arg(&self.host)
+            .output()
+            .map_err(|source| ImageError::File { path: loader.clone(), source })?;
+        let text = String::from_utf8_lossy(&output.stdout);
+        if !output.status.success() {
+            let cause = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+            return Err(ImageError::Libraries { program: self.host.clone(), cause });
+        }
+        let mut libraries = listed(&text).map_err(|library| ImageError::Libraries {
+            program: self.host.clone(),
+            cause: format!("{library} is missing"),
+        })?;
+        libraries.push(loader);
+        libraries.sort();
+        libraries.dedup();
+        Ok(libraries)
+    }
+}
+
+/// The file of this name in the folders of `$PATH`, and in those that hold system programs.
+pub(crate) fn find(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path)
+        .chain(["/usr/bin", "/bin", "/usr/sbin", "/sbin"].map(PathBuf::from))
+        .map(|folder| folder.join(name))
+        .find(|file| file.is_file())
+}
+
+/// The absolute paths in what `ld.so --list` prints; the name of the first library that was not found.
+fn listed(text: &str) -> Result<Vec<PathBuf>, String> {
+    let mut libraries = Vec::new();
+    for line in text.lines().map(str::trim) {
+        let (name, place) = line.split_once(" => ").unwrap_or((line, line));
+        if place == "not found" {
+            return Err(name.to_owned());
+        }
+        // The rest of the line is the address; what has no path is the kernel's own object.
+        let place = place.rsplit_once(" (").map_or(place, |(place, _)| place);
+        if place.starts_with('/') {
+            libraries.push(PathBuf::from(place));
+        }
+    }
+    Ok(libraries)
+}
+
+/// The program interpreter that an x86-64 ELF file names (PT_INTERP, elf(5)); none for a static program.
+pub(super) fn interpreter(path: &Path) -> Result<Option<PathBuf>, ImageError> {
+    let file_error = |source| ImageError::File { path: path.to_path_buf(), source };
+    let mut file = File::open(path).map_err(file_error)?;
+    let mut header = Vec::new();
+    file.by_ref().take(64).read_to_end(&mut header).map_err(file_error)?;
+    let not_elf = || ImageError::NotElf { path: path.to_path_buf() };
+    let (offset, size, count) = program_headers(&header).ok_or_else(not_elf)?;
+    file.seek(SeekFrom::Start(offset)).map_err(file_error)?;
+    let mut table = Vec::new();
+    file.by_ref().take(size * count).read_to_end(&mut table).map_err(file_error)?;
+    let Some((at, length)) = table.chunks_exact(size as usize).find_map(interpreter_range) else { return Ok(None) };
+    file.seek(SeekFrom::Start(at)).map_err(file_error)?;
+    let mut name = Vec::new();
+    // No path is longer than PATH_MAX.
+    file.take(length.min(4096)).read_to_end(&mut name).map_err(file_error)?;
+    let name = name.strip_suffix(b"\0").ok_or_else(not_elf)?;
+    Ok(Some(PathBuf::from(std::ffi::OsStr::from_bytes(name))))
+}
+
+/// Where the program headers of a 64-bit little-endian ELF file stand: offset, size of one, count.
+fn program_headers(header: &[u8]) -> Option<(u64, u64, u64)> {
+    let known = header.len() == 64 && header.starts_with(b"\x7fELF\x02\x01");
+    let size = u64::from(short(header, 54)?);
+    (known && size >= 56).then_some((long(header, 32)?, size, u64::from(short(header, 56)?)))
+}
+
+/// The range in the file of a program header that is PT_INTERP.
+fn interpreter_range(header: &[u8]) -> Option<(u64, u64)> {
+    const PT_INTERP: [u8; 4] = 3_u32.to_le_bytes();
+    header.starts_with(&PT_INTERP).then_some((long(header, 8)?, long(header, 32)?))
+}
+
+fn short(bytes: &[u8], at: usize) -> Option<u16> {
+    Some(u16::from_le_bytes(bytes.get(at..at + 2)?.try_into().ok()?))
+}
+
+fn long(bytes: &[u8], at: usize) -> Option<u64> {
+    Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_loader_lists_what_this_program_needs() {
+        let libraries = Program::running("iopj").libraries().unwrap();
+        let loader = interpreter(Path::new("/proc/self/exe")).unwrap().unwrap();
+        assert!(libraries.contains(&loader), "{libraries:?}");
+        assert!(libraries.iter().any(|library| library.ends_with("libc.so.6")), "{libraries:?}");
+        assert!(libraries.iter().all(|library| library.is_file()), "{libraries:?}");
+    }
+
+    #[test]
+    fn what_is_not_elf_is_refused() {
+        let error = interpreter(Path::new("/proc/self/stat")).unwrap_err().to_string();
+        assert_eq!(error, "`/proc/self/stat` is not an x86-64 ELF program: name one that is");
+    }
+
+    #[test]
+    fn the_list_is_read() {
+        let text =
+            "\tlinux-vdso.so.1 (0x00007ffc)\n\tlibm.so.6 => /lib/x/libm.so.6 (0x00007f84)\n\t/lib64/ld.so.2 (0x7f)\n";
+        assert_eq!(listed(text), Ok(vec![PathBuf::from("/lib/x/libm.so.6"), PathBuf::from("/lib64/ld.so.2")]));
+        assert_eq!(listed("\tlibaio.so.1 => not found\n"), Err("libaio.so.1".to_owned()));
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_header_makes_it_panic(bytes in proptest::collection::vec(proptest::num::u8::ANY, 0..200)) {
+            let folder = tempfile::tempdir().unwrap();
+            let file = folder.path().join("program");
+            let mut elf = b"\x7fELF\x02\x01".to_vec();
+            elf.extend(bytes);
+            std::fs::write(&file, elf).unwrap();
+            let _ = interpreter(&file);
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! Whether KVM can run a guest here, found by running one.
+
+use std::fs::{self, File};
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::command::{Accelerator, MachineSpec};
+use super::console::Console;
+use super::process::qemu_version;
+use super::run::boot;
+use super::{RunFolder, VmError};
+use crate::image;
+
+const DEVICE: &str = "/dev/kvm";
+const LIMIT: Duration = Duration::from_secs(15);
+const SIGN: &str = "lab: kvm works";
+
+/// Whether KVM runs a guest here.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Kvm {
+    /// It does.
+    Works,
+    /// It does not, because of this.
+    Fails(String),
+}
+
+/// What was found, valid for one boot of the host and one QEMU.
+#[derive(Serialize, Deserialize)]
+struct Found {
+    boot_id: String,
+    qemu: String,
+    answer: Kvm,
+}
+
+/// Boots this kernel with KVM and a root that only greets, for at most 15 seconds; the answer is kept in the cache
+/// until the host boots again or QEMU changes.
+///
+/// That `/dev/kvm` can be opened says little: inside another virtual machine it may be there and run nothing.
+///
+/// # Errors
+/// [`VmError`] where QEMU or busybox is missing or the cache cannot be written.
+pub fn kvm(cache: &Path, kernel: &Path) -> Result<Kvm, VmError> {
+    let kept = cache.join("kvm.json");
+    let boot_id = fs::read_to_string("/proc/sys/kernel/random/boot_id").map_err(VmError::at(&kept))?;
+    let qemu = qemu_version()?;
+    let found: Option<Found> = fs::read(&kept).ok().and_then(|text| serde_json::from_slice(&text).ok());
+    if let Some(found) = found.filter(|found| found.boot_id == boot_id && found.qemu == qemu) {
+        return Ok(found.answer);
+    }
+    let answer = match openable() {
+        // Another user, or the same one in another group, may do better: not worth keeping.
+        Err(cause) => return Ok(Kvm::Fails(cause)),
+        Ok(()) => try_boot(cache, kernel)?,
+    };
+    let found = Found { boot_id, qemu, answer };
+    let text = serde_json::to_vec(&found).map_err(|error| VmError::at(&kept)(error.into()))?;
+    fs::write(&kept, text).map_err(VmError::at(&kept))?;
+    Ok(found.answer)
+}
+
+fn openable() -> Result<(), String> {
+    match File::options().read(true).write(true).open(DEVICE) {
+        Ok(_) => Ok(()),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Err(format!(
+            "there is no {DEVICE}: load the module kvm_intel or kvm_amd, or switch virtualisation on in the firmware"
+        )),
+        Err(error) => Err(format!("{DEVICE} cannot be opened ({error}): join the group kvm")),
+    }
+}
+
+fn try_boot(cache: &Path, kernel: &Path) -> Result<Kvm, VmError> {
+    let folder = RunFolder::create(cache)?;
+    let initramfs = folder.path().join("initramfs");
+    image::build_bare(&format!("#!/bin/sh\necho {SIGN}\npoweroff -f\n"), &initramfs)?;
+    let spec = MachineSpec {
+        kernel: kernel.to_path_buf(),
+        initramfs,
+        accelerator: Accelerator::Kvm,
+        vcpus: 1,
+        memory_mib: 512,
+        drives: Vec::new(),
+        kernel_arguments: Vec::new(),
+        iommu: false,
+        time_limit: LIMIT,
+    };
+    let mut greeted = false;
+    let mut line = |line: &str| greeted |= line.contains(SIGN);
+    let ended = boot(&spec, &folder, &AtomicBool::new(false), &mut Console::new(&mut line));
+    match ended {
+        _ if greeted => Ok(Kvm::Works),
+        Ok(()) => Ok(Kvm::Fails("a guest under KVM ends without a word".to_owned())),
+        Err(VmError::TimeLimit { .. }) => {
+            Ok(Kvm::Fails(format!("a guest under KVM does not boot within {} s", LIMIT.as_secs())))
+        }
+        Err(VmError::Refused { messages, .. }) => Ok(Kvm::Fails(messages)),
+        Err(VmError::Panic { panic, .. }) => Ok(Kvm::Fails(panic)),
+        Err(error) => Err(error),
+    }
+}

@@ -1,0 +1,121 @@
+//! The guest's console, line by line: what is for the caller, what the init script tells the host, and the last lines
+//! for a message when things go wrong.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use crate::image::init::{FAILED, UP};
+
+/// How many lines a message shows.
+const KEPT: usize = 50;
+/// A longer line is cut into several.
+const LONGEST: usize = 16 * 1024;
+const PANIC: &str = "Kernel panic - not syncing";
+
+/// What has been seen of a guest's console.
+pub(super) struct Console<'a> {
+    line: &'a mut dyn FnMut(&str),
+    partial: Vec<u8>,
+    last: VecDeque<String>,
+    started: Instant,
+    /// How long after the start the guest said that it is up.
+    pub(super) up: Option<Duration>,
+    /// What the init script said when it failed: stage and cause.
+    pub(super) failed: Option<String>,
+    /// The kernel's panic, and when it was seen.
+    pub(super) panic: Option<(String, Instant)>,
+}
+
+impl<'a> Console<'a> {
+    pub(super) fn new(line: &'a mut dyn FnMut(&str)) -> Console<'a> {
+        let started = Instant::now();
+        Console { line, partial: Vec::new(), last: VecDeque::new(), started, up: None, failed: None, panic: None }
+    }
+
+    /// Takes bytes as they come.
+    pub(super) fn feed(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            if byte == b'\n' || self.partial.len() == LONGEST {
+                self.end_line();
+            }
+            if byte != b'\n' {
+                self.partial.push(byte);
+            }
+        }
+    }
+
+    /// The console is closed: a line without an end is a line.
+    pub(super) fn finish(&mut self) {
+        if !self.partial.is_empty() {
+            self.end_line();
+        }
+    }
+
+    /// The last lines, newest last.
+    pub(super) fn last_lines(&self) -> Vec<String> {
+        self.last.iter().cloned().collect()
+    }
+
+    fn end_line(&mut self) {
+        let bytes = std::mem::take(&mut self.partial);
+        let text = String::from_utf8_lossy(&bytes);
+        let text = text.trim_end_matches('\r');
+        // A kernel message may stand before it on the line.
+        if let Some((_, cause)) = text.split_once(FAILED) {
+            self.failed.get_or_insert(cause.to_owned());
+        } else if text.contains(UP) && self.up.is_none() {
+            self.up = Some(self.started.elapsed());
+            return;
+        } else if let Some(at) = text.find(PANIC) {
+            self.panic.get_or_insert((text[at..].to_owned(), Instant::now()));
+        }
+        if self.last.len() == KEPT {
+            self.last.pop_front();
+        }
+        // What the terminal would obey is shown, not obeyed.
+        let shown: String = text.chars().map(|c| if c.is_control() && c != '\t' { '\u{fffd}' } else { c }).collect();
+        (self.line)(&shown);
+        self.last.push_back(shown);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_told_apart() {
+        let mut lines = Vec::new();
+        let mut line = |text: &str| lines.push(text.to_owned());
+        let mut console = Console::new(&mut line);
+        console.feed(b"lab: up 1.5\r\nhel");
+        console.feed(b"lo\r\n[  1.0] x lab: failed modules: no\x1b\r\n[ 2.0] Kernel panic - not syncing: y\ntail");
+        console.finish();
+        assert!(console.up.is_some());
+        assert_eq!(console.failed.as_deref(), Some("modules: no\x1b"));
+        assert_eq!(console.panic.as_ref().map(|panic| panic.0.as_str()), Some("Kernel panic - not syncing: y"));
+        assert_eq!(
+            lines,
+            ["hello", "[  1.0] x lab: failed modules: no\u{fffd}", "[ 2.0] Kernel panic - not syncing: y", "tail"]
+        );
+    }
+
+    #[test]
+    fn the_last_fifty_lines_are_kept() {
+        let mut line = |_: &str| {};
+        let mut console = Console::new(&mut line);
+        (0..120).for_each(|number| console.feed(format!("{number}\n").as_bytes()));
+        let last = console.last_lines();
+        assert_eq!((last.len(), last[0].as_str(), last[49].as_str()), (50, "70", "119"));
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_bytes_are_taken(bytes: Vec<u8>) {
+            let mut line = |_: &str| {};
+            let mut console = Console::new(&mut line);
+            console.feed(&bytes);
+            console.finish();
+        }
+    }
+}

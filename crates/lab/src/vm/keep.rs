@@ -1,0 +1,233 @@
+//! A machine's folder, which says whose it is, so that nothing is left of a machine whose owner was killed.
+
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+use super::VmError;
+
+/// Names the QEMU of a run folder: process id, start time in clock ticks since boot, then its command line.
+const MACHINE_FILE: &str = "machine";
+
+/// The folder of one machine: its initramfs, socket, archive and messages. It is locked while its owner lives and
+/// removed when dropped.
+#[derive(Debug)]
+pub struct RunFolder {
+    path: PathBuf,
+    held: File,
+}
+
+/// What [`clean`] found and ended.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Cleaned {
+    /// Folders of dead owners that were removed.
+    pub folders: u32,
+    /// Machines that had outlived their owner and were killed.
+    pub machines: u32,
+}
+
+impl RunFolder {
+    /// Makes a folder under `CACHE/runs`, after removing what dead owners left there.
+    ///
+    /// # Errors
+    /// [`VmError::File`] where the cache cannot be written.
+    pub fn create(cache: &Path) -> Result<RunFolder, VmError> {
+        let runs = cache.join("runs");
+        fs::create_dir_all(&runs).map_err(VmError::at(&runs))?;
+        let _guard = guard(&runs)?;
+        sweep(&runs)?;
+        for number in 0_u32.. {
+            let path = runs.join(format!("{}-{number}", std::process::id()));
+            match fs::create_dir(&path) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(VmError::at(&path)(error)),
+                Ok(()) => {
+                    let held = File::open(&path).map_err(VmError::at(&path))?;
+                    lock(&held, libc::LOCK_EX).map_err(VmError::at(&path))?;
+                    return Ok(RunFolder { path, held });
+                }
+            }
+        }
+        unreachable!("more folders than numbers")
+    }
+
+    /// The folder.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// A path of a file in the folder that is short however deep the cache lies: a socket's address has 108 bytes
+    /// (unix(7)). Valid in this process, while this value lives.
+    pub(super) fn short_path(&self, name: &str) -> PathBuf {
+        PathBuf::from(format!("/proc/self/fd/{}/{name}", self.held.as_raw_fd()))
+    }
+
+    /// Notes which process runs the machine.
+    pub(super) fn note_machine(&self, pid: u32) -> Result<(), VmError> {
+        let path = self.path.join(MACHINE_FILE);
+        let Some(process) = Process::of(pid) else { return Ok(()) };
+        fs::write(&path, process.text()).map_err(VmError::at(&path))
+    }
+}
+
+impl Drop for RunFolder {
+    fn drop(&mut self) {
+        // What cannot be removed now is removed at the next start.
+        let _ = fs::remove_dir_all(&self.path);
+    }
+}
+
+/// Removes what dead owners left in `CACHE/runs`, and kills their machines if they still run.
+///
+/// # Errors
+/// [`VmError::File`] where the folder cannot be read or written.
+pub fn clean(cache: &Path) -> Result<Cleaned, VmError> {
+    let runs = cache.join("runs");
+    if !runs.exists() {
+        return Ok(Cleaned::default());
+    }
+    let _guard = guard(&runs)?;
+    sweep(&runs)
+}
+
+/// Held while folders are made and removed, so that a folder is never seen before its owner has locked it.
+fn guard(runs: &Path) -> Result<File, VmError> {
+    let folder = File::open(runs).map_err(VmError::at(runs))?;
+    lock(&folder, libc::LOCK_EX).map_err(VmError::at(runs))?;
+    Ok(folder)
+}
+
+fn sweep(runs: &Path) -> Result<Cleaned, VmError> {
+    let mut cleaned = Cleaned::default();
+    for entry in fs::read_dir(runs).map_err(VmError::at(runs))? {
+        let path = entry.map_err(VmError::at(runs))?.path();
+        let Ok(folder) = File::open(&path) else { continue };
+        if lock(&folder, libc::LOCK_EX | libc::LOCK_NB).is_err() {
+            continue;
+        }
+        if fs::read(path.join(MACHINE_FILE)).ok().and_then(|text| Process::parse(&text)).is_some_and(|it| it.kill()) {
+            cleaned.machines += 1;
+        }
+        fs::remove_dir_all(&path).map_err(VmError::at(&path))?;
+        cleaned.folders += 1;
+    }
+    Ok(cleaned)
+}
+
+fn lock(file: &File, operation: libc::c_int) -> io::Result<()> {
+    // SAFETY: the descriptor is open; no memory is passed.
+    if unsafe { libc::flock(file.as_raw_fd(), operation) } == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// A process, told from a later one with the same number by when it started and what was asked of it.
+#[derive(Debug, PartialEq, Eq)]
+struct Process {
+    pid: u32,
+    start_ticks: u64,
+    command_line: OsString,
+}
+
+impl Process {
+    fn of(pid: u32) -> Option<Process> {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        let command_line = OsString::from_vec(fs::read(format!("/proc/{pid}/cmdline")).ok()?);
+        Some(Process { pid, start_ticks: start_ticks(&stat)?, command_line })
+    }
+
+    fn text(&self) -> Vec<u8> {
+        let mut text = format!("{} {}\n", self.pid, self.start_ticks).into_bytes();
+        text.extend(self.command_line.as_bytes());
+        text
+    }
+
+    fn parse(text: &[u8]) -> Option<Process> {
+        let end = text.iter().position(|&byte| byte == b'\n')?;
+        let (pid, start) = std::str::from_utf8(&text[..end]).ok()?.split_once(' ')?;
+        Some(Process {
+            pid: pid.parse().ok()?,
+            start_ticks: start.parse().ok()?,
+            command_line: OsString::from_vec(text[end + 1..].to_vec()),
+        })
+    }
+
+    /// Kills it if it still is what it was; whether it was.
+    fn kill(&self) -> bool {
+        // SAFETY: takes no pointer; what it returns is checked.
+        let descriptor = unsafe { libc::syscall(libc::SYS_pidfd_open, self.pid, 0) };
+        let Ok(descriptor @ 0..) = i32::try_from(descriptor) else { return false };
+        // SAFETY: the descriptor is new and nobody else's.
+        let descriptor = unsafe { OwnedFd::from_raw_fd(descriptor) };
+        // The descriptor holds the process, so what is read now is read of the one that is killed.
+        if Process::of(self.pid).as_ref() != Some(self) {
+            return false;
+        }
+        let none = std::ptr::null::<libc::siginfo_t>();
+        // SAFETY: the descriptor is open, and no information about the signal is a valid choice.
+        unsafe { libc::syscall(libc::SYS_pidfd_send_signal, descriptor.as_raw_fd(), libc::SIGKILL, none, 0) == 0 }
+    }
+}
+
+/// Field 22 of /proc/PID/stat (proc(5)); the name in field 2 may hold spaces and parentheses.
+fn start_ticks(stat: &str) -> Option<u64> {
+    stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(19)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    #[test]
+    fn a_dead_owners_machine_ends_and_its_folder_goes() {
+        let cache = tempfile::tempdir().unwrap();
+        let living = RunFolder::create(cache.path()).unwrap();
+        let mut machine = Command::new("sleep").arg("600").spawn().unwrap();
+        let dead = cache.path().join("runs/1-0");
+        fs::create_dir(&dead).unwrap();
+        fs::write(dead.join(MACHINE_FILE), Process::of(machine.id()).unwrap().text()).unwrap();
+        assert_eq!(clean(cache.path()).unwrap(), Cleaned { folders: 1, machines: 1 });
+        assert!(!machine.wait().unwrap().success());
+        assert!(living.path().is_dir() && !dead.exists());
+        let path = living.path().to_path_buf();
+        drop(living);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_process_that_only_has_the_number_is_left_alone() {
+        let cache = tempfile::tempdir().unwrap();
+        let mut other = Command::new("sleep").arg("600").spawn().unwrap();
+        let mut process = Process::of(other.id()).unwrap();
+        process.start_ticks -= 1;
+        let dead = cache.path().join("runs/1-0");
+        fs::create_dir_all(&dead).unwrap();
+        fs::write(dead.join(MACHINE_FILE), process.text()).unwrap();
+        assert_eq!(clean(cache.path()).unwrap(), Cleaned { folders: 1, machines: 0 });
+        assert!(other.try_wait().unwrap().is_none());
+        other.kill().unwrap();
+        other.wait().unwrap();
+    }
+
+    #[test]
+    fn a_start_time_is_found_behind_any_name() {
+        let fields: Vec<String> = (3..=30).map(|field| field.to_string()).collect();
+        assert_eq!(start_ticks(&format!("7 (a) b) {}", fields.join(" "))), Some(22));
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn a_noted_process_reads_back(pid in 1..u32::MAX, start_ticks in 0..u64::MAX, line: Vec<u8>) {
+            let process = Process { pid, start_ticks, command_line: OsString::from_vec(line) };
+            assert_eq!(Process::parse(&process.text()), Some(process));
+        }
+
+        #[test]
+        fn any_note_is_read_without_panic(text: Vec<u8>, stat in ".{0,100}") {
+            Process::parse(&text);
+            start_ticks(&stat);
+        }
+    }
+}

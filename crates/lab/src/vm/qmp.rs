@@ -1,0 +1,132 @@
+//! QEMU's control socket (QEMU Machine Protocol, docs/interop/qmp-spec.rst): JSON objects, one a line.
+
+use std::io::{BufRead, BufReader, ErrorKind, Write};
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use super::command::{QMP_SOCKET, device_id, throttle_group};
+use super::{RunFolder, VmError};
+
+/// How long an answer may take.
+const ANSWER_LIMIT: Duration = Duration::from_secs(10);
+
+/// A connection to a running machine. A machine serves one at a time.
+#[derive(Debug)]
+pub struct Qmp {
+    reader: BufReader<UnixStream>,
+    /// A line that has come in part.
+    partial: Vec<u8>,
+    events: Vec<Value>,
+}
+
+impl Qmp {
+    /// Connects to the machine that runs in this folder.
+    ///
+    /// # Errors
+    /// [`VmError::Qmp`] where there is no machine or it does not greet.
+    pub fn connect(folder: &RunFolder) -> Result<Qmp, VmError> {
+        let stream = UnixStream::connect(folder.short_path(QMP_SOCKET)).map_err(failed)?;
+        stream.set_read_timeout(Some(Duration::from_millis(100))).map_err(failed)?;
+        let mut qmp = Qmp { reader: BufReader::new(stream), partial: Vec::new(), events: Vec::new() };
+        let greeting = qmp.read(Instant::now() + ANSWER_LIMIT)?;
+        if greeting.as_ref().and_then(|greeting| greeting.get("QMP")).is_none() {
+            return Err(failed("no greeting"));
+        }
+        qmp.execute("qmp_capabilities", &json!({}))?;
+        Ok(qmp)
+    }
+
+    /// Executes a command and gives what it returns.
+    ///
+    /// # Errors
+    /// [`VmError::Qmp`] with QEMU's own description of the failure, or after ten seconds without an answer.
+    pub fn execute(&mut self, command: &str, arguments: &Value) -> Result<Value, VmError> {
+        let mut line = json!({"execute": command, "arguments": arguments}).to_string();
+        line.push('\n');
+        self.reader.get_mut().write_all(line.as_bytes()).map_err(failed)?;
+        let end = Instant::now() + ANSWER_LIMIT;
+        while let Some(mut message) = self.read(end)? {
+            if message.get("event").is_some() {
+                self.events.push(message);
+            } else if let Some(error) = message.get("error") {
+                return Err(failed(format!("{command}: {}", error["desc"].as_str().unwrap_or("failed"))));
+            } else {
+                return Ok(message["return"].take());
+            }
+        }
+        Err(failed(format!("{command}: no answer in {} s", ANSWER_LIMIT.as_secs())))
+    }
+
+    /// Waits for an event of this name and gives its data; `None` if it does not come in time.
+    ///
+    /// # Errors
+    /// [`VmError::Qmp`] where the machine is gone.
+    pub fn event(&mut self, name: &str, limit: Duration) -> Result<Option<Value>, VmError> {
+        let end = Instant::now() + limit;
+        loop {
+            if let Some(at) = self.events.iter().position(|event| event["event"] == name) {
+                return Ok(Some(self.events.remove(at)["data"].take()));
+            }
+            match self.read(end)? {
+                Some(event) => self.events.push(event),
+                None => return Ok(None),
+            }
+        }
+    }
+
+    /// Asks the guest to let the drive with this place in [`super::MachineSpec::drives`] go; the event
+    /// `DEVICE_DELETED` tells when it has.
+    ///
+    /// # Errors
+    /// [`VmError::Qmp`].
+    pub fn pull(&mut self, drive: usize) -> Result<(), VmError> {
+        self.execute("device_del", &json!({"id": device_id(drive)})).map(drop)
+    }
+
+    /// From now on a drive with [`super::Backend::Stallable`] answers nothing that is a block long or more.
+    ///
+    /// # Errors
+    /// [`VmError::Qmp`].
+    pub fn stall(&mut self, drive: usize) -> Result<(), VmError> {
+        self.limit(drive, 1)
+    }
+
+    /// Ends a stall.
+    ///
+    /// # Errors
+    /// [`VmError::Qmp`].
+    pub fn resume(&mut self, drive: usize) -> Result<(), VmError> {
+        self.limit(drive, 0)
+    }
+
+    fn limit(&mut self, drive: usize, bytes_per_second: u64) -> Result<(), VmError> {
+        let path = format!("/objects/{}", throttle_group(drive));
+        let limits = json!({"path": path, "property": "limits", "value": {"bps-total": bytes_per_second}});
+        self.execute("qom-set", &limits).map(drop)
+    }
+
+    /// The next message; `None` if none is complete in time.
+    fn read(&mut self, end: Instant) -> Result<Option<Value>, VmError> {
+        loop {
+            match self.reader.read_until(b'\n', &mut self.partial) {
+                Ok(0) => return Err(failed("the machine is gone")),
+                Ok(_) => {
+                    let line = std::mem::take(&mut self.partial);
+                    return serde_json::from_slice(&line).map(Some).map_err(failed);
+                }
+                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+                    if Instant::now() >= end {
+                        return Ok(None);
+                    }
+                }
+                Err(error) => return Err(failed(error)),
+            }
+        }
+    }
+}
+
+fn failed(cause: impl std::fmt::Display) -> VmError {
+    VmError::Qmp { cause: cause.to_string() }
+}

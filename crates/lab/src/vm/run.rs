@@ -1,0 +1,149 @@
+//! One guest from start to end: its console, its time limit, what it hands out.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use super::archive::unpack;
+use super::command::{self, MachineSpec, OUT_FILE};
+use super::console::Console;
+use super::process::Machine;
+use super::{RunFolder, VmError};
+
+/// How often the stop flag and the clock are looked at.
+const TICK: Duration = Duration::from_millis(100);
+/// How long a guest may take to end after its kernel has panicked.
+const PANIC_LIMIT: Duration = Duration::from_secs(5);
+
+/// A guest that has ended by itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ended {
+    /// The exit status of the guest's script.
+    pub status: i32,
+    /// From QEMU's start to the script's.
+    pub boot: Duration,
+    /// From QEMU's start to its end.
+    pub total: Duration,
+    /// The last 50 lines of the console.
+    pub console: Vec<String>,
+}
+
+/// Boots a guest, hands each line of its console to `line`, waits for its end, and unpacks what its script left in
+/// `/out` into the folder `out`, which exists.
+///
+/// `stop` ends the machine within a tenth of a second. The machine dies with the calling thread.
+///
+/// # Errors
+/// [`VmError`]: QEMU is missing or refuses the machine; the guest panics, fails to ready itself, exceeds its time
+/// limit, or hands out nothing. No process is left in any case.
+pub fn run(
+    spec: &MachineSpec,
+    folder: &RunFolder,
+    out: &Path,
+    stop: &AtomicBool,
+    line: &mut dyn FnMut(&str),
+) -> Result<Ended, VmError> {
+    let started = Instant::now();
+    let mut console = Console::new(line);
+    boot(spec, folder, stop, &mut console)?;
+    let total = started.elapsed();
+    let archive = folder.path().join(OUT_FILE);
+    let status = unpack(&archive, out).map_err(VmError::at(&archive))?;
+    let console_lines = console.last_lines();
+    match (status, console.up) {
+        (Some(status), Some(boot)) => Ok(Ended { status, boot, total, console: console_lines }),
+        _ => Err(VmError::NoOutput { console: console_lines }),
+    }
+}
+
+/// Runs the machine to its end, whatever the guest does in it.
+pub(super) fn boot(
+    spec: &MachineSpec,
+    folder: &RunFolder,
+    stop: &AtomicBool,
+    console: &mut Console<'_>,
+) -> Result<(), VmError> {
+    let started = Instant::now();
+    let mut machine = Machine::start(spec, command::Console::Lines, folder)?;
+    let mut buffer = [0; 4096];
+    loop {
+        match machine.read(&mut buffer, TICK).map_err(|source| VmError::Start { source })? {
+            Some(0) => break,
+            Some(read) => console.feed(&buffer[..read]),
+            None => {}
+        }
+        if stop.load(Ordering::Relaxed) {
+            return Err(VmError::Stopped);
+        }
+        if let Some((panic, seen)) = &console.panic
+            && seen.elapsed() > PANIC_LIMIT
+        {
+            return Err(VmError::Panic { panic: panic.clone(), console: console.last_lines() });
+        }
+        if started.elapsed() > spec.time_limit {
+            console.finish();
+            return Err(VmError::TimeLimit { limit: spec.time_limit, console: console.last_lines() });
+        }
+    }
+    console.finish();
+    let status = machine.wait().map_err(|source| VmError::Start { source })?;
+    if let Some((panic, _)) = &console.panic {
+        return Err(VmError::Panic { panic: panic.clone(), console: console.last_lines() });
+    }
+    if let Some(cause) = &console.failed {
+        return Err(VmError::Guest { cause: cause.clone(), console: console.last_lines() });
+    }
+    if !status.success() {
+        return Err(VmError::Refused { status, messages: machine.messages(), console: console.last_lines() });
+    }
+    Ok(())
+}
+
+/// Boots a guest with its console on the user's terminal, until it is off. Ctrl-A X ends it at once.
+///
+/// # Errors
+/// [`VmError`]: QEMU is missing, or refuses the machine and has said so on the terminal.
+pub fn interact(spec: &MachineSpec, folder: &RunFolder, stop: &AtomicBool) -> Result<(), VmError> {
+    let terminal = Terminal::save();
+    let mut machine = Machine::start(spec, command::Console::Terminal, folder)?;
+    let status = loop {
+        if let Some(status) = machine.ended().map_err(|source| VmError::Start { source })? {
+            break status;
+        }
+        if stop.load(Ordering::Relaxed) {
+            drop(machine);
+            drop(terminal);
+            return Err(VmError::Stopped);
+        }
+        std::thread::sleep(TICK);
+    };
+    if status.success() {
+        Ok(())
+    } else {
+        Err(VmError::Refused { status, messages: "see above".to_owned(), console: Vec::new() })
+    }
+}
+
+/// The terminal's modes, put back when dropped: a killed QEMU leaves it raw.
+struct Terminal(Option<libc::termios>);
+
+impl Terminal {
+    fn save() -> Terminal {
+        let mut modes = std::mem::MaybeUninit::uninit();
+        // SAFETY: tcgetattr fills the structure or fails.
+        if unsafe { libc::tcgetattr(libc::STDIN_FILENO, modes.as_mut_ptr()) } != 0 {
+            return Terminal(None);
+        }
+        // SAFETY: filled, for the call succeeded.
+        Terminal(Some(unsafe { modes.assume_init() }))
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        if let Some(modes) = &self.0 {
+            // SAFETY: the structure came from tcgetattr.
+            unsafe { libc::tcsetattr(libc::STDIN_FILENO, libc::TCSANOW, modes) };
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! From a kernel function to the folder of its source file, by kernel series.
+//!
+//! The table is made from kernel sources by `cargo xtask kernel-functions`, with the configurations of Debian's x86-64
+//! kernels, and lies in `data/functions.gz`. What it cannot say for certain it does not say.
+
+mod groups;
+mod names;
+mod table;
+
+pub use groups::group;
+use table::Table;
+
+/// A kernel's series, such as 5.10.
+pub type Series = (u32, u32);
+
+/// The folder of the source file that defines `function`, with a slash at its end (`drivers/nvme/host/`), in the
+/// kernel `release` as `uname -r` says it (`5.10.0-46-amd64`); `module` is the name in brackets in `/proc/kallsyms`.
+///
+/// Endings that compilers give to parts and copies of functions do not matter. A function that an inline function of
+/// a header became is the header's. `None` stands for a function that the table does not know, or knows in several
+/// folders that may all be meant, and for a release of a [series](series) outside the table. The only exception is a
+/// series between two of the table's which both have the function in the same single folder.
+pub fn directory(release: &str, function: &str, module: Option<&str>) -> Option<&'static str> {
+    let table = Table::get();
+    let series = parse(release)?;
+    let name = names::plain(function);
+    let after = table.series().partition_point(|known| *known < series);
+    if table.series().get(after) == Some(&series) {
+        return table.folder(after, name, module);
+    }
+    let older = table.folder(after.checked_sub(1)?, name, module)?;
+    let newer = (after < table.series().len()).then(|| table.folder(after, name, module))??;
+    (older == newer).then_some(older)
+}
+
+/// The kernel series that the table covers, oldest first.
+pub fn series() -> &'static [Series] {
+    Table::get().series()
+}
+
+/// The series of a kernel release: its first two numbers.
+fn parse(release: &str) -> Option<Series> {
+    let (major, rest) = release.split_once('.')?;
+    let end = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+    Some((major.parse().ok()?, rest[..end].parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests;
