@@ -93,6 +93,9 @@ pub(crate) struct RunArgs {
     /// What issues the I/O: native, fio, or both
     #[arg(long, value_delimiter = ',', help_heading = "Matrix")]
     pub(crate) generator: Vec<String>,
+    /// Sample every core while a trial is measured, and keep what it cost by function
+    #[arg(long)]
+    pub(crate) profile: bool,
     /// Store to write; by default the study's name in the current folder
     #[arg(long)]
     pub(crate) store: Option<PathBuf>,
@@ -100,7 +103,7 @@ pub(crate) struct RunArgs {
     #[arg(
         long,
         value_name = "STORE",
-        conflicts_with_all = ["study", "target", "path", "rw", "bs", "iodepth", "numjobs", "ramp_time", "runtime", "ios", "replicates", "generator", "store"]
+        conflicts_with_all = ["study", "target", "path", "rw", "bs", "iodepth", "numjobs", "ramp_time", "runtime", "ios", "replicates", "generator", "profile", "store"]
     )]
     pub(crate) resume: Option<PathBuf>,
     /// Overwrite this whole device, which must be the target

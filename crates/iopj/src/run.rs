@@ -55,6 +55,7 @@ fn study(args: &RunArgs) -> anyhow::Result<Study> {
     if let Some(generator) = axis(&args.generator) {
         study.generator = generator;
     }
+    study.profile |= args.profile;
     study.replicates = args.replicates.unwrap_or(study.replicates);
     for workload in &mut study.workloads {
         replace(&mut workload.rw, axis(&args.rw));

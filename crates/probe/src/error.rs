@@ -1,5 +1,6 @@
 //! The errors of this crate.
 
+use crate::SymbolsError;
 use std::path::PathBuf;
 
 /// Why the counters cannot be read.
@@ -32,4 +33,7 @@ pub enum ProbeError {
     /// `getrusage(2)` failed.
     #[error("the process's CPU time cannot be read ({0}): allow the system call `getrusage`")]
     Usage(std::io::Error),
+    /// `/proc/kallsyms` shows no address.
+    #[error(transparent)]
+    Symbols(#[from] SymbolsError),
 }

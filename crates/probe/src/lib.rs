@@ -16,6 +16,7 @@ mod kernel;
 pub mod marker;
 mod observe;
 mod root;
+pub mod sampling;
 mod snapshot;
 pub mod sources;
 mod symbols;

@@ -1,5 +1,8 @@
 //! A kernel's symbol table, from the text of its `/proc/kallsyms` (kernel: `kernel/kallsyms.c`).
 
+use crate::ProbeError;
+use std::path::Path;
+
 /// Why a symbol table is of no use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SymbolsError {
@@ -7,7 +10,7 @@ pub enum SymbolsError {
     #[error("/proc/kallsyms lists no functions: the kernel needs CONFIG_KALLSYMS")]
     Empty,
     /// Addresses are hidden.
-    #[error("/proc/kallsyms hides all addresses: read it as root, with kernel.kptr_restrict below 2")]
+    #[error("/proc/kallsyms hides all addresses: read it as root (CAP_SYSLOG), with `sysctl kernel.kptr_restrict=1`")]
     Hidden,
 }
 
@@ -24,6 +27,14 @@ pub struct Symbol {
     pub is_part: bool,
     /// Other names of the same address, the more telling ones first.
     pub aliases: Vec<String>,
+}
+
+impl Symbol {
+    /// The source directory that `of` tells for the function's name, or for one of its aliases.
+    pub fn directory(&self, of: &dyn Fn(&str, Option<&str>) -> Option<String>) -> Option<String> {
+        let mut names = std::iter::once(&self.function).chain(&self.aliases);
+        names.find_map(|name| of(name, self.module.as_deref()))
+    }
 }
 
 /// The kernel's and its modules' functions by address.
@@ -51,6 +62,18 @@ impl Symbols {
         lines.sort_by(|a, b| (a.address, !a.is_function, a.rank()).cmp(&(b.address, !b.is_function, b.rank())));
         let entries = lines.chunk_by(|a, b| a.address == b.address);
         Ok(Symbols { entries: entries.map(|same| (same[0].address, symbol(same))).collect() })
+    }
+
+    /// The symbols of the kernel that runs here.
+    ///
+    /// # Errors
+    /// [`ProbeError::Read`] where there is no `/proc/kallsyms`, [`ProbeError::Symbols`] where it shows this user no
+    /// addresses.
+    pub fn of_this_kernel() -> Result<Symbols, ProbeError> {
+        let path = Path::new("/proc/kallsyms");
+        let text =
+            std::fs::read_to_string(path).map_err(|source| ProbeError::Read { path: path.to_owned(), source })?;
+        Ok(Symbols::parse(&text)?)
     }
 
     /// The function that an address is in.

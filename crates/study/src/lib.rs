@@ -8,6 +8,7 @@ mod native;
 pub mod plan;
 pub mod power;
 mod precondition;
+mod profile;
 pub mod runner;
 pub mod settings;
 mod setup;

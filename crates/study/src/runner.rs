@@ -110,6 +110,7 @@ pub fn run(
     let host = Host::new();
     restore_left_behind(&host, progress)?;
     let fio = setup::find_fio(&study, options)?;
+    let profiler = setup::profiler(&study, progress)?;
     setup::check_limits(&plan::cells(&study, &iopj_core::IoPath::all())?.0)?;
     study.file_size()?;
     let store_path = store_path(&study, options)?;
@@ -146,7 +147,8 @@ pub fn run(
     }
     let store = Store::create(&store_path, &record)?;
     warn_of_shared_disk(&store_path, &target, progress);
-    let stage = Stage { target: &target, probe: &probe, host: &host, fio: fio.as_ref(), seed, stop };
+    let (fio, profiler) = (fio.as_ref(), profiler.as_ref());
+    let stage = Stage { target: &target, probe: &probe, host: &host, fio, profiler, seed, stop };
     Trials { stage, study: &study, cells, store, made, locks: &locks }.run(progress)
 }
 
@@ -166,6 +168,7 @@ pub fn resume(
     let record = store.study()?;
     let study = Study::parse(&record.text, &store_path.display().to_string())?;
     let fio = setup::find_fio(&study, options)?;
+    let profiler = setup::profiler(&study, progress)?;
     let id: Option<FileId> = record.file_id.as_deref().and_then(|text| text.parse().ok());
     let named = (!record.made_target).then(|| PathBuf::from(&record.target));
     let place = Place { named: named.as_deref(), data: &data_path(store_path), id: id.as_ref() };
@@ -176,7 +179,8 @@ pub fn resume(
     check_settings(&cells, &locks)?;
     let probe = Probe::new(target.devices())?;
     store.add_event(unix_ns(), "resumed", "")?;
-    let stage = Stage { target: &target, probe: &probe, host: &host, fio: fio.as_ref(), seed: record.seed, stop };
+    let (fio, profiler) = (fio.as_ref(), profiler.as_ref());
+    let stage = Stage { target: &target, probe: &probe, host: &host, fio, profiler, seed: record.seed, stop };
     Trials { stage, study: &study, cells, store, made, locks: &locks }.run(progress)
 }
 

@@ -4,6 +4,7 @@
 use crate::fio::Fio;
 use crate::native::{self, JobSpec};
 use crate::plan::{self, Cell};
+use crate::profile::Profiler;
 use crate::runner::{Options, Progress, RunError};
 use crate::settings::Setting;
 use crate::study::{Axis, Study, parse_paths};
@@ -196,6 +197,17 @@ pub(crate) fn find_fio(study: &Study, options: &Options) -> Result<Option<Fio>, 
         None => Fio::find(),
     };
     Ok(Some(fio.map_err(|error| RunError::Usage(error.to_string()))?))
+}
+
+/// What samples the trials, if the study asks for profiles.
+pub(crate) fn profiler(study: &Study, progress: &mut dyn Progress) -> Result<Option<Profiler>, RunError> {
+    if !study.profile {
+        return Ok(None);
+    }
+    let profiler = Profiler::new()
+        .map_err(|error| RunError::Usage(format!("the study asks for profiles, but there can be none: {error}")))?;
+    progress.note(&profiler.describe());
+    Ok(Some(profiler))
 }
 
 /// Holds a study's numbers against their limits, before a target is opened or made.

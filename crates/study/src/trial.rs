@@ -4,9 +4,10 @@ use crate::fio::{self, Fio, Phase};
 use crate::native::{self, JobSpec};
 use crate::plan::{Cell, Planned};
 use crate::power::PowerState;
+use crate::profile::Profiler;
 use crate::settings::Host;
-use iopj_core::Evidence;
 use iopj_core::evidence::ControlRun;
+use iopj_core::{CostProfile, Evidence};
 use iopj_engine::{Engine, EngineError, Pool, Target};
 use iopj_probe::{Probe, Who, marker};
 use iopj_store::{Generator, Latency, Measurement, histogram};
@@ -22,6 +23,7 @@ pub(crate) struct Stage<'a> {
     pub(crate) probe: &'a Probe,
     pub(crate) host: &'a Host,
     pub(crate) fio: Option<&'a Fio>,
+    pub(crate) profiler: Option<&'a Profiler>,
     pub(crate) seed: u64,
     pub(crate) stop: &'a AtomicBool,
 }
@@ -31,6 +33,8 @@ pub(crate) struct Measured {
     pub(crate) measurement: Measurement,
     pub(crate) first_ns: u64,
     pub(crate) last_ns: u64,
+    /// Why there is no profile although one was asked for.
+    pub(crate) unprofiled: Option<String>,
 }
 
 /// A window as either generator reports it.
@@ -66,11 +70,8 @@ impl Stage<'_> {
         let before = PowerState::read(self.host, devices);
         marker::announce(planned.position as u32);
         let seed = trial_seed(self.seed, planned);
-        let (window, mut evidence) = match (cell.generator, self.fio) {
-            (Generator::Native, _) => self.native(cell, seed, tick)?,
-            (Generator::Fio, Some(fio)) => self.fio(fio, cell, seed)?,
-            (Generator::Fio, None) => return Err("fio is not there".to_owned()),
-        };
+        let (window, mut evidence) = self.generate(cell, seed, tick)?;
+        let (costs, unprofiled) = self.profile();
         let after = PowerState::read(self.host, devices);
         evidence.window_ns = window.window_ns;
         evidence.numjobs = cell.workload.numjobs;
@@ -109,9 +110,25 @@ impl Stage<'_> {
             verdict,
             power_state: [power_json(&before), power_json(&after)],
             fio: window.fio,
-            costs: None,
+            costs,
         };
-        Ok(Measured { measurement, first_ns: window.first_ns, last_ns: window.last_ns })
+        Ok(Measured { measurement, first_ns: window.first_ns, last_ns: window.last_ns, unprofiled })
+    }
+
+    /// Has the generator do the I/O of a trial.
+    fn generate(&self, cell: &Cell, seed: u64, tick: &mut dyn FnMut()) -> Result<(Window, Evidence), String> {
+        let tick = &mut || {
+            self.profiler.inspect(|profiler| profiler.tick());
+            tick();
+        };
+        let done = match (cell.generator, self.fio) {
+            (Generator::Native, _) => self.native(cell, seed, tick),
+            (Generator::Fio, Some(fio)) => self.fio(fio, cell, seed, tick),
+            (Generator::Fio, None) => Err("fio is not there".to_owned()),
+        };
+        // A trial that failed has left its window open.
+        let ended = self.end_samples();
+        done.and_then(|done| ended.map(|()| done))
     }
 
     fn native(&self, cell: &Cell, seed: u64, tick: &mut dyn FnMut()) -> Result<(Window, Evidence), String> {
@@ -128,7 +145,14 @@ impl Stage<'_> {
         let own = [unsafe { libc::gettid() }];
         let mut bracket = |jobs: &[i32]| {
             let who = Who::ThisProcess { jobs, own: &own };
-            snapshots.borrow_mut().push(self.probe.snapshot(who).map_err(|error| error.to_string())?);
+            let snapshot = || self.probe.snapshot(who).map_err(|error| error.to_string());
+            let mut snapshots = snapshots.borrow_mut();
+            if snapshots.is_empty() {
+                snapshots.push(snapshot()?);
+                return self.begin_samples();
+            }
+            self.end_samples()?;
+            snapshots.push(snapshot()?);
             Ok(())
         };
         let run = native::run(&spec, self.stop, &mut bracket, tick)?;
@@ -155,11 +179,11 @@ impl Stage<'_> {
 
     /// fio twice: for the ramp, and measured. So the counters bracket the life of a process whose I/O is all of the
     /// window; its CPU time and context switches hold fio's start as well, some 0.15 s and 200 switches.
-    fn fio(&self, fio: &Fio, cell: &Cell, seed: u64) -> Result<(Window, Evidence), String> {
+    fn fio(&self, fio: &Fio, cell: &Cell, seed: u64, tick: &mut dyn FnMut()) -> Result<(Window, Evidence), String> {
         // fio opens the very file that was checked, whatever stands under its name by now.
         let checked = self.target.reopen().map_err(|error| error.to_string())?;
         let filename = PathBuf::from(format!("/proc/{}/fd/{}", std::process::id(), checked.as_raw_fd()));
-        let run = |phase| {
+        let mut run = |phase| {
             let job = fio::Job {
                 path: cell.path,
                 workload: &cell.workload,
@@ -169,19 +193,21 @@ impl Stage<'_> {
                 seed,
                 phase,
             };
-            fio.run(&job, self.stop).map_err(|error| error.to_string())
+            fio.run(&job, self.stop, tick).map_err(|error| error.to_string())
         };
         let snapshot = || self.probe.snapshot(Who::Children).map_err(|error| error.to_string());
         if !cell.workload.ramp_time.is_zero() {
             run(Phase::Ramp)?;
         }
         let before = snapshot()?;
+        self.begin_samples()?;
         let first_ns = native::monotonic_ns();
         marker::begin();
         let result = run(Phase::Measured);
         marker::end();
         let result = result?;
         let last_ns = native::monotonic_ns();
+        self.end_samples()?;
         let evidence = before.until(&snapshot()?);
         if result.total_errors > 0 {
             return Err(format!("fio counts {} failed I/Os", result.total_errors));
@@ -208,6 +234,25 @@ impl Stage<'_> {
             })),
         };
         Ok((window, evidence))
+    }
+}
+
+impl Stage<'_> {
+    fn begin_samples(&self) -> Result<(), String> {
+        self.profiler.map_or(Ok(()), Profiler::begin)
+    }
+
+    fn end_samples(&self) -> Result<(), String> {
+        self.profiler.map_or(Ok(()), Profiler::end)
+    }
+
+    /// The profile of the window that has just ended, or why there is none although one was asked for.
+    fn profile(&self) -> (Option<CostProfile>, Option<String>) {
+        match self.profiler.map(Profiler::profile) {
+            None => (None, None),
+            Some(Ok(profile)) => (Some(profile), None),
+            Some(Err(reason)) => (None, Some(reason)),
+        }
     }
 }
 

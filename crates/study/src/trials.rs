@@ -84,13 +84,18 @@ impl Trials<'_> {
             let left = time_left(&self.cells, &missing[number..], number, started);
             progress.trial(of - summary.missing + 1, of, &self.cells[planned.cell], left);
             let changes_before = settings.changes().len();
-            let trial = self.trial(*planned, settings, control, preconditioning.clone(), &mut last_ns, progress);
+            let (trial, unprofiled) =
+                self.trial(*planned, settings, control, preconditioning.clone(), &mut last_ns, progress);
             for change in &settings.changes()[changes_before..] {
                 let detail = format!("{}: {} -> {}", change.file, change.old, change.new);
                 self.store.add_event(unix_ns(), "set", &detail)?;
             }
             if stop.load(Ordering::Relaxed) {
                 break; // the trial at hand was cut short
+            }
+            if let Some(reason) = unprofiled {
+                progress.note(&format!("warning: {reason}"));
+                self.store.add_event(unix_ns(), "unprofiled", &format!("trial {}: {reason}", trial.position))?;
             }
             let trial = self.keep(trial)?;
             progress.ended(&trial.outcome);
@@ -113,7 +118,8 @@ impl Trials<'_> {
         }
     }
 
-    /// One trial. `last_ns` is the end of the window before, for the gap between the two.
+    /// One trial, and why it has no profile if one was asked for. `last_ns` is the end of the window before, for the
+    /// gap between the two.
     fn trial(
         &self,
         planned: Planned,
@@ -122,7 +128,7 @@ impl Trials<'_> {
         preconditioning: Option<String>,
         last_ns: &mut Option<u64>,
         progress: &mut dyn Progress,
-    ) -> Trial {
+    ) -> (Trial, Option<String>) {
         let cell = &self.cells[planned.cell];
         let started_unix_ns = unix_ns();
         let setting_up = Instant::now();
@@ -130,19 +136,19 @@ impl Trials<'_> {
         let settings_ns = setting_up.elapsed().as_nanos() as u64;
         let measured =
             set.and_then(|()| self.stage.measure(cell, planned, control, preconditioning, &mut || progress.tick()));
-        let (outcome, gap_ns) = match measured {
-            Ok(Measured { measurement, first_ns, last_ns: end }) => {
+        let (outcome, gap_ns, unprofiled) = match measured {
+            Ok(Measured { measurement, first_ns, last_ns: end, unprofiled }) => {
                 let ramp_ns = cell.workload.ramp_time.as_nanos() as u64;
                 let gap_ns = last_ns.map(|last| first_ns.saturating_sub(last + ramp_ns + settings_ns));
                 *last_ns = Some(end);
-                (Outcome::Measured(Box::new(measurement)), gap_ns)
+                (Outcome::Measured(Box::new(measurement)), gap_ns, unprofiled)
             }
             Err(error) => {
                 *last_ns = None;
-                (Outcome::Failed(error), None)
+                (Outcome::Failed(error), None, None)
             }
         };
-        Trial {
+        let trial = Trial {
             path: cell.path,
             workload: cell.workload.clone(),
             settings: cell.settings_by_name(),
@@ -152,7 +158,8 @@ impl Trials<'_> {
             started_unix_ns,
             gap_ns,
             outcome,
-        }
+        };
+        (trial, unprofiled)
     }
 
     fn control(&mut self, progress: &mut dyn Progress) -> Result<Option<ControlRun>, RunError> {

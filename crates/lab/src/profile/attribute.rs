@@ -28,8 +28,7 @@ pub fn profiles(
     let mut directory_of = |symbol: &Symbol| -> Option<String> {
         let known = directories.entry(symbol.address).or_insert_with(|| {
             let by_address = debug_info.and_then(|debug_info| debug_info.directory(symbol.address));
-            let mut names = std::iter::once(&symbol.function).chain(&symbol.aliases);
-            by_address.or_else(|| names.find_map(|name| directory(name, symbol.module.as_deref())))
+            by_address.or_else(|| symbol.directory(directory))
         });
         known.clone()
     };

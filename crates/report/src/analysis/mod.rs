@@ -3,8 +3,8 @@
 pub mod cells;
 pub mod claims;
 pub mod compare;
-pub mod explain;
 pub mod cost;
+pub mod explain;
 pub mod loads_stores;
 pub mod metric;
 pub mod orderings;

@@ -2,8 +2,8 @@
 
 mod claims;
 mod compare;
-mod explain;
 mod emulated;
+mod explain;
 mod export;
 mod grid;
 pub mod html;

@@ -199,14 +199,14 @@ impl Fio {
         })
     }
 
-    /// Runs one job to its end. `stop` is looked at every 50 ms; once it is true fio gets SIGINT,
+    /// Runs one job to its end, and calls `tick` once a second meanwhile. `stop` is looked at every 50 ms; once it is true fio gets SIGINT,
     /// and SIGKILL 5 s later. fio is killed if the calling thread dies, and has a process group of
     /// its own, so that Ctrl-C reaches it through `stop` alone. No shell is run and no file is
     /// written: job and output are in memory, for a file could be on the drive under test.
     ///
     /// # Errors
     /// All but those of [`Fio::find`].
-    pub fn run(&self, job: &Job<'_>, stop: &AtomicBool) -> Result<FioResult, FioError> {
+    pub fn run(&self, job: &Job<'_>, stop: &AtomicBool, tick: &mut dyn FnMut()) -> Result<FioResult, FioError> {
         self.supports(&job.path)?;
         check_length(job)?;
         let text = job_file(job)?;
@@ -219,7 +219,7 @@ impl Fio {
         let share = |file: &File| file.try_clone().map(Stdio::from).map_err(|e| os("fio's output", e));
         command.stdin(job_text).stdout(share(&output)?).stderr(share(&errors)?);
         let child = command.spawn().map_err(|e| os(&format!("`{}` cannot be run", self.program.display()), e))?;
-        let (status, stopped) = wait(child, stop).map_err(|e| os("waiting for fio", e))?;
+        let (status, stopped) = wait(child, stop, tick).map_err(|e| os("waiting for fio", e))?;
         if stopped {
             return Err(FioError::Stopped);
         }
@@ -336,8 +336,9 @@ fn contents(file: &mut File) -> io::Result<String> {
 }
 
 /// Waits for the child; the flag tells whether it was stopped.
-fn wait(mut child: Child, stop: &AtomicBool) -> io::Result<(ExitStatus, bool)> {
+fn wait(mut child: Child, stop: &AtomicBool, tick: &mut dyn FnMut()) -> io::Result<(ExitStatus, bool)> {
     let pidfd = pidfd(&child);
+    let mut ticked_at = Instant::now();
     let mut stopped_at: Option<Instant> = None;
     loop {
         if let Some(status) = child.try_wait()? {
@@ -351,6 +352,10 @@ fn wait(mut child: Child, stop: &AtomicBool) -> io::Result<(ExitStatus, bool)> {
             }
             Some(at) if at.elapsed() >= GRACE => child.kill()?,
             _ => {}
+        }
+        if ticked_at.elapsed() >= Duration::from_secs(1) {
+            ticked_at = Instant::now();
+            tick();
         }
         // Without a descriptor poll only sleeps. A signal that ends it early does no harm.
         let fd = pidfd.as_ref().map_or(-1, AsRawFd::as_raw_fd);

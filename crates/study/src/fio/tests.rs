@@ -46,7 +46,7 @@ fn job<'a>(path: &str, workload: &'a Workload, filename: &'a Path) -> Job<'a> {
 }
 
 fn run(fio: &Fio, job: &Job<'_>) -> Result<FioResult, FioError> {
-    fio.run(job, &AtomicBool::new(false))
+    fio.run(job, &AtomicBool::new(false), &mut || ())
 }
 
 fn ios(ios: u64) -> Workload {
@@ -155,7 +155,8 @@ fn stop_ends_a_long_run() {
     let workload = Workload { length: Length::Runtime(Duration::from_secs(600)), ..Workload::default() };
     let stop = AtomicBool::new(false);
     let result = thread::scope(|scope| {
-        let running = scope.spawn(|| fio.run(&job("libaio/syscall/interrupt", &workload, &filename), &stop));
+        let running =
+            scope.spawn(|| fio.run(&job("libaio/syscall/interrupt", &workload, &filename), &stop, &mut || ()));
         thread::sleep(Duration::from_millis(300));
         assert!(!running.is_finished());
         stop.store(true, Ordering::Relaxed);

@@ -1,0 +1,102 @@
+//! `iopj run --profile`: costs by function beside the figures, or one message why not.
+
+mod common;
+
+use common::{alone, folder, have, iopj, is_root, tool, written};
+use iopj_core::{CostKind, CostSource, Space, VerdictKind};
+use iopj_store::{Store, Trial};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
+
+/// The trials of a profiled run.
+fn profiled(folder: &Path, line: &str) -> Vec<Trial> {
+    let line = format!("run --target data --rw randread --bs 4k --profile --store p.iopj {line}");
+    let output = iopj(folder, &line).output().unwrap();
+    let messages = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{messages}");
+    assert!(messages.contains("profile: sampling "), "{messages}");
+    Store::open(&folder.join("p.iopj")).unwrap().trials().unwrap()
+}
+
+#[test]
+fn a_trial_keeps_what_it_cost_by_function() {
+    if !have(is_root(), "root") {
+        return;
+    }
+    let _alone = alone();
+    let folder = folder();
+    written(&folder.path().join("data"), 16 << 20);
+    let paths = "--path posix-sio/syscall/interrupt,io_uring/syscall/interrupt --iodepth 1";
+    let trials = profiled(folder.path(), &format!("{paths} --runtime 1s --replicates 1"));
+    assert_eq!(trials.len(), 2);
+    for trial in trials {
+        let measurement = trial.outcome.measurement().unwrap();
+        // The samples' interrupts are none of the disk's, and their reader is not the job.
+        assert!(measurement.verdict.kind != VerdictKind::Refuted, "{:?}", measurement.verdict);
+        let costs = measurement.costs.as_ref().unwrap();
+        let CostSource::Sampled(events) = &costs.source else { panic!("{:?}", costs.source) };
+        assert!(!events.is_empty() && !costs.kinds.is_empty());
+        let kernel: Vec<&str> = costs.functions.iter().map(|function| function.function.as_str()).collect();
+        let is_block =
+            |name: &&str| name.starts_with("blk_") || name.starts_with("bio_") || name.contains("submit_bio");
+        assert!(kernel.iter().any(is_block), "{kernel:?}");
+        if costs.has(CostKind::CpuTime) {
+            let total_ns = costs.total(Space::Kernel).cpu_ns + costs.total(Space::User).cpu_ns;
+            let cores = u64::from(measurement.evidence.cpu.cores);
+            assert!(total_ns > 0 && total_ns <= measurement.window_ns * cores * 12 / 10, "{total_ns}");
+        }
+    }
+}
+
+#[test]
+fn fio_is_profiled_as_well() {
+    let has_fio = Command::new("fio").arg("--version").output().is_ok();
+    if !have(is_root() && has_fio, "root and fio") {
+        return;
+    }
+    let _alone = alone();
+    let folder = folder();
+    written(&folder.path().join("data"), 16 << 20);
+    let line = "--path posix-sio/syscall/interrupt --iodepth 1 --generator fio --runtime 1s --replicates 1";
+    let trials = profiled(folder.path(), line);
+    let costs = trials[0].outcome.measurement().unwrap().costs.as_ref().unwrap();
+    assert!(costs.functions.iter().any(|function| function.space == Space::Kernel));
+}
+
+#[test]
+fn without_the_option_nothing_is_sampled() {
+    let _alone = alone();
+    let folder = folder();
+    written(&folder.path().join("data"), 4 << 20);
+    let line =
+        "run --target data --path posix-sio/syscall/interrupt --iodepth 1 --ios 200 --replicates 1 --store s.iopj";
+    assert!(iopj(folder.path(), line).output().unwrap().status.success());
+    let trials = Store::open(&folder.path().join("s.iopj")).unwrap().trials().unwrap();
+    assert!(trials[0].outcome.measurement().unwrap().costs.is_none());
+}
+
+#[test]
+fn who_may_not_sample_is_told_before_anything_is_made() {
+    let paranoid = tool("cat /proc/sys/kernel/perf_event_paranoid").parse::<i32>().unwrap();
+    if !have(is_root() && paranoid > 0, "root and a kernel that lets only root sample") {
+        return;
+    }
+    // Where any user may look, unlike the folder of the build.
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o777)).unwrap();
+    let program = folder.path().join("iopj");
+    std::fs::copy(env!("CARGO_BIN_EXE_iopj"), &program).unwrap();
+    let mut command = Command::new(&program);
+    command.current_dir(folder.path()).args(["run", "--profile", "--ios", "10"]).uid(65534).gid(65534);
+    let output = command.output().unwrap();
+    let messages = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{messages}");
+    let message = messages.lines().last().unwrap();
+    for part in ["this user may not sample", "run as root", "sysctl kernel.perf_event_paranoid=-1"] {
+        assert!(message.contains(part), "{messages}");
+    }
+    let left: Vec<_> = std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(left, ["iopj"], "neither store nor file is made");
+}

@@ -1,0 +1,294 @@
+//! Samples of what every core executes: which function of the kernel, or a program.
+//!
+//! All of the machine is sampled, for interrupts and kernel threads belong to the cost of an I/O as well; so does
+//! whatever else runs meanwhile. The idle loop is left out.
+//!
+//! `cpu-clock` is a timer's interrupt (kernel/events/core.c, `perf_swevent_hrtimer`). What runs with interrupts disabled
+//! is charged to the instruction that enables them again; where that is the idle loop, as after a device's interrupt
+//! on an idle core, it is left out with it. Counters of the processor interrupt at once and have no such blind spot.
+
+mod abi;
+mod error;
+mod events;
+mod ring;
+mod tally;
+
+pub use error::SamplingError;
+
+use crate::root::Root;
+use crate::symbols::Symbols;
+use abi::Counter;
+use events::{Cores, Event};
+use iopj_core::{CostKind, CostProfile, CostSource};
+use ring::{Record, Ring};
+use std::io;
+use std::path::Path;
+use tally::Tally;
+
+/// Samples every core between [`start`](Sampler::start) and [`stop`](Sampler::stop), again and again.
+///
+/// Each core has a ring of 512 KiB, with room for several seconds: call [`drain`](Sampler::drain) every second.
+/// Nothing is sampled, and nothing costs, outside of a window.
+#[derive(Debug)]
+pub struct Sampler {
+    cores: Vec<Core>,
+    symbols: Symbols,
+    kinds: Vec<CostKind>,
+    names: Vec<String>,
+    tally: Tally,
+}
+
+/// The counters of one core, which share a ring.
+#[derive(Debug)]
+struct Core {
+    cpu: u32,
+    ring: Ring,
+    counters: Vec<Sampled>,
+}
+
+/// A counter and what its samples stand for.
+#[derive(Debug)]
+struct Sampled {
+    counter: Counter,
+    id: u64,
+    event: Event,
+    /// Enabled and counted, in ns, when the window began.
+    began_ns: [u64; 2],
+}
+
+impl Sampler {
+    /// Opens the counters of every core: instructions, and loads and stores where they are known by name for this
+    /// processor and can be had; `cpu-clock` where the machine counts no instructions.
+    ///
+    /// # Errors
+    /// [`SamplingError`], where this user may not, or this kernel cannot.
+    pub fn new() -> Result<Sampler, SamplingError> {
+        let root = Root::new(Path::new("/"))?;
+        let clock = events::clock(events::online(&root)?);
+        // What everybody has tells whether this user may, before the kernel's symbols do.
+        let first = Refusal { root: &root, needed: clock.cpus.len() };
+        clock.events[0].open(clock.cpus[0]).map_err(|source| first.error(clock.cpus[0], source))?;
+        let symbols = Symbols::of_this_kernel()?;
+        let hardware = available(events::hardware(&root)?, |event, cpu| event.open(cpu).is_ok());
+        let all = if hardware.is_empty() { vec![clock] } else { hardware };
+        let needed = all.iter().map(|cores| cores.cpus.len() * cores.events.len()).sum();
+        let refusal = Refusal { root: &root, needed };
+        let each = all.iter().flat_map(|cores| cores.cpus.iter().map(|cpu| (*cpu, &cores.events)));
+        let opened: Result<Vec<Core>, SamplingError> =
+            each.map(|(cpu, events)| Core::open(cpu, events, &refusal)).collect();
+        let events = || all.iter().flat_map(|cores| &cores.events);
+        Ok(Sampler {
+            cores: opened?,
+            symbols,
+            kinds: distinct(events().map(|event| event.kind)),
+            names: distinct(events().map(|event| event.name.to_owned())),
+            tally: Tally::new(),
+        })
+    }
+
+    /// The events by name, such as `cpu-clock`.
+    pub fn events(&self) -> &[String] {
+        &self.names
+    }
+
+    /// Begins a window.
+    ///
+    /// # Errors
+    /// [`SamplingError::Os`] for a core that has been taken offline.
+    pub fn start(&mut self) -> Result<(), SamplingError> {
+        self.drain();
+        self.tally = Tally::new();
+        for core in &mut self.cores {
+            let cpu = core.cpu;
+            for sampled in &mut core.counters {
+                sampled.start().map_err(|source| SamplingError::Os { cpu, source })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the samples out of the rings.
+    pub fn drain(&mut self) {
+        for core in &mut self.cores {
+            let (counters, tally) = (&core.counters, &mut self.tally);
+            core.ring.drain(|record| match record {
+                Record::Sample { mode, id, address, pid } => {
+                    if let Some(sampled) = counters.iter().find(|sampled| sampled.id == id) {
+                        tally.add(mode, address, pid, (sampled.event.kind, sampled.event.period));
+                    }
+                }
+                Record::Lost(samples) => tally.lost += samples,
+                Record::Full => tally.is_overrun = true,
+                Record::Throttled => tally.is_throttled = true,
+            });
+        }
+    }
+
+    /// Ends the window.
+    ///
+    /// # Errors
+    /// [`SamplingError::Os`] for a core that has been taken offline.
+    pub fn stop(&mut self) -> Result<(), SamplingError> {
+        let mut result = Ok(());
+        for core in &self.cores {
+            for sampled in &core.counters {
+                // All are stopped, whatever the first says.
+                let counted = sampled.stop().map_err(|source| SamplingError::Os { cpu: core.cpu, source });
+                match counted {
+                    Ok(share) => self.tally.counted_share = self.tally.counted_share.min(share),
+                    Err(error) => result = result.and(Err(error)),
+                }
+            }
+        }
+        self.drain();
+        result
+    }
+
+    /// What the last window cost by function. `directory` tells the source directory of a function and its module.
+    ///
+    /// # Errors
+    /// [`SamplingError::Incomplete`] where more than a hundredth of the samples, or of the window, is missing.
+    pub fn profile(
+        &self,
+        directory: &dyn Fn(&str, Option<&str>) -> Option<String>,
+    ) -> Result<CostProfile, SamplingError> {
+        self.tally.complete().map_err(SamplingError::Incomplete)?;
+        let functions = self.tally.functions(&self.symbols, directory);
+        Ok(CostProfile::new(CostSource::Sampled(self.names.clone()), self.kinds.clone(), functions))
+    }
+}
+
+impl Core {
+    fn open(cpu: u32, events: &[Event], refusal: &Refusal<'_>) -> Result<Core, SamplingError> {
+        let os = |source| refusal.error(cpu, source);
+        let mut counters: Vec<Sampled> = Vec::with_capacity(events.len());
+        for event in events {
+            let counter = event.open(cpu).map_err(os)?;
+            let id = counter.id().map_err(os)?;
+            counters.push(Sampled { counter, id, event: *event, began_ns: [0; 2] });
+        }
+        let ring = Ring::map(&counters[0].counter).map_err(SamplingError::Memory)?;
+        for other in &counters[1..] {
+            other.counter.share_ring_of(&counters[0].counter).map_err(os)?;
+        }
+        Ok(Core { cpu, ring, counters })
+    }
+}
+
+impl Event {
+    fn open(&self, cpu: u32) -> io::Result<Counter> {
+        Counter::open(self.perf_type, self.config, self.period, cpu)
+    }
+}
+
+impl Sampled {
+    fn start(&mut self) -> io::Result<()> {
+        self.began_ns = self.counter.times_ns()?;
+        self.counter.enable()
+    }
+
+    /// Stops; the share of the window for which it did count.
+    fn stop(&self) -> io::Result<f64> {
+        self.counter.disable()?;
+        let [enabled, counted] = self.counter.times_ns()?;
+        let (enabled, counted) = (enabled - self.began_ns[0], counted - self.began_ns[1]);
+        Ok(if enabled == 0 { 1.0 } else { counted as f64 / enabled as f64 })
+    }
+}
+
+/// What the kernel's refusals mean here.
+struct Refusal<'a> {
+    root: &'a Root,
+    /// Descriptors in all.
+    needed: usize,
+}
+
+impl Refusal<'_> {
+    fn error(&self, cpu: u32, source: io::Error) -> SamplingError {
+        match source.raw_os_error() {
+            Some(libc::EACCES) => {
+                let paranoid = self.root.text("proc/sys/kernel/perf_event_paranoid").unwrap_or_default();
+                SamplingError::NotAllowed { paranoid: paranoid.trim().to_owned() }
+            }
+            Some(libc::EPERM) => SamplingError::Forbidden,
+            Some(libc::ENOSYS) => SamplingError::Missing,
+            Some(libc::EMFILE | libc::ENFILE) => SamplingError::Descriptors { needed: self.needed },
+            _ => SamplingError::Os { cpu, source },
+        }
+    }
+}
+
+/// The events that each kind of cores lets be opened, if instructions are among them; of loads and stores those that
+/// all kinds have, for a column that only some cores count would mislead.
+fn available(mut all: Vec<Cores>, can_open: impl Fn(&Event, u32) -> bool) -> Vec<Cores> {
+    for cores in &mut all {
+        let first = cores.cpus[0];
+        cores.events.retain(|event| can_open(event, first));
+    }
+    let has = |cores: &Cores, kind| cores.events.iter().any(|event| event.kind == kind);
+    if !all.iter().all(|cores| has(cores, CostKind::Instructions)) {
+        return Vec::new();
+    }
+    for kind in [CostKind::Loads, CostKind::Stores] {
+        if !all.iter().all(|cores| has(cores, kind)) {
+            all.iter_mut().for_each(|cores| cores.events.retain(|event| event.kind != kind));
+        }
+    }
+    all
+}
+
+/// Values in the order in which they come first, each once.
+fn distinct<T: PartialEq>(values: impl Iterator<Item = T>) -> Vec<T> {
+    values.fold(Vec::new(), |mut seen, value| {
+        if !seen.contains(&value) {
+            seen.push(value);
+        }
+        seen
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cores(cpus: &[u32], kinds: &[CostKind]) -> Cores {
+        let events = kinds.iter().map(|kind| Event { name: "e", kind: *kind, perf_type: 4, config: 1, period: 3 });
+        Cores { cpus: cpus.to_vec(), events: events.collect() }
+    }
+
+    fn kinds(all: &[Cores]) -> Vec<Vec<CostKind>> {
+        all.iter().map(|cores| cores.events.iter().map(|event| event.kind).collect()).collect()
+    }
+
+    #[test]
+    fn only_what_all_cores_count_is_sampled() {
+        use CostKind::{Instructions, Loads, Stores};
+        let all = || vec![cores(&[0, 1], &[Instructions, Loads, Stores]), cores(&[4], &[Instructions, Loads, Stores])];
+        assert_eq!(kinds(&available(all(), |_, _| true)), vec![vec![Instructions, Loads, Stores]; 2]);
+        let no_loads_on_4 = |event: &Event, cpu| cpu != 4 || event.kind != Loads;
+        assert_eq!(kinds(&available(all(), no_loads_on_4)), vec![vec![Instructions, Stores]; 2]);
+        let no_instructions_on_4 = |event: &Event, cpu| cpu != 4 || event.kind != Instructions;
+        assert_eq!(kinds(&available(all(), no_instructions_on_4)), Vec::<Vec<CostKind>>::new());
+    }
+
+    #[test]
+    fn every_refusal_has_its_remedy() {
+        let tree = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(tree.path().join("proc/sys/kernel")).unwrap();
+        std::fs::write(tree.path().join("proc/sys/kernel/perf_event_paranoid"), "2\n").unwrap();
+        let root = Root::new(tree.path()).unwrap();
+        let refusal = Refusal { root: &root, needed: 2048 };
+        for (code, words) in [
+            (libc::EACCES, "is 2): run as root"),
+            (libc::EACCES, "sysctl kernel.perf_event_paranoid=-1"),
+            (libc::EPERM, "seccomp"),
+            (libc::ENOSYS, "CONFIG_PERF_EVENTS"),
+            (libc::EMFILE, "2048 descriptors"),
+            (libc::EMFILE, "ulimit -n"),
+            (libc::ENODEV, "core 7"),
+        ] {
+            let message = refusal.error(7, io::Error::from_raw_os_error(code)).to_string();
+            assert!(message.contains(words), "{code}: {message}");
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! Samples of the running machine: a read from a disk, and a program that makes no system call.
+
+use iopj_core::{CostKind, CostProfile, CostSource, Space};
+use iopj_probe::sampling::Sampler;
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+const BLOCK: usize = 4096;
+const WINDOW: Duration = Duration::from_secs(1);
+/// What one test executes is not for another one's samples.
+static ALONE: Mutex<()> = Mutex::new(());
+
+/// None in a developer's run without the permission; fails in CI.
+fn sampler() -> Option<Sampler> {
+    let sampler = Sampler::new();
+    if let Err(error) = &sampler {
+        assert_ne!(std::env::var("CI").as_deref(), Ok("true"), "{error}");
+        eprintln!("skipped: needs root: {error}");
+    }
+    sampler.ok()
+}
+
+fn no_directory(_: &str, _: Option<&str>) -> Option<String> {
+    None
+}
+
+/// Samples `work`, called again and again for a window; with the time it took.
+fn sampled(sampler: &mut Sampler, mut work: impl FnMut()) -> (CostProfile, Duration) {
+    let began = Instant::now();
+    sampler.start().unwrap();
+    while began.elapsed() < WINDOW {
+        work();
+    }
+    sampler.stop().unwrap();
+    (sampler.profile(&no_directory).unwrap(), began.elapsed())
+}
+
+fn spin() {
+    for number in 0..100_000u64 {
+        std::hint::black_box(number * number);
+    }
+}
+
+#[test]
+fn a_read_is_sampled_down_to_its_driver() {
+    let Some(mut sampler) = sampler() else { return };
+    let _alone = ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let path = folder.path().join("data");
+    std::fs::write(&path, vec![7u8; 4 << 20]).unwrap();
+    File::open(&path).unwrap().sync_all().unwrap();
+    let file = OpenOptions::new().read(true).custom_flags(libc::O_DIRECT).open(&path);
+    let Ok(file) = file else { return eprintln!("skipped: needs a file system with O_DIRECT") };
+    let mut memory = vec![0u8; 2 * BLOCK];
+    let at = memory.as_ptr().align_offset(BLOCK);
+    let (mut offset, mut bytes) = (0, 0);
+    let (profile, window) = sampled(&mut sampler, || {
+        bytes += file.read_at(&mut memory[at..at + BLOCK], offset).unwrap();
+        offset = (offset + 40_960) % (4 << 20);
+    });
+    assert!(bytes > 0);
+    assert_eq!(profile.source, CostSource::Sampled(sampler.events().to_vec()));
+    let names: Vec<&str> = profile.functions.iter().map(|function| function.function.as_str()).collect();
+    let block_layer =
+        |name: &&&str| name.starts_with("blk_") || name.starts_with("submit_bio") || name.contains("iomap");
+    assert!(names.iter().any(|name| block_layer(&name)), "{names:?}");
+    if profile.has(CostKind::CpuTime) {
+        let total_ns = profile.total(Space::Kernel).cpu_ns + profile.total(Space::User).cpu_ns;
+        let cores = std::thread::available_parallelism().unwrap().get() as u128;
+        assert!(total_ns > 0 && u128::from(total_ns) <= window.as_nanos() * cores * 12 / 10, "{total_ns}");
+    }
+}
+
+#[test]
+fn a_program_without_system_calls_is_user_space() {
+    let Some(mut sampler) = sampler() else { return };
+    let _alone = ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let (profile, _) = sampled(&mut sampler, spin);
+    let kind = profile.kinds[0];
+    let (user, kernel) = (profile.total(Space::User).get(kind), profile.total(Space::Kernel).get(kind));
+    assert!(user > kernel, "user {user}, kernel {kernel}");
+    assert_eq!(profile.functions.iter().filter(|function| function.space == Space::User).count(), 1);
+}
+
+#[test]
+fn a_window_holds_nothing_of_the_one_before() {
+    let Some(mut sampler) = sampler() else { return };
+    let _alone = ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let (long, _) = sampled(&mut sampler, spin);
+    spin();
+    sampler.drain();
+    sampler.start().unwrap();
+    sampler.stop().unwrap();
+    let short = sampler.profile(&no_directory).unwrap();
+    let kind = long.kinds[0];
+    assert!(long.total(Space::User).get(kind) > 10 * short.total(Space::User).get(kind));
+}
