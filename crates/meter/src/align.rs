@@ -1,0 +1,213 @@
+//! A meter's own clock against the host's: the load pattern, found in the meter's log by cross-correlation.
+
+use crate::coarse::{Coarse, Found};
+use crate::curve::{Curve, Step};
+use crate::fine::{Fine, Fix};
+use crate::integrate::{Incomplete, Sample, in_order};
+use crate::line::{Line, Point};
+use crate::meter::{Channel, Reading};
+use crate::pattern::{Pattern, Shape};
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+/// Correlation below which a pattern counts as not found: noise then has more than half the load's variance.
+const LEAST_CORRELATION: f64 = 0.8;
+/// What the best place's correlation must exceed every other place's by.
+const LEAST_LEAD: f64 = 0.1;
+
+/// Values of the log that a pattern must last: few values correlate with anything.
+const LEAST_VALUES: f64 = 40.0;
+
+/// Where to look for the pattern.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Search {
+    /// The meter's time less the host's, as believed: from the wall time at the study and the log's time zone.
+    pub expected_offset_ns: i64,
+    /// How far the truth may lie to both sides.
+    pub range_ns: u64,
+    /// The greatest rate at which the clocks can part: 1e-4 is 100 ppm.
+    pub max_drift: f64,
+    /// Power may follow a pattern's edges this much later: threads wake, supplies settle. It is taken to be half as late, and no
+    /// less certain than that.
+    pub lag_ns: u64,
+}
+
+/// How a meter's time is turned into host time.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Alignment {
+    expected_offset_ns: i64,
+    /// Host time of 0 s on the line.
+    origin_ns: i64,
+    /// Offset beyond the expected one over host time, both in s.
+    line: Line,
+    /// Standard uncertainty of the power's lag, in s: the same at every pattern.
+    lag_standard_s: f64,
+    confidence: Option<Confidence>,
+}
+
+/// How surely a pattern was found.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Confidence {
+    /// Correlation of the log with the pattern, the lowest where several were played; 1 is perfect.
+    pub correlation: f64,
+    /// The highest correlation at any other place of the search.
+    pub elsewhere: f64,
+}
+
+/// Why a log cannot be aligned. The text names the cause and the remedy.
+#[derive(Clone, Debug, Error, PartialEq)]
+pub enum AlignError {
+    /// Nothing to look for.
+    #[error("no load pattern was played in this study: play one before it and one after it")]
+    NothingPlayed,
+    /// The log does not hold the time of the patterns.
+    #[error(
+        "the meter's log does not cover the load pattern at any offset within {range_s:.0} s: give the whole log, or its time zone"
+    )]
+    NotCovered {
+        /// Half-width of the search.
+        range_s: f64,
+    },
+    /// The log's interval is too long for the pattern.
+    #[error(
+        "the meter's log has a value every {interval_s:.3} s, too few for a load pattern of {pattern_s:.1} s: play the pattern that is made for this interval"
+    )]
+    TooSlow {
+        /// The log's interval.
+        interval_s: f64,
+        /// Length of the shortest pattern.
+        pattern_s: f64,
+    },
+    /// The log does not contain the pattern.
+    #[error(
+        "the load pattern is not in the meter's log: correlation {correlation:.2}, {LEAST_CORRELATION} is needed; see that the log is of this study and of this machine, search farther, or trust its clock with --trust-clock"
+    )]
+    NotFound {
+        /// Best correlation.
+        correlation: f64,
+    },
+    /// The log contains the pattern in several places.
+    #[error(
+        "the load pattern fits the meter's log in two places, with correlations {correlation:.2} and {elsewhere:.2}: cut the log to this study, or search less far"
+    )]
+    Ambiguous {
+        /// Best correlation.
+        correlation: f64,
+        /// Second best.
+        elsewhere: f64,
+    },
+    /// The log's times make no series.
+    #[error(transparent)]
+    Log(#[from] Incomplete),
+}
+
+/// Finds the patterns that a study played, in order of time, in a channel's log. With two or more the drift is found too; with one it is
+/// unknown within [`Search::max_drift`].
+///
+/// # Errors
+/// [`AlignError`] where the log lacks a pattern, or holds it twice.
+pub fn align(
+    channel: &Channel,
+    index: usize,
+    log: &[Reading],
+    played: &[Pattern],
+    search: &Search,
+) -> Result<Alignment, AlignError> {
+    let origin_ns = played.first().ok_or(AlignError::NothingPlayed)?.begin_ns();
+    let range_s = search.range_ns as f64 * 1e-9;
+    let steps = series(channel, index, log, search.expected_offset_ns.saturating_add(origin_ns))?;
+    let interval_s = interval(&steps).ok_or(AlignError::NotCovered { range_s })?;
+    let shapes: Vec<Shape> = played.iter().map(|pattern| pattern.shape(origin_ns)).collect();
+    let shortest_s = shapes.iter().map(|shape| shape.end_s - shape.begin_s).fold(f64::INFINITY, f64::min);
+    if LEAST_VALUES * interval_s > shortest_s {
+        return Err(AlignError::TooSlow { interval_s, pattern_s: shortest_s });
+    }
+    let coarse = Coarse { steps: &steps, interval_s, range_s };
+    let Found { places_s, correlation, elsewhere } =
+        coarse.search(&shapes, search.max_drift).ok_or(AlignError::NotCovered { range_s })?;
+    let fixes = shapes.iter().zip(places_s).map(|(shape, place_s)| Fine::new(&steps, shape, interval_s, place_s).fix());
+    let fixes: Vec<Fix> = fixes.collect();
+    let best = fixes.iter().map(|fix| fix.correlation).fold(1.0, f64::min);
+    if best < LEAST_CORRELATION {
+        return Err(AlignError::NotFound { correlation: best });
+    }
+    if correlation - elsewhere < LEAST_LEAD {
+        return Err(AlignError::Ambiguous { correlation, elsewhere });
+    }
+    let lag_s = search.lag_ns as f64 * 1e-9;
+    let points = fixes.iter().map(|fix| Point { y: fix.point.y - 0.5 * lag_s, ..fix.point });
+    let points: Vec<Point> = points.collect();
+    let line = Line::fit(&points, search.max_drift / 3f64.sqrt()).ok_or(AlignError::NothingPlayed)?;
+    let confidence = Some(Confidence { correlation: best, elsewhere });
+    let lag_standard_s = lag_s / 12f64.sqrt();
+    Ok(Alignment { expected_offset_ns: search.expected_offset_ns, origin_ns, line, lag_standard_s, confidence })
+}
+
+impl Alignment {
+    /// A clock that is believed: `offset_ns` is the meter's time less the host's at `host_ns`, with this standard uncertainty; it drifts by
+    /// no more than `max_drift`.
+    pub fn trusted(offset_ns: i64, host_ns: u64, standard_ns: f64, max_drift: f64) -> Self {
+        let standard_s = standard_ns.abs() * 1e-9;
+        let origin_ns = i64::try_from(host_ns).unwrap_or(i64::MAX);
+        let line = Line::level(Point { x: 0.0, y: 0.0, standard: standard_s }, max_drift / 3f64.sqrt());
+        Self { expected_offset_ns: offset_ns, origin_ns, line, lag_standard_s: 0.0, confidence: None }
+    }
+
+    /// Host time of a time of the meter's.
+    pub fn host_ns(&self, own_ns: i64) -> i64 {
+        let since = own_ns.saturating_sub(self.expected_offset_ns).saturating_sub(self.origin_ns);
+        let host_s = (since as f64 * 1e-9 - self.line.at(0.0)) / (1.0 + self.line.slope);
+        self.origin_ns.saturating_add((host_s * 1e9).round() as i64)
+    }
+
+    /// The meter's time less the host's, at a host time.
+    pub fn offset_ns(&self, host_ns: i64) -> i64 {
+        self.expected_offset_ns.saturating_add((self.line.at(self.seconds(host_ns)) * 1e9).round() as i64)
+    }
+
+    /// Standard uncertainty of the offset at a host time.
+    pub fn uncertainty_ns(&self, host_ns: i64) -> f64 {
+        let at_s = self.seconds(host_ns);
+        self.line.covariance(at_s, at_s).sqrt().hypot(self.lag_standard_s) * 1e9
+    }
+
+    /// How much faster the meter's clock runs than the host's: 1e-6 is 1 ppm. 0 where one pattern was played.
+    pub fn drift(&self) -> f64 {
+        self.line.slope
+    }
+
+    /// Standard uncertainty of the drift.
+    pub fn drift_uncertainty(&self) -> f64 {
+        self.line.slope_standard()
+    }
+
+    /// How surely the pattern was found; `None` for a clock that is trusted without.
+    pub fn confidence(&self) -> Option<Confidence> {
+        self.confidence
+    }
+
+    fn seconds(&self, host_ns: i64) -> f64 {
+        host_ns.saturating_sub(self.origin_ns) as f64 * 1e-9
+    }
+}
+
+/// The log as steps over its own time, in s since `zero_ns`.
+fn series(channel: &Channel, index: usize, log: &[Reading], zero_ns: i64) -> Result<Vec<Step>, Incomplete> {
+    let samples = log.iter().filter(|reading| reading.channel == index).filter_map(|reading| {
+        let at_s = reading.own_ns?.saturating_sub(zero_ns) as f64 * 1e-9;
+        Some(Sample { at_s, jitter_s: 0.0, value: reading.value })
+    });
+    let samples = in_order(samples)?;
+    Ok(Curve::new(channel.kind, &samples).steps)
+}
+
+/// The log's interval: the median of the times between its values.
+fn interval(steps: &[Step]) -> Option<f64> {
+    let mut apart: Vec<f64> = steps.windows(2).map(|pair| pair[1].end_s - pair[0].end_s).collect();
+    apart.sort_by(f64::total_cmp);
+    apart.get(apart.len() / 2).copied().filter(|interval_s| *interval_s > 0.0)
+}
+
+#[cfg(test)]
+#[path = "align_tests.rs"]
+mod tests;

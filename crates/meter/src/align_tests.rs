@@ -1,0 +1,131 @@
+//! Exact logs: offsets that are known, and logs that must be refused.
+
+use super::*;
+use crate::meter::{ChannelKind, Scope, Value};
+
+const SECOND: u64 = 1_000_000_000;
+/// Where the pattern begins, in host time.
+const BEGIN_S: u64 = 1_000;
+const SEARCH: Search = Search { expected_offset_ns: 0, range_ns: 60 * SECOND, max_drift: 1e-4, lag_ns: 0 };
+
+fn channel(kind: ChannelKind) -> Channel {
+    Channel { name: "log".into(), scope: Scope::System, kind, resolution: 0.0, accuracy: None, parent: None }
+}
+
+fn averages() -> Channel {
+    channel(ChannelKind::Average { window_ns: SECOND })
+}
+
+fn played(begin_s: u64) -> Pattern {
+    let design = Pattern::design(SECOND);
+    let edges: Vec<u64> = design.edges_ns().iter().map(|edge| begin_s * SECOND + *edge as u64).collect();
+    Pattern::played(begin_s * SECOND, &edges, begin_s * SECOND + design.end_ns() as u64).unwrap()
+}
+
+/// A log of `kind` from 900 s to `end_s` of the meter's time; power is 50 W and 30 W more under load.
+fn log(kind: ChannelKind, patterns: &[Pattern], end_s: i64, offset_s: f64) -> Vec<Reading> {
+    let shapes: Vec<Shape> = patterns.iter().map(|pattern| pattern.shape(0)).collect();
+    let load = |from_s: f64, to_s: f64| shapes.iter().map(|shape| shape.share(from_s, to_s)).sum::<f64>();
+    let mut joules = 0.0;
+    let values = (900..end_s).map(|own_s| {
+        let to_s = own_s as f64 - offset_s;
+        let mean = 50.0 + 30.0 * load(to_s - 1.0, to_s);
+        joules += mean;
+        let value = match kind {
+            ChannelKind::Instant => Value::Watts(50.0 + 30.0 * load(to_s, to_s)),
+            ChannelKind::Average { .. } => Value::Watts(mean),
+            ChannelKind::Counter { .. } => Value::Count((joules * 1e6) as u64),
+        };
+        Reading { channel: 0, value, begin_ns: 0, end_ns: 0, wall_ns: 0, own_ns: Some(own_s * SECOND as i64) }
+    });
+    values.collect()
+}
+
+#[test]
+fn the_offset_of_averages_and_counters_is_exact_and_that_of_instants_within_its_uncertainty() {
+    let patterns = [played(BEGIN_S)];
+    let counter = ChannelKind::Counter { joules_per_count: 1e-6, wrap: None };
+    for (kind, limit_s) in [(averages().kind, 1e-3), (counter, 1e-3), (ChannelKind::Instant, 0.03)] {
+        for offset_s in [-33.3, 0.0, 0.25, 41.87] {
+            let log = log(kind, &patterns, 1_200, offset_s);
+            let alignment = align(&channel(kind), 0, &log, &patterns, &SEARCH).unwrap();
+            let error_s = alignment.offset_ns(1_030 * SECOND as i64) as f64 * 1e-9 - offset_s;
+            let standard_s = alignment.uncertainty_ns(1_030 * SECOND as i64) * 1e-9;
+            assert!(error_s.abs() < limit_s, "{kind:?} {offset_s}: {error_s} s");
+            assert!(error_s.abs() < 2.0 * standard_s, "{kind:?} {offset_s}: {error_s} s of {standard_s} s");
+            assert!(alignment.confidence().unwrap().correlation > 0.99);
+        }
+    }
+}
+
+#[test]
+fn host_times_and_offsets_agree() {
+    let patterns = [played(BEGIN_S)];
+    let log = log(averages().kind, &patterns, 1_200, 12.5);
+    let alignment = align(&averages(), 0, &log, &patterns, &SEARCH).unwrap();
+    for host_ns in [0, 1_030 * SECOND as i64, 5_000 * SECOND as i64] {
+        let own_ns = host_ns + alignment.offset_ns(host_ns);
+        assert!((alignment.host_ns(own_ns) - host_ns).abs() <= 2);
+    }
+    // One pattern does not tell the drift: 100 ppm of rectangle grow with the distance.
+    assert_eq!(alignment.drift(), 0.0);
+    let far_ns = alignment.uncertainty_ns((1_030 + 10_000) * SECOND as i64);
+    assert!((far_ns * 1e-9 - 1e-4 / 3f64.sqrt() * 10_000.0).abs() < 1e-3, "{far_ns}");
+}
+
+#[test]
+fn a_lag_of_the_power_moves_the_offset_by_half_of_it() {
+    let patterns = [played(BEGIN_S)];
+    let log = log(averages().kind, &patterns, 1_200, 3.0);
+    let search = Search { lag_ns: 200_000_000, ..SEARCH };
+    let alignment = align(&averages(), 0, &log, &patterns, &search).unwrap();
+    assert!((alignment.offset_ns(0) - 2_900_000_000).abs() < 100_000, "{}", alignment.offset_ns(0));
+    let standard_ns = alignment.uncertainty_ns(1_030 * SECOND as i64);
+    assert!((standard_ns - 0.2e9 / 12f64.sqrt()).abs() < 1e5, "{standard_ns}");
+}
+
+#[test]
+fn logs_without_the_pattern_are_refused() {
+    let patterns = [played(BEGIN_S)];
+    let refusal = |log: &[Reading], patterns: &[Pattern]| align(&averages(), 0, log, patterns, &SEARCH).unwrap_err();
+    assert!(matches!(refusal(&[], &patterns), AlignError::NotCovered { .. }));
+    let whole = log(averages().kind, &patterns, 1_200, 0.0);
+    assert_eq!(refusal(&whole, &[]), AlignError::NothingPlayed);
+    assert!(matches!(refusal(&whole[..30], &patterns), AlignError::NotCovered { .. }));
+    let mut backwards = whole.clone();
+    backwards.swap(50, 51);
+    assert_eq!(refusal(&backwards, &patterns), AlignError::Log(Incomplete::Disordered));
+    // Another study's log: its pattern was played outside of the search.
+    let other = log(averages().kind, &[played(BEGIN_S + 200)], 1_400, 0.0);
+    assert!(matches!(refusal(&other, &patterns), AlignError::NotFound { .. }));
+    // A load that lowers the power.
+    let falling = whole.iter().map(|reading| match reading.value {
+        Value::Watts(watts) => Reading { value: Value::Watts(-watts), ..*reading },
+        Value::Count(_) => *reading,
+    });
+    assert!(matches!(refusal(&falling.collect::<Vec<_>>(), &patterns), AlignError::NotFound { .. }));
+    let slow: Vec<Reading> = whole.iter().step_by(3).copied().collect();
+    assert!(matches!(refusal(&slow, &patterns), AlignError::TooSlow { .. }));
+    let flat = log(averages().kind, &[], 1_200, 0.0);
+    assert!(align(&averages(), 0, &flat, &patterns, &SEARCH).is_err());
+}
+
+#[test]
+fn a_pattern_that_is_there_twice_is_ambiguous() {
+    let patterns = [played(BEGIN_S), played(BEGIN_S + 100)];
+    let log = log(averages().kind, &patterns, 1_300, 0.0);
+    let search = Search { range_ns: 120 * SECOND, ..SEARCH };
+    let got = align(&averages(), 0, &log, &patterns[..1], &search);
+    assert!(matches!(got, Err(AlignError::Ambiguous { .. })), "{got:?}");
+    // Both together fit in one place only.
+    let both = align(&averages(), 0, &log, &patterns, &search).unwrap();
+    assert!(both.offset_ns(0).abs() < 1_000_000);
+}
+
+#[test]
+fn a_trusted_clock_is_as_sure_as_it_is_said_to_be() {
+    let trusted = Alignment::trusted(-5_000_000_000, 1_000 * SECOND, 2e8, 1e-5);
+    assert_eq!(trusted.host_ns(995 * SECOND as i64), 1_000 * SECOND as i64);
+    assert!((trusted.uncertainty_ns(1_000 * SECOND as i64) - 2e8).abs() < 1.0);
+    assert_eq!(trusted.confidence(), None);
+}

@@ -1,0 +1,114 @@
+//! Where in a log a load pattern lies: cross-correlation with the averaged pattern over the whole range of offsets.
+
+use crate::curve::Step;
+use crate::pattern::Shape;
+use std::ops::RangeInclusive;
+
+/// Share of a pattern's samples that the log must hold.
+const LEAST_SAMPLES: f64 = 0.8;
+/// The coarse search goes by this share of an interval, over a pattern tabulated as finely as the next.
+const COARSE: f64 = 0.5;
+const TABLE: f64 = 0.125;
+
+/// The search over the whole range, on a grid.
+pub(crate) struct Coarse<'a> {
+    pub(crate) steps: &'a [Step],
+    pub(crate) interval_s: f64,
+    pub(crate) range_s: f64,
+}
+
+/// Where the patterns lie: one offset each.
+pub(crate) struct Found {
+    pub(crate) places_s: Vec<f64>,
+    /// Of the pattern that fits least.
+    pub(crate) correlation: f64,
+    /// The same at the best other offset.
+    pub(crate) elsewhere: f64,
+}
+
+impl Coarse<'_> {
+    /// The offset at which the least correlated pattern correlates best. `None` if the log holds the patterns' time nowhere.
+    pub(crate) fn search(&self, shapes: &[Shape], max_drift: f64) -> Option<Found> {
+        let step_s = COARSE * self.interval_s;
+        let reach = (self.range_s / step_s).ceil() as i64;
+        // A later pattern may lie elsewhere by what the clocks can part until then.
+        let slack = |shape: &Shape| {
+            let apart_s = shape.begin_s - shapes[0].begin_s;
+            if apart_s > 0.0 { (max_drift.abs() * apart_s / step_s).ceil() as i64 } else { 0 }
+        };
+        let tables: Vec<Scores> = shapes
+            .iter()
+            .map(|shape| {
+                let slack = slack(shape);
+                let table = self.table(shape);
+                let score = |at: i64| self.correlation(shape, &table, at as f64 * step_s);
+                Scores { slack, first: -reach - slack, values: (-reach - slack..=reach + slack).map(score).collect() }
+            })
+            .collect();
+        let joint = |at: i64| tables.iter().map(|scores| scores.near(at).1).fold(f64::INFINITY, f64::min);
+        let joints: Vec<(i64, f64)> = (-reach..=reach).map(|at| (at, joint(at))).collect();
+        let best = |allowed: &dyn Fn(i64) -> bool| {
+            let scored = joints.iter().filter(|(at, score)| score.is_finite() && allowed(*at));
+            scored.max_by(|one, other| one.1.total_cmp(&other.1)).copied()
+        };
+        let (place, correlation) = best(&|_| true)?;
+        let apart = (2.0 / COARSE) as i64;
+        let elsewhere = best(&|at| (at - place).abs() > apart).map_or(0.0, |(_, score)| score);
+        let places_s = tables.iter().map(|scores| scores.near(place).0 as f64 * step_s).collect();
+        Some(Found { places_s, correlation, elsewhere })
+    }
+
+    /// The pattern averaged over an interval about each instant, from its begin.
+    fn table(&self, shape: &Shape) -> Vec<f64> {
+        let half_s = 0.5 * self.interval_s;
+        let count = ((shape.end_s - shape.begin_s) / (TABLE * self.interval_s)) as usize + 2;
+        let instants = (0..count).map(|at| shape.begin_s + at as f64 * TABLE * self.interval_s);
+        instants.map(|at_s| shape.share(at_s - half_s, at_s + half_s)).collect()
+    }
+
+    /// Correlation of the log with the pattern at an offset; -∞ where the log lacks samples, 0 where it does not vary.
+    fn correlation(&self, shape: &Shape, table: &[f64], offset_s: f64) -> f64 {
+        let steps = between(self.steps, shape.begin_s + offset_s, shape.end_s + offset_s);
+        let count = steps.len() as f64;
+        if count * self.interval_s < LEAST_SAMPLES * (shape.end_s - shape.begin_s) {
+            return f64::NEG_INFINITY;
+        }
+        let (zero_s, per_s, level) = (shape.begin_s + offset_s, 1.0 / (TABLE * self.interval_s), steps[0].watts);
+        let [mut x, mut y, mut xx, mut xy, mut yy] = [0.0; 5];
+        for step in steps {
+            let load = table[((step.middle_s() - zero_s) * per_s).round() as usize];
+            let watts = step.watts - level;
+            x += load;
+            y += watts;
+            xx += load * load;
+            xy += load * watts;
+            yy += watts * watts;
+        }
+        let spread = (count * xx - x * x) * (count * yy - y * y);
+        if spread > 0.0 { (count * xy - x * y) / spread.sqrt() } else { 0.0 }
+    }
+}
+
+/// One pattern's correlations over the grid.
+struct Scores {
+    slack: i64,
+    /// Grid position of the first value.
+    first: i64,
+    values: Vec<f64>,
+}
+
+impl Scores {
+    /// The best place within the slack about a grid position, and its correlation.
+    fn near(&self, at: i64) -> (i64, f64) {
+        let around: RangeInclusive<i64> = at - self.slack..=at + self.slack;
+        let scored = around.filter_map(|at| Some((at, *self.values.get(usize::try_from(at - self.first).ok()?)?)));
+        scored.max_by(|one, other| one.1.total_cmp(&other.1)).unwrap_or((at, f64::NEG_INFINITY))
+    }
+}
+
+/// The steps whose middle lies in a stretch of the log's time.
+pub(crate) fn between(steps: &[Step], from_s: f64, to_s: f64) -> &[Step] {
+    let from = steps.partition_point(|step| step.middle_s() < from_s);
+    let to = steps.partition_point(|step| step.middle_s() <= to_s);
+    &steps[from.min(to)..to]
+}

@@ -1,0 +1,149 @@
+//! A load pattern's offset to a small part of the meter's interval: least squares about the place that the coarse search found.
+
+use crate::coarse::between;
+use crate::curve::Step;
+use crate::line::Point;
+use crate::pattern::Shape;
+
+/// The fine search goes over so many intervals to both sides, first by the share, then over what is left in so many parts.
+const FINE_REACH: f64 = 1.5;
+const FINE: f64 = 1.0 / 16.0;
+const FINEST_PARTS: u32 = 128;
+/// Logarithm of the likelihood ratio that five standard deviations make.
+const LEAST_LIKELY: f64 = -12.5;
+
+/// The search about one place: idle and loaded power and a trend are fitted by least squares at every offset.
+pub(crate) struct Fine<'a> {
+    steps: &'a [Step],
+    shape: &'a Shape,
+    interval_s: f64,
+    place_s: f64,
+}
+
+/// One pattern's offset.
+pub(crate) struct Fix {
+    /// Offset over host time.
+    pub(crate) point: Point,
+    pub(crate) correlation: f64,
+}
+
+impl<'a> Fine<'a> {
+    pub(crate) fn new(steps: &'a [Step], shape: &'a Shape, interval_s: f64, place_s: f64) -> Self {
+        // The same samples at every offset, and none that another load than the pattern could reach.
+        let margin_s = FINE_REACH * interval_s;
+        let steps = between(steps, shape.begin_s + place_s + margin_s, shape.end_s + place_s - margin_s);
+        Self { steps, shape, interval_s, place_s }
+    }
+
+    /// The offset's mean and standard deviation under its posterior with a flat prior on offset, levels and trend and Jeffreys'
+    /// on the noise: the residuals' sum of squares to the power -(n - 3) / 2. The same whether the
+    /// likelihood is a bell, as for averages, or flat between two samples, as for instants.
+    pub(crate) fn fix(&self) -> Fix {
+        let reach = (FINE_REACH / FINE) as i64;
+        let grid: Vec<f64> = (-reach..=reach).map(|at| self.place_s + at as f64 * FINE * self.interval_s).collect();
+        let likely = self.likelihoods(&grid);
+        let plausible = |index: &usize| likely[*index] > LEAST_LIKELY;
+        let first = (0..grid.len()).find(plausible).unwrap_or(0).saturating_sub(1);
+        let last = ((0..grid.len()).rfind(plausible).unwrap_or(0) + 1).min(grid.len() - 1);
+        let part_s = (grid[last] - grid[first]) / f64::from(FINEST_PARTS);
+        let finest: Vec<f64> = (0..=FINEST_PARTS).map(|part| grid[first] + f64::from(part) * part_s).collect();
+        let weights: Vec<f64> = self.likelihoods(&finest).into_iter().map(f64::exp).collect();
+        let total: f64 = weights.iter().sum();
+        let mean = |value: &dyn Fn(f64) -> f64| {
+            finest.iter().zip(&weights).map(|(at, weight)| weight * value(*at)).sum::<f64>() / total
+        };
+        let offset_s = self.place_s + mean(&|at| at - self.place_s);
+        // The grid itself rounds by a rectangle of one part.
+        let variance = mean(&|at| (at - offset_s).powi(2)) + part_s * part_s / 12.0;
+        let x = f64::midpoint(self.shape.begin_s, self.shape.end_s);
+        Fix {
+            point: Point { x, y: offset_s, standard: variance.sqrt() },
+            correlation: self.fit(offset_s).correlation(),
+        }
+    }
+
+    /// Logarithm of each offset's likelihood over the greatest.
+    fn likelihoods(&self, offsets_s: &[f64]) -> Vec<f64> {
+        let fits: Vec<Fit> = offsets_s.iter().map(|offset_s| self.fit(*offset_s)).collect();
+        // Logs without noise fit perfectly: a residual of rounding stands for zero.
+        let residual = |fit: &Fit| fit.residual() + 1e-12 * fit.yy;
+        let least = fits.iter().map(residual).fold(f64::INFINITY, f64::min);
+        let power = -0.5 * (self.steps.len() as f64 - 3.0).max(1.0);
+        let of = |fit: &Fit| if fit.is_rising() { power * (residual(fit) / least).ln() } else { f64::NEG_INFINITY };
+        fits.iter().map(of).collect()
+    }
+
+    fn fit(&self, offset_s: f64) -> Fit {
+        let mut sums = Sums::default();
+        let centre_s = f64::midpoint(self.shape.begin_s, self.shape.end_s);
+        let level = self.steps.first().map_or(0.0, |step| step.watts);
+        for step in self.steps {
+            let load = self.shape.share(step.begin_s - offset_s, step.end_s - offset_s);
+            sums.add(step.middle_s() - offset_s - centre_s, load, step.watts - level);
+        }
+        sums.fit()
+    }
+}
+
+/// Sums of time, load and power and their products.
+#[derive(Default)]
+struct Sums {
+    n: f64,
+    t: f64,
+    x: f64,
+    y: f64,
+    tt: f64,
+    tx: f64,
+    ty: f64,
+    xx: f64,
+    xy: f64,
+    yy: f64,
+}
+
+/// Load and power, both less their mean and trend: their sums of squares and product.
+struct Fit {
+    xx: f64,
+    xy: f64,
+    yy: f64,
+}
+
+impl Sums {
+    fn add(&mut self, t: f64, x: f64, y: f64) {
+        self.n += 1.0;
+        self.t += t;
+        self.x += x;
+        self.y += y;
+        self.tt += t * t;
+        self.tx += t * x;
+        self.ty += t * y;
+        self.xx += x * x;
+        self.xy += x * y;
+        self.yy += y * y;
+    }
+
+    fn fit(&self) -> Fit {
+        let about = |product: f64, one: f64, other: f64| product - one * other / self.n;
+        let (tt, tx, ty) =
+            (about(self.tt, self.t, self.t), about(self.tx, self.t, self.x), about(self.ty, self.t, self.y));
+        Fit {
+            xx: about(self.xx, self.x, self.x) - tx * tx / tt,
+            xy: about(self.xy, self.x, self.y) - tx * ty / tt,
+            yy: about(self.yy, self.y, self.y) - ty * ty / tt,
+        }
+    }
+}
+
+impl Fit {
+    fn correlation(&self) -> f64 {
+        if self.is_rising() { self.xy / (self.xx * self.yy).sqrt() } else { 0.0 }
+    }
+
+    fn residual(&self) -> f64 {
+        (self.yy - self.xy * self.xy / self.xx).max(0.0)
+    }
+
+    /// Whether load raises power.
+    fn is_rising(&self) -> bool {
+        self.xy > 0.0 && self.xx > 0.0
+    }
+}

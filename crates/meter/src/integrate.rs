@@ -1,0 +1,380 @@
+//! Joules over a window from a channel's readings, with the random part of their uncertainty.
+
+use crate::align::Alignment;
+use crate::curve::{Curve, Form, Place, Step, Weights};
+use crate::meter::{Channel, ChannelKind, Reading, Value};
+use crate::uncertainty::{Component, Energy, Source};
+use thiserror::Error;
+
+/// Readings of a gauge that must lie within a window: fewer do not tell their own noise.
+const NEEDED: usize = 4;
+/// Correlation of neighbouring residuals, and of those two apart, when each is a reading less the line between its
+/// neighbours and the readings are independent.
+const RESIDUAL_CORRELATION: [f64; 2] = [-2.0 / 3.0, 1.0 / 6.0];
+
+/// A stretch of time, `CLOCK_MONOTONIC_RAW` in ns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Window {
+    /// Begin.
+    pub begin_ns: u64,
+    /// End.
+    pub end_ns: u64,
+}
+
+impl Window {
+    /// Length; 0 if the end lies before the begin.
+    pub fn seconds(self) -> f64 {
+        self.end_ns.saturating_sub(self.begin_ns) as f64 * 1e-9
+    }
+
+    /// The middle.
+    pub fn middle_ns(self) -> u64 {
+        self.begin_ns.midpoint(self.end_ns)
+    }
+}
+
+/// Why a window has no joules. The text names the cause and the remedy.
+#[derive(Clone, Debug, Error, PartialEq)]
+pub enum Incomplete {
+    /// The window has no length.
+    #[error("the measured window is empty: its end does not lie after its begin")]
+    Empty,
+    /// The window begins before the readings.
+    #[error("the meter's readings begin after the measured window does: start the meter, or its log, before the study")]
+    LateStart,
+    /// The window ends after the readings.
+    #[error(
+        "the meter's readings end before the measured window does: let the meter, or its log, run to the end of the study"
+    )]
+    EarlyEnd,
+    /// Readings are missing.
+    #[error(
+        "the meter has no reading for {seconds:.3} s where {limit_s:.3} s at most are bridged: see why it fell silent, or allow longer gaps"
+    )]
+    Gap {
+        /// Length of the gap.
+        seconds: f64,
+        /// What is bridged.
+        limit_s: f64,
+    },
+    /// The window is too short for the meter.
+    #[error(
+        "{found} readings of the meter lie in the measured window, {NEEDED} are needed: use a longer runtime or a faster meter"
+    )]
+    TooFew {
+        /// Readings within the window.
+        found: usize,
+    },
+    /// A counter may have wrapped around once more than its values show.
+    #[error(
+        "the energy counter may have wrapped around more than once in the {seconds:.3} s between two readings: read it more often"
+    )]
+    Wraps {
+        /// Time between the readings.
+        seconds: f64,
+    },
+    /// A counter lost energy, or gained more than its channel can use.
+    #[error(
+        "the energy counter went back, or on by more than its channel can use: the meter was reset; run the trial again"
+    )]
+    WentBack,
+    /// Time stamps that go back.
+    #[error(
+        "the meter's time goes back between two readings: its clock was set; keep it from being set during a study"
+    )]
+    Disordered,
+}
+
+/// Whose time stamps place the readings.
+#[derive(Clone, Copy, Debug)]
+pub enum Clock<'a> {
+    /// The host's: the middle between begin and end of reading.
+    Host {
+        /// A value may be as old as this when it is read: the period at which the meter renews it, 0 if each reading measures. It is
+        /// taken to be half as old, and no less certain than that.
+        age_ns: u64,
+    },
+    /// The meter's own, as aligned. Readings without a time of the meter's are left out.
+    Own(&'a Alignment),
+}
+
+impl Clock<'_> {
+    /// Standard uncertainty in s that all readings about a host time share.
+    fn standard_s(self, host_ns: i64) -> f64 {
+        match self {
+            Self::Host { age_ns } => age_ns as f64 * 1e-9 / 12f64.sqrt(),
+            Self::Own(alignment) => alignment.uncertainty_ns(host_ns) * 1e-9,
+        }
+    }
+}
+
+/// One value on the trace's time axis.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sample {
+    pub(crate) at_s: f64,
+    pub(crate) jitter_s: f64,
+    pub(crate) value: Value,
+}
+
+/// A channel's readings on the host's clock, ready to be integrated over many windows.
+#[derive(Clone, Debug)]
+pub struct Trace<'a> {
+    channel: &'a Channel,
+    clock: Clock<'a>,
+    /// Host time of 0 s.
+    origin_ns: i64,
+    curve: Curve,
+}
+
+impl<'a> Trace<'a> {
+    /// Of the readings whose [`Reading::channel`] is `index`, in the order in which they were made; of several with
+    /// one time stamp the first counts. `changes_ns` are the host times at which load is known to have gone on or off: power
+    /// may jump there, and only there is it known to.
+    ///
+    /// # Errors
+    /// [`Incomplete::Disordered`] if time stamps go back.
+    pub fn new(
+        channel: &'a Channel,
+        index: usize,
+        readings: &[Reading],
+        clock: Clock<'a>,
+        changes_ns: &[u64],
+    ) -> Result<Self, Incomplete> {
+        let stamped: Vec<(i64, f64, Value)> = readings
+            .iter()
+            .filter(|reading| reading.channel == index)
+            .filter_map(|reading| stamp(reading, clock).map(|(at_ns, jitter_s)| (at_ns, jitter_s, reading.value)))
+            .collect();
+        let origin_ns = stamped.first().map_or(0, |first| first.0);
+        let seconds = |at_ns: i64| at_ns.saturating_sub(origin_ns) as f64 * 1e-9;
+        let samples =
+            stamped.into_iter().map(|(at_ns, jitter_s, value)| Sample { at_s: seconds(at_ns), jitter_s, value });
+        let mut samples = in_order(samples)?;
+        let changes: Vec<i64> = changes_ns.iter().map(|at_ns| *at_ns as i64).collect();
+        if channel.kind == ChannelKind::Instant {
+            // Before or after the change? What the clock cannot tell is left out.
+            let unsure = changes.iter().map(|at_ns| (seconds(*at_ns), 2.0 * clock.standard_s(*at_ns)));
+            let unsure: Vec<(f64, f64)> = unsure.collect();
+            samples.retain(|sample| unsure.iter().all(|(at_s, near_s)| (sample.at_s - at_s).abs() >= *near_s));
+        }
+        let mut curve = Curve::new(channel.kind, &samples);
+        changes.into_iter().for_each(|at_ns| curve.change(seconds(at_ns)));
+        Ok(Self { channel, clock, origin_ns, curve })
+    }
+
+    /// Joules over `window`: a counter's differences, instants by trapezoid, averages as steps; partial intervals at the edges in
+    /// proportion to their time (on the straight line between two instants), or up to a known change. Gaps up to `bridge_ns` are
+    /// bridged by a straight line.
+    ///
+    /// # Errors
+    /// [`Incomplete`] says why the readings do not tell.
+    pub fn energy(&self, window: Window, bridge_ns: u64) -> Result<Energy, Incomplete> {
+        if window.end_ns <= window.begin_ns {
+            return Err(Incomplete::Empty);
+        }
+        let seconds_at = |at_ns: u64| (at_ns as i64).saturating_sub(self.origin_ns) as f64 * 1e-9;
+        let (begin_s, end_s) = (seconds_at(window.begin_ns), seconds_at(window.end_ns));
+        let weights = self.curve.weights(begin_s, end_s, bridge_ns as f64 * 1e-9)?;
+        let joules = weights.joules(&self.curve.steps);
+        let edges = [Edge::new(&self.curve, begin_s, Side::Begin), Edge::new(&self.curve, end_s, Side::End)];
+        let certain = |source, joules| Component { source, joules, dof: None };
+        let mut random = vec![
+            certain(Source::Edges, edges[0].joules.hypot(edges[1].joules)),
+            certain(Source::Clock, self.clock_joules(window, joules, &edges)),
+        ];
+        if self.curve.form == Form::Counted {
+            // Both counts are rounded, each by a rectangle as wide as the resolution (JCGM 100:2008, F.2.2.1).
+            random.push(certain(Source::Resolution, self.channel.resolution.abs() / 6f64.sqrt()));
+            random.push(certain(Source::Jitter, edges[0].jitter_joules.hypot(edges[1].jitter_joules)));
+        } else {
+            let inside = inside(&self.curve.steps, begin_s, end_s);
+            let noise = Noise::of(inside).ok_or(Incomplete::TooFew { found: inside.len() })?;
+            let joules_of = |deviation_s: f64| noise.watts * deviation_s;
+            let scatter = |source, seconds| Component { source, joules: joules_of(seconds), dof: Some(noise.dof) };
+            random.push(scatter(Source::Noise, root_of_squares(weights.seconds.iter().copied())));
+            if self.curve.form == Form::Averaged {
+                random.push(scatter(Source::Gaps, root_of_squares(gaps(inside))));
+            }
+            random.push(certain(Source::Jitter, jitter_joules(&self.curve.steps, &weights)));
+            random.push(certain(Source::Resolution, self.rounding_joules(&noise, window.seconds())));
+        }
+        random.retain(|component| component.joules > 0.0);
+        Ok(Energy { joules, seconds: window.seconds(), random, accuracy: self.channel.accuracy })
+    }
+
+    /// What an error of the clock does: a shift exchanges power at one edge for power at the other, a drift stretches the window.
+    fn clock_joules(&self, window: Window, joules: f64, [begin, end]: &[Edge; 2]) -> f64 {
+        let shift_s = self.clock.standard_s(window.middle_ns() as i64);
+        let drift = match self.clock {
+            Clock::Host { .. } => 0.0,
+            Clock::Own(alignment) => alignment.drift_uncertainty(),
+        };
+        let difference = (end.high - begin.low).abs().max((end.low - begin.high).abs());
+        (shift_s * difference).hypot(drift * joules)
+    }
+
+    /// Rounding that noise does not scatter is the same at every reading. Scattered, it is in the noise already.
+    fn rounding_joules(&self, noise: &Noise, seconds: f64) -> f64 {
+        let resolution = self.channel.resolution.abs();
+        if noise.watts < 0.5 * resolution { resolution / 12f64.sqrt() * seconds } else { 0.0 }
+    }
+}
+
+/// Samples with one stamp each, if none goes back in time.
+pub(crate) fn in_order(samples: impl Iterator<Item = Sample>) -> Result<Vec<Sample>, Incomplete> {
+    let mut ordered: Vec<Sample> = Vec::new();
+    for sample in samples {
+        match ordered.last() {
+            Some(last) if sample.at_s < last.at_s => return Err(Incomplete::Disordered),
+            Some(last) if sample.at_s == last.at_s => {}
+            _ => ordered.push(sample),
+        }
+    }
+    Ok(ordered)
+}
+
+/// Host time of a reading and its jitter's standard uncertainty in s; `None` if it lacks the time that is asked for.
+fn stamp(reading: &Reading, clock: Clock) -> Option<(i64, f64)> {
+    match clock {
+        Clock::Host { age_ns } => {
+            let middle_ns = reading.begin_ns.midpoint(reading.end_ns) as i64;
+            let width_s = reading.end_ns.saturating_sub(reading.begin_ns) as f64 * 1e-9;
+            Some((middle_ns.saturating_sub_unsigned(age_ns / 2), width_s / 12f64.sqrt()))
+        }
+        Clock::Own(alignment) => reading.own_ns.map(|own_ns| (alignment.host_ns(own_ns), 0.0)),
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Side {
+    Begin,
+    End,
+}
+
+/// What is not known about the power at an edge of the window.
+#[derive(Clone, Copy, Debug)]
+struct Edge {
+    /// Standard uncertainty of the partial interval's energy.
+    joules: f64,
+    /// The same from the jitter of a counter's reads.
+    jitter_joules: f64,
+    /// Bounds of the power about the edge.
+    low: f64,
+    high: f64,
+}
+
+impl Edge {
+    fn new(curve: &Curve, at_s: f64, side: Side) -> Self {
+        match curve.place(at_s) {
+            Place::Step { index, fraction } => Self::in_step(&curve.steps, index, fraction),
+            Place::Gap { index, fraction } => {
+                let (here, next) = (curve.steps[index], curve.steps[index + 1]);
+                Self::in_gap(here, next, if side == Side::Begin { 1.0 - fraction } else { fraction })
+            }
+        }
+    }
+
+    /// The step's energy is known, its shape is not: power stays between that of the neighbours and the step's own.
+    /// The farthest that the energy before the edge can then lie from its share in proportion.
+    fn in_step(steps: &[Step], index: usize, fraction: f64) -> Self {
+        let step = steps[index];
+        let neighbours = [index.checked_sub(1).and_then(|before| steps.get(before)), steps.get(index + 1)];
+        let changes = [step.is_after_change, neighbours[1].is_some_and(|next| next.is_after_change)];
+        // Without a neighbour anything from nothing to twice the power is possible; beyond a change it says nothing.
+        let bounds = |neighbour: Option<&Step>, is_apart: bool| match neighbour {
+            _ if is_apart => [step.watts; 2],
+            Some(neighbour) => [neighbour.watts, step.watts],
+            None => [0.0, 2.0 * step.watts],
+        };
+        let [before, after] = [bounds(neighbours[0], changes[0]), bounds(neighbours[1], changes[1])];
+        let all = before.iter().chain(&after);
+        let (low, high) = all.fold((step.watts, step.watts), |(low, high), watts| (low.min(*watts), high.max(*watts)));
+        let share = fraction * step.watts;
+        let least = (fraction * low).max(step.watts - (1.0 - fraction) * high);
+        let most = (fraction * high).min(step.watts - (1.0 - fraction) * low);
+        let about = neighbours.into_iter().flatten().map(|neighbour| neighbour.watts);
+        Self {
+            joules: (share - least).max(most - share).max(0.0) * step.seconds(),
+            jitter_joules: step.watts.abs() * step.jitter_s * fraction.hypot(1.0 - fraction),
+            low: about.clone().fold(low, f64::min),
+            high: about.fold(high, f64::max),
+        }
+    }
+
+    /// `share` of the gap lies in the window. Power goes from one neighbour's to the other's in one step, either anywhere
+    /// in the gap or at the edge itself; the larger mean square error of the straight line counts.
+    fn in_gap(here: Step, next: Step, share: f64) -> Self {
+        let (difference, seconds) = ((next.watts - here.watts).abs(), next.begin_s - here.end_s);
+        let anywhere = share.powi(3) / 3.0 - share.powi(4) / 4.0;
+        let at_the_edge = share.powi(4) / 4.0;
+        Self {
+            joules: difference * seconds * anywhere.max(at_the_edge).sqrt(),
+            jitter_joules: 0.0,
+            low: here.watts.min(next.watts),
+            high: here.watts.max(next.watts),
+        }
+    }
+}
+
+/// The steps that lie wholly within a window.
+fn inside(steps: &[Step], begin_s: f64, end_s: f64) -> &[Step] {
+    let from = steps.partition_point(|step| step.begin_s < begin_s);
+    let to = steps.partition_point(|step| step.end_s <= end_s);
+    &steps[from.min(to)..to]
+}
+
+/// Scatter of single readings.
+#[derive(Clone, Copy, Debug)]
+struct Noise {
+    watts: f64,
+    dof: f64,
+}
+
+impl Noise {
+    /// From each reading's residual against the straight line between its neighbours, so that slow changes of the power do not count
+    /// as noise. Degrees of freedom after the correlation of the residuals, for normal noise.
+    fn of(steps: &[Step]) -> Option<Self> {
+        if steps.len() < NEEDED {
+            return None;
+        }
+        let steady = |three: &&[Step]| !three[1].is_after_change && !three[2].is_after_change;
+        let squares = steps.windows(3).filter(steady).map(|three| {
+            let [before, here, after] = [three[0], three[1], three[2]];
+            let share = (here.middle_s() - before.middle_s()) / (after.middle_s() - before.middle_s());
+            let residual = here.watts - (1.0 - share) * before.watts - share * after.watts;
+            residual * residual / (1.0 + (1.0 - share).powi(2) + share.powi(2))
+        });
+        let (squares, count) = squares.fold((0.0, 0.0), |(sum, count), square| (sum + square, count + 1.0));
+        if count < (NEEDED - 2) as f64 {
+            return None;
+        }
+        let [one, two] = RESIDUAL_CORRELATION;
+        let pairs = (count - 1.0) * one * one + (count - 2.0).max(0.0) * two * two;
+        Some(Self { watts: f64::sqrt(squares / count), dof: count * count / (count + 2.0 * pairs) })
+    }
+}
+
+/// The time that no average saw, per gap: the power there scatters about the bridge as readings do.
+fn gaps(steps: &[Step]) -> impl Iterator<Item = f64> {
+    steps.windows(2).map(|pair| {
+        let seconds = pair[1].begin_s - pair[0].end_s;
+        // A gap of several windows holds several independent deviations.
+        seconds.max(0.0).sqrt() * seconds.max(0.0).min(pair[0].seconds()).sqrt()
+    })
+}
+
+/// A reading that is placed wrongly in time exchanges its neighbours' power: an average's stamp the power on both sides of it;
+/// an instant's half of the difference of its neighbours, for which the root of the squares is an upper bound.
+fn jitter_joules(steps: &[Step], weights: &Weights) -> f64 {
+    let last = (weights.first + weights.seconds.len()).min(steps.len());
+    let pairs = steps[weights.first..last].windows(2);
+    root_of_squares(pairs.map(|pair| (pair[1].watts - pair[0].watts) * pair[0].jitter_s))
+}
+
+fn root_of_squares(values: impl Iterator<Item = f64>) -> f64 {
+    values.map(|value| value * value).sum::<f64>().sqrt()
+}
+
+#[cfg(test)]
+#[path = "integrate_tests.rs"]
+mod tests;

@@ -1,0 +1,212 @@
+//! What a meter is: channels, readings, their accuracy, and how reading fails.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::str::FromStr;
+use thiserror::Error;
+
+/// A source of energy or power. Driven by one thread, which calls `read` at the meter's interval.
+pub trait Meter: Send {
+    /// The channels, in the order that [`Reading::channel`] counts. They do not change while the meter lives.
+    fn channels(&self) -> &[Channel];
+
+    /// Appends at most one reading a channel. A channel that has nothing new may be left out.
+    ///
+    /// # Errors
+    /// [`MeterError`] says whether to give up, to try again, or that the meter has ended as it should.
+    fn read(&mut self, out: &mut Vec<Reading>) -> Result<(), MeterError>;
+}
+
+/// Why a reading failed, and what the caller should do. The text names the thing, the cause and the remedy.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum MeterError {
+    /// The meter will not come back: mark it, and go on without.
+    #[error("{0}")]
+    Fatal(String),
+    /// This reading failed, the next may not: a time limit, a busy BMC.
+    #[error("{0}")]
+    Retry(String),
+    /// No more readings will come, and that is right: a program that printed its last line.
+    #[error("the meter has ended")]
+    Ended,
+}
+
+/// What a channel measures. Scopes are never added up or compared across.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Scope {
+    /// The machine at its plug or its power supply.
+    System,
+    /// The platform as the processor sees it (RAPL's psys).
+    Psys,
+    /// A processor package.
+    Package,
+    /// The cores of a package.
+    Core,
+    /// What of a package is neither core nor memory (RAPL's uncore: on clients the graphics).
+    Uncore,
+    /// The memory.
+    Dram,
+    /// One device: a drive, a card.
+    Device,
+}
+
+impl Scope {
+    /// All scopes, the widest first.
+    pub const ALL: [Self; 7] =
+        [Self::System, Self::Psys, Self::Package, Self::Core, Self::Uncore, Self::Dram, Self::Device];
+}
+
+impl fmt::Display for Scope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::System => "system",
+            Self::Psys => "psys",
+            Self::Package => "package",
+            Self::Core => "core",
+            Self::Uncore => "uncore",
+            Self::Dram => "dram",
+            Self::Device => "device",
+        })
+    }
+}
+
+/// A word that is no scope.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[error("`{0}` is no meter scope: use one of system, psys, package, core, uncore, dram, device")]
+pub struct UnknownScope(pub String);
+
+impl FromStr for Scope {
+    type Err = UnknownScope;
+
+    fn from_str(text: &str) -> Result<Self, UnknownScope> {
+        Self::ALL.into_iter().find(|scope| scope.to_string() == text).ok_or_else(|| UnknownScope(text.into()))
+    }
+}
+
+/// One quantity of a meter.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Channel {
+    /// Unique within the meter, and the same in every run: made of names, never of positions.
+    pub name: String,
+    /// What it measures.
+    pub scope: Scope,
+    /// What a reading's value means.
+    pub kind: ChannelKind,
+    /// The least step of a value: J for a counter, W for a gauge. 0 where it is finer than matters.
+    pub resolution: f64,
+    /// What the maker or a calibration declares; absent where nobody declares anything (RAPL). Nothing is assumed then.
+    pub accuracy: Option<Accuracy>,
+    /// The channel that already contains this one (a core domain's package): the two are never added up.
+    pub parent: Option<String>,
+}
+
+/// What a reading's value means.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ChannelKind {
+    /// A count of energy that only grows, [`Value::Count`].
+    Counter {
+        /// Joules of one count.
+        joules_per_count: f64,
+        /// How the counter starts again at 0; absent for one that never does.
+        wrap: Option<Wrap>,
+    },
+    /// The power at the reading's instant, [`Value::Watts`].
+    Instant,
+    /// The mean power of the window that ends at the reading's instant, [`Value::Watts`].
+    Average {
+        /// Length of the window.
+        window_ns: u64,
+    },
+}
+
+/// How a counter wraps around, and what keeps one wrap-around from being taken for another.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Wrap {
+    /// Values run from 0 to `range` - 1. For powercap's `max_energy_range_uj`, the greatest value, this is one more.
+    pub range: u64,
+    /// Power that the channel cannot exceed. Two reads that are so far apart that this power
+    /// could have wrapped the counter once more do not tell the energy between them.
+    pub max_watts: f64,
+}
+
+/// What is declared of a channel's errors that all its readings share.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Accuracy {
+    /// Error in proportion to the reading: 0.005 is 0.5 %.
+    pub gain: Distribution,
+    /// Error that is the same at every reading, in W.
+    pub offset: Distribution,
+}
+
+/// A declared error about zero as the GUM reads it (JCGM 100:2008, 4.3).
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Distribution {
+    /// "Within plus or minus", and nothing more is known (4.3.7).
+    Rectangular(f64),
+    /// A standard deviation, from a calibration certificate (4.3.3 to 4.3.5).
+    Normal(f64),
+}
+
+impl Distribution {
+    /// No error.
+    pub const NONE: Self = Self::Rectangular(0.0);
+
+    /// Standard uncertainty: half-width over √3, or the standard deviation.
+    pub fn standard(self) -> f64 {
+        match self {
+            Self::Rectangular(half_width) => half_width.abs() / 3f64.sqrt(),
+            Self::Normal(deviation) => deviation.abs(),
+        }
+    }
+}
+
+/// One value of one channel.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Reading {
+    /// Index into the meter's channels.
+    pub channel: usize,
+    /// Raw.
+    pub value: Value,
+    /// When reading began, `CLOCK_MONOTONIC_RAW` in ns; 0 in a log that was read afterwards.
+    pub begin_ns: u64,
+    /// When reading ended, on the same clock.
+    pub end_ns: u64,
+    /// Wall time at the end, ns since 1970; 0 in a log that was read afterwards.
+    pub wall_ns: i64,
+    /// The meter's own time of the value, ns since 1970 or any other start; absent where the meter has none.
+    pub own_ns: Option<i64>,
+}
+
+/// A reading's raw value.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Value {
+    /// A counter's count.
+    Count(u64),
+    /// A gauge's power.
+    Watts(f64),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scopes_have_one_text_form() {
+        for scope in Scope::ALL {
+            assert_eq!(scope.to_string().parse(), Ok(scope));
+            assert_eq!(serde_json::to_value(scope).unwrap(), scope.to_string());
+        }
+        assert_eq!("socket".parse::<Scope>(), Err(UnknownScope("socket".into())));
+    }
+
+    #[test]
+    fn a_rectangle_of_one_has_a_standard_deviation_of_one_over_root_three() {
+        assert!((Distribution::Rectangular(1.0).standard() - 0.577_350_269_189_625_8).abs() < 1e-15);
+        assert_eq!(Distribution::Normal(0.0025).standard(), 0.0025);
+        assert_eq!(Distribution::NONE.standard(), 0.0);
+    }
+}

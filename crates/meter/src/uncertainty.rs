@@ -1,0 +1,164 @@
+//! Energy with its uncertainty budget after the GUM (JCGM 100:2008): random and common parts apart.
+
+use crate::meter::{Accuracy, Distribution};
+use serde::{Deserialize, Serialize};
+use statrs::distribution::{ContinuousCDF, StudentsT};
+
+/// Share of the truth that an interval covers.
+pub(crate) const COVERAGE: f64 = 0.95;
+/// Coverage factor for infinite degrees of freedom.
+const NORMAL_FACTOR: f64 = 1.959_963_984_540_054;
+/// From here on Student's t is the normal distribution to six digits.
+const MANY: f64 = 1e6;
+
+/// Where a random uncertainty comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Source {
+    /// Scatter of single readings, estimated from their residuals (type A).
+    Noise,
+    /// Time that no reading saw and that was bridged (type A).
+    Gaps,
+    /// The partial intervals at both ends of the window.
+    Edges,
+    /// The instant of a reading.
+    Jitter,
+    /// The meter's clock against the host's: offset and drift, or the age of a value.
+    Clock,
+    /// The value's last digit.
+    Resolution,
+    /// Idle power that was taken off.
+    Idle,
+}
+
+/// One line of an uncertainty budget.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Component {
+    /// Its cause.
+    pub source: Source,
+    /// Standard uncertainty that it gives the energy, in J.
+    pub joules: f64,
+    /// Degrees of freedom; absent where the uncertainty itself is taken as known.
+    pub dof: Option<f64>,
+}
+
+/// Two bounds that cover the truth with 95 %.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Interval {
+    /// Lower bound.
+    pub low: f64,
+    /// Upper bound.
+    pub high: f64,
+}
+
+impl Interval {
+    /// `half_width` to both sides of `middle`.
+    pub(crate) fn about(middle: f64, half_width: f64) -> Self {
+        Self { low: middle - half_width, high: middle + half_width }
+    }
+
+    /// Whether `value` lies within, bounds included.
+    pub fn contains(self, value: f64) -> bool {
+        self.low <= value && value <= self.high
+    }
+}
+
+/// Energy of one window of one channel.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Energy {
+    /// Joules.
+    pub joules: f64,
+    /// Length of the window.
+    pub seconds: f64,
+    /// What differs from window to window.
+    pub random: Vec<Component>,
+    /// What all windows of the channel share; absent where nobody has declared it.
+    pub accuracy: Option<Accuracy>,
+}
+
+impl Energy {
+    /// Mean power.
+    pub fn watts(&self) -> f64 {
+        self.joules / self.seconds
+    }
+
+    /// Standard uncertainty of the random part in J.
+    pub fn random_standard(&self) -> f64 {
+        standard(&self.random)
+    }
+
+    /// Effective degrees of freedom of the random part (Welch-Satterthwaite, G.4.1); `None` for infinitely many.
+    pub fn random_dof(&self) -> Option<f64> {
+        effective_dof(&self.random, self.random_standard())
+    }
+
+    /// 95 % interval of the random part alone, in J: where the energy would lie if the channel's gain and offset were exact.
+    pub fn random_interval(&self) -> Interval {
+        Interval::about(self.joules, factor(self.random_dof()) * self.random_standard())
+    }
+
+    /// 95 % interval of the common part alone, in J; `None` where no accuracy is declared.
+    pub fn common_interval(&self) -> Option<Interval> {
+        Some(Interval::about(self.joules, half_width(&[], &self.common()?)))
+    }
+
+    /// 95 % interval of everything, in J; `None` where no accuracy is declared.
+    pub fn interval(&self) -> Option<Interval> {
+        Some(Interval::about(self.joules, half_width(&self.random, &self.common()?)))
+    }
+
+    /// Gain and offset as errors in J.
+    fn common(&self) -> Option<[Distribution; 2]> {
+        let Accuracy { gain, offset } = self.accuracy?;
+        Some([scaled(gain, self.joules), scaled(offset, self.seconds)])
+    }
+}
+
+/// The distribution of an error that a known factor multiplies.
+fn scaled(distribution: Distribution, factor: f64) -> Distribution {
+    match distribution {
+        Distribution::Rectangular(half_width) => Distribution::Rectangular(half_width * factor.abs()),
+        Distribution::Normal(deviation) => Distribution::Normal(deviation * factor.abs()),
+    }
+}
+
+/// Expanded uncertainty of independent errors (6.2.1), with the coverage factor of G.6.4. It is never wider than the declared
+/// bounds allow: the factor is made for what is nearly normal, and for a lone rectangle it reaches beyond its ends.
+fn half_width(random: &[Component], common: &[Distribution]) -> f64 {
+    let expanded = |rectangles: bool| {
+        let normal = common.iter().filter(|error| rectangles || matches!(error, Distribution::Normal(_)));
+        let standard = normal.fold(standard(random), |sum, error| sum.hypot(error.standard()));
+        factor(effective_dof(random, standard)) * standard
+    };
+    let bounds = common.iter().map(|error| match error {
+        Distribution::Rectangular(half_width) => half_width.abs(),
+        Distribution::Normal(_) => 0.0,
+    });
+    expanded(true).min(expanded(false) + bounds.sum::<f64>())
+}
+
+/// Combined standard uncertainty of independent components (5.1.2).
+pub(crate) fn standard(components: &[Component]) -> f64 {
+    components.iter().fold(0.0, |sum: f64, component| sum.hypot(component.joules))
+}
+
+/// Welch and Satterthwaite's degrees of freedom of a combined standard uncertainty (G.4.1, equation G.2b); components without
+/// a number have infinitely many, and so has the sum where none has one.
+pub(crate) fn effective_dof(components: &[Component], combined: f64) -> Option<f64> {
+    let shares = components.iter().filter_map(|component| Some((component.joules / combined).powi(4) / component.dof?));
+    let sum: f64 = shares.sum();
+    (sum > 0.0).then(|| 1.0 / sum)
+}
+
+/// Coverage factor: the two-sided 95 % quantile of Student's t (G.3.2); the normal distribution's for `None`.
+pub(crate) fn factor(dof: Option<f64>) -> f64 {
+    match dof {
+        Some(dof) if dof < MANY => StudentsT::new(0.0, 1.0, dof)
+            .map_or(f64::INFINITY, |student| student.inverse_cdf(f64::midpoint(1.0, COVERAGE))),
+        _ => NORMAL_FACTOR,
+    }
+}
+
+#[cfg(test)]
+#[path = "uncertainty_tests.rs"]
+mod tests;

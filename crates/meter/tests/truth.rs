@@ -1,0 +1,119 @@
+//! The whole method against known truth: random studies of a simulated machine, read by a logger with its own clock.
+
+mod simulate;
+
+use iopj_meter::{AlignError, Alignment, Clock, Energy, Idle, IdlePower, Trace, align};
+use simulate::{Draw, Plan, SEARCH, Study};
+
+const CASES: u64 = 1_000;
+const BRIDGE_NS: u64 = 5_000_000_000;
+
+/// What one study shows.
+struct Outcome {
+    offset_error_s: f64,
+    /// Relative, without the gain's.
+    random_error: f64,
+    random_covers: bool,
+    common_covers: bool,
+    combined_covers: bool,
+    above_idle_covers: bool,
+}
+
+fn aligned(study: &Study) -> Alignment {
+    align(&study.channel, 0, &study.log, &study.patterns, &SEARCH).unwrap()
+}
+
+fn offset_error_s(study: &Study, alignment: &Alignment) -> f64 {
+    let middle_ns = study.trial.middle_ns();
+    (alignment.offset_ns(middle_ns as i64) - study.offset_ns(middle_ns)) as f64 * 1e-9
+}
+
+fn outcome(study: &Study) -> Outcome {
+    let alignment = aligned(study);
+    let clock = Clock::Own(&alignment);
+    let trace = Trace::new(&study.channel, 0, &study.log, clock, &study.changes_ns).unwrap();
+    let energy = trace.energy(study.trial, BRIDGE_NS).unwrap();
+    let above = above_idle(study, &trace, &energy);
+    // What the logger would have shown without any random error, and what its gain alone makes of the truth.
+    let shown_j = study.truth_j * (1.0 + study.gain);
+    let common = energy.common_interval().unwrap();
+    Outcome {
+        offset_error_s: offset_error_s(study, &alignment),
+        random_error: (energy.joules - shown_j) / shown_j,
+        random_covers: energy.random_interval().contains(shown_j),
+        common_covers: (study.gain * study.truth_j).abs() <= 0.5 * (common.high - common.low),
+        combined_covers: energy.interval().unwrap().contains(study.truth_j),
+        above_idle_covers: above.interval().unwrap().contains(study.above_idle_j),
+    }
+}
+
+fn above_idle(study: &Study, trace: &Trace, energy: &Energy) -> Energy {
+    let stretches =
+        study.idle.iter().map(|window| Idle { window: *window, energy: trace.energy(*window, BRIDGE_NS).unwrap() });
+    let idle = IdlePower::fit(&stretches.collect::<Vec<_>>()).unwrap();
+    idle.above(study.trial, energy).energy
+}
+
+/// Every case has its own seed, so the outcomes do not hang on the number of threads.
+fn in_cases<T: Send>(cases: u64, run: impl Fn(u64) -> T + Sync) -> Vec<T> {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from) as u64;
+    let share = |first: u64| (first..cases).step_by(threads as usize).map(&run).collect::<Vec<_>>();
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads).map(|first| scope.spawn(move || share(first))).collect();
+        workers.into_iter().flat_map(|worker| worker.join().unwrap()).collect()
+    })
+}
+
+#[test]
+fn a_thousand_studies_hold_what_the_intervals_promise() {
+    let outcomes = in_cases(CASES, |case| {
+        outcome(&Study::new(&mut Draw::new(case), Plan { plays: true, averages: case % 2 == 0, wait_s: 30.0 }))
+    });
+    let share = |holds: &dyn Fn(&Outcome) -> bool| {
+        outcomes.iter().filter(|outcome| holds(outcome)).count() as f64 / outcomes.len() as f64
+    };
+    let greatest = |error: &dyn Fn(&Outcome) -> f64| outcomes.iter().map(error).fold(0.0, f64::max);
+    eprintln!(
+        "offset {:.3} s and random error {:.3} % at worst; covered: random {:.3}, common {:.3}, combined {:.3}, above idle {:.3}",
+        greatest(&|outcome| outcome.offset_error_s.abs()),
+        100.0 * greatest(&|outcome| outcome.random_error.abs()),
+        share(&|outcome| outcome.random_covers),
+        share(&|outcome| outcome.common_covers),
+        share(&|outcome| outcome.combined_covers),
+        share(&|outcome| outcome.above_idle_covers),
+    );
+    assert_eq!(outcomes.len() as u64, CASES);
+    assert!(share(&|outcome| outcome.random_error.abs() <= 0.005) >= 0.95);
+    assert!(greatest(&|outcome| outcome.offset_error_s.abs()) <= 0.2);
+    for covered in [
+        share(&|outcome| outcome.random_covers),
+        share(&|outcome| outcome.common_covers),
+        share(&|outcome| outcome.combined_covers),
+        share(&|outcome| outcome.above_idle_covers),
+    ] {
+        assert!((0.93..=0.97).contains(&covered), "{covered}");
+    }
+}
+
+#[test]
+fn the_drift_of_hours_is_found() {
+    for case in 0..4 {
+        let study = Study::new(&mut Draw::new(case), Plan { plays: true, averages: case % 2 == 0, wait_s: 10_800.0 });
+        let alignment = aligned(&study);
+        assert!((alignment.drift() - study.drift).abs() < 5e-6, "{} is not {}", alignment.drift(), study.drift);
+        assert!((alignment.drift() - study.drift).abs() < 4.0 * alignment.drift_uncertainty());
+        assert!(offset_error_s(&study, &alignment).abs() < 0.05);
+        assert!(alignment.confidence().unwrap().correlation > 0.9);
+    }
+}
+
+#[test]
+fn logs_of_other_loads_are_refused() {
+    let refused = in_cases(200, |case| {
+        let study = Study::new(&mut Draw::new(case), Plan { plays: false, averages: case % 2 == 0, wait_s: 30.0 });
+        let one = align(&study.channel, 0, &study.log, &study.patterns[..1], &SEARCH);
+        let both = align(&study.channel, 0, &study.log, &study.patterns, &SEARCH);
+        [one, both].map(|got| matches!(got, Err(AlignError::NotFound { .. } | AlignError::Ambiguous { .. })))
+    });
+    assert_eq!(refused, vec![[true, true]; 200]);
+}
