@@ -3,12 +3,14 @@
 //! Nothing here does I/O. A type is here only if two crates that do not use each other need it.
 
 pub mod cost;
+pub mod energy;
 pub mod evidence;
 pub mod path;
 pub mod units;
 pub mod workload;
 
 pub use cost::{Cost, CostKind, CostProfile, CostSource, FunctionCost, Space};
+pub use energy::{AboveIdle, EnergyOutcome, Joules, PowerReading, Scope, TrialEnergy};
 pub use evidence::{Evidence, Observed, Verdict, VerdictKind};
 pub use path::{Completion, CompletionMode, IoPath, Ring, RingCompletion, RingSubmission, Sleep, Submission};
 pub use units::{format_bytes, format_duration, parse_bytes, parse_duration};

@@ -30,7 +30,7 @@ pub enum Device {
 pub enum Mishap {
     /// Reads fail with EIO.
     ReadErrors(vm::Fault),
-    /// Requests go unanswered once the console has shown this text; the kernel's time limit for a command is 5 s.
+    /// Requests go unanswered once the console has shown this text; the kernel gives up a command after 3 s.
     Stall(String),
     /// The drive is pulled once the console has shown this text.
     Pull(String),
@@ -142,8 +142,10 @@ impl Guest<'_> {
         let polls = format!("poll_queues={}", self.vcpus);
         match self.device {
             Device::Nvme => {
-                let limit = matches!(self.mishap, Some(Mishap::Stall(_))).then(|| "io_timeout=5".to_owned());
-                vec![with("nvme_core", limit.as_slice()), with("nvme", &[polls])]
+                // The kernel gives a command 30 s, and after a reset another try, five times.
+                let impatient = ["io_timeout=3", "max_retries=0"].map(str::to_owned);
+                let stalls = matches!(self.mishap, Some(Mishap::Stall(_)));
+                vec![with("nvme_core", if stalls { &impatient } else { &[] }), with("nvme", &[polls])]
             }
             Device::Virtio => vec![with("virtio_blk", &["poll_queues=1".to_owned()])],
             Device::NullBlk => {

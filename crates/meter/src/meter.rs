@@ -1,8 +1,6 @@
 //! What a meter is: channels, readings, their accuracy, and how reading fails.
 
 use serde::{Deserialize, Serialize};
-use std::fmt;
-use std::str::FromStr;
 use thiserror::Error;
 
 /// A source of energy or power. Driven by one thread, which calls `read` at the meter's interval.
@@ -31,58 +29,7 @@ pub enum MeterError {
     Ended,
 }
 
-/// What a channel measures. Scopes are never added up or compared across.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Scope {
-    /// The machine at its plug or its power supply.
-    System,
-    /// The platform as the processor sees it (RAPL's psys).
-    Psys,
-    /// A processor package.
-    Package,
-    /// The cores of a package.
-    Core,
-    /// What of a package is neither core nor memory (RAPL's uncore: on clients the graphics).
-    Uncore,
-    /// The memory.
-    Dram,
-    /// One device: a drive, a card.
-    Device,
-}
-
-impl Scope {
-    /// All scopes, the widest first.
-    pub const ALL: [Self; 7] =
-        [Self::System, Self::Psys, Self::Package, Self::Core, Self::Uncore, Self::Dram, Self::Device];
-}
-
-impl fmt::Display for Scope {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::System => "system",
-            Self::Psys => "psys",
-            Self::Package => "package",
-            Self::Core => "core",
-            Self::Uncore => "uncore",
-            Self::Dram => "dram",
-            Self::Device => "device",
-        })
-    }
-}
-
-/// A word that is no scope.
-#[derive(Clone, Debug, Error, PartialEq, Eq)]
-#[error("`{0}` is no meter scope: use one of system, psys, package, core, uncore, dram, device")]
-pub struct UnknownScope(pub String);
-
-impl FromStr for Scope {
-    type Err = UnknownScope;
-
-    fn from_str(text: &str) -> Result<Self, UnknownScope> {
-        Self::ALL.into_iter().find(|scope| scope.to_string() == text).ok_or_else(|| UnknownScope(text.into()))
-    }
-}
+pub use iopj_core::energy::{Scope, UnknownScope};
 
 /// One quantity of a meter.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -1,7 +1,7 @@
 //! What a store holds: the study, its trials, and what each trial measured.
 
 use iopj_core::evidence::CpuTimes;
-use iopj_core::{CostProfile, Evidence, IoPath, Observed, Verdict, Workload};
+use iopj_core::{CostProfile, Evidence, IoPath, Observed, TrialEnergy, Verdict, Workload};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -160,6 +160,12 @@ pub struct Measurement {
     /// Instructions, loads and stores by function, where they were counted or sampled.
     #[serde(default)]
     pub costs: Option<CostProfile>,
+    /// Begin and end of the window, `CLOCK_MONOTONIC_RAW` in ns, for meters that are read out afterwards.
+    #[serde(default)]
+    pub window_raw_ns: Option<[u64; 2]>,
+    /// Energy by meter and scope.
+    #[serde(default)]
+    pub energy: Vec<TrialEnergy>,
 }
 
 impl Measurement {

@@ -72,6 +72,8 @@ fn measured() -> Outcome {
         power_state: [serde_json::json!({"governor": "none"}), serde_json::Value::Null],
         fio: None,
         costs: None,
+        window_raw_ns: None,
+        energy: Vec::new(),
     }))
 }
 

@@ -345,6 +345,8 @@ fn measurement(job: &JobResult, path: &IoPath, workload: &Workload, file: &Path)
             "options": job.options,
         })),
         costs: None,
+        window_raw_ns: None,
+        energy: Vec::new(),
     }
 }
 

@@ -111,6 +111,8 @@ impl Stage<'_> {
             power_state: [power_json(&before), power_json(&after)],
             fio: window.fio,
             costs,
+            window_raw_ns: None,
+            energy: Vec::new(),
         };
         Ok(Measured { measurement, first_ns: window.first_ns, last_ns: window.last_ns, unprofiled })
     }

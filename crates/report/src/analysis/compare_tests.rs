@@ -48,6 +48,8 @@ pub(crate) fn trial(path: &str, iops: u64) -> Trial {
         power_state: [serde_json::Value::Null, serde_json::Value::Null],
         fio: None,
         costs: None,
+        window_raw_ns: None,
+        energy: Vec::new(),
     };
     Trial {
         path: path.parse().unwrap(),

@@ -105,6 +105,8 @@ pub(crate) fn measurement(ios: u64, kind: VerdictKind) -> Measurement {
         power_state: Default::default(),
         fio: None,
         costs: None,
+        window_raw_ns: None,
+        energy: Vec::new(),
     }
 }
 

@@ -36,6 +36,8 @@ pub(crate) fn trial(path: &str, workload: &Workload, replicate: u32, iops: u64) 
         power_state: Default::default(),
         fio: None,
         costs: None,
+        window_raw_ns: None,
+        energy: Vec::new(),
     };
     Trial {
         path: path.parse().unwrap(),

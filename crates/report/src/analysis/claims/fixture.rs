@@ -77,6 +77,8 @@ fn measurement(measured: Measured, factor: f64) -> Measurement {
         power_state: [serde_json::Value::Null, serde_json::Value::Null],
         fio: None,
         costs: None,
+        window_raw_ns: None,
+        energy: Vec::new(),
     }
 }
 
