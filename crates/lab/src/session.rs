@@ -25,15 +25,25 @@ pub enum Device {
     NullBlk,
 }
 
-/// What befalls the drive of a guest, by QEMU's own means. For tests of what a study makes of it.
+/// What befalls the drive of a guest once its console has shown a text. For tests of what a study makes of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Mishap {
-    /// Reads fail with EIO.
-    ReadErrors(vm::Fault),
-    /// Requests go unanswered once the console has shown this text; the kernel gives up a command after 3 s.
-    Stall(String),
-    /// The drive is pulled once the console has shown this text.
-    Pull(String),
+pub struct Mishap {
+    /// What happens.
+    pub kind: MishapKind,
+    /// The text.
+    pub at: String,
+}
+
+/// What happens to a drive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MishapKind {
+    /// Every read fails (QEMU's blkdebug).
+    ReadErrors,
+    /// An NVMe drive answers no more: its access to memory is switched off (the command register of PCI, bit 2). The
+    /// kernel gives up a command after 3 s and resets the drive.
+    Silence,
+    /// The drive is pulled (`device_del`).
+    Pull,
 }
 
 /// A guest to be.
@@ -120,12 +130,14 @@ impl Guest<'_> {
         self.exact && self.vcpus == 1 && self.device == Device::NullBlk
     }
 
+    fn mishap_kind(&self) -> Option<MishapKind> {
+        self.mishap.as_ref().map(|mishap| mishap.kind)
+    }
+
     fn drives(&self) -> Vec<Drive> {
-        let plain = |latency_ns| Backend::Null { size_bytes: DRIVE_BYTES, latency_ns };
-        let backend = |latency_ns| match &self.mishap {
-            Some(Mishap::ReadErrors(fault)) => Backend::ReadErrors { size_bytes: DRIVE_BYTES, fault: fault.clone() },
-            Some(Mishap::Stall(_)) => Backend::Stallable { size_bytes: DRIVE_BYTES },
-            Some(Mishap::Pull(_)) | None => plain(latency_ns),
+        let backend = |latency_ns| match self.mishap_kind() {
+            Some(MishapKind::ReadErrors) => Backend::Failable { size_bytes: DRIVE_BYTES },
+            _ => Backend::Null { size_bytes: DRIVE_BYTES, latency_ns },
         };
         match self.device {
             Device::Nvme => vec![Drive::Nvme { max_ioqpairs: MAX_IOQPAIRS, backend: backend(0) }],
@@ -144,8 +156,8 @@ impl Guest<'_> {
             Device::Nvme => {
                 // The kernel gives a command 30 s, and after a reset another try, five times.
                 let impatient = ["io_timeout=3", "max_retries=0"].map(str::to_owned);
-                let stalls = matches!(self.mishap, Some(Mishap::Stall(_)));
-                vec![with("nvme_core", if stalls { &impatient } else { &[] }), with("nvme", &[polls])]
+                let silence = self.mishap_kind() == Some(MishapKind::Silence);
+                vec![with("nvme_core", if silence { &impatient } else { &[] }), with("nvme", &[polls])]
             }
             Device::Virtio => vec![with("virtio_blk", &["poll_queues=1".to_owned()])],
             Device::NullBlk => {
@@ -217,6 +229,7 @@ impl Guest<'_> {
     fn script(&self, study: &GuestStudy<'_>) -> String {
         let node = self.node(study.passthrough);
         let destroy = if study.writes { format!(" --destroy-data {node}") } else { String::new() };
+        let listener = self.mishap.as_ref().map_or_else(|| "cat".to_owned(), listener);
         let symbols = if self.exact { "cat /proc/kallsyms >/out/kallsyms || exit 98\n" } else { "" };
         format!(
             "{symbols}\
@@ -230,7 +243,7 @@ impl Guest<'_> {
              {{\n\
              \tiopj run /lab/study.toml --target {node}{destroy} --store {GUEST_STORE} 2>&1 >/dev/null\n\
              \techo $? >status\n\
-             }} | cat\n\
+             }} | {listener}\n\
              [ ! -e {GUEST_STORE} ] || cp {GUEST_STORE}* /out/ || exit 99\n\
              exit $(cat status)\n"
         )
@@ -293,17 +306,30 @@ fn load(plugin: &Plugin) -> vm::Plugin {
     vm::Plugin { path: plugin.library().to_owned(), arguments: vec![("out".to_owned(), out)] }
 }
 
-/// Lets a mishap happen whose line has come. One that fails leaves a run without it, which its test will see.
+/// What passes the run's lines on in a guest with a mishap, and brings about the one that is the guest's to do.
+fn listener(mishap: &Mishap) -> String {
+    if mishap.kind != MishapKind::Silence {
+        return "cat".to_owned();
+    }
+    format!(
+        "while IFS= read -r line; do\n\
+         \techo \"$line\"\n\
+         \tcase \"$line\" in *'{}'*)\n\
+         \t\tprintf '\\002' | dd of=/sys/class/nvme/nvme0/device/config bs=1 seek=4 conv=notrunc 2>/dev/null ;;\n\
+         \tesac\n\
+         done",
+        mishap.at
+    )
+}
+
+/// Lets a mishap happen whose text has come. One that fails leaves a run without it, which its test will see.
 fn befall(mishap: &mut Option<Mishap>, text: &str, folder: &RunFolder) {
-    let due = match mishap {
-        Some(Mishap::Stall(sign) | Mishap::Pull(sign)) => text.contains(sign.as_str()),
-        _ => false,
-    };
-    let Some(mishap) = mishap.take_if(|_| due) else { return };
+    let Some(mishap) = mishap.take_if(|mishap| text.contains(&mishap.at)) else { return };
     let Ok(mut qmp) = Qmp::connect(folder) else { return };
-    let _ = match mishap {
-        Mishap::Stall(_) => qmp.stall(0),
-        _ => qmp.pull(0),
+    let _ = match mishap.kind {
+        MishapKind::ReadErrors => qmp.fail(0),
+        MishapKind::Pull => qmp.pull(0),
+        MishapKind::Silence => Ok(()),
     };
 }
 

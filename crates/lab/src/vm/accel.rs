@@ -95,8 +95,8 @@ fn try_boot(cache: &Path, kernel: &Path) -> Result<Kvm, VmError> {
         Err(VmError::TimeLimit { .. }) => {
             Ok(Kvm::Fails(format!("a guest under KVM does not boot within {} s", LIMIT.as_secs())))
         }
-        Err(VmError::Refused { messages, .. }) => Ok(Kvm::Fails(messages)),
-        Err(VmError::Panic { panic, .. }) => Ok(Kvm::Fails(panic)),
+        Err(VmError::Refused { messages, .. }) => Ok(Kvm::Fails(format!("QEMU gives up under KVM: {messages}"))),
+        Err(VmError::Panic { panic, .. }) => Ok(Kvm::Fails(format!("the kernel gives up under KVM: {panic}"))),
         Err(error) => Err(error),
     }
 }

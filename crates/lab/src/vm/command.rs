@@ -64,10 +64,10 @@ pub struct Plugin {
     pub arguments: Vec<(String, String)>,
 }
 
-/// An emulated drive.
+/// An emulated drive, behind a PCIe port of its own, so that it can be pulled.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Drive {
-    /// An NVMe controller with one namespace, behind a PCIe port of its own, so that it can be pulled.
+    /// An NVMe controller with one namespace.
     Nvme {
         /// Pairs of I/O queues that the controller offers.
         max_ioqpairs: u32,
@@ -100,29 +100,24 @@ pub enum Backend {
         /// The file.
         path: PathBuf,
     },
-    /// As [`Backend::Null`], but reads fail with EIO.
-    ReadErrors {
+    /// As [`Backend::Null`], but reads that contain one of these sectors of 512 bytes fail: with ENODATA through NVMe
+    /// (a medium error in its words), with EIO through virtio.
+    BadSectors {
         /// The drive's size.
         size_bytes: u64,
-        /// Which reads fail.
-        fault: Fault,
+        /// The sectors' numbers.
+        sectors: Vec<u64>,
+    },
+    /// As [`Backend::Null`] until [`super::Qmp::fail`]; from then on every read fails, as [`Backend::BadSectors`] does.
+    Failable {
+        /// The drive's size.
+        size_bytes: u64,
     },
     /// As [`Backend::Null`] until [`super::Qmp::stall`]; from then on requests go unanswered.
     Stallable {
         /// The drive's size.
         size_bytes: u64,
     },
-}
-
-/// Which reads fail.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Fault {
-    /// Every one.
-    Always,
-    /// Those that contain one of these sectors of 512 bytes.
-    Sectors(Vec<u64>),
-    /// All but the first so many, counted by QEMU. At most 4096, for each costs two rules.
-    After(u32),
 }
 
 /// How the console is wired.
@@ -207,33 +202,17 @@ impl Plugin {
 
 impl Drive {
     fn arguments(&self, number: usize, line: &mut Line) {
-        match self {
-            Drive::Nvme { max_ioqpairs, backend } => {
-                backend.arguments(number, line);
-                let slot = number + 1;
-                line.words(["-device", &format!("pcie-root-port,id=port{number},chassis={slot},slot={slot}")]);
-                line.words([
-                    "-device",
-                    &format!(
-                        "nvme,id={id},bus=port{number},serial={SERIAL},drive={node},max_ioqpairs={max_ioqpairs}",
-                        id = device_id(number),
-                        node = node(number)
-                    ),
-                ]);
-            }
+        let (device, backend) = match self {
+            Drive::Nvme { max_ioqpairs, backend } => (format!("nvme,max_ioqpairs={max_ioqpairs}"), backend),
             Drive::VirtioBlk { queues, host_poll_ns, backend } => {
-                backend.arguments(number, line);
                 line.words(["-object", &format!("iothread,id=thread{number},poll-max-ns={host_poll_ns}")]);
-                line.words([
-                    "-device",
-                    &format!(
-                        "virtio-blk-pci,id={id},serial={SERIAL},drive={node},iothread=thread{number},num-queues={queues}",
-                        id = device_id(number),
-                        node = node(number)
-                    ),
-                ]);
+                (format!("virtio-blk-pci,num-queues={queues},iothread=thread{number}"), backend)
             }
-        }
+        };
+        backend.arguments(number, line);
+        let (slot, id, node) = (number + 1, device_id(number), node(number));
+        line.words(["-device", &format!("pcie-root-port,id=port{number},chassis={slot},slot={slot}")]);
+        line.words(["-device", &format!("{device},id={id},bus=port{number},serial={SERIAL},drive={node}")]);
     }
 }
 
@@ -242,7 +221,7 @@ pub(super) fn device_id(number: usize) -> String {
     format!("drive{number}")
 }
 
-fn node(number: usize) -> String {
+pub(super) fn node(number: usize) -> String {
     format!("node{number}")
 }
 
@@ -251,64 +230,51 @@ pub(super) fn throttle_group(number: usize) -> String {
     format!("stall{number}")
 }
 
+/// The node that a failable drive changes to.
+pub(super) fn faulty_node(number: usize) -> String {
+    format!("faulty{number}")
+}
+
 impl Backend {
     fn arguments(&self, number: usize, line: &mut Line) {
-        if let Backend::Stallable { .. } = self {
-            line.words(["-object", &format!("throttle-group,id={}", throttle_group(number))]);
-        }
-        let mut blockdev = self.block_node(number);
-        blockdev["node-name"] = json!(node(number));
-        line.words(["-blockdev", &blockdev.to_string()]);
-    }
-
-    fn block_node(&self, number: usize) -> Value {
-        let zeros = |size: u64| json!({"driver": "null-co", "size": size, "read-zeroes": true});
-        match self {
+        let nothing = |size: &u64| json!({"driver": "null-co", "size": size, "read-zeroes": true});
+        let mut node = match self {
             Backend::Null { size_bytes, latency_ns } => {
-                let mut node = zeros(*size_bytes);
+                let mut node = nothing(size_bytes);
                 node["latency-ns"] = json!(latency_ns);
                 node
             }
             Backend::File { path } => json!({"driver": "raw", "file": {"driver": "file", "filename": path}}),
-            Backend::ReadErrors { size_bytes, fault } => {
-                let mut faulty = fault.rules();
-                faulty["driver"] = json!("blkdebug");
-                faulty["image"] = zeros(*size_bytes);
-                // The raw format tells blkdebug of each read, which is what `After` counts.
-                json!({"driver": "raw", "file": faulty})
+            Backend::BadSectors { size_bytes, sectors } => {
+                let rules = sectors.iter().map(|sector| json!({"sector": sector})).collect();
+                blkdebug(nothing(size_bytes), rules)
+            }
+            Backend::Failable { size_bytes } => {
+                let mut faulty = blkdebug(nothing(size_bytes), vec![json!({})]);
+                faulty["node-name"] = json!(faulty_node(number));
+                line.words(["-blockdev", &faulty.to_string()]);
+                json!({"driver": "raw", "file": nothing(size_bytes)})
             }
             Backend::Stallable { size_bytes } => {
-                json!({"driver": "throttle", "throttle-group": throttle_group(number), "file": zeros(*size_bytes)})
+                let group = throttle_group(number);
+                line.words(["-object", &format!("throttle-group,id={group}")]);
+                json!({"driver": "throttle", "throttle-group": group, "file": nothing(size_bytes)})
             }
-        }
+        };
+        node["node-name"] = json!(self::node(number));
+        line.words(["-blockdev", &node.to_string()]);
     }
 }
 
-impl Fault {
-    /// The rules of blkdebug (QEMU's docs/devel/blkdebug.rst). Its states count from 1.
-    fn rules(&self) -> Value {
-        let inject = |rule: Value| {
-            let mut rule = rule;
-            rule["event"] = json!("read_aio");
-            rule["iotype"] = json!("read");
-            rule["errno"] = json!(libc::EIO);
-            rule["once"] = json!(false);
-            rule
-        };
-        match self {
-            Fault::Always => json!({"inject-error": [inject(json!({}))]}),
-            Fault::Sectors(sectors) => {
-                let rules: Vec<Value> = sectors.iter().map(|sector| inject(json!({"sector": sector}))).collect();
-                json!({"inject-error": rules})
-            }
-            Fault::After(reads) => {
-                let count = (*reads).min(4096);
-                let step = |state: u32| json!({"event": "read_aio", "state": state, "new_state": state + 1});
-                let steps: Vec<Value> = (1..=count).map(step).collect();
-                json!({"set-state": steps, "inject-error": [inject(json!({"state": count + 1}))]})
-            }
-        }
+/// A node whose reads fail where a rule says so (QEMU's docs/devel/blkdebug.rst).
+fn blkdebug(image: Value, mut rules: Vec<Value>) -> Value {
+    for rule in &mut rules {
+        // The event that no request causes: the rule holds for every request of its type.
+        rule["event"] = json!("none");
+        rule["iotype"] = json!("read");
+        rule["errno"] = json!(libc::EIO);
     }
+    json!({"driver": "blkdebug", "image": image, "inject-error": rules})
 }
 
 /// Arguments as they grow.
@@ -382,28 +348,16 @@ mod tests {
             Drive::VirtioBlk { queues: 2, host_poll_ns: 0, backend: null },
         ];
         let line = text(&machine(Accelerator::Tcg { icount: false, plugin: None }, drives));
-        assert!(line.contains("nvme,id=drive0,bus=port0,serial=iopjlab,drive=node0,max_ioqpairs=8"), "{line}");
-        assert!(
-            line.contains("virtio-blk-pci,id=drive1,serial=iopjlab,drive=node1,iothread=thread1,num-queues=2"),
-            "{line}"
-        );
+        assert!(line.contains("nvme,max_ioqpairs=8,id=drive0,bus=port0,serial=iopjlab,drive=node0"), "{line}");
+        assert!(line.contains("virtio-blk-pci,num-queues=2,iothread=thread1,id=drive1,bus=port1,"), "{line}");
         assert!(line.contains(r#""latency-ns":100000"#), "{line}");
-        assert!(line.contains("-append console=ttyS0 ") && line.contains(" nvme.poll_queues=2 "), "{line}");
+        assert!(line.contains("-append console=ttyS0 ") && line.contains(" nvme.poll_queues=2 -chardev "), "{line}");
     }
 
     #[test]
     fn faults_become_rules() {
-        let sectors = Fault::Sectors(vec![8, 64]).rules();
-        assert_eq!(sectors["inject-error"][1]["sector"], 64);
-        assert_eq!(sectors["inject-error"][1]["once"], false);
-        let after = Fault::After(2).rules();
-        assert_eq!(
-            after["set-state"],
-            json!([
-                {"event": "read_aio", "state": 1, "new_state": 2},
-                {"event": "read_aio", "state": 2, "new_state": 3},
-            ])
-        );
-        assert_eq!(after["inject-error"][0]["state"], 3);
+        let bad = Backend::BadSectors { size_bytes: 1 << 30, sectors: vec![8, 64] };
+        let line = text(&machine(Accelerator::Kvm, vec![Drive::Nvme { max_ioqpairs: 2, backend: bad }]));
+        assert!(line.contains(r#""inject-error":[{"errno":5,"event":"none","iotype":"read","sector":8},{"#), "{line}");
     }
 }

@@ -15,7 +15,7 @@ use std::process::ExitStatus;
 use std::time::Duration;
 
 pub use accel::{Kvm, kvm};
-pub use command::{Accelerator, Backend, Drive, Fault, MachineSpec, Plugin, QEMU, SERIAL};
+pub use command::{Accelerator, Backend, Drive, MachineSpec, Plugin, QEMU, SERIAL};
 pub use keep::{Cleaned, RunFolder, clean};
 pub use process::qemu_version;
 pub use qmp::Qmp;
@@ -36,8 +36,11 @@ pub enum VmError {
         source: io::Error,
     },
     /// QEMU ended by itself, not by the guest's doing.
-    #[error("QEMU gave up ({status}): {messages}{}", shown(console))]
+    #[error("QEMU could not run kernel `{kernel}` ({status}): {said}; mend what it names, or give another kernel image{lines}",
+        kernel = kernel.display(), said = if messages.is_empty() { "it did not say why" } else { messages }, lines = shown(console))]
     Refused {
+        /// The kernel's image.
+        kernel: PathBuf,
         /// How it ended.
         status: ExitStatus,
         /// What it said.

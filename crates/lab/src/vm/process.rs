@@ -106,6 +106,9 @@ fn readable(descriptor: BorrowedFd<'_>, wait: Duration) -> io::Result<bool> {
 }
 
 /// QEMU's version as it tells it.
+///
+/// # Errors
+/// [`VmError::NoQemu`], [`VmError::Start`].
 pub fn qemu_version() -> Result<String, VmError> {
     let program = find(QEMU).ok_or(VmError::NoQemu)?;
     let output =

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::command::{QMP_SOCKET, device_id, throttle_group};
+use super::command::{QMP_SOCKET, device_id, faulty_node, node, throttle_group};
 use super::{RunFolder, VmError};
 
 /// How long an answer may take.
@@ -77,7 +77,8 @@ impl Qmp {
     }
 
     /// Asks the guest to let the drive with this place in [`super::MachineSpec::drives`] go; the event
-    /// `DEVICE_DELETED` tells when it has.
+    /// `DEVICE_DELETED` whose `device` is `driveN` tells when it has. A read under way or made later may fail with
+    /// EIO or give no byte (a drive of size 0).
     ///
     /// # Errors
     /// [`VmError::Qmp`].
@@ -85,25 +86,27 @@ impl Qmp {
         self.execute("device_del", &json!({"id": device_id(drive)})).map(drop)
     }
 
-    /// From now on a drive with [`super::Backend::Stallable`] answers nothing that is a block long or more.
+    /// From now on every read of a drive with [`super::Backend::Failable`] fails.
+    ///
+    /// # Errors
+    /// [`VmError::Qmp`].
+    pub fn fail(&mut self, drive: usize) -> Result<(), VmError> {
+        let node = json!({"driver": "raw", "node-name": node(drive), "file": faulty_node(drive)});
+        self.execute("blockdev-reopen", &json!({"options": [node]})).map(drop)
+    }
+
+    /// From now on a drive with [`super::Backend::Stallable`] answers one more request and then nothing.
+    ///
+    /// A guest's virtio driver waits for ever. Its NVMe driver asks for an abort after `nvme_core.io_timeout` and
+    /// resets the controller after as much again; QEMU then waits for the request itself, and the whole machine stands
+    /// still until its time limit. A guest that shall outlive a stalled NVMe drive needs a longer timeout.
     ///
     /// # Errors
     /// [`VmError::Qmp`].
     pub fn stall(&mut self, drive: usize) -> Result<(), VmError> {
-        self.limit(drive, 1)
-    }
-
-    /// Ends a stall.
-    ///
-    /// # Errors
-    /// [`VmError::Qmp`].
-    pub fn resume(&mut self, drive: usize) -> Result<(), VmError> {
-        self.limit(drive, 0)
-    }
-
-    fn limit(&mut self, drive: usize, bytes_per_second: u64) -> Result<(), VmError> {
+        // One block of 4 KiB then takes more than an hour.
         let path = format!("/objects/{}", throttle_group(drive));
-        let limits = json!({"path": path, "property": "limits", "value": {"bps-total": bytes_per_second}});
+        let limits = json!({"path": path, "property": "limits", "value": {"bps-total": 1}});
         self.execute("qom-set", &limits).map(drop)
     }
 

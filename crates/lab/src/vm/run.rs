@@ -1,6 +1,7 @@
 //! One guest from start to end: its console, its time limit, what it hands out.
 
 use std::path::Path;
+use std::process::ExitStatus;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -94,7 +95,7 @@ pub(super) fn boot(
         return Err(VmError::Guest { cause: cause.clone(), console: console.last_lines() });
     }
     if !status.success() {
-        return Err(VmError::Refused { status, messages: machine.messages(), console: console.last_lines() });
+        return Err(refused(spec, status, machine.messages(), console.last_lines()));
     }
     Ok(())
 }
@@ -104,24 +105,23 @@ pub(super) fn boot(
 /// # Errors
 /// [`VmError`]: QEMU is missing, or refuses the machine and has said so on the terminal.
 pub fn interact(spec: &MachineSpec, folder: &RunFolder, stop: &AtomicBool) -> Result<(), VmError> {
-    let terminal = Terminal::save();
+    // Declared before the machine, so that it is put back after the machine is dead.
+    let _terminal = Terminal::save();
     let mut machine = Machine::start(spec, command::Console::Terminal, folder)?;
     let status = loop {
         if let Some(status) = machine.ended().map_err(|source| VmError::Start { source })? {
             break status;
         }
         if stop.load(Ordering::Relaxed) {
-            drop(machine);
-            drop(terminal);
             return Err(VmError::Stopped);
         }
         std::thread::sleep(TICK);
     };
-    if status.success() {
-        Ok(())
-    } else {
-        Err(VmError::Refused { status, messages: "see above".to_owned(), console: Vec::new() })
-    }
+    if status.success() { Ok(()) } else { Err(refused(spec, status, "see above".to_owned(), Vec::new())) }
+}
+
+fn refused(spec: &MachineSpec, status: ExitStatus, messages: String, console: Vec<String>) -> VmError {
+    VmError::Refused { kernel: spec.kernel.clone(), status, messages, console }
 }
 
 /// The terminal's modes, put back when dropped: a killed QEMU leaves it raw.

@@ -143,6 +143,8 @@ pub(crate) fn trial(path: &str, workload: &Workload, replicate: u32, happened: H
         power_state: Default::default(),
         fio: None,
         costs: Some(profile(path, ios, happened)),
+        window_raw_ns: None,
+        energy: Vec::new(),
     };
     Trial {
         path,

@@ -1,0 +1,128 @@
+//! Guests that end badly: each leaves one clear error and no process.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use iopj_lab::vm::{RunFolder, VmError, run};
+
+use crate::bench::{Bench, guest, kernel, machine_pid, null, nvme};
+
+#[test]
+fn a_guest_that_hangs_ends_at_its_limit_with_its_last_lines() {
+    let Some(mut bench) = Bench::old("echo 'the last line'; sleep 1000", nvme(null())) else { return };
+    bench.machine.time_limit = Duration::from_secs(20);
+    let error = bench.run(&mut |_| {}).unwrap_err();
+    let VmError::TimeLimit { console, .. } = &error else { panic!("{error}") };
+    assert_eq!(console.last().unwrap(), "the last line");
+    assert!(error.to_string().starts_with("the guest did not end within 20 s: look at its last lines"), "{error}");
+    bench.assert_gone();
+}
+
+#[test]
+fn a_panic_is_told_apart() {
+    let Some(bench) = Bench::old("echo c >/proc/sysrq-trigger; sleep 1000", nvme(null())) else { return };
+    let error = bench.run(&mut |_| {}).unwrap_err();
+    let VmError::Panic { panic, .. } = &error else { panic!("{error}") };
+    assert!(panic.contains("sysrq triggered crash"), "{error}");
+    bench.assert_gone();
+}
+
+#[test]
+fn a_guest_that_switches_itself_off_handed_nothing_out() {
+    let Some(bench) = Bench::old("poweroff -f", nvme(null())) else { return };
+    let error = bench.run(&mut |_| {}).unwrap_err();
+    assert!(matches!(error, VmError::NoOutput { .. }), "{error}");
+}
+
+#[test]
+fn a_guest_that_fills_its_memory_says_so() {
+    let Some(mut bench) = Bench::old("dd if=/dev/zero of=/out/big bs=1M", nvme(null())) else { return };
+    bench.machine.memory_mib = 512;
+    let error = bench.run(&mut |_| {}).unwrap_err();
+    let VmError::Guest { cause, .. } = &error else { panic!("{error}") };
+    assert_eq!(cause, "exit: the guest's memory is full");
+}
+
+#[test]
+fn a_stop_flag_ends_the_machine() {
+    let Some(bench) = Bench::old("echo now; sleep 1000", nvme(null())) else { return };
+    let stop = AtomicBool::new(false);
+    let mut line = |line: &str| {
+        if line == "now" {
+            stop.store(true, Ordering::Relaxed);
+        }
+    };
+    let error = run(&bench.machine, &bench.folder, &bench.out, &stop, &mut line).unwrap_err();
+    assert!(matches!(error, VmError::Stopped), "{error}");
+    bench.assert_gone();
+}
+
+#[test]
+fn a_module_that_does_not_load_is_named() {
+    let Some(kernel) = kernel("5.10") else { return };
+    let mut guest = guest("true");
+    guest.modules[0].name = "null_blk".into();
+    guest.modules[0].options = vec!["queue_mode=9".into()];
+    let error = Bench::new(&kernel, &guest).run(&mut |_| {}).unwrap_err();
+    let VmError::Guest { cause, .. } = &error else { panic!("{error}") };
+    assert!(cause.starts_with("modules: ") && cause.contains("null_blk.ko"), "{error}");
+}
+
+#[test]
+fn an_image_that_is_no_kernel_is_refused() {
+    let Some(mut bench) = Bench::old("true", nvme(null())) else { return };
+    bench.machine.kernel = "/bin/sh".into();
+    let error = bench.run(&mut |_| {}).unwrap_err().to_string();
+    assert!(error.starts_with("QEMU could not run kernel `/bin/sh` (exit status: 1): "), "{error}");
+    assert!(error.ends_with("; mend what it names, or give another kernel image"), "{error}");
+    bench.assert_gone();
+}
+
+const OWNER: &str = "IOPJ_TEST_OWNER";
+
+/// Not a test of its own: the process that [`a_killed_owner_leaves_no_machine`] kills.
+#[test]
+fn owner_of_a_machine() {
+    let Some(cache) = std::env::var_os(OWNER) else { return };
+    let Some(bench) = Bench::old("echo now; sleep 1000", nvme(null())) else { return };
+    let folder = RunFolder::create(Path::new(&cache)).unwrap();
+    let mut line = |line: &str| eprintln!("{line}");
+    run(&bench.machine, &folder, &bench.out, &AtomicBool::new(false), &mut line).unwrap();
+}
+
+#[test]
+fn a_killed_owner_leaves_no_machine() {
+    // Takes the turn, and is not run.
+    let Some(_turn) = Bench::old("true", nvme(null())) else { return };
+    let cache = tempfile::tempdir().unwrap();
+    let mut owner = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "ends::owner_of_a_machine", "--nocapture"])
+        .env(OWNER, cache.path())
+        .env("TMPDIR", cache.path())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = BufReader::new(owner.stderr.take().unwrap()).lines();
+    assert!(lines.map_while(Result::ok).any(|line| line == "now"));
+    let folder = fs::read_dir(cache.path().join("runs")).unwrap().next().unwrap().unwrap().path();
+    let pid = machine_pid(&folder).unwrap();
+    let alive = || fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z "));
+    assert!(alive());
+    owner.kill().unwrap();
+    owner.wait().unwrap();
+    // The kernel's signal arrives on its own time.
+    let end = Instant::now() + Duration::from_secs(10);
+    while alive() && Instant::now() < end {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert!(!alive());
+    assert!(folder.exists());
+    let next = RunFolder::create(cache.path()).unwrap();
+    assert!(next.path().exists());
+    assert_eq!(fs::read_dir(cache.path().join("runs")).unwrap().count(), 1);
+}
