@@ -39,8 +39,8 @@ pub struct Mishap {
 pub enum MishapKind {
     /// Every read fails (QEMU's blkdebug).
     ReadErrors,
-    /// An NVMe drive answers no more: its access to memory is switched off (the command register of PCI, bit 2). The
-    /// kernel gives up a command after 3 s and resets the drive.
+    /// An NVMe drive answers no more: its access to memory is switched off (the command register of PCI, bit 2). It
+    /// happens 2 s after the text; the kernel gives up a command after 3 s and resets the drive.
     Silence,
     /// The drive is pulled (`device_del`).
     Pull,
@@ -155,7 +155,7 @@ impl Guest<'_> {
         match self.device {
             Device::Nvme => {
                 // The kernel gives a command 30 s, and after a reset another try, five times.
-                let impatient = ["io_timeout=3", "max_retries=0"].map(str::to_owned);
+                let impatient = ["io_timeout=3", "admin_timeout=3", "max_retries=0"].map(str::to_owned);
                 let silence = self.mishap_kind() == Some(MishapKind::Silence);
                 vec![with("nvme_core", if silence { &impatient } else { &[] }), with("nvme", &[polls])]
             }
@@ -315,7 +315,7 @@ fn listener(mishap: &Mishap) -> String {
         "while IFS= read -r line; do\n\
          \techo \"$line\"\n\
          \tcase \"$line\" in *'{}'*)\n\
-         \t\tprintf '\\002' | dd of=/sys/class/nvme/nvme0/device/config bs=1 seek=4 conv=notrunc 2>/dev/null ;;\n\
+         \t\t{{ sleep 2; printf '\\002' | dd of=/sys/class/nvme/nvme0/device/config bs=1 seek=4 2>/dev/null; }} & ;;\n\
          \tesac\n\
          done",
         mishap.at

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 /// Trials of which each takes some seconds, so that a mishap meets one.
 const STUDY: &str = "name = \"mishap\"\npaths = [\"posix-sio/syscall/interrupt\", \"io_uring/syscall/poll\"]\n\
-    replicates = 2\nseed = 1\n[[workload]]\nrw = \"randread\"\nbs = \"4k\"\nruntime = \"3s\"\n";
+    replicates = 2\nseed = 1\n[[workload]]\nrw = \"randread\"\nbs = \"4k\"\nruntime = \"5s\"\n";
 
 /// Runs the study on a drive that a mishap befalls in the second trial; the store's outcomes, and what was printed.
 fn run_with(kind: MishapKind, at: &Path) -> (Result<Done, LabError>, Vec<Outcome>, String) {
