@@ -1,0 +1,375 @@
+//! The processor's own energy counters (RAPL), by powercap and perf: each joule once.
+//!
+//! A domain is identified by its control type, its parents and its *name*, never by its position. The machine-specific
+//! registers (`intel-rapl`, AMD's too) are preferred; what `intel-rapl-mmio` or `intel-rapl-tpmi` repeat of them is left out.
+//! Counters that show the same joules twice (dies of one package) are found by `domains`, and watched on. A domain
+//! that powercap does not have or that may not be read there is read by perf. Where both have it, powercap gives the readings and perf
+//! is held against it; see [`Rapl::notes`].
+//!
+//! AMD's powercap zone `core` is left out: its register (MSR C001_029Ah) belongs to one core, and the driver reads that of one
+//! core of the package. perf's `power_core` counts every core; their sum is taken where the kernel has it (6.14).
+//!
+//! Counters move about once a millisecond (Intel SDM, volume 3, "RAPL interfaces"). Nobody declares their accuracy.
+
+mod domains;
+mod perf;
+mod powercap;
+
+use crate::clock::monotonic_raw_ns;
+use crate::meter::{Channel, ChannelKind, Meter, MeterError, Reading, Scope, Value, Wrap};
+use crate::sysfs::{reading, text, virtual_machine};
+use domains::{Likeness, apart, compare, disagreement, gained, group, scope};
+use powercap::Zone;
+use std::path::Path;
+use std::thread::sleep;
+use std::time::Duration;
+
+/// Power that no package, and nothing in it, exceeds. The largest of 2026 peak at about a third.
+const MAX_WATTS: f64 = 2_000.0;
+/// Power that no platform (psys) exceeds: eight accelerators and their host.
+const MAX_PLATFORM_WATTS: f64 = 20_000.0;
+/// Readings that tell mirrored counters from two of their own, and the time between them: two updates.
+const ROUNDS: usize = 5;
+const ROUND: Duration = Duration::from_millis(2);
+
+/// RAPL as a meter: one channel a domain, named by its zones (`package-0`, `package-0/dram`, `psys`).
+#[derive(Debug)]
+pub struct Rapl {
+    channels: Vec<Channel>,
+    domains: Vec<Domain>,
+    refused: Vec<Refused>,
+    notes: Vec<String>,
+}
+
+/// A RAPL domain that gives no channel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refused {
+    /// Control type and name (`intel-rapl-mmio/package-0`), or what is known of it.
+    pub name: String,
+    /// The cause, and the remedy where there is one.
+    pub why: String,
+}
+
+#[derive(Debug)]
+struct Domain {
+    name: String,
+    scope: Scope,
+    source: Source,
+    /// Zones that show this domain's counter again.
+    mirrors: Vec<Zone>,
+    check: Option<Check>,
+    /// What ended it.
+    ended: bool,
+}
+
+#[derive(Debug)]
+enum Source {
+    Powercap(Zone),
+    Perf(perf::Counter),
+}
+
+/// perf, held against powercap.
+#[derive(Debug)]
+struct Check {
+    counter: perf::Counter,
+    begin: Option<(u64, u64)>,
+    last_uj: u64,
+    powercap_uj: u64,
+    /// Joules by powercap and perf, and seconds.
+    sums: Option<(f64, f64, f64)>,
+}
+
+impl Rapl {
+    /// The RAPL domains below `root` (`/`). Takes 10 ms where counters may mirror each other.
+    ///
+    /// # Errors
+    /// [`MeterError::Fatal`] with the cause and the remedy if not one can be read.
+    pub fn open(root: &Path) -> Result<Self, MeterError> {
+        let (meter, refused) = Self::survey(root);
+        meter.ok_or_else(|| {
+            MeterError::Fatal(refused.into_iter().next().map_or_else(|| absent(root), |first| first.why))
+        })
+    }
+
+    /// What there is, and what cannot be read; both empty on a machine without RAPL.
+    pub(crate) fn survey(root: &Path) -> (Option<Self>, Vec<Refused>) {
+        let (mut domains, mut refused) = by_powercap(root);
+        let mut notes = Vec::new();
+        add_perf(root, &mut domains, &mut refused, &mut notes);
+        domains.sort_by(|one, other| one.name.cmp(&other.name));
+        let channels = domains.iter().map(|domain| channel(domain, &domains)).collect();
+        let meter = (!domains.is_empty()).then(|| Self { channels, domains, refused: refused.clone(), notes });
+        (meter, refused)
+    }
+
+    /// Domains that give no channel, and why: repeated by another control type, mirrored, unreadable.
+    pub fn refused(&self) -> &[Refused] {
+        &self.refused
+    }
+
+    /// What a report must say beside the joules: powercap and perf disagree about a domain, a domain vanished, perf could not be held
+    /// against powercap. Empty when all is well.
+    pub fn notes(&self) -> Vec<String> {
+        let disagree = self.domains.iter().filter_map(|domain| {
+            let (powercap_j, perf_j, seconds) = domain.check.as_ref()?.sums?;
+            disagreement(&domain.name, powercap_j, perf_j, seconds)
+        });
+        self.notes.iter().cloned().chain(disagree).collect()
+    }
+}
+
+impl Meter for Rapl {
+    fn channels(&self) -> &[Channel] {
+        &self.channels
+    }
+
+    /// A domain that vanishes has no more readings; the others go on. The error comes when the last is gone.
+    fn read(&mut self, out: &mut Vec<Reading>) -> Result<(), MeterError> {
+        for (channel, domain) in self.domains.iter_mut().enumerate().filter(|(_, domain)| !domain.ended) {
+            match domain.read(channel) {
+                Ok(reading) => out.push(reading),
+                Err(why) => {
+                    domain.ended = true;
+                    self.notes.push(format!("`{}` gives no more readings: {why}", domain.name));
+                }
+            }
+        }
+        if self.domains.iter().any(|domain| !domain.ended) {
+            return Ok(());
+        }
+        let last = self.notes.last().map_or("", String::as_str);
+        Err(MeterError::Fatal(format!("RAPL has no domain left: {last}: see with `dmesg` if its module was unloaded")))
+    }
+}
+
+impl Domain {
+    fn new(name: &str, scope: Scope, source: Source) -> Self {
+        Self { name: name.to_owned(), scope, source, mirrors: Vec::new(), check: None, ended: false }
+    }
+
+    fn read(&mut self, channel: usize) -> Result<Reading, String> {
+        let begin_ns = monotonic_raw_ns();
+        let count = match &mut self.source {
+            Source::Powercap(zone) => zone.energy_uj().map_err(|error| error.to_string())?,
+            Source::Perf(counter) => counter.read().map_err(|error| error.to_string())?,
+        };
+        let reading = reading(channel, Value::Count(count), begin_ns);
+        if let Source::Powercap(zone) = &self.source {
+            if count > zone.max_uj {
+                return Err(format!("its counter is {count} uJ, beyond its range of {} uJ", zone.max_uj));
+            }
+            let range = zone.max_uj + 1;
+            for mirror in &self.mirrors {
+                let value =
+                    mirror.energy_uj().map_err(|error| format!("its mirror `{}`: {error}", mirror.identity()))?;
+                let lag_ns = monotonic_raw_ns() - begin_ns + ROUND.as_nanos() as u64;
+                if apart(count, value, range) as f64 > MAX_WATTS * 1e-3 * lag_ns as f64 {
+                    return Err(format!(
+                        "`{}` does not mirror it any more, so it has not all the joules",
+                        mirror.identity()
+                    ));
+                }
+            }
+            if let Some(check) = &mut self.check {
+                check.hold_against(count, range, reading.end_ns);
+            }
+        }
+        Ok(reading)
+    }
+}
+
+impl Check {
+    /// A check that cannot be read holds nothing.
+    fn hold_against(&mut self, powercap_uj: u64, range: u64, now_ns: u64) {
+        let Ok(perf) = self.counter.read() else { return };
+        let Some((begin_ns, begin_perf)) = self.begin else {
+            self.begin = Some((now_ns, perf));
+            self.last_uj = powercap_uj;
+            return;
+        };
+        self.powercap_uj += gained(self.last_uj, powercap_uj, range);
+        self.last_uj = powercap_uj;
+        let perf_j = perf.wrapping_sub(begin_perf) as f64 * self.counter.joules_per_count;
+        self.sums = Some((self.powercap_uj as f64 * 1e-6, perf_j, (now_ns - begin_ns) as f64 * 1e-9));
+    }
+}
+
+/// Why a machine has no RAPL at all.
+pub(crate) fn absent(root: &Path) -> String {
+    let place = root.join("sys/class/powercap");
+    if virtual_machine(root) {
+        return format!(
+            "no `{}/intel-rapl:0`: this is a virtual machine, to which the host does not show its energy counters: measure on the host",
+            place.display()
+        );
+    }
+    format!(
+        "no `{}/intel-rapl:0`: the processor has no energy counters, or the driver is not loaded: try `modprobe intel_rapl_msr`",
+        place.display()
+    )
+}
+
+/// AMD's registers count a package, whatever dies it has, and for cores a single core.
+fn is_amd(root: &Path) -> bool {
+    let cpu = text(&root.join("proc/cpuinfo")).unwrap_or_default();
+    cpu.contains("AuthenticAMD") || cpu.contains("HygonGenuine")
+}
+
+fn by_powercap(root: &Path) -> (Vec<Domain>, Vec<Refused>) {
+    let amd = is_amd(root);
+    let (zones, refused) = powercap::zones(root);
+    let mut refused: Vec<Refused> = refused.into_iter().map(|(name, why)| Refused { name, why }).collect();
+    let mut domains: Vec<Domain> = Vec::new();
+    for zone in zones {
+        if let Err(why) = admit(&zone, amd, &mut domains) {
+            refused.push(Refused { name: zone.identity(), why });
+        }
+    }
+    (domains, refused)
+}
+
+/// Takes a zone as a domain of its own or as another's mirror, or says why not.
+fn admit(zone: &Zone, amd: bool, domains: &mut Vec<Domain>) -> Result<(), String> {
+    let name = &zone.name;
+    let scope = scope(name).ok_or("iopj does not know what this zone measures: report its name".to_owned())?;
+    if amd && scope == Scope::Core {
+        return Err("on this processor the zone counts one core of the package alone: perf's `power_core` (Linux 6.14) counts all".into());
+    }
+    let mut unclear = None;
+    for domain in domains.iter_mut() {
+        let Source::Powercap(first) = &domain.source else { continue };
+        if first.control != zone.control {
+            if first.name == *name {
+                return Err(format!("it repeats `{}`, which counts the same joules", first.identity()));
+            }
+            continue;
+        }
+        if group(&first.name) != group(name) {
+            continue;
+        }
+        match likeness(first, zone) {
+            Likeness::Same => {}
+            Likeness::Unknown if amd => {}
+            Likeness::Different if first.name != *name => continue,
+            Likeness::Different => {
+                unclear =
+                    Some(format!("another zone has this name, and counts other joules: `{}`", first.path.display()));
+                continue;
+            }
+            Likeness::Unknown => {
+                unclear = Some(format!(
+                    "whether it mirrors `{}` cannot be seen while both stand at 0: try again later",
+                    first.identity()
+                ));
+                continue;
+            }
+        }
+        let why = format!("it mirrors `{}`: one counter, shown twice", first.identity());
+        domain.mirrors.push(zone.clone());
+        return Err(why);
+    }
+    unclear.map_or(Ok(()), Err)?;
+    domains.push(Domain::new(name, scope, Source::Powercap(zone.clone())));
+    Ok(())
+}
+
+fn likeness(first: &Zone, other: &Zone) -> Likeness {
+    if first.max_uj != other.max_uj {
+        return Likeness::Different;
+    }
+    let mut rounds = Vec::with_capacity(ROUNDS);
+    for round in 0..ROUNDS {
+        if round > 0 {
+            sleep(ROUND);
+        }
+        let (Ok(one), Ok(two), Ok(three)) = (first.energy_uj(), other.energy_uj(), first.energy_uj()) else {
+            return Likeness::Unknown;
+        };
+        rounds.push([one, two, three]);
+    }
+    compare(&rounds, first.max_uj + 1)
+}
+
+/// perf gives the domains that powercap lacks, and is held against the others.
+fn add_perf(root: &Path, domains: &mut Vec<Domain>, refused: &mut Vec<Refused>, notes: &mut Vec<String>) {
+    let (amd, powercap) = (is_amd(root), !domains.is_empty());
+    let known: Vec<(String, String)> =
+        domains.iter().map(|domain| (domain.name.clone(), group(&domain.name))).collect();
+    let mut unchecked = None;
+    for event in perf::events(root) {
+        let Some(scope) = scope(&event.name) else { continue };
+        let domain = known.iter().position(|(name, _)| *name == event.name);
+        // A die that mirrors another one, or a platform counter: powercap's readings have decided about it.
+        if domain.is_none() && known.iter().any(|(_, known)| *known == group(&event.name)) {
+            continue;
+        }
+        match (event.open(root), domain) {
+            (Ok(counter), Some(at)) => domains[at].check = Some(Check::new(counter)),
+            (Err(why), Some(_)) => unchecked = Some(why),
+            (Ok(counter), None) => {
+                if let Err(why) = alone(&event.name, amd, domains) {
+                    refused.push(Refused { name: format!("perf/{}", event.name), why });
+                } else {
+                    domains.push(Domain::new(&event.name, scope, Source::Perf(counter)));
+                }
+            }
+            (Err(why), None) => refused.push(Refused { name: format!("perf/{}", event.name), why }),
+        }
+    }
+    if let Some(why) = unchecked.filter(|_| powercap) {
+        notes.push(format!("powercap's counters were not held against perf's: {why}"));
+    }
+}
+
+/// perf's counts begin at 0 when they are opened, so they do not show if the dies of a package mirror each other.
+fn alone(name: &str, amd: bool, domains: &[Domain]) -> Result<(), String> {
+    match domains.iter().find(|domain| group(&domain.name) == group(name)) {
+        None => Ok(()),
+        Some(first) if amd => Err(format!("it mirrors `{}`: the register is the package's", first.name)),
+        Some(_) if name.starts_with("psys") => Ok(()),
+        Some(first) => Err(format!("perf does not show if it mirrors `{}`: let powercap be read, as root", first.name)),
+    }
+}
+
+impl Check {
+    fn new(counter: perf::Counter) -> Self {
+        Self { counter, begin: None, last_uj: 0, powercap_uj: 0, sums: None }
+    }
+}
+
+fn channel(domain: &Domain, domains: &[Domain]) -> Channel {
+    let max_watts = if domain.scope == Scope::Psys { MAX_PLATFORM_WATTS } else { MAX_WATTS };
+    let (joules_per_count, resolution, wrap) = match &domain.source {
+        // The register has 32 bits, of which the range in uJ tells the unit.
+        Source::Powercap(zone) => {
+            let unit = zone.max_uj as f64 / f64::from(u32::MAX) * 1e-6;
+            (1e-6, unit.max(1e-6), Some(Wrap { range: zone.max_uj + 1, max_watts }))
+        }
+        Source::Perf(counter) => (counter.joules_per_count, counter.joules_per_count, None),
+    };
+    Channel {
+        name: domain.name.clone(),
+        scope: domain.scope,
+        kind: ChannelKind::Counter { joules_per_count, wrap },
+        resolution,
+        accuracy: None,
+        parent: parent(domain, domains),
+    }
+}
+
+/// Cores and uncore lie within their package. Memory does not, though powercap nests its zone there.
+fn parent(domain: &Domain, domains: &[Domain]) -> Option<String> {
+    if !matches!(domain.scope, Scope::Core | Scope::Uncore) {
+        return None;
+    }
+    let outer = domain.name.split('/').next().unwrap_or_default();
+    let same = |other: &&Domain| other.scope == Scope::Package;
+    let named = domains.iter().filter(same).find(|other| other.name == outer);
+    named
+        .or_else(|| domains.iter().filter(same).find(|other| group(&other.name) == group(outer)))
+        .map(|other| other.name.clone())
+}
+
+#[cfg(test)]
+#[path = "rapl/tests.rs"]
+mod tests;
