@@ -18,6 +18,11 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("addpart", "util-linux"),
     ("mkfs.ext4", "e2fsprogs"),
     ("chromium", "chromium"),
+    ("qemu-system-x86_64", "qemu-system-x86"),
+    ("busybox", "busybox-static"),
+    ("depmod", "kmod"),
+    ("nm", "binutils"),
+    ("script", "bsdutils"),
     // No program, but a page without a font has no text.
     ("/usr/share/fonts/truetype/dejavu/DejaVuSans.ttf", "fonts-dejavu-core"),
 ];

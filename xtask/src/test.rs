@@ -10,6 +10,7 @@ use std::process::Stdio;
 pub(crate) fn run(workspace: &Workspace, options: Options) -> Result<()> {
     options.end()?;
     shell::timed("what the tests need", needs::ensure)?;
+    kernels(workspace)?;
     let skipped = shell::timed("tests", || tests(workspace))?;
     miri(workspace)?;
     if needs::is_here("valgrind") {
@@ -22,6 +23,19 @@ pub(crate) fn run(workspace: &Workspace, options: Options) -> Result<()> {
     }
     println!("all tests passed, {} of them skipped", skipped.len());
     Ok(())
+}
+
+/// Fetches the kernels that the lab's tests boot: an old one that polls synchronously, one that says so and does not,
+/// and a new one with io_uring's hybrid polling.
+fn kernels(workspace: &Workspace) -> Result<()> {
+    let mut fetch = workspace.cargo(&["run", "--package", "iopj", "--", "lab", "kernels", "5.10", "6.1", "6.18"]);
+    match shell::step("the kernels that the lab's tests boot", &mut fetch) {
+        Err(error) if !shell::in_ci() => {
+            println!("the kernels cannot be fetched ({error:#}); tests without them say `skipped`");
+            Ok(())
+        }
+        done => done,
+    }
 }
 
 /// Runs the workspace's tests; gives a line for each test that left itself out, which libtest would hide.
