@@ -25,8 +25,14 @@ pub(crate) fn run(target: &Target, probe: &Probe, stop: &AtomicBool) -> Result<C
         IoPath::PosixSio(CompletionMode::Interrupt)
     };
     let open = |pool: &_, depth| iopj_engine::open(path, target, pool, depth);
-    let spec =
-        JobSpec { workload: &workload, base: target.data_offset(), len: target.data_len(), seed: IOS, open: &open };
+    let spec = JobSpec {
+        workload: &workload,
+        base: target.data_offset(),
+        len: target.data_len(),
+        seed: IOS,
+        open: &open,
+        is_trial: false,
+    };
     let snapshots = RefCell::new(Vec::with_capacity(2));
     let mut bracket = |jobs: &[i32]| {
         let who = Who::ThisProcess { jobs, own: &[] };

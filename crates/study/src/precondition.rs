@@ -39,7 +39,14 @@ pub(crate) fn run(
     };
     let open = |pool: &_, depth| iopj_engine::open(path, target, pool, depth);
     let mut run_once = |workload: &Workload, seed| {
-        let spec = JobSpec { workload, base: target.data_offset(), len: target.data_len(), seed, open: &open };
+        let spec = JobSpec {
+            workload,
+            base: target.data_offset(),
+            len: target.data_len(),
+            seed,
+            open: &open,
+            is_trial: false,
+        };
         let run = native::run(&spec, stop, &mut |_| Ok(()), tick)?;
         Ok::<f64, String>(run.all.count as f64 * 1e9 / (run.last_ns - run.first_ns).max(1) as f64)
     };

@@ -258,7 +258,14 @@ pub(crate) fn check_cells(cells: &[Cell], target: &Target, fio: Option<&Fio>) ->
             continue;
         }
         let open = trial::open_engine(cell, target);
-        let spec = JobSpec { workload, base: target.data_offset(), len: target.data_len(), seed: 0, open: &open };
+        let spec = JobSpec {
+            workload,
+            base: target.data_offset(),
+            len: target.data_len(),
+            seed: 0,
+            open: &open,
+            is_trial: false,
+        };
         native::preflight(&spec).map_err(|error| {
             let jobs = if workload.numjobs > 1 { format!(" in {} jobs", workload.numjobs) } else { String::new() };
             RunError::Usage(format!("{} cannot be set up at iodepth {}{jobs}: {error}", cell.path, workload.iodepth))

@@ -141,6 +141,7 @@ impl Stage<'_> {
             len: self.target.data_len(),
             seed,
             open: &open,
+            is_trial: true,
         };
         let snapshots = RefCell::new(Vec::with_capacity(2));
         // SAFETY: takes nothing and cannot fail.

@@ -6,7 +6,7 @@ mod failures;
 mod refusals;
 
 use common::{alone, folder, have};
-use iopj_core::{IoPath, VerdictKind};
+use iopj_core::{CostSource, FunctionCost, IoPath, Space, VerdictKind};
 use iopj_store::{Measurement, Store, Trial};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -65,14 +65,66 @@ fn all_are(trials: &[Trial], path: &str, kind: VerdictKind) {
     assert!(seen > 0, "no trial of {path}");
 }
 
+/// Demands that every trial has exact costs, of which less than a twentieth is of unknown directories.
+#[track_caller]
+fn costs_are_known(trials: &[Trial]) {
+    for trial in trials {
+        let measurement = trial.outcome.measurement().unwrap();
+        let costs = measurement.costs.as_ref().unwrap_or_else(|| panic!("{} has no costs", trial.path));
+        assert_eq!(costs.source, CostSource::Exact);
+        let kernel = costs.total(Space::Kernel).instructions;
+        assert!(kernel / measurement.ios > 1000, "{}: {kernel} instructions", trial.path);
+        let is_unknown = |one: &&FunctionCost| one.space == Space::Kernel && one.directory.is_none();
+        let unknown: u64 = costs.functions.iter().filter(is_unknown).map(|one| one.cost.instructions).sum();
+        assert!(unknown * 20 < kernel, "{}: {unknown} of {kernel} are unknown", trial.path);
+    }
+}
+
+/// Executions of a kernel function's first instruction.
+fn calls(measurement: &Measurement, function: &str) -> u64 {
+    let costs = measurement.costs.as_ref().unwrap();
+    costs.functions.iter().filter(|one| one.function == function).map(|one| one.cost.calls).sum()
+}
+
+#[test]
+fn exact_counts_repeat_from_boot_to_boot() {
+    if !have_lab() {
+        return;
+    }
+    let (_alone, folder) = (alone(), folder());
+    let study = "name = \"repeat\"\npaths = [\"posix-sio/syscall/interrupt\", \"io_uring/syscall/poll\"]\nseed = 3\n\
+        [[workload]]\nrw = \"randread\"\nbs = \"4k\"\nios = 2000\n";
+    std::fs::write(folder.path().join("repeat.toml"), study).unwrap();
+    let boot = |name: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_iopj"));
+        let line = format!("lab run repeat.toml --kernel 6.18 --exact --device null_blk --vcpus 1 --store {name}.iopj");
+        let output = command.current_dir(folder.path()).args(line.split_whitespace()).output().unwrap();
+        let trials = trials(folder.path(), name, &output);
+        costs_are_known(&trials);
+        let per_io = |measurement: &&Measurement| {
+            let costs = measurement.costs.as_ref().unwrap();
+            let all = costs.total(Space::Kernel).instructions + costs.total(Space::User).instructions;
+            all as f64 / measurement.ios as f64
+        };
+        by_path(&trials).values().map(|measurements| per_io(&measurements[0])).collect::<Vec<f64>>()
+    };
+    let (first, second) = (boot("a"), boot("b"));
+    assert_eq!(first.len(), 2);
+    for (a, b) in first.iter().zip(&second) {
+        assert!((a - b).abs() < 0.01 * a, "{first:?} and {second:?} instructions per I/O");
+    }
+}
+
 #[test]
 fn synchronous_completions_are_what_was_asked_for_on_5_10() {
     if !have_lab() {
         return;
     }
     let (_alone, folder) = (alone(), folder());
-    let output = lab_run(folder.path(), "poll22-lab", &[("replicates = 8", "replicates = 2")], "--kernel 5.10");
+    let change = [("replicates = 8", "replicates = 2"), ("ios = 4000", "ios = 1000")];
+    let output = lab_run(folder.path(), "poll22-lab", &change, "--kernel 5.10 --exact");
     let trials = trials(folder.path(), "poll22-lab", &output);
+    costs_are_known(&trials);
     let paths = by_path(&trials);
     assert_eq!(paths.len(), 4);
     for (path, measurements) in paths {
@@ -83,7 +135,10 @@ fn synchronous_completions_are_what_was_asked_for_on_5_10() {
             assert!((seen - interrupts).abs() < 0.01, "{path}: {seen} interrupts per I/O");
             let switches = measurement.evidence.process.voluntary_switches as f64 / measurement.ios as f64;
             assert!(!path.ends_with("poll") || switches < 0.01, "{path}: {switches} sleeps per I/O");
-            assert!(!path.contains("hybrid") || switches > 0.9, "{path}: {switches} sleeps per I/O");
+            assert!(!path.contains("hybrid") || switches > 0.5, "{path}: {switches} sleeps per I/O");
+            // The plugin and the kernel count the same reads.
+            assert_eq!(calls(measurement, "nvme_queue_rq"), measurement.ios, "{path}");
+            assert_eq!(calls(measurement, "nvme_poll") > 0, !path.ends_with("interrupt"), "{path}");
         }
     }
 }
@@ -115,9 +170,14 @@ fn synchronous_polling_is_refuted_on_6_1() {
         return;
     }
     let (_alone, folder) = (alone(), folder());
-    let change = [("replicates = 8", "replicates = 1"), ("    \"posix-sio/syscall/hybrid\",\n", "")];
-    let output = lab_run(folder.path(), "poll22-lab", &change, "--kernel 6.1");
+    let change = [
+        ("replicates = 8", "replicates = 1"),
+        ("ios = 4000", "ios = 1000"),
+        ("    \"posix-sio/syscall/hybrid\",\n", ""),
+    ];
+    let output = lab_run(folder.path(), "poll22-lab", &change, "--kernel 6.1 --exact");
     let trials = trials(folder.path(), "poll22-lab", &output);
+    costs_are_known(&trials);
     all_are(&trials, "posix-sio/syscall/interrupt", VerdictKind::Verified);
     all_are(&trials, "posix-sio/syscall/poll", VerdictKind::Refuted);
     all_are(&trials, "posix-sio/syscall/hybrid:50us", VerdictKind::Refuted);

@@ -39,6 +39,8 @@ pub(crate) struct JobSpec<'a> {
     pub(crate) len: u64,
     pub(crate) seed: u64,
     pub(crate) open: &'a OpenEngine<'a>,
+    /// The window is a trial's and is marked for whoever watches; not that of a control run or a preconditioning.
+    pub(crate) is_trial: bool,
 }
 
 #[derive(Clone, Copy)]
@@ -191,9 +193,13 @@ fn job_thread(
     meeting.arrive();
     attempt(&mut || match (&mut job, stop[0].load(Ordering::Relaxed)) {
         (Some(job), false) => {
-            marker::begin();
+            if spec.is_trial {
+                marker::begin();
+            }
             let run = run_and_check(job, spec.workload.length.into(), stop);
-            marker::end();
+            if spec.is_trial {
+                marker::end();
+            }
             run
         }
         _ => Ok(()),
