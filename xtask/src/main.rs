@@ -4,6 +4,7 @@
 
 mod crates;
 mod dist;
+mod functions;
 mod fuzz;
 mod instructions;
 mod lint;
@@ -26,6 +27,7 @@ usage: cargo xtask CHORE
   instructions [--check] [--fio] [PATH[@IODEPTH]...]
                                          user-space instructions per I/O of the generator, or of fio
   fuzz [--seconds N]                     every fuzz target for N seconds (60)
+  kernel-functions TREE...               the table of kernel functions and their source folders, from kernel sources
   dist                                   release binary, man pages and completions
 ";
 
@@ -52,6 +54,7 @@ fn run() -> anyhow::Result<()> {
         "lint" => lint::run,
         "instructions" => instructions::run,
         "fuzz" => fuzz::run,
+        "kernel-functions" => functions::run,
         "dist" => dist::run,
         "" => return Err(Usage("no chore was named".to_owned()).into()),
         other => return Err(Usage(format!("there is no chore `{other}`")).into()),

@@ -11,6 +11,35 @@ pub(super) fn plain(name: &str) -> &str {
     if base.is_empty() || !endings.split('.').all(known) { name } else { base }
 }
 
+/// Names that macros make of one, and the one of them that the table has.
+const KIN: &[(&str, &[&str])] = &[
+    ("__x64_sys_", &["__do_sys_", "__ia32_sys_", "__se_sys_", "__x32_sys_"]),
+    ("__ia32_compat_sys_", &["__do_compat_sys_", "__se_compat_sys_", "__x32_compat_sys_", "__x64_compat_sys_"]),
+    (
+        "__traceiter_",
+        &[
+            "__SCT__tp_func_",
+            "__bpf_trace_",
+            "__probestub_",
+            "do_perf_trace_",
+            "do_trace_event_raw_event_",
+            "perf_trace_",
+            "trace_event_get_offsets_",
+            "trace_event_raw_event_",
+            "trace_raw_output_",
+            "trace_",
+        ],
+    ),
+];
+
+/// The name that the table has for a system call's or a trace event's function `name`, if it is one.
+pub(super) fn kin(name: &str) -> Option<String> {
+    KIN.iter().find_map(|(held, others)| {
+        let rest = others.iter().find_map(|other| name.strip_prefix(other))?;
+        Some(format!("{held}{rest}"))
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -24,6 +53,14 @@ mod tests {
         assert_eq!(plain("__schedule.llvm.1234567890"), "__schedule");
         assert_eq!(plain("strange.thing"), "strange.thing");
         assert_eq!(plain(".cold"), ".cold");
+    }
+
+    #[test]
+    fn kin_have_one_name() {
+        assert_eq!(kin("__se_sys_preadv2").as_deref(), Some("__x64_sys_preadv2"));
+        assert_eq!(kin("__x64_compat_sys_ioctl").as_deref(), Some("__ia32_compat_sys_ioctl"));
+        assert_eq!(kin("trace_event_raw_event_block_rq").as_deref(), Some("__traceiter_block_rq"));
+        assert_eq!(kin("__x64_sys_preadv2"), None);
     }
 
     proptest! {

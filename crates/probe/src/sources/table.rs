@@ -1,6 +1,6 @@
 //! The table itself: unpacked once, looked up by name.
 
-use super::Series;
+use super::{Series, names};
 use flate2::read::GzDecoder;
 use std::collections::BTreeSet;
 use std::io::Read;
@@ -74,22 +74,29 @@ impl Table {
         &self.series
     }
 
-    /// The folder of a function in one of the series, by number.
-    pub(super) fn folder(&self, series: usize, name: &str, module: Option<&str>) -> Option<&'static str> {
-        let blocks = self.blocks_of(series, name);
-        let of = |holds: &dyn Fn(&Block) -> bool| -> BTreeSet<&'static str> {
+    /// The folder of a function in one of the series, by number. `debian` says that the kernel is Debian's own, of
+    /// which the table knows what is built in, what is a module and what is neither; in others all of this may differ.
+    pub(super) fn folder(&self, series: usize, name: &str, module: Option<&str>, debian: bool) -> Option<&'static str> {
+        let mut blocks = self.blocks_of(series, name);
+        if let (true, Some(kin)) = (blocks.is_empty(), names::kin(name)) {
+            blocks = self.blocks_of(series, &kin);
+        }
+        let unit = module.map_or(Unit::BuiltIn, Unit::Module);
+        let known = module.is_none() || self.blocks_near(series, unit, "").next().is_some();
+        // Of a module outside the table only what it takes from headers can be known.
+        let meant = |block: &Block| match block.unit {
+            Unit::Header => self.sees(series, unit, block.folder),
+            own if known => own == unit,
+            _ => block.folder == ELSEWHERE,
+        };
+        let folders = |holds: &dyn Fn(&Block) -> bool| -> BTreeSet<&'static str> {
             blocks.iter().filter(|block| holds(block)).map(|block| block.folder).collect()
         };
-        let unit = module.map_or(Unit::BuiltIn, Unit::Module);
-        // A kernel may build in what Debian's makes a module, and the reverse: then every definition may be meant.
-        let known = self.blocks_near(series, unit, "").next().is_some();
-        let own = of(&|block| block.unit == unit);
-        let near = of(&|block| block.unit == Unit::Header && self.sees(series, unit, block.folder));
-        match (module, known) {
-            (Some(_), true) => only(&own | &near),
-            (None, _) if !own.is_empty() || !near.is_empty() => only(&own | &near),
-            _ => only(of(&|_| true)),
+        if debian || module.is_some() && known {
+            return only(&folders(&meant));
         }
+        let built = folders(&|block| meant(block) || matches!(block.unit, Unit::BuiltIn | Unit::Module(_)));
+        if built.is_empty() { only(&folders(&|_| true)) } else { only(&built) }
     }
 
     /// Blocks of a series that have a function.
@@ -114,7 +121,7 @@ impl Table {
 }
 
 /// The only folder, where there is one and it is known.
-fn only(folders: BTreeSet<&'static str>) -> Option<&'static str> {
+fn only(folders: &BTreeSet<&'static str>) -> Option<&'static str> {
     let first = folders.first().copied().filter(|first| *first != ELSEWHERE)?;
     (folders.len() == 1).then_some(first)
 }
@@ -172,28 +179,44 @@ mod tests {
 
     fn small() -> Table {
         Table::parse(
-            "series 5.10 6.1\n? unbuilt\n far\nblock/ built-in\n both\n moved 1\n one\ndrivers/a/ a\n both\n far\n own\n\
-             drivers/a/ header\n inline\ndrivers/b/ b\n both\n own\nmm/ built-in\n both\n moved 2\ninclude/linux/ header\n inline\n",
+            "series 5.10 6.1\n? any\n far\nblock/ built-in\n both\n moved 1\n one\ndrivers/a/ a\n both\n far\n own\n\
+             drivers/a/ header\n inline\ndrivers/b/ b\n alone\n both\n own\nmm/ built-in\n both\n moved 2\n\
+             include/linux/ header\n inline\nkernel/ unbuilt\n left_out\n one\n",
         )
     }
 
     #[test]
     fn a_function_is_looked_for_where_its_unit_can_have_it() {
         let table = small();
-        assert_eq!(table.folder(0, "one", None), Some("block/"));
-        assert_eq!(table.folder(0, "moved", None), Some("block/"));
-        assert_eq!(table.folder(1, "moved", None), Some("mm/"));
-        assert_eq!(table.folder(0, "both", None), None);
-        assert_eq!(table.folder(0, "both", Some("b")), Some("drivers/b/"));
-        assert_eq!(table.folder(0, "own", Some("a")), Some("drivers/a/"));
-        assert_eq!(table.folder(0, "own", None), None);
-        assert_eq!(table.folder(0, "one", Some("a")), None);
-        assert_eq!(table.folder(0, "inline", Some("a")), None);
-        assert_eq!(table.folder(0, "inline", Some("b")), Some("include/linux/"));
-        assert_eq!(table.folder(0, "one", Some("strange")), Some("block/"));
-        assert_eq!(table.folder(0, "far", Some("a")), Some("drivers/a/"));
-        assert_eq!(table.folder(0, "far", Some("strange")), None);
-        assert_eq!(table.folder(0, "none", None), None);
+        let folder = |series, name, module| table.folder(series, name, module, true);
+        assert_eq!(folder(0, "one", None), Some("block/"));
+        assert_eq!(folder(0, "moved", None), Some("block/"));
+        assert_eq!(folder(1, "moved", None), Some("mm/"));
+        assert_eq!(folder(0, "both", None), None);
+        assert_eq!(folder(0, "both", Some("b")), Some("drivers/b/"));
+        assert_eq!(folder(0, "own", Some("a")), Some("drivers/a/"));
+        assert_eq!(folder(0, "own", None), None);
+        assert_eq!(folder(0, "one", Some("a")), None);
+        assert_eq!(folder(0, "inline", Some("a")), None);
+        assert_eq!(folder(0, "inline", Some("b")), Some("include/linux/"));
+        assert_eq!(folder(0, "inline", Some("strange")), Some("include/linux/"));
+        assert_eq!(folder(0, "far", Some("a")), Some("drivers/a/"));
+        assert_eq!(folder(0, "far", Some("strange")), None);
+        assert_eq!(folder(0, "one", Some("strange")), None);
+        assert_eq!(folder(0, "none", None), None);
+    }
+
+    #[test]
+    fn in_a_kernel_of_another_make_every_built_definition_may_be_meant() {
+        let table = small();
+        let folder = |name, module| table.folder(0, name, module, false);
+        assert_eq!(folder("one", None), Some("block/"));
+        assert_eq!(folder("own", Some("a")), Some("drivers/a/"));
+        assert_eq!(folder("own", None), None);
+        assert_eq!(folder("far", None), None);
+        assert_eq!(folder("alone", None), Some("drivers/b/"));
+        assert_eq!(folder("left_out", None), Some("kernel/"));
+        assert_eq!(folder("moved", Some("strange")), Some("block/"));
     }
 
     proptest! {

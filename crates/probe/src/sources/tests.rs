@@ -16,19 +16,22 @@ fn functions_of_the_path_of_an_io() {
             ("blk_mq_submit_bio", None, "block/"),
             ("vfs_read", None, "fs/"),
             ("__x64_sys_preadv2", None, "fs/"),
-            ("filemap_read_folio", None, "mm/"),
+            ("filemap_write_and_wait_range", None, "mm/"),
             ("asm_exc_page_fault", None, "arch/x86/entry/"),
             ("asm_sysvec_apic_timer_interrupt", None, "arch/x86/entry/"),
             ("entry_SYSCALL_64", None, "arch/x86/entry/"),
             ("do_syscall_64", None, "arch/x86/entry/"),
+            ("__x86_indirect_thunk_rax", None, "arch/x86/lib/"),
+            ("memcpy", None, "arch/x86/lib/"),
+            ("irq_entries_start", None, "arch/x86/entry/"),
+            ("native_queued_spin_lock_slowpath", None, "kernel/locking/"),
+            ("perf_trace_block_rq", None, "include/trace/events/"),
+            ("__SCT__tp_func_sched_switch", None, "include/trace/events/"),
             ("nvme_poll", Some("nvme"), "drivers/nvme/host/"),
             ("nvme_poll.cold", Some("nvme"), "drivers/nvme/host/"),
             ("ext4_file_read_iter", Some("ext4"), "fs/ext4/"),
             ("iomap_dio_rw", None, "fs/iomap/"),
         ] {
-            if function == "filemap_read_folio" && release == BULLSEYE {
-                continue;
-            }
             assert_eq!(directory(release, function, module), Some(folder), "{function} of {release}");
         }
     }
