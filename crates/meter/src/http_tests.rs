@@ -1,0 +1,125 @@
+//! Configurations, and what is made of the answers of known devices.
+
+use super::*;
+use crate::meter::Scope;
+
+fn config(toml: serde_json::Value) -> Result<HttpConfig, serde_json::Error> {
+    serde_json::from_value(toml)
+}
+
+fn plan(json: serde_json::Value) -> Result<Plan, OpenError> {
+    config(json).unwrap().plan()
+}
+
+fn numbers(json: serde_json::Value, text: &str) -> Result<Vec<f64>, MeterError> {
+    let figures = figures(&plan(json).unwrap(), text, "http://plug/x")?;
+    Ok(figures.into_iter().map(|figure| figure.number).collect())
+}
+
+#[test]
+fn the_presets_know_their_devices() {
+    let shelly1 = r#"{"power": 2.21, "is_valid": true, "timestamp": 1680779310, "counters": [2.115, 2.114, 2.142], "total": 439237}"#;
+    let json = serde_json::json!({"url": "http://plug", "preset": "shelly-gen1", "outlet": 1});
+    assert_eq!(plan(json.clone()).unwrap().path, "/meter/1");
+    assert_eq!(numbers(json.clone(), shelly1), Ok(vec![2.21, 439_237.0]));
+    let invalid = numbers(json, &shelly1.replace("true", "false")).unwrap_err();
+    assert!(matches!(invalid, MeterError::Retry(text) if text.contains("not valid")));
+
+    let shelly2 = r#"{"id": 0, "output": true, "apower": 8.9, "aenergy": {"total": 14.093, "by_minute": [1.5, 2, 3], "minute_ts": 1626935779}}"#;
+    let json = serde_json::json!({"url": "http://plug/", "preset": "shelly-gen2"});
+    assert_eq!(plan(json.clone()).unwrap().path, "/rpc/Switch.GetStatus?id=0");
+    assert_eq!(numbers(json, shelly2), Ok(vec![8.9, 14.093]));
+
+    let tasmota = r#"{"StatusSNS": {"Time": "2022-01-11T21:57:38", "ENERGY": {"Total": 3.705, "Today": 0.026, "Power": 5, "Factor": 1.00}}}"#;
+    let json = serde_json::json!({"url": "http://plug", "preset": "tasmota"});
+    assert_eq!(plan(json.clone()).unwrap().path, "/cm?cmnd=Status%208");
+    assert_eq!(numbers(json, tasmota), Ok(vec![5.0, 3.705]));
+}
+
+#[test]
+fn channels_carry_unit_step_scope_and_parent() {
+    let config = config(serde_json::json!({"url": "http://plug", "preset": "tasmota", "scope": "device"})).unwrap();
+    let values = config.plan().unwrap().values;
+    let figure = |number| Figure { number, own_ns: None, is_whole_second: false };
+    let channels = channels(&config, &values, &[figure(5.0), figure(3.705)]);
+    assert_eq!((channels[0].name.as_str(), channels[0].scope, channels[0].resolution), ("power", Scope::Device, 1.0));
+    assert_eq!((&channels[0].parent, &channels[1].parent), (&None, &Some("power".to_owned())));
+    assert!((channels[1].resolution - 3600.0).abs() < 1e-6);
+    assert_eq!(channels[1].kind, ChannelKind::Counter { joules_per_count: 1e-3, wrap: None });
+    assert_eq!(config.age_ns(), 1_000_000_000);
+    assert_eq!(
+        (count_of(3.705 * 3.6e6), count_of(-1.0), count_of(f64::NAN), count_of(1e13)),
+        (Some(13_338_000_000), None, None, None)
+    );
+}
+
+#[test]
+fn a_meters_own_time_is_read_to_the_fraction() {
+    let json = serde_json::json!({"url": "http://x", "values": [{"pointer": "/w", "time": "/t", "time_factor": 0.001, "factor": 0.001}]});
+    let read = |text| figures(&plan(json.clone()).unwrap(), text, "x").unwrap()[0];
+    assert_eq!(read(r#"{"w": 41700, "t": 1700000000250}"#).own_ns, Some(1_700_000_000_250_000_000));
+    assert!(read(r#"{"w": 41700, "t": 1700000000250}"#).is_whole_second);
+    assert!(!read(r#"{"w": 41700, "t": 1700000000250.5}"#).is_whole_second);
+    assert_eq!((own_ns(-0.25, 1.0), own_ns(1e300, 1.0)), (-250_000_000, i64::MAX));
+}
+
+#[test]
+fn what_is_missing_lasts_and_what_is_null_does_not() {
+    let json = serde_json::json!({"url": "http://x", "values": [{"pointer": "/w"}]});
+    for (text, lasts) in [("{}", true), (r#"{"w": [1]}"#, true), (r#"{"w": null}"#, false), ("<html>", false)] {
+        let error = numbers(json.clone(), text).unwrap_err();
+        assert_eq!(matches!(error, MeterError::Fatal(_)), lasts, "{text}: {error}");
+        assert!(error.to_string().contains("`http://plug/x`"));
+    }
+    let json = serde_json::json!({"url": "http://x", "preset": "prometheus", "values": [{"metric": "w"}]});
+    assert_eq!(plan(json.clone()).unwrap().path, "/metrics");
+    for (text, lasts) in [("v 1\n", true), ("w 1\nw{a=\"b\"} 2\n", true), ("w NaN\n", false), ("w\n", false)] {
+        let error = numbers(json.clone(), text).unwrap_err();
+        assert_eq!(matches!(error, MeterError::Fatal(_)), lasts, "{text}: {error}");
+    }
+}
+
+#[test]
+fn configurations_that_contradict_themselves_are_refused() {
+    let value = serde_json::json!({"pointer": "/w"});
+    let with = |key: &str, entry: serde_json::Value| {
+        let mut json = serde_json::json!({"url": "http://x/y", "values": [{"pointer": "/w"}]});
+        json[key] = entry;
+        json
+    };
+    for (json, word) in [
+        (with("values", serde_json::json!([])), "reads nothing"),
+        (with("values", serde_json::json!([value, value])), "one name"),
+        (with("values", serde_json::json!([{"name": "x"}])), "pointer or a metric"),
+        (with("values", serde_json::json!([{"pointer": "w"}])), "begin with `/`"),
+        (with("values", serde_json::json!([{"pointer": "/w", "labels": {"a": "b"}}])), "labels"),
+        (with("values", serde_json::json!([{"pointer": "/w", "time": "t"}])), "time"),
+        (with("values", serde_json::json!([{"pointer": "/w", "kind": "average"}])), "window_s"),
+        (with("values", serde_json::json!([{"pointer": "/w", "window_s": 1}])), "window_s"),
+        (with("values", serde_json::json!([{"pointer": "/w", "factor": 0}])), "factor"),
+        (with("values", serde_json::json!([{"pointer": "/w", "resolution": -1}])), "resolution"),
+        (with("values", serde_json::json!([value, {"name": "v", "metric": "m"}])), "pointers and metrics"),
+        (with("preset", serde_json::json!("shelly-gen1")), "preset"),
+        (with("preset", serde_json::json!("prometheus")), "name metrics"),
+        (with("outlet", serde_json::json!(1)), "outlet"),
+        (with("age_s", serde_json::json!(-1)), "age_s"),
+    ] {
+        let OpenError(text) = plan(json.clone()).unwrap_err();
+        assert!(text.contains(word), "{json}: {text}");
+    }
+    assert!(config(with("password", serde_json::json!("sesame"))).is_err());
+    assert!(config(with("preset", serde_json::json!("shelly"))).is_err());
+}
+
+#[test]
+fn a_configuration_is_the_same_after_writing_and_reading() {
+    let json = serde_json::json!({"url": "http://x", "preset": "prometheus", "user": "me", "password_env": "P", "age_s": 2.5,
+        "values": [{"metric": "w", "labels": {"a": "b"}, "kind": "counter", "factor": 3600.0, "scope": "package"}]});
+    let first = config(json).unwrap();
+    assert_eq!(config(serde_json::to_value(&first).unwrap()).unwrap(), first);
+}
+
+#[test]
+fn passwords_in_a_query_are_percent_encoded() {
+    assert_eq!(escaped("a-Z.0_~ &=%π"), "a-Z.0_~%20%26%3D%25%CF%80");
+}

@@ -1,0 +1,125 @@
+//! Passwords and tokens: read from a file or the environment, shown to nobody.
+
+use crate::open::OpenError;
+use std::fmt;
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+/// No secret is longer, in bytes. A file that is no password, `/dev/zero` say, ends here.
+const LONGEST: u64 = 4096;
+
+/// A password or a token. `Debug` and `Display` print `***`, it is never serialised, and only a meter reads it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(String);
+
+impl Secret {
+    /// Reads what a configuration names: `password_file` or `password_env`, `None` where it names neither. The line break
+    /// that ends a file is not part of it.
+    ///
+    /// # Errors
+    /// [`OpenError`] if both are named, or if what is named cannot be read, is empty, or holds control characters.
+    pub fn read(file: Option<&Path>, variable: Option<&str>) -> Result<Option<Self>, OpenError> {
+        match (file, variable) {
+            (None, None) => Ok(None),
+            (Some(_), Some(_)) => {
+                Err(OpenError("password_file and password_env are both given: name one of them".to_owned()))
+            }
+            (Some(path), None) => Self::from_file(path).map(Some),
+            (None, Some(name)) => Self::from_variable(name).map(Some),
+        }
+    }
+
+    fn from_file(path: &Path) -> Result<Self, OpenError> {
+        let mut text = String::new();
+        File::open(path).and_then(|file| file.take(LONGEST + 1).read_to_string(&mut text)).map_err(|error| {
+            OpenError(format!("password_file `{}` cannot be read ({error}): see its path and rights", path.display()))
+        })?;
+        let line = text.strip_suffix('\n').map_or(text.as_str(), |line| line.strip_suffix('\r').unwrap_or(line));
+        Self::new(line).map_err(|fault| OpenError(format!("password_file `{}` {fault}", path.display())))
+    }
+
+    fn from_variable(name: &str) -> Result<Self, OpenError> {
+        let text = std::env::var_os(name)
+            .ok_or_else(|| OpenError(format!("password_env `{name}` is not set: export it, or use password_file")))?;
+        let text = text.to_str().ok_or("is not UTF-8: set it again");
+        text.and_then(Self::new).map_err(|fault| OpenError(format!("password_env `{name}` {fault}")))
+    }
+
+    /// Control characters would end a header or a line of the protocol that the secret is sent in.
+    fn new(text: &str) -> Result<Self, &'static str> {
+        match text {
+            "" => Err("is empty: put the password into it"),
+            long if long.len() as u64 > LONGEST => Err("is longer than 4096 bytes: it holds more than a password"),
+            odd if odd.contains(char::is_control) => {
+                Err("holds control characters: it must be one line with the password")
+            }
+            good => Ok(Self(good.to_owned())),
+        }
+    }
+
+    /// The secret itself, for the wire alone.
+    pub(crate) fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("***")
+    }
+}
+
+impl fmt::Display for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad("***")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of_file(bytes: &[u8]) -> Result<Secret, OpenError> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("secret");
+        std::fs::write(&path, bytes).unwrap();
+        Secret::read(Some(&path), None).map(|secret| secret.unwrap())
+    }
+
+    #[test]
+    fn a_secret_shows_itself_to_nobody() {
+        let secret = of_file(b"open sesame\n").unwrap();
+        assert_eq!(secret.expose(), "open sesame");
+        assert_eq!(format!("{secret} {secret:?} {:?}", Some(&secret)), "*** *** Some(***)");
+    }
+
+    #[test]
+    fn one_line_break_at_the_end_is_not_part_of_it() {
+        assert_eq!(of_file(b"a \r\n").unwrap().expose(), "a ");
+        assert_eq!(of_file("π".as_bytes()).unwrap().expose(), "π");
+    }
+
+    #[test]
+    fn what_is_no_password_is_refused_without_being_shown() {
+        let long = vec![b'x'; 5000];
+        let bad: [(&[u8], &str); 5] =
+            [(b"", "empty"), (b"\n", "empty"), (b"se\nsame", "control"), (b"se\0same", "control"), (&long, "4096")];
+        for (bytes, word) in bad {
+            let OpenError(text) = of_file(bytes).unwrap_err();
+            assert!(text.contains(word), "{text}");
+            assert!(!text.contains("same") && !text.contains("xxx"), "{text}");
+        }
+        assert!(of_file(&[0xff, 0xfe]).is_err());
+    }
+
+    #[test]
+    fn the_environment_is_read_and_a_missing_variable_is_named() {
+        assert_eq!(Secret::read(None, Some("CARGO_PKG_NAME")).unwrap().unwrap().expose(), "iopj-meter");
+        let OpenError(text) = Secret::read(None, Some("IOPJ_NOT_SET")).unwrap_err();
+        assert!(text.contains("`IOPJ_NOT_SET` is not set"), "{text}");
+        assert_eq!(Secret::read(None, None).unwrap(), None);
+        assert!(Secret::read(Some(Path::new("/x")), Some("Y")).is_err());
+        assert!(Secret::read(Some(Path::new("/no/such/file")), None).is_err());
+    }
+}

@@ -1,0 +1,133 @@
+//! Real servers for the tests: started, killed, started again on the same port.
+
+use std::io::{BufRead, BufReader};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use tempfile::TempDir;
+
+pub(crate) const PASSWORD: &str = "open sesame";
+
+/// True if a program is there. In CI all of them must be.
+pub(crate) fn has(program: &str) -> bool {
+    let found = Command::new(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok();
+    if !found {
+        eprintln!("skipped: needs {program}");
+        assert!(std::env::var("CI").map_or(true, |ci| ci != "true"), "needs {program}");
+    }
+    found
+}
+
+/// A process that ends with its owner.
+pub(crate) struct Process(Child);
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// `server.py`, and a folder for its log, certificates and passwords.
+pub(crate) struct Server {
+    pub(crate) port: u16,
+    folder: TempDir,
+    tls: bool,
+    process: Option<Process>,
+}
+
+impl Server {
+    pub(crate) fn start() -> Option<Self> {
+        has("python3").then(|| Self::of(tempfile::tempdir().unwrap(), false))
+    }
+
+    pub(crate) fn start_tls() -> Option<Self> {
+        (has("python3") && has("openssl")).then(|| {
+            let folder = tempfile::tempdir().unwrap();
+            certificates(folder.path());
+            Self::of(folder, true)
+        })
+    }
+
+    fn of(folder: TempDir, tls: bool) -> Self {
+        std::fs::write(folder.path().join("password"), format!("{PASSWORD}\n")).unwrap();
+        std::fs::write(folder.path().join("wrong"), "wrong sesame\n").unwrap();
+        let mut server = Self { port: 0, folder, tls, process: None };
+        server.restart();
+        server
+    }
+
+    pub(crate) fn kill(&mut self) {
+        self.process = None;
+    }
+
+    /// On the port that it had, if it had one.
+    pub(crate) fn restart(&mut self) {
+        self.kill();
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/web/server.py");
+        let mut command = Command::new("python3");
+        command.arg(script).arg(self.port.to_string()).arg(self.path("log")).stdout(Stdio::piped());
+        if self.tls {
+            command.args([self.path("leaf.pem"), self.path("leaf.key")]);
+        }
+        let mut child = command.spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        self.process = Some(Process(child));
+        self.port = line.trim().parse().expect("the server prints its port");
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    pub(crate) fn url(&self, path: &str) -> String {
+        format!("{}://127.0.0.1:{}{path}", if self.tls { "https" } else { "http" }, self.port)
+    }
+
+    /// What was asked for: method, path and kind of credentials a line.
+    pub(crate) fn log(&self) -> Vec<String> {
+        std::fs::read_to_string(self.path("log")).unwrap().lines().map(str::to_owned).collect()
+    }
+}
+
+fn openssl(folder: &Path, arguments: &str) {
+    let output = Command::new("openssl").args(arguments.split(' ')).current_dir(folder).output().unwrap();
+    assert!(output.status.success(), "openssl {arguments}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// An authority `ca.pem`, and `leaf.pem` of 127.0.0.1 that it signed.
+fn certificates(folder: &Path) {
+    std::fs::write(folder.join("san"), "subjectAltName=IP:127.0.0.1\nbasicConstraints=CA:FALSE\n").unwrap();
+    let key = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes";
+    openssl(folder, &format!("req -x509 {key} -keyout ca.key -out ca.pem -subj /CN=lab -days 2"));
+    openssl(folder, &format!("req {key} -keyout leaf.key -out leaf.csr -subj /CN=bmc"));
+    openssl(
+        folder,
+        "x509 -req -in leaf.csr -CA ca.pem -CAkey ca.key -CAcreateserial -out leaf.pem -days 2 -extfile san",
+    );
+}
+
+/// Prometheus' node exporter on a free port of the loopback interface.
+pub(crate) fn node_exporter() -> Option<(Process, u16)> {
+    if !has("prometheus-node-exporter") {
+        return None;
+    }
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let mut command = Command::new("prometheus-node-exporter");
+    command
+        .arg(format!("--web.listen-address=127.0.0.1:{port}"))
+        .args(["--collector.disable-defaults", "--collector.time"]);
+    command.args(["--collector.loadavg", "--collector.cpu"]).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap());
+    let process = Process(child);
+    // It tells that it listens just before it does.
+    let mut line = String::new();
+    while !line.contains("istening on") {
+        line.clear();
+        assert!(lines.read_line(&mut line).unwrap() > 0, "prometheus-node-exporter ended early");
+    }
+    std::thread::spawn(move || lines.lines().count());
+    Some((process, port))
+}
