@@ -14,9 +14,12 @@ pub mod http;
 mod hwmon;
 mod idle;
 mod integrate;
+mod ipmi;
 mod json;
 mod line;
+pub mod log;
 mod meter;
+pub mod model;
 mod nvme;
 mod open;
 mod pattern;
@@ -25,6 +28,7 @@ mod rapl;
 mod ratio;
 pub mod redfish;
 mod secret;
+mod snmp;
 mod sysfs;
 mod uncertainty;
 mod web;
@@ -36,6 +40,7 @@ pub use discover::{Found, accuracy_text, found, open};
 pub use hwmon::Hwmon;
 pub use idle::{AboveIdle, Idle, IdlePower, ratio_above_idle};
 pub use integrate::{Clock, Incomplete, Trace, Window};
+pub use ipmi::{DcmiPower, IpmiConfig, IpmiPrivilege, IpmiReading, open_ipmi, parse_dcmi};
 pub use json::{ValueError, json_value, parse_json};
 pub use meter::{
     Accuracy, Channel, ChannelKind, Distribution, Meter, MeterError, Reading, Scope, UnknownScope, Value, Wrap,
@@ -47,4 +52,7 @@ pub use prometheus::{MetricError, PrometheusError, Sample, metric_value, parse_p
 pub use rapl::{Rapl, Refused};
 pub use ratio::{Estimate, Ratio, Undefined, fieller, per_joule, ratio};
 pub use secret::Secret;
+pub use snmp::{
+    Oid, SnmpAuth, SnmpChannel, SnmpConfig, SnmpKind, SnmpPreset, SnmpPrivacy, SnmpVersion, is_snmp, open_snmp,
+};
 pub use uncertainty::{Component, Energy, Interval, Source};

@@ -20,34 +20,43 @@ impl Secret {
     /// # Errors
     /// [`OpenError`] if both are named, or if what is named cannot be read, is empty, or holds control characters.
     pub fn read(file: Option<&Path>, variable: Option<&str>) -> Result<Option<Self>, OpenError> {
+        Self::read_named("password", file, variable)
+    }
+
+    /// The same for a configuration that has several: the keys are `NAME_file` and `NAME_env`.
+    pub(crate) fn read_named(
+        name: &str,
+        file: Option<&Path>,
+        variable: Option<&str>,
+    ) -> Result<Option<Self>, OpenError> {
         match (file, variable) {
             (None, None) => Ok(None),
             (Some(_), Some(_)) => {
-                Err(OpenError("password_file and password_env are both given: name one of them".to_owned()))
+                Err(OpenError(format!("{name}_file and {name}_env are both given: name one of them")))
             }
-            (Some(path), None) => Self::from_file(path).map(Some),
-            (None, Some(name)) => Self::from_variable(name).map(Some),
+            (Some(path), None) => Self::from_file(name, path).map(Some),
+            (None, Some(variable)) => Self::from_variable(name, variable).map(Some),
         }
     }
 
-    fn from_file(path: &Path) -> Result<Self, OpenError> {
+    fn from_file(name: &str, path: &Path) -> Result<Self, OpenError> {
         let mut text = String::new();
         File::open(path).and_then(|file| file.take(LONGEST + 1).read_to_string(&mut text)).map_err(|error| {
-            OpenError(format!("password_file `{}` cannot be read ({error}): see its path and rights", path.display()))
+            OpenError(format!("{name}_file `{}` cannot be read ({error}): see its path and rights", path.display()))
         })?;
         let line = text.strip_suffix('\n').map_or(text.as_str(), |line| line.strip_suffix('\r').unwrap_or(line));
-        Self::new(line).map_err(|fault| OpenError(format!("password_file `{}` {fault}", path.display())))
+        Self::new(line).map_err(|fault| OpenError(format!("{name}_file `{}` {fault}", path.display())))
     }
 
-    fn from_variable(name: &str) -> Result<Self, OpenError> {
-        let text = std::env::var_os(name)
-            .ok_or_else(|| OpenError(format!("password_env `{name}` is not set: export it, or use password_file")))?;
+    fn from_variable(name: &str, variable: &str) -> Result<Self, OpenError> {
+        let text = std::env::var_os(variable)
+            .ok_or_else(|| OpenError(format!("{name}_env `{variable}` is not set: export it, or use {name}_file")))?;
         let text = text.to_str().ok_or("is not UTF-8: set it again");
-        text.and_then(Self::new).map_err(|fault| OpenError(format!("password_env `{name}` {fault}")))
+        text.and_then(Self::new).map_err(|fault| OpenError(format!("{name}_env `{variable}` {fault}")))
     }
 
     /// Control characters would end a header or a line of the protocol that the secret is sent in.
-    fn new(text: &str) -> Result<Self, &'static str> {
+    pub(crate) fn new(text: &str) -> Result<Self, &'static str> {
         match text {
             "" => Err("is empty: put the password into it"),
             long if long.len() as u64 > LONGEST => Err("is longer than 4096 bytes: it holds more than a password"),

@@ -1,0 +1,51 @@
+//! What `ipmitool dcmi power reading` prints.
+
+/// A power reading of the Data Center Manageability Interface (DCMI 1.5, section 6.6.1, Get Power Reading in mode 1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DcmiPower {
+    /// Power now, in W.
+    pub instant_watts: u32,
+    /// Least power in the sampling period, in W.
+    pub minimum_watts: u32,
+    /// Greatest power in the sampling period, in W.
+    pub maximum_watts: u32,
+    /// Mean power of the sampling period, in W.
+    pub average_watts: u32,
+    /// The sampling period in s, rounded down; 0 where the BMC tells none.
+    pub sampling_s: u32,
+    /// What the BMC says of its measurement. Some say no and give good figures (OpenBMC).
+    pub activated: bool,
+}
+
+/// Reads the text. Its figures are found by their labels, wherever these stand: spacing differs between versions, and 1.8.19 ends no
+/// line after the time stamp.
+///
+/// # Errors
+/// A label is missing or has no number behind it; its name.
+pub fn parse_dcmi(text: &str) -> Result<DcmiPower, String> {
+    let number = |label: &str| {
+        let value = after(text, label).ok_or_else(|| missing(label))?;
+        let end = value.find(|c: char| !c.is_ascii_digit()).unwrap_or(value.len());
+        value[..end].parse::<u32>().map_err(|_| missing(label))
+    };
+    let state = "Power reading state is";
+    Ok(DcmiPower {
+        instant_watts: number("Instantaneous power reading")?,
+        minimum_watts: number("Minimum during sampling period")?,
+        maximum_watts: number("Maximum during sampling period")?,
+        average_watts: number("Average power reading over sample period")?,
+        sampling_s: number("Sampling period")?,
+        activated: after(text, state).ok_or_else(|| missing(state))?.starts_with("activated"),
+    })
+}
+
+/// The text behind the first `label:`.
+fn after<'a>(text: &'a str, label: &str) -> Option<&'a str> {
+    text.match_indices(label)
+        .find_map(|(at, _)| text[at + label.len()..].trim_start().strip_prefix(':'))
+        .map(str::trim_start)
+}
+
+fn missing(label: &str) -> String {
+    format!("`{label}` has no value")
+}

@@ -1,0 +1,222 @@
+//! A log's times on one scale: dates in one order, zones and summer time resolved, and never back.
+
+use super::columns::Row;
+use super::number::Decimal;
+use super::time::{DateOrder, Stamp, nanoseconds};
+use super::zone::Zone;
+use super::{LogConfig, LogError, LogFormat, TimeFormat};
+
+const SECOND_NS: i64 = 1_000_000_000;
+const HOUR_S: i64 = 3_600;
+
+/// A row's time before the clock's zone is known: seconds on the logger's clock, and ns.
+struct Local {
+    line: usize,
+    second: i64,
+    nanoseconds: i64,
+    east_s: Option<i64>,
+}
+
+/// Times of all rows in ns, in their order.
+///
+/// # Errors
+/// The first line whose time is no time, ambiguous, in an hour that its zone leaves out, or not after the one before.
+pub(super) fn times_ns(
+    rows: &[Row<'_>],
+    config: &LogConfig,
+    zone: Option<&Zone>,
+    decimal: Decimal,
+) -> Result<Vec<i64>, LogError> {
+    let times = match config.time_format {
+        TimeFormat::DateTime => from_dates(rows, config.date_order, zone, config.format == LogFormat::Csv)?,
+        TimeFormat::UnixS | TimeFormat::ElapsedS => from_numbers(rows, 9, decimal)?,
+        TimeFormat::UnixMs => from_numbers(rows, 6, decimal)?,
+        TimeFormat::UnixNs => from_numbers(rows, 0, decimal)?,
+    };
+    for ((earlier, later), (row, next)) in
+        times.iter().zip(&times[1.min(times.len())..]).zip(rows.iter().zip(rows.iter().skip(1)))
+    {
+        if later <= earlier {
+            let how = if later == earlier { "the same as" } else { "before" };
+            return Err(LogError::at(
+                next.line,
+                format!(
+                    "its time `{}` is {how} `{}` of line {}: the clock was set, lines were moved, seconds or the half of the day were left out, or summer time ended; export the log again, or give the zone's rule as `time_zone`",
+                    next.time, row.time, row.line
+                ),
+            ));
+        }
+    }
+    Ok(times)
+}
+
+/// Numbers of a unit of 10^-`power` ns.
+fn from_numbers(rows: &[Row<'_>], power: u32, decimal: Decimal) -> Result<Vec<i64>, LogError> {
+    let exact = |text: &str| -> Option<i64> {
+        let mark = if decimal == Decimal::Comma { ',' } else { '.' };
+        let (whole, fraction) = text.split_once(mark).unwrap_or((text, ""));
+        let is_plain = !whole.is_empty() && whole.bytes().all(|byte| byte.is_ascii_digit());
+        let unit_ns = 10i64.pow(power);
+        // A fraction of a unit is one of a second, moved by the unit's size.
+        let part_ns = nanoseconds(fraction)? / (SECOND_NS / unit_ns);
+        whole.parse::<i64>().ok().filter(|_| is_plain)?.checked_mul(unit_ns)?.checked_add(part_ns)
+    };
+    let one = |row: &Row<'_>| {
+        exact(&row.time).ok_or_else(|| {
+            LogError::at(row.line, format!("`{}` is no number of the stated `time_format`: correct either", row.time))
+        })
+    };
+    rows.iter().map(one).collect()
+}
+
+fn from_dates(
+    rows: &[Row<'_>],
+    order: Option<DateOrder>,
+    zone: Option<&Zone>,
+    is_local: bool,
+) -> Result<Vec<i64>, LogError> {
+    let stamp = |row: &Row<'_>| {
+        Stamp::parse(&row.time)
+            .map_err(|why| LogError::at(row.line, format!("`{}` is no date and time: {why}", row.time)))
+    };
+    let stamps: Vec<Stamp> = rows.iter().map(stamp).collect::<Result<_, _>>()?;
+    let order = match order {
+        Some(order) => order,
+        None => decide_order(rows, &stamps)?,
+    };
+    let mut locals = Vec::with_capacity(rows.len());
+    for (row, stamp) in rows.iter().zip(&stamps) {
+        let second = stamp.local_s(order).ok_or_else(|| {
+            LogError::at(
+                row.line,
+                format!("`{}` is no date in the order {order}: correct the line or `date_order`", row.time),
+            )
+        })?;
+        locals.push(Local { line: row.line, second, nanoseconds: stamp.nanoseconds, east_s: stamp.east_s });
+    }
+    let seconds = seconds(&locals, zone, is_local)?;
+    Ok(seconds.iter().zip(&locals).map(|(second, local)| second * SECOND_NS + local.nanoseconds).collect())
+}
+
+/// The one order in which all dates exist.
+fn decide_order(rows: &[Row<'_>], stamps: &[Stamp]) -> Result<DateOrder, LogError> {
+    let mut left = DateOrder::ALL.to_vec();
+    for (row, stamp) in rows.iter().zip(stamps) {
+        let before = left.clone();
+        left.retain(|order| stamp.fits(*order));
+        if left.is_empty() {
+            let known = before.iter().map(|order| order.as_str()).collect::<Vec<_>>().join(" or ");
+            return Err(LogError::at(
+                row.line,
+                format!(
+                    "the date `{}` does not exist in the order of the lines before, {known}: correct the line",
+                    row.time
+                ),
+            ));
+        }
+    }
+    match (left.as_slice(), rows.first()) {
+        ([order], _) => Ok(*order),
+        (_, Some(row)) => Err(LogError::at(
+            row.line,
+            format!(
+                "the order of the date in `{}` is open, and no line decides it: say `date_order = \"{}\"`",
+                row.time,
+                left.iter().map(|order| order.as_str()).collect::<Vec<_>>().join("\"` or `\"")
+            ),
+        )),
+        (_, None) => Ok(DateOrder::Ymd),
+    }
+}
+
+/// Seconds since 1970 UTC.
+fn seconds(locals: &[Local], zone: Option<&Zone>, is_local: bool) -> Result<Vec<i64>, LogError> {
+    let mut choices = Vec::with_capacity(locals.len());
+    for local in locals {
+        let instants = match (local.east_s, zone) {
+            (Some(east_s), _) => vec![local.second - east_s],
+            (None, Some(zone)) => zone.instants(local.second),
+            (None, None) => {
+                return Err(LogError::at(
+                    local.line,
+                    "the log does not say the time zone of its clock: say it with `time_zone`, such as \"UTC\", \"+01:00\", or the rule that `tail -n 1 /usr/share/zoneinfo/Europe/Berlin` prints",
+                ));
+            }
+        };
+        if instants.is_empty() {
+            return Err(LogError::at(
+                local.line,
+                "its time is in the hour that the clock leaves out when summer time begins: the logger's clock does not follow this zone; give its offset from UTC as `time_zone`",
+            ));
+        }
+        choices.push(instants);
+    }
+    let interval_s = interval_s(locals);
+    if is_local && matches!(zone, Some(Zone::Fixed(_))) {
+        refuse_a_lost_hour(locals, interval_s)?;
+    }
+    resolve(locals, &choices, interval_s)
+}
+
+/// The logging interval: the median of the steps forward.
+fn interval_s(locals: &[Local]) -> i64 {
+    let mut steps: Vec<i64> =
+        locals.windows(2).map(|pair| pair[1].second - pair[0].second).filter(|step| *step >= 0).collect();
+    steps.sort_unstable();
+    steps.get(steps.len() / 2).copied().unwrap_or(0)
+}
+
+/// A step that leaves out just one full hour of the clock is the begin of summer time, which a fixed offset would turn into a gap.
+fn refuse_a_lost_hour(locals: &[Local], interval_s: i64) -> Result<(), LogError> {
+    let is_lost = |pair: &&[Local]| {
+        let expected = pair[0].second + interval_s;
+        let hour = expected.div_euclid(HOUR_S);
+        pair[0].east_s.is_none()
+            && pair[1].second - pair[0].second == interval_s + HOUR_S
+            && pair[0].second.div_euclid(HOUR_S) < hour
+    };
+    match locals.windows(2).find(is_lost) {
+        Some(pair) => Err(LogError::at(
+            pair[1].line,
+            "the clock leaves out one full hour, as it does when summer time begins: give the zone's rule as `time_zone`, such as \"CET-1CEST,M3.5.0,M10.5.0/3\", or cut the log here if the hour is missing",
+        )),
+        None => Ok(()),
+    }
+}
+
+/// Chooses between the two instants of an hour that comes twice: the clock goes back within it, or one of its ends joins the log.
+fn resolve(locals: &[Local], choices: &[Vec<i64>], interval_s: i64) -> Result<Vec<i64>, LogError> {
+    let near_s = interval_s + interval_s / 2 + 1;
+    let mut seconds: Vec<i64> = Vec::with_capacity(choices.len());
+    let mut at = 0;
+    while at < choices.len() {
+        let [early, late] = choices[at][..] else {
+            seconds.push(choices[at][0]);
+            at += 1;
+            continue;
+        };
+        let end = choices[at..].iter().position(|choice| choice.len() < 2).map_or(choices.len(), |length| at + length);
+        let back = (at + 1..end).find(|index| locals[*index].second < locals[index - 1].second);
+        let joins_before = seconds.last().is_some_and(|before| (0..=near_s).contains(&(early - before)));
+        let joins_after =
+            choices.get(end).is_some_and(|after| (0..=near_s).contains(&(after[0] - choices[end - 1][1])));
+        let split = match (back, joins_before, joins_after) {
+            (Some(back), ..) => back,
+            (None, true, false) => end,
+            (None, false, true) => at,
+            _ => {
+                return Err(LogError::at(
+                    locals[at].line,
+                    format!(
+                        "its time comes twice, as summer time ends in this hour, and the log leaves open which is meant: it is {} s later in the second; export the log in UTC, or cut the hour out",
+                        late - early
+                    ),
+                ));
+            }
+        };
+        seconds.extend(choices[at..split].iter().map(|choice| choice[0]));
+        seconds.extend(choices[split..end].iter().map(|choice| choice[1]));
+        at = end;
+    }
+    Ok(seconds)
+}

@@ -1,0 +1,74 @@
+//! Any CSV with named columns: the study says which, and what the log does not.
+
+use super::columns::{Places, Table, rows};
+use super::series::Found;
+use super::text::lines;
+use super::zone::Zone;
+use super::{Log, LogConfig, LogError, LogKind, TimeFormat, Unit};
+
+pub(super) fn read(text: &str, config: &LogConfig) -> Result<Log, LogError> {
+    let (lines, cut) = lines(text);
+    let time = config.time.as_deref().ok_or_else(|| {
+        LogError::whole("a CSV log's columns are not known: say the titles of two, `time` and `watts` or `energy`")
+    })?;
+    let table = Table::find(&lines, |titles| titles.iter().any(|title| title == time.trim())).ok_or_else(|| {
+        LogError::whole(format!("no line has a column `{time}`: name the title of the log's time as `time`"))
+    })?;
+    let (title, unit, kind) = quantity(config)?;
+    let date = config.date.as_deref().map(|date| table.column(date)).transpose()?;
+    let places = Places { date, time: table.column(time)?, value: table.column(title)?, has_details: false };
+    let (rows, marks) = rows(&table, places)?;
+    let found = Found {
+        name: title.trim().to_owned(),
+        unit,
+        kind,
+        zone: zone(config)?,
+        accuracy: None,
+        separator: table.separator,
+        is_plug: false,
+        rows,
+        marks,
+        cut,
+        notes: Vec::new(),
+    };
+    found.into_log(config)
+}
+
+/// The column's title, its unit, and what its values mean.
+fn quantity(config: &LogConfig) -> Result<(&str, Unit, LogKind), LogError> {
+    match (config.watts.as_deref(), config.energy.as_deref()) {
+        (Some(title), None) => {
+            let unit = config.unit.or_else(|| Unit::in_title(title)).unwrap_or(Unit::Watt);
+            if !unit.is_power() {
+                return Err(LogError::whole(format!("`{title}` is no power: name it as `energy`, or correct `unit`")));
+            }
+            let kind = config.kind.ok_or_else(|| {
+                LogError::whole("what a value of the log means is not known: say `kind = \"average\"` or `kind = \"instant\"`, as the meter's manual does")
+            })?;
+            Ok((title, unit, kind))
+        }
+        (None, Some(title)) => {
+            let unit = config.unit.or_else(|| Unit::in_title(title)).filter(|unit| !unit.is_power());
+            let unit = unit.ok_or_else(|| {
+                LogError::whole(format!(
+                    "the unit of `{title}` is not known: say `unit = \"Wh\"`, `\"kWh\"`, `\"mWh\"` or `\"J\"`"
+                ))
+            })?;
+            Ok((title, unit, LogKind::Instant))
+        }
+        _ => Err(LogError::whole("a log is read for one column: name either `watts` or `energy`")),
+    }
+}
+
+/// The zone that the study says, if times need one.
+pub(super) fn zone(config: &LogConfig) -> Result<Option<Zone>, LogError> {
+    let text = config.time_zone.as_deref().filter(|_| config.time_format == TimeFormat::DateTime);
+    text.map(|text| {
+        Zone::parse(text).ok_or_else(|| {
+            LogError::whole(format!(
+                "`{text}` is no time zone here: say \"UTC\", \"+01:00\", or the rule that `tail -n 1 /usr/share/zoneinfo/Europe/Berlin` prints"
+            ))
+        })
+    })
+    .transpose()
+}

@@ -1,0 +1,210 @@
+//! Logs of meters that are read out afterwards: HOBOware's exports, and any CSV with named columns.
+//!
+//! A log is a text that is given whole; it is read right, or refused with the line. `docs/meters.md` says which forms are known.
+
+mod clock;
+mod columns;
+mod csv;
+mod hobo;
+mod number;
+mod series;
+mod text;
+mod time;
+mod zone;
+
+pub use number::Decimal;
+pub use time::DateOrder;
+
+use crate::meter::{Accuracy, Channel, Reading, Scope};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// How a log is to be read; `[meters.NAME]` of a study file, or the options of `iopj meter attach`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LogConfig {
+    /// Who wrote it.
+    pub format: LogFormat,
+    /// Title of the column with the time, or with the time of day if `date` is named. HOBOware's are known.
+    pub time: Option<String>,
+    /// Title of the column with the date, if it stands alone.
+    pub date: Option<String>,
+    /// How the time is written; date and time by default.
+    #[serde(default)]
+    pub time_format: TimeFormat,
+    /// Order of day, month and year, where the log leaves it open.
+    pub date_order: Option<DateOrder>,
+    /// The logger's zone, where the log does not say it: `UTC`, `+01:00`, or a POSIX rule with summer time such as
+    /// `CET-1CEST,M3.5.0,M10.5.0/3`.
+    pub time_zone: Option<String>,
+    /// Title of the column with the power. In a HOBOware export the one in W or kW is found.
+    pub watts: Option<String>,
+    /// Title of a column with the energy since the log began, which is read instead of power.
+    pub energy: Option<String>,
+    /// Unit of the column, where its title does not say it.
+    pub unit: Option<Unit>,
+    /// The decimal mark, where the log leaves it open.
+    pub decimal: Option<Decimal>,
+    /// What a value in watts means. Known for HOBO loggers.
+    pub kind: Option<LogKind>,
+    /// Length in s of the window of an average, where it is not the logging interval.
+    pub window_s: Option<f64>,
+    /// What the meter measures.
+    #[serde(default = "system")]
+    pub scope: Scope,
+    /// The logger, where the export does not name it: its data sheet gives the accuracy.
+    pub device: Option<Device>,
+    /// What the maker or a calibration declares, instead of the data sheet that is known.
+    pub accuracy: Option<Accuracy>,
+}
+
+fn system() -> Scope {
+    Scope::System
+}
+
+/// Who wrote a log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LogFormat {
+    /// Onset's HOBOware, exported as text.
+    Hobo,
+    /// Any CSV whose columns have titles.
+    Csv,
+}
+
+/// How a log writes time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TimeFormat {
+    /// A date and a time of day.
+    #[default]
+    DateTime,
+    /// Seconds since 1970 UTC.
+    UnixS,
+    /// Milliseconds since 1970 UTC.
+    UnixMs,
+    /// Nanoseconds since 1970 UTC.
+    UnixNs,
+    /// Seconds since any start, such as that of the log.
+    ElapsedS,
+}
+
+/// What a value in watts means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LogKind {
+    /// The power at its time.
+    Instant,
+    /// The mean power of the window that ends at its time.
+    Average,
+}
+
+/// Units of power and energy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Unit {
+    /// Milliwatt.
+    #[serde(rename = "mW")]
+    Milliwatt,
+    /// Watt.
+    #[serde(rename = "W")]
+    Watt,
+    /// Kilowatt.
+    #[serde(rename = "kW")]
+    Kilowatt,
+    /// Joule.
+    #[serde(rename = "J")]
+    Joule,
+    /// Milliwatt-hour.
+    #[serde(rename = "mWh")]
+    MilliwattHour,
+    /// Watt-hour.
+    #[serde(rename = "Wh")]
+    WattHour,
+    /// Kilowatt-hour.
+    #[serde(rename = "kWh")]
+    KilowattHour,
+}
+
+/// A logger whose data sheet is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Device {
+    /// Onset HOBO UX120-018, in line with a plug.
+    #[serde(rename = "ux120-018")]
+    Ux120018,
+}
+
+/// A log that was read.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Log {
+    /// The one quantity of it.
+    pub channel: Channel,
+    /// Values in order of [`Reading::own_ns`], of which no two are equal. The host's times are 0.
+    pub readings: Vec<Reading>,
+    /// What was left out or taken as known, each a sentence for the user.
+    pub notes: Vec<String>,
+}
+
+/// Why a log is refused. The text names the line, if it is one line's fault, the cause and the remedy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogError {
+    /// The line, counted from 1; absent where the whole log is meant.
+    pub line: Option<usize>,
+    /// Cause and remedy.
+    pub text: String,
+}
+
+impl LogError {
+    pub(crate) fn whole(text: impl Into<String>) -> Self {
+        Self { line: None, text: text.into() }
+    }
+
+    pub(crate) fn at(line: usize, text: impl Into<String>) -> Self {
+        Self { line: Some(line), text: text.into() }
+    }
+}
+
+impl fmt::Display for LogError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.line {
+            Some(line) => write!(f, "line {line}: {}", self.text),
+            None => f.write_str(&self.text),
+        }
+    }
+}
+
+impl std::error::Error for LogError {}
+
+impl LogConfig {
+    /// Nothing said but the format.
+    pub fn new(format: LogFormat) -> Self {
+        Self {
+            format,
+            time: None,
+            date: None,
+            time_format: TimeFormat::DateTime,
+            date_order: None,
+            time_zone: None,
+            watts: None,
+            energy: None,
+            unit: None,
+            decimal: None,
+            kind: None,
+            window_s: None,
+            scope: Scope::System,
+            device: None,
+            accuracy: None,
+        }
+    }
+}
+
+/// Reads a log, given as the bytes of its file.
+///
+/// # Errors
+/// [`LogError`] where the log, or one line of it, cannot be read for certain.
+pub fn read(bytes: &[u8], config: &LogConfig) -> Result<Log, LogError> {
+    let text = text::decode(bytes)?;
+    match config.format {
+        LogFormat::Hobo => hobo::read(&text, config),
+        LogFormat::Csv => csv::read(&text, config),
+    }
+}
