@@ -23,6 +23,12 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("depmod", "kmod"),
     ("nm", "binutils"),
     ("script", "bsdutils"),
+    ("snmpd", "snmpd"),
+    ("ipmitool", "ipmitool"),
+    ("ipmi_sim", "openipmi"),
+    ("prometheus-node-exporter", "prometheus-node-exporter"),
+    ("python3", "python3"),
+    ("openssl", "openssl"),
     // No program, but a page without a font has no text.
     ("/usr/share/fonts/truetype/dejavu/DejaVuSans.ttf", "fonts-dejavu-core"),
 ];
