@@ -260,6 +260,7 @@ fn an_emulated_store_is_asked_for_counts_alone() {
         assert_eq!(question(metric).admits(&study(14)), Ok(()));
         let words = ["iops", "mb_per_s", "latency_mean", "latency_p50", "latency_p95", "latency_p99", "latency_p99.9"];
         let time = words.contains(&metric.as_str()) || ["cpu_percent", "iops_per_cpu"].contains(&metric.as_str());
+        let time = time || metric.is_energy();
         assert_eq!(question(metric).admits(&emulated).is_err(), time, "{metric}");
     }
     let error = question(Metric::LatencyMean).admits(&emulated).unwrap_err();

@@ -5,9 +5,10 @@
 
 use crate::histogram;
 use crate::record::{Latency, Measurement, Outcome, StudyRecord, Trial};
+use crate::source::EnergySource;
 use iopj_core::evidence::{DeviceEvidence, EngineEvidence, Finding};
 use iopj_core::workload::Length;
-use iopj_core::{CostKind, CostSource, Space};
+use iopj_core::{CostKind, CostSource, Joules, Space};
 use serde_json::{Map, Value, json};
 use std::io::{self, Write};
 
@@ -90,6 +91,8 @@ fn put_measurement(object: &mut Map<String, Value>, measurement: &Measurement, d
     put("evidence", json!(measurement.evidence));
     put("power_state", json!(measurement.power_state));
     put("fio", json!(measurement.fio));
+    put("window_raw_ns", json!(measurement.window_raw_ns));
+    put("energy", json!(measurement.energy));
     if detail == Detail::Full {
         put("series", json!(measurement.series));
         put("costs", json!(measurement.costs));
@@ -229,6 +232,51 @@ const COLUMNS: &[Column] = &[
     ("fio_ctx", |t| fio(t, "ctx")),
 ];
 
+/// A column of the energy by the source that the trials of the store are compared by.
+type EnergyColumn = (&'static str, fn(&Measurement, &Joules) -> String);
+
+/// Those columns. Intervals are of 95 %: `random` ones of what differs from trial to trial, the others with the meter's declared
+/// accuracy too, and empty where none was declared. Above idle I/Os per joule are empty where idle power is not exceeded.
+const ENERGY: &[EnergyColumn] = &[
+    ("joules", |_, j| j.joules.to_string()),
+    ("joules_random_low", |_, j| j.random_interval[0].to_string()),
+    ("joules_random_high", |_, j| j.random_interval[1].to_string()),
+    ("joules_low", |_, j| known(j.interval.map(|[low, _]| low))),
+    ("joules_high", |_, j| known(j.interval.map(|[_, high]| high))),
+    ("watts", |_, j| j.watts().to_string()),
+    ("ios_per_joule", |m, j| known(per_joule(m, j.joules))),
+    ("ios_per_joule_random_low", |m, j| known(per_joule(m, j.random_interval[1]))),
+    ("ios_per_joule_random_high", |m, j| known(per_joule(m, j.random_interval[0]))),
+    ("ios_per_joule_low", |m, j| known(j.interval.and_then(|[_, high]| per_joule(m, high)))),
+    ("ios_per_joule_high", |m, j| known(j.interval.and_then(|[low, _]| per_joule(m, low)))),
+    ("idle_watts", |_, j| known(j.above_idle.as_ref().map(|above| above.idle_watts))),
+    ("joules_above_idle", |_, j| known(j.above_idle.as_ref().map(|above| above.joules))),
+    ("ios_per_joule_above_idle", |m, j| {
+        let above = j.above_idle.as_ref().filter(|above| above.random_interval[0] > 0.0);
+        known(above.and_then(|above| per_joule(m, above.joules)))
+    }),
+];
+
+/// What names the source, after [`ENERGY`].
+const ENERGY_SOURCE: [&str; 4] = ["energy_scope", "energy_meter", "energy_estimated", "energy_incomplete"];
+
+fn per_joule(measurement: &Measurement, joules: f64) -> Option<f64> {
+    (joules > 0.0).then(|| measurement.ios as f64 / joules)
+}
+
+/// The cells of the energy: all empty where no source took part, or the trial was not measured.
+fn energy(trial: &Trial, source: Option<&EnergySource>) -> Vec<String> {
+    let Some((source, measurement)) = source.zip(trial.outcome.measurement()) else {
+        return vec![String::new(); ENERGY.len() + ENERGY_SOURCE.len()];
+    };
+    let joules = source.joules(measurement);
+    let mut cells: Vec<String> =
+        ENERGY.iter().map(|(_, of)| known(joules.map(|joules| of(measurement, joules)))).collect();
+    cells.extend([source.scope.to_string(), source.meter.clone(), source.estimated.to_string()]);
+    cells.push(known(source.lack(measurement)));
+    cells
+}
+
 fn figure<T: ToString>(trial: &Trial, of: impl Fn(&Measurement) -> T) -> String {
     trial.outcome.measurement().map(|measurement| of(measurement).to_string()).unwrap_or_default()
 }
@@ -300,20 +348,28 @@ fn scalar(value: &Value) -> String {
 
 /// One line a trial, after RFC 4180. A text that a spreadsheet would take for a formula is preceded
 /// by an apostrophe. Under `emulated` stands what emulated the processor; times, and what is measured by them, are then empty.
+/// Energy is that of one source for all trials: a meter's, or a model's where no meter took part and `energy_estimated` is true.
+/// `energy_incomplete` says why a trial has none.
 ///
 /// # Errors
 /// What the writer says.
 pub fn csv(study: &StudyRecord, trials: &[Trial], out: &mut dyn Write) -> io::Result<()> {
     let line = |cells: Vec<String>| cells.join(",") + "\r\n";
-    let names = COLUMNS.iter().map(|(name, _)| (*name).to_owned()).chain(["emulated".to_owned()]);
-    out.write_all(line(names.collect()).as_bytes())?;
+    let names = COLUMNS.iter().map(|(name, _)| *name).chain(["emulated"]);
+    let names = names.chain(ENERGY.iter().map(|(name, _)| *name)).chain(ENERGY_SOURCE);
+    out.write_all(line(names.map(str::to_owned).collect()).as_bytes())?;
     let emulated = csv_cell(study.emulated.as_deref().unwrap_or_default());
+    let source = || EnergySource::measured(&[trials]).or_else(|| EnergySource::estimated(&[trials]));
+    // Energy is power over a time.
+    let source = source().filter(|_| study.emulated.is_none());
     for trial in trials {
         let cell = |(name, cell): &Column| match study.emulated.is_some() && is_time(name) {
             true => String::new(),
             false => csv_cell(&cell(trial)),
         };
-        out.write_all(line(COLUMNS.iter().map(cell).chain([emulated.clone()]).collect()).as_bytes())?;
+        let energy = energy(trial, source.as_ref());
+        let cells = COLUMNS.iter().map(cell).chain([emulated.clone()]).chain(energy.iter().map(|cell| csv_cell(cell)));
+        out.write_all(line(cells.collect()).as_bytes())?;
     }
     Ok(())
 }

@@ -9,8 +9,10 @@ mod file;
 pub mod histogram;
 pub mod record;
 mod schema;
+mod source;
 mod store;
 
 pub use error::StoreError;
 pub use record::{Generator, Latency, Measurement, Outcome, Slice, StudyRecord, Trial, Unavailable};
+pub use source::EnergySource;
 pub use store::Store;

@@ -1,9 +1,10 @@
 //! Trials grouped into cells and tables: means over replicates, their spread, and the order of paths.
 
 use super::cost::Costs;
+use super::energy::{self, Energy};
 use super::metric::Metric;
 use iopj_core::{IoPath, VerdictKind, Workload};
-use iopj_store::{Generator, Measurement, Outcome, StudyRecord, Trial, histogram};
+use iopj_store::{EnergySource, Generator, Measurement, Outcome, StudyRecord, Trial, histogram};
 use std::collections::BTreeMap;
 
 /// The paths of one workload, the one of least mean latency first; refuted ones last and unranked. Where times mean nothing
@@ -44,6 +45,13 @@ pub struct Row {
     pub preconditioning: Option<String>,
 }
 
+impl Table {
+    /// The meter and scope of its energy, one for all tables of a store; absent without any, and under emulation.
+    pub fn energy(&self) -> Option<&EnergySource> {
+        self.rows.iter().find_map(|row| Some(&row.figures.as_ref()?.energy.as_ref()?.source))
+    }
+}
+
 impl Row {
     /// True if every measured trial was refuted.
     pub fn is_refuted(&self) -> bool {
@@ -72,6 +80,8 @@ pub struct Figures {
     pub sleeps_per_io: Option<f64>,
     /// Instructions, loads and stores, where they were counted or sampled.
     pub costs: Option<Costs>,
+    /// Energy by the table's source; absent where it took part in no replicate.
+    pub energy: Option<Energy>,
 }
 
 /// Times, rates and shares: means of rates and of mean latencies, percentiles of all I/Os.
@@ -105,10 +115,11 @@ pub fn tables(study: &StudyRecord, trials: &[Trial]) -> Vec<Table> {
     }
     // Random reads before the rest, small and shallow first: the order in which one reads.
     workloads.sort_by_key(|w| (w.rw, w.bs, w.numjobs, w.iodepth));
-    workloads.into_iter().map(|workload| table(study, workload, trials)).collect()
+    let energy = energy::shown(trials).filter(|_| study.emulated.is_none());
+    workloads.into_iter().map(|workload| table(study, workload, trials, energy.as_ref())).collect()
 }
 
-fn table(study: &StudyRecord, workload: &Workload, trials: &[Trial]) -> Table {
+fn table(study: &StudyRecord, workload: &Workload, trials: &[Trial], energy: Option<&EnergySource>) -> Table {
     let mut cells: Vec<(&Trial, Vec<&Trial>)> = Vec::new();
     for trial in trials.iter().filter(|trial| trial.workload == *workload) {
         let same = |first: &Trial| {
@@ -120,7 +131,8 @@ fn table(study: &StudyRecord, workload: &Workload, trials: &[Trial]) -> Table {
         }
     }
     let emulated = study.emulated.clone();
-    let mut rows: Vec<Row> = cells.into_iter().map(|(first, all)| row(first, &all, emulated.is_none())).collect();
+    let mut rows: Vec<Row> =
+        cells.into_iter().map(|(first, all)| row(first, &all, (emulated.is_none(), energy))).collect();
     rows.sort_by(|a, b| order(a).partial_cmp(&order(b)).unwrap_or(std::cmp::Ordering::Equal));
     let first = rows.iter().find(|row| !row.is_refuted()).and_then(Row::mean_ns);
     if let Some(first) = first.filter(|first| *first > 0.0) {
@@ -141,7 +153,7 @@ fn order(row: &Row) -> (u8, f64, IoPath) {
     (rank, row.mean_ns().unwrap_or(0.0), row.path)
 }
 
-fn row(first: &Trial, trials: &[&Trial], timed: bool) -> Row {
+fn row(first: &Trial, trials: &[&Trial], shown: (bool, Option<&EnergySource>)) -> Row {
     let measured: Vec<&Measurement> = trials.iter().filter_map(|trial| trial.outcome.measurement()).collect();
     let mut verdicts: BTreeMap<VerdictKind, usize> = BTreeMap::new();
     let mut reasons: Vec<String> = Vec::new();
@@ -173,7 +185,7 @@ fn row(first: &Trial, trials: &[&Trial], timed: bool) -> Row {
         generator: first.generator,
         verdicts: verdicts.into_iter().collect(),
         failed: trials.len() - measured.len(),
-        figures: figures(basis, timed),
+        figures: figures(basis, shown),
         slower: None,
         reasons,
         short_ios: measured.iter().map(|measurement| measurement.short_ios).sum(),
@@ -181,13 +193,14 @@ fn row(first: &Trial, trials: &[&Trial], timed: bool) -> Row {
     }
 }
 
-fn figures(measured: &[&Measurement], timed: bool) -> Option<Figures> {
+/// `timed` where times mean something; energy is that of the source.
+fn figures(measured: &[&Measurement], (timed, source): (bool, Option<&EnergySource>)) -> Option<Figures> {
     if measured.is_empty() {
         return None;
     }
     let mean = |of: &dyn Fn(&Measurement) -> f64| measured.iter().map(|m| of(m)).sum::<f64>() / measured.len() as f64;
     let if_all = |metric: Metric| {
-        let all: Option<Vec<f64>> = measured.iter().map(|measurement| metric.value(measurement)).collect();
+        let all: Option<Vec<f64>> = measured.iter().map(|measurement| metric.value(measurement, None)).collect();
         all.map(|all| all.iter().sum::<f64>() / all.len() as f64)
     };
     Some(Figures {
@@ -198,6 +211,7 @@ fn figures(measured: &[&Measurement], timed: bool) -> Option<Figures> {
         system_calls_per_io: if_all(Metric::SystemCallsPerIo),
         sleeps_per_io: if_all(Metric::SleepsPerIo),
         costs: Costs::of(measured),
+        energy: source.and_then(|source| Energy::of(measured, source)),
     })
 }
 
@@ -247,6 +261,7 @@ pub(crate) mod tests {
             system_calls_per_io: Some(2.0),
             sleeps_per_io: Some(0.5),
             costs: None,
+            energy: None,
         };
         Row {
             path: path.parse().unwrap(),

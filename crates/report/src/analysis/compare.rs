@@ -5,7 +5,7 @@
 use super::metric::Metric;
 use super::stats::{Method, holm, ratio_of_means, t_test};
 use iopj_core::{CostKind, CostProfile, CostSource, IoPath, VerdictKind, Workload};
-use iopj_store::{Generator, Measurement, StudyRecord, Trial};
+use iopj_store::{EnergySource, Generator, Measurement, StudyRecord, Trial};
 use serde::{Serialize, Serializer};
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,6 +17,8 @@ pub const METRICS: [Metric; 5] =
 const COUNTS: [Metric; 1] = [Metric::InterruptsPerIo];
 /// Those that are compared besides where both stores hold costs of one source.
 const COSTS: [Metric; 3] = [Metric::Instructions(None), Metric::Loads(None), Metric::Stores(None)];
+/// Those that are compared besides where both stores hold energy of one meter and scope, and neither is emulated.
+const ENERGY: [Metric; 2] = [Metric::Watts, Metric::IosPerJoule];
 /// Level of the family of all tests of a comparison.
 pub const LEVEL: f64 = 0.05;
 
@@ -29,6 +31,9 @@ pub struct Comparison {
     pub after: Side,
     /// What differs between the stores as wholes.
     pub differences: Vec<Difference>,
+    /// The meter and scope that energy is compared by; absent where the stores have none in common.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub energy: Option<EnergySource>,
     /// What is compared.
     #[serde(serialize_with = "words")]
     pub metrics: Vec<Metric>,
@@ -49,6 +54,9 @@ pub struct Side {
     pub costs: Option<CostSource>,
     /// The study's name.
     pub study: String,
+    /// The meter and scope of its energy, estimates left out; absent without any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub energy: Option<EnergySource>,
     /// Trials in the store.
     pub trials: usize,
     /// Refuted ones, left out.
@@ -163,14 +171,16 @@ pub fn compare(before: (&StudyRecord, &[Trial]), after: (&StudyRecord, &[Trial])
     only_after.sort_by(order);
     let mut differences = facts_apart(before.0, after.0);
     differences.extend(apart);
+    let energy = EnergySource::measured(&[before.1, after.1]);
     let (before, after) = (side(before), side(after));
-    let metrics = metrics(&before, &after);
-    let changes = changes(&pairs, &metrics);
-    Comparison { before, after, differences, metrics, changes, only_before, only_after }
+    let energy = energy.filter(|_| before.emulated.is_none() && after.emulated.is_none());
+    let metrics = metrics(&before, &after, energy.is_some());
+    let changes = changes(&pairs, &metrics, energy.as_ref());
+    Comparison { before, after, differences, energy, metrics, changes, only_before, only_after }
 }
 
 /// What both sides can be compared in.
-fn metrics(before: &Side, after: &Side) -> Vec<Metric> {
+fn metrics(before: &Side, after: &Side, with_energy: bool) -> Vec<Metric> {
     let mut metrics = METRICS.to_vec();
     if before.emulated.is_some() || after.emulated.is_some() {
         metrics.retain(|metric| !metric.is_time());
@@ -178,6 +188,9 @@ fn metrics(before: &Side, after: &Side) -> Vec<Metric> {
     }
     if before.costs.is_some() && before.costs == after.costs {
         metrics.extend(COSTS);
+    }
+    if with_energy {
+        metrics.extend(ENERGY);
     }
     metrics
 }
@@ -227,6 +240,7 @@ fn side((study, trials): (&StudyRecord, &[Trial])) -> Side {
     Side {
         emulated: study.emulated.clone(),
         costs: first.filter(|first| counting().all(|measurement| source(measurement).as_ref() == Some(first))),
+        energy: EnergySource::measured(&[trials]).filter(|_| study.emulated.is_none()),
         study: study.name.clone(),
         trials: trials.len(),
         refuted: measured().filter(|measurement| measurement.verdict.kind == VerdictKind::Refuted).count(),
@@ -297,9 +311,9 @@ fn cells<'a>(trials: &'a [Trial], without: &[&str]) -> Vec<(Cell, Vec<&'a Measur
 
 type Pair<'a> = (Cell, Vec<&'a Measurement>, Vec<&'a Measurement>);
 
-fn changes(pairs: &[Pair<'_>], metrics: &[Metric]) -> Vec<Change> {
+fn changes(pairs: &[Pair<'_>], metrics: &[Metric], source: Option<&EnergySource>) -> Vec<Change> {
     let mut changes: Vec<Change> =
-        pairs.iter().flat_map(|pair| metrics.iter().map(|metric| change(pair, *metric))).collect();
+        pairs.iter().flat_map(|pair| metrics.iter().map(|metric| change(pair, *metric, source))).collect();
     let tested: Vec<usize> = (0..changes.len()).filter(|index| changes[*index].p.is_some()).collect();
     let p: Vec<f64> = tested.iter().filter_map(|index| changes[*index].p).collect();
     for (index, p_holm) in tested.into_iter().zip(holm(&p)) {
@@ -316,8 +330,9 @@ fn order(a: &Change, b: &Change) -> Ordering {
     a.cell.path.cmp(&b.cell.path).then_with(|| a.metric.cmp(&b.metric))
 }
 
-fn change((cell, before, after): &Pair<'_>, metric: Metric) -> Change {
-    let values = |trials: &[&Measurement]| trials.iter().filter_map(|trial| metric.value(trial)).collect::<Vec<f64>>();
+fn change((cell, before, after): &Pair<'_>, metric: Metric, source: Option<&EnergySource>) -> Change {
+    let value = |trial: &&Measurement| metric.value(trial, source);
+    let values = |trials: &[&Measurement]| trials.iter().filter_map(value).collect::<Vec<f64>>();
     let (before, after) = (values(before), values(after));
     let mean = |values: &[f64]| {
         let n = values.len();

@@ -1,9 +1,9 @@
-//! Metrics of a trial: their words, units, directions and values, and which of them are times.
+//! Metrics of a trial: their words, units, directions and values, which of them are times, and which energy.
 
 use super::cost;
 use iopj_core::evidence::ThreadRole;
-use iopj_core::{CostKind, Space};
-use iopj_store::Measurement;
+use iopj_core::{CostKind, Joules, Space};
+use iopj_store::{EnergySource, Measurement};
 use std::fmt;
 use std::str::FromStr;
 
@@ -42,11 +42,23 @@ pub enum Metric {
     Loads(Option<Space>),
     /// Stores to memory per I/O, in one space or in both.
     Stores(Option<Space>),
+    /// Energy over the window.
+    Joules,
+    /// Mean power.
+    Watts,
+    /// I/Os per joule.
+    IosPerJoule,
+    /// Bytes per joule.
+    BytesPerJoule,
+    /// Mean power above that of the idle machine.
+    WattsAboveIdle,
+    /// I/Os per joule above what the idle machine takes.
+    IosPerJouleAboveIdle,
 }
 
 impl Metric {
     /// All of them.
-    pub const ALL: [Metric; 22] = [
+    pub const ALL: [Metric; 28] = [
         Metric::Iops,
         Metric::MbPerS,
         Metric::LatencyMean,
@@ -69,6 +81,12 @@ impl Metric {
         Metric::Stores(None),
         Metric::Stores(Some(Space::Kernel)),
         Metric::Stores(Some(Space::User)),
+        Metric::Joules,
+        Metric::Watts,
+        Metric::IosPerJoule,
+        Metric::BytesPerJoule,
+        Metric::WattsAboveIdle,
+        Metric::IosPerJouleAboveIdle,
     ];
 
     /// The metric's word in options and files.
@@ -112,15 +130,29 @@ impl Metric {
             Metric::Stores(None) => ("stores_per_io", "stores", "per I/O"),
             Metric::Stores(Some(Space::Kernel)) => ("kernel_stores_per_io", "kernel stores", "per I/O"),
             Metric::Stores(Some(Space::User)) => ("user_stores_per_io", "user stores", "per I/O"),
+            Metric::Joules => ("joules", "energy", "J"),
+            Metric::Watts => ("watts", "power", "W"),
+            Metric::IosPerJoule => ("ios_per_joule", "I/Os per joule", "IO/J"),
+            Metric::BytesPerJoule => ("bytes_per_joule", "bytes per joule", "B/J"),
+            Metric::WattsAboveIdle => ("watts_above_idle", "power above idle", "W"),
+            Metric::IosPerJouleAboveIdle => ("ios_per_joule_above_idle", "I/Os per joule above idle", "IO/J"),
         }
     }
 
     /// True if more is better, false if less is.
     pub fn more_is_better(self) -> bool {
-        matches!(self, Metric::Iops | Metric::MbPerS | Metric::IopsPerCpu)
+        matches!(
+            self,
+            Metric::Iops
+                | Metric::MbPerS
+                | Metric::IopsPerCpu
+                | Metric::IosPerJoule
+                | Metric::BytesPerJoule
+                | Metric::IosPerJouleAboveIdle
+        )
     }
 
-    /// True for times and for what is measured by them, rates and shares: under emulation they mean nothing.
+    /// True for times and for what is measured by them, rates, shares and energy: under emulation they mean nothing.
     pub fn is_time(self) -> bool {
         match self {
             Metric::Iops
@@ -136,6 +168,12 @@ impl Metric {
                 false
             }
             Metric::Instructions(_) | Metric::Loads(_) | Metric::Stores(_) => false,
+            Metric::Joules
+            | Metric::Watts
+            | Metric::IosPerJoule
+            | Metric::BytesPerJoule
+            | Metric::WattsAboveIdle
+            | Metric::IosPerJouleAboveIdle => true,
         }
     }
 
@@ -144,8 +182,22 @@ impl Metric {
         matches!(self, Metric::Instructions(_) | Metric::Loads(_) | Metric::Stores(_))
     }
 
-    /// The value of a trial; `None` where it was not measured, or is not defined (I/Os per CPU time of no CPU time).
-    pub fn value(self, measurement: &Measurement) -> Option<f64> {
+    /// True for energy and what is measured by it: its values are those of one source.
+    pub fn is_energy(self) -> bool {
+        matches!(
+            self,
+            Metric::Joules
+                | Metric::Watts
+                | Metric::IosPerJoule
+                | Metric::BytesPerJoule
+                | Metric::WattsAboveIdle
+                | Metric::IosPerJouleAboveIdle
+        )
+    }
+
+    /// The value of a trial; `None` where it was not measured, or is not defined (I/Os per CPU time of no CPU time). Energy is
+    /// that of `source`; without one there is none.
+    pub fn value(self, measurement: &Measurement, source: Option<&EnergySource>) -> Option<f64> {
         let latency = &measurement.latency;
         let value = match self {
             Metric::Iops => Some(measurement.iops()),
@@ -164,8 +216,31 @@ impl Metric {
             Metric::Instructions(space) => cost::per_io(measurement, CostKind::Instructions, space),
             Metric::Loads(space) => cost::per_io(measurement, CostKind::Loads, space),
             Metric::Stores(space) => cost::per_io(measurement, CostKind::Stores, space),
+            Metric::Joules
+            | Metric::Watts
+            | Metric::IosPerJoule
+            | Metric::BytesPerJoule
+            | Metric::WattsAboveIdle
+            | Metric::IosPerJouleAboveIdle => self.energy(measurement, source?.joules(measurement)?),
         };
         value.filter(|value| value.is_finite())
+    }
+
+    /// An energy metric of these joules. Per joule above idle there is no value where idle power is not exceeded by more than the
+    /// uncertainty: the ratio has no bounds then (Fieller 1954).
+    fn energy(self, measurement: &Measurement, joules: &Joules) -> Option<f64> {
+        let above = joules.above_idle.as_ref();
+        let count = if self == Metric::BytesPerJoule { measurement.bytes } else { measurement.ios } as f64;
+        match self {
+            Metric::Joules => Some(joules.joules),
+            Metric::Watts => Some(joules.watts()),
+            Metric::IosPerJoule | Metric::BytesPerJoule => (joules.joules > 0.0).then(|| count / joules.joules),
+            Metric::WattsAboveIdle => above.map(|above| above.joules / joules.seconds),
+            Metric::IosPerJouleAboveIdle => {
+                above.filter(|above| above.random_interval[0] > 0.0).map(|above| count / above.joules)
+            }
+            _ => None,
+        }
     }
 }
 

@@ -46,7 +46,7 @@ pub enum Step {
 pub fn orderings(trials: &[Trial], metric: Metric) -> Vec<Ordering> {
     let mut groups: Vec<(&Trial, BTreeMap<IoPath, Vec<f64>>)> = Vec::new();
     for trial in trials {
-        let Some(value) = counting(trial).and_then(|measurement| metric.value(measurement)) else { continue };
+        let Some(value) = counting(trial).and_then(|measurement| metric.value(measurement, None)) else { continue };
         let same = |first: &Trial| {
             first.workload == trial.workload && first.settings == trial.settings && first.generator == trial.generator
         };

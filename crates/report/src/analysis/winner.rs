@@ -5,7 +5,7 @@
 use super::metric::Metric;
 use super::stats::{LEVEL, Method, Summary, holm, summarize, t_test};
 use iopj_core::{IoPath, Rw, VerdictKind, Workload, format_bytes};
-use iopj_store::{Generator, Measurement, StudyRecord, Trial};
+use iopj_store::{EnergySource, Generator, Measurement, StudyRecord, Trial};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::AddAssign;
@@ -146,6 +146,8 @@ pub struct WinnerMap {
     pub settings: BTreeMap<String, String>,
     /// What issued the I/O.
     pub generator: Generator,
+    /// The meter and scope that an energy metric is of: one for all maps of a store. Absent for other metrics and without a meter.
+    pub source: Option<EnergySource>,
     /// The cells by their places down and across. A place for which no trial was made has none.
     pub cells: Cells<Cell>,
 }
@@ -237,6 +239,8 @@ pub struct LeftOut {
     pub incomplete: usize,
     /// They lack the metric.
     pub unmeasured: usize,
+    /// The meter did not cover them.
+    pub energy_incomplete: usize,
     /// Of the two best paths, those whose block lacks the other: by blocks alone.
     pub unpaired: usize,
 }
@@ -244,7 +248,7 @@ pub struct LeftOut {
 impl LeftOut {
     /// All of them.
     pub fn total(&self) -> usize {
-        self.refuted + self.failed + self.incomplete + self.unmeasured + self.unpaired
+        self.refuted + self.failed + self.incomplete + self.unmeasured + self.energy_incomplete + self.unpaired
     }
 }
 
@@ -254,6 +258,7 @@ impl AddAssign for LeftOut {
         self.failed += other.failed;
         self.incomplete += other.incomplete;
         self.unmeasured += other.unmeasured;
+        self.energy_incomplete += other.energy_incomplete;
         self.unpaired += other.unpaired;
     }
 }
@@ -280,6 +285,7 @@ struct Gathered {
 /// One map for each combination of what does not lie on the axes, in the order in which these first stand in `trials`.
 pub fn winner_maps(trials: &[Trial], question: &Question) -> Vec<WinnerMap> {
     let mut maps: Vec<(WinnerMap, Cells<Gathered>)> = Vec::new();
+    let source = question.metric.is_energy().then(|| EnergySource::measured(&[trials])).flatten();
     for trial in trials {
         let mut workload = trial.workload.clone();
         question.x.clear(&mut workload);
@@ -289,17 +295,18 @@ pub fn winner_maps(trials: &[Trial], question: &Question) -> Vec<WinnerMap> {
         };
         let place = maps.iter().position(|(map, _)| same(map)).unwrap_or_else(|| {
             let (settings, generator) = (trial.settings.clone(), trial.generator);
-            let map = WinnerMap { question: *question, workload, settings, generator, cells: BTreeMap::new() };
+            let (question, source) = (*question, source.clone());
+            let map = WinnerMap { question, workload, settings, generator, source, cells: BTreeMap::new() };
             maps.push((map, BTreeMap::new()));
             maps.len() - 1
         });
         let at = (question.y.value(&trial.workload), question.x.value(&trial.workload));
-        gather(maps[place].1.entry(at).or_default(), trial, question.metric);
+        gather(maps[place].1.entry(at).or_default(), trial, (question.metric, source.as_ref()));
     }
     maps.into_iter().map(|(map, gathered)| finish(map, gathered)).collect()
 }
 
-fn gather(cell: &mut Gathered, trial: &Trial, metric: Metric) {
+fn gather(cell: &mut Gathered, trial: &Trial, (metric, source): (Metric, Option<&EnergySource>)) {
     let Some(measurement) = trial.outcome.measurement() else {
         cell.left_out.failed += 1;
         return;
@@ -308,8 +315,10 @@ fn gather(cell: &mut Gathered, trial: &Trial, metric: Metric) {
         cell.left_out.refuted += 1;
     } else if is_incomplete(measurement) {
         cell.left_out.incomplete += 1;
-    } else if let Some(value) = metric.value(measurement) {
+    } else if let Some(value) = metric.value(measurement, source) {
         cell.samples.entry(trial.path).or_default().push((trial.replicate, value));
+    } else if source.is_some_and(|source| source.lack(measurement).is_some()) {
+        cell.left_out.energy_incomplete += 1;
     } else {
         cell.left_out.unmeasured += 1;
     }

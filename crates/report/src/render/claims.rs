@@ -50,6 +50,9 @@ fn one(claim: &Claim) -> String {
         let LeftOut { refuted, unproven, failed } = claim.left_out;
         text += &format!("    trials left out: {refuted} refuted, {unproven} unproven, {failed} failed\n");
     }
+    if let Some(source) = &claim.energy {
+        text += &wrap(&format!("energy: {}", escape(&source.to_string())), WIDTH, "    ");
+    }
     if let Some(note) = claim.note {
         text += &wrap(note, WIDTH, "    ");
     }

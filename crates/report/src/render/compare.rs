@@ -114,6 +114,7 @@ fn title(metric: Metric) -> String {
     match metric.unit() {
         "ns" => format!("{}, us", metric.title()),
         "per I/O" | "% of one core" => format!("{}, {}", metric.title(), metric.unit()),
+        "W" | "IO/J" => format!("{}, {}", metric.title(), metric.unit()),
         _ => metric.title().to_owned(),
     }
 }
@@ -162,8 +163,24 @@ fn summary(comparison: &Comparison) -> String {
     if count(Outcome::OneReplicate) > 0 {
         text += "one replicate shows no noise: run both studies with `--replicates 5` or more to decide\n";
     }
-    text += "energy (W, IO/J, B/J): not measured\n";
+    text += &energy(comparison);
     text
+}
+
+/// What energy is of, or why it is not compared.
+fn energy(comparison: &Comparison) -> String {
+    let words = match (&comparison.energy, &comparison.before.energy, &comparison.after.energy) {
+        (Some(source), ..) => {
+            format!("energy (W, IO/J): {source}; a gain that its meter has in both stores divides out of the change")
+        }
+        (None, Some(before), Some(after)) => format!(
+            "energy (W, IO/J, B/J): not compared, for the stores have no meter and scope in common: {before} before, {after} after"
+        ),
+        (None, Some(before), None) => format!("energy (W, IO/J, B/J): {before} before, not measured after"),
+        (None, None, Some(after)) => format!("energy (W, IO/J, B/J): not measured before, {after} after"),
+        (None, None, None) => "energy (W, IO/J, B/J): not measured".to_owned(),
+    };
+    wrap(&escape(&words), WIDTH, "")
 }
 
 fn only(side: &str, cells: &[Cell]) -> String {

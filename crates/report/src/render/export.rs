@@ -1,6 +1,7 @@
 //! The tables of a report for other programs: LaTeX and CSV.
 
 use super::emulated::banner;
+use crate::analysis::energy::Energy;
 use crate::analysis::{Figures, Row, Table};
 use std::fmt::Write;
 
@@ -13,6 +14,8 @@ pub(crate) enum Kind {
     Count,
     /// A count of a cost profile per I/O.
     Cost,
+    /// Energy, and its uncertainty.
+    Energy,
 }
 
 /// A column: what it is of, its heading in LaTeX, its name in CSV, and its value; empty where nothing was measured.
@@ -38,10 +41,35 @@ pub(crate) const COLUMNS: &[Column] = &[
     (Kind::Cost, "user instr", "user_instructions_per_io", |f| f.costs.and_then(|c| c.user.instructions)),
     (Kind::Cost, "loads", "user_loads_per_io", |f| f.costs.and_then(|c| c.user.loads)),
     (Kind::Cost, "stores", "user_stores_per_io", |f| f.costs.and_then(|c| c.user.stores)),
+    (Kind::Energy, "J", "joules", |f| energy(f).and_then(|e| e.joules).map(|j| j.mean)),
+    (Kind::Energy, "W", "watts", |f| energy(f).and_then(|e| e.watts).map(|w| w.mean)),
+    (Kind::Energy, "$\\pm$", "watts_plus_minus", |f| energy(f).and_then(|e| e.watts).map(|w| w.random)),
+    (Kind::Energy, "$\\pm$ all", "watts_plus_minus_all", |f| energy(f).and_then(|e| e.watts?.combined)),
+    (Kind::Energy, "IO/J", "ios_per_joule", |f| energy(f).and_then(|e| e.ios_per_joule).map(|w| w.mean)),
+    (Kind::Energy, "$\\pm$", "ios_per_joule_plus_minus", |f| energy(f).and_then(|e| e.ios_per_joule).map(|w| w.random)),
+    (Kind::Energy, "$\\pm$ all", "ios_per_joule_plus_minus_all", |f| energy(f).and_then(|e| e.ios_per_joule?.combined)),
+    (Kind::Energy, "incomplete", "energy_incomplete", |f| energy(f).map(|e| e.incomplete as f64)),
 ];
 
-/// A `tabular` a workload, for the package booktabs: without times where they mean nothing, without costs where there are
-/// none.
+fn energy(figures: &Figures) -> Option<&Energy> {
+    figures.energy.as_ref()
+}
+
+/// The texts that name the source of a row's energy: scope, meter, and whether it is a model's; empty without energy.
+pub(crate) const ENERGY_TEXTS: [&str; 3] = ["energy_scope", "energy_meter", "energy_estimated"];
+
+/// One of [`ENERGY_TEXTS`] of a row.
+pub(crate) fn energy_text(row: &Row, name: &str) -> String {
+    let source = row.figures.as_ref().and_then(|figures| figures.energy.as_ref()).map(|energy| &energy.source);
+    source.map_or(String::new(), |source| match name {
+        "energy_scope" => source.scope.to_string(),
+        "energy_meter" => source.meter.clone(),
+        _ => source.estimated.to_string(),
+    })
+}
+
+/// A `tabular` a workload, for the package booktabs: without times where they mean nothing, without costs and energy
+/// where there are none.
 pub fn latex(tables: &[Table]) -> String {
     let mut text = String::new();
     for table in tables {
@@ -49,11 +77,15 @@ pub fn latex(tables: &[Table]) -> String {
             let _ = writeln!(text, "% {}", tex(&banner(emulator)));
         }
         let _ = writeln!(text, "% {}, {}", tex(&table.workload.title()), tex(&table.workload.length_text()));
+        if let Some(source) = table.energy() {
+            let _ = writeln!(text, "% energy: {}; intervals are half of 95 \\%", tex(&source.to_string()));
+        }
         let with_costs = table.rows.iter().any(|row| !costs(row).is_empty());
         let shown = |column: &&Column| match column.0 {
             Kind::Time => table.emulated.is_none(),
             Kind::Count => true,
             Kind::Cost => with_costs,
+            Kind::Energy => table.energy().is_some(),
         };
         let columns: Vec<&Column> = COLUMNS.iter().filter(shown).collect();
         let _ = writeln!(text, "\\begin{{tabular}}{{ll{}}}\n\\toprule", "r".repeat(columns.len()));
@@ -69,11 +101,15 @@ pub fn latex(tables: &[Table]) -> String {
 }
 
 /// One line a row over all workloads, with a heading, after RFC 4180. Under `emulated` stands what emulated the processor;
-/// the columns of times are then empty. Under `costs` stands how the last six columns were counted.
+/// the columns of times are then empty. Under `costs` stands how instructions, loads and
+/// stores were counted. Energy is that of one meter and scope in all rows, with half of its 95 % intervals.
 pub fn csv(tables: &[Table]) -> String {
     let names: Vec<&str> = COLUMNS.iter().map(|(_, _, name, _)| *name).collect();
-    let mut text =
-        format!("workload,path,generator,settings,verdict,replicates,{},costs,emulated\r\n", names.join(","));
+    let mut text = format!(
+        "workload,path,generator,settings,verdict,replicates,{},costs,emulated,{}\r\n",
+        names.join(","),
+        ENERGY_TEXTS.join(",")
+    );
     for table in tables {
         let emulated = table.emulated.as_deref().unwrap_or_default();
         for row in &table.rows {
@@ -84,7 +120,7 @@ pub fn csv(tables: &[Table]) -> String {
                 .collect();
             let _ = write!(
                 text,
-                "{},{},{},{},{},{},{},{},{}\r\n",
+                "{},{},{},{},{},{},{},{},{},{}\r\n",
                 table.workload.title(),
                 row.path,
                 row.generator.as_str(),
@@ -94,6 +130,7 @@ pub fn csv(tables: &[Table]) -> String {
                 cells.join(","),
                 costs(row),
                 quoted(emulated),
+                ENERGY_TEXTS.map(|name| quoted(&energy_text(row, name))).join(","),
             );
         }
     }
@@ -122,10 +159,13 @@ pub(crate) fn verdict(row: &Row) -> &'static str {
     }
 }
 
-fn number(row: &Row, (.., name, of): &Column) -> String {
+fn number(row: &Row, (kind, _, name, of): &Column) -> String {
     let scale = if *name == "iops_spread" { 100.0 } else { 1.0 };
     let value = row.figures.as_ref().and_then(of).map(|value| scale * value);
-    value.map_or("--".to_owned(), |value| if value >= 100.0 { format!("{value:.0}") } else { format!("{value:.2}") })
+    let estimated = *kind == Kind::Energy && energy_text(row, "energy_estimated") == "true";
+    let mark = if estimated { "est. " } else { "" };
+    let digits = |value: f64| if value >= 100.0 { format!("{mark}{value:.0}") } else { format!("{mark}{value:.2}") };
+    value.map_or("--".to_owned(), digits)
 }
 
 /// Text with LaTeX's special characters escaped.

@@ -3,6 +3,7 @@
 mod claims;
 mod compare;
 mod emulated;
+mod energy;
 mod explain;
 mod export;
 mod grid;

@@ -1,6 +1,6 @@
 //! The tables of a report as Parquet, for pandas, DuckDB and Spark: a row a cell, columns as in the CSV.
 
-use super::export::{COLUMNS, costs, verdict};
+use super::export::{COLUMNS, costs, energy_text, verdict};
 use crate::analysis::{Row, Table};
 use parquet::column::writer::ColumnWriter;
 use parquet::data_type::{ByteArray, ByteArrayType, DoubleType};
@@ -12,7 +12,18 @@ use std::io::Write;
 use std::sync::Arc;
 
 /// Text columns, before the figures.
-const TEXTS: [&str; 7] = ["workload", "path", "generator", "settings", "verdict", "costs", "emulated"];
+const TEXTS: [&str; 10] = [
+    "workload",
+    "path",
+    "generator",
+    "settings",
+    "verdict",
+    "costs",
+    "emulated",
+    "energy_scope",
+    "energy_meter",
+    "energy_estimated",
+];
 
 /// Writes all rows of all tables. A figure that was not measured is null, as are the times of emulated tables.
 ///
@@ -59,7 +70,8 @@ fn text(column: usize, table: &Table, row: &Row) -> String {
         "settings" => row.settings.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(" "),
         "costs" => costs(row).to_owned(),
         "emulated" => table.emulated.clone().unwrap_or_default(),
-        _ => verdict(row).to_owned(),
+        "verdict" => verdict(row).to_owned(),
+        energy => energy_text(row, energy),
     }
 }
 

@@ -1,6 +1,7 @@
 //! The report of a store as text: a table a workload, and what to know beside it.
 
 use super::emulated::{self, banner};
+use super::energy;
 use super::grid::{Align, Grid, escape, wrap};
 use super::number::thousands;
 use crate::analysis::cost::{Costs, PerIo, any_sampled};
@@ -32,7 +33,8 @@ pub fn report(study: &StudyRecord, trials: &[Trial]) -> String {
     for warning in &study.warnings {
         let _ = writeln!(text, "warning: {}", escape(warning));
     }
-    for table in &tables(study, trials) {
+    let tables = tables(study, trials);
+    for table in &tables {
         text.push('\n');
         text += &table_text(table);
         if table.emulated.is_some() {
@@ -40,7 +42,7 @@ pub fn report(study: &StudyRecord, trials: &[Trial]) -> String {
         }
     }
     text.push('\n');
-    text += &footer(study, trials);
+    text += &footer(study, trials, &tables);
     text
 }
 
@@ -50,21 +52,26 @@ fn table_text(table: &Table) -> String {
     let mut columns = vec![("path", Align::Left), ("verdict", Align::Left)];
     let figures: &[&str] = if table.emulated.is_some() { &COUNTS } else { &TIMES };
     columns.extend(figures.iter().chain(COSTS.iter().filter(|_| with_costs)).map(|name| (*name, Align::Right)));
+    let energy = energy::columns(table);
+    columns.extend(energy.iter().flat_map(|energy| energy.headings()).map(|name| (name, Align::Right)));
     let mut grid = Grid::new(&columns);
     for row in &table.rows {
         let mut cells = vec![name(row, several_generators), verdict(row)];
         if let Some(figures) = &row.figures {
             cells.extend(if table.emulated.is_some() { count_cells(figures) } else { time_cells(figures, row.slower) });
-            cells.extend(figures.costs.as_ref().map_or(Vec::new(), cost_cells));
+            let without = || vec![String::new(); if with_costs { COSTS.len() } else { 0 }];
+            cells.extend(figures.costs.as_ref().map_or_else(without, cost_cells));
+            cells.extend(energy.iter().flat_map(|energy| energy.cells(figures)));
         }
         grid.row(cells);
     }
     let replicates = table.rows.iter().map(|row| row.verdicts.iter().map(|(_, n)| n).sum::<usize>() + row.failed).max();
     let mut text = format!(
-        "{}, {}, {}\n",
+        "{}, {}, {}{}\n",
         table.workload.title(),
         table.workload.length_text(),
-        plural(replicates.unwrap_or(0), "replicate")
+        plural(replicates.unwrap_or(0), "replicate"),
+        energy.as_ref().map_or(String::new(), |energy| escape(&energy.heading()))
     );
     text += &grid.render();
     for row in &table.rows {
@@ -161,7 +168,7 @@ fn verdict(row: &Row) -> String {
     words.join(", ")
 }
 
-fn footer(study: &StudyRecord, trials: &[Trial]) -> String {
+fn footer(study: &StudyRecord, trials: &[Trial], tables: &[Table]) -> String {
     let mut text = String::from(if study.emulated.is_some() {
         "Counts are means over replicates, per I/O; context switches are of all threads that do or serve the I/O, slept/IO of\n\
          the jobs alone: with one I/O in flight the share of I/Os that slept.\n"
@@ -177,6 +184,8 @@ fn footer(study: &StudyRecord, trials: &[Trial]) -> String {
     if any_sampled(trials) {
         text += "~ sampled: a count is samples by their period, not exact\n";
     }
+    let energy = tables.iter().find_map(energy::columns);
+    text.extend(energy.iter().map(|energy| wrap(&energy.words(), WIDTH, "")));
     if study.emulated.is_some() {
         text += &wrap(emulated::CAVEAT, WIDTH, "");
     }
@@ -189,6 +198,7 @@ fn footer(study: &StudyRecord, trials: &[Trial]) -> String {
         count(VerdictKind::Unproven),
         trials.len() - measured.len()
     );
+    text.extend(energy.iter().map(|energy| energy::incomplete_text(trials, energy.source, WIDTH)));
     text += &remarks(study, trials);
     if !study.unavailable.is_empty() {
         text += "not available here:\n";

@@ -1,5 +1,6 @@
 //! Winner maps as text: a grid of letters, and which path each letter is.
 
+use super::energy::incomplete_text;
 use super::grid::{Align, Grid, escape, wrap};
 use crate::analysis::stats::Method;
 use crate::analysis::winner::{Axis, AxisValue, Cell, Decision, LeftOut, Question, WinnerMap, winner_maps};
@@ -16,7 +17,14 @@ pub fn winners(study: &StudyRecord, trials: &[Trial], question: &Question) -> St
     if trials.is_empty() {
         return "no winner map: the store holds no trial; `iopj run` on the study goes on where it ended\n".into();
     }
-    let mut text = winner_maps(trials, question).iter().map(map_text).collect::<Vec<_>>().join("\n");
+    let maps = winner_maps(trials, question);
+    let mut text = maps.iter().map(map_text).collect::<Vec<_>>().join("\n");
+    let source = maps.iter().find_map(|map| map.source.as_ref());
+    text.extend(source.map(|source| incomplete_text(trials, source, WIDTH)));
+    if question.metric.is_energy() && source.is_none() {
+        text += "energy was measured in no trial that counts: name a meter under [meters] in the study, `iopj meter list` tells \
+                 those of this machine; what a model estimates ranks nothing\n";
+    }
     let absent = study.planned_trials.saturating_sub(trials.len() as u64);
     if absent > 0 {
         let _ = writeln!(text, "\n{absent} of {} planned trials are not in the store", study.planned_trials);
@@ -27,7 +35,8 @@ pub fn winners(study: &StudyRecord, trials: &[Trial], question: &Question) -> St
 fn map_text(map: &WinnerMap) -> String {
     let Question { metric, x, y, .. } = map.question;
     let better = if metric.more_is_better() { "more" } else { "less" };
-    let mut text = format!("{} ({}), {better} is better: {}\n", metric.title(), metric.unit(), fixed(map));
+    let of = map.source.as_ref().map_or(String::new(), |source| format!(", {}", escape(&source.to_string())));
+    let mut text = format!("{} ({}){of}, {better} is better: {}\n", metric.title(), metric.unit(), fixed(map));
     let paths: BTreeSet<IoPath> = map.cells.values().flat_map(|cell| cell.ranking.iter().map(|p| p.path)).collect();
     let paths: Vec<IoPath> = paths.into_iter().collect();
     if paths.is_empty() {
@@ -126,6 +135,7 @@ fn left_out(left_out: LeftOut) -> String {
         (left_out.failed, "failed"),
         (left_out.incomplete, "incomplete"),
         (left_out.unmeasured, "without this metric"),
+        (left_out.energy_incomplete, "energy incomplete"),
         (left_out.unpaired, "without a partner in their block"),
     ];
     let parts = counts.iter().filter(|(count, _)| *count > 0).map(|(count, word)| format!("{count} {word}"));

@@ -6,9 +6,10 @@
 mod fixture;
 
 use fixture::{judge, study, trials, workloads};
-use iopj_core::VerdictKind;
+use iopj_core::{EnergyOutcome, Joules, PowerReading, Scope, TrialEnergy, VerdictKind};
+use iopj_report::analysis::power::{PowerTrace, windows};
 use iopj_report::render::html;
-use iopj_store::Trial;
+use iopj_store::{Outcome, Trial};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -146,11 +147,66 @@ fn every_figure_is_drawn_at_both_widths_light_and_dark() {
         let document = String::from_utf8_lossy(&output.stdout).into_owned();
         let (_, result) = document.split_once("<pre id=\"result\">").expect("the probe's result");
         let (result, _) = result.split_once("</pre>").expect("the end of the probe's result");
-        check(result, &trials, width, dark);
+        check(result, &html::figures(&study(EVIL), &trials), width, dark);
     }
 }
 
-fn check(result: &str, trials: &[Trial], width: u32, dark: bool) {
+/// The sample with the energy of a meter of an evil name, and what it read meanwhile.
+fn metered() -> (Vec<Trial>, Vec<PowerTrace>) {
+    let mut trials = sample();
+    for (place, trial) in trials.iter_mut().enumerate() {
+        let Outcome::Measured(one) = &mut trial.outcome else { panic!("all are measured") };
+        let begin_ns = 3_000_000_000 * place as u64;
+        one.window_raw_ns = Some([begin_ns, begin_ns + 1_000_000_000]);
+        let joules = 45.0 + (place % 11) as f64;
+        let complete = Joules {
+            seconds: 1.0,
+            joules,
+            random_j: 0.5,
+            random_dof: None,
+            random_interval: [joules - 1.0, joules + 1.0],
+            interval: Some([joules - 2.0, joules + 2.0]),
+            above_idle: None,
+        };
+        one.energy = vec![TrialEnergy {
+            meter: EVIL.to_owned(),
+            scope: Scope::System,
+            channels: vec![EVIL.to_owned()],
+            estimated: false,
+            outcome: EnergyOutcome::Complete(complete),
+        }];
+    }
+    let reading = |second: u64| PowerReading { at_ns: 1_000_000_000 * second, watts: 45.0 + (second % 13) as f64 };
+    let trace = PowerTrace {
+        channel: EVIL.to_owned(),
+        scope: Scope::System,
+        estimated: false,
+        readings: (0..3 * trials.len() as u64).map(reading).collect(),
+        windows: windows(&trials),
+    };
+    (trials, vec![trace])
+}
+
+#[test]
+fn energy_and_power_over_time_are_drawn_at_both_widths() {
+    let Some(program) = chromium() else { return };
+    let folder = Folder::new("energy");
+    let (trials, power) = metered();
+    let figures = html::figures_with_power(&study(EVIL), &trials, &power);
+    assert!(figures.len() > html::figures(&study(EVIL), &sample()).len() + 3);
+    let page = probed(&html::page_with_power(&study(EVIL), &trials, &power));
+    for (width, dark) in [(1400, false), (400, true)] {
+        let page = folder.write("page.html", &framed(&page, width));
+        let output = open(program, &folder, &page, dark, width, "--dump-dom");
+        assert_eq!(console(&output), Vec::<String>::new(), "{width} {dark}");
+        let document = String::from_utf8_lossy(&output.stdout).into_owned();
+        let (_, result) = document.split_once("<pre id=\"result\">").expect("the probe's result");
+        let (result, _) = result.split_once("</pre>").expect("the end of the probe's result");
+        check(result, &figures, width, dark);
+    }
+}
+
+fn check(result: &str, figures: &[(String, String)], width: u32, dark: bool) {
     let fact = |name: &str| {
         let line = result.lines().find(|line| line.split(' ').next() == Some(name));
         line.and_then(|line| line.split_once(' ')).map(|(_, value)| value.to_owned()).unwrap_or_default()
@@ -163,7 +219,7 @@ fn check(result: &str, trials: &[Trial], width: u32, dark: bool) {
     assert_eq!(fact("verdict-colours"), "3", "verified, unproven and refuted");
     assert_eq!((fact("background").as_str(), fact("switched").as_str()), papers);
     let seen: Vec<String> = result.lines().filter(|line| line.starts_with("figure ")).map(str::to_owned).collect();
-    let expected: Vec<String> = html::figures(&study(EVIL), trials)
+    let expected: Vec<String> = figures
         .iter()
         .map(|(file, svg)| {
             let (id, marks) = (file.trim_end_matches(".svg"), svg.matches("class=\"mark").count());

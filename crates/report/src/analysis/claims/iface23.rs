@@ -1,16 +1,16 @@
 //! The claims of *Energy Implications of IO Interface Design Choices*: the interfaces against each other.
 
 use super::rule::{Against, CPU, Comparison, Data, Metric, P50, P99, Question, Relation, Shape};
-use super::{Definition, Rule};
+use super::{Definition, Rule, iface23_energy};
 use crate::analysis::published::{self, Paper};
 use iopj_core::path::AioDescriptors;
 use iopj_core::{CompletionMode, IoPath, Ring, RingCompletion, RingSubmission, Rw, Submission};
 
-const POSIX_AIO: IoPath = IoPath::PosixAio(AioDescriptors::PerJob);
-const SYSCALL: RingSubmission = RingSubmission::Syscall { split: false };
-const SQPOLL: RingSubmission = RingSubmission::Sqpoll { kernel_wait: false };
+pub(super) const POSIX_AIO: IoPath = IoPath::PosixAio(AioDescriptors::PerJob);
+pub(super) const SYSCALL: RingSubmission = RingSubmission::Syscall { split: false };
+pub(super) const SQPOLL: RingSubmission = RingSubmission::Sqpoll { kernel_wait: false };
 
-const BYPASS: &str = "kernel bypass (spdk or nvme-user), which no record can hold yet";
+pub(super) const BYPASS: &str = "kernel bypass (spdk or nvme-user), which no record can hold yet";
 
 /// Its claims, in their order.
 pub(super) const DEFINITIONS: &[Definition] = &[
@@ -64,24 +64,38 @@ pub(super) const DEFINITIONS: &[Definition] = &[
             run: |_| "iopj run studies/iface23.toml --bs 4k --iodepth 1 --numjobs 1".to_owned(),
         },
     },
-    no_record(
-        "iface23-5",
-        "One thread: kernel bypass has the most I/Os per joule at 4 KiB, less of a lead at 16 KiB, none at 128 KiB, where \
+    Definition {
+        id: "iface23-5",
+        paper: Paper::Iface23,
+        text: "One thread: kernel bypass has the most I/Os per joule at 4 KiB, less of a lead at 16 KiB, none at 128 KiB, where \
          system-call-and-interrupt paths lead.",
-        &["an energy meter", "spdk or nvme-user poll", "one thread over depth", "4k, 16k, 128k"],
-        &["an energy meter", BYPASS],
-        &[],
-        "iopj run studies/iface23.toml --numjobs 1, once a meter and kernel bypass can be recorded",
-    ),
-    no_record(
-        "iface23-6",
-        "Submission polling gives fewer I/Os per joule than system calls, but for small requests at large depth on one \
+        needs: &["an energy meter", "spdk or nvme-user poll", "one thread over depth", "4k, 16k, 128k"],
+        note: Some(iface23_energy::ONE_THREAD_NOTE),
+        rule: Rule::Energy {
+            scope: None,
+            missing: &["an energy meter", BYPASS],
+            run_with_meter: "iopj run studies/iface23.toml --numjobs 1, with a meter under [meters], once kernel bypass can be recorded",
+            parts: iface23_energy::one_thread,
+            replicates: 3,
+            run: |_| "iopj run studies/iface23.toml --rw randread --numjobs 1, with its meter".to_owned(),
+        },
+    },
+    Definition {
+        id: "iface23-6",
+        paper: Paper::Iface23,
+        text: "Submission polling gives fewer I/Os per joule than system calls, but for small requests at large depth on one \
          thread.",
-        &["an energy meter", "io_uring syscall and sqpoll"],
-        &["an energy meter"],
-        &[],
-        "iopj run studies/iface23.toml, once a meter can be recorded",
-    ),
+        needs: &["an energy meter", "io_uring syscall and sqpoll"],
+        note: Some(iface23_energy::SQPOLL_NOTE),
+        rule: Rule::Energy {
+            scope: None,
+            missing: &["an energy meter"],
+            run_with_meter: "iopj run studies/iface23.toml, with a meter under [meters]",
+            parts: iface23_energy::sqpoll,
+            replicates: 3,
+            run: |_| "iopj run studies/iface23.toml, with its meter".to_owned(),
+        },
+    },
     Definition {
         id: "iface23-7",
         paper: Paper::Iface23,
@@ -94,23 +108,37 @@ pub(super) const DEFINITIONS: &[Definition] = &[
         ),
         rule: Rule::Compare { parts: busy_cores, replicates: 1, run: run_busy_cores },
     },
-    no_record(
-        "iface23-8",
-        "Over many threads posix-sio has the most I/Os per joule, polling for small requests and interrupts for large; \
+    Definition {
+        id: "iface23-8",
+        paper: Paper::Iface23,
+        text: "Over many threads posix-sio has the most I/Os per joule, polling for small requests and interrupts for large; \
          kernel bypass and submission polling are among the worst at 128 KiB.",
-        &["an energy meter", "all interfaces over numjobs", "4k and 128k"],
-        &["an energy meter", BYPASS],
-        &[],
-        "iopj run studies/iface23.toml --bs 4k,128k --iodepth 1, once a meter and kernel bypass can be recorded",
-    ),
-    no_record(
-        "iface23-9",
-        "At 128 KiB interrupt completion gives more I/Os per joule than polling, for every interface that has both.",
-        &["an energy meter", "posix-sio and io_uring, interrupt and poll", "128k"],
-        &["an energy meter"],
-        &[],
-        "iopj run studies/iface23.toml --bs 128k --iodepth 1, once a meter can be recorded",
-    ),
+        needs: &["an energy meter", "all interfaces over numjobs", "4k and 128k"],
+        note: Some(iface23_energy::MANY_THREADS_NOTE),
+        rule: Rule::Energy {
+            scope: None,
+            missing: &["an energy meter", BYPASS],
+            run_with_meter: "iopj run studies/iface23.toml --bs 4k,128k --iodepth 1, with a meter under [meters], once kernel bypass can be recorded",
+            parts: iface23_energy::many_threads,
+            replicates: 3,
+            run: |_| "iopj run studies/iface23.toml --bs 4k,128k --iodepth 1, with its meter".to_owned(),
+        },
+    },
+    Definition {
+        id: "iface23-9",
+        paper: Paper::Iface23,
+        text: "At 128 KiB interrupt completion gives more I/Os per joule than polling, for every interface that has both.",
+        needs: &["an energy meter", "posix-sio and io_uring, interrupt and poll", "128k"],
+        note: Some(iface23_energy::LARGE_NOTE),
+        rule: Rule::Energy {
+            scope: None,
+            missing: &["an energy meter"],
+            run_with_meter: "iopj run studies/iface23.toml --bs 128k --iodepth 1, with a meter under [meters]",
+            parts: iface23_energy::large,
+            replicates: 3,
+            run: |_| "iopj run studies/iface23.toml --bs 128k --iodepth 1, with its meter".to_owned(),
+        },
+    },
 ];
 
 const fn no_record(
@@ -141,7 +169,7 @@ fn more<'a>(data: &Data<'a>, metric: Metric, path: IoPath, other: IoPath, shape:
     })
 }
 
-fn ring(submission: RingSubmission, completion: RingCompletion) -> IoPath {
+pub(super) fn ring(submission: RingSubmission, completion: RingCompletion) -> IoPath {
     IoPath::IoUring(Ring { submission, completion, registered: false })
 }
 
@@ -160,7 +188,7 @@ fn slower_writes<'a>(data: &Data<'a>) -> Vec<Question<'a>> {
 }
 
 /// The interfaces that posix-aio is held against at least.
-const OTHERS: [&str; 3] = ["posix-sio", "libaio", "io_uring"];
+pub(super) const OTHERS: [&str; 3] = ["posix-sio", "libaio", "io_uring"];
 
 fn slowest<'a>(data: &Data<'a>) -> Vec<Question<'a>> {
     [Rw::Randread, Rw::Randwrite].into_iter().flat_map(|rw| slowest_of(data, Shape::of_4k(rw))).collect()

@@ -3,9 +3,13 @@
 
 mod fabric;
 mod iface23;
+mod iface23_energy;
+mod metrics;
 mod poll22;
 mod poll22_costs;
+mod poll22_energy;
 mod rule;
+mod stated;
 
 #[cfg(test)]
 pub(crate) mod fixture;
@@ -14,10 +18,13 @@ mod tests;
 #[cfg(test)]
 mod tests_costs;
 #[cfg(test)]
+mod tests_energy;
+#[cfg(test)]
 mod tests_iface23;
 
 use super::published::{Paper, Printed};
-use iopj_store::{StudyRecord, Trial};
+use iopj_core::Scope;
+use iopj_store::{EnergySource, StudyRecord, Trial};
 pub use rule::EMULATED;
 use rule::{Data, Question};
 use serde::Serialize;
@@ -41,6 +48,9 @@ pub struct Claim {
     pub published: &'static [Printed],
     /// Trials of the cells compared that were left out.
     pub left_out: LeftOut,
+    /// The meter and scope that the figures of energy are of; absent where the claim is not about energy, or none was measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub energy: Option<EnergySource>,
     /// What to know about the answer.
     pub note: Option<&'static str>,
     /// What to run to decide the rest; absent where all is decided.
@@ -84,7 +94,8 @@ pub struct Part {
     pub answer: Answer,
     /// The figures that decide it, the compared one first.
     pub figures: Vec<Figure>,
-    /// The p-value of what the answer rests on, after Holm's correction; absent where nothing was tested.
+    /// The p-value of what the answer rests on: after Holm's correction, but for parts by the papers' rule, as their text says;
+    /// absent where nothing was tested.
     pub p: Option<f64>,
 }
 
@@ -152,6 +163,21 @@ enum Rule {
         /// The command that measures what it needs, without the number of replicates.
         run: fn(cores: u32) -> String,
     },
+    /// By comparing cells in their energy, where a meter took part.
+    Energy {
+        /// The scope that it must be of; any where absent.
+        scope: Option<Scope>,
+        /// What is missing without such a meter.
+        missing: &'static [&'static str],
+        /// What would decide it then.
+        run_with_meter: &'static str,
+        /// As of `Compare`.
+        parts: for<'a> fn(&Data<'a>) -> Vec<Question<'a>>,
+        /// As of `Compare`.
+        replicates: usize,
+        /// As of `Compare`.
+        run: fn(cores: u32) -> String,
+    },
     /// Not at all: no record can hold this yet.
     NoRecord {
         /// The needs that no record can hold.
@@ -184,12 +210,17 @@ impl Machine {
 /// Decides every claim from the trials of a store, measured on this machine. Only verified trials decide: refuted, unproven
 /// and failed ones stay out and are counted.
 pub fn decide(trials: &[Trial], machine: &Machine) -> Vec<Claim> {
-    let data = Data::of(trials, *machine);
+    let source = EnergySource::measured(&[trials]).filter(|_| !machine.emulated);
+    let data = Data::of(trials, *machine, source.as_ref());
     let papers = [poll22::DEFINITIONS, iface23::DEFINITIONS, fabric::DEFINITIONS];
-    papers.into_iter().flatten().map(|definition| decide_one(definition, &data, machine)).collect()
+    papers.into_iter().flatten().map(|definition| decide_one(definition, &data, (machine, source.as_ref()))).collect()
 }
 
-fn decide_one(definition: &Definition, data: &[Data<'_>], machine: &Machine) -> Claim {
+fn decide_one(
+    definition: &Definition,
+    data: &[Data<'_>],
+    (machine, source): (&Machine, Option<&EnergySource>),
+) -> Claim {
     let mut claim = Claim {
         id: definition.id,
         paper: definition.paper,
@@ -199,6 +230,7 @@ fn decide_one(definition: &Definition, data: &[Data<'_>], machine: &Machine) -> 
         parts: Vec::new(),
         published: &[],
         left_out: LeftOut::default(),
+        energy: None,
         note: definition.note,
         run: None,
     };
@@ -209,12 +241,29 @@ fn decide_one(definition: &Definition, data: &[Data<'_>], machine: &Machine) -> 
             claim.run = Some((*run).to_owned());
         }
         Rule::Compare { parts, replicates, run } => {
-            (claim.parts, claim.left_out) = rule::parts(rule::questions(data, *parts, *replicates), *replicates);
-            claim.answer = overall(&claim.parts);
-            claim.run = rest(&claim.parts).map(|options| run(machine.cores) + &options);
+            compare(&mut claim, data, (*parts, *replicates), || run(machine.cores))
+        }
+        Rule::Energy { scope, missing, run_with_meter, parts, replicates, run } => {
+            claim.energy = source.filter(|source| scope.is_none_or(|scope| scope == source.scope)).cloned();
+            claim.note = definition.note.filter(|_| claim.energy.is_some());
+            if claim.energy.is_some() {
+                compare(&mut claim, data, (*parts, *replicates), || run(machine.cores));
+            } else {
+                claim.answer = Answer::NotMeasured(missing.iter().map(|need| (*need).to_owned()).collect());
+                claim.run = Some((*run_with_meter).to_owned());
+            }
         }
     }
     claim
+}
+
+/// The questions of a claim, and the replicates that each cell needs.
+type Parts = (for<'a> fn(&Data<'a>) -> Vec<Question<'a>>, usize);
+
+fn compare(claim: &mut Claim, data: &[Data<'_>], (parts, replicates): Parts, run: impl Fn() -> String) {
+    (claim.parts, claim.left_out) = rule::parts(rule::questions(data, parts, replicates), replicates);
+    claim.answer = overall(&claim.parts);
+    claim.run = rest(&claim.parts).map(|options| run() + &options);
 }
 
 /// The answer to a claim from those to its parts. What is missing outweighs what is undecided.

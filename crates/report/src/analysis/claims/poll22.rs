@@ -3,10 +3,10 @@
 use super::rule::{
     Against, CPU, Cell, Comparison, Data, IOPS, MEAN_LATENCY, Metric, Question, Relation, SWITCHES, Shape,
 };
-use super::{Definition, Rule, poll22_costs};
+use super::{Definition, Rule, poll22_costs, poll22_energy};
 use crate::analysis::published::{self, Paper};
 use crate::analysis::stats::summarize;
-use iopj_core::{CompletionMode, IoPath, Rw, Sleep};
+use iopj_core::{CompletionMode, IoPath, Rw, Scope, Sleep};
 
 pub(super) const INTERRUPT: IoPath = IoPath::PosixSio(CompletionMode::Interrupt);
 pub(super) const POLL: IoPath = IoPath::PosixSio(CompletionMode::Poll);
@@ -44,11 +44,14 @@ pub(super) const DEFINITIONS: &[Definition] = &[
         text: "CPU use does not rank system power: hybrid uses less CPU than poll and yet at least as much power in some \
                workload; poll uses less power than interrupt in some workload.",
         needs: &["a system-scope meter", "posix-sio interrupt, poll and hybrid", "3 replicates"],
-        note: None,
-        rule: Rule::NoRecord {
+        note: Some(poll22_energy::POWER_NOTE),
+        rule: Rule::Energy {
+            scope: Some(Scope::System),
             missing: &["a system-scope meter"],
-            published: &[],
-            run: "iopj run studies/poll22.toml, once a system-scope meter can be recorded",
+            run_with_meter: "iopj run studies/poll22.toml, with a system-scope meter under [meters]",
+            parts: poll22_energy::power,
+            replicates: 3,
+            run: |_| "iopj run studies/poll22.toml, with its meter".to_owned(),
         },
     },
     Definition {
@@ -96,11 +99,14 @@ pub(super) const DEFINITIONS: &[Definition] = &[
             "posix-sio interrupt, poll and hybrid over request size and threads",
             "3 replicates",
         ],
-        note: None,
-        rule: Rule::NoRecord {
+        note: Some(poll22_energy::BYTES_NOTE),
+        rule: Rule::Energy {
+            scope: None,
             missing: &["an energy meter"],
-            published: &[],
-            run: "iopj run studies/poll22.toml, once a meter can be recorded",
+            run_with_meter: "iopj run studies/poll22.toml, with a meter under [meters]",
+            parts: poll22_energy::bytes,
+            replicates: 3,
+            run: |_| "iopj run studies/poll22.toml, with its meter".to_owned(),
         },
     },
 ];

@@ -1,10 +1,14 @@
 //! How a comparison of a claim is decided: cells of verified trials, Welch's test or two one-sided tests, and Holm's
 //! correction over the comparisons of the claim at 5 %. Which comparisons a claim is made of is not told here.
 
+pub(super) use super::metrics::{
+    BYTES_PER_JOULE, CPU, IOPS, IOS_PER_JOULE, MEAN_LATENCY, Metric, P50, P99, SWITCHES, WATTS, count, millions_per_s,
+};
+use super::stated::{Somewhere, Stated};
 use super::{Answer, Figure, LeftOut, Machine, Part};
-use crate::analysis::stats::{LEVEL, Method, equivalent, holm, summarize, t_test};
+use crate::analysis::stats::{LEVEL, Method, equivalent, holm, ratio_of_means, summarize, t_test};
 use iopj_core::{IoPath, Rw, VerdictKind, Workload, format_bytes};
-use iopj_store::{Measurement, Outcome, Trial};
+use iopj_store::{EnergySource, Measurement, Outcome, Trial};
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -43,6 +47,8 @@ pub(super) struct Data<'a> {
     trials: Vec<&'a Trial>,
     /// The machine that they ran on.
     pub(super) machine: Machine,
+    /// The meter and scope of all energy.
+    source: Option<&'a EnergySource>,
 }
 
 /// What [`Data`] shares: the workload without its shape, the settings and the generator.
@@ -53,16 +59,16 @@ fn shared(trial: &Trial) -> (Workload, &BTreeMap<String, String>, iopj_store::Ge
 
 impl<'a> Data<'a> {
     /// The trials of a store by what they share; one without trials for an empty store.
-    pub(super) fn of(trials: &'a [Trial], machine: Machine) -> Vec<Data<'a>> {
+    pub(super) fn of(trials: &'a [Trial], machine: Machine, source: Option<&'a EnergySource>) -> Vec<Data<'a>> {
         let mut all: Vec<Data<'a>> = Vec::new();
         for trial in trials {
             match all.iter_mut().find(|data| data.trials.first().is_some_and(|first| shared(first) == shared(trial))) {
                 Some(data) => data.trials.push(trial),
-                None => all.push(Data { trials: vec![trial], machine }),
+                None => all.push(Data { trials: vec![trial], machine, source }),
             }
         }
         if all.is_empty() {
-            all.push(Data { trials: Vec::new(), machine });
+            all.push(Data { trials: Vec::new(), machine, source });
         }
         all
     }
@@ -70,7 +76,8 @@ impl<'a> Data<'a> {
     /// The cell of a path under a workload.
     pub(super) fn cell(&self, path: IoPath, shape: Shape) -> Cell<'a> {
         let emulated = self.machine.emulated;
-        let mut cell = Cell { path, shape, emulated, verified: Vec::new(), left_out: LeftOut::default() };
+        let (verified, left_out) = (Vec::new(), LeftOut::default());
+        let mut cell = Cell { path, shape, emulated, source: self.source, verified, left_out };
         for trial in self.trials.iter().filter(|trial| trial.path == path && Shape::of(&trial.workload) == shape) {
             match &trial.outcome {
                 Outcome::Failed(_) => cell.left_out.failed += 1,
@@ -127,19 +134,40 @@ pub(super) struct Cell<'a> {
     pub(super) path: IoPath,
     pub(super) shape: Shape,
     emulated: bool,
+    source: Option<&'a EnergySource>,
     pub(super) verified: Vec<&'a Measurement>,
     left_out: LeftOut,
 }
 
 impl Cell<'_> {
     /// The figures of its verified trials; none where they mean nothing.
-    fn values(&self, metric: Metric) -> Vec<f64> {
+    pub(super) fn values(&self, metric: Metric) -> Vec<f64> {
         let meaningful = !(self.emulated && metric.time);
-        self.verified.iter().filter(|_| meaningful).filter_map(|measurement| (metric.of)(measurement)).collect()
+        let value = |measurement: &&Measurement| metric.value(measurement, self.source);
+        self.verified.iter().filter(|_| meaningful).filter_map(value).collect()
+    }
+
+    /// The mean over its verified trials; absent without any.
+    pub(super) fn mean(&self, metric: Metric) -> Option<f64> {
+        summarize(&self.values(metric)).map(|summary| summary.mean)
+    }
+
+    /// Its figure beside what the paper prints.
+    pub(super) fn figure(&self, metric: Metric, published: Option<f64>) -> Figure {
+        let values = self.values(metric);
+        let summary = summarize(&values);
+        Figure {
+            of: self.path.to_string(),
+            unit: metric.unit,
+            replicates: values.len(),
+            mean: summary.map(|summary| summary.mean),
+            interval: summary.and_then(|summary| summary.interval),
+            published,
+        }
     }
 
     /// What this cell lacks of a number of verified replicates with the figure.
-    fn lacks(&self, metric: Metric, replicates: usize) -> Option<String> {
+    pub(super) fn lacks(&self, metric: Metric, replicates: usize) -> Option<String> {
         let (path, shape, have) = (self.path, self.shape, self.verified.len());
         if self.emulated && metric.time {
             return Some(EMULATED.to_owned());
@@ -157,46 +185,6 @@ impl Cell<'_> {
         Some(format!("{path}, {shape} ({counts}; {} verified needed)", replicates.max(1)))
     }
 }
-
-/// A figure of a measurement.
-#[derive(Clone, Copy)]
-pub(super) struct Metric {
-    name: &'static str,
-    unit: &'static str,
-    /// It is measured by a clock.
-    time: bool,
-    /// Absent where the trial does not hold it.
-    of: fn(&Measurement) -> Option<f64>,
-}
-
-impl Metric {
-    /// True if the other is the same figure.
-    pub(super) fn is(&self, other: &Metric) -> bool {
-        self.name == other.name
-    }
-}
-
-const fn time(name: &'static str, unit: &'static str, of: fn(&Measurement) -> Option<f64>) -> Metric {
-    Metric { name, unit, time: true, of }
-}
-
-/// A figure that no clock is in.
-pub(super) const fn count(name: &'static str, of: fn(&Measurement) -> Option<f64>) -> Metric {
-    Metric { name, unit: "", time: false, of }
-}
-
-/// A rate in millions a second.
-pub(super) const fn millions_per_s(name: &'static str, of: fn(&Measurement) -> Option<f64>) -> Metric {
-    time(name, "M/s", of)
-}
-
-pub(super) const MEAN_LATENCY: Metric = time("mean latency", "us", |m| Some(m.latency.mean / 1e3));
-pub(super) const P50: Metric = time("p50", "us", |m| Some(m.latency.p50 as f64 / 1e3));
-pub(super) const P99: Metric = time("p99", "us", |m| Some(m.latency.p99 as f64 / 1e3));
-pub(super) const IOPS: Metric = time("IOPS", "IOPS", |m| Some(m.iops()));
-/// Of one core, all threads that do or serve the I/O.
-pub(super) const CPU: Metric = time("CPU use", "%", |m| Some(m.cpu_percent));
-pub(super) const SWITCHES: Metric = count("context switches per I/O", |m| Some(m.context_switches_per_io));
 
 /// What a cell's figure is claimed to be, held against another.
 #[derive(Clone, Copy)]
@@ -232,6 +220,10 @@ pub(super) enum Question<'a> {
         /// What is missing.
         need: String,
     },
+    /// A part that holds if its comparisons do under one workload at least.
+    Somewhere(Somewhere<'a>),
+    /// A part that is decided by a rule of its own.
+    Stated(Stated<'a>),
     /// No part, but a cell that would be in one if a trial of it were verified: its trials are counted as left out.
     LeftOut(Cell<'a>),
 }
@@ -242,7 +234,29 @@ impl<'a> Question<'a> {
         match self {
             Question::Compare(comparison) => comparison.cells().collect(),
             Question::Missing { .. } => Vec::new(),
+            Question::Somewhere(somewhere) => somewhere.comparisons().flat_map(Comparison::cells).collect(),
+            Question::Stated(stated) => stated.cells.iter().collect(),
             Question::LeftOut(cell) => vec![cell],
+        }
+    }
+
+    /// What it lacks to be decided.
+    fn missing(&self, replicates: usize) -> Vec<String> {
+        match self {
+            Question::Compare(comparison) => comparison.missing(replicates),
+            Question::Missing { need, .. } => vec![need.clone()],
+            Question::Somewhere(somewhere) => somewhere.missing(replicates),
+            Question::Stated(_) | Question::LeftOut(_) => Vec::new(),
+        }
+    }
+
+    /// Its tests that Holm's correction is over: the p-value of the answer that the means suggest, and whether that is that
+    /// it holds.
+    fn tests(&self, replicates: usize) -> Vec<Test> {
+        match self {
+            Question::Compare(comparison) if comparison.missing(replicates).is_empty() => vec![comparison.test()],
+            Question::Somewhere(somewhere) => somewhere.tests(replicates),
+            _ => Vec::new(),
         }
     }
 }
@@ -276,7 +290,7 @@ impl<'a> Comparison<'a> {
         format!("{}: {} {relation} {against}{tolerance}", self.metric.name, self.cell.path)
     }
 
-    fn cells(&self) -> impl Iterator<Item = &Cell<'a>> {
+    pub(super) fn cells(&self) -> impl Iterator<Item = &Cell<'a>> {
         let other = match &self.against {
             Against::Cell(cell) | Against::Share(_, cell) => Some(cell),
             Against::Number(_) => None,
@@ -284,30 +298,24 @@ impl<'a> Comparison<'a> {
         std::iter::once(&self.cell).chain(other)
     }
 
-    fn missing(&self, replicates: usize) -> Vec<String> {
+    pub(super) fn missing(&self, replicates: usize) -> Vec<String> {
         let mut missing: Vec<String> = self.cells().filter_map(|cell| cell.lacks(self.metric, replicates)).collect();
         missing.dedup();
         missing
     }
 
-    fn figures(&self) -> Vec<Figure> {
-        let figure = |(cell, published): (&Cell<'_>, Option<f64>)| {
-            let summary = summarize(&cell.values(self.metric));
-            Figure {
-                of: cell.path.to_string(),
-                unit: self.metric.unit,
-                replicates: cell.values(self.metric).len(),
-                mean: summary.map(|summary| summary.mean),
-                interval: summary.and_then(|summary| summary.interval),
-                published,
-            }
-        };
-        self.cells().zip(self.published).map(figure).collect()
+    pub(super) fn figures(&self) -> Vec<Figure> {
+        let figure = |(cell, published): (&Cell<'_>, Option<f64>)| cell.figure(self.metric, published);
+        let mut figures: Vec<Figure> = self.cells().zip(self.published).map(figure).collect();
+        if let Against::Cell(other) | Against::Share(_, other) = &self.against {
+            figures.extend(ratio(self.metric, &self.cell, other));
+        }
+        figures
     }
 
     /// The p-value of the answer that the means suggest, and whether that is that the part holds; `None` where
     /// there is no test of so few replicates.
-    fn test(&self) -> Option<(f64, bool)> {
+    pub(super) fn test(&self) -> Test {
         let values = self.cell.values(self.metric);
         let against = match &self.against {
             Against::Cell(cell) => cell.values(self.metric),
@@ -346,6 +354,18 @@ impl<'a> Comparison<'a> {
     }
 }
 
+/// A p-value and whether it speaks for the part; `None` where there is no test of so few replicates.
+pub(super) type Test = Option<(f64, bool)>;
+
+/// The ratio of two cells' energy figures over their replicates, in which the meter's gain divides out.
+pub(super) fn ratio(metric: Metric, cell: &Cell<'_>, other: &Cell<'_>) -> Option<Figure> {
+    let (values, others) = (cell.values(metric), other.values(metric));
+    let ratio = ratio_of_means(&values, &others).filter(|_| metric.is_energy())?;
+    let replicates = values.len().min(others.len());
+    let (mean, interval) = (Some(ratio.ratio), Some((ratio.low, ratio.high)));
+    Some(Figure { of: "ratio".to_owned(), unit: "times", replicates, mean, interval, published: None })
+}
+
 /// A number with its unit.
 fn join(number: &str, unit: &str) -> String {
     format!("{number} {unit}").trim_end().to_owned()
@@ -360,11 +380,7 @@ pub(super) fn questions<'a>(
     parts: for<'b> fn(&Data<'b>) -> Vec<Question<'b>>,
     replicates: usize,
 ) -> Vec<Labelled<'a>> {
-    let answerable = |question: &Question<'_>| match question {
-        Question::Compare(comparison) => comparison.missing(replicates).is_empty(),
-        Question::Missing { .. } => false,
-        Question::LeftOut(_) => true,
-    };
+    let answerable = |question: &Question<'_>| question.missing(replicates).is_empty();
     let sets: Vec<(String, Vec<Question<'a>>)> = data.iter().map(|data| (data.label(), parts(data))).collect();
     let complete = |questions: &[Question<'_>]| questions.iter().all(answerable);
     if !sets.iter().any(|(_, questions)| complete(questions)) {
@@ -385,20 +401,15 @@ pub(super) fn questions<'a>(
 
 /// Decides the parts of a claim, and counts the trials of their cells that were left out.
 pub(super) fn parts(questions: Vec<Labelled<'_>>, replicates: usize) -> (Vec<Part>, LeftOut) {
-    let tests: Vec<Option<(f64, bool)>> = questions
-        .iter()
-        .map(|(_, question)| match question {
-            Question::Compare(comparison) if comparison.missing(replicates).is_empty() => comparison.test(),
-            _ => None,
-        })
-        .collect();
-    let raw: Vec<f64> = tests.iter().flatten().map(|(p, _)| *p).collect();
+    let tests: Vec<Vec<Test>> = questions.iter().map(|(_, question)| question.tests(replicates)).collect();
+    let raw: Vec<f64> = tests.iter().flatten().flatten().map(|(p, _)| *p).collect();
     let mut adjusted = holm(&raw).into_iter();
     let mut left_out = LeftOut::default();
     let mut counted: Vec<(String, IoPath, Shape)> = Vec::new();
     let mut parts = Vec::new();
-    for ((label, question), test) in questions.into_iter().zip(tests) {
-        let tested = test.and_then(|(_, holds)| Some((adjusted.next()?, holds)));
+    for ((label, question), tests) in questions.into_iter().zip(tests) {
+        let mut corrected = |test: Test| test.and_then(|(_, holds)| Some((adjusted.next()?, holds)));
+        let tested: Vec<Test> = tests.into_iter().map(&mut corrected).collect();
         for cell in question.cells() {
             let key = (label.clone(), cell.path, cell.shape);
             if !counted.contains(&key) {
@@ -416,13 +427,16 @@ pub(super) fn parts(questions: Vec<Labelled<'_>>, replicates: usize) -> (Vec<Par
 }
 
 /// The part that a question makes; `None` if it makes none.
-fn part(question: Question<'_>, tested: Option<(f64, bool)>, replicates: usize) -> Option<Part> {
+fn part(question: Question<'_>, tested: Vec<Test>, replicates: usize) -> Option<Part> {
     match question {
         Question::LeftOut(_) => None,
         Question::Missing { text, at, need } => {
             Some(Part { text, at, answer: Answer::NotMeasured(vec![need]), figures: Vec::new(), p: None })
         }
+        Question::Somewhere(somewhere) => Some(somewhere.part(&tested, replicates)),
+        Question::Stated(stated) => Some(stated.part()),
         Question::Compare(comparison) => {
+            let tested = tested.into_iter().next().flatten();
             let missing = comparison.missing(replicates);
             let answer = if missing.is_empty() { comparison.answer(tested) } else { Answer::NotMeasured(missing) };
             let (text, at) = (comparison.text(), comparison.cell.shape.to_string());

@@ -18,14 +18,16 @@ pub(super) fn section(model: &Model<'_>) -> Section {
     if model.values_of(x).len() < 2 {
         return section;
     }
-    // Both metrics give the same maps in the same order: each pair of them is a group.
-    let pairs = maps(model, Metric::LatencyMean, x, y).into_iter().zip(maps(model, Metric::IopsPerCpu, x, y));
-    let mut left_out = 0;
-    for (latency, cpu) in pairs {
+    // All metrics give the same maps in the same order: those at one place are a group.
+    let [latencies, cpu, energy] =
+        [Metric::LatencyMean, Metric::IopsPerCpu, Metric::IosPerJoule].map(|metric| maps(model, metric, x, y));
+    let (mut left_out, mut incomplete) = (0, 0);
+    for ((latency, cpu), energy) in latencies.into_iter().zip(cpu).zip(energy) {
         left_out += latency.left_out().total();
+        incomplete += energy.left_out().energy_incomplete;
         let heading = format!("{}{}", model.title(&latency.workload, &[x, y]), suffix(model, &latency));
         let figures: Vec<Figure> =
-            [latency, cpu].iter().filter_map(|map| figure(model, map, (x, y), &heading)).collect();
+            [latency, energy, cpu].iter().filter_map(|map| figure(model, map, (x, y), &heading)).collect();
         if !figures.is_empty() {
             section.groups.push(Group { heading, figures });
         }
@@ -36,6 +38,10 @@ pub(super) fn section(model: &Model<'_>) -> Section {
              5 %, cannot tell the two best apart, or there is one replicate and no test. {} out: refuted, failed or incomplete.",
             if left_out == 1 { "1 trial stays".to_owned() } else { format!("{left_out} trials stay") }
         );
+        if incomplete > 0 {
+            let _ =
+                write!(section.words, " Energy of {} is incomplete and not in its maps.", plural(incomplete, "trial"));
+        }
     }
     section
 }
@@ -43,6 +49,7 @@ pub(super) fn section(model: &Model<'_>) -> Section {
 fn heading(metric: Metric) -> &'static str {
     match metric {
         Metric::LatencyMean => "Least mean latency",
+        Metric::IosPerJoule => "Most I/Os per joule",
         _ => "Most I/Os a second of CPU time",
     }
 }
@@ -74,7 +81,8 @@ fn figure(model: &Model<'_>, winners: &WinnerMap, (x, y): (Dimension, Dimension)
         rows.push(row(winners, cell, (across, down)));
         cells.push(drawn(model, winners, cell, (column, line), series));
     }
-    let caption = heading(winners.question.metric).to_owned();
+    let of = winners.source.as_ref().map_or(String::new(), |source| format!(" ({source})"));
+    let caption = format!("{}{of}", heading(winners.question.metric));
     let drawing = Map {
         title: format!("{caption}: {rest}"),
         x_title: x.word().to_owned(),
@@ -144,28 +152,38 @@ fn row(map: &WinnerMap, cell: &Cell, (x, y): (&AxisValue, &AxisValue)) -> Vec<St
     vec![x.to_string(), y.to_string(), path(0), mean(0), path(1), mean(1), p, decision.to_owned()]
 }
 
-/// The best path of a workload by mean latency, in words.
+/// The best paths of a study by a metric.
+pub(super) struct Bests {
+    /// Mean latency, or I/Os per joule.
+    pub(super) metric: Metric,
+    /// One for each workload, in the order of the tables.
+    pub(super) all: Vec<Best>,
+}
+
+/// The best path of a workload, in words.
 pub(super) struct Best {
     pub(super) workload: String,
     pub(super) path: String,
     /// Position of its series.
     pub(super) series: usize,
-    pub(super) latency_us: f64,
+    /// Its mean in the metric, in the unit in which that is shown.
+    pub(super) value: f64,
     pub(super) iops: f64,
     /// Paths that cannot be told from it.
     pub(super) ties: Vec<String>,
     /// There were two replicates or more to test with.
     pub(super) tested: bool,
-    /// The series of the slowest path with a verified trial, and the share of its latency that the best one saves.
+    /// The series of the worst path with a verified trial, and the share of its latency, or of its energy for an I/O, that the
+    /// best one saves.
     pub(super) saves: Option<(usize, f64)>,
     /// The best one has a verified trial.
     pub(super) verified: bool,
 }
 
-/// The best path by mean latency of each workload, in the order of the tables.
-pub(super) fn bests(model: &Model<'_>) -> Vec<Best> {
+/// The best path of each workload.
+pub(super) fn bests(model: &Model<'_>, metric: Metric) -> Bests {
     let mut bests: Vec<(usize, Best)> = Vec::new();
-    for map in maps(model, Metric::LatencyMean, Dimension::Iodepth, Dimension::Numjobs) {
+    for map in maps(model, metric, Dimension::Iodepth, Dimension::Numjobs) {
         for ((numjobs, iodepth), cell) in &map.cells {
             let (AxisValue::Count(numjobs), AxisValue::Count(iodepth)) = (*numjobs, *iodepth) else { continue };
             let workload = Workload { iodepth, numjobs, ..map.workload.clone() };
@@ -174,7 +192,7 @@ pub(super) fn bests(model: &Model<'_>) -> Vec<Best> {
         }
     }
     bests.sort_by_key(|(index, _)| *index);
-    bests.into_iter().map(|(_, best)| best).collect()
+    Bests { metric, all: bests.into_iter().map(|(_, best)| best).collect() }
 }
 
 fn best(model: &Model<'_>, map: &WinnerMap, cell: &Cell, workload: usize) -> Option<Best> {
@@ -187,22 +205,31 @@ fn best(model: &Model<'_>, map: &WinnerMap, cell: &Cell, workload: usize) -> Opt
     };
     let own = series(first.path)?;
     let data = model.cells_of(workload).find(|cell| cell.series == own)?;
-    let slowest = cell.ranking[1..].iter().rev().find(|place| verified(place.path) && place.summary.mean > 0.0);
+    let worst = cell.ranking[1..].iter().rev().find(|place| verified(place.path) && place.summary.mean > 0.0);
+    let metric = map.question.metric;
+    let saved = |worst: f64| {
+        let ratio = first.summary.mean / worst;
+        1.0 - if metric.more_is_better() { ratio.recip() } else { ratio }
+    };
     Some(Best {
         workload: model.title(model.workloads[workload], &[]),
         path: model.series[own].name.clone(),
         series: own,
-        latency_us: first.summary.mean / 1000.0,
-        iops: data.summary(Metric::Iops)?.mean,
+        value: first.summary.mean * shown(metric).1,
+        iops: model.summary(data, Metric::Iops)?.mean,
         ties: cell.tied().iter().skip(1).map(|place| label(place.path)).collect(),
         tested: cell.decision() != Decision::Undecided,
-        saves: slowest.and_then(|one| Some((series(one.path)?, 1.0 - first.summary.mean / one.summary.mean))),
+        saves: worst.and_then(|one| Some((series(one.path)?, saved(one.summary.mean)))),
         verified: data.verified > 0,
     })
 }
 
 /// Sentences for the top of the page.
-pub(super) fn lead(model: &Model<'_>, bests: &[Best]) -> String {
+pub(super) fn lead(model: &Model<'_>, Bests { metric, all: bests }: &Bests) -> String {
+    let (has, saved) = match metric {
+        Metric::IosPerJoule => ("does the most I/Os per joule", "energy that an I/O takes"),
+        _ => ("has the least mean latency", "latency"),
+    };
     let mut wins: Vec<(&str, usize)> = Vec::new();
     for best in bests {
         match wins.iter_mut().find(|(path, _)| *path == best.path) {
@@ -213,12 +240,9 @@ pub(super) fn lead(model: &Model<'_>, bests: &[Best]) -> String {
     wins.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
     let Some((winner, count)) = wins.first() else { return String::new() };
     let mut text = match bests.len() {
-        1 => format!("<p class=\"lead\"><b>{}</b> has the least mean latency", escape(winner)),
+        1 => format!("<p class=\"lead\"><b>{}</b> {has}", escape(winner)),
         all => {
-            format!(
-                "<p class=\"lead\"><b>{}</b> has the least mean latency in {count} of {all} workloads",
-                escape(winner)
-            )
+            format!("<p class=\"lead\"><b>{}</b> {has} in {count} of {all} workloads", escape(winner))
         }
     };
     let others: Vec<String> = wins[1..].iter().map(|(path, count)| format!("{} in {count}", escape(path))).collect();
@@ -227,16 +251,19 @@ pub(super) fn lead(model: &Model<'_>, bests: &[Best]) -> String {
     }
     let greatest = bests
         .iter()
-        .filter_map(|best| best.saves.map(|(slowest, share)| (best, slowest, share)))
+        .filter_map(|best| best.saves.map(|(worst, share)| (best, worst, share)))
         .max_by(|a, b| a.2.total_cmp(&b.2));
     text.push('.');
-    if let Some((best, slowest, share)) = greatest {
+    if let Some(source) = model.source.as_ref().filter(|_| metric.is_energy()) {
+        let _ = write!(text, " Energy is of {}.", escape(&source.to_string()));
+    }
+    if let Some((best, worst, share)) = greatest {
         let _ = write!(
             text,
-            " At the most, choosing the best path saves {:.0} % of the latency: {} instead of {} for {}.",
+            " At the most, choosing the best path saves {:.0} % of the {saved}: {} instead of {} for {}.",
             100.0 * share,
             escape(&best.path),
-            escape(&model.series[slowest].name),
+            escape(&model.series[worst].name),
             escape(&best.workload)
         );
     }

@@ -5,8 +5,9 @@ use super::svg::bars::{self, Bar, Part};
 use super::svg::curves::{self, Curve};
 use super::svg::lines::{self, Chart, Line, Point};
 use super::text::{capital, exact, plural, readable, slug};
-use super::{best, costs};
+use super::{best, costs, power};
 use crate::analysis::metric::Metric;
+use crate::analysis::power::PowerTrace;
 use crate::analysis::stats::Summary;
 use iopj_core::{VerdictKind, Workload};
 use iopj_store::{Measurement, Trial, histogram};
@@ -70,14 +71,14 @@ pub(super) fn words(words: &[&str]) -> Vec<String> {
 }
 
 /// All sections with figures, in the order of the page.
-pub(super) fn sections(model: &Model<'_>) -> Vec<Section> {
+pub(super) fn sections(model: &Model<'_>, power: &[PowerTrace]) -> Vec<Section> {
     let mut sections = vec![verdicts(model)];
     let timed = model.emulated.is_none();
     sections.extend(timed.then(|| best::section(model)));
     sections.extend(Dimension::ALL.into_iter().map(|dimension| over(model, dimension)));
     sections.extend([bar_section(model), costs::section(model)]);
     if timed {
-        sections.extend([percentiles(model), timeline(model)]);
+        sections.extend([percentiles(model), timeline(model), power::section(model, power)]);
     }
     // A section without figures says what is missing only where the study could have shown it.
     sections.retain(|section| !section.groups.is_empty() || !section.words.is_empty());
@@ -200,7 +201,7 @@ fn line_figure(model: &Model<'_>, run: &[usize], dimension: Dimension, metric: M
         .cells
         .iter()
         .filter(|cell| run.contains(&cell.workload))
-        .filter_map(|cell| Some((cell, cell.summary(metric)?)))
+        .filter_map(|cell| Some((cell, model.summary(cell, metric)?)))
         .collect();
     let intervals = cells.iter().any(|(_, summary)| summary.interval.is_some());
     let (mut lines, mut rows): (Vec<Line>, Vec<Vec<String>>) = (Vec::new(), Vec::new());
@@ -286,10 +287,10 @@ fn bar_section(model: &Model<'_>) -> Section {
 
 fn bar_figure(model: &Model<'_>, workload: usize, metric: Metric, rest: &str) -> Option<Figure> {
     let mut cells: Vec<(&Cell<'_>, Summary)> =
-        model.cells_of(workload).filter_map(|cell| Some((cell, cell.summary(metric)?))).collect();
-    // The best on top: the most IOPS, the least of everything else.
+        model.cells_of(workload).filter_map(|cell| Some((cell, model.summary(cell, metric)?))).collect();
+    // The best on top: the most IOPS, the least of most else.
     cells.sort_by(|(_, a), (_, b)| a.mean.total_cmp(&b.mean));
-    if metric == Metric::Iops {
+    if metric.more_is_better() {
         cells.reverse();
     }
     let bars: Vec<Bar> = cells

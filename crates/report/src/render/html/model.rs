@@ -6,7 +6,7 @@ use crate::analysis::metric::Metric;
 use crate::analysis::stats::{Summary, summarize};
 use crate::analysis::winner::Axis;
 use iopj_core::{IoPath, Space, VerdictKind, Workload, format_bytes};
-use iopj_store::{Generator, Measurement, Outcome, StudyRecord, Trial};
+use iopj_store::{EnergySource, Generator, Measurement, Outcome, StudyRecord, Trial};
 use std::collections::{BTreeMap, HashMap};
 
 /// What is compared: it keeps its colour and its mark through all figures.
@@ -45,11 +45,20 @@ pub(super) struct Model<'a> {
     pub(super) emulated: Option<&'a str>,
     /// A cost profile of the store is of samples.
     pub(super) sampled: bool,
+    /// The meter and scope of all energy that is shown; estimates are not.
+    pub(super) source: Option<EnergySource>,
 }
 
 /// The metrics that have a figure of their own where the store holds them, those of times only where they mean something.
-const METRICS: [Metric; 5] =
-    [Metric::Iops, Metric::LatencyMean, Metric::CpuPercent, Metric::ContextSwitchesPerIo, Metric::Instructions(None)];
+const METRICS: [Metric; 7] = [
+    Metric::Iops,
+    Metric::LatencyMean,
+    Metric::Watts,
+    Metric::IosPerJoule,
+    Metric::CpuPercent,
+    Metric::ContextSwitchesPerIo,
+    Metric::Instructions(None),
+];
 
 /// Those that an emulated store has besides.
 const COUNTS: [Metric; 4] =
@@ -127,15 +136,6 @@ impl Dimension {
     }
 }
 
-impl Cell<'_> {
-    /// The trusted replicates of a metric in numbers, in the unit in which it is shown.
-    pub(super) fn summary(&self, metric: Metric) -> Option<Summary> {
-        let (_, factor) = shown(metric);
-        let values = self.trusted.iter().filter_map(|measurement| metric.value(measurement));
-        summarize(&values.map(|value| value * factor).collect::<Vec<f64>>())
-    }
-}
-
 impl<'a> Model<'a> {
     pub(super) fn new(study: &'a StudyRecord, trials: &'a [Trial]) -> Model<'a> {
         let mut model = Model {
@@ -145,6 +145,7 @@ impl<'a> Model<'a> {
             trials,
             emulated: study.emulated.as_deref(),
             sampled: any_sampled(trials),
+            source: EnergySource::measured(&[trials]).filter(|_| study.emulated.is_none()),
         };
         let mut places: HashMap<(usize, usize), usize> = HashMap::new();
         for trial in trials {
@@ -176,8 +177,18 @@ impl<'a> Model<'a> {
         METRICS.into_iter().filter(move |metric| !(emulated && metric.is_time())).chain(counts)
     }
 
-    /// The name of a metric with its unit, and whether it is of samples.
+    /// The trusted replicates of a cell in a metric in numbers, in the unit in which it is shown.
+    pub(super) fn summary(&self, cell: &Cell<'_>, metric: Metric) -> Option<Summary> {
+        let (_, factor) = shown(metric);
+        let values = cell.trusted.iter().filter_map(|measurement| metric.value(measurement, self.source.as_ref()));
+        summarize(&values.map(|value| value * factor).collect::<Vec<f64>>())
+    }
+
+    /// The name of a metric with its unit, of what energy is, and whether it is of samples.
     pub(super) fn name_of(&self, metric: Metric) -> String {
+        if let Some(source) = self.source.as_ref().filter(|_| metric.is_energy()) {
+            return format!("{}, {source}", shown(metric).0);
+        }
         let sampled = if metric.is_cost() && self.sampled { ", sampled" } else { "" };
         format!("{}{sampled}", shown(metric).0)
     }

@@ -1,12 +1,14 @@
 //! The page around the figures: title, summary in words, tables, provenance, and what is missing.
 
-use super::best::{Best, bests, lead};
+use super::best::{Best, Bests, bests, lead};
 use super::figures::{Figure, Group, Section};
-use super::model::Model;
+use super::model::{Model, shown};
 use super::svg::swatch;
 use super::text::{capital, escape, plural, readable};
 use super::{COLOURS, FIGURE_STYLE, SCRIPT, SCRIPT_SHA256, STYLE, standalone_style};
 use crate::analysis::claims::{Answer, Machine, decide};
+use crate::analysis::energy::incomplete;
+use crate::analysis::metric::Metric;
 use crate::analysis::winner::counting;
 use crate::render::emulated::{self, banner};
 use crate::render::number::thousands;
@@ -21,20 +23,25 @@ const OPEN_GROUPS: usize = 4;
 /// The whole document.
 pub(super) fn page(study: &StudyRecord, trials: &[Trial], model: &Model<'_>, sections: &[Section]) -> String {
     let mut html = head(study);
-    let bests = if model.emulated.is_some() { Vec::new() } else { bests(model) };
+    let mut all_bests = Vec::new();
+    if model.emulated.is_none() {
+        all_bests.push(bests(model, Metric::LatencyMean));
+        all_bests.extend(model.source.as_ref().map(|_| bests(model, Metric::IosPerJoule)));
+    }
     html += "<body><a class=\"skip\" href=\"#main\">Skip to the results</a>";
     html += &title_block(study, model);
     if let Some(emulator) = model.emulated {
         let _ = write!(html, "<p class=\"banner\" role=\"note\">{}</p>", escape(&capital(&banner(emulator))));
     }
-    html += &contents(sections, study);
+    let missing = missing(model, sections);
+    html += &contents(sections, study, !missing.is_empty());
     html += "<main id=\"main\">";
-    html += &summary(study, model, &bests);
+    html += &summary(study, model, &all_bests);
     for section in sections {
         html += &section_text(section);
     }
     html += &claims_section(study, trials);
-    html += &missing(sections);
+    html += &missing;
     html += &unavailable(&study.unavailable);
     html += &provenance(study);
     html += "</main><footer>Made by iopj from the study's store. This page is one file and loads nothing. Refuted trials are kept in \
@@ -97,11 +104,11 @@ fn plain(what: &str, count: usize) -> String {
     if count == 1 { what.to_owned() } else { format!("{what}s") }
 }
 
-fn contents(sections: &[Section], study: &StudyRecord) -> String {
+fn contents(sections: &[Section], study: &StudyRecord, with_missing: bool) -> String {
     let mut links = vec![("summary", "Summary")];
     links.extend(sections.iter().map(|section| (section.id, section.heading)));
     links.push(("claims", "Claims"));
-    links.push(("missing", "Not measured"));
+    links.extend(with_missing.then_some(("missing", "Not measured")));
     if !study.unavailable.is_empty() {
         links.push(("unavailable", "Not available"));
     }
@@ -110,7 +117,7 @@ fn contents(sections: &[Section], study: &StudyRecord) -> String {
     format!("<nav aria-label=\"Contents\"><ul>{items}</ul></nav>")
 }
 
-fn summary(study: &StudyRecord, model: &Model<'_>, bests: &[Best]) -> String {
+fn summary(study: &StudyRecord, model: &Model<'_>, bests: &[Bests]) -> String {
     let mut html = String::from("<section id=\"summary\"><h2>Summary</h2>");
     if model.trials.is_empty() {
         html += "<p class=\"lead\">This store holds no trial: nothing can be shown. Do the trials with \
@@ -119,7 +126,7 @@ fn summary(study: &StudyRecord, model: &Model<'_>, bests: &[Best]) -> String {
         html += "<p class=\"lead\">No trial stands: all of them were refuted, failed or incomplete, so that no path can be ranked. \
                  The reasons are below.</p>";
     }
-    html += &lead(model, bests);
+    html.extend(bests.iter().map(|bests| lead(model, bests)));
     let planned = study.planned_trials as usize;
     if !model.trials.is_empty() && model.trials.len() < planned {
         let _ = write!(
@@ -131,54 +138,91 @@ fn summary(study: &StudyRecord, model: &Model<'_>, bests: &[Best]) -> String {
     for warning in &study.warnings {
         let _ = write!(html, "<p class=\"warning\">Warning: {}</p>", escape(warning));
     }
-    html += &best_table(model, bests);
+    html.extend(bests.iter().map(|bests| best_table(model, bests)));
+    html += &energy_incomplete(model);
     html += &orders(model);
     html += &doubtful(model);
     html += &key(model);
     html + "</section>"
 }
 
-fn best_table(model: &Model<'_>, bests: &[Best]) -> String {
+fn best_table(model: &Model<'_>, Bests { metric, all: bests }: &Bests) -> String {
     if bests.is_empty() {
         return String::new();
     }
-    let rows: String = bests
-        .iter()
-        .map(|best| {
-            let mut remarks: Vec<String> = Vec::new();
-            if !best.ties.is_empty() {
-                remarks.push(format!("tie with {}", best.ties.join(", ")));
-            } else if !best.tested {
-                remarks.push("one replicate: no test".to_owned());
-            }
-            if !best.verified {
-                remarks.push("unproven".to_owned());
-            }
-            let saves = best.saves.map_or(("no other verified path".to_owned(), String::new()), |(slowest, share)| {
-                (model.series[slowest].label.clone(), format!("{:.1} %", 100.0 * share))
-            });
-            format!(
-                "<tr><th scope=\"row\" class=\"w\">{}</th><td class=\"w\">{}{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td>\
-                 <td class=\"w\">{}</td><td>{}</td></tr>",
-                escape(&best.workload),
-                swatch(best.series),
-                escape(&best.path),
-                readable(best.latency_us),
-                readable(best.iops),
-                saves.1,
-                escape(&saves.0),
-                escape(&remarks.join("; "))
-            )
-        })
-        .collect();
+    let rows: String = bests.iter().map(|best| best_row(model, best)).collect();
+    let (title, words) = match metric {
+        Metric::IosPerJoule => (
+            "Best path of each workload by energy",
+            "By I/Os per joule over replicates. It saves that share of the energy that an I/O takes on the path of least I/Os per \
+             joule with a verified trial.",
+        ),
+        _ => (
+            "Best path of each workload",
+            "By mean latency over replicates. It saves that share of the mean latency of the slowest path with a verified trial.",
+        ),
+    };
     format!(
-        "<h3>Best path of each workload</h3><p class=\"note\">By mean latency over replicates. It saves that share of the mean latency \
-         of the slowest path with a verified trial.</p>\
-         <div class=\"scroll tall\" tabindex=\"0\" role=\"region\" aria-label=\"Best path of each workload\"><table><thead><tr>\
-         <th scope=\"col\">workload</th><th scope=\"col\">best path</th><th scope=\"col\" class=\"n\">mean latency, \u{b5}s</th>\
+        "<h3>{title}</h3><p class=\"note\">{words}</p>\
+         <div class=\"scroll tall\" tabindex=\"0\" role=\"region\" aria-label=\"{title}\"><table><thead><tr>\
+         <th scope=\"col\">workload</th><th scope=\"col\">best path</th><th scope=\"col\" class=\"n\">{}</th>\
          <th scope=\"col\" class=\"n\">IOPS</th><th scope=\"col\" class=\"n\">saves</th><th scope=\"col\">against</th>\
-         <th scope=\"col\">remarks</th></tr></thead><tbody>{rows}</tbody></table></div>"
+         <th scope=\"col\">remarks</th></tr></thead><tbody>{rows}</tbody></table></div>",
+        escape(&shown(*metric).0)
     )
+}
+
+fn best_row(model: &Model<'_>, best: &Best) -> String {
+    let mut remarks: Vec<String> = Vec::new();
+    if !best.ties.is_empty() {
+        remarks.push(format!("tie with {}", best.ties.join(", ")));
+    } else if !best.tested {
+        remarks.push("one replicate: no test".to_owned());
+    }
+    if !best.verified {
+        remarks.push("unproven".to_owned());
+    }
+    let saves = best.saves.map_or(("no other verified path".to_owned(), String::new()), |(worst, share)| {
+        (model.series[worst].label.clone(), format!("{:.1} %", 100.0 * share))
+    });
+    format!(
+        "<tr><th scope=\"row\" class=\"w\">{}</th><td class=\"w\">{}{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td>\
+         <td class=\"w\">{}</td><td>{}</td></tr>",
+        escape(&best.workload),
+        swatch(best.series),
+        escape(&best.path),
+        readable(best.value),
+        readable(best.iops),
+        saves.1,
+        escape(&saves.0),
+        escape(&remarks.join("; "))
+    )
+}
+
+/// Trials that the meter did not cover, each reason once with how many have it.
+fn energy_incomplete(model: &Model<'_>) -> String {
+    let Some(source) = &model.source else { return String::new() };
+    let mut reasons: Vec<(&str, Vec<String>)> = Vec::new();
+    for one in incomplete(model.trials, source) {
+        let name = format!("{}, {}, replicate {}", one.trial.path, one.trial.workload.title(), one.trial.replicate + 1);
+        match reasons.iter_mut().find(|(reason, _)| *reason == one.reason) {
+            Some((_, names)) => names.push(name),
+            None => reasons.push((one.reason, vec![name])),
+        }
+    }
+    if reasons.is_empty() {
+        return String::new();
+    }
+    let item = |(reason, names): &(&str, Vec<String>)| {
+        let more = if names.len() > 1 { " and others" } else { "" };
+        format!(
+            "<li><b>{}</b>: {}. <span class=\"note\">{}{more}</span></li>",
+            plural(names.len(), "trial"),
+            escape(reason),
+            escape(&names[0])
+        )
+    };
+    format!("<h3>Energy incomplete</h3><ul class=\"plain\">{}</ul>", reasons.iter().map(item).collect::<String>())
 }
 
 /// The orders of paths by times that are not shown, for an emulated store.
@@ -332,17 +376,25 @@ fn claims_section(study: &StudyRecord, trials: &[Trial]) -> String {
 }
 
 /// What this store does not hold.
-fn missing(sections: &[Section]) -> String {
+fn missing(model: &Model<'_>, sections: &[Section]) -> String {
     let costs = match sections.iter().any(|section| section.id == "costs") {
         true => "",
         false => {
             "<li><b>Cost by kernel directory</b> (loads, stores, instructions): this store holds no kernel profile.</li>"
         }
     };
-    format!(
-        "<section id=\"missing\"><h2>Not measured</h2><ul class=\"plain\"><li><b>Energy</b> (W, IO/J, B/J) and power over time: no \
-         meter took part in this study, so that nothing is said about energy here.</li>{costs}</ul></section>"
-    )
+    let energy = match (&model.source, sections.iter().any(|section| section.id == "power")) {
+        (None, _) => {
+            "<li><b>Energy</b> (W, IO/J, B/J) and power over time: no meter took part in this study, so that nothing is said about \
+             energy here.</li>"
+        }
+        (Some(_), false) => "<li><b>Power over time</b>: this store holds no readings of a meter.</li>",
+        (Some(_), true) => "",
+    };
+    if energy.is_empty() && costs.is_empty() {
+        return String::new();
+    }
+    format!("<section id=\"missing\"><h2>Not measured</h2><ul class=\"plain\">{energy}{costs}</ul></section>")
 }
 
 fn unavailable(paths: &[Unavailable]) -> String {

@@ -4,13 +4,15 @@
 mod fixture;
 
 use super::figures::{Figure, sections};
-use super::{SCRIPT, SCRIPT_SHA256, figures, page};
+use super::{SCRIPT, SCRIPT_SHA256, figures, figures_with_power, page, page_with_power};
 use crate::analysis::cost::tests::{function, set_exact, user};
+use crate::analysis::energy::tests::give;
+use crate::analysis::power::{PowerTrace, windows};
 use crate::render::html::model::Model;
 use fixture::{judge, measurement, study, trials, workloads};
-use iopj_core::{CostSource, VerdictKind};
+use iopj_core::{CostSource, EnergyOutcome, PowerReading, Scope, VerdictKind};
 use iopj_store::{Outcome, StudyRecord, Trial};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 const PATHS: [&str; 4] =
     ["posix-sio/syscall/interrupt", "libaio/syscall/interrupt", "io_uring/syscall/interrupt", "io_uring/sqpoll/poll"];
@@ -20,7 +22,7 @@ fn all_figures(trials: &[Trial]) -> Vec<Figure> {
 }
 
 fn figures_of(study: &StudyRecord, trials: &[Trial]) -> Vec<Figure> {
-    sections(&Model::new(study, trials))
+    sections(&Model::new(study, trials), &[])
         .into_iter()
         .flat_map(|one| one.groups)
         .flat_map(|group| group.figures)
@@ -271,4 +273,100 @@ fn base64(bytes: &[u8]) -> String {
         }
     }
     text
+}
+
+/// A store with 40 W and more at the plug by path, and its power over time.
+fn metered(replicates: u32) -> (Vec<Trial>, Vec<PowerTrace>) {
+    let mut trials = trials(&PATHS, &workloads(&[1, 4, 16], &[1, 2], &[4096]), replicates);
+    for trial in &mut trials {
+        let rank = PATHS.iter().position(|path| *path == trial.path.to_string()).unwrap() as f64;
+        give(trial, "plug <1>", Scope::System, 2.0 * (40.0 + 10.0 * rank + 0.1 * f64::from(trial.replicate)));
+        let Outcome::Measured(one) = &mut trial.outcome else { panic!() };
+        let begin_ns = 1_000_000_000 * (2 + 3 * trial.position);
+        one.window_raw_ns = Some([begin_ns, begin_ns + 2_000_000_000]);
+    }
+    let reading = |at: u64| PowerReading { at_ns: 500_000_000 * at, watts: 40.0 + (at % 7) as f64 };
+    let readings = (0..6 * trials.len() as u64 + 8).map(reading).collect();
+    let channel = "plug <1>".to_owned();
+    let trace = PowerTrace { channel, scope: Scope::System, estimated: false, readings, windows: windows(&trials) };
+    (trials, vec![trace])
+}
+
+#[test]
+fn energy_has_lines_maps_words_and_power_over_time() {
+    let (trials, power) = metered(3);
+    let study = study("s");
+    let page = page_with_power(&study, &trials, &power);
+    assert!(
+        !page.contains("no meter took part") && !page.contains("plug <1>") && page.contains("system by plug &lt;1&gt;")
+    );
+    // The last path does 5/2 of the first one's I/Os for 70 W instead of 40: it takes least for an I/O.
+    assert!(page.contains("<b>io_uring/sqpoll/poll</b> does the most I/Os per joule in 6 of 6 workloads."));
+    assert!(
+        page.contains("saves 30 % of the energy that an I/O takes"),
+        "{}",
+        &page[page.find("saves 30").unwrap_or(0)..][..300]
+    );
+    assert!(
+        page.contains("Best path of each workload by energy")
+            && page.contains("Most I/Os per joule (system by plug &lt;1&gt;)")
+    );
+    let figures: BTreeMap<String, String> = figures_with_power(&study, &trials, &power).into_iter().collect();
+    for (name, count) in [
+        ("power-over-iodepth-randread-4k-numjobs-1.svg", 4 * 3),
+        ("i-os-per-joule-over-numjobs-randread-4k-iodepth-16.svg", 4 * 2),
+        ("most-i-os-per-joule-system-by-plug-1-randread-4k.svg", 6),
+        // The curve and a stroke for each of 4 paths, 6 workloads and 3 replicates.
+        ("power-over-time-plug-1-system.svg", 1 + 4 * 6 * 3),
+    ] {
+        let svg = figures.get(name).unwrap_or_else(|| panic!("{name} is not among {:?}", figures.keys()));
+        assert_eq!(marks(svg), count, "{name}");
+    }
+    assert_eq!(error_bars(&figures["power-over-iodepth-randread-4k-numjobs-1.svg"]), 12);
+    // Without readings the rest stays, and what is missing is said.
+    let without = super::page(&study, &trials);
+    assert!(without.contains("this store holds no readings of a meter") && !without.contains("power-over-time"));
+}
+
+#[test]
+fn the_table_behind_the_power_holds_each_trial() {
+    let (trials, power) = metered(1);
+    let study = study("s");
+    let figures: Vec<Figure> = sections(&Model::new(&study, &trials), &power)
+        .into_iter()
+        .flat_map(|one| one.groups)
+        .flat_map(|group| group.figures)
+        .collect();
+    let figure = figures.iter().find(|figure| figure.id.starts_with("power-over-time")).unwrap();
+    assert_eq!(figure.rows.len(), 1 + 24);
+    // From 2 to 4 s there are five readings, of which the fourth to eighth hold 44, 45, 46, 40 and 41 W.
+    assert_eq!(figure.rows[1][1..], ["2", "4", "5", "43.2", "40", "46"].map(str::to_owned));
+    let many = |count: u64| PowerTrace {
+        readings: (0..count)
+            .map(|at| PowerReading { at_ns: at, watts: if at == 77_777 { 900.0 } else { 40.0 } })
+            .collect(),
+        windows: Vec::new(),
+        ..power[0].clone()
+    };
+    let svg = &figures_with_power(&study, &trials, &[many(1_000_000)]).pop().unwrap().1;
+    assert!(svg.len() < 60_000 && marks(svg) == 1, "{} bytes", svg.len());
+    assert!(svg.contains(">800<"), "the one peak of a million readings is drawn");
+    assert!(
+        figures_with_power(&study, &trials, &[many(0)]).iter().all(|(name, _)| !name.starts_with("power-over-time"))
+    );
+}
+
+#[test]
+fn trials_without_energy_are_named_on_the_page() {
+    let (mut trials, _) = metered(2);
+    for trial in &mut trials[..3] {
+        let Outcome::Measured(one) = &mut trial.outcome else { panic!() };
+        one.energy[0].outcome = EnergyOutcome::Incomplete("gap of <7> s".to_owned());
+    }
+    let page = page(&study("s"), &trials);
+    assert!(
+        page.contains("<h3>Energy incomplete</h3>") && page.contains("<b>3 trials</b>: gap of &lt;7&gt; s."),
+        "{page}"
+    );
+    assert!(page.contains("Energy of 3 trials is incomplete and not in its maps."));
 }

@@ -70,13 +70,7 @@ pub(in super::super) fn timeline(title: &str, names: &[(usize, String)], trials:
     let height = TOP + plot_height(names.len()) + BOTTOM;
     let mut canvas = Canvas::new(width, height);
     let end = trials.iter().flat_map(|trial| &trial.points).map(|(second, _)| *second).fold(0.0, f64::max);
-    // Minutes and hours where seconds would be long numbers.
-    let (unit, seconds) = match end {
-        end if end >= 2.0 * 86_400.0 => ("h", 3600.0),
-        end if end >= 7200.0 => ("min", 60.0),
-        _ => ("s", 1.0),
-    };
-    let x = Axis::linear(0.0, end / seconds, (LEFT + 4.0, width - RIGHT));
+    let (x, unit, seconds) = time_axis(end, (LEFT + 4.0, width - RIGHT));
     let values: Vec<f64> = trials.iter().flat_map(|trial| trial.points.iter().map(|(_, iops)| *iops)).collect();
     let y = Axis::fitting(&values, (height - BOTTOM, TOP));
     let log = if y.scale == Scale::Log { ", log scale" } else { "" };
@@ -97,12 +91,27 @@ pub(in super::super) fn timeline(title: &str, names: &[(usize, String)], trials:
         canvas.polyline(&places, if trial.hollow { "mark trial faint" } else { "mark trial" }, &trial.label);
         canvas.end_series();
     }
-    let room = (height - BOTTOM - TOP) / names.len().max(1) as f64;
+    end_names(&mut canvas, names, width - RIGHT + 12.0, (TOP, height - BOTTOM));
+    canvas.finish(title)
+}
+
+/// An axis over so many seconds, its unit and the seconds of one: minutes and hours where seconds would be long numbers.
+pub(super) fn time_axis(end_s: f64, places: (f64, f64)) -> (Axis, &'static str, f64) {
+    let (unit, seconds) = match end_s {
+        end if end >= 2.0 * 86_400.0 => ("h", 3600.0),
+        end if end >= 7200.0 => ("min", 60.0),
+        _ => ("s", 1.0),
+    };
+    (Axis::linear(0.0, end_s / seconds, places), unit, seconds)
+}
+
+/// The names of series beside a plot, from its top down.
+pub(super) fn end_names(canvas: &mut Canvas, names: &[(usize, String)], x: f64, (top, bottom): (f64, f64)) {
+    let room = (bottom - top) / names.len().max(1) as f64;
     let ends: Vec<End<'_>> = names
         .iter()
         .enumerate()
-        .map(|(index, (series, label))| End { series: *series, label, at: (0.0, TOP + room.min(16.0) * index as f64) })
+        .map(|(index, (series, label))| End { series: *series, label, at: (0.0, top + room.min(16.0) * index as f64) })
         .collect();
-    name_series(&mut canvas, width - RIGHT + 12.0, &ends, (TOP, height - BOTTOM));
-    canvas.finish(title)
+    name_series(canvas, x, &ends, (top, bottom));
 }

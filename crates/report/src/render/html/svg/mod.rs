@@ -7,6 +7,7 @@ pub(super) mod bars;
 pub(super) mod curves;
 pub(super) mod lines;
 pub(super) mod map;
+pub(super) mod power;
 
 use super::text::escape;
 use std::fmt::Write;

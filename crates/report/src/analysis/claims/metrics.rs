@@ -1,0 +1,72 @@
+//! The figures that claims are about, each with its name and unit.
+
+use crate::analysis::metric;
+use iopj_store::{EnergySource, Measurement};
+
+/// A figure of a measurement.
+#[derive(Clone, Copy)]
+pub(super) struct Metric {
+    pub(super) name: &'static str,
+    pub(super) unit: &'static str,
+    /// It is measured by a clock.
+    pub(super) time: bool,
+    of: Of,
+}
+
+/// Where a figure comes from; absent where the trial does not hold it.
+#[derive(Clone, Copy)]
+enum Of {
+    /// From the trial alone.
+    Trial(fn(&Measurement) -> Option<f64>),
+    /// From what the meter of all trials has of it.
+    Energy(metric::Metric),
+}
+
+impl Metric {
+    /// True if the other is the same figure.
+    pub(super) fn is(&self, other: &Metric) -> bool {
+        self.name == other.name
+    }
+
+    pub(super) fn is_energy(&self) -> bool {
+        matches!(self.of, Of::Energy(_))
+    }
+
+    /// Its value of a trial, whose energy is that of the source.
+    pub(super) fn value(&self, measurement: &Measurement, source: Option<&EnergySource>) -> Option<f64> {
+        match self.of {
+            Of::Trial(of) => of(measurement),
+            Of::Energy(energy) => energy.value(measurement, source),
+        }
+    }
+}
+
+const fn time(name: &'static str, unit: &'static str, of: fn(&Measurement) -> Option<f64>) -> Metric {
+    Metric { name, unit, time: true, of: Of::Trial(of) }
+}
+
+/// A figure that no clock is in.
+pub(super) const fn count(name: &'static str, of: fn(&Measurement) -> Option<f64>) -> Metric {
+    Metric { name, unit: "", time: false, of: Of::Trial(of) }
+}
+
+const fn energy(name: &'static str, unit: &'static str, of: metric::Metric) -> Metric {
+    Metric { name, unit, time: true, of: Of::Energy(of) }
+}
+
+/// A rate in millions a second.
+pub(super) const fn millions_per_s(name: &'static str, of: fn(&Measurement) -> Option<f64>) -> Metric {
+    time(name, "M/s", of)
+}
+
+pub(super) const MEAN_LATENCY: Metric = time("mean latency", "us", |m| Some(m.latency.mean / 1e3));
+pub(super) const P50: Metric = time("p50", "us", |m| Some(m.latency.p50 as f64 / 1e3));
+pub(super) const P99: Metric = time("p99", "us", |m| Some(m.latency.p99 as f64 / 1e3));
+pub(super) const IOPS: Metric = time("IOPS", "IOPS", |m| Some(m.iops()));
+/// Of one core, all threads that do or serve the I/O.
+pub(super) const CPU: Metric = time("CPU use", "%", |m| Some(m.cpu_percent));
+pub(super) const SWITCHES: Metric = count("context switches per I/O", |m| Some(m.context_switches_per_io));
+
+pub(super) const WATTS: Metric = energy("power", "W", metric::Metric::Watts);
+pub(super) const IOS_PER_JOULE: Metric = energy("I/Os per joule", "IO/J", metric::Metric::IosPerJoule);
+pub(super) const BYTES_PER_JOULE: Metric = energy("bytes per joule", "B/J", metric::Metric::BytesPerJoule);

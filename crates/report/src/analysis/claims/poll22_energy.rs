@@ -1,0 +1,167 @@
+//! Energy in *When Poll is More Energy Efficient than Interrupt*: power against CPU use, and bytes per joule over request size
+//! and threads.
+
+use super::poll22::{HYBRID, INTERRUPT, POLL};
+use super::rule::{
+    Against, BYTES_PER_JOULE, CPU, Cell, Comparison, Data, MEAN_LATENCY, Metric, Question, Relation, Shape, WATTS,
+};
+use super::stated::{Somewhere, Stated};
+use super::{Answer, Figure};
+use crate::analysis::metric;
+use crate::analysis::stats::{LEVEL, Method, summarize, t_test};
+use crate::analysis::winner::{self, Axis, Decision, rank};
+use iopj_core::{IoPath, Rw};
+
+/// What to know about the answer on power.
+pub(super) const POWER_NOTE: &str = "One workload is enough for each part, after Holm's correction over the workloads of both. `At least as much` \
+                                     is more than 0.99 of it. The paper draws power over threads (Figure 1) and prints no figure.";
+
+/// What to know about the answer on bytes per joule.
+pub(super) const BYTES_NOTE: &str = "A cell is a request size and a number of threads; its winner and its ties are by the papers' rule, \
+                                     Student's test at 5 % without correction. Its latency is the mean over the three completion modes; poll's \
+                                     cells are held against interrupt's by Welch's test, a cell counting as one value. The paper draws the map \
+                                     (Figure 3) and prints no figure.";
+
+/// At least as much: more than this share.
+const AT_LEAST: f64 = 0.99;
+
+/// The share of the decided cells that is nearly none.
+const NEARLY_NONE: f64 = 0.1;
+
+/// The replicates that a cell needs.
+const REPLICATES: usize = 3;
+
+/// Random reads of one at a time under which any of the three completion modes was measured, or 4 KiB on one thread.
+fn shapes(data: &Data<'_>) -> Vec<Shape> {
+    let fits = |one: &Shape| one.rw == Rw::Randread && one.iodepth == 1;
+    let shapes = data.shapes(&[INTERRUPT, POLL, HYBRID], fits);
+    if shapes.is_empty() { vec![Shape::of_4k(Rw::Randread)] } else { shapes }
+}
+
+pub(super) fn power<'a>(data: &Data<'a>) -> Vec<Question<'a>> {
+    let shapes = shapes(data);
+    let compare = |metric: Metric, path: IoPath, relation, against: Against<'a>, shape: Shape| Comparison {
+        metric,
+        cell: data.cell(path, shape),
+        relation,
+        against,
+        published: [None; 2],
+    };
+    let cell = |path, shape: &Shape| Against::Cell(data.cell(path, *shape));
+    let hybrid = |shape: &Shape| {
+        let at_least = Against::Share(AT_LEAST, data.cell(POLL, *shape));
+        vec![
+            compare(CPU, HYBRID, Relation::Less, cell(POLL, shape), *shape),
+            compare(WATTS, HYBRID, Relation::More, at_least, *shape),
+        ]
+    };
+    let poll = |shape: &Shape| vec![compare(WATTS, POLL, Relation::Less, cell(INTERRUPT, shape), *shape)];
+    let somewhere = |text: String, of: &dyn Fn(&Shape) -> Vec<Comparison<'a>>| {
+        let workloads = shapes.iter().map(|shape| (*shape, of(shape))).collect();
+        Question::Somewhere(Somewhere { text, workloads })
+    };
+    vec![
+        somewhere(
+            format!("somewhere {HYBRID} has less CPU use than {POLL}, and power more than {AT_LEAST} of its"),
+            &hybrid,
+        ),
+        somewhere(format!("somewhere {POLL} has less power than {INTERRUPT}"), &poll),
+    ]
+}
+
+/// A cell of the map: its winner, if it is decided, and its latency in us.
+struct Tile {
+    winner: Option<IoPath>,
+    latency_us: f64,
+}
+
+pub(super) fn bytes<'a>(data: &Data<'a>) -> Vec<Question<'a>> {
+    let cells: Vec<(Shape, [Cell<'a>; 3])> = shapes(data)
+        .into_iter()
+        .map(|shape| (shape, [INTERRUPT, POLL, HYBRID].map(|path| data.cell(path, shape))))
+        .collect();
+    let lacks = |cells: &[Cell<'a>; 3]| cells.iter().find_map(|cell| cell.lacks(BYTES_PER_JOULE, REPLICATES));
+    let complete: Vec<&(Shape, [Cell<'a>; 3])> = cells.iter().filter(|(_, cells)| lacks(cells).is_none()).collect();
+    let several = |of: fn(&Shape) -> u32| complete.iter().any(|(shape, _)| of(shape) != of(&complete[0].0));
+    if !several(|shape| shape.bs) || !several(|shape| shape.numjobs) {
+        let first = cells.iter().find_map(|(_, cells)| lacks(cells));
+        let grid = "bytes per joule of all three completion modes at two request sizes and two thread counts";
+        let need = first.map_or_else(|| grid.to_owned(), |first| format!("{grid}; first of all {first}"));
+        let text = "the map of bytes per joule over request size and threads".to_owned();
+        return vec![Question::Missing { text, at: String::new(), need }];
+    }
+    let tiles: Vec<Tile> = complete.iter().filter_map(|(_, cells)| tile(cells)).collect();
+    let all: Vec<Cell<'a>> = complete.iter().flat_map(|(_, cells)| cells.clone()).collect();
+    vec![Question::Stated(seldom(&tiles, all)), Question::Stated(where_latency_is_low(&tiles))]
+}
+
+fn tile(cells: &[Cell<'_>; 3]) -> Option<Tile> {
+    let sample = |cell: &Cell<'_>| {
+        let values = cell.values(BYTES_PER_JOULE);
+        (cell.path, values.into_iter().enumerate().map(|(at, value)| (at as u32, value)).collect())
+    };
+    let question = winner::Question::new(metric::Metric::BytesPerJoule, Axis::Bs, Axis::Numjobs).ok()?;
+    let ranked = rank(cells.iter().map(sample).collect(), &question);
+    let latencies: Option<Vec<f64>> = cells.iter().map(|cell| cell.mean(MEAN_LATENCY)).collect();
+    Some(Tile {
+        winner: (ranked.decision() == Decision::Winner).then(|| ranked.ranking[0].path),
+        latency_us: summarize(&latencies?)?.mean,
+    })
+}
+
+fn figure(of: String, unit: &'static str, values: &[f64]) -> Figure {
+    let summary = summarize(values);
+    let mean = summary.map(|summary| summary.mean);
+    let interval = summary.and_then(|summary| summary.interval);
+    Figure { of, unit, replicates: values.len(), mean, interval, published: None }
+}
+
+/// Hybrid wins nearly nowhere.
+fn seldom<'a>(tiles: &[Tile], cells: Vec<Cell<'a>>) -> Stated<'a> {
+    let decided = tiles.iter().filter(|tile| tile.winner.is_some()).count();
+    let won = tiles.iter().filter(|tile| tile.winner == Some(HYBRID)).count();
+    let answer = match (decided, won as f64 <= NEARLY_NONE * decided as f64) {
+        (0, _) => Answer::Undecided(format!("all {} cells of the map are ties", tiles.len())),
+        (_, true) => Answer::Holds,
+        (_, false) => Answer::DoesNotHold,
+    };
+    Stated {
+        text: format!("bytes per joule, papers' rule: {HYBRID} wins at most {NEARLY_NONE} of the decided cells"),
+        at: String::new(),
+        answer,
+        figures: vec![
+            figure(HYBRID.to_string(), "cells", &[won as f64]),
+            figure("all".to_owned(), "decided cells", &[decided as f64]),
+        ],
+        p: None,
+        cells,
+    }
+}
+
+/// Poll wins where latency is low, interrupt where it is high.
+fn where_latency_is_low<'a>(tiles: &[Tile]) -> Stated<'a> {
+    let of = |path: IoPath| -> Vec<f64> {
+        tiles.iter().filter(|tile| tile.winner == Some(path)).map(|tile| tile.latency_us).collect()
+    };
+    let (poll, interrupt) = (of(POLL), of(INTERRUPT));
+    let p = t_test(Method::Welch, &poll, &interrupt).map(|test| test.p);
+    let lower = summarize(&poll).map(|one| one.mean) < summarize(&interrupt).map(|one| one.mean);
+    let answer = match p {
+        None => Answer::Undecided(format!(
+            "poll wins {} cells and interrupt {}: a test needs two of each",
+            poll.len(),
+            interrupt.len()
+        )),
+        Some(p) if p >= LEVEL => Answer::Undecided(format!("no significant difference (p = {p:.2})")),
+        Some(_) if lower => Answer::Holds,
+        Some(_) => Answer::DoesNotHold,
+    };
+    Stated {
+        text: format!("mean latency of the cells that {POLL} wins less than of those that {INTERRUPT} wins"),
+        at: String::new(),
+        answer,
+        figures: vec![figure(POLL.to_string(), "us", &poll), figure(INTERRUPT.to_string(), "us", &interrupt)],
+        p,
+        cells: Vec::new(),
+    }
+}

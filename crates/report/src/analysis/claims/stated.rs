@@ -1,0 +1,159 @@
+//! Parts of claims that are not one comparison: that hold under some workload, or by a rule of their own such as the
+//! papers' for winners and ties.
+
+use super::rule::{Cell, Comparison, Metric, Shape, Test, ratio};
+use super::{Answer, Figure, Part};
+use crate::analysis::stats::{LEVEL, Method, t_test};
+use iopj_core::IoPath;
+
+/// A part that holds if under one workload at least all comparisons do.
+pub(super) struct Somewhere<'a> {
+    /// What is claimed.
+    pub(super) text: String,
+    /// The comparisons under each workload; not empty.
+    pub(super) workloads: Vec<(Shape, Vec<Comparison<'a>>)>,
+}
+
+impl<'a> Somewhere<'a> {
+    pub(super) fn comparisons(&self) -> impl Iterator<Item = &Comparison<'a>> {
+        self.workloads.iter().flat_map(|(_, comparisons)| comparisons)
+    }
+
+    /// The workloads that have all that is needed.
+    fn complete(&self, replicates: usize) -> impl Iterator<Item = &(Shape, Vec<Comparison<'a>>)> {
+        self.workloads.iter().filter(move |(_, all)| all.iter().all(|one| one.missing(replicates).is_empty()))
+    }
+
+    /// What the first workload lacks, where none has all.
+    pub(super) fn missing(&self, replicates: usize) -> Vec<String> {
+        if self.complete(replicates).next().is_some() {
+            return Vec::new();
+        }
+        let mut missing: Vec<String> =
+            self.workloads.iter().take(1).flat_map(|(_, all)| all).flat_map(|one| one.missing(replicates)).collect();
+        missing.dedup();
+        missing
+    }
+
+    /// A test for each complete workload. That all comparisons hold is as likely to be an error as the least certain of them; that
+    /// they do not all hold is as certain as the most certain one that does not.
+    pub(super) fn tests(&self, replicates: usize) -> Vec<Test> {
+        let test = |(_, comparisons): &(Shape, Vec<Comparison<'a>>)| {
+            let tests: Option<Vec<(f64, bool)>> = comparisons.iter().map(Comparison::test).collect();
+            let tests = tests?;
+            let against = tests.iter().filter(|(_, holds)| !holds).map(|(p, _)| *p).reduce(f64::min);
+            let all_hold = tests.iter().map(|(p, _)| *p).fold(0.0, f64::max);
+            Some(against.map_or((all_hold, true), |p| (p, false)))
+        };
+        self.complete(replicates).map(test).collect()
+    }
+
+    /// The part, with the figures of the workload that speaks for it the most. `tested` are its tests after Holm's correction.
+    pub(super) fn part(self, tested: &[Test], replicates: usize) -> Part {
+        let missing = self.missing(replicates);
+        let all: Vec<&(Shape, Vec<Comparison<'a>>)> = self.complete(replicates).collect();
+        let rank = |test: &Test| test.map_or(2.0, |(p, holds)| if holds { p } else { 2.0 - p });
+        let best = (0..all.len()).min_by(|a, b| rank(&tested[*a]).total_cmp(&rank(&tested[*b])));
+        let (at, figures, p) = match best {
+            Some(best) => {
+                let (shape, comparisons) = all[best];
+                let figures = comparisons.iter().flat_map(Comparison::figures).collect();
+                (shape.to_string(), figures, tested[best].map(|(p, _)| p))
+            }
+            None => (String::new(), Vec::new(), None),
+        };
+        let sure = |test: &Test, holding: bool| test.is_some_and(|(p, holds)| holds == holding && p < LEVEL);
+        let answer = if !missing.is_empty() {
+            Answer::NotMeasured(missing)
+        } else if tested.iter().any(|test| sure(test, true)) {
+            Answer::Holds
+        } else if tested.iter().all(|test| sure(test, false)) {
+            Answer::DoesNotHold
+        } else {
+            Answer::Undecided(format!("shown under none of {} workloads after Holm's correction", all.len()))
+        };
+        Part { text: self.text, at, answer, figures, p }
+    }
+}
+
+/// A part that was decided by a rule of its own.
+pub(super) struct Stated<'a> {
+    /// What is claimed.
+    pub(super) text: String,
+    /// Under which workload; empty for many.
+    pub(super) at: String,
+    /// Its answer.
+    pub(super) answer: Answer,
+    /// The figures that decide it.
+    pub(super) figures: Vec<Figure>,
+    /// The p-value that it rests on, without correction.
+    pub(super) p: Option<f64>,
+    /// The cells that it is about.
+    pub(super) cells: Vec<Cell<'a>>,
+}
+
+impl Stated<'_> {
+    pub(super) fn part(self) -> Part {
+        Part { text: self.text, at: self.at, answer: self.answer, figures: self.figures, p: self.p }
+    }
+}
+
+/// The cells of a group of paths, and the one of them that is held against the others.
+pub(super) struct Group<'a, 'c> {
+    /// What they are, in words.
+    pub(super) name: &'static str,
+    /// The cell that stands for all.
+    pub(super) cell: &'c Cell<'a>,
+}
+
+/// One group above another by the papers' rule for winners: Student's test of the two that stand for them, without correction;
+/// p > 0.05 is a tie.
+pub(super) fn above<'a>(metric: Metric, high: &Group<'a, '_>, low: &Group<'a, '_>, name: &str) -> Stated<'a> {
+    let (values, others) = (high.cell.values(metric), low.cell.values(metric));
+    let p = t_test(Method::Student, &values, &others).map(|test| test.p);
+    let more = high.cell.mean(metric) > low.cell.mean(metric);
+    let answer = match p {
+        None => Answer::Undecided("a test needs two replicates of each cell".to_owned()),
+        Some(p) if p > LEVEL => Answer::Undecided(format!("a tie by the papers' rule (p = {p:.2})")),
+        Some(_) if more => Answer::Holds,
+        Some(_) => Answer::DoesNotHold,
+    };
+    let mut figures = vec![high.cell.figure(metric, None), low.cell.figure(metric, None)];
+    figures.extend(ratio(metric, high.cell, low.cell));
+    Stated {
+        text: format!(
+            "{name}, papers' rule: {} ({}) more than {} ({})",
+            high.name, high.cell.path, low.name, low.cell.path
+        ),
+        at: high.cell.shape.to_string(),
+        answer,
+        figures,
+        p,
+        cells: vec![high.cell.clone(), low.cell.clone()],
+    }
+}
+
+/// Of the cells whose path fits and that have the figure, the one of the greatest mean.
+pub(super) fn greatest<'a, 'c>(
+    cells: &'c [Cell<'a>],
+    metric: Metric,
+    fits: impl Fn(&IoPath) -> bool,
+) -> Option<&'c Cell<'a>> {
+    ranked(cells, metric, fits).pop()
+}
+
+/// The one of the least.
+pub(super) fn least<'a, 'c>(
+    cells: &'c [Cell<'a>],
+    metric: Metric,
+    fits: impl Fn(&IoPath) -> bool,
+) -> Option<&'c Cell<'a>> {
+    ranked(cells, metric, fits).into_iter().next()
+}
+
+fn ranked<'a, 'c>(cells: &'c [Cell<'a>], metric: Metric, fits: impl Fn(&IoPath) -> bool) -> Vec<&'c Cell<'a>> {
+    let with = cells.iter().filter(|cell| fits(&cell.path)).filter_map(|cell| Some((cell.mean(metric)?, cell)));
+    let mut with: Vec<(f64, &Cell<'a>)> = with.collect();
+    with.sort_by(|(a, _), (b, _)| a.total_cmp(b));
+    with.into_iter().map(|(_, cell)| cell).collect()
+}

@@ -1,0 +1,139 @@
+//! Energy of a cell: means over its replicates with their uncertainty, and the trials that a meter did not cover.
+//!
+//! Which meter and scope trials are compared by is the store's [`EnergySource`]. The random part is what two paths on
+//! one meter are told apart by: it is in the spread of the replicates. The common part, the meter's gain above all, is
+//! the same in all of them and only counts for the figure itself.
+
+use super::metric::Metric;
+use super::stats::{LEVEL, summarize};
+use iopj_core::{Joules, VerdictKind};
+use iopj_store::{EnergySource, Measurement, Trial};
+use serde::Serialize;
+use statrs::distribution::{ContinuousCDF, StudentsT};
+
+/// The two-sided 95 % quantile of the normal distribution.
+const NORMAL: f64 = 1.959_963_984_540_054;
+
+/// The energy of a cell.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Energy {
+    /// The meter and the scope.
+    pub source: EnergySource,
+    /// Replicates with joules.
+    pub replicates: usize,
+    /// Replicates without.
+    pub incomplete: usize,
+    /// Mean energy over the window in J; absent where no replicate has any, as are the others.
+    pub joules: Option<Uncertain>,
+    /// Mean power in W.
+    pub watts: Option<Uncertain>,
+    /// I/Os per joule.
+    pub ios_per_joule: Option<Uncertain>,
+}
+
+/// A mean with half of its 95 % intervals.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Uncertain {
+    /// The mean over replicates.
+    pub mean: f64,
+    /// The random part: between replicates by Student's t; of a single one what the meter's readings tell.
+    pub random: f64,
+    /// Random and common parts together; absent where the meter's accuracy is not declared for every replicate.
+    pub combined: Option<f64>,
+}
+
+impl Energy {
+    /// The energy of these replicates by a source; `None` where it took part in none of them.
+    pub fn of(measured: &[&Measurement], source: &EnergySource) -> Option<Energy> {
+        measured.iter().any(|one| source.of(one).is_some()).then(|| {
+            let with: Vec<(&Measurement, &Joules)> =
+                measured.iter().filter_map(|one| Some((*one, source.joules(one)?))).collect();
+            Energy {
+                source: source.clone(),
+                replicates: with.len(),
+                incomplete: measured.len() - with.len(),
+                joules: uncertain(&with, source, Metric::Joules),
+                watts: uncertain(&with, source, Metric::Watts),
+                ios_per_joule: uncertain(&with, source, Metric::IosPerJoule),
+            }
+        })
+    }
+}
+
+/// A metric that goes with the energy or against it, so that relative uncertainties are those of the energy.
+fn uncertain(with: &[(&Measurement, &Joules)], source: &EnergySource, metric: Metric) -> Option<Uncertain> {
+    let all: Option<Vec<f64>> = with.iter().map(|(one, _)| metric.value(one, Some(source))).collect();
+    let all = all.filter(|_| with.iter().all(|(_, joules)| joules.joules > 0.0))?;
+    let summary = summarize(&all)?;
+    let relative = || all.iter().zip(with).map(|(value, (_, joules))| (value / joules.joules, *joules));
+    let (standard, dof, random) = match summary.interval {
+        Some((low, high)) => {
+            let dof = (summary.n - 1) as f64;
+            (summary.stddev / (summary.n as f64).sqrt(), Some(dof), (high - low) / 2.0)
+        }
+        None => {
+            let (scale, joules) = relative().next()?;
+            (scale * joules.random_j, joules.random_dof, scale * half(joules.random_interval))
+        }
+    };
+    // The common part is the same in all replicates: its mean is that of the whole.
+    let common: Option<f64> = relative().map(|(scale, joules)| Some(scale * common_j(joules)?)).sum();
+    let common = common.map(|sum| sum / all.len() as f64);
+    let combined = common.map(|common| combine((standard, dof, random), common));
+    Some(Uncertain { mean: summary.mean, random, combined })
+}
+
+fn half([low, high]: [f64; 2]) -> f64 {
+    (high - low) / 2.0
+}
+
+/// Standard uncertainty of the common part in J, from the combined interval and the random standard uncertainty.
+fn common_j(joules: &Joules) -> Option<f64> {
+    let combined = half(joules.interval?) / NORMAL;
+    Some((combined.powi(2) - joules.random_j.powi(2)).max(0.0).sqrt())
+}
+
+/// Half of the interval of a random and a common part together: Student's quantile at the degrees of freedom of Welch and
+/// Satterthwaite (JCGM 100:2008, G.4.1). `random` is its standard uncertainty, its degrees of freedom and its own half.
+fn combine((standard, dof, random): (f64, Option<f64>, f64), common: f64) -> f64 {
+    let both = standard.hypot(common);
+    if common == 0.0 || both == 0.0 {
+        return random;
+    }
+    let factor = match dof {
+        Some(dof) if standard > 0.0 => {
+            // Common parts are known from a certificate: their degrees of freedom are infinite.
+            let effective = dof * (both / standard).powi(4);
+            StudentsT::new(0.0, 1.0, effective).map_or(NORMAL, |student| student.inverse_cdf(1.0 - LEVEL / 2.0))
+        }
+        _ => NORMAL,
+    };
+    (factor * both).max(random)
+}
+
+/// A trial that the source did not cover.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Incomplete<'a> {
+    /// The trial.
+    pub trial: &'a Trial,
+    /// Why there are no joules of it.
+    pub reason: &'a str,
+}
+
+/// The trials that the source did not cover, in their order; refuted and failed ones stay out anyhow.
+pub fn incomplete<'a>(trials: &'a [Trial], source: &EnergySource) -> Vec<Incomplete<'a>> {
+    let lack = |trial: &'a Trial| {
+        let measurement = trial.outcome.measurement().filter(|one| one.verdict.kind != VerdictKind::Refuted)?;
+        Some(Incomplete { trial, reason: source.lack(measurement)? })
+    };
+    trials.iter().filter_map(lack).collect()
+}
+
+/// What the energy of a store is shown by: a meter, or a model where no meter took part.
+pub fn shown(trials: &[Trial]) -> Option<EnergySource> {
+    EnergySource::measured(&[trials]).or_else(|| EnergySource::estimated(&[trials]))
+}
+
+#[cfg(test)]
+#[path = "energy_tests.rs"]
+pub(crate) mod tests;

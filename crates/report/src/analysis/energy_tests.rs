@@ -1,0 +1,289 @@
+//! Energy of made-up trials whose joules are known, through metrics, tables, winner maps, comparisons and their texts.
+
+use super::*;
+use crate::analysis::claims::fixture::{Measured, cell, judge, workload};
+use crate::analysis::compare::{compare, tests::study};
+use crate::analysis::winner::{Axis, Question, winner_maps};
+use crate::analysis::{Table, tables};
+use crate::render;
+use iopj_core::{AboveIdle, EnergyOutcome, Rw, Scope, TrialEnergy};
+use iopj_store::{Outcome, StudyRecord};
+
+/// The length of the window of the trials of `cell`.
+const SECONDS: f64 = 2.0;
+
+/// Gives a trial joules of a meter over a scope: half of the random interval is 1 J, idle power 30 W, known to 2 J. A meter called
+/// `model` estimates.
+pub(crate) fn give(trial: &mut Trial, meter: &str, scope: Scope, joules: f64) {
+    let complete = Joules {
+        seconds: SECONDS,
+        joules,
+        random_j: 1.0 / NORMAL,
+        random_dof: None,
+        random_interval: [joules - 1.0, joules + 1.0],
+        interval: None,
+        above_idle: Some(AboveIdle {
+            idle_watts: 30.0,
+            joules: joules - 30.0 * SECONDS,
+            random_interval: [joules - 30.0 * SECONDS - 2.0, joules - 30.0 * SECONDS + 2.0],
+        }),
+    };
+    give_outcome(trial, meter, scope, EnergyOutcome::Complete(complete));
+}
+
+/// The same with joules that are there, or not.
+pub(crate) fn give_outcome(trial: &mut Trial, meter: &str, scope: Scope, outcome: EnergyOutcome) {
+    let Outcome::Measured(one) = &mut trial.outcome else { panic!("a failed trial has no energy") };
+    let (meter, estimated) = (meter.to_owned(), meter == "model");
+    one.energy.push(TrialEnergy { meter, scope, channels: Vec::new(), estimated, outcome });
+}
+
+fn measurement(trial: &mut Trial) -> &mut Measurement {
+    let Outcome::Measured(one) = &mut trial.outcome else { panic!() };
+    one
+}
+
+fn joules(trial: &mut Trial) -> &mut Joules {
+    let EnergyOutcome::Complete(joules) = &mut measurement(trial).energy[0].outcome else { panic!() };
+    joules
+}
+
+/// Three replicates of 1,000 IOPS, so of 2,000 I/Os, with these joules at the plug.
+fn replicates(path: &str, joules: [f64; 3]) -> Vec<Trial> {
+    let measured = Measured { mean_us: 10.0, iops: 1000.0, ..Measured::default() };
+    let mut trials = cell(path, &workload(Rw::Randread, 1), measured, &[0.0; 3]);
+    for (trial, joules) in trials.iter_mut().zip(joules) {
+        give(trial, "plug", Scope::System, joules);
+    }
+    trials
+}
+
+fn plug() -> EnergySource {
+    EnergySource { scope: Scope::System, meter: "plug".to_owned(), estimated: false }
+}
+
+fn near(a: f64, b: f64) -> bool {
+    (a - b).abs() < 1e-6 * b.abs().max(1.0)
+}
+
+fn squeezed(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+const SIO: &str = "posix-sio/syscall/interrupt";
+const POLL: &str = "posix-sio/syscall/poll";
+
+#[test]
+fn metrics_are_those_of_the_source_alone() {
+    let mut trial = replicates(SIO, [100.0; 3]).remove(0);
+    give(&mut trial, "rapl", Scope::Package, 50.0);
+    let one = measurement(&mut trial);
+    let of = |metric: Metric, source: &EnergySource| metric.value(one, Some(source)).unwrap();
+    let metrics = [
+        Metric::Joules,
+        Metric::Watts,
+        Metric::IosPerJoule,
+        Metric::BytesPerJoule,
+        Metric::WattsAboveIdle,
+        Metric::IosPerJouleAboveIdle,
+    ];
+    assert_eq!(metrics.map(|metric| of(metric, &plug())), [100.0, 50.0, 20.0, 81_920.0, 20.0, 50.0]);
+    let rapl = EnergySource { scope: Scope::Package, meter: "rapl".to_owned(), estimated: false };
+    assert_eq!((of(Metric::Watts, &rapl), of(Metric::IosPerJoule, &rapl)), (25.0, 40.0));
+    // 50 J are less than the idle machine takes.
+    assert_eq!((of(Metric::WattsAboveIdle, &rapl), Metric::IosPerJouleAboveIdle.value(one, Some(&rapl))), (-5.0, None));
+    for metric in metrics {
+        assert_eq!(metric.value(one, None), None, "{metric}");
+        assert!(metric.is_energy() && metric.is_time(), "{metric}");
+        assert_eq!(metric.as_str().parse(), Ok(metric));
+    }
+    assert_eq!(Metric::ALL.iter().filter(|metric| metric.is_energy()).count(), metrics.len());
+}
+
+#[test]
+fn replicates_tell_the_random_part_and_the_meter_the_common_one() {
+    let mut trials = replicates(SIO, [98.0, 100.0, 102.0]);
+    let energy = |trials: &[Trial]| {
+        let measured: Vec<&Measurement> = trials.iter().filter_map(|trial| trial.outcome.measurement()).collect();
+        Energy::of(&measured, &plug()).unwrap()
+    };
+    // Student's quantile at two degrees of freedom is 4.302653; the standard deviation is 2 J, or 1 W.
+    let random = 4.302_652_73 / 3f64.sqrt();
+    let watts = energy(&trials).watts.unwrap();
+    assert!(watts.mean == 50.0 && near(watts.random, random) && watts.combined.is_none(), "{watts:?}");
+    let per_joule = energy(&trials).ios_per_joule.unwrap();
+    // The standard deviation of 20.408, 20 and 19.608 is 0.40016.
+    assert!(near(per_joule.mean, (2000.0 / 98.0 + 20.0 + 2000.0 / 102.0) / 3.0), "{per_joule:?}");
+    assert!((per_joule.random - 0.400_16 * random).abs() < 1e-4, "{per_joule:?}");
+    // A meter known to 4 % that reads 100 J without noise: all replicates share the error.
+    for trial in &mut trials {
+        let joules = joules(trial);
+        (joules.joules, joules.random_j, joules.interval) = (100.0, 0.0, Some([96.0, 104.0]));
+    }
+    let watts = energy(&trials).watts.unwrap();
+    assert!(watts.random == 0.0 && near(watts.combined.unwrap(), 2.0), "{watts:?}");
+    assert!(near(energy(&trials).ios_per_joule.unwrap().combined.unwrap(), 0.8));
+    // Random and common parts add in squares, with more degrees of freedom than the random part alone has. The standard
+    // deviation is 1 W, the common interval 4 W.
+    for (trial, value) in trials.iter_mut().zip([98.0, 100.0, 102.0]) {
+        let joules = joules(trial);
+        (joules.joules, joules.interval) = (value, Some([0.92 * value, 1.08 * value]));
+    }
+    let (u, common) = (1.0 / 3f64.sqrt(), 4.0 / NORMAL);
+    let dof = 2.0 * (u.hypot(common) / u).powi(4);
+    let factor = StudentsT::new(0.0, 1.0, dof).unwrap().inverse_cdf(0.975);
+    let watts = energy(&trials).watts.unwrap();
+    assert!((watts.combined.unwrap() - factor * u.hypot(common)).abs() < 1e-3, "{watts:?}");
+    assert!(near(watts.random, random) && watts.combined.unwrap() > watts.random);
+}
+
+#[test]
+fn one_replicate_has_the_interval_of_its_readings() {
+    let trials = replicates(SIO, [100.0; 3]);
+    let one = Energy::of(&[trials[0].outcome.measurement().unwrap()], &plug()).unwrap();
+    assert!(near(one.watts.unwrap().random, 0.5) && near(one.ios_per_joule.unwrap().random, 0.2), "{one:?}");
+}
+
+#[test]
+fn every_table_gains_watts_and_ios_per_joule_with_the_source_in_its_heading() {
+    let mut trials = [replicates(SIO, [98.0, 100.0, 102.0]), replicates(POLL, [80.0; 3])].concat();
+    let text = squeezed(&render::report(&study("6.1"), &trials));
+    assert!(text.contains("numjobs 1, 2s, 3 replicates, energy: system by plug path verdict IOPS"), "{text}");
+    assert!(text.contains("slower W \u{b1} IO/J \u{b1} "), "{text}");
+    assert!(text.contains("0 50.00 2.5 20.01 0.99 ") && text.contains("0 40.00 0 25.00 0 "), "{text}");
+    assert!(text.contains("the meter declares no accuracy") && !text.contains("est.") && !text.contains("incomplete"));
+    for trial in &mut trials {
+        let joules = joules(trial);
+        joules.interval = Some([0.96 * joules.joules, 1.04 * joules.joules]);
+    }
+    let text = squeezed(&render::report(&study("6.1"), &trials));
+    assert!(text.contains("W \u{b1} \u{b1} all IO/J \u{b1} \u{b1} all "), "{text}");
+    assert!(text.contains("\u{b1} all holds the meter's declared accuracy too"), "{text}");
+}
+
+#[test]
+fn incomplete_trials_are_counted_and_named_and_leave_the_scope_as_it_is() {
+    let mut trials = [replicates(SIO, [100.0; 3]), replicates(POLL, [80.0, 81.0, 82.0])].concat();
+    measurement(&mut trials[5]).energy.clear();
+    give_outcome(
+        &mut trials[5],
+        "plug",
+        Scope::System,
+        EnergyOutcome::Incomplete("no reading for 7 s\u{1b}".to_owned()),
+    );
+    for trial in &mut trials {
+        give(trial, "rapl", Scope::Package, 10.0);
+    }
+    let text = squeezed(&render::report(&study("6.1"), &trials));
+    assert!(text.contains("energy: system by plug") && !text.contains("rapl"), "{text}");
+    assert!(
+        text.contains(
+            "energy incomplete, left out of all that is said of energy: 1 posix-sio/syscall/poll, randread 4k"
+        ),
+        "{text}"
+    );
+    assert!(text.contains("replicate 2: no reading for 7 s\\u{1b}"), "{text}");
+    let question = Question::new(Metric::IosPerJoule, Axis::Iodepth, Axis::Numjobs).unwrap();
+    let map = winner_maps(&trials, &question).remove(0);
+    let cell = map.cells.values().next().unwrap();
+    assert_eq!((cell.ranking[0].path.to_string().as_str(), cell.ranking[0].summary.n), (POLL, 2));
+    assert_eq!((map.left_out().energy_incomplete, map.left_out().total(), map.source), (1, 1, Some(plug())));
+    let text = render::winners(&study("6.1"), &trials, &question);
+    assert!(text.starts_with("I/Os per joule (IO/J), system by plug, more is better: "), "{text}");
+    assert!(text.contains("1 trial stays out: 1 energy incomplete") && text.contains("no reading for 7 s"), "{text}");
+}
+
+#[test]
+fn estimates_are_shown_as_such_and_rank_nothing() {
+    let mut trials = replicates(SIO, [100.0; 3]);
+    for trial in &mut trials {
+        measurement(trial).energy.clear();
+        give(trial, "model", Scope::System, 100.0);
+    }
+    let text = squeezed(&render::report(&study("6.1"), &trials));
+    assert!(text.contains("energy: system by model, est. ") && text.contains("est. 50.00 0 est. 20.00 0"), "{text}");
+    let latex = render::latex(&tables(&study("6.1"), &trials));
+    assert!(latex.contains("est. 50.00") && latex.contains("% energy: system by model, est."), "{latex}");
+    let csv = render::csv(&tables(&study("6.1"), &trials));
+    assert!(csv.lines().nth(1).unwrap().ends_with(",\"system\",\"model\",\"true\""), "{csv}");
+    let question = Question::new(Metric::Watts, Axis::Iodepth, Axis::Numjobs).unwrap();
+    let text = render::winners(&study("6.1"), &trials, &question);
+    assert!(text.contains("energy was measured in no trial that counts"), "{text}");
+    let study = study("6.1");
+    let comparison = compare((&study, &trials), (&study, &trials));
+    assert!(comparison.energy.is_none() && comparison.changes.iter().all(|change| !change.metric.is_energy()));
+    let page = render::html::page(&study, &trials);
+    assert!(page.contains("no meter took part") && !page.contains("over-joule") && !page.contains("IO/J</th>"));
+}
+
+#[test]
+fn exports_hold_the_means_and_their_intervals() {
+    let mut trials = replicates(SIO, [98.0, 100.0, 102.0]);
+    trials.extend(replicates(POLL, [80.0; 3]));
+    for trial in &mut trials[3..] {
+        measurement(trial).energy.clear();
+    }
+    let tables: Vec<Table> = tables(&study("6.1"), &trials);
+    let csv = render::csv(&tables);
+    let lines: Vec<Vec<&str>> = csv.lines().map(|line| line.split(',').collect()).collect();
+    let of = |row: usize, name: &str| lines[row][lines[0].iter().position(|one| *one == name).unwrap()];
+    assert!(lines.iter().all(|line| line.len() == lines[0].len()));
+    let with = if of(1, "path") == SIO { (1, 2) } else { (2, 1) };
+    assert_eq!((of(with.0, "joules"), of(with.0, "watts"), of(with.0, "energy_meter")), ("100", "50", "\"plug\""));
+    assert!(of(with.0, "watts_plus_minus").starts_with("2.484") && of(with.0, "watts_plus_minus_all").is_empty());
+    assert_eq!((of(with.1, "watts"), of(with.1, "energy_meter"), of(with.1, "energy_incomplete")), ("", "\"\"", ""));
+    let latex = render::latex(&tables);
+    assert!(
+        latex.contains("& W & $\\pm$ & $\\pm$ all & IO/J &") && latex.contains("& 50.00 & 2.48 & -- & 20.01"),
+        "{latex}"
+    );
+}
+
+#[test]
+fn two_stores_are_compared_by_the_meter_that_they_share() {
+    let (before, mut after) = (replicates(SIO, [99.0, 100.0, 101.0]), replicates(SIO, [79.0, 80.0, 81.0]));
+    let study = study("6.1");
+    let comparison = compare((&study, &before), (&study, &after));
+    let change = |metric: Metric| comparison.changes.iter().find(|change| change.metric == metric).unwrap();
+    let watts = change(Metric::Watts);
+    assert!(near(watts.ratio.unwrap(), 0.8) && watts.outcome == crate::analysis::compare::Outcome::Better, "{watts:?}");
+    assert_eq!(change(Metric::IosPerJoule).outcome, crate::analysis::compare::Outcome::Better);
+    let text = render::comparison(&comparison);
+    assert!(text.contains("energy (W, IO/J): system by plug; a gain"), "{text}");
+    assert!(squeezed(&text).contains("power, W 50.00 40.00 -20.0 %"), "{text}");
+    for trial in &mut after {
+        measurement(trial).energy[0].meter = "pdu".to_owned();
+    }
+    let comparison = compare((&study, &before), (&study, &after));
+    assert!(comparison.energy.is_none() && comparison.changes.iter().all(|change| !change.metric.is_energy()));
+    let text = squeezed(&render::comparison(&comparison));
+    assert!(text.contains("no meter and scope in common: system by plug before, system by pdu after"), "{text}");
+}
+
+#[test]
+fn of_an_emulated_store_no_energy_is_shown() {
+    let trials = replicates(SIO, [97.0, 100.0, 103.0]);
+    let study = StudyRecord { emulated: Some("QEMU TCG".to_owned()), ..study("6.1") };
+    let texts = [
+        render::report(&study, &trials),
+        render::csv(&tables(&study, &trials)),
+        render::latex(&tables(&study, &trials)),
+        render::html::page(&study, &trials),
+    ];
+    for text in texts {
+        assert!(!text.contains("plug") && !text.contains("I/Os per joule, IO/J"), "{text}");
+    }
+    let question = Question::new(Metric::IosPerJoule, Axis::Iodepth, Axis::Numjobs).unwrap();
+    assert!(question.admits(&study).unwrap_err().contains("times mean nothing"));
+}
+
+#[test]
+fn refuted_trials_neither_choose_the_source_nor_count_as_incomplete() {
+    let mut trials = [replicates(SIO, [100.0; 3]), replicates(POLL, [80.0; 3])].concat();
+    for trial in &mut trials[3..] {
+        measurement(trial).energy.clear();
+    }
+    judge(&mut trials[3..], VerdictKind::Refuted);
+    let source = shown(&trials).unwrap();
+    assert_eq!((source.clone(), incomplete(&trials, &source).len()), (plug(), 0));
+}

@@ -1,0 +1,82 @@
+//! Power over the time of a study: what a channel of a meter read, and when which path ran.
+
+use iopj_core::{IoPath, PowerReading, Scope, VerdictKind};
+use iopj_store::Trial;
+
+/// The readings of one channel over one boot of the machine, with the trials that ran meanwhile.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PowerTrace {
+    /// The channel's name, such as `plug` or `rapl package-0`.
+    pub channel: String,
+    /// What it reads.
+    pub scope: Scope,
+    /// A model estimated it.
+    pub estimated: bool,
+    /// The readings in the order of their time.
+    pub readings: Vec<PowerReading>,
+    /// The measured windows of the trials.
+    pub windows: Vec<Window>,
+}
+
+/// The measured window of a trial.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Window {
+    /// The path that was asked for.
+    pub path: IoPath,
+    /// Begin in ns of `CLOCK_MONOTONIC_RAW`, the readings' clock.
+    pub begin_ns: u64,
+    /// End on the same clock.
+    pub end_ns: u64,
+}
+
+/// The windows of the trials that stand, in the order of their begin: those that are not refuted, did not fail, and have one.
+/// Give it the trials of one boot, whose clock is one.
+pub fn windows<'t>(trials: impl IntoIterator<Item = &'t Trial>) -> Vec<Window> {
+    let window = |trial: &Trial| {
+        let measurement = trial.outcome.measurement().filter(|one| one.verdict.kind != VerdictKind::Refuted)?;
+        let [begin_ns, end_ns] = measurement.window_raw_ns?;
+        Some(Window { path: trial.path, begin_ns, end_ns })
+    };
+    let mut windows: Vec<Window> = trials.into_iter().filter_map(window).collect();
+    windows.sort_by_key(|window| (window.begin_ns, window.end_ns));
+    windows
+}
+
+impl PowerTrace {
+    /// The readings within a window, its ends included.
+    pub fn within(&self, window: &Window) -> &[PowerReading] {
+        let from = self.readings.partition_point(|reading| reading.at_ns < window.begin_ns);
+        let until = self.readings.partition_point(|reading| reading.at_ns <= window.end_ns);
+        self.readings.get(from..until).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analysis::compare::tests::trial;
+    use iopj_store::Outcome;
+
+    #[test]
+    fn windows_are_those_of_trials_that_stand_and_hold_their_readings() {
+        let at = |path: &str, window, kind| {
+            let mut trial = trial(path, 1000);
+            let Outcome::Measured(one) = &mut trial.outcome else { panic!() };
+            (one.window_raw_ns, one.verdict.kind) = (window, kind);
+            trial
+        };
+        let trials = [
+            at("libaio/syscall/interrupt", Some([50, 60]), VerdictKind::Verified),
+            at("io_uring/syscall/poll", Some([10, 20]), VerdictKind::Unproven),
+            at("io_uring/sqpoll/poll", Some([30, 40]), VerdictKind::Refuted),
+            at("io_uring/syscall/interrupt", None, VerdictKind::Verified),
+        ];
+        let windows = windows(&trials);
+        assert_eq!(windows.iter().map(|one| one.begin_ns).collect::<Vec<_>>(), [10, 50]);
+        let reading = |at_ns| PowerReading { at_ns, watts: at_ns as f64 };
+        let readings = [9, 10, 15, 20, 21].map(reading).to_vec();
+        let trace = PowerTrace { channel: "plug".into(), scope: Scope::System, estimated: false, readings, windows };
+        let within = |index: usize| trace.within(&trace.windows[index]).iter().map(|one| one.at_ns).collect::<Vec<_>>();
+        assert_eq!((within(0), within(1)), (vec![10, 15, 20], vec![]));
+    }
+}

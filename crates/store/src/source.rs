@@ -1,0 +1,107 @@
+//! Which energy figures of a store can be held against each other: those of one meter over one scope.
+
+use crate::record::{Measurement, Trial};
+use iopj_core::{EnergyOutcome, Joules, Scope, TrialEnergy, VerdictKind};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// A meter and a scope of it. Figures of two sources are never compared.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct EnergySource {
+    /// The widest first, in the order of [`Scope::ALL`].
+    pub scope: Scope,
+    /// The meter's name in the study.
+    pub meter: String,
+    /// A model, whose figures enter no comparison.
+    pub estimated: bool,
+}
+
+/// How many trials a source took part in, and how many of these it covered.
+#[derive(Clone, Copy, Default)]
+struct Cover {
+    all: usize,
+    complete: usize,
+}
+
+/// What each meter's scope covers: the widest scope first.
+type Covers<'a> = BTreeMap<(Scope, &'a str), Cover>;
+
+impl EnergySource {
+    /// The meter and scope that all of these sets of trials are compared by: the widest scope of a meter that took part in every
+    /// trial of all sets and covered most; where no meter did, what covered the most trials, the widest scope of equals. It
+    /// covered at least one trial of each set. Refuted and failed trials do not count. `None` where there is no such meter;
+    /// models are none.
+    pub fn measured(sets: &[&[Trial]]) -> Option<EnergySource> {
+        choose(sets, false)
+    }
+
+    /// The same among models.
+    pub fn estimated(sets: &[&[Trial]]) -> Option<EnergySource> {
+        choose(sets, true)
+    }
+
+    /// What this source has of a trial; `None` where it took no part.
+    pub fn of<'m>(&self, measurement: &'m Measurement) -> Option<&'m TrialEnergy> {
+        measurement
+            .energy
+            .iter()
+            .find(|one| one.scope == self.scope && one.meter == self.meter && one.estimated == self.estimated)
+    }
+
+    /// The joules of a trial; `None` where the source did not cover it.
+    pub fn joules<'m>(&self, measurement: &'m Measurement) -> Option<&'m Joules> {
+        self.of(measurement)?.joules()
+    }
+
+    /// Why there are no joules of a trial; `None` where there are some.
+    pub fn lack<'m>(&self, measurement: &'m Measurement) -> Option<&'m str> {
+        match self.of(measurement).map(|energy| &energy.outcome) {
+            None => Some("the meter took no part"),
+            Some(EnergyOutcome::Incomplete(why)) => Some(why),
+            Some(EnergyOutcome::Complete(_)) => None,
+        }
+    }
+}
+
+/// `system by plug`; of a model `package by model, est.`.
+impl fmt::Display for EnergySource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} by {}{}", self.scope, self.meter, if self.estimated { ", est." } else { "" })
+    }
+}
+
+fn choose(sets: &[&[Trial]], estimated: bool) -> Option<EnergySource> {
+    let covers: Vec<(usize, Covers<'_>)> = sets.iter().map(|set| covers(set, estimated)).collect();
+    let (_, first) = covers.first()?;
+    let candidates = first.keys().filter_map(|key| {
+        let each = covers.iter().map(|(_, covers)| covers.get(key).copied().unwrap_or_default());
+        let (all, complete) = each.clone().fold((0, 0), |sum, one| (sum.0 + one.all, sum.1 + one.complete));
+        each.clone().all(|one| one.complete > 0).then_some((*key, all, complete))
+    });
+    let trials: usize = covers.iter().map(|(trials, _)| trials).sum();
+    // Candidates stand in the order of scopes, the widest first, and of equals the first is kept. A gap in a trial does not narrow
+    // the scope of a meter that took part throughout and covered most: the trial stays out.
+    let throughout = |all: usize, complete: usize| all == trials && 2 * complete > trials;
+    let worth = |all: usize, complete: usize| if throughout(all, complete) { usize::MAX } else { complete };
+    // The last of equals is taken, from the end that is the first.
+    let ((scope, meter), ..) = candidates.rev().max_by_key(|(_, all, complete)| worth(*all, *complete))?;
+    Some(EnergySource { scope, meter: meter.to_owned(), estimated })
+}
+
+/// How many trials count, and what each source covers of them.
+fn covers(trials: &[Trial], estimated: bool) -> (usize, Covers<'_>) {
+    let measured = || trials.iter().filter_map(|trial| trial.outcome.measurement());
+    let counting = || measured().filter(|one| one.verdict.kind != VerdictKind::Refuted);
+    let mut covers = Covers::new();
+    for energy in counting().flat_map(|one| &one.energy).filter(|energy| energy.estimated == estimated) {
+        let cover = covers.entry((energy.scope, energy.meter.as_str())).or_default();
+        cover.all += 1;
+        cover.complete += usize::from(energy.joules().is_some());
+    }
+    (counting().count(), covers)
+}
+
+#[cfg(test)]
+#[path = "source_tests.rs"]
+mod tests;
