@@ -143,7 +143,21 @@ fn as_text(target: &Target, paths: &[(IoPath, Availability)]) -> String {
     if !away.is_empty() {
         text += &format!("\nnot available, and why:\n{}", unavailable(&away));
     }
-    text += "\ndesign space (yes and no are of the interface; here and not here are of this target):\n";
+    text += &design_space(paths);
+    text + &lab_line()
+}
+
+/// Whether the lab can run here.
+fn lab_line() -> String {
+    match &lab::missing_packages()[..] {
+        [] => "\nlab: here (`iopj lab run`: other kernels, emulated NVMe with poll queues, exact costs)\n".to_owned(),
+        packages => format!("\nlab: not here; install the packages {}\n", packages.join(", ")),
+    }
+}
+
+/// The papers' design space, filled in for this target.
+fn design_space(paths: &[(IoPath, Availability)]) -> String {
+    let heading = "\ndesign space (yes and no are of the interface; here and not here are of this target):\n";
     let mut columns = vec![("interface", Align::Left)];
     columns.extend(["kernel", "user", "sync", "async"].map(|name| (name, Align::Left)));
     columns.extend(HERE_COLUMNS.map(|name| (name, Align::Left)));
@@ -164,10 +178,5 @@ fn as_text(target: &Target, paths: &[(IoPath, Availability)]) -> String {
         }));
         grid.row(row);
     }
-    text += &grid.render();
-    let missing = lab::missing_packages();
-    text + &match &missing[..] {
-        [] => "\nlab: here (`iopj lab run`: other kernels, emulated NVMe with poll queues, exact costs)\n".to_owned(),
-        packages => format!("\nlab: not here; install the packages {}\n", packages.join(", ")),
-    }
+    heading.to_owned() + &grid.render()
 }

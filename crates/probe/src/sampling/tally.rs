@@ -90,7 +90,7 @@ impl Tally {
         symbols: &Symbols,
         directory: &dyn Fn(&str, Option<&str>) -> Option<String>,
     ) -> Vec<FunctionCost> {
-        let mut sums: BTreeMap<(&str, Option<&str>), (Option<&Symbol>, Cost)> = BTreeMap::new();
+        let mut sums: BTreeMap<(&str, Option<&str>), Sum<'_>> = BTreeMap::new();
         for (place, cost) in &self.kernel {
             let symbol = symbols.find(place.address);
             let (name, module) = symbol.map_or(("", None), |symbol| (&*symbol.function, symbol.module.as_deref()));
@@ -115,6 +115,9 @@ impl Tally {
         kernel.chain([user]).collect()
     }
 }
+
+/// What a function has cost, beside its symbol.
+type Sum<'a> = (Option<&'a Symbol>, Cost);
 
 /// True for the functions in which a core waits for something to do: where it halts, polls or sleeps, and where
 /// it enables interrupts again after that (kernel/sched/idle.c, drivers/cpuidle/, arch/x86/kernel/process.c,
