@@ -36,6 +36,9 @@ pub(crate) enum Command {
     /// Run a study in a virtual machine with emulated NVMe, on a kernel of your choice
     #[command(subcommand)]
     Lab(LabCommand),
+    /// Show the meters of this machine, bring a meter's log into a store, fit a model
+    #[command(subcommand)]
+    Meter(MeterCommand),
     /// Put back settings that a run which died has left behind
     Restore(RestoreArgs),
     /// Write the manual pages into a folder
@@ -249,6 +252,37 @@ pub(crate) struct RestoreArgs {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum MeterCommand {
+    /// Tell which meters this machine has, what they measure, and why it lacks the others
+    List {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Bring the log of a meter that was read out afterwards into a study's store
+    Attach {
+        /// Store that `iopj run` has written
+        store: PathBuf,
+        /// The log, as the study's [meters.NAME] table of kind `log` says; without one a HOBOware export
+        log: PathBuf,
+        /// The logger's time zone, such as UTC, +01:00 or CET-1CEST,M3.5.0,M10.5.0/3
+        #[arg(long, value_name = "ZONE", allow_hyphen_values = true)]
+        time_zone: Option<String>,
+        /// Believe the logger's clock, to a second, instead of looking for the load pattern
+        #[arg(long)]
+        trust_clock: bool,
+    },
+    /// Fit a model of this machine's power to a store whose trials have a real meter
+    Fit {
+        /// Store that `iopj run` has written
+        store: PathBuf,
+        /// File for the coefficients
+        #[arg(short, long, value_name = "FILE")]
+        output: PathBuf,
+    },
 }
 
 #[derive(Debug, Subcommand)]

@@ -9,6 +9,7 @@ mod export;
 mod import;
 mod lab;
 mod meta;
+mod meter;
 mod output;
 mod progress;
 mod report;
@@ -33,6 +34,7 @@ fn main() -> ExitCode {
         Command::Explain(args) => explain::explain(&args),
         Command::Import(args) => import::import(&args),
         Command::Lab(command) => lab::lab(&command),
+        Command::Meter(command) => meter::meter(&command),
         Command::Restore(args) => restore::restore(&args),
         Command::Man { folder } => meta::man(&folder),
         Command::Completions { shell } => meta::completions(shell),

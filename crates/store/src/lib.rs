@@ -3,6 +3,7 @@
 //! A trial is whole or absent. Nothing is written to a store inside a measured window.
 
 mod costs;
+pub mod energy;
 mod error;
 pub mod export;
 mod file;

@@ -72,6 +72,45 @@ const MIGRATIONS: [&str; 2] = [
         cpu_ns INTEGER NOT NULL
     ) STRICT;
     CREATE INDEX cost_trial ON cost (trial);
+    CREATE TABLE session (           -- a run, a resumption of it: raw times of two sessions may be of two boots
+        id INTEGER PRIMARY KEY,
+        boot TEXT NOT NULL,
+        unix_minus_raw_ns INTEGER NOT NULL
+    ) STRICT;
+    CREATE TABLE meter (
+        id INTEGER PRIMARY KEY,
+        session INTEGER NOT NULL REFERENCES session (id),
+        name TEXT NOT NULL,
+        record TEXT NOT NULL,        -- JSON: kind, interval, clock, channels
+        UNIQUE (session, name)
+    ) STRICT;
+    CREATE TABLE reading (
+        meter INTEGER NOT NULL REFERENCES meter (id),
+        channel INTEGER NOT NULL,    -- index into the record's channels
+        count INTEGER,               -- of a counter
+        watts REAL,                  -- of a gauge
+        begin_ns INTEGER NOT NULL,   -- CLOCK_MONOTONIC_RAW
+        end_ns INTEGER NOT NULL,
+        wall_ns INTEGER NOT NULL,    -- since 1970
+        own_ns INTEGER,              -- the meter's own time
+        CHECK ((count IS NULL) <> (watts IS NULL))
+    ) STRICT;
+    CREATE INDEX reading_meter ON reading (meter);
+    CREATE TABLE mark (
+        session INTEGER NOT NULL REFERENCES session (id),
+        kind TEXT NOT NULL CHECK (kind IN ('load', 'idle', 'pattern')),
+        position INTEGER,            -- of a load's trial
+        times_ns TEXT NOT NULL       -- JSON: CLOCK_MONOTONIC_RAW in order
+    ) STRICT;
+    CREATE TABLE energy (
+        trial INTEGER NOT NULL REFERENCES trial (id),
+        meter TEXT NOT NULL,
+        scope TEXT NOT NULL,
+        joules REAL,
+        watts REAL,
+        record TEXT NOT NULL,        -- the whole as JSON
+        PRIMARY KEY (trial, meter, scope)
+    ) STRICT;
 ",
 ];
 

@@ -2,7 +2,7 @@
 
 use crate::error::StoreError;
 use crate::record::{Latency, Measurement, Outcome, StudyRecord, Trial};
-use crate::{costs, file, schema};
+use crate::{costs, energy, file, schema};
 use iopj_core::CostProfile;
 use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
 use std::fs::File;
@@ -20,7 +20,7 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 pub struct Store {
     // Declared, and so closed, before the lock's descriptor: closing any descriptor of the file
     // would drop SQLite's own locks.
-    connection: Connection,
+    pub(crate) connection: Connection,
     path: PathBuf,
     _lock: Option<File>,
 }
@@ -306,6 +306,7 @@ impl Store {
         })?;
         measurement.series = rows.collect::<rusqlite::Result<_>>()?;
         measurement.costs = costs::read(&self.connection, id)?;
+        measurement.energy = energy::read(&self.connection, id)?;
         Ok(())
     }
 
@@ -321,7 +322,11 @@ impl Store {
         read().map_err(|error| self.sqlite(error))
     }
 
-    fn parse<T: serde::de::DeserializeOwned>(&self, text: &str, what: &'static str) -> Result<T, StoreError> {
+    pub(crate) fn parse<T: serde::de::DeserializeOwned>(
+        &self,
+        text: &str,
+        what: &'static str,
+    ) -> Result<T, StoreError> {
         serde_json::from_str(text).map_err(|error| StoreError::Record { path: self.path.clone(), what, error })
     }
 
@@ -341,7 +346,7 @@ impl Store {
         StoreError::Unkeepable { path: self.path.clone(), what }
     }
 
-    fn sqlite(&self, error: rusqlite::Error) -> StoreError {
+    pub(crate) fn sqlite(&self, error: rusqlite::Error) -> StoreError {
         StoreError::of_sqlite(&self.path, Some(&self.connection), error)
     }
 }
@@ -363,7 +368,7 @@ struct Row {
 
 /// The series is kept as rows of its own.
 fn without_rows(measurement: &Measurement) -> Measurement {
-    Measurement { series: Vec::new(), costs: None, ..measurement.clone() }
+    Measurement { series: Vec::new(), costs: None, energy: Vec::new(), ..measurement.clone() }
 }
 
 fn add_details(transaction: &Connection, id: i64, measurement: &Measurement) -> rusqlite::Result<()> {
@@ -382,6 +387,7 @@ fn add_details(transaction: &Connection, id: i64, measurement: &Measurement) -> 
     for part in &measurement.series {
         slice.execute(params![id, part.end_ns as i64, part.ios as i64])?;
     }
+    energy::add(transaction, id, &measurement.energy)?;
     measurement.costs.as_ref().map_or(Ok(()), |profile| costs::add(transaction, id, profile))
 }
 

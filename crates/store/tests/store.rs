@@ -195,13 +195,16 @@ fn what_is_no_store_is_refused_by_name() {
     assert!(cut.unwrap_err().to_string().contains("damaged or cut short"));
 }
 
-/// A store as the first schema had it: today's tables but those of the costs, and the version before them.
+/// A store as the first schema had it: today's tables but those of costs and energy, and the version before them.
 fn first_schema(path: &Path, trials: &[Trial]) {
     let mut store = Store::create(path, &study()).unwrap();
     trials.iter().for_each(|trial| store.add(trial).unwrap());
     drop(store);
     let file = rusqlite::Connection::open(path).unwrap();
-    file.execute_batch("DROP TABLE cost; DROP TABLE profile; PRAGMA user_version = 1").unwrap();
+    for table in ["cost", "profile", "energy", "mark", "reading", "meter", "session"] {
+        file.execute_batch(&format!("DROP TABLE {table}")).unwrap();
+    }
+    file.execute_batch("PRAGMA user_version = 1").unwrap();
     let tables =
         "SELECT group_concat(name, ' ') FROM (SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name)";
     let tables: String = file.query_row(tables, [], |row| row.get(0)).unwrap();

@@ -1,6 +1,7 @@
 //! Study files, plan, runner, generators, settings and their restoring.
 
 mod control;
+pub mod energy;
 pub mod fio;
 pub mod import;
 mod machine;

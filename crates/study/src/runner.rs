@@ -1,5 +1,6 @@
 //! Runs a study: opens what it needs, checks all that can be checked, and hands over to the trials.
 
+use crate::energy::Metering;
 use crate::machine;
 use crate::plan::{self, Cell};
 use crate::settings::{DeviceLocks, Host, SettingsError};
@@ -129,6 +130,9 @@ pub fn run(
     study.seed = Some(seed);
     check_settings(&cells, &locks)?;
     let probe = Probe::new(target.devices())?;
+    let metering = Metering::start(&study, options, progress)?;
+    let mut provenance = machine::provenance(&target);
+    provenance.extend(metering.as_ref().map(Metering::provenance).unwrap_or_default());
     let record = StudyRecord {
         name: study.name.clone(),
         text: study.to_toml()?,
@@ -136,7 +140,7 @@ pub fn run(
         planned_trials: cells.len() as u64 * u64::from(study.replicates),
         target: absolute(target.path()).display().to_string(),
         file_id: target.file_id().map(FileId::to_string),
-        provenance: machine::provenance(&target),
+        provenance,
         warnings: target.warnings().to_vec(),
         made_target: made.is_some(),
         unavailable,
@@ -149,7 +153,7 @@ pub fn run(
     warn_of_shared_disk(&store_path, &target, progress);
     let (fio, profiler) = (fio.as_ref(), profiler.as_ref());
     let stage = Stage { target: &target, probe: &probe, host: &host, fio, profiler, seed, stop };
-    Trials { stage, study: &study, cells, store, made, locks: &locks }.run(progress)
+    Trials { stage, study: &study, cells, store, made, locks: &locks, metering }.run(progress)
 }
 
 /// Continues a run: only the trials that are missing.
@@ -178,10 +182,11 @@ pub fn resume(
     setup::check_cells(&cells, &target, fio.as_ref())?;
     check_settings(&cells, &locks)?;
     let probe = Probe::new(target.devices())?;
+    let metering = Metering::start(&study, options, progress)?;
     store.add_event(unix_ns(), "resumed", "")?;
     let (fio, profiler) = (fio.as_ref(), profiler.as_ref());
     let stage = Stage { target: &target, probe: &probe, host: &host, fio, profiler, seed: record.seed, stop };
-    Trials { stage, study: &study, cells, store, made, locks: &locks }.run(progress)
+    Trials { stage, study: &study, cells, store, made, locks: &locks, metering }.run(progress)
 }
 
 /// Where a run finds its target: one that the user has named, or a file that is made beside the store.

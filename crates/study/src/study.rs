@@ -3,6 +3,7 @@
 //! The schema stands in `docs/studies.md`. Values may be single or lists; a list is an axis of the
 //! matrix. Unknown keys are refused with the nearest right one.
 
+use crate::energy::{self, Meters};
 use crate::settings::{Setting, validate_value};
 use iopj_core::workload::{Length, RandomDistribution, Rw, Workload};
 use iopj_core::{IoPath, format_bytes, format_duration, parse_bytes, parse_duration};
@@ -71,6 +72,12 @@ pub struct Study {
     /// Settings by name that hold while trials run; a list is an axis.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub settings: BTreeMap<String, Axis<toml::Value>>,
+    /// Meters that run beside the trials; those of the machine itself if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub meters: Option<Meters>,
+    /// Length of an idle stretch between trials; ten readings of the slowest meter if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idle: Option<String>,
     /// How fio is run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fio: Option<FioOptions>,
@@ -141,6 +148,8 @@ const STUDY_KEYS: &[&str] = &[
     "size",
     "precondition",
     "profile",
+    "meters",
+    "idle",
     "settings",
     "fio",
     "workload",
@@ -186,6 +195,7 @@ impl Study {
         let study: Study =
             toml::from_str(text).map_err(|e| StudyError(format!("{source}: {}", toml_message(text, &e))))?;
         check_name(&study.name, source)?;
+        energy::check(&study, source)?;
         Ok(study)
     }
 
@@ -378,7 +388,7 @@ fn block_size(text: &String) -> Result<u32, String> {
     }
 }
 
-fn duration(key: &str, text: &str) -> Result<Duration, StudyError> {
+pub(crate) fn duration(key: &str, text: &str) -> Result<Duration, StudyError> {
     let time = parse_duration(text).map_err(|e| StudyError(format!("{key}: {e}")))?;
     let most = Duration::from_secs(7 * 24 * 3600);
     if time > most {
@@ -401,7 +411,7 @@ fn parse_cpus(text: &str) -> Result<Vec<u32>, StudyError> {
     }
 }
 
-fn check_keys(table: &toml::Table, known: &[&str], source: &str, place: &str) -> Result<(), StudyError> {
+pub(crate) fn check_keys(table: &toml::Table, known: &[&str], source: &str, place: &str) -> Result<(), StudyError> {
     let Some(unknown) = table.keys().find(|key| !known.contains(&key.as_str())) else { return Ok(()) };
     let distance = |name: &&&str| strsim::damerau_levenshtein(name, unknown);
     let advice = match known.iter().min_by_key(distance) {
@@ -429,12 +439,26 @@ fn toml_message(text: &str, error: &toml::de::Error) -> String {
             // Where the error is of one line, its words name the key.
             match text.get(span).filter(|part| !part.is_empty() && !part.contains('\n')) {
                 Some(_) => {
-                    format!("line {line}, `{}`: {message}", text.lines().nth(line - 1).unwrap_or_default().trim())
+                    format!(
+                        "line {line}, `{}`: {message}",
+                        shown(text.lines().nth(line - 1).unwrap_or_default().trim())
+                    )
                 }
                 None => format!("line {line}: {message}"),
             }
         }
         None => message,
+    }
+}
+
+/// A line of a study in a message: what may be a secret in the wrong place is left out.
+fn shown(line: &str) -> &str {
+    const SECRET: [&str; 5] = ["pass", "secret", "token", "community", "://"];
+    let lower = line.to_lowercase();
+    match line.split_once('=') {
+        _ if !SECRET.iter().any(|word| lower.contains(word)) => line,
+        Some((key, _)) if key.len() < 40 => key.trim(),
+        _ => "...",
     }
 }
 

@@ -1,5 +1,6 @@
 //! One trial: its settings are made, the I/O is done by the generator, the evidence judged.
 
+use crate::energy;
 use crate::fio::{self, Fio, Phase};
 use crate::native::{self, JobSpec};
 use crate::plan::{Cell, Planned};
@@ -9,6 +10,7 @@ use crate::settings::Host;
 use iopj_core::evidence::ControlRun;
 use iopj_core::{CostProfile, Evidence};
 use iopj_engine::{Engine, EngineError, Pool, Target};
+use iopj_meter::monotonic_raw_ns;
 use iopj_probe::{Probe, Who, marker};
 use iopj_store::{Generator, Latency, Measurement, histogram};
 use std::cell::RefCell;
@@ -33,12 +35,17 @@ pub(crate) struct Measured {
     pub(crate) measurement: Measurement,
     pub(crate) first_ns: u64,
     pub(crate) last_ns: u64,
+    /// When the trial's load went on and off, its ramp included: `CLOCK_MONOTONIC_RAW`.
+    pub(crate) load_raw_ns: Vec<u64>,
     /// Why there is no profile although one was asked for.
     pub(crate) unprofiled: Option<String>,
 }
 
 /// A window as either generator reports it.
 struct Window {
+    /// When load went on and off, the ramp included, and the window's begin and end: `CLOCK_MONOTONIC_RAW`.
+    load_raw_ns: Vec<u64>,
+    window_raw_ns: [u64; 2],
     first_ns: u64,
     last_ns: u64,
     window_ns: u64,
@@ -111,10 +118,11 @@ impl Stage<'_> {
             power_state: [power_json(&before), power_json(&after)],
             fio: window.fio,
             costs,
-            window_raw_ns: None,
+            window_raw_ns: Some(window.window_raw_ns),
             energy: Vec::new(),
         };
-        Ok(Measured { measurement, first_ns: window.first_ns, last_ns: window.last_ns, unprofiled })
+        let Window { first_ns, last_ns, load_raw_ns, .. } = window;
+        Ok(Measured { measurement, first_ns, last_ns, load_raw_ns, unprofiled })
     }
 
     /// Has the generator do the I/O of a trial.
@@ -144,9 +152,8 @@ impl Stage<'_> {
             is_trial: true,
         };
         let snapshots = RefCell::new(Vec::with_capacity(2));
-        // SAFETY: takes nothing and cannot fail.
-        let own = [unsafe { libc::gettid() }];
         let mut bracket = |jobs: &[i32]| {
+            let own = energy::own_threads();
             let who = Who::ThisProcess { jobs, own: &own };
             let snapshot = || self.probe.snapshot(who).map_err(|error| error.to_string());
             let mut snapshots = snapshots.borrow_mut();
@@ -158,12 +165,18 @@ impl Stage<'_> {
             snapshots.push(snapshot()?);
             Ok(())
         };
+        let begin_ns = monotonic_raw_ns();
         let run = native::run(&spec, self.stop, &mut bracket, tick)?;
+        let window_raw_ns = [run.first_ns, run.last_ns].map(energy::raw_ns);
+        // Before a window without a ramp the jobs wait for each other.
+        let begin_ns = if cell.workload.ramp_time.is_zero() { window_raw_ns[0] } else { begin_ns };
         let snapshots = snapshots.into_inner();
         let [first, last] = &snapshots[..] else { return Err("the window was not bracketed".to_owned()) };
         let mut evidence = first.until(last);
         evidence.engine = Some(run.engine);
         let window = Window {
+            load_raw_ns: vec![begin_ns, window_raw_ns[1]],
+            window_raw_ns,
             first_ns: run.first_ns,
             last_ns: run.last_ns,
             window_ns: run.last_ns - run.first_ns,
@@ -199,17 +212,21 @@ impl Stage<'_> {
             fio.run(&job, self.stop, tick).map_err(|error| error.to_string())
         };
         let snapshot = || self.probe.snapshot(Who::Children).map_err(|error| error.to_string());
+        let mut load_raw_ns = Vec::with_capacity(4);
         if !cell.workload.ramp_time.is_zero() {
+            load_raw_ns.push(monotonic_raw_ns());
             run(Phase::Ramp)?;
+            load_raw_ns.push(monotonic_raw_ns());
         }
         let before = snapshot()?;
         self.begin_samples()?;
-        let first_ns = native::monotonic_ns();
+        let (first_ns, first_raw_ns) = (native::monotonic_ns(), monotonic_raw_ns());
         marker::begin();
         let result = run(Phase::Measured);
         marker::end();
         let result = result?;
-        let last_ns = native::monotonic_ns();
+        let (last_ns, last_raw_ns) = (native::monotonic_ns(), monotonic_raw_ns());
+        load_raw_ns.extend([first_raw_ns, last_raw_ns]);
         self.end_samples()?;
         let evidence = before.until(&snapshot()?);
         if result.total_errors > 0 {
@@ -217,6 +234,8 @@ impl Stage<'_> {
         }
         let (reads, writes, all) = fio_latencies(&result);
         let window = Window {
+            load_raw_ns,
+            window_raw_ns: [first_raw_ns, last_raw_ns],
             first_ns,
             last_ns,
             window_ns: result.window_ns,
@@ -228,13 +247,7 @@ impl Stage<'_> {
             reads,
             writes,
             series: Vec::new(),
-            fio: Some(serde_json::json!({
-                "version": result.fio_version,
-                "usr_cpu": result.usr_cpu,
-                "sys_cpu": result.sys_cpu,
-                "ctx": result.ctx,
-                "note": fio::note(&cell.path),
-            })),
+            fio: Some(fio_words(&result, cell)),
         };
         Ok((window, evidence))
     }
@@ -281,6 +294,16 @@ fn cpu_ns(evidence: &Evidence) -> u64 {
 
 fn power_json(power: &PowerState) -> serde_json::Value {
     serde_json::to_value(power).unwrap_or_default()
+}
+
+fn fio_words(result: &fio::FioResult, cell: &Cell) -> serde_json::Value {
+    serde_json::json!({
+        "version": result.fio_version,
+        "usr_cpu": result.usr_cpu,
+        "sys_cpu": result.sys_cpu,
+        "ctx": result.ctx,
+        "note": fio::note(&cell.path),
+    })
 }
 
 /// Reads, writes and both, in the store's form.

@@ -1,6 +1,7 @@
 //! The trials of a run, one after the other: settings, measurement, store, and everything put back.
 
 use crate::control;
+use crate::energy::{Hands, Metering};
 use crate::plan::{self, Cell, Planned};
 use crate::precondition;
 use crate::runner::{Progress, RunError, Summary, unix_ns};
@@ -25,6 +26,7 @@ pub(crate) struct Trials<'a> {
     pub(crate) store: Store,
     pub(crate) made: Option<MadeFile>,
     pub(crate) locks: &'a DeviceLocks,
+    pub(crate) metering: Option<Metering>,
 }
 
 impl Trials<'_> {
@@ -75,16 +77,21 @@ impl Trials<'_> {
         if stop.load(Ordering::Relaxed) {
             return Ok(Summary { interrupted: true, ..summary });
         }
+        let mut metering = self.begin_metering(missing, progress)?;
         let started = Instant::now();
         let mut last_ns = None;
         for (number, planned) in missing.iter().enumerate() {
             if stop.load(Ordering::Relaxed) {
                 break;
             }
+            if let Some(metering) = &mut metering {
+                let hands = &mut Hands { store: &mut self.store, progress, stop };
+                rest(metering, missing, number, hands)?;
+            }
             let left = time_left(&self.cells, &missing[number..], number, started);
             progress.trial(of - summary.missing + 1, of, &self.cells[planned.cell], left);
             let changes_before = settings.changes().len();
-            let (trial, unprofiled) =
+            let (trial, load_ns, unprofiled) =
                 self.trial(*planned, settings, control, preconditioning.clone(), &mut last_ns, progress);
             for change in &settings.changes()[changes_before..] {
                 let detail = format!("{}: {} -> {}", change.file, change.old, change.new);
@@ -93,21 +100,46 @@ impl Trials<'_> {
             if stop.load(Ordering::Relaxed) {
                 break; // the trial at hand was cut short
             }
-            if let Some(reason) = unprofiled {
-                progress.note(&format!("warning: {reason}"));
-                self.store.add_event(unix_ns(), "unprofiled", &format!("trial {}: {reason}", trial.position))?;
+            if let Some(metering) = &mut metering {
+                let hands = &mut Hands { store: &mut self.store, progress, stop };
+                metering.keep(trial.position, load_ns, hands)?;
             }
-            let trial = self.keep(trial)?;
-            progress.ended(&trial.outcome);
+            let outcome = self.keep(trial, unprofiled, progress)?.outcome;
+            progress.ended(&outcome);
             summary.missing -= 1;
-            summary.failed += u64::from(trial.outcome.measurement().is_none());
+            summary.failed += u64::from(outcome.measurement().is_none());
         }
         summary.interrupted = stop.load(Ordering::Relaxed);
+        if let Some(metering) = metering {
+            let hands = &mut Hands { store: &mut self.store, progress, stop };
+            metering.end(summary.interrupted, hands)?;
+        }
         Ok(summary)
     }
 
+    fn begin_metering(
+        &mut self,
+        missing: &[Planned],
+        progress: &mut dyn Progress,
+    ) -> Result<Option<Metering>, RunError> {
+        let mut metering = self.metering.take().filter(|_| !missing.is_empty());
+        if let Some(metering) = &mut metering {
+            metering.begin(&mut Hands { store: &mut self.store, progress, stop: self.stage.stop })?;
+        }
+        Ok(metering)
+    }
+
     /// Adds a trial to the store; one whose figures cannot be kept is kept as failed.
-    fn keep(&mut self, trial: Trial) -> Result<Trial, RunError> {
+    fn keep(
+        &mut self,
+        trial: Trial,
+        unprofiled: Option<String>,
+        progress: &mut dyn Progress,
+    ) -> Result<Trial, RunError> {
+        if let Some(reason) = unprofiled {
+            progress.note(&format!("warning: {reason}"));
+            self.store.add_event(unix_ns(), "unprofiled", &format!("trial {}: {reason}", trial.position))?;
+        }
         match self.store.add(&trial) {
             Err(error @ StoreError::Unkeepable { .. }) => {
                 let failed = Trial { outcome: Outcome::Failed(error.to_string()), ..trial };
@@ -118,7 +150,7 @@ impl Trials<'_> {
         }
     }
 
-    /// One trial, and why it has no profile if one was asked for. `last_ns` is the end of the window before, for the
+    /// One trial, when it loaded the machine, and why it has no profile if one was asked for. `last_ns` is the end of the window before, for the
     /// gap between the two.
     fn trial(
         &self,
@@ -128,7 +160,7 @@ impl Trials<'_> {
         preconditioning: Option<String>,
         last_ns: &mut Option<u64>,
         progress: &mut dyn Progress,
-    ) -> (Trial, Option<String>) {
+    ) -> (Trial, Vec<u64>, Option<String>) {
         let cell = &self.cells[planned.cell];
         let started_unix_ns = unix_ns();
         let setting_up = Instant::now();
@@ -136,16 +168,16 @@ impl Trials<'_> {
         let settings_ns = setting_up.elapsed().as_nanos() as u64;
         let measured =
             set.and_then(|()| self.stage.measure(cell, planned, control, preconditioning, &mut || progress.tick()));
-        let (outcome, gap_ns, unprofiled) = match measured {
-            Ok(Measured { measurement, first_ns, last_ns: end, unprofiled }) => {
+        let (outcome, gap_ns, load_ns, unprofiled) = match measured {
+            Ok(Measured { measurement, first_ns, last_ns: end, load_raw_ns, unprofiled }) => {
                 let ramp_ns = cell.workload.ramp_time.as_nanos() as u64;
                 let gap_ns = last_ns.map(|last| first_ns.saturating_sub(last + ramp_ns + settings_ns));
                 *last_ns = Some(end);
-                (Outcome::Measured(Box::new(measurement)), gap_ns, unprofiled)
+                (Outcome::Measured(Box::new(measurement)), gap_ns, load_raw_ns, unprofiled)
             }
             Err(error) => {
                 *last_ns = None;
-                (Outcome::Failed(error), None, None)
+                (Outcome::Failed(error), None, Vec::new(), None)
             }
         };
         let trial = Trial {
@@ -159,7 +191,7 @@ impl Trials<'_> {
             gap_ns,
             outcome,
         };
-        (trial, unprofiled)
+        (trial, load_ns, unprofiled)
     }
 
     fn control(&mut self, progress: &mut dyn Progress) -> Result<Option<ControlRun>, RunError> {
@@ -196,6 +228,17 @@ impl Trials<'_> {
             Err(error) => Err(RunError::Usage(format!("preconditioning failed: {error}"))),
         }
     }
+}
+
+/// An idle stretch where a new block begins: at the middle one in any case, so that a study of two blocks or more has three.
+fn rest(metering: &mut Metering, missing: &[Planned], number: usize, hands: &mut Hands<'_>) -> Result<(), RunError> {
+    let begins = |number: usize| number > 0 && missing[number].replicate != missing[number - 1].replicate;
+    if !begins(number) {
+        return Ok(());
+    }
+    let blocks = (0..missing.len()).filter(|at| begins(*at)).count();
+    let before = (0..number).filter(|at| begins(*at)).count();
+    metering.between_blocks(before == blocks / 2, hands)
 }
 
 /// Has the kernel count passed-through commands, which it leaves out by default: they are the evidence that the drive

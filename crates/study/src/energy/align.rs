@@ -1,0 +1,51 @@
+//! A meter's own clock in a session: found by the load patterns, or trusted.
+
+use super::compute::{ClockRecord, MeterRecord};
+use iopj_meter::{AlignError, Alignment, Pattern, Reading, Search, align};
+use iopj_store::energy::{Mark, MarkKind};
+
+/// The greatest rate at which a clock can part from the host's: quartz is ten times better.
+const MAX_DRIFT: f64 = 2e-4;
+/// Power follows the pattern's edges this much later at the most.
+const LAG_NS: u64 = 20_000_000;
+/// A live meter's time is looked for this far from where its readings say: the delay of its network.
+const LIVE_RANGE_NS: u64 = 2_000_000_000;
+
+/// Finds a meter's clock.
+///
+/// # Errors
+/// The pattern was not played, or is not in the readings.
+pub(crate) fn find(record: &MeterRecord, readings: &[Reading], marks: &[Mark]) -> Result<Alignment, AlignError> {
+    let (expected_offset_ns, range_ns) = match record.clock {
+        ClockRecord::Trusted { offset_ns, standard_ns } => {
+            let host_ns = marks.iter().flat_map(|mark| mark.times_ns.first()).min().copied().unwrap_or_default();
+            return Ok(Alignment::trusted(offset_ns, host_ns, standard_ns, MAX_DRIFT));
+        }
+        ClockRecord::Within { offset_ns, range_ns } => (offset_ns, range_ns),
+        ClockRecord::Host | ClockRecord::Own => (offset(readings), LIVE_RANGE_NS + 5 * record.interval_ns),
+    };
+    let played: Vec<Pattern> = marks.iter().filter(|mark| mark.kind == MarkKind::Pattern).filter_map(pattern).collect();
+    let search = Search { expected_offset_ns, range_ns, max_drift: MAX_DRIFT, lag_ns: LAG_NS };
+    // Of several channels the first that shows the pattern tells the meter's clock: they share it.
+    let mut error = AlignError::NothingPlayed;
+    for (index, channel) in record.channels.iter().enumerate() {
+        match align(channel, index, readings, &played, &search) {
+            Ok(alignment) => return Ok(alignment),
+            Err(other) => error = other,
+        }
+    }
+    Err(error)
+}
+
+fn pattern(mark: &Mark) -> Option<Pattern> {
+    let [begin_ns, edges_ns @ .., end_ns] = &mark.times_ns[..] else { return None };
+    Pattern::played(*begin_ns, edges_ns, *end_ns).ok()
+}
+
+/// The meter's time less the host's, as the readings say: the median.
+fn offset(readings: &[Reading]) -> i64 {
+    let apart = |reading: &Reading| Some(reading.own_ns?.saturating_sub_unsigned(reading.end_ns));
+    let mut offsets: Vec<i64> = readings.iter().filter_map(apart).collect();
+    let middle = offsets.len() / 2;
+    if offsets.is_empty() { 0 } else { *offsets.select_nth_unstable(middle).1 }
+}

@@ -1,0 +1,310 @@
+//! From a store's readings and marks to the joules of its trials.
+
+use super::align;
+use super::config::Spec;
+use super::model;
+use iopj_core::energy::{AboveIdle, EnergyOutcome, Joules, Scope, TrialEnergy};
+use iopj_meter::{
+    Accuracy, Channel, Clock, Distribution, Energy, Idle, IdlePower, Incomplete, Reading, Trace, Value, Window,
+};
+use iopj_store::energy::{Mark, MarkKind, MeterRow, RawValue, ReadingRow};
+use iopj_store::{Measurement, Outcome, Store, StoreError};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// What the store keeps of a meter beside its readings. No secret is in it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct MeterRecord {
+    pub(crate) kind: String,
+    pub(crate) interval_ns: u64,
+    pub(crate) clock: ClockRecord,
+    /// How old a value may be when it is read.
+    pub(crate) age_ns: u64,
+    /// Gaps up to this are bridged.
+    pub(crate) bridge_ns: u64,
+    pub(crate) channels: Vec<Channel>,
+    /// The coefficient file of a model, which has no readings.
+    #[serde(default)]
+    pub(crate) model: Option<model::Text>,
+}
+
+/// Whose time stamps place the readings.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum ClockRecord {
+    /// The host's.
+    Host,
+    /// The meter's own, found by the load pattern about where the readings say.
+    Own,
+    /// The meter's own, found by the load pattern about where its time zone says.
+    Within { offset_ns: i64, range_ns: u64 },
+    /// The meter's own, believed.
+    Trusted { offset_ns: i64, standard_ns: f64 },
+}
+
+impl MeterRecord {
+    pub(crate) fn of(spec: &Spec, channels: &[Channel]) -> MeterRecord {
+        MeterRecord {
+            kind: spec.kind.to_owned(),
+            interval_ns: spec.interval.as_nanos() as u64,
+            clock: spec.clock.into(),
+            age_ns: spec.age.as_nanos() as u64,
+            bridge_ns: spec.bridge.as_nanos() as u64,
+            channels: channels.to_vec(),
+            model: None,
+        }
+    }
+
+    /// The scopes of the meter, each with the channels that make it up: none that another one of the same scope contains.
+    fn scopes(&self) -> BTreeMap<Scope, Vec<usize>> {
+        let mut scopes: BTreeMap<Scope, Vec<usize>> = BTreeMap::new();
+        for (index, channel) in self.channels.iter().enumerate().filter(|(_, channel)| !self.is_contained(channel)) {
+            scopes.entry(channel.scope).or_default().push(index);
+        }
+        scopes
+    }
+
+    fn is_contained(&self, channel: &Channel) -> bool {
+        let mut above = channel.parent.as_ref();
+        // No chain is longer than there are channels, even if a meter makes a ring of them.
+        for _ in 0..self.channels.len() {
+            let Some(parent) = above.and_then(|name| self.channels.iter().find(|other| other.name == *name)) else {
+                return false;
+            };
+            if parent.scope == channel.scope {
+                return true;
+            }
+            above = parent.parent.as_ref();
+        }
+        false
+    }
+}
+
+/// Computes the energy of all trials anew from the readings and marks, and puts it in the place of what was there. What the user
+/// should know is told: meters whose clock was not found.
+///
+/// # Errors
+/// The store cannot be read or written.
+pub fn recompute(store: &mut Store) -> Result<Vec<String>, StoreError> {
+    let cpu_model = store.study()?.provenance.remove("cpu_model").unwrap_or_default();
+    let trials: BTreeMap<u64, Measurement> =
+        store.trials()?.into_iter().filter_map(|trial| Some((trial.position, measurement(trial.outcome)?))).collect();
+    let mut energies: BTreeMap<u64, Vec<TrialEnergy>> = BTreeMap::new();
+    let mut notes = Vec::new();
+    let meters = store.meters()?;
+    for session in store.sessions()? {
+        let marks = store.marks(session.id)?;
+        let loads = marks.iter().filter(|mark| mark.kind == MarkKind::Load);
+        let trials: Vec<(u64, &Measurement)> = loads.filter_map(|mark| loaded(mark, &trials)).collect();
+        let windows: Vec<(u64, Window)> = trials.iter().filter_map(|(p, trial)| Some((*p, window(trial)?))).collect();
+        for row in meters.iter().filter(|row| row.session == session.id) {
+            let record = store.parse_meter(row)?;
+            let of_trials = match &record.model {
+                Some(text) => model::estimates(&row.name, text, &trials, &cpu_model),
+                None => OfMeter { row, record, readings: readings(store, row)? }.trials(&marks, &windows, &mut notes),
+            };
+            for (position, energy) in of_trials {
+                energies.entry(position).or_default().push(energy);
+            }
+        }
+    }
+    store.set_energy(&energies.into_iter().collect::<Vec<_>>())?;
+    Ok(notes)
+}
+
+fn measurement(outcome: Outcome) -> Option<Measurement> {
+    match outcome {
+        Outcome::Measured(measurement) => Some(*measurement),
+        Outcome::Failed(_) => None,
+    }
+}
+
+/// The trial whose load a mark tells. A run that died between the two has left a mark of a trial that another session did.
+fn loaded<'a>(mark: &Mark, trials: &'a BTreeMap<u64, Measurement>) -> Option<(u64, &'a Measurement)> {
+    let (position, end_ns) = (mark.position?, mark.times_ns.last()?);
+    let trial = trials.get(&position)?;
+    (trial.window_raw_ns?[1] == *end_ns).then_some((position, trial))
+}
+
+fn window(trial: &Measurement) -> Option<Window> {
+    trial.window_raw_ns.map(|[begin_ns, end_ns]| Window { begin_ns, end_ns })
+}
+
+/// Reading of a store that only this module needs.
+trait ParseMeter {
+    fn parse_meter(&self, row: &MeterRow) -> Result<MeterRecord, StoreError>;
+}
+
+impl ParseMeter for Store {
+    fn parse_meter(&self, row: &MeterRow) -> Result<MeterRecord, StoreError> {
+        serde_json::from_str(&row.record).map_err(|error| StoreError::Record {
+            path: self.path().to_owned(),
+            what: "meter",
+            error,
+        })
+    }
+}
+
+fn readings(store: &Store, row: &MeterRow) -> Result<Vec<Reading>, StoreError> {
+    let reading = |row: ReadingRow| {
+        let value = match row.value {
+            RawValue::Count(count) => Value::Count(count),
+            RawValue::Watts(watts) => Value::Watts(watts),
+        };
+        let ReadingRow { channel, begin_ns, end_ns, wall_ns, own_ns, .. } = row;
+        Reading { channel: channel as usize, value, begin_ns, end_ns, wall_ns, own_ns }
+    };
+    Ok(store.readings(row.id)?.into_iter().map(reading).collect())
+}
+
+/// A meter of a session with all that it said.
+struct OfMeter<'a> {
+    row: &'a MeterRow,
+    record: MeterRecord,
+    readings: Vec<Reading>,
+}
+
+impl OfMeter<'_> {
+    /// The energy of each trial by scope, or why there is none.
+    fn trials(&self, marks: &[Mark], trials: &[(u64, Window)], notes: &mut Vec<String>) -> Vec<(u64, TrialEnergy)> {
+        let alignment = (self.record.clock != ClockRecord::Host)
+            .then(|| align::find(&self.record, &self.readings, marks))
+            .transpose();
+        if let Err(error) = &alignment {
+            notes.push(format!("the meter `{}`: {error}", self.row.name));
+        }
+        let clock = match &alignment {
+            Ok(Some(alignment)) => Ok(Clock::Own(alignment)),
+            Ok(None) => Ok(Clock::Host { age_ns: self.record.age_ns }),
+            Err(error) => Err(error.to_string()),
+        };
+        let mut all = Vec::new();
+        for (scope, channels) in self.record.scopes() {
+            let scope_of = clock.clone().and_then(|clock| self.scope(&channels, clock, marks));
+            let idle = scope_of.as_ref().ok().and_then(|scope| scope.idle(marks));
+            for (position, window) in trials {
+                let outcome = match scope_of.as_ref().map_err(Clone::clone).and_then(|scope| scope.energy(*window)) {
+                    Ok(energy) => joules(&energy, *window, idle.as_ref()),
+                    Err(reason) => EnergyOutcome::Incomplete(reason),
+                };
+                let names = channels.iter().map(|index| self.record.channels[*index].name.clone());
+                let energy = TrialEnergy {
+                    meter: self.row.name.clone(),
+                    scope,
+                    channels: names.collect(),
+                    estimated: false,
+                    outcome,
+                };
+                all.push((*position, energy));
+            }
+        }
+        all
+    }
+
+    fn scope<'a>(&'a self, channels: &[usize], clock: Clock<'a>, marks: &[Mark]) -> Result<ScopeTraces<'a>, String> {
+        let mut changes_ns: Vec<u64> = marks.iter().flat_map(changes).copied().collect();
+        changes_ns.sort_unstable();
+        changes_ns.dedup();
+        let trace = |index: &usize| {
+            Trace::new(&self.record.channels[*index], *index, &self.readings, clock, &changes_ns)
+                .map_err(|error| error.to_string())
+        };
+        let traces = channels.iter().map(trace).collect::<Result<Vec<_>, _>>()?;
+        Ok(ScopeTraces { traces, bridge_ns: self.record.bridge_ns })
+    }
+}
+
+/// When a mark says that load went on or off.
+fn changes(mark: &Mark) -> &[u64] {
+    match (mark.kind, &mark.times_ns[..]) {
+        (MarkKind::Load, times) => times,
+        (MarkKind::Pattern, [_, edges @ .., _]) => edges,
+        _ => &[],
+    }
+}
+
+/// The channels of one scope.
+struct ScopeTraces<'a> {
+    traces: Vec<Trace<'a>>,
+    bridge_ns: u64,
+}
+
+impl ScopeTraces<'_> {
+    /// The channels' sum.
+    fn energy(&self, window: Window) -> Result<Energy, String> {
+        let parts: Result<Vec<Energy>, Incomplete> =
+            self.traces.iter().map(|trace| trace.energy(window, self.bridge_ns)).collect();
+        sum(parts.map_err(|error| error.to_string())?).ok_or_else(|| "the meter has no channel".to_owned())
+    }
+
+    /// Idle power through all idle stretches that the meter saw in full.
+    fn idle(&self, marks: &[Mark]) -> Option<IdlePower> {
+        let stretch = |mark: &Mark| {
+            let [begin_ns, end_ns] = mark.times_ns[..] else { return None };
+            let window = Window { begin_ns, end_ns };
+            Some(Idle { window, energy: self.energy(window).ok()? })
+        };
+        let idle = marks.iter().filter(|mark| mark.kind == MarkKind::Idle).filter_map(stretch);
+        IdlePower::fit(&idle.collect::<Vec<_>>())
+    }
+}
+
+/// The sum of channels over one window. Their random parts are independent; what is declared of their accuracy is taken to be one and
+/// the same error in all of them, which is the worst case. If nobody declares it for one of them, nobody does for the sum.
+fn sum(parts: Vec<Energy>) -> Option<Energy> {
+    let seconds = parts.first()?.seconds;
+    let joules: f64 = parts.iter().map(|part| part.joules).sum();
+    let accuracy = parts.iter().map(|part| Some((part.accuracy?, part.joules))).collect::<Option<Vec<_>>>();
+    let accuracy = match accuracy.as_deref() {
+        Some([(one, _)]) => Some(*one),
+        Some(all) => Some(Accuracy {
+            gain: together(all.iter().map(|(accuracy, part)| (accuracy.gain, part / joules))),
+            offset: together(all.iter().map(|(accuracy, _)| (accuracy.offset, 1.0))),
+        }),
+        None => None,
+    };
+    Some(Energy { joules, seconds, random: parts.into_iter().flat_map(|part| part.random).collect(), accuracy })
+}
+
+/// Errors with their factors, as one that all share: half-widths or standard deviations add.
+fn together(errors: impl Iterator<Item = (Distribution, f64)> + Clone) -> Distribution {
+    let is_rectangular = |(error, _): (Distribution, f64)| matches!(error, Distribution::Rectangular(_));
+    if errors.clone().all(is_rectangular) {
+        let half_width = |(error, factor): (Distribution, f64)| match error {
+            Distribution::Rectangular(half) | Distribution::Normal(half) => half.abs() * factor.abs(),
+        };
+        Distribution::Rectangular(errors.map(half_width).sum())
+    } else {
+        Distribution::Normal(errors.map(|(error, factor)| error.standard() * factor.abs()).sum())
+    }
+}
+
+/// A trial's energy in the store's words.
+fn joules(energy: &Energy, window: Window, idle: Option<&IdlePower>) -> EnergyOutcome {
+    let bounds = |interval: iopj_meter::Interval| [interval.low, interval.high];
+    let is_finite = |bounds: [f64; 2]| bounds.iter().all(|bound| bound.is_finite());
+    let random_interval = bounds(energy.random_interval());
+    if !energy.joules.is_finite() || !is_finite(random_interval) {
+        return EnergyOutcome::Incomplete(
+            "the meter's readings do not tell their own noise: use a longer runtime or a faster meter".to_owned(),
+        );
+    }
+    let above_idle = idle.map(|idle| {
+        let above = idle.above(window, energy).energy;
+        let random_interval = bounds(above.random_interval());
+        AboveIdle { idle_watts: idle.watts(window), joules: above.joules, random_interval }
+    });
+    EnergyOutcome::Complete(Joules {
+        seconds: energy.seconds,
+        joules: energy.joules,
+        random_j: energy.random_standard(),
+        random_dof: energy.random_dof(),
+        random_interval,
+        interval: energy.interval().map(bounds).filter(|bounds| is_finite(*bounds)),
+        above_idle: above_idle.filter(|above| above.joules.is_finite() && is_finite(above.random_interval)),
+    })
+}
+
+#[cfg(test)]
+#[path = "compute_tests.rs"]
+mod tests;

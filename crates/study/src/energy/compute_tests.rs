@@ -1,0 +1,312 @@
+use super::super::attach::{AttachError, attach, log_of};
+use super::super::model;
+use super::*;
+use iopj_core::{Evidence, Workload};
+use iopj_meter::log::Log;
+use iopj_meter::{ChannelKind, Pattern};
+use iopj_store::{Generator, Trial, histogram};
+
+const SECOND: u64 = 1_000_000_000;
+const BEGIN_NS: u64 = 1000 * SECOND;
+/// The first idle stretch, two trials, the idle stretch after them, and the two patterns about all.
+const IDLE: [[u64; 2]; 2] = [[1070, 1090], [1180, 1200]];
+const TRIALS: [[u64; 2]; 2] = [[1100, 1130], [1140, 1170]];
+const PATTERNS_S: [u64; 2] = [1005, 1205];
+const END_NS: u64 = 1270 * SECOND;
+const OFFSET_NS: i64 = 1_700_000_000_000_000_000;
+
+fn ns(seconds: [u64; 2]) -> [u64; 2] {
+    seconds.map(|at| at * SECOND)
+}
+
+fn trial(position: u64, window_raw_ns: [u64; 2]) -> Trial {
+    let evidence = Evidence { window_ns: window_raw_ns[1] - window_raw_ns[0], ..Evidence::default() };
+    let path = "io_uring/syscall/interrupt".parse().unwrap();
+    let (observed, verdict) = iopj_probe::assess(&path, &evidence);
+    let measurement = Measurement {
+        window_ns: evidence.window_ns,
+        ios: 3000,
+        bytes: 3000 * 4096,
+        reads: 3000,
+        writes: 0,
+        short_ios: 0,
+        latency: histogram::summary(&histogram::new()),
+        read_latency: None,
+        write_latency: None,
+        series: Vec::new(),
+        cpu_percent: 1.0,
+        context_switches_per_io: 1.0,
+        interrupts_per_io: None,
+        system_calls_per_io: None,
+        achieved_depth: 1.0,
+        preconditioning: None,
+        evidence,
+        observed,
+        verdict,
+        power_state: [serde_json::Value::Null, serde_json::Value::Null],
+        fio: None,
+        costs: None,
+        window_raw_ns: Some(window_raw_ns),
+        energy: Vec::new(),
+    };
+    Trial {
+        path,
+        workload: Workload::default(),
+        settings: BTreeMap::new(),
+        generator: Generator::Native,
+        replicate: position as u32,
+        position,
+        started_unix_ns: 0,
+        gap_ns: None,
+        outcome: Outcome::Measured(Box::new(measurement)),
+    }
+}
+
+/// A store of two trials with their marks; with load patterns or without.
+fn store(folder: &tempfile::TempDir, with_patterns: bool) -> Store {
+    let study = "name = \"t\"\npaths = \"available\"\n[meters.wall]\nkind = \"log\"\nformat = \"hobo\"\n[[workload]]\nios = 1\n";
+    let record = serde_json::json!({
+        "name": "t", "text": study, "seed": 1, "planned_trials": 2, "target": "t", "file_id": null,
+        "provenance": {"cpu_model": "Test CPU"}, "warnings": [], "unavailable": [],
+    });
+    let path = folder.path().join("t.iopj");
+    let mut store = Store::create(&path, &serde_json::from_value(record).unwrap()).unwrap();
+    let session = store.add_session("boot", OFFSET_NS).unwrap();
+    let mut mark = |kind, position, times_ns| store.add_mark(session, &Mark { kind, position, times_ns }).unwrap();
+    IDLE.into_iter().for_each(|idle| mark(MarkKind::Idle, None, ns(idle).to_vec()));
+    for (position, window) in TRIALS.into_iter().enumerate() {
+        mark(MarkKind::Load, Some(position as u64), ns(window).to_vec());
+    }
+    if with_patterns {
+        patterns().into_iter().for_each(|times_ns| mark(MarkKind::Pattern, None, times_ns));
+    }
+    for (position, window) in TRIALS.into_iter().enumerate() {
+        store.add(&trial(position as u64, ns(window))).unwrap();
+    }
+    store
+}
+
+fn patterns() -> Vec<Vec<u64>> {
+    let design = Pattern::design(SECOND);
+    let times = |begin_s: u64| {
+        let edges = [&[0], design.edges_ns(), &[design.end_ns()]].concat();
+        edges.into_iter().map(|edge| begin_s * SECOND + edge as u64).collect()
+    };
+    PATTERNS_S.into_iter().map(times).collect()
+}
+
+/// 20 W at rest, 50 W in a trial and where a pattern's load is on.
+fn joules_until(at_ns: u64) -> f64 {
+    let patterns = patterns();
+    let loads = patterns.iter().flat_map(|times| times[1..times.len() - 1].chunks(2).map(|pair| [pair[0], pair[1]]));
+    let loaded = loads.chain(TRIALS.map(ns)).map(|[on, off]| at_ns.clamp(on, off) - on).sum::<u64>();
+    20.0 * (at_ns - BEGIN_NS) as f64 * 1e-9 + 30.0 * loaded as f64 * 1e-9
+}
+
+/// Means over a second by a clock that runs 30 ppm fast, `offset_ns` ahead of the host's at raw time 0.
+fn averages(offset_ns: i64) -> Vec<Reading> {
+    let host = |second: u64| BEGIN_NS + second * SECOND + 300_000_000;
+    let reading = |second: u64| {
+        let watts = joules_until(host(second)) - joules_until(host(second - 1));
+        let own_ns = offset_ns + (host(second) as f64 * (1.0 + 30e-6)) as i64;
+        Reading {
+            channel: 0,
+            value: Value::Watts(watts),
+            begin_ns: host(second),
+            end_ns: host(second) + 1_000_000,
+            wall_ns: 0,
+            own_ns: Some(own_ns),
+        }
+    };
+    (1..(END_NS - BEGIN_NS) / SECOND).map(reading).collect()
+}
+
+fn average() -> Channel {
+    Channel {
+        name: "power".into(),
+        scope: Scope::System,
+        kind: ChannelKind::Average { window_ns: SECOND },
+        resolution: 0.0,
+        accuracy: Some(Accuracy { gain: Distribution::Rectangular(0.01), offset: Distribution::NONE }),
+        parent: None,
+    }
+}
+
+fn record(clock: ClockRecord, channels: Vec<Channel>) -> MeterRecord {
+    let (kind, interval_ns) = ("test".to_owned(), SECOND);
+    MeterRecord { kind, interval_ns, clock, age_ns: 0, bridge_ns: 3 * SECOND, channels, model: None }
+}
+
+fn add(store: &mut Store, record: &MeterRecord, readings: &[Reading]) {
+    let meter = store.add_meter(1, "m", &serde_json::to_string(record).unwrap()).unwrap();
+    let rows: Vec<ReadingRow> = readings.iter().filter_map(super::super::row).collect();
+    store.add_readings(meter, &rows).unwrap();
+}
+
+fn energies(store: &Store) -> Vec<Vec<TrialEnergy>> {
+    store.trials().unwrap().into_iter().map(|trial| measurement(trial.outcome).unwrap().energy).collect()
+}
+
+#[test]
+fn channels_of_a_scope_are_added_and_what_a_channel_contains_is_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut store = store(&folder, false);
+    let kind = ChannelKind::Counter { joules_per_count: 1e-6, wrap: None };
+    let channel = |name: &str, scope, parent: Option<&str>| Channel {
+        name: name.into(),
+        scope,
+        kind,
+        resolution: 1e-6,
+        accuracy: None,
+        parent: parent.map(str::to_owned),
+    };
+    let channels = vec![
+        channel("package-0", Scope::Package, None),
+        channel("package-1", Scope::Package, None),
+        channel("package-0/core", Scope::Core, Some("package-0")),
+        channel("package-0/die-0", Scope::Package, Some("package-0")),
+        channel("psys", Scope::Psys, None),
+    ];
+    // Watts of each: a package of 10 W, one of 20 W, cores of 4 W.
+    let watts = [10_u64, 20, 4, 5, 100];
+    let mut readings = Vec::new();
+    for tenth in 0..(END_NS - BEGIN_NS) / (SECOND / 10) {
+        let at_ns = BEGIN_NS + tenth * SECOND / 10;
+        for (channel, watts) in watts.into_iter().enumerate() {
+            let value = Value::Count(watts * 100_000 * tenth);
+            readings.push(Reading { channel, value, begin_ns: at_ns, end_ns: at_ns, wall_ns: 0, own_ns: None });
+        }
+    }
+    add(&mut store, &record(ClockRecord::Host, channels), &readings);
+    assert_eq!(recompute(&mut store).unwrap(), Vec::<String>::new());
+    for energy in energies(&store) {
+        let of: Vec<(Scope, Vec<String>, f64)> =
+            energy.into_iter().map(|e| (e.scope, e.channels.clone(), e.joules().unwrap().joules)).collect();
+        let scopes: Vec<Scope> = of.iter().map(|(scope, ..)| *scope).collect();
+        assert_eq!(scopes, [Scope::Psys, Scope::Package, Scope::Core]);
+        assert_eq!(of[1].1, ["package-0", "package-1"]);
+        for ((_, _, joules), expected) in of.iter().zip([3000.0, 900.0, 120.0]) {
+            assert!((joules - expected).abs() < 1e-3, "{joules} J, {expected} J");
+        }
+    }
+    let mut again = energies(&store);
+    recompute(&mut store).unwrap();
+    assert_eq!(std::mem::take(&mut again), energies(&store));
+}
+
+#[test]
+fn a_meter_with_its_own_clock_is_placed_by_the_patterns() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut store = store(&folder, true);
+    add(&mut store, &record(ClockRecord::Own, vec![average()]), &averages(OFFSET_NS + 87_000_000_000));
+    assert_eq!(recompute(&mut store).unwrap(), Vec::<String>::new());
+    for energy in energies(&store) {
+        let joules = energy[0].joules().unwrap();
+        assert!((joules.joules - 1500.0).abs() < 3.0, "{joules:?}");
+        let [low, high] = joules.interval.unwrap();
+        assert!(low < 1500.0 && 1500.0 < high);
+        let above = joules.above_idle.as_ref().unwrap();
+        assert!((above.idle_watts - 20.0).abs() < 0.05 && (above.joules - 900.0).abs() < 4.0, "{above:?}");
+    }
+}
+
+#[test]
+fn without_a_pattern_a_meters_own_clock_is_not_believed() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut store = store(&folder, false);
+    add(&mut store, &record(ClockRecord::Own, vec![average()]), &averages(OFFSET_NS));
+    let notes = recompute(&mut store).unwrap();
+    assert!(notes[0].starts_with("the meter `m`: no load pattern was played"), "{notes:?}");
+    for energy in energies(&store) {
+        let EnergyOutcome::Incomplete(reason) = &energy[0].outcome else { panic!("{energy:?}") };
+        assert!(reason.contains("no load pattern was played"), "{reason}");
+    }
+}
+
+#[test]
+fn a_trial_that_a_meter_missed_says_why() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut store = store(&folder, false);
+    let mut readings = averages(0);
+    readings.retain(|reading| reading.end_ns < 1150 * SECOND);
+    add(&mut store, &record(ClockRecord::Host, vec![average()]), &readings);
+    recompute(&mut store).unwrap();
+    let of = energies(&store);
+    assert!(of[0][0].joules().is_some());
+    let EnergyOutcome::Incomplete(reason) = &of[1][0].outcome else { panic!("{of:?}") };
+    assert!(reason.contains("end before the measured window does"), "{reason}");
+}
+
+fn log(readings: Vec<Reading>) -> Log {
+    Log { channel: average(), readings, notes: Vec::new() }
+}
+
+#[test]
+fn a_log_is_attached_by_its_pattern_whatever_its_clock_says() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut store = store(&folder, true);
+    assert_eq!(log_of(&store).unwrap().0, "wall");
+    // Two minutes wrong, and a logger that counts from its own begin.
+    for offset_ns in [OFFSET_NS - 120_000_000_000, 5_000_000_000 - BEGIN_NS as i64] {
+        assert_eq!(attach(&mut store, "wall", &log(averages(offset_ns)), false).unwrap(), Vec::<String>::new());
+        let of = energies(&store);
+        assert_eq!((of[0].len(), of[0][0].meter.as_str()), (1, "wall"));
+        assert!(of.iter().all(|energy| (energy[0].joules().unwrap().joules - 1500.0).abs() < 3.0), "{of:?}");
+    }
+}
+
+#[test]
+fn a_log_without_the_pattern_is_refused_unless_its_clock_is_trusted() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut store = store(&folder, true);
+    let flat = averages(OFFSET_NS).into_iter().enumerate().map(|(index, reading)| {
+        let value = Value::Watts(50.0 + f64::from(index as u32 * 7 % 5));
+        Reading { value, ..reading }
+    });
+    let flat = log(flat.collect());
+    let refused = attach(&mut store, "wall", &flat, false).unwrap_err();
+    assert!(matches!(&refused, AttachError::Align(error) if error.to_string().contains("--trust-clock")), "{refused}");
+    assert!(store.meters().unwrap().is_empty());
+    attach(&mut store, "wall", &flat, true).unwrap();
+    assert!(energies(&store).iter().all(|energy| energy[0].joules().is_some()));
+    let other_day = averages(OFFSET_NS + 86_400_000_000_000);
+    assert!(matches!(attach(&mut store, "wall", &log(other_day), false), Err(AttachError::OtherTime)));
+    let elapsed = averages(-(BEGIN_NS as i64));
+    assert!(matches!(attach(&mut store, "wall", &log(elapsed), true), Err(AttachError::OwnStart)));
+}
+
+#[test]
+fn an_estimate_is_marked_and_needs_its_own_processor() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut store = store(&folder, false);
+    let coefficients = |cpu: &str| {
+        format!(
+            "cpu_model = \"{cpu}\"\nsource = \"a test\"\nconstant_watts = 20.0\nresidual_standard_watts = 0.5\n\
+             [coefficients.ios]\nvalue = 0.1\nunit = \"J per I/O\"\n"
+        )
+    };
+    for (cpu, expected) in [("Test CPU", Some(900.0)), ("Other CPU", None)] {
+        let text = model::Text { scope: Scope::System, coefficients: coefficients(cpu) };
+        add(&mut store, &MeterRecord { model: Some(text), ..record(ClockRecord::Host, Vec::new()) }, &[]);
+        recompute(&mut store).unwrap();
+        let of = energies(&store);
+        assert!(of[0][0].estimated);
+        // 20 W and 0.1 J for each of 100 I/Os a second, over 30 s.
+        assert_eq!(of[0][0].joules().map(|joules| joules.joules.round()), expected);
+    }
+}
+
+#[test]
+fn an_error_that_channels_may_share_is_added_as_if_they_did() {
+    let energy = |joules, gain: Option<Distribution>| {
+        let accuracy = gain.map(|gain| Accuracy { gain, offset: Distribution::Rectangular(0.1) });
+        Energy { joules, seconds: 10.0, random: Vec::new(), accuracy }
+    };
+    let (one, other) = (Distribution::Rectangular(0.01), Distribution::Rectangular(0.02));
+    let both = sum(vec![energy(100.0, Some(one)), energy(300.0, Some(other))]).unwrap();
+    assert_eq!((both.joules, both.seconds), (400.0, 10.0));
+    let Accuracy { gain: Distribution::Rectangular(gain), offset } = both.accuracy.unwrap() else { panic!() };
+    assert!((gain - 7.0 / 400.0).abs() < 1e-12 && offset == Distribution::Rectangular(0.2));
+    assert_eq!(sum(vec![energy(1.0, Some(one)), energy(1.0, None)]).unwrap().accuracy, None);
+    assert_eq!(sum(Vec::new()), None);
+}

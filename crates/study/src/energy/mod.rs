@@ -1,0 +1,308 @@
+//! Energy of a study: its meters on their threads, idle stretches and load patterns between the trials, and what the
+//! store keeps of it, from which the joules are computed.
+//!
+//! Nothing here happens inside a measured window but the readings themselves, on threads that do no I/O of a trial. The
+//! store is written between trials.
+
+mod align;
+mod attach;
+mod compute;
+mod config;
+mod keys;
+mod kinds;
+mod model;
+mod rest;
+mod thread;
+
+pub use attach::{AttachError, attach, log_of};
+pub use compute::recompute;
+pub use config::Meters;
+pub use model::{FitError, fit};
+pub(crate) use thread::own_threads;
+
+use crate::native;
+use crate::runner::{Options, Progress, RunError, unix_ns};
+use crate::study::{Study, StudyError, duration};
+use compute::{ClockRecord, MeterRecord};
+use config::{Asked, ClockChoice, Source, Spec};
+use iopj_meter::{Channel, Pattern, Reading, Value, monotonic_raw_ns};
+use iopj_store::Store;
+use iopj_store::energy::{Mark, MarkKind, RawValue, ReadingRow};
+use kinds::Opening;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+use thread::Running;
+
+/// Readings of an idle stretch, and its least length.
+const IDLE_READINGS: u32 = 10;
+const SHORTEST_IDLE: Duration = Duration::from_secs(2);
+/// Time for the machine to settle before an idle stretch begins.
+const SETTLE: Duration = Duration::from_millis(500);
+/// Idle stretches between blocks come no more often than leaves this many times their length to the trials.
+const TRIALS_TO_IDLE: u32 = 4;
+
+/// The meters of a run.
+pub(crate) struct Metering {
+    running: Vec<(Running, Option<i64>)>,
+    idle: Duration,
+    settle: Duration,
+    /// The load pattern to play, where a meter has a clock of its own or a log is to be attached.
+    pattern: Option<Pattern>,
+    session: Option<i64>,
+    models: Vec<(Spec, model::Text)>,
+    /// Whether idle stretches are needed: an estimate needs none.
+    rests: bool,
+    rested: Instant,
+}
+
+/// What a runner hands to the metering: where it keeps things, whom it tells, and what may end it.
+pub(crate) struct Hands<'a> {
+    pub(crate) store: &'a mut Store,
+    pub(crate) progress: &'a mut dyn Progress,
+    pub(crate) stop: &'a AtomicBool,
+}
+
+/// Checks what a study says of meters, and opens none.
+///
+/// # Errors
+/// What is wrong, with the remedy.
+pub(crate) fn check(study: &Study, source: &str) -> Result<(), StudyError> {
+    config::asked(study.meters.as_ref(), source)?;
+    idle_length(study).map(|_| ())
+}
+
+fn idle_length(study: &Study) -> Result<Option<Duration>, StudyError> {
+    study.idle.as_deref().map(|text| duration("idle", text)).transpose()
+}
+
+impl Metering {
+    /// Opens a study's meters and begins to read them; `None` where there is none.
+    ///
+    /// # Errors
+    /// A meter that the study names cannot be opened.
+    pub(crate) fn start(
+        study: &Study,
+        options: &Options,
+        progress: &mut dyn Progress,
+    ) -> Result<Option<Metering>, RunError> {
+        let opening = Opening { allow_exec: options.allow_exec };
+        let (mut running, mut models) = (Vec::new(), Vec::new());
+        let mut pattern_for = None;
+        match config::asked(study.meters.as_ref(), "the study")? {
+            Asked::None => {}
+            Asked::Local => running = local(opening, progress)?,
+            Asked::Named(specs) => {
+                for (spec, source) in specs {
+                    let failed = |name: &str, error: String| RunError::Usage(format!("the meter `{name}`: {error}"));
+                    if spec.clock == ClockChoice::Own {
+                        pattern_for = pattern_for.max(Some(spec.interval));
+                    }
+                    let name = spec.name.clone();
+                    match source {
+                        Source::Live(source) => {
+                            running.push(Running::start(spec, source, opening).map_err(|error| failed(&name, error))?)
+                        }
+                        Source::Log(_) => {}
+                        Source::Model(table) => {
+                            models.push((spec, model::Text::read(&table).map_err(|error| failed(&name, error))?));
+                        }
+                    }
+                }
+            }
+        }
+        let rests = !running.is_empty() || pattern_for.is_some();
+        if !rests && models.is_empty() {
+            return Ok(None);
+        }
+        let slowest = running.iter().map(|meter| meter.spec.interval).chain(pattern_for).max().unwrap_or_default();
+        let idle = idle_length(study)?.unwrap_or((slowest * IDLE_READINGS).max(SHORTEST_IDLE));
+        Ok(Some(Metering {
+            running: running.into_iter().map(|meter| (meter, None)).collect(),
+            idle,
+            settle: SETTLE.max(slowest),
+            pattern: pattern_for.map(|interval| Pattern::design(interval.as_nanos() as u64)),
+            session: None,
+            models,
+            rests,
+            rested: Instant::now(),
+        }))
+    }
+
+    /// The meters with their channels, for the provenance.
+    pub(crate) fn provenance(&self) -> BTreeMap<String, String> {
+        let estimate = |(spec, text): &(Spec, model::Text)| {
+            (format!("meter.{}", spec.name), format!("model, an estimate of {}", text.scope))
+        };
+        let fact = |(meter, _): &(Running, Option<i64>)| {
+            let channels: Vec<String> = meter.channels.iter().map(describe).collect();
+            let interval = iopj_core::format_duration(meter.spec.interval);
+            let value = format!("{}, every {interval}: {}", meter.spec.kind, channels.join("; "));
+            (format!("meter.{}", meter.spec.name), value)
+        };
+        self.running.iter().map(fact).chain(self.models.iter().map(estimate)).collect()
+    }
+
+    /// Begins a session: its meters in the store, the load pattern, the first idle stretch.
+    pub(crate) fn begin(&mut self, hands: &mut Hands<'_>) -> Result<(), RunError> {
+        let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+        let unix_minus_raw_ns = unix_ns() as i64 - monotonic_raw_ns() as i64;
+        let session = hands.store.add_session(boot.trim(), unix_minus_raw_ns)?;
+        self.session = Some(session);
+        for (meter, id) in &mut self.running {
+            let record = MeterRecord::of(&meter.spec, &meter.channels);
+            let text = serde_json::to_string(&record).unwrap_or_default();
+            *id = Some(hands.store.add_meter(session, &meter.spec.name, &text)?);
+        }
+        for (spec, text) in &self.models {
+            let record = MeterRecord { model: Some(text.clone()), ..MeterRecord::of(spec, &[]) };
+            let text = serde_json::to_string(&record).unwrap_or_default();
+            hands.store.add_meter(session, &spec.name, &text)?;
+        }
+        self.play(hands)?;
+        self.rest(hands)
+    }
+
+    /// An idle stretch between two blocks, if it is time for one or `is_due` for another reason.
+    pub(crate) fn between_blocks(&mut self, is_due: bool, hands: &mut Hands<'_>) -> Result<(), RunError> {
+        if is_due || self.rested.elapsed() >= self.idle * TRIALS_TO_IDLE {
+            self.rest(hands)?;
+        }
+        Ok(())
+    }
+
+    /// Keeps what was read during a trial, and when the trial loaded the machine.
+    pub(crate) fn keep(&mut self, position: u64, load_ns: Vec<u64>, hands: &mut Hands<'_>) -> Result<(), RunError> {
+        // A trial that failed has no window, and its load is not known.
+        if !load_ns.is_empty() {
+            self.mark(Mark { kind: MarkKind::Load, position: Some(position), times_ns: load_ns }, hands)?;
+        }
+        self.drain(hands)
+    }
+
+    /// The last idle stretch and load pattern, the end of the meters, and the joules of all trials.
+    pub(crate) fn end(mut self, interrupted: bool, hands: &mut Hands<'_>) -> Result<(), RunError> {
+        if !interrupted {
+            self.rest(hands)?;
+            self.play(hands)?;
+        }
+        let costs: Vec<String> = self
+            .running
+            .iter_mut()
+            .map(|(meter, _)| {
+                let cost = meter.stop();
+                let share = 100.0 * cost.cpu.as_secs_f64() / cost.elapsed.as_secs_f64().max(1e-9);
+                format!("{}: {} readings for {share:.3} % of a core", meter.spec.name, cost.readings)
+            })
+            .collect();
+        self.drain(hands)?;
+        for cost in costs {
+            hands.store.add_event(unix_ns(), "meter", &cost)?;
+        }
+        for note in recompute(hands.store)? {
+            hands.progress.note(&format!("warning: {note}"));
+        }
+        Ok(())
+    }
+
+    fn rest(&mut self, hands: &mut Hands<'_>) -> Result<(), RunError> {
+        if !self.rests {
+            return Ok(());
+        }
+        let progress = &mut *hands.progress;
+        let times = rest::idle(self.settle, self.idle, hands.stop, &mut || progress.tick());
+        self.rested = Instant::now();
+        if let Some(times_ns) = times {
+            self.mark(Mark { kind: MarkKind::Idle, position: None, times_ns }, hands)?;
+        }
+        self.drain(hands)
+    }
+
+    fn play(&mut self, hands: &mut Hands<'_>) -> Result<(), RunError> {
+        let Some(pattern) = &self.pattern else { return Ok(()) };
+        let seconds = (pattern.end_ns() - pattern.begin_ns()) / 1_000_000_000;
+        let progress = &mut *hands.progress;
+        progress.note(&format!("playing the load pattern by which a meter's clock is found: {seconds} s"));
+        if let Some(times_ns) = rest::play(pattern, hands.stop, &mut || progress.tick()) {
+            self.mark(Mark { kind: MarkKind::Pattern, position: None, times_ns }, hands)?;
+        }
+        Ok(())
+    }
+
+    fn mark(&self, mark: Mark, hands: &mut Hands<'_>) -> Result<(), RunError> {
+        let Some(session) = self.session else { return Ok(()) };
+        Ok(hands.store.add_mark(session, &mark)?)
+    }
+
+    /// Brings what the threads have read into the store, and what they say to the user.
+    fn drain(&mut self, hands: &mut Hands<'_>) -> Result<(), RunError> {
+        for (meter, id) in &mut self.running {
+            let (readings, notices) = meter.take();
+            let rows: Vec<ReadingRow> = readings.iter().filter_map(row).collect();
+            if let Some(id) = id {
+                hands.store.add_readings(*id, &rows)?;
+            }
+            for notice in notices {
+                let text = format!("the meter `{}` {notice}", meter.spec.name);
+                hands.progress.note(&format!("warning: {text}"));
+                hands.store.add_event(unix_ns(), "meter", &text)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The meters that this machine has itself and that need no word from the user; a note where there is none.
+fn local(opening: Opening, progress: &mut dyn Progress) -> Result<Vec<Running>, RunError> {
+    let mut running = Vec::new();
+    for found in iopj_meter::found(Path::new("/")).iter().filter(|found| found.why_not.is_none()) {
+        let asked = match found.name.split_once(':') {
+            None if found.name == "rapl" => Some(config::plain("rapl", "rapl", &[])?),
+            Some(("hwmon", chip)) => Some(config::plain(&found.name, "hwmon", &[("chip", chip)])?),
+            // A drive is asked by name alone: each reading costs it a command.
+            _ => None,
+        };
+        let Some((spec, Source::Live(source))) = asked else { continue };
+        match Running::start(spec, source, opening) {
+            Ok(meter) => running.push(meter),
+            Err(error) => progress.note(&format!("warning: the meter `{}` is left out: {error}", found.name)),
+        }
+    }
+    if running.is_empty() {
+        progress.note("no meter was found, so there are no watts: `iopj meter list` says why, and how to get them");
+    }
+    Ok(running)
+}
+
+/// A channel in a few words.
+fn describe(channel: &Channel) -> String {
+    format!("{} `{}` {}", channel.scope, channel.name, iopj_meter::accuracy_text(channel.accuracy))
+}
+
+/// A reading as the store keeps it; `None` for one that is no number.
+fn row(reading: &Reading) -> Option<ReadingRow> {
+    let value = match reading.value {
+        Value::Count(count) => RawValue::Count(count),
+        Value::Watts(watts) if watts.is_finite() => RawValue::Watts(watts),
+        Value::Watts(_) => return None,
+    };
+    let Reading { channel, begin_ns, end_ns, wall_ns, own_ns, .. } = *reading;
+    Some(ReadingRow { channel: channel as u32, value, begin_ns, end_ns, wall_ns, own_ns })
+}
+
+/// A time of `CLOCK_MONOTONIC` on `CLOCK_MONOTONIC_RAW`, by what the two say now: they part by 500 ppm at the most.
+pub(crate) fn raw_ns(monotonic_ns: u64) -> u64 {
+    let (before, raw, after) = (native::monotonic_ns(), monotonic_raw_ns(), native::monotonic_ns());
+    raw.saturating_add_signed(monotonic_ns as i64 - before.midpoint(after) as i64)
+}
+
+/// The clock of a record.
+impl From<ClockChoice> for ClockRecord {
+    fn from(choice: ClockChoice) -> ClockRecord {
+        match choice {
+            ClockChoice::Host => ClockRecord::Host,
+            ClockChoice::Own => ClockRecord::Own,
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! One meter on its own thread: read at its interval, tried again where it fails, and never waited for.
+
+use super::config::Spec;
+use super::kinds::{Open, Opening};
+use iopj_meter::{Channel, Meter, MeterError, Reading};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::mpsc;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// Name of every meter's thread, and so of the threads that a meter starts itself: the kernel gives a new thread its
+/// maker's name. The probe leaves threads of this name out.
+pub(crate) const THREAD_NAME: &str = "iopj-meter";
+/// How long a meter may take to open.
+const OPENING: Duration = Duration::from_secs(30);
+/// Failures in a row after which the user is told.
+const PATIENCE: u32 = 3;
+/// The longest time between two attempts.
+const LONGEST_BACK_OFF: Duration = Duration::from_secs(10);
+/// How long a reading may take before the user is told.
+const HANGS: Duration = Duration::from_secs(10);
+/// How long the end of a thread is waited for.
+const PARTING: Duration = Duration::from_secs(2);
+
+/// A meter that runs.
+pub(crate) struct Running {
+    pub(crate) spec: Spec,
+    pub(crate) channels: Vec<Channel>,
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+    began: Instant,
+    told_of_hang: bool,
+}
+
+#[derive(Default)]
+struct Shared {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    readings: Vec<Reading>,
+    /// What the user should know.
+    notices: Vec<String>,
+    /// Since when a reading has been under way.
+    reading_since: Option<Instant>,
+    stop: bool,
+    has_ended: bool,
+    /// CPU time of the thread so far.
+    cpu: Duration,
+    count: u64,
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What a meter's thread cost.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Cost {
+    pub(crate) readings: u64,
+    pub(crate) cpu: Duration,
+    pub(crate) elapsed: Duration,
+}
+
+impl Running {
+    /// Opens a meter on a thread of its own and begins to read it.
+    ///
+    /// # Errors
+    /// Why it cannot be opened; the text names the thing, the cause and the remedy.
+    pub(crate) fn start(spec: Spec, source: Box<dyn Open>, opening: Opening) -> Result<Running, String> {
+        let shared = Arc::new(Shared::default());
+        let (sender, receiver) = mpsc::channel();
+        let (interval, theirs) = (spec.interval, Arc::clone(&shared));
+        let body = move || {
+            match source.open(opening) {
+                Ok(meter) => {
+                    if sender.send(Ok(meter.channels().to_vec())).is_ok() {
+                        live(meter, interval, &theirs);
+                    }
+                }
+                Err(error) => drop(sender.send(Err(error))),
+            }
+            theirs.state().has_ended = true;
+            theirs.changed.notify_all();
+        };
+        let thread = std::thread::Builder::new().name(THREAD_NAME.to_owned()).spawn(body);
+        let thread =
+            thread.map_err(|error| format!("a thread for it could not be started: {error}; end other programs"))?;
+        let late = |_| format!("it did not open within {} s: see that it answers", OPENING.as_secs());
+        let channels = receiver.recv_timeout(OPENING).map_err(late)??;
+        Ok(Running { spec, channels, shared, thread: Some(thread), began: Instant::now(), told_of_hang: false })
+    }
+
+    /// What has been read since the last call, and what the user should know.
+    pub(crate) fn take(&mut self) -> (Vec<Reading>, Vec<String>) {
+        let mut state = self.shared.state();
+        let mut notices = std::mem::take(&mut state.notices);
+        let limit = HANGS.max(self.spec.interval * 2);
+        let hangs = state.reading_since.is_some_and(|since| since.elapsed() > limit);
+        if hangs && !self.told_of_hang {
+            notices.push(format!("has not answered for {} s; the study goes on", limit.as_secs()));
+        } else if !hangs && self.told_of_hang {
+            notices.push("answers again".to_owned());
+        }
+        self.told_of_hang = hangs;
+        (std::mem::take(&mut state.readings), notices)
+    }
+
+    /// Ends the thread; one that hangs is left behind. Readings stay to be taken.
+    pub(crate) fn stop(&mut self) -> Cost {
+        let deadline = Instant::now() + PARTING;
+        let mut state = self.shared.state();
+        state.stop = true;
+        self.shared.changed.notify_all();
+        while !state.has_ended && Instant::now() < deadline {
+            let left = deadline.saturating_duration_since(Instant::now());
+            state = self.shared.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        let cost = Cost { readings: state.count, cpu: state.cpu, elapsed: self.began.elapsed() };
+        let has_ended = state.has_ended;
+        drop(state);
+        if let Some(thread) = self.thread.take().filter(|_| has_ended) {
+            let _ = thread.join();
+        }
+        cost
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if self.thread.is_some() {
+            self.stop();
+        }
+    }
+}
+
+/// Reads until it is stopped, or the meter has ended.
+fn live(mut meter: Box<dyn Meter>, interval: Duration, shared: &Shared) {
+    let mut due = Instant::now();
+    let mut failures = 0;
+    let mut readings = Vec::new();
+    loop {
+        shared.state().reading_since = Some(Instant::now());
+        let result = catch_unwind(AssertUnwindSafe(|| meter.read(&mut readings)))
+            .unwrap_or_else(|_| Err(MeterError::Fatal("it ended by a panic: report it".to_owned())));
+        let mut state = shared.state();
+        state.reading_since = None;
+        state.count += u64::from(!readings.is_empty());
+        state.readings.append(&mut readings);
+        state.cpu = thread_cpu();
+        let failed = match result {
+            Ok(()) => None,
+            Err(MeterError::Retry(text)) => Some(text),
+            Err(end @ (MeterError::Fatal(_) | MeterError::Ended)) => {
+                state.notices.push(format!("gives no more readings: {end}"));
+                return;
+            }
+        };
+        match failed {
+            Some(text) => {
+                failures += 1;
+                if failures == PATIENCE {
+                    state.notices.push(format!("gives no readings, and is tried again: {text}"));
+                }
+            }
+            None => {
+                if failures >= PATIENCE {
+                    state.notices.push("gives readings again".to_owned());
+                }
+                failures = 0;
+            }
+        }
+        due = (due + back_off(interval, failures)).max(Instant::now());
+        while !state.stop && Instant::now() < due {
+            let left = due.saturating_duration_since(Instant::now());
+            state = shared.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        if state.stop {
+            return;
+        }
+    }
+}
+
+/// Time to the next attempt: twice as long after each failure, but never beyond a limit.
+fn back_off(interval: Duration, failures: u32) -> Duration {
+    interval.saturating_mul(1 << failures.min(16)).min(LONGEST_BACK_OFF.max(interval))
+}
+
+/// CPU time of the calling thread, see clock_gettime(2).
+fn thread_cpu() -> Duration {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` is a valid timespec to write to. The call cannot fail: the clock exists since Linux 2.6.12.
+    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+/// The ids of this process' threads that do no I/O of a trial: the caller's and the meters'.
+pub(crate) fn own_threads() -> Vec<i32> {
+    // SAFETY: takes nothing and cannot fail.
+    let mut own = vec![unsafe { libc::gettid() }];
+    let Ok(tasks) = std::fs::read_dir("/proc/self/task") else { return own };
+    let is_meter = |task: &std::fs::DirEntry| {
+        std::fs::read_to_string(task.path().join("comm")).is_ok_and(|name| name.trim_end() == THREAD_NAME)
+    };
+    let tid = |task: std::fs::DirEntry| task.file_name().to_str()?.parse::<i32>().ok();
+    own.extend(tasks.flatten().filter(is_meter).filter_map(tid));
+    own
+}
+
+#[cfg(test)]
+#[path = "thread_tests.rs"]
+mod tests;

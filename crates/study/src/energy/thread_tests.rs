@@ -1,0 +1,131 @@
+use super::super::config::ClockChoice;
+use super::*;
+use iopj_meter::{ChannelKind, Scope, Value, monotonic_raw_ns};
+
+/// A meter that answers as it is told, one word a reading: `ok`, `retry`, `hang`, `panic`, `fatal`, `end`; then `ok` for good.
+struct Scripted(std::slice::Iter<'static, &'static str>, Vec<Channel>);
+
+impl Meter for Scripted {
+    fn channels(&self) -> &[Channel] {
+        &self.1
+    }
+
+    fn read(&mut self, out: &mut Vec<Reading>) -> Result<(), MeterError> {
+        match self.0.next().copied().unwrap_or("ok") {
+            "retry" => return Err(MeterError::Retry("busy".to_owned())),
+            "fatal" => return Err(MeterError::Fatal("gone".to_owned())),
+            "hang" => std::thread::sleep(Duration::from_secs(3600)),
+            "panic" => panic!("as told"),
+            "end" => return Err(MeterError::Ended),
+            _ => {}
+        }
+        let now_ns = monotonic_raw_ns();
+        let value = Value::Watts(10.0);
+        out.push(Reading { channel: 0, value, begin_ns: now_ns, end_ns: now_ns, wall_ns: 0, own_ns: None });
+        Ok(())
+    }
+}
+
+struct Script(&'static [&'static str]);
+
+impl Open for Script {
+    fn age(&self) -> Duration {
+        Duration::ZERO
+    }
+
+    fn open(&self, _: Opening) -> Result<Box<dyn Meter>, String> {
+        if self.0 == ["refuse"] {
+            return Err("it is not there: plug it in".to_owned());
+        }
+        let (name, kind) = ("power".to_owned(), ChannelKind::Instant);
+        let channel = Channel { name, scope: Scope::System, kind, resolution: 0.0, accuracy: None, parent: None };
+        Ok(Box::new(Scripted(self.0.iter(), vec![channel])))
+    }
+}
+
+fn start(script: &'static [&'static str]) -> Result<Running, String> {
+    let ms = Duration::from_millis;
+    let spec = Spec {
+        name: "test".to_owned(),
+        kind: "test",
+        interval: ms(10),
+        clock: ClockChoice::Host,
+        age: Duration::ZERO,
+        bridge: ms(30),
+    };
+    Running::start(spec, Box::new(Script(script)), Opening { allow_exec: false })
+}
+
+/// Readings and notices, taken until there is what is waited for, or for ten seconds.
+fn until(running: &mut Running, enough: impl Fn(usize, &[String]) -> bool) -> (usize, Vec<String>) {
+    let (mut count, mut notices) = (0, Vec::new());
+    for _ in 0..1000 {
+        let (readings, more) = running.take();
+        count += readings.len();
+        notices.extend(more);
+        if enough(count, &notices) {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    (count, notices)
+}
+
+#[test]
+fn a_meter_is_read_on_a_thread_that_the_probe_leaves_out() {
+    let mut running = start(&[]).unwrap();
+    assert_eq!(running.channels[0].name, "power");
+    let (count, notices) = until(&mut running, |count, _| count >= 5);
+    assert!(count >= 5 && notices.is_empty());
+    assert!(own_threads().len() >= 2);
+    let cost = running.stop();
+    assert!(cost.readings >= 5 && cost.cpu > Duration::ZERO && cost.cpu < cost.elapsed, "{cost:?}");
+}
+
+#[test]
+fn a_meter_that_fails_is_tried_again_and_both_are_told_once() {
+    let mut running = start(&["ok", "retry", "retry", "retry", "retry", "ok"]).unwrap();
+    let (count, notices) = until(&mut running, |_, notices| notices.len() >= 2);
+    assert_eq!(notices, ["gives no readings, and is tried again: busy", "gives readings again"]);
+    assert!(count >= 2);
+    let single = start(&["ok", "retry", "ok", "retry", "retry"]).unwrap();
+    let (_, notices) = until(&mut { single }, |count, _| count >= 5);
+    assert!(notices.is_empty(), "{notices:?}");
+}
+
+#[test]
+fn a_meter_that_ends_is_told_and_its_readings_stay() {
+    for (script, words) in [
+        (&["ok", "fatal"][..], "gives no more readings: gone"),
+        (&["ok", "end"], "gives no more readings: the meter has ended"),
+        (&["ok", "panic"], "gives no more readings: it ended by a panic: report it"),
+    ] {
+        let mut running = start(script).unwrap();
+        let (count, notices) = until(&mut running, |_, notices| !notices.is_empty());
+        assert_eq!((count, notices), (1, vec![words.to_owned()]));
+        running.stop();
+    }
+}
+
+#[test]
+fn a_meter_that_hangs_holds_up_nobody() {
+    let mut running = start(&["ok", "hang"]).unwrap();
+    assert_eq!(until(&mut running, |count, _| count == 1).0, 1);
+    let begin = Instant::now();
+    running.stop();
+    drop(running);
+    // The thread is left behind after two seconds; an hour would be its own time.
+    assert!(begin.elapsed() < Duration::from_secs(600));
+}
+
+#[test]
+fn a_meter_that_cannot_be_opened_says_why() {
+    assert_eq!(start(&["refuse"]).err().unwrap(), "it is not there: plug it in");
+}
+
+#[test]
+fn attempts_grow_apart_up_to_a_limit() {
+    let ms = Duration::from_millis;
+    assert_eq!([0, 1, 3, 40].map(|failures| back_off(ms(100), failures)), [ms(100), ms(200), ms(800), ms(10_000)]);
+    assert_eq!(back_off(ms(60_000), 5), ms(60_000));
+}
