@@ -16,6 +16,10 @@ use std::time::Duration;
 const QUICK: &str = include_str!("../../../../studies/quick.toml");
 const OPTIONS: &str = "--target data --store e.iopj --path posix-sio/syscall/interrupt,io_uring/syscall/interrupt";
 
+/// The plug's log as a meter of its own, read out afterwards.
+const LOG: &str = "[meters.wall]\nkind = \"log\"\ninterval = \"100ms\"\nformat = \"csv\"\ntime = \"time\"\ntime_format = \"unix_s\"\n\
+                   watts = \"power (W)\"\nvalues = \"average\"\nwindow_s = 0.13\n";
+
 /// The quick study with the plug as its meter.
 fn study(plug: &Plug, clock: &str) -> String {
     format!(
@@ -60,7 +64,7 @@ fn plug_joules(trial: &Trial) -> &Joules {
 fn ios_per_joule_are_the_laws_within_their_interval_and_no_secret_is_kept() {
     let _alone = alone();
     let (folder, plug) = (folder(), Plug::start());
-    prepare(folder.path(), &study(&plug, "own"));
+    prepare(folder.path(), &(study(&plug, "own") + LOG));
     let child = spawn(folder.path(), &format!("run study.toml {OPTIONS} --runtime 2s --replicates 3 --json"));
     plug.watch(child.id());
     std::thread::sleep(Duration::from_secs(3));
@@ -101,6 +105,7 @@ fn ios_per_joule_are_the_laws_within_their_interval_and_no_secret_is_kept() {
     let cost = store.events().unwrap().into_iter().find(|event| event.2.contains("% of a core")).unwrap();
     eprintln!("{}", cost.2);
     drop(store);
+    attached_log_agrees(folder.path(), &plug, &trials);
     let mut kept = vec![output.stdout, messages.into_bytes(), command_line];
     for entry in std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap()) {
         if entry.file_name() != "password" && entry.file_name() != "data" {
@@ -109,6 +114,41 @@ fn ios_per_joule_are_the_laws_within_their_interval_and_no_secret_is_kept() {
     }
     let secret = PASSWORD.as_bytes();
     assert!(kept.iter().all(|bytes| !bytes.windows(secret.len()).any(|part| part == secret)));
+}
+
+/// The plug's own log, attached, gives the same joules; one without the pattern is refused.
+fn attached_log_agrees(folder: &Path, plug: &Plug, live: &[Trial]) {
+    let log = plug.log();
+    std::fs::write(folder.join("log.csv"), &log).unwrap();
+    let flat: String = log
+        .lines()
+        .enumerate()
+        .map(|(at, line)| match line.split_once(',') {
+            Some((time, _)) if at > 0 => format!("{time},{}\n", 40 + at % 3),
+            _ => format!("{line}\n"),
+        })
+        .collect();
+    std::fs::write(folder.join("flat.csv"), flat).unwrap();
+    let refused = iopj(folder, "meter attach e.iopj flat.csv").output().unwrap();
+    let messages = String::from_utf8_lossy(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(2), "{messages}");
+    assert!(messages.contains("the load pattern is not in the meter's log"), "{messages}");
+    let attached = iopj(folder, "meter attach e.iopj log.csv").output().unwrap();
+    succeeded(&attached);
+    assert_eq!(
+        String::from_utf8_lossy(&attached.stdout).lines().last(),
+        Some("9 of 9 trials have joules of the meter `wall` now")
+    );
+    for (trial, live) in trials(folder).iter().zip(live) {
+        let energy = &trial.outcome.measurement().unwrap().energy;
+        let wall = energy.iter().find(|energy| energy.meter == "wall").unwrap().joules().unwrap();
+        let live = plug_joules(live);
+        assert!((wall.joules - live.joules).abs() < 3.0 * (wall.random_j + live.random_j), "{wall:?} {live:?}");
+    }
+    let fit = iopj(folder, "meter fit e.iopj -o model.toml").output().unwrap();
+    let messages = String::from_utf8_lossy(&fit.stderr);
+    assert_eq!(fit.status.code(), Some(2), "{messages}");
+    assert!(messages.contains("9 trials have joules of a real meter"), "{messages}");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! A plug that measures this machine by a law: power follows real CPU time, so that the truth is known.
 //!
 //! 20 W at rest, 30 W for a core that the program under test uses, 2 W for one that others use. Its gain is wrong by 0.3 %
-//! (declared: ±0.5 %), its clock by 83 s and 40 ppm. It shows means over 130 ms, and asks for a password.
+//! (declared: ±0.5 %), its clock by 83 s and 40 ppm. It shows means over 130 ms, asks for a password, and keeps a log.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
@@ -15,7 +15,8 @@ const OTHERS_WATTS: f64 = 2.0;
 const GAIN: f64 = 1.003;
 /// The plug's time is this of the host's raw time.
 const RATE: f64 = 1.0 + 40e-6;
-const OFFSET_S: f64 = 1_700_000_083.217;
+/// How far its clock is ahead of wall time.
+const AHEAD_S: f64 = 83.217;
 /// Time between its values, which are means over it.
 pub(crate) const WINDOW_S: f64 = 0.13;
 
@@ -37,7 +38,8 @@ struct Shared {
     over: AtomicBool,
     /// Raw time in s, and joules since the begin.
     truth: Mutex<Vec<(f64, f64)>>,
-    shown: Mutex<(f64, f64)>,
+    /// Every value that it has shown: its own time, W.
+    shown: Mutex<Vec<(f64, f64)>>,
 }
 
 impl Plug {
@@ -70,6 +72,13 @@ impl Plug {
         self.shared.silent.store(silent, Ordering::Relaxed);
     }
 
+    /// What it has shown, as a log.
+    pub(crate) fn log(&self) -> String {
+        let line = |(time_s, watts): &(f64, f64)| format!("{time_s:.6},{watts:.3}\n");
+        let shown = self.shared.shown.lock().unwrap();
+        shown.iter().fold("time,power (W)\n".to_owned(), |log, value| log + &line(value))
+    }
+
     /// The law's joules between two raw times.
     pub(crate) fn joules(&self, [begin_ns, end_ns]: [u64; 2]) -> f64 {
         let truth = self.shared.truth.lock().unwrap();
@@ -93,6 +102,7 @@ impl Drop for Plug {
 fn measure(shared: &Shared) {
     let (mut ours_s, mut others_s, mut joules, mut last_s) = (0.0, busy_s(), 0.0, raw_s());
     let mut begun = (last_s, joules);
+    let offset_s = seconds(libc::CLOCK_REALTIME).unwrap() - last_s + AHEAD_S;
     while !shared.over.load(Ordering::Relaxed) {
         std::thread::sleep(Duration::from_millis(5));
         let pid = shared.pid.load(Ordering::Relaxed);
@@ -105,7 +115,7 @@ fn measure(shared: &Shared) {
         shared.truth.lock().unwrap().push((now_s, joules));
         if now_s - begun.0 >= WINDOW_S {
             let watts = GAIN * (joules - begun.1) / (now_s - begun.0);
-            *shared.shown.lock().unwrap() = (OFFSET_S + now_s * RATE, watts);
+            shared.shown.lock().unwrap().push((offset_s + now_s * RATE, watts));
             begun = (now_s, joules);
         }
     }
@@ -123,7 +133,7 @@ fn answer(mut stream: TcpStream, shared: &Shared) -> std::io::Result<()> {
             break;
         }
     }
-    let (time_s, watts) = *shared.shown.lock().unwrap();
+    let (time_s, watts) = shared.shown.lock().unwrap().last().copied().unwrap_or_default();
     let (status, body) = match is_allowed {
         true => ("200 OK", format!("{{\"power\": {watts:.3}, \"time\": {time_s:.6}}}")),
         false => ("401 Unauthorized", String::new()),
