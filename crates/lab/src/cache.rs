@@ -16,6 +16,8 @@ const TAG: &str = "CACHEDIR.TAG";
 const TAG_TEXT: &str =
     "Signature: 8a477f597d28d172789f06886806bc55\n# The kernels of iopj's lab. `iopj lab clean` empties this folder.\n";
 const LOCK: &str = "lock";
+/// The folders of what can be fetched again.
+const FETCHED: [&str; 2] = ["kernels", "apt"];
 
 /// The folder in which the lab keeps what can be fetched or built again: `$XDG_CACHE_HOME/iopj/lab`, or
 /// `~/.cache/iopj/lab` (the XDG Base Directory Specification).
@@ -64,7 +66,8 @@ impl Cache {
         &self.folder
     }
 
-    /// Removes everything in the cache and returns the bytes that the files held.
+    /// Removes the kernels and the package lists, and returns the bytes that they held. What guests use stays: their
+    /// kernel is open in QEMU, and the folders of runs are their owners'.
     ///
     /// # Errors
     /// [`KernelError::Busy`] while another process fills the cache, [`KernelError::NotWritable`], and
@@ -75,10 +78,8 @@ impl Cache {
             return Err(KernelError::Busy(self.folder.clone()));
         }
         let mut freed_bytes = 0;
-        for entry in fs::read_dir(&self.folder).map_err(KernelError::io("list", &self.folder))? {
-            let path = entry.map_err(KernelError::io("list", &self.folder))?.path();
-            // The lock stays: to remove it would let two processes lock two files of one name.
-            if !path.ends_with(TAG) && !path.ends_with(LOCK) {
+        for path in FETCHED.map(|name| self.folder.join(name)) {
+            if path.exists() {
                 freed_bytes += size_bytes(&path).map_err(KernelError::io("list", &path))?;
                 remove(&path)?;
             }
@@ -174,9 +175,13 @@ mod tests {
         let cache = Cache::at(&temporary.path().join("lab")).unwrap();
         fs::create_dir_all(cache.folder().join("kernels/x")).unwrap();
         fs::write(cache.folder().join("kernels/x/vmlinux"), [0; 700]).unwrap();
-        fs::write(cache.folder().join("loose"), [0; 30]).unwrap();
+        fs::create_dir_all(cache.folder().join("apt/lists")).unwrap();
+        fs::write(cache.folder().join("apt/lists/x"), [0; 30]).unwrap();
+        fs::create_dir_all(cache.folder().join("runs/7-1")).unwrap();
+        fs::write(cache.folder().join("runs/7-1/initramfs"), [0; 5]).unwrap();
         assert_eq!(cache.clear().unwrap(), 730);
         assert!(!cache.folder().join("kernels").exists());
+        assert!(cache.folder().join("runs/7-1/initramfs").exists(), "a living run's");
         assert_eq!(cache.clear().unwrap(), 0);
         assert_eq!(Cache::at(cache.folder()).unwrap().folder(), cache.folder());
     }
@@ -204,7 +209,8 @@ mod tests {
     fn a_cache_that_is_being_filled_is_not_cleared() {
         let temporary = tempfile::tempdir().unwrap();
         let cache = Cache::at(temporary.path()).unwrap();
-        fs::write(cache.folder().join("partial"), "half").unwrap();
+        fs::create_dir(cache.folder().join("kernels")).unwrap();
+        fs::write(cache.folder().join("kernels/partial"), "half").unwrap();
         let mut notes = 0;
         let lock = cache.lock(&mut |_| notes += 1).unwrap();
         assert!(matches!(cache.clear(), Err(KernelError::Busy(_))));

@@ -5,7 +5,7 @@ mod costs;
 use costs::{
     HYBRID, Happened, INTERRUPT, POLL, costs as costs_of, measurement, replicates, study, three, trial, workload,
 };
-use iopj_core::{CostKind, CostSource, Space, VerdictKind};
+use iopj_core::{Cost, CostKind, CostSource, FunctionCost, Space, VerdictKind};
 use iopj_report::analysis::explain::{
     Answer, Block, Change, Crossing, ExplainError, Explanation, Figure, Fitted, Measure, Outcome, Question, Reached,
     Regressor, explain,
@@ -443,4 +443,21 @@ fn the_text_keeps_to_120_columns() {
     let text = explanation(&explained(&three(&workload(1, 1000)), &[]));
     assert!(text.lines().all(|line| line.chars().count() <= 120), "{text}");
     assert!(text.contains("emulated by QEMU TCG") && !text.contains("NaN"), "{text}");
+}
+
+#[test]
+fn spinning_for_a_lock_is_in_no_part() {
+    let parts = |trials: &[Trial]| serde_json::to_value(&only(trials, &[]).fits).unwrap();
+    let mut trials = three(&workload(1, 1000));
+    let before = parts(&trials);
+    for (trial, number) in trials.iter_mut().zip(1..) {
+        costs_of(trial).functions.push(FunctionCost {
+            space: Space::Kernel,
+            function: "native_queued_spin_lock_slowpath".into(),
+            module: None,
+            directory: Some("kernel/locking/".into()),
+            cost: Cost { instructions: 90_000 * number % 700_000, loads: 9_000, ..Cost::default() },
+        });
+    }
+    assert_eq!(parts(&trials), before);
 }

@@ -2,6 +2,8 @@
 
 use crate::common::{folder, have, is_root, written};
 use crate::{have_lab, lab_run};
+use iopj_lab::cache::Cache;
+use iopj_lab::kernels;
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -68,6 +70,18 @@ fn a_file_that_is_no_kernel_is_refused() {
     refused(&output, &["./image"]);
     let output = lab_run(folder.path(), "poll22-lab", &[], "--kernel ./image");
     refused(&output, &["--modules"]);
+}
+
+#[test]
+fn modules_of_another_kernel_are_refused() {
+    if !have_lab() {
+        return;
+    }
+    let folder = folder();
+    let cache = Cache::open().unwrap();
+    let [old, new] = ["5.10", "6.1"].map(|series| kernels::fetch(&cache, series, &mut |_| {}).unwrap());
+    let line = format!("--kernel {} --modules {}", old.image.display(), new.modules.display());
+    refused(&lab_run(folder.path(), "poll22-lab", &[], &line), &[&old.release, &new.release]);
 }
 
 #[test]

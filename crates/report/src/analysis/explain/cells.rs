@@ -9,6 +9,11 @@ use std::collections::BTreeMap;
 /// The drivers' functions that look for a completion. Where several are called, the one with most calls is the target's.
 pub const POLL_FUNCTIONS: [&str; 3] = ["nvme_poll", "virtblk_poll", "null_poll"];
 
+/// Functions that spin until another processor gives a lock up (kernel/locking/). In a guest whose processors the host
+/// takes turns with they can spin for long, whatever the path.
+const LOCK_WAITS: [&str; 3] =
+    ["native_queued_spin_lock_slowpath", "queued_read_lock_slowpath", "queued_write_lock_slowpath"];
+
 /// One trial with costs and at least one I/O.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Run<'a> {
@@ -36,6 +41,12 @@ impl Run<'_> {
     /// The kernel's part, per I/O.
     pub(super) fn kernel(&self, measure: Measure) -> f64 {
         self.sum(measure, |function| function.space == Space::Kernel)
+    }
+
+    /// The kernel's part without waiting for locks, per I/O.
+    pub(super) fn kernel_unlocked(&self, measure: Measure) -> f64 {
+        let is_wait = |function: &FunctionCost| LOCK_WAITS.contains(&function.function.as_str());
+        self.sum(measure, |function| function.space == Space::Kernel && !is_wait(function))
     }
 
     /// Voluntary context switches of the I/O's threads per I/O.

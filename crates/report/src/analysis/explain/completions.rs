@@ -152,7 +152,7 @@ fn reached(
         return Reached::UnknownPerSpin;
     };
     let (level, pooled) = if against == Completion::Hybrid {
-        let costs = group.cells[hybrid].figure(|run| run.kernel(measure));
+        let costs = group.cells[hybrid].figure(|run| run.kernel_unlocked(measure));
         let error = |figure: Figure| figure.stddev.map(|stddev| stddev / (figure.n as f64).sqrt());
         (costs.map(|figure| Term { estimate: figure.mean, error: error(figure) }), false)
     } else {

@@ -185,7 +185,7 @@ fn fitted(group: &Group<'_>, columns: &[usize], measure: Measure) -> Fitted {
     }
     let observations = |cell: &&Cell<'_>| -> Vec<Observation> {
         let x = |run: &Run<'_>| kept.iter().filter_map(|regressor| regressor.of(run)).collect();
-        cell.runs.iter().map(|run| Observation { y: run.kernel(measure), x: x(run) }).collect()
+        cell.runs.iter().map(|run| Observation { y: run.kernel_unlocked(measure), x: x(run) }).collect()
     };
     if let Some(solution) = least_squares(&cells.iter().map(observations).collect::<Vec<_>>()) {
         fitted.outcome = Outcome::Parts(parts(&solution, &kept));

@@ -33,7 +33,7 @@ pub(super) fn fits(block: &Block) -> String {
     }
     let mut text =
         String::from("\ncost of an I/O in the kernel = fixed part + part per spin x spins + part per sleep x sleeps, ");
-    text += "by least squares\nover the runs, ± standard error\n";
+    text += "by least squares\nover the runs, ± standard error; spinning for a lock that another processor holds is left out\n";
     text += &grid.render();
     text.extend(notes.iter().map(|note| wrap(note, WIDTH, "  ")));
     text
