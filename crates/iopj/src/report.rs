@@ -3,9 +3,11 @@
 use crate::args::ReportArgs;
 use crate::output::{print, print_json};
 use anyhow::Context;
+use iopj_report::analysis::power::{PowerTrace, windows};
 use iopj_report::analysis::tables;
 use iopj_report::render;
-use iopj_store::{Store, StudyRecord, Trial, export};
+use iopj_store::{Store, StoreError, StudyRecord, Trial, export};
+use iopj_study::energy::{ChannelPower, traces};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -21,17 +23,36 @@ pub(crate) fn report(args: &ReportArgs) -> anyhow::Result<ExitCode> {
     } else if args.papers {
         print(&render::paper_tables(&study, &trials, None))?;
     } else if let Some(path) = &args.html {
-        write(path, render::html::page(&study, &trials).as_bytes())?;
+        write(path, render::html::page(&study, &trials, &power(&store, &trials)?).as_bytes())?;
     } else if let Some(folder) = &args.figures {
         std::fs::create_dir_all(folder)
             .with_context(|| format!("the folder {} cannot be made; name another place", folder.display()))?;
-        for (name, svg) in render::html::figures(&study, &trials) {
+        for (name, svg) in render::html::figures(&study, &trials, &power(&store, &trials)?) {
             write(&folder.join(name), svg.as_bytes())?;
         }
     } else if !wrote_parquet(args, &study, &trials)? {
         print(&render::report(&study, &trials))?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// What each channel of a meter read over time, with the trials that ran meanwhile, session by session.
+fn power(store: &Store, trials: &[Trial]) -> Result<Vec<PowerTrace>, StoreError> {
+    let sessions = traces(store, trials)?;
+    let has_several = sessions.len() > 1;
+    let of_sessions = sessions.into_iter().flat_map(|session| {
+        let windows = windows(trials.iter().filter(|trial| session.positions.contains(&trial.position)));
+        let number = if has_several { format!(", session {}", session.session) } else { String::new() };
+        let trace = move |ChannelPower { name, scope, readings }: ChannelPower| PowerTrace {
+            channel: name + &number,
+            scope,
+            estimated: false,
+            readings,
+            windows: windows.clone(),
+        };
+        session.channels.into_iter().map(trace)
+    });
+    Ok(of_sessions.collect())
 }
 
 /// Writes a file and tells its name.

@@ -140,16 +140,8 @@ impl<'a> Trace<'a> {
         clock: Clock<'a>,
         changes_ns: &[u64],
     ) -> Result<Self, Incomplete> {
-        let stamped: Vec<(i64, f64, Value)> = readings
-            .iter()
-            .filter(|reading| reading.channel == index)
-            .filter_map(|reading| stamp(reading, clock).map(|(at_ns, jitter_s)| (at_ns, jitter_s, reading.value)))
-            .collect();
-        let origin_ns = stamped.first().map_or(0, |first| first.0);
+        let (origin_ns, mut samples) = samples(index, readings, clock)?;
         let seconds = |at_ns: i64| at_ns.saturating_sub(origin_ns) as f64 * 1e-9;
-        let samples =
-            stamped.into_iter().map(|(at_ns, jitter_s, value)| Sample { at_s: seconds(at_ns), jitter_s, value });
-        let mut samples = in_order(samples)?;
         let changes: Vec<i64> = changes_ns.iter().map(|at_ns| *at_ns as i64).collect();
         if channel.kind == ChannelKind::Instant {
             // Before or after the change? What the clock cannot tell is left out.
@@ -218,6 +210,51 @@ impl<'a> Trace<'a> {
         let resolution = self.channel.resolution.abs();
         if noise.watts < 0.5 * resolution { resolution / 12f64.sqrt() * seconds } else { 0.0 }
     }
+}
+
+/// Power over time as a channel's readings tell it: host times in ns, in order, with W. A gauge tells its value, a counter the mean
+/// power since the reading before, across a wrap-around; where a counter does not tell the energy between two readings, the
+/// later one is left out. `index`, `readings` and `clock` are those of [`Trace::new`].
+///
+/// # Errors
+/// [`Incomplete::Disordered`] if time stamps go back.
+pub fn powers(
+    channel: &Channel,
+    index: usize,
+    readings: &[Reading],
+    clock: Clock,
+) -> Result<Vec<(u64, f64)>, Incomplete> {
+    let (origin_ns, samples) = samples(index, readings, clock)?;
+    let powers: Vec<(f64, f64)> = match channel.kind {
+        ChannelKind::Counter { .. } => {
+            Curve::new(channel.kind, &samples).steps.iter().map(|step| (step.end_s, step.watts)).collect()
+        }
+        ChannelKind::Instant | ChannelKind::Average { .. } => {
+            let watts = |sample: &Sample| match sample.value {
+                Value::Watts(watts) if watts.is_finite() => Some((sample.at_s, watts)),
+                Value::Watts(_) | Value::Count(_) => None,
+            };
+            samples.iter().filter_map(watts).collect()
+        }
+    };
+    let on_host = |(at_s, watts): (f64, f64)| {
+        let at_ns = origin_ns.saturating_add((at_s * 1e9).round() as i64);
+        Some((u64::try_from(at_ns).ok()?, watts))
+    };
+    Ok(powers.into_iter().filter_map(on_host).collect())
+}
+
+/// A channel's samples on the host's clock, and the host time of their 0 s.
+fn samples(index: usize, readings: &[Reading], clock: Clock) -> Result<(i64, Vec<Sample>), Incomplete> {
+    let stamped: Vec<(i64, f64, Value)> = readings
+        .iter()
+        .filter(|reading| reading.channel == index)
+        .filter_map(|reading| stamp(reading, clock).map(|(at_ns, jitter_s)| (at_ns, jitter_s, reading.value)))
+        .collect();
+    let origin_ns = stamped.first().map_or(0, |first| first.0);
+    let seconds = |at_ns: i64| at_ns.saturating_sub(origin_ns) as f64 * 1e-9;
+    let samples = stamped.into_iter().map(|(at_ns, jitter_s, value)| Sample { at_s: seconds(at_ns), jitter_s, value });
+    Ok((origin_ns, in_order(samples)?))
 }
 
 /// Samples with one stamp each, if none goes back in time.

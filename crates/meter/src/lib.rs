@@ -39,7 +39,7 @@ pub use command::Command;
 pub use discover::{Found, accuracy_text, found, open};
 pub use hwmon::Hwmon;
 pub use idle::{AboveIdle, Idle, IdlePower, ratio_above_idle};
-pub use integrate::{Clock, Incomplete, Trace, Window};
+pub use integrate::{Clock, Incomplete, Trace, Window, powers};
 pub use ipmi::{DcmiPower, IpmiConfig, IpmiPrivilege, IpmiReading, open_ipmi, parse_dcmi};
 pub use json::{ValueError, json_value, parse_json};
 pub use meter::{

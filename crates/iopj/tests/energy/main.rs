@@ -5,8 +5,8 @@ mod common;
 mod plug;
 
 use common::{alone, folder, iopj, written};
-use iopj_core::Scope;
 use iopj_core::energy::{EnergyOutcome, Joules};
+use iopj_core::{Scope, VerdictKind};
 use iopj_store::{Store, Trial};
 use plug::{PASSWORD, Plug, WINDOW_S};
 use std::path::Path;
@@ -105,6 +105,7 @@ fn ios_per_joule_are_the_laws_within_their_interval_and_no_secret_is_kept() {
     let cost = store.events().unwrap().into_iter().find(|event| event.2.contains("% of a core")).unwrap();
     eprintln!("{}", cost.2);
     drop(store);
+    power_is_drawn(folder.path(), &trials);
     attached_log_agrees(folder.path(), &plug, &trials);
     let mut kept = vec![output.stdout, messages.into_bytes(), command_line];
     for entry in std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap()) {
@@ -114,6 +115,19 @@ fn ios_per_joule_are_the_laws_within_their_interval_and_no_secret_is_kept() {
     }
     let secret = PASSWORD.as_bytes();
     assert!(kept.iter().all(|bytes| !bytes.windows(secret.len()).any(|part| part == secret)));
+}
+
+/// The page and the figures hold what the plug read over time, with a stroke for each trial that stands.
+fn power_is_drawn(folder: &Path, trials: &[Trial]) {
+    succeeded(&iopj(folder, "report e.iopj --html e.html").output().unwrap());
+    succeeded(&iopj(folder, "report e.iopj --figures figures").output().unwrap());
+    let page = std::fs::read_to_string(folder.join("e.html")).unwrap();
+    assert!(page.contains("Power over time: plug (system)") && page.contains("power-over-time-plug-system"));
+    let figure = std::fs::read_to_string(folder.join("figures/power-over-time-plug-system.svg")).unwrap();
+    let stands = |trial: &&Trial| trial.outcome.measurement().unwrap().verdict.kind != VerdictKind::Refuted;
+    assert_eq!(figure.matches("class=\"mark trial window\"").count(), trials.iter().filter(stands).count(), "{figure}");
+    assert_eq!(figure.matches("class=\"mark curve power\"").count(), 1, "{figure}");
+    std::fs::remove_dir_all(folder.join("figures")).unwrap();
 }
 
 /// The plug's own log, attached, gives the same joules; one without the pattern is refused.
@@ -190,6 +204,7 @@ fn a_meter_that_falls_silent_is_marked_and_the_study_goes_on() {
 
 #[test]
 fn a_wrong_password_is_refused_without_a_word_of_it() {
+    let _alone = alone();
     let (folder, plug) = (folder(), Plug::start());
     prepare(folder.path(), &study(&plug, "host"));
     std::fs::write(folder.path().join("password"), "tr0ub4dor\n").unwrap();

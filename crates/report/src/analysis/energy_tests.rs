@@ -212,7 +212,7 @@ fn estimates_are_shown_as_such_and_rank_nothing() {
     let study = study("6.1");
     let comparison = compare((&study, &trials), (&study, &trials));
     assert!(comparison.energy.is_none() && comparison.changes.iter().all(|change| !change.metric.is_energy()));
-    let page = render::html::page(&study, &trials);
+    let page = render::html::page(&study, &trials, &[]);
     assert!(page.contains("no meter took part") && !page.contains("over-joule") && !page.contains("IO/J</th>"));
 }
 
@@ -268,7 +268,7 @@ fn of_an_emulated_store_no_energy_is_shown() {
         render::report(&study, &trials),
         render::csv(&tables(&study, &trials)),
         render::latex(&tables(&study, &trials)),
-        render::html::page(&study, &trials),
+        render::html::page(&study, &trials, &[]),
     ];
     for text in texts {
         assert!(!text.contains("plug") && !text.contains("I/Os per joule, IO/J"), "{text}");

@@ -124,12 +124,16 @@ fn the_page_as_it_is_runs_its_script_and_logs_nothing() {
     let Some(program) = chromium() else { return };
     let folder = Folder::new("plain");
     for (name, trials) in [("sample", sample()), ("empty", Vec::new())] {
-        let page = folder.write(&format!("{name}.html"), &html::page(&study(EVIL), &trials));
+        let page = folder.write(&format!("{name}.html"), &html::page(&study(EVIL), &trials, &[]));
         let output = open(program, &folder, &page, false, 1400, "--dump-dom");
         assert_eq!(console(&output), Vec::<String>::new(), "{name}");
         let document = String::from_utf8_lossy(&output.stdout).into_owned();
         let buttons = document.matches("aria-label=\"Download as SVG").count();
-        assert_eq!(buttons, html::figures(&study(EVIL), &trials).len(), "{name}: the policy must let the script run");
+        assert_eq!(
+            buttons,
+            html::figures(&study(EVIL), &trials, &[]).len(),
+            "{name}: the policy must let the script run"
+        );
         assert!(!document.contains("<img"), "{name}");
     }
 }
@@ -139,7 +143,7 @@ fn every_figure_is_drawn_at_both_widths_light_and_dark() {
     let Some(program) = chromium() else { return };
     let folder = Folder::new("drawn");
     let trials = sample();
-    let page = probed(&html::page(&study(EVIL), &trials));
+    let page = probed(&html::page(&study(EVIL), &trials, &[]));
     for (width, dark) in [(1400, false), (1400, true), (400, false), (400, true)] {
         let page = folder.write("page.html", &framed(&page, width));
         let output = open(program, &folder, &page, dark, width, "--dump-dom");
@@ -147,7 +151,7 @@ fn every_figure_is_drawn_at_both_widths_light_and_dark() {
         let document = String::from_utf8_lossy(&output.stdout).into_owned();
         let (_, result) = document.split_once("<pre id=\"result\">").expect("the probe's result");
         let (result, _) = result.split_once("</pre>").expect("the end of the probe's result");
-        check(result, &html::figures(&study(EVIL), &trials), width, dark);
+        check(result, &html::figures(&study(EVIL), &trials, &[]), width, dark);
     }
 }
 
@@ -192,9 +196,9 @@ fn energy_and_power_over_time_are_drawn_at_both_widths() {
     let Some(program) = chromium() else { return };
     let folder = Folder::new("energy");
     let (trials, power) = metered();
-    let figures = html::figures_with_power(&study(EVIL), &trials, &power);
-    assert!(figures.len() > html::figures(&study(EVIL), &sample()).len() + 3);
-    let page = probed(&html::page_with_power(&study(EVIL), &trials, &power));
+    let figures = html::figures(&study(EVIL), &trials, &power);
+    assert!(figures.len() > html::figures(&study(EVIL), &sample(), &[]).len() + 3);
+    let page = probed(&html::page(&study(EVIL), &trials, &power));
     for (width, dark) in [(1400, false), (400, true)] {
         let page = folder.write("page.html", &framed(&page, width));
         let output = open(program, &folder, &page, dark, width, "--dump-dom");
@@ -233,7 +237,7 @@ fn check(result: &str, figures: &[(String, String)], width: u32, dark: bool) {
 fn screenshots_are_taken_at_both_widths_light_and_dark() {
     let Some(program) = chromium() else { return };
     let folder = Folder::new("shots");
-    let page = folder.write("page.html", &html::page(&study(EVIL), &sample()));
+    let page = folder.write("page.html", &html::page(&study(EVIL), &sample(), &[]));
     let mut shots = Vec::new();
     for (width, dark) in [(1400, false), (1400, true), (400, false), (400, true)] {
         let shot = folder.0.join(format!("{width}-{dark}.png"));

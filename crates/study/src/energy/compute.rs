@@ -5,10 +5,11 @@ use super::config::Spec;
 use super::model;
 use iopj_core::energy::{AboveIdle, EnergyOutcome, Joules, Scope, TrialEnergy};
 use iopj_meter::{
-    Accuracy, Channel, Clock, Distribution, Energy, Idle, IdlePower, Incomplete, Reading, Trace, Value, Window,
+    Accuracy, AlignError, Alignment, Channel, Clock, Distribution, Energy, Idle, IdlePower, Incomplete, Reading, Trace,
+    Value, Window,
 };
 use iopj_store::energy::{Mark, MarkKind, MeterRow, RawValue, ReadingRow};
-use iopj_store::{Measurement, Outcome, Store, StoreError};
+use iopj_store::{Measurement, Store, StoreError, Trial};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -55,6 +56,19 @@ impl MeterRecord {
         }
     }
 
+    /// The meter's own clock in a session, if its time stamps are to place the readings.
+    ///
+    /// # Errors
+    /// It was not found.
+    pub(super) fn alignment(&self, readings: &[Reading], marks: &[Mark]) -> Result<Option<Alignment>, AlignError> {
+        (self.clock != ClockRecord::Host).then(|| align::find(self, readings, marks)).transpose()
+    }
+
+    /// What places the readings: the meter's own clock as it was found, or the host's.
+    pub(super) fn clock<'a>(&self, alignment: Option<&'a Alignment>) -> Clock<'a> {
+        alignment.map_or(Clock::Host { age_ns: self.age_ns }, Clock::Own)
+    }
+
     /// The scopes of the meter, each with the channels that make it up: none that another one of the same scope contains.
     fn scopes(&self) -> BTreeMap<Scope, Vec<usize>> {
         let mut scopes: BTreeMap<Scope, Vec<usize>> = BTreeMap::new();
@@ -87,15 +101,14 @@ impl MeterRecord {
 /// The store cannot be read or written.
 pub fn recompute(store: &mut Store) -> Result<Vec<String>, StoreError> {
     let cpu_model = store.study()?.provenance.remove("cpu_model").unwrap_or_default();
-    let trials: BTreeMap<u64, Measurement> =
-        store.trials()?.into_iter().filter_map(|trial| Some((trial.position, measurement(trial.outcome)?))).collect();
+    let trials = store.trials()?;
+    let trials = measurements(&trials);
     let mut energies: BTreeMap<u64, Vec<TrialEnergy>> = BTreeMap::new();
     let mut notes = Vec::new();
     let meters = store.meters()?;
     for session in store.sessions()? {
         let marks = store.marks(session.id)?;
-        let loads = marks.iter().filter(|mark| mark.kind == MarkKind::Load);
-        let trials: Vec<(u64, &Measurement)> = loads.filter_map(|mark| loaded(mark, &trials)).collect();
+        let trials: Vec<(u64, &Measurement)> = loaded(&marks, &trials).collect();
         let windows: Vec<(u64, Window)> = trials.iter().filter_map(|(p, trial)| Some((*p, window(trial)?))).collect();
         for row in meters.iter().filter(|row| row.session == session.id) {
             let record = store.parse_meter(row)?;
@@ -112,26 +125,30 @@ pub fn recompute(store: &mut Store) -> Result<Vec<String>, StoreError> {
     Ok(notes)
 }
 
-fn measurement(outcome: Outcome) -> Option<Measurement> {
-    match outcome {
-        Outcome::Measured(measurement) => Some(*measurement),
-        Outcome::Failed(_) => None,
-    }
+/// The trials that were measured, by their place in the study's order.
+pub(super) fn measurements(trials: &[Trial]) -> BTreeMap<u64, &Measurement> {
+    trials.iter().filter_map(|trial| Some((trial.position, trial.outcome.measurement()?))).collect()
 }
 
-/// The trial whose load a mark tells. A run that died between the two has left a mark of a trial that another session did.
-fn loaded<'a>(mark: &Mark, trials: &'a BTreeMap<u64, Measurement>) -> Option<(u64, &'a Measurement)> {
-    let (position, end_ns) = (mark.position?, mark.times_ns.last()?);
-    let trial = trials.get(&position)?;
-    (trial.window_raw_ns?[1] == *end_ns).then_some((position, trial))
+/// The trials whose load a session's marks tell. A run that died between the two has left a mark of a trial that another session did.
+pub(super) fn loaded<'a>(
+    marks: &[Mark],
+    trials: &BTreeMap<u64, &'a Measurement>,
+) -> impl Iterator<Item = (u64, &'a Measurement)> {
+    let trial = |mark: &Mark| {
+        let (position, end_ns) = (mark.position?, mark.times_ns.last()?);
+        let trial = *trials.get(&position)?;
+        (trial.window_raw_ns?[1] == *end_ns).then_some((position, trial))
+    };
+    marks.iter().filter(|mark| mark.kind == MarkKind::Load).filter_map(trial)
 }
 
 fn window(trial: &Measurement) -> Option<Window> {
     trial.window_raw_ns.map(|[begin_ns, end_ns]| Window { begin_ns, end_ns })
 }
 
-/// Reading of a store that only this module needs.
-trait ParseMeter {
+/// Reading of a store that only the computing of energy needs.
+pub(super) trait ParseMeter {
     fn parse_meter(&self, row: &MeterRow) -> Result<MeterRecord, StoreError>;
 }
 
@@ -145,7 +162,7 @@ impl ParseMeter for Store {
     }
 }
 
-fn readings(store: &Store, row: &MeterRow) -> Result<Vec<Reading>, StoreError> {
+pub(super) fn readings(store: &Store, row: &MeterRow) -> Result<Vec<Reading>, StoreError> {
     let reading = |row: ReadingRow| {
         let value = match row.value {
             RawValue::Count(count) => Value::Count(count),
@@ -167,15 +184,12 @@ struct OfMeter<'a> {
 impl OfMeter<'_> {
     /// The energy of each trial by scope, or why there is none.
     fn trials(&self, marks: &[Mark], trials: &[(u64, Window)], notes: &mut Vec<String>) -> Vec<(u64, TrialEnergy)> {
-        let alignment = (self.record.clock != ClockRecord::Host)
-            .then(|| align::find(&self.record, &self.readings, marks))
-            .transpose();
+        let alignment = self.record.alignment(&self.readings, marks);
         if let Err(error) = &alignment {
             notes.push(format!("the meter `{}`: {error}", self.row.name));
         }
         let clock = match &alignment {
-            Ok(Some(alignment)) => Ok(Clock::Own(alignment)),
-            Ok(None) => Ok(Clock::Host { age_ns: self.record.age_ns }),
+            Ok(alignment) => Ok(self.record.clock(alignment.as_ref())),
             Err(error) => Err(error.to_string()),
         };
         let mut all = Vec::new();

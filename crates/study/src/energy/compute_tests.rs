@@ -1,10 +1,11 @@
 use super::super::attach::{AttachError, attach, log_of};
 use super::super::model;
+use super::super::trace::{ChannelPower, traces};
 use super::*;
-use iopj_core::{Evidence, Workload};
+use iopj_core::{Evidence, PowerReading, Workload};
 use iopj_meter::log::Log;
-use iopj_meter::{ChannelKind, Pattern};
-use iopj_store::{Generator, Trial, histogram};
+use iopj_meter::{ChannelKind, Pattern, Wrap};
+use iopj_store::{Generator, Outcome, histogram};
 
 const SECOND: u64 = 1_000_000_000;
 const BEGIN_NS: u64 = 1000 * SECOND;
@@ -144,7 +145,7 @@ fn add(store: &mut Store, record: &MeterRecord, readings: &[Reading]) {
 }
 
 fn energies(store: &Store) -> Vec<Vec<TrialEnergy>> {
-    store.trials().unwrap().into_iter().map(|trial| measurement(trial.outcome).unwrap().energy).collect()
+    store.trials().unwrap().iter().map(|trial| trial.outcome.measurement().unwrap().energy.clone()).collect()
 }
 
 #[test]
@@ -235,6 +236,69 @@ fn a_trial_that_a_meter_missed_says_why() {
     assert!(of[0][0].joules().is_some());
     let EnergyOutcome::Incomplete(reason) = &of[1][0].outcome else { panic!("{of:?}") };
     assert!(reason.contains("end before the measured window does"), "{reason}");
+}
+
+#[test]
+fn power_over_time_is_each_channels_in_its_session() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut store = store(&folder, true);
+    let wrap = Some(Wrap { range: 1000, max_watts: 400.0 });
+    let counter = |name: &str| Channel {
+        name: name.into(),
+        kind: ChannelKind::Counter { joules_per_count: 0.5, wrap },
+        scope: Scope::Package,
+        ..average()
+    };
+    let reading = |channel, tenths: u64, value| {
+        let at_ns = BEGIN_NS + tenths * SECOND / 10;
+        Reading { channel, value, begin_ns: at_ns, end_ns: at_ns + 2_000_000, wall_ns: 0, own_ns: None }
+    };
+    // 100 counts of 0.5 J in 1 s; 40 of them, 20 before and 20 after the wrap-around, in half of one; 10 s, in which it may
+    // have wrapped around more than once, tell nothing; then 60 in 0.5 s.
+    let counts = [(0, 880), (10, 980), (15, 20), (115, 30), (120, 90)];
+    let mut readings: Vec<Reading> = counts.map(|(tenths, count)| reading(0, tenths, Value::Count(count))).into();
+    readings.extend([(0, 7), (5, 7)].map(|(tenths, count)| reading(1, tenths, Value::Count(count))));
+    readings.extend([(0, 21.5), (3, 22.5)].map(|(tenths, watts)| reading(2, tenths, Value::Watts(watts))));
+    let instant = Channel { kind: ChannelKind::Instant, ..average() };
+    let channels = vec![counter("package-0"), counter("package-1"), instant, average()];
+    add(&mut store, &MeterRecord { age_ns: 600_000, ..record(ClockRecord::Host, channels) }, &readings);
+    // A session of another boot, whose meter has a clock of its own that no pattern tells.
+    let other = store.add_session("other", 0).unwrap();
+    let text = serde_json::to_string(&record(ClockRecord::Own, vec![average()])).unwrap();
+    let meter = store.add_meter(other, "m", &text).unwrap();
+    store.add_readings(meter, &averages(OFFSET_NS).iter().filter_map(super::super::row).collect::<Vec<_>>()).unwrap();
+    let trials = store.trials().unwrap();
+    let [session, unplaced] = &traces(&store, &trials).unwrap()[..] else { panic!() };
+    assert_eq!((session.session, session.positions.iter().copied().collect::<Vec<_>>()), (1, vec![0, 1]));
+    let of = |channel: &ChannelPower| {
+        let reading = |one: &PowerReading| (one.at_ns - BEGIN_NS, one.watts);
+        (channel.name.clone(), channel.scope, channel.readings.iter().map(reading).collect::<Vec<_>>())
+    };
+    // A reading is placed in its middle, less half the value's age.
+    let at = |tenths: u64| tenths * SECOND / 10 + 700_000;
+    assert_eq!(
+        session.channels.iter().map(of).collect::<Vec<_>>(),
+        [
+            ("m package-0".to_owned(), Scope::Package, vec![(at(10), 50.0), (at(15), 40.0), (at(120), 60.0)]),
+            ("m package-1".to_owned(), Scope::Package, vec![(at(5), 0.0)]),
+            ("m power".to_owned(), Scope::System, vec![(at(0), 21.5), (at(3), 22.5)]),
+        ]
+    );
+    assert!(unplaced.session == 2 && unplaced.positions.is_empty() && unplaced.channels.is_empty());
+}
+
+#[test]
+fn power_by_a_meters_own_clock_is_put_on_the_hosts() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut store = store(&folder, true);
+    let shown = averages(OFFSET_NS + 87_000_000_000);
+    add(&mut store, &record(ClockRecord::Own, vec![average()]), &shown);
+    let [session] = &traces(&store, &store.trials().unwrap()).unwrap()[..] else { panic!() };
+    let [power] = &session.channels[..] else { panic!() };
+    assert_eq!((power.name.as_str(), power.readings.len()), ("m", shown.len()));
+    for (reading, shown) in power.readings.iter().zip(&shown) {
+        assert!(reading.at_ns.abs_diff(shown.begin_ns) < 30_000_000 && Value::Watts(reading.watts) == shown.value);
+    }
 }
 
 fn log(readings: Vec<Reading>) -> Log {

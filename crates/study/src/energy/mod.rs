@@ -13,12 +13,14 @@ mod kinds;
 mod model;
 mod rest;
 mod thread;
+mod trace;
 
 pub use attach::{AttachError, attach, log_of};
 pub use compute::recompute;
 pub use config::Meters;
 pub use model::{FitError, fit};
 pub(crate) use thread::own_threads;
+pub use trace::{ChannelPower, SessionPower, traces};
 
 use crate::native;
 use crate::runner::{Options, Progress, RunError, unix_ns};

@@ -35,25 +35,16 @@ const COLOURS: [(&str, &str, &str); 6] = [
     ("--accent", "#0065a3", "#6cb8ee"),
 ];
 
-/// The report of a study as a whole HTML document. Of an emulated one it holds counts and no time.
-pub fn page(study: &StudyRecord, trials: &[Trial]) -> String {
-    page_with_power(study, trials, &[])
-}
-
-/// The same with a figure of the power over time for each of these traces.
-pub fn page_with_power(study: &StudyRecord, trials: &[Trial], power: &[PowerTrace]) -> String {
+/// The report of a study as a whole HTML document, with the power over time of each of these traces. Of an emulated study it holds
+/// counts and no time.
+pub fn page(study: &StudyRecord, trials: &[Trial], power: &[PowerTrace]) -> String {
     let model = Model::new(study, trials);
     page::page(study, trials, &model, &figures::sections(&model, power))
 }
 
 /// Every figure of the report as a file of its own: its name and an SVG document on white. PDF is left
 /// out: `rsvg-convert -f pdf` makes one of any of them.
-pub fn figures(study: &StudyRecord, trials: &[Trial]) -> Vec<(String, String)> {
-    figures_with_power(study, trials, &[])
-}
-
-/// The same with the power over time of each of these traces.
-pub fn figures_with_power(study: &StudyRecord, trials: &[Trial], power: &[PowerTrace]) -> Vec<(String, String)> {
+pub fn figures(study: &StudyRecord, trials: &[Trial], power: &[PowerTrace]) -> Vec<(String, String)> {
     let model = Model::new(study, trials);
     let style = standalone_style();
     let all =

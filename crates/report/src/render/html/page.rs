@@ -388,7 +388,9 @@ fn missing(model: &Model<'_>, sections: &[Section]) -> String {
             "<li><b>Energy</b> (W, IO/J, B/J) and power over time: no meter took part in this study, so that nothing is said about \
              energy here.</li>"
         }
-        (Some(_), false) => "<li><b>Power over time</b>: this store holds no readings of a meter.</li>",
+        (Some(_), false) => {
+            "<li><b>Power over time</b>: this store holds no readings of a meter whose time is known.</li>"
+        }
         (Some(_), true) => "",
     };
     if energy.is_empty() && costs.is_empty() {
