@@ -38,6 +38,10 @@ pub struct Evidence {
     pub engine: Option<EngineEvidence>,
     /// CPU time of all cores by kind.
     pub cpu: CpuTimes,
+    /// Time of all cores in each idle state in ns, by the state's name, from `/sys/devices/system/cpu/cpu*/cpuidle`; empty where the
+    /// kernel has none.
+    #[serde(default)]
+    pub c_states: BTreeMap<String, u64>,
     /// True where the kernel only samples irq time, so that short interrupts escape `cpu`; absent
     /// where the kernel's configuration cannot be read.
     pub irq_time_sampled: Option<bool>,

@@ -124,7 +124,7 @@ fn observations_that_do_not_determine_the_coefficients_are_refused() {
     let idle = Feature::CState("C6".into());
     let rest =
         |_: usize, features: &Features| 4.0 - features.values[&Feature::User] - features.values[&Feature::System];
-    assert_eq!(with(idle.clone(), &rest), Err(FitError::Collinear(Feature::User)));
+    assert_eq!(with(idle.clone(), &rest), Err(FitError::Collinear(idle.clone())));
     assert_eq!(with(Feature::Irq, &|_, _| 0.1), Err(FitError::Collinear(Feature::Irq)));
     assert_eq!(with(Feature::Irq, &|_, _| 0.0), Err(FitError::Collinear(Feature::Irq)));
     assert!(with(Feature::Irq, &|index, _| (index * index % 11) as f64).is_ok());
@@ -135,6 +135,27 @@ fn observations_that_do_not_determine_the_coefficients_are_refused() {
     some = observations();
     some[3].features.values.remove(&Feature::User);
     assert_eq!(fit(&some, CPU, "x"), Err(FitError::Missing(Feature::User)));
+}
+
+#[test]
+fn a_c_state_is_fitted_last_and_stands_in_the_files_order() {
+    let with = |feature: &Feature| {
+        let mut all = observations();
+        for (index, one) in all.iter_mut().enumerate() {
+            one.features.values.insert(feature.clone(), (index * index % 11) as f64);
+        }
+        fit(&all, CPU, "x").unwrap()
+    };
+    // By name both stand before the others; only the one of the bytes is also fitted before them.
+    let (idle, bytes) = (Feature::CState("C6".into()), Feature::Bytes);
+    let (last, first) = (with(&idle), with(&bytes));
+    close(last.coefficients()[&idle].value, first.coefficients()[&bytes].value);
+    close(last.coefficients()[&idle].standard.unwrap(), first.coefficients()[&bytes].standard.unwrap());
+    close(last.coefficients()[&Feature::User].value, first.coefficients()[&Feature::User].value);
+    let (last, first) = (last.covariance.unwrap(), first.covariance.unwrap());
+    for (last, first) in last.iter().flatten().zip(first.iter().flatten()) {
+        assert!((last - first).abs() <= 1e-9 * first.abs().max(1e-9), "{last} is not {first}");
+    }
 }
 
 #[test]

@@ -10,6 +10,7 @@ mod device;
 mod doubt;
 mod error;
 mod figures;
+mod idle;
 mod interrupts;
 mod judge;
 mod kernel;

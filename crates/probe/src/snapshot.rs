@@ -2,6 +2,7 @@
 
 use crate::cpu;
 use crate::device::{Device, Sample};
+use crate::idle::{IdleStates, Times};
 use crate::interrupts::{Counts, Table};
 use crate::kernel::{irq_time_sampled, sqpoll_is_kernel_thread};
 use crate::root::Root;
@@ -20,6 +21,7 @@ pub struct Probe {
     root: Root,
     devices: Arc<[Device]>,
     irqs: BTreeSet<u32>,
+    idle_states: Arc<IdleStates>,
     tick_ns: u64,
     sqpoll_is_kernel_thread: bool,
 }
@@ -50,6 +52,8 @@ pub struct Snapshot {
     own: Vec<Thread>,
     usage: ProcessEvidence,
     cpu: CpuTimes,
+    idle_states: Arc<IdleStates>,
+    idle: Times,
 }
 
 impl Probe {
@@ -80,7 +84,8 @@ impl Probe {
         let devices: Arc<[Device]> = found?.into();
         let irqs = devices.iter().flat_map(Device::irqs).collect();
         let sqpoll_is_kernel_thread = sqpoll_is_kernel_thread(&root);
-        Ok(Probe { root, devices, irqs, tick_ns: cpu::tick_ns(), sqpoll_is_kernel_thread })
+        let idle_states = Arc::new(IdleStates::find(&root));
+        Ok(Probe { root, devices, irqs, idle_states, tick_ns: cpu::tick_ns(), sqpoll_is_kernel_thread })
     }
 
     /// Reads all counters now. Take it while no I/O of the trial is in flight; the job threads
@@ -104,6 +109,8 @@ impl Probe {
             own,
             usage,
             cpu: cpu::read(&self.root, self.tick_ns)?,
+            idle_states: Arc::clone(&self.idle_states),
+            idle: self.idle_states.read(),
         })
     }
 
@@ -126,8 +133,8 @@ type Process = (Vec<(ThreadRole, Thread)>, Vec<Thread>, ProcessEvidence);
 impl Snapshot {
     /// What happened from this snapshot to `later`, taken by the same probe for the same `Who`.
     ///
-    /// Fills `rules`, `devices`, `threads`, `process`, `cpu` and `irq_time_sampled`; the caller
-    /// adds what only it knows: `window_ns`, `numjobs`, `iodepth`, `reads`, `read_bytes`, `writes`,
+    /// Fills `rules`, `devices`, `threads`, `process`, `cpu`, `c_states` and `irq_time_sampled`; the
+    /// caller adds what only it knows: `window_ns`, `numjobs`, `iodepth`, `reads`, `read_bytes`, `writes`,
     /// `write_bytes`, `latency_sum_ns`, `engine` and `control`. Threads that appeared meanwhile
     /// count from zero; those that ended are in `process` only, but a submission poller that ended
     /// is listed, with counts of zero: it may have served another ring.
@@ -148,6 +155,7 @@ impl Snapshot {
             threads: here.chain(ended).collect(),
             process: self.process_until(later),
             cpu: cpu::between(&self.cpu, &later.cpu),
+            c_states: later.idle_states.between(&self.idle, &later.idle),
             irq_time_sampled: irq_time_sampled(),
             ..Evidence::default()
         }
@@ -185,6 +193,8 @@ mod tests {
             own: own.to_vec(),
             usage: ProcessEvidence { user_ns, system_ns, voluntary_switches, involuntary_switches: 0 },
             cpu: CpuTimes::default(),
+            idle_states: Arc::default(),
+            idle: Vec::new(),
         }
     }
 

@@ -48,6 +48,8 @@ fn every_disk_of_this_machine_is_read() {
             assert!(!disk.vectors.is_empty());
         }
         assert!(evidence.cpu.cores >= 1);
+        let has_idle_states = Path::new("/sys/devices/system/cpu/cpu0/cpuidle/state0/time").exists();
+        assert_eq!(!evidence.c_states.is_empty(), has_idle_states, "{:?}", evidence.c_states);
         assert_eq!(evidence.rules, iopj_probe::RULES);
     }
 }

@@ -66,8 +66,10 @@ pub fn fit(observations: &[Observation], cpu_model: &str, source: &str) -> Resul
     if source.trim().is_empty() || cpu_model.trim().is_empty() {
         return Err(FitError::NoSource);
     }
-    let features: Vec<Feature> =
+    let mut features: Vec<Feature> =
         observations.first().map_or_else(Vec::new, |first| first.features.values.keys().cloned().collect());
+    // Of what adds up, the last is found to be explained by those before it: a C-state, for CPU time by kind says more.
+    features.sort_by_key(|feature| matches!(feature, Feature::CState(_)));
     let count = features.len() + 1;
     let needed = (2 * count).max(count + LEAST_EXCESS);
     if observations.len() < needed {
@@ -88,11 +90,12 @@ pub fn fit(observations: &[Observation], cpu_model: &str, source: &str) -> Resul
     let variance = residual_square / (n - count as f64);
     let total_square: f64 = watts.iter().map(|value| (value - mean_watts).powi(2)).sum();
     let constant = mean_watts - dot(&slopes, &means);
-    let covariance = covariance(&inverse, &means, n, variance);
-    let own = features.into_iter().zip(&slopes).enumerate().map(|(place, (feature, value))| {
+    let covariance = by_name(&covariance(&inverse, &means, n, variance), &features);
+    let by_feature: BTreeMap<Feature, f64> = features.into_iter().zip(slopes).collect();
+    let own = by_feature.into_iter().enumerate().map(|(place, (feature, value))| {
         let standard = Some(covariance[place + 1][place + 1].sqrt());
         let unit = feature.unit().to_owned();
-        (feature, Coefficient { value: *value, unit, standard })
+        (feature, Coefficient { value, unit, standard })
     });
     let coefficients: BTreeMap<Feature, Coefficient> = own.collect();
     let model = Coefficients {
@@ -196,6 +199,13 @@ fn covariance(inverse: &[Vec<f64>], means: &[f64], n: f64, variance: f64) -> Vec
         matrix.push([-variance * with_mean].into_iter().chain(row.iter().map(|value| variance * value)).collect());
     }
     matrix
+}
+
+/// A covariance in the order that its file has it: the constant, then the features by name.
+fn by_name(matrix: &[Vec<f64>], features: &[Feature]) -> Vec<Vec<f64>> {
+    let mut order: Vec<usize> = (0..matrix.len()).collect();
+    order[1..].sort_by_key(|place| &features[place - 1]);
+    order.iter().map(|row| order.iter().map(|column| matrix[*row][*column]).collect()).collect()
 }
 
 fn mean(values: &[f64]) -> f64 {

@@ -6,7 +6,6 @@ use iopj_core::energy::{EnergyOutcome, Joules, Scope};
 use iopj_meter::model::{Coefficients, Feature, Features, Observation, estimate};
 use iopj_store::{Measurement, Store, StoreError};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
 
 /// Coverage factor of 95 % for infinite degrees of freedom.
 const NORMAL_FACTOR: f64 = 1.959_963_984_540_054;
@@ -85,7 +84,8 @@ fn features(trial: &Measurement, cpu_model: &str) -> Features {
         (Feature::Ios, trial.ios as f64 / seconds),
         (Feature::Bytes, trial.bytes as f64 / seconds),
     ];
-    Features { cpu_model: cpu_model.to_owned(), values: values.into_iter().collect::<BTreeMap<_, _>>() }
+    let c_states = trial.evidence.c_states.iter().map(|(name, ns)| (Feature::CState(name.clone()), rate(*ns)));
+    Features { cpu_model: cpu_model.to_owned(), values: values.into_iter().chain(c_states).collect() }
 }
 
 /// Why a store gives no model.
