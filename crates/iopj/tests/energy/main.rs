@@ -1,7 +1,8 @@
-//! Energy of whole studies on this machine, by a real meter whose truth is known, by one that dies, and by none.
+//! Energy of whole studies on this machine, by a real meter whose truth is known, by one that dies, by a model, and by none.
 
 #[path = "../common/mod.rs"]
 mod common;
+mod model;
 mod plug;
 
 use common::{alone, folder, iopj, written};

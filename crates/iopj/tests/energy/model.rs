@@ -1,0 +1,180 @@
+//! A model from a store with a real meter, and what a study shows that has nothing but the model.
+
+use crate::common::{alone, folder, iopj};
+use crate::{OPTIONS, QUICK, prepare, succeeded, trials};
+use iopj_core::evidence::{CpuTimes, Finding, ProcessEvidence};
+use iopj_core::path::{Completion, Submission};
+use iopj_core::{EnergyOutcome, Evidence, Joules, Observed, Scope, TrialEnergy, Verdict, VerdictKind, Workload};
+use iopj_store::{Generator, Measurement, Outcome, Store, Trial, histogram};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+const WINDOW_S: f64 = 10.0;
+const TRIALS: u64 = 60;
+
+/// Power by the law that the model is to find: at rest, for a core in user space, for one in the kernel, for an I/O per s.
+fn law_watts(trial: &Measurement) -> f64 {
+    let seconds = trial.window_ns as f64 * 1e-9;
+    let rate = |ns: u64| ns as f64 * 1e-9 / seconds;
+    20.0 + 30.0 * rate(trial.cpu().user_ns) + 12.0 * rate(trial.cpu().system_ns) + 5e-5 * trial.ios as f64 / seconds
+}
+
+/// The `model name` of this machine, which studies keep.
+fn cpu_model() -> String {
+    let text = std::fs::read_to_string("/proc/cpuinfo").unwrap();
+    let line = text.lines().find(|line| line.starts_with("model name")).unwrap();
+    line.split_once(": ").unwrap().1.trim().to_owned()
+}
+
+/// The idle states of this machine's first core.
+fn idle_states() -> Vec<String> {
+    let Ok(states) = std::fs::read_dir("/sys/devices/system/cpu/cpu0/cpuidle") else { return Vec::new() };
+    let name = |state: std::fs::DirEntry| std::fs::read_to_string(state.path().join("name")).ok();
+    states.flatten().filter_map(name).map(|name| name.trim().to_owned()).collect()
+}
+
+/// A trial in which everything that is counted varies by itself.
+fn trial(position: u64) -> Trial {
+    let mut state = position + 1;
+    let mut up_to = |most: f64| {
+        // splitmix64
+        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((mixed ^ (mixed >> 31)) as f64 / u64::MAX as f64 * most) as u64
+    };
+    let cpu = CpuTimes {
+        user_ns: up_to(1e10),
+        system_ns: up_to(1e10),
+        irq_ns: up_to(1e9),
+        softirq_ns: up_to(1e9),
+        ..CpuTimes::default()
+    };
+    let evidence = Evidence {
+        window_ns: (WINDOW_S * 1e9) as u64,
+        process: ProcessEvidence { voluntary_switches: up_to(1e6), ..ProcessEvidence::default() },
+        cpu,
+        c_states: idle_states().into_iter().map(|name| (name, up_to(1e10))).collect(),
+        ..Evidence::default()
+    };
+    let ios = up_to(1e6);
+    let mut measurement = Measurement {
+        window_ns: evidence.window_ns,
+        ios,
+        bytes: up_to(1e10),
+        reads: ios,
+        writes: 0,
+        short_ios: 0,
+        latency: histogram::summary(&histogram::new()),
+        read_latency: None,
+        write_latency: None,
+        series: Vec::new(),
+        cpu_percent: 1.0,
+        context_switches_per_io: 1.0,
+        interrupts_per_io: None,
+        system_calls_per_io: None,
+        achieved_depth: 1.0,
+        preconditioning: None,
+        evidence,
+        observed: Observed {
+            completion: Finding::Seen(Completion::Interrupt),
+            submission: Finding::Seen(Submission::Syscall),
+            doubt: None,
+        },
+        verdict: Verdict { kind: VerdictKind::Verified, reasons: Vec::new() },
+        power_state: [serde_json::Value::Null, serde_json::Value::Null],
+        fio: None,
+        costs: None,
+        window_raw_ns: None,
+        energy: Vec::new(),
+    };
+    // What the meter of this store says is the law, and some noise.
+    let joules = WINDOW_S * law_watts(&measurement) + up_to(10.0) as f64 - 5.0;
+    measurement.energy.push(by_the_plug(joules));
+    Trial {
+        path: "io_uring/syscall/interrupt".parse().unwrap(),
+        workload: Workload::default(),
+        settings: BTreeMap::new(),
+        generator: Generator::Native,
+        replicate: position as u32,
+        position,
+        started_unix_ns: 0,
+        gap_ns: None,
+        outcome: Outcome::Measured(Box::new(measurement)),
+    }
+}
+
+fn by_the_plug(joules: f64) -> TrialEnergy {
+    let outcome = EnergyOutcome::Complete(Joules {
+        seconds: WINDOW_S,
+        joules,
+        random_j: 1.0,
+        random_dof: None,
+        random_interval: [joules - 2.0, joules + 2.0],
+        interval: None,
+        above_idle: None,
+    });
+    TrialEnergy { meter: "plug".to_owned(), scope: Scope::System, channels: Vec::new(), estimated: false, outcome }
+}
+
+/// A store that a study with a plug has left.
+fn metered(folder: &Path) {
+    let record = serde_json::json!({
+        "name": "lab", "text": QUICK, "seed": 1, "planned_trials": TRIALS, "target": "t", "file_id": null,
+        "provenance": {"cpu_model": cpu_model()}, "warnings": [], "unavailable": [],
+    });
+    let mut store = Store::create(&folder.join("lab.iopj"), &serde_json::from_value(record).unwrap()).unwrap();
+    for position in 0..TRIALS {
+        store.add(&trial(position)).unwrap();
+    }
+}
+
+/// What a command that succeeds prints.
+fn printed(folder: &Path, line: &str) -> String {
+    let output = iopj(folder, line).output().unwrap();
+    succeeded(&output);
+    // Tables are wrapped: words stand one space apart.
+    String::from_utf8(output.stdout).unwrap().split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn a_fitted_model_gives_estimates_that_say_so_and_rank_nothing() {
+    let _alone = alone();
+    let folder = folder();
+    let folder = folder.path();
+    metered(folder);
+    let fitted = printed(folder, "meter fit lab.iopj -o model.toml");
+    assert!(fitted.contains("model.toml: a model of system power"), "{fitted}");
+    let model = std::fs::read_to_string(folder.join("model.toml")).unwrap();
+    assert!(model.contains("source = \"study `lab`, meter `plug`, scope system\""), "{model}");
+    for state in idle_states() {
+        assert!(model.contains(&format!("[coefficients.\"c_state:{state}\"]")), "{model}");
+    }
+    prepare(folder, &format!("{QUICK}\n[meters.guess]\nkind = \"model\"\nfile = \"model.toml\"\n"));
+    let run = format!("run study.toml {OPTIONS} --iodepth 1 --runtime 1s --replicates 3");
+    succeeded(&iopj(folder, &run).output().unwrap());
+    let trials = trials(folder);
+    assert_eq!(trials.len(), 6);
+    for trial in &trials {
+        let measurement = trial.outcome.measurement().unwrap();
+        let [energy] = &measurement.energy[..] else { panic!("{trial:?}") };
+        assert_eq!((energy.meter.as_str(), energy.scope, energy.estimated), ("guess", Scope::System, true));
+        let EnergyOutcome::Complete(joules) = &energy.outcome else { panic!("{energy:?}") };
+        let (estimate, truth) = (joules.watts(), law_watts(measurement));
+        eprintln!("{}: est. {estimate:.2} W, the law's {truth:.2} W", trial.path);
+        // The noise is 0.3 W a trial; three intervals miss it once in a million.
+        let half = (joules.random_interval[1] - joules.joules) / joules.seconds;
+        assert!((estimate - truth).abs() < 3.0 * half && half < 5.0, "{estimate} W ± {half} W, the law's {truth} W");
+    }
+    let report = printed(folder, "report e.iopj");
+    assert!(report.contains("energy: system by guess, est."), "{report}");
+    assert!(report.contains("est.: a model's, not measured: it is in no winner map, claim or comparison"), "{report}");
+    let winners = printed(folder, "winners e.iopj --metric watts");
+    assert!(winners.contains("energy was measured in no trial that counts"), "{winners}");
+    let compared = printed(folder, "compare e.iopj e.iopj");
+    assert!(compared.contains("energy (W, IO/J, B/J): not measured"), "{compared}");
+    let refused = iopj(folder, "meter fit e.iopj -o again.toml").output().unwrap();
+    let messages = String::from_utf8_lossy(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(2), "{messages}");
+    assert!(messages.contains("has no trial with joules of a real meter"), "{messages}");
+}
