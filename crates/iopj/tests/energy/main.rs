@@ -9,7 +9,8 @@ use common::{alone, folder, iopj, written};
 use iopj_core::energy::{EnergyOutcome, Joules};
 use iopj_core::{Scope, VerdictKind};
 use iopj_store::{Store, Trial};
-use plug::{PASSWORD, Plug, WINDOW_S};
+use plug::{PASSWORD, Plug, PlugProcess, WINDOW_S};
+use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Child, Output, Stdio};
 use std::time::Duration;
@@ -22,13 +23,12 @@ const LOG: &str = "[meters.wall]\nkind = \"log\"\ninterval = \"100ms\"\nformat =
                    watts = \"power (W)\"\nvalues = \"average\"\nwindow_s = 0.13\n";
 
 /// The quick study with the plug as its meter.
-fn study(plug: &Plug, clock: &str) -> String {
+fn study(port: u16, clock: &str) -> String {
     format!(
         "{QUICK}\n[meters.plug]\nkind = \"http\"\ninterval = \"100ms\"\nclock = \"{clock}\"\nbridge = \"400ms\"\n\
-         url = \"http://127.0.0.1:{}/status\"\nuser = \"admin\"\npassword_file = \"password\"\ntimeout_s = 1.0\n\
+         url = \"http://127.0.0.1:{port}/status\"\nuser = \"admin\"\npassword_file = \"password\"\ntimeout_s = 1.0\n\
          values = [{{ pointer = \"/power\", kind = \"average\", window_s = {WINDOW_S}, time = \"/time\" }}]\n\
-         accuracy = {{ gain = {{ rectangular = 0.005 }}, offset = {{ rectangular = 0.0 }} }}\n",
-        plug.port
+         accuracy = {{ gain = {{ rectangular = 0.005 }}, offset = {{ rectangular = 0.0 }} }}\n"
     )
 }
 
@@ -65,7 +65,7 @@ fn plug_joules(trial: &Trial) -> &Joules {
 fn ios_per_joule_are_the_laws_within_their_interval_and_no_secret_is_kept() {
     let _alone = alone();
     let (folder, plug) = (folder(), Plug::start());
-    prepare(folder.path(), &(study(&plug, "own") + LOG));
+    prepare(folder.path(), &(study(plug.port, "own") + LOG));
     let child = spawn(folder.path(), &format!("run study.toml {OPTIONS} --runtime 2s --replicates 3 --json"));
     plug.watch(child.id());
     std::thread::sleep(Duration::from_secs(3));
@@ -166,25 +166,68 @@ fn attached_log_agrees(folder: &Path, plug: &Plug, live: &[Trial]) {
     assert!(messages.contains("9 trials have joules of a real meter"), "{messages}");
 }
 
+/// Waits until a study that runs has kept so many trials.
+fn wait_for_trials(folder: &Path, count: usize) {
+    let has_them = || {
+        let store = Store::open(&folder.join("e.iopj"));
+        store.is_ok_and(|store| store.positions().is_ok_and(|positions| positions.len() >= count))
+    };
+    for _ in 0..1200 {
+        if has_them() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    panic!("the study did not keep {count} trials within a minute");
+}
+
+#[test]
+fn trials_while_a_meters_server_is_killed_are_incomplete_and_later_ones_are_not() {
+    let _alone = alone();
+    let folder = folder();
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let plug = PlugProcess::start(port);
+    prepare(folder.path(), &study(port, "host"));
+    // Half of the study is left when the server is back: an attempt is made every 10 s at the least.
+    let child = spawn(folder.path(), &format!("run study.toml {OPTIONS} --iodepth 1 --runtime 1s --replicates 11"));
+    wait_for_trials(folder.path(), 3);
+    drop(plug);
+    wait_for_trials(folder.path(), 7);
+    let _again = PlugProcess::start(port);
+    let messages = succeeded(&child.wait_with_output().unwrap());
+    for words in ["the meter `plug` gives no readings, and is tried again", "cannot be reached", "gives readings again"]
+    {
+        assert!(messages.contains(words), "{messages}");
+    }
+    let trials = trials(folder.path());
+    assert_eq!(trials.len(), 22);
+    let reason = |trial: &Trial| match &trial.outcome.measurement().unwrap().energy[0].outcome {
+        EnergyOutcome::Incomplete(reason) => Some(reason.clone()),
+        EnergyOutcome::Complete(_) => None,
+    };
+    let reasons: Vec<Option<String>> = trials.iter().map(reason).collect();
+    let first = reasons.iter().position(Option::is_some).unwrap();
+    let last = reasons.iter().rposition(Option::is_some).unwrap();
+    eprintln!("trials {first} to {last} of 22: {}", reasons[first].as_ref().unwrap());
+    assert!((1..=4).contains(&first) && (5..21).contains(&last), "{reasons:?}");
+    let without = |reason: &Option<String>| reason.as_ref().is_some_and(|text| text.contains("the meter"));
+    assert!(reasons[first..=last].iter().all(without), "{reasons:?}");
+    plug_joules(&trials[0]);
+    for trial in &trials[last + 1..] {
+        plug_joules(trial);
+    }
+}
+
 #[test]
 fn a_meter_that_falls_silent_is_marked_and_the_study_goes_on() {
     let _alone = alone();
     let (folder, plug) = (folder(), Plug::start());
-    prepare(folder.path(), &study(&plug, "host"));
+    prepare(folder.path(), &study(plug.port, "host"));
     let line = format!("run study.toml {OPTIONS} --iodepth 1 --runtime 2s --replicates 2");
     let child = spawn(folder.path(), &line);
     plug.watch(child.id());
     // The last value of the first trial's window comes after its end.
-    let has_begun = || {
-        let store = Store::open(&folder.path().join("e.iopj"));
-        store.is_ok_and(|store| store.positions().is_ok_and(|positions| positions.len() >= 2))
-    };
-    for _ in 0..1200 {
-        if has_begun() {
-            break;
-        }
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    wait_for_trials(folder.path(), 2);
     plug.be_silent(true);
     std::thread::sleep(Duration::from_secs(5));
     plug.be_silent(false);
@@ -207,7 +250,7 @@ fn a_meter_that_falls_silent_is_marked_and_the_study_goes_on() {
 fn a_wrong_password_is_refused_without_a_word_of_it() {
     let _alone = alone();
     let (folder, plug) = (folder(), Plug::start());
-    prepare(folder.path(), &study(&plug, "host"));
+    prepare(folder.path(), &study(plug.port, "host"));
     std::fs::write(folder.path().join("password"), "tr0ub4dor\n").unwrap();
     let output = iopj(folder.path(), &format!("run study.toml {OPTIONS}")).output().unwrap();
     let messages = String::from_utf8_lossy(&output.stderr);

@@ -5,6 +5,7 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -44,7 +45,12 @@ struct Shared {
 
 impl Plug {
     pub(crate) fn start() -> Plug {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        Plug::start_at(0)
+    }
+
+    /// At a port of the loopback; 0 for any that is free.
+    fn start_at(port: u16) -> Plug {
+        let listener = TcpListener::bind(("127.0.0.1", port)).unwrap();
         let port = listener.local_addr().unwrap().port();
         let shared = Arc::new(Shared::default());
         let theirs = Arc::clone(&shared);
@@ -99,6 +105,44 @@ impl Drop for Plug {
     }
 }
 
+/// A plug in a process of its own, which can be killed.
+pub(crate) struct PlugProcess(Child);
+
+const PORT: &str = "IOPJ_TEST_PLUG_PORT";
+
+impl PlugProcess {
+    /// Starts it at a port, and waits until it listens.
+    pub(crate) fn start(port: u16) -> PlugProcess {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", "plug::serves_until_it_is_killed", "--ignored"]).env(PORT, port.to_string());
+        let plug = PlugProcess(command.stdout(Stdio::null()).spawn().unwrap());
+        for _ in 0..200 {
+            if TcpStream::connect(("127.0.0.1", port)).is_ok() {
+                return plug;
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        panic!("no plug listens at {port}");
+    }
+}
+
+impl Drop for PlugProcess {
+    fn drop(&mut self) {
+        // SIGKILL: what it had open is reset.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+#[ignore = "a process that another test starts and kills"]
+fn serves_until_it_is_killed() {
+    let _plug = Plug::start_at(std::env::var(PORT).unwrap().parse().unwrap());
+    loop {
+        std::thread::park();
+    }
+}
+
 fn measure(shared: &Shared) {
     let (mut ours_s, mut others_s, mut joules, mut last_s) = (0.0, busy_s(), 0.0, raw_s());
     let mut begun = (last_s, joules);
@@ -121,7 +165,7 @@ fn measure(shared: &Shared) {
     }
 }
 
-/// One answer a connection.
+/// Answers on a connection until its other end closes it, or the plug falls silent.
 fn answer(mut stream: TcpStream, shared: &Shared) -> std::io::Result<()> {
     let mut is_allowed = false;
     for line in BufReader::new(stream.try_clone()?).lines() {
@@ -129,20 +173,21 @@ fn answer(mut stream: TcpStream, shared: &Shared) -> std::io::Result<()> {
         is_allowed |= line
             .split_once(": ")
             .is_some_and(|(name, value)| name.eq_ignore_ascii_case("authorization") && value == AUTHORIZATION);
-        if line.is_empty() {
+        if !line.is_empty() {
+            continue;
+        }
+        if shared.silent.load(Ordering::Relaxed) {
             break;
         }
+        let (time_s, watts) = shared.shown.lock().unwrap().last().copied().unwrap_or_default();
+        let (status, body) = match std::mem::take(&mut is_allowed) {
+            true => ("200 OK", format!("{{\"power\": {watts:.3}, \"time\": {time_s:.6}}}")),
+            false => ("401 Unauthorized", String::new()),
+        };
+        let head = format!("HTTP/1.1 {status}\r\nContent-Type: application/json\r\nContent-Length: {}", body.len());
+        stream.write_all(format!("{head}\r\n\r\n{body}").as_bytes())?;
     }
-    let (time_s, watts) = shared.shown.lock().unwrap().last().copied().unwrap_or_default();
-    let (status, body) = match is_allowed {
-        true => ("200 OK", format!("{{\"power\": {watts:.3}, \"time\": {time_s:.6}}}")),
-        false => ("401 Unauthorized", String::new()),
-    };
-    let length = body.len();
-    write!(
-        stream,
-        "HTTP/1.1 {status}\r\nContent-Type: application/json\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}"
-    )
+    Ok(())
 }
 
 fn seconds(clock: libc::clockid_t) -> Option<f64> {
