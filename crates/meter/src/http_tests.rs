@@ -123,3 +123,33 @@ fn a_configuration_is_the_same_after_writing_and_reading() {
 fn passwords_in_a_query_are_percent_encoded() {
     assert_eq!(escaped("a-Z.0_~ &=%π"), "a-Z.0_~%20%26%3D%25%CF%80");
 }
+
+#[test]
+fn readings_keep_one_connection_until_the_server_closes_it() {
+    use std::io::{BufRead, BufReader, Write};
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    // Each connection serves three requests, and says its number as the watts.
+    std::thread::spawn(move || {
+        for (number, stream) in listener.incoming().flatten().enumerate() {
+            let mut to = stream.try_clone().unwrap();
+            let lines = BufReader::new(stream).lines().map_while(Result::ok);
+            for _ in lines.filter(String::is_empty).take(3) {
+                let body = format!("{{\"power\": {number}}}");
+                to.write_all(format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len()).as_bytes())
+                    .unwrap();
+            }
+        }
+    });
+    let json = serde_json::json!({"url": format!("http://127.0.0.1:{port}/"), "values": [{"pointer": "/power"}]});
+    let mut meter = open(&config(json).unwrap()).unwrap();
+    let mut readings = Vec::new();
+    for _ in 0..5 {
+        meter.read(&mut readings).unwrap();
+        // Until the end of a connection has arrived.
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let watts: Vec<Value> = readings.into_iter().map(|reading| reading.value).collect();
+    // The first request was that of `open`.
+    assert_eq!(watts, [0.0, 0.0, 1.0, 1.0, 1.0].map(Value::Watts));
+}

@@ -3,7 +3,7 @@
 use crate::clock::monotonic_raw_ns;
 use crate::meter::{Reading, Value};
 use std::fs;
-use std::io::{Error, ErrorKind, Result};
+use std::io::{Error, ErrorKind, Read, Result};
 use std::path::Path;
 use std::str::FromStr;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -13,9 +13,19 @@ pub(crate) fn text(path: &Path) -> Result<String> {
     Ok(String::from_utf8_lossy(&fs::read(path)?).trim().to_owned())
 }
 
+/// A value of up to 63 bytes by a single read, which is what a reading costs: sysfs gives a value whole.
+pub(crate) fn value(path: &Path) -> Result<String> {
+    let mut buffer = [0; 64];
+    let length = fs::File::open(path)?.read(&mut buffer)?;
+    if length == buffer.len() {
+        return Err(Error::new(ErrorKind::InvalidData, "it holds more than a value"));
+    }
+    Ok(String::from_utf8_lossy(&buffer[..length]).trim().to_owned())
+}
+
 /// The number in a file.
 pub(crate) fn number<T: FromStr>(path: &Path) -> Result<T> {
-    let text = text(path)?;
+    let text = value(path)?;
     text.parse()
         .map_err(|_| Error::new(ErrorKind::InvalidData, format!("it holds `{}`, no number", text.escape_debug())))
 }
@@ -91,8 +101,10 @@ mod tests {
         let tree = Tree::new(&[("good", "18446744073709551615"), ("bad", "unk\u{7}nown")]);
         assert_eq!(number::<u64>(&tree.path("good")).unwrap(), u64::MAX);
         assert_eq!(number::<u64>(&tree.path("bad")).unwrap_err().to_string(), "it holds `unk\\u{7}nown`, no number");
+        tree.write("long", &"1".repeat(63));
+        assert_eq!(number::<u64>(&tree.path("long")).unwrap_err().to_string(), "it holds more than a value");
         assert_eq!(number::<u64>(&tree.path("none")).unwrap_err().kind(), ErrorKind::NotFound);
-        assert_eq!(names(tree.root()), ["bad", "good"]);
+        assert_eq!(names(tree.root()), ["bad", "good", "long"]);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! RAPL's zones in powercap sysfs: Documentation/power/powercap/powercap.rst, drivers/powercap/intel_rapl_common.c.
 
-use crate::sysfs::{names, number, text};
+use crate::sysfs::{names, number, text, value};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
@@ -24,7 +24,7 @@ impl Zone {
     /// What the system says; `NotFound` where the zone's place is gone or has another zone's name.
     pub(super) fn energy_uj(&self) -> io::Result<u64> {
         let energy_uj = number(&self.path.join("energy_uj"))?;
-        let name = text(&self.path.join("name"))?;
+        let name = value(&self.path.join("name"))?;
         if self.name.rsplit('/').next() == Some(name.as_str()) {
             Ok(energy_uj)
         } else {
