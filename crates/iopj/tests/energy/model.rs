@@ -33,6 +33,24 @@ fn idle_states() -> Vec<String> {
     states.flatten().filter_map(name).map(|name| name.trim().to_owned()).collect()
 }
 
+/// What the operating system counts, at random.
+fn counted(up_to: &mut impl FnMut(f64) -> u64) -> Evidence {
+    let cpu = CpuTimes {
+        user_ns: up_to(1e10),
+        system_ns: up_to(1e10),
+        irq_ns: up_to(1e9),
+        softirq_ns: up_to(1e9),
+        ..CpuTimes::default()
+    };
+    Evidence {
+        window_ns: (WINDOW_S * 1e9) as u64,
+        process: ProcessEvidence { voluntary_switches: up_to(1e6), ..ProcessEvidence::default() },
+        cpu,
+        c_states: idle_states().into_iter().map(|name| (name, up_to(1e10))).collect(),
+        ..Evidence::default()
+    }
+}
+
 /// A trial in which everything that is counted varies by itself.
 fn trial(position: u64) -> Trial {
     let mut state = position + 1;
@@ -43,20 +61,7 @@ fn trial(position: u64) -> Trial {
         let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         ((mixed ^ (mixed >> 31)) as f64 / u64::MAX as f64 * most) as u64
     };
-    let cpu = CpuTimes {
-        user_ns: up_to(1e10),
-        system_ns: up_to(1e10),
-        irq_ns: up_to(1e9),
-        softirq_ns: up_to(1e9),
-        ..CpuTimes::default()
-    };
-    let evidence = Evidence {
-        window_ns: (WINDOW_S * 1e9) as u64,
-        process: ProcessEvidence { voluntary_switches: up_to(1e6), ..ProcessEvidence::default() },
-        cpu,
-        c_states: idle_states().into_iter().map(|name| (name, up_to(1e10))).collect(),
-        ..Evidence::default()
-    };
+    let evidence = counted(&mut up_to);
     let ios = up_to(1e6);
     let mut measurement = Measurement {
         window_ns: evidence.window_ns,
