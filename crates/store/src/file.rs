@@ -52,6 +52,19 @@ pub(crate) fn create_whole(path: &Path, contents: &[u8]) -> io::Result<File> {
     Ok(file)
 }
 
+/// True where the file system of `path` may have no room for the index that readers and a writer of SQLite's log share: 32
+/// KiB that are mapped. Where blocks are smaller than pages, a page of it that finds no room then is a signal (SIGBUS)
+/// and no error.
+pub(crate) fn is_nearly_full(path: &Path) -> bool {
+    const ROOM_BYTES: u64 = 128 << 10;
+    let Ok(folder) = c_string(folder(path)) else { return false };
+    // SAFETY: plain data, for which zero is a valid value.
+    let mut figures: libc::statvfs = unsafe { std::mem::zeroed() };
+    // SAFETY: the text ends in a zero byte, and the structure is there to be filled.
+    let known = unsafe { libc::statvfs(folder.as_ptr(), &raw mut figures) } == 0;
+    known && figures.f_bavail.saturating_mul(figures.f_frsize) < ROOM_BYTES
+}
+
 /// Locks a file for this process, without waiting. The lock goes with the descriptor, also when the process is killed.
 pub(crate) fn lock(file: &File) -> io::Result<()> {
     // SAFETY: the descriptor is open for the length of the call.

@@ -76,6 +76,9 @@ impl Store {
     pub fn open_for_run(path: &Path) -> Result<Store, StoreError> {
         check_header(path)?;
         let lock = lock(path)?;
+        if file::is_nearly_full(path) {
+            return Err(StoreError::Full(path.to_owned()));
+        }
         if !file::may_write(path) {
             return Err(StoreError::ReadOnly(path.to_owned()));
         }
@@ -91,7 +94,14 @@ impl Store {
     /// Opens a store of any schema that this program knows, and tells which.
     fn open_any(path: &Path) -> Result<(Store, i32), StoreError> {
         check_header(path)?;
+        // Before SQLite opens the file: closing this descriptor later would drop its locks.
+        let is_alone = file::is_nearly_full(path) && lock(path).is_ok();
         let store = Store { connection: connect(path)?, path: path.to_owned(), _lock: None };
+        if is_alone {
+            // Without a run that is alive the log's index may be private, and then it is in memory.
+            let alone = store.connection.pragma_update(None, "locking_mode", "EXCLUSIVE");
+            alone.map_err(|error| store.sqlite(error))?;
+        }
         let (application, version) = store.identity()?;
         if application != schema::APPLICATION_ID {
             let reason = "it is an SQLite file of another program".to_owned();
