@@ -46,7 +46,6 @@ fn power(store: &Store, trials: &[Trial]) -> Result<Vec<PowerTrace>, StoreError>
         let trace = move |ChannelPower { name, scope, readings }: ChannelPower| PowerTrace {
             channel: name + &number,
             scope,
-            estimated: false,
             readings,
             windows: windows.clone(),
         };

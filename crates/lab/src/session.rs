@@ -25,6 +25,17 @@ pub enum Device {
     NullBlk,
 }
 
+impl Device {
+    /// The device's word, as `--device` takes it.
+    fn as_str(self) -> &'static str {
+        match self {
+            Device::Nvme => "nvme",
+            Device::Virtio => "virtio",
+            Device::NullBlk => "null_blk",
+        }
+    }
+}
+
 /// What befalls the drive of a guest once its console has shown a text. For tests of what a study makes of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mishap {
@@ -268,7 +279,7 @@ impl Guest<'_> {
                 Accelerator::Tcg { icount: true, .. } => "tcg, clock bound to instructions",
             },
             "vcpus": self.vcpus,
-            "device": format!("{:?}", self.device).to_lowercase(),
+            "device": self.device.as_str(),
             "exact": self.exact,
         });
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();

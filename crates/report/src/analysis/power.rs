@@ -10,8 +10,6 @@ pub struct PowerTrace {
     pub channel: String,
     /// What it reads.
     pub scope: Scope,
-    /// A model estimated it.
-    pub estimated: bool,
     /// The readings in the order of their time.
     pub readings: Vec<PowerReading>,
     /// The measured windows of the trials.
@@ -75,7 +73,7 @@ mod tests {
         assert_eq!(windows.iter().map(|one| one.begin_ns).collect::<Vec<_>>(), [10, 50]);
         let reading = |at_ns| PowerReading { at_ns, watts: at_ns as f64 };
         let readings = [9, 10, 15, 20, 21].map(reading).to_vec();
-        let trace = PowerTrace { channel: "plug".into(), scope: Scope::System, estimated: false, readings, windows };
+        let trace = PowerTrace { channel: "plug".into(), scope: Scope::System, readings, windows };
         let within = |index: usize| trace.within(&trace.windows[index]).iter().map(|one| one.at_ns).collect::<Vec<_>>();
         assert_eq!((within(0), within(1)), (vec![10, 15, 20], vec![]));
     }

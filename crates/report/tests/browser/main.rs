@@ -184,7 +184,6 @@ fn metered() -> (Vec<Trial>, Vec<PowerTrace>) {
     let trace = PowerTrace {
         channel: EVIL.to_owned(),
         scope: Scope::System,
-        estimated: false,
         readings: (0..3 * trials.len() as u64).map(reading).collect(),
         windows: windows(&trials),
     };

@@ -52,13 +52,12 @@ fn figure(model: &Model<'_>, trace: &PowerTrace, series: &SeriesByWindow) -> Opt
         until_s: seconds(window.end_ns),
         tip: model.series[*series].label.clone(),
     };
-    let estimated = if trace.estimated { ", est." } else { "" };
-    let title = format!("Power over time: {} ({}{estimated})", trace.channel, trace.scope);
+    let title = format!("Power over time: {} ({})", trace.channel, trace.scope);
     let names = (0..model.series.len()).filter(|index| known.iter().any(|(series, _)| series == index));
     let points = thinned(&trace.readings).into_iter().map(|reading| (seconds(reading.at_ns), reading.watts));
     let chart = Chart {
         title: title.clone(),
-        y_title: format!("power, W{estimated}"),
+        y_title: "power, W".to_owned(),
         end_s: seconds(end),
         points: points.collect(),
         strokes: known.iter().map(stroke).collect(),
@@ -71,7 +70,7 @@ fn figure(model: &Model<'_>, trace: &PowerTrace, series: &SeriesByWindow) -> Opt
     Some(Figure {
         id: slug(&title),
         svg: power::draw(&chart),
-        caption: format!("{} ({}{estimated})", trace.channel, trace.scope),
+        caption: format!("{} ({})", trace.channel, trace.scope),
         title,
         columns: words(&["trial", "begin, s", "end, s", "readings", "mean, W", "least, W", "greatest, W"]),
         rows,

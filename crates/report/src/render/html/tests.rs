@@ -288,7 +288,7 @@ fn metered(replicates: u32) -> (Vec<Trial>, Vec<PowerTrace>) {
     let reading = |at: u64| PowerReading { at_ns: 500_000_000 * at, watts: 40.0 + (at % 7) as f64 };
     let readings = (0..6 * trials.len() as u64 + 8).map(reading).collect();
     let channel = "plug <1>".to_owned();
-    let trace = PowerTrace { channel, scope: Scope::System, estimated: false, readings, windows: windows(&trials) };
+    let trace = PowerTrace { channel, scope: Scope::System, readings, windows: windows(&trials) };
     (trials, vec![trace])
 }
 
