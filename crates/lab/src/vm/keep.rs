@@ -1,15 +1,13 @@
 //! A machine's folder, which says whose it is, so that nothing is left of a machine whose owner was killed.
 
-use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 use super::VmError;
 
-/// Names the QEMU of a run folder: process id, start time in clock ticks since boot, then its command line.
+/// Names the QEMU of a run folder: process id, start time in clock ticks since boot, and which boot that was.
 const MACHINE_FILE: &str = "machine";
 
 /// The folder of one machine: its initramfs, socket, archive and messages. It is locked while its owner lives and
@@ -108,7 +106,11 @@ fn sweep(runs: &Path) -> Result<Cleaned, VmError> {
         if lock(&folder, libc::LOCK_EX | libc::LOCK_NB).is_err() {
             continue;
         }
-        if fs::read(path.join(MACHINE_FILE)).ok().and_then(|text| Process::parse(&text)).is_some_and(|it| it.kill()) {
+        if fs::read_to_string(path.join(MACHINE_FILE))
+            .ok()
+            .and_then(|text| Process::parse(&text))
+            .is_some_and(|it| it.kill())
+        {
             cleaned.machines += 1;
         }
         fs::remove_dir_all(&path).map_err(VmError::at(&path))?;
@@ -122,35 +124,34 @@ fn lock(file: &File, operation: libc::c_int) -> io::Result<()> {
     if unsafe { libc::flock(file.as_raw_fd(), operation) } == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// A process, told from a later one with the same number by when it started and what was asked of it.
+/// A process, told from a later one with the same number by when it started. Its command line would not do: a process
+/// that was just started may not have one yet, for `vfork` returns before `execve` has laid out the arguments.
 #[derive(Debug, PartialEq, Eq)]
 struct Process {
     pid: u32,
     start_ticks: u64,
-    command_line: OsString,
+    boot: String,
 }
 
 impl Process {
     fn of(pid: u32) -> Option<Process> {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        let command_line = OsString::from_vec(fs::read(format!("/proc/{pid}/cmdline")).ok()?);
-        Some(Process { pid, start_ticks: start_ticks(&stat)?, command_line })
+        let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?.trim().to_owned();
+        Some(Process { pid, start_ticks: start_ticks(&stat)?, boot })
     }
 
-    fn text(&self) -> Vec<u8> {
-        let mut text = format!("{} {}\n", self.pid, self.start_ticks).into_bytes();
-        text.extend(self.command_line.as_bytes());
-        text
+    fn text(&self) -> String {
+        format!("{} {} {}\n", self.pid, self.start_ticks, self.boot)
     }
 
-    fn parse(text: &[u8]) -> Option<Process> {
-        let end = text.iter().position(|&byte| byte == b'\n')?;
-        let (pid, start) = std::str::from_utf8(&text[..end]).ok()?.split_once(' ')?;
-        Some(Process {
-            pid: pid.parse().ok()?,
-            start_ticks: start.parse().ok()?,
-            command_line: OsString::from_vec(text[end + 1..].to_vec()),
-        })
+    fn parse(text: &str) -> Option<Process> {
+        let mut words = text.split_ascii_whitespace();
+        let process = Process {
+            pid: words.next()?.parse().ok()?,
+            start_ticks: words.next()?.parse().ok()?,
+            boot: words.next()?.to_owned(),
+        };
+        words.next().is_none().then_some(process)
     }
 
     /// Kills it if it still is what it was; whether it was.
@@ -211,6 +212,19 @@ mod tests {
         other.wait().unwrap();
     }
 
+    /// A machine that was noted before `execve` was through was never found again.
+    #[test]
+    fn a_machine_is_found_again_whatever_its_command_line_became() {
+        let mut machine = Command::new("sh").args(["-c", "sleep 0.1; exec sleep 600"]).spawn().unwrap();
+        let noted = Process::of(machine.id()).unwrap();
+        let line = format!("/proc/{}/cmdline", machine.id());
+        while fs::read(&line).unwrap() != b"sleep\0600\0" {
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+        assert!(noted.kill());
+        assert!(!machine.wait().unwrap().success());
+    }
+
     #[test]
     fn a_start_time_is_found_behind_any_name() {
         let fields: Vec<String> = (3..=30).map(|field| field.to_string()).collect();
@@ -219,13 +233,13 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn a_noted_process_reads_back(pid in 1..u32::MAX, start_ticks in 0..u64::MAX, line: Vec<u8>) {
-            let process = Process { pid, start_ticks, command_line: OsString::from_vec(line) };
+        fn a_noted_process_reads_back(pid in 1..u32::MAX, start_ticks in 0..u64::MAX, boot in "[0-9a-f-]{36}") {
+            let process = Process { pid, start_ticks, boot };
             assert_eq!(Process::parse(&process.text()), Some(process));
         }
 
         #[test]
-        fn any_note_is_read_without_panic(text: Vec<u8>, stat in ".{0,100}") {
+        fn any_note_is_read_without_panic(text in ".{0,100}", stat in ".{0,100}") {
             Process::parse(&text);
             start_ticks(&stat);
         }
