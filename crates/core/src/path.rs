@@ -21,9 +21,13 @@ pub enum IoPath {
     IoUring(Ring),
     /// NVMe commands through `io_uring_cmd` on `/dev/ngXnY`.
     NvmePassthrough(Ring),
+    /// Kernel bypass: iopj's own NVMe driver in user space, on VFIO.
+    NvmeUser(CompletionMode),
+    /// Kernel bypass: SPDK's NVMe driver, through fio's plugin.
+    Spdk,
 }
 
-/// How the caller of a synchronous interface learns of the completion.
+/// How the caller of a synchronous interface, or a driver in user space, learns of the completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum CompletionMode {
     /// The device interrupts; the caller sleeps until then.
@@ -109,6 +113,8 @@ pub enum Submission {
     Syscall,
     /// By a kernel thread that polls the submission queue.
     Sqpoll,
+    /// By a write to the device's own doorbell; no kernel is asked.
+    Doorbell,
 }
 
 impl fmt::Display for Completion {
@@ -126,6 +132,7 @@ impl fmt::Display for Submission {
         f.write_str(match self {
             Submission::Syscall => "syscall",
             Submission::Sqpoll => "sqpoll",
+            Submission::Doorbell => "doorbell",
         })
     }
 }
@@ -142,6 +149,9 @@ impl IoPath {
         ];
         paths.extend(Ring::all().map(IoPath::IoUring));
         paths.extend(Ring::all().map(IoPath::NvmePassthrough));
+        let modes = [CompletionMode::Interrupt, CompletionMode::Poll, CompletionMode::Hybrid(Sleep::Auto)];
+        paths.extend(modes.map(IoPath::NvmeUser));
+        paths.push(IoPath::Spdk);
         paths
     }
 
@@ -153,23 +163,35 @@ impl IoPath {
             IoPath::Libaio => "libaio",
             IoPath::IoUring(_) => "io_uring",
             IoPath::NvmePassthrough(_) => "nvme-passthrough",
+            IoPath::NvmeUser(_) => "nvme-user",
+            IoPath::Spdk => "spdk",
         }
     }
 
-    /// How requests reach the kernel.
+    /// How requests reach the kernel, or the device.
     pub fn submission(&self) -> Submission {
         match self.ring() {
             Some(Ring { submission: RingSubmission::Sqpoll { .. }, .. }) => Submission::Sqpoll,
+            _ if self.is_bypass() => Submission::Doorbell,
             _ => Submission::Syscall,
         }
+    }
+
+    /// True where no kernel is between the caller and the device: the device is taken from its kernel driver first.
+    pub fn is_bypass(&self) -> bool {
+        matches!(self, IoPath::NvmeUser(_) | IoPath::Spdk)
     }
 
     /// How completions are found.
     pub fn completion(&self) -> Completion {
         match self {
-            IoPath::PosixSio(CompletionMode::Poll) => Completion::Poll,
-            IoPath::PosixSio(CompletionMode::Hybrid(_)) => Completion::Hybrid,
-            IoPath::PosixSio(CompletionMode::Interrupt) | IoPath::PosixAio(_) | IoPath::Libaio => Completion::Interrupt,
+            IoPath::PosixSio(mode) | IoPath::NvmeUser(mode) => match mode {
+                CompletionMode::Interrupt => Completion::Interrupt,
+                CompletionMode::Poll => Completion::Poll,
+                CompletionMode::Hybrid(_) => Completion::Hybrid,
+            },
+            IoPath::PosixAio(_) | IoPath::Libaio => Completion::Interrupt,
+            IoPath::Spdk => Completion::Poll,
             IoPath::IoUring(ring) | IoPath::NvmePassthrough(ring) => match ring.completion {
                 RingCompletion::Interrupt => Completion::Interrupt,
                 RingCompletion::Poll => Completion::Poll,
@@ -198,7 +220,7 @@ impl IoPath {
         match self {
             IoPath::PosixSio(CompletionMode::Hybrid(Sleep::Auto)) => Some(0),
             IoPath::PosixSio(CompletionMode::Hybrid(Sleep::Fixed(us))) => Some(i64::from(us.get())),
-            _ if self.completion() == Completion::Interrupt => None,
+            _ if self.completion() == Completion::Interrupt || self.is_bypass() => None,
             _ => Some(-1),
         }
     }
@@ -221,7 +243,8 @@ impl fmt::Display for IoPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}/{}", self.interface(), self.submission(), self.completion())?;
         match self {
-            IoPath::PosixSio(CompletionMode::Hybrid(Sleep::Fixed(us))) => write!(f, ":{us}us"),
+            IoPath::PosixSio(CompletionMode::Hybrid(Sleep::Fixed(us)))
+            | IoPath::NvmeUser(CompletionMode::Hybrid(Sleep::Fixed(us))) => write!(f, ":{us}us"),
             IoPath::PosixAio(AioDescriptors::PerSlot) => f.write_str("+fd-per-slot"),
             IoPath::IoUring(ring) | IoPath::NvmePassthrough(ring) => {
                 if ring.registered {
@@ -268,7 +291,7 @@ fn parse(text: &str) -> Result<IoPath, String> {
     match interface {
         "posix-sio" => {
             only(interface, "submission", submission, &["syscall"])?;
-            plain(IoPath::PosixSio(parse_completion_mode(completion)?))
+            plain(IoPath::PosixSio(parse_completion_mode(interface, completion)?))
         }
         "posix-aio" => {
             only(interface, "submission", submission, &["syscall"])?;
@@ -285,8 +308,18 @@ fn parse(text: &str) -> Result<IoPath, String> {
         }
         "io_uring" => Ok(IoPath::IoUring(parse_ring(interface, submission, completion, &variants)?)),
         "nvme-passthrough" => Ok(IoPath::NvmePassthrough(parse_ring(interface, submission, completion, &variants)?)),
+        "nvme-user" => {
+            only(interface, "submission", submission, &["doorbell"])?;
+            plain(IoPath::NvmeUser(parse_completion_mode(interface, completion)?))
+        }
+        "spdk" => {
+            only(interface, "submission", submission, &["doorbell"])?;
+            only(interface, "completion", completion, &["poll"])?;
+            plain(IoPath::Spdk)
+        }
         other => Err(format!(
-            "there is no interface `{other}`; there are posix-sio, posix-aio, libaio, io_uring and nvme-passthrough"
+            "there is no interface `{other}`; there are posix-sio, posix-aio, libaio, io_uring, nvme-passthrough, nvme-user and \
+             spdk"
         )),
     }
 }
@@ -298,7 +331,7 @@ fn only(interface: &str, what: &str, given: &str, allowed: &[&str]) -> Result<()
     Err(format!("{interface} has no {what} `{given}`; it has {}", allowed.join(", ")))
 }
 
-fn parse_completion_mode(text: &str) -> Result<CompletionMode, String> {
+fn parse_completion_mode(interface: &str, text: &str) -> Result<CompletionMode, String> {
     match text {
         "interrupt" => Ok(CompletionMode::Interrupt),
         "poll" => Ok(CompletionMode::Poll),
@@ -309,7 +342,7 @@ fn parse_completion_mode(text: &str) -> Result<CompletionMode, String> {
             .and_then(|us| us.parse().ok())
             .map(|us| CompletionMode::Hybrid(Sleep::Fixed(us)))
             .ok_or_else(|| {
-                format!("posix-sio has no completion `{other}`; it has interrupt, poll, hybrid and hybrid:Nus with N above 0")
+                format!("{interface} has no completion `{other}`; it has interrupt, poll, hybrid and hybrid:Nus with N above 0")
             }),
     }
 }
@@ -378,7 +411,9 @@ mod tests {
             Ring { submission, registered, ..ring }
         });
         prop_oneof![
-            mode.prop_map(IoPath::PosixSio),
+            mode.clone().prop_map(IoPath::PosixSio),
+            mode.prop_map(IoPath::NvmeUser),
+            Just(IoPath::Spdk),
             Just(IoPath::PosixAio(AioDescriptors::PerJob)),
             Just(IoPath::PosixAio(AioDescriptors::PerSlot)),
             Just(IoPath::Libaio),
@@ -410,6 +445,8 @@ mod tests {
         let fixed = CompletionMode::Hybrid(Sleep::Fixed(NonZeroU32::new(4).unwrap()));
         assert_eq!(IoPath::PosixSio(fixed).to_string(), "posix-sio/syscall/hybrid:4us");
         assert_eq!("posix-sio/syscall/hybrid:auto".parse::<IoPath>().unwrap().to_string(), "posix-sio/syscall/hybrid");
+        assert_eq!(IoPath::NvmeUser(fixed).to_string(), "nvme-user/doorbell/hybrid:4us");
+        assert_eq!(IoPath::Spdk.to_string(), "spdk/doorbell/poll");
     }
 
     #[test]
@@ -422,6 +459,8 @@ mod tests {
             ("posix-sio/syscall/hybrid:0us", "N above 0"),
             ("posix-sio/syscall/poll+registered", "no variant `+registered`"),
             ("io_uring/sqpoll/poll+split", "no variant `+split`"),
+            ("nvme-user/syscall/poll", "no submission `syscall`; it has doorbell"),
+            ("spdk/doorbell/interrupt", "no completion `interrupt`; it has poll"),
             ("io_uring/syscall/poll+split+split", "stands twice"),
         ] {
             let message = text.parse::<IoPath>().unwrap_err().to_string();
@@ -437,5 +476,6 @@ mod tests {
         assert_eq!(delay("posix-sio/syscall/hybrid"), Some(0));
         assert_eq!(delay("posix-sio/syscall/hybrid:7us"), Some(7));
         assert_eq!(delay("io_uring/sqpoll/poll"), Some(-1));
+        assert_eq!(delay("nvme-user/doorbell/hybrid:7us"), None);
     }
 }

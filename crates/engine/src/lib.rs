@@ -25,6 +25,7 @@ mod engine;
 mod io_uring;
 mod libaio;
 mod nvme_passthrough;
+pub mod pci;
 pub mod pool;
 mod posix_aio;
 mod posix_sio;

@@ -27,13 +27,15 @@ struct Design {
     async_: bool,
 }
 
-/// After table 1 of the second paper, with NVMe passthrough, which is younger than it.
-const DESIGNS: [Design; 5] = [
+/// After table 1 of the second paper, with NVMe passthrough, which is younger than it, and iopj's own driver.
+const DESIGNS: [Design; 7] = [
     Design { interface: "posix-sio", kernel: true, user: false, sync: true, async_: false },
     Design { interface: "posix-aio", kernel: true, user: true, sync: false, async_: true },
     Design { interface: "libaio", kernel: true, user: false, sync: false, async_: true },
     Design { interface: "io_uring", kernel: true, user: false, sync: true, async_: true },
     Design { interface: "nvme-passthrough", kernel: true, user: false, sync: true, async_: true },
+    Design { interface: "nvme-user", kernel: false, user: true, sync: false, async_: true },
+    Design { interface: "spdk", kernel: false, user: true, sync: false, async_: true },
 ];
 
 pub(crate) fn check(args: &CheckArgs) -> anyhow::Result<ExitCode> {
@@ -68,13 +70,14 @@ fn here(paths: &[(IoPath, Availability)], interface: &str, of: impl Fn(&IoPath) 
     paths.iter().any(|(path, _)| own(path)).then(|| works(paths, own))
 }
 
-const HERE_COLUMNS: [&str; 5] = ["submit syscall", "submit sqpoll", "interrupt", "poll", "hybrid"];
+const HERE_COLUMNS: [&str; 6] = ["submit syscall", "submit sqpoll", "submit doorbell", "interrupt", "poll", "hybrid"];
 
-fn design_here(paths: &[(IoPath, Availability)], interface: &str) -> [Option<bool>; 5] {
+fn design_here(paths: &[(IoPath, Availability)], interface: &str) -> [Option<bool>; 6] {
     let completion = |asked| here(paths, interface, move |path| path.completion() == asked);
     [
         here(paths, interface, |path| path.submission() == Submission::Syscall),
         here(paths, interface, |path| path.submission() == Submission::Sqpoll),
+        here(paths, interface, |path| path.submission() == Submission::Doorbell),
         completion(Completion::Interrupt),
         completion(Completion::Poll),
         completion(Completion::Hybrid),
@@ -88,14 +91,14 @@ fn as_json(target: &Target, paths: &[(IoPath, Availability)]) -> Value {
         value
     };
     let design_json = |design: &Design| {
-        let [syscall, sqpoll, interrupt, poll, hybrid] = design_here(paths, design.interface);
+        let [syscall, sqpoll, doorbell, interrupt, poll, hybrid] = design_here(paths, design.interface);
         json!({
             "interface": design.interface,
             "kernel": design.kernel,
             "user": design.user,
             "sync": design.sync,
             "async": design.async_,
-            "submission": {"syscall": syscall, "sqpoll": sqpoll},
+            "submission": {"syscall": syscall, "sqpoll": sqpoll, "doorbell": doorbell},
             "completion": {"interrupt": interrupt, "poll": poll, "hybrid": hybrid},
         })
     };

@@ -1,7 +1,7 @@
 //! The papers' tables from any store: completion modes side by side, latency with its slowdown, the design space.
 //! Means over replicates, percentiles included, as the papers do; what the papers print stands in `published`.
 
-use super::published::{self, Design};
+use super::published::Design;
 use iopj_core::{Completion, IoPath, Rw, Submission, VerdictKind, Workload};
 use iopj_store::{Generator, Measurement, Trial};
 use serde::Serialize;
@@ -195,13 +195,11 @@ pub struct DesignRow {
     pub verified: Vec<(Submission, Completion, usize)>,
 }
 
-/// The interfaces that iopj takes, as paths offer them, and kernel bypass as `iface23` has it.
+/// The interfaces that iopj takes, as paths offer them.
 pub fn design_space(trials: &[Trial]) -> Vec<DesignRow> {
     let mut interfaces: Vec<&'static str> = IoPath::all().iter().map(IoPath::interface).collect();
     interfaces.dedup();
-    let bypass = published::DESIGN.iter().filter(|design| !design.kernel);
-    let bypass = bypass.map(|design| DesignRow { design: *design, complete_hybrid: false, verified: Vec::new() });
-    interfaces.into_iter().map(|interface| design_row(interface, trials)).chain(bypass).collect()
+    interfaces.into_iter().map(|interface| design_row(interface, trials)).collect()
 }
 
 fn design_row(interface: &'static str, trials: &[Trial]) -> DesignRow {
@@ -211,9 +209,9 @@ fn design_row(interface: &'static str, trials: &[Trial]) -> DesignRow {
     let synchronous = paths.iter().all(IoPath::is_synchronous);
     let design = Design {
         interface,
-        kernel: true,
+        kernel: !paths.iter().all(IoPath::is_bypass),
         // glibc's threads do the asynchronous half of POSIX AIO.
-        user: paths.iter().any(|path| matches!(path, IoPath::PosixAio(_))),
+        user: paths.iter().any(|path| path.is_bypass() || matches!(path, IoPath::PosixAio(_))),
         // A ring can submit and wait in one system call.
         sync: synchronous || paths.iter().any(|path| path.ring().is_some()),
         r#async: !synchronous,

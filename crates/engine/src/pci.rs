@@ -1,0 +1,98 @@
+//! The address of a PCI function, and whose it is by sysfs.
+
+use std::fmt;
+use std::path::Path;
+use std::str::FromStr;
+
+/// A PCI function as Linux writes it: `0000:01:00.0`, domain, bus, device and function in hexadecimal.
+///
+/// `FromStr` takes this form alone, so that no other text can become part of a path in sysfs. The domain has four digits
+/// or more (behind a VMD it is above ffff), the device five bits, the function three (drivers/pci/probe.c, `pci_setup_device`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct PciAddress {
+    domain: u32,
+    bus: u8,
+    device: u8,
+    function: u8,
+}
+
+/// A text that is no PCI address.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is no PCI address: write it in full as 0000:01:00.0, as `lspci -D` and /sys/bus/pci/devices have it")]
+pub struct ParsePciAddressError(String);
+
+impl PciAddress {
+    /// The function that carries a block device or an NVMe controller, by the device's folder in sysfs; `None` for what
+    /// is on no PCI bus.
+    pub fn of_device(folder: &Path) -> Option<PciAddress> {
+        let whole = folder.canonicalize().ok()?;
+        // The innermost: above it are the bridges that lead to it.
+        whole.ancestors().find_map(|folder| folder.file_name()?.to_str()?.parse().ok())
+    }
+}
+
+impl fmt::Display for PciAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:04x}:{:02x}:{:02x}.{:x}", self.domain, self.bus, self.device, self.function)
+    }
+}
+
+impl FromStr for PciAddress {
+    type Err = ParsePciAddressError;
+
+    fn from_str(text: &str) -> Result<PciAddress, ParsePciAddressError> {
+        let parse = || {
+            let (domain, rest) = text.split_once(':')?;
+            let (bus, rest) = rest.split_once(':')?;
+            let (device, function) = rest.split_once('.')?;
+            let number = |digits: &str| u32::from_str_radix(digits, 16).ok();
+            Some(PciAddress {
+                domain: number(domain)?,
+                bus: number(bus)?.try_into().ok()?,
+                device: number(device)?.try_into().ok().filter(|device| *device < 32)?,
+                function: number(function)?.try_into().ok().filter(|function| *function < 8)?,
+            })
+        };
+        // Only the form that is written back: no sign, no capitals, no missing or needless zeros.
+        parse().filter(|address| address.to_string() == text).ok_or_else(|| ParsePciAddressError(text.to_owned()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn only_the_form_of_linux_is_an_address() {
+        for text in ["0000:01:00.0", "0000:ff:1f.7", "10000:e1:00.0"] {
+            assert_eq!(text.parse::<PciAddress>().unwrap().to_string(), text);
+        }
+        for text in
+            ["", "01:00.0", "0000:01:00", "0000:01:20.0", "0000:01:00.8", "0000:1:00.0", "+000:01:00.0", "0000:0A:00.0"]
+        {
+            let message = text.parse::<PciAddress>().unwrap_err().to_string();
+            assert!(message.contains(&format!("`{text}` is no PCI address")), "{message}");
+        }
+    }
+
+    #[test]
+    fn a_device_is_on_its_innermost_function() {
+        let tree = tempfile::tempdir().unwrap();
+        let disk = tree.path().join("devices/pci0000:00/0000:00:04.0/0000:01:00.0/nvme/nvme0/nvme0n1");
+        std::fs::create_dir_all(&disk).unwrap();
+        assert_eq!(PciAddress::of_device(&disk), Some("0000:01:00.0".parse().unwrap()));
+        assert_eq!(PciAddress::of_device(&tree.path().join("devices")), None);
+        assert_eq!(PciAddress::of_device(&tree.path().join("gone")), None);
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_leads_out_of_a_folder(text in "\\PC{0,30}") {
+            if let Ok(address) = text.parse::<PciAddress>() {
+                prop_assert_eq!(address.to_string(), text.clone());
+                prop_assert!(!text.contains('/'));
+            }
+        }
+    }
+}
