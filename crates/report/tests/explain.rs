@@ -177,12 +177,14 @@ fn fit<'a>(block: &'a Block, columns: &[usize], measure: Measure) -> &'a Fitted 
 #[test]
 fn fits_find_the_parts() {
     let block = only(&three(&workload(1, 1000)), &[]);
-    // Fixed part, per spin, per sleep: what was put in, and half of it in loads plus stores.
-    let expected = [(1540.0, None, Some(1450.0)), (1520.0, Some(30.0), None), (3530.0, Some(30.0), None)];
+    // Fixed part, per spin, per sleep: what was put in, and half of it in loads plus stores. Interrupt slept more often
+    // than not, so that its fixed part contains a sleep.
+    let expected = [(1540.0 + 1450.0, None, Some(1450.0)), (1520.0, Some(30.0), None), (3530.0, Some(30.0), None)];
     for (measure, share) in [(Measure::Instructions, 1.0), (Measure::LoadsPlusStores, 0.5)] {
         for (column, (fixed, spin, sleep)) in expected.into_iter().enumerate() {
             let Outcome::Parts(parts) = &fit(&block, &[column], measure).outcome else { panic!() };
             near(parts.fixed[0].estimate, share * fixed);
+            near(parts.fixed_sleeps[0], [1.0, 0.0, 1.0][column]);
             assert_eq!((parts.per_spin.is_some(), parts.per_sleep.is_some()), (spin.is_some(), sleep.is_some()));
             parts.per_spin.iter().zip(spin).for_each(|(found, spin)| near(found.estimate, share * spin));
             parts.per_sleep.iter().zip(sleep).for_each(|(found, sleep)| near(found.estimate, share * sleep));
@@ -194,6 +196,7 @@ fn fits_find_the_parts() {
     let text = explanation(&explained(&three(&workload(1, 1000)), &[]));
     assert!(text.contains("C: sleeps are 1.00 in every run: the fixed part contains them"), "{text}");
     assert!(!text.contains("A: spins are"), "there are none: {text}");
+    assert!(text.contains("2,990 ± 0.0, 1 sleep") && !text.contains("1,520 ± 0.0, 1 sleep"), "{text}");
 }
 
 #[test]

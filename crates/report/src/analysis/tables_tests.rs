@@ -3,7 +3,7 @@
 use super::*;
 use crate::analysis::claims::fixture::{Measured, cell, judge, workload};
 use crate::analysis::compare::tests::study;
-use crate::analysis::published::{BASIC, DESIGN, LATENCY};
+use crate::analysis::published::{self, BASIC, DESIGN, LATENCY};
 use crate::render::paper_tables;
 
 /// No record can hold kernel bypass: a path that the paper does not have stands in for it.

@@ -103,8 +103,11 @@ pub enum Outcome {
 /// The parts of a cost, per I/O, in the kernel.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Fit {
-    /// The fixed part of each column.
+    /// The fixed part of each column, at no spins and at `fixed_sleeps`.
     pub fixed: Vec<Term>,
+    /// The sleeps per I/O that the fixed part of each column contains: 0, or 1 where the runs slept more often than not, for a
+    /// cost without sleep would then be extrapolated far beyond them; their mean where sleeps do not vary.
+    pub fixed_sleeps: Vec<f64>,
     /// The part per spin.
     pub per_spin: Option<Term>,
     /// The part per sleep.
@@ -188,21 +191,30 @@ fn fitted(group: &Group<'_>, columns: &[usize], measure: Measure) -> Fitted {
         cell.runs.iter().map(|run| Observation { y: run.kernel_unlocked(measure), x: x(run) }).collect()
     };
     if let Some(solution) = least_squares(&cells.iter().map(observations).collect::<Vec<_>>()) {
-        fitted.outcome = Outcome::Parts(parts(&solution, &kept));
+        fitted.outcome = Outcome::Parts(parts(&solution, &kept, &cells));
         fitted.line = Some((solution, kept));
     }
     fitted
 }
 
-fn parts(solution: &Solution, regressors: &[Regressor]) -> Fit {
-    let zero = vec![0.0; regressors.len()];
-    let fixed = solution.fixed.iter().enumerate();
+fn parts(solution: &Solution, regressors: &[Regressor], cells: &[&Cell<'_>]) -> Fit {
+    let sleeps = |cell: &&Cell<'_>| {
+        let mean = cell.mean(Run::sleeps);
+        if regressors.contains(&Regressor::Sleeps) { mean.round().clamp(0.0, 1.0) } else { mean }
+    };
+    let fixed_sleeps: Vec<f64> = cells.iter().map(sleeps).collect();
+    let fixed = |(at, sleeps): (usize, &f64)| {
+        let value = |regressor: &Regressor| if *regressor == Regressor::Sleeps { *sleeps } else { 0.0 };
+        let x: Vec<f64> = regressors.iter().map(value).collect();
+        Term { estimate: solution.at(at, &x), error: solution.error_at(at, &x) }
+    };
     let slope = |of: Regressor| {
         let at = regressors.iter().position(|one| *one == of)?;
         Some(Term { estimate: solution.slopes[at], error: solution.slope_error(at) })
     };
     Fit {
-        fixed: fixed.map(|(at, fixed)| Term { estimate: *fixed, error: solution.error_at(at, &zero) }).collect(),
+        fixed: fixed_sleeps.iter().enumerate().map(fixed).collect(),
+        fixed_sleeps,
         per_spin: slope(Regressor::Spins),
         per_sleep: slope(Regressor::Sleeps),
         residual_stddev: solution.variance.map(f64::sqrt),

@@ -33,7 +33,8 @@ pub(super) fn fits(block: &Block) -> String {
     }
     let mut text =
         String::from("\ncost of an I/O in the kernel = fixed part + part per spin x spins + part per sleep x sleeps, ");
-    text += "by least squares\nover the runs, ± standard error; spinning for a lock that another processor holds is left out\n";
+    text += "by least squares\nover the runs, ± standard error; `1 sleep` marks a fixed part that contains one, where most I/Os slept; ";
+    text += "spinning for\na lock that another processor holds is left out\n";
     text += &grid.render();
     text.extend(notes.iter().map(|note| wrap(note, WIDTH, "  ")));
     text
@@ -47,7 +48,9 @@ fn rows(fitted: &Fitted) -> Vec<Vec<String>> {
             if together { format!("{} of {}", letter(*column), letters(&fitted.columns)) } else { letter(*column) };
         let mut row = vec![name, fitted.measure.title().to_owned(), fitted.runs.to_string()];
         if let Outcome::Parts(fit) = &fitted.outcome {
-            row.extend([term(&fit.fixed.get(at).copied()), term(&fit.per_spin), term(&fit.per_sleep)]);
+            let asleep = fit.per_sleep.is_some() && fit.fixed_sleeps.get(at).is_some_and(|sleeps| *sleeps > 0.5);
+            let fixed = term(&fit.fixed.get(at).copied()) + if asleep { ", 1 sleep" } else { "" };
+            row.extend([fixed, term(&fit.per_spin), term(&fit.per_sleep)]);
             row.push(fit.residual_stddev.map_or("-".to_owned(), number));
         } else {
             row.extend(["-"; 4].map(str::to_owned));
