@@ -61,10 +61,11 @@ impl Evidence {
     }
 }
 
-/// Counts of one whole disk, from `/sys/block/X/stat` and `/proc/interrupts`.
+/// Counts of one whole disk, from `/sys/block/X/stat` and `/proc/interrupts`; of a device that was taken from its kernel driver
+/// (`taken_by`), the commands that it counts itself (`reads`, `writes`) and the interrupts that the kernel passes on.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct DeviceEvidence {
-    /// Kernel name, such as `nvme0n1`.
+    /// Kernel name, such as `nvme0n1`; the PCI address of a device that was taken.
     pub name: String,
     /// Reads completed.
     pub reads: u64,
@@ -91,6 +92,10 @@ pub struct DeviceEvidence {
     pub vectors: Vec<String>,
     /// Queue settings at the window's end: `io_poll`, `io_poll_delay`, `scheduler`, ….
     pub settings: BTreeMap<String, String>,
+    /// The driver that has a device without a block layer, where it had it at both ends of the window: `vfio-pci` lends it to a
+    /// program, and no kernel code can reach it then. Its I/Os are counted by the drive's SMART log, and sectors by nobody.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub taken_by: Option<String>,
 }
 
 /// What a thread has to do with the I/O.
@@ -150,6 +155,9 @@ pub struct EngineEvidence {
     pub ring_flags: Vec<String>,
     /// True if buffers and file were registered.
     pub registered: bool,
+    /// Writes to the device's own doorbells; absent for interfaces of the kernel.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub doorbells: Option<u64>,
 }
 
 /// CPU time of all cores by kind in ns, from `/proc/stat` (so in steps of a clock tick).

@@ -110,6 +110,7 @@ impl Device {
             interrupts,
             vectors: vectors.map(|(irq, name)| format!("{irq} {name}")).collect(),
             settings: later.0.settings.clone(),
+            taken_by: None,
         }
     }
 }

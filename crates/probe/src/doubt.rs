@@ -1,6 +1,6 @@
 //! Reasons to doubt that the disks did the trial's I/O, all of it and nothing else.
 
-use crate::figures::{Direction, has_sqpolls, sqpolls};
+use crate::figures::{Direction, has_sqpolls, is_taken, sqpolls};
 use iopj_core::evidence::{DeviceEvidence, Evidence};
 
 /// Share of the issued I/Os or bytes that the disks may have done beyond them.
@@ -24,6 +24,9 @@ pub(crate) fn doubt(evidence: &Evidence) -> Option<String> {
     }
     other_poller(evidence).or_else(|| {
         let directions = Direction::both(evidence);
+        if is_taken(evidence) && directions.iter().any(Direction::is_missing) {
+            return Some(format!("{}: it keeps its log late, or I/Os failed", counted(evidence, &directions)));
+        }
         let what = too_few(&directions).or_else(|| too_many(evidence, &directions))?;
         Some(format!("{}: {what}", done(evidence, &directions)))
     })
@@ -57,6 +60,12 @@ fn done(evidence: &Evidence, [reads, writes]: &[Direction; 2]) -> String {
         (0, _) => format!("the disk did {writes_told}"),
         _ => format!("the disk did {reads_told}, and {writes_told}"),
     }
+}
+
+/// What a taken drive has counted of its own.
+fn counted(evidence: &Evidence, [reads, writes]: &[Direction; 2]) -> String {
+    let (done, issued) = (reads.ios + writes.ios, evidence.ios());
+    format!("the drive's SMART log counts {done} reads and writes where {issued} were issued")
 }
 
 fn too_few(directions: &[Direction; 2]) -> Option<String> {

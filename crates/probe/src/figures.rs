@@ -1,6 +1,6 @@
 //! Figures per I/O that follow from evidence, and their text. What they show is decided in `observe`.
 
-use iopj_core::evidence::{EngineEvidence, Evidence, ProcessEvidence, ThreadEvidence, ThreadRole};
+use iopj_core::evidence::{DeviceEvidence, EngineEvidence, Evidence, ProcessEvidence, ThreadEvidence, ThreadRole};
 
 /// Bytes of a sector in `/sys/block/X/stat`, whatever the disk's block size.
 const SECTOR_BYTES: u64 = 512;
@@ -16,6 +16,8 @@ pub(crate) struct Direction {
     pub(crate) ios: u64,
     sectors: u64,
     pub(crate) merges: u64,
+    /// A taken device counts its I/Os, but nobody counts their sectors.
+    without_sectors: bool,
 }
 
 impl Direction {
@@ -27,6 +29,8 @@ impl Direction {
         for disk in &evidence.devices {
             reads.add(disk.reads, disk.read_sectors, disk.read_merges);
             writes.add(disk.writes, disk.write_sectors, disk.write_merges);
+            reads.without_sectors |= disk.taken_by.is_some();
+            writes.without_sectors |= disk.taken_by.is_some();
         }
         [reads, writes]
     }
@@ -41,8 +45,11 @@ impl Direction {
         self.sectors.saturating_mul(SECTOR_BYTES)
     }
 
-    /// Sectors beyond those that the trial asked for.
+    /// Sectors beyond those that the trial asked for; without sectors, one for each I/O beyond.
     pub(crate) fn excess_sectors(&self) -> u64 {
+        if self.without_sectors {
+            return self.ios.saturating_sub(self.issued);
+        }
         self.sectors.saturating_sub(self.issued_bytes / SECTOR_BYTES)
     }
 
@@ -50,8 +57,11 @@ impl Direction {
         self.bytes().saturating_sub(self.issued_bytes)
     }
 
-    /// True if the disks moved fewer bytes than were asked for.
+    /// True if the disks moved fewer bytes than were asked for; without sectors, if they did fewer I/Os.
     pub(crate) fn is_missing(&self) -> bool {
+        if self.without_sectors {
+            return self.is_short();
+        }
         let missing = self.issued_bytes.saturating_sub(self.bytes());
         missing as f64 > MISSING_SHARE * self.issued_bytes as f64
     }
@@ -137,6 +147,12 @@ impl Pollers {
     }
 }
 
+/// True if every device had been taken from its kernel driver for a program.
+pub(crate) fn is_taken(evidence: &Evidence) -> bool {
+    let by_vfio = |device: &DeviceEvidence| device.taken_by.as_deref() == Some("vfio-pci");
+    !evidence.devices.is_empty() && evidence.devices.iter().all(by_vfio)
+}
+
 /// True if the trial's rings were set up with submission pollers.
 pub(crate) fn has_sqpolls(engine: &EngineEvidence) -> bool {
     engine.ring_flags.iter().any(|flag| flag == "SQPOLL")
@@ -171,7 +187,7 @@ pub(crate) fn text(figure: f64) -> String {
 }
 
 /// The figures that a verdict rests on, one phrase each: interrupts, I/Os of the disks, sleeps,
-/// and submitting system calls per I/O issued; the pollers' share of a CPU; the achieved depth.
+/// and submitting system calls or doorbells per I/O issued; the pollers' share of a CPU; the achieved depth.
 pub fn summary(evidence: &Evidence) -> Vec<String> {
     let per_io = |count: u64| text(ratio(count, evidence.ios()));
     let mut figures = Vec::new();
@@ -194,7 +210,10 @@ pub fn summary(evidence: &Evidence) -> Vec<String> {
         figures.push(format!("{} sleeps per I/O and {busy:.0} % of a CPU ({who})", per_io(pollers.sleeps)));
     }
     if let Some(engine) = &evidence.engine {
-        figures.push(format!("{} submitting system calls per I/O", per_io(engine.submit_calls)));
+        figures.push(match engine.doorbells {
+            Some(doorbells) => format!("{} doorbells per I/O", per_io(doorbells)),
+            None => format!("{} submitting system calls per I/O", per_io(engine.submit_calls)),
+        });
     }
     if evidence.latency_sum_ns > 0 {
         figures.push(format!("achieved depth {}", text(ratio(evidence.latency_sum_ns, evidence.window_ns))));

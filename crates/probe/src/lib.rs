@@ -21,6 +21,7 @@ pub mod sampling;
 mod snapshot;
 pub mod sources;
 mod symbols;
+mod taken;
 mod threads;
 mod vectors;
 
@@ -30,12 +31,12 @@ pub use figures::{MAIN_SLEEPS_PER_S, MISSING_SHARE, START_SLEEPS, summary};
 pub use judge::{assess, judge};
 pub use kernel::irq_time_sampled;
 pub use observe::{
-    CONTROL_INTERRUPTS, HYBRID_SLEEPS, INTERRUPT_SHARE, NO_INTERRUPT, POLL_BUSY, POLL_SLEEPS, STRAY_INTERRUPTS,
-    STRAY_SHARE, observe,
+    CONTROL_INTERRUPTS, HYBRID_SLEEPS, INTERRUPT_SHARE, KERNEL_SHARE, NO_INTERRUPT, POLL_BUSY, POLL_SLEEPS,
+    START_KERNEL_NS, STRAY_INTERRUPTS, STRAY_SHARE, observe,
 };
 pub use snapshot::{Probe, Snapshot, Who};
 pub use symbols::{Symbol, Symbols, SymbolsError};
 
 /// Version of the rules by which evidence is collected, observed and judged; it changes with every
 /// predicate or threshold, so that stored evidence can be told from that of other rules.
-pub const RULES: u32 = 2;
+pub const RULES: u32 = 3;

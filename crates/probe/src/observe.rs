@@ -5,7 +5,7 @@
 
 use crate::doubt::{doubt, uncounted};
 use crate::figures::{
-    Direction, Pollers, foreign_at_most, has_sqpolls, in_flight, interrupts, ratio, running_sqpolls, text,
+    Direction, Pollers, foreign_at_most, has_sqpolls, in_flight, interrupts, is_taken, ratio, running_sqpolls, text,
 };
 use iopj_core::evidence::{ControlRun, Evidence, Finding, Observed};
 use iopj_core::path::{Completion, Submission};
@@ -28,9 +28,15 @@ pub const POLL_SLEEPS: f64 = 0.02;
 /// Sleeps per round from which on the poller slept before it polled. Between the two nothing is seen.
 pub const HYBRID_SLEEPS: f64 = 0.1;
 
+/// Share of the CPU time that the kernel may have of a poller who asks it for nothing.
+pub const KERNEL_SHARE: f64 = 0.1;
+/// CPU time in the kernel that is taken for the start and the end of a generator that ran as a process of its own.
+pub const START_KERNEL_NS: u64 = 300_000_000;
+
 /// What the evidence shows, by the thresholds of this module.
 pub fn observe(evidence: &Evidence) -> Observed {
-    Observed { completion: completion(evidence), submission: submission(evidence), doubt: doubt(evidence) }
+    let completion = completion(evidence);
+    Observed { submission: submission(evidence, &completion), completion, doubt: doubt(evidence) }
 }
 
 fn unclear<T>(reason: impl Into<String>) -> Finding<T> {
@@ -150,7 +156,10 @@ fn untold(evidence: &Evidence, name: &str) -> String {
     format!("the interrupts of {name} cannot be told: {why}")
 }
 
-fn submission(evidence: &Evidence) -> Finding<Submission> {
+fn submission(evidence: &Evidence, completion: &Finding<Completion>) -> Finding<Submission> {
+    if is_taken(evidence) {
+        return by_doorbell(evidence, *completion == Finding::Seen(Completion::Poll));
+    }
     let Some(engine) = &evidence.engine else {
         return unclear("how I/Os were submitted is the generator's own word: it ran as another process");
     };
@@ -165,4 +174,32 @@ fn submission(evidence: &Evidence) -> Finding<Submission> {
         (false, 0) => unclear("neither a submitting system call nor a submission poller was seen"),
         (false, _) => Finding::Seen(Submission::Syscall),
     }
+}
+
+/// No driver of the kernel had the device, so that nobody but its owner can have submitted; what is left to see is that who
+/// polled all the time asked the kernel for nothing.
+fn by_doorbell(evidence: &Evidence, polled: bool) -> Finding<Submission> {
+    if evidence.ios() == 0 {
+        return unclear("no I/O was submitted");
+    }
+    let engine = evidence.engine.as_ref();
+    if let Some(calls) = engine.map(|engine| engine.submit_calls).filter(|calls| *calls > 0) {
+        return unclear(format!("the device was taken from the kernel, yet {calls} system calls submitted I/O"));
+    }
+    if !polled {
+        return Finding::Seen(Submission::Doorbell);
+    }
+    if let Some(calls) = engine.and_then(|engine| engine.system_calls).filter(|calls| *calls > 0) {
+        return unclear(format!("{calls} system calls were made in the window, where who polls the device needs none"));
+    }
+    let (user, kernel) = (evidence.process.user_ns, evidence.process.system_ns);
+    let kernel = if engine.is_some() { kernel } else { kernel.saturating_sub(START_KERNEL_NS) };
+    let share = ratio(kernel, user.saturating_add(kernel));
+    if share > KERNEL_SHARE {
+        return unclear(format!(
+            "{:.0} % of the CPU time was the kernel's, which who polls the device has no need of",
+            100.0 * share
+        ));
+    }
+    Finding::Seen(Submission::Doorbell)
 }

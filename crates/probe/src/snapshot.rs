@@ -6,6 +6,7 @@ use crate::idle::{IdleStates, Times};
 use crate::interrupts::{Counts, Table};
 use crate::kernel::{irq_time_sampled, sqpoll_is_kernel_thread};
 use crate::root::Root;
+use crate::taken::{self, Taken};
 use crate::threads::{self, Thread};
 use crate::{ProbeError, RULES};
 use iopj_core::evidence::{CpuTimes, Evidence, ProcessEvidence, ThreadRole};
@@ -20,6 +21,7 @@ const INTERRUPTS: &str = "proc/interrupts";
 pub struct Probe {
     root: Root,
     devices: Arc<[Device]>,
+    taken: Option<Arc<Taken>>,
     irqs: BTreeSet<u32>,
     idle_states: Arc<IdleStates>,
     tick_ns: u64,
@@ -47,6 +49,7 @@ pub enum Who<'a> {
 pub struct Snapshot {
     devices: Arc<[Device]>,
     samples: Vec<Sample>,
+    taken: Option<(Arc<Taken>, taken::Sample)>,
     interrupts: Counts,
     threads: Vec<(ThreadRole, Thread)>,
     own: Vec<Thread>,
@@ -70,6 +73,17 @@ impl Probe {
         Probe::with_root(Path::new("/"), devices)
     }
 
+    /// A probe for a device that was taken from its kernel driver, by its PCI address (`0000:01:00.0`).
+    ///
+    /// # Errors
+    ///
+    /// [`ProbeError::NoDevice`] for an address that nothing has, [`ProbeError::Read`] as for [`Probe::new`].
+    pub fn taken(address: &str) -> Result<Probe, ProbeError> {
+        let mut probe = Probe::new(&[])?;
+        probe.taken = Some(Arc::new(Taken::find(&probe.root, address)?));
+        Ok(probe)
+    }
+
     /// As [`Probe::new`], with `/proc` and `/sys` taken from below `root`.
     ///
     /// # Errors
@@ -85,7 +99,7 @@ impl Probe {
         let irqs = devices.iter().flat_map(Device::irqs).collect();
         let sqpoll_is_kernel_thread = sqpoll_is_kernel_thread(&root);
         let idle_states = Arc::new(IdleStates::find(&root));
-        Ok(Probe { root, devices, irqs, idle_states, tick_ns: cpu::tick_ns(), sqpoll_is_kernel_thread })
+        Ok(Probe { root, devices, taken: None, irqs, idle_states, tick_ns: cpu::tick_ns(), sqpoll_is_kernel_thread })
     }
 
     /// Reads all counters now. Take it while no I/O of the trial is in flight; the job threads
@@ -101,10 +115,19 @@ impl Probe {
             Who::Children => (Vec::new(), Vec::new(), cpu::usage(libc::RUSAGE_CHILDREN)?),
         };
         let samples: Result<Vec<Sample>, ProbeError> = self.devices.iter().map(Device::sample).collect();
+        let text = self.root.text(INTERRUPTS)?;
+        let table = Table::new(&text);
+        let mut irqs = self.irqs.clone();
+        let taken = self.taken.as_ref().map(|taken| {
+            let (sample, own) = taken.sample(&table);
+            irqs.extend(own);
+            (Arc::clone(taken), sample)
+        });
         Ok(Snapshot {
             devices: Arc::clone(&self.devices),
             samples: samples?,
-            interrupts: Table::new(&self.root.text(INTERRUPTS)?).counts(&self.irqs),
+            taken,
+            interrupts: table.counts(&irqs),
             threads,
             own,
             usage,
@@ -135,7 +158,7 @@ impl Snapshot {
     ///
     /// Fills `rules`, `devices`, `threads`, `process`, `cpu`, `c_states` and `irq_time_sampled`; the
     /// caller adds what only it knows: `window_ns`, `numjobs`, `iodepth`, `reads`, `read_bytes`, `writes`,
-    /// `write_bytes`, `latency_sum_ns`, `engine` and `control`. Threads that appeared meanwhile
+    /// `write_bytes`, `latency_sum_ns`, `engine` and `control`; of a taken device the I/Os that it counted. Threads that appeared meanwhile
     /// count from zero; those that ended are in `process` only, but a submission poller that ended
     /// is listed, with counts of zero: it may have served another ring.
     pub fn until(&self, later: &Snapshot) -> Evidence {
@@ -149,9 +172,13 @@ impl Snapshot {
             let earlier = self.samples.get(known)?;
             Some(device.between((earlier, &self.interrupts), (sample, &later.interrupts)))
         });
+        let taken = self.taken.as_ref().zip(later.taken.as_ref());
+        let taken = taken.map(|((_, earlier), (device, sample))| {
+            device.between((earlier, &self.interrupts), (sample, &later.interrupts))
+        });
         Evidence {
             rules: RULES,
-            devices: devices.collect(),
+            devices: devices.chain(taken).collect(),
             threads: here.chain(ended).collect(),
             process: self.process_until(later),
             cpu: cpu::between(&self.cpu, &later.cpu),
@@ -188,6 +215,7 @@ mod tests {
         Snapshot {
             devices: Arc::new([]),
             samples: Vec::new(),
+            taken: None,
             interrupts: Counts::default(),
             threads: Vec::new(),
             own: own.to_vec(),

@@ -1,5 +1,6 @@
 //! Observation and verdict on constructed evidence: every predicate both ways. Here is what makes evidence.
 
+mod bypass;
 mod doubts;
 mod paths;
 

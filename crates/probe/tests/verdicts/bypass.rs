@@ -1,0 +1,86 @@
+//! Kernel bypass: what shows that no kernel was between, and what does not.
+
+use super::{IOS, WINDOW_NS, assert_contains, hybrid, interrupt, kind, of_fio, poll, unproven};
+use iopj_core::evidence::{EngineEvidence, Evidence, Finding, ProcessEvidence, VerdictKind};
+use iopj_core::path::Submission;
+use iopj_probe::{START_KERNEL_NS, assess, observe};
+
+/// The same completions on a device that was taken: its own count of commands, no sectors, no system call that submits.
+fn taken(mut evidence: Evidence) -> Evidence {
+    let device = &mut evidence.devices[0];
+    device.name = "0000:01:00.0".into();
+    device.read_sectors = 0;
+    device.taken_by = Some("vfio-pci".into());
+    evidence.engine = Some(EngineEvidence { system_calls: Some(0), doorbells: Some(IOS), ..Default::default() });
+    evidence.process = ProcessEvidence { user_ns: WINDOW_NS - 1000, system_ns: 1000, ..Default::default() };
+    evidence
+}
+
+#[test]
+fn each_completion_is_verified_where_it_was_asked_and_refuted_where_another_was() {
+    let seen = [("interrupt", interrupt()), ("poll", poll()), ("hybrid", hybrid())];
+    for (happened, evidence) in seen {
+        for asked in ["interrupt", "poll", "hybrid"] {
+            let expected = if asked == happened { VerdictKind::Verified } else { VerdictKind::Refuted };
+            assert_eq!(
+                kind(&format!("nvme-user/doorbell/{asked}"), &taken(evidence.clone())),
+                expected,
+                "{asked}, {happened}"
+            );
+        }
+    }
+    let (_, verdict) = assess(&"nvme-user/doorbell/poll".parse().unwrap(), &taken(poll()));
+    assert_contains(&verdict.reasons.join("; "), "submission by doorbell was seen");
+    assert_contains(&verdict.reasons.join("; "), "1.00 doorbells per I/O");
+}
+
+#[test]
+fn the_kernels_driver_refutes_bypass_and_bypass_refutes_the_kernels_paths() {
+    assert_eq!(kind("nvme-user/doorbell/poll", &poll()), VerdictKind::Refuted);
+    assert_eq!(kind("io_uring/syscall/poll", &taken(poll())), VerdictKind::Refuted);
+    // It changed hands in the window, or another driver has it.
+    for driver in [None, Some("nvme".to_owned())] {
+        let mut evidence = taken(poll());
+        evidence.devices[0].taken_by = driver;
+        assert_ne!(observe(&evidence).submission, Finding::Seen(Submission::Doorbell));
+        assert_ne!(kind("nvme-user/doorbell/poll", &evidence), VerdictKind::Verified);
+    }
+}
+
+#[test]
+fn who_polls_asks_the_kernel_for_nothing() {
+    let mut calls = taken(poll());
+    calls.engine.as_mut().unwrap().system_calls = Some(3);
+    assert_contains(&unproven("nvme-user/doorbell/poll", &calls), "3 system calls were made in the window");
+    let mut kernel = taken(poll());
+    kernel.process = ProcessEvidence { user_ns: WINDOW_NS / 2, system_ns: WINDOW_NS / 2, ..Default::default() };
+    assert_contains(&unproven("nvme-user/doorbell/poll", &kernel), "50 % of the CPU time was the kernel's");
+    let mut submitted = taken(interrupt());
+    submitted.engine.as_mut().unwrap().submit_calls = IOS;
+    assert_contains(&unproven("nvme-user/doorbell/interrupt", &submitted), "system calls submitted I/O");
+    // Who waits for an interrupt or sleeps asks the kernel to.
+    let mut waited = taken(interrupt());
+    waited.engine.as_mut().unwrap().system_calls = Some(2 * IOS);
+    assert_eq!(kind("nvme-user/doorbell/interrupt", &waited), VerdictKind::Verified);
+}
+
+#[test]
+fn the_drives_own_count_must_agree() {
+    let mut short = taken(poll());
+    short.devices[0].reads = IOS / 2;
+    assert_contains(&unproven("nvme-user/doorbell/poll", &short), "the drive's SMART log counts");
+    let mut more = taken(poll());
+    more.devices[0].reads = 2 * IOS;
+    assert_contains(&unproven("nvme-user/doorbell/poll", &more), "others used the disk meanwhile");
+}
+
+#[test]
+fn spdk_by_fio_is_verified_by_the_device_alone() {
+    let mut evidence = of_fio(taken(poll()));
+    evidence.process.user_ns = WINDOW_NS - WINDOW_NS / 50;
+    evidence.process.system_ns = START_KERNEL_NS;
+    assert_eq!(kind("spdk/doorbell/poll", &evidence), VerdictKind::Verified);
+    evidence.process.system_ns = START_KERNEL_NS + WINDOW_NS / 4;
+    assert_contains(&unproven("spdk/doorbell/poll", &evidence), "% of the CPU time was the kernel's");
+    assert_ne!(kind("spdk/doorbell/poll", &of_fio(poll())), VerdictKind::Verified);
+}
