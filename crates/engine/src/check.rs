@@ -1,11 +1,13 @@
 //! What this machine can do and why not: tries a path by one read, and explains a failure.
 
 use crate::engine::{Cause, Completion, EngineError, IoError, Op, Request};
+use crate::pci::PciAddress;
 use crate::pool::{Pool, Slot};
 use crate::target::{Target, TargetKind};
 use iopj_core::path::Completion as Mode;
 use iopj_core::{CompletionMode, IoPath};
 use std::fs;
+use std::path::Path;
 
 /// Whether a path works on a target here.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
@@ -35,12 +37,15 @@ pub fn kernel_version() -> (u32, u32) {
 /// Tries `path` on `target` with one read of one logical block. Writes nothing and changes no setting.
 pub fn check(path: IoPath, target: &Target) -> Availability {
     let unavailable = |(reason, remedy)| Availability::Unavailable { reason, remedy };
+    if let Some(lack) = bypassed(path, target) {
+        return unavailable(lack);
+    }
     if let IoPath::PosixSio(CompletionMode::Hybrid(_)) = path
         && let Some(lack) = lacks_hybrid_sleep(target)
     {
         return unavailable(lack);
     }
-    if matches!(path, IoPath::NvmePassthrough(_)) != target.nvme().is_some() {
+    if target.controller().is_none() && matches!(path, IoPath::NvmePassthrough(_)) != target.nvme().is_some() {
         return unavailable(wrong_kind(path));
     }
     match read_one(path, target) {
@@ -65,6 +70,43 @@ fn read_one(path: IoPath, target: &Target) -> Result<Completion, EngineError> {
     let mut done = Vec::with_capacity(1);
     engine.wait(1, &mut done)?;
     done.pop().ok_or_else(|| EngineError::unsupported(format!("{path} returned without a completion")))
+}
+
+/// What kernel bypass lacks on a target of the kernel's, and every other path on a controller that was taken from it.
+fn bypassed(path: IoPath, target: &Target) -> Option<(String, String)> {
+    match path {
+        IoPath::Spdk => Some((
+            "iopj has no engine for SPDK: it is measured through fio".to_owned(),
+            "fio with SPDK's plugin, named in the study (`[fio] spdk_plugin`), and --allow-exec".to_owned(),
+        )),
+        IoPath::NvmeUser(_) if target.controller().is_none() => Some(not_taken(target)),
+        IoPath::NvmeUser(_) => None,
+        _ if target.controller().is_some() => {
+            Some((target.taken(), "give the device back to the kernel's driver: leave --take-device out".to_owned()))
+        }
+        _ => None,
+    }
+}
+
+/// `nvme-user` on a target of the kernel's: why not, and which device to take.
+pub(crate) fn not_taken(target: &Target) -> (String, String) {
+    const NVME_CLASS: &str = "0x010802";
+    let class = |address: &PciAddress| fs::read_to_string(format!("/sys/bus/pci/devices/{address}/class"));
+    let is_nvme = |address: &PciAddress| class(address).is_ok_and(|class| class.trim() == NVME_CLASS);
+    let address = |device: &String| PciAddress::of_device(Path::new(&format!("/sys/block/{device}"))).filter(is_nvme);
+    let mut addresses: Vec<PciAddress> = target.devices().iter().filter_map(address).collect();
+    addresses.dedup();
+    match addresses[..] {
+        [address] => (
+            format!("the device is not taken from the kernel's driver: {address} is its controller"),
+            format!("take it by `--take-device {address}` (its namespaces must not be in use)"),
+        ),
+        _ => (
+            "the target is on no NVMe controller of its own, and none is taken from the kernel's driver".to_owned(),
+            "name an NVMe namespace, and take its controller by `--take-device PCI-ADDRESS` (see `lspci -D`)"
+                .to_owned(),
+        ),
+    }
 }
 
 /// A queue attribute of each disk under the target.
@@ -119,7 +161,9 @@ fn does_not_poll(kind: TargetKind) -> (String, String) {
         TargetKind::BlockDevice => {
             ("the device does not poll, though the disks below it do", "name one of those disks")
         }
-        TargetKind::NvmeGeneric => ("this kernel does not poll NVMe passthrough", "Linux 6.1 or newer"),
+        TargetKind::NvmeGeneric | TargetKind::NvmeUser => {
+            ("this kernel does not poll NVMe passthrough", "Linux 6.1 or newer")
+        }
     };
     (reason.to_owned(), remedy.to_owned())
 }

@@ -76,6 +76,9 @@ pub enum Cause {
     /// The interface cannot do what was asked for.
     #[error("{0}")]
     Unsupported(String),
+    /// A controller that this process drives (`nvme-user`) failed, was pulled, or is wanted back by the kernel.
+    #[error("{0}")]
+    Controller(String),
 }
 
 impl EngineError {
@@ -100,6 +103,12 @@ impl EngineError {
     #[cold]
     pub fn unsupported(message: impl Into<String>) -> EngineError {
         EngineError(Box::new(Cause::Unsupported(message.into())))
+    }
+
+    /// A controller that serves no more, or refuses a command.
+    #[cold]
+    pub(crate) fn controller(message: String) -> EngineError {
+        EngineError(Box::new(Cause::Controller(message)))
     }
 }
 
@@ -129,6 +138,12 @@ pub struct EngineFacts {
     pub ring_flags: Vec<&'static str>,
     /// True if buffers and file are registered with the kernel.
     pub registered: bool,
+    /// Doorbell registers written to, of `nvme-user`: submission and completion queue together.
+    pub doorbells: u64,
+    /// Of the system calls, sleeps before polling (`clock_nanosleep`), of `nvme-user` with hybrid completion.
+    pub sleeps: u64,
+    /// True if doorbells have shadows in memory, so that most need no register: an emulated drive under `nvme-user`.
+    pub shadow_doorbells: bool,
 }
 
 /// One way to do I/O on one target, driven by the thread that opened it: no engine is `Send`.
@@ -141,8 +156,8 @@ pub trait Engine {
     /// given means that the engine is full; a slot is in flight from here to its completion.
     ///
     /// # Errors
-    /// A slot that is out of range, too short or not free; with `nvme-passthrough`, what no NVMe command can say (no
-    /// whole logical blocks, or more than 65 536). Earlier requests of the call stay queued.
+    /// A slot that is out of range, too short or not free; with `nvme-passthrough` and `nvme-user`, what no NVMe command
+    /// can say (no whole logical blocks, or too many). Earlier requests of the call stay queued.
     fn push(&mut self, requests: &[Request]) -> Result<usize, EngineError>;
 
     /// Hands everything queued to the kernel without waiting for completions. `posix-sio` cannot:

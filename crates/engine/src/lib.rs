@@ -25,6 +25,7 @@ mod engine;
 mod io_uring;
 mod libaio;
 mod nvme_passthrough;
+pub mod nvme_user;
 pub mod pci;
 pub mod pool;
 mod posix_aio;
@@ -37,6 +38,7 @@ pub mod sim;
 pub mod target;
 
 pub use engine::{Cause, Completion, Engine, EngineError, EngineFacts, IoError, Op, Request};
+pub use pci::{Isolation, PciAddress};
 pub use pool::{Pool, Slot};
 pub use target::Target;
 
@@ -61,6 +63,17 @@ pub fn open(path: IoPath, target: &Target, pool: &Rc<Pool>, iodepth: u32) -> Res
     let wrong = |needs: &str| {
         EngineError::unsupported(format!("{path} needs {needs}, which {} is not", target.path().display()))
     };
+    if let Some((controller, namespace)) = target.bypass() {
+        let IoPath::NvmeUser(mode) = path else {
+            return Err(EngineError::unsupported(format!("{path} needs the kernel's driver, and {}", target.taken())));
+        };
+        let engine = nvme_user::NvmeUser::open(controller, namespace, target.is_writable(), pool, mode, iodepth)?;
+        return Ok(Box::new(engine));
+    }
+    if let IoPath::NvmeUser(_) = path {
+        let (reason, remedy) = check::not_taken(target);
+        return Err(EngineError::unsupported(format!("{path} cannot work: {reason}; {remedy}")));
+    }
     let fd = || target.reopen().map_err(|error| EngineError::unsupported(error.to_string()));
     if let IoPath::NvmePassthrough(modes) = path {
         let namespace = target.nvme().ok_or_else(|| wrong("the character device of an NVMe namespace, /dev/ngXnY"))?;

@@ -16,6 +16,15 @@ pub struct PciAddress {
     function: u8,
 }
 
+/// What stands between the memory of the host and a drive that a program drives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Isolation {
+    /// An IOMMU: the drive reaches the memory that was mapped for it, and no other.
+    Iommu,
+    /// Nothing (VFIO's no-IOMMU mode): a wrong address makes the drive overwrite any memory.
+    None,
+}
+
 /// A text that is no PCI address.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is no PCI address: write it in full as 0000:01:00.0, as `lspci -D` and /sys/bus/pci/devices have it")]

@@ -31,6 +31,14 @@ pub enum PoolError {
         /// errno of `mmap`, or 0 where the length overflows.
         errno: i32,
     },
+    /// Too few huge pages are free.
+    #[error(
+        "no {pages} free huge pages of 2 MiB for the buffers: raise /sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages by {pages}, or lower iodepth, bs or numjobs"
+    )]
+    NoHugePages {
+        /// Huge pages that are needed.
+        pages: usize,
+    },
     /// The pool has fewer slots.
     #[error("slot {} is beyond the pool's {slots} slots", .slot.0)]
     OutOfRange {
@@ -52,7 +60,7 @@ pub enum PoolError {
     Busy(Slot),
 }
 
-/// One aligned, private, anonymous mapping cut into slots of equal length.
+/// One aligned, anonymous mapping cut into slots of equal length.
 ///
 /// Several engines of one thread share a pool by `Rc`. The kernel gets raw pointers; while a slot
 /// is in flight no Rust reference to it exists, because [`Pool::borrow`] refuses it.
@@ -61,8 +69,15 @@ pub struct Pool {
     map_len: usize,
     stride: usize,
     slot_len: u32,
+    is_huge: bool,
     states: Box<[Cell<State>]>,
 }
+
+/// Pages are there before the first I/O; Miri knows no such flag.
+const POPULATE: i32 = if cfg!(miri) { 0 } else { libc::MAP_POPULATE };
+
+/// Bytes of a huge page as [`Pool::huge`] asks for it.
+const HUGE_PAGE: usize = 2 << 20;
 
 impl Pool {
     /// Maps `slots` slots of `slot_len` bytes, each aligned to 4096 bytes and zeroed.
@@ -70,31 +85,55 @@ impl Pool {
     /// # Errors
     /// [`PoolError::NoMemory`].
     pub fn new(slots: u32, slot_len: u32) -> Result<Rc<Pool>, PoolError> {
+        Pool::map(slots, slot_len, false)
+    }
+
+    /// As [`Pool::new`], in huge pages of 2 MiB (hugetlb), which the kernel neither moves nor swaps: what a controller
+    /// without an IOMMU needs.
+    ///
+    /// # Errors
+    /// [`PoolError::NoHugePages`].
+    pub fn huge(slots: u32, slot_len: u32) -> Result<Rc<Pool>, PoolError> {
+        Pool::map(slots, slot_len, true)
+    }
+
+    fn map(slots: u32, slot_len: u32, is_huge: bool) -> Result<Rc<Pool>, PoolError> {
         let stride = (slot_len.max(1) as usize).next_multiple_of(ALIGNMENT);
-        let map_len =
-            stride.checked_mul(slots.max(1) as usize).ok_or(PoolError::NoMemory { bytes: usize::MAX, errno: 0 })?;
+        let page = if is_huge { HUGE_PAGE } else { ALIGNMENT };
+        let map_len = stride
+            .checked_mul(slots.max(1) as usize)
+            .and_then(|bytes| bytes.checked_next_multiple_of(page))
+            .ok_or(PoolError::NoMemory { bytes: usize::MAX, errno: 0 })?;
+        // A device without an IOMMU must find the same page after a fork: shared memory is not copied on a write.
+        let kind = if is_huge { libc::MAP_SHARED | libc::MAP_HUGETLB | libc::MAP_HUGE_2MB } else { libc::MAP_PRIVATE };
         // SAFETY: an anonymous mapping at an address of the kernel's choice touches no memory of ours.
         let address = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),
                 map_len,
                 libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_POPULATE,
+                kind | libc::MAP_ANONYMOUS | POPULATE,
                 -1,
                 0,
             )
         };
         let base = match NonNull::new(address.cast::<u8>()) {
             Some(base) if address != libc::MAP_FAILED => base,
+            _ if is_huge => return Err(PoolError::NoHugePages { pages: map_len / HUGE_PAGE }),
             _ => return Err(PoolError::NoMemory { bytes: map_len, errno: crate::engine::last_errno() }),
         };
         let states = (0..slots).map(|_| Cell::new(State::Free)).collect();
-        Ok(Rc::new(Pool { base, map_len, stride, slot_len, states }))
+        Ok(Rc::new(Pool { base, map_len, stride, slot_len, is_huge, states }))
     }
 
     /// Number of slots.
     pub fn slots(&self) -> u32 {
         self.states.len() as u32
+    }
+
+    /// True if the pool lies in huge pages.
+    pub fn is_huge(&self) -> bool {
+        self.is_huge
     }
 
     /// Length of a slot in bytes.

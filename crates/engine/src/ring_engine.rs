@@ -329,6 +329,7 @@ impl<C: Command> Engine for RingEngine<C> {
             wakeups: self.wakeups,
             ring_flags: self.held.ring.flag_names(),
             registered: self.modes.registered,
+            ..EngineFacts::default()
         }
     }
 }

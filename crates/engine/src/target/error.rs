@@ -1,6 +1,7 @@
 //! Why a target is refused, in words for the user. What is checked stands in the other files.
 
 use super::sys;
+use crate::pci::PciAddress;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -87,6 +88,38 @@ pub enum TargetError {
         reason: String,
         /// Kernel name of the block device of the same namespace.
         block_device: String,
+    },
+    /// A controller that was taken from the kernel's driver has no such namespace.
+    #[error("`{}` is namespace {nsid}, which its controller {controller} does not have: it has {has}", shown(.path))]
+    NoNamespace {
+        /// The path asked for.
+        path: PathBuf,
+        /// Namespace identifier.
+        nsid: u32,
+        /// PCI address of the controller.
+        controller: PciAddress,
+        /// Its namespaces, by identifier.
+        has: String,
+    },
+    /// A namespace that the driver in user space cannot serve.
+    #[error("`{}` (namespace {nsid} of {controller}) cannot be used by nvme-user: {reason}; or use another path", shown(.path))]
+    UnusableNamespace {
+        /// The path asked for.
+        path: PathBuf,
+        /// Namespace identifier.
+        nsid: u32,
+        /// PCI address of the controller.
+        controller: PciAddress,
+        /// What forbids it.
+        reason: String,
+    },
+    /// The kernel's driver does not have the device.
+    #[error("`{}` cannot be opened: {controller}; give it back first", shown(.path))]
+    Taken {
+        /// The path asked for.
+        path: PathBuf,
+        /// Which controller was taken.
+        controller: String,
     },
     /// A file to be written that carries no mark of iopj, or another one.
     #[error(
@@ -208,6 +241,9 @@ pub enum TargetError {
         /// The limit in files.
         limit: u64,
     },
+    /// A drive that is not taken from its driver.
+    #[error(transparent)]
+    NotTaken(#[from] super::taking::TakeRefusal),
     /// A system call failed in a way that has no remedy of its own.
     #[error("`{}` cannot be used: {action} failed: {source}; the kernel log may say more, else name another target", shown(.path))]
     System {

@@ -1,9 +1,11 @@
 //! The target: the file, block device or NVMe namespace that is read or written, found fit before it is touched.
 //!
 //! This file opens targets. Whether a file's data lie on its device stands in `real`, what may be written in `safety`,
-//! what lies below a device in `topology`, what a command to a namespace needs in `namespace`, and how a file to measure
+//! what lies below a device in `topology`, what a command to a namespace needs in `namespace`, what forbids
+//! taking a drive from its driver in `taking`, and how a file to measure
 //! on is made in `make`. Doing I/O is the engines'.
 
+mod bypass;
 mod error;
 mod header;
 mod make;
@@ -13,6 +15,7 @@ mod real;
 mod safety;
 mod signature;
 mod sys;
+mod taking;
 mod topology;
 
 #[cfg(test)]
@@ -24,8 +27,10 @@ pub use error::{Fault, TargetError};
 pub use header::{FileId, HEADER_LEN, ParseFileIdError};
 pub use make::{make_file, make_file_as};
 pub use namespace::NvmeNamespace;
+pub use taking::{TakePlan, TakeRefusal, controller_namespaces, plan_taking};
 pub use topology::leaf_devices;
 
+use bypass::Bypass;
 use error::shown;
 use header::Header;
 use std::fs::{File, Metadata};
@@ -47,6 +52,8 @@ pub enum TargetKind {
     BlockDevice,
     /// The generic character device of an NVMe namespace, `/dev/ngXnY`.
     NvmeGeneric,
+    /// A namespace of a controller that this process drives.
+    NvmeUser,
 }
 
 /// What the user has said that may be written.
@@ -96,7 +103,8 @@ pub struct Target {
     path: PathBuf,
     kind: TargetKind,
     writable: bool,
-    file: File,
+    /// Absent with a controller, which needs none.
+    file: Option<File>,
     claims: Claims,
     data_offset: u64,
     data_len: u64,
@@ -104,6 +112,7 @@ pub struct Target {
     devices: Vec<String>,
     device_id: u64,
     nvme: Option<NvmeNamespace>,
+    bypass: Option<Bypass>,
     warnings: Vec<String>,
     file_id: Option<FileId>,
 }
@@ -182,7 +191,7 @@ impl Target {
             path: path.to_owned(),
             kind: TargetKind::File,
             writable: own.is_some(),
-            file,
+            file: Some(file),
             claims: Claims::default(),
             data_offset,
             data_len: size - data_offset,
@@ -190,6 +199,7 @@ impl Target {
             devices,
             device_id: inode.dev(),
             nvme: None,
+            bypass: None,
             warnings,
             file_id: header.map(|header| header.id),
         })
@@ -211,7 +221,7 @@ impl Target {
             path: path.to_owned(),
             kind: TargetKind::BlockDevice,
             writable: claims.is_some(),
-            file,
+            file: Some(file),
             claims: claims.unwrap_or_default().into(),
             data_offset: 0,
             data_len: size,
@@ -219,6 +229,7 @@ impl Target {
             devices: leaf_devices(Path::new(SYSFS), device_id).unwrap_or_default(),
             device_id,
             nvme: None,
+            bypass: None,
             warnings,
             file_id: None,
         })
@@ -239,7 +250,7 @@ impl Target {
             path: path.to_owned(),
             kind: TargetKind::NvmeGeneric,
             writable: claims.is_some(),
-            file,
+            file: Some(file),
             claims: claims.unwrap_or_default().into(),
             data_offset: 0,
             data_len: size,
@@ -247,6 +258,7 @@ impl Target {
             devices: leaves.unwrap_or_default(),
             device_id,
             nvme: Some(namespace),
+            bypass: None,
             warnings: device_warnings(path, block, size),
             file_id: None,
         })
@@ -256,10 +268,14 @@ impl Target {
     /// an NVMe generic device), for writing too where the target may be written. It keeps the target's claims.
     ///
     /// # Errors
-    /// Descriptors ran out, or a permission was withdrawn meanwhile.
+    /// Descriptors ran out, or a permission was withdrawn meanwhile; a controller that this process drives has no
+    /// descriptor.
     pub fn reopen(&self) -> Result<Descriptor, TargetError> {
         let flags = if self.kind == TargetKind::NvmeGeneric { 0 } else { libc::O_DIRECT };
-        let file = sys::reopen(&self.file, self.writable, flags);
+        let Some(file) = &self.file else {
+            return Err(TargetError::Taken { path: self.path.clone(), controller: self.taken() });
+        };
+        let file = sys::reopen(file, self.writable, flags);
         let is_device = self.kind != TargetKind::File;
         let file = file.map_err(|e| TargetError::opening(&self.path, access(self.writable), is_device, e))?;
         Ok(Descriptor { file, _claims: Arc::clone(&self.claims) })

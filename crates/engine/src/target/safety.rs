@@ -128,12 +128,42 @@ fn require_same_device(path: &Path, inode: &Metadata, device: &Path) -> Result<(
     Err(TargetError::OtherDevice { named: device.to_owned(), target: path.to_owned() })
 }
 
+/// What keeps a disk from being touched.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Use {
+    /// Kernel name of what is mounted, and where.
+    Mounted(String, PathBuf),
+    /// Kernel name of the swap device.
+    Swap(String),
+    /// Kernel name of what is held, and of its holder.
+    Held(String, String),
+}
+
 /// Refuses disks that are, or carry anything that is, mounted, swap or held.
 fn refuse_use(path: &Path, world: &World, disks: &[PathBuf]) -> Result<(), TargetError> {
-    let members: Vec<Member> = disks.iter().flat_map(|disk| world.sysfs.family(disk)).collect();
-    if members.is_empty() {
-        let source = io::Error::from(io::ErrorKind::NotFound);
-        return Err(TargetError::System { path: path.to_owned(), action: "reading its numbers in /sys/block", source });
+    let found = find_use(world, disks);
+    let found = found.map_err(TargetError::system(path, "reading its numbers in /sys/block"))?;
+    let path = path.to_owned();
+    match found {
+        None => Ok(()),
+        Some(Use::Mounted(device, mount_point)) => Err(TargetError::Mounted { path, device, mount_point }),
+        Some(Use::Swap(device)) => Err(TargetError::Swap { path, device }),
+        Some(Use::Held(device, holder)) => Err(TargetError::Held { path, device, holder }),
+    }
+}
+
+/// What the disks, or anything that stands on them, are used for.
+///
+/// # Errors
+/// sysfs does not know the number of one of the disks, so that nothing can be said of its use.
+pub(super) fn find_use(world: &World, disks: &[PathBuf]) -> io::Result<Option<Use>> {
+    let mut members = Vec::<Member>::new();
+    for disk in disks {
+        let family = world.sysfs.family(disk);
+        if family.is_empty() {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        members.extend(family);
     }
     // The shortest mount point is the one that the user knows; others are often bind mounts of it.
     let mounted = members.iter().flat_map(|member| {
@@ -141,25 +171,17 @@ fn refuse_use(path: &Path, world: &World, disks: &[PathBuf]) -> Result<(), Targe
         world.mounts.iter().filter(on_member).map(move |mount| (member, mount))
     });
     if let Some((member, mount)) = mounted.min_by_key(|(_, mount)| mount.mount_point.as_os_str().len()) {
-        return Err(TargetError::Mounted {
-            path: path.to_owned(),
-            device: member.name.clone(),
-            mount_point: mount.mount_point.clone(),
-        });
+        return Ok(Some(Use::Mounted(member.name.clone(), mount.mount_point.clone())));
     }
     if let Some(member) = members.iter().find(|member| world.swaps.contains(&member.device)) {
-        return Err(TargetError::Swap { path: path.to_owned(), device: member.name.clone() });
+        return Ok(Some(Use::Swap(member.name.clone())));
     }
-    match members.iter().find_map(|member| Some((member, member.holders.first()?))) {
-        Some((member, holder)) => {
-            Err(TargetError::Held { path: path.to_owned(), device: member.name.clone(), holder: holder.clone() })
-        }
-        None => Ok(()),
-    }
+    let held = members.iter().find_map(|member| Some((member, member.holders.first()?)));
+    Ok(held.map(|(member, holder)| Use::Held(member.name.clone(), holder.clone())))
 }
 
 /// Claims one disk; `own` is its node where the user named it.
-fn claim_disk(path: &Path, disk: &Path, own: Option<&File>) -> Result<File, TargetError> {
+pub(super) fn claim_disk(path: &Path, disk: &Path, own: Option<&File>) -> Result<File, TargetError> {
     let name = topology::name_of(disk);
     // sysfs writes `!` where the kernel name has a slash.
     let node_path = Path::new("/dev").join(name.replace('!', "/"));

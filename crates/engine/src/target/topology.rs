@@ -182,7 +182,7 @@ fn partitions(dir: &Path) -> Vec<PathBuf> {
 }
 
 /// What a directory of links or directories names, sorted; nothing where there is no such directory.
-fn entries(dir: &Path) -> Vec<PathBuf> {
+pub(super) fn entries(dir: &Path) -> Vec<PathBuf> {
     let Ok(found) = fs::read_dir(dir) else { return Vec::new() };
     let mut found: Vec<PathBuf> = found.filter_map(|entry| entry.ok()?.path().canonicalize().ok()).collect();
     found.sort();

@@ -226,9 +226,18 @@ fn mount_in_another_namespace_is_caught_by_the_claim() {
     let mut ready = [0; 6];
     io::Read::read_exact(other.stdout.as_mut().unwrap(), &mut ready).unwrap();
     let message = destroy(&device.path, true).unwrap_err().to_string();
+    let name = device.path.file_name().unwrap().to_str().unwrap();
+    let disk = Sysfs::new(Path::new(SYSFS)).named(name).unwrap();
+    let unclaimed = || taking::require_unclaimed("0000:01:00.0".parse().unwrap(), std::slice::from_ref(&disk));
+    let taking = unclaimed().unwrap_err().to_string();
     drop(other.stdin.take());
     other.wait().unwrap();
     assert_says(&message, &["is in use: something (a mount in another namespace"]);
+    assert_says(
+        &taking,
+        &["0000:01:00.0 cannot be taken: something (a mount in another", &format!("holds its {name};")],
+    );
+    unclaimed().unwrap();
 }
 
 #[test]

@@ -1,0 +1,102 @@
+//! The admin queue of a controller: one command at a time, waited for by polling.
+
+use super::command::Command;
+use super::dma::DmaMemory;
+use super::identify::Data;
+use super::queue::{Doorbells, QueuePair, ShadowPages, Shape};
+use super::registers::{ACQ, AQA, ASQ, Capabilities, Device, Health, PAGE, health};
+use crate::engine::EngineError;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Entries of the admin queues; one command is in flight at a time.
+const ENTRIES: u32 = 16;
+
+/// Why an admin command failed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Failure {
+    /// The controller's status: code in bits 0 to 7, type in bits 8 to 10.
+    Status(u16),
+    /// It did not answer in time. Its answer may still come, so the controller must be reset.
+    Late,
+    /// It has failed (`CSTS.CFS`).
+    Fatal,
+    /// It is not there any more.
+    Gone,
+}
+
+/// Everything that serves the admin queue, under one lock.
+pub(super) struct Admin {
+    device: Arc<dyn Device>,
+    queue: QueuePair,
+    next_id: u16,
+    /// A page for the data of commands.
+    data: DmaMemory,
+    /// Numbers of I/O queue pairs that are not in use, the smallest last.
+    pub(super) free_pairs: Vec<u16>,
+    pub(super) shadow: Option<ShadowPages>,
+    /// An event for each vector, once interrupts are wanted.
+    pub(super) events: Vec<OwnedFd>,
+}
+
+impl Admin {
+    /// Makes the admin queues and tells the stopped controller of them.
+    pub(super) fn new(device: &Arc<dyn Device>, capabilities: Capabilities) -> Result<Admin, EngineError> {
+        let doorbells = Doorbells { stride: capabilities.stride(), shadow: None };
+        let queue = QueuePair::new(device, 0, Shape { entries: ENTRIES, lists: 0, list_len: 0 }, doorbells)?;
+        let (submission, completion) = queue.addresses();
+        device.write32(AQA, (ENTRIES - 1) << 16 | (ENTRIES - 1));
+        device.write64(ASQ, submission);
+        device.write64(ACQ, completion);
+        Ok(Admin {
+            device: Arc::clone(device),
+            queue,
+            next_id: 0,
+            data: DmaMemory::new(device, PAGE)?,
+            free_pairs: Vec::new(),
+            shadow: None,
+            events: Vec::new(),
+        })
+    }
+
+    /// Does one command within `limit`; returns dword 0 of its completion.
+    pub(super) fn execute(&mut self, command: Command, limit: Duration) -> Result<u32, Failure> {
+        let id = self.next_id;
+        self.next_id = self.next_id.wrapping_add(1);
+        self.queue.submission.push(command.with_id(id));
+        self.queue.submission.ring();
+        let start = Instant::now();
+        loop {
+            while let Some(entry) = self.queue.completion.next() {
+                self.queue.completion.release();
+                if entry.id == id {
+                    return if entry.status == 0 { Ok(entry.result) } else { Err(Failure::Status(entry.status)) };
+                }
+            }
+            match health(&*self.device) {
+                Health::Gone => return Err(Failure::Gone),
+                Health::Fatal => return Err(Failure::Fatal),
+                Health::Fine if start.elapsed() > limit => return Err(Failure::Late),
+                // Most answers come within microseconds; the rest may take their time.
+                Health::Fine if start.elapsed() > Duration::from_millis(1) => {
+                    std::thread::sleep(Duration::from_micros(100));
+                }
+                Health::Fine => std::thread::yield_now(),
+            }
+        }
+    }
+
+    /// Does a command that returns a page of data; `command` gets the address of the page.
+    pub(super) fn ask(&mut self, command: impl FnOnce(u64) -> Command, limit: Duration) -> Result<Box<Data>, Failure> {
+        let page = self.data.at(0, PAGE);
+        // SAFETY: the page is ours, and no command that is in flight writes it: they come one at a time, and after
+        // one that was given up the controller is reset.
+        unsafe { page.write_bytes(0, PAGE) };
+        self.execute(command(self.data.mapping().address(0)), limit)?;
+        let mut data = Box::new([0; PAGE]);
+        // SAFETY: the command is complete, so the device writes no more; both are a page long and do not overlap.
+        unsafe { std::ptr::copy_nonoverlapping(page.as_ptr(), data.as_mut_ptr(), PAGE) };
+        Ok(data)
+    }
+}

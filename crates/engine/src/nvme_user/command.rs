@@ -1,0 +1,177 @@
+//! The entries of submission and completion queues.
+//!
+//! Sources: NVM Express Base Specification 2.0, figures 87 (common command format), 90 and 93 (completion), sections 5
+//! (admin commands) and 7.1 (flush); NVM Command Set Specification 1.0, sections 3.2.4 (read) and 3.2.6 (write).
+
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// A submission queue entry.
+#[repr(C)]
+#[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
+pub(super) struct Command {
+    /// Opcode in bits 0 to 7, PRPs chosen in bits 14 and 15 by zero, the command's identifier from bit 16.
+    pub(super) dword0: u32,
+    pub(super) nsid: u32,
+    pub(super) dwords_2_3: [u32; 2],
+    pub(super) metadata: u64,
+    pub(super) prp1: u64,
+    pub(super) prp2: u64,
+    pub(super) dwords_10_15: [u32; 6],
+}
+
+/// Bytes of a [`Command`] and of an [`Entry`] in their queues.
+pub(super) const COMMAND_LEN: usize = 64;
+pub(super) const ENTRY_LEN: usize = 16;
+
+const _: () = assert!(size_of::<Command>() == COMMAND_LEN);
+
+const FLUSH: u32 = 0x00;
+const WRITE: u32 = 0x01;
+const READ: u32 = 0x02;
+
+/// All namespaces.
+const EVERY_NAMESPACE: u32 = u32::MAX;
+
+impl Command {
+    /// An admin command.
+    pub(super) fn admin(opcode: u32, nsid: u32, prp1: u64, dwords_10_11: [u32; 2]) -> Command {
+        let [ten, eleven] = dwords_10_11;
+        Command { dword0: opcode, nsid, prp1, dwords_10_15: [ten, eleven, 0, 0, 0, 0], ..Command::default() }
+    }
+
+    /// A read or a write of `blocks` (1 to 65536) logical blocks from `lba` on.
+    #[inline]
+    pub(super) fn transfer(write: bool, nsid: u32, lba: u64, blocks: u32, (prp1, prp2): (u64, u64)) -> Command {
+        Command {
+            dword0: if write { WRITE } else { READ },
+            nsid,
+            prp1,
+            prp2,
+            dwords_10_15: [lba as u32, (lba >> 32) as u32, blocks - 1, 0, 0, 0],
+            ..Command::default()
+        }
+    }
+
+    /// Makes what was written to a namespace last.
+    pub(super) fn flush(nsid: u32) -> Command {
+        Command { dword0: FLUSH, nsid, ..Command::default() }
+    }
+
+    /// Identify: `cns` chooses the structure, which goes to the page at `data`.
+    pub(super) fn identify(cns: u32, nsid: u32, data: u64) -> Command {
+        Command::admin(0x06, nsid, data, [cns, 0])
+    }
+
+    /// Get Log Page: the first `len` bytes of a log of the whole controller.
+    pub(super) fn log_page(log: u32, len: u32, data: u64) -> Command {
+        Command::admin(0x02, EVERY_NAMESPACE, data, [log | (len / 4 - 1) << 16, 0])
+    }
+
+    /// Set Features, Number of Queues: asks for as many pairs as one can ask for.
+    pub(super) fn number_of_queues() -> Command {
+        const MOST: u32 = 0xfffe;
+        Command::admin(0x09, 0, 0, [0x07, MOST | MOST << 16])
+    }
+
+    /// Create I/O Completion Queue, contiguous; it interrupts where it has a vector.
+    pub(super) fn create_completion_queue(id: u16, entries: u32, address: u64, vector: Option<u16>) -> Command {
+        let interrupt = vector.map_or(0, |vector| u32::from(vector) << 16 | 1 << 1);
+        Command::admin(0x05, 0, address, [u32::from(id) | (entries - 1) << 16, interrupt | 1])
+    }
+
+    /// Create I/O Submission Queue, contiguous; its completions go to the completion queue of the same number.
+    pub(super) fn create_submission_queue(id: u16, entries: u32, address: u64) -> Command {
+        Command::admin(0x01, 0, address, [u32::from(id) | (entries - 1) << 16, u32::from(id) << 16 | 1])
+    }
+
+    /// Delete I/O Submission Queue: what is in flight on it has ended when this completes.
+    pub(super) fn delete_submission_queue(id: u16) -> Command {
+        Command::admin(0x00, 0, 0, [id.into(), 0])
+    }
+
+    /// Delete I/O Completion Queue.
+    pub(super) fn delete_completion_queue(id: u16) -> Command {
+        Command::admin(0x04, 0, 0, [id.into(), 0])
+    }
+
+    /// Abort of one command.
+    pub(super) fn abort(queue: u16, command: u16) -> Command {
+        Command::admin(0x08, 0, 0, [u32::from(queue) | u32::from(command) << 16, 0])
+    }
+
+    /// Doorbell Buffer Config: the pages of shadow doorbells and of event indices.
+    pub(super) fn doorbell_buffers(shadows: u64, events: u64) -> Command {
+        Command { prp2: events, ..Command::admin(0x7c, 0, shadows, [0, 0]) }
+    }
+
+    /// The command under an identifier.
+    #[inline]
+    pub(super) fn with_id(self, id: u16) -> Command {
+        Command { dword0: self.dword0 | u32::from(id) << 16, ..self }
+    }
+}
+
+/// A completion queue entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Entry {
+    /// Dword 0, which some admin commands use.
+    pub(super) result: u32,
+    /// The command's identifier.
+    pub(super) id: u16,
+    /// Status code in bits 0 to 7, its type in bits 8 to 10; 0 is success.
+    pub(super) status: u16,
+}
+
+impl Entry {
+    /// The last dword of the entry at `at`: identifier, phase (bit 16) and status.
+    ///
+    /// # Safety
+    /// `at` points to the 16 bytes of an entry, aligned, alive, and written by the device only.
+    #[inline]
+    pub(super) unsafe fn last_dword(at: NonNull<u8>) -> u32 {
+        // SAFETY: by this function's condition; the device writes the dword as a whole.
+        unsafe { AtomicU32::from_ptr(at.as_ptr().add(12).cast()) }.load(Ordering::Acquire)
+    }
+
+    /// The entry at `at`, whose last dword was read before.
+    ///
+    /// # Safety
+    /// As for [`Entry::last_dword`], and the phase in `last` said that the entry is complete.
+    #[inline]
+    pub(super) unsafe fn read(at: NonNull<u8>, last: u32) -> Entry {
+        // SAFETY: by this function's condition; the device has finished with the entry.
+        let result = unsafe { at.cast::<u32>().read_volatile() };
+        Entry { result, id: last as u16, status: (last >> 17) as u16 & 0x7ff }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_are_encoded_as_the_specification_has_them() {
+        let read = Command::transfer(false, 3, (1 << 40) + 7, 8, (0x1000, 0x2000)).with_id(0xabcd);
+        assert_eq!(read.dword0, 0xabcd_0002);
+        assert_eq!((read.nsid, read.prp1, read.prp2), (3, 0x1000, 0x2000));
+        assert_eq!(read.dwords_10_15, [7, 1 << 8, 7, 0, 0, 0]);
+        assert_eq!(Command::transfer(true, 1, 0, 1, (0, 0)).dword0, 1);
+        let queue = Command::create_completion_queue(2, 64, 0x5000, Some(1));
+        assert_eq!((queue.dword0, queue.prp1, &queue.dwords_10_15[..2]), (5, 0x5000, &[2 | 63 << 16, 1 << 16 | 3][..]));
+        assert_eq!(Command::create_completion_queue(2, 64, 0x5000, None).dwords_10_15[1], 1);
+        assert_eq!(Command::create_submission_queue(2, 64, 0).dwords_10_15[..2], [2 | 63 << 16, 2 << 16 | 1]);
+        assert_eq!(Command::log_page(2, 512, 0).dwords_10_15[0], 2 | 127 << 16);
+        assert_eq!(Command::abort(3, 9).dwords_10_15[0], 3 | 9 << 16);
+        assert_eq!(Command::flush(4), Command { nsid: 4, ..Command::default() });
+    }
+
+    #[test]
+    fn an_entry_tells_identifier_and_status_without_its_phase() {
+        let mut words = [7u32, 0, 0, 0x1234 | 1 << 16 | 0x281 << 17 | 1 << 31];
+        let at = NonNull::from(&mut words).cast();
+        // SAFETY: four aligned dwords that nobody writes.
+        let entry = unsafe { Entry::read(at, Entry::last_dword(at)) };
+        assert_eq!(entry, Entry { result: 7, id: 0x1234, status: 0x281 });
+    }
+}

@@ -1,0 +1,515 @@
+//! A controller that this process drives: opened, identified, its queue pairs handed out, and stopped at the end.
+
+use super::admin::{Admin, Failure};
+use super::command::Command;
+use super::identify::{self, ControllerData, Identity, IoCounts, NamespaceInfo};
+use super::irq;
+use super::queue::{Doorbells, MOST_ENTRIES, QueuePair, ShadowPages, Shape};
+use super::registers::{self, Capabilities, DOORBELLS, Device, Health, Stuck, health};
+use super::vfio::Vfio;
+use crate::engine::EngineError;
+use crate::pci::{Isolation, PciAddress};
+use std::fmt;
+use std::mem::ManuallyDrop;
+use std::os::fd::{AsRawFd, RawFd};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How long is waited for what.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    /// For a completion while commands are in flight, and for an admin command.
+    pub(super) command: Duration,
+    /// For a command to come back after its abort, and for the abort itself.
+    pub(super) abort: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits { command: Duration::from_secs(10), abort: Duration::from_secs(1) }
+    }
+}
+
+/// Why a controller serves no more.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub(super) enum End {
+    /// It was reset at the end of its use, or because its queues could not be deleted.
+    Closed = 1,
+    /// A command did not end.
+    Late,
+    /// It reported its own failure (`CSTS.CFS`).
+    Fatal,
+    /// It answers no more.
+    Gone,
+}
+
+impl End {
+    fn from_number(number: u8) -> Option<End> {
+        [End::Closed, End::Late, End::Fatal, End::Gone].into_iter().find(|end| *end as u8 == number)
+    }
+
+    /// What the commands in flight end with.
+    pub(super) fn errno(self) -> i32 {
+        match self {
+            End::Closed => libc::ECANCELED,
+            End::Late => libc::ETIMEDOUT,
+            End::Fatal => libc::EIO,
+            End::Gone => libc::ENODEV,
+        }
+    }
+}
+
+/// An NVMe controller that is bound to vfio-pci and driven by this process.
+///
+/// It is shared by `Arc` among threads, and by every engine on it. The last one to go resets the controller
+/// (`CC.EN` = 0, then `CSTS.RDY` = 0 is waited for), unmaps its memory and gives the device back to VFIO, in this order; where the controller
+/// is not seen to stop, the memory stays mapped for the life of the process.
+pub struct Controller {
+    address: PciAddress,
+    identity: Identity,
+    namespaces: Vec<NamespaceInfo>,
+    pub(super) limits: Limits,
+    capabilities: Capabilities,
+    device: Arc<dyn Device>,
+    /// Number of the [`End`], or 0.
+    end: AtomicU8,
+    /// The controller was seen to have stopped: it touches no memory any more.
+    stopped: AtomicBool,
+    admin: ManuallyDrop<Mutex<Admin>>,
+}
+
+impl fmt::Debug for Controller {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Controller { address, identity, namespaces, .. } = self;
+        f.debug_struct("Controller")
+            .field("address", address)
+            .field("identity", identity)
+            .field("namespaces", namespaces)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Controller {
+    /// Opens the controller at `address`, which is bound to vfio-pci already: resets it, enables it, and asks what it
+    /// and its namespaces are.
+    ///
+    /// # Errors
+    /// VFIO refuses the device, or it is no NVMe controller of version 1.2 or newer, or it fails; the message says what
+    /// to do.
+    pub fn open(address: PciAddress, isolation: Isolation) -> Result<Arc<Controller>, EngineError> {
+        Controller::start(address, Arc::new(Vfio::open(address, isolation)?), Limits::default())
+    }
+
+    /// Opens the controller behind `device`.
+    pub(super) fn start(
+        address: PciAddress,
+        device: Arc<dyn Device>,
+        limits: Limits,
+    ) -> Result<Arc<Controller>, EngineError> {
+        let capabilities =
+            registers::require(&*device).map_err(|why| EngineError::controller(format!("{address} {why}")))?;
+        registers::disable(&*device, capabilities).map_err(|stuck| stuck_error(address, "stop", stuck))?;
+        let admin = ManuallyDrop::new(Mutex::new(Admin::new(&device, capabilities)?));
+        let identity = Identity {
+            model: String::new(),
+            serial: String::new(),
+            firmware: String::new(),
+            queue_pairs: 0,
+            max_transfer_bytes: 0,
+            vectors: device.vectors(),
+            shadow_doorbells: false,
+            vfio: device.vfio(),
+        };
+        // From here on dropping the controller stops it before its memory goes.
+        let mut controller = Controller {
+            address,
+            identity,
+            namespaces: Vec::new(),
+            limits,
+            capabilities,
+            device,
+            end: AtomicU8::new(0),
+            stopped: AtomicBool::new(false),
+            admin,
+        };
+        registers::enable(&*controller.device, capabilities).map_err(|stuck| stuck_error(address, "start", stuck))?;
+        controller.learn()?;
+        Ok(Arc::new(controller))
+    }
+
+    /// Its PCI address.
+    pub fn address(&self) -> PciAddress {
+        self.address
+    }
+
+    /// What it says of itself, and how it was set up.
+    pub fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    /// Its active namespaces, usable or not, by identifier.
+    pub fn namespaces(&self) -> &[NamespaceInfo] {
+        &self.namespaces
+    }
+
+    /// The commands that it has counted.
+    ///
+    /// # Errors
+    /// It refuses its SMART / Health Information log, or has ended.
+    pub fn io_counts(&self) -> Result<IoCounts, EngineError> {
+        const SMART: u32 = 0x02;
+        let mut admin = self.serving()?;
+        let log = admin.ask(|data| Command::log_page(SMART, 512, data), self.limits.command);
+        Ok(identify::io_counts(&*log.map_err(|failure| self.failed("its SMART log", failure, &mut admin))?))
+    }
+
+    /// Makes what was written to a namespace last, by a queue pair of its own; waits for it.
+    ///
+    /// # Errors
+    /// Every queue pair is in use; the controller fails the command, or does not end it in time and is reset.
+    pub fn flush(&self, nsid: u32) -> Result<(), EngineError> {
+        let (pair, _) = self.create_pair(Shape { entries: 2, lists: 0, list_len: 0 }, false)?;
+        let mut pair = ManuallyDrop::new(pair);
+        pair.submission.push(Command::flush(nsid).with_id(0));
+        pair.submission.ring();
+        let start = Instant::now();
+        let status = loop {
+            if let Some(entry) = pair.completion.next() {
+                break Some(entry.status);
+            }
+            if start.elapsed() > self.limits.command || self.look().is_some() {
+                break None;
+            }
+            std::thread::sleep(Duration::from_micros(20));
+        };
+        let id = pair.id;
+        if status.is_none() {
+            self.reset(End::Late);
+        }
+        if self.delete_pair(id) {
+            // SAFETY: dropped once; the controller has forgotten the queues.
+            unsafe { ManuallyDrop::drop(&mut pair) };
+        }
+        match status {
+            Some(0) => Ok(()),
+            Some(status) => Err(self.refused("a flush", status)),
+            None => Err(self.end_error(self.end().unwrap_or(End::Late))),
+        }
+    }
+
+    /// Why it serves no more, if so.
+    #[inline]
+    pub(super) fn end(&self) -> Option<End> {
+        End::from_number(self.end.load(Ordering::Acquire))
+    }
+
+    /// True if it was seen to have stopped: it touches no memory any more.
+    pub(super) fn has_stopped(&self) -> bool {
+        self.stopped.load(Ordering::Acquire)
+    }
+
+    /// True if the kernel wants the device back.
+    pub(super) fn is_asked_back(&self) -> bool {
+        self.device.is_asked_back()
+    }
+
+    /// The device itself.
+    pub(super) fn device(&self) -> &Arc<dyn Device> {
+        &self.device
+    }
+
+    /// Looks at its status; one that has failed or is gone is ended here.
+    pub(super) fn look(&self) -> Option<End> {
+        if self.end().is_none() {
+            match health(&*self.device) {
+                Health::Fine => {}
+                Health::Fatal => self.reset(End::Fatal),
+                Health::Gone => self.reset(End::Gone),
+            }
+        }
+        self.end()
+    }
+
+    /// Ends it for everybody: resets it, or takes its access to memory where that fails. Whoever comes first gives the
+    /// reason.
+    pub(super) fn reset(&self, why: End) {
+        let _admin = self.admin();
+        self.stop(why);
+    }
+
+    /// As [`Controller::reset`], with the lock held.
+    fn stop(&self, why: End) {
+        if self.has_stopped() {
+            return;
+        }
+        let stopped = registers::disable(&*self.device, self.capabilities).is_ok() || self.device.cut_off();
+        self.stopped.store(stopped, Ordering::Release);
+        // After `stopped`, so that whoever sees the end knows whether memory is free again.
+        let _ = self.end.compare_exchange(0, why as u8, Ordering::AcqRel, Ordering::Acquire);
+    }
+
+    /// Why an engine on it is finished, in words.
+    pub(super) fn end_error(&self, end: End) -> EngineError {
+        let address = self.address;
+        let (command, abort) = (self.limits.command.as_secs(), self.limits.abort.as_secs());
+        EngineError::controller(match end {
+            End::Closed => format!("{address} was reset, and with it all engines on it: open the controller again"),
+            End::Late => format!(
+                "{address} was reset: nothing came back for {command} s, nor within {abort} s of an abort; see the drive's health, then open the controller again"
+            ),
+            End::Fatal => format!(
+                "{address} reported a fatal error of its own (CSTS.CFS) and was reset: open it again, or power it off and on"
+            ),
+            End::Gone => {
+                format!("{address} answers no more (all ones): it was pulled or its link is down; plug it in again")
+            }
+        })
+    }
+
+    /// The device is wanted back by the kernel.
+    pub(super) fn asked_back_error(&self) -> EngineError {
+        EngineError::controller(format!(
+            "the kernel asks for {} back (it is being removed, or its link failed): let it go, and open it again when it is there",
+            self.address
+        ))
+    }
+
+    /// A queue pair of its own for the caller and, where it shall interrupt, the event that it signals, which is open
+    /// as long as the controller.
+    pub(super) fn create_pair(
+        &self,
+        shape: Shape,
+        interrupts: bool,
+    ) -> Result<(QueuePair, Option<RawFd>), EngineError> {
+        let most = self.capabilities.most_entries().min(MOST_ENTRIES);
+        if shape.entries > most {
+            let (entries, address, depth) = (shape.entries, self.address, most - 1);
+            return Err(EngineError::unsupported(format!(
+                "a queue of {entries} entries is more than the {most} that {address} has (CAP.MQES): lower iodepth to {depth}"
+            )));
+        }
+        let mut admin = self.serving()?;
+        let Some(id) = admin.free_pairs.pop() else {
+            let pairs = self.identity.queue_pairs;
+            return Err(EngineError::unsupported(format!(
+                "{} grants {pairs} I/O queue pairs and all are in use: lower numjobs to {pairs}",
+                self.address
+            )));
+        };
+        let pair = self.create_numbered(&mut admin, id, shape, interrupts);
+        if pair.is_err() {
+            admin.free_pairs.push(id);
+        }
+        pair
+    }
+
+    fn create_numbered(
+        &self,
+        admin: &mut Admin,
+        id: u16,
+        shape: Shape,
+        interrupts: bool,
+    ) -> Result<(QueuePair, Option<RawFd>), EngineError> {
+        // The admin queue polls, so the first vector is the first pair's.
+        let vector = interrupts.then_some(id - 1);
+        let event = vector.map(|vector| self.event(admin, vector)).transpose()?;
+        let doorbells = Doorbells { stride: self.capabilities.stride(), shadow: admin.shadow.as_ref() };
+        let pair = QueuePair::new(&self.device, id, shape, doorbells)?;
+        let (submission, completion) = pair.addresses();
+        let pair = ManuallyDrop::new(pair); // until the controller is known not to have its memory
+        let limit = self.limits.command;
+        let made = admin
+            .execute(Command::create_completion_queue(id, shape.entries, completion, vector), limit)
+            .and_then(|_| {
+                let made = admin.execute(Command::create_submission_queue(id, shape.entries, submission), limit);
+                if let Err(Failure::Status(_)) = made {
+                    admin.execute(Command::delete_completion_queue(id), limit).map_err(|_| Failure::Late)?;
+                }
+                made
+            });
+        let made = made.map_err(|failure| self.failed("a queue pair", failure, admin));
+        match made {
+            Ok(_) => Ok((ManuallyDrop::into_inner(pair), event)),
+            Err(error) => {
+                // A refusal means that the controller has no such queue; any other failure has reset it.
+                if self.end().is_none() || self.has_stopped() {
+                    drop(ManuallyDrop::into_inner(pair));
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// The event of a vector; arms all vectors at the first call, for older kernels cannot add one later.
+    fn event(&self, admin: &mut Admin, vector: u16) -> Result<RawFd, EngineError> {
+        if admin.events.is_empty() {
+            let count = self.identity.vectors.min(self.identity.queue_pairs);
+            let events = (0..count).map(|_| irq::event()).collect::<Result<Vec<_>, _>>()?;
+            self.device.arm(&events.iter().map(AsRawFd::as_raw_fd).collect::<Vec<_>>())?;
+            admin.events = events;
+        }
+        let events = admin.events.get(usize::from(vector)).ok_or_else(|| {
+            let vectors = self.identity.vectors;
+            EngineError::unsupported(format!(
+                "{} has {vectors} interrupt vectors and all are in use: lower numjobs to {vectors}, or poll",
+                self.address
+            ))
+        })?;
+        Ok(events.as_raw_fd())
+    }
+
+    /// Deletes a queue pair; true if the controller does not use its memory any more. One that does not delete it is
+    /// reset.
+    pub(super) fn delete_pair(&self, id: u16) -> bool {
+        let mut admin = self.admin();
+        if self.end().is_none() {
+            let limit = self.limits.command;
+            let deleted = admin
+                .execute(Command::delete_submission_queue(id), limit)
+                .and_then(|_| admin.execute(Command::delete_completion_queue(id), limit));
+            if deleted.is_ok() {
+                admin.free_pairs.push(id);
+                return true;
+            }
+            self.stop(End::Closed);
+        }
+        self.has_stopped()
+    }
+
+    /// Aborts a command; whether it comes back is seen at its queue.
+    pub(super) fn abort(&self, queue: u16, command: u16) {
+        let mut admin = self.admin();
+        if self.end().is_none()
+            && let Err(failure) = admin.execute(Command::abort(queue, command), self.limits.abort)
+        {
+            let _ = self.failed("an abort", failure, &mut admin);
+        }
+    }
+
+    fn admin(&self) -> MutexGuard<'_, Admin> {
+        self.admin.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The admin queue of a controller that has not ended.
+    fn serving(&self) -> Result<MutexGuard<'_, Admin>, EngineError> {
+        let admin = self.admin();
+        match self.end() {
+            None => Ok(admin),
+            Some(end) => Err(self.end_error(end)),
+        }
+    }
+
+    /// The error of an admin command; a controller that did not answer is stopped.
+    fn failed(&self, what: &str, failure: Failure, _admin: &mut Admin) -> EngineError {
+        let end = match failure {
+            Failure::Status(status) => return self.refused(what, status),
+            Failure::Late => End::Late,
+            Failure::Fatal => End::Fatal,
+            Failure::Gone => End::Gone,
+        };
+        self.stop(end);
+        self.end_error(self.end().unwrap_or(end))
+    }
+
+    fn refused(&self, what: &str, status: u16) -> EngineError {
+        let (kind, code) = (status >> 8, status & 0xff);
+        EngineError::controller(format!(
+            "{} refuses {what} (NVMe status type {kind}, code {code:#x}): see the drive's health and firmware",
+            self.address
+        ))
+    }
+
+    /// Asks the controller what it is and has.
+    fn learn(&mut self) -> Result<(), EngineError> {
+        let limit = self.limits.command;
+        let mut admin = self.admin();
+        let data = admin.ask(|data| Command::identify(1, 0, data), limit);
+        let data = data.map_err(|failure| self.failed("Identify Controller", failure, &mut admin))?;
+        let says = ControllerData(&data);
+        let lacks = |what: &str| EngineError::unsupported(format!("{} {what}", self.address));
+        if !says.does_io() {
+            return Err(lacks("is a discovery or administrative controller: name one that does I/O"));
+        }
+        if !says.has_usual_entries() {
+            return Err(lacks("needs larger queue entries than 64 and 16 bytes: use another path"));
+        }
+        let shadow = if says.has_doorbell_buffers() { self.shadow_doorbells(&mut admin)? } else { None };
+        let granted = admin.execute(Command::number_of_queues(), limit);
+        let granted = granted.map_err(|failure| self.failed("I/O queues", failure, &mut admin))?;
+        let queue_pairs = self.pairs(granted, shadow.is_some());
+        admin.free_pairs = (1..=queue_pairs as u16).rev().collect();
+        let list = admin.ask(|data| Command::identify(2, 0, data), limit);
+        let list = list.map_err(|failure| self.failed("its list of namespaces", failure, &mut admin))?;
+        let mut namespaces = Vec::new();
+        for nsid in identify::active(&list) {
+            let data = admin.ask(|data| Command::identify(0, nsid, data), limit);
+            let data = data.map_err(|failure| self.failed("Identify Namespace", failure, &mut admin))?;
+            namespaces.push(identify::namespace(nsid, &data));
+        }
+        let shadow_doorbells = shadow.is_some();
+        admin.shadow = shadow;
+        drop(admin);
+        self.identity = Identity {
+            model: says.model(),
+            serial: says.serial(),
+            firmware: says.firmware(),
+            queue_pairs,
+            max_transfer_bytes: says.max_transfer_bytes(self.capabilities.smallest_page()),
+            shadow_doorbells,
+            ..self.identity.clone()
+        };
+        self.namespaces = namespaces;
+        Ok(())
+    }
+
+    /// Gives the controller pages of shadow doorbells; `None` if it refuses them after all.
+    fn shadow_doorbells(&self, admin: &mut Admin) -> Result<Option<ShadowPages>, EngineError> {
+        let pages = ManuallyDrop::new(ShadowPages::new(&self.device)?);
+        let (shadows, events) = pages.addresses();
+        match admin.execute(Command::doorbell_buffers(shadows, events), self.limits.command) {
+            Ok(_) => Ok(Some(ManuallyDrop::into_inner(pages))),
+            Err(Failure::Status(_)) => {
+                drop(ManuallyDrop::into_inner(pages));
+                Ok(None)
+            }
+            // The controller may have the pages: they stay.
+            Err(failure) => Err(self.failed("Doorbell Buffer Config", failure, admin)),
+        }
+    }
+
+    /// Pairs that were granted (dword 0 of Number of Queues) and have their doorbells in the registers and the shadows.
+    fn pairs(&self, granted: u32, shadow: bool) -> u32 {
+        let granted = (granted & 0xffff).min(granted >> 16) + 1;
+        let stride = self.capabilities.stride();
+        let registers = self.device.registers_len().saturating_sub(DOORBELLS) / (2 * stride);
+        let shadows = if shadow { registers::PAGE / (2 * stride) } else { usize::MAX };
+        // The first pair of doorbells is the admin queues'.
+        granted.min(registers.min(shadows).saturating_sub(1) as u32)
+    }
+}
+
+impl Drop for Controller {
+    fn drop(&mut self) {
+        self.reset(End::Closed);
+        if self.has_stopped() {
+            // SAFETY: dropped once; the controller has stopped, so that it uses none of the memory.
+            unsafe { ManuallyDrop::drop(&mut self.admin) };
+        }
+    }
+}
+
+fn stuck_error(address: PciAddress, what: &str, stuck: Stuck) -> EngineError {
+    EngineError::controller(match stuck {
+        Stuck::Late => format!(
+            "{address} does not {what} within the time that it asks for (CAP.TO): power it off and on, or name another drive"
+        ),
+        Stuck::Fatal => {
+            format!("{address} reports a fatal error (CSTS.CFS) and does not {what}: power it off and on")
+        }
+        Stuck::Gone => {
+            format!("{address} answers no more (all ones): it was pulled or its link is down; plug it in again")
+        }
+    })
+}

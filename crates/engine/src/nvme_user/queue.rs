@@ -1,0 +1,344 @@
+//! A queue pair: the rings of submission and completion entries, their indices, phase and doorbells.
+//!
+//! Sources: NVM Express Base Specification 2.0, sections 3.3 (queues) and 4.2 (completions), and annex B.5 (shadow
+//! doorbells); PCIe Transport Specification 1.0, section 3.1.2 (doorbells).
+
+use super::command::{COMMAND_LEN, Command, ENTRY_LEN, Entry};
+use super::dma::DmaMemory;
+use super::prp::List;
+use super::registers::{DOORBELLS, Device, PAGE};
+use crate::engine::EngineError;
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering, fence};
+
+/// The largest queue in entries that an index of 16 bits can name.
+pub(super) const MOST_ENTRIES: u32 = 1 << 16;
+
+/// Makes all that was written to memory visible to the device before the next write of a register. Registers are
+/// uncached, so on x86 the order of the stores suffices.
+#[inline]
+fn before_doorbell() {
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: a barrier touches no memory.
+    unsafe {
+        std::arch::asm!("dmb oshst", options(nostack, preserves_flags));
+    }
+    fence(Ordering::Release);
+}
+
+/// The shadow doorbells of a controller: a page of values, and a page in which the controller says when it wants to be
+/// told by the real doorbell.
+pub(super) struct ShadowPages {
+    memory: DmaMemory,
+}
+
+impl ShadowPages {
+    pub(super) fn new(device: &Arc<dyn Device>) -> Result<ShadowPages, EngineError> {
+        Ok(ShadowPages { memory: DmaMemory::new(device, 2 * PAGE)? })
+    }
+
+    /// The pages' addresses as the device sees them: values, event indices.
+    pub(super) fn addresses(&self) -> (u64, u64) {
+        let mapping = self.memory.mapping();
+        (mapping.address(0), mapping.address(PAGE))
+    }
+
+    /// The shadow of the doorbell `at` bytes after the first one; a page holds no more than its length.
+    fn of(&self, at: usize) -> Option<Shadow> {
+        (at + 4 <= PAGE)
+            .then(|| Shadow { value: self.memory.at(at, 4).cast(), event: self.memory.at(PAGE + at, 4).cast() })
+    }
+}
+
+/// One doorbell's places in the [`ShadowPages`].
+#[derive(Clone, Copy)]
+struct Shadow {
+    value: NonNull<AtomicU32>,
+    event: NonNull<AtomicU32>,
+}
+
+impl Shadow {
+    fn both(&self) -> (&AtomicU32, &AtomicU32) {
+        // SAFETY: both point into the controller's `ShadowPages`, which outlive every queue pair (`QueuePair::new`);
+        // the device reads and writes them as whole dwords.
+        unsafe { (self.value.as_ref(), self.event.as_ref()) }
+    }
+
+    fn clear(self) {
+        let (value, event) = self.both();
+        value.store(0, Ordering::Relaxed);
+        event.store(0, Ordering::Relaxed);
+    }
+
+    /// Writes the new value; true if the controller wants to be told of it, that is, if its event index lies among the
+    /// values passed.
+    #[inline]
+    fn pass(self, old: u16, new: u16) -> bool {
+        let (value, event) = self.both();
+        value.store(new.into(), Ordering::Relaxed);
+        // The device writes its event index, then reads the value; we do the reverse. One of the two sees the other.
+        fence(Ordering::SeqCst);
+        let event = event.load(Ordering::Relaxed) as u16;
+        new.wrapping_sub(event).wrapping_sub(1) < new.wrapping_sub(old)
+    }
+}
+
+/// A doorbell register with, where the controller offers it, its shadow.
+struct Doorbell {
+    device: Arc<dyn Device>,
+    at: usize,
+    shadow: Option<Shadow>,
+    /// Rung at every change, shadow or not: the admin queues'.
+    always: bool,
+    /// What the shadow, and what the register holds.
+    shown: u16,
+    rung: u16,
+    writes: u64,
+}
+
+impl Doorbell {
+    fn new(device: &Arc<dyn Device>, number: usize, stride: usize, shadow: Option<&ShadowPages>) -> Doorbell {
+        let at = number * stride;
+        let shadow = shadow.and_then(|pages| pages.of(at));
+        if let Some(shadow) = shadow {
+            // A queue of this number may have been here before; the new one begins at zero.
+            shadow.clear();
+        }
+        Doorbell {
+            device: Arc::clone(device),
+            at: DOORBELLS + at,
+            shadow,
+            always: number < 2,
+            shown: 0,
+            rung: 0,
+            writes: 0,
+        }
+    }
+
+    /// Tells the controller the new value of an index, which differs from the one before.
+    #[inline]
+    fn show(&mut self, value: u16) {
+        before_doorbell();
+        let wanted = match self.shadow {
+            Some(shadow) => shadow.pass(self.shown, value) || self.always,
+            None => true,
+        };
+        self.shown = value;
+        if wanted {
+            self.ring();
+        }
+    }
+
+    #[inline]
+    fn ring(&mut self) {
+        self.rung = self.shown;
+        self.writes += 1;
+        self.device.write32(self.at, self.shown.into());
+    }
+
+    /// Rings again if the register does not hold the latest value: an event index may have been stale.
+    fn ring_if_behind(&mut self) {
+        if self.rung != self.shown {
+            self.ring();
+        }
+    }
+}
+
+/// The submission queue of a pair. Its owner keeps fewer commands in flight than it has entries.
+pub(super) struct Submission {
+    base: NonNull<Command>,
+    entries: u32,
+    tail: u32,
+    doorbell: Doorbell,
+}
+
+impl Submission {
+    /// Writes a command to the tail. The controller is told by [`Submission::ring`].
+    #[inline]
+    pub(super) fn push(&mut self, command: Command) {
+        // SAFETY: the tail is below the number of entries, all of which are in the pair's memory; the entry is free,
+        // for fewer commands than entries are in flight.
+        unsafe { self.base.add(self.tail as usize).write(command) };
+        self.tail = if self.tail + 1 == self.entries { 0 } else { self.tail + 1 };
+    }
+
+    /// Tells the controller of all that was pushed.
+    #[inline]
+    pub(super) fn ring(&mut self) {
+        if self.tail as u16 != self.doorbell.shown {
+            self.doorbell.show(self.tail as u16);
+        }
+    }
+
+    /// Takes back the commands that the controller was not told of; gives the identifier of each.
+    pub(super) fn take_back(&mut self, mut each: impl FnMut(u16)) {
+        while self.tail as u16 != self.doorbell.shown {
+            self.tail = self.tail.checked_sub(1).unwrap_or(self.entries - 1);
+            // SAFETY: the entry was written by `push`, and the controller does not read past the tail it was told.
+            let command = unsafe { self.base.add(self.tail as usize).read() };
+            each((command.dword0 >> 16) as u16);
+        }
+    }
+}
+
+/// The completion queue of a pair. The owner's commands in flight are fewer than its entries, so it cannot overflow.
+pub(super) struct Completion {
+    base: NonNull<u8>,
+    entries: u32,
+    head: u32,
+    /// The phase, in its place in an entry's last dword, that the next complete entry carries.
+    phase: u32,
+    doorbell: Doorbell,
+}
+
+const PHASE: u32 = 1 << 16;
+
+impl Completion {
+    /// True if an entry is there.
+    #[inline]
+    pub(super) fn is_ready(&self) -> bool {
+        self.last_dword() & PHASE == self.phase
+    }
+
+    #[inline]
+    fn last_dword(&self) -> u32 {
+        // SAFETY: the head is below the number of entries, all of which are in the pair's memory.
+        unsafe { Entry::last_dword(self.base.add(self.head as usize * ENTRY_LEN)) }
+    }
+
+    /// The next entry, if there is one. The controller learns by [`Completion::release`] that it was taken.
+    #[inline]
+    pub(super) fn next(&mut self) -> Option<Entry> {
+        let last = self.last_dword();
+        if last & PHASE != self.phase {
+            return None;
+        }
+        // SAFETY: as in `last_dword`; the phase says that the entry is complete.
+        let entry = unsafe { Entry::read(self.base.add(self.head as usize * ENTRY_LEN), last) };
+        self.head += 1;
+        if self.head == self.entries {
+            self.head = 0;
+            self.phase ^= PHASE;
+        }
+        Some(entry)
+    }
+
+    /// Gives the entries that were taken back to the controller.
+    #[inline]
+    pub(super) fn release(&mut self) {
+        if self.head as u16 != self.doorbell.shown {
+            self.doorbell.show(self.head as u16);
+        }
+    }
+}
+
+/// What the doorbells of a controller have in common.
+#[derive(Clone, Copy)]
+pub(super) struct Doorbells<'a> {
+    pub(super) stride: usize,
+    pub(super) shadow: Option<&'a ShadowPages>,
+}
+
+/// How many entries and lists a pair has.
+#[derive(Clone, Copy)]
+pub(super) struct Shape {
+    /// Entries of each queue, 2 to 65536.
+    pub(super) entries: u32,
+    /// Lists of PRP entries, one a command.
+    pub(super) lists: u32,
+    /// Bytes of each.
+    pub(super) list_len: usize,
+}
+
+/// A submission queue and a completion queue of one number, with the memory of the lists of their commands.
+pub(super) struct QueuePair {
+    pub(super) id: u16,
+    pub(super) submission: Submission,
+    pub(super) completion: Completion,
+    lists_at: usize,
+    list_len: usize,
+    memory: DmaMemory,
+}
+
+// SAFETY: all pointers lead to memory of the pair's own, or to the shadow doorbells of its controller, which are
+// written by the owner of the pair alone; so it may move to another thread.
+unsafe impl Send for QueuePair {}
+
+impl QueuePair {
+    /// The pair of number `id` in memory; the controller does not know of it yet. The doorbells' shadows must outlive
+    /// the pair.
+    pub(super) fn new(
+        device: &Arc<dyn Device>,
+        id: u16,
+        shape: Shape,
+        doorbells: Doorbells<'_>,
+    ) -> Result<QueuePair, EngineError> {
+        let Shape { entries, lists, list_len } = shape;
+        let completion_at = (entries as usize * COMMAND_LEN).next_multiple_of(PAGE);
+        let completion_len = entries as usize * ENTRY_LEN;
+        let lists_at = (completion_at + completion_len).next_multiple_of(PAGE);
+        let memory = DmaMemory::new(device, lists_at + lists as usize * list_len)?;
+        if !memory.is_contiguous(0, completion_at) || !memory.is_contiguous(completion_at, completion_len) {
+            return Err(EngineError::unsupported(format!(
+                "queues of {entries} entries found no contiguous memory, which they need without an IOMMU: lower iodepth"
+            )));
+        }
+        let bell =
+            |second: usize| Doorbell::new(device, 2 * usize::from(id) + second, doorbells.stride, doorbells.shadow);
+        Ok(QueuePair {
+            id,
+            submission: Submission {
+                base: memory.at(0, entries as usize * COMMAND_LEN).cast(),
+                entries,
+                tail: 0,
+                doorbell: bell(0),
+            },
+            completion: Completion {
+                base: memory.at(completion_at, completion_len),
+                entries,
+                head: 0,
+                phase: PHASE,
+                doorbell: bell(1),
+            },
+            lists_at,
+            list_len,
+            memory,
+        })
+    }
+
+    /// The addresses of the submission and of the completion queue as the device sees them.
+    pub(super) fn addresses(&self) -> (u64, u64) {
+        let completion_at = (self.submission.entries as usize * COMMAND_LEN).next_multiple_of(PAGE);
+        (self.memory.mapping().address(0), self.memory.mapping().address(completion_at))
+    }
+
+    /// The list of command `id`; without lists, a place for none.
+    #[inline]
+    pub(super) fn list(&self, id: u16) -> List<'_> {
+        let at = self.lists_at + usize::from(id) * self.list_len;
+        let pages = self.memory.mapping().pages();
+        List {
+            base: self.memory.at(at, self.list_len).cast(),
+            pages: &pages[(at / PAGE).min(pages.len())..],
+            offset: at % PAGE,
+        }
+    }
+
+    /// Registers written to since the pair was made.
+    pub(super) fn doorbell_writes(&self) -> u64 {
+        self.submission.doorbell.writes + self.completion.doorbell.writes
+    }
+
+    /// True if the pair's doorbells have shadows.
+    pub(super) fn has_shadow(&self) -> bool {
+        self.submission.doorbell.shadow.is_some()
+    }
+
+    /// Writes both registers where they are behind the shadows: after a while without completions, in case an event
+    /// index was stale.
+    pub(super) fn ring_if_behind(&mut self) {
+        self.submission.doorbell.ring_if_behind();
+        self.completion.doorbell.ring_if_behind();
+    }
+}

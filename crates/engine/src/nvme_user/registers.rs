@@ -1,0 +1,210 @@
+//! The registers of an NVMe controller, and what else its driver needs of the device, behind a trait: the real device
+//! (`vfio`), or a simulated one in tests.
+//!
+//! Source: NVM Express Base Specification 2.0, section 3.1 (controller properties); PCIe Transport Specification 1.0,
+//! section 3.1 (doorbells).
+
+use super::dma::Memory;
+use crate::engine::EngineError;
+use std::os::fd::RawFd;
+use std::time::{Duration, Instant};
+
+const CAP: usize = 0x00;
+pub(super) const VS: usize = 0x08;
+pub(super) const CC: usize = 0x14;
+pub(super) const CSTS: usize = 0x1c;
+pub(super) const AQA: usize = 0x24;
+pub(super) const ASQ: usize = 0x28;
+pub(super) const ACQ: usize = 0x30;
+/// The first doorbell: the admin submission queue's tail.
+pub(super) const DOORBELLS: usize = 0x1000;
+
+/// `CC.EN`.
+const ENABLE: u32 = 1;
+/// `CSTS.RDY` and `CSTS.CFS`.
+const READY: u32 = 1;
+const FATAL: u32 = 1 << 1;
+/// What a device that is not there any more answers.
+const ALL_ONES: u32 = u32::MAX;
+
+/// Bytes of a memory page as this driver sets it (`CC.MPS` = 0).
+pub(super) const PAGE: usize = 4096;
+
+/// Access to the registers of a controller.
+pub(super) trait Registers {
+    /// Reads 32 bits at a byte offset.
+    fn read32(&self, at: usize) -> u32;
+    /// Writes 32 bits at a byte offset.
+    fn write32(&self, at: usize, value: u32);
+    /// Reads 64 bits at a byte offset.
+    fn read64(&self, at: usize) -> u64;
+    /// Writes 64 bits at a byte offset.
+    fn write64(&self, at: usize, value: u64);
+}
+
+/// Whether memory for the device comes in huge pages.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum HugePages {
+    /// Where there is one.
+    Preferred,
+    /// Always: without an IOMMU only they stay where they are.
+    Required,
+}
+
+/// A PCI function that this process drives.
+pub(super) trait Device: Registers + Send + Sync {
+    /// Length of the registers in bytes.
+    fn registers_len(&self) -> usize;
+    /// How memory for it must be made.
+    fn huge_pages(&self) -> HugePages;
+    /// Lets the device read and write `memory`; returns the address of each of its pages as the device sees it.
+    ///
+    /// # Errors
+    /// The kernel refuses, or the memory does not suit.
+    fn map(&self, memory: &Memory) -> Result<Box<[u64]>, EngineError>;
+    /// Takes back what `map` gave. Where the kernel refuses, it keeps the pages pinned: nobody else gets them.
+    fn unmap(&self, pages: &[u64]);
+    /// Forbids the device every access to memory; true if that was seen to hold.
+    fn cut_off(&self) -> bool;
+    /// The number of interrupt vectors.
+    fn vectors(&self) -> u32;
+    /// Signals `events[n]` by vector n.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    fn arm(&self, events: &[RawFd]) -> Result<(), EngineError>;
+    /// True if the kernel has asked for the device back, or reports an error of its link.
+    fn is_asked_back(&self) -> bool;
+    /// `type1`, `iommufd` or `no-iommu`.
+    fn vfio(&self) -> &'static str;
+}
+
+/// What CSTS tells.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Health {
+    Fine,
+    /// The controller has failed (`CSTS.CFS`).
+    Fatal,
+    /// It answers with ones only: it was pulled, or its link is down.
+    Gone,
+}
+
+pub(super) fn health(device: &dyn Device) -> Health {
+    match device.read32(CSTS) {
+        ALL_ONES => Health::Gone,
+        status if status & FATAL != 0 => Health::Fatal,
+        _ => Health::Fine,
+    }
+}
+
+/// The controller's capabilities (`CAP`).
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Capabilities(u64);
+
+impl Capabilities {
+    pub(super) fn read(device: &dyn Device) -> Capabilities {
+        Capabilities(device.read64(CAP))
+    }
+
+    /// The most entries of an I/O queue (`MQES`, which is zero-based).
+    pub(super) fn most_entries(self) -> u32 {
+        (self.0 & 0xffff) as u32 + 1
+    }
+
+    /// How long the controller may take to become ready, or to stop (`TO`).
+    pub(super) fn limit(self) -> Duration {
+        Duration::from_millis(500) * ((self.0 >> 24 & 0xff) as u32).max(1)
+    }
+
+    /// Bytes from one doorbell to the next (`DSTRD`).
+    pub(super) fn stride(self) -> usize {
+        4 << (self.0 >> 32 & 0xf)
+    }
+
+    /// The smallest memory page in bytes (`MPSMIN`).
+    pub(super) fn smallest_page(self) -> u64 {
+        1 << (12 + (self.0 >> 48 & 0xf))
+    }
+
+    /// The command set to choose in `CC.CSS`, by `CAP.CSS`: the NVM command set, or all that the controller has.
+    fn command_set(self) -> Option<u32> {
+        match self.0 >> 37 & 0xff {
+            sets if sets & 1 != 0 => Some(0),
+            sets if sets & 1 << 6 != 0 => Some(6),
+            _ => None,
+        }
+    }
+}
+
+/// What this driver needs of a controller.
+///
+/// # Errors
+/// The sentence's rest that says what the controller lacks.
+pub(super) fn require(device: &dyn Device) -> Result<Capabilities, String> {
+    let version = device.read32(VS);
+    let capabilities = Capabilities::read(device);
+    if version == ALL_ONES {
+        return Err("answers no register access (all ones): it is powered down or pulled; plug it in again".to_owned());
+    }
+    if version < 0x1_0200 {
+        let (major, minor) = (version >> 16, version >> 8 & 0xff);
+        return Err(format!("is of NVMe {major}.{minor} and this driver needs 1.2 or newer: use another path"));
+    }
+    if capabilities.smallest_page() > PAGE as u64 {
+        let least = capabilities.smallest_page();
+        return Err(format!(
+            "takes memory pages of {least} bytes or more and this driver has {PAGE}: use another path"
+        ));
+    }
+    if capabilities.command_set().is_none() {
+        return Err("has no NVM command set: use another drive".to_owned());
+    }
+    Ok(capabilities)
+}
+
+/// Why a controller did not become ready, or did not stop.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Stuck {
+    Late,
+    Fatal,
+    Gone,
+}
+
+/// Waits until `CSTS.RDY` is as wanted, for at most the controller's own limit.
+fn await_ready(device: &dyn Device, capabilities: Capabilities, ready: bool) -> Result<(), Stuck> {
+    let deadline = Instant::now() + capabilities.limit();
+    loop {
+        match device.read32(CSTS) {
+            ALL_ONES => return Err(Stuck::Gone),
+            status if (status & READY != 0) == ready => return Ok(()),
+            status if ready && status & FATAL != 0 => return Err(Stuck::Fatal),
+            _ if Instant::now() > deadline => return Err(Stuck::Late),
+            _ => std::thread::sleep(Duration::from_micros(100)),
+        }
+    }
+}
+
+/// Resets the controller: after `Ok` it has stopped, forgotten its queues and touches no memory.
+pub(super) fn disable(device: &dyn Device, capabilities: Capabilities) -> Result<(), Stuck> {
+    let configuration = device.read32(CC);
+    if configuration == ALL_ONES {
+        return Err(Stuck::Gone);
+    }
+    if configuration & ENABLE != 0 {
+        if device.read32(CSTS) & READY == 0 {
+            // It is on its way up and must not be stopped before it is there; where it never gets there, try.
+            let _ = await_ready(device, capabilities, true);
+        }
+        device.write32(CC, configuration & !ENABLE);
+    }
+    await_ready(device, capabilities, false)
+}
+
+/// Starts the controller on its admin queues, whose addresses and lengths have been written.
+pub(super) fn enable(device: &dyn Device, capabilities: Capabilities) -> Result<(), Stuck> {
+    const SUBMISSION_ENTRY_SHIFT: u32 = 6;
+    const COMPLETION_ENTRY_SHIFT: u32 = 4;
+    let command_set = capabilities.command_set().unwrap_or(0);
+    device.write32(CC, ENABLE | command_set << 4 | SUBMISSION_ENTRY_SHIFT << 16 | COMPLETION_ENTRY_SHIFT << 20);
+    await_ready(device, capabilities, true)
+}

@@ -1,0 +1,327 @@
+//! A PCI function through VFIO: its registers and configuration space mapped or read, its vectors, its memory.
+//!
+//! Source: Documentation/driver-api/vfio.rst; include/uapi/linux/vfio.h. How memory is mapped stands in `container`
+//! (type1), `iommufd` and `no_iommu`.
+
+mod container;
+mod ioctl;
+mod iommufd;
+mod no_iommu;
+
+use self::ioctl::{Argument, IrqInfo, IrqSet, RegionInfo};
+use super::dma::Memory;
+use super::irq::{self, Watch};
+use super::registers::{DOORBELLS, Device, HugePages, Registers};
+use crate::engine::{EngineError, last_errno};
+use crate::pci::{Isolation, PciAddress};
+use container::Container;
+use iommufd::Iommufd;
+use no_iommu::Physical;
+use std::fs::File;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::ptr::NonNull;
+
+/// Offset of the command register in configuration space, and its bits: memory space, bus master (PCI 3.0, 6.2.2).
+const COMMAND: u64 = 4;
+const MEMORY_SPACE: u16 = 1 << 1;
+const BUS_MASTER: u16 = 1 << 2;
+
+/// How the device's accesses to memory are translated.
+enum Space {
+    Type1(Container),
+    Iommufd(Iommufd),
+    Physical(#[expect(dead_code, reason = "open as long as the device")] Physical),
+}
+
+/// A function that is bound to vfio-pci, open for this process alone. Fields go in order: the watch ends before its
+/// device is closed, and the device before what maps its memory.
+pub(super) struct Vfio {
+    watch: Watch,
+    registers: Bar,
+    vectors: u32,
+    /// Where configuration space lies in the device's file.
+    config_at: u64,
+    device: File,
+    space: Space,
+}
+
+impl Vfio {
+    /// Opens the function at `address`.
+    pub(super) fn open(address: PciAddress, isolation: Isolation) -> Result<Vfio, EngineError> {
+        let folder = PathBuf::from(format!("/sys/bus/pci/devices/{address}"));
+        require_bound(address, &folder)?;
+        let (device, space) = match isolation {
+            Isolation::None => {
+                let (device, space) = no_iommu::open(address, &folder)?;
+                (device, Space::Physical(space))
+            }
+            Isolation::Iommu => match Iommufd::open(address, &folder) {
+                Some(opened) => {
+                    let (device, space) = opened?;
+                    (device, Space::Iommufd(space))
+                }
+                None => {
+                    let (device, space) = Container::open(address, &folder)?;
+                    (device, Space::Type1(space))
+                }
+            },
+        };
+        let config_at = region(&device, ioctl::VFIO_PCI_CONFIG_REGION_INDEX)?.offset;
+        let device = File::from(device);
+        set_command(&device, config_at, MEMORY_SPACE | BUS_MASTER, 0)
+            .map_err(|e| call("enabling the bus master (pwrite)", e.raw_os_error().unwrap_or(0)))?;
+        let registers = Bar::map(&device, address)?;
+        let vectors = irq_count(&device, ioctl::VFIO_PCI_MSIX_IRQ_INDEX);
+        let watch = watch(&device)?;
+        Ok(Vfio { watch, registers, vectors, config_at, device, space })
+    }
+}
+
+fn call(what: &'static str, errno: i32) -> EngineError {
+    EngineError::call(what, errno, String::new())
+}
+
+/// Refuses a function that another driver has, or none.
+fn require_bound(address: PciAddress, folder: &Path) -> Result<(), EngineError> {
+    if !folder.exists() {
+        return Err(EngineError::unsupported(format!("there is no PCI device {address}: see `lspci -D`")));
+    }
+    let driver = folder.join("driver").read_link().ok();
+    let driver = driver.as_deref().and_then(Path::file_name).map_or("no driver".into(), |name| name.to_string_lossy());
+    if driver == "vfio-pci" {
+        return Ok(());
+    }
+    Err(EngineError::unsupported(format!(
+        "{address} is bound to {driver} and not to vfio-pci: take it with `--take-device {address}`"
+    )))
+}
+
+/// The IOMMU group of a function, by number.
+fn group(address: PciAddress, folder: &Path) -> Result<u32, EngineError> {
+    let link = folder.join("iommu_group").read_link().ok();
+    link.as_deref().and_then(Path::file_name).and_then(|name| name.to_str()?.parse().ok()).ok_or_else(|| {
+        EngineError::unsupported(format!(
+            "{address} is behind no IOMMU: switch it on in the firmware and by `intel_iommu=on` or `amd_iommu=on` on the kernel command line; without one there is --i-know-no-iommu"
+        ))
+    })
+}
+
+/// Opens a file of VFIO; the message says what to do where it cannot be.
+fn open_node(path: &Path) -> Result<File, EngineError> {
+    File::options().read(true).write(true).open(path).map_err(|e| {
+        let shown = path.display();
+        match e.raw_os_error() {
+            Some(libc::EBUSY) => EngineError::unsupported(format!(
+                "{shown} is in use by another process (a virtual machine, SPDK, or another iopj): end that"
+            )),
+            Some(libc::EACCES | libc::EPERM) => EngineError::unsupported(format!(
+                "you may not open {shown}: run iopj as root, or give this user access to it"
+            )),
+            Some(libc::ENOENT | libc::ENODEV) => {
+                EngineError::unsupported(format!("there is no {shown}: `modprobe vfio-pci`, and bind the device to it"))
+            }
+            errno => EngineError::call("open (VFIO)", errno.unwrap_or(0), format!(": {shown} cannot be used")),
+        }
+    })
+}
+
+fn region(device: &OwnedFd, index: u32) -> Result<RegionInfo, EngineError> {
+    let mut info = RegionInfo { index, ..RegionInfo::sized() };
+    ioctl::with(device, ioctl::VFIO_DEVICE_GET_REGION_INFO, &mut info)
+        .map_err(|errno| call("VFIO_DEVICE_GET_REGION_INFO", errno))?;
+    Ok(info)
+}
+
+/// Sets and clears bits of the command register; returns what it holds then.
+fn set_command(device: &File, config_at: u64, set: u16, clear: u16) -> std::io::Result<u16> {
+    let mut bytes = [0; 2];
+    device.read_exact_at(&mut bytes, config_at + COMMAND)?;
+    let command = (u16::from_le_bytes(bytes) | set) & !clear;
+    device.write_all_at(&command.to_le_bytes(), config_at + COMMAND)?;
+    device.read_exact_at(&mut bytes, config_at + COMMAND)?;
+    Ok(u16::from_le_bytes(bytes))
+}
+
+fn irq_count(device: &impl AsRawFd, index: u32) -> u32 {
+    let mut info = IrqInfo { index, ..IrqInfo::sized() };
+    // An index that the kernel does not know has no vector.
+    ioctl::with(device, ioctl::VFIO_DEVICE_GET_IRQ_INFO, &mut info).map_or(0, |_| info.count)
+}
+
+/// Lets each of `events` be signalled by the vector of its place.
+fn set_events(device: &impl AsRawFd, index: u32, events: &[RawFd]) -> Result<(), i32> {
+    let header = size_of::<IrqSet>();
+    let mut argument = vec![0u64; (header + 4 * events.len()).div_ceil(8)];
+    let flags = ioctl::VFIO_IRQ_SET_DATA_EVENTFD | ioctl::VFIO_IRQ_SET_ACTION_TRIGGER;
+    let words = [0, flags, index, 0, events.len() as u32].into_iter().chain(events.iter().map(|fd| *fd as u32));
+    for (at, word) in words.enumerate() {
+        argument[at / 2] |= u64::from(word) << (32 * (at % 2));
+    }
+    ioctl::with_bytes(device, ioctl::VFIO_DEVICE_SET_IRQS, &mut argument).map(drop)
+}
+
+/// Watches for the kernel's request to have the device back, and for errors of its link, where it can tell them.
+fn watch(device: &File) -> Result<Watch, EngineError> {
+    let mut events = Vec::new();
+    for index in [ioctl::VFIO_PCI_REQ_IRQ_INDEX, ioctl::VFIO_PCI_ERR_IRQ_INDEX] {
+        if irq_count(device, index) > 0 {
+            let event = irq::event()?;
+            // Only a PCI Express device has errors to tell.
+            if set_events(device, index, &[event.as_raw_fd()]).is_ok() {
+                events.push(event);
+            }
+        }
+    }
+    Watch::start(events)
+}
+
+/// The mapped registers.
+struct Bar {
+    base: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: registers have no owner; each access is one load or store of the device, from whichever thread.
+unsafe impl Send for Bar {}
+// SAFETY: as above.
+unsafe impl Sync for Bar {}
+
+impl Bar {
+    fn map(device: &File, address: PciAddress) -> Result<Bar, EngineError> {
+        let mut info = RegionInfo { index: ioctl::VFIO_PCI_BAR0_REGION_INDEX, ..RegionInfo::sized() };
+        ioctl::with(device, ioctl::VFIO_DEVICE_GET_REGION_INFO, &mut info)
+            .map_err(|errno| call("VFIO_DEVICE_GET_REGION_INFO", errno))?;
+        if info.flags & ioctl::VFIO_REGION_INFO_FLAG_MMAP == 0 || info.size < DOORBELLS as u64 + 16 {
+            return Err(EngineError::unsupported(format!(
+                "{address} has no registers that can be mapped (BAR 0 of {} bytes): is it an NVMe controller?",
+                info.size
+            )));
+        }
+        let len = info.size as usize;
+        let offset = info.offset as libc::off_t;
+        // SAFETY: a mapping at an address of the kernel's choice touches no memory of ours.
+        let base = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                len,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED,
+                device.as_raw_fd(),
+                offset,
+            )
+        };
+        match NonNull::new(base.cast()) {
+            Some(start) if base != libc::MAP_FAILED => Ok(Bar { base: start, len }),
+            _ => Err(call("mmap (registers)", last_errno())),
+        }
+    }
+
+    /// The address of a register of `T`.
+    #[inline]
+    fn at<T>(&self, at: usize) -> NonNull<T> {
+        assert!(at <= self.len - size_of::<T>() && at.is_multiple_of(size_of::<T>()), "a register");
+        // SAFETY: it was found to lie within the mapping.
+        unsafe { self.base.add(at).cast() }
+    }
+}
+
+impl Drop for Bar {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is ours and nobody has a pointer into it.
+        unsafe { libc::munmap(self.base.as_ptr().cast(), self.len) };
+    }
+}
+
+impl Registers for Vfio {
+    fn read32(&self, at: usize) -> u32 {
+        // SAFETY: `at` gave an aligned register within the mapping; so for the three that follow.
+        unsafe { self.registers.at::<u32>(at).read_volatile() }
+    }
+
+    #[inline]
+    fn write32(&self, at: usize, value: u32) {
+        // SAFETY: as in `read32`.
+        unsafe { self.registers.at::<u32>(at).write_volatile(value) }
+    }
+
+    fn read64(&self, at: usize) -> u64 {
+        // SAFETY: as in `read32`.
+        unsafe { self.registers.at::<u64>(at).read_volatile() }
+    }
+
+    fn write64(&self, at: usize, value: u64) {
+        // SAFETY: as in `read32`.
+        unsafe { self.registers.at::<u64>(at).write_volatile(value) }
+    }
+}
+
+impl Device for Vfio {
+    fn registers_len(&self) -> usize {
+        self.registers.len
+    }
+
+    fn huge_pages(&self) -> HugePages {
+        if matches!(self.space, Space::Physical(_)) { HugePages::Required } else { HugePages::Preferred }
+    }
+
+    fn map(&self, memory: &Memory) -> Result<Box<[u64]>, EngineError> {
+        match &self.space {
+            Space::Type1(container) => container.map(memory),
+            Space::Iommufd(iommufd) => iommufd.map(memory),
+            Space::Physical(_) => no_iommu::map(memory),
+        }
+    }
+
+    fn unmap(&self, pages: &[u64]) {
+        match &self.space {
+            Space::Type1(container) => container.unmap(pages),
+            Space::Iommufd(iommufd) => iommufd.unmap(pages),
+            Space::Physical(_) => {}
+        }
+    }
+
+    fn cut_off(&self) -> bool {
+        // A device that is gone answers with ones; what is not there reads no memory.
+        set_command(&self.device, self.config_at, 0, BUS_MASTER)
+            .is_ok_and(|command| command == u16::MAX || command & BUS_MASTER == 0)
+    }
+
+    fn vectors(&self) -> u32 {
+        self.vectors
+    }
+
+    fn arm(&self, events: &[RawFd]) -> Result<(), EngineError> {
+        set_events(&self.device, ioctl::VFIO_PCI_MSIX_IRQ_INDEX, events).map_err(|errno| {
+            let count = events.len();
+            EngineError::call(
+                "VFIO_DEVICE_SET_IRQS",
+                errno,
+                format!(": {count} vectors (MSI-X) were asked for; poll instead"),
+            )
+        })
+    }
+
+    fn is_asked_back(&self) -> bool {
+        self.watch.has_seen()
+    }
+
+    fn vfio(&self) -> &'static str {
+        match self.space {
+            Space::Type1(_) => "type1",
+            Space::Iommufd(_) => "iommufd",
+            Space::Physical(_) => "no-iommu",
+        }
+    }
+}
+
+/// The addresses of the pages of a range that the device sees as one.
+fn consecutive(iova: u64, len: usize) -> Box<[u64]> {
+    (0..len / super::registers::PAGE).map(|page| iova + (page * super::registers::PAGE) as u64).collect()
+}
+
+/// The kernel refuses to map memory.
+fn map_error(what: &'static str, errno: i32) -> EngineError {
+    EngineError::call(what, errno, crate::remedy::memory_lock(errno))
+}

@@ -1,0 +1,198 @@
+//! How an engine waits for completions: by polling, by an interrupt, or by a sleep and then polling.
+
+use super::irq::Waiter;
+use super::queue::Completion;
+use crate::engine::EngineError;
+use iopj_core::CompletionMode;
+use iopj_core::path::Sleep;
+use std::os::fd::RawFd;
+use std::time::{Duration, Instant};
+
+/// Empty polls between two looks at the clock.
+const POLLS_A_LOOK: u32 = 1024;
+/// Quiet time between two looks at the controller: long against an I/O, short against a user.
+const LOOK_AFTER: Duration = Duration::from_millis(1);
+/// The longest sleep without a look at the controller, where an interrupt is waited for.
+const LONGEST_SLEEP: Duration = Duration::from_millis(100);
+
+enum Mode {
+    Poll,
+    Interrupt(Waiter),
+    Hybrid(Hybrid),
+}
+
+/// The sleep before polling.
+struct Hybrid {
+    fixed: Option<Duration>,
+    _slack: TimerSlack,
+    /// Waits that were not answered at once, and how long they took together, for half of their mean is slept: as the
+    /// kernel did for synchronous I/O until 6.3 (block/blk-mq.c, `blk_mq_poll_nsecs`). At depth 1 a wait is an I/O's
+    /// service time; deeper, it is the time to the next completion, so that the drive is never left without work.
+    waits: u64,
+    total_ns: u64,
+    began: Option<Instant>,
+}
+
+impl Hybrid {
+    fn sleep_time(&self) -> Duration {
+        self.fixed.unwrap_or_else(|| Duration::from_nanos(self.total_ns.checked_div(2 * self.waits).unwrap_or(0)))
+    }
+}
+
+/// The thread's timer slack at its least, until dropped: with the usual 50 us a sleep of a few would be no such sleep.
+struct TimerSlack(libc::c_long);
+
+impl TimerSlack {
+    fn least() -> TimerSlack {
+        // SAFETY: both change and read a number of the calling thread, and no memory of ours.
+        unsafe {
+            let before = libc::c_long::from(libc::prctl(libc::PR_GET_TIMERSLACK));
+            libc::prctl(libc::PR_SET_TIMERSLACK, 1 as libc::c_ulong);
+            TimerSlack(before)
+        }
+    }
+}
+
+impl Drop for TimerSlack {
+    fn drop(&mut self) {
+        // SAFETY: as in `least`. The engine is not `Send`, so it is dropped on its own thread.
+        unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, self.0 as libc::c_ulong) };
+    }
+}
+
+/// An engine's way of waiting, its counts, and since when nothing came.
+pub(super) struct Waiting {
+    mode: Mode,
+    empty_polls: u32,
+    /// Since when nothing came, and when the controller was looked at last; absent after a completion.
+    quiet: Option<(Instant, Instant)>,
+    system_calls: u64,
+    sleeps: u64,
+    /// A hybrid wait sleeps once.
+    may_sleep: bool,
+}
+
+impl Waiting {
+    /// Waiting without any resource of its own.
+    pub(super) fn polling() -> Waiting {
+        Waiting { mode: Mode::Poll, empty_polls: 0, quiet: None, system_calls: 0, sleeps: 0, may_sleep: false }
+    }
+
+    /// Waits by `mode`; `event` is what the queue pair's vector signals.
+    pub(super) fn new(mode: CompletionMode, event: Option<RawFd>) -> Result<Waiting, EngineError> {
+        let hybrid = |fixed| {
+            let _slack = TimerSlack::least();
+            Mode::Hybrid(Hybrid { fixed, _slack, waits: 0, total_ns: 0, began: None })
+        };
+        let mode = match (mode, event) {
+            (CompletionMode::Interrupt, Some(event)) => Mode::Interrupt(Waiter::new(event)?),
+            (CompletionMode::Hybrid(Sleep::Auto), _) => hybrid(None),
+            (CompletionMode::Hybrid(Sleep::Fixed(us)), _) => hybrid(Some(Duration::from_micros(us.get().into()))),
+            (CompletionMode::Poll | CompletionMode::Interrupt, _) => Mode::Poll,
+        };
+        Ok(Waiting { mode, ..Waiting::polling() })
+    }
+
+    /// Something came.
+    #[inline]
+    pub(super) fn progress(&mut self) {
+        self.quiet = None;
+        self.empty_polls = 0;
+    }
+
+    /// A wait begins that is not answered yet.
+    #[inline]
+    pub(super) fn begin(&mut self) {
+        if let Mode::Hybrid(hybrid) = &mut self.mode {
+            hybrid.began = Some(Instant::now());
+            self.may_sleep = true;
+        }
+    }
+
+    /// The wait has got what it waited for.
+    #[inline]
+    pub(super) fn end(&mut self) {
+        if let Mode::Hybrid(hybrid) = &mut self.mode
+            && let Some(began) = hybrid.began.take()
+        {
+            hybrid.waits += 1;
+            hybrid.total_ns += began.elapsed().as_nanos() as u64;
+        }
+    }
+
+    /// Waits until an entry may be there; false after a while without one, when it is time to look at the controller.
+    #[inline]
+    pub(super) fn until_ready(&mut self, queue: &Completion) -> bool {
+        if queue.is_ready() {
+            return true;
+        }
+        match &mut self.mode {
+            Mode::Interrupt(waiter) => {
+                self.system_calls += 1;
+                waiter.wait(LONGEST_SLEEP);
+                return queue.is_ready() || !self.is_quiet();
+            }
+            Mode::Hybrid(hybrid) if std::mem::take(&mut self.may_sleep) => {
+                let time = hybrid.sleep_time();
+                if !time.is_zero() {
+                    self.system_calls += 1;
+                    self.sleeps += 1;
+                    sleep(time);
+                }
+            }
+            Mode::Hybrid(_) | Mode::Poll => {}
+        }
+        loop {
+            for _ in 0..POLLS_A_LOOK {
+                if queue.is_ready() {
+                    return true;
+                }
+                std::hint::spin_loop();
+            }
+            if self.is_quiet() {
+                return false;
+            }
+        }
+    }
+
+    /// Counts a poll that found nothing; true if it is time to look at the controller.
+    #[inline]
+    pub(super) fn is_look_due(&mut self) -> bool {
+        self.empty_polls = self.empty_polls.wrapping_add(1);
+        self.empty_polls.is_multiple_of(POLLS_A_LOOK) && self.is_quiet()
+    }
+
+    /// Reads the clock; true if nothing came for so long that it is time to look at the controller.
+    #[cold]
+    fn is_quiet(&mut self) -> bool {
+        let now = Instant::now();
+        let (since, looked) = self.quiet.get_or_insert((now, now));
+        let due = now.duration_since(*looked) >= LOOK_AFTER;
+        if due {
+            self.quiet = Some((*since, now));
+        }
+        due
+    }
+
+    /// For how long nothing came, as far as it was noticed.
+    pub(super) fn quiet_for(&self) -> Duration {
+        self.quiet.map_or(Duration::ZERO, |(since, _)| since.elapsed())
+    }
+
+    /// System calls made.
+    pub(super) fn system_calls(&self) -> u64 {
+        self.system_calls
+    }
+
+    /// Of these, sleeps before polling.
+    pub(super) fn sleeps(&self) -> u64 {
+        self.sleeps
+    }
+}
+
+/// Sleeps by clock_nanosleep(2), which a signal may cut short.
+fn sleep(time: Duration) {
+    let time = libc::timespec { tv_sec: time.as_secs() as libc::time_t, tv_nsec: time.subsec_nanos().into() };
+    // SAFETY: `time` is a whole timespec, and nothing is written.
+    unsafe { libc::clock_nanosleep(libc::CLOCK_MONOTONIC, 0, &raw const time, std::ptr::null_mut()) };
+}

@@ -1,0 +1,73 @@
+//! The target of kernel bypass: a namespace of a controller that this process drives.
+
+use super::error::TargetError;
+use super::{Claims, Target, TargetKind};
+use crate::nvme_user::{Controller, NamespaceInfo};
+use std::path::Path;
+use std::sync::Arc;
+
+/// A controller and one of its namespaces.
+#[derive(Debug)]
+pub(super) struct Bypass {
+    controller: Arc<Controller>,
+    namespace: NamespaceInfo,
+}
+
+impl Target {
+    /// The namespace `nsid` of a controller that this process drives. `path` is the name under which it is spoken of:
+    /// that of the kernel's block device, which is away meanwhile. Whether it may be written was decided before the
+    /// controller was taken; here it is only kept.
+    ///
+    /// # Errors
+    /// The controller has no such namespace, or none that can be used (metadata, protection information).
+    pub fn open_bypass(
+        path: &Path,
+        controller: &Arc<Controller>,
+        nsid: u32,
+        writable: bool,
+    ) -> Result<Target, TargetError> {
+        let address = controller.address();
+        let Some(namespace) = controller.namespaces().iter().find(|namespace| namespace.nsid == nsid).cloned() else {
+            let numbers: Vec<String> = controller.namespaces().iter().map(|other| other.nsid.to_string()).collect();
+            let has = if numbers.is_empty() { "none".to_owned() } else { numbers.join(", ") };
+            return Err(TargetError::NoNamespace { path: path.to_owned(), nsid, controller: address, has });
+        };
+        if let Some(reason) = namespace.unusable {
+            return Err(TargetError::UnusableNamespace { path: path.to_owned(), nsid, controller: address, reason });
+        }
+        Ok(Target {
+            path: path.to_owned(),
+            kind: TargetKind::NvmeUser,
+            writable,
+            file: None,
+            claims: Claims::default(),
+            data_offset: 0,
+            data_len: namespace.blocks << namespace.lba_shift,
+            logical_block: 1 << namespace.lba_shift,
+            devices: Vec::new(),
+            device_id: 0,
+            nvme: None,
+            bypass: Some(Bypass { controller: Arc::clone(controller), namespace }),
+            warnings: Vec::new(),
+            file_id: None,
+        })
+    }
+
+    /// The controller that this process drives, where the target is one of its namespaces.
+    pub fn controller(&self) -> Option<&Arc<Controller>> {
+        self.bypass.as_ref().map(|bypass| &bypass.controller)
+    }
+
+    /// The controller and the namespace.
+    pub(crate) fn bypass(&self) -> Option<(&Arc<Controller>, &NamespaceInfo)> {
+        self.bypass.as_ref().map(|bypass| (&bypass.controller, &bypass.namespace))
+    }
+
+    /// That the kernel's driver does not have the device, in words.
+    pub(crate) fn taken(&self) -> String {
+        match self.controller() {
+            Some(controller) => format!("the device {} is taken from it", controller.address()),
+            None => "the device is taken from it".to_owned(),
+        }
+    }
+}

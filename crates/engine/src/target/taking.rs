@@ -1,0 +1,278 @@
+//! Whether an NVMe controller may be taken from its driver, to be driven from user space. Looks and claims for a moment;
+//! changes nothing: taking and giving back are the runner's.
+
+use super::error::TargetError;
+use super::safety::{self, Use, World};
+use super::topology::{self, Sysfs, attribute, entries, name_of};
+use crate::pci::{Isolation, PciAddress};
+use std::path::{Path, PathBuf};
+
+/// A controller that may be taken, as it stands now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TakePlan {
+    /// The controller.
+    pub address: PciAddress,
+    /// The driver that it is bound to, `nvme` for most; `None` where it has none.
+    pub driver: Option<String>,
+    /// Kernel names of its namespaces' block devices (of the heads, under multipath), sorted; they vanish while the
+    /// controller is taken.
+    pub namespaces: Vec<String>,
+    /// Its IOMMU group; `None` without an IOMMU.
+    pub group: Option<u32>,
+    /// What keeps the drive out of memory that is not its own.
+    pub isolation: Isolation,
+}
+
+/// Why a controller is not taken. Every message names the thing, the cause and the remedy.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TakeRefusal {
+    /// No such function on the bus.
+    #[error("there is no PCI device {0}: `lspci -D -d ::0108` lists the NVMe controllers")]
+    NoDevice(PciAddress),
+    /// Its class is another one.
+    #[error("{address} is no NVMe controller (its class is {class}, not 0x010802): `lspci -D -d ::0108` lists them")]
+    NoController {
+        /// The device.
+        address: PciAddress,
+        /// Its class as sysfs has it.
+        class: String,
+    },
+    /// A namespace, or something on it, is mounted.
+    #[error("{address} cannot be taken: {device} on it is mounted on {}; unmount it, or name another drive", super::error::shown(.mount_point))]
+    Mounted {
+        /// The controller.
+        address: PciAddress,
+        /// Kernel name of what is mounted.
+        device: String,
+        /// Where.
+        mount_point: PathBuf,
+    },
+    /// A namespace, or something on it, is swap.
+    #[error(
+        "{address} cannot be taken: {device} on it is used as swap; `swapoff /dev/{device}`, or name another drive"
+    )]
+    Swap {
+        /// The controller.
+        address: PciAddress,
+        /// Kernel name of the swap device.
+        device: String,
+    },
+    /// Device mapper, md, loop or the like stands on a namespace.
+    #[error("{address} cannot be taken: {holder} stands on its {device}; take {holder} down, or name another drive")]
+    Held {
+        /// The controller.
+        address: PciAddress,
+        /// Kernel name of what is held.
+        device: String,
+        /// Kernel name of the holder.
+        holder: String,
+    },
+    /// Somebody else holds a namespace exclusively.
+    #[error(
+        "{address} cannot be taken: something (a mount in another namespace, RAID, LVM or a program) holds its {device}; end that, or \
+         name another drive"
+    )]
+    Busy {
+        /// The controller.
+        address: PciAddress,
+        /// Kernel name of what could not be claimed.
+        device: String,
+    },
+    /// The IOMMU cannot tell the controller from others.
+    #[error(
+        "{address} cannot be taken: its IOMMU group {group} holds {} as well, which it could reach; put the drive into another slot, or \
+         name another drive",
+        .others.join(", ")
+    )]
+    SharedGroup {
+        /// The controller.
+        address: PciAddress,
+        /// Its group.
+        group: u32,
+        /// The other devices of the group, each with its driver.
+        others: Vec<String>,
+    },
+    /// Nothing keeps the drive out of foreign memory.
+    #[error(
+        "{0} has no IOMMU, so that a fault could overwrite any memory: switch it on (VT-d or AMD-Vi in the firmware, for Intel also \
+         intel_iommu=on on the kernel command line), or say --i-know-no-iommu"
+    )]
+    NoIommu(PciAddress),
+    /// VFIO would refuse a device without an IOMMU.
+    #[error("{address} has no IOMMU, and VFIO takes no such device now: {remedy}")]
+    NoIommuMode {
+        /// The controller.
+        address: PciAddress,
+        /// What allows it.
+        remedy: &'static str,
+    },
+    /// The driver that would take it is not there.
+    #[error("{0} cannot be taken: the driver vfio-pci is not there; `modprobe vfio-pci`, as root")]
+    NoVfioPci(PciAddress),
+    /// Somebody has pinned it to a driver.
+    #[error(
+        "{address} cannot be taken: it is pinned to the driver `{driver}`; unpin it by `echo > \
+         /sys/bus/pci/devices/{address}/driver_override`, as root"
+    )]
+    Pinned {
+        /// The controller.
+        address: PciAddress,
+        /// What its `driver_override` says.
+        driver: String,
+    },
+}
+
+/// Class, subclass and programming interface of an NVMe controller (PCI Code and ID Assignment, 01h 08h 02h).
+const NVME_CLASS: &str = "0x010802";
+/// Class and subclass of a bridge from PCI to PCI: it belongs to the group of what lies below it and moves no data of its own.
+const BRIDGE_CLASS: &str = "0x0604";
+
+/// Finds out whether the controller may be taken from its driver, and what is to be known for that. Opens each of its
+/// namespaces exclusively for a moment; changes nothing. What it tells may be wrong a moment later: ask anew before
+/// each taking. `i_know_no_iommu` allows a controller without an IOMMU.
+///
+/// Sources: Documentation/driver-api/vfio.rst, Documentation/ABI/testing/{sysfs-bus-pci,sysfs-kernel-iommu_groups}.
+///
+/// # Errors
+/// [`TargetError::NotTaken`] with the [`TakeRefusal`]; or a permission is missing, or sysfs cannot be read.
+pub fn plan_taking(address: PciAddress, i_know_no_iommu: bool) -> Result<TakePlan, TargetError> {
+    let folder = device_folder(Path::new(super::SYSFS), address);
+    let world = World::here().map_err(TargetError::system(&folder, "reading mounts and swaps"))?;
+    let (plan, disks) = plan_in(Path::new(super::SYSFS), &world, address, i_know_no_iommu)?;
+    require_unclaimed(address, &disks)?;
+    Ok(plan)
+}
+
+/// Refuses disks that somebody else holds exclusively. Our own claims end here, or the device would outlive its driver.
+pub(super) fn require_unclaimed(address: PciAddress, disks: &[PathBuf]) -> Result<(), TargetError> {
+    for disk in disks {
+        safety::claim_disk(disk, disk, None).map_err(|error| match error {
+            TargetError::Busy { device, .. } => TakeRefusal::Busy { address, device }.into(),
+            other => other,
+        })?;
+    }
+    Ok(())
+}
+
+/// Kernel names of the block devices of a controller's namespaces, sorted: those that are there now, and under multipath
+/// the heads `nvmeXnZ` in the place of the hidden paths `nvmeXcYnZ`. `sysfs` is the root of sysfs, `/sys`.
+pub fn controller_namespaces(sysfs: &Path, address: PciAddress) -> Vec<String> {
+    namespace_disks(sysfs, address).iter().map(|disk| name_of(disk)).collect()
+}
+
+fn device_folder(sysfs: &Path, address: PciAddress) -> PathBuf {
+    sysfs.join("bus/pci/devices").join(address.to_string())
+}
+
+fn namespace_disks(sysfs: &Path, address: PciAddress) -> Vec<PathBuf> {
+    let controllers = entries(&device_folder(sysfs, address).join("nvme"));
+    let names = controllers.iter().flat_map(|controller| entries(controller)).filter_map(|dir| head_of(&name_of(&dir)));
+    let mut disks: Vec<PathBuf> = names.filter_map(|name| Sysfs::new(sysfs).named(&name).ok()).collect();
+    disks.sort();
+    disks.dedup();
+    disks
+}
+
+/// The visible block device of a namespace: `nvme0n1` of itself and of `nvme0c3n1`; `None` for what is no namespace.
+fn head_of(name: &str) -> Option<String> {
+    let is_number = |digits: &str| !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    let (start, namespace) = name.strip_prefix("nvme")?.split_once('n')?;
+    let (instance, path) = start.split_once('c').map_or((start, None), |(instance, path)| (instance, Some(path)));
+    let is_namespace = is_number(instance) && is_number(namespace) && path.is_none_or(is_number);
+    is_namespace.then(|| format!("nvme{instance}n{namespace}"))
+}
+
+/// The plan, and the disks that are to be claimed: what sysfs and the mounts tell.
+fn plan_in(
+    sysfs: &Path,
+    world: &World,
+    address: PciAddress,
+    i_know_no_iommu: bool,
+) -> Result<(TakePlan, Vec<PathBuf>), TargetError> {
+    let folder = device_folder(sysfs, address);
+    let class = attribute::<String>(&folder, "class").ok_or(TakeRefusal::NoDevice(address))?;
+    if class != NVME_CLASS {
+        return Err(TakeRefusal::NoController { address, class }.into());
+    }
+    let namespaces = namespace_disks(sysfs, address);
+    let mut disks = namespaces.clone();
+    // Another controller may show the same namespace, and what is mounted there would be overwritten here.
+    disks.extend(namespaces.iter().flat_map(|disk| world.sysfs.twins(disk)).filter(|twin| !namespaces.contains(twin)));
+    let used = safety::find_use(world, &disks);
+    match used.map_err(TargetError::system(&folder, "reading the numbers of its namespaces"))? {
+        None => {}
+        Some(Use::Mounted(device, mount_point)) => {
+            return Err(TakeRefusal::Mounted { address, device, mount_point }.into());
+        }
+        Some(Use::Swap(device)) => return Err(TakeRefusal::Swap { address, device }.into()),
+        Some(Use::Held(device, holder)) => return Err(TakeRefusal::Held { address, device, holder }.into()),
+    }
+    let driver = driver_of(&folder);
+    if driver.as_deref() != Some("vfio-pci") {
+        require_free_hand(sysfs, &folder, address)?;
+    }
+    let group = isolated_group(sysfs, &folder, address)?;
+    let isolation = if group.is_some() { Isolation::Iommu } else { Isolation::None };
+    if isolation == Isolation::None {
+        require_no_iommu_mode(sysfs, address, i_know_no_iommu)?;
+    }
+    let namespaces = namespaces.iter().map(|disk| name_of(disk)).collect();
+    Ok((TakePlan { address, driver, namespaces, group, isolation }, disks))
+}
+
+fn driver_of(folder: &Path) -> Option<String> {
+    folder.join("driver").canonicalize().ok().map(|driver| name_of(&driver))
+}
+
+/// Refuses where vfio-pci cannot be asked to take the device.
+fn require_free_hand(sysfs: &Path, folder: &Path, address: PciAddress) -> Result<(), TakeRefusal> {
+    if !sysfs.join("bus/pci/drivers/vfio-pci").is_dir() {
+        return Err(TakeRefusal::NoVfioPci(address));
+    }
+    match attribute::<String>(folder, "driver_override") {
+        Some(driver) if !matches!(driver.as_str(), "" | "(null)") => Err(TakeRefusal::Pinned { address, driver }),
+        _ => Ok(()),
+    }
+}
+
+/// The device's IOMMU group, in which it must be alone but for bridges; `None` without an IOMMU.
+fn isolated_group(sysfs: &Path, folder: &Path, address: PciAddress) -> Result<Option<u32>, TakeRefusal> {
+    let Some(dir) = folder.join("iommu_group").canonicalize().ok() else { return Ok(None) };
+    // VFIO gives a device that it took without an IOMMU a group of this name (drivers/vfio/group.c).
+    if attribute::<String>(&dir, "name").as_deref() == Some("vfio-noiommu") {
+        return Ok(None);
+    }
+    let Ok(group) = name_of(&dir).parse() else { return Ok(None) };
+    let members = entries(&sysfs.join("kernel/iommu_groups").join(name_of(&dir)).join("devices"));
+    let is_other = |member: &&PathBuf| {
+        let class = attribute::<String>(member, "class").unwrap_or_default();
+        name_of(member) != address.to_string() && !class.starts_with(BRIDGE_CLASS)
+    };
+    let describe = |member: &PathBuf| {
+        format!("{} ({})", name_of(member), driver_of(member).unwrap_or_else(|| "no driver".to_owned()))
+    };
+    let others: Vec<String> = members.iter().filter(is_other).map(describe).collect();
+    if others.is_empty() { Ok(Some(group)) } else { Err(TakeRefusal::SharedGroup { address, group, others }) }
+}
+
+/// Refuses a device without an IOMMU that the user did not allow, or that VFIO would not take.
+fn require_no_iommu_mode(sysfs: &Path, address: PciAddress, i_know: bool) -> Result<(), TakeRefusal> {
+    if !i_know {
+        return Err(TakeRefusal::NoIommu(address));
+    }
+    let remedy = match topology::attribute::<String>(
+        &sysfs.join("module/vfio/parameters"),
+        "enable_unsafe_noiommu_mode",
+    ) {
+        Some(mode) if mode == "Y" => return Ok(()),
+        Some(_) => {
+            "`echo 1 > /sys/module/vfio/parameters/enable_unsafe_noiommu_mode`, as root, allows it until the next boot"
+        }
+        None => "use a kernel built with CONFIG_VFIO_NOIOMMU, or switch the IOMMU on",
+    };
+    Err(TakeRefusal::NoIommuMode { address, remedy })
+}
+
+#[cfg(test)]
+mod tests;
