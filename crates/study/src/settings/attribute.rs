@@ -1,10 +1,10 @@
 //! The allow-list as files: which sysfs file belongs to a setting, its one text form, reading and writing it.
 
+use super::files;
 use super::setting::{Place, Setting};
 use std::fmt;
-use std::fs::{self, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -82,13 +82,7 @@ impl Attribute {
 
     /// Writes `value`, never through a symbolic link in the file's place and never making a file.
     pub(super) fn write(&self, sys: &Path, value: &str) -> io::Result<()> {
-        // One write call: sysfs takes each write as a whole value.
-        OpenOptions::new()
-            .write(true)
-            .truncate(true)
-            .custom_flags(libc::O_NOFOLLOW)
-            .open(self.file(sys))?
-            .write_all(value.as_bytes())
+        files::write(&self.file(sys), value)
     }
 }
 

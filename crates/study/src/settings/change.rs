@@ -1,26 +1,29 @@
 //! The changes of one run: journalled, made, read back, and put back at its end.
 
 use super::attribute::{Attribute, is_plain_value};
-use super::files;
+use super::files::{self, Locked};
+use super::item::Item;
 use super::journal::{self, Change, Drive, Journal, Undo};
 use super::lock::{self, CPU_LOCK};
 use super::restore::{Outcome, Restored, put_back};
 use super::setting::{Place, validate_value};
+use super::taking::Hold;
 use super::{DeviceLocks, Host, Setting, SettingsError};
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 /// The journalled changes of one run. Dropped, it puts everything back as far as it can.
 #[derive(Debug)]
 pub struct Settings<'a> {
-    host: &'a Host,
-    locks: &'a DeviceLocks,
-    devices: Vec<String>,
-    cpu_lock: Option<File>,
+    pub(super) host: &'a Host,
+    pub(super) locks: &'a DeviceLocks,
+    pub(super) devices: Vec<String>,
+    cpu_lock: Option<Locked>,
+    pub(super) hold: Hold,
     journal: Option<Journal>,
-    undo: Undo,
-    changes: Vec<Change>,
+    pub(super) undo: Undo,
+    pub(super) changes: Vec<Change>,
 }
 
 impl<'a> Settings<'a> {
@@ -30,6 +33,7 @@ impl<'a> Settings<'a> {
             locks,
             devices: devices.to_vec(),
             cpu_lock: None,
+            hold: Hold::default(),
             journal: None,
             undo: Undo::default(),
             changes: Vec::new(),
@@ -75,12 +79,14 @@ impl<'a> Settings<'a> {
 
     /// Puts back all that was changed, newest first, and removes the journal. Files that already have their old
     /// value are not written; files that are gone (a drive unplugged) took the setting with them.
+    /// A drive that was taken goes back to its driver: its controller must be dropped before.
     ///
     /// # Errors
     /// [`SettingsError::NotRestored`] with every file that could not be put back: the rest is back, the journal is
     /// kept, and the call may be repeated.
     pub fn restore(&mut self) -> Result<Vec<Restored>, SettingsError> {
-        let Outcome { restored, failed, .. } = put_back(self.host, &self.undo);
+        let disks: Vec<String> = self.devices.iter().chain(self.hold.disks()).cloned().collect();
+        let Outcome { restored, failed, .. } = put_back(self.host, &self.undo, &disks);
         if !failed.is_empty() {
             return Err(SettingsError::NotRestored { failed });
         }
@@ -89,6 +95,7 @@ impl<'a> Settings<'a> {
             journal.remove()?;
         }
         self.cpu_lock = None;
+        self.hold = Hold::default();
         Ok(restored)
     }
 
@@ -120,7 +127,7 @@ impl<'a> Settings<'a> {
         match attribute.idle_state() {
             // `value` was validated as a number; a state that it leaves in use is as it was before the run.
             Some(state) if value.parse().is_ok_and(|deepest: u32| state > deepest) => "1".to_owned(),
-            Some(_) => self.undo.old(attribute).unwrap_or(now).to_owned(),
+            Some(_) => self.undo.old(&Item::Attribute(attribute.clone())).unwrap_or(now).to_owned(),
             None => value.to_owned(),
         }
     }
@@ -130,10 +137,10 @@ impl<'a> Settings<'a> {
         let sys = &self.host.sys;
         for beside in attribute.resets() {
             if let Some(stands) = beside.read(sys).ok().filter(|stands| is_plain_value(stands)) {
-                self.journal(beside, stands.clone(), stands)?;
+                self.journal(Item::Attribute(beside), stands.clone(), stands)?;
             }
         }
-        self.journal(attribute.clone(), old.clone(), wanted.to_owned())?;
+        self.journal(Item::Attribute(attribute.clone()), old.clone(), wanted.to_owned())?;
         attribute.write(sys, wanted).map_err(|source| refused(sys, attribute, wanted, source))?;
         let file = attribute.file(sys);
         let read = attribute.read(sys).map_err(SettingsError::io("read", &file))?;
@@ -165,7 +172,7 @@ impl<'a> Settings<'a> {
         }
     }
 
-    fn journal(&mut self, attribute: Attribute, old: String, new: String) -> Result<(), SettingsError> {
+    pub(super) fn journal(&mut self, item: Item, old: String, new: String) -> Result<(), SettingsError> {
         let journal = match &mut self.journal {
             Some(journal) => journal,
             none => {
@@ -174,8 +181,8 @@ impl<'a> Settings<'a> {
                 none.insert(Journal::create(&self.host.run, &header)?)
             }
         };
-        journal.append(&Change { file: attribute.to_string(), old: old.clone(), new })?;
-        self.undo.note(attribute, old);
+        journal.append(&Change { file: item.to_string(), old: old.clone(), new })?;
+        self.undo.note(item, old);
         Ok(())
     }
 }

@@ -1,6 +1,7 @@
 //! What can go wrong with settings, in the words that the user reads.
 
 use super::{NotRestored, Setting};
+use iopj_engine::PciAddress;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -44,7 +45,7 @@ pub enum SettingsError {
     /// Another live run holds what this one wants to change or measure.
     #[error("`{device}` is in use by {}: wait for its end, or stop it", holder(*pid))]
     Locked {
-        /// The device, or `host:cpu` for the settings of all CPUs.
+        /// The device, `host:cpu` for the settings of all CPUs, or `pci:ADDRESS` for a drive's binding.
         device: String,
         /// The process that holds the lock, where the lock file tells.
         pid: Option<u32>,
@@ -84,6 +85,22 @@ pub enum SettingsError {
         source: io::Error,
         /// The remedy.
         advice: String,
+    },
+    /// A drive stayed with its driver, or went back to it.
+    #[error("{address} could not be taken from its driver: {reason}")]
+    NotTaken {
+        /// The drive's controller.
+        address: PciAddress,
+        /// The cause, how it stands now, and the remedy.
+        reason: String,
+    },
+    /// A drive is not back with its driver, or its block devices are not.
+    #[error("{address} could not be given back to its driver: {reason}")]
+    NotGivenBack {
+        /// The drive's controller.
+        address: PciAddress,
+        /// The cause and the remedy.
+        reason: String,
     },
     /// A file operation failed.
     #[error("cannot {action} {}: {source}", file.display())]

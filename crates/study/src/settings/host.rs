@@ -1,7 +1,7 @@
 //! The host whose settings are changed: where it shows itself, and what a run asks of it.
 
 use super::attribute::is_device_name;
-use super::files;
+use super::files::Locked;
 use super::{DeviceLocks, Settings, SettingsError};
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -79,11 +79,11 @@ impl Host {
 
 /// A lock that runs of every user can see, for only root may make lock files: flock(2) on the device's statistics in
 /// sysfs, which everybody may open.
-fn claim(folder: &Path, device: &str) -> Result<Option<File>, SettingsError> {
+pub(super) fn claim(folder: &Path, device: &str) -> Result<Option<Locked>, SettingsError> {
     let path = folder.join(device).join("stat");
     let Ok(file) = File::open(&path) else { return Ok(None) };
-    match files::try_lock(&file).map_err(SettingsError::io("lock", &path))? {
-        true => Ok(Some(file)),
-        false => Err(SettingsError::Locked { device: device.to_owned(), pid: None }),
+    match Locked::take(file).map_err(SettingsError::io("lock", &path))? {
+        Some(locked) => Ok(Some(locked)),
+        None => Err(SettingsError::Locked { device: device.to_owned(), pid: None }),
     }
 }

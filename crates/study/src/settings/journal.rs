@@ -1,8 +1,9 @@
 //! The journal of one run: its file, its lines, and reading them after the run's death.
 
 use super::SettingsError;
-use super::attribute::{Attribute, is_device_name, is_plain_value};
-use super::files;
+use super::attribute::is_device_name;
+use super::files::{self, Locked};
+use super::item::Item;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
@@ -59,7 +60,7 @@ impl Drive {
 #[derive(Debug)]
 pub(super) struct Journal {
     path: PathBuf,
-    file: File,
+    file: Locked,
     length: u64,
 }
 
@@ -71,7 +72,10 @@ impl Journal {
         let unnamed = path.with_extension("new");
         let file = files::open_private(&unnamed, OpenOptions::new().create_new(true))
             .map_err(SettingsError::io("make", &unnamed))?;
-        files::try_lock(&file).map_err(SettingsError::io("lock", &unnamed))?;
+        let locked = Locked::take(file).map_err(SettingsError::io("lock", &unnamed))?;
+        let Some(file) = locked else {
+            return Err(SettingsError::Locked { device: unnamed.display().to_string(), pid: None });
+        };
         let mut journal = Journal { path, file, length: 0 };
         journal.append(header)?;
         fs::rename(&unnamed, &journal.path).map_err(SettingsError::io("make", &journal.path))?;
@@ -115,32 +119,32 @@ pub(super) struct Record {
     pub(super) undo: Undo,
 }
 
-/// What must be put back: each file once, with the value that it had first, in the order of its first change.
+/// What must be put back: each item once, with the value that it had first, in the order of its first change.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Undo(Vec<(Attribute, String)>);
+pub(super) struct Undo(Vec<(Item, String)>);
 
 impl Undo {
-    /// Notes that `attribute` had the value `old`, unless an earlier change already told.
-    pub(super) fn note(&mut self, attribute: Attribute, old: String) {
-        if self.old(&attribute).is_none() {
-            self.0.push((attribute, old));
+    /// Notes that `item` had the value `old`, unless an earlier change already told.
+    pub(super) fn note(&mut self, item: Item, old: String) {
+        if self.old(&item).is_none() {
+            self.0.push((item, old));
         }
     }
 
     /// The value before the run's first change.
-    pub(super) fn old(&self, attribute: &Attribute) -> Option<&str> {
-        self.0.iter().find(|(known, _)| known == attribute).map(|(_, old)| old.as_str())
+    pub(super) fn old(&self, item: &Item) -> Option<&str> {
+        self.0.iter().find(|(known, _)| known == item).map(|(_, old)| old.as_str())
     }
 
     /// Newest first: what a later change reset by the way (scheduler: nr_requests) was noted before it, and is
     /// put back after it.
-    pub(super) fn newest_first(&self) -> impl Iterator<Item = (&Attribute, &str)> {
-        self.0.iter().rev().map(|(attribute, old)| (attribute, old.as_str()))
+    pub(super) fn newest_first(&self) -> impl Iterator<Item = (&Item, &str)> {
+        self.0.iter().rev().map(|(item, old)| (item, old.as_str()))
     }
 
     /// Drops the files of a device.
     pub(super) fn forget(&mut self, device: &str) {
-        self.0.retain(|(attribute, _)| attribute.device() != Some(device));
+        self.0.retain(|(item, _)| item.device() != Some(device));
     }
 }
 
@@ -161,16 +165,16 @@ pub(super) fn parse(text: &str) -> Result<Record, String> {
     for (number, line) in lines.enumerate() {
         let refuse = |reason: String| format!("its line {} {reason}", number + 2);
         let change: Change = serde_json::from_str(line).map_err(|error| refuse(format!("is no change: {error}")))?;
-        let attribute: Attribute = change.file.parse().map_err(|_| {
+        let item: Item = change.file.parse().map_err(|_| {
             refuse(format!("names `{}`, which is not on the list of what may be written", change.file.escape_default()))
         })?;
-        if !is_plain_value(&change.old) {
-            return Err(refuse("has an old value that is no single word".to_owned()));
+        if !item.accepts(&change.old) {
+            return Err(refuse("has an old value that is no single word that could be put back".to_owned()));
         }
-        if attribute.device().is_some_and(|device| header.devices.iter().all(|drive| drive.name != device)) {
+        if item.device().is_some_and(|device| header.devices.iter().all(|drive| drive.name != device)) {
             return Err(refuse("changes a device that its first line does not name".to_owned()));
         }
-        undo.note(attribute, change.old);
+        undo.note(item, change.old);
     }
     Ok(Record { header, undo })
 }

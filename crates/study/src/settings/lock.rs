@@ -1,9 +1,9 @@
 //! One lock a device for the life of a run: flock(2) on a file in the folder of journals.
 
 use super::SettingsError;
-use super::files;
+use super::files::{self, Locked};
 use std::collections::BTreeMap;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::path::Path;
 
@@ -14,9 +14,9 @@ pub(super) const CPU_LOCK: &str = "host:cpu";
 /// kernel frees them at any death.
 #[derive(Debug)]
 pub struct DeviceLocks {
-    held: BTreeMap<String, File>,
+    held: BTreeMap<String, Locked>,
     /// Locks that runs of every user can see.
-    pub(super) claims: Vec<File>,
+    pub(super) claims: Vec<Locked>,
     effective: bool,
 }
 
@@ -55,14 +55,13 @@ impl DeviceLocks {
 
 /// Takes the lock `name` and writes this process's id into it. The file stays when the lock is freed: to remove
 /// it would let two runs lock two files of one name.
-pub(super) fn take(folder: &Path, name: &str) -> Result<File, SettingsError> {
+pub(super) fn take(folder: &Path, name: &str) -> Result<Locked, SettingsError> {
     let path = folder.join(format!("{name}.lock"));
-    let mut file =
-        files::open_private(&path, OpenOptions::new().create(true)).map_err(SettingsError::io("open", &path))?;
-    if !files::try_lock(&file).map_err(SettingsError::io("lock", &path))? {
+    let file = files::open_private(&path, OpenOptions::new().create(true)).map_err(SettingsError::io("open", &path))?;
+    let Some(mut file) = Locked::take(file).map_err(SettingsError::io("lock", &path))? else {
         let pid = fs::read_to_string(&path).ok().and_then(|text| text.trim().parse().ok());
         return Err(SettingsError::Locked { device: name.to_owned(), pid });
-    }
+    };
     file.set_len(0)
         .and_then(|()| writeln!(file, "{}", std::process::id()))
         .map_err(SettingsError::io("write to", &path))?;

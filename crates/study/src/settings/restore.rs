@@ -2,12 +2,15 @@
 
 use super::SettingsError;
 use super::attribute::Attribute;
-use super::files;
+use super::binding::{self, Binding, GivenBack};
+use super::files::{self, Locked};
 use super::host::Host;
+use super::item::Item;
 use super::journal::{self, Drive, Record, Undo};
-use super::lock::{self, CPU_LOCK};
+use super::lock;
+use super::taking::missing_disks;
 use std::collections::BTreeSet;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, OpenOptions};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -62,21 +65,62 @@ pub(super) struct Outcome {
     pub(super) failed: Vec<NotRestored>,
 }
 
-/// Puts back every file of `undo`, newest first; one failure does not keep the others from it.
-pub(super) fn put_back(host: &Host, undo: &Undo) -> Outcome {
+/// Puts back every item of `undo`, newest first; one failure does not keep the others from it. `disks` are the block
+/// devices that are waited for when a drive goes back to its driver.
+pub(super) fn put_back(host: &Host, undo: &Undo, disks: &[String]) -> Outcome {
     let mut outcome = Outcome::default();
-    for (attribute, old) in undo.newest_first() {
-        let file = attribute.file(&host.sys);
-        match put_back_one(&host.sys, attribute, old) {
+    for (item, old) in undo.newest_first() {
+        let file = item.file(&host.sys);
+        let from = match item {
+            Item::Attribute(attribute) => put_back_one(&host.sys, attribute, old),
+            Item::Driver(binding) => put_back_driver(host, *binding, old, disks, &mut outcome.notes),
+        };
+        match from {
             Ok(None) => {}
             Ok(Some(from)) => outcome.restored.push(Restored { file, from, to: old.to_owned() }),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                outcome.notes.push(format!("{} is gone, and its setting with it", file.display()));
+                let note = match item.device().filter(|device| !host.sys.join("block").join(device).exists()) {
+                    Some(device) => format!("`{device}` is gone, and its settings with it"),
+                    None => format!("{} is gone, and its setting with it", file.display()),
+                };
+                // A drive has many files, and is gone once.
+                if !outcome.notes.contains(&note) {
+                    outcome.notes.push(note);
+                }
             }
             Err(error) => outcome.failed.push(NotRestored { file, reason: error.to_string() }),
         }
     }
     outcome
+}
+
+/// The driver that the old one replaced, or `None` where nothing was to be done.
+fn put_back_driver(
+    host: &Host,
+    binding: Binding,
+    old: &str,
+    disks: &[String],
+    notes: &mut Vec<String>,
+) -> io::Result<Option<String>> {
+    let gone: Vec<String> = binding::absent(&host.sys, disks).into_iter().map(str::to_owned).collect();
+    match binding.give_back(host, old)? {
+        GivenBack::Already => {
+            // The run may have died while its drive was coming back.
+            binding::wait_for_disks(&host.sys, &gone);
+            Ok(None)
+        }
+        GivenBack::Foreign(now) => {
+            notes.push(format!("{} is bound to `{now}` by now, which is not this run's doing: left alone", binding.0));
+            Ok(None)
+        }
+        GivenBack::From(from) => {
+            let missing = binding::wait_for_disks(&host.sys, &gone);
+            if !missing.is_empty() {
+                notes.push(format!("{}: {}", binding.0, missing_disks(&missing)));
+            }
+            Ok(Some(from))
+        }
+    }
 }
 
 /// The value that was replaced, or `None` where the old one already stood.
@@ -157,7 +201,8 @@ impl Host {
                 dead.record.undo.forget(&drive.name);
             }
         }
-        let Outcome { restored, notes, failed } = put_back(self, &dead.record.undo);
+        let disks: Vec<String> = dead.record.header.devices.iter().map(|drive| drive.name.clone()).collect();
+        let Outcome { restored, notes, failed } = put_back(self, &dead.record.undo, &disks);
         let fate = if failed.is_empty() { Fate::Undone } else { Fate::Failed };
         report.restored.extend(restored);
         report.notes.extend(notes);
@@ -226,7 +271,7 @@ enum Fate {
 struct DeadJournal {
     path: PathBuf,
     record: Record,
-    _lock: File,
+    _lock: Locked,
 }
 
 /// What a journal's name led to.
@@ -248,9 +293,7 @@ fn open_dead(path: &Path) -> Result<Found, String> {
     if let Some(reason) = (!metadata.is_file()).then_some("is no regular file").or_else(|| files::distrust(&metadata)) {
         return Err(format!("it {reason}"));
     }
-    if !files::try_lock(&file).map_err(cannot)? {
-        return Ok(Found::Live);
-    }
+    let Some(file) = Locked::take(file).map_err(cannot)? else { return Ok(Found::Live) };
     if file.metadata().map_err(cannot)?.nlink() == 0 {
         return Ok(Found::Gone);
     }
@@ -265,8 +308,6 @@ fn live_pid(path: &Path) -> Option<u32> {
 /// The locks under which a journal was written.
 fn names(record: &Record) -> BTreeSet<String> {
     let mut names: BTreeSet<String> = record.header.devices.iter().map(|drive| drive.name.clone()).collect();
-    if record.undo.newest_first().any(|(attribute, _)| attribute.device().is_none()) {
-        names.insert(CPU_LOCK.to_owned());
-    }
+    names.extend(record.undo.newest_first().map(|(item, _)| item.lock_name()));
     names
 }

@@ -105,6 +105,11 @@ impl Setting {
         }
     }
 
+    /// True for an attribute of a block device's queue.
+    pub(crate) fn is_of_queue(self) -> bool {
+        self.place() == Place::Queue
+    }
+
     pub(super) fn place(self) -> Place {
         match self {
             Setting::Governor | Setting::EnergyPerformancePreference => Place::Policy,

@@ -11,20 +11,23 @@ use std::time::{Duration, Instant};
 
 const CHILD_ROOT: &str = "IOPJ_TEST_CHILD_ROOT";
 
-/// Starts this test program again to play the named part on the fixture's host.
-fn play(part: &str, fixture: &Fixture, uid: Option<u32>) -> Child {
-    let test = format!("{}::{part}", module_path!().split_once("::").unwrap().1);
+/// This test program, to play the named part of a file of tests on the fixture's host.
+fn player(file: &str, part: &str, fixture: &Fixture) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args([test.as_str(), "--exact", "--quiet"]).env(CHILD_ROOT, fixture.root());
-    uid.map(|uid| command.uid(uid));
-    command.stdout(std::process::Stdio::null()).spawn().unwrap()
+    command.args([&format!("settings::{file}::{part}"), "--exact", "--quiet"]).env(CHILD_ROOT, fixture.root());
+    command.stdout(std::process::Stdio::null());
+    command
 }
 
-fn child_root() -> Option<PathBuf> {
+pub(super) fn play(file: &str, part: &str, fixture: &Fixture) -> Child {
+    player(file, part, fixture).spawn().unwrap()
+}
+
+pub(super) fn child_root() -> Option<PathBuf> {
     std::env::var_os(CHILD_ROOT).map(PathBuf::from)
 }
 
-fn wait_for(file: &Path) {
+pub(super) fn wait_for(file: &Path) {
     let start = Instant::now();
     while !file.exists() {
         assert!(start.elapsed() < Duration::from_secs(30), "{} did not come", file.display());
@@ -32,7 +35,7 @@ fn wait_for(file: &Path) {
     }
 }
 
-fn kill(mut child: Child) {
+pub(super) fn kill(mut child: Child) {
     child.kill().unwrap();
     child.wait().unwrap();
 }
@@ -75,7 +78,7 @@ fn a_killed_run_is_undone_at_the_next_start() {
     let mut before = Vec::new();
     values(&sys, &mut before);
     for moment in 0..12u32 {
-        let child = play("part_changes_without_end", &fixture, None);
+        let child = play("tests_restore", "part_changes_without_end", &fixture);
         wait_for(&fixture.path("changed"));
         std::thread::sleep(Duration::from_micros(u64::from(moment) * 700));
         kill(child);
@@ -125,8 +128,20 @@ fn line(old: &str, new: &str) -> String {
     format!("{{\"file\":\"block/sda/queue/nomerges\",\"old\":\"{old}\",\"new\":\"{new}\"}}\n")
 }
 
-fn restore(fixture: &Fixture) -> RestoreReport {
-    fixture.host().restore_left_behind().unwrap()
+/// What the next start does. A program that another test is just starting holds copies of this one's locks until it runs,
+/// so that a dead journal may seem to live for a moment.
+pub(super) fn restore(fixture: &Fixture) -> RestoreReport {
+    let seems_alive =
+        |report: &RestoreReport| report.left_alone.iter().any(|one| one.reason.starts_with("its run lives"));
+    let mut report = fixture.host().restore_left_behind().unwrap();
+    for _ in 0..100 {
+        if !seems_alive(&report) {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+        report = fixture.host().restore_left_behind().unwrap();
+    }
+    report
 }
 
 #[test]
@@ -213,9 +228,10 @@ fn another_drive_under_the_name_is_left_alone() {
 fn a_drive_that_is_gone_is_noted() {
     let fixture = Fixture::new();
     fs::remove_dir_all(fixture.path("sys/block/sda")).unwrap();
-    journal(&fixture, 1, &header(), &line("0", "2"));
+    let other = line("0", "2").replace("nomerges", "read_ahead_kb");
+    journal(&fixture, 1, &header(), &format!("{}{other}", line("0", "2")));
     let report = restore(&fixture);
-    assert!(report.notes[0].contains("nomerges is gone"), "{:?}", report.notes);
+    assert_eq!(report.notes, ["`sda` is gone, and its settings with it"]);
     assert_eq!(fixture.journals().len(), 0);
 }
 
@@ -301,7 +317,7 @@ fn without_root_a_run_goes_on_and_changes_nothing() {
     fs::create_dir(fixture.path("open")).unwrap();
     fs::set_permissions(fixture.path("open"), open_to_all).unwrap();
     let answer = || {
-        let status = play("part_without_root", &fixture, Some(65_534)).wait().unwrap();
+        let status = player("tests_restore", "part_without_root", &fixture).uid(65_534).status().unwrap();
         assert!(status.success());
         fs::read_to_string(fixture.path("open/answer")).unwrap()
     };

@@ -1,0 +1,259 @@
+//! The driver of one PCI device: to vfio-pci and back, by the files that may be written for it.
+//!
+//! Sources: Documentation/ABI/testing/{sysfs-bus-pci,sysfs-driver-pci}, Documentation/driver-api/vfio.rst. When it is done, and that it
+//! is journalled before, is left to `taking` and `restore`.
+
+use super::attribute::NotAllowed;
+use super::files;
+use super::host::Host;
+use iopj_engine::PciAddress;
+use std::fmt;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// The driver that hands a device to user space.
+pub(super) const VFIO: &str = "vfio-pci";
+/// In the place of a driver's name where there is none.
+pub(super) const NONE: &str = "none";
+/// How long a driver may take to come or to go.
+const DRIVER_LIMIT: Duration = Duration::from_secs(if cfg!(test) { 2 } else { 10 });
+/// How long the namespaces may take to come back: the driver looks for them in the background.
+pub(super) const DISKS_LIMIT: Duration = Duration::from_secs(if cfg!(test) { 2 } else { 20 });
+
+/// The binding of one device. Its text form is the driver's link, `bus/pci/devices/ADDRESS/driver`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Binding(pub(super) PciAddress);
+
+/// The files that are written for a binding; a driver's name is checked before it becomes part of a path.
+#[derive(Clone, Copy, Debug)]
+enum Control<'a> {
+    /// Which driver alone may take the device; a line break for any.
+    Override,
+    /// The driver lets go.
+    Unbind(&'a str),
+    /// The driver takes it.
+    Bind(&'a str),
+    /// The drivers are asked which of them takes it.
+    Probe,
+}
+
+/// What giving back came to.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum GivenBack {
+    /// The old driver had it already.
+    Already,
+    /// It came from this driver.
+    From(String),
+    /// Somebody has bound it to this one meanwhile, and it was left alone.
+    Foreign(String),
+}
+
+impl Binding {
+    /// The lock that keeps two runs from one device.
+    pub(super) fn lock_name(self) -> String {
+        format!("pci:{}", self.0)
+    }
+
+    /// The driver's name, or `none`.
+    ///
+    /// # Errors
+    /// `NotFound` where the device is gone; a name that this could not write again.
+    pub(super) fn read(self, sys: &Path) -> io::Result<String> {
+        let folder = self.folder(sys);
+        let driver = match fs::read_link(folder.join("driver")) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                folder.metadata()?;
+                return Ok(NONE.to_owned());
+            }
+            link => link?,
+        };
+        let name = driver.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        if !is_driver_name(name) {
+            return Err(io::Error::other(format!("its driver's name is `{}`", name.escape_default())));
+        }
+        Ok(name.to_owned())
+    }
+
+    /// Brings the device from its driver `from` to vfio-pci. An error leaves it wherever it came to.
+    pub(super) fn take(self, sys: &Path, from: &str) -> io::Result<()> {
+        self.write(sys, Control::Override, VFIO)?;
+        self.unbind(sys, from)?;
+        self.write(sys, Control::Probe, &self.0.to_string())?;
+        self.wait_for(sys, VFIO)
+    }
+
+    /// Brings the device back to the driver `old`. A driver that is neither vfio-pci nor `old` is left alone: who bound it
+    /// may use the device. The device must not be open through VFIO, or the kernel would wait for its end without limit:
+    /// a living process that has it open is looked for first, and is an error.
+    pub(super) fn give_back(self, host: &Host, old: &str) -> io::Result<GivenBack> {
+        let sys = &host.sys;
+        let now = self.read(sys)?;
+        if now == old && !self.is_pinned(sys) {
+            return Ok(GivenBack::Already);
+        }
+        if ![old, VFIO, NONE].contains(&now.as_str()) {
+            return Ok(GivenBack::Foreign(now));
+        }
+        if now == VFIO {
+            self.require_closed(host)?;
+        }
+        self.write(sys, Control::Override, "\n")?;
+        if now == old {
+            return Ok(GivenBack::Already);
+        }
+        self.unbind(sys, &now)?;
+        self.bind(sys, old)?;
+        Ok(GivenBack::From(now))
+    }
+
+    fn unbind(self, sys: &Path, driver: &str) -> io::Result<()> {
+        if driver == NONE {
+            return Ok(());
+        }
+        self.write(sys, Control::Unbind(driver), &self.0.to_string())?;
+        self.wait_for(sys, NONE)
+    }
+
+    /// To one driver and no other: which one the bus would choose depends on what was loaded meanwhile.
+    fn bind(self, sys: &Path, driver: &str) -> io::Result<()> {
+        if driver == NONE {
+            return Ok(());
+        }
+        let address = self.0.to_string();
+        if self.write(sys, Control::Bind(driver), &address).is_err() {
+            self.write(sys, Control::Probe, &address)?;
+        }
+        self.wait_for(sys, driver)
+    }
+
+    fn wait_for(self, sys: &Path, driver: &str) -> io::Result<()> {
+        if wait_until(DRIVER_LIMIT, || self.read(sys).is_ok_and(|now| now == driver)) {
+            return Ok(());
+        }
+        let now = self.read(sys)?;
+        let limit = DRIVER_LIMIT.as_secs();
+        Err(io::Error::other(format!("after {limit} s its driver is `{now}`, not `{driver}`; `dmesg` tells why")))
+    }
+
+    /// True where a driver is laid down for it.
+    fn is_pinned(self, sys: &Path) -> bool {
+        let text = fs::read_to_string(self.control(sys, Control::Override)).unwrap_or_default();
+        !matches!(text.trim(), "" | "(null)")
+    }
+
+    fn folder(self, sys: &Path) -> PathBuf {
+        sys.join("bus/pci/devices").join(self.0.to_string())
+    }
+
+    fn control(self, sys: &Path, control: Control<'_>) -> PathBuf {
+        let drivers = sys.join("bus/pci/drivers");
+        match control {
+            Control::Override => self.folder(sys).join("driver_override"),
+            Control::Unbind(driver) => drivers.join(driver).join("unbind"),
+            Control::Bind(driver) => drivers.join(driver).join("bind"),
+            Control::Probe => sys.join("bus/pci/drivers_probe"),
+        }
+    }
+
+    fn write(self, sys: &Path, control: Control<'_>, text: &str) -> io::Result<()> {
+        let file = self.control(sys, control);
+        let named = |error: io::Error| {
+            let text = text.escape_default();
+            io::Error::other(format!("writing `{text}` to {} failed: {error}", file.display()))
+        };
+        files::write(&file, text).map_err(named)
+    }
+
+    /// Refuses a device that a living process has open through VFIO.
+    fn require_closed(self, host: &Host) -> io::Result<()> {
+        let Some(pid) = self.holder(host) else { return Ok(()) };
+        let who = match pid == std::process::id() {
+            true => "this process".to_owned(),
+            false => format!("the process with id {pid}"),
+        };
+        Err(io::Error::other(format!("{who} has it open through VFIO: end that, then `iopj restore`")))
+    }
+
+    /// The process that has the device open: by its group's node, by its own (iommufd), or by what that node gave
+    /// (from Linux 6.17 on a descriptor tells its device, Documentation/filesystems/proc.rst).
+    fn holder(self, host: &Host) -> Option<u32> {
+        let folder = self.folder(&host.sys);
+        let vfio = host.dev.join("vfio");
+        let mut nodes = Vec::new();
+        if let Some(group) = fs::read_link(folder.join("iommu_group")).ok().as_deref().and_then(Path::file_name) {
+            nodes.push(vfio.join(group));
+            nodes.push(vfio.join(format!("noiommu-{}", group.to_string_lossy())));
+        }
+        nodes.extend(names_in(&folder.join("vfio-dev")).map(|name| vfio.join("devices").join(name)));
+        let end = format!("/{}", self.0);
+        let is_own = |process: &Path, descriptor: &str| match fs::read_link(process.join("fd").join(descriptor)) {
+            Ok(link) if link.to_str() == Some("anon_inode:[vfio-device]") => {
+                let info = fs::read_to_string(process.join("fdinfo").join(descriptor)).unwrap_or_default();
+                info.lines().any(|line| line.starts_with("vfio-device-syspath:") && line.ends_with(&end))
+            }
+            Ok(link) => nodes.contains(&link),
+            Err(_) => false,
+        };
+        let pids = names_in(&host.proc).filter_map(|name| name.parse::<u32>().ok());
+        let mut holders = pids.filter(|pid| {
+            let process = host.proc.join(pid.to_string());
+            names_in(&process.join("fd")).any(|descriptor| is_own(&process, &descriptor))
+        });
+        holders.next()
+    }
+}
+
+/// True for the name of a driver that may stand in a path; `none` is one as well.
+pub(super) fn is_driver_name(text: &str) -> bool {
+    (1..64).contains(&text.len())
+        && text.starts_with(|c: char| c.is_ascii_alphanumeric())
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
+}
+
+/// Waits until these block devices are there; those that did not come in time.
+pub(super) fn wait_for_disks<'a>(sys: &Path, names: &'a [String]) -> Vec<&'a str> {
+    wait_until(DISKS_LIMIT, || absent(sys, names).is_empty());
+    absent(sys, names)
+}
+
+/// Those of the block devices that are not there.
+pub(super) fn absent<'a>(sys: &Path, names: &'a [String]) -> Vec<&'a str> {
+    let is_absent = |name: &&str| !sys.join("block").join(name).exists();
+    names.iter().map(String::as_str).filter(is_absent).collect()
+}
+
+fn wait_until(limit: Duration, mut is_so: impl FnMut() -> bool) -> bool {
+    let begun = Instant::now();
+    while !is_so() {
+        if begun.elapsed() > limit {
+            return false;
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+    true
+}
+
+/// The names in a folder; none where there is no folder.
+pub(super) fn names_in(folder: &Path) -> impl Iterator<Item = String> + use<> {
+    let entries = fs::read_dir(folder).into_iter().flatten();
+    entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+}
+
+impl fmt::Display for Binding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "bus/pci/devices/{}/driver", self.0)
+    }
+}
+
+impl FromStr for Binding {
+    type Err = NotAllowed;
+
+    fn from_str(text: &str) -> Result<Binding, NotAllowed> {
+        let address = text.strip_prefix("bus/pci/devices/").and_then(|rest| rest.strip_suffix("/driver"));
+        address.and_then(|address| address.parse().ok()).map(Binding).ok_or(NotAllowed)
+    }
+}

@@ -1,0 +1,63 @@
+//! What a line of the journal changes: a file of a setting, or the driver of a PCI device. Nothing else is ever written.
+
+use super::attribute::{Attribute, NotAllowed, is_plain_value};
+use super::binding::{self, Binding};
+use super::lock::CPU_LOCK;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+/// One thing that may be changed. Made of checked parts alone, so no text from a journal can lead elsewhere.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Item {
+    Attribute(Attribute),
+    Driver(Binding),
+}
+
+impl Item {
+    /// The block device that it belongs to.
+    pub(super) fn device(&self) -> Option<&str> {
+        match self {
+            Item::Attribute(attribute) => attribute.device(),
+            Item::Driver(_) => None,
+        }
+    }
+
+    /// The lock under which it is changed.
+    pub(super) fn lock_name(&self) -> String {
+        match self {
+            Item::Attribute(attribute) => attribute.device().unwrap_or(CPU_LOCK).to_owned(),
+            Item::Driver(binding) => binding.lock_name(),
+        }
+    }
+
+    /// Where it shows in sysfs.
+    pub(super) fn file(&self, sys: &Path) -> PathBuf {
+        sys.join(self.to_string())
+    }
+
+    /// True for an old value that can be put back.
+    pub(super) fn accepts(&self, old: &str) -> bool {
+        match self {
+            Item::Attribute(_) => is_plain_value(old),
+            Item::Driver(_) => binding::is_driver_name(old),
+        }
+    }
+}
+
+impl fmt::Display for Item {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Item::Attribute(attribute) => attribute.fmt(f),
+            Item::Driver(binding) => binding.fmt(f),
+        }
+    }
+}
+
+impl FromStr for Item {
+    type Err = NotAllowed;
+
+    fn from_str(text: &str) -> Result<Item, NotAllowed> {
+        text.parse().map(Item::Attribute).or_else(|_| text.parse().map(Item::Driver))
+    }
+}

@@ -1,0 +1,173 @@
+//! Taking a drive from its driver for user space, and giving it back, within one run.
+
+use super::SettingsError;
+use super::attribute::{Attribute, is_device_name, is_plain_value};
+use super::binding::{self, Binding, DISKS_LIMIT, GivenBack, NONE, VFIO, names_in};
+use super::change::Settings;
+use super::files::Locked;
+use super::host;
+use super::item::Item;
+use super::journal::Change;
+use super::lock;
+use super::setting::{Place, Setting};
+use iopj_engine::PciAddress;
+use iopj_engine::target::TakePlan;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// What a run holds of the drives that it takes.
+#[derive(Debug, Default)]
+pub(super) struct Hold {
+    /// Locks beside those of the target: of the bindings, and of the drives' other block devices.
+    locks: BTreeMap<String, Locked>,
+    /// Locks that runs of every user can see, on what has come back: those from before went with the driver.
+    claims: Vec<Locked>,
+    taken: Vec<Taken>,
+}
+
+#[derive(Debug)]
+struct Taken {
+    binding: Binding,
+    from: String,
+    /// The drive's block devices.
+    disks: Vec<String>,
+    /// What stood in the queue files of the run's devices: the driver makes the queues anew.
+    stood: Vec<(Attribute, String)>,
+}
+
+impl Hold {
+    /// The block devices of the drives that are taken.
+    pub(super) fn disks(&self) -> impl Iterator<Item = &String> {
+        self.taken.iter().flat_map(|taken| &taken.disks)
+    }
+}
+
+impl Settings<'_> {
+    /// Takes a drive from its driver and binds it to vfio-pci: locked (`pci:ADDRESS`, and its block devices), journalled and
+    /// synced, then done, within a limit of 10 s. A drive that vfio-pci has already is only locked. Whatever the caller
+    /// has open on the drive must be closed before, or its block devices may come back under other names.
+    ///
+    /// # Errors
+    /// [`SettingsError::NeedsRoot`], [`SettingsError::Locked`], a failed file operation, or [`SettingsError::NotTaken`], which
+    /// says whether the drive is back with its driver; if it is not, [`Settings::restore`] tries again.
+    pub fn take(&mut self, plan: &TakePlan) -> Result<(), SettingsError> {
+        let binding = Binding(plan.address);
+        let not_taken = |reason: String| SettingsError::NotTaken { address: plan.address, reason };
+        if !self.locks.is_effective() {
+            return Err(SettingsError::NeedsRoot { what: format!("taking {} from its driver", plan.address) });
+        }
+        let sys = self.host.sys.clone();
+        let disks = disks(&sys, plan);
+        self.lock_drive(binding, &disks)?;
+        let from = binding.read(&sys).map_err(|error| not_taken(format!("{error}; check that the drive is there")))?;
+        if from != plan.driver.as_deref().unwrap_or(NONE) {
+            return Err(not_taken(format!("its driver has become `{from}` since it was looked at; try again")));
+        }
+        if from == VFIO {
+            return Ok(());
+        }
+        let stood = self.stood(&disks);
+        // Put back newest first, so in the order of `stood`, after the driver.
+        for (attribute, value) in stood.iter().rev() {
+            let item = Item::Attribute(attribute.clone());
+            if self.undo.old(&item).is_none() {
+                self.journal(item, value.clone(), value.clone())?;
+            }
+        }
+        self.journal(Item::Driver(binding), from.clone(), VFIO.to_owned())?;
+        self.hold.claims.clear();
+        self.hold.taken.push(Taken { binding, from: from.clone(), disks, stood });
+        match binding.take(&sys, &from) {
+            Ok(()) => {
+                self.changes.push(Change { file: binding.to_string(), old: from, new: VFIO.to_owned() });
+                Ok(())
+            }
+            Err(error) => Err(not_taken(match self.give_back(plan.address) {
+                Ok(()) => format!("{error}; it is back with its driver"),
+                Err(again) => format!("{error}; {again}"),
+            })),
+        }
+    }
+
+    /// Gives a drive back that [`Settings::take`] took: its old driver, no `driver_override`, its block devices there within
+    /// 20 s and their queue files as they stood when it was taken. Nothing is done for a drive that this run did not
+    /// take. The drive must not be open through VFIO any more: drop its controller first.
+    ///
+    /// # Errors
+    /// [`SettingsError::NotGivenBack`]: the drive is gone, a living process has it open (it is named), the old driver does not
+    /// take it, or its block devices do not come; the journal is kept and the call may be repeated.
+    /// [`SettingsError::Locked`] if another run was quicker to claim a block device.
+    pub fn give_back(&mut self, address: PciAddress) -> Result<(), SettingsError> {
+        let Some(position) = self.hold.taken.iter().position(|taken| taken.binding.0 == address) else { return Ok(()) };
+        let not_back = |reason: String| SettingsError::NotGivenBack { address, reason };
+        let sys = &self.host.sys;
+        let Taken { binding, from, disks, stood } = &self.hold.taken[position];
+        let gone: Vec<String> = binding::absent(sys, disks).into_iter().map(str::to_owned).collect();
+        match binding.give_back(self.host, from).map_err(|error| not_back(error.to_string()))? {
+            GivenBack::Already => {}
+            GivenBack::From(now) => {
+                self.changes.push(Change { file: binding.to_string(), old: now, new: from.clone() });
+            }
+            GivenBack::Foreign(now) => {
+                return Err(not_back(format!("somebody has bound it to `{now}`; it is left there")));
+            }
+        }
+        let missing = binding::wait_for_disks(sys, &gone);
+        if !missing.is_empty() {
+            return Err(not_back(missing_disks(&missing)));
+        }
+        for (attribute, value) in stood {
+            if attribute.read(sys).is_ok_and(|now| now != *value) {
+                attribute.write(sys, value).map_err(SettingsError::io("write to", &attribute.file(sys)))?;
+            }
+        }
+        for disk in gone.iter().filter(|disk| self.devices.contains(disk)) {
+            self.hold.claims.extend(host::claim(&sys.join("block"), disk)?);
+        }
+        self.hold.taken.remove(position);
+        Ok(())
+    }
+
+    fn lock_drive(&mut self, binding: Binding, disks: &[String]) -> Result<(), SettingsError> {
+        for name in std::iter::once(binding.lock_name()).chain(disks.iter().cloned()) {
+            if !self.locks.holds(&name) && !self.hold.locks.contains_key(&name) {
+                let lock = lock::take(&self.host.run, &name)?;
+                self.hold.locks.insert(name, lock);
+            }
+        }
+        Ok(())
+    }
+
+    /// What stands in the queue files of those of the run's devices that are among `disks`, in the order to set it in.
+    fn stood(&self, disks: &[String]) -> Vec<(Attribute, String)> {
+        let own: Vec<String> = self.devices.iter().filter(|device| disks.contains(device)).cloned().collect();
+        let settings = Setting::all().into_iter().filter(|setting| setting.place() == Place::Queue);
+        let attributes = settings.flat_map(|setting| Attribute::of(setting, &self.host.sys, &own).unwrap_or_default());
+        let standing = attributes.filter_map(|attribute| {
+            let value = attribute.read(&self.host.sys).ok().filter(|value| is_plain_value(value))?;
+            Some((attribute, value))
+        });
+        standing.collect()
+    }
+}
+
+/// Why block devices that did not come back are no small thing.
+pub(super) fn missing_disks(missing: &[&str]) -> String {
+    format!(
+        "its driver has it again, but {} did not come back within {} s; `dmesg` tells why, and whatever still has \
+         the drive open lets it come back under another name",
+        missing.join(", "),
+        DISKS_LIMIT.as_secs()
+    )
+}
+
+/// The block devices of a drive: those of the plan, and under multipath the hidden ones that carry the I/O.
+fn disks(sys: &Path, plan: &TakePlan) -> Vec<String> {
+    let controllers = sys.join("bus/pci/devices").join(plan.address.to_string()).join("nvme");
+    let shown = names_in(&controllers).flat_map(|controller| names_in(&controllers.join(controller)));
+    let is_disk = |name: &String| is_device_name(name) && sys.join("block").join(name).exists();
+    let mut disks: Vec<String> = shown.chain(plan.namespaces.iter().cloned()).filter(is_disk).collect();
+    disks.sort();
+    disks.dedup();
+    disks
+}

@@ -1,0 +1,499 @@
+//! Taking and giving back on a fixture whose files a stand-in for the kernel watches: it moves the driver's link and lets
+//! block devices come and go. The real kernel is met in the lab.
+
+use super::attribute::Attribute;
+use super::binding::{Binding, is_driver_name};
+use super::fixture::{BOOT_ID, Fixture};
+use super::item::Item;
+use super::tests_restore::{kill, play, wait_for};
+use super::*;
+use iopj_engine::target::TakePlan;
+use iopj_engine::{Isolation, PciAddress};
+use proptest::prelude::*;
+use std::fs;
+use std::os::unix::fs::{OpenOptionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+const ADDRESS: &str = "0000:01:00.0";
+const DEVICE: &str = "sys/devices/pci0000:00/0000:01:00.0";
+const DRIVERS: [&str; 3] = ["nvme", "vfio-pci", "uio"];
+
+fn address() -> PciAddress {
+    ADDRESS.parse().unwrap()
+}
+
+fn plan(driver: Option<&str>) -> TakePlan {
+    let driver = driver.map(str::to_owned);
+    let namespaces = driver.iter().filter(|name| *name == "nvme").map(|_| "nvme0n1".to_owned()).collect();
+    TakePlan { address: address(), driver, namespaces, group: Some(7), isolation: Isolation::Iommu }
+}
+
+/// What the stand-in for the kernel does, and what it has seen written.
+struct Kernel {
+    root: PathBuf,
+    /// A driver that takes nothing.
+    refusing: Mutex<Option<&'static str>>,
+    written: Mutex<Vec<String>>,
+    pinned: Mutex<String>,
+    /// When the disks come: as with the real kernel, a while after the driver.
+    coming: Mutex<Option<Instant>>,
+    /// Held while it does something.
+    busy: Mutex<()>,
+    stop: AtomicBool,
+}
+
+impl Kernel {
+    fn path(&self, file: &str) -> PathBuf {
+        self.root.join(file)
+    }
+
+    /// Takes what was written to a control file.
+    fn written(&self, file: &str, name: String) -> bool {
+        let text = fs::read_to_string(self.path(file)).unwrap_or_default();
+        if text != ADDRESS {
+            return false;
+        }
+        fs::write(self.path(file), "").unwrap();
+        // What was written before it is seen before it.
+        self.look_at_override();
+        self.written.lock().unwrap().push(name);
+        true
+    }
+
+    fn look_at_override(&self) {
+        let text = fs::read_to_string(self.path(&format!("{DEVICE}/driver_override"))).unwrap_or_default();
+        let (now, mut pinned) = (text.trim().to_owned(), self.pinned.lock().unwrap());
+        if !text.is_empty() && now != *pinned {
+            self.written.lock().unwrap().push(format!("override {now}"));
+            *pinned = now;
+        }
+    }
+
+    fn step(&self) {
+        let _busy = self.busy.lock().unwrap();
+        self.look_at_override();
+        if self.coming.lock().unwrap().take_if(|due| *due <= Instant::now()).is_some() {
+            self.disks_come();
+        }
+        for driver in DRIVERS {
+            let file = |name: &str| format!("sys/bus/pci/drivers/{driver}/{name}");
+            if self.written(&file("unbind"), format!("unbind {driver}")) && self.driver().as_deref() == Some(driver) {
+                self.disks_go();
+                fs::remove_file(self.path(&format!("{DEVICE}/driver"))).unwrap();
+            }
+            if self.written(&file("bind"), format!("bind {driver}")) {
+                self.bind(driver);
+            }
+        }
+        if self.written("sys/bus/pci/drivers_probe", "probe".to_owned()) {
+            let text = fs::read_to_string(self.path(&format!("{DEVICE}/driver_override"))).unwrap();
+            self.bind(DRIVERS.into_iter().find(|driver| text.trim() == *driver).unwrap_or("nvme"));
+        }
+    }
+
+    fn driver(&self) -> Option<String> {
+        let link = fs::read_link(self.path(&format!("{DEVICE}/driver"))).ok()?;
+        Some(link.file_name().unwrap().to_str().unwrap().to_owned())
+    }
+
+    fn bind(&self, driver: &str) {
+        if *self.refusing.lock().unwrap() == Some(driver) || self.driver().is_some() {
+            return;
+        }
+        symlink(self.path("sys/bus/pci/drivers").join(driver), self.path(&format!("{DEVICE}/driver"))).unwrap();
+        if driver == "nvme" {
+            *self.coming.lock().unwrap() = Some(Instant::now() + Duration::from_millis(4));
+        }
+    }
+
+    fn disks_come(&self) {
+        let disk = self.path(&format!("{DEVICE}/nvme/nvme0/nvme0n1"));
+        for (file, value) in
+            [("queue/scheduler", "none"), ("queue/nr_requests", "1023"), ("serial", "S-1"), ("stat", "")]
+        {
+            fs::create_dir_all(disk.join(file).parent().unwrap()).unwrap();
+            fs::write(disk.join(file), format!("{value}\n")).unwrap();
+        }
+        symlink(disk, self.path("sys/block/nvme0n1")).unwrap();
+    }
+
+    fn disks_go(&self) {
+        *self.coming.lock().unwrap() = None;
+        let _ = fs::remove_file(self.path("sys/block/nvme0n1"));
+        let _ = fs::remove_dir_all(self.path(&format!("{DEVICE}/nvme")));
+    }
+
+    /// True where nothing written waits to be done.
+    fn is_idle(&self) -> bool {
+        let _busy = self.busy.lock().unwrap();
+        let files = DRIVERS.iter().flat_map(|driver| [format!("{driver}/unbind"), format!("{driver}/bind")]);
+        let files =
+            files.map(|file| format!("sys/bus/pci/drivers/{file}")).chain(["sys/bus/pci/drivers_probe".to_owned()]);
+        files.into_iter().all(|file| fs::read_to_string(self.path(&file)).is_ok_and(|text| text.is_empty()))
+    }
+}
+
+/// A host with one drive, bound to `driver`.
+struct Machine {
+    fixture: Fixture,
+    kernel: Arc<Kernel>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Machine {
+    fn new(driver: Option<&str>) -> Machine {
+        let fixture = Fixture::empty();
+        let root = fixture.root().to_owned();
+        for driver in DRIVERS {
+            for file in ["bind", "unbind"] {
+                fixture.write(&format!("sys/bus/pci/drivers/{driver}/{file}"), "");
+                fs::write(fixture.path(&format!("sys/bus/pci/drivers/{driver}/{file}")), "").unwrap();
+            }
+        }
+        fs::write(fixture.path("sys/bus/pci/drivers_probe"), "").unwrap();
+        fs::create_dir_all(fixture.path("sys/block")).unwrap();
+        fixture.write(&format!("{DEVICE}/driver_override"), "(null)");
+        fixture.link(&format!("sys/bus/pci/devices/{ADDRESS}"), DEVICE);
+        let (refusing, written) = (Mutex::new(None), Mutex::new(Vec::new()));
+        let pinned = Mutex::new("(null)".to_owned());
+        let kernel = Arc::new(Kernel {
+            root,
+            refusing,
+            written,
+            pinned,
+            coming: Mutex::new(None),
+            busy: Mutex::new(()),
+            stop: AtomicBool::new(false),
+        });
+        driver.inspect(|driver| kernel.bind(driver));
+        if kernel.coming.lock().unwrap().take().is_some() {
+            kernel.disks_come();
+        }
+        let running = Arc::clone(&kernel);
+        let thread = thread::spawn(move || {
+            while !running.stop.load(Ordering::Relaxed) {
+                running.step();
+                thread::sleep(Duration::from_millis(1));
+            }
+        });
+        Machine { fixture, kernel, thread: Some(thread) }
+    }
+
+    fn settings<T>(&self, work: impl FnOnce(&mut Settings<'_>) -> T) -> T {
+        let devices: &[&str] = if self.fixture.path("sys/block/nvme0n1").exists() { &["nvme0n1"] } else { &[] };
+        self.fixture.with_settings(devices, work)
+    }
+
+    fn seen(&self) -> Vec<String> {
+        std::mem::take(&mut *self.kernel.written.lock().unwrap())
+    }
+
+    fn is_pinned(&self) -> bool {
+        !matches!(self.fixture.read(&format!("{DEVICE}/driver_override")).as_str(), "" | "(null)")
+    }
+
+    /// Lays down a journal as a dead run leaves it.
+    fn journal(&self, old: &str) -> PathBuf {
+        self.fixture.host().lock(&[]).unwrap();
+        let path = self.fixture.path("run/iopj/journal-77-1.jsonl");
+        let header = format!(r#"{{"iopj_journal":1,"boot_id":"{BOOT_ID}","pid":77,"begun_ns":1,"devices":[]}}"#);
+        let line = format!(r#"{{"file":"bus/pci/devices/{ADDRESS}/driver","old":"{old}","new":"vfio-pci"}}"#);
+        let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path).unwrap();
+        std::io::Write::write_all(&mut file, format!("{header}\n{line}\n").as_bytes()).unwrap();
+        path
+    }
+
+    fn restore(&self) -> RestoreReport {
+        super::tests_restore::restore(&self.fixture)
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        self.kernel.stop.store(true, Ordering::Relaxed);
+        self.thread.take().unwrap().join().unwrap();
+    }
+}
+
+#[test]
+fn a_drive_is_taken_and_given_back_step_by_step() {
+    let machine = Machine::new(Some("nvme"));
+    let queue = format!("{DEVICE}/nvme/nvme0/nvme0n1/queue");
+    machine.fixture.write(&format!("{queue}/scheduler"), "kyber");
+    machine.settings(|settings| {
+        for round in 0..2 {
+            settings.take(&plan(Some("nvme"))).unwrap();
+            assert_eq!(machine.kernel.driver().as_deref(), Some("vfio-pci"));
+            assert_eq!(machine.seen(), ["override vfio-pci", "unbind nvme", "probe"]);
+            let journal = machine.fixture.journals().remove(0);
+            let lines: Vec<&str> = journal.lines().collect();
+            assert!(lines[0].contains(r#"{"name":"nvme0n1","serial":"S-1"}"#), "{journal}");
+            assert_eq!(lines[1], r#"{"file":"block/nvme0n1/queue/nr_requests","old":"1023","new":"1023"}"#);
+            assert_eq!(lines[2], r#"{"file":"block/nvme0n1/queue/scheduler","old":"kyber","new":"kyber"}"#);
+            let driver = r#"{"file":"bus/pci/devices/0000:01:00.0/driver","old":"nvme","new":"vfio-pci"}"#;
+            assert_eq!(lines[3..], vec![driver; round + 1]);
+            settings.give_back(address()).unwrap();
+            assert_eq!(machine.kernel.driver().as_deref(), Some("nvme"));
+            assert_eq!(machine.seen(), ["override ", "unbind vfio-pci", "bind nvme"]);
+            assert_eq!(machine.fixture.read(&format!("{queue}/scheduler")), "kyber", "the driver's own is `none`");
+        }
+        let changes: Vec<_> =
+            settings.changes().iter().map(|change| (change.old.as_str(), change.new.as_str())).collect();
+        assert_eq!(changes, [("nvme", "vfio-pci"), ("vfio-pci", "nvme"), ("nvme", "vfio-pci"), ("vfio-pci", "nvme")]);
+        settings.give_back(address()).unwrap();
+        assert_eq!(settings.restore().unwrap(), []);
+    });
+    assert_eq!((machine.seen(), machine.fixture.journals().len()), (vec![], 0));
+}
+
+#[test]
+fn what_is_not_given_back_goes_back_with_the_settings() {
+    let machine = Machine::new(Some("nvme"));
+    machine.settings(|settings| {
+        settings.take(&plan(Some("nvme"))).unwrap();
+        let restored = settings.restore().unwrap();
+        let file = machine.fixture.path("sys/bus/pci/devices/0000:01:00.0/driver");
+        assert_eq!(restored, [Restored { file, from: "vfio-pci".into(), to: "nvme".into() }]);
+        settings.take(&plan(Some("nvme"))).unwrap();
+    });
+    // The second time by being dropped.
+    assert_eq!(machine.kernel.driver().as_deref(), Some("nvme"));
+    assert!(machine.fixture.path("sys/block/nvme0n1").exists() && !machine.is_pinned());
+    assert_eq!(machine.fixture.journals(), [""; 0]);
+}
+
+#[test]
+fn a_drive_without_a_driver_has_none_again() {
+    let machine = Machine::new(None);
+    machine.settings(|settings| {
+        settings.take(&plan(None)).unwrap();
+        assert!(machine.fixture.journals()[0].contains(r#""old":"none","new":"vfio-pci""#));
+        settings.give_back(address()).unwrap();
+    });
+    assert_eq!(machine.kernel.driver(), None);
+    assert_eq!(machine.seen(), ["override vfio-pci", "probe", "override ", "unbind vfio-pci"]);
+}
+
+#[test]
+fn a_drive_of_vfio_pci_is_locked_and_stays_there() {
+    let machine = Machine::new(Some("vfio-pci"));
+    machine.settings(|settings| {
+        settings.take(&plan(Some("vfio-pci"))).unwrap();
+        machine.settings(|other| {
+            let message = other.take(&plan(Some("vfio-pci"))).unwrap_err().to_string();
+            assert!(message.starts_with("`pci:0000:01:00.0` is in use by the run of iopj with"), "{message}");
+        });
+        settings.give_back(address()).unwrap();
+    });
+    assert_eq!(machine.seen(), [""; 0]);
+    assert_eq!(machine.kernel.driver().as_deref(), Some("vfio-pci"));
+}
+
+#[test]
+fn a_driver_that_does_not_come_leaves_the_drive_with_the_old_one() {
+    let machine = Machine::new(Some("nvme"));
+    *machine.kernel.refusing.lock().unwrap() = Some("vfio-pci");
+    machine.settings(|settings| {
+        let message = settings.take(&plan(Some("nvme"))).unwrap_err().to_string();
+        assert!(
+            message.starts_with("0000:01:00.0 could not be taken from its driver: after 2 s its driver is `none`"),
+            "{message}"
+        );
+        assert!(message.ends_with("it is back with its driver"), "{message}");
+        assert_eq!(machine.kernel.driver().as_deref(), Some("nvme"));
+        assert_eq!(settings.restore().unwrap(), []);
+        assert!(!machine.is_pinned());
+        // A plan that is out of date changes nothing.
+        let message = settings.take(&plan(Some("uio"))).unwrap_err().to_string();
+        assert!(message.contains("its driver has become `nvme` since it was looked at; try again"), "{message}");
+        // An old driver that refuses is told, and tried again.
+        *machine.kernel.refusing.lock().unwrap() = None;
+        settings.take(&plan(Some("nvme"))).unwrap();
+        *machine.kernel.refusing.lock().unwrap() = Some("nvme");
+        let message = settings.give_back(address()).unwrap_err().to_string();
+        assert!(
+            message.contains("could not be given back to its driver: after 2 s its driver is `none`, not `nvme`"),
+            "{message}"
+        );
+        let message = settings.restore().unwrap_err().to_string();
+        assert!(
+            message.contains("its driver is `none`, not `nvme`") && message.contains("`iopj restore`"),
+            "{message}"
+        );
+        *machine.kernel.refusing.lock().unwrap() = None;
+        assert_eq!(settings.restore().unwrap().len(), 1);
+    });
+    assert_eq!(machine.kernel.driver().as_deref(), Some("nvme"));
+}
+
+#[test]
+fn a_drive_that_is_open_through_vfio_is_not_touched() {
+    for how in 0..4 {
+        let machine = Machine::new(Some("nvme"));
+        let fixture = &machine.fixture;
+        fixture.link(&format!("{DEVICE}/iommu_group"), "sys/kernel/iommu_groups/7");
+        fixture.write(&format!("{DEVICE}/vfio-dev/vfio3/dev"), "510:3");
+        fs::create_dir_all(fixture.path("proc/4711/fd")).unwrap();
+        let descriptor = |target: &Path| symlink(target, fixture.path("proc/4711/fd/9")).unwrap();
+        machine.settings(|settings| {
+            settings.take(&plan(Some("nvme"))).unwrap();
+            machine.seen();
+            match how {
+                0 => descriptor(&fixture.path("dev/vfio/7")),
+                1 => descriptor(&fixture.path("dev/vfio/noiommu-7")),
+                2 => descriptor(&fixture.path("dev/vfio/devices/vfio3")),
+                _ => {
+                    descriptor(Path::new("anon_inode:[vfio-device]"));
+                    fixture.write("proc/4711/fdinfo/9", &format!("flags: 02\nvfio-device-syspath: /{DEVICE}"));
+                }
+            }
+            let message = settings.give_back(address()).unwrap_err().to_string();
+            assert!(message.contains("the process with id 4711 has it open through VFIO: end that"), "{message}");
+            assert!(settings.restore().unwrap_err().to_string().contains("id 4711"));
+            assert_eq!((machine.seen(), machine.is_pinned()), (vec![], true));
+            fs::remove_file(fixture.path("proc/4711/fd/9")).unwrap();
+            // Another group is nobody's business.
+            descriptor(&fixture.path("dev/vfio/70"));
+            settings.give_back(address()).unwrap();
+        });
+    }
+}
+
+#[test]
+fn disks_that_stay_away_are_named() {
+    let machine = Machine::new(Some("nvme"));
+    machine.settings(|settings| {
+        let mut plan = plan(Some("nvme"));
+        machine.fixture.write("sys/block/nvme0n2/dev", "259:7");
+        plan.namespaces.push("nvme0n2".to_owned());
+        settings.take(&plan).unwrap();
+        assert!(machine.fixture.path("run/iopj/nvme0n2.lock").exists());
+        fs::remove_dir_all(machine.fixture.path("sys/block/nvme0n2")).unwrap();
+        let message = settings.give_back(address()).unwrap_err().to_string();
+        assert!(message.contains("its driver has it again, but nvme0n2 did not come back within 2 s"), "{message}");
+    });
+    assert_eq!((machine.kernel.driver().as_deref(), machine.fixture.journals().len()), (Some("nvme"), 0));
+}
+
+#[test]
+fn a_drive_that_was_pulled_is_noted() {
+    let machine = Machine::new(Some("vfio-pci"));
+    fs::remove_file(machine.fixture.path("sys/bus/pci/devices/0000:01:00.0")).unwrap();
+    machine.journal("nvme");
+    let report = machine.restore();
+    assert!(report.notes[0].contains("0000:01:00.0/driver is gone"), "{report:?}");
+    assert_eq!((report.failed.len(), machine.fixture.journals().len()), (0, 0));
+}
+
+#[test]
+fn a_drive_that_somebody_bound_meanwhile_is_left_alone() {
+    for (driver, old) in [("nvme", "none"), ("uio", "nvme")] {
+        let machine = Machine::new(Some(driver));
+        machine.journal(old);
+        let report = machine.restore();
+        let note = format!("0000:01:00.0 is bound to `{driver}` by now, which is not this run's doing: left alone");
+        assert_eq!((report.notes, report.restored.len(), machine.seen()), (vec![note], 0, vec![]));
+        assert_eq!(machine.fixture.journals(), [""; 0]);
+    }
+}
+
+#[test]
+fn a_dead_runs_drive_waits_for_the_run_that_has_it_now() {
+    let machine = Machine::new(Some("vfio-pci"));
+    machine.journal("nvme");
+    machine.settings(|settings| {
+        settings.take(&plan(Some("vfio-pci"))).unwrap();
+        let report = machine.restore();
+        assert!(report.left_alone[0].reason.starts_with("`pci:0000:01:00.0` is in use by"), "{report:?}");
+    });
+    assert_eq!(machine.restore().restored.len(), 1);
+    assert_eq!(machine.kernel.driver().as_deref(), Some("nvme"));
+}
+
+/// Not a test of its own: the run that `a_killed_run_gives_its_drive_back` kills.
+#[test]
+fn part_takes_without_end() {
+    let Some(root) = super::tests_restore::child_root() else { return };
+    let host = Host::with_root(&root);
+    let devices = ["nvme0n1".to_owned()];
+    let locks = host.lock(&devices).unwrap();
+    let mut settings = host.settings(&devices, &locks);
+    loop {
+        fs::write(root.join("changed"), "").unwrap();
+        settings.take(&plan(Some("nvme"))).unwrap();
+        settings.give_back(address()).unwrap();
+    }
+}
+
+#[test]
+fn a_killed_run_gives_its_drive_back() {
+    let machine = Machine::new(Some("nvme"));
+    machine.fixture.write(&format!("{DEVICE}/nvme/nvme0/nvme0n1/queue/scheduler"), "kyber");
+    for moment in 0..12u32 {
+        let child = play("tests_binding", "part_takes_without_end", &machine.fixture);
+        wait_for(&machine.fixture.path("changed"));
+        thread::sleep(Duration::from_micros(u64::from(moment) * 1500));
+        kill(child);
+        fs::remove_file(machine.fixture.path("changed")).unwrap();
+        // The kernel ends a write before the process that made it can die.
+        while !machine.kernel.is_idle() {
+            thread::sleep(Duration::from_millis(1));
+        }
+        let report = machine.restore();
+        assert_eq!((report.failed, report.left_alone), (vec![], vec![]), "killed at moment {moment}");
+        assert_eq!(machine.kernel.driver().as_deref(), Some("nvme"), "killed at moment {moment}");
+        assert_eq!(machine.fixture.read("sys/block/nvme0n1/queue/scheduler"), "kyber", "killed at moment {moment}");
+        assert!(!machine.is_pinned(), "killed at moment {moment}");
+        assert_eq!(machine.fixture.journals(), [""; 0]);
+    }
+}
+
+#[test]
+fn a_forged_driver_undoes_nothing() {
+    for old in ["../../../etc", "", "nvme/unbind", "a b", ".nvme", "nvme\\u0000", "nvme.."] {
+        let machine = Machine::new(Some("vfio-pci"));
+        machine.journal(old);
+        let report = machine.restore();
+        assert!(report.failed[0].reason.contains("no single word that could be put back"), "{old}: {report:?}");
+        assert_eq!(machine.seen(), [""; 0]);
+    }
+}
+
+proptest! {
+    #[test]
+    fn no_text_leads_outside_of_what_may_be_written(
+        start in "(bus/pci/|block/|\\.\\./|/|)(devices|drivers|sda|\\.\\.)/",
+        middle in "(0000:01:00\\.0|10000:e1:1f\\.7|0000:01:00\\.9|\\.\\.|nvme|queue|\\PC{0,6})",
+        rest in "(/(driver|driver_override|remove|unbind|nomerges|\\.\\.|\\PC{0,4})){0,3}",
+        old in "(nvme|vfio-pci|none|\\.\\.|[a-z./\\-_]{0,12}|\\PC{0,8})",
+    ) {
+        let text = format!("{start}{middle}{rest}");
+        let Ok(item) = text.parse::<Item>() else { return Ok(()) };
+        prop_assert_eq!(item.to_string(), text.clone());
+        prop_assert!(!text.split('/').any(|part| part.is_empty() || part.starts_with('.')));
+        match item {
+            Item::Attribute(_) => { text.parse::<Attribute>().unwrap(); }
+            Item::Driver(binding) => {
+                prop_assert_eq!(text, format!("bus/pci/devices/{}/driver", binding.0));
+                if Item::Driver(binding).accepts(&old) {
+                    prop_assert!(is_driver_name(&old) && !old.contains(['/', '.']));
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_binding_has_one_text() {
+    let binding = Binding(address());
+    assert_eq!(binding.to_string().parse(), Ok(binding));
+    for text in
+        ["bus/pci/devices/0000:01:00.0", "bus/pci/devices/01:00.0/driver", "bus/pci/devices/0000:01:00.0/driver/"]
+    {
+        assert!(text.parse::<Binding>().is_err(), "{text}");
+    }
+}
