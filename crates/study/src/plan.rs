@@ -67,7 +67,7 @@ pub fn cells(study: &Study, available: &[IoPath]) -> Result<(Vec<Cell>, usize), 
                 for settings in &settings {
                     let cell =
                         |generator| Cell { path, workload: workload.clone(), settings: settings.clone(), generator };
-                    for cell in generators.iter().map(|generator| cell(*generator)) {
+                    for cell in generators_of(path, &generators).map(cell) {
                         if !cells.contains(&cell) {
                             cells.push(cell);
                         }
@@ -95,6 +95,18 @@ pub fn cells(study: &Study, available: &[IoPath]) -> Result<(Vec<Cell>, usize), 
     }
 }
 
+/// The generators among `all` that do a path. Our driver is driven by the native one and SPDK by fio alone; where that one is
+/// not among them, the others stand, to be refused by name.
+fn generators_of(path: IoPath, all: &[Generator]) -> impl Iterator<Item = Generator> {
+    let only = match path {
+        IoPath::NvmeUser(_) => Some(Generator::Native),
+        IoPath::Spdk => Some(Generator::Fio),
+        _ => None,
+    };
+    let only = only.filter(|only| all.contains(only));
+    all.iter().copied().filter(move |generator| only.is_none_or(|only| only == *generator))
+}
+
 /// The order of randomised complete blocks: each replicate holds every cell once, shuffled by the seed.
 pub fn order(cells: usize, replicates: u32, seed: u64) -> Vec<Planned> {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
@@ -116,6 +128,7 @@ pub fn order(cells: usize, replicates: u32, seed: u64) -> Vec<Planned> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::study::Axis;
     use proptest::prelude::*;
 
     proptest! {
@@ -159,6 +172,21 @@ mod tests {
         let error = super::cells(&study("iodepth = 32"), &paths[..1]).unwrap_err().to_string();
         assert!(error.contains("is synchronous"), "{error}");
         assert!(super::cells(&study(""), &[]).unwrap_err().to_string().contains("no trial"));
+    }
+
+    #[test]
+    fn paths_of_kernel_bypass_have_one_generator_each() {
+        let paths: Vec<IoPath> = ["libaio/syscall/interrupt", "nvme-user/doorbell/poll", "spdk/doorbell/poll"]
+            .map(|p| p.parse().unwrap())
+            .into();
+        let generators = |generators: Axis<String>| -> Vec<String> {
+            let study = Study { generator: generators, ..study("") };
+            let (cells, _) = super::cells(&study, &paths).unwrap();
+            cells.iter().map(|cell| format!("{} {:?}", cell.path.interface(), cell.generator)).collect()
+        };
+        let both = Axis::Many(vec!["native".into(), "fio".into()]);
+        assert_eq!(generators(both), ["libaio Native", "libaio Fio", "nvme-user Native", "spdk Fio"]);
+        assert_eq!(generators(Axis::One("fio".into())), ["libaio Fio", "nvme-user Fio", "spdk Fio"]);
     }
 
     #[test]

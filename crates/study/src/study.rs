@@ -87,11 +87,15 @@ pub struct Study {
 }
 
 /// `[fio]`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FioOptions {
     /// The fio to run instead of the installed one; needs `--allow-exec`.
-    pub program: PathBuf,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub program: Option<PathBuf>,
+    /// SPDK's plugin for fio instead of the one in a known place; needs `--allow-exec`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spdk_plugin: Option<PathBuf>,
 }
 
 /// `[[workload]]`: every key in fio's words.
@@ -190,7 +194,7 @@ impl Study {
             return error(format!("{source} has no workload: write a [[workload]]"));
         }
         if let Some(toml::Value::Table(fio)) = table.get("fio") {
-            check_keys(fio, &["program"], source, " in [fio]")?;
+            check_keys(fio, &["program", "spdk_plugin"], source, " in [fio]")?;
         }
         let study: Study =
             toml::from_str(text).map_err(|e| StudyError(format!("{source}: {}", toml_message(text, &e))))?;

@@ -3,9 +3,10 @@
 //! Options after fio's HOWTO (section "Job file parameters"). Every job has a section of its own
 //! instead of `numjobs`, for the region that a sequential job has to itself.
 
-use super::FioError;
+use super::{FioError, spdk};
 use iopj_core::path::AioDescriptors;
 use iopj_core::{CompletionMode, IoPath, Length, RandomDistribution, Ring, RingCompletion, RingSubmission, Workload};
+use iopj_engine::PciAddress;
 use std::fmt::Write;
 use std::path::Path;
 
@@ -19,6 +20,20 @@ pub enum Phase {
     Measured,
 }
 
+/// What a run of fio reads and writes.
+#[derive(Clone, Copy, Debug)]
+pub enum Filename<'a> {
+    /// The file or device: it exists and holds the job's region.
+    File(&'a Path),
+    /// A namespace of a drive that is bound to vfio-pci, for SPDK.
+    Namespace {
+        /// The drive's controller.
+        address: PciAddress,
+        /// The namespace, 1 or more.
+        nsid: u32,
+    },
+}
+
 /// One run of fio.
 #[derive(Clone, Copy, Debug)]
 pub struct Job<'a> {
@@ -26,8 +41,8 @@ pub struct Job<'a> {
     pub path: IoPath,
     /// The workload.
     pub workload: &'a Workload,
-    /// The file or device: it exists and holds `offset + size` bytes.
-    pub filename: &'a Path,
+    /// What is read and written: `offset + size` bytes or more. SPDK takes a namespace, every other path a file.
+    pub filename: Filename<'a>,
     /// First byte of the region that is read or written.
     pub offset: u64,
     /// Length of the region in bytes. Random jobs share it; sequential ones have a share each.
@@ -46,13 +61,14 @@ pub struct Job<'a> {
 pub fn job_file(job: &Job<'_>) -> Result<String, FioError> {
     let workload = job.workload;
     let region = region(job)?;
+    let options = engine_options(&job.path)?;
     let mut text = String::from("[global]\n");
     let mut put = |key: &str, value: &dyn std::fmt::Display| {
         // Writing to a String cannot fail.
         let _ = writeln!(text, "{key}={value}");
     };
-    put("filename", &escaped(job.filename)?);
-    for (key, value) in engine_options(&job.path)? {
+    put("filename", &filename(job)?);
+    for (key, value) in options {
         put(key, &value);
     }
     put("rw", &workload.rw);
@@ -127,6 +143,7 @@ pub(super) fn engine_name(path: &IoPath) -> Result<&'static str, FioError> {
         IoPath::Libaio => Ok("libaio"),
         IoPath::IoUring(_) => Ok("io_uring"),
         IoPath::NvmePassthrough(_) => Ok("io_uring_cmd"),
+        IoPath::Spdk => Ok("spdk"),
         _ => Err(unsupported("no engine for this interface")),
     }
 }
@@ -228,6 +245,21 @@ fn distribution(distribution: &RandomDistribution) -> Result<Option<String>, Fio
     }
 }
 
+fn filename(job: &Job<'_>) -> Result<String, FioError> {
+    match (job.filename, job.path == IoPath::Spdk) {
+        (Filename::File(file), false) => escaped(file),
+        (Filename::Namespace { address, nsid }, true) if nsid > 0 => Ok(spdk::filename(address, nsid)),
+        (Filename::Namespace { .. }, true) => Err(FioError::Job("namespaces begin at 1: name one, not 0".into())),
+        (Filename::File(file), true) => Err(FioError::Job(format!(
+            "SPDK drives a drive that was taken from its driver, which {} is not: name the drive by --take-device",
+            file.display()
+        ))),
+        (Filename::Namespace { address, .. }, false) => {
+            Err(FioError::Job(format!("{} cannot reach {address}, which no driver has: take spdk", job.path)))
+        }
+    }
+}
+
 /// The absolute name as a job file holds it. fio splits names at `:`, cuts lines at `#` and `;`,
 /// replaces `$`, and knows an escape for the colon alone.
 fn escaped(filename: &Path) -> Result<String, FioError> {
@@ -255,7 +287,15 @@ mod tests {
 
     fn job<'a>(path: &str, workload: &'a Workload, filename: &'a Path) -> Job<'a> {
         let path = path.parse().unwrap();
-        Job { path, workload, filename, offset: 4096, size: 1 << 20, seed: 7, phase: Phase::Measured }
+        Job {
+            path,
+            workload,
+            filename: Filename::File(filename),
+            offset: 4096,
+            size: 1 << 20,
+            seed: 7,
+            phase: Phase::Measured,
+        }
     }
 
     fn text(path: &str, workload: &Workload) -> String {
@@ -311,6 +351,31 @@ mod tests {
         {
             let error = job_file(&job(path, &workload, Path::new("/t"))).unwrap_err();
             assert!(error.to_string().contains(path), "{error}");
+        }
+    }
+
+    #[test]
+    fn spdk_takes_a_namespace_and_nothing_else() {
+        let workload = Workload { iodepth: 4, length: Length::Ios(10), ..Workload::default() };
+        let namespace = |nsid| Filename::Namespace { address: "0000:01:00.0".parse().unwrap(), nsid };
+        let job = |path: &str, filename| Job { filename, ..job(path, &workload, Path::new("/t")) };
+        let text = job_file(&job("spdk/doorbell/poll", namespace(2))).unwrap();
+        let expected = "[global]\nfilename=trtype=PCIe traddr=0000.01.00.0 ns=2\nioengine=spdk\ndirect=1\nrw=randread\n\
+            bs=4096\nsize=1048576\niodepth=4\niodepth_batch=1\niodepth_batch_complete_min=1\nio_size=40960\n\
+            iodepth_batch_complete_max=4\nrandrepeat=0\nrandseed=7\nnorandommap=1\nthread=1\n";
+        assert!(text.starts_with(expected), "{text}");
+        for (path, filename, part) in [
+            ("spdk/doorbell/poll", namespace(0), "namespaces begin at 1"),
+            (
+                "spdk/doorbell/poll",
+                Filename::File(Path::new("/dev/nvme0n1")),
+                "/dev/nvme0n1 is not: name the drive by --take-device",
+            ),
+            ("libaio/syscall/interrupt", namespace(1), "cannot reach 0000:01:00.0, which no driver has"),
+            ("nvme-user/doorbell/poll", namespace(1), "fio has no engine for this interface"),
+        ] {
+            let message = job_file(&job(path, filename)).unwrap_err().to_string();
+            assert!(message.contains(part), "{message}");
         }
     }
 

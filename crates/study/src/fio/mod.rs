@@ -1,15 +1,16 @@
 //! fio as a generator: finds it, says which paths it can take, runs one job file to its end.
 //!
-//! The job file is written in [`job`], fio's JSON is read in [`json`], that of others job by job in [`jobs`]. Counters around the run, the
+//! The job file is written in [`job`], what SPDK's plugin needs stands in [`spdk`], fio's JSON is read in [`json`], that of others job by job in [`jobs`]. Counters around the run, the
 //! settings of the drive and the verdict are the runner's.
 
 pub mod job;
 pub mod jobs;
 pub mod json;
+pub mod spdk;
 #[cfg(test)]
 mod tests;
 
-pub use job::{Job, Phase, job_file};
+pub use job::{Filename, Job, Phase, job_file};
 pub use json::{Direction, FioResult, Latency, Percentiles, parse};
 
 use iopj_core::{IoPath, RingSubmission};
@@ -21,6 +22,7 @@ use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -77,6 +79,9 @@ pub enum FioError {
         /// What fio lacks.
         reason: String,
     },
+    /// SPDK cannot be driven here.
+    #[error(transparent)]
+    Spdk(#[from] spdk::SpdkLack),
     /// A name that a job file cannot hold.
     #[error("fio cannot be given `{}`: its name {reason}; rename it, or name a link to it", filename.escape_debug())]
     Filename {
@@ -132,6 +137,10 @@ pub struct Fio {
     version: (u32, u32),
     version_text: String,
     engines: Vec<String>,
+    /// SPDK's plugin as the user named it.
+    spdk_named: Option<PathBuf>,
+    /// What was found of SPDK's plugin when it was first asked for.
+    spdk: OnceLock<Result<PathBuf, spdk::SpdkLack>>,
 }
 
 impl Fio {
@@ -164,7 +173,20 @@ impl Fio {
             return Err(FioError::TooOld { program, version: version_text });
         }
         let engines = ask(&program, "--enghelp")?.lines().skip(1).map(|line| line.trim().to_owned()).collect();
-        Ok(Fio { program, version, version_text, engines })
+        Ok(Fio { program, version, version_text, engines, spdk_named: None, spdk: OnceLock::new() })
+    }
+
+    /// The same fio with SPDK's plugin at `plugin` instead of the one in a known place. It is loaded: name only what the
+    /// user allows.
+    #[must_use]
+    pub fn with_spdk_plugin(self, plugin: PathBuf) -> Fio {
+        Fio { spdk_named: Some(plugin), spdk: OnceLock::new(), ..self }
+    }
+
+    /// SPDK's plugin, looked for once.
+    fn spdk_plugin(&self) -> Result<&Path, FioError> {
+        let find = || spdk::find(self.spdk_named.as_deref(), &self.program, &self.version_text);
+        self.spdk.get_or_init(find).as_deref().map_err(|lack| lack.clone().into())
     }
 
     /// The program's path.
@@ -186,9 +208,13 @@ impl Fio {
     /// `+split`: fio has one way, see [`note`].
     ///
     /// # Errors
-    /// [`FioError::Unsupported`] if no fio can, [`FioError::MissingEngine`] if this one cannot.
+    /// [`FioError::Unsupported`] if no fio can, [`FioError::MissingEngine`] if this one cannot, [`FioError::Spdk`] if
+    /// SPDK's plugin is missing or of another fio.
     pub fn supports(&self, path: &IoPath) -> Result<(), FioError> {
         let engine = job::engine_name(path)?;
+        if *path == IoPath::Spdk {
+            return self.spdk_plugin().map(|_| ());
+        }
         if self.engines.iter().any(|known| known == engine) {
             return Ok(());
         }
@@ -208,7 +234,10 @@ impl Fio {
     /// All but those of [`Fio::find`].
     pub fn run(&self, job: &Job<'_>, stop: &AtomicBool, tick: &mut dyn FnMut()) -> Result<FioResult, FioError> {
         self.supports(&job.path)?;
-        check_length(job)?;
+        match job.filename {
+            Filename::File(filename) => check_length(job, filename)?,
+            Filename::Namespace { address, .. } => spdk::require_huge_pages(address, job.workload)?,
+        }
         let text = job_file(job)?;
         let os = |what: &str, source| FioError::Os { what: what.to_owned(), source };
         let mut job_text = memory_file(c"fio-job").map_err(|e| os("no memory file for fio's job", e))?;
@@ -216,6 +245,10 @@ impl Fio {
         let mut errors = memory_file(c"fio-errors").map_err(|e| os("no memory file for fio's errors", e))?;
         job_text.write_all(text.as_bytes()).and_then(|()| job_text.rewind()).map_err(|e| os("fio's job", e))?;
         let mut command = self.command();
+        if job.path == IoPath::Spdk {
+            // By `ioengine=PATH` fio would unload the plugin while its threads still end (SPDK's README).
+            command.env("LD_PRELOAD", self.spdk_plugin()?);
+        }
         let share = |file: &File| file.try_clone().map(Stdio::from).map_err(|e| os("fio's output", e));
         command.stdin(job_text).stdout(share(&output)?).stderr(share(&errors)?);
         let child = command.spawn().map_err(|e| os(&format!("`{}` cannot be run", self.program.display()), e))?;
@@ -272,6 +305,9 @@ impl Fio {
 /// definition. Empty for most paths.
 pub fn note(path: &IoPath) -> &'static str {
     match (path, path.ring().map(|ring| (ring.submission, ring.registered))) {
+        (IoPath::Spdk, _) => {
+            "fio's start holds that of SPDK, and a thread of the plugin polls the admin queue once a second"
+        }
         (IoPath::PosixAio(_), _) => "fio asks `aio_error` of every I/O in flight before it sleeps in `aio_suspend`",
         (_, Some((RingSubmission::Syscall { split: false }, _))) => {
             "fio submits and waits by separate system calls, as `+split` does"
@@ -303,8 +339,7 @@ pub(crate) fn parse_version(text: &str) -> Option<(u32, u32)> {
 }
 
 /// fio lengthens a file that is too short even for reads, whatever `allow_file_create` says.
-fn check_length(job: &Job<'_>) -> Result<(), FioError> {
-    let filename = job.filename;
+fn check_length(job: &Job<'_>, filename: &Path) -> Result<(), FioError> {
     let os = |source| FioError::Os { what: format!("`{}` cannot be given to fio", filename.display()), source };
     let metadata = filename.metadata().map_err(os)?;
     let kind = metadata.file_type();

@@ -42,7 +42,15 @@ fn fio() -> Option<Fio> {
 
 fn job<'a>(path: &str, workload: &'a Workload, filename: &'a Path) -> Job<'a> {
     let path = path.parse().unwrap();
-    Job { path, workload, filename, offset: 0, size: FILE_BYTES, seed: 42, phase: Phase::Measured }
+    Job {
+        path,
+        workload,
+        filename: Filename::File(filename),
+        offset: 0,
+        size: FILE_BYTES,
+        seed: 42,
+        phase: Phase::Measured,
+    }
 }
 
 fn run(fio: &Fio, job: &Job<'_>) -> Result<FioResult, FioError> {
@@ -203,17 +211,48 @@ fn a_missing_engine_is_named_with_the_remedy() {
     assert_eq!(missing_engine("fio: failed parsing bs=0\n"), None);
 }
 
+/// A program at `path` that does `body` in a shell.
+fn script(path: &Path, body: &str) {
+    // Another process writes the script: a descriptor open for writing here could reach the child of another test and make
+    // the script "busy".
+    let write = "printf '#!/bin/sh\\n%s\\n' \"$1\" > \"$0\" && chmod +x \"$0\"";
+    assert!(Command::new("sh").args(["-c", write]).arg(path).arg(body).status().unwrap().success());
+}
+
+#[test]
+fn a_plugin_of_another_fio_is_told_and_asked_once() {
+    let folder = folder();
+    let (program, plugin) = (folder.path().join("fio"), folder.path().join("spdk_nvme"));
+    std::fs::write(&plugin, "").unwrap();
+    let spdk = |answer: &str| {
+        let asked = format!("echo x >> {}/asked", folder.path().display());
+        let body = format!("case $1 in --version) echo fio-3.40;; --enghelp=spdk) {asked}; {answer};; esac");
+        script(&program, &body);
+        // The empty plugin is no library: what the linker says of it is not fio's.
+        Fio::at(program.clone()).unwrap().with_spdk_plugin(plugin.clone())
+    };
+    let fio = spdk("exit 1");
+    let message = fio.supports(&IoPath::Spdk).unwrap_err().to_string();
+    assert!(message.contains("is not loaded by fio-3.40"), "{message}");
+    assert_eq!(fio.supports(&IoPath::Spdk).unwrap_err().to_string(), message);
+    assert_eq!(std::fs::read_to_string(folder.path().join("asked")).unwrap().lines().count(), 1);
+    let fio = spdk("echo 'bad ioops version 34 (want 36)' >&2; exit 1");
+    let message = fio.supports(&IoPath::Spdk).unwrap_err().to_string();
+    assert!(message.contains("built for another fio than fio-3.40 (engine interface 34, not 36)"), "{message}");
+    let workload = ios(1);
+    let filename = Filename::Namespace { address: "0000:01:00.0".parse().unwrap(), nsid: 1 };
+    let job = Job { filename, ..job("spdk/doorbell/poll", &workload, &plugin) };
+    assert_eq!(run(&fio, &job).unwrap_err().to_string(), message);
+}
+
 #[test]
 fn missing_old_and_foreign_programs_are_refused() {
     assert!(matches!(Fio::find_in(OsStr::new("")), Err(FioError::Missing)));
     let folder = folder();
     assert!(matches!(Fio::find_in(folder.path().as_os_str()), Err(FioError::Missing)));
-    let script = folder.path().join("fio");
+    let program = folder.path().join("fio");
     let answer = |body: &str| {
-        // Another process writes the script: a descriptor open for writing here could reach the
-        // child of another test and make the script "busy".
-        let write = "printf '#!/bin/sh\\n%s\\n' \"$1\" > \"$0\" && chmod +x \"$0\"";
-        assert!(Command::new("sh").args(["-c", write]).arg(&script).arg(body).status().unwrap().success());
+        script(&program, body);
         Fio::find_in(folder.path().as_os_str())
     };
     let message = answer("echo fio-3.27").unwrap_err().to_string();
@@ -221,7 +260,7 @@ fn missing_old_and_foreign_programs_are_refused() {
     assert!(matches!(answer("echo Fiona 1.0"), Err(FioError::NoAnswer { argument: "--version", .. })));
     assert!(matches!(answer("exit 3"), Err(FioError::NoAnswer { .. })));
     let new = answer("echo fio-3.42-12-gabcdef").unwrap();
-    assert_eq!((new.version(), new.program()), ((3, 42), script.as_path()));
+    assert_eq!((new.version(), new.program()), ((3, 42), program.as_path()));
 }
 
 #[test]
