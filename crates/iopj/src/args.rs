@@ -2,6 +2,7 @@
 
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
+use iopj_engine::PciAddress;
 use std::path::PathBuf;
 
 /// Measure what one I/O costs on every path that Linux offers, and prove which path was taken.
@@ -53,6 +54,12 @@ pub(crate) enum Command {
 pub(crate) struct CheckArgs {
     /// File, block device or /dev/ngXnY; by default a small file that is made in the current folder and removed
     pub(crate) target: Option<PathBuf>,
+    /// Take this NVMe controller from its driver for the paths of kernel bypass, and give it back
+    #[arg(long, value_name = "PCI-ADDRESS")]
+    pub(crate) take_device: Option<PciAddress>,
+    /// Take it even without an IOMMU, where a fault can overwrite any memory
+    #[arg(long, requires = "take_device")]
+    pub(crate) i_know_no_iommu: bool,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -115,6 +122,12 @@ pub(crate) struct RunArgs {
     /// Overwrite it even if it carries a known signature
     #[arg(long, requires = "destroy_data")]
     pub(crate) i_know: bool,
+    /// Take this NVMe controller from its driver for the paths of kernel bypass, and give it back
+    #[arg(long, value_name = "PCI-ADDRESS")]
+    pub(crate) take_device: Option<PciAddress>,
+    /// Take it even without an IOMMU, where a fault can overwrite any memory
+    #[arg(long, requires = "take_device")]
+    pub(crate) i_know_no_iommu: bool,
     /// Let the study run the programs that it names
     #[arg(long)]
     pub(crate) allow_exec: bool,

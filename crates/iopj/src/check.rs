@@ -8,9 +8,12 @@ use iopj_core::IoPath;
 use iopj_core::path::{Completion, Submission};
 use iopj_engine::Target;
 use iopj_engine::check::{Availability, check as check_path};
-use iopj_engine::target::make_file;
+use iopj_engine::target::{TakePlan, make_file, plan_taking};
 use iopj_report::render::{Align, Grid, escape, unavailable, wrap};
 use iopj_store::Unavailable;
+use iopj_study::access::check_paths;
+use iopj_study::fio::Fio;
+use iopj_study::runner::Options;
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -39,6 +42,12 @@ const DESIGNS: [Design; 7] = [
 ];
 
 pub(crate) fn check(args: &CheckArgs) -> anyhow::Result<ExitCode> {
+    let taking = args.take_device.map(|address| plan_taking(address, args.i_know_no_iommu)).transpose()?;
+    // Before the target is opened here: what is open on a drive keeps its name from coming back.
+    let tried = match (&taking, &args.target) {
+        (Some(_), Some(_)) => Some(with_bypass(args)?),
+        _ => None,
+    };
     let target = match &args.target {
         Some(path) => Target::open(path)?,
         None => {
@@ -51,13 +60,45 @@ pub(crate) fn check(args: &CheckArgs) -> anyhow::Result<ExitCode> {
         }
     };
     let paths: Vec<(IoPath, Availability)> =
-        IoPath::all().into_iter().map(|path| (path, check_path(path, &target))).collect();
+        tried.unwrap_or_else(|| IoPath::all().into_iter().map(|path| (path, check_path(path, &target))).collect());
     if args.json {
-        print_json(&as_json(&target, &paths))?;
+        let mut value = as_json(&target, &paths);
+        value["take_device"] = json!(taking.as_ref().map(taking_json));
+        print_json(&value)?;
     } else {
         print(&as_text(&target, &paths))?;
+        print(&taking.as_ref().map(taking_line).unwrap_or_default())?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Every path, those of kernel bypass on the drive itself, which is taken for it and given back.
+fn with_bypass(args: &CheckArgs) -> anyhow::Result<Vec<(IoPath, Availability)>> {
+    let options = Options {
+        target: args.target.clone(),
+        take_device: args.take_device,
+        i_know_no_iommu: args.i_know_no_iommu,
+        ..Options::default()
+    };
+    Ok(check_paths(&options, Fio::find().ok().as_ref())?)
+}
+
+fn taking_json(plan: &TakePlan) -> Value {
+    json!({
+        "address": plan.address.to_string(),
+        "driver": plan.driver,
+        "namespaces": plan.namespaces,
+        "iommu_group": plan.group,
+    })
+}
+
+/// That the drive may be taken, and what of it.
+fn taking_line(plan: &TakePlan) -> String {
+    let group = plan.group.map_or_else(|| "no IOMMU".to_owned(), |group| format!("alone in IOMMU group {group}"));
+    let namespaces =
+        if plan.namespaces.is_empty() { "no namespace in use".to_owned() } else { plan.namespaces.join(", ") };
+    let driver = plan.driver.as_deref().unwrap_or("no driver");
+    format!("\n{} may be taken from its driver: {driver}; {group}; {namespaces}\n", plan.address)
 }
 
 fn works(paths: &[(IoPath, Availability)], of: impl Fn(&IoPath) -> bool) -> bool {

@@ -132,7 +132,7 @@ fn run(args: &LabRunArgs) -> anyhow::Result<ExitCode> {
     if store.exists() {
         return Err(LabError::StoreExists(store).into());
     }
-    let in_guest = in_guest(&study, &text)?;
+    let in_guest = in_guest(&study, &text, args.guest.device)?;
     need_tools()?;
     let cache = Cache::open()?;
     let kernel = kernel(&args.guest, &cache)?;
@@ -170,7 +170,7 @@ fn run(args: &LabRunArgs) -> anyhow::Result<ExitCode> {
 }
 
 /// What the guest must have and be told for a study.
-fn in_guest<'a>(study: &Study, text: &'a str) -> anyhow::Result<GuestStudy<'a>> {
+fn in_guest<'a>(study: &Study, text: &'a str, device: DeviceArg) -> anyhow::Result<GuestStudy<'a>> {
     let mut paths: Vec<IoPath> = Vec::new();
     let of_workloads = study.workloads.iter().filter_map(|workload| workload.paths.as_ref());
     for axis in std::iter::once(&study.paths).chain(of_workloads) {
@@ -183,6 +183,10 @@ fn in_guest<'a>(study: &Study, text: &'a str) -> anyhow::Result<GuestStudy<'a>> 
             "the study has nvme-passthrough beside other paths, and each needs a node of its own: make two studies of it"
         );
     }
+    let bypass = paths.iter().any(IoPath::is_bypass);
+    if bypass && !matches!(device, DeviceArg::Nvme) {
+        bail!("the study has paths that bypass the kernel, which only an NVMe drive has: give the guest --device nvme");
+    }
     let mut writes = false;
     for workload in &study.workloads {
         writes |= workload.workloads()?.iter().any(|workload| workload.rw.writes());
@@ -191,7 +195,7 @@ fn in_guest<'a>(study: &Study, text: &'a str) -> anyhow::Result<GuestStudy<'a>> 
     if study.generators()?.contains(&Generator::Fio) {
         programs.push(Program::named("fio").context("the study has fio as a generator")?);
     }
-    Ok(GuestStudy { text, programs, passthrough, writes })
+    Ok(GuestStudy { text, programs, passthrough, bypass, writes })
 }
 
 fn clean(with_kernels: bool) -> anyhow::Result<ExitCode> {

@@ -18,6 +18,8 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
         destroy_data: args.destroy_data.clone(),
         i_know: args.i_know,
         allow_exec: args.allow_exec,
+        take_device: args.take_device,
+        i_know_no_iommu: args.i_know_no_iommu,
         store: args.store.clone(),
     };
     let stop = signals::stop_flag();

@@ -29,7 +29,7 @@ pub const POLL_SLEEPS: f64 = 0.02;
 pub const HYBRID_SLEEPS: f64 = 0.1;
 
 /// Share of the CPU time that the kernel may have of a poller who asks it for nothing.
-pub const KERNEL_SHARE: f64 = 0.1;
+pub const KERNEL_SHARE: f64 = 0.25;
 /// CPU time in the kernel that is taken for the start and the end of a generator that ran as a process of its own.
 pub const START_KERNEL_NS: u64 = 300_000_000;
 

@@ -1,5 +1,6 @@
 //! Study files, plan, runner, generators, settings and their restoring.
 
+pub mod access;
 mod control;
 pub mod energy;
 pub mod fio;

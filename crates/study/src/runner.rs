@@ -1,5 +1,6 @@
 //! Runs a study: opens what it needs, checks all that can be checked, and hands over to the trials.
 
+use crate::access::{Access, Named};
 use crate::energy::Metering;
 use crate::machine;
 use crate::plan::{self, Cell};
@@ -8,9 +9,9 @@ use crate::setup::{self, MadeFile};
 use crate::study::{Study, StudyError};
 use crate::trial::Stage;
 use crate::trials::Trials;
-use iopj_engine::Target;
 use iopj_engine::target::{FileId, TargetError};
-use iopj_probe::{Probe, ProbeError};
+use iopj_engine::{PciAddress, Target};
+use iopj_probe::ProbeError;
 use iopj_store::{Outcome, Store, StoreError, StudyRecord, Unavailable};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
@@ -27,6 +28,10 @@ pub struct Options {
     pub i_know: bool,
     /// The study may run the programs that it names.
     pub allow_exec: bool,
+    /// The controller that is taken from its driver for the paths of kernel bypass.
+    pub take_device: Option<PciAddress>,
+    /// Take it even if no IOMMU keeps it out of foreign memory.
+    pub i_know_no_iommu: bool,
     /// The store; without one the study's name in the current folder.
     pub store: Option<PathBuf>,
 }
@@ -112,6 +117,7 @@ pub fn run(
     restore_left_behind(&host, progress)?;
     let fio = setup::find_fio(&study, options)?;
     let profiler = setup::profiler(&study, progress)?;
+    setup::check_taking(&study, options)?;
     setup::check_limits(&plan::cells(&study, &iopj_core::IoPath::all())?.0)?;
     study.file_size()?;
     let store_path = store_path(&study, options)?;
@@ -120,18 +126,21 @@ pub fn run(
     }
     let place = Place { named: options.target.as_deref(), data: &data_path(&store_path), id: None };
     let (target, made, locks) = place.open(&host, &study, options, progress, stop)?;
-    let unavailable = setup::settle_paths(&mut study, &target)?;
+    let named = place.named_again(&target, &study, options)?;
+    let mut access = Access::new(&host, &locks, target, named)?;
+    let unavailable = setup::settle_paths(&mut study, &mut access, fio.as_ref(), options)?;
     if !unavailable.is_empty() {
         progress.unavailable(&unavailable);
     }
     let cells = setup::cells(&study, progress)?;
-    setup::check_cells(&cells, &target, fio.as_ref())?;
+    setup::check_cells(&cells, &mut access, fio.as_ref())?;
     let seed = study.seed.map_or_else(random_seed, Ok)?;
     study.seed = Some(seed);
     check_settings(&cells, &locks)?;
-    let probe = Probe::new(target.devices())?;
     let metering = Metering::start(&study, options, progress)?;
-    let mut provenance = machine::provenance(&target);
+    let target = access.target().map_err(RunError::Usage)?;
+    let mut provenance = machine::provenance(target);
+    provenance.extend(access.provenance().clone());
     provenance.extend(metering.as_ref().map(Metering::provenance).unwrap_or_default());
     let record = StudyRecord {
         name: study.name.clone(),
@@ -150,10 +159,10 @@ pub fn run(
         progress.note(&format!("warning: {warning}"));
     }
     let store = Store::create(&store_path, &record)?;
-    warn_of_shared_disk(&store_path, &target, progress);
+    warn_of_shared_disk(&store_path, target, progress);
     let (fio, profiler) = (fio.as_ref(), profiler.as_ref());
-    let stage = Stage { target: &target, probe: &probe, host: &host, fio, profiler, seed, stop };
-    Trials { stage, study: &study, cells, store, made, locks: &locks, metering }.run(progress)
+    let stage = Stage { host: &host, fio, profiler, seed, stop };
+    Trials { stage, study: &study, cells, store, made, access, metering }.run(progress)
 }
 
 /// Continues a run: only the trials that are missing.
@@ -171,6 +180,7 @@ pub fn resume(
     restore_left_behind(&host, progress)?;
     let record = store.study()?;
     let study = Study::parse(&record.text, &store_path.display().to_string())?;
+    setup::check_taking(&study, options)?;
     let fio = setup::find_fio(&study, options)?;
     let profiler = setup::profiler(&study, progress)?;
     let id: Option<FileId> = record.file_id.as_deref().and_then(|text| text.parse().ok());
@@ -178,15 +188,16 @@ pub fn resume(
     let place = Place { named: named.as_deref(), data: &data_path(store_path), id: id.as_ref() };
     let (target, made, locks) = place.open(&host, &study, options, progress, stop)?;
     compare_machines(&record, &target, &mut store, progress)?;
+    let named = place.named_again(&target, &study, options)?;
+    let mut access = Access::new(&host, &locks, target, named)?;
     let cells = setup::cells(&study, progress)?;
-    setup::check_cells(&cells, &target, fio.as_ref())?;
+    setup::check_cells(&cells, &mut access, fio.as_ref())?;
     check_settings(&cells, &locks)?;
-    let probe = Probe::new(target.devices())?;
     let metering = Metering::start(&study, options, progress)?;
     store.add_event(unix_ns(), "resumed", "")?;
     let (fio, profiler) = (fio.as_ref(), profiler.as_ref());
-    let stage = Stage { target: &target, probe: &probe, host: &host, fio, profiler, seed: record.seed, stop };
-    Trials { stage, study: &study, cells, store, made, locks: &locks, metering }.run(progress)
+    let stage = Stage { host: &host, fio, profiler, seed: record.seed, stop };
+    Trials { stage, study: &study, cells, store, made, access, metering }.run(progress)
 }
 
 /// Where a run finds its target: one that the user has named, or a file that is made beside the store.
@@ -220,6 +231,12 @@ impl Place<'_> {
             None => setup::make_target(self.data, self.id.copied(), study, progress, stop)?,
         };
         Ok((setup::open_target(self.data, writes, options, Some(&id))?, Some(made), locks))
+    }
+
+    /// What is needed to open the target once more.
+    fn named_again<'o>(&self, target: &Target, study: &Study, options: &'o Options) -> Result<Named<'o>, RunError> {
+        let id = if self.named.is_some() { self.id } else { target.file_id() };
+        Ok(Named { path: target.path().to_owned(), writes: setup::writes(study)?, options, id: id.copied() })
     }
 }
 

@@ -1,6 +1,7 @@
 //! From a study and the command line to something that can run: the target, the paths that work on
 //! it, the cells, and every check that can be made before anything is measured.
 
+use crate::access::{self, Access, Extent};
 use crate::fio::Fio;
 use crate::native::{self, JobSpec};
 use crate::plan::{self, Cell};
@@ -10,8 +11,8 @@ use crate::settings::Setting;
 use crate::study::{Axis, Study, parse_paths};
 use crate::{machine, trial};
 use iopj_core::{IoPath, format_bytes};
-use iopj_engine::check::{Availability, check};
-use iopj_engine::target::{FileId, TargetKind, WritePermission, make_file, make_file_as};
+use iopj_engine::check::Availability;
+use iopj_engine::target::{FileId, TargetKind, WritePermission, make_file, make_file_as, plan_taking};
 use iopj_engine::{MAX_IODEPTH, Target};
 use iopj_store::{Generator, Unavailable};
 use std::collections::HashSet;
@@ -139,21 +140,56 @@ pub(crate) fn make_target(
     Ok((MadeFile { path: path.to_owned(), keep: false }, id))
 }
 
+/// Refuses to take a drive that the study has no use for, or that may not be taken: before the target is opened, for that holds
+/// a drive which is written.
+pub(crate) fn check_taking(study: &Study, options: &Options) -> Result<(), RunError> {
+    let Some(address) = options.take_device else { return Ok(()) };
+    let mut all = study.workloads.iter().map(|matrix| matrix.paths.as_ref().unwrap_or(&study.paths));
+    let may_bypass = |paths: &Axis<String>| {
+        Ok::<bool, RunError>(parse_paths(paths)?.is_none_or(|paths| paths.iter().any(IoPath::is_bypass)))
+    };
+    if all.try_fold(false, |found, paths| may_bypass(paths).map(|may| found | may))? {
+        plan_taking(address, options.i_know_no_iommu)?;
+        return Ok(());
+    }
+    usage(format!(
+        "--take-device names {address}, but the study has no path of kernel bypass (nvme-user, spdk): leave the option out"
+    ))
+}
+
+/// The paths that a study names; where it says `available` all, those of kernel bypass only where a drive is named for them.
+fn named_paths(paths: &Axis<String>, options: &Options) -> Result<Vec<IoPath>, RunError> {
+    let available = || IoPath::all().into_iter().filter(|path| options.take_device.is_some() || !path.is_bypass());
+    Ok(parse_paths(paths)?.unwrap_or_else(|| available().collect()))
+}
+
 /// Takes the paths that do not work on the target out of the study, and names those that do where it says
 /// `available`.
-pub(crate) fn settle_paths(study: &mut Study, target: &Target) -> Result<Vec<Unavailable>, RunError> {
+pub(crate) fn settle_paths(
+    study: &mut Study,
+    access: &mut Access<'_>,
+    fio: Option<&Fio>,
+    options: &Options,
+) -> Result<Vec<Unavailable>, RunError> {
+    let mut asked = Vec::new();
+    for paths in study.workloads.iter().map(|matrix| matrix.paths.as_ref().unwrap_or(&study.paths)) {
+        asked.extend(named_paths(paths, options)?);
+    }
+    asked.extend(named_paths(&study.paths, options)?);
+    let states = access::availabilities(access, fio, asked)?;
     let mut unavailable: Vec<Unavailable> = Vec::new();
-    let mut works = |path: IoPath| match check(path, target) {
-        Availability::Available { .. } => true,
-        Availability::Unavailable { reason, remedy } => {
+    let mut works = |path: IoPath| match states.get(&path) {
+        Some(Availability::Available { .. }) => true,
+        Some(Availability::Unavailable { reason, remedy }) => {
             if !unavailable.iter().any(|other| other.path == path) {
-                unavailable.push(Unavailable { path, reason, remedy });
+                unavailable.push(Unavailable { path, reason: reason.clone(), remedy: remedy.clone() });
             }
             false
         }
+        None => false,
     };
     let mut settle = |paths: &Axis<String>| -> Result<Axis<String>, RunError> {
-        let paths = parse_paths(paths)?.unwrap_or_else(IoPath::all);
+        let paths = named_paths(paths, options)?;
         Ok(Axis::Many(paths.into_iter().filter(|path| works(*path)).map(|path| path.to_string()).collect()))
     };
     study.paths = settle(&study.paths)?;
@@ -168,7 +204,7 @@ pub(crate) fn settle_paths(study: &mut Study, target: &Target) -> Result<Vec<Una
         let reasons = unavailable.iter().map(|u| format!("{}: {} (remedy: {})", u.path, u.reason, u.remedy));
         return usage(format!(
             "none of the study's paths works on {}: {}",
-            target.path().display(),
+            access.path().display(),
             reasons.collect::<Vec<_>>().join("; ")
         ));
     }
@@ -181,22 +217,25 @@ pub(crate) fn settle_paths(study: &mut Study, target: &Target) -> Result<Vec<Una
 
 /// The fio to use, if the study uses one.
 pub(crate) fn find_fio(study: &Study, options: &Options) -> Result<Option<Fio>, RunError> {
-    if let Some(fio) = &study.fio
-        && !options.allow_exec
-    {
+    let named = study.fio.clone().unwrap_or_default();
+    if let Some(program) = named.program.as_ref().or(named.spdk_plugin.as_ref()).filter(|_| !options.allow_exec) {
         return usage(format!(
             "the study names a program to run, `{}`: read the study, then allow it by --allow-exec",
-            fio.program.display()
+            program.display()
         ));
     }
     if !study.generators()?.contains(&Generator::Fio) {
         return Ok(None);
     }
-    let fio = match &study.fio {
-        Some(own) => Fio::at(own.program.clone()),
+    let fio = match named.program {
+        Some(program) => Fio::at(program),
         None => Fio::find(),
     };
-    Ok(Some(fio.map_err(|error| RunError::Usage(error.to_string()))?))
+    let fio = fio.map_err(|error| RunError::Usage(error.to_string()))?;
+    Ok(Some(match named.spdk_plugin {
+        Some(plugin) => fio.with_spdk_plugin(plugin),
+        None => fio,
+    }))
 }
 
 /// What samples the trials, if the study asks for profiles.
@@ -232,8 +271,9 @@ pub(crate) fn check_limits(cells: &[Cell]) -> Result<(), RunError> {
     Ok(())
 }
 
-/// Holds every cell against the target and the machine: sizes, limits, memory, engines.
-pub(crate) fn check_cells(cells: &[Cell], target: &Target, fio: Option<&Fio>) -> Result<(), RunError> {
+/// Holds every cell against the target and the machine: sizes, limits, memory, engines; those last that need the device
+/// taken. Leaves the target on the kernel's side.
+pub(crate) fn check_cells(cells: &[Cell], access: &mut Access<'_>, fio: Option<&Fio>) -> Result<(), RunError> {
     // A ring has no word for the delay, though the kernel may let it rule there too: the study may set it and see.
     let own_delay = |cell: &&Cell| {
         let is_set = cell.settings.contains_key(&Setting::IoPollDelay);
@@ -247,8 +287,13 @@ pub(crate) fn check_cells(cells: &[Cell], target: &Target, fio: Option<&Fio>) ->
         ));
     }
     let mut opened = HashSet::new();
+    let mut cells: Vec<&Cell> = cells.iter().collect();
+    cells.sort_by_key(|cell| cell.path.is_bypass());
     for cell in cells {
-        check_fit(cell, target)?;
+        check_fit(cell, access.path(), &access.extent())?;
+        if (&cell.generator, &cell.path) == (&Generator::Native, &IoPath::Spdk) {
+            return usage(format!("{} is run by fio's plugin alone: set generator = \"fio\"", cell.path));
+        }
         if let (Generator::Fio, Some(fio)) = (cell.generator, fio) {
             fio.supports(&cell.path).map_err(|error| RunError::Usage(error.to_string()))?;
             continue;
@@ -257,6 +302,8 @@ pub(crate) fn check_cells(cells: &[Cell], target: &Target, fio: Option<&Fio>) ->
         if !opened.insert((cell.path, workload.bs, workload.iodepth, workload.numjobs)) {
             continue;
         }
+        access.reach(cell.path).map_err(RunError::Usage)?;
+        let target = access.target().map_err(RunError::Usage)?;
         let open = trial::open_engine(cell, target);
         let spec = JobSpec {
             workload,
@@ -271,13 +318,13 @@ pub(crate) fn check_cells(cells: &[Cell], target: &Target, fio: Option<&Fio>) ->
             RunError::Usage(format!("{} cannot be set up at iodepth {}{jobs}: {error}", cell.path, workload.iodepth))
         })?;
     }
-    Ok(())
+    access.reach_kernel().map(drop).map_err(RunError::Usage)
 }
 
-fn check_fit(cell: &Cell, target: &Target) -> Result<(), RunError> {
+fn check_fit(cell: &Cell, path: &Path, extent: &Extent) -> Result<(), RunError> {
     let workload = &cell.workload;
-    let (bs, len) = (u64::from(workload.bs), target.data_len());
-    let (name, block) = (target.path().display(), target.logical_block());
+    let (bs, len) = (u64::from(workload.bs), extent.len);
+    let (name, block) = (path.display(), extent.logical_block);
     let size = |bytes| format_bytes(bytes);
     if !workload.bs.is_multiple_of(block) {
         return usage(format!(
@@ -293,7 +340,7 @@ fn check_fit(cell: &Cell, target: &Target) -> Result<(), RunError> {
             size(bs)
         ));
     }
-    if target.kind() == TargetKind::File && !len.is_multiple_of(bs) {
+    if extent.kind == TargetKind::File && !len.is_multiple_of(bs) {
         return usage(format!(
             "{name} holds {len} bytes, which is not a multiple of bs {}: lengthen or cut the file, or choose another bs",
             size(bs)

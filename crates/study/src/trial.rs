@@ -1,17 +1,19 @@
 //! One trial: its settings are made, the I/O is done by the generator, the evidence judged.
 
+use crate::access::Access;
 use crate::energy;
-use crate::fio::{self, Fio, Phase};
+use crate::fio::{self, Filename, Fio, Phase};
 use crate::native::{self, JobSpec};
 use crate::plan::{Cell, Planned};
 use crate::power::PowerState;
 use crate::profile::Profiler;
 use crate::settings::Host;
 use iopj_core::evidence::ControlRun;
-use iopj_core::{CostProfile, Evidence};
-use iopj_engine::{Engine, EngineError, Pool, Target};
+use iopj_core::{CostProfile, Evidence, IoPath};
+use iopj_engine::target::Descriptor;
+use iopj_engine::{Engine, EngineError, PciAddress, Pool, Target};
 use iopj_meter::monotonic_raw_ns;
-use iopj_probe::{Probe, Who, marker};
+use iopj_probe::{Who, marker};
 use iopj_store::{Generator, Latency, Measurement, histogram};
 use std::cell::RefCell;
 use std::os::fd::AsRawFd;
@@ -21,8 +23,6 @@ use std::sync::atomic::AtomicBool;
 
 /// What all trials of a run share.
 pub(crate) struct Stage<'a> {
-    pub(crate) target: &'a Target,
-    pub(crate) probe: &'a Probe,
     pub(crate) host: &'a Host,
     pub(crate) fio: Option<&'a Fio>,
     pub(crate) profiler: Option<&'a Profiler>,
@@ -67,17 +67,18 @@ impl Stage<'_> {
     /// What failed: a set-up, an I/O, a counter that cannot be read.
     pub(crate) fn measure(
         &self,
+        access: &Access<'_>,
         cell: &Cell,
         planned: Planned,
         control: Option<ControlRun>,
         preconditioning: Option<String>,
         tick: &mut dyn FnMut(),
     ) -> Result<Measured, String> {
-        let devices = self.target.devices();
+        let devices = access.devices();
         let before = PowerState::read(self.host, devices);
         marker::announce(planned.position as u32);
         let seed = trial_seed(self.seed, planned);
-        let (window, mut evidence) = self.generate(cell, seed, tick)?;
+        let (window, mut evidence) = self.generate(access, cell, seed, tick)?;
         let (costs, unprofiled) = self.profile();
         let after = PowerState::read(self.host, devices);
         evidence.window_ns = window.window_ns;
@@ -126,14 +127,20 @@ impl Stage<'_> {
     }
 
     /// Has the generator do the I/O of a trial.
-    fn generate(&self, cell: &Cell, seed: u64, tick: &mut dyn FnMut()) -> Result<(Window, Evidence), String> {
+    fn generate(
+        &self,
+        access: &Access<'_>,
+        cell: &Cell,
+        seed: u64,
+        tick: &mut dyn FnMut(),
+    ) -> Result<(Window, Evidence), String> {
         let tick = &mut || {
             self.profiler.inspect(|profiler| profiler.tick());
             tick();
         };
         let done = match (cell.generator, self.fio) {
-            (Generator::Native, _) => self.native(cell, seed, tick),
-            (Generator::Fio, Some(fio)) => self.fio(fio, cell, seed, tick),
+            (Generator::Native, _) => self.native(access, cell, seed, tick),
+            (Generator::Fio, Some(fio)) => self.fio(fio, access, cell, seed, tick),
             (Generator::Fio, None) => Err("fio is not there".to_owned()),
         };
         // A trial that failed has left its window open.
@@ -141,12 +148,19 @@ impl Stage<'_> {
         done.and_then(|done| ended.map(|()| done))
     }
 
-    fn native(&self, cell: &Cell, seed: u64, tick: &mut dyn FnMut()) -> Result<(Window, Evidence), String> {
-        let open = open_engine(cell, self.target);
+    fn native(
+        &self,
+        access: &Access<'_>,
+        cell: &Cell,
+        seed: u64,
+        tick: &mut dyn FnMut(),
+    ) -> Result<(Window, Evidence), String> {
+        let (target, probe) = (access.target()?, access.probe()?);
+        let open = open_engine(cell, target);
         let spec = JobSpec {
             workload: &cell.workload,
-            base: self.target.data_offset(),
-            len: self.target.data_len(),
+            base: target.data_offset(),
+            len: target.data_len(),
             seed,
             open: &open,
             is_trial: true,
@@ -155,14 +169,17 @@ impl Stage<'_> {
         let mut bracket = |jobs: &[i32]| {
             let own = energy::own_threads();
             let who = Who::ThisProcess { jobs, own: &own };
-            let snapshot = || self.probe.snapshot(who).map_err(|error| error.to_string());
+            let snapshot = || probe.snapshot(who).map_err(|error| error.to_string());
             let mut snapshots = snapshots.borrow_mut();
+            // The drive is asked for its counts outside of what is counted here.
             if snapshots.is_empty() {
-                snapshots.push(snapshot()?);
+                let counted = access.counted()?;
+                snapshots.push((snapshot()?, counted));
                 return self.begin_samples();
             }
             self.end_samples()?;
-            snapshots.push(snapshot()?);
+            let last = snapshot()?;
+            snapshots.push((last, access.counted()?));
             Ok(())
         };
         let begin_ns = monotonic_raw_ns();
@@ -171,8 +188,11 @@ impl Stage<'_> {
         // Before a window without a ramp the jobs wait for each other.
         let begin_ns = if cell.workload.ramp_time.is_zero() { window_raw_ns[0] } else { begin_ns };
         let snapshots = snapshots.into_inner();
-        let [first, last] = &snapshots[..] else { return Err("the window was not bracketed".to_owned()) };
+        let [(first, counted), (last, counted_last)] = &snapshots[..] else {
+            return Err("the window was not bracketed".to_owned());
+        };
         let mut evidence = first.until(last);
+        add_counted(&mut evidence, *counted, *counted_last);
         evidence.engine = Some(run.engine);
         let window = Window {
             load_raw_ns: vec![begin_ns, window_raw_ns[1]],
@@ -195,29 +215,36 @@ impl Stage<'_> {
 
     /// fio twice: for the ramp, and measured. So the counters bracket the life of a process whose I/O is all of the
     /// window; its CPU time and context switches hold fio's start as well, some 0.15 s and 200 switches.
-    fn fio(&self, fio: &Fio, cell: &Cell, seed: u64, tick: &mut dyn FnMut()) -> Result<(Window, Evidence), String> {
-        // fio opens the very file that was checked, whatever stands under its name by now.
-        let checked = self.target.reopen().map_err(|error| error.to_string())?;
-        let filename = PathBuf::from(format!("/proc/{}/fd/{}", std::process::id(), checked.as_raw_fd()));
+    fn fio(
+        &self,
+        fio: &Fio,
+        access: &Access<'_>,
+        cell: &Cell,
+        seed: u64,
+        tick: &mut dyn FnMut(),
+    ) -> Result<(Window, Evidence), String> {
+        let (extent, checked) = (access.extent(), FioTarget::of(access, &cell.path)?);
         let mut run = |phase| {
             let job = fio::Job {
                 path: cell.path,
                 workload: &cell.workload,
-                filename: &filename,
-                offset: self.target.data_offset(),
-                size: self.target.data_len(),
+                filename: checked.filename(),
+                offset: extent.offset,
+                size: extent.len,
                 seed,
                 phase,
             };
             fio.run(&job, self.stop, tick).map_err(|error| error.to_string())
         };
-        let snapshot = || self.probe.snapshot(Who::Children).map_err(|error| error.to_string());
+        let probe = access.probe()?;
+        let snapshot = || probe.snapshot(Who::Children).map_err(|error| error.to_string());
         let mut load_raw_ns = Vec::with_capacity(4);
         if !cell.workload.ramp_time.is_zero() {
             load_raw_ns.push(monotonic_raw_ns());
             run(Phase::Ramp)?;
             load_raw_ns.push(monotonic_raw_ns());
         }
+        let counted = access.counted()?;
         let before = snapshot()?;
         self.begin_samples()?;
         let (first_ns, first_raw_ns) = (native::monotonic_ns(), monotonic_raw_ns());
@@ -228,7 +255,8 @@ impl Stage<'_> {
         let (last_ns, last_raw_ns) = (native::monotonic_ns(), monotonic_raw_ns());
         load_raw_ns.extend([first_raw_ns, last_raw_ns]);
         self.end_samples()?;
-        let evidence = before.until(&snapshot()?);
+        let mut evidence = before.until(&snapshot()?);
+        add_counted(&mut evidence, counted, access.counted()?);
         if result.total_errors > 0 {
             return Err(format!("fio counts {} failed I/Os", result.total_errors));
         }
@@ -278,6 +306,40 @@ pub(crate) fn open_engine<'a>(
     target: &'a Target,
 ) -> impl Fn(&Rc<Pool>, u32) -> Result<Box<dyn Engine>, EngineError> + Sync + 'a {
     move |pool, depth| iopj_engine::open(cell.path, target, pool, depth)
+}
+
+/// What fio is given to open.
+enum FioTarget {
+    /// The very file that was checked, whatever stands under its name by now: held open, and its name by that.
+    Checked { _held: Descriptor, name: PathBuf },
+    /// A namespace of a drive that was taken, for SPDK.
+    Namespace { address: PciAddress, nsid: u32 },
+}
+
+impl FioTarget {
+    fn of(access: &Access<'_>, path: &IoPath) -> Result<FioTarget, String> {
+        if let (IoPath::Spdk, Some((address, nsid))) = (path, access.namespace()) {
+            return Ok(FioTarget::Namespace { address, nsid });
+        }
+        let held = access.target()?.reopen().map_err(|error| error.to_string())?;
+        let name = PathBuf::from(format!("/proc/{}/fd/{}", std::process::id(), held.as_raw_fd()));
+        Ok(FioTarget::Checked { _held: held, name })
+    }
+
+    fn filename(&self) -> Filename<'_> {
+        match self {
+            FioTarget::Checked { name, .. } => Filename::File(name),
+            FioTarget::Namespace { address, nsid } => Filename::Namespace { address: *address, nsid: *nsid },
+        }
+    }
+}
+
+/// Adds what a taken drive has counted between two moments.
+fn add_counted(evidence: &mut Evidence, first: Option<[u64; 2]>, last: Option<[u64; 2]>) {
+    if let (Some(device), Some(first), Some(last)) = (evidence.devices.first_mut(), first, last) {
+        device.reads = last[0].saturating_sub(first[0]);
+        device.writes = last[1].saturating_sub(first[1]);
+    }
 }
 
 /// The seed of a trial's offsets, another for each: a later path must not find an earlier one's blocks in a cache.

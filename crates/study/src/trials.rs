@@ -1,18 +1,18 @@
 //! The trials of a run, one after the other: settings, measurement, store, and everything put back.
 
+use crate::access::Access;
 use crate::control;
 use crate::energy::{Hands, Metering};
 use crate::plan::{self, Cell, Planned};
 use crate::precondition;
 use crate::runner::{Progress, RunError, Summary, unix_ns};
-use crate::settings::{DeviceLocks, Setting, Settings, SettingsError};
+use crate::settings::{Setting, Settings, SettingsError};
 use crate::setup::MadeFile;
 use crate::study::Study;
 use crate::trial::{Measured, Stage};
 use iopj_core::evidence::ControlRun;
 use iopj_core::workload::Length;
 use iopj_core::{Completion, Workload};
-use iopj_engine::Target;
 use iopj_store::{Outcome, Store, StoreError, Trial};
 use std::collections::HashSet;
 use std::sync::atomic::Ordering;
@@ -25,7 +25,7 @@ pub(crate) struct Trials<'a> {
     pub(crate) cells: Vec<Cell>,
     pub(crate) store: Store,
     pub(crate) made: Option<MadeFile>,
-    pub(crate) locks: &'a DeviceLocks,
+    pub(crate) access: Access<'a>,
     pub(crate) metering: Option<Metering>,
 }
 
@@ -38,10 +38,8 @@ impl Trials<'_> {
         let plan = plan::order(self.cells.len(), self.study.replicates, self.stage.seed);
         let done: HashSet<u64> = self.store.positions()?.into_iter().collect();
         let missing: Vec<Planned> = plan.iter().filter(|planned| !done.contains(&planned.position)).copied().collect();
-        let devices = self.stage.target.devices();
-        let mut settings = self.stage.host.settings(devices, self.locks);
-        let result = self.measure(&missing, plan.len() as u64, &mut settings, progress);
-        let restored = settings.restore();
+        let result = self.measure(&missing, plan.len() as u64, progress);
+        let restored = self.access.leave();
         for change in restored.as_deref().unwrap_or_default() {
             self.store.add_event(
                 unix_ns(),
@@ -57,13 +55,7 @@ impl Trials<'_> {
         Ok(summary)
     }
 
-    fn measure(
-        &mut self,
-        missing: &[Planned],
-        of: u64,
-        settings: &mut Settings<'_>,
-        progress: &mut dyn Progress,
-    ) -> Result<Summary, RunError> {
+    fn measure(&mut self, missing: &[Planned], of: u64, progress: &mut dyn Progress) -> Result<Summary, RunError> {
         let stop = self.stage.stop;
         let mut summary = Summary {
             store: self.store.path().to_owned(),
@@ -71,7 +63,7 @@ impl Trials<'_> {
             missing: missing.len() as u64,
             interrupted: false,
         };
-        count_passthrough(settings, self.stage.target);
+        self.access.reach_kernel().map_err(RunError::Usage)?;
         let control = if missing.is_empty() { None } else { self.control(progress)? };
         let preconditioning = self.precondition(missing, progress)?;
         if stop.load(Ordering::Relaxed) {
@@ -90,10 +82,10 @@ impl Trials<'_> {
             }
             let left = time_left(&self.cells, &missing[number..], number, started);
             progress.trial(of - summary.missing + 1, of, &self.cells[planned.cell], left);
-            let changes_before = settings.changes().len();
+            let changes_before = self.access.settings.changes().len();
             let (trial, load_ns, unprofiled) =
-                self.trial(*planned, settings, control, preconditioning.clone(), &mut last_ns, progress);
-            for change in &settings.changes()[changes_before..] {
+                self.trial(*planned, control, preconditioning.clone(), &mut last_ns, progress);
+            for change in &self.access.settings.changes()[changes_before..] {
                 let detail = format!("{}: {} -> {}", change.file, change.old, change.new);
                 self.store.add_event(unix_ns(), "set", &detail)?;
             }
@@ -153,9 +145,8 @@ impl Trials<'_> {
     /// One trial, when it loaded the machine, and why it has no profile if one was asked for. `last_ns` is the end of the window before, for the
     /// gap between the two.
     fn trial(
-        &self,
+        &mut self,
         planned: Planned,
-        settings: &mut Settings<'_>,
         control: Option<ControlRun>,
         preconditioning: Option<String>,
         last_ns: &mut Option<u64>,
@@ -164,10 +155,12 @@ impl Trials<'_> {
         let cell = &self.cells[planned.cell];
         let started_unix_ns = unix_ns();
         let setting_up = Instant::now();
-        let set = make_settings(settings, cell);
+        let set = self.access.reach(cell.path).and_then(|()| make_settings(&mut self.access.settings, cell));
         let settings_ns = setting_up.elapsed().as_nanos() as u64;
-        let measured =
-            set.and_then(|()| self.stage.measure(cell, planned, control, preconditioning, &mut || progress.tick()));
+        let stage = &self.stage;
+        let measured = set.and_then(|()| {
+            stage.measure(&self.access, cell, planned, control, preconditioning, &mut || progress.tick())
+        });
         let (outcome, gap_ns, load_ns, unprofiled) = match measured {
             Ok(Measured { measurement, first_ns, last_ns: end, load_raw_ns, unprofiled }) => {
                 let ramp_ns = cell.workload.ramp_time.as_nanos() as u64;
@@ -195,7 +188,8 @@ impl Trials<'_> {
     }
 
     fn control(&mut self, progress: &mut dyn Progress) -> Result<Option<ControlRun>, RunError> {
-        match control::run(self.stage.target, self.stage.probe, self.stage.stop) {
+        let run = |access: &Access<'_>| control::run(access.target()?, access.probe()?, self.stage.stop);
+        match run(&self.access) {
             Ok(control) => {
                 let detail = serde_json::to_string(&control).unwrap_or_default();
                 self.store.add_event(unix_ns(), "control", &detail)?;
@@ -219,7 +213,8 @@ impl Trials<'_> {
             return Ok(Some(precondition::NONE.to_owned()));
         };
         progress.note("preconditioning: writing the target twice, then rounds of random writes until they are steady");
-        match precondition::run(self.stage.target, workload, self.stage.stop, &mut || progress.tick()) {
+        let target = self.access.target().map_err(RunError::Usage)?;
+        match precondition::run(target, workload, self.stage.stop, &mut || progress.tick()) {
             Ok(done) => {
                 self.store.add_event(unix_ns(), "preconditioned", &done)?;
                 Ok(Some(done))
@@ -241,18 +236,12 @@ fn rest(metering: &mut Metering, missing: &[Planned], number: usize, hands: &mut
     metering.between_blocks(before == blocks / 2, hands)
 }
 
-/// Has the kernel count passed-through commands, which it leaves out by default: they are the evidence that the drive
-/// did the I/O. Where that cannot be set (older kernels, no root) the verdicts stay unproven.
-fn count_passthrough(settings: &mut Settings<'_>, target: &Target) {
-    if target.nvme().is_some() {
-        let _ = settings.set(Setting::IostatsPassthrough, "1");
-    }
-}
-
-/// Makes the settings of a cell, and the poll delay that its path needs.
+/// Makes the settings of a cell, and the poll delay that its path needs. A device that was taken has no queue in the kernel,
+/// and so no settings of one.
 fn make_settings(settings: &mut Settings<'_>, cell: &Cell) -> Result<(), String> {
     let text = |error: SettingsError| error.to_string();
-    for (setting, value) in &cell.settings {
+    let has_place = |setting: &Setting| !(cell.path.is_bypass() && setting.is_of_queue());
+    for (setting, value) in cell.settings.iter().filter(|(setting, _)| has_place(setting)) {
         settings.set(*setting, value).map_err(text)?;
     }
     let of_study = cell.settings.contains_key(&Setting::IoPollDelay);

@@ -1,6 +1,7 @@
 //! What bad input gets: one message with thing, cause and remedy, exit code 2, and nothing changed. And what a run
 //! leaves when it is cut short: recorded failures, finished trials, a store that can be read and continued.
 
+mod bypass;
 #[path = "../common/mod.rs"]
 mod common;
 mod devices;

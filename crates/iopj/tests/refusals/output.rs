@@ -49,7 +49,7 @@ fn check_tells_every_path() {
     let (text, _) = succeeds(&mut iopj(here, "check --json"));
     let value: Value = serde_json::from_str(&text).unwrap();
     let paths = value["paths"].as_array().unwrap();
-    assert_eq!(paths.len(), 17, "{value}");
+    assert_eq!(paths.len(), 21, "{value}");
     for path in paths {
         match path["state"].as_str().unwrap() {
             "available" => assert!(path["notes"].is_array(), "{path}"),

@@ -270,6 +270,9 @@ fn merge(jobs: Vec<(Tally, EngineFacts, EngineFacts)>) -> Run {
         engine.wakeups += after.wakeups - before.wakeups;
         engine.ring_flags = after.ring_flags.iter().map(|name| (*name).to_owned()).collect();
         engine.registered = after.registered;
+        if after.doorbells > 0 {
+            engine.doorbells = Some(engine.doorbells.unwrap_or(0) + after.doorbells - before.doorbells);
+        }
     }
     let mut both: Histogram<u64> = latency[0].clone();
     // Both have the same bounds, so nothing can be out of range.

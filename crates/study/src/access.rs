@@ -1,0 +1,439 @@
+//! How the target is reached: through the kernel, or, for kernel bypass, taken from its kernel driver.
+//!
+//! Paths of both kinds alternate in one study on one drive. Nothing that was opened on one side outlives the change to the
+//! other: a block device that somebody holds open comes back under another name, and a device is not given back before
+//! its owner has let go of it.
+
+use crate::fio::Fio;
+use crate::runner::{Options, RunError};
+use crate::settings::{DeviceLocks, Host, Setting, Settings};
+use crate::setup;
+use iopj_core::IoPath;
+use iopj_engine::Target;
+use iopj_engine::check::{Availability, check};
+use iopj_engine::nvme_user::Controller;
+use iopj_engine::target::{FileId, TargetKind, plan_taking};
+use iopj_engine::{Isolation, PciAddress};
+use iopj_probe::Probe;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How often, and how far apart, a block device that has come back is tried: who looks for partitions holds it for a moment.
+const TRIES: u32 = 100;
+const BETWEEN_TRIES: Duration = Duration::from_millis(20);
+
+/// The target of a run, from whichever side it is reached, and the settings that were changed for it.
+pub(crate) struct Access<'a> {
+    /// Stands before `settings`, so that it is dropped before these put a device back.
+    reached: Option<Reached>,
+    pub(crate) settings: Settings<'a>,
+    named: Named<'a>,
+    extent: Extent,
+    bypass: Option<Bypass>,
+    taken: bool,
+    /// What the drive has told our driver of itself.
+    told: BTreeMap<String, String>,
+}
+
+/// The target as one side reaches it.
+enum Reached {
+    Kernel {
+        target: Target,
+        probe: Probe,
+    },
+    /// By our own driver, which holds the device.
+    User {
+        target: Target,
+        probe: Probe,
+    },
+    /// The device is taken, and left for SPDK to open.
+    Left {
+        probe: Probe,
+    },
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Side {
+    Kernel,
+    User,
+    Left,
+}
+
+/// What is needed to open the target through the kernel once more.
+pub(crate) struct Named<'a> {
+    pub(crate) path: PathBuf,
+    pub(crate) writes: bool,
+    pub(crate) options: &'a Options,
+    pub(crate) id: Option<FileId>,
+}
+
+/// The bytes of the target that may be touched, and in what units.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Extent {
+    pub(crate) offset: u64,
+    pub(crate) len: u64,
+    pub(crate) logical_block: u32,
+    pub(crate) kind: TargetKind,
+}
+
+impl Extent {
+    pub(crate) fn of(target: &Target) -> Extent {
+        Extent {
+            offset: target.data_offset(),
+            len: target.data_len(),
+            logical_block: target.logical_block(),
+            kind: target.kind(),
+        }
+    }
+}
+
+/// The device behind the target, which may be taken from its driver.
+#[derive(Clone, Debug)]
+struct Bypass {
+    address: PciAddress,
+    /// The block device below the target.
+    device: String,
+    nsid: u32,
+    isolation: Isolation,
+}
+
+impl Bypass {
+    /// The device that the user lets us take, found to be the target's.
+    fn find(target: &Target, options: &Options) -> Result<Option<Bypass>, RunError> {
+        let Some(address) = options.take_device else { return Ok(None) };
+        let usage = |message: String| Err(RunError::Usage(message));
+        let shown = target.path().display();
+        let [device] = target.devices() else {
+            return usage(format!(
+                "{shown} does not lie on one block device, so that {address} cannot be taken for it: name the block device of one of its \
+                 namespaces by --target"
+            ));
+        };
+        let folder = Path::new("/sys/block").join(device);
+        if PciAddress::of_device(&folder) != Some(address) {
+            return usage(format!(
+                "{shown} is not on {address}, the device to take: name one of that device's namespaces by --target, or \
+                 the device of the target by --take-device"
+            ));
+        }
+        let is_whole = target.kind() != TargetKind::File && !is_partition(target.path());
+        let nsid = std::fs::read_to_string(folder.join("nsid")).ok().and_then(|text| text.trim().parse().ok());
+        let (Some(nsid), true) = (nsid, is_whole) else {
+            return usage(format!(
+                "{shown} is no whole namespace of {address}, and without the kernel there are no files and no partitions: name \
+                 /dev/{device} by --target"
+            ));
+        };
+        let isolation = plan_isolation(folder.join("device/device/iommu_group").exists());
+        Ok(Some(Bypass { address, device: device.clone(), nsid, isolation }))
+    }
+}
+
+/// With a group there is an IOMMU. Whether the device may be taken at all is asked again each time.
+fn plan_isolation(has_group: bool) -> Isolation {
+    if has_group { Isolation::Iommu } else { Isolation::None }
+}
+
+fn is_partition(path: &Path) -> bool {
+    let name = path.canonicalize().ok().and_then(|path| Some(path.file_name()?.to_owned()));
+    name.is_some_and(|name| Path::new("/sys/class/block").join(name).join("partition").exists())
+}
+
+impl<'a> Access<'a> {
+    /// Over a target that is open through the kernel.
+    pub(crate) fn new(
+        host: &'a Host,
+        locks: &'a DeviceLocks,
+        target: Target,
+        named: Named<'a>,
+    ) -> Result<Access<'a>, RunError> {
+        let bypass = Bypass::find(&target, named.options)?;
+        let probe = Probe::new(target.devices())?;
+        Ok(Access {
+            settings: host.settings(target.devices(), locks),
+            extent: Extent::of(&target),
+            reached: Some(Reached::Kernel { target, probe }),
+            named,
+            bypass,
+            taken: false,
+            told: BTreeMap::new(),
+        })
+    }
+
+    /// The target's name.
+    pub(crate) fn path(&self) -> &Path {
+        &self.named.path
+    }
+
+    /// What may be touched: the same from either side.
+    pub(crate) fn extent(&self) -> Extent {
+        self.extent
+    }
+
+    /// The open target.
+    ///
+    /// # Errors
+    /// SPDK has it, or it could not be reached.
+    pub(crate) fn target(&self) -> Result<&Target, String> {
+        match &self.reached {
+            Some(Reached::Kernel { target, .. } | Reached::User { target, .. }) => Ok(target),
+            Some(Reached::Left { .. }) => Err("the device was left to SPDK".to_owned()),
+            None => Err(format!("{} is not open", self.named.path.display())),
+        }
+    }
+
+    /// What counts the target's interrupts.
+    ///
+    /// # Errors
+    /// It could not be reached.
+    pub(crate) fn probe(&self) -> Result<&Probe, String> {
+        match &self.reached {
+            Some(Reached::Kernel { probe, .. } | Reached::User { probe, .. } | Reached::Left { probe }) => Ok(probe),
+            None => Err(format!("{} is not open", self.named.path.display())),
+        }
+    }
+
+    /// The block devices below the target: none while it is taken.
+    pub(crate) fn devices(&self) -> &[String] {
+        self.target().map_or(&[], Target::devices)
+    }
+
+    /// The device and the namespace, for who opens them without the kernel.
+    pub(crate) fn namespace(&self) -> Option<(PciAddress, u32)> {
+        self.bypass.as_ref().map(|bypass| (bypass.address, bypass.nsid))
+    }
+
+    /// Reads and writes that the drive has counted, while it is taken.
+    ///
+    /// # Errors
+    /// The drive does not answer.
+    pub(crate) fn counted(&self) -> Result<Option<[u64; 2]>, String> {
+        let counts = |controller: &Controller| {
+            let counts = controller.io_counts().map_err(|error| error.to_string())?;
+            Ok(Some([counts.host_reads, counts.host_writes]))
+        };
+        match (&self.reached, &self.bypass) {
+            (Some(Reached::User { target, .. }), _) => {
+                target.controller().map_or(Ok(None), |controller| counts(controller))
+            }
+            (Some(Reached::Left { .. }), Some(bypass)) => counts(&*open_controller(bypass)?),
+            _ => Ok(None),
+        }
+    }
+
+    /// Facts about the drive as our driver has found it; none before it was taken once.
+    pub(crate) fn provenance(&self) -> &BTreeMap<String, String> {
+        &self.told
+    }
+
+    /// Brings the target to the side that a path needs.
+    ///
+    /// # Errors
+    /// The device may not be taken, does not come back, or came back as another; then it is on no side, and the next call
+    /// tries again.
+    pub(crate) fn reach(&mut self, path: IoPath) -> Result<(), String> {
+        let side = match path {
+            IoPath::NvmeUser(_) => Side::User,
+            IoPath::Spdk => Side::Left,
+            _ => return self.reach_kernel().map(drop),
+        };
+        if self.side() == Some(side) {
+            return Ok(());
+        }
+        let needs = || format!("{path} needs the device to itself: allow it by --take-device PCI-ADDRESS");
+        let bypass = self.bypass.clone().ok_or_else(needs)?;
+        self.reached = None;
+        self.take(&bypass)?;
+        self.reached = Some(match side {
+            Side::User => self.by_our_driver(&bypass)?,
+            _ => Reached::Left { probe: probe_of(&bypass)? },
+        });
+        Ok(())
+    }
+
+    /// Brings the target to the kernel's side.
+    ///
+    /// # Errors
+    /// As for [`Access::reach`].
+    pub(crate) fn reach_kernel(&mut self) -> Result<&Target, String> {
+        if self.side() != Some(Side::Kernel) {
+            self.reached = None;
+            self.reached = Some(self.through_the_kernel()?);
+        }
+        self.target()
+    }
+
+    /// Closes the target and puts every setting back, the driver first of all.
+    pub(crate) fn leave(&mut self) -> Result<Vec<crate::settings::Restored>, crate::settings::SettingsError> {
+        self.reached = None;
+        self.settings.restore()
+    }
+
+    fn side(&self) -> Option<Side> {
+        self.reached.as_ref().map(|reached| match reached {
+            Reached::Kernel { .. } => Side::Kernel,
+            Reached::User { .. } => Side::User,
+            Reached::Left { .. } => Side::Left,
+        })
+    }
+
+    fn take(&mut self, bypass: &Bypass) -> Result<(), String> {
+        if self.taken {
+            return Ok(());
+        }
+        let plan =
+            plan_taking(bypass.address, self.named.options.i_know_no_iommu).map_err(|error| error.to_string())?;
+        self.taken = true;
+        self.settings.take(&plan).map_err(|error| error.to_string())
+    }
+
+    fn by_our_driver(&mut self, bypass: &Bypass) -> Result<Reached, String> {
+        let controller = open_controller(bypass)?;
+        self.told = told(&controller);
+        let (path, writes) = (&self.named.path, self.named.writes);
+        let target = Target::open_bypass(path, &controller, bypass.nsid, writes).map_err(|error| error.to_string())?;
+        if target.data_len() != self.extent.len || target.logical_block() != self.extent.logical_block {
+            return Err(format!(
+                "namespace {} of {} has {} bytes in blocks of {}, where the kernel saw {} in blocks of {}: it is not the target",
+                bypass.nsid,
+                bypass.address,
+                target.data_len(),
+                target.logical_block(),
+                self.extent.len,
+                self.extent.logical_block
+            ));
+        }
+        Ok(Reached::User { target, probe: probe_of(bypass)? })
+    }
+
+    fn through_the_kernel(&mut self) -> Result<Reached, String> {
+        if let (Some(bypass), true) = (&self.bypass, self.taken) {
+            self.settings.give_back(bypass.address).map_err(|error| error.to_string())?;
+            self.taken = false;
+        }
+        let target = self.open_again()?;
+        if Extent::of(&target) != self.extent {
+            return Err(format!("{} came back with another size: it is not the target", target.path().display()));
+        }
+        if let Some(bypass) = &self.bypass
+            && target.devices() != [bypass.device.clone()]
+        {
+            return Err(format!(
+                "{} came back on {}, not on {}: something holds the old device open (a monitor, a meter), end it",
+                target.path().display(),
+                target.devices().join(" "),
+                bypass.device
+            ));
+        }
+        count_passthrough(&mut self.settings, &target);
+        let probe = Probe::new(target.devices()).map_err(|error| error.to_string())?;
+        Ok(Reached::Kernel { target, probe })
+    }
+
+    fn open_again(&self) -> Result<Target, String> {
+        let Named { path, writes, options, id } = &self.named;
+        let mut tries = 0;
+        loop {
+            match setup::open_target(path, *writes, options, id.as_ref()) {
+                Err(_) if tries < TRIES => std::thread::sleep(BETWEEN_TRIES),
+                Err(error) => return Err(error.to_string()),
+                Ok(target) => return Ok(target),
+            }
+            tries += 1;
+        }
+    }
+}
+
+fn open_controller(bypass: &Bypass) -> Result<Arc<Controller>, String> {
+    Controller::open(bypass.address, bypass.isolation).map_err(|error| error.to_string())
+}
+
+fn told(controller: &Controller) -> BTreeMap<String, String> {
+    let (address, identity) = (controller.address(), controller.identity());
+    let facts = [
+        ("model", identity.model.clone()),
+        ("serial", identity.serial.clone()),
+        ("firmware", identity.firmware.clone()),
+        ("queue_pairs", identity.queue_pairs.to_string()),
+        ("vectors", identity.vectors.to_string()),
+        ("max_transfer_bytes", identity.max_transfer_bytes.to_string()),
+        ("shadow_doorbells", if identity.shadow_doorbells { "yes" } else { "no" }.to_owned()),
+        ("vfio", identity.vfio.to_owned()),
+    ];
+    facts.into_iter().map(|(name, value)| (format!("{address}.{name}"), value)).collect()
+}
+
+fn probe_of(bypass: &Bypass) -> Result<Probe, String> {
+    Probe::taken(&bypass.address.to_string()).map_err(|error| error.to_string())
+}
+
+/// Has the kernel count passed-through commands, which it leaves out by default: they are the evidence that the drive
+/// did the I/O. Where that cannot be set (older kernels, no root) the verdicts stay unproven.
+pub(crate) fn count_passthrough(settings: &mut Settings<'_>, target: &Target) {
+    if target.nvme().is_some() {
+        let _ = settings.set(Setting::IostatsPassthrough, "1");
+    }
+}
+
+/// Whether each of these paths works on the target, the kernel's paths tried before those that need the device taken.
+pub(crate) fn availabilities(
+    access: &mut Access<'_>,
+    fio: Option<&Fio>,
+    paths: impl IntoIterator<Item = IoPath>,
+) -> Result<BTreeMap<IoPath, Availability>, RunError> {
+    let mut paths: Vec<IoPath> = paths.into_iter().collect();
+    paths.sort_by_key(|path| (path.is_bypass(), *path));
+    paths.dedup();
+    let mut found = BTreeMap::new();
+    for path in paths {
+        let state = match (path, access.bypass.is_some()) {
+            (IoPath::Spdk, true) => of_spdk(fio),
+            (IoPath::NvmeUser(_), true) => {
+                match access.reach(path).and_then(|()| access.target().map(|target| check(path, target))) {
+                    Ok(state) => state,
+                    Err(reason) => Availability::Unavailable { reason, remedy: String::new() },
+                }
+            }
+            _ => check(path, access.reach_kernel().map_err(RunError::Usage)?),
+        };
+        found.insert(path, state);
+    }
+    access.reach_kernel().map_err(RunError::Usage)?;
+    Ok(found)
+}
+
+/// SPDK is fio's to open, when a trial runs.
+fn of_spdk(fio: Option<&Fio>) -> Availability {
+    let supports = fio.map_or_else(
+        || Err("fio is not in the study's `generator`".to_owned()),
+        |fio| fio.supports(&IoPath::Spdk).map_err(|error| error.to_string()),
+    );
+    match supports {
+        Ok(()) => Availability::Available { notes: Vec::new() },
+        Err(reason) => {
+            let remedy = "name fio's SPDK plugin by `spdk_plugin` under [fio] and say generator = \"fio\"".to_owned();
+            Availability::Unavailable { reason, remedy }
+        }
+    }
+}
+
+/// Whether each path works on a target, kernel bypass included where `options` lets a device be taken: it is tried there,
+/// and given back. The target is for reading.
+///
+/// # Errors
+/// The target cannot be opened, the device is not the target's, another run holds it, or it was not given back.
+pub fn check_paths(options: &Options, fio: Option<&Fio>) -> Result<Vec<(IoPath, Availability)>, RunError> {
+    let Some(path) = &options.target else {
+        return Err(RunError::Usage("--take-device needs the device's namespace as --target".to_owned()));
+    };
+    let host = Host::new();
+    let target = Target::open(path)?;
+    let locks = host.lock(target.devices())?;
+    let named = Named { path: path.clone(), writes: false, options, id: None };
+    let mut access = Access::new(&host, &locks, target, named)?;
+    let mut states = availabilities(&mut access, fio, IoPath::all())?;
+    access.leave()?;
+    Ok(IoPath::all().into_iter().filter_map(|path| Some((path, states.remove(&path)?))).collect())
+}
