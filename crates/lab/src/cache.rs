@@ -29,7 +29,14 @@ pub struct Cache {
 /// The right to change the cache, held until it is dropped; the kernel frees it at any death (flock(2)).
 #[derive(Debug)]
 pub(crate) struct CacheLock {
-    _file: File,
+    file: File,
+}
+
+impl Drop for CacheLock {
+    fn drop(&mut self) {
+        // Closing would not do: a child that another thread has just forked holds the file until it runs its program.
+        let _ = flock(&self.file, libc::LOCK_UN);
+    }
 }
 
 impl Cache {
@@ -77,6 +84,7 @@ impl Cache {
         if !flock(&file, libc::LOCK_EX | libc::LOCK_NB).map_err(KernelError::io("lock", &self.folder))? {
             return Err(KernelError::Busy(self.folder.clone()));
         }
+        let _lock = CacheLock { file };
         let mut freed_bytes = 0;
         for path in FETCHED.map(|name| self.folder.join(name)) {
             if path.exists() {
@@ -95,7 +103,7 @@ impl Cache {
             note("waiting for another iopj that fills the cache");
             while !flock(&file, libc::LOCK_EX).map_err(failed())? {}
         }
-        Ok(CacheLock { _file: file })
+        Ok(CacheLock { file })
     }
 
     fn lock_file(&self) -> Result<File, KernelError> {

@@ -30,7 +30,7 @@ fn run_with(kind: MishapKind, at: &Path) -> (Result<Done, LabError>, Vec<Outcome
         mishap: Some(Mishap { kind, at: "2/4".to_owned() }),
     };
     let programs = vec![Program { name: "iopj".to_owned(), host: env!("CARGO_BIN_EXE_iopj").into() }];
-    let study = GuestStudy { text: STUDY, programs, passthrough: false, writes: false };
+    let study = GuestStudy { text: STUDY, programs, passthrough: false, bypass: false, writes: false };
     let store = at.join("mishap.iopj");
     let mut printed = String::new();
     let done = guest.run(&cache, &study, &store, &AtomicBool::new(false), &mut |line| {

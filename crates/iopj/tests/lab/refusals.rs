@@ -102,3 +102,15 @@ fn a_store_that_is_there_is_not_overwritten() {
     refused(&output, &["`poll22-lab.iopj` is there already", "--store"]);
     assert_eq!(std::fs::metadata(folder.path().join("poll22-lab.iopj")).unwrap().len(), 100);
 }
+
+#[test]
+fn a_study_that_bypasses_the_kernel_needs_an_nvme_drive_and_no_passthrough() {
+    let folder = folder();
+    for device in ["virtio", "null_blk"] {
+        let output = lab_run(folder.path(), "bypass-lab", &[], &format!("--kernel 6.18 --device {device}"));
+        refused(&output, &["bypass the kernel", "give the guest --device nvme"]);
+    }
+    let change = [("\"posix-sio/syscall/interrupt\"", "\"nvme-passthrough/syscall/poll\"")];
+    let output = lab_run(folder.path(), "bypass-lab", &change, "--kernel 6.18");
+    refused(&output, &["nvme-passthrough beside other paths", "make two studies"]);
+}

@@ -55,6 +55,15 @@ pub fn built_in(folder: &Path, name: &str) -> Result<bool, ImageError> {
     Ok(Index::read(folder)?.built_in.contains(&canonical(name)))
 }
 
+/// Whether the kernel has a module, as a file or as a part of itself.
+///
+/// # Errors
+/// [`ImageError::File`] where the folder has no index.
+pub fn has_module(folder: &Path, name: &str) -> Result<bool, ImageError> {
+    let (index, name) = (Index::read(folder)?, canonical(name));
+    Ok(index.loadable.contains_key(&name) || index.built_in.contains(&name))
+}
+
 /// The modules to load for these wishes, each after what it needs, each once.
 pub(super) fn order(folder: &Path, release: &str, wishes: &[ModuleWish]) -> Result<Vec<Load>, ImageError> {
     let index = Index::read(folder)?;

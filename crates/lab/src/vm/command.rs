@@ -4,12 +4,9 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use serde_json::{Value, json};
-
+use super::drive::Drive;
 use crate::image::init::OUT_PORT;
 
-/// The serial number of every emulated NVMe drive, by which evidence tells an emulated drive from a real one.
-pub const SERIAL: &str = "iopjlab";
 /// The program.
 pub const QEMU: &str = "qemu-system-x86_64";
 
@@ -64,62 +61,6 @@ pub struct Plugin {
     pub arguments: Vec<(String, String)>,
 }
 
-/// An emulated drive, behind a PCIe port of its own, so that it can be pulled.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Drive {
-    /// An NVMe controller with one namespace.
-    Nvme {
-        /// Pairs of I/O queues that the controller offers.
-        max_ioqpairs: u32,
-        /// Where its data are. A latency there becomes an artefact: give slow drives to virtio.
-        backend: Backend,
-    },
-    /// A virtio-blk drive that a thread of its own serves, so that its latency passes while the guest runs.
-    VirtioBlk {
-        /// Request queues.
-        queues: u32,
-        /// How long the thread polls for requests before it sleeps; 0 never polls.
-        host_poll_ns: u64,
-        /// Where its data are.
-        backend: Backend,
-    },
-}
-
-/// What answers a drive's reads and writes.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Backend {
-    /// Nothing is stored; reads give zeros.
-    Null {
-        /// The drive's size.
-        size_bytes: u64,
-        /// How long each request takes.
-        latency_ns: u64,
-    },
-    /// A raw file.
-    File {
-        /// The file.
-        path: PathBuf,
-    },
-    /// As [`Backend::Null`], but reads that contain one of these sectors of 512 bytes fail: with ENODATA through NVMe
-    /// (a medium error in its words), with EIO through virtio.
-    BadSectors {
-        /// The drive's size.
-        size_bytes: u64,
-        /// The sectors' numbers.
-        sectors: Vec<u64>,
-    },
-    /// As [`Backend::Null`] until [`super::Qmp::fail`]; from then on every read fails, as [`Backend::BadSectors`] does.
-    Failable {
-        /// The drive's size.
-        size_bytes: u64,
-    },
-    /// As [`Backend::Null`] until [`super::Qmp::stall`]; from then on requests go unanswered.
-    Stallable {
-        /// The drive's size.
-        size_bytes: u64,
-    },
-}
-
 /// How the console is wired.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Console {
@@ -149,7 +90,7 @@ impl MachineSpec {
         line.words(["-chardev", &format!("file,id=out,path={OUT_FILE}"), "-device", "virtio-serial-pci"]);
         line.words(["-device", &format!("virtserialport,chardev=out,name={OUT_PORT}")]);
         for (number, drive) in self.drives.iter().enumerate() {
-            drive.arguments(number, &mut line);
+            drive.arguments(number, self.drives.get(number + 1), &mut line);
         }
         line.0
     }
@@ -200,94 +141,17 @@ impl Plugin {
     }
 }
 
-impl Drive {
-    fn arguments(&self, number: usize, line: &mut Line) {
-        let (device, backend) = match self {
-            Drive::Nvme { max_ioqpairs, backend } => (format!("nvme,max_ioqpairs={max_ioqpairs}"), backend),
-            Drive::VirtioBlk { queues, host_poll_ns, backend } => {
-                line.words(["-object", &format!("iothread,id=thread{number},poll-max-ns={host_poll_ns}")]);
-                (format!("virtio-blk-pci,num-queues={queues},iothread=thread{number}"), backend)
-            }
-        };
-        backend.arguments(number, line);
-        let (slot, id, node) = (number + 1, device_id(number), node(number));
-        line.words(["-device", &format!("pcie-root-port,id=port{number},chassis={slot},slot={slot}")]);
-        line.words(["-device", &format!("{device},id={id},bus=port{number},serial={SERIAL},drive={node}")]);
-    }
-}
-
-/// The name under which QEMU knows the drive with this place in [`MachineSpec::drives`].
-pub(super) fn device_id(number: usize) -> String {
-    format!("drive{number}")
-}
-
-pub(super) fn node(number: usize) -> String {
-    format!("node{number}")
-}
-
-/// The throttle group of a stallable drive.
-pub(super) fn throttle_group(number: usize) -> String {
-    format!("stall{number}")
-}
-
-/// The node that a failable drive changes to.
-pub(super) fn faulty_node(number: usize) -> String {
-    format!("faulty{number}")
-}
-
-impl Backend {
-    fn arguments(&self, number: usize, line: &mut Line) {
-        let nothing = |size: &u64| json!({"driver": "null-co", "size": size, "read-zeroes": true});
-        let mut node = match self {
-            Backend::Null { size_bytes, latency_ns } => {
-                let mut node = nothing(size_bytes);
-                node["latency-ns"] = json!(latency_ns);
-                node
-            }
-            Backend::File { path } => json!({"driver": "raw", "file": {"driver": "file", "filename": path}}),
-            Backend::BadSectors { size_bytes, sectors } => {
-                let rules = sectors.iter().map(|sector| json!({"sector": sector})).collect();
-                blkdebug(nothing(size_bytes), rules)
-            }
-            Backend::Failable { size_bytes } => {
-                let mut faulty = blkdebug(nothing(size_bytes), vec![json!({})]);
-                faulty["node-name"] = json!(faulty_node(number));
-                line.words(["-blockdev", &faulty.to_string()]);
-                json!({"driver": "raw", "file": nothing(size_bytes)})
-            }
-            Backend::Stallable { size_bytes } => {
-                let group = throttle_group(number);
-                line.words(["-object", &format!("throttle-group,id={group}")]);
-                json!({"driver": "throttle", "throttle-group": group, "file": nothing(size_bytes)})
-            }
-        };
-        node["node-name"] = json!(self::node(number));
-        line.words(["-blockdev", &node.to_string()]);
-    }
-}
-
-/// A node whose reads fail where a rule says so (QEMU's docs/devel/blkdebug.rst).
-fn blkdebug(image: Value, mut rules: Vec<Value>) -> Value {
-    for rule in &mut rules {
-        // The event that no request causes: the rule holds for every request of its type.
-        rule["event"] = json!("none");
-        rule["iotype"] = json!("read");
-        rule["errno"] = json!(libc::EIO);
-    }
-    json!({"driver": "blkdebug", "image": image, "inject-error": rules})
-}
-
 /// Arguments as they grow.
 #[derive(Default)]
-struct Line(Vec<OsString>);
+pub(super) struct Line(Vec<OsString>);
 
 impl Line {
-    fn word(&mut self, word: impl Into<OsString>) -> &mut Line {
+    pub(super) fn word(&mut self, word: impl Into<OsString>) -> &mut Line {
         self.0.push(word.into());
         self
     }
 
-    fn words<const N: usize>(&mut self, words: [&str; N]) -> &mut Line {
+    pub(super) fn words<const N: usize>(&mut self, words: [&str; N]) -> &mut Line {
         self.0.extend(words.map(OsString::from));
         self
     }
@@ -308,7 +172,12 @@ fn escaped(path: &Path) -> OsString {
 
 #[cfg(test)]
 mod tests {
+    use super::super::drive::{Backend, Nvme};
     use super::*;
+
+    fn nvme(backend: Backend) -> Drive {
+        Drive::Nvme(Nvme::new(8, backend))
+    }
 
     fn machine(accelerator: Accelerator, drives: Vec<Drive>) -> MachineSpec {
         MachineSpec {
@@ -344,20 +213,35 @@ mod tests {
     fn drives_carry_the_labs_serial_and_their_queues() {
         let null = Backend::Null { size_bytes: 1 << 30, latency_ns: 100_000 };
         let drives = vec![
-            Drive::Nvme { max_ioqpairs: 8, backend: Backend::Null { size_bytes: 1 << 30, latency_ns: 0 } },
+            nvme(Backend::Null { size_bytes: 1 << 30, latency_ns: 0 }),
             Drive::VirtioBlk { queues: 2, host_poll_ns: 0, backend: null },
         ];
         let line = text(&machine(Accelerator::Tcg { icount: false, plugin: None }, drives));
-        assert!(line.contains("nvme,max_ioqpairs=8,id=drive0,bus=port0,serial=iopjlab,drive=node0"), "{line}");
+        assert!(line.contains("nvme,max_ioqpairs=8,mdts=8,logical_block_size=512,physical_block_size=512,id=drive0,bus=port0,serial=iopjlab,drive=node0"), "{line}");
         assert!(line.contains("virtio-blk-pci,num-queues=2,iothread=thread1,id=drive1,bus=port1,"), "{line}");
         assert!(line.contains(r#""latency-ns":100000"#), "{line}");
         assert!(line.contains("-append console=ttyS0 ") && line.contains(" nvme.poll_queues=2 -chardev "), "{line}");
     }
 
     #[test]
+    fn two_functions_share_a_slot() {
+        let file = Backend::File { path: "/d/a".into() };
+        let second = Nvme { second_function: true, block_bytes: 4096, ..Nvme::new(2, file.clone()) };
+        let drives = vec![nvme(file.clone()), nvme(file.clone()), Drive::Nvme(second), nvme(file)];
+        let mut machine = machine(Accelerator::Kvm, drives);
+        machine.iommu = true;
+        let line = text(&machine);
+        assert!(line.contains(",id=drive0,bus=port0,serial="), "{line}");
+        assert!(line.contains(",id=drive1,bus=port1,addr=0.0,multifunction=on,serial="), "{line}");
+        assert!(line.contains("block_size=4096,id=drive2,bus=port1,addr=0.1,serial=iopjlab2,"), "{line}");
+        assert!(line.contains(",id=drive3,bus=port3,serial=") && !line.contains("id=port2"), "{line}");
+        assert!(line.contains("-device intel-iommu,intremap=on") && line.contains(" intel_iommu=on "), "{line}");
+    }
+
+    #[test]
     fn faults_become_rules() {
         let bad = Backend::BadSectors { size_bytes: 1 << 30, sectors: vec![8, 64] };
-        let line = text(&machine(Accelerator::Kvm, vec![Drive::Nvme { max_ioqpairs: 2, backend: bad }]));
+        let line = text(&machine(Accelerator::Kvm, vec![nvme(bad)]));
         assert!(line.contains(r#""inject-error":[{"errno":5,"event":"none","iotype":"read","sector":8},{"#), "{line}");
     }
 }

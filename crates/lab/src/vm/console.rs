@@ -32,6 +32,13 @@ impl<'a> Console<'a> {
         Console { line, partial: Vec::new(), last: VecDeque::new(), started, up: None, failed: None, panic: None }
     }
 
+    /// Forgets what was seen: the guest boots once more.
+    pub(super) fn start_again(&mut self) {
+        self.partial.clear();
+        self.last.clear();
+        (self.started, self.up, self.failed, self.panic) = (Instant::now(), None, None, None);
+    }
+
     /// Takes bytes as they come.
     pub(super) fn feed(&mut self, bytes: &[u8]) {
         for &byte in bytes {
@@ -98,6 +105,17 @@ mod tests {
             lines,
             ["hello", "[  1.0] x lab: failed modules: no\u{fffd}", "[ 2.0] Kernel panic - not syncing: y", "tail"]
         );
+    }
+
+    #[test]
+    fn a_guest_that_boots_again_has_said_nothing() {
+        let mut line = |_: &str| {};
+        let mut console = Console::new(&mut line);
+        console.feed(b"lab: failed modules: no\n[ 2.0] Kernel panic - not syncing: y\nta");
+        console.start_again();
+        console.feed(b"lab: up 1.5\n");
+        assert!(console.up.is_some() && console.failed.is_none() && console.panic.is_none());
+        assert!(console.last_lines().is_empty());
     }
 
     #[test]

@@ -218,7 +218,7 @@ mod tests {
         let mut machine = Command::new("sh").args(["-c", "sleep 0.1; exec sleep 600"]).spawn().unwrap();
         let noted = Process::of(machine.id()).unwrap();
         let line = format!("/proc/{}/cmdline", machine.id());
-        while fs::read(&line).unwrap() != b"sleep\0600\0" {
+        while fs::read(&line).unwrap() != b"sleep\x00600\0" {
             std::thread::sleep(std::time::Duration::from_millis(10));
         }
         assert!(noted.kill());

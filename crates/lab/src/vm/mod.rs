@@ -4,6 +4,7 @@ mod accel;
 mod archive;
 mod command;
 mod console;
+mod drive;
 mod keep;
 mod process;
 mod qmp;
@@ -15,7 +16,8 @@ use std::process::ExitStatus;
 use std::time::Duration;
 
 pub use accel::{Kvm, kvm};
-pub use command::{Accelerator, Backend, Drive, MachineSpec, Plugin, QEMU, SERIAL};
+pub use command::{Accelerator, MachineSpec, Plugin, QEMU};
+pub use drive::{Backend, Drive, Nvme, SERIAL};
 pub use keep::{Cleaned, RunFolder, clean};
 pub use process::qemu_version;
 pub use qmp::Qmp;

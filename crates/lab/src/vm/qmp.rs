@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::command::{QMP_SOCKET, device_id, faulty_node, node, throttle_group};
+use super::command::QMP_SOCKET;
+use super::drive::{device_id, faulty_node, node, throttle_group};
 use super::{RunFolder, VmError};
 
 /// How long an answer may take.
@@ -105,8 +106,21 @@ impl Qmp {
     /// [`VmError::Qmp`].
     pub fn stall(&mut self, drive: usize) -> Result<(), VmError> {
         // One block of 4 KiB then takes more than an hour.
+        self.throttle(drive, 1)
+    }
+
+    /// From now on a drive that [`Qmp::stall`] has stalled answers again; what it was asked meanwhile as well.
+    ///
+    /// # Errors
+    /// [`VmError::Qmp`].
+    pub fn resume(&mut self, drive: usize) -> Result<(), VmError> {
+        self.throttle(drive, 0)
+    }
+
+    /// Sets the bytes per second of a stallable drive; 0 is without limit.
+    fn throttle(&mut self, drive: usize, bytes_per_s: u64) -> Result<(), VmError> {
         let path = format!("/objects/{}", throttle_group(drive));
-        let limits = json!({"path": path, "property": "limits", "value": {"bps-total": 1}});
+        let limits = json!({"path": path, "property": "limits", "value": {"bps-total": bytes_per_s}});
         self.execute("qom-set", &limits).map(drop)
     }
 

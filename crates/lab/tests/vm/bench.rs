@@ -7,7 +7,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use iopj_lab::image::{GuestSpec, ModuleWish, build};
-use iopj_lab::vm::{Accelerator, Backend, Drive, Ended, MachineSpec, Qmp, RunFolder, VmError, missing_tools, run};
+use iopj_lab::vm::{
+    Accelerator, Backend, Drive, Ended, MachineSpec, Nvme, Qmp, RunFolder, VmError, missing_tools, run,
+};
 
 /// Machines run one after another: two would starve each other.
 static TURN: Mutex<()> = Mutex::new(());
@@ -52,7 +54,7 @@ pub(crate) fn null() -> Backend {
 }
 
 pub(crate) fn nvme(backend: Backend) -> Drive {
-    Drive::Nvme { max_ioqpairs: 8, backend }
+    Drive::Nvme(Nvme::new(8, backend))
 }
 
 pub(crate) fn virtio(backend: Backend) -> Drive {

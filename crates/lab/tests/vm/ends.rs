@@ -32,6 +32,18 @@ fn a_panic_is_told_apart() {
 }
 
 #[test]
+fn a_panic_before_the_script_is_tried_once_more() {
+    let Some(mut bench) = Bench::old("true", nvme(null())) else { return };
+    bench.machine.kernel_arguments.push("rdinit=/none root=none".into());
+    let mut panics = 0;
+    let error = bench.run(&mut |line| panics += u32::from(line.contains("Kernel panic"))).unwrap_err();
+    let VmError::Panic { panic, .. } = &error else { panic!("{error}") };
+    assert!(panic.contains("VFS"), "{error}");
+    assert_eq!(panics, 2);
+    bench.assert_gone();
+}
+
+#[test]
 fn a_guest_that_switches_itself_off_handed_nothing_out() {
     let Some(bench) = Bench::old("poweroff -f", nvme(null())) else { return };
     let error = bench.run(&mut |_| {}).unwrap_err();

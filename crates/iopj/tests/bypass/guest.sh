@@ -1,0 +1,50 @@
+# What the scripts of these guests share.
+
+# address N: the PCI address of the drive with this place in the machine's list, which the kernel's driver has.
+address() {
+	number=$1
+	[ "$number" -gt 0 ] || number=
+	folder=$(dirname "$(grep -lx "iopjlab$number *" /sys/class/nvme/nvme*/serial)")
+	basename "$(readlink -f "$folder/device")"
+}
+
+# drives N: waits until the kernel's driver has so many drives.
+drives() {
+	tries=200
+	until [ "$(ls -d /dev/nvme*n1 2>/dev/null | wc -l)" -eq "$1" ]; do
+		tries=$((tries - 1))
+		[ $tries -gt 0 ] || { echo "the drives did not appear"; exit 97; }
+		sleep 0.1
+	done
+}
+
+# node ADDRESS: the block device of the drive's namespace.
+node() {
+	set -- /sys/bus/pci/devices/"$1"/nvme/nvme*/nvme*n1
+	echo "/dev/${1##*/}"
+}
+
+# driver ADDRESS: the driver that has the drive.
+driver() {
+	basename "$(readlink "/sys/bus/pci/devices/$1/driver")"
+}
+
+# attempt NAME ADDRESS ARGUMENTS...: a run on the drive, which it may take from its driver. Its messages come on the
+# console; under NAME it leaves these, its exit status, the drive's driver and block device afterwards, and its trials.
+attempt() {
+	name=$1
+	address=$2
+	shift 2
+	target=$(node "$address")
+	echo "attempt $name"
+	{
+		cd /tmp
+		iopj run --target "$target" --take-device "$address" --ramp-time 0s --store "$name.iopj" "$@" 2>&1 >/dev/null
+		echo $? >"/out/$name.status"
+	} | tee "/out/$name.messages"
+	driver "$address" >"/out/$name.driver"
+	[ -b "$target" ]
+	echo $? >"/out/$name.node"
+	cp "/tmp/$name.iopj"* /out/ 2>/dev/null
+}
+

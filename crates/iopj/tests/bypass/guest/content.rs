@@ -1,0 +1,160 @@
+//! Reads and writes past the kernel, held against what its own driver wrote and reads.
+
+use super::drive::{Drive, MIB, Random, digest};
+use iopj_core::IoPath;
+use iopj_engine::nvme_user::Controller;
+use iopj_engine::{Completion, Op, Pool, Request, Slot, Target};
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::{Arc, Barrier};
+
+/// Requests in flight on each queue pair.
+const DEPTH: u32 = 8;
+/// Requests of each queue pair.
+const REQUESTS: usize = 150;
+/// Completion modes, by turns one for each queue pair.
+const PATHS: [&str; 3] = ["nvme-user/doorbell/poll", "nvme-user/doorbell/interrupt", "nvme-user/doorbell/hybrid"];
+
+/// Every byte that the kernel's driver wrote is read, every byte that is written is read by the kernel's driver.
+#[test]
+#[ignore = "runs in a guest that `content` boots"]
+fn is_whole() {
+    for number in 0..2 {
+        let mut drive = Drive::of_machine(number);
+        let mut random = Random::new(7 + number as u64);
+        let mut expected = drive.kernel_read();
+        random.fill(&mut expected);
+        drive.kernel_write(&expected);
+        drive.take();
+        all_pairs_at_once(&drive, &mut expected, random.next());
+        drive.give_back();
+        let found = drive.kernel_read();
+        for (mib, (expected, found)) in expected.chunks(MIB).zip(found.chunks(MIB)).enumerate() {
+            assert!(expected == found, "drive {number} is not what was written in MiB {mib}");
+        }
+        std::fs::write(format!("/out/digest.{number}"), format!("{:016x}\n", digest(&expected))).unwrap();
+    }
+}
+
+/// Reads and writes on every queue pair that the controller grants, each from a thread of its own and in a part of the
+/// drive of its own.
+fn all_pairs_at_once(drive: &Drive, expected: &mut [u8], seed: u64) {
+    let controller = drive.open();
+    let identity = controller.identity();
+    println!("{identity:?}");
+    assert_eq!((identity.queue_pairs, identity.vfio), (4, "type1"));
+    let pairs = identity.queue_pairs as usize;
+    let namespace = &controller.namespaces()[0];
+    let block = 1_usize << namespace.lba_shift;
+    assert_eq!((namespace.nsid, namespace.blocks << namespace.lba_shift), (1, expected.len() as u64));
+    let before = controller.io_counts().unwrap();
+    let (part_len, all_open) = (expected.len() / pairs, Barrier::new(pairs));
+    let issued: Vec<[u64; 2]> = std::thread::scope(|scope| {
+        let parts = expected.chunks_exact_mut(part_len).enumerate();
+        let threads = parts.map(|(number, bytes)| {
+            let (controller, all_open) = (Arc::clone(&controller), &all_open);
+            let random = Random::new(seed.wrapping_add(number as u64));
+            let path = PATHS[number % PATHS.len()].parse().unwrap();
+            let part = Part { start: number * part_len, block, bytes };
+            scope.spawn(move || mixed(&controller, path, part, random, all_open))
+        });
+        threads.collect::<Vec<_>>().into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    let after = controller.io_counts().unwrap();
+    let sum = |at: usize| issued.iter().map(|counts| counts[at]).sum::<u64>();
+    assert_eq!((after.host_reads - before.host_reads, after.host_writes - before.host_writes), (sum(0), sum(1)));
+    controller.flush(1).unwrap();
+}
+
+/// What one queue pair works on.
+struct Part<'a> {
+    /// Where it starts on the drive.
+    start: usize,
+    block: usize,
+    /// What stands there, or will when all writes are complete.
+    bytes: &'a mut [u8],
+}
+
+/// A request in flight: where in the part.
+#[derive(Clone, Copy)]
+struct Flight {
+    op: Op,
+    at: usize,
+    len: usize,
+}
+
+/// Reads and writes of random sizes and places, never two at once on the same bytes; the commands of each kind.
+fn mixed(
+    controller: &Arc<Controller>,
+    path: IoPath,
+    part: Part<'_>,
+    mut random: Random,
+    all_open: &Barrier,
+) -> [u64; 2] {
+    let target = Target::open_bypass(Path::new("/dev/nvme"), controller, 1, true).unwrap();
+    assert_eq!((target.logical_block() as usize, target.data_offset()), (part.block, 0));
+    let pool = Pool::new(DEPTH, MIB as u32).unwrap();
+    let mut engine = iopj_engine::open(path, &target, &pool, DEPTH).unwrap();
+    // Nobody starts, and nobody ends, before all are open.
+    all_open.wait();
+    let mut flights: Vec<Option<Flight>> = vec![None; DEPTH as usize];
+    let mut done: Vec<Completion> = Vec::with_capacity(DEPTH as usize);
+    let mut counts = [0; 2];
+    for _ in 0..REQUESTS {
+        let flight = random_flight(&part, &mut random);
+        let overlaps = |other: &Flight| flight.at < other.at + other.len && other.at < flight.at + flight.len;
+        let slot = loop {
+            let free = flights.iter().position(Option::is_none);
+            match free {
+                Some(slot) if !flights.iter().flatten().any(overlaps) => break slot,
+                _ => engine.wait(1, &mut done).unwrap(),
+            }
+            check(&mut done, &mut flights, &pool, &part);
+        };
+        if flight.op == Op::Write {
+            let bytes = &mut part.bytes[flight.at..][..flight.len];
+            random.fill(bytes);
+            pool.borrow(Slot(slot as u32)).unwrap()[..flight.len].copy_from_slice(bytes);
+        }
+        counts[usize::from(flight.op == Op::Write)] += 1;
+        let offset = (part.start + flight.at) as u64;
+        let (len, slot_number) = (flight.len as u32, Slot(slot as u32));
+        let request = Request { op: flight.op, slot: slot_number, len, offset, tag: slot as u64 };
+        assert_eq!(engine.push(&[request]).unwrap(), 1);
+        flights[slot] = Some(flight);
+        // By turns alone and with others before the doorbell is rung.
+        if random.below(3) == 0 {
+            engine.submit().unwrap();
+        }
+    }
+    while flights.iter().any(Option::is_some) {
+        engine.wait(1, &mut done).unwrap();
+        check(&mut done, &mut flights, &pool, &part);
+    }
+    all_open.wait();
+    println!("{path}: {counts:?} reads and writes, {:?}", engine.facts());
+    counts
+}
+
+/// From one block to 1 MiB, small ones as often as large ones, anywhere.
+fn random_flight(part: &Part<'_>, random: &mut Random) -> Flight {
+    let most = MIB / part.block;
+    let below = 2 << random.below(most.ilog2() as usize + 1);
+    let blocks = (1 + random.below(below)).min(most);
+    let at = random.below(part.bytes.len() / part.block - blocks + 1);
+    let op = if random.below(2) == 0 { Op::Read } else { Op::Write };
+    Flight { op, at: at * part.block, len: blocks * part.block }
+}
+
+/// Holds what was read against what was written.
+fn check(done: &mut Vec<Completion>, flights: &mut [Option<Flight>], pool: &Rc<Pool>, part: &Part<'_>) {
+    for completion in done.drain(..) {
+        let flight = flights[completion.tag as usize].take().unwrap();
+        assert_eq!(completion.result, Ok(flight.len as u32), "{} bytes at {}", flight.len, part.start + flight.at);
+        if flight.op == Op::Read {
+            let found = &pool.borrow(completion.slot).unwrap()[..flight.len];
+            let is_equal = found == &part.bytes[flight.at..][..flight.len];
+            assert!(is_equal, "{} bytes at {} are not what was written", flight.len, part.start + flight.at);
+        }
+    }
+}

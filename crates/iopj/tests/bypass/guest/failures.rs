@@ -1,0 +1,147 @@
+//! Drives that fail while they are driven from user space: what the engine says, and that they can be opened again.
+
+use super::drive::Drive;
+use iopj_engine::nvme_user::Controller;
+use iopj_engine::{Completion, Engine, IoError, Op, Pool, Request, Slot, Target};
+use std::fs::OpenOptions;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::Arc;
+
+/// An unrecovered read error of the medium (NVM Command Set Specification, status type 2, code 81h).
+const MEDIUM_ERROR: IoError = IoError::Nvme(0x281);
+
+fn engine(controller: &Arc<Controller>, path: &str) -> Result<Box<dyn Engine>, String> {
+    let target = Target::open_bypass(Path::new("/dev/nvme"), controller, 1, false).unwrap();
+    let pool = Pool::new(1, 4096).unwrap();
+    iopj_engine::open(path.parse().unwrap(), &target, &pool, 1).map_err(|error| error.to_string())
+}
+
+/// A line of its own on the console, for the host.
+fn tell_host(word: &str) {
+    println!("\n{word}");
+}
+
+/// Reads 4 KiB: what came of it, or why the engine is finished.
+fn read(engine: &mut dyn Engine, offset: u64) -> Result<Result<u32, IoError>, String> {
+    let request = Request { op: Op::Read, slot: Slot(0), len: 4096, offset, tag: 0 };
+    let mut done: Vec<Completion> = Vec::with_capacity(1);
+    let mut io = || {
+        engine.push(&[request])?;
+        while done.is_empty() {
+            engine.wait(1, &mut done)?;
+        }
+        Ok::<(), iopj_engine::EngineError>(())
+    };
+    io().map_err(|error| error.to_string())?;
+    Ok(done[0].result)
+}
+
+/// Reads until something fails: the I/O's error, and what the engine says to the next one.
+fn until_it_fails(engine: &mut dyn Engine) -> (IoError, String) {
+    for _ in 0..1_000_000 {
+        match read(engine, 0) {
+            Ok(Ok(len)) => assert_eq!(len, 4096),
+            Ok(Err(error)) => return (error, read(engine, 0).unwrap_err()),
+            Err(error) => panic!("the I/O itself has no result: {error}"),
+        }
+    }
+    panic!("nothing failed");
+}
+
+#[test]
+#[ignore = "runs in a guest that `failures` boots"]
+fn a_bad_sector_fails_alone_and_pairs_are_counted() {
+    let mut drive = Drive::of_machine(0);
+    drive.take();
+    let controller = drive.open();
+    for path in ["nvme-user/doorbell/poll", "nvme-user/doorbell/interrupt"] {
+        let mut engine = engine(&controller, path).unwrap();
+        assert_eq!(read(&mut *engine, 0), Ok(Ok(4096)));
+        assert_eq!(read(&mut *engine, 1 << 20), Ok(Err(MEDIUM_ERROR)));
+        assert_eq!(read(&mut *engine, 8192), Ok(Ok(4096)));
+    }
+    let open = || engine(&controller, "nvme-user/doorbell/poll");
+    let both = [open().unwrap(), open().unwrap()];
+    let refused = open().err().unwrap();
+    assert!(refused.contains("grants 2 I/O queue pairs and all are in use: lower numjobs to 2"), "{refused}");
+    drop(both);
+    assert_eq!(read(&mut *open().unwrap(), 0), Ok(Ok(4096)));
+    drop(controller);
+    drive.give_back();
+}
+
+#[test]
+#[ignore = "runs in a guest that `failures` boots"]
+fn a_command_that_never_ends_is_given_up_and_the_drive_reset() {
+    let mut drive = Drive::of_machine(1);
+    drive.take();
+    let controller = drive.open();
+    let mut engine = engine(&controller, "nvme-user/doorbell/interrupt").unwrap();
+    assert_eq!(read(&mut *engine, 0), Ok(Ok(4096)));
+    tell_host("stall");
+    let (error, finished) = until_it_fails(&mut *engine);
+    assert_eq!(error, IoError::Os(libc::ETIMEDOUT));
+    assert!(finished.contains("nothing came back for"), "{finished}");
+    let refused = self::engine(&controller, "nvme-user/doorbell/poll").err().unwrap();
+    assert!(refused.contains("nothing came back for"), "{refused}");
+    drop((engine, controller));
+    tell_host("resume");
+    let again = drive.open();
+    assert_eq!(read(&mut *self::engine(&again, "nvme-user/doorbell/poll").unwrap(), 0), Ok(Ok(4096)));
+    drop(again);
+    drive.give_back();
+}
+
+#[test]
+#[ignore = "runs in a guest that `failures` boots"]
+fn a_controller_that_reports_its_failure_can_be_opened_again() {
+    let mut drive = Drive::of_machine(2);
+    drive.take();
+    let controller = drive.open();
+    let mut engine = engine(&controller, "nvme-user/doorbell/poll").unwrap();
+    assert_eq!(read(&mut *engine, 0), Ok(Ok(4096)));
+    // Without access to memory it cannot fetch a command, and says so (CSTS.CFS): the command register of PCI, bit 2.
+    let config = OpenOptions::new().write(true).open(drive.folder().join("config")).unwrap();
+    config.write_all_at(&[0b10], 4).unwrap();
+    let (error, finished) = until_it_fails(&mut *engine);
+    assert_eq!(error, IoError::Os(libc::EIO));
+    assert!(finished.contains("reported a fatal error of its own (CSTS.CFS)"), "{finished}");
+    drop((engine, controller));
+    let again = drive.open();
+    assert_eq!(read(&mut *self::engine(&again, "nvme-user/doorbell/poll").unwrap(), 0), Ok(Ok(4096)));
+    drop(again);
+    drive.give_back();
+}
+
+#[test]
+#[ignore = "runs in a guest that `failures` boots"]
+fn a_drive_that_is_pulled_is_let_go() {
+    let mut drive = Drive::of_machine(3);
+    drive.take();
+    let controller = drive.open();
+    let mut engine = engine(&controller, "nvme-user/doorbell/poll").unwrap();
+    assert_eq!(read(&mut *engine, 0), Ok(Ok(4096)));
+    tell_host("pull");
+    let mut ended = None;
+    for _ in 0..1_000_000 {
+        match read(&mut *engine, 0) {
+            Ok(Ok(_)) => {}
+            other => {
+                ended = Some(other);
+                break;
+            }
+        }
+    }
+    println!("{ended:?}");
+    let finished = read(&mut *engine, 0).unwrap_err();
+    assert!(finished.contains("asks for") || finished.contains("answers no more"), "{finished}");
+    drop((engine, controller));
+    for _ in 0..200 {
+        if !drive.folder().exists() {
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    panic!("the device is still there");
+}

@@ -1,0 +1,7 @@
+//! What runs inside a guest: tests that the host's side starts there by name.
+
+mod content;
+mod drive;
+mod failures;
+
+pub(crate) use drive::{MIB, digest};

@@ -1,0 +1,123 @@
+//! The host's side: a guest with drives that can be taken, what befalls them, and what the guest leaves.
+
+use crate::common::{Alone, alone, folder, have};
+use iopj_lab::cache::Cache;
+use iopj_lab::image::{self, GuestSpec, ModuleWish, Program};
+use iopj_lab::kernels::{self, Kernel};
+use iopj_lab::vm::{self, Accelerator, Backend, Drive, MachineSpec, Nvme, Qmp, RunFolder};
+use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+/// A guest to be: the drives that it has and what it runs.
+pub(crate) struct Bench {
+    _alone: Alone,
+    cache: Cache,
+    kernel: Kernel,
+    /// Lies on a disk; drives of files go there.
+    pub(crate) folder: tempfile::TempDir,
+    pub(crate) drives: Vec<Drive>,
+    pub(crate) iommu: bool,
+    /// Modules beside those of NVMe and VFIO.
+    pub(crate) modules: Vec<&'static str>,
+}
+
+/// What a guest left.
+pub(crate) struct Left {
+    /// The exit status of its script.
+    pub(crate) status: i32,
+    /// What it printed.
+    pub(crate) printed: String,
+    out: PathBuf,
+}
+
+impl Left {
+    /// Whether it left something under this name.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.out.join(name).exists()
+    }
+
+    /// Where that lies.
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.out.join(name)
+    }
+
+    /// What it left under this name.
+    #[track_caller]
+    pub(crate) fn text(&self, name: &str) -> String {
+        let path = self.out.join(name);
+        let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{name}: {error}\n{}", self.printed));
+        text.trim().to_owned()
+    }
+}
+
+impl Bench {
+    /// A guest with the newest kernel of this series; `None`, said on stderr, where no guest can be.
+    pub(crate) fn new(series: &str) -> Option<Bench> {
+        let missing = iopj_lab::missing_tools();
+        if !have(missing.is_empty(), &format!("{missing:?}")) {
+            return None;
+        }
+        let alone = alone();
+        let cache = Cache::open().unwrap();
+        let kernel = kernels::fetch(&cache, series, &mut |_| {}).unwrap();
+        let (drives, modules) = (Vec::new(), Vec::new());
+        Some(Bench { _alone: alone, cache, kernel, folder: folder(), drives, iommu: true, modules })
+    }
+
+    /// Adds a drive over a file of this name in the bench's folder.
+    pub(crate) fn file_drive(&mut self, name: &str, max_ioqpairs: u32, block_bytes: u32) -> PathBuf {
+        let path = self.folder.path().join(name);
+        let backend = Backend::File { path: path.clone() };
+        self.drives.push(Drive::Nvme(Nvme { block_bytes, ..Nvme::new(max_ioqpairs, backend) }));
+        path
+    }
+
+    /// Runs a script in the guest, with `iopj` and this test binary, as `bypass`, on the path. `on_line` is told each
+    /// line of the console, and may change the machine while its script goes on.
+    pub(crate) fn run(&self, script: &str, mut on_line: impl FnMut(&str, &RunFolder)) -> Left {
+        let run = RunFolder::create(self.cache.folder()).unwrap();
+        let machine = self.machine(&run);
+        let iopj = Program { name: "iopj".to_owned(), host: env!("CARGO_BIN_EXE_iopj").into() };
+        let mut modules = vec!["nvme", "vfio_iommu_type1", "vfio-pci"];
+        modules.extend(&self.modules);
+        let guest = GuestSpec {
+            programs: vec![iopj, Program::running("bypass")],
+            modules: modules.into_iter().map(ModuleWish::plain).collect(),
+            files: Vec::new(),
+            script: format!("{}{script}", include_str!("guest.sh")),
+        };
+        image::build(&guest, &self.kernel.modules, &self.kernel.release, &machine.initramfs).unwrap();
+        let out = self.folder.path().join("out");
+        let _ = std::fs::remove_dir_all(&out);
+        std::fs::create_dir(&out).unwrap();
+        let mut printed = String::new();
+        let ended = vm::run(&machine, &run, &out, &AtomicBool::new(false), &mut |line| {
+            printed += line;
+            printed.push('\n');
+            on_line(line, &run);
+        });
+        let ended = ended.unwrap_or_else(|error| panic!("{error}\n{printed}"));
+        eprintln!("{}: up after {:.1?}, off after {:.1?}", self.kernel.release, ended.boot, ended.total);
+        Left { status: ended.status, printed, out }
+    }
+
+    fn machine(&self, run: &RunFolder) -> MachineSpec {
+        MachineSpec {
+            kernel: self.kernel.image.clone(),
+            initramfs: run.path().join("initramfs"),
+            accelerator: Accelerator::Tcg { icount: false, plugin: None },
+            vcpus: 2,
+            memory_mib: 2048,
+            drives: self.drives.clone(),
+            kernel_arguments: vec!["tsc=reliable".to_owned()],
+            iommu: self.iommu,
+            time_limit: Duration::from_secs(180),
+        }
+    }
+}
+
+/// The machine's control socket.
+pub(crate) fn qmp(run: &RunFolder) -> Qmp {
+    Qmp::connect(run).unwrap()
+}

@@ -1,0 +1,10 @@
+//! Kernel bypass in real guests: emulated NVMe drives behind an emulated IOMMU, taken from their driver and given back.
+
+#[path = "../common/mod.rs"]
+mod common;
+mod content;
+mod failures;
+mod guest;
+mod host;
+mod refusals;
+mod runs;

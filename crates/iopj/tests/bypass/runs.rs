@@ -1,0 +1,137 @@
+//! Runs on a taken drive that end otherwise than they should: what is kept of them, and whose the drive is afterwards.
+
+use crate::common::written;
+use crate::guest::{MIB, digest};
+use crate::host::{Bench, Left, qmp};
+use iopj_lab::vm::{Backend, Drive, Nvme, RunFolder};
+use iopj_store::{Outcome, Store};
+use std::time::Duration;
+
+/// Two trials, long enough to be met by what befalls the drive in the second.
+const TWO: &str = "--path nvme-user/doorbell/poll --iodepth 1 --runtime 4s --replicates 2";
+/// From the line that tells of the second trial until its drive is driven.
+const UNDER_WAY: Duration = Duration::from_millis(1500);
+
+/// The outcomes of an attempt's trials.
+fn outcomes(left: &Left, name: &str) -> Vec<Outcome> {
+    let store = Store::open(&left.path(&format!("{name}.iopj"))).unwrap();
+    store.trials().unwrap().into_iter().map(|trial| trial.outcome).collect()
+}
+
+/// Demands that of two trials the first stands and the second failed with these words.
+#[track_caller]
+fn second_failed(left: &Left, name: &str, words: &str) {
+    let outcomes = outcomes(left, name);
+    let messages = left.text(&format!("{name}.messages"));
+    assert_eq!(left.text(&format!("{name}.status")), "1", "{messages}");
+    assert_eq!(outcomes.len(), 2, "{outcomes:?}");
+    assert!(outcomes[0].measurement().is_some(), "{outcomes:?}");
+    let Outcome::Failed(reason) = &outcomes[1] else { panic!("{outcomes:?}") };
+    assert!(reason.contains(words), "{reason}");
+}
+
+/// Demands that the kernel's driver has the drive again.
+#[track_caller]
+fn is_back(left: &Left, name: &str) {
+    let messages = left.text(&format!("{name}.messages"));
+    assert_eq!(left.text(&format!("{name}.driver")), "nvme", "{messages}");
+    assert_eq!(left.text(&format!("{name}.node")), "0", "{messages}");
+}
+
+#[test]
+fn a_drive_that_fails_in_a_trial_fails_the_trial_and_is_given_back() {
+    let Some(mut bench) = Bench::new("6.18") else { return };
+    let size_bytes = 1 << 30;
+    let nothing = Backend::Null { size_bytes, latency_ns: 0 };
+    let backends = [Backend::Failable { size_bytes }, Backend::Stallable { size_bytes }, nothing.clone(), nothing];
+    bench.drives = backends.map(|backend| Drive::Nvme(Nvme::new(4, backend))).into();
+    let script = format!(
+        "drives 4\n\
+         errors=$(address 0) silence=$(address 1) fatal=$(address 2) pulled=$(address 3)\n\
+         attempt errors $errors {TWO}\n\
+         attempt silence $silence {TWO}\n\
+         (\n\
+         until grep -q '^2/2' /out/fatal.messages 2>/dev/null; do sleep 0.1; done\n\
+         sleep 1.5; printf '\\002' | dd of=/sys/bus/pci/devices/$fatal/config bs=1 seek=4 2>/dev/null\n\
+         ) &\n\
+         attempt fatal $fatal {TWO}\n\
+         attempt pulled $pulled {TWO}\n\
+         ls /sys/bus/pci/devices/$pulled >/out/pulled.folder 2>&1\n\
+         iopj restore >/out/restore 2>&1; echo $? >/out/restore.status\n"
+    );
+    let mut attempt = String::new();
+    let left = bench.run(&script, |line, run| {
+        if let Some((_, name)) = line.split_once("attempt ") {
+            attempt = name.to_owned();
+        } else if line.starts_with("2/2 ") {
+            std::thread::sleep(UNDER_WAY);
+            befall(&attempt, run);
+        }
+    });
+    second_failed(&left, "errors", "NVMe status");
+    is_back(&left, "errors");
+    second_failed(&left, "silence", "nothing came back");
+    is_back(&left, "silence");
+    second_failed(&left, "fatal", "CSTS.CFS");
+    is_back(&left, "fatal");
+    let outcomes = outcomes(&left, "pulled");
+    assert!(outcomes[0].measurement().is_some(), "{outcomes:?}");
+    assert_ne!(left.text("pulled.status"), "0", "{}", left.text("pulled.messages"));
+    assert!(left.text("pulled.folder").contains("No such file"), "{}", left.text("pulled.folder"));
+    assert_eq!(left.text("restore.status"), "0", "{}", left.text("restore"));
+}
+
+/// What the host does to the machine in the second trial of an attempt.
+fn befall(attempt: &str, run: &RunFolder) {
+    match attempt {
+        "errors" => qmp(run).fail(0).unwrap(),
+        "silence" => {
+            let mut qmp = qmp(run);
+            qmp.stall(1).unwrap();
+            // The engine gives up after 11 s and resets the drive; the kernel's driver, which gives a command 30 s, then
+            // reads the partition table.
+            std::thread::sleep(Duration::from_secs(14));
+            qmp.resume(1).unwrap();
+        }
+        "pulled" => qmp(run).pull(3).unwrap(),
+        _ => {}
+    }
+}
+
+#[test]
+fn a_run_that_is_cut_short_leaves_the_drive_to_its_driver() {
+    let Some(mut bench) = Bench::new("6.18") else { return };
+    let image = bench.file_drive("kept", 4, 512);
+    written(&image, 64 * MIB);
+    let before = digest(&std::fs::read(&image).unwrap());
+    let cut = |name: &str, signal: &str| {
+        format!(
+            "(\n\
+             until grep -q '^2/2' /out/{name}.messages 2>/dev/null; do sleep 0.1; done\n\
+             sleep 1.5; driver $drive >/out/{name}.during; kill -{signal} $(pidof iopj)\n\
+             ) &\n\
+             attempt {name} $drive {TWO}\n"
+        )
+    };
+    let (interrupted, killed) = (cut("interrupted", "INT"), cut("killed", "KILL"));
+    let script = format!(
+        "drives 1\n\
+         drive=$(address 0)\n\
+         {interrupted}{killed}\
+         iopj restore >/out/restore 2>&1; echo $? >/out/restore.status\n\
+         drives 1\n\
+         driver $drive >/out/restored\n\
+         attempt again $drive --path nvme-user/doorbell/poll --iodepth 1 --ios 200 --replicates 1\n"
+    );
+    let left = bench.run(&script, |_, _| {});
+    assert_eq!(left.text("interrupted.status"), "130", "{}", left.text("interrupted.messages"));
+    assert_eq!(left.text("interrupted.during"), "vfio-pci");
+    is_back(&left, "interrupted");
+    assert_eq!(left.text("killed.status"), "137", "{}", left.text("killed.messages"));
+    assert_eq!(left.text("killed.driver"), "vfio-pci", "nobody was there to give it back");
+    assert_eq!(left.text("restore.status"), "0", "{}", left.text("restore"));
+    assert_eq!(left.text("restored"), "nvme", "{}", left.text("restore"));
+    assert_eq!(left.text("again.status"), "0", "{}", left.text("again.messages"));
+    is_back(&left, "again");
+    assert_eq!(digest(&std::fs::read(&image).unwrap()), before);
+}

@@ -1,0 +1,146 @@
+//! What a guest is made of and what it runs, for a device and a study.
+
+use super::mishap::listener;
+use super::{Device, GUEST_STORE, Guest, GuestStudy, MishapKind};
+use crate::cache::Cache;
+use crate::error::LabError;
+use crate::image::{ImageError, ModuleWish, has_module};
+use crate::profile::Plugin;
+use crate::vm::{self, Accelerator, Backend, Drive, Kvm, MachineSpec, Nvme, RunFolder};
+
+/// Pairs of I/O queues of the emulated controller: enough for a guest of eight processors.
+const MAX_IOQPAIRS: u32 = 24;
+/// Bytes of an emulated drive. It stores nothing.
+const DRIVE_BYTES: u64 = 8 << 30;
+/// What the virtio drive takes for a request.
+const VIRTIO_LATENCY_NS: u64 = 100_000;
+/// Holds the unpacked programs, of which a debug build is large, and the store.
+const MEMORY_MIB: u32 = 2048;
+
+impl Guest<'_> {
+    /// The machine: KVM where it works and nothing is to be counted, QEMU's translator elsewhere.
+    /// With an IOMMU where a drive shall be taken from its driver.
+    pub(super) fn machine(
+        &self,
+        cache: &Cache,
+        folder: &RunFolder,
+        counter: Option<&Plugin>,
+        bypass: bool,
+    ) -> Result<MachineSpec, LabError> {
+        let accelerator = match counter {
+            None if vm::kvm(cache.folder(), &self.kernel.image)? == Kvm::Works => Accelerator::Kvm,
+            _ => Accelerator::Tcg { icount: self.repeats(), plugin: counter.map(load) },
+        };
+        Ok(MachineSpec {
+            kernel: self.kernel.image.clone(),
+            initramfs: folder.path().join("initramfs"),
+            accelerator,
+            vcpus: self.vcpus,
+            memory_mib: MEMORY_MIB,
+            drives: self.drives(),
+            // A clock read is an instruction, as on most machines, and no access to an emulated timer.
+            kernel_arguments: vec!["tsc=reliable".to_owned()],
+            iommu: bypass,
+            time_limit: self.time_limit,
+        })
+    }
+
+    /// Whether the guest's clock is bound to its instructions. Not with drives of QEMU: these answer on the host's clock.
+    fn repeats(&self) -> bool {
+        self.exact && self.vcpus == 1 && self.device == Device::NullBlk
+    }
+
+    fn mishap_kind(&self) -> Option<MishapKind> {
+        self.mishap.as_ref().map(|mishap| mishap.kind)
+    }
+
+    fn drives(&self) -> Vec<Drive> {
+        let backend = |latency_ns| match self.mishap_kind() {
+            Some(MishapKind::ReadErrors) => Backend::Failable { size_bytes: DRIVE_BYTES },
+            _ => Backend::Null { size_bytes: DRIVE_BYTES, latency_ns },
+        };
+        match self.device {
+            Device::Nvme => vec![Drive::Nvme(Nvme::new(MAX_IOQPAIRS, backend(0)))],
+            Device::Virtio => {
+                let backend = backend(VIRTIO_LATENCY_NS);
+                vec![Drive::VirtioBlk { queues: self.vcpus + 1, host_poll_ns: 0, backend }]
+            }
+            Device::NullBlk => Vec::new(),
+        }
+    }
+
+    /// The drive's modules, and VFIO's where it shall be taken from its driver.
+    pub(super) fn modules(&self, bypass: bool) -> Result<Vec<ModuleWish>, ImageError> {
+        let mut wishes = self.drive_modules();
+        if bypass {
+            wishes.push(ModuleWish::plain("vfio-pci"));
+            // A kernel may have iommufd in its place (CONFIG_VFIO_CONTAINER), which vfio then brings along.
+            let has = |name| has_module(&self.kernel.modules, name);
+            if has("vfio_iommu_type1")? || !has("iommufd")? {
+                wishes.push(ModuleWish::plain("vfio_iommu_type1"));
+            }
+        }
+        Ok(wishes)
+    }
+
+    fn drive_modules(&self) -> Vec<ModuleWish> {
+        let with = |name: &str, options: &[String]| ModuleWish { name: name.to_owned(), options: options.to_vec() };
+        let polls = format!("poll_queues={}", self.vcpus);
+        match self.device {
+            Device::Nvme => {
+                // The kernel gives a command 30 s, and after a reset another try, five times.
+                let impatient = ["io_timeout=3", "admin_timeout=3", "max_retries=0"].map(str::to_owned);
+                let silence = self.mishap_kind() == Some(MishapKind::Silence);
+                vec![with("nvme_core", if silence { &impatient } else { &[] }), with("nvme", &[polls])]
+            }
+            Device::Virtio => vec![with("virtio_blk", &["poll_queues=1".to_owned()])],
+            Device::NullBlk => {
+                let queues = format!("submit_queues={}", self.vcpus);
+                vec![with("null_blk", &["queue_mode=2".to_owned(), "gb=8".to_owned(), queues, polls])]
+            }
+        }
+    }
+
+    /// The drive's node in the guest.
+    fn node(&self, passthrough: bool) -> &'static str {
+        match (self.device, passthrough) {
+            (Device::Nvme, false) => "/dev/nvme0n1",
+            (Device::Nvme, true) => "/dev/ng0n1",
+            (Device::Virtio, _) => "/dev/vda",
+            (Device::NullBlk, _) => "/dev/nullb0",
+        }
+    }
+
+    /// What the guest does: the run, with its results in the folder that is handed out. Behind a pipe it tells its
+    /// progress in lines.
+    pub(super) fn script(&self, study: &GuestStudy<'_>) -> String {
+        let node = self.node(study.passthrough);
+        let destroy = if study.writes { format!(" --destroy-data {node}") } else { String::new() };
+        let take = if study.bypass { " --take-device ${drive##*/}" } else { "" };
+        let listener = self.mishap.as_ref().map_or_else(|| "cat".to_owned(), listener);
+        let symbols = if self.exact { "cat /proc/kallsyms >/out/kallsyms || exit 98\n" } else { "" };
+        format!(
+            "{symbols}\
+             tries=100\n\
+             until [ -e {node} ]; do\n\
+             \ttries=$((tries - 1))\n\
+             \t[ $tries -gt 0 ] || {{ echo 'lab: the drive {node} did not appear'; exit 97; }}\n\
+             \tsleep 0.1\n\
+             done\n\
+             drive=$(readlink -f /sys/class/nvme/nvme0/device)\n\
+             cd /tmp\n\
+             {{\n\
+             \tiopj run /lab/study.toml --target {node}{destroy}{take} --store {GUEST_STORE} 2>&1 >/dev/null\n\
+             \techo $? >status\n\
+             }} | {listener}\n\
+             [ ! -e {GUEST_STORE} ] || cp {GUEST_STORE}* /out/ || exit 99\n\
+             exit $(cat status)\n"
+        )
+    }
+}
+
+/// QEMU's argument for the profiler.
+fn load(plugin: &Plugin) -> vm::Plugin {
+    let out = plugin.out().to_string_lossy().into_owned();
+    vm::Plugin { path: plugin.library().to_owned(), arguments: vec![("out".to_owned(), out)] }
+}
