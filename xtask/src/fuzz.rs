@@ -7,7 +7,8 @@ use anyhow::Result;
 use std::fs;
 
 /// Targets, and folders of the repository with inputs to begin with.
-const SEEDS: &[(&str, &str)] = &[("study_toml", "studies")];
+const SEEDS: &[(&str, &str)] =
+    &[("study_toml", "studies"), ("fio_json", "fuzz/seeds/fio"), ("fio_import", "fuzz/seeds/fio")];
 
 pub(crate) fn run(workspace: &Workspace, mut options: Options) -> Result<()> {
     let seconds = options.number("--seconds", 60)?;
