@@ -27,8 +27,12 @@ pub(crate) fn report(args: &ReportArgs) -> anyhow::Result<ExitCode> {
     } else if let Some(folder) = &args.figures {
         std::fs::create_dir_all(folder)
             .with_context(|| format!("the folder {} cannot be made; name another place", folder.display()))?;
-        for (name, svg) in render::html::figures(&study, &trials, &power(&store, &trials)?) {
+        let power = power(&store, &trials)?;
+        for (name, svg) in render::html::figures(&study, &trials, &power) {
             write(&folder.join(name), svg.as_bytes())?;
+        }
+        for (name, pdf) in render::html::pdf_figures(&study, &trials, &power) {
+            write(&folder.join(name), &pdf)?;
         }
     } else if !wrote_parquet(args, &study, &trials)? {
         print(&render::report(&study, &trials))?;

@@ -9,6 +9,17 @@ use crate::analysis::winner::{AxisValue, Cell, Decision, Question, WinnerMap, wi
 use iopj_core::Workload;
 use std::fmt::Write;
 
+/// What there are maps of where the store holds it, the first of all stores and the first of emulated ones being what every trial has.
+const METRICS: [Metric; 7] = [
+    Metric::LatencyMean,
+    Metric::IosPerJoule,
+    Metric::IopsPerCpu,
+    Metric::ContextSwitchesPerIo,
+    Metric::InterruptsPerIo,
+    Metric::SystemCallsPerIo,
+    Metric::Instructions(None),
+];
+
 /// Winner maps, one for each metric and each set of workloads that differ in two axes only.
 pub(super) fn section(model: &Model<'_>) -> Section {
     let mut section = Section { id: "winners", heading: "Winner maps", words: String::new(), groups: Vec::new() };
@@ -18,16 +29,17 @@ pub(super) fn section(model: &Model<'_>) -> Section {
     if model.values_of(x).len() < 2 {
         return section;
     }
-    // All metrics give the same maps in the same order: those at one place are a group.
-    let [latencies, cpu, energy] =
-        [Metric::LatencyMean, Metric::IopsPerCpu, Metric::IosPerJoule].map(|metric| maps(model, metric, x, y));
+    let metrics = METRICS.into_iter().filter(|metric| model.emulated.is_none() || !metric.is_time());
+    let mut all: Vec<_> = metrics.map(|metric| maps(model, metric, x, y).into_iter()).collect();
     let (mut left_out, mut incomplete) = (0, 0);
-    for ((latency, cpu), energy) in latencies.into_iter().zip(cpu).zip(energy) {
-        left_out += latency.left_out().total();
-        incomplete += energy.left_out().energy_incomplete;
-        let heading = format!("{}{}", model.title(&latency.workload, &[x, y]), suffix(model, &latency));
-        let figures: Vec<Figure> =
-            [latency, energy, cpu].iter().filter_map(|map| figure(model, map, (x, y), &heading)).collect();
+    // All metrics give the same maps in the same order: those at one place are a group.
+    loop {
+        let group: Vec<WinnerMap> = all.iter_mut().filter_map(Iterator::next).collect();
+        let Some(first) = group.first() else { break };
+        left_out += first.left_out().total();
+        incomplete += group.iter().map(|map| map.left_out().energy_incomplete).sum::<usize>();
+        let heading = format!("{}{}", model.title(&first.workload, &[x, y]), suffix(model, first));
+        let figures: Vec<Figure> = group.iter().filter_map(|map| figure(model, map, (x, y), &heading)).collect();
         if !figures.is_empty() {
             section.groups.push(Group { heading, figures });
         }
@@ -35,7 +47,8 @@ pub(super) fn section(model: &Model<'_>) -> Section {
     if !section.groups.is_empty() {
         section.words = format!(
             "The best path in each cell, and how far the next one is. Dashed cells are open: the papers' rule, Student's t-test at \
-             5 %, cannot tell the two best apart, or there is one replicate and no test. {} out: refuted, failed or incomplete.",
+             5 %, cannot tell the two best apart, or there is one replicate and no test. A map of counts names the path that does \
+             least of something, which need not be the fastest. {} out: refuted, failed or incomplete.",
             if left_out == 1 { "1 trial stays".to_owned() } else { format!("{left_out} trials stay") }
         );
         if incomplete > 0 {
@@ -46,11 +59,12 @@ pub(super) fn section(model: &Model<'_>) -> Section {
     section
 }
 
-fn heading(metric: Metric) -> &'static str {
+fn heading(model: &Model<'_>, metric: Metric) -> String {
     match metric {
-        Metric::LatencyMean => "Least mean latency",
-        Metric::IosPerJoule => "Most I/Os per joule",
-        _ => "Most I/Os a second of CPU time",
+        Metric::LatencyMean => "Least mean latency".to_owned(),
+        Metric::IosPerJoule => "Most I/Os per joule".to_owned(),
+        Metric::IopsPerCpu => "Most I/Os a second of CPU time".to_owned(),
+        count => format!("Fewest {}", model.name_of(count).replacen(", per", " per", 1)),
     }
 }
 
@@ -82,7 +96,7 @@ fn figure(model: &Model<'_>, winners: &WinnerMap, (x, y): (Dimension, Dimension)
         cells.push(drawn(model, winners, cell, (column, line), series));
     }
     let of = winners.source.as_ref().map_or(String::new(), |source| format!(" ({source})"));
-    let caption = format!("{}{of}", heading(winners.question.metric));
+    let caption = format!("{}{of}", heading(model, winners.question.metric));
     let drawing = Map {
         title: format!("{caption}: {rest}"),
         x_title: x.word().to_owned(),
@@ -93,7 +107,7 @@ fn figure(model: &Model<'_>, winners: &WinnerMap, (x, y): (Dimension, Dimension)
     };
     (!rows.is_empty()).then(|| Figure {
         id: slug(&drawing.title),
-        svg: map::draw(&drawing),
+        drawing: map::draw(&drawing),
         columns: words(&[x.word(), y.word(), "best path", "mean", "next path", "mean of next", "p", "decision"]),
         rows,
         wide: drawing.columns.len() > 4,
@@ -131,7 +145,8 @@ fn drawn(model: &Model<'_>, map: &WinnerMap, cell: &Cell, at: (usize, usize), se
 fn margin(cell: &Cell) -> String {
     let [best, next, ..] = cell.ranking.as_slice() else { return String::new() };
     match next.summary.mean / best.summary.mean {
-        ratio if !ratio.is_finite() => String::new(),
+        // Of a count the best path may have none at all: then what the next has is said as it is.
+        ratio if !ratio.is_finite() => format!("next {}", readable(next.summary.mean)),
         ratio if ratio >= 3.0 => format!("next {}\u{d7}", readable(ratio)),
         ratio => format!("next {:+.1} %", 100.0 * (ratio - 1.0)),
     }

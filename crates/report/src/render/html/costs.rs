@@ -108,7 +108,7 @@ fn figure(model: &Model<'_>, workload: usize, kind: CostKind, directories: &[Str
     let title = format!("{} per I/O by kernel directory: {caption}", what(kind));
     (!rows.is_empty()).then(|| Figure {
         id: slug(&title),
-        svg: bars::stacked(&title, &bars),
+        drawing: bars::stacked(&title, &bars),
         caption,
         title,
         columns: columns.collect(),

@@ -3,6 +3,7 @@
 use super::model::{Cell, Dimension, Model};
 use super::svg::bars::{self, Bar, Part};
 use super::svg::curves::{self, Curve};
+use super::svg::drawing::Drawing;
 use super::svg::lines::{self, Chart, Line, Point};
 use super::text::{capital, exact, plural, readable, slug};
 use super::{best, costs, power};
@@ -20,7 +21,7 @@ pub(super) struct Figure {
     pub(super) title: String,
     /// The title under the headings of its section and group.
     pub(super) caption: String,
-    pub(super) svg: String,
+    pub(super) drawing: Drawing,
     /// Headings and rows of its table.
     pub(super) columns: Vec<String>,
     pub(super) rows: Vec<Vec<String>>,
@@ -74,7 +75,7 @@ pub(super) fn words(words: &[&str]) -> Vec<String> {
 pub(super) fn sections(model: &Model<'_>, power: &[PowerTrace]) -> Vec<Section> {
     let mut sections = vec![verdicts(model)];
     let timed = model.emulated.is_none();
-    sections.extend(timed.then(|| best::section(model)));
+    sections.push(best::section(model));
     sections.extend(Dimension::ALL.into_iter().map(|dimension| over(model, dimension)));
     sections.extend([bar_section(model), costs::section(model)]);
     if timed {
@@ -126,7 +127,7 @@ fn verdicts(model: &Model<'_>) -> Section {
     let title = "Verdicts by path".to_owned();
     let figure = Figure {
         id: "verdicts-by-path".to_owned(),
-        svg: bars::stacked(&title, &all),
+        drawing: bars::stacked(&title, &all),
         caption: title.clone(),
         title,
         columns: words(&["path", "verified", "unproven", "refuted", "failed"]),
@@ -237,7 +238,7 @@ fn line_figure(model: &Model<'_>, run: &[usize], dimension: Dimension, metric: M
     };
     (!rows.is_empty()).then(|| Figure {
         id: slug(&chart.title),
-        svg: lines::draw(&chart),
+        drawing: lines::draw(&chart),
         title: chart.title,
         caption: capital(name),
         columns,
@@ -314,7 +315,7 @@ fn bar_figure(model: &Model<'_>, workload: usize, metric: Metric, rest: &str) ->
     let rows = cells.iter().map(row).collect();
     (!bars.is_empty()).then(|| Figure {
         id: slug(&title),
-        svg: bars::draw(&title, &model.name_of(metric), &bars),
+        drawing: bars::draw(&title, &model.name_of(metric), &bars),
         caption: capital(metric.title()),
         title,
         columns: words(&["path", "trials", "verified", "mean", "\u{b1} 95 %"]),
@@ -369,7 +370,7 @@ fn percentile_figure(model: &Model<'_>, workload: usize) -> Option<Figure> {
     let title = format!("Latency percentiles: {caption}");
     (!curves.is_empty()).then(|| Figure {
         id: slug(&title),
-        svg: curves::percentiles(&title, &curves),
+        drawing: curves::percentiles(&title, &curves),
         title,
         caption,
         columns: ["path", "I/Os"].into_iter().chain(QUANTILES.map(|(_, name)| name)).map(str::to_owned).collect(),
@@ -400,7 +401,7 @@ fn timeline(model: &Model<'_>) -> Section {
     let title = "IOPS over the time of the study".to_owned();
     let figure = Figure {
         id: "iops-over-time".to_owned(),
-        svg: curves::timeline(&title, &names, &curves),
+        drawing: curves::timeline(&title, &names, &curves),
         caption: title.clone(),
         title,
         columns: words(&[

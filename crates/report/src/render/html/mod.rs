@@ -1,4 +1,4 @@
-//! The report as one HTML page, and its figures as SVG files.
+//! The report as one HTML page, and its figures as SVG and PDF files.
 //!
 //! The page stands alone: style, script and figures are in it, and its content security policy lets it load nothing.
 //! Every text that comes from a study, a target or a machine is escaped in `text`. Decisions and statistics are `analysis`'s.
@@ -8,6 +8,7 @@ mod costs;
 mod figures;
 mod model;
 mod page;
+mod pdf;
 mod power;
 mod svg;
 mod text;
@@ -42,29 +43,45 @@ pub fn page(study: &StudyRecord, trials: &[Trial], power: &[PowerTrace]) -> Stri
     page::page(study, trials, &model, &figures::sections(&model, power))
 }
 
-/// Every figure of the report as a file of its own: its name and an SVG document on white. PDF is left
-/// out: `rsvg-convert -f pdf` makes one of any of them.
+/// Every figure of the report as a file of its own: its name and an SVG document on white.
 pub fn figures(study: &StudyRecord, trials: &[Trial], power: &[PowerTrace]) -> Vec<(String, String)> {
-    let model = Model::new(study, trials);
-    let style = standalone_style();
-    let all =
-        figures::sections(&model, power).into_iter().flat_map(|section| section.groups).flat_map(|group| group.figures);
-    all.map(|figure| (format!("{}.svg", figure.id), standalone(&figure, &style))).collect()
+    let (css, style) = (light_style(), standalone_style());
+    let all = standing_alone(&Model::new(study, trials), power, &pdf::Sheet::parse(&css));
+    all.iter().map(|figure| (format!("{}.svg", figure.id), standalone(figure, &style))).collect()
+}
+
+/// The same figures under the same names as PDF documents of one page each, of strokes and text, not of pixels.
+pub fn pdf_figures(study: &StudyRecord, trials: &[Trial], power: &[PowerTrace]) -> Vec<(String, Vec<u8>)> {
+    let css = light_style();
+    let sheet = pdf::Sheet::parse(&css);
+    let all = standing_alone(&Model::new(study, trials), power, &sheet);
+    all.iter().map(|figure| (format!("{}.pdf", figure.id), pdf::document(&figure.drawing, &sheet))).collect()
+}
+
+/// All figures, with room for what a page shows beyond their edges.
+fn standing_alone(model: &Model<'_>, power: &[PowerTrace], sheet: &pdf::Sheet<'_>) -> Vec<figures::Figure> {
+    let groups = figures::sections(model, power).into_iter().flat_map(|section| section.groups);
+    let mut figures: Vec<figures::Figure> = groups.flat_map(|group| group.figures).collect();
+    figures.iter_mut().for_each(|figure| pdf::make_room(&mut figure.drawing, sheet));
+    figures
 }
 
 /// A figure as a document: with its name space, title and style.
 fn standalone(figure: &figures::Figure, style: &str) -> String {
     let title = text::escape(&figure.title);
-    let svg = figure.svg.replacen("<svg", "<svg xmlns=\"http://www.w3.org/2000/svg\"", 1);
+    let svg = figure.drawing.svg().replacen("<svg", "<svg xmlns=\"http://www.w3.org/2000/svg\"", 1);
     svg.replacen('>', &format!("><title>{title}</title>{style}"), 1)
 }
 
-/// The figures' style with the light colours in place of the variables, which few programs but browsers know.
+/// The style of a figure that stands alone.
 fn standalone_style() -> String {
-    let style = COLOURS
-        .iter()
-        .fold(FIGURE_STYLE.to_owned(), |style, (name, light, _)| style.replace(&format!("var({name})"), light));
-    format!("<style>{style}</style>")
+    format!("<style>{}</style>", light_style())
+}
+
+/// The figures' style with the light colours in place of the variables, which few programs but browsers know.
+fn light_style() -> String {
+    let light = |style: String, (name, light, _): &(&str, &str, &str)| style.replace(&format!("var({name})"), light);
+    COLOURS.iter().fold(FIGURE_STYLE.to_owned(), light)
 }
 
 #[cfg(test)]

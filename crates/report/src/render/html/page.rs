@@ -320,7 +320,8 @@ fn figure(figure: &Figure) -> String {
     let mut html = format!(
         "<figure id=\"{}\"{class}><figcaption>{caption}</figcaption><div class=\"plot\"{scrolls}>{}</div>\
          <details><summary>Table</summary><div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Data\"><table class=\"data\"><thead><tr>",
-        figure.id, figure.svg
+        figure.id,
+        figure.drawing.svg()
     );
     for (column, heading) in figure.columns.iter().enumerate() {
         let _ = write!(html, "<th{}>{}", class_of(column), escape(heading));

@@ -69,7 +69,7 @@ fn figure(model: &Model<'_>, trace: &PowerTrace, series: &SeriesByWindow) -> Opt
     }));
     Some(Figure {
         id: slug(&title),
-        svg: power::draw(&chart),
+        drawing: power::draw(&chart),
         caption: format!("{} ({})", trace.channel, trace.scope),
         title,
         columns: words(&["trial", "begin, s", "end, s", "readings", "mean, W", "least, W", "greatest, W"]),

@@ -43,8 +43,8 @@ fn every_datum_is_a_mark_and_every_interval_an_error_bar() {
     let mut trials = trials(&PATHS, &workloads(&[1, 4, 16], &[1, 2], &[4096]), 3);
     judge(&mut trials, "io_uring/sqpoll/poll", VerdictKind::Refuted);
     let figures = all_figures(&trials);
-    // Two runs over depth and three over threads of four metrics; two maps, six workloads, verdicts, time.
-    assert_eq!(figures.len(), 2 * 4 + 3 * 4 + 2 + 6 + 1 + 1);
+    // Two runs over depth and three over threads of four metrics; three maps, six workloads, verdicts, time.
+    assert_eq!(figures.len(), 2 * 4 + 3 * 4 + 3 + 6 + 1 + 1);
     for figure in &figures {
         let expected = match &figure.id {
             id if id == "verdicts-by-path" => 4,
@@ -54,16 +54,16 @@ fn every_datum_is_a_mark_and_every_interval_an_error_bar() {
             id if id.contains("over-numjobs") => 3 * 2,
             _ => 6,
         };
-        assert_eq!(marks(&figure.svg), expected, "{}", figure.id);
+        assert_eq!(marks(&figure.drawing.svg()), expected, "{}", figure.id);
         let errors =
             if figure.id.contains("-over-iodepth") || figure.id.contains("-over-numjobs") { expected } else { 0 };
-        assert_eq!(error_bars(&figure.svg), errors, "{}", figure.id);
+        assert_eq!(error_bars(&figure.drawing.svg()), errors, "{}", figure.id);
         assert!(figure.rows.iter().all(|row| row.len() == figure.columns.len()), "{}", figure.id);
         let refuted = figure.rows.iter().any(|row| row.contains(&"io_uring/sqpoll/poll".to_owned()));
         assert_eq!(refuted, figure.id == "verdicts-by-path", "{}", figure.id);
     }
     let page = page(&study("s"), &trials, &[]);
-    assert_eq!(marks(&page), figures.iter().map(|figure| marks(&figure.svg)).sum::<usize>());
+    assert_eq!(marks(&page), figures.iter().map(|figure| marks(&figure.drawing.svg())).sum::<usize>());
     assert!(page.contains("18 trials refuted") && page.contains("18 trials stay out"));
 }
 
@@ -214,6 +214,8 @@ fn an_emulated_page_shows_counts_and_no_time() {
     let ids: Vec<String> = figures_of(&study, &trials).into_iter().map(|figure| figure.id).collect();
     let expected = [
         "verdicts-by-path",
+        "fewest-context-switches-per-i-o-randread-4k",
+        "fewest-instructions-per-i-o-randread-4k",
         "context-switches-over-iodepth-randread-4k-numjobs-1",
         "instructions-over-iodepth-randread-4k-numjobs-1",
         "kernel-instructions-over-iodepth-randread-4k-numjobs-1",
@@ -226,6 +228,33 @@ fn an_emulated_page_shows_counts_and_no_time() {
 }
 
 #[test]
+fn counts_have_winner_maps_where_the_store_has_them() {
+    let mut trials = trials(&PATHS[..2], &workloads(&[1, 4], &[1], &[4096]), 3);
+    profile(&mut trials);
+    for trial in &mut trials {
+        let second = trial.path.to_string() == PATHS[1];
+        let Outcome::Measured(one) = &mut trial.outcome else { panic!() };
+        one.context_switches_per_io = if second { 0.0 } else { 1.0 };
+        one.system_calls_per_io = (trial.workload.iodepth == 1).then_some(if second { 2.0 } else { 1.0 });
+        if second {
+            set_exact(one, 100, vec![user([10_000, 1, 1])]);
+        }
+    }
+    let figures = figures_of(&emulated(), &trials);
+    let map = |id: &str| figures.iter().find(|figure| figure.id.starts_with(id)).map(|figure| &figure.rows);
+    let row = |cells: [&str; 8]| cells.map(str::to_owned).to_vec();
+    let won = |iodepth, mean, next| row([iodepth, "1", PATHS[1], mean, PATHS[0], next, "0", "winner"]);
+    assert_eq!(map("fewest-context-switches").unwrap(), &[won("1", "0", "1"), won("4", "0", "1")]);
+    assert_eq!(map("fewest-instructions").unwrap(), &[won("1", "100", "55480"), won("4", "100", "55480")]);
+    // Measured at one depth alone; interrupts at none.
+    assert_eq!(map("fewest-system-calls").unwrap(), &[row(["1", "1", PATHS[0], "1", PATHS[1], "2", "0", "winner"])]);
+    assert!(map("fewest-interrupts").is_none() && map("least-mean-latency").is_none());
+    let page = page(&emulated(), &trials, &[]);
+    assert!(page.contains(">next 1.00</text>") && page.contains(">next 555\u{d7}</text>"), "{page}");
+    assert!(page.contains("0 trials stay out"), "what lacks a count is not refuted, failed or incomplete");
+}
+
+#[test]
 fn costs_by_directory_are_stacked_with_all_of_them_in_the_table() {
     let mut trials = trials(&PATHS[..2], &workloads(&[1], &[1], &[4096]), 2);
     assert!(page(&study("s"), &trials, &[]).contains("this store holds no kernel profile"));
@@ -235,8 +264,12 @@ fn costs_by_directory_are_stacked_with_all_of_them_in_the_table() {
     let figures = all_figures(&trials);
     let figure = figures.iter().find(|figure| figure.id.contains("by-kernel-directory")).unwrap();
     // The eight dearest, the two others together, what is unknown, and user space.
-    assert_eq!(marks(&figure.svg), 2 * 11);
-    assert!(figure.svg.contains("part d0") && figure.svg.contains(">dir10/<") && !figure.svg.contains(">dir2/<"));
+    assert_eq!(marks(&figure.drawing.svg()), 2 * 11);
+    assert!(
+        figure.drawing.svg().contains("part d0")
+            && figure.drawing.svg().contains(">dir10/<")
+            && !figure.drawing.svg().contains(">dir2/<")
+    );
     assert_eq!(figure.columns[3..5], ["dir10/", "dir9/"]);
     assert_eq!(figure.columns[13..], ["unknown", "user space", "total"]);
     let row = &figure.rows[0];

@@ -1,6 +1,7 @@
 //! Horizontal bars: one value a path with its error bar, or counts side by side.
 
 use super::axis::{Axis, short};
+use super::drawing::Drawing;
 use super::{Anchor, Canvas, WIDTH};
 
 /// One bar.
@@ -30,7 +31,7 @@ const TOP: f64 = 26.0;
 const LINE: f64 = 14.0;
 
 /// One bar a row from nought, its value at the end. Every bar is one `mark`.
-pub(in super::super) fn draw(title: &str, axis_title: &str, bars: &[Bar]) -> String {
+pub(in super::super) fn draw(title: &str, axis_title: &str, bars: &[Bar]) -> Drawing {
     let bottom = TOP + ROW * bars.len() as f64;
     let mut canvas = Canvas::new(WIDTH, bottom + 22.0);
     let greatest = bars.iter().map(|bar| bar.value).fold(0.0, f64::max);
@@ -64,7 +65,7 @@ pub(in super::super) fn draw(title: &str, axis_title: &str, bars: &[Bar]) -> Str
 
 /// Parts of each row side by side, each with its text where it has room. All rows have the same parts. Every part above nought
 /// is one `mark`.
-pub(in super::super) fn stacked(title: &str, rows: &[(String, Vec<Part>)]) -> String {
+pub(in super::super) fn stacked(title: &str, rows: &[(String, Vec<Part>)]) -> Drawing {
     let legend = rows.first().map_or(Vec::new(), |(_, parts)| legend(parts));
     let lines = legend.iter().map(|((_, line), _)| line + 1).max().unwrap_or(1);
     let top = TOP + LINE * (lines - 1) as f64;

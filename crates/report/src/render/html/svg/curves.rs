@@ -1,6 +1,7 @@
 //! Curves without points: latency over its percentiles, and rates over the time of the study.
 
 use super::axis::{Axis, Scale, short};
+use super::drawing::Drawing;
 use super::lines::horizontal_grid;
 use super::{Anchor, Canvas, End, WIDTH, name_series, plot_height};
 
@@ -19,7 +20,7 @@ const TOP: f64 = 26.0;
 const BOTTOM: f64 = 36.0;
 
 /// Latency over quantiles, whose axis gives each further nine the same room. Every curve is one `mark`.
-pub(in super::super) fn percentiles(title: &str, curves: &[Curve]) -> String {
+pub(in super::super) fn percentiles(title: &str, curves: &[Curve]) -> Drawing {
     let height = TOP + plot_height(curves.len()) + BOTTOM;
     let mut canvas = Canvas::new(WIDTH, height);
     let rarest = curves.iter().flat_map(|curve| &curve.points).map(|(q, _)| rarity(*q)).fold(10.0, f64::max);
@@ -65,7 +66,7 @@ fn rarity(quantile: f64) -> f64 {
 }
 
 /// Rates over the time of the study in seconds. Every trial is one `mark`.
-pub(in super::super) fn timeline(title: &str, names: &[(usize, String)], trials: &[Curve]) -> String {
+pub(in super::super) fn timeline(title: &str, names: &[(usize, String)], trials: &[Curve]) -> Drawing {
     let width = 2.0 * WIDTH;
     let height = TOP + plot_height(names.len()) + BOTTOM;
     let mut canvas = Canvas::new(width, height);

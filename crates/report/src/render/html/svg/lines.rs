@@ -1,6 +1,7 @@
 //! Lines over an axis of the workload, with error bars and the series' names at their ends.
 
 use super::axis::{Axis, Scale, short};
+use super::drawing::Drawing;
 use super::{Anchor, Canvas, End, WIDTH, name_series, plot_height};
 
 /// A point of a line.
@@ -38,7 +39,7 @@ const TOP: f64 = 26.0;
 const BOTTOM: f64 = 36.0;
 
 /// Draws the chart. Every point is one `mark`; a line's error bars are one `error`, each with one upright stroke.
-pub(in super::super) fn draw(chart: &Chart) -> String {
+pub(in super::super) fn draw(chart: &Chart) -> Drawing {
     let height = TOP + plot_height(chart.lines.len()) + BOTTOM;
     let mut canvas = Canvas::new(WIDTH, height);
     let x = x_axis(chart);

@@ -1,5 +1,6 @@
 //! The winner map: the best path in each cell of two workload axes.
 
+use super::drawing::Drawing;
 use super::{Anchor, Canvas};
 
 /// A cell with a winner.
@@ -30,7 +31,7 @@ const TOP: f64 = 40.0;
 const CELL: (f64, f64) = (96.0, 56.0);
 
 /// Draws the map; every cell with a winner is one `mark`, others stay empty.
-pub(in super::super) fn draw(map: &Map) -> String {
+pub(in super::super) fn draw(map: &Map) -> Drawing {
     let width = (LEFT + CELL.0 * map.columns.len() as f64 + 2.0).max(super::WIDTH);
     let mut canvas = Canvas::new(width, TOP + CELL.1 * map.rows.len() as f64 + 4.0);
     canvas.text((LEFT, 11.0), Anchor::Start, "axis-title", &format!("{} \u{2192}", map.x_title));

@@ -1,16 +1,16 @@
-//! Small drawings in SVG: a canvas, the marks that tell series apart, and one module for each kind of chart.
+//! Small drawings: a canvas, the marks that tell series apart, and one module for each kind of chart.
 //!
 //! Colours and fonts are left to `figure.css`: the text that is drawn here holds classes only.
 
 pub(super) mod axis;
 pub(super) mod bars;
 pub(super) mod curves;
+pub(super) mod drawing;
 pub(super) mod lines;
 pub(super) mod map;
 pub(super) mod power;
 
-use super::text::escape;
-use std::fmt::Write;
+use drawing::{Drawing, Element, Point, Step};
 
 /// Width of a common figure in its own units; text is 11 units high.
 pub(super) const WIDTH: f64 = 440.0;
@@ -19,8 +19,10 @@ pub(super) const WIDTH: f64 = 440.0;
 const COLOURS: usize = 7;
 
 /// Where a text stands relative to its point.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Anchor {
+    /// As the group says that it stands in.
+    Inherited,
     Start,
     Middle,
     End,
@@ -29,7 +31,7 @@ pub(super) enum Anchor {
 impl Anchor {
     fn attribute(self) -> &'static str {
         match self {
-            Anchor::Start => "",
+            Anchor::Inherited | Anchor::Start => "",
             Anchor::Middle => " text-anchor=\"middle\"",
             Anchor::End => " text-anchor=\"end\"",
         }
@@ -40,151 +42,117 @@ impl Anchor {
 pub(super) struct Canvas {
     width: f64,
     height: f64,
-    body: String,
+    elements: Vec<Element>,
 }
 
 impl Canvas {
     pub(super) fn new(width: f64, height: f64) -> Canvas {
-        Canvas { width, height, body: String::new() }
+        Canvas { width, height, elements: Vec::new() }
     }
 
-    pub(super) fn text(&mut self, (x, y): (f64, f64), anchor: Anchor, class: &str, text: &str) {
-        self.add(format_args!(
-            "<text class=\"{class}\" x=\"{}\" y=\"{}\"{}>{}</text>",
-            number(x),
-            number(y),
-            anchor.attribute(),
-            escape(text)
-        ));
-    }
-
-    /// Adds markup as it is.
-    fn raw(&mut self, markup: &str) {
-        self.body += markup;
+    pub(super) fn text(&mut self, at: Point, anchor: Anchor, class: &str, text: &str) {
+        self.elements.push(Element::Text { class: class.to_owned(), at, anchor, text: text.to_owned() });
     }
 
     /// Level lines from one place to another in one stroke.
     pub(super) fn levels(&mut self, heights: &[f64], (left, right): (f64, f64), class: &str) {
-        let path: String =
-            heights.iter().map(|y| format!("M{} {}H{}", number(left), number(*y), number(right))).collect();
-        self.add(format_args!("<path class=\"{class}\" d=\"{path}\"/>"));
+        let steps = heights.iter().flat_map(|y| [Step::Move((left, *y)), Step::Across(right)]).collect();
+        self.path(steps, class, "");
     }
 
     /// Texts of one kind, all anchored alike.
-    pub(super) fn texts(&mut self, anchor: Anchor, class: &str, texts: &[((f64, f64), String)]) {
-        self.add(format_args!("<g class=\"{class}\"{}>", anchor.attribute()));
-        for ((x, y), text) in texts {
-            self.add(format_args!("<text x=\"{}\" y=\"{}\">{}</text>", number(*x), number(*y), escape(text)));
-        }
-        self.body += "</g>";
+    pub(super) fn texts(&mut self, anchor: Anchor, class: &str, texts: &[(Point, String)]) {
+        self.elements.push(Element::Begin { class: class.to_owned(), anchor });
+        let text = |(at, text): &(Point, String)| Element::Text {
+            class: String::new(),
+            at: *at,
+            anchor: Anchor::Inherited,
+            text: text.clone(),
+        };
+        self.elements.extend(texts.iter().map(text));
+        self.elements.push(Element::End);
     }
 
     /// Upright error bars in one stroke: place, and both ends with whether they have a cap.
     pub(super) fn error_bars(&mut self, bars: &[(f64, [(f64, bool); 2])]) {
-        let mut path = String::new();
+        let mut steps = Vec::new();
         for (x, ends) in bars {
             let [(bottom, _), (top, _)] = ends;
-            let _ = write!(path, "M{} {}V{}", number(*x), number(*bottom), number(*top));
+            steps.extend([Step::Move((*x, *bottom)), Step::Upright(*top)]);
             for (y, _) in ends.iter().filter(|(_, capped)| *capped) {
-                let _ = write!(path, "M{} {}h6", number(*x - 3.0), number(*y));
+                steps.extend([Step::Move((*x - 3.0, *y)), Step::AcrossBy(6.0)]);
             }
         }
-        if !path.is_empty() {
-            self.add(format_args!("<path class=\"error\" d=\"{path}\"/>"));
+        if !steps.is_empty() {
+            self.path(steps, "error", "");
         }
     }
 
-    pub(super) fn line(&mut self, (x1, y1): (f64, f64), (x2, y2): (f64, f64), class: &str) {
-        self.add(format_args!(
-            "<path class=\"{class}\" d=\"M{} {}L{} {}\"/>",
-            number(x1),
-            number(y1),
-            number(x2),
-            number(y2)
-        ));
+    pub(super) fn line(&mut self, from: Point, to: Point, class: &str) {
+        self.path(vec![Step::Move(from), Step::Line(to)], class, "");
     }
 
     /// A rectangle; `tip` is shown when one points at it.
-    pub(super) fn rect(&mut self, (x, y): (f64, f64), (width, height): (f64, f64), class: &str, tip: &str) {
-        self.add(format_args!(
-            "<rect class=\"{class}\" x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\"><title>{}</title></rect>",
-            number(x),
-            number(y),
-            number(width.max(0.5)),
-            number(height),
-            escape(tip)
-        ));
+    pub(super) fn rect(&mut self, corner: Point, (width, height): Point, class: &str, tip: &str) {
+        let (size, tip) = ((width.max(0.5), height), tip.to_owned());
+        self.elements.push(Element::Rect { class: class.to_owned(), corner, size, tip });
     }
 
     /// An open line through points.
-    pub(super) fn polyline(&mut self, points: &[(f64, f64)], class: &str, tip: &str) {
-        let mut path = String::new();
-        for (at, (x, y)) in points.iter().enumerate() {
-            // Writing into a string cannot fail, here and below.
-            let _ = write!(path, "{}{} {}", if at == 0 { 'M' } else { 'L' }, number(*x), number(*y));
-        }
-        self.add(format_args!("<path class=\"{class}\" d=\"{path}\"{}", end("path", tip)));
+    pub(super) fn polyline(&mut self, points: &[Point], class: &str, tip: &str) {
+        let step = |(at, point): (usize, &Point)| if at == 0 { Step::Move(*point) } else { Step::Line(*point) };
+        self.path(points.iter().enumerate().map(step).collect(), class, tip);
+    }
+
+    /// Strokes as they are.
+    fn path(&mut self, steps: Vec<Step>, class: &str, tip: &str) {
+        self.elements.push(Element::Path { class: class.to_owned(), steps, tip: tip.to_owned() });
     }
 
     /// A point of a series, in the shape of the series.
-    pub(super) fn mark(&mut self, at: (f64, f64), series: usize, class: &str, tip: &str) {
-        self.body += &shape(series, at, class, tip);
+    pub(super) fn mark(&mut self, at: Point, series: usize, class: &str, tip: &str) {
+        self.elements.push(shape(series, at, class, tip));
     }
 
     /// Opens a group whose parts take the colour of a series.
     pub(super) fn begin_series(&mut self, series: usize) {
-        self.add(format_args!("<g class=\"s{}\">", series % COLOURS));
+        self.elements.push(Element::Begin { class: format!("s{}", series % COLOURS), anchor: Anchor::Inherited });
     }
 
     /// Closes the group.
     pub(super) fn end_series(&mut self) {
-        self.body += "</g>";
+        self.elements.push(Element::End);
     }
 
-    /// The whole drawing as it stands in HTML; alone it needs a name space and a style.
-    pub(super) fn finish(self, title: &str) -> String {
-        format!(
-            "<svg class=\"figure\" viewBox=\"0 0 {} {}\" role=\"img\" aria-label=\"{}\">\
-             <rect class=\"paper\" width=\"100%\" height=\"100%\"/>{}</svg>",
-            number(self.width),
-            number(self.height),
-            escape(title),
-            self.body
-        )
-    }
-
-    fn add(&mut self, markup: std::fmt::Arguments<'_>) {
-        let _ = self.body.write_fmt(markup);
+    /// The whole drawing.
+    pub(super) fn finish(self, title: &str) -> Drawing {
+        let Canvas { width, height, elements } = self;
+        Drawing { title: title.to_owned(), left: 0.0, width, height, elements }
     }
 }
 
 /// A mark: five shapes, which with seven colours tell 35 series apart.
-fn shape(series: usize, (x, y): (f64, f64), class: &str, tip: &str) -> String {
-    // Each outline begins at its first corner, so that large pages stay small.
-    let (x, y, outline) = match series % 5 {
-        1 => (x - 3.3, y - 3.3, "h6.6v6.6h-6.6z"),
-        2 => (x, y - 4.4, "l4.2 7.6h-8.4z"),
-        3 => (x, y - 4.6, "l4.6 4.6-4.6 4.6-4.6-4.6z"),
-        4 => (x, y + 4.4, "l4.2-7.6h-8.4z"),
-        _ => {
-            let (x, y) = (number(x), number(y));
-            return format!("<circle class=\"{class}\" cx=\"{x}\" cy=\"{y}\" r=\"3.6\"{}", end("circle", tip));
-        }
+fn shape(series: usize, (x, y): Point, class: &str, tip: &str) -> Element {
+    let (class, tip) = (class.to_owned(), tip.to_owned());
+    // Each outline begins at its first corner and goes on by short ways, so that large pages stay small.
+    let (start, ways): (Point, &[Step]) = match series % 5 {
+        1 => ((x - 3.3, y - 3.3), &[Step::AcrossBy(6.6), Step::UprightBy(6.6), Step::AcrossBy(-6.6)]),
+        2 => ((x, y - 4.4), &[Step::By((4.2, 7.6)), Step::AcrossBy(-8.4)]),
+        3 => ((x, y - 4.6), &[Step::By((4.6, 4.6)), Step::By((-4.6, 4.6)), Step::By((-4.6, -4.6))]),
+        4 => ((x, y + 4.4), &[Step::By((4.2, -7.6)), Step::AcrossBy(-8.4)]),
+        _ => return Element::Circle { class, centre: (x, y), radius: 3.6, tip },
     };
-    format!("<path class=\"{class}\" d=\"M{} {}{outline}\"{}", number(x), number(y), end("path", tip))
-}
-
-/// The end of an element, with what is shown when one points at it.
-fn end(element: &str, tip: &str) -> String {
-    if tip.is_empty() { "/>".to_owned() } else { format!("><title>{}</title></{element}>", escape(tip)) }
+    let steps = [&[Step::Move(start)], ways, &[Step::Close]].concat();
+    Element::Path { class, steps, tip }
 }
 
 /// The mark of a series for running text.
 pub(super) fn swatch(series: usize) -> String {
+    let mut mark = String::new();
+    shape(series, (5.5, 5.5), "key", "").write(&mut mark);
     format!(
-        "<svg class=\"figure swatch\" viewBox=\"0 0 11 11\" aria-hidden=\"true\"><g class=\"s{}\">{}</g></svg>",
-        series % COLOURS,
-        shape(series, (5.5, 5.5), "key", "")
+        "<svg class=\"figure swatch\" viewBox=\"0 0 11 11\" aria-hidden=\"true\"><g class=\"s{}\">{mark}</g></svg>",
+        series % COLOURS
     )
 }
 
@@ -223,15 +191,14 @@ pub(super) fn spread(wishes: &[f64], gap: f64, (top, bottom): (f64, f64)) -> Vec
 pub(super) fn name_series(canvas: &mut Canvas, x: f64, ends: &[End<'_>], bounds: (f64, f64)) {
     let heights: Vec<f64> = ends.iter().map(|end| end.at.1).collect();
     let places: Vec<f64> = spread(&heights, 13.0, bounds);
-    let mut leaders = String::new();
+    let mut leaders = Vec::new();
     for (end, y) in ends.iter().zip(&places) {
         if end.at.0 > x - 36.0 {
-            let from = (number(end.at.0 + 5.0), number(end.at.1));
-            let _ = write!(leaders, "M{} {}L{} {}", from.0, from.1, number(x - 2.0), number(*y));
+            leaders.extend([Step::Move((end.at.0 + 5.0, end.at.1)), Step::Line((x - 2.0, *y))]);
         }
         canvas.mark((x + 5.0, *y), end.series, &format!("key s{}", end.series % COLOURS), "");
     }
-    canvas.raw(&format!("<path class=\"leader\" d=\"{leaders}\"/>"));
+    canvas.path(leaders, "leader", "");
     let names: Vec<_> = ends.iter().zip(places).map(|(end, y)| ((x + 13.0, y + 3.8), end.label.to_owned())).collect();
     canvas.texts(Anchor::Start, "name", &names);
 }

@@ -2,6 +2,7 @@
 
 use super::axis::{Axis, Scale, short};
 use super::curves::{end_names, time_axis};
+use super::drawing::Drawing;
 use super::lines::horizontal_grid;
 use super::{Anchor, Canvas, WIDTH, plot_height};
 
@@ -32,7 +33,7 @@ const BOTTOM: f64 = 36.0;
 const LANE: f64 = 14.0;
 
 /// Draws it. The curve is one `mark`, and so is every stroke.
-pub(in super::super) fn draw(chart: &Chart) -> String {
+pub(in super::super) fn draw(chart: &Chart) -> Drawing {
     let width = 2.0 * WIDTH;
     let height = TOP + plot_height(chart.names.len()) + LANE + BOTTOM;
     let floor = height - BOTTOM;

@@ -1,0 +1,142 @@
+//! What a figure consists of, kept apart from how it is written: here as SVG, by `pdf` as PDF.
+
+use super::super::text::escape;
+use super::{Anchor, number};
+use std::fmt::Write;
+
+/// A place, or a way from one, in the figure's units: to the right and down.
+pub(in super::super) type Point = (f64, f64);
+
+/// A part of a drawing. Classes are those of `figure.css`; `tip` is shown when one points at it, unless it is empty.
+pub(in super::super) enum Element {
+    /// Opens a group whose parts inherit its class and anchor.
+    Begin { class: String, anchor: Anchor },
+    /// Closes it.
+    End,
+    /// A line of text; without a class or an anchor it has those of its group.
+    Text { class: String, at: Point, anchor: Anchor, text: String },
+    /// A rectangle: its upper left corner, width and height.
+    Rect { class: String, corner: Point, size: Point, tip: String },
+    /// A circle.
+    Circle { class: String, centre: Point, radius: f64, tip: String },
+    /// A line of strokes.
+    Path { class: String, steps: Vec<Step>, tip: String },
+}
+
+/// A step of a path, as in SVG: the first six to a place, the others by a way.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(in super::super) enum Step {
+    Move(Point),
+    Line(Point),
+    Across(f64),
+    Upright(f64),
+    By(Point),
+    AcrossBy(f64),
+    UprightBy(f64),
+    Close,
+}
+
+/// A whole figure.
+pub(in super::super) struct Drawing {
+    pub(in super::super) title: String,
+    /// Where it begins: left of nought where a text does.
+    pub(in super::super) left: f64,
+    pub(in super::super) width: f64,
+    pub(in super::super) height: f64,
+    pub(in super::super) elements: Vec<Element>,
+}
+
+impl Drawing {
+    /// The drawing as it stands in HTML; alone it needs a name space and a style.
+    pub(in super::super) fn svg(&self) -> String {
+        let [left, width, height] = [self.left, self.width, self.height].map(number);
+        let mut svg = format!(
+            "<svg class=\"figure\" viewBox=\"{left} 0 {width} {height}\" role=\"img\" aria-label=\"{}\">\
+             <rect class=\"paper\" x=\"{left}\" width=\"100%\" height=\"100%\"/>",
+            escape(&self.title)
+        );
+        for element in &self.elements {
+            element.write(&mut svg);
+        }
+        svg + "</svg>"
+    }
+}
+
+impl Element {
+    /// Adds the element as SVG.
+    pub(super) fn write(&self, svg: &mut String) {
+        // Writing into a string cannot fail, here and below.
+        let _ = match self {
+            Element::Begin { class, anchor } => write!(svg, "<g class=\"{class}\"{}>", anchor.attribute()),
+            Element::End => write!(svg, "</g>"),
+            Element::Text { class, at: (x, y), anchor, text } => {
+                let class = if class.is_empty() { String::new() } else { format!(" class=\"{class}\"") };
+                let (x, y, anchor) = (number(*x), number(*y), anchor.attribute());
+                write!(svg, "<text{class} x=\"{x}\" y=\"{y}\"{anchor}>{}</text>", escape(text))
+            }
+            Element::Rect { class, corner: (x, y), size: (width, height), tip } => {
+                let [x, y, width, height] = [x, y, width, height].map(|value| number(*value));
+                let place = format!("x=\"{x}\" y=\"{y}\" width=\"{width}\" height=\"{height}\"");
+                write!(svg, "<rect class=\"{class}\" {place}{}", end("rect", tip))
+            }
+            Element::Circle { class, centre: (x, y), radius, tip } => {
+                let place = format!("cx=\"{}\" cy=\"{}\" r=\"{}\"", number(*x), number(*y), number(*radius));
+                write!(svg, "<circle class=\"{class}\" {place}{}", end("circle", tip))
+            }
+            Element::Path { class, steps, tip } => {
+                write!(svg, "<path class=\"{class}\" d=\"{}\"{}", path(steps), end("path", tip))
+            }
+        };
+    }
+}
+
+/// The end of an element, with what is shown when one points at it.
+fn end(element: &str, tip: &str) -> String {
+    if tip.is_empty() { "/>".to_owned() } else { format!("><title>{}</title></{element}>", escape(tip)) }
+}
+
+/// Path data, in few characters so that large pages stay small.
+fn path(steps: &[Step]) -> String {
+    let mut path = String::new();
+    let mut before = None;
+    for step in steps {
+        let (letter, values) = match *step {
+            Step::Move((x, y)) => ('M', vec![x, y]),
+            Step::Line((x, y)) => ('L', vec![x, y]),
+            Step::Across(x) => ('H', vec![x]),
+            Step::Upright(y) => ('V', vec![y]),
+            Step::By((x, y)) => ('l', vec![x, y]),
+            Step::AcrossBy(x) => ('h', vec![x]),
+            Step::UprightBy(y) => ('v', vec![y]),
+            Step::Close => ('z', Vec::new()),
+        };
+        if before != Some(letter) || letter == 'M' {
+            path.push(letter);
+        }
+        before = Some(letter);
+        for value in values {
+            let value = number(value);
+            if path.ends_with(|last: char| last.is_ascii_digit()) && !value.starts_with('-') {
+                path.push(' ');
+            }
+            path += &value;
+        }
+    }
+    path
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_short() {
+        let diamond = [(4.6, 4.6), (-4.6, 4.6), (-4.6, -4.6)].map(Step::By);
+        let steps = [&[Step::Move((1.0, -2.04))][..], &diamond, &[Step::Close]].concat();
+        assert_eq!(path(&steps), "M1-2l4.6 4.6-4.6 4.6-4.6-4.6z");
+        let bar = [Step::Move((3.0, 9.5)), Step::Upright(1.0), Step::Move((0.0, 1.0)), Step::AcrossBy(6.0)];
+        assert_eq!(path(&bar), "M3 9.5V1M0 1h6");
+        assert_eq!(path(&[Step::Move((0.0, 0.0)), Step::Line((1.0, 1.0)), Step::Line((2.0, 1.0))]), "M0 0L1 1 2 1");
+        assert_eq!(path(&[Step::Move((5.0, 5.0)), Step::Across(1.0), Step::UprightBy(-2.0)]), "M5 5H1v-2");
+    }
+}
