@@ -28,7 +28,7 @@ pub(crate) enum Command {
     Winners(WinnersArgs),
     /// Decide the papers' findings by a store's trials
     Claims(ClaimsArgs),
-    /// Tell what got better or worse from one store to another, beyond noise
+    /// Tell what got better or worse from one store to another, or from one setting to another, beyond noise
     Compare(CompareArgs),
     /// Explain where the cost of an I/O arises, path beside path
     Explain(ExplainArgs),
@@ -156,7 +156,7 @@ pub(crate) struct ReportArgs {
     /// Write the whole report as one HTML file that needs nothing else
     #[arg(long, value_name = "FILE", group = "form")]
     pub(crate) html: Option<PathBuf>,
-    /// Write every figure as SVG into this folder
+    /// Write every figure as SVG and as PDF into this folder
     #[arg(long, value_name = "DIR", group = "form")]
     pub(crate) figures: Option<PathBuf>,
     /// Print the papers' tables, from this store
@@ -197,7 +197,12 @@ pub(crate) struct CompareArgs {
     /// Store of the trials before
     pub(crate) before: PathBuf,
     /// Store of the trials after
-    pub(crate) after: PathBuf,
+    #[arg(required_unless_present = "by", conflicts_with = "by")]
+    pub(crate) after: Option<PathBuf>,
+    /// Compare trials of one store, as in io_poll_delay=-1,50 or path=libaio/syscall/interrupt,io_uring/syscall/interrupt:
+    /// KEY is path, generator, rw, bs, iodepth, numjobs or a setting; its values may be left out if it has two
+    #[arg(long, value_name = "KEY[=BEFORE,AFTER]")]
+    pub(crate) by: Option<String>,
     /// Exit with 1 if IOPS or mean latency is significantly worse by more than this share; of two emulated stores with
     /// exact costs, if instructions per I/O are
     #[arg(long, value_name = "PCT")]

@@ -41,6 +41,12 @@ fn a_store_is_analysed() {
     let (code, latex, _) = run(folder, "report --latex s.iopj");
     assert_eq!((code, latex.matches("\\begin{tabular}").count()), (0, 2));
     assert!(![map, csv, latex].iter().any(|text| text.contains("NaN")));
+    let (code, files, _) = run(folder, "report s.iopj --figures figures");
+    let (svg, pdf): (Vec<&str>, Vec<&str>) = files.lines().partition(|file| file.ends_with(".svg"));
+    assert!(code == 0 && svg.len() > 5, "{files}");
+    assert!(svg.iter().zip(&pdf).all(|(svg, pdf)| svg.strip_suffix(".svg") == pdf.strip_suffix(".pdf")), "{files}");
+    let bytes = |file: &&str| std::fs::read(folder.join(file)).unwrap();
+    assert!(pdf.len() == svg.len() && pdf.iter().all(|file| bytes(file).starts_with(b"%PDF-1.7\n")), "{files}");
 }
 
 #[test]
@@ -65,6 +71,58 @@ fn stores_are_compared() {
     let (code, text, _) = run(folder, "compare a.iopj a.iopj --fail-on-regression 1");
     assert_eq!(code, 0, "a store is no worse than itself: {text}");
     assert!(!text.contains("NaN"));
+}
+
+#[test]
+fn sides_of_a_store_are_compared() {
+    let folder = folder();
+    let folder = folder.path();
+    written(&folder.join("data"), 8 << 20);
+    {
+        let _alone = alone();
+        let line = "run --target data --path libaio/syscall/interrupt,io_uring/syscall/interrupt --iodepth 1,4 --ios 300 \
+                    --ramp-time 0s --replicates 3 --store s.iopj";
+        let (code, _, messages) = run(folder, line);
+        assert_eq!(code, 0, "{messages}");
+    }
+    let (code, json, _) =
+        run(folder, "compare s.iopj --by path=io_uring/syscall/interrupt,libaio/syscall/interrupt --json");
+    let json: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!((code, &json["by"]["after"], &json["in_blocks"]), (0, &"libaio/syscall/interrupt".into(), &true.into()));
+    let of_iops: Vec<&Value> =
+        json["changes"].as_array().unwrap().iter().filter(|change| change["metric"] == "iops").collect();
+    assert_eq!(of_iops.len(), 2, "a depth each");
+    assert!(of_iops.iter().all(|change| change["before"]["n"] == 3 && change["p"].is_number()), "{json}");
+    let (code, json, _) = run(folder, "compare s.iopj --by iodepth --fail-on-regression 5 --json");
+    let json: Value = serde_json::from_str(&json).unwrap();
+    // Whatever the machine made of it, the exit code says the same as the changes.
+    let is_regression = |change: &&Value| {
+        let ratio = change["ratio"].as_f64().unwrap_or(1.0);
+        let beyond = match change["metric"].as_str() {
+            Some("iops") => ratio < 0.95,
+            Some("latency_mean") => ratio > 1.05,
+            _ => false,
+        };
+        change["outcome"] == "worse" && beyond
+    };
+    let worse = json["changes"].as_array().unwrap().iter().filter(is_regression).count();
+    assert_eq!(code, i32::from(worse > 0), "{json}");
+    let (_, text, _) = run(folder, "compare s.iopj --by iodepth");
+    assert!(
+        text.contains("before: iodepth 1, study") && text.contains("workload before: randread 4k iodepth 1"),
+        "{text}"
+    );
+    for (line, part) in [
+        ("compare s.iopj", "required arguments"),
+        ("compare s.iopj s.iopj --by path", "cannot be used with"),
+        ("compare s.iopj --by speed", "s.iopj: no trial has a `speed`: name what they differ in, one of path, iodepth"),
+        ("compare s.iopj --by numjobs", "all trials have numjobs 1"),
+        ("compare s.iopj --by iodepth=1,2", "no trial has iodepth `2`: name two values of 1 and 4"),
+        ("compare none.iopj --by path", "there is no store"),
+    ] {
+        let (code, out, messages) = run(folder, line);
+        assert!(code == 2 && out.is_empty() && messages.contains(part), "{line}: {messages}");
+    }
 }
 
 /// Marks a store as emulated, as the runner does where a translator executes it.
@@ -152,6 +210,21 @@ fn fios_results_are_imported() {
     let (code, _, messages) = run(folder, "import fio cut.json --store g.iopj");
     assert_eq!((code, messages.lines().count()), (2, 1), "{messages}");
     assert!(messages.contains("cut.json") && !folder.join("g.iopj").exists(), "{messages}");
+}
+
+#[test]
+fn the_seeds_of_the_fuzz_target_are_results_that_are_taken_in() {
+    let folder = folder();
+    let seeds = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds/fio");
+    // Trials of each file: its jobs, those of a group being one.
+    for (seed, trials) in [("plus", 1), ("jobs", 2), ("normal", 1)] {
+        let file = seeds.join(format!("{seed}.json"));
+        let (code, text, messages) =
+            run(folder.path(), &format!("import fio {} --store {seed}.iopj", file.to_str().unwrap()));
+        assert_eq!(code, 0, "{seed}: {messages}");
+        let (_, csv, _) = run(folder.path(), &format!("export --csv {seed}.iopj"));
+        assert_eq!(csv.lines().count() - 1, trials, "{seed}: {text}");
+    }
 }
 
 #[test]

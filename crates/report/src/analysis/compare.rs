@@ -1,9 +1,10 @@
-//! Two stores held against each other: what got better or worse beyond noise, cell by cell.
+//! Two stores held against each other, or two sides of one: what got better or worse beyond noise, cell by cell.
 //!
 //! Reading stores and showing the result is left to others.
 
 use super::metric::Metric;
-use super::stats::{Method, holm, ratio_of_means, t_test};
+use super::stats::{Method, holm, ratio_of_means, ratio_of_paired_means, t_test};
+use super::within::{By, Key, Sides, sides};
 use iopj_core::{CostKind, CostProfile, CostSource, IoPath, VerdictKind, Workload};
 use iopj_store::{EnergySource, Generator, Measurement, StudyRecord, Trial};
 use serde::{Serialize, Serializer};
@@ -29,7 +30,14 @@ pub struct Comparison {
     pub before: Side,
     /// The store that stands for after.
     pub after: Side,
-    /// What differs between the stores as wholes.
+    /// What sets the sides apart that are of one store; absent of two stores.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub by: Option<By>,
+    /// Sides of one study are tested within its blocks, which hold both; stores, and what was not run in blocks, by Welch's test.
+    pub in_blocks: bool,
+    /// Trials whose block lacks the other side's: they stay out of a comparison in blocks.
+    pub unpaired: usize,
+    /// What differs between the sides as wholes.
     pub differences: Vec<Difference>,
     /// The meter and scope that energy is compared by; absent where the stores have none in common.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -45,7 +53,7 @@ pub struct Comparison {
     pub only_after: Vec<Cell>,
 }
 
-/// One of the two stores.
+/// One of the two stores, or sides of one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Side {
     /// What emulated the processor; then times mean nothing.
@@ -57,7 +65,7 @@ pub struct Side {
     /// The meter and scope of its energy, estimates left out; absent without any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub energy: Option<EnergySource>,
-    /// Trials in the store.
+    /// Its trials.
     pub trials: usize,
     /// Refuted ones, left out.
     pub refuted: usize,
@@ -76,7 +84,7 @@ pub struct Difference {
     pub after: Option<String>,
 }
 
-/// What two trials must have in common to be replicates.
+/// What two trials must have in common to be replicates. Of what sets sides of one store apart it says what is before.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Cell {
     /// The path.
@@ -105,7 +113,7 @@ pub struct Change {
     pub ratio: Option<f64>,
     /// 95 % interval of the ratio; absent for one replicate, or where it has no bounds.
     pub interval: Option<(f64, f64)>,
-    /// Two-sided p-value of Welch's test; absent for one replicate.
+    /// Two-sided p-value of the t-test, Welch's or within blocks; absent for one replicate.
     pub p: Option<f64>,
     /// The same after Holm's correction over all tests of the comparison.
     pub p_holm: Option<f64>,
@@ -154,13 +162,35 @@ impl Outcome {
 /// Holds the trials of `after` against those of `before`. Refuted and failed trials are counted and left out. A setting
 /// that has one value throughout each store, but not the same, is a difference between them and keeps no cells apart.
 pub fn compare(before: (&StudyRecord, &[Trial]), after: (&StudyRecord, &[Trial])) -> Comparison {
+    compare_sides(before, after, None)
+}
+
+/// Holds trials of one store against others of it: those of one path, generator, `rw`, `bs`, `iodepth`, `numjobs` or setting against
+/// those of another. `by` is `KEY=BEFORE,AFTER`, or `KEY` where the trials have two values of it. Blocks hold both sides, so that
+/// the test is of the differences within them; an imported study was run in none.
+///
+/// # Errors
+/// One sentence on what is wrong with `by`: an unknown key, a value that no trial has, or no two values named.
+pub fn compare_within(study: &StudyRecord, trials: Vec<Trial>, by: &str) -> Result<Comparison, String> {
+    let Sides { by, key, before, after } = sides(trials, by)?;
+    let mut comparison = compare_sides((study, &before), (study, &after), Some(&key));
+    if !matches!(key, Key::Setting(_)) {
+        let (before, after) = (Some(by.before.clone()), Some(by.after.clone()));
+        comparison.differences.insert(0, Difference { name: by.key.clone(), before, after });
+    }
+    comparison.by = Some(by);
+    Ok(comparison)
+}
+
+fn compare_sides(before: (&StudyRecord, &[Trial]), after: (&StudyRecord, &[Trial]), key: Option<&Key>) -> Comparison {
     let apart = settings_apart(before.1, after.1);
     let without: Vec<&str> = apart.iter().map(|difference| difference.name.as_str()).collect();
     let (old, mut new) = (cells(before.1, &without), cells(after.1, &without));
     let mut pairs = Vec::new();
     let mut only_before = Vec::new();
     for (cell, values) in old {
-        match new.iter().position(|(other, _)| *other == cell) {
+        let common = cell.without(key);
+        match new.iter().position(|(other, _)| other.without(key) == common) {
             Some(index) => pairs.push((cell, values, new.swap_remove(index).1)),
             None => only_before.push(cell),
         }
@@ -169,14 +199,41 @@ pub fn compare(before: (&StudyRecord, &[Trial]), after: (&StudyRecord, &[Trial])
     let order = |a: &Cell, b: &Cell| a.path.cmp(&b.path).then_with(|| a.workload.title().cmp(&b.workload.title()));
     only_before.sort_by(order);
     only_after.sort_by(order);
+    let in_blocks = key.is_some() && !before.0.provenance.contains_key("imported_from");
+    let unpaired = if in_blocks { pairs.iter_mut().map(pair_blocks).sum() } else { 0 };
     let mut differences = facts_apart(before.0, after.0);
     differences.extend(apart);
     let energy = EnergySource::measured(&[before.1, after.1]);
     let (before, after) = (side(before), side(after));
     let energy = energy.filter(|_| before.emulated.is_none() && after.emulated.is_none());
     let metrics = metrics(&before, &after, energy.is_some());
-    let changes = changes(&pairs, &metrics, energy.as_ref());
-    Comparison { before, after, differences, energy, metrics, changes, only_before, only_after }
+    let changes = changes(&pairs, &metrics, (in_blocks, energy.as_ref()));
+    let by = None;
+    Comparison {
+        before,
+        after,
+        by,
+        in_blocks,
+        unpaired,
+        differences,
+        energy,
+        metrics,
+        changes,
+        only_before,
+        only_after,
+    }
+}
+
+/// Keeps of a pair the replicates that both sides have, in one order; how many trials stay out.
+fn pair_blocks((_, before, after): &mut Pair<'_>) -> usize {
+    let count = before.len() + after.len();
+    let of_both = |one: &(u32, &Measurement), others: &[Replicate<'_>]| others.iter().any(|other| other.0 == one.0);
+    before.retain(|one| of_both(one, after));
+    after.retain(|one| of_both(one, before));
+    for side in [&mut *before, &mut *after] {
+        side.sort_by_key(|(replicate, _)| *replicate);
+    }
+    count - before.len() - after.len()
 }
 
 /// What both sides can be compared in.
@@ -292,15 +349,19 @@ fn settings_apart(before: &[Trial], after: &[Trial]) -> Vec<Difference> {
     names.into_iter().filter_map(difference).collect()
 }
 
+/// A trial that counts, by its replicate.
+type Replicate<'a> = (u32, &'a Measurement);
+
 /// The cells with their trials that count.
-fn cells<'a>(trials: &'a [Trial], without: &[&str]) -> Vec<(Cell, Vec<&'a Measurement>)> {
-    let mut cells: Vec<(Cell, Vec<&Measurement>)> = Vec::new();
+fn cells<'a>(trials: &'a [Trial], without: &[&str]) -> Vec<(Cell, Vec<Replicate<'a>>)> {
+    let mut cells: Vec<(Cell, Vec<Replicate<'_>>)> = Vec::new();
     for trial in trials {
         let mut settings = trial.settings.clone();
         settings.retain(|name, _| !without.contains(&name.as_str()));
         let (path, generator) = (trial.path, trial.generator);
         let cell = Cell { path, workload: trial.workload.clone(), settings, generator };
         let counts = trial.outcome.measurement().filter(|m| m.verdict.kind != VerdictKind::Refuted);
+        let counts = counts.map(|measurement| (trial.replicate, measurement));
         match cells.iter_mut().find(|(other, _)| *other == cell) {
             Some((_, all)) => all.extend(counts),
             None => cells.push((cell, counts.into_iter().collect())),
@@ -309,11 +370,14 @@ fn cells<'a>(trials: &'a [Trial], without: &[&str]) -> Vec<(Cell, Vec<&'a Measur
     cells
 }
 
-type Pair<'a> = (Cell, Vec<&'a Measurement>, Vec<&'a Measurement>);
+type Pair<'a> = (Cell, Vec<Replicate<'a>>, Vec<Replicate<'a>>);
 
-fn changes(pairs: &[Pair<'_>], metrics: &[Metric], source: Option<&EnergySource>) -> Vec<Change> {
+/// Whether cells are tested in blocks, and whose energy counts.
+type How<'a> = (bool, Option<&'a EnergySource>);
+
+fn changes(pairs: &[Pair<'_>], metrics: &[Metric], how: How<'_>) -> Vec<Change> {
     let mut changes: Vec<Change> =
-        pairs.iter().flat_map(|pair| metrics.iter().map(|metric| change(pair, *metric, source))).collect();
+        pairs.iter().flat_map(|pair| metrics.iter().map(|metric| change(pair, *metric, how))).collect();
     let tested: Vec<usize> = (0..changes.len()).filter(|index| changes[*index].p.is_some()).collect();
     let p: Vec<f64> = tested.iter().filter_map(|index| changes[*index].p).collect();
     for (index, p_holm) in tested.into_iter().zip(holm(&p)) {
@@ -330,27 +394,33 @@ fn order(a: &Change, b: &Change) -> Ordering {
     a.cell.path.cmp(&b.cell.path).then_with(|| a.metric.cmp(&b.metric))
 }
 
-fn change((cell, before, after): &Pair<'_>, metric: Metric, source: Option<&EnergySource>) -> Change {
-    let value = |trial: &&Measurement| metric.value(trial, source);
-    let values = |trials: &[&Measurement]| trials.iter().filter_map(value).collect::<Vec<f64>>();
-    let (before, after) = (values(before), values(after));
+fn change((cell, before, after): &Pair<'_>, metric: Metric, (in_blocks, source): How<'_>) -> Change {
+    let value = |(_, trial): &Replicate<'_>| metric.value(trial, source);
+    let values = |trials: &[Replicate<'_>]| trials.iter().filter_map(value).collect::<Vec<f64>>();
+    let (old, new) = if in_blocks {
+        // A block in which one side lacks the metric says nothing of it.
+        before.iter().zip(after).filter_map(|(old, new)| value(old).zip(value(new))).unzip()
+    } else {
+        (values(before), values(after))
+    };
     let mean = |values: &[f64]| {
         let n = values.len();
         (n > 0).then(|| Mean { n, mean: values.iter().sum::<f64>() / n as f64 })
     };
-    let (old, new) = (mean(&before), mean(&after));
-    let ratio = old.zip(new).map(|(old, new)| new.mean / old.mean).filter(|ratio| ratio.is_finite());
-    let interval = ratio_of_means(&after, &before).map(|ratio| (ratio.low, ratio.high));
+    let (before, after) = (mean(&old), mean(&new));
+    let ratio = before.zip(after).map(|(before, after)| after.mean / before.mean).filter(|ratio| ratio.is_finite());
+    let interval = if in_blocks { ratio_of_paired_means(&new, &old) } else { ratio_of_means(&new, &old) };
+    let interval = interval.map(|ratio| (ratio.low, ratio.high));
     Change {
         cell: cell.clone(),
         metric,
-        before: old,
-        after: new,
+        before,
+        after,
         ratio,
         interval: interval.filter(|(low, high)| low.is_finite() && high.is_finite()),
-        p: t_test(Method::Welch, &after, &before).map(|test| test.p),
+        p: t_test(if in_blocks { Method::Paired } else { Method::Welch }, &new, &old).map(|test| test.p),
         p_holm: None,
-        outcome: if old.is_none() || new.is_none() { Outcome::NotMeasured } else { Outcome::OneReplicate },
+        outcome: if before.is_none() || after.is_none() { Outcome::NotMeasured } else { Outcome::OneReplicate },
     }
 }
 
@@ -360,6 +430,22 @@ fn outcome(change: &Change, p_holm: f64) -> Outcome {
         false => Outcome::NoDifference,
         true if (after.mean > before.mean) == change.metric.more_is_better() => Outcome::Better,
         true => Outcome::Worse,
+    }
+}
+
+impl Cell {
+    /// The cell but for what sets the sides apart.
+    fn without(&self, key: Option<&Key>) -> Cell {
+        let mut cell = self.clone();
+        match key {
+            // Any one path, generator and value stand for all.
+            Some(Key::Path) => cell.path = IoPath::Libaio,
+            Some(Key::Generator) => cell.generator = Generator::Native,
+            Some(Key::Workload(axis)) => axis.clear(&mut cell.workload),
+            // Settings that set the sides apart are no part of a cell.
+            Some(Key::Setting(_)) | None => {}
+        }
+        cell
     }
 }
 

@@ -122,6 +122,30 @@ pub fn ratio_of_means(a: &[f64], b: &[f64]) -> Option<Ratio> {
     Some(Ratio { ratio, low: middle - half, high: middle + half }).filter(|r| r.low.is_finite() && r.high.is_finite())
 }
 
+/// The mean of `a` over that of `b` with the 95 % interval of Fieller (1954), the samples being of equal length and in the order of
+/// their blocks: what varies alike in both divides out. It holds the ratios q at which [`Method::Paired`] does not tell `a` from
+/// q times `b`. `None` as for [`ratio_of_means`], and if the lengths differ.
+pub fn ratio_of_paired_means(a: &[f64], b: &[f64]) -> Option<Ratio> {
+    let (first, second) = (Moments::of(a).filter(|a| a.n > 1)?, Moments::of(b)?);
+    let ratio = first.mean / second.mean;
+    if first.n != second.n || !ratio.is_finite() {
+        return None;
+    }
+    // What of `a` is not in proportion to `b`: its size does not cancel, as that of the whole variances would.
+    let rest: Vec<f64> = a.iter().zip(b).map(|(a, b)| a - ratio * b).collect();
+    let n = first.n as f64;
+    let covariance = rest.iter().zip(b).map(|(rest, b)| rest * (b - second.mean)).sum::<f64>() / (n - 1.0);
+    // Bounds are the roots q of (a - q b)^2 = t^2 (v - 2 (q - ratio) c + (q - ratio)^2 vb), in units of the mean of b.
+    let unit = quantile(n - 1.0).powi(2) / n / second.mean.powi(2);
+    let [v, c, vb] = [Moments::of(&rest)?.variance, covariance, second.variance].map(|one| one * unit);
+    if vb.is_nan() || vb >= 1.0 {
+        return None;
+    }
+    let half = (v * (1.0 - vb) + c * c).sqrt() / (1.0 - vb);
+    let middle = ratio - c / (1.0 - vb);
+    Some(Ratio { ratio, low: middle - half, high: middle + half }).filter(|r| r.low.is_finite() && r.high.is_finite())
+}
+
 /// Holm's (1979) step-down correction: adjusted p-values in the order of `p`.
 pub fn holm(p: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..p.len()).collect();

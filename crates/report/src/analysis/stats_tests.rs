@@ -269,3 +269,30 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn bounds_of_a_paired_ratio_are_where_the_paired_test_turns() {
+    // Samples of one drift, of none, of opposite ones, and of values below nought.
+    for (a, b) in [
+        ([404.1, 303.0, 202.1, 101.0], [400.0, 300.0, 200.0, 100.0]),
+        ([10.0, 11.0, 9.5, 10.4], [20.0, 19.0, 20.5, 20.2]),
+        ([1.0, 2.0, 3.0, 4.0], [104.0, 103.0, 102.0, 101.0]),
+        ([-5.0, -5.5, -4.7, -5.1], [10.0, 10.3, 9.9, 10.1]),
+    ] {
+        let ratio = ratio_of_paired_means(&a, &b).unwrap();
+        assert!(ratio.low < ratio.ratio && ratio.ratio < ratio.high, "{ratio:?}");
+        for bound in [ratio.low, ratio.high] {
+            let scaled = b.map(|b| bound * b);
+            let p = t_test(Method::Paired, &a, &scaled).unwrap().p;
+            assert!((p / LEVEL - 1.0).abs() < 1e-9, "{p} at {bound}");
+        }
+    }
+    // What varies alike divides out; without it the interval is wide.
+    let (a, b) = ([404.0, 303.0, 202.0, 101.0], [400.0, 300.0, 200.0, 100.0]);
+    let (paired, apart) = (ratio_of_paired_means(&a, &b).unwrap(), ratio_of_means(&a, &b));
+    assert!(paired.high - paired.low < 1e-6 && apart.is_none_or(|apart| apart.high - apart.low > 0.5), "{paired:?}");
+    assert_eq!(ratio_of_paired_means(&[1.0, 2.0], &[1.0]), None);
+    assert_eq!(ratio_of_paired_means(&[1.0], &[1.0]), None);
+    assert_eq!(ratio_of_paired_means(&[1.0, 2.0], &[-1.0, 1.0]), None);
+    assert_eq!(ratio_of_paired_means(&[1.0, f64::NAN], &[1.0, 1.0]), None);
+}

@@ -52,7 +52,7 @@ impl Axis {
     }
 
     /// Makes workloads that differ along this axis alone equal.
-    fn clear(self, workload: &mut Workload) {
+    pub(super) fn clear(self, workload: &mut Workload) {
         let plain = Workload::default();
         match self {
             Axis::Rw => workload.rw = plain.rw,

@@ -1,8 +1,10 @@
-//! A comparison of two stores as text: what differs between them, then every change.
+//! A comparison of two stores, or of two sides of one, as text: what differs between them, then every change.
 
 use super::grid::{Align, Grid, escape, wrap};
 use crate::analysis::compare::{Cell, Change, Comparison, LEVEL, Outcome, Side};
 use crate::analysis::metric::Metric;
+use crate::analysis::winner::Axis;
+use crate::analysis::within::By;
 use iopj_store::Generator;
 use std::fmt::Write;
 
@@ -10,11 +12,17 @@ const WIDTH: usize = 120;
 
 /// The whole comparison.
 pub fn comparison(comparison: &Comparison) -> String {
-    let mut text = side("before", &comparison.before) + &side("after", &comparison.after);
+    let by = comparison.by.as_ref();
+    let mut text = side("before", by.map(|by| (by, &by.before)), &comparison.before);
+    text += &side("after", by.map(|by| (by, &by.after)), &comparison.after);
+    if let Some(by) = by.filter(|by| by.others > 0) {
+        text += &format!("neither: {} trials of another {}\n", by.others, escape(&by.key));
+    }
     text += &emulated(comparison);
     text += &differences(comparison);
     if comparison.changes.is_empty() {
-        text += "\nthe stores have no cell in common: there is nothing to compare\n";
+        let sides = if by.is_some() { "sides" } else { "stores" };
+        text += &format!("\nthe {sides} have no cell in common: there is nothing to compare\n");
     } else {
         text.push('\n');
         text += &changes(comparison);
@@ -26,9 +34,12 @@ pub fn comparison(comparison: &Comparison) -> String {
     text
 }
 
-fn side(name: &str, side: &Side) -> String {
+/// What a side is: a store, or what has a value of what sets the sides of a store apart.
+fn side(name: &str, value: Option<(&By, &String)>, side: &Side) -> String {
     let Side { study, trials, refuted, failed, .. } = side;
-    format!("{name}: study {}, {trials} trials ({refuted} refuted and {failed} failed ones left out)\n", escape(study))
+    let value = value.map_or(String::new(), |(by, value)| escape(&format!("{} {value}, ", by.key)));
+    let study = escape(study);
+    format!("{name}: {value}study {study}, {trials} trials ({refuted} refuted and {failed} failed ones left out)\n")
 }
 
 /// What is not compared where a store is emulated.
@@ -37,6 +48,7 @@ fn emulated(comparison: &Comparison) -> String {
         (None, None) => return String::new(),
         (Some(emulator), None) => format!("the store before was emulated by {emulator}"),
         (None, Some(emulator)) => format!("the store after was emulated by {emulator}"),
+        (Some(emulator), Some(_)) if comparison.by.is_some() => format!("the store was emulated by {emulator}"),
         (Some(before), Some(after)) if before == after => format!("both stores were emulated by {before}"),
         (Some(before), Some(after)) => format!("the stores were emulated by {before} and by {after}"),
     };
@@ -59,9 +71,12 @@ fn differences(comparison: &Comparison) -> String {
 fn changes(comparison: &Comparison) -> String {
     let workload = |change: &Change| change.cell.workload.title();
     let several = comparison.changes.iter().any(|change| workload(change) != workload(&comparison.changes[0]));
-    let mut columns = vec![("path", Align::Left)];
+    // What sets the sides apart stands in a cell as it is before.
+    let is_by = |keys: &[&str]| comparison.by.as_ref().is_some_and(|by| keys.contains(&by.key.as_str()));
+    let mut columns = vec![(if is_by(&["path", "generator"]) { "path before" } else { "path" }, Align::Left)];
+    let workload_heading = if is_by(&Axis::ALL.map(Axis::as_str)) { "workload before" } else { "workload" };
     if several {
-        columns.push(("workload", Align::Left));
+        columns.push((workload_heading, Align::Left));
     }
     columns.extend([
         ("metric", Align::Left),
@@ -76,7 +91,11 @@ fn changes(comparison: &Comparison) -> String {
     for change in &comparison.changes {
         grid.row(row(change, several));
     }
-    let heading = if several { String::new() } else { workload(&comparison.changes[0]) + "\n" };
+    let heading = match several {
+        true => String::new(),
+        false if workload_heading == "workload" => workload(&comparison.changes[0]) + "\n",
+        false => format!("{workload_heading}: {}\n", workload(&comparison.changes[0])),
+    };
     heading + &grid.render()
 }
 
@@ -155,13 +174,18 @@ fn summary(comparison: &Comparison) -> String {
         count(Outcome::NoDifference),
         count(Outcome::OneReplicate) + count(Outcome::NotMeasured),
     );
+    let test = if comparison.in_blocks { "the t-test of the differences within blocks" } else { "Welch's test" };
     let words = format!(
-        "change is the mean after over the mean before, its interval after Fieller; p is of Welch's test, corrected after Holm \
+        "change is the mean after over the mean before, its interval after Fieller; p is of {test}, corrected after Holm \
          over the {tests} tests of this table, and a difference is beyond noise if p < {LEVEL}"
     );
     text += &wrap(&words, WIDTH, "");
+    if comparison.unpaired > 0 {
+        text += &format!("{} trials stay out, for their block lacks the other side's\n", comparison.unpaired);
+    }
     if count(Outcome::OneReplicate) > 0 {
-        text += "one replicate shows no noise: run both studies with `--replicates 5` or more to decide\n";
+        let what = if comparison.by.is_some() { "the study" } else { "both studies" };
+        text += &format!("one replicate shows no noise: run {what} with `--replicates 5` or more to decide\n");
     }
     text += &energy(comparison);
     text

@@ -1,0 +1,204 @@
+//! The two sides of one store: trials that differ in one thing, told apart by its value.
+
+use super::winner::{Axis, AxisValue};
+use iopj_core::IoPath;
+use iopj_store::{Generator, Trial};
+use serde::Serialize;
+use std::cmp::Ordering;
+use std::collections::BTreeSet;
+use std::fmt;
+
+/// What sets the two sides of one store apart.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct By {
+    /// `path`, `generator`, an axis of the workload, or the name of a setting.
+    pub key: String,
+    /// Its value before.
+    pub before: String,
+    /// Its value after.
+    pub after: String,
+    /// Trials of the store that have neither value.
+    pub others: usize,
+}
+
+/// Something that trials differ in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Key {
+    Path,
+    Generator,
+    Workload(Axis),
+    Setting(String),
+}
+
+/// A value of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Value {
+    Path(IoPath),
+    Generator(Generator),
+    Workload(AxisValue),
+    Setting(String),
+}
+
+/// The trials of either side.
+pub(super) struct Sides {
+    pub(super) by: By,
+    pub(super) key: Key,
+    pub(super) before: Vec<Trial>,
+    pub(super) after: Vec<Trial>,
+}
+
+/// Parts the trials of a store by `text`, which is `KEY=BEFORE,AFTER`, or `KEY` alone where it has two values: then the lesser
+/// one is before, numbers by their size.
+///
+/// # Errors
+/// One sentence: no trials differ in the key, it has more than two values and none are named, or none have a value that is named.
+pub(super) fn sides(trials: Vec<Trial>, text: &str) -> Result<Sides, String> {
+    let (name, named) = text.split_once('=').map_or((text, None), |(name, named)| (name, Some(named)));
+    if trials.is_empty() {
+        return Err("the store holds no trial: there is nothing to compare".to_owned());
+    }
+    let key = Key::named(name, &trials)?;
+    let values = key.values(&trials);
+    let (old, new) = match (named, values.as_slice()) {
+        (Some(named), _) => pick(name, named, &values)?,
+        (None, [old, new]) => (old.clone(), new.clone()),
+        (None, [only]) => {
+            return Err(format!("all trials have {name} {only}: name what they differ in, {}", differing(&trials)));
+        }
+        (None, _) => {
+            let all = list(&values);
+            let example = format!("--by {name}={},{}", values[0], values[1]);
+            return Err(format!(
+                "the trials have {} values of {name}, {all}: say which two, as in {example}",
+                values.len()
+            ));
+        }
+    };
+    let (mut before, mut after, mut others) = (Vec::new(), Vec::new(), 0);
+    for trial in trials {
+        match key.of(&trial) {
+            Some(value) if value == old => before.push(trial),
+            Some(value) if value == new => after.push(trial),
+            _ => others += 1,
+        }
+    }
+    let by = By { key: name.to_owned(), before: old.to_string(), after: new.to_string(), others };
+    Ok(Sides { by, key, before, after })
+}
+
+/// The two values that `named` names, a comma between them.
+fn pick(name: &str, named: &str, values: &[Value]) -> Result<(Value, Value), String> {
+    let pair =
+        |old: &Value| values.iter().find(|new| format!("{old},{new}") == named).map(|new| (old.clone(), new.clone()));
+    match values.iter().find_map(pair) {
+        Some((old, new)) if old != new => return Ok((old, new)),
+        Some((old, _)) => {
+            return Err(format!("{name} {old} would stand on both sides: name two values of {}", list(values)));
+        }
+        None => {}
+    }
+    let Some((old, new)) = named.split_once(',') else {
+        return Err(format!(
+            "--by {name}={named} names one value: name the one before and the one after, of {}",
+            list(values)
+        ));
+    };
+    let unknown = [old, new].into_iter().find(|one| !values.iter().any(|value| value.to_string() == *one));
+    let unknown = unknown.unwrap_or(named);
+    Err(format!("no trial has {name} `{unknown}`: name two values of {}", list(values)))
+}
+
+impl Key {
+    /// The key of this name. Words of the design go before settings.
+    fn named(name: &str, trials: &[Trial]) -> Result<Key, String> {
+        let known = Key::all(trials).into_iter().find(|key| key.name() == name);
+        known.ok_or_else(|| format!("no trial has a `{name}`: name what they differ in, {}", differing(trials)))
+    }
+
+    /// All keys that trials can differ in.
+    fn all(trials: &[Trial]) -> Vec<Key> {
+        let settings: BTreeSet<&String> = trials.iter().flat_map(|trial| trial.settings.keys()).collect();
+        let mut keys = vec![Key::Path, Key::Generator];
+        keys.extend(Axis::ALL.map(Key::Workload));
+        keys.extend(settings.into_iter().map(|name| Key::Setting(name.clone())));
+        keys
+    }
+
+    fn name(&self) -> &str {
+        match self {
+            Key::Path => "path",
+            Key::Generator => "generator",
+            Key::Workload(axis) => axis.as_str(),
+            Key::Setting(name) => name,
+        }
+    }
+
+    fn of(&self, trial: &Trial) -> Option<Value> {
+        match self {
+            Key::Path => Some(Value::Path(trial.path)),
+            Key::Generator => Some(Value::Generator(trial.generator)),
+            Key::Workload(axis) => Some(Value::Workload(axis.value(&trial.workload))),
+            Key::Setting(name) => trial.settings.get(name).cloned().map(Value::Setting),
+        }
+    }
+
+    /// Each value once, ascending.
+    fn values(&self, trials: &[Trial]) -> Vec<Value> {
+        let mut values: Vec<Value> = Vec::new();
+        for value in trials.iter().filter_map(|trial| self.of(trial)) {
+            if !values.contains(&value) {
+                values.push(value);
+            }
+        }
+        values.sort_by(Value::order);
+        values
+    }
+}
+
+impl Value {
+    fn order(&self, other: &Value) -> Ordering {
+        match (self, other) {
+            (Value::Path(a), Value::Path(b)) => a.cmp(b),
+            (Value::Generator(a), Value::Generator(b)) => a.cmp(b),
+            (Value::Workload(a), Value::Workload(b)) => a.cmp(b),
+            (a, b) => {
+                let (a, b) = (a.to_string(), b.to_string());
+                match (a.parse::<f64>(), b.parse::<f64>()) {
+                    (Ok(a), Ok(b)) => a.total_cmp(&b),
+                    _ => a.cmp(&b),
+                }
+            }
+        }
+    }
+}
+
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Value::Path(path) => path.fmt(f),
+            Value::Generator(generator) => f.write_str(generator.as_str()),
+            Value::Workload(value) => value.fmt(f),
+            Value::Setting(value) => f.write_str(value),
+        }
+    }
+}
+
+/// The keys of which trials have two values or more.
+fn differing(trials: &[Trial]) -> String {
+    let keys = Key::all(trials);
+    let names: Vec<&str> = keys.iter().filter(|key| key.values(trials).len() > 1).map(Key::name).collect();
+    if names.is_empty() { "but they differ in nothing".to_owned() } else { format!("one of {}", names.join(", ")) }
+}
+
+/// `-1, 0 and 50`.
+fn list(values: &[Value]) -> String {
+    let texts: Vec<String> = values.iter().map(Value::to_string).collect();
+    match texts.as_slice() {
+        [most @ .., last] if !most.is_empty() => format!("{} and {last}", most.join(", ")),
+        _ => texts.concat(),
+    }
+}
+
+#[cfg(test)]
+#[path = "within_tests.rs"]
+mod tests;
