@@ -4,6 +4,7 @@ pub mod cells;
 pub mod claims;
 pub mod compare;
 pub mod cost;
+pub mod efficiency;
 pub mod energy;
 pub mod explain;
 pub mod loads_stores;
@@ -15,5 +16,6 @@ pub mod stats;
 pub mod steady;
 pub mod tables;
 pub mod winner;
+pub mod within;
 
 pub use cells::{Figures, Row, Table, Times, tables};

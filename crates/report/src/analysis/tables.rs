@@ -237,7 +237,7 @@ fn design_row(interface: &'static str, trials: &[Trial]) -> DesignRow {
 }
 
 /// Trials by a key, in the order in which the keys first stand.
-struct Groups<'a, K>(Vec<(K, Vec<&'a Trial>)>);
+pub(super) struct Groups<'a, K>(pub(super) Vec<(K, Vec<&'a Trial>)>);
 
 impl<K> Default for Groups<'_, K> {
     fn default() -> Self {
@@ -246,7 +246,7 @@ impl<K> Default for Groups<'_, K> {
 }
 
 impl<'a, K: PartialEq> Groups<'a, K> {
-    fn add(&mut self, key: K, trial: &'a Trial) {
+    pub(super) fn add(&mut self, key: K, trial: &'a Trial) {
         match self.0.iter_mut().find(|(other, _)| *other == key) {
             Some((_, trials)) => trials.push(trial),
             None => self.0.push((key, vec![trial])),
@@ -255,7 +255,7 @@ impl<'a, K: PartialEq> Groups<'a, K> {
 }
 
 /// The paths of the trials, in the order in which they first stand.
-fn paths(trials: &[&Trial]) -> Vec<IoPath> {
+pub(super) fn paths(trials: &[&Trial]) -> Vec<IoPath> {
     let mut paths = Vec::new();
     for trial in trials {
         if !paths.contains(&trial.path) {
@@ -266,12 +266,12 @@ fn paths(trials: &[&Trial]) -> Vec<IoPath> {
 }
 
 /// The measurement of a trial that was not refuted.
-fn counting<'a>(trial: &&'a Trial) -> Option<&'a Measurement> {
+pub(super) fn counting<'a>(trial: &&'a Trial) -> Option<&'a Measurement> {
     trial.outcome.measurement().filter(|measurement| measurement.verdict.kind != VerdictKind::Refuted)
 }
 
 /// The mean of a figure over at least one measurement.
-fn mean(measured: &[&Measurement], figure: impl Fn(&Measurement) -> f64) -> f64 {
+pub(super) fn mean(measured: &[&Measurement], figure: impl Fn(&Measurement) -> f64) -> f64 {
     measured.iter().map(|measurement| figure(measurement)).sum::<f64>() / measured.len() as f64
 }
 

@@ -6,9 +6,6 @@ use crate::analysis::compare::tests::study;
 use crate::analysis::published::{self, BASIC, DESIGN, LATENCY};
 use crate::render::paper_tables;
 
-/// No record can hold kernel bypass: a path that the paper does not have stands in for it.
-const STAND_IN: &str = "nvme-passthrough/sqpoll/poll";
-
 /// Replicates whose mean is the printed figure.
 const SPREAD: [f64; 3] = [-0.02, 0.0, 0.02];
 
@@ -23,10 +20,9 @@ fn poll22() -> Vec<Trial> {
 fn iface23() -> Vec<Trial> {
     let mut trials = Vec::new();
     for row in &LATENCY {
-        let path = if row.path == "spdk/poll" { STAND_IN } else { row.path };
         for (rw, at) in [(Rw::Randread, 0), (Rw::Randwrite, 2)] {
             let measured = Measured { p50_us: row.us[at], p99_us: row.us[at + 1], ..Measured::default() };
-            trials.extend(cell(path, &workload(rw, 1), measured, &SPREAD));
+            trials.extend(cell(row.path, &workload(rw, 1), measured, &SPREAD));
         }
     }
     trials
@@ -71,10 +67,10 @@ fn completion_modes_come_out_as_poll22_prints_them() {
 
 #[test]
 fn latencies_come_out_as_iface23_prints_them() {
-    let tables = latencies(&iface23(), Some(STAND_IN.parse().unwrap()));
+    let tables = latencies(&iface23(), Some(IoPath::Spdk));
     let [table] = &tables[..] else { panic!("{tables:?}") };
     for (row, printed) in table.rows.iter().zip(&LATENCY) {
-        let path = if printed.path == "spdk/poll" { STAND_IN } else { printed.path };
+        let path = printed.path;
         assert_eq!(row.path.to_string(), path, "the paper sorts by slowdown too");
         for (ns, us) in row.four().unwrap().into_iter().zip(printed.us) {
             assert!((ns / 1e3 - us).abs() < 0.005, "{path}: {ns} {us}");

@@ -3,11 +3,12 @@
 use super::emulated::banner;
 use super::grid::{Align, Grid, escape, wrap};
 use super::number::thousands;
+use crate::analysis::efficiency::{EfficiencyCell, EfficiencyTable, efficiency};
 use crate::analysis::loads_stores::{self, loads_stores};
 use crate::analysis::published::{self, LOADS_STORES, LOADS_STORES_TOTAL};
 use crate::analysis::tables::{self, CompletionTable, DesignRow, LatencyTable, Percentiles, Setting};
 use iopj_core::{Completion, IoPath};
-use iopj_store::{StudyRecord, Trial};
+use iopj_store::{EnergySource, StudyRecord, Trial};
 use std::fmt::Write;
 
 /// Columns of running text.
@@ -25,6 +26,12 @@ pub fn paper_tables(study: &StudyRecord, trials: &[Trial], reference: Option<IoP
     let latency: Vec<LatencyTable> =
         tables::latencies(trials, reference).into_iter().filter(|table| table.reference.is_some()).collect();
     text += &times(emulated, latency.iter().map(latency_text), "reads and writes of one path under one workload");
+    let source = EnergySource::measured(&[trials]).filter(|_| emulated.is_none());
+    let of = source.as_ref().map_or(String::new(), |source| format!(" ({source})"));
+    let words = format!("Performance, power and efficiency{of}; the papers draw theirs and print none");
+    text += &format!("\n{}", wrap(&escape(&words), WIDTH, ""));
+    let efficiency = source.map_or(Vec::new(), |source| efficiency(trials, &source));
+    text += &times(emulated, efficiency.iter().map(efficiency_text), "energy over depth or over threads");
     text += "\nDesign space (trials whose path was verified)\n";
     text += &design_text(&tables::design_space(trials));
     text += "\nLoads and stores by kernel source directory\n";
@@ -97,6 +104,28 @@ fn latency_text(table: &LatencyTable) -> String {
         grid.row(cells.collect());
     }
     let words = format!("{} and writes, slower than {reference} on average", table.setting.workload.title());
+    heading(&table.setting, &words) + &grid.render()
+}
+
+/// IOPS, W and IO/J of a path beneath each other.
+fn efficiency_text(table: &EfficiencyTable) -> String {
+    let headings: Vec<String> = table.values.iter().map(|value| format!("{} {value}", table.axis)).collect();
+    let mut columns = vec![("path", Align::Left), ("figure", Align::Left)];
+    columns.extend(headings.iter().map(|heading| (heading.as_str(), Align::Right)));
+    let mut grid = Grid::new(&columns);
+    type Text = fn(&EfficiencyCell) -> String;
+    let figures: [(&str, Text); 3] = [
+        ("IOPS", |cell| thousands(cell.iops)),
+        ("W", |cell| format!("{:.2}", cell.watts)),
+        ("IO/J", |cell| thousands(cell.ios_per_joule)),
+    ];
+    for row in &table.rows {
+        for (name, of) in figures {
+            let cells = row.cells.iter().map(|cell| cell.as_ref().map_or_else(|| "-".to_owned(), of));
+            grid.row([row.path.to_string(), name.to_owned()].into_iter().chain(cells).collect());
+        }
+    }
+    let words = table.setting.workload.title().replace(&format!(" {} 1", table.axis), "");
     heading(&table.setting, &words) + &grid.render()
 }
 

@@ -1,7 +1,7 @@
 //! The claims of *Energy Implications of IO Interface Design Choices*: the interfaces against each other.
 
 use super::rule::{Against, CPU, Comparison, Data, Metric, P50, P99, Question, Relation, Shape};
-use super::{Definition, Rule, iface23_energy};
+use super::{Definition, Rule, iface23_bypass, iface23_energy};
 use crate::analysis::published::{self, Paper};
 use iopj_core::path::AioDescriptors;
 use iopj_core::{CompletionMode, IoPath, Ring, RingCompletion, RingSubmission, Rw, Submission};
@@ -10,27 +10,46 @@ pub(super) const POSIX_AIO: IoPath = IoPath::PosixAio(AioDescriptors::PerJob);
 pub(super) const SYSCALL: RingSubmission = RingSubmission::Syscall { split: false };
 pub(super) const SQPOLL: RingSubmission = RingSubmission::Sqpoll { kernel_wait: false };
 
-pub(super) const BYPASS: &str = "kernel bypass (spdk or nvme-user), which no record can hold yet";
+/// The study's paths and kernel bypass, as `--path` takes them.
+const WITH_BYPASS: &str = "posix-sio/syscall/interrupt,posix-sio/syscall/poll,posix-aio/syscall/interrupt,libaio/syscall/interrupt,\
+                           io_uring/syscall/interrupt,io_uring/syscall/poll,io_uring/sqpoll/interrupt,io_uring/sqpoll/poll,\
+                           nvme-user/doorbell/poll";
+
+/// What to know about the answers on kernel bypass.
+const BYPASS_NOTE: &str = "Kernel bypass is spdk/doorbell/poll, the paper's, where it has a verified trial under the same generator and settings, and \
+                           otherwise nvme-user/doorbell/poll.";
 
 /// Its claims, in their order.
 pub(super) const DEFINITIONS: &[Definition] = &[
-    no_record(
-        "iface23-1",
-        "Kernel bypass has the lowest latency; io_uring with both pollings comes within 1 to 2 us of its median read; with \
-         submission polling io_uring closes the IOPS gap at the largest depth on one thread.",
-        &["spdk or nvme-user poll", "io_uring sqpoll", "randread 4k, one thread, iodepth 1 and at least 31"],
-        &[BYPASS],
-        &published::BYPASS_PRINTED,
-        "iopj run studies/iface23.toml --rw randread --bs 4k --numjobs 1, once kernel bypass can be recorded",
-    ),
-    no_record(
-        "iface23-2",
-        "Of the kernel paths, posix-sio with polling is nearest to kernel bypass over median and tail, reads and writes.",
-        &["spdk or nvme-user poll", "posix-sio poll", "io_uring's four", "read and write, p50 and p99"],
-        &[BYPASS],
-        &published::SLOWDOWN_PRINTED,
-        "iopj run studies/iface23.toml --bs 4k --iodepth 1 --numjobs 1, once kernel bypass can be recorded",
-    ),
+    Definition {
+        id: "iface23-1",
+        paper: Paper::Iface23,
+        text: "Kernel bypass has the lowest latency; io_uring with both pollings comes within 1 to 2 us of its median read; with \
+               submission polling io_uring closes the IOPS gap at the largest depth on one thread.",
+        needs: &["spdk or nvme-user poll", "io_uring sqpoll", "randread 4k, one thread, iodepth 1 and at least 31"],
+        note: Some(BYPASS_NOTE),
+        rule: Rule::Compare {
+            parts: iface23_bypass::lowest,
+            replicates: 1,
+            run: |_| {
+                format!(
+                    "iopj run studies/iface23.toml --rw randread --bs 4k --iodepth 1,31 --numjobs 1 --path {WITH_BYPASS}"
+                )
+            },
+        },
+    },
+    Definition {
+        id: "iface23-2",
+        paper: Paper::Iface23,
+        text: "Of the kernel paths, posix-sio with polling is nearest to kernel bypass over median and tail, reads and writes.",
+        needs: &["spdk or nvme-user poll", "posix-sio poll", "io_uring's four", "read and write, p50 and p99"],
+        note: Some(BYPASS_NOTE),
+        rule: Rule::Compare {
+            parts: iface23_bypass::nearest,
+            replicates: 1,
+            run: |_| format!("iopj run studies/iface23.toml --bs 4k --iodepth 1 --numjobs 1 --path {WITH_BYPASS}"),
+        },
+    },
     Definition {
         id: "iface23-3",
         paper: Paper::Iface23,
@@ -54,10 +73,7 @@ pub(super) const DEFINITIONS: &[Definition] = &[
         paper: Paper::Iface23,
         text: "posix-aio has the highest latency of all.",
         needs: &["posix-aio and every other interface", "4k, iodepth 1 (randread and randwrite, numjobs 1)"],
-        note: Some(
-            "Decided over the kernel's paths that have a verified trial. Kernel bypass, which the paper has too, is in \
-             no record yet.",
-        ),
+        note: Some("Decided over the paths that have a verified trial, kernel bypass among them where it has one."),
         rule: Rule::Compare {
             parts: slowest,
             replicates: 1,
@@ -73,11 +89,13 @@ pub(super) const DEFINITIONS: &[Definition] = &[
         note: Some(iface23_energy::ONE_THREAD_NOTE),
         rule: Rule::Energy {
             scope: None,
-            missing: &["an energy meter", BYPASS],
-            run_with_meter: "iopj run studies/iface23.toml --numjobs 1, with a meter under [meters], once kernel bypass can be recorded",
+            missing: &["an energy meter"],
+            run_with_meter: "iopj run studies/iface23.toml --numjobs 1, with a meter under [meters] and kernel bypass among the paths",
             parts: iface23_energy::one_thread,
             replicates: 3,
-            run: |_| "iopj run studies/iface23.toml --rw randread --numjobs 1, with its meter".to_owned(),
+            run: |_| {
+                format!("iopj run studies/iface23.toml --rw randread --numjobs 1 --path {WITH_BYPASS}, with its meter")
+            },
         },
     },
     Definition {
@@ -103,8 +121,8 @@ pub(super) const DEFINITIONS: &[Definition] = &[
                submission polling and kernel bypass take every core.",
         needs: &["io_uring sqpoll (randread 4k)", "CPU time of all threads, kernel ones included"],
         note: Some(
-            "Decided without kernel bypass, which is in no record yet. The paper's machine had 8 logical cores: its figure \
-             for many threads is 800 %.",
+            "Kernel bypass is asked about where it was measured: on one thread as the other paths, over many where it has a thread \
+             for each core. The paper's machine had 8 logical cores: its figure for many threads is 800 %.",
         ),
         rule: Rule::Compare { parts: busy_cores, replicates: 1, run: run_busy_cores },
     },
@@ -117,11 +135,13 @@ pub(super) const DEFINITIONS: &[Definition] = &[
         note: Some(iface23_energy::MANY_THREADS_NOTE),
         rule: Rule::Energy {
             scope: None,
-            missing: &["an energy meter", BYPASS],
-            run_with_meter: "iopj run studies/iface23.toml --bs 4k,128k --iodepth 1, with a meter under [meters], once kernel bypass can be recorded",
+            missing: &["an energy meter"],
+            run_with_meter: "iopj run studies/iface23.toml --bs 4k,128k --iodepth 1, with a meter under [meters] and kernel bypass among the paths",
             parts: iface23_energy::many_threads,
             replicates: 3,
-            run: |_| "iopj run studies/iface23.toml --bs 4k,128k --iodepth 1, with its meter".to_owned(),
+            run: |_| {
+                format!("iopj run studies/iface23.toml --bs 4k,128k --iodepth 1 --path {WITH_BYPASS}, with its meter")
+            },
         },
     },
     Definition {
@@ -141,19 +161,8 @@ pub(super) const DEFINITIONS: &[Definition] = &[
     },
 ];
 
-const fn no_record(
-    id: &'static str,
-    text: &'static str,
-    needs: &'static [&'static str],
-    missing: &'static [&'static str],
-    published: &'static [published::Printed],
-    run: &'static str,
-) -> Definition {
-    Definition { id, paper: Paper::Iface23, text, needs, note: None, rule: Rule::NoRecord { missing, published, run } }
-}
-
 /// Percentiles of a path's reads or writes in the order of [`published::LatencyRow`].
-fn printed(path: IoPath, writes: bool, metric: Metric) -> Option<f64> {
+pub(super) fn printed(path: IoPath, writes: bool, metric: Metric) -> Option<f64> {
     let at = 2 * usize::from(writes) + usize::from(metric.is(&P99));
     published::latency(&path).map(|row| row.us[at])
 }
@@ -235,10 +244,17 @@ fn busy_cores<'a>(data: &Data<'a>) -> Vec<Question<'a>> {
         // The paper's machine had 8 of them.
         questions.extend(sqpolls().map(|path| equal(data, path, shape, cores, 8.0)));
     }
+    // A thread of kernel bypass is one busy core: as many threads as cores fill the machine.
+    let all = |shape: &Shape| Shape { numjobs: 1, ..*shape } == one_thread && shape.numjobs >= data.machine.cores;
+    for path in iface23_bypass::PATHS {
+        let shapes = data.shapes(&[path], all).into_iter();
+        let measured = shapes.filter(|shape| data.cell(path, *shape).lacks(CPU, 1).is_none());
+        questions.extend(measured.map(|shape| equal(data, path, shape, cores, 8.0)));
+    }
     questions
 }
 
-fn sqpolls() -> [IoPath; 2] {
+pub(super) fn sqpolls() -> [IoPath; 2] {
     [ring(SQPOLL, RingCompletion::Interrupt), ring(SQPOLL, RingCompletion::Poll)]
 }
 
@@ -258,10 +274,10 @@ fn equal<'a>(data: &Data<'a>, path: IoPath, shape: Shape, cores: f64, published:
     })
 }
 
-/// The paths that submit by system call, each held against one core and the tolerance.
+/// The paths without a poller of the kernel, each held against one core and the tolerance.
 fn at_most_one<'a>(data: &Data<'a>, shape: Shape) -> Vec<Question<'a>> {
-    let (others, left_out) = data.cells(shape, |path| path.submission() == Submission::Syscall);
-    let absent = others.is_empty().then(|| Question::Missing {
+    let (others, left_out) = data.cells(shape, |path| path.submission() != Submission::Sqpoll);
+    let absent = others.iter().all(|cell| cell.path.is_bypass()).then(|| Question::Missing {
         text: "CPU use: the other paths at most one core".to_owned(),
         at: shape.to_string(),
         need: format!("a verified path that submits by system call, {shape}"),

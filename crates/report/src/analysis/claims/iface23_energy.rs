@@ -1,21 +1,22 @@
 //! Energy in *Energy Implications of IO Interface Design Choices*: I/Os per joule by interface, submission and completion.
 
-use super::iface23::{BYPASS, OTHERS, SQPOLL, SYSCALL, ring};
+use super::iface23::{OTHERS, SQPOLL, SYSCALL, ring};
+use super::iface23_bypass;
 use super::rule::{Against, Cell, Comparison, Data, IOS_PER_JOULE, Question, Relation, Shape};
-use super::stated::{Group, above, greatest, least};
-use iopj_core::{Completion, CompletionMode, IoPath, RingCompletion, Rw, Submission};
+use super::stated::{Derived, Group, above, greatest, least, ranked};
+use iopj_core::{Completion, CompletionMode, IoPath, RingCompletion, Rw, Submission, format_bytes};
 
 /// What to know about the answers.
-pub(super) const ONE_THREAD_NOTE: &str = "Kernel bypass is in no record yet; the paths of the kernel are decided at 128 KiB, among the asynchronous \
-                                          interfaces as in the paper. The best path of a group stands for it, and ties are by the papers' rule, Student's \
+pub(super) const ONE_THREAD_NOTE: &str = "At each depth, among the asynchronous interfaces as in the paper; kernel bypass is spdk/doorbell/poll or else \
+                                          nvme-user/doorbell/poll, and its lead the ratio of its I/Os per joule to those of the best path of the kernel. The best path of a group stands for it, and ties are by the papers' rule, Student's \
                                           test at 5 % without correction. The paper draws its figures (1 to 3) and prints none.";
 /// The same for submission polling.
 pub(super) const SQPOLL_NOTE: &str = "Every workload that was measured with both submissions, but 4 KiB on one thread at the upper half of the depths, of which \
                                       the paper says the opposite. Beside each comparison stands the ratio with its interval over replicates. The paper \
                                       draws its figures (1 to 7) and prints none.";
 /// The same for many threads.
-pub(super) const MANY_THREADS_NOTE: &str = "Kernel bypass is in no record yet: of the three worst paths at 128 KiB the two of submission polling are decided. \
-                                            The best or the worst path of a group stands for it, and ties are by the papers' rule. The paper draws its \
+pub(super) const MANY_THREADS_NOTE: &str = "Of a store without kernel bypass the two paths of submission polling are held against the rest at 128 KiB, and the \
+                                            three worst are not decided. The best or the worst path of a group stands for it, and ties are by the papers' rule. The paper draws its \
                                             figures (4 to 7) and prints none.";
 /// The same for large requests.
 pub(super) const LARGE_NOTE: &str = "The upper half of the thread counts above one that were measured at 128 KiB. Beside each comparison stands the ratio with its \
@@ -23,15 +24,14 @@ pub(super) const LARGE_NOTE: &str = "The upper half of the thread counts above o
 
 /// The replicates that a cell needs.
 const REPLICATES: usize = 3;
+const SMALL: u32 = 4 << 10;
+const MIDDLE: u32 = 16 << 10;
 const LARGE: u32 = 128 << 10;
+const KERNEL: &str = "the best path of the kernel";
+const THREE_WORST: &str = "I/Os per joule: the three worst paths are of kernel bypass and submission polling";
 const NAME: &str = "I/Os per joule";
 const SIO_POLL: IoPath = IoPath::PosixSio(CompletionMode::Poll);
 const SIO_INTERRUPT: IoPath = IoPath::PosixSio(CompletionMode::Interrupt);
-
-/// A part on kernel bypass.
-fn bypass<'a>(text: &str, at: &str) -> Question<'a> {
-    Question::Missing { text: text.to_owned(), at: at.to_owned(), need: BYPASS.to_owned() }
-}
 
 fn is_sqpoll(path: &IoPath) -> bool {
     path.submission() == Submission::Sqpoll
@@ -74,14 +74,10 @@ fn held<'a>(text: &str, shape: Shape, groups: [(&'static str, Option<&Cell<'a>>)
 }
 
 pub(super) fn one_thread<'a>(data: &Data<'a>) -> Vec<Question<'a>> {
-    let large = Shape { bs: LARGE, ..Shape::of_4k(Rw::Randread) };
-    let mut questions = vec![
-        bypass("I/Os per joule: kernel bypass more than every other path", "4k, one thread"),
-        bypass("the lead of kernel bypass in I/Os per joule is less at 16k than at 4k", "one thread"),
-        bypass("I/Os per joule: kernel bypass not more than the best path of the kernel", "128k, one thread"),
-    ];
-    let fits = |one: &Shape| one.bs == LARGE && one.numjobs == 1 && one.rw == Rw::Randread;
-    for shape in shapes(data, &[large], fits) {
+    let at = |bs| Shape { bs, ..Shape::of_4k(Rw::Randread) };
+    let mut questions = bypass_on_one_thread(data, at);
+    let fits = |one: &Shape| Shape { iodepth: 1, ..*one } == at(LARGE);
+    for shape in shapes(data, &[at(LARGE)], fits) {
         let (with, without) = cells(data, shape, |path| path.interface() != "posix-sio");
         let plain = ("the best of system call and interrupt", greatest(&with, IOS_PER_JOULE, is_plain));
         let rest = ("the best of the rest", greatest(&with, IOS_PER_JOULE, |path| !is_plain(path)));
@@ -89,6 +85,80 @@ pub(super) fn one_thread<'a>(data: &Data<'a>) -> Vec<Question<'a>> {
         questions.extend(without.into_iter().map(Question::LeftOut));
     }
     questions
+}
+
+/// Kernel bypass leads at 4 KiB, leads by less at 16 KiB, and is behind at 128 KiB: at each depth.
+fn bypass_on_one_thread<'a>(data: &Data<'a>, at: impl Fn(u32) -> Shape) -> Vec<Question<'a>> {
+    const LEADS: &str = "I/Os per joule: kernel bypass more than every other path";
+    const BEHIND: &str = "I/Os per joule: the best path of the kernel more than kernel bypass";
+    let bypass = iface23_bypass::path(data);
+    // Its depths with this size, or depth 1 where there is none.
+    let depths = |bs: u32| {
+        let shapes = data.shapes(&[bypass], |one| Shape { iodepth: 1, ..*one } == at(bs));
+        if shapes.is_empty() { vec![at(bs)] } else { shapes }
+    };
+    let mut questions = Vec::new();
+    for shape in depths(SMALL) {
+        let [small, middle] = [SMALL, MIDDLE].map(|bs| Contest::of(data, bypass, Shape { bs, ..shape }));
+        questions.push(held(LEADS, shape, [("kernel bypass", small.bypass.as_ref()), (KERNEL, small.kernel.as_ref())]));
+        questions.push(lead_falls([&small, &middle]));
+        questions.extend([small, middle].into_iter().flat_map(|contest| contest.without).map(Question::LeftOut));
+    }
+    for shape in depths(LARGE) {
+        let Contest { bypass, kernel, without, .. } = Contest::of(data, bypass, shape);
+        questions.push(held(BEHIND, shape, [(KERNEL, kernel.as_ref()), ("kernel bypass", bypass.as_ref())]));
+        questions.extend(without.into_iter().map(Question::LeftOut));
+    }
+    questions
+}
+
+/// Kernel bypass against the best asynchronous path of the kernel under a workload.
+struct Contest<'a> {
+    shape: Shape,
+    bypass: Option<Cell<'a>>,
+    kernel: Option<Cell<'a>>,
+    without: Vec<Cell<'a>>,
+}
+
+impl<'a> Contest<'a> {
+    fn of(data: &Data<'a>, bypass: IoPath, shape: Shape) -> Contest<'a> {
+        let (with, without) = cells(data, shape, |path| path.interface() != "posix-sio");
+        let kernel = greatest(&with, IOS_PER_JOULE, |path| !path.is_bypass()).cloned();
+        Contest { shape, bypass: greatest(&with, IOS_PER_JOULE, |path| *path == bypass).cloned(), kernel, without }
+    }
+
+    /// I/Os per joule of kernel bypass over the other's, replicate by replicate, with its name and its cells.
+    fn lead(&self) -> Option<(Vec<f64>, String, [Cell<'a>; 2])> {
+        let (bypass, kernel) = (self.bypass.as_ref()?, self.kernel.as_ref()?);
+        let pairs = bypass.values(IOS_PER_JOULE).into_iter().zip(kernel.values(IOS_PER_JOULE));
+        let name = format!("{} over {}, {}", bypass.path, kernel.path, format_bytes(self.shape.bs.into()));
+        Some((pairs.map(|(own, other)| own / other).collect(), name, [bypass.clone(), kernel.clone()]))
+    }
+}
+
+/// The lead of kernel bypass under the first workload is more than under the second.
+fn lead_falls<'a>(contests: [&Contest<'a>; 2]) -> Question<'a> {
+    let text = "I/Os per joule: the lead of kernel bypass is more at 4k than at 16k".to_owned();
+    let at = format!("4k and 16k, iodepth {}, one thread", contests[0].shape.iodepth);
+    let [Some((small, of_small, cells)), Some((middle, of_middle, others))] = contests.map(Contest::lead) else {
+        let lacking = contests.into_iter().filter(|contest| contest.lead().is_none());
+        let shapes: Vec<String> = lacking.map(|contest| contest.shape.to_string()).collect();
+        let need = format!(
+            "energy of {REPLICATES} verified trials of kernel bypass and of {KERNEL}, {}",
+            shapes.join(" and ")
+        );
+        return Question::Missing { text, at, need };
+    };
+    Question::Derived(Derived {
+        text,
+        at,
+        relation: Relation::More,
+        samples: [small, middle],
+        names: [(of_small, None), (of_middle, None)],
+        unit: "times",
+        cells: cells.into_iter().chain(others).collect(),
+        missing: Vec::new(),
+    })
 }
 
 /// The places of the upper half of so many in ascending order; of one there is none.
@@ -128,9 +198,10 @@ fn exempt(shape: &Shape, all: &[Shape]) -> bool {
 
 pub(super) fn many_threads<'a>(data: &Data<'a>) -> Vec<Question<'a>> {
     let at = |bs| Shape { bs, numjobs: 8, ..Shape::of_4k(Rw::Randread) };
-    let fits = |one: &Shape| [4096, LARGE].contains(&one.bs) && one.iodepth == 1 && one.numjobs > 1;
+    let fits = |one: &Shape| [SMALL, LARGE].contains(&one.bs) && one.iodepth == 1 && one.numjobs > 1;
     let mut questions = Vec::new();
-    for shape in shapes(data, &[at(4096), at(LARGE)], fits) {
+    let mut has_bypass = false;
+    for shape in shapes(data, &[at(SMALL), at(LARGE)], fits) {
         let (with, without) = cells(data, shape, |_| true);
         if let Some(absent) = OTHERS.iter().find(|other| !with.iter().any(|cell| cell.path.interface() == **other)) {
             let need = format!("energy of {REPLICATES} verified trials of {absent}, {shape}");
@@ -138,10 +209,15 @@ pub(super) fn many_threads<'a>(data: &Data<'a>) -> Vec<Question<'a>> {
             questions.push(Question::Missing { text, at: shape.to_string(), need });
         } else {
             questions.extend(threads_at(shape, &with));
+            has_bypass |= shape.bs == LARGE && with.iter().any(|cell| iface23_bypass::PATHS.contains(&cell.path));
         }
         questions.extend(without.into_iter().map(Question::LeftOut));
     }
-    questions.push(bypass("I/Os per joule: kernel bypass is among the three worst paths", "128k, many threads"));
+    if !has_bypass {
+        let (text, at) = (THREE_WORST.to_owned(), "128k, many threads".to_owned());
+        let need = format!("energy of {REPLICATES} verified trials of kernel bypass, {at}");
+        questions.push(Question::Missing { text, at, need });
+    }
     questions
 }
 
@@ -154,10 +230,19 @@ fn threads_at<'a>(shape: Shape, with: &[Cell<'a>]) -> Vec<Question<'a>> {
     let mut questions =
         vec![held("I/Os per joule: posix-sio leads", shape, [(name, own), ("the best of the rest", others)])];
     if shape.bs == LARGE {
-        let rest = least(with, IOS_PER_JOULE, |path| !is_sqpoll(path));
-        let sqpoll = greatest(with, IOS_PER_JOULE, is_sqpoll);
-        let groups = [("the worst of the rest", rest), ("the best of submission polling", sqpoll)];
-        questions.push(held("I/Os per joule: submission polling is worst", shape, groups));
+        let is_worst = |path: &IoPath| is_sqpoll(path) || iface23_bypass::PATHS.contains(path);
+        let rest = ("the worst of the rest", least(with, IOS_PER_JOULE, |path| !is_worst(path)));
+        questions.push(if with.iter().any(|cell| iface23_bypass::PATHS.contains(&cell.path)) {
+            let third = ranked(with, IOS_PER_JOULE, is_worst).into_iter().nth(2);
+            held(THREE_WORST, shape, [rest, ("the third worst of kernel bypass and submission polling", third)])
+        } else {
+            let sqpoll = greatest(with, IOS_PER_JOULE, is_sqpoll);
+            held(
+                "I/Os per joule: submission polling is worst",
+                shape,
+                [rest, ("the best of submission polling", sqpoll)],
+            )
+        });
     }
     questions
 }

@@ -3,6 +3,7 @@
 
 mod fabric;
 mod iface23;
+mod iface23_bypass;
 mod iface23_energy;
 mod metrics;
 mod poll22;
@@ -15,6 +16,8 @@ mod stated;
 pub(crate) mod fixture;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tests_bypass;
 #[cfg(test)]
 mod tests_costs;
 #[cfg(test)]

@@ -4,7 +4,7 @@
 pub(super) use super::metrics::{
     BYTES_PER_JOULE, CPU, IOPS, IOS_PER_JOULE, MEAN_LATENCY, Metric, P50, P99, SWITCHES, WATTS, count, millions_per_s,
 };
-use super::stated::{Somewhere, Stated};
+use super::stated::{Derived, Somewhere, Stated};
 use super::{Answer, Figure, LeftOut, Machine, Part};
 use crate::analysis::stats::{LEVEL, Method, equivalent, holm, ratio_of_means, summarize, t_test};
 use iopj_core::{IoPath, Rw, VerdictKind, Workload, format_bytes};
@@ -109,6 +109,15 @@ impl<'a> Data<'a> {
         shapes
     }
 
+    /// The first of these paths that has a verified trial, or else one at all; the first of all where none has.
+    pub(super) fn preferred(&self, paths: [IoPath; 2]) -> IoPath {
+        let is_verified =
+            |trial: &Trial| trial.outcome.measurement().is_some_and(|m| m.verdict.kind == VerdictKind::Verified);
+        let of = |path: IoPath| self.trials.iter().filter(move |trial| trial.path == path);
+        let rank = |path: IoPath| (!of(path).any(|trial| is_verified(trial)), of(path).next().is_none());
+        if rank(paths[1]) < rank(paths[0]) { paths[1] } else { paths[0] }
+    }
+
     /// What the machine lacks to be asked about more than one busy core; `None` where it lacks nothing.
     pub(super) fn lacks_cores(&self) -> Option<String> {
         match self.machine.cores {
@@ -203,6 +212,8 @@ pub(super) enum Against<'a> {
     Cell(Cell<'a>),
     /// A share of another cell's figure.
     Share(f64, Cell<'a>),
+    /// Another cell's figure and so much more, in the metric's unit.
+    Beyond(f64, Cell<'a>),
     /// A number that is known exactly.
     Number(f64),
 }
@@ -222,6 +233,8 @@ pub(super) enum Question<'a> {
     },
     /// A part that holds if its comparisons do under one workload at least.
     Somewhere(Somewhere<'a>),
+    /// A part about figures that are made of several cells.
+    Derived(Derived<'a>),
     /// A part that is decided by a rule of its own.
     Stated(Stated<'a>),
     /// No part, but a cell that would be in one if a trial of it were verified: its trials are counted as left out.
@@ -235,6 +248,7 @@ impl<'a> Question<'a> {
             Question::Compare(comparison) => comparison.cells().collect(),
             Question::Missing { .. } => Vec::new(),
             Question::Somewhere(somewhere) => somewhere.comparisons().flat_map(Comparison::cells).collect(),
+            Question::Derived(derived) => derived.cells.iter().collect(),
             Question::Stated(stated) => stated.cells.iter().collect(),
             Question::LeftOut(cell) => vec![cell],
         }
@@ -246,6 +260,7 @@ impl<'a> Question<'a> {
             Question::Compare(comparison) => comparison.missing(replicates),
             Question::Missing { need, .. } => vec![need.clone()],
             Question::Somewhere(somewhere) => somewhere.missing(replicates),
+            Question::Derived(derived) => derived.missing.clone(),
             Question::Stated(_) | Question::LeftOut(_) => Vec::new(),
         }
     }
@@ -256,6 +271,7 @@ impl<'a> Question<'a> {
         match self {
             Question::Compare(comparison) if comparison.missing(replicates).is_empty() => vec![comparison.test()],
             Question::Somewhere(somewhere) => somewhere.tests(replicates),
+            Question::Derived(derived) if derived.missing.is_empty() => vec![derived.test()],
             _ => Vec::new(),
         }
     }
@@ -281,6 +297,7 @@ impl<'a> Comparison<'a> {
         let against = match &self.against {
             Against::Cell(cell) => cell.path.to_string(),
             Against::Share(share, cell) => format!("{share} of {}", cell.path),
+            Against::Beyond(more, cell) => format!("{} above {}", join(&more.to_string(), self.metric.unit), cell.path),
             Against::Number(number) => join(&number.to_string(), self.metric.unit),
         };
         let tolerance = match self.relation {
@@ -292,7 +309,7 @@ impl<'a> Comparison<'a> {
 
     pub(super) fn cells(&self) -> impl Iterator<Item = &Cell<'a>> {
         let other = match &self.against {
-            Against::Cell(cell) | Against::Share(_, cell) => Some(cell),
+            Against::Cell(cell) | Against::Share(_, cell) | Against::Beyond(_, cell) => Some(cell),
             Against::Number(_) => None,
         };
         std::iter::once(&self.cell).chain(other)
@@ -320,6 +337,7 @@ impl<'a> Comparison<'a> {
         let against = match &self.against {
             Against::Cell(cell) => cell.values(self.metric),
             Against::Share(share, cell) => cell.values(self.metric).iter().map(|value| share * value).collect(),
+            Against::Beyond(more, cell) => cell.values(self.metric).iter().map(|value| value + more).collect(),
             // With a sample of no variance Welch's tests are the tests of one sample against a number.
             Against::Number(number) => vec![*number; 2],
         };
@@ -337,20 +355,21 @@ impl<'a> Comparison<'a> {
         let limits: Vec<f64> = against.iter().map(|value| value * limit).collect();
         Some((t_test(Method::Welch, &values, &limits)?.p, false))
     }
+}
 
-    fn answer(&self, tested: Option<(f64, bool)>) -> Answer {
-        match tested {
-            Some((p, true)) if p < LEVEL => Answer::Holds,
-            Some((p, false)) if p < LEVEL => Answer::DoesNotHold,
-            Some((p, _)) => {
-                let what = match self.relation {
-                    Relation::Equal(_) => "neither within the tolerance nor outside it with certainty",
-                    _ => "no significant difference",
-                };
-                Answer::Undecided(format!("{what} (p = {p:.2} after Holm's correction)"))
-            }
-            None => Answer::Undecided("a test needs two replicates of each cell".to_owned()),
+/// The answer to a part of this relation from its test, whose p-value is after Holm's correction.
+pub(super) fn answer(relation: Relation, tested: Test) -> Answer {
+    match tested {
+        Some((p, true)) if p < LEVEL => Answer::Holds,
+        Some((p, false)) if p < LEVEL => Answer::DoesNotHold,
+        Some((p, _)) => {
+            let what = match relation {
+                Relation::Equal(_) => "neither within the tolerance nor outside it with certainty",
+                _ => "no significant difference",
+            };
+            Answer::Undecided(format!("{what} (p = {p:.2} after Holm's correction)"))
         }
+        None => Answer::Undecided("a test needs two replicates of each cell".to_owned()),
     }
 }
 
@@ -435,10 +454,12 @@ fn part(question: Question<'_>, tested: Vec<Test>, replicates: usize) -> Option<
         }
         Question::Somewhere(somewhere) => Some(somewhere.part(&tested, replicates)),
         Question::Stated(stated) => Some(stated.part()),
+        Question::Derived(derived) => Some(derived.part(tested.into_iter().next().flatten())),
         Question::Compare(comparison) => {
             let tested = tested.into_iter().next().flatten();
             let missing = comparison.missing(replicates);
-            let answer = if missing.is_empty() { comparison.answer(tested) } else { Answer::NotMeasured(missing) };
+            let answer =
+                if missing.is_empty() { answer(comparison.relation, tested) } else { Answer::NotMeasured(missing) };
             let (text, at) = (comparison.text(), comparison.cell.shape.to_string());
             Some(Part { text, at, answer, figures: comparison.figures(), p: tested.map(|(p, _)| p) })
         }

@@ -1,9 +1,9 @@
-//! Parts of claims that are not one comparison: that hold under some workload, or by a rule of their own such as the
-//! papers' for winners and ties.
+//! Parts of claims that are not one comparison: that hold under some workload, about figures of several cells, or by a rule of
+//! their own such as the papers' for winners and ties.
 
-use super::rule::{Cell, Comparison, Metric, Shape, Test, ratio};
+use super::rule::{Cell, Comparison, Metric, Relation, Shape, Test, answer, ratio};
 use super::{Answer, Figure, Part};
-use crate::analysis::stats::{LEVEL, Method, t_test};
+use crate::analysis::stats::{LEVEL, Method, summarize, t_test};
 use iopj_core::IoPath;
 
 /// A part that holds if under one workload at least all comparisons do.
@@ -73,6 +73,56 @@ impl<'a> Somewhere<'a> {
             Answer::Undecided(format!("shown under none of {} workloads after Holm's correction", all.len()))
         };
         Part { text: self.text, at, answer, figures, p }
+    }
+}
+
+/// A figure that is made of several cells, replicate by replicate, claimed to be less or more than another. Cells that share no trial
+/// are independent, so that it does not matter which replicates stand together.
+pub(super) struct Derived<'a> {
+    /// What is claimed.
+    pub(super) text: String,
+    /// Under which workload.
+    pub(super) at: String,
+    /// Less or more, by Welch's test.
+    pub(super) relation: Relation,
+    /// Its values, and those that it is held against.
+    pub(super) samples: [Vec<f64>; 2],
+    /// The figures' names and what the paper prints of them.
+    pub(super) names: [(String, Option<f64>); 2],
+    /// Their unit.
+    pub(super) unit: &'static str,
+    /// The cells that they are made of.
+    pub(super) cells: Vec<Cell<'a>>,
+    /// What these lack to be asked.
+    pub(super) missing: Vec<String>,
+}
+
+impl Derived<'_> {
+    /// As of a comparison; only if nothing is missing.
+    pub(super) fn test(&self) -> Test {
+        let test = t_test(Method::Welch, &self.samples[0], &self.samples[1])?;
+        Some((test.p, (test.t < 0.0) == matches!(self.relation, Relation::Less)))
+    }
+
+    /// `tested` is its test after Holm's correction.
+    pub(super) fn part(self, tested: Test) -> Part {
+        let figure = |(values, (of, published)): (Vec<f64>, (String, Option<f64>))| {
+            let summary = summarize(&values);
+            Figure {
+                of,
+                unit: self.unit,
+                replicates: values.len(),
+                mean: summary.map(|summary| summary.mean),
+                interval: summary.and_then(|summary| summary.interval),
+                published,
+            }
+        };
+        let figures = self.samples.into_iter().zip(self.names).map(figure).collect();
+        let answer = match self.missing.is_empty() {
+            true => answer(self.relation, tested),
+            false => Answer::NotMeasured(self.missing),
+        };
+        Part { text: self.text, at: self.at, answer, figures, p: tested.map(|(p, _)| p) }
     }
 }
 
@@ -151,7 +201,12 @@ pub(super) fn least<'a, 'c>(
     ranked(cells, metric, fits).into_iter().next()
 }
 
-fn ranked<'a, 'c>(cells: &'c [Cell<'a>], metric: Metric, fits: impl Fn(&IoPath) -> bool) -> Vec<&'c Cell<'a>> {
+/// Those whose path fits and that have the figure, the one of the least mean first.
+pub(super) fn ranked<'a, 'c>(
+    cells: &'c [Cell<'a>],
+    metric: Metric,
+    fits: impl Fn(&IoPath) -> bool,
+) -> Vec<&'c Cell<'a>> {
     let with = cells.iter().filter(|cell| fits(&cell.path)).filter_map(|cell| Some((cell.mean(metric)?, cell)));
     let mut with: Vec<(f64, &Cell<'a>)> = with.collect();
     with.sort_by(|(a, _), (b, _)| a.total_cmp(b));

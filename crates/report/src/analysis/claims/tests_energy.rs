@@ -10,14 +10,14 @@ use iopj_core::{Rw, Workload};
 const SECONDS: f64 = 2.0;
 
 /// A cell of a path: its workload, power, IOPS, mean latency and CPU use. The spread is of the power alone.
-struct Made<'a> {
+pub(super) struct Made<'a> {
     path: &'a str,
     workload: Workload,
     watts: f64,
     measured: Measured,
 }
 
-fn trials(cells: &[Made<'_>], spread: &[f64], scope: Scope) -> Vec<Trial> {
+pub(super) fn trials(cells: &[Made<'_>], spread: &[f64], scope: Scope) -> Vec<Trial> {
     let of = |made: &Made<'_>| {
         let mut trials = cell(made.path, &made.workload, made.measured, &vec![0.0; spread.len()]);
         for (trial, share) in trials.iter_mut().zip(spread) {
@@ -31,12 +31,12 @@ fn trials(cells: &[Made<'_>], spread: &[f64], scope: Scope) -> Vec<Trial> {
     cells.iter().flat_map(of).collect()
 }
 
-fn decided(trials: &[Trial], id: &str) -> Claim {
+pub(super) fn decided(trials: &[Trial], id: &str) -> Claim {
     let machine = Machine { cores: 8, emulated: false };
     decide(trials, &machine).into_iter().find(|claim| claim.id == id).unwrap()
 }
 
-fn answers(claim: &Claim) -> Vec<&'static str> {
+pub(super) fn answers(claim: &Claim) -> Vec<&'static str> {
     claim.parts.iter().map(|part| part.answer.as_str()).collect()
 }
 
@@ -151,7 +151,7 @@ fn poll22_6_is_decided_from_the_winner_map() {
 }
 
 /// Cells of these paths under a workload with their IO/J; all of 1,000 IOPS.
-fn efficiency<'a>(cells: &[(&'a str, f64)], bs: u32, iodepth: u32, numjobs: u32) -> Vec<Made<'a>> {
+pub(super) fn efficiency<'a>(cells: &[(&'a str, f64)], bs: u32, iodepth: u32, numjobs: u32) -> Vec<Made<'a>> {
     let workload = Workload { bs, iodepth, ..workload(Rw::Randread, numjobs) };
     let made = |(path, ios_per_joule): &(&'a str, f64)| Made {
         path,
@@ -162,7 +162,7 @@ fn efficiency<'a>(cells: &[(&'a str, f64)], bs: u32, iodepth: u32, numjobs: u32)
     cells.iter().map(made).collect()
 }
 
-const LARGE: u32 = 131_072;
+pub(super) const LARGE: u32 = 131_072;
 
 #[test]
 fn iface23_5_decides_the_paths_of_the_kernel_and_misses_kernel_bypass() {

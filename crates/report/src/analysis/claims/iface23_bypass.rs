@@ -1,0 +1,116 @@
+//! Kernel bypass in *Energy Implications of IO Interface Design Choices*: its latency, and how near the kernel's paths come to it.
+//!
+//! The paper's kernel bypass is SPDK. A set of trials is of one generator, fio for SPDK and the native one for `nvme-user`, so that
+//! it has one of the two: SPDK's decide if it has both.
+
+use super::iface23::{OTHERS, SQPOLL, SYSCALL, printed, ring, sqpolls};
+use super::rule::{Against, Cell, Comparison, Data, IOPS, Metric, P50, P99, Question, Relation, Shape};
+use super::stated::Derived;
+use crate::analysis::published;
+use crate::analysis::tables::average_slowdown;
+use iopj_core::{CompletionMode, IoPath, RingCompletion, Rw};
+
+/// The paths that are kernel bypass as the paper has it, the paper's own first.
+pub(super) const PATHS: [IoPath; 2] = [IoPath::Spdk, IoPath::NvmeUser(CompletionMode::Poll)];
+
+/// How much io_uring's median may be above that of kernel bypass, in us.
+const WITHIN_US: f64 = 2.0;
+
+/// How near to the IOPS of kernel bypass those of io_uring must be, as a share.
+const IOPS_WITHIN: f64 = 0.05;
+
+/// The least depth that is large.
+const LARGE_DEPTH: u32 = 31;
+
+/// The kernel bypass of a set of trials; the paper's where it has none.
+pub(super) fn path(data: &Data<'_>) -> IoPath {
+    data.preferred(PATHS)
+}
+
+pub(super) fn lowest<'a>(data: &Data<'a>) -> Vec<Question<'a>> {
+    let (bypass, shallow) = (path(data), Shape::of_4k(Rw::Randread));
+    let (kernel, without) = data.cells(shallow, |path| !path.is_bypass());
+    let less = |cell: Cell<'a>| compared(data, P50, (bypass, shallow), Relation::Less, Against::Cell(cell));
+    let mut questions: Vec<Question<'a>> = kernel.iter().cloned().map(less).collect();
+    let is_absent = |interface: &&str| !kernel.iter().any(|cell| cell.path.interface() == *interface);
+    questions.extend(OTHERS.into_iter().filter(is_absent).map(|interface| Question::Missing {
+        text: format!("p50: {bypass} less than {interface}"),
+        at: shallow.to_string(),
+        need: format!("a verified path of {interface}, {shallow}"),
+    }));
+    let both = ring(SQPOLL, RingCompletion::Poll);
+    let near = Against::Beyond(WITHIN_US, data.cell(bypass, shallow));
+    questions.push(compared(data, P50, (both, shallow), Relation::Less, near));
+    let fits = |one: &Shape| one.iodepth >= LARGE_DEPTH && Shape { iodepth: 1, ..*one } == shallow;
+    let deep = data.shapes(&[bypass], fits).into_iter().next_back();
+    let deep = deep.unwrap_or(Shape { iodepth: LARGE_DEPTH, ..shallow });
+    questions.extend(sqpolls().map(|path| {
+        let against = Against::Cell(data.cell(bypass, deep));
+        compared(data, IOPS, (path, deep), Relation::Equal(IOPS_WITHIN), against)
+    }));
+    questions.extend(without.into_iter().map(Question::LeftOut));
+    questions
+}
+
+/// A path's figure held against that of another.
+fn compared<'a>(
+    data: &Data<'a>,
+    metric: Metric,
+    (path, shape): (IoPath, Shape),
+    relation: Relation,
+    against: Against<'a>,
+) -> Question<'a> {
+    let other = match &against {
+        Against::Cell(cell) | Against::Share(_, cell) | Against::Beyond(_, cell) => Some(cell.path),
+        Against::Number(_) => None,
+    };
+    // The paper prints latencies of depth 1, and no IOPS.
+    let of = |path: IoPath| (!metric.is(&IOPS)).then(|| printed(path, shape.rw.writes(), metric)).flatten();
+    let published = [of(path), other.and_then(of)];
+    Question::Compare(Comparison { metric, cell: data.cell(path, shape), relation, against, published })
+}
+
+/// What the average slowdown is over.
+const BOTH: [Rw; 2] = [Rw::Randread, Rw::Randwrite];
+
+pub(super) fn nearest<'a>(data: &Data<'a>) -> Vec<Question<'a>> {
+    let at = "randread and randwrite 4k iodepth 1 numjobs 1";
+    let (bypass, sio) = (path(data), IoPath::PosixSio(CompletionMode::Poll));
+    let cells = |path: IoPath| BOTH.map(|rw| data.cell(path, Shape::of_4k(rw)));
+    let rings = [SYSCALL, SQPOLL].into_iter().flat_map(|submission| {
+        [RingCompletion::Interrupt, RingCompletion::Poll].map(|completion| ring(submission, completion))
+    });
+    let mut others: Vec<IoPath> = rings.collect();
+    // Beside those that the claim needs, all that are there for both.
+    let is_whole = |path: &IoPath| cells(*path).iter().all(|cell| !cell.verified.is_empty());
+    let measured = data.cells(Shape::of_4k(Rw::Randread), |path| !path.is_bypass()).0;
+    let more = measured.iter().map(|cell| cell.path).filter(|path| *path != sio && is_whole(path));
+    others.extend(more.filter(|path| !others.contains(path)).collect::<Vec<_>>());
+    let part = |other: IoPath| {
+        let text = format!("average slowdown against {bypass}: {sio} less than {other}");
+        let all: Vec<Cell<'a>> = [bypass, sio, other].into_iter().flat_map(cells).collect();
+        let slower = |path| slowdowns(&cells(path), &cells(bypass));
+        let name = |path: IoPath| (path.to_string(), published::latency(&path).and_then(|row| row.slower_pct));
+        Question::Derived(Derived {
+            text,
+            at: at.to_owned(),
+            relation: Relation::Less,
+            samples: [slower(sio), slower(other)],
+            names: [name(sio), name(other)],
+            unit: "%",
+            missing: all.iter().flat_map(|cell| [P50, P99].map(|metric| cell.lacks(metric, 1))).flatten().collect(),
+            cells: all,
+        })
+    };
+    others.into_iter().map(part).collect()
+}
+
+/// The average slowdown of each replicate against the means of kernel bypass, in per cent; of the cells of reads and of writes.
+fn slowdowns(cells: &[Cell<'_>; 2], bypass: &[Cell<'_>; 2]) -> Vec<f64> {
+    let metrics = [(0, P50), (0, P99), (1, P50), (1, P99)];
+    let reference = metrics.map(|(of, metric)| bypass[of].mean(metric).unwrap_or(0.0));
+    let samples = metrics.map(|(of, metric)| cells[of].values(metric));
+    let replicates = samples.iter().map(Vec::len).min().unwrap_or(0);
+    let four = |replicate: usize| [0, 1, 2, 3].map(|figure| samples[figure][replicate]);
+    (0..replicates).filter_map(|one| Some(100.0 * average_slowdown(four(one), reference)?)).collect()
+}

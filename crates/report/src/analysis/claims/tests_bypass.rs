@@ -1,0 +1,220 @@
+//! Claims on kernel bypass on constructed stores: each where it holds, does not, is undecided, and is not measured.
+
+use super::fixture::{Measured, cell, judge, workload};
+use super::tests::{NOISY, QUIET, decided};
+use super::tests_energy::{LARGE, Made, answers, decided as with_energy, efficiency, trials};
+use super::tests_iface23::table_2;
+use super::*;
+use iopj_core::{Rw, VerdictKind, Workload};
+use iopj_store::Generator;
+
+const SPDK: &str = "spdk/doorbell/poll";
+const NVME_USER: &str = "nvme-user/doorbell/poll";
+const BOTH_POLLINGS: &str = "io_uring/sqpoll/poll";
+
+/// IOPS of random reads with 31 in flight: of kernel bypass and of both paths of submission polling.
+fn deep(bypass: &str, iops: [f64; 2], spread: &[f64]) -> Vec<Trial> {
+    let workload = Workload { iodepth: 31, ..workload(Rw::Randread, 1) };
+    let of = |path: &str, iops: f64| cell(path, &workload, Measured { iops, ..Measured::default() }, spread);
+    [of(bypass, iops[0]), of("io_uring/sqpoll/interrupt", iops[1]), of(BOTH_POLLINGS, iops[1])].concat()
+}
+
+/// Table 2 and the IOPS of large depth, kernel bypass by another path.
+fn by(path: &str, mut trials: Vec<Trial>) -> Vec<Trial> {
+    for trial in trials.iter_mut().filter(|trial| trial.path.to_string() == SPDK) {
+        trial.path = path.parse().unwrap();
+    }
+    trials
+}
+
+fn all(changed: &str, factor: f64, iops: [f64; 2], spread: &[f64]) -> Vec<Trial> {
+    [table_2(spread, changed, factor), deep(SPDK, iops, spread)].concat()
+}
+
+const EQUAL: [f64; 2] = [500_000.0, 498_000.0];
+
+#[test]
+fn iface23_1_holds_on_the_papers_own_latencies_by_either_kernel_bypass() {
+    let trials = all("", 1.0, EQUAL, &QUIET);
+    let claim = decided(&trials, 8, "iface23-1");
+    // Eight paths of the kernel, the 2 us, and the IOPS of both.
+    assert_eq!((&claim.answer, claim.parts.len()), (&Answer::Holds, 8 + 1 + 2));
+    assert_eq!(claim.parts[8].text, "p50: io_uring/sqpoll/poll less than 2 us above spdk/doorbell/poll");
+    let figures: Vec<_> = claim.parts[8].figures.iter().map(|one| (one.published, one.mean.unwrap().round())).collect();
+    assert_eq!(figures, [(Some(7.89), 8.0), (Some(6.23), 6.0)]);
+    assert_eq!(claim.parts[9].at, "randread 4k iodepth 31 numjobs 1");
+    assert!(claim.run.is_none() && claim.note.unwrap().contains("nvme-user/doorbell/poll"));
+    let claim = decided(&by(NVME_USER, trials.clone()), 8, "iface23-1");
+    assert_eq!(claim.answer, Answer::Holds);
+    assert!(claim.parts[0].text.starts_with("p50: nvme-user/doorbell/poll less than"), "{}", claim.parts[0].text);
+    // With both the paper's own decides, and the other is no path of the kernel.
+    let slow = by(NVME_USER, all(SPDK, 9.0, EQUAL, &QUIET));
+    let slow = slow.into_iter().filter(|trial| trial.path.to_string() == NVME_USER);
+    let claim = decided(&trials.into_iter().chain(slow).collect::<Vec<_>>(), 8, "iface23-1");
+    assert_eq!((claim.answer, claim.parts.len()), (Answer::Holds, 11));
+}
+
+#[test]
+fn iface23_1_does_not_hold_where_one_part_does_not_and_is_undecided_in_noise() {
+    let wrong = |trials: &[Trial]| {
+        let claim = decided(trials, 8, "iface23-1");
+        assert_eq!(claim.answer, Answer::DoesNotHold);
+        (0..claim.parts.len()).filter(|part| claim.parts[*part].answer == Answer::DoesNotHold).collect::<Vec<_>>()
+    };
+    // As slow as 8.72 us are three of the kernel's paths with polling, but the median of both pollings stays within 2 us of it.
+    assert_eq!(wrong(&all(SPDK, 1.5, EQUAL, &QUIET)).len(), 4);
+    assert_eq!(wrong(&all(BOTH_POLLINGS, 1.2, EQUAL, &QUIET)), [8]);
+    assert_eq!(wrong(&all("", 1.0, [500_000.0, 400_000.0], &QUIET)), [9, 10]);
+    let claim = decided(&all("", 1.0, EQUAL, &NOISY), 8, "iface23-1");
+    assert!(matches!(claim.answer, Answer::Undecided(_)), "{:?}", claim.answer);
+    assert!(claim.run.unwrap().ends_with(" --replicates 10"));
+}
+
+#[test]
+fn what_kernel_bypass_lacks_is_named_and_its_refuted_trials_are_counted() {
+    let kernel: Vec<Trial> = all("", 1.0, EQUAL, &QUIET).into_iter().filter(|trial| !trial.path.is_bypass()).collect();
+    for id in ["iface23-1", "iface23-2"] {
+        let claim = decided(&kernel, 8, id);
+        let Answer::NotMeasured(missing) = &claim.answer else { panic!("{:?}", claim.answer) };
+        assert_eq!(missing[0], "spdk/doorbell/poll, randread 4k iodepth 1 numjobs 1 (no trial; 1 verified needed)");
+        assert!(claim.run.unwrap().contains("--path posix-sio/syscall/interrupt,"));
+        // What the paper prints stands there all the same.
+        assert!(claim.parts[0].figures.iter().all(|figure| figure.published.is_some()), "{:?}", claim.parts[0]);
+    }
+    let mut refuted = by(NVME_USER, all("", 1.0, EQUAL, &QUIET));
+    for trial in refuted.iter_mut().filter(|trial| trial.path.is_bypass()) {
+        judge(std::slice::from_mut(trial), VerdictKind::Refuted);
+    }
+    let claim = decided(&refuted, 8, "iface23-1");
+    let Answer::NotMeasured(missing) = &claim.answer else { panic!("{:?}", claim.answer) };
+    assert!(
+        missing[0].starts_with("nvme-user/doorbell/poll, randread 4k iodepth 1 numjobs 1 (5 refuted"),
+        "{missing:?}"
+    );
+    assert_eq!(claim.left_out.refuted, 10, "of both depths");
+    let empty = decided(&[], 8, "iface23-2");
+    assert!(matches!(empty.answer, Answer::NotMeasured(_)) && empty.parts.len() == 4, "{empty:?}");
+}
+
+#[test]
+fn each_generator_has_its_own_kernel_bypass() {
+    let native = by(NVME_USER, all("", 1.0, EQUAL, &QUIET));
+    let mut fio = all(SPDK, 1.5, EQUAL, &QUIET);
+    fio.iter_mut().for_each(|trial| trial.generator = Generator::Fio);
+    let claim = decided(&[native, fio].concat(), 8, "iface23-1");
+    assert_eq!((claim.answer.clone(), claim.parts.len()), (Answer::DoesNotHold, 22));
+    assert!(claim.parts[..11].iter().all(|part| part.answer == Answer::Holds && part.at.contains(", native")));
+    assert!(claim.parts[11..].iter().all(|part| !part.text.contains("nvme-user") && part.at.contains(", fio")));
+}
+
+#[test]
+fn iface23_2_holds_on_the_papers_own_figures() {
+    let claim = decided(&table_2(&QUIET, "", 1.0), 8, "iface23-2");
+    // The four of io_uring, and three more that the paper has.
+    assert_eq!((claim.answer, claim.parts.len()), (Answer::Holds, 4 + 3));
+    for part in &claim.parts {
+        for figure in &part.figures {
+            let (mean, published) = (figure.mean.unwrap(), figure.published.unwrap());
+            assert!((mean - published).abs() < 0.02, "{}: {mean} {published}", figure.of);
+        }
+        assert_eq!((part.figures[0].published, part.figures[0].unit), (Some(27.52), "%"));
+    }
+}
+
+#[test]
+fn iface23_2_does_not_hold_where_a_ring_is_nearer_and_is_undecided_in_noise() {
+    let claim = decided(&table_2(&QUIET, BOTH_POLLINGS, 0.75), 8, "iface23-2");
+    assert_eq!(claim.answer, Answer::DoesNotHold);
+    let against: Vec<&str> = claim
+        .parts
+        .iter()
+        .filter(|part| part.answer == Answer::DoesNotHold)
+        .map(|part| part.figures[1].of.as_str())
+        .collect();
+    assert_eq!(against, [BOTH_POLLINGS]);
+    let claim = decided(&table_2(&NOISY, "", 1.0), 8, "iface23-2");
+    assert!(matches!(claim.answer, Answer::Undecided(_)), "{:?}", claim.answer);
+    let claim = decided(&table_2(&[0.0], "", 1.0), 8, "iface23-2");
+    assert_eq!(claim.parts[0].answer, Answer::Undecided("a test needs two replicates of each cell".to_owned()));
+}
+
+/// I/Os per joule of kernel bypass and of the kernel's best on one thread: at 4, 16 and 128 KiB, by depth.
+fn one_thread(bypass: [f64; 3], spread: &[f64]) -> Claim {
+    let mut made: Vec<Made<'static>> = Vec::new();
+    for iodepth in [1, 16] {
+        for (bs, bypass) in [4096, 16_384, LARGE].into_iter().zip(bypass) {
+            let cells = [
+                (NVME_USER, bypass),
+                ("libaio/syscall/interrupt", 20.0),
+                ("io_uring/sqpoll/poll", 12.0),
+                // Synchronous: not among them.
+                ("posix-sio/syscall/poll", 99.0),
+            ];
+            made.extend(efficiency(&cells, bs, iodepth, 1));
+        }
+    }
+    with_energy(&trials(&made, spread, Scope::System), "iface23-5")
+}
+
+#[test]
+fn iface23_5_holds_where_the_lead_falls_with_the_size() {
+    let claim = one_thread([40.0, 25.0, 14.0], &QUIET);
+    // At each of two depths: a lead, a lesser lead, none, and a path of system call and interrupt ahead.
+    assert_eq!((&claim.answer, answers(&claim)), (&Answer::Holds, vec!["holds"; 8]));
+    let lead = &claim.parts[1];
+    assert_eq!(
+        (lead.text.as_str(), lead.figures[0].unit),
+        ("I/Os per joule: the lead of kernel bypass is more at 4k than at 16k", "times")
+    );
+    let means: Vec<f64> = lead.figures.iter().map(|figure| figure.mean.unwrap()).collect();
+    assert!((means[0] - 2.0).abs() < 0.001 && (means[1] - 1.25).abs() < 0.001, "{means:?}");
+    assert_eq!(lead.figures[1].of, "nvme-user/doorbell/poll over libaio/syscall/interrupt, 16k");
+}
+
+#[test]
+fn iface23_5_does_not_hold_without_a_lead_or_with_one_at_128k_and_is_undecided_in_noise() {
+    let of = |bypass: [f64; 3]| {
+        let claim = one_thread(bypass, &QUIET);
+        assert_eq!(claim.answer, Answer::DoesNotHold);
+        answers(&claim)
+    };
+    let (yes, no) = ("holds", "does not hold");
+    assert_eq!(of([15.0, 14.0, 10.0]), [no, yes, no, yes, yes, yes, yes, yes]);
+    assert_eq!(of([40.0, 50.0, 10.0]), [yes, no, yes, no, yes, yes, yes, yes]);
+    assert_eq!(of([40.0, 25.0, 30.0]), [yes, yes, yes, yes, no, no, no, no]);
+    let claim = one_thread([21.0, 20.5, 19.5], &NOISY);
+    assert!(matches!(claim.answer, Answer::Undecided(_)), "{:?}", claim.answer);
+}
+
+/// I/Os per joule over eight threads: at 128 KiB of kernel bypass, of the two of submission polling, and of the worst of the rest.
+fn many_threads(bypass: f64, sqpoll: [f64; 2], rest: f64, spread: &[f64]) -> Claim {
+    let cells = |best: [f64; 2], large: [f64; 4]| {
+        [
+            ("posix-sio/syscall/poll", best[0]),
+            ("posix-sio/syscall/interrupt", best[1]),
+            ("libaio/syscall/interrupt", 17.0),
+            ("io_uring/syscall/poll", large[3]),
+            ("io_uring/sqpoll/interrupt", large[0]),
+            ("io_uring/sqpoll/poll", large[1]),
+            (SPDK, large[2]),
+        ]
+    };
+    let large = [sqpoll[0], sqpoll[1], bypass, rest];
+    let mut made = efficiency(&cells([30.0, 20.0], [10.0, 9.0, 12.0, 15.0]), 4096, 1, 8);
+    made.extend(efficiency(&cells([18.0, 20.0], large), LARGE, 1, 8));
+    with_energy(&trials(&made, spread, Scope::System), "iface23-8")
+}
+
+#[test]
+fn iface23_8_holds_where_the_three_worst_are_of_kernel_bypass_and_submission_polling() {
+    let claim = many_threads(11.0, [10.0, 9.0], 15.0, &QUIET);
+    assert_eq!((&claim.answer, answers(&claim)), (&Answer::Holds, vec!["holds"; 3]));
+    assert!(
+        claim.parts[2].text.contains("the third worst of kernel bypass and submission polling (spdk/doorbell/poll)")
+    );
+    // One of the three is better than the worst of the rest.
+    let claim = many_threads(16.0, [10.0, 9.0], 15.0, &QUIET);
+    assert_eq!((&claim.answer, answers(&claim)), (&Answer::DoesNotHold, vec!["holds", "holds", "does not hold"]));
+    let claim = many_threads(14.0, [10.0, 9.0], 15.0, &NOISY);
+    assert!(matches!(claim.answer, Answer::Undecided(_)), "{:?}", claim.answer);
+}
