@@ -65,6 +65,8 @@ pub enum PoolError {
 /// Several engines of one thread share a pool by `Rc`. The kernel gets raw pointers; while a slot
 /// is in flight no Rust reference to it exists, because [`Pool::borrow`] refuses it.
 pub struct Pool {
+    map: NonNull<u8>,
+    /// The first slot, in the mapping.
     base: NonNull<u8>,
     map_len: usize,
     stride: usize,
@@ -85,7 +87,7 @@ impl Pool {
     /// # Errors
     /// [`PoolError::NoMemory`].
     pub fn new(slots: u32, slot_len: u32) -> Result<Rc<Pool>, PoolError> {
-        Pool::map(slots, slot_len, false)
+        Pool::map(slots, slot_len, 0, false)
     }
 
     /// As [`Pool::new`], in huge pages of 2 MiB (hugetlb), which the kernel neither moves nor swaps: what a controller
@@ -94,11 +96,21 @@ impl Pool {
     /// # Errors
     /// [`PoolError::NoHugePages`].
     pub fn huge(slots: u32, slot_len: u32) -> Result<Rc<Pool>, PoolError> {
-        Pool::map(slots, slot_len, true)
+        Pool::map(slots, slot_len, 0, true)
     }
 
-    fn map(slots: u32, slot_len: u32, is_huge: bool) -> Result<Rc<Pool>, PoolError> {
-        let stride = (slot_len.max(1) as usize).next_multiple_of(ALIGNMENT);
+    /// As [`Pool::new`], with each slot `shift` bytes, a multiple of 4 below 4096, after a page's begin: for tests of what a driver makes of
+    /// buffers that are not aligned. No kernel interface takes them.
+    ///
+    /// # Errors
+    /// [`PoolError::NoMemory`].
+    #[cfg(any(test, feature = "sim"))]
+    pub fn shifted(slots: u32, slot_len: u32, shift: u32) -> Result<Rc<Pool>, PoolError> {
+        Pool::map(slots, slot_len, shift, false)
+    }
+
+    fn map(slots: u32, slot_len: u32, shift: u32, is_huge: bool) -> Result<Rc<Pool>, PoolError> {
+        let stride = (slot_len.max(1) as usize + shift as usize).next_multiple_of(ALIGNMENT);
         let page = if is_huge { HUGE_PAGE } else { ALIGNMENT };
         let map_len = stride
             .checked_mul(slots.max(1) as usize)
@@ -117,13 +129,15 @@ impl Pool {
                 0,
             )
         };
-        let base = match NonNull::new(address.cast::<u8>()) {
-            Some(base) if address != libc::MAP_FAILED => base,
+        let map = match NonNull::new(address.cast::<u8>()) {
+            Some(map) if address != libc::MAP_FAILED => map,
             _ if is_huge => return Err(PoolError::NoHugePages { pages: map_len / HUGE_PAGE }),
             _ => return Err(PoolError::NoMemory { bytes: map_len, errno: crate::engine::last_errno() }),
         };
+        // SAFETY: the mapping has at least one stride, which is longer than the shift.
+        let base = unsafe { map.add(shift as usize) };
         let states = (0..slots).map(|_| Cell::new(State::Free)).collect();
-        Ok(Rc::new(Pool { base, map_len, stride, slot_len, is_huge, states }))
+        Ok(Rc::new(Pool { map, base, map_len, stride, slot_len, is_huge, states }))
     }
 
     /// Number of slots.
@@ -171,7 +185,7 @@ impl Pool {
 
     /// The mapping as the kernel registers it: address and length.
     pub(crate) fn region(&self) -> libc::iovec {
-        libc::iovec { iov_base: self.base.as_ptr().cast(), iov_len: self.map_len }
+        libc::iovec { iov_base: self.map.as_ptr().cast(), iov_len: self.map_len }
     }
 
     #[inline]
@@ -199,7 +213,7 @@ impl Drop for Pool {
     fn drop(&mut self) {
         // SAFETY: the mapping is ours, and no slot of it is in flight: every engine holds an `Rc`
         // of the pool until it has drained, and leaks that `Rc` if it cannot.
-        unsafe { libc::munmap(self.base.as_ptr().cast(), self.map_len) };
+        unsafe { libc::munmap(self.map.as_ptr().cast(), self.map_len) };
     }
 }
 

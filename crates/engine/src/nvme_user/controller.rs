@@ -3,18 +3,16 @@
 use super::admin::{Admin, Failure};
 use super::command::Command;
 use super::identify::{self, ControllerData, Identity, IoCounts, NamespaceInfo};
-use super::irq;
-use super::queue::{Doorbells, MOST_ENTRIES, QueuePair, ShadowPages, Shape};
+use super::queue::ShadowPages;
 use super::registers::{self, Capabilities, DOORBELLS, Device, Health, Stuck, health};
 use super::vfio::Vfio;
 use crate::engine::EngineError;
 use crate::pci::{Isolation, PciAddress};
 use std::fmt;
 use std::mem::ManuallyDrop;
-use std::os::fd::{AsRawFd, RawFd};
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// How long is waited for what.
 #[derive(Clone, Copy, Debug)]
@@ -71,7 +69,7 @@ pub struct Controller {
     identity: Identity,
     namespaces: Vec<NamespaceInfo>,
     pub(super) limits: Limits,
-    capabilities: Capabilities,
+    pub(super) capabilities: Capabilities,
     device: Arc<dyn Device>,
     /// Number of the [`End`], or 0.
     end: AtomicU8,
@@ -165,40 +163,6 @@ impl Controller {
         Ok(identify::io_counts(&*log.map_err(|failure| self.failed("its SMART log", failure, &mut admin))?))
     }
 
-    /// Makes what was written to a namespace last, by a queue pair of its own; waits for it.
-    ///
-    /// # Errors
-    /// Every queue pair is in use; the controller fails the command, or does not end it in time and is reset.
-    pub fn flush(&self, nsid: u32) -> Result<(), EngineError> {
-        let (pair, _) = self.create_pair(Shape { entries: 2, lists: 0, list_len: 0 }, false)?;
-        let mut pair = ManuallyDrop::new(pair);
-        pair.submission.push(Command::flush(nsid).with_id(0));
-        pair.submission.ring();
-        let start = Instant::now();
-        let status = loop {
-            if let Some(entry) = pair.completion.next() {
-                break Some(entry.status);
-            }
-            if start.elapsed() > self.limits.command || self.look().is_some() {
-                break None;
-            }
-            std::thread::sleep(Duration::from_micros(20));
-        };
-        let id = pair.id;
-        if status.is_none() {
-            self.reset(End::Late);
-        }
-        if self.delete_pair(id) {
-            // SAFETY: dropped once; the controller has forgotten the queues.
-            unsafe { ManuallyDrop::drop(&mut pair) };
-        }
-        match status {
-            Some(0) => Ok(()),
-            Some(status) => Err(self.refused("a flush", status)),
-            None => Err(self.end_error(self.end().unwrap_or(End::Late))),
-        }
-    }
-
     /// Why it serves no more, if so.
     #[inline]
     pub(super) fn end(&self) -> Option<End> {
@@ -240,7 +204,7 @@ impl Controller {
     }
 
     /// As [`Controller::reset`], with the lock held.
-    fn stop(&self, why: End) {
+    pub(super) fn stop(&self, why: End) {
         if self.has_stopped() {
             return;
         }
@@ -276,124 +240,12 @@ impl Controller {
         ))
     }
 
-    /// A queue pair of its own for the caller and, where it shall interrupt, the event that it signals, which is open
-    /// as long as the controller.
-    pub(super) fn create_pair(
-        &self,
-        shape: Shape,
-        interrupts: bool,
-    ) -> Result<(QueuePair, Option<RawFd>), EngineError> {
-        let most = self.capabilities.most_entries().min(MOST_ENTRIES);
-        if shape.entries > most {
-            let (entries, address, depth) = (shape.entries, self.address, most - 1);
-            return Err(EngineError::unsupported(format!(
-                "a queue of {entries} entries is more than the {most} that {address} has (CAP.MQES): lower iodepth to {depth}"
-            )));
-        }
-        let mut admin = self.serving()?;
-        let Some(id) = admin.free_pairs.pop() else {
-            let pairs = self.identity.queue_pairs;
-            return Err(EngineError::unsupported(format!(
-                "{} grants {pairs} I/O queue pairs and all are in use: lower numjobs to {pairs}",
-                self.address
-            )));
-        };
-        let pair = self.create_numbered(&mut admin, id, shape, interrupts);
-        if pair.is_err() {
-            admin.free_pairs.push(id);
-        }
-        pair
-    }
-
-    fn create_numbered(
-        &self,
-        admin: &mut Admin,
-        id: u16,
-        shape: Shape,
-        interrupts: bool,
-    ) -> Result<(QueuePair, Option<RawFd>), EngineError> {
-        // The admin queue polls, so the first vector is the first pair's.
-        let vector = interrupts.then_some(id - 1);
-        let event = vector.map(|vector| self.event(admin, vector)).transpose()?;
-        let doorbells = Doorbells { stride: self.capabilities.stride(), shadow: admin.shadow.as_ref() };
-        let pair = QueuePair::new(&self.device, id, shape, doorbells)?;
-        let (submission, completion) = pair.addresses();
-        let pair = ManuallyDrop::new(pair); // until the controller is known not to have its memory
-        let limit = self.limits.command;
-        let made = admin
-            .execute(Command::create_completion_queue(id, shape.entries, completion, vector), limit)
-            .and_then(|_| {
-                let made = admin.execute(Command::create_submission_queue(id, shape.entries, submission), limit);
-                if let Err(Failure::Status(_)) = made {
-                    admin.execute(Command::delete_completion_queue(id), limit).map_err(|_| Failure::Late)?;
-                }
-                made
-            });
-        let made = made.map_err(|failure| self.failed("a queue pair", failure, admin));
-        match made {
-            Ok(_) => Ok((ManuallyDrop::into_inner(pair), event)),
-            Err(error) => {
-                // A refusal means that the controller has no such queue; any other failure has reset it.
-                if self.end().is_none() || self.has_stopped() {
-                    drop(ManuallyDrop::into_inner(pair));
-                }
-                Err(error)
-            }
-        }
-    }
-
-    /// The event of a vector; arms all vectors at the first call, for older kernels cannot add one later.
-    fn event(&self, admin: &mut Admin, vector: u16) -> Result<RawFd, EngineError> {
-        if admin.events.is_empty() {
-            let count = self.identity.vectors.min(self.identity.queue_pairs);
-            let events = (0..count).map(|_| irq::event()).collect::<Result<Vec<_>, _>>()?;
-            self.device.arm(&events.iter().map(AsRawFd::as_raw_fd).collect::<Vec<_>>())?;
-            admin.events = events;
-        }
-        let events = admin.events.get(usize::from(vector)).ok_or_else(|| {
-            let vectors = self.identity.vectors;
-            EngineError::unsupported(format!(
-                "{} has {vectors} interrupt vectors and all are in use: lower numjobs to {vectors}, or poll",
-                self.address
-            ))
-        })?;
-        Ok(events.as_raw_fd())
-    }
-
-    /// Deletes a queue pair; true if the controller does not use its memory any more. One that does not delete it is
-    /// reset.
-    pub(super) fn delete_pair(&self, id: u16) -> bool {
-        let mut admin = self.admin();
-        if self.end().is_none() {
-            let limit = self.limits.command;
-            let deleted = admin
-                .execute(Command::delete_submission_queue(id), limit)
-                .and_then(|_| admin.execute(Command::delete_completion_queue(id), limit));
-            if deleted.is_ok() {
-                admin.free_pairs.push(id);
-                return true;
-            }
-            self.stop(End::Closed);
-        }
-        self.has_stopped()
-    }
-
-    /// Aborts a command; whether it comes back is seen at its queue.
-    pub(super) fn abort(&self, queue: u16, command: u16) {
-        let mut admin = self.admin();
-        if self.end().is_none()
-            && let Err(failure) = admin.execute(Command::abort(queue, command), self.limits.abort)
-        {
-            let _ = self.failed("an abort", failure, &mut admin);
-        }
-    }
-
-    fn admin(&self) -> MutexGuard<'_, Admin> {
+    pub(super) fn admin(&self) -> MutexGuard<'_, Admin> {
         self.admin.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The admin queue of a controller that has not ended.
-    fn serving(&self) -> Result<MutexGuard<'_, Admin>, EngineError> {
+    pub(super) fn serving(&self) -> Result<MutexGuard<'_, Admin>, EngineError> {
         let admin = self.admin();
         match self.end() {
             None => Ok(admin),
@@ -402,7 +254,7 @@ impl Controller {
     }
 
     /// The error of an admin command; a controller that did not answer is stopped.
-    fn failed(&self, what: &str, failure: Failure, _admin: &mut Admin) -> EngineError {
+    pub(super) fn failed(&self, what: &str, failure: Failure, _admin: &mut Admin) -> EngineError {
         let end = match failure {
             Failure::Status(status) => return self.refused(what, status),
             Failure::Late => End::Late,
@@ -413,7 +265,7 @@ impl Controller {
         self.end_error(self.end().unwrap_or(end))
     }
 
-    fn refused(&self, what: &str, status: u16) -> EngineError {
+    pub(super) fn refused(&self, what: &str, status: u16) -> EngineError {
         let (kind, code) = (status >> 8, status & 0xff);
         EngineError::controller(format!(
             "{} refuses {what} (NVMe status type {kind}, code {code:#x}): see the drive's health and firmware",

@@ -177,7 +177,7 @@ mod tests {
         assert!(reason(&data).contains("protection information of type 1"));
         data[128] = 8;
         assert!(reason(&data).contains("8 bytes of metadata"));
-        data[26] = 1;
+        (data[26], data[29]) = (1, 0);
         assert!(reason(&data).contains("2^0 bytes"), "{}", reason(&data));
         data[0..8].fill(0);
         assert!(reason(&data).contains("no capacity"));

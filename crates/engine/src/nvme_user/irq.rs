@@ -109,6 +109,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "Miri has no poll")]
     fn a_watch_sees_its_events_and_ends_without_them() {
         let (quiet, loud) = (event().unwrap(), event().unwrap());
         let hand = loud.try_clone().unwrap();

@@ -3,7 +3,7 @@
 //! A [`Controller`] is opened once and shared; each engine has a queue pair of its own on it and touches nothing else
 //! while it does I/O: no lock, no allocation, and with polled completion no system call. From below: `registers` (the
 //! device behind a trait), `vfio` (the real one), `dma` (memory that it sees), `queue`, `command` and `prp` (what it
-//! reads there), `admin` and `controller` (setting it up), `engine` (doing I/O) and `waiting` (poll, interrupt, hybrid).
+//! reads there), `admin`, `controller` and `pairs` (setting it up), `engine` (doing I/O) and `waiting` (poll, interrupt, hybrid).
 //!
 //! Sources: NVM Express Base Specification 2.0, NVM Command Set Specification 1.0, PCIe Transport Specification 1.0.
 
@@ -15,9 +15,14 @@ mod engine;
 mod flights;
 mod identify;
 mod irq;
+mod pairs;
 mod prp;
 mod queue;
 mod registers;
+#[cfg(test)]
+mod sim;
+#[cfg(test)]
+mod tests;
 mod vfio;
 mod waiting;
 

@@ -96,8 +96,8 @@ mod tests {
         let first = len.min(PAGE - (prp1 as usize % PAGE));
         let mut ranges = vec![(prp1, first)];
         let mut left = len - first;
-        if left > 0 && left <= PAGE {
-            ranges.push((prp2, left));
+        if left <= PAGE {
+            ranges.extend((left > 0).then_some((prp2, left)));
             return ranges;
         }
         let (mut list, mut at) = (list_page(prp2), 0);

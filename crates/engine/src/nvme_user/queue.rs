@@ -91,9 +91,10 @@ struct Doorbell {
     shadow: Option<Shadow>,
     /// Rung at every change, shadow or not: the admin queues'.
     always: bool,
-    /// What the shadow, and what the register holds.
+    /// The latest value.
     shown: u16,
-    rung: u16,
+    /// The shadow alone holds it.
+    is_behind: bool,
     writes: u64,
 }
 
@@ -111,7 +112,7 @@ impl Doorbell {
             shadow,
             always: number < 2,
             shown: 0,
-            rung: 0,
+            is_behind: false,
             writes: 0,
         }
     }
@@ -125,6 +126,7 @@ impl Doorbell {
             None => true,
         };
         self.shown = value;
+        self.is_behind = !wanted;
         if wanted {
             self.ring();
         }
@@ -132,14 +134,13 @@ impl Doorbell {
 
     #[inline]
     fn ring(&mut self) {
-        self.rung = self.shown;
         self.writes += 1;
         self.device.write32(self.at, self.shown.into());
     }
 
     /// Rings again if the register does not hold the latest value: an event index may have been stale.
     fn ring_if_behind(&mut self) {
-        if self.rung != self.shown {
+        if std::mem::take(&mut self.is_behind) {
             self.ring();
         }
     }

@@ -176,8 +176,8 @@ fn await_ready(device: &dyn Device, capabilities: Capabilities, ready: bool) -> 
     loop {
         match device.read32(CSTS) {
             ALL_ONES => return Err(Stuck::Gone),
-            status if (status & READY != 0) == ready => return Ok(()),
             status if ready && status & FATAL != 0 => return Err(Stuck::Fatal),
+            status if (status & READY != 0) == ready => return Ok(()),
             _ if Instant::now() > deadline => return Err(Stuck::Late),
             _ => std::thread::sleep(Duration::from_micros(100)),
         }

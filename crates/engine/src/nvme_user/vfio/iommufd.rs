@@ -85,6 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
+    #[cfg_attr(miri, ignore = "Miri reads no folder")]
     fn the_devices_own_file_is_named_by_sysfs() {
         let folder = tempfile::tempdir().unwrap();
         assert_eq!(device_node(folder.path()), None);

@@ -1,0 +1,159 @@
+//! The queue pairs of a controller: made for an engine, or for one flush, and deleted again.
+
+use super::admin::{Admin, Failure};
+use super::command::Command;
+use super::controller::{Controller, End};
+use super::irq;
+use super::queue::{Doorbells, MOST_ENTRIES, QueuePair, Shape};
+use crate::engine::EngineError;
+use std::mem::ManuallyDrop;
+use std::os::fd::{AsRawFd, RawFd};
+use std::time::{Duration, Instant};
+
+impl Controller {
+    /// Makes what was written to a namespace last, by a queue pair of its own; waits for it.
+    ///
+    /// # Errors
+    /// Every queue pair is in use; the controller fails the command, or does not end it in time and is reset.
+    pub fn flush(&self, nsid: u32) -> Result<(), EngineError> {
+        let (pair, _) = self.create_pair(Shape { entries: 2, lists: 0, list_len: 0 }, false)?;
+        let mut pair = ManuallyDrop::new(pair);
+        pair.submission.push(Command::flush(nsid).with_id(0));
+        pair.submission.ring();
+        let start = Instant::now();
+        let status = loop {
+            if let Some(entry) = pair.completion.next() {
+                break Some(entry.status);
+            }
+            if start.elapsed() > self.limits.command || self.look().is_some() {
+                break None;
+            }
+            std::thread::sleep(Duration::from_micros(20));
+        };
+        let id = pair.id;
+        if status.is_none() {
+            self.reset(End::Late);
+        }
+        if self.delete_pair(id) {
+            // SAFETY: dropped once; the controller has forgotten the queues.
+            unsafe { ManuallyDrop::drop(&mut pair) };
+        }
+        match status {
+            Some(0) => Ok(()),
+            Some(status) => Err(self.refused("a flush", status)),
+            None => Err(self.end_error(self.end().unwrap_or(End::Late))),
+        }
+    }
+
+    /// A queue pair of its own for the caller and, where it shall interrupt, the event that it signals, which is open
+    /// as long as the controller.
+    pub(super) fn create_pair(
+        &self,
+        shape: Shape,
+        interrupts: bool,
+    ) -> Result<(QueuePair, Option<RawFd>), EngineError> {
+        let most = self.capabilities.most_entries().min(MOST_ENTRIES);
+        if shape.entries > most {
+            let (entries, address, depth) = (shape.entries, self.address(), most - 1);
+            return Err(EngineError::unsupported(format!(
+                "a queue of {entries} entries is more than the {most} that {address} has (CAP.MQES): lower iodepth to {depth}"
+            )));
+        }
+        let mut admin = self.serving()?;
+        let Some(id) = admin.free_pairs.pop() else {
+            let pairs = self.identity().queue_pairs;
+            return Err(EngineError::unsupported(format!(
+                "{} grants {pairs} I/O queue pairs and all are in use: lower numjobs to {pairs}",
+                self.address()
+            )));
+        };
+        let pair = self.create_numbered(&mut admin, id, shape, interrupts);
+        if pair.is_err() {
+            admin.free_pairs.push(id);
+        }
+        pair
+    }
+
+    fn create_numbered(
+        &self,
+        admin: &mut Admin,
+        id: u16,
+        shape: Shape,
+        interrupts: bool,
+    ) -> Result<(QueuePair, Option<RawFd>), EngineError> {
+        // The admin queue polls, so the first vector is the first pair's.
+        let vector = interrupts.then_some(id - 1);
+        let event = vector.map(|vector| self.event(admin, vector)).transpose()?;
+        let doorbells = Doorbells { stride: self.capabilities.stride(), shadow: admin.shadow.as_ref() };
+        let pair = QueuePair::new(self.device(), id, shape, doorbells)?;
+        let (submission, completion) = pair.addresses();
+        let pair = ManuallyDrop::new(pair); // until the controller is known not to have its memory
+        let limit = self.limits.command;
+        let made = admin
+            .execute(Command::create_completion_queue(id, shape.entries, completion, vector), limit)
+            .and_then(|_| {
+                let made = admin.execute(Command::create_submission_queue(id, shape.entries, submission), limit);
+                if let Err(Failure::Status(_)) = made {
+                    admin.execute(Command::delete_completion_queue(id), limit).map_err(|_| Failure::Late)?;
+                }
+                made
+            });
+        let made = made.map_err(|failure| self.failed("a queue pair", failure, admin));
+        match made {
+            Ok(_) => Ok((ManuallyDrop::into_inner(pair), event)),
+            Err(error) => {
+                // A refusal means that the controller has no such queue; any other failure has reset it.
+                if self.end().is_none() || self.has_stopped() {
+                    drop(ManuallyDrop::into_inner(pair));
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// The event of a vector; arms all vectors at the first call, for older kernels cannot add one later.
+    fn event(&self, admin: &mut Admin, vector: u16) -> Result<RawFd, EngineError> {
+        if admin.events.is_empty() {
+            let count = self.identity().vectors.min(self.identity().queue_pairs);
+            let events = (0..count).map(|_| irq::event()).collect::<Result<Vec<_>, _>>()?;
+            self.device().arm(&events.iter().map(AsRawFd::as_raw_fd).collect::<Vec<_>>())?;
+            admin.events = events;
+        }
+        let events = admin.events.get(usize::from(vector)).ok_or_else(|| {
+            let vectors = self.identity().vectors;
+            EngineError::unsupported(format!(
+                "{} has {vectors} interrupt vectors and all are in use: lower numjobs to {vectors}, or poll",
+                self.address()
+            ))
+        })?;
+        Ok(events.as_raw_fd())
+    }
+
+    /// Deletes a queue pair; true if the controller does not use its memory any more. One that does not delete it is
+    /// reset.
+    pub(super) fn delete_pair(&self, id: u16) -> bool {
+        let mut admin = self.admin();
+        if self.end().is_none() {
+            let limit = self.limits.command;
+            let deleted = admin
+                .execute(Command::delete_submission_queue(id), limit)
+                .and_then(|_| admin.execute(Command::delete_completion_queue(id), limit));
+            if deleted.is_ok() {
+                admin.free_pairs.push(id);
+                return true;
+            }
+            self.stop(End::Closed);
+        }
+        self.has_stopped()
+    }
+
+    /// Aborts a command; whether it comes back is seen at its queue.
+    pub(super) fn abort(&self, queue: u16, command: u16) {
+        let mut admin = self.admin();
+        if self.end().is_none()
+            && let Err(failure) = admin.execute(Command::abort(queue, command), self.limits.abort)
+        {
+            let _ = self.failed("an abort", failure, &mut admin);
+        }
+    }
+}

@@ -1,0 +1,418 @@
+//! A simulated controller for tests: it reads queues and lists as the specification has them, reaches only memory that
+//! was mapped for it, and panics on every doorbell that a controller may take amiss. What commands do stands in
+//! `commands`.
+
+mod commands;
+
+use super::dma::Memory;
+use super::registers::{ACQ, AQA, ASQ, CC, CSTS, DOORBELLS, Device, HugePages, PAGE, Registers, VS};
+use crate::engine::EngineError;
+use std::collections::BTreeMap;
+use std::os::fd::RawFd;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard};
+
+/// What the controller is and how it behaves.
+#[derive(Clone, Debug)]
+pub(super) struct Behaviour {
+    pub(super) version: u32,
+    pub(super) pairs: u32,
+    pub(super) most_entries: u32,
+    pub(super) mdts: u8,
+    pub(super) stride_shift: u32,
+    pub(super) shadow: bool,
+    /// It never wants a doorbell once it has seen the first, as one that polls its shadow doorbells.
+    pub(super) never_wants_doorbells: bool,
+    /// Metadata of a block in bytes.
+    pub(super) metadata: u16,
+    /// I/O commands are taken and never complete.
+    pub(super) hangs: bool,
+    /// What an abort does to a command that hangs: it comes back, or not.
+    pub(super) aborts: bool,
+    /// Admin commands but Identify are taken and never complete.
+    pub(super) admin_hangs: bool,
+    /// `CSTS.RDY` never falls again.
+    pub(super) never_stops: bool,
+    /// The status of the next I/O commands.
+    pub(super) status: u16,
+    /// Completes I/O commands of one doorbell in an order by this seed.
+    pub(super) shuffle: u64,
+    pub(super) fatal: bool,
+    pub(super) gone: bool,
+    pub(super) asked_back: bool,
+    /// The next memory that is mapped gets pages in reverse order.
+    pub(super) scatter_next: bool,
+    /// Access to memory cannot be taken.
+    pub(super) cannot_be_cut_off: bool,
+}
+
+impl Default for Behaviour {
+    fn default() -> Behaviour {
+        Behaviour {
+            version: 0x2_0000,
+            pairs: 4,
+            most_entries: 64,
+            mdts: 9,
+            stride_shift: 0,
+            shadow: false,
+            never_wants_doorbells: false,
+            metadata: 0,
+            hangs: false,
+            aborts: true,
+            admin_hangs: false,
+            never_stops: false,
+            status: 0,
+            shuffle: 0,
+            fatal: false,
+            gone: false,
+            asked_back: false,
+            scatter_next: false,
+            cannot_be_cut_off: false,
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Sq {
+    base: u64,
+    entries: u32,
+    head: u32,
+    tail: u32,
+}
+
+#[derive(Clone, Copy)]
+struct Cq {
+    base: u64,
+    entries: u32,
+    head: u32,
+    tail: u32,
+    phase: u32,
+    vector: Option<usize>,
+}
+
+/// Memory that the device reaches: host addresses by page.
+#[derive(Default)]
+struct Reach(BTreeMap<u64, *mut u8>);
+
+// SAFETY: the pointers are used under the lock of the simulation's state.
+unsafe impl Send for Reach {}
+
+impl Reach {
+    fn at(&self, address: u64) -> *mut u8 {
+        let page = self.0.get(&(address / PAGE as u64)).unwrap_or_else(|| panic!("{address:#x} is not mapped"));
+        page.wrapping_add(address as usize % PAGE)
+    }
+
+    fn read<const N: usize>(&self, address: u64) -> [u8; N] {
+        assert!(address as usize % PAGE + N <= PAGE);
+        // SAFETY: the page is mapped, and the driver does not write it meanwhile: what Miri is here to find out.
+        unsafe { self.at(address).cast::<[u8; N]>().read() }
+    }
+
+    fn write(&self, address: u64, bytes: &[u8]) {
+        assert!(address as usize % PAGE + bytes.len() <= PAGE);
+        // SAFETY: as in `read`.
+        unsafe { self.at(address).copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
+    }
+
+    fn atomic(&self, address: u64) -> &AtomicU32 {
+        // SAFETY: the page is mapped as long as the controller runs.
+        unsafe { AtomicU32::from_ptr(self.at(address).cast()) }
+    }
+}
+
+struct State {
+    behaviour: Behaviour,
+    registers: BTreeMap<usize, u32>,
+    reach: Reach,
+    next_page: u64,
+    submission: Vec<Option<Sq>>,
+    completion: Vec<Option<Cq>>,
+    shadow: Option<(u64, u64)>,
+    /// Queue and identifier of commands that hang.
+    hanging: Vec<(usize, u16)>,
+    events: Vec<RawFd>,
+    disk: Vec<u8>,
+    /// What was seen.
+    seen: Seen,
+}
+
+/// Counts of what the controller has seen.
+#[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
+pub(super) struct Seen {
+    pub(super) doorbells: u64,
+    pub(super) reads: u64,
+    pub(super) writes: u64,
+    pub(super) flushes: u64,
+    pub(super) aborts: u64,
+    pub(super) resets: u64,
+}
+
+/// A controller with one namespace of `disk` bytes in blocks of 512.
+pub(super) struct Sim(Mutex<State>);
+
+impl Sim {
+    pub(super) fn new(behaviour: Behaviour, disk: Vec<u8>) -> Sim {
+        Sim(Mutex::new(State {
+            behaviour,
+            registers: BTreeMap::new(),
+            reach: Reach::default(),
+            next_page: 0x100,
+            submission: vec![None; 65],
+            completion: vec![None; 65],
+            shadow: None,
+            hanging: Vec::new(),
+            events: Vec::new(),
+            disk,
+            seen: Seen::default(),
+        }))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// Changes how it behaves.
+    pub(super) fn behave(&self, change: impl FnOnce(&mut Behaviour)) {
+        change(&mut self.state().behaviour);
+    }
+
+    pub(super) fn seen(&self) -> Seen {
+        self.state().seen
+    }
+
+    pub(super) fn disk(&self) -> Vec<u8> {
+        self.state().disk.clone()
+    }
+
+    /// Pages that are mapped for it.
+    pub(super) fn mapped(&self) -> usize {
+        self.state().reach.0.len()
+    }
+
+    /// Takes what lies in the submission queues by their shadow doorbells, as a controller with a thread of its own.
+    pub(super) fn poll(&self) {
+        let mut state = self.state();
+        for id in 1..state.submission.len() {
+            if state.submission[id].is_some() {
+                state.run(id);
+            }
+        }
+    }
+}
+
+impl State {
+    fn doorbell(&mut self, number: usize, value: u32) {
+        let (id, is_completion) = (number / 2, number % 2 == 1);
+        if self.registers.get(&CC).copied().unwrap_or(0) & 1 == 0 {
+            return;
+        }
+        self.seen.doorbells += u64::from(id > 0);
+        let shadow = self.shadow_of(number);
+        if is_completion {
+            let queue = self.completion[id].as_mut().expect("a completion queue");
+            assert!(value < queue.entries, "head {value} of {}", queue.entries);
+            assert!(shadow.is_some() || value != queue.head, "the same head again");
+            let (there, taken) = (
+                (queue.tail + queue.entries - queue.head) % queue.entries,
+                (value + queue.entries - queue.head) % queue.entries,
+            );
+            assert!(taken <= there, "{taken} entries taken of {there}");
+            queue.head = value;
+        } else {
+            let queue = self.submission[id].as_mut().expect("a submission queue");
+            assert!(value < queue.entries, "tail {value} of {}", queue.entries);
+            assert!(shadow.is_some() || value != queue.tail, "the same tail again");
+            queue.tail = value;
+            self.run(id);
+        }
+    }
+
+    /// Where the shadow of a doorbell and its event index lie; the admin queues ring always.
+    fn shadow_of(&self, number: usize) -> Option<(u64, u64)> {
+        let at = (number << (2 + self.behaviour.stride_shift)) as u64;
+        self.shadow.filter(|_| number > 1).map(|(values, events)| (values + at, events + at))
+    }
+
+    /// Takes all commands of a submission queue.
+    fn run(&mut self, id: usize) {
+        let mut ended = Vec::new();
+        loop {
+            if let Some((value, event)) = self.shadow_of(2 * id) {
+                let tail = self.reach.atomic(value).load(Ordering::Acquire);
+                let queue = self.submission[id].as_mut().expect("a submission queue");
+                assert!(tail < queue.entries);
+                queue.tail = tail;
+                let wanted = if self.behaviour.never_wants_doorbells { tail.wrapping_sub(1) } else { tail };
+                self.reach.atomic(event).store(wanted, Ordering::SeqCst);
+            }
+            let queue = self.submission[id].as_mut().expect("a submission queue");
+            if queue.head == queue.tail {
+                break;
+            }
+            let at = queue.base + u64::from(queue.head) * 64;
+            queue.head = (queue.head + 1) % queue.entries;
+            let command: [u8; 64] = self.reach.read(at);
+            let words: Vec<u32> =
+                command.chunks_exact(4).map(|word| u32::from_le_bytes(word.try_into().unwrap())).collect();
+            let answer = if id == 0 { self.admin(&words) } else { self.io(id, &words) };
+            ended.extend(answer.map(|(status, result)| ((words[0] >> 16) as u16, status, result)));
+        }
+        if self.behaviour.shuffle != 0 {
+            for at in (1..ended.len()).rev() {
+                self.behaviour.shuffle = self.behaviour.shuffle.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                ended.swap(at, (self.behaviour.shuffle >> 33) as usize % (at + 1));
+            }
+        }
+        for (command, status, result) in ended {
+            self.complete(id, command, status, result);
+        }
+    }
+
+    fn complete(&mut self, id: usize, command: u16, status: u16, result: u32) {
+        if let Some((value, event)) = self.shadow_of(2 * id + 1) {
+            let head = self.reach.atomic(value).load(Ordering::Acquire);
+            self.completion[id].as_mut().expect("a completion queue").head = head;
+            let wanted = if self.behaviour.never_wants_doorbells { head.wrapping_sub(1) } else { head };
+            self.reach.atomic(event).store(wanted, Ordering::SeqCst);
+        }
+        let queue = self.completion[id].as_mut().expect("a completion queue");
+        assert_ne!((queue.tail + 1) % queue.entries, queue.head, "the completion queue is full");
+        let at = queue.base + u64::from(queue.tail) * 16;
+        let last = u32::from(command) | queue.phase << 16 | u32::from(status) << 17;
+        queue.tail += 1;
+        if queue.tail == queue.entries {
+            (queue.tail, queue.phase) = (0, queue.phase ^ 1);
+        }
+        let event = queue.vector.map(|vector| self.events[vector]);
+        self.reach.write(at, &result.to_le_bytes());
+        self.reach.atomic(at + 12).store(last, Ordering::Release);
+        if let Some(event) = event {
+            let one = 1u64;
+            // SAFETY: 8 bytes are read from `one`; the event is open as long as the controller.
+            unsafe { libc::write(event, (&raw const one).cast(), 8) };
+        }
+    }
+
+    fn configure(&mut self, value: u32) {
+        let register = |at| self.registers.get(&at).copied().unwrap_or(0);
+        let pair = |at| u64::from(register(at)) | u64::from(register(at + 4)) << 32;
+        if value & 1 != 0 && register(CC) & 1 == 0 {
+            assert_eq!(value >> 16 & 0xff, 0x46, "entries of 64 and 16 bytes");
+            let (base, entries) = (pair(ASQ), (register(AQA) & 0xfff) + 1);
+            let completion = pair(ACQ);
+            self.submission[0] = Some(Sq { base, entries, head: 0, tail: 0 });
+            self.completion[0] = Some(Cq { base: completion, entries, head: 0, tail: 0, phase: 1, vector: None });
+        }
+        if value & 1 == 0 {
+            self.seen.resets += 1;
+            self.submission.fill(None);
+            self.completion.fill(None);
+            self.hanging.clear();
+            self.shadow = None;
+        }
+    }
+}
+
+impl Registers for Sim {
+    fn read32(&self, at: usize) -> u32 {
+        let state = self.state();
+        if state.behaviour.gone {
+            return u32::MAX;
+        }
+        match at {
+            VS => state.behaviour.version,
+            CSTS => {
+                let enabled = state.registers.get(&CC).copied().unwrap_or(0) & 1;
+                let ready = enabled | u32::from(state.behaviour.never_stops && state.seen.resets > 0);
+                ready | u32::from(state.behaviour.fatal) << 1
+            }
+            other => state.registers.get(&other).copied().unwrap_or(0),
+        }
+    }
+
+    fn write32(&self, at: usize, value: u32) {
+        let mut state = self.state();
+        if state.behaviour.gone {
+            return;
+        }
+        if at >= DOORBELLS {
+            let shift = 2 + state.behaviour.stride_shift;
+            state.doorbell((at - DOORBELLS) >> shift, value);
+        } else {
+            if at == CC {
+                state.configure(value);
+            }
+            state.registers.insert(at, value);
+        }
+    }
+
+    fn read64(&self, at: usize) -> u64 {
+        assert_eq!(at, 0, "CAP");
+        let Behaviour { most_entries, stride_shift, gone, .. } = self.state().behaviour;
+        // The NVM command set, half a second to become ready.
+        if gone { u64::MAX } else { u64::from(most_entries - 1) | 1 << 24 | u64::from(stride_shift) << 32 | 1 << 37 }
+    }
+
+    fn write64(&self, at: usize, value: u64) {
+        self.write32(at, value as u32);
+        self.write32(at + 4, (value >> 32) as u32);
+    }
+}
+
+impl Device for Sim {
+    fn registers_len(&self) -> usize {
+        2 * PAGE
+    }
+
+    fn huge_pages(&self) -> HugePages {
+        HugePages::Preferred
+    }
+
+    fn map(&self, memory: &Memory) -> Result<Box<[u64]>, EngineError> {
+        let mut state = self.state();
+        let count = memory.len / PAGE;
+        let mut pages: Vec<u64> = (0..count as u64).map(|page| state.next_page + page).collect();
+        if std::mem::take(&mut state.behaviour.scatter_next) {
+            pages.reverse();
+        }
+        state.next_page += count as u64 + 1;
+        for (at, page) in pages.iter().enumerate() {
+            state.reach.0.insert(*page, memory.base.as_ptr().wrapping_add(at * PAGE));
+        }
+        Ok(pages.iter().map(|page| page * PAGE as u64).collect())
+    }
+
+    fn unmap(&self, pages: &[u64]) {
+        let mut state = self.state();
+        for page in pages {
+            state.reach.0.remove(&(page / PAGE as u64)).expect("mapped until now");
+        }
+    }
+
+    fn cut_off(&self) -> bool {
+        let mut state = self.state();
+        if state.behaviour.cannot_be_cut_off {
+            return false;
+        }
+        state.configure(0);
+        true
+    }
+
+    fn vectors(&self) -> u32 {
+        self.state().behaviour.pairs.min(2)
+    }
+
+    fn arm(&self, events: &[RawFd]) -> Result<(), EngineError> {
+        self.state().events = events.to_vec();
+        Ok(())
+    }
+
+    fn is_asked_back(&self) -> bool {
+        self.state().behaviour.asked_back
+    }
+
+    fn vfio(&self) -> &'static str {
+        "type1"
+    }
+}

@@ -1,0 +1,502 @@
+//! The driver against a simulated controller: registers, queues, doorbells, data and every kind of failure.
+
+mod properties;
+
+use super::controller::{Controller, Limits};
+use super::sim::{Behaviour, Seen, Sim};
+use crate::engine::{Completion, Engine, EngineError, IoError, Op, Request};
+use crate::pool::{Pool, Slot};
+use crate::target::Target;
+use iopj_core::IoPath;
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+const BLOCK: u32 = 512;
+const DISK: usize = 1 << 18;
+
+/// A controller, what it is simulated by, and what its disk holds.
+struct Bench {
+    sim: Arc<Sim>,
+    controller: Option<Arc<Controller>>,
+    contents: Vec<u8>,
+}
+
+impl Bench {
+    fn new(behaviour: Behaviour) -> Bench {
+        Bench::with_limits(behaviour, Limits { command: Duration::from_secs(100), abort: Duration::from_secs(100) })
+    }
+
+    /// Nothing that a test waits for takes as long as a second.
+    fn impatient(behaviour: Behaviour) -> Bench {
+        Bench::with_limits(behaviour, Limits { command: Duration::from_millis(20), abort: Duration::from_millis(10) })
+    }
+
+    fn with_limits(behaviour: Behaviour, limits: Limits) -> Bench {
+        let contents: Vec<u8> = (0..DISK).map(|at| (at / 512 * 31 + at * 7) as u8).collect();
+        let sim = Arc::new(Sim::new(behaviour, contents.clone()));
+        let controller = Controller::start("0000:01:00.0".parse().unwrap(), sim.clone(), limits).unwrap();
+        Bench { sim, controller: Some(controller), contents }
+    }
+
+    fn controller(&self) -> &Arc<Controller> {
+        self.controller.as_ref().unwrap()
+    }
+
+    fn target(&self, writable: bool) -> Target {
+        Target::open_bypass(Path::new("/dev/nvme0n1"), self.controller(), 1, writable).unwrap()
+    }
+
+    fn open(&self, mode: &str, pool: &Rc<Pool>, iodepth: u32) -> Box<dyn Engine> {
+        self.try_open(mode, pool, iodepth).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    fn try_open(&self, mode: &str, pool: &Rc<Pool>, iodepth: u32) -> Result<Box<dyn Engine>, EngineError> {
+        let path: IoPath = format!("nvme-user/doorbell/{mode}").parse().unwrap();
+        crate::open(path, &self.target(true), pool, iodepth)
+    }
+
+    /// Everything is dropped: nothing is mapped any more, and the controller was stopped.
+    fn close(mut self) -> Seen {
+        self.controller = None;
+        assert_eq!(self.sim.mapped(), 0, "pages stay mapped");
+        assert!(self.sim.seen().resets > 0);
+        self.sim.seen()
+    }
+}
+
+fn read(slot: u32, block: u64, blocks: u32) -> Request {
+    Request { op: Op::Read, slot: Slot(slot), len: blocks * BLOCK, offset: block * 512, tag: u64::from(slot) + 100 }
+}
+
+fn wait(engine: &mut dyn Engine, min: usize) -> Result<Vec<Completion>, EngineError> {
+    let mut done = Vec::with_capacity(64);
+    engine.wait(min, &mut done).map(|()| done)
+}
+
+/// The error that `engine` ends with once it has handed out everything in flight.
+fn ending(engine: &mut dyn Engine) -> String {
+    let wait_error = wait(engine, 1).unwrap_err().to_string();
+    assert_eq!(engine.push(&[read(0, 0, 1)]).unwrap_err().to_string(), wait_error);
+    wait_error
+}
+
+#[test]
+fn a_controller_is_opened_described_and_closed() {
+    let bench = Bench::new(Behaviour { shadow: true, ..Behaviour::default() });
+    let identity = bench.controller().identity();
+    assert_eq!((&*identity.model, &*identity.serial, identity.queue_pairs), ("Sim", "S 1", 4));
+    assert_eq!((identity.max_transfer_bytes, identity.shadow_doorbells), (2 << 20, true));
+    let target = bench.target(true);
+    assert_eq!((target.data_len(), target.logical_block(), target.data_offset()), (DISK as u64, 512, 0));
+    assert!(target.reopen().unwrap_err().to_string().contains("is taken"));
+    drop(target);
+    bench.close();
+}
+
+#[test]
+fn reads_writes_flushes_and_their_counts() {
+    let bench = Bench::new(Behaviour::default());
+    let pool = Pool::new(2, 8192).unwrap();
+    let mut engine = bench.open("poll", &pool, 2);
+    pool.borrow(Slot(0)).unwrap().fill(0x5a);
+    engine.push(&[Request { op: Op::Write, ..read(0, 7, 16) }, read(1, 40, 3)]).unwrap();
+    assert_eq!(engine.in_flight(), 2);
+    let done = wait(&mut *engine, 2).unwrap();
+    assert_eq!(done.len(), 2);
+    assert_eq!(done[1], Completion { tag: 101, slot: Slot(1), result: Ok(1536) });
+    assert_eq!(pool.borrow(Slot(1)).unwrap()[..1536], bench.contents[40 * 512..43 * 512]);
+    let disk = bench.sim.disk();
+    assert!(disk[7 * 512..23 * 512].iter().all(|byte| *byte == 0x5a));
+    assert_eq!(disk[..7 * 512], bench.contents[..7 * 512]);
+    assert_eq!(disk[23 * 512..], bench.contents[23 * 512..]);
+    bench.controller().flush(1).unwrap();
+    let counts = bench.controller().io_counts().unwrap();
+    assert_eq!((counts.host_reads, counts.host_writes), (1, 1));
+    let facts = engine.facts();
+    assert_eq!((facts.system_calls, facts.submit_calls, facts.doorbells, facts.sleeps), (Some(0), 0, 2, 0));
+    drop(engine);
+    assert_eq!(bench.close().flushes, 1);
+}
+
+#[test]
+fn what_no_command_can_say_is_refused_and_the_rest_goes_on() {
+    let bench = Bench::new(Behaviour { mdts: 1, ..Behaviour::default() });
+    let pool = Pool::new(2, 16384).unwrap();
+    let mut engine = bench.open("poll", &pool, 2);
+    for (request, word) in [
+        (Request { len: 100, ..read(0, 0, 1) }, "whole logical blocks of 512 bytes"),
+        (Request { offset: 3, ..read(0, 0, 1) }, "whole logical blocks"),
+        (read(0, 0, 0), "0 bytes"),
+        (read(0, 0, 17), "up to 8192 bytes at once"),
+        (read(2, 0, 1), "beyond the pool"),
+    ] {
+        let message = engine.push(&[request]).unwrap_err().to_string();
+        assert!(message.contains(word), "{message}");
+        assert_eq!(engine.in_flight(), 0);
+    }
+    let mut reader = crate::open("nvme-user/doorbell/poll".parse().unwrap(), &bench.target(false), &pool, 1).unwrap();
+    let message = reader.push(&[Request { op: Op::Write, ..read(0, 0, 1) }]).unwrap_err().to_string();
+    assert!(message.contains("opened for reading"), "{message}");
+    engine.push(&[read(0, DISK as u64 / 512, 1), read(1, 0, 16)]).unwrap();
+    let done = wait(&mut *engine, 2).unwrap();
+    assert_eq!((done[0].result, done[1].result), (Err(IoError::Nvme(0x80)), Ok(8192)));
+    drop((engine, reader));
+    bench.close();
+}
+
+#[test]
+fn every_pair_is_used_and_one_more_is_an_error_with_its_number() {
+    let bench = Bench::new(Behaviour { pairs: 3, ..Behaviour::default() });
+    let pool = Pool::new(4, 512).unwrap();
+    for _ in 0..2 {
+        let mut engines: Vec<_> = (0..3).map(|_| bench.open("poll", &pool, 1)).collect();
+        let message = bench.try_open("poll", &pool, 1).err().unwrap().to_string();
+        assert_eq!(message, "0000:01:00.0 grants 3 I/O queue pairs and all are in use: lower numjobs to 3");
+        for (slot, engine) in engines.iter_mut().enumerate() {
+            engine.push(&[read(slot as u32, slot as u64, 1)]).unwrap();
+        }
+        for engine in &mut engines {
+            assert_eq!(wait(&mut **engine, 1).unwrap().len(), 1);
+        }
+    }
+    let message = bench.try_open("poll", &pool, 64).err().unwrap().to_string();
+    assert!(message.contains("65 entries") && message.contains("lower iodepth to 63"), "{message}");
+    drop(bench.open("poll", &pool, 63));
+    bench.close();
+}
+
+#[test]
+fn an_event_index_that_is_stale_does_not_hang() {
+    let bench = Bench::new(Behaviour { shadow: true, never_wants_doorbells: true, ..Behaviour::default() });
+    let pool = Pool::new(1, 512).unwrap();
+    let mut engine = bench.open("poll", &pool, 1);
+    for _ in 0..4 {
+        engine.push(&[read(0, 1, 1)]).unwrap();
+        assert_eq!(wait(&mut *engine, 1).unwrap()[0].result, Ok(512));
+    }
+    assert!(engine.facts().shadow_doorbells);
+    drop(engine);
+    bench.close();
+}
+
+/// Ends the thread of a test, though the test panics.
+struct StopAtEnd<'a>(&'a AtomicBool);
+
+impl Drop for StopAtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// The controller reads shadow doorbells on a thread of its own: only the order of our stores tells it what is there,
+/// which Miri checks.
+#[test]
+fn a_controller_that_polls_its_shadow_doorbells_sees_whole_commands() {
+    let bench = Bench::new(Behaviour { shadow: true, never_wants_doorbells: true, ..Behaviour::default() });
+    let pool = Pool::new(2, 1024).unwrap();
+    let mut engine = bench.open("poll", &pool, 2);
+    let (stop, sim) = (AtomicBool::new(false), Arc::clone(&bench.sim));
+    std::thread::scope(|scope| {
+        let _end = StopAtEnd(&stop);
+        scope.spawn(|| {
+            while !stop.load(Ordering::Relaxed) {
+                sim.poll();
+                std::thread::yield_now();
+            }
+        });
+        for round in 0..if cfg!(miri) { 10 } else { 2000 } {
+            let (first, second) = (round % 100, round % 77 + 3);
+            engine.push(&[read(0, first, 2), read(1, second, 1)]).unwrap();
+            assert_eq!(wait(&mut *engine, 2).unwrap().len(), 2);
+            assert_eq!(pool.borrow(Slot(0)).unwrap()[..], bench.contents[first as usize * 512..][..1024]);
+            assert_eq!(pool.borrow(Slot(1)).unwrap()[..512], bench.contents[second as usize * 512..][..512]);
+        }
+    });
+    drop(engine);
+    bench.close();
+}
+
+#[test]
+fn a_failed_command_completes_with_its_status() {
+    let bench = Bench::new(Behaviour { status: 0x281, ..Behaviour::default() });
+    let pool = Pool::new(1, 512).unwrap();
+    let mut engine = bench.open("poll", &pool, 1);
+    engine.push(&[read(0, 0, 1)]).unwrap();
+    assert_eq!(wait(&mut *engine, 1).unwrap()[0].result, Err(IoError::Nvme(0x281)));
+    let message = bench.controller().flush(1).unwrap_err().to_string();
+    assert!(message.contains("refuses a flush (NVMe status type 2, code 0x81)"), "{message}");
+    bench.sim.behave(|behaviour| behaviour.status = 0);
+    engine.push(&[read(0, 0, 1)]).unwrap();
+    assert_eq!(wait(&mut *engine, 1).unwrap()[0].result, Ok(512), "the engine goes on");
+    drop(engine);
+    bench.close();
+}
+
+#[test]
+fn a_command_that_hangs_is_aborted_and_the_engine_goes_on() {
+    let bench = Bench::impatient(Behaviour { hangs: true, ..Behaviour::default() });
+    let pool = Pool::new(2, 512).unwrap();
+    let mut engine = bench.open("poll", &pool, 2);
+    engine.push(&[read(0, 0, 1), read(1, 0, 1)]).unwrap();
+    let done = wait(&mut *engine, 2).unwrap();
+    assert!(done.iter().all(|completion| completion.result == Err(IoError::Nvme(0x07))), "{done:?}");
+    bench.sim.behave(|behaviour| behaviour.hangs = false);
+    engine.push(&[read(0, 0, 1)]).unwrap();
+    assert_eq!(wait(&mut *engine, 1).unwrap()[0].result, Ok(512));
+    drop(engine);
+    assert_eq!(bench.close().aborts, 2);
+}
+
+#[test]
+fn a_command_that_does_not_come_back_resets_the_controller_for_all() {
+    let bench = Bench::impatient(Behaviour { hangs: true, aborts: false, ..Behaviour::default() });
+    let pool = Pool::new(3, 512).unwrap();
+    let (mut engine, mut other) = (bench.open("poll", &pool, 2), bench.open("poll", &pool, 1));
+    other.push(&[read(2, 0, 1)]).unwrap();
+    engine.push(&[read(0, 0, 1), read(1, 0, 1)]).unwrap();
+    let mut done = Vec::with_capacity(1);
+    for _ in 0..2 {
+        done.clear();
+        engine.wait(2, &mut done).unwrap();
+        assert_eq!(done.len(), 1, "there is room for one");
+        assert_eq!(done[0].result, Err(IoError::Os(libc::ETIMEDOUT)));
+    }
+    let message = ending(&mut *engine);
+    assert!(message.starts_with("0000:01:00.0 was reset: nothing came back for"), "{message}");
+    assert_eq!(wait(&mut *other, 1).unwrap()[0].result, Err(IoError::Os(libc::ETIMEDOUT)));
+    ending(&mut *other);
+    assert_eq!(bench.try_open("poll", &pool, 1).err().unwrap().to_string(), message);
+    assert_eq!(bench.controller().io_counts().unwrap_err().to_string(), message);
+    drop((engine, other));
+    for slot in 0..3 {
+        assert!(pool.borrow(Slot(slot)).is_ok(), "slot {slot} is free again");
+    }
+    bench.close();
+}
+
+#[test]
+fn a_controller_that_fails_or_is_pulled_ends_its_engines() {
+    type Failure = (fn(&mut Behaviour), i32, &'static str);
+    let failures: [Failure; 2] = [
+        (|behaviour| behaviour.fatal = true, libc::EIO, "fatal error of its own"),
+        (|behaviour| behaviour.gone = true, libc::ENODEV, "answers no more"),
+    ];
+    for (fail, errno, word) in failures {
+        let bench = Bench::new(Behaviour { hangs: true, ..Behaviour::default() });
+        let pool = Pool::new(1, 512).unwrap();
+        let mut engine = bench.open("poll", &pool, 1);
+        engine.push(&[read(0, 0, 1)]).unwrap();
+        engine.submit().unwrap();
+        bench.sim.behave(fail);
+        assert_eq!(wait(&mut *engine, 1).unwrap()[0].result, Err(IoError::Os(errno)));
+        let message = ending(&mut *engine);
+        assert!(message.contains(word), "{message}");
+        drop(engine);
+        assert_eq!(Rc::strong_count(&pool), 1);
+        bench.close();
+    }
+}
+
+#[test]
+fn the_kernel_gets_its_device_back() {
+    let bench = Bench::new(Behaviour { hangs: true, asked_back: true, ..Behaviour::default() });
+    let pool = Pool::new(1, 512).unwrap();
+    let mut engine = bench.open("poll", &pool, 1);
+    engine.push(&[read(0, 0, 1)]).unwrap();
+    let message = wait(&mut *engine, 1).unwrap_err().to_string();
+    assert!(message.contains("the kernel asks for 0000:01:00.0 back"), "{message}");
+    bench.sim.behave(|behaviour| behaviour.hangs = false);
+    drop(engine);
+    assert!(pool.borrow(Slot(0)).is_ok());
+    bench.close();
+}
+
+#[test]
+fn an_empty_poll_finds_a_pulled_device_too() {
+    let bench = Bench::new(Behaviour { hangs: true, ..Behaviour::default() });
+    let pool = Pool::new(1, 512).unwrap();
+    let mut engine = bench.open("poll", &pool, 1);
+    engine.push(&[read(0, 0, 1)]).unwrap();
+    assert_eq!(wait(&mut *engine, 0).unwrap(), []);
+    bench.sim.behave(|behaviour| behaviour.gone = true);
+    let found = loop {
+        let done = wait(&mut *engine, 0).unwrap();
+        if let Some(completion) = done.first() {
+            break completion.result;
+        }
+        std::thread::sleep(Duration::from_micros(if cfg!(miri) { 0 } else { 5 }));
+    };
+    assert_eq!(found, Err(IoError::Os(libc::ENODEV)));
+}
+
+#[test]
+fn a_dropped_engine_takes_back_what_the_controller_was_not_told_of() {
+    let bench = Bench::new(Behaviour::default());
+    let pool = Pool::new(2, 512).unwrap();
+    let mut engine = bench.open("poll", &pool, 2);
+    engine.push(&[read(0, 0, 1)]).unwrap();
+    engine.submit().unwrap();
+    engine.push(&[Request { op: Op::Write, ..read(1, 3, 1) }]).unwrap();
+    drop(engine);
+    assert!(pool.borrow(Slot(0)).is_ok() && pool.borrow(Slot(1)).is_ok());
+    assert_eq!(bench.sim.disk(), bench.contents);
+    assert_eq!(bench.close().reads, 1);
+}
+
+#[test]
+fn a_dropped_engine_deletes_its_queues_though_a_command_hangs() {
+    let bench = Bench::new(Behaviour { hangs: true, ..Behaviour::default() });
+    let pool = Pool::new(1, 512).unwrap();
+    let mut engine = bench.open("poll", &pool, 1);
+    engine.push(&[read(0, 0, 1)]).unwrap();
+    engine.submit().unwrap();
+    drop(engine);
+    assert!(pool.borrow(Slot(0)).is_ok());
+    assert_eq!(bench.sim.seen().resets, 0);
+    bench.close();
+}
+
+#[test]
+fn a_controller_that_does_not_stop_keeps_its_memory() {
+    let bench = Bench::impatient(Behaviour {
+        hangs: true,
+        aborts: false,
+        never_stops: true,
+        cannot_be_cut_off: true,
+        ..Behaviour::default()
+    });
+    let pool = Pool::new(1, 512).unwrap();
+    let mut engine = bench.open("poll", &pool, 1);
+    engine.push(&[read(0, 0, 1)]).unwrap();
+    let message = wait(&mut *engine, 1).unwrap_err().to_string();
+    assert!(message.contains("was reset: nothing came back"), "{message}");
+    let mapped = bench.sim.mapped();
+    drop(engine);
+    assert!(pool.borrow(Slot(0)).is_err(), "the slot is in flight for ever");
+    assert_eq!(Rc::strong_count(&pool), 2, "the pool outlives the controller's hold on it");
+    let Bench { sim, controller, .. } = bench;
+    drop(controller);
+    assert_eq!(sim.mapped(), mapped, "all of it stays mapped");
+}
+
+#[test]
+fn an_admin_command_that_hangs_ends_the_controller() {
+    let bench = Bench::impatient(Behaviour::default());
+    bench.sim.behave(|behaviour| behaviour.admin_hangs = true);
+    let pool = Pool::new(1, 512).unwrap();
+    let message = bench.try_open("poll", &pool, 1).err().unwrap().to_string();
+    assert!(message.contains("was reset: nothing came back"), "{message}");
+    assert_eq!(Rc::strong_count(&pool), 1);
+    bench.close();
+}
+
+#[test]
+fn a_controller_or_namespace_that_does_not_suit_says_why() {
+    let open = |behaviour| {
+        let sim = Arc::new(Sim::new(behaviour, vec![0; DISK]));
+        let opened = Controller::start("0000:01:00.0".parse().unwrap(), sim.clone(), Limits::default());
+        (opened, sim)
+    };
+    let message = |behaviour| open(behaviour).0.unwrap_err().to_string();
+    let old = message(Behaviour { version: 0x1_0100, ..Behaviour::default() });
+    assert!(old.contains("is of NVMe 1.1 and this driver needs 1.2"), "{old}");
+    let gone = message(Behaviour { gone: true, ..Behaviour::default() });
+    assert!(gone.contains("all ones"), "{gone}");
+    let fatal = message(Behaviour { fatal: true, ..Behaviour::default() });
+    assert!(fatal.contains("CSTS.CFS"), "{fatal}");
+    let (controller, _sim) = open(Behaviour { metadata: 8, ..Behaviour::default() });
+    let controller = controller.unwrap();
+    let error =
+        |nsid| Target::open_bypass(Path::new("/dev/nvme0n1"), &controller, nsid, false).unwrap_err().to_string();
+    assert!(error(1).contains("8 bytes of metadata each"), "{}", error(1));
+    assert!(error(2).contains("does not have: it has 1"), "{}", error(2));
+}
+
+#[test]
+fn a_taken_device_has_the_paths_of_bypass_and_no_other() {
+    use crate::check::{Availability, check};
+    let bench = Bench::new(Behaviour { pairs: 2, ..Behaviour::default() });
+    let target = bench.target(false);
+    for path in IoPath::all() {
+        let interrupts = path.completion() != iopj_core::path::Completion::Poll;
+        if cfg!(miri) && interrupts {
+            continue;
+        }
+        match check(path, &target) {
+            Availability::Available { .. } => assert!(matches!(path, IoPath::NvmeUser(_)), "{path}"),
+            Availability::Unavailable { reason, .. } if path == IoPath::Spdk => {
+                assert!(reason.contains("through fio"), "{reason}");
+            }
+            Availability::Unavailable { reason, remedy } => {
+                assert!(!matches!(path, IoPath::NvmeUser(_)), "{path}: {reason}");
+                assert!(reason.contains("0000:01:00.0 is taken") && remedy.contains("--take-device"), "{reason}");
+            }
+        }
+    }
+    let pool = Pool::new(1, 512).unwrap();
+    let message = crate::open(IoPath::Libaio, &target, &pool, 1).err().unwrap().to_string();
+    assert!(message.contains("needs the kernel's driver") && message.contains("is taken"), "{message}");
+    drop(target);
+    bench.close();
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "Miri has neither prctl nor clock_nanosleep")]
+fn interrupt_and_hybrid_count_what_they_do() {
+    for mode in ["interrupt", "hybrid", "hybrid:30us"] {
+        let bench = Bench::new(Behaviour::default());
+        let pool = Pool::new(1, 512).unwrap();
+        let mut engine = bench.open(mode, &pool, 1);
+        for block in 0..50 {
+            engine.push(&[read(0, block, 1)]).unwrap();
+            assert_eq!(wait(&mut *engine, 1).unwrap()[0].result, Ok(512));
+        }
+        // The simulated controller answers within the doorbell: nothing is to be waited for.
+        assert_eq!((engine.facts().system_calls, engine.facts().sleeps), (Some(0), 0), "{mode}");
+        bench.sim.behave(|behaviour| behaviour.hangs = true);
+        engine.push(&[read(0, 0, 1)]).unwrap();
+        engine.submit().unwrap();
+        bench.sim.behave(|behaviour| behaviour.gone = true);
+        assert_eq!(wait(&mut *engine, 1).unwrap()[0].result, Err(IoError::Os(libc::ENODEV)), "{mode}");
+        let (calls, sleeps) = (engine.facts().system_calls.unwrap(), engine.facts().sleeps);
+        match mode {
+            "interrupt" => assert!(calls > 0 && sleeps == 0, "{calls} {sleeps}"),
+            // Nothing was waited for before: there is no mean to take half of.
+            "hybrid" => assert_eq!((calls, sleeps), (0, 0)),
+            _ => assert_eq!((calls, sleeps), (1, 1), "a wait sleeps once"),
+        }
+    }
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "Miri's epoll waits for no other thread's write")]
+fn an_interrupt_wakes_the_engine_that_sleeps() {
+    let bench = Bench::new(Behaviour { shadow: true, never_wants_doorbells: true, ..Behaviour::default() });
+    let pool = Pool::new(1, 512).unwrap();
+    let mut engine = bench.open("interrupt", &pool, 1);
+    let sim = Arc::clone(&bench.sim);
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let _end = StopAtEnd(&stop);
+        scope.spawn(|| {
+            while !stop.load(Ordering::Relaxed) {
+                std::thread::sleep(Duration::from_micros(200));
+                sim.poll();
+            }
+        });
+        for block in 0..50 {
+            engine.push(&[read(0, block, 1)]).unwrap();
+            assert_eq!(wait(&mut *engine, 1).unwrap()[0].result, Ok(512));
+        }
+    });
+    assert!(engine.facts().system_calls.unwrap() > 0);
+    // The simulated controller has two vectors, so the third pair has none.
+    let second = bench.open("poll", &pool, 1);
+    let message = bench.try_open("interrupt", &pool, 1).err().unwrap().to_string();
+    assert!(message.contains("has 2 interrupt vectors") && message.contains("lower numjobs to 2"), "{message}");
+    drop((engine, second));
+    bench.close();
+}

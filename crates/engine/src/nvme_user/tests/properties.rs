@@ -1,0 +1,105 @@
+//! What holds for every sequence of requests: each completes once, moves its own bytes and no others, whatever the
+//! depth, the order of completions and the layout of memory; and no doorbell is amiss, which the simulated controller
+//! sees to.
+
+use super::{Behaviour, Bench, DISK, wait};
+use crate::engine::{Op, Request};
+use crate::pool::{Pool, Slot};
+use proptest::prelude::*;
+use std::collections::HashMap;
+
+/// Longest request in bytes: two pages of a list's entries would be more than the simulated disk has.
+const LONGEST: u32 = if cfg!(miri) { 3 * 4096 } else { 16 * 4096 };
+
+#[derive(Clone, Debug)]
+struct Step {
+    /// Requests to push: write or read, first block, blocks.
+    pushes: Vec<(bool, u64, u32)>,
+    submit: bool,
+    /// Completions to wait for, of what is in flight then, in 1/255.
+    wait: u8,
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let push = (any::<bool>(), 0..DISK as u64 / 512, 1..=LONGEST / 512);
+    let step = (prop::collection::vec(push, 0..6), any::<bool>(), any::<u8>())
+        .prop_map(|(pushes, submit, wait)| Step { pushes, submit, wait });
+    prop::collection::vec(step, 1..if cfg!(miri) { 6 } else { 40 })
+}
+
+fn behaviour() -> impl Strategy<Value = Behaviour> {
+    (any::<bool>(), 0u32..3, any::<u64>(), any::<bool>()).prop_map(|(shadow, stride_shift, shuffle, scatter_next)| {
+        Behaviour { shadow, stride_shift, shuffle, scatter_next, ..Behaviour::default() }
+    })
+}
+
+/// Does the steps; `shift` is where slots begin within their pages.
+fn run(behaviour: Behaviour, depth: u32, shift: u32, steps: &[Step]) {
+    let scatter = behaviour.scatter_next;
+    let bench = Bench::new(Behaviour { scatter_next: false, ..behaviour });
+    bench.sim.behave(|behaviour| behaviour.scatter_next = scatter);
+    let pool = Pool::shifted(depth, LONGEST, shift).unwrap();
+    let mut engine = bench.open("poll", &pool, depth);
+    let mut disk = bench.contents.clone();
+    let mut flying: HashMap<u64, Request> = HashMap::new();
+    let mut tag = 0;
+    for step in steps {
+        for (write, block, blocks) in step.pushes.iter().copied() {
+            let Some(slot) = (0..depth).find(|slot| flying.values().all(|other| other.slot.0 != *slot)) else { break };
+            let block = block.min(DISK as u64 / 512 - u64::from(blocks));
+            let (offset, len) = (block * 512, blocks * 512);
+            let overlaps = |other: &Request| {
+                other.offset < offset + u64::from(len) && offset < other.offset + u64::from(other.len)
+            };
+            // The order of requests in flight on the same blocks is nobody's.
+            let op = if write && !flying.values().any(overlaps) { Op::Write } else { Op::Read };
+            if flying.values().any(|other| other.op == Op::Write && overlaps(other)) {
+                continue;
+            }
+            tag += 1;
+            pool.borrow(Slot(slot)).unwrap().fill(tag as u8);
+            let request = Request { op, slot: Slot(slot), len, offset, tag };
+            assert_eq!(engine.push(&[request]).unwrap(), 1);
+            if op == Op::Write {
+                disk[offset as usize..][..len as usize].fill(tag as u8);
+            }
+            flying.insert(tag, request);
+        }
+        if step.submit {
+            engine.submit().unwrap();
+        }
+        let min = flying.len() * usize::from(step.wait) / 255;
+        let done = wait(&mut *engine, min).unwrap();
+        assert!(done.len() >= min);
+        for completion in done {
+            let request = flying.remove(&completion.tag).expect("in flight, and completed once");
+            assert_eq!((completion.slot, completion.result), (request.slot, Ok(request.len)));
+            let slot = pool.borrow(request.slot).unwrap();
+            let (bytes, rest) = slot.split_at(request.len as usize);
+            if request.op == Op::Read {
+                assert_eq!(bytes, &disk[request.offset as usize..][..bytes.len()]);
+            }
+            assert!(rest.iter().all(|byte| *byte == request.tag as u8), "beyond the request");
+        }
+        assert_eq!(engine.in_flight(), flying.len());
+    }
+    let left = wait(&mut *engine, flying.len()).unwrap().len();
+    assert_eq!(left, flying.len());
+    drop(engine);
+    assert_eq!(bench.sim.disk(), disk);
+    bench.close();
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 4 } else { 200 }))]
+    #[test]
+    fn every_request_moves_its_own_bytes_once(
+        behaviour in behaviour(),
+        depth in 1u32..7,
+        dwords in 0u32..1024,
+        steps in steps(),
+    ) {
+        // Half of the pools begin at a page.
+        run(behaviour, depth, if dwords < 512 { 0 } else { dwords * 4 }, &steps);
+    }
+}
