@@ -62,7 +62,8 @@ pub fn check(path: IoPath, target: &Target) -> Availability {
 }
 
 fn read_one(path: IoPath, target: &Target) -> Result<Completion, EngineError> {
-    let pool = Pool::new(1, target.logical_block())?;
+    let slot_len = target.logical_block();
+    let pool = if target.needs_huge_pages() { Pool::huge(1, slot_len)? } else { Pool::new(1, slot_len)? };
     let mut engine = crate::open(path, target, &pool, 1)?;
     let request =
         Request { op: Op::Read, slot: Slot(0), len: target.logical_block(), offset: target.data_offset(), tag: 0 };

@@ -31,6 +31,7 @@ pub(crate) fn run(target: &Target, probe: &Probe, stop: &AtomicBool) -> Result<C
         len: target.data_len(),
         seed: IOS,
         open: &open,
+        huge_pages: false,
         is_trial: false,
     };
     let snapshots = RefCell::new(Vec::with_capacity(2));

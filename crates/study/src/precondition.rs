@@ -45,6 +45,7 @@ pub(crate) fn run(
             len: target.data_len(),
             seed,
             open: &open,
+            huge_pages: false,
             is_trial: false,
         };
         let run = native::run(&spec, stop, &mut |_| Ok(()), tick)?;

@@ -311,6 +311,7 @@ pub(crate) fn check_cells(cells: &[Cell], access: &mut Access<'_>, fio: Option<&
             len: target.data_len(),
             seed: 0,
             open: &open,
+            huge_pages: target.needs_huge_pages(),
             is_trial: false,
         };
         native::preflight(&spec).map_err(|error| {

@@ -163,6 +163,7 @@ impl Stage<'_> {
             len: target.data_len(),
             seed,
             open: &open,
+            huge_pages: target.needs_huge_pages(),
             is_trial: true,
         };
         let snapshots = RefCell::new(Vec::with_capacity(2));

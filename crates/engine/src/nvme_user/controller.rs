@@ -4,7 +4,7 @@ use super::admin::{Admin, Failure};
 use super::command::Command;
 use super::identify::{self, ControllerData, Identity, IoCounts, NamespaceInfo};
 use super::queue::ShadowPages;
-use super::registers::{self, Capabilities, DOORBELLS, Device, Health, Stuck, health};
+use super::registers::{self, Capabilities, DOORBELLS, Device, Health, HugePages, Stuck, health};
 use super::vfio::Vfio;
 use crate::engine::EngineError;
 use crate::pci::{Isolation, PciAddress};
@@ -177,6 +177,11 @@ impl Controller {
     /// True if the kernel wants the device back.
     pub(super) fn is_asked_back(&self) -> bool {
         self.device.is_asked_back()
+    }
+
+    /// True if it reaches memory by physical addresses, so that what it shall reach must lie in huge pages.
+    pub(crate) fn needs_huge_pages(&self) -> bool {
+        self.device.huge_pages() == HugePages::Required
     }
 
     /// The device itself.

@@ -53,6 +53,12 @@ impl Target {
         })
     }
 
+    /// True if a pool for this target must be [`Pool::huge`](crate::Pool::huge): its controller reaches memory by physical
+    /// addresses, and only huge pages stay where they are.
+    pub fn needs_huge_pages(&self) -> bool {
+        self.controller().is_some_and(|controller| controller.needs_huge_pages())
+    }
+
     /// The controller that this process drives, where the target is one of its namespaces.
     pub fn controller(&self) -> Option<&Arc<Controller>> {
         self.bypass.as_ref().map(|bypass| &bypass.controller)

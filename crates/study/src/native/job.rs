@@ -140,7 +140,7 @@ impl<'a> Job<'a> {
     pub(crate) fn open(spec: &JobSpec<'a>, job: u32) -> Result<Job<'a>, EngineError> {
         let workload = spec.workload;
         let depth = workload.iodepth;
-        let pool = Pool::new(depth, workload.bs)?;
+        let pool = if spec.huge_pages { Pool::huge(depth, workload.bs)? } else { Pool::new(depth, workload.bs)? };
         if workload.rw.writes() {
             fill(&pool, spec.seed ^ u64::from(job))?;
         }

@@ -39,6 +39,8 @@ pub(crate) struct JobSpec<'a> {
     pub(crate) len: u64,
     pub(crate) seed: u64,
     pub(crate) open: &'a OpenEngine<'a>,
+    /// The buffers must lie in huge pages.
+    pub(crate) huge_pages: bool,
     /// The window is a trial's and is marked for whoever watches; not that of a control run or a preconditioning.
     pub(crate) is_trial: bool,
 }
