@@ -48,7 +48,8 @@ fn a_drive_in_use_or_in_company_is_not_taken() {
          echo more >>/mnt/file; cat /mnt/file >/out/file; umount /mnt\n\
          attempt group $first {SHORT}\n\
          driver $second >/out/second\n\
-         attempt jobs $few {SHORT} --numjobs 8\n"
+         attempt jobs $few {SHORT} --numjobs 8\n\
+         attempt writes $few {SHORT} --rw randwrite\n"
     );
     let left = bench.run(&script, |_, _| {});
     refused(&left, "mounted", &["cannot be taken: nvme", "is mounted on /mnt; unmount it"]);
@@ -57,6 +58,7 @@ fn a_drive_in_use_or_in_company_is_not_taken() {
     refused(&left, "group", &["cannot be taken: its IOMMU group", "(nvme)", "another slot"]);
     assert_eq!(left.text("second"), "nvme");
     refused(&left, "jobs", &["2 I/O queue pairs", "numjobs"]);
+    refused(&left, "writes", &["--destroy-data"]);
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Studies in real guests: the polled paths proven on the kernels that have them, and what failing drives leave.
 
+mod bypass;
 #[path = "../common/mod.rs"]
 mod common;
 mod failures;

@@ -100,7 +100,8 @@ impl Qmp {
     ///
     /// A guest's virtio driver waits for ever. Its NVMe driver asks for an abort after `nvme_core.io_timeout` and
     /// resets the controller after as much again; QEMU then waits for the request itself, and the whole machine stands
-    /// still until its time limit. A guest that shall outlive a stalled NVMe drive needs a longer timeout.
+    /// still until its time limit. A guest that shall outlive a stalled NVMe drive needs a longer timeout, or a driver that
+    /// disables the controller (CC.EN) without deleting its queues: then QEMU lets the request through.
     ///
     /// # Errors
     /// [`VmError::Qmp`].
@@ -114,7 +115,10 @@ impl Qmp {
     /// # Errors
     /// [`VmError::Qmp`].
     pub fn resume(&mut self, drive: usize) -> Result<(), VmError> {
-        self.throttle(drive, 0)
+        self.throttle(drive, 0)?;
+        // What is queued has its time from the old limit. A stopping machine lets everything through.
+        self.execute("stop", &json!({}))?;
+        self.execute("cont", &json!({})).map(drop)
     }
 
     /// Sets the bytes per second of a stallable drive; 0 is without limit.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use iopj_lab::vm::Backend;
+use iopj_lab::vm::{Backend, Qmp};
 
 use crate::bench::{Bench, null, nvme, virtio};
 
@@ -69,6 +69,36 @@ fn a_stalled_drive_answers_nothing() {
     assert_eq!(bench.left("in_flight"), "1");
     assert_eq!(bench.left("state"), "State:\tD (disk sleep)");
     bench.assert_gone();
+}
+
+#[test]
+fn a_stalled_drive_that_goes_on_answers_what_it_was_asked() {
+    let script = "reads() { set -- $(cat /sys/block/vda/stat); echo $1; }\n\
+                  dd if=/dev/vda of=/dev/null bs=4096 iflag=direct count=10000000 & echo now\n\
+                  for second in $(seq 60); do\n\
+                  before=$(reads); sleep 1; [ $(reads) = $before ] && break\n\
+                  done\n\
+                  echo stalled\n\
+                  for second in $(seq 60); do\n\
+                  [ $(reads) -gt $((before + 1)) ] && break; sleep 1\n\
+                  done\n\
+                  [ $(reads) -gt $((before + 1)) ]; echo $? >/out/code";
+    let Some(bench) = Bench::old(script, virtio(Backend::Stallable { size_bytes: SIZE_BYTES })) else { return };
+    let mut was_stalled = false;
+    let ended = bench.run(&mut |line| {
+        let qmp = || Qmp::connect(&bench.folder).unwrap();
+        match line {
+            "now" => qmp().stall(0).unwrap(),
+            "stalled" => {
+                was_stalled = true;
+                qmp().resume(0).unwrap();
+            }
+            _ => {}
+        }
+    });
+    ended.unwrap();
+    assert!(was_stalled);
+    assert_eq!(bench.left("code"), "0");
 }
 
 #[test]

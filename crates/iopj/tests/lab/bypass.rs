@@ -1,0 +1,69 @@
+//! Kernel bypass beside the kernel's own paths, in turns on the same drive of the same guest.
+
+use crate::common::{alone, folder};
+use crate::{all_are, have_lab, lab_run, trials};
+use iopj_core::{Space, VerdictKind};
+use iopj_store::{Measurement, Trial};
+
+const PATHS: [&str; 5] = [
+    "posix-sio/syscall/interrupt",
+    "io_uring/syscall/poll",
+    "nvme-user/doorbell/interrupt",
+    "nvme-user/doorbell/poll",
+    "nvme-user/doorbell/hybrid",
+];
+
+/// The measurement of a path at a depth.
+#[track_caller]
+fn of<'a>(trials: &'a [Trial], path: &str, iodepth: u32) -> &'a Measurement {
+    let is_it = |trial: &&Trial| trial.path.to_string() == path && trial.workload.iodepth == iodepth;
+    trials.iter().find(is_it).unwrap_or_else(|| panic!("{path} at {iodepth}")).outcome.measurement().unwrap()
+}
+
+/// Instructions per I/O: in the kernel, and in user space.
+fn instructions(measurement: &Measurement) -> [f64; 2] {
+    let costs = measurement.costs.as_ref().unwrap();
+    [Space::Kernel, Space::User].map(|space| costs.total(space).instructions as f64 / measurement.ios as f64)
+}
+
+#[test]
+fn bypass_is_proven_and_leaves_the_kernel_out_on_6_18() {
+    if !have_lab() {
+        return;
+    }
+    let (_alone, folder) = (alone(), folder());
+    let output = lab_run(folder.path(), "bypass-lab", &[("replicates = 5", "replicates = 1")], "--kernel 6.18 --exact");
+    let trials = trials(folder.path(), "bypass-lab", &output);
+    assert_eq!(trials.len(), 9);
+    for path in PATHS {
+        all_are(&trials, path, VerdictKind::Verified);
+    }
+    for trial in &trials {
+        let [kernel, user] = instructions(trial.outcome.measurement().unwrap());
+        eprintln!(
+            "{} depth {}: {kernel:.0} in the kernel, {user:.0} in user space",
+            trial.path, trial.workload.iodepth
+        );
+    }
+    for iodepth in [1, 32] {
+        let [interrupt, poll, hybrid] = ["interrupt", "poll", "hybrid"]
+            .map(|completion| of(&trials, &format!("nvme-user/doorbell/{completion}"), iodepth));
+        let sleeps = |measurement: &Measurement| measurement.evidence.process.voluntary_switches;
+        assert!(interrupt.interrupts_per_io.unwrap() > 0.0);
+        for quiet in [poll, hybrid] {
+            assert!(quiet.interrupts_per_io.unwrap() < 0.01, "{:?}", quiet.interrupts_per_io);
+        }
+        assert!(sleeps(hybrid) > 0 && sleeps(poll) * 100 < poll.ios, "{} {}", sleeps(hybrid), sleeps(poll));
+    }
+    // The timer's ticks and the other processor's idle loop remain.
+    let sync = instructions(of(&trials, "posix-sio/syscall/interrupt", 1));
+    let alone = instructions(of(&trials, "nvme-user/doorbell/poll", 1));
+    assert!(alone[0] * 2.0 < sync[0], "{alone:?} {sync:?}");
+    let ring = instructions(of(&trials, "io_uring/syscall/poll", 32));
+    for completion in ["interrupt", "poll", "hybrid"] {
+        let bypass = instructions(of(&trials, &format!("nvme-user/doorbell/{completion}"), 32));
+        assert!(bypass[0] * 5.0 < ring[0], "{completion}: {bypass:?} {ring:?}");
+        // Who polls spins in user space.
+        assert!(completion == "poll" || bypass[0] + bypass[1] < ring[0] + ring[1], "{completion}: {bypass:?} {ring:?}");
+    }
+}
