@@ -76,10 +76,11 @@ fn read_one(path: IoPath, target: &Target) -> Result<Completion, EngineError> {
 /// What kernel bypass lacks on a target of the kernel's, and every other path on a controller that was taken from it.
 fn bypassed(path: IoPath, target: &Target) -> Option<(String, String)> {
     match path {
-        IoPath::Spdk => Some((
-            "iopj has no engine for SPDK: it is measured through fio".to_owned(),
-            "fio with SPDK's plugin, named in the study (`[fio] spdk_plugin`), and --allow-exec".to_owned(),
-        )),
+        IoPath::Spdk => {
+            let (reason, remedy) = not_taken(target);
+            let plugin = "SPDK is driven by fio's plugin: name it under [fio] as `spdk_plugin`, and allow it by --allow-exec";
+            Some((reason, format!("{remedy}; {plugin}")))
+        }
         IoPath::NvmeUser(_) if target.controller().is_none() => Some(not_taken(target)),
         IoPath::NvmeUser(_) => None,
         _ if target.controller().is_some() => {

@@ -5,7 +5,7 @@ use crate::{PLAIN, refused, succeeds};
 use std::fs;
 use std::path::Path;
 
-const NOT_TAKEN: &str = "kernel bypass needs a drive that is taken from its driver, and none is named";
+const NOT_TAKEN: &str = "the target is on no NVMe controller of its own, and none is taken from the kernel's driver";
 
 fn with_data() -> tempfile::TempDir {
     let folder = folder();
