@@ -18,6 +18,7 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("addpart", "util-linux"),
     ("mkfs.ext4", "e2fsprogs"),
     ("chromium", "chromium"),
+    ("tidy", "tidy"),
     ("pdftotext", "poppler-utils"),
     ("pdftoppm", "poppler-utils"),
     ("pdfinfo", "poppler-utils"),

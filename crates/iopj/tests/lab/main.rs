@@ -3,7 +3,14 @@
 mod bypass;
 #[path = "../common/mod.rs"]
 mod common;
+#[path = "../../../report/tests/browser/devtools.rs"]
+mod devtools;
 mod failures;
+mod page;
+#[path = "../../../report/tests/browser/reader.rs"]
+mod reader;
+#[path = "../page/records.rs"]
+mod records;
 mod refusals;
 
 use common::{alone, folder, have};
@@ -142,6 +149,7 @@ fn synchronous_completions_are_what_was_asked_for_on_5_10() {
             assert_eq!(calls(measurement, "nvme_poll") > 0, !path.ends_with("interrupt"), "{path}");
         }
     }
+    page::shows_counts_and_no_time(folder.path(), "poll22-lab.iopj");
 }
 
 #[test]

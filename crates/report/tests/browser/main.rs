@@ -1,88 +1,35 @@
-//! The page in headless Chromium: nothing on the console, every figure drawn with all its marks, downloads that hold
-//! what they say, at two widths, light and dark.
-//!
-//! Needs `chromium`: fails without it where CI=true, and is skipped elsewhere.
+//! Pages of made-up trials in headless Chromium: every figure drawn with all its marks, nothing on the console,
+//! everything reached by keys, and a sentence where something is missing.
 
+mod devtools;
 mod fixture;
+mod reader;
 
-use fixture::{judge, study, trials, workloads};
+use devtools::{Browser, chromium};
+use fixture::{judge, measurement, study, trials, workloads};
 use iopj_core::{EnergyOutcome, Joules, PowerReading, Scope, TrialEnergy, VerdictKind};
 use iopj_report::analysis::power::{PowerTrace, windows};
 use iopj_report::render::html;
-use iopj_store::{Outcome, Trial};
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use iopj_store::{Outcome, StudyRecord, Trial};
+use serde_json::Value;
+use std::path::PathBuf;
 
 const EVIL: &str = "<img src=x onerror=alert(1)>";
 
-/// Overrides that keep downloads in the page, before its own script runs.
-const CATCH: &str = "<script>window.saved = [];\
-    window.Blob = class extends Blob { constructor(parts, how) { super(parts, how); saved.push({ text: parts.join('') }); } };\
-    HTMLAnchorElement.prototype.click = function () { saved.at(-1).name = this.download; };</script>";
+const PATHS: [&str; 4] =
+    ["posix-sio/syscall/interrupt", "libaio/syscall/interrupt", "io_uring/syscall/interrupt", "io_uring/sqpoll/poll"];
 
-fn chromium() -> Option<&'static str> {
-    let found = ["chromium", "chromium-browser", "google-chrome"]
-        .into_iter()
-        .find(|name| Command::new(name).arg("--version").output().is_ok());
-    if found.is_none() {
-        assert!(std::env::var("CI").as_deref() != Ok("true"), "CI needs chromium: apt-get install chromium");
-        eprintln!("skipped: needs chromium (apt-get install chromium)");
-    }
-    found
-}
-
-/// A folder of this test's own, removed at the end.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Folder {
-        let folder = std::env::temp_dir().join(format!("iopj-browser-{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).expect("a temporary folder");
-        Folder(folder)
-    }
-
-    fn write(&self, name: &str, text: &str) -> PathBuf {
-        let file = self.0.join(name);
-        std::fs::write(&file, text).expect("a file in the temporary folder");
-        file
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
-/// Opens a page with a profile of its own; what is logged on the console stands in stderr.
-fn open(program: &str, folder: &Folder, page: &Path, dark: bool, width: u32, action: &str) -> Output {
-    let profile = folder.0.join("profile");
-    let output = Command::new("timeout")
-        .args(["120", program, "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"])
-        .args(["--disable-background-networking", "--disable-component-update", "--disable-sync", "--hide-scrollbars"])
-        .args(["--enable-logging=stderr", &format!("--user-data-dir={}", profile.display())])
-        .arg(format!("--blink-settings=preferredColorScheme={}", u8::from(!dark)))
-        .args([&format!("--window-size={width},1000"), action, &format!("file://{}", page.display())])
-        .output()
-        .expect("coreutils' timeout");
-    assert!(output.status.success(), "chromium failed: {}", String::from_utf8_lossy(&output.stderr));
-    output
-}
-
-fn console(output: &Output) -> Vec<String> {
-    let log = String::from_utf8_lossy(&output.stderr);
-    log.lines().filter(|line| line.contains("CONSOLE")).map(str::to_owned).collect()
+/// A page in a folder that goes with it.
+fn written(page: &str) -> (tempfile::TempDir, PathBuf) {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let file = folder.path().join("page.html");
+    std::fs::write(&file, page).expect("a file in the temporary folder");
+    (folder, file)
 }
 
 fn sample() -> Vec<Trial> {
-    let paths = [
-        "posix-sio/syscall/interrupt",
-        "libaio/syscall/interrupt",
-        "io_uring/syscall/interrupt",
-        "io_uring/sqpoll/poll",
-    ];
-    let mut all = trials(&paths, &workloads(&[1, 4, 16, 32], &[1, 2], &[4096, 16384]), 3);
-    all.extend(trials(&paths[1..], &workloads(&[8], &[3], &[512]), 1));
+    let mut all = trials(&PATHS, &workloads(&[1, 4, 16, 32], &[1, 2], &[4096, 16384]), 3);
+    all.extend(trials(&PATHS[1..], &workloads(&[8], &[3], &[512]), 1));
     judge(&mut all, "io_uring/sqpoll/poll", VerdictKind::Refuted);
     judge(&mut all, "libaio/syscall/interrupt", VerdictKind::Unproven);
     for trial in &mut all {
@@ -91,68 +38,90 @@ fn sample() -> Vec<Trial> {
     all
 }
 
-/// The page with the script that looks at it, which its policy must be opened for.
-fn probed(page: &str) -> String {
-    let (before, rest) = page.split_once("script-src 'sha256-").expect("a policy");
-    let (_, after) = rest.split_once('\'').expect("a hash");
-    let page = format!("{before}script-src 'unsafe-inline'{after}");
-    let probe = include_str!("probe.js");
-    page.replacen("<script>", &format!("{CATCH}<script>"), 1)
-        .replace("</body>", &format!("<script>{probe}</script></body>"))
-}
-
-/// The page in a frame of this width: a window cannot be narrower than 500 pixels.
-fn framed(page: &str, width: u32) -> String {
-    let page = page.replace('&', "&amp;").replace('"', "&quot;");
-    format!(
-        "<!DOCTYPE html><meta charset=\"utf-8\"><meta name=\"color-scheme\" content=\"light dark\"><title>frame</title>\
-         <iframe style=\"border:0;width:{width}px;height:1000px\" srcdoc=\"{page}\"></iframe>"
-    )
+/// Every figure of the study is on the page, with as many marks as its own file has.
+#[track_caller]
+fn holds_all_figures(seen: &Value, study: &StudyRecord, trials: &[Trial], power: &[PowerTrace]) {
+    let figures = seen["figures"].as_array().expect("figures");
+    let seen: Vec<(String, usize)> = figures
+        .iter()
+        .map(|one| (format!("{}.svg", one["id"].as_str().unwrap()), one["marks"].as_u64().unwrap() as usize))
+        .collect();
+    let expected: Vec<(String, usize)> = html::figures(study, trials, power)
+        .into_iter()
+        .map(|(file, svg)| (file, svg.matches("class=\"mark").count()))
+        .collect();
+    assert_eq!(seen, expected);
 }
 
 #[test]
 fn errors_on_the_console_would_be_seen() {
     let Some(program) = chromium() else { return };
-    let folder = Folder::new("control");
-    let page = folder.write("page.html", "<!DOCTYPE html><title>x</title><script>throw new Error('seen')</script>");
-    let lines = console(&open(program, &folder, &page, false, 1400, "--dump-dom"));
-    assert!(lines.iter().any(|line| line.contains("seen")), "{lines:?}");
-}
-
-#[test]
-fn the_page_as_it_is_runs_its_script_and_logs_nothing() {
-    let Some(program) = chromium() else { return };
-    let folder = Folder::new("plain");
-    for (name, trials) in [("sample", sample()), ("empty", Vec::new())] {
-        let page = folder.write(&format!("{name}.html"), &html::page(&study(EVIL), &trials, &[]));
-        let output = open(program, &folder, &page, false, 1400, "--dump-dom");
-        assert_eq!(console(&output), Vec::<String>::new(), "{name}");
-        let document = String::from_utf8_lossy(&output.stdout).into_owned();
-        let buttons = document.matches("aria-label=\"Download as SVG").count();
-        assert_eq!(
-            buttons,
-            html::figures(&study(EVIL), &trials, &[]).len(),
-            "{name}: the policy must let the script run"
-        );
-        assert!(!document.contains("<img"), "{name}");
+    let mut browser = Browser::start(program);
+    let policy = "<meta http-equiv=\"Content-Security-Policy\" content=\"img-src 'none'\">";
+    for (script, word) in [
+        ("<script>throw new Error('seen')</script>", "seen"),
+        ("<script>console.error('heard')</script>", "heard"),
+        ("<img src=\"x.png\">", "Content Security Policy"),
+    ] {
+        let (_folder, page) = written(&format!("<!DOCTYPE html>{policy}<title>x</title>{script}"));
+        browser.open(&page, (1400, 1000), false);
+        let logged = browser.logged();
+        assert!(logged.iter().any(|line| line.contains(word)), "{word}: {logged:?}");
     }
 }
 
 #[test]
-fn every_figure_is_drawn_at_both_widths_light_and_dark() {
+fn texts_that_touch_and_numbers_that_are_none_would_be_seen() {
     let Some(program) = chromium() else { return };
-    let folder = Folder::new("drawn");
-    let trials = sample();
-    let page = probed(&html::page(&study(EVIL), &trials, &[]));
-    for (width, dark) in [(1400, false), (1400, true), (400, false), (400, true)] {
-        let page = folder.write("page.html", &framed(&page, width));
-        let output = open(program, &folder, &page, dark, width, "--dump-dom");
-        assert_eq!(console(&output), Vec::<String>::new(), "{width} {dark}");
-        let document = String::from_utf8_lossy(&output.stdout).into_owned();
-        let (_, result) = document.split_once("<pre id=\"result\">").expect("the probe's result");
-        let (result, _) = result.split_once("</pre>").expect("the end of the probe's result");
-        check(result, &html::figures(&study(EVIL), &trials, &[]), width, dark);
-    }
+    let mut browser = Browser::start(program);
+    let text = |x: u32, word: &str| format!("<text x=\"{x}\" y=\"40\">{word}</text>");
+    let figure = |texts: &str| {
+        format!(
+            "<!DOCTYPE html><title>x</title><body><figure id=\"f\"><svg viewBox=\"0 0 440 80\">{texts}\
+             <path class=\"mark\" d=\"M10 90H20\"/></svg></figure>"
+        )
+    };
+    let (_folder, page) = written(&figure(&format!("{}{}{}", text(10, "one"), text(20, "two"), text(430, "cut"))));
+    browser.open(&page, (1400, 1000), false);
+    let seen = browser.value(include_str!("probe.js"));
+    let figure = reader::figure(&seen, "f");
+    assert_eq!((&figure["overlaps"], &figure["cut"]), (&serde_json::json!(["one | two"]), &serde_json::json!(["cut"])));
+    assert_eq!((&figure["marks"], &figure["drawn"]), (&1.into(), &0.into()), "it lies below the figure");
+    let (_folder, page) = written("<!DOCTYPE html><title>x</title><p>a mean of NaN</p>");
+    browser.open(&page, (400, 800), false);
+    let said = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| reader::says_no_such_number(&mut browser, "")));
+    assert!(said.is_err());
+}
+
+#[test]
+fn every_figure_is_drawn_and_foreign_names_are_text() {
+    let Some(program) = chromium() else { return };
+    let (study, trials) = (study(EVIL), sample());
+    let (_folder, page) = written(&html::page(&study, &trials, &[]));
+    reader::is_valid(&page);
+    let mut browser = Browser::start(program);
+    let seen = reader::looks(&mut browser, &page);
+    holds_all_figures(&seen, &study, &trials, &[]);
+    assert_eq!(seen["verdictColours"], 3, "verified, unproven and refuted");
+    assert_eq!(browser.text("document.querySelector('h1').textContent"), EVIL);
+    assert_eq!(browser.text("document.querySelector('.place code').textContent"), EVIL);
+    let named =
+        format!("[...document.querySelectorAll('.key code')].every((one) => one.textContent.includes({EVIL:?}))");
+    assert!(browser.value(&named) == true);
+    reader::scrolls(&mut browser, &page, "#summary .scroll");
+}
+
+#[test]
+fn all_of_the_page_is_reached_by_keys_and_downloaded() {
+    let Some(program) = chromium() else { return };
+    let mut trials = trials(&PATHS[..3], &workloads(&[1, 4], &[1, 2], &[4096]), 3);
+    trials.iter_mut().for_each(|trial| drop(trial.settings.insert("scheduler".to_owned(), "\"a\",\r\nb".to_owned())));
+    trials[0].settings.clear();
+    let (_folder, page) = written(&html::page(&study(EVIL), &trials, &[]));
+    let mut browser = Browser::start(program);
+    reader::walks(&mut browser, &page);
+    let files = reader::downloads(&mut browser, &page);
+    assert_eq!(files, 2 * html::figures(&study(EVIL), &trials, &[]).len());
 }
 
 /// The sample with the energy of a meter of an evil name, and what it read meanwhile.
@@ -191,60 +160,53 @@ fn metered() -> (Vec<Trial>, Vec<PowerTrace>) {
 }
 
 #[test]
-fn energy_and_power_over_time_are_drawn_at_both_widths() {
+fn energy_and_power_over_time_are_drawn() {
     let Some(program) = chromium() else { return };
-    let folder = Folder::new("energy");
     let (trials, power) = metered();
-    let figures = html::figures(&study(EVIL), &trials, &power);
-    assert!(figures.len() > html::figures(&study(EVIL), &sample(), &[]).len() + 3);
-    let page = probed(&html::page(&study(EVIL), &trials, &power));
-    for (width, dark) in [(1400, false), (400, true)] {
-        let page = folder.write("page.html", &framed(&page, width));
-        let output = open(program, &folder, &page, dark, width, "--dump-dom");
-        assert_eq!(console(&output), Vec::<String>::new(), "{width} {dark}");
-        let document = String::from_utf8_lossy(&output.stdout).into_owned();
-        let (_, result) = document.split_once("<pre id=\"result\">").expect("the probe's result");
-        let (result, _) = result.split_once("</pre>").expect("the end of the probe's result");
-        check(result, &figures, width, dark);
-    }
-}
-
-fn check(result: &str, figures: &[(String, String)], width: u32, dark: bool) {
-    let fact = |name: &str| {
-        let line = result.lines().find(|line| line.split(' ').next() == Some(name));
-        line.and_then(|line| line.split_once(' ')).map(|(_, value)| value.to_owned()).unwrap_or_default()
-    };
-    let (light_paper, dark_paper) = ("rgb(255,255,255)", "rgb(21,24,28)");
-    let papers = if dark { (dark_paper, light_paper) } else { (light_paper, dark_paper) };
-    assert_eq!(fact("width"), width.to_string());
-    assert_eq!((fact("overflow"), fact("images")), ("0".to_owned(), "0".to_owned()), "{width} {dark}");
-    assert_eq!((fact("first-stop"), fact("unreachable")), ("skip".to_owned(), "0".to_owned()));
-    assert_eq!(fact("verdict-colours"), "3", "verified, unproven and refuted");
-    assert_eq!((fact("background").as_str(), fact("switched").as_str()), papers);
-    let seen: Vec<String> = result.lines().filter(|line| line.starts_with("figure ")).map(str::to_owned).collect();
-    let expected: Vec<String> = figures
-        .iter()
-        .map(|(file, svg)| {
-            let (id, marks) = (file.trim_end_matches(".svg"), svg.matches("class=\"mark").count());
-            format!("figure {id} {marks} {marks} {file} true {id}.csv true")
-        })
-        .collect();
-    assert_eq!(seen, expected, "{width} {dark}");
+    let study = study(EVIL);
+    assert!(html::figures(&study, &trials, &power).len() > html::figures(&study, &sample(), &[]).len() + 3);
+    let (_folder, page) = written(&html::page(&study, &trials, &power));
+    reader::is_valid(&page);
+    let seen = reader::looks(&mut Browser::start(program), &page);
+    holds_all_figures(&seen, &study, &trials, &power);
 }
 
 #[test]
-fn screenshots_are_taken_at_both_widths_light_and_dark() {
+fn what_is_missing_is_said() {
     let Some(program) = chromium() else { return };
-    let folder = Folder::new("shots");
-    let page = folder.write("page.html", &html::page(&study(EVIL), &sample(), &[]));
-    let mut shots = Vec::new();
-    for (width, dark) in [(1400, false), (1400, true), (400, false), (400, true)] {
-        let shot = folder.0.join(format!("{width}-{dark}.png"));
-        open(program, &folder, &page, dark, width, &format!("--screenshot={}", shot.display()));
-        let png = std::fs::read(&shot).expect("a screenshot");
-        // The width stands behind the signature and the name of the first chunk.
-        assert_eq!(png[16..20], width.to_be_bytes(), "{width} {dark}");
-        assert!(!shots.contains(&png), "no two look alike");
-        shots.push(png);
+    let mut browser = Browser::start(program);
+    let whole = trials(&PATHS, &workloads(&[1, 4], &[1, 2], &[4096, 8192]), 1);
+    let with = |outcome: &dyn Fn() -> Outcome| {
+        let mut trials = whole.clone();
+        trials.iter_mut().for_each(|trial| trial.outcome = outcome());
+        trials
+    };
+    let nothing = || {
+        let mut measurement = measurement(0, VerdictKind::Verified);
+        (measurement.window_ns, measurement.series) = (0, Vec::new());
+        Outcome::Measured(Box::new(measurement))
+    };
+    let refuted = || Outcome::Measured(Box::new(measurement(9, VerdictKind::Refuted)));
+    let real = study("s");
+    let emulated = StudyRecord { emulated: Some("QEMU TCG".to_owned()), ..study("s") };
+    for (what, study, trials, sentence) in [
+        ("no trial", &real, Vec::new(), "This store holds no trial"),
+        ("one trial", &real, whole[..1].to_vec(), "One replicate a cell: there are no error bars."),
+        ("one replicate", &real, whole.clone(), "One replicate a cell: there are no error bars."),
+        ("all refuted", &real, with(&refuted), "No trial stands"),
+        ("all failed", &real, with(&|| Outcome::Failed("EIO".to_owned())), "No trial stands"),
+        ("no I/O", &real, with(&nothing), "No trial stands"),
+        ("no meter", &real, whole.clone(), "no meter took part in this study"),
+        ("no profile", &real, whole.clone(), "this store holds no kernel profile"),
+        ("no emulated trial", &emulated, Vec::new(), "This store holds no trial"),
+        ("all emulated refuted", &emulated, with(&refuted), "No trial stands"),
+        ("no emulated counts", &emulated, whole.clone(), "this store holds no interrupts that could be told"),
+    ] {
+        let (_folder, page) = written(&html::page(study, &trials, &[]));
+        reader::is_valid(&page);
+        let seen = reader::looks(&mut browser, &page);
+        holds_all_figures(&seen, study, &trials, &[]);
+        let text = browser.text("document.body.innerText");
+        assert!(text.contains(sentence), "{what}: no `{sentence}` in {text}");
     }
 }

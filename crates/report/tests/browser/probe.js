@@ -1,40 +1,50 @@
-// Looks at the page from within, as its reader would, and writes what it sees into the document around it, a line each.
+// Looks at the page from within, as its reader would, and tells what it sees.
 (() => {
-  const lines = [];
-  const say = (...words) => lines.push(words.join(' '));
-  say('width', innerWidth);
-  say('overflow', Math.max(0, document.documentElement.scrollWidth - innerWidth));
-  say('images', document.images.length);
-  const stops = 'a[href], button, summary, [tabindex="0"]';
-  say('first-stop', document.querySelector(stops).className);
-  say('unreachable', [...document.querySelectorAll(stops)].filter((one) => one.tabIndex < 0).length);
-  const background = () => getComputedStyle(document.body).backgroundColor.replaceAll(' ', '');
-  const fills = [...document.querySelectorAll('#verdicts-by-path .mark')].map((part) => getComputedStyle(part).fill);
-  say('verdict-colours', new Set(fills).size);
-  say('background', background());
-  document.querySelector('button.theme').click();
-  say('switched', background());
-  document.querySelector('button.theme').click();
-  for (const details of document.querySelectorAll('details')) details.open = true;
-  for (const figure of document.querySelectorAll('figure')) {
-    const frame = figure.querySelector('svg').getBoundingClientRect();
-    const marks = [...figure.querySelectorAll('svg .mark')];
-    const drawn = marks.filter((mark) => {
+  const all = (selector, within = document) => [...within.querySelectorAll(selector)];
+  const folded = all('details:not([open])');
+  for (const one of folded) one.open = true;
+  const touching = (a, b) =>
+    a.left + 1 < b.right && b.left + 1 < a.right && a.top + 2 < b.bottom && b.top + 2 < a.bottom;
+  const look = (figure) => {
+    const svg = figure.querySelector('svg');
+    const frame = svg.getBoundingClientRect();
+    const marks = all('.mark', svg);
+    const isDrawn = (mark) => {
       const box = mark.getBoundingClientRect();
       const style = getComputedStyle(mark);
       const within = box.left >= frame.left - 1 && box.right <= frame.right + 1 && box.top >= frame.top - 1 && box.bottom <= frame.bottom + 1;
       return (box.width > 0 || box.height > 0) && within && (style.fill !== 'none' || style.stroke !== 'none');
-    });
-    window.saved.length = 0;
-    for (const button of figure.querySelectorAll('.tools button')) button.click();
-    const [svg, csv] = window.saved;
-    const parsed = new DOMParser().parseFromString(svg.text, 'image/svg+xml');
-    const whole = !parsed.querySelector('parsererror') && parsed.querySelectorAll('.mark').length === marks.length && !!parsed.querySelector('style');
-    const rows = csv.text.trimEnd().split('\r\n').length - 1;
-    say('figure', figure.id, marks.length, drawn.length, svg.name, whole, csv.name, rows === figure.querySelectorAll('tbody tr').length && rows > 0);
-  }
-  const result = top.document.createElement('pre');
-  result.id = 'result';
-  result.textContent = lines.join('\n');
-  top.document.body.append(result);
-})();
+    };
+    const uprights = all('.error', svg).map((bars) => (bars.getAttribute('d').match(/V/g) || []).length);
+    const texts = all('text', svg).filter((text) => text.textContent).map((text) => [text.textContent, text.getBoundingClientRect()]);
+    // On a narrow window letters are larger, and a name may reach into the margin.
+    const room = innerWidth > 600 || figure.classList.contains('wide') ? frame : { left: 0, right: innerWidth };
+    return {
+      id: figure.id,
+      marks: marks.length,
+      drawn: marks.filter(isDrawn).length,
+      hollow: marks.filter((mark) => mark.classList.contains('hollow')).length,
+      errors: uprights.reduce((sum, count) => sum + count, 0) + all('.whisker', svg).filter((one) => one.getBBox().height === 0).length,
+      // What each mark says when one points at it, and where its middle and how wide it is.
+      tips: marks.map((mark) => [mark.querySelector('title')?.textContent ?? '', mark.getBBox()]).map(([tip, box]) => ({ tip, y: box.y + box.height / 2, width: box.width })),
+      table: all('tr', figure).map((row) => [...row.cells].map((cell) => cell.textContent)),
+      overlaps: texts.flatMap(([text, box], at) => texts.slice(at + 1).filter(([, other]) => touching(box, other)).map(([other]) => `${text} | ${other}`)),
+      cut: texts.filter(([, box]) => box.left < room.left - 1 || box.right > room.right + 1).map(([text]) => text),
+    };
+  };
+  const ids = all('[id]').map((one) => one.id);
+  const seen = {
+    width: innerWidth,
+    overflow: Math.max(0, document.documentElement.scrollWidth - innerWidth),
+    images: document.images.length,
+    twice: ids.filter((id, at) => ids.indexOf(id) !== at),
+    dangling: all('a[href^="#"]').map((link) => link.hash.slice(1)).filter((id) => !ids.includes(id)),
+    // A region that scrolls must be reached by keys: it, or something in it, takes the focus.
+    stuck: all('main *, nav *').filter((one) => one.scrollWidth > one.clientWidth + 1 && ['auto', 'scroll'].includes(getComputedStyle(one).overflowX) && one.tabIndex < 0 && !one.querySelector('a[href]')).map((one) => one.outerHTML.slice(0, 80)),
+    verdictColours: new Set(all('#verdicts-by-path .mark').map((part) => getComputedStyle(part).fill)).size,
+    background: getComputedStyle(document.body).backgroundColor,
+    figures: all('figure').map(look),
+  };
+  for (const one of folded) one.open = false;
+  return seen;
+})()

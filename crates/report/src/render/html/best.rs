@@ -5,7 +5,8 @@ use super::model::{Dimension, Model, Series, shown};
 use super::svg::map::{self, Map};
 use super::text::{escape, exact, list, plural, readable, slug};
 use crate::analysis::metric::Metric;
-use crate::analysis::winner::{AxisValue, Cell, Decision, Question, WinnerMap, winner_maps};
+use crate::analysis::stats::LEVEL;
+use crate::analysis::winner::{AxisValue, Cell, Decision, Place, Question, WinnerMap, winner_maps};
 use iopj_core::Workload;
 use std::fmt::Write;
 
@@ -123,7 +124,7 @@ fn position(places: &[AxisValue], place: &AxisValue) -> Option<usize> {
 fn drawn(model: &Model<'_>, map: &WinnerMap, cell: &Cell, at: (usize, usize), series: usize) -> map::Cell {
     let decision = cell.decision();
     let (unit, factor) = shown(map.question.metric);
-    let value = |place: &crate::analysis::winner::Place| readable(place.summary.mean * factor);
+    let value = |place: &Place| readable(place.summary.mean * factor);
     let tip: Vec<String> =
         cell.ranking.iter().take(2).map(|place| format!("{} {}", place.path, value(place))).collect();
     map::Cell {
@@ -133,7 +134,6 @@ fn drawn(model: &Model<'_>, map: &WinnerMap, cell: &Cell, at: (usize, usize), se
         margin: match decision {
             Decision::Tie => "tie".to_owned(),
             Decision::Alone => "alone".to_owned(),
-            Decision::Undecided => format!("{}, no test", margin(cell)),
             _ => margin(cell),
         },
         tie: matches!(decision, Decision::Tie | Decision::Undecided),
@@ -188,8 +188,8 @@ pub(super) struct Best {
     pub(super) ties: Vec<String>,
     /// There were two replicates or more to test with.
     pub(super) tested: bool,
-    /// The series of the worst path with a verified trial, and the share of its latency, or of its energy for an I/O, that the
-    /// best one saves.
+    /// The series of the worst path with a verified trial that is told from the best, and the share of its latency, or of its energy for an
+    /// I/O, that the best one saves.
     pub(super) saves: Option<(usize, f64)>,
     /// The best one has a verified trial.
     pub(super) verified: bool,
@@ -220,7 +220,9 @@ fn best(model: &Model<'_>, map: &WinnerMap, cell: &Cell, workload: usize) -> Opt
     };
     let own = series(first.path)?;
     let data = model.cells_of(workload).find(|cell| cell.series == own)?;
-    let worst = cell.ranking[1..].iter().rev().find(|place| verified(place.path) && place.summary.mean > 0.0);
+    let is_told = |place: &Place| place.p.is_none_or(|p| p <= LEVEL);
+    let worst =
+        cell.ranking[1..].iter().rev().find(|place| verified(place.path) && is_told(place) && place.summary.mean > 0.0);
     let metric = map.question.metric;
     let saved = |worst: f64| {
         let ratio = first.summary.mean / worst;
@@ -275,7 +277,8 @@ pub(super) fn lead(model: &Model<'_>, Bests { metric, all: bests }: &Bests) -> S
     if let Some((best, worst, share)) = greatest {
         let _ = write!(
             text,
-            " At the most, choosing the best path saves {:.0} % of the {saved}: {} instead of {} for {}.",
+            " At the most, choosing the best path saves {:.*} % of the {saved}: {} instead of {} for {}.",
+            usize::from(share > 0.99),
             100.0 * share,
             escape(&best.path),
             escape(&model.series[worst].name),

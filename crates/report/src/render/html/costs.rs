@@ -37,6 +37,10 @@ fn what(kind: CostKind) -> &'static str {
     if kind == CostKind::CpuTime { "Time on a core in ns" } else { "Instructions" }
 }
 
+fn unit(kind: CostKind) -> &'static str {
+    if kind == CostKind::CpuTime { "ns on a core per I/O" } else { "instructions per I/O" }
+}
+
 /// Instructions where any trial that counts has them; time on a core where it means something.
 fn kind(model: &Model<'_>) -> Option<CostKind> {
     let has = |kind: &CostKind| measured(model).any(|one| per_io(one, *kind, None).is_some());
@@ -108,7 +112,7 @@ fn figure(model: &Model<'_>, workload: usize, kind: CostKind, directories: &[Str
     let title = format!("{} per I/O by kernel directory: {caption}", what(kind));
     (!rows.is_empty()).then(|| Figure {
         id: slug(&title),
-        drawing: bars::stacked(&title, &bars),
+        drawing: bars::stacked(&title, unit(kind), &bars),
         caption,
         title,
         columns: columns.collect(),

@@ -64,7 +64,7 @@ const QUANTILES: [(f64, &str); 12] = [
 const TIPPED_CELLS: usize = 400;
 
 /// Points of the timeline over all trials: more cannot be told apart.
-const TIMELINE_POINTS: usize = 4000;
+const TIMELINE_POINTS: usize = 2000;
 
 /// Headings of a table.
 pub(super) fn words(words: &[&str]) -> Vec<String> {
@@ -127,7 +127,7 @@ fn verdicts(model: &Model<'_>) -> Section {
     let title = "Verdicts by path".to_owned();
     let figure = Figure {
         id: "verdicts-by-path".to_owned(),
-        drawing: bars::stacked(&title, &all),
+        drawing: bars::stacked(&title, "trials", &all),
         caption: title.clone(),
         title,
         columns: words(&["path", "verified", "unproven", "refuted", "failed"]),
@@ -360,8 +360,8 @@ fn percentile_figure(model: &Model<'_>, workload: usize) -> Option<Figure> {
             .collect();
         let series = &model.series[cell.series];
         let mut row = vec![series.name.clone(), pooled.len().to_string()];
-        // As many digits as the histogram keeps, and one.
-        let digits = |us: f64| format!("{}", (us * 100.0).round() / 100.0);
+        // The histogram keeps three digits: nothing after the point tells more beyond a hundred.
+        let digits = |us: f64| format!("{}", if us < 100.0 { (us * 100.0).round() / 100.0 } else { us.round() });
         row.extend((0..QUANTILES.len()).map(|index| points.get(index).map_or(String::new(), |(_, us)| digits(*us))));
         rows.push(row);
         curves.push(Curve { series: cell.series, label: series.label.clone(), points, hollow: cell.verified == 0 });
@@ -418,9 +418,13 @@ fn timeline(model: &Model<'_>) -> Section {
         wide: true,
     };
     let words = format!(
-        "Each of the {} that stand is a stroke from its start to its end, cut where its rate was taken; faint ones are unproven. \
+        "{}, each a stroke from its start to its end, cut where its rate was taken; faint ones are unproven. \
          A stroke that slopes was not steady.",
-        plural(curves.len(), "trial")
+        if curves.len() == 1 {
+            "1 trial stands".to_owned()
+        } else {
+            format!("{} stand", plural(curves.len(), "trial"))
+        }
     );
     Section {
         id: "time",

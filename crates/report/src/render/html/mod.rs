@@ -24,7 +24,7 @@ const FIGURE_STYLE: &str = include_str!("figure.css");
 /// The script: the switch between light and dark, and the downloads.
 const SCRIPT: &str = include_str!("script.js");
 /// SHA-256 of the script in base64, by which the policy lets it run.
-const SCRIPT_SHA256: &str = "kNt7GvUYcZwZ0l7wXl96rJtg+o3isuoprp6UOc4jeo0=";
+const SCRIPT_SHA256: &str = "aq5hm7USaFafAHJOFzMWRwWgm5Di9gfEumTDhz6VXAI=";
 
 /// Colours that differ between light and dark: name, light, dark.
 const COLOURS: [(&str, &str, &str); 6] = [
@@ -45,9 +45,9 @@ pub fn page(study: &StudyRecord, trials: &[Trial], power: &[PowerTrace]) -> Stri
 
 /// Every figure of the report as a file of its own: its name and an SVG document on white.
 pub fn figures(study: &StudyRecord, trials: &[Trial], power: &[PowerTrace]) -> Vec<(String, String)> {
-    let (css, style) = (light_style(), standalone_style());
+    let css = light_style();
     let all = standing_alone(&Model::new(study, trials), power, &pdf::Sheet::parse(&css));
-    all.iter().map(|figure| (format!("{}.svg", figure.id), standalone(figure, &style))).collect()
+    all.iter().map(|figure| (format!("{}.svg", figure.id), standalone(figure, &css))).collect()
 }
 
 /// The same figures under the same names as PDF documents of one page each, of strokes and text, not of pixels.
@@ -69,19 +69,16 @@ fn standing_alone(model: &Model<'_>, power: &[PowerTrace], sheet: &pdf::Sheet<'_
 /// A figure as a document: with its name space, title and style.
 fn standalone(figure: &figures::Figure, style: &str) -> String {
     let title = text::escape(&figure.title);
-    let svg = figure.drawing.svg().replacen("<svg", "<svg xmlns=\"http://www.w3.org/2000/svg\"", 1);
-    svg.replacen('>', &format!("><title>{title}</title>{style}"), 1)
-}
-
-/// The style of a figure that stands alone.
-fn standalone_style() -> String {
-    format!("<style>{}</style>", light_style())
+    let start = "<svg xmlns=\"http://www.w3.org/2000/svg\"";
+    let svg = figure.drawing.svg().replacen("<svg", start, 1);
+    svg.replacen('>', &format!("><title>{title}</title><style>{style}</style>{}", figure.drawing.ground()), 1)
 }
 
 /// The figures' style with the light colours in place of the variables, which few programs but browsers know.
 fn light_style() -> String {
-    let light = |style: String, (name, light, _): &(&str, &str, &str)| style.replace(&format!("var({name})"), light);
-    COLOURS.iter().fold(FIGURE_STYLE.to_owned(), light)
+    COLOURS
+        .iter()
+        .fold(FIGURE_STYLE.to_owned(), |style, (name, light, _)| style.replace(&format!("var({name})"), light))
 }
 
 #[cfg(test)]

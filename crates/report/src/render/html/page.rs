@@ -5,7 +5,7 @@ use super::figures::{Figure, Group, Section};
 use super::model::{Model, shown};
 use super::svg::swatch;
 use super::text::{capital, escape, plural, readable};
-use super::{COLOURS, FIGURE_STYLE, SCRIPT, SCRIPT_SHA256, STYLE, standalone_style};
+use super::{COLOURS, FIGURE_STYLE, SCRIPT, SCRIPT_SHA256, STYLE, light_style};
 use crate::analysis::claims::{Answer, Machine, decide};
 use crate::analysis::energy::incomplete;
 use crate::analysis::metric::Metric;
@@ -19,6 +19,9 @@ use std::fmt::Write;
 
 /// Groups of figures beyond this many are folded but for the first one.
 const OPEN_GROUPS: usize = 4;
+
+/// A table of more rows than these scrolls in a frame of its own.
+const TALL_ROWS: usize = 24;
 
 /// The whole document.
 pub(super) fn page(study: &StudyRecord, trials: &[Trial], model: &Model<'_>, sections: &[Section]) -> String {
@@ -46,7 +49,7 @@ pub(super) fn page(study: &StudyRecord, trials: &[Trial], model: &Model<'_>, sec
     html += &provenance(study);
     html += "</main><footer>Made by iopj from the study's store. This page is one file and loads nothing. Refuted trials are kept in \
              the store and left out of every figure and comparison.</footer>";
-    let _ = write!(html, "<template id=\"figure-style\">{}</template>", standalone_style());
+    let _ = write!(html, "<template id=\"figure-style\">{}</template>", light_style());
     let _ = write!(html, "<script>{SCRIPT}</script></body></html>");
     html
 }
@@ -89,12 +92,10 @@ fn title_block(study: &StudyRecord, model: &Model<'_>) -> String {
     if failed > 0 {
         facts.push(("failed".to_owned(), failed));
     }
-    let facts: String = facts
-        .into_iter()
-        .map(|(what, count)| format!("<div><dt>{what}</dt><dd>{}</dd></div>", thousands(count as f64)))
-        .collect();
+    let facts: String =
+        facts.into_iter().map(|(what, count)| format!("<li><b>{}</b> {what}</li>", thousands(count as f64))).collect();
     format!(
-        "<header><p class=\"over\">I/O path study</p><h1>{}</h1><p class=\"place\">{}</p><dl class=\"facts\">{facts}</dl></header>",
+        "<header><p class=\"over\">I/O path study</p><h1>{}</h1><p class=\"place\">{}</p><ul class=\"facts\">{facts}</ul></header>",
         escape(&study.name),
         place.join(", ")
     )
@@ -151,20 +152,21 @@ fn best_table(model: &Model<'_>, Bests { metric, all: bests }: &Bests) -> String
         return String::new();
     }
     let rows: String = bests.iter().map(|best| best_row(model, best)).collect();
+    let tall = if bests.len() > TALL_ROWS { "" } else { " tall" };
     let (title, words) = match metric {
         Metric::IosPerJoule => (
             "Best path of each workload by energy",
             "By I/Os per joule over replicates. It saves that share of the energy that an I/O takes on the path of least I/Os per \
-             joule with a verified trial.",
+             joule that is verified and told from it.",
         ),
         _ => (
             "Best path of each workload",
-            "By mean latency over replicates. It saves that share of the mean latency of the slowest path with a verified trial.",
+            "By mean latency over replicates. It saves that share of the mean latency of the slowest path that is verified and told from it.",
         ),
     };
     format!(
         "<h3>{title}</h3><p class=\"note\">{words}</p>\
-         <div class=\"scroll tall\" tabindex=\"0\" role=\"region\" aria-label=\"{title}\"><table><thead><tr>\
+         <div class=\"scroll{tall}\" tabindex=\"0\" role=\"region\" aria-label=\"{title}\"><table><thead><tr>\
          <th scope=\"col\">workload</th><th scope=\"col\">best path</th><th scope=\"col\" class=\"n\">{}</th>\
          <th scope=\"col\" class=\"n\">IOPS</th><th scope=\"col\" class=\"n\">saves</th><th scope=\"col\">against</th>\
          <th scope=\"col\">remarks</th></tr></thead><tbody>{rows}</tbody></table></div>",
@@ -182,7 +184,8 @@ fn best_row(model: &Model<'_>, best: &Best) -> String {
     if !best.verified {
         remarks.push("unproven".to_owned());
     }
-    let saves = best.saves.map_or(("no other verified path".to_owned(), String::new()), |(worst, share)| {
+    let none = if best.ties.is_empty() { "no other verified path" } else { "none told apart" };
+    let saves = best.saves.map_or((none.to_owned(), String::new()), |(worst, share)| {
         (model.series[worst].label.clone(), format!("{:.1} %", 100.0 * share))
     });
     format!(
@@ -316,10 +319,10 @@ fn figure(figure: &Figure) -> String {
         .map(|column| figure.rows.iter().all(|row| row[column].is_empty() || row[column].parse::<f64>().is_ok()))
         .collect();
     // Numbers, of which there are many, go without a class.
-    let class_of = |column: usize| if numeric[column] { "" } else { " class=t" };
+    let class_of = |column: usize| if column == 0 || numeric[column] { "" } else { " class=t" };
     let mut html = format!(
-        "<figure id=\"{}\"{class}><figcaption>{caption}</figcaption><div class=\"plot\"{scrolls}>{}</div>\
-         <details><summary>Table</summary><div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Data\"><table class=\"data\"><thead><tr>",
+        "<figure id={}{class}><figcaption>{caption}</figcaption><div class=plot{scrolls}>{}</div>\
+         <details><summary>Table</summary><div class=scroll tabindex=0 role=region aria-label=Data><table class=data><thead><tr>",
         figure.id,
         figure.drawing.svg()
     );
@@ -353,7 +356,7 @@ fn claims_section(study: &StudyRecord, trials: &[Trial]) -> String {
         };
         let _ = write!(
             rows,
-            "<tr><th scope=\"row\">{}</th><td>{}</td><td>{}</td></tr>",
+            "<tr><th scope=\"row\" class=\"w\">{}</th><td>{}</td><td>{}</td></tr>",
             claim.id,
             escape(&answer),
             escape(claim.text)
@@ -394,10 +397,26 @@ fn missing(model: &Model<'_>, sections: &[Section]) -> String {
         }
         (Some(_), true) => "",
     };
-    if energy.is_empty() && costs.is_empty() {
+    let interrupts = match is_without(model, Metric::InterruptsPerIo) {
+        true => {
+            "<li><b>Interrupts</b> per I/O: this store holds no interrupts that could be told from those of others.</li>"
+        }
+        false => "",
+    };
+    if [energy, costs, interrupts].iter().all(|item| item.is_empty()) {
         return String::new();
     }
-    format!("<section id=\"missing\"><h2>Not measured</h2><ul class=\"plain\">{energy}{costs}</ul></section>")
+    format!(
+        "<section id=\"missing\"><h2>Not measured</h2><ul class=\"plain\">{energy}{costs}{interrupts}</ul></section>"
+    )
+}
+
+/// A metric would have a figure, there are trials that stand, and none of them holds it.
+fn is_without(model: &Model<'_>, metric: Metric) -> bool {
+    let mut cells = model.cells.iter().filter(|cell| !cell.trusted.is_empty()).peekable();
+    model.metrics().any(|one| one == metric)
+        && cells.peek().is_some()
+        && cells.all(|cell| model.summary(cell, metric).is_none())
 }
 
 fn unavailable(paths: &[Unavailable]) -> String {

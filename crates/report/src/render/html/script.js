@@ -34,9 +34,10 @@
     link.click();
     setTimeout(() => URL.revokeObjectURL(link.href), 10000);
   };
-  const style = document.getElementById('figure-style').innerHTML.trim();
+  const style = '<style>' + document.getElementById('figure-style').content.textContent + '</style>';
+  const ground = '<rect class="paper" width="100%" height="100%"/>';
   const svg = (figure) =>
-    new XMLSerializer().serializeToString(figure.querySelector('svg')).replace('>', () => '>' + style);
+    new XMLSerializer().serializeToString(figure.querySelector('svg')).replace('>', () => '>' + style + ground);
   const quoted = (cell) => (/[",\r\n]/.test(cell) ? '"' + cell.replaceAll('"', '""') + '"' : cell);
   const csv = (figure) =>
     [...figure.querySelectorAll('tr')]

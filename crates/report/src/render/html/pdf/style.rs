@@ -155,8 +155,8 @@ impl Style {
             ("stroke-linejoin", "round") => self.round_join = true,
             ("font-size", _) => self.font_size = value.strip_suffix("px")?.parse().ok()?,
             ("font-weight", _) => self.is_bold = value.parse::<u32>().ok()? >= 600,
-            // Helvetica stands for the family, and all its digits are as wide.
-            ("font-family" | "font-variant-numeric", _) => {}
+            // Helvetica stands for the family, and all its digits are as wide; a text knows its anchor itself.
+            ("font-family" | "font-variant-numeric" | "text-anchor", _) => {}
             _ => return None,
         }
         Some(())

@@ -38,7 +38,7 @@ fn marks_have_the_colour_of_their_series_and_rectangles_their_opacity() {
     // #d55e00, and the paper within.
     let colour = "0.8352941 0.36862746 0";
     assert!(all.contains(&format!("1 1 1 rg\n{colour} RG\n1.4 w")), "{all}");
-    assert!(all.contains("6.7 6.7 m\n13.3 6.7 l\n13.3 13.3 l\n6.7 13.3 l\nh\nB"), "{all}");
+    assert!(all.contains("6.5 6.5 m\n13.5 6.5 l\n13.5 13.5 l\n6.5 13.5 l\nh\nB"), "{all}");
     assert!(
         all.contains(&format!("/o0 gs\n{colour} rg\n{colour} RG\n1 w")) && all.contains("[4 3] 0 d\n0 0 8 4 re\nB"),
         "{all}"
@@ -100,7 +100,7 @@ fn names_over_the_edges_get_room() {
     make_room(&mut drawing, &sheet);
     // Two digits are 12.2 units wide, four 24.5.
     assert_eq!((drawing.left, drawing.width), (-3.0, 118.0));
-    assert!(drawing.svg().contains("viewBox=\"-3 0 118 40\"") && drawing.svg().contains("class=\"paper\" x=\"-3\""));
+    assert!(drawing.svg().contains("viewBox=\"-3 0 118 40\"") && drawing.ground().contains("class=\"paper\" x=\"-3\""));
     let document = String::from_utf8_lossy(&document(&drawing, &sheet)).into_owned();
     assert!(document.contains("/MediaBox [0 0 88.5 30]"), "{document}");
     assert!(operators(&document).starts_with("0.75 0 0 -0.75 2.25 30 cm"), "{document}");

@@ -87,7 +87,11 @@ impl Axis {
             }
             Scale::Log => {
                 let decades = (self.high / self.low).log10();
-                let digits: &[f64] = if decades > 3.0 { &[1.0] } else { &[1.0, 2.0, 5.0] };
+                let digits: &[f64] = match decades {
+                    many if many > 3.0 => &[1.0],
+                    several if several > 2.0 => &[1.0, 3.0],
+                    _ => &[1.0, 2.0, 5.0],
+                };
                 let exponents = self.low.log10().floor() as i32..=self.high.log10().ceil() as i32;
                 exponents
                     .flat_map(|exponent| digits.iter().map(move |digit| digit * 10f64.powi(exponent)))

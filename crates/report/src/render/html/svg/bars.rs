@@ -2,7 +2,7 @@
 
 use super::axis::{Axis, short};
 use super::drawing::Drawing;
-use super::{Anchor, Canvas, WIDTH};
+use super::{Anchor, Canvas, WIDTH, fitting, left_of_bars};
 
 /// One bar.
 pub(in super::super) struct Bar {
@@ -24,7 +24,6 @@ pub(in super::super) struct Part {
     pub(in super::super) text: String,
 }
 
-const LEFT: f64 = 132.0;
 const ROW: f64 = 24.0;
 const TOP: f64 = 26.0;
 /// Height of a line of names.
@@ -32,23 +31,24 @@ const LINE: f64 = 14.0;
 
 /// One bar a row from nought, its value at the end. Every bar is one `mark`.
 pub(in super::super) fn draw(title: &str, axis_title: &str, bars: &[Bar]) -> Drawing {
+    let left = left_of_bars(bars.iter().map(|bar| bar.label.as_str()));
     let bottom = TOP + ROW * bars.len() as f64;
     let mut canvas = Canvas::new(WIDTH, bottom + 22.0);
     let greatest = bars.iter().map(|bar| bar.value).fold(0.0, f64::max);
     let reach = bars.iter().filter_map(|bar| bar.interval).map(|(_, high)| high.min(1.5 * greatest));
-    let x = Axis::from_zero(reach.fold(greatest, f64::max), (LEFT, WIDTH - 52.0));
-    canvas.text((LEFT, 11.0), Anchor::Start, "axis-title", axis_title);
+    let x = Axis::from_zero(reach.fold(greatest, f64::max), (left, WIDTH - 52.0));
+    canvas.text((0.0, 11.0), Anchor::Start, "axis-title", &fitting(axis_title, WIDTH));
     for tick in x.ticks() {
         canvas.line((x.at(tick), TOP - 4.0), (x.at(tick), bottom), if tick == 0.0 { "base" } else { "grid" });
         canvas.text((x.at(tick), bottom + 14.0), Anchor::Middle, "tick-text", &short(tick));
     }
     for (index, bar) in bars.iter().enumerate() {
         let middle = TOP + ROW * (index as f64 + 0.5);
-        canvas.text((LEFT - 8.0, middle + 3.8), Anchor::End, "name", &bar.label);
+        canvas.text((left - 8.0, middle + 3.8), Anchor::End, "name", &fitting(&bar.label, left - 8.0));
         canvas.begin_series(bar.series);
         let class = if bar.hollow { "mark bar hollow" } else { "mark bar" };
-        let size = (x.at(bar.value) - LEFT, 12.0);
-        canvas.rect((LEFT, middle - 6.0), size, class, &format!("{}: {}", bar.label, bar.text));
+        let size = (x.at(bar.value) - left, 12.0);
+        canvas.rect((left, middle - 6.0), size, class, &format!("{}: {}", bar.label, bar.text));
         canvas.end_series();
         let mut end = x.at(bar.value);
         if let Some((low, high)) = bar.interval {
@@ -63,15 +63,17 @@ pub(in super::super) fn draw(title: &str, axis_title: &str, bars: &[Bar]) -> Dra
     canvas.finish(title)
 }
 
-/// Parts of each row side by side, each with its text where it has room. All rows have the same parts. Every part above nought
-/// is one `mark`.
-pub(in super::super) fn stacked(title: &str, rows: &[(String, Vec<Part>)]) -> Drawing {
-    let legend = rows.first().map_or(Vec::new(), |(_, parts)| legend(parts));
+/// Parts of each row side by side, each with its text where it has room; `unit` says what they are parts of. All rows have the
+/// same parts. Every part above nought is one `mark`.
+pub(in super::super) fn stacked(title: &str, unit: &str, rows: &[(String, Vec<Part>)]) -> Drawing {
+    let left = left_of_bars(rows.iter().map(|(label, _)| label.as_str()));
+    let legend = rows.first().map_or(Vec::new(), |(_, parts)| legend(parts, left));
     let lines = legend.iter().map(|((_, line), _)| line + 1).max().unwrap_or(1);
     let top = TOP + LINE * (lines - 1) as f64;
     let mut canvas = Canvas::new(WIDTH, top + ROW * rows.len() as f64 + 4.0);
     let greatest = rows.iter().map(|(_, parts)| parts.iter().map(|part| part.value).sum::<f64>()).fold(0.0, f64::max);
-    let unit = if greatest > 0.0 { (WIDTH - LEFT - 4.0) / greatest } else { 0.0 };
+    let scale = if greatest > 0.0 { (WIDTH - left - 4.0) / greatest } else { 0.0 };
+    canvas.text((0.0, 11.0), Anchor::Start, "axis-title", unit);
     for ((x, line), part) in legend {
         let y = LINE * line as f64;
         canvas.rect((x, 3.0 + y), (9.0, 9.0), &format!("part {}", part.class), &part.what);
@@ -79,10 +81,10 @@ pub(in super::super) fn stacked(title: &str, rows: &[(String, Vec<Part>)]) -> Dr
     }
     for (index, (label, parts)) in rows.iter().enumerate() {
         let middle = top + ROW * (index as f64 + 0.5);
-        canvas.text((LEFT - 8.0, middle + 3.8), Anchor::End, "name", label);
-        let mut x = LEFT;
+        canvas.text((left - 8.0, middle + 3.8), Anchor::End, "name", &fitting(label, left - 8.0));
+        let mut x = left;
         for part in parts.iter().filter(|part| part.value > 0.0) {
-            let width = unit * part.value;
+            let width = scale * part.value;
             let tip = format!("{label}: {} {}", part.text, part.what);
             canvas.rect((x, middle - 8.0), (width - 1.0, 16.0), &format!("mark part {}", part.class), &tip);
             if width > 5.0 + 7.0 * part.text.len() as f64 {
@@ -95,14 +97,14 @@ pub(in super::super) fn stacked(title: &str, rows: &[(String, Vec<Part>)]) -> Dr
 }
 
 /// Where the name of each part stands: its place across and its line.
-fn legend(parts: &[Part]) -> Vec<((f64, usize), &Part)> {
+fn legend(parts: &[Part], left: f64) -> Vec<((f64, usize), &Part)> {
     let mut places = Vec::new();
-    let (mut x, mut line) = (LEFT, 0);
+    let (mut x, mut line) = (left, 0);
     for part in parts {
         let width = 28.0 + 5.8 * part.what.chars().count() as f64;
         // The gap behind the last name of a line may lie outside.
-        if x > LEFT && x + width > WIDTH + 15.0 {
-            (x, line) = (LEFT, line + 1);
+        if x > left && x + width > WIDTH + 15.0 {
+            (x, line) = (left, line + 1);
         }
         places.push(((x, line), part));
         x += width;

@@ -3,7 +3,7 @@
 use super::axis::{Axis, Scale, short};
 use super::drawing::Drawing;
 use super::lines::horizontal_grid;
-use super::{Anchor, Canvas, End, WIDTH, name_series, plot_height};
+use super::{Anchor, COLOURS, Canvas, End, WIDTH, name_series, plot_height, right_of_plot};
 
 /// A curve: the values of a series along an axis.
 pub(in super::super) struct Curve {
@@ -15,39 +15,46 @@ pub(in super::super) struct Curve {
 }
 
 const LEFT: f64 = 40.0;
-const RIGHT: f64 = 136.0;
 const TOP: f64 = 26.0;
 const BOTTOM: f64 = 36.0;
 
 /// Latency over quantiles, whose axis gives each further nine the same room. Every curve is one `mark`.
 pub(in super::super) fn percentiles(title: &str, curves: &[Curve]) -> Drawing {
+    let right = right_of_plot(curves.iter().map(|curve| curve.label.as_str()));
     let height = TOP + plot_height(curves.len()) + BOTTOM;
     let mut canvas = Canvas::new(WIDTH, height);
     let rarest = curves.iter().flat_map(|curve| &curve.points).map(|(q, _)| rarity(*q)).fold(10.0, f64::max);
-    let x = Axis::log(1.0, rarest, (LEFT + 4.0, WIDTH - RIGHT));
+    let x = Axis::log(1.0, rarest, (LEFT + 4.0, WIDTH - right));
     let values: Vec<f64> = curves.iter().flat_map(|curve| curve.points.iter().map(|(_, ns)| *ns)).collect();
     let y = Axis::fitting(&values, (height - BOTTOM, TOP));
     let log = if y.scale == Scale::Log { ", log scale" } else { "" };
     canvas.text((0.0, 11.0), Anchor::Start, "axis-title", &format!("latency, \u{b5}s{log}"));
-    horizontal_grid(&mut canvas, &y, (LEFT, WIDTH - RIGHT));
-    let mut texts = Vec::new();
+    horizontal_grid(&mut canvas, &y, (LEFT, WIDTH - right));
+    let mut grid = Vec::new();
+    let mut texts: Vec<((f64, f64), String)> = Vec::new();
     for (quantile, text) in [(0.0, "min"), (0.5, "50"), (0.9, "90"), (0.99, "99"), (0.999, "99.9"), (0.9999, "99.99")] {
         let at = x.at(rarity(quantile));
         if x.holds(rarity(quantile) * (1.0 - 1e-9)) || quantile == 0.0 {
-            canvas.line((at, TOP), (at, height - BOTTOM), "grid");
+            grid.push(at);
+            // Where the tail is long, the least has no room for its name beside the median.
+            if texts.last().is_some_and(|((last, _), _)| at - last < 18.0) {
+                texts.pop();
+            }
             texts.push(((at, height - BOTTOM + 15.0), text.to_owned()));
         }
     }
+    canvas.uprights(&grid, (TOP, height - BOTTOM), "grid");
     canvas.texts(Anchor::Middle, "tick-text", &texts);
     canvas.text(
-        ((LEFT + WIDTH - RIGHT) / 2.0, height - 4.0),
+        ((LEFT + WIDTH - right) / 2.0, height - 4.0),
         Anchor::Middle,
         "axis-title",
         "percentile, each further nine as wide",
     );
     let mut ends = Vec::new();
     for curve in curves {
-        let places: Vec<(f64, f64)> = curve.points.iter().map(|(q, ns)| (x.at(rarity(*q)), y.at(*ns))).collect();
+        let places: Vec<(f64, f64)> =
+            curve.points.iter().map(|(q, ns)| (x.at(rarity(*q)).round(), y.at(*ns))).collect();
         canvas.begin_series(curve.series);
         canvas.polyline(&places, if curve.hollow { "mark curve dashed" } else { "mark curve" }, &curve.label);
         if let Some(last) = places.last() {
@@ -56,7 +63,7 @@ pub(in super::super) fn percentiles(title: &str, curves: &[Curve]) -> Drawing {
         }
         canvas.end_series();
     }
-    name_series(&mut canvas, WIDTH - RIGHT + 12.0, &ends, (TOP, height - BOTTOM));
+    name_series(&mut canvas, WIDTH - right + 12.0, &ends, (TOP, height - BOTTOM));
     canvas.finish(title)
 }
 
@@ -67,19 +74,19 @@ fn rarity(quantile: f64) -> f64 {
 
 /// Rates over the time of the study in seconds. Every trial is one `mark`.
 pub(in super::super) fn timeline(title: &str, names: &[(usize, String)], trials: &[Curve]) -> Drawing {
-    let width = 2.0 * WIDTH;
+    let (width, right) = (2.0 * WIDTH, right_of_plot(names.iter().map(|(_, label)| label.as_str())));
     let height = TOP + plot_height(names.len()) + BOTTOM;
     let mut canvas = Canvas::new(width, height);
     let end = trials.iter().flat_map(|trial| &trial.points).map(|(second, _)| *second).fold(0.0, f64::max);
-    let (x, unit, seconds) = time_axis(end, (LEFT + 4.0, width - RIGHT));
+    let (x, unit, seconds) = time_axis(end, (LEFT + 4.0, width - right));
     let values: Vec<f64> = trials.iter().flat_map(|trial| trial.points.iter().map(|(_, iops)| *iops)).collect();
     let y = Axis::fitting(&values, (height - BOTTOM, TOP));
     let log = if y.scale == Scale::Log { ", log scale" } else { "" };
     canvas.text((0.0, 11.0), Anchor::Start, "axis-title", &format!("IOPS of each slice of a trial{log}"));
-    horizontal_grid(&mut canvas, &y, (LEFT, width - RIGHT));
+    horizontal_grid(&mut canvas, &y, (LEFT, width - right));
     let ticks: Vec<_> = x.ticks().into_iter().map(|tick| ((x.at(tick), height - BOTTOM + 15.0), short(tick))).collect();
     canvas.texts(Anchor::Middle, "tick-text", &ticks);
-    let middle = ((LEFT + width - RIGHT) / 2.0, height - 4.0);
+    let middle = ((LEFT + width - right) / 2.0, height - 4.0);
     canvas.text(middle, Anchor::Middle, "axis-title", &format!("time since the first trial, {unit}"));
     for trial in trials {
         let mut places: Vec<(f64, f64)> =
@@ -88,11 +95,10 @@ pub(in super::super) fn timeline(title: &str, names: &[(usize, String)], trials:
         if let (Some(first), Some(last)) = (places.first().copied(), places.last_mut()) {
             last.0 = last.0.max(first.0 + 2.0);
         }
-        canvas.begin_series(trial.series);
-        canvas.polyline(&places, if trial.hollow { "mark trial faint" } else { "mark trial" }, &trial.label);
-        canvas.end_series();
+        let faint = if trial.hollow { " faint" } else { "" };
+        canvas.polyline(&places, &format!("mark trial{faint} s{}", trial.series % COLOURS), &trial.label);
     }
-    end_names(&mut canvas, names, width - RIGHT + 12.0, (TOP, height - BOTTOM));
+    end_names(&mut canvas, names, width - right + 12.0, (TOP, height - BOTTOM));
     canvas.finish(title)
 }
 

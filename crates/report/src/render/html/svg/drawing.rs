@@ -47,32 +47,68 @@ pub(in super::super) struct Drawing {
 }
 
 impl Drawing {
-    /// The drawing as it stands in HTML; alone it needs a name space and a style.
+    /// The drawing as it stands in HTML; alone it needs a name space, a style and its ground.
     pub(in super::super) fn svg(&self) -> String {
         let [left, width, height] = [self.left, self.width, self.height].map(number);
         let mut svg = format!(
-            "<svg class=\"figure\" viewBox=\"{left} 0 {width} {height}\" role=\"img\" aria-label=\"{}\">\
-             <rect class=\"paper\" x=\"{left}\" width=\"100%\" height=\"100%\"/>",
+            "<svg class=\"figure\" viewBox=\"{left} 0 {width} {height}\" role=\"img\" aria-label=\"{}\">",
             escape(&self.title)
         );
-        for element in &self.elements {
-            element.write(&mut svg);
+        let mut shift = (0.0, 0.0);
+        for (at, element) in self.elements.iter().enumerate() {
+            if matches!(element, Element::Begin { .. } | Element::End) {
+                shift = shared_place(&self.elements[at + 1..]);
+            }
+            element.write(&mut svg, shift);
         }
         svg + "</svg>"
     }
+
+    /// What it is drawn on where there is no page.
+    pub(in super::super) fn ground(&self) -> String {
+        format!("<rect class=\"paper\" x=\"{}\" width=\"100%\" height=\"100%\"/>", number(self.left))
+    }
+}
+
+/// What the places of the texts up to the end of a group share; nought where anything else stands in it. It is written once, so
+/// that large pages stay small.
+fn shared_place(elements: &[Element]) -> Point {
+    let mut places = Vec::new();
+    for element in elements {
+        match element {
+            Element::Text { class, at, .. } if class.is_empty() => places.push(*at),
+            Element::End => break,
+            _ => return (0.0, 0.0),
+        }
+    }
+    let Some(first) = places.first() else { return (0.0, 0.0) };
+    let shared = |of: fn(&Point) -> f64| if places.iter().all(|at| of(at) == of(first)) { of(first) } else { 0.0 };
+    (shared(|at| at.0), shared(|at| at.1))
 }
 
 impl Element {
-    /// Adds the element as SVG.
-    pub(super) fn write(&self, svg: &mut String) {
+    /// Adds the element as SVG; texts without a class, and the group that they stand in, with their places less `shift`.
+    pub(super) fn write(&self, svg: &mut String, shift: Point) {
         // Writing into a string cannot fail, here and below.
         let _ = match self {
-            Element::Begin { class, anchor } => write!(svg, "<g class=\"{class}\"{}>", anchor.attribute()),
+            Element::Begin { class, anchor } => {
+                let moved = match shift {
+                    (0.0, 0.0) => String::new(),
+                    (x, y) => format!(" transform=\"translate({} {})\"", number(x), number(y)),
+                };
+                write!(svg, "<g class=\"{class}{}\"{moved}>", anchor.class())
+            }
             Element::End => write!(svg, "</g>"),
+            Element::Text { class, at: (x, y), text, .. } if class.is_empty() => {
+                let place = |name: &str, value: f64| match number(value.round()) {
+                    nought if nought == "0" => String::new(),
+                    value => format!(" {name}=\"{value}\""),
+                };
+                write!(svg, "<text{}{}>{}</text>", place("x", x - shift.0), place("y", y - shift.1), escape(text))
+            }
             Element::Text { class, at: (x, y), anchor, text } => {
-                let class = if class.is_empty() { String::new() } else { format!(" class=\"{class}\"") };
-                let (x, y, anchor) = (number(*x), number(*y), anchor.attribute());
-                write!(svg, "<text{class} x=\"{x}\" y=\"{y}\"{anchor}>{}</text>", escape(text))
+                let (x, y) = (number(x.round()), number(y.round()));
+                write!(svg, "<text class=\"{class}{}\" x=\"{x}\" y=\"{y}\">{}</text>", anchor.class(), escape(text))
             }
             Element::Rect { class, corner: (x, y), size: (width, height), tip } => {
                 let [x, y, width, height] = [x, y, width, height].map(|value| number(*value));

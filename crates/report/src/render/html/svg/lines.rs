@@ -2,7 +2,7 @@
 
 use super::axis::{Axis, Scale, short};
 use super::drawing::Drawing;
-use super::{Anchor, Canvas, End, WIDTH, name_series, plot_height};
+use super::{Anchor, Canvas, End, WIDTH, fitting, name_series, plot_height, right_of_plot};
 
 /// A point of a line.
 pub(in super::super) struct Point {
@@ -34,7 +34,6 @@ pub(in super::super) struct Chart {
 }
 
 const LEFT: f64 = 40.0;
-const RIGHT: f64 = 136.0;
 const TOP: f64 = 26.0;
 const BOTTOM: f64 = 36.0;
 
@@ -42,15 +41,17 @@ const BOTTOM: f64 = 36.0;
 pub(in super::super) fn draw(chart: &Chart) -> Drawing {
     let height = TOP + plot_height(chart.lines.len()) + BOTTOM;
     let mut canvas = Canvas::new(WIDTH, height);
-    let x = x_axis(chart);
+    let right = right_of_plot(chart.lines.iter().map(|line| line.label.as_str()));
+    let x = x_axis(chart, right);
     let y = y_axis(chart, height);
-    frame(&mut canvas, chart, (&x, &y), height);
+    frame(&mut canvas, chart, (&x, &y), (right, height));
     let step = (16.0 / chart.lines.len() as f64).min(3.0);
     for (index, line) in chart.lines.iter().enumerate() {
         canvas.begin_series(line.series);
         // Side by side, so that error bars at one value do not cover each other.
         let aside = step * (index as f64 - (chart.lines.len() - 1) as f64 / 2.0);
-        let places: Vec<(f64, f64)> = line.points.iter().map(|point| (x.at(point.x) + aside, y.at(point.y))).collect();
+        let places: Vec<(f64, f64)> =
+            line.points.iter().map(|point| ((x.at(point.x) + aside).round(), y.at(point.y))).collect();
         if places.len() > 1 {
             canvas.polyline(&places, "line", "");
         }
@@ -72,15 +73,15 @@ pub(in super::super) fn draw(chart: &Chart) -> Drawing {
             Some(End { series: line.series, label: &line.label, at: (x.at(last.x), y.at(last.y)) })
         })
         .collect();
-    name_series(&mut canvas, WIDTH - RIGHT + 12.0, &ends, (TOP, height - BOTTOM));
+    name_series(&mut canvas, WIDTH - right + 12.0, &ends, (TOP, height - BOTTOM));
     canvas.finish(&chart.title)
 }
 
 /// Depth, threads and block size grow by factors: logarithmic, unless they hardly do.
-fn x_axis(chart: &Chart) -> Axis {
+fn x_axis(chart: &Chart, right: f64) -> Axis {
     let values = || chart.x_values.iter().map(|(value, _)| *value);
     let (low, high) = (values().fold(f64::MAX, f64::min), values().fold(0.0, f64::max));
-    let places = (LEFT + 12.0, WIDTH - RIGHT - 10.0);
+    let places = (LEFT + 12.0, WIDTH - right - 10.0);
     if low > 0.0 && high / low >= 4.0 { Axis::log(low, high, places) } else { Axis::linear(low, high, places) }
 }
 
@@ -93,10 +94,10 @@ fn y_axis(chart: &Chart, height: f64) -> Axis {
     Axis::fitting(&values, (height - BOTTOM, TOP))
 }
 
-fn frame(canvas: &mut Canvas, chart: &Chart, (x, y): (&Axis, &Axis), height: f64) {
+fn frame(canvas: &mut Canvas, chart: &Chart, (x, y): (&Axis, &Axis), (right, height): (f64, f64)) {
     let log = if y.scale == Scale::Log { ", log scale" } else { "" };
-    canvas.text((0.0, 11.0), Anchor::Start, "axis-title", &format!("{}{log}", chart.y_title));
-    horizontal_grid(canvas, y, (LEFT, WIDTH - RIGHT));
+    canvas.text((0.0, 11.0), Anchor::Start, "axis-title", &fitting(&format!("{}{log}", chart.y_title), WIDTH));
+    horizontal_grid(canvas, y, (LEFT, WIDTH - right));
     let (mut last, mut texts) = (f64::MIN, Vec::new());
     for (value, text) in &chart.x_values {
         let at = x.at(*value);
@@ -109,7 +110,7 @@ fn frame(canvas: &mut Canvas, chart: &Chart, (x, y): (&Axis, &Axis), height: f64
     canvas.texts(Anchor::Middle, "tick-text", &texts);
     let log = if x.scale == Scale::Log { ", log scale" } else { "" };
     let title = format!("{}{log}", chart.x_title);
-    canvas.text(((LEFT + WIDTH - RIGHT) / 2.0, height - 4.0), Anchor::Middle, "axis-title", &title);
+    canvas.text(((LEFT + WIDTH - right) / 2.0, height - 4.0), Anchor::Middle, "axis-title", &title);
 }
 
 /// Lines across a plot at the ticks of its vertical axis, with their values.

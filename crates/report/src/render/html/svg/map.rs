@@ -67,5 +67,5 @@ fn winner(canvas: &mut Canvas, (x, y): (f64, f64), cell: &Cell) {
 
 /// A text that fits a cell; the whole one is in the cell's tip.
 fn cut(text: &str) -> String {
-    if text.chars().count() <= 13 { text.to_owned() } else { text.chars().take(12).chain(['\u{2026}']).collect() }
+    if text.chars().count() <= 12 { text.to_owned() } else { text.chars().take(11).chain(['\u{2026}']).collect() }
 }

@@ -29,11 +29,12 @@ pub(super) enum Anchor {
 }
 
 impl Anchor {
-    fn attribute(self) -> &'static str {
+    /// Its class in `figure.css`.
+    fn class(self) -> &'static str {
         match self {
             Anchor::Inherited | Anchor::Start => "",
-            Anchor::Middle => " text-anchor=\"middle\"",
-            Anchor::End => " text-anchor=\"end\"",
+            Anchor::Middle => " middle",
+            Anchor::End => " end",
         }
     }
 }
@@ -57,6 +58,12 @@ impl Canvas {
     /// Level lines from one place to another in one stroke.
     pub(super) fn levels(&mut self, heights: &[f64], (left, right): (f64, f64), class: &str) {
         let steps = heights.iter().flat_map(|y| [Step::Move((left, *y)), Step::Across(right)]).collect();
+        self.path(steps, class, "");
+    }
+
+    /// Upright lines from the top to the bottom in one stroke.
+    pub(super) fn uprights(&mut self, places: &[f64], (top, bottom): (f64, f64), class: &str) {
+        let steps = places.iter().flat_map(|x| [Step::Move((*x, top)), Step::Upright(bottom)]).collect();
         self.path(steps, class, "");
     }
 
@@ -136,10 +143,10 @@ fn shape(series: usize, (x, y): Point, class: &str, tip: &str) -> Element {
     let (class, tip) = (class.to_owned(), tip.to_owned());
     // Each outline begins at its first corner and goes on by short ways, so that large pages stay small.
     let (start, ways): (Point, &[Step]) = match series % 5 {
-        1 => ((x - 3.3, y - 3.3), &[Step::AcrossBy(6.6), Step::UprightBy(6.6), Step::AcrossBy(-6.6)]),
-        2 => ((x, y - 4.4), &[Step::By((4.2, 7.6)), Step::AcrossBy(-8.4)]),
-        3 => ((x, y - 4.6), &[Step::By((4.6, 4.6)), Step::By((-4.6, 4.6)), Step::By((-4.6, -4.6))]),
-        4 => ((x, y + 4.4), &[Step::By((4.2, -7.6)), Step::AcrossBy(-8.4)]),
+        1 => ((x - 3.5, y - 3.5), &[Step::AcrossBy(7.0), Step::UprightBy(7.0), Step::AcrossBy(-7.0)]),
+        2 => ((x, y - 4.4), &[Step::By((4.0, 8.0)), Step::AcrossBy(-8.0)]),
+        3 => ((x, y - 5.0), &[Step::By((5.0, 5.0)), Step::By((-5.0, 5.0)), Step::By((-5.0, -5.0))]),
+        4 => ((x, y + 4.4), &[Step::By((4.0, -8.0)), Step::AcrossBy(-8.0)]),
         _ => return Element::Circle { class, centre: (x, y), radius: 3.6, tip },
     };
     let steps = [&[Step::Move(start)], ways, &[Step::Close]].concat();
@@ -149,7 +156,7 @@ fn shape(series: usize, (x, y): Point, class: &str, tip: &str) -> Element {
 /// The mark of a series for running text.
 pub(super) fn swatch(series: usize) -> String {
     let mut mark = String::new();
-    shape(series, (5.5, 5.5), "key", "").write(&mut mark);
+    shape(series, (5.5, 5.5), "key", "").write(&mut mark, (0.0, 0.0));
     format!(
         "<svg class=\"figure swatch\" viewBox=\"0 0 11 11\" aria-hidden=\"true\"><g class=\"s{}\">{mark}</g></svg>",
         series % COLOURS
@@ -186,9 +193,39 @@ pub(super) fn spread(wishes: &[f64], gap: f64, (top, bottom): (f64, f64)) -> Vec
     places
 }
 
+/// Width of a letter of a name, generously.
+const LETTER: f64 = 5.7;
+
+/// Room for the longest of these names, between what is usual and what leaves a plot enough.
+fn room_for<'a>(names: impl Iterator<Item = &'a str>, usual: f64) -> f64 {
+    let longest = names.map(|name| name.chars().count()).max().unwrap_or(0);
+    (LETTER * longest as f64).clamp(usual, 0.4 * WIDTH)
+}
+
+/// Width of the names to the right of a plot, with their marks.
+pub(super) fn right_of_plot<'a>(names: impl Iterator<Item = &'a str>) -> f64 {
+    25.0 + room_for(names, 111.0)
+}
+
+/// Width of the names to the left of bars.
+pub(super) fn left_of_bars<'a>(names: impl Iterator<Item = &'a str>) -> f64 {
+    8.0 + room_for(names, 124.0)
+}
+
+/// A name that fits: of a longer one the middle is left out, as what tells names apart often stands at their end.
+pub(super) fn fitting(name: &str, room: f64) -> String {
+    let (most, all) = ((room / LETTER) as usize, name.chars().count());
+    if all <= most {
+        return name.to_owned();
+    }
+    let (head, tail) = (most / 2, most.saturating_sub(most / 2 + 1));
+    name.chars().take(head).chain(['\u{2026}']).chain(name.chars().skip(all - tail)).collect()
+}
+
 /// Draws the names of series beside a plot, each at the height of its last point; a thin line leads
 /// there from points at the plot's edge.
 pub(super) fn name_series(canvas: &mut Canvas, x: f64, ends: &[End<'_>], bounds: (f64, f64)) {
+    let room = canvas.width - x - 13.0;
     let heights: Vec<f64> = ends.iter().map(|end| end.at.1).collect();
     let places: Vec<f64> = spread(&heights, 13.0, bounds);
     let mut leaders = Vec::new();
@@ -199,7 +236,8 @@ pub(super) fn name_series(canvas: &mut Canvas, x: f64, ends: &[End<'_>], bounds:
         canvas.mark((x + 5.0, *y), end.series, &format!("key s{}", end.series % COLOURS), "");
     }
     canvas.path(leaders, "leader", "");
-    let names: Vec<_> = ends.iter().zip(places).map(|(end, y)| ((x + 13.0, y + 3.8), end.label.to_owned())).collect();
+    let names: Vec<_> =
+        ends.iter().zip(places).map(|(end, y)| ((x + 13.0, y + 3.8), fitting(end.label, room))).collect();
     canvas.texts(Anchor::Start, "name", &names);
 }
 
@@ -229,6 +267,17 @@ mod tests {
         assert_eq!(spread(&[10.0, 11.0, 50.0], 13.0, (0.0, 100.0)), [10.0, 23.0, 50.0]);
         assert_eq!(spread(&[99.0, 98.0], 13.0, (0.0, 100.0)), [100.0, 87.0]);
         assert!(spread(&[], 13.0, (0.0, 1.0)).is_empty());
+    }
+
+    #[test]
+    fn long_names_keep_their_ends() {
+        let long = "io_uring syscall/interrupt scheduler=mq-deadline nr_requests=256";
+        assert_eq!(
+            [right_of_plot(["libaio"].into_iter()), right_of_plot(["libaio", long].into_iter())],
+            [136.0, 201.0]
+        );
+        assert_eq!((fitting("libaio", 60.0).as_str(), fitting(long, 60.0).as_str()), ("libaio", "io_ur\u{2026}=256"));
+        assert_eq!(fitting("abc", 0.0), "\u{2026}");
     }
 
     #[test]

@@ -1,0 +1,189 @@
+//! The report of a real run of the quick study in headless Chromium, and foreign names all the way from a command line
+//! and from fio's files.
+
+#[path = "../common/mod.rs"]
+mod common;
+#[path = "../../../report/tests/browser/devtools.rs"]
+mod devtools;
+#[path = "../../../report/tests/browser/reader.rs"]
+mod reader;
+mod records;
+
+use common::{alone, folder, have, written};
+use devtools::{Browser, chromium};
+use reader::figure;
+use records::{Cells, Records, half, is_near, mean, rows, tips, verdicts_are_drawn, with_interval};
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const EVIL: &str = "<img src=x onerror=alert(1)>";
+
+/// Runs the program, which must succeed.
+#[track_caller]
+fn iopj(folder: &Path, arguments: &[&str]) {
+    let output = Command::new(env!("CARGO_BIN_EXE_iopj")).current_dir(folder).args(arguments).output().unwrap();
+    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// The page of a store.
+fn page(folder: &Path, store: &str) -> PathBuf {
+    iopj(folder, &["report", store, "--html", "page.html"]);
+    folder.join("page.html")
+}
+
+#[test]
+fn the_quick_study_is_drawn_as_it_was_measured() {
+    let Some(program) = chromium() else { return };
+    let folder = folder();
+    let folder = folder.path();
+    written(&folder.join("data"), 64 << 20);
+    {
+        let _alone = alone();
+        let line = "run --target data --ramp-time 50ms --runtime 300ms --store quick.iopj";
+        iopj(folder, &line.split(' ').collect::<Vec<_>>());
+    }
+    let page = page(folder, "quick.iopj");
+    reader::is_valid(&page);
+    let mut browser = Browser::start(program);
+    let seen = reader::looks(&mut browser, &page);
+    is_what_was_measured(&seen, &Records::of(folder, "quick.iopj"));
+    assert_eq!(browser.value("document.querySelector('.banner')"), Value::Null, "this machine is real");
+    reader::walks(&mut browser, &page);
+    assert_eq!(reader::downloads(&mut browser, &page), 2 * seen["figures"].as_array().unwrap().len());
+    reader::scrolls(&mut browser, &page, "#summary .scroll");
+    reader::scrolls(&mut browser, &page, "#time .plot");
+}
+
+/// The figures of one reading workload over two depths.
+#[track_caller]
+fn is_what_was_measured(seen: &Value, records: &Records) {
+    let iops = records.cells("/iops");
+    let depths: BTreeSet<u64> = iops.keys().map(|(_, depth)| *depth).collect();
+    assert_eq!(depths, BTreeSet::from([1, 32]), "a path stands at each depth");
+    verdicts_are_drawn(figure(seen, "verdicts-by-path"), records);
+    let latency = records.cells_of(|trial| Some(trial["latency_ns"]["mean"].as_f64()? / 1000.0));
+    let lines = [
+        ("iops", &iops),
+        ("mean-latency", &latency),
+        ("cpu-use", &records.cells("/cpu_percent")),
+        ("context-switches", &records.cells("/context_switches_per_io")),
+    ];
+    for (name, cells) in lines {
+        line_is_drawn(figure(seen, &format!("{name}-over-iodepth-randread-4k-numjobs-1")), cells);
+    }
+    let cpu_time = figure(seen, "most-i-os-a-second-of-cpu-time-randread-4k");
+    assert_eq!((cpu_time["marks"].as_u64(), rows(cpu_time).len()), (Some(2), 2));
+    let count = |field| records.cells(field);
+    let maps = [
+        ("least-mean-latency", latency.clone()),
+        ("fewest-context-switches-per-i-o", count("/context_switches_per_io")),
+        ("fewest-interrupts-per-i-o", count("/interrupts_per_io")),
+        ("fewest-system-calls-per-i-o", count("/system_calls_per_io")),
+    ];
+    // Where a target's interrupts cannot be told there is no map of them.
+    let maps: Vec<_> = maps.iter().filter(|(_, cells)| !cells.is_empty()).collect();
+    for (name, cells) in &maps {
+        least_is_named(figure(seen, &format!("{name}-randread-4k")), cells);
+    }
+    let ios = records.cells("/latency_ns/count");
+    for depth in &depths {
+        let curves = figure(seen, &format!("latency-percentiles-randread-4k-iodepth-{depth}-numjobs-1"));
+        let expected = ios.keys().filter(|(_, own)| own == depth).count();
+        assert_eq!((curves["marks"].as_u64(), rows(curves).len()), (Some(expected as u64), expected));
+        for row in rows(curves) {
+            let path = row[0].as_str().unwrap();
+            is_near(&row[1], ios[&(path.to_owned(), *depth)].iter().sum(), path);
+        }
+    }
+    let time = figure(seen, "iops-over-time");
+    let standing = records.standing().count();
+    assert_eq!((time["marks"].as_u64(), rows(time).len()), (Some(standing as u64), standing));
+    assert_eq!(seen["figures"].as_array().unwrap().len(), 1 + lines.len() + 1 + maps.len() + depths.len() + 1);
+}
+
+/// A mark for each cell, higher for more, with an error bar where there are replicates; the table holds mean and interval.
+#[track_caller]
+fn line_is_drawn(figure: &Value, cells: &Cells) {
+    let id = figure["id"].as_str().unwrap();
+    assert_eq!(
+        (figure["marks"].as_u64(), figure["errors"].as_u64()),
+        (Some(cells.len() as u64), Some(with_interval(cells) as u64)),
+        "{id}"
+    );
+    let marks = tips(figure);
+    for (more, high) in &marks {
+        for (less, low) in marks.iter().filter(|(less, _)| 1.02 * less < *more) {
+            assert!(high["y"].as_f64() < low["y"].as_f64(), "{id}: {more} lies below {less}");
+        }
+    }
+    for ((path, depth), values) in cells {
+        let heading = figure["table"][0].as_array().unwrap();
+        let column = heading.iter().position(|name| name == &format!("iodepth {depth}")).unwrap();
+        let row = rows(figure).iter().find(|row| row[0] == path.as_str()).unwrap();
+        is_near(&row[column], mean(values), id);
+        if values.len() > 1 {
+            is_near(&row[column + 1], half(values), id);
+        }
+    }
+}
+
+/// The map has a mark for each depth, and names a path of the least mean.
+#[track_caller]
+fn least_is_named(map: &Value, cells: &Cells) {
+    let depths: BTreeSet<u64> = cells.keys().map(|(_, depth)| *depth).collect();
+    assert_eq!((map["marks"].as_u64(), rows(map).len()), (Some(depths.len() as u64), depths.len()));
+    for row in rows(map) {
+        let depth: u64 = row[0].as_str().unwrap().parse().unwrap();
+        let here = cells.iter().filter(|((_, own), _)| *own == depth);
+        let least = here.map(|(_, values)| mean(values)).fold(f64::MAX, f64::min);
+        let path = row[2].as_str().unwrap();
+        assert_eq!(mean(&cells[&(path.to_owned(), depth)]), least, "{}: {path} at iodepth {depth}", map["id"]);
+        is_near(&row[3], least, path);
+    }
+}
+
+#[test]
+fn foreign_names_are_text_from_end_to_end() {
+    let Some(program) = chromium() else { return };
+    let folder = folder();
+    let folder = folder.path();
+    written(&folder.join(EVIL), 8 << 20);
+    let mut browser = Browser::start(program);
+    {
+        let _alone = alone();
+        let paths = ["--path", "libaio/syscall/interrupt,io_uring/syscall/interrupt"];
+        let short = ["--ramp-time", "0s", "--ios", "300", "--iodepth", "1,4", "--store", "s.iopj"];
+        iopj(folder, &[&["run", "--target", EVIL], &paths[..], &short].concat());
+    }
+    // A study of this name would be refused, but not a store that somebody else has made.
+    let store = rusqlite::Connection::open(folder.join("s.iopj")).unwrap();
+    let named = store.execute("UPDATE study SET record = json_set(record, '$.name', ?1)", [EVIL]).unwrap();
+    assert_eq!(named, 1);
+    drop(store);
+    shows_as_text(&mut browser, &page(folder, "s.iopj"), &["title", "h1", ".place code", "#provenance"]);
+    let fio = ["--ioengine=libaio", "--direct=1", "--rw=randread", "--bs=4k", "--iodepth=4", "--size=8m"];
+    let (name, file) = (format!("--name={EVIL}"), format!("--filename={EVIL}"));
+    let output = format!("--output={EVIL}.json");
+    let mut command = Command::new("fio");
+    let command = command.current_dir(folder).args(fio).args([&name, &file, &output, "--output-format=json+"]);
+    if !have(command.output().is_ok_and(|done| done.status.success()), "fio") {
+        return;
+    }
+    let json = format!("{EVIL}.json");
+    assert!(std::fs::read_to_string(folder.join(&json)).unwrap().contains(&format!("\"jobname\" : \"{EVIL}\"")));
+    iopj(folder, &["import", "fio", &json, "--store", "f.iopj"]);
+    shows_as_text(&mut browser, &page(folder, "f.iopj"), &["#provenance"]);
+}
+
+/// The page is sound, and these parts of it tell the name.
+#[track_caller]
+fn shows_as_text(browser: &mut Browser, page: &Path, parts: &[&str]) {
+    reader::is_valid(page);
+    reader::looks(browser, page);
+    for part in parts {
+        let text = browser.text(&format!("document.querySelector('{part}').textContent"));
+        assert!(text.contains(EVIL), "{part}: {text}");
+    }
+}
