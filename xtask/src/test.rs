@@ -1,4 +1,4 @@
-//! `cargo xtask test`: what the tests need, every test, the ring's arithmetic under Miri, and the instruction counts.
+//! `cargo xtask test`: what the tests need, every test, the ring and the NVMe driver under Miri, and the instruction counts.
 
 use crate::options::Options;
 use crate::workspace::Workspace;
@@ -85,18 +85,18 @@ fn miri(workspace: &Workspace) -> Result<()> {
         match installed {
             Err(error) if shell::in_ci() => return Err(error),
             Err(error) => {
-                println!("skipped: the ring's arithmetic needs Miri: {error:#}");
+                println!("skipped: the ring and the NVMe driver under Miri: {error:#}");
                 return Ok(());
             }
             Ok(()) => {}
         }
     }
-    let arguments =
-        ["+nightly", "miri", "test", "--package", "iopj-engine", "--lib", "--", "ring::", "--skip", "io_uring::"];
+    let test = ["+nightly", "miri", "test", "--package", "iopj-engine", "--lib", "--"];
+    let arguments = [&test[..], &["ring::", "nvme_user::", "--skip", "io_uring::"]].concat();
     // proptest looks for a file of former failures, which Miri's isolation forbids.
     let mut command = workspace.cargo(&arguments);
     command.env("MIRIFLAGS", "-Zmiri-disable-isolation").env("CARGO_TARGET_DIR", workspace.target.join("miri"));
-    shell::step("the ring's arithmetic under Miri", &mut command)
+    shell::step("the ring and the NVMe driver under Miri", &mut command)
 }
 
 #[cfg(test)]

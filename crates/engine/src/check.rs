@@ -78,7 +78,8 @@ fn bypassed(path: IoPath, target: &Target) -> Option<(String, String)> {
     match path {
         IoPath::Spdk => {
             let (reason, remedy) = not_taken(target);
-            let plugin = "SPDK is driven by fio's plugin: name it under [fio] as `spdk_plugin`, and allow it by --allow-exec";
+            let plugin =
+                "SPDK is driven by fio's plugin: name it under [fio] as `spdk_plugin`, and allow it by --allow-exec";
             Some((reason, format!("{remedy}; {plugin}")))
         }
         IoPath::NvmeUser(_) if target.controller().is_none() => Some(not_taken(target)),

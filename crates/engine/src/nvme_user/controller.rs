@@ -174,11 +174,6 @@ impl Controller {
         self.stopped.load(Ordering::Acquire)
     }
 
-    /// True if the kernel wants the device back.
-    pub(super) fn is_asked_back(&self) -> bool {
-        self.device.is_asked_back()
-    }
-
     /// True if it reaches memory by physical addresses, so that what it shall reach must lie in huge pages.
     pub(crate) fn needs_huge_pages(&self) -> bool {
         self.device.huge_pages() == HugePages::Required
@@ -238,6 +233,7 @@ impl Controller {
     }
 
     /// The device is wanted back by the kernel.
+    #[cold]
     pub(super) fn asked_back_error(&self) -> EngineError {
         EngineError::controller(format!(
             "the kernel asks for {} back (it is being removed, or its link failed): let it go, and open it again when it is there",

@@ -16,6 +16,7 @@ use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 /// What must outlive the device's access to it, in the order of dropping: the controller last, for the shadow doorbells
@@ -45,12 +46,14 @@ pub(crate) struct NvmeUser {
     buffers_at: NonNull<u8>,
     flights: Flights,
     waiting: Waiting,
-    /// Waits, counted to look at the controller now and then.
-    waits: u32,
+    /// Batches of completions, counted to look at the controller now and then.
+    reaps: u32,
     finished: Option<End>,
+    /// True when the kernel wants the device back.
+    asked_back: Arc<AtomicBool>,
 }
 
-/// Waits between two looks at the controller, where completions always come.
+/// Batches between two looks at the controller, where completions always come.
 const LOOK_EVERY: u32 = 1 << 16;
 
 impl NvmeUser {
@@ -90,8 +93,9 @@ impl NvmeUser {
             buffers_at,
             flights: Flights::new(iodepth as u16),
             waiting: Waiting::polling(),
-            waits: 0,
+            reaps: 0,
             finished: None,
+            asked_back: controller.device().asked_back(),
         };
         // Last, so that a failure finds an engine to be dropped, which deletes the queue pair.
         engine.waiting = Waiting::new(mode, event)?;
@@ -157,6 +161,10 @@ impl NvmeUser {
         pair.completion.release();
         if found > 0 {
             self.waiting.progress();
+            self.reaps = self.reaps.wrapping_add(1);
+            if self.reaps.is_multiple_of(LOOK_EVERY) {
+                self.finished = self.held.controller.look();
+            }
         }
         found
     }
@@ -177,22 +185,18 @@ impl NvmeUser {
         Ok(())
     }
 
-    /// Looks at what cannot be seen in the completion queue; an engine that is finished says so at the next step.
-    #[cold]
-    fn look(&mut self) -> Result<(), EngineError> {
-        let controller = &self.held.controller;
-        self.finished = controller.look();
-        if self.finished.is_none() && controller.is_asked_back() {
-            return Err(controller.asked_back_error());
-        }
-        Ok(())
+    /// Ends the engine, and not the controller, when the kernel wants the device back.
+    #[inline]
+    fn require_device(&self) -> Result<(), EngineError> {
+        if self.asked_back.load(Ordering::Relaxed) { Err(self.held.controller.asked_back_error()) } else { Ok(()) }
     }
 
     /// Nothing came for a while: looks after the controller, rings again, and after the time limit aborts what is in
     /// flight and, where that does not help, resets the controller.
     #[cold]
     fn quiet(&mut self, done: &mut Vec<Completion>) -> Result<(), EngineError> {
-        self.look()?;
+        self.require_device()?;
+        self.finished = self.held.controller.look();
         if self.finished.is_some() || self.in_flight() == 0 {
             return Ok(());
         }
@@ -221,6 +225,10 @@ impl NvmeUser {
     #[inline(never)]
     fn await_more(&mut self, min: usize, done: &mut Vec<Completion>) -> Result<(), EngineError> {
         let already = done.len();
+        let min = min.min(self.in_flight()).min(done.capacity() - already);
+        if min == 0 {
+            return Ok(());
+        }
         self.waiting.begin();
         while done.len() - already < min {
             let Held { pair, .. } = &*self.held;
@@ -259,13 +267,9 @@ impl Engine for NvmeUser {
         if let Some(end) = self.finished {
             return self.give_up(end, done);
         }
+        self.require_device()?;
         self.held.pair.submission.ring();
-        self.waits = self.waits.wrapping_add(1);
-        if self.waits.is_multiple_of(LOOK_EVERY) {
-            self.look()?;
-        }
-        let min = min.min(self.in_flight()).min(done.capacity() - done.len());
-        let found = self.reap(done);
+        let found = if self.held.pair.completion.is_ready() { self.reap(done) } else { 0 };
         if found < min {
             return self.await_more(min - found, done);
         }

@@ -73,7 +73,7 @@ impl Watch {
             // SAFETY: `fds` has as many entries as are said; `stop_fd` is open until this thread was joined.
             while unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, -1) } < 0 {}
             if fds[1..].iter().any(|fd| fd.revents != 0) {
-                flag.store(true, Ordering::Release);
+                flag.store(true, Ordering::Relaxed);
             }
         };
         let thread = std::thread::Builder::new().name("iopj-vfio".to_owned()).spawn(sleep);
@@ -81,9 +81,9 @@ impl Watch {
         Ok(Watch { asked, stop, thread: Some(thread) })
     }
 
-    /// True if one of the events was signalled.
-    pub(super) fn has_seen(&self) -> bool {
-        self.asked.load(Ordering::Acquire)
+    /// Becomes true when one of the events is signalled.
+    pub(super) fn asked(&self) -> &Arc<AtomicBool> {
+        &self.asked
     }
 }
 
@@ -114,9 +114,9 @@ mod tests {
         let (quiet, loud) = (event().unwrap(), event().unwrap());
         let hand = loud.try_clone().unwrap();
         let watch = Watch::start(vec![quiet, loud]).unwrap();
-        assert!(!watch.has_seen());
+        assert!(!watch.asked().load(Ordering::Relaxed));
         signal(&hand);
-        while !watch.has_seen() {
+        while !watch.asked().load(Ordering::Relaxed) {
             std::thread::yield_now();
         }
         drop(watch);

@@ -7,6 +7,8 @@
 use super::dma::Memory;
 use crate::engine::EngineError;
 use std::os::fd::RawFd;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 const CAP: usize = 0x00;
@@ -73,8 +75,8 @@ pub(super) trait Device: Registers + Send + Sync {
     /// # Errors
     /// The kernel refuses.
     fn arm(&self, events: &[RawFd]) -> Result<(), EngineError>;
-    /// True if the kernel has asked for the device back, or reports an error of its link.
-    fn is_asked_back(&self) -> bool;
+    /// Becomes true when the kernel asks for the device back, or reports an error of its link.
+    fn asked_back(&self) -> Arc<AtomicBool>;
     /// `type1`, `iommufd` or `no-iommu`.
     fn vfio(&self) -> &'static str;
 }

@@ -25,17 +25,16 @@ enum Mode {
 struct Hybrid {
     fixed: Option<Duration>,
     _slack: TimerSlack,
-    /// Waits that were not answered at once, and how long they took together, for half of their mean is slept: as the
+    /// Mean time of a wait that was not answered at once, the latest counting an eighth. Half of it is slept, as the
     /// kernel did for synchronous I/O until 6.3 (block/blk-mq.c, `blk_mq_poll_nsecs`). At depth 1 a wait is an I/O's
     /// service time; deeper, it is the time to the next completion, so that the drive is never left without work.
-    waits: u64,
-    total_ns: u64,
+    mean_ns: u64,
     began: Option<Instant>,
 }
 
 impl Hybrid {
     fn sleep_time(&self) -> Duration {
-        self.fixed.unwrap_or_else(|| Duration::from_nanos(self.total_ns.checked_div(2 * self.waits).unwrap_or(0)))
+        self.fixed.unwrap_or_else(|| Duration::from_nanos(self.mean_ns / 2))
     }
 }
 
@@ -82,7 +81,7 @@ impl Waiting {
     pub(super) fn new(mode: CompletionMode, event: Option<RawFd>) -> Result<Waiting, EngineError> {
         let hybrid = |fixed| {
             let _slack = TimerSlack::least();
-            Mode::Hybrid(Hybrid { fixed, _slack, waits: 0, total_ns: 0, began: None })
+            Mode::Hybrid(Hybrid { fixed, _slack, mean_ns: 0, began: None })
         };
         let mode = match (mode, event) {
             (CompletionMode::Interrupt, Some(event)) => Mode::Interrupt(Waiter::new(event)?),
@@ -115,8 +114,8 @@ impl Waiting {
         if let Mode::Hybrid(hybrid) = &mut self.mode
             && let Some(began) = hybrid.began.take()
         {
-            hybrid.waits += 1;
-            hybrid.total_ns += began.elapsed().as_nanos() as u64;
+            let took_ns = began.elapsed().as_nanos() as u64;
+            hybrid.mean_ns = hybrid.mean_ns - hybrid.mean_ns / 8 + took_ns / 8;
         }
     }
 

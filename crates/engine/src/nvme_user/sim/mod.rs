@@ -9,8 +9,8 @@ use super::registers::{ACQ, AQA, ASQ, CC, CSTS, DOORBELLS, Device, HugePages, PA
 use crate::engine::EngineError;
 use std::collections::BTreeMap;
 use std::os::fd::RawFd;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// What the controller is and how it behaves.
 #[derive(Clone, Debug)]
@@ -39,7 +39,6 @@ pub(super) struct Behaviour {
     pub(super) shuffle: u64,
     pub(super) fatal: bool,
     pub(super) gone: bool,
-    pub(super) asked_back: bool,
     /// The next memory that is mapped gets pages in reverse order.
     pub(super) scatter_next: bool,
     /// Access to memory cannot be taken.
@@ -65,7 +64,6 @@ impl Default for Behaviour {
             shuffle: 0,
             fatal: false,
             gone: false,
-            asked_back: false,
             scatter_next: false,
             cannot_be_cut_off: false,
         }
@@ -149,11 +147,14 @@ pub(super) struct Seen {
 }
 
 /// A controller with one namespace of `disk` bytes in blocks of 512.
-pub(super) struct Sim(Mutex<State>);
+pub(super) struct Sim {
+    state: Mutex<State>,
+    pub(super) asked_back: Arc<AtomicBool>,
+}
 
 impl Sim {
     pub(super) fn new(behaviour: Behaviour, disk: Vec<u8>) -> Sim {
-        Sim(Mutex::new(State {
+        let state = Mutex::new(State {
             behaviour,
             registers: BTreeMap::new(),
             reach: Reach::default(),
@@ -165,11 +166,12 @@ impl Sim {
             events: Vec::new(),
             disk,
             seen: Seen::default(),
-        }))
+        });
+        Sim { state, asked_back: Arc::default() }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
     /// Changes how it behaves.
@@ -408,8 +410,8 @@ impl Device for Sim {
         Ok(())
     }
 
-    fn is_asked_back(&self) -> bool {
-        self.state().behaviour.asked_back
+    fn asked_back(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.asked_back)
     }
 
     fn vfio(&self) -> &'static str {

@@ -22,6 +22,8 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 /// Offset of the command register in configuration space, and its bits: memory space, bus master (PCI 3.0, 6.2.2).
 const COMMAND: u64 = 4;
@@ -303,8 +305,8 @@ impl Device for Vfio {
         })
     }
 
-    fn is_asked_back(&self) -> bool {
-        self.watch.has_seen()
+    fn asked_back(&self) -> Arc<AtomicBool> {
+        Arc::clone(self.watch.asked())
     }
 
     fn vfio(&self) -> &'static str {
