@@ -1,6 +1,6 @@
 //! The best path of each workload, in words and as maps over two axes of the workload. Decided by `analysis::winner`.
 
-use super::figures::{Figure, Group, Section, words};
+use super::figures::{Figure, Group, Section, TIPPED_CELLS, words};
 use super::model::{Dimension, Model, Series, shown};
 use super::svg::map::{self, Map};
 use super::text::{escape, exact, list, plural, readable, slug};
@@ -125,8 +125,12 @@ fn drawn(model: &Model<'_>, map: &WinnerMap, cell: &Cell, at: (usize, usize), se
     let decision = cell.decision();
     let (unit, factor) = shown(map.question.metric);
     let value = |place: &Place| readable(place.summary.mean * factor);
-    let tip: Vec<String> =
-        cell.ranking.iter().take(2).map(|place| format!("{} {}", place.path, value(place))).collect();
+    let places = cell.ranking.iter().take(2).map(|place| format!("{} {}", place.path, value(place)));
+    let tip = if model.cells.len() > TIPPED_CELLS {
+        String::new()
+    } else {
+        format!("{unit}: {}", places.collect::<Vec<_>>().join("; next "))
+    };
     map::Cell {
         at,
         series,
@@ -137,7 +141,7 @@ fn drawn(model: &Model<'_>, map: &WinnerMap, cell: &Cell, at: (usize, usize), se
             _ => margin(cell),
         },
         tie: matches!(decision, Decision::Tie | Decision::Undecided),
-        tip: format!("{unit}: {}", tip.join("; next ")),
+        tip,
     }
 }
 

@@ -60,8 +60,8 @@ const QUANTILES: [(f64, &str); 12] = [
     (0.99999, "p99.999"),
 ];
 
-/// Beyond this many cells or trials points and strokes have no tips, which would make the page heavy: their values are in the tables.
-const TIPPED_CELLS: usize = 400;
+/// Beyond this many cells or trials points, strokes and the cells of maps have no tips, which would make the page heavy: their values are in the tables.
+pub(super) const TIPPED_CELLS: usize = 400;
 
 /// Points of the timeline over all trials: more cannot be told apart.
 const TIMELINE_POINTS: usize = 2000;
