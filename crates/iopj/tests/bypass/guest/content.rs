@@ -41,7 +41,7 @@ fn is_whole() {
 fn all_pairs_at_once(drive: &Drive, expected: &mut [u8], seed: u64) {
     let controller = drive.open();
     let identity = controller.identity();
-    println!("{identity:?}");
+    eprintln!("{identity:?}");
     assert_eq!((identity.queue_pairs, identity.vfio), (4, "type1"));
     let pairs = identity.queue_pairs as usize;
     let namespace = &controller.namespaces()[0];
@@ -132,7 +132,7 @@ fn mixed(
         check(&mut done, &mut flights, &pool, &part);
     }
     all_open.wait();
-    println!("{path}: {counts:?} reads and writes, {:?}", engine.facts());
+    eprintln!("{path}: {counts:?} reads and writes, {:?}", engine.facts());
     counts
 }
 

@@ -20,7 +20,7 @@ fn engine(controller: &Arc<Controller>, path: &str) -> Result<Box<dyn Engine>, S
 
 /// A line of its own on the console, for the host.
 fn tell_host(word: &str) {
-    println!("\n{word}");
+    eprintln!("\n{word}");
 }
 
 /// Reads 4 KiB: what came of it, or why the engine is finished.
