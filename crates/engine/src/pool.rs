@@ -188,6 +188,11 @@ impl Pool {
         libc::iovec { iov_base: self.map.as_ptr().cast(), iov_len: self.map_len }
     }
 
+    /// The mapping as a driver gives it to its device: address and length, whole pages.
+    pub(crate) fn memory(&self) -> (NonNull<u8>, usize) {
+        (self.map, self.map_len)
+    }
+
     #[inline]
     fn take(&self, slot: Slot, to: State) -> Result<(), PoolError> {
         match self.states.get(slot.0 as usize) {
@@ -270,6 +275,32 @@ mod tests {
         assert_eq!(pool.borrow(Slot(0)).unwrap_err(), PoolError::Busy(Slot(0)));
         pool.finish(Slot(0));
         assert_eq!(pool.borrow(Slot(0)).unwrap()[511], 9);
+    }
+
+    #[test]
+    fn slots_may_begin_within_a_page() {
+        let pool = Pool::shifted(2, 4096, 20).unwrap();
+        for slot in 0..2 {
+            pool.borrow(Slot(slot)).unwrap().fill(slot as u8 + 1);
+            assert_eq!(pool.start(Slot(slot), 4096).unwrap().as_ptr() as usize % ALIGNMENT, 20);
+        }
+        for slot in 0..2 {
+            pool.finish(Slot(slot));
+            assert!(pool.borrow(Slot(slot)).unwrap().iter().all(|byte| *byte == slot as u8 + 1));
+        }
+        assert_eq!(pool.region().iov_base as usize % ALIGNMENT, 0);
+        assert_eq!(pool.region().iov_len, 2 * 8192);
+    }
+
+    #[test]
+    fn a_pool_in_huge_pages_says_how_many_it_lacks() {
+        // More than any machine has free.
+        let message = Pool::huge(1 << 20, 1 << 24).unwrap_err().to_string();
+        assert!(message.contains("8388608 free huge pages of 2 MiB"), "{message}");
+        match Pool::huge(3, 512) {
+            Ok(pool) => assert!(pool.is_huge() && (pool.region().iov_base as usize).is_multiple_of(HUGE_PAGE)),
+            Err(error) => assert_eq!(error, PoolError::NoHugePages { pages: 1 }),
+        }
     }
 
     #[test]

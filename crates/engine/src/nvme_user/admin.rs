@@ -22,6 +22,8 @@ pub(super) enum Failure {
     Late,
     /// It has failed (`CSTS.CFS`).
     Fatal,
+    /// It is not ready any more.
+    Stopped,
     /// It is not there any more.
     Gone,
 }
@@ -77,6 +79,7 @@ impl Admin {
             match health(&*self.device) {
                 Health::Gone => return Err(Failure::Gone),
                 Health::Fatal => return Err(Failure::Fatal),
+                Health::Stopped => return Err(Failure::Stopped),
                 Health::Fine if start.elapsed() > limit => return Err(Failure::Late),
                 // Most answers come within microseconds; the rest may take their time.
                 Health::Fine if start.elapsed() > Duration::from_millis(1) => {

@@ -39,13 +39,15 @@ pub(super) enum End {
     Late,
     /// It reported its own failure (`CSTS.CFS`).
     Fatal,
+    /// It stopped (`CSTS.RDY`) though nobody here had it stop.
+    Stopped,
     /// It answers no more.
     Gone,
 }
 
 impl End {
     fn from_number(number: u8) -> Option<End> {
-        [End::Closed, End::Late, End::Fatal, End::Gone].into_iter().find(|end| *end as u8 == number)
+        [End::Closed, End::Late, End::Fatal, End::Stopped, End::Gone].into_iter().find(|end| *end as u8 == number)
     }
 
     /// What the commands in flight end with.
@@ -53,7 +55,7 @@ impl End {
         match self {
             End::Closed => libc::ECANCELED,
             End::Late => libc::ETIMEDOUT,
-            End::Fatal => libc::EIO,
+            End::Fatal | End::Stopped => libc::EIO,
             End::Gone => libc::ENODEV,
         }
     }
@@ -190,6 +192,7 @@ impl Controller {
             match health(&*self.device) {
                 Health::Fine => {}
                 Health::Fatal => self.reset(End::Fatal),
+                Health::Stopped => self.reset(End::Stopped),
                 Health::Gone => self.reset(End::Gone),
             }
         }
@@ -208,7 +211,7 @@ impl Controller {
         if self.has_stopped() {
             return;
         }
-        let stopped = registers::disable(&*self.device, self.capabilities).is_ok() || self.device.cut_off();
+        let stopped = registers::stop(&*self.device, self.capabilities) || self.device.cut_off();
         self.stopped.store(stopped, Ordering::Release);
         // After `stopped`, so that whoever sees the end knows whether memory is free again.
         let _ = self.end.compare_exchange(0, why as u8, Ordering::AcqRel, Ordering::Acquire);
@@ -225,6 +228,9 @@ impl Controller {
             ),
             End::Fatal => format!(
                 "{address} reported a fatal error of its own (CSTS.CFS) and was reset: open it again, or power it off and on"
+            ),
+            End::Stopped => format!(
+                "{address} is not ready any more (CSTS.RDY): it lost its power, or something else reset it or switched its memory space off; open it again"
             ),
             End::Gone => {
                 format!("{address} answers no more (all ones): it was pulled or its link is down; plug it in again")
@@ -260,6 +266,7 @@ impl Controller {
             Failure::Status(status) => return self.refused(what, status),
             Failure::Late => End::Late,
             Failure::Fatal => End::Fatal,
+            Failure::Stopped => End::Stopped,
             Failure::Gone => End::Gone,
         };
         self.stop(end);

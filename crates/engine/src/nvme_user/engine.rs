@@ -73,9 +73,8 @@ impl NvmeUser {
                 controller.address()
             )));
         }
-        let region = pool.region();
-        let buffers_at = NonNull::new(region.iov_base.cast::<u8>()).unwrap_or(NonNull::dangling());
-        let memory = Memory { base: buffers_at, len: region.iov_len, is_huge: pool.is_huge() };
+        let (buffers_at, len) = pool.memory();
+        let memory = Memory { base: buffers_at, len, is_huge: pool.is_huge() };
         let buffers = Mapping::new(controller.device(), &memory)?;
         let shape = Shape { entries: iodepth + 1, lists: iodepth, list_len: prp::list_len(pool.slot_len() as usize) };
         let (pair, event) = controller.create_pair(shape, mode == CompletionMode::Interrupt)?;
@@ -172,6 +171,9 @@ impl NvmeUser {
     /// Ends what is in flight after the controller's end; once all was handed out, the error that says why.
     #[cold]
     fn give_up(&mut self, end: End, done: &mut Vec<Completion>) -> Result<(), EngineError> {
+        if self.reap(done) > 0 {
+            return Ok(()); // what had ended before
+        }
         let controller = &self.held.controller;
         if self.in_flight() == 0 || !controller.has_stopped() {
             return Err(controller.end_error(end));

@@ -89,8 +89,6 @@ struct Doorbell {
     device: Arc<dyn Device>,
     at: usize,
     shadow: Option<Shadow>,
-    /// Rung at every change, shadow or not: the admin queues'.
-    always: bool,
     /// The latest value.
     shown: u16,
     /// The shadow alone holds it.
@@ -106,15 +104,7 @@ impl Doorbell {
             // A queue of this number may have been here before; the new one begins at zero.
             shadow.clear();
         }
-        Doorbell {
-            device: Arc::clone(device),
-            at: DOORBELLS + at,
-            shadow,
-            always: number < 2,
-            shown: 0,
-            is_behind: false,
-            writes: 0,
-        }
+        Doorbell { device: Arc::clone(device), at: DOORBELLS + at, shadow, shown: 0, is_behind: false, writes: 0 }
     }
 
     /// Tells the controller the new value of an index, which differs from the one before.
@@ -122,7 +112,7 @@ impl Doorbell {
     fn show(&mut self, value: u16) {
         before_doorbell();
         let wanted = match self.shadow {
-            Some(shadow) => shadow.pass(self.shown, value) || self.always,
+            Some(shadow) => shadow.pass(self.shown, value),
             None => true,
         };
         self.shown = value;

@@ -87,14 +87,18 @@ pub(super) enum Health {
     Fine,
     /// The controller has failed (`CSTS.CFS`).
     Fatal,
+    /// It is not ready any more (`CSTS.RDY`), though nobody here has stopped it.
+    Stopped,
     /// It answers with ones only: it was pulled, or its link is down.
     Gone,
 }
 
+/// How an enabled controller is.
 pub(super) fn health(device: &dyn Device) -> Health {
     match device.read32(CSTS) {
         ALL_ONES => Health::Gone,
         status if status & FATAL != 0 => Health::Fatal,
+        status if status & READY == 0 => Health::Stopped,
         _ => Health::Fine,
     }
 }
@@ -200,6 +204,12 @@ pub(super) fn disable(device: &dyn Device, capabilities: Capabilities) -> Result
         device.write32(CC, configuration & !ENABLE);
     }
     await_ready(device, capabilities, false)
+}
+
+/// Stops a controller that was enabled; true if it was seen to stop. One that does not say that it is enabled may have
+/// been reset, or it may be running unseen, with its memory space off: that is no answer.
+pub(super) fn stop(device: &dyn Device, capabilities: Capabilities) -> bool {
+    device.read32(CC) & ENABLE != 0 && disable(device, capabilities).is_ok()
 }
 
 /// Starts the controller on its admin queues, whose addresses and lengths have been written.

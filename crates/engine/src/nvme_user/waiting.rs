@@ -87,7 +87,10 @@ impl Waiting {
             (CompletionMode::Interrupt, Some(event)) => Mode::Interrupt(Waiter::new(event)?),
             (CompletionMode::Hybrid(Sleep::Auto), _) => hybrid(None),
             (CompletionMode::Hybrid(Sleep::Fixed(us)), _) => hybrid(Some(Duration::from_micros(us.get().into()))),
-            (CompletionMode::Poll | CompletionMode::Interrupt, _) => Mode::Poll,
+            (CompletionMode::Interrupt, None) => {
+                return Err(EngineError::unsupported("the queue pair has no interrupt vector: poll instead"));
+            }
+            (CompletionMode::Poll, _) => Mode::Poll,
         };
         Ok(Waiting { mode, ..Waiting::polling() })
     }

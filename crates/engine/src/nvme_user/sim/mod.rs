@@ -38,6 +38,8 @@ pub(super) struct Behaviour {
     /// Completes I/O commands of one doorbell in an order by this seed.
     pub(super) shuffle: u64,
     pub(super) fatal: bool,
+    /// Something else has reset it.
+    pub(super) fallen: bool,
     pub(super) gone: bool,
     /// The next memory that is mapped gets pages in reverse order.
     pub(super) scatter_next: bool,
@@ -63,6 +65,7 @@ impl Default for Behaviour {
             status: 0,
             shuffle: 0,
             fatal: false,
+            fallen: false,
             gone: false,
             scatter_next: false,
             cannot_be_cut_off: false,
@@ -325,7 +328,7 @@ impl Registers for Sim {
         match at {
             VS => state.behaviour.version,
             CSTS => {
-                let enabled = state.registers.get(&CC).copied().unwrap_or(0) & 1;
+                let enabled = state.registers.get(&CC).copied().unwrap_or(0) & u32::from(!state.behaviour.fallen);
                 let ready = enabled | u32::from(state.behaviour.never_stops && state.seen.resets > 0);
                 ready | u32::from(state.behaviour.fatal) << 1
             }

@@ -60,11 +60,10 @@ impl Vfio {
                 (device, Space::Physical(space))
             }
             Isolation::Iommu => match Iommufd::open(address, &folder) {
-                Some(opened) => {
-                    let (device, space) = opened?;
-                    (device, Space::Iommufd(space))
-                }
-                None => {
+                Some(Ok((device, space))) => (device, Space::Iommufd(space)),
+                Some(Err(error)) if !Path::new(container::CONTAINER).exists() => return Err(error),
+                // No iommufd, or one that does not take the device: the group is the classic way.
+                _ => {
                     let (device, space) = Container::open(address, &folder)?;
                     (device, Space::Type1(space))
                 }

@@ -1,0 +1,187 @@
+//! What comes of failed and hanging commands, of failed and pulled controllers, and of engines dropped in between.
+
+use super::{Behaviour, Bench, ending, read, wait};
+use crate::engine::{IoError, Op, Request};
+use crate::pool::{Pool, Slot};
+use std::rc::Rc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+#[test]
+fn a_failed_command_completes_with_its_status() {
+    let bench = Bench::new(Behaviour { status: 0x281, ..Behaviour::default() });
+    let pool = Pool::new(1, 512).unwrap();
+    let mut engine = bench.open("poll", &pool, 1);
+    engine.push(&[read(0, 0, 1)]).unwrap();
+    assert_eq!(wait(&mut *engine, 1).unwrap()[0].result, Err(IoError::Nvme(0x281)));
+    let message = bench.controller().flush(1).unwrap_err().to_string();
+    assert!(message.contains("refuses a flush (NVMe status type 2, code 0x81)"), "{message}");
+    bench.sim.behave(|behaviour| behaviour.status = 0);
+    engine.push(&[read(0, 0, 1)]).unwrap();
+    assert_eq!(wait(&mut *engine, 1).unwrap()[0].result, Ok(512), "the engine goes on");
+    drop(engine);
+    bench.close();
+}
+
+#[test]
+fn a_command_that_hangs_is_aborted_and_the_engine_goes_on() {
+    let bench = Bench::impatient(Behaviour { hangs: true, ..Behaviour::default() });
+    let pool = Pool::new(2, 512).unwrap();
+    let mut engine = bench.open("poll", &pool, 2);
+    engine.push(&[read(0, 0, 1), read(1, 0, 1)]).unwrap();
+    let done = wait(&mut *engine, 2).unwrap();
+    assert!(done.iter().all(|completion| completion.result == Err(IoError::Nvme(0x07))), "{done:?}");
+    bench.sim.behave(|behaviour| behaviour.hangs = false);
+    engine.push(&[read(0, 0, 1)]).unwrap();
+    assert_eq!(wait(&mut *engine, 1).unwrap()[0].result, Ok(512));
+    drop(engine);
+    assert_eq!(bench.close().aborts, 2);
+}
+
+#[test]
+fn a_command_that_does_not_come_back_resets_the_controller_for_all() {
+    let bench = Bench::impatient(Behaviour { hangs: true, aborts: false, ..Behaviour::default() });
+    let pool = Pool::new(3, 512).unwrap();
+    let (mut engine, mut other) = (bench.open("poll", &pool, 2), bench.open("poll", &pool, 1));
+    other.push(&[read(2, 0, 1)]).unwrap();
+    engine.push(&[read(0, 0, 1), read(1, 0, 1)]).unwrap();
+    let mut done = Vec::with_capacity(1);
+    for _ in 0..2 {
+        done.clear();
+        engine.wait(2, &mut done).unwrap();
+        assert_eq!(done.len(), 1, "there is room for one");
+        assert_eq!(done[0].result, Err(IoError::Os(libc::ETIMEDOUT)));
+    }
+    let message = ending(&mut *engine);
+    assert!(message.starts_with("0000:01:00.0 was reset: nothing came back for"), "{message}");
+    assert_eq!(wait(&mut *other, 1).unwrap()[0].result, Err(IoError::Os(libc::ETIMEDOUT)));
+    ending(&mut *other);
+    assert_eq!(bench.try_open("poll", &pool, 1).err().unwrap().to_string(), message);
+    assert_eq!(bench.controller().io_counts().unwrap_err().to_string(), message);
+    drop((engine, other));
+    for slot in 0..3 {
+        assert!(pool.borrow(Slot(slot)).is_ok(), "slot {slot} is free again");
+    }
+    bench.close();
+}
+
+#[test]
+fn a_controller_that_fails_or_is_pulled_ends_its_engines() {
+    type Failure = (fn(&mut Behaviour), i32, &'static str);
+    let failures: [Failure; 3] = [
+        (|behaviour| behaviour.fatal = true, libc::EIO, "fatal error of its own"),
+        (|behaviour| behaviour.fallen = true, libc::EIO, "is not ready any more (CSTS.RDY)"),
+        (|behaviour| behaviour.gone = true, libc::ENODEV, "answers no more"),
+    ];
+    for (fail, errno, word) in failures {
+        let bench = Bench::new(Behaviour { hangs: true, ..Behaviour::default() });
+        let pool = Pool::new(1, 512).unwrap();
+        let mut engine = bench.open("poll", &pool, 1);
+        engine.push(&[read(0, 0, 1)]).unwrap();
+        engine.submit().unwrap();
+        bench.sim.behave(fail);
+        assert_eq!(wait(&mut *engine, 1).unwrap()[0].result, Err(IoError::Os(errno)));
+        let message = ending(&mut *engine);
+        assert!(message.contains(word), "{message}");
+        drop(engine);
+        assert_eq!(Rc::strong_count(&pool), 1);
+        bench.close();
+    }
+}
+
+#[test]
+fn the_kernel_gets_its_device_back() {
+    let bench = Bench::new(Behaviour { hangs: true, ..Behaviour::default() });
+    let pool = Pool::new(1, 512).unwrap();
+    let mut engine = bench.open("poll", &pool, 1);
+    engine.push(&[read(0, 0, 1)]).unwrap();
+    engine.submit().unwrap();
+    assert_eq!(wait(&mut *engine, 0).unwrap(), []);
+    bench.sim.asked_back.store(true, Ordering::Relaxed);
+    let message = wait(&mut *engine, 1).unwrap_err().to_string();
+    assert!(message.contains("the kernel asks for 0000:01:00.0 back"), "{message}");
+    bench.sim.behave(|behaviour| behaviour.hangs = false);
+    drop(engine);
+    assert!(pool.borrow(Slot(0)).is_ok());
+    bench.close();
+}
+
+#[test]
+fn an_empty_poll_finds_a_pulled_device_too() {
+    let bench = Bench::new(Behaviour { hangs: true, ..Behaviour::default() });
+    let pool = Pool::new(1, 512).unwrap();
+    let mut engine = bench.open("poll", &pool, 1);
+    engine.push(&[read(0, 0, 1)]).unwrap();
+    assert_eq!(wait(&mut *engine, 0).unwrap(), []);
+    bench.sim.behave(|behaviour| behaviour.gone = true);
+    let found = loop {
+        let done = wait(&mut *engine, 0).unwrap();
+        if let Some(completion) = done.first() {
+            break completion.result;
+        }
+        std::thread::sleep(Duration::from_micros(if cfg!(miri) { 0 } else { 5 }));
+    };
+    assert_eq!(found, Err(IoError::Os(libc::ENODEV)));
+}
+
+#[test]
+fn a_dropped_engine_takes_back_what_the_controller_was_not_told_of() {
+    let bench = Bench::new(Behaviour::default());
+    let pool = Pool::new(2, 512).unwrap();
+    let mut engine = bench.open("poll", &pool, 2);
+    engine.push(&[read(0, 0, 1)]).unwrap();
+    engine.submit().unwrap();
+    engine.push(&[Request { op: Op::Write, ..read(1, 3, 1) }]).unwrap();
+    drop(engine);
+    assert!(pool.borrow(Slot(0)).is_ok() && pool.borrow(Slot(1)).is_ok());
+    assert_eq!(bench.sim.disk(), bench.contents);
+    assert_eq!(bench.close().reads, 1);
+}
+
+#[test]
+fn a_dropped_engine_deletes_its_queues_though_a_command_hangs() {
+    let bench = Bench::new(Behaviour { hangs: true, ..Behaviour::default() });
+    let pool = Pool::new(1, 512).unwrap();
+    let mut engine = bench.open("poll", &pool, 1);
+    engine.push(&[read(0, 0, 1)]).unwrap();
+    engine.submit().unwrap();
+    drop(engine);
+    assert!(pool.borrow(Slot(0)).is_ok());
+    assert_eq!(bench.sim.seen().resets, 0);
+    bench.close();
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "Miri finds that memory leaks, which is the point")]
+fn a_controller_that_does_not_stop_keeps_its_memory() {
+    let bench = Bench::impatient(Behaviour {
+        hangs: true,
+        aborts: false,
+        never_stops: true,
+        cannot_be_cut_off: true,
+        ..Behaviour::default()
+    });
+    let pool = Pool::new(1, 512).unwrap();
+    let mut engine = bench.open("poll", &pool, 1);
+    engine.push(&[read(0, 0, 1)]).unwrap();
+    let message = wait(&mut *engine, 1).unwrap_err().to_string();
+    assert!(message.contains("was reset: nothing came back"), "{message}");
+    let mapped = bench.sim.mapped();
+    drop(engine);
+    assert!(pool.borrow(Slot(0)).is_err(), "the slot is in flight for ever");
+    assert_eq!(Rc::strong_count(&pool), 2, "the pool outlives the controller's hold on it");
+    let Bench { sim, controller, .. } = bench;
+    drop(controller);
+    assert_eq!(sim.mapped(), mapped, "all of it stays mapped");
+}
+
+#[test]
+fn an_admin_command_that_hangs_ends_the_controller() {
+    let bench = Bench::impatient(Behaviour::default());
+    bench.sim.behave(|behaviour| behaviour.admin_hangs = true);
+    let pool = Pool::new(1, 512).unwrap();
+    let message = bench.try_open("poll", &pool, 1).err().unwrap().to_string();
+    assert!(message.contains("was reset: nothing came back"), "{message}");
+    assert_eq!(Rc::strong_count(&pool), 1);
+    bench.close();
+}
