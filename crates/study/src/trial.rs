@@ -60,6 +60,54 @@ struct Window {
     fio: Option<serde_json::Value>,
 }
 
+impl Window {
+    fn of_native(run: native::Run, cell: &Cell, load_raw_ns: Vec<u64>, window_raw_ns: [u64; 2]) -> Window {
+        Window {
+            load_raw_ns,
+            window_raw_ns,
+            first_ns: run.first_ns,
+            last_ns: run.last_ns,
+            window_ns: run.last_ns - run.first_ns,
+            issued: run.issued,
+            bytes: run.all.count * u64::from(cell.workload.bs),
+            short_ios: run.short_ios,
+            latency_sum_ns: run.latency_sum_ns,
+            all: run.all,
+            reads: run.reads,
+            writes: run.writes,
+            series: run.series,
+            fio: None,
+        }
+    }
+
+    /// `ends_ns` are the window's on `CLOCK_MONOTONIC`.
+    fn of_fio(
+        result: &fio::FioResult,
+        cell: &Cell,
+        load_raw_ns: Vec<u64>,
+        window_raw_ns: [u64; 2],
+        ends_ns: [u64; 2],
+    ) -> Window {
+        let (reads, writes, all) = fio_latencies(result);
+        Window {
+            load_raw_ns,
+            window_raw_ns,
+            first_ns: ends_ns[0],
+            last_ns: ends_ns[1],
+            window_ns: result.window_ns,
+            issued: [result.reads.ios, result.writes.ios],
+            bytes: result.reads.bytes + result.writes.bytes,
+            short_ios: result.reads.short_ios + result.writes.short_ios,
+            latency_sum_ns: (all.mean * all.count as f64) as u64,
+            all,
+            reads,
+            writes,
+            series: Vec::new(),
+            fio: Some(fio_words(result, cell)),
+        }
+    }
+}
+
 impl Stage<'_> {
     /// Runs a cell once.
     ///
@@ -194,24 +242,9 @@ impl Stage<'_> {
         };
         let mut evidence = first.until(last);
         add_counted(&mut evidence, *counted, *counted_last);
-        evidence.engine = Some(run.engine);
-        let window = Window {
-            load_raw_ns: vec![begin_ns, window_raw_ns[1]],
-            window_raw_ns,
-            first_ns: run.first_ns,
-            last_ns: run.last_ns,
-            window_ns: run.last_ns - run.first_ns,
-            issued: run.issued,
-            bytes: run.all.count * u64::from(cell.workload.bs),
-            short_ios: run.short_ios,
-            latency_sum_ns: run.latency_sum_ns,
-            all: run.all,
-            reads: run.reads,
-            writes: run.writes,
-            series: run.series,
-            fio: None,
-        };
-        Ok((window, evidence))
+        evidence.engine = Some(run.engine.clone());
+        let load_raw_ns = vec![begin_ns, window_raw_ns[1]];
+        Ok((Window::of_native(run, cell, load_raw_ns, window_raw_ns), evidence))
     }
 
     /// fio twice: for the ramp, and measured. So the counters bracket the life of a process whose I/O is all of the
@@ -261,24 +294,8 @@ impl Stage<'_> {
         if result.total_errors > 0 {
             return Err(format!("fio counts {} failed I/Os", result.total_errors));
         }
-        let (reads, writes, all) = fio_latencies(&result);
-        let window = Window {
-            load_raw_ns,
-            window_raw_ns: [first_raw_ns, last_raw_ns],
-            first_ns,
-            last_ns,
-            window_ns: result.window_ns,
-            issued: [result.reads.ios, result.writes.ios],
-            bytes: result.reads.bytes + result.writes.bytes,
-            short_ios: result.reads.short_ios + result.writes.short_ios,
-            latency_sum_ns: (all.mean * all.count as f64) as u64,
-            all,
-            reads,
-            writes,
-            series: Vec::new(),
-            fio: Some(fio_words(&result, cell)),
-        };
-        Ok((window, evidence))
+        let window_raw_ns = [first_raw_ns, last_raw_ns];
+        Ok((Window::of_fio(&result, cell, load_raw_ns, window_raw_ns, [first_ns, last_ns]), evidence))
     }
 }
 
