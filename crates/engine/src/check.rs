@@ -77,9 +77,12 @@ fn read_one(path: IoPath, target: &Target) -> Result<Completion, EngineError> {
 fn bypassed(path: IoPath, target: &Target) -> Option<(String, String)> {
     match path {
         IoPath::Spdk => {
-            let (reason, remedy) = not_taken(target);
             let plugin =
                 "SPDK is driven by fio's plugin: name it under [fio] as `spdk_plugin`, and allow it by --allow-exec";
+            if target.controller().is_some() {
+                return Some(("SPDK opens the device itself, and this process has it".to_owned(), plugin.to_owned()));
+            }
+            let (reason, remedy) = not_taken(target);
             Some((reason, format!("{remedy}; {plugin}")))
         }
         IoPath::NvmeUser(_) if target.controller().is_none() => Some(not_taken(target)),

@@ -261,8 +261,8 @@ fn a_taken_device_has_the_paths_of_bypass_and_no_other() {
         }
         match check(path, &target) {
             Availability::Available { .. } => assert!(matches!(path, IoPath::NvmeUser(_)), "{path}"),
-            Availability::Unavailable { reason, .. } if path == IoPath::Spdk => {
-                assert!(reason.contains("through fio"), "{reason}");
+            Availability::Unavailable { remedy, .. } if path == IoPath::Spdk => {
+                assert!(remedy.contains("fio's plugin"), "{remedy}");
             }
             Availability::Unavailable { reason, remedy } => {
                 assert!(!matches!(path, IoPath::NvmeUser(_)), "{path}: {reason}");
