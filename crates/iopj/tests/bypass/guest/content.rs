@@ -15,6 +15,10 @@ const REQUESTS: usize = 150;
 /// Completion modes, by turns one for each queue pair.
 const PATHS: [&str; 3] = ["nvme-user/doorbell/poll", "nvme-user/doorbell/interrupt", "nvme-user/doorbell/hybrid"];
 
+/// How far behind a page's begin the buffers of each queue pair lie, by turns: lists of memory then begin, and end, in the
+/// midst of pages.
+const SHIFTS: [u32; 4] = [0, 4, 2044, 4092];
+
 /// Every byte that the kernel's driver wrote is read, every byte that is written is read by the kernel's driver.
 #[test]
 #[ignore = "runs in a guest that `content` boots"]
@@ -55,7 +59,7 @@ fn all_pairs_at_once(drive: &Drive, expected: &mut [u8], seed: u64) {
             let (controller, all_open) = (Arc::clone(&controller), &all_open);
             let random = Random::new(seed.wrapping_add(number as u64));
             let path = PATHS[number % PATHS.len()].parse().unwrap();
-            let part = Part { start: number * part_len, block, bytes };
+            let part = Part { start: number * part_len, block, shift: SHIFTS[number % SHIFTS.len()], bytes };
             scope.spawn(move || mixed(&controller, path, part, random, all_open))
         });
         threads.collect::<Vec<_>>().into_iter().map(|thread| thread.join().unwrap()).collect()
@@ -71,6 +75,7 @@ struct Part<'a> {
     /// Where it starts on the drive.
     start: usize,
     block: usize,
+    shift: u32,
     /// What stands there, or will when all writes are complete.
     bytes: &'a mut [u8],
 }
@@ -93,7 +98,7 @@ fn mixed(
 ) -> [u64; 2] {
     let target = Target::open_bypass(Path::new("/dev/nvme"), controller, 1, true).unwrap();
     assert_eq!((target.logical_block() as usize, target.data_offset()), (part.block, 0));
-    let pool = Pool::new(DEPTH, MIB as u32).unwrap();
+    let pool = Pool::shifted(DEPTH, MIB as u32, part.shift).unwrap();
     let mut engine = iopj_engine::open(path, &target, &pool, DEPTH).unwrap();
     // Nobody starts, and nobody ends, before all are open.
     all_open.wait();
