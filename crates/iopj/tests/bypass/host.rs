@@ -101,10 +101,9 @@ impl Bench {
             (ended, printed)
         };
         let (mut ended, mut printed) = boot();
-        // QEMU before 8.1 may run what the kernel's patching of itself left for a moment (see `vm::run`); here a driver
-        // that comes or goes patches the kernel as well. Nothing of that is the drive's.
+        // As in `vm::run`: the kernel patches itself when a driver comes or goes as well. Nothing of that is the drive's.
         if matches!(ended, Err(VmError::Panic { .. })) && printed.contains("Oops: int3") {
-            eprintln!("once more, after QEMU's mistake:\n{printed}");
+            eprintln!("once more, after an oops by a breakpoint that nobody set:\n{printed}");
             (ended, printed) = boot();
         }
         let ended = ended.unwrap_or_else(|error| panic!("{error}\n{printed}"));

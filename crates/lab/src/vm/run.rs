@@ -49,8 +49,8 @@ pub fn run(
     let mut console = Console::new(line);
     let mut booted = boot(spec, folder, stop, &mut console);
     if console.up.is_none() && matches!(booted, Err(VmError::Panic { .. })) {
-        // The kernel patches itself as it boots, and QEMU before 8.1 may translate what another processor is patching
-        // ("int3" in a function that has none). Nothing of the script has run, and such a boot is one of ten.
+        // Seen with QEMU 7.2's translator, in one boot of ten: "Oops: int3" in a function that has none, while the kernel
+        // patches itself. Nothing of the script has run.
         console.start_again();
         booted = boot(spec, folder, stop, &mut console);
     }
