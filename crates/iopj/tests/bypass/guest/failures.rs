@@ -38,13 +38,13 @@ fn read(engine: &mut dyn Engine, offset: u64) -> Result<Result<u32, IoError>, St
     Ok(done[0].result)
 }
 
-/// Reads until something fails: the I/O's error, and what the engine says to the next one.
-fn until_it_fails(engine: &mut dyn Engine) -> (IoError, String) {
+/// Reads until something fails: the I/O's error, if it had one, and what the engine says to the next one.
+fn until_it_fails(engine: &mut dyn Engine) -> (Option<IoError>, String) {
     for _ in 0..1_000_000 {
         match read(engine, 0) {
             Ok(Ok(len)) => assert_eq!(len, 4096),
-            Ok(Err(error)) => return (error, read(engine, 0).unwrap_err()),
-            Err(error) => panic!("the I/O itself has no result: {error}"),
+            Ok(Err(error)) => return (Some(error), read(engine, 0).unwrap_err()),
+            Err(finished) => return (None, finished),
         }
     }
     panic!("nothing failed");
@@ -82,7 +82,8 @@ fn a_command_that_never_ends_is_given_up_and_the_drive_reset() {
     assert_eq!(read(&mut *engine, 0), Ok(Ok(4096)));
     tell_host("stall");
     let (error, finished) = until_it_fails(&mut *engine);
-    assert_eq!(error, IoError::Os(libc::ETIMEDOUT));
+    // QEMU lets what it holds back through when the controller is reset: the I/O may still come, too late to be of use.
+    assert!(error.is_none_or(|error| error == IoError::Os(libc::ETIMEDOUT)), "{error:?}");
     assert!(finished.contains("nothing came back for"), "{finished}");
     let refused = self::engine(&controller, "nvme-user/doorbell/poll").err().unwrap();
     assert!(refused.contains("nothing came back for"), "{refused}");
@@ -106,7 +107,7 @@ fn a_controller_that_reports_its_failure_can_be_opened_again() {
     let config = OpenOptions::new().write(true).open(drive.folder().join("config")).unwrap();
     config.write_all_at(&[0b10], 4).unwrap();
     let (error, finished) = until_it_fails(&mut *engine);
-    assert_eq!(error, IoError::Os(libc::EIO));
+    assert_eq!(error, Some(IoError::Os(libc::EIO)));
     assert!(finished.contains("reported a fatal error of its own (CSTS.CFS)"), "{finished}");
     drop((engine, controller));
     let again = drive.open();
