@@ -3,6 +3,7 @@
 use crate::args::CheckArgs;
 use crate::lab;
 use crate::output::{print, print_json};
+use crate::signals;
 use anyhow::Context;
 use iopj_core::IoPath;
 use iopj_core::path::{Completion, Submission};
@@ -80,7 +81,7 @@ fn with_bypass(args: &CheckArgs) -> anyhow::Result<Vec<(IoPath, Availability)>> 
         i_know_no_iommu: args.i_know_no_iommu,
         ..Options::default()
     };
-    Ok(check_paths(&options, Fio::find().ok().as_ref())?)
+    Ok(check_paths(&options, Fio::find().ok().as_ref(), signals::stop_flag())?)
 }
 
 fn taking_json(plan: &TakePlan) -> Value {

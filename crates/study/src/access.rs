@@ -6,18 +6,20 @@
 
 use crate::fio::Fio;
 use crate::runner::{Options, RunError};
-use crate::settings::{DeviceLocks, Host, Setting, Settings};
+use crate::settings::{DeviceLocks, Host, Restored, Setting, Settings, SettingsError};
 use crate::setup;
 use iopj_core::IoPath;
 use iopj_engine::Target;
 use iopj_engine::check::{Availability, check};
 use iopj_engine::nvme_user::Controller;
-use iopj_engine::target::{FileId, TargetKind, plan_taking};
+use iopj_engine::target::{FileId, TakeClaims, TargetKind, claim_for_taking, plan_taking};
 use iopj_engine::{Isolation, PciAddress};
 use iopj_probe::Probe;
 use std::collections::BTreeMap;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// How often, and how far apart, a block device that has come back is tried: who looks for partitions holds it for a moment.
@@ -33,6 +35,8 @@ pub(crate) struct Access<'a> {
     extent: Extent,
     bypass: Option<Bypass>,
     taken: bool,
+    /// Claims on other block devices that show the namespaces of the device, for as long as it is taken.
+    twins: Vec<File>,
     /// What the drive has told our driver of itself.
     told: BTreeMap<String, String>,
 }
@@ -90,12 +94,14 @@ impl Extent {
 }
 
 /// The device behind the target, which may be taken from its driver.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 struct Bypass {
     address: PciAddress,
     /// The block device below the target.
     device: String,
     nsid: u32,
+    /// The serial number that the kernel shows; another drive in the same slot has another.
+    serial: Option<String>,
     isolation: Isolation,
 }
 
@@ -119,7 +125,7 @@ impl Bypass {
             ));
         }
         let is_whole = target.kind() != TargetKind::File && !is_partition(target.path());
-        let nsid = std::fs::read_to_string(folder.join("nsid")).ok().and_then(|text| text.trim().parse().ok());
+        let nsid = fs::read_to_string(folder.join("nsid")).ok().and_then(|text| text.trim().parse().ok());
         let (Some(nsid), true) = (nsid, is_whole) else {
             return usage(format!(
                 "{shown} is no whole namespace of {address}, and without the kernel there are no files and no partitions: name \
@@ -127,7 +133,8 @@ impl Bypass {
             ));
         };
         let isolation = plan_isolation(folder.join("device/device/iommu_group").exists());
-        Ok(Some(Bypass { address, device: device.clone(), nsid, isolation }))
+        let serial = fs::read_to_string(folder.join("device/serial")).ok().map(|text| text.trim().to_owned());
+        Ok(Some(Bypass { address, device: device.clone(), nsid, serial, isolation }))
     }
 }
 
@@ -158,6 +165,7 @@ impl<'a> Access<'a> {
             named,
             bypass,
             taken: false,
+            twins: Vec::new(),
             told: BTreeMap::new(),
         })
     }
@@ -244,7 +252,7 @@ impl<'a> Access<'a> {
         }
         let needs = || format!("{path} needs the device to itself: allow it by --take-device PCI-ADDRESS");
         let bypass = self.bypass.clone().ok_or_else(needs)?;
-        self.reached = None;
+        self.let_go();
         self.take(&bypass)?;
         self.reached = Some(match side {
             Side::User => self.by_our_driver(&bypass)?,
@@ -259,16 +267,34 @@ impl<'a> Access<'a> {
     /// As for [`Access::reach`].
     pub(crate) fn reach_kernel(&mut self) -> Result<&Target, String> {
         if self.side() != Some(Side::Kernel) {
-            self.reached = None;
+            self.let_go();
             self.reached = Some(self.through_the_kernel()?);
         }
         self.target()
     }
 
     /// Closes the target and puts every setting back, the driver first of all.
-    pub(crate) fn leave(&mut self) -> Result<Vec<crate::settings::Restored>, crate::settings::SettingsError> {
+    ///
+    /// # Errors
+    /// The device did not come back, or a setting cannot be put back; whatever can be is back.
+    pub(crate) fn leave(&mut self) -> Result<Vec<Restored>, SettingsError> {
+        self.let_go();
+        let given_back = self.bypass.as_ref().map_or(Ok(()), |bypass| self.settings.give_back(bypass.address));
+        self.twins.clear();
+        let restored = self.settings.restore();
+        given_back.and(restored)
+    }
+
+    /// Closes what is open. What was written past the kernel is made to last before the drive changes hands; a drive that fails
+    /// in that has failed the trial already.
+    fn let_go(&mut self) {
+        if let (Some(Reached::User { target, .. }), Some(bypass), true) =
+            (&self.reached, &self.bypass, self.named.writes)
+            && let Some(controller) = target.controller()
+        {
+            let _ = controller.flush(bypass.nsid);
+        }
         self.reached = None;
-        self.settings.restore()
     }
 
     fn side(&self) -> Option<Side> {
@@ -285,13 +311,20 @@ impl<'a> Access<'a> {
         }
         let plan =
             plan_taking(bypass.address, self.named.options.i_know_no_iommu).map_err(|error| error.to_string())?;
-        self.taken = true;
-        self.settings.take(&plan).map_err(|error| error.to_string())
+        let TakeClaims { own, twins } = claim_for_taking(&plan).map_err(|error| error.to_string())?;
+        self.settings.take(&plan).map_err(|error| error.to_string())?;
+        drop(own);
+        (self.taken, self.twins) = (true, twins);
+        Ok(())
     }
 
     fn by_our_driver(&mut self, bypass: &Bypass) -> Result<Reached, String> {
         let controller = open_controller(bypass)?;
         self.told = told(&controller);
+        let serial = &controller.identity().serial;
+        if bypass.serial.as_ref().is_some_and(|known| known != serial) {
+            return Err(format!("{} has another drive now (serial {serial}): it is not the target", bypass.address));
+        }
         let (path, writes) = (&self.named.path, self.named.writes);
         let target = Target::open_bypass(path, &controller, bypass.nsid, writes).map_err(|error| error.to_string())?;
         if target.data_len() != self.extent.len || target.logical_block() != self.extent.logical_block {
@@ -309,22 +342,21 @@ impl<'a> Access<'a> {
     }
 
     fn through_the_kernel(&mut self) -> Result<Reached, String> {
-        if let (Some(bypass), true) = (&self.bypass, self.taken) {
+        if let Some(bypass) = &self.bypass {
             self.settings.give_back(bypass.address).map_err(|error| error.to_string())?;
             self.taken = false;
+            self.twins.clear();
         }
         let target = self.open_again()?;
         if Extent::of(&target) != self.extent {
             return Err(format!("{} came back with another size: it is not the target", target.path().display()));
         }
-        if let Some(bypass) = &self.bypass
-            && target.devices() != [bypass.device.clone()]
-        {
+        let now = Bypass::find(&target, self.named.options).map_err(|error| error.to_string())?;
+        if now != self.bypass {
             return Err(format!(
-                "{} came back on {}, not on {}: something holds the old device open (a monitor, a meter), end it",
-                target.path().display(),
-                target.devices().join(" "),
-                bypass.device
+                "{} is not the same drive any more, or came back under another name because something holds the old device open (a \
+                 monitor, a meter): end that, and start anew",
+                target.path().display()
             ));
         }
         count_passthrough(&mut self.settings, &target);
@@ -382,12 +414,16 @@ pub(crate) fn availabilities(
     access: &mut Access<'_>,
     fio: Option<&Fio>,
     paths: impl IntoIterator<Item = IoPath>,
+    stop: &AtomicBool,
 ) -> Result<BTreeMap<IoPath, Availability>, RunError> {
     let mut paths: Vec<IoPath> = paths.into_iter().collect();
     paths.sort_by_key(|path| (path.is_bypass(), *path));
     paths.dedup();
     let mut found = BTreeMap::new();
     for path in paths {
+        if stop.load(Ordering::Relaxed) {
+            return Err(RunError::Interrupted);
+        }
         let state = match (path, access.bypass.is_some()) {
             (IoPath::Spdk, true) => of_spdk(fio),
             (IoPath::NvmeUser(_), true) => {
@@ -423,8 +459,12 @@ fn of_spdk(fio: Option<&Fio>) -> Availability {
 /// and given back. The target is for reading.
 ///
 /// # Errors
-/// The target cannot be opened, the device is not the target's, another run holds it, or it was not given back.
-pub fn check_paths(options: &Options, fio: Option<&Fio>) -> Result<Vec<(IoPath, Availability)>, RunError> {
+/// The target cannot be opened, the device is not the target's, another run holds it, it was not given back, or `stop` became true.
+pub fn check_paths(
+    options: &Options,
+    fio: Option<&Fio>,
+    stop: &AtomicBool,
+) -> Result<Vec<(IoPath, Availability)>, RunError> {
     let Some(path) = &options.target else {
         return Err(RunError::Usage("--take-device needs the device's namespace as --target".to_owned()));
     };
@@ -433,7 +473,8 @@ pub fn check_paths(options: &Options, fio: Option<&Fio>) -> Result<Vec<(IoPath, 
     let locks = host.lock(target.devices())?;
     let named = Named { path: path.clone(), writes: false, options, id: None };
     let mut access = Access::new(&host, &locks, target, named)?;
-    let mut states = availabilities(&mut access, fio, IoPath::all())?;
+    let states = availabilities(&mut access, fio, IoPath::all(), stop);
     access.leave()?;
+    let mut states = states?;
     Ok(IoPath::all().into_iter().filter_map(|path| Some((path, states.remove(&path)?))).collect())
 }

@@ -128,7 +128,7 @@ pub fn run(
     let (target, made, locks) = place.open(&host, &study, options, progress, stop)?;
     let named = place.named_again(&target, &study, options)?;
     let mut access = Access::new(&host, &locks, target, named)?;
-    let unavailable = setup::settle_paths(&mut study, &mut access, fio.as_ref(), options)?;
+    let unavailable = setup::settle_paths(&mut study, &mut access, fio.as_ref(), options, stop)?;
     if !unavailable.is_empty() {
         progress.unavailable(&unavailable);
     }

@@ -170,13 +170,14 @@ pub(crate) fn settle_paths(
     access: &mut Access<'_>,
     fio: Option<&Fio>,
     options: &Options,
+    stop: &AtomicBool,
 ) -> Result<Vec<Unavailable>, RunError> {
     let mut asked = Vec::new();
     for paths in study.workloads.iter().map(|matrix| matrix.paths.as_ref().unwrap_or(&study.paths)) {
         asked.extend(named_paths(paths, options)?);
     }
     asked.extend(named_paths(&study.paths, options)?);
-    let states = access::availabilities(access, fio, asked)?;
+    let states = access::availabilities(access, fio, asked, stop)?;
     let mut unavailable: Vec<Unavailable> = Vec::new();
     let mut works = |path: IoPath| match states.get(&path) {
         Some(Availability::Available { .. }) => true,
@@ -304,6 +305,7 @@ pub(crate) fn check_cells(cells: &[Cell], access: &mut Access<'_>, fio: Option<&
         }
         access.reach(cell.path).map_err(RunError::Usage)?;
         let target = access.target().map_err(RunError::Usage)?;
+        check_transfer(cell, target)?;
         let open = trial::open_engine(cell, target);
         let spec = JobSpec {
             workload,
@@ -320,6 +322,23 @@ pub(crate) fn check_cells(cells: &[Cell], access: &mut Access<'_>, fio: Option<&
         })?;
     }
     access.reach_kernel().map(drop).map_err(RunError::Usage)
+}
+
+/// Without the kernel nobody splits an I/O that is longer than the drive takes.
+fn check_transfer(cell: &Cell, target: &Target) -> Result<(), RunError> {
+    let Some(most) = target.controller().map(|controller| controller.identity().max_transfer_bytes) else {
+        return Ok(());
+    };
+    if cell.workload.bs <= most {
+        return Ok(());
+    }
+    usage(format!(
+        "bs {} is more than the {} that {} takes in a command: lower bs for {}",
+        format_bytes(cell.workload.bs.into()),
+        format_bytes(most.into()),
+        target.path().display(),
+        cell.path
+    ))
 }
 
 fn check_fit(cell: &Cell, path: &Path, extent: &Extent) -> Result<(), RunError> {

@@ -111,6 +111,7 @@ impl Controller {
         let capabilities =
             registers::require(&*device).map_err(|why| EngineError::controller(format!("{address} {why}")))?;
         registers::disable(&*device, capabilities).map_err(|stuck| stuck_error(address, "stop", stuck))?;
+        device.admit()?;
         let admin = ManuallyDrop::new(Mutex::new(Admin::new(&device, capabilities)?));
         let identity = Identity {
             model: String::new(),

@@ -66,6 +66,11 @@ pub(super) trait Device: Registers + Send + Sync {
     fn map(&self, memory: &Memory) -> Result<Box<[u64]>, EngineError>;
     /// Takes back what `map` gave. Where the kernel refuses, it keeps the pages pinned: nobody else gets them.
     fn unmap(&self, pages: &[u64]);
+    /// Lets it reach memory: once it was seen stopped, for what it did before, it did with memory of others.
+    ///
+    /// # Errors
+    /// Its configuration cannot be written.
+    fn admit(&self) -> Result<(), EngineError>;
     /// Forbids the device every access to memory; true if that was seen to hold.
     fn cut_off(&self) -> bool;
     /// The number of interrupt vectors.

@@ -5,6 +5,7 @@ use super::error::TargetError;
 use super::safety::{self, Use, World};
 use super::topology::{self, Sysfs, attribute, entries, name_of};
 use crate::pci::{Isolation, PciAddress};
+use std::fs::File;
 use std::path::{Path, PathBuf};
 
 /// A controller that may be taken, as it stands now.
@@ -140,19 +141,41 @@ pub fn plan_taking(address: PciAddress, i_know_no_iommu: bool) -> Result<TakePla
     let folder = device_folder(Path::new(super::SYSFS), address);
     let world = World::here().map_err(TargetError::system(&folder, "reading mounts and swaps"))?;
     let (plan, disks) = plan_in(Path::new(super::SYSFS), &world, address, i_know_no_iommu)?;
-    require_unclaimed(address, &disks)?;
+    claim_disks(address, &disks)?;
     Ok(plan)
 }
 
-/// Refuses disks that somebody else holds exclusively. Our own claims end here, or the device would outlive its driver.
-pub(super) fn require_unclaimed(address: PciAddress, disks: &[PathBuf]) -> Result<(), TargetError> {
-    for disk in disks {
+/// Exclusive claims on the block devices of a controller that is about to be taken: nobody can mount one meanwhile.
+#[derive(Debug)]
+pub struct TakeClaims {
+    /// Its own, which vanish with its driver. To be closed before the driver has it again: a block device that is held open comes
+    /// back under another name.
+    pub own: Vec<File>,
+    /// Those by which other controllers show the same namespaces, for as long as it is taken.
+    pub twins: Vec<File>,
+}
+
+/// Claims the block devices of a controller, just before it is taken.
+///
+/// # Errors
+/// As for [`plan_taking`], which is asked once more.
+pub fn claim_for_taking(plan: &TakePlan) -> Result<TakeClaims, TargetError> {
+    let folder = device_folder(Path::new(super::SYSFS), plan.address);
+    let world = World::here().map_err(TargetError::system(&folder, "reading mounts and swaps"))?;
+    let (_, disks) = plan_in(Path::new(super::SYSFS), &world, plan.address, plan.isolation == Isolation::None)?;
+    let (own, twins) = disks.into_iter().partition::<Vec<_>, _>(|disk| plan.namespaces.contains(&name_of(disk)));
+    Ok(TakeClaims { own: claim_disks(plan.address, &own)?, twins: claim_disks(plan.address, &twins)? })
+}
+
+/// Claims disks that nobody else holds exclusively.
+pub(super) fn claim_disks(address: PciAddress, disks: &[PathBuf]) -> Result<Vec<File>, TargetError> {
+    let claim = |disk: &PathBuf| {
         safety::claim_disk(disk, disk, None).map_err(|error| match error {
             TargetError::Busy { device, .. } => TakeRefusal::Busy { address, device }.into(),
             other => other,
-        })?;
-    }
-    Ok(())
+        })
+    };
+    disks.iter().map(claim).collect()
 }
 
 /// Kernel names of the block devices of a controller's namespaces, sorted: those that are there now, and under multipath

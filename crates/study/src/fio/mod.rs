@@ -21,7 +21,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -323,12 +323,39 @@ fn is_program(path: &Path) -> bool {
 
 fn ask(program: &Path, argument: &'static str) -> Result<String, FioError> {
     let no_answer = |reason| FioError::NoAnswer { program: program.to_owned(), argument, reason };
-    let output = Command::new(program).arg(argument).stdin(Stdio::null()).output();
+    let output = answer(Command::new(program).arg(argument));
     let output = output.map_err(|error| no_answer(error.to_string()))?;
     match output.status.success() {
         true => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
         false => Err(no_answer(output.status.to_string())),
     }
+}
+
+/// How long a program may take to answer a question about itself.
+const ANSWER_LIMIT: Duration = Duration::from_secs(if cfg!(test) { 2 } else { 10 });
+
+/// What a program prints on both its outputs; one that does not end is killed.
+fn answer(command: &mut Command) -> io::Result<Output> {
+    let mut outputs = [memory_file(c"answer")?, memory_file(c"errors")?];
+    let [stdout, stderr] = [outputs[0].try_clone()?, outputs[1].try_clone()?];
+    let mut child = command.stdin(Stdio::null()).stdout(stdout).stderr(stderr).spawn()?;
+    let asked = Instant::now();
+    let status = loop {
+        if let Some(status) = child.try_wait()? {
+            break status;
+        }
+        if asked.elapsed() > ANSWER_LIMIT {
+            child.kill()?;
+            child.wait()?;
+            return Err(io::Error::other(format!("it did not answer within {} s", ANSWER_LIMIT.as_secs())));
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    };
+    let mut read = |file: usize| {
+        let mut bytes = Vec::new();
+        outputs[file].rewind().and_then(|()| outputs[file].read_to_end(&mut bytes)).map(|_| bytes)
+    };
+    Ok(Output { status, stdout: read(0)?, stderr: read(1)? })
 }
 
 /// `fio-3.33` and builds between releases, such as `fio-3.33-12-gabcdef`.

@@ -10,7 +10,7 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 /// The plugin's file name.
 const PLUGIN: &str = "spdk_nvme";
@@ -143,7 +143,7 @@ fn known_plugin(places: &[PathBuf]) -> Result<PathBuf, SpdkLack> {
 
 /// Asks fio for its engine `spdk` with the plugin loaded, as it is for a run.
 fn require_loaded(plugin: &Path, program: &Path, fio: &str) -> Result<(), SpdkLack> {
-    let asked = Command::new(program).arg("--enghelp=spdk").env("LD_PRELOAD", plugin).stdin(Stdio::null()).output();
+    let asked = super::answer(Command::new(program).arg("--enghelp=spdk").env("LD_PRELOAD", plugin));
     let (plugin, fio) = (plugin.to_owned(), fio.to_owned());
     let output = match asked {
         Ok(output) => output,

@@ -246,6 +246,15 @@ fn a_plugin_of_another_fio_is_told_and_asked_once() {
 }
 
 #[test]
+fn a_program_that_does_not_answer_is_not_waited_for() {
+    let folder = folder();
+    let program = folder.path().join("fio");
+    script(&program, "exec sleep 600");
+    let message = Fio::at(program).unwrap_err().to_string();
+    assert!(message.contains("it did not answer within 2 s"), "{message}");
+}
+
+#[test]
 fn missing_old_and_foreign_programs_are_refused() {
     assert!(matches!(Fio::find_in(OsStr::new("")), Err(FioError::Missing)));
     let folder = folder();

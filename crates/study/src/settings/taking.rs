@@ -116,6 +116,13 @@ impl Settings<'_> {
         if !missing.is_empty() {
             return Err(not_back(missing_disks(&missing)));
         }
+        let is_other =
+            |disk: &&String| PciAddress::of_device(&sys.join("block").join(disk)).is_some_and(|found| found != address);
+        if let Some(disk) = disks.iter().find(is_other) {
+            return Err(not_back(format!(
+                "its driver has it again, but {disk} is a block device of another drive now"
+            )));
+        }
         for (attribute, value) in stood {
             if attribute.read(sys).is_ok_and(|now| now != *value) {
                 attribute.write(sys, value).map_err(SettingsError::io("write to", &attribute.file(sys)))?;

@@ -395,6 +395,10 @@ impl Device for Sim {
         }
     }
 
+    fn admit(&self) -> Result<(), EngineError> {
+        Ok(())
+    }
+
     fn cut_off(&self) -> bool {
         let mut state = self.state();
         if state.behaviour.cannot_be_cut_off {

@@ -25,10 +25,12 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-/// Offset of the command register in configuration space, and its bits: memory space, bus master (PCI 3.0, 6.2.2).
+/// Offset of the command register in configuration space, and its bits: memory space, bus master, no interrupt by line (PCI 3.0,
+/// 6.2.2).
 const COMMAND: u64 = 4;
 const MEMORY_SPACE: u16 = 1 << 1;
 const BUS_MASTER: u16 = 1 << 2;
+const INTX_DISABLE: u16 = 1 << 10;
 
 /// How the device's accesses to memory are translated.
 enum Space {
@@ -71,8 +73,8 @@ impl Vfio {
         };
         let config_at = region(&device, ioctl::VFIO_PCI_CONFIG_REGION_INDEX)?.offset;
         let device = File::from(device);
-        set_command(&device, config_at, MEMORY_SPACE | BUS_MASTER, 0)
-            .map_err(|e| call("enabling the bus master (pwrite)", e.raw_os_error().unwrap_or(0)))?;
+        set_command(&device, config_at, MEMORY_SPACE, BUS_MASTER)
+            .map_err(|e| call("enabling the memory space (pwrite)", e.raw_os_error().unwrap_or(0)))?;
         let registers = Bar::map(&device, address)?;
         let vectors = irq_count(&device, ioctl::VFIO_PCI_MSIX_IRQ_INDEX);
         let watch = watch(&device)?;
@@ -283,10 +285,17 @@ impl Device for Vfio {
         }
     }
 
+    fn admit(&self) -> Result<(), EngineError> {
+        set_command(&self.device, self.config_at, BUS_MASTER, 0)
+            .map(drop)
+            .map_err(|e| call("enabling the bus master (pwrite)", e.raw_os_error().unwrap_or(0)))
+    }
+
     fn cut_off(&self) -> bool {
-        // A device that is gone answers with ones; what is not there reads no memory.
+        // A device that is gone answers with ones, but for the bit that VFIO answers itself (drivers/vfio/pci/vfio_pci_config.c,
+        // `init_pci_cap_basic_perm`); what is not there reads no memory.
         set_command(&self.device, self.config_at, 0, BUS_MASTER)
-            .is_ok_and(|command| command == u16::MAX || command & BUS_MASTER == 0)
+            .is_ok_and(|command| command | INTX_DISABLE == u16::MAX || command & BUS_MASTER == 0)
     }
 
     fn vectors(&self) -> u32 {

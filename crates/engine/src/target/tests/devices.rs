@@ -228,7 +228,7 @@ fn mount_in_another_namespace_is_caught_by_the_claim() {
     let message = destroy(&device.path, true).unwrap_err().to_string();
     let name = device.path.file_name().unwrap().to_str().unwrap();
     let disk = Sysfs::new(Path::new(SYSFS)).named(name).unwrap();
-    let unclaimed = || taking::require_unclaimed("0000:01:00.0".parse().unwrap(), std::slice::from_ref(&disk));
+    let unclaimed = || taking::claim_disks("0000:01:00.0".parse().unwrap(), std::slice::from_ref(&disk));
     let taking = unclaimed().unwrap_err().to_string();
     drop(other.stdin.take());
     other.wait().unwrap();
