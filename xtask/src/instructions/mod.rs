@@ -1,4 +1,5 @@
-//! `cargo xtask instructions`: user-space instructions that a generator spends on one I/O.
+//! `cargo xtask instructions`: user-space instructions that a generator spends on one I/O, and the `nvme-user` engine alone
+//! on one I/O and one empty poll.
 //!
 //! Two runs of different length under callgrind; the difference in instructions divided by the difference in I/Os
 //! leaves out start and end. valgrind hides the vDSO, so that clock reads become system calls whose inner
@@ -14,10 +15,10 @@ use crate::workspace::Workspace;
 use crate::{needs, shell};
 use anyhow::{Context, Result, bail};
 use callgrind::Profile;
-use program::{Case, Program};
+use program::{Case, Program, engine_cases, engine_limit};
 use std::fs::{self, File};
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// I/Os of the shorter and of the longer run. What a trial costs at its end varies with its longest latency, by about a
 /// million instructions: the difference must be large for that to vanish.
@@ -50,14 +51,17 @@ pub(crate) fn run(workspace: &Workspace, mut options: Options) -> Result<()> {
         return measure(workspace, &Program::Fio, &cases).map(|_| ());
     }
     let cases = if paths.is_empty() { default_cases() } else { parse_cases(&paths)? };
-    let over = measure(workspace, &Program::Iopj(workspace.release_binary()?), &cases)?;
+    let mut over = measure(workspace, &Program::Iopj(workspace.release_binary()?), &cases)?;
+    if paths.is_empty() {
+        over.extend(measure(workspace, &Program::Engine(workspace.engine_bench()?), &engine_cases())?);
+    }
     if check && !over.is_empty() {
-        bail!("over {LIMIT} instructions per I/O: {}", over.join(", "));
+        bail!("over the limit of instructions: {}", over.join(", "));
     }
     Ok(())
 }
 
-/// The default cases held against the limit.
+/// The default cases held against their limits.
 pub(crate) fn check(workspace: &Workspace) -> Result<()> {
     let check = Options::new(std::iter::once("--check".to_owned()));
     shell::timed("instructions per I/O", || run(workspace, check))
@@ -79,9 +83,15 @@ fn parse_cases(words: &[String]) -> Result<Vec<Case>, Usage> {
     words.iter().map(parse).collect()
 }
 
-/// Whether the limit holds for a case.
-fn is_limited(case: &Case) -> bool {
-    CASES.iter().any(|(path, iodepth, limited)| *limited && *path == case.path && *iodepth == case.iodepth)
+/// The most instructions that a case may cost, where there is a limit.
+fn limit(program: &Program, case: &Case) -> Option<f64> {
+    let is_limited =
+        |(path, iodepth, limited): &(&str, u32, bool)| *limited && *path == case.path && *iodepth == case.iodepth;
+    match program {
+        Program::Iopj(_) => CASES.iter().any(is_limited).then_some(LIMIT),
+        Program::Fio => None,
+        Program::Engine(_) => engine_limit(case),
+    }
 }
 
 /// Counts every case and prints the table; gives the names of the cases over their limit.
@@ -91,7 +101,10 @@ fn measure(workspace: &Workspace, program: &Program, cases: &[Case]) -> Result<V
         fs::remove_dir_all(&folder)?;
     }
     fs::create_dir_all(&folder)?;
-    let file = written_file(&folder)?;
+    let file = folder.join("data");
+    if program.reads_file() {
+        write_file(&file)?;
+    }
     let clock_read = clock::instructions_per_read().context("the instructions of a clock read cannot be counted")?;
     println!(
         "{:<34} {:>7} {:>11} {:>11} {:>11} {:>11} {:>6}",
@@ -101,7 +114,7 @@ fn measure(workspace: &Workspace, program: &Program, cases: &[Case]) -> Result<V
     for case in cases {
         let cost = Cost::of(program, case, &file, &folder)?;
         let total = cost.program + cost.clock_reads * f64::from(clock_read);
-        let limit = if is_limited(case) && matches!(program, Program::Iopj(_)) { Some(LIMIT) } else { None };
+        let limit = limit(program, case);
         let limit_text = limit.map_or("-".to_owned(), |limit| limit.to_string());
         println!(
             "{:<34} {:>7} {:>11.1} {:>11.3} {clock_read:>11} {total:>11.1} {limit_text:>6}",
@@ -116,13 +129,11 @@ fn measure(workspace: &Workspace, program: &Program, cases: &[Case]) -> Result<V
     Ok(over)
 }
 
-/// A file written in full with bytes that nothing can compress.
-fn written_file(folder: &Path) -> Result<PathBuf> {
-    let path = folder.join("data");
-    let mut file = File::create(&path).with_context(|| path.display().to_string())?;
+/// Writes a file in full with bytes that nothing can compress.
+fn write_file(path: &Path) -> Result<()> {
+    let mut file = File::create(path).with_context(|| path.display().to_string())?;
     io::copy(&mut io::Read::take(File::open("/dev/urandom")?, FILE_LEN), &mut file)?;
-    file.sync_all()?;
-    Ok(path)
+    Ok(file.sync_all()?)
 }
 
 /// What one I/O costs, clock reads apart.
@@ -138,7 +149,7 @@ impl Cost {
         let mut profiles = Vec::with_capacity(IOS.len());
         for ios in IOS {
             let command = program.command(case, ios, file, folder);
-            let profile = callgrind::profile(&command, &folder.join("callgrind.out"));
+            let profile = callgrind::profile(&command, program.counted(), &folder.join("callgrind.out"));
             profiles.push(profile.with_context(|| format!("{}, depth {}", case.path, case.iodepth))?);
         }
         Ok(Cost::between(&profiles[0], &profiles[1], IOS[1] - IOS[0]))
@@ -174,10 +185,15 @@ mod tests {
     }
 
     #[test]
-    fn the_limit_holds_for_its_two_cases() {
-        assert!(is_limited(&Case::new("posix-sio/syscall/interrupt", 1)));
-        assert!(is_limited(&Case::new("io_uring/syscall/interrupt", 32)));
-        assert!(!is_limited(&Case::new("io_uring/syscall/interrupt", 1)));
-        assert!(!is_limited(&Case::new("libaio/syscall/interrupt", 32)));
+    fn limits_hold_for_their_cases() {
+        let iopj = Program::Iopj("iopj".into());
+        assert_eq!(limit(&iopj, &Case::new("posix-sio/syscall/interrupt", 1)), Some(400.0));
+        assert_eq!(limit(&iopj, &Case::new("io_uring/syscall/interrupt", 32)), Some(400.0));
+        assert_eq!(limit(&iopj, &Case::new("io_uring/syscall/interrupt", 1)), None);
+        assert_eq!(limit(&iopj, &Case::new("libaio/syscall/interrupt", 32)), None);
+        assert_eq!(limit(&Program::Fio, &Case::new("io_uring", 32)), None);
+        let engine = Program::Engine("nvme_user".into());
+        let limits: Vec<_> = engine_cases().iter().map(|case| limit(&engine, case)).collect();
+        assert_eq!(limits, [None, Some(250.0), Some(60.0)]);
     }
 }

@@ -19,6 +19,22 @@ pub(crate) enum Program {
     Iopj(PathBuf),
     /// The installed fio.
     Fio,
+    /// The built bench of the `nvme-user` engine, which works on a simulated drive; its cases are [`ENGINE_CASES`].
+    Engine(PathBuf),
+}
+
+/// What the bench of the `nvme-user` engine does at depth 32, and the most instructions that one of it may cost: an I/O
+/// where completions come one by one, an I/O where all come at once, an empty poll.
+const ENGINE_CASES: &[(&str, Option<f64>)] = &[("single", None), ("batch", Some(250.0)), ("empty-poll", Some(60.0))];
+
+/// The cases of [`Program::Engine`].
+pub(crate) fn engine_cases() -> Vec<Case> {
+    ENGINE_CASES.iter().map(|(mode, _)| Case::new(mode, 32)).collect()
+}
+
+/// The limit of a case of [`Program::Engine`].
+pub(crate) fn engine_limit(case: &Case) -> Option<f64> {
+    ENGINE_CASES.iter().find(|(mode, _)| *mode == case.path)?.1
 }
 
 impl Program {
@@ -26,6 +42,20 @@ impl Program {
         match self {
             Program::Iopj(_) => "iopj",
             Program::Fio => "fio",
+            Program::Engine(_) => "the engine nvme-user alone (empty-poll: per poll)",
+        }
+    }
+
+    /// Whether it reads a file.
+    pub(crate) fn reads_file(&self) -> bool {
+        !matches!(self, Program::Engine(_))
+    }
+
+    /// The functions that are counted, with what they call; all where none is named.
+    pub(crate) fn counted(&self) -> &'static [&'static str] {
+        match self {
+            Program::Iopj(_) | Program::Fio => &[],
+            Program::Engine(_) => &["*counted_push*", "*counted_wait*"],
         }
     }
 
@@ -34,6 +64,9 @@ impl Program {
         match self {
             Program::Iopj(binary) => iopj(binary, case, ios, file, folder),
             Program::Fio => fio(case, ios, file),
+            Program::Engine(bench) => {
+                vec![bench.display().to_string(), case.path.clone(), case.iodepth.to_string(), ios.to_string()]
+            }
         }
     }
 }
@@ -80,5 +113,7 @@ mod tests {
         assert!(iopj.contains("--target /d/data --path libaio/syscall/interrupt --iodepth 32 --ios 500"), "{iopj}");
         let fio = Program::Fio.command(&Case::new("psync", 1), 500, file, folder).join(" ");
         assert!(fio.ends_with("--filename=/d/data --ioengine=psync --iodepth=1 --io_size=2048000"), "{fio}");
+        let engine = Program::Engine("/t/nvme_user".into()).command(&engine_cases()[2], 500, file, folder).join(" ");
+        assert_eq!(engine, "/t/nvme_user empty-poll 32 500");
     }
 }

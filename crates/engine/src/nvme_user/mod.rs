@@ -19,8 +19,8 @@ mod pairs;
 mod prp;
 mod queue;
 mod registers;
-#[cfg(test)]
-mod sim;
+#[cfg(any(test, feature = "sim"))]
+pub mod sim;
 #[cfg(test)]
 mod tests;
 mod vfio;

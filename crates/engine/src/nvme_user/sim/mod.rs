@@ -1,8 +1,11 @@
 //! A simulated controller for tests: it reads queues and lists as the specification has them, reaches only memory that
 //! was mapped for it, and panics on every doorbell that a controller may take amiss. What commands do stands in
-//! `commands`.
+//! `commands`; `drive` works only when it is asked to, so that an engine's own instructions can be counted.
 
 mod commands;
+mod drive;
+
+pub use drive::Drive;
 
 use super::dma::Memory;
 use super::registers::{ACQ, AQA, ASQ, CC, CSTS, DOORBELLS, Device, HugePages, PAGE, Registers, VS};
@@ -178,24 +181,29 @@ impl Sim {
     }
 
     /// Changes how it behaves.
+    #[cfg(test)]
     pub(super) fn behave(&self, change: impl FnOnce(&mut Behaviour)) {
         change(&mut self.state().behaviour);
     }
 
+    #[cfg(test)]
     pub(super) fn seen(&self) -> Seen {
         self.state().seen
     }
 
+    #[cfg(test)]
     pub(super) fn disk(&self) -> Vec<u8> {
         self.state().disk.clone()
     }
 
     /// Pages that are mapped for it.
+    #[cfg(test)]
     pub(super) fn mapped(&self) -> usize {
         self.state().reach.0.len()
     }
 
     /// Takes what lies in the submission queues by their shadow doorbells, as a controller with a thread of its own.
+    #[cfg(test)]
     pub(super) fn poll(&self) {
         let mut state = self.state();
         for id in 1..state.submission.len() {
