@@ -135,6 +135,10 @@ impl Device for Deferred {
         self.sim.unmap(pages);
     }
 
+    fn admit(&self) -> Result<(), EngineError> {
+        Ok(())
+    }
+
     fn cut_off(&self) -> bool {
         self.sim.cut_off()
     }
