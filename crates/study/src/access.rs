@@ -273,6 +273,19 @@ impl<'a> Access<'a> {
         self.target()
     }
 
+    /// Makes the target ready for trials, on the kernel's side: passed-through commands are counted from now on, also after the drive
+    /// has changed hands.
+    ///
+    /// # Errors
+    /// As for [`Access::reach`].
+    pub(crate) fn begin(&mut self) -> Result<(), String> {
+        self.reach_kernel()?;
+        if let Some(Reached::Kernel { target, .. }) = &self.reached {
+            count_passthrough(&mut self.settings, target);
+        }
+        Ok(())
+    }
+
     /// Closes the target and puts every setting back, the driver first of all.
     ///
     /// # Errors
@@ -359,7 +372,6 @@ impl<'a> Access<'a> {
                 target.path().display()
             ));
         }
-        count_passthrough(&mut self.settings, &target);
         let probe = Probe::new(target.devices()).map_err(|error| error.to_string())?;
         Ok(Reached::Kernel { target, probe })
     }
@@ -403,7 +415,7 @@ fn probe_of(bypass: &Bypass) -> Result<Probe, String> {
 
 /// Has the kernel count passed-through commands, which it leaves out by default: they are the evidence that the drive
 /// did the I/O. Where that cannot be set (older kernels, no root) the verdicts stay unproven.
-pub(crate) fn count_passthrough(settings: &mut Settings<'_>, target: &Target) {
+fn count_passthrough(settings: &mut Settings<'_>, target: &Target) {
     if target.nvme().is_some() {
         let _ = settings.set(Setting::IostatsPassthrough, "1");
     }

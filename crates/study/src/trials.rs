@@ -63,7 +63,7 @@ impl Trials<'_> {
             missing: missing.len() as u64,
             interrupted: false,
         };
-        self.access.reach_kernel().map_err(RunError::Usage)?;
+        self.access.begin().map_err(RunError::Usage)?;
         let control = if missing.is_empty() { None } else { self.control(progress)? };
         let preconditioning = self.precondition(missing, progress)?;
         if stop.load(Ordering::Relaxed) {

@@ -151,7 +151,7 @@ fn margin(cell: &Cell) -> String {
     match next.summary.mean / best.summary.mean {
         // Of a count the best path may have none at all: then what the next has is said as it is.
         ratio if !ratio.is_finite() => format!("next {}", readable(next.summary.mean)),
-        ratio if ratio >= 3.0 => format!("next {}\u{d7}", readable(ratio)),
+        ratio if ratio >= 2.0 => format!("next {}\u{d7}", readable(ratio)),
         ratio => format!("next {:+.1} %", 100.0 * (ratio - 1.0)),
     }
 }
