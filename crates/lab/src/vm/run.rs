@@ -49,7 +49,7 @@ pub fn run(
     let mut console = Console::new(line);
     let mut booted = boot(spec, folder, stop, &mut console);
     if console.up.is_none() && matches!(booted, Err(VmError::Panic { .. })) {
-        // Seen with QEMU 7.2's translator, in one boot of ten: "Oops: int3" in a function that has none, while the kernel
+        // Seen with QEMU 7.2's translator, once in the first ten boots of 6.18: "Oops: int3" in a function that has none, while the kernel
         // patches itself. Nothing of the script has run.
         console.start_again();
         booted = boot(spec, folder, stop, &mut console);
