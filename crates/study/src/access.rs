@@ -12,7 +12,7 @@ use iopj_core::IoPath;
 use iopj_engine::Target;
 use iopj_engine::check::{Availability, check};
 use iopj_engine::nvme_user::Controller;
-use iopj_engine::target::{FileId, TakeClaims, TargetKind, claim_for_taking, plan_taking};
+use iopj_engine::target::{FileId, TakeClaims, TargetKind, claim_for_taking};
 use iopj_engine::{Isolation, PciAddress};
 use iopj_probe::Probe;
 use std::collections::BTreeMap;
@@ -34,7 +34,8 @@ pub(crate) struct Access<'a> {
     named: Named<'a>,
     extent: Extent,
     bypass: Option<Bypass>,
-    taken: bool,
+    /// What keeps the device out of foreign memory, while it is taken.
+    taken: Option<Isolation>,
     /// Claims on other block devices that show the namespaces of the device, for as long as it is taken.
     twins: Vec<File>,
     /// What the drive has told our driver of itself.
@@ -102,7 +103,6 @@ struct Bypass {
     nsid: u32,
     /// The serial number that the kernel shows; another drive in the same slot has another.
     serial: Option<String>,
-    isolation: Isolation,
 }
 
 impl Bypass {
@@ -132,15 +132,9 @@ impl Bypass {
                  /dev/{device} by --target"
             ));
         };
-        let isolation = plan_isolation(folder.join("device/device/iommu_group").exists());
         let serial = fs::read_to_string(folder.join("device/serial")).ok().map(|text| text.trim().to_owned());
-        Ok(Some(Bypass { address, device: device.clone(), nsid, serial, isolation }))
+        Ok(Some(Bypass { address, device: device.clone(), nsid, serial }))
     }
-}
-
-/// With a group there is an IOMMU. Whether the device may be taken at all is asked again each time.
-fn plan_isolation(has_group: bool) -> Isolation {
-    if has_group { Isolation::Iommu } else { Isolation::None }
 }
 
 fn is_partition(path: &Path) -> bool {
@@ -164,7 +158,7 @@ impl<'a> Access<'a> {
             reached: Some(Reached::Kernel { target, probe }),
             named,
             bypass,
-            taken: false,
+            taken: None,
             twins: Vec::new(),
             told: BTreeMap::new(),
         })
@@ -222,11 +216,13 @@ impl<'a> Access<'a> {
             let counts = controller.io_counts().map_err(|error| error.to_string())?;
             Ok(Some([counts.host_reads, counts.host_writes]))
         };
-        match (&self.reached, &self.bypass) {
-            (Some(Reached::User { target, .. }), _) => {
+        match (&self.reached, &self.bypass, self.taken) {
+            (Some(Reached::User { target, .. }), ..) => {
                 target.controller().map_or(Ok(None), |controller| counts(controller))
             }
-            (Some(Reached::Left { .. }), Some(bypass)) => counts(&*open_controller(bypass)?),
+            (Some(Reached::Left { .. }), Some(bypass), Some(isolation)) => {
+                counts(&*open_controller(bypass, isolation)?)
+            }
             _ => Ok(None),
         }
     }
@@ -253,9 +249,9 @@ impl<'a> Access<'a> {
         let needs = || format!("{path} needs the device to itself: allow it by --take-device PCI-ADDRESS");
         let bypass = self.bypass.clone().ok_or_else(needs)?;
         self.let_go();
-        self.take(&bypass)?;
+        let isolation = self.take(&bypass)?;
         self.reached = Some(match side {
-            Side::User => self.by_our_driver(&bypass)?,
+            Side::User => self.by_our_driver(&bypass, isolation)?,
             _ => Reached::Left { probe: probe_of(&bypass)? },
         });
         Ok(())
@@ -318,31 +314,33 @@ impl<'a> Access<'a> {
         })
     }
 
-    fn take(&mut self, bypass: &Bypass) -> Result<(), String> {
-        if self.taken {
-            return Ok(());
+    fn take(&mut self, bypass: &Bypass) -> Result<Isolation, String> {
+        if let Some(isolation) = self.taken {
+            return Ok(isolation);
         }
-        let plan =
-            plan_taking(bypass.address, self.named.options.i_know_no_iommu).map_err(|error| error.to_string())?;
-        let TakeClaims { own, twins } = claim_for_taking(&plan).map_err(|error| error.to_string())?;
+        let claimed = claim_for_taking(bypass.address, self.named.options.i_know_no_iommu);
+        let (plan, TakeClaims { own, twins }) = claimed.map_err(|error| error.to_string())?;
         self.settings.take(&plan).map_err(|error| error.to_string())?;
         drop(own);
-        (self.taken, self.twins) = (true, twins);
-        Ok(())
+        (self.taken, self.twins) = (Some(plan.isolation), twins);
+        Ok(plan.isolation)
     }
 
-    fn by_our_driver(&mut self, bypass: &Bypass) -> Result<Reached, String> {
-        let controller = open_controller(bypass)?;
+    fn by_our_driver(&mut self, bypass: &Bypass, isolation: Isolation) -> Result<Reached, String> {
+        let controller = open_controller(bypass, isolation)?;
         self.told = told(&controller);
         let serial = &controller.identity().serial;
         if bypass.serial.as_ref().is_some_and(|known| known != serial) {
-            return Err(format!("{} has another drive now (serial {serial}): it is not the target", bypass.address));
+            return Err(format!(
+                "{} has another drive now (serial {serial}), which is not the target: start a new run on it",
+                bypass.address
+            ));
         }
         let (path, writes) = (&self.named.path, self.named.writes);
         let target = Target::open_bypass(path, &controller, bypass.nsid, writes).map_err(|error| error.to_string())?;
         if target.data_len() != self.extent.len || target.logical_block() != self.extent.logical_block {
             return Err(format!(
-                "namespace {} of {} has {} bytes in blocks of {}, where the kernel saw {} in blocks of {}: it is not the target",
+                "namespace {} of {} has {} bytes in blocks of {}, where the kernel saw {} in blocks of {}: it was formatted anew meanwhile, so start a new run",
                 bypass.nsid,
                 bypass.address,
                 target.data_len(),
@@ -357,12 +355,15 @@ impl<'a> Access<'a> {
     fn through_the_kernel(&mut self) -> Result<Reached, String> {
         if let Some(bypass) = &self.bypass {
             self.settings.give_back(bypass.address).map_err(|error| error.to_string())?;
-            self.taken = false;
+            self.taken = None;
             self.twins.clear();
         }
         let target = self.open_again()?;
         if Extent::of(&target) != self.extent {
-            return Err(format!("{} came back with another size: it is not the target", target.path().display()));
+            return Err(format!(
+                "{} came back with another size, so it is not the same target any more: start a new run",
+                target.path().display()
+            ));
         }
         let now = Bypass::find(&target, self.named.options).map_err(|error| error.to_string())?;
         if now != self.bypass {
@@ -390,8 +391,8 @@ impl<'a> Access<'a> {
     }
 }
 
-fn open_controller(bypass: &Bypass) -> Result<Arc<Controller>, String> {
-    Controller::open(bypass.address, bypass.isolation).map_err(|error| error.to_string())
+fn open_controller(bypass: &Bypass, isolation: Isolation) -> Result<Arc<Controller>, String> {
+    Controller::open(bypass.address, isolation).map_err(|error| error.to_string())
 }
 
 fn told(controller: &Controller) -> BTreeMap<String, String> {
@@ -455,7 +456,7 @@ pub(crate) fn availabilities(
 /// SPDK is fio's to open, when a trial runs.
 fn of_spdk(fio: Option<&Fio>) -> Availability {
     let supports = fio.map_or_else(
-        || Err("fio is not in the study's `generator`".to_owned()),
+        || Err("fio, which drives SPDK, was not found or is no generator of the study".to_owned()),
         |fio| fio.supports(&IoPath::Spdk).map_err(|error| error.to_string()),
     );
     match supports {

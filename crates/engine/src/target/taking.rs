@@ -129,22 +129,6 @@ const NVME_CLASS: &str = "0x010802";
 /// Class and subclass of a bridge from PCI to PCI: it belongs to the group of what lies below it and moves no data of its own.
 const BRIDGE_CLASS: &str = "0x0604";
 
-/// Finds out whether the controller may be taken from its driver, and what is to be known for that. Opens each of its
-/// namespaces exclusively for a moment; changes nothing. What it tells may be wrong a moment later: ask anew before
-/// each taking. `i_know_no_iommu` allows a controller without an IOMMU.
-///
-/// Sources: Documentation/driver-api/vfio.rst, Documentation/ABI/testing/{sysfs-bus-pci,sysfs-kernel-iommu_groups}.
-///
-/// # Errors
-/// [`TargetError::NotTaken`] with the [`TakeRefusal`]; or a permission is missing, or sysfs cannot be read.
-pub fn plan_taking(address: PciAddress, i_know_no_iommu: bool) -> Result<TakePlan, TargetError> {
-    let folder = device_folder(Path::new(super::SYSFS), address);
-    let world = World::here().map_err(TargetError::system(&folder, "reading mounts and swaps"))?;
-    let (plan, disks) = plan_in(Path::new(super::SYSFS), &world, address, i_know_no_iommu)?;
-    claim_disks(address, &disks)?;
-    Ok(plan)
-}
-
 /// Exclusive claims on the block devices of a controller that is about to be taken: nobody can mount one meanwhile.
 #[derive(Debug)]
 pub struct TakeClaims {
@@ -155,16 +139,29 @@ pub struct TakeClaims {
     pub twins: Vec<File>,
 }
 
-/// Claims the block devices of a controller, just before it is taken.
+/// Finds out whether the controller may be taken from its driver, and what is to be known for that. Opens each of its
+/// namespaces exclusively for a moment; changes nothing. What it tells may be wrong a moment later: who takes the
+/// controller asks by [`claim_for_taking`]. `i_know_no_iommu` allows a controller without an IOMMU.
+///
+/// Sources: Documentation/driver-api/vfio.rst, Documentation/ABI/testing/{sysfs-bus-pci,sysfs-kernel-iommu_groups}.
 ///
 /// # Errors
-/// As for [`plan_taking`], which is asked once more.
-pub fn claim_for_taking(plan: &TakePlan) -> Result<TakeClaims, TargetError> {
-    let folder = device_folder(Path::new(super::SYSFS), plan.address);
+/// [`TargetError::NotTaken`] with the [`TakeRefusal`]; or a permission is missing, or sysfs cannot be read.
+pub fn plan_taking(address: PciAddress, i_know_no_iommu: bool) -> Result<TakePlan, TargetError> {
+    claim_for_taking(address, i_know_no_iommu).map(|(plan, _)| plan)
+}
+
+/// As [`plan_taking`], and keeps the claims.
+///
+/// # Errors
+/// As for [`plan_taking`].
+pub fn claim_for_taking(address: PciAddress, i_know_no_iommu: bool) -> Result<(TakePlan, TakeClaims), TargetError> {
+    let folder = device_folder(Path::new(super::SYSFS), address);
     let world = World::here().map_err(TargetError::system(&folder, "reading mounts and swaps"))?;
-    let (_, disks) = plan_in(Path::new(super::SYSFS), &world, plan.address, plan.isolation == Isolation::None)?;
+    let (plan, disks) = plan_in(Path::new(super::SYSFS), &world, address, i_know_no_iommu)?;
     let (own, twins) = disks.into_iter().partition::<Vec<_>, _>(|disk| plan.namespaces.contains(&name_of(disk)));
-    Ok(TakeClaims { own: claim_disks(plan.address, &own)?, twins: claim_disks(plan.address, &twins)? })
+    let claims = TakeClaims { own: claim_disks(address, &own)?, twins: claim_disks(address, &twins)? };
+    Ok((plan, claims))
 }
 
 /// Claims disks that nobody else holds exclusively.
@@ -178,16 +175,12 @@ pub(super) fn claim_disks(address: PciAddress, disks: &[PathBuf]) -> Result<Vec<
     disks.iter().map(claim).collect()
 }
 
-/// Kernel names of the block devices of a controller's namespaces, sorted: those that are there now, and under multipath
-/// the heads `nvmeXnZ` in the place of the hidden paths `nvmeXcYnZ`. `sysfs` is the root of sysfs, `/sys`.
-pub fn controller_namespaces(sysfs: &Path, address: PciAddress) -> Vec<String> {
-    namespace_disks(sysfs, address).iter().map(|disk| name_of(disk)).collect()
-}
-
 fn device_folder(sysfs: &Path, address: PciAddress) -> PathBuf {
     sysfs.join("bus/pci/devices").join(address.to_string())
 }
 
+/// The block devices of a controller's namespaces that are there now, sorted; under multipath the heads `nvmeXnZ` in the place
+/// of the hidden paths `nvmeXcYnZ`.
 fn namespace_disks(sysfs: &Path, address: PciAddress) -> Vec<PathBuf> {
     let controllers = entries(&device_folder(sysfs, address).join("nvme"));
     let names = controllers.iter().flat_map(|controller| entries(controller)).filter_map(|dir| head_of(&name_of(&dir)));

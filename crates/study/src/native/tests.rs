@@ -3,11 +3,15 @@ use iopj_core::Rw;
 use iopj_engine::sim::{Sim, SimOptions};
 use std::time::Instant;
 
+fn spec<'a>(workload: &'a Workload, open: &'a OpenEngine<'a>) -> JobSpec<'a> {
+    JobSpec { workload, base: 0, len: 1 << 24, seed: 3, open, huge_pages: false, is_trial: false }
+}
+
 fn run_sim(workload: &Workload, options: SimOptions) -> Result<Run, String> {
     let open = |pool: &Rc<Pool>, depth: u32| -> Result<Box<dyn Engine>, EngineError> {
         Ok(Box::new(Sim::open(pool, depth, options)))
     };
-    let spec = JobSpec { workload, base: 0, len: 1 << 24, seed: 3, open: &open, huge_pages: false, is_trial: false };
+    let spec = spec(workload, &open);
     let mut brackets = 0;
     let mut bracket = |tids: &[i32]| {
         brackets += 1;
@@ -61,15 +65,7 @@ fn an_engine_that_does_not_open_fails_the_trial() {
         Err(EngineError::unsupported("not here".to_owned()))
     };
     let workload = workload();
-    let spec = JobSpec {
-        workload: &workload,
-        base: 0,
-        len: 1 << 24,
-        seed: 3,
-        open: &open,
-        huge_pages: false,
-        is_trial: false,
-    };
+    let spec = spec(&workload, &open);
     let error = run(&spec, &AtomicBool::new(false), &mut |_| Ok(()), &mut || {}).err().unwrap();
     assert_eq!(error, "not here");
 }
@@ -80,15 +76,7 @@ fn stop_ends_a_trial_without_end() {
         Ok(Box::new(Sim::open(pool, depth, SimOptions::default())))
     };
     let workload = Workload { length: Length::Runtime(Duration::from_secs(3600)), ..workload() };
-    let spec = JobSpec {
-        workload: &workload,
-        base: 0,
-        len: 1 << 24,
-        seed: 3,
-        open: &open,
-        huge_pages: false,
-        is_trial: false,
-    };
+    let spec = spec(&workload, &open);
     let stop = AtomicBool::new(false);
     let started = Instant::now();
     let error = std::thread::scope(|scope| {
@@ -115,15 +103,7 @@ fn a_panic_of_the_runner_lets_the_jobs_end() {
         Ok(Box::new(Sim::open(pool, depth, SimOptions::default())))
     };
     let workload = workload();
-    let spec = JobSpec {
-        workload: &workload,
-        base: 0,
-        len: 1 << 24,
-        seed: 3,
-        open: &open,
-        huge_pages: false,
-        is_trial: false,
-    };
+    let spec = spec(&workload, &open);
     let panicked = catch_unwind(AssertUnwindSafe(|| {
         let mut bracket = |_: &[i32]| -> Result<(), String> { panic!("a bug in the bracket") };
         run(&spec, &AtomicBool::new(false), &mut bracket, &mut || {}).is_ok()
