@@ -103,7 +103,7 @@ fn is_what_was_measured(seen: &Value, records: &Records) {
     assert_eq!(seen["figures"].as_array().unwrap().len(), 1 + lines.len() + 1 + maps.len() + depths.len() + 1);
 }
 
-/// A mark for each cell, higher for more, with an error bar where there are replicates; the table holds mean and interval.
+/// A mark for each cell at the height of its value, with an error bar where there are replicates; the table holds mean and interval.
 #[track_caller]
 fn line_is_drawn(figure: &Value, cells: &Cells) {
     let id = figure["id"].as_str().unwrap();
@@ -112,12 +112,7 @@ fn line_is_drawn(figure: &Value, cells: &Cells) {
         (Some(cells.len() as u64), Some(with_interval(cells) as u64)),
         "{id}"
     );
-    let marks = tips(figure);
-    for (more, high) in &marks {
-        for (less, low) in marks.iter().filter(|(less, _)| 1.02 * less < *more) {
-            assert!(high["y"].as_f64() < low["y"].as_f64(), "{id}: {more} lies below {less}");
-        }
-    }
+    lies_at_its_value(id, &tips(figure), cells);
     for ((path, depth), values) in cells {
         let heading = figure["table"][0].as_array().unwrap();
         let column = heading.iter().position(|name| name == &format!("iodepth {depth}")).unwrap();
@@ -127,6 +122,34 @@ fn line_is_drawn(figure: &Value, cells: &Cells) {
             is_near(&row[column + 1], half(values), id);
         }
     }
+}
+
+/// Each mark tells a value and lies at its height: on one axis, linear or logarithmic, from the least to the greatest.
+#[track_caller]
+fn lies_at_its_value(id: &str, marks: &[(f64, &Value)], cells: &Cells) {
+    let sorted = |values: Vec<f64>| {
+        let mut values = values;
+        values.sort_by(f64::total_cmp);
+        values
+    };
+    let values = sorted(cells.values().map(|values| mean(values)).collect());
+    let told = sorted(marks.iter().map(|(value, _)| *value).collect());
+    for (value, told) in values.iter().zip(told) {
+        assert!((value - told).abs() <= 5e-3 * value + 5e-4, "{id}: {told} for {value}");
+    }
+    let heights = sorted(marks.iter().map(|(_, mark)| -mark["y"].as_f64().unwrap()).collect());
+    let (least, most) = (values[0], values[values.len() - 1]);
+    let (low, high) = (heights[0], heights[heights.len() - 1]);
+    // An interval stretches the axis by half at the most.
+    assert!(most < 2.0 * least || high - low > 20.0, "{id}: from {least} to {most} are {} px", high - low);
+    let scales: [fn(f64) -> f64; 2] = [|value| value, f64::ln];
+    let is_along = |scale: fn(f64) -> f64| {
+        let share = |value: f64| (scale(value) - scale(least)) / (scale(most) - scale(least));
+        let place = |value: f64| if most > least { low + share(value) * (high - low) } else { low };
+        // The middle of a mark's box is not always the mark's own.
+        values.iter().zip(&heights).all(|(value, height)| (place(*value) - height).abs() < 2.0)
+    };
+    assert!(scales.into_iter().any(is_along), "{id}: {values:?} at {heights:?}");
 }
 
 /// The map has a mark for each depth, and names a path of the least mean.
