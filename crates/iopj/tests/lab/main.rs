@@ -14,7 +14,7 @@ mod records;
 mod refusals;
 
 use common::{alone, folder, have};
-use iopj_core::{CostSource, FunctionCost, IoPath, Space, VerdictKind};
+use iopj_core::{CostSource, FunctionCost, IoPath, Space, Verdict, VerdictKind};
 use iopj_store::{Measurement, Store, Trial};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -37,6 +37,13 @@ fn lab_run(folder: &Path, study: &str, change: &[(&str, &str)], options: &str) -
     std::fs::write(folder.join(format!("{study}.toml")), text).unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_iopj"));
     command.current_dir(folder).args(["lab", "run", &format!("{study}.toml")]).args(options.split_whitespace());
+    let output = command.output().unwrap();
+    let words = String::from_utf8_lossy(&output.stderr);
+    // As in `vm::run`: the kernel patches itself when a driver comes or goes as well. Then no store is left.
+    if output.status.success() || !words.contains("Oops: int3") {
+        return output;
+    }
+    eprintln!("once more, after an oops by a breakpoint that nobody set:\n{words}");
     command.output().unwrap()
 }
 
@@ -61,16 +68,37 @@ fn by_path(trials: &[Trial]) -> BTreeMap<String, Vec<&Measurement>> {
     all
 }
 
+/// Demands of a path, at each depth and setting: a trial of this verdict, and none that says the opposite. A replicate that the
+/// host has stopped may be unproven.
 #[track_caller]
-fn all_are(trials: &[Trial], path: &str, kind: VerdictKind) {
+fn are(trials: &[Trial], path: &str, kind: VerdictKind) {
     let path: IoPath = path.parse().unwrap();
-    let mut seen = 0;
+    let mut cells: BTreeMap<_, Vec<&Verdict>> = BTreeMap::new();
     for trial in trials.iter().filter(|trial| trial.path == path) {
         let measurement = trial.outcome.measurement().unwrap_or_else(|| panic!("{:?}", trial.outcome));
-        assert_eq!(measurement.verdict.kind, kind, "{path}: {:?}", measurement.verdict.reasons);
-        seen += 1;
+        cells.entry((trial.workload.iodepth, &trial.settings)).or_default().push(&measurement.verdict);
     }
-    assert!(seen > 0, "no trial of {path}");
+    assert!(!cells.is_empty(), "no trial of {path}");
+    for (cell, verdicts) in cells {
+        assert!(verdicts.iter().any(|verdict| verdict.kind == kind), "{path} {cell:?}: {verdicts:?}");
+        let is_no_contrary = |verdict: &&Verdict| verdict.kind == kind || verdict.kind == VerdictKind::Unproven;
+        assert!(verdicts.iter().all(is_no_contrary), "{path} {cell:?}: {verdicts:?}");
+    }
+}
+
+/// The middle one of some values, which one stop of the host does not move.
+fn median(values: impl Iterator<Item = f64>) -> f64 {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+fn interrupts_per_io(measurement: &Measurement) -> f64 {
+    measurement.interrupts_per_io.unwrap()
+}
+
+fn sleeps_per_io(measurement: &Measurement) -> f64 {
+    measurement.evidence.process.voluntary_switches as f64 / measurement.ios as f64
 }
 
 /// Demands that every trial has exact costs, of which less than a twentieth is of unknown directories.
@@ -129,21 +157,21 @@ fn synchronous_completions_are_what_was_asked_for_on_5_10() {
         return;
     }
     let (_alone, folder) = (alone(), folder());
-    let change = [("replicates = 8", "replicates = 2"), ("ios = 4000", "ios = 1000")];
+    let change = [("replicates = 8", "replicates = 3"), ("ios = 4000", "ios = 1000")];
     let output = lab_run(folder.path(), "poll22-lab", &change, "--kernel 5.10 --exact");
     let trials = trials(folder.path(), "poll22-lab", &output);
     costs_are_known(&trials);
     let paths = by_path(&trials);
     assert_eq!(paths.len(), 4);
     for (path, measurements) in paths {
-        all_are(&trials, &path, VerdictKind::Verified);
+        are(&trials, &path, VerdictKind::Verified);
         let interrupts = if path.ends_with("interrupt") { 1.0 } else { 0.0 };
+        let seen = median(measurements.iter().map(|one| interrupts_per_io(one)));
+        assert!((seen - interrupts).abs() < 0.01, "{path}: {seen} interrupts per I/O");
+        let sleeps = median(measurements.iter().map(|one| sleeps_per_io(one)));
+        assert!(!path.ends_with("poll") || sleeps < 0.01, "{path}: {sleeps} sleeps per I/O");
+        assert!(!path.contains("hybrid") || sleeps > 0.5, "{path}: {sleeps} sleeps per I/O");
         for measurement in measurements {
-            let seen = measurement.interrupts_per_io.unwrap();
-            assert!((seen - interrupts).abs() < 0.01, "{path}: {seen} interrupts per I/O");
-            let switches = measurement.evidence.process.voluntary_switches as f64 / measurement.ios as f64;
-            assert!(!path.ends_with("poll") || switches < 0.01, "{path}: {switches} sleeps per I/O");
-            assert!(!path.contains("hybrid") || switches > 0.5, "{path}: {switches} sleeps per I/O");
             // The plugin and the kernel count the same reads.
             assert_eq!(calls(measurement, "nvme_queue_rq"), measurement.ios, "{path}");
             assert_eq!(calls(measurement, "nvme_poll") > 0, !path.ends_with("interrupt"), "{path}");
@@ -158,19 +186,20 @@ fn io_poll_delay_rules_the_ring_on_5_10() {
         return;
     }
     let (_alone, folder) = (alone(), folder());
-    let output = lab_run(folder.path(), "delay-lab", &[("replicates = 3", "replicates = 1")], "--kernel 5.10");
+    let output = lab_run(folder.path(), "delay-lab", &[], "--kernel 5.10");
     let trials = trials(folder.path(), "delay-lab", &output);
-    for trial in &trials {
-        let measurement = trial.outcome.measurement().unwrap();
-        let sleeps = measurement.evidence.process.voluntary_switches as f64 / measurement.ios as f64;
-        let delay = &trial.settings["io_poll_delay"];
-        let (kind, sleeping) =
-            if delay == "-1" { (VerdictKind::Verified, false) } else { (VerdictKind::Refuted, true) };
-        assert_eq!(measurement.verdict.kind, kind, "{delay}: {:?}", measurement.verdict.reasons);
+    assert_eq!(trials.len(), 9);
+    for (delay, kind, sleeping) in
+        [("-1", VerdictKind::Verified, false), ("0", VerdictKind::Refuted, true), ("50", VerdictKind::Refuted, true)]
+    {
+        let is_it = |trial: &&Trial| trial.settings["io_poll_delay"] == delay;
+        let own: Vec<Trial> = trials.iter().filter(is_it).cloned().collect();
+        are(&own, "io_uring/syscall/poll", kind);
+        let measurements = &by_path(&own)["io_uring/syscall/poll"];
+        let sleeps = median(measurements.iter().map(|one| sleeps_per_io(one)));
         assert_eq!(sleeps > 0.5, sleeping, "{delay}: {sleeps} sleeps per I/O");
-        assert!(measurement.interrupts_per_io.unwrap() < 0.01);
+        assert!(median(measurements.iter().map(|one| interrupts_per_io(one))) < 0.01);
     }
-    assert_eq!(trials.len(), 3);
 }
 
 #[test]
@@ -187,9 +216,9 @@ fn synchronous_polling_is_refuted_on_6_1() {
     let output = lab_run(folder.path(), "poll22-lab", &change, "--kernel 6.1 --exact");
     let trials = trials(folder.path(), "poll22-lab", &output);
     costs_are_known(&trials);
-    all_are(&trials, "posix-sio/syscall/interrupt", VerdictKind::Verified);
-    all_are(&trials, "posix-sio/syscall/poll", VerdictKind::Refuted);
-    all_are(&trials, "posix-sio/syscall/hybrid:50us", VerdictKind::Refuted);
+    are(&trials, "posix-sio/syscall/interrupt", VerdictKind::Verified);
+    are(&trials, "posix-sio/syscall/poll", VerdictKind::Refuted);
+    are(&trials, "posix-sio/syscall/hybrid:50us", VerdictKind::Refuted);
     let poll = by_path(&trials)["posix-sio/syscall/poll"][0];
     assert!((poll.interrupts_per_io.unwrap() - 1.0).abs() < 0.01);
     let queue = &poll.evidence.devices[0].settings;
@@ -202,17 +231,18 @@ fn every_combination_of_the_ring_is_proven_on_6_18() {
         return;
     }
     let (_alone, folder) = (alone(), folder());
-    let change = [("replicates = 5", "replicates = 1")];
+    // A poller of 32 I/Os sleeps in few of its rounds, if these are many.
+    let change = [("replicates = 5", "replicates = 2"), ("ios = 4000", "ios = 16000")];
     let output = lab_run(folder.path(), "ring-lab", &change, "--kernel 6.18");
     let trials = trials(folder.path(), "ring-lab", &output);
     for submission in ["syscall", "sqpoll"] {
         for completion in ["interrupt", "poll", "hybrid"] {
-            all_are(&trials, &format!("io_uring/{submission}/{completion}"), VerdictKind::Verified);
+            are(&trials, &format!("io_uring/{submission}/{completion}"), VerdictKind::Verified);
         }
     }
-    all_are(&trials, "posix-sio/syscall/interrupt", VerdictKind::Verified);
-    all_are(&trials, "posix-sio/syscall/poll", VerdictKind::Refuted);
-    assert_eq!(trials.len(), 14);
+    are(&trials, "posix-sio/syscall/interrupt", VerdictKind::Verified);
+    are(&trials, "posix-sio/syscall/poll", VerdictKind::Refuted);
+    assert_eq!(trials.len(), 28);
 }
 
 #[test]
@@ -221,13 +251,14 @@ fn passthrough_is_proven_on_6_18() {
         return;
     }
     let (_alone, folder) = (alone(), folder());
-    let output = lab_run(folder.path(), "passthrough-lab", &[("replicates = 3", "replicates = 1")], "--kernel 6.18");
+    let change = [("replicates = 3", "replicates = 2"), ("ios = 1000", "ios = 4000")];
+    let output = lab_run(folder.path(), "passthrough-lab", &change, "--kernel 6.18");
     let trials = trials(folder.path(), "passthrough-lab", &output);
     for (path, measurements) in by_path(&trials) {
-        all_are(&trials, &path, VerdictKind::Verified);
-        assert_eq!(measurements.len(), 2, "{path}");
+        are(&trials, &path, VerdictKind::Verified);
+        assert_eq!(measurements.len(), 4, "{path}");
     }
-    assert_eq!(trials.len(), 12);
+    assert_eq!(trials.len(), 24);
 }
 
 #[test]
@@ -236,10 +267,10 @@ fn a_slow_virtio_drive_is_polled_on_6_18() {
         return;
     }
     let (_alone, folder) = (alone(), folder());
-    let change = [("replicates = 8", "replicates = 1"), ("ios = 2000", "ios = 500")];
+    let change = [("replicates = 8", "replicates = 2")];
     let output = lab_run(folder.path(), "virtio-lab", &change, "--kernel 6.18 --device virtio");
     let trials = trials(folder.path(), "virtio-lab", &output);
     for completion in ["interrupt", "poll", "hybrid"] {
-        all_are(&trials, &format!("io_uring/syscall/{completion}"), VerdictKind::Verified);
+        are(&trials, &format!("io_uring/syscall/{completion}"), VerdictKind::Verified);
     }
 }
