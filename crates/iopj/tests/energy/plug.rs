@@ -111,14 +111,25 @@ pub(crate) struct PlugProcess(Child);
 const PORT: &str = "IOPJ_TEST_PLUG_PORT";
 
 impl PlugProcess {
-    /// Starts it at a port, and waits until it listens.
-    pub(crate) fn start(port: u16) -> PlugProcess {
+    /// Starts it at a port that is free, and tells that.
+    pub(crate) fn start() -> (PlugProcess, u16) {
+        let free = |_| TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        // Another process may take it before the plug does.
+        (0..5).map(free).find_map(|port| Some((PlugProcess::start_at(port)?, port))).expect("no port stays free")
+    }
+
+    /// Starts it at a port, and waits until it listens; `None` if it ends, for the port is another's.
+    pub(crate) fn start_at(port: u16) -> Option<PlugProcess> {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args(["--exact", "plug::serves_until_it_is_killed", "--ignored"]).env(PORT, port.to_string());
-        let plug = PlugProcess(command.stdout(Stdio::null()).spawn().unwrap());
-        for _ in 0..200 {
-            if TcpStream::connect(("127.0.0.1", port)).is_ok() {
-                return plug;
+        let mut plug = PlugProcess(command.stdout(Stdio::null()).spawn().unwrap());
+        for _ in 0..1200 {
+            let listens = TcpStream::connect(("127.0.0.1", port)).is_ok();
+            if plug.0.try_wait().unwrap().is_some() {
+                return None;
+            }
+            if listens {
+                return Some(plug);
             }
             std::thread::sleep(Duration::from_millis(50));
         }
@@ -157,9 +168,13 @@ fn measure(shared: &Shared) {
         joules += REST_WATTS * (now_s - last_s) + CORE_WATTS * ours + OTHERS_WATTS * others;
         (ours_s, others_s, last_s) = (ours_now_s, busy_now_s, now_s);
         shared.truth.lock().unwrap().push((now_s, joules));
-        if now_s - begun.0 >= WINDOW_S {
-            let watts = GAIN * (joules - begun.1) / (now_s - begun.0);
-            shared.shown.lock().unwrap().push((offset_s + now_s * RATE, watts));
+        let window_s = now_s - begun.0;
+        if window_s >= WINDOW_S {
+            let watts = GAIN * (joules - begun.1) / window_s;
+            // A mean over a stall of the machine is not what a value is said to be.
+            if window_s < 1.5 * WINDOW_S {
+                shared.shown.lock().unwrap().push((offset_s + now_s * RATE, watts));
+            }
             begun = (now_s, joules);
         }
     }
