@@ -10,7 +10,7 @@ address() {
 
 # drives N: waits until the kernel's driver has so many drives.
 drives() {
-	tries=200
+	tries=600
 	until [ "$(ls -d /dev/nvme*n1 2>/dev/null | wc -l)" -eq "$1" ]; do
 		tries=$((tries - 1))
 		[ $tries -gt 0 ] || { echo "the drives did not appear"; exit 97; }
@@ -27,6 +27,13 @@ node() {
 # driver ADDRESS: the driver that has the drive.
 driver() {
 	basename "$(readlink "/sys/bus/pci/devices/$1/driver")"
+}
+
+# under_way NAME ADDRESS: waits until the second of an attempt's two trials drives the drive.
+under_way() {
+	until grep -q '^2/2' "/out/$1.messages" 2>/dev/null; do sleep 0.1; done
+	until [ "$(driver "$2")" = vfio-pci ]; do sleep 0.1; done
+	sleep 1.5
 }
 
 # attempt NAME ADDRESS ARGUMENTS...: a run on the drive, which it may take from its driver. Its messages come on the

@@ -121,7 +121,7 @@ impl Bench {
             drives: self.drives.clone(),
             kernel_arguments: vec!["tsc=reliable".to_owned()],
             iommu: self.iommu,
-            time_limit: Duration::from_secs(180),
+            time_limit: Duration::from_secs(400),
         }
     }
 }

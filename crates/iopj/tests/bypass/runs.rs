@@ -8,7 +8,7 @@ use iopj_store::{Outcome, Store};
 use std::time::Duration;
 
 /// Two trials, long enough to be met by what befalls the drive in the second.
-const TWO: &str = "--path nvme-user/doorbell/poll --iodepth 1 --runtime 4s --replicates 2";
+const TWO: &str = "--path nvme-user/doorbell/poll --iodepth 1 --runtime 8s --replicates 2";
 const SHORT: &str = "--path nvme-user/doorbell/poll --iodepth 1 --ios 200 --replicates 1";
 /// From the line that tells of the second trial until its drive is driven.
 const UNDER_WAY: Duration = Duration::from_millis(1500);
@@ -52,8 +52,7 @@ fn a_drive_that_fails_in_a_trial_fails_the_trial_and_is_given_back() {
          attempt errors $errors {TWO}\n\
          attempt silence $silence {TWO}\n\
          (\n\
-         until grep -q '^2/2' /out/fatal.messages 2>/dev/null; do sleep 0.1; done\n\
-         sleep 1.5; printf '\\002' | dd of=/sys/bus/pci/devices/$fatal/config bs=1 seek=4 2>/dev/null\n\
+         under_way fatal $fatal; printf '\\002' | dd of=/sys/bus/pci/devices/$fatal/config bs=1 seek=4 2>/dev/null\n\
          ) &\n\
          attempt fatal $fatal {TWO}\n\
          attempt pulled $pulled {TWO}\n\
@@ -104,8 +103,7 @@ fn a_run_that_is_cut_short_leaves_the_drive_to_its_driver() {
     let cut = |name: &str, signal: &str| {
         format!(
             "(\n\
-             until grep -q '^2/2' /out/{name}.messages 2>/dev/null; do sleep 0.1; done\n\
-             sleep 1.5; driver $drive >/out/{name}.during; kill -{signal} $(pidof iopj)\n\
+             under_way {name} $drive; driver $drive >/out/{name}.during; kill -{signal} $(pidof iopj)\n\
              ) &\n\
              attempt {name} $drive {TWO}\n"
         )

@@ -121,7 +121,7 @@ impl Guest<'_> {
         let symbols = if self.exact { "cat /proc/kallsyms >/out/kallsyms || exit 98\n" } else { "" };
         format!(
             "{symbols}\
-             tries=100\n\
+             tries=600\n\
              until [ -e {node} ]; do\n\
              \ttries=$((tries - 1))\n\
              \t[ $tries -gt 0 ] || {{ echo 'lab: the drive {node} did not appear'; exit 97; }}\n\

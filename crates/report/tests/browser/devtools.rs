@@ -128,10 +128,10 @@ impl Browser {
         }
     }
 
-    /// Waits until an expression is true, for twenty seconds at the most.
+    /// Waits until an expression is true, for a minute at the most.
     #[track_caller]
     pub(crate) fn until(&mut self, expression: &str) {
-        for _ in 0..400 {
+        for _ in 0..1200 {
             if self.value(expression) == true {
                 return;
             }

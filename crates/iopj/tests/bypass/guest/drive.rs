@@ -81,7 +81,7 @@ impl Drive {
         let names = |folder: &Path| -> Vec<PathBuf> {
             fs::read_dir(folder).into_iter().flatten().map(|entry| entry.unwrap().path()).collect()
         };
-        for _ in 0..200 {
+        for _ in 0..1200 {
             for controller in names(&self.folder().join("nvme")) {
                 for entry in names(&controller) {
                     let name = entry.file_name().unwrap().to_str().unwrap().to_owned();

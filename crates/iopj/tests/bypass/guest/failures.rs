@@ -7,7 +7,7 @@ use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// An unrecovered read error of the medium (NVM Command Set Specification, status type 2, code 81h).
 const MEDIUM_ERROR: IoError = IoError::Nvme(0x281);
@@ -38,16 +38,24 @@ fn read(engine: &mut dyn Engine, offset: u64) -> Result<Result<u32, IoError>, St
     Ok(done[0].result)
 }
 
-/// Reads until something fails: the I/O's error, if it had one, and what the engine says to the next one.
-fn until_it_fails(engine: &mut dyn Engine) -> (Option<IoError>, String) {
-    for _ in 0..1_000_000 {
+/// Reads until one is not done, for two minutes at the most: what befalls the drive is the host's to do, which may be slow.
+fn first_that_fails(engine: &mut dyn Engine) -> Result<Result<u32, IoError>, String> {
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_secs(120) {
         match read(engine, 0) {
             Ok(Ok(len)) => assert_eq!(len, 4096),
-            Ok(Err(error)) => return (Some(error), read(engine, 0).unwrap_err()),
-            Err(finished) => return (None, finished),
+            other => return other,
         }
     }
     panic!("nothing failed");
+}
+
+/// Reads until something fails: the I/O's error, if it had one, and what the engine says to the next one.
+fn until_it_fails(engine: &mut dyn Engine) -> (Option<IoError>, String) {
+    match first_that_fails(engine) {
+        Ok(done) => (done.err(), read(engine, 0).unwrap_err()),
+        Err(finished) => (None, finished),
+    }
 }
 
 #[test]
@@ -125,18 +133,13 @@ fn a_drive_that_is_pulled_is_let_go() {
     let mut engine = engine(&controller, "nvme-user/doorbell/poll").unwrap();
     assert_eq!(read(&mut *engine, 0), Ok(Ok(4096)));
     tell_host("pull");
-    let mut reads = (0..1_000_000).map(|_| read(&mut *engine, 0));
-    let ended = reads.find(|result| !matches!(result, Ok(Ok(_)))).expect("nothing failed");
     // Whichever is seen first: that the kernel asks for it, or that it is gone.
-    let finished = match ended {
-        Err(finished) => finished,
-        Ok(_) => read(&mut *engine, 0).unwrap_err(),
-    };
+    let (_, finished) = until_it_fails(&mut *engine);
     assert!(finished.contains("asks for") || finished.contains("answers no more"), "{finished}");
     drop((engine, controller));
     let is_gone = |_| {
         std::thread::sleep(Duration::from_millis(50));
         !drive.folder().exists()
     };
-    assert!((0..200).any(is_gone), "the device is still there");
+    assert!((0..1200).any(is_gone), "the device is still there");
 }
