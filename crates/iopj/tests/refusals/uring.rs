@@ -11,13 +11,18 @@ use std::process::Command;
 const SYSCTL: &str = "/proc/sys/kernel/io_uring_disabled";
 const ASKED: &str = "--path io_uring/syscall/interrupt";
 
+/// Keeps the sysctl's own value while it has another, for the run after one that was killed. Gone with a boot, as both are.
+const KEPT: &str = "/run/iopj-tests.io_uring_disabled";
+
 /// A sysctl of another value until it is dropped.
-struct Sysctl(String);
+struct Sysctl;
 
 impl Sysctl {
     fn set(value: &str) -> Sysctl {
-        let old = fs::read_to_string(SYSCTL).unwrap();
-        let guard = Sysctl(old);
+        put_back();
+        fs::write(format!("{KEPT}.new"), fs::read(SYSCTL).unwrap()).unwrap();
+        fs::rename(format!("{KEPT}.new"), KEPT).unwrap();
+        let guard = Sysctl;
         fs::write(SYSCTL, value).unwrap();
         guard
     }
@@ -25,7 +30,14 @@ impl Sysctl {
 
 impl Drop for Sysctl {
     fn drop(&mut self) {
-        let _ = fs::write(SYSCTL, &self.0);
+        put_back();
+    }
+}
+
+/// Gives the sysctl the value that is kept, if one is.
+fn put_back() {
+    if let Ok(own) = fs::read(KEPT) {
+        let _ = fs::write(SYSCTL, own).and_then(|()| fs::remove_file(KEPT));
     }
 }
 
