@@ -2,15 +2,14 @@
 
 mod common;
 
-use common::{alone, folder, have, iopj, written};
+use common::{alone, folder, have, iopj, output, written};
 use serde_json::Value;
 use std::path::Path;
 
 /// The program's exit code, output and messages.
 fn run(folder: &Path, line: &str) -> (i32, String, String) {
-    let output = iopj(folder, line).output().unwrap();
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    (output.status.code().unwrap(), text(&output.stdout), text(&output.stderr))
+    let (output, messages) = output(&mut iopj(folder, line));
+    (output.status.code().unwrap(), String::from_utf8_lossy(&output.stdout).into_owned(), messages)
 }
 
 #[test]

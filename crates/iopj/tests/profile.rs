@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{alone, folder, have, iopj, is_root, tool, written};
+use common::{alone, folder, have, iopj, is_root, output, tool, written};
 use iopj_core::{CostKind, CostSource, Space, VerdictKind};
 use iopj_store::{Store, Trial};
 use std::os::unix::fs::PermissionsExt;
@@ -14,8 +14,7 @@ use std::process::Command;
 /// says so and has no profile, which is right, so there are several.
 fn profiled(folder: &Path, line: &str) -> Vec<Trial> {
     let line = format!("run --target data --rw randread --bs 4k --profile --store p.iopj {line}");
-    let output = iopj(folder, &line).output().unwrap();
-    let messages = String::from_utf8_lossy(&output.stderr);
+    let (output, messages) = output(&mut iopj(folder, &line));
     assert!(output.status.success(), "{messages}");
     assert!(messages.contains("profile: sampling "), "{messages}");
     Store::open(&folder.join("p.iopj")).unwrap().trials().unwrap()
@@ -34,7 +33,17 @@ fn a_trial_keeps_what_it_cost_by_function() {
     assert_eq!(trials.len(), 8);
     let has_costs = |trial: &Trial| trial.outcome.measurement().is_some_and(|measurement| measurement.costs.is_some());
     for path in ["posix-sio/syscall/interrupt", "io_uring/syscall/interrupt"] {
-        assert!(trials.iter().any(|trial| trial.path.to_string() == path && has_costs(trial)), "{path}");
+        let is_its = |trial: &&Trial| trial.path.to_string() == path && has_costs(trial);
+        // Of all its trials together: one on a slow machine may have few samples.
+        let functions: Vec<&str> = trials
+            .iter()
+            .filter(is_its)
+            .flat_map(|trial| &trial.outcome.measurement().unwrap().costs.as_ref().unwrap().functions)
+            .map(|function| function.function.as_str())
+            .collect();
+        let is_block =
+            |name: &&str| name.starts_with("blk_") || name.starts_with("bio_") || name.contains("submit_bio");
+        assert!(functions.iter().any(is_block), "{path}: {functions:?}");
     }
     for trial in trials.iter().filter(|trial| has_costs(trial)) {
         let measurement = trial.outcome.measurement().unwrap();
@@ -43,10 +52,6 @@ fn a_trial_keeps_what_it_cost_by_function() {
         let costs = measurement.costs.as_ref().unwrap();
         let CostSource::Sampled(events) = &costs.source else { panic!("{:?}", costs.source) };
         assert!(!events.is_empty() && !costs.kinds.is_empty());
-        let kernel: Vec<&str> = costs.functions.iter().map(|function| function.function.as_str()).collect();
-        let is_block =
-            |name: &&str| name.starts_with("blk_") || name.starts_with("bio_") || name.contains("submit_bio");
-        assert!(kernel.iter().any(is_block), "{kernel:?}");
         if costs.has(CostKind::CpuTime) {
             let total_ns = costs.total(Space::Kernel).cpu_ns + costs.total(Space::User).cpu_ns;
             let cores = u64::from(measurement.evidence.cpu.cores);
@@ -78,7 +83,8 @@ fn without_the_option_nothing_is_sampled() {
     written(&folder.path().join("data"), 4 << 20);
     let line =
         "run --target data --path posix-sio/syscall/interrupt --iodepth 1 --ios 200 --replicates 1 --store s.iopj";
-    assert!(iopj(folder.path(), line).output().unwrap().status.success());
+    let (output, messages) = output(&mut iopj(folder.path(), line));
+    assert!(output.status.success(), "{messages}");
     let trials = Store::open(&folder.path().join("s.iopj")).unwrap().trials().unwrap();
     assert!(trials[0].outcome.measurement().unwrap().costs.is_none());
 }

@@ -6,7 +6,8 @@ use std::fs::File;
 use std::io::Write;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Output};
+use std::time::Duration;
 
 /// A folder on the file system of the build, which lies on a disk where `/tmp` may not.
 pub(crate) fn folder() -> tempfile::TempDir {
@@ -18,6 +19,28 @@ pub(crate) fn iopj(folder: &Path, line: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_iopj"));
     command.current_dir(folder).args(line.split_whitespace());
     command
+}
+
+/// True if somebody outside of these tests measures on the same disk; then the remedy is to wait.
+pub(crate) fn is_busy(words: &str) -> bool {
+    let holders = ["` is in use by the run of iopj with process id", "` is in use by another run of iopj"];
+    let busy = holders.iter().any(|holder| words.contains(holder));
+    if busy {
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    busy
+}
+
+/// Runs to the end, and what was said; no run may panic.
+pub(crate) fn output(command: &mut Command) -> (Output, String) {
+    loop {
+        let output = command.output().unwrap();
+        let words = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!words.contains("panicked"), "{words}");
+        if !is_busy(&words) {
+            return (output, words);
+        }
+    }
 }
 
 /// A file of `len` bytes that no file system or drive can leave out, synced.
@@ -59,9 +82,15 @@ pub(crate) fn have_loop() -> bool {
 /// Held by whoever measures or changes the machine: one run at a time may use a disk, in whatever process.
 pub(crate) struct Alone(#[expect(dead_code, reason = "holds the lock")] File);
 
-/// Waits for the machine.
+/// Waits for the machine, which other checkouts and users have as well.
 pub(crate) fn alone() -> Alone {
-    let file = File::create(Path::new(env!("CARGO_TARGET_TMPDIR")).join("alone.lock")).unwrap();
+    let folders = [PathBuf::from("/run/lock"), std::env::temp_dir()];
+    // Opened first: in a folder that all may write to, the kernel does not let one create what is another's.
+    let open = |folder: &PathBuf| {
+        let path = folder.join("iopj-tests.lock");
+        File::open(&path).or_else(|_| File::create(&path)).ok()
+    };
+    let file = folders.iter().find_map(open).expect("a place for the tests' lock");
     // SAFETY: the descriptor is open; the lock goes with it.
     assert_eq!(unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX) }, 0);
     Alone(file)

@@ -5,7 +5,7 @@ mod common;
 mod model;
 mod plug;
 
-use common::{alone, folder, iopj, written};
+use common::{alone, folder, iopj, output, written};
 use iopj_core::energy::{EnergyOutcome, Joules};
 use iopj_core::{Scope, VerdictKind};
 use iopj_store::{Store, Trial};
@@ -273,8 +273,7 @@ fn a_wrong_password_is_refused_without_a_word_of_it() {
     let (folder, plug) = (folder(), Plug::start());
     prepare(folder.path(), &study(plug.port, "host"));
     std::fs::write(folder.path().join("password"), "tr0ub4dor\n").unwrap();
-    let output = iopj(folder.path(), &format!("run study.toml {OPTIONS}")).output().unwrap();
-    let messages = String::from_utf8_lossy(&output.stderr);
+    let (output, messages) = output(&mut iopj(folder.path(), &format!("run study.toml {OPTIONS}")));
     assert_eq!(output.status.code(), Some(2), "{messages}");
     assert!(messages.contains("the meter `plug`: ") && !messages.contains("tr0ub4dor"), "{messages}");
     assert!(!folder.path().join("e.iopj").exists());
@@ -306,7 +305,7 @@ fn without_a_meter_a_study_runs_and_says_once_how_to_get_watts() {
     let list = iopj(folder.path(), "meter list --json").output().unwrap();
     let found: serde_json::Value = serde_json::from_slice(&list.stdout).unwrap();
     let is_here = found.as_array().unwrap().iter().any(|meter| meter["why_not"].is_null());
-    let output = iopj(folder.path(), &format!("run {OPTIONS} --iodepth 1 --ios 200 --replicates 2")).output().unwrap();
+    let (output, _) = output(&mut iopj(folder.path(), &format!("run {OPTIONS} --iodepth 1 --ios 200 --replicates 2")));
     let messages = succeeded(&output);
     if is_here {
         return eprintln!("skipped: needs a machine without meters");

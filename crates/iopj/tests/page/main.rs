@@ -9,7 +9,7 @@ mod devtools;
 mod reader;
 mod records;
 
-use common::{alone, folder, have, written};
+use common::{alone, folder, have, output, written};
 use devtools::{Browser, chromium};
 use reader::figure;
 use records::{Cells, Records, half, is_near, mean, rows, tips, verdicts_are_drawn, with_interval};
@@ -23,8 +23,8 @@ const EVIL: &str = "<img src=x onerror=alert(1)>";
 /// Runs the program, which must succeed.
 #[track_caller]
 fn iopj(folder: &Path, arguments: &[&str]) {
-    let output = Command::new(env!("CARGO_BIN_EXE_iopj")).current_dir(folder).args(arguments).output().unwrap();
-    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    let (output, messages) = output(Command::new(env!("CARGO_BIN_EXE_iopj")).current_dir(folder).args(arguments));
+    assert!(output.status.success(), "{arguments:?}: {messages}");
 }
 
 /// The page of a store.

@@ -39,7 +39,10 @@ fn failing_device_leaves_recorded_failures_and_a_study_that_goes_on() {
     let trials = trials(here, "x.iopj");
     assert_eq!(trials.len(), 8);
     assert_eq!(trials[0]["status"], "measured");
-    for trial in &trials[2..] {
+    // The run may be a trial ahead of who reads its words.
+    let first = trials.iter().position(|trial| trial["status"] == "failed").unwrap();
+    assert!(first <= 4, "{trials:?}");
+    for trial in &trials[first..] {
         assert_eq!(trial["status"], "failed", "{trial}");
         let error = trial["error"].as_str().unwrap();
         assert!(error.contains("I/Os failed") && error.contains("Input/output error (os error 5)"), "{error}");
@@ -66,18 +69,18 @@ fn interrupted_study_keeps_its_trials_and_is_completed_by_resume() {
     live.interrupt();
     let (code, words) = live.end();
     assert_eq!(code, Some(130), "{words}");
-    let last = words.lines().last().unwrap();
-    assert!(
-        last.contains("interrupted with 4 trials missing") && last.contains("`iopj run --resume t.iopj`"),
-        "{last}"
-    );
     let first = trials(here, "t.iopj");
-    assert_eq!(first.len(), 2);
+    // Two were finished when the third was said to begin; on a slow machine some of the next are, too.
+    let count = first.len();
+    assert!((2..=4).contains(&count), "{words}");
+    let last = words.lines().last().unwrap();
+    let missing = format!("interrupted with {} trials missing", 6 - count);
+    assert!(last.contains(&missing) && last.contains("`iopj run --resume t.iopj`"), "{last}");
     assert!(here.join("t.iopj-data").exists());
     let (text, _) = succeeds(&mut iopj(here, "run --resume t.iopj"));
     assert!(text.contains("6 of 6 trials"), "{text}");
     let all = trials(here, "t.iopj");
-    assert_eq!(all[..2], first);
+    assert_eq!(all[..count], first);
     let each: BTreeSet<String> = all.iter().map(|trial| format!("{} {}", trial["path"], trial["replicate"])).collect();
     assert_eq!((all.len(), each.len()), (6, 6), "{each:?}");
     assert!(all.iter().all(|trial| trial["status"] == "measured"), "{all:?}");

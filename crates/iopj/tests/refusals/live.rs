@@ -1,6 +1,6 @@
 //! A run that is alive while the test looks at it.
 
-use crate::is_busy;
+use crate::common::is_busy;
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, ChildStderr, Command, Stdio};
 

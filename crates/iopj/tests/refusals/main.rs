@@ -15,14 +15,15 @@ mod studies;
 mod targets;
 mod uring;
 
+use common::output;
 use std::collections::BTreeMap;
 use std::fs::Permissions;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
-use std::time::{Duration, SystemTime};
+use std::process::Command;
+use std::time::SystemTime;
 use tempfile::TempDir;
 
 /// A study that takes a moment.
@@ -53,28 +54,6 @@ fn listing(folder: &Path) -> Listing {
         listing.insert(path, (modified, digest.finish()));
     }
     listing
-}
-
-/// True if somebody outside of these tests measures on the same disk; then the remedy is to wait.
-fn is_busy(words: &str) -> bool {
-    let holders = ["` is in use by the run of iopj with process id", "` is in use by another run of iopj"];
-    let busy = holders.iter().any(|holder| words.contains(holder));
-    if busy {
-        std::thread::sleep(Duration::from_millis(100));
-    }
-    busy
-}
-
-/// Runs to the end; no run may panic.
-fn output(command: &mut Command) -> (Output, String) {
-    loop {
-        let output = command.output().unwrap();
-        let words = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(!words.contains("panicked"), "{words}");
-        if !is_busy(&words) {
-            return (output, words);
-        }
-    }
 }
 
 /// A folder that every user can reach, and a copy of the program in it, where the build's may be out of reach.
