@@ -91,7 +91,7 @@ fn ios_per_joule_are_the_laws_within_their_interval_and_no_secret_is_kept() {
     let messages = succeeded(&output);
     let trials = trials(folder.path());
     assert_eq!(trials.len(), 9);
-    let (mut covered, mut all_j, mut all_truth_j, mut all_half_j) = (0, 0.0, 0.0, 0.0);
+    let (mut missed, mut stalled, mut all_j, mut all_truth_j, mut all_half_j) = (0, 0, 0.0, 0.0, 0.0);
     for trial in &trials {
         let measurement = trial.outcome.measurement().unwrap();
         let truth = plug.joules(measurement.window_raw_ns.unwrap());
@@ -106,16 +106,20 @@ fn ios_per_joule_are_the_laws_within_their_interval_and_no_secret_is_kept() {
             measurement.ios as f64 / joules.joules,
             above.idle_watts
         );
+        assert!((joules.seconds * 1e9 - measurement.window_ns as f64).abs() < 2e6);
+        assert!((18.0..32.0).contains(&above.idle_watts), "{}", above.idle_watts);
+        if plug.stalled(measurement.window_raw_ns.unwrap()) {
+            stalled += 1;
+            continue;
+        }
         let per_joule = |joules: f64| measurement.ios as f64 / joules;
-        covered += u32::from((per_joule(high)..=per_joule(low)).contains(&per_joule(truth)));
+        missed += u32::from(!(per_joule(high)..=per_joule(low)).contains(&per_joule(truth)));
         all_j += joules.joules;
         all_truth_j += truth;
         all_half_j += (high - low) / 2.0;
-        assert!((joules.seconds * 1e9 - measurement.window_ns as f64).abs() < 2e6);
-        assert!((18.0..32.0).contains(&above.idle_watts), "{}", above.idle_watts);
     }
     // An interval of 95 % may miss: 4 of 9 or more do once in 1,500 runs.
-    assert!(covered >= 6, "{covered} of 9");
+    assert!(missed <= 3 && stalled <= 4, "of 9 intervals {missed} missed, {stalled} met a stall");
     assert!((all_j - all_truth_j).abs() < all_half_j, "{all_j} J, the law's {all_truth_j} J");
     let store = Store::open(&folder.path().join("e.iopj")).unwrap();
     assert_eq!(store.sessions().unwrap().len(), 1);

@@ -41,6 +41,8 @@ struct Shared {
     truth: Mutex<Vec<(f64, f64)>>,
     /// Every value that it has shown: its own time, W.
     shown: Mutex<Vec<(f64, f64)>>,
+    /// Raw times in s between which it has shown nothing, for the machine stood still.
+    stalls: Mutex<Vec<(f64, f64)>>,
 }
 
 impl Plug {
@@ -83,6 +85,12 @@ impl Plug {
         let line = |(time_s, watts): &(f64, f64)| format!("{time_s:.6},{watts:.3}\n");
         let shown = self.shared.shown.lock().unwrap();
         shown.iter().fold("time,power (W)\n".to_owned(), |log, value| log + &line(value))
+    }
+
+    /// Whether the machine stood still between two raw times: a bridge over that is no measurement.
+    pub(crate) fn stalled(&self, [begin_ns, end_ns]: [u64; 2]) -> bool {
+        let stalls = self.shared.stalls.lock().unwrap();
+        stalls.iter().any(|(from_s, to_s)| *from_s < end_ns as f64 * 1e-9 && *to_s > begin_ns as f64 * 1e-9)
     }
 
     /// The law's joules between two raw times.
@@ -174,6 +182,8 @@ fn measure(shared: &Shared) {
             // A mean over a stall of the machine is not what a value is said to be.
             if window_s < 1.5 * WINDOW_S {
                 shared.shown.lock().unwrap().push((offset_s + now_s * RATE, watts));
+            } else {
+                shared.stalls.lock().unwrap().push((begun.0, now_s));
             }
             begun = (now_s, joules);
         }
