@@ -4,6 +4,7 @@ use crate::options::Options;
 use crate::workspace::Workspace;
 use crate::{instructions, needs, shell};
 use anyhow::{Context, Result, bail};
+use serde_json::Value;
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 
@@ -25,17 +26,36 @@ pub(crate) fn run(workspace: &Workspace, options: Options) -> Result<()> {
     Ok(())
 }
 
-/// Fetches the kernels that the lab's tests boot: an old one that polls synchronously, one that says so and does not,
-/// and a new one with io_uring's hybrid polling.
+/// Fetches the kernels that the lab's tests boot; only CI needs them.
 fn kernels(workspace: &Workspace) -> Result<()> {
-    let mut fetch = workspace.cargo(&["run", "--package", "iopj", "--", "lab", "kernels", "5.10", "6.1", "6.18"]);
-    match shell::step("the kernels that the lab's tests boot", &mut fetch) {
+    match shell::timed("the kernels that the lab's tests boot", || fetch_kernels(workspace)) {
         Err(error) if !shell::in_ci() => {
             println!("the kernels cannot be fetched ({error:#}); tests without them say `skipped`");
             Ok(())
         }
         done => done,
     }
+}
+
+/// An old kernel that polls synchronously, one that says so and does not, one with io_uring's hybrid polling, and a new
+/// one whose package is in parts.
+fn fetch_kernels(workspace: &Workspace) -> Result<()> {
+    let lab =
+        |words: &[&str]| workspace.cargo(&[&["run", "--package", "iopj", "--", "lab", "kernels"], words].concat());
+    shell::step("kernels 5.10, 6.1 and 6.18", &mut lab(&["5.10", "6.1", "6.18"]))?;
+    let offers = serde_json::from_str(&shell::output(&mut lab(&["--json"]))?)?;
+    let series = new_series(&offers).context("no kernel from 7.2 on is offered")?;
+    shell::step(&format!("kernel {series}"), &mut lab(&[series]))
+}
+
+/// Of the series on offer, oldest first, the oldest from 7.2 on: a distribution drops 7.2 some day for a newer one.
+fn new_series(offers: &Value) -> Option<&str> {
+    let is_new = |series: &&str| {
+        let numbers =
+            series.split_once('.').and_then(|(major, minor)| Some((major.parse().ok()?, minor.parse().ok()?)));
+        numbers.is_some_and(|numbers: (u32, u32)| numbers >= (7, 2))
+    };
+    offers.as_array()?.iter().filter_map(|offer| offer["series"].as_str()).find(is_new)
 }
 
 /// Runs the workspace's tests; gives a line for each test that left itself out, which libtest would hide.
@@ -102,6 +122,18 @@ fn miri(workspace: &Workspace) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn the_new_kernel_is_the_oldest_from_7_2_on() {
+        let new = |series: &[&str]| {
+            let offers: Value = series.iter().map(|series| json!({ "series": series })).collect();
+            new_series(&offers).map(str::to_owned)
+        };
+        assert_eq!(new(&["5.10", "6.18", "7.1", "7.2", "7.10"]).as_deref(), Some("7.2"));
+        assert_eq!(new(&["6.18", "7.10", "8.0"]).as_deref(), Some("7.10"));
+        assert_eq!(new(&["5.10", "6.18"]), None);
+    }
 
     #[test]
     fn skipped_tests_are_named_with_their_reason() {

@@ -21,20 +21,38 @@ pub(crate) struct Kernel {
     modules: PathBuf,
 }
 
-/// The cached kernel of this series; `None`, said on stderr, where this test cannot run.
-pub(crate) fn kernel(series: &str) -> Option<Kernel> {
-    let kernels = match std::env::var_os("XDG_CACHE_HOME") {
+/// The folder of the cached kernels.
+fn kernels() -> PathBuf {
+    let cache = match std::env::var_os("XDG_CACHE_HOME") {
         Some(cache) => PathBuf::from(cache),
         None => PathBuf::from(std::env::var_os("HOME").unwrap_or_default()).join(".cache"),
-    }
-    .join("iopj/lab/kernels");
-    let release = fs::read_dir(&kernels).ok().and_then(|entries| {
-        let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
-        names.filter(|name| name.starts_with(&format!("{series}."))).max()
-    });
+    };
+    cache.join("iopj/lab/kernels")
+}
+
+/// The releases of the cached kernels.
+fn releases() -> Vec<String> {
+    let entries = fs::read_dir(kernels()).into_iter().flatten();
+    entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect()
+}
+
+/// The oldest cached series from 7.2 on, which `cargo xtask test` fetches; 7.2 where there is none.
+pub(crate) fn new_series() -> String {
+    let numbers = |release: String| {
+        let mut levels = release.split('.').map(|level| level.parse::<u32>().ok());
+        Some((levels.next()??, levels.next()??))
+    };
+    let oldest = releases().into_iter().filter_map(numbers).filter(|&series| series >= (7, 2)).min();
+    let (major, minor) = oldest.unwrap_or((7, 2));
+    format!("{major}.{minor}")
+}
+
+/// The cached kernel of this series; `None`, said on stderr, where this test cannot run.
+pub(crate) fn kernel(series: &str) -> Option<Kernel> {
+    let release = releases().into_iter().filter(|name| name.starts_with(&format!("{series}."))).max();
     match release {
         Some(release) if missing_tools().is_empty() => {
-            let folder = kernels.join(&release);
+            let folder = kernels().join(&release);
             let modules = folder.join("lib/modules").join(&release);
             Some(Kernel { image: folder.join("vmlinux"), modules, release })
         }

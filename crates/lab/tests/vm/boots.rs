@@ -9,7 +9,7 @@ use std::time::Instant;
 use iopj_lab::image::{GuestFile, ModuleWish, Program, SHELL};
 use iopj_lab::vm::{Accelerator, Kvm, interact, kvm};
 
-use crate::bench::{Bench, guest, kernel, null, nvme, skipped};
+use crate::bench::{Bench, guest, kernel, new_series, null, nvme, skipped};
 
 /// Boots, reads the emulated drive, runs a program of the host, and gives its results back.
 fn boots(series: &str) {
@@ -53,7 +53,7 @@ fn a_current_kernel_boots() {
 
 #[test]
 fn a_new_kernel_boots() {
-    boots("7.2");
+    boots(&new_series());
 }
 
 #[test]
