@@ -32,6 +32,8 @@ pub(crate) const OLDEST: (u32, u32) = (3, 28);
 const POLL_MS: i32 = 50;
 /// How long fio may take to end by itself after SIGINT.
 const GRACE: Duration = Duration::from_secs(5);
+/// How long a program may take to answer a question about itself; tests run many programs at a time.
+const ANSWER_LIMIT: Duration = Duration::from_secs(if cfg!(test) { 30 } else { 10 });
 /// How much of fio's output is read: its JSON is some 20 KB.
 const MOST_OUTPUT: u64 = 64 << 20;
 
@@ -163,7 +165,12 @@ impl Fio {
     /// # Errors
     /// [`FioError::TooOld`] or [`FioError::NoAnswer`].
     pub fn at(program: PathBuf) -> Result<Fio, FioError> {
-        let version_text = ask(&program, "--version")?.trim().to_owned();
+        Fio::answering(program, ANSWER_LIMIT)
+    }
+
+    /// Each answer must come within the limit.
+    fn answering(program: PathBuf, limit: Duration) -> Result<Fio, FioError> {
+        let version_text = ask(&program, "--version", limit)?.trim().to_owned();
         let version = parse_version(&version_text).ok_or_else(|| FioError::NoAnswer {
             program: program.clone(),
             argument: "--version",
@@ -172,7 +179,7 @@ impl Fio {
         if version < OLDEST {
             return Err(FioError::TooOld { program, version: version_text });
         }
-        let engines = ask(&program, "--enghelp")?.lines().skip(1).map(|line| line.trim().to_owned()).collect();
+        let engines = ask(&program, "--enghelp", limit)?.lines().skip(1).map(|line| line.trim().to_owned()).collect();
         Ok(Fio { program, version, version_text, engines, spdk_named: None, spdk: OnceLock::new() })
     }
 
@@ -321,9 +328,9 @@ fn is_program(path: &Path) -> bool {
     path.metadata().is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0)
 }
 
-fn ask(program: &Path, argument: &'static str) -> Result<String, FioError> {
+fn ask(program: &Path, argument: &'static str, limit: Duration) -> Result<String, FioError> {
     let no_answer = |reason| FioError::NoAnswer { program: program.to_owned(), argument, reason };
-    let output = answer(Command::new(program).arg(argument));
+    let output = answer(Command::new(program).arg(argument), limit);
     let output = output.map_err(|error| no_answer(error.to_string()))?;
     match output.status.success() {
         true => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
@@ -331,11 +338,8 @@ fn ask(program: &Path, argument: &'static str) -> Result<String, FioError> {
     }
 }
 
-/// How long a program may take to answer a question about itself.
-const ANSWER_LIMIT: Duration = Duration::from_secs(if cfg!(test) { 2 } else { 10 });
-
-/// What a program prints on both its outputs; one that does not end is killed.
-fn answer(command: &mut Command) -> io::Result<Output> {
+/// What a program prints on both its outputs; one that does not end within the limit is killed.
+fn answer(command: &mut Command, limit: Duration) -> io::Result<Output> {
     let mut outputs = [memory_file(c"answer")?, memory_file(c"errors")?];
     let [stdout, stderr] = [outputs[0].try_clone()?, outputs[1].try_clone()?];
     let mut child = command.stdin(Stdio::null()).stdout(stdout).stderr(stderr).spawn()?;
@@ -344,10 +348,10 @@ fn answer(command: &mut Command) -> io::Result<Output> {
         if let Some(status) = child.try_wait()? {
             break status;
         }
-        if asked.elapsed() > ANSWER_LIMIT {
+        if asked.elapsed() > limit {
             child.kill()?;
             child.wait()?;
-            return Err(io::Error::other(format!("it did not answer within {} s", ANSWER_LIMIT.as_secs())));
+            return Err(io::Error::other(format!("it did not answer within {} s", limit.as_secs())));
         }
         std::thread::sleep(Duration::from_millis(2));
     };

@@ -143,7 +143,8 @@ fn known_plugin(places: &[PathBuf]) -> Result<PathBuf, SpdkLack> {
 
 /// Asks fio for its engine `spdk` with the plugin loaded, as it is for a run.
 fn require_loaded(plugin: &Path, program: &Path, fio: &str) -> Result<(), SpdkLack> {
-    let asked = super::answer(Command::new(program).arg("--enghelp=spdk").env("LD_PRELOAD", plugin));
+    let asked =
+        super::answer(Command::new(program).arg("--enghelp=spdk").env("LD_PRELOAD", plugin), super::ANSWER_LIMIT);
     let (plugin, fio) = (plugin.to_owned(), fio.to_owned());
     let output = match asked {
         Ok(output) => output,

@@ -250,7 +250,7 @@ fn a_program_that_does_not_answer_is_not_waited_for() {
     let folder = folder();
     let program = folder.path().join("fio");
     script(&program, "exec sleep 600");
-    let message = Fio::at(program).unwrap_err().to_string();
+    let message = Fio::answering(program, Duration::from_secs(2)).unwrap_err().to_string();
     assert!(message.contains("it did not answer within 2 s"), "{message}");
 }
 
