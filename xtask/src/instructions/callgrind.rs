@@ -17,6 +17,13 @@ pub(crate) struct Profile {
     pub(crate) clock_calls: u64,
 }
 
+impl Profile {
+    /// Instructions outside of `clock_gettime`.
+    pub(crate) fn outside_clock(&self) -> u64 {
+        self.instructions - self.clock_instructions
+    }
+}
+
 /// Runs `command` (program, then arguments) under callgrind, which writes `out`. Counted are the functions whose names
 /// match one of the patterns `counted`, with what they call, or everything where there is no pattern.
 ///
