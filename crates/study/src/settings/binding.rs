@@ -20,9 +20,9 @@ pub(super) const VFIO: &str = "vfio-pci";
 /// In the place of a driver's name where there is none.
 pub(super) const NONE: &str = "none";
 /// How long a driver may take to come or to go.
-const DRIVER_LIMIT: Duration = Duration::from_secs(if cfg!(test) { 2 } else { 10 });
+pub(super) const DRIVER_LIMIT: Duration = Duration::from_secs(if cfg!(test) { 30 } else { 10 });
 /// How long the namespaces may take to come back: the driver looks for them in the background.
-pub(super) const DISKS_LIMIT: Duration = Duration::from_secs(if cfg!(test) { 2 } else { 20 });
+pub(super) const DISKS_LIMIT: Duration = Duration::from_secs(if cfg!(test) { 30 } else { 20 });
 
 /// The binding of one device. Its text form is the driver's link, `bus/pci/devices/ADDRESS/driver`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -79,11 +79,11 @@ impl Binding {
     }
 
     /// Brings the device from its driver `from` to vfio-pci. An error leaves it wherever it came to.
-    pub(super) fn take(self, sys: &Path, from: &str) -> io::Result<()> {
-        self.write(sys, Control::Override, VFIO)?;
-        self.unbind(sys, from)?;
-        self.write(sys, Control::Probe, &self.0.to_string())?;
-        self.wait_for(sys, VFIO)
+    pub(super) fn take(self, host: &Host, from: &str) -> io::Result<()> {
+        self.write(&host.sys, Control::Override, VFIO)?;
+        self.unbind(host, from)?;
+        self.write(&host.sys, Control::Probe, &self.0.to_string())?;
+        self.wait_for(host, VFIO)
     }
 
     /// Brings the device back to the driver `old`. A driver that is neither vfio-pci nor `old` is left alone: who bound it
@@ -105,37 +105,37 @@ impl Binding {
         if now == old {
             return Ok(GivenBack::Already);
         }
-        self.unbind(sys, &now)?;
-        self.bind(sys, old)?;
+        self.unbind(host, &now)?;
+        self.bind(host, old)?;
         Ok(GivenBack::From(now))
     }
 
-    fn unbind(self, sys: &Path, driver: &str) -> io::Result<()> {
+    fn unbind(self, host: &Host, driver: &str) -> io::Result<()> {
         if driver == NONE {
             return Ok(());
         }
-        self.write(sys, Control::Unbind(driver), &self.0.to_string())?;
-        self.wait_for(sys, NONE)
+        self.write(&host.sys, Control::Unbind(driver), &self.0.to_string())?;
+        self.wait_for(host, NONE)
     }
 
     /// To one driver and no other: which one the bus would choose depends on what was loaded meanwhile.
-    fn bind(self, sys: &Path, driver: &str) -> io::Result<()> {
+    fn bind(self, host: &Host, driver: &str) -> io::Result<()> {
         if driver == NONE {
             return Ok(());
         }
         let address = self.0.to_string();
-        if self.write(sys, Control::Bind(driver), &address).is_err() {
-            self.write(sys, Control::Probe, &address)?;
+        if self.write(&host.sys, Control::Bind(driver), &address).is_err() {
+            self.write(&host.sys, Control::Probe, &address)?;
         }
-        self.wait_for(sys, driver)
+        self.wait_for(host, driver)
     }
 
-    fn wait_for(self, sys: &Path, driver: &str) -> io::Result<()> {
-        if wait_until(DRIVER_LIMIT, || self.read(sys).is_ok_and(|now| now == driver)) {
+    fn wait_for(self, host: &Host, driver: &str) -> io::Result<()> {
+        if wait_until(host.driver_limit, || self.read(&host.sys).is_ok_and(|now| now == driver)) {
             return Ok(());
         }
-        let now = self.read(sys)?;
-        let limit = DRIVER_LIMIT.as_secs();
+        let now = self.read(&host.sys)?;
+        let limit = host.driver_limit.as_secs();
         Err(io::Error::other(format!("after {limit} s its driver is `{now}`, not `{driver}`; `dmesg` tells why")))
     }
 
@@ -215,9 +215,9 @@ pub(super) fn is_driver_name(text: &str) -> bool {
 }
 
 /// Waits until these block devices are there; those that did not come in time.
-pub(super) fn wait_for_disks<'a>(sys: &Path, names: &'a [String]) -> Vec<&'a str> {
-    wait_until(DISKS_LIMIT, || absent(sys, names).is_empty());
-    absent(sys, names)
+pub(super) fn wait_for_disks<'a>(host: &Host, names: &'a [String]) -> Vec<&'a str> {
+    wait_until(host.disks_limit, || absent(&host.sys, names).is_empty());
+    absent(&host.sys, names)
 }
 
 /// Those of the block devices that are not there.

@@ -3,9 +3,12 @@
 use super::{DeviceLocks, Host, Settings};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 pub(crate) struct Fixture {
     root: tempfile::TempDir,
+    /// How long a driver and its disks are waited for, where it is not as long as usual.
+    pub(crate) limit: Option<Duration>,
 }
 
 pub(crate) const CPU: &str = "sys/devices/system/cpu";
@@ -14,7 +17,7 @@ pub(crate) const BOOT_ID: &str = "1f0c9b52-7f5b-4a52-8f0b-2f6d3c1d9a10";
 impl Fixture {
     /// A host that tells its boot and nothing else.
     pub(crate) fn empty() -> Fixture {
-        let fixture = Fixture { root: tempfile::tempdir().unwrap() };
+        let fixture = Fixture { root: tempfile::tempdir().unwrap(), limit: None };
         fixture.write("proc/sys/kernel/random/boot_id", BOOT_ID);
         fixture
     }
@@ -52,7 +55,13 @@ impl Fixture {
     }
 
     pub(crate) fn host(&self) -> Host {
-        Host::with_root(self.root())
+        let host = Host::with_root(self.root());
+        let (driver_limit, disks_limit) = (host.driver_limit, host.disks_limit);
+        Host {
+            driver_limit: self.limit.unwrap_or(driver_limit),
+            disks_limit: self.limit.unwrap_or(disks_limit),
+            ..host
+        }
     }
 
     pub(crate) fn path(&self, file: &str) -> PathBuf {

@@ -1,19 +1,24 @@
 //! The host whose settings are changed: where it shows itself, and what a run asks of it.
 
 use super::attribute::is_device_name;
+use super::binding::{DISKS_LIMIT, DRIVER_LIMIT};
 use super::files::Locked;
 use super::{DeviceLocks, Settings, SettingsError};
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-/// Where the host shows itself: sysfs, procfs, the device nodes, and iopj's folder of locks and journals.
+/// Where the host shows itself: sysfs, procfs, the device nodes, and iopj's folder of locks and journals; and how long its drivers
+/// are waited for.
 #[derive(Clone, Debug)]
 pub struct Host {
     pub(super) sys: PathBuf,
     pub(super) proc: PathBuf,
     pub(super) dev: PathBuf,
     pub(super) run: PathBuf,
+    pub(super) driver_limit: Duration,
+    pub(super) disks_limit: Duration,
 }
 
 impl Default for Host {
@@ -30,7 +35,14 @@ impl Host {
 
     /// A host below another root: `ROOT/sys`, `ROOT/proc`, `ROOT/dev`, `ROOT/run/iopj`.
     pub fn with_root(root: &Path) -> Host {
-        Host { sys: root.join("sys"), proc: root.join("proc"), dev: root.join("dev"), run: root.join("run/iopj") }
+        Host {
+            sys: root.join("sys"),
+            proc: root.join("proc"),
+            dev: root.join("dev"),
+            run: root.join("run/iopj"),
+            driver_limit: DRIVER_LIMIT,
+            disks_limit: DISKS_LIMIT,
+        }
     }
 
     /// The root of sysfs.

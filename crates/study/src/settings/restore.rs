@@ -106,7 +106,7 @@ fn put_back_driver(
     match binding.give_back(host, old)? {
         GivenBack::Already => {
             // The run may have died while its drive was coming back.
-            binding::wait_for_disks(&host.sys, &gone);
+            binding::wait_for_disks(host, &gone);
             Ok(None)
         }
         GivenBack::Foreign(now) => {
@@ -114,9 +114,9 @@ fn put_back_driver(
             Ok(None)
         }
         GivenBack::From(from) => {
-            let missing = binding::wait_for_disks(&host.sys, &gone);
+            let missing = binding::wait_for_disks(host, &gone);
             if !missing.is_empty() {
-                notes.push(format!("{}: {}", binding.0, missing_disks(&missing)));
+                notes.push(format!("{}: {}", binding.0, missing_disks(host, &missing)));
             }
             Ok(Some(from))
         }

@@ -2,10 +2,10 @@
 
 use super::SettingsError;
 use super::attribute::{Attribute, is_device_name, is_plain_value};
-use super::binding::{self, Binding, DISKS_LIMIT, GivenBack, NONE, VFIO, names_in};
+use super::binding::{self, Binding, GivenBack, NONE, VFIO, names_in};
 use super::change::Settings;
 use super::files::Locked;
-use super::host;
+use super::host::{self, Host};
 use super::item::Item;
 use super::journal::Change;
 use super::lock;
@@ -77,7 +77,7 @@ impl Settings<'_> {
         self.journal(Item::Driver(binding), from.clone(), VFIO.to_owned())?;
         self.hold.claims.clear();
         self.hold.taken.push(Taken { binding, from: from.clone(), disks, stood });
-        match binding.take(&sys, &from) {
+        match binding.take(self.host, &from) {
             Ok(()) => {
                 self.changes.push(Change { file: binding.to_string(), old: from, new: VFIO.to_owned() });
                 Ok(())
@@ -112,9 +112,9 @@ impl Settings<'_> {
                 return Err(not_back(format!("somebody has bound it to `{now}`; it is left there")));
             }
         }
-        let missing = binding::wait_for_disks(sys, &gone);
+        let missing = binding::wait_for_disks(self.host, &gone);
         if !missing.is_empty() {
-            return Err(not_back(missing_disks(&missing)));
+            return Err(not_back(missing_disks(self.host, &missing)));
         }
         let is_other =
             |disk: &&String| PciAddress::of_device(&sys.join("block").join(disk)).is_some_and(|found| found != address);
@@ -159,12 +159,12 @@ impl Settings<'_> {
 }
 
 /// Why block devices that did not come back are no small thing.
-pub(super) fn missing_disks(missing: &[&str]) -> String {
+pub(super) fn missing_disks(host: &Host, missing: &[&str]) -> String {
     format!(
         "its driver has it again, but {} did not come back within {} s; `dmesg` tells why, and whatever still has \
          the drive open lets it come back under another name",
         missing.join(", "),
-        DISKS_LIMIT.as_secs()
+        host.disks_limit.as_secs()
     )
 }
 

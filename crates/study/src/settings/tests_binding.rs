@@ -295,7 +295,8 @@ fn a_drive_of_vfio_pci_is_locked_and_stays_there() {
 
 #[test]
 fn a_driver_that_does_not_come_leaves_the_drive_with_the_old_one() {
-    let machine = Machine::new(Some("nvme"));
+    let mut machine = Machine::new(Some("nvme"));
+    machine.fixture.limit = Some(Duration::from_secs(2));
     *machine.kernel.refusing.lock().unwrap() = Some("vfio-pci");
     machine.settings(|settings| {
         let message = settings.take(&plan(Some("nvme"))).unwrap_err().to_string();
@@ -365,7 +366,8 @@ fn a_drive_that_is_open_through_vfio_is_not_touched() {
 
 #[test]
 fn disks_that_stay_away_are_named() {
-    let machine = Machine::new(Some("nvme"));
+    let mut machine = Machine::new(Some("nvme"));
+    machine.fixture.limit = Some(Duration::from_secs(2));
     machine.settings(|settings| {
         let mut plan = plan(Some("nvme"));
         machine.fixture.write("sys/block/nvme0n2/dev", "259:7");
