@@ -14,12 +14,20 @@ use crate::bench::{Bench, guest, kernel, machine_pid, null, nvme};
 #[test]
 fn a_guest_that_hangs_ends_at_its_limit_with_its_last_lines() {
     let Some(mut bench) = Bench::old("echo 'the last line'; sleep 1000", nvme(null())) else { return };
-    bench.machine.time_limit = Duration::from_secs(20);
-    let error = bench.run(&mut |_| {}).unwrap_err();
-    let VmError::TimeLimit { console, .. } = &error else { panic!("{error}") };
-    assert_eq!(console.last().unwrap(), "the last line");
-    assert!(error.to_string().starts_with("the guest did not end within 20 s: look at its last lines"), "{error}");
-    bench.assert_gone();
+    // A busy machine may need longer to boot it.
+    for limit_s in [20, 40, 80, 160] {
+        bench.machine.time_limit = Duration::from_secs(limit_s);
+        let error = bench.run(&mut |_| {}).unwrap_err();
+        let VmError::TimeLimit { console, .. } = &error else { panic!("{error}") };
+        let start = format!("the guest did not end within {limit_s} s: look at its last lines");
+        assert!(error.to_string().starts_with(&start), "{error}");
+        bench.assert_gone();
+        if console.last().is_some_and(|line| line == "the last line") {
+            return;
+        }
+        eprintln!("not yet at its last line: {console:?}");
+    }
+    panic!("the last line is missing");
 }
 
 #[test]
@@ -32,14 +40,14 @@ fn a_panic_is_told_apart() {
 }
 
 #[test]
-fn a_panic_before_the_script_is_tried_once_more() {
+fn a_panic_before_the_script_is_tried_twice_more() {
     let Some(mut bench) = Bench::old("true", nvme(null())) else { return };
     bench.machine.kernel_arguments.push("rdinit=/none root=none".into());
     let mut panics = 0;
     let error = bench.run(&mut |line| panics += u32::from(line.contains("Kernel panic"))).unwrap_err();
     let VmError::Panic { panic, .. } = &error else { panic!("{error}") };
     assert!(panic.contains("VFS"), "{error}");
-    assert_eq!(panics, 2);
+    assert_eq!(panics, 3);
     bench.assert_gone();
 }
 
@@ -128,7 +136,7 @@ fn a_killed_owner_leaves_no_machine() {
     owner.kill().unwrap();
     owner.wait().unwrap();
     // The kernel's signal arrives on its own time.
-    let end = Instant::now() + Duration::from_secs(10);
+    let end = Instant::now() + Duration::from_secs(60);
     while alive() && Instant::now() < end {
         std::thread::sleep(Duration::from_millis(20));
     }

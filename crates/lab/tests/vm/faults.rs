@@ -103,8 +103,14 @@ fn a_stalled_drive_that_goes_on_answers_what_it_was_asked() {
 
 #[test]
 fn a_refused_command_says_why() {
-    let Some(bench) = Bench::old("echo now; sleep 1", nvme(null())) else { return };
+    // The guest is there until its own drive is pulled.
+    let script = "echo now; while [ -e /sys/class/nvme/nvme0 ]; do sleep 1; done";
+    let Some(bench) = Bench::old(script, nvme(null())) else { return };
     let mut error = String::new();
-    bench.run_and(|qmp| error = qmp.pull(7).unwrap_err().to_string()).unwrap();
+    let ended = bench.run_and(|qmp| {
+        error = qmp.pull(7).unwrap_err().to_string();
+        qmp.pull(0).unwrap();
+    });
+    ended.unwrap();
     assert_eq!(error, "QEMU's control socket: device_del: Device 'drive7' not found");
 }
