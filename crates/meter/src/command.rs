@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 
 /// The longest line that can be a reading. A longer one is cut, and said.
 const LONGEST_LINE: u64 = 256;
-/// What a program is given to end by itself after SIGTERM.
-const GRACE: Duration = Duration::from_millis(200);
+/// What a program is given to end by itself after SIGTERM; a test's program on a busy machine needs more.
+const GRACE: Duration = Duration::from_millis(if cfg!(test) { 2_000 } else { 200 });
 
 /// A program as a meter: one channel. It runs until the meter is dropped, and its children with it.
 ///

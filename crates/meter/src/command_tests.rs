@@ -47,10 +47,14 @@ fn a_program_may_have_a_clock_of_its_own() {
 
 #[test]
 fn a_line_that_is_no_number_is_shown_and_the_next_one_counts() {
-    let mut meter = start("printf 'Watts\\033[2J\\n'; sleep 0.3; echo 5; sleep 100");
+    let folder = tempfile::tempdir().unwrap();
+    let go = folder.path().join("go");
+    let wait = format!("until [ -e {} ]; do sleep 0.01; done", go.display());
+    let mut meter = start(&format!("printf 'Watts\\033[2J\\n'; {wait}; echo 5; sleep 100"));
     let error = next(&mut meter).unwrap_err();
     let want = "`sh` printed `Watts\\u{1b}[2J`, which is no power: it must print lines of `watts` or `timestamp watts`";
     assert_eq!(error, MeterError::Retry(want.into()));
+    std::fs::write(go, "").unwrap();
     assert_eq!(next(&mut meter).unwrap().value, Value::Watts(5.0));
 }
 

@@ -129,25 +129,28 @@ fn readings_keep_one_connection_until_the_server_closes_it() {
     use std::io::{BufRead, BufReader, Write};
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
+    let (to_test, closed) = std::sync::mpsc::channel();
     // Each connection serves three requests, and says its number as the watts.
     std::thread::spawn(move || {
         for (number, stream) in listener.incoming().flatten().enumerate() {
-            let mut to = stream.try_clone().unwrap();
-            let lines = BufReader::new(stream).lines().map_while(Result::ok);
+            let lines = BufReader::new(&stream).lines().map_while(Result::ok);
             for _ in lines.filter(String::is_empty).take(3) {
                 let body = format!("{{\"power\": {number}}}");
-                to.write_all(format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len()).as_bytes())
-                    .unwrap();
+                let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+                (&stream).write_all(answer.as_bytes()).unwrap();
             }
+            drop(stream);
+            to_test.send(()).unwrap();
         }
     });
     let json = serde_json::json!({"url": format!("http://127.0.0.1:{port}/"), "values": [{"pointer": "/power"}]});
     let mut meter = open(&config(json).unwrap()).unwrap();
     let mut readings = Vec::new();
-    for _ in 0..5 {
+    for number in 2..=6 {
         meter.read(&mut readings).unwrap();
-        // Until the end of a connection has arrived.
-        std::thread::sleep(Duration::from_millis(50));
+        if number % 3 == 0 {
+            closed.recv_timeout(Duration::from_secs(30)).unwrap();
+        }
     }
     let watts: Vec<Value> = readings.into_iter().map(|reading| reading.value).collect();
     // The first request was that of `open`.

@@ -2,7 +2,7 @@
 
 mod daemon;
 
-use daemon::{Daemon, free_port, missing};
+use daemon::{Daemon, missing, on_a_free_port};
 use iopj_meter::{ChannelKind, Meter, MeterError, SnmpConfig, Value, open_snmp};
 use serde_json::json;
 use std::fs;
@@ -42,9 +42,10 @@ impl Agent {
              pass .1.3.6.1.4.1.318.1.1.26 {pass}\npass .1.3.6.1.4.1.13742.6 {pass}\n"
         );
         fs::write(at("snmpd.conf"), users).unwrap();
-        let mut agent = Self { folder, port: free_port(), daemon: None };
+        let mut agent = Self { folder, port: 0, daemon: None };
         agent.serve(218);
-        agent.run("state");
+        let (port, daemon) = on_a_free_port(|port| agent.daemon("state", port));
+        (agent.port, agent.daemon) = (port, Some(daemon));
         Some(agent)
     }
 
@@ -63,19 +64,23 @@ impl Agent {
         fs::write(self.path("variables"), text).unwrap();
     }
 
-    /// Starts it. Its engine and its count of boots belong to `state`.
+    /// Starts it again.
     fn run(&mut self, state: &str) {
+        self.daemon = Some(self.daemon(state, self.port));
+    }
+
+    /// Its engine and its count of boots belong to `state`.
+    fn daemon(&self, state: &str, port: u16) -> Daemon {
         let state = self.path(state);
         fs::create_dir_all(&state).unwrap();
         let conf = self.path("snmpd.conf");
-        let listen = format!("udp:127.0.0.1:{}", self.port);
-        let daemon = Daemon::start(
+        let listen = format!("udp:127.0.0.1:{port}");
+        Daemon::start(
             std::process::Command::new("/usr/sbin/snmpd")
                 .args(["-f", "-Lo", "-C", "-I", "-smux", "-c"])
                 .args([conf.as_os_str(), listen.as_ref()])
                 .env("SNMP_PERSISTENT_DIR", &state),
-        );
-        self.daemon = Some(daemon);
+        )
     }
 
     fn stop(&mut self) {

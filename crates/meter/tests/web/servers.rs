@@ -110,9 +110,12 @@ fn certificates(folder: &Path) {
 
 /// Prometheus' node exporter on a free port of the loopback interface.
 pub(crate) fn node_exporter() -> Option<(Process, u16)> {
-    if !has("prometheus-node-exporter") {
-        return None;
-    }
+    // Another process may take the port meanwhile: then there is another one.
+    has("prometheus-node-exporter").then(|| (0..10).find_map(|_| start_node_exporter()).expect("it listens"))
+}
+
+/// None if it ended before it listened.
+fn start_node_exporter() -> Option<(Process, u16)> {
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let mut command = Command::new("prometheus-node-exporter");
     command
@@ -126,7 +129,10 @@ pub(crate) fn node_exporter() -> Option<(Process, u16)> {
     let mut line = String::new();
     while !line.contains("istening on") {
         line.clear();
-        assert!(lines.read_line(&mut line).unwrap() > 0, "prometheus-node-exporter ended early");
+        if lines.read_line(&mut line).unwrap() == 0 {
+            return None;
+        }
+        eprintln!("{}", line.trim_end());
     }
     std::thread::spawn(move || lines.lines().count());
     Some((process, port))
