@@ -205,6 +205,11 @@ impl Pool {
         }
     }
 
+    /// Where a slot begins, in bytes from the mapping's begin.
+    pub(crate) fn offset(&self, slot: Slot) -> usize {
+        self.base.as_ptr() as usize - self.map.as_ptr() as usize + slot.0 as usize * self.stride
+    }
+
     #[inline]
     fn address(&self, slot: Slot) -> NonNull<u8> {
         debug_assert!((slot.0 as usize) < self.states.len());

@@ -10,8 +10,8 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Entries of the admin queues; one command is in flight at a time.
-const ENTRIES: u32 = 16;
+/// Commands that the admin queues have room for; one is in flight at a time.
+const DEPTH: u32 = 15;
 
 /// Why an admin command failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -46,9 +46,10 @@ impl Admin {
     /// Makes the admin queues and tells the stopped controller of them.
     pub(super) fn new(device: &Arc<dyn Device>, capabilities: Capabilities) -> Result<Admin, EngineError> {
         let doorbells = Doorbells { stride: capabilities.stride(), shadow: None };
-        let queue = QueuePair::new(device, 0, Shape { entries: ENTRIES, lists: 0, list_len: 0 }, doorbells)?;
+        let shape = Shape::least(DEPTH);
+        let queue = QueuePair::new(device, 0, shape, doorbells)?;
         let (submission, completion) = queue.addresses();
-        device.write32(AQA, (ENTRIES - 1) << 16 | (ENTRIES - 1));
+        device.write32(AQA, (shape.completions - 1) << 16 | (shape.submissions() - 1));
         device.write64(ASQ, submission);
         device.write64(ACQ, completion);
         Ok(Admin {

@@ -141,7 +141,7 @@ impl Entry {
     #[inline]
     pub(super) unsafe fn read(at: NonNull<u8>, last: u32) -> Entry {
         // SAFETY: by this function's condition; the device has finished with the entry.
-        let result = unsafe { at.cast::<u32>().read_volatile() };
+        let result = unsafe { at.cast::<u32>().read() };
         Entry { result, id: last as u16, status: (last >> 17) as u16 & 0x7ff }
     }
 }

@@ -17,7 +17,7 @@ use std::time::Duration;
 /// How long is waited for what.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
-    /// For a completion while commands are in flight, and for an admin command.
+    /// For every command; an I/O may take a tenth more until it is seen.
     pub(super) command: Duration,
     /// For a command to come back after its abort, and for the abort itself.
     pub(super) abort: Duration,
@@ -225,7 +225,7 @@ impl Controller {
         EngineError::controller(match end {
             End::Closed => format!("{address} was reset, and with it all engines on it: open the controller again"),
             End::Late => format!(
-                "{address} was reset: nothing came back for {command} s, nor within {abort} s of an abort; see the drive's health, then open the controller again"
+                "{address} was reset: a command did not come back within {command} s, nor within {abort} s of an abort; see the drive's health, then open the controller again"
             ),
             End::Fatal => format!(
                 "{address} reported a fatal error of its own (CSTS.CFS) and was reset: open it again, or power it off and on"

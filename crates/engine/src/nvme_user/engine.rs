@@ -1,19 +1,18 @@
 //! The engine: requests become commands on a queue pair of its own, and completions requests' ends.
 
-use super::command::Command;
+use super::command::{Command, Entry};
 use super::controller::{Controller, End};
 use super::dma::{Mapping, Memory};
-use super::flights::{Flight, Flights};
+use super::flights::{Flight, Flights, MOST_SLOTS};
 use super::identify::NamespaceInfo;
 use super::prp;
 use super::queue::{QueuePair, Shape};
 use super::registers::PAGE;
 use super::waiting::Waiting;
 use crate::engine::{Completion, Engine, EngineError, EngineFacts, IoError, Op, Request};
-use crate::pool::Pool;
+use crate::pool::{Pool, Slot};
 use iopj_core::CompletionMode;
 use std::mem::ManuallyDrop;
-use std::ptr::NonNull;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -42,19 +41,26 @@ struct Blocks {
 pub(crate) struct NvmeUser {
     held: ManuallyDrop<Held>,
     blocks: Blocks,
-    /// Where the pool begins.
-    buffers_at: NonNull<u8>,
+    /// Where each slot begins, as the device sees it.
+    starts: Box<[u64]>,
     flights: Flights,
     waiting: Waiting,
-    /// Batches of completions, counted to look at the controller now and then.
-    reaps: u32,
+    /// Batches of completions until the next look at the commands in flight, and from one to the next.
+    until_look: u32,
+    look_every: u32,
+    looks: u32,
+    /// When the commands in flight grow older next.
+    next_age: Instant,
     finished: Option<End>,
     /// True when the kernel wants the device back.
     asked_back: Arc<AtomicBool>,
 }
 
-/// Batches between two looks at the controller, where completions always come.
-const LOOK_EVERY: u32 = 1 << 16;
+/// Looks at the commands in flight between two at the controller, where completions always come.
+const LOOKS: u32 = 16;
+
+/// A command in flight grows older this many times within the time limit; when it is older it is aborted.
+const AGES: u32 = 10;
 
 impl NvmeUser {
     /// Opens an engine with a queue pair of its own on a namespace that can be used.
@@ -73,11 +79,19 @@ impl NvmeUser {
                 controller.address()
             )));
         }
-        let (buffers_at, len) = pool.memory();
-        let memory = Memory { base: buffers_at, len, is_huge: pool.is_huge() };
-        let buffers = Mapping::new(controller.device(), &memory)?;
-        let shape = Shape { entries: iodepth + 1, lists: iodepth, list_len: prp::list_len(pool.slot_len() as usize) };
-        let (pair, event) = controller.create_pair(shape, mode == CompletionMode::Interrupt)?;
+        if pool.slots() > MOST_SLOTS {
+            return Err(EngineError::unsupported(format!(
+                "{} buffers are more than the {MOST_SLOTS} identifiers that NVMe commands have: lower iodepth",
+                pool.slots()
+            )));
+        }
+        let (base, len) = pool.memory();
+        let buffers = Mapping::new(controller.device(), &Memory { base, len, is_huge: pool.is_huge() })?;
+        let starts = (0..pool.slots()).map(|slot| buffers.address(pool.offset(Slot(slot)))).collect();
+        let interrupts = mode == CompletionMode::Interrupt;
+        let (pair, event) = controller.create_pair(shape(pool, iodepth, interrupts), interrupts)?;
+        // Where waits sleep they are few, and a clock read is little beside them.
+        let look_every = if mode == CompletionMode::Poll { 1 << 12 } else { 1 << 6 };
         let blocks = Blocks {
             nsid: namespace.nsid,
             shift: namespace.lba_shift,
@@ -89,10 +103,13 @@ impl NvmeUser {
         let mut engine = NvmeUser {
             held: ManuallyDrop::new(held),
             blocks,
-            buffers_at,
-            flights: Flights::new(iodepth as u16),
+            starts,
+            flights: Flights::new(pool.slots(), iodepth),
             waiting: Waiting::polling(),
-            reaps: 0,
+            until_look: look_every,
+            look_every,
+            looks: 0,
+            next_age: Instant::now(),
             finished: None,
             asked_back: controller.device().asked_back(),
         };
@@ -101,30 +118,47 @@ impl NvmeUser {
         Ok(engine)
     }
 
-    /// Writes one command. Kept out of line, as in the ring's engine.
+    /// Writes one command, for which there is room. Kept out of line, as in the ring's engine.
     #[inline(never)]
     fn push_one(&mut self, request: &Request) -> Result<(), EngineError> {
-        let Request { op, slot, len, offset, tag } = *request;
+        let Request { op, slot, len, offset, .. } = *request;
         let blocks = &self.blocks;
-        let write = op == Op::Write;
         if (offset | u64::from(len)) & blocks.mask != 0
             || len.wrapping_sub(1) >= blocks.most
-            || write && !blocks.writable
+            || op == Op::Write && !blocks.writable
         {
             return Err(self.refuse(request));
         }
-        let Held { pair, buffers, pool, .. } = &mut *self.held;
-        let Some(id) = self.flights.next() else { return Ok(()) };
-        let address = pool.start(slot, len)?;
-        // SAFETY: the slot lies in the pool, which begins at `buffers_at`.
-        let at = unsafe { address.offset_from(self.buffers_at) } as usize;
-        let (pages, in_page) = (&buffers.pages()[at / PAGE..], at % PAGE);
-        // SAFETY: the list of `id` is as long as the longest transfer needs, and no command in flight has this `id`.
-        let prps = unsafe { prp::build(pages, in_page, len as usize, || pair.list(id)) };
-        let command = Command::transfer(write, blocks.nsid, offset >> blocks.shift, len >> blocks.shift, prps);
-        pair.submission.push(command.with_id(id));
-        self.flights.start(Flight { tag, slot, len });
+        self.held.pool.start(slot, len)?;
+        let first = self.starts[slot.0 as usize];
+        if first as usize % PAGE + len as usize <= PAGE {
+            self.place(request, (first, 0));
+        } else {
+            self.place_long(request);
+        }
         Ok(())
+    }
+
+    /// Writes the command of a slot that was started, whose memory its two entries name.
+    #[inline(always)]
+    fn place(&mut self, request: &Request, prps: (u64, u64)) {
+        let Request { op, slot, len, offset, tag } = *request;
+        let Blocks { nsid, shift, .. } = self.blocks;
+        let command = Command::transfer(op == Op::Write, nsid, offset >> shift, len >> shift, prps);
+        self.held.pair.submission.push(command.with_id(slot.0 as u16));
+        self.flights.start(slot, Flight::new(tag, len));
+    }
+
+    /// As [`NvmeUser::place`], of more than one page.
+    #[inline(never)]
+    fn place_long(&mut self, request: &Request) {
+        let Held { pair, buffers, pool, .. } = &*self.held;
+        let at = pool.offset(request.slot);
+        let pages = &buffers.pages()[at / PAGE..];
+        // SAFETY: the list is as long as the longest transfer needs, and no command in flight has this identifier: the
+        // pool gave its slot to this one.
+        let prps = unsafe { prp::build(pages, at % PAGE, request.len as usize, || pair.list(request.slot.0 as u16)) };
+        self.place(request, prps);
     }
 
     #[cold]
@@ -142,36 +176,81 @@ impl NvmeUser {
         ))
     }
 
-    /// Takes completions within `done`'s spare capacity; returns how many.
-    #[inline]
+    /// Takes completions, of which one is there, within `done`'s spare capacity; returns how many.
+    #[inline(always)]
     fn reap(&mut self, done: &mut Vec<Completion>) -> usize {
-        let room = done.capacity() - done.len();
         let Held { pair, pool, .. } = &mut *self.held;
+        let places = done.spare_capacity_mut();
         let mut found = 0;
-        while found < room {
-            let Some(entry) = pair.completion.next() else { break };
+        while found < places.len() {
+            let Entry { id, status, .. } = pair.completion.take();
             // An identifier that is not in flight is the controller's mistake, and nobody's completion.
-            let Some(Flight { tag, slot, len }) = self.flights.end(entry.id) else { continue };
-            pool.finish(slot);
-            let result = if entry.status == 0 { Ok(len) } else { Err(IoError::Nvme(entry.status)) };
-            done.push(Completion { tag, slot, result });
-            found += 1;
-        }
-        pair.completion.release();
-        if found > 0 {
-            self.waiting.progress();
-            self.reaps = self.reaps.wrapping_add(1);
-            if self.reaps.is_multiple_of(LOOK_EVERY) {
-                self.finished = self.held.controller.look();
+            if let Some(Flight { tag, len, .. }) = self.flights.end(id) {
+                let slot = Slot(id.into());
+                pool.finish(slot);
+                let result = if status == 0 { Ok(len) } else { Err(IoError::Nvme(status)) };
+                places[found].write(Completion { tag, slot, result });
+                found += 1;
+            }
+            if !pair.completion.is_ready() {
+                break;
             }
         }
+        // SAFETY: the first `found` places of the spare capacity were written.
+        unsafe { done.set_len(done.len() + found) };
+        pair.completion.release();
+        self.waiting.progress();
+        self.until_look -= 1;
+        if self.until_look == 0 {
+            self.look_after();
+        }
         found
+    }
+
+    /// As [`NvmeUser::reap`], for those who have waited; there may be none.
+    #[inline(never)]
+    fn reap_late(&mut self, done: &mut Vec<Completion>) -> usize {
+        if self.held.pair.completion.is_ready() { self.reap(done) } else { 0 }
+    }
+
+    /// Looks after the commands in flight, and sometimes after the controller, while completions come.
+    #[cold]
+    fn look_after(&mut self) {
+        self.until_look = self.look_every;
+        self.age();
+        self.looks = self.looks.wrapping_add(1);
+        if self.looks.is_multiple_of(LOOKS) {
+            self.finished = self.held.controller.look();
+        }
+    }
+
+    /// Ten times within the time limit lets the commands in flight grow older; aborts those beyond it and, where that
+    /// does not help in time, resets the controller.
+    #[cold]
+    fn age(&mut self) {
+        let controller = &self.held.controller;
+        let (limits, now) = (controller.limits, Instant::now());
+        if now < self.next_age {
+            return;
+        }
+        // Once, however late: a process that was stopped for a minute takes no command for hung.
+        let period = limits.command / AGES;
+        self.next_age = now + period;
+        let old = self.flights.grow_older(AGES);
+        let after_abort = limits.abort.div_duration_f64(period).ceil() as u32;
+        if old.iter().any(|(_, age)| *age > AGES + 1 + after_abort) {
+            controller.reset(End::Late);
+        }
+        for (id, _) in old.iter().filter(|(_, age)| *age == AGES + 1) {
+            controller.abort(self.held.pair.id, *id);
+        }
+        self.finished = controller.end();
     }
 
     /// Ends what is in flight after the controller's end; once all was handed out, the error that says why.
     #[cold]
     fn give_up(&mut self, end: End, done: &mut Vec<Completion>) -> Result<(), EngineError> {
-        if self.reap(done) > 0 {
+        if self.reap_late(done) > 0 {
             return Ok(()); // what had ended before
         }
         let controller = &self.held.controller;
@@ -180,7 +259,7 @@ impl NvmeUser {
         }
         let result = Err(IoError::Os(end.errno()));
         for id in self.flights.ids().into_iter().take(done.capacity() - done.len()) {
-            let Some(Flight { tag, slot, .. }) = self.flights.end(id) else { continue };
+            let (Some(Flight { tag, .. }), slot) = (self.flights.end(id), Slot(id.into())) else { continue };
             self.held.pool.finish(slot);
             done.push(Completion { tag, slot, result });
         }
@@ -193,33 +272,16 @@ impl NvmeUser {
         if self.asked_back.load(Ordering::Relaxed) { Err(self.held.controller.asked_back_error()) } else { Ok(()) }
     }
 
-    /// Nothing came for a while: looks after the controller, rings again, and after the time limit aborts what is in
-    /// flight and, where that does not help, resets the controller.
+    /// Nothing came for a while: looks after the controller, rings again, and looks after what is in flight.
     #[cold]
-    fn quiet(&mut self, done: &mut Vec<Completion>) -> Result<(), EngineError> {
+    fn quiet(&mut self) -> Result<(), EngineError> {
         self.require_device()?;
         self.finished = self.held.controller.look();
         if self.finished.is_some() || self.in_flight() == 0 {
             return Ok(());
         }
         self.held.pair.ring_if_behind();
-        let limits = self.held.controller.limits;
-        if self.waiting.quiet_for() < limits.command {
-            return Ok(());
-        }
-        for id in self.flights.ids() {
-            self.held.controller.abort(self.held.pair.id, id);
-        }
-        let deadline = Instant::now() + limits.abort;
-        while self.in_flight() > 0 && done.len() < done.capacity() {
-            self.reap(done);
-            if Instant::now() > deadline || self.held.controller.end().is_some() {
-                self.held.controller.reset(End::Late);
-                break;
-            }
-            std::thread::yield_now();
-        }
-        self.finished = self.held.controller.end();
+        self.age();
         Ok(())
     }
 
@@ -235,9 +297,9 @@ impl NvmeUser {
         while done.len() - already < min {
             let Held { pair, .. } = &*self.held;
             if self.waiting.until_ready(&pair.completion) {
-                self.reap(done);
+                self.reap_late(done);
             } else {
-                self.quiet(done)?;
+                self.quiet()?;
                 if let Some(end) = self.finished {
                     return if done.len() > already { Ok(()) } else { self.give_up(end, done) };
                 }
@@ -245,6 +307,18 @@ impl NvmeUser {
         }
         self.waiting.end();
         Ok(())
+    }
+}
+
+/// The queue pair of an engine.
+fn shape(pool: &Pool, iodepth: u32, interrupts: bool) -> Shape {
+    let entries = iodepth + 1;
+    Shape {
+        depth: iodepth,
+        // A drive that interrupts is told at once what was taken: some wait for it with the next interrupt.
+        completions: if interrupts { entries } else { 2 * entries },
+        lists: pool.slots(),
+        list_len: prp::list_len(pool.slot_len() as usize),
     }
 }
 
@@ -276,7 +350,7 @@ impl Engine for NvmeUser {
             return self.await_more(min - found, done);
         }
         if found == 0 && self.waiting.is_look_due() {
-            self.quiet(done)?;
+            self.quiet()?;
         }
         Ok(())
     }
@@ -302,7 +376,11 @@ impl Drop for NvmeUser {
         let deadline = Instant::now() + crate::DRAIN_LIMIT;
         let Held { pair, pool, controller, .. } = &mut *self.held;
         let flights = &mut self.flights;
-        let finish = |flights: &mut Flights, id| flights.end(id).into_iter().for_each(|ended| pool.finish(ended.slot));
+        let finish = |flights: &mut Flights, id: u16| {
+            if flights.end(id).is_some() {
+                pool.finish(Slot(id.into()));
+            }
+        };
         // What the controller was not told of it never gets: a write that was only pushed does not happen.
         pair.submission.take_back(|id| finish(flights, id));
         while flights.count() > 0 && controller.end().is_none() && Instant::now() < deadline {

@@ -1,4 +1,5 @@
-//! The commands in flight on a queue pair, by identifier.
+//! The commands in flight on a queue pair. A command's identifier is the number of its slot, which the pool hands out
+//! once.
 
 use crate::pool::Slot;
 
@@ -6,65 +7,84 @@ use crate::pool::Slot;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Flight {
     pub(super) tag: u64,
-    pub(super) slot: Slot,
+    /// Bytes to be moved; 0 where no command is in flight.
     pub(super) len: u32,
+    /// How often [`Flights::grow_older`] has met it.
+    age: u32,
 }
 
-/// Marks an identifier that no command in flight has.
-const IDLE: Flight = Flight { tag: 0, slot: Slot(u32::MAX), len: 0 };
+impl Flight {
+    const NONE: Flight = Flight { tag: 0, len: 0, age: 0 };
 
-/// Identifiers 0 to `depth - 1`, each idle or in flight.
+    /// A command that starts now; it moves at least a byte.
+    #[inline]
+    pub(super) fn new(tag: u64, len: u32) -> Flight {
+        Flight { tag, len, age: 0 }
+    }
+}
+
+/// The most slots that a pool may have: identifiers are of 16 bits, and 0xffff is reserved.
+pub(super) const MOST_SLOTS: u32 = 0xffff;
+
+/// What is in flight from each slot, and how much at once may be.
 pub(super) struct Flights {
-    by_id: Box<[Flight]>,
-    idle: Vec<u16>,
+    by_slot: Box<[Flight]>,
+    count: usize,
+    depth: usize,
 }
 
 impl Flights {
-    pub(super) fn new(depth: u16) -> Flights {
-        Flights { by_id: vec![IDLE; depth.into()].into(), idle: (0..depth).rev().collect() }
+    pub(super) fn new(slots: u32, depth: u32) -> Flights {
+        Flights { by_slot: vec![Flight::NONE; slots as usize].into(), count: 0, depth: depth as usize }
     }
 
     /// Commands in flight.
     #[inline]
     pub(super) fn count(&self) -> usize {
-        self.by_id.len() - self.idle.len()
+        self.count
     }
 
     /// Commands that can still be started.
     #[inline]
     pub(super) fn room(&self) -> usize {
-        self.idle.len()
+        self.depth - self.count
     }
 
-    /// The identifier that the next command gets.
+    /// Starts a command on a slot that none is in flight from.
     #[inline]
-    pub(super) fn next(&self) -> Option<u16> {
-        self.idle.last().copied()
-    }
-
-    /// Starts a command under the identifier that [`Flights::next`] gave.
-    #[inline]
-    pub(super) fn start(&mut self, flight: Flight) {
-        if let Some(id) = self.idle.pop() {
-            self.by_id[usize::from(id)] = flight;
-        }
+    pub(super) fn start(&mut self, slot: Slot, flight: Flight) {
+        self.by_slot[slot.0 as usize] = flight;
+        self.count += 1;
     }
 
     /// Ends a command; `None` if none of this identifier is in flight.
     #[inline]
     pub(super) fn end(&mut self, id: u16) -> Option<Flight> {
-        let flight = self.by_id.get_mut(usize::from(id))?;
-        let ended = std::mem::replace(flight, IDLE);
-        if ended.slot == IDLE.slot {
+        let flight = self.by_slot.get_mut(usize::from(id))?;
+        if flight.len == 0 {
             return None;
         }
-        self.idle.push(id);
+        let ended = *flight;
+        flight.len = 0;
+        self.count -= 1;
         Some(ended)
     }
 
     /// The identifiers in flight.
     pub(super) fn ids(&self) -> Vec<u16> {
-        (0..self.by_id.len() as u16).filter(|id| self.by_id[usize::from(*id)].slot != IDLE.slot).collect()
+        (0..self.by_slot.len()).filter(|id| self.by_slot[*id].len > 0).map(|id| id as u16).collect()
+    }
+
+    /// Makes every command in flight older by one; gives those that are older than `limit` now, with their ages.
+    pub(super) fn grow_older(&mut self, limit: u32) -> Vec<(u16, u32)> {
+        let mut old = Vec::new();
+        for (id, flight) in self.by_slot.iter_mut().enumerate().filter(|(_, flight)| flight.len > 0) {
+            flight.age += 1;
+            if flight.age > limit {
+                old.push((id as u16, flight.age));
+            }
+        }
+        old
     }
 }
 
@@ -74,16 +94,29 @@ mod tests {
 
     #[test]
     fn an_identifier_is_in_flight_once() {
-        let mut flights = Flights::new(2);
-        let flight = |tag| Flight { tag, slot: Slot(tag as u32), len: 512 };
-        assert_eq!(flights.next(), Some(0));
-        flights.start(flight(7));
-        flights.start(flight(8));
-        assert_eq!((flights.next(), flights.room(), flights.count()), (None, 0, 2));
-        assert_eq!(flights.ids(), [0, 1]);
-        assert_eq!(flights.end(1), Some(flight(8)));
-        assert_eq!(flights.end(1), None, "ended already");
+        let mut flights = Flights::new(9, 2);
+        assert_eq!((flights.room(), flights.count()), (2, 0));
+        flights.start(Slot(7), Flight::new(1, 512));
+        flights.start(Slot(0), Flight::new(2, 4096));
+        assert_eq!((flights.room(), flights.count()), (0, 2));
+        assert_eq!(flights.ids(), [0, 7]);
+        assert_eq!(flights.end(7), Some(Flight::new(1, 512)));
+        assert_eq!(flights.end(7), None, "ended already");
+        assert_eq!(flights.end(1), None, "never started");
         assert_eq!(flights.end(9), None, "no such identifier");
-        assert_eq!((flights.next(), flights.room(), flights.ids()), (Some(1), 1, vec![0]));
+        assert_eq!((flights.room(), flights.ids()), (1, vec![0]));
+    }
+
+    #[test]
+    fn a_command_is_as_old_as_its_own_flight() {
+        let mut flights = Flights::new(2, 2);
+        flights.start(Slot(0), Flight::new(1, 512));
+        assert_eq!(flights.grow_older(1), []);
+        flights.start(Slot(1), Flight::new(2, 512));
+        assert_eq!(flights.grow_older(1), [(0, 2)]);
+        flights.end(1);
+        flights.start(Slot(1), Flight::new(3, 512));
+        assert_eq!(flights.grow_older(1), [(0, 3)], "a new command on the slot begins anew");
+        assert_eq!(flights.grow_older(1), [(0, 4), (1, 2)]);
     }
 }

@@ -16,7 +16,7 @@ impl Controller {
     /// # Errors
     /// Every queue pair is in use; the controller fails the command, or does not end it in time and is reset.
     pub fn flush(&self, nsid: u32) -> Result<(), EngineError> {
-        let (pair, _) = self.create_pair(Shape { entries: 2, lists: 0, list_len: 0 }, false)?;
+        let (pair, _) = self.create_pair(Shape::least(1), false)?;
         let mut pair = ManuallyDrop::new(pair);
         pair.submission.push(Command::flush(nsid).with_id(0));
         pair.submission.ring();
@@ -49,16 +49,18 @@ impl Controller {
     /// as long as the controller.
     pub(super) fn create_pair(
         &self,
-        shape: Shape,
+        mut shape: Shape,
         interrupts: bool,
     ) -> Result<(QueuePair, Option<RawFd>), EngineError> {
         let most = self.capabilities.most_entries().min(MOST_ENTRIES);
-        if shape.entries > most {
-            let (entries, address, depth) = (shape.entries, self.address(), most - 1);
+        let entries = shape.submissions();
+        if entries > most {
+            let (address, depth) = (self.address(), most - 1);
             return Err(EngineError::unsupported(format!(
                 "a queue of {entries} entries is more than the {most} that {address} has (CAP.MQES): lower iodepth to {depth}"
             )));
         }
+        shape.completions = shape.completions.min(most);
         let mut admin = self.serving()?;
         let Some(id) = admin.free_pairs.pop() else {
             let pairs = self.identity().queue_pairs;
@@ -90,9 +92,9 @@ impl Controller {
         let pair = ManuallyDrop::new(pair); // until the controller is known not to have its memory
         let limit = self.limits.command;
         let made = admin
-            .execute(Command::create_completion_queue(id, shape.entries, completion, vector), limit)
+            .execute(Command::create_completion_queue(id, shape.completions, completion, vector), limit)
             .and_then(|_| {
-                let made = admin.execute(Command::create_submission_queue(id, shape.entries, submission), limit);
+                let made = admin.execute(Command::create_submission_queue(id, shape.submissions(), submission), limit);
                 if let Err(Failure::Status(_)) = made {
                     admin.execute(Command::delete_completion_queue(id), limit).map_err(|_| Failure::Late)?;
                 }

@@ -38,8 +38,8 @@ pub(super) struct List<'a> {
     pub(super) offset: usize,
 }
 
-/// The two entries of a command that moves `len` (at least 1) bytes from byte `offset` of the first of `pages` on; writes a list where
-/// they do not suffice.
+/// The two entries of a command that moves `len` (at least 1) bytes from byte `offset` of the first of `pages`
+/// on; writes a list where they do not suffice.
 ///
 /// # Safety
 /// From the list's base on [`list_len`] of `len` bytes may be written, and no command that the device has uses them.

@@ -88,6 +88,7 @@ impl Shadow {
 struct Doorbell {
     device: Arc<dyn Device>,
     at: usize,
+    register: Option<NonNull<u32>>,
     shadow: Option<Shadow>,
     /// The latest value.
     shown: u16,
@@ -104,7 +105,8 @@ impl Doorbell {
             // A queue of this number may have been here before; the new one begins at zero.
             shadow.clear();
         }
-        Doorbell { device: Arc::clone(device), at: DOORBELLS + at, shadow, shown: 0, is_behind: false, writes: 0 }
+        let (device, at) = (Arc::clone(device), DOORBELLS + at);
+        Doorbell { register: device.mapped(at), device, at, shadow, shown: 0, is_behind: false, writes: 0 }
     }
 
     /// Tells the controller the new value of an index, which differs from the one before.
@@ -125,7 +127,11 @@ impl Doorbell {
     #[inline]
     fn ring(&mut self) {
         self.writes += 1;
-        self.device.write32(self.at, self.shown.into());
+        match self.register {
+            // SAFETY: it is mapped as long as the device, which is kept here.
+            Some(register) => unsafe { register.write_volatile(self.shown.into()) },
+            None => self.device.write32(self.at, self.shown.into()),
+        }
     }
 
     /// Rings again if the register does not hold the latest value: an event index may have been stale.
@@ -173,11 +179,15 @@ impl Submission {
     }
 }
 
-/// The completion queue of a pair. The owner's commands in flight are fewer than its entries, so it cannot overflow.
+/// The completion queue of a pair. It cannot overflow: the owner's commands in flight, with the entries that the
+/// controller was not given back, are fewer than its entries.
 pub(super) struct Completion {
     base: NonNull<u8>,
     entries: u32,
     head: u32,
+    /// Entries taken that the controller was not told of, and from how many on it is told.
+    taken: u32,
+    release_at: u32,
     /// The phase, in its place in an entry's last dword, that the next complete entry carries.
     phase: u32,
     doorbell: Doorbell,
@@ -201,24 +211,29 @@ impl Completion {
     /// The next entry, if there is one. The controller learns by [`Completion::release`] that it was taken.
     #[inline]
     pub(super) fn next(&mut self) -> Option<Entry> {
-        let last = self.last_dword();
-        if last & PHASE != self.phase {
-            return None;
-        }
-        // SAFETY: as in `last_dword`; the phase says that the entry is complete.
-        let entry = unsafe { Entry::read(self.base.add(self.head as usize * ENTRY_LEN), last) };
+        self.is_ready().then(|| self.take())
+    }
+
+    /// The next entry, which is there.
+    #[inline]
+    pub(super) fn take(&mut self) -> Entry {
+        debug_assert!(self.is_ready());
+        // SAFETY: as in `last_dword`; the caller has seen by the phase that the entry is complete.
+        let entry = unsafe { Entry::read(self.base.add(self.head as usize * ENTRY_LEN), self.last_dword()) };
+        self.taken += 1;
         self.head += 1;
         if self.head == self.entries {
             self.head = 0;
             self.phase ^= PHASE;
         }
-        Some(entry)
+        entry
     }
 
-    /// Gives the entries that were taken back to the controller.
+    /// Gives the entries that were taken back to the controller, once they are so many that it could come to lack them.
     #[inline]
     pub(super) fn release(&mut self) {
-        if self.head as u16 != self.doorbell.shown {
+        if self.taken >= self.release_at {
+            self.taken = 0;
             self.doorbell.show(self.head as u16);
         }
     }
@@ -234,12 +249,26 @@ pub(super) struct Doorbells<'a> {
 /// How many entries and lists a pair has.
 #[derive(Clone, Copy)]
 pub(super) struct Shape {
-    /// Entries of each queue, 2 to 65536.
-    pub(super) entries: u32,
-    /// Lists of PRP entries, one a command.
+    /// Commands in flight at the most: the submission queue has one entry more, 2 to 65536.
+    pub(super) depth: u32,
+    /// Entries of the completion queue, as many or more. The more there are, the fewer doorbells say that they are free.
+    pub(super) completions: u32,
+    /// Lists of PRP entries, one an identifier.
     pub(super) lists: u32,
     /// Bytes of each.
     pub(super) list_len: usize,
+}
+
+impl Shape {
+    /// A pair of the least length, whose commands carry no lists.
+    pub(super) fn least(depth: u32) -> Shape {
+        Shape { depth, completions: depth + 1, lists: 0, list_len: 0 }
+    }
+
+    /// Entries of the submission queue: a full queue and an empty one must differ.
+    pub(super) fn submissions(&self) -> u32 {
+        self.depth + 1
+    }
 }
 
 /// A submission queue and a completion queue of one number, with the memory of the lists of their commands.
@@ -252,7 +281,7 @@ pub(super) struct QueuePair {
     memory: DmaMemory,
 }
 
-// SAFETY: all pointers lead to memory of the pair's own, or to the shadow doorbells of its controller, which are
+// SAFETY: all pointers lead to memory of the pair's own, or to doorbells of its controller and their shadows, which are
 // written by the owner of the pair alone; so it may move to another thread.
 unsafe impl Send for QueuePair {}
 
@@ -265,14 +294,15 @@ impl QueuePair {
         shape: Shape,
         doorbells: Doorbells<'_>,
     ) -> Result<QueuePair, EngineError> {
-        let Shape { entries, lists, list_len } = shape;
-        let completion_at = (entries as usize * COMMAND_LEN).next_multiple_of(PAGE);
-        let completion_len = entries as usize * ENTRY_LEN;
+        let Shape { depth, completions, lists, list_len } = shape;
+        let submission_len = shape.submissions() as usize * COMMAND_LEN;
+        let completion_at = submission_len.next_multiple_of(PAGE);
+        let completion_len = completions as usize * ENTRY_LEN;
         let lists_at = (completion_at + completion_len).next_multiple_of(PAGE);
         let memory = DmaMemory::new(device, lists_at + lists as usize * list_len)?;
         if !memory.is_contiguous(0, completion_at) || !memory.is_contiguous(completion_at, completion_len) {
             return Err(EngineError::unsupported(format!(
-                "queues of {entries} entries found no contiguous memory, which they need without an IOMMU: lower iodepth"
+                "queues for {depth} commands found no contiguous memory, which they need without an IOMMU: lower iodepth"
             )));
         }
         let bell =
@@ -280,15 +310,18 @@ impl QueuePair {
         Ok(QueuePair {
             id,
             submission: Submission {
-                base: memory.at(0, entries as usize * COMMAND_LEN).cast(),
-                entries,
+                base: memory.at(0, submission_len).cast(),
+                entries: shape.submissions(),
                 tail: 0,
                 doorbell: bell(0),
             },
             completion: Completion {
                 base: memory.at(completion_at, completion_len),
-                entries,
+                entries: completions,
                 head: 0,
+                taken: 0,
+                // What was taken, and what may be in flight with it, leave one entry free.
+                release_at: (completions - shape.submissions()).max(1),
                 phase: PHASE,
                 doorbell: bell(1),
             },

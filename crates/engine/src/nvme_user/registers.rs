@@ -7,6 +7,7 @@
 use super::dma::Memory;
 use crate::engine::EngineError;
 use std::os::fd::RawFd;
+use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
@@ -38,6 +39,9 @@ pub(super) trait Registers {
     fn read32(&self, at: usize) -> u32;
     /// Writes 32 bits at a byte offset.
     fn write32(&self, at: usize, value: u32);
+    /// The 32 bits at a byte offset, where a store does what [`Registers::write32`] does; they are there as long as
+    /// `self`. `None` where a store would reach nobody.
+    fn mapped(&self, at: usize) -> Option<NonNull<u32>>;
     /// Reads 64 bits at a byte offset.
     fn read64(&self, at: usize) -> u64;
     /// Writes 64 bits at a byte offset.

@@ -59,12 +59,12 @@ impl Drop for TimerSlack {
     }
 }
 
-/// An engine's way of waiting, its counts, and since when nothing came.
+/// An engine's way of waiting, its counts, and when it is time to look at the controller.
 pub(super) struct Waiting {
     mode: Mode,
     empty_polls: u32,
-    /// Since when nothing came, and when the controller was looked at last; absent after a completion.
-    quiet: Option<(Instant, Instant)>,
+    /// When the controller was looked at last, or the first look was put off; absent after a completion.
+    looked: Option<Instant>,
     system_calls: u64,
     sleeps: u64,
     /// A hybrid wait sleeps once.
@@ -74,7 +74,7 @@ pub(super) struct Waiting {
 impl Waiting {
     /// Waiting without any resource of its own.
     pub(super) fn polling() -> Waiting {
-        Waiting { mode: Mode::Poll, empty_polls: 0, quiet: None, system_calls: 0, sleeps: 0, may_sleep: false }
+        Waiting { mode: Mode::Poll, empty_polls: 0, looked: None, system_calls: 0, sleeps: 0, may_sleep: false }
     }
 
     /// Waits by `mode`; `event` is what the queue pair's vector signals.
@@ -98,7 +98,7 @@ impl Waiting {
     /// Something came.
     #[inline]
     pub(super) fn progress(&mut self) {
-        self.quiet = None;
+        self.looked = None;
         self.empty_polls = 0;
     }
 
@@ -168,17 +168,12 @@ impl Waiting {
     #[cold]
     fn is_quiet(&mut self) -> bool {
         let now = Instant::now();
-        let (since, looked) = self.quiet.get_or_insert((now, now));
+        let looked = self.looked.get_or_insert(now);
         let due = now.duration_since(*looked) >= LOOK_AFTER;
         if due {
-            self.quiet = Some((*since, now));
+            *looked = now;
         }
         due
-    }
-
-    /// For how long nothing came, as far as it was noticed.
-    pub(super) fn quiet_for(&self) -> Duration {
-        self.quiet.map_or(Duration::ZERO, |(since, _)| since.elapsed())
     }
 
     /// System calls made.

@@ -73,7 +73,7 @@ fn a_drive_that_fails_in_a_trial_fails_the_trial_and_is_given_back() {
     });
     second_failed(&left, "errors", "NVMe status");
     is_back(&left, "errors");
-    second_failed(&left, "silence", "nothing came back");
+    second_failed(&left, "silence", "a command did not come back");
     is_back(&left, "silence");
     second_failed(&left, "fatal", "CSTS.CFS");
     is_back(&left, "fatal");

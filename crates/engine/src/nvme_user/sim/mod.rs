@@ -12,6 +12,7 @@ use super::registers::{ACQ, AQA, ASQ, CC, CSTS, DOORBELLS, Device, HugePages, PA
 use crate::engine::EngineError;
 use std::collections::BTreeMap;
 use std::os::fd::RawFd;
+use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -358,6 +359,10 @@ impl Registers for Sim {
             }
             state.registers.insert(at, value);
         }
+    }
+
+    fn mapped(&self, _at: usize) -> Option<NonNull<u32>> {
+        None
     }
 
     fn read64(&self, at: usize) -> u64 {

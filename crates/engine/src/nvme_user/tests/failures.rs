@@ -1,11 +1,11 @@
 //! What comes of failed and hanging commands, of failed and pulled controllers, and of engines dropped in between.
 
 use super::{Behaviour, Bench, ending, read, wait};
-use crate::engine::{IoError, Op, Request};
+use crate::engine::{Engine, IoError, Op, Request};
 use crate::pool::{Pool, Slot};
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 #[test]
 fn a_failed_command_completes_with_its_status() {
@@ -53,7 +53,7 @@ fn a_command_that_does_not_come_back_resets_the_controller_for_all() {
         assert_eq!(done[0].result, Err(IoError::Os(libc::ETIMEDOUT)));
     }
     let message = ending(&mut *engine);
-    assert!(message.starts_with("0000:01:00.0 was reset: nothing came back for"), "{message}");
+    assert!(message.starts_with("0000:01:00.0 was reset: a command did not come back within"), "{message}");
     assert_eq!(wait(&mut *other, 1).unwrap()[0].result, Err(IoError::Os(libc::ETIMEDOUT)));
     ending(&mut *other);
     assert_eq!(bench.try_open("poll", &pool, 1).err().unwrap().to_string(), message);
@@ -63,6 +63,66 @@ fn a_command_that_does_not_come_back_resets_the_controller_for_all() {
         assert!(pool.borrow(Slot(slot)).is_ok(), "slot {slot} is free again");
     }
     bench.close();
+}
+
+/// A read on slot 0 hangs, and those on slot 1 go on until it has ended: how it did, and how many went on meanwhile.
+fn go_on_beside_a_hanging_read(bench: &Bench, engine: &mut dyn Engine) -> (Result<u32, IoError>, u32) {
+    bench.sim.behave(|behaviour| behaviour.hangs = true);
+    engine.push(&[read(0, 0, 1)]).unwrap();
+    engine.submit().unwrap();
+    bench.sim.behave(|behaviour| behaviour.hangs = false);
+    let (start, mut completed) = (Instant::now(), 0);
+    let (mut idle, mut ended) = (true, None);
+    while ended.is_none() {
+        // An engine whose controller has ended takes nothing, and hands out what was in flight.
+        if idle && engine.push(&[read(1, 0, 1)]).is_ok() {
+            idle = false;
+        }
+        for completion in wait(engine, 1).unwrap() {
+            if completion.slot == Slot(0) {
+                ended = Some(completion.result);
+            } else {
+                assert_eq!(completion.result, Ok(512));
+                (idle, completed) = (true, completed + 1);
+            }
+        }
+        assert!(start.elapsed() < Duration::from_secs(100), "the read hangs for ever");
+    }
+    (ended.unwrap(), completed)
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "many thousands of reads")]
+fn a_command_that_hangs_among_others_is_aborted_and_they_go_on() {
+    for mode in ["poll", "interrupt"] {
+        let bench = Bench::impatient(Behaviour::default());
+        let pool = Pool::new(2, 512).unwrap();
+        let mut engine = bench.open(mode, &pool, 2);
+        let (ended, others) = go_on_beside_a_hanging_read(&bench, &mut *engine);
+        assert_eq!(ended, Err(IoError::Nvme(0x07)), "{mode}");
+        assert!(others > 10, "{mode}: {others}");
+        engine.push(&[read(0, 0, 1)]).unwrap();
+        let in_flight = engine.in_flight();
+        assert!(wait(&mut *engine, in_flight).unwrap().iter().all(|completion| completion.result == Ok(512)), "{mode}");
+        drop(engine);
+        let seen = bench.close();
+        assert_eq!((seen.aborts, seen.resets), (1, 1), "{mode}: nothing was reset before the end");
+    }
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "many thousands of reads")]
+fn a_command_that_hangs_among_others_and_does_not_come_back_resets_the_controller() {
+    let bench = Bench::impatient(Behaviour { aborts: false, ..Behaviour::default() });
+    let pool = Pool::new(2, 512).unwrap();
+    let mut engine = bench.open("poll", &pool, 2);
+    let (ended, others) = go_on_beside_a_hanging_read(&bench, &mut *engine);
+    assert_eq!(ended, Err(IoError::Os(libc::ETIMEDOUT)));
+    assert!(others > 10, "{others}");
+    let message = ending(&mut *engine);
+    assert!(message.contains("was reset: a command did not come back within"), "{message}");
+    drop(engine);
+    assert_eq!(bench.close().aborts, 1);
 }
 
 #[test]
@@ -165,7 +225,7 @@ fn a_controller_that_does_not_stop_keeps_its_memory() {
     let mut engine = bench.open("poll", &pool, 1);
     engine.push(&[read(0, 0, 1)]).unwrap();
     let message = wait(&mut *engine, 1).unwrap_err().to_string();
-    assert!(message.contains("was reset: nothing came back"), "{message}");
+    assert!(message.contains("was reset: a command did not come back"), "{message}");
     let mapped = bench.sim.mapped();
     drop(engine);
     assert!(pool.borrow(Slot(0)).is_err(), "the slot is in flight for ever");
@@ -181,7 +241,7 @@ fn an_admin_command_that_hangs_ends_the_controller() {
     bench.sim.behave(|behaviour| behaviour.admin_hangs = true);
     let pool = Pool::new(1, 512).unwrap();
     let message = bench.try_open("poll", &pool, 1).err().unwrap().to_string();
-    assert!(message.contains("was reset: nothing came back"), "{message}");
+    assert!(message.contains("was reset: a command did not come back"), "{message}");
     assert_eq!(Rc::strong_count(&pool), 1);
     bench.close();
 }

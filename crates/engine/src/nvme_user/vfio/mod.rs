@@ -249,6 +249,10 @@ impl Registers for Vfio {
         unsafe { self.registers.at::<u32>(at).write_volatile(value) }
     }
 
+    fn mapped(&self, at: usize) -> Option<NonNull<u32>> {
+        Some(self.registers.at(at))
+    }
+
     fn read64(&self, at: usize) -> u64 {
         // SAFETY: as in `read32`.
         unsafe { self.registers.at::<u64>(at).read_volatile() }
