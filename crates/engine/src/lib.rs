@@ -48,7 +48,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 /// How long a dropped engine waits for what is in flight before it leaks it.
-const DRAIN_LIMIT: Duration = Duration::from_secs(1);
+const DRAIN_LIMIT: Duration = Duration::from_secs(5);
 
 /// Opens the engine of `path` on `target` for up to `iodepth` requests in flight over the slots of
 /// `pool`. Each engine has descriptors of its own, opened as the target was (O_DIRECT; for writing

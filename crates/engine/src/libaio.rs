@@ -201,7 +201,8 @@ impl Drop for Libaio {
         while self.submitted > 0 {
             let left = deadline.saturating_duration_since(Instant::now());
             done.clear();
-            if left.is_zero() || self.reap(1, Some(left), &mut done).is_err() {
+            // Once more when the time is over: this process may have been stopped meanwhile.
+            if self.reap(1, Some(left), &mut done).is_err() || left.is_zero() && self.submitted > 0 {
                 return; // leaks `held`, and the context with it: io_destroy would wait without limit
             }
         }
