@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use cpio::Archive;
-pub use modules::{ModuleWish, built_in, has_module};
+pub use modules::{ModuleWish, built_in_options, has_module};
 pub use program::Program;
 pub(crate) use program::find;
 

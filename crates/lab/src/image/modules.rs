@@ -12,7 +12,7 @@ pub struct ModuleWish {
     /// The module's name; `-` and `_` are the same.
     pub name: String,
     /// Options as `NAME=VALUE` (`poll_queues=2`). Of a module that is built into the kernel they belong on the kernel's
-    /// command line; [`built_in`] tells.
+    /// command line: [`built_in_options`].
     pub options: Vec<String>,
 }
 
@@ -47,12 +47,16 @@ impl Index {
     }
 }
 
-/// Whether a module is part of the kernel itself, so that its options go on the kernel's command line as `NAME.OPTION`.
+/// What the kernel's command line must say for those of the modules that are part of the kernel itself: their options,
+/// as `NAME.OPTION=VALUE`.
 ///
 /// # Errors
 /// [`ImageError::File`] where the folder has no index.
-pub fn built_in(folder: &Path, name: &str) -> Result<bool, ImageError> {
-    Ok(Index::read(folder)?.built_in.contains(&canonical(name)))
+pub fn built_in_options(folder: &Path, wishes: &[ModuleWish]) -> Result<Vec<String>, ImageError> {
+    let built_in = Index::read(folder)?.built_in;
+    let wishes = wishes.iter().map(|wish| (canonical(&wish.name), &wish.options));
+    let own = wishes.filter(|(name, _)| built_in.contains(name));
+    Ok(own.flat_map(|(name, options)| options.iter().map(move |option| format!("{name}.{option}"))).collect())
 }
 
 /// Whether the kernel has a module, as a file or as a part of itself.
@@ -169,7 +173,12 @@ mod tests {
         assert_eq!(paths(&loads), ["crc64.ko", "t10-pi.ko", "nvme-core.ko", "nvme.ko"]);
         assert_eq!(loads[2].options, ["io_timeout=3"]);
         assert_eq!(loads[3].options, ["poll_queues=2"]);
-        assert!(built_in(folder.path(), "virtio-pci").unwrap());
+        let options = |name: &str| {
+            let wish = ModuleWish { name: name.to_owned(), options: vec!["a=1".to_owned(), "b=2".to_owned()] };
+            built_in_options(folder.path(), &[wish]).unwrap()
+        };
+        assert_eq!(options("virtio-pci"), ["virtio_pci.a=1", "virtio_pci.b=2"]);
+        assert_eq!(options("nvme"), Vec::<String>::new(), "given when it is loaded");
     }
 
     #[test]

@@ -4,7 +4,7 @@ use super::mishap::listener;
 use super::{Device, GUEST_STORE, Guest, GuestStudy, MishapKind};
 use crate::cache::Cache;
 use crate::error::LabError;
-use crate::image::{ImageError, ModuleWish, has_module};
+use crate::image::{ImageError, ModuleWish, built_in_options, has_module};
 use crate::profile::Plugin;
 use crate::vm::{self, Accelerator, Backend, Drive, Kvm, MachineSpec, Nvme, RunFolder};
 
@@ -31,6 +31,9 @@ impl Guest<'_> {
             None if vm::kvm(cache.folder(), &self.kernel.image)? == Kvm::Works => Accelerator::Kvm,
             _ => Accelerator::Tcg { icount: self.repeats(), plugin: counter.map(load) },
         };
+        // A clock read is an instruction, as on most machines, and no access to an emulated timer.
+        let mut kernel_arguments = vec!["tsc=reliable".to_owned()];
+        kernel_arguments.extend(built_in_options(&self.kernel.modules, &self.modules(bypass)?)?);
         Ok(MachineSpec {
             kernel: self.kernel.image.clone(),
             initramfs: folder.path().join("initramfs"),
@@ -38,8 +41,7 @@ impl Guest<'_> {
             vcpus: self.vcpus,
             memory_mib: MEMORY_MIB,
             drives: self.drives(),
-            // A clock read is an instruction, as on most machines, and no access to an emulated timer.
-            kernel_arguments: vec!["tsc=reliable".to_owned()],
+            kernel_arguments,
             iommu: bypass,
             time_limit: self.time_limit,
         })
