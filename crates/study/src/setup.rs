@@ -202,18 +202,27 @@ pub(crate) fn settle_paths(
     let none = |paths: &Axis<String>| matches!(paths, Axis::Many(paths) if paths.is_empty());
     study.workloads.retain(|matrix| !none(matrix.paths.as_ref().unwrap_or(&study.paths)));
     if study.workloads.is_empty() {
-        let reasons = unavailable.iter().map(|u| format!("{}: {} (remedy: {})", u.path, u.reason, u.remedy));
-        return usage(format!(
-            "none of the study's paths works on {}: {}",
-            access.path().display(),
-            reasons.collect::<Vec<_>>().join("; ")
-        ));
+        let target = access.path().display();
+        return usage(format!("none of the study's paths works on {target}: {}", reasons(&unavailable)));
     }
     if none(&study.paths) {
         // Every remaining workload has paths of its own.
         study.paths = study.workloads[0].paths.clone().unwrap_or_else(|| study.paths.clone());
     }
     Ok(unavailable)
+}
+
+/// Why paths do not work, each reason once behind the paths that have it.
+fn reasons(unavailable: &[Unavailable]) -> String {
+    let mut reasons: Vec<(String, Vec<String>)> = Vec::new();
+    for Unavailable { path, reason, remedy } in unavailable {
+        let why = if remedy.is_empty() { reason.clone() } else { format!("{reason} (remedy: {remedy})") };
+        match reasons.iter_mut().find(|(known, _)| *known == why) {
+            Some((_, paths)) => paths.push(path.to_string()),
+            None => reasons.push((why, vec![path.to_string()])),
+        }
+    }
+    reasons.iter().map(|(why, paths)| format!("{}: {why}", paths.join(", "))).collect::<Vec<_>>().join("; ")
 }
 
 /// The fio to use, if the study uses one.

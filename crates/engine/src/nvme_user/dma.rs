@@ -65,7 +65,7 @@ impl Anonymous {
         }
         mapped.ok_or_else(|| match huge {
             HugePages::Preferred => EngineError::last("mmap (queues)"),
-            HugePages::Required => no_huge_pages(in_huge_pages),
+            HugePages::Required => no_huge_pages(),
         })
     }
 
@@ -86,15 +86,11 @@ impl Drop for Anonymous {
 }
 
 /// There are too few free huge pages.
-pub(super) fn no_huge_pages(bytes: usize) -> EngineError {
-    let pages = bytes.div_ceil(HUGE_PAGE);
-    EngineError::call(
-        "mmap (huge pages)",
-        last_errno(),
-        format!(
-            ": {pages} free huge pages of 2 MiB are needed: `echo N > /sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages` with an N that is {pages} higher than now"
-        ),
-    )
+fn no_huge_pages() -> EngineError {
+    let remedy = ": too few huge pages of 2 MiB are free; without an IOMMU a drive takes 3, and each job one and those of its \
+                  buffers (iodepth x bs): `echo N > /sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages`, as root, with \
+                  an N that is higher than now by as many";
+    EngineError::call("mmap (huge pages)", last_errno(), remedy.to_owned())
 }
 
 /// Zeroed memory that the driver and the device share. Whoever drops it has seen that the device does not use it any
