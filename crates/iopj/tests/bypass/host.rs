@@ -58,11 +58,23 @@ impl Bench {
         if !have(missing.is_empty(), &format!("{missing:?}")) {
             return None;
         }
+        Some(Bench::with(|cache| kernels::fetch(cache, series, &mut |_| {}).unwrap()))
+    }
+
+    /// A guest with the kernel that the tester names.
+    pub(crate) fn with_own_kernel() -> Bench {
+        let named =
+            |name| std::env::var_os(name).unwrap_or_else(|| panic!("{name} names no file: see CONTRIBUTING.md"));
+        let [image, modules] = ["IOPJ_LAB_KERNEL", "IOPJ_LAB_MODULES"].map(|name| PathBuf::from(named(name)));
+        Bench::with(|cache| kernels::from_files(cache, &image, &modules).unwrap())
+    }
+
+    fn with(kernel: impl FnOnce(&Cache) -> Kernel) -> Bench {
         let alone = alone();
         let cache = Cache::open().unwrap();
-        let kernel = kernels::fetch(&cache, series, &mut |_| {}).unwrap();
+        let kernel = kernel(&cache);
         let (drives, modules) = (Vec::new(), Vec::new());
-        Some(Bench { _alone: alone, cache, kernel, folder: folder(), drives, iommu: true, modules })
+        Bench { _alone: alone, cache, kernel, folder: folder(), drives, iommu: true, modules }
     }
 
     /// Adds a drive over a file of this name in the bench's folder.

@@ -13,7 +13,7 @@ fn nothing() -> Backend {
 
 /// Demands that an attempt was refused in these words, changed nothing and left no store.
 #[track_caller]
-fn refused(left: &Left, name: &str, parts: &[&str]) {
+pub(crate) fn refused(left: &Left, name: &str, parts: &[&str]) {
     let messages = left.text(&format!("{name}.messages"));
     for part in parts {
         assert!(messages.contains(part), "`{part}` is missing in: {messages}");

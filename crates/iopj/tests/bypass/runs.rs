@@ -3,6 +3,8 @@
 use crate::common::written;
 use crate::guest::{MIB, digest};
 use crate::host::{Bench, Left, qmp};
+use crate::refusals::refused;
+use iopj_core::VerdictKind;
 use iopj_lab::vm::{Backend, Drive, Nvme, RunFolder};
 use iopj_store::{Outcome, Store};
 use std::time::Duration;
@@ -134,4 +136,36 @@ fn a_run_that_is_cut_short_leaves_the_drive_to_its_driver() {
     assert_eq!(left.text("writes.status"), "0", "{}", left.text("writes.messages"));
     is_back(&left, "writes");
     assert_ne!(digest(&std::fs::read(&image).unwrap()), before);
+}
+
+#[test]
+#[ignore = "needs a kernel that no distribution builds: see CONTRIBUTING.md"]
+fn a_run_without_an_iommu_says_what_it_lacks_and_measures() {
+    let mut bench = Bench::with_own_kernel();
+    bench.iommu = false;
+    bench.file_drive("drive", 4, 512);
+    std::fs::File::create(bench.folder.path().join("drive")).unwrap().set_len(64 << 20).unwrap();
+    let run = "--i-know-no-iommu --path nvme-user/doorbell/poll,nvme-user/doorbell/interrupt --ios 500 --replicates 1";
+    let script = format!(
+        "drives 1\n\
+         drive=$(address 0)\n\
+         attempt unsaid $drive {SHORT}\n\
+         attempt mode $drive {run}\n\
+         echo 1 >/sys/module/vfio/parameters/enable_unsafe_noiommu_mode\n\
+         attempt pages $drive {run}\n\
+         echo 64 >/proc/sys/vm/nr_hugepages\n\
+         attempt taken $drive {run} --iodepth 1,8\n\
+         awk '/HugePages_Free/ {{ print $2 }}' /proc/meminfo >/out/free\n"
+    );
+    let left = bench.run(&script, |_, _| {});
+    refused(&left, "unsaid", &["has no IOMMU", "--i-know-no-iommu"]);
+    refused(&left, "mode", &["has no IOMMU", "echo 1 > /sys/module/vfio/parameters/enable_unsafe_noiommu_mode"]);
+    refused(&left, "pages", &["too few huge pages of 2 MiB are free", "nr_hugepages"]);
+    assert_eq!(left.text("taken.status"), "0", "{}", left.text("taken.messages"));
+    is_back(&left, "taken");
+    for outcome in outcomes(&left, "taken") {
+        let measured = outcome.measurement().unwrap_or_else(|| panic!("{outcome:?}"));
+        assert_ne!(measured.verdict.kind, VerdictKind::Refuted, "{:?}", measured.verdict);
+    }
+    assert_eq!(left.text("free"), "64", "every page is free again");
 }

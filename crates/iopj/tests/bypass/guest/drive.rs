@@ -140,9 +140,10 @@ impl Drive {
         assert_eq!(bound.file_name().unwrap().to_str(), Some(driver));
     }
 
-    /// The taken drive's controller.
-    pub(crate) fn open(&self) -> Arc<Controller> {
-        Controller::open(self.address, Isolation::Iommu).unwrap()
+    /// The taken drive's controller, which reaches memory by this way of VFIO.
+    pub(crate) fn open(&self, vfio: &str) -> Arc<Controller> {
+        let isolation = if vfio == "no-iommu" { Isolation::None } else { Isolation::Iommu };
+        Controller::open(self.address, isolation).unwrap()
     }
 }
 

@@ -63,7 +63,7 @@ fn until_it_fails(engine: &mut dyn Engine) -> (Option<IoError>, String) {
 fn a_bad_sector_fails_alone_and_pairs_are_counted() {
     let mut drive = Drive::of_machine(0);
     drive.take();
-    let controller = drive.open();
+    let controller = drive.open("type1");
     for path in ["nvme-user/doorbell/poll", "nvme-user/doorbell/interrupt"] {
         let mut engine = engine(&controller, path).unwrap();
         assert_eq!(read(&mut *engine, 0), Ok(Ok(4096)));
@@ -85,7 +85,7 @@ fn a_bad_sector_fails_alone_and_pairs_are_counted() {
 fn a_command_that_never_ends_is_given_up_and_the_drive_reset() {
     let mut drive = Drive::of_machine(1);
     drive.take();
-    let controller = drive.open();
+    let controller = drive.open("type1");
     let mut engine = engine(&controller, "nvme-user/doorbell/interrupt").unwrap();
     assert_eq!(read(&mut *engine, 0), Ok(Ok(4096)));
     tell_host("stall");
@@ -97,7 +97,7 @@ fn a_command_that_never_ends_is_given_up_and_the_drive_reset() {
     assert!(refused.contains("a command did not come back"), "{refused}");
     drop((engine, controller));
     tell_host("resume");
-    let again = drive.open();
+    let again = drive.open("type1");
     assert_eq!(read(&mut *self::engine(&again, "nvme-user/doorbell/poll").unwrap(), 0), Ok(Ok(4096)));
     drop(again);
     drive.give_back();
@@ -108,7 +108,7 @@ fn a_command_that_never_ends_is_given_up_and_the_drive_reset() {
 fn a_controller_that_reports_its_failure_can_be_opened_again() {
     let mut drive = Drive::of_machine(2);
     drive.take();
-    let controller = drive.open();
+    let controller = drive.open("type1");
     let mut engine = engine(&controller, "nvme-user/doorbell/poll").unwrap();
     assert_eq!(read(&mut *engine, 0), Ok(Ok(4096)));
     // Without access to memory it cannot fetch a command, and says so (CSTS.CFS): the command register of PCI, bit 2.
@@ -118,7 +118,7 @@ fn a_controller_that_reports_its_failure_can_be_opened_again() {
     assert_eq!(error, Some(IoError::Os(libc::EIO)));
     assert!(finished.contains("reported a fatal error of its own (CSTS.CFS)"), "{finished}");
     drop((engine, controller));
-    let again = drive.open();
+    let again = drive.open("type1");
     assert_eq!(read(&mut *self::engine(&again, "nvme-user/doorbell/poll").unwrap(), 0), Ok(Ok(4096)));
     drop(again);
     drive.give_back();
@@ -129,7 +129,7 @@ fn a_controller_that_reports_its_failure_can_be_opened_again() {
 fn a_drive_that_is_pulled_is_let_go() {
     let mut drive = Drive::of_machine(3);
     drive.take();
-    let controller = drive.open();
+    let controller = drive.open("type1");
     let mut engine = engine(&controller, "nvme-user/doorbell/poll").unwrap();
     assert_eq!(read(&mut *engine, 0), Ok(Ok(4096)));
     tell_host("pull");
