@@ -1,8 +1,12 @@
-//! CPU time: of all cores by kind (`/proc/stat`, proc_stat(5)) and of a process (getrusage(2)).
+//! CPU time: of all cores by kind (`/proc/stat`, proc_stat(5)), of this process (getrusage(2)) and of a child (wait4(2)).
 
 use crate::ProbeError;
 use crate::root::Root;
 use iopj_core::evidence::{CpuTimes, ProcessEvidence};
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
 
 /// Length of a clock tick in ns (`_SC_CLK_TCK`, sysconf(3)).
 pub(crate) fn tick_ns() -> u64 {
@@ -48,21 +52,43 @@ pub(crate) fn between(earlier: &CpuTimes, later: &CpuTimes) -> CpuTimes {
     }
 }
 
-/// Totals of this process (`RUSAGE_SELF`) or of its children that were waited for (`RUSAGE_CHILDREN`).
-pub(crate) fn usage(who: libc::c_int) -> Result<ProcessEvidence, ProbeError> {
-    let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
+/// Totals of this process.
+pub(crate) fn usage() -> Result<ProcessEvidence, ProbeError> {
+    let mut usage = MaybeUninit::<libc::rusage>::zeroed();
     // SAFETY: the pointer is to a `rusage` that lives through the call, which writes nothing else.
-    if unsafe { libc::getrusage(who, usage.as_mut_ptr()) } != 0 {
-        return Err(ProbeError::Usage(std::io::Error::last_os_error()));
+    if unsafe { libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr()) } != 0 {
+        return Err(ProbeError::Usage(io::Error::last_os_error()));
     }
     // SAFETY: `rusage` holds integers only, so zeroes are valid even where the kernel wrote nothing.
-    let usage = unsafe { usage.assume_init() };
-    Ok(ProcessEvidence {
+    Ok(totals(&unsafe { usage.assume_init() }))
+}
+
+/// How a child of this process ended, and its totals with those of its own children that it waited for; `None` while it
+/// runs. Other children of this process, such as a meter's programs, are not in them. A child that has ended is gone
+/// afterwards, and its number may become another's.
+///
+/// # Errors
+/// `ECHILD` for a process that is no child, or was waited for.
+pub fn reap(child: u32) -> io::Result<Option<(ExitStatus, ProcessEvidence)>> {
+    let (mut status, mut usage) = (0, MaybeUninit::<libc::rusage>::zeroed());
+    // SAFETY: both pointers are to values that live through the call, which writes nothing else.
+    match unsafe { libc::wait4(child.cast_signed(), &raw mut status, libc::WNOHANG, usage.as_mut_ptr()) } {
+        0 => Ok(None),
+        pid if pid == child.cast_signed() => {
+            // SAFETY: as in `usage`.
+            Ok(Some((ExitStatus::from_raw(status), totals(&unsafe { usage.assume_init() }))))
+        }
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+fn totals(usage: &libc::rusage) -> ProcessEvidence {
+    ProcessEvidence {
         user_ns: time_ns(usage.ru_utime),
         system_ns: time_ns(usage.ru_stime),
         voluntary_switches: u64::try_from(usage.ru_nvcsw).unwrap_or(0),
         involuntary_switches: u64::try_from(usage.ru_nivcsw).unwrap_or(0),
-    })
+    }
 }
 
 fn time_ns(time: libc::timeval) -> u64 {
@@ -100,12 +126,12 @@ mod tests {
 
     #[test]
     fn usage_counts_this_process() {
-        let before = usage(libc::RUSAGE_SELF).unwrap();
+        let before = usage().unwrap();
         let mut sum = 0u64;
-        while usage(libc::RUSAGE_SELF).unwrap() == before {
+        while usage().unwrap() == before {
             sum = std::hint::black_box(sum + 1);
         }
-        let after = usage(libc::RUSAGE_SELF).unwrap();
+        let after = usage().unwrap();
         assert!(after.user_ns + after.system_ns >= before.user_ns + before.system_ns);
     }
 

@@ -25,6 +25,7 @@ mod taken;
 mod threads;
 mod vectors;
 
+pub use cpu::reap;
 pub use doubt::{FOREIGN_SHARE, SLACK_BYTES, SLACK_IOS};
 pub use error::ProbeError;
 pub use figures::{MAIN_SLEEPS_PER_S, MISSING_SHARE, START_SLEEPS, summary};

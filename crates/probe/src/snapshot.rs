@@ -39,9 +39,9 @@ pub enum Who<'a> {
         /// left out, also of the totals.
         own: &'a [i32],
     },
-    /// Child processes that live wholly between the two snapshots and are waited for before the
-    /// second; only their totals are known.
-    Children,
+    /// A child process that lives wholly between the two snapshots. Its totals are [`reap`](crate::reap)'s, for the
+    /// caller to add.
+    Child,
 }
 
 /// All counters at one moment. [`until`](Snapshot::until) turns two into evidence.
@@ -112,7 +112,7 @@ impl Probe {
     pub fn snapshot(&self, who: Who<'_>) -> Result<Snapshot, ProbeError> {
         let (threads, own, usage) = match who {
             Who::ThisProcess { jobs, own } => self.this_process(jobs, own)?,
-            Who::Children => (Vec::new(), Vec::new(), cpu::usage(libc::RUSAGE_CHILDREN)?),
+            Who::Child => (Vec::new(), Vec::new(), ProcessEvidence::default()),
         };
         let samples: Result<Vec<Sample>, ProbeError> = self.devices.iter().map(Device::sample).collect();
         let text = self.root.text(INTERRUPTS)?;
@@ -146,7 +146,7 @@ impl Probe {
             let outside = threads::kernel_sqpolls(&self.root, self.tick_ns)?;
             threads.extend(outside.into_iter().map(|thread| (ThreadRole::Sqpoll, thread)));
         }
-        Ok((threads, own, cpu::usage(libc::RUSAGE_SELF)?))
+        Ok((threads, own, cpu::usage()?))
     }
 }
 
@@ -158,7 +158,7 @@ impl Snapshot {
     ///
     /// Fills `rules`, `devices`, `threads`, `process`, `cpu`, `c_states` and `irq_time_sampled`; the
     /// caller adds what only it knows: `window_ns`, `numjobs`, `iodepth`, `reads`, `read_bytes`, `writes`,
-    /// `write_bytes`, `latency_sum_ns`, `engine` and `control`; of a taken device the I/Os that it counted. Threads that appeared meanwhile
+    /// `write_bytes`, `latency_sum_ns`, `engine` and `control`; the totals of a [`Who::Child`]; of a taken device the I/Os that it counted. Threads that appeared meanwhile
     /// count from zero; those that ended are in `process` only, but a submission poller that ended
     /// is listed, with counts of zero: it may have served another ring.
     pub fn until(&self, later: &Snapshot) -> Evidence {

@@ -1,10 +1,11 @@
 //! Snapshots of the running system: its disks, its threads, a real read.
 
 use iopj_core::evidence::{
-    ControlRun, DeviceEvidence, EngineEvidence, Evidence, Finding, ThreadEvidence, ThreadRole, VerdictKind,
+    ControlRun, DeviceEvidence, EngineEvidence, Evidence, Finding, ProcessEvidence, ThreadEvidence, ThreadRole,
+    VerdictKind,
 };
 use iopj_core::path::Completion;
-use iopj_probe::{Probe, Who, assess};
+use iopj_probe::{Probe, Who, assess, reap};
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
@@ -35,8 +36,8 @@ fn every_disk_of_this_machine_is_read() {
     for entry in fs::read_dir("/sys/block").unwrap() {
         let name = entry.unwrap().file_name().into_string().unwrap();
         let probe = Probe::new(std::slice::from_ref(&name)).unwrap();
-        let before = probe.snapshot(Who::Children).unwrap();
-        let evidence = before.until(&probe.snapshot(Who::Children).unwrap());
+        let before = probe.snapshot(Who::Child).unwrap();
+        let evidence = before.until(&probe.snapshot(Who::Child).unwrap());
         let [disk] = &evidence.devices[..] else { panic!("{name}: one disk expected") };
         assert_eq!(disk.name, name);
         assert!(disk.settings.contains_key("nomerges"), "{name}");
@@ -108,15 +109,33 @@ fn a_thread_that_has_ended_counts_in_the_totals() {
     assert!(evidence.process.voluntary_switches >= SLEEPS / 2, "{:?}", evidence.process);
 }
 
+/// CPU time of a shell, once it has ended.
+#[expect(clippy::zombie_processes, reason = "`reap` waits for it")]
+fn cpu_ns(script: &str) -> u64 {
+    let child = Command::new("sh").args(["-c", script]).spawn().unwrap();
+    let (status, process) = loop {
+        match reap(child.id()).unwrap() {
+            Some(ended) => break ended,
+            None => thread::sleep(Duration::from_millis(1)),
+        }
+    };
+    assert_eq!(status.code(), Some(3));
+    assert_eq!(reap(child.id()).unwrap_err().raw_os_error(), Some(libc::ECHILD), "gone");
+    process.user_ns + process.system_ns
+}
+
 #[test]
-fn a_child_counts_once_it_was_waited_for() {
+fn a_child_costs_what_it_and_its_own_children_do_and_nobody_else() {
+    let busy = "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done";
+    let alone = cpu_ns(&format!("{busy}; exit 3"));
+    let by_its_child = cpu_ns(&format!("sh -c '{busy}'; exit 3"));
+    let mut other = Command::new("sh").args(["-c", busy]).spawn().unwrap();
+    other.wait().unwrap();
+    let idle = cpu_ns("exit 3");
+    assert!(idle < alone / 4 && by_its_child > alone / 4, "{alone}, {by_its_child}, {idle} ns");
     let probe = Probe::new(&[]).unwrap();
-    let before = probe.snapshot(Who::Children).unwrap();
-    let status = Command::new("sh").args(["-c", "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done"]).status().unwrap();
-    assert!(status.success());
-    let evidence = before.until(&probe.snapshot(Who::Children).unwrap());
-    assert!(evidence.process.user_ns + evidence.process.system_ns > 0);
-    assert!(evidence.threads.is_empty());
+    let evidence = probe.snapshot(Who::Child).unwrap().until(&probe.snapshot(Who::Child).unwrap());
+    assert_eq!((evidence.process, evidence.threads.len()), (ProcessEvidence::default(), 0), "the caller adds them");
 }
 
 /// The whole disk that holds a file, if it is one: none for overlays, networks, stacked disks.

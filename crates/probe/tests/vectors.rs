@@ -66,10 +66,10 @@ impl Tree {
     fn evidence(&self, name: &str, lines: &[(u32, &str)], meanwhile: impl FnOnce()) -> DeviceEvidence {
         self.interrupts(lines, 1);
         let probe = self.probe(&[name]).unwrap();
-        let before = probe.snapshot(Who::Children).unwrap();
+        let before = probe.snapshot(Who::Child).unwrap();
         self.interrupts(lines, 2);
         meanwhile();
-        let mut evidence = before.until(&probe.snapshot(Who::Children).unwrap());
+        let mut evidence = before.until(&probe.snapshot(Who::Child).unwrap());
         evidence.devices.remove(0)
     }
 
@@ -297,7 +297,7 @@ fn what_is_not_there_is_named() {
     }
     let probe = tree.probe(&["zram0"]).unwrap();
     tree.file("sys/devices/virtual/block/zram0/stat", "1 2 3\n");
-    assert!(probe.snapshot(Who::Children).unwrap_err().to_string().contains("has no eleven counters"));
+    assert!(probe.snapshot(Who::Child).unwrap_err().to_string().contains("has no eleven counters"));
     fs::remove_file(tree.0.path().join("sys/devices/virtual/block/zram0/stat")).unwrap();
-    assert!(matches!(probe.snapshot(Who::Children), Err(ProbeError::Read { .. })));
+    assert!(matches!(probe.snapshot(Who::Child), Err(ProbeError::Read { .. })));
 }

@@ -271,7 +271,7 @@ impl Stage<'_> {
             fio.run(&job, self.stop, tick).map_err(|error| error.to_string())
         };
         let probe = access.probe()?;
-        let snapshot = || probe.snapshot(Who::Children).map_err(|error| error.to_string());
+        let snapshot = || probe.snapshot(Who::Child).map_err(|error| error.to_string());
         let mut load_raw_ns = Vec::with_capacity(4);
         if !cell.workload.ramp_time.is_zero() {
             load_raw_ns.push(monotonic_raw_ns());
@@ -285,11 +285,11 @@ impl Stage<'_> {
         marker::begin();
         let result = run(Phase::Measured);
         marker::end();
-        let result = result?;
+        let (result, process) = result?;
         let (last_ns, last_raw_ns) = (native::monotonic_ns(), monotonic_raw_ns());
         load_raw_ns.extend([first_raw_ns, last_raw_ns]);
         self.end_samples()?;
-        let mut evidence = before.until(&snapshot()?);
+        let mut evidence = Evidence { process, ..before.until(&snapshot()?) };
         add_counted(&mut evidence, counted, access.counted()?);
         if result.total_errors > 0 {
             return Err(format!("fio counts {} failed I/Os", result.total_errors));

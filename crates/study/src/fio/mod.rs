@@ -13,7 +13,9 @@ mod tests;
 pub use job::{Filename, Job, Phase, job_file};
 pub use json::{Direction, FioResult, Latency, Percentiles, parse};
 
+use iopj_core::evidence::ProcessEvidence;
 use iopj_core::{IoPath, RingSubmission};
+use iopj_probe::reap;
 use std::ffi::{CStr, OsStr};
 use std::fs::File;
 use std::io::{self, Read, Seek, Write};
@@ -232,14 +234,19 @@ impl Fio {
         })
     }
 
-    /// Runs one job to its end, and calls `tick` once a second meanwhile. `stop` is looked at every 50 ms; once it is true fio gets SIGINT,
-    /// and SIGKILL 5 s later. fio is killed if the calling thread dies, and has a process group of
+    /// Runs one job to its end: what fio says, and what the process cost. Calls `tick` once a second meanwhile. `stop` is
+    /// looked at every 50 ms; once it is true fio gets SIGINT, and SIGKILL 5 s later. fio is killed if the calling thread dies, and has a process group of
     /// its own, so that Ctrl-C reaches it through `stop` alone. No shell is run and no file is
     /// written: job and output are in memory, for a file could be on the drive under test.
     ///
     /// # Errors
     /// All but those of [`Fio::find`].
-    pub fn run(&self, job: &Job<'_>, stop: &AtomicBool, tick: &mut dyn FnMut()) -> Result<FioResult, FioError> {
+    pub fn run(
+        &self,
+        job: &Job<'_>,
+        stop: &AtomicBool,
+        tick: &mut dyn FnMut(),
+    ) -> Result<(FioResult, ProcessEvidence), FioError> {
         self.supports(&job.path)?;
         match job.filename {
             Filename::File(filename) => check_length(job, filename)?,
@@ -259,13 +266,13 @@ impl Fio {
         let share = |file: &File| file.try_clone().map(Stdio::from).map_err(|e| os("fio's output", e));
         command.stdin(job_text).stdout(share(&output)?).stderr(share(&errors)?);
         let child = command.spawn().map_err(|e| os(&format!("`{}` cannot be run", self.program.display()), e))?;
-        let (status, stopped) = wait(child, stop, tick).map_err(|e| os("waiting for fio", e))?;
+        let (status, process, stopped) = wait(&child, stop, tick).map_err(|e| os("waiting for fio", e))?;
         if stopped {
             return Err(FioError::Stopped);
         }
         let output = contents(&mut output).map_err(|e| os("reading fio's output", e))?;
         let errors = contents(&mut errors).map_err(|e| os("reading fio's errors", e))?;
-        self.outcome(&job.path, status, &output, &errors)
+        Ok((self.outcome(&job.path, status, &output, &errors)?, process))
     }
 
     fn command(&self) -> Command {
@@ -401,22 +408,25 @@ fn contents(file: &mut File) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Waits for the child; the flag tells whether it was stopped.
-fn wait(mut child: Child, stop: &AtomicBool, tick: &mut dyn FnMut()) -> io::Result<(ExitStatus, bool)> {
-    let pidfd = pidfd(&child);
+/// Waits for the child: how it ended, what it cost, and whether it was stopped.
+fn wait(child: &Child, stop: &AtomicBool, tick: &mut dyn FnMut()) -> io::Result<(ExitStatus, ProcessEvidence, bool)> {
+    let pidfd = pidfd(child);
+    // SAFETY: no pointer; the child is not yet waited for, so its id is still its own.
+    let signal = |number| unsafe { libc::kill(child.id().cast_signed(), number) };
     let mut ticked_at = Instant::now();
     let mut stopped_at: Option<Instant> = None;
     loop {
-        if let Some(status) = child.try_wait()? {
-            return Ok((status, stopped_at.is_some()));
+        if let Some((status, process)) = reap(child.id())? {
+            return Ok((status, process, stopped_at.is_some()));
         }
         match stopped_at {
             None if stop.load(Ordering::Relaxed) => {
                 stopped_at = Some(Instant::now());
-                // SAFETY: no pointer; the child is not yet waited for, so its id is still its own.
-                unsafe { libc::kill(child.id().cast_signed(), libc::SIGINT) };
+                signal(libc::SIGINT);
             }
-            Some(at) if at.elapsed() >= GRACE => child.kill()?,
+            Some(at) if at.elapsed() >= GRACE => {
+                signal(libc::SIGKILL);
+            }
             _ => {}
         }
         if ticked_at.elapsed() >= Duration::from_secs(1) {

@@ -54,7 +54,7 @@ fn job<'a>(path: &str, workload: &'a Workload, filename: &'a Path) -> Job<'a> {
 }
 
 fn run(fio: &Fio, job: &Job<'_>) -> Result<FioResult, FioError> {
-    fio.run(job, &AtomicBool::new(false), &mut || ())
+    fio.run(job, &AtomicBool::new(false), &mut || ()).map(|(result, _)| result)
 }
 
 fn ios(ios: u64) -> Workload {
