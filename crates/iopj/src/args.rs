@@ -100,7 +100,7 @@ pub(crate) struct RunArgs {
     /// Times that each cell is measured
     #[arg(long, help_heading = "Matrix")]
     pub(crate) replicates: Option<u32>,
-    /// What issues the I/O: native, fio, or both
+    /// What issues the I/O: native, fio, or native,fio
     #[arg(long, value_delimiter = ',', help_heading = "Matrix")]
     pub(crate) generator: Vec<String>,
     /// Sample every core while a trial is measured, and keep what it cost by function
