@@ -2,9 +2,15 @@
 # The guest's first process. Lines that begin with "lab:" are for the host.
 export PATH=/bin:/sbin HOME=/root LD_LIBRARY_PATH=@LIBRARIES@
 
+# Off, once the console has printed its last words: stty waits for them.
+off() {
+	stty -F /dev/console sane
+	poweroff -f
+}
+
 fail() {
 	echo "@FAILED@ $1: $2"
-	poweroff -f
+	off
 	exit 1
 }
 
@@ -42,4 +48,4 @@ echo "@UP@ $uptime"
 /bin/sh /lab/run </dev/null
 echo $? >/@EXIT_MEMBER@ || fail exit "the guest's memory is full"
 tar -c -f "$port" -C / @EXIT_MEMBER@ @OUT_FOLDER@ || fail archive "tar could not hand out /@OUT_FOLDER@"
-poweroff -f
+off

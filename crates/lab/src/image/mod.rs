@@ -31,8 +31,9 @@ pub struct GuestSpec {
     pub script: String,
 }
 
-/// The script of a guest with a shell on its console, which ends with the shell.
-pub const SHELL: &str = "setsid cttyhack sh </dev/console >/dev/console 2>&1\n";
+/// The script of a guest with a shell on its console, which ends with the shell. The end of a session hangs its terminal
+/// up, and throws away what is not printed yet: before that, stty waits until all is.
+pub const SHELL: &str = "setsid cttyhack sh -c 'sh; stty sane' </dev/console >/dev/console 2>&1\n";
 
 /// A file of the guest.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -186,9 +186,9 @@ impl Guest<'_> {
     pub fn shell(&self, cache: &Cache, programs: Vec<Program>, stop: &AtomicBool) -> Result<(), LabError> {
         let folder = RunFolder::create(cache.folder())?;
         let machine = self.machine(cache, &folder, None, false)?;
-        let script = "cd /root; echo 'iopj is on the path; leave with `exit`'; setsid cttyhack sh </dev/console\n";
+        let script = format!("cd /root; echo 'iopj is on the path; leave with `exit`'; {}", image::SHELL);
         let modules = self.modules(false)?;
-        let guest = GuestSpec { programs, modules, files: Vec::new(), script: script.to_owned() };
+        let guest = GuestSpec { programs, modules, files: Vec::new(), script };
         image::build(&guest, &self.kernel.modules, &self.kernel.release, &machine.initramfs)?;
         Ok(vm::interact(&machine, &folder, stop)?)
     }

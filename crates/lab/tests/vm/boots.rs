@@ -102,7 +102,7 @@ fn kvm_answers_and_remembers() {
 
 const TERMINAL: &str = "IOPJ_TEST_TERMINAL";
 
-/// Not a test of its own: what [`a_shell_talks_on_a_terminal`] runs on a terminal.
+/// Not a test of its own: what [`a_shell_on_a_terminal_has_its_last_words_printed`] runs on a terminal.
 #[test]
 fn shell_on_a_terminal() {
     if std::env::var_os(TERMINAL).is_none() {
@@ -113,7 +113,7 @@ fn shell_on_a_terminal() {
 }
 
 #[test]
-fn a_shell_talks_on_a_terminal() {
+fn a_shell_on_a_terminal_has_its_last_words_printed() {
     // Takes the turn, and is not run.
     let Some(_turn) = Bench::old("true", nvme(null())) else { return };
     let Some(kernel) = kernel("5.10") else { return };
@@ -129,13 +129,10 @@ fn a_shell_talks_on_a_terminal() {
         .unwrap();
     let mut text = Vec::new();
     let mut output = terminal.stdout.take().unwrap();
-    // What is typed before the shell listens is lost, and so is what the guest has not yet printed when it is off.
-    for line in ["echo \"<$(uname -r)>\"\n", "exit\n"] {
-        text.push(b'\n');
-        while !text.ends_with(b" # ") && output.by_ref().take(1).read_to_end(&mut text).unwrap() == 1 {}
-        // It may be off already; the text tells.
-        let _ = terminal.stdin.as_mut().unwrap().write_all(line.as_bytes());
-    }
+    // What is typed before the shell listens is lost. What it prints just before the guest is off is not.
+    while !text.ends_with(b" # ") && output.by_ref().take(1).read_to_end(&mut text).unwrap() == 1 {}
+    // It may be off already; the text tells.
+    let _ = terminal.stdin.as_mut().unwrap().write_all(b"echo \"<$(uname -r)>\"; exit\n");
     output.read_to_end(&mut text).unwrap();
     let status = terminal.wait().unwrap();
     let text = String::from_utf8_lossy(&text);
