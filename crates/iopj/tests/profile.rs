@@ -10,8 +10,8 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
-/// The trials of a profiled run. A virtual machine that is stopped for a moment has a trial's samples throttled; that trial then
-/// says so and has no profile, which is right, so there are several.
+/// The trials of a profiled run. A machine that is too busy may lose a trial's samples; that trial then says so and has no
+/// profile, which is right, so there are several.
 fn profiled(folder: &Path, line: &str) -> Vec<Trial> {
     let line = format!("run --target data --rw randread --bs 4k --profile --store p.iopj {line}");
     let (output, messages) = output(&mut iopj(folder, &line));

@@ -19,6 +19,7 @@ const SAMPLE_FIELDS: u64 = 1 << 16 | 1 | 1 << 1;
 /// `PERF_FORMAT_TOTAL_TIME_ENABLED`, `PERF_FORMAT_TOTAL_TIME_RUNNING`.
 const READ_FIELDS: u64 = 1 | 1 << 1;
 const FLAG_DISABLED: u64 = 1;
+const FLAG_EXCLUDE_IDLE: u64 = 1 << 7;
 const FLAG_EXCLUDE_GUEST: u64 = 1 << 20;
 const FD_CLOEXEC: libc::c_ulong = 1 << 3;
 
@@ -48,8 +49,11 @@ struct Attributes {
 pub(super) struct Counter(File);
 
 impl Counter {
-    /// Opens it, not yet counting: a sample every `period` counts. What guests of this machine do is left out.
+    /// Opens it, not yet counting: a sample every `period` counts. What guests of this machine do is left out; so is the
+    /// idle task by a software event. The kernel throttles a core that takes more samples from one tick to the next than
+    /// belong to one, and an idle core has no ticks (kernel/events/core.c, `__perf_event_account_interrupt`).
     pub(super) fn open(kind: u32, config: u64, period: u64, cpu: u32) -> io::Result<Counter> {
+        let exclude_idle = if kind == TYPE_SOFTWARE { FLAG_EXCLUDE_IDLE } else { 0 };
         let attributes = Attributes {
             kind,
             size: size_of::<Attributes>() as u32,
@@ -57,7 +61,7 @@ impl Counter {
             sample_period: period,
             sample_type: SAMPLE_FIELDS,
             read_format: READ_FIELDS,
-            flags: FLAG_DISABLED | FLAG_EXCLUDE_GUEST,
+            flags: FLAG_DISABLED | FLAG_EXCLUDE_GUEST | exclude_idle,
             wakeup_events: 0,
             bp_type: 0,
             config1: 0,

@@ -4,8 +4,8 @@
 //! whatever else runs meanwhile. The idle loop is left out.
 //!
 //! `cpu-clock` is a timer's interrupt (kernel/events/core.c, `perf_swevent_hrtimer`). What runs with interrupts disabled
-//! is charged to the instruction that enables them again; where that is the idle loop, as after a device's interrupt
-//! on an idle core, it is left out with it. Counters of the processor interrupt at once and have no such blind spot.
+//! is charged to the instruction that enables them again. It leaves out the whole idle task, and with it what a device's
+//! interrupt does on an idle core. Counters of the processor interrupt at once and have no such blind spot.
 
 mod abi;
 mod error;
