@@ -207,13 +207,13 @@ impl Pool {
 
     /// Where a slot begins, in bytes from the mapping's begin.
     pub(crate) fn offset(&self, slot: Slot) -> usize {
-        self.base.as_ptr() as usize - self.map.as_ptr() as usize + slot.0 as usize * self.stride
+        self.address(slot).as_ptr() as usize - self.map.as_ptr() as usize
     }
 
     #[inline]
     fn address(&self, slot: Slot) -> NonNull<u8> {
         debug_assert!((slot.0 as usize) < self.states.len());
-        // SAFETY: every caller has taken `slot` from `states`, so it is in range and
+        // SAFETY: every caller has seen `slot` to be one of `states`, so it is in range and
         // `slot * stride` lies within the mapping.
         unsafe { self.base.add(slot.0 as usize * self.stride) }
     }

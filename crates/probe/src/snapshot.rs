@@ -158,8 +158,8 @@ impl Snapshot {
     ///
     /// Fills `rules`, `devices`, `threads`, `process`, `cpu`, `c_states` and `irq_time_sampled`; the
     /// caller adds what only it knows: `window_ns`, `numjobs`, `iodepth`, `reads`, `read_bytes`, `writes`,
-    /// `write_bytes`, `latency_sum_ns`, `engine` and `control`; the totals of a [`Who::Child`]; of a taken device the I/Os that it counted. Threads that appeared meanwhile
-    /// count from zero; those that ended are in `process` only, but a submission poller that ended
+    /// `write_bytes`, `latency_sum_ns`, `engine` and `control`; the totals of a [`Who::Child`]; of a taken device the
+    /// I/Os that it counted. Threads that appeared meanwhile count from zero; those that ended are in `process` only, but a submission poller that ended
     /// is listed, with counts of zero: it may have served another ring.
     pub fn until(&self, later: &Snapshot) -> Evidence {
         let before: Vec<Thread> = self.threads.iter().map(|(_, thread)| thread.clone()).collect();

@@ -295,12 +295,7 @@ fn row(reading: &Reading) -> Option<ReadingRow> {
 
 /// A time of `CLOCK_MONOTONIC` on `CLOCK_MONOTONIC_RAW`, by what the two say now: they part by 500 ppm at the most.
 pub(crate) fn raw_ns(monotonic_ns: u64) -> u64 {
-    // The tightest of some pairs of reads: who is stopped between the two would shift the time.
-    let pair = |_| {
-        let (before, raw, after) = (native::monotonic_ns(), monotonic_raw_ns(), native::monotonic_ns());
-        (after.saturating_sub(before), raw, before.midpoint(after))
-    };
-    let (_, raw, at) = (1..16).map(pair).fold(pair(0), Ord::min);
+    let (at, raw) = native::moment(native::monotonic_ns, monotonic_raw_ns);
     raw.saturating_add_signed(monotonic_ns as i64 - at as i64)
 }
 

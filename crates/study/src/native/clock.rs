@@ -62,16 +62,22 @@ fn counts_ticks() -> bool {
     *TSC.get_or_init(|| cfg!(target_arch = "x86_64") && read().is_ok_and(|name| name.trim() == "tsc"))
 }
 
+/// One moment on two clocks: the middle of two reads of the outer one, and the read of the inner one between them. The
+/// tightest of some such pairs, for an interrupt between the reads, or a stop, would shift them.
+pub(crate) fn moment(outer: impl Fn() -> u64, inner: impl Fn() -> u64) -> (u64, u64) {
+    let pair = |_| {
+        let (before, between, after) = (outer(), inner(), outer());
+        let width = after.wrapping_sub(before);
+        (width, (before.wrapping_add(width / 2), between))
+    };
+    let (_, moment) = (1..16).map(pair).fold(pair(0), Ord::min);
+    moment
+}
+
 impl Anchor {
-    /// The tightest of some pairs of reads: an interrupt between the two would shift them.
     fn now() -> Anchor {
-        let pair = |_| {
-            let before = ticks();
-            let ns = monotonic_ns();
-            let after = ticks();
-            (after.wrapping_sub(before), Anchor { ticks: before.wrapping_add(after.wrapping_sub(before) / 2), ns })
-        };
-        (0..16).map(pair).min_by_key(|(width, _)| *width).map_or(Anchor { ticks: 0, ns: 0 }, |(_, anchor)| anchor)
+        let (ticks, ns) = moment(ticks, monotonic_ns);
+        Anchor { ticks, ns }
     }
 }
 

@@ -11,7 +11,7 @@ mod meeting;
 mod offsets;
 mod recorder;
 
-pub(crate) use clock::{monotonic_ns, name as clock_name};
+pub(crate) use clock::{moment, monotonic_ns, name as clock_name};
 
 use hdrhistogram::Histogram;
 use iopj_core::evidence::EngineEvidence;

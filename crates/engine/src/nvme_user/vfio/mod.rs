@@ -232,7 +232,7 @@ impl Bar {
 
 impl Drop for Bar {
     fn drop(&mut self) {
-        // SAFETY: the mapping is ours and nobody has a pointer into it.
+        // SAFETY: the mapping is ours, and whoever has a pointer into it (`Registers::mapped`) keeps the device.
         unsafe { libc::munmap(self.base.as_ptr().cast(), self.len) };
     }
 }
