@@ -35,7 +35,7 @@ pub use observe::{
     CONTROL_INTERRUPTS, HYBRID_SLEEPS, INTERRUPT_SHARE, KERNEL_SHARE, NO_INTERRUPT, POLL_BUSY, POLL_SLEEPS,
     START_KERNEL_NS, STRAY_INTERRUPTS, STRAY_SHARE, observe,
 };
-pub use snapshot::{Probe, Snapshot, Who};
+pub use snapshot::{Edge, Probe, Snapshot, Who};
 pub use symbols::{Symbol, Symbols, SymbolsError};
 
 /// Version of the rules by which evidence is collected, observed and judged; it changes with every

@@ -44,6 +44,16 @@ pub enum Who<'a> {
     Child,
 }
 
+/// The end of the window that a snapshot is taken at. The threads are read next to the window, the device and the machine
+/// farther from it: a submission poller uses CPU time while the rest is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Edge {
+    /// The window begins after the snapshot: threads last.
+    Begin,
+    /// The window has ended before it: threads first.
+    End,
+}
+
 /// All counters at one moment. [`until`](Snapshot::until) turns two into evidence.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
@@ -102,18 +112,29 @@ impl Probe {
         Ok(Probe { root, devices, taken: None, irqs, idle_states, tick_ns: cpu::tick_ns(), sqpoll_is_kernel_thread })
     }
 
-    /// Reads all counters now. Take it while no I/O of the trial is in flight; the job threads
+    /// Reads all counters at an edge of the window. Take it while no I/O of the trial is in flight; the job threads
     /// must be alive, else their counts are in the totals only.
     ///
     /// # Errors
     ///
     /// [`ProbeError::Read`] or [`ProbeError::Form`] for a file that cannot be read or understood,
     /// such as that of a disk that was pulled out.
-    pub fn snapshot(&self, who: Who<'_>) -> Result<Snapshot, ProbeError> {
-        let (threads, own, usage) = match who {
-            Who::ThisProcess { jobs, own } => self.this_process(jobs, own)?,
-            Who::Child => (Vec::new(), Vec::new(), ProcessEvidence::default()),
+    pub fn snapshot(&self, who: Who<'_>, edge: Edge) -> Result<Snapshot, ProbeError> {
+        let (machine, (threads, own, usage)) = match edge {
+            Edge::Begin => {
+                let machine = self.machine()?;
+                (machine, self.process(who)?)
+            }
+            Edge::End => {
+                let process = self.process(who)?;
+                (self.machine()?, process)
+            }
         };
+        Ok(Snapshot { threads, own, usage, ..machine })
+    }
+
+    /// A snapshot without threads and totals.
+    fn machine(&self) -> Result<Snapshot, ProbeError> {
         let samples: Result<Vec<Sample>, ProbeError> = self.devices.iter().map(Device::sample).collect();
         let text = self.root.text(INTERRUPTS)?;
         let table = Table::new(&text);
@@ -128,13 +149,20 @@ impl Probe {
             samples: samples?,
             taken,
             interrupts: table.counts(&irqs),
-            threads,
-            own,
-            usage,
+            threads: Vec::new(),
+            own: Vec::new(),
+            usage: ProcessEvidence::default(),
             cpu: cpu::read(&self.root, self.tick_ns)?,
             idle_states: Arc::clone(&self.idle_states),
             idle: self.idle_states.read(),
         })
+    }
+
+    fn process(&self, who: Who<'_>) -> Result<Process, ProbeError> {
+        match who {
+            Who::ThisProcess { jobs, own } => self.this_process(jobs, own),
+            Who::Child => Ok(Process::default()),
+        }
     }
 
     fn this_process(&self, jobs: &[i32], own: &[i32]) -> Result<Process, ProbeError> {

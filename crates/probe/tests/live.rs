@@ -5,7 +5,7 @@ use iopj_core::evidence::{
     VerdictKind,
 };
 use iopj_core::path::Completion;
-use iopj_probe::{Probe, Who, assess, reap};
+use iopj_probe::{Edge, Probe, Who, assess, reap};
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
@@ -36,8 +36,8 @@ fn every_disk_of_this_machine_is_read() {
     for entry in fs::read_dir("/sys/block").unwrap() {
         let name = entry.unwrap().file_name().into_string().unwrap();
         let probe = Probe::new(std::slice::from_ref(&name)).unwrap();
-        let before = probe.snapshot(Who::Child).unwrap();
-        let evidence = before.until(&probe.snapshot(Who::Child).unwrap());
+        let before = probe.snapshot(Who::Child, Edge::Begin).unwrap();
+        let evidence = before.until(&probe.snapshot(Who::Child, Edge::End).unwrap());
         let [disk] = &evidence.devices[..] else { panic!("{name}: one disk expected") };
         assert_eq!(disk.name, name);
         assert!(disk.settings.contains_key("nomerges"), "{name}");
@@ -76,10 +76,10 @@ fn a_job_that_sleeps_is_seen_to_sleep_and_own_threads_are_left_out() {
     let own = [tid()];
     let who = Who::ThisProcess { jobs: &jobs, own: &own };
     let probe = Probe::new(&[]).unwrap();
-    let before = probe.snapshot(who).unwrap();
+    let before = probe.snapshot(who, Edge::Begin).unwrap();
     to_job.send(()).unwrap();
     from_job.recv().unwrap();
-    let evidence = before.until(&probe.snapshot(who).unwrap());
+    let evidence = before.until(&probe.snapshot(who, Edge::End).unwrap());
     to_job.send(()).unwrap();
     job.join().unwrap();
     let job = find(&evidence, jobs[0]).unwrap();
@@ -96,7 +96,7 @@ fn a_thread_that_has_ended_counts_in_the_totals() {
     let own = [tid()];
     let who = Who::ThisProcess { jobs: &[], own: &own };
     let probe = Probe::new(&[]).unwrap();
-    let before = probe.snapshot(who).unwrap();
+    let before = probe.snapshot(who, Edge::Begin).unwrap();
     let ended = thread::spawn(|| {
         for _ in 0..SLEEPS {
             thread::sleep(Duration::from_micros(20));
@@ -104,7 +104,7 @@ fn a_thread_that_has_ended_counts_in_the_totals() {
         tid()
     });
     let ended = ended.join().unwrap();
-    let evidence = before.until(&probe.snapshot(who).unwrap());
+    let evidence = before.until(&probe.snapshot(who, Edge::End).unwrap());
     assert!(find(&evidence, ended).is_none());
     assert!(evidence.process.voluntary_switches >= SLEEPS / 2, "{:?}", evidence.process);
 }
@@ -134,7 +134,8 @@ fn a_child_costs_what_it_and_its_own_children_do_and_nobody_else() {
     let idle = cpu_ns("exit 3");
     assert!(idle < alone / 4 && by_its_child > alone / 4, "{alone}, {by_its_child}, {idle} ns");
     let probe = Probe::new(&[]).unwrap();
-    let evidence = probe.snapshot(Who::Child).unwrap().until(&probe.snapshot(Who::Child).unwrap());
+    let evidence =
+        probe.snapshot(Who::Child, Edge::Begin).unwrap().until(&probe.snapshot(Who::Child, Edge::End).unwrap());
     assert_eq!((evidence.process, evidence.threads.len()), (ProcessEvidence::default(), 0), "the caller adds them");
 }
 
@@ -179,9 +180,9 @@ fn real_reads_are_seen_on_the_disk_and_as_interrupts() {
     let jobs = [tid()];
     let who = Who::ThisProcess { jobs: &jobs, own: &[] };
     let probe = Probe::new(&[disk]).unwrap();
-    let before = probe.snapshot(who).unwrap();
+    let before = probe.snapshot(who, Edge::Begin).unwrap();
     read_all(&file, BLOCKS);
-    let mut evidence = before.until(&probe.snapshot(who).unwrap());
+    let mut evidence = before.until(&probe.snapshot(who, Edge::End).unwrap());
     let DeviceEvidence { reads, read_sectors, interrupts, .. } = evidence.devices[0];
     assert!(reads >= BLOCKS as u64 && read_sectors >= (BLOCKS * BLOCK / 512) as u64);
     let Some(interrupts) = interrupts else { return skipped("a disk with interrupt vectors of its own") };
@@ -214,12 +215,12 @@ fn a_submission_poller_is_found() {
     let jobs = [tid()];
     let who = Who::ThisProcess { jobs: &jobs, own: &[] };
     let probe = Probe::new(&[]).unwrap();
-    let before = probe.snapshot(who).unwrap();
+    let before = probe.snapshot(who, Edge::Begin).unwrap();
     // The thread takes its name when it first runs, and is a helper like any other until then.
     let is_sqpoll = |thread: &ThreadEvidence| thread.role == ThreadRole::Sqpoll && thread.name.starts_with("iou-sqp-");
     let is_found = (0..5_000).any(|_| {
         thread::sleep(Duration::from_millis(1));
-        before.until(&probe.snapshot(who).unwrap()).threads.iter().any(is_sqpoll)
+        before.until(&probe.snapshot(who, Edge::End).unwrap()).threads.iter().any(is_sqpoll)
     });
     // SAFETY: the descriptor is this test's own and is not used afterwards.
     unsafe { libc::close(ring as i32) };

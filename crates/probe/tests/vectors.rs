@@ -1,9 +1,11 @@
 //! Disks of many kinds in made-up trees of `/proc` and `/sys`: which interrupts are theirs.
 
 use iopj_core::evidence::DeviceEvidence;
-use iopj_probe::{Probe, ProbeError, Who};
-use std::fmt::Write;
+use iopj_probe::{Edge, Probe, ProbeError, Who};
+use std::fmt::Write as _;
 use std::fs;
+use std::io::Write as _;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
@@ -66,10 +68,10 @@ impl Tree {
     fn evidence(&self, name: &str, lines: &[(u32, &str)], meanwhile: impl FnOnce()) -> DeviceEvidence {
         self.interrupts(lines, 1);
         let probe = self.probe(&[name]).unwrap();
-        let before = probe.snapshot(Who::Child).unwrap();
+        let before = probe.snapshot(Who::Child, Edge::Begin).unwrap();
         self.interrupts(lines, 2);
         meanwhile();
-        let mut evidence = before.until(&probe.snapshot(Who::Child).unwrap());
+        let mut evidence = before.until(&probe.snapshot(Who::Child, Edge::End).unwrap());
         evidence.devices.remove(0)
     }
 
@@ -297,7 +299,42 @@ fn what_is_not_there_is_named() {
     }
     let probe = tree.probe(&["zram0"]).unwrap();
     tree.file("sys/devices/virtual/block/zram0/stat", "1 2 3\n");
-    assert!(probe.snapshot(Who::Child).unwrap_err().to_string().contains("has no eleven counters"));
+    assert!(probe.snapshot(Who::Child, Edge::End).unwrap_err().to_string().contains("has no eleven counters"));
     fs::remove_file(tree.0.path().join("sys/devices/virtual/block/zram0/stat")).unwrap();
-    assert!(matches!(probe.snapshot(Who::Child), Err(ProbeError::Read { .. })));
+    assert!(matches!(probe.snapshot(Who::Child, Edge::End), Err(ProbeError::Read { .. })));
+}
+
+/// While `/proc/interrupts` is read a submission poller spins on: its CPU time then is before the window, or after it.
+#[test]
+fn what_threads_do_while_the_machine_is_read_is_not_in_the_window() {
+    let tree = Tree::new();
+    tree.interrupts(&[], 1);
+    let probe = tree.probe(&[]).unwrap();
+    let poller = |cpu_ns: u64| tree.file("proc/self/task/77/schedstat", &format!("{cpu_ns} 0 0\n"));
+    tree.file("proc/self/task/77/stat", "77 (iou-sqp-7) S 1 2 3 4 5 6 7 8 9 10 0 0 0 0 20 0 1 0 99 0\n");
+    tree.file("proc/self/task/77/status", "voluntary_ctxt_switches:\t0\nnonvoluntary_ctxt_switches:\t0\n");
+    poller(1_000);
+    let interrupts = tree.0.path().join("proc/interrupts");
+    let text = fs::read(&interrupts).unwrap();
+    fs::remove_file(&interrupts).unwrap();
+    let name = std::ffi::CString::new(interrupts.as_os_str().as_bytes()).unwrap();
+    // SAFETY: the name is a text that ends with a zero byte.
+    assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
+    // The file is open for writing once it is open for reading, and is read to its end once that is closed.
+    let spin_while_it_is_read = |cpu_ns| {
+        let mut file = fs::OpenOptions::new().write(true).open(&interrupts).unwrap();
+        poller(cpu_ns);
+        file.write_all(&text).unwrap();
+    };
+    let who = Who::ThisProcess { jobs: &[], own: &[] };
+    let snapshot = |edge, cpu_ns| {
+        std::thread::scope(|scope| {
+            scope.spawn(move || spin_while_it_is_read(cpu_ns));
+            probe.snapshot(who, edge).unwrap()
+        })
+    };
+    let before = snapshot(Edge::Begin, 2_000);
+    poller(2_050);
+    let evidence = before.until(&snapshot(Edge::End, 9_000));
+    assert_eq!(evidence.threads.iter().map(|thread| (thread.tid, thread.cpu_ns)).collect::<Vec<_>>(), [(77, 50)]);
 }

@@ -19,14 +19,26 @@ fn cell(iops: &[u64]) -> Vec<Trial> {
 
 #[test]
 fn a_rising_rate_is_scipys_line() {
-    // scipy.stats.linregress of the rates at the slices' middles (SciPy 1.17.1): slope 120.22556390977442, p 1.533941118921485e-12;
-    // change: slope * 2 s / mean rate
+    // scipy.stats.linregress of the rates at the slices' middles (SciPy 1.17.1): slope 120.22556390977442 a second over two, p 1.533941118921485e-12
     let rising = [100, 103, 99, 104, 107, 105, 108, 110, 106, 112, 111, 115, 113, 118, 116, 117, 121, 119, 123, 122];
-    let Some(Unsteady::Trend { change, p }) = trend(&series(&rising)) else { panic!("no trend") };
-    assert!((change - 0.21574798368734754).abs() < 1e-9 && (p / 1.533941118921485e-12 - 1.0).abs() < 1e-9);
+    let Some(Unsteady::Trend { from, to, p }) = trend(&series(&rising)) else { panic!("no trend") };
+    let (mean, half) = (1114.5, 120.22556390977442);
+    assert!((from - (mean - half)).abs() < 1e-6 && (to - (mean + half)).abs() < 1e-6, "{from} {to}");
+    assert!((p / 1.533941118921485e-12 - 1.0).abs() < 1e-9);
     let falling: Vec<u64> = rising.into_iter().rev().collect();
-    let Some(Unsteady::Trend { change, .. }) = trend(&series(&falling)) else { panic!("no trend") };
-    assert!((change + 0.21574798368734754).abs() < 1e-9);
+    let Some(Unsteady::Trend { from, to, .. }) = trend(&series(&falling)) else { panic!("no trend") };
+    assert!((from - (mean + half)).abs() < 1e-6 && (to - (mean - half)).abs() < 1e-6, "{from} {to}");
+}
+
+#[test]
+fn no_rate_falls_by_125_percent() {
+    let words = |ios: &[u64]| trend(&series(ios)).map(|reason| reason.to_string()).unwrap_or_default();
+    // The line falls by 127 % of the mean rate, and that is to 22 % of where it began (SciPy 1.17.1, linregress: 1633.94, 366.06).
+    let falling = [157, 144, 132, 119, 106, 94, 81, 69, 56, 42];
+    assert_eq!(words(&falling), "its rate fell from 1634 to 366 IOPS over the window (p < 0.01)");
+    // A line that ends below zero ends at no I/O (4664.29, -1850.96, p 0.0067).
+    let stopping = [900, 400, 200, 100, 50, 20, 10, 5, 2, 1, 0, 0];
+    assert_eq!(words(&stopping), "its rate fell from 4664 to 0 IOPS over the window (p = 0.01)");
 }
 
 #[test]
@@ -66,7 +78,7 @@ fn flags_name_their_trials_and_refuted_ones_are_no_replicates() {
     let [first, second] = unsteady(&trials)[..] else { panic!() };
     assert!(matches!(first, Flag { trial: 0, reason: Unsteady::Trend { .. } }));
     assert!(matches!(second, Flag { trial: 4, reason: Unsteady::FarOff { .. } }));
-    assert_eq!(first.reason.to_string(), "its rate rose by 49 % over the window (p < 0.01)");
+    assert_eq!(first.reason.to_string(), "its rate rose from 775 to 1275 IOPS over the window (p < 0.01)");
     assert!(second.reason.to_string().starts_with("its 5000 IOPS are far from the 1004 of the other replicates"));
     measurement(&mut trials[4]).verdict.kind = VerdictKind::Refuted;
     trials[0].outcome = Outcome::Failed("it broke".into());

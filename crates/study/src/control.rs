@@ -4,7 +4,7 @@ use crate::native::{self, JobSpec};
 use iopj_core::evidence::ControlRun;
 use iopj_core::{CompletionMode, IoPath, Length, Ring, RingCompletion, RingSubmission, Workload};
 use iopj_engine::Target;
-use iopj_probe::{Probe, Who};
+use iopj_probe::{Edge, Probe, Who};
 use std::cell::RefCell;
 use std::sync::atomic::AtomicBool;
 
@@ -37,7 +37,9 @@ pub(crate) fn run(target: &Target, probe: &Probe, stop: &AtomicBool) -> Result<C
     let snapshots = RefCell::new(Vec::with_capacity(2));
     let mut bracket = |jobs: &[i32]| {
         let who = Who::ThisProcess { jobs, own: &[] };
-        snapshots.borrow_mut().push(probe.snapshot(who).map_err(|error| error.to_string())?);
+        let mut snapshots = snapshots.borrow_mut();
+        let edge = if snapshots.is_empty() { Edge::Begin } else { Edge::End };
+        snapshots.push(probe.snapshot(who, edge).map_err(|error| error.to_string())?);
         Ok(())
     };
     let done = native::run(&spec, stop, &mut bracket, &mut || {})?;

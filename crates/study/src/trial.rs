@@ -13,7 +13,7 @@ use iopj_core::{CostProfile, Evidence, IoPath};
 use iopj_engine::target::Descriptor;
 use iopj_engine::{Engine, EngineError, PciAddress, Pool, Target};
 use iopj_meter::monotonic_raw_ns;
-use iopj_probe::{Who, marker};
+use iopj_probe::{Edge, Who, marker};
 use iopj_store::{Generator, Latency, Measurement, histogram};
 use std::cell::RefCell;
 use std::os::fd::AsRawFd;
@@ -218,16 +218,16 @@ impl Stage<'_> {
         let mut bracket = |jobs: &[i32]| {
             let own = energy::own_threads();
             let who = Who::ThisProcess { jobs, own: &own };
-            let snapshot = || probe.snapshot(who).map_err(|error| error.to_string());
+            let snapshot = |edge| probe.snapshot(who, edge).map_err(|error| error.to_string());
             let mut snapshots = snapshots.borrow_mut();
             // The drive is asked for its counts outside of what is counted here.
             if snapshots.is_empty() {
                 let counted = access.counted()?;
-                snapshots.push((snapshot()?, counted));
+                snapshots.push((snapshot(Edge::Begin)?, counted));
                 return self.begin_samples();
             }
             self.end_samples()?;
-            let last = snapshot()?;
+            let last = snapshot(Edge::End)?;
             snapshots.push((last, access.counted()?));
             Ok(())
         };
@@ -271,7 +271,7 @@ impl Stage<'_> {
             fio.run(&job, self.stop, tick).map_err(|error| error.to_string())
         };
         let probe = access.probe()?;
-        let snapshot = || probe.snapshot(Who::Child).map_err(|error| error.to_string());
+        let snapshot = |edge| probe.snapshot(Who::Child, edge).map_err(|error| error.to_string());
         let mut load_raw_ns = Vec::with_capacity(4);
         if !cell.workload.ramp_time.is_zero() {
             load_raw_ns.push(monotonic_raw_ns());
@@ -279,7 +279,7 @@ impl Stage<'_> {
             load_raw_ns.push(monotonic_raw_ns());
         }
         let counted = access.counted()?;
-        let before = snapshot()?;
+        let before = snapshot(Edge::Begin)?;
         self.begin_samples()?;
         let (first_ns, first_raw_ns) = (native::monotonic_ns(), monotonic_raw_ns());
         marker::begin();
@@ -289,7 +289,7 @@ impl Stage<'_> {
         let (last_ns, last_raw_ns) = (native::monotonic_ns(), monotonic_raw_ns());
         load_raw_ns.extend([first_raw_ns, last_raw_ns]);
         self.end_samples()?;
-        let mut evidence = Evidence { process, ..before.until(&snapshot()?) };
+        let mut evidence = Evidence { process, ..before.until(&snapshot(Edge::End)?) };
         add_counted(&mut evidence, counted, access.counted()?);
         if result.total_errors > 0 {
             return Err(format!("fio counts {} failed I/Os", result.total_errors));

@@ -30,8 +30,10 @@ pub struct Flag {
 pub enum Unsteady {
     /// The rate rose or fell over the window.
     Trend {
-        /// The fitted change from start to end, relative to the mean rate; negative for a fall.
-        change: f64,
+        /// The rate in IOPS at the start of the fitted line; 0 where that lies below.
+        from: f64,
+        /// The rate at its end.
+        to: f64,
         /// The two-sided p-value of the slope.
         p: f64,
     },
@@ -49,10 +51,10 @@ pub enum Unsteady {
 impl fmt::Display for Unsteady {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Unsteady::Trend { change, p } => {
-                let word = if *change < 0.0 { "fell" } else { "rose" };
+            Unsteady::Trend { from, to, p } => {
+                let word = if to < from { "fell" } else { "rose" };
                 let p = if *p < 0.005 { "p < 0.01".to_owned() } else { format!("p = {p:.2}") };
-                write!(f, "its rate {word} by {:.0} % over the window ({p})", change.abs() * 100.0)
+                write!(f, "its rate {word} from {from:.0} to {to:.0} IOPS over the window ({p})")
             }
             Unsteady::FarOff { iops, median, z } => write!(
                 f,
@@ -111,7 +113,9 @@ pub fn trend(series: &[Slice]) -> Option<Unsteady> {
     let length_s: f64 = points.iter().map(|point| point.2).sum();
     let mean_rate = points.iter().map(|point| point.1 * point.2).sum::<f64>() / length_s;
     let change = slope * length_s / mean_rate;
-    (change.is_finite() && change.abs() > TREND && p < LEVEL).then_some(Unsteady::Trend { change, p })
+    let at = |share: f64| (mean_rate * (1.0 + share * change)).max(0.0);
+    let trend = Unsteady::Trend { from: at(-0.5), to: at(0.5), p };
+    (change.is_finite() && change.abs() > TREND && p < LEVEL).then_some(trend)
 }
 
 /// The values of a cell that are far off, by place. The scale is the median absolute deviation, or, where more than half of the

@@ -2,122 +2,15 @@
 
 use super::clock::Clock;
 use super::offsets::Offsets;
-use super::recorder::Recorder;
+use super::slices::Begin;
+use super::tally::{Tally, tag};
 use super::{JobSpec, Limit};
 use iopj_core::Workload;
-use iopj_engine::{Completion, Engine, EngineError, EngineFacts, IoError, Op, Pool, Request, Slot};
-use iopj_store::Slice;
+use iopj_engine::{Completion, Engine, EngineError, EngineFacts, Op, Pool, Request, Slot};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
-
-/// Slices that a window is cut into at the most; then two are joined to one.
-const MAX_SLICES: usize = 128;
-/// The first length of a slice in ns.
-const SLICE_NS: u64 = 50_000_000;
-
-/// What a job has counted over its window.
-pub(crate) struct Tally {
-    /// Latencies in ns of whole I/Os: reads, writes.
-    pub(crate) latency: [Recorder; 2],
-    /// Exact sums of those latencies.
-    pub(crate) latency_sum_ns: u64,
-    pub(crate) min_ns: u64,
-    pub(crate) max_ns: u64,
-    pub(crate) short_ios: u64,
-    /// Failed I/Os by error; a handful of kinds at the most.
-    pub(crate) errors: Vec<(IoError, u64)>,
-    pub(crate) issued: u64,
-    /// Short and failed I/Os: reads, writes.
-    pub(crate) odd: [u64; 2],
-    pub(crate) first_ns: u64,
-    pub(crate) last_ns: u64,
-    pub(crate) series: Vec<Slice>,
-    slice_ns: u64,
-    slice_end_ns: u64,
-    slice_ios: u64,
-}
-
-impl Tally {
-    fn new() -> Tally {
-        Tally {
-            latency: [Recorder::new(), Recorder::new()],
-            latency_sum_ns: 0,
-            min_ns: u64::MAX,
-            max_ns: 0,
-            short_ios: 0,
-            errors: Vec::new(),
-            issued: 0,
-            odd: [0; 2],
-            first_ns: 0,
-            last_ns: 0,
-            series: Vec::with_capacity(MAX_SLICES),
-            slice_ns: SLICE_NS,
-            slice_end_ns: 0,
-            slice_ios: 0,
-        }
-    }
-
-    /// Starts the window.
-    fn start(&mut self, now_ns: u64) {
-        (self.first_ns, self.last_ns, self.slice_end_ns) = (now_ns, now_ns, now_ns + SLICE_NS);
-    }
-
-    /// Counts a completion that the clock read at `now_ns` has seen.
-    #[inline]
-    fn record(&mut self, completion: &Completion, bs: u32, now_ns: u64) {
-        let (write, started_ns) = untag(completion.tag);
-        if completion.result != Ok(bs) {
-            return self.record_odd(write, completion.result);
-        }
-        let latency_ns = now_ns.saturating_sub(started_ns);
-        self.latency[usize::from(write)].record(latency_ns);
-        self.latency_sum_ns += latency_ns;
-        self.min_ns = self.min_ns.min(latency_ns);
-        self.max_ns = self.max_ns.max(latency_ns);
-        self.slice_ios += 1;
-    }
-
-    #[cold]
-    fn record_odd(&mut self, write: bool, result: Result<u32, IoError>) {
-        self.odd[usize::from(write)] += 1;
-        match result {
-            Ok(_) => self.short_ios += 1,
-            Err(error) => self.fail(error),
-        }
-    }
-
-    fn fail(&mut self, error: IoError) {
-        match self.errors.iter_mut().find(|(kind, _)| *kind == error) {
-            Some((_, count)) => *count += 1,
-            None => self.errors.push((error, 1)),
-        }
-    }
-
-    #[cold]
-    fn end_slice(&mut self, now_ns: u64) {
-        if self.series.len() == MAX_SLICES {
-            self.slice_ns *= 2;
-            let joined = |pair: &[Slice]| Slice { end_ns: pair[1].end_ns, ios: pair[0].ios + pair[1].ios };
-            self.series = self.series.chunks_exact(2).map(joined).collect();
-            self.series.reserve_exact(MAX_SLICES - self.series.len());
-        }
-        self.series.push(Slice { end_ns: now_ns - self.first_ns, ios: std::mem::take(&mut self.slice_ios) });
-        self.slice_end_ns = now_ns + self.slice_ns;
-    }
-}
-
-/// A request's tag: its start, and whether it is a write.
-#[inline]
-fn tag(op: Op, started_ns: u64) -> u64 {
-    started_ns << 1 | u64::from(op == Op::Write)
-}
-
-#[inline]
-fn untag(tag: u64) -> (bool, u64) {
-    (tag & 1 != 0, tag >> 1)
-}
 
 /// A job that is ready to run: engine, buffers and offsets.
 pub(crate) struct Job<'a> {
@@ -146,6 +39,9 @@ impl<'a> Job<'a> {
         }
         let engine = (spec.open)(&pool, depth)?;
         let blank = Request { op: Op::Read, slot: Slot(0), len: workload.bs, offset: 0, tag: 0 };
+        // Written to, so that no page of it is new in the window.
+        let mut done = vec![Completion { tag: 0, slot: Slot(0), result: Ok(0) }; depth as usize];
+        done.clear();
         Ok(Job {
             engine,
             clock: Clock::new(),
@@ -154,7 +50,7 @@ impl<'a> Job<'a> {
             free: (0..depth).map(Slot).collect(),
             free_count: depth as usize,
             batch: vec![blank; workload.iodepth_batch_submit as usize].into(),
-            done: Vec::with_capacity(depth as usize),
+            done,
             tally: Tally::new(),
         })
     }
@@ -164,13 +60,12 @@ impl<'a> Job<'a> {
     }
 
     /// Runs the closed loop until the limit, a failed I/O or `stop`, then waits for what is in
-    /// flight, which counts.
-    pub(crate) fn run(&mut self, limit: Limit, stop: [&AtomicBool; 2]) -> Result<(), EngineError> {
-        self.tally = Tally::new();
-        let started_ns = self.clock.now_ns();
-        self.tally.start(started_ns);
+    /// flight, which counts. The tally must be new or reset; nothing is allocated here.
+    pub(crate) fn run(&mut self, limit: Limit, begin: &Begin, stop: [&AtomicBool; 2]) -> Result<(), EngineError> {
+        let begin_ns = begin.of(self.clock.now_ns());
+        self.tally.start(begin_ns);
         let (deadline_ns, most) = match limit {
-            Limit::Time(time) => (started_ns.saturating_add(time.as_nanos() as u64), u64::MAX),
+            Limit::Time(time) => (begin_ns.saturating_add(time.as_nanos() as u64), u64::MAX),
             Limit::Ios(ios) => (u64::MAX, ios),
         };
         let bs = self.workload.bs;
@@ -188,16 +83,13 @@ impl<'a> Job<'a> {
             // At the end one by one, so that each is stamped when it is seen, as fio does.
             self.engine.wait(if running { complete_min.min(in_flight) } else { 1 }, &mut self.done)?;
             let now = self.clock.now_ns();
+            self.tally.at(now);
             let freed = &mut self.free[self.free_count..];
             for (completion, place) in self.done.iter().zip(freed) {
                 self.tally.record(completion, bs, now);
                 *place = completion.slot;
             }
             self.free_count += self.done.len();
-            self.tally.last_ns = now;
-            if now >= self.tally.slice_end_ns {
-                self.tally.end_slice(now);
-            }
             if now >= deadline_ns || stop[0].load(Ordering::Relaxed) || stop[1].load(Ordering::Relaxed) {
                 running = false;
             }

@@ -10,6 +10,8 @@ mod job;
 mod meeting;
 mod offsets;
 mod recorder;
+mod slices;
+mod tally;
 
 pub(crate) use clock::{moment, monotonic_ns, name as clock_name};
 
@@ -19,14 +21,16 @@ use iopj_core::{Length, Workload};
 use iopj_engine::{Engine, EngineError, EngineFacts, IoError, Pool};
 use iopj_probe::marker;
 use iopj_store::{Latency, Slice, histogram};
-use job::{Job, Tally};
+use job::Job;
 use meeting::Meeting;
+use slices::Begin;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::Mutex;
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+use tally::Tally;
 
 /// Opens the engine of a job over its pool.
 pub(crate) type OpenEngine<'a> = dyn Fn(&Rc<Pool>, u32) -> Result<Box<dyn Engine>, EngineError> + Sync + 'a;
@@ -62,7 +66,7 @@ impl From<Length> for Limit {
 
 /// What the jobs of a trial did over the window, together.
 pub(crate) struct Run {
-    /// Start of the first job and end of the last, `CLOCK_MONOTONIC` in ns.
+    /// Start of the first job and end of the last one, `CLOCK_MONOTONIC` in ns.
     pub(crate) first_ns: u64,
     pub(crate) last_ns: u64,
     /// Reads and writes that were issued, short ones included.
@@ -87,14 +91,13 @@ pub(crate) fn run(
     tick: &mut dyn FnMut(),
 ) -> Result<Run, String> {
     let jobs = spec.workload.numjobs;
-    let meeting = Meeting::default();
-    let abort = AtomicBool::new(false);
-    let tids = Mutex::new(Vec::new());
+    let shared = Shared::default();
+    let Shared { meeting, abort, tids, .. } = &shared;
     let results = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..jobs)
             .map(|number| {
-                let (meeting, abort, tids) = (&meeting, &abort, &tids);
-                let body = move || job_thread(spec, number, meeting, [abort, stop], tids);
+                let shared = &shared;
+                let body = move || job_thread(spec, number, shared, stop);
                 std::thread::Builder::new().name(format!("iopj-job-{number}")).spawn_scoped(scope, body)
             })
             .collect();
@@ -102,7 +105,7 @@ pub(crate) fn run(
         if started < threads.len() {
             abort.store(true, Ordering::Relaxed);
         }
-        let release = ReleaseAll { meeting: &meeting, abort: &abort };
+        let release = ReleaseAll { meeting, abort };
         let mut bracketed = Ok(());
         for round in [Round::Window, Round::End] {
             meeting.gather(started, tick);
@@ -128,6 +131,16 @@ pub(crate) fn run(
         return Err("interrupted".to_owned());
     }
     Ok(merge(results?))
+}
+
+/// What the jobs of a trial and their runner share.
+#[derive(Default)]
+struct Shared {
+    meeting: Meeting,
+    /// Ends the trial early.
+    abort: AtomicBool,
+    tids: Mutex<Vec<i32>>,
+    window: Begin,
 }
 
 /// Lets the jobs run to their end if the runner's thread panics: the scope waits for them.
@@ -160,13 +173,9 @@ pub(crate) fn preflight(spec: &JobSpec<'_>) -> Result<(), EngineError> {
 type JobResult = Result<(Tally, EngineFacts, EngineFacts), String>;
 
 /// The life of a job: open, ramp, meet, measure, meet. It arrives at both meetings whatever happens.
-fn job_thread(
-    spec: &JobSpec<'_>,
-    number: u32,
-    meeting: &Meeting,
-    stop: [&AtomicBool; 2],
-    tids: &Mutex<Vec<i32>>,
-) -> JobResult {
+fn job_thread(spec: &JobSpec<'_>, number: u32, shared: &Shared, stop: &AtomicBool) -> JobResult {
+    let Shared { meeting, abort, tids, window } = shared;
+    let stop = [abort, stop];
     // SAFETY: takes nothing and cannot fail.
     let tid = unsafe { libc::gettid() };
     tids.lock().unwrap_or_else(PoisonError::into_inner).push(tid);
@@ -187,7 +196,8 @@ fn job_thread(
         cpus::keep_to(&spec.workload.cpus_allowed)?;
         let job = job.insert(Job::open(spec, number).map_err(|error| error.to_string())?);
         if !spec.workload.ramp_time.is_zero() {
-            run_and_check(job, Limit::Time(spec.workload.ramp_time), stop)?;
+            run_and_check(job, Limit::Time(spec.workload.ramp_time), &Begin::default(), stop)?;
+            job.tally.reset();
         }
         before = job.facts();
         Ok(())
@@ -198,7 +208,7 @@ fn job_thread(
             if spec.is_trial {
                 marker::begin();
             }
-            let run = run_and_check(job, spec.workload.length.into(), stop);
+            let run = run_and_check(job, spec.workload.length.into(), window, stop);
             if spec.is_trial {
                 marker::end();
             }
@@ -217,8 +227,8 @@ fn job_thread(
 }
 
 /// One run of the loop; any failed I/O is the run's failure, told by errors with their counts.
-fn run_and_check(job: &mut Job<'_>, limit: Limit, stop: [&AtomicBool; 2]) -> Result<(), String> {
-    job.run(limit, stop).map_err(|error| error.to_string())?;
+fn run_and_check(job: &mut Job<'_>, limit: Limit, begin: &Begin, stop: [&AtomicBool; 2]) -> Result<(), String> {
+    job.run(limit, begin, stop).map_err(|error| error.to_string())?;
     if job.tally.errors.is_empty() {
         return Ok(());
     }
@@ -263,7 +273,7 @@ fn merge(jobs: Vec<(Tally, EngineFacts, EngineFacts)>) -> Run {
         latency_sum_ns += tally.latency_sum_ns;
         (min_ns, max_ns) = (min_ns.min(tally.min_ns), max_ns.max(tally.max_ns));
         (first_ns, last_ns) = (first_ns.min(tally.first_ns), last_ns.max(tally.last_ns));
-        slices.extend(tally.series);
+        slices.push(tally.slices);
         engine.system_calls = engine
             .system_calls
             .zip(after.system_calls.zip(before.system_calls))
@@ -294,24 +304,9 @@ fn merge(jobs: Vec<(Tally, EngineFacts, EngineFacts)>) -> Run {
         all,
         reads: histogram::summary(&latency[0]),
         writes: histogram::summary(&latency[1]),
-        series: merge_slices(slices),
+        series: slices::together(slices, last_ns),
         engine,
     }
-}
-
-/// Slices of all jobs in the order of their ends; those that end within a tenth of the shortest
-/// slice of each other are one.
-fn merge_slices(mut slices: Vec<Slice>) -> Vec<Slice> {
-    const NEAR_NS: u64 = 5_000_000;
-    slices.sort_by_key(|slice| slice.end_ns);
-    let mut merged: Vec<Slice> = Vec::new();
-    for slice in slices {
-        match merged.last_mut() {
-            Some(last) if slice.end_ns - last.end_ns < NEAR_NS => last.ios += slice.ios,
-            _ => merged.push(slice),
-        }
-    }
-    merged
 }
 
 #[cfg(test)]

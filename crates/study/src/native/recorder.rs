@@ -38,6 +38,11 @@ impl Recorder {
         Recorder { counts }
     }
 
+    /// Empties the counts in their place.
+    pub(crate) fn reset(&mut self) {
+        self.counts.fill(0);
+    }
+
     /// Counts one latency; what is longer than `MAX_NS` counts as that.
     #[inline]
     pub(crate) fn record(&mut self, latency_ns: u64) {

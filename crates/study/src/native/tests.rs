@@ -1,7 +1,88 @@
 use super::*;
 use iopj_core::Rw;
 use iopj_engine::sim::{Sim, SimOptions};
+use iopj_engine::{Completion, Request};
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
 use std::time::Instant;
+
+thread_local! {
+    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+}
+
+/// The system's allocator, with a count of this thread's allocations.
+struct Counting;
+
+// SAFETY: everything is the system's own.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
+        // SAFETY: by the caller's promise.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: by the caller's promise.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+/// Completes everything at once and allocates nothing.
+struct AtOnce(Vec<Completion>);
+
+impl Engine for AtOnce {
+    fn push(&mut self, requests: &[Request]) -> Result<usize, EngineError> {
+        let completion =
+            |request: &Request| Completion { tag: request.tag, slot: request.slot, result: Ok(request.len) };
+        self.0.extend(requests.iter().map(completion));
+        Ok(requests.len())
+    }
+
+    fn submit(&mut self) -> Result<(), EngineError> {
+        Ok(())
+    }
+
+    fn wait(&mut self, _: usize, done: &mut Vec<Completion>) -> Result<(), EngineError> {
+        done.append(&mut self.0);
+        Ok(())
+    }
+
+    fn in_flight(&self) -> usize {
+        self.0.len()
+    }
+
+    fn facts(&self) -> EngineFacts {
+        EngineFacts::default()
+    }
+}
+
+#[test]
+fn nothing_is_allocated_between_the_marks_of_a_window() {
+    let open = |_: &Rc<Pool>, depth: u32| -> Result<Box<dyn Engine>, EngineError> {
+        Ok(Box::new(AtOnce(Vec::with_capacity(depth as usize))))
+    };
+    for rw in [Rw::Randread, Rw::Randrw] {
+        let workload = Workload { rw, iodepth: 8, iodepth_batch_submit: 3, ..Workload::default() };
+        let mut job = Job::open(&spec(&workload, &open), 0).unwrap();
+        let run = |job: &mut Job<'_>, limit| {
+            let before = ALLOCATIONS.get();
+            job.run(limit, &Begin::default(), [&AtomicBool::new(false); 2]).unwrap();
+            ALLOCATIONS.get() - before
+        };
+        assert_eq!(run(&mut job, Limit::Ios(100)), 0, "in a ramp");
+        let before = ALLOCATIONS.get();
+        job.tally.reset();
+        assert_eq!(ALLOCATIONS.get() - before, 0, "between ramp and window");
+        assert_eq!(run(&mut job, Limit::Ios(5000)), 0, "in the window");
+        let before = ALLOCATIONS.get();
+        job.tally.at(job.tally.last_ns + 100_000_000_000);
+        assert_eq!(ALLOCATIONS.get() - before, 0, "where slices are joined");
+        assert_eq!(job.tally.latency.iter().map(recorder::Recorder::count).sum::<u64>(), job.tally.issued);
+    }
+}
 
 fn spec<'a>(workload: &'a Workload, open: &'a OpenEngine<'a>) -> JobSpec<'a> {
     JobSpec { workload, base: 0, len: 1 << 24, seed: 3, open, huge_pages: false, is_trial: false }
@@ -109,11 +190,4 @@ fn a_panic_of_the_runner_lets_the_jobs_end() {
         run(&spec, &AtomicBool::new(false), &mut bracket, &mut || {}).is_ok()
     }));
     assert!(panicked.is_err());
-}
-
-#[test]
-fn long_series_are_halved_and_keep_every_io() {
-    let slices: Vec<Slice> = [10, 12, 60, 61, 110].map(|ms| Slice { end_ns: ms * 1_000_000, ios: 2 }).into();
-    let merged = merge_slices(slices);
-    assert_eq!(merged.iter().map(|slice| slice.ios).collect::<Vec<_>>(), [4, 4, 2]);
 }
