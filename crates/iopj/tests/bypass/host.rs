@@ -1,6 +1,6 @@
 //! The host's side: a guest with drives that can be taken, what befalls them, and what the guest leaves.
 
-use crate::common::{Alone, alone, folder, have};
+use crate::common::{Alone, alone, folder, have, kernel};
 use iopj_lab::cache::Cache;
 use iopj_lab::image::{self, GuestSpec, ModuleWish, Program};
 use iopj_lab::kernels::{self, Kernel};
@@ -58,7 +58,7 @@ impl Bench {
         if !have(missing.is_empty(), &format!("{missing:?}")) {
             return None;
         }
-        Some(Bench::with(|cache| kernels::fetch(cache, series, &mut |_| {}).unwrap()))
+        Some(Bench::with(kernel(series)?, alone()))
     }
 
     /// A guest with the kernel that the tester names.
@@ -66,13 +66,13 @@ impl Bench {
         let named =
             |name| std::env::var_os(name).unwrap_or_else(|| panic!("{name} names no file: see CONTRIBUTING.md"));
         let [image, modules] = ["IOPJ_LAB_KERNEL", "IOPJ_LAB_MODULES"].map(|name| PathBuf::from(named(name)));
-        Bench::with(|cache| kernels::from_files(cache, &image, &modules).unwrap())
+        let alone = alone();
+        let kernel = kernels::from_files(&Cache::open().unwrap(), &image, &modules).unwrap();
+        Bench::with(kernel, alone)
     }
 
-    fn with(kernel: impl FnOnce(&Cache) -> Kernel) -> Bench {
-        let alone = alone();
+    fn with(kernel: Kernel, alone: Alone) -> Bench {
         let cache = Cache::open().unwrap();
-        let kernel = kernel(&cache);
         let (drives, modules) = (Vec::new(), Vec::new());
         Bench { _alone: alone, cache, kernel, folder: folder(), drives, iommu: true, modules }
     }

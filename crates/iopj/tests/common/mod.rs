@@ -2,6 +2,8 @@
 //! and a lock for what a machine can only do once at a time.
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
+use iopj_lab::cache::Cache;
+use iopj_lab::kernels::{self, Kernel};
 use std::fs::File;
 use std::io::Write;
 use std::os::fd::AsRawFd;
@@ -77,6 +79,17 @@ pub(crate) fn have(condition: bool, what: &str) -> bool {
 pub(crate) fn have_loop() -> bool {
     let tools = ["losetup", "mkfs.ext4", "mount"].iter().all(|tool| Command::new(tool).arg("-V").output().is_ok());
     have(is_root() && tools && Path::new("/dev/loop-control").exists(), "root, loop devices, mount and mkfs.ext4")
+}
+
+/// The kernel of this series for a guest; `None`, said on stderr with the reason and the remedy, where it cannot be had.
+pub(crate) fn kernel(series: &str) -> Option<Kernel> {
+    match Cache::open().and_then(|cache| kernels::fetch(&cache, series, &mut |_| {})) {
+        Ok(kernel) => Some(kernel),
+        Err(error) => {
+            have(false, &format!("kernel {series}: {error}"));
+            None
+        }
+    }
 }
 
 /// Held by whoever measures or changes the machine: one run at a time may use a disk, in whatever process.

@@ -39,7 +39,7 @@ fn instructions(measurement: &Measurement) -> [f64; 2] {
 
 #[test]
 fn bypass_is_proven_and_leaves_the_kernel_out_on_6_18() {
-    if !have_lab() {
+    if !have_lab(&["6.18"]) {
         return;
     }
     let (_alone, folder) = (alone(), folder());

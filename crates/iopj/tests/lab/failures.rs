@@ -1,11 +1,11 @@
 //! Drives that fail, stall or go while a study runs in a guest: recorded failures, an end, a store that can be read.
 
-use crate::common::{alone, folder};
+use crate::common::{alone, folder, kernel};
 use crate::have_lab;
 use iopj_lab::LabError;
 use iopj_lab::cache::Cache;
 use iopj_lab::image::Program;
-use iopj_lab::kernels;
+use iopj_lab::kernels::Kernel;
 use iopj_lab::session::{Device, Done, Guest, GuestStudy, Mishap, MishapKind};
 use iopj_store::{Outcome, Store};
 use std::path::Path;
@@ -16,12 +16,16 @@ use std::time::Duration;
 const STUDY: &str = "name = \"mishap\"\npaths = [\"posix-sio/syscall/interrupt\", \"io_uring/syscall/poll\"]\n\
     replicates = 2\nseed = 1\n[[workload]]\nrw = \"randread\"\nbs = \"4k\"\nruntime = \"5s\"\n";
 
+/// What the guests boot; `None` where no guest can be.
+fn lab_kernel() -> Option<Kernel> {
+    if have_lab(&[]) { kernel("6.1") } else { None }
+}
+
 /// Runs the study on a drive that a mishap befalls in the second trial; the store's outcomes, and what was printed.
-fn run_with(kind: MishapKind, at: &Path) -> (Result<Done, LabError>, Vec<Outcome>, String) {
+fn run_with(kernel: &Kernel, kind: MishapKind, at: &Path) -> (Result<Done, LabError>, Vec<Outcome>, String) {
     let cache = Cache::open().unwrap();
-    let kernel = kernels::fetch(&cache, "6.1", &mut |_| {}).unwrap();
     let guest = Guest {
-        kernel: &kernel,
+        kernel,
         device: Device::Nvme,
         vcpus: 2,
         exact: false,
@@ -53,11 +57,9 @@ fn failure(outcome: &Outcome) -> &str {
 
 #[test]
 fn reads_that_fail_are_counted_and_the_study_goes_on() {
-    if !have_lab() {
-        return;
-    }
+    let Some(kernel) = lab_kernel() else { return };
     let (_alone, folder) = (alone(), folder());
-    let (done, outcomes, printed) = run_with(MishapKind::ReadErrors, folder.path());
+    let (done, outcomes, printed) = run_with(&kernel, MishapKind::ReadErrors, folder.path());
     assert_eq!(done.unwrap().status, 1, "{printed}");
     assert_eq!(outcomes.len(), 4, "{printed}");
     assert!(outcomes[0].measurement().is_some(), "the trial before it is kept: {outcomes:?}");
@@ -68,11 +70,9 @@ fn reads_that_fail_are_counted_and_the_study_goes_on() {
 
 #[test]
 fn a_silent_drive_ends_its_trial_by_the_kernels_time_limit() {
-    if !have_lab() {
-        return;
-    }
+    let Some(kernel) = lab_kernel() else { return };
     let (_alone, folder) = (alone(), folder());
-    let (done, outcomes, printed) = run_with(MishapKind::Silence, folder.path());
+    let (done, outcomes, printed) = run_with(&kernel, MishapKind::Silence, folder.path());
     assert_eq!(done.unwrap().status, 1, "{printed}");
     assert!(outcomes[0].measurement().is_some(), "the trial before it is kept: {outcomes:?}");
     assert!(outcomes.iter().any(|outcome| !failure(outcome).is_empty()), "{outcomes:?} {printed}");
@@ -80,11 +80,9 @@ fn a_silent_drive_ends_its_trial_by_the_kernels_time_limit() {
 
 #[test]
 fn a_drive_that_is_pulled_leaves_the_trials_before() {
-    if !have_lab() {
-        return;
-    }
+    let Some(kernel) = lab_kernel() else { return };
     let (_alone, folder) = (alone(), folder());
-    let (done, outcomes, printed) = run_with(MishapKind::Pull, folder.path());
+    let (done, outcomes, printed) = run_with(&kernel, MishapKind::Pull, folder.path());
     assert_ne!(done.unwrap().status, 0, "{printed}");
     assert!(outcomes[0].measurement().is_some(), "the trial before it is kept: {outcomes:?}");
     assert!(outcomes.iter().any(|outcome| !failure(outcome).is_empty()), "{outcomes:?} {printed}");

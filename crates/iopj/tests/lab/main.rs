@@ -13,17 +13,17 @@ mod reader;
 mod records;
 mod refusals;
 
-use common::{alone, folder, have};
+use common::{alone, folder, have, kernel};
 use iopj_core::{CostSource, FunctionCost, IoPath, Space, Verdict, VerdictKind};
 use iopj_store::{Measurement, Store, Trial};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::{Command, Output};
 
-/// Programs and kernels are there, or this is CI and the test fails.
-fn have_lab() -> bool {
+/// Programs and the kernels of these series are there, or this is CI and the test fails.
+fn have_lab(series: &[&str]) -> bool {
     let missing = iopj_lab::missing_tools();
-    have(missing.is_empty(), &format!("{missing:?}"))
+    have(missing.is_empty(), &format!("{missing:?}")) && series.iter().all(|series| kernel(series).is_some())
 }
 
 /// `iopj lab run` of a study of this repository in `folder`, with `change` made to its text.
@@ -124,7 +124,7 @@ fn calls(measurement: &Measurement, function: &str) -> u64 {
 
 #[test]
 fn exact_counts_repeat_from_boot_to_boot() {
-    if !have_lab() {
+    if !have_lab(&["6.18"]) {
         return;
     }
     let (_alone, folder) = (alone(), folder());
@@ -153,7 +153,7 @@ fn exact_counts_repeat_from_boot_to_boot() {
 
 #[test]
 fn synchronous_completions_are_what_was_asked_for_on_5_10() {
-    if !have_lab() {
+    if !have_lab(&["5.10"]) {
         return;
     }
     let (_alone, folder) = (alone(), folder());
@@ -182,7 +182,7 @@ fn synchronous_completions_are_what_was_asked_for_on_5_10() {
 
 #[test]
 fn io_poll_delay_rules_the_ring_on_5_10() {
-    if !have_lab() {
+    if !have_lab(&["5.10"]) {
         return;
     }
     let (_alone, folder) = (alone(), folder());
@@ -204,7 +204,7 @@ fn io_poll_delay_rules_the_ring_on_5_10() {
 
 #[test]
 fn synchronous_polling_is_refuted_on_6_1() {
-    if !have_lab() {
+    if !have_lab(&["6.1"]) {
         return;
     }
     let (_alone, folder) = (alone(), folder());
@@ -227,7 +227,7 @@ fn synchronous_polling_is_refuted_on_6_1() {
 
 #[test]
 fn every_combination_of_the_ring_is_proven_on_6_18() {
-    if !have_lab() {
+    if !have_lab(&["6.18"]) {
         return;
     }
     let (_alone, folder) = (alone(), folder());
@@ -247,7 +247,7 @@ fn every_combination_of_the_ring_is_proven_on_6_18() {
 
 #[test]
 fn passthrough_is_proven_on_6_18() {
-    if !have_lab() {
+    if !have_lab(&["6.18"]) {
         return;
     }
     let (_alone, folder) = (alone(), folder());
@@ -263,7 +263,7 @@ fn passthrough_is_proven_on_6_18() {
 
 #[test]
 fn a_slow_virtio_drive_is_polled_on_6_18() {
-    if !have_lab() {
+    if !have_lab(&["6.18"]) {
         return;
     }
     let (_alone, folder) = (alone(), folder());

@@ -3,7 +3,8 @@
 
 use super::KernelError;
 use super::catalogue::{self, Candidate, Package};
-use super::sources::{Mirror, Mirrors};
+use super::error::Asked;
+use super::sources::Mirror;
 use super::tools;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -36,18 +37,19 @@ Dir::Cache::srcpkgcache \"\";
 /// The private apt in one folder.
 pub(super) struct Apt {
     folder: PathBuf,
-    suites: Vec<&'static str>,
+    /// Each suite and its mirror's address; a suite may be read at two mirrors.
+    suites: Vec<(String, String)>,
 }
 
 impl Apt {
     /// Makes the folder ready to read the suites on these mirrors.
-    pub(super) fn open(folder: &Path, mirrors: &Mirrors) -> Result<Apt, KernelError> {
+    pub(super) fn open(folder: &Path, suites: &[(String, &Mirror)]) -> Result<Apt, KernelError> {
         for part in ["lists/partial", "cache/archives/partial", "sources.list.d", "preferences.d"] {
             make_folder(&folder.join(part))?;
         }
-        let suites = catalogue::suites(mirrors);
         let sources: String = suites.iter().map(|(suite, mirror)| stanza(suite, mirror)).collect();
-        let apt = Apt { folder: folder.to_owned(), suites: suites.iter().map(|(suite, _)| *suite).collect() };
+        let suites = suites.iter().map(|(suite, mirror)| (suite.clone(), mirror.uris.join(" "))).collect();
+        let apt = Apt { folder: folder.to_owned(), suites };
         if apt.write("sources.list.d/kernels.sources", &sources)? {
             crate::cache::remove(&apt.stamp())?;
         }
@@ -81,7 +83,7 @@ impl Apt {
 
     /// Reads all lists anew; returns apt's complaint where some could not be read, whose old ones stay in use.
     pub(super) fn update(&self, note: &mut dyn FnMut(&str)) -> Result<Option<String>, KernelError> {
-        note(&format!("reading the package lists of {}", self.suites.join(", ")));
+        note(&format!("reading the package lists of {}", self.names().join(", ")));
         let output = tools::output("apt-get", "the package lists", self.command().args(["-q", "update"]))?;
         let complaint = complaint(&output);
         if complaint.is_none() {
@@ -91,19 +93,37 @@ impl Apt {
         Ok(complaint)
     }
 
-    /// The kernels in the lists that were read.
-    pub(super) fn candidates(&self) -> Result<Vec<Candidate>, KernelError> {
+    /// The names of the suites, each once.
+    pub(super) fn names(&self) -> Vec<&str> {
+        let mut names: Vec<&str> = Vec::new();
+        for (suite, _) in &self.suites {
+            if !names.contains(&suite.as_str()) {
+                names.push(suite);
+            }
+        }
+        names
+    }
+
+    /// The kernels in the lists that were read, and which those were.
+    pub(super) fn read(&self) -> Result<(Vec<Candidate>, Vec<Asked>), KernelError> {
         let mut command = self.command();
         command.args(["indextargets", "--format", "$(RELEASE) $(FILENAME)", "Created-By: Packages"]);
         let output = tools::output("apt-get", "the package lists", &mut command)?;
         let mut candidates = Vec::new();
-        for (suite, file) in String::from_utf8_lossy(&output.stdout).lines().filter_map(|line| line.split_once(' ')) {
+        let mut found = Vec::new();
+        let text = String::from_utf8_lossy(&output.stdout);
+        for (suite, file) in text.lines().filter_map(|line| line.split_once(' ')) {
             // apt names the lists that it could not read, too.
             if let Ok(text) = fs::read(file) {
                 candidates.extend(catalogue::candidates(suite, &String::from_utf8_lossy(&text)));
+                found.push(suite);
             }
         }
-        Ok(candidates)
+        let asked = |(suite, mirror): &(String, String)| {
+            let read = found.contains(&suite.as_str());
+            Asked { suite: suite.clone(), mirror: mirror.clone(), read }
+        };
+        Ok((candidates, self.suites.iter().map(asked).collect()))
     }
 
     /// Downloads packages into a folder; the error is apt's complaint.
@@ -152,13 +172,32 @@ fn stanza(suite: &str, mirror: &Mirror) -> String {
     )
 }
 
-/// The line of apt's that says best what went wrong, if anything did: apt ends well though it could not read a list.
+/// What apt says of a suite that its mirror does not have: no fault of the network, and nothing to try again.
+const NOT_THERE: [&str; 2] = ["does not have a Release file", "no longer has a Release file"];
+
+/// The line of apt's that says best what went wrong, if anything did: apt ends well though it could not read a list. A
+/// suite that the mirror does not have is no complaint.
 fn complaint(output: &Output) -> Option<String> {
-    let text = String::from_utf8_lossy(&output.stderr);
-    let first = |marks: &[&str]| text.lines().find(|line| marks.iter().any(|mark| line.starts_with(mark)));
+    let (errors, progress) = (String::from_utf8_lossy(&output.stderr), String::from_utf8_lossy(&output.stdout));
+    let is_absence = |line: &str| NOT_THERE.iter().any(|words| line.contains(words));
+    let first = |marks: &[&str]| {
+        errors.lines().filter(|line| !is_absence(line)).find(|line| marks.iter().any(|mark| line.starts_with(mark)))
+    };
     let line = first(&["W: GPG error", "W: Failed to fetch"]).or_else(|| first(&["E: "]));
-    let failed = || (!output.status.success()).then(|| text.lines().last().unwrap_or("no reason").to_owned());
-    line.map(str::to_owned).or_else(failed)
+    if let Some(line) = line {
+        return Some(line.to_owned());
+    }
+    // Beside a suite that is not there, apt is silent on its stderr of one that could not be reached.
+    let unreached = progress
+        .lines()
+        .zip(progress.lines().skip(1))
+        .find(|(line, _)| line.starts_with("Err:") && line.ends_with(" InRelease"));
+    if let Some((line, reason)) = unreached {
+        let place = line.split_once(' ').map_or(line, |(_, place)| place.trim_end_matches(" InRelease"));
+        return Some(format!("{place}: {}", reason.trim()));
+    }
+    let failed = !output.status.success() && !errors.lines().any(is_absence);
+    failed.then(|| errors.lines().last().unwrap_or("no reason").to_owned())
 }
 
 fn make_folder(path: &Path) -> Result<(), KernelError> {
@@ -167,7 +206,7 @@ fn make_folder(path: &Path) -> Result<(), KernelError> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::sources::Distribution;
+    use super::super::sources::{Distribution, Mirrors};
     use super::*;
     use std::os::unix::process::ExitStatusExt;
     use std::process::ExitStatus;
@@ -199,33 +238,59 @@ mod tests {
     }
 
     #[test]
+    fn a_suite_that_the_mirror_does_not_have_is_no_complaint_and_hides_none() {
+        let absent = "E: The repository 'http://m.example/debian x-backports Release' does not have a Release file.\n\
+                      E: The repository 'http://m.example/debian y Release' no longer has a Release file.\n";
+        assert_eq!(complaint(&output(100, absent)), None);
+        let beside = Output {
+            stdout: b"Ign:1 http://m.example/debian x-backports InRelease\n\
+                      Err:2 http://m.example/debian x-backports Release\n  404  Not Found [IP: 203.0.113.80 80]\n\
+                      Err:3 http://s.example/debian-security y-security InRelease\n  Could not resolve 's.example'\n"
+                .to_vec(),
+            ..output(100, absent)
+        };
+        assert_eq!(
+            complaint(&beside).unwrap(),
+            "http://s.example/debian-security y-security: Could not resolve 's.example'"
+        );
+        assert_eq!(complaint(&output(100, &format!("{absent}E: odd\n"))).unwrap(), "E: odd");
+    }
+
+    #[test]
     fn the_private_sources_name_the_host_s_mirrors_and_keys() {
         let temporary = tempfile::tempdir().unwrap();
         let mirror = |uri: &str| Mirror { uris: vec![uri.to_owned()], signed_by: "/k/archive.gpg".to_owned() };
         let mut mirrors = Mirrors {
             distribution: Distribution::Debian,
             main: mirror("http://main.example/debian"),
-            security: Some(mirror("http://security.example")),
+            security: vec![mirror("http://security.example"), mirror("http://main.example/debian-security")],
         };
-        let apt = Apt::open(temporary.path(), &mirrors).unwrap();
-        assert_eq!(apt.suites, ["bullseye-security", "bookworm-security", "trixie-backports"]);
+        let open = |mirrors: &Mirrors| Apt::open(temporary.path(), &catalogue::suites(mirrors)).unwrap();
+        let apt = open(&mirrors);
+        let releases = ["bullseye", "bookworm", "trixie"];
+        let wanted: Vec<_> = ["security", "updates", "backports"]
+            .iter()
+            .flat_map(|kind| releases.map(|release| format!("{release}-{kind}")))
+            .collect();
+        assert_eq!(apt.names(), wanted);
         let sources = fs::read_to_string(temporary.path().join("sources.list.d/kernels.sources")).unwrap();
         assert!(sources.contains("URIs: http://security.example\nSuites: bullseye-security\nComponents: main\n"));
         assert!(sources.contains("URIs: http://main.example/debian\nSuites: trixie-backports\n"));
-        assert_eq!(sources.matches("Signed-By: /k/archive.gpg\n").count(), 3);
+        assert!(sources.contains("URIs: http://main.example/debian-security\nSuites: bookworm-security\n"));
+        assert_eq!(sources.matches("Signed-By: /k/archive.gpg\n").count(), 12);
         assert_eq!(sources.to_lowercase().matches("trusted").count(), 0);
 
         assert!(apt.is_stale());
         fs::write(apt.stamp(), "").unwrap();
-        assert!(!Apt::open(temporary.path(), &mirrors).unwrap().is_stale());
+        assert!(!open(&mirrors).is_stale());
         let old = std::time::SystemTime::now() - LISTS_AGE;
         fs::File::open(apt.stamp()).unwrap().set_modified(old).unwrap();
         assert!(apt.is_stale());
 
         fs::write(apt.stamp(), "").unwrap();
-        mirrors.security = None;
-        let changed = Apt::open(temporary.path(), &mirrors).unwrap();
+        mirrors.security.clear();
+        let changed = open(&mirrors);
         assert!(changed.is_stale(), "lists of other mirrors are no lists");
-        assert_eq!(changed.suites, ["trixie-backports"]);
+        assert_eq!(changed.names(), wanted[3..]);
     }
 }

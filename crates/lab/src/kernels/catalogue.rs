@@ -5,9 +5,8 @@ use super::version;
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
-/// Debian's suites with kernels: an old, a current and a new one.
-const DEBIAN_SECURITY: [&str; 2] = ["bullseye-security", "bookworm-security"];
-const DEBIAN_MAIN: [&str; 1] = ["trixie-backports"];
+/// Debian's releases with kernels, old to new, each with the series that it was made with.
+const DEBIAN: [(&str, &str); 3] = [("bullseye", "5.10"), ("bookworm", "6.1"), ("trixie", "6.12")];
 /// Ubuntu's releases with long support: their updates bring newer kernels too.
 const UBUNTU_MAIN: [&str; 5] = ["focal-updates", "jammy-updates", "noble-updates", "resolute", "resolute-updates"];
 
@@ -54,18 +53,22 @@ impl Candidate {
     }
 }
 
-/// The suites to read on the host's mirrors.
-pub(super) fn suites(mirrors: &Mirrors) -> Vec<(&'static str, &Mirror)> {
-    let main = match mirrors.distribution {
-        Distribution::Debian => &DEBIAN_MAIN[..],
-        Distribution::Ubuntu => &UBUNTU_MAIN[..],
-    };
-    let security = match mirrors.distribution {
-        Distribution::Debian => &DEBIAN_SECURITY[..],
+/// The suites to read first on the host's mirrors: short lists with the newest kernels.
+pub(super) fn suites(mirrors: &Mirrors) -> Vec<(String, &Mirror)> {
+    if mirrors.distribution == Distribution::Ubuntu {
+        return UBUNTU_MAIN.iter().map(|suite| ((*suite).to_owned(), &mirrors.main)).collect();
+    }
+    let of = |mirror, kind: &'static str| DEBIAN.iter().map(move |(name, _)| (format!("{name}-{kind}"), mirror));
+    let security = mirrors.security.iter().flat_map(|mirror| of(mirror, "security"));
+    security.chain(of(&mirrors.main, "updates")).chain(of(&mirrors.main, "backports")).collect()
+}
+
+/// The suites with a long list each and the series of their kernels, which need reading only where that series is lacking.
+pub(super) fn releases(mirrors: &Mirrors) -> &'static [(&'static str, &'static str)] {
+    match mirrors.distribution {
+        Distribution::Debian => &DEBIAN,
         Distribution::Ubuntu => &[],
-    };
-    let from_security = mirrors.security.iter().flat_map(|mirror| security.iter().map(move |&suite| (suite, mirror)));
-    from_security.chain(main.iter().map(|&suite| (suite, &mirrors.main))).collect()
+    }
 }
 
 /// The series of a kernel release: `5.10` of `5.10.0-46-amd64`; `None` for what is no release of an ordinary kernel

@@ -27,10 +27,16 @@ pub enum KernelError {
         cached: Vec<String>,
     },
     /// No kernel of that series or release is offered.
-    #[error("no kernel `{wanted}` is offered: choose one of {}{}", words(.offered), unread(.complaint))]
+    #[error(
+        "no kernel `{wanted}` is offered by {}: {}name a mirror in /etc/apt that has it, or give it by --kernel IMAGE \
+         --modules DIR{}",
+        places(.asked), choice(.offered), unread(.complaint)
+    )]
     NotOffered {
         /// What was asked for.
         wanted: String,
+        /// The suites that were asked for it.
+        asked: Vec<Asked>,
         /// The series that can be had.
         offered: Vec<String>,
         /// apt's complaint about a list that could not be read, which may hide kernels.
@@ -143,6 +149,17 @@ pub enum KernelError {
     },
 }
 
+/// A suite whose package list was asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Asked {
+    /// Its name, as `bookworm-security`.
+    pub suite: String,
+    /// Its mirror's address.
+    pub mirror: String,
+    /// Its list could be read.
+    pub read: bool,
+}
+
 impl KernelError {
     /// For `map_err`: what was tried on which file.
     pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> KernelError {
@@ -154,6 +171,10 @@ fn words<T: AsRef<str>>(items: impl IntoIterator<Item = T>) -> String {
     items.into_iter().map(|item| item.as_ref().to_owned()).collect::<Vec<_>>().join(", ")
 }
 
+fn choice(offered: &[String]) -> String {
+    if offered.is_empty() { String::new() } else { format!("choose one of {}, ", words(offered)) }
+}
+
 fn usable(cached: &[String]) -> String {
     if cached.is_empty() {
         "--kernel IMAGE --modules DIR".to_owned()
@@ -162,6 +183,59 @@ fn usable(cached: &[String]) -> String {
     }
 }
 
+/// The suites by their mirror, and those that no mirror has.
+pub(super) fn places(asked: &[Asked]) -> String {
+    let mut mirrors: Vec<(&str, Vec<&str>)> = Vec::new();
+    for one in asked.iter().filter(|one| one.read) {
+        match mirrors.iter_mut().find(|(mirror, _)| *mirror == one.mirror) {
+            Some((_, suites)) => suites.push(&one.suite),
+            None => mirrors.push((&one.mirror, vec![&one.suite])),
+        }
+    }
+    let read: Vec<_> = mirrors.into_iter().map(|(at, suites)| format!("{} at {}", words(suites), public(at))).collect();
+    let mut lacking: Vec<_> = asked.iter().filter(|one| !one.read).map(|one| one.suite.as_str()).collect();
+    lacking.sort_unstable();
+    lacking.dedup();
+    let lacking = if lacking.is_empty() { String::new() } else { format!(" (not there: {})", words(lacking)) };
+    format!("{}{lacking}", if read.is_empty() { "any mirror".to_owned() } else { read.join("; ") })
+}
+
+/// A mirror's address without the name and password that it may hold.
+fn public(uri: &str) -> String {
+    match uri.split_once("://").and_then(|(scheme, rest)| Some((scheme, rest.split_once('@')?.1))) {
+        Some((scheme, rest)) => format!("{scheme}://{rest}"),
+        None => uri.to_owned(),
+    }
+}
+
 fn unread(complaint: &Option<String>) -> String {
     complaint.as_ref().map_or_else(String::new, |line| format!(" (not every package list could be read: `{line}`)"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kernel_that_is_not_offered_is_refused_with_the_suites_that_were_asked() {
+        let asked =
+            |suite: &str, mirror: &str, read| Asked { suite: suite.to_owned(), mirror: mirror.to_owned(), read };
+        let error = KernelError::NotOffered {
+            wanted: "5.10".to_owned(),
+            asked: vec![
+                asked("bullseye-security", "http://m.example/debian-security", false),
+                asked("bookworm-security", "http://m.example/debian-security", true),
+                asked("bookworm-updates", "http://ann:secret@m.example/debian", true),
+                asked("trixie-updates", "http://ann:secret@m.example/debian", true),
+            ],
+            offered: vec!["6.1".to_owned(), "7.2".to_owned()],
+            complaint: None,
+        };
+        assert_eq!(
+            error.to_string(),
+            "no kernel `5.10` is offered by bookworm-security at http://m.example/debian-security; bookworm-updates, \
+             trixie-updates at http://m.example/debian (not there: bullseye-security): choose one of 6.1, 7.2, name a \
+             mirror in /etc/apt that has it, or give it by --kernel IMAGE --modules DIR"
+        );
+    }
 }

@@ -15,12 +15,13 @@ mod version;
 mod vmlinux;
 
 pub use catalogue::Offer;
-pub use error::KernelError;
+pub use error::{Asked, KernelError};
 pub use tools::missing_tools;
 
 use crate::cache::Cache;
 use apt::Apt;
 use catalogue::{Candidate, all_series, pick, series};
+use sources::Mirrors;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -46,7 +47,7 @@ pub fn list(cache: &Cache, note: &mut dyn FnMut(&str)) -> Result<Vec<Offer>, Ker
     let cached = cached_releases(cache);
     let known = tools::require(&["apt-get"]).and_then(|()| {
         let _lock = cache.lock(note)?;
-        Shelf::open(cache, None, note)
+        Shelf::open(cache, None, false, note)
     });
     match known {
         Ok(shelf) => Ok(catalogue::offers(&shelf.candidates, &cached)),
@@ -78,12 +79,11 @@ pub fn fetch(cache: &Cache, wanted: &str, note: &mut dyn FnMut(&str)) -> Result<
     if let Some(kernel) = cached(cache, wanted) {
         return Ok(kernel);
     }
-    let mut shelf = Shelf::open(cache, Some(wanted), note)?;
+    let shelf = Shelf::open(cache, Some(wanted), false, note)?;
     match shelf.fetch(cache, wanted, note) {
         // A package of yesterday's list may have made room for a newer one.
         Err(KernelError::Unreachable { .. }) if !shelf.is_fresh => {
-            shelf.refresh(note)?;
-            shelf.fetch(cache, wanted, note)
+            Shelf::open(cache, Some(wanted), true, note)?.fetch(cache, wanted, note)
         }
         done => done,
     }
@@ -99,11 +99,14 @@ pub fn from_files(cache: &Cache, image: &Path, modules: &Path) -> Result<Kernel,
     own::from_files(cache, image, modules, None, &mut |_| {})
 }
 
-/// The private apt with what its lists offer.
+/// The private apts with what their lists offer.
 struct Shelf {
-    apt: Apt,
+    /// Of the short lists, then of each release whose series these lacked.
+    apts: Vec<Apt>,
     candidates: Vec<Candidate>,
-    /// The lists were read just now.
+    /// The suites of all lists.
+    asked: Vec<Asked>,
+    /// All lists were read just now.
     is_fresh: bool,
     /// Why a list could not be read.
     complaint: Option<String>,
@@ -112,19 +115,23 @@ struct Shelf {
 }
 
 impl Shelf {
-    /// Reads the lists where they are old or lack what is wanted. The cache is locked.
-    fn open(cache: &Cache, wanted: Option<&str>, note: &mut dyn FnMut(&str)) -> Result<Shelf, KernelError> {
-        let apt = Apt::open(&cache.folder().join("apt"), &sources::mirrors(Path::new("/etc"))?)?;
-        let cached = cached_releases(cache);
-        let mut shelf = Shelf { apt, candidates: Vec::new(), is_fresh: false, complaint: None, cached };
-        shelf.candidates = shelf.apt.candidates()?;
-        let lacks = wanted.is_some_and(|wanted| pick(&shelf.candidates, wanted).is_none());
-        if lacks || shelf.apt.is_stale() {
-            shelf.refresh(note)?;
-        }
-        if shelf.candidates.is_empty() {
+    /// Reads the lists: all where `anew`, else those that are old or lack what is wanted. The cache is locked.
+    fn open(cache: &Cache, wanted: Option<&str>, anew: bool, note: &mut dyn FnMut(&str)) -> Result<Shelf, KernelError> {
+        let mirrors = sources::mirrors(Path::new("/etc"))?;
+        let folder = cache.folder().join("apt");
+        let mut shelf = Shelf {
+            apts: Vec::new(),
+            candidates: Vec::new(),
+            asked: Vec::new(),
+            is_fresh: true,
+            complaint: None,
+            cached: cached_releases(cache),
+        };
+        shelf.add(Apt::open(&folder, &catalogue::suites(&mirrors))?, wanted, anew, note)?;
+        shelf.add_releases(&folder, &mirrors, wanted, anew, note)?;
+        if shelf.candidates.is_empty() && (wanted.is_none() || shelf.complaint.is_some()) {
             let complaint = shelf.complaint.take().unwrap_or_else(|| "the lists hold no kernels".to_owned());
-            return Err(shelf.unreachable("the package lists", complaint));
+            return Err(shelf.unreachable(&format!("the package lists of {}", error::places(&shelf.asked)), complaint));
         }
         if let Some(complaint) = &shelf.complaint {
             note(&format!("not every package list could be read: {complaint}"));
@@ -132,10 +139,45 @@ impl Shelf {
         Ok(shelf)
     }
 
-    fn refresh(&mut self, note: &mut dyn FnMut(&str)) -> Result<(), KernelError> {
-        self.complaint = self.apt.update(note)?;
-        self.is_fresh = true;
-        self.candidates = self.apt.candidates()?;
+    /// The long lists of the releases whose series is wanted (or any is) and lacking: a mirror may have no security archive.
+    fn add_releases(
+        &mut self,
+        folder: &Path,
+        mirrors: &Mirrors,
+        wanted: Option<&str>,
+        anew: bool,
+        note: &mut dyn FnMut(&str),
+    ) -> Result<(), KernelError> {
+        for (release, own) in catalogue::releases(mirrors) {
+            let is_wanted = wanted.is_none_or(|wanted| series(wanted).unwrap_or(wanted) == *own);
+            if is_wanted && pick(&self.candidates, wanted.unwrap_or(own)).is_none() {
+                let suites = [((*release).to_owned(), &mirrors.main)];
+                self.add(Apt::open(&folder.join(release), &suites)?, wanted, anew, note)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds what an apt's lists offer.
+    fn add(
+        &mut self,
+        apt: Apt,
+        wanted: Option<&str>,
+        anew: bool,
+        note: &mut dyn FnMut(&str),
+    ) -> Result<(), KernelError> {
+        let (mut candidates, mut asked) = apt.read()?;
+        let lacks = wanted.is_some_and(|wanted| pick(&candidates, wanted).is_none());
+        if anew || lacks || apt.is_stale() {
+            let complaint = apt.update(note)?;
+            self.complaint = self.complaint.take().or(complaint);
+            (candidates, asked) = apt.read()?;
+        } else {
+            self.is_fresh = false;
+        }
+        self.candidates.extend(candidates);
+        self.asked.extend(asked);
+        self.apts.push(apt);
         Ok(())
     }
 
@@ -143,10 +185,18 @@ impl Shelf {
         KernelError::Unreachable { what: what.to_owned(), complaint, cached: self.cached.clone() }
     }
 
+    /// The newest kernel that is wanted, and the apt whose lists offer it.
+    fn find(&self, wanted: &str) -> Option<(&Candidate, &Apt)> {
+        let candidate = pick(&self.candidates, wanted)?;
+        let apt = self.apts.iter().find(|apt| apt.names().contains(&candidate.suite.as_str()))?;
+        Some((candidate, apt))
+    }
+
     /// Downloads and unpacks a kernel into the cache.
     fn fetch(&self, cache: &Cache, wanted: &str, note: &mut dyn FnMut(&str)) -> Result<Kernel, KernelError> {
-        let candidate = pick(&self.candidates, wanted).ok_or_else(|| KernelError::NotOffered {
+        let (candidate, apt) = self.find(wanted).ok_or_else(|| KernelError::NotOffered {
             wanted: wanted.to_owned(),
+            asked: self.asked.clone(),
             offered: all_series(&self.candidates),
             complaint: self.complaint.clone(),
         })?;
@@ -160,8 +210,7 @@ impl Shelf {
                 let megabytes = package.download_bytes as f64 / 1e6;
                 note(&format!("fetching {} ({megabytes:.0} MB) from {}", package.name, candidate.suite));
             }
-            self.apt
-                .download(&candidate.packages, &packages)?
+            apt.download(&candidate.packages, &packages)?
                 .map_err(|complaint| self.unreachable(&format!("kernel {release}"), complaint))?;
             note(&format!("unpacking {release}"));
             unpack::from_packages(partial, release)

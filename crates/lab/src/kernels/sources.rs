@@ -33,8 +33,8 @@ pub(super) struct Mirror {
 pub(super) struct Mirrors {
     pub distribution: Distribution,
     pub main: Mirror,
-    /// Debian's security archive has a place of its own; `None` where the host does not use it.
-    pub security: Option<Mirror>,
+    /// Debian's security archive has a place of its own: where the host's sources say, and beside the main archive.
+    pub security: Vec<Mirror>,
 }
 
 /// Keyrings of the distributions' packages, for sources that name none.
@@ -193,8 +193,32 @@ fn choose(distribution: Distribution, names: &[String], sources: &[Source]) -> O
     let mirror = |source: &Source| {
         Some(Mirror { uris: source.uris.clone(), signed_by: source.signed_by.clone().or_else(installed)? })
     };
-    let security = best(&["-security", "/updates"]).and_then(mirror);
-    Some(Mirrors { distribution, main: mirror(best(&[""])?)?, security })
+    let main = mirror(best(&[""])?)?;
+    let mut security: Vec<Mirror> = best(&["-security", "/updates"]).and_then(mirror).into_iter().collect();
+    if distribution == Distribution::Debian {
+        security.extend(security_beside(&main).filter(|beside| security.iter().all(|named| !is_same(named, beside))));
+    }
+    Some(Mirrors { distribution, main, security })
+}
+
+/// The security archive beside a mirror's main one: `debian-security` beside `debian`, as Debian lays its mirrors out.
+fn security_beside(main: &Mirror) -> Option<Mirror> {
+    let uris: Vec<String> = main.uris.iter().filter_map(|uri| beside(uri)).collect();
+    (!uris.is_empty()).then(|| Mirror { uris, signed_by: main.signed_by.clone() })
+}
+
+fn beside(uri: &str) -> Option<String> {
+    let mut parts: Vec<&str> = uri.split('/').collect();
+    // A host may have this name too.
+    let first = if uri.contains("://") { 3 } else { 1 };
+    let last = parts.iter().rposition(|part| *part == "debian").filter(|at| *at >= first)?;
+    parts[last] = "debian-security";
+    Some(parts.join("/"))
+}
+
+fn is_same(left: &Mirror, right: &Mirror) -> bool {
+    let bare = |mirror: &Mirror| mirror.uris.iter().map(|uri| uri.trim_end_matches('/').to_owned()).collect::<Vec<_>>();
+    bare(left) == bare(right)
 }
 
 fn is_archive_keyring(signed_by: &str) -> bool {

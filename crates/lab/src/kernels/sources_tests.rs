@@ -71,7 +71,47 @@ fn the_archive_is_told_from_strangers_that_use_its_words() {
     .unwrap();
     assert_eq!(mirrors.main.uris, words("http://mirror.example/debian"));
     assert_eq!(mirrors.main.signed_by, "/k/mine.gpg");
-    assert_eq!(mirrors.security.unwrap().uris, words("http://mirror.example/debian-security"));
+    let security: Vec<_> = mirrors.security.iter().map(|mirror| mirror.uris.join(" ")).collect();
+    assert_eq!(security, ["http://mirror.example/debian-security"]);
+}
+
+#[test]
+fn one_line_of_sources_is_enough_to_find_the_security_archive() {
+    for text in [
+        "deb [signed-by=/k/a.gpg] http://mirror.example/debian bookworm main\n",
+        "deb [signed-by=/k/a.gpg] http://mirror.example/debian/ bookworm main\n",
+        "Types: deb\nURIs: http://mirror.example/debian\nSuites: bookworm\nComponents: main\nSigned-By: /k/a.gpg\n",
+    ] {
+        let [security] = &debian(text).unwrap().security[..] else { panic!("{text}") };
+        assert_eq!(security.uris[0].trim_end_matches('/'), "http://mirror.example/debian-security", "{text}");
+        assert_eq!(security.signed_by, "/k/a.gpg");
+    }
+    let both = debian(
+        "deb [signed-by=/k/a.gpg] http://mirror.example/debian bookworm main\n\
+         deb [signed-by=/k/s.gpg] http://security.example bookworm-security main\n",
+    )
+    .unwrap();
+    let found: Vec<_> = both.security.iter().map(|one| (one.uris[0].as_str(), one.signed_by.as_str())).collect();
+    assert_eq!(found, [("http://security.example", "/k/s.gpg"), ("http://mirror.example/debian-security", "/k/a.gpg")]);
+}
+
+#[test]
+fn the_security_archive_lies_beside_whatever_is_called_debian() {
+    for (uri, wanted) in [
+        ("http://m.example/debian", Some("http://m.example/debian-security")),
+        ("https://u:p@m.example/a/debian/", Some("https://u:p@m.example/a/debian-security/")),
+        (
+            "http://m.example/archive/debian/20260101T000000Z",
+            Some("http://m.example/archive/debian-security/20260101T000000Z"),
+        ),
+        ("file:/srv/debian", Some("file:/srv/debian-security")),
+        ("http://debian/debian", Some("http://debian/debian-security")),
+        ("http://debian/", None),
+        ("http://m.example/packages", None),
+        ("http://m.example/debian-stable", None),
+    ] {
+        assert_eq!(beside(uri).as_deref(), wanted, "{uri}");
+    }
 }
 
 #[test]
@@ -83,7 +123,7 @@ fn the_archive_keyring_is_the_strongest_sign() {
         + &stanza("mirror+file:/etc/apt/mirrors/debian.list", "bookworm", "/k/debian-archive-keyring.gpg");
     let mirrors = debian(&text).unwrap();
     assert_eq!(mirrors.main.uris, words("mirror+file:/etc/apt/mirrors/debian.list"));
-    assert_eq!(mirrors.security, None);
+    assert_eq!(mirrors.security, []);
     assert_eq!(debian("deb http://a.example trixie main\n"), None);
 }
 
