@@ -127,6 +127,12 @@ pub struct ThreadEvidence {
     pub voluntary_switches: u64,
     /// Context switches that the scheduler forced.
     pub involuntary_switches: u64,
+    /// The processor that it ran on last, at the window's end; absent in older stores.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_cpu: Option<u32>,
+    /// The processors that it may run on, such as `0-3,8`; absent in older stores.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpus_allowed: Option<String>,
 }
 
 /// Totals of the process that did the I/O, from `getrusage`.

@@ -1,6 +1,7 @@
 //! `io_uring`: reads and writes as `IORING_OP_READ` and `IORING_OP_WRITE`, or their forms for
 //! registered buffers.
 
+use crate::KernelCpus;
 use crate::engine::{EngineError, IoError, Op, Request};
 use crate::pool::Pool;
 use crate::ring_engine::{Command, RingEngine};
@@ -54,6 +55,7 @@ pub(crate) fn open(
     pool: &Rc<Pool>,
     modes: Modes,
     iodepth: u32,
+    cpus: &KernelCpus,
 ) -> Result<RingEngine<ReadWrite>, EngineError> {
-    RingEngine::open(ReadWrite, fd, pool, modes, iodepth)
+    RingEngine::open(ReadWrite, fd, pool, modes, iodepth, cpus)
 }

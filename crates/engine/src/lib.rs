@@ -57,6 +57,29 @@ const DRAIN_LIMIT: Duration = Duration::from_secs(5);
 /// # Errors
 /// The path cannot work on this target or this kernel; the message says why and what to do.
 pub fn open(path: IoPath, target: &Target, pool: &Rc<Pool>, iodepth: u32) -> Result<Box<dyn Engine>, EngineError> {
+    open_on(path, target, pool, iodepth, &KernelCpus::default())
+}
+
+/// Where the kernel's own threads of a ring may run. They do not follow the affinity of the thread that made the ring.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KernelCpus {
+    /// The processor of the submission poller (`IORING_SETUP_SQ_AFF` takes one); any if absent.
+    pub poller: Option<u32>,
+    /// The processors of the workers (`IORING_REGISTER_IOWQ_AFF`); all if empty. Before Linux 5.14 the kernel cannot bind them.
+    pub workers: Vec<u32>,
+}
+
+/// As [`open`], with the kernel's own threads kept to `cpus`. Paths without such threads take no notice.
+///
+/// # Errors
+/// As [`open`]; and a processor that this machine or this process does not have.
+pub fn open_on(
+    path: IoPath,
+    target: &Target,
+    pool: &Rc<Pool>,
+    iodepth: u32,
+    cpus: &KernelCpus,
+) -> Result<Box<dyn Engine>, EngineError> {
     if iodepth == 0 || iodepth > MAX_IODEPTH {
         return Err(EngineError::unsupported(format!("iodepth {iodepth} is not between 1 and {MAX_IODEPTH}")));
     }
@@ -77,7 +100,7 @@ pub fn open(path: IoPath, target: &Target, pool: &Rc<Pool>, iodepth: u32) -> Res
     let fd = || target.reopen().map_err(|error| EngineError::unsupported(error.to_string()));
     if let IoPath::NvmePassthrough(modes) = path {
         let namespace = target.nvme().ok_or_else(|| wrong("the character device of an NVMe namespace, /dev/ngXnY"))?;
-        return Ok(Box::new(nvme_passthrough::open(fd()?, namespace, pool, modes, iodepth)?));
+        return Ok(Box::new(nvme_passthrough::open(fd()?, namespace, pool, modes, iodepth, cpus)?));
     }
     if target.nvme().is_some() {
         return Err(wrong("a file or a block device"));
@@ -90,7 +113,7 @@ pub fn open(path: IoPath, target: &Target, pool: &Rc<Pool>, iodepth: u32) -> Res
             Box::new(posix_aio::PosixAio::open(fds, pool, iodepth))
         }
         IoPath::Libaio => Box::new(libaio::Libaio::open(fd()?, pool, iodepth)?),
-        IoPath::IoUring(modes) => Box::new(io_uring::open(fd()?, pool, modes, iodepth)?),
+        IoPath::IoUring(modes) => Box::new(io_uring::open(fd()?, pool, modes, iodepth, cpus)?),
         other => return Err(EngineError::unsupported(format!("iopj has no engine for {other}"))),
     })
 }

@@ -3,6 +3,7 @@
 //! Sources: include/uapi/linux/nvme_ioctl.h (`struct nvme_uring_cmd`, `NVME_URING_CMD_IO`), NVM
 //! Command Set specification (read 02h, write 01h). Needs Linux 5.19, polling 6.1.
 
+use crate::KernelCpus;
 use crate::engine::{EngineError, IoError, Op, Request};
 use crate::pool::Pool;
 use crate::ring_engine::{Command, RingEngine};
@@ -143,8 +144,9 @@ pub(crate) fn open(
     pool: &Rc<Pool>,
     modes: Modes,
     iodepth: u32,
+    cpus: &KernelCpus,
 ) -> Result<RingEngine<Passthrough>, EngineError> {
-    RingEngine::open(Passthrough { namespace }, fd, pool, modes, iodepth)
+    RingEngine::open(Passthrough { namespace }, fd, pool, modes, iodepth, cpus)
 }
 
 #[cfg(test)]

@@ -212,8 +212,8 @@ impl Ring {
     /// An instance for `iodepth` entries with all of `required` flags, and as many of the flags
     /// that save work as this kernel knows (`IORING_SETUP_DEFER_TASKRUN` since 6.1,
     /// `IORING_SETUP_COOP_TASKRUN` since 5.19; fio asks for the same). The calling thread must be the
-    /// one that submits.
-    pub(crate) fn new(iodepth: u32, required: u32) -> Result<Ring, EngineError> {
+    /// one that submits. A submission poller is kept to the processor `poller`, if one is given.
+    pub(crate) fn new(iodepth: u32, required: u32, poller: Option<u32>) -> Result<Ring, EngineError> {
         const COOPERATE: u32 = sys::IORING_SETUP_COOP_TASKRUN;
         const DEFER: u32 = COOPERATE | sys::IORING_SETUP_SINGLE_ISSUER | sys::IORING_SETUP_DEFER_TASKRUN;
         let savings: &[u32] = if required & sys::IORING_SETUP_SQPOLL != 0 { &[0] } else { &[DEFER, COOPERATE, 0] };
@@ -222,6 +222,10 @@ impl Ring {
             // SAFETY: the parameters are plain integers, for which zero is a valid value.
             let mut params: sys::io_uring_params = unsafe { std::mem::zeroed() };
             params.flags = required | saving | sys::IORING_SETUP_CLAMP;
+            if let Some(cpu) = poller {
+                params.flags |= sys::IORING_SETUP_SQ_AFF;
+                params.sq_thread_cpu = cpu;
+            }
             // SAFETY: `params` is valid for the call, which writes it.
             let fd = unsafe { libc::syscall(libc::SYS_io_uring_setup, iodepth, &raw mut params) };
             if fd >= 0 {
@@ -303,9 +307,10 @@ impl Ring {
 
     /// The names of the set-up flags that the kernel took.
     pub(crate) fn flag_names(&self) -> Vec<&'static str> {
-        const NAMES: [(u32, &str); 9] = [
+        const NAMES: [(u32, &str); 10] = [
             (sys::IORING_SETUP_IOPOLL, "IOPOLL"),
             (sys::IORING_SETUP_SQPOLL, "SQPOLL"),
+            (sys::IORING_SETUP_SQ_AFF, "SQ_AFF"),
             (sys::IORING_SETUP_HYBRID_IOPOLL, "HYBRID_IOPOLL"),
             (sys::IORING_SETUP_CLAMP, "CLAMP"),
             (sys::IORING_SETUP_COOP_TASKRUN, "COOP_TASKRUN"),

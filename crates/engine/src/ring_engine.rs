@@ -1,6 +1,7 @@
 //! The engine that `io_uring` and `nvme-passthrough` share: they differ in how an entry is written
 //! and how its result is read, which [`Command`] tells.
 
+use crate::KernelCpus;
 use crate::engine::{Completion, Engine, EngineError, EngineFacts, IoError, Request};
 use crate::pool::{Pool, Slot};
 use crate::remedy;
@@ -84,6 +85,7 @@ impl<C: Command> RingEngine<C> {
         pool: &Rc<Pool>,
         modes: Modes,
         iodepth: u32,
+        cpus: &KernelCpus,
     ) -> Result<Self, EngineError> {
         let mut required = C::SETUP;
         required |= match modes.completion {
@@ -95,7 +97,8 @@ impl<C: Command> RingEngine<C> {
         if sqpoll {
             required |= sys::IORING_SETUP_SQPOLL;
         }
-        let ring = Ring::new(iodepth, required)?;
+        let ring = Ring::new(iodepth, required, cpus.poller.filter(|_| sqpoll))?;
+        bind_workers(&ring, &cpus.workers)?;
         if sqpoll && !modes.registered {
             require_unregistered_files(ring.features)?;
         }
@@ -246,6 +249,19 @@ fn require_unregistered_files(features: u32) -> Result<(), EngineError> {
         ));
     }
     Ok(())
+}
+
+/// Keeps the ring's workers to `cpus`, where the kernel can.
+fn bind_workers(ring: &Ring, cpus: &[u32]) -> Result<(), EngineError> {
+    let Some(most) = cpus.iter().max() else { return Ok(()) };
+    let mut mask = vec![0_u8; *most as usize / 8 + 1];
+    cpus.iter().for_each(|cpu| mask[*cpu as usize / 8] |= 1 << (cpu % 8));
+    let operation = sys::io_uring_register_op::IORING_REGISTER_IOWQ_AFF as u32;
+    match ring.register(operation, mask.as_ptr(), mask.len() as u32) {
+        // Before Linux 5.14 there is no such operation.
+        Ok(()) | Err(libc::EINVAL) => Ok(()),
+        Err(errno) => Err(EngineError::call("io_uring_register (workers' processors)", errno, String::new())),
+    }
 }
 
 /// How long registering waits for memory that is being unlocked: the kernel takes a closed ring apart after the close.
@@ -422,6 +438,54 @@ mod tests {
             }
         };
         std::thread::scope(|scope| scope.spawn(work).join().unwrap());
+    }
+
+    /// The processors that the threads of this process may use whose names begin with `name`.
+    fn cpus_of(name: &str) -> Vec<String> {
+        let read = |task: &std::path::Path, file| std::fs::read_to_string(task.join(file)).unwrap_or_default();
+        let tasks = std::fs::read_dir("/proc/self/task").unwrap().map(|task| task.unwrap().path());
+        let list = |task: std::path::PathBuf| {
+            let status = read(&task, "status");
+            status.lines().find_map(|line| Some(line.strip_prefix("Cpus_allowed_list:")?.trim().to_owned())).unwrap()
+        };
+        tasks.filter(|task| read(task, "comm").trim_end() == name).map(list).collect()
+    }
+
+    #[test]
+    fn pollers_and_workers_of_a_ring_keep_to_the_processors_that_they_are_given() {
+        // SAFETY: takes nothing and cannot fail.
+        let tid = unsafe { libc::gettid() };
+        // The highest that this process may use: not where a thread is by chance.
+        let status = std::fs::read_to_string("/proc/self/status").unwrap();
+        let allowed = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap();
+        let cpu: u32 = allowed.trim().rsplit([',', '-']).next().unwrap().parse().unwrap();
+        let ring = match Ring::new(4, sys::IORING_SETUP_SQPOLL, Some(cpu)) {
+            Ok(ring) => ring,
+            Err(error) => {
+                assert!(std::env::var("CI").as_deref() != Ok("true"), "needs io_uring with sqpoll: {error}");
+                eprintln!("skipped: needs io_uring with sqpoll: {error}");
+                return;
+            }
+        };
+        assert!(ring.flag_names().contains(&"SQ_AFF"));
+        // The poller takes its name and its processor when it first runs.
+        let (name, deadline) = (format!("iou-sqp-{tid}"), Instant::now() + Duration::from_secs(60));
+        while cpus_of(&name) != [cpu.to_string()] && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert_eq!(cpus_of(&name), [cpu.to_string()]);
+        let mut ring = Ring::new(4, 0, None).unwrap();
+        bind_workers(&ring, &[cpu]).unwrap();
+        let mut entry = ring.sq.next(SQE_LEN).cast::<sys::io_uring_sqe>();
+        // SAFETY: the entry is zeroed, ours and not published.
+        let entry = unsafe { entry.as_mut() };
+        entry.opcode = sys::io_uring_op::IORING_OP_NOP as u8;
+        entry.flags = 1 << sys::io_uring_sqe_flags_bit::IOSQE_ASYNC_BIT as u8;
+        ring.sq.advance();
+        ring.sq.publish();
+        assert_eq!(ring.enter(1, 1, sys::IORING_ENTER_GETEVENTS), Ok(1));
+        let workers = cpus_of(&format!("iou-wrk-{tid}"));
+        assert!(!workers.is_empty() && workers.iter().all(|cpus| *cpus == cpu.to_string()), "{workers:?}");
     }
 
     #[test]

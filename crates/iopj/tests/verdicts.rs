@@ -76,6 +76,36 @@ fn fakes_polling(folder: &Path) -> bool {
 }
 
 #[test]
+fn pollers_keep_to_cpus_allowed_and_what_they_ran_on_is_recorded() {
+    let folder = folder();
+    written(&folder.path().join("data"), 1 << 20);
+    let path = "io_uring/sqpoll/interrupt".to_owned();
+    let has_two = std::thread::available_parallelism().is_ok_and(|cpus| cpus.get() >= 2);
+    if !have(has_two && available(folder.path(), "data").contains(&path), "two processors and io_uring with sqpoll") {
+        return;
+    }
+    let study = format!("name = \"cpus\"\npaths = \"{path}\"\n[[workload]]\nnumjobs = 2\nios = 100\ncpus_allowed = ");
+    for (cpus, pollers) in [("\"1\"", ["1", "1"]), ("\"0-1\"", ["0", "1"])] {
+        std::fs::write(folder.path().join("cpus.toml"), format!("{study}{cpus}\n")).unwrap();
+        let store = format!("{}.iopj", pollers.join("-"));
+        run(folder.path(), &format!("cpus.toml --target data --store {store}"));
+        let exported = iopj(folder.path(), &format!("export {store} --json")).output().unwrap();
+        let exported: Value = serde_json::from_slice(&exported.stdout).unwrap();
+        let evidence = &exported["trials"][0]["evidence"];
+        let threads = evidence["threads"].as_array().unwrap();
+        let of = |role: &str| threads.iter().filter(|thread| thread["role"] == role).collect::<Vec<_>>();
+        let mut bound: Vec<&str> = of("sqpoll").iter().map(|t| t["cpus_allowed"].as_str().unwrap()).collect();
+        bound.sort_unstable();
+        assert_eq!(bound, pollers, "{threads:?}");
+        for thread in of("sqpoll") {
+            assert_eq!(thread["last_cpu"].to_string(), thread["cpus_allowed"].as_str().unwrap(), "{thread}");
+        }
+        assert!(of("job").iter().all(|job| format!("{}", job["cpus_allowed"]) == cpus), "{threads:?}");
+        assert!(evidence["engine"]["ring_flags"].to_string().contains("SQ_AFF"), "{evidence}");
+    }
+}
+
+#[test]
 fn where_no_vector_can_be_told_nothing_is_proven() {
     let disksize = Path::new("/sys/block/zram0/disksize");
     let _alone = alone();

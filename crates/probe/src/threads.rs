@@ -19,6 +19,8 @@ pub(crate) struct Thread {
     pub(crate) cpu_ns: u64,
     pub(crate) voluntary_switches: u64,
     pub(crate) involuntary_switches: u64,
+    pub(crate) last_cpu: Option<u32>,
+    pub(crate) cpus_allowed: Option<String>,
 }
 
 /// All threads of this process.
@@ -75,18 +77,30 @@ impl Thread {
         // The name stands in parentheses and may hold any character, parentheses too.
         let (head, fields) = stat.rsplit_once(')')?;
         let name = head.split_once('(')?.1.to_owned();
-        // utime and stime are fields 14 and 15, the state after the name is field 3.
+        // utime and stime are fields 14 and 15, processor is 39; the state after the name is field 3.
         let mut times = fields.split_whitespace().skip(11).map(|word| word.parse::<u64>().ok());
         let user_ns = times.next()??.saturating_mul(tick_ns);
         let system_ns = times.next()??.saturating_mul(tick_ns);
         // Kernels without scheduler statistics have no such file, or zeroes in it.
         let exact_ns = schedstat.split_whitespace().next().and_then(|word| word.parse().ok()).filter(|ns| *ns > 0);
         let cpu_ns = exact_ns.unwrap_or(user_ns.saturating_add(system_ns));
-        let count =
-            |key: &str| status.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':')?.trim().parse().ok());
+        let last_cpu = fields.split_whitespace().nth(36).and_then(|word| word.parse().ok());
+        let word = |key: &str| status.lines().find_map(|line| Some(line.strip_prefix(key)?.strip_prefix(':')?.trim()));
+        let count = |key: &str| word(key)?.parse().ok();
+        let cpus_allowed = word("Cpus_allowed_list").map(str::to_owned);
         let voluntary_switches = count("voluntary_ctxt_switches")?;
         let involuntary_switches = count("nonvoluntary_ctxt_switches")?;
-        Some(Thread { tid, name, user_ns, system_ns, cpu_ns, voluntary_switches, involuntary_switches })
+        Some(Thread {
+            tid,
+            name,
+            user_ns,
+            system_ns,
+            cpu_ns,
+            voluntary_switches,
+            involuntary_switches,
+            last_cpu,
+            cpus_allowed,
+        })
     }
 
     /// What the thread did since `earlier`, or since it started if it is not there.
@@ -101,6 +115,8 @@ impl Thread {
             cpu_ns: self.cpu_ns.saturating_sub(before.cpu_ns),
             voluntary_switches: self.voluntary_switches.saturating_sub(before.voluntary_switches),
             involuntary_switches: self.involuntary_switches.saturating_sub(before.involuntary_switches),
+            last_cpu: self.last_cpu,
+            cpus_allowed: self.cpus_allowed.clone(),
         }
     }
 
@@ -120,6 +136,8 @@ impl Thread {
             cpu_ns: self.cpu_ns,
             voluntary_switches: self.voluntary_switches,
             involuntary_switches: self.involuntary_switches,
+            last_cpu: self.last_cpu,
+            cpus_allowed: self.cpus_allowed,
         }
     }
 }
@@ -138,6 +156,12 @@ mod tests {
         assert_eq!(thread.name, "a (b) c");
         assert_eq!((thread.user_ns, thread.system_ns, thread.cpu_ns), (300_000_000, 120_000_000, 123_456_789));
         assert_eq!((thread.voluntary_switches, thread.involuntary_switches), (42, 7));
+        // What an old or cut text leaves out is not told.
+        assert_eq!((thread.last_cpu, thread.cpus_allowed), (None, None));
+        let stat = format!("{} {}\n", STAT.trim_end(), "0 ".repeat(14) + "17 3 0 0");
+        let status = format!("Cpus_allowed:\tff\nCpus_allowed_list:\t0-3,8\n{STATUS}");
+        let thread = Thread::parse(4711, &stat, &status, "", 10_000_000).unwrap();
+        assert_eq!((thread.last_cpu, thread.cpus_allowed.as_deref()), (Some(3), Some("0-3,8")));
     }
 
     #[test]

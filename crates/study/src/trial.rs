@@ -11,7 +11,7 @@ use crate::settings::Host;
 use iopj_core::evidence::ControlRun;
 use iopj_core::{CostProfile, Evidence, IoPath};
 use iopj_engine::target::Descriptor;
-use iopj_engine::{Engine, EngineError, PciAddress, Pool, Target};
+use iopj_engine::{Engine, EngineError, KernelCpus, PciAddress, Pool, Target};
 use iopj_meter::monotonic_raw_ns;
 use iopj_probe::{Edge, Who, marker};
 use iopj_store::{Generator, Latency, Measurement, histogram};
@@ -19,7 +19,7 @@ use std::cell::RefCell;
 use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 use std::rc::Rc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// What all trials of a run share.
 pub(crate) struct Stage<'a> {
@@ -318,12 +318,17 @@ impl Stage<'_> {
     }
 }
 
-/// How the jobs of a cell open their engines.
+/// How the jobs of a cell open their engines. Submission pollers share the processors of `cpus_allowed` one after the other.
 pub(crate) fn open_engine<'a>(
     cell: &'a Cell,
     target: &'a Target,
 ) -> impl Fn(&Rc<Pool>, u32) -> Result<Box<dyn Engine>, EngineError> + Sync + 'a {
-    move |pool, depth| iopj_engine::open(cell.path, target, pool, depth)
+    let (allowed, next) = (&cell.workload.cpus_allowed, AtomicUsize::new(0));
+    move |pool, depth| {
+        let poller = allowed.get(next.fetch_add(1, Ordering::Relaxed) % allowed.len().max(1)).copied();
+        let cpus = KernelCpus { poller, workers: allowed.clone() };
+        iopj_engine::open_on(cell.path, target, pool, depth, &cpus)
+    }
 }
 
 /// What fio is given to open.

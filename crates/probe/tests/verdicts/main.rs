@@ -16,7 +16,16 @@ const WINDOW_NS: u64 = 2_000_000_000;
 
 fn thread(role: ThreadRole, busy: f64, sleeps: u64) -> ThreadEvidence {
     let cpu_ns = (busy * WINDOW_NS as f64) as u64;
-    ThreadEvidence { tid: 1, name: "job".into(), role, cpu_ns, voluntary_switches: sleeps, involuntary_switches: 3 }
+    ThreadEvidence {
+        tid: 1,
+        name: "job".into(),
+        role,
+        cpu_ns,
+        voluntary_switches: sleeps,
+        involuntary_switches: 3,
+        last_cpu: None,
+        cpus_allowed: None,
+    }
 }
 
 fn disk(name: &str, ios: u64, interrupts: Option<u64>) -> DeviceEvidence {

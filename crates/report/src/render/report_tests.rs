@@ -31,6 +31,8 @@ fn trials() -> Vec<Trial> {
                 cpu_ns: 0,
                 voluntary_switches,
                 involuntary_switches: 0,
+                last_cpu: None,
+                cpus_allowed: None,
             };
             one.evidence.threads = vec![thread(ThreadRole::Job, 85), thread(ThreadRole::Sqpoll, 1000)];
             one.system_calls_per_io = Some(1.0);

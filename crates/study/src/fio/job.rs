@@ -102,8 +102,18 @@ pub fn job_file(job: &Job<'_>) -> Result<String, FioError> {
     }
     for index in 0..workload.numjobs {
         let _ = write!(text, "\n[job{index}]\noffset={}\n", offset(job, region, index));
+        if let Some(cpu) = poller_cpu(&job.path, workload, index) {
+            let _ = writeln!(text, "sqthread_poll_cpu={cpu}");
+        }
     }
     Ok(text)
+}
+
+/// The processor of a job's submission poller: those of `cpus_allowed` one after the other, as the native generator does.
+fn poller_cpu(path: &IoPath, workload: &Workload, index: u32) -> Option<u32> {
+    let has_poller = path.ring().is_some_and(|ring| matches!(ring.submission, RingSubmission::Sqpoll { .. }));
+    let cpus = &workload.cpus_allowed;
+    cpus.get(index as usize % cpus.len().max(1)).copied().filter(|_| has_poller)
 }
 
 /// What every job has: threads, so that one process is the whole generator; no creation, no
@@ -325,8 +335,9 @@ mod tests {
             iodepth_batch_complete_min=2\nio_size=40960\niodepth_batch_complete_max=8\ncpus_allowed=3,1\nrandrepeat=0\nrandseed=7\nnorandommap=1\nrandom_distribution=zipf:1.2\n\
             thread=1\ngroup_reporting=1\nexitall_on_error=1\nallow_file_create=0\nfallocate=none\ninvalidate=0\n\
             lat_percentiles=1\nclat_percentiles=0\npercentile_list=50:95:99:99.9\n\
-            \n[job0]\noffset=4096\n\n[job1]\noffset=4096\n\n[job2]\noffset=4096\n";
+            \n[job0]\noffset=4096\nsqthread_poll_cpu=3\n\n[job1]\noffset=4096\nsqthread_poll_cpu=1\n\n[job2]\noffset=4096\nsqthread_poll_cpu=3\n";
         assert_eq!(text("io_uring/sqpoll/interrupt+registered", &workload), expected);
+        assert!(!text("io_uring/syscall/interrupt", &workload).contains("sqthread"));
     }
 
     #[test]
