@@ -4,6 +4,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use iopj_core::format_bytes;
 use iopj_report::render::escape;
 use iopj_store::{Outcome, Unavailable};
+use iopj_study::blocks::clock;
 use iopj_study::plan::Cell;
 use iopj_study::runner::Progress;
 use std::io::{IsTerminal, Write};
@@ -58,16 +59,6 @@ fn eprintln(text: &str) {
     let _ = writeln!(std::io::stderr(), "{}", escape(text));
 }
 
-/// Hours, minutes and seconds.
-fn clock(time: Duration) -> String {
-    let seconds = time.as_secs();
-    match (seconds / 3600, seconds / 60 % 60, seconds % 60) {
-        (0, 0, s) => format!("{s} s"),
-        (0, m, s) => format!("{m} min {s:02} s"),
-        (h, m, _) => format!("{h} h {m:02} min"),
-    }
-}
-
 impl Progress for View {
     fn note(&mut self, text: &str) {
         self.say(text);
@@ -113,15 +104,5 @@ impl Progress for View {
 
     fn tick(&mut self) {
         self.show();
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn times_are_readable() {
-        assert_eq!([5, 65, 3661].map(|s| clock(Duration::from_secs(s))), ["5 s", "1 min 05 s", "1 h 01 min"]);
     }
 }

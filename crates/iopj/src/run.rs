@@ -5,9 +5,11 @@ use crate::output::{FAILURES, INTERRUPTED, print, print_json};
 use crate::progress::View;
 use crate::signals;
 use anyhow::anyhow;
-use iopj_store::{Store, export};
+use iopj_report::analysis::sequential;
+use iopj_store::{Store, StudyRecord, Trial, export};
+use iopj_study::blocks::Look;
 use iopj_study::runner::{self, Options, RunError, Summary};
-use iopj_study::study::{Axis, Study};
+use iopj_study::study::{Axis, Replicates, Study};
 use std::process::ExitCode;
 
 const QUICK: &str = include_str!("../../../studies/quick.toml");
@@ -25,8 +27,8 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
     let stop = signals::stop_flag();
     let mut view = View::new();
     let result = match &args.resume {
-        Some(store) => runner::resume(store, &options, &mut view, stop),
-        None => runner::run(study(args)?, &options, &mut view, stop),
+        Some(store) => runner::resume(store, &options, look, &mut view, stop),
+        None => runner::run(study(args)?, &options, look, &mut view, stop),
     };
     view.finish();
     match result {
@@ -37,6 +39,12 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
         }
         Err(error) => Err(error.into()),
     }
+}
+
+/// Looks at the decisions of a study that adds blocks until they are made.
+fn look(study: &StudyRecord, trials: &[Trial]) -> Look {
+    let (open, says) = sequential::look(study, trials);
+    Look { open, says }
 }
 
 /// The study of the command line: a file or the quick one, with options in the place of its values.
@@ -58,7 +66,7 @@ fn study(args: &RunArgs) -> anyhow::Result<Study> {
         study.generator = generator;
     }
     study.profile |= args.profile;
-    study.replicates = args.replicates.unwrap_or(study.replicates);
+    study.replicates = args.replicates.map_or(study.replicates, Replicates::Blocks);
     for workload in &mut study.workloads {
         replace(&mut workload.rw, axis(&args.rw));
         replace(&mut workload.bs, axis(&args.bs));

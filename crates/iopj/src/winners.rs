@@ -24,6 +24,7 @@ pub(crate) fn winners(args: &WinnersArgs) -> anyhow::Result<ExitCode> {
     question.holm = args.holm;
     let store = Store::open(&args.store)?;
     let study = store.study()?;
+    question.looks = study.looks();
     question.admits(&study).map_err(|why| anyhow!("{}: {why}", args.store.display()))?;
     print(&iopj_report::render::winners(&study, &store.trials()?, &question))?;
     Ok(ExitCode::SUCCESS)

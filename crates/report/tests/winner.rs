@@ -82,6 +82,7 @@ fn study(planned_trials: u64) -> StudyRecord {
         warnings: Vec::new(),
         unavailable: Vec::new(),
         emulated: None,
+        sequential: None,
     }
 }
 

@@ -10,10 +10,12 @@ mod file;
 pub mod histogram;
 pub mod record;
 mod schema;
+mod sequential;
 mod source;
 mod store;
 
 pub use error::StoreError;
 pub use record::{Generator, Latency, Measurement, Outcome, Slice, StudyRecord, Trial, Unavailable};
+pub use sequential::Sequential;
 pub use source::EnergySource;
 pub use store::Store;

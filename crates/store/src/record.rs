@@ -1,5 +1,6 @@
 //! What a store holds: the study, its trials, and what each trial measured.
 
+use crate::Sequential;
 use iopj_core::evidence::CpuTimes;
 use iopj_core::{CostProfile, Evidence, IoPath, Observed, TrialEnergy, Verdict, Workload};
 use serde::{Deserialize, Serialize};
@@ -53,6 +54,17 @@ pub struct StudyRecord {
     /// orderings are results.
     #[serde(default)]
     pub emulated: Option<String>,
+    /// What decided how many blocks there are, where that was not told in advance.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sequential: Option<Sequential>,
+}
+
+impl StudyRecord {
+    /// How often the trials may have been looked at to decide whether there are enough of them: every p-value is to be multiplied
+    /// by it. 1 where their number was told in advance.
+    pub fn looks(&self) -> u32 {
+        self.sequential.map_or(1, |sequential| sequential.looks())
+    }
 }
 
 /// A path that the study asked for and that does not work here.

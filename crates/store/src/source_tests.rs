@@ -117,6 +117,7 @@ fn csv_tells_energy_of_one_source_and_why_there_is_none() {
         warnings: Vec::new(),
         unavailable: Vec::new(),
         emulated: emulated.map(str::to_owned),
+        sequential: None,
     };
     let plug = |joules| trial(vec![energy("plug", Scope::System, joules), energy("rapl", Scope::Package, Some(7.0))]);
     let trials = [plug(Some(100.0)), plug(Some(80.0)), plug(None)];

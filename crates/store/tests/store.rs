@@ -22,6 +22,7 @@ fn study() -> StudyRecord {
         warnings: vec![],
         unavailable: vec![],
         emulated: None,
+        sequential: None,
     }
 }
 

@@ -392,6 +392,7 @@ fn record(all: &[(&Path, Run)], trials: &[Trial]) -> StudyRecord {
         made_target: false,
         unavailable: Vec::new(),
         emulated: None,
+        sequential: None,
     }
 }
 

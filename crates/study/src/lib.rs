@@ -1,6 +1,7 @@
 //! Study files, plan, runner, generators, settings and their restoring.
 
 pub mod access;
+pub mod blocks;
 mod control;
 pub mod energy;
 pub mod fio;

@@ -2,11 +2,13 @@
 
 use crate::settings::Setting;
 use crate::study::{Study, StudyError, parse_paths};
+use iopj_core::workload::Length;
 use iopj_core::{IoPath, Workload};
 use iopj_store::Generator;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// A path and a workload under settings, done by a generator; measured once in each replicate.
 #[derive(Clone, Debug, PartialEq)]
@@ -48,7 +50,8 @@ const MAX_TRIALS: u64 = 1_000_000;
 /// # Errors
 /// A value that is none, an empty matrix, or nothing but synchronous paths at depths above 1.
 pub fn cells(study: &Study, available: &[IoPath]) -> Result<(Vec<Cell>, usize), StudyError> {
-    if study.replicates == 0 {
+    let blocks = study.replicates.most();
+    if blocks == 0 {
         return Err(StudyError("replicates: 0 is too few: the least is 1".to_owned()));
     }
     let mut cells: Vec<Cell> = Vec::new();
@@ -76,11 +79,11 @@ pub fn cells(study: &Study, available: &[IoPath]) -> Result<(Vec<Cell>, usize), 
             }
         }
     }
-    let trials = cells.len() as u64 * u64::from(study.replicates);
+    let trials = cells.len() as u64 * u64::from(blocks);
     if trials > MAX_TRIALS {
-        let (cells, replicates) = (cells.len(), study.replicates);
+        let cells = cells.len();
         return Err(StudyError(format!(
-            "the study has {trials} trials ({cells} cells by {replicates} replicates), more than {MAX_TRIALS}: shorten \
+            "the study has {trials} trials ({cells} cells by {blocks} replicates), more than {MAX_TRIALS}: shorten \
              its lists or lower replicates"
         )));
     }
@@ -123,6 +126,14 @@ pub fn order(cells: usize, replicates: u32, seed: u64) -> Vec<Planned> {
         }
     }
     plan
+}
+
+/// The time that a trial of a workload takes at the least; `None` where it ends after so many I/Os.
+pub(crate) fn window(workload: &Workload) -> Option<Duration> {
+    match workload.length {
+        Length::Runtime(time) => Some(time + workload.ramp_time),
+        Length::Ios(_) => None,
+    }
 }
 
 #[cfg(test)]

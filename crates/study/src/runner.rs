@@ -1,6 +1,7 @@
 //! Runs a study: opens what it needs, checks all that can be checked, and hands over to the trials.
 
 use crate::access::{Access, Named};
+use crate::blocks::{self, Decide};
 use crate::energy::Metering;
 use crate::machine;
 use crate::plan::{self, Cell};
@@ -103,13 +104,14 @@ pub struct Summary {
     pub interrupted: bool,
 }
 
-/// Runs a study from its beginning.
+/// Runs a study from its beginning. `decide` looks at its trials where their number is decided while it runs.
 ///
 /// # Errors
 /// [`RunError`]; nothing is left behind then but finished trials.
 pub fn run(
     mut study: Study,
     options: &Options,
+    decide: Decide,
     progress: &mut dyn Progress,
     stop: &AtomicBool,
 ) -> Result<Summary, RunError> {
@@ -146,7 +148,7 @@ pub fn run(
         name: study.name.clone(),
         text: study.to_toml()?,
         seed,
-        planned_trials: cells.len() as u64 * u64::from(study.replicates),
+        planned_trials: cells.len() as u64 * u64::from(study.replicates.fewest()),
         target: absolute(target.path()).display().to_string(),
         file_id: target.file_id().map(FileId::to_string),
         provenance,
@@ -154,7 +156,11 @@ pub fn run(
         made_target: made.is_some(),
         unavailable,
         emulated: machine::emulator().map(str::to_owned),
+        sequential: study.replicates.sequential()?,
     };
+    if let Some(estimate) = blocks::estimate(&study, &cells) {
+        progress.note(&estimate);
+    }
     for warning in &record.warnings {
         progress.note(&format!("warning: {warning}"));
     }
@@ -162,7 +168,7 @@ pub fn run(
     warn_of_shared_disk(&store_path, target, progress);
     let (fio, profiler) = (fio.as_ref(), profiler.as_ref());
     let stage = Stage { host: &host, fio, profiler, seed, stop };
-    Trials { stage, study: &study, cells, store, made, access, metering }.run(progress)
+    Trials { stage, study: &study, cells, store, made, access, metering, decide }.run(progress)
 }
 
 /// Continues a run: only the trials that are missing.
@@ -172,6 +178,7 @@ pub fn run(
 pub fn resume(
     store_path: &Path,
     options: &Options,
+    decide: Decide,
     progress: &mut dyn Progress,
     stop: &AtomicBool,
 ) -> Result<Summary, RunError> {
@@ -197,7 +204,7 @@ pub fn resume(
     store.add_event(unix_ns(), "resumed", "")?;
     let (fio, profiler) = (fio.as_ref(), profiler.as_ref());
     let stage = Stage { host: &host, fio, profiler, seed: record.seed, stop };
-    Trials { stage, study: &study, cells, store, made, access, metering }.run(progress)
+    Trials { stage, study: &study, cells, store, made, access, metering, decide }.run(progress)
 }
 
 /// Where a run finds its target: one that the user has named, or a file that is made beside the store.

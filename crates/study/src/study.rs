@@ -3,6 +3,10 @@
 //! The schema stands in `docs/studies.md`. Values may be single or lists; a list is an axis of the
 //! matrix. Unknown keys are refused with the nearest right one.
 
+mod replicates;
+
+pub use replicates::Replicates;
+
 use crate::energy::{self, Meters};
 use crate::settings::{Setting, validate_value};
 use iopj_core::workload::{Length, RandomDistribution, Rw, Workload};
@@ -55,8 +59,8 @@ pub struct Study {
     #[serde(default = "native")]
     pub generator: Axis<String>,
     /// Times that each cell is measured.
-    #[serde(default = "one")]
-    pub replicates: u32,
+    #[serde(default)]
+    pub replicates: Replicates,
     /// Seed of the order and of the offsets; drawn and stored if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seed: Option<u64>,
@@ -135,10 +139,6 @@ fn native() -> Axis<String> {
     Axis::One("native".to_owned())
 }
 
-fn one() -> u32 {
-    1
-}
-
 fn one_gib() -> String {
     "1g".to_owned()
 }
@@ -196,9 +196,13 @@ impl Study {
         if let Some(toml::Value::Table(fio)) = table.get("fio") {
             check_keys(fio, &["program", "spdk_plugin"], source, " in [fio]")?;
         }
+        if let Some(toml::Value::Table(blocks)) = table.get("replicates") {
+            check_keys(blocks, replicates::KEYS, source, " in replicates")?;
+        }
         let study: Study =
             toml::from_str(text).map_err(|e| StudyError(format!("{source}: {}", toml_message(text, &e))))?;
         check_name(&study.name, source)?;
+        study.replicates.sequential().map_err(|StudyError(why)| StudyError(format!("{source}: {why}")))?;
         energy::check(&study, source)?;
         Ok(study)
     }

@@ -1,9 +1,10 @@
 //! The trials of a run, one after the other: settings, measurement, store, and everything put back.
 
 use crate::access::Access;
+use crate::blocks::{Blocks, Decide};
 use crate::control;
 use crate::energy::{Hands, Metering};
-use crate::plan::{self, Cell, Planned};
+use crate::plan::{Cell, Planned, window};
 use crate::precondition;
 use crate::runner::{Progress, RunError, Summary, unix_ns};
 use crate::settings::{Setting, Settings, SettingsError};
@@ -11,10 +12,8 @@ use crate::setup::MadeFile;
 use crate::study::Study;
 use crate::trial::{Measured, Stage};
 use iopj_core::evidence::ControlRun;
-use iopj_core::workload::Length;
 use iopj_core::{Completion, Workload};
 use iopj_store::{Outcome, Store, StoreError, Trial};
-use std::collections::HashSet;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -27,6 +26,7 @@ pub(crate) struct Trials<'a> {
     pub(crate) made: Option<MadeFile>,
     pub(crate) access: Access<'a>,
     pub(crate) metering: Option<Metering>,
+    pub(crate) decide: Decide,
 }
 
 impl Trials<'_> {
@@ -35,10 +35,9 @@ impl Trials<'_> {
         if let Some(made) = &mut self.made {
             made.keep = true; // for --resume, until the study is complete
         }
-        let plan = plan::order(self.cells.len(), self.study.replicates, self.stage.seed);
-        let done: HashSet<u64> = self.store.positions()?.into_iter().collect();
-        let missing: Vec<Planned> = plan.iter().filter(|planned| !done.contains(&planned.position)).copied().collect();
-        let result = self.measure(&missing, plan.len() as u64, progress);
+        let mut blocks = Blocks::of(self.study, self.cells.len(), self.stage.seed, self.decide, &self.store)?;
+        let missing = blocks.missing(&mut self.store, progress)?;
+        let result = self.measure(missing, &mut blocks, progress);
         let restored = self.access.leave();
         for change in restored.as_deref().unwrap_or_default() {
             self.store.add_event(
@@ -55,7 +54,12 @@ impl Trials<'_> {
         Ok(summary)
     }
 
-    fn measure(&mut self, missing: &[Planned], of: u64, progress: &mut dyn Progress) -> Result<Summary, RunError> {
+    fn measure(
+        &mut self,
+        mut missing: Vec<Planned>,
+        blocks: &mut Blocks,
+        progress: &mut dyn Progress,
+    ) -> Result<Summary, RunError> {
         let stop = self.stage.stop;
         let mut summary = Summary {
             store: self.store.path().to_owned(),
@@ -65,26 +69,25 @@ impl Trials<'_> {
         };
         self.access.begin().map_err(RunError::Usage)?;
         let control = if missing.is_empty() { None } else { self.control(progress)? };
-        let preconditioning = self.precondition(missing, progress)?;
+        let preconditioning = self.precondition(&missing, progress)?;
         if stop.load(Ordering::Relaxed) {
             return Ok(Summary { interrupted: true, ..summary });
         }
-        let mut metering = self.begin_metering(missing, progress)?;
+        let mut metering = self.begin_metering(&missing, progress)?;
         let started = Instant::now();
         let mut last_ns = None;
-        for (number, planned) in missing.iter().enumerate() {
-            if stop.load(Ordering::Relaxed) {
-                break;
-            }
+        let mut number = 0;
+        while let Some(&planned) = missing.get(number).filter(|_| !stop.load(Ordering::Relaxed)) {
             if let Some(metering) = &mut metering {
                 let hands = &mut Hands { store: &mut self.store, progress, stop };
-                rest(metering, missing, number, hands)?;
+                rest(metering, &missing, number, hands)?;
             }
             let left = time_left(&self.cells, &missing[number..], number, started);
+            let of = blocks.planned();
             progress.trial(of - summary.missing + 1, of, &self.cells[planned.cell], left);
             let changes_before = self.access.settings.changes().len();
             let (trial, load_ns, unprofiled) =
-                self.trial(*planned, control, preconditioning.clone(), &mut last_ns, progress);
+                self.trial(planned, control, preconditioning.clone(), &mut last_ns, progress);
             for change in &self.access.settings.changes()[changes_before..] {
                 let detail = format!("{}: {} -> {}", change.file, change.old, change.new);
                 self.store.add_event(unix_ns(), "set", &detail)?;
@@ -100,6 +103,11 @@ impl Trials<'_> {
             progress.ended(&outcome);
             summary.missing -= 1;
             summary.failed += u64::from(outcome.measurement().is_none());
+            number += 1;
+            if number == missing.len() {
+                missing.extend(blocks.more(&mut self.store, progress)?);
+                summary.missing = (missing.len() - number) as u64;
+            }
         }
         summary.interrupted = stop.load(Ordering::Relaxed);
         if let Some(metering) = metering {
@@ -260,9 +268,5 @@ fn time_left(cells: &[Cell], left: &[Planned], done: usize, started: Instant) ->
     if done > 0 {
         return Some(started.elapsed().mul_f64(left.len() as f64 / done as f64));
     }
-    let window = |workload: &Workload| match workload.length {
-        Length::Runtime(time) => Some(time + workload.ramp_time),
-        Length::Ios(_) => None,
-    };
     left.iter().map(|planned| window(&cells[planned.cell].workload)).sum()
 }

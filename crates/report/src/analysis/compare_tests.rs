@@ -18,6 +18,7 @@ pub(crate) fn study(kernel: &str) -> StudyRecord {
         warnings: vec![],
         unavailable: vec![],
         emulated: None,
+        sequential: None,
     }
 }
 

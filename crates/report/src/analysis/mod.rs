@@ -12,6 +12,7 @@ pub mod metric;
 pub mod orderings;
 pub mod power;
 pub mod published;
+pub mod sequential;
 pub mod stats;
 pub mod steady;
 pub mod tables;

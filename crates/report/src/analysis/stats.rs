@@ -112,12 +112,13 @@ pub fn ratio_of_means(a: &[f64], b: &[f64]) -> Option<Ratio> {
         return None;
     }
     let critical = quantile(satterthwaite(&a, &b, ratio));
-    // Bounds are the roots q of (a - q b)^2 = t^2 (va + q^2 vb), in units of the mean of b.
-    let (va, vb) = ((critical * a.of_mean(1.0) / b.mean).powi(2), (critical * b.of_mean(1.0) / b.mean).powi(2));
+    // Bounds are the roots q of (a - q b)^2 = sa^2 + q^2 vb, in units of the mean of b.
+    let (sa, vb) = (critical * a.of_mean(1.0) / b.mean, (critical * b.of_mean(1.0) / b.mean).powi(2));
     if vb.is_nan() || vb >= 1.0 {
         return None;
     }
-    let half = (va * (1.0 - vb) + ratio * ratio * vb).sqrt() / (1.0 - vb);
+    // A sum of squares, but the squares of tiny ones would vanish.
+    let half = (sa * (1.0 - vb).sqrt()).hypot(ratio * vb.sqrt()) / (1.0 - vb);
     let middle = ratio / (1.0 - vb);
     Some(Ratio { ratio, low: middle - half, high: middle + half }).filter(|r| r.low.is_finite() && r.high.is_finite())
 }
@@ -141,7 +142,7 @@ pub fn ratio_of_paired_means(a: &[f64], b: &[f64]) -> Option<Ratio> {
     if vb.is_nan() || vb >= 1.0 {
         return None;
     }
-    let half = (v * (1.0 - vb) + c * c).sqrt() / (1.0 - vb);
+    let half = (v * (1.0 - vb)).sqrt().hypot(c) / (1.0 - vb);
     let middle = ratio - c / (1.0 - vb);
     Some(Ratio { ratio, low: middle - half, high: middle + half }).filter(|r| r.low.is_finite() && r.high.is_finite())
 }
@@ -157,6 +158,27 @@ pub fn holm(p: &[f64]) -> Vec<f64> {
         adjusted[index] = least;
     }
     adjusted
+}
+
+/// A p-value of a test that may have been made at any of so many looks (Bonferroni): whichever look ended the measuring, and for
+/// whatever reason, a true null hypothesis is rejected at it with no more than the level's probability.
+pub fn over(looks: u32, p: f64) -> f64 {
+    (p * f64::from(looks)).min(1.0)
+}
+
+/// Two one-sided tests by blocks (Schuirmann 1987) of the mean of `a` lying within `tolerance`, relative to the mean of `b`, as
+/// [`equivalent`] does for independent samples; the samples are of equal length and in the order of their blocks. `None` as there, and if
+/// the lengths differ.
+pub fn equivalent_paired(a: &[f64], b: &[f64], tolerance: f64) -> Option<f64> {
+    if Moments::of(b)?.mean < 0.0 || !tolerance.is_finite() || tolerance < 0.0 {
+        return None;
+    }
+    let one_sided = |factor: f64, inward: f64| {
+        let bound: Vec<f64> = b.iter().map(|b| factor * b).collect();
+        let TTest { t, p, .. } = t_test(Method::Paired, a, &bound)?;
+        Some(if t * inward > 0.0 { p / 2.0 } else { 1.0 - p / 2.0 })
+    };
+    Some(one_sided(1.0 - tolerance, 1.0)?.max(one_sided(1.0 + tolerance, -1.0)?))
 }
 
 /// Two one-sided Welch tests (Schuirmann 1987) of the mean of `a` lying within `tolerance`, relative to the mean of `b`: the greater of the

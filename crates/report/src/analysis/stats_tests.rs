@@ -187,6 +187,22 @@ fn equivalence_is_scipys() {
 }
 
 #[test]
+fn equivalence_by_blocks_is_scipys() {
+    // max(scipy.stats.ttest_rel(a, (1 - r) * b, alternative="greater").pvalue, ttest_rel(a, (1 + r) * b, alternative="less").pvalue)
+    let a = [100.2, 101.1, 99.5, 100.9, 100.4, 99.8];
+    let b = [100.0, 100.4, 99.9, 100.1, 100.8, 99.6];
+    for (tolerance, p) in [(0.02, 0.00017284540746455684), (0.005, 0.09605558364590676), (0.001, 0.6455558873112961)] {
+        close(equivalent_paired(&a, &b, tolerance).unwrap(), p);
+    }
+    close(equivalent_paired(&[103.0, 104.1, 102.8, 103.9, 103.1, 103.3], &b, 0.02).unwrap(), 0.997941592285608);
+    assert_eq!(equivalent_paired(&[1.0; 3], &[1.0; 3], 0.05), Some(0.0));
+    assert_eq!(equivalent_paired(&[1.0; 3], &[1.2; 3], 0.05), Some(1.0));
+    assert_eq!(equivalent_paired(&a, &b[1..], 0.02), None);
+    assert_eq!(equivalent_paired(&a, &b, -0.1), None);
+    assert_eq!((over(4, 0.25), over(26, 0.5), over(1, 0.04)), (1.0, 1.0, 0.04));
+}
+
+#[test]
 fn holm_is_statsmodels() {
     // statsmodels.stats.multitest.multipletests(p, method="holm")[1]
     for (got, want) in holm(&[0.01, 0.04, 0.03, 0.005, 0.2]).into_iter().zip([0.04, 0.09, 0.09, 0.025, 0.2]) {
@@ -248,6 +264,12 @@ fn what_is_undefined_is_none() {
     assert_eq!(t_test(Method::Paired, &[1.0, 2.0, 3.0], &[1.0, 2.0]), None);
     assert_eq!(ratio_of_means(&[1.0], &[1.0, 2.0]), None);
     assert_eq!(equivalent(&[1.0, 2.0], &[1.0, 2.0], -0.1), None);
+}
+
+#[test]
+fn the_interval_of_a_tiny_ratio_holds_it() {
+    let Ratio { ratio, low, high } = ratio_of_means(&[0.0, -1.8669e-235], &[1.2036e-40, 8.1972e-41]).unwrap();
+    assert!(low < ratio && ratio < high, "{low:e} {ratio:e} {high:e}");
 }
 
 proptest! {

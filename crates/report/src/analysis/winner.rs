@@ -3,7 +3,7 @@
 //! Refuted, failed and incomplete trials stay out and are counted. The maps as text are `render`'s.
 
 use super::metric::Metric;
-use super::stats::{LEVEL, Method, Summary, holm, summarize, t_test};
+use super::stats::{LEVEL, Method, Summary, holm, over, summarize, t_test};
 use iopj_core::{IoPath, Rw, VerdictKind, Workload, format_bytes};
 use iopj_store::{EnergySource, Generator, Measurement, StudyRecord, Trial};
 use std::collections::BTreeMap;
@@ -106,8 +106,10 @@ pub struct Question {
     pub y: Axis,
     /// The test of the best path against the next.
     pub method: Method,
-    /// Correct the p-values of a map's cells after Holm.
+    /// Correct the p-values of a map's cells after Holm; of all maps' cells where there is more than one look.
     pub holm: bool,
+    /// How often the trials may have been looked at to decide whether there are enough: every p-value is multiplied by it.
+    pub looks: u32,
 }
 
 impl Question {
@@ -117,7 +119,7 @@ impl Question {
             let name = x.as_str();
             return Err(format!("`{name}` cannot be both axes of a winner map: name two of rw, bs, iodepth, numjobs"));
         }
-        Ok(Question { metric, x, y, method: Method::Student, holm: false })
+        Ok(Question { metric, x, y, method: Method::Student, holm: false, looks: 1 })
     }
 
     /// Whether the trials of a study can be asked this. The error says that the metric is a time and the study was emulated.
@@ -303,7 +305,13 @@ pub fn winner_maps(trials: &[Trial], question: &Question) -> Vec<WinnerMap> {
         let at = (question.y.value(&trial.workload), question.x.value(&trial.workload));
         gather(maps[place].1.entry(at).or_default(), trial, (question.metric, source.as_ref()));
     }
-    maps.into_iter().map(|(map, gathered)| finish(map, gathered)).collect()
+    let mut maps: Vec<WinnerMap> = maps.into_iter().map(|(map, gathered)| finish(map, gathered)).collect();
+    if question.holm {
+        // Where decisions ended the study, those of all its maps did.
+        let family = if question.looks > 1 { maps.len() } else { 1 };
+        maps.chunks_mut(family.max(1)).for_each(|maps| correct(maps.iter_mut().flat_map(|map| map.cells.values_mut())));
+    }
+    maps
 }
 
 fn gather(cell: &mut Gathered, trial: &Trial, (metric, source): (Metric, Option<&EnergySource>)) {
@@ -343,12 +351,14 @@ fn finish(mut map: WinnerMap, gathered: Cells<Gathered>) -> WinnerMap {
         (at, cell)
     };
     map.cells = gathered.into_iter().map(decide).collect();
-    if map.question.holm {
-        let tested: Vec<&mut f64> = map.cells.values_mut().filter_map(|cell| cell.p.as_mut()).collect();
-        let adjusted = holm(&tested.iter().map(|p| **p).collect::<Vec<f64>>());
-        tested.into_iter().zip(adjusted).for_each(|(p, adjusted)| *p = adjusted);
-    }
     map
+}
+
+/// Corrects the p-values of these cells after Holm.
+pub(super) fn correct<'a>(cells: impl Iterator<Item = &'a mut Cell>) {
+    let tested: Vec<&mut f64> = cells.filter_map(|cell| cell.p.as_mut()).collect();
+    let adjusted = holm(&tested.iter().map(|p| **p).collect::<Vec<f64>>());
+    tested.into_iter().zip(adjusted).for_each(|(p, adjusted)| *p = adjusted);
 }
 
 /// The cell of these samples, by the question's metric and test; Holm's correction is a map's, so not made here. A sample that
@@ -375,21 +385,21 @@ pub fn rank(samples: BTreeMap<IoPath, Sample>, question: &Question) -> Cell {
     Cell { ranking: places.collect(), p: p.get(1).copied().flatten(), left_out }
 }
 
-/// The p-value of the best sample against another.
+/// The p-value of the best sample against another, for all looks.
 fn compare(question: &Question, best: &Sample, other: &Sample) -> Option<f64> {
     if question.method != Method::Paired {
         let values = |sample: &Sample| sample.iter().map(|(_, value)| *value).collect::<Vec<f64>>();
-        return t_test(question.method, &values(best), &values(other)).map(|test| test.p);
+        return t_test(question.method, &values(best), &values(other)).map(|test| over(question.looks, test.p));
     }
     let (best, other): (Vec<f64>, Vec<f64>) = blocks(best, other).into_iter().unzip();
     let test = t_test(Method::Paired, &best, &other)?;
     // The shared blocks may rank the two the other way round than all replicates do: no evidence for the best.
     let favours_best = (test.t > 0.0) == question.metric.more_is_better();
-    Some(if favours_best { test.p } else { 1.0 })
+    Some(if favours_best { over(question.looks, test.p) } else { 1.0 })
 }
 
 /// The values of the blocks that hold both.
-fn blocks(a: &Sample, b: &Sample) -> Vec<(f64, f64)> {
+pub(super) fn blocks(a: &Sample, b: &Sample) -> Vec<(f64, f64)> {
     let partner = |replicate| b.iter().find(|(other, _)| *other == replicate);
     a.iter().filter_map(|(replicate, a)| partner(*replicate).map(|(_, b)| (*a, *b))).collect()
 }

@@ -2,10 +2,11 @@
 
 use super::energy::incomplete_text;
 use super::grid::{Align, Grid, escape, wrap};
+use crate::analysis::sequential;
 use crate::analysis::stats::Method;
 use crate::analysis::winner::{Axis, AxisValue, Cell, Decision, LeftOut, Question, WinnerMap, winner_maps};
 use iopj_core::{IoPath, Workload, format_duration};
-use iopj_store::{StudyRecord, Trial};
+use iopj_store::{Sequential, StudyRecord, Trial};
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
@@ -25,11 +26,25 @@ pub fn winners(study: &StudyRecord, trials: &[Trial], question: &Question) -> St
         text += "energy was measured in no trial that counts: name a meter under [meters] in the study, `iopj meter list` tells \
                  those of this machine; what a model estimates ranks nothing\n";
     }
+    if let Some(sequential) = &study.sequential {
+        text += &wrap(&blocks_text(study, trials, sequential), WIDTH, "");
+    }
     let absent = study.planned_trials.saturating_sub(trials.len() as u64);
     if absent > 0 {
         let _ = writeln!(text, "\n{absent} of {} planned trials are not in the store", study.planned_trials);
     }
     text
+}
+
+/// How the number of blocks came about, and what the decisions that it was for are.
+fn blocks_text(study: &StudyRecord, trials: &[Trial], Sequential { min, max, .. }: &Sequential) -> String {
+    let blocks = trials.iter().map(|trial| trial.replicate + 1).max().unwrap_or(0);
+    let (_, says) = sequential::look(study, trials);
+    format!(
+        "Blocks were added while a decision by {} was open, {min} to {max}: after {blocks}, {says}. Each p-value is for all {} looks.",
+        sequential::METRIC.title(),
+        study.looks()
+    )
 }
 
 fn map_text(map: &WinnerMap) -> String {

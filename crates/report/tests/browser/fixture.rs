@@ -24,6 +24,7 @@ pub(crate) fn study(name: &str) -> StudyRecord {
             remedy: name.to_owned(),
         }],
         emulated: None,
+        sequential: None,
     }
 }
 

@@ -203,5 +203,6 @@ pub(crate) fn study(emulated: bool) -> StudyRecord {
         warnings: Vec::new(),
         unavailable: Vec::new(),
         emulated: emulated.then(|| "QEMU TCG".into()),
+        sequential: None,
     }
 }

@@ -1,0 +1,146 @@
+//! Decisions of a study that adds blocks until they are made: which path does most I/Os per second in each workload, or which are
+//! equivalent, looked at after each block.
+//!
+//! The tests are those of winner maps by blocks; the level is shared between the looks. `docs/statistics.md` says why that holds the
+//! rate of false winners, and how large it is.
+
+use super::metric::Metric;
+use super::stats::{LEVEL, Method, equivalent_paired, holm, over};
+use super::winner::{Axis, Cell, Decision, Place, Question, Sample, blocks, correct, counting, rank};
+use iopj_core::{IoPath, Workload};
+use iopj_store::{Generator, Sequential, StudyRecord, Trial};
+use std::collections::BTreeMap;
+
+/// What every decision is about.
+pub const METRIC: Metric = Metric::Iops;
+
+/// How a workload stands, under the same settings and generator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// One path is best.
+    Winner,
+    /// All paths that are not told from the best are equivalent to it.
+    Equivalent,
+    /// Neither yet.
+    Open,
+    /// Fewer than two paths compete.
+    Nothing,
+}
+
+/// A workload of a study and how it stands.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Decided {
+    /// The workload.
+    pub workload: Workload,
+    /// Settings of the study, by name.
+    pub settings: BTreeMap<String, String>,
+    /// What issued the I/O.
+    pub generator: Generator,
+    /// How it stands.
+    pub standing: Standing,
+    /// The best path, and those that are not told from it.
+    pub leaders: Vec<IoPath>,
+}
+
+/// The workloads of a study and how they stand after the blocks that were measured, in the order in which they first stand in
+/// `trials`. Trials that do not compete in winner maps do not decide here either. Under emulation nothing is decided: what is asked is a time.
+pub fn decide(study: &StudyRecord, trials: &[Trial], sequential: &Sequential) -> Vec<Decided> {
+    let mut groups: Vec<(&Trial, BTreeMap<IoPath, Sample>)> = Vec::new();
+    for trial in trials {
+        let same = |first: &Trial| {
+            first.workload == trial.workload && first.settings == trial.settings && first.generator == trial.generator
+        };
+        let place = groups.iter().position(|(first, _)| same(first)).unwrap_or_else(|| {
+            groups.push((trial, BTreeMap::new()));
+            groups.len() - 1
+        });
+        let counts = counting(trial).filter(|_| study.emulated.is_none());
+        if let Some(value) = counts.and_then(|measurement| METRIC.value(measurement, None)) {
+            groups[place].1.entry(trial.path).or_default().push((trial.replicate, value));
+        }
+    }
+    let (firsts, samples): (Vec<&Trial>, Vec<_>) = groups.into_iter().unzip();
+    let describe = |(first, (standing, leaders)): (&Trial, (Standing, Vec<IoPath>))| {
+        let (workload, settings) = (first.workload.clone(), first.settings.clone());
+        Decided { workload, settings, generator: first.generator, standing, leaders }
+    };
+    firsts.into_iter().zip(standings(&samples, sequential)).map(describe).collect()
+}
+
+/// How the samples of each workload stand, and the best path with those that are not told from it.
+pub fn standings(samples: &[BTreeMap<IoPath, Sample>], sequential: &Sequential) -> Vec<(Standing, Vec<IoPath>)> {
+    let looks = sequential.looks();
+    // Any two axes will do: cells are ranked one by one.
+    let (x, y) = (Axis::Bs, Axis::Iodepth);
+    let question = Question { metric: METRIC, x, y, method: Method::Paired, holm: true, looks };
+    let mut cells: Vec<Cell> = samples.iter().map(|samples| rank(samples.clone(), &question)).collect();
+    let apart: Vec<Option<f64>> =
+        cells.iter().zip(samples).map(|(cell, samples)| equivalence(cell, samples, sequential)).collect();
+    correct(cells.iter_mut());
+    let mut corrected = holm(&apart.iter().flatten().copied().collect::<Vec<f64>>()).into_iter();
+    let standing = |(cell, apart): (&Cell, Option<f64>)| {
+        let is_equivalent = apart.and_then(|_| corrected.next()).is_some_and(|p| p <= LEVEL);
+        let standing = match cell.decision() {
+            Decision::Winner => Standing::Winner,
+            Decision::Alone | Decision::Empty => Standing::Nothing,
+            Decision::Tie | Decision::Undecided if is_equivalent => Standing::Equivalent,
+            Decision::Tie | Decision::Undecided => Standing::Open,
+        };
+        let leads = |(at, place): &(usize, &Place)| match standing {
+            Standing::Winner | Standing::Nothing => *at == 0,
+            _ => *at < 2 || !is_told(place),
+        };
+        (standing, cell.ranking.iter().enumerate().filter(leads).map(|(_, place)| place.path).collect())
+    };
+    cells.iter().zip(apart).map(standing).collect()
+}
+
+/// The p-value, for all looks, of the best path being equivalent to the next, and to each other that it is not told from: the greatest
+/// of theirs. `None` where one of them has no test.
+fn equivalence(cell: &Cell, samples: &BTreeMap<IoPath, Sample>, sequential: &Sequential) -> Option<f64> {
+    let (best, others) = cell.ranking.split_first()?;
+    let of_others = others.iter().enumerate().map(|(at, place)| {
+        let (best, other): (Vec<f64>, Vec<f64>) =
+            blocks(&samples[&best.path], &samples[&place.path]).into_iter().unzip();
+        let p = equivalent_paired(&best, &other, sequential.until).map(|p| over(sequential.looks(), p))?;
+        Some(if at == 0 { p } else { place.p.map_or(p, |told| told.min(p)) })
+    });
+    of_others.collect::<Option<Vec<f64>>>()?.into_iter().reduce(f64::max)
+}
+
+/// Whether a path is told from the best of its cell.
+fn is_told(place: &Place) -> bool {
+    place.p.is_some_and(|p| p <= LEVEL)
+}
+
+/// How many decisions are open, and a sentence on how they stand.
+pub fn look(study: &StudyRecord, trials: &[Trial]) -> (usize, String) {
+    let Some(sequential) = &study.sequential else {
+        return (0, "the number of blocks was told in advance".to_owned());
+    };
+    if let Some(emulator) = &study.emulated {
+        return (0, format!("nothing is decided by times under {emulator}, where they mean nothing"));
+    }
+    let decided = decide(study, trials, sequential);
+    let count = |standing| decided.iter().filter(|one| one.standing == standing).count();
+    let (all, open) = (decided.len(), count(Standing::Open));
+    if open > 0 {
+        return (open, format!("undecided in {open} of {all} workloads"));
+    }
+    let counts = [
+        (count(Standing::Winner), "with a winner".to_owned()),
+        (count(Standing::Equivalent), format!("equivalent within {} %", percent(sequential.until))),
+        (count(Standing::Nothing), "where fewer than two paths compete".to_owned()),
+    ];
+    let parts = counts.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}"));
+    (0, format!("nothing is open in {all} workloads: {}", parts.collect::<Vec<_>>().join(", ")))
+}
+
+/// A share in per cent, without the noise of its binary form.
+fn percent(share: f64) -> f64 {
+    (share * 1e8).round() / 1e6
+}
+
+#[cfg(test)]
+#[path = "sequential_tests.rs"]
+mod tests;

@@ -1,0 +1,63 @@
+//! Decisions on samples whose answer is known, each next to one that is open.
+
+use super::*;
+
+const PATHS: [&str; 3] = ["posix-sio/syscall/interrupt", "libaio/syscall/interrupt", "io_uring/syscall/interrupt"];
+/// Noise of six blocks, other in each path; of mean zero.
+const NOISE: [[f64; 6]; 3] =
+    [[1.0, -1.0, 0.5, -0.5, 0.2, -0.2], [-0.4, 0.6, -0.8, 0.3, 0.9, -0.6], [0.1, 0.7, -0.9, 0.8, -0.3, -0.4]];
+/// Three looks.
+const SEQUENTIAL: Sequential = Sequential { min: 4, max: 6, until: 0.02 };
+
+fn path(place: usize) -> IoPath {
+    PATHS[place].parse().unwrap()
+}
+
+/// A workload whose paths have these means and `noise` times the noise.
+fn workload(means: &[f64], noise: f64) -> BTreeMap<IoPath, Sample> {
+    let sample =
+        |place: usize, mean: f64| NOISE[place].iter().zip(0..).map(|(one, at)| (at, mean + noise * one)).collect();
+    means.iter().enumerate().map(|(place, mean)| (path(place), sample(place, *mean))).collect()
+}
+
+fn standing(samples: BTreeMap<IoPath, Sample>) -> (Standing, Vec<IoPath>) {
+    standings(&[samples], &SEQUENTIAL).remove(0)
+}
+
+#[test]
+fn a_path_that_is_ahead_of_every_other_wins() {
+    assert_eq!(standing(workload(&[100.0, 110.0, 105.0], 1.0)), (Standing::Winner, vec![path(1)]));
+    assert_eq!(standing(workload(&[100.0, 110.0, 105.0], 30.0)).0, Standing::Open);
+}
+
+#[test]
+fn paths_within_the_share_are_equivalent() {
+    let leaders = vec![path(1), path(0)];
+    // The third is worse and needs not be equivalent.
+    assert_eq!(standing(workload(&[100.0, 100.1, 90.0], 0.3)), (Standing::Equivalent, leaders));
+    // Neither told apart nor within 2 %.
+    assert_eq!(standing(workload(&[100.0, 102.0, 90.0], 5.0)).0, Standing::Open);
+    // The third is within the noise of the best, and not equivalent to it.
+    let mut samples = workload(&[100.0, 100.1], 0.1);
+    samples.extend(workload(&[0.0, 0.0, 99.0], 4.0).split_off(&path(2)));
+    assert_eq!(standing(samples), (Standing::Open, vec![path(1), path(0), path(2)]));
+}
+
+#[test]
+fn a_workload_without_two_paths_or_two_blocks_is_not_decided() {
+    assert_eq!(standing(BTreeMap::new()), (Standing::Nothing, Vec::new()));
+    assert_eq!(standing(workload(&[100.0], 1.0)), (Standing::Nothing, vec![path(0)]));
+    let single = |place, value| (path(place), vec![(0, value)]);
+    assert_eq!(standing(BTreeMap::from([single(0, 100.0), single(1, 200.0)])).0, Standing::Open);
+}
+
+#[test]
+fn the_level_is_shared_between_looks_and_workloads() {
+    let samples = workload(&[100.0, 101.3], 1.0);
+    let with = |max, others: usize| {
+        let all = [vec![samples.clone()], vec![workload(&[100.0, 100.0], 9.0); others]].concat();
+        standings(&all, &Sequential { max, until: 1e-9, ..SEQUENTIAL }).remove(0).0
+    };
+    // One look at one workload: p = 0.0482. Two looks are too many, and so are two workloads.
+    assert_eq!([with(4, 0), with(5, 0), with(4, 1)], [Standing::Winner, Standing::Open, Standing::Open]);
+}
