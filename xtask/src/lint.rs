@@ -17,7 +17,7 @@ pub(crate) fn run(workspace: &Workspace, options: Options) -> Result<()> {
     let deny = ["--", "-D", "warnings"];
     let clippy = ["clippy", "--workspace", "--all-targets", "--all-features"];
     let clippy_fuzz = ["clippy", "--manifest-path", FUZZ, "--target-dir"];
-    let doc = ["doc", "--workspace", "--no-deps"];
+    let doc = ["doc", "--workspace", "--all-features", "--no-deps"];
     // Every step runs, so that one run names all there is to mend.
     let steps = [
         shell::timed("crate table", || no_findings(&crates::findings(&workspace.metadata))),

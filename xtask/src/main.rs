@@ -2,6 +2,7 @@
 //! `iopj` and link none of its crates.
 #![expect(clippy::print_stdout, reason = "a chore speaks to the terminal")]
 
+mod chroot;
 mod crates;
 mod dist;
 mod functions;
@@ -10,8 +11,10 @@ mod instructions;
 mod lint;
 mod needs;
 mod options;
+mod results;
 mod shell;
 mod sizes;
+mod soak;
 mod test;
 mod workspace;
 
@@ -23,6 +26,8 @@ const USAGE: &str = "\
 usage: cargo xtask CHORE
 
   test                                   install or name what the tests need, then run them all
+  soak [ignored|properties|address|chroots]...
+                                         what takes longer than the tests: all of it, or these parts
   lint                                   format, clippy, docs, licences, crate table, sizes
   instructions [--check] [--fio] [PATH[@IODEPTH]...]
                                          user-space instructions per I/O of the generator, or of fio
@@ -52,6 +57,7 @@ fn run() -> anyhow::Result<()> {
     let chore = match chore.as_str() {
         "test" => test::run,
         "lint" => lint::run,
+        "soak" => soak::run,
         "instructions" => instructions::run,
         "fuzz" => fuzz::run,
         "kernel-functions" => functions::run,

@@ -38,31 +38,52 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("/usr/share/fonts/truetype/dejavu/DejaVuSans.ttf", "fonts-dejavu-core"),
 ];
 
-/// Makes sure that every program is here: installs as root with apt-get, otherwise names what is missing.
+/// Makes sure that every program of the tests is here: installs as root with apt-get, otherwise names what is missing.
 ///
 /// # Errors
 /// Something is missing and this is CI, or its installation failed.
 pub(crate) fn ensure() -> Result<()> {
-    let lacking = missing();
+    match ensure_here(PROGRAMS) {
+        Err(error) if error.is::<Missing>() && !shell::in_ci() => {
+            println!("{error}; tests without them say `skipped`");
+            Ok(())
+        }
+        done => done,
+    }
+}
+
+/// Makes sure that these programs, each with its package, are here.
+///
+/// # Errors
+/// [`Missing`] without root or apt-get; the installation's own.
+pub(crate) fn ensure_here(programs: &[(&'static str, &'static str)]) -> Result<()> {
+    let lacking = missing(programs);
     if lacking.is_empty() {
         return Ok(());
     }
     // SAFETY: geteuid has no preconditions.
-    if unsafe { libc::geteuid() } == 0 && is_here("apt-get") {
-        install(&lacking)?;
-        let still = missing();
-        if !still.is_empty() {
-            bail!("apt-get installed {} and yet these packages' programs are not on the PATH", list(&still));
-        }
-        return Ok(());
+    if unsafe { libc::geteuid() } != 0 || !is_here("apt-get") {
+        return Err(Missing(list(&lacking)).into());
     }
-    let message = format!("the tests need these packages: {}; install them (Debian's names)", list(&lacking));
-    if shell::in_ci() {
-        bail!(message);
+    install(&lacking)?;
+    let still = missing(programs);
+    if !still.is_empty() {
+        bail!("apt-get installed {} and yet these packages' programs are not on the PATH", list(&still));
     }
-    println!("{message}; tests without them say `skipped`");
     Ok(())
 }
+
+/// Packages that only the user can install.
+#[derive(Debug)]
+struct Missing(String);
+
+impl std::fmt::Display for Missing {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "these packages are needed: {}; install them (Debian's names)", self.0)
+    }
+}
+
+impl std::error::Error for Missing {}
 
 /// Whether `program` is on the PATH or where the system's programs are.
 pub(crate) fn is_here(program: &str) -> bool {
@@ -71,8 +92,8 @@ pub(crate) fn is_here(program: &str) -> bool {
     std::env::split_paths(&path).map(|folder| folder.join(program)).chain(system).any(|file| file.is_file())
 }
 
-fn missing() -> BTreeSet<&'static str> {
-    PROGRAMS.iter().filter(|(program, _)| !is_here(program)).map(|(_, package)| *package).collect()
+fn missing(programs: &[(&str, &'static str)]) -> BTreeSet<&'static str> {
+    programs.iter().filter(|(program, _)| !is_here(program)).map(|(_, package)| *package).collect()
 }
 
 fn list(packages: &BTreeSet<&str>) -> String {

@@ -1,28 +1,50 @@
 //! `cargo xtask test`: what the tests need, every test, the ring and the NVMe driver under Miri, and the instruction counts.
 
 use crate::options::Options;
+use crate::results::Results;
 use crate::workspace::Workspace;
 use crate::{instructions, needs, shell};
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
-use std::process::Stdio;
+use std::process::Command;
+use std::thread::available_parallelism;
+use std::time::Instant;
+
+/// The features that clippy and the documentation are built with, too, so that nothing is built twice.
+const TESTS: [&str; 3] = ["test", "--workspace", "--all-features"];
 
 pub(crate) fn run(workspace: &Workspace, options: Options) -> Result<()> {
     options.end()?;
+    let start = Instant::now();
     shell::timed("what the tests need", needs::ensure)?;
-    kernels(workspace)?;
-    let skipped = shell::timed("tests", || tests(workspace))?;
-    miri(workspace)?;
+    // One build of all, so that the kernels are fetched by the program that the tests run.
+    let mut build = workspace.cargo(&[&TESTS[..], &["--no-run"]].concat());
+    shell::step("build of the tests", &mut build)?;
+    let mut failed: Vec<String> = Vec::new();
+    failed.extend(kernels(workspace).err().map(|error| format!("{error:#}")));
+    let results = shell::timed("tests", || tests(workspace))?;
+    failed.extend(results.failed());
+    failed.extend(miri(workspace).err().map(|error| format!("{error:#}")));
     if needs::is_here("valgrind") {
-        instructions::check(workspace)?;
+        failed.extend(instructions::check(workspace).err().map(|error| format!("{error:#}")));
     } else {
         println!("skipped: the instruction counts need valgrind");
     }
-    for test in &skipped {
-        println!("{test}");
+    for line in results.times() {
+        println!("{line}");
     }
-    println!("all tests passed, {} of them skipped", skipped.len());
+    for test in results.skipped() {
+        println!("skipped: {test}");
+    }
+    for one in &failed {
+        println!("failed: {one}");
+    }
+    let minutes = start.elapsed().as_secs_f64() / 60.0;
+    if !failed.is_empty() {
+        bail!("{} of the tests failed, in {minutes:.1} minutes: the list stands above", failed.len());
+    }
+    println!("all tests passed, {} of them skipped, in {minutes:.1} minutes", results.skipped().len());
     Ok(())
 }
 
@@ -40,8 +62,12 @@ fn kernels(workspace: &Workspace) -> Result<()> {
 /// An old kernel that polls synchronously, one that says so and does not, one with io_uring's hybrid polling, and a new
 /// one whose package is in parts.
 fn fetch_kernels(workspace: &Workspace) -> Result<()> {
-    let lab =
-        |words: &[&str]| workspace.cargo(&[&["run", "--package", "iopj", "--", "lab", "kernels"], words].concat());
+    let iopj = workspace.target.join("debug/iopj");
+    let lab = |words: &[&str]| {
+        let mut command = Command::new(&iopj);
+        command.args(["lab", "kernels"]).args(words);
+        command
+    };
     shell::step("kernels 5.10, 6.1 and 6.18", &mut lab(&["5.10", "6.1", "6.18"]))?;
     let offers = serde_json::from_str(&shell::output(&mut lab(&["--json"]))?)?;
     let series = new_series(&offers).context("no kernel from 7.2 on is offered")?;
@@ -58,43 +84,30 @@ fn new_series(offers: &Value) -> Option<&str> {
     offers.as_array()?.iter().filter_map(|offer| offer["series"].as_str()).find(is_new)
 }
 
-/// Runs the workspace's tests; gives a line for each test that left itself out, which libtest would hide.
-fn tests(workspace: &Workspace) -> Result<Vec<String>> {
-    let mut child = workspace
-        .cargo(&["test", "--workspace", "--all-features", "--", "--show-output"])
-        .stdout(Stdio::piped())
-        .spawn()
-        .context("cargo cannot be started")?;
-    let mut skipped = Skipped::default();
-    if let Some(stdout) = child.stdout.take() {
-        for line in BufReader::new(stdout).lines() {
-            let line = line?;
-            skipped.see(&line);
-            println!("{line}");
-        }
-    }
-    let status = child.wait()?;
-    if !status.success() {
-        bail!("cargo test failed: {status}");
-    }
-    Ok(skipped.lines)
+/// Runs the workspace's tests to their end, whatever fails. Their output goes to the terminal and is read.
+fn tests(workspace: &Workspace) -> Result<Results> {
+    run_tests(workspace.cargo(&[&TESTS[..], &["--no-fail-fast", "--", "--show-output"]].concat()))
 }
 
-/// Reads libtest's `--show-output`: a line `---- NAME stdout ----`, then what the test printed.
-#[derive(Default)]
-struct Skipped {
-    test: String,
-    lines: Vec<String>,
-}
-
-impl Skipped {
-    fn see(&mut self, line: &str) {
-        if let Some(test) = line.strip_prefix("---- ").and_then(|rest| rest.strip_suffix(" stdout ----")) {
-            test.clone_into(&mut self.test);
-        } else if let Some(reason) = line.strip_prefix("skipped: ") {
-            self.lines.push(format!("skipped: {}: {reason}", self.test));
-        }
+/// Runs a `cargo test` that is given `--show-output`.
+pub(crate) fn run_tests(mut command: Command) -> Result<Results> {
+    let (reader, writer) = std::io::pipe()?;
+    // cargo says on stderr what it runs, libtest on stdout what came of it: one pipe keeps their order.
+    command.stdout(writer.try_clone()?).stderr(writer);
+    let mut child = command.spawn().context("cargo cannot be started")?;
+    // Its ends of the pipe would keep it open.
+    drop(command);
+    let threads = std::env::var("RUST_TEST_THREADS").ok().and_then(|text| text.parse().ok());
+    let mut results = Results::new(threads.or(available_parallelism().ok().map(Into::into)).unwrap_or(1));
+    let start = Instant::now();
+    for line in BufReader::new(reader).split(b'\n') {
+        let line = line?;
+        let line = String::from_utf8_lossy(&line);
+        results.see(&line, start.elapsed());
+        println!("{line}");
     }
+    results.end(child.wait()?.success());
+    Ok(results)
 }
 
 /// The ring's index arithmetic under Miri; the tests beside it that make system calls are left out.
@@ -133,14 +146,5 @@ mod tests {
         assert_eq!(new(&["5.10", "6.18", "7.1", "7.2", "7.10"]).as_deref(), Some("7.2"));
         assert_eq!(new(&["6.18", "7.10", "8.0"]).as_deref(), Some("7.10"));
         assert_eq!(new(&["5.10", "6.18"]), None);
-    }
-
-    #[test]
-    fn skipped_tests_are_named_with_their_reason() {
-        let mut skipped = Skipped::default();
-        for line in ["---- fio::tests::runs stdout ----", "skipped: needs fio", "", "---- other stdout ----", "fine"] {
-            skipped.see(line);
-        }
-        assert_eq!(skipped.lines, ["skipped: fio::tests::runs: needs fio"]);
     }
 }

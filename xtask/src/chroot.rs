@@ -1,0 +1,140 @@
+//! A bare Debian in a folder, with one line of apt sources, in which `cargo xtask test` must pass as it does on a fresh machine.
+
+use crate::workspace::Workspace;
+use crate::{needs, shell};
+use anyhow::{Context, Result, bail};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// What a machine has on which Rust programs with C parts are built; the tests install what they need beside it.
+const PACKAGES: &str = "--include=git,gcc,g++,libc6-dev,ca-certificates,curl";
+
+/// Run in a mount namespace of its own: its mounts go with the last process in it, however that ends, and are never seen by
+/// whoever removes the folder.
+const ENTER: &str = "\
+set -e
+mount -t proc proc \"$1/proc\"
+mount --rbind /sys \"$1/sys\"
+mount --rbind /dev \"$1/dev\"
+exec chroot \"$1\" env -i HOME=/root CI=true LANG=C.UTF-8 TERM=dumb \\
+    PATH=/root/.cargo/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \\
+    sh -c 'cd /iopj && exec cargo xtask test'
+";
+
+/// The folder of the bare system, removed when dropped.
+struct Bare(PathBuf);
+
+impl Drop for Bare {
+    fn drop(&mut self) {
+        if let Err(error) = remove(&self.0) {
+            println!("{error:#}");
+        }
+    }
+}
+
+/// Makes the release, runs the tests of what is committed in it, and removes it.
+///
+/// # Errors
+/// This is not root, the release cannot be made, or the tests fail in it.
+pub(crate) fn test(workspace: &Workspace, release: &str) -> Result<()> {
+    needs::ensure_here(&[("debootstrap", "debootstrap"), ("unshare", "util-linux"), ("git", "git")])?;
+    // SAFETY: geteuid has no preconditions.
+    if unsafe { libc::geteuid() } != 0 {
+        bail!("a bare {release} is made by root: run this as root");
+    }
+    let bare = Bare(workspace.target.join("soak").join(release));
+    remove(&bare.0)?;
+    fs::create_dir_all(&bare.0)?;
+    let mut make = Command::new("debootstrap");
+    make.args(["--variant=minbase", PACKAGES, release]).arg(&bare.0).arg(mirror()?);
+    shell::step(&format!("a bare {release}"), &mut make)?;
+    let sources = fs::read_to_string(bare.0.join("etc/apt/sources.list"))?;
+    if sources.lines().filter(|line| line.starts_with("deb")).count() != 1 {
+        bail!("the bare {release} has not one line of apt sources: {sources}");
+    }
+    shell::timed("copy of the Rust toolchains", || toolchains(&bare.0))?;
+    let clone = Command::new("git")
+        .arg("clone")
+        .arg("--quiet")
+        .arg("--no-hardlinks")
+        .arg(&workspace.root)
+        .arg(bare.0.join("iopj"))
+        .status();
+    if !clone.is_ok_and(|status| status.success()) {
+        bail!("`{}` cannot be cloned", workspace.root.display());
+    }
+    let mut enter = Command::new("unshare");
+    enter.args(["--mount", "--propagation", "private", "sh", "-c", ENTER, "enter"]).arg(&bare.0);
+    shell::step(&format!("the tests in a bare {release}"), &mut enter)
+}
+
+/// The mirror that this machine's own packages come from.
+fn mirror() -> Result<String> {
+    let format = "$(LABEL)|$(COMPONENT)|$(REPO_URI)";
+    let text =
+        shell::output(Command::new("apt-get").args(["indextargets", "--format", format, "Created-By: Packages"]))?;
+    mirror_in(&text).context("apt knows no mirror of Debian: name one in /etc/apt, and run apt-get update")
+}
+
+fn mirror_in(targets: &str) -> Option<String> {
+    targets.lines().find_map(|line| line.strip_prefix("Debian|main|")).map(str::to_owned)
+}
+
+/// What is copied of cargo's folder: programs, what it has downloaded, and where it is told to download from.
+const CARGO: [&str; 4] = ["bin", "registry", "git", "config.toml"];
+
+/// Copies the Rust that runs this, by rustup, to where root has it.
+fn toolchains(bare: &Path) -> Result<()> {
+    let folder = |variable: &str, name: &str| {
+        let home = || Some(PathBuf::from(std::env::var_os("HOME")?).join(name));
+        let found = std::env::var_os(variable).map(PathBuf::from).or_else(home).filter(|found| found.is_dir());
+        found.with_context(|| format!("{variable} names no folder: install rustup"))
+    };
+    let (rustup, cargo) = (folder("RUSTUP_HOME", ".rustup")?, folder("CARGO_HOME", ".cargo")?);
+    let to = bare.join("root/.cargo");
+    fs::create_dir_all(&to)?;
+    let parts = CARGO.map(|part| cargo.join(part)).into_iter().filter(|part| part.exists());
+    shell::output(Command::new("cp").arg("-a").args(parts).arg(to))?;
+    shell::output(Command::new("cp").arg("-a").arg(rustup).arg(bare.join("root/.rustup")))?;
+    Ok(())
+}
+
+/// Removes a bare system, if nothing is mounted in it.
+fn remove(folder: &Path) -> Result<()> {
+    let mounts = fs::read_to_string("/proc/self/mountinfo")?;
+    if let Some(place) = mount_below(&mounts, folder) {
+        bail!("`{place}` is mounted: unmount it, then remove `{}`", folder.display());
+    }
+    if !folder.exists() {
+        return Ok(());
+    }
+    shell::output(Command::new("rm").args(["-rf", "--one-file-system"]).arg(folder)).map(|_| ())
+}
+
+/// The first mount point at or below a folder (proc_pid_mountinfo(5)).
+fn mount_below<'a>(mounts: &'a str, folder: &Path) -> Option<&'a str> {
+    mounts.lines().filter_map(|line| line.split(' ').nth(4)).find(|place| Path::new(place).starts_with(folder))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_in_which_something_is_mounted_is_not_removed() {
+        let mounts = "22 1 254:0 / / rw - ext4 /dev/vda rw\n\
+                      90 22 0:5 / /w/target/soak/trixie/dev rw - devtmpfs dev rw\n";
+        assert_eq!(mount_below(mounts, Path::new("/w/target/soak/trixie")), Some("/w/target/soak/trixie/dev"));
+        assert_eq!(mount_below(mounts, Path::new("/w/target/soak/trix")), None);
+        assert_eq!(mount_below(mounts, Path::new("/w/target/soak/bookworm")), None);
+    }
+
+    #[test]
+    fn the_mirror_is_the_distributions_main_archive() {
+        let targets = "other|main|http://o.example/\nDebian-Security|main|http://s.example/debian-security/\n\
+                       Debian|contrib|http://c.example/debian/\nDebian|main|http://m.example/debian/\n";
+        assert_eq!(mirror_in(targets).as_deref(), Some("http://m.example/debian/"));
+        assert_eq!(mirror_in("Ubuntu|main|http://u.example/\n"), None);
+    }
+}

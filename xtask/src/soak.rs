@@ -1,0 +1,92 @@
+//! `cargo xtask soak`: what takes longer than the gate may. Each part has a short sibling among the tests.
+
+use crate::options::{Options, Usage};
+use crate::results::Results;
+use crate::workspace::Workspace;
+use crate::{chroot, test};
+use anyhow::{Result, bail};
+
+/// Debian's releases in whose bare systems the tests must pass.
+const RELEASES: [&str; 2] = ["bookworm", "trixie"];
+
+/// Cases of a property test that sets no number of its own; 256 in the gate.
+const CASES: &str = "10000";
+
+/// A part by its name, and what does it.
+type Part = (&'static str, fn(&Workspace) -> Result<()>);
+
+const PARTS: [Part; 4] = [("ignored", ignored), ("properties", properties), ("address", address), ("chroots", chroots)];
+
+pub(crate) fn run(workspace: &Workspace, options: Options) -> Result<()> {
+    let words = options.rest()?;
+    if let Some(word) = words.iter().find(|word| PARTS.iter().all(|(name, _)| name != word)) {
+        let names = PARTS.map(|(name, _)| name).join(", ");
+        return Err(Usage(format!("there is no soak `{word}`: choose of {names}")).into());
+    }
+    // Every part runs, so that one run names all there is to mend.
+    let failed: Vec<String> = PARTS
+        .iter()
+        .filter(|(name, _)| words.is_empty() || words.iter().any(|word| word == name))
+        .filter_map(|(name, part)| Some(format!("{name}: {:#}", part(workspace).err()?)))
+        .collect();
+    for one in &failed {
+        println!("failed: {one}");
+    }
+    if !failed.is_empty() {
+        bail!("{} of the soaks failed: the list stands above", failed.len());
+    }
+    Ok(())
+}
+
+/// The tests that are ignored as soaks: their names begin with `soak_`.
+fn ignored(workspace: &Workspace) -> Result<()> {
+    let words =
+        ["test", "--workspace", "--all-features", "--no-fail-fast", "--", "--show-output", "--ignored", "soak_"];
+    judged("the tests that are soaks", test::run_tests(workspace.cargo(&words))?)
+}
+
+/// The property tests with many cases.
+fn properties(workspace: &Workspace) -> Result<()> {
+    let words = ["test", "--workspace", "--all-features", "--no-fail-fast", "--lib", "--", "--show-output"];
+    let mut command = workspace.cargo(&words);
+    command.env("PROPTEST_CASES", CASES);
+    judged("the property tests", test::run_tests(command)?)
+}
+
+/// The engines' tests under the address sanitizer, which Rust nightly has.
+fn address(workspace: &Workspace) -> Result<()> {
+    let host = "x86_64-unknown-linux-gnu";
+    let words = [
+        "+nightly",
+        "test",
+        "--package",
+        "iopj-engine",
+        "--all-features",
+        "--no-fail-fast",
+        "--target",
+        host,
+        "--lib",
+        "--tests",
+    ];
+    let mut command = workspace.cargo(&[&words[..], &["--", "--show-output"]].concat());
+    command.env("RUSTFLAGS", "-Zsanitizer=address").env("CARGO_TARGET_DIR", workspace.target.join("address"));
+    judged("the engines under the address sanitizer", test::run_tests(command)?)
+}
+
+/// The gate in bare systems.
+fn chroots(workspace: &Workspace) -> Result<()> {
+    let failed: Vec<String> = RELEASES
+        .iter()
+        .filter_map(|release| Some(format!("{release}: {:#}", chroot::test(workspace, release).err()?)))
+        .collect();
+    if failed.is_empty() { Ok(()) } else { bail!(failed.join("; ")) }
+}
+
+/// What has been printed of these tests, as the gate says it.
+fn judged(what: &str, results: Results) -> Result<()> {
+    for line in results.times() {
+        println!("{line}");
+    }
+    let failed = results.failed();
+    if failed.is_empty() { Ok(()) } else { bail!("{what}: {}", failed.join(", ")) }
+}
