@@ -36,6 +36,9 @@ pub struct Evidence {
     pub process: ProcessEvidence,
     /// What the engine itself counted; absent where fio did the I/O.
     pub engine: Option<EngineEvidence>,
+    /// The rings of a generator that ran as a process of its own, as they were seen from outside; absent where nobody looked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rings: Option<Vec<RingEvidence>>,
     /// CPU time of all cores by kind.
     pub cpu: CpuTimes,
     /// Time of all cores in each idle state in ns, by the state's name, from `/sys/devices/system/cpu/cpu*/cpuidle`; empty where the
@@ -133,6 +136,37 @@ pub struct ThreadEvidence {
     /// The processors that it may run on, such as `0-3,8`; absent in older stores.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpus_allowed: Option<String>,
+    /// Time in ns that these counts cover, from the window's begin on, where a process was watched from outside and the last
+    /// look at the thread was before the window's end; absent where they cover the window.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub over_ns: Option<u64>,
+    /// Bytes that the thread handed to the block layer meanwhile (`/proc/PID/task/TID/io`); absent where nobody looked, or the kernel
+    /// does not tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub block_bytes: Option<u64>,
+}
+
+impl ThreadEvidence {
+    /// What a count of this thread comes to in the window: where the looks covered less than the window, and half of it at least,
+    /// their share stands for all of it.
+    pub fn in_window(&self, count: u64, window_ns: u64) -> u64 {
+        match self.over_ns {
+            Some(over_ns) if over_ns > 0 && (window_ns / 2..window_ns).contains(&over_ns) => {
+                let scaled = u128::from(count) * u128::from(window_ns) / u128::from(over_ns);
+                u64::try_from(scaled).unwrap_or(u64::MAX)
+            }
+            _ => count,
+        }
+    }
+}
+
+/// An io_uring of a process that was watched from outside (`/proc/PID/fdinfo`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RingEvidence {
+    /// Thread id of its submission poller; absent where it has none.
+    pub poller: Option<i32>,
+    /// Entries that the kernel took off its submission queue, up to the last look; absent before Linux 5.16, which does not tell.
+    pub entries: Option<u64>,
 }
 
 /// Totals of the process that did the I/O, from `getrusage`.

@@ -125,18 +125,18 @@ impl Pollers {
                 other_sleeps: by_main.saturating_add(START_SLEEPS).min(sleeps),
             };
         }
-        let sqpolls = Pollers::sum(running_sqpolls(evidence));
+        let sqpolls = Pollers::sum(running_sqpolls(evidence), evidence.window_ns);
         if sqpolls.count > 0 {
             return sqpolls;
         }
-        Pollers::sum(evidence.threads.iter().filter(|thread| thread.role == ThreadRole::Job))
+        Pollers::sum(evidence.threads.iter().filter(|thread| thread.role == ThreadRole::Job), evidence.window_ns)
     }
 
-    fn sum<'a>(threads: impl Iterator<Item = &'a ThreadEvidence>) -> Pollers {
+    fn sum<'a>(threads: impl Iterator<Item = &'a ThreadEvidence>, window_ns: u64) -> Pollers {
         threads.fold(Pollers { count: 0, cpu_ns: 0, sleeps: 0, other_sleeps: 0 }, |sum, thread| Pollers {
             count: sum.count + 1,
-            cpu_ns: sum.cpu_ns.saturating_add(thread.cpu_ns),
-            sleeps: sum.sleeps.saturating_add(thread.voluntary_switches),
+            cpu_ns: sum.cpu_ns.saturating_add(thread.in_window(thread.cpu_ns, window_ns)),
+            sleeps: sum.sleeps.saturating_add(thread.in_window(thread.voluntary_switches, window_ns)),
             other_sleeps: 0,
         })
     }
@@ -165,8 +165,9 @@ pub(crate) fn sqpolls(evidence: &Evidence) -> impl Iterator<Item = &ThreadEviden
 
 /// The trial's own submission pollers, as far as they did anything in the window.
 pub(crate) fn running_sqpolls(evidence: &Evidence) -> impl Iterator<Item = &ThreadEvidence> {
-    let is_own = evidence.engine.as_ref().is_some_and(has_sqpolls);
-    sqpolls(evidence).filter(move |thread| is_own && thread.cpu_ns > 0)
+    let has_own = evidence.engine.as_ref().is_some_and(has_sqpolls);
+    let of_child = |tid: i32| evidence.rings.iter().flatten().any(|ring| ring.poller == Some(tid));
+    sqpolls(evidence).filter(move |thread| thread.cpu_ns > 0 && (has_own || of_child(thread.tid)))
 }
 
 /// The interrupts of all disks, or the name of the first whose interrupts cannot be told.

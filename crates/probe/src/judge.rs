@@ -14,12 +14,13 @@ use std::fmt::Display;
 /// something only beside the path. What was seen refutes even in doubt: flushes, discards and all
 /// I/O that can be foreign are taken off before [`observe`](crate::observe()) sees interrupts, and
 /// pollers of other rings are not counted. A submission by system call is taken on the generator's
-/// word where the generator ran as another process: only a submission poller could contradict it.
+/// word where the generator ran as another process that nobody watched: only a submission poller could contradict it.
 /// A submission poller is not, and no engine of this process has its word taken.
 pub fn judge(path: &IoPath, observed: &Observed, evidence: &Evidence) -> Verdict {
     let completion = compare(path.completion(), &observed.completion);
     let submission = compare(path.submission(), &observed.submission);
-    let is_word_taken = evidence.engine.is_none() && path.submission() == Submission::Syscall;
+    let is_word_taken =
+        evidence.engine.is_none() && evidence.rings.is_none() && path.submission() == Submission::Syscall;
     let mut against: Vec<String> = Vec::new();
     let mut open: Vec<String> = Vec::new();
     let mut seen: Vec<String> = Vec::new();

@@ -5,6 +5,7 @@
 //! the path that was asked for. Thresholds and their reasons are in `docs/verdicts.md`. Finding
 //! the disks under a target, timing the window and counting its I/Os are left to the caller.
 
+mod child;
 mod cpu;
 mod device;
 mod doubt;
@@ -25,6 +26,7 @@ mod taken;
 mod threads;
 mod vectors;
 
+pub use child::{ChildJobs, ChildWatch, JobThreads, Watched};
 pub use cpu::reap;
 pub use doubt::{FOREIGN_SHARE, SLACK_BYTES, SLACK_IOS};
 pub use error::ProbeError;
@@ -33,11 +35,11 @@ pub use judge::{assess, judge};
 pub use kernel::irq_time_sampled;
 pub use observe::{
     CONTROL_INTERRUPTS, HYBRID_SLEEPS, INTERRUPT_SHARE, KERNEL_SHARE, NO_INTERRUPT, POLL_BUSY, POLL_SLEEPS,
-    START_KERNEL_NS, STRAY_INTERRUPTS, STRAY_SHARE, observe,
+    START_KERNEL_NS, STRAY_INTERRUPTS, STRAY_SHARE, SUBMITTED_SHARE, observe,
 };
 pub use snapshot::{Edge, Probe, Snapshot, Who};
 pub use symbols::{Symbol, Symbols, SymbolsError};
 
 /// Version of the rules by which evidence is collected, observed and judged; it changes with every
 /// predicate or threshold, so that stored evidence can be told from that of other rules.
-pub const RULES: u32 = 3;
+pub const RULES: u32 = 4;

@@ -5,9 +5,10 @@
 
 use crate::doubt::{doubt, uncounted};
 use crate::figures::{
-    Direction, Pollers, foreign_at_most, has_sqpolls, in_flight, interrupts, is_taken, ratio, running_sqpolls, text,
+    Direction, Pollers, foreign_at_most, has_sqpolls, in_flight, interrupts, is_taken, ratio, running_sqpolls, sqpolls,
+    text,
 };
-use iopj_core::evidence::{ControlRun, Evidence, Finding, Observed};
+use iopj_core::evidence::{ControlRun, Evidence, Finding, Observed, RingEvidence, ThreadRole};
 use iopj_core::path::{Completion, Submission};
 
 /// Share of the I/Os that interrupts can have completed up to which there was no interrupt. One
@@ -30,7 +31,9 @@ pub const HYBRID_SLEEPS: f64 = 0.1;
 
 /// Share of the CPU time that the kernel may have of a poller who asks it for nothing.
 pub const KERNEL_SHARE: f64 = 0.25;
-/// CPU time in the kernel that is taken for the start and the end of a generator that ran as a process of its own.
+/// Share of the I/Os of another process that must be known to have been submitted in one way.
+pub const SUBMITTED_SHARE: f64 = 0.5;
+/// CPU time in the kernel that is taken for the start and the end of a generator that ran as a process of its own and was not watched.
 pub const START_KERNEL_NS: u64 = 300_000_000;
 
 /// What the evidence shows, by the thresholds of this module.
@@ -161,7 +164,10 @@ fn submission(evidence: &Evidence, completion: &Finding<Completion>) -> Finding<
         return by_doorbell(evidence, *completion == Finding::Seen(Completion::Poll));
     }
     let Some(engine) = &evidence.engine else {
-        return unclear("how I/Os were submitted is the generator's own word: it ran as another process");
+        return match &evidence.rings {
+            Some(rings) => by_rings(evidence, rings),
+            None => unclear("how I/Os were submitted is the generator's own word: it ran as another process"),
+        };
     };
     if evidence.ios() == 0 {
         return unclear("no I/O was submitted");
@@ -174,6 +180,43 @@ fn submission(evidence: &Evidence, completion: &Finding<Completion>) -> Finding<
         (false, 0) => unclear("neither a submitting system call nor a submission poller was seen"),
         (false, _) => Finding::Seen(Submission::Syscall),
     }
+}
+
+/// What the rings and threads of another process show of who handed its I/Os to the kernel.
+fn by_rings(evidence: &Evidence, rings: &[RingEvidence]) -> Finding<Submission> {
+    if evidence.ios() == 0 {
+        return unclear("no I/O was submitted");
+    }
+    let polled = rings.iter().filter(|ring| ring.poller.is_some()).count();
+    let has_run = running_sqpolls(evidence).next().is_some();
+    let [by_pollers, by_others] = [true, false].map(|by_pollers| submitted(evidence, rings, by_pollers));
+    let told = |share: f64, who: &str| {
+        unclear(format!("{who} are known to have submitted only {:.0} % of the I/Os: measure longer", 100.0 * share))
+    };
+    match (polled, rings.len() - polled) {
+        (0, _) if sqpolls(evidence).next().is_some() => {
+            unclear("no ring is known to have a submission poller, but one ran in the generator's process")
+        }
+        (0, _) if by_others >= SUBMITTED_SHARE => Finding::Seen(Submission::Syscall),
+        (0, _) => told(by_others, "system calls"),
+        (_, 0) if !has_run => unclear("the rings have submission pollers, but none was seen to run"),
+        (_, 0) if by_pollers >= SUBMITTED_SHARE => Finding::Seen(Submission::Sqpoll),
+        (_, 0) => told(by_pollers, "submission pollers"),
+        (polled, others) => unclear(format!("{polled} rings have a submission poller, and {others} have none")),
+    }
+}
+
+/// The share of the I/Os that submission pollers, or the generator's own threads, are known to have handed to the kernel: by the
+/// entries taken off rings, or by the bytes that threads handed to the block layer.
+fn submitted(evidence: &Evidence, rings: &[RingEvidence], by_pollers: bool) -> f64 {
+    let rings = rings.iter().filter(|ring| ring.poller.is_some() == by_pollers);
+    let entries = rings.filter_map(|ring| ring.entries).fold(0, u64::saturating_add);
+    // A worker of the kernel works for either.
+    let roles: &[ThreadRole] =
+        if by_pollers { &[ThreadRole::Sqpoll] } else { &[ThreadRole::Job, ThreadRole::AioHelper] };
+    let threads = evidence.threads.iter().filter(|thread| roles.contains(&thread.role));
+    let bytes = threads.filter_map(|thread| thread.block_bytes).fold(0, u64::saturating_add);
+    ratio(entries, evidence.ios()).max(ratio(bytes, evidence.bytes()))
 }
 
 /// No driver of the kernel had the device, so that nobody but its owner can have submitted; what is left to see is that who
@@ -193,7 +236,8 @@ fn by_doorbell(evidence: &Evidence, polled: bool) -> Finding<Submission> {
         return unclear(format!("{calls} system calls were made in the window, where who polls the device needs none"));
     }
     let (user, kernel) = (evidence.process.user_ns, evidence.process.system_ns);
-    let kernel = if engine.is_some() { kernel } else { kernel.saturating_sub(START_KERNEL_NS) };
+    let is_of_window = engine.is_some() || evidence.rings.is_some();
+    let kernel = if is_of_window { kernel } else { kernel.saturating_sub(START_KERNEL_NS) };
     let share = ratio(kernel, user.saturating_add(kernel));
     if share > KERNEL_SHARE {
         return unclear(format!(

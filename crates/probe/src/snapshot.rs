@@ -10,7 +10,7 @@ use crate::taken::{self, Taken};
 use crate::threads::{self, Thread};
 use crate::{ProbeError, RULES};
 use iopj_core::evidence::{CpuTimes, Evidence, ProcessEvidence, ThreadRole};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -64,9 +64,21 @@ pub struct Snapshot {
     threads: Vec<(ThreadRole, Thread)>,
     own: Vec<Thread>,
     usage: ProcessEvidence,
-    cpu: CpuTimes,
+    cores: Cores,
     idle_states: Arc<IdleStates>,
+}
+
+/// Time of all cores by kind and by idle state, since the machine started.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Cores {
+    cpu: CpuTimes,
     idle: Times,
+}
+
+impl Cores {
+    fn until(&self, later: &Cores, idle_states: &IdleStates) -> (CpuTimes, BTreeMap<String, u64>) {
+        (cpu::between(&self.cpu, &later.cpu), idle_states.between(&self.idle, &later.idle))
+    }
 }
 
 impl Probe {
@@ -152,9 +164,8 @@ impl Probe {
             threads: Vec::new(),
             own: Vec::new(),
             usage: ProcessEvidence::default(),
-            cpu: cpu::read(&self.root, self.tick_ns)?,
+            cores: self.cores()?,
             idle_states: Arc::clone(&self.idle_states),
-            idle: self.idle_states.read(),
         })
     }
 
@@ -163,6 +174,27 @@ impl Probe {
             Who::ThisProcess { jobs, own } => self.this_process(jobs, own),
             Who::Child => Ok(Process::default()),
         }
+    }
+
+    /// Time of all cores now.
+    pub(crate) fn cores(&self) -> Result<Cores, ProbeError> {
+        Ok(Cores { cpu: cpu::read(&self.root, self.tick_ns)?, idle: self.idle_states.read() })
+    }
+
+    pub(crate) fn between(&self, earlier: &Cores, later: &Cores) -> (CpuTimes, BTreeMap<String, u64>) {
+        earlier.until(later, &self.idle_states)
+    }
+
+    pub(crate) fn root(&self) -> &Root {
+        &self.root
+    }
+
+    pub(crate) fn tick_ns(&self) -> u64 {
+        self.tick_ns
+    }
+
+    pub(crate) fn sqpoll_is_kernel_thread(&self) -> bool {
+        self.sqpoll_is_kernel_thread
     }
 
     fn this_process(&self, jobs: &[i32], own: &[i32]) -> Result<Process, ProbeError> {
@@ -204,13 +236,14 @@ impl Snapshot {
         let taken = taken.map(|((_, earlier), (device, sample))| {
             device.between((earlier, &self.interrupts), (sample, &later.interrupts))
         });
+        let (cpu, c_states) = self.cores.until(&later.cores, &later.idle_states);
         Evidence {
             rules: RULES,
             devices: devices.chain(taken).collect(),
             threads: here.chain(ended).collect(),
             process: self.process_until(later),
-            cpu: cpu::between(&self.cpu, &later.cpu),
-            c_states: later.idle_states.between(&self.idle, &later.idle),
+            cpu,
+            c_states,
             irq_time_sampled: irq_time_sampled(),
             ..Evidence::default()
         }
@@ -248,9 +281,8 @@ mod tests {
             threads: Vec::new(),
             own: own.to_vec(),
             usage: ProcessEvidence { user_ns, system_ns, voluntary_switches, involuntary_switches: 0 },
-            cpu: CpuTimes::default(),
+            cores: Cores::default(),
             idle_states: Arc::default(),
-            idle: Vec::new(),
         }
     }
 

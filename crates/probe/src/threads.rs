@@ -21,11 +21,18 @@ pub(crate) struct Thread {
     pub(crate) involuntary_switches: u64,
     pub(crate) last_cpu: Option<u32>,
     pub(crate) cpus_allowed: Option<String>,
+    /// When it started, in clock ticks since the machine did.
+    pub(crate) started_ticks: u64,
 }
 
 /// All threads of this process.
 pub(crate) fn of_this_process(root: &Root, tick_ns: u64) -> Result<Vec<Thread>, ProbeError> {
-    let tasks = root.path("proc/self/task");
+    of_process(root, "self", tick_ns)
+}
+
+/// All threads of the process of this number; none if it is gone.
+pub(crate) fn of_process(root: &Root, process: &str, tick_ns: u64) -> Result<Vec<Thread>, ProbeError> {
+    let tasks = root.path("proc").join(process).join("task");
     numbers(&tasks).filter_map(|tid| Thread::read(&tasks.join(tid.to_string()), tid, tick_ns).transpose()).collect()
 }
 
@@ -40,7 +47,7 @@ pub(crate) fn kernel_sqpolls(root: &Root, tick_ns: u64) -> Result<Vec<Thread>, P
     pids.filter_map(|pid| Thread::read(&all.join(pid.to_string()), pid, tick_ns).transpose()).collect()
 }
 
-fn numbers(directory: &Path) -> impl Iterator<Item = i32> {
+pub(crate) fn numbers(directory: &Path) -> impl Iterator<Item = i32> {
     names(directory).into_iter().filter_map(|name| name.parse().ok())
 }
 
@@ -60,7 +67,7 @@ pub(crate) fn role(thread: &Thread, jobs: &[i32]) -> ThreadRole {
 
 impl Thread {
     /// The thread of a directory below `/proc`, or none if it has ended meanwhile.
-    fn read(directory: &Path, tid: i32, tick_ns: u64) -> Result<Option<Thread>, ProbeError> {
+    pub(crate) fn read(directory: &Path, tid: i32, tick_ns: u64) -> Result<Option<Thread>, ProbeError> {
         let mut texts = [const { String::new() }; 2];
         for (text, file) in texts.iter_mut().zip(["stat", "status"]) {
             let Some(found) = text_if_there(&directory.join(file))? else { return Ok(None) };
@@ -81,6 +88,8 @@ impl Thread {
         let mut times = fields.split_whitespace().skip(11).map(|word| word.parse::<u64>().ok());
         let user_ns = times.next()??.saturating_mul(tick_ns);
         let system_ns = times.next()??.saturating_mul(tick_ns);
+        // The start is field 22.
+        let started_ticks = times.nth(6)??;
         // Kernels without scheduler statistics have no such file, or zeroes in it.
         let exact_ns = schedstat.split_whitespace().next().and_then(|word| word.parse().ok()).filter(|ns| *ns > 0);
         let cpu_ns = exact_ns.unwrap_or(user_ns.saturating_add(system_ns));
@@ -100,6 +109,7 @@ impl Thread {
             involuntary_switches,
             last_cpu,
             cpus_allowed,
+            started_ticks,
         })
     }
 
@@ -117,6 +127,7 @@ impl Thread {
             involuntary_switches: self.involuntary_switches.saturating_sub(before.involuntary_switches),
             last_cpu: self.last_cpu,
             cpus_allowed: self.cpus_allowed.clone(),
+            started_ticks: self.started_ticks,
         }
     }
 
@@ -138,6 +149,8 @@ impl Thread {
             involuntary_switches: self.involuntary_switches,
             last_cpu: self.last_cpu,
             cpus_allowed: self.cpus_allowed,
+            over_ns: None,
+            block_bytes: None,
         }
     }
 }
@@ -155,13 +168,13 @@ mod tests {
         let thread = Thread::parse(4711, STAT, STATUS, "123456789 5 6\n", 10_000_000).unwrap();
         assert_eq!(thread.name, "a (b) c");
         assert_eq!((thread.user_ns, thread.system_ns, thread.cpu_ns), (300_000_000, 120_000_000, 123_456_789));
-        assert_eq!((thread.voluntary_switches, thread.involuntary_switches), (42, 7));
         // What an old or cut text leaves out is not told.
         assert_eq!((thread.last_cpu, thread.cpus_allowed), (None, None));
         let stat = format!("{} {}\n", STAT.trim_end(), "0 ".repeat(14) + "17 3 0 0");
         let status = format!("Cpus_allowed:\tff\nCpus_allowed_list:\t0-3,8\n{STATUS}");
         let thread = Thread::parse(4711, &stat, &status, "", 10_000_000).unwrap();
         assert_eq!((thread.last_cpu, thread.cpus_allowed.as_deref()), (Some(3), Some("0-3,8")));
+        assert_eq!((thread.voluntary_switches, thread.involuntary_switches, thread.started_ticks), (42, 7, 99));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use crate::access::Access;
 use crate::energy;
-use crate::fio::{self, Filename, Fio, Phase};
+use crate::fio::{self, Filename, Fio, FioWatch, Phase};
 use crate::native::{self, JobSpec};
 use crate::plan::{Cell, Planned};
 use crate::power::PowerState;
@@ -20,6 +20,7 @@ use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
 
 /// What all trials of a run share.
 pub(crate) struct Stage<'a> {
@@ -247,8 +248,9 @@ impl Stage<'_> {
         Ok((Window::of_native(run, cell, load_raw_ns, window_raw_ns), evidence))
     }
 
-    /// fio twice: for the ramp, and measured. So the counters bracket the life of a process whose I/O is all of the
-    /// window; its CPU time and context switches hold fio's start as well, some 0.15 s and 200 switches.
+    /// fio twice: for the ramp, and measured. The drive's counters bracket the life of the measured process, whose I/O is all of
+    /// the window. CPU time, context switches and energy are those of its jobs, which are watched from outside; where their begin
+    /// was not seen, those of its life, that holds some 0.15 s and 200 switches of fio's start.
     fn fio(
         &self,
         fio: &Fio,
@@ -258,7 +260,7 @@ impl Stage<'_> {
         tick: &mut dyn FnMut(),
     ) -> Result<(Window, Evidence), String> {
         let (extent, checked) = (access.extent(), FioTarget::of(access, &cell.path)?);
-        let mut run = |phase| {
+        let mut run = |phase, look: &mut dyn FnMut(u32) -> Duration| {
             let job = fio::Job {
                 path: cell.path,
                 workload: &cell.workload,
@@ -268,33 +270,40 @@ impl Stage<'_> {
                 seed,
                 phase,
             };
-            fio.run(&job, self.stop, tick).map_err(|error| error.to_string())
+            fio.run(&job, self.stop, tick, look).map_err(|error| error.to_string())
         };
         let probe = access.probe()?;
         let snapshot = |edge| probe.snapshot(Who::Child, edge).map_err(|error| error.to_string());
         let mut load_raw_ns = Vec::with_capacity(4);
         if !cell.workload.ramp_time.is_zero() {
             load_raw_ns.push(monotonic_raw_ns());
-            run(Phase::Ramp)?;
+            run(Phase::Ramp, &mut |_| Duration::MAX)?;
             load_raw_ns.push(monotonic_raw_ns());
         }
         let counted = access.counted()?;
         let before = snapshot(Edge::Begin)?;
         self.begin_samples()?;
-        let (first_ns, first_raw_ns) = (native::monotonic_ns(), monotonic_raw_ns());
+        let mut watch = FioWatch::new(probe, &cell.path, &cell.workload);
+        let first_ns = native::monotonic_ns();
         marker::begin();
-        let result = run(Phase::Measured);
+        let result = run(Phase::Measured, &mut |child| watch.look(child));
         marker::end();
         let (result, process) = result?;
-        let (last_ns, last_raw_ns) = (native::monotonic_ns(), monotonic_raw_ns());
-        load_raw_ns.extend([first_raw_ns, last_raw_ns]);
+        let last_ns = native::monotonic_ns();
         self.end_samples()?;
         let mut evidence = Evidence { process, ..before.until(&snapshot(Edge::End)?) };
         add_counted(&mut evidence, counted, access.counted()?);
         if result.total_errors > 0 {
             return Err(format!("fio counts {} failed I/Os", result.total_errors));
         }
-        let window_raw_ns = [first_raw_ns, last_raw_ns];
+        let mut ends_ns = [first_ns, last_ns];
+        if let Some(watched) = watch.finish(result.window_ns) {
+            let begin_ns = watched.begin_ns.clamp(first_ns, last_ns);
+            ends_ns = [begin_ns, begin_ns.saturating_add(result.window_ns).min(last_ns)];
+            evidence = watched.put_into(evidence);
+        }
+        let window_raw_ns = ends_ns.map(energy::raw_ns);
+        load_raw_ns.extend([energy::raw_ns(first_ns), window_raw_ns[1]]);
         Ok((Window::of_fio(&result, cell, load_raw_ns, window_raw_ns, [first_ns, last_ns]), evidence))
     }
 }

@@ -3,6 +3,7 @@
 mod bypass;
 mod doubts;
 mod paths;
+mod watched;
 
 use iopj_core::evidence::{
     ControlRun, DeviceEvidence, EngineEvidence, Evidence, Finding, Observed, ProcessEvidence, ThreadEvidence,
@@ -25,6 +26,8 @@ fn thread(role: ThreadRole, busy: f64, sleeps: u64) -> ThreadEvidence {
         involuntary_switches: 3,
         last_cpu: None,
         cpus_allowed: None,
+        over_ns: None,
+        block_bytes: None,
     }
 }
 

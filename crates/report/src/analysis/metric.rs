@@ -249,7 +249,7 @@ fn sleeps_per_io(measurement: &Measurement) -> Option<f64> {
     let evidence = &measurement.evidence;
     let jobs = || evidence.threads.iter().filter(|thread| thread.role == ThreadRole::Job);
     let sleeps = match jobs().next() {
-        Some(_) => jobs().map(|thread| thread.voluntary_switches).sum(),
+        Some(_) => jobs().map(|thread| thread.in_window(thread.voluntary_switches, evidence.window_ns)).sum(),
         None => evidence.process.voluntary_switches,
     };
     (evidence.ios() > 0).then(|| sleeps as f64 / evidence.ios() as f64)

@@ -8,7 +8,7 @@ use crate::analysis::cost::{Costs, PerIo, any_sampled};
 use crate::analysis::steady::unsteady;
 use crate::analysis::{Figures, Row, Table, tables};
 use iopj_core::VerdictKind;
-use iopj_store::{Generator, StudyRecord, Trial, Unavailable};
+use iopj_store::{Generator, Measurement, StudyRecord, Trial, Unavailable};
 use std::fmt::Write;
 
 /// Columns of running text.
@@ -209,7 +209,7 @@ fn footer(study: &StudyRecord, trials: &[Trial], tables: &[Table]) -> String {
 
 /// What to know about the figures of this store.
 fn remarks(study: &StudyRecord, trials: &[Trial]) -> String {
-    let by_fio = trials.iter().any(|trial| trial.generator == Generator::Fio);
+    let by_fio = || trials.iter().filter(|trial| trial.generator == Generator::Fio);
     let mut text = String::new();
     if study.emulated.is_none() {
         text += &unsteady_text(trials);
@@ -218,12 +218,21 @@ fn remarks(study: &StudyRecord, trials: &[Trial]) -> String {
             text += "this kernel only samples irq time: short interrupts are missing from CPU time by kind\n";
         }
     }
-    if by_fio {
+    if by_fio().next().is_some() {
         text += "fio submits and waits in separate system calls, as `+split` does, and asks aio_error before it sleeps for posix-aio;\n";
-        text += match study.emulated {
-            None => "its CPU time and context switches include its start, some 0.15 s and 200 switches\n",
-            Some(_) => "its context switches include its start, some 200 switches\n",
+    }
+    // Imported figures are fio's own, which leave its start out.
+    let has_start = |m: &Measurement| m.evidence.rings.is_none() && m.window_raw_ns.is_some();
+    let with_start = by_fio().filter_map(|trial| trial.outcome.measurement()).filter(|m| has_start(m)).count();
+    if with_start > 0 {
+        let what = if study.emulated.is_none() {
+            "CPU time (some 0.15 s) and context switches (200)"
+        } else {
+            "context switches (some 200)"
         };
+        let (trials, hold) = if with_start == 1 { ("trial", "holds") } else { ("trials", "hold") };
+        text +=
+            &format!("{with_start} {trials} of fio {hold} {what} of its start: the begin of its jobs was not seen\n");
     }
     text
 }

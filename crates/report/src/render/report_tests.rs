@@ -33,6 +33,8 @@ fn trials() -> Vec<Trial> {
                 involuntary_switches: 0,
                 last_cpu: None,
                 cpus_allowed: None,
+                over_ns: None,
+                block_bytes: None,
             };
             one.evidence.threads = vec![thread(ThreadRole::Job, 85), thread(ThreadRole::Sqpoll, 1000)];
             one.system_calls_per_io = Some(1.0);

@@ -9,31 +9,29 @@ pub mod json;
 pub mod spdk;
 #[cfg(test)]
 mod tests;
+mod waiting;
+mod watch;
 
 pub use job::{Filename, Job, Phase, job_file};
 pub use json::{Direction, FioResult, Latency, Percentiles, parse};
+pub(crate) use watch::FioWatch;
 
 use iopj_core::evidence::ProcessEvidence;
 use iopj_core::{IoPath, RingSubmission};
-use iopj_probe::reap;
 use std::ffi::{CStr, OsStr};
 use std::fs::File;
 use std::io::{self, Read, Seek, Write};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::FromRawFd;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::process::{Command, ExitStatus, Output, Stdio};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 /// The oldest version that is used, that of Ubuntu 22.04. `io_uring_cmd` came later: see `supports`.
 pub(crate) const OLDEST: (u32, u32) = (3, 28);
-/// How often the stop flag is looked at; the end of fio itself is seen at once.
-const POLL_MS: i32 = 50;
-/// How long fio may take to end by itself after SIGINT.
-const GRACE: Duration = Duration::from_secs(5);
 /// How long a program may take to answer a question about itself; tests run many programs at a time.
 const ANSWER_LIMIT: Duration = Duration::from_secs(if cfg!(test) { 30 } else { 10 });
 /// How much of fio's output is read: its JSON is some 20 KB.
@@ -234,8 +232,8 @@ impl Fio {
         })
     }
 
-    /// Runs one job to its end: what fio says, and what the process cost. Calls `tick` once a second meanwhile. `stop` is
-    /// looked at every 50 ms; once it is true fio gets SIGINT, and SIGKILL 5 s later. fio is killed if the calling thread dies, and has a process group of
+    /// Runs one job to its end: what fio says, and what the process cost. Calls `tick` once a second meanwhile, and `look` with the
+    /// process' number, again after the time that it returns. `stop` is looked at every 50 ms; once it is true fio gets SIGINT, and SIGKILL 5 s later. fio is killed if the calling thread dies, and has a process group of
     /// its own, so that Ctrl-C reaches it through `stop` alone. No shell is run and no file is
     /// written: job and output are in memory, for a file could be on the drive under test.
     ///
@@ -246,6 +244,7 @@ impl Fio {
         job: &Job<'_>,
         stop: &AtomicBool,
         tick: &mut dyn FnMut(),
+        look: &mut dyn FnMut(u32) -> Duration,
     ) -> Result<(FioResult, ProcessEvidence), FioError> {
         self.supports(&job.path)?;
         match job.filename {
@@ -266,7 +265,8 @@ impl Fio {
         let share = |file: &File| file.try_clone().map(Stdio::from).map_err(|e| os("fio's output", e));
         command.stdin(job_text).stdout(share(&output)?).stderr(share(&errors)?);
         let child = command.spawn().map_err(|e| os(&format!("`{}` cannot be run", self.program.display()), e))?;
-        let (status, process, stopped) = wait(&child, stop, tick).map_err(|e| os("waiting for fio", e))?;
+        let (status, process, stopped) =
+            waiting::wait(&child, stop, tick, look).map_err(|e| os("waiting for fio", e))?;
         if stopped {
             return Err(FioError::Stopped);
         }
@@ -406,48 +406,6 @@ fn contents(file: &mut File) -> io::Result<String> {
     file.rewind()?;
     file.take(MOST_OUTPUT).read_to_end(&mut bytes)?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
-}
-
-/// Waits for the child: how it ended, what it cost, and whether it was stopped.
-fn wait(child: &Child, stop: &AtomicBool, tick: &mut dyn FnMut()) -> io::Result<(ExitStatus, ProcessEvidence, bool)> {
-    let pidfd = pidfd(child);
-    // SAFETY: no pointer; the child is not yet waited for, so its id is still its own.
-    let signal = |number| unsafe { libc::kill(child.id().cast_signed(), number) };
-    let mut ticked_at = Instant::now();
-    let mut stopped_at: Option<Instant> = None;
-    loop {
-        if let Some((status, process)) = reap(child.id())? {
-            return Ok((status, process, stopped_at.is_some()));
-        }
-        match stopped_at {
-            None if stop.load(Ordering::Relaxed) => {
-                stopped_at = Some(Instant::now());
-                signal(libc::SIGINT);
-            }
-            Some(at) if at.elapsed() >= GRACE => {
-                signal(libc::SIGKILL);
-            }
-            _ => {}
-        }
-        if ticked_at.elapsed() >= Duration::from_secs(1) {
-            ticked_at = Instant::now();
-            tick();
-        }
-        // Without a descriptor poll only sleeps. A signal that ends it early does no harm.
-        let fd = pidfd.as_ref().map_or(-1, AsRawFd::as_raw_fd);
-        let mut ready = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
-        // SAFETY: `ready` is one pollfd and outlives the call.
-        unsafe { libc::poll(&mut ready, 1, POLL_MS) };
-    }
-}
-
-/// A descriptor that becomes readable when the child ends; absent before Linux 5.3.
-fn pidfd(child: &Child) -> Option<OwnedFd> {
-    // SAFETY: no pointer; the child is not yet waited for, so its id is still its own.
-    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, child.id(), 0) };
-    let fd = i32::try_from(fd).ok().filter(|fd| *fd >= 0)?;
-    // SAFETY: the kernel has just given us this descriptor and nobody else owns it.
-    Some(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
 fn missing_engine(errors: &str) -> Option<&str> {

@@ -1,7 +1,11 @@
 //! The real fio on a written file on disk, and stand-ins for what this machine cannot show.
 
 use super::*;
+use iopj_core::evidence::{Evidence, Finding, ThreadRole};
+use iopj_core::path::Submission;
 use iopj_core::{Length, Rw, Workload};
+use iopj_probe::Probe;
+use std::sync::atomic::Ordering;
 use std::thread;
 use tempfile::TempDir;
 
@@ -54,7 +58,7 @@ fn job<'a>(path: &str, workload: &'a Workload, filename: &'a Path) -> Job<'a> {
 }
 
 fn run(fio: &Fio, job: &Job<'_>) -> Result<FioResult, FioError> {
-    fio.run(job, &AtomicBool::new(false), &mut || ()).map(|(result, _)| result)
+    fio.run(job, &AtomicBool::new(false), &mut || (), &mut |_| Duration::MAX).map(|(result, _)| result)
 }
 
 fn ios(ios: u64) -> Workload {
@@ -156,6 +160,50 @@ fn ramp_runs_by_time_and_processors_are_kept() {
 }
 
 #[test]
+fn jobs_are_watched_from_their_first_io_and_tell_how_they_submit() {
+    let Some(fio) = fio() else { return };
+    let folder = folder();
+    let filename = target(&folder, "f");
+    let probe = Probe::new(&[]).unwrap();
+    for (path, helper, submission) in [
+        ("io_uring/sqpoll/interrupt", Some(ThreadRole::Sqpoll), Submission::Sqpoll),
+        ("io_uring/syscall/interrupt", None, Submission::Syscall),
+        ("posix-aio/syscall/interrupt", Some(ThreadRole::AioHelper), Submission::Syscall),
+        ("posix-sio/syscall/interrupt", None, Submission::Syscall),
+    ] {
+        let length = Length::Runtime(Duration::from_millis(500));
+        let workload = Workload { numjobs: 2, length, ..Workload::default() };
+        // On a machine that is busy elsewhere fio may end before it is looked at again.
+        let (result, watched) = std::iter::repeat_with(|| {
+            let mut watch = FioWatch::new(&probe, &path.parse().unwrap(), &workload);
+            let (job, stop) = (job(path, &workload, &filename), AtomicBool::new(false));
+            let (result, _) = fio.run(&job, &stop, &mut || (), &mut |child| watch.look(child)).unwrap();
+            let watched = watch.finish(result.window_ns);
+            (result, watched)
+        })
+        .take(20)
+        .find_map(|(result, watched)| Some((result, watched?)))
+        .unwrap();
+        let reads = &result.reads;
+        let counted = Evidence {
+            window_ns: result.window_ns,
+            numjobs: 2,
+            reads: reads.ios,
+            read_bytes: reads.bytes,
+            ..Evidence::default()
+        };
+        let evidence = watched.put_into(counted);
+        let has = |role| evidence.threads.iter().filter(|thread| thread.role == role).count();
+        assert_eq!(has(ThreadRole::Job), 2, "{path}: {:?}", evidence.threads);
+        assert_eq!(has(ThreadRole::Sqpoll) == 2, helper == Some(ThreadRole::Sqpoll), "{path}");
+        assert_eq!(has(ThreadRole::AioHelper) > 0, helper == Some(ThreadRole::AioHelper), "{path}");
+        let rings = evidence.rings.as_ref().unwrap();
+        assert_eq!(rings.len(), if path.starts_with("io_uring") { 2 } else { 0 }, "{path}: {rings:?}");
+        assert_eq!(iopj_probe::observe(&evidence).submission, Finding::Seen(submission), "{path}: {evidence:?}");
+    }
+}
+
+#[test]
 fn stop_ends_a_long_run() {
     let Some(fio) = fio() else { return };
     let folder = folder();
@@ -163,8 +211,9 @@ fn stop_ends_a_long_run() {
     let workload = Workload { length: Length::Runtime(Duration::from_secs(600)), ..Workload::default() };
     let stop = AtomicBool::new(false);
     let result = thread::scope(|scope| {
-        let running =
-            scope.spawn(|| fio.run(&job("libaio/syscall/interrupt", &workload, &filename), &stop, &mut || ()));
+        let running = scope.spawn(|| {
+            fio.run(&job("libaio/syscall/interrupt", &workload, &filename), &stop, &mut || (), &mut |_| Duration::MAX)
+        });
         thread::sleep(Duration::from_millis(300));
         assert!(!running.is_finished());
         stop.store(true, Ordering::Relaxed);

@@ -1,0 +1,110 @@
+//! The rings of another process, by what the kernel tells of their descriptors (`/proc/PID/fdinfo`, io_uring/fdinfo.c).
+
+use crate::root::{Root, names, text_if_there};
+use iopj_core::evidence::RingEvidence;
+use std::collections::BTreeMap;
+use std::fs;
+
+/// The rings that were seen, by descriptor.
+#[derive(Debug, Default)]
+pub(super) struct Rings(BTreeMap<String, Ring>);
+
+/// One ring, up to the last look.
+#[derive(Debug, Default)]
+struct Ring {
+    poller: Option<i32>,
+    head: u32,
+    entries: Option<u64>,
+}
+
+/// What one text tells; the kernel leaves a part out while the ring is locked.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Told {
+    poller: Option<i32>,
+    head: Option<u32>,
+}
+
+impl Rings {
+    /// Looks at all descriptors of a process. What cannot be read is left as it was.
+    pub(super) fn look(&mut self, root: &Root, process: &str) {
+        let directory = root.path("proc").join(process);
+        for fd in names(&directory.join("fd")) {
+            let is_ring = fs::read_link(directory.join("fd").join(&fd))
+                .is_ok_and(|link| link.to_str().is_some_and(|name| name == "anon_inode:[io_uring]"));
+            if !is_ring {
+                continue;
+            }
+            let text = text_if_there(&directory.join("fdinfo").join(&fd)).ok().flatten().unwrap_or_default();
+            self.0.entry(fd).or_default().add(&Told::parse(&text));
+        }
+    }
+
+    /// True once an entry was taken off a submission queue.
+    pub(super) fn have_begun(&self) -> bool {
+        self.0.values().any(|ring| ring.entries.is_some_and(|entries| entries > 0))
+    }
+
+    pub(super) fn pollers(&self) -> impl Iterator<Item = i32> {
+        self.0.values().filter_map(|ring| ring.poller)
+    }
+
+    pub(super) fn evidence(&self) -> Vec<RingEvidence> {
+        self.0.values().map(|ring| RingEvidence { poller: ring.poller, entries: ring.entries }).collect()
+    }
+}
+
+impl Ring {
+    /// The head is 32 bits wide and begins anew after them.
+    fn add(&mut self, told: &Told) {
+        self.poller = told.poller.or(self.poller);
+        if let Some(head) = told.head {
+            let more = u64::from(head.wrapping_sub(self.head));
+            self.entries = Some(self.entries.unwrap_or(0).saturating_add(more));
+            self.head = head;
+        }
+    }
+}
+
+impl Told {
+    fn parse(text: &str) -> Told {
+        let value = |key: &str| text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':')).map(str::trim);
+        Told {
+            poller: value("SqThread").and_then(|tid| tid.parse().ok()).filter(|tid| *tid > 0),
+            head: value("SqHead").and_then(|head| head.parse().ok()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Shortened from Linux 6.18.
+    const POLLED: &str = "pos:\t0\nflags:\t02000002\nSqMask:\t0x3\nSqHead:\t2639\nSqTail:\t2640\nCachedSqHead:\t2639\nSQEs:\t1\n\
+        SqThread:\t24265\nSqThreadCpu:\t0\nUserFiles:\t1\n    0: /t.dat\n";
+    /// Shortened from Linux 5.10, which does not tell the heads.
+    const OLD: &str = "pos:\t0\nflags:\t02000002\nSqThread:\t-1\nSqThreadCpu:\t-1\nUserFiles:\t0\nUserBufs:\t0\n";
+
+    #[test]
+    fn pollers_and_heads_are_read() {
+        assert_eq!(Told::parse(POLLED), Told { poller: Some(24265), head: Some(2639) });
+        assert_eq!(Told::parse(OLD), Told { poller: None, head: None });
+    }
+
+    #[test]
+    fn a_head_that_wraps_goes_on_counting_and_a_locked_ring_changes_nothing() {
+        let mut ring = Ring::default();
+        ring.add(&Told { poller: Some(7), head: Some(u32::MAX) });
+        ring.add(&Told::default());
+        ring.add(&Told { poller: None, head: Some(4) });
+        assert_eq!((ring.poller, ring.entries), (Some(7), Some(u64::from(u32::MAX) + 5)));
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_read_without_panic(text in "(SqThread|SqHead|Sq):?\t?-?[0-9]{0,12}\n|\\PC*") {
+            Ring::default().add(&Told::parse(&text));
+        }
+    }
+}

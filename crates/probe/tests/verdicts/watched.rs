@@ -1,0 +1,83 @@
+//! fio seen from outside: its jobs, its rings, and who handed the I/O to the kernel.
+
+use super::{IOS, WINDOW_NS, assert_contains, interrupt, kind, poll, sqpoll, unproven};
+use iopj_core::evidence::{Evidence, Finding, RingEvidence, ThreadRole, VerdictKind};
+use iopj_core::path::{Completion, Submission};
+use iopj_probe::observe;
+
+/// What the looks at fio leave behind: its jobs apart, and its rings.
+fn watched(mut evidence: Evidence, rings: &[(Option<i32>, u64)]) -> Evidence {
+    evidence.engine = None;
+    evidence.rings =
+        Some(rings.iter().map(|&(poller, entries)| RingEvidence { poller, entries: Some(entries) }).collect());
+    for thread in &mut evidence.threads {
+        thread.over_ns = Some(WINDOW_NS);
+    }
+    evidence
+}
+
+/// Bytes that the first thread of a role handed to the block layer.
+fn handed(mut evidence: Evidence, role: ThreadRole, ios: u64) -> Evidence {
+    let thread = evidence.threads.iter_mut().find(|thread| thread.role == role).unwrap();
+    thread.block_bytes = Some(ios * 4096);
+    evidence
+}
+
+const POLLER: Option<i32> = Some(1);
+
+#[test]
+fn sqpoll_is_seen_where_a_poller_took_the_entries() {
+    let evidence = watched(sqpoll(IOS), &[(POLLER, IOS - 300)]);
+    assert_eq!(observe(&evidence).submission, Finding::Seen(Submission::Sqpoll));
+    assert_eq!(kind("io_uring/sqpoll/interrupt", &evidence), VerdictKind::Verified);
+    assert_eq!(kind("io_uring/syscall/interrupt", &evidence), VerdictKind::Refuted);
+    assert_eq!(kind("io_uring/sqpoll/poll", &watched(sqpoll(0), &[(POLLER, IOS)])), VerdictKind::Verified);
+    // Before 5.16 the kernel does not tell the entries: then the bytes that the poller handed on do.
+    let told = handed(watched(sqpoll(IOS), &[(POLLER, 0)]), ThreadRole::Sqpoll, IOS);
+    assert_eq!(kind("io_uring/sqpoll/interrupt", &told), VerdictKind::Verified);
+    let told = handed(watched(sqpoll(IOS), &[(POLLER, 0)]), ThreadRole::Sqpoll, IOS / 3);
+    assert_contains(&unproven("io_uring/sqpoll/interrupt", &told), "submitted only 33 % of the I/Os");
+}
+
+#[test]
+fn a_poller_that_did_not_run_and_rings_of_both_kinds_prove_nothing() {
+    let mut idle = watched(sqpoll(IOS), &[(POLLER, IOS)]);
+    idle.threads[1].cpu_ns = 0;
+    assert_contains(&unproven("io_uring/sqpoll/interrupt", &idle), "none was seen to run");
+    let mixed = watched(sqpoll(IOS), &[(POLLER, IOS), (None, IOS)]);
+    for path in ["io_uring/sqpoll/interrupt", "io_uring/syscall/interrupt"] {
+        assert_contains(&unproven(path, &mixed), "1 rings have a submission poller, and 1 have none");
+    }
+    let unknown = watched(sqpoll(IOS), &[(None, IOS)]);
+    assert_contains(&unproven("io_uring/sqpoll/interrupt", &unknown), "but one ran in the generator's process");
+}
+
+#[test]
+fn syscall_is_seen_where_no_ring_has_a_poller() {
+    let ring = watched(interrupt(), &[(None, IOS)]);
+    assert_eq!(observe(&ring).submission, Finding::Seen(Submission::Syscall));
+    assert_eq!(kind("io_uring/syscall/interrupt", &ring), VerdictKind::Verified);
+    assert_eq!(kind("io_uring/sqpoll/interrupt", &ring), VerdictKind::Refuted);
+    let none = handed(watched(interrupt(), &[]), ThreadRole::Job, IOS);
+    assert_eq!(kind("posix-sio/syscall/interrupt", &none), VerdictKind::Verified);
+    // The word of a generator that was watched is not taken.
+    assert_contains(
+        &unproven("posix-sio/syscall/interrupt", &watched(interrupt(), &[])),
+        "submitted only 0 % of the I/Os",
+    );
+}
+
+#[test]
+fn jobs_that_are_watched_are_judged_without_fios_own_sleeps() {
+    // 600 sleeps in 100,000 I/Os: too many for the process' start, none of them a job's.
+    let mut evidence = watched(poll(), &[(None, IOS)]);
+    assert_eq!(kind("io_uring/syscall/poll", &evidence), VerdictKind::Verified);
+    evidence.threads[0].voluntary_switches = IOS / 2;
+    assert_eq!(observe(&evidence).completion, Finding::Seen(Completion::Hybrid));
+    // A last look at nine tenths of the window stands for all of it; at a third it does not.
+    let mut evidence = watched(poll(), &[(None, IOS)]);
+    (evidence.threads[0].cpu_ns, evidence.threads[0].over_ns) = (WINDOW_NS / 10 * 8, Some(WINDOW_NS / 10 * 9));
+    assert_eq!(kind("io_uring/syscall/poll", &evidence), VerdictKind::Verified);
+    evidence.threads[0].over_ns = Some(WINDOW_NS / 3);
+    assert_contains(&unproven("io_uring/syscall/poll", &evidence), "only 80 % of the window");
+}
