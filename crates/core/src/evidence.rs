@@ -50,6 +50,24 @@ pub struct Evidence {
     pub irq_time_sampled: Option<bool>,
     /// The control run before the study; absent where there was none.
     pub control: Option<ControlRun>,
+    /// What came of the study's rule for the ramp's end; absent where there was none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub steadystate: Option<SteadyState>,
+}
+
+/// A ramp held against the rule that the study declared for its end.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SteadyState {
+    /// Length of the ramp in ns.
+    pub ramp_ns: u64,
+    /// The stretch at its end that was looked at, in ns.
+    pub duration_ns: u64,
+    /// The share of the mean rate by which the line through the rates was allowed to rise or fall over that stretch.
+    pub limit: f64,
+    /// The share by which it did; negative for a fall, absent where nothing was to be fitted.
+    pub change: Option<f64>,
+    /// The rate was steady when the window began. If not, the ramp had reached its longest: the trial is unsteady.
+    pub attained: bool,
 }
 
 impl Evidence {

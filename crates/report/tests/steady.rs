@@ -2,10 +2,12 @@
 
 mod trials;
 
+use iopj_core::evidence::SteadyState;
 use iopj_core::{VerdictKind, Workload};
-use iopj_report::analysis::steady::{Flag, Unsteady, far_off, trend, unsteady};
+use iopj_report::analysis::steady::{Flag, Unsteady, far_off, is_unsteady, trend, unsteady};
+use iopj_report::render::report;
 use iopj_store::{Outcome, Slice, Trial};
-use trials::{measurement, trial};
+use trials::{measurement, study, trial};
 
 const PATH: &str = "io_uring/syscall/interrupt";
 
@@ -91,4 +93,54 @@ fn cells_are_kept_apart() {
     trials.push(trial("io_uring/syscall/poll", &Workload::default(), 0, 5000));
     trials.push(trial(PATH, &Workload { bs: 8192, ..Workload::default() }, 0, 5000));
     assert_eq!(unsteady(&trials), []);
+}
+
+#[test]
+fn a_ramp_that_did_not_settle_makes_its_trial_unsteady() {
+    let state = SteadyState {
+        ramp_ns: 10_000_000_000,
+        duration_ns: 1_000_000_000,
+        limit: 0.1,
+        change: Some(-0.23),
+        attained: false,
+    };
+    let mut trials = cell(&[1000, 1010]);
+    assert!(!is_unsteady(measurement(&mut trials[1])));
+    measurement(&mut trials[0]).evidence.steadystate = Some(SteadyState { attained: true, ..state });
+    measurement(&mut trials[1]).evidence.steadystate = Some(state);
+    assert!(!is_unsteady(measurement(&mut trials[0])) && is_unsteady(measurement(&mut trials[1])));
+    let [flag] = unsteady(&trials)[..] else { panic!() };
+    assert_eq!((flag.trial, flag.reason), (1, Unsteady::Ramp(state)));
+    let words =
+        "its rate still fell by 23 % of its mean in 1.0 s after a ramp of 10.0 s, its longest; the rule allows 10 %";
+    assert_eq!(flag.reason.to_string(), words);
+    let idle = Unsteady::Ramp(SteadyState { change: None, ..state });
+    assert_eq!(idle.to_string(), "it did no I/O in 1.0 s after a ramp of 10.0 s, its longest");
+}
+
+#[test]
+fn results_are_given_with_and_without_unsteady_trials() {
+    let mut trials = cell(&[1000, 3000, 1000]);
+    let other = "io_uring/syscall/poll";
+    trials.extend((0..3).map(|replicate| trial(other, &Workload::default(), replicate, 1500)));
+    let study = study(6);
+    let text = |trials: &[Trial]| report(&study, trials);
+    assert!(!text(&trials).contains("without"), "{}", text(&trials));
+    let state = SteadyState { ramp_ns: 1, duration_ns: 1, limit: 0.1, change: Some(1.0), attained: false };
+    measurement(&mut trials[1]).evidence.steadystate = Some(state);
+    // Latencies of 1000, 333 and 1000 us against 667: the order of the paths turns.
+    let words = text(&trials).replace("\n", " ").split_whitespace().collect::<Vec<_>>().join(" ");
+    let cell = format!(
+        "{PATH}, randread 4k iodepth 1 numjobs 1: 1 of 3 trials; 1,667 IOPS, 777.78 us with them, 1,000 IOPS, 1000.00 us without"
+    );
+    assert!(words.contains("without the trials whose rate changed:") && words.contains(&cell), "{words}");
+    assert!(!words.contains("has the least mean latency"), "{words}");
+    measurement(&mut trials[0]).latency.mean = 100_000.0;
+    measurement(&mut trials[1]).latency.mean = 100_000.0;
+    measurement(&mut trials[0]).evidence.steadystate = Some(state);
+    let words = text(&trials).replace("\n", " ").split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(words.contains(&format!("{other} has the least mean latency without them, {PATH} with them")), "{words}");
+    measurement(&mut trials[2]).evidence.steadystate = Some(state);
+    let words = text(&trials).replace("\n", " ").split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(words.contains("3 of 3 trials; nothing is left without them"), "{words}");
 }

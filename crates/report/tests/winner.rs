@@ -8,8 +8,7 @@ use iopj_report::analysis::stats::Method;
 use iopj_report::analysis::winner::{Axis, AxisValue, Cell, Decision, Question, WinnerMap, winner_maps};
 use iopj_report::render::winners;
 use iopj_store::{Generator, Outcome, StudyRecord, Trial};
-use std::collections::BTreeMap;
-use trials::{measurement, trial};
+use trials::{measurement, study, trial};
 
 const PATHS: [&str; 3] = ["posix-sio/syscall/interrupt", "io_uring/syscall/poll", "io_uring/sqpoll/poll"];
 const BLOCKS: [u32; 4] = [4096, 16384, 65536, 131072];
@@ -67,23 +66,6 @@ fn cell_of(rates: &[(usize, &[u64])]) -> Vec<Trial> {
         rates.iter().zip(0..).map(|(rate, i)| trial(PATHS[place], &Workload::default(), i, *rate)).collect()
     };
     rates.iter().flat_map(|(place, rates)| of(*place, rates)).collect()
-}
-
-fn study(planned_trials: u64) -> StudyRecord {
-    StudyRecord {
-        name: "known".into(),
-        text: String::new(),
-        seed: 0,
-        planned_trials,
-        target: String::new(),
-        file_id: None,
-        provenance: BTreeMap::new(),
-        made_target: false,
-        warnings: Vec::new(),
-        unavailable: Vec::new(),
-        emulated: None,
-        sequential: None,
-    }
 }
 
 #[test]

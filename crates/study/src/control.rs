@@ -32,6 +32,7 @@ pub(crate) fn run(target: &Target, probe: &Probe, stop: &AtomicBool) -> Result<C
         seed: IOS,
         open: &open,
         huge_pages: false,
+        steadystate: None,
         is_trial: false,
     };
     let snapshots = RefCell::new(Vec::with_capacity(2));

@@ -15,6 +15,7 @@ mod profile;
 pub mod runner;
 pub mod settings;
 mod setup;
+mod steadystate;
 pub mod study;
 mod trial;
 mod trials;

@@ -46,6 +46,7 @@ pub(crate) fn run(
             seed,
             open: &open,
             huge_pages: false,
+            steadystate: None,
             is_trial: false,
         };
         let run = native::run(&spec, stop, &mut |_| Ok(()), tick)?;

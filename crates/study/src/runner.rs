@@ -7,6 +7,7 @@ use crate::machine;
 use crate::plan::{self, Cell};
 use crate::settings::{DeviceLocks, Host, SettingsError};
 use crate::setup::{self, MadeFile};
+use crate::steadystate::Declared;
 use crate::study::{Study, StudyError};
 use crate::trial::Stage;
 use crate::trials::Trials;
@@ -167,7 +168,7 @@ pub fn run(
     let store = Store::create(&store_path, &record)?;
     warn_of_shared_disk(&store_path, target, progress);
     let (fio, profiler) = (fio.as_ref(), profiler.as_ref());
-    let stage = Stage { host: &host, fio, profiler, seed, stop };
+    let stage = Stage { host: &host, fio, profiler, seed, steadystate: Declared::of(&study)?, stop };
     Trials { stage, study: &study, cells, store, made, access, metering, decide }.run(progress)
 }
 
@@ -203,7 +204,7 @@ pub fn resume(
     let metering = Metering::start(&study, options, progress)?;
     store.add_event(unix_ns(), "resumed", "")?;
     let (fio, profiler) = (fio.as_ref(), profiler.as_ref());
-    let stage = Stage { host: &host, fio, profiler, seed: record.seed, stop };
+    let stage = Stage { host: &host, fio, profiler, seed: record.seed, steadystate: Declared::of(&study)?, stop };
     Trials { stage, study: &study, cells, store, made, access, metering, decide }.run(progress)
 }
 

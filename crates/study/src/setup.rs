@@ -323,6 +323,7 @@ pub(crate) fn check_cells(cells: &[Cell], access: &mut Access<'_>, fio: Option<&
             seed: 0,
             open: &open,
             huge_pages: target.needs_huge_pages(),
+            steadystate: None,
             is_trial: false,
         };
         native::preflight(&spec).map_err(|error| {

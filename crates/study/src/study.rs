@@ -9,6 +9,7 @@ pub use replicates::Replicates;
 
 use crate::energy::{self, Meters};
 use crate::settings::{Setting, validate_value};
+use crate::steadystate::Declared;
 use iopj_core::workload::{Length, RandomDistribution, Rw, Workload};
 use iopj_core::{IoPath, format_bytes, format_duration, parse_bytes, parse_duration};
 use iopj_store::Generator;
@@ -70,6 +71,15 @@ pub struct Study {
     /// Bring the target to a steady state before random writes are measured.
     #[serde(default)]
     pub precondition: bool,
+    /// When a ramp has been long enough: `iops_slope:N%`, or `none`; ten per cent over `steadystate_duration` if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub steadystate: Option<String>,
+    /// The stretch at a ramp's end that is looked at; `ramp_time` if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub steadystate_duration: Option<String>,
+    /// The longest ramp; ten of the shortest if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub steadystate_limit: Option<String>,
     /// Sample every trial by function.
     #[serde(default)]
     pub profile: bool,
@@ -151,6 +161,9 @@ const STUDY_KEYS: &[&str] = &[
     "seed",
     "size",
     "precondition",
+    "steadystate",
+    "steadystate_duration",
+    "steadystate_limit",
     "profile",
     "meters",
     "idle",
@@ -204,6 +217,7 @@ impl Study {
         check_name(&study.name, source)?;
         study.replicates.sequential().map_err(|StudyError(why)| StudyError(format!("{source}: {why}")))?;
         energy::check(&study, source)?;
+        Declared::of(&study)?;
         Ok(study)
     }
 

@@ -8,6 +8,7 @@ use crate::plan::{Cell, Planned};
 use crate::power::PowerState;
 use crate::profile::Profiler;
 use crate::settings::Host;
+use crate::steadystate::Declared;
 use iopj_core::evidence::ControlRun;
 use iopj_core::{CostProfile, Evidence, IoPath};
 use iopj_engine::target::Descriptor;
@@ -28,6 +29,7 @@ pub(crate) struct Stage<'a> {
     pub(crate) fio: Option<&'a Fio>,
     pub(crate) profiler: Option<&'a Profiler>,
     pub(crate) seed: u64,
+    pub(crate) steadystate: Declared,
     pub(crate) stop: &'a AtomicBool,
 }
 
@@ -213,6 +215,7 @@ impl Stage<'_> {
             seed,
             open: &open,
             huge_pages: target.needs_huge_pages(),
+            steadystate: self.steadystate.rule(cell.workload.ramp_time),
             is_trial: true,
         };
         let snapshots = RefCell::new(Vec::with_capacity(2));
@@ -236,7 +239,8 @@ impl Stage<'_> {
         let run = native::run(&spec, self.stop, &mut bracket, tick)?;
         let window_raw_ns = [run.first_ns, run.last_ns].map(energy::raw_ns);
         // Before a window without a ramp the jobs wait for each other.
-        let begin_ns = if cell.workload.ramp_time.is_zero() { window_raw_ns[0] } else { begin_ns };
+        let has_ramp = spec.steadystate.is_some() || !cell.workload.ramp_time.is_zero();
+        let begin_ns = if has_ramp { begin_ns } else { window_raw_ns[0] };
         let snapshots = snapshots.into_inner();
         let [(first, counted), (last, counted_last)] = &snapshots[..] else {
             return Err("the window was not bracketed".to_owned());
@@ -244,6 +248,7 @@ impl Stage<'_> {
         let mut evidence = first.until(last);
         add_counted(&mut evidence, *counted, *counted_last);
         evidence.engine = Some(run.engine.clone());
+        evidence.steadystate = run.steadystate;
         let load_raw_ns = vec![begin_ns, window_raw_ns[1]];
         Ok((Window::of_native(run, cell, load_raw_ns, window_raw_ns), evidence))
     }

@@ -171,7 +171,8 @@ impl Trials<'_> {
         });
         let (outcome, gap_ns, load_ns, unprofiled) = match measured {
             Ok(Measured { measurement, first_ns, last_ns: end, load_raw_ns, unprofiled }) => {
-                let ramp_ns = cell.workload.ramp_time.as_nanos() as u64;
+                let plain_ns = cell.workload.ramp_time.as_nanos() as u64;
+                let ramp_ns = measurement.evidence.steadystate.map_or(plain_ns, |state| state.ramp_ns);
                 let gap_ns = last_ns.map(|last| first_ns.saturating_sub(last + ramp_ns + settings_ns));
                 *last_ns = Some(end);
                 (Outcome::Measured(Box::new(measurement)), gap_ns, load_raw_ns, unprofiled)

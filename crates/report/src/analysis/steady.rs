@@ -1,9 +1,11 @@
-//! Trials that were not steady: a trend over the window, or a replicate far off the others of its cell.
+//! Trials that were not steady: by the study's own rule when the window began, by a trend over it, or as a replicate far off
+//! the others of its cell.
 //!
-//! A flag is a remark with its figures. Nothing is dropped here or elsewhere because of one.
+//! A flag is a remark with its figures. Trials count as ever; what the figures are without those of the first two kinds stands beside.
 
 use super::stats::{LEVEL, median, slope};
 use iopj_core::VerdictKind;
+use iopj_core::evidence::SteadyState;
 use iopj_store::{Measurement, Slice, Trial};
 use std::fmt;
 
@@ -28,6 +30,8 @@ pub struct Flag {
 /// Why a trial is flagged.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Unsteady {
+    /// The ramp had reached its longest, and the rate was not steady by the study's rule.
+    Ramp(SteadyState),
     /// The rate rose or fell over the window.
     Trend {
         /// The rate in IOPS at the start of the fitted line; 0 where that lies below.
@@ -51,6 +55,21 @@ pub enum Unsteady {
 impl fmt::Display for Unsteady {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Unsteady::Ramp(state) => {
+                let [ramp_s, duration_s] = [state.ramp_ns, state.duration_ns].map(|ns| ns as f64 / 1e9);
+                let of = format!("after a ramp of {ramp_s:.1} s, its longest");
+                match state.change {
+                    Some(change) => {
+                        let word = if change < 0.0 { "fell" } else { "rose" };
+                        let [percent, limit] = [change.abs(), state.limit].map(|share| share * 100.0);
+                        write!(
+                            f,
+                            "its rate still {word} by {percent:.0} % of its mean in {duration_s:.1} s {of}; the rule allows {limit:.0} %"
+                        )
+                    }
+                    None => write!(f, "it did no I/O in {duration_s:.1} s {of}"),
+                }
+            }
             Unsteady::Trend { from, to, p } => {
                 let word = if to < from { "fell" } else { "rose" };
                 let p = if *p < 0.005 { "p < 0.01".to_owned() } else { format!("p = {p:.2}") };
@@ -71,7 +90,8 @@ pub fn unsteady(trials: &[Trial]) -> Vec<Flag> {
     let mut cells: Vec<Vec<usize>> = Vec::new();
     for (index, trial) in trials.iter().enumerate() {
         let Some(measurement) = trial.outcome.measurement() else { continue };
-        flags.extend(trend(&measurement.series).map(|reason| Flag { trial: index, reason }));
+        let reasons = of_ramp(measurement).into_iter().chain(trend(&measurement.series));
+        flags.extend(reasons.map(|reason| Flag { trial: index, reason }));
         if measurement.verdict.kind == VerdictKind::Refuted {
             continue;
         }
@@ -87,6 +107,15 @@ pub fn unsteady(trials: &[Trial]) -> Vec<Flag> {
     }
     flags.sort_by_key(|flag| flag.trial);
     flags
+}
+
+fn of_ramp(measurement: &Measurement) -> Option<Unsteady> {
+    measurement.evidence.steadystate.filter(|state| !state.attained).map(Unsteady::Ramp)
+}
+
+/// True of a trial whose rate changed: when its window began, by the study's rule, or over the window.
+pub fn is_unsteady(measurement: &Measurement) -> bool {
+    of_ramp(measurement).is_some() || trend(&measurement.series).is_some()
 }
 
 fn same_cell(a: &Trial, b: &Trial) -> bool {

@@ -12,6 +12,7 @@ mod number;
 #[cfg(feature = "parquet")]
 mod parquet;
 mod report;
+mod steady;
 mod tables;
 mod winner;
 

@@ -4,15 +4,15 @@ use super::emulated::{self, banner};
 use super::energy;
 use super::grid::{Align, Grid, escape, wrap};
 use super::number::thousands;
+use super::steady;
 use crate::analysis::cost::{Costs, PerIo, any_sampled};
-use crate::analysis::steady::unsteady;
 use crate::analysis::{Figures, Row, Table, tables};
 use iopj_core::VerdictKind;
 use iopj_store::{Generator, Measurement, StudyRecord, Trial, Unavailable};
 use std::fmt::Write;
 
 /// Columns of running text.
-const WIDTH: usize = 120;
+pub(super) const WIDTH: usize = 120;
 
 /// The whole report.
 pub fn report(study: &StudyRecord, trials: &[Trial]) -> String {
@@ -212,7 +212,7 @@ fn remarks(study: &StudyRecord, trials: &[Trial]) -> String {
     let by_fio = || trials.iter().filter(|trial| trial.generator == Generator::Fio);
     let mut text = String::new();
     if study.emulated.is_none() {
-        text += &unsteady_text(trials);
+        text += &steady::remarks(study, trials);
         let sampled = |trial: &Trial| trial.outcome.measurement().and_then(|m| m.evidence.irq_time_sampled);
         if trials.iter().any(|trial| sampled(trial) == Some(true)) {
             text += "this kernel only samples irq time: short interrupts are missing from CPU time by kind\n";
@@ -233,27 +233,6 @@ fn remarks(study: &StudyRecord, trials: &[Trial]) -> String {
         let (trials, hold) = if with_start == 1 { ("trial", "holds") } else { ("trials", "hold") };
         text +=
             &format!("{with_start} {trials} of fio {hold} {what} of its start: the begin of its jobs was not seen\n");
-    }
-    text
-}
-
-/// Trials whose figures are to be read with care. They count like all others.
-fn unsteady_text(trials: &[Trial]) -> String {
-    const MOST: usize = 8;
-    let flags = unsteady(trials);
-    let line = |flag: &crate::analysis::steady::Flag| {
-        let trial = &trials[flag.trial];
-        let what =
-            format!("{}, {}, replicate {}: {}", trial.path, trial.workload.title(), trial.replicate, flag.reason);
-        wrap(&what, WIDTH, "  ")
-    };
-    let mut text = String::new();
-    if !flags.is_empty() {
-        text += &format!("not steady, to be read with care (docs/statistics.md): {}\n", flags.len());
-        text.extend(flags.iter().take(MOST).map(line));
-    }
-    if flags.len() > MOST {
-        text += &format!("  and {} more\n", flags.len() - MOST);
     }
     text
 }

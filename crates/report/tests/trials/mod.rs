@@ -2,7 +2,7 @@
 
 use iopj_core::evidence::Finding;
 use iopj_core::{Evidence, Observed, Verdict, VerdictKind, Workload};
-use iopj_store::{Generator, Latency, Measurement, Outcome, Slice, Trial};
+use iopj_store::{Generator, Latency, Measurement, Outcome, Slice, StudyRecord, Trial};
 use std::collections::BTreeMap;
 
 /// A measured, verified trial of one second with this rate and, at a depth of 1, the latency that follows from it.
@@ -57,5 +57,23 @@ pub(crate) fn measurement(trial: &mut Trial) -> &mut Measurement {
     match &mut trial.outcome {
         Outcome::Measured(measurement) => measurement,
         Outcome::Failed(error) => panic!("{error}"),
+    }
+}
+
+/// The record of a study of so many trials.
+pub(crate) fn study(planned_trials: u64) -> StudyRecord {
+    StudyRecord {
+        name: "known".into(),
+        text: String::new(),
+        seed: 0,
+        planned_trials,
+        target: String::new(),
+        file_id: None,
+        provenance: BTreeMap::new(),
+        made_target: false,
+        warnings: Vec::new(),
+        unavailable: Vec::new(),
+        emulated: None,
+        sequential: None,
     }
 }

@@ -10,7 +10,7 @@ use iopj_engine::{Completion, Engine, EngineError, EngineFacts, Op, Pool, Reques
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use std::rc::Rc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// A job that is ready to run: engine, buffers and offsets.
 pub(crate) struct Job<'a> {
@@ -25,12 +25,24 @@ pub(crate) struct Job<'a> {
     batch: Box<[Request]>,
     done: Vec<Completion>,
     pub(crate) tally: Tally,
+    progress: &'a Progress,
+}
+
+/// The I/Os that a job has issued in a run so far, for others to see. On cache lines of its own: two of them, which processors fetch together.
+#[derive(Default)]
+#[repr(align(128))]
+pub(crate) struct Progress(AtomicU64);
+
+impl Progress {
+    pub(crate) fn issued(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
 }
 
 impl<'a> Job<'a> {
     /// Opens the engine and fills the buffers with bytes that do not compress. Allocates all that
     /// the job will need.
-    pub(crate) fn open(spec: &JobSpec<'a>, job: u32) -> Result<Job<'a>, EngineError> {
+    pub(crate) fn open(spec: &JobSpec<'a>, job: u32, progress: &'a Progress) -> Result<Job<'a>, EngineError> {
         let workload = spec.workload;
         let depth = workload.iodepth;
         let pool = if spec.huge_pages { Pool::huge(depth, workload.bs)? } else { Pool::new(depth, workload.bs)? };
@@ -52,6 +64,7 @@ impl<'a> Job<'a> {
             batch: vec![blank; workload.iodepth_batch_submit as usize].into(),
             done,
             tally: Tally::new(),
+            progress,
         })
     }
 
@@ -103,6 +116,7 @@ impl<'a> Job<'a> {
     fn fill_queue(&mut self, most: u64) -> Result<(), EngineError> {
         let mut left = (most - self.tally.issued).min(self.free_count as u64) as usize;
         self.tally.issued += left as u64;
+        self.progress.0.store(self.tally.issued, Ordering::Relaxed);
         while left > 0 {
             let count = left.min(self.batch.len());
             let rest = self.free_count - count;

@@ -34,12 +34,11 @@ impl Meeting {
         }
     }
 
-    /// The runner waits until `jobs` have arrived and calls `tick` once a second meanwhile.
-    pub(crate) fn gather(&self, jobs: usize, tick: &mut dyn FnMut()) {
+    /// The runner waits until `jobs` have arrived and calls `tick` at every interval meanwhile.
+    pub(crate) fn gather(&self, jobs: usize, interval: Duration, tick: &mut dyn FnMut()) {
         let mut state = self.state();
         while state.arrived < jobs {
-            let (next, timeout) =
-                self.changed.wait_timeout(state, Duration::from_secs(1)).unwrap_or_else(PoisonError::into_inner);
+            let (next, timeout) = self.changed.wait_timeout(state, interval).unwrap_or_else(PoisonError::into_inner);
             state = next;
             if timeout.timed_out() {
                 drop(state);

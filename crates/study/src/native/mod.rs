@@ -15,13 +15,14 @@ mod tally;
 
 pub(crate) use clock::{moment, monotonic_ns, name as clock_name};
 
+use crate::steadystate::{Rule, Watch};
 use hdrhistogram::Histogram;
-use iopj_core::evidence::EngineEvidence;
+use iopj_core::evidence::{EngineEvidence, SteadyState};
 use iopj_core::{Length, Workload};
 use iopj_engine::{Engine, EngineError, EngineFacts, IoError, Pool};
 use iopj_probe::marker;
 use iopj_store::{Latency, Slice, histogram};
-use job::Job;
+use job::{Job, Progress};
 use meeting::Meeting;
 use slices::Begin;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -29,7 +30,7 @@ use std::rc::Rc;
 use std::sync::Mutex;
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tally::Tally;
 
 /// Opens the engine of a job over its pool.
@@ -45,6 +46,8 @@ pub(crate) struct JobSpec<'a> {
     pub(crate) open: &'a OpenEngine<'a>,
     /// The buffers must lie in huge pages.
     pub(crate) huge_pages: bool,
+    /// When the ramp has been long enough; after `ramp_time` if absent.
+    pub(crate) steadystate: Option<Rule>,
     /// The window is a trial's and is marked for whoever watches; not that of a control run or a preconditioning.
     pub(crate) is_trial: bool,
 }
@@ -78,7 +81,12 @@ pub(crate) struct Run {
     pub(crate) writes: Latency,
     pub(crate) series: Vec<Slice>,
     pub(crate) engine: EngineEvidence,
+    /// What came of the rule for the ramp's end.
+    pub(crate) steadystate: Option<SteadyState>,
 }
+
+/// How often the user's view is renewed.
+const SECOND: Duration = Duration::from_secs(1);
 
 /// Called by the runner's thread at the start and at the end of the window, with the jobs' thread ids.
 pub(crate) type Bracket<'a> = dyn FnMut(&[i32]) -> Result<(), String> + 'a;
@@ -91,8 +99,10 @@ pub(crate) fn run(
     tick: &mut dyn FnMut(),
 ) -> Result<Run, String> {
     let jobs = spec.workload.numjobs;
-    let shared = Shared::default();
+    let progress = (0..jobs).map(|_| Progress::default()).collect();
+    let shared = Shared { progress, ..Shared::default() };
     let Shared { meeting, abort, tids, .. } = &shared;
+    let mut steadystate = None;
     let results = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..jobs)
             .map(|number| {
@@ -103,18 +113,23 @@ pub(crate) fn run(
             .collect();
         let started = threads.iter().filter(|thread| thread.is_ok()).count();
         if started < threads.len() {
-            abort.store(true, Ordering::Relaxed);
+            shared.abort();
         }
-        let release = ReleaseAll { meeting, abort };
+        let release = ReleaseAll(&shared);
+        meeting.gather(started, SECOND, tick);
+        meeting.release();
         let mut bracketed = Ok(());
         for round in [Round::Window, Round::End] {
-            meeting.gather(started, tick);
+            match round {
+                Round::Window => steadystate = await_ramp(spec, &shared, started, tick),
+                Round::End => meeting.gather(started, SECOND, tick),
+            }
             let tids = tids.lock().unwrap_or_else(PoisonError::into_inner).clone();
             if bracketed.is_ok() && !(round == Round::Window && abort.load(Ordering::Relaxed)) {
                 bracketed = bracket(&tids);
             }
             if bracketed.is_err() {
-                abort.store(true, Ordering::Relaxed);
+                shared.abort();
             }
             meeting.release();
         }
@@ -130,7 +145,7 @@ pub(crate) fn run(
     if stop.load(Ordering::Relaxed) {
         return Err("interrupted".to_owned());
     }
-    Ok(merge(results?))
+    Ok(Run { steadystate, ..merge(results?) })
 }
 
 /// What the jobs of a trial and their runner share.
@@ -139,21 +154,52 @@ struct Shared {
     meeting: Meeting,
     /// Ends the trial early.
     abort: AtomicBool,
+    /// Ends the ramp.
+    ramp_over: AtomicBool,
     tids: Mutex<Vec<i32>>,
+    ramp: Begin,
     window: Begin,
+    /// Of each job.
+    progress: Vec<Progress>,
+}
+
+impl Shared {
+    fn abort(&self) {
+        self.abort.store(true, Ordering::Relaxed);
+        self.ramp_over.store(true, Ordering::Relaxed);
+    }
 }
 
 /// Lets the jobs run to their end if the runner's thread panics: the scope waits for them.
-struct ReleaseAll<'a> {
-    meeting: &'a Meeting,
-    abort: &'a AtomicBool,
-}
+struct ReleaseAll<'a>(&'a Shared);
 
 impl Drop for ReleaseAll<'_> {
     fn drop(&mut self) {
-        self.abort.store(true, Ordering::Relaxed);
-        self.meeting.dissolve();
+        self.0.abort();
+        self.0.meeting.dissolve();
     }
+}
+
+/// Waits for the jobs at the end of their ramp, and ends it once it is steady, where there is a rule for that.
+fn await_ramp(spec: &JobSpec<'_>, shared: &Shared, jobs: usize, tick: &mut dyn FnMut()) -> Option<SteadyState> {
+    let Some(rule) = spec.steadystate else {
+        shared.meeting.gather(jobs, SECOND, tick);
+        return None;
+    };
+    let mut watch: Option<Watch> = None;
+    let mut ticked = Instant::now();
+    shared.meeting.gather(jobs, rule.interval(), &mut || {
+        let Some(begin_ns) = shared.ramp.get() else { return };
+        let watch = watch.get_or_insert_with(|| Watch::new(rule, begin_ns));
+        if watch.look(monotonic_ns(), shared.progress.iter().map(Progress::issued).sum()) {
+            shared.ramp_over.store(true, Ordering::Relaxed);
+        }
+        if ticked.elapsed() >= SECOND {
+            ticked = Instant::now();
+            tick();
+        }
+    });
+    watch.map(|watch| watch.end(monotonic_ns()))
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -164,7 +210,9 @@ enum Round {
 
 /// Checks that `numjobs` engines can be had at once, and gives them back.
 pub(crate) fn preflight(spec: &JobSpec<'_>) -> Result<(), EngineError> {
-    let jobs: Result<Vec<_>, EngineError> = (0..spec.workload.numjobs).map(|number| Job::open(spec, number)).collect();
+    let progress = Progress::default();
+    let open = |number| Job::open(spec, number, &progress);
+    let jobs: Result<Vec<_>, EngineError> = (0..spec.workload.numjobs).map(open).collect();
     jobs.map(drop)?;
     await_pollers();
     Ok(())
@@ -172,9 +220,10 @@ pub(crate) fn preflight(spec: &JobSpec<'_>) -> Result<(), EngineError> {
 
 type JobResult = Result<(Tally, EngineFacts, EngineFacts), String>;
 
-/// The life of a job: open, ramp, meet, measure, meet. It arrives at both meetings whatever happens.
+/// The life of a job: open, meet, ramp, meet, measure, meet. It arrives at all meetings whatever happens.
 fn job_thread(spec: &JobSpec<'_>, number: u32, shared: &Shared, stop: &AtomicBool) -> JobResult {
-    let Shared { meeting, abort, tids, window } = shared;
+    let Shared { meeting, abort, tids, ramp, window, .. } = shared;
+    let ramp_stop = [&shared.ramp_over, stop];
     let stop = [abort, stop];
     // SAFETY: takes nothing and cannot fail.
     let tid = unsafe { libc::gettid() };
@@ -186,7 +235,7 @@ fn job_thread(spec: &JobSpec<'_>, number: u32, shared: &Shared, stop: &AtomicBoo
                 catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| Err("a job ended by a panic".to_owned()));
             if let Err(error) = result {
                 failed = Some(error);
-                stop[0].store(true, Ordering::Relaxed);
+                shared.abort();
             }
         }
     };
@@ -194,9 +243,15 @@ fn job_thread(spec: &JobSpec<'_>, number: u32, shared: &Shared, stop: &AtomicBoo
     let mut before = EngineFacts::default();
     attempt(&mut || {
         cpus::keep_to(&spec.workload.cpus_allowed)?;
-        let job = job.insert(Job::open(spec, number).map_err(|error| error.to_string())?);
-        if !spec.workload.ramp_time.is_zero() {
-            run_and_check(job, Limit::Time(spec.workload.ramp_time), &Begin::default(), stop)?;
+        job = Some(Job::open(spec, number, &shared.progress[number as usize]).map_err(|error| error.to_string())?);
+        Ok(())
+    });
+    meeting.arrive();
+    attempt(&mut || {
+        let Some(job) = &mut job else { return Ok(()) };
+        let length = spec.steadystate.map_or(spec.workload.ramp_time, |rule| rule.ramp[1]);
+        if !length.is_zero() {
+            run_and_check(job, Limit::Time(length), ramp, ramp_stop)?;
             job.tally.reset();
         }
         before = job.facts();
@@ -306,6 +361,7 @@ fn merge(jobs: Vec<(Tally, EngineFacts, EngineFacts)>) -> Run {
         writes: histogram::summary(&latency[1]),
         series: slices::together(slices, last_ns),
         engine,
+        steadystate: None,
     }
 }
 

@@ -16,6 +16,11 @@ const SLICE_NS: u64 = 50_000_000;
 pub(crate) struct Begin(AtomicU64);
 
 impl Begin {
+    /// The begin, once a job has started.
+    pub(crate) fn get(&self) -> Option<u64> {
+        Some(self.0.load(Ordering::Relaxed)).filter(|begin_ns| *begin_ns > 0)
+    }
+
     /// The begin for a job that starts at `now_ns`, `CLOCK_MONOTONIC`.
     pub(crate) fn of(&self, now_ns: u64) -> u64 {
         self.0.compare_exchange(0, now_ns, Ordering::Relaxed, Ordering::Relaxed).map_or_else(|first| first, |_| now_ns)

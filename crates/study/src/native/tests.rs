@@ -1,4 +1,6 @@
 use super::*;
+use crate::steadystate::Declared;
+use crate::study::Study;
 use iopj_core::Rw;
 use iopj_engine::sim::{Sim, SimOptions};
 use iopj_engine::{Completion, Request};
@@ -66,7 +68,8 @@ fn nothing_is_allocated_between_the_marks_of_a_window() {
     };
     for rw in [Rw::Randread, Rw::Randrw] {
         let workload = Workload { rw, iodepth: 8, iodepth_batch_submit: 3, ..Workload::default() };
-        let mut job = Job::open(&spec(&workload, &open), 0).unwrap();
+        let (spec, progress) = (spec(&workload, &open), Progress::default());
+        let mut job = Job::open(&spec, 0, &progress).unwrap();
         let run = |job: &mut Job<'_>, limit| {
             let before = ALLOCATIONS.get();
             job.run(limit, &Begin::default(), [&AtomicBool::new(false); 2]).unwrap();
@@ -85,7 +88,7 @@ fn nothing_is_allocated_between_the_marks_of_a_window() {
 }
 
 fn spec<'a>(workload: &'a Workload, open: &'a OpenEngine<'a>) -> JobSpec<'a> {
-    JobSpec { workload, base: 0, len: 1 << 24, seed: 3, open, huge_pages: false, is_trial: false }
+    JobSpec { workload, base: 0, len: 1 << 24, seed: 3, open, huge_pages: false, steadystate: None, is_trial: false }
 }
 
 fn run_sim(workload: &Workload, options: SimOptions) -> Result<Run, String> {
@@ -190,4 +193,62 @@ fn a_panic_of_the_runner_lets_the_jobs_end() {
         run(&spec, &AtomicBool::new(false), &mut bracket, &mut || {}).is_ok()
     }));
     assert!(panicked.is_err());
+}
+
+#[test]
+fn a_ramp_that_is_steady_ends_and_one_that_never_is_makes_the_trial_unsteady() {
+    let declared = |keys: &str| {
+        let study = format!("name = \"t\"\npaths = \"available\"\n{keys}\n[[workload]]\n");
+        Declared::of(&Study::parse(&study, "t").unwrap()).unwrap()
+    };
+    let keys = "steadystate_duration = \"100ms\"\nsteadystate_limit = \"300s\"";
+    let workload = Workload { length: Length::Ios(100), ..workload() };
+    let run_for = |rule, slower: bool| {
+        let open = |_: &Rc<Pool>, depth: u32| -> Result<Box<dyn Engine>, EngineError> {
+            let engine = AtOnce(Vec::with_capacity(depth as usize));
+            Ok(Box::new(Slower { engine, since: slower.then(Instant::now) }))
+        };
+        let spec = JobSpec { steadystate: rule, ..spec(&workload, &open) };
+        run(&spec, &AtomicBool::new(false), &mut |_| Ok(()), &mut || {}).unwrap()
+    };
+    // Far below its limit of five minutes: the ramp ended because it was steady.
+    let steady = run_for(declared(keys).rule(Duration::ZERO), false);
+    let state = steady.steadystate.unwrap();
+    assert!(state.attained && state.ramp_ns < 200_000_000_000, "{state:?}");
+    assert_eq!(steady.all.count, 300, "the ramp is not in the window");
+    let rule = declared("steadystate_limit = \"1s\"").rule(Duration::from_secs(1));
+    let state = run_for(rule, true).steadystate.unwrap();
+    assert!(!state.attained && state.ramp_ns >= 1_000_000_000 && state.change.unwrap() < -0.1, "{state:?}");
+    assert_eq!(run_for(None, false).steadystate, None);
+}
+
+/// Each wait takes a while; a tenth of the time that has passed where it becomes slower and slower.
+struct Slower {
+    engine: AtOnce,
+    since: Option<Instant>,
+}
+
+impl Engine for Slower {
+    fn push(&mut self, requests: &[Request]) -> Result<usize, EngineError> {
+        self.engine.push(requests)
+    }
+
+    fn submit(&mut self) -> Result<(), EngineError> {
+        Ok(())
+    }
+
+    fn wait(&mut self, min: usize, done: &mut Vec<Completion>) -> Result<(), EngineError> {
+        std::thread::sleep(
+            self.since.map_or(Duration::ZERO, |since| since.elapsed() / 10).max(Duration::from_micros(50)),
+        );
+        self.engine.wait(min, done)
+    }
+
+    fn in_flight(&self) -> usize {
+        self.engine.in_flight()
+    }
+
+    fn facts(&self) -> EngineFacts {
+        EngineFacts::default()
+    }
 }

@@ -1,0 +1,177 @@
+//! When a ramp has been long enough: a rule that the study declares, and the straight line that decides it.
+//!
+//! The words are fio's. fio ends a job when the rate is steady; here the ramp ends, and the window follows.
+
+use crate::study::{Study, StudyError, duration};
+use iopj_core::evidence::SteadyState;
+use std::collections::VecDeque;
+use std::time::Duration;
+
+/// Rates that the line is fitted to.
+const RATES: usize = 20;
+/// Student's t for them: `scipy.stats.t.ppf(0.975, 18)` (SciPy 1.17.1).
+const T: f64 = 2.100_922_040_241;
+/// The line may rise or fall by this share of the mean rate, unless the study says otherwise (SNIA's slope criterion).
+const CHANGE: f64 = 0.1;
+/// Below this too few I/Os lie between two looks.
+const SHORTEST: Duration = Duration::from_millis(100);
+/// The longest ramp, in the shortest one, unless the study says otherwise.
+const LONGEST: u32 = 10;
+
+/// What a study says of steady states; each workload's ramp makes a [`Rule`] of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Declared {
+    is_off: bool,
+    /// Of the mean rate, per second.
+    slope: Option<f64>,
+    duration: Option<Duration>,
+    limit: Option<Duration>,
+}
+
+/// The rule for one workload.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Rule {
+    /// The stretch at the ramp's end that is looked at.
+    duration: Duration,
+    /// The share of the mean rate by which the line may rise or fall over that stretch.
+    change: f64,
+    /// The shortest and the longest ramp.
+    pub(crate) ramp: [Duration; 2],
+}
+
+impl Declared {
+    /// What a study declares.
+    ///
+    /// # Errors
+    /// A criterion that is none, or a time that is none or too short.
+    pub(crate) fn of(study: &Study) -> Result<Declared, StudyError> {
+        let time = |key: &str, text: &Option<String>| text.as_deref().map(|text| duration(key, text)).transpose();
+        let length = time("steadystate_duration", &study.steadystate_duration)?;
+        if length.is_some_and(|length| length < SHORTEST) {
+            return Err(StudyError("steadystate_duration: less than 100ms tells no trend: write more".to_owned()));
+        }
+        let limit = time("steadystate_limit", &study.steadystate_limit)?;
+        let (is_off, slope) = match study.steadystate.as_deref() {
+            None => (false, None),
+            Some("none") => (true, None),
+            Some(text) => (false, Some(slope(text)?)),
+        };
+        Ok(Declared { is_off, slope, duration: length, limit })
+    }
+
+    /// The rule for a workload with this `ramp_time`; none where there is no ramp, or one too short to be judged.
+    pub(crate) fn rule(&self, ramp_time: Duration) -> Option<Rule> {
+        let duration = self.duration.unwrap_or(ramp_time);
+        if self.is_off || duration < SHORTEST {
+            return None;
+        }
+        let shortest = ramp_time.max(duration);
+        let longest = self.limit.unwrap_or(shortest * LONGEST).max(shortest);
+        let change = self.slope.map_or(CHANGE, |slope| slope * duration.as_secs_f64());
+        Some(Rule { duration, change, ramp: [shortest, longest] })
+    }
+}
+
+/// `iops_slope:N%`: N per cent of the mean rate in a second.
+fn slope(text: &str) -> Result<f64, StudyError> {
+    let number = text.strip_prefix("iops_slope:").and_then(|rest| rest.strip_suffix('%'));
+    let percent = number.and_then(|number| number.trim().parse::<f64>().ok());
+    percent.filter(|percent| percent.is_finite() && *percent > 0.0).map(|percent| percent / 100.0).ok_or_else(|| {
+        StudyError(format!(
+            "steadystate: `{text}` is no criterion: write iops_slope:2% (of the mean rate in a second), or none"
+        ))
+    })
+}
+
+impl Rule {
+    /// How often the rate is to be looked at.
+    pub(crate) fn interval(&self) -> Duration {
+        self.duration / RATES as u32
+    }
+}
+
+/// A ramp as it is watched.
+pub(crate) struct Watch {
+    rule: Rule,
+    begin_ns: u64,
+    /// When, and the I/Os until then: the last ones that the line needs.
+    looks: VecDeque<(u64, u64)>,
+    fit: Option<Fit>,
+    attained: bool,
+}
+
+/// A straight line through rates.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Fit {
+    /// Its rise or fall over [`Rule::duration`], as a share of the mean rate.
+    change: f64,
+    /// Half of the 95 % interval of that.
+    noise: f64,
+}
+
+impl Watch {
+    /// A ramp that begins now.
+    pub(crate) fn new(rule: Rule, begin_ns: u64) -> Watch {
+        let mut looks = VecDeque::with_capacity(RATES + 2);
+        looks.push_back((begin_ns, 0));
+        Watch { rule, begin_ns, looks, fit: None, attained: false }
+    }
+
+    /// Takes a look at `now_ns`, when so many I/Os were done. True once the ramp is long enough and steady: a line that is flat, or
+    /// whose slope is no more than its noise explains.
+    pub(crate) fn look(&mut self, now_ns: u64, ios: u64) -> bool {
+        let interval_ns = self.rule.interval().as_nanos() as u64;
+        if self.attained || self.looks.back().is_some_and(|(last_ns, _)| now_ns < last_ns + interval_ns) {
+            return self.attained;
+        }
+        self.looks.push_back((now_ns, ios));
+        if self.looks.len() > RATES + 1 {
+            self.looks.pop_front();
+        }
+        self.fit = fit(self.looks.make_contiguous(), self.rule.duration);
+        let is_long_enough = now_ns - self.begin_ns >= self.rule.ramp[0].as_nanos() as u64;
+        let is_steady = |fit: Fit| fit.change.abs() <= self.rule.change || fit.change.abs() <= fit.noise;
+        self.attained = is_long_enough && self.fit.is_some_and(is_steady);
+        self.attained
+    }
+
+    /// What came of it, at the ramp's end.
+    pub(crate) fn end(&self, now_ns: u64) -> SteadyState {
+        SteadyState {
+            ramp_ns: now_ns.saturating_sub(self.begin_ns),
+            duration_ns: self.rule.duration.as_nanos() as u64,
+            limit: self.rule.change,
+            change: self.fit.map(|fit| fit.change),
+            attained: self.attained,
+        }
+    }
+}
+
+/// The line through the rates between looks, each weighted with its length; none before there are enough of them, or without an I/O.
+fn fit(looks: &[(u64, u64)], duration: Duration) -> Option<Fit> {
+    if looks.len() <= RATES {
+        return None;
+    }
+    let origin_ns = looks[0].0;
+    let rate = |pair: &[(u64, u64)]| {
+        let [(from_ns, from), (to_ns, to)] = [pair[0], pair[1]];
+        let seconds = (to_ns - from_ns) as f64 / 1e9;
+        let middle = (from_ns - origin_ns) as f64 / 1e9 + seconds / 2.0;
+        (middle, to.saturating_sub(from) as f64 / seconds, seconds)
+    };
+    let points: Vec<(f64, f64, f64)> = looks.windows(2).map(rate).collect();
+    let sum = |of: &dyn Fn(&(f64, f64, f64)) -> f64| points.iter().map(|point| point.2 * of(point)).sum::<f64>();
+    let weight = sum(&|_| 1.0);
+    let (x, y) = (sum(&|point| point.0) / weight, sum(&|point| point.1) / weight);
+    let squares = sum(&|point| (point.0 - x).powi(2));
+    let slope = sum(&|point| (point.0 - x) * (point.1 - y)) / squares;
+    let residual = sum(&|point| (point.1 - y - slope * (point.0 - x)).powi(2));
+    let error = (residual / (RATES - 2) as f64 / squares).sqrt();
+    let share = duration.as_secs_f64() / y;
+    let fit = Fit { change: slope * share, noise: T * error * share };
+    (fit.change.is_finite() && fit.noise.is_finite()).then_some(fit)
+}
+
+#[cfg(test)]
+#[path = "steadystate_tests.rs"]
+mod tests;

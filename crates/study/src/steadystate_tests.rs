@@ -1,0 +1,121 @@
+//! The rule for a ramp's end: what a study can declare, and what rates it calls steady.
+
+use super::*;
+use proptest::prelude::*;
+
+const SECOND: u64 = 1_000_000_000;
+
+fn declared(keys: &str) -> Result<Declared, StudyError> {
+    let text = format!("name = \"t\"\npaths = \"available\"\n{keys}\n[[workload]]\nramp_time = \"1s\"\n");
+    Declared::of(&Study::parse(&text, "t")?)
+}
+
+fn rule(duration_s: u64, longest_s: u64) -> Rule {
+    let [duration, longest] = [duration_s, longest_s].map(Duration::from_secs);
+    Rule { duration, change: 0.1, ramp: [duration, longest] }
+}
+
+/// Looks at a ramp of this rate until it is steady or `longest_s` are over.
+fn watch(rule: Rule, rate: impl Fn(f64) -> f64) -> (Watch, f64) {
+    let mut watch = Watch::new(rule, 7);
+    let interval_ns = rule.interval().as_nanos() as u64;
+    let (mut now_ns, mut ios) = (0, 0.0);
+    while now_ns < rule.ramp[1].as_nanos() as u64 {
+        now_ns += interval_ns;
+        ios += rate(now_ns as f64 / 1e9) * interval_ns as f64 / 1e9;
+        if watch.look(7 + now_ns, ios as u64) {
+            break;
+        }
+    }
+    (watch, now_ns as f64 / 1e9)
+}
+
+#[test]
+fn the_keys_are_fios_and_each_ramp_has_its_rule() {
+    let ms = Duration::from_millis;
+    let plain = declared("").unwrap();
+    assert_eq!(plain, Declared::default());
+    let tenth = |duration, longest| Some(Rule { duration, change: 0.1, ramp: [duration, longest] });
+    assert_eq!(plain.rule(ms(1000)), tenth(ms(1000), ms(10_000)));
+    // No ramp, and one too short to be judged.
+    assert_eq!((plain.rule(ms(0)), plain.rule(ms(99))), (None, None));
+    assert_eq!(declared("steadystate = \"none\"").unwrap().rule(ms(1000)), None);
+    let all =
+        declared("steadystate = \"iops_slope:2%\"\nsteadystate_duration = \"4s\"\nsteadystate_limit = \"1m\"").unwrap();
+    let four = ms(4000);
+    assert_eq!(all.rule(ms(0)), Some(Rule { duration: four, change: 0.08, ramp: [four, ms(60_000)] }));
+    assert_eq!(all.rule(ms(90_000)), Some(Rule { duration: four, change: 0.08, ramp: [ms(90_000); 2] }));
+}
+
+#[test]
+fn what_is_no_criterion_is_refused() {
+    for text in ["iops:2%", "iops_slope:2", "iops_slope:%", "iops_slope:-1%", "iops_slope:nan%", "bw_slope:1%", ""] {
+        let message = declared(&format!("steadystate = \"{text}\"")).unwrap_err().to_string();
+        assert!(message.contains("write iops_slope:2%"), "{message}");
+    }
+    let message = declared("steadystate_duration = \"99ms\"").unwrap_err().to_string();
+    assert!(message.contains("less than 100ms"), "{message}");
+    assert!(declared("steadystate_limit = \"soon\"").is_err());
+    let message = declared("steadystat = \"none\"").unwrap_err().to_string();
+    assert!(message.contains("did you mean `steadystate`"), "{message}");
+}
+
+#[test]
+fn a_flat_rate_ends_the_ramp_at_its_shortest() {
+    let (watch, after_s) = watch(rule(1, 10), |_| 4000.0);
+    assert_eq!(after_s, 1.0);
+    let end = watch.end(7 + SECOND);
+    assert_eq!((end.ramp_ns, end.duration_ns, end.limit, end.attained), (SECOND, SECOND, 0.1, true));
+    assert!(end.change.unwrap().abs() < 0.01);
+}
+
+#[test]
+fn a_rate_that_settles_extends_the_ramp_until_it_has() {
+    // It falls from 10,000 to 4,000 with a time constant of a second: a line over a second falls by a tenth of the mean where
+    // 6,000 exp(-t) is a tenth of 4,000 + 6,000 exp(-t), its middle at 2.6 s and its end at 3.1 s.
+    let (watch, after_s) = watch(rule(1, 10), |t| 4000.0 + 6000.0 * (-t).exp());
+    assert!((2.9..3.3).contains(&after_s), "{after_s}");
+    assert!(watch.end(0).attained);
+}
+
+#[test]
+fn a_rate_that_goes_on_falling_is_unsteady_at_the_limit() {
+    let (watch, after_s) = watch(rule(1, 10), |t| 10_000.0 * (-t / 4.0).exp());
+    assert_eq!(after_s, 10.0);
+    let end = watch.end(7 + 10 * SECOND);
+    assert!(!end.attained && (end.change.unwrap() + 0.25).abs() < 0.01, "{end:?}");
+}
+
+#[test]
+fn nothing_done_is_not_steady() {
+    let (watch, _) = watch(rule(1, 2), |_| 0.0);
+    assert_eq!((watch.end(0).attained, watch.end(0).change), (false, None));
+}
+
+#[test]
+fn the_line_is_scipys() {
+    // Rates of intervals of 0.1 s; scipy.stats.linregress (SciPy 1.17.1): the slope a second and its error; numpy's mean.
+    let ios = [100, 103, 99, 104, 107, 105, 108, 110, 106, 112, 111, 115, 113, 118, 116, 117, 121, 119, 123, 122];
+    let mut looks = vec![(50, 0)];
+    for (number, ios) in ios.iter().enumerate() {
+        looks.push((50 + (number as u64 + 1) * SECOND / 10, looks[number].1 + ios));
+    }
+    let fit = fit(&looks, Duration::from_secs(2)).unwrap();
+    assert!((fit.change - 2.0 * 120.22556390977444 / 1114.5).abs() < 1e-9, "{fit:?}");
+    assert!((fit.noise - 2.0 * T * 7.064957975514355 / 1114.5).abs() < 1e-9, "{fit:?}");
+}
+
+proptest! {
+    /// Noise alone is not called a trend, as long as there are ten tries.
+    #[test]
+    fn noise_is_no_trend(seed: u64, noise in 0.0..0.5f64) {
+        let mut state = seed | 1;
+        let steps: Vec<f64> = (0..201).map(|_| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 11) as f64 / (1u64 << 53) as f64 - 0.5
+        }).collect();
+        let at = |t: f64| steps[(t * 20.0).round() as usize % steps.len()];
+        let (watch, _) = watch(rule(1, 10), |t| 100_000.0 * (1.0 + noise * at(t)));
+        prop_assert!(watch.end(0).attained);
+    }
+}
