@@ -14,6 +14,7 @@ const PACKAGES: &str = "--include=git,gcc,g++,libc6-dev,ca-certificates,curl";
 /// whoever removes the folder.
 const ENTER: &str = "\
 set -e
+mount --bind \"$1\" \"$1\"
 mount -t proc proc \"$1/proc\"
 mount --rbind /sys \"$1/sys\"
 mount --rbind /dev \"$1/dev\"
