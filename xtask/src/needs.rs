@@ -34,8 +34,10 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("prometheus-node-exporter", "prometheus-node-exporter"),
     ("python3", "python3"),
     ("openssl", "openssl"),
-    // No program, but a page without a font has no text.
+    // No programs, but pages are looked at with each of these sets of fonts alone.
     ("/usr/share/fonts/truetype/dejavu/DejaVuSans.ttf", "fonts-dejavu-core"),
+    ("/usr/share/fonts/truetype/liberation/LiberationSans-Regular.ttf", "fonts-liberation"),
+    ("/usr/share/fonts/truetype/noto/NotoSans-Regular.ttf", "fonts-noto-core"),
 ];
 
 /// Makes sure that every program of the tests is here: installs as root with apt-get, otherwise names what is missing.

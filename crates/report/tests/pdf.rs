@@ -62,6 +62,8 @@ fn shown(svg: &str) -> Vec<String> {
             .fold(text.to_owned(), |text, (code, c)| text.replace(code, c))
     };
     let texts = svg.split("<text").skip(1).map(|text| text.split_once('>').unwrap().1.split_once("</text>").unwrap().0);
+    // Of a text that is too long the whole is a title, which is not shown.
+    let texts = texts.map(|text| text.split_once("</title>").map_or(text, |(_, shown)| shown));
     texts.map(|text| plain(text).split_whitespace().collect()).collect()
 }
 

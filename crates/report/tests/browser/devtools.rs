@@ -1,7 +1,7 @@
 //! A page in headless Chromium, driven by the DevTools protocol over two pipes: real keys, downloads into a folder, and
 //! all that is logged.
 //!
-//! Needs `chromium`: fails without it where CI=true, and is skipped elsewhere.
+//! Needs `chromium`, and fonts where it says so: fails without them where CI=true, and is skipped elsewhere.
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
 use serde_json::{Value, json};
@@ -21,6 +21,80 @@ pub(crate) fn chromium() -> Option<&'static str> {
         eprintln!("skipped: needs chromium (apt-get install chromium)");
     }
     found
+}
+
+/// All the fonts that a reader has.
+pub(crate) struct Fonts {
+    /// How the names of all of them begin.
+    pub(crate) family: &'static str,
+    package: &'static str,
+    folder: &'static str,
+    /// A file there that is never missing.
+    file: &'static str,
+    sans: &'static str,
+    mono: &'static str,
+}
+
+/// Sets of fonts, one of which alone is what many machines have: a wide one, one as wide as Arial, and a tall one.
+const FONTS: [Fonts; 3] = [
+    Fonts {
+        family: "DejaVu",
+        package: "fonts-dejavu-core",
+        folder: "/usr/share/fonts/truetype/dejavu",
+        file: "DejaVuSans.ttf",
+        sans: "DejaVu Sans",
+        mono: "DejaVu Sans Mono",
+    },
+    Fonts {
+        family: "Liberation",
+        package: "fonts-liberation",
+        folder: "/usr/share/fonts/truetype/liberation",
+        file: "LiberationSans-Regular.ttf",
+        sans: "Liberation Sans",
+        mono: "Liberation Mono",
+    },
+    Fonts {
+        family: "Noto",
+        package: "fonts-noto-core",
+        folder: "/usr/share/fonts/truetype/noto",
+        file: "NotoSans-Regular.ttf",
+        sans: "Noto Sans",
+        mono: "Noto Sans",
+    },
+];
+
+/// The sets of fonts that are here; in CI all must be.
+#[track_caller]
+pub(crate) fn fonts() -> impl Iterator<Item = &'static Fonts> {
+    let is_here = |fonts: &&Fonts| {
+        let is_here = Path::new(fonts.folder).join(fonts.file).is_file();
+        if !is_here {
+            let package = fonts.package;
+            assert!(std::env::var("CI").as_deref() != Ok("true"), "CI needs {package}: apt-get install {package}");
+            eprintln!("skipped: {} fonts need {package} (apt-get install {package})", fonts.family);
+        }
+        is_here
+    };
+    FONTS.iter().filter(is_here)
+}
+
+impl Fonts {
+    /// Writes a configuration of fontconfig that knows these fonts alone, and gives its file.
+    fn configured(&self, folder: &Path) -> PathBuf {
+        let alias =
+            |name, font| format!("<alias><family>{name}</family><prefer><family>{font}</family></prefer></alias>");
+        let names = ["sans-serif", "serif", "system-ui"].map(|name| alias(name, self.sans)).concat();
+        let (cache, mono) = (folder.join("fontconfig"), alias("monospace", self.mono));
+        let text = format!(
+            "<?xml version=\"1.0\"?><!DOCTYPE fontconfig SYSTEM \"fonts.dtd\"><fontconfig><dir>{}</dir>\
+             <cachedir>{}</cachedir>{names}{mono}</fontconfig>",
+            self.folder,
+            cache.display()
+        );
+        let file = folder.join("fonts.conf");
+        fs::write(&file, text).expect("a file in a temporary folder");
+        file
+    }
 }
 
 /// A folder of a browser's own, removed at the end.
@@ -62,11 +136,22 @@ pub(crate) struct Browser {
 }
 
 impl Browser {
-    /// Starts `program` with a profile of its own and an empty tab. It ends itself after five minutes.
+    /// Starts `program` with the machine's fonts, a profile of its own and an empty tab. It ends itself after five minutes.
     pub(crate) fn start(program: &str) -> Browser {
+        Browser::launch(program, None)
+    }
+
+    /// The same with these fonts and no others.
+    pub(crate) fn with(fonts: &Fonts, program: &str) -> Browser {
+        Browser::launch(program, Some(fonts))
+    }
+
+    fn launch(program: &str, fonts: Option<&Fonts>) -> Browser {
         let folder = Folder::new();
+        let mut command = Command::new("sh");
+        command.envs(fonts.map(|fonts| ("FONTCONFIG_FILE", fonts.configured(&folder.0))));
         // The browser reads commands on descriptor 3 and answers on 4.
-        let mut process = Command::new("sh")
+        let mut process = command
             .args(["-c", "exec \"$@\" 3<&0 4>&1 </dev/null >/dev/null", "sh", "timeout", "300", program])
             .args(["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"])
             .args(["--disable-component-update", "--disable-sync", "--remote-debugging-pipe"])
@@ -84,7 +169,7 @@ impl Browser {
         let tab = browser.call("Target.createTarget", json!({ "url": "about:blank" }));
         let attached = browser.call("Target.attachToTarget", json!({ "targetId": tab["targetId"], "flatten": true }));
         browser.session = attached["sessionId"].as_str().expect("a session").to_owned();
-        for domain in ["Page", "Runtime", "Log"] {
+        for domain in ["Page", "Runtime", "Log", "DOM", "CSS"] {
             browser.call(&format!("{domain}.enable"), json!({}));
         }
         browser
@@ -117,6 +202,17 @@ impl Browser {
             .call("Runtime.evaluate", json!({ "expression": expression, "returnByValue": true, "awaitPromise": true }));
         assert!(answer["exceptionDetails"].is_null(), "{expression}: {}", answer["exceptionDetails"]);
         answer["result"]["value"].clone()
+    }
+
+    /// The families of the fonts in which the text of an element is drawn.
+    #[track_caller]
+    pub(crate) fn families(&mut self, selector: &str) -> Vec<String> {
+        let root = self.call("DOM.getDocument", json!({}));
+        let query = json!({ "nodeId": root["root"]["nodeId"], "selector": selector });
+        let node = self.call("DOM.querySelector", query);
+        let used = self.call("CSS.getPlatformFontsForNode", json!({ "nodeId": node["nodeId"] }));
+        let family = |font: &Value| font["familyName"].as_str().expect("a name").to_owned();
+        used["fonts"].as_array().expect("fonts").iter().map(family).collect()
     }
 
     /// A value that is a text.

@@ -5,7 +5,7 @@ mod devtools;
 mod fixture;
 mod reader;
 
-use devtools::{Browser, chromium};
+use devtools::{Browser, chromium, fonts};
 use fixture::{judge, measurement, study, trials, workloads};
 use iopj_core::{EnergyOutcome, Joules, PowerReading, Scope, TrialEnergy, VerdictKind};
 use iopj_report::analysis::power::{PowerTrace, windows};
@@ -94,21 +94,39 @@ fn texts_that_touch_and_numbers_that_are_none_would_be_seen() {
 }
 
 #[test]
+fn a_set_of_fonts_is_the_only_one_that_the_page_sees() {
+    let Some(program) = chromium() else { return };
+    let (_folder, page) =
+        written(&html::page(&study("s"), &trials(&PATHS, &workloads(&[1, 4], &[1], &[4096]), 2), &[]));
+    for fonts in fonts() {
+        let mut browser = Browser::with(fonts, program);
+        browser.open(&page, (1400, 1000), false);
+        for part in ["h1", ".figure text", "pre"] {
+            let families = browser.families(part);
+            let is_alone = !families.is_empty() && families.iter().all(|family| family.starts_with(fonts.family));
+            assert!(is_alone, "{}: {part} in {families:?}", fonts.family);
+        }
+    }
+}
+
+#[test]
 fn every_figure_is_drawn_and_foreign_names_are_text() {
     let Some(program) = chromium() else { return };
     let (study, trials) = (study(EVIL), sample());
     let (_folder, page) = written(&html::page(&study, &trials, &[]));
     reader::is_valid(&page);
-    let mut browser = Browser::start(program);
-    let seen = reader::looks(&mut browser, &page);
-    holds_all_figures(&seen, &study, &trials, &[]);
-    assert_eq!(seen["verdictColours"], 3, "verified, unproven and refuted");
-    assert_eq!(browser.text("document.querySelector('h1').textContent"), EVIL);
-    assert_eq!(browser.text("document.querySelector('.place code').textContent"), EVIL);
-    let named =
-        format!("[...document.querySelectorAll('.key code')].every((one) => one.textContent.includes({EVIL:?}))");
-    assert!(browser.value(&named) == true);
-    reader::scrolls(&mut browser, &page, "#summary .scroll");
+    for fonts in fonts() {
+        let mut browser = Browser::with(fonts, program);
+        let seen = reader::looks(&mut browser, &page);
+        holds_all_figures(&seen, &study, &trials, &[]);
+        assert_eq!(seen["verdictColours"], 3, "verified, unproven and refuted");
+        assert_eq!(browser.text("document.querySelector('h1').textContent"), EVIL);
+        assert_eq!(browser.text("document.querySelector('.place code').textContent"), EVIL);
+        let named =
+            format!("[...document.querySelectorAll('.key code')].every((one) => one.textContent.includes({EVIL:?}))");
+        assert!(browser.value(&named) == true);
+        reader::scrolls(&mut browser, &page, "#summary .scroll");
+    }
 }
 
 #[test]
@@ -167,14 +185,16 @@ fn energy_and_power_over_time_are_drawn() {
     assert!(html::figures(&study, &trials, &power).len() > html::figures(&study, &sample(), &[]).len() + 3);
     let (_folder, page) = written(&html::page(&study, &trials, &power));
     reader::is_valid(&page);
-    let seen = reader::looks(&mut Browser::start(program), &page);
-    holds_all_figures(&seen, &study, &trials, &power);
+    for fonts in fonts() {
+        let seen = reader::looks(&mut Browser::with(fonts, program), &page);
+        holds_all_figures(&seen, &study, &trials, &power);
+    }
 }
 
 #[test]
 fn what_is_missing_is_said() {
     let Some(program) = chromium() else { return };
-    let mut browser = Browser::start(program);
+    let mut browsers: Vec<Browser> = fonts().map(|fonts| Browser::with(fonts, program)).collect();
     let whole = trials(&PATHS, &workloads(&[1, 4], &[1, 2], &[4096, 8192]), 1);
     let with = |outcome: &dyn Fn() -> Outcome| {
         let mut trials = whole.clone();
@@ -204,9 +224,11 @@ fn what_is_missing_is_said() {
     ] {
         let (_folder, page) = written(&html::page(study, &trials, &[]));
         reader::is_valid(&page);
-        let seen = reader::looks(&mut browser, &page);
-        holds_all_figures(&seen, study, &trials, &[]);
-        let text = browser.text("document.body.innerText");
-        assert!(text.contains(sentence), "{what}: no `{sentence}` in {text}");
+        for browser in &mut browsers {
+            let seen = reader::looks(browser, &page);
+            holds_all_figures(&seen, study, &trials, &[]);
+            let text = browser.text("document.body.innerText");
+            assert!(text.contains(sentence), "{what}: no `{sentence}` in {text}");
+        }
     }
 }

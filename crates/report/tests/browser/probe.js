@@ -4,7 +4,7 @@
   const folded = all('details:not([open])');
   for (const one of folded) one.open = true;
   const touching = (a, b) =>
-    a.left + 1 < b.right && b.left + 1 < a.right && a.top + 2 < b.bottom && b.top + 2 < a.bottom;
+    a.left + 1 < b.right && b.left + 1 < a.right && a.top + 1 < b.bottom && b.top + 1 < a.bottom;
   const look = (figure) => {
     const svg = figure.querySelector('svg');
     const frame = svg.getBoundingClientRect();
@@ -16,9 +16,9 @@
       return (box.width > 0 || box.height > 0) && within && (style.fill !== 'none' || style.stroke !== 'none');
     };
     const uprights = all('.error', svg).map((bars) => (bars.getAttribute('d').match(/V/g) || []).length);
-    const texts = all('text', svg).filter((text) => text.textContent).map((text) => [text.textContent, text.getBoundingClientRect()]);
-    // On a narrow window letters are larger, and a name may reach into the margin.
-    const room = innerWidth > 600 || figure.classList.contains('wide') ? frame : { left: 0, right: innerWidth };
+    // What is shown of a text that is too long, without the title that holds the whole.
+    const shown = (text) => text.lastChild?.textContent;
+    const texts = all('text', svg).filter(shown).map((text) => [shown(text), text.getBoundingClientRect()]);
     return {
       id: figure.id,
       marks: marks.length,
@@ -29,7 +29,7 @@
       tips: marks.map((mark) => [mark.querySelector('title')?.textContent ?? '', mark.getBBox()]).map(([tip, box]) => ({ tip, y: box.y + box.height / 2, width: box.width })),
       table: all('tr', figure).map((row) => [...row.cells].map((cell) => cell.textContent)),
       overlaps: texts.flatMap(([text, box], at) => texts.slice(at + 1).filter(([, other]) => touching(box, other)).map(([other]) => `${text} | ${other}`)),
-      cut: texts.filter(([, box]) => box.left < room.left - 1 || box.right > room.right + 1).map(([text]) => text),
+      cut: texts.filter(([, box]) => box.left < frame.left - 1 || box.right > frame.right + 1 || box.top < frame.top - 1 || box.bottom > frame.bottom + 1).map(([text]) => text),
     };
   };
   const ids = all('[id]').map((one) => one.id);

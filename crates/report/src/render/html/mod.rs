@@ -6,6 +6,7 @@
 mod best;
 mod costs;
 mod figures;
+mod helvetica;
 mod model;
 mod page;
 mod pdf;
@@ -25,6 +26,9 @@ const FIGURE_STYLE: &str = include_str!("figure.css");
 const SCRIPT: &str = include_str!("script.js");
 /// SHA-256 of the script in base64, by which the policy lets it run.
 const SCRIPT_SHA256: &str = "aq5hm7USaFafAHJOFzMWRwWgm5Di9gfEumTDhz6VXAI=";
+
+/// What a figure is drawn on where there is no page.
+const PAPER: &str = "<rect class=\"paper\" width=\"100%\" height=\"100%\"/>";
 
 /// Colours that differ between light and dark: name, light, dark.
 const COLOURS: [(&str, &str, &str); 6] = [
@@ -46,7 +50,7 @@ pub fn page(study: &StudyRecord, trials: &[Trial], power: &[PowerTrace]) -> Stri
 /// Every figure of the report as a file of its own: its name and an SVG document on white.
 pub fn figures(study: &StudyRecord, trials: &[Trial], power: &[PowerTrace]) -> Vec<(String, String)> {
     let css = light_style();
-    let all = standing_alone(&Model::new(study, trials), power, &pdf::Sheet::parse(&css));
+    let all = all_figures(&Model::new(study, trials), power);
     all.iter().map(|figure| (format!("{}.svg", figure.id), standalone(figure, &css))).collect()
 }
 
@@ -54,16 +58,13 @@ pub fn figures(study: &StudyRecord, trials: &[Trial], power: &[PowerTrace]) -> V
 pub fn pdf_figures(study: &StudyRecord, trials: &[Trial], power: &[PowerTrace]) -> Vec<(String, Vec<u8>)> {
     let css = light_style();
     let sheet = pdf::Sheet::parse(&css);
-    let all = standing_alone(&Model::new(study, trials), power, &sheet);
+    let all = all_figures(&Model::new(study, trials), power);
     all.iter().map(|figure| (format!("{}.pdf", figure.id), pdf::document(&figure.drawing, &sheet))).collect()
 }
 
-/// All figures, with room for what a page shows beyond their edges.
-fn standing_alone(model: &Model<'_>, power: &[PowerTrace], sheet: &pdf::Sheet<'_>) -> Vec<figures::Figure> {
+fn all_figures(model: &Model<'_>, power: &[PowerTrace]) -> Vec<figures::Figure> {
     let groups = figures::sections(model, power).into_iter().flat_map(|section| section.groups);
-    let mut figures: Vec<figures::Figure> = groups.flat_map(|group| group.figures).collect();
-    figures.iter_mut().for_each(|figure| pdf::make_room(&mut figure.drawing, sheet));
-    figures
+    groups.flat_map(|group| group.figures).collect()
 }
 
 /// A figure as a document: with its name space, title and style.
@@ -71,7 +72,7 @@ fn standalone(figure: &figures::Figure, style: &str) -> String {
     let title = text::escape(&figure.title);
     let start = "<svg xmlns=\"http://www.w3.org/2000/svg\"";
     let svg = figure.drawing.svg().replacen("<svg", start, 1);
-    svg.replacen('>', &format!("><title>{title}</title><style>{style}</style>{}", figure.drawing.ground()), 1)
+    svg.replacen('>', &format!("><title>{title}</title><style>{style}</style>{}", PAPER), 1)
 }
 
 /// The figures' style with the light colours in place of the variables, which few programs but browsers know.

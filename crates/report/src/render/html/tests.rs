@@ -132,20 +132,20 @@ fn what_is_absent_is_a_sentence_and_never_a_number() {
 }
 
 #[test]
-fn a_thousand_trials_stay_below_three_megabytes() {
+fn a_thousand_trials_stay_below_3_6_megabytes() {
     for (iodepths, replicates) in [(&[1, 2, 4, 8, 16, 31][..], 3), (&[1, 2, 4, 8, 16, 24, 32, 48, 64][..], 1)] {
         let paths: Vec<String> = iopj_core::IoPath::all().iter().map(ToString::to_string).collect();
         let paths: Vec<&str> = paths.iter().map(String::as_str).take(10).collect();
         let all = trials(&paths, &workloads(iodepths, &[1, 2, 4, 8], &[4096, 16384, 131_072]), replicates);
         let page = page(&study("s"), &all[..1000], &[]);
-        assert!(page.len() < 3_000_000, "{replicates} replicates: {} bytes", page.len());
+        assert!(page.len() < 3_600_000, "{replicates} replicates: {} bytes", page.len());
     }
     let two_hundred = workloads(&[1, 2, 4, 6, 8, 12, 16, 24, 31, 32], &[1, 2, 4, 8, 16], &[512, 4096, 16384, 131_072]);
     let paths: Vec<String> = iopj_core::IoPath::all().iter().map(ToString::to_string).collect();
     let paths: Vec<&str> = paths.iter().map(String::as_str).take(5).collect();
     let all = trials(&paths, &two_hundred, 1);
     let page = page(&study("s"), &all, &[]);
-    assert!(all.len() >= 800 && page.len() < 3_000_000, "{} trials: {} bytes", all.len(), page.len());
+    assert!(all.len() >= 800 && page.len() < 3_600_000, "{} trials: {} bytes", all.len(), page.len());
 }
 
 #[test]

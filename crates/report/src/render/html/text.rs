@@ -14,12 +14,29 @@ pub(super) fn escape(text: &str) -> String {
             '"' => safe += "&quot;",
             '\'' => safe += "&#39;",
             '\n' | '\t' => safe.push(c),
-            '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => safe.extend(c.escape_default()),
-            c if c.is_control() || u32::from(c) & 0xfffe == 0xfffe => safe.extend(c.escape_default()),
+            c if has_no_shape(c) => safe.extend(c.escape_default()),
             c => safe.push(c),
         }
     }
     safe
+}
+
+/// A text of one line whose control characters, and those that turn its direction, are written out.
+pub(super) fn escape_controls(text: &str) -> String {
+    let mut safe = String::with_capacity(text.len());
+    for c in text.chars() {
+        if has_no_shape(c) {
+            safe.extend(c.escape_default());
+        } else {
+            safe.push(c);
+        }
+    }
+    safe
+}
+
+/// Control characters, those that turn the direction of text, and those that are none.
+fn has_no_shape(c: char) -> bool {
+    matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}') || c.is_control() || u32::from(c) & 0xfffe == 0xfffe
 }
 
 /// A number for a table of data: six significant digits, a point, nothing between thousands.
@@ -35,6 +52,7 @@ pub(super) fn exact(value: f64) -> String {
 /// A number for a reader: three significant digits, or whole with its thousands apart.
 pub(super) fn readable(value: f64) -> String {
     match value.abs() {
+        size if size >= 1e12 => format!("{value:.2e}"),
         size if size >= 99.95 => thousands(value),
         size if size >= 9.995 => format!("{value:.1}"),
         size if size >= 0.9995 || size == 0.0 => format!("{value:.2}"),
@@ -91,6 +109,7 @@ mod tests {
     #[test]
     fn numbers_are_readable_and_exact() {
         assert_eq!([85_863.2, 12.34, 1.234, 0.08151, 0.0].map(readable), ["85,863", "12.3", "1.23", "0.0815", "0.00"]);
+        assert_eq!([987_654_321_000.0, 1.2345e300].map(readable), ["987,654,321,000", "1.23e300"]);
         assert_eq!(
             [85_863.25, 0.000_081_5, 1e9, 2.5, 0.0].map(exact),
             ["85863.2", "0.0000815", "1000000000", "2.5", "0"]

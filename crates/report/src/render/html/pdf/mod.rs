@@ -8,6 +8,7 @@ mod style;
 
 use super::svg::Anchor;
 use super::svg::drawing::{Drawing, Element, Point, Step};
+use super::svg::label::Label;
 use font::Font;
 use pdf_writer::types::{LineCapStyle, LineJoinStyle};
 use pdf_writer::writers::{ExtGraphicsState, Resources};
@@ -21,15 +22,6 @@ const SCALE: f32 = 0.75;
 
 /// How far the handles of a cubic curve stand that is a quarter of a circle: `4/3 (sqrt 2 - 1)`.
 const QUARTER: f64 = 0.552_284_75;
-
-/// Gives a drawing that stands alone room for names that reach over its edges, which a page shows all the same.
-pub(super) fn make_room(drawing: &mut Drawing, sheet: &Sheet<'_>) {
-    let mut page = Page::new(drawing, sheet);
-    drawing.elements.iter().for_each(|element| page.draw(element));
-    let [left, right] = page.reach;
-    drawing.left = left.floor();
-    drawing.width = right.ceil() - drawing.left;
-}
 
 /// The drawing as a document, its title in the document's information.
 pub(super) fn document(drawing: &Drawing, sheet: &Sheet<'_>) -> Vec<u8> {
@@ -83,8 +75,6 @@ struct Page<'a> {
     /// Opacities of areas and of strokes, each pair once.
     opacities: Vec<[f32; 2]>,
     fonts: BTreeSet<Font>,
-    /// From where to where the drawing and its texts reach.
-    reach: [f64; 2],
     /// The groups that are open, the figure itself first.
     groups: Vec<(Style, Anchor)>,
 }
@@ -93,10 +83,9 @@ impl<'a> Page<'a> {
     fn new(drawing: &Drawing, sheet: &'a Sheet<'a>) -> Page<'a> {
         let mut content = Content::new();
         // The drawing's origin is above, the page's below.
-        content.transform([SCALE, 0.0, 0.0, -SCALE, -SCALE * rounded(drawing.left), SCALE * rounded(drawing.height)]);
+        content.transform([SCALE, 0.0, 0.0, -SCALE, 0.0, SCALE * rounded(drawing.height)]);
         let groups = vec![(sheet.root(), Anchor::Start)];
-        let reach = [drawing.left, drawing.left + drawing.width];
-        Page { sheet, content, opacities: Vec::new(), fonts: BTreeSet::new(), reach, groups }
+        Page { sheet, content, opacities: Vec::new(), fonts: BTreeSet::new(), groups }
     }
 
     /// The style and the anchor of a part of the innermost group.
@@ -116,9 +105,9 @@ impl<'a> Page<'a> {
             Element::End => {
                 self.groups.pop();
             }
-            Element::Text { class, at, anchor, text } => {
+            Element::Text { class, at, anchor, label } => {
                 let (style, anchor) = self.within("text", class, *anchor);
-                self.text(&style, *at, anchor, text);
+                self.text(&style, *at, anchor, label);
             }
             Element::Rect { class, corner: (x, y), size: (width, height), .. } => {
                 let [x, y, width, height] = [x, y, width, height].map(|value| rounded(*value));
@@ -159,19 +148,23 @@ impl<'a> Page<'a> {
         content.restore_state();
     }
 
-    fn text(&mut self, style: &Style, (x, y): Point, anchor: Anchor, text: &str) {
+    fn text(&mut self, style: &Style, (x, y): Point, anchor: Anchor, label: &Label) {
         let Some([r, g, b]) = style.fill.colour(style) else { return };
-        let runs = font::runs(text, style.is_bold);
-        let width = f64::from(style.font_size) * runs.iter().map(|run| f64::from(run.width)).sum::<f64>() / 1000.0;
+        let runs = font::runs(&label.text, style.is_bold);
+        let own = f64::from(style.font_size) * runs.iter().map(|run| f64::from(run.width)).sum::<f64>() / 1000.0;
+        // Helvetica is narrower than planned, but not what stands for characters that it lacks.
+        let width = own.min(label.width);
         let x = match anchor {
             Anchor::Inherited | Anchor::Start => x,
             Anchor::Middle => x - width / 2.0,
             Anchor::End => x - width,
         };
-        self.reach = [self.reach[0].min(x), self.reach[1].max(x + width)];
         self.content.save_state();
         self.opacity(style);
         self.content.begin_text().set_fill_rgb(r, g, b);
+        if width < own {
+            self.content.set_horizontal_scaling(rounded(100.0 * width / own));
+        }
         self.content.set_text_matrix([1.0, 0.0, 0.0, -1.0, rounded(x), rounded(y)]);
         for run in &runs {
             self.content.set_font(Name(run.font.name()), style.font_size).show(Str(&run.bytes));

@@ -181,6 +181,7 @@ fn colour(value: &str) -> Option<[f32; 3]> {
 #[cfg(test)]
 mod tests {
     use super::super::super::light_style;
+    use super::super::super::svg::is_bold;
     use super::*;
 
     #[test]
@@ -195,6 +196,16 @@ mod tests {
             }
         }
         assert_eq!(css.matches(".figure").count(), sheet.rules.len());
+    }
+
+    #[test]
+    fn what_is_planned_as_bold_is_bold() {
+        let css = light_style();
+        let sheet = Sheet::parse(&css);
+        assert_eq!(css.matches("font-weight").count(), 2, "the classes of `is_bold`");
+        for class in ["winner", "on d0", "name", "tick-text end", "axis-title", "margin", "value"] {
+            assert_eq!(sheet.style(&sheet.root(), "text", class).is_bold, is_bold(class), "{class}");
+        }
     }
 
     #[test]

@@ -90,18 +90,8 @@ fn what_is_no_number_is_drawn_at_nought() {
 }
 
 #[test]
-fn names_over_the_edges_get_room() {
-    let mut canvas = Canvas::new(100.0, 40.0);
-    canvas.text((90.0, 10.0), Anchor::Start, "name", "0000");
-    canvas.text((10.0, 20.0), Anchor::End, "name", "00");
-    let mut drawing = canvas.finish("t");
-    let css = light_style();
-    let sheet = Sheet::parse(&css);
-    make_room(&mut drawing, &sheet);
-    // Two digits are 12.2 units wide, four 24.5.
-    assert_eq!((drawing.left, drawing.width), (-3.0, 118.0));
-    assert!(drawing.svg().contains("viewBox=\"-3 0 118 40\"") && drawing.ground().contains("class=\"paper\" x=\"-3\""));
-    let document = String::from_utf8_lossy(&document(&drawing, &sheet)).into_owned();
-    assert!(document.contains("/MediaBox [0 0 88.5 30]"), "{document}");
-    assert!(operators(&document).starts_with("0.75 0 0 -0.75 2.25 30 cm"), "{document}");
+fn what_the_fonts_lack_is_held_to_its_planned_width() {
+    let document = drawn(|canvas| canvas.text((50.0, 10.0), Anchor::End, "name", "e\u{301}\u{302}\u{303}"));
+    // Four letters of 0.556 times 11 units in the room of one.
+    assert!(operators(&document).contains("28.6"), "{document}");
 }

@@ -118,7 +118,10 @@ fn round_down(value: f64) -> f64 {
 
 /// A value on an axis in as few characters as tell it: `80k`, `1.5M`, `0.2`.
 pub(in super::super) fn short(value: f64) -> String {
-    for (size, unit) in [(1e9, "G"), (1e6, "M"), (1e3, "k")] {
+    if value != 0.0 && !(1e-3..1e15).contains(&value.abs()) {
+        return format!("{value:.1e}").replace(".0e", "e");
+    }
+    for (size, unit) in [(1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")] {
         if value.abs() >= size {
             return format!("{}{unit}", trimmed(value / size));
         }
@@ -127,7 +130,7 @@ pub(in super::super) fn short(value: f64) -> String {
 }
 
 fn trimmed(value: f64) -> String {
-    let text = format!("{value:.3}");
+    let text = format!("{value:.4}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
@@ -163,5 +166,10 @@ mod tests {
     #[test]
     fn numbers_on_axes_are_short() {
         assert_eq!([80_000.0, 1.5e6, 0.2, 0.0, 512.0].map(short), ["80k", "1.5M", "0.2", "0", "512"]);
+    }
+
+    #[test]
+    fn small_and_large_numbers_on_axes_differ() {
+        assert_eq!([2e-4, 1.5e-3, 25e-10, 5e12, 1.2e18].map(short), ["2e-4", "0.0015", "2.5e-9", "5T", "1.2e18"]);
     }
 }

@@ -2,7 +2,8 @@
 
 use super::axis::{Axis, short};
 use super::drawing::Drawing;
-use super::{Anchor, Canvas, WIDTH, fitting, left_of_bars};
+use super::label::{ABOVE, BELOW, LINE, TO_BASELINE, widest, width};
+use super::{Anchor, Canvas, TO_BAR, TO_TICKS, TOP, WIDTH, left_of_bars};
 
 /// One bar.
 pub(in super::super) struct Bar {
@@ -25,26 +26,30 @@ pub(in super::super) struct Part {
 }
 
 const ROW: f64 = 24.0;
-const TOP: f64 = 26.0;
-/// Height of a line of names.
-const LINE: f64 = 14.0;
+
+/// From the end of a bar to its value.
+const TO_VALUE: f64 = 6.0;
+
+/// From the start of a part's name to its mark, and from its end to the next mark.
+const TO_PART: (f64, f64) = (13.0, 15.0);
 
 /// One bar a row from nought, its value at the end. Every bar is one `mark`.
 pub(in super::super) fn draw(title: &str, axis_title: &str, bars: &[Bar]) -> Drawing {
     let left = left_of_bars(bars.iter().map(|bar| bar.label.as_str()));
+    let right = (TO_VALUE + widest(bars.iter().map(|bar| bar.text.as_str()))).max(52.0);
     let bottom = TOP + ROW * bars.len() as f64;
-    let mut canvas = Canvas::new(WIDTH, bottom + 22.0);
+    let mut canvas = Canvas::new(WIDTH, bottom + TO_TICKS + BELOW);
     let greatest = bars.iter().map(|bar| bar.value).fold(0.0, f64::max);
     let reach = bars.iter().filter_map(|bar| bar.interval).map(|(_, high)| high.min(1.5 * greatest));
-    let x = Axis::from_zero(reach.fold(greatest, f64::max), (left, WIDTH - 52.0));
-    canvas.text((0.0, 11.0), Anchor::Start, "axis-title", &fitting(axis_title, WIDTH));
+    let x = Axis::from_zero(reach.fold(greatest, f64::max), (left, WIDTH - right));
+    canvas.text((0.0, ABOVE), Anchor::Start, "axis-title", axis_title);
     for tick in x.ticks() {
         canvas.line((x.at(tick), TOP - 4.0), (x.at(tick), bottom), if tick == 0.0 { "base" } else { "grid" });
-        canvas.text((x.at(tick), bottom + 14.0), Anchor::Middle, "tick-text", &short(tick));
     }
+    canvas.ticks(bottom, x.ticks().into_iter().map(|tick| (x.at(tick), short(tick))));
     for (index, bar) in bars.iter().enumerate() {
         let middle = TOP + ROW * (index as f64 + 0.5);
-        canvas.text((left - 8.0, middle + 3.8), Anchor::End, "name", &fitting(&bar.label, left - 8.0));
+        canvas.text((left - TO_BAR, middle + TO_BASELINE), Anchor::End, "name", &bar.label);
         canvas.begin_series(bar.series);
         let class = if bar.hollow { "mark bar hollow" } else { "mark bar" };
         let size = (x.at(bar.value) - left, 12.0);
@@ -58,7 +63,7 @@ pub(in super::super) fn draw(title: &str, axis_title: &str, bars: &[Bar]) -> Dra
             }
             end = end.max(x.at(high));
         }
-        canvas.text((end + 6.0, middle + 3.8), Anchor::Start, "value", &bar.text);
+        canvas.text((end + TO_VALUE, middle + TO_BASELINE), Anchor::Start, "value", &bar.text);
     }
     canvas.finish(title)
 }
@@ -73,24 +78,23 @@ pub(in super::super) fn stacked(title: &str, unit: &str, rows: &[(String, Vec<Pa
     let mut canvas = Canvas::new(WIDTH, top + ROW * rows.len() as f64 + 4.0);
     let greatest = rows.iter().map(|(_, parts)| parts.iter().map(|part| part.value).sum::<f64>()).fold(0.0, f64::max);
     let scale = if greatest > 0.0 { (WIDTH - left - 4.0) / greatest } else { 0.0 };
-    canvas.text((0.0, 11.0), Anchor::Start, "axis-title", unit);
+    canvas.text_within((0.0, ABOVE), Anchor::Start, "axis-title", (unit, left - TO_BAR));
     for ((x, line), part) in legend {
         let y = LINE * line as f64;
-        canvas.rect((x, 3.0 + y), (9.0, 9.0), &format!("part {}", part.class), &part.what);
-        canvas.text((x + 13.0, 11.0 + y), Anchor::Start, "axis-title", &part.what);
+        canvas.rect((x, ABOVE - 8.5 + y), (9.0, 9.0), &format!("part {}", part.class), &part.what);
+        canvas.text((x + TO_PART.0, ABOVE + y), Anchor::Start, "axis-title", &part.what);
     }
     for (index, (label, parts)) in rows.iter().enumerate() {
         let middle = top + ROW * (index as f64 + 0.5);
-        canvas.text((left - 8.0, middle + 3.8), Anchor::End, "name", &fitting(label, left - 8.0));
+        canvas.text((left - TO_BAR, middle + TO_BASELINE), Anchor::End, "name", label);
         let mut x = left;
         for part in parts.iter().filter(|part| part.value > 0.0) {
-            let width = scale * part.value;
+            let room = scale * part.value;
             let tip = format!("{label}: {} {}", part.text, part.what);
-            canvas.rect((x, middle - 8.0), (width - 1.0, 16.0), &format!("mark part {}", part.class), &tip);
-            if width > 5.0 + 7.0 * part.text.len() as f64 {
-                canvas.text((x + width / 2.0, middle + 3.8), Anchor::Middle, &format!("on {}", part.class), &part.text);
-            }
-            x += width;
+            canvas.rect((x, middle - 8.0), (room - 1.0, 16.0), &format!("mark part {}", part.class), &tip);
+            let place = (x + room / 2.0, middle + TO_BASELINE);
+            canvas.text_if_whole(place, Anchor::Middle, &format!("on {}", part.class), (&part.text, room - 5.0));
+            x += room;
         }
     }
     canvas.finish(title)
@@ -101,13 +105,12 @@ fn legend(parts: &[Part], left: f64) -> Vec<((f64, usize), &Part)> {
     let mut places = Vec::new();
     let (mut x, mut line) = (left, 0);
     for part in parts {
-        let width = 28.0 + 5.8 * part.what.chars().count() as f64;
-        // The gap behind the last name of a line may lie outside.
-        if x > left && x + width > WIDTH + 15.0 {
+        let end = x + TO_PART.0 + width(&part.what);
+        if x > left && end > WIDTH {
             (x, line) = (left, line + 1);
         }
         places.push(((x, line), part));
-        x += width;
+        x += TO_PART.0 + width(&part.what) + TO_PART.1;
     }
     places
 }

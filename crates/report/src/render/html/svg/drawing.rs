@@ -1,6 +1,7 @@
 //! What a figure consists of, kept apart from how it is written: here as SVG, by `pdf` as PDF.
 
 use super::super::text::escape;
+use super::label::Label;
 use super::{Anchor, number};
 use std::fmt::Write;
 
@@ -14,7 +15,7 @@ pub(in super::super) enum Element {
     /// Closes it.
     End,
     /// A line of text; without a class or an anchor it has those of its group.
-    Text { class: String, at: Point, anchor: Anchor, text: String },
+    Text { class: String, at: Point, anchor: Anchor, label: Label },
     /// A rectangle: its upper left corner, width and height.
     Rect { class: String, corner: Point, size: Point, tip: String },
     /// A circle.
@@ -39,8 +40,6 @@ pub(in super::super) enum Step {
 /// A whole figure.
 pub(in super::super) struct Drawing {
     pub(in super::super) title: String,
-    /// Where it begins: left of nought where a text does.
-    pub(in super::super) left: f64,
     pub(in super::super) width: f64,
     pub(in super::super) height: f64,
     pub(in super::super) elements: Vec<Element>,
@@ -49,9 +48,9 @@ pub(in super::super) struct Drawing {
 impl Drawing {
     /// The drawing as it stands in HTML; alone it needs a name space, a style and its ground.
     pub(in super::super) fn svg(&self) -> String {
-        let [left, width, height] = [self.left, self.width, self.height].map(number);
+        let [width, height] = [self.width, self.height].map(number);
         let mut svg = format!(
-            "<svg class=\"figure\" viewBox=\"{left} 0 {width} {height}\" role=\"img\" aria-label=\"{}\">",
+            "<svg class=\"figure\" viewBox=\"0 0 {width} {height}\" role=\"img\" aria-label=\"{}\">",
             escape(&self.title)
         );
         let mut shift = (0.0, 0.0);
@@ -62,11 +61,6 @@ impl Drawing {
             element.write(&mut svg, shift);
         }
         svg + "</svg>"
-    }
-
-    /// What it is drawn on where there is no page.
-    pub(in super::super) fn ground(&self) -> String {
-        format!("<rect class=\"paper\" x=\"{}\" width=\"100%\" height=\"100%\"/>", number(self.left))
     }
 }
 
@@ -99,16 +93,14 @@ impl Element {
                 write!(svg, "<g class=\"{class}{}\"{moved}>", anchor.class())
             }
             Element::End => write!(svg, "</g>"),
-            Element::Text { class, at: (x, y), text, .. } if class.is_empty() => {
-                let place = |name: &str, value: f64| match number(value.round()) {
-                    nought if nought == "0" => String::new(),
-                    value => format!(" {name}=\"{value}\""),
+            Element::Text { class, at, anchor, label } => {
+                let (shift, class) = if class.is_empty() {
+                    (shift, String::new())
+                } else {
+                    ((0.0, 0.0), format!(" class=\"{class}{}\"", anchor.class()))
                 };
-                write!(svg, "<text{}{}>{}</text>", place("x", x - shift.0), place("y", y - shift.1), escape(text))
-            }
-            Element::Text { class, at: (x, y), anchor, text } => {
-                let (x, y) = (number(x.round()), number(y.round()));
-                write!(svg, "<text class=\"{class}{}\" x=\"{x}\" y=\"{y}\">{}</text>", anchor.class(), escape(text))
+                write_text(svg, &class, (at.0 - shift.0, at.1 - shift.1), label);
+                Ok(())
             }
             Element::Rect { class, corner: (x, y), size: (width, height), tip } => {
                 let [x, y, width, height] = [x, y, width, height].map(|value| number(*value));
@@ -124,6 +116,18 @@ impl Element {
             }
         };
     }
+}
+
+/// Adds a line of text that takes its planned width in any font; what of it is left out is shown when one points at it.
+fn write_text(svg: &mut String, class: &str, (x, y): Point, label: &Label) {
+    let place = |name: &str, value: f64| match number(value) {
+        nought if nought == "0" => String::new(),
+        value => format!(" {name}=\"{value}\""),
+    };
+    let (x, y, width) = (place("x", x), place("y", y), place("textLength", label.width));
+    let whole = if label.whole.is_empty() { String::new() } else { format!("<title>{}</title>", escape(&label.whole)) };
+    let text = escape(&label.text);
+    let _ = write!(svg, "<text{class}{x}{y}{width} lengthAdjust=\"spacingAndGlyphs\">{whole}{text}</text>");
 }
 
 /// The end of an element, with what is shown when one points at it.

@@ -2,7 +2,8 @@
 
 use super::axis::{Axis, Scale, short};
 use super::drawing::Drawing;
-use super::{Anchor, Canvas, End, WIDTH, fitting, name_series, plot_height, right_of_plot};
+use super::label::{ABOVE, BELOW, LINE, TO_BASELINE, widest};
+use super::{Anchor, BOTTOM, Canvas, End, TOP, WIDTH, name_series, plot_height, right_of_plot};
 
 /// A point of a line.
 pub(in super::super) struct Point {
@@ -33,18 +34,18 @@ pub(in super::super) struct Chart {
     pub(in super::super) lines: Vec<Line>,
 }
 
-const LEFT: f64 = 40.0;
-const TOP: f64 = 26.0;
-const BOTTOM: f64 = 36.0;
+/// From the values of a vertical axis to the plot.
+const TO_PLOT: f64 = 6.0;
 
 /// Draws the chart. Every point is one `mark`; a line's error bars are one `error`, each with one upright stroke.
 pub(in super::super) fn draw(chart: &Chart) -> Drawing {
     let height = TOP + plot_height(chart.lines.len()) + BOTTOM;
     let mut canvas = Canvas::new(WIDTH, height);
     let right = right_of_plot(chart.lines.iter().map(|line| line.label.as_str()));
-    let x = x_axis(chart, right);
     let y = y_axis(chart, height);
-    frame(&mut canvas, chart, (&x, &y), (right, height));
+    let across = (left_of_plot(&y), WIDTH - right);
+    let x = x_axis(chart, across);
+    frame(&mut canvas, chart, (&x, &y), across);
     let step = (16.0 / chart.lines.len() as f64).min(3.0);
     for (index, line) in chart.lines.iter().enumerate() {
         canvas.begin_series(line.series);
@@ -73,15 +74,15 @@ pub(in super::super) fn draw(chart: &Chart) -> Drawing {
             Some(End { series: line.series, label: &line.label, at: (x.at(last.x), y.at(last.y)) })
         })
         .collect();
-    name_series(&mut canvas, WIDTH - right + 12.0, &ends, (TOP, height - BOTTOM));
+    name_series(&mut canvas, across.1, &ends, (TOP, height - BOTTOM));
     canvas.finish(&chart.title)
 }
 
 /// Depth, threads and block size grow by factors: logarithmic, unless they hardly do.
-fn x_axis(chart: &Chart, right: f64) -> Axis {
+fn x_axis(chart: &Chart, (left, right): (f64, f64)) -> Axis {
     let values = || chart.x_values.iter().map(|(value, _)| *value);
     let (low, high) = (values().fold(f64::MAX, f64::min), values().fold(0.0, f64::max));
-    let places = (LEFT + 12.0, WIDTH - right - 10.0);
+    let places = (left + 12.0, right - 10.0);
     if low > 0.0 && high / low >= 4.0 { Axis::log(low, high, places) } else { Axis::linear(low, high, places) }
 }
 
@@ -94,31 +95,39 @@ fn y_axis(chart: &Chart, height: f64) -> Axis {
     Axis::fitting(&values, (height - BOTTOM, TOP))
 }
 
-fn frame(canvas: &mut Canvas, chart: &Chart, (x, y): (&Axis, &Axis), (right, height): (f64, f64)) {
-    let log = if y.scale == Scale::Log { ", log scale" } else { "" };
-    canvas.text((0.0, 11.0), Anchor::Start, "axis-title", &fitting(&format!("{}{log}", chart.y_title), WIDTH));
-    horizontal_grid(canvas, y, (LEFT, WIDTH - right));
-    let (mut last, mut texts) = (f64::MIN, Vec::new());
-    for (value, text) in &chart.x_values {
-        let at = x.at(*value);
-        // Texts that would touch are left out.
-        if at - last > 5.0 + 6.0 * text.chars().count() as f64 {
-            texts.push(((at, height - BOTTOM + 15.0), text.clone()));
-            last = at;
-        }
-    }
-    canvas.texts(Anchor::Middle, "tick-text", &texts);
+fn frame(canvas: &mut Canvas, chart: &Chart, (x, y): (&Axis, &Axis), across: (f64, f64)) {
+    vertical_axis(canvas, y, across, &chart.y_title);
+    let texts = chart.x_values.iter().map(|(value, text)| (x.at(*value), text.clone()));
+    canvas.ticks(y.start(), texts);
     let log = if x.scale == Scale::Log { ", log scale" } else { "" };
-    let title = format!("{}{log}", chart.x_title);
-    canvas.text(((LEFT + WIDTH - right) / 2.0, height - 4.0), Anchor::Middle, "axis-title", &title);
+    below(canvas, across, &format!("{}{log}", chart.x_title));
 }
 
-/// Lines across a plot at the ticks of its vertical axis, with their values.
-pub(super) fn horizontal_grid(canvas: &mut Canvas, y: &Axis, (left, right): (f64, f64)) {
-    let ticks = y.ticks();
-    let heights: Vec<f64> = ticks.iter().map(|tick| y.at(*tick)).collect();
-    canvas.levels(&heights, (left, right), "grid");
+/// The width of the values to the left of a plot.
+pub(super) fn left_of_plot(y: &Axis) -> f64 {
+    let texts: Vec<String> = y.ticks().into_iter().map(short).collect();
+    (TO_PLOT + widest(texts.iter().map(String::as_str))).max(40.0)
+}
+
+/// The title of a vertical axis above it, and lines across the plot at its ticks, with their values.
+pub(super) fn vertical_axis(canvas: &mut Canvas, y: &Axis, (left, right): (f64, f64), title: &str) {
+    let log = if y.scale == Scale::Log { ", log scale" } else { "" };
+    canvas.text((0.0, ABOVE), Anchor::Start, "axis-title", &format!("{title}{log}"));
+    let mut ticks: Vec<(f64, f64)> = y.ticks().into_iter().map(|tick| (tick, y.at(tick))).collect();
+    // Over many decades there is no room for each of them.
+    let mut last = f64::INFINITY;
+    ticks.retain(|(_, at)| {
+        let is_apart = last - at >= LINE + 1.0;
+        last = if is_apart { *at } else { last };
+        is_apart
+    });
+    canvas.levels(&ticks.iter().map(|(_, at)| *at).collect::<Vec<_>>(), (left, right), "grid");
     canvas.levels(&[y.start()], (left, right), "base");
-    let texts: Vec<_> = ticks.iter().zip(heights).map(|(tick, at)| ((left - 6.0, at + 3.8), short(*tick))).collect();
-    canvas.texts(Anchor::End, "tick-text", &texts);
+    let text = |(tick, at): &(f64, f64)| ((left - TO_PLOT, at + TO_BASELINE), short(*tick));
+    canvas.texts(Anchor::End, "tick-text", &ticks.iter().map(text).collect::<Vec<_>>());
+}
+
+/// The title of a horizontal axis, in the middle of its plot.
+pub(super) fn below(canvas: &mut Canvas, (left, right): (f64, f64), title: &str) {
+    canvas.text(((left + right) / 2.0, canvas.height - BELOW), Anchor::Middle, "axis-title", title);
 }

@@ -1,6 +1,7 @@
 //! The winner map: the best path in each cell of two workload axes.
 
 use super::drawing::Drawing;
+use super::label::{ABOVE, LINE, TO_BASELINE, widest, width};
 use super::{Anchor, Canvas};
 
 /// A cell with a winner.
@@ -26,23 +27,34 @@ pub(in super::super) struct Map {
     pub(in super::super) cells: Vec<Cell>,
 }
 
+/// Least width of the values of the rows, at which four columns are as wide as a common figure.
 const LEFT: f64 = 54.0;
 const TOP: f64 = 40.0;
-const CELL: (f64, f64) = (96.0, 56.0);
+const CELL: (f64, f64) = (96.0, 57.0);
+/// From a cell's corner to its texts, and down to the first of their three lines.
+const TO_TEXT: f64 = 20.0;
+const TO_LINE: f64 = 15.0;
+/// From a row's value to its cells.
+const TO_CELLS: f64 = 10.0;
 
 /// Draws the map; every cell with a winner is one `mark`, others stay empty.
 pub(in super::super) fn draw(map: &Map) -> Drawing {
-    let width = (LEFT + CELL.0 * map.columns.len() as f64 + 2.0).max(super::WIDTH);
+    let (x_title, y_title) = (format!("{} \u{2192}", map.x_title), format!("{} \u{2193}", map.y_title));
+    let rows = widest(map.rows.iter().map(String::as_str));
+    let left = LEFT.max(rows + TO_CELLS).max(width(&y_title) + TO_CELLS);
+    let width = (left + CELL.0 * map.columns.len() as f64 + 2.0).max(super::WIDTH);
     let mut canvas = Canvas::new(width, TOP + CELL.1 * map.rows.len() as f64 + 4.0);
-    canvas.text((LEFT, 11.0), Anchor::Start, "axis-title", &format!("{} \u{2192}", map.x_title));
-    canvas.text((0.0, TOP - 8.0), Anchor::Start, "axis-title", &format!("{} \u{2193}", map.y_title));
+    canvas.text((left, ABOVE), Anchor::Start, "axis-title", &x_title);
+    canvas.text((0.0, TOP - 8.0), Anchor::Start, "axis-title", &y_title);
     for (column, text) in map.columns.iter().enumerate() {
-        canvas.text((LEFT + CELL.0 * (column as f64 + 0.5), TOP - 8.0), Anchor::Middle, "tick-text", text);
+        let place = (left + CELL.0 * (column as f64 + 0.5), TOP - 8.0);
+        canvas.text_within(place, Anchor::Middle, "tick-text", (text, CELL.0 - TO_CELLS));
     }
     for (row, text) in map.rows.iter().enumerate() {
-        canvas.text((LEFT - 10.0, TOP + CELL.1 * (row as f64 + 0.5) + 3.8), Anchor::End, "tick-text", text);
+        let middle = TOP + CELL.1 * (row as f64 + 0.5);
+        canvas.text((left - TO_CELLS, middle + TO_BASELINE), Anchor::End, "tick-text", text);
         for column in 0..map.columns.len() {
-            let corner = (LEFT + CELL.0 * column as f64 + 1.0, TOP + CELL.1 * row as f64 + 1.0);
+            let corner = (left + CELL.0 * column as f64 + 1.0, TOP + CELL.1 * row as f64 + 1.0);
             match map.cells.iter().find(|cell| cell.at == (column, row)) {
                 Some(cell) => winner(&mut canvas, corner, cell),
                 None => canvas.rect(corner, (CELL.0 - 2.0, CELL.1 - 2.0), "void", "not measured, or no trial stands"),
@@ -58,14 +70,21 @@ fn winner(canvas: &mut Canvas, (x, y): (f64, f64), cell: &Cell) {
     canvas.rect((x, y), (CELL.0 - 2.0, CELL.1 - 2.0), class, &cell.tip);
     canvas.mark((x + 11.0, y + 13.0), cell.series, "key", "");
     canvas.end_series();
-    // An interface and what tells its paths apart stand on a line each.
-    let (first, second) = cell.label.split_once(' ').unwrap_or((&cell.label, ""));
-    canvas.text((x + 20.0, y + 17.0), Anchor::Start, "winner", &cut(first));
-    canvas.text((x + 20.0, y + 30.0), Anchor::Start, "winner", &cut(second));
-    canvas.text((x + 20.0, y + 46.0), Anchor::Start, "margin", &cell.margin);
+    let room = CELL.0 - 2.0 - TO_TEXT - 2.0;
+    let (first, second) = two_lines(&cell.label, room);
+    // The whole of what does not fit is in the table.
+    for (line, (class, text)) in
+        [("winner", first), ("winner", second), ("margin", &cell.margin)].into_iter().enumerate()
+    {
+        let place = (x + TO_TEXT, y + TO_LINE + LINE * line as f64);
+        canvas.text_within(place, Anchor::Start, class, (text, room));
+    }
 }
 
-/// A text that fits a cell; the whole one is in the cell's tip.
-fn cut(text: &str) -> String {
-    if text.chars().count() <= 12 { text.to_owned() } else { text.chars().take(11).chain(['\u{2026}']).collect() }
+/// An interface and what tells its paths apart; a long interface alone is broken behind a hyphen.
+fn two_lines(label: &str, room: f64) -> (&str, &str) {
+    label.split_once(' ').unwrap_or_else(|| match label.rfind('-') {
+        Some(hyphen) if width(label) > room => label.split_at(hyphen + 1),
+        _ => (label, ""),
+    })
 }

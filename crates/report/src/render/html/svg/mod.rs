@@ -6,14 +6,25 @@ pub(super) mod axis;
 pub(super) mod bars;
 pub(super) mod curves;
 pub(super) mod drawing;
+pub(super) mod label;
 pub(super) mod lines;
 pub(super) mod map;
 pub(super) mod power;
 
 use drawing::{Drawing, Element, Point, Step};
+use label::{ABOVE, BELOW, LINE, Label, TO_BASELINE, apart, widest};
 
-/// Width of a common figure in its own units; text is 11 units high.
+/// Width of a common figure in its own units; text is 11 units high, and 12 in narrow windows.
 pub(super) const WIDTH: f64 = 440.0;
+
+/// Where a plot begins below its title.
+pub(super) const TOP: f64 = 26.0;
+
+/// From a plot's end down to the texts of its axis, which stand below the last text beside it.
+const TO_TICKS: f64 = BELOW + BELOW + ABOVE;
+
+/// Height below a plot: the texts of its axis and a title.
+pub(super) const BOTTOM: f64 = TO_TICKS + LINE + BELOW;
 
 /// Colours of the palette after Okabe and Ito that stand out on white and on black: seven, the yellow left out.
 const COLOURS: usize = 7;
@@ -51,8 +62,39 @@ impl Canvas {
         Canvas { width, height, elements: Vec::new() }
     }
 
+    /// A text as far as there is room for it up to the drawing's edges.
     pub(super) fn text(&mut self, at: Point, anchor: Anchor, class: &str, text: &str) {
-        self.elements.push(Element::Text { class: class.to_owned(), at, anchor, text: text.to_owned() });
+        let room = self.room(at.0, anchor);
+        self.text_within(at, anchor, class, (text, room));
+    }
+
+    /// A text in so much room.
+    pub(super) fn text_within(&mut self, at: Point, anchor: Anchor, class: &str, (text, room): (&str, f64)) {
+        let is_bold = is_bold(class);
+        self.elements.extend(element(at, anchor, class, Label::new(text, room, is_bold)));
+    }
+
+    /// A text that is left out where there is not so much room.
+    pub(super) fn text_if_whole(&mut self, at: Point, anchor: Anchor, class: &str, (text, room): (&str, f64)) {
+        let label = Label::new(text, room, is_bold(class));
+        if label.whole.is_empty() {
+            self.elements.extend(element(at, anchor, class, label));
+        }
+    }
+
+    /// The room from a place to the drawing's edges.
+    fn room(&self, x: f64, anchor: Anchor) -> f64 {
+        match anchor {
+            Anchor::Inherited | Anchor::Start => self.width - x,
+            Anchor::Middle => 2.0 * x.min(self.width - x),
+            Anchor::End => x,
+        }
+    }
+
+    /// The texts of an axis, each below its place, as many as keep apart.
+    pub(super) fn ticks(&mut self, plot_end: f64, texts: impl IntoIterator<Item = (f64, String)>) {
+        let texts: Vec<_> = apart(texts).into_iter().map(|(x, text)| ((x, plot_end + TO_TICKS), text)).collect();
+        self.texts(Anchor::Middle, "tick-text", &texts);
     }
 
     /// Level lines from one place to another in one stroke.
@@ -70,13 +112,10 @@ impl Canvas {
     /// Texts of one kind, all anchored alike.
     pub(super) fn texts(&mut self, anchor: Anchor, class: &str, texts: &[(Point, String)]) {
         self.elements.push(Element::Begin { class: class.to_owned(), anchor });
-        let text = |(at, text): &(Point, String)| Element::Text {
-            class: String::new(),
-            at: *at,
-            anchor: Anchor::Inherited,
-            text: text.clone(),
-        };
-        self.elements.extend(texts.iter().map(text));
+        for (at, text) in texts {
+            let label = Label::new(text, self.room(at.0, anchor), is_bold(class));
+            self.elements.extend(element(*at, Anchor::Inherited, "", label));
+        }
         self.elements.push(Element::End);
     }
 
@@ -134,8 +173,19 @@ impl Canvas {
     /// The whole drawing.
     pub(super) fn finish(self, title: &str) -> Drawing {
         let Canvas { width, height, elements } = self;
-        Drawing { title: title.to_owned(), left: 0.0, width, height, elements }
+        Drawing { title: title.to_owned(), width, height, elements }
     }
+}
+
+/// A text at the nearest whole units, unless there is nothing of it to see.
+fn element((x, y): Point, anchor: Anchor, class: &str, label: Label) -> Option<Element> {
+    let at = (x.round(), y.round());
+    (label.width > 0.0).then(|| Element::Text { class: class.to_owned(), at, anchor, label })
+}
+
+/// Whether the style sheet makes texts of these classes bold.
+pub(super) fn is_bold(class: &str) -> bool {
+    class.split(' ').any(|one| matches!(one, "winner" | "on"))
 }
 
 /// A mark: five shapes, which with seven colours tell 35 series apart.
@@ -193,41 +243,36 @@ pub(super) fn spread(wishes: &[f64], gap: f64, (top, bottom): (f64, f64)) -> Vec
     places
 }
 
-/// Width of a letter of a name, generously.
-const LETTER: f64 = 5.7;
-
 /// Room for the longest of these names, between what is usual and what leaves a plot enough.
 fn room_for<'a>(names: impl Iterator<Item = &'a str>, usual: f64) -> f64 {
-    let longest = names.map(|name| name.chars().count()).max().unwrap_or(0);
-    (LETTER * longest as f64).clamp(usual, 0.4 * WIDTH)
+    widest(names).clamp(usual, 0.4 * WIDTH)
 }
+
+/// From a plot's right edge to the marks of the names beside it.
+const TO_NAMES: f64 = 12.0;
+
+/// From there to the names.
+const TO_NAME: f64 = 13.0;
 
 /// Width of the names to the right of a plot, with their marks.
 pub(super) fn right_of_plot<'a>(names: impl Iterator<Item = &'a str>) -> f64 {
-    25.0 + room_for(names, 111.0)
+    TO_NAMES + TO_NAME + room_for(names, 111.0)
 }
+
+/// From a name to its bar.
+pub(super) const TO_BAR: f64 = 8.0;
 
 /// Width of the names to the left of bars.
 pub(super) fn left_of_bars<'a>(names: impl Iterator<Item = &'a str>) -> f64 {
-    8.0 + room_for(names, 124.0)
-}
-
-/// A name that fits: of a longer one the middle is left out, as what tells names apart often stands at their end.
-pub(super) fn fitting(name: &str, room: f64) -> String {
-    let (most, all) = ((room / LETTER) as usize, name.chars().count());
-    if all <= most {
-        return name.to_owned();
-    }
-    let (head, tail) = (most / 2, most.saturating_sub(most / 2 + 1));
-    name.chars().take(head).chain(['\u{2026}']).chain(name.chars().skip(all - tail)).collect()
+    TO_BAR + room_for(names, 124.0)
 }
 
 /// Draws the names of series beside a plot, each at the height of its last point; a thin line leads
 /// there from points at the plot's edge.
-pub(super) fn name_series(canvas: &mut Canvas, x: f64, ends: &[End<'_>], bounds: (f64, f64)) {
-    let room = canvas.width - x - 13.0;
-    let heights: Vec<f64> = ends.iter().map(|end| end.at.1).collect();
-    let places: Vec<f64> = spread(&heights, 13.0, bounds);
+pub(super) fn name_series(canvas: &mut Canvas, plot_right: f64, ends: &[End<'_>], bounds: (f64, f64)) {
+    let x = plot_right + TO_NAMES;
+    let heights: Vec<f64> = ends.iter().map(|end| end.at.1.round()).collect();
+    let places: Vec<f64> = spread(&heights, LINE, bounds);
     let mut leaders = Vec::new();
     for (end, y) in ends.iter().zip(&places) {
         if end.at.0 > x - 36.0 {
@@ -236,8 +281,8 @@ pub(super) fn name_series(canvas: &mut Canvas, x: f64, ends: &[End<'_>], bounds:
         canvas.mark((x + 5.0, *y), end.series, &format!("key s{}", end.series % COLOURS), "");
     }
     canvas.path(leaders, "leader", "");
-    let names: Vec<_> =
-        ends.iter().zip(places).map(|(end, y)| ((x + 13.0, y + 3.8), fitting(end.label, room))).collect();
+    let name = |(end, y): (&End<'_>, f64)| ((x + TO_NAME, y + TO_BASELINE), end.label.to_owned());
+    let names: Vec<_> = ends.iter().zip(places).map(name).collect();
     canvas.texts(Anchor::Start, "name", &names);
 }
 
@@ -250,8 +295,11 @@ pub(super) struct End<'a> {
 
 /// Height that a column of names needs beside a plot of the usual height.
 pub(super) fn plot_height(names: usize) -> f64 {
-    (13.0 * names as f64).max(180.0)
+    (LINE * names as f64).max(180.0)
 }
+
+#[cfg(test)]
+mod layout_tests;
 
 #[cfg(test)]
 mod tests {
@@ -270,14 +318,13 @@ mod tests {
     }
 
     #[test]
-    fn long_names_keep_their_ends() {
+    fn names_get_room_for_the_longest_but_not_all_of_it() {
         let long = "io_uring syscall/interrupt scheduler=mq-deadline nr_requests=256";
+        let of = |names: &[&str]| right_of_plot(names.iter().copied());
         assert_eq!(
-            [right_of_plot(["libaio"].into_iter()), right_of_plot(["libaio", long].into_iter())],
-            [136.0, 201.0]
+            [of(&["libaio"]), of(&["libaio", "io_uring syscall/interrupt"]), of(&[long])],
+            [136.0, 150.0, 201.0]
         );
-        assert_eq!((fitting("libaio", 60.0).as_str(), fitting(long, 60.0).as_str()), ("libaio", "io_ur\u{2026}=256"));
-        assert_eq!(fitting("abc", 0.0), "\u{2026}");
     }
 
     #[test]

@@ -1,10 +1,10 @@
 //! A power trace over time, with a lane of strokes beneath for the trials that ran meanwhile.
 
-use super::axis::{Axis, Scale, short};
+use super::axis::Axis;
 use super::curves::{end_names, time_axis};
 use super::drawing::Drawing;
-use super::lines::horizontal_grid;
-use super::{Anchor, Canvas, WIDTH, plot_height, right_of_plot};
+use super::lines::{left_of_plot, vertical_axis};
+use super::{BOTTOM, Canvas, TOP, WIDTH, plot_height, right_of_plot};
 
 /// A trial's measured window.
 pub(in super::super) struct Stroke {
@@ -25,9 +25,6 @@ pub(in super::super) struct Chart {
     pub(in super::super) names: Vec<(usize, String)>,
 }
 
-const LEFT: f64 = 40.0;
-const TOP: f64 = 26.0;
-const BOTTOM: f64 = 36.0;
 /// Height of the lane between the curve and the axis.
 const LANE: f64 = 14.0;
 
@@ -37,16 +34,11 @@ pub(in super::super) fn draw(chart: &Chart) -> Drawing {
     let height = TOP + plot_height(chart.names.len()) + LANE + BOTTOM;
     let floor = height - BOTTOM;
     let mut canvas = Canvas::new(width, height);
-    let (x, unit, seconds) = time_axis(chart.end_s, (LEFT + 4.0, width - right));
     let watts: Vec<f64> = chart.points.iter().map(|(_, watts)| *watts).collect();
     let y = Axis::fitting(&watts, (floor - LANE, TOP));
-    let log = if y.scale == Scale::Log { ", log scale" } else { "" };
-    canvas.text((0.0, 11.0), Anchor::Start, "axis-title", &format!("{}{log}", chart.y_title));
-    horizontal_grid(&mut canvas, &y, (LEFT, width - right));
-    let ticks: Vec<_> = x.ticks().into_iter().map(|tick| ((x.at(tick), floor + 15.0), short(tick))).collect();
-    canvas.texts(Anchor::Middle, "tick-text", &ticks);
-    let middle = ((LEFT + width - right) / 2.0, height - 4.0);
-    canvas.text(middle, Anchor::Middle, "axis-title", &format!("time since the first reading or trial, {unit}"));
+    let across = (left_of_plot(&y), width - right);
+    vertical_axis(&mut canvas, &y, across, &chart.y_title);
+    let (x, seconds) = time_axis(&mut canvas, (chart.end_s, "the first reading or trial"), floor, across);
     let mut places: Vec<(f64, f64)> = chart.points.iter().map(|(s, watts)| (x.at(s / seconds), y.at(*watts))).collect();
     // One reading alone is drawn as wide as a stroke.
     if let [only] = places[..] {
@@ -60,6 +52,6 @@ pub(in super::super) fn draw(chart: &Chart) -> Drawing {
         canvas.polyline(&[(from, floor - LANE / 2.0), (until, floor - LANE / 2.0)], "mark trial window", &stroke.tip);
         canvas.end_series();
     }
-    end_names(&mut canvas, &chart.names, width - right + 12.0, (TOP, floor));
+    end_names(&mut canvas, &chart.names, across.1, (TOP, floor));
     canvas.finish(&chart.title)
 }
