@@ -411,7 +411,8 @@ mod tests {
         assert!(enter_failed(libc::EBADF, true).is_err());
     }
 
-    /// Opens and closes registered rings that lock most of `RLIMIT_MEMLOCK`, as a user whom it binds.
+    /// Opens and closes registered rings that lock most of `RLIMIT_MEMLOCK`, as a user whom it binds: one of this process's own, for
+    /// the limit is on all that a user locks, and another run of this test may be under way.
     #[test]
     fn memory_of_a_closed_ring_can_be_locked_again_at_once() {
         use std::os::unix::fs::PermissionsExt;
@@ -428,9 +429,10 @@ mod tests {
         crate::target::make_file(&path, 4096, &mut |_| true).unwrap();
         std::fs::set_permissions(&path, PermissionsExt::from_mode(0o644)).unwrap();
         let target = crate::Target::open(&path).unwrap();
+        let user = (1 << 30) + std::process::id();
         let work = || {
             // SAFETY: setresuid touches no memory; raw, it changes this thread alone, which ends with the closure.
-            assert_eq!(unsafe { libc::syscall(libc::SYS_setresuid, 65_534, 65_534, 65_534) }, 0);
+            assert_eq!(unsafe { libc::syscall(libc::SYS_setresuid, user, user, user) }, 0);
             for round in 0..30 {
                 let pool = Pool::new((limit.rlim_cur / 4096 * 3 / 4) as u32, 4096).unwrap();
                 let engine = crate::open("io_uring/syscall/interrupt+registered".parse().unwrap(), &target, &pool, 1);

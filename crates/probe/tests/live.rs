@@ -55,21 +55,34 @@ fn every_disk_of_this_machine_is_read() {
     }
 }
 
-// A sleep that a slow machine interrupts may be over before the thread has let go of its core, which is no switch: half of
-// them must be seen.
+/// What the kernel has counted for this thread, or for the children that were waited for.
+fn usage(who: i32) -> libc::rusage {
+    let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: getrusage(2) writes one `rusage` to the pointer.
+    assert_eq!(unsafe { libc::getrusage(who, usage.as_mut_ptr()) }, 0);
+    // SAFETY: it was zeroed, and filled in.
+    unsafe { usage.assume_init() }
+}
+
+/// Sleeps until the kernel has counted so many voluntary switches of this thread since it began, which it tells. A sleep that is over
+/// before the thread has let go of its core is none.
+fn sleep_until_switched(times: u64) -> u64 {
+    let switches = || usage(libc::RUSAGE_THREAD).ru_nvcsw as u64;
+    let begin = switches();
+    while switches() < begin + times {
+        thread::sleep(Duration::from_micros(20));
+    }
+    switches() - begin
+}
 
 #[test]
 fn a_job_that_sleeps_is_seen_to_sleep_and_own_threads_are_left_out() {
-    const SLEEPS: u64 = 200;
     let (to_test, from_job) = mpsc::channel();
     let (to_job, from_test) = mpsc::channel::<()>();
     let job = thread::spawn(move || {
         to_test.send(tid()).unwrap();
         from_test.recv().unwrap();
-        for _ in 0..SLEEPS {
-            thread::sleep(Duration::from_micros(20));
-        }
-        to_test.send(0).unwrap();
+        to_test.send(sleep_until_switched(200) as i32).unwrap();
         from_test.recv().unwrap();
     });
     let jobs = [from_job.recv().unwrap()];
@@ -78,40 +91,40 @@ fn a_job_that_sleeps_is_seen_to_sleep_and_own_threads_are_left_out() {
     let probe = Probe::new(&[]).unwrap();
     let before = probe.snapshot(who, Edge::Begin).unwrap();
     to_job.send(()).unwrap();
-    from_job.recv().unwrap();
+    let switches = from_job.recv().unwrap() as u64;
     let evidence = before.until(&probe.snapshot(who, Edge::End).unwrap());
     to_job.send(()).unwrap();
     job.join().unwrap();
     let job = find(&evidence, jobs[0]).unwrap();
     assert_eq!(job.role, ThreadRole::Job);
-    assert!(job.voluntary_switches >= SLEEPS / 2, "{job:?}");
+    assert!(job.voluntary_switches >= switches, "{switches}: {job:?}");
     assert!(job.cpu_ns > 0);
     assert!(find(&evidence, own[0]).is_none());
-    assert!(evidence.process.voluntary_switches >= SLEEPS / 2);
+    assert!(evidence.process.voluntary_switches >= switches);
 }
 
 #[test]
 fn a_thread_that_has_ended_counts_in_the_totals() {
-    const SLEEPS: u64 = 300;
     let own = [tid()];
     let who = Who::ThisProcess { jobs: &[], own: &own };
     let probe = Probe::new(&[]).unwrap();
     let before = probe.snapshot(who, Edge::Begin).unwrap();
-    let ended = thread::spawn(|| {
-        for _ in 0..SLEEPS {
-            thread::sleep(Duration::from_micros(20));
-        }
-        tid()
-    });
-    let ended = ended.join().unwrap();
+    let (switches, ended) = thread::spawn(|| (sleep_until_switched(300), tid())).join().unwrap();
     let evidence = before.until(&probe.snapshot(who, Edge::End).unwrap());
     assert!(find(&evidence, ended).is_none());
-    assert!(evidence.process.voluntary_switches >= SLEEPS / 2, "{:?}", evidence.process);
+    assert!(evidence.process.voluntary_switches >= switches, "{switches}: {:?}", evidence.process);
 }
 
-/// CPU time of a shell, once it has ended.
+/// CPU time of all children that were waited for.
+fn children_ns() -> u64 {
+    let libc::rusage { ru_utime, ru_stime, .. } = usage(libc::RUSAGE_CHILDREN);
+    [ru_utime, ru_stime].iter().map(|time| time.tv_sec as u64 * 1_000_000_000 + time.tv_usec as u64 * 1000).sum()
+}
+
+/// CPU time of a shell, once it has ended: by how much that of all children has grown.
 #[expect(clippy::zombie_processes, reason = "`reap` waits for it")]
 fn cpu_ns(script: &str) -> u64 {
+    let before_ns = children_ns();
     let child = Command::new("sh").args(["-c", script]).spawn().unwrap();
     let (status, process) = loop {
         match reap(child.id()).unwrap() {
@@ -121,18 +134,21 @@ fn cpu_ns(script: &str) -> u64 {
     };
     assert_eq!(status.code(), Some(3));
     assert_eq!(reap(child.id()).unwrap_err().raw_os_error(), Some(libc::ECHILD), "gone");
-    process.user_ns + process.system_ns
+    let cpu_ns = process.user_ns + process.system_ns;
+    // Each of four times is rounded to a microsecond.
+    let grown_ns = children_ns() - before_ns;
+    assert!(cpu_ns.abs_diff(grown_ns) <= 4_000, "{cpu_ns} and {grown_ns} ns");
+    cpu_ns
 }
 
 #[test]
 fn a_child_costs_what_it_and_its_own_children_do_and_nobody_else() {
     let busy = "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done";
-    let alone = cpu_ns(&format!("{busy}; exit 3"));
-    let by_its_child = cpu_ns(&format!("sh -c '{busy}'; exit 3"));
+    assert!(cpu_ns(&format!("{busy}; exit 3")) > 0);
+    assert!(cpu_ns(&format!("sh -c '{busy}'; exit 3")) > 0);
     let mut other = Command::new("sh").args(["-c", busy]).spawn().unwrap();
     other.wait().unwrap();
-    let idle = cpu_ns("exit 3");
-    assert!(idle < alone / 4 && by_its_child > alone / 4, "{alone}, {by_its_child}, {idle} ns");
+    cpu_ns("exit 3");
     let probe = Probe::new(&[]).unwrap();
     let evidence =
         probe.snapshot(Who::Child, Edge::Begin).unwrap().until(&probe.snapshot(Who::Child, Edge::End).unwrap());

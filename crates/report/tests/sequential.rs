@@ -1,0 +1,206 @@
+//! How often studies that add blocks until decisions are made name a false winner, simulated; `docs/statistics.md` states the figures
+//! of the large simulation.
+
+use iopj_core::IoPath;
+use iopj_report::analysis::sequential::{Standing, standings};
+use iopj_report::analysis::stats::LEVEL;
+use iopj_store::Sequential;
+use rand_distr::{Distribution, LogNormal, Normal, StudentT};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use rand_xoshiro::rand_core::SeedableRng;
+use std::collections::BTreeMap;
+
+const PAGE: &str = include_str!("../../../docs/statistics.md");
+const SEQUENTIAL: Sequential = Sequential { min: 5, max: 30, until: 0.02 };
+/// 99.9 % of a normal distribution lie within as many standard deviations.
+const Z_999: f64 = 3.2905;
+
+const PATHS: [&str; 8] = [
+    "posix-sio/syscall/interrupt",
+    "posix-sio/syscall/poll",
+    "posix-aio/syscall/interrupt",
+    "libaio/syscall/interrupt",
+    "io_uring/syscall/interrupt",
+    "io_uring/syscall/poll",
+    "io_uring/sqpoll/interrupt",
+    "io_uring/sqpoll/poll",
+];
+
+/// What scatters a trial around its path's mean, as a share of it.
+#[derive(Clone, Copy, Debug)]
+enum Noise {
+    /// Normal, of this standard deviation.
+    Normal(f64),
+    /// Student's t with three degrees of freedom, times this.
+    Heavy(f64),
+    /// Slower by a log-normal share, 2 % in the median and 10 % or more in one trial of twenty.
+    Skewed,
+}
+
+impl Noise {
+    fn draw(self, rng: &mut Xoshiro256PlusPlus) -> f64 {
+        match self {
+            Noise::Normal(deviation) => 1.0 + Normal::new(0.0, deviation).unwrap().sample(rng),
+            Noise::Heavy(scale) => (1.0 + scale * StudentT::new(3.0).unwrap().sample(rng)).max(0.01),
+            Noise::Skewed => 1.0 / (1.0 + LogNormal::new(-4.0, 1.0).unwrap().sample(rng)),
+        }
+    }
+}
+
+/// Studies of one kind.
+#[derive(Clone, Copy, Debug)]
+struct Kind<'a> {
+    /// The mean of each path, the same in all workloads.
+    means: &'a [f64],
+    noise: Noise,
+    workloads: usize,
+}
+
+/// How a workload stands, and its leaders.
+type Stands = (Standing, Vec<IoPath>);
+
+/// What came of many studies.
+#[derive(Debug, Default)]
+struct Tally {
+    studies: usize,
+    /// Studies that named a winner at some look, in some workload, that is none.
+    false_winner: usize,
+    /// Workloads that ended with the winner that there is, or as equivalent.
+    winners: usize,
+    equivalent: usize,
+    /// Workloads that ended as equivalent where a leader is farther than that from the best.
+    falsely_equivalent: usize,
+    blocks: usize,
+    workloads: usize,
+}
+
+/// One study, block by block, as a run does it.
+fn study(kind: &Kind<'_>, rng: &mut Xoshiro256PlusPlus, tally: &mut Tally) {
+    let paths: Vec<IoPath> = PATHS.iter().take(kind.means.len()).map(|path| path.parse().unwrap()).collect();
+    let best = kind.means.iter().copied().fold(0.0, f64::max);
+    let mean = |path: &IoPath| kind.means[paths.iter().position(|other| other == path).unwrap()];
+    let is_sole = kind.means.iter().filter(|mean| **mean == best).count() == 1;
+    let mut samples: Vec<BTreeMap<IoPath, Vec<(u32, f64)>>> = vec![BTreeMap::new(); kind.workloads];
+    let (mut erred, mut block) = (false, 0);
+    loop {
+        // Blocks drift, and all paths with them.
+        let drift = 1.0 + 0.05 * f64::from(block % 4);
+        for workload in &mut samples {
+            for path in &paths {
+                workload.entry(*path).or_default().push((block, 100_000.0 * mean(path) * drift * kind.noise.draw(rng)));
+            }
+        }
+        block += 1;
+        if block < SEQUENTIAL.min {
+            continue;
+        }
+        let standing = standings(&samples, &SEQUENTIAL);
+        let is_false =
+            |(standing, leaders): &Stands| *standing == Standing::Winner && !(is_sole && mean(&leaders[0]) == best);
+        erred |= standing.iter().any(is_false);
+        if block < SEQUENTIAL.max && standing.iter().any(|(standing, _)| *standing == Standing::Open) {
+            continue;
+        }
+        let is_far = |leaders: &[IoPath]| leaders.iter().any(|path| best / mean(path) > 1.0 + SEQUENTIAL.until);
+        let count = |what: &dyn Fn(&Stands) -> bool| standing.iter().filter(|one| what(one)).count();
+        tally.studies += 1;
+        tally.false_winner += usize::from(erred);
+        tally.winners += count(&|one| one.0 == Standing::Winner && !is_false(one));
+        tally.equivalent += count(&|one| one.0 == Standing::Equivalent);
+        tally.falsely_equivalent += count(&|one| one.0 == Standing::Equivalent && is_far(&one.1));
+        tally.blocks += block as usize;
+        tally.workloads += kind.workloads;
+        return;
+    }
+}
+
+fn simulate(kind: &Kind<'_>, studies: usize) -> Tally {
+    let mut rng = Xoshiro256PlusPlus::seed_from_u64(2026 + kind.means.len() as u64);
+    let mut tally = Tally::default();
+    (0..studies).for_each(|_| study(kind, &mut rng, &mut tally));
+    tally
+}
+
+/// What 99.9 % of simulations of an event of this probability stay within.
+fn error(probability: f64, draws: usize) -> f64 {
+    Z_999 * (probability * (1.0 - probability) / draws as f64).sqrt()
+}
+
+#[track_caller]
+fn holds_the_level(kind: &Kind<'_>, tally: &Tally) {
+    let rate = tally.false_winner as f64 / tally.studies as f64;
+    assert!(rate <= LEVEL, "{kind:?}: {rate} of {} studies named a false winner", tally.studies);
+    assert!(tally.falsely_equivalent as f64 <= LEVEL * tally.studies as f64, "{kind:?}: {tally:?}");
+}
+
+/// The short sibling of the simulation below: where a test at 5 % after each block errs in a quarter of the studies.
+#[test]
+fn few_studies_name_a_false_winner() {
+    for noise in [Noise::Normal(0.03), Noise::Heavy(0.02)] {
+        let kind = Kind { means: &[1.0, 1.0, 0.8], noise, workloads: 1 };
+        let tally = simulate(&kind, 1_000);
+        eprintln!("{tally:?}");
+        holds_the_level(&kind, &tally);
+    }
+    let kind = Kind { means: &[1.0, 1.0, 1.05], noise: Noise::Normal(0.01), workloads: 2 };
+    let tally = simulate(&kind, 50);
+    assert_eq!((tally.winners, tally.false_winner), (100, 0));
+}
+
+/// Studies of a figure.
+const STUDIES: usize = 3_000;
+
+#[test]
+#[ignore = "a soak: 24 kinds of 3,000 studies"]
+fn soak_the_false_winners_of_sequential_studies_are_stated() {
+    const EQUAL: [f64; 8] = [1.0; 8];
+    const TWO: [f64; 8] = [1.0, 1.0, 0.9, 0.9, 0.9, 0.9, 0.9, 0.9];
+    const ONE: [f64; 8] = [1.03, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0];
+    let noises = [
+        ("normal 1 %", Noise::Normal(0.01)),
+        ("normal 3 %", Noise::Normal(0.03)),
+        ("heavy tails", Noise::Heavy(0.01)),
+        ("skewed", Noise::Skewed),
+    ];
+    let mut stated = Vec::new();
+    for (name, means) in [("all equal", EQUAL), ("two equal ahead", TWO), ("one ahead by 3 %", ONE)] {
+        for (noise_name, noise) in noises {
+            for paths in [3, 8] {
+                let kind = Kind { means: &means[..paths], noise, workloads: 6 };
+                let tally = simulate(&kind, STUDIES);
+                eprintln!("{name}, {noise_name}, {paths} paths: {tally:?}");
+                holds_the_level(&kind, &tally);
+                stated.push((format!("{name}, {noise_name}"), paths, tally));
+            }
+        }
+    }
+    let rate = |hits: usize, of: usize| format!("{:.1} %", 100.0 * hits as f64 / of as f64);
+    for pair in stated.chunks(2) {
+        let [(name, _, few), (_, _, many)] = pair else { panic!() };
+        let cells = |tally: &Tally| {
+            let blocks = tally.blocks as f64 / tally.studies as f64;
+            let (winner, equivalent) = (rate(tally.winners, tally.workloads), rate(tally.equivalent, tally.workloads));
+            format!("{} | {winner} | {equivalent} | {blocks:.1}", rate(tally.false_winner, tally.studies))
+        };
+        let row = format!("| {name} | {} | {} |", cells(few), cells(many));
+        eprintln!("{row}");
+        let line = PAGE.lines().find(|line| line.starts_with(&format!("| {name} |")));
+        let line = line.unwrap_or_else(|| panic!("the page lacks {row}"));
+        agree(line, &row);
+    }
+}
+
+/// Both rows are simulations: their errors add in squares. Means of blocks and of workloads vary less than a share of studies can.
+#[track_caller]
+fn agree(line: &str, row: &str) {
+    let figures = |row: &str| -> Vec<f64> {
+        let cells = row.trim_matches('|').split('|').skip(1);
+        cells.map(|cell| cell.trim().trim_end_matches(" %").parse().unwrap()).collect()
+    };
+    let (stated, found) = (figures(line), figures(row));
+    assert_eq!(stated.len(), found.len(), "{line}");
+    for (stated, found) in stated.into_iter().zip(found) {
+        let bound = 100.0 * std::f64::consts::SQRT_2 * error(found / 100.0, STUDIES) + 0.15;
+        assert!((stated - found).abs() <= bound, "the page says {line}, the simulation {row}");
+    }
+}
