@@ -216,6 +216,9 @@ pub struct EngineEvidence {
     /// Writes to the device's own doorbells; absent for interfaces of the kernel.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub doorbells: Option<u64>,
+    /// Polls of the device's own completion queue that found nothing; absent for interfaces of the kernel.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub empty_polls: Option<u64>,
 }
 
 /// CPU time of all cores by kind in ns, from `/proc/stat` (so in steps of a clock tick).

@@ -1,5 +1,5 @@
 //! Runs the `nvme-user` engine on a simulated drive, for `cargo xtask instructions` to count what its calls cost:
-//! `nvme_user MODE IODEPTH COUNT`, where COUNT is reads of 4 KiB or empty polls.
+//! `nvme_user MODE IODEPTH COUNT`, where COUNT is reads of 4 KiB (`long`: of 128 KiB, which a list names) or empty polls.
 //!
 //! The engine is called in functions of their own, whose names begin with `counted_`. What the drive does happens outside
 //! of them, and so does choosing the next request.
@@ -9,6 +9,7 @@ use iopj_engine::{Completion, Engine, EngineError, Op, Pool, Request, Slot};
 use std::error::Error;
 
 const IO_LEN: u32 = 4096;
+const LONG_LEN: u32 = 128 << 10;
 /// Bytes of the drive.
 const DRIVE_LEN: usize = 1 << 20;
 
@@ -19,21 +20,29 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     let (iodepth, count): (u32, u64) = (iodepth.parse()?, count.parse()?);
     let drive = Drive::open(DRIVE_LEN)?;
-    let pool = Pool::new(iodepth, IO_LEN)?;
+    let len = if mode == "long" { LONG_LEN } else { IO_LEN };
+    let pool = Pool::new(iodepth, len)?;
     let mut engine = iopj_engine::open("nvme-user/doorbell/poll".parse()?, drive.target(), &pool, iodepth)?;
     match &mode[..] {
-        "single" => reads(&mut *engine, &drive, iodepth, 1, count)?,
-        "batch" => reads(&mut *engine, &drive, iodepth, iodepth, count)?,
+        "single" | "long" => reads(&mut *engine, &drive, [iodepth, 1], len, count)?,
+        "batch" => reads(&mut *engine, &drive, [iodepth, iodepth], len, count)?,
         "empty-poll" => empty_polls(&mut *engine, &drive, iodepth, count)?,
-        _ => return Err(format!("`{mode}` is none of single, batch, empty-poll").into()),
+        _ => return Err(format!("`{mode}` is none of single, batch, long, empty-poll").into()),
     }
     Ok(())
 }
 
-/// Reads `count` times (`iodepth` times at least) with `iodepth` in flight, of which the drive completes `at_once` between
-/// two waits. The engine is called as the generator calls it: what is pushed is submitted by the wait that follows.
-fn reads(engine: &mut dyn Engine, drive: &Drive, iodepth: u32, at_once: u32, count: u64) -> Result<(), EngineError> {
-    let mut requests = first_requests(iodepth);
+/// Reads `len` bytes `count` times (`iodepth` times at least) with `iodepth` in flight, of which the drive completes `at_once` between
+/// two waits. The engine is called as the generator calls it: what is pushed is submitted by the wait that follows. At depth 1
+/// that wait is an empty poll as well.
+fn reads(
+    engine: &mut dyn Engine,
+    drive: &Drive,
+    [iodepth, at_once]: [u32; 2],
+    len: u32,
+    count: u64,
+) -> Result<(), EngineError> {
+    let mut requests = first_requests(iodepth, len);
     let mut done = Vec::with_capacity(iodepth as usize);
     let (mut pushed, mut completed) = (0, 0);
     while completed < count {
@@ -44,7 +53,7 @@ fn reads(engine: &mut dyn Engine, drive: &Drive, iodepth: u32, at_once: u32, cou
         drive.work(at_once);
         completed += done.len() as u64;
         requests.clear();
-        requests.extend(done.drain(..).zip(pushed..count).map(|(one, number)| request(one.slot, number)));
+        requests.extend(done.drain(..).zip(pushed..count).map(|(one, number)| request(one.slot, len, number)));
     }
     Ok(())
 }
@@ -52,7 +61,7 @@ fn reads(engine: &mut dyn Engine, drive: &Drive, iodepth: u32, at_once: u32, cou
 /// Polls `count` times while `iodepth` reads are in flight, none of which completes meanwhile.
 fn empty_polls(engine: &mut dyn Engine, drive: &Drive, iodepth: u32, count: u64) -> Result<(), EngineError> {
     let mut done = Vec::with_capacity(iodepth as usize);
-    counted_push(engine, &first_requests(iodepth))?;
+    counted_push(engine, &first_requests(iodepth, IO_LEN))?;
     for _ in 0..count {
         counted_wait(engine, 0, &mut done)?;
         assert!(done.is_empty(), "a poll that is not empty");
@@ -62,13 +71,13 @@ fn empty_polls(engine: &mut dyn Engine, drive: &Drive, iodepth: u32, count: u64)
 }
 
 /// A read for every slot.
-fn first_requests(iodepth: u32) -> Vec<Request> {
-    (0..iodepth).map(|slot| request(Slot(slot), slot.into())).collect()
+fn first_requests(iodepth: u32, len: u32) -> Vec<Request> {
+    (0..iodepth).map(|slot| request(Slot(slot), len, slot.into())).collect()
 }
 
-fn request(slot: Slot, number: u64) -> Request {
-    let offset = number * u64::from(IO_LEN) % DRIVE_LEN as u64;
-    Request { op: Op::Read, slot, len: IO_LEN, offset, tag: number }
+fn request(slot: Slot, len: u32, number: u64) -> Request {
+    let offset = number * u64::from(len) % DRIVE_LEN as u64;
+    Request { op: Op::Read, slot, len, offset, tag: number }
 }
 
 #[inline(never)]

@@ -140,6 +140,8 @@ pub struct EngineFacts {
     pub registered: bool,
     /// Doorbell registers written to, of `nvme-user`: submission and completion queue together.
     pub doorbells: u64,
+    /// Polls of the completion queue that found nothing, of `nvme-user`.
+    pub empty_polls: u64,
     /// Of the system calls, sleeps before polling (`clock_nanosleep`), of `nvme-user` with hybrid completion.
     pub sleeps: u64,
     /// True if doorbells have shadows in memory, so that most need no register: an emulated drive under `nvme-user`.

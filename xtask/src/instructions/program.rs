@@ -23,18 +23,28 @@ pub(crate) enum Program {
     Engine(PathBuf),
 }
 
-/// What the bench of the `nvme-user` engine does at depth 32, and the most instructions that one of it may cost: an I/O
-/// where completions come one by one, an I/O where all come at once, an empty poll.
-const ENGINE_CASES: &[(&str, f64)] = &[("single", 250.0), ("batch", 250.0), ("empty-poll", 60.0)];
+/// What the bench of the `nvme-user` engine does at which depths, and the most instructions that one of it may cost: an I/O
+/// where completions come one by one (at depth 1 with an empty poll), an I/O where all come at once, one of 32 pages, an empty poll.
+const ENGINE_CASES: &[(&str, &[u32], f64)] = &[
+    ("single", &[1, 32], 200.0),
+    ("batch", &[32], 200.0),
+    ("long", &[1, 32], LONG_LIMIT),
+    ("empty-poll", &[32], 40.0),
+];
+
+/// Instructions of an I/O whose pages a list names.
+const LONG_LIMIT: f64 = 200.0;
 
 /// The cases of [`Program::Engine`].
 pub(crate) fn engine_cases() -> Vec<Case> {
-    ENGINE_CASES.iter().map(|(mode, _)| Case::new(mode, 32)).collect()
+    let of = |(mode, depths, _): &(&str, &[u32], f64)| depths.iter().map(|depth| Case::new(mode, *depth)).collect();
+    ENGINE_CASES.iter().flat_map(|case| -> Vec<Case> { of(case) }).collect()
 }
 
 /// The limit of a case of [`Program::Engine`].
 pub(crate) fn engine_limit(case: &Case) -> Option<f64> {
-    ENGINE_CASES.iter().find(|(mode, _)| *mode == case.path).map(|(_, limit)| *limit)
+    let is_this = |(mode, depths, _): &&(&str, &[u32], f64)| *mode == case.path && depths.contains(&case.iodepth);
+    ENGINE_CASES.iter().find(is_this).map(|(.., limit)| *limit)
 }
 
 impl Program {
@@ -113,7 +123,7 @@ mod tests {
         assert!(iopj.contains("--target /d/data --path libaio/syscall/interrupt --iodepth 32 --ios 500"), "{iopj}");
         let fio = Program::Fio.command(&Case::new("psync", 1), 500, file, folder).join(" ");
         assert!(fio.ends_with("--filename=/d/data --ioengine=psync --iodepth=1 --io_size=2048000"), "{fio}");
-        let engine = Program::Engine("/t/nvme_user".into()).command(&engine_cases()[2], 500, file, folder).join(" ");
+        let engine = Program::Engine("/t/nvme_user".into()).command(&engine_cases()[5], 500, file, folder).join(" ");
         assert_eq!(engine, "/t/nvme_user empty-poll 32 500");
     }
 }

@@ -49,7 +49,7 @@ impl Admin {
         let shape = Shape::least(DEPTH);
         let queue = QueuePair::new(device, 0, shape, doorbells)?;
         let (submission, completion) = queue.addresses();
-        device.write32(AQA, (shape.completions - 1) << 16 | (shape.submissions() - 1));
+        device.write32(AQA, (shape.completions - 1) << 16 | (shape.submissions - 1));
         device.write64(ASQ, submission);
         device.write64(ACQ, completion);
         Ok(Admin {

@@ -30,6 +30,17 @@ const FLUSH: u32 = 0x00;
 const WRITE: u32 = 0x01;
 const READ: u32 = 0x02;
 
+/// The part of a read or a write that differs from one to the next; the rest stands in its entry already.
+#[derive(Clone, Copy)]
+pub(super) struct Transfer {
+    pub(super) write: bool,
+    pub(super) id: u16,
+    pub(super) lba: u64,
+    /// 1 to 65536.
+    pub(super) blocks: u32,
+    pub(super) prps: (u64, u64),
+}
+
 /// All namespaces.
 const EVERY_NAMESPACE: u32 = u32::MAX;
 
@@ -40,17 +51,19 @@ impl Command {
         Command { dword0: opcode, nsid, prp1, dwords_10_15: [ten, eleven, 0, 0, 0, 0], ..Command::default() }
     }
 
-    /// A read or a write of `blocks` (1 to 65536) logical blocks from `lba` on.
+    /// What all reads and writes of a namespace have in common: the rest is a [`Transfer`].
+    pub(super) fn transfers(nsid: u32) -> Command {
+        Command { nsid, ..Command::default() }
+    }
+
+    /// Makes an entry that began as [`Command::transfers`], and has been one transfer after another, this one.
     #[inline]
-    pub(super) fn transfer(write: bool, nsid: u32, lba: u64, blocks: u32, (prp1, prp2): (u64, u64)) -> Command {
-        Command {
-            dword0: if write { WRITE } else { READ },
-            nsid,
-            prp1,
-            prp2,
-            dwords_10_15: [lba as u32, (lba >> 32) as u32, blocks - 1, 0, 0, 0],
-            ..Command::default()
-        }
+    pub(super) fn become_transfer(&mut self, transfer: Transfer) {
+        let Transfer { write, id, lba, blocks, prps } = transfer;
+        self.dword0 = if write { WRITE } else { READ } | u32::from(id) << 16;
+        (self.prp1, self.prp2) = prps;
+        (self.dwords_10_15[0], self.dwords_10_15[1]) = (lba as u32, (lba >> 32) as u32);
+        self.dwords_10_15[2] = blocks - 1;
     }
 
     /// Makes what was written to a namespace last.
@@ -152,11 +165,16 @@ mod tests {
 
     #[test]
     fn commands_are_encoded_as_the_specification_has_them() {
-        let read = Command::transfer(false, 3, (1 << 40) + 7, 8, (0x1000, 0x2000)).with_id(0xabcd);
+        let mut read = Command::transfers(3);
+        let write = Transfer { write: true, id: 0xffff, lba: u64::MAX, blocks: 1 << 16, prps: (u64::MAX, u64::MAX) };
+        read.become_transfer(write);
+        assert_eq!(read.dword0, 0xffff_0001);
+        assert_eq!(read.dwords_10_15, [u32::MAX, u32::MAX, 0xffff, 0, 0, 0]);
+        let lba = (1 << 40) + 7;
+        read.become_transfer(Transfer { write: false, id: 0xabcd, lba, blocks: 8, prps: (0x1000, 0x2000) });
         assert_eq!(read.dword0, 0xabcd_0002);
         assert_eq!((read.nsid, read.prp1, read.prp2), (3, 0x1000, 0x2000));
         assert_eq!(read.dwords_10_15, [7, 1 << 8, 7, 0, 0, 0]);
-        assert_eq!(Command::transfer(true, 1, 0, 1, (0, 0)).dword0, 1);
         let queue = Command::create_completion_queue(2, 64, 0x5000, Some(1));
         assert_eq!((queue.dword0, queue.prp1, &queue.dwords_10_15[..2]), (5, 0x5000, &[2 | 63 << 16, 1 << 16 | 3][..]));
         assert_eq!(Command::create_completion_queue(2, 64, 0x5000, None).dwords_10_15[1], 1);

@@ -1,17 +1,17 @@
 //! The engine: requests become commands on a queue pair of its own, and completions requests' ends.
 
-use super::command::{Command, Entry};
+use super::command::{Command, Entry, Transfer};
 use super::controller::{Controller, End};
 use super::dma::{Mapping, Memory};
 use super::flights::{Flight, Flights, MOST_SLOTS};
 use super::identify::NamespaceInfo;
-use super::prp;
-use super::queue::{QueuePair, Shape};
+use super::prp::{self, Prepared};
+use super::queue::{QueuePair, Release, Shape};
 use super::registers::PAGE;
 use super::waiting::Waiting;
 use crate::engine::{Completion, Engine, EngineError, EngineFacts, IoError, Op, Request};
 use crate::pool::{Pool, Slot};
-use iopj_core::CompletionMode;
+use iopj_core::UserCompletion;
 use std::mem::ManuallyDrop;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -29,7 +29,6 @@ struct Held {
 
 /// The namespace in the terms of a command.
 struct Blocks {
-    nsid: u32,
     shift: u8,
     /// The bits of an offset or a length that must be zero.
     mask: u64,
@@ -41,9 +40,9 @@ struct Blocks {
 pub(crate) struct NvmeUser {
     held: ManuallyDrop<Held>,
     blocks: Blocks,
-    /// Where each slot begins, as the device sees it.
-    starts: Box<[u64]>,
     flights: Flights,
+    /// By slot, the second entries of commands of more than a page; none where a list has more than a page of its own.
+    prepared: Box<[Prepared]>,
     waiting: Waiting,
     /// Batches of completions until the next look at the commands in flight, and from one to the next.
     until_look: u32,
@@ -51,9 +50,18 @@ pub(crate) struct NvmeUser {
     looks: u32,
     /// When the commands in flight grow older next.
     next_age: Instant,
-    finished: Option<End>,
+    finished: Option<Finish>,
     /// True when the kernel wants the device back.
     asked_back: Arc<AtomicBool>,
+}
+
+/// Why an engine does no more.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Finish {
+    /// The controller has ended.
+    Ended(End),
+    /// The kernel wants the device back; the controller goes on.
+    AskedBack,
 }
 
 /// Looks at the commands in flight between two at the controller, where completions always come.
@@ -69,7 +77,7 @@ impl NvmeUser {
         namespace: &NamespaceInfo,
         writable: bool,
         pool: &Rc<Pool>,
-        mode: CompletionMode,
+        mode: UserCompletion,
         iodepth: u32,
     ) -> Result<NvmeUser, EngineError> {
         if let Some(reason) = &namespace.unusable {
@@ -87,13 +95,15 @@ impl NvmeUser {
         }
         let (base, len) = pool.memory();
         let buffers = Mapping::new(controller.device(), &Memory { base, len, is_huge: pool.is_huge() })?;
-        let starts = (0..pool.slots()).map(|slot| buffers.address(pool.offset(Slot(slot)))).collect();
-        let interrupts = mode == CompletionMode::Interrupt;
-        let (pair, event) = controller.create_pair(shape(pool, iodepth, interrupts), interrupts)?;
+        let starts = (0..pool.slots()).map(|slot| buffers.address(pool.offset(Slot(slot))));
+        let flights = Flights::new(starts, iodepth);
+        let interrupts = mode == UserCompletion::Interrupt;
+        let (mut pair, event) = controller.create_pair(shape(pool, iodepth, interrupts), interrupts)?;
+        pair.submission.prepare(Command::transfers(namespace.nsid));
+        let prepared = prepare(&pair, &buffers, pool);
         // Where waits sleep they are few, and a clock read is little beside them.
-        let look_every = if mode == CompletionMode::Poll { 1 << 12 } else { 1 << 6 };
+        let look_every = if matches!(mode, UserCompletion::Poll(_)) { 1 << 12 } else { 1 << 6 };
         let blocks = Blocks {
-            nsid: namespace.nsid,
             shift: namespace.lba_shift,
             mask: (1 << namespace.lba_shift) - 1,
             most: controller.identity().max_transfer_bytes.min(1 << (16 + u32::from(namespace.lba_shift)).min(31)),
@@ -103,8 +113,8 @@ impl NvmeUser {
         let mut engine = NvmeUser {
             held: ManuallyDrop::new(held),
             blocks,
-            starts,
-            flights: Flights::new(pool.slots(), iodepth),
+            flights,
+            prepared,
             waiting: Waiting::polling(),
             until_look: look_every,
             look_every,
@@ -118,80 +128,101 @@ impl NvmeUser {
         Ok(engine)
     }
 
-    /// Writes one command, for which there is room. Kept out of line, as in the ring's engine.
+    /// Writes one command, for which there is room; one was taken. Kept out of line, as in the ring's engine, and whatever is rare
+    /// ends it in a call, so that it need not save registers for that.
     #[inline(never)]
-    fn push_one(&mut self, request: &Request) -> Result<(), EngineError> {
-        let Request { op, slot, len, offset, .. } = *request;
-        let blocks = &self.blocks;
-        if (offset | u64::from(len)) & blocks.mask != 0
-            || len.wrapping_sub(1) >= blocks.most
-            || op == Op::Write && !blocks.writable
-        {
-            return Err(self.refuse(request));
+    fn push_one(&mut self, request: &Request) -> Result<usize, EngineError> {
+        let Request { op, slot, len, offset, tag } = *request;
+        if (offset | u64::from(len)) & self.blocks.mask != 0 {
+            return self.refuse(request);
+        }
+        if len.wrapping_sub(1) >= self.blocks.most {
+            return self.refuse(request);
+        }
+        if op == Op::Write && !self.blocks.writable {
+            return self.refuse(request);
         }
         self.held.pool.start(slot, len)?;
-        let first = self.starts[slot.0 as usize];
-        if first as usize % PAGE + len as usize <= PAGE {
-            self.place(request, (first, 0));
-        } else {
-            self.place_long(request);
+        let first = self.flights.start(slot, tag, len);
+        if first as usize % PAGE + len as usize > PAGE {
+            return self.place_long(request, first);
         }
-        Ok(())
+        self.place(request, (first, 0))
     }
 
-    /// Writes the command of a slot that was started, whose memory its two entries name.
+    /// Writes the command of a slot that was started, whose memory its two PRP entries name.
     #[inline(always)]
-    fn place(&mut self, request: &Request, prps: (u64, u64)) {
-        let Request { op, slot, len, offset, tag } = *request;
-        let Blocks { nsid, shift, .. } = self.blocks;
-        let command = Command::transfer(op == Op::Write, nsid, offset >> shift, len >> shift, prps);
-        self.held.pair.submission.push(command.with_id(slot.0 as u16));
-        self.flights.start(slot, Flight::new(tag, len));
+    fn place(&mut self, request: &Request, prps: (u64, u64)) -> Result<usize, EngineError> {
+        let Request { op, slot, len, offset, .. } = *request;
+        let shift = self.blocks.shift;
+        self.held.pair.submission.push_transfer(Transfer {
+            write: op == Op::Write,
+            id: slot.0 as u16,
+            lba: offset >> shift,
+            blocks: len >> shift,
+            prps,
+        });
+        Ok(1)
     }
 
     /// As [`NvmeUser::place`], of more than one page.
     #[inline(never)]
-    fn place_long(&mut self, request: &Request) {
+    fn place_long(&mut self, request: &Request, first: u64) -> Result<usize, EngineError> {
+        if let Some(prepared) = self.prepared.get(request.slot.0 as usize) {
+            let pages = prp::pages_of(first as usize % PAGE, request.len as usize);
+            return self.place(request, (first, prepared.second(pages)));
+        }
         let Held { pair, buffers, pool, .. } = &*self.held;
         let at = pool.offset(request.slot);
         let pages = &buffers.pages()[at / PAGE..];
         // SAFETY: the list is as long as the longest transfer needs, and no command in flight has this identifier: the
         // pool gave its slot to this one.
-        let prps = unsafe { prp::build(pages, at % PAGE, request.len as usize, || pair.list(request.slot.0 as u16)) };
-        self.place(request, prps);
+        let second =
+            unsafe { prp::second(pages, at % PAGE, request.len as usize, || pair.list(request.slot.0 as u16)) };
+        self.place(request, (first, second))
+    }
+
+    /// [`Engine::push`] of more than one, or where there is no room.
+    #[inline(never)]
+    fn push_many(&mut self, requests: &[Request]) -> Result<usize, EngineError> {
+        let taken = self.flights.room().min(requests.len());
+        for request in &requests[..taken] {
+            self.push_one(request)?;
+        }
+        Ok(taken)
     }
 
     #[cold]
-    fn refuse(&self, request: &Request) -> EngineError {
+    fn push_nothing(&self, finish: Finish) -> Result<usize, EngineError> {
+        Err(self.finish_error(finish))
+    }
+
+    #[cold]
+    fn refuse(&self, request: &Request) -> Result<usize, EngineError> {
         let Blocks { shift, most, writable, .. } = self.blocks;
         let address = self.held.controller.address();
         if request.op == Op::Write && !writable {
-            return EngineError::unsupported(format!("{address} was opened for reading: open its target for writing"));
+            let reading = format!("{address} was opened for reading: open its target for writing");
+            return Err(EngineError::unsupported(reading));
         }
-        EngineError::unsupported(format!(
+        Err(EngineError::unsupported(format!(
             "{} bytes at byte {} are no NVMe command: {address} takes whole logical blocks of {} bytes, up to {most} bytes at once; use such a bs",
             request.len,
             request.offset,
             1u32 << shift,
-        ))
+        )))
     }
 
     /// Takes completions, of which one is there, within `done`'s spare capacity; returns how many.
     #[inline(always)]
     fn reap(&mut self, done: &mut Vec<Completion>) -> usize {
         let Held { pair, pool, .. } = &mut *self.held;
-        let places = done.spare_capacity_mut();
         let mut found = 0;
-        while found < places.len() {
-            let Entry { id, status, .. } = pair.completion.take();
-            // An identifier that is not in flight is the controller's mistake, and nobody's completion.
-            if let Some(Flight { tag, len, .. }) = self.flights.end(id) {
-                let slot = Slot(id.into());
-                pool.finish(slot);
-                let result = if status == 0 { Ok(len) } else { Err(IoError::Nvme(status)) };
-                places[found].write(Completion { tag, slot, result });
-                found += 1;
-            }
+        let places = done.spare_capacity_mut();
+        while let Some(place) = places.get_mut(found) {
+            let Some(ended) = next_ended(pair, pool, &mut self.flights) else { break };
+            place.write(ended);
+            found += 1;
             if !pair.completion.is_ready() {
                 break;
             }
@@ -207,7 +238,7 @@ impl NvmeUser {
         found
     }
 
-    /// As [`NvmeUser::reap`], for those who have waited; there may be none.
+    /// As [`NvmeUser::reap`], where there may be none: then nothing came.
     #[inline(never)]
     fn reap_late(&mut self, done: &mut Vec<Completion>) -> usize {
         if self.held.pair.completion.is_ready() { self.reap(done) } else { 0 }
@@ -220,7 +251,10 @@ impl NvmeUser {
         self.age();
         self.looks = self.looks.wrapping_add(1);
         if self.looks.is_multiple_of(LOOKS) {
-            self.finished = self.held.controller.look();
+            self.finished = self.held.controller.look().map(Finish::Ended);
+        }
+        if self.asked_back.load(Ordering::Relaxed) {
+            self.finished = Some(Finish::AskedBack);
         }
     }
 
@@ -244,12 +278,22 @@ impl NvmeUser {
         for (id, _) in old.iter().filter(|(_, age)| *age == AGES + 1) {
             controller.abort(self.held.pair.id, *id);
         }
-        self.finished = controller.end();
+        self.finished = controller.end().map(Finish::Ended);
+    }
+
+    /// Why the engine does no more, in words.
+    #[cold]
+    fn finish_error(&self, finish: Finish) -> EngineError {
+        match finish {
+            Finish::Ended(end) => self.held.controller.end_error(end),
+            Finish::AskedBack => self.held.controller.asked_back_error(),
+        }
     }
 
     /// Ends what is in flight after the controller's end; once all was handed out, the error that says why.
     #[cold]
-    fn give_up(&mut self, end: End, done: &mut Vec<Completion>) -> Result<(), EngineError> {
+    fn give_up(&mut self, finish: Finish, done: &mut Vec<Completion>) -> Result<(), EngineError> {
+        let Finish::Ended(end) = finish else { return Err(self.finish_error(finish)) };
         if self.reap_late(done) > 0 {
             return Ok(()); // what had ended before
         }
@@ -266,23 +310,58 @@ impl NvmeUser {
         Ok(())
     }
 
-    /// Ends the engine, and not the controller, when the kernel wants the device back.
-    #[inline]
-    fn require_device(&self) -> Result<(), EngineError> {
-        if self.asked_back.load(Ordering::Relaxed) { Err(self.held.controller.asked_back_error()) } else { Ok(()) }
-    }
-
     /// Nothing came for a while: looks after the controller, rings again, and looks after what is in flight.
     #[cold]
-    fn quiet(&mut self) -> Result<(), EngineError> {
-        self.require_device()?;
-        self.finished = self.held.controller.look();
-        if self.finished.is_some() || self.in_flight() == 0 {
-            return Ok(());
+    fn quiet(&mut self) {
+        if self.asked_back.load(Ordering::Relaxed) {
+            self.finished = Some(Finish::AskedBack);
+            return;
         }
-        self.held.pair.ring_if_behind();
-        self.age();
+        self.finished = self.held.controller.look().map(Finish::Ended);
+        if self.finished.is_none() && self.in_flight() > 0 {
+            self.held.pair.ring_if_behind();
+            self.age();
+        }
+    }
+
+    /// [`Engine::wait`] where the doorbell is no plain register, or there is none to be rung any more.
+    #[inline(never)]
+    fn wait_otherwise(&mut self, min: usize, done: &mut Vec<Completion>) -> Result<(), EngineError> {
+        if let Some(finish) = self.finished {
+            return self.give_up(finish, done);
+        }
+        self.held.pair.submission.ring();
+        self.wait_submitted(min, done)
+    }
+
+    /// [`Engine::wait`] for what was submitted. The branches end in calls, so that each saves only the registers that it uses.
+    #[inline(always)]
+    fn wait_submitted(&mut self, min: usize, done: &mut Vec<Completion>) -> Result<(), EngineError> {
+        if self.held.pair.completion.is_ready() {
+            self.reap_and_await(min, done)
+        } else if min > 0 {
+            self.await_more(min, done)
+        } else if self.waiting.is_look_due() {
+            self.look_if_quiet()
+        } else {
+            Ok(())
+        }
+    }
+
+    /// After many polls that found nothing.
+    #[cold]
+    fn look_if_quiet(&mut self) -> Result<(), EngineError> {
+        if self.waiting.is_quiet() {
+            self.quiet();
+        }
         Ok(())
+    }
+
+    /// Takes what is there, and waits for the rest of `min`.
+    #[inline(never)]
+    fn reap_and_await(&mut self, min: usize, done: &mut Vec<Completion>) -> Result<(), EngineError> {
+        let found = self.reap(done);
+        if found < min { self.await_more(min - found, done) } else { Ok(()) }
     }
 
     /// Waits for at least one of `min` more completions, or for the engine's end.
@@ -299,9 +378,9 @@ impl NvmeUser {
             if self.waiting.until_ready(&pair.completion) {
                 self.reap_late(done);
             } else {
-                self.quiet()?;
-                if let Some(end) = self.finished {
-                    return if done.len() > already { Ok(()) } else { self.give_up(end, done) };
+                self.quiet();
+                if let Some(finish) = self.finished {
+                    return if done.len() > already { Ok(()) } else { self.give_up(finish, done) };
                 }
             }
         }
@@ -310,13 +389,54 @@ impl NvmeUser {
     }
 }
 
+/// The next completion, of an entry that is there; none if all that are there are nobody's.
+#[inline(always)]
+fn next_ended(pair: &mut QueuePair, pool: &Pool, flights: &mut Flights) -> Option<Completion> {
+    loop {
+        let Entry { id, status, .. } = pair.completion.take();
+        if let Some(Flight { tag, len, .. }) = flights.end(id) {
+            let slot = Slot(id.into());
+            pool.finish(slot);
+            let result = if status == 0 { Ok(len) } else { failed(status) };
+            return Some(Completion { tag, slot, result });
+        }
+        // An identifier that is not in flight is the controller's mistake.
+        if !pair.completion.is_ready() {
+            return None;
+        }
+    }
+}
+
+#[cold]
+fn failed(status: u16) -> Result<u32, IoError> {
+    Err(IoError::Nvme(status))
+}
+
+/// Entries of a queue, at the least, where the drive has as many: in a long one the doorbell of completions is rung seldom,
+/// and a shadow doorbell seldom begins anew, at which the register must be written.
+const ENTRIES: u32 = 256;
+
+/// What can be prepared for commands of more than a page, for each slot.
+fn prepare(pair: &QueuePair, buffers: &Mapping, pool: &Pool) -> Box<[Prepared]> {
+    let prepared = (0..pool.slots()).map(|slot| {
+        let at = pool.offset(Slot(slot));
+        let list = || pair.list(slot as u16);
+        // SAFETY: the list is as long as the longest transfer needs, and no command is in flight yet; where this is prepared,
+        // lists are not written again.
+        unsafe { Prepared::new(&buffers.pages()[at / PAGE..], at % PAGE, pool.slot_len() as usize, list) }
+    });
+    prepared.collect::<Option<_>>().unwrap_or_default()
+}
+
 /// The queue pair of an engine.
 fn shape(pool: &Pool, iodepth: u32, interrupts: bool) -> Shape {
-    let entries = iodepth + 1;
+    let least = iodepth + 1;
     Shape {
         depth: iodepth,
+        submissions: least.max(ENTRIES),
+        completions: (2 * least).max(ENTRIES),
         // A drive that interrupts is told at once what was taken: some wait for it with the next interrupt.
-        completions: if interrupts { entries } else { 2 * entries },
+        release: if interrupts { Release::AtOnce } else { Release::Seldom },
         lists: pool.slots(),
         list_len: prp::list_len(pool.slot_len() as usize),
     }
@@ -324,14 +444,13 @@ fn shape(pool: &Pool, iodepth: u32, interrupts: bool) -> Shape {
 
 impl Engine for NvmeUser {
     fn push(&mut self, requests: &[Request]) -> Result<usize, EngineError> {
-        if let Some(end) = self.finished {
-            return Err(self.held.controller.end_error(end));
+        if let Some(finish) = self.finished {
+            return self.push_nothing(finish);
         }
-        let taken = self.flights.room().min(requests.len());
-        for request in &requests[..taken] {
-            self.push_one(request)?;
+        match requests {
+            [request] if self.flights.room() > 0 => self.push_one(request),
+            _ => self.push_many(requests),
         }
-        Ok(taken)
     }
 
     fn submit(&mut self) -> Result<(), EngineError> {
@@ -340,19 +459,10 @@ impl Engine for NvmeUser {
     }
 
     fn wait(&mut self, min: usize, done: &mut Vec<Completion>) -> Result<(), EngineError> {
-        if let Some(end) = self.finished {
-            return self.give_up(end, done);
+        if self.finished.is_some() || !self.held.pair.submission.ring_if_plain() {
+            return self.wait_otherwise(min, done);
         }
-        self.require_device()?;
-        self.held.pair.submission.ring();
-        let found = if self.held.pair.completion.is_ready() { self.reap(done) } else { 0 };
-        if found < min {
-            return self.await_more(min - found, done);
-        }
-        if found == 0 && self.waiting.is_look_due() {
-            self.quiet()?;
-        }
-        Ok(())
+        self.wait_submitted(min, done)
     }
 
     fn in_flight(&self) -> usize {
@@ -365,6 +475,7 @@ impl Engine for NvmeUser {
             system_calls: Some(self.waiting.system_calls()),
             doorbells: pair.doorbell_writes(),
             sleeps: self.waiting.sleeps(),
+            empty_polls: self.waiting.empty_polls(),
             shadow_doorbells: pair.has_shadow(),
             ..EngineFacts::default()
         }

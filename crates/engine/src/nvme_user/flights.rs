@@ -11,50 +11,46 @@ pub(super) struct Flight {
     pub(super) len: u32,
     /// How often [`Flights::grow_older`] has met it.
     age: u32,
-}
-
-impl Flight {
-    const NONE: Flight = Flight { tag: 0, len: 0, age: 0 };
-
-    /// A command that starts now; it moves at least a byte.
-    #[inline]
-    pub(super) fn new(tag: u64, len: u32) -> Flight {
-        Flight { tag, len, age: 0 }
-    }
+    /// Where the slot begins, as the device sees it.
+    address: u64,
 }
 
 /// The most slots that a pool may have: identifiers are of 16 bits, and 0xffff is reserved.
 pub(super) const MOST_SLOTS: u32 = 0xffff;
 
-/// What is in flight from each slot, and how much at once may be.
+/// What is in flight from each slot, and how much more may be.
 pub(super) struct Flights {
     by_slot: Box<[Flight]>,
-    count: usize,
+    room: usize,
     depth: usize,
 }
 
 impl Flights {
-    pub(super) fn new(slots: u32, depth: u32) -> Flights {
-        Flights { by_slot: vec![Flight::NONE; slots as usize].into(), count: 0, depth: depth as usize }
+    /// None in flight, up to `depth` at once, from slots that begin at `addresses`.
+    pub(super) fn new(addresses: impl Iterator<Item = u64>, depth: u32) -> Flights {
+        let by_slot = addresses.map(|address| Flight { tag: 0, len: 0, age: 0, address }).collect();
+        Flights { by_slot, room: depth as usize, depth: depth as usize }
     }
 
     /// Commands in flight.
     #[inline]
     pub(super) fn count(&self) -> usize {
-        self.count
+        self.depth - self.room
     }
 
     /// Commands that can still be started.
     #[inline]
     pub(super) fn room(&self) -> usize {
-        self.depth - self.count
+        self.room
     }
 
-    /// Starts a command on a slot that none is in flight from.
+    /// Starts a command that moves at least a byte, on a slot that none is in flight from; where the slot begins.
     #[inline]
-    pub(super) fn start(&mut self, slot: Slot, flight: Flight) {
-        self.by_slot[slot.0 as usize] = flight;
-        self.count += 1;
+    pub(super) fn start(&mut self, slot: Slot, tag: u64, len: u32) -> u64 {
+        let flight = &mut self.by_slot[slot.0 as usize];
+        (flight.tag, flight.len, flight.age) = (tag, len, 0);
+        self.room -= 1;
+        flight.address
     }
 
     /// Ends a command; `None` if none of this identifier is in flight.
@@ -66,7 +62,7 @@ impl Flights {
         }
         let ended = *flight;
         flight.len = 0;
-        self.count -= 1;
+        self.room += 1;
         Some(ended)
     }
 
@@ -92,15 +88,19 @@ impl Flights {
 mod tests {
     use super::*;
 
+    fn flights(slots: u64, depth: u32) -> Flights {
+        Flights::new((0..slots).map(|slot| slot << 12), depth)
+    }
+
     #[test]
     fn an_identifier_is_in_flight_once() {
-        let mut flights = Flights::new(9, 2);
+        let mut flights = flights(9, 2);
         assert_eq!((flights.room(), flights.count()), (2, 0));
-        flights.start(Slot(7), Flight::new(1, 512));
-        flights.start(Slot(0), Flight::new(2, 4096));
+        assert_eq!(flights.start(Slot(7), 1, 512), 0x7000);
+        assert_eq!(flights.start(Slot(0), 2, 4096), 0);
         assert_eq!((flights.room(), flights.count()), (0, 2));
         assert_eq!(flights.ids(), [0, 7]);
-        assert_eq!(flights.end(7), Some(Flight::new(1, 512)));
+        assert_eq!(flights.end(7), Some(Flight { tag: 1, len: 512, age: 0, address: 0x7000 }));
         assert_eq!(flights.end(7), None, "ended already");
         assert_eq!(flights.end(1), None, "never started");
         assert_eq!(flights.end(9), None, "no such identifier");
@@ -109,13 +109,13 @@ mod tests {
 
     #[test]
     fn a_command_is_as_old_as_its_own_flight() {
-        let mut flights = Flights::new(2, 2);
-        flights.start(Slot(0), Flight::new(1, 512));
+        let mut flights = flights(2, 2);
+        flights.start(Slot(0), 1, 512);
         assert_eq!(flights.grow_older(1), []);
-        flights.start(Slot(1), Flight::new(2, 512));
+        flights.start(Slot(1), 2, 512);
         assert_eq!(flights.grow_older(1), [(0, 2)]);
         flights.end(1);
-        flights.start(Slot(1), Flight::new(3, 512));
+        flights.start(Slot(1), 3, 512);
         assert_eq!(flights.grow_older(1), [(0, 3)], "a new command on the slot begins anew");
         assert_eq!(flights.grow_older(1), [(0, 4), (1, 2)]);
     }

@@ -49,18 +49,17 @@ impl Controller {
     /// as long as the controller.
     pub(super) fn create_pair(
         &self,
-        mut shape: Shape,
+        shape: Shape,
         interrupts: bool,
     ) -> Result<(QueuePair, Option<RawFd>), EngineError> {
         let most = self.capabilities.most_entries().min(MOST_ENTRIES);
-        let entries = shape.submissions();
-        if entries > most {
-            let (address, depth) = (self.address(), most - 1);
+        if shape.depth >= most {
+            let (address, entries, depth) = (self.address(), shape.depth + 1, most - 1);
             return Err(EngineError::unsupported(format!(
                 "a queue of {entries} entries is more than the {most} that {address} has (CAP.MQES): lower iodepth to {depth}"
             )));
         }
-        shape.completions = shape.completions.min(most);
+        let shape = shape.within(most);
         let mut admin = self.serving()?;
         let Some(id) = admin.free_pairs.pop() else {
             let pairs = self.identity().queue_pairs;
@@ -94,7 +93,7 @@ impl Controller {
         let made = admin
             .execute(Command::create_completion_queue(id, shape.completions, completion, vector), limit)
             .and_then(|_| {
-                let made = admin.execute(Command::create_submission_queue(id, shape.submissions(), submission), limit);
+                let made = admin.execute(Command::create_submission_queue(id, shape.submissions, submission), limit);
                 if let Err(Failure::Status(_)) = made {
                     admin.execute(Command::delete_completion_queue(id), limit).map_err(|_| Failure::Late)?;
                 }

@@ -11,7 +11,7 @@ const PER_PAGE: usize = PAGE / 8;
 
 /// Pages that `len` bytes touch from byte `offset` of the first one on.
 #[inline]
-fn pages_of(offset: usize, len: usize) -> usize {
+pub(super) fn pages_of(offset: usize, len: usize) -> usize {
     (offset + len).div_ceil(PAGE)
 }
 
@@ -38,35 +38,64 @@ pub(super) struct List<'a> {
     pub(super) offset: usize,
 }
 
-/// The two entries of a command that moves `len` (at least 1) bytes from byte `offset` of the first of `pages`
-/// on; writes a list where they do not suffice.
+/// The second entry of a command that moves `len` bytes, more than one page holds, from byte `offset` of the first of `pages`
+/// on: the second page, or a list, which is written here.
 ///
 /// # Safety
 /// From the list's base on [`list_len`] of `len` bytes may be written, and no command that the device has uses them.
 #[inline]
-pub(super) unsafe fn build<'a>(
-    pages: &[u64],
-    offset: usize,
-    len: usize,
-    list: impl FnOnce() -> List<'a>,
-) -> (u64, u64) {
-    let first = pages[0] + offset as u64;
+pub(super) unsafe fn second<'a>(pages: &[u64], offset: usize, len: usize, list: impl FnOnce() -> List<'a>) -> u64 {
     match pages_of(offset, len) {
-        1 => (first, 0),
-        2 => (first, pages[1]),
+        2 => pages[1],
         count => {
             let list = list();
             // SAFETY: by this function's condition.
             unsafe { write_list(&pages[1..count], list) };
-            (first, list.pages[0] + list.offset as u64)
+            list.pages[0] + list.offset as u64
         }
+    }
+}
+
+/// The second entries of all commands that begin where a slot does: a shorter transfer needs a shorter part of the same list, as long
+/// as that has no chain.
+#[derive(Clone, Copy)]
+pub(super) struct Prepared {
+    page: u64,
+    list: u64,
+}
+
+impl Prepared {
+    /// For up to `len` bytes from byte `offset` of the first of `pages` on; `None` where the list would have more than a page.
+    ///
+    /// # Safety
+    /// As for [`second`], and nobody writes the list afterwards.
+    pub(super) unsafe fn new<'a>(
+        pages: &[u64],
+        offset: usize,
+        len: usize,
+        list: impl FnOnce() -> List<'a>,
+    ) -> Option<Prepared> {
+        let page = pages.get(1).copied().unwrap_or(0);
+        let list = match pages_of(offset, len) {
+            ..=2 => page,
+            count if count - 1 > PER_PAGE => return None,
+            // SAFETY: by this function's condition.
+            _ => unsafe { second(pages, offset, len, list) },
+        };
+        Some(Prepared { page, list })
+    }
+
+    /// The second entry of a command that touches so many pages, two or more.
+    #[inline]
+    pub(super) fn second(self, pages: usize) -> u64 {
+        if pages == 2 { self.page } else { self.list }
     }
 }
 
 /// Writes `entries` and, between the pages of the list, its chain.
 ///
 /// # Safety
-/// As for [`build`].
+/// As for [`second`].
 unsafe fn write_list(mut entries: &[u64], list: List<'_>) {
     let mut at = list.base;
     for next in &list.pages[1..] {
@@ -123,7 +152,8 @@ mod tests {
         let mut memory = vec![0u64; bytes / 8];
         let list = List { base: NonNull::from(&mut memory[..]).cast(), pages: &list_pages, offset: list_offset };
         // SAFETY: `memory` has the bytes that `list_len` says, and no device has them.
-        let (prp1, prp2) = unsafe { build(&pages, offset, len, || list) };
+        let prp2 = if pages.len() == 1 { 0 } else { unsafe { second(&pages, offset, len, || list) } };
+        let prp1 = pages[0] + offset as u64;
         let ranges = walk(prp1, prp2, len, |address| {
             let page = list_pages.iter().position(|page| (*page..*page + PAGE as u64).contains(&address)).unwrap();
             let start = page * PER_PAGE;
@@ -132,6 +162,19 @@ mod tests {
             let room = (PAGE - in_page) / 8;
             memory[start..memory.len().min(start + room)].to_vec()
         });
+        // What was prepared for the longest transfer serves a shorter one.
+        let longest = if list_len(len) > PAGE { len } else { (PER_PAGE * PAGE).min(len * 2) };
+        let all: Vec<u64> = (0..pages_of(offset, longest) as u64).map(|page| 0x10_0000 + page * 0x3000).collect();
+        let mut room = vec![0u64; list_len(longest).max(bytes) / 8];
+        let list = List { base: NonNull::from(&mut room[..]).cast(), ..list };
+        // SAFETY: as above.
+        let prepared = unsafe { Prepared::new(&all, offset, longest, || list) };
+        assert_eq!(prepared.is_none(), pages_of(offset, longest) - 1 > PER_PAGE);
+        if let Some(prepared) = prepared.filter(|_| pages.len() > 1) {
+            assert_eq!(prepared.second(pages.len()), prp2);
+            let entries = if pages.len() > 2 { pages.len() - 1 } else { 0 };
+            assert_eq!(room[..entries], memory[..entries]);
+        }
         let expected: Vec<(u64, usize)> = (0..pages.len())
             .map(|page| {
                 let begin = if page == 0 { offset } else { 0 };

@@ -3,7 +3,7 @@
 //! Sources: NVM Express Base Specification 2.0, sections 3.3 (queues) and 4.2 (completions), and annex B.5 (shadow
 //! doorbells); PCIe Transport Specification 1.0, section 3.1.2 (doorbells).
 
-use super::command::{COMMAND_LEN, Command, ENTRY_LEN, Entry};
+use super::command::{COMMAND_LEN, Command, ENTRY_LEN, Entry, Transfer};
 use super::dma::DmaMemory;
 use super::prp::List;
 use super::registers::{DOORBELLS, Device, PAGE};
@@ -89,9 +89,11 @@ struct Doorbell {
     device: Arc<dyn Device>,
     at: usize,
     register: Option<NonNull<u32>>,
+    /// The register, where a store to it is all that there is to do.
+    plain: Option<NonNull<u32>>,
     shadow: Option<Shadow>,
-    /// The latest value.
-    shown: u16,
+    /// The latest value, below 65536.
+    shown: u32,
     /// The shadow alone holds it.
     is_behind: bool,
     writes: u64,
@@ -106,22 +108,35 @@ impl Doorbell {
             shadow.clear();
         }
         let (device, at) = (Arc::clone(device), DOORBELLS + at);
-        Doorbell { register: device.mapped(at), device, at, shadow, shown: 0, is_behind: false, writes: 0 }
+        let register = device.mapped(at);
+        let plain = register.filter(|_| shadow.is_none());
+        Doorbell { register, plain, device, at, shadow, shown: 0, is_behind: false, writes: 0 }
     }
 
     /// Tells the controller the new value of an index, which differs from the one before.
     #[inline]
-    fn show(&mut self, value: u16) {
+    fn show(&mut self, value: u32) {
         before_doorbell();
-        let wanted = match self.shadow {
-            Some(shadow) => shadow.pass(self.shown, value),
-            None => true,
-        };
-        self.shown = value;
-        self.is_behind = !wanted;
-        if wanted {
-            self.ring();
+        let old = std::mem::replace(&mut self.shown, value);
+        if let Some(shadow) = self.shadow {
+            self.is_behind = !shadow.pass(old as u16, value as u16);
+            if self.is_behind {
+                return;
+            }
         }
+        self.ring();
+    }
+
+    /// As [`Doorbell::show`] where a store to the register is all; else false, and nothing was done.
+    #[inline]
+    fn show_if_plain(&mut self, value: u32) -> bool {
+        let Some(register) = self.plain else { return false };
+        before_doorbell();
+        self.shown = value;
+        self.writes += 1;
+        // SAFETY: as in `ring`.
+        unsafe { register.write_volatile(value) };
+        true
     }
 
     #[inline]
@@ -129,8 +144,8 @@ impl Doorbell {
         self.writes += 1;
         match self.register {
             // SAFETY: it is mapped as long as the device, which is kept here.
-            Some(register) => unsafe { register.write_volatile(self.shown.into()) },
-            None => self.device.write32(self.at, self.shown.into()),
+            Some(register) => unsafe { register.write_volatile(self.shown) },
+            None => self.device.write32(self.at, self.shown),
         }
     }
 
@@ -157,20 +172,48 @@ impl Submission {
         // SAFETY: the tail is below the number of entries, all of which are in the pair's memory; the entry is free,
         // for fewer commands than entries are in flight.
         unsafe { self.base.add(self.tail as usize).write(command) };
+        self.advance();
+    }
+
+    /// Has every entry begin as `command`, for [`Submission::push_transfer`]; nothing was pushed yet.
+    pub(super) fn prepare(&mut self, command: Command) {
+        for at in 0..self.entries as usize {
+            // SAFETY: the entry is in the pair's memory, and none is the controller's before the first doorbell.
+            unsafe { self.base.add(at).write(command) };
+        }
+    }
+
+    /// As [`Submission::push`], into a queue of prepared entries.
+    #[inline]
+    pub(super) fn push_transfer(&mut self, transfer: Transfer) {
+        // SAFETY: the tail is below the number of entries, all of which were written by `prepare`; the entry is free, for fewer
+        // commands than entries are in flight, and the controller does not read it before it is told.
+        unsafe { self.base.add(self.tail as usize).as_mut() }.become_transfer(transfer);
+        self.advance();
+    }
+
+    #[inline]
+    fn advance(&mut self) {
         self.tail = if self.tail + 1 == self.entries { 0 } else { self.tail + 1 };
     }
 
     /// Tells the controller of all that was pushed.
     #[inline]
     pub(super) fn ring(&mut self) {
-        if self.tail as u16 != self.doorbell.shown {
-            self.doorbell.show(self.tail as u16);
+        if self.tail != self.doorbell.shown {
+            self.doorbell.show(self.tail);
         }
+    }
+
+    /// As [`Submission::ring`] where the doorbell is a register that a store reaches; else false, and nothing was done.
+    #[inline]
+    pub(super) fn ring_if_plain(&mut self) -> bool {
+        self.tail == self.doorbell.shown || self.doorbell.show_if_plain(self.tail)
     }
 
     /// Takes back the commands that the controller was not told of; gives the identifier of each.
     pub(super) fn take_back(&mut self, mut each: impl FnMut(u16)) {
-        while self.tail as u16 != self.doorbell.shown {
+        while self.tail != self.doorbell.shown {
             self.tail = self.tail.checked_sub(1).unwrap_or(self.entries - 1);
             // SAFETY: the entry was written by `push`, and the controller does not read past the tail it was told.
             let command = unsafe { self.base.add(self.tail as usize).read() };
@@ -183,8 +226,10 @@ impl Submission {
 /// controller was not given back, are fewer than its entries.
 pub(super) struct Completion {
     base: NonNull<u8>,
-    entries: u32,
-    head: u32,
+    /// The end of the last entry.
+    end: NonNull<u8>,
+    /// The entry that comes next.
+    head: NonNull<u8>,
     /// Entries taken that the controller was not told of, and from how many on it is told.
     taken: u32,
     release_at: u32,
@@ -204,8 +249,8 @@ impl Completion {
 
     #[inline]
     fn last_dword(&self) -> u32 {
-        // SAFETY: the head is below the number of entries, all of which are in the pair's memory.
-        unsafe { Entry::last_dword(self.base.add(self.head as usize * ENTRY_LEN)) }
+        // SAFETY: the head is one of the entries, all of which are in the pair's memory.
+        unsafe { Entry::last_dword(self.head) }
     }
 
     /// The next entry, if there is one. The controller learns by [`Completion::release`] that it was taken.
@@ -218,12 +263,14 @@ impl Completion {
     #[inline]
     pub(super) fn take(&mut self) -> Entry {
         debug_assert!(self.is_ready());
-        // SAFETY: as in `last_dword`; the caller has seen by the phase that the entry is complete.
-        let entry = unsafe { Entry::read(self.base.add(self.head as usize * ENTRY_LEN), self.last_dword()) };
+        let head = self.head;
+        // SAFETY: the head is one of the entries, so that its end is not beyond theirs.
+        self.head = unsafe { head.add(ENTRY_LEN) };
         self.taken += 1;
-        self.head += 1;
-        if self.head == self.entries {
-            self.head = 0;
+        // SAFETY: as in `last_dword`; the caller has seen by the phase that the entry is complete.
+        let entry = unsafe { Entry::read(head, Entry::last_dword(head)) };
+        if self.head == self.end {
+            self.head = self.base;
             self.phase ^= PHASE;
         }
         entry
@@ -234,7 +281,8 @@ impl Completion {
     pub(super) fn release(&mut self) {
         if self.taken >= self.release_at {
             self.taken = 0;
-            self.doorbell.show(self.head as u16);
+            let bytes = self.head.as_ptr() as usize - self.base.as_ptr() as usize;
+            self.doorbell.show((bytes / ENTRY_LEN) as u32);
         }
     }
 }
@@ -246,13 +294,25 @@ pub(super) struct Doorbells<'a> {
     pub(super) shadow: Option<&'a ShadowPages>,
 }
 
+/// When a controller is told that entries of its completion queue were taken.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Release {
+    /// After each batch.
+    AtOnce,
+    /// Once it could come to lack them.
+    Seldom,
+}
+
 /// How many entries and lists a pair has.
 #[derive(Clone, Copy)]
 pub(super) struct Shape {
-    /// Commands in flight at the most: the submission queue has one entry more, 2 to 65536.
+    /// Commands in flight at the most.
     pub(super) depth: u32,
-    /// Entries of the completion queue, as many or more. The more there are, the fewer doorbells say that they are free.
+    /// Entries of the submission queue, more than the depth: a full queue and an empty one must differ.
+    pub(super) submissions: u32,
+    /// Entries of the completion queue, more than the depth. The more there are, the fewer doorbells say that they are free.
     pub(super) completions: u32,
+    pub(super) release: Release,
     /// Lists of PRP entries, one an identifier.
     pub(super) lists: u32,
     /// Bytes of each.
@@ -262,12 +322,22 @@ pub(super) struct Shape {
 impl Shape {
     /// A pair of the least length, whose commands carry no lists.
     pub(super) fn least(depth: u32) -> Shape {
-        Shape { depth, completions: depth + 1, lists: 0, list_len: 0 }
+        let (entries, release) = (depth + 1, Release::AtOnce);
+        Shape { depth, submissions: entries, completions: entries, release, lists: 0, list_len: 0 }
     }
 
-    /// Entries of the submission queue: a full queue and an empty one must differ.
-    pub(super) fn submissions(&self) -> u32 {
-        self.depth + 1
+    /// The same within what a controller has, which is more than the depth.
+    pub(super) fn within(self, most_entries: u32) -> Shape {
+        let (submissions, completions) = (self.submissions.min(most_entries), self.completions.min(most_entries));
+        Shape { submissions, completions, ..self }
+    }
+
+    /// Entries taken from which on the controller is told: with what may be in flight they leave one entry free.
+    fn release_at(&self) -> u32 {
+        match self.release {
+            Release::AtOnce => 1,
+            Release::Seldom => (self.completions - self.depth - 1).max(1),
+        }
     }
 }
 
@@ -294,8 +364,8 @@ impl QueuePair {
         shape: Shape,
         doorbells: Doorbells<'_>,
     ) -> Result<QueuePair, EngineError> {
-        let Shape { depth, completions, lists, list_len } = shape;
-        let submission_len = shape.submissions() as usize * COMMAND_LEN;
+        let Shape { depth, submissions, completions, lists, list_len, .. } = shape;
+        let submission_len = submissions as usize * COMMAND_LEN;
         let completion_at = submission_len.next_multiple_of(PAGE);
         let completion_len = completions as usize * ENTRY_LEN;
         let lists_at = (completion_at + completion_len).next_multiple_of(PAGE);
@@ -307,21 +377,21 @@ impl QueuePair {
         }
         let bell =
             |second: usize| Doorbell::new(device, 2 * usize::from(id) + second, doorbells.stride, doorbells.shadow);
+        let (first, last) = (memory.at(completion_at, completion_len), memory.at(completion_at + completion_len, 0));
         Ok(QueuePair {
             id,
             submission: Submission {
                 base: memory.at(0, submission_len).cast(),
-                entries: shape.submissions(),
+                entries: submissions,
                 tail: 0,
                 doorbell: bell(0),
             },
             completion: Completion {
-                base: memory.at(completion_at, completion_len),
-                entries: completions,
-                head: 0,
+                base: first,
+                end: last,
+                head: first,
                 taken: 0,
-                // What was taken, and what may be in flight with it, leave one entry free.
-                release_at: (completions - shape.submissions()).max(1),
+                release_at: shape.release_at(),
                 phase: PHASE,
                 doorbell: bell(1),
             },

@@ -3,13 +3,13 @@
 use super::irq::Waiter;
 use super::queue::Completion;
 use crate::engine::EngineError;
-use iopj_core::CompletionMode;
-use iopj_core::path::Sleep;
+use iopj_core::{Sleep, Spin, UserCompletion};
 use std::os::fd::RawFd;
 use std::time::{Duration, Instant};
 
-/// Empty polls between two looks at the clock.
-const POLLS_A_LOOK: u32 = 1024;
+/// Empty polls between two looks at the clock: some microseconds, or with PAUSE some tens to hundreds. Under Miri each costs
+/// more than a look.
+const POLLS_A_LOOK: u32 = if cfg!(miri) { 64 } else { 4096 };
 /// Quiet time between two looks at the controller: long against an I/O, short against a user.
 const LOOK_AFTER: Duration = Duration::from_millis(1);
 /// The longest sleep without a look at the controller, where an interrupt is waited for.
@@ -62,11 +62,13 @@ impl Drop for TimerSlack {
 /// An engine's way of waiting, its counts, and when it is time to look at the controller.
 pub(super) struct Waiting {
     mode: Mode,
-    empty_polls: u32,
+    spin: Spin,
     /// When the controller was looked at last, or the first look was put off; absent after a completion.
     looked: Option<Instant>,
     system_calls: u64,
     sleeps: u64,
+    /// Polls that found nothing.
+    empty_polls: u64,
     /// A hybrid wait sleeps once.
     may_sleep: bool,
 }
@@ -74,32 +76,41 @@ pub(super) struct Waiting {
 impl Waiting {
     /// Waiting without any resource of its own.
     pub(super) fn polling() -> Waiting {
-        Waiting { mode: Mode::Poll, empty_polls: 0, looked: None, system_calls: 0, sleeps: 0, may_sleep: false }
+        Waiting {
+            mode: Mode::Poll,
+            spin: Spin::Tight,
+            looked: None,
+            system_calls: 0,
+            sleeps: 0,
+            empty_polls: 0,
+            may_sleep: false,
+        }
     }
 
     /// Waits by `mode`; `event` is what the queue pair's vector signals.
-    pub(super) fn new(mode: CompletionMode, event: Option<RawFd>) -> Result<Waiting, EngineError> {
+    pub(super) fn new(mode: UserCompletion, event: Option<RawFd>) -> Result<Waiting, EngineError> {
         let hybrid = |fixed| {
             let _slack = TimerSlack::least();
             Mode::Hybrid(Hybrid { fixed, _slack, mean_ns: 0, began: None })
         };
-        let mode = match (mode, event) {
-            (CompletionMode::Interrupt, Some(event)) => Mode::Interrupt(Waiter::new(event)?),
-            (CompletionMode::Hybrid(Sleep::Auto), _) => hybrid(None),
-            (CompletionMode::Hybrid(Sleep::Fixed(us)), _) => hybrid(Some(Duration::from_micros(us.get().into()))),
-            (CompletionMode::Interrupt, None) => {
+        let (mode, spin) = match (mode, event) {
+            (UserCompletion::Interrupt, Some(event)) => (Mode::Interrupt(Waiter::new(event)?), Spin::Tight),
+            (UserCompletion::Hybrid(Sleep::Auto, spin), _) => (hybrid(None), spin),
+            (UserCompletion::Hybrid(Sleep::Fixed(us), spin), _) => {
+                (hybrid(Some(Duration::from_micros(us.get().into()))), spin)
+            }
+            (UserCompletion::Interrupt, None) => {
                 return Err(EngineError::unsupported("the queue pair has no interrupt vector: poll instead"));
             }
-            (CompletionMode::Poll, _) => Mode::Poll,
+            (UserCompletion::Poll(spin), _) => (Mode::Poll, spin),
         };
-        Ok(Waiting { mode, ..Waiting::polling() })
+        Ok(Waiting { mode, spin, ..Waiting::polling() })
     }
 
     /// Something came.
     #[inline]
     pub(super) fn progress(&mut self) {
         self.looked = None;
-        self.empty_polls = 0;
     }
 
     /// A wait begins that is not answered yet.
@@ -145,11 +156,13 @@ impl Waiting {
             Mode::Hybrid(_) | Mode::Poll => {}
         }
         loop {
-            for _ in 0..POLLS_A_LOOK {
-                if queue.is_ready() {
-                    return true;
-                }
-                std::hint::spin_loop();
+            let empty = match self.spin {
+                Spin::Tight => polls::<false>(queue),
+                Spin::Pause => polls::<true>(queue),
+            };
+            self.empty_polls += u64::from(empty);
+            if empty < POLLS_A_LOOK {
+                return true;
             }
             if self.is_quiet() {
                 return false;
@@ -157,16 +170,16 @@ impl Waiting {
         }
     }
 
-    /// Counts a poll that found nothing; true if it is time to look at the controller.
+    /// Counts a poll that found nothing; true if it may be time to look at the controller.
     #[inline]
     pub(super) fn is_look_due(&mut self) -> bool {
-        self.empty_polls = self.empty_polls.wrapping_add(1);
-        self.empty_polls.is_multiple_of(POLLS_A_LOOK) && self.is_quiet()
+        self.empty_polls += 1;
+        self.empty_polls.is_multiple_of(POLLS_A_LOOK.into())
     }
 
     /// Reads the clock; true if nothing came for so long that it is time to look at the controller.
     #[cold]
-    fn is_quiet(&mut self) -> bool {
+    pub(super) fn is_quiet(&mut self) -> bool {
         let now = Instant::now();
         let looked = self.looked.get_or_insert(now);
         let due = now.duration_since(*looked) >= LOOK_AFTER;
@@ -185,6 +198,25 @@ impl Waiting {
     pub(super) fn sleeps(&self) -> u64 {
         self.sleeps
     }
+
+    /// Polls that found nothing.
+    pub(super) fn empty_polls(&self) -> u64 {
+        self.empty_polls
+    }
+}
+
+/// Polls until an entry is there, at most [`POLLS_A_LOOK`] times; how many polls found none.
+#[inline]
+fn polls<const PAUSE: bool>(queue: &Completion) -> u32 {
+    for empty in 0..POLLS_A_LOOK {
+        if queue.is_ready() {
+            return empty;
+        }
+        if PAUSE {
+            std::hint::spin_loop();
+        }
+    }
+    POLLS_A_LOOK
 }
 
 /// Sleeps by clock_nanosleep(2), which a signal may cut short.

@@ -339,6 +339,7 @@ fn merge(jobs: Vec<(Tally, EngineFacts, EngineFacts)>) -> Run {
         engine.registered = after.registered;
         if after.doorbells > 0 {
             engine.doorbells = Some(engine.doorbells.unwrap_or(0) + after.doorbells - before.doorbells);
+            engine.empty_polls = Some(engine.empty_polls.unwrap_or(0) + after.empty_polls - before.empty_polls);
         }
     }
     let mut both: Histogram<u64> = latency[0].clone();

@@ -8,10 +8,10 @@ use super::rule::{Against, Cell, Comparison, Data, IOPS, Metric, P50, P99, Quest
 use super::stated::Derived;
 use crate::analysis::published;
 use crate::analysis::tables::average_slowdown;
-use iopj_core::{CompletionMode, IoPath, RingCompletion, Rw};
+use iopj_core::{CompletionMode, IoPath, RingCompletion, Rw, Spin, UserCompletion};
 
 /// The paths that are kernel bypass as the paper has it, the paper's own first.
-pub(super) const PATHS: [IoPath; 2] = [IoPath::Spdk, IoPath::NvmeUser(CompletionMode::Poll)];
+pub(super) const PATHS: [IoPath; 2] = [IoPath::Spdk, IoPath::NvmeUser(UserCompletion::Poll(Spin::Tight))];
 
 /// How much io_uring's median may be above that of kernel bypass, in us.
 const WITHIN_US: f64 = 2.0;

@@ -1,0 +1,279 @@
+//! The one text form of a path: `Display`, `FromStr`, and serde by both.
+
+use super::{
+    AioDescriptors, CompletionMode, IoPath, Ring, RingCompletion, RingSubmission, Sleep, Spin, UserCompletion,
+};
+use std::fmt;
+use std::str::FromStr;
+
+impl fmt::Display for IoPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}/{}", self.interface(), self.submission(), self.completion())?;
+        match self {
+            IoPath::PosixSio(CompletionMode::Hybrid(Sleep::Fixed(us))) => write!(f, ":{us}us"),
+            IoPath::NvmeUser(mode) => {
+                if let UserCompletion::Hybrid(Sleep::Fixed(us), _) = mode {
+                    write!(f, ":{us}us")?;
+                }
+                match mode {
+                    UserCompletion::Poll(Spin::Pause) | UserCompletion::Hybrid(_, Spin::Pause) => f.write_str("+pause"),
+                    _ => Ok(()),
+                }
+            }
+            IoPath::PosixAio(AioDescriptors::PerSlot) => f.write_str("+fd-per-slot"),
+            IoPath::IoUring(ring) | IoPath::NvmePassthrough(ring) => {
+                if ring.registered {
+                    f.write_str("+registered")?;
+                }
+                match ring.submission {
+                    RingSubmission::Syscall { split: true } => f.write_str("+split"),
+                    RingSubmission::Sqpoll { kernel_wait: true } => f.write_str("+kernel-wait"),
+                    _ => Ok(()),
+                }
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// A path's text that names no path.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{text}` is no I/O path: {reason}")]
+pub struct ParsePathError {
+    text: String,
+    reason: String,
+}
+
+impl FromStr for IoPath {
+    type Err = ParsePathError;
+
+    fn from_str(text: &str) -> Result<IoPath, ParsePathError> {
+        parse(text).map_err(|reason| ParsePathError { text: text.to_owned(), reason })
+    }
+}
+
+fn parse(text: &str) -> Result<IoPath, String> {
+    let mut pieces = text.split('+');
+    let stem = pieces.next().unwrap_or_default();
+    let variants: Vec<&str> = pieces.collect();
+    let [interface, submission, completion] = stem.split('/').collect::<Vec<_>>()[..] else {
+        return Err("write it as interface/submission/completion, such as io_uring/syscall/interrupt".into());
+    };
+    let plain = |path: IoPath| match variants.first() {
+        None => Ok(path),
+        Some(v) => Err(format!("{interface} has no variant `+{v}`: leave it out")),
+    };
+    match interface {
+        "posix-sio" => {
+            only(interface, "submission", submission, &["syscall"])?;
+            plain(IoPath::PosixSio(parse_completion_mode(interface, completion)?))
+        }
+        "posix-aio" => {
+            only(interface, "submission", submission, &["syscall"])?;
+            only(interface, "completion", completion, &["interrupt"])?;
+            match variants[..] {
+                ["fd-per-slot"] => Ok(IoPath::PosixAio(AioDescriptors::PerSlot)),
+                _ => plain(IoPath::PosixAio(AioDescriptors::PerJob)),
+            }
+        }
+        "libaio" => {
+            only(interface, "submission", submission, &["syscall"])?;
+            only(interface, "completion", completion, &["interrupt"])?;
+            plain(IoPath::Libaio)
+        }
+        "io_uring" => Ok(IoPath::IoUring(parse_ring(interface, submission, completion, &variants)?)),
+        "nvme-passthrough" => Ok(IoPath::NvmePassthrough(parse_ring(interface, submission, completion, &variants)?)),
+        "nvme-user" => {
+            only(interface, "submission", submission, &["doorbell"])?;
+            Ok(IoPath::NvmeUser(parse_user_completion(interface, completion, &variants)?))
+        }
+        "spdk" => {
+            only(interface, "submission", submission, &["doorbell"])?;
+            only(interface, "completion", completion, &["poll"])?;
+            plain(IoPath::Spdk)
+        }
+        other => Err(format!(
+            "there is no interface `{other}`; there are posix-sio, posix-aio, libaio, io_uring, nvme-passthrough, nvme-user and \
+             spdk"
+        )),
+    }
+}
+
+fn only(interface: &str, what: &str, given: &str, allowed: &[&str]) -> Result<(), String> {
+    if allowed.contains(&given) {
+        return Ok(());
+    }
+    Err(format!("{interface} has no {what} `{given}`; it has {}", allowed.join(", ")))
+}
+
+fn parse_completion_mode(interface: &str, text: &str) -> Result<CompletionMode, String> {
+    match text {
+        "interrupt" => Ok(CompletionMode::Interrupt),
+        "poll" => Ok(CompletionMode::Poll),
+        "hybrid" | "hybrid:auto" => Ok(CompletionMode::Hybrid(Sleep::Auto)),
+        other => other
+            .strip_prefix("hybrid:")
+            .and_then(|sleep| sleep.strip_suffix("us"))
+            .and_then(|us| us.parse().ok())
+            .map(|us| CompletionMode::Hybrid(Sleep::Fixed(us)))
+            .ok_or_else(|| {
+                format!("{interface} has no completion `{other}`; it has interrupt, poll, hybrid and hybrid:Nus with N above 0")
+            }),
+    }
+}
+
+fn parse_user_completion(interface: &str, completion: &str, variants: &[&str]) -> Result<UserCompletion, String> {
+    let mode = parse_completion_mode(interface, completion)?;
+    let spin = match (variants, mode) {
+        ([], _) => Spin::Tight,
+        (["pause", "pause", ..], _) => return Err("`+pause` stands twice".into()),
+        (["pause"], CompletionMode::Poll | CompletionMode::Hybrid(_)) => Spin::Pause,
+        (["pause", other, ..] | [other, ..], CompletionMode::Poll | CompletionMode::Hybrid(_)) => {
+            return Err(format!("{interface} has no variant `+{other}`; its poll and hybrid have +pause"));
+        }
+        ([other, ..], CompletionMode::Interrupt) => {
+            return Err(format!("{interface} has no variant `+{other}` where it interrupts: leave it out"));
+        }
+    };
+    Ok(match mode {
+        CompletionMode::Interrupt => UserCompletion::Interrupt,
+        CompletionMode::Poll => UserCompletion::Poll(spin),
+        CompletionMode::Hybrid(sleep) => UserCompletion::Hybrid(sleep, spin),
+    })
+}
+
+fn parse_ring(interface: &str, submission: &str, completion: &str, variants: &[&str]) -> Result<Ring, String> {
+    only(interface, "submission", submission, &["syscall", "sqpoll"])?;
+    let completion = match completion {
+        "interrupt" => RingCompletion::Interrupt,
+        "poll" => RingCompletion::Poll,
+        "hybrid" => RingCompletion::Hybrid,
+        other => return Err(format!("{interface} has no completion `{other}`; it has interrupt, poll and hybrid")),
+    };
+    let (mut registered, mut second) = (false, false);
+    for variant in variants {
+        let seen = match (*variant, submission) {
+            ("registered", _) => &mut registered,
+            ("split", "syscall") | ("kernel-wait", "sqpoll") => &mut second,
+            (other, _) => {
+                let own = if submission == "sqpoll" { "+kernel-wait" } else { "+split" };
+                return Err(format!(
+                    "{interface}/{submission} has no variant `+{other}`; it has +registered and {own}"
+                ));
+            }
+        };
+        if std::mem::replace(seen, true) {
+            return Err(format!("`+{variant}` stands twice"));
+        }
+    }
+    let submission = match submission {
+        "syscall" => RingSubmission::Syscall { split: second },
+        _ => RingSubmission::Sqpoll { kernel_wait: second },
+    };
+    Ok(Ring { submission, completion, registered })
+}
+
+impl serde::Serialize for IoPath {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> serde::Deserialize<'de> for IoPath {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<IoPath, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::num::NonZeroU32;
+
+    fn any_path() -> impl Strategy<Value = IoPath> {
+        let mode = prop_oneof![
+            Just(CompletionMode::Interrupt),
+            Just(CompletionMode::Poll),
+            Just(CompletionMode::Hybrid(Sleep::Auto)),
+            (1u32..).prop_map(|us| CompletionMode::Hybrid(Sleep::Fixed(NonZeroU32::new(us).unwrap()))),
+        ];
+        let spin = || prop_oneof![Just(Spin::Tight), Just(Spin::Pause)];
+        let user = (mode.clone(), spin()).prop_map(|(mode, spin)| match mode {
+            CompletionMode::Interrupt => UserCompletion::Interrupt,
+            CompletionMode::Poll => UserCompletion::Poll(spin),
+            CompletionMode::Hybrid(sleep) => UserCompletion::Hybrid(sleep, spin),
+        });
+        let ring = (0usize..6, any::<bool>(), any::<bool>()).prop_map(|(which, registered, second)| {
+            let ring = Ring::all().nth(which).unwrap();
+            let submission = match ring.submission {
+                RingSubmission::Syscall { .. } => RingSubmission::Syscall { split: second },
+                RingSubmission::Sqpoll { .. } => RingSubmission::Sqpoll { kernel_wait: second },
+            };
+            Ring { submission, registered, ..ring }
+        });
+        prop_oneof![
+            mode.prop_map(IoPath::PosixSio),
+            user.prop_map(IoPath::NvmeUser),
+            Just(IoPath::Spdk),
+            Just(IoPath::PosixAio(AioDescriptors::PerJob)),
+            Just(IoPath::PosixAio(AioDescriptors::PerSlot)),
+            Just(IoPath::Libaio),
+            ring.clone().prop_map(IoPath::IoUring),
+            ring.prop_map(IoPath::NvmePassthrough),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn text_form_round_trips(path in any_path()) {
+            prop_assert_eq!(path.to_string().parse::<IoPath>(), Ok(path));
+        }
+
+        #[test]
+        fn parser_never_panics(text in "\\PC{0,60}") {
+            let _ = text.parse::<IoPath>();
+        }
+    }
+
+    #[test]
+    fn text_forms_are_those_of_the_design() {
+        let ring = Ring {
+            submission: RingSubmission::Sqpoll { kernel_wait: false },
+            completion: RingCompletion::Poll,
+            registered: true,
+        };
+        assert_eq!(IoPath::IoUring(ring).to_string(), "io_uring/sqpoll/poll+registered");
+        let fixed = CompletionMode::Hybrid(Sleep::Fixed(NonZeroU32::new(4).unwrap()));
+        assert_eq!(IoPath::PosixSio(fixed).to_string(), "posix-sio/syscall/hybrid:4us");
+        assert_eq!("posix-sio/syscall/hybrid:auto".parse::<IoPath>().unwrap().to_string(), "posix-sio/syscall/hybrid");
+        let user = |mode| IoPath::NvmeUser(mode).to_string();
+        let us = Sleep::Fixed(NonZeroU32::new(4).unwrap());
+        assert_eq!(user(UserCompletion::Poll(Spin::Tight)), "nvme-user/doorbell/poll");
+        assert_eq!(user(UserCompletion::Hybrid(us, Spin::Tight)), "nvme-user/doorbell/hybrid:4us");
+        assert_eq!(user(UserCompletion::Hybrid(us, Spin::Pause)), "nvme-user/doorbell/hybrid:4us+pause");
+        assert_eq!(IoPath::Spdk.to_string(), "spdk/doorbell/poll");
+    }
+
+    #[test]
+    fn nonsense_is_refused_with_the_reason() {
+        for (text, part) in [
+            ("io_uring", "interface/submission/completion"),
+            ("aio/syscall/interrupt", "no interface `aio`"),
+            ("libaio/sqpoll/interrupt", "no submission `sqpoll`"),
+            ("libaio/syscall/poll", "no completion `poll`"),
+            ("posix-sio/syscall/hybrid:0us", "N above 0"),
+            ("posix-sio/syscall/poll+registered", "no variant `+registered`"),
+            ("io_uring/sqpoll/poll+split", "no variant `+split`"),
+            ("nvme-user/syscall/poll", "no submission `syscall`; it has doorbell"),
+            ("nvme-user/doorbell/poll+pause+pause", "stands twice"),
+            ("nvme-user/doorbell/poll+split", "no variant `+split`; its poll and hybrid have +pause"),
+            ("nvme-user/doorbell/interrupt+pause", "no variant `+pause` where it interrupts"),
+            ("spdk/doorbell/interrupt", "no completion `interrupt`; it has poll"),
+            ("io_uring/syscall/poll+split+split", "stands twice"),
+        ] {
+            let message = text.parse::<IoPath>().unwrap_err().to_string();
+            assert!(message.contains(part), "{message}");
+        }
+    }
+}
