@@ -53,6 +53,13 @@ pub struct Evidence {
     /// What came of the study's rule for the ramp's end; absent where there was none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub steadystate: Option<SteadyState>,
+    /// Who completed the I/Os of a pass just before the window, or why that was not counted; absent in evidence of rules before 4, and
+    /// where no driver of the kernel had the device.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub completions: Option<Finding<Completions>>,
+    /// Processors that the jobs could use; absent in evidence of rules before 4, and where they could use all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allowed_cpus: Option<u32>,
 }
 
 /// A ramp held against the rule that the study declared for its end.
@@ -258,6 +265,47 @@ pub struct ControlRun {
     pub interrupts: Option<u64>,
     /// Reads that the devices under the target completed meanwhile.
     pub device_reads: u64,
+    /// Who completed them; absent where that was not counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub completions: Option<Completions>,
+}
+
+/// Who completed the I/Os of a short pass before the window, each counted in the context that completed it (the kernel's tracepoint
+/// `block:block_rq_complete`); and what the window's own counts are held against.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Completions {
+    /// I/Os that the pass issued.
+    pub ios: u64,
+    /// Requests completed in a hard interrupt.
+    pub hard_interrupt: u64,
+    /// In a soft interrupt.
+    pub soft_interrupt: u64,
+    /// By a worker of the kernel, or by the thread of an interrupt.
+    pub worker: u64,
+    /// By a thread that waits for the I/Os: a job, or io_uring's submission poller; of fio, any of its threads.
+    pub waiting: u64,
+    /// By any other thread.
+    pub other: u64,
+    /// Timers that the threads which wait have set.
+    pub timers: u64,
+    /// Length of the pass in ns.
+    pub pass_ns: u64,
+    /// Sleeps of those who look for completions.
+    pub sleeps: u64,
+    /// Interrupts on the devices' own vectors; absent where they cannot be told apart.
+    pub interrupts: Option<u64>,
+}
+
+impl Completions {
+    /// Requests completed by an interrupt, or in the place of one.
+    pub fn by_interrupt(&self) -> u64 {
+        self.hard_interrupt.saturating_add(self.soft_interrupt).saturating_add(self.worker)
+    }
+
+    /// All requests that were completed.
+    pub fn total(&self) -> u64 {
+        self.by_interrupt().saturating_add(self.waiting).saturating_add(self.other)
+    }
 }
 
 /// A property that the evidence shows, or the reason why it shows none.
@@ -266,7 +314,9 @@ pub struct ControlRun {
 pub enum Finding<T> {
     /// The evidence shows this.
     Seen(T),
-    /// The evidence shows neither; why.
+    /// The evidence shows more than one, each in a share that matters; which.
+    Mixed(String),
+    /// The evidence shows none; why.
     Unclear(String),
 }
 

@@ -1,9 +1,19 @@
 //! Figures per I/O that follow from evidence, and their text. What they show is decided in `observe`.
 
-use iopj_core::evidence::{DeviceEvidence, EngineEvidence, Evidence, ProcessEvidence, ThreadEvidence, ThreadRole};
+use crate::counted::told;
+use iopj_core::evidence::{
+    DeviceEvidence, EngineEvidence, Evidence, Finding, ProcessEvidence, ThreadEvidence, ThreadRole,
+};
 
 /// Bytes of a sector in `/sys/block/X/stat`, whatever the disk's block size.
 const SECTOR_BYTES: u64 = 512;
+
+/// Share of what the cores allow it that a poller must spend on a CPU to have polled all the time.
+pub const POLL_BUSY: f64 = 0.85;
+/// Sleeps per round (an I/O of each that a job keeps in flight) below which the poller did not sleep.
+pub const POLL_SLEEPS: f64 = 0.02;
+/// Sleeps per round from which on the poller slept before it polled. Between the two nothing is seen.
+pub const HYBRID_SLEEPS: f64 = 0.1;
 
 /// Share of the issued I/Os or bytes that the disks may have left undone.
 pub const MISSING_SHARE: f64 = 0.001;
@@ -92,9 +102,48 @@ pub(crate) fn foreign_at_most(evidence: &Evidence) -> u64 {
     others.fold(ios, u64::saturating_add)
 }
 
-/// I/Os that the jobs had in flight at most, and so the most that one interrupt can complete.
+/// I/Os that the jobs had in flight at most: no interrupt can complete more.
 pub(crate) fn in_flight(evidence: &Evidence) -> u64 {
     u64::from(evidence.iodepth.max(1)) * u64::from(evidence.numjobs.max(1))
+}
+
+/// I/Os that one vector has in flight at most where the jobs are spread over the vectors as over the cores: those of its share of the
+/// jobs, and no more than its queue holds (`nr_requests`).
+pub(crate) fn in_flight_per_vector(evidence: &Evidence) -> u64 {
+    let vectors: usize = evidence.devices.iter().map(|device| device.vectors.len()).sum();
+    let cores = match evidence.allowed_cpus.unwrap_or(evidence.cpu.cores) {
+        0 => u64::MAX,
+        cores => cores.into(),
+    };
+    let jobs = u64::from(evidence.numjobs.max(1)).div_ceil((vectors as u64).clamp(1, cores));
+    let queue = evidence.devices.iter().filter_map(|device| device.settings.get("nr_requests")?.parse().ok()).max();
+    (u64::from(evidence.iodepth.max(1)) * jobs).min(queue.unwrap_or(u64::MAX)).max(1)
+}
+
+/// Sleeps that have to do with I/O: between so many.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Sleeps {
+    pub(crate) least: u64,
+    pub(crate) most: u64,
+}
+
+/// Sleeps of a generator that ran as a process of its own which have nothing to do with I/O: of its start and end.
+pub const START_SLEEPS: u64 = 400;
+/// And of its main thread, that looks after the jobs, in each second of the window.
+pub const MAIN_SLEEPS_PER_S: u64 = 120;
+
+impl Sleeps {
+    /// Of so many over so long a time; those of a whole process hold what has nothing to do with I/O.
+    pub(crate) fn of(sleeps: u64, over_ns: u64, of_process: bool) -> Sleeps {
+        let by_main = over_ns.div_ceil(1_000_000_000).saturating_mul(MAIN_SLEEPS_PER_S);
+        let others = if of_process { by_main.saturating_add(START_SLEEPS) } else { 0 };
+        Sleeps { least: sleeps.saturating_sub(others), most: sleeps }
+    }
+}
+
+/// So many for each round: one I/O of each that a job keeps in flight.
+pub(crate) fn per_round(evidence: &Evidence, count: u64, ios: u64) -> f64 {
+    ratio(count, ios) * f64::from(evidence.iodepth.max(1))
 }
 
 /// Those who look for completions: the submission pollers where they ran, else the jobs, else
@@ -103,47 +152,89 @@ pub(crate) fn in_flight(evidence: &Evidence) -> u64 {
 pub(crate) struct Pollers {
     pub(crate) count: u64,
     pub(crate) cpu_ns: u64,
-    pub(crate) sleeps: u64,
-    /// Of these, sleeps that may have nothing to do with I/O: at most so many.
-    pub(crate) other_sleeps: u64,
+    pub(crate) sleeps: Sleeps,
+    /// Threads of the trial that may want a CPU beside them.
+    beside: u64,
+    beside_ns: u64,
 }
-
-/// Sleeps of a generator that ran as a process of its own which have nothing to do with I/O: of its start and end.
-pub const START_SLEEPS: u64 = 400;
-/// And of its main thread, that looks after the jobs, in each second of the window.
-pub const MAIN_SLEEPS_PER_S: u64 = 120;
 
 impl Pollers {
     pub(crate) fn of(evidence: &Evidence) -> Pollers {
         if evidence.threads.is_empty() {
             let ProcessEvidence { user_ns, system_ns, voluntary_switches: sleeps, .. } = evidence.process;
-            let by_main = evidence.window_ns.div_ceil(1_000_000_000).saturating_mul(MAIN_SLEEPS_PER_S);
             return Pollers {
                 count: evidence.numjobs.into(),
                 cpu_ns: user_ns.saturating_add(system_ns),
-                sleeps,
-                other_sleeps: by_main.saturating_add(START_SLEEPS).min(sleeps),
+                sleeps: Sleeps::of(sleeps, evidence.window_ns, true),
+                beside: 0,
+                beside_ns: 0,
             };
         }
-        let sqpolls = Pollers::sum(running_sqpolls(evidence), evidence.window_ns);
-        if sqpolls.count > 0 {
-            return sqpolls;
+        let running: Vec<i32> = running_sqpolls(evidence).map(|thread| thread.tid).collect();
+        let looks = |thread: &&ThreadEvidence| match &running[..] {
+            [] => thread.role == ThreadRole::Job,
+            _ => thread.role == ThreadRole::Sqpoll && running.contains(&thread.tid),
+        };
+        let (lookers, others): (Vec<_>, Vec<_>) = evidence.threads.iter().partition(looks);
+        let sum = |threads: &[&ThreadEvidence], of: fn(&ThreadEvidence) -> u64| {
+            threads.iter().map(|it| it.in_window(of(it), evidence.window_ns)).fold(0, u64::saturating_add)
+        };
+        let sleeps = sum(&lookers, |thread| thread.voluntary_switches);
+        Pollers {
+            count: lookers.len() as u64,
+            cpu_ns: sum(&lookers, |thread| thread.cpu_ns),
+            sleeps: Sleeps::of(sleeps, evidence.window_ns, false),
+            beside: others.iter().filter(|thread| thread.cpu_ns > 0).count() as u64,
+            beside_ns: sum(&others, |thread| thread.cpu_ns),
         }
-        Pollers::sum(evidence.threads.iter().filter(|thread| thread.role == ThreadRole::Job), evidence.window_ns)
-    }
-
-    fn sum<'a>(threads: impl Iterator<Item = &'a ThreadEvidence>, window_ns: u64) -> Pollers {
-        threads.fold(Pollers { count: 0, cpu_ns: 0, sleeps: 0, other_sleeps: 0 }, |sum, thread| Pollers {
-            count: sum.count + 1,
-            cpu_ns: sum.cpu_ns.saturating_add(thread.in_window(thread.cpu_ns, window_ns)),
-            sleeps: sum.sleeps.saturating_add(thread.in_window(thread.voluntary_switches, window_ns)),
-            other_sleeps: 0,
-        })
     }
 
     /// The share of the window that a poller spent on a CPU.
     pub(crate) fn busy(&self, window_ns: u64) -> f64 {
         ratio(self.cpu_ns, window_ns) / self.count.max(1) as f64
+    }
+
+    /// The share of a CPU that the cores allow each: what the trial's other threads left of them, or an equal part for
+    /// every thread of the trial if that is more.
+    pub(crate) fn allowed(&self, evidence: &Evidence) -> f64 {
+        let cores = f64::from(evidence.allowed_cpus.unwrap_or(evidence.cpu.cores));
+        if cores == 0.0 {
+            return 1.0;
+        }
+        let left = (cores - ratio(self.beside_ns, evidence.window_ns)) / self.count.max(1) as f64;
+        let equal = cores / (self.count + self.beside).max(1) as f64;
+        left.max(equal).min(1.0)
+    }
+
+    /// Whether they were awake all the time, as far as the cores allow: no sleep, and a CPU.
+    pub(crate) fn polled(&self, evidence: &Evidence) -> Result<(), String> {
+        if self.count == 0 {
+            return Err("no interrupt, but no thread is known to have looked for completions".to_owned());
+        }
+        if running_sqpolls(evidence).count() > evidence.numjobs as usize {
+            return Err("no interrupt, but more submission pollers ran than the trial has".to_owned());
+        }
+        let [least, most] = [self.sleeps.least, self.sleeps.most].map(|it| per_round(evidence, it, evidence.ios()));
+        if least >= POLL_SLEEPS {
+            let least = text(least);
+            return Err(format!("no interrupt, but {least} sleeps per round are too many for poll"));
+        }
+        if most >= HYBRID_SLEEPS {
+            return Err(format!(
+                "no interrupt, and {} sleeps per round that may be those of the generator's start or before each poll: measure longer",
+                text(most)
+            ));
+        }
+        let (busy, allowed) = (self.busy(evidence.window_ns), self.allowed(evidence));
+        if busy >= POLL_BUSY * allowed {
+            return Ok(());
+        }
+        Err(format!(
+            "no interrupt and no sleep, but a poller had a CPU for only {:.0} % of the window where the cores allow {:.0} %: leave \
+             the pollers the cores that they have",
+            100.0 * busy,
+            100.0 * allowed
+        ))
     }
 }
 
@@ -208,7 +299,12 @@ pub fn summary(evidence: &Evidence) -> Vec<String> {
             (false, Some(_)) => "submission poller",
             (false, None) => "job",
         };
-        figures.push(format!("{} sleeps per I/O and {busy:.0} % of a CPU ({who})", per_io(pollers.sleeps)));
+        figures.push(format!("{} sleeps per I/O and {busy:.0} % of a CPU ({who})", per_io(pollers.sleeps.most)));
+    }
+    match &evidence.completions {
+        Some(Finding::Seen(counts)) => figures.push(told(counts)),
+        Some(Finding::Unclear(reason)) => figures.push(format!("who completed each I/O was not counted: {reason}")),
+        Some(Finding::Mixed(_)) | None => {}
     }
     if let Some(engine) = &evidence.engine {
         figures.push(match engine.doorbells {

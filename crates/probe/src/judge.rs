@@ -24,15 +24,16 @@ pub fn judge(path: &IoPath, observed: &Observed, evidence: &Evidence) -> Verdict
     let mut against: Vec<String> = Vec::new();
     let mut open: Vec<String> = Vec::new();
     let mut seen: Vec<String> = Vec::new();
-    for (name, outcome) in [("completion", completion), ("submission", submission)] {
-        match outcome {
-            Outcome::AsAsked(what) => seen.push(format!("{name} by {what} was seen")),
-            Outcome::Other(reason) => against.push(reason),
-            Outcome::Open(reason) if name == "submission" && is_word_taken => {
-                seen.push(format!("{name} by {}: {reason}", Submission::Syscall));
-            }
-            Outcome::Open(reason) => open.push(reason),
-        }
+    match completion {
+        Outcome::AsAsked(what) => seen.push(format!("completion by {what} was seen")),
+        Outcome::Other(reason) => against.push(reason),
+        Outcome::Open(reason) => open.push(reason),
+    }
+    match submission {
+        Outcome::AsAsked(what) => seen.push(format!("submission by {what} was seen")),
+        Outcome::Other(reason) => against.push(reason),
+        Outcome::Open(reason) if is_word_taken => seen.push(format!("submission by {}: {reason}", Submission::Syscall)),
+        Outcome::Open(reason) => open.push(reason),
     }
     against.extend(other_registration(path, evidence));
     open.extend(other_delay(path, evidence));
@@ -54,6 +55,7 @@ fn compare<T: PartialEq + Display>(asked: T, finding: &Finding<T>) -> Outcome {
     match finding {
         Finding::Seen(seen) if *seen == asked => Outcome::AsAsked(seen.to_string()),
         Finding::Seen(seen) => Outcome::Other(format!("asked for {asked}, seen {seen}")),
+        Finding::Mixed(what) => Outcome::Other(format!("asked for {asked}, seen several: {what}")),
         Finding::Unclear(reason) => Outcome::Open(reason.clone()),
     }
 }

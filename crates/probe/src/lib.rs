@@ -6,6 +6,8 @@
 //! the disks under a target, timing the window and counting its I/Os are left to the caller.
 
 mod child;
+mod completions;
+mod counted;
 mod cpu;
 mod device;
 mod doubt;
@@ -17,6 +19,7 @@ mod judge;
 mod kernel;
 pub mod marker;
 mod observe;
+mod perf;
 mod root;
 pub mod sampling;
 mod snapshot;
@@ -27,16 +30,19 @@ mod threads;
 mod vectors;
 
 pub use child::{ChildJobs, ChildWatch, JobThreads, Watched};
+pub use completions::{CompletionCounters, CompletionsError, Waiting};
+pub use counted::{AGREEMENT, COUNTED_SHARE, FEW_SLEEPS, HYBRID_TIMERS, MIXED_SHARE, POLL_TIMERS, of_pass};
 pub use cpu::reap;
 pub use doubt::{FOREIGN_SHARE, SLACK_BYTES, SLACK_IOS};
 pub use error::ProbeError;
-pub use figures::{MAIN_SLEEPS_PER_S, MISSING_SHARE, START_SLEEPS, summary};
+pub use figures::{HYBRID_SLEEPS, MAIN_SLEEPS_PER_S, MISSING_SHARE, POLL_BUSY, POLL_SLEEPS, START_SLEEPS, summary};
 pub use judge::{assess, judge};
 pub use kernel::irq_time_sampled;
 pub use observe::{
-    CONTROL_INTERRUPTS, HYBRID_SLEEPS, INTERRUPT_SHARE, KERNEL_SHARE, NO_INTERRUPT, POLL_BUSY, POLL_SLEEPS,
-    START_KERNEL_NS, STRAY_INTERRUPTS, STRAY_SHARE, SUBMITTED_SHARE, observe,
+    CONTROL_INTERRUPTS, INTERRUPT_SHARE, KERNEL_SHARE, NO_INTERRUPT, START_KERNEL_NS, STRAY_INTERRUPTS, STRAY_SHARE,
+    SUBMITTED_SHARE, observe,
 };
+pub use perf::EventsError;
 pub use snapshot::{Edge, Probe, Snapshot, Who};
 pub use symbols::{Symbol, Symbols, SymbolsError};
 

@@ -3,10 +3,11 @@
 //! A property is seen only where the figures leave no other explanation; what the reasons below
 //! call foreign, missing or split is explained in `docs/verdicts.md`.
 
+use crate::counted::{by_counts, told};
 use crate::doubt::{doubt, uncounted};
 use crate::figures::{
-    Direction, Pollers, foreign_at_most, has_sqpolls, in_flight, interrupts, is_taken, ratio, running_sqpolls, sqpolls,
-    text,
+    Direction, HYBRID_SLEEPS, Pollers, foreign_at_most, has_sqpolls, in_flight, in_flight_per_vector, interrupts,
+    is_taken, per_round, ratio, running_sqpolls, sqpolls, text,
 };
 use iopj_core::evidence::{ControlRun, Evidence, Finding, Observed, RingEvidence, ThreadRole};
 use iopj_core::path::{Completion, Submission};
@@ -22,12 +23,6 @@ pub const STRAY_SHARE: f64 = 0.1;
 pub const INTERRUPT_SHARE: f64 = 0.5;
 /// Interrupts per read of the control run from which on the device is known to interrupt.
 pub const CONTROL_INTERRUPTS: f64 = 0.5;
-/// Share of the window that a poller must spend on a CPU to have polled all the time.
-pub const POLL_BUSY: f64 = 0.85;
-/// Sleeps per round (an I/O of each that a job keeps in flight) below which the poller did not sleep.
-pub const POLL_SLEEPS: f64 = 0.02;
-/// Sleeps per round from which on the poller slept before it polled. Between the two nothing is seen.
-pub const HYBRID_SLEEPS: f64 = 0.1;
 
 /// Share of the CPU time that the kernel may have of a poller who asks it for nothing.
 pub const KERNEL_SHARE: f64 = 0.25;
@@ -42,7 +37,7 @@ pub fn observe(evidence: &Evidence) -> Observed {
     Observed { submission: submission(evidence, &completion), completion, doubt: doubt(evidence) }
 }
 
-fn unclear<T>(reason: impl Into<String>) -> Finding<T> {
+pub(crate) fn unclear<T>(reason: impl Into<String>) -> Finding<T> {
     Finding::Unclear(reason.into())
 }
 
@@ -55,6 +50,19 @@ fn completion(evidence: &Evidence) -> Finding<Completion> {
             "the interrupts cannot be held against I/Os: `queue/iostats` of {disk} is 0, set it to 1"
         ));
     }
+    if let Some(Finding::Seen(counts)) = &evidence.completions {
+        if let Some(finding) = by_counts(evidence, counts) {
+            return finding;
+        }
+        if counts.total() > 0 {
+            return unclear(format!("{}: a cache, a hole or merges kept the others from the disk", told(counts)));
+        }
+    }
+    by_vectors(evidence)
+}
+
+/// What the interrupts of the disks' vectors show: all that there is where completions are not counted one by one.
+fn by_vectors(evidence: &Evidence) -> Finding<Completion> {
     let interrupts = match interrupts(evidence) {
         Ok(interrupts) => interrupts,
         Err(name) => return unclear(untold(evidence, name)),
@@ -71,21 +79,17 @@ fn completion(evidence: &Evidence) -> Finding<Completion> {
     by_sleeps(evidence)
 }
 
-/// The share of the I/Os that so many interrupts can have completed at most.
-fn completed_at_most(evidence: &Evidence, interrupts: u64) -> f64 {
-    ratio(interrupts.saturating_mul(in_flight(evidence)), evidence.ios())
-}
-
 /// True if so many interrupts cannot have completed the I/Os.
-fn is_none(evidence: &Evidence, interrupts: u64) -> bool {
-    let share = completed_at_most(evidence, interrupts);
+pub(crate) fn is_none(evidence: &Evidence, interrupts: u64) -> bool {
+    let share = ratio(interrupts.saturating_mul(in_flight(evidence)), evidence.ios());
     share <= NO_INTERRUPT || (interrupts <= STRAY_INTERRUPTS && share <= STRAY_SHARE)
 }
 
 /// Interrupts enough for the I/Os, beyond those that foreign I/O explains; or else too few and too many.
 fn by_interrupts(evidence: &Evidence, interrupts: u64) -> Finding<Completion> {
     let own = interrupts.saturating_sub(foreign_at_most(evidence));
-    if own > STRAY_INTERRUPTS && completed_at_most(evidence, own) >= INTERRUPT_SHARE {
+    let at_once = in_flight_per_vector(evidence);
+    if own > STRAY_INTERRUPTS && ratio(own.saturating_mul(at_once), evidence.ios()) >= INTERRUPT_SHARE {
         return Finding::Seen(Completion::Interrupt);
     }
     let per_io = text(ratio(interrupts, evidence.ios()));
@@ -93,53 +97,38 @@ fn by_interrupts(evidence: &Evidence, interrupts: u64) -> Finding<Completion> {
         return unclear(format!("all of the {per_io} interrupts per I/O can be those of foreign I/O on the same disk"));
     }
     unclear(format!(
-        "{per_io} interrupts per I/O, {} without those of foreign I/O, at up to {} I/Os in flight are too many for \
-         none and too few for all I/Os",
+        "{per_io} interrupts per I/O, {} without those of foreign I/O, at up to {at_once} I/Os in flight on a vector are too many \
+         for none and too few for all I/Os",
         text(ratio(own, evidence.ios())),
-        in_flight(evidence)
     ))
 }
 
-/// Completions without interrupt: who looked for them slept, or did not.
+/// Completions without interrupt: who looked for them never slept, or did. What a sleep was for shows only where nobody but the
+/// generator drives the device.
 fn by_sleeps(evidence: &Evidence) -> Finding<Completion> {
     let pollers = Pollers::of(evidence);
-    if pollers.count == 0 {
-        return unclear("no interrupt, but no thread is known to have looked for completions");
+    let sleeps = per_round(evidence, pollers.sleeps.least, evidence.ios());
+    if sleeps >= HYBRID_SLEEPS && pollers.count > 0 {
+        return match is_taken(evidence) {
+            true => Finding::Seen(Completion::Hybrid),
+            false => unclear(format!(
+                "no interrupt, and {} sleeps per round: whether these were sleeps before each poll shows only where completions are \
+                 counted",
+                text(sleeps)
+            )),
+        };
     }
-    if running_sqpolls(evidence).count() > evidence.numjobs as usize {
-        return unclear("no interrupt, but more submission pollers ran than the trial has");
-    }
-    let per_round = |sleeps: u64| ratio(sleeps, evidence.ios()) * f64::from(evidence.iodepth.max(1));
-    let (least, most) = (per_round(pollers.sleeps - pollers.other_sleeps), per_round(pollers.sleeps));
-    if least >= HYBRID_SLEEPS {
-        return Finding::Seen(Completion::Hybrid);
-    }
-    if least >= POLL_SLEEPS {
-        let least = text(least);
-        return unclear(format!(
-            "no interrupt, and {least} sleeps per round are too many for poll and too few for hybrid"
-        ));
-    }
-    if most >= HYBRID_SLEEPS {
-        return unclear(format!(
-            "no interrupt, and {} sleeps per round that may be those of the generator's start or of hybrid: measure longer",
-            text(most)
-        ));
-    }
-    let busy = pollers.busy(evidence.window_ns);
-    if busy >= POLL_BUSY {
-        return Finding::Seen(Completion::Poll);
-    }
-    unclear(format!(
-        "no interrupt and no sleep, but the poller had a CPU for only {:.0} % of the window: leave each poller a core of its own",
-        100.0 * busy
-    ))
+    pollers.polled(evidence).map_or_else(unclear, |()| Finding::Seen(Completion::Poll))
 }
 
 /// Whether the control run showed that the device interrupts when nobody polls.
-fn interrupts_otherwise(control: Option<ControlRun>) -> Result<(), &'static str> {
+pub(crate) fn interrupts_otherwise(control: Option<ControlRun>) -> Result<(), &'static str> {
     match control {
         None => Err("no control run shows that the device interrupts otherwise"),
+        Some(ControlRun { completions: Some(counts), .. }) if counts.total() > 0 => {
+            let enough = ratio(counts.by_interrupt(), counts.total()) >= CONTROL_INTERRUPTS;
+            enough.then_some(()).ok_or("no interrupt completed the control run's reads either")
+        }
         Some(ControlRun { device_reads: 0, .. }) => Err("the control run's reads never reached the device"),
         Some(ControlRun { interrupts: None, .. }) => Err("the control run could not tell the device's interrupts"),
         Some(ControlRun { interrupts: Some(interrupts), device_reads, .. }) => {

@@ -1,5 +1,6 @@
 //! [`Probe`] and [`Snapshot`]: all counters at one moment, and the evidence between two.
 
+use crate::completions::{CompletionCounters, CompletionsError, Waiting};
 use crate::cpu;
 use crate::device::{Device, Sample};
 use crate::idle::{IdleStates, Times};
@@ -197,6 +198,15 @@ impl Probe {
         self.sqpoll_is_kernel_thread
     }
 
+    /// Counts who completes the I/Os of the disks from now on, for as long as it is not ended. Nothing of the trial may be in flight.
+    ///
+    /// # Errors
+    /// [`CompletionsError`] where there is no tracefs, or this user may not.
+    pub fn count_completions(&self, waiting: Waiting<'_>) -> Result<CompletionCounters, CompletionsError> {
+        let disks: Vec<&str> = self.devices.iter().map(Device::name).collect();
+        CompletionCounters::open(&self.root, &disks, waiting)
+    }
+
     fn this_process(&self, jobs: &[i32], own: &[i32]) -> Result<Process, ProbeError> {
         let all = threads::of_this_process(&self.root, self.tick_ns)?;
         let (own, others): (Vec<Thread>, Vec<Thread>) = all.into_iter().partition(|thread| own.contains(&thread.tid));
@@ -214,6 +224,12 @@ impl Probe {
 type Process = (Vec<(ThreadRole, Thread)>, Vec<Thread>, ProcessEvidence);
 
 impl Snapshot {
+    /// The threads that wait for completions: jobs and submission pollers.
+    pub fn waiting(&self) -> Vec<i32> {
+        let waits = |role: &ThreadRole| matches!(role, ThreadRole::Job | ThreadRole::Sqpoll);
+        self.threads.iter().filter(|(role, _)| waits(role)).map(|(_, thread)| thread.tid).collect()
+    }
+
     /// What happened from this snapshot to `later`, taken by the same probe for the same `Who`.
     ///
     /// Fills `rules`, `devices`, `threads`, `process`, `cpu`, `c_states` and `irq_time_sampled`; the

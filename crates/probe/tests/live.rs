@@ -5,7 +5,7 @@ use iopj_core::evidence::{
     VerdictKind,
 };
 use iopj_core::path::Completion;
-use iopj_probe::{Edge, Probe, Who, assess, reap};
+use iopj_probe::{CompletionCounters, Edge, Probe, Waiting, Who, assess, reap};
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
@@ -205,7 +205,8 @@ fn real_reads_are_seen_on_the_disk_and_as_interrupts() {
     (evidence.reads, evidence.read_bytes) = (BLOCKS as u64, (BLOCKS * BLOCK) as u64);
     (evidence.numjobs, evidence.iodepth) = (1, 1);
     evidence.engine = Some(EngineEvidence { submit_calls: BLOCKS as u64, ..Default::default() });
-    evidence.control = Some(ControlRun { ios: BLOCKS as u64, interrupts: Some(interrupts), device_reads: reads });
+    evidence.control =
+        Some(ControlRun { ios: BLOCKS as u64, interrupts: Some(interrupts), device_reads: reads, completions: None });
     let (observed, verdict) = assess(&"posix-sio/syscall/interrupt".parse().unwrap(), &evidence);
     if observed.doubt.is_none() {
         assert_eq!(verdict.kind, VerdictKind::Verified, "{:?}", verdict.reasons);
@@ -215,6 +216,58 @@ fn real_reads_are_seen_on_the_disk_and_as_interrupts() {
         assert_eq!(poll.kind, VerdictKind::Refuted, "{:?}", poll.reasons);
         eprintln!("{:?}", poll.reasons);
     }
+}
+
+/// Counters, or `None` where this user or kernel has none.
+fn counters(probe: &Probe, waiting: Waiting<'_>) -> Option<CompletionCounters> {
+    match probe.count_completions(waiting) {
+        Ok(counters) => Some(counters),
+        Err(error) => {
+            skipped(&error.to_string());
+            None
+        }
+    }
+}
+
+#[test]
+fn reads_are_counted_in_the_context_that_completed_them() {
+    const BLOCKS: usize = 500;
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let Some(disk) = disk_of(directory.path()) else { return skipped("a build folder on a plain disk") };
+    let Some(file) = file_without_cache(directory.path(), BLOCKS) else {
+        return skipped("a file system with O_DIRECT");
+    };
+    let probe = Probe::new(std::slice::from_ref(&disk)).unwrap();
+    let Some(running) = counters(&probe, Waiting::Threads(&[tid()])) else { return };
+    read_all(&file, BLOCKS);
+    let counts = running.end().unwrap();
+    // Others may use the disk meanwhile, so there may be more.
+    let is_polled =
+        fs::read_to_string(format!("/sys/block/{disk}/queue/io_poll")).is_ok_and(|polls| polls.trim() == "1");
+    assert!(is_polled || counts.waiting == 0, "nobody polls: {counts:?}");
+    assert!(counts.by_interrupt() >= BLOCKS as u64, "{counts:?}");
+    assert_eq!(counts.total(), counts.by_interrupt() + counts.waiting + counts.other);
+}
+
+#[test]
+fn the_timers_of_the_threads_that_wait_are_counted_and_no_others() {
+    const SLEEPS: u64 = 50;
+    let Some(disk) = fs::read_dir("/sys/block").unwrap().flatten().next() else { return skipped("a disk") };
+    let probe = Probe::new(&[disk.file_name().into_string().unwrap()]).unwrap();
+    let sleep = || (0..SLEEPS).for_each(|_| thread::sleep(Duration::from_micros(100)));
+    let Some(running) = counters(&probe, Waiting::Threads(&[tid()])) else { return };
+    sleep();
+    let own = running.end().unwrap().timers;
+    let running = counters(&probe, Waiting::Threads(&[tid()])).unwrap();
+    thread::scope(|scope| scope.spawn(sleep).join().unwrap());
+    let of_another = running.end().unwrap().timers;
+    assert!((SLEEPS..2 * SLEEPS).contains(&own) && of_another < SLEEPS, "{own} {of_another}");
+    // Children of children too, and nothing of this process.
+    let running = counters(&probe, Waiting::Children).unwrap();
+    sleep();
+    let status = Command::new("sh").args(["-c", "for i in 1 2 3 4 5 6 7 8; do sleep 0.001; done"]).status().unwrap();
+    let of_children = running.end().unwrap().timers;
+    assert!(status.success() && (8..SLEEPS).contains(&of_children), "{of_children}");
 }
 
 #[test]

@@ -288,6 +288,7 @@ fn known<T: ToString>(value: Option<T>) -> String {
 fn finding<T: ToString>(finding: &Finding<T>) -> String {
     match finding {
         Finding::Seen(seen) => seen.to_string(),
+        Finding::Mixed(what) => format!("mixed: {what}"),
         Finding::Unclear(why) => format!("unclear: {why}"),
     }
 }

@@ -1,10 +1,10 @@
 //! The control run: a few synchronous reads on interrupts, to see whether the device interrupts at all.
 
-use crate::native::{self, JobSpec};
-use iopj_core::evidence::ControlRun;
+use crate::native::{self, JobSpec, Moment};
+use iopj_core::evidence::{Completions, ControlRun};
 use iopj_core::{CompletionMode, IoPath, Length, Ring, RingCompletion, RingSubmission, Workload};
 use iopj_engine::Target;
-use iopj_probe::{Edge, Probe, Who};
+use iopj_probe::{CompletionCounters, Edge, Probe, Waiting, Who};
 use std::cell::RefCell;
 use std::sync::atomic::AtomicBool;
 
@@ -34,10 +34,17 @@ pub(crate) fn run(target: &Target, probe: &Probe, stop: &AtomicBool) -> Result<C
         huge_pages: false,
         steadystate: None,
         is_trial: false,
+        has_pass: false,
     };
     let snapshots = RefCell::new(Vec::with_capacity(2));
-    let mut bracket = |jobs: &[i32]| {
+    let counts = RefCell::new((None, None));
+    let mut bracket = |moment, jobs: &[i32]| {
         let who = Who::ThisProcess { jobs, own: &[] };
+        let (counters, counted) = &mut *counts.borrow_mut();
+        match moment {
+            Moment::End => *counted = counters.take().and_then(|counters: CompletionCounters| counters.end().ok()),
+            _ => *counters = probe.count_completions(Waiting::Threads(jobs)).ok(),
+        }
         let mut snapshots = snapshots.borrow_mut();
         let edge = if snapshots.is_empty() { Edge::Begin } else { Edge::End };
         snapshots.push(probe.snapshot(who, edge).map_err(|error| error.to_string())?);
@@ -47,9 +54,12 @@ pub(crate) fn run(target: &Target, probe: &Probe, stop: &AtomicBool) -> Result<C
     let snapshots = snapshots.into_inner();
     let [first, last] = &snapshots[..] else { return Err("the control run was not bracketed".to_owned()) };
     let evidence = first.until(last);
+    let ios = done.issued.iter().sum();
+    let (_, counted) = counts.into_inner();
     Ok(ControlRun {
-        ios: done.issued.iter().sum(),
+        ios,
         interrupts: evidence.devices.iter().map(|device| device.interrupts).sum(),
+        completions: counted.map(|counts| Completions { ios, ..counts }),
         device_reads: evidence.devices.iter().map(|device| device.reads).sum(),
     })
 }

@@ -3,6 +3,7 @@
 pub mod access;
 pub mod blocks;
 mod control;
+mod counting;
 pub mod energy;
 pub mod fio;
 pub mod import;

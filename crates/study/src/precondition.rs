@@ -48,8 +48,9 @@ pub(crate) fn run(
             huge_pages: false,
             steadystate: None,
             is_trial: false,
+            has_pass: false,
         };
-        let run = native::run(&spec, stop, &mut |_| Ok(()), tick)?;
+        let run = native::run(&spec, stop, &mut |_, _| Ok(()), tick)?;
         Ok::<f64, String>(run.all.count as f64 * 1e9 / (run.last_ns - run.first_ns).max(1) as f64)
     };
     let block = u64::from(target.logical_block());

@@ -15,6 +15,7 @@ use iopj_engine::target::{FileId, TargetError};
 use iopj_engine::{PciAddress, Target};
 use iopj_probe::ProbeError;
 use iopj_store::{Outcome, Store, StoreError, StudyRecord, Unavailable};
+use std::cell::OnceCell;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, SystemTime};
@@ -168,7 +169,15 @@ pub fn run(
     let store = Store::create(&store_path, &record)?;
     warn_of_shared_disk(&store_path, target, progress);
     let (fio, profiler) = (fio.as_ref(), profiler.as_ref());
-    let stage = Stage { host: &host, fio, profiler, seed, steadystate: Declared::of(&study)?, stop };
+    let stage = Stage {
+        host: &host,
+        fio,
+        profiler,
+        seed,
+        steadystate: Declared::of(&study)?,
+        stop,
+        can_count: OnceCell::new(),
+    };
     Trials { stage, study: &study, cells, store, made, access, metering, decide }.run(progress)
 }
 
@@ -204,7 +213,15 @@ pub fn resume(
     let metering = Metering::start(&study, options, progress)?;
     store.add_event(unix_ns(), "resumed", "")?;
     let (fio, profiler) = (fio.as_ref(), profiler.as_ref());
-    let stage = Stage { host: &host, fio, profiler, seed: record.seed, steadystate: Declared::of(&study)?, stop };
+    let stage = Stage {
+        host: &host,
+        fio,
+        profiler,
+        seed: record.seed,
+        steadystate: Declared::of(&study)?,
+        stop,
+        can_count: OnceCell::new(),
+    };
     Trials { stage, study: &study, cells, store, made, access, metering, decide }.run(progress)
 }
 

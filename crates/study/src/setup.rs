@@ -325,6 +325,7 @@ pub(crate) fn check_cells(cells: &[Cell], access: &mut Access<'_>, fio: Option<&
             huge_pages: target.needs_huge_pages(),
             steadystate: None,
             is_trial: false,
+            has_pass: false,
         };
         native::preflight(&spec).map_err(|error| {
             let jobs = if workload.numjobs > 1 { format!(" in {} jobs", workload.numjobs) } else { String::new() };

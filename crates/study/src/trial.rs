@@ -1,22 +1,23 @@
 //! One trial: its settings are made, the I/O is done by the generator, the evidence judged.
 
 use crate::access::Access;
+use crate::counting::{self, Pass};
 use crate::energy;
 use crate::fio::{self, Filename, Fio, FioWatch, Phase};
-use crate::native::{self, JobSpec};
+use crate::native::{self, JobSpec, Moment};
 use crate::plan::{Cell, Planned};
 use crate::power::PowerState;
 use crate::profile::Profiler;
 use crate::settings::Host;
 use crate::steadystate::Declared;
-use iopj_core::evidence::ControlRun;
+use iopj_core::evidence::{ControlRun, Finding};
 use iopj_core::{CostProfile, Evidence, IoPath};
 use iopj_engine::target::Descriptor;
 use iopj_engine::{Engine, EngineError, KernelCpus, PciAddress, Pool, Target};
 use iopj_meter::monotonic_raw_ns;
-use iopj_probe::{Edge, Who, marker};
+use iopj_probe::{Edge, Probe, Who, marker};
 use iopj_store::{Generator, Latency, Measurement, histogram};
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -31,6 +32,8 @@ pub(crate) struct Stage<'a> {
     pub(crate) seed: u64,
     pub(crate) steadystate: Declared,
     pub(crate) stop: &'a AtomicBool,
+    /// Whether completions can be counted one by one, once it was asked.
+    pub(crate) can_count: OnceCell<Result<(), String>>,
 }
 
 /// A measurement and the clock at its window's ends (`CLOCK_MONOTONIC`, ns).
@@ -141,6 +144,10 @@ impl Stage<'_> {
         (evidence.writes, evidence.write_bytes) = (writes, writes * bs);
         evidence.latency_sum_ns = window.latency_sum_ns;
         evidence.control = control;
+        evidence.allowed_cpus = match &cell.workload.cpus_allowed[..] {
+            [] => Some(native::cpus::allowed().len() as u32).filter(|cpus| (1..evidence.cpu.cores).contains(cpus)),
+            named => Some(named.len() as u32),
+        };
         let (observed, verdict) = iopj_probe::assess(&cell.path, &evidence);
         let per_io = |count: u64| count as f64 / (reads + writes).max(1) as f64;
         let interrupts: Option<u64> = evidence.devices.iter().map(|device| device.interrupts).sum();
@@ -207,6 +214,7 @@ impl Stage<'_> {
         tick: &mut dyn FnMut(),
     ) -> Result<(Window, Evidence), String> {
         let (target, probe) = (access.target()?, access.probe()?);
+        let can_count = self.can_count(&cell.path, probe);
         let open = open_engine(cell, target);
         let spec = JobSpec {
             workload: &cell.workload,
@@ -217,30 +225,47 @@ impl Stage<'_> {
             huge_pages: target.needs_huge_pages(),
             steadystate: self.steadystate.rule(cell.workload.ramp_time),
             is_trial: true,
+            has_pass: can_count.is_ok() && !cell.path.is_bypass(),
         };
+        let passed = RefCell::new((None, None));
         let snapshots = RefCell::new(Vec::with_capacity(2));
-        let mut bracket = |jobs: &[i32]| {
+        let mut bracket = |moment, jobs: &[i32]| {
             let own = energy::own_threads();
             let who = Who::ThisProcess { jobs, own: &own };
             let snapshot = |edge| probe.snapshot(who, edge).map_err(|error| error.to_string());
             let mut snapshots = snapshots.borrow_mut();
-            // The drive is asked for its counts outside of what is counted here.
-            if snapshots.is_empty() {
-                let counted = access.counted()?;
-                snapshots.push((snapshot(Edge::Begin)?, counted));
-                return self.begin_samples();
+            let (pass, passed) = &mut *passed.borrow_mut();
+            match moment {
+                Moment::Pass => {
+                    *pass = Some((Pass::begin(probe, snapshot(Edge::Begin)?), monotonic_raw_ns()));
+                    Ok(())
+                }
+                Moment::Window => {
+                    *passed = pass.take().map(|(pass, began_raw_ns): (Pass, u64)| (pass.end(), began_raw_ns));
+                    // The drive is asked for its counts outside of what is counted here.
+                    let counted = access.counted()?;
+                    snapshots.push((snapshot(Edge::Begin)?, counted));
+                    self.begin_samples()
+                }
+                Moment::End => {
+                    self.end_samples()?;
+                    let last = snapshot(Edge::End)?;
+                    snapshots.push((last, access.counted()?));
+                    Ok(())
+                }
             }
-            self.end_samples()?;
-            let last = snapshot(Edge::End)?;
-            snapshots.push((last, access.counted()?));
-            Ok(())
         };
         let begin_ns = monotonic_raw_ns();
         let run = native::run(&spec, self.stop, &mut bracket, tick)?;
         let window_raw_ns = [run.first_ns, run.last_ns].map(energy::raw_ns);
+        let (_, passed) = passed.into_inner();
         // Before a window without a ramp the jobs wait for each other.
         let has_ramp = spec.steadystate.is_some() || !cell.workload.ramp_time.is_zero();
-        let begin_ns = if has_ramp { begin_ns } else { window_raw_ns[0] };
+        let begin_ns = match &passed {
+            _ if has_ramp => begin_ns,
+            Some((_, began_raw_ns)) => *began_raw_ns,
+            None => window_raw_ns[0],
+        };
         let snapshots = snapshots.into_inner();
         let [(first, counted), (last, counted_last)] = &snapshots[..] else {
             return Err("the window was not bracketed".to_owned());
@@ -249,6 +274,11 @@ impl Stage<'_> {
         add_counted(&mut evidence, *counted, *counted_last);
         evidence.engine = Some(run.engine.clone());
         evidence.steadystate = run.steadystate;
+        evidence.completions = match (passed, can_count) {
+            (Some((passed, _)), _) => Some(passed.evidence(first, run.pass_ios, &run.engine)),
+            (None, Err(reason)) => Some(Finding::Unclear(reason)),
+            (None, Ok(())) => None,
+        };
         let load_raw_ns = vec![begin_ns, window_raw_ns[1]];
         Ok((Window::of_native(run, cell, load_raw_ns, window_raw_ns), evidence))
     }
@@ -314,6 +344,14 @@ impl Stage<'_> {
 }
 
 impl Stage<'_> {
+    /// Whether the completions of a path can be counted one by one, asked for once in a run. Nobody counts those of bypass.
+    fn can_count(&self, path: &IoPath, probe: &Probe) -> Result<(), String> {
+        if path.is_bypass() {
+            return Ok(());
+        }
+        self.can_count.get_or_init(|| counting::check(probe)).clone()
+    }
+
     fn begin_samples(&self) -> Result<(), String> {
         self.profiler.map_or(Ok(()), Profiler::begin)
     }

@@ -6,8 +6,8 @@
 //! AMD: Processor Programming Reference of families 17h, 19h and 1Ah, PMCx029 "LS Dispatch": bit 0 loads, bit 1 stores,
 //! bit 2 operations that load from and store to one address. Instructions: the kernel's own event.
 
-use super::abi;
 use crate::ProbeError;
+use crate::perf;
 use crate::root::{Root, text_if_there};
 use iopj_core::CostKind;
 
@@ -42,8 +42,8 @@ pub(super) fn clock(cpus: Vec<u32>) -> Cores {
     let event = Event {
         name: "cpu-clock",
         kind: CostKind::CpuTime,
-        perf_type: abi::TYPE_SOFTWARE,
-        config: abi::SOFTWARE_CPU_CLOCK,
+        perf_type: perf::TYPE_SOFTWARE,
+        config: perf::SOFTWARE_CPU_CLOCK,
         period: CLOCK_PERIOD_NS,
     };
     Cores { cpus, events: vec![event] }
@@ -59,8 +59,8 @@ pub(super) fn hardware(root: &Root) -> Result<Vec<Cores>, ProbeError> {
     let instructions = Event {
         name: "instructions",
         kind: CostKind::Instructions,
-        perf_type: abi::TYPE_HARDWARE,
-        config: abi::HARDWARE_INSTRUCTIONS,
+        perf_type: perf::TYPE_HARDWARE,
+        config: perf::HARDWARE_INSTRUCTIONS,
         period: INSTRUCTION_PERIOD,
     };
     let mut events = vec![instructions];
@@ -76,7 +76,7 @@ pub(super) fn hardware(root: &Root) -> Result<Vec<Cores>, ProbeError> {
         }
         _ => None,
     };
-    events.extend(memory.into_iter().flat_map(|memory| memory_events(abi::TYPE_RAW, memory)));
+    events.extend(memory.into_iter().flat_map(|memory| memory_events(perf::TYPE_RAW, memory)));
     Ok(vec![Cores { cpus: online, events }])
 }
 
@@ -88,8 +88,8 @@ fn hybrid(root: &Root, pmu: &str, online: &[u32]) -> Option<Cores> {
     let instructions = Event {
         name: "instructions",
         kind: CostKind::Instructions,
-        perf_type: abi::TYPE_HARDWARE,
-        config: u64::from(perf_type) << abi::HARDWARE_PMU_SHIFT | abi::HARDWARE_INSTRUCTIONS,
+        perf_type: perf::TYPE_HARDWARE,
+        config: u64::from(perf_type) << perf::HARDWARE_PMU_SHIFT | perf::HARDWARE_INSTRUCTIONS,
         period: INSTRUCTION_PERIOD,
     };
     let memory = match pmu {
@@ -118,7 +118,7 @@ fn pmu_file(root: &Root, pmu: &str, file: &str) -> String {
 }
 
 /// The cores that run now.
-pub(super) fn online(root: &Root) -> Result<Vec<u32>, ProbeError> {
+pub(crate) fn online(root: &Root) -> Result<Vec<u32>, ProbeError> {
     let file = "sys/devices/system/cpu/online";
     list(&root.text(file)?).ok_or_else(|| ProbeError::Form { path: root.path(file), what: "list of processors" })
 }

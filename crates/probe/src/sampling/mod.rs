@@ -7,17 +7,17 @@
 //! is charged to the instruction that enables them again. It leaves out the whole idle task, and with it what a device's
 //! interrupt does on an idle core. Counters of the processor interrupt at once and have no such blind spot.
 
-mod abi;
 mod error;
 mod events;
 mod ring;
 mod tally;
 
 pub use error::SamplingError;
+pub(crate) use events::online;
 
+use crate::perf::{Counter, EventsError};
 use crate::root::Root;
 use crate::symbols::Symbols;
-use abi::Counter;
 use events::{Cores, Event};
 use iopj_core::{CostKind, CostProfile, CostSource};
 use ring::{Record, Ring};
@@ -66,16 +66,16 @@ impl Sampler {
         let root = Root::new(Path::new("/"))?;
         let clock = events::clock(events::online(&root)?);
         // What everybody has tells whether this user may, before the kernel's symbols do.
-        let first = Refusal { root: &root, needed: clock.cpus.len() };
-        clock.events[0].open(clock.cpus[0]).map_err(|source| first.error(clock.cpus[0], source))?;
+        let first = |source| EventsError::of(source, &root, clock.cpus.len());
+        clock.events[0].open(clock.cpus[0]).map_err(first)?;
         let symbols = Symbols::of_this_kernel()?;
         let hardware = available(events::hardware(&root)?, |event, cpu| event.open(cpu).is_ok());
         let all = if hardware.is_empty() { vec![clock] } else { hardware };
         let needed = all.iter().map(|cores| cores.cpus.len() * cores.events.len()).sum();
-        let refusal = Refusal { root: &root, needed };
+        let refused = |source| EventsError::of(source, &root, needed);
         let each = all.iter().flat_map(|cores| cores.cpus.iter().map(|cpu| (*cpu, &cores.events)));
         let opened: Result<Vec<Core>, SamplingError> =
-            each.map(|(cpu, events)| Core::open(cpu, events, &refusal)).collect();
+            each.map(|(cpu, events)| Core::open(cpu, events, &refused)).collect();
         let events = || all.iter().flat_map(|cores| &cores.events);
         Ok(Sampler {
             cores: opened?,
@@ -159,17 +159,16 @@ impl Sampler {
 }
 
 impl Core {
-    fn open(cpu: u32, events: &[Event], refusal: &Refusal<'_>) -> Result<Core, SamplingError> {
-        let os = |source| refusal.error(cpu, source);
+    fn open(cpu: u32, events: &[Event], refused: &dyn Fn(io::Error) -> EventsError) -> Result<Core, SamplingError> {
         let mut counters: Vec<Sampled> = Vec::with_capacity(events.len());
         for event in events {
-            let counter = event.open(cpu).map_err(os)?;
-            let id = counter.id().map_err(os)?;
+            let counter = event.open(cpu).map_err(refused)?;
+            let id = counter.id().map_err(refused)?;
             counters.push(Sampled { counter, id, event: *event, began_ns: [0; 2] });
         }
         let ring = Ring::map(&counters[0].counter).map_err(SamplingError::Memory)?;
         for other in &counters[1..] {
-            other.counter.share_ring_of(&counters[0].counter).map_err(os)?;
+            other.counter.share_ring_of(&counters[0].counter).map_err(refused)?;
         }
         Ok(Core { cpu, ring, counters })
     }
@@ -177,7 +176,7 @@ impl Core {
 
 impl Event {
     fn open(&self, cpu: u32) -> io::Result<Counter> {
-        Counter::open(self.perf_type, self.config, self.period, cpu)
+        Counter::sampled(self.perf_type, self.config, self.period, cpu)
     }
 }
 
@@ -193,28 +192,6 @@ impl Sampled {
         let [enabled, counted] = self.counter.times_ns()?;
         let (enabled, counted) = (enabled - self.began_ns[0], counted - self.began_ns[1]);
         Ok(if enabled == 0 { 1.0 } else { counted as f64 / enabled as f64 })
-    }
-}
-
-/// What the kernel's refusals mean here.
-struct Refusal<'a> {
-    root: &'a Root,
-    /// Descriptors in all.
-    needed: usize,
-}
-
-impl Refusal<'_> {
-    fn error(&self, cpu: u32, source: io::Error) -> SamplingError {
-        match source.raw_os_error() {
-            Some(libc::EACCES) => {
-                let paranoid = self.root.text("proc/sys/kernel/perf_event_paranoid").unwrap_or_default();
-                SamplingError::NotAllowed { paranoid: paranoid.trim().to_owned() }
-            }
-            Some(libc::EPERM) => SamplingError::Forbidden,
-            Some(libc::ENOSYS) => SamplingError::Missing,
-            Some(libc::EMFILE | libc::ENFILE) => SamplingError::Descriptors { needed: self.needed },
-            _ => SamplingError::Os { cpu, source },
-        }
     }
 }
 
@@ -269,26 +246,5 @@ mod tests {
         assert_eq!(kinds(&available(all(), no_loads_on_4)), vec![vec![Instructions, Stores]; 2]);
         let no_instructions_on_4 = |event: &Event, cpu| cpu != 4 || event.kind != Instructions;
         assert_eq!(kinds(&available(all(), no_instructions_on_4)), Vec::<Vec<CostKind>>::new());
-    }
-
-    #[test]
-    fn every_refusal_has_its_remedy() {
-        let tree = tempfile::tempdir().unwrap();
-        std::fs::create_dir_all(tree.path().join("proc/sys/kernel")).unwrap();
-        std::fs::write(tree.path().join("proc/sys/kernel/perf_event_paranoid"), "2\n").unwrap();
-        let root = Root::new(tree.path()).unwrap();
-        let refusal = Refusal { root: &root, needed: 2048 };
-        for (code, words) in [
-            (libc::EACCES, "is 2): run as root"),
-            (libc::EACCES, "sysctl kernel.perf_event_paranoid=-1"),
-            (libc::EPERM, "seccomp"),
-            (libc::ENOSYS, "CONFIG_PERF_EVENTS"),
-            (libc::EMFILE, "2048 descriptors"),
-            (libc::EMFILE, "ulimit -n"),
-            (libc::ENODEV, "core 7"),
-        ] {
-            let message = refusal.error(7, io::Error::from_raw_os_error(code)).to_string();
-            assert!(message.contains(words), "{code}: {message}");
-        }
     }
 }

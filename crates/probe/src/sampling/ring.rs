@@ -1,6 +1,6 @@
 //! The ring in which the kernel leaves the samples of one core (perf_event_open(2), "MMAP layout").
 
-use super::abi::Counter;
+use crate::perf::Counter;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::ptr::NonNull;

@@ -1,13 +1,14 @@
 //! Observation and verdict on constructed evidence: every predicate both ways. Here is what makes evidence.
 
 mod bypass;
+mod counted;
 mod doubts;
 mod paths;
 mod watched;
 
 use iopj_core::evidence::{
-    ControlRun, DeviceEvidence, EngineEvidence, Evidence, Finding, Observed, ProcessEvidence, ThreadEvidence,
-    ThreadRole, VerdictKind,
+    Completions, ControlRun, DeviceEvidence, EngineEvidence, Evidence, Finding, Observed, ProcessEvidence,
+    ThreadEvidence, ThreadRole, VerdictKind,
 };
 use iopj_core::path::Completion;
 use iopj_probe::assess;
@@ -49,7 +50,7 @@ fn synchronous(interrupts: u64, busy: f64, sleeps: u64) -> Evidence {
         devices: vec![disk("nvme0n1", IOS, Some(interrupts))],
         threads: vec![thread(ThreadRole::Job, busy, sleeps)],
         engine: Some(EngineEvidence { submit_calls: IOS, ..Default::default() }),
-        control: Some(ControlRun { ios: 64, interrupts: Some(64), device_reads: 64 }),
+        control: Some(ControlRun { ios: 64, interrupts: Some(64), device_reads: 64, completions: None }),
         ..Default::default()
     }
 }
@@ -63,7 +64,28 @@ fn poll() -> Evidence {
 }
 
 fn hybrid() -> Evidence {
-    synchronous(0, 0.6, 30_000)
+    counted(synchronous(0, 0.6, 30_000), Completions { waiting: PASS, timers: PASS / 3, ..PASSED })
+}
+
+/// I/Os of the pass before the window.
+const PASS: u64 = 4_000;
+/// That pass, nothing counted.
+const PASSED: Completions = Completions {
+    ios: PASS,
+    hard_interrupt: 0,
+    soft_interrupt: 0,
+    worker: 0,
+    waiting: 0,
+    other: 0,
+    timers: 0,
+    pass_ns: 80_000_000,
+    sleeps: 0,
+    interrupts: Some(0),
+};
+
+/// The same, its completions counted in the pass.
+fn counted(evidence: Evidence, counts: Completions) -> Evidence {
+    Evidence { completions: Some(Finding::Seen(counts)), ..evidence }
 }
 
 /// A ring with a submission poller that spins, its job spinning too.
@@ -103,15 +125,15 @@ fn assert_contains(text: &str, part: &str) {
     assert!(text.contains(part), "`{part}` is not in `{text}`");
 }
 
-trait Completions {
+trait Completed {
     fn completion_or_panic(&self) -> Option<Completion>;
 }
 
-impl Completions for Observed {
+impl Completed for Observed {
     fn completion_or_panic(&self) -> Option<Completion> {
         match &self.completion {
             Finding::Seen(completion) => Some(*completion),
-            Finding::Unclear(reason) => {
+            Finding::Mixed(reason) | Finding::Unclear(reason) => {
                 assert!(!reason.is_empty());
                 None
             }

@@ -1,7 +1,7 @@
 //! fio seen from outside: its jobs, its rings, and who handed the I/O to the kernel.
 
-use super::{IOS, WINDOW_NS, assert_contains, interrupt, kind, poll, sqpoll, unproven};
-use iopj_core::evidence::{Evidence, Finding, RingEvidence, ThreadRole, VerdictKind};
+use super::{IOS, PASS, PASSED, WINDOW_NS, assert_contains, counted, interrupt, kind, poll, sqpoll, unproven};
+use iopj_core::evidence::{Completions, Evidence, Finding, RingEvidence, ThreadRole, VerdictKind};
 use iopj_core::path::{Completion, Submission};
 use iopj_probe::observe;
 
@@ -73,6 +73,8 @@ fn jobs_that_are_watched_are_judged_without_fios_own_sleeps() {
     let mut evidence = watched(poll(), &[(None, IOS)]);
     assert_eq!(kind("io_uring/syscall/poll", &evidence), VerdictKind::Verified);
     evidence.threads[0].voluntary_switches = IOS / 2;
+    assert_contains(&unproven("io_uring/syscall/poll", &evidence), "0.50 sleeps per round");
+    let evidence = counted(evidence, Completions { waiting: PASS, timers: PASS / 2, ..PASSED });
     assert_eq!(observe(&evidence).completion, Finding::Seen(Completion::Hybrid));
     // A last look at nine tenths of the window stands for all of it; at a third it does not.
     let mut evidence = watched(poll(), &[(None, IOS)]);

@@ -17,6 +17,8 @@ pub(crate) struct Job<'a> {
     engine: Box<dyn Engine>,
     clock: Clock,
     offsets: Offsets,
+    /// Those of the pass before the window.
+    apart: Offsets,
     workload: &'a Workload,
     /// The first `free_count` are the slots that are not in flight.
     free: Box<[Slot]>,
@@ -58,6 +60,7 @@ impl<'a> Job<'a> {
             engine,
             clock: Clock::new(),
             offsets: Offsets::new(workload, spec.base, spec.len, job, spec.seed),
+            apart: Offsets::apart(workload, spec.base, spec.len, job, spec.seed),
             workload,
             free: (0..depth).map(Slot).collect(),
             free_count: depth as usize,
@@ -72,6 +75,14 @@ impl<'a> Job<'a> {
         self.engine.facts()
     }
 
+    /// Runs the closed loop in other places than the window will; the window's draws stay as they are.
+    pub(crate) fn run_apart(&mut self, limit: Limit, stop: [&AtomicBool; 2]) -> Result<(), EngineError> {
+        std::mem::swap(&mut self.offsets, &mut self.apart);
+        let run = self.run(limit, &Begin::default(), stop);
+        std::mem::swap(&mut self.offsets, &mut self.apart);
+        run
+    }
+
     /// Runs the closed loop until the limit, a failed I/O or `stop`, then waits for what is in
     /// flight, which counts. The tally must be new or reset; nothing is allocated here.
     pub(crate) fn run(&mut self, limit: Limit, begin: &Begin, stop: [&AtomicBool; 2]) -> Result<(), EngineError> {
@@ -80,6 +91,7 @@ impl<'a> Job<'a> {
         let (deadline_ns, most) = match limit {
             Limit::Time(time) => (begin_ns.saturating_add(time.as_nanos() as u64), u64::MAX),
             Limit::Ios(ios) => (u64::MAX, ios),
+            Limit::Either(time, ios) => (begin_ns.saturating_add(time.as_nanos() as u64), ios),
         };
         let bs = self.workload.bs;
         let complete_min = self.workload.iodepth_batch_complete_min as usize;

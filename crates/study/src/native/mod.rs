@@ -15,6 +15,7 @@ mod tally;
 
 pub(crate) use clock::{moment, monotonic_ns, name as clock_name};
 
+use crate::counting;
 use crate::steadystate::{Rule, Watch};
 use hdrhistogram::Histogram;
 use iopj_core::evidence::{EngineEvidence, SteadyState};
@@ -29,7 +30,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::Mutex;
 use std::sync::PoisonError;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tally::Tally;
 
@@ -50,12 +51,16 @@ pub(crate) struct JobSpec<'a> {
     pub(crate) steadystate: Option<Rule>,
     /// The window is a trial's and is marked for whoever watches; not that of a control run or a preconditioning.
     pub(crate) is_trial: bool,
+    /// A short pass before the window, for whoever counts what may not be counted inside of it.
+    pub(crate) has_pass: bool,
 }
 
 #[derive(Clone, Copy)]
 pub(crate) enum Limit {
     Time(Duration),
     Ios(u64),
+    /// Whichever comes first.
+    Either(Duration, u64),
 }
 
 impl From<Length> for Limit {
@@ -83,13 +88,26 @@ pub(crate) struct Run {
     pub(crate) engine: EngineEvidence,
     /// What came of the rule for the ramp's end.
     pub(crate) steadystate: Option<SteadyState>,
+    /// I/Os of the pass before the window.
+    pub(crate) pass_ios: u64,
 }
 
 /// How often the user's view is renewed.
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Called by the runner's thread at the start and at the end of the window, with the jobs' thread ids.
-pub(crate) type Bracket<'a> = dyn FnMut(&[i32]) -> Result<(), String> + 'a;
+/// Where the jobs meet the runner's thread, with nothing in flight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Moment {
+    /// The pass begins, where there is one.
+    Pass,
+    /// It has ended, and the window begins.
+    Window,
+    /// The window has ended.
+    End,
+}
+
+/// Called by the runner's thread at each of these moments, with the jobs' thread ids.
+pub(crate) type Bracket<'a> = dyn FnMut(Moment, &[i32]) -> Result<(), String> + 'a;
 
 /// Runs one trial. `stop` ends it early; then the result is an error.
 pub(crate) fn run(
@@ -119,14 +137,15 @@ pub(crate) fn run(
         meeting.gather(started, SECOND, tick);
         meeting.release();
         let mut bracketed = Ok(());
-        for round in [Round::Window, Round::End] {
-            match round {
-                Round::Window => steadystate = await_ramp(spec, &shared, started, tick),
-                Round::End => meeting.gather(started, SECOND, tick),
+        let moments = [Moment::Pass, Moment::Window, Moment::End];
+        for (number, moment) in moments.into_iter().skip(usize::from(!spec.has_pass)).enumerate() {
+            match number {
+                0 => steadystate = await_ramp(spec, &shared, started, tick),
+                _ => meeting.gather(started, SECOND, tick),
             }
             let tids = tids.lock().unwrap_or_else(PoisonError::into_inner).clone();
-            if bracketed.is_ok() && !(round == Round::Window && abort.load(Ordering::Relaxed)) {
-                bracketed = bracket(&tids);
+            if bracketed.is_ok() && (moment == Moment::End || !abort.load(Ordering::Relaxed)) {
+                bracketed = bracket(moment, &tids);
             }
             if bracketed.is_err() {
                 shared.abort();
@@ -145,7 +164,8 @@ pub(crate) fn run(
     if stop.load(Ordering::Relaxed) {
         return Err("interrupted".to_owned());
     }
-    Ok(Run { steadystate, ..merge(results?) })
+    let pass_ios = shared.pass_ios.load(Ordering::Relaxed);
+    Ok(Run { steadystate, pass_ios, ..merge(results?) })
 }
 
 /// What the jobs of a trial and their runner share.
@@ -159,6 +179,7 @@ struct Shared {
     tids: Mutex<Vec<i32>>,
     ramp: Begin,
     window: Begin,
+    pass_ios: AtomicU64,
     /// Of each job.
     progress: Vec<Progress>,
 }
@@ -202,12 +223,6 @@ fn await_ramp(spec: &JobSpec<'_>, shared: &Shared, jobs: usize, tick: &mut dyn F
     watch.map(|watch| watch.end(monotonic_ns()))
 }
 
-#[derive(Clone, Copy, PartialEq)]
-enum Round {
-    Window,
-    End,
-}
-
 /// Checks that `numjobs` engines can be had at once, and gives them back.
 pub(crate) fn preflight(spec: &JobSpec<'_>) -> Result<(), EngineError> {
     let progress = Progress::default();
@@ -220,7 +235,7 @@ pub(crate) fn preflight(spec: &JobSpec<'_>) -> Result<(), EngineError> {
 
 type JobResult = Result<(Tally, EngineFacts, EngineFacts), String>;
 
-/// The life of a job: open, meet, ramp, meet, measure, meet. It arrives at all meetings whatever happens.
+/// The life of a job: open, meet, ramp, meet for the pass if there is one, meet, measure, meet. It arrives at all meetings whatever happens.
 fn job_thread(spec: &JobSpec<'_>, number: u32, shared: &Shared, stop: &AtomicBool) -> JobResult {
     let Shared { meeting, abort, tids, ramp, window, .. } = shared;
     let ramp_stop = [&shared.ramp_over, stop];
@@ -254,9 +269,21 @@ fn job_thread(spec: &JobSpec<'_>, number: u32, shared: &Shared, stop: &AtomicBoo
             run_and_check(job, Limit::Time(length), ramp, ramp_stop)?;
             job.tally.reset();
         }
-        before = job.facts();
         Ok(())
     });
+    if spec.has_pass {
+        meeting.arrive();
+        attempt(&mut || match (&mut job, stop[0].load(Ordering::Relaxed)) {
+            (Some(job), false) => {
+                shared.pass_ios.fetch_add(pass(job, spec.workload, stop)?, Ordering::Relaxed);
+                Ok(())
+            }
+            _ => Ok(()),
+        });
+    }
+    if let Some(job) = &job {
+        before = job.facts();
+    }
     meeting.arrive();
     attempt(&mut || match (&mut job, stop[0].load(Ordering::Relaxed)) {
         (Some(job), false) => {
@@ -281,9 +308,23 @@ fn job_thread(spec: &JobSpec<'_>, number: u32, shared: &Shared, stop: &AtomicBoo
     }
 }
 
+/// The pass of a job: how many I/Os it was.
+fn pass(job: &mut Job<'_>, workload: &Workload, stop: [&AtomicBool; 2]) -> Result<u64, String> {
+    let ios = counting::ios_of_job(workload.numjobs, workload.iodepth);
+    job.run_apart(Limit::Either(counting::TIME, ios), stop).map_err(|error| error.to_string())?;
+    let issued = job.tally.issued;
+    without_errors(job)?;
+    job.tally.reset();
+    Ok(issued)
+}
+
 /// One run of the loop; any failed I/O is the run's failure, told by errors with their counts.
 fn run_and_check(job: &mut Job<'_>, limit: Limit, begin: &Begin, stop: [&AtomicBool; 2]) -> Result<(), String> {
     job.run(limit, begin, stop).map_err(|error| error.to_string())?;
+    without_errors(job)
+}
+
+fn without_errors(job: &Job<'_>) -> Result<(), String> {
     if job.tally.errors.is_empty() {
         return Ok(());
     }
@@ -363,6 +404,7 @@ fn merge(jobs: Vec<(Tally, EngineFacts, EngineFacts)>) -> Run {
         series: slices::together(slices, last_ns),
         engine,
         steadystate: None,
+        pass_ios: 0,
     }
 }
 

@@ -63,6 +63,15 @@ impl Offsets {
         Offsets { random, pattern, bs, base, mix }
     }
 
+    /// A sequence of the same kind in other places: other random ones, or from the middle of a sequential job's region on.
+    pub(crate) fn apart(workload: &Workload, base: u64, len: u64, job: u32, seed: u64) -> Offsets {
+        let mut apart = Offsets::new(workload, base, len, job, !seed);
+        if let Pattern::Sequential { start, end, next } = &mut apart.pattern {
+            *next = [*start + (*end - *start) / 2; 2];
+        }
+        apart
+    }
+
     /// The next operation and its offset in bytes. Kept out of line: inlined, every field is loaded
     /// ahead of the batch, which costs a batch of one some fifty instructions.
     #[inline(never)]
@@ -151,6 +160,18 @@ mod tests {
         let mut second = Offsets::new(&workload, 0, 4 * 4096, 1, 1);
         let offsets: Vec<u64> = (0..3).map(|_| first.next().1).chain((0..3).map(|_| second.next().1)).collect();
         assert_eq!(offsets, [0, 4096, 0, 8192, 12288, 8192]);
+    }
+
+    #[test]
+    fn a_pass_draws_other_places() {
+        let mut sequential = workload(Rw::Read);
+        sequential.numjobs = 2;
+        let mut apart = Offsets::apart(&sequential, 0, 8 * 4096, 1, 1);
+        let offsets: Vec<u64> = (0..4).map(|_| apart.next().1 / 4096).collect();
+        assert_eq!(offsets, [6, 7, 4, 5], "from the middle of the second job's region");
+        let random = workload(Rw::Randread);
+        let list = |mut offsets: Offsets| (0..8).map(|_| offsets.next().1).collect::<Vec<_>>();
+        assert_ne!(list(Offsets::apart(&random, 0, 1 << 30, 0, 1)), list(Offsets::new(&random, 0, 1 << 30, 0, 1)));
     }
 
     #[test]

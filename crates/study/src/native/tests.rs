@@ -88,7 +88,17 @@ fn nothing_is_allocated_between_the_marks_of_a_window() {
 }
 
 fn spec<'a>(workload: &'a Workload, open: &'a OpenEngine<'a>) -> JobSpec<'a> {
-    JobSpec { workload, base: 0, len: 1 << 24, seed: 3, open, huge_pages: false, steadystate: None, is_trial: false }
+    JobSpec {
+        workload,
+        base: 0,
+        len: 1 << 24,
+        seed: 3,
+        open,
+        huge_pages: false,
+        steadystate: None,
+        is_trial: false,
+        has_pass: false,
+    }
 }
 
 fn run_sim(workload: &Workload, options: SimOptions) -> Result<Run, String> {
@@ -97,7 +107,7 @@ fn run_sim(workload: &Workload, options: SimOptions) -> Result<Run, String> {
     };
     let spec = spec(workload, &open);
     let mut brackets = 0;
-    let mut bracket = |tids: &[i32]| {
+    let mut bracket = |_, tids: &[i32]| {
         brackets += 1;
         assert_eq!(tids.len(), workload.numjobs as usize);
         Ok(())
@@ -129,6 +139,31 @@ fn every_io_is_counted_once() {
 }
 
 #[test]
+fn a_pass_before_the_window_is_in_none_of_its_counts() {
+    let open = |pool: &Rc<Pool>, depth: u32| -> Result<Box<dyn Engine>, EngineError> {
+        Ok(Box::new(Sim::open(pool, depth, SimOptions { short_ppm: 500_000, ..SimOptions::default() })))
+    };
+    let workload = workload();
+    let spec = JobSpec { has_pass: true, ..spec(&workload, &open) };
+    let mut moments = Vec::new();
+    let mut bracket = |moment, _: &[i32]| {
+        moments.push(moment);
+        Ok(())
+    };
+    let run = run(&spec, &AtomicBool::new(false), &mut bracket, &mut || {}).unwrap();
+    assert_eq!(moments, [Moment::Pass, Moment::Window, Moment::End]);
+    assert_eq!(run.pass_ios, 3 * (4096 / 3));
+    assert_eq!((run.issued.iter().sum::<u64>(), run.short_ios + run.all.count), (3000, 3000));
+    // A pass that fails is a trial that fails, and nobody waits for ever.
+    let open = |pool: &Rc<Pool>, depth: u32| -> Result<Box<dyn Engine>, EngineError> {
+        Ok(Box::new(Sim::open(pool, depth, SimOptions { error_ppm: 900_000, ..SimOptions::default() })))
+    };
+    let spec = JobSpec { open: &open, ..spec };
+    let failed = super::run(&spec, &AtomicBool::new(false), &mut |_, _| Ok(()), &mut || {}).err().unwrap();
+    assert!(failed.contains("I/Os failed"), "{failed}");
+}
+
+#[test]
 fn short_ios_are_counted_apart() {
     let run = run_sim(&workload(), SimOptions { short_ppm: 500_000, ..SimOptions::default() }).unwrap();
     assert!((1300..1700).contains(&run.short_ios), "{}", run.short_ios);
@@ -150,7 +185,7 @@ fn an_engine_that_does_not_open_fails_the_trial() {
     };
     let workload = workload();
     let spec = spec(&workload, &open);
-    let error = run(&spec, &AtomicBool::new(false), &mut |_| Ok(()), &mut || {}).err().unwrap();
+    let error = run(&spec, &AtomicBool::new(false), &mut |_, _| Ok(()), &mut || {}).err().unwrap();
     assert_eq!(error, "not here");
 }
 
@@ -168,7 +203,7 @@ fn stop_ends_a_trial_without_end() {
             std::thread::sleep(Duration::from_millis(50));
             stop.store(true, Ordering::Relaxed);
         });
-        run(&spec, &stop, &mut |_| Ok(()), &mut || {}).err().unwrap()
+        run(&spec, &stop, &mut |_, _| Ok(()), &mut || {}).err().unwrap()
     });
     assert_eq!(error, "interrupted");
     assert!(started.elapsed() < Duration::from_secs(600));
@@ -189,7 +224,7 @@ fn a_panic_of_the_runner_lets_the_jobs_end() {
     let workload = workload();
     let spec = spec(&workload, &open);
     let panicked = catch_unwind(AssertUnwindSafe(|| {
-        let mut bracket = |_: &[i32]| -> Result<(), String> { panic!("a bug in the bracket") };
+        let mut bracket = |_: Moment, _: &[i32]| -> Result<(), String> { panic!("a bug in the bracket") };
         run(&spec, &AtomicBool::new(false), &mut bracket, &mut || {}).is_ok()
     }));
     assert!(panicked.is_err());
@@ -209,7 +244,7 @@ fn a_ramp_that_is_steady_ends_and_one_that_never_is_makes_the_trial_unsteady() {
             Ok(Box::new(Slower { engine, since: slower.then(Instant::now) }))
         };
         let spec = JobSpec { steadystate: rule, ..spec(&workload, &open) };
-        run(&spec, &AtomicBool::new(false), &mut |_| Ok(()), &mut || {}).unwrap()
+        run(&spec, &AtomicBool::new(false), &mut |_, _| Ok(()), &mut || {}).unwrap()
     };
     // Far below its limit of five minutes: the ramp ended because it was steady.
     let steady = run_for(declared(keys).rule(Duration::ZERO), false);

@@ -1,0 +1,168 @@
+//! Who completes the I/Os of some disks, one by one: counters on the kernel's own tracepoints.
+//!
+//! `block:block_rq_complete` (block/blk-mq.c, `blk_update_request`) is passed once for each request, in the context that
+//! completes it; a record's `common_flags` tell a hard and a soft interrupt (include/linux/trace_events.h). Only counters are
+//! opened, no buffer of records, so that no count is lost and none is large. A hit costs some 100 ns: nothing here may be open
+//! inside of a window.
+
+mod tracefs;
+
+use crate::ProbeError;
+use crate::perf::{Counter, EventsError, Whose};
+use crate::root::Root;
+use crate::sampling::online;
+use iopj_core::evidence::Completions;
+use std::ffi::CString;
+use std::io;
+use tracefs::Tracefs;
+
+/// `TRACE_FLAG_HARDIRQ`, `TRACE_FLAG_SOFTIRQ`.
+const HARD: u32 = 8;
+const SOFT: u32 = 16;
+
+/// Threads of the kernel that complete I/O in the place of an interrupt: workers, and handlers of interrupts that are threads.
+const WORKERS: &str = "(comm ~ \"kworker/*\" || comm ~ \"irq/*\")";
+
+/// Why completions are not counted; each with its remedy.
+#[derive(Debug, thiserror::Error)]
+pub enum CompletionsError {
+    /// No tracefs, or not the tracepoints.
+    #[error("tracefs cannot be read ({0}): run as root, or mount it (`mount -t tracefs tracefs /sys/kernel/tracing`)")]
+    Tracefs(io::Error),
+    /// No disk to watch.
+    #[error("{0} has no number in `/proc/diskstats`, so that its completions cannot be told from others")]
+    Number(String),
+    /// The kernel counts no events for this user.
+    #[error(transparent)]
+    Events(#[from] EventsError),
+    /// The list of cores.
+    #[error(transparent)]
+    Probe(#[from] ProbeError),
+}
+
+/// The threads that wait for completions.
+#[derive(Clone, Copy, Debug)]
+pub enum Waiting<'a> {
+    /// These: jobs, and submission pollers.
+    Threads(&'a [i32]),
+    /// Every thread of the processes that the calling thread starts from now on.
+    Children,
+}
+
+/// Counters that run. The sum of a list is the count.
+#[derive(Debug)]
+pub struct CompletionCounters {
+    hard: Vec<Counter>,
+    soft: Vec<Counter>,
+    threads: Vec<Counter>,
+    workers: Vec<Counter>,
+    waiting: Vec<Counter>,
+    timers: Vec<Counter>,
+}
+
+impl CompletionCounters {
+    /// Opens the counters for disks by their names in `/sys/block`, and starts them. No I/O of the trial may be in flight.
+    pub(crate) fn open(
+        root: &Root,
+        disks: &[&str],
+        waiting: Waiting<'_>,
+    ) -> Result<CompletionCounters, CompletionsError> {
+        let tracefs = Tracefs::find(root).map_err(CompletionsError::Tracefs)?;
+        let id = |name| tracefs.id(name).map_err(CompletionsError::Tracefs);
+        let (completed, timer) = (id("block/block_rq_complete")?, id("timer/hrtimer_start")?);
+        let disks = filter(&root.text("proc/diskstats")?, disks)?;
+        let cores: Vec<Whose> = online(root)?.into_iter().map(Whose::Core).collect();
+        let waiting: Vec<Whose> = match waiting {
+            Waiting::Threads(threads) => threads.iter().copied().map(Whose::Thread).collect(),
+            Waiting::Children => vec![Whose::Children],
+        };
+        let needed = 4 * cores.len() + 2 * waiting.len();
+        let thread = format!("!(common_flags & {})", HARD | SOFT);
+        let open = |id, text: String, all: &[Whose]| -> Result<Vec<Counter>, CompletionsError> {
+            let refused = |source| EventsError::of(source, root, needed);
+            // A text without a zero byte, as all of these are, always has a C form.
+            let text = CString::new(text).map_err(|error| refused(error.into()))?;
+            let opened: io::Result<Vec<Counter>> =
+                all.iter().map(|whose| Counter::tracepoint(id, &text, *whose)).collect();
+            Ok(opened.map_err(refused)?)
+        };
+        let counters = CompletionCounters {
+            hard: open(completed, format!("{disks} && (common_flags & {HARD})"), &cores)?,
+            soft: open(completed, format!("{disks} && (common_flags & {SOFT}) && !(common_flags & {HARD})"), &cores)?,
+            threads: open(completed, format!("{disks} && {thread}"), &cores)?,
+            workers: open(completed, format!("{disks} && {thread} && {WORKERS}"), &cores)?,
+            waiting: open(completed, format!("{disks} && {thread}"), &waiting)?,
+            timers: open(timer, thread.clone(), &waiting)?,
+        };
+        let own = [&counters.waiting, &counters.timers].into_iter().flatten().filter(|_| waiting != [Whose::Children]);
+        let all =
+            [&counters.hard, &counters.soft, &counters.threads, &counters.workers].into_iter().flatten().chain(own);
+        all.into_iter().try_for_each(Counter::enable).map_err(|source| EventsError::of(source, root, needed))?;
+        Ok(counters)
+    }
+
+    /// Stops and closes the counters; what they have counted. The rest of a pass is the caller's to add.
+    ///
+    /// # Errors
+    /// [`EventsError::Os`] for a core that was taken offline meanwhile.
+    pub fn end(self) -> Result<Completions, EventsError> {
+        let all = [&self.hard, &self.soft, &self.threads, &self.workers, &self.waiting, &self.timers];
+        all.into_iter().flatten().try_for_each(Counter::disable).map_err(EventsError::Os)?;
+        let sum = |counters: &[Counter]| {
+            counters.iter().try_fold(0u64, |sum, counter| counter.count().map(|count| sum.saturating_add(count)))
+        };
+        let sum = |counters: &[Counter]| sum(counters).map_err(EventsError::Os);
+        let (threads, workers, waiting) = (sum(&self.threads)?, sum(&self.workers)?, sum(&self.waiting)?);
+        Ok(Completions {
+            hard_interrupt: sum(&self.hard)?,
+            soft_interrupt: sum(&self.soft)?,
+            worker: workers,
+            waiting,
+            other: threads.saturating_sub(workers).saturating_sub(waiting),
+            timers: sum(&self.timers)?,
+            ..Completions::default()
+        })
+    }
+}
+
+/// The part of a filter that chooses the disks, by the numbers that `/proc/diskstats` has for them: hidden disks too, which have
+/// no file `dev`.
+fn filter(diskstats: &str, disks: &[&str]) -> Result<String, CompletionsError> {
+    /// Bits of the minor number (include/linux/kdev_t.h).
+    const MINOR_BITS: u32 = 20;
+    let number = |disk: &&str| {
+        let words = diskstats.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+        let found = words.into_iter().find(|words| words.get(2) == Some(disk));
+        let number = found.and_then(|words| Some((words[0].parse::<u32>().ok()?, words[1].parse::<u32>().ok()?)));
+        let (major, minor) = number.ok_or_else(|| CompletionsError::Number((*disk).to_owned()))?;
+        Ok(format!("dev == {}", major << MINOR_BITS | minor))
+    };
+    let numbers: Result<Vec<String>, CompletionsError> = disks.iter().map(number).collect();
+    match numbers? {
+        none if none.is_empty() => Err(CompletionsError::Number("no disk".to_owned())),
+        numbers => Ok(format!("({})", numbers.join(" || "))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DISKSTATS: &str = "   7       0 loop0 0 0 0\n 254       0 vda 57657 7493\n 259       3 nvme0c0n1 1 2 3\n";
+
+    #[test]
+    fn disks_are_chosen_by_their_numbers() {
+        assert_eq!(filter(DISKSTATS, &["vda"]).unwrap(), "(dev == 266338304)");
+        assert_eq!(filter(DISKSTATS, &["nvme0c0n1", "loop0"]).unwrap(), "(dev == 271581187 || dev == 7340032)");
+        assert!(filter(DISKSTATS, &["nvme0n1"]).unwrap_err().to_string().starts_with("nvme0n1 has no number"));
+        assert!(filter(DISKSTATS, &[]).is_err());
+    }
+
+    #[test]
+    fn without_tracefs_the_remedy_is_told() {
+        let tree = tempfile::tempdir().unwrap();
+        let root = Root::new(tree.path()).unwrap();
+        let error = CompletionCounters::open(&root, &["vda"], Waiting::Children).unwrap_err().to_string();
+        assert!(error.contains("mount -t tracefs tracefs /sys/kernel/tracing"), "{error}");
+    }
+}

@@ -1,0 +1,152 @@
+//! How completions were found, by the counts of who completed each I/O of a pass before the window. The window's own counts must
+//! agree with the pass, for anything may have changed between the two.
+
+use crate::figures::{Direction, HYBRID_SLEEPS, Pollers, Sleeps, foreign_at_most, interrupts, per_round, ratio, text};
+use crate::observe::{STRAY_INTERRUPTS, interrupts_otherwise, is_none, unclear};
+use iopj_core::evidence::{Completions, Evidence, Finding};
+use iopj_core::path::Completion;
+
+/// Share of the completions that may be of another kind than the rest.
+pub const MIXED_SHARE: f64 = 0.01;
+/// Requests that the disks must have completed for each I/O of the pass; of fewer, those that are missing say nothing.
+pub const COUNTED_SHARE: f64 = 0.5;
+/// Timers per round of the threads that wait, below which they did not sleep before they polled.
+pub const POLL_TIMERS: f64 = 0.02;
+/// Timers per round from which on they did. Between the two nothing is seen.
+pub const HYBRID_TIMERS: f64 = 0.1;
+/// How many times more often per I/O the pass may have seen an interrupt or a sleep than the window.
+pub const AGREEMENT: f64 = 4.0;
+/// Sleeps per I/O beyond that.
+pub const FEW_SLEEPS: f64 = 0.1;
+
+/// The counts of a pass, with what its evidence has of the same things that the window's has.
+pub fn of_pass(counts: Completions, pass: &Evidence) -> Completions {
+    Completions {
+        ios: pass.ios(),
+        pass_ns: pass.window_ns,
+        sleeps: Pollers::of(pass).sleeps.most,
+        interrupts: interrupts(pass).ok(),
+        ..counts
+    }
+}
+
+/// What so many counts show; `None` where the disks completed too few requests, so that the window must speak for itself.
+pub(crate) fn by_counts(evidence: &Evidence, counts: &Completions) -> Option<Finding<Completion>> {
+    let total = counts.total();
+    if total == 0 || (total as f64) < COUNTED_SHARE * counts.ios as f64 {
+        return None;
+    }
+    let is_small = |count: u64| count as f64 <= MIXED_SHARE * total as f64;
+    let (interrupt, waiting) = (counts.by_interrupt(), counts.waiting);
+    Some(match (is_small(interrupt), is_small(waiting), is_small(counts.other)) {
+        (true, false, true) => polled(evidence, counts),
+        (false, true, true) => interrupted(evidence, counts),
+        _ => several_kinds(counts, is_small),
+    })
+}
+
+/// Both kinds of completion, unless the I/O of others explains the one or the other.
+fn several_kinds(counts: &Completions, is_small: impl Fn(u64) -> bool) -> Finding<Completion> {
+    let (interrupt, waiting) = (counts.by_interrupt(), counts.waiting);
+    let foreign = counts.total().saturating_sub(counts.ios);
+    let is_own = |count: u64| !is_small(count.saturating_sub(foreign)) && count > foreign + STRAY_INTERRUPTS;
+    let told = told(counts);
+    if is_own(interrupt) && is_own(waiting) {
+        return Finding::Mixed(told);
+    }
+    if !is_small(counts.other) {
+        return unclear(format!(
+            "{told}: some by threads that neither wait for the trial's I/Os nor work for the kernel"
+        ));
+    }
+    unclear(format!("{told}: some can be those of others' I/O on the same disk"))
+}
+
+/// Who completed the I/Os of the pass, in words.
+pub(crate) fn told(counts: &Completions) -> String {
+    let kinds = [
+        (counts.hard_interrupt, "in hard interrupts"),
+        (counts.soft_interrupt, "in soft interrupts"),
+        (counts.worker, "by kernel workers"),
+        (counts.waiting, "by threads that wait"),
+        (counts.other, "by other threads"),
+    ];
+    let said: Vec<String> =
+        kinds.iter().filter(|(count, _)| *count > 0).map(|(count, who)| format!("{count} {who}")).collect();
+    let said = if said.is_empty() { "none".to_owned() } else { said.join(", ") };
+    format!("completed in the pass of {} I/Os before the window: {said}", counts.ios)
+}
+
+/// Completed by interrupt, if the window interrupted about as often; where its interrupts cannot be told, if it slept as often.
+fn interrupted(evidence: &Evidence, counts: &Completions) -> Finding<Completion> {
+    if let (Ok(window), Some(pass)) = (interrupts(evidence), counts.interrupts.filter(|pass| *pass > 0)) {
+        let own = ratio(window.saturating_sub(foreign_at_most(evidence)), evidence.ios());
+        let pass = ratio(pass, counts.ios);
+        if AGREEMENT * own >= pass {
+            return Finding::Seen(Completion::Interrupt);
+        }
+        return unclear(format!(
+            "the window had {} interrupts per I/O of its own where the pass before it had {}: something changed between them",
+            text(own),
+            text(pass)
+        ));
+    }
+    let per_io = |sleeps: Sleeps, ios: u64| [ratio(sleeps.least, ios), ratio(sleeps.most, ios)];
+    let window = per_io(Pollers::of(evidence).sleeps, evidence.ios());
+    let pass = per_io(Sleeps::of(counts.sleeps, counts.pass_ns, evidence.engine.is_none()), counts.ios);
+    let exceeds = |[least, _]: [f64; 2], [_, most]: [f64; 2]| least > AGREEMENT * most + FEW_SLEEPS;
+    if exceeds(window, pass) || exceeds(pass, window) {
+        return unclear(format!(
+            "the window had {} sleeps per I/O where the pass before it had {}: something changed between them",
+            text(window[1]),
+            text(pass[1])
+        ));
+    }
+    Finding::Seen(Completion::Interrupt)
+}
+
+/// Completed by the threads that wait: polled all the time, or after a sleep.
+fn polled(evidence: &Evidence, counts: &Completions) -> Finding<Completion> {
+    if Direction::both(evidence).iter().any(Direction::is_missing) {
+        return unclear("I/Os that never reached the disk say nothing about its completions");
+    }
+    if let Err(reason) = interrupts_otherwise(evidence.control) {
+        return unclear(format!("the threads that wait completed the I/Os before the window, but {reason}"));
+    }
+    if let Ok(interrupts) = interrupts(evidence)
+        && !is_none(evidence, interrupts)
+    {
+        return unclear(format!(
+            "no interrupt completed I/Os before the window, but in it there were {} per I/O: something changed, or others' I/O \
+             interrupted",
+            text(ratio(interrupts, evidence.ios()))
+        ));
+    }
+    let timers = per_round(evidence, counts.timers, counts.ios);
+    if timers >= HYBRID_TIMERS {
+        return slept(evidence, timers);
+    }
+    if timers >= POLL_TIMERS {
+        let timers = text(timers);
+        return unclear(format!(
+            "{timers} timers per round before the window are too many for poll and too few for hybrid"
+        ));
+    }
+    match Pollers::of(evidence).polled(evidence) {
+        Ok(()) => Finding::Seen(Completion::Poll),
+        Err(reason) => unclear(reason),
+    }
+}
+
+/// Slept before they polled, if they did in the window too.
+fn slept(evidence: &Evidence, timers: f64) -> Finding<Completion> {
+    let sleeps = per_round(evidence, Pollers::of(evidence).sleeps.least, evidence.ios());
+    if sleeps >= HYBRID_SLEEPS {
+        return Finding::Seen(Completion::Hybrid);
+    }
+    unclear(format!(
+        "the window had {} sleeps per round where the pass before it set {} timers: something changed between them",
+        text(sleeps),
+        text(timers)
+    ))
+}

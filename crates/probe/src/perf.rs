@@ -1,0 +1,240 @@
+//! The words of `perf_event_open(2)` (include/uapi/linux/perf_event.h), as far as they are used here, and what its refusals mean.
+
+use crate::root::Root;
+use std::ffi::CStr;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd};
+
+/// `PERF_TYPE_HARDWARE`, `PERF_TYPE_SOFTWARE`, `PERF_TYPE_TRACEPOINT`, `PERF_TYPE_RAW`.
+pub(crate) const TYPE_HARDWARE: u32 = 0;
+pub(crate) const TYPE_SOFTWARE: u32 = 1;
+const TYPE_TRACEPOINT: u32 = 2;
+pub(crate) const TYPE_RAW: u32 = 4;
+/// `PERF_COUNT_HW_INSTRUCTIONS`, `PERF_COUNT_SW_CPU_CLOCK`.
+pub(crate) const HARDWARE_INSTRUCTIONS: u64 = 1;
+pub(crate) const SOFTWARE_CPU_CLOCK: u64 = 0;
+/// Where `PERF_TYPE_HARDWARE` carries the type of the PMU, for processors with two kinds of cores.
+pub(crate) const HARDWARE_PMU_SHIFT: u32 = 32;
+
+/// `PERF_SAMPLE_IDENTIFIER`, `PERF_SAMPLE_IP`, `PERF_SAMPLE_TID`: the fields of a sample, in this order.
+const SAMPLE_FIELDS: u64 = 1 << 16 | 1 | 1 << 1;
+/// `PERF_FORMAT_TOTAL_TIME_ENABLED`, `PERF_FORMAT_TOTAL_TIME_RUNNING`.
+const READ_FIELDS: u64 = 1 | 1 << 1;
+const FLAG_DISABLED: u64 = 1;
+const FLAG_INHERIT: u64 = 1 << 1;
+const FLAG_EXCLUDE_IDLE: u64 = 1 << 7;
+const FLAG_ENABLE_ON_EXEC: u64 = 1 << 12;
+const FLAG_EXCLUDE_GUEST: u64 = 1 << 20;
+const FD_CLOEXEC: libc::c_ulong = 1 << 3;
+
+/// `PERF_EVENT_IOC_ENABLE`, `_DISABLE`, `_SET_OUTPUT`, `_SET_FILTER`, `_ID`.
+const IOC_ENABLE: libc::c_ulong = 0x2400;
+const IOC_DISABLE: libc::c_ulong = 0x2401;
+const IOC_SET_OUTPUT: libc::c_ulong = 0x2405;
+const IOC_SET_FILTER: libc::c_ulong = 0x4008_2406;
+const IOC_ID: libc::c_ulong = 0x8008_2407;
+
+/// The first published form of `struct perf_event_attr`, which every kernel takes.
+#[derive(Default)]
+#[repr(C)]
+struct Attributes {
+    kind: u32,
+    size: u32,
+    config: u64,
+    sample_period: u64,
+    sample_type: u64,
+    read_format: u64,
+    flags: u64,
+    wakeup_events: u32,
+    bp_type: u32,
+    config1: u64,
+}
+
+/// Whose events are counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Whose {
+    /// Whoever runs on this core.
+    Core(u32),
+    /// This thread, wherever it runs.
+    Thread(i32),
+    /// Every thread of the processes that the calling thread starts from now on, from their `execve` on.
+    Children,
+}
+
+/// An event that is counted. Closed when dropped.
+#[derive(Debug)]
+pub(crate) struct Counter(File);
+
+impl Counter {
+    /// Opens an event of one core, whoever runs there, not yet counting: a sample every `period` counts. What guests of this machine do
+    /// is left out; so is the
+    /// idle task by a software event. The kernel throttles a core that takes more samples from one tick to the next than
+    /// belong to one, and an idle core has no ticks (kernel/events/core.c, `__perf_event_account_interrupt`).
+    pub(crate) fn sampled(kind: u32, config: u64, period: u64, cpu: u32) -> io::Result<Counter> {
+        let exclude_idle = if kind == TYPE_SOFTWARE { FLAG_EXCLUDE_IDLE } else { 0 };
+        let attributes = Attributes {
+            kind,
+            config,
+            sample_period: period,
+            sample_type: SAMPLE_FIELDS,
+            read_format: READ_FIELDS,
+            flags: FLAG_DISABLED | FLAG_EXCLUDE_GUEST | exclude_idle,
+            ..Attributes::default()
+        };
+        Counter::open(attributes, Whose::Core(cpu))
+    }
+
+    /// Opens a tracepoint by its number in tracefs, not yet counting, for the records that pass `filter`
+    /// (Documentation/trace/events.rst, "Event filtering"). Nothing is sampled: a hit costs an addition.
+    pub(crate) fn tracepoint(id: u64, filter: &CStr, whose: Whose) -> io::Result<Counter> {
+        let of_children = if whose == Whose::Children { FLAG_INHERIT | FLAG_ENABLE_ON_EXEC } else { 0 };
+        let flags = FLAG_DISABLED | of_children;
+        let counter =
+            Counter::open(Attributes { kind: TYPE_TRACEPOINT, config: id, flags, ..Attributes::default() }, whose)?;
+        // SAFETY: the descriptor is open, and the kernel reads the C string, which outlives the call.
+        let result = unsafe { libc::ioctl(counter.0.as_raw_fd(), IOC_SET_FILTER as _, filter.as_ptr()) };
+        if result == 0 { Ok(counter) } else { Err(io::Error::last_os_error()) }
+    }
+
+    fn open(attributes: Attributes, whose: Whose) -> io::Result<Counter> {
+        let attributes = Attributes { size: size_of::<Attributes>() as u32, ..attributes };
+        let (pid, cpu): (libc::pid_t, libc::c_int) = match whose {
+            Whose::Core(cpu) => (-1, cpu.cast_signed()),
+            Whose::Thread(tid) => (tid, -1),
+            Whose::Children => (0, -1),
+        };
+        let no_group: libc::c_int = -1;
+        // SAFETY: `attributes` is as long as its `size` says and outlives the call, which only reads it.
+        let fd =
+            unsafe { libc::syscall(libc::SYS_perf_event_open, &raw const attributes, pid, cpu, no_group, FD_CLOEXEC) };
+        match i32::try_from(fd) {
+            // SAFETY: the kernel has just given us this descriptor and nobody else owns it.
+            Ok(fd) if fd >= 0 => Ok(Counter(unsafe { File::from_raw_fd(fd) })),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+
+    /// What a tracepoint has counted; of children, those that have ended too.
+    pub(crate) fn count(&self) -> io::Result<u64> {
+        let mut bytes = [0u8; 8];
+        io::Read::read_exact(&mut &self.0, &mut bytes)?;
+        Ok(u64::from_ne_bytes(bytes))
+    }
+
+    /// The identity that its samples carry.
+    pub(crate) fn id(&self) -> io::Result<u64> {
+        let mut id = 0u64;
+        // SAFETY: the descriptor is open, and the kernel writes one u64 to `id`, which outlives the call.
+        let result = unsafe { libc::ioctl(self.0.as_raw_fd(), IOC_ID as _, &raw mut id) };
+        if result == 0 { Ok(id) } else { Err(io::Error::last_os_error()) }
+    }
+
+    /// Puts its samples into the ring of another counter on the same core.
+    pub(crate) fn share_ring_of(&self, other: &Counter) -> io::Result<()> {
+        self.control(IOC_SET_OUTPUT, other.0.as_raw_fd())
+    }
+
+    pub(crate) fn enable(&self) -> io::Result<()> {
+        self.control(IOC_ENABLE, 0)
+    }
+
+    pub(crate) fn disable(&self) -> io::Result<()> {
+        self.control(IOC_DISABLE, 0)
+    }
+
+    /// Time in ns for which it was enabled, and for which it did count: less where the PMU has too few counters.
+    pub(crate) fn times_ns(&self) -> io::Result<[u64; 2]> {
+        let mut bytes = [0u8; 24];
+        io::Read::read_exact(&mut &self.0, &mut bytes)?;
+        let word = |at: usize| u64::from_ne_bytes(std::array::from_fn(|byte| bytes[at + byte]));
+        Ok([word(8), word(16)])
+    }
+
+    fn control(&self, request: libc::c_ulong, argument: libc::c_int) -> io::Result<()> {
+        // SAFETY: the descriptor is open, and these requests take a number, no pointer.
+        let result = unsafe { libc::ioctl(self.0.as_raw_fd(), request as _, argument) };
+        if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    }
+}
+
+impl AsRawFd for Counter {
+    fn as_raw_fd(&self) -> libc::c_int {
+        self.0.as_raw_fd()
+    }
+}
+
+/// Why the kernel counts no events for this user; each with its remedy.
+#[derive(Debug, thiserror::Error)]
+pub enum EventsError {
+    /// `EACCES`: what all of the machine does is not for this user to see.
+    #[error(
+        "this user may not watch every core (kernel.perf_event_paranoid is {paranoid}): run as root, grant CAP_PERFMON, or \
+         `sysctl kernel.perf_event_paranoid=-1`"
+    )]
+    NotAllowed {
+        /// The value of the setting, as the kernel shows it.
+        paranoid: String,
+    },
+    /// `EPERM`: a container or the kernel's lockdown forbids the system call to everybody.
+    #[error(
+        "the system call perf_event_open is forbidden here: allow it in the container's seccomp profile together with CAP_PERFMON, or \
+         run outside of the container (kernel lockdown `confidentiality` forbids it as well)"
+    )]
+    Forbidden,
+    /// `ENOSYS`: the kernel was built without it.
+    #[error(
+        "this kernel has no perf events: boot one with CONFIG_PERF_EVENTS, or allow perf_event_open in the container's seccomp profile"
+    )]
+    Missing,
+    /// `EMFILE`: each core takes a descriptor an event.
+    #[error("this takes {needed} descriptors, more than this process may have: raise the limit by `ulimit -n`")]
+    Descriptors {
+        /// Descriptors in all.
+        needed: usize,
+    },
+    /// Any other refusal of the kernel.
+    #[error("the kernel refused to count events ({0}): leave them out, and please report the kernel's version")]
+    Os(io::Error),
+}
+
+impl EventsError {
+    /// What a refusal means for one who needs so many descriptors in all.
+    pub(crate) fn of(source: io::Error, root: &Root, needed: usize) -> EventsError {
+        match source.raw_os_error() {
+            Some(libc::EACCES) => {
+                let paranoid = root.text("proc/sys/kernel/perf_event_paranoid").unwrap_or_default();
+                EventsError::NotAllowed { paranoid: paranoid.trim().to_owned() }
+            }
+            Some(libc::EPERM) => EventsError::Forbidden,
+            Some(libc::ENOSYS) => EventsError::Missing,
+            Some(libc::EMFILE | libc::ENFILE) => EventsError::Descriptors { needed },
+            _ => EventsError::Os(source),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_refusal_has_its_remedy() {
+        let tree = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(tree.path().join("proc/sys/kernel")).unwrap();
+        std::fs::write(tree.path().join("proc/sys/kernel/perf_event_paranoid"), "2\n").unwrap();
+        let root = Root::new(tree.path()).unwrap();
+        for (code, words) in [
+            (libc::EACCES, "is 2): run as root"),
+            (libc::EACCES, "sysctl kernel.perf_event_paranoid=-1"),
+            (libc::EPERM, "seccomp"),
+            (libc::ENOSYS, "CONFIG_PERF_EVENTS"),
+            (libc::EMFILE, "2048 descriptors"),
+            (libc::EMFILE, "ulimit -n"),
+            (libc::ENODEV, "kernel's version"),
+        ] {
+            let message = EventsError::of(io::Error::from_raw_os_error(code), &root, 2048).to_string();
+            assert!(message.contains(words), "{code}: {message}");
+        }
+    }
+}

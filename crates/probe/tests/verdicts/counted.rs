@@ -1,0 +1,261 @@
+//! Who completed each I/O of the pass before the window, and the window that must agree with it.
+
+use super::{
+    Completed as _, IOS, PASS, PASSED, WINDOW_NS, assert_contains, counted, disk, hybrid, interrupt, kind, of_fio,
+    poll, sqpoll, synchronous, thread, unproven,
+};
+use iopj_core::evidence::{Completions, ControlRun, Evidence, Finding, ProcessEvidence, ThreadRole, VerdictKind};
+use iopj_core::path::{Completion, IoPath};
+use iopj_probe::{MIXED_SHARE, assess, observe, summary};
+use proptest::prelude::*;
+
+const HARD: Completions = Completions { hard_interrupt: PASS, sleeps: PASS, interrupts: Some(PASS), ..PASSED };
+const SOFT: Completions = Completions { hard_interrupt: 0, soft_interrupt: PASS, ..HARD };
+const WORKER: Completions = Completions { worker: PASS, sleeps: PASS, interrupts: None, ..PASSED };
+const POLLED: Completions = Completions { waiting: PASS, ..PASSED };
+const SLEPT: Completions = Completions { timers: PASS / 3, sleeps: PASS / 3, ..POLLED };
+
+fn seen(evidence: &Evidence) -> Option<Completion> {
+    observe(evidence).completion_or_panic()
+}
+
+#[test]
+fn each_completion_is_seen_by_who_completed_it() {
+    let cases = [
+        ("interrupt", counted(interrupt(), HARD)),
+        ("interrupt", counted(interrupt(), SOFT)),
+        ("interrupt", counted(interrupt(), WORKER)),
+        ("poll", counted(poll(), POLLED)),
+        ("hybrid", counted(hybrid(), SLEPT)),
+    ];
+    for (happened, evidence) in &cases {
+        for asked in ["interrupt", "poll", "hybrid"] {
+            let expected = if asked == *happened { VerdictKind::Verified } else { VerdictKind::Refuted };
+            assert_eq!(kind(&format!("posix-sio/syscall/{asked}"), evidence), expected, "{asked}, {happened}");
+        }
+    }
+}
+
+#[test]
+fn both_kinds_refute_every_path() {
+    let both =
+        Completions { hard_interrupt: PASS / 10, waiting: PASS - PASS / 10, interrupts: Some(PASS / 10), ..PASSED };
+    for evidence in [counted(interrupt(), both), counted(poll(), both), counted(synchronous(IOS / 10, 0.9, 0), both)] {
+        for asked in ["interrupt", "poll", "hybrid"] {
+            let (observed, verdict) = assess(&format!("io_uring/syscall/{asked}").parse().unwrap(), &evidence);
+            assert_eq!(verdict.kind, VerdictKind::Refuted, "{asked}");
+            assert!(matches!(observed.completion, Finding::Mixed(_)), "{observed:?}");
+            assert_contains(&verdict.reasons[0], &format!("asked for {asked}, seen several"));
+            assert_contains(&verdict.reasons[0], "400 in hard interrupts, 3600 by threads that wait");
+        }
+    }
+}
+
+#[test]
+fn a_small_share_of_another_kind_is_none() {
+    let with = |hard: u64| counted(poll(), Completions { hard_interrupt: hard, waiting: PASS - hard, ..PASSED });
+    assert_eq!(seen(&with(PASS / 100)), Some(Completion::Poll));
+    assert!(matches!(observe(&with(PASS / 100 + 1)).completion, Finding::Mixed(_)));
+    let with = |waiting: u64| {
+        counted(interrupt(), Completions { hard_interrupt: PASS - waiting, waiting, interrupts: Some(PASS), ..PASSED })
+    };
+    assert_eq!(seen(&with(PASS / 100)), Some(Completion::Interrupt));
+    assert!(matches!(observe(&with(PASS / 100 + 1)).completion, Finding::Mixed(_)));
+    // One I/O of a hundred is more than the share, and yet says nothing.
+    let few = Completions { ios: 50, hard_interrupt: 1, waiting: 49, ..PASSED };
+    assert_contains(&unproven("io_uring/syscall/poll", &counted(poll(), few)), "others' I/O on the same disk");
+}
+
+#[test]
+fn what_others_may_have_done_in_the_pass_is_held_against_nobody() {
+    let foreign = Completions { hard_interrupt: 300, waiting: PASS, ..PASSED };
+    let evidence = counted(poll(), foreign);
+    assert_contains(&unproven("posix-sio/syscall/poll", &evidence), "others' I/O on the same disk");
+    assert_contains(&unproven("posix-sio/syscall/interrupt", &evidence), "others' I/O on the same disk");
+    let stranger = Completions { waiting: PASS / 2, other: PASS / 2, ..PASSED };
+    assert_contains(&unproven("posix-sio/syscall/poll", &counted(poll(), stranger)), "neither wait for the trial's");
+}
+
+#[test]
+fn a_change_after_the_pass_leaves_the_trial_unproven() {
+    let cases = [
+        ("poll", counted(interrupt(), POLLED), "in it there were 1.00 per I/O: something changed"),
+        ("poll", counted(synchronous(0, 0.9, IOS / 2), POLLED), "0.50 sleeps per round are too many for poll"),
+        ("poll", counted(synchronous(0, 0.4, 0), POLLED), "only 40 % of the window"),
+        ("hybrid", counted(poll(), SLEPT), "the pass before it set 0.33 timers: something changed"),
+        ("hybrid", counted(interrupt(), SLEPT), "something changed"),
+        ("interrupt", counted(poll(), HARD), "where the pass before it had 1.00: something changed"),
+        ("interrupt", counted(hybrid(), HARD), "where the pass before it had 1.00: something changed"),
+    ];
+    for (asked, evidence, part) in cases {
+        assert_contains(&unproven(&format!("posix-sio/syscall/{asked}"), &evidence), part);
+    }
+}
+
+#[test]
+fn devices_without_vectors_are_proven_by_the_counts() {
+    let remote = |mut evidence: Evidence, counts: Completions, control: Completions| {
+        evidence.devices = vec![disk("nvme0c0n1", IOS, None)];
+        evidence.control =
+            Some(ControlRun { interrupts: None, completions: Some(control), ..evidence.control.unwrap() });
+        counted(evidence, Completions { interrupts: None, ..counts })
+    };
+    let control = Completions { ios: 64, worker: 64, ..PASSED };
+    for (happened, evidence) in [
+        ("interrupt", remote(interrupt(), WORKER, control)),
+        ("poll", remote(poll(), POLLED, control)),
+        ("hybrid", remote(hybrid(), SLEPT, control)),
+    ] {
+        for asked in ["interrupt", "poll", "hybrid"] {
+            let expected = if asked == happened { VerdictKind::Verified } else { VerdictKind::Refuted };
+            assert_eq!(kind(&format!("posix-sio/syscall/{asked}"), &evidence), expected, "{asked}, {happened}");
+        }
+    }
+    // The window slept otherwise than the pass, either way.
+    let few = Completions { sleeps: PASS / 50, ..WORKER };
+    assert_contains(&unproven("libaio/syscall/interrupt", &remote(interrupt(), few, control)), "sleeps per I/O where");
+    let awake = remote(synchronous(0, 0.9, IOS / 50), WORKER, control);
+    assert_contains(&unproven("libaio/syscall/interrupt", &awake), "sleeps per I/O where");
+    // A device that answers while it is asked never polls, whoever completes.
+    let inline = Completions { ios: 64, waiting: 64, ..PASSED };
+    let reason = unproven("posix-sio/syscall/poll", &remote(poll(), POLLED, inline));
+    assert_contains(&reason, "no interrupt completed the control run's reads either");
+}
+
+#[test]
+fn requests_that_never_were_say_nothing() {
+    let third = Completions { waiting: PASS / 3, ..PASSED };
+    assert_contains(&unproven("posix-sio/syscall/poll", &counted(poll(), third)), "kept the others from the disk");
+    // A driver without requests: the vectors decide, as where nothing is counted.
+    assert_eq!(kind("posix-sio/syscall/interrupt", &counted(interrupt(), PASSED)), VerdictKind::Verified);
+    let mut zram = counted(interrupt(), PASSED);
+    zram.devices = vec![disk("zram0", IOS, None)];
+    assert_contains(&unproven("posix-sio/syscall/interrupt", &zram), "it has no interrupt vector of its own");
+}
+
+#[test]
+fn timers_per_round_tell_hybrid_from_poll() {
+    let with = |timers: u64| counted(synchronous(0, 0.99, IOS / 2), Completions { timers, ..POLLED });
+    assert_eq!(seen(&with(PASS / 10)), Some(Completion::Hybrid));
+    assert_contains(
+        &unproven("posix-sio/syscall/hybrid", &with(PASS / 10 - 1)),
+        "too many for poll and too few for hybrid",
+    );
+    let awake = |timers: u64| counted(synchronous(0, 0.99, 0), Completions { timers, ..POLLED });
+    assert_eq!(seen(&awake(PASS / 50 - 1)), Some(Completion::Poll));
+    assert_eq!(seen(&awake(PASS / 50)), None);
+    // At depth 32 a round is 32 I/Os.
+    let mut deep = counted(synchronous(0, 0.9, IOS / 32), Completions { timers: PASS / 32, ..POLLED });
+    deep.iodepth = 32;
+    assert_eq!(seen(&deep), Some(Completion::Hybrid));
+}
+
+#[test]
+fn a_sleep_whatever_for_is_not_hybrid() {
+    let mut evidence = hybrid();
+    for completions in [None, Some(Finding::Unclear("no tracefs".to_owned()))] {
+        evidence.completions = completions;
+        for asked in ["poll", "hybrid"] {
+            let reason = unproven(&format!("posix-sio/syscall/{asked}"), &evidence);
+            assert_contains(&reason, "shows only where completions are counted");
+        }
+    }
+    assert_contains(&summary(&evidence).join("; "), "who completed each I/O was not counted: no tracefs");
+}
+
+#[test]
+fn one_vector_completes_no_more_than_it_serves() {
+    // Every 16,384th I/O of 64 jobs interrupted: that was said to be completion by interrupt.
+    let mut evidence = synchronous(7, 0.99, 0);
+    (evidence.iodepth, evidence.numjobs, evidence.cpu.cores) = (256, 64, 8);
+    evidence.devices[0].vectors = (0..8).map(|queue| format!("{} nvme0q{}", 40 + queue, queue + 1)).collect();
+    let reason = unproven("io_uring/syscall/interrupt", &evidence);
+    assert_contains(&reason, "at up to 2048 I/Os in flight on a vector are too many for none and too few for all");
+    evidence.devices[0].settings.insert("nr_requests".into(), "1023".into());
+    assert_contains(&unproven("io_uring/syscall/interrupt", &evidence), "at up to 1023 I/Os in flight");
+    evidence.devices[0].interrupts = Some(IOS / 2 / 1023 + 1);
+    assert_eq!(seen(&evidence), Some(Completion::Interrupt));
+    // Two cores reach two vectors.
+    evidence.allowed_cpus = Some(2);
+    evidence.devices[0].settings.clear();
+    evidence.devices[0].interrupts = Some(7);
+    assert_eq!(seen(&evidence), Some(Completion::Interrupt), "32 jobs of depth 256 share one");
+}
+
+/// 64 pollers on so many cores, busy for so much of a core each.
+fn pollers(cores: u32, busy: f64) -> Evidence {
+    let mut evidence = counted(poll(), POLLED);
+    evidence.threads = (0..64).map(|_| thread(ThreadRole::Job, busy, 0)).collect();
+    (evidence.numjobs, evidence.cpu.cores) = (64, cores);
+    evidence
+}
+
+#[test]
+fn more_pollers_than_cores_are_asked_for_what_the_cores_allow() {
+    assert_eq!(kind("io_uring/syscall/poll", &pollers(2, 0.03)), VerdictKind::Verified);
+    assert_contains(
+        &unproven("io_uring/syscall/poll", &pollers(2, 0.02)),
+        "2 % of the window where the cores allow 3 %",
+    );
+    assert_contains(&unproven("io_uring/syscall/poll", &pollers(64, 0.03)), "where the cores allow 100 %");
+    let mut bound = pollers(64, 0.03);
+    bound.allowed_cpus = Some(2);
+    assert_eq!(kind("io_uring/syscall/poll", &bound), VerdictKind::Verified);
+    // A process of its own is counted as a whole: 0.03 of a core for each of 64 is 1.92 cores.
+    let mut fio = of_fio(pollers(2, 0.03));
+    fio.process = ProcessEvidence { system_ns: WINDOW_NS * 192 / 100, ..ProcessEvidence::default() };
+    assert_eq!(kind("io_uring/syscall/poll", &fio), VerdictKind::Verified);
+    fio.process.system_ns = WINDOW_NS;
+    assert_contains(&unproven("io_uring/syscall/poll", &fio), "2 % of the window where the cores allow 3 %");
+    // And they must not sleep.
+    let mut asleep = pollers(2, 0.03);
+    asleep.threads[0].voluntary_switches = IOS / 50;
+    assert_contains(&unproven("io_uring/syscall/poll", &asleep), "0.0200 sleeps per round are too many for poll");
+}
+
+#[test]
+fn submission_pollers_share_the_cores_with_their_jobs() {
+    let on = |cores: u32, poller: f64, job: f64| {
+        let mut evidence = counted(sqpoll(0), POLLED);
+        evidence.threads = vec![thread(ThreadRole::Job, job, 0), thread(ThreadRole::Sqpoll, poller, 0)];
+        evidence.cpu.cores = cores;
+        evidence
+    };
+    assert_eq!(kind("io_uring/sqpoll/poll", &on(1, 0.49, 0.5)), VerdictKind::Verified);
+    assert_eq!(kind("io_uring/sqpoll/poll", &on(1, 0.9, 0.05)), VerdictKind::Verified);
+    assert_contains(&unproven("io_uring/sqpoll/poll", &on(2, 0.5, 0.95)), "where the cores allow 100 %");
+    assert_contains(&unproven("io_uring/sqpoll/poll", &on(1, 0.1, 0.9)), "where the cores allow 50 %");
+}
+
+proptest! {
+    /// Whatever else was counted, I/Os of which more than a small share was completed by interrupt were not polled.
+    #[test]
+    fn completions_by_interrupt_are_never_verified_as_poll(
+        by_interrupt in [0u64..5000, 0..5000, 0..5000],
+        by_threads in (0u64..5000, 0u64..100, 0u64..5000),
+        ios in 1u64..5000,
+        window in (0u64..200_000, 0.0f64..1.1, 0u64..50_000),
+        vectors: bool,
+        shape in (1u32..70, 1u32..130, 0u32..9),
+        which: usize,
+        fio: bool,
+    ) {
+        let [hard_interrupt, soft_interrupt, worker] = by_interrupt;
+        let (waiting, other, timers) = by_threads;
+        let counts = Completions {
+            ios, hard_interrupt, soft_interrupt, worker, waiting, other, timers, interrupts: vectors.then_some(hard_interrupt), ..PASSED
+        };
+        let (interrupts, busy, sleeps) = window;
+        let mut evidence = synchronous(interrupts, busy, sleeps);
+        evidence.devices = vec![disk("nvme0n1", IOS, vectors.then_some(interrupts))];
+        (evidence.numjobs, evidence.iodepth, evidence.cpu.cores) = shape;
+        let evidence = counted(if fio { of_fio(evidence) } else { evidence }, counts);
+        let path = IoPath::all()[which % IoPath::all().len()];
+        let (_, verdict) = assess(&path, &evidence);
+        let share = counts.by_interrupt() as f64 / counts.total().max(1) as f64;
+        let is_polled = path.completion() != Completion::Interrupt;
+        prop_assert!(!(is_polled && share > MIXED_SHARE && verdict.kind == VerdictKind::Verified), "{path}: {verdict:?}");
+        let by_waiting = waiting as f64 / counts.total().max(1) as f64;
+        prop_assert!(!(!is_polled && by_waiting > MIXED_SHARE && verdict.kind == VerdictKind::Verified), "{path}: {verdict:?}");
+    }
+}

@@ -1,0 +1,70 @@
+//! Who completes each I/O, counted in a short pass just before a trial's window; nothing is counted inside of it.
+
+use iopj_core::Evidence;
+use iopj_core::evidence::{Completions, EngineEvidence, Finding};
+use iopj_probe::{CompletionCounters, Probe, Snapshot, Waiting, of_pass};
+use std::time::{Duration, Instant};
+
+/// I/Os of a pass over all jobs, but [`ROUNDS`] of each job's queue at least.
+const IOS: u64 = 4096;
+/// How often a job's queue is filled at least, if [`TIME`] allows.
+const ROUNDS: u64 = 4;
+/// The longest pass.
+pub(crate) const TIME: Duration = Duration::from_millis(250);
+
+/// I/Os of one of `numjobs` jobs that keep `iodepth` in flight.
+pub(crate) fn ios_of_job(numjobs: u32, iodepth: u32) -> u64 {
+    (IOS / u64::from(numjobs.max(1))).max(ROUNDS * u64::from(iodepth))
+}
+
+/// Whether completions can be counted here, and why not.
+pub(crate) fn check(probe: &Probe) -> Result<(), String> {
+    let counters = probe.count_completions(Waiting::Threads(&[])).map_err(|error| error.to_string())?;
+    counters.end().map(drop).map_err(|error| error.to_string())
+}
+
+/// A pass that runs.
+pub(crate) struct Pass {
+    counters: Result<CompletionCounters, String>,
+    begin: Snapshot,
+    began: Instant,
+}
+
+/// A pass that has ended.
+pub(crate) struct Passed {
+    counts: Result<Completions, String>,
+    begin: Snapshot,
+    lasted: Duration,
+}
+
+impl Pass {
+    /// Begins to count, from this snapshot on: no I/O of the trial is in flight. Counters that cannot be had fail no trial.
+    pub(crate) fn begin(probe: &Probe, begin: Snapshot) -> Pass {
+        let counters = probe.count_completions(Waiting::Threads(&begin.waiting())).map_err(|error| error.to_string());
+        Pass { counters, begin, began: Instant::now() }
+    }
+
+    /// Closes the counters; again no I/O is in flight.
+    pub(crate) fn end(self) -> Passed {
+        let lasted = self.began.elapsed();
+        let counts = self.counters.and_then(|counters| counters.end().map_err(|error| error.to_string()));
+        Passed { counts, begin: self.begin, lasted }
+    }
+}
+
+impl Passed {
+    /// What was counted, of a pass that issued `ios` I/Os and ended before the snapshot `end`.
+    pub(crate) fn evidence(self, end: &Snapshot, ios: u64, engine: &EngineEvidence) -> Finding<Completions> {
+        let counts = match self.counts {
+            Ok(counts) => counts,
+            Err(reason) => return Finding::Unclear(reason),
+        };
+        let pass = Evidence {
+            window_ns: self.lasted.as_nanos() as u64,
+            reads: ios,
+            engine: Some(engine.clone()),
+            ..self.begin.until(end)
+        };
+        Finding::Seen(of_pass(counts, &pass))
+    }
+}
