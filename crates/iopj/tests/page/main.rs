@@ -1,16 +1,24 @@
-//! The report of a real run of the quick study in headless Chromium, and foreign names all the way from a command line
-//! and from fio's files.
+//! Reports in headless Chromium: of stores of fixed numbers all that they show, of a real run its structure, and foreign names all
+//! the way from a command line and from fio's files.
 
 #[path = "../common/mod.rs"]
 mod common;
+#[path = "../../../report/tests/costs/mod.rs"]
+mod costs;
+mod counts;
 #[path = "../../../report/tests/browser/devtools.rs"]
 mod devtools;
+#[path = "../../../report/tests/browser/fixture.rs"]
+mod fixture;
 #[path = "../../../report/tests/browser/reader.rs"]
 mod reader;
 mod records;
 
 use common::{alone, folder, have, output, written};
-use devtools::{Browser, chromium};
+use devtools::{Browser, chromium, fonts};
+use fixture::{judge, study, trials, workloads};
+use iopj_core::VerdictKind;
+use iopj_store::{Outcome, Store, StudyRecord, Trial, histogram};
 use reader::figure;
 use records::{Cells, Records, half, is_near, mean, rows, tips, verdicts_are_drawn, with_interval};
 use serde_json::Value;
@@ -33,8 +41,83 @@ fn page(folder: &Path, store: &str) -> PathBuf {
     folder.join("page.html")
 }
 
+/// A store of these trials.
+fn stored(folder: &Path, name: &str, study: &StudyRecord, trials: &[Trial]) {
+    let mut store = Store::create(&folder.join(name), study).unwrap();
+    for (position, trial) in trials.iter().enumerate() {
+        store.add(&Trial { position: position as u64, ..trial.clone() }).unwrap();
+    }
+}
+
+/// Six paths at two depths, three times each, of fixed numbers that differ by path, depth and replicate; one path refuted, one unproven.
+fn quick() -> Vec<Trial> {
+    let paths = [
+        "posix-sio/syscall/interrupt",
+        "posix-sio/syscall/poll",
+        "posix-aio/syscall/interrupt",
+        "libaio/syscall/interrupt",
+        "io_uring/syscall/interrupt",
+        "io_uring/sqpoll/interrupt",
+    ];
+    let mut all = trials(&paths, &workloads(&[1, 32], &[1], &[4096]), 3);
+    judge(&mut all, paths[1], VerdictKind::Refuted);
+    judge(&mut all, paths[2], VerdictKind::Unproven);
+    for trial in &mut all {
+        let rank = paths.iter().position(|path| *path == trial.path.to_string()).unwrap() as u64;
+        let Outcome::Measured(one) = &mut trial.outcome else { panic!("all are measured") };
+        let mut latencies = histogram::new();
+        for step in 0..one.ios {
+            let slower = 7 * rank + u64::from(trial.replicate) + u64::from(trial.workload.iodepth);
+            latencies.record(15_000 + 500 * slower + step % 4000).unwrap();
+        }
+        one.latency = histogram::summary(&latencies);
+        one.interrupts_per_io = Some(1.0 / (1.0 + rank as f64));
+        one.system_calls_per_io = Some(if rank == 5 { 0.0 } else { 1.0 + rank as f64 / 10.0 });
+    }
+    all
+}
+
 #[test]
-fn the_quick_study_is_drawn_as_it_was_measured() {
+fn a_store_is_drawn_as_it_was_measured() {
+    let Some(program) = chromium() else { return };
+    let folder = folder();
+    let folder = folder.path();
+    stored(folder, "quick.iopj", &study("quick"), &quick());
+    let page = page(folder, "quick.iopj");
+    reader::is_valid(&page);
+    let records = Records::of(folder, "quick.iopj");
+    for fonts in fonts() {
+        let mut browser = Browser::with(fonts, program);
+        let seen = reader::looks(&mut browser, &page);
+        is_what_was_measured(&seen, &records);
+        assert_eq!(
+            browser.value("document.querySelector('.banner')"),
+            Value::Null,
+            "it was measured on a real machine"
+        );
+        reader::scrolls(&mut browser, &page, "#summary .scroll");
+        reader::scrolls(&mut browser, &page, "#time .plot");
+    }
+}
+
+#[test]
+fn counts_of_an_emulated_store_are_drawn_as_they_were_counted() {
+    let Some(program) = chromium() else { return };
+    let folder = folder();
+    let folder = folder.path();
+    let workload = costs::workload(1, 1000);
+    let trials: Vec<Trial> = costs::three(&workload).into_iter().filter(|trial| trial.replicate < 3).collect();
+    stored(folder, "lab.iopj", &costs::study(true), &trials);
+    let page = page(folder, "lab.iopj");
+    reader::is_valid(&page);
+    let records = Records::of(folder, "lab.iopj");
+    for fonts in fonts() {
+        counts::are_what_was_counted(&reader::looks(&mut Browser::with(fonts, program), &page), &records);
+    }
+}
+
+#[test]
+fn a_real_run_has_its_page() {
     let Some(program) = chromium() else { return };
     let folder = folder();
     let folder = folder.path();
@@ -48,12 +131,9 @@ fn the_quick_study_is_drawn_as_it_was_measured() {
     reader::is_valid(&page);
     let mut browser = Browser::start(program);
     let seen = reader::looks(&mut browser, &page);
-    is_what_was_measured(&seen, &Records::of(folder, "quick.iopj"));
-    assert_eq!(browser.value("document.querySelector('.banner')"), Value::Null, "this machine is real");
+    verdicts_are_drawn(figure(&seen, "verdicts-by-path"), &Records::of(folder, "quick.iopj"));
     reader::walks(&mut browser, &page);
     assert_eq!(reader::downloads(&mut browser, &page), 2 * seen["figures"].as_array().unwrap().len());
-    reader::scrolls(&mut browser, &page, "#summary .scroll");
-    reader::scrolls(&mut browser, &page, "#time .plot");
 }
 
 /// The figures of one reading workload over two depths.
@@ -82,8 +162,6 @@ fn is_what_was_measured(seen: &Value, records: &Records) {
         ("fewest-interrupts-per-i-o", count("/interrupts_per_io")),
         ("fewest-system-calls-per-i-o", count("/system_calls_per_io")),
     ];
-    // Where a target's interrupts cannot be told there is no map of them.
-    let maps: Vec<_> = maps.iter().filter(|(_, cells)| !cells.is_empty()).collect();
     for (name, cells) in &maps {
         least_is_named(figure(seen, &format!("{name}-randread-4k")), cells);
     }
@@ -173,7 +251,7 @@ fn foreign_names_are_text_from_end_to_end() {
     let folder = folder();
     let folder = folder.path();
     written(&folder.join(EVIL), 8 << 20);
-    let mut browser = Browser::start(program);
+    let mut browsers: Vec<Browser> = fonts().map(|fonts| Browser::with(fonts, program)).collect();
     {
         let _alone = alone();
         let paths = ["--path", "libaio/syscall/interrupt,io_uring/syscall/interrupt"];
@@ -185,7 +263,7 @@ fn foreign_names_are_text_from_end_to_end() {
     let named = store.execute("UPDATE study SET record = json_set(record, '$.name', ?1)", [EVIL]).unwrap();
     assert_eq!(named, 1);
     drop(store);
-    shows_as_text(&mut browser, &page(folder, "s.iopj"), &["title", "h1", ".place code", "#provenance"]);
+    shows_as_text(&mut browsers, &page(folder, "s.iopj"), &["title", "h1", ".place code", "#provenance"]);
     let fio = ["--ioengine=libaio", "--direct=1", "--rw=randread", "--bs=4k", "--iodepth=4", "--size=8m"];
     let (name, file) = (format!("--name={EVIL}"), format!("--filename={EVIL}"));
     let output = format!("--output={EVIL}.json");
@@ -197,16 +275,18 @@ fn foreign_names_are_text_from_end_to_end() {
     let json = format!("{EVIL}.json");
     assert!(std::fs::read_to_string(folder.join(&json)).unwrap().contains(&format!("\"jobname\" : \"{EVIL}\"")));
     iopj(folder, &["import", "fio", &json, "--store", "f.iopj"]);
-    shows_as_text(&mut browser, &page(folder, "f.iopj"), &["#provenance"]);
+    shows_as_text(&mut browsers, &page(folder, "f.iopj"), &["#provenance"]);
 }
 
 /// The page is sound, and these parts of it tell the name.
 #[track_caller]
-fn shows_as_text(browser: &mut Browser, page: &Path, parts: &[&str]) {
+fn shows_as_text(browsers: &mut [Browser], page: &Path, parts: &[&str]) {
     reader::is_valid(page);
-    reader::looks(browser, page);
-    for part in parts {
-        let text = browser.text(&format!("document.querySelector('{part}').textContent"));
-        assert!(text.contains(EVIL), "{part}: {text}");
+    for browser in browsers {
+        reader::looks(browser, page);
+        for part in parts {
+            let text = browser.text(&format!("document.querySelector('{part}').textContent"));
+            assert!(text.contains(EVIL), "{part}: {text}");
+        }
     }
 }

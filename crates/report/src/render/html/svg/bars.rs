@@ -30,7 +30,7 @@ const ROW: f64 = 24.0;
 /// From the end of a bar to its value.
 const TO_VALUE: f64 = 6.0;
 
-/// From the start of a part's name to its mark, and from its end to the next mark.
+/// From a part's mark to its name, and from the end of that to the next mark.
 const TO_PART: (f64, f64) = (13.0, 15.0);
 
 /// One bar a row from nought, its value at the end. Every bar is one `mark`.

@@ -16,7 +16,7 @@ pub(in super::super) struct Curve {
 }
 
 /// From a plot's left edge to where its axis begins, so that a first mark is seen whole.
-pub(super) const INDENT: f64 = 4.0;
+const INDENT: f64 = 4.0;
 
 /// The quantiles that are named on the axis.
 const NAMED: [(f64, &str); 6] =

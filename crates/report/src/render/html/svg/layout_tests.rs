@@ -322,10 +322,10 @@ fn data() -> impl Strategy<Value = Data> {
     )
 }
 
-#[test]
-fn no_data_and_no_font_make_texts_overlap_or_be_cut() {
-    let config = Config { cases: 10_000, failure_persistence: None, ..Config::default() };
-    let mut runner = TestRunner::new_with_rng(config, TestRng::deterministic_rng(RngAlgorithm::ChaCha));
+/// So many sets of data, always the same for a seed.
+fn is_sound(cases: u32, seed: u8) {
+    let config = Config { cases, failure_persistence: None, ..Config::default() };
+    let mut runner = TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &[seed; 32]));
     let sound = |data: Data| {
         for (what, drawing) in data.drawings() {
             let faults = faults(&drawing);
@@ -336,6 +336,15 @@ fn no_data_and_no_font_make_texts_overlap_or_be_cut() {
     if let Err(error) = runner.run(&data(), sound) {
         panic!("{error}");
     }
+}
+
+#[test]
+fn no_data_and_no_font_make_texts_overlap_or_be_cut() {
+    std::thread::scope(|scope| {
+        for seed in 0..4 {
+            scope.spawn(move || is_sound(2500, seed));
+        }
+    });
 }
 
 #[test]
