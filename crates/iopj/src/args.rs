@@ -162,6 +162,9 @@ pub(crate) struct ReportArgs {
     /// Print the papers' tables, from this store
     #[arg(long, group = "form")]
     pub(crate) papers: bool,
+    /// Let unproven trials compete, marked
+    #[arg(long)]
+    pub(crate) with_unproven: bool,
 }
 
 #[derive(Debug, Args)]
@@ -175,12 +178,13 @@ pub(crate) struct WinnersArgs {
     /// The two axes of the map: rw, bs, iodepth, numjobs
     #[arg(long, value_name = "X,Y", value_delimiter = ',', default_value = "iodepth,numjobs")]
     pub(crate) axes: Vec<String>,
-    /// Two-sample test: student (the papers' rule), welch, or blocks (paired within replicates)
-    #[arg(long, default_value = "student")]
-    pub(crate) test: String,
-    /// Correct for the number of cells after Holm
+    /// Test: blocks (within replicates; the default but for imports) or welch, both after Holm over all cells; or student (the
+    /// papers' rule: the two best, not corrected)
     #[arg(long)]
-    pub(crate) holm: bool,
+    pub(crate) test: Option<String>,
+    /// Let unproven trials compete, marked
+    #[arg(long)]
+    pub(crate) with_unproven: bool,
 }
 
 #[derive(Debug, Args)]
@@ -207,6 +211,9 @@ pub(crate) struct CompareArgs {
     /// exact costs, if instructions per I/O are
     #[arg(long, value_name = "PCT")]
     pub(crate) fail_on_regression: Option<f64>,
+    /// Let unproven trials compete, marked
+    #[arg(long)]
+    pub(crate) with_unproven: bool,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,

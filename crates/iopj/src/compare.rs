@@ -3,6 +3,7 @@
 use crate::args::CompareArgs;
 use crate::output::{FAILURES, print, print_json};
 use anyhow::anyhow;
+use iopj_report::analysis::Admission;
 use iopj_report::analysis::compare::{Comparison, compare as compare_trials, compare_within, regressions};
 use iopj_store::Store;
 use std::process::ExitCode;
@@ -24,12 +25,14 @@ pub(crate) fn compare(args: &CompareArgs) -> anyhow::Result<ExitCode> {
 
 /// Of two stores, or of what `--by` tells apart in one.
 fn comparison(args: &CompareArgs) -> anyhow::Result<Comparison> {
+    let admission = Admission { with_unproven: args.with_unproven };
     let before = Store::open(&args.before)?;
     let Some(after) = &args.after else {
         let by = args.by.as_deref().unwrap_or_default();
         let store = args.before.display();
-        return compare_within(&before.study()?, before.trials()?, by).map_err(|why| anyhow!("{store}: {why}"));
+        let within = compare_within(&before.study()?, before.trials()?, by, admission);
+        return within.map_err(|why| anyhow!("{store}: {why}"));
     };
     let after = Store::open(after)?;
-    Ok(compare_trials((&before.study()?, &before.trials()?), (&after.study()?, &after.trials()?)))
+    Ok(compare_trials((&before.study()?, &before.trials()?), (&after.study()?, &after.trials()?), admission))
 }

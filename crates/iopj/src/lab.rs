@@ -10,6 +10,7 @@ use iopj_lab::image::Program;
 use iopj_lab::kernels::{self, Kernel};
 use iopj_lab::session::{Device, Guest, GuestStudy};
 use iopj_lab::{LabError, vm};
+use iopj_report::analysis::Admission;
 use iopj_report::render::{Align, Grid, escape};
 use iopj_store::{Generator, Store};
 use iopj_study::study::{Study, parse_paths};
@@ -160,7 +161,7 @@ fn run(args: &LabRunArgs) -> anyhow::Result<ExitCode> {
             store.display()
         ));
     }
-    print(&iopj_report::render::report(&study, &trials))?;
+    print(&iopj_report::render::report(&study, &trials, Admission::default()))?;
     print(&format!("store: {}\n", store.display()))?;
     match done.status {
         0 => Ok(ExitCode::SUCCESS),

@@ -4,7 +4,7 @@ use crate::args::ReportArgs;
 use crate::output::{print, print_json};
 use anyhow::Context;
 use iopj_report::analysis::power::{PowerTrace, windows};
-use iopj_report::analysis::tables;
+use iopj_report::analysis::{Admission, tables};
 use iopj_report::render;
 use iopj_store::{Store, StoreError, StudyRecord, Trial, export};
 use iopj_study::energy::{ChannelPower, traces};
@@ -14,28 +14,29 @@ use std::process::ExitCode;
 pub(crate) fn report(args: &ReportArgs) -> anyhow::Result<ExitCode> {
     let store = Store::open(&args.store)?;
     let (study, trials) = (store.study()?, store.trials()?);
+    let admission = Admission { with_unproven: args.with_unproven };
     if args.json {
         print_json(&export::json(&study, &trials, &store.events()?, export::Detail::Figures))?;
     } else if args.latex {
-        print(&render::latex(&tables(&study, &trials)))?;
+        print(&render::latex(&tables(&study, &trials, admission)))?;
     } else if args.csv {
-        print(&render::csv(&tables(&study, &trials)))?;
+        print(&render::csv(&tables(&study, &trials, admission)))?;
     } else if args.papers {
-        print(&render::paper_tables(&study, &trials, None))?;
+        print(&render::paper_tables(&study, &trials, None, admission))?;
     } else if let Some(path) = &args.html {
-        write(path, render::html::page(&study, &trials, &power(&store, &trials)?).as_bytes())?;
+        write(path, render::html::page(&study, &trials, &power(&store, &trials)?, admission).as_bytes())?;
     } else if let Some(folder) = &args.figures {
         std::fs::create_dir_all(folder)
             .with_context(|| format!("the folder {} cannot be made; name another place", folder.display()))?;
         let power = power(&store, &trials)?;
-        for (name, svg) in render::html::figures(&study, &trials, &power) {
+        for (name, svg) in render::html::figures(&study, &trials, &power, admission) {
             write(&folder.join(name), svg.as_bytes())?;
         }
-        for (name, pdf) in render::html::pdf_figures(&study, &trials, &power) {
+        for (name, pdf) in render::html::pdf_figures(&study, &trials, &power, admission) {
             write(&folder.join(name), &pdf)?;
         }
-    } else if !wrote_parquet(args, &study, &trials)? {
-        print(&render::report(&study, &trials))?;
+    } else if !wrote_parquet(args, &study, &trials, admission)? {
+        print(&render::report(&study, &trials, admission))?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -65,15 +66,20 @@ fn write(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
 }
 
 #[cfg(feature = "parquet")]
-fn wrote_parquet(args: &ReportArgs, study: &StudyRecord, trials: &[Trial]) -> anyhow::Result<bool> {
+fn wrote_parquet(
+    args: &ReportArgs,
+    study: &StudyRecord,
+    trials: &[Trial],
+    admission: Admission,
+) -> anyhow::Result<bool> {
     let Some(path) = &args.parquet else { return Ok(false) };
     let mut bytes = Vec::new();
-    render::parquet(&tables(study, trials), &mut bytes)?;
+    render::parquet(&tables(study, trials, admission), &mut bytes)?;
     write(path, &bytes)?;
     Ok(true)
 }
 
 #[cfg(not(feature = "parquet"))]
-fn wrote_parquet(_: &ReportArgs, _: &StudyRecord, _: &[Trial]) -> anyhow::Result<bool> {
+fn wrote_parquet(_: &ReportArgs, _: &StudyRecord, _: &[Trial], _: Admission) -> anyhow::Result<bool> {
     Ok(false)
 }

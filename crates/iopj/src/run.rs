@@ -5,7 +5,7 @@ use crate::output::{FAILURES, INTERRUPTED, print, print_json};
 use crate::progress::View;
 use crate::signals;
 use anyhow::anyhow;
-use iopj_report::analysis::sequential;
+use iopj_report::analysis::{Admission, sequential};
 use iopj_store::{Store, StudyRecord, Trial, export};
 use iopj_study::blocks::Look;
 use iopj_study::runner::{self, Options, RunError, Summary};
@@ -96,7 +96,7 @@ fn conclude(summary: &Summary, json: bool) -> anyhow::Result<ExitCode> {
     if json {
         print_json(&export::json(&study, &trials, &store.events()?, export::Detail::Figures))?;
     } else {
-        print(&iopj_report::render::report(&study, &trials))?;
+        print(&iopj_report::render::report(&study, &trials, Admission::default()))?;
         print(&format!("store: {}\n", summary.store.display()))?;
     }
     if summary.interrupted {

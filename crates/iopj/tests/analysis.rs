@@ -24,7 +24,8 @@ fn a_store_is_analysed() {
         let (code, _, messages) = run(folder, line);
         assert_eq!(code, 0, "{messages}");
     }
-    let (code, map, _) = run(folder, "winners s.iopj --metric latency_p99 --axes iodepth,numjobs --test welch --holm");
+    let (code, map, _) =
+        run(folder, "winners s.iopj --metric latency_p99 --axes iodepth,numjobs --test welch --with-unproven");
     assert_eq!(code, 0);
     for part in ["iodepth 1", "iodepth 4", "A libaio/syscall/interrupt", "B io_uring/syscall/interrupt"] {
         assert!(map.contains(part), "{part} in {map}");
@@ -67,7 +68,7 @@ fn stores_are_compared() {
     assert_eq!(code, 0);
     let changes = serde_json::from_str::<Value>(&json).unwrap()["changes"].as_array().unwrap().len();
     assert!(changes >= 4, "a change for each metric of the one cell: {json}");
-    let (code, text, _) = run(folder, "compare a.iopj a.iopj --fail-on-regression 1");
+    let (code, text, _) = run(folder, "compare a.iopj a.iopj --fail-on-regression 1 --with-unproven");
     assert_eq!(code, 0, "a store is no worse than itself: {text}");
     assert!(!text.contains("NaN"));
 }
@@ -84,15 +85,17 @@ fn sides_of_a_store_are_compared() {
         let (code, _, messages) = run(folder, line);
         assert_eq!(code, 0, "{messages}");
     }
-    let (code, json, _) =
-        run(folder, "compare s.iopj --by path=io_uring/syscall/interrupt,libaio/syscall/interrupt --json");
+    let (code, json, _) = run(
+        folder,
+        "compare s.iopj --by path=io_uring/syscall/interrupt,libaio/syscall/interrupt --with-unproven --json",
+    );
     let json: Value = serde_json::from_str(&json).unwrap();
     assert_eq!((code, &json["by"]["after"], &json["in_blocks"]), (0, &"libaio/syscall/interrupt".into(), &true.into()));
     let of_iops: Vec<&Value> =
         json["changes"].as_array().unwrap().iter().filter(|change| change["metric"] == "iops").collect();
     assert_eq!(of_iops.len(), 2, "a depth each");
     assert!(of_iops.iter().all(|change| change["before"]["n"] == 3 && change["p"].is_number()), "{json}");
-    let (code, json, _) = run(folder, "compare s.iopj --by iodepth --fail-on-regression 5 --json");
+    let (code, json, _) = run(folder, "compare s.iopj --by iodepth --fail-on-regression 5 --with-unproven --json");
     let json: Value = serde_json::from_str(&json).unwrap();
     // Whatever the machine made of it, the exit code says the same as the changes.
     let is_regression = |change: &&Value| {
@@ -205,6 +208,24 @@ fn fios_results_are_imported() {
     assert!(text.contains("store: f.iopj"), "{text}");
     let (_, report, _) = run(folder, "report f.iopj");
     assert!(report.contains("libaio/syscall/interrupt (fio)") && report.contains("unproven"), "{report}");
+    // Nothing of an import is verified: one line says that nothing is ranked, and that it may be all the same.
+    for line in ["report f.iopj", "winners f.iopj", "compare f.iopj f.iopj"] {
+        let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+        let (_, text, _) = run(folder, line);
+        assert!(
+            words(&text).contains("no trial is verified. 1 of 1 trials are unproven: imported: no evidence"),
+            "{text}"
+        );
+        let (_, text, _) = run(folder, &format!("{line} --with-unproven"));
+        assert!(
+            text.contains("libaio/syscall/interrupt") && words(&text).contains("† unproven: nothing shows"),
+            "{text}"
+        );
+    }
+    let (code, _, messages) = run(folder, "winners f.iopj --test blocks");
+    assert!(code == 2 && messages.contains("imported trials were run in no blocks"), "{messages}");
+    let (code, _, messages) = run(folder, "compare f.iopj f.iopj --fail-on-regression 1");
+    assert!(code == 2 && messages.contains("no trial is verified"), "{messages}");
     std::fs::write(folder.join("cut.json"), &std::fs::read(folder.join("out.json")).unwrap()[..400]).unwrap();
     let (code, _, messages) = run(folder, "import fio cut.json --store g.iopj");
     assert_eq!((code, messages.lines().count()), (2, 1), "{messages}");
@@ -235,7 +256,7 @@ fn wrong_questions_are_refused() {
         ("winners none.iopj --axes iodepth", "takes two names"),
         ("winners none.iopj --axes iodepth,iodepth", "cannot be both axes"),
         ("winners none.iopj --axes iodepth,depth", "there are rw, bs, iodepth, numjobs"),
-        ("winners none.iopj --test t", "there are student, welch and blocks"),
+        ("winners none.iopj --test t", "there are blocks, welch and student"),
         ("claims none.iopj", "there is no store"),
         ("compare none.iopj none.iopj", "there is no store"),
         ("import fio none.json", "none.json"),

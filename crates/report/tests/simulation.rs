@@ -2,14 +2,16 @@
 
 use iopj_core::IoPath;
 use iopj_report::analysis::metric::Metric;
-use iopj_report::analysis::stats::{LEVEL, Method, holm};
+use iopj_report::analysis::stats::{LEVEL, Method};
 use iopj_report::analysis::steady::far_off;
-use iopj_report::analysis::winner::{Axis, Cell, Decision, Question, rank};
+use iopj_report::analysis::winner::{Axis, Cell, Decision, Question, correct, rank};
 use rand_distr::{Distribution, Normal};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::SeedableRng;
 
 const DRAWS: usize = 10_000;
+/// Draws of what takes long, in the gate; at size it is drawn as often as the rest.
+const FEW_DRAWS: usize = 400;
 const PAGE: &str = include_str!("../../../docs/statistics.md");
 /// 99.9 % of a normal distribution lie within as many standard deviations.
 const Z_999: f64 = 3.2905;
@@ -40,7 +42,7 @@ fn draw(rng: &mut Xoshiro256PlusPlus, means: &[(IoPath, f64)], replicates: u32, 
         let normal = Normal::new(mean, 3_000.0).unwrap();
         (0..replicates).map(|replicate| (replicate, normal.sample(rng))).collect()
     };
-    rank(means.iter().map(|(path, mean)| (*path, sample(*mean, rng))).collect(), question)
+    rank(means.iter().map(|(path, mean)| (*path, sample(*mean, rng))).collect(), question, 1)
 }
 
 fn rate(hits: usize) -> f64 {
@@ -49,13 +51,23 @@ fn rate(hits: usize) -> f64 {
 
 /// What 99.9 % of simulations of an event of this probability stay within.
 fn error(probability: f64) -> f64 {
-    Z_999 * (probability * (1.0 - probability) / DRAWS as f64).sqrt()
+    error_of(probability, DRAWS)
+}
+
+fn error_of(probability: f64, draws: usize) -> f64 {
+    Z_999 * (probability * (1.0 - probability) / draws as f64).sqrt()
 }
 
 /// Holds simulated rates against the page's row that begins with `name`. Both are
 /// simulations: their errors add in squares.
 #[track_caller]
 fn page_says(name: &str, rates: &[f64]) {
+    page_says_of(name, rates, DRAWS);
+}
+
+/// The same of so many draws; those of the page are [`DRAWS`].
+#[track_caller]
+fn page_says_of(name: &str, rates: &[f64], draws: usize) {
     let printed = rates.iter().map(|rate| format!("{:.1} %", rate * 100.0)).collect::<Vec<_>>().join(" | ");
     let row = format!("| {name} | {printed} |");
     eprintln!("{row}");
@@ -65,8 +77,9 @@ fn page_says(name: &str, rates: &[f64]) {
     let stated: Vec<f64> = cells.map(|cell| cell.unwrap() / 100.0).collect();
     assert_eq!(stated.len(), rates.len(), "{line}");
     for (stated, rate) in stated.into_iter().zip(rates) {
+        let likely = stated.max(1.0 / draws as f64);
         assert!(
-            (stated - rate).abs() <= std::f64::consts::SQRT_2 * error(*rate) + 0.0005,
+            (stated - rate).abs() <= error(likely).hypot(error_of(likely, draws)) + 0.0005,
             "the page says {line}, the simulation {row}"
         );
     }
@@ -111,26 +124,81 @@ fn two_equal_paths_above_others_are_the_worst_case() {
     assert!((rate - LEVEL).abs() <= error(LEVEL), "{rate}");
 }
 
-#[test]
-fn holm_keeps_the_family_rate_of_a_map() {
-    let question = question(Method::Student);
-    let (mut plain, mut corrected) = (Vec::new(), Vec::new());
-    for paths in [2, 3, 5, 9] {
-        let mut rng = Xoshiro256PlusPlus::seed_from_u64(12 + paths as u64);
-        let means: Vec<(IoPath, f64)> = self::paths().into_iter().take(paths).map(|path| (path, 100_000.0)).collect();
-        let (mut any, mut any_after_holm) = (0, 0);
-        for _ in 0..DRAWS {
-            let p: Vec<f64> = (0..12).filter_map(|_| draw(&mut rng, &means, 3, &question).p).collect();
-            assert_eq!(p.len(), 12);
-            any += usize::from(p.iter().any(|p| *p <= LEVEL));
-            any_after_holm += usize::from(holm(&p).iter().any(|p| *p <= LEVEL));
+/// Maps of so many workloads whose paths are all equal: the share that names a winner anywhere.
+fn false_maps(
+    paths: usize,
+    workloads: usize,
+    replicates: u32,
+    (method, metric): (Method, Metric),
+    draws: usize,
+) -> f64 {
+    let mut rng = Xoshiro256PlusPlus::seed_from_u64((paths * 1000 + workloads * 10) as u64 + u64::from(replicates));
+    let means: Vec<(IoPath, f64)> = self::paths().into_iter().take(paths).map(|path| (path, 100_000.0)).collect();
+    let question = Question { metric, ..question(method) };
+    let won = |_: &usize| {
+        let mut cells: Vec<Cell> = (0..workloads)
+            .map(|_| {
+                // A block's drift is the machine's: alike for all paths, and as large as the noise. The papers' rule, which knows no
+                // blocks, is simulated without one: a drift hides all differences from it, false ones too.
+                let shared = if method == Method::Paired { 1.0 } else { 0.0 };
+                let drift: Vec<f64> = noise(&mut rng, replicates).into_iter().map(|one| shared * one).collect();
+                let sample = |rng: &mut Xoshiro256PlusPlus, mean: f64| {
+                    let own = noise(rng, replicates);
+                    (0..).zip(own.iter().zip(&drift)).map(|(block, (own, drift))| (block, mean + own + drift)).collect()
+                };
+                rank(means.iter().map(|(path, mean)| (*path, sample(&mut rng, *mean))).collect(), &question, workloads)
+            })
+            .collect();
+        if method != Method::Student {
+            correct(cells.iter_mut());
         }
-        assert!(rate(any_after_holm) <= LEVEL + error(LEVEL), "{paths} paths: {}", rate(any_after_holm));
-        plain.push(rate(any));
-        corrected.push(rate(any_after_holm));
+        cells.iter().any(|cell| cell.decision() == Decision::Winner)
+    };
+    (0..draws).filter(won).count() as f64 / draws as f64
+}
+
+fn noise(rng: &mut Xoshiro256PlusPlus, replicates: u32) -> Vec<f64> {
+    let normal = Normal::new(0.0, 3_000.0).unwrap();
+    (0..replicates).map(|_| normal.sample(rng)).collect()
+}
+
+/// Paths by workloads of the maps that are simulated.
+const MAPS: [(usize, usize); 5] = [(2, 1), (2, 12), (3, 12), (5, 12), (9, 40)];
+
+/// Holds the default map to 5 % over the family, and the page to the simulation.
+fn simulate_maps(draws: usize) {
+    for (name, replicates, metric) in [
+        ("blocks, 3 replicates", 3, Metric::Iops),
+        ("blocks, 5 replicates", 5, Metric::Iops),
+        ("blocks, 10 replicates", 10, Metric::Iops),
+        ("percentiles, 5 replicates", 5, Metric::LatencyP99),
+        ("percentiles, 12 replicates", 12, Metric::LatencyP99),
+    ] {
+        let rates = MAPS.map(|(paths, workloads)| {
+            let rate = false_maps(paths, workloads, replicates, (Method::Paired, metric), draws);
+            let bound = LEVEL + error_of(LEVEL, draws);
+            assert!(rate <= bound, "{name}, {paths} paths, {workloads} workloads: {rate}");
+            rate
+        });
+        page_says_of(name, &rates, draws);
     }
-    page_says("a false winner somewhere, plain", &plain);
-    page_says("a false winner somewhere, Holm", &corrected);
+    let papers = (Method::Student, Metric::Iops);
+    page_says_of(
+        "the papers' rule, 5 replicates, no drift",
+        &MAPS.map(|(p, w)| false_maps(p, w, 5, papers, draws)),
+        draws,
+    );
+}
+
+#[test]
+fn the_default_map_names_a_false_winner_anywhere_in_one_of_twenty_stores_at_most() {
+    simulate_maps(FEW_DRAWS);
+}
+
+#[test]
+#[ignore = "at size: minutes, and only in a release build"]
+fn the_default_map_at_size() {
+    simulate_maps(DRAWS);
 }
 
 #[test]

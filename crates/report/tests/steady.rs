@@ -4,6 +4,7 @@ mod trials;
 
 use iopj_core::evidence::SteadyState;
 use iopj_core::{VerdictKind, Workload};
+use iopj_report::analysis::Admission;
 use iopj_report::analysis::steady::{Flag, Unsteady, far_off, is_unsteady, trend, unsteady};
 use iopj_report::render::report;
 use iopj_store::{Outcome, Slice, Trial};
@@ -124,7 +125,7 @@ fn results_are_given_with_and_without_unsteady_trials() {
     let other = "io_uring/syscall/poll";
     trials.extend((0..3).map(|replicate| trial(other, &Workload::default(), replicate, 1500)));
     let study = study(6);
-    let text = |trials: &[Trial]| report(&study, trials);
+    let text = |trials: &[Trial]| report(&study, trials, Admission::default());
     assert!(!text(&trials).contains("without"), "{}", text(&trials));
     let state = SteadyState { ramp_ns: 1, duration_ns: 1, limit: 0.1, change: Some(1.0), attained: false };
     measurement(&mut trials[1]).evidence.steadystate = Some(state);

@@ -1,5 +1,6 @@
 //! Trials grouped into cells and tables: means over replicates, their spread, and the order of paths.
 
+use super::admission::{Admission, is_marked};
 use super::cost::Costs;
 use super::energy::{self, Energy};
 use super::metric::Metric;
@@ -7,8 +8,8 @@ use iopj_core::{IoPath, VerdictKind, Workload};
 use iopj_store::{EnergySource, Generator, Measurement, Outcome, StudyRecord, Trial, histogram};
 use std::collections::BTreeMap;
 
-/// The paths of one workload, the one of least mean latency first; refuted ones last and unranked. Where times mean nothing
-/// the paths stand in their own order.
+/// The paths of one workload: those that compete, the one of least mean latency first; then, unranked, the others, refuted ones last.
+/// Where times mean nothing the paths stand in their own order.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Table {
     /// The workload.
@@ -32,10 +33,14 @@ pub struct Row {
     pub verdicts: Vec<(VerdictKind, usize)>,
     /// Trials that failed.
     pub failed: usize,
-    /// Means over the trials that were not refuted, or over the refuted ones where all were; absent
+    /// Means over the trials that compete; where none does over the unproven ones, and where all were refuted over those; absent
     /// where none was measured.
     pub figures: Option<Figures>,
-    /// Mean latency over that of the table's first row, less one; absent for refuted rows and under emulation.
+    /// A trial of it competes.
+    pub competes: bool,
+    /// An unproven trial of it competes.
+    pub marked: bool,
+    /// Mean latency over that of the table's first row, less one; absent for rows that do not compete and under emulation.
     pub slower: Option<f64>,
     /// Reasons of verdicts other than `verified`, and errors, each once.
     pub reasons: Vec<String>,
@@ -106,7 +111,7 @@ pub struct Times {
 }
 
 /// A table for each workload, in the order in which the workloads first stand in `trials`.
-pub fn tables(study: &StudyRecord, trials: &[Trial]) -> Vec<Table> {
+pub fn tables(study: &StudyRecord, trials: &[Trial], admission: Admission) -> Vec<Table> {
     let mut workloads: Vec<&Workload> = Vec::new();
     for trial in trials {
         if !workloads.contains(&&trial.workload) {
@@ -116,12 +121,27 @@ pub fn tables(study: &StudyRecord, trials: &[Trial]) -> Vec<Table> {
     // Random reads before the rest, small and shallow first: the order in which one reads.
     workloads.sort_by_key(|w| (w.rw, w.bs, w.numjobs, w.iodepth));
     let energy = energy::shown(trials).filter(|_| study.emulated.is_none());
-    workloads.into_iter().map(|workload| table(study, workload, trials, energy.as_ref())).collect()
+    let emulated = study.emulated.as_ref();
+    let shown = Shown { timed: emulated.is_none(), energy: energy.as_ref(), admission };
+    let table = |workload: &Workload| {
+        let of_workload: Vec<&Trial> = trials.iter().filter(|trial| trial.workload == *workload).collect();
+        Table { workload: workload.clone(), emulated: emulated.cloned(), rows: rows(&of_workload, &shown) }
+    };
+    workloads.into_iter().map(table).collect()
 }
 
-fn table(study: &StudyRecord, workload: &Workload, trials: &[Trial], energy: Option<&EnergySource>) -> Table {
+/// What of trials is shown, and whose compete.
+struct Shown<'a> {
+    /// Times mean something.
+    timed: bool,
+    /// The meter and scope of energy.
+    energy: Option<&'a EnergySource>,
+    admission: Admission,
+}
+
+fn rows(trials: &[&Trial], shown: &Shown<'_>) -> Vec<Row> {
     let mut cells: Vec<(&Trial, Vec<&Trial>)> = Vec::new();
-    for trial in trials.iter().filter(|trial| trial.workload == *workload) {
+    for trial in trials.iter().copied() {
         let same = |first: &Trial| {
             first.path == trial.path && first.generator == trial.generator && first.settings == trial.settings
         };
@@ -130,30 +150,30 @@ fn table(study: &StudyRecord, workload: &Workload, trials: &[Trial], energy: Opt
             None => cells.push((trial, vec![trial])),
         }
     }
-    let emulated = study.emulated.clone();
-    let mut rows: Vec<Row> =
-        cells.into_iter().map(|(first, all)| row(first, &all, (emulated.is_none(), energy))).collect();
+    let mut rows: Vec<Row> = cells.into_iter().map(|(first, all)| row(first, &all, shown)).collect();
     rows.sort_by(|a, b| order(a).partial_cmp(&order(b)).unwrap_or(std::cmp::Ordering::Equal));
-    let first = rows.iter().find(|row| !row.is_refuted()).and_then(Row::mean_ns);
+    let first = rows.iter().find(|row| row.competes).and_then(Row::mean_ns);
     if let Some(first) = first.filter(|first| *first > 0.0) {
-        for row in rows.iter_mut().filter(|row| !row.is_refuted()) {
+        for row in rows.iter_mut().filter(|row| row.competes) {
             row.slower = row.mean_ns().map(|mean_ns| mean_ns / first - 1.0);
         }
     }
-    Table { workload: workload.clone(), emulated, rows }
+    rows
 }
 
-/// Ranked rows by latency, or by path without one; then refuted ones, then those without figures.
+/// Rows that compete by latency, or by path without one; then the other ones that are not refuted, refuted ones, and those
+/// without figures.
 fn order(row: &Row) -> (u8, f64, IoPath) {
     let rank = match &row.figures {
-        Some(_) if !row.is_refuted() => 0,
-        Some(_) => 1,
-        None => 2,
+        Some(_) if row.competes => 0,
+        Some(_) if !row.is_refuted() => 1,
+        Some(_) => 2,
+        None => 3,
     };
     (rank, row.mean_ns().unwrap_or(0.0), row.path)
 }
 
-fn row(first: &Trial, trials: &[&Trial], shown: (bool, Option<&EnergySource>)) -> Row {
+fn row(first: &Trial, trials: &[&Trial], shown: &Shown<'_>) -> Row {
     let measured: Vec<&Measurement> = trials.iter().filter_map(|trial| trial.outcome.measurement()).collect();
     let mut verdicts: BTreeMap<VerdictKind, usize> = BTreeMap::new();
     let mut reasons: Vec<String> = Vec::new();
@@ -176,9 +196,10 @@ fn row(first: &Trial, trials: &[&Trial], shown: (bool, Option<&EnergySource>)) -
             add_reason(format!("failed: {error}"));
         }
     }
-    let trusted: Vec<&Measurement> =
-        measured.iter().filter(|m| m.verdict.kind != VerdictKind::Refuted).copied().collect();
-    let basis = if trusted.is_empty() { &measured } else { &trusted };
+    let competing: Vec<&Measurement> = trials.iter().filter_map(|trial| shown.admission.admit(trial).ok()).collect();
+    let unrefuted = || measured.iter().copied().filter(|m| m.verdict.kind != VerdictKind::Refuted).collect();
+    let bases: [Vec<&Measurement>; 2] = [competing.clone(), unrefuted()];
+    let basis = bases.iter().find(|basis| !basis.is_empty()).unwrap_or(&measured);
     Row {
         path: first.path,
         settings: first.settings.clone(),
@@ -186,6 +207,8 @@ fn row(first: &Trial, trials: &[&Trial], shown: (bool, Option<&EnergySource>)) -
         verdicts: verdicts.into_iter().collect(),
         failed: trials.len() - measured.len(),
         figures: figures(basis, shown),
+        competes: !competing.is_empty(),
+        marked: competing.iter().any(|one| is_marked(one)),
         slower: None,
         reasons,
         short_ios: measured.iter().map(|measurement| measurement.short_ios).sum(),
@@ -193,8 +216,7 @@ fn row(first: &Trial, trials: &[&Trial], shown: (bool, Option<&EnergySource>)) -
     }
 }
 
-/// `timed` where times mean something; energy is that of the source.
-fn figures(measured: &[&Measurement], (timed, source): (bool, Option<&EnergySource>)) -> Option<Figures> {
+fn figures(measured: &[&Measurement], shown: &Shown<'_>) -> Option<Figures> {
     if measured.is_empty() {
         return None;
     }
@@ -205,13 +227,13 @@ fn figures(measured: &[&Measurement], (timed, source): (bool, Option<&EnergySour
     };
     Some(Figures {
         replicates: measured.len(),
-        times: timed.then(|| times(measured, mean)),
+        times: shown.timed.then(|| times(measured, mean)),
         context_switches_per_io: mean(&|m| m.context_switches_per_io),
         interrupts_per_io: if_all(Metric::InterruptsPerIo),
         system_calls_per_io: if_all(Metric::SystemCallsPerIo),
         sleeps_per_io: if_all(Metric::SleepsPerIo),
         costs: Costs::of(measured),
-        energy: source.and_then(|source| Energy::of(measured, source)),
+        energy: shown.energy.and_then(|source| Energy::of(measured, source)),
     })
 }
 
@@ -270,6 +292,8 @@ pub(crate) mod tests {
             verdicts: vec![(VerdictKind::Verified, 3)],
             failed: 0,
             figures: Some(figures),
+            competes: true,
+            marked: false,
             slower: None,
             reasons: Vec::new(),
             short_ios: 0,

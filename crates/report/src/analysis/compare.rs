@@ -2,10 +2,12 @@
 //!
 //! Reading stores and showing the result is left to others.
 
+use super::admission::{Admission, Tally, is_marked};
+use super::contrast::{Contrast, Plan, Sample, in_blocks, pairs};
 use super::metric::Metric;
-use super::stats::{Method, holm, ratio_of_means, ratio_of_paired_means, t_test};
+use super::stats::{Method, Ratio, holm};
 use super::within::{By, Key, Sides, sides};
-use iopj_core::{CostKind, CostProfile, CostSource, IoPath, VerdictKind, Workload};
+use iopj_core::{CostKind, CostProfile, CostSource, IoPath, Workload};
 use iopj_store::{EnergySource, Generator, Measurement, StudyRecord, Trial};
 use serde::{Serialize, Serializer};
 use std::cmp::Ordering;
@@ -67,10 +69,12 @@ pub struct Side {
     pub energy: Option<EnergySource>,
     /// Its trials.
     pub trials: usize,
-    /// Refuted ones, left out.
-    pub refuted: usize,
-    /// Failed ones, left out.
-    pub failed: usize,
+    /// Those that do not compete, by reason.
+    #[serde(flatten)]
+    pub left_out: Tally,
+    /// Why none of them competes; absent where one does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nobody: Option<String>,
 }
 
 /// A fact or a setting that is not the same in both stores.
@@ -109,11 +113,15 @@ pub struct Change {
     pub before: Option<Mean>,
     /// The same after.
     pub after: Option<Mean>,
-    /// Mean after over mean before; absent where the latter is 0.
+    /// Mean after over mean before, of percentiles of geometric means; absent where the latter is 0.
     pub ratio: Option<f64>,
     /// 95 % interval of the ratio; absent for one replicate, or where it has no bounds.
     pub interval: Option<(f64, f64)>,
-    /// Two-sided p-value of the t-test, Welch's or within blocks; absent for one replicate.
+    /// The least change, as a share, that would have been seen four times out of five; absent as is the p-value.
+    pub least: Option<f64>,
+    /// An unproven trial is among them.
+    pub marked: bool,
+    /// Two-sided p-value of the test, Welch's or within blocks; absent for one replicate.
     pub p: Option<f64>,
     /// The same after Holm's correction over all tests of the comparison.
     pub p_holm: Option<f64>,
@@ -159,10 +167,10 @@ impl Outcome {
     }
 }
 
-/// Holds the trials of `after` against those of `before`. Refuted and failed trials are counted and left out. A setting
+/// Holds the trials of `after` against those of `before`. Trials that do not compete are counted and left out. A setting
 /// that has one value throughout each store, but not the same, is a difference between them and keeps no cells apart.
-pub fn compare(before: (&StudyRecord, &[Trial]), after: (&StudyRecord, &[Trial])) -> Comparison {
-    compare_sides(before, after, None)
+pub fn compare(before: (&StudyRecord, &[Trial]), after: (&StudyRecord, &[Trial]), admission: Admission) -> Comparison {
+    compare_sides(before, after, (None, admission))
 }
 
 /// Holds trials of one store against others of it: those of one path, generator, `rw`, `bs`, `iodepth`, `numjobs` or setting against
@@ -171,9 +179,14 @@ pub fn compare(before: (&StudyRecord, &[Trial]), after: (&StudyRecord, &[Trial])
 ///
 /// # Errors
 /// One sentence on what is wrong with `by`: an unknown key, a value that no trial has, or no two values named.
-pub fn compare_within(study: &StudyRecord, trials: Vec<Trial>, by: &str) -> Result<Comparison, String> {
+pub fn compare_within(
+    study: &StudyRecord,
+    trials: Vec<Trial>,
+    by: &str,
+    admission: Admission,
+) -> Result<Comparison, String> {
     let Sides { by, key, before, after } = sides(trials, by)?;
-    let mut comparison = compare_sides((study, &before), (study, &after), Some(&key));
+    let mut comparison = compare_sides((study, &before), (study, &after), (Some(&key), admission));
     if !matches!(key, Key::Setting(_)) {
         let (before, after) = (Some(by.before.clone()), Some(by.after.clone()));
         comparison.differences.insert(0, Difference { name: by.key.clone(), before, after });
@@ -182,10 +195,14 @@ pub fn compare_within(study: &StudyRecord, trials: Vec<Trial>, by: &str) -> Resu
     Ok(comparison)
 }
 
-fn compare_sides(before: (&StudyRecord, &[Trial]), after: (&StudyRecord, &[Trial]), key: Option<&Key>) -> Comparison {
+fn compare_sides(
+    before: (&StudyRecord, &[Trial]),
+    after: (&StudyRecord, &[Trial]),
+    (key, admission): (Option<&Key>, Admission),
+) -> Comparison {
     let apart = settings_apart(before.1, after.1);
     let without: Vec<&str> = apart.iter().map(|difference| difference.name.as_str()).collect();
-    let (old, mut new) = (cells(before.1, &without), cells(after.1, &without));
+    let (old, mut new) = (cells(before.1, &without, admission), cells(after.1, &without, admission));
     let mut pairs = Vec::new();
     let mut only_before = Vec::new();
     for (cell, values) in old {
@@ -199,12 +216,12 @@ fn compare_sides(before: (&StudyRecord, &[Trial]), after: (&StudyRecord, &[Trial
     let order = |a: &Cell, b: &Cell| a.path.cmp(&b.path).then_with(|| a.workload.title().cmp(&b.workload.title()));
     only_before.sort_by(order);
     only_after.sort_by(order);
-    let in_blocks = key.is_some() && !before.0.provenance.contains_key("imported_from");
-    let unpaired = if in_blocks { pairs.iter_mut().map(pair_blocks).sum() } else { 0 };
+    let in_blocks = key.is_some() && in_blocks(before.0);
+    let unpaired = if in_blocks { pairs.iter_mut().map(keep_shared_blocks).sum() } else { 0 };
     let mut differences = facts_apart(before.0, after.0);
     differences.extend(apart);
     let energy = EnergySource::measured(&[before.1, after.1]);
-    let (before, after) = (side(before), side(after));
+    let (before, after) = (side(before, admission), side(after, admission));
     let energy = energy.filter(|_| before.emulated.is_none() && after.emulated.is_none());
     let metrics = metrics(&before, &after, energy.is_some());
     let changes = changes(&pairs, &metrics, (in_blocks, energy.as_ref()));
@@ -224,15 +241,12 @@ fn compare_sides(before: (&StudyRecord, &[Trial]), after: (&StudyRecord, &[Trial
     }
 }
 
-/// Keeps of a pair the replicates that both sides have, in one order; how many trials stay out.
-fn pair_blocks((_, before, after): &mut Pair<'_>) -> usize {
+/// Keeps of a pair the replicates that both sides have; how many trials stay out.
+fn keep_shared_blocks((_, before, after): &mut Pair<'_>) -> usize {
     let count = before.len() + after.len();
     let of_both = |one: &(u32, &Measurement), others: &[Replicate<'_>]| others.iter().any(|other| other.0 == one.0);
     before.retain(|one| of_both(one, after));
     after.retain(|one| of_both(one, before));
-    for side in [&mut *before, &mut *after] {
-        side.sort_by_key(|(replicate, _)| *replicate);
-    }
     count - before.len() - after.len()
 }
 
@@ -256,10 +270,14 @@ fn metrics(before: &Side, after: &Side, with_energy: bool) -> Vec<Metric> {
 /// latency, or, of two emulated stores with exact costs throughout, in instructions per I/O.
 ///
 /// # Errors
-/// A store is emulated and has no such counts, or the other one is none: there is nothing to tell a regression by.
+/// No trial of a side competes; or a store is emulated and has no such counts, or the other one is none: there is nothing to tell a
+/// regression by.
 pub fn regressions(comparison: &Comparison, percent: f64) -> Result<Vec<&Change>, String> {
     let Comparison { before, after, .. } = comparison;
     for side in [before, after] {
+        if let Some(why) = &side.nobody {
+            return Err(format!("study `{}`: {why}", side.study));
+        }
         let Some(emulator) = &side.emulated else { continue };
         let exact = [before, after].map(|side| side.emulated.is_some() && side.costs == Some(CostSource::Exact));
         if exact != [true; 2] {
@@ -288,9 +306,10 @@ fn word<S: Serializer>(metric: &Metric, serializer: S) -> Result<S::Ok, S::Error
     serializer.collect_str(metric)
 }
 
-fn side((study, trials): (&StudyRecord, &[Trial])) -> Side {
-    let measured = || trials.iter().filter_map(|trial| trial.outcome.measurement());
-    let counting = || measured().filter(|measurement| measurement.verdict.kind != VerdictKind::Refuted);
+fn side((study, trials): (&StudyRecord, &[Trial]), admission: Admission) -> Side {
+    let counting = || trials.iter().filter_map(|trial| admission.admit(trial).ok());
+    let mut left_out = Tally::default();
+    trials.iter().filter_map(|trial| admission.admit(trial).err()).for_each(|why| left_out.add(why));
     let counted = |costs: &&CostProfile| costs.has(CostKind::Instructions);
     let source = |one: &Measurement| one.costs.as_ref().filter(counted).map(|costs| costs.source.clone());
     let first = counting().next().and_then(source);
@@ -300,8 +319,8 @@ fn side((study, trials): (&StudyRecord, &[Trial])) -> Side {
         energy: EnergySource::measured(&[trials]).filter(|_| study.emulated.is_none()),
         study: study.name.clone(),
         trials: trials.len(),
-        refuted: measured().filter(|measurement| measurement.verdict.kind == VerdictKind::Refuted).count(),
-        failed: trials.len() - measured().count(),
+        left_out,
+        nobody: admission.nobody(trials),
     }
 }
 
@@ -349,19 +368,18 @@ fn settings_apart(before: &[Trial], after: &[Trial]) -> Vec<Difference> {
     names.into_iter().filter_map(difference).collect()
 }
 
-/// A trial that counts, by its replicate.
+/// A trial that competes, by its replicate.
 type Replicate<'a> = (u32, &'a Measurement);
 
-/// The cells with their trials that count.
-fn cells<'a>(trials: &'a [Trial], without: &[&str]) -> Vec<(Cell, Vec<Replicate<'a>>)> {
+/// The cells with their trials that compete.
+fn cells<'a>(trials: &'a [Trial], without: &[&str], admission: Admission) -> Vec<(Cell, Vec<Replicate<'a>>)> {
     let mut cells: Vec<(Cell, Vec<Replicate<'_>>)> = Vec::new();
     for trial in trials {
         let mut settings = trial.settings.clone();
         settings.retain(|name, _| !without.contains(&name.as_str()));
         let (path, generator) = (trial.path, trial.generator);
         let cell = Cell { path, workload: trial.workload.clone(), settings, generator };
-        let counts = trial.outcome.measurement().filter(|m| m.verdict.kind != VerdictKind::Refuted);
-        let counts = counts.map(|measurement| (trial.replicate, measurement));
+        let counts = admission.admit(trial).ok().map(|measurement| (trial.replicate, measurement));
         match cells.iter_mut().find(|(other, _)| *other == cell) {
             Some((_, all)) => all.extend(counts),
             None => cells.push((cell, counts.into_iter().collect())),
@@ -375,9 +393,12 @@ type Pair<'a> = (Cell, Vec<Replicate<'a>>, Vec<Replicate<'a>>);
 /// Whether cells are tested in blocks, and whose energy counts.
 type How<'a> = (bool, Option<&'a EnergySource>);
 
-fn changes(pairs: &[Pair<'_>], metrics: &[Metric], how: How<'_>) -> Vec<Change> {
+fn changes(pairs: &[Pair<'_>], metrics: &[Metric], (in_blocks, source): How<'_>) -> Vec<Change> {
+    let method = if in_blocks { Method::Paired } else { Method::Welch };
+    let family = pairs.len() * metrics.len();
+    let change = |pair, metric: &Metric| change(pair, *metric, (Plan::of(*metric, method, family), source));
     let mut changes: Vec<Change> =
-        pairs.iter().flat_map(|pair| metrics.iter().map(|metric| change(pair, *metric, how))).collect();
+        pairs.iter().flat_map(|pair| metrics.iter().map(move |metric| change(pair, metric))).collect();
     let tested: Vec<usize> = (0..changes.len()).filter(|index| changes[*index].p.is_some()).collect();
     let p: Vec<f64> = tested.iter().filter_map(|index| changes[*index].p).collect();
     for (index, p_holm) in tested.into_iter().zip(holm(&p)) {
@@ -394,41 +415,49 @@ fn order(a: &Change, b: &Change) -> Ordering {
     a.cell.path.cmp(&b.cell.path).then_with(|| a.metric.cmp(&b.metric))
 }
 
-fn change((cell, before, after): &Pair<'_>, metric: Metric, (in_blocks, source): How<'_>) -> Change {
-    let value = |(_, trial): &Replicate<'_>| metric.value(trial, source);
-    let values = |trials: &[Replicate<'_>]| trials.iter().filter_map(value).collect::<Vec<f64>>();
-    let (old, new) = if in_blocks {
+fn change((cell, before, after): &Pair<'_>, metric: Metric, (plan, source): (Plan, Option<&EnergySource>)) -> Change {
+    let sample = |trials: &[Replicate<'_>]| -> Sample {
+        trials.iter().filter_map(|(block, trial)| Some((*block, metric.value(trial, source)?))).collect()
+    };
+    let (mut old, mut new) = (sample(before), sample(after));
+    if plan.method == Method::Paired {
         // A block in which one side lacks the metric says nothing of it.
-        before.iter().zip(after).filter_map(|(old, new)| value(old).zip(value(new))).unzip()
-    } else {
-        (values(before), values(after))
+        let both: Vec<(f64, f64)> = pairs(&old, &new);
+        (old, new) = (0..).zip(both).map(|(block, (old, new))| ((block, old), (block, new))).unzip();
+    }
+    let mean = |sample: &Sample| {
+        let n = sample.len();
+        (n > 0).then(|| Mean { n, mean: sample.iter().map(|(_, value)| value).sum::<f64>() / n as f64 })
     };
-    let mean = |values: &[f64]| {
-        let n = values.len();
-        (n > 0).then(|| Mean { n, mean: values.iter().sum::<f64>() / n as f64 })
-    };
-    let (before, after) = (mean(&old), mean(&new));
-    let ratio = before.zip(after).map(|(before, after)| after.mean / before.mean).filter(|ratio| ratio.is_finite());
-    let interval = if in_blocks { ratio_of_paired_means(&new, &old) } else { ratio_of_means(&new, &old) };
-    let interval = interval.map(|ratio| (ratio.low, ratio.high));
+    let contrast = plan.contrast(&new, &old);
+    let (before_mean, after_mean) = (mean(&old), mean(&new));
+    let plain = before_mean.zip(after_mean).map(|(before, after)| after.mean / before.mean);
+    let ratio = contrast.and_then(|contrast| contrast.ratio);
     Change {
         cell: cell.clone(),
         metric,
-        before,
-        after,
-        ratio,
-        interval: interval.filter(|(low, high)| low.is_finite() && high.is_finite()),
-        p: t_test(if in_blocks { Method::Paired } else { Method::Welch }, &new, &old).map(|test| test.p),
+        before: before_mean,
+        after: after_mean,
+        ratio: ratio.map(|ratio| ratio.ratio).or(plain).filter(|ratio| ratio.is_finite()),
+        interval: ratio.map(|Ratio { low, high, .. }| (low, high)),
+        least: contrast.and_then(|contrast: Contrast| contrast.least()),
+        marked: before.iter().chain(after).any(|(_, trial)| is_marked(trial)),
+        p: contrast.map(|contrast| contrast.p),
         p_holm: None,
-        outcome: if before.is_none() || after.is_none() { Outcome::NotMeasured } else { Outcome::OneReplicate },
+        outcome: if before_mean.is_none() || after_mean.is_none() {
+            Outcome::NotMeasured
+        } else {
+            Outcome::OneReplicate
+        },
     }
 }
 
 fn outcome(change: &Change, p_holm: f64) -> Outcome {
     let (Some(before), Some(after)) = (change.before, change.after) else { return Outcome::NotMeasured };
+    let rose = change.ratio.map_or(after.mean > before.mean, |ratio| ratio > 1.0);
     match p_holm < LEVEL {
         false => Outcome::NoDifference,
-        true if (after.mean > before.mean) == change.metric.more_is_better() => Outcome::Better,
+        true if rose == change.metric.more_is_better() => Outcome::Better,
         true => Outcome::Worse,
     }
 }

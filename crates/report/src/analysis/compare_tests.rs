@@ -1,7 +1,7 @@
 use super::*;
 use crate::analysis::cost::tests::{function, set_exact};
 use iopj_core::evidence::Finding;
-use iopj_core::{Evidence, Observed, Rw, Verdict};
+use iopj_core::{Evidence, Observed, Rw, Verdict, VerdictKind};
 use iopj_store::{Latency, Outcome as Result};
 use proptest::prelude::*;
 
@@ -78,7 +78,7 @@ fn measurement(trial: &mut Trial) -> &mut Measurement {
 }
 
 fn compared(before: &[Trial], after: &[Trial]) -> Comparison {
-    compare((&study("6.1"), before), (&study("6.1"), after))
+    compare((&study("6.1"), before), (&study("6.1"), after), Admission::default())
 }
 
 fn of<'a>(comparison: &'a Comparison, path: &str, metric: Metric) -> &'a Change {
@@ -176,12 +176,48 @@ fn refuted_and_failed_trials_are_counted_and_left_out() {
     measurement(&mut after[3]).verdict.kind = VerdictKind::Refuted;
     after[4].outcome = Result::Failed("EIO".into());
     let comparison = compared(&before, &after);
-    assert_eq!((comparison.after.trials, comparison.after.refuted, comparison.after.failed), (5, 1, 1));
+    assert_eq!((comparison.after.trials, comparison.after.left_out.text().as_str()), (5, "1 refuted, 1 failed"));
     let iops = of(&comparison, LIBAIO, Metric::Iops);
     assert_eq!((iops.outcome, iops.after), (Outcome::NoDifference, Some(Mean { n: 3, mean: 1000.0 })));
     after.iter_mut().take(3).for_each(|trial| trial.outcome = Result::Failed("EIO".into()));
     let comparison = compared(&before, &after);
     assert!(comparison.changes.iter().all(|change| change.outcome == Outcome::NotMeasured && change.after.is_none()));
+}
+
+#[test]
+fn unproven_trials_compete_only_where_they_are_let_and_no_regression_is_told_of_nobody() {
+    let before = trials(LIBAIO, &[1000, 1001, 999]);
+    let mut after = trials(LIBAIO, &[500, 501, 499]);
+    for trial in &mut after {
+        let verdict = &mut measurement(trial).verdict;
+        (verdict.kind, verdict.reasons) = (VerdictKind::Unproven, vec!["no vectors".to_owned()]);
+    }
+    let comparison = compared(&before, &after);
+    assert!(comparison.changes.iter().all(|change| change.outcome == Outcome::NotMeasured && !change.marked));
+    let why = regressions(&comparison, 5.0).unwrap_err();
+    assert!(why.contains("no trial is verified. 3 of 3 trials are unproven: no vectors"), "{why}");
+    let let_in = Admission { with_unproven: true };
+    let comparison = compare((&study("6.1"), &before), (&study("6.1"), &after), let_in);
+    assert_eq!(regressions(&comparison, 5.0).unwrap().len(), 2);
+    assert!(comparison.changes.iter().all(|change| change.marked));
+    let text = crate::render::comparison(&comparison);
+    assert!(text.contains("libaio/syscall/interrupt†") && text.contains("† unproven: nothing shows"), "{text}");
+}
+
+#[test]
+fn percentiles_are_compared_by_their_logarithms() {
+    let with = |p99: [u64; 3]| {
+        let mut trials = trials(LIBAIO, &[1000, 1001, 999]);
+        for (trial, p99) in trials.iter_mut().zip(p99) {
+            measurement(trial).latency.p99 = p99;
+        }
+        trials
+    };
+    let comparison = compared(&with([100, 200, 400]), &with([200, 400, 800]));
+    let change = of(&comparison, LIBAIO, Metric::LatencyP99);
+    // Geometric means of 200 and 400; scipy.stats.ttest_ind(np.log(after), np.log(before), equal_var=False).pvalue
+    assert!((change.ratio.unwrap() - 2.0).abs() < 1e-12);
+    assert!((change.p.unwrap() - 0.2878641347266908).abs() < 1e-9, "{change:?}");
 }
 
 #[test]
@@ -210,7 +246,7 @@ fn settings_that_set_the_stores_apart_are_told_and_do_not_keep_cells_apart() {
     let after = with(with(plain(), "governor", ["performance"; 2]), "nomerges", ["0", "1"]);
     let mut newer = study("6.12");
     newer.provenance.remove("cpu_model");
-    let comparison = compare((&study("6.1"), &before), (&newer, &after));
+    let comparison = compare((&study("6.1"), &before), (&newer, &after), Admission::default());
     let told: Vec<_> =
         comparison.differences.iter().map(|d| (&*d.name, d.before.as_deref(), d.after.as_deref())).collect();
     assert_eq!(
@@ -237,7 +273,8 @@ fn empty_stores_compare_to_nothing() {
 fn numbers_are_finite(value: &serde_json::Value) -> bool {
     // A NaN becomes null: only what may be absent may be null.
     let mut absent =
-        ["ratio", "interval", "p", "p_holm", "before", "after", "runtime_ns", "ios", "emulated", "costs"].iter();
+        ["ratio", "interval", "least", "p", "p_holm", "before", "after", "runtime_ns", "ios", "emulated", "costs"]
+            .iter();
     match value {
         serde_json::Value::Object(map) => map
             .iter()
@@ -294,7 +331,7 @@ fn of_an_emulated_store_only_counts_are_compared() {
     let (fast, slow) = (trials(LIBAIO, &[1000, 1001, 999]), trials(LIBAIO, &[500, 501, 499]));
     let real = study("5.10");
     for (before, after) in [(&emulated(), &real), (&real, &emulated()), (&emulated(), &emulated())] {
-        let comparison = compare((before, &fast), (after, &slow));
+        let comparison = compare((before, &fast), (after, &slow), Admission::default());
         assert_eq!(comparison.metrics, [Metric::ContextSwitchesPerIo, Metric::InterruptsPerIo]);
         let words: Vec<&str> = comparison.changes.iter().map(|change| change.metric.as_str()).collect();
         assert_eq!(words, ["context_switches_per_io", "interrupts_per_io"], "no time, however much worse");
@@ -306,7 +343,7 @@ fn of_an_emulated_store_only_counts_are_compared() {
         let json = serde_json::to_value(&comparison).unwrap();
         assert_eq!(json["metrics"], serde_json::json!(["context_switches_per_io", "interrupts_per_io"]));
     }
-    let facts: Vec<_> = compare((&real, &fast), (&emulated(), &fast)).differences;
+    let facts: Vec<_> = compare((&real, &fast), (&emulated(), &fast), Admission::default()).differences;
     assert_eq!((facts[0].name.as_str(), facts[0].after.as_deref()), ("emulated", Some("QEMU TCG")));
 }
 
@@ -315,7 +352,7 @@ fn exact_instructions_tell_a_regression_between_emulated_stores() {
     let before = counted(LIBAIO, &[5000, 5001, 5002]);
     let worse = |percent, instructions: &[u64]| {
         let after = counted(LIBAIO, instructions);
-        let comparison = compare((&emulated(), &before), (&emulated(), &after));
+        let comparison = compare((&emulated(), &before), (&emulated(), &after), Admission::default());
         regressions(&comparison, percent).unwrap().iter().map(|change| change.metric).collect::<Vec<_>>()
     };
     assert_eq!(worse(1.0, &[5100, 5101, 5102]), [Metric::Instructions(None)]);
@@ -326,7 +363,7 @@ fn exact_instructions_tell_a_regression_between_emulated_stores() {
     let refuse = |change: fn(&mut Measurement)| {
         let mut after = counted(LIBAIO, &[5100, 5101, 5102]);
         change(measurement(&mut after[1]));
-        regressions(&compare((&emulated(), &before), (&emulated(), &after)), 1.0).is_err()
+        regressions(&compare((&emulated(), &before), (&emulated(), &after), Admission::default()), 1.0).is_err()
     };
     assert!(!refuse(|_| ()));
     assert!(refuse(|one| one.costs = None));

@@ -1,8 +1,9 @@
 //! The papers' figures of performance, power and efficiency as tables from any store with a meter: IOPS, W and IO/J of each path over
 //! depth or over threads. Means over replicates, as the papers draw them; they print none of these.
 
+use super::admission::Admission;
 use super::metric::Metric;
-use super::tables::{Groups, Setting, counting, mean, paths};
+use super::tables::{Groups, Setting, mean, paths};
 use super::winner::Axis;
 use iopj_core::IoPath;
 use iopj_store::{EnergySource, Measurement, Trial};
@@ -44,19 +45,22 @@ pub struct EfficiencyCell {
 }
 
 /// Tables over depth, then over threads, of the workloads that were measured at two values or more of it. Energy is that of `source`.
-/// Refuted and failed trials stay out, and those without energy.
-pub fn efficiency(trials: &[Trial], source: &EnergySource) -> Vec<EfficiencyTable> {
-    [Axis::Iodepth, Axis::Numjobs].into_iter().flat_map(|axis| over(axis, trials, source)).collect()
+/// Trials without energy stay out beside those that do not compete.
+pub fn efficiency(trials: &[Trial], source: &EnergySource, admission: Admission) -> Vec<EfficiencyTable> {
+    [Axis::Iodepth, Axis::Numjobs].into_iter().flat_map(|axis| over(axis, trials, (source, admission))).collect()
 }
 
-fn over(axis: Axis, trials: &[Trial], source: &EnergySource) -> Vec<EfficiencyTable> {
+/// Whose energy it is, and whose trials compete.
+type Of<'a> = (&'a EnergySource, Admission);
+
+fn over(axis: Axis, trials: &[Trial], of: Of<'_>) -> Vec<EfficiencyTable> {
     let mut groups: Groups<Setting> = Groups::default();
     for trial in trials {
         let mut setting = Setting::of(trial);
         axis.clear(&mut setting.workload);
         groups.add(setting, trial);
     }
-    groups.0.into_iter().filter_map(|(setting, trials)| table(setting, axis, &trials, source)).collect()
+    groups.0.into_iter().filter_map(|(setting, trials)| table(setting, axis, &trials, of)).collect()
 }
 
 /// Where a trial stands on the axis.
@@ -64,22 +68,22 @@ fn place(axis: Axis, trial: &Trial) -> u32 {
     if axis == Axis::Iodepth { trial.workload.iodepth } else { trial.workload.numjobs }
 }
 
-fn table(setting: Setting, axis: Axis, trials: &[&Trial], source: &EnergySource) -> Option<EfficiencyTable> {
-    let has_energy = |trial: &&Trial| counting(trial).is_some_and(|one| source.joules(one).is_some());
+fn table(setting: Setting, axis: Axis, trials: &[&Trial], (source, admission): Of<'_>) -> Option<EfficiencyTable> {
+    let has_energy = |trial: &&Trial| admission.admit(trial).is_ok_and(|one| source.joules(one).is_some());
     let trials: Vec<&Trial> = trials.iter().copied().filter(has_energy).collect();
     let mut values: Vec<u32> = trials.iter().map(|trial| place(axis, trial)).collect();
     values.sort_unstable();
     values.dedup();
     let row = |path: IoPath| {
         let of = |value: u32| trials.iter().filter(move |trial| trial.path == path && place(axis, trial) == value);
-        EfficiencyRow { path, cells: values.iter().map(|value| cell(of(*value), source)).collect() }
+        EfficiencyRow { path, cells: values.iter().map(|value| cell(of(*value), (source, admission))).collect() }
     };
     let rows = paths(&trials).into_iter().map(row).collect();
     (values.len() > 1).then(|| EfficiencyTable { setting, axis: axis.as_str(), values: values.clone(), rows })
 }
 
-fn cell<'t>(trials: impl Iterator<Item = &'t &'t Trial>, source: &EnergySource) -> Option<EfficiencyCell> {
-    let measured: Vec<&Measurement> = trials.filter_map(counting).collect();
+fn cell<'t>(trials: impl Iterator<Item = &'t &'t Trial>, (source, admission): Of<'_>) -> Option<EfficiencyCell> {
+    let measured: Vec<&Measurement> = trials.filter_map(|trial| admission.admit(trial).ok()).collect();
     let whole = |metric: Metric| {
         let values: Option<Vec<f64>> = measured.iter().map(|one| metric.value(one, Some(source))).collect();
         values.filter(|values| !values.is_empty()).map(|values| values.iter().sum::<f64>() / values.len() as f64)
@@ -119,7 +123,7 @@ mod tests {
     }
 
     fn tables(trials: &[Trial]) -> Vec<EfficiencyTable> {
-        efficiency(trials, &EnergySource::measured(&[trials]).unwrap())
+        efficiency(trials, &EnergySource::measured(&[trials]).unwrap(), Admission::default())
     }
 
     #[test]
@@ -140,7 +144,7 @@ mod tests {
         near(&depth.rows[0].cells[1], [550_000.0, 61.0, 550_000.0 / 61.0]);
         assert!(depth.rows[1].cells[1].is_none(), "io_uring was not run at depth 16");
         near(&threads.rows[1].cells[1], [400_000.0, 80.0, 5000.0]);
-        let text = paper_tables(&study("6.1"), &store(), None);
+        let text = paper_tables(&study("6.1"), &store(), None, Admission::default());
         let squeezed = text.split_whitespace().collect::<Vec<_>>().join(" ");
         for part in [
             "(system by plug)",
@@ -161,13 +165,13 @@ mod tests {
         let left = tables(&trials);
         assert_eq!(left.iter().map(|table| table.axis).collect::<Vec<_>>(), ["numjobs"]);
         let words = "not measured: the store lacks energy over depth or over threads";
-        assert!(paper_tables(&study("6.1"), &trials[..3], None).contains(words));
+        assert!(paper_tables(&study("6.1"), &trials[..3], None, Admission::default()).contains(words));
         for trial in &mut trials {
             if let iopj_store::Outcome::Measured(one) = &mut trial.outcome {
                 one.energy.clear();
             }
         }
-        let text = paper_tables(&study("6.1"), &trials, None);
+        let text = paper_tables(&study("6.1"), &trials, None, Admission::default());
         assert!(text.contains(words) && !text.contains("NaN"), "{text}");
     }
 }

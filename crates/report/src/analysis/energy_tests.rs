@@ -1,6 +1,7 @@
 //! Energy of made-up trials whose joules are known, through metrics, tables, winner maps, comparisons and their texts.
 
 use super::*;
+use crate::analysis::Admission;
 use crate::analysis::claims::fixture::{Measured, cell, judge, workload};
 use crate::analysis::compare::{compare, tests::study};
 use crate::analysis::winner::{Axis, Question, winner_maps};
@@ -147,7 +148,7 @@ fn one_replicate_has_the_interval_of_its_readings() {
 #[test]
 fn every_table_gains_watts_and_ios_per_joule_with_the_source_in_its_heading() {
     let mut trials = [replicates(SIO, [98.0, 100.0, 102.0]), replicates(POLL, [80.0; 3])].concat();
-    let text = squeezed(&render::report(&study("6.1"), &trials));
+    let text = squeezed(&render::report(&study("6.1"), &trials, Admission::default()));
     assert!(text.contains("numjobs 1, 2s, 3 replicates, energy: system by plug path verdict IOPS"), "{text}");
     assert!(text.contains("slower W \u{b1} IO/J \u{b1} "), "{text}");
     assert!(text.contains("0 50.00 2.5 20.01 0.99 ") && text.contains("0 40.00 0 25.00 0 "), "{text}");
@@ -156,7 +157,7 @@ fn every_table_gains_watts_and_ios_per_joule_with_the_source_in_its_heading() {
         let joules = joules(trial);
         joules.interval = Some([0.96 * joules.joules, 1.04 * joules.joules]);
     }
-    let text = squeezed(&render::report(&study("6.1"), &trials));
+    let text = squeezed(&render::report(&study("6.1"), &trials, Admission::default()));
     assert!(text.contains("W \u{b1} \u{b1} all IO/J \u{b1} \u{b1} all "), "{text}");
     assert!(text.contains("\u{b1} all holds the meter's declared accuracy too"), "{text}");
 }
@@ -174,7 +175,7 @@ fn incomplete_trials_are_counted_and_named_and_leave_the_scope_as_it_is() {
     for trial in &mut trials {
         give(trial, "rapl", Scope::Package, 10.0);
     }
-    let text = squeezed(&render::report(&study("6.1"), &trials));
+    let text = squeezed(&render::report(&study("6.1"), &trials, Admission::default()));
     assert!(text.contains("energy: system by plug") && !text.contains("rapl"), "{text}");
     assert!(
         text.contains(
@@ -187,10 +188,14 @@ fn incomplete_trials_are_counted_and_named_and_leave_the_scope_as_it_is() {
     let map = winner_maps(&trials, &question).remove(0);
     let cell = map.cells.values().next().unwrap();
     assert_eq!((cell.ranking[0].path.to_string().as_str(), cell.ranking[0].summary.n), (POLL, 2));
-    assert_eq!((map.left_out().energy_incomplete, map.left_out().total(), map.source), (1, 1, Some(plug())));
+    assert_eq!((map.left_out().energy_incomplete, map.left_out().total(), map.source), (1, 2, Some(plug())));
     let text = render::winners(&study("6.1"), &trials, &question);
     assert!(text.starts_with("I/Os per joule (IO/J), system by plug, more is better: "), "{text}");
-    assert!(text.contains("1 trial stays out: 1 energy incomplete") && text.contains("no reading for 7 s"), "{text}");
+    assert!(
+        text.contains("2 trials stay out: 1 energy incomplete, 1 without a partner in their block")
+            && text.contains("no reading for 7 s"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -200,19 +205,19 @@ fn estimates_are_shown_as_such_and_rank_nothing() {
         measurement(trial).energy.clear();
         give(trial, "model", Scope::System, 100.0);
     }
-    let text = squeezed(&render::report(&study("6.1"), &trials));
+    let text = squeezed(&render::report(&study("6.1"), &trials, Admission::default()));
     assert!(text.contains("energy: system by model, est. ") && text.contains("est. 50.00 0 est. 20.00 0"), "{text}");
-    let latex = render::latex(&tables(&study("6.1"), &trials));
+    let latex = render::latex(&tables(&study("6.1"), &trials, Admission::default()));
     assert!(latex.contains("est. 50.00") && latex.contains("% energy: system by model, est."), "{latex}");
-    let csv = render::csv(&tables(&study("6.1"), &trials));
+    let csv = render::csv(&tables(&study("6.1"), &trials, Admission::default()));
     assert!(csv.lines().nth(1).unwrap().ends_with(",\"system\",\"model\",\"true\""), "{csv}");
     let question = Question::new(Metric::Watts, Axis::Iodepth, Axis::Numjobs).unwrap();
     let text = render::winners(&study("6.1"), &trials, &question);
     assert!(text.contains("energy was measured in no trial that counts"), "{text}");
     let study = study("6.1");
-    let comparison = compare((&study, &trials), (&study, &trials));
+    let comparison = compare((&study, &trials), (&study, &trials), Admission::default());
     assert!(comparison.energy.is_none() && comparison.changes.iter().all(|change| !change.metric.is_energy()));
-    let page = render::html::page(&study, &trials, &[]);
+    let page = render::html::page(&study, &trials, &[], Admission::default());
     assert!(page.contains("no meter took part") && !page.contains("over-joule") && !page.contains("IO/J</th>"));
 }
 
@@ -223,7 +228,7 @@ fn exports_hold_the_means_and_their_intervals() {
     for trial in &mut trials[3..] {
         measurement(trial).energy.clear();
     }
-    let tables: Vec<Table> = tables(&study("6.1"), &trials);
+    let tables: Vec<Table> = tables(&study("6.1"), &trials, Admission::default());
     let csv = render::csv(&tables);
     let lines: Vec<Vec<&str>> = csv.lines().map(|line| line.split(',').collect()).collect();
     let of = |row: usize, name: &str| lines[row][lines[0].iter().position(|one| *one == name).unwrap()];
@@ -243,7 +248,7 @@ fn exports_hold_the_means_and_their_intervals() {
 fn two_stores_are_compared_by_the_meter_that_they_share() {
     let (before, mut after) = (replicates(SIO, [99.0, 100.0, 101.0]), replicates(SIO, [79.0, 80.0, 81.0]));
     let study = study("6.1");
-    let comparison = compare((&study, &before), (&study, &after));
+    let comparison = compare((&study, &before), (&study, &after), Admission::default());
     let change = |metric: Metric| comparison.changes.iter().find(|change| change.metric == metric).unwrap();
     let watts = change(Metric::Watts);
     assert!(near(watts.ratio.unwrap(), 0.8) && watts.outcome == crate::analysis::compare::Outcome::Better, "{watts:?}");
@@ -254,7 +259,7 @@ fn two_stores_are_compared_by_the_meter_that_they_share() {
     for trial in &mut after {
         measurement(trial).energy[0].meter = "pdu".to_owned();
     }
-    let comparison = compare((&study, &before), (&study, &after));
+    let comparison = compare((&study, &before), (&study, &after), Admission::default());
     assert!(comparison.energy.is_none() && comparison.changes.iter().all(|change| !change.metric.is_energy()));
     let text = squeezed(&render::comparison(&comparison));
     assert!(text.contains("no meter and scope in common: system by plug before, system by pdu after"), "{text}");
@@ -265,10 +270,10 @@ fn of_an_emulated_store_no_energy_is_shown() {
     let trials = replicates(SIO, [97.0, 100.0, 103.0]);
     let study = StudyRecord { emulated: Some("QEMU TCG".to_owned()), ..study("6.1") };
     let texts = [
-        render::report(&study, &trials),
-        render::csv(&tables(&study, &trials)),
-        render::latex(&tables(&study, &trials)),
-        render::html::page(&study, &trials, &[]),
+        render::report(&study, &trials, Admission::default()),
+        render::csv(&tables(&study, &trials, Admission::default())),
+        render::latex(&tables(&study, &trials, Admission::default())),
+        render::html::page(&study, &trials, &[], Admission::default()),
     ];
     for text in texts {
         assert!(!text.contains("plug") && !text.contains("I/Os per joule, IO/J"), "{text}");

@@ -1,9 +1,9 @@
 //! Loads and stores per I/O by source, in the rows of `poll22`'s Table 2, from the profiles of a store.
 
+use super::admission::Admission;
 use super::cost::{is_under, per_io_of};
 use super::published::LOADS_STORES;
 use super::tables::Setting;
-use super::winner::counting;
 use iopj_core::{CostKind, CostSource, FunctionCost, IoPath};
 use iopj_store::{Measurement, Trial};
 use serde::Serialize;
@@ -31,14 +31,16 @@ pub struct Row {
 }
 
 /// A table for each workload and interface of which the store holds loads and stores, in the order in which they first
-/// stand. Refuted, failed and incomplete trials stay out.
-pub fn loads_stores(trials: &[Trial]) -> Vec<Table> {
+/// stand.
+pub fn loads_stores(trials: &[Trial], admission: Admission) -> Vec<Table> {
     let mut groups: Vec<(&Trial, Vec<(IoPath, &Measurement)>)> = Vec::new();
     for trial in trials {
         let has = |one: &&Measurement| {
             one.costs.as_ref().is_some_and(|costs| costs.has(CostKind::Loads) && costs.has(CostKind::Stores))
         };
-        let Some(measurement) = counting(trial).filter(has).filter(|one| one.evidence.ios() > 0) else { continue };
+        let Some(measurement) = admission.admit(trial).ok().filter(has).filter(|one| one.evidence.ios() > 0) else {
+            continue;
+        };
         let same = |first: &Trial| {
             let of = |trial: &Trial| (trial.path.interface(), trial.path.submission(), trial.generator);
             of(first) == of(trial) && first.workload == trial.workload && first.settings == trial.settings
@@ -137,7 +139,7 @@ mod tests {
 
     #[test]
     fn functions_fall_into_the_rows_of_the_paper() {
-        let tables = loads_stores(&trials());
+        let tables = loads_stores(&trials(), Admission::default());
         let [table] = &tables[..] else { panic!("{tables:?}") };
         let of = |source: &str| table.rows.iter().find(|row| row.source == source).unwrap().per_io[0];
         // The mean of one and three times the counts of ten I/Os.
@@ -168,6 +170,6 @@ mod tests {
             let Outcome::Measured(one) = &mut trial.outcome else { panic!() };
             one.costs = None;
         }
-        assert_eq!(loads_stores(&trials), []);
+        assert_eq!(loads_stores(&trials, Admission::default()), []);
     }
 }

@@ -177,6 +177,11 @@ impl Metric {
         }
     }
 
+    /// True for percentiles: their replicates are compared by their logarithms.
+    pub fn is_percentile(self) -> bool {
+        matches!(self, Metric::LatencyP50 | Metric::LatencyP95 | Metric::LatencyP99 | Metric::LatencyP99_9)
+    }
+
     /// True for counts of a cost profile.
     pub fn is_cost(self) -> bool {
         matches!(self, Metric::Instructions(_) | Metric::Loads(_) | Metric::Stores(_))

@@ -1,12 +1,16 @@
 //! Pure functions over records: cells and tables, statistics, winner maps, claims, comparisons.
 
+pub mod admission;
 pub mod cells;
 pub mod claims;
 pub mod compare;
+pub mod contrast;
 pub mod cost;
 pub mod efficiency;
 pub mod energy;
+pub mod exact;
 pub mod explain;
+pub mod least;
 pub mod loads_stores;
 pub mod metric;
 pub mod orderings;
@@ -19,4 +23,5 @@ pub mod tables;
 pub mod winner;
 pub mod within;
 
+pub use admission::Admission;
 pub use cells::{Figures, Row, Table, Times, tables};

@@ -1,9 +1,9 @@
 //! Orders of paths by a time: all that an emulated store tells of times, and only where the replicates tell neighbours
 //! apart. No time is in them.
 
+use super::admission::Admission;
 use super::metric::Metric;
 use super::stats::{LEVEL, Method, holm, t_test};
-use super::winner::counting;
 use iopj_core::{IoPath, Workload};
 use iopj_store::{Generator, Trial};
 use std::collections::BTreeMap;
@@ -40,13 +40,14 @@ pub enum Step {
     Untested,
 }
 
-/// The orders of every workload that holds two paths or more that count, in the order in which workloads first stand. Neighbours
-/// are held against each other by Welch's test at 5 %, after Holm over the steps of an order. Refuted, failed and incomplete
-/// trials stay out, as they do of winner maps.
-pub fn orderings(trials: &[Trial], metric: Metric) -> Vec<Ordering> {
+/// The orders of every workload that holds two paths or more that compete, in the order in which workloads first stand. Neighbours
+/// are held against each other by Welch's test at 5 %, after Holm over the steps of an order.
+pub fn orderings(trials: &[Trial], metric: Metric, admission: Admission) -> Vec<Ordering> {
     let mut groups: Vec<(&Trial, BTreeMap<IoPath, Vec<f64>>)> = Vec::new();
     for trial in trials {
-        let Some(value) = counting(trial).and_then(|measurement| metric.value(measurement, None)) else { continue };
+        let Some(value) = admission.admit(trial).ok().and_then(|measurement| metric.value(measurement, None)) else {
+            continue;
+        };
         let same = |first: &Trial| {
             first.workload == trial.workload && first.settings == trial.settings && first.generator == trial.generator
         };
@@ -104,7 +105,7 @@ mod tests {
     }
 
     fn only(trials: &[Trial], metric: Metric) -> Ordering {
-        let mut all = orderings(trials, metric);
+        let mut all = orderings(trials, metric, Admission::default());
         assert_eq!(all.len(), 1);
         all.remove(0)
     }
@@ -144,6 +145,6 @@ mod tests {
         judge(&mut all[..3], VerdictKind::Refuted);
         assert_eq!(only(&all, Metric::LatencyMean).first, path(1));
         judge(&mut all[..6], VerdictKind::Refuted);
-        assert_eq!(orderings(&all, Metric::LatencyMean), []);
+        assert_eq!(orderings(&all, Metric::LatencyMean, Admission::default()), []);
     }
 }

@@ -4,9 +4,11 @@
 //! The tests are those of winner maps by blocks; the level is shared between the looks. `docs/statistics.md` says why that holds the
 //! rate of false winners, and how large it is.
 
+use super::admission::Admission;
+use super::contrast::{Sample, pairs};
 use super::metric::Metric;
 use super::stats::{LEVEL, Method, equivalent_paired, holm, over};
-use super::winner::{Axis, Cell, Decision, Place, Question, Sample, blocks, correct, counting, rank};
+use super::winner::{Axis, Cell, Decision, Place, Question, correct, rank};
 use iopj_core::{IoPath, Workload};
 use iopj_store::{Generator, Sequential, StudyRecord, Trial};
 use std::collections::BTreeMap;
@@ -54,7 +56,7 @@ pub fn decide(study: &StudyRecord, trials: &[Trial], sequential: &Sequential) ->
             groups.push((trial, BTreeMap::new()));
             groups.len() - 1
         });
-        let counts = counting(trial).filter(|_| study.emulated.is_none());
+        let counts = Admission::default().admit(trial).ok().filter(|_| study.emulated.is_none());
         if let Some(value) = counts.and_then(|measurement| METRIC.value(measurement, None)) {
             groups[place].1.entry(trial.path).or_default().push((trial.replicate, value));
         }
@@ -72,8 +74,10 @@ pub fn standings(samples: &[BTreeMap<IoPath, Sample>], sequential: &Sequential) 
     let looks = sequential.looks();
     // Any two axes will do: cells are ranked one by one.
     let (x, y) = (Axis::Bs, Axis::Iodepth);
-    let question = Question { metric: METRIC, x, y, method: Method::Paired, holm: true, looks };
-    let mut cells: Vec<Cell> = samples.iter().map(|samples| rank(samples.clone(), &question)).collect();
+    let admission = Admission::default();
+    let question = Question { metric: METRIC, x, y, method: Method::Paired, admission, looks };
+    let family = samples.iter().filter(|samples| samples.len() > 1).count();
+    let mut cells: Vec<Cell> = samples.iter().map(|samples| rank(samples.clone(), &question, family)).collect();
     let apart: Vec<Option<f64>> =
         cells.iter().zip(samples).map(|(cell, samples)| equivalence(cell, samples, sequential)).collect();
     correct(cells.iter_mut());
@@ -88,7 +92,7 @@ pub fn standings(samples: &[BTreeMap<IoPath, Sample>], sequential: &Sequential) 
         };
         let leads = |(at, place): &(usize, &Place)| match standing {
             Standing::Winner | Standing::Nothing => *at == 0,
-            _ => *at < 2 || !is_told(place),
+            _ => *at == 0 || !is_told(place),
         };
         (standing, cell.ranking.iter().enumerate().filter(leads).map(|(_, place)| place.path).collect())
     };
@@ -99,11 +103,11 @@ pub fn standings(samples: &[BTreeMap<IoPath, Sample>], sequential: &Sequential) 
 /// of theirs. `None` where one of them has no test.
 fn equivalence(cell: &Cell, samples: &BTreeMap<IoPath, Sample>, sequential: &Sequential) -> Option<f64> {
     let (best, others) = cell.ranking.split_first()?;
-    let of_others = others.iter().enumerate().map(|(at, place)| {
+    let of_others = others.iter().map(|place| {
         let (best, other): (Vec<f64>, Vec<f64>) =
-            blocks(&samples[&best.path], &samples[&place.path]).into_iter().unzip();
+            pairs(&samples[&best.path], &samples[&place.path]).into_iter().unzip();
         let p = equivalent_paired(&best, &other, sequential.until).map(|p| over(sequential.looks(), p))?;
-        Some(if at == 0 { p } else { place.p.map_or(p, |told| told.min(p)) })
+        Some(place.p.map_or(p, |told| told.min(p)))
     });
     of_others.collect::<Option<Vec<f64>>>()?.into_iter().reduce(f64::max)
 }

@@ -45,7 +45,7 @@ pub struct TTest {
 }
 
 /// A ratio of two means with its 95 % interval.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 pub struct Ratio {
     /// Mean over mean.
     pub ratio: f64,
@@ -281,8 +281,13 @@ fn tail(t: f64, df: f64) -> f64 {
 }
 
 /// The two-sided 95 % quantile of Student's t. `df` is positive.
-fn quantile(df: f64) -> f64 {
-    student(df).map_or(f64::INFINITY, |student| student.inverse_cdf(1.0 - LEVEL / 2.0))
+pub(super) fn quantile(df: f64) -> f64 {
+    upper_quantile(df, LEVEL / 2.0).unwrap_or(f64::INFINITY)
+}
+
+/// What Student's t exceeds with this probability; `None` without degrees of freedom.
+pub(super) fn upper_quantile(df: f64, probability: f64) -> Option<f64> {
+    student(df).map(|student| student.inverse_cdf(1.0 - probability))
 }
 
 fn student(df: f64) -> Option<StudentsT> {

@@ -1,8 +1,9 @@
 //! The papers' tables from any store: completion modes side by side, latency with its slowdown, the design space.
 //! Means over replicates, percentiles included, as the papers do; what the papers print stands in `published`.
 
+use super::admission::Admission;
 use super::published::Design;
-use iopj_core::{Completion, IoPath, Rw, Submission, VerdictKind, Workload};
+use iopj_core::{Completion, IoPath, Rw, Submission, Workload};
 use iopj_store::{Generator, Measurement, Trial};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -56,19 +57,18 @@ pub struct CompletionCell {
     pub iops: f64,
 }
 
-/// Tables of the interfaces of which the store holds two completion modes or more under one workload. Refuted
-/// and failed trials stay out.
-pub fn completion_modes(trials: &[Trial]) -> Vec<CompletionTable> {
+/// Tables of the interfaces of which the store holds two completion modes or more under one workload.
+pub fn completion_modes(trials: &[Trial], admission: Admission) -> Vec<CompletionTable> {
     let mut groups: Groups<(Setting, &'static str, Submission)> = Groups::default();
     for trial in trials {
         let mut setting = Setting::of(trial);
         setting.workload.numjobs = 1;
         groups.add((setting, trial.path.interface(), trial.path.submission()), trial);
     }
-    groups.0.into_iter().filter_map(|((setting, ..), trials)| completion_table(setting, &trials)).collect()
+    groups.0.into_iter().filter_map(|((setting, ..), trials)| completion_table(setting, &trials, admission)).collect()
 }
 
-fn completion_table(setting: Setting, trials: &[&Trial]) -> Option<CompletionTable> {
+fn completion_table(setting: Setting, trials: &[&Trial], admission: Admission) -> Option<CompletionTable> {
     let mut numjobs: Vec<u32> = trials.iter().map(|trial| trial.workload.numjobs).collect();
     numjobs.sort_unstable();
     numjobs.dedup();
@@ -80,8 +80,8 @@ fn completion_table(setting: Setting, trials: &[&Trial]) -> Option<CompletionTab
         return None;
     }
     let cell = |path: &IoPath, numjobs: u32| {
-        let measured: Vec<_> =
-            trials.iter().filter(|t| t.path == *path && t.workload.numjobs == numjobs).filter_map(counting).collect();
+        let own = trials.iter().filter(|t| t.path == *path && t.workload.numjobs == numjobs);
+        let measured: Vec<_> = own.filter_map(|trial| admission.admit(trial).ok()).collect();
         (!measured.is_empty()).then(|| CompletionCell {
             replicates: measured.len(),
             latency_ns: mean(&measured, |m| m.latency.mean),
@@ -147,21 +147,25 @@ pub fn average_slowdown(figures: [f64; 4], reference: [f64; 4]) -> Option<f64> {
 }
 
 /// Tables of every workload of which the store holds pure reads or writes. The reference is `reference`, or
-/// the path of least median read among those that have all four figures. Refuted and failed trials stay out.
-pub fn latencies(trials: &[Trial], reference: Option<IoPath>) -> Vec<LatencyTable> {
+/// the path of least median read among those that have all four figures.
+pub fn latencies(trials: &[Trial], reference: Option<IoPath>, admission: Admission) -> Vec<LatencyTable> {
     let mut groups: Groups<Setting> = Groups::default();
     for trial in trials.iter().filter(|trial| !trial.workload.rw.is_mixed()) {
         let mut setting = Setting::of(trial);
         setting.workload.rw = if setting.workload.rw.is_random() { Rw::Randread } else { Rw::Read };
         groups.add(setting, trial);
     }
-    groups.0.into_iter().map(|(setting, trials)| latency_table(setting, &trials, reference)).collect()
+    groups.0.into_iter().map(|(setting, trials)| latency_table(setting, &trials, (reference, admission))).collect()
 }
 
-fn latency_table(setting: Setting, trials: &[&Trial], reference: Option<IoPath>) -> LatencyTable {
+fn latency_table(
+    setting: Setting,
+    trials: &[&Trial],
+    (reference, admission): (Option<IoPath>, Admission),
+) -> LatencyTable {
     let figures = |path: &IoPath, writes: bool| {
         let cell = trials.iter().filter(|trial| trial.path == *path && trial.workload.rw.writes() == writes);
-        let measured: Vec<_> = cell.filter_map(counting).collect();
+        let measured: Vec<_> = cell.filter_map(|trial| admission.admit(trial).ok()).collect();
         (!measured.is_empty()).then(|| Percentiles {
             replicates: measured.len(),
             p50_ns: mean(&measured, |m| m.latency.p50 as f64),
@@ -222,7 +226,7 @@ fn design_row(interface: &'static str, trials: &[Trial]) -> DesignRow {
     };
     let mut verified: BTreeMap<(Submission, Completion), usize> = BTreeMap::new();
     for trial in trials.iter().filter(|trial| trial.path.interface() == interface) {
-        if trial.outcome.measurement().is_some_and(|m| m.verdict.kind == VerdictKind::Verified) {
+        if Admission::default().admit(trial).is_ok() {
             *verified.entry((trial.path.submission(), trial.path.completion())).or_default() += 1;
         }
     }
@@ -263,11 +267,6 @@ pub(super) fn paths(trials: &[&Trial]) -> Vec<IoPath> {
         }
     }
     paths
-}
-
-/// The measurement of a trial that was not refuted.
-pub(super) fn counting<'a>(trial: &&'a Trial) -> Option<&'a Measurement> {
-    trial.outcome.measurement().filter(|measurement| measurement.verdict.kind != VerdictKind::Refuted)
 }
 
 /// The mean of a figure over at least one measurement.

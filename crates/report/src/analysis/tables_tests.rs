@@ -5,6 +5,7 @@ use crate::analysis::claims::fixture::{Measured, cell, judge, workload};
 use crate::analysis::compare::tests::study;
 use crate::analysis::published::{self, BASIC, DESIGN, LATENCY};
 use crate::render::paper_tables;
+use iopj_core::VerdictKind;
 
 /// Replicates whose mean is the printed figure.
 const SPREAD: [f64; 3] = [-0.02, 0.0, 0.02];
@@ -45,7 +46,7 @@ fn the_slowdown_formula_gives_all_eight_published_percentages() {
 
 #[test]
 fn completion_modes_come_out_as_poll22_prints_them() {
-    let tables = completion_modes(&poll22());
+    let tables = completion_modes(&poll22(), Admission::default());
     let [table] = &tables[..] else { panic!("{tables:?}") };
     assert_eq!(table.numjobs, [1, 8]);
     // The paper's order is that of latency.
@@ -59,7 +60,7 @@ fn completion_modes_come_out_as_poll22_prints_them() {
             assert!((cell.iops - printed.iops).abs() <= 1.0, "{cell:?} {printed:?}");
         }
     }
-    let text = paper_tables(&study("6.1"), &poll22(), None);
+    let text = paper_tables(&study("6.1"), &poll22(), None, Admission::default());
     for printed in ["120,470", "571,659", "113,846", "546,968", "96,722", "511,895"] {
         assert!(text.contains(printed), "{printed} in {text}");
     }
@@ -67,7 +68,7 @@ fn completion_modes_come_out_as_poll22_prints_them() {
 
 #[test]
 fn latencies_come_out_as_iface23_prints_them() {
-    let tables = latencies(&iface23(), Some(IoPath::Spdk));
+    let tables = latencies(&iface23(), Some(IoPath::Spdk), Admission::default());
     let [table] = &tables[..] else { panic!("{tables:?}") };
     for (row, printed) in table.rows.iter().zip(&LATENCY) {
         let path = printed.path;
@@ -79,9 +80,9 @@ fn latencies_come_out_as_iface23_prints_them() {
         assert!((slower - printed.slower_pct.unwrap_or(0.0)).abs() <= 0.01, "{path}: {slower}");
     }
     // Without a named reference it is the path of least median read: here the same.
-    assert_eq!(latencies(&iface23(), None), tables);
+    assert_eq!(latencies(&iface23(), None, Admission::default()), tables);
     // A named reference that the store lacks leaves the slowdown out.
-    let without = latencies(&iface23(), Some("nvme-passthrough/syscall/poll".parse().unwrap()));
+    let without = latencies(&iface23(), Some("nvme-passthrough/syscall/poll".parse().unwrap()), Admission::default());
     assert!(without[0].reference.is_none() && without[0].rows.iter().all(|row| row.slower.is_none()));
 }
 
@@ -101,7 +102,7 @@ fn paths_offer_what_iface23_prints() {
 fn refuted_trials_stay_out_and_a_missing_cell_is_absent() {
     let mut trials = poll22();
     judge(&mut trials[0..3], VerdictKind::Refuted);
-    let table = &completion_modes(&trials)[0];
+    let table = &completion_modes(&trials, Admission::default())[0];
     let poll = table.rows.iter().find(|row| row.path.completion() == Completion::Poll).unwrap();
     assert!(poll.cells[0].is_none() && poll.cells[1].is_some());
     assert!(design_space(&trials)[0].verified.contains(&(Submission::Syscall, Completion::Poll, 3)));
@@ -109,7 +110,7 @@ fn refuted_trials_stay_out_and_a_missing_cell_is_absent() {
 
 #[test]
 fn a_store_without_the_data_says_what_is_missing() {
-    let text = paper_tables(&study("6.1"), &[], None);
+    let text = paper_tables(&study("6.1"), &[], None, Admission::default());
     assert!(text.contains("not measured: the store lacks two completion modes of one interface"));
     assert!(text.contains("not measured: the store lacks reads and writes of one path under one workload"));
     assert!(text.contains("not measured: the store lacks loads and stores by kernel function"));

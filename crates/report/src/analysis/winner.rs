@@ -1,18 +1,18 @@
 //! Winner maps: for a metric and two axes of the workload the best path of each cell, its distance to the next, or a tie.
 //!
-//! Refuted, failed and incomplete trials stay out and are counted. The maps as text are `render`'s.
+//! Who competes is told by `admission`; the others are counted. The maps as text are `render`'s.
 
+use super::admission::{Admission, Tally, is_marked};
+use super::contrast::{Contrast, Plan, Sample, in_blocks};
 use super::metric::Metric;
-use super::stats::{LEVEL, Method, Summary, holm, over, summarize, t_test};
-use iopj_core::{IoPath, Rw, VerdictKind, Workload, format_bytes};
-use iopj_store::{EnergySource, Generator, Measurement, StudyRecord, Trial};
-use std::collections::BTreeMap;
+use super::stats::{LEVEL, Method, Summary, holm, summarize};
+use iopj_core::{IoPath, Rw, Workload, format_bytes};
+use iopj_store::{EnergySource, Generator, StudyRecord, Trial};
+use serde::Serialize;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::ops::AddAssign;
 use std::str::FromStr;
-
-/// Share of short I/Os above which a trial is incomplete: verdicts allow as many bytes to be missing.
-const SHORT_SHARE: f64 = 0.001;
 
 /// A dimension of the workload that a map runs along.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,22 +104,35 @@ pub struct Question {
     pub x: Axis,
     /// The axis down.
     pub y: Axis,
-    /// The test of the best path against the next.
+    /// The test of the best path against the others. [`Method::Student`] is the papers' rule: against the next alone, and without
+    /// correction; by the others the best is told from every other path, after Holm's correction over the cells of all maps.
     pub method: Method,
-    /// Correct the p-values of a map's cells after Holm; of all maps' cells where there is more than one look.
-    pub holm: bool,
+    /// Whose trials compete.
+    pub admission: Admission,
     /// How often the trials may have been looked at to decide whether there are enough: every p-value is multiplied by it.
     pub looks: u32,
 }
 
 impl Question {
-    /// The papers' rule: Student's test without correction. The error says that the axes are one and the same.
+    /// The default rule: differences within blocks. The error says that the axes are one and the same.
     pub fn new(metric: Metric, x: Axis, y: Axis) -> Result<Question, String> {
         if x == y {
             let name = x.as_str();
             return Err(format!("`{name}` cannot be both axes of a winner map: name two of rw, bs, iodepth, numjobs"));
         }
-        Ok(Question { metric, x, y, method: Method::Student, holm: false, looks: 1 })
+        Ok(Question { metric, x, y, method: Method::Paired, admission: Admission::default(), looks: 1 })
+    }
+
+    /// The same question by the default rule for the trials of a study: Welch's test where they were run in no blocks, and for all looks
+    /// that decided how many there are.
+    pub fn of(self, study: &StudyRecord) -> Question {
+        let method = if in_blocks(study) { Method::Paired } else { Method::Welch };
+        Question { method, looks: study.looks(), ..self }
+    }
+
+    /// The papers' rule.
+    fn is_plain(&self) -> bool {
+        self.method == Method::Student
     }
 
     /// Whether the trials of a study can be asked this. The error says that the metric is a time and the study was emulated.
@@ -157,10 +170,13 @@ pub struct WinnerMap {
 /// One cell: the paths that were measured under one workload.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Cell {
-    /// The paths, best mean first.
+    /// The paths, the best first: by their mean, of percentiles by their geometric mean.
     pub ranking: Vec<Place>,
-    /// The p-value of the first against the second, after Holm's correction if that was asked for; absent where there is no test.
+    /// The p-value of the first against the path that it is told from the least, corrected; by the papers' rule against the second,
+    /// and not corrected. Absent where there is no test.
     pub p: Option<f64>,
+    /// The first of the ranking over the second; absent where there is no test.
+    pub lead: Option<Contrast>,
     /// Trials that stayed out.
     pub left_out: LeftOut,
 }
@@ -172,8 +188,10 @@ pub struct Place {
     pub path: IoPath,
     /// Its replicates in numbers.
     pub summary: Summary,
-    /// The p-value against the first of the ranking, not corrected; absent for the first itself and where there is no test.
+    /// The p-value against the first of the ranking, corrected as the cell's; absent for the first itself and where there is no test.
     pub p: Option<f64>,
+    /// An unproven trial of it competes.
+    pub marked: bool,
 }
 
 /// What a cell decides.
@@ -181,7 +199,7 @@ pub struct Place {
 pub enum Decision {
     /// The first of the ranking is best.
     Winner,
-    /// The first is not told from the second: p > [`LEVEL`].
+    /// The first is not told from another: p > [`LEVEL`].
     Tie,
     /// Only one path was measured.
     Alone,
@@ -220,45 +238,49 @@ impl Cell {
         Some(Distance { absolute, relative })
     }
 
-    /// The paths of a tie: the two best, and those after them as long as they are not told from the best either. Empty without a tie.
-    pub fn tied(&self) -> &[Place] {
+    /// The paths of a tie: the best, and those that are not told from it. Empty without a tie.
+    pub fn tied(&self) -> Vec<&Place> {
         if self.decision() != Decision::Tie {
-            return &[];
+            return Vec::new();
         }
-        let more = self.ranking[2..].iter().take_while(|place| place.p.is_some_and(|p| p > LEVEL)).count();
-        &self.ranking[..2 + more]
+        let rest = self.ranking[1..].iter().filter(|place| place.p.is_some_and(|p| p > LEVEL));
+        self.ranking.iter().take(1).chain(rest).collect()
+    }
+
+    /// Puts a correction of the cell's p-value on those of its places in proportion.
+    fn correct(&mut self, corrected: f64) {
+        let factor = self.p.filter(|p| *p > 0.0).map_or(1.0, |p| corrected / p);
+        self.p = Some(corrected);
+        for place in &mut self.ranking {
+            place.p = place.p.map(|p| (p * factor).min(1.0));
+        }
     }
 }
 
 /// Trials that stayed out, by reason.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct LeftOut {
-    /// They took another path than the one asked for.
-    pub refuted: usize,
-    /// They failed.
-    pub failed: usize,
-    /// No I/O moved all its bytes, or more than 0.1 % were short.
-    pub incomplete: usize,
+    /// They do not compete.
+    #[serde(flatten)]
+    pub barred: Tally,
     /// They lack the metric.
     pub unmeasured: usize,
     /// The meter did not cover them.
     pub energy_incomplete: usize,
-    /// Of the two best paths, those whose block lacks the other: by blocks alone.
+    /// Of the best path and the one that it is told from the least, those whose block lacks the other: by blocks alone.
     pub unpaired: usize,
 }
 
 impl LeftOut {
     /// All of them.
     pub fn total(&self) -> usize {
-        self.refuted + self.failed + self.incomplete + self.unmeasured + self.energy_incomplete + self.unpaired
+        self.barred.total() + self.unmeasured + self.energy_incomplete + self.unpaired
     }
 }
 
 impl AddAssign for LeftOut {
     fn add_assign(&mut self, other: LeftOut) {
-        self.refuted += other.refuted;
-        self.failed += other.failed;
-        self.incomplete += other.incomplete;
+        self.barred += other.barred;
         self.unmeasured += other.unmeasured;
         self.energy_incomplete += other.energy_incomplete;
         self.unpaired += other.unpaired;
@@ -274,13 +296,11 @@ impl WinnerMap {
     }
 }
 
-/// The replicates of one path in a cell: their numbers and values.
-pub type Sample = Vec<(u32, f64)>;
-
 /// A cell under construction.
 #[derive(Default)]
 struct Gathered {
     samples: BTreeMap<IoPath, Sample>,
+    marked: BTreeSet<IoPath>,
     left_out: LeftOut,
 }
 
@@ -303,103 +323,96 @@ pub fn winner_maps(trials: &[Trial], question: &Question) -> Vec<WinnerMap> {
             maps.len() - 1
         });
         let at = (question.y.value(&trial.workload), question.x.value(&trial.workload));
-        gather(maps[place].1.entry(at).or_default(), trial, (question.metric, source.as_ref()));
+        gather(maps[place].1.entry(at).or_default(), trial, question, source.as_ref());
     }
-    let mut maps: Vec<WinnerMap> = maps.into_iter().map(|(map, gathered)| finish(map, gathered)).collect();
-    if question.holm {
-        // Where decisions ended the study, those of all its maps did.
-        let family = if question.looks > 1 { maps.len() } else { 1 };
-        maps.chunks_mut(family.max(1)).for_each(|maps| correct(maps.iter_mut().flat_map(|map| map.cells.values_mut())));
+    // The family is every cell that has two paths, wherever it stands: another choice of axes does not change it.
+    let family = maps.iter().flat_map(|(_, cells)| cells.values()).filter(|cell| cell.samples.len() > 1).count();
+    let mut maps: Vec<WinnerMap> = maps.into_iter().map(|(map, gathered)| finish(map, gathered, family)).collect();
+    if !question.is_plain() {
+        correct(maps.iter_mut().flat_map(|map| map.cells.values_mut()));
     }
     maps
 }
 
-fn gather(cell: &mut Gathered, trial: &Trial, (metric, source): (Metric, Option<&EnergySource>)) {
-    let Some(measurement) = trial.outcome.measurement() else {
-        cell.left_out.failed += 1;
-        return;
-    };
-    if measurement.verdict.kind == VerdictKind::Refuted {
-        cell.left_out.refuted += 1;
-    } else if is_incomplete(measurement) {
-        cell.left_out.incomplete += 1;
-    } else if let Some(value) = metric.value(measurement, source) {
-        cell.samples.entry(trial.path).or_default().push((trial.replicate, value));
-    } else if source.is_some_and(|source| source.lack(measurement).is_some()) {
-        cell.left_out.energy_incomplete += 1;
-    } else {
-        cell.left_out.unmeasured += 1;
+fn gather(cell: &mut Gathered, trial: &Trial, question: &Question, source: Option<&EnergySource>) {
+    match question.admission.admit(trial) {
+        Err(why) => cell.left_out.barred.add(why),
+        Ok(measurement) => {
+            if let Some(value) = question.metric.value(measurement, source) {
+                cell.samples.entry(trial.path).or_default().push((trial.replicate, value));
+                cell.marked.extend(is_marked(measurement).then_some(trial.path));
+            } else if source.is_some_and(|source| source.lack(measurement).is_some()) {
+                cell.left_out.energy_incomplete += 1;
+            } else {
+                cell.left_out.unmeasured += 1;
+            }
+        }
     }
 }
 
-/// The measurement of a trial that is neither refuted nor incomplete.
-pub(crate) fn counting(trial: &Trial) -> Option<&Measurement> {
-    let measurement = trial.outcome.measurement()?;
-    (measurement.verdict.kind != VerdictKind::Refuted && !is_incomplete(measurement)).then_some(measurement)
-}
-
-/// True if a trial did not do the I/O that it stands for.
-fn is_incomplete(measurement: &Measurement) -> bool {
-    let short = measurement.short_ios as f64;
-    measurement.ios == 0 || measurement.window_ns == 0 || short > SHORT_SHARE * (measurement.ios as f64 + short)
-}
-
-fn finish(mut map: WinnerMap, gathered: Cells<Gathered>) -> WinnerMap {
-    let decide = |(at, Gathered { samples, left_out }): (_, Gathered)| {
-        let mut cell = rank(samples, &map.question);
+fn finish(mut map: WinnerMap, gathered: Cells<Gathered>, family: usize) -> WinnerMap {
+    let decide = |(at, Gathered { samples, marked, left_out }): (_, Gathered)| {
+        let mut cell = rank(samples, &map.question, family);
         cell.left_out += left_out;
+        cell.ranking.iter_mut().for_each(|place| place.marked = marked.contains(&place.path));
         (at, cell)
     };
     map.cells = gathered.into_iter().map(decide).collect();
     map
 }
 
-/// Corrects the p-values of these cells after Holm.
-pub(super) fn correct<'a>(cells: impl Iterator<Item = &'a mut Cell>) {
-    let tested: Vec<&mut f64> = cells.filter_map(|cell| cell.p.as_mut()).collect();
-    let adjusted = holm(&tested.iter().map(|p| **p).collect::<Vec<f64>>());
-    tested.into_iter().zip(adjusted).for_each(|(p, adjusted)| *p = adjusted);
+/// Holm's correction over the cells of a family that were tested.
+pub fn correct<'c>(cells: impl Iterator<Item = &'c mut Cell>) {
+    let tested: Vec<&mut Cell> = cells.filter(|cell| cell.p.is_some()).collect();
+    let p: Vec<f64> = tested.iter().filter_map(|cell| cell.p).collect();
+    tested.into_iter().zip(holm(&p)).for_each(|(cell, corrected)| cell.correct(corrected));
 }
 
-/// The cell of these samples, by the question's metric and test; Holm's correction is a map's, so not made here. A sample that
-/// is empty or holds a value that is not finite is passed over.
-pub fn rank(samples: BTreeMap<IoPath, Sample>, question: &Question) -> Cell {
-    let values = |sample: &Sample| sample.iter().map(|(_, value)| *value).collect::<Vec<f64>>();
-    let mut ranked: Vec<(IoPath, Sample, Summary)> = samples
+/// The cell of these samples, one of a family of so many, by the question's metric and test, not corrected. A sample that is empty or
+/// holds a value that is not finite is passed over.
+pub fn rank(samples: BTreeMap<IoPath, Sample>, question: &Question, family: usize) -> Cell {
+    let plan = Plan { looks: question.looks, ..Plan::of(question.metric, question.method, family) };
+    let mut ranked: Vec<(IoPath, Sample, Summary, f64)> = samples
         .into_iter()
-        .filter_map(|(path, sample)| summarize(&values(&sample)).map(|summary| (path, sample, summary)))
+        .filter_map(|(path, sample)| {
+            let values: Vec<f64> = sample.iter().map(|(_, value)| *value).collect();
+            let summary = summarize(&values)?;
+            let logs = || values.iter().map(|value| value.ln()).sum::<f64>() / values.len() as f64;
+            let worth = if plan.logs { logs() } else { summary.mean };
+            Some((path, sample, summary, worth))
+        })
         .collect();
-    ranked.sort_by(|(_, _, a), (_, _, b)| {
-        let ascending = a.mean.total_cmp(&b.mean);
+    ranked.sort_by(|(.., a), (.., b)| {
+        let ascending = a.total_cmp(b);
         if question.metric.more_is_better() { ascending.reverse() } else { ascending }
     });
-    let mut left_out = LeftOut::default();
-    if let ([(_, best, _), (_, next, _), ..], Method::Paired) = (ranked.as_slice(), question.method) {
-        left_out.unpaired = best.len() + next.len() - 2 * blocks(best, next).len();
-    }
-    let against_best = |(place, (_, sample, _)): (usize, &(IoPath, Sample, Summary))| {
-        (place > 0).then(|| compare(question, &ranked[0].1, sample)).flatten()
+    let p_of = |(_, other, ..): &(IoPath, Sample, Summary, f64)| {
+        let (p, sign) = plan.test(&ranked[0].1, other)?;
+        // The shared blocks may rank the two the other way round than all replicates do: no evidence for the best.
+        let favours_best = (sign > 0.0) == question.metric.more_is_better();
+        Some(if question.method != Method::Paired || favours_best { p } else { 1.0 })
     };
-    let p: Vec<Option<f64>> = ranked.iter().enumerate().map(against_best).collect();
-    let places = ranked.into_iter().zip(&p).map(|((path, _, summary), p)| Place { path, summary, p: *p });
-    Cell { ranking: places.collect(), p: p.get(1).copied().flatten(), left_out }
-}
-
-/// The p-value of the best sample against another, for all looks.
-fn compare(question: &Question, best: &Sample, other: &Sample) -> Option<f64> {
-    if question.method != Method::Paired {
-        let values = |sample: &Sample| sample.iter().map(|(_, value)| *value).collect::<Vec<f64>>();
-        return t_test(question.method, &values(best), &values(other)).map(|test| over(question.looks, test.p));
+    let p: Vec<Option<f64>> = ranked.iter().skip(1).map(p_of).collect();
+    let lead = ranked.get(1).and_then(|(_, next, ..)| plan.contrast(&ranked[0].1, next));
+    // The place whose p-value is the cell's: one that cannot be tested stands in the way of a winner as well.
+    let rival = if question.is_plain() {
+        0
+    } else {
+        (0..p.len()).max_by(|a, b| p_rank(p[*a]).total_cmp(&p_rank(p[*b]))).unwrap_or(0)
+    };
+    let mut left_out = LeftOut::default();
+    if let (Some((_, best, ..)), Some((_, other, ..)), Method::Paired) =
+        (ranked.first(), ranked.get(rival + 1), question.method)
+    {
+        left_out.unpaired = best.len() + other.len() - 2 * super::contrast::pairs(best, other).len();
     }
-    let (best, other): (Vec<f64>, Vec<f64>) = blocks(best, other).into_iter().unzip();
-    let test = t_test(Method::Paired, &best, &other)?;
-    // The shared blocks may rank the two the other way round than all replicates do: no evidence for the best.
-    let favours_best = (test.t > 0.0) == question.metric.more_is_better();
-    Some(if favours_best { over(question.looks, test.p) } else { 1.0 })
+    let cell_p = p.get(rival).copied().flatten();
+    let p = std::iter::once(None).chain(p);
+    let place = |((path, _, summary, _), p)| Place { path, summary, p, marked: false };
+    Cell { ranking: ranked.into_iter().zip(p).map(place).collect(), p: cell_p, lead, left_out }
 }
 
-/// The values of the blocks that hold both.
-pub(super) fn blocks(a: &Sample, b: &Sample) -> Vec<(f64, f64)> {
-    let partner = |replicate| b.iter().find(|(other, _)| *other == replicate);
-    a.iter().filter_map(|(replicate, a)| partner(*replicate).map(|(_, b)| (*a, *b))).collect()
+/// No test at all is less than any.
+fn p_rank(p: Option<f64>) -> f64 {
+    p.unwrap_or(2.0)
 }

@@ -1,4 +1,5 @@
 use super::sides;
+use crate::analysis::Admission;
 use crate::analysis::compare::tests::{LIBAIO, URING, study, trials};
 use crate::analysis::compare::{Change, Comparison, Outcome, compare_within, regressions};
 use crate::analysis::metric::Metric;
@@ -23,7 +24,7 @@ fn set(mut trials: Vec<Trial>, name: &str, value: &str) -> Vec<Trial> {
 }
 
 fn within(trials: &[Trial], by: &str) -> Comparison {
-    compare_within(&study("6.1"), trials.to_vec(), by).unwrap()
+    compare_within(&study("6.1"), trials.to_vec(), by, Admission::default()).unwrap()
 }
 
 fn of(comparison: &Comparison, metric: Metric) -> &Change {
@@ -63,7 +64,7 @@ fn a_setting_is_tested_within_blocks() {
     // What fio's files hold was run in no blocks: then the drift hides it.
     let mut imported = study("6.1");
     imported.provenance.insert("imported_from".to_owned(), "fio.json".to_owned());
-    let comparison = compare_within(&imported, trials.concat(), "governor").unwrap();
+    let comparison = compare_within(&imported, trials.concat(), "governor", Admission::default()).unwrap();
     assert!(!comparison.in_blocks && of(&comparison, Metric::Iops).p.unwrap() > 0.9);
     assert!(text_of(&comparison).contains("Welch's test"));
 }
@@ -102,7 +103,7 @@ fn trials_without_a_partner_in_their_block_stay_out() {
     let comparison = within(&all, "x");
     let iops = of(&comparison, Metric::Iops);
     assert_eq!((iops.before.unwrap().n, iops.after.unwrap().n, iops.ratio), (2, 2, Some(1.0)));
-    assert_eq!((comparison.unpaired, comparison.before.refuted), (2, 1));
+    assert_eq!((comparison.unpaired, comparison.before.left_out.total()), (2, 1));
     assert!(text_of(&comparison).contains("2 trials stay out, for their block lacks the other side's"));
 }
 

@@ -1,6 +1,7 @@
 //! A comparison of two stores, or of two sides of one, as text: what differs between them, then every change.
 
 use super::grid::{Align, Grid, escape, wrap};
+use crate::analysis::admission::{LEGEND, MARK};
 use crate::analysis::compare::{Cell, Change, Comparison, LEVEL, Outcome, Side};
 use crate::analysis::metric::Metric;
 use crate::analysis::winner::Axis;
@@ -36,10 +37,12 @@ pub fn comparison(comparison: &Comparison) -> String {
 
 /// What a side is: a store, or what has a value of what sets the sides of a store apart.
 fn side(name: &str, value: Option<(&By, &String)>, side: &Side) -> String {
-    let Side { study, trials, refuted, failed, .. } = side;
+    let Side { study, trials, left_out, .. } = side;
     let value = value.map_or(String::new(), |(by, value)| escape(&format!("{} {value}, ", by.key)));
     let study = escape(study);
-    format!("{name}: {value}study {study}, {trials} trials ({refuted} refuted and {failed} failed ones left out)\n")
+    let left_out = if left_out.total() > 0 { format!(" ({} left out)", left_out.text()) } else { String::new() };
+    let nobody = side.nobody.as_ref().map_or(String::new(), |why| wrap(&escape(why), WIDTH, "  "));
+    format!("{name}: {value}study {study}, {trials} trials{left_out}\n{nobody}")
 }
 
 /// What is not compared where a store is emulated.
@@ -84,6 +87,7 @@ fn changes(comparison: &Comparison) -> String {
         ("after", Align::Right),
         ("change", Align::Right),
         ("95 % interval", Align::Right),
+        ("could see", Align::Right),
         ("p", Align::Right),
         ("result", Align::Left),
     ]);
@@ -102,7 +106,7 @@ fn changes(comparison: &Comparison) -> String {
 fn row(change: &Change, several_workloads: bool) -> Vec<String> {
     let absent = || "-".to_owned();
     let mean = |mean: Option<f64>| mean.map_or_else(absent, |mean| value(change.metric, mean));
-    let mut row = vec![name(&change.cell)];
+    let mut row = vec![name(&change.cell) + if change.marked { MARK } else { "" }];
     if several_workloads {
         row.push(change.cell.workload.title());
     }
@@ -112,6 +116,7 @@ fn row(change: &Change, several_workloads: bool) -> Vec<String> {
         mean(change.after.map(|after| after.mean)),
         change.ratio.map_or_else(absent, percent),
         change.interval.map_or_else(absent, |(low, high)| format!("{} to {}", percent(low), percent(high))),
+        change.least.map_or_else(absent, |least| format!("{:.1} %", 100.0 * least)),
         change.p_holm.map_or_else(absent, probability),
         change.outcome.as_str().to_owned(),
     ]);
@@ -176,10 +181,14 @@ fn summary(comparison: &Comparison) -> String {
     );
     let test = if comparison.in_blocks { "the t-test of the differences within blocks" } else { "Welch's test" };
     let words = format!(
-        "change is the mean after over the mean before, its interval after Fieller; p is of {test}, corrected after Holm \
-         over the {tests} tests of this table, and a difference is beyond noise if p < {LEVEL}"
+        "change is the mean after over the mean before, its interval after Fieller; of percentiles both are of logarithms; p is of \
+         {test}, corrected after Holm over the {tests} tests of this table, and a difference is beyond noise if p < {LEVEL}; could \
+         see is the least change that would have been seen four times out of five"
     );
     text += &wrap(&words, WIDTH, "");
+    if comparison.changes.iter().any(|change| change.marked) {
+        text += &wrap(LEGEND, WIDTH, "");
+    }
     if comparison.unpaired > 0 {
         text += &format!("{} trials stay out, for their block lacks the other side's\n", comparison.unpaired);
     }

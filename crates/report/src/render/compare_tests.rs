@@ -1,4 +1,5 @@
 use super::*;
+use crate::analysis::Admission;
 use crate::analysis::compare::compare;
 use crate::analysis::compare::tests::{LIBAIO, URING, study, trials};
 
@@ -6,9 +7,9 @@ use crate::analysis::compare::tests::{LIBAIO, URING, study, trials};
 fn the_text_says_what_differs_and_what_changed() {
     let before = [trials(LIBAIO, &[1000, 1001, 999]), trials(URING, &[1000])].concat();
     let after = [trials(LIBAIO, &[800, 801, 799]), trials(URING, &[1100])].concat();
-    let text = comparison(&compare((&study("6.1"), &before), (&study("6.12\u{1b}"), &after)));
+    let text = comparison(&compare((&study("6.1"), &before), (&study("6.12\u{1b}"), &after), Admission::default()));
     for part in [
-        "before: study test, 4 trials (0 refuted and 0 failed ones left out)",
+        "before: study test, 4 trials",
         "kernel        6.1     6.12\\u{1b}",
         "-20.0 %",
         "worse",
@@ -25,7 +26,11 @@ fn the_text_says_what_differs_and_what_changed() {
 
 #[test]
 fn stores_without_a_common_cell_say_so() {
-    let text = comparison(&compare((&study("1"), &trials(LIBAIO, &[1, 2])), (&study("1"), &trials(URING, &[1, 2]))));
+    let text = comparison(&compare(
+        (&study("1"), &trials(LIBAIO, &[1, 2])),
+        (&study("1"), &trials(URING, &[1, 2])),
+        Admission::default(),
+    ));
     assert!(text.contains("no cell in common") && text.contains("nothing that the stores tell"), "{text}");
     assert!(text.contains("only before") && text.contains("only after"), "{text}");
     assert!(text.contains("libaio/syscall/interrupt, randread 4k iodepth 1 numjobs 1, 10s"), "{text}");

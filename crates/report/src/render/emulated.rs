@@ -1,5 +1,6 @@
 //! What is said of an emulated store: that its times mean nothing, and the orders that its replicates show all the same.
 
+use crate::analysis::Admission;
 use crate::analysis::orderings::{METRICS, Ordering, Step, orderings};
 use iopj_core::Workload;
 use iopj_store::Trial;
@@ -18,8 +19,8 @@ pub(super) const CAVEAT: &str = "An order by time is one of this emulation: `<` 
                                  that wants a processor of its own may stand elsewhere on a machine.";
 
 /// The orders of a workload's paths by each metric, a line each, without a time.
-pub(super) fn lines(trials: &[Trial], workload: &Workload) -> Vec<String> {
-    let all = METRICS.into_iter().flat_map(|metric| orderings(trials, metric));
+pub(super) fn lines(trials: &[Trial], workload: &Workload, admission: Admission) -> Vec<String> {
+    let all = METRICS.into_iter().flat_map(|metric| orderings(trials, metric, admission));
     let all: Vec<Ordering> = all.filter(|ordering| ordering.workload == *workload).collect();
     let several = |ordering: &Ordering| {
         all.iter().any(|one| one.generator != ordering.generator || one.settings != ordering.settings)

@@ -5,6 +5,8 @@ use super::energy;
 use super::grid::{Align, Grid, escape, wrap};
 use super::number::thousands;
 use super::steady;
+use crate::analysis::Admission;
+use crate::analysis::admission::{LEGEND, MARK};
 use crate::analysis::cost::{Costs, PerIo, any_sampled};
 use crate::analysis::{Figures, Row, Table, tables};
 use iopj_core::VerdictKind;
@@ -14,8 +16,8 @@ use std::fmt::Write;
 /// Columns of running text.
 pub(super) const WIDTH: usize = 120;
 
-/// The whole report.
-pub fn report(study: &StudyRecord, trials: &[Trial]) -> String {
+/// The whole report; ranked are the trials that compete.
+pub fn report(study: &StudyRecord, trials: &[Trial], admission: Admission) -> String {
     let mut text = String::new();
     let fact = |name: &str| study.provenance.get(name).map(|value| escape(value));
     if let Some(emulator) = &study.emulated {
@@ -33,16 +35,18 @@ pub fn report(study: &StudyRecord, trials: &[Trial]) -> String {
     for warning in &study.warnings {
         let _ = writeln!(text, "warning: {}", escape(warning));
     }
-    let tables = tables(study, trials);
+    let tables = tables(study, trials, admission);
     for table in &tables {
         text.push('\n');
         text += &table_text(table);
         if table.emulated.is_some() {
-            text.extend(emulated::lines(trials, &table.workload).iter().map(|line| wrap(&escape(line), WIDTH, "  ")));
+            text.extend(
+                emulated::lines(trials, &table.workload, admission).iter().map(|line| wrap(&escape(line), WIDTH, "  ")),
+            );
         }
     }
     text.push('\n');
-    text += &footer(study, trials, &tables);
+    text += &footer(study, trials, &tables, admission);
     text
 }
 
@@ -56,7 +60,7 @@ fn table_text(table: &Table) -> String {
     columns.extend(energy.iter().flat_map(|energy| energy.headings()).map(|name| (name, Align::Right)));
     let mut grid = Grid::new(&columns);
     for row in &table.rows {
-        let mut cells = vec![name(row, several_generators), verdict(row)];
+        let mut cells = vec![name(row, several_generators) + if row.marked { MARK } else { "" }, verdict(row)];
         if let Some(figures) = &row.figures {
             cells.extend(if table.emulated.is_some() { count_cells(figures) } else { time_cells(figures, row.slower) });
             let without = || vec![String::new(); if with_costs { COSTS.len() } else { 0 }];
@@ -168,7 +172,7 @@ fn verdict(row: &Row) -> String {
     words.join(", ")
 }
 
-fn footer(study: &StudyRecord, trials: &[Trial], tables: &[Table]) -> String {
+fn footer(study: &StudyRecord, trials: &[Trial], tables: &[Table], admission: Admission) -> String {
     let mut text = String::from(if study.emulated.is_some() {
         "Counts are means over replicates, per I/O; context switches are of all threads that do or serve the I/O, slept/IO of\n\
          the jobs alone: with one I/O in flight the share of I/Os that slept.\n"
@@ -192,14 +196,19 @@ fn footer(study: &StudyRecord, trials: &[Trial], tables: &[Table]) -> String {
     let count = |kind| measured.iter().filter(|measurement| measurement.verdict.kind == kind).count();
     let _ = writeln!(
         text,
-        "verdicts: {} verified, {} refuted (left out of the ranking), {} unproven; {} failed",
+        "verdicts: {} verified, {} refuted, {} unproven ({} left out of the ranking); {} failed",
         count(VerdictKind::Verified),
         count(VerdictKind::Refuted),
         count(VerdictKind::Unproven),
+        if admission.with_unproven { "refuted ones" } else { "both" },
         trials.len() - measured.len()
     );
+    if tables.iter().flat_map(|table| &table.rows).any(|row| row.marked) {
+        text += &wrap(LEGEND, WIDTH, "");
+    }
+    text.extend(admission.nobody(trials).map(|why| wrap(&escape(&why), WIDTH, "")));
     text.extend(energy.iter().map(|energy| energy::incomplete_text(trials, energy.source, WIDTH)));
-    text += &remarks(study, trials);
+    text += &remarks(study, trials, admission);
     if !study.unavailable.is_empty() {
         text += "not available here:\n";
         text += &unavailable(&study.unavailable);
@@ -208,11 +217,11 @@ fn footer(study: &StudyRecord, trials: &[Trial], tables: &[Table]) -> String {
 }
 
 /// What to know about the figures of this store.
-fn remarks(study: &StudyRecord, trials: &[Trial]) -> String {
+fn remarks(study: &StudyRecord, trials: &[Trial], admission: Admission) -> String {
     let by_fio = || trials.iter().filter(|trial| trial.generator == Generator::Fio);
     let mut text = String::new();
     if study.emulated.is_none() {
-        text += &steady::remarks(study, trials);
+        text += &steady::remarks(study, trials, admission);
         let sampled = |trial: &Trial| trial.outcome.measurement().and_then(|m| m.evidence.irq_time_sampled);
         if trials.iter().any(|trial| sampled(trial) == Some(true)) {
             text += "this kernel only samples irq time: short interrupts are missing from CPU time by kind\n";

@@ -1,6 +1,7 @@
 //! The text of emulated stores, and of costs.
 
 use super::*;
+use crate::analysis::Admission;
 use crate::analysis::claims::fixture::{Measured, cell, judge, workload};
 use crate::analysis::compare::tests::study;
 use crate::analysis::cost::tests::{function, set_exact, user};
@@ -54,7 +55,7 @@ fn squeezed(text: &str) -> String {
 
 #[test]
 fn an_emulated_report_shows_counts_and_orders_and_no_time() {
-    let text = report(&emulated(), &trials());
+    let text = report(&emulated(), &trials(), Admission::default());
     assert!(
         text.starts_with("emulated by QEMU TCG: times mean nothing and none is shown; results are verdicts"),
         "{text}"
@@ -79,7 +80,7 @@ fn an_emulated_report_shows_counts_and_orders_and_no_time() {
 
 #[test]
 fn a_real_report_keeps_its_times_and_gains_costs() {
-    let text = squeezed(&report(&study("5.10"), &trials()));
+    let text = squeezed(&report(&study("5.10"), &trials(), Admission::default()));
     assert!(!text.contains("emulated"), "{text}");
     assert!(text.contains("io_uring/syscall/poll verified 31,415 1.0 % 27.2"), "{text}");
     assert!(text.contains("slower kernel instr loads stores user instr loads stores"), "{text}");
@@ -89,21 +90,21 @@ fn a_real_report_keeps_its_times_and_gains_costs() {
         let Outcome::Measured(one) = &mut trial.outcome else { panic!() };
         one.costs.as_mut().unwrap().source = CostSource::Sampled(vec!["instructions".to_owned()]);
     }
-    let text = squeezed(&report(&study("5.10"), &sampled));
+    let text = squeezed(&report(&study("5.10"), &sampled, Admission::default()));
     assert!(text.contains("0.25 - 0 ~7,500 ~1,800") && text.contains("~ sampled: a count is samples"), "{text}");
     let mut without = trials();
     for trial in &mut without {
         let Outcome::Measured(one) = &mut trial.outcome else { panic!() };
         one.costs = None;
     }
-    assert!(!report(&study("5.10"), &without).contains("instr"));
+    assert!(!report(&study("5.10"), &without, Admission::default()).contains("instr"));
 }
 
 #[test]
 fn refuted_trials_stand_last_and_out_of_the_orders() {
     let mut trials = trials();
     judge(&mut trials[6..], VerdictKind::Refuted);
-    let text = squeezed(&report(&emulated(), &trials));
+    let text = squeezed(&report(&emulated(), &trials, Admission::default()));
     assert!(text.contains("times not shown: io_uring/syscall/poll < io_uring/syscall/hybrid by CPU use"), "{text}");
     assert!(text.find("interrupt refuted").unwrap() > text.find("poll verified").unwrap(), "{text}");
 }
@@ -114,7 +115,7 @@ fn the_papers_tables_hold_loads_and_stores_and_no_time_of_an_emulated_store() {
     for trial in &mut trials {
         trial.path = trial.path.to_string().replace("io_uring", "posix-sio").parse().unwrap();
     }
-    let text = crate::render::paper_tables(&emulated(), &trials, None);
+    let text = crate::render::paper_tables(&emulated(), &trials, None, Admission::default());
     assert!(text.starts_with("emulated by QEMU TCG"), "{text}");
     assert!(
         text.matches("not measured: emulated: times mean nothing").count() == 3 && !text.contains("31,415"),
@@ -124,5 +125,7 @@ fn the_papers_tables_hold_loads_and_stores_and_no_time_of_an_emulated_store() {
     // 386 and 759 million a second over 511,895 and 571,659 IOPS are about 754 and 1,328 per I/O.
     assert!(text.contains("block/ 2,840 754 2,840 1,328 2,840 974"), "{text}");
     assert!(text.contains("total 2,843 5,294 2,843 5,580 2,843 6,604"), "{text}");
-    assert!(squeezed(&crate::render::paper_tables(&study("5.10"), &trials, None)).contains("31,415"));
+    assert!(
+        squeezed(&crate::render::paper_tables(&study("5.10"), &trials, None, Admission::default())).contains("31,415")
+    );
 }

@@ -3,6 +3,7 @@
 use super::grid::wrap;
 use super::number::thousands;
 use super::report::WIDTH;
+use crate::analysis::Admission;
 use crate::analysis::cells::{Row, Table, Times, tables};
 use crate::analysis::steady::{Flag, is_unsteady, unsteady};
 use iopj_core::Workload;
@@ -12,7 +13,7 @@ use iopj_store::{StudyRecord, Trial};
 const MOST: usize = 8;
 
 /// What to know about steadiness; nothing where all was steady.
-pub(super) fn remarks(study: &StudyRecord, trials: &[Trial]) -> String {
+pub(super) fn remarks(study: &StudyRecord, trials: &[Trial], admission: Admission) -> String {
     let flags = unsteady(trials);
     let line = |flag: &Flag| {
         let trial = &trials[flag.trial];
@@ -28,19 +29,19 @@ pub(super) fn remarks(study: &StudyRecord, trials: &[Trial]) -> String {
     if flags.len() > MOST {
         text += &format!("  and {} more\n", flags.len() - MOST);
     }
-    text + &with_and_without(study, trials)
+    text + &with_and_without(study, trials, admission)
 }
 
 /// The figures of each cell that has unsteady trials, with them and without, and where the first path is another.
-fn with_and_without(study: &StudyRecord, trials: &[Trial]) -> String {
+fn with_and_without(study: &StudyRecord, trials: &[Trial], admission: Admission) -> String {
     let is_of = |trial: &Trial| trial.outcome.measurement().is_some_and(is_unsteady);
     let (apart, steady): (Vec<Trial>, Vec<Trial>) = trials.iter().cloned().partition(is_of);
     if apart.is_empty() {
         return String::new();
     }
-    let without = tables(study, &steady);
+    let without = tables(study, &steady, admission);
     let mut text = "without the trials whose rate changed:\n".to_owned();
-    for table in tables(study, trials) {
+    for table in tables(study, trials, admission) {
         let other = without.iter().find(|other| other.workload == table.workload);
         for row in &table.rows {
             let count = apart.iter().filter(|trial| is_in(trial, &table.workload, row)).count();
@@ -75,7 +76,7 @@ fn times(row: &Row) -> Option<&Times> {
 
 /// The path of least mean latency.
 fn first(table: &Table) -> Option<&Row> {
-    table.rows.first().filter(|row| !row.is_refuted() && row.figures.is_some())
+    table.rows.first().filter(|row| row.competes)
 }
 
 fn is_same(a: &Row, b: &Row) -> bool {

@@ -3,6 +3,7 @@
 use super::emulated::banner;
 use super::grid::{Align, Grid, escape, wrap};
 use super::number::thousands;
+use crate::analysis::Admission;
 use crate::analysis::efficiency::{EfficiencyCell, EfficiencyTable, efficiency};
 use crate::analysis::loads_stores::{self, loads_stores};
 use crate::analysis::published::{self, LOADS_STORES, LOADS_STORES_TOTAL};
@@ -16,26 +17,26 @@ const WIDTH: usize = 120;
 
 /// All tables of a store; slowdowns are against `reference`, or against the path of least median read. Of an emulated store
 /// those of times are left out.
-pub fn paper_tables(study: &StudyRecord, trials: &[Trial], reference: Option<IoPath>) -> String {
+pub fn paper_tables(study: &StudyRecord, trials: &[Trial], reference: Option<IoPath>, admission: Admission) -> String {
     let emulated = study.emulated.as_deref();
     let mut text = emulated.map_or(String::new(), |emulator| wrap(&escape(&banner(emulator)), WIDTH, "") + "\n");
     text += "Completion modes side by side (mean latency in us, IOPS; means over replicates)\n";
-    let completion = tables::completion_modes(trials);
+    let completion = tables::completion_modes(trials, admission);
     text += &times(emulated, completion.iter().map(completion_text), "two completion modes of one interface");
     text += "\nLatency of reads and of writes in us (percentiles are means over those of the replicates)\n";
     let latency: Vec<LatencyTable> =
-        tables::latencies(trials, reference).into_iter().filter(|table| table.reference.is_some()).collect();
+        tables::latencies(trials, reference, admission).into_iter().filter(|table| table.reference.is_some()).collect();
     text += &times(emulated, latency.iter().map(latency_text), "reads and writes of one path under one workload");
     let source = EnergySource::measured(&[trials]).filter(|_| emulated.is_none());
     let of = source.as_ref().map_or(String::new(), |source| format!(" ({source})"));
     let words = format!("Performance, power and efficiency{of}; the papers draw theirs and print none");
     text += &format!("\n{}", wrap(&escape(&words), WIDTH, ""));
-    let efficiency = source.map_or(Vec::new(), |source| efficiency(trials, &source));
+    let efficiency = source.map_or(Vec::new(), |source| efficiency(trials, &source, admission));
     text += &times(emulated, efficiency.iter().map(efficiency_text), "energy over depth or over threads");
     text += "\nDesign space (trials whose path was verified)\n";
     text += &design_text(&tables::design_space(trials));
     text += "\nLoads and stores by kernel source directory\n";
-    let costs: Vec<String> = loads_stores(trials).iter().map(loads_stores_text).collect();
+    let costs: Vec<String> = loads_stores(trials, admission).iter().map(loads_stores_text).collect();
     text += &or_not_measured(costs.into_iter(), "loads and stores by kernel function");
     text += &published_text();
     text

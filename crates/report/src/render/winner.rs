@@ -2,6 +2,8 @@
 
 use super::energy::incomplete_text;
 use super::grid::{Align, Grid, escape, wrap};
+use crate::analysis::admission::{LEGEND, MARK};
+use crate::analysis::contrast::Contrast;
 use crate::analysis::sequential;
 use crate::analysis::stats::Method;
 use crate::analysis::winner::{Axis, AxisValue, Cell, Decision, LeftOut, Question, WinnerMap, winner_maps};
@@ -20,6 +22,11 @@ pub fn winners(study: &StudyRecord, trials: &[Trial], question: &Question) -> St
     }
     let maps = winner_maps(trials, question);
     let mut text = maps.iter().map(map_text).collect::<Vec<_>>().join("\n");
+    let places = |map: &WinnerMap| map.cells.values().any(|cell| cell.ranking.iter().any(|place| place.marked));
+    if maps.iter().any(places) {
+        text += &wrap(LEGEND, WIDTH, "");
+    }
+    text.extend(question.admission.nobody(trials).map(|why| wrap(&escape(&why), WIDTH, "")));
     let source = maps.iter().find_map(|map| map.source.as_ref());
     text.extend(source.map(|source| incomplete_text(trials, source, WIDTH)));
     if question.metric.is_energy() && source.is_none() {
@@ -70,8 +77,11 @@ fn map_text(map: &WinnerMap) -> String {
     }
     text += &grid.render();
     for (place, path) in paths.iter().enumerate() {
-        let _ = writeln!(text, "  {} {path}", letter(place));
+        let marked = |cell: &Cell| cell.ranking.iter().any(|place| place.path == *path && place.marked);
+        let mark = if map.cells.values().any(marked) { MARK } else { "" };
+        let _ = writeln!(text, "  {} {path}{mark}", letter(place));
     }
+    text += &effects(map, &paths);
     text += &wrap(&rule(map), WIDTH, "  ");
     text + &left_out(map.left_out())
 }
@@ -90,6 +100,38 @@ fn cell_text(cell: &Cell, paths: &[IoPath]) -> String {
         (Decision::Undecided, _) => format!("{best}?"),
         _ => "none".into(),
     }
+}
+
+/// How far the best path of each cell is from the next, how sure that is, and what could have been seen at all.
+fn effects(map: &WinnerMap, paths: &[IoPath]) -> String {
+    let Question { x, y, .. } = map.question;
+    let names = ["best over next", "ratio", "95 % interval", "p", "could see"];
+    let columns = [y.as_str(), x.as_str()].into_iter().chain(names);
+    let mut grid = Grid::new(&columns.map(|name| (name, Align::Right)).collect::<Vec<_>>());
+    let name = |path: &IoPath| letter(paths.iter().position(|other| other == path).unwrap_or_default());
+    let mut has_rows = false;
+    for ((down, across), cell) in &map.cells {
+        let [best, next, ..] = cell.ranking.as_slice() else { continue };
+        let Some(lead) = &cell.lead else { continue };
+        let [ratio, interval, least] = effect(lead);
+        let over = format!("{} / {}", name(&best.path), name(&next.path));
+        let p =
+            cell.p.map_or_else(|| "-".to_owned(), |p| if p < 0.001 { "<0.001".to_owned() } else { format!("{p:.3}") });
+        grid.row(vec![down.to_string(), across.to_string(), over, ratio, interval, p, least]);
+        has_rows = true;
+    }
+    if has_rows { grid.render() } else { String::new() }
+}
+
+/// The ratio, its interval, and the least difference that would have been seen.
+fn effect(contrast: &Contrast) -> [String; 3] {
+    let absent = || "-".to_owned();
+    let ratio = contrast.ratio.as_ref();
+    [
+        ratio.map_or_else(absent, |ratio| format!("{:.3}", ratio.ratio)),
+        ratio.map_or_else(absent, |ratio| format!("{:.3} to {:.3}", ratio.low, ratio.high)),
+        contrast.least().map_or_else(absent, |least| format!("{:.1} %", 100.0 * least)),
+    ]
 }
 
 /// A, B, … Z, A1, B1, …
@@ -120,17 +162,22 @@ fn fixed(map: &WinnerMap) -> String {
 
 /// How the cells were decided and how to read them, for the decisions that occur.
 fn rule(map: &WinnerMap) -> String {
+    let logs = if map.question.metric.is_percentile() { " of logarithms" } else { "" };
     let test = match map.question.method {
-        Method::Student => "Student's t-test",
-        Method::Welch => "Welch's t-test",
-        Method::Paired => "a t-test paired by blocks",
+        Method::Student => format!("Student's t-test{logs} of the two best, not corrected (the papers' rule)"),
+        Method::Welch => format!("Welch's t-test{logs} of the best against each other path, after Holm over all cells"),
+        Method::Paired => {
+            format!("the t-test{logs} within blocks of the best against each other path, after Holm over all cells")
+        }
     };
-    let holm = if map.question.holm { " after Holm over the map" } else { "" };
     let has = |decision| map.cells.values().any(|cell| cell.decision() == decision);
-    let mut text =
-        format!("A winner stands with its distance to the next best path; `=` is a tie: p > 0.05 by {test}{holm}.");
+    let mut text = format!(
+        "A winner stands with its distance to the next best path; `=` is a tie: p > 0.05 by {test}. `could see` is the least \
+         difference that would have been seen four times out of five."
+    );
     if has(Decision::Undecided) {
-        text += " `?` is the best mean without a test: the two best need two replicates each.";
+        text +=
+            " `?` is the best mean without a test: every path needs two replicates in blocks that the best one shares.";
     }
     if has(Decision::Alone) {
         text += " `alone` is the only path measured.";
@@ -146,14 +193,12 @@ fn left_out(left_out: LeftOut) -> String {
         return String::new();
     }
     let counts = [
-        (left_out.refuted, "refuted"),
-        (left_out.failed, "failed"),
-        (left_out.incomplete, "incomplete"),
         (left_out.unmeasured, "without this metric"),
         (left_out.energy_incomplete, "energy incomplete"),
         (left_out.unpaired, "without a partner in their block"),
     ];
-    let parts = counts.iter().filter(|(count, _)| *count > 0).map(|(count, word)| format!("{count} {word}"));
+    let counts = counts.iter().filter(|(count, _)| *count > 0).map(|(count, word)| format!("{count} {word}"));
+    let parts = left_out.barred.words().into_iter().chain(counts);
     let verb = if left_out.total() == 1 { "trial stays" } else { "trials stay" };
     format!("  {} {verb} out: {}\n", left_out.total(), parts.collect::<Vec<_>>().join(", "))
 }

@@ -8,6 +8,7 @@ mod reader;
 use devtools::{Browser, chromium, fonts};
 use fixture::{judge, measurement, study, trials, workloads};
 use iopj_core::{EnergyOutcome, Joules, PowerReading, Scope, TrialEnergy, VerdictKind};
+use iopj_report::analysis::Admission;
 use iopj_report::analysis::power::{PowerTrace, windows};
 use iopj_report::render::html;
 use iopj_store::{Outcome, StudyRecord, Trial};
@@ -46,7 +47,7 @@ fn holds_all_figures(seen: &Value, study: &StudyRecord, trials: &[Trial], power:
         .iter()
         .map(|one| (format!("{}.svg", one["id"].as_str().unwrap()), one["marks"].as_u64().unwrap() as usize))
         .collect();
-    let expected: Vec<(String, usize)> = html::figures(study, trials, power)
+    let expected: Vec<(String, usize)> = html::figures(study, trials, power, Admission::default())
         .into_iter()
         .map(|(file, svg)| (file, svg.matches("class=\"mark").count()))
         .collect();
@@ -96,8 +97,12 @@ fn texts_that_touch_and_numbers_that_are_none_would_be_seen() {
 #[test]
 fn a_set_of_fonts_is_the_only_one_that_the_page_sees() {
     let Some(program) = chromium() else { return };
-    let (_folder, page) =
-        written(&html::page(&study("s"), &trials(&PATHS, &workloads(&[1, 4], &[1], &[4096]), 2), &[]));
+    let (_folder, page) = written(&html::page(
+        &study("s"),
+        &trials(&PATHS, &workloads(&[1, 4], &[1], &[4096]), 2),
+        &[],
+        Admission::default(),
+    ));
     for fonts in fonts() {
         let mut browser = Browser::with(fonts, program);
         browser.open(&page, (1400, 1000), false);
@@ -113,7 +118,7 @@ fn a_set_of_fonts_is_the_only_one_that_the_page_sees() {
 fn every_figure_is_drawn_and_foreign_names_are_text() {
     let Some(program) = chromium() else { return };
     let (study, trials) = (study(EVIL), sample());
-    let (_folder, page) = written(&html::page(&study, &trials, &[]));
+    let (_folder, page) = written(&html::page(&study, &trials, &[], Admission::default()));
     reader::is_valid(&page);
     for fonts in fonts() {
         let mut browser = Browser::with(fonts, program);
@@ -135,11 +140,11 @@ fn all_of_the_page_is_reached_by_keys_and_downloaded() {
     let mut trials = trials(&PATHS[..3], &workloads(&[1, 4], &[1, 2], &[4096]), 3);
     trials.iter_mut().for_each(|trial| drop(trial.settings.insert("scheduler".to_owned(), "\"a\",\r\nb".to_owned())));
     trials[0].settings.clear();
-    let (_folder, page) = written(&html::page(&study(EVIL), &trials, &[]));
+    let (_folder, page) = written(&html::page(&study(EVIL), &trials, &[], Admission::default()));
     let mut browser = Browser::start(program);
     reader::walks(&mut browser, &page);
     let files = reader::downloads(&mut browser, &page);
-    assert_eq!(files, 2 * html::figures(&study(EVIL), &trials, &[]).len());
+    assert_eq!(files, 2 * html::figures(&study(EVIL), &trials, &[], Admission::default()).len());
 }
 
 /// The sample with the energy of a meter of an evil name, and what it read meanwhile.
@@ -182,8 +187,11 @@ fn energy_and_power_over_time_are_drawn() {
     let Some(program) = chromium() else { return };
     let (trials, power) = metered();
     let study = study(EVIL);
-    assert!(html::figures(&study, &trials, &power).len() > html::figures(&study, &sample(), &[]).len() + 3);
-    let (_folder, page) = written(&html::page(&study, &trials, &power));
+    assert!(
+        html::figures(&study, &trials, &power, Admission::default()).len()
+            > html::figures(&study, &sample(), &[], Admission::default()).len() + 3
+    );
+    let (_folder, page) = written(&html::page(&study, &trials, &power, Admission::default()));
     reader::is_valid(&page);
     for fonts in fonts() {
         let seen = reader::looks(&mut Browser::with(fonts, program), &page);
@@ -222,7 +230,7 @@ fn what_is_missing_is_said() {
         ("all emulated refuted", &emulated, with(&refuted), "No trial stands"),
         ("no emulated counts", &emulated, whole.clone(), "this store holds no interrupts that could be told"),
     ] {
-        let (_folder, page) = written(&html::page(study, &trials, &[]));
+        let (_folder, page) = written(&html::page(study, &trials, &[], Admission::default()));
         reader::is_valid(&page);
         for browser in &mut browsers {
             let seen = reader::looks(browser, &page);

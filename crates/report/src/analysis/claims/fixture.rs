@@ -9,7 +9,7 @@ use std::time::Duration;
 /// The window of every constructed trial.
 const WINDOW: Duration = Duration::from_secs(2);
 
-/// What the replicates of a cell measured; absent figures are 0.
+/// What the replicates of a cell measured; absent figures are 0, but for some I/Os that every trial did.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Measured {
     pub(crate) mean_us: f64,
@@ -42,7 +42,7 @@ pub(crate) fn cell(path: &str, workload: &Workload, measured: Measured, spread: 
 }
 
 fn measurement(measured: Measured, factor: f64) -> Measurement {
-    let ios = (measured.iops * factor * WINDOW.as_secs_f64()).round() as u64;
+    let ios = ((measured.iops * factor * WINDOW.as_secs_f64()).round() as u64).max(1);
     let ns = |us: f64| (us * factor * 1e3).round();
     Measurement {
         window_ns: WINDOW.as_nanos() as u64,

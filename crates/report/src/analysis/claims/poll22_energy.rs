@@ -101,7 +101,8 @@ fn tile(cells: &[Cell<'_>; 3]) -> Option<Tile> {
         (cell.path, values.into_iter().enumerate().map(|(at, value)| (at as u32, value)).collect())
     };
     let question = winner::Question::new(metric::Metric::BytesPerJoule, Axis::Bs, Axis::Numjobs).ok()?;
-    let ranked = rank(cells.iter().map(sample).collect(), &question);
+    let question = winner::Question { method: Method::Student, ..question };
+    let ranked = rank(cells.iter().map(sample).collect(), &question, 1);
     let latencies: Option<Vec<f64>> = cells.iter().map(|cell| cell.mean(MEAN_LATENCY)).collect();
     Some(Tile {
         winner: (ranked.decision() == Decision::Winner).then(|| ranked.ranking[0].path),

@@ -4,8 +4,9 @@ use super::figures::{Figure, Group, Section, TIPPED_CELLS, words};
 use super::model::{Dimension, Model, Series, shown};
 use super::svg::map::{self, Map};
 use super::text::{escape, exact, list, plural, readable, slug};
+use crate::analysis::contrast::{Contrast, in_blocks};
 use crate::analysis::metric::Metric;
-use crate::analysis::stats::LEVEL;
+use crate::analysis::stats::{LEVEL, Ratio};
 use crate::analysis::winner::{AxisValue, Cell, Decision, Place, Question, WinnerMap, winner_maps};
 use iopj_core::Workload;
 use std::fmt::Write;
@@ -47,9 +48,10 @@ pub(super) fn section(model: &Model<'_>) -> Section {
     }
     if !section.groups.is_empty() {
         section.words = format!(
-            "The best path in each cell, and how far the next one is. Dashed cells are open: the papers' rule, Student's t-test at \
-             5 %, cannot tell the two best apart, or there is one replicate and no test. A map of counts names the path that does \
-             least of something, which need not be the fastest. {} out: refuted, failed or incomplete.",
+            "The best path in each cell, and how far the next one is. Dashed cells are open: {} at 5 %, after Holm over \
+             all cells, cannot tell the best from another path, or there is one replicate and no test. A map of counts names the path that does \
+             least of something, which need not be the fastest. {} out: refuted, unproven, failed or incomplete.",
+            test_words(model),
             if left_out == 1 { "1 trial stays".to_owned() } else { format!("{left_out} trials stay") }
         );
         if incomplete > 0 {
@@ -71,7 +73,14 @@ fn heading(model: &Model<'_>, metric: Metric) -> String {
 
 fn maps(model: &Model<'_>, metric: Metric, x: Dimension, y: Dimension) -> Vec<WinnerMap> {
     // The axes differ, so that there is no error to tell.
-    Question::new(metric, x.axis(), y.axis()).map_or(Vec::new(), |question| winner_maps(model.trials, &question))
+    let question = Question::new(metric, x.axis(), y.axis());
+    let of_study = |question: Question| Question { admission: model.admission, ..question.of(model.study) };
+    question.map_or(Vec::new(), |question| winner_maps(model.trials, &of_study(question)))
+}
+
+/// The test that decides.
+fn test_words(model: &Model<'_>) -> &'static str {
+    if in_blocks(model.study) { "the t-test within blocks" } else { "Welch's t-test" }
 }
 
 /// What tells the series of a map from those of others: generator and settings.
@@ -109,7 +118,20 @@ fn figure(model: &Model<'_>, winners: &WinnerMap, (x, y): (Dimension, Dimension)
     (!rows.is_empty()).then(|| Figure {
         id: slug(&drawing.title),
         drawing: map::draw(&drawing),
-        columns: words(&[x.word(), y.word(), "best path", "mean", "next path", "mean of next", "p", "decision"]),
+        columns: words(&[
+            x.word(),
+            y.word(),
+            "best path",
+            "mean",
+            "next path",
+            "mean of next",
+            "ratio",
+            "95 % from",
+            "95 % to",
+            "could see, %",
+            "p",
+            "decision",
+        ]),
         rows,
         wide: drawing.columns.len() > 4,
         title: drawing.title,
@@ -168,7 +190,13 @@ fn row(map: &WinnerMap, cell: &Cell, (x, y): (&AxisValue, &AxisValue)) -> Vec<St
         Decision::Empty => "",
     };
     let p = cell.p.map_or(String::new(), exact);
-    vec![x.to_string(), y.to_string(), path(0), mean(0), path(1), mean(1), p, decision.to_owned()]
+    let of_ratio = |of: fn(&Ratio) -> f64| {
+        cell.lead.as_ref().and_then(|one| one.ratio.as_ref()).map_or(String::new(), |one| exact(of(one)))
+    };
+    let least = cell.lead.as_ref().and_then(Contrast::least).map_or(String::new(), |least| exact(100.0 * least));
+    let effect = [of_ratio(|one| one.ratio), of_ratio(|one| one.low), of_ratio(|one| one.high), least];
+    let first = [x.to_string(), y.to_string(), path(0), mean(0), path(1), mean(1)];
+    first.into_iter().chain(effect).chain([p, decision.to_owned()]).collect()
 }
 
 /// The best paths of a study by a metric.
@@ -290,11 +318,11 @@ pub(super) fn lead(model: &Model<'_>, Bests { metric, all: bests }: &Bests) -> S
         );
     }
     text += "</p>";
-    text + &open(bests)
+    text + &open(model, bests)
 }
 
 /// How many of the bests are open, and why.
-fn open(bests: &[Best]) -> String {
+fn open(model: &Model<'_>, bests: &[Best]) -> String {
     let ties = bests.iter().filter(|best| !best.ties.is_empty()).count();
     let untested = bests.iter().filter(|best| !best.tested).count();
     let mut text = String::new();
@@ -302,8 +330,9 @@ fn open(bests: &[Best]) -> String {
         let which = if ties == bests.len() { "every workload".to_owned() } else { plural(ties, "workload") };
         let _ = write!(
             text,
-            "<p>In {which} the lead over the next path is within the noise: a tie by Student's t-test at 5 %. More replicates \
-             would decide.</p>"
+            "<p>In {which} the lead over another path is within the noise: a tie by {} at 5 %, after Holm over all cells. More \
+             replicates would decide.</p>",
+            test_words(model)
         );
     }
     if untested > 0 {

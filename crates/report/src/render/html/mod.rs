@@ -14,6 +14,7 @@ mod power;
 mod svg;
 mod text;
 
+use crate::analysis::Admission;
 use crate::analysis::power::PowerTrace;
 use iopj_store::{StudyRecord, Trial};
 use model::Model;
@@ -42,23 +43,33 @@ const COLOURS: [(&str, &str, &str); 6] = [
 
 /// The report of a study as a whole HTML document, with the power over time of each of these traces. Of an emulated study it holds
 /// counts and no time.
-pub fn page(study: &StudyRecord, trials: &[Trial], power: &[PowerTrace]) -> String {
-    let model = Model::new(study, trials);
+pub fn page(study: &StudyRecord, trials: &[Trial], power: &[PowerTrace], admission: Admission) -> String {
+    let model = Model::new(study, trials, admission);
     page::page(study, trials, &model, &figures::sections(&model, power))
 }
 
 /// Every figure of the report as a file of its own: its name and an SVG document on white.
-pub fn figures(study: &StudyRecord, trials: &[Trial], power: &[PowerTrace]) -> Vec<(String, String)> {
+pub fn figures(
+    study: &StudyRecord,
+    trials: &[Trial],
+    power: &[PowerTrace],
+    admission: Admission,
+) -> Vec<(String, String)> {
     let css = light_style();
-    let all = all_figures(&Model::new(study, trials), power);
+    let all = all_figures(&Model::new(study, trials, admission), power);
     all.iter().map(|figure| (format!("{}.svg", figure.id), standalone(figure, &css))).collect()
 }
 
 /// The same figures under the same names as PDF documents of one page each, of strokes and text, not of pixels.
-pub fn pdf_figures(study: &StudyRecord, trials: &[Trial], power: &[PowerTrace]) -> Vec<(String, Vec<u8>)> {
+pub fn pdf_figures(
+    study: &StudyRecord,
+    trials: &[Trial],
+    power: &[PowerTrace],
+    admission: Admission,
+) -> Vec<(String, Vec<u8>)> {
     let css = light_style();
     let sheet = pdf::Sheet::parse(&css);
-    let all = all_figures(&Model::new(study, trials), power);
+    let all = all_figures(&Model::new(study, trials, admission), power);
     all.iter().map(|figure| (format!("{}.pdf", figure.id), pdf::document(&figure.drawing, &sheet))).collect()
 }
 

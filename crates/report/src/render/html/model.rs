@@ -1,6 +1,7 @@
 //! The trials as the page needs them: series (a path under settings and a generator), workloads, and a
 //! cell for each pair of them that was measured.
 
+use crate::analysis::Admission;
 use crate::analysis::cost::any_sampled;
 use crate::analysis::metric::Metric;
 use crate::analysis::stats::{Summary, summarize};
@@ -26,8 +27,10 @@ pub(super) struct Series {
 pub(super) struct Cell<'a> {
     pub(super) series: usize,
     pub(super) workload: usize,
-    /// Measurements that were not refuted.
+    /// Measurements that compete; where none does, those that were not refuted.
     pub(super) trusted: Vec<&'a Measurement>,
+    /// They compete.
+    competes: bool,
     pub(super) verified: usize,
     pub(super) unproven: usize,
     pub(super) refuted: usize,
@@ -41,6 +44,8 @@ pub(super) struct Model<'a> {
     /// By series and workload.
     pub(super) cells: Vec<Cell<'a>>,
     pub(super) trials: &'a [Trial],
+    pub(super) study: &'a StudyRecord,
+    pub(super) admission: Admission,
     /// What emulated the processor: then nothing that is a time is shown.
     pub(super) emulated: Option<&'a str>,
     /// A cost profile of the store is of samples.
@@ -137,12 +142,14 @@ impl Dimension {
 }
 
 impl<'a> Model<'a> {
-    pub(super) fn new(study: &'a StudyRecord, trials: &'a [Trial]) -> Model<'a> {
+    pub(super) fn new(study: &'a StudyRecord, trials: &'a [Trial], admission: Admission) -> Model<'a> {
         let mut model = Model {
             series: series(trials),
             workloads: workloads(trials),
             cells: Vec::new(),
             trials,
+            study,
+            admission,
             emulated: study.emulated.as_deref(),
             sampled: any_sampled(trials),
             source: EnergySource::measured(&[trials]).filter(|_| study.emulated.is_none()),
@@ -157,6 +164,7 @@ impl<'a> Model<'a> {
                     series,
                     workload,
                     trusted: Vec::new(),
+                    competes: false,
                     verified: 0,
                     unproven: 0,
                     refuted: 0,
@@ -164,7 +172,7 @@ impl<'a> Model<'a> {
                 });
                 model.cells.len() - 1
             });
-            model.cells[place].add(trial);
+            model.cells[place].add(trial, admission);
         }
         model.cells.sort_by_key(|cell| (cell.series, cell.workload));
         model
@@ -250,7 +258,7 @@ impl<'a> Model<'a> {
 }
 
 impl<'a> Cell<'a> {
-    fn add(&mut self, trial: &'a Trial) {
+    fn add(&mut self, trial: &'a Trial, admission: Admission) {
         match &trial.outcome {
             Outcome::Failed(_) => self.failed += 1,
             Outcome::Measured(measurement) => {
@@ -259,7 +267,12 @@ impl<'a> Cell<'a> {
                     VerdictKind::Verified => self.verified += 1,
                     VerdictKind::Unproven => self.unproven += 1,
                 }
-                if measurement.verdict.kind != VerdictKind::Refuted {
+                let competes = admission.admit(trial).is_ok();
+                if competes && !self.competes {
+                    self.trusted.clear();
+                    self.competes = true;
+                }
+                if competes || (!self.competes && measurement.verdict.kind != VerdictKind::Refuted) {
                     self.trusted.push(measurement);
                 }
             }
@@ -363,7 +376,7 @@ mod tests {
     #[test]
     fn titles_leave_out_the_axis() {
         let study = study("6.1");
-        let model = Model::new(&study, &[]);
+        let model = Model::new(&study, &[], Admission::default());
         let workload = Workload { iodepth: 16, ..Workload::default() };
         assert_eq!(model.title(&workload, &[Dimension::Iodepth]), "randread 4k numjobs 1");
         assert_eq!(model.title(&workload, &[Dimension::Bs, Dimension::Numjobs]), "randread iodepth 16");

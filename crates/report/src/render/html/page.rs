@@ -6,10 +6,10 @@ use super::model::{Model, shown};
 use super::svg::swatch;
 use super::text::{capital, escape, plural, readable};
 use super::{COLOURS, FIGURE_STYLE, SCRIPT, SCRIPT_SHA256, STYLE, light_style};
+use crate::analysis::Admission;
 use crate::analysis::claims::{Answer, Machine, decide};
 use crate::analysis::energy::incomplete;
 use crate::analysis::metric::Metric;
-use crate::analysis::winner::counting;
 use crate::render::emulated::{self, banner};
 use crate::render::number::thousands;
 use crate::render::report::by_reason;
@@ -48,7 +48,7 @@ pub(super) fn page(study: &StudyRecord, trials: &[Trial], model: &Model<'_>, sec
     html += &unavailable(&study.unavailable);
     html += &provenance(study);
     html += "</main><footer>Made by iopj from the study's store. This page is one file and loads nothing. Refuted trials are kept in \
-             the store and left out of every figure and comparison.</footer>";
+             the store and left out of every figure and comparison; unproven ones are drawn and do not compete, unless asked for.</footer>";
     let _ = write!(html, "<template id=\"figure-style\">{}</template>", light_style());
     let _ = write!(html, "<script>{SCRIPT}</script></body></html>");
     html
@@ -123,9 +123,16 @@ fn summary(study: &StudyRecord, model: &Model<'_>, bests: &[Bests]) -> String {
     if model.trials.is_empty() {
         html += "<p class=\"lead\">This store holds no trial: nothing can be shown. Do the trials with \
                  <code>iopj run --resume STORE</code>.</p>";
-    } else if !model.trials.iter().any(|trial| counting(trial).is_some()) {
-        html += "<p class=\"lead\">No trial stands: all of them were refuted, failed or incomplete, so that no path can be ranked. \
-                 The reasons are below.</p>";
+    } else if !model.trials.iter().any(|trial| model.admission.admit(trial).is_ok()) {
+        let unranked = model.trials.iter().any(|trial| Admission { with_unproven: true }.admit(trial).is_ok());
+        let why = model.admission.nobody(model.trials).filter(|_| unranked).map_or_else(
+            || {
+                "No trial stands: all of them were refuted, failed or incomplete, so that no path can be ranked."
+                    .to_owned()
+            },
+            |why| format!("{}.", capital(&why)),
+        );
+        let _ = write!(html, "<p class=\"lead\">{} The reasons are below.</p>", escape(&why));
     }
     html.extend(bests.iter().map(|bests| lead(model, bests)));
     let planned = study.planned_trials as usize;
@@ -231,7 +238,8 @@ fn energy_incomplete(model: &Model<'_>) -> String {
 /// The orders of paths by times that are not shown, for an emulated store.
 fn orders(model: &Model<'_>) -> String {
     let of = |workload: &&iopj_core::Workload| {
-        let lines: Vec<String> = emulated::lines(model.trials, workload).iter().map(|line| escape(line)).collect();
+        let lines: Vec<String> =
+            emulated::lines(model.trials, workload, model.admission).iter().map(|line| escape(line)).collect();
         let title = escape(&model.title(workload, &[]));
         (!lines.is_empty()).then(|| format!("<li><b>{title}</b><br>{}</li>", lines.join("<br>")))
     };

@@ -5,6 +5,7 @@ mod fixture;
 
 use super::figures::{Figure, sections};
 use super::{SCRIPT, SCRIPT_SHA256, figures, page};
+use crate::analysis::Admission;
 use crate::analysis::cost::tests::{function, set_exact, user};
 use crate::analysis::energy::tests::give;
 use crate::analysis::power::{PowerTrace, windows};
@@ -22,7 +23,7 @@ fn all_figures(trials: &[Trial]) -> Vec<Figure> {
 }
 
 fn figures_of(study: &StudyRecord, trials: &[Trial]) -> Vec<Figure> {
-    sections(&Model::new(study, trials), &[])
+    sections(&Model::new(study, trials, Admission::default()), &[])
         .into_iter()
         .flat_map(|one| one.groups)
         .flat_map(|group| group.figures)
@@ -62,14 +63,14 @@ fn every_datum_is_a_mark_and_every_interval_an_error_bar() {
         let refuted = figure.rows.iter().any(|row| row.contains(&"io_uring/sqpoll/poll".to_owned()));
         assert_eq!(refuted, figure.id == "verdicts-by-path", "{}", figure.id);
     }
-    let page = page(&study("s"), &trials, &[]);
+    let page = page(&study("s"), &trials, &[], Admission::default());
     assert_eq!(marks(&page), figures.iter().map(|figure| marks(&figure.drawing.svg())).sum::<usize>());
     assert!(page.contains("18 trials refuted") && page.contains("18 trials stay out"));
 }
 
 #[test]
 fn the_best_path_and_what_it_saves_are_said() {
-    let page = page(&study("s"), &trials(&PATHS, &workloads(&[1], &[1], &[4096]), 1), &[]);
+    let page = page(&study("s"), &trials(&PATHS, &workloads(&[1], &[1], &[4096]), 1), &[], Admission::default());
     assert!(page.contains("<b>posix-sio/syscall/interrupt</b> has the least mean latency."));
     // 20 us and 13 ns a step: means of 33.0 and 52.5 us.
     assert!(page.contains("saves 37 % of the latency"), "{}", &page[page.find("At the most").unwrap()..][..200]);
@@ -90,11 +91,11 @@ fn foreign_texts_are_texts() {
     if let Outcome::Measured(measurement) = &mut trials[1].outcome {
         measurement.verdict.reasons = vec![evil.to_owned()];
     }
-    let page = page(&study(evil), &trials, &[]);
+    let page = page(&study(evil), &trials, &[], Admission::default());
     assert!(!page.contains("<img") && !page.contains("onerror=alert(1)>"));
     assert!(page.contains("&lt;img src=x onerror=alert(1)&gt;"));
     assert_eq!(page.matches("</script>").count(), 1);
-    for (name, svg) in figures(&study("s"), &trials, &[]) {
+    for (name, svg) in figures(&study("s"), &trials, &[], Admission::default()) {
         assert!(!svg.contains("<img"), "{name}");
         assert!(name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c)), "{name}");
     }
@@ -121,11 +122,11 @@ fn what_is_absent_is_a_sentence_and_never_a_number() {
         ("all failed", with(&|| Outcome::Failed("EIO".to_owned())), "No trial stands"),
         ("no I/O", with(&nothing), "No trial stands"),
     ] {
-        let page = page(&study("s"), &trials, &[]);
+        let page = page(&study("s"), &trials, &[], Admission::default());
         assert!(page.contains(words), "{what}: no `{words}`");
         assert!(!page.contains("NaN") && !page.contains("inf"), "{what}");
         assert!(page.contains("no meter took part"), "{what}");
-        for (name, svg) in figures(&study("s"), &trials, &[]) {
+        for (name, svg) in figures(&study("s"), &trials, &[], Admission::default()) {
             assert!(marks(&svg) > 0, "{what}: {name} is empty");
         }
     }
@@ -137,20 +138,21 @@ fn a_thousand_trials_stay_below_3_6_megabytes() {
         let paths: Vec<String> = iopj_core::IoPath::all().iter().map(ToString::to_string).collect();
         let paths: Vec<&str> = paths.iter().map(String::as_str).take(10).collect();
         let all = trials(&paths, &workloads(iodepths, &[1, 2, 4, 8], &[4096, 16384, 131_072]), replicates);
-        let page = page(&study("s"), &all[..1000], &[]);
+        let page = page(&study("s"), &all[..1000], &[], Admission::default());
         assert!(page.len() < 3_600_000, "{replicates} replicates: {} bytes", page.len());
     }
     let two_hundred = workloads(&[1, 2, 4, 6, 8, 12, 16, 24, 31, 32], &[1, 2, 4, 8, 16], &[512, 4096, 16384, 131_072]);
     let paths: Vec<String> = iopj_core::IoPath::all().iter().map(ToString::to_string).collect();
     let paths: Vec<&str> = paths.iter().map(String::as_str).take(5).collect();
     let all = trials(&paths, &two_hundred, 1);
-    let page = page(&study("s"), &all, &[]);
+    let page = page(&study("s"), &all, &[], Admission::default());
     assert!(all.len() >= 800 && page.len() < 3_600_000, "{} trials: {} bytes", all.len(), page.len());
 }
 
 #[test]
 fn files_of_figures_stand_alone_under_names_of_their_own() {
-    let files = figures(&study("s"), &trials(&PATHS, &workloads(&[1, 4], &[1, 2], &[4096]), 2), &[]);
+    let files =
+        figures(&study("s"), &trials(&PATHS, &workloads(&[1, 4], &[1, 2], &[4096]), 2), &[], Admission::default());
     let names: BTreeSet<&String> = files.iter().map(|(name, _)| name).collect();
     assert_eq!(names.len(), files.len());
     for (name, svg) in &files {
@@ -168,7 +170,7 @@ fn series_of_several_settings_and_generators_keep_apart() {
     }
     all.extend(second);
     let study = study("s");
-    let model = Model::new(&study, &all);
+    let model = Model::new(&study, &all, Admission::default());
     let names: Vec<&str> = model.series.iter().map(|series| series.name.as_str()).collect();
     assert_eq!(names, ["posix-sio/syscall/interrupt", "posix-sio/syscall/interrupt scheduler=none"]);
     let ids: BTreeSet<String> = all_figures(&all).into_iter().map(|figure| figure.id).collect();
@@ -202,7 +204,7 @@ fn an_emulated_page_shows_counts_and_no_time() {
     let mut trials = trials(&PATHS, &workloads(&[1, 4], &[1], &[4096]), 3);
     profile(&mut trials);
     let study = emulated();
-    let page = page(&study, &trials, &[]);
+    let page = page(&study, &trials, &[], Admission::default());
     assert!(
         page.contains("<p class=\"banner\" role=\"note\">Emulated by QEMU &lt;TCG&gt;: times mean nothing"),
         "no banner"
@@ -248,14 +250,26 @@ fn counts_have_winner_maps_where_the_store_has_them() {
     }
     let figures = figures_of(&emulated(), &trials);
     let map = |id: &str| figures.iter().find(|figure| figure.id.starts_with(id)).map(|figure| &figure.rows);
-    let row = |cells: [&str; 8]| cells.map(str::to_owned).to_vec();
-    let won = |iodepth, mean, next| row([iodepth, "1", PATHS[1], mean, PATHS[0], next, "0", "winner"]);
-    assert_eq!(map("fewest-context-switches").unwrap(), &[won("1", "0", "1"), won("4", "0", "1")]);
-    assert_eq!(map("fewest-instructions").unwrap(), &[won("1", "100", "55480"), won("4", "100", "55480")]);
+    let row = |cells: [&str; 8], ratio: &str| {
+        let [first @ .., p, decision] = cells;
+        let effect = [ratio, ratio, ratio, "0"];
+        first.iter().chain(&effect).chain(&[p, decision]).map(|cell| (*cell).to_owned()).collect::<Vec<_>>()
+    };
+    let won = |iodepth, [mean, next, ratio]: [&str; 3]| {
+        row([iodepth, "1", PATHS[1], mean, PATHS[0], next, "0", "winner"], ratio)
+    };
+    assert_eq!(map("fewest-context-switches").unwrap(), &[won("1", ["0", "1", "0"]), won("4", ["0", "1", "0"])]);
+    assert_eq!(
+        map("fewest-instructions").unwrap(),
+        &[won("1", ["100", "55480", "0.00180245"]), won("4", ["100", "55480", "0.00180245"])]
+    );
     // Measured at one depth alone; interrupts at none.
-    assert_eq!(map("fewest-system-calls").unwrap(), &[row(["1", "1", PATHS[0], "1", PATHS[1], "2", "0", "winner"])]);
+    assert_eq!(
+        map("fewest-system-calls").unwrap(),
+        &[row(["1", "1", PATHS[0], "1", PATHS[1], "2", "0", "winner"], "0.5")]
+    );
     assert!(map("fewest-interrupts").is_none() && map("least-mean-latency").is_none());
-    let page = page(&emulated(), &trials, &[]);
+    let page = page(&emulated(), &trials, &[], Admission::default());
     assert!(page.contains(">next 1.00</text>") && page.contains(">next 555\u{d7}</text>"), "{page}");
     assert!(page.contains("0 trials stay out"), "what lacks a count is not refuted, failed or incomplete");
 }
@@ -263,9 +277,9 @@ fn counts_have_winner_maps_where_the_store_has_them() {
 #[test]
 fn costs_by_directory_are_stacked_with_all_of_them_in_the_table() {
     let mut trials = trials(&PATHS[..2], &workloads(&[1], &[1], &[4096]), 2);
-    assert!(page(&study("s"), &trials, &[]).contains("this store holds no kernel profile"));
+    assert!(page(&study("s"), &trials, &[], Admission::default()).contains("this store holds no kernel profile"));
     profile(&mut trials);
-    let page = page(&study("s"), &trials, &[]);
+    let page = page(&study("s"), &trials, &[], Admission::default());
     assert!(!page.contains("this store holds no kernel profile") && page.contains("id=\"costs\""));
     let figures = all_figures(&trials);
     let figure = figures.iter().find(|figure| figure.id.contains("by-kernel-directory")).unwrap();
@@ -288,7 +302,9 @@ fn costs_by_directory_are_stacked_with_all_of_them_in_the_table() {
         let Outcome::Measured(one) = &mut trial.outcome else { panic!() };
         one.costs.as_mut().unwrap().source = CostSource::Sampled(vec!["instructions".to_owned()]);
     }
-    assert!(super::page(&study("s"), &trials, &[]).contains("samples by their period, not exact"));
+    assert!(
+        super::page(&study("s"), &trials, &[], Admission::default()).contains("samples by their period, not exact")
+    );
 }
 
 fn sha256(bytes: &[u8]) -> Vec<u8> {
@@ -335,7 +351,7 @@ fn metered(replicates: u32) -> (Vec<Trial>, Vec<PowerTrace>) {
 fn energy_has_lines_maps_words_and_power_over_time() {
     let (trials, power) = metered(3);
     let study = study("s");
-    let page = page(&study, &trials, &power);
+    let page = page(&study, &trials, &power, Admission::default());
     assert!(
         !page.contains("no meter took part") && !page.contains("plug <1>") && page.contains("system by plug &lt;1&gt;")
     );
@@ -350,7 +366,8 @@ fn energy_has_lines_maps_words_and_power_over_time() {
         page.contains("Best path of each workload by energy")
             && page.contains("Most I/Os per joule (system by plug &lt;1&gt;)")
     );
-    let figures: BTreeMap<String, String> = figures(&study, &trials, &power).into_iter().collect();
+    let figures: BTreeMap<String, String> =
+        figures(&study, &trials, &power, Admission::default()).into_iter().collect();
     for (name, count) in [
         ("power-over-iodepth-randread-4k-numjobs-1.svg", 4 * 3),
         ("i-os-per-joule-over-numjobs-randread-4k-iodepth-16.svg", 4 * 2),
@@ -363,7 +380,7 @@ fn energy_has_lines_maps_words_and_power_over_time() {
     }
     assert_eq!(error_bars(&figures["power-over-iodepth-randread-4k-numjobs-1.svg"]), 12);
     // Without readings the rest stays, and what is missing is said.
-    let without = super::page(&study, &trials, &[]);
+    let without = super::page(&study, &trials, &[], Admission::default());
     assert!(without.contains("this store holds no readings of a meter") && !without.contains("power-over-time"));
 }
 
@@ -371,7 +388,7 @@ fn energy_has_lines_maps_words_and_power_over_time() {
 fn the_table_behind_the_power_holds_each_trial() {
     let (trials, power) = metered(1);
     let study = study("s");
-    let figures: Vec<Figure> = sections(&Model::new(&study, &trials), &power)
+    let figures: Vec<Figure> = sections(&Model::new(&study, &trials, Admission::default()), &power)
         .into_iter()
         .flat_map(|one| one.groups)
         .flat_map(|group| group.figures)
@@ -387,10 +404,14 @@ fn the_table_behind_the_power_holds_each_trial() {
         windows: Vec::new(),
         ..power[0].clone()
     };
-    let svg = &super::figures(&study, &trials, &[many(1_000_000)]).pop().unwrap().1;
+    let svg = &super::figures(&study, &trials, &[many(1_000_000)], Admission::default()).pop().unwrap().1;
     assert!(svg.len() < 60_000 && marks(svg) == 1, "{} bytes", svg.len());
     assert!(svg.contains(">800<"), "the one peak of a million readings is drawn");
-    assert!(super::figures(&study, &trials, &[many(0)]).iter().all(|(name, _)| !name.starts_with("power-over-time")));
+    assert!(
+        super::figures(&study, &trials, &[many(0)], Admission::default())
+            .iter()
+            .all(|(name, _)| !name.starts_with("power-over-time"))
+    );
 }
 
 #[test]
@@ -400,7 +421,7 @@ fn trials_without_energy_are_named_on_the_page() {
         let Outcome::Measured(one) = &mut trial.outcome else { panic!() };
         one.energy[0].outcome = EnergyOutcome::Incomplete("gap of <7> s".to_owned());
     }
-    let page = page(&study("s"), &trials, &[]);
+    let page = page(&study("s"), &trials, &[], Admission::default());
     assert!(
         page.contains("<h3>Energy incomplete</h3>") && page.contains("<b>3 trials</b>: gap of &lt;7&gt; s."),
         "{page}"

@@ -1,0 +1,216 @@
+//! Who competes: the one place that decides which trials are ranked, compared and put to claims, and why the others are not.
+
+use iopj_core::VerdictKind;
+use iopj_store::{Measurement, Outcome, Trial};
+use serde::ser::{Serialize, SerializeMap, Serializer};
+use std::ops::AddAssign;
+
+/// Share of short I/Os above which a trial is incomplete: verdicts allow as many bytes to be missing.
+const SHORT_SHARE: f64 = 0.001;
+
+/// What stands beside a path of which an unproven trial competes.
+pub const MARK: &str = "†";
+
+/// What the mark means.
+pub const LEGEND: &str =
+    "† unproven: nothing shows which path these trials took; they compete because --with-unproven lets them";
+
+/// Whose trials compete: the verified ones, and the unproven ones where the user says so.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Admission {
+    /// Trials compete whose path is not shown.
+    pub with_unproven: bool,
+}
+
+/// Why a trial does not compete. A new reason is a variant here and a line in [`Admission::admit`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Barred {
+    /// It took another path than the one asked for.
+    Refuted,
+    /// What path it took is not shown.
+    Unproven,
+    /// It measured nothing.
+    Failed,
+    /// No I/O moved all its bytes, or more than 0.1 % were short.
+    Incomplete,
+}
+
+impl Barred {
+    /// All of them, in the order in which they are told.
+    pub const ALL: [Barred; 4] = [Barred::Refuted, Barred::Unproven, Barred::Failed, Barred::Incomplete];
+
+    /// The reason in a word.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Barred::Refuted => "refuted",
+            Barred::Unproven => "unproven",
+            Barred::Failed => "failed",
+            Barred::Incomplete => "incomplete",
+        }
+    }
+}
+
+impl Admission {
+    /// The measurement of a trial that competes.
+    ///
+    /// # Errors
+    /// Why it does not.
+    pub fn admit(self, trial: &Trial) -> Result<&Measurement, Barred> {
+        let Outcome::Measured(measurement) = &trial.outcome else { return Err(Barred::Failed) };
+        match measurement.verdict.kind {
+            VerdictKind::Refuted => Err(Barred::Refuted),
+            _ if is_incomplete(measurement) => Err(Barred::Incomplete),
+            VerdictKind::Unproven if !self.with_unproven => Err(Barred::Unproven),
+            VerdictKind::Unproven | VerdictKind::Verified => Ok(measurement),
+        }
+    }
+
+    /// Why no trial competes, in a line; `None` where one does, or none was measured.
+    pub fn nobody(self, trials: &[Trial]) -> Option<String> {
+        if trials.iter().any(|trial| self.admit(trial).is_ok()) {
+            return None;
+        }
+        let measured: Vec<&Measurement> = trials.iter().filter_map(|trial| trial.outcome.measurement()).collect();
+        let unproven = measured.iter().filter(|one| one.verdict.kind == VerdictKind::Unproven);
+        let reasons: Vec<&str> =
+            unproven.map(|one| one.verdict.reasons.first().map_or("no reason is told", String::as_str)).collect();
+        let Some(reason) = most_frequent(&reasons) else {
+            let mut barred = Tally::default();
+            trials.iter().filter_map(|trial| self.admit(trial).err()).for_each(|why| barred.add(why));
+            return (!measured.is_empty())
+                .then(|| format!("nothing is ranked: no trial is verified ({})", barred.text()));
+        };
+        let remedy = if self.with_unproven { "" } else { "; --with-unproven ranks such trials, marked" };
+        let count = format!("{} of {} trials are unproven", reasons.len(), trials.len());
+        Some(format!("nothing is ranked: no trial is verified. {count}: {reason}{remedy}"))
+    }
+}
+
+/// Of equals the first.
+fn most_frequent<'r>(reasons: &[&'r str]) -> Option<&'r str> {
+    let count = |reason: &str| reasons.iter().filter(|other| **other == reason).count();
+    reasons.iter().rev().copied().max_by_key(|reason| count(reason))
+}
+
+/// True if a trial that competes is not verified.
+pub fn is_marked(measurement: &Measurement) -> bool {
+    measurement.verdict.kind != VerdictKind::Verified
+}
+
+/// True if a trial did not do the I/O that it stands for.
+fn is_incomplete(measurement: &Measurement) -> bool {
+    let short = measurement.short_ios as f64;
+    measurement.ios == 0 || measurement.window_ns == 0 || short > SHORT_SHARE * (measurement.ios as f64 + short)
+}
+
+/// How many trials do not compete, by reason.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally([usize; Barred::ALL.len()]);
+
+impl Tally {
+    /// One more.
+    pub fn add(&mut self, why: Barred) {
+        self.0[why as usize] += 1;
+    }
+
+    /// How many for this reason.
+    pub fn of(&self, why: Barred) -> usize {
+        self.0[why as usize]
+    }
+
+    /// All of them.
+    pub fn total(&self) -> usize {
+        self.0.iter().sum()
+    }
+
+    /// The reasons that occur, each with its count: `3 refuted`.
+    pub fn words(&self) -> Vec<String> {
+        let words = Barred::ALL.into_iter().filter(|why| self.of(*why) > 0);
+        words.map(|why| format!("{} {}", self.of(why), why.as_str())).collect()
+    }
+
+    /// The same as a list.
+    pub fn text(&self) -> String {
+        self.words().join(", ")
+    }
+}
+
+impl AddAssign for Tally {
+    fn add_assign(&mut self, other: Tally) {
+        self.0.iter_mut().zip(other.0).for_each(|(own, other)| *own += other);
+    }
+}
+
+impl Serialize for Tally {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(Barred::ALL.len()))?;
+        for why in Barred::ALL {
+            map.serialize_entry(why.as_str(), &self.of(why))?;
+        }
+        map.end()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analysis::claims::fixture::{Measured, cell, judge, workload};
+    use iopj_core::Rw;
+
+    fn trials(count: usize) -> Vec<Trial> {
+        let measured = Measured { iops: 1000.0, ..Measured::default() };
+        cell("libaio/syscall/interrupt", &workload(Rw::Randread, 1), measured, &vec![0.0; count])
+    }
+
+    fn measurement(trial: &mut Trial) -> &mut Measurement {
+        let Outcome::Measured(one) = &mut trial.outcome else { panic!() };
+        one
+    }
+
+    #[test]
+    fn only_verified_whole_trials_compete_and_unproven_ones_where_they_are_let() {
+        let mut all = trials(5);
+        judge(&mut all[1..2], VerdictKind::Unproven);
+        judge(&mut all[2..3], VerdictKind::Refuted);
+        all[3].outcome = Outcome::Failed("EIO".to_owned());
+        measurement(&mut all[4]).ios = 0;
+        let why = |admission: Admission| all.iter().map(|trial| admission.admit(trial).err()).collect::<Vec<_>>();
+        let rest = [Some(Barred::Refuted), Some(Barred::Failed), Some(Barred::Incomplete)];
+        assert_eq!(why(Admission::default())[..2], [None, Some(Barred::Unproven)]);
+        assert_eq!(why(Admission { with_unproven: true })[..2], [None, None]);
+        for admission in [Admission::default(), Admission { with_unproven: true }] {
+            assert_eq!(why(admission)[2..], rest);
+        }
+        // An unproven trial that moved no byte is incomplete either way.
+        judge(&mut all[4..], VerdictKind::Unproven);
+        assert_eq!(Admission { with_unproven: true }.admit(&all[4]), Err(Barred::Incomplete));
+    }
+
+    #[test]
+    fn one_line_says_why_nobody_competes_from_the_verdicts_own_reasons() {
+        let mut all = trials(4);
+        judge(&mut all, VerdictKind::Unproven);
+        for (trial, reason) in all.iter_mut().zip(["zram0 has no vectors", "rare", "zram0 has no vectors", ""]) {
+            measurement(trial).verdict.reasons =
+                if reason.is_empty() { Vec::new() } else { vec![reason.to_owned(), "second".to_owned()] };
+        }
+        let line = "nothing is ranked: no trial is verified. 4 of 4 trials are unproven: zram0 has no vectors; \
+                    --with-unproven ranks such trials, marked";
+        assert_eq!(Admission::default().nobody(&all).as_deref(), Some(line));
+        assert_eq!(Admission { with_unproven: true }.nobody(&all), None);
+        judge(&mut all, VerdictKind::Refuted);
+        let line = "nothing is ranked: no trial is verified (4 refuted)";
+        assert_eq!(Admission::default().nobody(&all).as_deref(), Some(line));
+        judge(&mut all[..1], VerdictKind::Verified);
+        assert_eq!((Admission::default().nobody(&all), Admission::default().nobody(&[])), (None, None));
+    }
+
+    #[test]
+    fn a_tally_tells_what_occurs_and_its_json_all() {
+        let mut tally = Tally::default();
+        [Barred::Incomplete, Barred::Refuted, Barred::Refuted].into_iter().for_each(|why| tally.add(why));
+        assert_eq!((tally.text().as_str(), tally.total()), ("2 refuted, 1 incomplete", 3));
+        let json = serde_json::to_value(tally).unwrap();
+        assert_eq!(json, serde_json::json!({ "refuted": 2, "unproven": 0, "failed": 0, "incomplete": 1 }));
+    }
+}

@@ -1,0 +1,241 @@
+//! Two samples held against each other: the test, how large the effect is, and the least one that could have been seen.
+
+use super::exact::{least_blocks, sign_flips};
+use super::least::least_shift;
+use super::metric::Metric;
+use super::stats::{LEVEL, Method, Ratio, TTest, over, ratio_of_means, ratio_of_paired_means, t_test};
+use iopj_store::StudyRecord;
+use serde::Serialize;
+
+/// The replicates of a cell: their numbers and values.
+pub type Sample = Vec<(u32, f64)>;
+
+/// The replicates of a study are blocks, each holding every cell once; those of an import are not.
+pub fn in_blocks(study: &StudyRecord) -> bool {
+    !study.provenance.contains_key("imported_from")
+}
+
+/// How two samples are held against each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// The test.
+    pub method: Method,
+    /// The values are percentiles: their logarithms are compared, and the effect is a ratio of geometric means.
+    pub logs: bool,
+    /// The comparisons that Holm's correction is over, this one among them.
+    pub family: usize,
+    /// The looks that decided how many replicates there are: p-values are multiplied by it.
+    pub looks: u32,
+}
+
+/// What came of it.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Contrast {
+    /// Blocks that hold both, or replicates of the smaller sample.
+    pub replicates: usize,
+    /// The first is more (1), less (-1), or neither (0).
+    #[serde(skip)]
+    pub sign: f64,
+    /// Two-sided p-value for all looks, not corrected for the family.
+    pub p: f64,
+    /// The first over the second with its 95 % interval; absent where it has no bounds.
+    pub ratio: Option<Ratio>,
+    /// What the least difference follows from.
+    #[serde(skip)]
+    sight: Sight,
+}
+
+/// What a test can see.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Sight {
+    df: f64,
+    level: f64,
+    standard_error: f64,
+    /// The mean of the second; absent of logarithms.
+    second: Option<f64>,
+}
+
+impl Contrast {
+    /// The least difference, as a share of the second, that would have been seen four times out of five at 5 % over the family.
+    pub fn least(&self) -> Option<f64> {
+        let Sight { df, level, standard_error, second } = self.sight;
+        let shift = least_shift(df, level)? * standard_error;
+        let least = second.map_or_else(|| shift.exp_m1(), |second| shift / second.abs());
+        Some(least).filter(|least| least.is_finite())
+    }
+}
+
+impl Plan {
+    /// The plan for a metric.
+    pub fn of(metric: Metric, method: Method, family: usize) -> Plan {
+        Plan { method, logs: metric.is_percentile(), family, looks: 1 }
+    }
+
+    /// The test of `a` against `b` alone: its p-value for all looks, and whether the first is more (1), less (-1), or neither (0).
+    /// `None` where there are too few replicates.
+    pub fn test(&self, a: &Sample, b: &Sample) -> Option<(f64, f64)> {
+        let (a, b) = self.values(a, b);
+        let (x, y) = (self.scaled(&a), self.scaled(&b));
+        Some(self.judged(&x, &y, &t_test(self.method, &x, &y)?))
+    }
+
+    fn judged(&self, x: &[f64], y: &[f64], test: &TTest) -> (f64, f64) {
+        let p = over(self.looks, self.permuted(x, y).unwrap_or(test.p));
+        (p, if test.t == 0.0 { 0.0 } else { test.t.signum() })
+    }
+
+    /// Holds `a` against `b`; `None` where there are too few replicates for a test.
+    pub fn contrast(&self, a: &Sample, b: &Sample) -> Option<Contrast> {
+        let (a, b) = self.values(a, b);
+        let (x, y) = (self.scaled(&a), self.scaled(&b));
+        let test = t_test(self.method, &x, &y)?;
+        let (p, sign) = self.judged(&x, &y, &test);
+        let standard_error = standard_error(self.method, &x, &y, test.df)?;
+        Some(Contrast {
+            replicates: a.len().min(b.len()),
+            sign,
+            p,
+            ratio: if self.logs { ratio_of_logs(&x, &y, &test, standard_error) } else { self.ratio(&a, &b) },
+            sight: Sight {
+                df: test.df,
+                level: LEVEL / self.tests() as f64,
+                standard_error,
+                second: (!self.logs).then(|| mean(&b)),
+            },
+        })
+    }
+
+    fn scaled(&self, values: &[f64]) -> Vec<f64> {
+        values.iter().map(|value| if self.logs { value.ln() } else { *value }).collect()
+    }
+
+    /// The tests that share the level.
+    fn tests(&self) -> usize {
+        self.family.max(1) * self.looks.max(1) as usize
+    }
+
+    /// The values that the test is of: by blocks those of the blocks that hold both, in one order.
+    fn values(&self, a: &Sample, b: &Sample) -> (Vec<f64>, Vec<f64>) {
+        if self.method == Method::Paired {
+            return pairs(a, b).into_iter().unzip();
+        }
+        let values = |sample: &Sample| sample.iter().map(|(_, value)| *value).collect();
+        (values(a), values(b))
+    }
+
+    /// The p-value by flipped signs, of percentiles in so many blocks that it can reach the level after Holm.
+    fn permuted(&self, x: &[f64], y: &[f64]) -> Option<f64> {
+        let can_reach = x.len() as f64 >= least_blocks(self.tests(), LEVEL);
+        let differences = || x.iter().zip(y).map(|(x, y)| x - y).collect::<Vec<f64>>();
+        (self.logs && self.method == Method::Paired && can_reach).then(|| sign_flips(&differences())).flatten()
+    }
+
+    fn ratio(&self, a: &[f64], b: &[f64]) -> Option<Ratio> {
+        if self.method == Method::Paired { ratio_of_paired_means(a, b) } else { ratio_of_means(a, b) }
+    }
+}
+
+/// The values of the blocks that hold both.
+pub fn pairs(a: &Sample, b: &Sample) -> Vec<(f64, f64)> {
+    let partner = |replicate| b.iter().find(|(other, _)| *other == replicate);
+    a.iter().filter_map(|(replicate, a)| partner(*replicate).map(|(_, b)| (*a, *b))).collect()
+}
+
+fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len() as f64
+}
+
+fn variance(values: &[f64]) -> f64 {
+    let mean = mean(values);
+    values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / (values.len() - 1) as f64
+}
+
+/// Standard error of the difference of the means, as the test has it.
+fn standard_error(method: Method, a: &[f64], b: &[f64], df: f64) -> Option<f64> {
+    let (n, m) = (a.len() as f64, b.len() as f64);
+    let squared = match method {
+        Method::Paired => variance(&a.iter().zip(b).map(|(a, b)| a - b).collect::<Vec<f64>>()) / n,
+        Method::Welch => variance(a) / n + variance(b) / m,
+        Method::Student => ((n - 1.0) * variance(a) + (m - 1.0) * variance(b)) / df * (1.0 / n + 1.0 / m),
+    };
+    Some(squared.sqrt()).filter(|error| error.is_finite())
+}
+
+/// The ratio of geometric means with the interval of the difference of logarithms.
+fn ratio_of_logs(x: &[f64], y: &[f64], test: &TTest, standard_error: f64) -> Option<Ratio> {
+    let (difference, half) = (mean(x) - mean(y), super::stats::quantile(test.df) * standard_error);
+    let [ratio, low, high] = [difference, difference - half, difference + half].map(f64::exp);
+    Some(Ratio { ratio, low, high }).filter(|ratio| ratio.low > 0.0 && ratio.high.is_finite())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: [f64; 5] = [101.0, 140.0, 95.0, 123.0, 160.0];
+    const B: [f64; 5] = [90.0, 131.0, 93.0, 110.0, 149.0];
+
+    fn sample(values: &[f64]) -> Sample {
+        (0..).zip(values.iter().copied()).collect()
+    }
+
+    fn near(value: f64, expected: f64) {
+        assert!((value - expected).abs() <= 1e-9 * expected.abs(), "{value} {expected}");
+    }
+
+    #[test]
+    fn percentiles_in_blocks_agree_with_scipy() {
+        // r = scipy.stats.ttest_rel(np.log(a), np.log(b)); r.pvalue; np.exp(r.confidence_interval())
+        let plan = Plan::of(Metric::LatencyP99, Method::Paired, 1);
+        let contrast = plan.contrast(&sample(&A), &sample(&B)).unwrap();
+        near(contrast.p, 0.010938245814862345);
+        let Ratio { ratio, low, high } = contrast.ratio.unwrap();
+        near(ratio, 1.0802505107607439);
+        near(low, 1.0298555963270986);
+        near(high, 1.1331114480133473);
+        assert_eq!((contrast.sign, contrast.replicates), (1.0, 5));
+        // r = scipy.stats.ttest_ind(np.log(a), np.log(b), equal_var=False)
+        let contrast = Plan { method: Method::Welch, ..plan }.contrast(&sample(&A), &sample(&B)).unwrap();
+        near(contrast.p, 0.590490656867639);
+        near(contrast.ratio.unwrap().low, 0.7863139067235031);
+        near(contrast.ratio.unwrap().high, 1.4840652772648846);
+    }
+
+    #[test]
+    fn percentiles_are_permuted_only_where_flips_can_reach_the_level() {
+        let differences = [0.031, -0.004, 0.022, 0.015, 0.040, 0.008, -0.011, 0.027];
+        let a: Vec<f64> = differences.iter().map(|one| 100.0 * f64::exp(*one)).collect();
+        let (a, b) = (sample(&a), sample(&[100.0; 8]));
+        let p = |metric, family| Plan::of(metric, Method::Paired, family).contrast(&a, &b).unwrap().p;
+        // 1 + log2(6 / 0.05) is 7.9, of 7 comparisons it is 8.1.
+        near(p(Metric::LatencyP99, 6), 0.0546875);
+        let by_t = p(Metric::LatencyP99, 7);
+        assert!((by_t - 0.0546875).abs() > 1e-3, "{by_t}");
+        assert_ne!(p(Metric::LatencyMean, 1), 0.0546875, "a mean is no percentile");
+    }
+
+    #[test]
+    fn what_could_have_been_seen_shrinks_with_replicates_and_grows_with_the_family() {
+        let least = |values: &[f64], family| {
+            let zero = sample(&vec![100.0; values.len()]);
+            Plan::of(Metric::Iops, Method::Paired, family).contrast(&sample(values), &zero).unwrap().least().unwrap()
+        };
+        let five = [101.0, 99.0, 102.0, 98.0, 100.0];
+        // Standard error sqrt(2.5 / 5) of a mean of 100, times the shift that SciPy solves for (see `least`).
+        for (family, shift) in [(1, 3.7610595538250164), (12, 7.398525991369535)] {
+            let (least, expected) = (least(&five, family), shift * 0.5f64.sqrt() / 100.0);
+            assert!((least / expected - 1.0).abs() < 1e-7, "{family}: {least} {expected}");
+        }
+        assert!(least(&[five, five].concat(), 1) < least(&five, 1));
+        assert_eq!(least(&[100.0; 3], 1), 0.0);
+    }
+
+    #[test]
+    fn blocks_that_lack_one_side_and_single_values_are_no_test() {
+        let plan = Plan::of(Metric::Iops, Method::Paired, 1);
+        assert_eq!(plan.contrast(&vec![(0, 1.0), (1, 2.0)], &vec![(1, 1.0), (2, 2.0)]), None);
+        // A percentile of zero has no logarithm.
+        let plan = Plan::of(Metric::LatencyP50, Method::Paired, 1);
+        assert_eq!(plan.contrast(&sample(&[0.0, 1.0, 2.0]), &sample(&[1.0, 1.0, 2.0])), None);
+    }
+}
