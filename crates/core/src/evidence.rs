@@ -2,6 +2,7 @@
 //!
 //! Only types: `iopj-probe` collects evidence and judges it, `iopj-store` keeps it.
 
+use crate::conditions::PowerChange;
 use crate::path::{Completion, Submission};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -48,6 +49,15 @@ pub struct Evidence {
     /// True where the kernel only samples irq time, so that short interrupts escape `cpu`; absent
     /// where the kernel's configuration cannot be read.
     pub irq_time_sampled: Option<bool>,
+    /// What other processes and the kernel's threads had of the processors; absent where not all processes can be seen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub others: Option<OthersEvidence>,
+    /// How often processors were throttled for heat meanwhile; absent where they do not count it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub throttles: Option<u64>,
+    /// What of the power state was another after the trial than before it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub power_changes: Vec<PowerChange>,
     /// The control run before the study; absent where there was none.
     pub control: Option<ControlRun>,
     /// What came of the study's rule for the ramp's end; absent where there was none.
@@ -252,8 +262,20 @@ pub struct CpuTimes {
 impl CpuTimes {
     /// The sum of all kinds in ns.
     pub fn total_ns(&self) -> u64 {
-        self.user_ns + self.system_ns + self.idle_ns + self.iowait_ns + self.irq_ns + self.softirq_ns + self.steal_ns
+        let kinds = [self.system_ns, self.idle_ns, self.iowait_ns, self.irq_ns, self.softirq_ns, self.steal_ns];
+        kinds.into_iter().fold(self.user_ns, u64::saturating_add)
     }
+}
+
+/// CPU time of whoever is not the trial, from `/proc/PID/stat` of all processes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OthersEvidence {
+    /// Time between the two readings, which enclose the window.
+    pub over_ns: u64,
+    /// CPU time of all processes but this one and its children, of those that ended meanwhile too, in clock ticks.
+    pub processes_ns: u64,
+    /// CPU time of the kernel's own threads: workers, soft interrupts. Nobody knows for whom they worked.
+    pub kernel_threads_ns: u64,
 }
 
 /// A short run before the study, on interrupts: shows whether the device interrupts at all.

@@ -2,6 +2,7 @@
 //!
 //! Nothing here does I/O. A type is here only if two crates that do not use each other need it.
 
+pub mod conditions;
 pub mod cost;
 pub mod energy;
 pub mod evidence;
@@ -9,6 +10,7 @@ pub mod path;
 pub mod units;
 pub mod workload;
 
+pub use conditions::{Conditions, Disturbance, PowerChange, PowerSetting};
 pub use cost::{Cost, CostKind, CostProfile, CostSource, FunctionCost, Space};
 pub use energy::{AboveIdle, EnergyOutcome, Joules, PowerReading, Scope, TrialEnergy};
 pub use evidence::{Evidence, Observed, Verdict, VerdictKind};

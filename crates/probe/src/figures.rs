@@ -256,9 +256,9 @@ pub(crate) fn sqpolls(evidence: &Evidence) -> impl Iterator<Item = &ThreadEviden
 
 /// The trial's own submission pollers, as far as they did anything in the window.
 pub(crate) fn running_sqpolls(evidence: &Evidence) -> impl Iterator<Item = &ThreadEvidence> {
-    let has_own = evidence.engine.as_ref().is_some_and(has_sqpolls);
-    let of_child = |tid: i32| evidence.rings.iter().flatten().any(|ring| ring.poller == Some(tid));
-    sqpolls(evidence).filter(move |thread| thread.cpu_ns > 0 && (has_own || of_child(thread.tid)))
+    // Another process was looked at for its own pollers alone.
+    let are_own = evidence.engine.as_ref().map_or(evidence.rings.is_some(), has_sqpolls);
+    sqpolls(evidence).filter(move |thread| are_own && thread.cpu_ns > 0)
 }
 
 /// The interrupts of all disks, or the name of the first whose interrupts cannot be told.

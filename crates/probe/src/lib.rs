@@ -7,6 +7,7 @@
 
 mod child;
 mod completions;
+mod conditions;
 mod counted;
 mod cpu;
 mod device;
@@ -19,6 +20,7 @@ mod judge;
 mod kernel;
 pub mod marker;
 mod observe;
+mod others;
 mod perf;
 mod root;
 pub mod sampling;
@@ -31,6 +33,7 @@ mod vectors;
 
 pub use child::{ChildJobs, ChildWatch, JobThreads, Watched};
 pub use completions::{CompletionCounters, CompletionsError, Waiting};
+pub use conditions::{DISTURBED_CORES, DISTURBED_SHARE, TICKS_DEVIATIONS, TICKS_SLACK_NS, conditions};
 pub use counted::{AGREEMENT, COUNTED_SHARE, FEW_SLEEPS, HYBRID_TIMERS, MIXED_SHARE, POLL_TIMERS, of_pass};
 pub use cpu::reap;
 pub use doubt::{FOREIGN_SHARE, SLACK_BYTES, SLACK_IOS};

@@ -176,33 +176,34 @@ fn by_rings(evidence: &Evidence, rings: &[RingEvidence]) -> Finding<Submission> 
     if evidence.ios() == 0 {
         return unclear("no I/O was submitted");
     }
-    let polled = rings.iter().filter(|ring| ring.poller.is_some()).count();
-    let has_run = running_sqpolls(evidence).next().is_some();
-    let [by_pollers, by_others] = [true, false].map(|by_pollers| submitted(evidence, rings, by_pollers));
+    // A ring that is locked whenever it is asked does not name its poller, which runs all the same.
+    let named = rings.iter().filter(|ring| ring.poller.is_some()).count();
+    let polled = named.max(sqpolls(evidence).count().min(rings.len()));
     let told = |share: f64, who: &str| {
         unclear(format!("{who} are known to have submitted only {:.0} % of the I/Os: measure longer", 100.0 * share))
     };
-    match (polled, rings.len() - polled) {
-        (0, _) if sqpolls(evidence).next().is_some() => {
-            unclear("no ring is known to have a submission poller, but one ran in the generator's process")
+    if polled == 0 {
+        if sqpolls(evidence).next().is_some() {
+            return unclear("a submission poller ran in the generator's process, but none of its rings was seen");
         }
-        (0, _) if by_others >= SUBMITTED_SHARE => Finding::Seen(Submission::Syscall),
-        (0, _) => told(by_others, "system calls"),
-        (_, 0) if !has_run => unclear("the rings have submission pollers, but none was seen to run"),
-        (_, 0) if by_pollers >= SUBMITTED_SHARE => Finding::Seen(Submission::Sqpoll),
-        (_, 0) => told(by_pollers, "submission pollers"),
-        (polled, others) => unclear(format!("{polled} rings have a submission poller, and {others} have none")),
+        let share = submitted(evidence, rings, &[ThreadRole::Job, ThreadRole::AioHelper]);
+        return if share >= SUBMITTED_SHARE { Finding::Seen(Submission::Syscall) } else { told(share, "system calls") };
     }
+    if polled < rings.len() {
+        let others = rings.len() - polled;
+        return unclear(format!("{polled} of the rings have a submission poller, and {others} have none"));
+    }
+    if running_sqpolls(evidence).next().is_none() {
+        return unclear("the rings have submission pollers, but none was seen to run");
+    }
+    let share = submitted(evidence, rings, &[ThreadRole::Sqpoll]);
+    if share >= SUBMITTED_SHARE { Finding::Seen(Submission::Sqpoll) } else { told(share, "submission pollers") }
 }
 
-/// The share of the I/Os that submission pollers, or the generator's own threads, are known to have handed to the kernel: by the
-/// entries taken off rings, or by the bytes that threads handed to the block layer.
-fn submitted(evidence: &Evidence, rings: &[RingEvidence], by_pollers: bool) -> f64 {
-    let rings = rings.iter().filter(|ring| ring.poller.is_some() == by_pollers);
-    let entries = rings.filter_map(|ring| ring.entries).fold(0, u64::saturating_add);
-    // A worker of the kernel works for either.
-    let roles: &[ThreadRole] =
-        if by_pollers { &[ThreadRole::Sqpoll] } else { &[ThreadRole::Job, ThreadRole::AioHelper] };
+/// The share of the I/Os that are known to have been handed to the kernel: by the entries taken off the rings, or by the bytes that
+/// threads of these roles handed to the block layer. A worker of the kernel works for either.
+fn submitted(evidence: &Evidence, rings: &[RingEvidence], roles: &[ThreadRole]) -> f64 {
+    let entries = rings.iter().filter_map(|ring| ring.entries).fold(0, u64::saturating_add);
     let threads = evidence.threads.iter().filter(|thread| roles.contains(&thread.role));
     let bytes = threads.filter_map(|thread| thread.block_bytes).fold(0, u64::saturating_add);
     ratio(entries, evidence.ios()).max(ratio(bytes, evidence.bytes()))

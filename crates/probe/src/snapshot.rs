@@ -6,6 +6,7 @@ use crate::device::{Device, Sample};
 use crate::idle::{IdleStates, Times};
 use crate::interrupts::{Counts, Table};
 use crate::kernel::{irq_time_sampled, sqpoll_is_kernel_thread};
+use crate::others::Others;
 use crate::root::Root;
 use crate::taken::{self, Taken};
 use crate::threads::{self, Thread};
@@ -65,6 +66,8 @@ pub struct Snapshot {
     threads: Vec<(ThreadRole, Thread)>,
     own: Vec<Thread>,
     usage: ProcessEvidence,
+    others: Option<Others>,
+    tick_ns: u64,
     cores: Cores,
     idle_states: Arc<IdleStates>,
 }
@@ -133,20 +136,26 @@ impl Probe {
     /// [`ProbeError::Read`] or [`ProbeError::Form`] for a file that cannot be read or understood,
     /// such as that of a disk that was pulled out.
     pub fn snapshot(&self, who: Who<'_>, edge: Edge) -> Result<Snapshot, ProbeError> {
-        let (machine, (threads, own, usage)) = match edge {
+        // What takes longest is farthest from the window.
+        let (others, machine, (threads, own, usage)) = match edge {
             Edge::Begin => {
-                let machine = self.machine()?;
-                (machine, self.process(who)?)
+                let (others, machine) = (self.others(), self.machine()?);
+                (others, machine, self.process(who)?)
             }
             Edge::End => {
                 let process = self.process(who)?;
-                (self.machine()?, process)
+                let machine = self.machine()?;
+                (self.others(), machine, process)
             }
         };
-        Ok(Snapshot { threads, own, usage, ..machine })
+        Ok(Snapshot { threads, own, usage, others, ..machine })
     }
 
-    /// A snapshot without threads and totals.
+    fn others(&self) -> Option<Others> {
+        Others::read(&self.root, std::process::id().cast_signed())
+    }
+
+    /// A snapshot without threads, totals and others.
     fn machine(&self) -> Result<Snapshot, ProbeError> {
         let samples: Result<Vec<Sample>, ProbeError> = self.devices.iter().map(Device::sample).collect();
         let text = self.root.text(INTERRUPTS)?;
@@ -165,6 +174,8 @@ impl Probe {
             threads: Vec::new(),
             own: Vec::new(),
             usage: ProcessEvidence::default(),
+            others: None,
+            tick_ns: self.tick_ns,
             cores: self.cores()?,
             idle_states: Arc::clone(&self.idle_states),
         })
@@ -232,9 +243,9 @@ impl Snapshot {
 
     /// What happened from this snapshot to `later`, taken by the same probe for the same `Who`.
     ///
-    /// Fills `rules`, `devices`, `threads`, `process`, `cpu`, `c_states` and `irq_time_sampled`; the
+    /// Fills `rules`, `devices`, `threads`, `process`, `others`, `cpu`, `c_states` and `irq_time_sampled`; the
     /// caller adds what only it knows: `window_ns`, `numjobs`, `iodepth`, `reads`, `read_bytes`, `writes`,
-    /// `write_bytes`, `latency_sum_ns`, `engine` and `control`; the totals of a [`Who::Child`]; of a taken device the
+    /// `write_bytes`, `latency_sum_ns`, `engine`, `control`, `throttles` and `power_changes`; the totals of a [`Who::Child`]; of a taken device the
     /// I/Os that it counted. Threads that appeared meanwhile count from zero; those that ended are in `process` only, but a submission poller that ended
     /// is listed, with counts of zero: it may have served another ring.
     pub fn until(&self, later: &Snapshot) -> Evidence {
@@ -258,6 +269,7 @@ impl Snapshot {
             devices: devices.chain(taken).collect(),
             threads: here.chain(ended).collect(),
             process: self.process_until(later),
+            others: self.others.zip(later.others).and_then(|(first, last)| first.until(&last, self.tick_ns)),
             cpu,
             c_states,
             irq_time_sampled: irq_time_sampled(),
@@ -297,6 +309,8 @@ mod tests {
             threads: Vec::new(),
             own: own.to_vec(),
             usage: ProcessEvidence { user_ns, system_ns, voluntary_switches, involuntary_switches: 0 },
+            others: None,
+            tick_ns: 10_000_000,
             cores: Cores::default(),
             idle_states: Arc::default(),
         }

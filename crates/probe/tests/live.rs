@@ -5,7 +5,7 @@ use iopj_core::evidence::{
     VerdictKind,
 };
 use iopj_core::path::Completion;
-use iopj_probe::{CompletionCounters, Edge, Probe, Waiting, Who, assess, reap};
+use iopj_probe::{CompletionCounters, Edge, Probe, Waiting, Who, assess, conditions, reap};
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
@@ -53,6 +53,41 @@ fn every_disk_of_this_machine_is_read() {
         assert_eq!(!evidence.c_states.is_empty(), has_idle_states, "{:?}", evidence.c_states);
         assert_eq!(evidence.rules, iopj_probe::RULES);
     }
+}
+
+/// A program that is no child of this process: the shell that started it has ended.
+struct Stranger(i32);
+
+impl Stranger {
+    fn busy() -> Stranger {
+        let shell =
+            Command::new("sh").args(["-c", "(while :; do :; done) >/dev/null 2>&1 & echo $!"]).output().unwrap();
+        Stranger(String::from_utf8(shell.stdout).unwrap().trim().parse().unwrap())
+    }
+}
+
+impl Drop for Stranger {
+    fn drop(&mut self) {
+        let _ = Command::new("kill").args(["-9", &self.0.to_string()]).status();
+    }
+}
+
+#[test]
+fn a_stranger_that_is_busy_disturbs() {
+    let probe = Probe::new(&[]).unwrap();
+    let window = || {
+        let before = probe.snapshot(Who::Child, Edge::Begin).unwrap();
+        thread::sleep(Duration::from_millis(500));
+        before.until(&probe.snapshot(Who::Child, Edge::End).unwrap())
+    };
+    if window().others.is_none() {
+        return skipped("the first process namespace");
+    }
+    let _stranger = Stranger::busy();
+    // On a machine that is busy elsewhere it may have to wait for its share.
+    let found = (0..200).map(|_| window()).find(|evidence| conditions(evidence).are_disturbed()).unwrap();
+    let others = found.others.unwrap();
+    assert!(others.processes_ns > 0 && others.over_ns > 500_000_000, "{others:?}");
 }
 
 /// What the kernel has counted for this thread, or for the children that were waited for.

@@ -67,6 +67,7 @@ fn put_measurement(object: &mut Map<String, Value>, measurement: &Measurement, d
     let mut put = |key: &str, value: Value| object.insert(key.to_owned(), value);
     put("verdict", json!(measurement.verdict.kind));
     put("verdict_reasons", json!(measurement.verdict.reasons));
+    put("conditions", json!(measurement.conditions));
     put("window_ns", json!(measurement.window_ns));
     put("ios", json!(measurement.ios));
     put("bytes", json!(measurement.bytes));
@@ -144,6 +145,7 @@ const COLUMNS: &[Column] = &[
     ("error", |t| if let Outcome::Failed(error) = &t.outcome { error.clone() } else { String::new() }),
     ("verdict", |t| figure(t, |m| m.verdict.kind.as_str())),
     ("verdict_reasons", |t| figure(t, |m| m.verdict.reasons.join("; "))),
+    ("disturbances", |t| figure(t, |m| m.conditions.to_string())),
     ("window_ns", |t| figure(t, |m| m.window_ns)),
     ("ios", |t| figure(t, |m| m.ios)),
     ("bytes", |t| figure(t, |m| m.bytes)),

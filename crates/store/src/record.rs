@@ -2,7 +2,7 @@
 
 use crate::Sequential;
 use iopj_core::evidence::CpuTimes;
-use iopj_core::{CostProfile, Evidence, IoPath, Observed, TrialEnergy, Verdict, Workload};
+use iopj_core::{Conditions, CostProfile, Evidence, IoPath, Observed, TrialEnergy, Verdict, Workload};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -165,6 +165,9 @@ pub struct Measurement {
     pub observed: Observed,
     /// Held against the path that was asked for.
     pub verdict: Verdict,
+    /// What disturbed the trial. It changes no verdict, and a trial that was disturbed is not ranked.
+    #[serde(default)]
+    pub conditions: Conditions,
     /// The machine's power state at the start and at the end, as JSON.
     pub power_state: [serde_json::Value; 2],
     /// fio's own words where it was the generator: version, `usr_cpu`, `sys_cpu`, `ctx`.

@@ -48,6 +48,7 @@ fn trial(energy: Vec<TrialEnergy>) -> Trial {
         evidence: Evidence::default(),
         observed: Observed { completion: unclear(), submission: Finding::Unclear(String::new()), doubt: None },
         verdict: Verdict { kind: VerdictKind::Verified, reasons: Vec::new() },
+        conditions: Default::default(),
         power_state: Default::default(),
         fio: None,
         costs: None,

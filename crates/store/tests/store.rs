@@ -3,7 +3,7 @@
 use iopj_core::evidence::{DeviceEvidence, EngineEvidence, Finding};
 use iopj_core::workload::{Length, RandomDistribution};
 use iopj_core::{Cost, CostKind, CostProfile, CostSource, FunctionCost, Space};
-use iopj_core::{Evidence, Observed, Verdict, VerdictKind, Workload};
+use iopj_core::{Disturbance, Evidence, Observed, PowerChange, PowerSetting, Verdict, VerdictKind, Workload};
 use iopj_store::record::{Generator, Latency, Measurement, Outcome, Slice, StudyRecord, Trial};
 use iopj_store::{Store, StoreError, export, histogram};
 use std::collections::BTreeMap;
@@ -70,6 +70,7 @@ fn measured() -> Outcome {
             doubt: None,
         },
         verdict: Verdict { kind: VerdictKind::Unproven, reasons: vec!["none".into()] },
+        conditions: Default::default(),
         power_state: [serde_json::json!({"governor": "none"}), serde_json::Value::Null],
         fio: None,
         costs: None,
@@ -316,6 +317,15 @@ fn csv_holds_what_was_asked_and_what_was_seen() {
             m.evidence.engine = Some(EngineEvidence { submit_calls: 13, ring_flags, ..Default::default() });
             m.power_state[0] = serde_json::json!({"governors": ["a", "b"], "frequency_max_khz": 9, "turbo": true});
             m.fio = Some(serde_json::json!({"usr_cpu": 1.5, "ctx": 14}));
+            m.conditions.disturbances = vec![
+                Disturbance::Others { cores: 0.5, allowed: 0.04 },
+                Disturbance::Changed(PowerChange {
+                    what: PowerSetting::Governors,
+                    device: None,
+                    before: "a".into(),
+                    after: "b".into(),
+                }),
+            ];
         }),
     );
     full.workload.cpus_allowed = vec![0, 1];
@@ -340,6 +350,10 @@ fn csv_holds_what_was_asked_and_what_was_seen() {
         ("fio_usr_cpu", "1.5"),
         ("fio_ctx", "14"),
         ("observed_completion", "unclear: none"),
+        (
+            "disturbances",
+            "other processes had 0.50 processors, where 0.04 are allowed; the frequency governor changed from a to b",
+        ),
     ];
     let cells = csv_cells(&study(), full);
     for (name, value) in expected {

@@ -333,6 +333,7 @@ fn measurement(job: &JobResult, path: &IoPath, workload: &Workload, file: &Path)
             doubt: Some(unclear()),
         },
         verdict: Verdict { kind: VerdictKind::Unproven, reasons: reasons(job, path) },
+        conditions: Default::default(),
         power_state: [serde_json::Value::Null, serde_json::Value::Null],
         fio: Some(serde_json::json!({
             "version": result.fio_version,

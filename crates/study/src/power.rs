@@ -3,6 +3,7 @@
 //! Only reads. What the machine does not tell is absent, never guessed. Changing any of it is `settings`' business.
 
 use crate::settings::{Host, chosen};
+use iopj_core::{PowerChange, PowerSetting};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::os::fd::AsRawFd;
@@ -101,9 +102,67 @@ impl PowerState {
         }
     }
 
-    /// Whether a CPU was throttled for heat between this state and a `later` one of the same boot.
-    pub fn throttled_since(&self, later: &PowerState) -> bool {
-        self.throttle_count.zip(later.throttle_count).is_some_and(|(before, after)| after > before)
+    /// How often CPUs were throttled for heat between this state and a `later` one of the same boot; absent where they do not count it.
+    pub fn throttles_until(&self, later: &PowerState) -> Option<u64> {
+        self.throttle_count.zip(later.throttle_count).map(|(before, after)| after.saturating_sub(before))
+    }
+
+    /// The settings that are other ones in a `later` state. What one of the two does not tell has not changed, and what follows the load
+    /// (frequencies, temperatures) is no setting. A drive that rests goes to a deeper power state by itself and comes back when it
+    /// works, so only a deeper one after the trial is a change.
+    pub fn changes_until(&self, later: &PowerState) -> Vec<PowerChange> {
+        let known = |what, before: Option<String>, after: Option<String>| {
+            change(what, None, before.filter(|text| !text.is_empty()), after.filter(|text| !text.is_empty()))
+        };
+        let list = |values: &[String]| Some(values.join(", "));
+        let khz = |values: &[u64]| list(&values.iter().map(u64::to_string).collect::<Vec<_>>());
+        let of_cpus = |state: &PowerState| {
+            [
+                (PowerSetting::Governors, list(&state.governors)),
+                (PowerSetting::FrequencyLimits, khz(&state.frequency_limits_khz)),
+                (PowerSetting::EnergyPreferences, list(&state.energy_performance_preferences)),
+                (PowerSetting::Turbo, state.turbo.map(|on| if on { "on" } else { "off" }.to_owned())),
+                (PowerSetting::IdleStates, list(&state.idle_states.iter().map(IdleState::text).collect::<Vec<_>>())),
+                (PowerSetting::Smt, state.smt.clone()),
+                (PowerSetting::AspmPolicy, state.aspm_policy.clone()),
+            ]
+        };
+        let of_cpus = of_cpus(self).into_iter().zip(of_cpus(later));
+        let of_cpus = of_cpus.filter_map(|((what, before), (_, after))| known(what, before, after));
+        let drives = self.devices.iter().filter_map(|device| {
+            let later = later.devices.iter().find(|other| other.name == device.name)?;
+            Some(device.changes_until(later))
+        });
+        of_cpus.chain(drives.flatten()).collect()
+    }
+}
+
+fn change(
+    what: PowerSetting,
+    device: Option<&str>,
+    before: Option<String>,
+    after: Option<String>,
+) -> Option<PowerChange> {
+    let (before, after) = before.zip(after).filter(|(before, after)| before != after)?;
+    Some(PowerChange { what, device: device.map(str::to_owned), before, after })
+}
+
+impl IdleState {
+    /// Name and the CPUs on which it is enabled.
+    fn text(&self) -> String {
+        format!("{} on {}", self.name, self.cpus.saturating_sub(self.disabled_cpus))
+    }
+}
+
+impl DevicePower {
+    fn changes_until(&self, later: &DevicePower) -> impl Iterator<Item = PowerChange> {
+        let state = |device: &DevicePower| device.nvme_power_state.map(|state| state.to_string());
+        let is_deeper = later.nvme_power_state > self.nvme_power_state;
+        let state =
+            change(PowerSetting::NvmePowerState, Some(&self.name), state(self), state(later)).filter(|_| is_deeper);
+        let link =
+            |device: &DevicePower| Some(format!("{} x{}", device.link_speed.as_ref()?, device.link_width_lanes?));
+        state.into_iter().chain(change(PowerSetting::Link, Some(&self.name), link(self), link(later)))
     }
 }
 
@@ -344,11 +403,57 @@ mod tests {
     #[test]
     fn throttling_is_a_count_that_grew() {
         let with = |throttle_count| PowerState { throttle_count, ..PowerState::default() };
-        assert!(with(Some(3)).throttled_since(&with(Some(4))));
-        assert!(!with(Some(3)).throttled_since(&with(Some(3))));
-        assert!(!with(Some(3)).throttled_since(&with(Some(1))));
-        assert!(!with(None).throttled_since(&with(Some(4))));
-        assert!(!with(Some(3)).throttled_since(&with(None)));
+        for (before, after, times) in [
+            (Some(3), Some(5), Some(2)),
+            (Some(3), Some(3), Some(0)),
+            (Some(3), Some(1), Some(0)),
+            (None, Some(4), None),
+            (Some(3), None, None),
+        ] {
+            assert_eq!(with(before).throttles_until(&with(after)), times);
+        }
+    }
+
+    #[test]
+    fn settings_that_changed_are_told_and_what_follows_the_load_is_not() {
+        let fixture = Fixture::new();
+        let before = read(&fixture, &[]);
+        assert_eq!(before.changes_until(&before), []);
+        fixture.write("sys/devices/system/cpu/cpufreq/policy0/scaling_cur_freq", "1200000");
+        fixture.write("sys/devices/system/cpu/cpufreq/policy0/scaling_governor", "powersave");
+        fixture.write("sys/devices/system/cpu/cpu1/cpuidle/state2/disable", "1");
+        let told: Vec<String> = before.changes_until(&read(&fixture, &[])).iter().map(ToString::to_string).collect();
+        let expected = [
+            "the frequency governor changed from schedutil to powersave, schedutil",
+            "the set of idle states changed from POLL on 2, C1 on 2, C2 on 2 to POLL on 2, C1 on 2, C2 on 1",
+        ];
+        assert_eq!(told, expected);
+        // What is not told any more has not changed.
+        assert_eq!(before.changes_until(&PowerState::default()), []);
+    }
+
+    #[test]
+    fn only_a_deeper_state_of_a_drive_is_a_change() {
+        let with = |nvme_power_state, link_speed: &str| PowerState {
+            devices: vec![DevicePower {
+                name: "nvme0n1".into(),
+                nvme_power_state,
+                link_speed: Some(link_speed.into()),
+                link_width_lanes: Some(4),
+                ..DevicePower::default()
+            }],
+            ..PowerState::default()
+        };
+        let told = |before, after, speed| {
+            let changes = with(before, "16.0 GT/s PCIe").changes_until(&with(after, speed));
+            changes.iter().map(ToString::to_string).collect::<Vec<_>>()
+        };
+        assert_eq!(told(Some(0), Some(2), "16.0 GT/s PCIe"), ["the NVMe power state of nvme0n1 changed from 0 to 2"]);
+        for (before, after) in [(Some(4), Some(0)), (None, Some(2)), (Some(2), None), (Some(2), Some(2))] {
+            assert_eq!(told(before, after, "16.0 GT/s PCIe"), [""; 0]);
+        }
+        let link = "the PCIe link of nvme0n1 changed from 16.0 GT/s PCIe x4 to 5.0 GT/s PCIe x4";
+        assert_eq!(told(None, None, "5.0 GT/s PCIe"), [link]);
     }
 
     #[test]

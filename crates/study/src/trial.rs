@@ -148,6 +148,7 @@ impl Stage<'_> {
             [] => Some(native::cpus::allowed().len() as u32).filter(|cpus| (1..evidence.cpu.cores).contains(cpus)),
             named => Some(named.len() as u32),
         };
+        (evidence.throttles, evidence.power_changes) = (before.throttles_until(&after), before.changes_until(&after));
         let (observed, verdict) = iopj_probe::assess(&cell.path, &evidence);
         let per_io = |count: u64| count as f64 / (reads + writes).max(1) as f64;
         let interrupts: Option<u64> = evidence.devices.iter().map(|device| device.interrupts).sum();
@@ -171,6 +172,7 @@ impl Stage<'_> {
             system_calls_per_io: evidence.engine.as_ref().and_then(|engine| engine.system_calls).map(per_io),
             achieved_depth: window.latency_sum_ns as f64 / window.window_ns.max(1) as f64,
             preconditioning: preconditioning.filter(|_| cell.workload.rw.writes()),
+            conditions: iopj_probe::conditions(&evidence),
             evidence,
             observed,
             verdict,

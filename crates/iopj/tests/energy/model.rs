@@ -87,6 +87,7 @@ fn trial(position: u64) -> Trial {
             doubt: None,
         },
         verdict: Verdict { kind: VerdictKind::Verified, reasons: Vec::new() },
+        conditions: Default::default(),
         power_state: [serde_json::Value::Null, serde_json::Value::Null],
         fio: None,
         costs: None,

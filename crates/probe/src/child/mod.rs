@@ -30,11 +30,11 @@ const FEW: Duration = Duration::from_secs(1);
 /// Which of a child's threads are its jobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JobThreads {
-    /// The last that it makes before they begin.
-    Last,
-    /// Those after the first, which keeps its time: they have other threads made as soon as they begin (POSIX AIO).
+    /// Those after the first, which keeps its time. What comes after them works for them: threads of POSIX AIO, io_uring's submission
+    /// pollers, which bear the name of the job that made them until they run.
     AfterFirst,
-    /// The last; the kernel does not see their I/O, so that they begin when they are there (kernel bypass).
+    /// The last, for a plugin makes threads before them; the kernel does not see their I/O, so that they begin when they are there
+    /// (kernel bypass).
     Unseen,
 }
 
@@ -235,7 +235,7 @@ impl<'a> ChildWatch<'a> {
         let first = match self.jobs.threads {
             JobThreads::AfterFirst => 1,
             // The thread that keeps the time comes before them.
-            JobThreads::Last | JobThreads::Unseen => made.len().checked_sub(count).filter(|first| *first > 0)?,
+            JobThreads::Unseen => made.len().checked_sub(count).filter(|first| *first > 0)?,
         };
         let jobs: Vec<i32> = made.get(first..first + count)?.iter().map(|thread| thread.tid).collect();
         let own = made[..first].iter().map(|thread| thread.tid).chain(all.iter().find(is_main).map(|main| main.tid));
@@ -246,15 +246,23 @@ impl<'a> ChildWatch<'a> {
         let Some(begun) = &self.begun else { return Ok(()) };
         let (jobs, own) = (begun.jobs.clone(), begun.own.clone());
         for thread in all.iter().filter(|thread| !own.contains(&thread.tid)) {
-            let counts = self.counts(thread)?;
+            let mut counts = self.counts(thread)?;
             let from_zero = || Seen {
-                role: role(thread, &jobs),
+                role: ThreadRole::AioHelper,
                 first: Counts { thread: Thread { tid: thread.tid, ..Thread::default() }, block_bytes: None },
                 last: Counts::default(),
                 last_ns: now_ns,
             };
             let seen = self.threads.entry(thread.tid).or_insert_with(from_zero);
-            (seen.last, seen.last_ns) = (counts, now_ns);
+            // A thread that is ending does not tell it any more.
+            counts.block_bytes = counts.block_bytes.or(seen.last.block_bytes);
+            // A helper gets its name when it first runs.
+            *seen = Seen {
+                role: role(thread, &jobs),
+                first: std::mem::take(&mut seen.first),
+                last: counts,
+                last_ns: now_ns,
+            };
         }
         let are_gone = all.iter().all(|thread| !jobs.contains(&thread.tid));
         let cores = (are_gone && begun.ended.is_none()).then(|| self.probe.cores()).transpose()?;

@@ -5,6 +5,9 @@ use iopj_core::evidence::RingEvidence;
 use std::collections::BTreeMap;
 use std::fs;
 
+/// How often a ring is asked until it tells.
+const ATTEMPTS: usize = 16;
+
 /// The rings that were seen, by descriptor.
 #[derive(Debug, Default)]
 pub(super) struct Rings(BTreeMap<String, Ring>);
@@ -34,8 +37,11 @@ impl Rings {
             if !is_ring {
                 continue;
             }
-            let text = text_if_there(&directory.join("fdinfo").join(&fd)).ok().flatten().unwrap_or_default();
-            self.0.entry(fd).or_default().add(&Told::parse(&text));
+            let file = directory.join("fdinfo").join(&fd);
+            let tell = || Told::parse(&text_if_there(&file).ok().flatten().unwrap_or_default());
+            // Whoever polls holds the ring's lock most of the time, and the kernel does not wait for it.
+            let told = (1..ATTEMPTS).map(|_| tell()).find(|told| told.head.is_some()).unwrap_or_else(tell);
+            self.0.entry(fd).or_default().add(&told);
         }
     }
 

@@ -89,7 +89,7 @@ fn rows(watched: &Watched) -> Vec<Row> {
 fn counts_run_from_the_first_io_to_the_last_look_at_each_job() {
     let tree = Tree::new("6.18.1\n");
     let probe = tree.probe();
-    let mut watch = ChildWatch::new(&probe, CHILD, jobs(JobThreads::Last));
+    let mut watch = ChildWatch::new(&probe, CHILD, jobs(JobThreads::AfterFirst));
     // Nothing is there yet, then no job, then nothing was read.
     watch.look(0).unwrap();
     tree.thread(100, "fio", 10, (80 * MS, 30, 4096));
@@ -136,11 +136,11 @@ fn counts_run_from_the_first_io_to_the_last_look_at_each_job() {
 fn a_begin_or_an_end_that_was_not_seen_gives_nothing() {
     let tree = Tree::new("6.18.1\n");
     let probe = tree.probe();
-    let mut watch = ChildWatch::new(&probe, CHILD, jobs(JobThreads::Last));
+    let mut watch = ChildWatch::new(&probe, CHILD, jobs(JobThreads::AfterFirst));
     tree.waiting();
     watch.look(0).unwrap();
     assert_eq!(watch.finish(1_000 * MS), None);
-    let mut watch = ChildWatch::new(&probe, CHILD, jobs(JobThreads::Last));
+    let mut watch = ChildWatch::new(&probe, CHILD, jobs(JobThreads::AfterFirst));
     tree.thread(105, "fio", 27, (91 * MS, 41, 4096));
     watch.look(0).unwrap();
     watch.look(700 * MS).unwrap();
@@ -169,11 +169,33 @@ fn posix_aio_has_its_own_threads_read_and_they_are_no_jobs() {
 }
 
 #[test]
+fn a_poller_that_still_bears_its_jobs_name_is_no_job() {
+    let tree = Tree::new("6.1.0\n");
+    let probe = tree.probe();
+    let mut watch = ChildWatch::new(&probe, CHILD, jobs(JobThreads::AfterFirst));
+    tree.waiting();
+    tree.thread(110, "fio", 38, (0, 0, 0));
+    tree.ring(6, "SqHead:\t1\n");
+    watch.look(0).unwrap();
+    tree.thread(110, "iou-sqp-104", 38, (900 * MS, 3, 800 * 4096));
+    tree.ring(6, "SqHead:\t800\n");
+    watch.look(990 * MS).unwrap();
+    // It ends: its last word on what it handed on stands.
+    fs::remove_file(tree.0.path().join("proc/100/task/110/io")).unwrap();
+    watch.look(995 * MS).unwrap();
+    let watched = watch.finish(1_000 * MS).unwrap();
+    let found: Vec<_> = rows(&watched).iter().map(|row| (row.0, row.1, row.5)).collect();
+    let expected =
+        [(104, ThreadRole::Job, Some(0)), (105, ThreadRole::Job, Some(0)), (110, ThreadRole::Sqpoll, Some(800 * 4096))];
+    assert_eq!(found, expected);
+}
+
+#[test]
 fn rings_tell_their_pollers_also_where_these_are_kernel_threads() {
     for (release, place) in [("6.18.1\n", "100/task/110"), ("5.10.0-30-amd64\n", "110")] {
         let tree = Tree::new(release);
         let probe = tree.probe();
-        let mut watch = ChildWatch::new(&probe, CHILD, jobs(JobThreads::Last));
+        let mut watch = ChildWatch::new(&probe, CHILD, jobs(JobThreads::AfterFirst));
         tree.waiting();
         let name = if place.contains("task") { "iou-sqp-104" } else { "io_uring-sq" };
         tree.at(place, 110, name, 28, (MS, 0, 0));
@@ -219,7 +241,7 @@ fn looks_are_few_and_the_last_one_is_close_to_the_end() {
     tree.thread(104, "fio", 26, (91 * MS, 41, 4096));
     for runtime_ms in [20, 1_000, 60_000] {
         let runtime = Duration::from_millis(runtime_ms);
-        let jobs = ChildJobs { runtime: Some(runtime), ..jobs(JobThreads::Last) };
+        let jobs = ChildJobs { runtime: Some(runtime), ..jobs(JobThreads::AfterFirst) };
         let mut watch = ChildWatch::new(&probe, CHILD, jobs);
         watch.look(0).unwrap();
         watch.cost = Duration::ZERO;
@@ -235,7 +257,7 @@ fn looks_are_few_and_the_last_one_is_close_to_the_end() {
         assert!(watch.next(now.as_nanos() as u64) <= 2 * SEEKING);
         assert_eq!(watch.next((2 * now).as_nanos() as u64 + 1_000 * MS), LONGEST);
     }
-    let unknown = ChildJobs { runtime: None, ..jobs(JobThreads::Last) };
+    let unknown = ChildJobs { runtime: None, ..jobs(JobThreads::AfterFirst) };
     let mut watch = ChildWatch::new(&probe, CHILD, unknown);
     watch.look(0).unwrap();
     assert_eq!([20, 400, 60_000].map(|ms| watch.next(ms * MS).as_millis()), [2, 20, 50]);

@@ -1,6 +1,7 @@
 //! Observation and verdict on constructed evidence: every predicate both ways. Here is what makes evidence.
 
 mod bypass;
+mod conditions;
 mod counted;
 mod doubts;
 mod paths;

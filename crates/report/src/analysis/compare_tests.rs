@@ -46,6 +46,7 @@ pub(crate) fn trial(path: &str, iops: u64) -> Trial {
         evidence: Evidence::default(),
         observed: Observed { completion: unclear(), submission: Finding::Unclear("none".into()), doubt: None },
         verdict: Verdict { kind: VerdictKind::Verified, reasons: vec![] },
+        conditions: Default::default(),
         power_state: [serde_json::Value::Null, serde_json::Value::Null],
         fio: None,
         costs: None,

@@ -103,6 +103,7 @@ pub(crate) fn measurement(ios: u64, kind: VerdictKind) -> Measurement {
             doubt: None,
         },
         verdict: Verdict { kind, reasons: vec!["asked for poll, seen interrupt".to_owned()] },
+        conditions: Default::default(),
         power_state: Default::default(),
         fio: None,
         costs: None,

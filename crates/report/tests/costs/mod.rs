@@ -140,6 +140,7 @@ pub(crate) fn trial(path: &str, workload: &Workload, replicate: u32, happened: H
             doubt: None,
         },
         verdict: Verdict { kind: VerdictKind::Verified, reasons: Vec::new() },
+        conditions: Default::default(),
         power_state: Default::default(),
         fio: None,
         costs: Some(profile(path, ios, happened)),

@@ -33,6 +33,7 @@ pub(crate) fn trial(path: &str, workload: &Workload, replicate: u32, iops: u64) 
             doubt: None,
         },
         verdict: Verdict { kind: VerdictKind::Verified, reasons: Vec::new() },
+        conditions: Default::default(),
         power_state: Default::default(),
         fio: None,
         costs: None,

@@ -25,6 +25,7 @@ fn trial(position: u64, window_raw_ns: [u64; 2]) -> Trial {
     let path = "io_uring/syscall/interrupt".parse().unwrap();
     let (observed, verdict) = iopj_probe::assess(&path, &evidence);
     let measurement = Measurement {
+        conditions: Default::default(),
         window_ns: evidence.window_ns,
         ios: 3000,
         bytes: 3000 * 4096,

@@ -17,9 +17,8 @@ pub(crate) struct FioWatch<'a> {
 impl<'a> FioWatch<'a> {
     pub(crate) fn new(probe: &'a Probe, path: &IoPath, workload: &Workload) -> FioWatch<'a> {
         let threads = match path {
-            IoPath::PosixAio(_) => JobThreads::AfterFirst,
             IoPath::Spdk => JobThreads::Unseen,
-            _ => JobThreads::Last,
+            _ => JobThreads::AfterFirst,
         };
         let runtime = match workload.length {
             Length::Runtime(runtime) => Some(runtime),

@@ -74,6 +74,7 @@ fn measurement(measured: Measured, factor: f64) -> Measurement {
             doubt: None,
         },
         verdict: Verdict { kind: VerdictKind::Verified, reasons: Vec::new() },
+        conditions: Default::default(),
         power_state: [serde_json::Value::Null, serde_json::Value::Null],
         fio: None,
         costs: None,

@@ -1,0 +1,170 @@
+//! CPU time of all processes that are not this one: what a trial shared the processors with (proc_pid_stat(5)).
+
+use crate::root::{Root, text};
+use crate::threads::numbers;
+use iopj_core::evidence::OthersEvidence;
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+/// The kernel's flag of its own threads (include/linux/sched.h).
+const PF_KTHREAD: u64 = 0x0020_0000;
+/// The first process namespace of a machine (include/linux/proc_ns.h): in any other one only a part of the processes is seen.
+const FIRST_NAMESPACE: &str = "pid:[4026531836]";
+
+/// The sums at one moment.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Others {
+    at: Instant,
+    processes_ticks: u64,
+    kernel_threads_ticks: u64,
+}
+
+/// What one process has had since it started, and its children that it waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Process {
+    parent: i32,
+    is_kernel: bool,
+    ticks: u64,
+}
+
+impl Others {
+    /// The sums over all processes but `own` and its descendants; `None` where not all of them can be seen.
+    ///
+    /// What a process had passes to the one that waits for it, so that the sum over those that are there loses nothing when one ends.
+    pub(crate) fn read(root: &Root, own: i32) -> Option<Others> {
+        let all = root.path("proc");
+        let namespace = std::fs::read_link(all.join("self/ns/pid")).ok()?;
+        if namespace.to_str() != Some(FIRST_NAMESPACE) || text(&all.join("1/stat")).is_err() {
+            return None;
+        }
+        let read = |pid: i32| Some((pid, parse(&text(&all.join(pid.to_string()).join("stat")).ok()?)?));
+        let processes: BTreeMap<i32, Process> = numbers(&all).filter_map(read).collect();
+        let sum = |is_kernel: bool| {
+            let counted = processes
+                .iter()
+                .filter(|(pid, process)| process.is_kernel == is_kernel && !descends(&processes, **pid, own));
+            counted.map(|(_, process)| process.ticks).fold(0, u64::saturating_add)
+        };
+        Some(Others { at: Instant::now(), processes_ticks: sum(false), kernel_threads_ticks: sum(true) })
+    }
+
+    /// What they had from this moment to `later`. `None` if the sum fell: then a process ended for which nobody waits, and its time is lost.
+    pub(crate) fn until(&self, later: &Others, tick_ns: u64) -> Option<OthersEvidence> {
+        let ns = |before: u64, after: u64| Some(after.checked_sub(before)?.saturating_mul(tick_ns));
+        Some(OthersEvidence {
+            over_ns: u64::try_from(later.at.saturating_duration_since(self.at).as_nanos()).unwrap_or(u64::MAX),
+            processes_ns: ns(self.processes_ticks, later.processes_ticks)?,
+            kernel_threads_ns: ns(self.kernel_threads_ticks, later.kernel_threads_ticks)?,
+        })
+    }
+}
+
+/// True for `ancestor` itself and for what descends from it. Names of processes are read one after another, so that their order may
+/// hold a circle.
+fn descends(processes: &BTreeMap<i32, Process>, process: i32, ancestor: i32) -> bool {
+    let mut at = process;
+    for _ in 0..=processes.len() {
+        if at == ancestor {
+            return true;
+        }
+        match processes.get(&at) {
+            Some(process) => at = process.parent,
+            None => return false,
+        }
+    }
+    false
+}
+
+fn parse(stat: &str) -> Option<Process> {
+    let (_, fields) = stat.rsplit_once(')')?;
+    let fields: Vec<&str> = fields.split_whitespace().collect();
+    // The state after the name is field 3: the parent is field 4, flags 9, utime, stime, cutime and cstime 14 to 17.
+    let number = |field: usize| fields.get(field - 3)?.parse::<i64>().ok();
+    let is_kernel = u64::try_from(number(9)?).ok()? & PF_KTHREAD != 0;
+    let times = (14..=17).map(number).collect::<Option<Vec<i64>>>()?;
+    let ticks = times.into_iter().map(|ticks| u64::try_from(ticks).unwrap_or(0)).fold(0, u64::saturating_add);
+    Some(Process { parent: i32::try_from(number(4)?).ok()?, is_kernel, ticks })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    struct Tree(tempfile::TempDir);
+
+    impl Tree {
+        fn new(namespace: &str) -> Tree {
+            let tree = Tree(tempfile::tempdir().unwrap());
+            fs::create_dir_all(tree.0.path().join("proc/self/ns")).unwrap();
+            symlink(namespace, tree.0.path().join("proc/self/ns/pid")).unwrap();
+            tree.process(1, 0, 0, [5, 5, 1000, 1000]);
+            tree
+        }
+
+        fn process(&self, pid: i32, parent: i32, flags: u64, [user, system, cuser, csystem]: [u64; 4]) {
+            let folder = self.0.path().join(format!("proc/{pid}"));
+            fs::create_dir_all(&folder).unwrap();
+            let stat = format!(
+                "{pid} (a ) b) S {parent} 1 1 0 -1 {flags} 0 0 0 0 {user} {system} {cuser} {csystem} 20 0 1 0 9\n"
+            );
+            fs::write(folder.join("stat"), stat).unwrap();
+        }
+
+        fn ends(&self, pid: i32) {
+            fs::remove_dir_all(self.0.path().join(format!("proc/{pid}"))).unwrap();
+        }
+
+        fn read(&self) -> Option<Others> {
+            Others::read(&Root::new(self.0.path()).unwrap(), 50)
+        }
+    }
+
+    #[test]
+    fn others_are_all_but_this_process_its_children_and_the_kernel() {
+        let tree = Tree::new(FIRST_NAMESPACE);
+        tree.process(2, 0, PF_KTHREAD, [0, 3, 0, 0]);
+        tree.process(50, 1, 0, [100, 100, 100, 100]);
+        tree.process(51, 50, 0, [7, 7, 0, 0]);
+        tree.process(60, 1, 0, [1, 0, 0, 0]);
+        tree.process(61, 60, 0, [500, 0, 0, 0]);
+        let before = tree.read().unwrap();
+        tree.process(2, 0, PF_KTHREAD | 0x40, [0, 8, 0, 0]);
+        tree.process(50, 1, 0, [900, 900, 900, 900]);
+        tree.process(51, 50, 0, [70, 70, 0, 0]);
+        // One of theirs ended and was waited for, after 20 ticks more; another was started and has ended, after 9.
+        tree.ends(61);
+        tree.process(60, 1, 0, [2, 0, 520 + 9, 0]);
+        tree.process(62, 60, 0, [4, 0, 0, 0]);
+        let evidence = before.until(&tree.read().unwrap(), 10).unwrap();
+        assert_eq!((evidence.processes_ns, evidence.kernel_threads_ns), ((20 + 1 + 9 + 4) * 10, 50));
+    }
+
+    #[test]
+    fn time_that_was_lost_and_processes_that_are_hidden_are_not_known() {
+        let tree = Tree::new(FIRST_NAMESPACE);
+        tree.process(60, 1, 0, [500, 0, 0, 0]);
+        let before = tree.read().unwrap();
+        tree.ends(60);
+        assert_eq!(before.until(&tree.read().unwrap(), 10), None);
+        tree.ends(1);
+        assert!(tree.read().is_none());
+        assert!(Tree::new("pid:[4026532000]").read().is_none());
+    }
+
+    #[test]
+    fn a_circle_of_parents_ends() {
+        let process = |parent| Process { parent, is_kernel: false, ticks: 0 };
+        let circle = BTreeMap::from([(3, process(4)), (4, process(3))]);
+        assert!(!descends(&circle, 3, 50) && descends(&circle, 3, 4));
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_read_without_panic(text in "[0-9]{1,5} \\([a-z()]{0,5}\\)( -?[0-9]{1,20}){0,20}|\\PC*") {
+            let _ = parse(&text);
+        }
+    }
+}

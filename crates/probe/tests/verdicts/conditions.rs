@@ -1,0 +1,126 @@
+//! Conditions: what disturbs a trial, and what of its own does not.
+
+use super::{WINDOW_NS, assert_contains, interrupt, kind};
+use iopj_core::evidence::{CpuTimes, Evidence, OthersEvidence, ProcessEvidence, VerdictKind};
+use iopj_core::{PowerChange, PowerSetting};
+use iopj_probe::{TICKS_SLACK_NS, conditions};
+use proptest::prelude::*;
+
+const MS: u64 = 1_000_000;
+
+/// A window of two seconds on so many cores, in which others had so much CPU time.
+fn with_others(cores: u32, processes_ns: u64) -> Evidence {
+    let others = Some(OthersEvidence { over_ns: WINDOW_NS, processes_ns, kernel_threads_ns: 0 });
+    Evidence { others, cpu: CpuTimes { cores, ..CpuTimes::default() }, ..interrupt() }
+}
+
+fn is_disturbed(evidence: &Evidence) -> bool {
+    conditions(evidence).are_disturbed()
+}
+
+#[test]
+fn others_may_have_two_per_cent_of_the_cores_and_half_a_core_at_most() {
+    // Two seconds on 2 cores: 80 ms and 30 ms of slack for ticks. From 25 cores on half a core, for a second.
+    for (cores, most_ms) in [(2, 110), (8, 350), (25, 1030), (512, 1030)] {
+        assert!(!is_disturbed(&with_others(cores, most_ms * MS)), "{cores}");
+        assert!(is_disturbed(&with_others(cores, most_ms * MS + MS)), "{cores}");
+    }
+    let found = conditions(&with_others(2, 900 * MS));
+    assert_eq!(found.to_string(), "other processes had 0.45 processors, where 0.06 are allowed");
+}
+
+#[test]
+fn a_short_window_is_not_disturbed_by_the_rounding_of_ticks() {
+    let mut evidence = with_others(2, 30 * MS);
+    evidence.others.as_mut().unwrap().over_ns = 20 * MS;
+    assert!(!is_disturbed(&evidence));
+    evidence.others.as_mut().unwrap().processes_ns = 40 * MS;
+    assert!(is_disturbed(&evidence));
+}
+
+#[test]
+fn disturbance_changes_no_verdict() {
+    let quiet = interrupt();
+    let disturbed = with_others(2, WINDOW_NS);
+    assert!(!is_disturbed(&quiet) && is_disturbed(&disturbed));
+    for (path, expected) in
+        [("posix-sio/syscall/interrupt", VerdictKind::Verified), ("posix-sio/syscall/poll", VerdictKind::Refuted)]
+    {
+        assert_eq!((kind(path, &quiet), kind(path, &disturbed)), (expected, expected));
+    }
+}
+
+#[test]
+fn where_others_are_hidden_the_time_in_user_space_beyond_the_trials_tells() {
+    let cpu = |user_ns| CpuTimes { user_ns, idle_ns: 2 * WINDOW_NS - user_ns, cores: 2, ..CpuTimes::default() };
+    let process = ProcessEvidence { user_ns: 900 * MS, ..ProcessEvidence::default() };
+    let of = |user_ns| Evidence { process, cpu: cpu(user_ns), ..interrupt() };
+    // 400 ticks deviate by 10: 300 ms, and the 80 and 30 ms of counts that are exact.
+    assert!(!is_disturbed(&of(1_300 * MS)));
+    assert!(is_disturbed(&of(1_320 * MS)));
+    // Time of the kernel is not told from that which it spent for the trial.
+    let kernel =
+        Evidence { cpu: CpuTimes { system_ns: 2 * WINDOW_NS, cores: 2, ..CpuTimes::default() }, ..interrupt() };
+    assert!(!is_disturbed(&kernel));
+}
+
+#[test]
+fn steal_throttling_and_changed_settings_disturb_and_are_told() {
+    let mut evidence = interrupt();
+    evidence.cpu = CpuTimes { steal_ns: 110 * MS, idle_ns: 2 * WINDOW_NS - 110 * MS, cores: 2, ..CpuTimes::default() };
+    assert!(!is_disturbed(&evidence));
+    evidence.cpu.steal_ns += 10 * MS;
+    assert_contains(&conditions(&evidence).to_string(), "the hypervisor took 3.0 % of the processors' time");
+    let mut evidence = interrupt();
+    evidence.throttles = Some(0);
+    assert!(!is_disturbed(&evidence));
+    evidence.throttles = Some(2);
+    let change = |what, device: Option<&str>, before: &str, after: &str| PowerChange {
+        what,
+        device: device.map(str::to_owned),
+        before: before.to_owned(),
+        after: after.to_owned(),
+    };
+    evidence.power_changes = vec![
+        change(PowerSetting::Governors, None, "performance", "powersave"),
+        change(PowerSetting::NvmePowerState, Some("nvme0n1"), "0", "2"),
+    ];
+    let found = conditions(&evidence);
+    assert_eq!(found.disturbances.len(), 3);
+    assert_eq!(
+        found.to_string(),
+        "processors were throttled for heat (2 more events); the frequency governor changed from performance to powersave; \
+         the NVMe power state of nvme0n1 changed from 0 to 2"
+    );
+}
+
+proptest! {
+    /// More of others never calms a trial, whatever the counts; its own time, the kernel's and interrupts never disturb it.
+    #[test]
+    fn only_others_disturb(
+        cores: u32, over_ns: u64, theirs: u64, more: u64, own: (u64, u64), kernel: (u64, u64, u64), idle: u64,
+    ) {
+        let mut evidence = with_others(cores, theirs);
+        evidence.others.as_mut().unwrap().over_ns = over_ns;
+        let was = is_disturbed(&evidence);
+        evidence.others.as_mut().unwrap().kernel_threads_ns = kernel.0;
+        evidence.process = ProcessEvidence { user_ns: own.0, system_ns: own.1, ..ProcessEvidence::default() };
+        let kinds = CpuTimes { user_ns: own.0, system_ns: kernel.0, irq_ns: kernel.1, softirq_ns: kernel.2, idle_ns: idle, ..evidence.cpu };
+        evidence.cpu = kinds;
+        prop_assert_eq!(is_disturbed(&evidence), was);
+        evidence.others.as_mut().unwrap().processes_ns = theirs.saturating_add(more);
+        prop_assert!(is_disturbed(&evidence) || !was);
+        // Hidden others: all of the time in user space is the trial's.
+        evidence.others = None;
+        prop_assert!(!is_disturbed(&evidence));
+    }
+
+    /// On a machine of its own no trial is disturbed by the rounding of ticks, however short.
+    #[test]
+    fn rounding_does_not_disturb(cores in 1u32..1024, over_ns in 1u64..10_000_000_000, ticks in 0u64..4) {
+        let mut evidence = with_others(cores, ticks * 10 * MS);
+        evidence.others.as_mut().unwrap().over_ns = over_ns;
+        prop_assert!(!is_disturbed(&evidence));
+        prop_assert!(TICKS_SLACK_NS >= ticks * 10 * MS);
+    }
+}
