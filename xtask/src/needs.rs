@@ -15,7 +15,7 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("umount", "mount"),
     ("mkswap", "util-linux"),
     ("unshare", "util-linux"),
-    ("addpart", "util-linux"),
+    ("partx", "util-linux"),
     ("mkfs.ext4", "e2fsprogs"),
     ("chromium", "chromium"),
     ("tidy", "tidy"),

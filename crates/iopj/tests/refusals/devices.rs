@@ -49,10 +49,15 @@ fn disk_with_a_mounted_partition_is_refused() {
     let folder = folder();
     let image = folder.path().join("image");
     written(&image, 8 << 20);
+    // An MBR with one partition of type 83h: 8192 sectors from the 2048th.
+    let mut table = [0; 66];
+    table[..16].copy_from_slice(&[0, 0, 0, 0, 0x83, 0, 0, 0, 0, 8, 0, 0, 0, 32, 0, 0]);
+    table[64..].copy_from_slice(&[0x55, 0xaa]);
+    File::options().write(true).open(&image).unwrap().write_all_at(&table, 446).unwrap();
     let device = LoopDevice::new(&image, "-P");
-    // Not from a table: the kernel may know none.
-    tool(&format!("addpart {} 1 2048 8192", device.node()));
-    let _deleted = Undo(format!("delpart {} 1", device.node()));
+    // The kernel itself may know no table.
+    tool(&format!("partx --update --nr 1 {}", device.node()));
+    let _deleted = Undo(format!("partx --delete --nr 1 {}", device.node()));
     let partition = format!("{}p1", device.node());
     let whole = format!("`{partition}` is a partition: name the whole device `{}`", device.node());
     refused_to_write(folder.path(), &partition, &[&whole]);
