@@ -26,6 +26,7 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("qemu-system-x86_64", "qemu-system-x86"),
     ("busybox", "busybox-static"),
     ("depmod", "kmod"),
+    ("cpio", "cpio"),
     ("nm", "binutils"),
     ("script", "bsdutils"),
     ("snmpd", "snmpd"),
