@@ -19,9 +19,20 @@ const STOPS: &str = "[...document.querySelectorAll('a[href], button, summary, [t
 /// Opens the page in both sizes, light and dark, and demands that nothing is amiss; what it shows in the first.
 #[track_caller]
 pub(crate) fn looks(browser: &mut Browser, page: &Path) -> Value {
+    looks_in(browser, page, &[false, true])
+}
+
+/// The same in light alone: the colours leave the layout as it is.
+#[track_caller]
+pub(crate) fn looks_in_light(browser: &mut Browser, page: &Path) -> Value {
+    looks_in(browser, page, &[false])
+}
+
+#[track_caller]
+fn looks_in(browser: &mut Browser, page: &Path, colours: &[bool]) -> Value {
     let mut first = Value::Null;
     for size in SIZES {
-        for dark in [false, true] {
+        for dark in colours.iter().copied() {
             browser.open(page, size, dark);
             let seen = browser.value(include_str!("probe.js"));
             let what = format!("{} at {} {}", page.display(), size.0, if dark { "dark" } else { "light" });
