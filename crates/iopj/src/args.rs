@@ -162,7 +162,7 @@ pub(crate) struct ReportArgs {
     /// Print the papers' tables, from this store
     #[arg(long, group = "form")]
     pub(crate) papers: bool,
-    /// Let unproven trials compete, marked
+    /// Let unproven and disturbed trials compete, marked
     #[arg(long)]
     pub(crate) with_unproven: bool,
 }
@@ -182,7 +182,7 @@ pub(crate) struct WinnersArgs {
     /// papers' rule: the two best, not corrected)
     #[arg(long)]
     pub(crate) test: Option<String>,
-    /// Let unproven trials compete, marked
+    /// Let unproven and disturbed trials compete, marked
     #[arg(long)]
     pub(crate) with_unproven: bool,
 }
@@ -211,7 +211,7 @@ pub(crate) struct CompareArgs {
     /// exact costs, if instructions per I/O are
     #[arg(long, value_name = "PCT")]
     pub(crate) fail_on_regression: Option<f64>,
-    /// Let unproven trials compete, marked
+    /// Let unproven and disturbed trials compete, marked
     #[arg(long)]
     pub(crate) with_unproven: bool,
     /// Print JSON

@@ -8,17 +8,16 @@ use std::ops::AddAssign;
 /// Share of short I/Os above which a trial is incomplete: verdicts allow as many bytes to be missing.
 const SHORT_SHARE: f64 = 0.001;
 
-/// What stands beside a path of which an unproven trial competes.
+/// What stands beside a path of which an unproven or disturbed trial competes.
 pub const MARK: &str = "†";
 
 /// What the mark means.
-pub const LEGEND: &str =
-    "† unproven: nothing shows which path these trials took; they compete because --with-unproven lets them";
+pub const LEGEND: &str = "† unproven or disturbed: nothing shows which path these trials took, or others had the machine; they compete because --with-unproven lets them";
 
-/// Whose trials compete: the verified ones, and the unproven ones where the user says so.
+/// Whose trials compete: the verified ones that nothing disturbed, and the others that are not refuted where the user says so.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Admission {
-    /// Trials compete whose path is not shown.
+    /// Trials compete whose path is not shown, and those that were disturbed.
     pub with_unproven: bool,
 }
 
@@ -29,6 +28,8 @@ pub enum Barred {
     Refuted,
     /// What path it took is not shown.
     Unproven,
+    /// Others had the machine, or it changed meanwhile.
+    Disturbed,
     /// It measured nothing.
     Failed,
     /// No I/O moved all its bytes, or more than 0.1 % were short.
@@ -37,13 +38,15 @@ pub enum Barred {
 
 impl Barred {
     /// All of them, in the order in which they are told.
-    pub const ALL: [Barred; 4] = [Barred::Refuted, Barred::Unproven, Barred::Failed, Barred::Incomplete];
+    pub const ALL: [Barred; 5] =
+        [Barred::Refuted, Barred::Unproven, Barred::Disturbed, Barred::Failed, Barred::Incomplete];
 
     /// The reason in a word.
     pub fn as_str(self) -> &'static str {
         match self {
             Barred::Refuted => "refuted",
             Barred::Unproven => "unproven",
+            Barred::Disturbed => "disturbed",
             Barred::Failed => "failed",
             Barred::Incomplete => "incomplete",
         }
@@ -61,6 +64,7 @@ impl Admission {
             VerdictKind::Refuted => Err(Barred::Refuted),
             _ if is_incomplete(measurement) => Err(Barred::Incomplete),
             VerdictKind::Unproven if !self.with_unproven => Err(Barred::Unproven),
+            _ if measurement.conditions.are_disturbed() && !self.with_unproven => Err(Barred::Disturbed),
             VerdictKind::Unproven | VerdictKind::Verified => Ok(measurement),
         }
     }
@@ -74,6 +78,17 @@ impl Admission {
         let unproven = measured.iter().filter(|one| one.verdict.kind == VerdictKind::Unproven);
         let reasons: Vec<&str> =
             unproven.map(|one| one.verdict.reasons.first().map_or("no reason is told", String::as_str)).collect();
+        let disturbed = measured.iter().filter(|one| one.conditions.are_disturbed()).count();
+        if let Some(one) =
+            measured.iter().find(|one| one.verdict.kind == VerdictKind::Verified && one.conditions.are_disturbed())
+        {
+            return Some(format!(
+                "nothing is ranked: no verified trial was left undisturbed. {disturbed} of {} trials were disturbed: {}; end what else runs, \
+                 or rank such trials, marked, by --with-unproven",
+                trials.len(),
+                one.conditions
+            ));
+        }
         let Some(reason) = most_frequent(&reasons) else {
             let mut barred = Tally::default();
             trials.iter().filter_map(|trial| self.admit(trial).err()).for_each(|why| barred.add(why));
@@ -92,9 +107,9 @@ fn most_frequent<'r>(reasons: &[&'r str]) -> Option<&'r str> {
     reasons.iter().rev().copied().max_by_key(|reason| count(reason))
 }
 
-/// True if a trial that competes is not verified.
+/// True if a trial that competes is not verified, or was disturbed.
 pub fn is_marked(measurement: &Measurement) -> bool {
-    measurement.verdict.kind != VerdictKind::Verified
+    measurement.verdict.kind != VerdictKind::Verified || measurement.conditions.are_disturbed()
 }
 
 /// True if a trial did not do the I/O that it stands for.
@@ -155,7 +170,7 @@ impl Serialize for Tally {
 mod tests {
     use super::*;
     use crate::analysis::claims::fixture::{Measured, cell, judge, workload};
-    use iopj_core::Rw;
+    use iopj_core::{Disturbance, Rw};
 
     fn trials(count: usize) -> Vec<Trial> {
         let measured = Measured { iops: 1000.0, ..Measured::default() };
@@ -187,6 +202,26 @@ mod tests {
     }
 
     #[test]
+    fn a_disturbed_trial_keeps_its_verdict_and_does_not_compete() {
+        let mut all = trials(3);
+        let disturb = |trial: &mut Trial| {
+            measurement(trial).conditions.disturbances = vec![Disturbance::Others { cores: 0.9, allowed: 0.05 }];
+        };
+        all[..2].iter_mut().for_each(disturb);
+        judge(&mut all[1..2], VerdictKind::Refuted);
+        let (strict, lax) = (Admission::default(), Admission { with_unproven: true });
+        let why = |admission: Admission| all.iter().map(|trial| admission.admit(trial).err()).collect::<Vec<_>>();
+        assert_eq!(why(strict), [Some(Barred::Disturbed), Some(Barred::Refuted), None]);
+        assert_eq!(why(lax), [None, Some(Barred::Refuted), None]);
+        assert!(is_marked(lax.admit(&all[0]).unwrap()) && !is_marked(lax.admit(&all[2]).unwrap()));
+        assert_eq!(strict.nobody(&all), None);
+        let line = "nothing is ranked: no verified trial was left undisturbed. 1 of 1 trials were disturbed: other processes had 0.90 \
+                    processors, where 0.05 are allowed; end what else runs, or rank such trials, marked, by --with-unproven";
+        assert_eq!(strict.nobody(&all[..1]).as_deref(), Some(line));
+        assert_eq!(lax.nobody(&all[..1]), None);
+    }
+
+    #[test]
     fn one_line_says_why_nobody_competes_from_the_verdicts_own_reasons() {
         let mut all = trials(4);
         judge(&mut all, VerdictKind::Unproven);
@@ -211,6 +246,9 @@ mod tests {
         [Barred::Incomplete, Barred::Refuted, Barred::Refuted].into_iter().for_each(|why| tally.add(why));
         assert_eq!((tally.text().as_str(), tally.total()), ("2 refuted, 1 incomplete", 3));
         let json = serde_json::to_value(tally).unwrap();
-        assert_eq!(json, serde_json::json!({ "refuted": 2, "unproven": 0, "failed": 0, "incomplete": 1 }));
+        assert_eq!(
+            json,
+            serde_json::json!({ "refuted": 2, "unproven": 0, "disturbed": 0, "failed": 0, "incomplete": 1 })
+        );
     }
 }

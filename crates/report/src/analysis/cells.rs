@@ -191,6 +191,10 @@ fn row(first: &Trial, trials: &[&Trial], shown: &Shown<'_>) -> Row {
             add_reason(format!("{}: {}", kind.as_str(), one.verdict.reasons.join("; ")));
         }
     }
+    if let Some(one) = measured.iter().find(|measurement| measurement.conditions.are_disturbed()) {
+        let disturbed = measured.iter().filter(|measurement| measurement.conditions.are_disturbed()).count();
+        add_reason(format!("disturbed ({disturbed} of {}): {}", measured.len(), one.conditions));
+    }
     for trial in trials {
         if let Outcome::Failed(error) = &trial.outcome {
             add_reason(format!("failed: {error}"));

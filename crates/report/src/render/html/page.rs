@@ -48,7 +48,7 @@ pub(super) fn page(study: &StudyRecord, trials: &[Trial], model: &Model<'_>, sec
     html += &unavailable(&study.unavailable);
     html += &provenance(study);
     html += "</main><footer>Made by iopj from the study's store. This page is one file and loads nothing. Refuted trials are kept in \
-             the store and left out of every figure and comparison; unproven ones are drawn and do not compete, unless asked for.</footer>";
+             the store and left out of every figure and comparison; unproven and disturbed ones are drawn and do not compete, unless asked for.</footer>";
     let _ = write!(html, "<template id=\"figure-style\">{}</template>", light_style());
     let _ = write!(html, "<script>{SCRIPT}</script></body></html>");
     html
@@ -251,24 +251,28 @@ fn orders(model: &Model<'_>) -> String {
     format!("<h3>Orders of paths, emulated</h3><p class=\"note\">{words}</p><ul class=\"plain\">{items}</ul>")
 }
 
-/// Paths with trials that are refuted, unproven or failed, each with one reason.
+/// Why a trial is refuted, failed, unproven or disturbed, by that word.
+fn reason_for(word: &str, outcome: &Outcome) -> Option<String> {
+    match outcome {
+        Outcome::Failed(error) => (word == "failed").then(|| error.clone()),
+        Outcome::Measured(one) if word == "disturbed" => {
+            one.conditions.are_disturbed().then(|| one.conditions.to_string())
+        }
+        Outcome::Measured(one) => (word == one.verdict.kind.as_str() && one.verdict.kind != VerdictKind::Verified)
+            .then(|| one.verdict.reasons.first().cloned().unwrap_or_default()),
+    }
+}
+
+/// Paths with trials that are refuted, unproven, disturbed or failed, each with one reason.
 fn doubtful(model: &Model<'_>) -> String {
     let mut items = String::new();
-    for (word, kind) in
-        [("refuted", Some(VerdictKind::Refuted)), ("failed", None), ("unproven", Some(VerdictKind::Unproven))]
-    {
+    for word in ["refuted", "failed", "unproven", "disturbed"] {
         for (index, series) in model.series.iter().enumerate() {
             let reasons: Vec<String> = model
                 .trials
                 .iter()
                 .filter(|trial| model.series_of(trial) == Some(index))
-                .filter_map(|trial| match (&trial.outcome, kind) {
-                    (Outcome::Failed(error), None) => Some(error.clone()),
-                    (Outcome::Measured(one), Some(kind)) if one.verdict.kind == kind => {
-                        Some(one.verdict.reasons.first().cloned().unwrap_or_default())
-                    }
-                    _ => None,
-                })
+                .filter_map(|trial| reason_for(word, &trial.outcome))
                 .collect();
             let Some(reason) = reasons.first() else { continue };
             let more = if reasons.iter().any(|other| other != reason) { "first reason: " } else { "" };
