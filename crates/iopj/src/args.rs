@@ -191,6 +191,9 @@ pub(crate) struct WinnersArgs {
 pub(crate) struct ClaimsArgs {
     /// Store that `iopj run` has written
     pub(crate) store: PathBuf,
+    /// Let unproven trials compete, marked
+    #[arg(long)]
+    pub(crate) with_unproven: bool,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,

@@ -2,6 +2,7 @@
 
 use crate::args::ClaimsArgs;
 use crate::output::{print, print_json};
+use iopj_report::analysis::Admission;
 use iopj_report::analysis::claims::{Machine, decide};
 use iopj_store::Store;
 use std::process::ExitCode;
@@ -9,7 +10,7 @@ use std::process::ExitCode;
 pub(crate) fn claims(args: &ClaimsArgs) -> anyhow::Result<ExitCode> {
     let store = Store::open(&args.store)?;
     let (study, trials) = (store.study()?, store.trials()?);
-    let claims = decide(&trials, &Machine::of(&study, &trials));
+    let claims = decide(&trials, &Machine::of(&study, &trials, Admission { with_unproven: args.with_unproven }));
     if args.json {
         print_json(&serde_json::json!({ "claims": claims }))?;
     } else {

@@ -34,7 +34,7 @@ fn a_store_is_analysed() {
     assert_eq!(code, 0);
     let claims: Value = serde_json::from_str(&claims).unwrap();
     let claims = claims["claims"].as_array().unwrap();
-    assert_eq!(claims.len(), 19);
+    assert_eq!(claims.len(), 21);
     assert!(claims.iter().all(|claim| claim["answer"]["is"] == "not_measured"), "polling was not measured");
     let (code, csv, _) = run(folder, "report --csv s.iopj");
     assert_eq!((code, csv.lines().count()), (0, 5), "{csv}");

@@ -2,7 +2,8 @@
 
 use super::grid::{Align, Grid, escape, wrap};
 use super::number::{exact, significant};
-use crate::analysis::claims::{Answer, Claim, Figure, LeftOut, Part};
+use crate::analysis::admission::{LEGEND, MARK};
+use crate::analysis::claims::{Answer, Claim, Effect, Figure, Part};
 use crate::analysis::published::Paper;
 
 /// Columns of running text.
@@ -20,9 +21,13 @@ pub fn claims(claims: &[Claim]) -> String {
         text.push('\n');
         text += &one(claim);
     }
-    text += "\nDecided from verified trials alone, by Welch's test or two one-sided tests at 5 %, after Holm's correction over the\n\
-             comparisons of a claim. Measured figures are means over replicates with their 95 % interval. Published figures are\n\
-             the papers', from their machines.\n";
+    text += "\nDecided from trials that compete, by the t-test within blocks (of imports by Welch's), of percentiles by their logarithms, or by\n\
+             two one-sided tests, at 5 %, after Holm's correction over the comparisons of a claim. `ratio` is the first figure over the\n\
+             second with its 95 % interval, `could see` the least difference that would have been seen four times out of five. Measured\n\
+             figures are means over replicates with their 95 % interval. Published figures are the papers', from their machines.\n";
+    if claims.iter().any(|claim| claim.marked) {
+        text += &wrap(LEGEND, WIDTH, "");
+    }
     text
 }
 
@@ -33,7 +38,8 @@ fn summary(claims: &[Claim]) -> String {
 }
 
 fn one(claim: &Claim) -> String {
-    let mut text = format!("{}: {}\n", claim.id, claim.answer.as_str());
+    let mark = if claim.marked { MARK } else { "" };
+    let mut text = format!("{}: {}{mark}\n", claim.id, claim.answer.as_str());
     text += &wrap(claim.text, WIDTH, "  ");
     if let Answer::NotMeasured(missing) = &claim.answer {
         for need in missing {
@@ -47,11 +53,11 @@ fn one(claim: &Claim) -> String {
         text += &wrap(&format!("published ({}): {}", place[0].place, figures.join("; ")), WIDTH, "    ");
     }
     if claim.left_out.total() > 0 {
-        let LeftOut { refuted, unproven, failed } = claim.left_out;
-        text += &format!("    trials left out: {refuted} refuted, {unproven} unproven, {failed} failed\n");
+        text += &format!("    trials left out: {}\n", claim.left_out.text());
     }
     if let Some(source) = &claim.energy {
-        text += &wrap(&format!("energy: {}", escape(&source.to_string())), WIDTH, "    ");
+        let proxy = if claim.proxy { ": less than the whole machine, a proxy that decides nothing" } else { "" };
+        text += &wrap(&format!("energy: {}{proxy}", escape(&source.to_string())), WIDTH, "    ");
     }
     if let Some(note) = claim.note {
         text += &wrap(note, WIDTH, "    ");
@@ -86,6 +92,8 @@ fn part_grid(parts: &[Part]) -> String {
         ("", Align::Left),
         ("part", Align::Left),
         ("measured", Align::Left),
+        ("ratio", Align::Left),
+        ("could see", Align::Right),
         ("p", Align::Right),
         ("published", Align::Left),
     ]);
@@ -94,6 +102,11 @@ fn part_grid(parts: &[Part]) -> String {
             part.answer.as_str().to_owned(),
             part.text.clone(),
             against(&part.figures, measured),
+            part.effect.as_ref().map_or_else(|| "-".to_owned(), ratio),
+            part.effect
+                .as_ref()
+                .and_then(|one| one.least)
+                .map_or_else(|| "-".to_owned(), |one| format!("{:.1} %", 100.0 * one)),
             part.p.map_or_else(|| "-".to_owned(), p_value),
             against(&part.figures, |figure| figure.published.map_or_else(|| "-".to_owned(), exact)),
         ]);
@@ -113,6 +126,12 @@ fn measured(figure: &Figure) -> String {
     format!("{}{spread} {}", significant(mean), figure.unit).trim_end().to_owned()
 }
 
+fn ratio(effect: &Effect) -> String {
+    let text =
+        |ratio: &crate::analysis::stats::Ratio| format!("{:.3} ({:.3} to {:.3})", ratio.ratio, ratio.low, ratio.high);
+    effect.ratio.as_ref().map_or_else(|| "-".to_owned(), text)
+}
+
 fn p_value(p: f64) -> String {
     if p < 0.001 { "<0.001".to_owned() } else { format!("{p:.3}") }
 }
@@ -124,8 +143,8 @@ mod tests {
 
     #[test]
     fn an_empty_store_says_what_is_missing_and_what_to_run() {
-        let text = claims(&decide(&[], &Machine { cores: 4, emulated: false }));
-        assert!(text.starts_with("19 claims: holds 0, does not hold 0, undecided 0, not measured 19\n"), "{text}");
+        let text = claims(&decide(&[], &Machine { cores: 4, ..Machine::default() }));
+        assert!(text.starts_with("21 claims: holds 0, does not hold 0, undecided 0, not measured 21\n"), "{text}");
         assert!(text.contains(
             "missing: posix-sio/syscall/poll, randread 4k iodepth 1 numjobs 8 (no trial; 3 verified needed)"
         ));

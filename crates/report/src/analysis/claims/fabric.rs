@@ -11,7 +11,7 @@ pub(super) const DEFINITIONS: &[Definition] = &[
     fabric(
         "fabric-1",
         "Sequential reads over growing request size: at 128 KiB the remote p95 is that of local access; remote bandwidth \
-         stays within 20 % of it; target CPU falls as requests grow.",
+         stays within 20 % of it; target CPU falls as requests grow; host CPU is least at 64 KiB and more at 128 KiB.",
         &["one drive local and over fabrics", "read 4k to 128k, numjobs 8", "CPU of both hosts"],
         &[DRIVE, "CPU of both hosts"],
         &published::FABRIC_1_PRINTED,
@@ -33,7 +33,8 @@ pub(super) const DEFINITIONS: &[Definition] = &[
     ),
     fabric(
         "fabric-4",
-        "On one target core with interrupt moderation: interrupts per I/O fall with depth; from depth 64 on the remote p80 \
+        "On one target core with interrupt moderation: remote bandwidth dips between depth 4 and 16 (target CPU is the limit); interrupts per \
+         I/O fall with depth while local stays at one; from depth 64 on the remote p80 \
          is below the local one at the same depth; at 128 remote throughput is above, and CPU below, that at 32.",
         &["one drive local and over fabrics, one target core", "read 4k, iodepth 1 to 128", "interrupts of both hosts"],
         &[DRIVE, "interrupts of both hosts"],

@@ -3,7 +3,8 @@
 use super::iface23::{OTHERS, SQPOLL, SYSCALL, ring};
 use super::iface23_bypass;
 use super::rule::{Against, Cell, Comparison, Data, IOS_PER_JOULE, Question, Relation, Shape};
-use super::stated::{Derived, Group, above, greatest, least, ranked};
+use super::stated::{Derived, Each, Generally, Group, above, greatest, ranked};
+use crate::analysis::published;
 use iopj_core::{Completion, CompletionMode, IoPath, RingCompletion, Rw, Submission, format_bytes};
 
 /// What to know about the answers.
@@ -11,15 +12,17 @@ pub(super) const ONE_THREAD_NOTE: &str = "At each depth, among the asynchronous 
                                           nvme-user/doorbell/poll, and its lead the ratio of its I/Os per joule to those of the best path of the kernel. The best path of a group stands for it, and ties are by the papers' rule, Student's \
                                           test at 5 % without correction. The paper draws its figures (1 to 3) and prints none.";
 /// The same for submission polling.
-pub(super) const SQPOLL_NOTE: &str = "Every workload that was measured with both submissions, but 4 KiB on one thread at the upper half of the depths, of which \
-                                      the paper says the opposite. Beside each comparison stands the ratio with its interval over replicates. The paper \
-                                      draws its figures (1 to 7) and prints none.";
+pub(super) const SQPOLL_NOTE: &str = "A cell is a workload with a completion that was measured with both submissions, but for 4 KiB on one thread at the largest depth, \
+                                      of which the paper says the opposite and which is a part of its own. The paper draws its figures (1 to 7) and prints none.";
 /// The same for many threads.
-pub(super) const MANY_THREADS_NOTE: &str = "Of a store without kernel bypass the two paths of submission polling are held against the rest at 128 KiB, and the \
-                                            three worst are not decided. The best or the worst path of a group stands for it, and ties are by the papers' rule. The paper draws its \
-                                            figures (4 to 7) and prints none.";
+pub(super) const MANY_THREADS_NOTE: &str = "A cell is a request size and a thread count above one. It is decided for a path where that is told from each other one, \
+                                            against it where another is told to be ahead, after Holm's correction over all cells. Of a store without kernel bypass the \
+                                            part on kernel bypass is not decided. The paper draws its figures (4 to 7) and prints none.";
+/// The same for asynchronous paths.
+pub(super) const ASYNCHRONOUS_NOTE: &str = "A cell is a request size and a thread count above one, one I/O in flight on each; posix-sio stays out. The best path of \
+                                            io_uring by system call stands for both. The paper draws its figures (4 to 7) and prints none.";
 /// The same for large requests.
-pub(super) const LARGE_NOTE: &str = "The upper half of the thread counts above one that were measured at 128 KiB. Beside each comparison stands the ratio with its \
+pub(super) const LARGE_NOTE: &str = "Each thread count above one that was measured at 128 KiB. Beside each comparison stands the ratio with its \
                                      interval over replicates. The paper draws its figures (6 and 7) and prints none.";
 
 /// The replicates that a cell needs.
@@ -28,7 +31,6 @@ const SMALL: u32 = 4 << 10;
 const MIDDLE: u32 = 16 << 10;
 const LARGE: u32 = 128 << 10;
 const KERNEL: &str = "the best path of the kernel";
-const THREE_WORST: &str = "I/Os per joule: the three worst paths are of kernel bypass and submission polling";
 const NAME: &str = "I/Os per joule";
 const SIO_POLL: IoPath = IoPath::PosixSio(CompletionMode::Poll);
 const SIO_INTERRUPT: IoPath = IoPath::PosixSio(CompletionMode::Interrupt);
@@ -161,103 +163,149 @@ fn lead_falls<'a>(contests: [&Contest<'a>; 2]) -> Question<'a> {
     })
 }
 
-/// The places of the upper half of so many in ascending order; of one there is none.
-fn in_upper_half(place: usize, of: usize) -> bool {
-    2 * place >= of.max(2)
+fn compared<'a>(data: &Data<'a>, path: IoPath, relation: Relation, other: IoPath, shape: Shape) -> Comparison<'a> {
+    Comparison {
+        metric: IOS_PER_JOULE,
+        cell: data.cell(path, shape),
+        relation,
+        against: Against::Cell(data.cell(other, shape)),
+        published: [None; 2],
+    }
 }
 
 pub(super) fn sqpoll<'a>(data: &Data<'a>) -> Vec<Question<'a>> {
     let first = Shape::of_4k(Rw::Randread);
-    let mut questions = Vec::new();
+    let (mut each, mut own, mut missing) = (Vec::new(), Vec::new(), None);
     for completion in [RingCompletion::Interrupt, RingCompletion::Poll] {
         let [polled, called] = [SQPOLL, SYSCALL].map(|submission| ring(submission, completion));
         let mut shapes = data.shapes(&[polled], |_| true);
         if shapes.is_empty() {
             shapes.push(first);
         }
-        for shape in shapes.iter().filter(|shape| !exempt(shape, &shapes)) {
-            questions.push(Question::Compare(Comparison {
-                metric: IOS_PER_JOULE,
-                cell: data.cell(polled, *shape),
-                relation: Relation::Less,
-                against: Against::Cell(data.cell(called, *shape)),
-                published: [None; 2],
-            }));
+        for shape in &shapes {
+            let less = compared(data, polled, Relation::Less, called, *shape);
+            match less.missing(REPLICATES).into_iter().next() {
+                Some(need) => missing = missing.or(Some(need)),
+                None if is_deepest(shape, &shapes) => {
+                    own.push(Question::Compare(compared(data, polled, Relation::NotLess(0.0), called, *shape)));
+                }
+                None => each.push(Each { all: vec![less] }),
+            }
         }
     }
-    questions
+    let text = "I/Os per joule: io_uring/sqpoll less than io_uring/syscall".to_owned();
+    let generally = match missing.filter(|_| each.is_empty()) {
+        Some(need) => Question::Missing { text, at: String::new(), need },
+        None => Question::Generally(Generally { text, each }),
+    };
+    std::iter::once(generally).chain(own).collect()
 }
 
-/// Small requests at large depth on one thread: the upper half of the depths at which 4 KiB was measured on one thread.
-fn exempt(shape: &Shape, all: &[Shape]) -> bool {
-    let small = |one: &&Shape| one.bs == 4096 && one.numjobs == 1 && one.rw == shape.rw;
-    let depths: Vec<u32> = all.iter().filter(small).map(|one| one.iodepth).collect();
-    let place = depths.iter().position(|depth| *depth == shape.iodepth);
-    small(&shape) && place.is_some_and(|place| in_upper_half(place, depths.len()))
+/// Small requests on one thread at the largest of several depths.
+fn is_deepest(shape: &Shape, all: &[Shape]) -> bool {
+    let small = |one: &&Shape| one.bs == SMALL && one.numjobs == 1 && one.rw == shape.rw;
+    let depths = || all.iter().filter(small).map(|one| one.iodepth);
+    small(&shape) && shape.iodepth > 1 && depths().max() == Some(shape.iodepth)
+}
+
+/// What is claimed of the cells of a path, or what is missing for it.
+fn generally<'a>(text: &str, each: Vec<Each<'a>>, need: &str) -> Question<'a> {
+    let text = format!("I/Os per joule: {text}");
+    match each.is_empty() {
+        true => Question::Missing {
+            text,
+            at: String::new(),
+            need: format!("energy of {REPLICATES} verified trials of {need}"),
+        },
+        false => Question::Generally(Generally { text, each }),
+    }
+}
+
+/// That a path is ahead of each of the others.
+fn first_of<'a>(data: &Data<'a>, path: IoPath, others: &[Cell<'a>], shape: Shape) -> Each<'a> {
+    let others = others.iter().filter(|cell| cell.path != path);
+    Each { all: others.map(|cell| compared(data, path, Relation::More, cell.path, shape)).collect() }
 }
 
 pub(super) fn many_threads<'a>(data: &Data<'a>) -> Vec<Question<'a>> {
     let at = |bs| Shape { bs, numjobs: 8, ..Shape::of_4k(Rw::Randread) };
     let fits = |one: &Shape| [SMALL, LARGE].contains(&one.bs) && one.iodepth == 1 && one.numjobs > 1;
-    let mut questions = Vec::new();
-    let mut has_bypass = false;
+    let (mut questions, mut sio, mut by_size) = (Vec::new(), Vec::new(), [Vec::new(), Vec::new()]);
+    let (mut sqpolls, mut bypass) = (Vec::new(), Vec::new());
     for shape in shapes(data, &[at(SMALL), at(LARGE)], fits) {
-        let (with, without) = cells(data, shape, |_| true);
+        let (with, without) = cells(data, shape, is_papers);
+        questions.extend(without.into_iter().map(Question::LeftOut));
         if let Some(absent) = OTHERS.iter().find(|other| !with.iter().any(|cell| cell.path.interface() == **other)) {
             let need = format!("energy of {REPLICATES} verified trials of {absent}, {shape}");
             let text = "I/Os per joule: posix-sio against every other interface".to_owned();
             questions.push(Question::Missing { text, at: shape.to_string(), need });
-        } else {
-            questions.extend(threads_at(shape, &with));
-            has_bypass |= shape.bs == LARGE && with.iter().any(|cell| iface23_bypass::PATHS.contains(&cell.path));
+            continue;
         }
-        questions.extend(without.into_iter().map(Question::LeftOut));
+        let is_sio = |path: &IoPath| path.interface() == "posix-sio";
+        if let Some(best) = greatest(&with, IOS_PER_JOULE, is_sio) {
+            let others: Vec<Cell<'a>> = with.iter().filter(|cell| !is_sio(&cell.path)).cloned().collect();
+            sio.push(first_of(data, best.path, &others, shape));
+        }
+        let is_large = shape.bs == LARGE;
+        let best = if is_large { SIO_INTERRUPT } else { SIO_POLL };
+        if with.iter().any(|cell| cell.path == best) {
+            by_size[usize::from(is_large)].push(first_of(data, best, &with, shape));
+        }
+        if is_large {
+            sqpolls.extend(below_median(data, &with, shape, is_sqpoll));
+            bypass.extend(below_median(data, &with, shape, |path| iface23_bypass::PATHS.contains(path)));
+        }
     }
-    if !has_bypass {
-        let (text, at) = (THREE_WORST.to_owned(), "128k, many threads".to_owned());
-        let need = format!("energy of {REPLICATES} verified trials of kernel bypass, {at}");
-        questions.push(Question::Missing { text, at, need });
-    }
+    let [small, large] = by_size;
+    questions.extend([
+        generally("the best of posix-sio more than every other interface", sio, "all interfaces, many threads"),
+        generally("posix-sio/syscall/poll first at 4k", small, "all interfaces, 4k, many threads"),
+        generally("posix-sio/syscall/interrupt first at 128k", large, "all interfaces, 128k, many threads"),
+        generally("io_uring/sqpoll below the median path at 128k", sqpolls, "io_uring/sqpoll, 128k, many threads"),
+        generally("kernel bypass below the median path at 128k", bypass, "kernel bypass, 128k, many threads"),
+    ]);
     questions
 }
 
-/// The best path, and at 128 KiB the worst ones.
-fn threads_at<'a>(shape: Shape, with: &[Cell<'a>]) -> Vec<Question<'a>> {
-    let (best, name) =
-        if shape.bs == LARGE { (SIO_INTERRUPT, "posix-sio with interrupt") } else { (SIO_POLL, "posix-sio with poll") };
-    let own = greatest(with, IOS_PER_JOULE, |path| *path == best);
-    let others = greatest(with, IOS_PER_JOULE, |path| *path != best);
-    let mut questions =
-        vec![held("I/Os per joule: posix-sio leads", shape, [(name, own), ("the best of the rest", others)])];
-    if shape.bs == LARGE {
-        let is_worst = |path: &IoPath| is_sqpoll(path) || iface23_bypass::PATHS.contains(path);
-        let rest = ("the worst of the rest", least(with, IOS_PER_JOULE, |path| !is_worst(path)));
-        questions.push(if with.iter().any(|cell| iface23_bypass::PATHS.contains(&cell.path)) {
-            let third = ranked(with, IOS_PER_JOULE, is_worst).into_iter().nth(2);
-            held(THREE_WORST, shape, [rest, ("the third worst of kernel bypass and submission polling", third)])
-        } else {
-            let sqpoll = greatest(with, IOS_PER_JOULE, is_sqpoll);
-            held(
-                "I/Os per joule: submission polling is worst",
-                shape,
-                [rest, ("the best of submission polling", sqpoll)],
-            )
-        });
-    }
-    questions
+/// That paths are behind the path of the median mean.
+fn below_median<'a>(data: &Data<'a>, with: &[Cell<'a>], shape: Shape, fits: impl Fn(&IoPath) -> bool) -> Vec<Each<'a>> {
+    let all = ranked(with, IOS_PER_JOULE, |_| true);
+    let Some(median) = all.get(all.len() / 2).map(|cell| cell.path) else { return Vec::new() };
+    let paths = with.iter().map(|cell| cell.path).filter(|path| fits(path) && *path != median);
+    paths.map(|path| Each { all: vec![compared(data, path, Relation::Less, median, shape)] }).collect()
+}
+
+/// Whether the paper measured a path, or it is kernel bypass as the paper has it.
+fn is_papers(path: &IoPath) -> bool {
+    published::latency(path).is_some() || iface23_bypass::PATHS.contains(path)
+}
+
+pub(super) fn asynchronous<'a>(data: &Data<'a>) -> Vec<Question<'a>> {
+    let of = |rw: Rw, text: &str, is_best: &dyn Fn(&IoPath) -> bool| {
+        let shapes = shapes(data, &[], |one| one.rw == rw && one.iodepth == 1 && one.numjobs > 1);
+        let each = |shape: Shape| {
+            let (with, _) = cells(data, shape, |path| is_papers(path) && path.interface() != "posix-sio");
+            let best = greatest(&with, IOS_PER_JOULE, is_best)?.path;
+            let others: Vec<Cell<'a>> = with.iter().filter(|cell| !is_best(&cell.path)).cloned().collect();
+            (!others.is_empty()).then(|| first_of(data, best, &others, shape))
+        };
+        generally(
+            text,
+            shapes.into_iter().filter_map(each).collect(),
+            &format!("asynchronous paths, {rw}, many threads"),
+        )
+    };
+    let called = |path: &IoPath| path.interface() == "io_uring" && path.submission() == Submission::Syscall;
+    vec![
+        of(Rw::Randread, "io_uring/syscall first of the asynchronous paths for reads", &called),
+        of(Rw::Randwrite, "libaio first of the asynchronous paths for writes", &|path| *path == IoPath::Libaio),
+    ]
 }
 
 pub(super) fn large<'a>(data: &Data<'a>) -> Vec<Question<'a>> {
     let otherwise = Shape { bs: LARGE, numjobs: 8, ..Shape::of_4k(Rw::Randread) };
     let fits = |one: &Shape| one.bs == LARGE && one.iodepth == 1 && one.numjobs > 1;
     let shapes = shapes(data, &[otherwise], fits);
-    let mut counts: Vec<u32> = shapes.iter().map(|shape| shape.numjobs).collect();
-    counts.sort_unstable();
-    counts.dedup();
-    let larger = |shape: &&Shape| {
-        let place = counts.iter().position(|count| *count == shape.numjobs);
-        counts.len() == 1 || place.is_some_and(|place| in_upper_half(place, counts.len()))
-    };
     let pairs = [
         (SIO_INTERRUPT, SIO_POLL),
         (ring(SYSCALL, RingCompletion::Interrupt), ring(SYSCALL, RingCompletion::Poll)),
@@ -274,5 +322,5 @@ pub(super) fn large<'a>(data: &Data<'a>) -> Vec<Question<'a>> {
             })
         })
     };
-    shapes.iter().filter(larger).flat_map(of).collect()
+    shapes.iter().flat_map(of).collect()
 }

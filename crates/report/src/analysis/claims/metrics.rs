@@ -8,7 +8,7 @@ use iopj_store::{EnergySource, Measurement};
 pub(super) struct Metric {
     pub(super) name: &'static str,
     pub(super) unit: &'static str,
-    /// It is measured by a clock.
+    /// It is measured by a clock, or depends on how long something spun or slept.
     pub(super) time: bool,
     of: Of,
 }
@@ -26,6 +26,11 @@ impl Metric {
     /// True if the other is the same figure.
     pub(super) fn is(&self, other: &Metric) -> bool {
         self.name == other.name
+    }
+
+    /// Percentiles are compared by their logarithms.
+    pub(super) fn is_percentile(&self) -> bool {
+        self.is(&P50) || self.is(&P99)
     }
 
     pub(super) fn is_energy(&self) -> bool {

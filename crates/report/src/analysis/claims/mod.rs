@@ -25,7 +25,10 @@ mod tests_energy;
 #[cfg(test)]
 mod tests_iface23;
 
+use super::admission::{Admission, Tally};
+use super::contrast::in_blocks;
 use super::published::{Paper, Printed};
+use super::stats::Ratio;
 use iopj_core::Scope;
 use iopj_store::{EnergySource, StudyRecord, Trial};
 pub use rule::EMULATED;
@@ -49,11 +52,17 @@ pub struct Claim {
     pub parts: Vec<Part>,
     /// What the paper prints, for claims without parts.
     pub published: &'static [Printed],
-    /// Trials of the cells compared that were left out.
-    pub left_out: LeftOut,
+    /// Trials of the cells compared that do not compete.
+    pub left_out: Tally,
+    /// An unproven trial is among those that decide.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub marked: bool,
     /// The meter and scope that the figures of energy are of; absent where the claim is not about energy, or none was measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub energy: Option<EnergySource>,
+    /// The energy is of less than the whole machine: the parts are a proxy that decides nothing.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub proxy: bool,
     /// What to know about the answer.
     pub note: Option<&'static str>,
     /// What to run to decide the rest; absent where all is decided.
@@ -100,6 +109,18 @@ pub struct Part {
     /// The p-value of what the answer rests on: after Holm's correction, but for parts by the papers' rule, as their text says;
     /// absent where nothing was tested.
     pub p: Option<f64>,
+    /// How large the difference is, where the part is one comparison of two cells.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub effect: Option<Effect>,
+}
+
+/// How large a difference is.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Effect {
+    /// The first figure over the second with its 95 % interval; absent where it has no bounds.
+    pub ratio: Option<Ratio>,
+    /// The least difference, as a share of the second, that would have been seen four times out of five.
+    pub least: Option<f64>,
 }
 
 /// A measured figure beside the published one.
@@ -117,32 +138,6 @@ pub struct Figure {
     pub interval: Option<(f64, f64)>,
     /// What the paper prints.
     pub published: Option<f64>,
-}
-
-/// Trials that no claim is decided from.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct LeftOut {
-    /// Another path was taken than was asked for.
-    pub refuted: usize,
-    /// Which path was taken is not shown.
-    pub unproven: usize,
-    /// Nothing was measured.
-    pub failed: usize,
-}
-
-impl std::ops::AddAssign for LeftOut {
-    fn add_assign(&mut self, other: LeftOut) {
-        self.refuted += other.refuted;
-        self.unproven += other.unproven;
-        self.failed += other.failed;
-    }
-}
-
-impl LeftOut {
-    /// All of them.
-    pub fn total(&self) -> usize {
-        self.refuted + self.unproven + self.failed
-    }
 }
 
 /// A claim as it stands in the program.
@@ -166,12 +161,8 @@ enum Rule {
         /// The command that measures what it needs, without the number of replicates.
         run: fn(cores: u32) -> String,
     },
-    /// By comparing cells in their energy, where a meter took part.
+    /// By comparing cells in their energy, where a meter took part. The energy must be the whole machine's.
     Energy {
-        /// The scope that it must be of; any where absent.
-        scope: Option<Scope>,
-        /// What is missing without such a meter.
-        missing: &'static [&'static str],
         /// What would decide it then.
         run_with_meter: &'static str,
         /// As of `Compare`.
@@ -192,26 +183,37 @@ enum Rule {
     },
 }
 
-/// What the claims ask of the machine that the trials ran on.
+/// What claims are decided under: the machine that the trials ran on, how they ran, and whose compete.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Machine {
     /// Online cores; 0 where no trial tells.
     pub cores: u32,
     /// Its processor was emulated: no part that rests on a time is measured.
     pub emulated: bool,
+    /// The replicates are blocks: differences within them are tested.
+    pub in_blocks: bool,
+    /// Whose trials compete.
+    pub admission: Admission,
+    /// The looks that decided how many replicates there are.
+    pub looks: u32,
 }
 
 impl Machine {
     /// The machine of a store.
-    pub fn of(study: &StudyRecord, trials: &[Trial]) -> Machine {
+    pub fn of(study: &StudyRecord, trials: &[Trial], admission: Admission) -> Machine {
         let measured = trials.iter().filter_map(|trial| trial.outcome.measurement());
         let cores = measured.map(|measurement| measurement.evidence.cpu.cores).max();
-        Machine { cores: cores.unwrap_or(0), emulated: study.emulated.is_some() }
+        Machine {
+            cores: cores.unwrap_or(0),
+            emulated: study.emulated.is_some(),
+            in_blocks: in_blocks(study),
+            admission,
+            looks: study.looks(),
+        }
     }
 }
 
-/// Decides every claim from the trials of a store, measured on this machine. Only verified trials decide: refuted, unproven
-/// and failed ones stay out and are counted.
+/// Decides every claim from the trials of a store, measured on this machine. Only trials that compete decide; the others are counted.
 pub fn decide(trials: &[Trial], machine: &Machine) -> Vec<Claim> {
     let source = EnergySource::measured(&[trials]).filter(|_| !machine.emulated);
     let data = Data::of(trials, *machine, source.as_ref());
@@ -232,8 +234,10 @@ fn decide_one(
         answer: Answer::NotMeasured(Vec::new()),
         parts: Vec::new(),
         published: &[],
-        left_out: LeftOut::default(),
+        left_out: Tally::default(),
+        marked: false,
         energy: None,
+        proxy: false,
         note: definition.note,
         run: None,
     };
@@ -246,13 +250,15 @@ fn decide_one(
         Rule::Compare { parts, replicates, run } => {
             compare(&mut claim, data, (*parts, *replicates), || run(machine.cores))
         }
-        Rule::Energy { scope, missing, run_with_meter, parts, replicates, run } => {
-            claim.energy = source.filter(|source| scope.is_none_or(|scope| scope == source.scope)).cloned();
+        Rule::Energy { run_with_meter, parts, replicates, run } => {
+            claim.energy = source.cloned();
+            claim.proxy = source.is_some_and(|source| source.scope != Scope::System);
             claim.note = definition.note.filter(|_| claim.energy.is_some());
             if claim.energy.is_some() {
                 compare(&mut claim, data, (*parts, *replicates), || run(machine.cores));
-            } else {
-                claim.answer = Answer::NotMeasured(missing.iter().map(|need| (*need).to_owned()).collect());
+            }
+            if claim.energy.is_none() || claim.proxy {
+                claim.answer = Answer::NotMeasured(vec![SYSTEM_METER.to_owned()]);
                 claim.run = Some((*run_with_meter).to_owned());
             }
         }
@@ -260,11 +266,15 @@ fn decide_one(
     claim
 }
 
+/// What claims on energy need: they are about the whole machine.
+const SYSTEM_METER: &str = "a system-scope meter";
+
 /// The questions of a claim, and the replicates that each cell needs.
 type Parts = (for<'a> fn(&Data<'a>) -> Vec<Question<'a>>, usize);
 
 fn compare(claim: &mut Claim, data: &[Data<'_>], (parts, replicates): Parts, run: impl Fn() -> String) {
-    (claim.parts, claim.left_out) = rule::parts(rule::questions(data, parts, replicates), replicates);
+    let decided = rule::parts(rule::questions(data, parts, replicates), replicates);
+    (claim.parts, claim.left_out, claim.marked) = decided;
     claim.answer = overall(&claim.parts);
     claim.run = rest(&claim.parts).map(|options| run() + &options);
 }

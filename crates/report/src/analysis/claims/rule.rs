@@ -1,14 +1,18 @@
-//! How a comparison of a claim is decided: cells of verified trials, Welch's test or two one-sided tests, and Holm's
-//! correction over the comparisons of the claim at 5 %. Which comparisons a claim is made of is not told here.
+//! How a comparison of a claim is decided: cells of trials that compete, a test within blocks or Welch's, two one-sided tests, and
+//! Holm's correction over the comparisons of the claim at 5 %. Which comparisons a claim is made of is not told here.
 
 pub(super) use super::metrics::{
     BYTES_PER_JOULE, CPU, IOPS, IOS_PER_JOULE, MEAN_LATENCY, Metric, P50, P99, SWITCHES, WATTS, count, millions_per_s,
 };
-use super::stated::{Derived, Somewhere, Stated};
-use super::{Answer, Figure, LeftOut, Machine, Part};
-use crate::analysis::stats::{LEVEL, Method, equivalent, holm, ratio_of_means, summarize, t_test};
-use iopj_core::{IoPath, Rw, VerdictKind, Workload, format_bytes};
-use iopj_store::{EnergySource, Measurement, Outcome, Trial};
+use super::stated::{Derived, Generally, Somewhere, Stated};
+use super::{Answer, Effect, Figure, Machine, Part};
+use crate::analysis::admission::{Tally, is_marked};
+use crate::analysis::contrast::{Contrast, Plan, Sample, pairs};
+use crate::analysis::stats::{
+    LEVEL, Method, equivalent, equivalent_paired, holm, over, ratio_of_means, summarize, t_test,
+};
+use iopj_core::{IoPath, Rw, Workload, format_bytes};
+use iopj_store::{EnergySource, Measurement, Trial};
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -75,17 +79,15 @@ impl<'a> Data<'a> {
 
     /// The cell of a path under a workload.
     pub(super) fn cell(&self, path: IoPath, shape: Shape) -> Cell<'a> {
-        let emulated = self.machine.emulated;
-        let (verified, left_out) = (Vec::new(), LeftOut::default());
-        let mut cell = Cell { path, shape, emulated, source: self.source, verified, left_out };
+        let (verified, blocks, left_out) = (Vec::new(), Vec::new(), Tally::default());
+        let mut cell = Cell { path, shape, machine: self.machine, source: self.source, verified, blocks, left_out };
         for trial in self.trials.iter().filter(|trial| trial.path == path && Shape::of(&trial.workload) == shape) {
-            match &trial.outcome {
-                Outcome::Failed(_) => cell.left_out.failed += 1,
-                Outcome::Measured(measurement) => match measurement.verdict.kind {
-                    VerdictKind::Verified => cell.verified.push(measurement),
-                    VerdictKind::Refuted => cell.left_out.refuted += 1,
-                    VerdictKind::Unproven => cell.left_out.unproven += 1,
-                },
+            match self.machine.admission.admit(trial) {
+                Ok(measurement) => {
+                    cell.verified.push(measurement);
+                    cell.blocks.push(trial.replicate);
+                }
+                Err(why) => cell.left_out.add(why),
             }
         }
         cell
@@ -111,8 +113,7 @@ impl<'a> Data<'a> {
 
     /// The first of these paths that has a verified trial, or else one at all; the first of all where none has.
     pub(super) fn preferred(&self, paths: [IoPath; 2]) -> IoPath {
-        let is_verified =
-            |trial: &Trial| trial.outcome.measurement().is_some_and(|m| m.verdict.kind == VerdictKind::Verified);
+        let is_verified = |trial: &Trial| self.machine.admission.admit(trial).is_ok();
         let of = |path: IoPath| self.trials.iter().filter(move |trial| trial.path == path);
         let rank = |path: IoPath| (!of(path).any(|trial| is_verified(trial)), of(path).next().is_none());
         if rank(paths[1]) < rank(paths[0]) { paths[1] } else { paths[0] }
@@ -142,18 +143,32 @@ impl<'a> Data<'a> {
 pub(super) struct Cell<'a> {
     pub(super) path: IoPath,
     pub(super) shape: Shape,
-    emulated: bool,
+    machine: Machine,
     source: Option<&'a EnergySource>,
+    /// The trials that compete.
     pub(super) verified: Vec<&'a Measurement>,
-    left_out: LeftOut,
+    /// The replicate of each.
+    blocks: Vec<u32>,
+    left_out: Tally,
 }
 
 impl Cell<'_> {
-    /// The figures of its verified trials; none where they mean nothing.
+    /// The figures of its trials; none where they mean nothing.
     pub(super) fn values(&self, metric: Metric) -> Vec<f64> {
-        let meaningful = !(self.emulated && metric.time);
-        let value = |measurement: &&Measurement| metric.value(measurement, self.source);
-        self.verified.iter().filter(|_| meaningful).filter_map(value).collect()
+        self.sample(metric).into_iter().map(|(_, value)| value).collect()
+    }
+
+    /// The same with their replicates.
+    pub(super) fn sample(&self, metric: Metric) -> Sample {
+        let meaningful = !(self.machine.emulated && metric.time);
+        let all = self.blocks.iter().zip(&self.verified).filter(|_| meaningful);
+        all.filter_map(|(block, one)| Some((*block, metric.value(one, self.source)?))).collect()
+    }
+
+    /// How its figures are held against another cell's, in a family of so many comparisons.
+    pub(super) fn plan(&self, metric: Metric, family: usize) -> Plan {
+        let method = if self.machine.in_blocks { Method::Paired } else { Method::Welch };
+        Plan { method, logs: metric.is_percentile(), family, looks: self.machine.looks.max(1) }
     }
 
     /// The mean over its verified trials; absent without any.
@@ -178,7 +193,7 @@ impl Cell<'_> {
     /// What this cell lacks of a number of verified replicates with the figure.
     pub(super) fn lacks(&self, metric: Metric, replicates: usize) -> Option<String> {
         let (path, shape, have) = (self.path, self.shape, self.verified.len());
-        if self.emulated && metric.time {
+        if self.machine.emulated && metric.time {
             return Some(EMULATED.to_owned());
         }
         if have >= replicates.max(1) {
@@ -186,10 +201,8 @@ impl Cell<'_> {
             let lack = format!("{path}, {shape} ({} in {with} of {have} verified trials)", metric.name);
             return (with < replicates.max(1)).then_some(lack);
         }
-        let LeftOut { refuted, unproven, failed } = self.left_out;
-        let counts = [(have, "verified"), (refuted, "refuted"), (unproven, "unproven"), (failed, "failed")];
-        let counts: Vec<String> =
-            counts.iter().filter(|(count, _)| *count > 0).map(|(count, word)| format!("{count} {word}")).collect();
+        let competing = (have > 0).then(|| format!("{have} verified"));
+        let counts: Vec<String> = competing.into_iter().chain(self.left_out.words()).collect();
         let counts = if counts.is_empty() { "no trial".to_owned() } else { counts.join(", ") };
         Some(format!("{path}, {shape} ({counts}; {} verified needed)", replicates.max(1)))
     }
@@ -204,6 +217,8 @@ pub(super) enum Relation {
     More,
     /// Equivalent within this share of the other figure.
     Equal(f64),
+    /// At most this share below the other figure: one-sided.
+    NotLess(f64),
 }
 
 /// What a cell is held against.
@@ -235,6 +250,8 @@ pub(super) enum Question<'a> {
     Somewhere(Somewhere<'a>),
     /// A part about figures that are made of several cells.
     Derived(Derived<'a>),
+    /// A part that holds in more than half of the cells that are decided.
+    Generally(Generally<'a>),
     /// A part that is decided by a rule of its own.
     Stated(Stated<'a>),
     /// No part, but a cell that would be in one if a trial of it were verified: its trials are counted as left out.
@@ -249,6 +266,7 @@ impl<'a> Question<'a> {
             Question::Missing { .. } => Vec::new(),
             Question::Somewhere(somewhere) => somewhere.comparisons().flat_map(Comparison::cells).collect(),
             Question::Derived(derived) => derived.cells.iter().collect(),
+            Question::Generally(generally) => generally.cells().collect(),
             Question::Stated(stated) => stated.cells.iter().collect(),
             Question::LeftOut(cell) => vec![cell],
         }
@@ -261,16 +279,17 @@ impl<'a> Question<'a> {
             Question::Missing { need, .. } => vec![need.clone()],
             Question::Somewhere(somewhere) => somewhere.missing(replicates),
             Question::Derived(derived) => derived.missing.clone(),
-            Question::Stated(_) | Question::LeftOut(_) => Vec::new(),
+            Question::Generally(_) | Question::Stated(_) | Question::LeftOut(_) => Vec::new(),
         }
     }
 
     /// Its tests that Holm's correction is over: the p-value of the answer that the means suggest, and whether that is that
     /// it holds.
-    fn tests(&self, replicates: usize) -> Vec<Test> {
+    fn tests(&self, replicates: usize, family: usize) -> Vec<Test> {
         match self {
-            Question::Compare(comparison) if comparison.missing(replicates).is_empty() => vec![comparison.test()],
-            Question::Somewhere(somewhere) => somewhere.tests(replicates),
+            Question::Compare(comparison) if comparison.missing(replicates).is_empty() => vec![comparison.test(family)],
+            Question::Somewhere(somewhere) => somewhere.tests(replicates, family),
+            Question::Generally(generally) => generally.tests(family),
             Question::Derived(derived) if derived.missing.is_empty() => vec![derived.test()],
             _ => Vec::new(),
         }
@@ -293,6 +312,7 @@ impl<'a> Comparison<'a> {
             Relation::Less => "less than",
             Relation::More => "more than",
             Relation::Equal(_) => "equal to",
+            Relation::NotLess(_) => "not less than",
         };
         let against = match &self.against {
             Against::Cell(cell) => cell.path.to_string(),
@@ -301,7 +321,9 @@ impl<'a> Comparison<'a> {
             Against::Number(number) => join(&number.to_string(), self.metric.unit),
         };
         let tolerance = match self.relation {
-            Relation::Equal(tolerance) => format!(" within {:.0} %", 100.0 * tolerance),
+            Relation::Equal(tolerance) | Relation::NotLess(tolerance) if tolerance > 0.0 => {
+                format!(" within {:.0} %", 100.0 * tolerance)
+            }
             _ => String::new(),
         };
         format!("{}: {} {relation} {against}{tolerance}", self.metric.name, self.cell.path)
@@ -330,31 +352,69 @@ impl<'a> Comparison<'a> {
         figures
     }
 
-    /// The p-value of the answer that the means suggest, and whether that is that the part holds; `None` where
-    /// there is no test of so few replicates.
-    pub(super) fn test(&self) -> Test {
-        let values = self.cell.values(self.metric);
-        let against = match &self.against {
-            Against::Cell(cell) => cell.values(self.metric),
-            Against::Share(share, cell) => cell.values(self.metric).iter().map(|value| share * value).collect(),
-            Against::Beyond(more, cell) => cell.values(self.metric).iter().map(|value| value + more).collect(),
-            // With a sample of no variance Welch's tests are the tests of one sample against a number.
-            Against::Number(number) => vec![*number; 2],
-        };
-        let (mean, other) = (summarize(&values)?.mean, summarize(&against)?.mean);
-        let tolerance = match self.relation {
-            Relation::Less => return Some((t_test(Method::Welch, &values, &against)?.p, mean < other)),
-            Relation::More => return Some((t_test(Method::Welch, &values, &against)?.p, mean > other)),
-            Relation::Equal(tolerance) => tolerance,
-        };
-        if (mean - other).abs() <= tolerance * other.abs() {
-            return Some((equivalent(&values, &against, tolerance)?, true));
-        }
-        // It is shown not to be equal if it lies beyond the nearer limit.
-        let limit = if mean > other { 1.0 + tolerance } else { 1.0 - tolerance };
-        let limits: Vec<f64> = against.iter().map(|value| value * limit).collect();
-        Some((t_test(Method::Welch, &values, &limits)?.p, false))
+    /// How large the difference of the two cells is; absent where there are no two, or no test.
+    fn effect(&self) -> Option<Effect> {
+        let (Against::Cell(other) | Against::Share(_, other)) = &self.against else { return None };
+        let plan = self.cell.plan(self.metric, 1);
+        let contrast: Contrast = plan.contrast(&self.cell.sample(self.metric), &other.sample(self.metric))?;
+        Some(Effect { ratio: contrast.ratio, least: contrast.least() })
     }
+
+    /// The p-value of the answer that the figures suggest, and whether that is that the part holds; `None` where
+    /// there is no test of so few replicates.
+    pub(super) fn test(&self, family: usize) -> Test {
+        let sample = self.cell.sample(self.metric);
+        let by = |other: &Cell<'_>, of: &dyn Fn(f64) -> f64| -> Sample {
+            other.sample(self.metric).into_iter().map(|(block, value)| (block, of(value))).collect()
+        };
+        let plan = self.cell.plan(self.metric, family);
+        let (plan, against) = match &self.against {
+            Against::Cell(cell) => (plan, by(cell, &|value| value)),
+            Against::Share(share, cell) => (plan, by(cell, &|value| share * value)),
+            // A sum of percentiles has no sense in logarithms.
+            Against::Beyond(more, cell) => (Plan { logs: false, ..plan }, by(cell, &|value| value + more)),
+            // With a sample of no variance Welch's tests are the tests of one sample against a number.
+            Against::Number(number) => {
+                (Plan { method: Method::Welch, logs: false, ..plan }, vec![(0, *number), (1, *number)])
+            }
+        };
+        held(self.relation, plan, &sample, &against)
+    }
+}
+
+/// The p-value of the answer that the figures suggest, and whether that is that the relation holds.
+pub(super) fn held(relation: Relation, plan: Plan, a: &Sample, b: &Sample) -> Test {
+    let scaled = |factor: f64| -> Sample { b.iter().map(|(block, value)| (*block, factor * value)).collect() };
+    match relation {
+        Relation::Less => plan.test(a, b).map(|(p, sign)| (p, sign < 0.0)),
+        Relation::More => plan.test(a, b).map(|(p, sign)| (p, sign > 0.0)),
+        // One side alone is asked about.
+        Relation::NotLess(tolerance) => plan.test(a, &scaled(1.0 - tolerance)).map(|(p, sign)| (p / 2.0, sign >= 0.0)),
+        Relation::Equal(tolerance) => {
+            let (values, others) = both(plan, a, b);
+            let (mean, other) = (summarize(&values)?.mean, summarize(&others)?.mean);
+            if (mean - other).abs() <= tolerance * other.abs() {
+                let p = match plan.method {
+                    Method::Paired => equivalent_paired(&values, &others, tolerance),
+                    _ => equivalent(&values, &others, tolerance),
+                };
+                return Some((over(plan.looks, p?), true));
+            }
+            // It is shown not to be equal if it lies beyond the nearer limit.
+            let limit = if mean > other { 1.0 + tolerance } else { 1.0 - tolerance };
+            let limits: Vec<f64> = others.iter().map(|value| value * limit).collect();
+            Some((over(plan.looks, t_test(plan.method, &values, &limits)?.p), false))
+        }
+    }
+}
+
+/// The values of both samples; by blocks of those that hold both.
+fn both(plan: Plan, a: &Sample, b: &Sample) -> (Vec<f64>, Vec<f64>) {
+    if plan.method == Method::Paired {
+        return pairs(a, b).into_iter().unzip();
+    }
+    let values = |sample: &Sample| sample.iter().map(|(_, value)| *value).collect();
+    (values(a), values(b))
 }
 
 /// The answer to a part of this relation from its test, whose p-value is after Holm's correction.
@@ -379,7 +439,9 @@ pub(super) type Test = Option<(f64, bool)>;
 /// The ratio of two cells' energy figures over their replicates, in which the meter's gain divides out.
 pub(super) fn ratio(metric: Metric, cell: &Cell<'_>, other: &Cell<'_>) -> Option<Figure> {
     let (values, others) = (cell.values(metric), other.values(metric));
-    let ratio = ratio_of_means(&values, &others).filter(|_| metric.is_energy())?;
+    let by_plan = || cell.plan(metric, 1).contrast(&cell.sample(metric), &other.sample(metric))?.ratio;
+    let ratio = if cell.machine.in_blocks { by_plan() } else { ratio_of_means(&values, &others) };
+    let ratio = ratio.filter(|_| metric.is_energy())?;
     let replicates = values.len().min(others.len());
     let (mean, interval) = (Some(ratio.ratio), Some((ratio.low, ratio.high)));
     Some(Figure { of: "ratio".to_owned(), unit: "times", replicates, mean, interval, published: None })
@@ -419,11 +481,13 @@ pub(super) fn questions<'a>(
 }
 
 /// Decides the parts of a claim, and counts the trials of their cells that were left out.
-pub(super) fn parts(questions: Vec<Labelled<'_>>, replicates: usize) -> (Vec<Part>, LeftOut) {
-    let tests: Vec<Vec<Test>> = questions.iter().map(|(_, question)| question.tests(replicates)).collect();
+pub(super) fn parts(questions: Vec<Labelled<'_>>, replicates: usize) -> (Vec<Part>, Tally, bool) {
+    let tests = |family| questions.iter().map(|(_, question)| question.tests(replicates, family)).collect();
+    let counted: Vec<Vec<Test>> = tests(1);
+    let tests: Vec<Vec<Test>> = tests(counted.iter().flatten().flatten().count());
     let raw: Vec<f64> = tests.iter().flatten().flatten().map(|(p, _)| *p).collect();
     let mut adjusted = holm(&raw).into_iter();
-    let mut left_out = LeftOut::default();
+    let (mut left_out, mut marked) = (Tally::default(), false);
     let mut counted: Vec<(String, IoPath, Shape)> = Vec::new();
     let mut parts = Vec::new();
     for ((label, question), tests) in questions.into_iter().zip(tests) {
@@ -433,6 +497,7 @@ pub(super) fn parts(questions: Vec<Labelled<'_>>, replicates: usize) -> (Vec<Par
             let key = (label.clone(), cell.path, cell.shape);
             if !counted.contains(&key) {
                 left_out += cell.left_out;
+                marked |= cell.verified.iter().any(|one| is_marked(one));
                 counted.push(key);
             }
         }
@@ -442,7 +507,7 @@ pub(super) fn parts(questions: Vec<Labelled<'_>>, replicates: usize) -> (Vec<Par
         }
         parts.push(part);
     }
-    (parts, left_out)
+    (parts, left_out, marked)
 }
 
 /// The part that a question makes; `None` if it makes none.
@@ -450,10 +515,11 @@ fn part(question: Question<'_>, tested: Vec<Test>, replicates: usize) -> Option<
     match question {
         Question::LeftOut(_) => None,
         Question::Missing { text, at, need } => {
-            Some(Part { text, at, answer: Answer::NotMeasured(vec![need]), figures: Vec::new(), p: None })
+            Some(Part { text, at, answer: Answer::NotMeasured(vec![need]), figures: Vec::new(), p: None, effect: None })
         }
         Question::Somewhere(somewhere) => Some(somewhere.part(&tested, replicates)),
         Question::Stated(stated) => Some(stated.part()),
+        Question::Generally(generally) => Some(generally.part(&tested)),
         Question::Derived(derived) => Some(derived.part(tested.into_iter().next().flatten())),
         Question::Compare(comparison) => {
             let tested = tested.into_iter().next().flatten();
@@ -461,7 +527,8 @@ fn part(question: Question<'_>, tested: Vec<Test>, replicates: usize) -> Option<
             let answer =
                 if missing.is_empty() { answer(comparison.relation, tested) } else { Answer::NotMeasured(missing) };
             let (text, at) = (comparison.text(), comparison.cell.shape.to_string());
-            Some(Part { text, at, answer, figures: comparison.figures(), p: tested.map(|(p, _)| p) })
+            let effect = comparison.effect();
+            Some(Part { text, at, answer, figures: comparison.figures(), p: tested.map(|(p, _)| p), effect })
         }
     }
 }

@@ -35,17 +35,9 @@ impl<'a> Somewhere<'a> {
         missing
     }
 
-    /// A test for each complete workload. That all comparisons hold is as likely to be an error as the least certain of them; that
-    /// they do not all hold is as certain as the most certain one that does not.
-    pub(super) fn tests(&self, replicates: usize) -> Vec<Test> {
-        let test = |(_, comparisons): &(Shape, Vec<Comparison<'a>>)| {
-            let tests: Option<Vec<(f64, bool)>> = comparisons.iter().map(Comparison::test).collect();
-            let tests = tests?;
-            let against = tests.iter().filter(|(_, holds)| !holds).map(|(p, _)| *p).reduce(f64::min);
-            let all_hold = tests.iter().map(|(p, _)| *p).fold(0.0, f64::max);
-            Some(against.map_or((all_hold, true), |p| (p, false)))
-        };
-        self.complete(replicates).map(test).collect()
+    /// A test for each complete workload.
+    pub(super) fn tests(&self, replicates: usize, family: usize) -> Vec<Test> {
+        self.complete(replicates).map(|(_, all)| all_hold(all, family)).collect()
     }
 
     /// The part, with the figures of the workload that speaks for it the most. `tested` are its tests after Holm's correction.
@@ -72,7 +64,7 @@ impl<'a> Somewhere<'a> {
         } else {
             Answer::Undecided(format!("shown under none of {} workloads after Holm's correction", all.len()))
         };
-        Part { text: self.text, at, answer, figures, p }
+        Part { text: self.text, at, answer, figures, p, effect: None }
     }
 }
 
@@ -122,8 +114,72 @@ impl Derived<'_> {
             true => answer(self.relation, tested),
             false => Answer::NotMeasured(self.missing),
         };
-        Part { text: self.text, at: self.at, answer, figures, p: tested.map(|(p, _)| p) }
+        Part { text: self.text, at: self.at, answer, figures, p: tested.map(|(p, _)| p), effect: None }
     }
+}
+
+/// A part that is claimed generally: it holds in more than half of the cells that are decided. A cell is decided where its test is after
+/// Holm's correction; the share is printed.
+pub(super) struct Generally<'a> {
+    /// What is claimed of each cell.
+    pub(super) text: String,
+    /// The cells.
+    pub(super) each: Vec<Each<'a>>,
+}
+
+/// A cell of what is claimed generally.
+pub(super) struct Each<'a> {
+    /// That all of these hold is what is claimed.
+    pub(super) all: Vec<Comparison<'a>>,
+}
+
+impl<'a> Generally<'a> {
+    pub(super) fn cells(&self) -> impl Iterator<Item = &Cell<'a>> {
+        self.each.iter().flat_map(|each| &each.all).flat_map(Comparison::cells)
+    }
+
+    /// A test for each cell: as sure as the least certain comparison if all hold, as the most certain contrary one if not.
+    pub(super) fn tests(&self, family: usize) -> Vec<Test> {
+        self.each.iter().map(|each| all_hold(&each.all, family)).collect()
+    }
+
+    /// `tested` are its tests after Holm's correction.
+    pub(super) fn part(self, tested: &[Test]) -> Part {
+        let sure = |holding: bool| {
+            let sure = |test: &&Test| test.is_some_and(|(p, holds)| holds == holding && p < LEVEL);
+            tested.iter().filter(sure).count()
+        };
+        let (with, against) = (sure(true), sure(false));
+        let decided = with + against;
+        let answer = match decided {
+            0 => Answer::Undecided(format!("none of {} cells is decided", tested.len())),
+            _ if 2 * with > decided => Answer::Holds,
+            _ => Answer::DoesNotHold,
+        };
+        let share = 100.0 * with as f64 / decided.max(1) as f64;
+        let figure = |of: &str, unit, value: f64| Figure {
+            of: of.to_owned(),
+            unit,
+            replicates: 1,
+            mean: Some(value),
+            interval: None,
+            published: None,
+        };
+        let mut figures = vec![figure("for", "cells for", with as f64), figure("decided", "decided", decided as f64)];
+        figures.extend((decided > 0).then(|| figure("share", "%", share)));
+        let text = format!("{}, in more than half of the decided cells", self.text);
+        Part { text, at: format!("{} cells", tested.len()), answer, figures, p: None, effect: None }
+    }
+}
+
+/// That all comparisons hold is as likely to be an error as the least certain of them; that they do not all hold is as certain as the
+/// most certain one that does not.
+fn all_hold(comparisons: &[Comparison<'_>], family: usize) -> Test {
+    let tests: Option<Vec<(f64, bool)>> = comparisons.iter().map(|one| one.test(family)).collect();
+    let tests = tests?;
+    let against = tests.iter().filter(|(_, holds)| !holds).map(|(p, _)| *p).reduce(f64::min);
+    let all_hold = tests.iter().map(|(p, _)| *p).fold(0.0, f64::max);
+    Some(against.map_or((all_hold, true), |p| (p, false)))
 }
 
 /// A part that was decided by a rule of its own.
@@ -144,7 +200,7 @@ pub(super) struct Stated<'a> {
 
 impl Stated<'_> {
     pub(super) fn part(self) -> Part {
-        Part { text: self.text, at: self.at, answer: self.answer, figures: self.figures, p: self.p }
+        Part { text: self.text, at: self.at, answer: self.answer, figures: self.figures, p: self.p, effect: None }
     }
 }
 
@@ -190,15 +246,6 @@ pub(super) fn greatest<'a, 'c>(
     fits: impl Fn(&IoPath) -> bool,
 ) -> Option<&'c Cell<'a>> {
     ranked(cells, metric, fits).pop()
-}
-
-/// The one of the least.
-pub(super) fn least<'a, 'c>(
-    cells: &'c [Cell<'a>],
-    metric: Metric,
-    fits: impl Fn(&IoPath) -> bool,
-) -> Option<&'c Cell<'a>> {
-    ranked(cells, metric, fits).into_iter().next()
 }
 
 /// Those whose path fits and that have the figure, the one of the least mean first.

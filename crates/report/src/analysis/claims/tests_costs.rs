@@ -8,8 +8,9 @@ use crate::analysis::published::BASIC;
 use iopj_core::{Cost, Rw};
 use iopj_store::Outcome;
 
-const REAL: Machine = Machine { cores: 4, emulated: false };
-const EMULATOR: Machine = Machine { cores: 4, emulated: true };
+const EMULATOR: Machine = Machine { emulated: true, ..REAL };
+const REAL: Machine =
+    Machine { cores: 4, emulated: false, in_blocks: false, admission: Admission { with_unproven: false }, looks: 1 };
 
 fn decided(trials: &[Trial], machine: &Machine, id: &str) -> Claim {
     decide(trials, machine).into_iter().find(|claim| claim.id == id).unwrap()

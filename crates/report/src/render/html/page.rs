@@ -43,7 +43,7 @@ pub(super) fn page(study: &StudyRecord, trials: &[Trial], model: &Model<'_>, sec
     for section in sections {
         html += &section_text(section);
     }
-    html += &claims_section(study, trials);
+    html += &claims_section(study, trials, model.admission);
     html += &missing;
     html += &unavailable(&study.unavailable);
     html += &provenance(study);
@@ -355,8 +355,8 @@ fn figure(figure: &Figure) -> String {
 }
 
 /// The papers' claims that this store decides, and how many it does not.
-fn claims_section(study: &StudyRecord, trials: &[Trial]) -> String {
-    let claims = decide(trials, &Machine::of(study, trials));
+fn claims_section(study: &StudyRecord, trials: &[Trial], admission: Admission) -> String {
+    let claims = decide(trials, &Machine::of(study, trials, admission));
     let mut html = String::from("<section id=\"claims\"><h2>Claims of the papers</h2>");
     let mut rows = String::new();
     for claim in &claims {
