@@ -3,6 +3,7 @@
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 use iopj_engine::PciAddress;
+use iopj_study::import::KernelVersion;
 use std::path::PathBuf;
 
 /// Measure what one I/O costs on every path that Linux offers, and prove which path was taken.
@@ -253,6 +254,9 @@ pub(crate) enum ImportFormat {
         /// Store to write
         #[arg(long, default_value = "import.iopj")]
         store: PathBuf,
+        /// Release of the kernel that the jobs ran on, such as 6.18, which fio does not tell: what it rules out refutes more
+        #[arg(long, value_name = "RELEASE")]
+        kernel: Option<KernelVersion>,
     },
 }
 

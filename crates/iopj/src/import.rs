@@ -6,8 +6,8 @@ use iopj_study::import;
 use std::process::ExitCode;
 
 pub(crate) fn import(args: &ImportArgs) -> anyhow::Result<ExitCode> {
-    let ImportFormat::Fio { files, store } = &args.format;
-    let imported = import::fio(files, store)?;
+    let ImportFormat::Fio { files, store, kernel } = &args.format;
+    let imported = import::fio(files, store, *kernel)?;
     print(&format!("{imported}\nstore: {}\n", store.display()))?;
     Ok(ExitCode::SUCCESS)
 }

@@ -1,15 +1,19 @@
 //! Results that others measured with fio, as a store: fio's JSON job by job, each with its path and workload.
 //!
-//! There is no evidence, so that every verdict is `unproven`. What a job's options mean is told by `options`, what the
+//! There is no evidence, so that a verdict is `unproven`, or `refuted` where fio's own counts contradict. What a job's options mean is told by `options`, what the
 //! JSON holds by [`crate::fio::jobs`].
 
+mod contradiction;
 mod options;
 #[cfg(test)]
 mod tests;
 
+pub use contradiction::KernelVersion;
+
 use crate::fio::jobs::{JobResult, Run, runs};
 use crate::fio::{self, FioError, FioResult, OLDEST, parse_version};
 use crate::trial::fio_latencies;
+use contradiction::{Polling, polling};
 use iopj_core::evidence::{Finding, ProcessEvidence};
 use iopj_core::{Evidence, IoPath, Observed, Verdict, VerdictKind, Workload};
 use iopj_store::{Generator, Measurement, Outcome, Store, StoreError, StudyRecord, Trial};
@@ -105,11 +109,12 @@ pub enum ImportError {
     Store(StoreError),
 }
 
-/// Makes a store of what fio measured, a trial for each job; several runs of the same cell are replicates.
+/// Makes a store of what fio measured, a trial for each job; several runs of the same cell are replicates. `kernel` is what they ran on,
+/// where that is known.
 ///
 /// # Errors
 /// [`ImportError`]: a file that is no whole output of fio 3.28 or newer, or a store that cannot be made.
-pub fn fio(files: &[PathBuf], store: &Path) -> Result<Imported, ImportError> {
+pub fn fio(files: &[PathBuf], store: &Path, kernel: Option<KernelVersion>) -> Result<Imported, ImportError> {
     if store.symlink_metadata().is_ok() {
         return Err(ImportError::Exists(store.to_owned()));
     }
@@ -122,7 +127,7 @@ pub fn fio(files: &[PathBuf], store: &Path) -> Result<Imported, ImportError> {
             all.push((path, run));
         }
     }
-    let (trials, skipped) = trials(&all);
+    let (trials, skipped) = trials(&all, kernel);
     if trials.is_empty() {
         return Err(ImportError::Nothing { skipped });
     }
@@ -136,7 +141,7 @@ pub fn fio(files: &[PathBuf], store: &Path) -> Result<Imported, ImportError> {
 /// [`ImportError::Foreign`], naming `path`.
 pub fn trials_of(path: &Path, text: &str) -> Result<(Vec<Trial>, Vec<Skipped>), ImportError> {
     let all: Vec<(&Path, Run)> = parse(path, text)?.into_iter().map(|run| (path, run)).collect();
-    Ok(trials(&all))
+    Ok(trials(&all, None))
 }
 
 fn read(path: &Path) -> Result<Vec<Run>, ImportError> {
@@ -169,7 +174,7 @@ fn parse(path: &Path, text: &str) -> Result<Vec<Run>, ImportError> {
 }
 
 /// The trials in the order of the files, and the jobs that are none.
-fn trials(all: &[(&Path, Run)]) -> (Vec<Trial>, Vec<Skipped>) {
+fn trials(all: &[(&Path, Run)], kernel: Option<KernelVersion>) -> (Vec<Trial>, Vec<Skipped>) {
     let told = telling(all);
     let (mut trials, mut skipped): (Vec<Trial>, Vec<Skipped>) = (Vec::new(), Vec::new());
     for (file, run) in all {
@@ -189,7 +194,7 @@ fn trials(all: &[(&Path, Run)]) -> (Vec<Trial>, Vec<Skipped>) {
                 position: trials.len() as u64,
                 started_unix_ns: job.start_unix_ms.unwrap_or(run.unix_ms).saturating_mul(1_000_000),
                 gap_ns: None,
-                outcome: Outcome::Measured(Box::new(measurement(job, &path, &workload, file))),
+                outcome: Outcome::Measured(Box::new(measurement(job, (&path, &workload), file, kernel))),
                 generator: Generator::Fio,
                 path,
                 workload,
@@ -301,7 +306,12 @@ fn evidence(result: &FioResult, workload: &Workload, latency_sum_ns: u64) -> Evi
     }
 }
 
-fn measurement(job: &JobResult, path: &IoPath, workload: &Workload, file: &Path) -> Measurement {
+fn measurement(
+    job: &JobResult,
+    (path, workload): (&IoPath, &Workload),
+    file: &Path,
+    kernel: Option<KernelVersion>,
+) -> Measurement {
     let result = &job.result;
     let (reads, writes, all) = fio_latencies(result);
     let (ios, bytes) =
@@ -332,7 +342,7 @@ fn measurement(job: &JobResult, path: &IoPath, workload: &Workload, file: &Path)
             submission: Finding::Unclear(unclear()),
             doubt: Some(unclear()),
         },
-        verdict: Verdict { kind: VerdictKind::Unproven, reasons: reasons(job, path) },
+        verdict: verdict(job, path, workload, kernel),
         conditions: Default::default(),
         power_state: [serde_json::Value::Null, serde_json::Value::Null],
         fio: Some(serde_json::json!({
@@ -349,6 +359,19 @@ fn measurement(job: &JobResult, path: &IoPath, workload: &Workload, file: &Path)
         window_raw_ns: None,
         energy: Vec::new(),
     }
+}
+
+fn verdict(job: &JobResult, path: &IoPath, workload: &Workload, kernel: Option<KernelVersion>) -> Verdict {
+    let mut reasons = reasons(job, path);
+    match polling(path, workload, &job.result, kernel) {
+        Polling::AsAsked => {}
+        Polling::Slept(reason) => {
+            reasons.insert(0, reason);
+            return Verdict { kind: VerdictKind::Refuted, reasons };
+        }
+        Polling::SleptPerhapsFirst(reason) => reasons.push(reason),
+    }
+    Verdict { kind: VerdictKind::Unproven, reasons }
 }
 
 fn reasons(job: &JobResult, path: &IoPath) -> Vec<String> {

@@ -56,7 +56,7 @@ fn real_jobs_become_trials() {
     {
         let Some(file) = real(&folder, &format!("{index}.json"), arguments, JOBS) else { return };
         let store = folder.path().join(format!("{index}.iopj"));
-        let imported = fio(std::slice::from_ref(&file), &store).unwrap();
+        let imported = fio(std::slice::from_ref(&file), &store, None).unwrap();
         let left_out: Vec<(&str, bool)> = imported
             .skipped
             .iter()
@@ -108,6 +108,71 @@ fn check_measurement(m: &Measurement, arguments: &str) {
     assert_eq!(rebuilt, !arguments.contains("json+"));
 }
 
+/// fio 3.33 on Linux 6.18, where synchronous reads are not polled whatever `hipri` says: 2,000 reads with it and without.
+const SLEPT: &str = include_str!("fixtures/pvsync2-6.18.json");
+
+/// The verdict on each job of a text that ran on this kernel: path, verdict, first reason, last reason.
+fn verdicts(text: &str, kernel: Option<&str>) -> Vec<(String, VerdictKind, String, String)> {
+    let runs = parse(Path::new("f"), text).unwrap();
+    let all: Vec<_> = runs.into_iter().map(|run| (Path::new("f"), run)).collect();
+    let of = |trial: &Trial| {
+        let verdict = &measured(trial).verdict;
+        let (first, last) = (verdict.reasons[0].clone(), verdict.reasons[verdict.reasons.len() - 1].clone());
+        (trial.path.to_string(), verdict.kind, first, last)
+    };
+    trials(&all, kernel.map(|kernel| kernel.parse().unwrap())).0.iter().map(of).collect()
+}
+
+#[test]
+fn a_job_that_was_to_poll_and_slept_is_refuted_where_hybrid_is_impossible() {
+    let told = "asked for poll, but fio counts 1.00 context switches per I/O, and who polls does not sleep";
+    for kernel in ["6.18.44-custom", "6.4"] {
+        let [polled, plain] = &verdicts(SLEPT, Some(kernel))[..] else { panic!() };
+        assert_eq!(
+            (polled.0.as_str(), polled.1, polled.2.as_str()),
+            ("posix-sio/syscall/poll", VerdictKind::Refuted, told)
+        );
+        // Without hipri as many switches are what was asked for.
+        assert_eq!((plain.0.as_str(), plain.1), ("posix-sio/syscall/interrupt", VerdictKind::Unproven));
+    }
+    for kernel in [None, Some("5.10"), Some("6.3")] {
+        let [polled, _] = &verdicts(SLEPT, kernel)[..] else { panic!() };
+        assert_eq!(polled.1, VerdictKind::Unproven);
+        assert!(polled.3.starts_with(told) && polled.3.contains("--kernel"), "{polled:?}");
+    }
+    // The rings of passthrough commands never sleep first, on any kernel that has them.
+    let passthrough = SLEPT.replace("pvsync2", "io_uring_cmd");
+    assert_eq!(verdicts(&passthrough, None)[0].1, VerdictKind::Refuted);
+    // Under sqpoll the count is not that of whoever polls.
+    let sqpoll = SLEPT.replace(
+        "\"ioengine\":\"pvsync2\",\"hipri\":\"1\"",
+        "\"ioengine\":\"io_uring\",\"hipri\":\"1\",\"sqthread_poll\":\"1\"",
+    );
+    assert_ne!(sqpoll, SLEPT);
+    assert_eq!(verdicts(&sqpoll, Some("6.18"))[0].1, VerdictKind::Unproven);
+}
+
+#[test]
+fn a_poller_that_was_preempted_is_not_refuted() {
+    // In 0.2 s some 200 switches may all have been forced, on the kernel with the most ticks; 1,000 more are half of the I/Os.
+    for (ctx, expected) in [(200, VerdictKind::Unproven), (1_199, VerdictKind::Unproven), (1_202, VerdictKind::Refuted)]
+    {
+        let text = SLEPT.replacen("\"ctx\":1995", &format!("\"ctx\":{ctx}"), 1);
+        assert_eq!(verdicts(&text, Some("6.18"))[0].1, expected, "{ctx}");
+    }
+}
+
+#[test]
+fn kernels_are_read_from_releases() {
+    for (text, expected) in [("6.18", (6, 18)), ("6.1.0-44-amd64", (6, 1)), ("5.10.0+x", (5, 10)), ("7.2-rc1", (7, 2))]
+    {
+        assert_eq!(text.parse(), Ok(KernelVersion(expected.0, expected.1)));
+    }
+    for text in ["", "6", "six.one", "6.x"] {
+        assert!(text.parse::<KernelVersion>().unwrap_err().contains("such as 6.18"), "{text}");
+    }
+}
+
 #[test]
 fn replicates_are_runs_of_the_same_cell() {
     let folder = folder();
@@ -118,7 +183,7 @@ fn replicates_are_runs_of_the_same_cell() {
         return;
     }
     let store = folder.path().join("s.iopj");
-    assert_eq!(fio(&files, &store).unwrap().trials, 3);
+    assert_eq!(fio(&files, &store, None).unwrap().trials, 3);
     let trials = Store::open(&store).unwrap().trials().unwrap();
     assert_eq!(trials.iter().map(|t| (t.replicate, t.position)).collect::<Vec<_>>(), [(0, 0), (1, 1), (2, 2)]);
     assert_eq!(trials[0].workload.length, Length::Runtime(Duration::from_millis(200)));
@@ -127,9 +192,9 @@ fn replicates_are_runs_of_the_same_cell() {
     // The three runs in one file are the same three.
     let joined: String = files.iter().map(|file| std::fs::read_to_string(file).unwrap()).collect();
     assert_eq!(trials_of(Path::new("all"), &joined).unwrap().0.len(), 3);
-    assert!(matches!(fio(&files, &store), Err(ImportError::Exists(_))));
+    assert!(matches!(fio(&files, &store, None), Err(ImportError::Exists(_))));
     let other = folder.path().join("t.iopj");
-    let error = fio(&[files[0].clone(), files[0].clone()], &other).unwrap_err().to_string();
+    let error = fio(&[files[0].clone(), files[0].clone()], &other, None).unwrap_err().to_string();
     assert!(error.contains("name each run once") && !other.exists(), "{error}");
 }
 
@@ -139,12 +204,12 @@ fn real_jobs_that_ran_together_are_left_out() {
     let jobs = "[a]\nrw=randread\nioengine=psync\nio_size=1m\n[b]\nrw=read\nioengine=psync\nio_size=2m\n";
     let Some(file) = real(&folder, "a.json", "--output-format=json", jobs) else { return };
     let store = folder.path().join("s.iopj");
-    let error = fio(&[file], &store).unwrap_err().to_string();
+    let error = fio(&[file], &store, None).unwrap_err().to_string();
     assert!(error.contains("job `a` ran at the same time as job `b`") && error.contains("job `b` ran"), "{error}");
     assert!(!store.exists());
     let jobs = "runtime=400ms\ntime_based=1\ngroup_reporting=1\n[a]\nrw=randread\nioengine=psync\n[b]\nrw=randread\nioengine=libaio\niodepth=4\n";
     let Some(file) = real(&folder, "b.json", "--output-format=json", jobs) else { return };
-    let error = fio(&[file], &store).unwrap_err().to_string();
+    let error = fio(&[file], &store, None).unwrap_err().to_string();
     assert!(error.contains("`a` holds the sum of several jobs"), "{error}");
 }
 
@@ -358,14 +423,14 @@ fn foreign_and_truncated_files_are_refused_by_name_and_nothing_is_written() {
         (nameless.into_bytes(), "names no version of fio"),
     ] {
         std::fs::write(&file, content).unwrap();
-        let error = fio(std::slice::from_ref(&file), &store).unwrap_err().to_string();
+        let error = fio(std::slice::from_ref(&file), &store, None).unwrap_err().to_string();
         assert!(error.contains(part) && error.contains("in.json` cannot be imported: it "), "{error}");
         assert!(error.contains("--output-format=json+") && !store.exists(), "{error}");
     }
-    let error = fio(&[folder.path().to_owned()], &store).unwrap_err().to_string();
+    let error = fio(&[folder.path().to_owned()], &store, None).unwrap_err().to_string();
     assert!(error.contains("cannot be read") && !store.exists(), "{error}");
     std::fs::write(&file, output(&[entry(json!({ "direct": "0" }))]).to_string()).unwrap();
-    let error = fio(std::slice::from_ref(&file), &store).unwrap_err().to_string();
+    let error = fio(std::slice::from_ref(&file), &store, None).unwrap_err().to_string();
     assert!(error.contains("none of the jobs") && error.contains("page cache") && !store.exists(), "{error}");
     std::fs::write(&file, whole).unwrap();
     let nowhere = folder.path().join("none/s.iopj");
