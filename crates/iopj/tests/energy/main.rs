@@ -9,7 +9,7 @@ use common::{alone, folder, iopj, output, written};
 use iopj_core::energy::{EnergyOutcome, Joules};
 use iopj_core::{Scope, VerdictKind};
 use iopj_store::{Store, Trial};
-use plug::{PASSWORD, Plug, PlugProcess, WINDOW_S};
+use plug::{CORE_WATTS, PASSWORD, Plug, PlugProcess, REST_WATTS, WINDOW_S};
 use std::io::Read;
 use std::path::Path;
 use std::process::{Child, Output, Stdio};
@@ -79,7 +79,7 @@ fn outage(trial: &Trial) -> Option<&str> {
 }
 
 #[test]
-fn ios_per_joule_are_the_laws_within_their_interval_and_no_secret_is_kept() {
+fn joules_are_the_laws_and_no_secret_is_kept() {
     let _alone = alone();
     let (folder, plug) = (folder(), Plug::start());
     prepare(folder.path(), &(study(plug.port, "own") + LOG));
@@ -91,7 +91,6 @@ fn ios_per_joule_are_the_laws_within_their_interval_and_no_secret_is_kept() {
     let messages = succeeded(&output);
     let trials = trials(folder.path());
     assert_eq!(trials.len(), 9);
-    let (mut missed, mut stalled, mut all_j, mut all_truth_j, mut all_half_j) = (0, 0, 0.0, 0.0, 0.0);
     for trial in &trials {
         let measurement = trial.outcome.measurement().unwrap();
         let truth = plug.joules(measurement.window_raw_ns.unwrap());
@@ -107,20 +106,19 @@ fn ios_per_joule_are_the_laws_within_their_interval_and_no_secret_is_kept() {
             above.idle_watts
         );
         assert!((joules.seconds * 1e9 - measurement.window_ns as f64).abs() < 2e6);
-        assert!((18.0..32.0).contains(&above.idle_watts), "{}", above.idle_watts);
-        if plug.stalled(measurement.window_raw_ns.unwrap()) {
-            stalled += 1;
-            continue;
+        let cores = f64::from(measurement.evidence.cpu.cores);
+        let at_rest = 0.99 * REST_WATTS..1.01 * (REST_WATTS + CORE_WATTS * cores);
+        assert!(at_rest.contains(&above.idle_watts), "{}", above.idle_watts);
+        // How often intervals hold the truth is the simulation's to tell, in the meters' crate. Where the machine stood still a bridge is
+        // no measurement.
+        let [least, most] = plug.bounds(measurement.window_raw_ns.unwrap());
+        if !plug.stalled(measurement.window_raw_ns.unwrap()) {
+            assert!(
+                (least..=most).contains(&joules.joules) && low < joules.joules && joules.joules < high,
+                "{joules:?}"
+            );
         }
-        let per_joule = |joules: f64| measurement.ios as f64 / joules;
-        missed += u32::from(!(per_joule(high)..=per_joule(low)).contains(&per_joule(truth)));
-        all_j += joules.joules;
-        all_truth_j += truth;
-        all_half_j += (high - low) / 2.0;
     }
-    // An interval of 95 % may miss: 4 of 9 or more do once in 1,500 runs.
-    assert!(missed <= 3 && stalled <= 4, "of 9 intervals {missed} missed, {stalled} met a stall");
-    assert!((all_j - all_truth_j).abs() < all_half_j, "{all_j} J, the law's {all_truth_j} J");
     let store = Store::open(&folder.path().join("e.iopj")).unwrap();
     assert_eq!(store.sessions().unwrap().len(), 1);
     assert!(store.study().unwrap().provenance["meter.plug"].contains("system `power` ±0.5 %"));
@@ -182,11 +180,11 @@ fn attached_log_agrees(folder: &Path, plug: &Plug, live: &[Trial]) {
                 continue;
             }
         };
-        let live = plug_joules(live);
-        assert!((wall.joules - live.joules).abs() < 3.0 * (wall.random_j + live.random_j), "{wall:?} {live:?}");
+        let window = live.outcome.measurement().unwrap().window_raw_ns.unwrap();
+        let [least, most] = plug.bounds(window);
+        assert!(plug.stalled(window) || (least..=most).contains(&wall.joules), "{wall:?}, {:?}", plug_joules(live));
         with_joules += 1;
     }
-    assert!(with_joules >= 6, "{with_joules} of 9");
     let said = format!("{with_joules} of 9 trials have joules of the meter `wall` now");
     assert_eq!(String::from_utf8_lossy(&attached.stdout).lines().last(), Some(said.as_str()));
     let fit = iopj(folder, "meter fit e.iopj -o model.toml").output().unwrap();
@@ -195,14 +193,16 @@ fn attached_log_agrees(folder: &Path, plug: &Plug, live: &[Trial]) {
     assert!(messages.contains("9 trials have joules of a real meter"), "{messages}");
 }
 
+/// The trials that a study has kept.
+fn kept(folder: &Path) -> usize {
+    let store = Store::open(&folder.join("e.iopj"));
+    store.map_or(0, |store| store.positions().map_or(0, |positions| positions.len()))
+}
+
 /// Waits until a study that runs has kept so many trials.
 fn wait_for_trials(study: &mut Child, folder: &Path, count: usize) {
-    let has_them = || {
-        let store = Store::open(&folder.join("e.iopj"));
-        store.is_ok_and(|store| store.positions().is_ok_and(|positions| positions.len() >= count))
-    };
     for _ in 0..6000 {
-        if has_them() {
+        if kept(folder) >= count {
             return;
         }
         if let Some(end) = study.try_wait().unwrap() {
@@ -226,7 +226,10 @@ fn trials_while_a_meters_server_is_killed_are_incomplete_and_later_ones_are_not(
     let mut child = spawn(folder.path(), &line);
     wait_for_trials(&mut child, folder.path(), 3);
     drop(plug);
-    wait_for_trials(&mut child, folder.path(), 7);
+    // The next trial may be under way; those after it begin without the server.
+    let without_it = kept(folder.path()) + 1;
+    wait_for_trials(&mut child, folder.path(), without_it + 3);
+    let until = kept(folder.path());
     let _again = PlugProcess::start_at(port).expect("the port is another's now");
     let messages = succeeded(&child.wait_with_output().unwrap());
     for words in ["the meter `plug` gives no readings, and is tried again", "cannot be reached", "gives readings again"]
@@ -236,17 +239,10 @@ fn trials_while_a_meters_server_is_killed_are_incomplete_and_later_ones_are_not(
     let trials = trials(folder.path());
     assert_eq!(trials.len(), 22);
     let reasons: Vec<Option<&str>> = trials.iter().map(outage).collect();
-    let first = reasons.iter().position(Option::is_some).unwrap();
-    let last = reasons.iter().rposition(Option::is_some).unwrap();
-    eprintln!("trials {first} to {last} of 22: {}", reasons[first].unwrap());
-    assert!((1..=4).contains(&first) && (5..21).contains(&last), "{reasons:?}");
     let without = |reason: &Option<&str>| reason.is_some_and(|text| text.contains("the meter"));
-    assert!(reasons[first..=last].iter().all(without), "{reasons:?}");
-    // But for a stall, all others have joules.
-    for others in [&trials[..first], &trials[last + 1..]] {
-        let complete = others.iter().filter(|trial| matches!(plug_outcome(trial), EnergyOutcome::Complete(_)));
-        assert!(2 * complete.count() > others.len(), "{others:?}");
-    }
+    assert!(reasons[without_it..until].iter().all(without), "{without_it} to {until}: {reasons:?}");
+    // The first two had ended before, and the readings came back.
+    assert!(reasons[..2].iter().all(Option::is_none) && reasons[until..].iter().any(Option::is_none), "{reasons:?}");
 }
 
 #[test]

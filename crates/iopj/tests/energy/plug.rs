@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-const REST_WATTS: f64 = 20.0;
-const CORE_WATTS: f64 = 30.0;
+pub(crate) const REST_WATTS: f64 = 20.0;
+pub(crate) const CORE_WATTS: f64 = 30.0;
 const OTHERS_WATTS: f64 = 2.0;
 const GAIN: f64 = 1.003;
 /// The plug's time is this of the host's raw time.
@@ -91,6 +91,14 @@ impl Plug {
     pub(crate) fn stalled(&self, [begin_ns, end_ns]: [u64; 2]) -> bool {
         let stalls = self.shared.stalls.lock().unwrap();
         stalls.iter().any(|(from_s, to_s)| *from_s < end_ns as f64 * 1e-9 && *to_s > begin_ns as f64 * 1e-9)
+    }
+
+    /// The least and the most that the plug can have shown for a window: the law's joules over the window moved by up to a second to
+    /// either side, which no clock that was found is off by, and its gain's error and some rounding.
+    pub(crate) fn bounds(&self, [begin_ns, end_ns]: [u64; 2]) -> [f64; 2] {
+        let moved = |tenths: u64| [begin_ns, end_ns].map(|ns| ns - 1_000_000_000 + tenths * 100_000_000);
+        let joules = (0..=20).map(|tenths| self.joules(moved(tenths)));
+        joules.fold([f64::INFINITY, 0.0], |[least, most], one| [least.min(0.99 * one), most.max(1.01 * one)])
     }
 
     /// The law's joules between two raw times.
