@@ -81,7 +81,8 @@ pub(crate) fn told(counts: &Completions) -> String {
 fn interrupted(evidence: &Evidence, counts: &Completions) -> Finding<Completion> {
     if let (Ok(window), Some(pass)) = (interrupts(evidence), counts.interrupts.filter(|pass| *pass > 0)) {
         let own = ratio(window.saturating_sub(foreign_at_most(evidence)), evidence.ios());
-        let pass = ratio(pass, counts.ios);
+        let foreign = counts.total().saturating_sub(counts.ios);
+        let pass = ratio(pass.saturating_sub(foreign), counts.ios);
         if AGREEMENT * own >= pass {
             return Finding::Seen(Completion::Interrupt);
         }

@@ -42,8 +42,8 @@ pub use figures::{HYBRID_SLEEPS, MAIN_SLEEPS_PER_S, MISSING_SHARE, POLL_BUSY, PO
 pub use judge::{assess, judge};
 pub use kernel::irq_time_sampled;
 pub use observe::{
-    CONTROL_INTERRUPTS, INTERRUPT_SHARE, KERNEL_SHARE, NO_INTERRUPT, START_KERNEL_NS, STRAY_INTERRUPTS, STRAY_SHARE,
-    SUBMITTED_SHARE, observe,
+    CONTROL_INTERRUPTS, INTERRUPT_SHARE, KERNEL_SHARE, NO_INTERRUPT, SQPOLL_WAKEUPS, START_KERNEL_NS, STRAY_INTERRUPTS,
+    STRAY_SHARE, SUBMITTED_SHARE, observe,
 };
 pub use perf::EventsError;
 pub use snapshot::{Edge, Probe, Snapshot, Who};

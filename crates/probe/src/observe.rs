@@ -24,6 +24,9 @@ pub const INTERRUPT_SHARE: f64 = 0.5;
 /// Interrupts per read of the control run from which on the device is known to interrupt.
 pub const CONTROL_INTERRUPTS: f64 = 0.5;
 
+/// Wake-ups per I/O of a submission poller that polls for entries, at most.
+pub const SQPOLL_WAKEUPS: f64 = 0.1;
+
 /// Share of the CPU time that the kernel may have of a poller who asks it for nothing.
 pub const KERNEL_SHARE: f64 = 0.25;
 /// Share of the I/Os of another process that must be known to have been submitted in one way.
@@ -163,8 +166,12 @@ fn submission(evidence: &Evidence, completion: &Finding<Completion>) -> Finding<
     }
     let has_run = running_sqpolls(evidence).next().is_some();
     match (has_sqpolls(engine), engine.submit_calls) {
-        (true, 0) if has_run => Finding::Seen(Submission::Sqpoll),
-        (true, 0) => unclear("the ring has a submission poller, but none was seen to run"),
+        (true, 0) if !has_run => unclear("the ring has a submission poller, but none was seen to run"),
+        (true, 0) if ratio(engine.wakeups, evidence.ios()) > SQPOLL_WAKEUPS => unclear(format!(
+            "the submission poller had to be woken {} times per I/O: it was asleep when I/Os came, and did not poll for them",
+            text(ratio(engine.wakeups, evidence.ios()))
+        )),
+        (true, 0) => Finding::Seen(Submission::Sqpoll),
         (true, calls) => unclear(format!("the ring has a submission poller, yet {calls} system calls submitted I/O")),
         (false, 0) => unclear("neither a submitting system call nor a submission poller was seen"),
         (false, _) => Finding::Seen(Submission::Syscall),

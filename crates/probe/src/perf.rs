@@ -88,13 +88,22 @@ impl Counter {
     /// Opens a tracepoint by its number in tracefs, not yet counting, for the records that pass `filter`
     /// (Documentation/trace/events.rst, "Event filtering"). Nothing is sampled: a hit costs an addition.
     pub(crate) fn tracepoint(id: u64, filter: &CStr, whose: Whose) -> io::Result<Counter> {
+        let counter = Counter::unfiltered(id, whose)?;
+        counter.set_filter(filter).map(|()| counter)
+    }
+
+    /// The same for all records.
+    pub(crate) fn unfiltered(id: u64, whose: Whose) -> io::Result<Counter> {
         let of_children = if whose == Whose::Children { FLAG_INHERIT | FLAG_ENABLE_ON_EXEC } else { 0 };
         let flags = FLAG_DISABLED | of_children;
-        let counter =
-            Counter::open(Attributes { kind: TYPE_TRACEPOINT, config: id, flags, ..Attributes::default() }, whose)?;
+        Counter::open(Attributes { kind: TYPE_TRACEPOINT, config: id, flags, ..Attributes::default() }, whose)
+    }
+
+    /// Counts only the records that pass from now on; a tracepoint that has a filter takes no other.
+    pub(crate) fn set_filter(&self, filter: &CStr) -> io::Result<()> {
         // SAFETY: the descriptor is open, and the kernel reads the C string, which outlives the call.
-        let result = unsafe { libc::ioctl(counter.0.as_raw_fd(), IOC_SET_FILTER as _, filter.as_ptr()) };
-        if result == 0 { Ok(counter) } else { Err(io::Error::last_os_error()) }
+        let result = unsafe { libc::ioctl(self.0.as_raw_fd(), IOC_SET_FILTER as _, filter.as_ptr()) };
+        if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
     }
 
     fn open(attributes: Attributes, whose: Whose) -> io::Result<Counter> {

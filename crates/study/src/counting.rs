@@ -1,8 +1,8 @@
 //! Who completes each I/O, counted in a short pass just before a trial's window; nothing is counted inside of it.
 
 use iopj_core::Evidence;
-use iopj_core::evidence::{Completions, EngineEvidence, Finding};
-use iopj_probe::{CompletionCounters, Probe, Snapshot, Waiting, of_pass};
+use iopj_core::evidence::{Completions, EngineEvidence, Finding, ProcessEvidence};
+use iopj_probe::{CompletionCounters, Edge, Probe, Snapshot, Waiting, Who, of_pass};
 use std::time::{Duration, Instant};
 
 /// I/Os of a pass over all jobs, but [`ROUNDS`] of each job's queue at least.
@@ -52,18 +52,46 @@ impl Pass {
     }
 }
 
+/// What a pass did.
+pub(crate) enum Did<'a> {
+    Native { ios: u64, engine: &'a EngineEvidence },
+    Fio { ios: u64, process: ProcessEvidence },
+}
+
+/// A pass of fio, which `run` runs and looks at from its start on.
+pub(crate) fn pass_of_fio(
+    probe: &Probe,
+    run: impl FnOnce(&mut dyn FnMut(u32) -> Duration) -> Result<(u64, ProcessEvidence), String>,
+) -> Finding<Completions> {
+    let passed = || {
+        let snapshot = |edge| probe.snapshot(Who::Child, edge).map_err(|error| error.to_string());
+        let begin = snapshot(Edge::Begin)?;
+        let counters = probe.count_completions(Waiting::Children).map_err(|error| error.to_string())?;
+        let mut is_known = false;
+        let began = Instant::now();
+        let (ios, process) = run(&mut |child| {
+            if !std::mem::replace(&mut is_known, true) {
+                counters.leave_out_timers_of(child);
+            }
+            Duration::MAX
+        })?;
+        let pass = Pass { counters: Ok(counters), begin, began };
+        Ok(pass.end().evidence(&snapshot(Edge::End)?, Did::Fio { ios, process }))
+    };
+    passed().unwrap_or_else(Finding::Unclear)
+}
+
 impl Passed {
-    /// What was counted, of a pass that issued `ios` I/Os and ended before the snapshot `end`.
-    pub(crate) fn evidence(self, end: &Snapshot, ios: u64, engine: &EngineEvidence) -> Finding<Completions> {
+    /// What was counted, of a pass that ended before the snapshot `end`.
+    pub(crate) fn evidence(self, end: &Snapshot, did: Did<'_>) -> Finding<Completions> {
         let counts = match self.counts {
             Ok(counts) => counts,
             Err(reason) => return Finding::Unclear(reason),
         };
-        let pass = Evidence {
-            window_ns: self.lasted.as_nanos() as u64,
-            reads: ios,
-            engine: Some(engine.clone()),
-            ..self.begin.until(end)
+        let pass = Evidence { window_ns: self.lasted.as_nanos() as u64, ..self.begin.until(end) };
+        let pass = match did {
+            Did::Native { ios, engine } => Evidence { reads: ios, engine: Some(engine.clone()), ..pass },
+            Did::Fio { ios, process } => Evidence { reads: ios, process, ..pass },
         };
         Finding::Seen(of_pass(counts, &pass))
     }

@@ -1,7 +1,7 @@
 //! One trial: its settings are made, the I/O is done by the generator, the evidence judged.
 
 use crate::access::Access;
-use crate::counting::{self, Pass};
+use crate::counting::{self, Did, Pass};
 use crate::energy;
 use crate::fio::{self, Filename, Fio, FioWatch, Phase};
 use crate::native::{self, JobSpec, Moment};
@@ -277,7 +277,9 @@ impl Stage<'_> {
         evidence.engine = Some(run.engine.clone());
         evidence.steadystate = run.steadystate;
         evidence.completions = match (passed, can_count) {
-            (Some((passed, _)), _) => Some(passed.evidence(first, run.pass_ios, &run.engine)),
+            (Some((passed, _)), _) => {
+                Some(passed.evidence(first, Did::Native { ios: run.pass_ios, engine: &run.engine }))
+            }
             (None, Err(reason)) => Some(Finding::Unclear(reason)),
             (None, Ok(())) => None,
         };
@@ -285,7 +287,7 @@ impl Stage<'_> {
         Ok((Window::of_native(run, cell, load_raw_ns, window_raw_ns), evidence))
     }
 
-    /// fio twice: for the ramp, and measured. The drive's counters bracket the life of the measured process, whose I/O is all of
+    /// fio for the ramp, for the pass in which completions are counted, and measured. The drive's counters bracket the life of the measured process, whose I/O is all of
     /// the window. CPU time, context switches and energy are those of its jobs, which are watched from outside; where their begin
     /// was not seen, those of its life, that holds some 0.15 s and 200 switches of fio's start.
     fn fio(
@@ -317,6 +319,18 @@ impl Stage<'_> {
             run(Phase::Ramp, &mut |_| Duration::MAX)?;
             load_raw_ns.push(monotonic_raw_ns());
         }
+        let completions = match self.can_count(&cell.path, probe) {
+            _ if cell.path.is_bypass() => None,
+            Err(reason) => Some(Finding::Unclear(reason)),
+            Ok(()) => Some(counting::pass_of_fio(probe, |look| {
+                load_raw_ns.push(monotonic_raw_ns());
+                let (result, process) = run(Phase::Pass, look)?;
+                load_raw_ns.push(monotonic_raw_ns());
+                Ok((result.reads.ios + result.writes.ios, process))
+            })),
+        };
+        // One that failed has no end.
+        load_raw_ns.truncate(load_raw_ns.len() / 2 * 2);
         let counted = access.counted()?;
         let before = snapshot(Edge::Begin)?;
         self.begin_samples()?;
@@ -333,6 +347,7 @@ impl Stage<'_> {
         if result.total_errors > 0 {
             return Err(format!("fio counts {} failed I/Os", result.total_errors));
         }
+        evidence.completions = completions;
         let mut ends_ns = [first_ns, last_ns];
         if let Some(watched) = watch.finish(result.window_ns) {
             let begin_ns = watched.begin_ns.clamp(first_ns, last_ns);

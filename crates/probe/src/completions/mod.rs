@@ -92,13 +92,28 @@ impl CompletionCounters {
             threads: open(completed, format!("{disks} && {thread}"), &cores)?,
             workers: open(completed, format!("{disks} && {thread} && {WORKERS}"), &cores)?,
             waiting: open(completed, format!("{disks} && {thread}"), &waiting)?,
-            timers: open(timer, thread.clone(), &waiting)?,
+            timers: match waiting[..] {
+                // A filter can be set once, and who is to be left out is known when there is a child.
+                [Whose::Children] => {
+                    let opened = Counter::unfiltered(timer, Whose::Children);
+                    vec![opened.map_err(|source| EventsError::of(source, root, needed))?]
+                }
+                _ => open(timer, thread, &waiting)?,
+            },
         };
         let own = [&counters.waiting, &counters.timers].into_iter().flatten().filter(|_| waiting != [Whose::Children]);
         let all =
             [&counters.hard, &counters.soft, &counters.threads, &counters.workers].into_iter().flatten().chain(own);
         all.into_iter().try_for_each(Counter::enable).map_err(|source| EventsError::of(source, root, needed))?;
         Ok(counters)
+    }
+
+    /// Leaves the timers of a child's first thread out: it keeps the time of the others. Also those that interrupts set.
+    pub fn leave_out_timers_of(&self, child: u32) {
+        if let Ok(filter) = CString::new(format!("!(common_flags & {}) && common_pid != {child}", HARD | SOFT)) {
+            // Where it cannot be set, or was set before, more timers are counted: hybrid is then not told from poll.
+            self.timers.iter().for_each(|counter| drop(counter.set_filter(&filter)));
+        }
     }
 
     /// Stops and closes the counters; what they have counted. The rest of a pass is the caller's to add.

@@ -72,6 +72,9 @@ fn what_others_may_have_done_in_the_pass_is_held_against_nobody() {
     let evidence = counted(poll(), foreign);
     assert_contains(&unproven("posix-sio/syscall/poll", &evidence), "others' I/O on the same disk");
     assert_contains(&unproven("posix-sio/syscall/interrupt", &evidence), "others' I/O on the same disk");
+    // As many again of others, each with its interrupt: the trial's own are as many as in the window.
+    let beside = Completions { hard_interrupt: 9 * PASS, interrupts: Some(9 * PASS), ..HARD };
+    assert_eq!(kind("posix-sio/syscall/interrupt", &counted(interrupt(), beside)), VerdictKind::Verified);
     let stranger = Completions { waiting: PASS / 2, other: PASS / 2, ..PASSED };
     assert_contains(&unproven("posix-sio/syscall/poll", &counted(poll(), stranger)), "neither wait for the trial's");
 }

@@ -5,6 +5,7 @@ mod conditions;
 mod counted;
 mod doubts;
 mod paths;
+mod seeded;
 mod watched;
 
 use iopj_core::evidence::{

@@ -115,6 +115,12 @@ fn a_submission_poller_that_never_ran_took_nothing() {
     let mut idle = sqpoll(IOS);
     idle.threads[1].cpu_ns = 0;
     assert_contains(&unproven("io_uring/sqpoll/interrupt", &idle), "none was seen to run");
+    let mut asleep = sqpoll(IOS);
+    asleep.engine.as_mut().unwrap().wakeups = IOS / 10;
+    assert_eq!(kind("io_uring/sqpoll/interrupt", &asleep), VerdictKind::Verified);
+    asleep.engine.as_mut().unwrap().wakeups = IOS / 10 + 1;
+    assert_contains(&unproven("io_uring/sqpoll/interrupt", &asleep), "had to be woken 0.10 times per I/O");
+    assert_contains(&unproven("io_uring/syscall/interrupt", &asleep), "had to be woken 0.10 times per I/O");
     let mut both = sqpoll(IOS);
     both.engine.as_mut().unwrap().submit_calls = 1;
     assert_contains(&unproven("io_uring/sqpoll/interrupt", &both), "yet 1 system calls submitted I/O");

@@ -4,6 +4,7 @@
 //! instead of `numjobs`, for the region that a sequential job has to itself.
 
 use super::{FioError, spdk};
+use crate::counting;
 use iopj_core::path::AioDescriptors;
 use iopj_core::{CompletionMode, IoPath, Length, RandomDistribution, Ring, RingCompletion, RingSubmission, Workload};
 use iopj_engine::PciAddress;
@@ -16,6 +17,8 @@ pub enum Phase {
     /// The workload for its `ramp_time`; the result is thrown away. Its random offsets are others
     /// than the measured run's, which would else find them in the drive's cache.
     Ramp,
+    /// A short part of the workload before the window, in which completions are counted; it ends by itself.
+    Pass,
     /// The measured window, without ramp, so that totals over fio's life are totals of the window.
     Measured,
 }
@@ -61,6 +64,7 @@ pub struct Job<'a> {
 pub fn job_file(job: &Job<'_>) -> Result<String, FioError> {
     let workload = job.workload;
     let region = region(job)?;
+    let skipped = skipped(job, region);
     let options = engine_options(&job.path)?;
     let mut text = String::from("[global]\n");
     let mut put = |key: &str, value: &dyn std::fmt::Display| {
@@ -76,7 +80,7 @@ pub fn job_file(job: &Job<'_>) -> Result<String, FioError> {
         put("rwmixread", &workload.rwmixread);
     }
     put("bs", &workload.bs);
-    put("size", &region);
+    put("size", &(region - skipped));
     put("iodepth", &workload.iodepth);
     put("iodepth_batch", &workload.iodepth_batch_submit);
     put("iodepth_batch_complete_min", &workload.iodepth_batch_complete_min);
@@ -101,7 +105,7 @@ pub fn job_file(job: &Job<'_>) -> Result<String, FioError> {
         put(key, &value);
     }
     for index in 0..workload.numjobs {
-        let _ = write!(text, "\n[job{index}]\noffset={}\n", offset(job, region, index));
+        let _ = write!(text, "\n[job{index}]\noffset={}\n", offset(job, region, index) + skipped);
         if let Some(cpu) = poller_cpu(&job.path, workload, index) {
             let _ = writeln!(text, "sqthread_poll_cpu={cpu}");
         }
@@ -188,6 +192,13 @@ fn engine_options(path: &IoPath) -> Result<Vec<(&'static str, &'static str)>, Fi
 fn length_options(job: &Job<'_>) -> Result<Vec<(&'static str, String)>, FioError> {
     let time = match (job.phase, job.workload.length) {
         (Phase::Ramp, _) => job.workload.ramp_time,
+        (Phase::Pass, _) => {
+            let ios = counting::ios_of_job(job.workload.numjobs, job.workload.iodepth);
+            let bytes = ios.saturating_mul(job.workload.bs.into()).min(i64::MAX as u64);
+            // Without `time_based` whichever comes first.
+            let runtime = format!("{}us", counting::TIME.as_micros());
+            return Ok(vec![("io_size", bytes.to_string()), ("runtime", runtime)]);
+        }
         (Phase::Measured, Length::Runtime(time)) => time,
         (Phase::Measured, Length::Ios(ios)) => {
             let bytes = ios.checked_mul(job.workload.bs.into()).filter(|bytes| (1..=i64::MAX as u64).contains(bytes));
@@ -234,6 +245,13 @@ fn offset(job: &Job<'_>, region: u64, index: u32) -> u64 {
     if job.workload.rw.is_random() { job.offset } else { job.offset + region * u64::from(index) }
 }
 
+/// Bytes of a sequential job's region that a pass leaves out, so that it does not read what the window begins with.
+fn skipped(job: &Job<'_>, region: u64) -> u64 {
+    let bs = u64::from(job.workload.bs);
+    let is_apart = job.phase == Phase::Pass && !job.workload.rw.is_random();
+    if is_apart { region / bs / 2 * bs } else { 0 }
+}
+
 /// fio reads seeds as signed, and multiplies them by the job's number: 0 would give all jobs the
 /// same offsets. It takes offsets from the seed only if `randrepeat` is off (seen with 3.33), and
 /// nothing from it under `allrandrepeat`.
@@ -241,6 +259,7 @@ fn seed(job: &Job<'_>) -> u64 {
     let seed = match job.phase {
         Phase::Measured => job.seed,
         Phase::Ramp => !job.seed,
+        Phase::Pass => job.seed.rotate_left(32) ^ 1,
     };
     (seed & i64::MAX as u64).max(1)
 }

@@ -1,0 +1,261 @@
+//! Paths that were seeded wrong, each in its own way, 200 trials of a simulated device a way: none is ever verified. The same
+//! trials without the fault all are.
+
+use super::{PASS, PASSED, VerdictKind, disk, thread};
+use iopj_core::evidence::{Completions, ControlRun, EngineEvidence, Evidence, Finding, ThreadRole};
+use iopj_core::path::{Completion, IoPath, Submission};
+use iopj_probe::assess;
+
+const TRIALS: u64 = 200;
+
+/// SplitMix64 (Steele, Lea and Flood 2014).
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    fn below(&mut self, end: u64) -> u64 {
+        self.next() % end
+    }
+
+    /// Between two shares, as many of them small as large.
+    fn share(&mut self, least: f64, most: f64) -> f64 {
+        let at = self.below(1 << 20) as f64 / (1u64 << 20) as f64;
+        least * (most / least).powf(at)
+    }
+
+    fn is(&mut self) -> bool {
+        self.below(2) == 0
+    }
+}
+
+fn of(count: u64, share: f64) -> u64 {
+    (count as f64 * share).ceil() as u64
+}
+
+/// A trial of an honest path, and that path.
+fn honest(random: &mut Random, completion: Completion) -> (IoPath, Evidence) {
+    let sqpoll = random.is();
+    let path = format!("io_uring/{}/{completion}", if sqpoll { "sqpoll" } else { "syscall" }).parse().unwrap();
+    let ios = 20_000 + random.below(400_000);
+    let iodepth = 1 << random.below(6);
+    let jobs = 1 + random.below(4) as u32;
+    // Interrupts are shared by what completes together; a round is one of each that a job keeps in flight.
+    let interrupts = |ios: u64, share: f64| if completion == Completion::Interrupt { of(ios, share) } else { 0 };
+    let sharing = 1.0 / (1.0 + random.below(u64::from(iodepth)) as f64);
+    let rounds = |ios: u64, share: f64| of(ios / u64::from(iodepth), share);
+    let slept = random.share(0.3, 0.9);
+    let (busy, sleeps) = match completion {
+        Completion::Poll => (0.9 + random.share(0.01, 0.09), 0),
+        Completion::Hybrid => (random.share(0.2, 0.8), rounds(ios, slept)),
+        _ => (random.share(0.05, 0.6), rounds(ios, 1.0)),
+    };
+    let looks = |role| thread(role, busy, sleeps / u64::from(jobs) + 1);
+    let mut threads: Vec<_> = (0..jobs).map(|_| looks(ThreadRole::Job)).collect();
+    if sqpoll {
+        threads.extend((0..jobs).map(|_| looks(ThreadRole::Sqpoll)));
+    }
+    let ring_flags = if sqpoll { vec!["SQPOLL".into()] } else { Vec::new() };
+    let submit_calls = if sqpoll { 0 } else { ios / u64::from(iodepth) };
+    let by = |is: bool| if is { PASS } else { 0 };
+    let is_soft = random.is();
+    let counts = Completions {
+        hard_interrupt: by(completion == Completion::Interrupt && !is_soft),
+        soft_interrupt: by(completion == Completion::Interrupt && is_soft),
+        waiting: by(completion != Completion::Interrupt),
+        timers: if completion == Completion::Hybrid { rounds(PASS, slept) } else { 0 },
+        interrupts: Some(interrupts(PASS, sharing)),
+        sleeps: rounds(PASS, slept),
+        ..PASSED
+    };
+    let mut evidence = Evidence {
+        window_ns: super::WINDOW_NS,
+        numjobs: jobs,
+        iodepth,
+        reads: ios,
+        read_bytes: ios * 4096,
+        devices: vec![disk("nvme0n1", ios, Some(interrupts(ios, sharing)))],
+        threads,
+        engine: Some(EngineEvidence { ring_flags, submit_calls, ..EngineEvidence::default() }),
+        control: Some(ControlRun { ios: 64, interrupts: Some(64), device_reads: 64, completions: None }),
+        completions: Some(Finding::Seen(counts)),
+        ..Evidence::default()
+    };
+    evidence.cpu.cores = 16;
+    evidence.devices[0].settings.insert("io_poll_delay".into(), "-1".into());
+    (path, evidence)
+}
+
+const ALL: [Completion; 3] = [Completion::Interrupt, Completion::Poll, Completion::Hybrid];
+const POLLED: [Completion; 2] = [Completion::Poll, Completion::Hybrid];
+
+fn counts(evidence: &mut Evidence) -> &mut Completions {
+    match &mut evidence.completions {
+        Some(Finding::Seen(counts)) => counts,
+        _ => panic!("honest trials are counted"),
+    }
+}
+
+/// What another path leaves behind, on the same queue: of the trial only what was asked for stays.
+fn another(random: &mut Random, not: Completion) -> Evidence {
+    let others: Vec<Completion> = ALL.into_iter().filter(|completion| *completion != not).collect();
+    let chosen = others[random.below(2) as usize];
+    honest(random, chosen).1
+}
+
+/// 200 trials with a fault; half of those that still are of one queue are told without counts too.
+#[track_caller]
+fn never_verified(way: &str, asked: &[Completion], seed: impl Fn(&mut Random, &IoPath, &mut Evidence)) {
+    for trial in 0..TRIALS {
+        let mut random = Random(trial);
+        let (path, mut evidence) = honest(&mut random, asked[trial as usize % asked.len()]);
+        seed(&mut random, &path, &mut evidence);
+        let (_, verdict) = assess(&path, &evidence);
+        assert_ne!(verdict.kind, VerdictKind::Verified, "{way}, trial {trial}, {path}: {:?}", verdict.reasons);
+    }
+}
+
+#[test]
+fn what_is_not_seeded_is_verified() {
+    for trial in 0..3 * TRIALS {
+        let (path, evidence) = honest(&mut Random(trial), ALL[trial as usize % 3]);
+        let (_, verdict) = assess(&path, &evidence);
+        assert_eq!(verdict.kind, VerdictKind::Verified, "trial {trial}, {path}: {:?}", verdict.reasons);
+    }
+}
+
+#[test]
+fn a_path_that_falls_back_is_never_verified() {
+    never_verified("falls back", &POLLED, |random, path, evidence| {
+        let mut fallen = another(random, path.completion());
+        while counts(&mut fallen).by_interrupt() == 0 {
+            fallen = another(random, path.completion());
+        }
+        // With and without counts.
+        fallen.completions = fallen.completions.filter(|_| random.is());
+        fallen.engine.clone_from(&evidence.engine);
+        *evidence = fallen;
+    });
+}
+
+#[test]
+fn a_cache_a_hole_and_merges_are_never_verified() {
+    never_verified("a cache", &ALL, |random, _, evidence| {
+        let answered = of(evidence.reads, random.share(0.002, 1.0));
+        let disk = &mut evidence.devices[0];
+        (disk.reads, disk.read_sectors) = (disk.reads - answered, disk.read_sectors - 8 * answered);
+        disk.interrupts = disk.interrupts.map(|count| count.min(disk.reads));
+    });
+    never_verified("a hole", &ALL, |random, _, evidence| {
+        let disk = &mut evidence.devices[0];
+        (disk.reads, disk.read_sectors, disk.interrupts) = (0, 0, Some(0));
+        let counted = random.is();
+        *counts(evidence) = if counted { PASSED } else { *counts(evidence) };
+    });
+    never_verified("a merge", &ALL, |random, _, evidence| {
+        let merged = of(evidence.reads, random.share(0.002, 0.9));
+        let disk = &mut evidence.devices[0];
+        (disk.reads, disk.read_merges) = (disk.reads - merged, merged);
+    });
+}
+
+#[test]
+fn another_process_on_the_disk_is_never_verified() {
+    never_verified("another process", &ALL, |random, _, evidence| {
+        let share = random.share(0.012, 2.0);
+        let foreign = of(evidence.reads, share) + 300;
+        let (writes, disk) = (random.is(), &mut evidence.devices[0]);
+        let (ios, sectors) = if writes {
+            (&mut disk.writes, &mut disk.write_sectors)
+        } else {
+            (&mut disk.reads, &mut disk.read_sectors)
+        };
+        (*ios, *sectors) = (*ios + foreign, *sectors + 8 * foreign);
+        disk.interrupts = disk.interrupts.map(|count| count + foreign);
+        counts(evidence).hard_interrupt += of(PASS, share);
+    });
+}
+
+#[test]
+fn a_poller_that_sleeps_is_never_verified() {
+    never_verified("a sleeping poller", &[Completion::Poll], |random, path, evidence| {
+        let slept = random.share(0.02, 1.0);
+        let rounds = |ios: u64| of(ios, slept) / u64::from(evidence.iodepth) + 1;
+        let sleeps = rounds(evidence.reads) * u64::from(evidence.iodepth).max(1);
+        let role = if path.submission() == Submission::Sqpoll { ThreadRole::Sqpoll } else { ThreadRole::Job };
+        let in_pass = random.is();
+        let timers = rounds(PASS) + PASS / 50;
+        if in_pass {
+            counts(evidence).timers = timers;
+        }
+        let looks = evidence.threads.iter_mut().filter(|thread| thread.role == role);
+        looks.for_each(|thread| thread.voluntary_switches += sleeps);
+    });
+    never_verified("a poller without a core", &[Completion::Poll], |random, _, evidence| {
+        let share = random.share(0.01, 0.8);
+        evidence.threads.iter_mut().for_each(|thread| thread.cpu_ns = of(super::WINDOW_NS, share));
+    });
+    never_verified("a poller that is woken", &ALL, |random, _, evidence| {
+        let woken = of(evidence.reads, random.share(0.11, 1.0));
+        let engine = evidence.engine.as_mut().unwrap();
+        (engine.ring_flags, engine.wakeups) = (vec!["SQPOLL".into()], woken);
+    });
+}
+
+#[test]
+fn mixed_queues_are_never_verified() {
+    never_verified("mixed queues", &ALL, |random, _, evidence| {
+        let other = of(PASS, random.share(0.011, 0.5));
+        let all = counts(evidence);
+        let is_polled = all.by_interrupt() == 0;
+        let [interrupt, waiting] = if is_polled { [other, PASS - other] } else { [PASS - other, other] };
+        (all.hard_interrupt, all.soft_interrupt, all.waiting) = (interrupt, 0, waiting);
+        // The window as it was, or as mixed as the pass.
+        if random.is() {
+            let interrupts = interrupt as f64 / PASS as f64;
+            evidence.devices[0].interrupts = Some(of(evidence.reads, interrupts));
+        }
+    });
+    never_verified("strangers", &ALL, |random, _, evidence| {
+        let all = counts(evidence);
+        all.other = of(PASS, random.share(0.02, 1.0));
+    });
+}
+
+#[test]
+fn a_change_after_the_pass_is_never_verified() {
+    never_verified("a change", &ALL, |random, path, evidence| {
+        let mut changed = another(random, path.completion());
+        // A window of the other kind behind a pass of the one that was asked for.
+        changed.completions.clone_from(&evidence.completions);
+        let engine = evidence.engine.clone();
+        while (changed.threads.iter().any(|thread| thread.role == ThreadRole::Sqpoll))
+            != (path.submission() == Submission::Sqpoll)
+        {
+            changed = another(random, path.completion());
+            changed.completions.clone_from(&evidence.completions);
+        }
+        changed.engine = engine;
+        *evidence = changed;
+    });
+}
+
+#[test]
+fn a_foreign_submission_poller_and_a_stale_delay_are_never_verified() {
+    never_verified("a foreign submission poller", &ALL, |random, _, evidence| {
+        let busy = random.share(0.001, 1.0);
+        for _ in 0..=evidence.numjobs {
+            evidence.threads.push(thread(ThreadRole::Sqpoll, busy, 0));
+        }
+    });
+    never_verified("a stale io_poll_delay", &POLLED, |random, _, evidence| {
+        let delay = random.below(100).to_string();
+        evidence.devices[0].settings.insert("io_poll_delay".into(), delay);
+    });
+}
