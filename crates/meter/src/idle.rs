@@ -1,7 +1,6 @@
 //! Energy above idle: what a trial takes beyond the idle power around it, which may drift.
 
-use crate::integrate::Window;
-use crate::line::{Line, Point};
+use crate::integrate::{Window, residual_dof};
 use crate::meter::{Accuracy, Distribution};
 use crate::ratio::{Ratio, Shared, Undefined, ratio_with};
 use crate::uncertainty::{Component, Energy, Source};
@@ -16,13 +15,22 @@ pub struct Idle {
     pub energy: Energy,
 }
 
-/// Idle power over a study: a straight line through the idle stretches before, between and after.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+/// Idle power over a study: between two idle stretches a straight line from the one to the other, before the first and after the last
+/// as it is there.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct IdlePower {
     origin_ns: u64,
-    line: Line,
-    stretches: usize,
+    /// In the order of their time.
+    stretches: Vec<Stretch>,
     dof: Option<f64>,
+}
+
+/// Power of an idle stretch at its middle.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+struct Stretch {
+    at_s: f64,
+    watts: f64,
+    standard: f64,
 }
 
 /// A window's energy less idle power over the same time.
@@ -35,22 +43,43 @@ pub struct AboveIdle {
 }
 
 impl IdlePower {
-    /// Fits the line; `None` without idle stretches. With three or more, a scatter larger than their uncertainties counts.
+    /// Through the idle stretches; `None` without any. Where three or more scatter about the lines between their neighbours more than
+    /// their uncertainties say, these are enlarged by the ratio (Birge 1932).
     pub fn fit(stretches: &[Idle]) -> Option<Self> {
         let origin_ns = stretches.first()?.window.middle_ns();
-        let points = stretches.iter().map(|idle| Point {
-            x: seconds(origin_ns, idle.window),
-            y: idle.energy.watts(),
+        let stretch = |idle: &Idle| Stretch {
+            at_s: seconds(origin_ns, idle.window),
+            watts: idle.energy.watts(),
             standard: idle.energy.random_standard() / idle.energy.seconds,
-        });
-        let line = Line::fit(&points.collect::<Vec<_>>(), 0.0)?;
+        };
+        let mut known: Vec<Stretch> = stretches.iter().map(stretch).collect();
+        known.sort_by(|one, other| one.at_s.total_cmp(&other.at_s));
         let fewest = stretches.iter().filter_map(|idle| idle.energy.random_dof()).min_by(f64::total_cmp);
-        Some(Self { origin_ns, line, stretches: stretches.len(), dof: line.scatter_dof.or(fewest) })
+        let dof = match excess(&known) {
+            Some((ratio, dof)) => {
+                known.iter_mut().for_each(|stretch| stretch.standard *= ratio);
+                Some(dof)
+            }
+            None => fewest,
+        };
+        Some(Self { origin_ns, stretches: known, dof })
+    }
+
+    /// The stretches next to a time, with their weights in the power there.
+    fn weights(&self, at_s: f64) -> [(usize, f64); 2] {
+        let after = self.stretches.partition_point(|stretch| stretch.at_s <= at_s);
+        let (Some(before), Some(next)) = (after.checked_sub(1), self.stretches.get(after)) else {
+            return [(after.saturating_sub(1), 1.0), (0, 0.0)];
+        };
+        let begin_s = self.stretches[before].at_s;
+        let share = (at_s - begin_s) / (next.at_s - begin_s);
+        [(before, 1.0 - share), (after, share)]
     }
 
     /// Idle power at the middle of a window, in W.
     pub fn watts(&self, window: Window) -> f64 {
-        self.line.at(seconds(self.origin_ns, window))
+        let weights = self.weights(seconds(self.origin_ns, window));
+        weights.iter().map(|(stretch, weight)| weight * self.stretches[*stretch].watts).sum()
     }
 
     /// Its standard uncertainty in W.
@@ -58,12 +87,8 @@ impl IdlePower {
         self.covariance(window, window).sqrt()
     }
 
-    /// Change of idle power in W per s; `None` where only one idle stretch is known.
-    pub fn drift_watts_per_s(&self) -> Option<f64> {
-        (self.stretches > 1).then_some(self.line.slope)
-    }
-
-    /// The energy of `window` less idle power: the power drifts in a straight line, so the middle's counts. The gain's error
+    /// The energy of `window` less idle power: no idle stretch lies in a trial, so the power drifts in a straight line there, and the
+    /// middle's counts. The gain's error
     /// stays in proportion to the difference; the offset's drops out.
     pub fn above(&self, window: Window, energy: &Energy) -> AboveIdle {
         let seconds = energy.seconds;
@@ -76,8 +101,29 @@ impl IdlePower {
 
     /// Covariance of the idle power at two windows in W².
     fn covariance(&self, one: Window, other: Window) -> f64 {
-        self.line.covariance(seconds(self.origin_ns, one), seconds(self.origin_ns, other))
+        let [one, other] = [one, other].map(|window| self.weights(seconds(self.origin_ns, window)));
+        let pairs = one.iter().flat_map(|one| other.iter().map(move |other| (one, other)));
+        let shared = pairs.filter(|(one, other)| one.0 == other.0);
+        shared.map(|(one, other)| one.1 * other.1 * self.stretches[one.0].standard.powi(2)).sum()
     }
+}
+
+/// By how much stretches in the order of time scatter about the lines between their neighbours beyond their own uncertainties, and with
+/// how many degrees of freedom; `None` where they do not. Neighbouring residuals share stretches, which the degrees take into account as
+/// they do for noise.
+fn excess(stretches: &[Stretch]) -> Option<(f64, f64)> {
+    let square = |three: &[Stretch]| {
+        let [before, middle, after] = [three[0], three[1], three[2]];
+        let share = (middle.at_s - before.at_s) / (after.at_s - before.at_s);
+        let residual = middle.watts - (1.0 - share) * before.watts - share * after.watts;
+        let parts = [(middle, 1.0), (before, 1.0 - share), (after, share)];
+        let expected: f64 = parts.iter().map(|(stretch, weight)| (weight * stretch.standard).powi(2)).sum();
+        // Stretches without uncertainty: one that lies on the line scatters no more than it says.
+        if residual == 0.0 { 0.0 } else { residual.powi(2) / expected }
+    };
+    let squares: Vec<f64> = stretches.windows(3).map(square).collect();
+    let ratio = (squares.iter().sum::<f64>() / squares.len() as f64).sqrt();
+    (ratio > 1.0 && ratio.is_finite()).then(|| (ratio, residual_dof(squares.len() as f64)))
 }
 
 /// `above` over `below`, both above the same idle power, by Fieller's interval: the gain divides out, and the idle power's error is in both.

@@ -24,26 +24,40 @@ fn close(got: f64, want: f64) {
 }
 
 #[test]
-fn idle_power_drifts_in_a_straight_line() {
-    let power = IdlePower::fit(&[idle(0, 50.0), idle(200, 52.0)]).unwrap();
-    close(power.drift_watts_per_s().unwrap(), 0.01);
-    close(power.watts(window(0, 10)), 50.0);
-    close(power.watts(window(100, 110)), 51.0);
-    close(power.standard_watts(window(0, 10)), 0.1);
-    close(power.standard_watts(window(100, 110)), 0.1 / 2f64.sqrt());
-    assert_eq!(IdlePower::fit(&[idle(0, 50.0)]).unwrap().drift_watts_per_s(), None);
+fn idle_power_is_interpolated_between_the_neighbours_in_time() {
+    // Told out of order; 50 W until 200 s, then 60 W: a line through all three would say 47.5 W at first and 57.5 W in the middle.
+    let power = IdlePower::fit(&[idle(200, 50.0), idle(400, 60.0), idle(0, 50.0)]).unwrap();
+    for (begin_s, watts) in [(0, 50.0), (100, 50.0), (200, 50.0), (300, 55.0), (350, 57.5), (400, 60.0)] {
+        close(power.watts(window(begin_s, begin_s + 10)), watts);
+    }
+    // Beyond the stretches it is as it was at the last one.
+    close(power.watts(window(4000, 4010)), 60.0);
+    let early = IdlePower::fit(&[idle(100, 50.0), idle(200, 60.0)]).unwrap();
+    close(early.watts(window(0, 10)), 50.0);
+    close(early.standard_watts(window(0, 10)), 0.1);
+    close(early.standard_watts(window(150, 160)), 0.1 / 2f64.sqrt());
     assert_eq!(IdlePower::fit(&[]), None);
+    close(IdlePower::fit(&[idle(0, 50.0)]).unwrap().watts(window(900, 910)), 50.0);
 }
 
 #[test]
 fn idle_that_does_not_lie_on_a_line_is_less_certain() {
     let quiet = IdlePower::fit(&[idle(0, 50.0), idle(100, 50.0), idle(200, 50.0)]).unwrap();
-    close(quiet.standard_watts(window(100, 110)), 0.1 / 3f64.sqrt());
+    close(quiet.standard_watts(window(100, 110)), 0.1);
     let wild = IdlePower::fit(&[idle(0, 50.0), idle(100, 53.0), idle(200, 50.0)]).unwrap();
-    close(wild.watts(window(100, 110)), 51.0);
-    // Residuals -1, 2, -1: variance 6 with one degree of freedom, 2 of the mean.
-    close(wild.standard_watts(window(100, 110)), 2f64.sqrt());
+    close(wild.watts(window(100, 110)), 53.0);
+    // The middle one is 3 W off, where 0.1 W of each makes 0.1 sqrt(1 + 1/4 + 1/4).
+    close(wild.standard_watts(window(100, 110)), 3.0 / 1.5f64.sqrt());
     assert_eq!(wild.above(window(100, 110), &energy(60.0, 10.0, 1.0)).energy.random[1].dof, Some(1.0));
+}
+
+#[test]
+fn idle_power_at_two_windows_shares_the_stretches_between() {
+    let power = IdlePower::fit(&[idle(0, 50.0), idle(100, 50.0), idle(200, 50.0)]).unwrap();
+    let covariance = |one: u64, other: u64| power.covariance(window(one, one + 10), window(other, other + 10));
+    close(covariance(50, 50), 0.005);
+    close(covariance(50, 150), 0.0025);
+    close(covariance(0, 200), 0.0);
 }
 
 #[test]

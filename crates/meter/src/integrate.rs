@@ -385,10 +385,15 @@ impl Noise {
         if count < (NEEDED - 2) as f64 {
             return None;
         }
-        let [one, two] = RESIDUAL_CORRELATION;
-        let pairs = (count - 1.0) * one * one + (count - 2.0).max(0.0) * two * two;
-        Some(Self { watts: f64::sqrt(squares / count), dof: count * count / (count + 2.0 * pairs) })
+        Some(Self { watts: f64::sqrt(squares / count), dof: residual_dof(count) })
     }
+}
+
+/// Degrees of freedom of so many residuals against the line between the neighbours: neighbouring ones correlate.
+pub(crate) fn residual_dof(count: f64) -> f64 {
+    let [one, two] = RESIDUAL_CORRELATION;
+    let pairs = (count - 1.0) * one * one + (count - 2.0).max(0.0) * two * two;
+    count * count / (count + 2.0 * pairs)
 }
 
 /// The time that no average saw, per gap: the power there scatters about the bridge as readings do.

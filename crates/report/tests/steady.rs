@@ -116,7 +116,7 @@ fn a_ramp_that_did_not_settle_makes_its_trial_unsteady() {
         "its rate still fell by 23 % of its mean in 1.0 s after a ramp of 10.0 s, its longest; the rule allows 10 %";
     assert_eq!(flag.reason.to_string(), words);
     let idle = Unsteady::Ramp(SteadyState { change: None, ..state });
-    assert_eq!(idle.to_string(), "it did no I/O in 1.0 s after a ramp of 10.0 s, its longest");
+    assert_eq!(idle.to_string(), "its rate over 1.0 s could not be told after a ramp of 10.0 s, its longest");
 }
 
 #[test]

@@ -7,10 +7,14 @@ use iopj_core::evidence::SteadyState;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// Rates that the line is fitted to.
+/// Rates that the line is fitted to, and the fewest where looks were missed: others had the processor.
 const RATES: usize = 20;
-/// Student's t for them: `scipy.stats.t.ppf(0.975, 18)` (SciPy 1.17.1).
-const T: f64 = 2.100_922_040_241;
+const FEWEST_RATES: usize = 5;
+/// Student's t for 3 to 19 degrees of freedom: `scipy.stats.t.ppf(0.975, 3)` and so on (SciPy 1.17.1).
+const T: [f64; RATES - 3] = [
+    3.182446, 2.776445, 2.570582, 2.446912, 2.364624, 2.306004, 2.262157, 2.228139, 2.200985, 2.178813, 2.160369,
+    2.144787, 2.131450, 2.119905, 2.109816, 2.100922, 2.093024,
+];
 /// The line may rise or fall by this share of the mean rate, unless the study says otherwise (SNIA's slope criterion).
 const CHANGE: f64 = 0.1;
 /// Below this too few I/Os lie between two looks.
@@ -100,13 +104,20 @@ pub(crate) struct Watch {
     attained: bool,
 }
 
-/// A straight line through rates.
+/// A straight line through rates or powers.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Fit {
-    /// Its rise or fall over [`Rule::duration`], as a share of the mean rate.
+pub(crate) struct Fit {
+    /// Its rise or fall over the stretch that is looked at, as a share of the mean.
     change: f64,
     /// Half of the 95 % interval of that.
     noise: f64,
+}
+
+impl Fit {
+    /// Flat within a share of the mean, or within what its own noise explains.
+    pub(crate) fn is_flat(&self, share: f64) -> bool {
+        self.change.abs() <= share.max(self.noise)
+    }
 }
 
 impl Watch {
@@ -125,13 +136,13 @@ impl Watch {
             return self.attained;
         }
         self.looks.push_back((now_ns, ios));
-        if self.looks.len() > RATES + 1 {
+        let from_ns = now_ns.saturating_sub(self.rule.duration.as_nanos() as u64);
+        while self.looks.len() > RATES + 1 || self.looks.get(1).is_some_and(|(at_ns, _)| *at_ns <= from_ns) {
             self.looks.pop_front();
         }
         self.fit = fit(self.looks.make_contiguous(), self.rule.duration);
         let is_long_enough = now_ns - self.begin_ns >= self.rule.ramp[0].as_nanos() as u64;
-        let is_steady = |fit: Fit| fit.change.abs() <= self.rule.change || fit.change.abs() <= fit.noise;
-        self.attained = is_long_enough && self.fit.is_some_and(is_steady);
+        self.attained = is_long_enough && self.fit.is_some_and(|fit| fit.is_flat(self.rule.change));
         self.attained
     }
 
@@ -147,28 +158,35 @@ impl Watch {
     }
 }
 
-/// The line through the rates between looks, each weighted with its length; none before there are enough of them, or without an I/O.
+/// The line through the rates between looks, each weighted with its length; none before they span `duration`, where they are too few, or
+/// without an I/O.
 fn fit(looks: &[(u64, u64)], duration: Duration) -> Option<Fit> {
-    if looks.len() <= RATES {
+    let (origin_ns, last_ns) = (looks.first()?.0, looks.last()?.0);
+    if looks.len() <= FEWEST_RATES || u128::from(last_ns - origin_ns) < duration.as_nanos() {
         return None;
     }
-    let origin_ns = looks[0].0;
     let rate = |pair: &[(u64, u64)]| {
         let [(from_ns, from), (to_ns, to)] = [pair[0], pair[1]];
         let seconds = (to_ns - from_ns) as f64 / 1e9;
         let middle = (from_ns - origin_ns) as f64 / 1e9 + seconds / 2.0;
         (middle, to.saturating_sub(from) as f64 / seconds, seconds)
     };
-    let points: Vec<(f64, f64, f64)> = looks.windows(2).map(rate).collect();
+    line(&looks.windows(2).map(rate).collect::<Vec<_>>(), duration.as_secs_f64())
+}
+
+/// The straight line through 5 to 21 points of x, y and weight: its rise over a length of x, and half of the 95 % interval of that, as
+/// shares of the mean of y.
+pub(crate) fn line(points: &[(f64, f64, f64)], length: f64) -> Option<Fit> {
+    let t = *T.get(points.len().checked_sub(FEWEST_RATES)?)?;
     let sum = |of: &dyn Fn(&(f64, f64, f64)) -> f64| points.iter().map(|point| point.2 * of(point)).sum::<f64>();
     let weight = sum(&|_| 1.0);
     let (x, y) = (sum(&|point| point.0) / weight, sum(&|point| point.1) / weight);
     let squares = sum(&|point| (point.0 - x).powi(2));
     let slope = sum(&|point| (point.0 - x) * (point.1 - y)) / squares;
     let residual = sum(&|point| (point.1 - y - slope * (point.0 - x)).powi(2));
-    let error = (residual / (RATES - 2) as f64 / squares).sqrt();
-    let share = duration.as_secs_f64() / y;
-    let fit = Fit { change: slope * share, noise: T * error * share };
+    let error = (residual / (points.len() as f64 - 2.0) / squares).sqrt();
+    let share = length / y;
+    let fit = Fit { change: slope * share, noise: t * error * share };
     (fit.change.is_finite() && fit.noise.is_finite()).then_some(fit)
 }
 

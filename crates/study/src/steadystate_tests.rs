@@ -102,7 +102,27 @@ fn the_line_is_scipys() {
     }
     let fit = fit(&looks, Duration::from_secs(2)).unwrap();
     assert!((fit.change - 2.0 * 120.22556390977444 / 1114.5).abs() < 1e-9, "{fit:?}");
-    assert!((fit.noise - 2.0 * T * 7.064957975514355 / 1114.5).abs() < 1e-9, "{fit:?}");
+    assert!((fit.noise - 2.0 * T[18 - 3] * 7.064957975514355 / 1114.5).abs() < 1e-9, "{fit:?}");
+}
+
+#[test]
+fn looks_that_were_missed_leave_a_rule() {
+    // Five looks a second instead of twenty: steady as ever, and a fall is seen.
+    let seldom = |rate: fn(f64) -> f64| {
+        let (mut watch, mut ios) = (Watch::new(rule(1, 10), 7), 0.0);
+        for look in 1..=10 {
+            ios += rate(f64::from(look) / 5.0) / 5.0;
+            watch.look(7 + look as u64 * SECOND / 5, ios as u64);
+        }
+        watch.end(7 + 2 * SECOND)
+    };
+    assert!(seldom(|_| 4000.0).attained);
+    let falling = seldom(|t| 10_000.0 * (-t / 2.0).exp());
+    assert!(!falling.attained && falling.change.unwrap() < -0.3, "{falling:?}");
+    // Four are too few to tell.
+    let mut watch = Watch::new(rule(1, 1), 7);
+    (1..=4).for_each(|look| assert!(!watch.look(7 + look * SECOND / 4, look * 1000)));
+    assert_eq!(watch.end(7 + SECOND).change, None);
 }
 
 proptest! {

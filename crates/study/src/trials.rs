@@ -3,7 +3,7 @@
 use crate::access::Access;
 use crate::blocks::{Blocks, Decide};
 use crate::control;
-use crate::energy::{Hands, Metering};
+use crate::energy::{Hands, Metering, Place};
 use crate::plan::{Cell, Planned, window};
 use crate::precondition;
 use crate::runner::{Progress, RunError, Summary, unix_ns};
@@ -80,7 +80,8 @@ impl Trials<'_> {
         while let Some(&planned) = missing.get(number).filter(|_| !stop.load(Ordering::Relaxed)) {
             if let Some(metering) = &mut metering {
                 let hands = &mut Hands { store: &mut self.store, progress, stop };
-                rest(metering, &missing, number, hands)?;
+                let next = window(&self.cells[planned.cell].workload).unwrap_or_default();
+                metering.before_trial(place(&missing, number), next, hands)?;
             }
             let left = time_left(&self.cells, &missing[number..], number, started);
             let of = blocks.planned();
@@ -234,15 +235,18 @@ impl Trials<'_> {
     }
 }
 
-/// An idle stretch where a new block begins: at the middle one in any case, so that a study of two blocks or more has three.
-fn rest(metering: &mut Metering, missing: &[Planned], number: usize, hands: &mut Hands<'_>) -> Result<(), RunError> {
+/// Where in the order a trial stands. An idle stretch is due at the middle block's begin, so that a study of two blocks or more has three.
+fn place(missing: &[Planned], number: usize) -> Place {
+    if number == 0 {
+        return Place::First;
+    }
     let begins = |number: usize| number > 0 && missing[number].replicate != missing[number - 1].replicate;
     if !begins(number) {
-        return Ok(());
+        return Place::Within;
     }
     let blocks = (0..missing.len()).filter(|at| begins(*at)).count();
     let before = (0..number).filter(|at| begins(*at)).count();
-    metering.between_blocks(before == blocks / 2, hands)
+    Place::Begins { is_due: before == blocks / 2 }
 }
 
 /// Makes the settings of a cell, and the poll delay that its path needs. A device that was taken has no queue in the kernel,

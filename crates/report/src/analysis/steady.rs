@@ -67,7 +67,7 @@ impl fmt::Display for Unsteady {
                             "its rate still {word} by {percent:.0} % of its mean in {duration_s:.1} s {of}; the rule allows {limit:.0} %"
                         )
                     }
-                    None => write!(f, "it did no I/O in {duration_s:.1} s {of}"),
+                    None => write!(f, "its rate over {duration_s:.1} s could not be told {of}"),
                 }
             }
             Unsteady::Trend { from, to, p } => {

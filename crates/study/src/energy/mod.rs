@@ -12,6 +12,7 @@ mod keys;
 mod kinds;
 mod model;
 mod rest;
+mod settle;
 mod thread;
 mod trace;
 
@@ -42,14 +43,19 @@ const IDLE_READINGS: u32 = 10;
 const SHORTEST_IDLE: Duration = Duration::from_secs(2);
 /// Time for the machine to settle before an idle stretch begins.
 const SETTLE: Duration = Duration::from_millis(500);
+/// Time after which a machine that has not settled is taken as it is, in lengths of an idle stretch; and the least.
+const IDLES_TO_SETTLE: u32 = 3;
+const SHORTEST_LIMIT: Duration = Duration::from_secs(10);
+/// Within a block too, idle stretches and load patterns are no farther apart.
+const EVERY: Duration = Duration::from_secs(30 * 60);
 /// Idle stretches between blocks come no more often than leaves this many times their length to the trials.
 const TRIALS_TO_IDLE: u32 = 4;
 
 /// The meters of a run.
 pub(crate) struct Metering {
     running: Vec<(Running, Option<i64>)>,
-    idle: Duration,
-    settle: Duration,
+    idle: rest::Idle,
+    every: Duration,
     /// The load pattern to play, where a meter has a clock of its own or a log is to be attached.
     pattern: Option<Pattern>,
     session: Option<i64>,
@@ -57,6 +63,21 @@ pub(crate) struct Metering {
     /// Whether idle stretches are needed: an estimate needs none.
     rests: bool,
     rested: Instant,
+    played: Instant,
+}
+
+/// Where in the order a trial stands.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Place {
+    /// It is the first one: all that it needs has just been done.
+    First,
+    /// With it another block begins.
+    Begins {
+        /// An idle stretch is wanted here in any case.
+        is_due: bool,
+    },
+    /// It follows another one of its block.
+    Within,
 }
 
 /// What a runner hands to the metering: where it keeps things, whom it tells, and what may end it.
@@ -119,16 +140,19 @@ impl Metering {
             return Ok(None);
         }
         let slowest = running.iter().map(|meter| meter.spec.interval).chain(pattern_for).max().unwrap_or_default();
-        let idle = idle_length(study)?.unwrap_or((slowest * IDLE_READINGS).max(SHORTEST_IDLE));
+        let length = idle_length(study)?.unwrap_or((slowest * IDLE_READINGS).max(SHORTEST_IDLE));
+        let settle_limit =
+            (length * IDLES_TO_SETTLE).max(slowest * IDLE_READINGS * IDLES_TO_SETTLE).max(SHORTEST_LIMIT);
         Ok(Some(Metering {
             running: running.into_iter().map(|meter| (meter, None)).collect(),
-            idle,
-            settle: SETTLE.max(slowest),
+            idle: rest::Idle { settle: SETTLE.max(slowest), settle_limit, length },
+            every: EVERY,
             pattern: pattern_for.map(|interval| Pattern::design(interval.as_nanos() as u64)),
             session: None,
             models,
             rests,
             rested: Instant::now(),
+            played: Instant::now(),
         }))
     }
 
@@ -166,12 +190,23 @@ impl Metering {
         self.rest(hands)
     }
 
-    /// An idle stretch between two blocks, if it is time for one or `is_due` for another reason.
-    pub(crate) fn between_blocks(&mut self, is_due: bool, hands: &mut Hands<'_>) -> Result<(), RunError> {
-        if is_due || self.rested.elapsed() >= self.idle * TRIALS_TO_IDLE {
-            self.rest(hands)?;
+    /// Before a trial that takes about `next`: an idle stretch where a block begins, if it is time for one or `is_due` for another reason,
+    /// and anywhere an idle stretch and a load pattern if the last ones would be too long ago at the trial's end.
+    pub(crate) fn before_trial(&mut self, place: Place, next: Duration, hands: &mut Hands<'_>) -> Result<(), RunError> {
+        if place == Place::First {
+            return Ok(());
         }
-        Ok(())
+        let late = |since: Instant| since.elapsed() + next > self.every;
+        let (late_to_play, late_to_rest) = (late(self.played), late(self.rested));
+        let is_time = self.rested.elapsed() >= self.idle.length * TRIALS_TO_IDLE;
+        if late_to_play {
+            self.play(hands)?;
+        }
+        let begins = match place {
+            Place::First | Place::Within => false,
+            Place::Begins { is_due } => is_due || is_time,
+        };
+        if begins || late_to_rest { self.rest(hands) } else { Ok(()) }
     }
 
     /// Keeps what was read during a trial, and when the trial loaded the machine.
@@ -212,10 +247,25 @@ impl Metering {
         if !self.rests {
             return Ok(());
         }
+        // What is looked at has been read since.
+        self.drain(hands)?;
+        let meters = &self.running;
+        let mut has_settled = || {
+            meters.iter().all(|(meter, _)| {
+                let (readings, goes_on) = meter.look();
+                !goes_on || settle::is_flat(&meter.channels, &readings)
+            })
+        };
         let progress = &mut *hands.progress;
-        let times = rest::idle(self.settle, self.idle, hands.stop, &mut || progress.tick());
+        let passed = self.idle.pass(&mut has_settled, hands.stop, &mut || progress.tick());
         self.rested = Instant::now();
-        if let Some(times_ns) = times {
+        if let Some((times_ns, settled)) = passed {
+            if !settled {
+                let text =
+                    format!("power was not flat after {} s: idle power is uncertain", self.idle.settle_limit.as_secs());
+                hands.progress.note(&format!("warning: {text}"));
+                hands.store.add_event(unix_ns(), "meter", &text)?;
+            }
             self.mark(Mark { kind: MarkKind::Idle, position: None, times_ns }, hands)?;
         }
         self.drain(hands)
@@ -229,6 +279,7 @@ impl Metering {
         if let Some(times_ns) = rest::play(pattern, hands.stop, &mut || progress.tick()) {
             self.mark(Mark { kind: MarkKind::Pattern, position: None, times_ns }, hands)?;
         }
+        self.played = Instant::now();
         Ok(())
     }
 
@@ -308,3 +359,6 @@ impl From<ClockChoice> for ClockRecord {
         }
     }
 }
+
+#[cfg(test)]
+mod metering_tests;

@@ -24,14 +24,38 @@ fn sleep_until(raw_ns: u64, stop: &AtomicBool, tick: &mut dyn FnMut()) -> bool {
     }
 }
 
-/// Leaves the machine alone: first while it settles, then for the stretch whose begin and end are told. `None` if it was stopped.
-pub(crate) fn idle(settle: Duration, length: Duration, stop: &AtomicBool, tick: &mut dyn FnMut()) -> Option<Vec<u64>> {
-    let begin_ns = monotonic_raw_ns() + settle.as_nanos() as u64;
-    if !sleep_until(begin_ns, stop, tick) {
-        return None;
+/// How long the machine is left alone.
+pub(crate) struct Idle {
+    /// Before it is asked whether it has settled.
+    pub(crate) settle: Duration,
+    /// After which it is asked no more.
+    pub(crate) settle_limit: Duration,
+    /// Once it has settled.
+    pub(crate) length: Duration,
+}
+
+impl Idle {
+    /// Leaves the machine alone: first until it `has_settled`, then for the stretch whose begin and end are told, with whether it had. `None`
+    /// if it was stopped.
+    pub(crate) fn pass(
+        &self,
+        has_settled: &mut dyn FnMut() -> bool,
+        stop: &AtomicBool,
+        tick: &mut dyn FnMut(),
+    ) -> Option<(Vec<u64>, bool)> {
+        let ns = |time: Duration| time.as_nanos() as u64;
+        let came_ns = monotonic_raw_ns();
+        let mut settled = sleep_until(came_ns + ns(self.settle), stop, tick) && has_settled();
+        while !settled && monotonic_raw_ns() < came_ns + ns(self.settle_limit) {
+            if !sleep_until(monotonic_raw_ns() + SLICE_NS, stop, tick) {
+                return None;
+            }
+            settled = has_settled();
+        }
+        let begin_ns = monotonic_raw_ns();
+        let passed = sleep_until(begin_ns + ns(self.length), stop, tick);
+        passed.then(|| (vec![begin_ns, monotonic_raw_ns()], settled))
     }
-    let begin_ns = monotonic_raw_ns();
-    sleep_until(begin_ns + length.as_nanos() as u64, stop, tick).then(|| vec![begin_ns, monotonic_raw_ns()])
 }
 
 /// Plays a load pattern on every processor that this process may use, and tells its times as played: begin, edges, end.
@@ -126,16 +150,34 @@ mod tests {
 
     #[test]
     fn an_idle_stretch_begins_after_the_machine_has_settled() {
-        let before_ns = monotonic_raw_ns();
         let ms = Duration::from_millis;
-        let times = idle(ms(20), ms(30), &AtomicBool::new(false), &mut || {}).unwrap();
-        assert!(times[0] - before_ns >= 20_000_000 && times[1] - times[0] >= 30_000_000, "{times:?}");
+        let idle = Idle { settle: ms(20), settle_limit: ms(60_000), length: ms(30) };
+        let (before_ns, mut asked) = (monotonic_raw_ns(), Vec::new());
+        let mut third = || {
+            asked.push(monotonic_raw_ns());
+            asked.len() == 3
+        };
+        let (times, settled) = idle.pass(&mut third, &AtomicBool::new(false), &mut || {}).unwrap();
+        assert!(settled && asked.len() == 3 && asked[0] - before_ns >= 20_000_000, "{asked:?}");
+        assert!(times[0] >= asked[2] && times[1] - times[0] >= 30_000_000, "{times:?}");
+    }
+
+    #[test]
+    fn what_never_settles_is_waited_for_up_to_the_limit() {
+        let ms = Duration::from_millis;
+        let idle = Idle { settle: ms(10), settle_limit: ms(50), length: ms(10) };
+        let before_ns = monotonic_raw_ns();
+        let (times, settled) = idle.pass(&mut || false, &AtomicBool::new(false), &mut || {}).unwrap();
+        assert!(!settled && times[0] - before_ns >= 50_000_000 && times[1] - times[0] >= 10_000_000, "{times:?}");
     }
 
     #[test]
     fn what_is_stopped_ends_without_a_mark() {
         let stop = AtomicBool::new(true);
-        assert_eq!(idle(Duration::ZERO, Duration::from_secs(60), &stop, &mut || {}), None);
+        let minute = Duration::from_secs(60);
+        let idle = Idle { settle: Duration::ZERO, settle_limit: minute, length: minute };
+        assert_eq!(idle.pass(&mut || true, &stop, &mut || {}), None);
+        assert_eq!(idle.pass(&mut || false, &stop, &mut || {}), None);
         assert_eq!(play(&Pattern::design(1_000_000_000), &stop, &mut || {}), None);
     }
 }

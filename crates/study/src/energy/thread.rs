@@ -111,6 +111,12 @@ impl Running {
         (std::mem::take(&mut state.readings), notices)
     }
 
+    /// What has been read since the last [`take`](Running::take), and whether more can come.
+    pub(crate) fn look(&self) -> (Vec<Reading>, bool) {
+        let state = self.shared.state();
+        (state.readings.clone(), !state.has_ended)
+    }
+
     /// Ends the thread; one that hangs is left behind. Readings stay to be taken.
     pub(crate) fn stop(&mut self) -> Cost {
         let deadline = Instant::now() + PARTING;
