@@ -29,18 +29,18 @@ pub(crate) struct Blocks {
 }
 
 impl Blocks {
-    /// The plan of a study of so many cells, as far as the store's record has it.
+    /// The plan of a study whose cells have these classes, as far as the store's record has it.
     pub(crate) fn of(
         study: &Study,
-        cells: usize,
+        classes: &[usize],
         seed: u64,
         decide: Decide,
         store: &Store,
     ) -> Result<Blocks, StoreError> {
         let record = store.study()?;
-        let order = plan::order(cells, study.replicates.most(), seed);
+        let order = plan::order(classes, study.replicates.most(), seed);
         let planned = record.planned_trials.min(order.len() as u64);
-        Ok(Blocks { order, cells: cells as u64, planned, sequential: record.sequential, decide })
+        Ok(Blocks { order, cells: classes.len() as u64, planned, sequential: record.sequential, decide })
     }
 
     /// Trials that the plan holds now.
@@ -181,7 +181,7 @@ mod tests {
     /// Runs all blocks from what the store holds, and tells the positions that were measured and what was said.
     fn run(store: &mut Store, study: &Study, decide: Decide) -> (Vec<u64>, Vec<String>) {
         let mut said = Said(Vec::new());
-        let mut blocks = Blocks::of(study, BLOCK as usize, 7, decide, store).unwrap();
+        let mut blocks = Blocks::of(study, &[0; BLOCK as usize], 7, decide, store).unwrap();
         let (mut positions, mut missing) = (Vec::new(), blocks.missing(store, &mut said).unwrap());
         while !missing.is_empty() {
             positions.extend(missing.iter().map(|planned| planned.position));
@@ -224,7 +224,7 @@ mod tests {
         let (folder, study) = (tempfile::tempdir().unwrap(), study(TABLE));
         let mut store = store(&folder, &study);
         let mut said = Said(Vec::new());
-        let mut blocks = Blocks::of(&study, 2, 7, always, &store).unwrap();
+        let mut blocks = Blocks::of(&study, &[0; 2], 7, always, &store).unwrap();
         let missing = blocks.missing(&mut store, &mut said).unwrap();
         measure(&mut store, &study, &missing);
         let third = blocks.more(&mut store, &mut said).unwrap();

@@ -7,7 +7,7 @@ use iopj_core::{IoPath, Workload};
 use iopj_store::Generator;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// A path and a workload under settings, done by a generator; measured once in each replicate.
@@ -110,22 +110,32 @@ fn generators_of(path: IoPath, all: &[Generator]) -> impl Iterator<Item = Genera
     all.iter().copied().filter(move |generator| only.is_none_or(|only| only == *generator))
 }
 
-/// The order of randomised complete blocks: each replicate holds every cell once, shuffled by the seed.
-pub fn order(cells: usize, replicates: u32, seed: u64) -> Vec<Planned> {
+/// The order of randomised complete blocks: each replicate holds every cell once, shuffled by the seed. `classes` are the cells' own: within a
+/// block the cells of a class stand together, the classes shuffled anew for each block, as the cells are within a class.
+pub fn order(classes: &[usize], replicates: u32, seed: u64) -> Vec<Planned> {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
-    let mut plan = Vec::with_capacity(cells * replicates as usize);
+    let mut plan = Vec::with_capacity(classes.len() * replicates as usize);
+    let kinds: BTreeSet<usize> = classes.iter().copied().collect();
     for replicate in 0..replicates {
-        let mut block: Vec<usize> = (0..cells).collect();
-        for last in (1..cells).rev() {
-            // Fisher and Yates.
-            let other = ((u128::from(random.next_u64()) * (last as u128 + 1)) >> 64) as usize;
-            block.swap(last, other);
-        }
-        for cell in block {
-            plan.push(Planned { cell, replicate, position: plan.len() as u64 });
+        let mut kinds: Vec<usize> = kinds.iter().copied().collect();
+        shuffle(&mut kinds, &mut random);
+        for kind in kinds {
+            let mut group: Vec<usize> = (0..classes.len()).filter(|cell| classes[*cell] == kind).collect();
+            shuffle(&mut group, &mut random);
+            for cell in group {
+                plan.push(Planned { cell, replicate, position: plan.len() as u64 });
+            }
         }
     }
     plan
+}
+
+/// Fisher and Yates.
+fn shuffle(all: &mut [usize], random: &mut Xoshiro256PlusPlus) {
+    for last in (1..all.len()).rev() {
+        let other = ((u128::from(random.next_u64()) * (last as u128 + 1)) >> 64) as usize;
+        all.swap(last, other);
+    }
 }
 
 /// The time that a trial of a workload takes at the least; `None` where it ends after so many I/Os.
@@ -144,24 +154,41 @@ mod tests {
 
     proptest! {
         #[test]
-        fn each_block_holds_every_cell_once(cells in 1usize..40, replicates in 1u32..6, seed: u64) {
-            let plan = order(cells, replicates, seed);
+        fn each_block_holds_every_cell_once_and_its_classes_together(
+            classes in proptest::collection::vec(0usize..4, 1..40), replicates in 1u32..6, seed: u64,
+        ) {
+            let (cells, plan) = (classes.len(), order(&classes, replicates, seed));
+            let kinds = classes.iter().collect::<BTreeSet<_>>().len();
             prop_assert_eq!(plan.len(), cells * replicates as usize);
             for (number, block) in plan.chunks(cells).enumerate() {
                 let mut seen: Vec<usize> = block.iter().map(|planned| planned.cell).collect();
                 seen.sort_unstable();
                 prop_assert_eq!(seen, (0..cells).collect::<Vec<_>>());
                 prop_assert!(block.iter().all(|planned| planned.replicate == number as u32));
+                let changes = block.windows(2).filter(|two| classes[two[0].cell] != classes[two[1].cell]).count();
+                prop_assert_eq!(changes, kinds - 1);
             }
-            prop_assert_eq!(order(cells, replicates, seed), plan);
+            prop_assert_eq!(order(&classes, replicates, seed), plan);
         }
     }
 
     #[test]
     fn blocks_differ_from_each_other() {
-        let plan = order(12, 2, 1);
+        let plan = order(&[0; 12], 2, 1);
         let cells = |block: &[Planned]| block.iter().map(|planned| planned.cell).collect::<Vec<_>>();
         assert_ne!(cells(&plan[..12]), cells(&plan[12..]));
+    }
+
+    /// Every cell has every place of its class, and every class every place of a block, equally often.
+    #[test]
+    fn classes_and_cells_are_in_fair_order() {
+        let classes = [0, 0, 0, 1, 1, 1];
+        let mut firsts = [0; 6];
+        for planned in order(&classes, 6000, 7).chunks(6).map(|block| block[0]) {
+            firsts[planned.cell] += 1;
+        }
+        // 1,000 each, with a standard deviation of 29.
+        assert!(firsts.iter().all(|first| (850..1150).contains(first)), "{firsts:?}");
     }
 
     fn study(workload: &str) -> Study {

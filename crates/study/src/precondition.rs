@@ -1,4 +1,4 @@
-//! Preconditioning: the target is written until random writes are steady.
+//! Preconditioning: the target is brought to the state that a class of workloads leaves it in, before its trials.
 //!
 //! Source: SNIA Solid State Storage Performance Test Specification, sections on workload-independent
 //! and workload-dependent preconditioning: write the whole capacity twice in order, then run the
@@ -9,6 +9,7 @@
 use crate::native::{self, JobSpec};
 use iopj_core::{IoPath, Length, Ring, RingCompletion, RingSubmission, Rw, Workload, format_bytes};
 use iopj_engine::Target;
+use std::fmt;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
@@ -20,29 +21,110 @@ const SLOPE_LIMIT: f64 = 0.10;
 /// The words for a target that was not preconditioned.
 pub(crate) const NONE: &str = "not preconditioned";
 
-/// Preconditions `target` for `workload` and says in a sentence what was done and whether the
-/// criterion was met.
-///
-/// # Errors
-/// A write failed, or the run was interrupted.
-pub(crate) fn run(
-    target: &Target,
-    workload: &Workload,
-    stop: &AtomicBool,
-    tick: &mut dyn FnMut(),
-) -> Result<String, String> {
-    let submission = RingSubmission::Syscall { split: false };
-    let path = if target.nvme().is_some() {
-        IoPath::NvmePassthrough(Ring { submission, completion: RingCompletion::Interrupt, registered: false })
-    } else {
-        IoPath::Libaio
-    };
-    let open = |pool: &_, depth| iopj_engine::open(path, target, pool, depth);
-    let mut run_once = |workload: &Workload, seed| {
+/// Workloads that leave a drive in the same state: what they write, and for random writes about how large. A drive that maps its blocks in
+/// units of 16k or more moves the rest of a unit with each smaller write, and a write beyond 128k fills whole stripes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Class {
+    Reads,
+    SequentialWrites,
+    RandomWritesTo16k,
+    RandomWritesTo128k,
+    RandomWritesBeyond,
+}
+
+impl Class {
+    pub(crate) fn of(workload: &Workload) -> Class {
+        match workload.bs {
+            _ if !workload.rw.writes() => Class::Reads,
+            _ if !workload.rw.is_random() => Class::SequentialWrites,
+            ..=16_384 => Class::RandomWritesTo16k,
+            16_385..=131_072 => Class::RandomWritesTo128k,
+            _ => Class::RandomWritesBeyond,
+        }
+    }
+
+    fn is_random(self) -> bool {
+        !matches!(self, Class::Reads | Class::SequentialWrites)
+    }
+}
+
+impl fmt::Display for Class {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Class::Reads => "reads",
+            Class::SequentialWrites => "sequential writes",
+            Class::RandomWritesTo16k => "random writes of up to 16k",
+            Class::RandomWritesTo128k => "random writes of up to 128k",
+            Class::RandomWritesBeyond => "random writes beyond 128k",
+        })
+    }
+}
+
+/// What has been done to a target so far.
+#[derive(Default)]
+pub(crate) struct Preconditioning {
+    /// The class whose state it is in, and how it came there.
+    state: Option<(Class, String)>,
+}
+
+impl Preconditioning {
+    /// Whether something is to be done before a trial of this class. Reads take the target as it is.
+    pub(crate) fn is_due(&self, class: Class) -> bool {
+        class != Class::Reads && self.state.as_ref().is_none_or(|(state, _)| *state != class)
+    }
+
+    /// What was done for trials of a class.
+    pub(crate) fn words(&self, class: Class) -> Option<String> {
+        self.state.as_ref().filter(|(state, _)| *state == class).map(|(_, words)| words.clone())
+    }
+
+    /// Brings `target` to the state of a class by its smallest workload, and says in a sentence what was done and whether the criterion
+    /// was met.
+    ///
+    /// # Errors
+    /// A write failed, or the run was interrupted.
+    pub(crate) fn bring(
+        &mut self,
+        target: &Target,
+        (class, smallest): (Class, &Workload),
+        stop: &AtomicBool,
+        tick: &mut dyn FnMut(),
+    ) -> Result<&str, String> {
+        let was_filled = self.state.take().is_some();
+        let mut writer = Writer { target, stop, tick };
+        // What a sequential workload leaves behind is a filled target; random writes go on from any that is full.
+        let filled = if was_filled && class.is_random() { "" } else { "filled twice" };
+        if !filled.is_empty() {
+            writer.fill()?;
+        }
+        let rounds = if class.is_random() { writer.rounds(smallest)? } else { String::new() };
+        let done: Vec<&str> = [filled, &rounds].into_iter().filter(|part| !part.is_empty()).collect();
+        let words = format!("preconditioned for {class}: {}", done.join(", then "));
+        Ok(&self.state.insert((class, words)).1)
+    }
+}
+
+/// Writes a target by the kernel's plainest path.
+struct Writer<'a> {
+    target: &'a Target,
+    stop: &'a AtomicBool,
+    tick: &'a mut dyn FnMut(),
+}
+
+impl Writer<'_> {
+    /// Runs a workload once; its IOPS.
+    fn run(&mut self, workload: &Workload, seed: u64) -> Result<f64, String> {
+        let submission = RingSubmission::Syscall { split: false };
+        let path = if self.target.nvme().is_some() {
+            IoPath::NvmePassthrough(Ring { submission, completion: RingCompletion::Interrupt, registered: false })
+        } else {
+            IoPath::Libaio
+        };
+        let open = |pool: &_, depth| iopj_engine::open(path, self.target, pool, depth);
         let spec = JobSpec {
             workload,
-            base: target.data_offset(),
-            len: target.data_len(),
+            base: self.target.data_offset(),
+            len: self.target.data_len(),
             seed,
             open: &open,
             huge_pages: false,
@@ -50,41 +132,47 @@ pub(crate) fn run(
             is_trial: false,
             has_pass: false,
         };
-        let run = native::run(&spec, stop, &mut |_, _| Ok(()), tick)?;
-        Ok::<f64, String>(run.all.count as f64 * 1e9 / (run.last_ns - run.first_ns).max(1) as f64)
-    };
-    let block = u64::from(target.logical_block());
-    let fill_bs = ((128 << 10).min(target.data_len()) / block * block) as u32;
-    let fill = Workload {
-        rw: Rw::Write,
-        bs: fill_bs,
-        iodepth: 16,
-        length: Length::Ios(2 * (target.data_len() / u64::from(fill_bs)).max(1)),
-        ..Workload::default()
-    };
-    run_once(&fill, 1)?;
-    let length = match workload.length {
-        Length::Runtime(time) => Length::Runtime(time),
-        Length::Ios(_) => Length::Runtime(Duration::from_secs(10)),
-    };
-    let round =
-        Workload { rw: Rw::Randwrite, iodepth: 16, numjobs: 1, ramp_time: Duration::ZERO, length, ..workload.clone() };
-    let bs = format_bytes(workload.bs.into());
-    let mut iops = Vec::new();
-    while iops.len() < MOST_ROUNDS {
-        iops.push(run_once(&round, 2 + iops.len() as u64)?);
-        if let Some((range, slope)) =
-            steadiness(&iops).filter(|(range, slope)| *range <= RANGE_LIMIT && *slope <= SLOPE_LIMIT)
-        {
-            return Ok(format!(
-                "preconditioned: filled twice, then {} rounds of {bs} random writes until steady (range {:.0} %, slope {:.0} %)",
-                iops.len(),
-                100.0 * range,
-                100.0 * slope
-            ));
-        }
+        let run = native::run(&spec, self.stop, &mut |_, _| Ok(()), self.tick)?;
+        Ok(run.all.count as f64 * 1e9 / (run.last_ns - run.first_ns).max(1) as f64)
     }
-    Ok(format!("preconditioned: filled twice, then {MOST_ROUNDS} rounds of {bs} random writes, not steady at the end"))
+
+    /// Writes the whole target twice, in order.
+    fn fill(&mut self) -> Result<(), String> {
+        let (len, block) = (self.target.data_len(), u64::from(self.target.logical_block()));
+        let bs = ((128 << 10).min(len) / block * block) as u32;
+        let ios = 2 * (len / u64::from(bs)).max(1);
+        let fill = Workload { rw: Rw::Write, bs, iodepth: 16, length: Length::Ios(ios), ..Workload::default() };
+        self.run(&fill, 1).map(drop)
+    }
+
+    /// Random writes in rounds until they are steady.
+    fn rounds(&mut self, workload: &Workload) -> Result<String, String> {
+        let length = match workload.length {
+            Length::Runtime(time) => Length::Runtime(time),
+            Length::Ios(_) => Length::Runtime(Duration::from_secs(10)),
+        };
+        let round = Workload {
+            rw: Rw::Randwrite,
+            iodepth: 16,
+            numjobs: 1,
+            ramp_time: Duration::ZERO,
+            length,
+            ..workload.clone()
+        };
+        let bs = format_bytes(workload.bs.into());
+        let mut iops = Vec::new();
+        while iops.len() < MOST_ROUNDS {
+            iops.push(self.run(&round, 2 + iops.len() as u64)?);
+            let found = steadiness(&iops).filter(|(range, slope)| *range <= RANGE_LIMIT && *slope <= SLOPE_LIMIT);
+            if let Some((range, slope)) = found {
+                let (rounds, range, slope) = (iops.len(), 100.0 * range, 100.0 * slope);
+                return Ok(format!(
+                    "{rounds} rounds of {bs} random writes until steady (range {range:.0} %, slope {slope:.0} %)"
+                ));
+            }
+        }
+        Ok(format!("{MOST_ROUNDS} rounds of {bs} random writes, not steady at the end"))
+    }
 }
 
 /// Range, and rise or fall of the fitted line, over the last five rounds, as shares of their mean.
@@ -102,6 +190,48 @@ fn steadiness(iops: &[f64]) -> Option<(f64, f64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use iopj_engine::target::{WritePermission, make_file};
+
+    #[test]
+    fn a_class_is_what_is_written_and_for_random_writes_how_large() {
+        let class = |rw, bs| Class::of(&Workload { rw, bs, ..Workload::default() });
+        assert_eq!([class(Rw::Randread, 4096), class(Rw::Read, 1 << 20)], [Class::Reads; 2]);
+        assert_eq!([class(Rw::Write, 4096), class(Rw::Rw, 1 << 20)], [Class::SequentialWrites; 2]);
+        assert_eq!([class(Rw::Randwrite, 512), class(Rw::Randrw, 16 << 10)], [Class::RandomWritesTo16k; 2]);
+        let large = [(16 << 10) + 512, 128 << 10, (128 << 10) + 512].map(|bs| class(Rw::Randwrite, bs));
+        assert_eq!(large, [Class::RandomWritesTo128k, Class::RandomWritesTo128k, Class::RandomWritesBeyond]);
+    }
+
+    #[test]
+    fn each_class_has_its_own_preconditioning_and_says_so() {
+        let folder = tempfile::tempdir_in(std::env::current_exe().unwrap().parent().unwrap()).unwrap();
+        let path = folder.path().join("data");
+        let id = make_file(&path, 1 << 20, &mut |_| true).unwrap();
+        let target = Target::open_for_writing(&path, WritePermission::OwnFile { id: &id }).unwrap();
+        let mut done = Preconditioning::default();
+        let length = Length::Runtime(Duration::from_millis(20));
+        let bring = |done: &mut Preconditioning, rw, bs| {
+            let workload = Workload { rw, bs, length, ..Workload::default() };
+            let class = Class::of(&workload);
+            assert!(done.is_due(class));
+            let stop = AtomicBool::new(false);
+            let words = done.bring(&target, (class, &workload), &stop, &mut || {}).unwrap().to_owned();
+            assert!(!done.is_due(class) && done.words(class).as_ref() == Some(&words));
+            words
+        };
+        let words = bring(&mut done, Rw::Randwrite, 4096);
+        let first = "preconditioned for random writes of up to 16k: filled twice, then ";
+        assert!(words.starts_with(first) && words.contains(" rounds of 4k random writes"), "{words}");
+        // Reads leave it as it is, and know nothing of it.
+        assert!(!done.is_due(Class::Reads) && done.words(Class::Reads).is_none());
+        let words = bring(&mut done, Rw::Randrw, 32 << 10);
+        assert!(
+            words.starts_with("preconditioned for random writes of up to 128k: ") && !words.contains("filled"),
+            "{words}"
+        );
+        assert_eq!(bring(&mut done, Rw::Write, 4096), "preconditioned for sequential writes: filled twice");
+        assert!(done.is_due(Class::RandomWritesTo16k));
+    }
 
     #[test]
     fn steadiness_is_range_and_slope_of_five_rounds() {

@@ -68,7 +68,7 @@ pub struct Study {
     /// Size of the file that is made where no target is named.
     #[serde(default = "one_gib")]
     pub size: String,
-    /// Bring the target to a steady state before random writes are measured.
+    /// Bring the target to the state of each class of workloads before it is measured.
     #[serde(default)]
     pub precondition: bool,
     /// When a ramp has been long enough: `iops_slope:N%`, or `none`; ten per cent over `steadystate_duration` if absent.

@@ -5,14 +5,14 @@ use crate::blocks::{Blocks, Decide};
 use crate::control;
 use crate::energy::{Hands, Metering, Place};
 use crate::plan::{Cell, Planned, window};
-use crate::precondition;
+use crate::precondition::{self, Class, Preconditioning};
 use crate::runner::{Progress, RunError, Summary, unix_ns};
 use crate::settings::{Setting, Settings, SettingsError};
 use crate::setup::MadeFile;
 use crate::study::Study;
 use crate::trial::{Measured, Stage};
+use iopj_core::Completion;
 use iopj_core::evidence::ControlRun;
-use iopj_core::{Completion, Workload};
 use iopj_store::{Outcome, Store, StoreError, Trial};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -35,7 +35,7 @@ impl Trials<'_> {
         if let Some(made) = &mut self.made {
             made.keep = true; // for --resume, until the study is complete
         }
-        let mut blocks = Blocks::of(self.study, self.cells.len(), self.stage.seed, self.decide, &self.store)?;
+        let mut blocks = Blocks::of(self.study, &self.classes(), self.stage.seed, self.decide, &self.store)?;
         let missing = blocks.missing(&mut self.store, progress)?;
         let result = self.measure(missing, &mut blocks, progress);
         let restored = self.access.leave();
@@ -69,7 +69,7 @@ impl Trials<'_> {
         };
         self.access.begin().map_err(RunError::Usage)?;
         let control = if missing.is_empty() { None } else { self.control(progress)? };
-        let preconditioning = self.precondition(&missing, progress)?;
+        let mut preconditioning = Preconditioning::default();
         if stop.load(Ordering::Relaxed) {
             return Ok(Summary { interrupted: true, ..summary });
         }
@@ -78,6 +78,7 @@ impl Trials<'_> {
         let mut last_ns = None;
         let mut number = 0;
         while let Some(&planned) = missing.get(number).filter(|_| !stop.load(Ordering::Relaxed)) {
+            let Some(prepared) = self.precondition(&mut preconditioning, planned, progress)? else { break };
             if let Some(metering) = &mut metering {
                 let hands = &mut Hands { store: &mut self.store, progress, stop };
                 let next = window(&self.cells[planned.cell].workload).unwrap_or_default();
@@ -87,8 +88,7 @@ impl Trials<'_> {
             let of = blocks.planned();
             progress.trial(of - summary.missing + 1, of, &self.cells[planned.cell], left);
             let changes_before = self.access.settings.changes().len();
-            let (trial, load_ns, unprofiled) =
-                self.trial(planned, control, preconditioning.clone(), &mut last_ns, progress);
+            let (trial, load_ns, unprofiled) = self.trial(planned, control, Some(prepared), &mut last_ns, progress);
             for change in &self.access.settings.changes()[changes_before..] {
                 let detail = format!("{}: {} -> {}", change.file, change.old, change.new);
                 self.store.add_event(unix_ns(), "set", &detail)?;
@@ -213,25 +213,34 @@ impl Trials<'_> {
         }
     }
 
-    /// Preconditions once for the random writes that are still to be measured, or says that nothing was done. The
-    /// smallest writes are the hardest on a drive, so they are what it is brought to a steady state with.
-    fn precondition(&mut self, missing: &[Planned], progress: &mut dyn Progress) -> Result<Option<String>, RunError> {
-        let random_writes = |workload: &&Workload| workload.rw.writes() && workload.rw.is_random();
-        let workloads = missing.iter().map(|planned| &self.cells[planned.cell].workload);
-        let smallest = workloads.filter(random_writes).min_by_key(|workload| workload.bs);
-        let Some(workload) = smallest.filter(|_| self.study.precondition) else {
-            return Ok(Some(precondition::NONE.to_owned()));
-        };
-        progress.note("preconditioning: writing the target twice, then rounds of random writes until they are steady");
-        let target = self.access.target().map_err(RunError::Usage)?;
-        match precondition::run(target, workload, self.stage.stop, &mut || progress.tick()) {
-            Ok(done) => {
-                self.store.add_event(unix_ns(), "preconditioned", &done)?;
-                Ok(Some(done))
+    /// The classes of the cells by which the target is preconditioned; all one where it is not.
+    fn classes(&self) -> Vec<usize> {
+        let class = |cell: &Cell| if self.study.precondition { Class::of(&cell.workload) as usize } else { 0 };
+        self.cells.iter().map(class).collect()
+    }
+
+    /// Brings the target to the state of a trial's class, where it is not there yet, and tells what was done; `None` if it was stopped. The
+    /// smallest writes of a class are the hardest on a drive, so they are what it is brought to a steady state with.
+    fn precondition(
+        &mut self,
+        done: &mut Preconditioning,
+        planned: Planned,
+        progress: &mut dyn Progress,
+    ) -> Result<Option<String>, RunError> {
+        let class = Class::of(&self.cells[planned.cell].workload);
+        if self.study.precondition && done.is_due(class) {
+            let of_class = self.cells.iter().map(|cell| &cell.workload).filter(|workload| Class::of(workload) == class);
+            let Some(smallest) = of_class.min_by_key(|workload| workload.bs) else { return Ok(None) };
+            progress.note(&format!("preconditioning for {class}: writing the target until it is in their state"));
+            let target = self.access.reach_kernel().map_err(RunError::Usage)?;
+            let stop = self.stage.stop;
+            match done.bring(target, (class, smallest), stop, &mut || progress.tick()) {
+                Ok(words) => self.store.add_event(unix_ns(), "preconditioned", words)?,
+                Err(_) if stop.load(Ordering::Relaxed) => return Ok(None),
+                Err(error) => return Err(RunError::Usage(format!("preconditioning failed: {error}"))),
             }
-            Err(_) if self.stage.stop.load(Ordering::Relaxed) => Ok(None),
-            Err(error) => Err(RunError::Usage(format!("preconditioning failed: {error}"))),
         }
+        Ok(Some(done.words(class).unwrap_or_else(|| precondition::NONE.to_owned())))
     }
 }
 
