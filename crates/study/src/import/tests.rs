@@ -434,7 +434,7 @@ fn foreign_and_truncated_files_are_refused_by_name_and_nothing_is_written() {
     assert!(error.contains("none of the jobs") && error.contains("page cache") && !store.exists(), "{error}");
     std::fs::write(&file, whole).unwrap();
     let nowhere = folder.path().join("none/s.iopj");
-    assert!(matches!(fio(&[file], &nowhere), Err(ImportError::Store(_))));
+    assert!(matches!(fio(&[file], &nowhere, None), Err(ImportError::Store(_))));
 }
 
 #[test]
