@@ -405,6 +405,8 @@ fn told(controller: &Controller) -> BTreeMap<String, String> {
         ("vectors", identity.vectors.to_string()),
         ("max_transfer_bytes", identity.max_transfer_bytes.to_string()),
         ("shadow_doorbells", if identity.shadow_doorbells { "yes" } else { "no" }.to_owned()),
+        ("host_memory_buffer", identity.host_memory.to_string()),
+        ("apst", identity.apst.to_string()),
         ("vfio", identity.vfio.to_owned()),
     ];
     facts.into_iter().map(|(name, value)| (format!("{address}.{name}"), value)).collect()

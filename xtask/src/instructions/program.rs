@@ -33,7 +33,7 @@ const ENGINE_CASES: &[(&str, &[u32], f64)] = &[
 ];
 
 /// Instructions of an I/O whose pages a list names.
-const LONG_LIMIT: f64 = 200.0;
+const LONG_LIMIT: f64 = 250.0;
 
 /// The cases of [`Program::Engine`].
 pub(crate) fn engine_cases() -> Vec<Case> {

@@ -2,11 +2,13 @@
 
 use super::command::Command;
 use super::dma::DmaMemory;
+use super::features::HostBuffer;
 use super::identify::Data;
 use super::queue::{Doorbells, QueuePair, ShadowPages, Shape};
 use super::registers::{ACQ, AQA, ASQ, Capabilities, Device, Health, PAGE, health};
 use crate::engine::EngineError;
 use std::os::fd::OwnedFd;
+use std::ptr::NonNull;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -38,6 +40,8 @@ pub(super) struct Admin {
     /// Numbers of I/O queue pairs that are not in use, the smallest last.
     pub(super) free_pairs: Vec<u16>,
     pub(super) shadow: Option<ShadowPages>,
+    /// Memory that the controller has as its own.
+    pub(super) host_buffer: Option<HostBuffer>,
     /// An event for each vector, once interrupts are wanted.
     pub(super) events: Vec<OwnedFd>,
 }
@@ -59,6 +63,7 @@ impl Admin {
             data: DmaMemory::new(device, PAGE)?,
             free_pairs: Vec::new(),
             shadow: None,
+            host_buffer: None,
             events: Vec::new(),
         })
     }
@@ -89,6 +94,19 @@ impl Admin {
                 Health::Fine => std::thread::yield_now(),
             }
         }
+    }
+
+    /// Does a command that takes a page of data; `command` gets the address of the page.
+    pub(super) fn tell(
+        &mut self,
+        command: impl FnOnce(u64) -> Command,
+        data: &Data,
+        limit: Duration,
+    ) -> Result<u32, Failure> {
+        let page = self.data.at(0, PAGE);
+        // SAFETY: as in `ask`; both are a page long and do not overlap.
+        unsafe { page.copy_from_nonoverlapping(NonNull::from(data).cast(), PAGE) };
+        self.execute(command(self.data.mapping().address(0)), limit)
     }
 
     /// Does a command that returns a page of data; `command` gets the address of the page.

@@ -113,6 +113,22 @@ impl Command {
         Command::admin(0x08, 0, 0, [u32::from(queue) | u32::from(command) << 16, 0])
     }
 
+    /// Set Features, Host Memory Buffer: on, of so many pages in so many parts, which the list names.
+    pub(super) fn host_memory(pages: u32, list: u64, parts: u32) -> Command {
+        let dwords_10_15 = [0x0d, 1, pages, list as u32, (list >> 32) as u32, parts];
+        Command { dwords_10_15, ..Command::admin(0x09, 0, 0, [0, 0]) }
+    }
+
+    /// The same, off.
+    pub(super) fn no_host_memory() -> Command {
+        Command::admin(0x09, 0, 0, [0x0d, 0])
+    }
+
+    /// Set Features, Autonomous Power State Transition: on or off, by the table at `data`.
+    pub(super) fn apst(on: bool, data: u64) -> Command {
+        Command::admin(0x09, 0, data, [0x0c, on.into()])
+    }
+
     /// Doorbell Buffer Config: the pages of shadow doorbells and of event indices.
     pub(super) fn doorbell_buffers(shadows: u64, events: u64) -> Command {
         Command { prp2: events, ..Command::admin(0x7c, 0, shadows, [0, 0]) }

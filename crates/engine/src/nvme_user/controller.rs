@@ -2,6 +2,7 @@
 
 use super::admin::{Admin, Failure};
 use super::command::Command;
+use super::features::{self, Apst, ApstRules, HostMemory};
 use super::identify::{self, ControllerData, Identity, IoCounts, NamespaceInfo};
 use super::queue::ShadowPages;
 use super::registers::{self, Capabilities, DOORBELLS, Device, Health, HugePages, Stuck, health};
@@ -10,6 +11,7 @@ use crate::engine::EngineError;
 use crate::pci::{Isolation, PciAddress};
 use std::fmt;
 use std::mem::ManuallyDrop;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -121,6 +123,8 @@ impl Controller {
             max_transfer_bytes: 0,
             vectors: device.vectors(),
             shadow_doorbells: false,
+            host_memory: HostMemory::NotAsked,
+            apst: Apst::Unsupported,
             vfio: device.vfio(),
         };
         // From here on dropping the controller stops it before its memory goes.
@@ -311,6 +315,11 @@ impl Controller {
         }
         let shadow_doorbells = shadow.is_some();
         admin.shadow = shadow;
+        let rules = ApstRules::of_kernel(Path::new("/sys/module/nvme_core/parameters"));
+        let apst = features::set_apst(&mut admin, &says, rules, limit);
+        let apst = apst.map_err(|failure| self.failed("autonomous power states", failure, &mut admin))?;
+        let host_memory = features::give_host_memory(&self.device, &mut admin, &says, limit);
+        let host_memory = host_memory.map_err(|failure| self.failed("a host memory buffer", failure, &mut admin))?;
         drop(admin);
         self.identity = Identity {
             model: says.model(),
@@ -319,6 +328,8 @@ impl Controller {
             queue_pairs,
             max_transfer_bytes: says.max_transfer_bytes(self.capabilities.smallest_page()),
             shadow_doorbells,
+            host_memory,
+            apst,
             ..self.identity.clone()
         };
         self.namespaces = namespaces;
@@ -353,6 +364,10 @@ impl Controller {
 
 impl Drop for Controller {
     fn drop(&mut self) {
+        if self.end().is_none() {
+            // It is told before its buffer goes; a reset would end its use of it as well.
+            features::take_host_memory(&mut self.admin(), self.limits.abort);
+        }
         self.reset(End::Closed);
         if self.has_stopped() {
             // SAFETY: dropped once; the controller has stopped, so that it uses none of the memory.

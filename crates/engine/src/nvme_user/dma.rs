@@ -110,6 +110,12 @@ impl DmaMemory {
         Ok(DmaMemory { mapping: Mapping::new(device, &memory.0)?, memory })
     }
 
+    /// As [`DmaMemory::new`], never in huge pages, which are few.
+    pub(super) fn plain(device: &Arc<dyn Device>, len: usize) -> Result<DmaMemory, EngineError> {
+        let memory = Anonymous::map(len.next_multiple_of(PAGE), 0, false).ok_or_else(|| EngineError::last("mmap"))?;
+        Ok(DmaMemory { mapping: Mapping::new(device, &memory.0)?, memory })
+    }
+
     /// The address of byte `at` for this process; `len` bytes follow it.
     pub(super) fn at(&self, at: usize, len: usize) -> NonNull<u8> {
         assert!(at <= self.memory.0.len && len <= self.memory.0.len - at, "within the memory");

@@ -3,6 +3,7 @@
 //! Sources: NVM Express Base Specification 2.0, figure 275 (Identify Controller) and figure 207 (SMART / Health
 //! Information); NVM Command Set Specification 1.0, figure 97 (Identify Namespace).
 
+use super::features::{Apst, HostMemory};
 use super::registers::PAGE;
 
 /// A page of Identify data.
@@ -25,6 +26,10 @@ pub struct Identity {
     pub vectors: u32,
     /// True if doorbells have shadows in memory (Doorbell Buffer Config): the drive is emulated.
     pub shadow_doorbells: bool,
+    /// Its buffer in the host's memory.
+    pub host_memory: HostMemory,
+    /// The power states that it enters by itself.
+    pub apst: Apst,
     /// How memory is mapped: `type1`, `iommufd` or `no-iommu`.
     pub vfio: &'static str,
 }
@@ -93,6 +98,58 @@ impl ControllerData<'_> {
     /// `SQES` and `CQES`: the smallest entries are those of this driver.
     pub(super) fn has_usual_entries(&self) -> bool {
         self.0[512] & 0xf == 6 && self.0[513] & 0xf == 4
+    }
+}
+
+/// A power state, as far as transitions need it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct PowerState {
+    /// No I/O is done in it.
+    pub(super) non_operational: bool,
+    /// Time to enter and to leave it, in us.
+    pub(super) entry_us: u32,
+    pub(super) exit_us: u32,
+}
+
+impl ControllerData<'_> {
+    fn dword(&self, at: usize) -> u32 {
+        little_endian(&self.0[at..at + 4]) as u32
+    }
+
+    /// `HMPRE` in bytes: the host memory that it would like, 0 for none.
+    pub(super) fn host_memory_preferred(&self) -> u64 {
+        u64::from(self.dword(272)) * PAGE as u64
+    }
+
+    /// `HMMIN` in bytes: with less it can do nothing.
+    pub(super) fn host_memory_least(&self) -> u64 {
+        u64::from(self.dword(276)) * PAGE as u64
+    }
+
+    /// `HMMINDS` in pages: the least length of a part.
+    pub(super) fn host_memory_least_part(&self) -> usize {
+        self.dword(332) as usize
+    }
+
+    /// `HMMAXD`: the most parts, 0 for no limit.
+    pub(super) fn host_memory_parts(&self) -> usize {
+        usize::from(u16::from_le_bytes([self.0[336], self.0[337]]))
+    }
+
+    /// `APSTA` bit 0: it can enter power states by itself.
+    pub(super) fn has_apst(&self) -> bool {
+        self.0[265] & 1 != 0 && self.0[263] < 32
+    }
+
+    /// Its power states by number, `NPSS` and one of them.
+    pub(super) fn power_states(&self) -> Vec<PowerState> {
+        let states = self.0[2048..].chunks_exact(32).take(usize::from(self.0[263]) + 1);
+        let read = |state: &[u8]| PowerState {
+            non_operational: state[3] & 1 << 1 != 0,
+            entry_us: little_endian(&state[4..8]) as u32,
+            exit_us: little_endian(&state[8..12]) as u32,
+        };
+        states.map(read).collect()
     }
 }
 

@@ -19,6 +19,8 @@ pub(super) const CSTS: usize = 0x1c;
 pub(super) const AQA: usize = 0x24;
 pub(super) const ASQ: usize = 0x28;
 pub(super) const ACQ: usize = 0x30;
+/// Controller Ready Timeouts, from NVMe 2.0 on (`CAP.CRMS`).
+pub(super) const CRTO: usize = 0x68;
 /// The first doorbell: the admin submission queue's tail.
 pub(super) const DOORBELLS: usize = 0x1000;
 
@@ -112,38 +114,52 @@ pub(super) fn health(device: &dyn Device) -> Health {
     }
 }
 
-/// The controller's capabilities (`CAP`).
+/// The controller's capabilities (`CAP`), and how long it may take to become ready.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Capabilities(u64);
+pub(super) struct Capabilities {
+    cap: u64,
+    /// In units of 500 ms.
+    ready_units: u32,
+}
+
+/// The unit of `CAP.TO` and `CRTO`.
+const READY_UNIT: Duration = Duration::from_millis(500);
 
 impl Capabilities {
     pub(super) fn read(device: &dyn Device) -> Capabilities {
-        Capabilities(device.read64(CAP))
+        /// `CAP.CRMS` bit 0: it can become ready with its media (CC.CRIME = 0, as this driver starts it).
+        const READY_WITH_MEDIA: u64 = 1 << 59;
+        let cap = device.read64(CAP);
+        let timeout = (cap >> 24 & 0xff) as u32;
+        // CRWMT; some give less than CAP.TO, as Linux says (drivers/nvme/host/core.c, `nvme_enable_ctrl`).
+        let with_media = if cap & READY_WITH_MEDIA != 0 { device.read32(CRTO) & 0xffff } else { 0 };
+        Capabilities { cap, ready_units: timeout.max(with_media) }
     }
 
     /// The most entries of an I/O queue (`MQES`, which is zero-based).
     pub(super) fn most_entries(self) -> u32 {
-        (self.0 & 0xffff) as u32 + 1
+        (self.cap & 0xffff) as u32 + 1
     }
 
-    /// How long the controller may take to become ready, or to stop (`TO`).
-    pub(super) fn limit(self) -> Duration {
-        Duration::from_millis(500) * ((self.0 >> 24 & 0xff) as u32).max(1)
+    /// How long the controller may take to become ready (the larger of `TO` and `CRTO.CRWMT`) or to stop (`TO`).
+    pub(super) fn limit(self, ready: bool) -> Duration {
+        let units = if ready { self.ready_units } else { (self.cap >> 24 & 0xff) as u32 };
+        READY_UNIT * units.max(1)
     }
 
     /// Bytes from one doorbell to the next (`DSTRD`).
     pub(super) fn stride(self) -> usize {
-        4 << (self.0 >> 32 & 0xf)
+        4 << (self.cap >> 32 & 0xf)
     }
 
     /// The smallest memory page in bytes (`MPSMIN`).
     pub(super) fn smallest_page(self) -> u64 {
-        1 << (12 + (self.0 >> 48 & 0xf))
+        1 << (12 + (self.cap >> 48 & 0xf))
     }
 
     /// The command set to choose in `CC.CSS`, by `CAP.CSS`: the NVM command set, or all that the controller has.
     fn command_set(self) -> Option<u32> {
-        match self.0 >> 37 & 0xff {
+        match self.cap >> 37 & 0xff {
             sets if sets & 1 != 0 => Some(0),
             sets if sets & 1 << 6 != 0 => Some(6),
             _ => None,
@@ -187,7 +203,7 @@ pub(super) enum Stuck {
 
 /// Waits until `CSTS.RDY` is as wanted, for at most the controller's own limit.
 fn await_ready(device: &dyn Device, capabilities: Capabilities, ready: bool) -> Result<(), Stuck> {
-    let deadline = Instant::now() + capabilities.limit();
+    let deadline = Instant::now() + capabilities.limit(ready);
     loop {
         match device.read32(CSTS) {
             ALL_ONES => return Err(Stuck::Gone),
@@ -228,4 +244,21 @@ pub(super) fn enable(device: &dyn Device, capabilities: Capabilities) -> Result<
     let command_set = capabilities.command_set().unwrap_or(0);
     device.write32(CC, ENABLE | command_set << 4 | SUBMISSION_ENTRY_SHIFT << 16 | COMPLETION_ENTRY_SHIFT << 20);
     await_ready(device, capabilities, true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::sim::{Behaviour, Sim};
+    use super::*;
+
+    #[test]
+    fn a_controller_of_nvme_2_says_itself_how_long_its_media_take() {
+        // The simulated controller's CAP.TO is one unit; CRIMT stands in the upper half of CRTO.
+        for (crto, ready_ms) in [(None, 500), (Some(0x0001_0078), 60_000), (Some(0xffff_0000), 500)] {
+            let sim = Sim::new(Behaviour { crto, ..Behaviour::default() }, Vec::new());
+            let capabilities = require(&sim).unwrap();
+            assert_eq!(capabilities.limit(true).as_millis(), ready_ms, "{crto:?}");
+            assert_eq!(capabilities.limit(false).as_millis(), 500, "to stop, {crto:?}");
+        }
+    }
 }

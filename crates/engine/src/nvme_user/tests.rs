@@ -1,6 +1,7 @@
 //! The driver against a simulated controller: registers, queues, doorbells, data and every kind of failure.
 
 mod failures;
+mod features;
 mod properties;
 
 use super::controller::{Controller, Limits};

@@ -4,6 +4,7 @@
 use super::error::TargetError;
 use super::safety::{self, Use, World};
 use super::topology::{self, Sysfs, attribute, entries, name_of};
+use crate::nvme_user::no_iommu;
 use crate::pci::{Isolation, PciAddress};
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -108,6 +109,9 @@ pub enum TakeRefusal {
         /// What allows it.
         remedy: &'static str,
     },
+    /// The kernel's pages are not those of the drive, and no IOMMU translates.
+    #[error("{0}")]
+    Pages(String),
     /// The driver that would take it is not there.
     #[error("{0} cannot be taken: the driver vfio-pci is not there; `modprobe vfio-pci`, as root")]
     NoVfioPci(PciAddress),
@@ -232,6 +236,8 @@ fn plan_in(
     let isolation = if group.is_some() { Isolation::Iommu } else { Isolation::None };
     if isolation == Isolation::None {
         require_no_iommu_mode(sysfs, address, i_know_no_iommu)?;
+        let pages = no_iommu::require_small_pages(address, no_iommu::kernel_page());
+        pages.map_err(|error| TakeRefusal::Pages(error.to_string()))?;
     }
     let namespaces = namespaces.iter().map(|disk| name_of(disk)).collect();
     Ok((TakePlan { address, driver, namespaces, group, isolation }, disks))

@@ -24,6 +24,11 @@ impl State {
                 log[80..88].copy_from_slice(&self.seen.writes.to_le_bytes());
                 self.reach.write(prp1, &log);
             }
+            0x09 if words[10] == 0x0c => {
+                let entry = u64::from_le_bytes(self.reach.read(prp1));
+                self.seen.apst = (words[11] == 1).then_some(entry);
+            }
+            0x09 if words[10] == 0x0d => return Some((self.host_memory(words), 0)),
             0x09 => return Some((0, (self.behaviour.pairs - 1) * 0x1_0001)),
             0x05 => {
                 assert!(entries <= self.behaviour.most_entries && words[11] & 1 == 1);
@@ -56,6 +61,38 @@ impl State {
         Some((0, 0))
     }
 
+    /// Host Memory Buffer: takes the pages that the list names, all of which it must reach, or gives them up.
+    fn host_memory(&mut self, words: &[u32]) -> u16 {
+        if words[11] & 1 == 0 {
+            self.host_memory.clear();
+            self.seen.host_memory_ends += 1;
+            return 0;
+        }
+        if !self.host_memory.is_empty() {
+            return 0x0c; // command sequence error
+        }
+        let list = u64::from(words[13]) | u64::from(words[14]) << 32;
+        let (least, most) = self.behaviour.host_memory_parts;
+        assert!(most == 0 || words[15] <= most.into(), "{} parts", words[15]);
+        for part in 0..u64::from(words[15]) {
+            let address = u64::from_le_bytes(self.reach.read(list + 16 * part));
+            let pages = u32::from_le_bytes(self.reach.read(list + 16 * part + 8));
+            assert!(pages >= least, "a part of {pages} pages");
+            self.host_memory.extend((0..u64::from(pages)).map(|page| address + page * PAGE as u64));
+        }
+        assert_eq!(self.host_memory.len(), words[12] as usize);
+        self.seen.host_pages = self.host_memory.len();
+        self.use_host_memory();
+        0
+    }
+
+    /// A drive writes into its buffer as it likes.
+    fn use_host_memory(&self) {
+        for page in &self.host_memory {
+            self.reach.write(page + PAGE as u64 - 8, &page.to_le_bytes());
+        }
+    }
+
     fn identify(&self, structure: u32, nsid: u32) -> [u8; PAGE] {
         let mut data = [0; PAGE];
         match structure {
@@ -64,6 +101,19 @@ impl State {
                 data[24..27].copy_from_slice(b"Sim");
                 data[77] = self.behaviour.mdts;
                 data[257] = u8::from(self.behaviour.shadow);
+                let (preferred, least) = self.behaviour.host_memory;
+                data[272..276].copy_from_slice(&(preferred / PAGE as u32).to_le_bytes());
+                data[276..280].copy_from_slice(&(least / PAGE as u32).to_le_bytes());
+                data[332..336].copy_from_slice(&self.behaviour.host_memory_parts.0.to_le_bytes());
+                data[336..338].copy_from_slice(&self.behaviour.host_memory_parts.1.to_le_bytes());
+                data[263] = self.behaviour.power_states.len().saturating_sub(1) as u8;
+                data[265] = u8::from(!self.behaviour.power_states.is_empty());
+                for (state, (idle, entry, exit)) in data[2048..].chunks_exact_mut(32).zip(&self.behaviour.power_states)
+                {
+                    state[3] = u8::from(*idle) << 1;
+                    state[4..8].copy_from_slice(&entry.to_le_bytes());
+                    state[8..12].copy_from_slice(&exit.to_le_bytes());
+                }
                 (data[512], data[513]) = (0x66, 0x44);
             }
             2 => data[0] = 1,
@@ -106,6 +156,7 @@ impl State {
             }
             at += bytes;
         }
+        self.use_host_memory();
         *(if opcode == 2 { &mut self.seen.reads } else { &mut self.seen.writes }) += 1;
         Some((0, 0))
     }

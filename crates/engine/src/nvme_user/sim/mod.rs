@@ -8,7 +8,7 @@ mod drive;
 pub use drive::Drive;
 
 use super::dma::Memory;
-use super::registers::{ACQ, AQA, ASQ, CC, CSTS, DOORBELLS, Device, HugePages, PAGE, Registers, VS};
+use super::registers::{ACQ, AQA, ASQ, CC, CRTO, CSTS, DOORBELLS, Device, HugePages, PAGE, Registers, VS};
 use crate::engine::EngineError;
 use std::collections::BTreeMap;
 use std::os::fd::RawFd;
@@ -24,6 +24,16 @@ pub(super) struct Behaviour {
     pub(super) most_entries: u32,
     pub(super) mdts: u8,
     pub(super) stride_shift: u32,
+    /// Controller Ready Timeouts; present from NVMe 2.0 on.
+    pub(super) crto: Option<u32>,
+    /// Bytes of host memory that it prefers, and with less of which it does nothing; 0 for none.
+    pub(super) host_memory: (u32, u32),
+    /// The least length of a part of it in pages, and the most parts.
+    pub(super) host_memory_parts: (u32, u16),
+    /// Power states: whether no I/O is done in each, and the times to enter and to leave it in us. None: no transitions by itself.
+    pub(super) power_states: Vec<(bool, u32, u32)>,
+    /// Without an IOMMU.
+    pub(super) sees_physical: bool,
     pub(super) shadow: bool,
     /// It never wants a doorbell once it has seen the first, as one that polls its shadow doorbells.
     pub(super) never_wants_doorbells: bool,
@@ -59,6 +69,11 @@ impl Default for Behaviour {
             most_entries: 64,
             mdts: 9,
             stride_shift: 0,
+            crto: None,
+            host_memory: (0, 0),
+            host_memory_parts: (0, 0),
+            power_states: Vec::new(),
+            sees_physical: false,
             shadow: false,
             never_wants_doorbells: false,
             metadata: 0,
@@ -134,6 +149,8 @@ struct State {
     submission: Vec<Option<Sq>>,
     completion: Vec<Option<Cq>>,
     shadow: Option<(u64, u64)>,
+    /// Pages of the host memory that it has.
+    host_memory: Vec<u64>,
     /// Queue and identifier of commands that hang.
     hanging: Vec<(usize, u16)>,
     events: Vec<RawFd>,
@@ -151,6 +168,11 @@ pub(super) struct Seen {
     pub(super) flushes: u64,
     pub(super) aborts: u64,
     pub(super) resets: u64,
+    /// Pages of host memory that it was given, and how often it was told that they go.
+    pub(super) host_pages: usize,
+    pub(super) host_memory_ends: u64,
+    /// The first entry of the table of power states, once it is on.
+    pub(super) apst: Option<u64>,
 }
 
 /// A controller with one namespace of `disk` bytes in blocks of 512.
@@ -169,6 +191,7 @@ impl Sim {
             submission: vec![None; 65],
             completion: vec![None; 65],
             shadow: None,
+            host_memory: Vec::new(),
             hanging: Vec::new(),
             events: Vec::new(),
             disk,
@@ -324,6 +347,7 @@ impl State {
             self.completion.fill(None);
             self.hanging.clear();
             self.shadow = None;
+            self.host_memory.clear();
         }
     }
 }
@@ -336,6 +360,7 @@ impl Registers for Sim {
         }
         match at {
             VS => state.behaviour.version,
+            CRTO => state.behaviour.crto.expect("read where CAP.CRMS says that it is there"),
             CSTS => {
                 let enabled = state.registers.get(&CC).copied().unwrap_or(0) & u32::from(!state.behaviour.fallen);
                 let ready = enabled | u32::from(state.behaviour.never_stops && state.seen.resets > 0);
@@ -367,9 +392,13 @@ impl Registers for Sim {
 
     fn read64(&self, at: usize) -> u64 {
         assert_eq!(at, 0, "CAP");
-        let Behaviour { most_entries, stride_shift, gone, .. } = self.state().behaviour;
+        let Behaviour { most_entries, stride_shift, crto, gone, .. } = self.state().behaviour;
+        if gone {
+            return u64::MAX;
+        }
         // The NVM command set, half a second to become ready.
-        if gone { u64::MAX } else { u64::from(most_entries - 1) | 1 << 24 | u64::from(stride_shift) << 32 | 1 << 37 }
+        let modes = u64::from(crto.is_some()) << 59;
+        u64::from(most_entries - 1) | 1 << 24 | u64::from(stride_shift) << 32 | 1 << 37 | modes
     }
 
     fn write64(&self, at: usize, value: u64) {
@@ -384,7 +413,7 @@ impl Device for Sim {
     }
 
     fn huge_pages(&self) -> HugePages {
-        HugePages::Preferred
+        if self.state().behaviour.sees_physical { HugePages::Required } else { HugePages::Preferred }
     }
 
     fn map(&self, memory: &Memory) -> Result<Box<[u64]>, EngineError> {
@@ -404,6 +433,7 @@ impl Device for Sim {
     fn unmap(&self, pages: &[u64]) {
         let mut state = self.state();
         for page in pages {
+            assert!(!state.host_memory.contains(page), "unmapped while it is the drive's own memory");
             state.reach.0.remove(&(page / PAGE as u64)).expect("mapped until now");
         }
     }

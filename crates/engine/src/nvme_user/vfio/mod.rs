@@ -6,7 +6,7 @@
 mod container;
 mod ioctl;
 mod iommufd;
-mod no_iommu;
+pub(crate) mod no_iommu;
 
 use self::ioctl::{Argument, IrqInfo, IrqSet, RegionInfo};
 use super::dma::Memory;

@@ -22,6 +22,7 @@ pub(super) struct Physical {
 
 /// Opens the device by its group, which it has without an IOMMU too once it is bound.
 pub(super) fn open(address: PciAddress, folder: &Path) -> Result<(OwnedFd, Physical), EngineError> {
+    require_small_pages(address, kernel_page())?;
     let name = format!("noiommu-{}", group(address, folder)?);
     if !Path::new("/dev/vfio").join(&name).exists() {
         return Err(EngineError::unsupported(format!(
@@ -30,6 +31,23 @@ pub(super) fn open(address: PciAddress, folder: &Path) -> Result<(OwnedFd, Physi
     }
     let (container, group, device) = container::open_group(address, &name, |_| ioctl::VFIO_NOIOMMU_IOMMU)?;
     Ok((device, Physical { _group: group, _container: container }))
+}
+
+/// Bytes of a memory page of the kernel.
+pub(crate) fn kernel_page() -> usize {
+    // SAFETY: takes nothing of ours.
+    usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(0)
+}
+
+/// Refuses kernels whose pages are not the drive's: the addresses in pagemap are those of the kernel's pages (16 or 64 KiB on some
+/// Arm kernels), and the drive would be sent to memory of others.
+pub(crate) fn require_small_pages(address: PciAddress, page_bytes: usize) -> Result<(), EngineError> {
+    if page_bytes == PAGE {
+        return Ok(());
+    }
+    Err(EngineError::unsupported(format!(
+        "{address} has no IOMMU, and this kernel has memory pages of {page_bytes} bytes, where bypass without an IOMMU needs {PAGE}: switch the IOMMU on, or boot a kernel with pages of 4 KiB"
+    )))
 }
 
 /// The physical address of each page.
@@ -66,6 +84,24 @@ mod tests {
         assert_eq!(page_address(1 << 63 | 0x1234), Some(0x123_4000));
         assert_eq!(page_address(0x1234), None, "swapped or absent");
         assert_eq!(page_address(1 << 63 | 1 << 61), None, "hidden");
+    }
+
+    #[test]
+    fn kernels_with_other_pages_are_refused() {
+        let address = "0000:01:00.0".parse().unwrap();
+        require_small_pages(address, 4096).unwrap();
+        for page in [16 << 10, 64 << 10] {
+            let message = require_small_pages(address, page).unwrap_err().to_string();
+            assert!(
+                message.starts_with(&format!(
+                    "0000:01:00.0 has no IOMMU, and this kernel has memory pages of {page} bytes"
+                ))
+            );
+            assert!(message.ends_with("switch the IOMMU on, or boot a kernel with pages of 4 KiB"), "{message}");
+        }
+        if cfg!(target_arch = "x86_64") {
+            assert_eq!(kernel_page(), 4096);
+        }
     }
 
     #[test]
