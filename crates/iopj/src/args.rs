@@ -379,6 +379,9 @@ pub(crate) struct LabRunArgs {
     /// Kernel with debug information, which tells the source directory of each function
     #[arg(long, value_name = "FILE", requires = "exact")]
     pub(crate) vmlinux: Option<PathBuf>,
+    /// Take the programs that the study names into the guest, and let it run them there
+    #[arg(long)]
+    pub(crate) allow_exec: bool,
     /// Store to write; by default the study's name in the current folder
     #[arg(long)]
     pub(crate) store: Option<PathBuf>,

@@ -13,6 +13,7 @@ use iopj_lab::{LabError, vm};
 use iopj_report::analysis::Admission;
 use iopj_report::render::{Align, Grid, escape};
 use iopj_store::{Generator, Store};
+use iopj_study::programs;
 use iopj_study::study::{Study, parse_paths};
 use serde_json::json;
 use std::io::Write;
@@ -133,7 +134,7 @@ fn run(args: &LabRunArgs) -> anyhow::Result<ExitCode> {
     if store.exists() {
         return Err(LabError::StoreExists(store).into());
     }
-    let in_guest = in_guest(&study, &text, args.guest.device)?;
+    let in_guest = in_guest(&study, &text, args)?;
     need_tools()?;
     let cache = Cache::open()?;
     let kernel = kernel(&args.guest, &cache)?;
@@ -171,7 +172,7 @@ fn run(args: &LabRunArgs) -> anyhow::Result<ExitCode> {
 }
 
 /// What the guest must have and be told for a study.
-fn in_guest<'a>(study: &Study, text: &'a str, device: DeviceArg) -> anyhow::Result<GuestStudy<'a>> {
+fn in_guest<'a>(study: &Study, text: &'a str, args: &LabRunArgs) -> anyhow::Result<GuestStudy<'a>> {
     let mut paths: Vec<IoPath> = Vec::new();
     let of_workloads = study.workloads.iter().filter_map(|workload| workload.paths.as_ref());
     for axis in std::iter::once(&study.paths).chain(of_workloads) {
@@ -185,7 +186,7 @@ fn in_guest<'a>(study: &Study, text: &'a str, device: DeviceArg) -> anyhow::Resu
         );
     }
     let bypass = paths.iter().any(IoPath::is_bypass);
-    if bypass && !matches!(device, DeviceArg::Nvme) {
+    if bypass && !matches!(args.guest.device, DeviceArg::Nvme) {
         bail!("the study has paths that bypass the kernel, which only an NVMe drive has: give the guest --device nvme");
     }
     let mut writes = false;
@@ -194,9 +195,21 @@ fn in_guest<'a>(study: &Study, text: &'a str, device: DeviceArg) -> anyhow::Resu
     }
     let mut programs = vec![Program::running("iopj")];
     if study.generators()?.contains(&Generator::Fio) {
-        programs.push(Program::named("fio").context("the study has fio as a generator")?);
+        let own = study.fio.as_ref().is_some_and(|fio| fio.program.is_some());
+        programs.extend(if own {
+            None
+        } else {
+            Some(Program::named("fio").context("the study has fio as a generator")?)
+        });
     }
-    Ok(GuestStudy { text, programs, passthrough, bypass, writes })
+    for named in programs::named(study)? {
+        if !args.allow_exec {
+            bail!("{}", programs::not_allowed(Path::new(&named)));
+        }
+        programs.extend(Program::called(&named).context("the study names a program")?);
+    }
+    let spdk = paths.contains(&IoPath::Spdk);
+    Ok(GuestStudy { text, programs, allow_exec: args.allow_exec, passthrough, bypass, spdk, writes })
 }
 
 fn clean(with_kernels: bool) -> anyhow::Result<ExitCode> {

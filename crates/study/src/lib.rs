@@ -13,6 +13,7 @@ pub mod plan;
 pub mod power;
 mod precondition;
 mod profile;
+pub mod programs;
 pub mod runner;
 pub mod settings;
 mod setup;

@@ -6,6 +6,7 @@ use crate::fio::Fio;
 use crate::native::{self, JobSpec};
 use crate::plan::{self, Cell};
 use crate::profile::Profiler;
+use crate::programs;
 use crate::runner::{Options, Progress, RunError};
 use crate::settings::Setting;
 use crate::study::{Axis, Study, parse_paths};
@@ -229,10 +230,7 @@ fn reasons(unavailable: &[Unavailable]) -> String {
 pub(crate) fn find_fio(study: &Study, options: &Options) -> Result<Option<Fio>, RunError> {
     let named = study.fio.clone().unwrap_or_default();
     if let Some(program) = named.program.as_ref().or(named.spdk_plugin.as_ref()).filter(|_| !options.allow_exec) {
-        return usage(format!(
-            "the study names a program to run, `{}`: read the study, then allow it by --allow-exec",
-            program.display()
-        ));
+        return usage(programs::not_allowed(program));
     }
     if !study.generators()?.contains(&Generator::Fio) {
         return Ok(None);

@@ -34,7 +34,15 @@ fn run_with(kernel: &Kernel, kind: MishapKind, at: &Path) -> (Result<Done, LabEr
         mishap: Some(Mishap { kind, at: "2/4".to_owned() }),
     };
     let programs = vec![Program { name: "iopj".to_owned(), host: env!("CARGO_BIN_EXE_iopj").into() }];
-    let study = GuestStudy { text: STUDY, programs, passthrough: false, bypass: false, writes: false };
+    let study = GuestStudy {
+        text: STUDY,
+        programs,
+        allow_exec: false,
+        passthrough: false,
+        bypass: false,
+        spdk: false,
+        writes: false,
+    };
     let store = at.join("mishap.iopj");
     let mut printed = String::new();
     let done = guest.run(&cache, &study, &store, &AtomicBool::new(false), &mut |line| {

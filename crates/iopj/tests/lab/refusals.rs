@@ -115,3 +115,20 @@ fn a_study_that_bypasses_the_kernel_needs_an_nvme_drive_and_no_passthrough() {
     let output = lab_run(folder.path(), "bypass-lab", &change, "--kernel 6.18");
     refused(&output, &["nvme-passthrough beside other paths", "make two studies"]);
 }
+
+#[test]
+fn programs_that_a_study_names_go_into_the_guest_only_where_it_is_allowed() {
+    let folder = folder();
+    let run = |named: &str, options: &str, parts: &[&str]| {
+        let change = [("[settings]", &*format!("{named}\n\n[settings]"))];
+        refused(&lab_run(folder.path(), "bypass-lab", &change, &format!("--kernel 6.18 {options}")), parts);
+    };
+    let fio = "[fio]\nspdk_plugin = \"/no/spdk_nvme\"";
+    run(fio, "", &["the study names a program to run, `/no/spdk_nvme`", "allow it by --allow-exec"]);
+    run(fio, "--allow-exec", &["the study names a program", "/no/spdk_nvme"]);
+    let relative = "[fio]\nprogram = \"build/fio\"";
+    run(relative, "--allow-exec", &["`build/fio` cannot be found in the guest", "name it by its whole path"]);
+    let meter = "[meters.own]\nkind = \"command\"\ncommand = [\"no-such-meter\"]\nscope = \"system\"";
+    run(meter, "", &["the study names a program to run, `no-such-meter`"]);
+    run(meter, "--allow-exec", &["`no-such-meter` is not in any folder of $PATH"]);
+}

@@ -63,6 +63,12 @@ pub enum ImageError {
         /// Its name.
         name: String,
     },
+    /// A program that is named from the current folder, which the guest has not.
+    #[error("`{path}` cannot be found in the guest, which has another current folder: name it by its whole path", path = path.display())]
+    RelativeProgram {
+        /// What was named.
+        path: PathBuf,
+    },
     /// There is no busybox.
     #[error("`busybox` is not installed: install the package busybox-static")]
     NoBusybox,
@@ -173,11 +179,20 @@ fn base() -> Result<Archive, ImageError> {
     Ok(archive)
 }
 
+/// Where a program lies in the archive. What the guest mounts file systems over is put there once it has (`init.sh`).
+fn place(name: &str) -> String {
+    match name.strip_prefix('/') {
+        None => format!("bin/{name}"),
+        Some(path) if ["tmp/", "run/"].iter().any(|folder| path.starts_with(folder)) => format!("lab/late/{path}"),
+        Some(path) => path.to_owned(),
+    }
+}
+
 /// Adds programs and their libraries; the folders of the libraries.
 fn add_programs(archive: &mut Archive, programs: &[Program]) -> Result<Vec<String>, ImageError> {
     let mut folders = BTreeSet::new();
     for program in programs {
-        archive.host_file(&format!("bin/{}", program.name), &program.host, 0o755);
+        archive.host_file(&place(&program.name), &program.host, 0o755);
         for library in program.libraries()? {
             archive.host_file(&library.to_string_lossy(), &library, 0o755);
             folders.extend(library.parent().map(|folder| folder.to_string_lossy().into_owned()));

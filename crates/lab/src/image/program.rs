@@ -8,10 +8,11 @@ use std::process::Command;
 
 use super::ImageError;
 
-/// A program of the host that goes into the guest as `/bin/NAME`, with its loader and libraries at the host's paths.
+/// A program of the host that goes into the guest as `/bin/NAME`, or under its own path, with its loader and libraries at the
+/// host's paths. A script brings the program that its first line names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Program {
-    /// The name in the guest.
+    /// The name in the guest: a name in `/bin`, or a whole path.
     pub name: String,
     /// The file on the host.
     pub host: PathBuf,
@@ -35,12 +36,43 @@ impl Program {
         }
     }
 
+    /// The program that is called so on the host: a name in `$PATH`, or a whole path, under which it is found in the guest too. With
+    /// what it needs beside libraries: a script's interpreter.
+    ///
+    /// # Errors
+    /// [`ImageError::NoProgram`], [`ImageError::RelativeProgram`], or a file that cannot be read.
+    pub fn called(called: &str) -> Result<Vec<Program>, ImageError> {
+        if !called.contains('/') {
+            return Ok(vec![Program::named(called)?]);
+        }
+        let host = PathBuf::from(called);
+        if !host.is_absolute() {
+            return Err(ImageError::RelativeProgram { path: host });
+        }
+        let mut programs = vec![Program { name: called.to_owned(), host: host.clone() }];
+        for interpreter in script_interpreters(&host)? {
+            programs.extend(Program::called(&interpreter)?);
+        }
+        Ok(programs)
+    }
+
     /// The loader and the shared libraries, as absolute paths of the host; empty for a static program.
     ///
     /// The loader is run with `--list` (ld.so(8)), which glibc's and musl's both know and which runs nothing of the
     /// program.
     pub(super) fn libraries(&self) -> Result<Vec<PathBuf>, ImageError> {
-        let Some(loader) = interpreter(&self.host)? else { return Ok(Vec::new()) };
+        if script_line(&self.host)?.is_some() {
+            return Ok(Vec::new());
+        }
+        let loader = match interpreter(&self.host)? {
+            Some(loader) => loader,
+            // A plugin names no loader: whoever loads it has this machine's.
+            None if is_shared_object(&self.host)? => match interpreter(Path::new("/proc/self/exe"))? {
+                Some(loader) => loader,
+                None => return Ok(Vec::new()),
+            },
+            None => return Ok(Vec::new()),
+        };
         let output = Command::new(&loader)
             .arg("--list")
             .arg(&self.host)
@@ -60,6 +92,42 @@ impl Program {
         libraries.dedup();
         Ok(libraries)
     }
+}
+
+/// The first line of a script, without `#!`.
+fn script_line(path: &Path) -> Result<Option<String>, ImageError> {
+    let file_error = |source| ImageError::File { path: path.to_path_buf(), source };
+    let mut begin = Vec::new();
+    // The kernel reads no more (BINPRM_BUF_SIZE).
+    File::open(path).map_err(file_error)?.take(256).read_to_end(&mut begin).map_err(file_error)?;
+    let line = begin.split(|byte| *byte == b'\n').next().unwrap_or_default();
+    Ok(line.strip_prefix(b"#!").map(|line| String::from_utf8_lossy(line).trim().to_owned()))
+}
+
+/// What runs a script: the program of its first line and, behind `env`, the one that it looks for. Busybox's shell is in the guest.
+fn script_interpreters(path: &Path) -> Result<Vec<String>, ImageError> {
+    let Some(line) = script_line(path)? else { return Ok(Vec::new()) };
+    let mut words = line.split_ascii_whitespace().map(str::to_owned);
+    let Some(program) = words.next().filter(|program| program != "/bin/sh") else { return Ok(Vec::new()) };
+    let looked_for = words.find(|word| !word.starts_with('-') && !word.contains('='));
+    let is_env = program.ends_with("/env");
+    Ok(std::iter::once(program).chain(looked_for.filter(|_| is_env)).collect())
+}
+
+/// True for an ELF file that is loaded into a program (a `.so`, whatever its name): dynamic, and without an interpreter.
+fn is_shared_object(path: &Path) -> Result<bool, ImageError> {
+    const DYNAMIC: [u8; 4] = 2_u32.to_le_bytes();
+    let file_error = |source| ImageError::File { path: path.to_path_buf(), source };
+    let mut file = File::open(path).map_err(file_error)?;
+    let mut header = Vec::new();
+    file.by_ref().take(64).read_to_end(&mut header).map_err(file_error)?;
+    let Some((offset, size, count)) = program_headers(&header) else { return Ok(false) };
+    file.seek(SeekFrom::Start(offset)).map_err(file_error)?;
+    let mut table = Vec::new();
+    file.take(size * count).read_to_end(&mut table).map_err(file_error)?;
+    // A program that was linked statically to run anywhere is dynamic as well, and begins somewhere.
+    let starts = long(&header, 24) != Some(0);
+    Ok(!starts && table.chunks_exact(size as usize).any(|header| header.starts_with(&DYNAMIC)))
 }
 
 /// The file of this name in the folders of `$PATH`, and in those that hold system programs.
@@ -140,6 +208,29 @@ mod tests {
         assert!(libraries.contains(&loader), "{libraries:?}");
         assert!(libraries.iter().any(|library| library.ends_with("libc.so.6")), "{libraries:?}");
         assert!(libraries.iter().all(|library| library.is_file()), "{libraries:?}");
+    }
+
+    #[test]
+    fn a_plugin_brings_its_libraries_and_a_script_its_interpreter() {
+        // Any library that this program has is a shared object like a plugin.
+        let libc = Program::running("iopj").libraries().unwrap();
+        let libc = libc.iter().find(|library| library.ends_with("libc.so.6")).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let script = folder.path().join("meter");
+        let called = |path: &Path| Program::called(path.to_str().unwrap());
+        let names = |line: &str| -> Vec<String> {
+            std::fs::write(&script, format!("{line}\necho 1\n")).unwrap();
+            called(&script).unwrap().into_iter().map(|program| program.name).collect()
+        };
+        let own = script.to_str().unwrap().to_owned();
+        assert_eq!(names("#!/bin/sh -e"), [own.clone()]);
+        assert_eq!(called(&script).unwrap()[0].libraries().unwrap(), Vec::<PathBuf>::new());
+        assert_eq!(names("#! /bin/cat"), [own.clone(), "/bin/cat".to_owned()]);
+        assert_eq!(names("#!/usr/bin/env -S A=1 cat"), [own, "/usr/bin/env".to_owned(), "cat".to_owned()]);
+        assert!(called(libc).unwrap()[0].libraries().is_ok());
+        let message = Program::called("build/spdk_nvme").unwrap_err().to_string();
+        assert!(message.contains("`build/spdk_nvme`") && message.contains("whole path"), "{message}");
+        assert!(Program::called("no-such-program-here").is_err());
     }
 
     #[test]

@@ -16,6 +16,8 @@ const DRIVE_BYTES: u64 = 8 << 30;
 const VIRTIO_LATENCY_NS: u64 = 100_000;
 /// Holds the unpacked programs, of which a debug build is large, and the store.
 const MEMORY_MIB: u32 = 2048;
+/// Memory in huge pages of 2 MiB for SPDK, which takes 512 MiB, and the buffers of its jobs.
+const SPDK_MIB: u32 = 1024;
 
 impl Guest<'_> {
     /// The machine: KVM where it works and nothing is to be counted, QEMU's translator elsewhere.
@@ -25,8 +27,10 @@ impl Guest<'_> {
         cache: &Cache,
         folder: &RunFolder,
         counter: Option<&Plugin>,
-        bypass: bool,
+        study: Option<&GuestStudy<'_>>,
     ) -> Result<MachineSpec, LabError> {
+        let bypass = study.is_some_and(|study| study.bypass);
+        let spdk = study.is_some_and(|study| study.spdk);
         let accelerator = match counter {
             None if vm::kvm(cache.folder(), &self.kernel.image)? == Kvm::Works => Accelerator::Kvm,
             _ => Accelerator::Tcg { icount: self.repeats(), plugin: counter.map(load) },
@@ -39,7 +43,7 @@ impl Guest<'_> {
             initramfs: folder.path().join("initramfs"),
             accelerator,
             vcpus: self.vcpus,
-            memory_mib: MEMORY_MIB,
+            memory_mib: MEMORY_MIB + if spdk { SPDK_MIB } else { 0 },
             drives: self.drives(),
             kernel_arguments,
             iommu: bypass,
@@ -119,10 +123,21 @@ impl Guest<'_> {
         let node = self.node(study.passthrough);
         let destroy = if study.writes { format!(" --destroy-data {node}") } else { String::new() };
         let take = if study.bypass { " --take-device ${drive##*/}" } else { "" };
+        let exec = if study.allow_exec { " --allow-exec" } else { "" };
+        // DPDK keeps its files under /var/run.
+        let huge_pages = if study.spdk {
+            let pages = SPDK_MIB / 2;
+            format!(
+                "mkdir -p /dev/hugepages /var && ln -sfn /run /var/run && mount -t hugetlbfs none /dev/hugepages || exit 96\n\
+                 echo {pages} >/proc/sys/vm/nr_hugepages\n"
+            )
+        } else {
+            String::new()
+        };
         let listener = self.mishap.as_ref().map_or_else(|| "cat".to_owned(), listener);
         let symbols = if self.exact { "cat /proc/kallsyms >/out/kallsyms || exit 98\n" } else { "" };
         format!(
-            "{symbols}\
+            "{symbols}{huge_pages}\
              tries=600\n\
              until [ -e {node} ]; do\n\
              \ttries=$((tries - 1))\n\
@@ -132,7 +147,7 @@ impl Guest<'_> {
              drive=$(readlink -f /sys/class/nvme/nvme0/device)\n\
              cd /tmp\n\
              {{\n\
-             \tiopj run /lab/study.toml --target {node}{destroy}{take} --store {GUEST_STORE} 2>&1 >/dev/null\n\
+             \tiopj run /lab/study.toml --target {node}{destroy}{take}{exec} --store {GUEST_STORE} 2>&1 >/dev/null\n\
              \techo $? >status\n\
              }} | {listener}\n\
              [ ! -e {GUEST_STORE} ] || cp {GUEST_STORE}* /out/ || exit 99\n\

@@ -66,12 +66,16 @@ pub struct Guest<'a> {
 pub struct GuestStudy<'a> {
     /// The study file's text.
     pub text: &'a str,
-    /// The programs that it needs: `iopj`, and `fio` where it is a generator.
+    /// The programs that it needs: `iopj`, `fio` where it is a generator, and those that the study names.
     pub programs: Vec<Program>,
+    /// It may run the programs that it names.
+    pub allow_exec: bool,
     /// Its target is the drive's passthrough node.
     pub passthrough: bool,
     /// Paths of it bypass the kernel, so that the drive is to be taken from its driver: the guest has an IOMMU and VFIO.
     pub bypass: bool,
+    /// SPDK does it, which needs huge pages.
+    pub spdk: bool,
     /// It writes to the drive.
     pub writes: bool,
 }
@@ -112,7 +116,7 @@ impl Guest<'_> {
         }
         let folder = RunFolder::create(cache.folder())?;
         let counter = if self.exact { Some(Plugin::install(folder.path())?) } else { None };
-        let machine = self.machine(cache, &folder, counter.as_ref(), study.bypass)?;
+        let machine = self.machine(cache, &folder, counter.as_ref(), Some(study))?;
         let guest = GuestSpec {
             programs: study.programs.clone(),
             modules: self.modules(study.bypass)?,
@@ -185,7 +189,7 @@ impl Guest<'_> {
     /// [`LabError`].
     pub fn shell(&self, cache: &Cache, programs: Vec<Program>, stop: &AtomicBool) -> Result<(), LabError> {
         let folder = RunFolder::create(cache.folder())?;
-        let machine = self.machine(cache, &folder, None, false)?;
+        let machine = self.machine(cache, &folder, None, None)?;
         let script = format!("cd /root; echo 'iopj is on the path; leave with `exit`'; {}", image::SHELL);
         let modules = self.modules(false)?;
         let guest = GuestSpec { programs, modules, files: Vec::new(), script };

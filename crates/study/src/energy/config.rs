@@ -110,6 +110,19 @@ pub(crate) fn asked(meters: Option<&Meters>, source: &str) -> Result<Asked, Stud
     specs.collect::<Result<Vec<_>, _>>().map(Asked::Named)
 }
 
+/// The programs that these meters run.
+///
+/// # Errors
+/// As for [`asked`].
+pub(crate) fn programs(meters: Option<&Meters>) -> Result<Vec<String>, StudyError> {
+    let Asked::Named(specs) = asked(meters, "the study")? else { return Ok(Vec::new()) };
+    let program = |source: &Source| match source {
+        Source::Live(source) => source.program().map(str::to_owned),
+        Source::Log(_) | Source::Model(_) => None,
+    };
+    Ok(specs.iter().filter_map(|(_, source)| program(source)).collect())
+}
+
 /// The spec of a kind that needs no table.
 pub(crate) fn plain(name: &str, kind: &str, keys: &[(&str, &str)]) -> Result<(Spec, Source), StudyError> {
     let pairs = [("kind", kind)].into_iter().chain(keys.iter().copied());

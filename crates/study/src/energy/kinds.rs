@@ -37,18 +37,28 @@ trait Source: DeserializeOwned + Send + 'static {
         Ok(())
     }
 
+    /// The program that it runs, if it runs one.
+    fn program(&self) -> Option<&str> {
+        None
+    }
+
     fn open(&self, opening: Opening) -> Result<Box<dyn Meter>, String>;
 }
 
 /// A table that has been read and can be opened.
 pub(crate) trait Open: Send {
     fn age(&self) -> Duration;
+    fn program(&self) -> Option<&str>;
     fn open(&self, opening: Opening) -> Result<Box<dyn Meter>, String>;
 }
 
 impl<T: Source> Open for T {
     fn age(&self) -> Duration {
         Source::age(self)
+    }
+
+    fn program(&self) -> Option<&str> {
+        Source::program(self)
     }
 
     fn open(&self, opening: Opening) -> Result<Box<dyn Meter>, String> {
@@ -217,6 +227,10 @@ impl Source for CommandTable {
 
     fn check(&self) -> Result<(), String> {
         self.channel().map(|_| ())
+    }
+
+    fn program(&self) -> Option<&str> {
+        self.command.first().map(String::as_str)
     }
 
     fn open(&self, opening: Opening) -> Result<Box<dyn Meter>, String> {

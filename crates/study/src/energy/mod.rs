@@ -19,6 +19,7 @@ mod trace;
 pub use attach::{AttachError, attach, log_of};
 pub use compute::recompute;
 pub use config::Meters;
+pub(crate) use config::programs;
 pub use model::{FitError, fit};
 pub(crate) use thread::own_threads;
 pub use trace::{ChannelPower, SessionPower, traces};

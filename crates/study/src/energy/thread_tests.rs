@@ -31,6 +31,10 @@ impl Meter for Scripted {
 struct Script(&'static [&'static str]);
 
 impl Open for Script {
+    fn program(&self) -> Option<&str> {
+        None
+    }
+
     fn age(&self) -> Duration {
         Duration::ZERO
     }
