@@ -12,7 +12,7 @@ const SHORT_SHARE: f64 = 0.001;
 pub const MARK: &str = "†";
 
 /// What the mark means.
-pub const LEGEND: &str = "† unproven or disturbed: nothing shows which path these trials took, or others had the machine; they compete because --with-unproven lets them";
+pub const LEGEND: &str = "† unproven: nothing shows which path these trials took; or disturbed: others had the machine; they compete because --with-unproven lets them";
 
 /// Whose trials compete: the verified ones that nothing disturbed, and the others that are not refuted where the user says so.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
