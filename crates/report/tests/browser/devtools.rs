@@ -257,6 +257,20 @@ impl Browser {
         }
     }
 
+    /// Presses a key until an expression is true, for a minute at the most: on a busy machine the way of one press may not be at its
+    /// end when the next press turns it back.
+    #[track_caller]
+    pub(crate) fn press_until(&mut self, key: &str, expression: &str) {
+        for _ in 0..600 {
+            self.press(key);
+            std::thread::sleep(Duration::from_millis(100));
+            if self.value(expression) == true {
+                return;
+            }
+        }
+        panic!("never true by {key}: {expression}");
+    }
+
     /// The text of the file that is downloaded by pressing a key.
     #[track_caller]
     pub(crate) fn downloaded(&mut self, key: &str) -> (String, String) {

@@ -246,10 +246,8 @@ pub(crate) fn scrolls(browser: &mut Browser, page: &Path, region: &str) {
     let region = format!("document.querySelector('{region}')");
     browser.value(&format!("{region}.focus()"));
     assert_eq!(browser.value(&format!("{region}.scrollLeft")), 0);
-    browser.press("ArrowRight");
-    browser.until(&format!("{region}.scrollLeft > 0"));
-    browser.press("ArrowLeft");
-    browser.until(&format!("{region}.scrollLeft === 0"));
+    browser.press_until("ArrowRight", &format!("{region}.scrollLeft > 0"));
+    browser.press_until("ArrowLeft", &format!("{region}.scrollLeft === 0"));
 }
 
 /// The file is valid HTML without a warning, as `tidy` sees it.
