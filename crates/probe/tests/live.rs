@@ -343,10 +343,8 @@ fn a_submission_poller_is_found() {
     unsafe { libc::close(ring as i32) };
     // The kernel ends it later, and it is this process's until then.
     let is_there = || {
-        let tasks = fs::read_dir("/proc/self/task").unwrap().flatten();
-        tasks
-            .into_iter()
-            .any(|task| fs::read_to_string(task.path().join("comm")).is_ok_and(|name| name.starts_with("iou-sqp-")))
+        let mut tasks = fs::read_dir("/proc/self/task").unwrap().flatten();
+        tasks.any(|task| fs::read_to_string(task.path().join("comm")).is_ok_and(|name| name.starts_with("iou-sqp-")))
     };
     while is_there() {
         thread::sleep(Duration::from_millis(1));
