@@ -58,6 +58,8 @@ pub struct ChildWatch<'a> {
     begun: Option<Begun>,
     threads: BTreeMap<i32, Seen>,
     rings: Rings,
+    /// Bytes that the whole process handed on, threads that have ended included, up to the last look.
+    handed_on: Option<u64>,
     cost: Duration,
 }
 
@@ -69,6 +71,7 @@ struct Begun {
     own: Vec<i32>,
     cores: Cores,
     ended: Option<Cores>,
+    handed_on: Option<u64>,
 }
 
 /// A thread from the begin, or from its own start if that was later.
@@ -117,6 +120,7 @@ impl<'a> ChildWatch<'a> {
             begun: None,
             threads: BTreeMap::new(),
             rings: Rings::default(),
+            handed_on: None,
             cost: Duration::ZERO,
         }
     }
@@ -176,6 +180,7 @@ impl<'a> ChildWatch<'a> {
             }
             threads.push(evidence);
         }
+        threads.extend(self.between_looks(begun, &threads));
         let ended = match &begun.ended {
             Some(cores) => cores.clone(),
             None => self.probe.cores().ok()?,
@@ -206,6 +211,21 @@ impl<'a> ChildWatch<'a> {
         Ok(Counts { thread: thread.clone(), block_bytes: text.as_deref().and_then(block_bytes) })
     }
 
+    fn process_bytes(&self) -> Option<u64> {
+        let text = text_if_there(&self.root().path("proc").join(&self.process).join("io")).ok().flatten();
+        text.as_deref().and_then(block_bytes)
+    }
+
+    /// What threads handed on that ended between two looks, as those of POSIX AIO do that find nothing to do; no ring of io_uring may be
+    /// there, whose pollers and workers it could be of.
+    fn between_looks(&self, begun: &Begun, threads: &[ThreadEvidence]) -> Option<ThreadEvidence> {
+        let all = self.handed_on?.checked_sub(begun.handed_on?)?;
+        let seen = threads.iter().filter_map(|thread| thread.block_bytes).fold(0, u64::saturating_add);
+        let rest = all.checked_sub(seen).filter(|rest| *rest > 0 && self.rings.evidence().is_empty())?;
+        let ended = Thread { name: "ended between two looks".to_owned(), ..Thread::default() };
+        Some(ThreadEvidence { block_bytes: Some(rest), ..ended.evidence(ThreadRole::AioHelper) })
+    }
+
     /// Whether the jobs are there and have begun; if so, all counts begin here.
     fn begin(&mut self, all: &[Thread], now_ns: u64) -> Result<(), ProbeError> {
         let Some((jobs, own)) = self.divide(all) else { return Ok(()) };
@@ -220,7 +240,8 @@ impl<'a> ChildWatch<'a> {
             self.jobs.threads == JobThreads::Unseen || self.rings.have_begun() || seen.values().any(is_at_work);
         if has_begun {
             self.threads = seen;
-            self.begun = Some(Begun { at_ns: now_ns, jobs, own, cores: self.probe.cores()?, ended: None });
+            let handed_on = self.process_bytes();
+            self.begun = Some(Begun { at_ns: now_ns, jobs, own, cores: self.probe.cores()?, ended: None, handed_on });
         }
         Ok(())
     }
@@ -264,6 +285,7 @@ impl<'a> ChildWatch<'a> {
                 last_ns: now_ns,
             };
         }
+        self.handed_on = self.process_bytes().or(self.handed_on);
         let are_gone = all.iter().all(|thread| !jobs.contains(&thread.tid));
         let cores = (are_gone && begun.ended.is_none()).then(|| self.probe.cores()).transpose()?;
         if let (Some(begun), Some(cores)) = (&mut self.begun, cores) {

@@ -168,6 +168,29 @@ fn posix_aio_has_its_own_threads_read_and_they_are_no_jobs() {
     assert_eq!(roles, expected);
 }
 
+/// Under load glibc's threads came and went so fast that two thirds of the I/O was done by threads that no look had seen.
+#[test]
+fn what_threads_handed_on_that_no_look_has_seen_is_told_by_the_process() {
+    let tree = Tree::new("6.18.1\n");
+    let probe = tree.probe();
+    for (ring, expected) in [(false, Some(890 * 4096)), (true, None)] {
+        let mut watch = ChildWatch::new(&probe, CHILD, jobs(JobThreads::AfterFirst));
+        tree.waiting();
+        tree.thread(106, "fio", 40, (2 * MS, 1, 4096));
+        tree.file("100/io", "read_bytes: 40960\nwrite_bytes: 0\n");
+        if ring {
+            tree.ring(6, "SqHead:\t9\n");
+        }
+        watch.look(0).unwrap();
+        tree.thread(106, "fio", 40, (500 * MS, 700, 11 * 4096));
+        tree.file("100/io", "read_bytes: 3727360\nwrite_bytes: 0\n");
+        watch.look(990 * MS).unwrap();
+        let watched = watch.finish(1_000 * MS).unwrap();
+        let rest = rows(&watched).into_iter().find(|row| row.0 == 0);
+        assert_eq!(rest.map(|row| (row.1, row.5)), expected.map(|bytes| (ThreadRole::AioHelper, Some(bytes))));
+    }
+}
+
 #[test]
 fn a_poller_that_still_bears_its_jobs_name_is_no_job() {
     let tree = Tree::new("6.1.0\n");
