@@ -1,6 +1,7 @@
 //! The papers' claims, decided from trials: what each claim says, what it needs, and its answer part by part.
-//! How a comparison is decided stands in `rule`; which comparisons a claim is made of in a module for each paper.
+//! How a comparison is decided stands in `rule`, its trials in `data`; which comparisons a claim is made of in a module for each paper.
 
+mod data;
 mod fabric;
 mod iface23;
 mod iface23_bypass;
@@ -29,10 +30,11 @@ use super::admission::{Admission, Tally};
 use super::contrast::in_blocks;
 use super::published::{Paper, Printed};
 use super::stats::Ratio;
+use data::Data;
+pub use data::EMULATED;
 use iopj_core::Scope;
 use iopj_store::{EnergySource, StudyRecord, Trial};
-pub use rule::EMULATED;
-use rule::{Data, Question};
+use rule::Question;
 use serde::Serialize;
 
 /// A claim of a paper with its answer.
@@ -306,7 +308,7 @@ fn rest(parts: &[Part]) -> Option<String> {
     let missing = parts.iter().any(|part| matches!(part.answer, Answer::NotMeasured(_)));
     let undecided = parts.iter().filter(|part| matches!(part.answer, Answer::Undecided(_)));
     let most = undecided.flat_map(|part| &part.figures).map(|figure| figure.replicates).max();
-    let elsewhere = |part: &Part| part.answer == Answer::NotMeasured(vec![rule::EMULATED.to_owned()]);
+    let elsewhere = |part: &Part| part.answer == Answer::NotMeasured(vec![EMULATED.to_owned()]);
     let elsewhere = if parts.iter().any(elsewhere) { ", on a machine that is not emulated" } else { "" };
     match most {
         // Twice the replicates: differences that are 1.4 times smaller show.

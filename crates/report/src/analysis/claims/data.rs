@@ -1,0 +1,203 @@
+//! What a claim is put to: the trials that may be compared, and of them the cells, each the trials of a path under a workload.
+
+use super::metrics::Metric;
+use super::{Figure, Machine};
+use crate::analysis::admission::Tally;
+use crate::analysis::contrast::{Plan, Sample};
+use crate::analysis::stats::{Method, summarize};
+use iopj_core::{IoPath, Rw, Workload, format_bytes};
+use iopj_store::{EnergySource, Measurement, Trial};
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// What of a workload the claims vary.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Shape {
+    pub(super) rw: Rw,
+    pub(super) bs: u32,
+    pub(super) iodepth: u32,
+    pub(super) numjobs: u32,
+}
+
+impl Shape {
+    /// I/Os of 4 KiB, one at a time on one thread.
+    pub(super) fn of_4k(rw: Rw) -> Shape {
+        Shape { rw, bs: 4096, iodepth: 1, numjobs: 1 }
+    }
+
+    fn of(workload: &Workload) -> Shape {
+        Shape { rw: workload.rw, bs: workload.bs, iodepth: workload.iodepth, numjobs: workload.numjobs }
+    }
+}
+
+impl fmt::Display for Shape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Shape { rw, bs, iodepth, numjobs } = self;
+        write!(f, "{rw} {} iodepth {iodepth} numjobs {numjobs}", format_bytes((*bs).into()))
+    }
+}
+
+/// What a part that rests on a time lacks where the machine was emulated.
+pub const EMULATED: &str = "emulated: times mean nothing";
+
+/// Trials that may be compared: they share generator, settings, and all of the workload but its shape.
+pub(super) struct Data<'a> {
+    trials: Vec<&'a Trial>,
+    /// The machine that they ran on.
+    pub(super) machine: Machine,
+    /// The meter and scope of all energy.
+    source: Option<&'a EnergySource>,
+}
+
+/// What [`Data`] shares: the workload without its shape, the settings and the generator.
+fn shared(trial: &Trial) -> (Workload, &BTreeMap<String, String>, iopj_store::Generator) {
+    let Workload { rw, bs, iodepth, numjobs, .. } = Workload::default();
+    (Workload { rw, bs, iodepth, numjobs, ..trial.workload.clone() }, &trial.settings, trial.generator)
+}
+
+impl<'a> Data<'a> {
+    /// The trials of a store by what they share; one without trials for an empty store.
+    pub(super) fn of(trials: &'a [Trial], machine: Machine, source: Option<&'a EnergySource>) -> Vec<Data<'a>> {
+        let mut all: Vec<Data<'a>> = Vec::new();
+        for trial in trials {
+            match all.iter_mut().find(|data| data.trials.first().is_some_and(|first| shared(first) == shared(trial))) {
+                Some(data) => data.trials.push(trial),
+                None => all.push(Data { trials: vec![trial], machine, source }),
+            }
+        }
+        if all.is_empty() {
+            all.push(Data { trials: Vec::new(), machine, source });
+        }
+        all
+    }
+
+    /// The cell of a path under a workload.
+    pub(super) fn cell(&self, path: IoPath, shape: Shape) -> Cell<'a> {
+        let (verified, blocks, left_out) = (Vec::new(), Vec::new(), Tally::default());
+        let mut cell = Cell { path, shape, machine: self.machine, source: self.source, verified, blocks, left_out };
+        for trial in self.trials.iter().filter(|trial| trial.path == path && Shape::of(&trial.workload) == shape) {
+            match self.machine.admission.admit(trial) {
+                Ok(measurement) => {
+                    cell.verified.push(measurement);
+                    cell.blocks.push(trial.replicate);
+                }
+                Err(why) => cell.left_out.add(why),
+            }
+        }
+        cell
+    }
+
+    /// The cells of a workload whose path fits, in the order of paths: those with a verified trial, then the rest.
+    pub(super) fn cells(&self, shape: Shape, fits: impl Fn(&IoPath) -> bool) -> (Vec<Cell<'a>>, Vec<Cell<'a>>) {
+        let of_shape = self.trials.iter().filter(|trial| Shape::of(&trial.workload) == shape);
+        let mut paths: Vec<IoPath> = of_shape.map(|trial| trial.path).filter(fits).collect();
+        paths.sort_unstable();
+        paths.dedup();
+        paths.into_iter().map(|path| self.cell(path, shape)).partition(|cell| !cell.verified.is_empty())
+    }
+
+    /// The workloads of trials of these paths that fit, by depth and threads.
+    pub(super) fn shapes(&self, paths: &[IoPath], fits: impl Fn(&Shape) -> bool) -> Vec<Shape> {
+        let of_paths = self.trials.iter().filter(|trial| paths.contains(&trial.path));
+        let mut shapes: Vec<Shape> = of_paths.map(|trial| Shape::of(&trial.workload)).filter(fits).collect();
+        shapes.sort_unstable_by_key(|shape| (shape.iodepth, shape.numjobs, shape.rw, shape.bs));
+        shapes.dedup();
+        shapes
+    }
+
+    /// The first of these paths that has a verified trial, or else one at all; the first of all where none has.
+    pub(super) fn preferred(&self, paths: [IoPath; 2]) -> IoPath {
+        let is_verified = |trial: &Trial| self.machine.admission.admit(trial).is_ok();
+        let of = |path: IoPath| self.trials.iter().filter(move |trial| trial.path == path);
+        let rank = |path: IoPath| (!of(path).any(|trial| is_verified(trial)), of(path).next().is_none());
+        if rank(paths[1]) < rank(paths[0]) { paths[1] } else { paths[0] }
+    }
+
+    /// What the machine lacks to be asked about more than one busy core; `None` where it lacks nothing.
+    pub(super) fn lacks_cores(&self) -> Option<String> {
+        match self.machine.cores {
+            0 => Some("a measured trial, which tells the number of cores".to_owned()),
+            1 => Some("a machine with at least two cores".to_owned()),
+            _ => None,
+        }
+    }
+
+    /// What these trials share as words: the generator and the settings.
+    pub(super) fn label(&self) -> String {
+        let Some(first) = self.trials.first() else { return String::new() };
+        let settings = first.settings.iter().map(|(name, value)| format!("{name}={value}"));
+        let words: Vec<String> =
+            [first.generator.as_str().to_owned(), first.workload.length_text()].into_iter().chain(settings).collect();
+        words.join(" ")
+    }
+}
+
+/// The trials of a path under a workload.
+#[derive(Clone)]
+pub(super) struct Cell<'a> {
+    pub(super) path: IoPath,
+    pub(super) shape: Shape,
+    pub(super) machine: Machine,
+    source: Option<&'a EnergySource>,
+    /// The trials that compete.
+    pub(super) verified: Vec<&'a Measurement>,
+    /// The replicate of each.
+    blocks: Vec<u32>,
+    pub(super) left_out: Tally,
+}
+
+impl Cell<'_> {
+    /// The figures of its trials; none where they mean nothing.
+    pub(super) fn values(&self, metric: Metric) -> Vec<f64> {
+        self.sample(metric).into_iter().map(|(_, value)| value).collect()
+    }
+
+    /// The same with their replicates.
+    pub(super) fn sample(&self, metric: Metric) -> Sample {
+        let meaningful = !(self.machine.emulated && metric.time);
+        let all = self.blocks.iter().zip(&self.verified).filter(|_| meaningful);
+        all.filter_map(|(block, one)| Some((*block, metric.value(one, self.source)?))).collect()
+    }
+
+    /// How its figures are held against another cell's, in a family of so many comparisons.
+    pub(super) fn plan(&self, metric: Metric, family: usize) -> Plan {
+        let method = if self.machine.in_blocks { Method::Paired } else { Method::Welch };
+        Plan { method, logs: metric.is_percentile(), family, looks: self.machine.looks.max(1) }
+    }
+
+    /// The mean over its verified trials; absent without any.
+    pub(super) fn mean(&self, metric: Metric) -> Option<f64> {
+        summarize(&self.values(metric)).map(|summary| summary.mean)
+    }
+
+    /// Its figure beside what the paper prints.
+    pub(super) fn figure(&self, metric: Metric, published: Option<f64>) -> Figure {
+        let values = self.values(metric);
+        let summary = summarize(&values);
+        Figure {
+            of: self.path.to_string(),
+            unit: metric.unit,
+            replicates: values.len(),
+            mean: summary.map(|summary| summary.mean),
+            interval: summary.and_then(|summary| summary.interval),
+            published,
+        }
+    }
+
+    /// What this cell lacks of a number of verified replicates with the figure.
+    pub(super) fn lacks(&self, metric: Metric, replicates: usize) -> Option<String> {
+        let (path, shape, have) = (self.path, self.shape, self.verified.len());
+        if self.machine.emulated && metric.time {
+            return Some(EMULATED.to_owned());
+        }
+        if have >= replicates.max(1) {
+            let with = self.values(metric).len();
+            let lack = format!("{path}, {shape} ({} in {with} of {have} verified trials)", metric.name);
+            return (with < replicates.max(1)).then_some(lack);
+        }
+        let competing = (have > 0).then(|| format!("{have} verified"));
+        let counts: Vec<String> = competing.into_iter().chain(self.left_out.words()).collect();
+        let counts = if counts.is_empty() { "no trial".to_owned() } else { counts.join(", ") };
+        Some(format!("{path}, {shape} ({counts}; {} verified needed)", replicates.max(1)))
+    }
+}
