@@ -29,6 +29,10 @@ pub enum Setting {
     MaxSectorsKb,
     /// `queue/add_random`: 1 feeds the entropy pool with completions.
     AddRandom,
+    /// `queue/io_timeout`: the time in ms after which the kernel takes a request for hung.
+    IoTimeout,
+    /// `queue/iostats`: 1 counts the device's requests in its statistics.
+    Iostats,
     /// `queue/iostats_passthrough`: 1 counts passed-through commands in the device's statistics (Linux 6.12 and newer).
     IostatsPassthrough,
     /// `cpufreq/policy*/scaling_governor`, on every policy.
@@ -61,7 +65,7 @@ pub(super) enum Place {
 
 impl Setting {
     /// Every setting, in the order of the documentation.
-    pub fn all() -> [Setting; 16] {
+    pub fn all() -> [Setting; 18] {
         use Setting::*;
         [
             IoPollDelay,
@@ -73,6 +77,8 @@ impl Setting {
             ReadAheadKb,
             MaxSectorsKb,
             AddRandom,
+            IoTimeout,
+            Iostats,
             IostatsPassthrough,
             Governor,
             EnergyPerformancePreference,
@@ -95,6 +101,8 @@ impl Setting {
             Setting::ReadAheadKb => "read_ahead_kb",
             Setting::MaxSectorsKb => "max_sectors_kb",
             Setting::AddRandom => "add_random",
+            Setting::IoTimeout => "io_timeout",
+            Setting::Iostats => "iostats",
             Setting::IostatsPassthrough => "iostats_passthrough",
             Setting::Governor => "governor",
             Setting::EnergyPerformancePreference => "energy_performance_preference",
@@ -151,7 +159,10 @@ impl Setting {
             Setting::WbtLatUsec => "a number of microseconds, or 0 for off",
             Setting::ReadAheadKb => "a number of KiB",
             Setting::MaxSectorsKb => "a number of KiB of 4 or more",
-            Setting::AddRandom | Setting::IostatsPassthrough | Setting::Boost | Setting::NoTurbo => "0 or 1",
+            Setting::IoTimeout => "a number of milliseconds above 0",
+            Setting::AddRandom | Setting::Iostats | Setting::IostatsPassthrough | Setting::Boost | Setting::NoTurbo => {
+                "0 or 1"
+            }
             Setting::Governor => "the name of a governor, such as performance or schedutil",
             Setting::EnergyPerformancePreference => "the name of a preference, such as performance, or 0 to 255",
             Setting::CstateMax => "the index of the deepest idle state that stays in use",
@@ -173,7 +184,10 @@ impl Setting {
             Setting::Nomerges | Setting::RqAffinity => within(0, 2),
             Setting::NrRequests | Setting::MaxSectorsKb => within(4, i32::MAX),
             Setting::WbtLatUsec | Setting::ReadAheadKb | Setting::CstateMax => within(0, i32::MAX),
-            Setting::AddRandom | Setting::IostatsPassthrough | Setting::Boost | Setting::NoTurbo => within(0, 1),
+            Setting::IoTimeout => within(1, i32::MAX),
+            Setting::AddRandom | Setting::Iostats | Setting::IostatsPassthrough | Setting::Boost | Setting::NoTurbo => {
+                within(0, 1)
+            }
             Setting::Scheduler | Setting::Governor => is_word("-_"),
             Setting::EnergyPerformancePreference => is_word("_") || within(0, 255),
             Setting::Smt => matches!(value, "on" | "off"),

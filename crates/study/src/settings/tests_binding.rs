@@ -112,9 +112,8 @@ impl Kernel {
 
     fn disks_come(&self) {
         let disk = self.path(&format!("{DEVICE}/nvme/nvme0/nvme0n1"));
-        for (file, value) in
-            [("queue/scheduler", "none"), ("queue/nr_requests", "1023"), ("serial", "S-1"), ("stat", "")]
-        {
+        let queue = [("queue/scheduler", "none"), ("queue/nr_requests", "1023"), ("queue/io_timeout", "30000")];
+        for (file, value) in queue.into_iter().chain([("serial", "S-1"), ("stat", "")]) {
             fs::create_dir_all(disk.join(file).parent().unwrap()).unwrap();
             fs::write(disk.join(file), format!("{value}\n")).unwrap();
         }
@@ -224,6 +223,7 @@ fn a_drive_is_taken_and_given_back_step_by_step() {
     let machine = Machine::new(Some("nvme"));
     let queue = format!("{DEVICE}/nvme/nvme0/nvme0n1/queue");
     machine.fixture.write(&format!("{queue}/scheduler"), "kyber");
+    machine.fixture.write(&format!("{queue}/io_timeout"), "5000");
     machine.settings(|settings| {
         for round in 0..2 {
             settings.take(&plan(Some("nvme"))).unwrap();
@@ -232,14 +232,16 @@ fn a_drive_is_taken_and_given_back_step_by_step() {
             let journal = machine.fixture.journals().remove(0);
             let lines: Vec<&str> = journal.lines().collect();
             assert!(lines[0].contains(r#"{"name":"nvme0n1","serial":"S-1"}"#), "{journal}");
-            assert_eq!(lines[1], r#"{"file":"block/nvme0n1/queue/nr_requests","old":"1023","new":"1023"}"#);
-            assert_eq!(lines[2], r#"{"file":"block/nvme0n1/queue/scheduler","old":"kyber","new":"kyber"}"#);
+            assert_eq!(lines[1], r#"{"file":"block/nvme0n1/queue/io_timeout","old":"5000","new":"5000"}"#);
+            assert_eq!(lines[2], r#"{"file":"block/nvme0n1/queue/nr_requests","old":"1023","new":"1023"}"#);
+            assert_eq!(lines[3], r#"{"file":"block/nvme0n1/queue/scheduler","old":"kyber","new":"kyber"}"#);
             let driver = r#"{"file":"bus/pci/devices/0000:01:00.0/driver","old":"nvme","new":"vfio-pci"}"#;
-            assert_eq!(lines[3..], vec![driver; round + 1]);
+            assert_eq!(lines[4..], vec![driver; round + 1]);
             settings.give_back(address()).unwrap();
             assert_eq!(machine.kernel.driver().as_deref(), Some("nvme"));
             assert_eq!(machine.seen(), ["override ", "unbind vfio-pci", "bind nvme"]);
             assert_eq!(machine.fixture.read(&format!("{queue}/scheduler")), "kyber", "the driver's own is `none`");
+            assert_eq!(machine.fixture.read(&format!("{queue}/io_timeout")), "5000", "the driver's own is 30000");
         }
         let changes: Vec<_> =
             settings.changes().iter().map(|change| (change.old.as_str(), change.new.as_str())).collect();
