@@ -53,6 +53,13 @@ fn every_disk_of_this_machine_is_read() {
     }
 }
 
+/// The kernel has one count of CPU time for all children: tests that have some take turns.
+static CHILDREN: Mutex<()> = Mutex::new(());
+
+fn children_are_ours() -> MutexGuard<'static, ()> {
+    CHILDREN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// A program that is no child of this process: the shell that started it has ended.
 struct Stranger(i32);
 
@@ -81,6 +88,7 @@ fn a_stranger_that_is_busy_disturbs() {
     if window().others.is_none() {
         return skipped("the first process namespace");
     }
+    let _children = children_are_ours();
     let _stranger = Stranger::busy();
     // On a machine that is busy elsewhere it may have to wait for its share.
     let found = (0..200).map(|_| window()).find(|evidence| conditions(evidence).are_disturbed()).unwrap();
@@ -176,6 +184,7 @@ fn cpu_ns(script: &str) -> u64 {
 
 #[test]
 fn a_child_costs_what_it_and_its_own_children_do_and_nobody_else() {
+    let _children = children_are_ours();
     let busy = "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done";
     assert!(cpu_ns(&format!("{busy}; exit 3")) > 0);
     assert!(cpu_ns(&format!("sh -c '{busy}'; exit 3")) > 0);
@@ -312,6 +321,7 @@ fn the_timers_of_the_threads_that_wait_are_counted_and_no_others() {
     // Children of children too, and nothing of this process.
     let running = counters(&probe, Waiting::Children).unwrap();
     sleep();
+    let _children = children_are_ours();
     let status = Command::new("sh").args(["-c", "for i in 1 2 3 4 5 6 7 8; do sleep 0.001; done"]).status().unwrap();
     let of_children = running.end().unwrap().timers;
     assert!(status.success() && (8..SLEEPS).contains(&of_children), "{of_children}");
