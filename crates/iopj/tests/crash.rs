@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{alone, is_busy};
+use common::{Random, alone, is_busy};
 use iopj_engine::Target;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,7 +14,7 @@ use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 /// In the gate, at moments that are the same each time; and in a soak, at others each time.
@@ -59,32 +59,6 @@ ramp_time = "0s"
 runtime = "200ms"
 "#;
 const FILE_TRIALS: usize = 2;
-
-/// SplitMix64, so that a printed seed tells the moments.
-struct Random(u64);
-
-impl Random {
-    fn from_clock() -> Random {
-        let seed = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_nanos() as u64;
-        eprintln!("seed {seed}");
-        Random(seed)
-    }
-
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    fn one_in(&mut self, n: u64) -> bool {
-        self.next().is_multiple_of(n)
-    }
-
-    fn below(&mut self, time: Duration) -> Duration {
-        time.mul_f64((self.next() >> 11) as f64 / (1u64 << 53) as f64)
-    }
-}
 
 /// What of a run is seen before the time to its death begins to count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -9,7 +9,7 @@ use std::io::Write;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 /// A folder on the file system of the build, which lies on a disk where `/tmp` may not.
 pub(crate) fn folder() -> tempfile::TempDir {
@@ -59,6 +59,32 @@ pub(crate) fn written(path: &Path, len: usize) {
     let mut file = File::create(path).unwrap();
     file.write_all(&bytes).unwrap();
     file.sync_all().unwrap();
+}
+
+/// SplitMix64, so that a printed seed tells what was drawn.
+pub(crate) struct Random(pub(crate) u64);
+
+impl Random {
+    pub(crate) fn from_clock() -> Random {
+        let seed = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_nanos() as u64;
+        eprintln!("seed {seed}");
+        Random(seed)
+    }
+
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    pub(crate) fn one_in(&mut self, n: u64) -> bool {
+        self.next().is_multiple_of(n)
+    }
+
+    pub(crate) fn below(&mut self, time: Duration) -> Duration {
+        time.mul_f64((self.next() >> 11) as f64 / (1u64 << 53) as f64)
+    }
 }
 
 pub(crate) fn is_root() -> bool {

@@ -1,6 +1,9 @@
-//! What this machine shows of the paths it was asked for: on a file on a disk, and where no vector can be told.
+//! What this machine shows of the paths it was asked for: on a file on a disk, where no vector can be told, and where
+//! something falsifies them.
 
+#[path = "../common/mod.rs"]
 mod common;
+mod faults;
 
 use common::{alone, folder, have, iopj, is_root, output, written};
 use serde_json::Value;
