@@ -175,8 +175,8 @@ pub struct ThreadEvidence {
     /// look at the thread was before the window's end; absent where they cover the window.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub over_ns: Option<u64>,
-    /// Bytes that the thread handed to the block layer meanwhile (`/proc/PID/task/TID/io`); absent where nobody looked, or the kernel
-    /// does not tell.
+    /// Bytes that the thread handed to the block layer since it started, up to the last look (`/proc/PID/task/TID/io`); absent where
+    /// nobody looked, or the kernel does not tell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub block_bytes: Option<u64>,
 }

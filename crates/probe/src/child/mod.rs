@@ -172,15 +172,15 @@ impl<'a> ChildWatch<'a> {
         for seen in self.threads.values() {
             let (over_ns, thread) = (over_ns(seen), seen.last.thread.since(std::slice::from_ref(&seen.first.thread)));
             let times_ns = thread.user_and_system_ns();
-            let block_bytes =
-                seen.last.block_bytes.map(|last| last.saturating_sub(seen.first.block_bytes.unwrap_or(0)));
+            // Since it started, as a ring's entries are: the child does nothing but the window.
+            let block_bytes = seen.last.block_bytes;
             let evidence = ThreadEvidence { over_ns: Some(over_ns), block_bytes, ..thread.evidence(seen.role) };
             if seen.role != ThreadRole::Sqpoll || !self.probe.sqpoll_is_kernel_thread() {
                 add(&mut process, &evidence, times_ns, window_ns);
             }
             threads.push(evidence);
         }
-        threads.extend(self.between_looks(begun, &threads));
+        threads.extend(self.between_looks(begun));
         let ended = match &begun.ended {
             Some(cores) => cores.clone(),
             None => self.probe.cores().ok()?,
@@ -218,9 +218,11 @@ impl<'a> ChildWatch<'a> {
 
     /// What threads handed on that ended between two looks, as those of POSIX AIO do that find nothing to do; no ring of io_uring may be
     /// there, whose pollers and workers it could be of.
-    fn between_looks(&self, begun: &Begun, threads: &[ThreadEvidence]) -> Option<ThreadEvidence> {
+    fn between_looks(&self, begun: &Begun) -> Option<ThreadEvidence> {
         let all = self.handed_on?.checked_sub(begun.handed_on?)?;
-        let seen = threads.iter().filter_map(|thread| thread.block_bytes).fold(0, u64::saturating_add);
+        let since_begin =
+            |seen: &Seen| Some(seen.last.block_bytes?.saturating_sub(seen.first.block_bytes.unwrap_or(0)));
+        let seen = self.threads.values().filter_map(since_begin).fold(0, u64::saturating_add);
         let rest = all.checked_sub(seen).filter(|rest| *rest > 0 && self.rings.evidence().is_empty())?;
         let ended = Thread { name: "ended between two looks".to_owned(), ..Thread::default() };
         Some(ThreadEvidence { block_bytes: Some(rest), ..ended.evidence(ThreadRole::AioHelper) })
