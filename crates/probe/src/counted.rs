@@ -14,6 +14,9 @@ pub const COUNTED_SHARE: f64 = 0.5;
 pub const POLL_TIMERS: f64 = 0.02;
 /// Timers per round from which on they did. Between the two nothing is seen.
 pub const HYBRID_TIMERS: f64 = 0.1;
+/// Rounds of the pass (an I/O of each that a job keeps in flight) from which on timers show hybrid: threads set some for other ends,
+/// and two of them are many for a few rounds.
+pub const TIMER_ROUNDS: u64 = 50;
 /// How many times more often per I/O the pass may have seen an interrupt or a sleep than the window.
 pub const AGREEMENT: f64 = 4.0;
 /// Sleeps per I/O beyond that.
@@ -124,6 +127,14 @@ fn polled(evidence: &Evidence, counts: &Completions) -> Finding<Completion> {
         ));
     }
     let timers = per_round(evidence, counts.timers, counts.ios);
+    let rounds = counts.ios / u64::from(evidence.iodepth.max(1));
+    if timers >= POLL_TIMERS && rounds < TIMER_ROUNDS {
+        return unclear(format!(
+            "{} timers in a pass of {rounds} rounds before the window: {TIMER_ROUNDS} are the least that tell poll from hybrid, and the \
+             disk was too slow for so many",
+            counts.timers
+        ));
+    }
     if timers >= HYBRID_TIMERS {
         return slept(evidence, timers);
     }

@@ -34,7 +34,9 @@ mod vectors;
 pub use child::{ChildJobs, ChildWatch, JobThreads, Watched};
 pub use completions::{CompletionCounters, CompletionsError, Waiting};
 pub use conditions::{DISTURBED_CORES, DISTURBED_SHARE, TICKS_DEVIATIONS, TICKS_SLACK_NS, conditions};
-pub use counted::{AGREEMENT, COUNTED_SHARE, FEW_SLEEPS, HYBRID_TIMERS, MIXED_SHARE, POLL_TIMERS, of_pass};
+pub use counted::{
+    AGREEMENT, COUNTED_SHARE, FEW_SLEEPS, HYBRID_TIMERS, MIXED_SHARE, POLL_TIMERS, TIMER_ROUNDS, of_pass,
+};
 pub use cpu::reap;
 pub use doubt::{FOREIGN_SHARE, SLACK_BYTES, SLACK_IOS};
 pub use error::ProbeError;
@@ -51,4 +53,4 @@ pub use symbols::{Symbol, Symbols, SymbolsError};
 
 /// Version of the rules by which evidence is collected, observed and judged; it changes with every
 /// predicate or threshold, so that stored evidence can be told from that of other rules.
-pub const RULES: u32 = 4;
+pub const RULES: u32 = 5;

@@ -2,10 +2,10 @@
 
 use iopj_core::Evidence;
 use iopj_core::evidence::{Completions, EngineEvidence, Finding, ProcessEvidence};
-use iopj_probe::{CompletionCounters, Edge, Probe, Snapshot, Waiting, Who, of_pass};
+use iopj_probe::{CompletionCounters, Edge, Probe, Snapshot, TIMER_ROUNDS, Waiting, Who, of_pass};
 use std::time::{Duration, Instant};
 
-/// I/Os of a pass over all jobs, but [`ROUNDS`] of each job's queue at least.
+/// I/Os of a pass over all jobs, but [`ROUNDS`] of each job's queue at least, and of all together as many as show hybrid.
 const IOS: u64 = 4096;
 /// How often a job's queue is filled at least, if [`TIME`] allows.
 const ROUNDS: u64 = 4;
@@ -14,7 +14,9 @@ pub(crate) const TIME: Duration = Duration::from_millis(250);
 
 /// I/Os of one of `numjobs` jobs that keep `iodepth` in flight.
 pub(crate) fn ios_of_job(numjobs: u32, iodepth: u32) -> u64 {
-    (IOS / u64::from(numjobs.max(1))).max(ROUNDS * u64::from(iodepth))
+    let numjobs = u64::from(numjobs.max(1));
+    let rounds = TIMER_ROUNDS.div_ceil(numjobs).max(ROUNDS);
+    (IOS / numjobs).max(rounds * u64::from(iodepth))
 }
 
 /// Whether completions can be counted here, and why not.
@@ -94,5 +96,20 @@ impl Passed {
             Did::Fio { ios, process } => Evidence { reads: ios, process, ..pass },
         };
         Finding::Seen(of_pass(counts, &pass))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pass_has_rounds_enough_for_timers_to_speak() {
+        for (numjobs, iodepth, ios) in
+            [(1, 1, 4096), (0, 32, 4096), (1, 1024, 50 * 1024), (64, 1, 64), (64, 32, 128), (8, 512, 7 * 512)]
+        {
+            assert_eq!(ios_of_job(numjobs, iodepth), ios, "{numjobs} jobs of {iodepth}");
+            assert!(u64::from(numjobs.max(1)) * ios >= TIMER_ROUNDS * u64::from(iodepth));
+        }
     }
 }

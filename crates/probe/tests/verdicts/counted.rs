@@ -153,6 +153,26 @@ fn timers_per_round_tell_hybrid_from_poll() {
     assert_eq!(seen(&deep), Some(Completion::Hybrid));
 }
 
+/// Two timers in a pass of five I/Os, on a disk that took 50 ms for each, were called hybrid.
+#[test]
+fn two_timers_of_a_few_rounds_are_not_hybrid() {
+    let with = |ios: u64, timers: u64, sleeps: u64| {
+        let mut evidence = counted(synchronous(0, 0.99, sleeps), Completions { ios, waiting: ios, timers, ..PASSED });
+        evidence.iodepth = 2;
+        evidence
+    };
+    assert_contains(
+        &unproven("io_uring/syscall/poll", &with(10, 2, IOS)),
+        "2 timers in a pass of 5 rounds before the window: 50 are the least",
+    );
+    assert_eq!(seen(&with(99, 40, IOS)), None);
+    assert_eq!(seen(&with(100, 40, IOS)), Some(Completion::Hybrid));
+    // Two do not make it hybrid even then, and none at all is poll if the window agrees.
+    assert_eq!(seen(&with(100, 2, IOS)), None);
+    assert_eq!(seen(&with(10, 0, 0)), Some(Completion::Poll));
+    assert_eq!(seen(&with(10, 0, IOS)), None);
+}
+
 #[test]
 fn a_sleep_whatever_for_is_not_hybrid() {
     let mut evidence = hybrid();
