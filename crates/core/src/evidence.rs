@@ -4,6 +4,7 @@
 
 use crate::conditions::PowerChange;
 use crate::path::{Completion, Submission};
+use crate::uring::RingFlag;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -226,8 +227,8 @@ pub struct EngineEvidence {
     pub submit_calls: u64,
     /// Of these, calls that only woke a sleeping submission poller.
     pub wakeups: u64,
-    /// Flags that `io_uring_setup` took, by name.
-    pub ring_flags: Vec<String>,
+    /// Flags that `io_uring_setup` took.
+    pub ring_flags: Vec<RingFlag>,
     /// True if buffers and file were registered.
     pub registered: bool,
     /// Writes to the device's own doorbells; absent for interfaces of the kernel.

@@ -8,6 +8,7 @@ pub mod energy;
 pub mod evidence;
 pub mod path;
 pub mod units;
+pub mod uring;
 pub mod workload;
 
 pub use conditions::{Conditions, Disturbance, PowerChange, PowerSetting};
@@ -18,4 +19,5 @@ pub use path::{
     Completion, CompletionMode, IoPath, Ring, RingCompletion, RingSubmission, Sleep, Spin, Submission, UserCompletion,
 };
 pub use units::{format_bytes, format_duration, parse_bytes, parse_duration};
+pub use uring::{RingFlag, RingThread};
 pub use workload::{Length, RandomDistribution, Rw, Workload};

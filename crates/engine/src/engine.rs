@@ -1,6 +1,7 @@
 //! The trait that every interface implements, and the words of its conversation.
 
 use crate::pool::{PoolError, Slot};
+use iopj_core::uring::RingFlag;
 
 /// What a request does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -134,8 +135,8 @@ pub struct EngineFacts {
     pub submit_calls: u64,
     /// Of the system calls, those that only woke a sleeping submission poller.
     pub wakeups: u64,
-    /// Flags that `io_uring_setup` took, by name.
-    pub ring_flags: Vec<&'static str>,
+    /// Flags that `io_uring_setup` took.
+    pub ring_flags: Vec<RingFlag>,
     /// True if buffers and file are registered with the kernel.
     pub registered: bool,
     /// Doorbell registers written to, of `nvme-user`: submission and completion queue together.

@@ -7,6 +7,7 @@
 
 use crate::engine::{EngineError, last_errno};
 use crate::remedy;
+use iopj_core::uring::RingFlag;
 use linux_raw_sys::io_uring as sys;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::ptr::NonNull;
@@ -305,21 +306,21 @@ impl Ring {
         if result < 0 { Err(last_errno()) } else { Ok(()) }
     }
 
-    /// The names of the set-up flags that the kernel took.
-    pub(crate) fn flag_names(&self) -> Vec<&'static str> {
-        const NAMES: [(u32, &str); 10] = [
-            (sys::IORING_SETUP_IOPOLL, "IOPOLL"),
-            (sys::IORING_SETUP_SQPOLL, "SQPOLL"),
-            (sys::IORING_SETUP_SQ_AFF, "SQ_AFF"),
-            (sys::IORING_SETUP_HYBRID_IOPOLL, "HYBRID_IOPOLL"),
-            (sys::IORING_SETUP_CLAMP, "CLAMP"),
-            (sys::IORING_SETUP_COOP_TASKRUN, "COOP_TASKRUN"),
-            (sys::IORING_SETUP_SINGLE_ISSUER, "SINGLE_ISSUER"),
-            (sys::IORING_SETUP_DEFER_TASKRUN, "DEFER_TASKRUN"),
-            (sys::IORING_SETUP_SQE128, "SQE128"),
-            (sys::IORING_SETUP_CQE32, "CQE32"),
+    /// The set-up flags that the kernel took.
+    pub(crate) fn setup_flags(&self) -> Vec<RingFlag> {
+        const FLAGS: [(u32, RingFlag); 10] = [
+            (sys::IORING_SETUP_IOPOLL, RingFlag::Iopoll),
+            (sys::IORING_SETUP_SQPOLL, RingFlag::Sqpoll),
+            (sys::IORING_SETUP_SQ_AFF, RingFlag::SqAff),
+            (sys::IORING_SETUP_HYBRID_IOPOLL, RingFlag::HybridIopoll),
+            (sys::IORING_SETUP_CLAMP, RingFlag::Clamp),
+            (sys::IORING_SETUP_COOP_TASKRUN, RingFlag::CoopTaskrun),
+            (sys::IORING_SETUP_SINGLE_ISSUER, RingFlag::SingleIssuer),
+            (sys::IORING_SETUP_DEFER_TASKRUN, RingFlag::DeferTaskrun),
+            (sys::IORING_SETUP_SQE128, RingFlag::Sqe128),
+            (sys::IORING_SETUP_CQE32, RingFlag::Cqe32),
         ];
-        NAMES.iter().filter(|(flag, _)| self.flags & flag != 0).map(|(_, name)| *name).collect()
+        FLAGS.iter().filter(|(bit, _)| self.flags & bit != 0).map(|(_, flag)| *flag).collect()
     }
 }
 

@@ -343,7 +343,7 @@ impl<C: Command> Engine for RingEngine<C> {
             system_calls: Some(self.submit_calls + self.other_calls),
             submit_calls: self.submit_calls,
             wakeups: self.wakeups,
-            ring_flags: self.held.ring.flag_names(),
+            ring_flags: self.held.ring.setup_flags(),
             registered: self.modes.registered,
             ..EngineFacts::default()
         }
@@ -399,6 +399,7 @@ impl<C> Drop for RingEngine<C> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use iopj_core::uring::RingFlag;
 
     #[test]
     fn a_failed_enter_comes_again_only_if_something_can_change() {
@@ -469,7 +470,7 @@ mod tests {
                 return;
             }
         };
-        assert!(ring.flag_names().contains(&"SQ_AFF"));
+        assert!(ring.setup_flags().contains(&RingFlag::SqAff));
         // The poller takes its name and its processor when it first runs.
         let (name, deadline) = (format!("iou-sqp-{tid}"), Instant::now() + Duration::from_secs(60));
         while cpus_of(&name) != [cpu.to_string()] && Instant::now() < deadline {

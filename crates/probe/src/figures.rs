@@ -4,6 +4,7 @@ use crate::counted::told;
 use iopj_core::evidence::{
     DeviceEvidence, EngineEvidence, Evidence, Finding, ProcessEvidence, ThreadEvidence, ThreadRole,
 };
+use iopj_core::uring::RingFlag;
 
 /// Bytes of a sector in `/sys/block/X/stat`, whatever the disk's block size.
 const SECTOR_BYTES: u64 = 512;
@@ -246,7 +247,7 @@ pub(crate) fn is_taken(evidence: &Evidence) -> bool {
 
 /// True if the trial's rings were set up with submission pollers.
 pub(crate) fn has_sqpolls(engine: &EngineEvidence) -> bool {
-    engine.ring_flags.iter().any(|flag| flag == "SQPOLL")
+    engine.ring_flags.contains(&RingFlag::Sqpoll)
 }
 
 /// Submission pollers, of whatever ring.

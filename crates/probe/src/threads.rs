@@ -1,11 +1,12 @@
 //! Counts of single threads, and what each has to do with the I/O.
 //!
 //! Sources: proc_pid_stat(5), proc_pid_status(5), Documentation/scheduler/sched-stats.rst
-//! (`schedstat`), io_uring/sqpoll.c and io_uring/io-wq.c (names of the helpers).
+//! (`schedstat`).
 
 use crate::ProbeError;
 use crate::root::{Root, names, text_if_there};
 use iopj_core::evidence::{ThreadEvidence, ThreadRole};
+use iopj_core::uring::RingThread;
 use std::path::Path;
 
 /// The counts of a thread since it started.
@@ -41,7 +42,7 @@ pub(crate) fn kernel_sqpolls(root: &Root, tick_ns: u64) -> Result<Vec<Thread>, P
     let all = root.path("proc");
     let is_sqpoll = |pid: &i32| {
         let name = text_if_there(&all.join(pid.to_string()).join("comm"));
-        name.is_ok_and(|name| name.is_some_and(|name| name.trim_end() == "io_uring-sq"))
+        name.is_ok_and(|name| name.is_some_and(|name| RingThread::of(&name) == Some(RingThread::KernelPoller)))
     };
     let pids = numbers(&all).filter(is_sqpoll);
     pids.filter_map(|pid| Thread::read(&all.join(pid.to_string()), pid, tick_ns).transpose()).collect()
@@ -54,14 +55,13 @@ pub(crate) fn numbers(directory: &Path) -> impl Iterator<Item = i32> {
 /// What a thread of this process that is not one of the caller's own has to do with the I/O.
 pub(crate) fn role(thread: &Thread, jobs: &[i32]) -> ThreadRole {
     if jobs.contains(&thread.tid) {
-        ThreadRole::Job
-    } else if thread.name.starts_with("iou-sqp-") {
-        ThreadRole::Sqpoll
-    } else if thread.name.starts_with("iou-wrk-") {
-        ThreadRole::IoWorker
-    } else {
+        return ThreadRole::Job;
+    }
+    match RingThread::of(&thread.name) {
+        Some(RingThread::Poller | RingThread::KernelPoller) => ThreadRole::Sqpoll,
+        Some(RingThread::Worker) => ThreadRole::IoWorker,
         // glibc's threads inherit the name of the thread that made them.
-        ThreadRole::AioHelper
+        None => ThreadRole::AioHelper,
     }
 }
 

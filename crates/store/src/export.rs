@@ -212,7 +212,7 @@ const COLUMNS: &[Column] = &[
     ("system_calls", |t| engine(t, |e| known(e.system_calls))),
     ("submit_calls", |t| engine(t, |e| e.submit_calls.to_string())),
     ("wakeups", |t| engine(t, |e| e.wakeups.to_string())),
-    ("ring_flags", |t| engine(t, |e| e.ring_flags.join(" "))),
+    ("ring_flags", |t| engine(t, |e| e.ring_flags.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "))),
     ("registered", |t| engine(t, |e| e.registered.to_string())),
     ("costs", |t| figure(t, |m| m.costs.as_ref().map_or(String::new(), |costs| source(&costs.source)))),
     ("kernel_instructions", |t| cost(t, Space::Kernel, CostKind::Instructions)),

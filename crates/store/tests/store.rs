@@ -3,7 +3,7 @@
 use iopj_core::evidence::{DeviceEvidence, EngineEvidence, Finding};
 use iopj_core::workload::{Length, RandomDistribution};
 use iopj_core::{Cost, CostKind, CostProfile, CostSource, FunctionCost, Space};
-use iopj_core::{Disturbance, Evidence, Observed, PowerChange, PowerSetting, Verdict, VerdictKind, Workload};
+use iopj_core::{Disturbance, Evidence, Observed, PowerChange, PowerSetting, RingFlag, Verdict, VerdictKind, Workload};
 use iopj_store::record::{Generator, Latency, Measurement, Outcome, Slice, StudyRecord, Trial};
 use iopj_store::{Store, StoreError, export, histogram};
 use std::collections::BTreeMap;
@@ -313,7 +313,7 @@ fn csv_holds_what_was_asked_and_what_was_seen() {
             m.evidence.process.system_ns = 12;
             m.evidence.cpu.cores = 2;
             m.evidence.devices = vec![device(Some(3)), device(Some(4))];
-            let ring_flags = vec!["IOPOLL".to_owned(), "SQPOLL".to_owned()];
+            let ring_flags = vec![RingFlag::Iopoll, RingFlag::Sqpoll];
             m.evidence.engine = Some(EngineEvidence { submit_calls: 13, ring_flags, ..Default::default() });
             m.power_state[0] = serde_json::json!({"governors": ["a", "b"], "frequency_max_khz": 9, "turbo": true});
             m.fio = Some(serde_json::json!({"usr_cpu": 1.5, "ctx": 14}));

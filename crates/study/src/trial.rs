@@ -11,7 +11,7 @@ use crate::profile::Profiler;
 use crate::settings::Host;
 use crate::steadystate::Declared;
 use iopj_core::evidence::{ControlRun, Finding};
-use iopj_core::{CostProfile, Evidence, IoPath};
+use iopj_core::{CostProfile, Evidence, IoPath, RingThread};
 use iopj_engine::target::Descriptor;
 use iopj_engine::{Engine, EngineError, KernelCpus, PciAddress, Pool, Target};
 use iopj_meter::monotonic_raw_ns;
@@ -442,7 +442,8 @@ fn trial_seed(study: u64, planned: Planned) -> u64 {
 /// CPU time of all threads that did or served I/O. A submission poller outside of the process
 /// (kernels before 5.12) is not in the process' total.
 fn cpu_ns(evidence: &Evidence) -> u64 {
-    let outside = evidence.threads.iter().filter(|thread| thread.name.starts_with("io_uring-sq"));
+    let outside =
+        evidence.threads.iter().filter(|thread| RingThread::of(&thread.name) == Some(RingThread::KernelPoller));
     evidence.process.user_ns + evidence.process.system_ns + outside.map(|thread| thread.cpu_ns).sum::<u64>()
 }
 

@@ -12,6 +12,7 @@ use crate::root::{Root, text_if_there};
 use crate::snapshot::{Cores, Probe};
 use crate::threads::{self, Thread};
 use iopj_core::evidence::{CpuTimes, Evidence, ProcessEvidence, RingEvidence, ThreadEvidence, ThreadRole};
+use iopj_core::uring::RingThread;
 use rings::Rings;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -234,7 +235,7 @@ impl<'a> ChildWatch<'a> {
         let mut seen = BTreeMap::new();
         for thread in all.iter().filter(|thread| !own.contains(&thread.tid)) {
             let counts = self.counts(thread)?;
-            let role = role(thread, &jobs);
+            let role = threads::role(thread, &jobs);
             seen.insert(thread.tid, Seen { role, first: counts.clone(), last: counts, last_ns: now_ns });
         }
         let is_at_work = |seen: &Seen| seen.first.block_bytes.is_some_and(|bytes| bytes > 0);
@@ -252,7 +253,7 @@ impl<'a> ChildWatch<'a> {
     fn divide(&self, all: &[Thread]) -> Option<(Vec<i32>, Vec<i32>)> {
         let is_main = |thread: &&Thread| thread.tid.to_string() == self.process;
         let mut made: Vec<&Thread> =
-            all.iter().filter(|thread| !is_main(thread) && !is_of_kernel(&thread.name)).collect();
+            all.iter().filter(|thread| !is_main(thread) && RingThread::of(&thread.name).is_none()).collect();
         made.sort_by_key(|thread| (thread.started_ticks, thread.tid));
         let count = usize::try_from(self.jobs.count).ok().filter(|count| *count > 0)?;
         let first = match self.jobs.threads {
@@ -281,7 +282,7 @@ impl<'a> ChildWatch<'a> {
             counts.block_bytes = counts.block_bytes.or(seen.last.block_bytes);
             // A helper gets its name when it first runs.
             *seen = Seen {
-                role: role(thread, &jobs),
+                role: threads::role(thread, &jobs),
                 first: std::mem::take(&mut seen.first),
                 last: counts,
                 last_ns: now_ns,
@@ -295,15 +296,6 @@ impl<'a> ChildWatch<'a> {
         }
         Ok(())
     }
-}
-
-/// Submission pollers and workers of io_uring, inside of the process or outside.
-fn is_of_kernel(name: &str) -> bool {
-    ["iou-", "io_uring-sq"].iter().any(|prefix| name.starts_with(prefix))
-}
-
-fn role(thread: &Thread, jobs: &[i32]) -> ThreadRole {
-    if thread.name.starts_with("io_uring-sq") { ThreadRole::Sqpoll } else { threads::role(thread, jobs) }
 }
 
 /// Bytes that a thread handed to the block layer, or to the page cache for writing, since it started.

@@ -13,6 +13,7 @@ use iopj_core::evidence::{
     ThreadEvidence, ThreadRole, VerdictKind,
 };
 use iopj_core::path::Completion;
+use iopj_core::uring::RingFlag;
 use iopj_probe::assess;
 
 const IOS: u64 = 100_000;
@@ -94,7 +95,7 @@ fn counted(evidence: Evidence, counts: Completions) -> Evidence {
 fn sqpoll(interrupts: u64) -> Evidence {
     let mut evidence = synchronous(interrupts, 0.95, 0);
     evidence.threads.push(thread(ThreadRole::Sqpoll, 0.98, 0));
-    evidence.engine = Some(EngineEvidence { wakeups: 20, ring_flags: vec!["SQPOLL".into()], ..Default::default() });
+    evidence.engine = Some(EngineEvidence { wakeups: 20, ring_flags: vec![RingFlag::Sqpoll], ..Default::default() });
     evidence
 }
 

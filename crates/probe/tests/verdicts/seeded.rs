@@ -4,6 +4,7 @@
 use super::{PASS, PASSED, VerdictKind, disk, thread};
 use iopj_core::evidence::{Completions, ControlRun, EngineEvidence, Evidence, Finding, ThreadRole};
 use iopj_core::path::{Completion, IoPath, Submission};
+use iopj_core::uring::RingFlag;
 use iopj_probe::assess;
 
 const TRIALS: u64 = 200;
@@ -61,7 +62,7 @@ fn honest(random: &mut Random, completion: Completion) -> (IoPath, Evidence) {
     if sqpoll {
         threads.extend((0..jobs).map(|_| looks(ThreadRole::Sqpoll)));
     }
-    let ring_flags = if sqpoll { vec!["SQPOLL".into()] } else { Vec::new() };
+    let ring_flags = if sqpoll { vec![RingFlag::Sqpoll] } else { Vec::new() };
     let submit_calls = if sqpoll { 0 } else { ios / u64::from(iodepth) };
     let by = |is: bool| if is { PASS } else { 0 };
     let is_soft = random.is();
@@ -204,7 +205,7 @@ fn a_poller_that_sleeps_is_never_verified() {
     never_verified("a poller that is woken", &ALL, |random, _, evidence| {
         let woken = of(evidence.reads, random.share(0.11, 1.0));
         let engine = evidence.engine.as_mut().unwrap();
-        (engine.ring_flags, engine.wakeups) = (vec!["SQPOLL".into()], woken);
+        (engine.ring_flags, engine.wakeups) = (vec![RingFlag::Sqpoll], woken);
     });
 }
 

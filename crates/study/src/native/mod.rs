@@ -19,7 +19,7 @@ use crate::counting;
 use crate::steadystate::{Rule, Watch};
 use hdrhistogram::Histogram;
 use iopj_core::evidence::{EngineEvidence, SteadyState};
-use iopj_core::{Length, Workload};
+use iopj_core::{Length, RingThread, Workload};
 use iopj_engine::{Engine, EngineError, EngineFacts, IoError, Pool};
 use iopj_probe::marker;
 use iopj_store::{Latency, Slice, histogram};
@@ -341,7 +341,8 @@ fn errors_text(errors: &[(IoError, u64)], issued: u64) -> String {
 /// time, and one that still runs would be counted to the next trial.
 fn await_pollers() {
     let is_poller = |task: std::fs::DirEntry| {
-        std::fs::read_to_string(task.path().join("comm")).is_ok_and(|name| name.starts_with("iou-sqp-"))
+        std::fs::read_to_string(task.path().join("comm"))
+            .is_ok_and(|name| RingThread::of(&name) == Some(RingThread::Poller))
     };
     for _ in 0..1000 {
         let Ok(mut tasks) = std::fs::read_dir("/proc/self/task") else { return };
@@ -376,7 +377,7 @@ fn merge(jobs: Vec<(Tally, EngineFacts, EngineFacts)>) -> Run {
             .map(|(sum, (after, before))| sum + after - before);
         engine.submit_calls += after.submit_calls - before.submit_calls;
         engine.wakeups += after.wakeups - before.wakeups;
-        engine.ring_flags = after.ring_flags.iter().map(|name| (*name).to_owned()).collect();
+        engine.ring_flags = after.ring_flags;
         engine.registered = after.registered;
         if after.doorbells > 0 {
             engine.doorbells = Some(engine.doorbells.unwrap_or(0) + after.doorbells - before.doorbells);
