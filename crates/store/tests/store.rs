@@ -288,12 +288,20 @@ fn json_holds_every_field_of_a_measurement() {
     }
 }
 
-/// The cells of a line without quotes, by heading.
+/// The cells of a line, by heading; none has a quote inside.
 fn csv_cells(study: &StudyRecord, trial: Trial) -> BTreeMap<String, String> {
     let mut csv = Vec::new();
     export::csv(study, &[trial], &mut csv).unwrap();
     let csv = String::from_utf8(csv).unwrap();
-    let mut lines = csv.lines().map(|line| line.split(',').map(str::to_owned).collect::<Vec<_>>());
+    let cells_of = |line: &str| {
+        let mut is_quoted = false;
+        let is_end = |sign: char| {
+            is_quoted ^= sign == '"';
+            sign == ',' && !is_quoted
+        };
+        line.split(is_end).map(|cell| cell.trim_matches('"').to_owned()).collect::<Vec<_>>()
+    };
+    let mut lines = csv.lines().map(cells_of);
     let (names, cells) = (lines.next().unwrap(), lines.next().unwrap());
     assert_eq!(names.len(), cells.len());
     let columns = names.len();
