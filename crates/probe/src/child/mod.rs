@@ -217,9 +217,10 @@ impl<'a> ChildWatch<'a> {
         text.as_deref().and_then(block_bytes)
     }
 
-    /// What threads handed on that ended between two looks, as those of POSIX AIO do that find nothing to do; no ring of io_uring may be
-    /// there, whose pollers and workers it could be of.
+    /// What threads handed on that ended between two looks, as those of POSIX AIO do that find nothing to do. Where none of
+    /// these is seen it may be a page that fio's own threads had read, and where rings are it may be of their pollers and workers.
     fn between_looks(&self, begun: &Begun) -> Option<ThreadEvidence> {
+        self.threads.values().find(|seen| seen.role == ThreadRole::AioHelper)?;
         let all = self.handed_on?.checked_sub(begun.handed_on?)?;
         let since_begin =
             |seen: &Seen| Some(seen.last.block_bytes?.saturating_sub(seen.first.block_bytes.unwrap_or(0)));
