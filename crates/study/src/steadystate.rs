@@ -102,6 +102,7 @@ pub(crate) struct Watch {
     looks: VecDeque<(u64, u64)>,
     fit: Option<Fit>,
     attained: bool,
+    is_over: bool,
 }
 
 /// A straight line through rates or powers.
@@ -125,25 +126,29 @@ impl Watch {
     pub(crate) fn new(rule: Rule, begin_ns: u64) -> Watch {
         let mut looks = VecDeque::with_capacity(RATES + 2);
         looks.push_back((begin_ns, 0));
-        Watch { rule, begin_ns, looks, fit: None, attained: false }
+        Watch { rule, begin_ns, looks, fit: None, attained: false, is_over: false }
     }
 
-    /// Takes a look at `now_ns`, when so many I/Os were done. True once the ramp is long enough and steady: a line that is flat, or
-    /// whose slope is no more than its noise explains.
+    /// Takes a look at `now_ns`, when so many I/Os were done. True once the ramp is over: it has been as long as it may be, or is long
+    /// enough and steady: a line that is flat, or whose slope is no more than its noise explains. So the rule has been asked at the limit.
     pub(crate) fn look(&mut self, now_ns: u64, ios: u64) -> bool {
+        let lasted_ns = now_ns.saturating_sub(self.begin_ns);
+        let [shortest_ns, longest_ns] = self.rule.ramp.map(|length| length.as_nanos() as u64);
         let interval_ns = self.rule.interval().as_nanos() as u64;
-        if self.attained || self.looks.back().is_some_and(|(last_ns, _)| now_ns < last_ns + interval_ns) {
-            return self.attained;
+        if self.is_over || self.looks.back().is_some_and(|(last_ns, _)| now_ns < last_ns + interval_ns) {
+            return self.is_over;
         }
         self.looks.push_back((now_ns, ios));
         let from_ns = now_ns.saturating_sub(self.rule.duration.as_nanos() as u64);
-        while self.looks.len() > RATES + 1 || self.looks.get(1).is_some_and(|(at_ns, _)| *at_ns <= from_ns) {
+        // Where looks were missed the stretch becomes longer rather than the rates too few.
+        let spans = |looks: &VecDeque<(u64, u64)>| looks.get(1).is_some_and(|(at_ns, _)| *at_ns <= from_ns);
+        while self.looks.len() > RATES + 1 || (self.looks.len() > FEWEST_RATES + 1 && spans(&self.looks)) {
             self.looks.pop_front();
         }
         self.fit = fit(self.looks.make_contiguous(), self.rule.duration);
-        let is_long_enough = now_ns - self.begin_ns >= self.rule.ramp[0].as_nanos() as u64;
-        self.attained = is_long_enough && self.fit.is_some_and(|fit| fit.is_flat(self.rule.change));
-        self.attained
+        self.attained = lasted_ns >= shortest_ns && self.fit.is_some_and(|fit| fit.is_flat(self.rule.change));
+        self.is_over = self.attained || lasted_ns >= longest_ns;
+        self.is_over
     }
 
     /// What came of it, at the ramp's end.

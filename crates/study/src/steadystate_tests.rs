@@ -119,10 +119,40 @@ fn looks_that_were_missed_leave_a_rule() {
     assert!(seldom(|_| 4000.0).attained);
     let falling = seldom(|t| 10_000.0 * (-t / 2.0).exp());
     assert!(!falling.attained && falling.change.unwrap() < -0.3, "{falling:?}");
-    // Four are too few to tell.
-    let mut watch = Watch::new(rule(1, 1), 7);
+    // Four are too few to tell; then the stretch is longer than the rule asks for.
+    let mut watch = Watch::new(rule(1, 10), 7);
     (1..=4).for_each(|look| assert!(!watch.look(7 + look * SECOND / 4, look * 1000)));
     assert_eq!(watch.end(7 + SECOND).change, None);
+    assert!(watch.look(7 + 5 * SECOND / 4, 5000));
+    assert!(watch.end(7 + SECOND).attained);
+}
+
+/// Looks further apart than a fifth of the stretch never made a line: on a busy machine every ramp went to its limit.
+#[test]
+fn looks_however_far_apart_end_a_steady_ramp() {
+    let mut watch = Watch::new(rule(1, 100), 7);
+    let over = (1..=20).find(|look| watch.look(7 + look * 3 * SECOND, look * 1000));
+    assert_eq!((over, watch.end(0).attained), (Some(5), true));
+}
+
+/// A ramp that may be no longer than the stretch ended before the look at its end, so that nobody had asked the rule.
+#[test]
+fn the_rule_is_asked_at_the_limit_and_ends_the_ramp() {
+    let over = |rate: fn(u64) -> u64| {
+        let (mut watch, mut ios) = (Watch::new(rule(1, 1), 7), 0);
+        let over = (1..=40).find(|look| {
+            ios += rate(*look);
+            watch.look(7 + look * SECOND * 51 / 1000, ios)
+        });
+        // Jobs that end one after another are no rate.
+        let at_its_end = watch.end(0);
+        assert!(watch.look(7 + 3 * SECOND, ios + 1) && watch.end(0) == at_its_end);
+        (over, at_its_end.attained, at_its_end.change.is_some())
+    };
+    assert_eq!(over(|_| 1000), (Some(20), true, true));
+    assert_eq!(over(|look| 3000 - 100 * look), (Some(20), false, true));
+    // Without an I/O there is no line, and the ramp ends all the same.
+    assert_eq!(over(|_| 0), (Some(20), false, false));
 }
 
 proptest! {

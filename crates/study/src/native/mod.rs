@@ -201,7 +201,7 @@ impl Drop for ReleaseAll<'_> {
     }
 }
 
-/// Waits for the jobs at the end of their ramp, and ends it once it is steady, where there is a rule for that.
+/// Waits for the jobs at the end of their ramp, and ends it once it is steady or as long as it may be, where there is a rule for that.
 fn await_ramp(spec: &JobSpec<'_>, shared: &Shared, jobs: usize, tick: &mut dyn FnMut()) -> Option<SteadyState> {
     let Some(rule) = spec.steadystate else {
         shared.meeting.gather(jobs, SECOND, tick);
@@ -264,11 +264,14 @@ fn job_thread(spec: &JobSpec<'_>, number: u32, shared: &Shared, stop: &AtomicBoo
     meeting.arrive();
     attempt(&mut || {
         let Some(job) = &mut job else { return Ok(()) };
-        let length = spec.steadystate.map_or(spec.workload.ramp_time, |rule| rule.ramp[1]);
-        if !length.is_zero() {
-            run_and_check(job, Limit::Time(length), ramp, ramp_stop)?;
-            job.tally.reset();
-        }
+        // Where there is a rule the runner ends the ramp, at its limit too.
+        let limit = match (spec.steadystate, spec.workload.ramp_time) {
+            (Some(_), _) => Limit::Ios(u64::MAX),
+            (None, Duration::ZERO) => return Ok(()),
+            (None, length) => Limit::Time(length),
+        };
+        run_and_check(job, limit, ramp, ramp_stop)?;
+        job.tally.reset();
         Ok(())
     });
     if spec.has_pass {

@@ -236,35 +236,37 @@ fn a_ramp_that_is_steady_ends_and_one_that_never_is_makes_the_trial_unsteady() {
         let study = format!("name = \"t\"\npaths = \"available\"\n{keys}\n[[workload]]\n");
         Declared::of(&Study::parse(&study, "t").unwrap()).unwrap()
     };
-    let keys = "steadystate_duration = \"100ms\"\nsteadystate_limit = \"300s\"";
     let workload = Workload { length: Length::Ios(100), ..workload() };
-    let run_for = |rule, slower: bool| {
+    let run_for = |rule, first: Duration| {
         let open = |_: &Rc<Pool>, depth: u32| -> Result<Box<dyn Engine>, EngineError> {
             let engine = AtOnce(Vec::with_capacity(depth as usize));
-            Ok(Box::new(Slower { engine, since: slower.then(Instant::now) }))
+            Ok(Box::new(Slow { engine, next: first }))
         };
         let spec = JobSpec { steadystate: rule, ..spec(&workload, &open) };
         run(&spec, &AtomicBool::new(false), &mut |_, _| Ok(()), &mut || {}).unwrap()
     };
-    // Far below its limit of five minutes: the ramp ended because it was steady.
-    let steady = run_for(declared(keys).rule(Duration::ZERO), false);
+    // Its limit is an hour: the ramp ended because it was steady.
+    let keys = "steadystate_duration = \"400ms\"\nsteadystate_limit = \"1h\"";
+    let millisecond = Duration::from_millis(1);
+    let steady = run_for(declared(keys).rule(Duration::ZERO), millisecond);
     let state = steady.steadystate.unwrap();
-    assert!(state.attained && state.ramp_ns < 200_000_000_000, "{state:?}");
+    assert!(state.attained && state.change.is_some(), "{state:?}");
     assert_eq!(steady.all.count, 300, "the ramp is not in the window");
-    let rule = declared("steadystate_limit = \"4s\"").rule(Duration::from_secs(4));
-    let state = run_for(rule, true).steadystate.unwrap();
-    assert!(!state.attained && state.ramp_ns >= 4_000_000_000, "{state:?}");
-    assert!(state.change.is_none_or(|change| change < -0.5), "{state:?}");
-    assert_eq!(run_for(None, false).steadystate, None);
+    // Nothing is done in the stretch before its limit, where the runner ends the ramp and the rule is asked once.
+    let keys = "steadystate_duration = \"400ms\"\nsteadystate_limit = \"2s\"";
+    let rule = declared(keys).rule(Duration::from_secs(2));
+    let state = run_for(rule, Duration::from_secs(4)).steadystate.unwrap();
+    assert!(!state.attained && state.change.is_none() && state.ramp_ns >= 2_000_000_000, "{state:?}");
+    assert_eq!(run_for(None, millisecond).steadystate, None);
 }
 
-/// Each wait takes a while; e times as long after each 1.5 s where it becomes slower and slower.
-struct Slower {
+/// The first wait takes as long as is said, each after it a millisecond.
+struct Slow {
     engine: AtOnce,
-    since: Option<Instant>,
+    next: Duration,
 }
 
-impl Engine for Slower {
+impl Engine for Slow {
     fn push(&mut self, requests: &[Request]) -> Result<usize, EngineError> {
         self.engine.push(requests)
     }
@@ -274,8 +276,7 @@ impl Engine for Slower {
     }
 
     fn wait(&mut self, min: usize, done: &mut Vec<Completion>) -> Result<(), EngineError> {
-        let factor = self.since.map_or(0.0, |since| since.elapsed().as_secs_f64() / 1.5).exp();
-        std::thread::sleep(Duration::from_millis(1).mul_f64(factor));
+        std::thread::sleep(std::mem::replace(&mut self.next, Duration::from_millis(1)));
         self.engine.wait(min, done)
     }
 
