@@ -186,13 +186,16 @@ pub(crate) struct WinnersArgs {
     /// Let unproven and disturbed trials compete, marked
     #[arg(long)]
     pub(crate) with_unproven: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct ClaimsArgs {
     /// Store that `iopj run` has written
     pub(crate) store: PathBuf,
-    /// Let unproven trials compete, marked
+    /// Let unproven and disturbed trials compete, marked
     #[arg(long)]
     pub(crate) with_unproven: bool,
     /// Print JSON

@@ -1,13 +1,14 @@
 //! `iopj winners`: a map of the best path over two axes of the workload.
 
 use crate::args::WinnersArgs;
-use crate::output::print;
+use crate::output::{print, print_json};
 use anyhow::anyhow;
 use iopj_report::analysis::Admission;
 use iopj_report::analysis::contrast::in_blocks;
 use iopj_report::analysis::stats::Method;
-use iopj_report::analysis::winner::{Axis, Question};
+use iopj_report::analysis::winner::{Axis, AxisValue, Cell, Decision, Question, WinnerMap, winner_maps};
 use iopj_store::Store;
+use serde_json::{Value, json};
 use std::process::ExitCode;
 
 pub(crate) fn winners(args: &WinnersArgs) -> anyhow::Result<ExitCode> {
@@ -33,6 +34,108 @@ pub(crate) fn winners(args: &WinnersArgs) -> anyhow::Result<ExitCode> {
     question.method = test.unwrap_or(question.method);
     question.admission = Admission { with_unproven: args.with_unproven };
     question.admits(&study).map_err(|why| anyhow!("{}: {why}", args.store.display()))?;
-    print(&iopj_report::render::winners(&study, &store.trials()?, &question))?;
+    let trials = store.trials()?;
+    if args.json {
+        let maps: Vec<Value> = winner_maps(&trials, &question).iter().map(map_json).collect();
+        print_json(&json!({ "maps": maps, "nobody": question.admission.nobody(&trials) }))?;
+    } else {
+        print(&iopj_report::render::winners(&study, &trials, &question))?;
+    }
     Ok(ExitCode::SUCCESS)
+}
+
+fn map_json(map: &WinnerMap) -> Value {
+    let Question { metric, x, y, method, looks, .. } = map.question;
+    let mut workload = json!(map.workload);
+    // What it says of the two axes means nothing.
+    if let Some(fields) = workload.as_object_mut() {
+        for axis in [x, y] {
+            fields.remove(axis.as_str());
+        }
+    }
+    let cell = |((down, across), cell): (&(AxisValue, AxisValue), &Cell)| {
+        let mut of = cell_json(cell);
+        of[x.as_str()] = place(*across);
+        of[y.as_str()] = place(*down);
+        of
+    };
+    json!({
+        "metric": metric.as_str(),
+        "x": x.as_str(),
+        "y": y.as_str(),
+        "test": match method {
+            Method::Student => "student",
+            Method::Welch => "welch",
+            Method::Paired => "blocks",
+        },
+        "looks": looks,
+        "workload": workload,
+        "settings": map.settings,
+        "generator": map.generator.as_str(),
+        "energy": map.source,
+        "cells": map.cells.iter().map(cell).collect::<Vec<Value>>(),
+    })
+}
+
+/// A place on an axis: bytes and counts are numbers.
+fn place(value: AxisValue) -> Value {
+    match value {
+        AxisValue::Rw(rw) => json!(rw.to_string()),
+        AxisValue::Bs(number) | AxisValue::Count(number) => json!(number),
+    }
+}
+
+fn cell_json(cell: &Cell) -> Value {
+    let decision = match cell.decision() {
+        Decision::Winner => "winner",
+        Decision::Tie => "tie",
+        Decision::Alone => "alone",
+        Decision::Undecided => "undecided",
+        Decision::Empty => "empty",
+    };
+    let ranking = cell.ranking.iter().map(|place| {
+        json!({
+            "path": place.path.to_string(),
+            "replicates": place.summary.n,
+            "mean": place.summary.mean,
+            "interval": place.summary.interval,
+            "p": place.p,
+            "marked": place.marked,
+        })
+    });
+    json!({
+        "decision": decision,
+        "p": cell.p,
+        "ratio": cell.lead.and_then(|lead| lead.ratio),
+        "least": cell.lead.and_then(|lead| lead.least()),
+        "ranking": ranking.collect::<Vec<Value>>(),
+        "left_out": cell.left_out,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use iopj_report::analysis::stats::summarize;
+    use iopj_report::analysis::winner::Place;
+
+    #[test]
+    fn a_cell_says_what_it_decides_and_by_which_figures() {
+        let place = |path: &str, values: &[f64], p| Place {
+            path: path.parse().unwrap(),
+            summary: summarize(values).unwrap(),
+            p,
+            marked: false,
+        };
+        let first = place("libaio/syscall/interrupt", &[10.0, 12.0], None);
+        let second = place("posix-sio/syscall/poll", &[8.0], Some(0.01));
+        let cell = Cell { ranking: vec![first, second], p: Some(0.01), ..Cell::default() };
+        let json = cell_json(&cell);
+        assert_eq!((&json["decision"], &json["p"]), (&json!("winner"), &json!(0.01)));
+        assert_eq!(json["ranking"][0]["path"], json!("libaio/syscall/interrupt"));
+        assert_eq!((&json["ranking"][0]["mean"], &json["ranking"][0]["replicates"]), (&json!(11.0), &json!(2)));
+        assert_eq!((&json["ranking"][1]["interval"], &json["left_out"]["refuted"]), (&Value::Null, &json!(0)));
+        assert_eq!(cell_json(&Cell::default())["decision"], json!("empty"));
+        assert_eq!(super::place(AxisValue::Bs(4096)), json!(4096), "bytes are a number");
+    }
 }

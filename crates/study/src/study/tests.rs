@@ -84,3 +84,33 @@ proptest! {
         }
     }
 }
+
+/// A study that iopj is shipped with.
+fn shipped(file: &str) -> Study {
+    let path = format!("{}/../../studies/{file}", env!("CARGO_MANIFEST_DIR"));
+    Study::parse(&std::fs::read_to_string(path).unwrap(), file).unwrap()
+}
+
+#[test]
+fn every_shipped_study_is_planned_under_the_name_of_its_file() {
+    let available = ["posix-sio/syscall/interrupt".parse().unwrap(), "libaio/syscall/interrupt".parse().unwrap()];
+    let folder = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../../studies")).unwrap();
+    let files: Vec<String> = folder.map(|file| file.unwrap().file_name().into_string().unwrap()).collect();
+    assert!(files.contains(&"iface23-fio.toml".to_owned()), "{files:?}");
+    for file in files {
+        let study = shipped(&file);
+        assert_eq!(format!("{}.toml", study.name), file);
+        crate::plan::cells(&study, &available).unwrap_or_else(|why| panic!("{file}: {why}"));
+    }
+}
+
+#[test]
+fn the_papers_matrix_of_interfaces_is_of_fio_alone() {
+    let study = shipped("iface23-fio.toml");
+    let (cells, left_out) = crate::plan::cells(&study, &[]).unwrap();
+    // Of nine paths, reads and writes of three sizes: six depths, two of the paths at the first alone, and five thread counts.
+    assert_eq!((cells.len(), left_out), (6 * (9 + 5 * 7) + 6 * 5 * 9, 6 * 5 * 2));
+    assert!(cells.iter().all(|cell| cell.generator == iopj_store::Generator::Fio));
+    let spdk = cells.iter().filter(|cell| cell.path == iopj_core::IoPath::Spdk).count();
+    assert_eq!(spdk, 6 * (6 + 5));
+}

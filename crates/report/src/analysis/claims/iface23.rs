@@ -17,10 +17,6 @@ const WITH_BYPASS: &str = "posix-sio/syscall/interrupt,posix-sio/syscall/poll,po
 
 /// What to know about the answers on kernel bypass.
 const BYPASS_NOTE: &str = "Kernel bypass is spdk/doorbell/poll, the paper's, where it has a verified trial under the same generator and settings, and \
-                           otherwise nvme-user/doorbell/poll.";
-
-/// The same where only the paper's own paths are asked about.
-const LOWEST_NOTE: &str = "Kernel bypass is spdk/doorbell/poll, the paper's, where it has a verified trial under the same generator and settings, and \
                            otherwise nvme-user/doorbell/poll. It is held against the paper's paths of the kernel; other paths stay out.";
 
 /// Its claims, in their order.
@@ -31,7 +27,7 @@ pub(super) const DEFINITIONS: &[Definition] = &[
         text: "Kernel bypass has the lowest latency; io_uring with both pollings comes within 1 to 2 us of its median read; with \
                submission polling io_uring closes the IOPS gap at the largest depth on one thread.",
         needs: &["spdk or nvme-user poll", "io_uring sqpoll", "randread 4k, one thread, iodepth 1 and at least 31"],
-        note: Some(LOWEST_NOTE),
+        note: Some(BYPASS_NOTE),
         rule: Rule::Compare {
             parts: iface23_bypass::lowest,
             replicates: 1,
@@ -73,7 +69,9 @@ pub(super) const DEFINITIONS: &[Definition] = &[
         paper: Paper::Iface23,
         text: "posix-aio has the highest latency of all.",
         needs: &["posix-aio and every other interface", "4k, iodepth 1 (randread and randwrite, numjobs 1)"],
-        note: Some("Decided over the paths that have a verified trial, kernel bypass among them where it has one."),
+        note: Some(
+            "Decided over the paper's paths that have a verified trial, kernel bypass among them where it has one; other paths stay out.",
+        ),
         rule: Rule::Compare {
             parts: slowest,
             replicates: 1,
@@ -210,7 +208,7 @@ fn slowest<'a>(data: &Data<'a>) -> Vec<Question<'a>> {
 }
 
 fn slowest_of<'a>(data: &Data<'a>, shape: Shape) -> Vec<Question<'a>> {
-    let (others, left_out) = data.cells(shape, |path| path.interface() != POSIX_AIO.interface());
+    let (others, left_out) = data.cells(shape, |path| *path != POSIX_AIO && iface23_bypass::is_papers_or_bypass(path));
     let absent = OTHERS.iter().filter(|interface| !others.iter().any(|cell| cell.path.interface() == **interface));
     let absent = absent.map(|interface| Question::Missing {
         text: format!("p50 and p99: {POSIX_AIO} more than {interface}"),

@@ -24,6 +24,11 @@ fn is_papers(path: &IoPath) -> bool {
     published::latency(path).is_some()
 }
 
+/// The same, or it is kernel bypass as the paper has it.
+pub(super) fn is_papers_or_bypass(path: &IoPath) -> bool {
+    is_papers(path) || PATHS.contains(path)
+}
+
 /// The least depth that is large.
 const LARGE_DEPTH: u32 = 31;
 
@@ -93,9 +98,9 @@ pub(super) fn nearest<'a>(data: &Data<'a>) -> Vec<Question<'a>> {
         [RingCompletion::Interrupt, RingCompletion::Poll].map(|completion| ring(submission, completion))
     });
     let mut others: Vec<IoPath> = rings.collect();
-    // Beside those that the claim needs, all that are there for both.
+    // Beside those that the claim needs, all of the paper's that are there for both.
     let is_whole = |path: &IoPath| cells(*path).iter().all(|cell| !cell.verified.is_empty());
-    let measured = data.cells(Shape::of_4k(Rw::Randread), |path| !path.is_bypass()).0;
+    let measured = data.cells(Shape::of_4k(Rw::Randread), |path| !path.is_bypass() && is_papers(path)).0;
     let more = measured.iter().map(|cell| cell.path).filter(|path| *path != sio && is_whole(path));
     others.extend(more.filter(|path| !others.contains(path)).collect::<Vec<_>>());
     let part = |other: IoPath| {

@@ -1,10 +1,9 @@
 //! Energy in *Energy Implications of IO Interface Design Choices*: I/Os per joule by interface, submission and completion.
 
 use super::iface23::{OTHERS, SQPOLL, SYSCALL, ring};
-use super::iface23_bypass;
+use super::iface23_bypass::{self, is_papers_or_bypass};
 use super::rule::{Against, Cell, Comparison, Data, IOS_PER_JOULE, Question, Relation, Shape};
 use super::stated::{Derived, Each, Generally, Group, above, greatest, ranked};
-use crate::analysis::published;
 use iopj_core::{Completion, CompletionMode, IoPath, RingCompletion, Rw, Submission, format_bytes};
 
 /// What to know about the answers.
@@ -233,7 +232,7 @@ pub(super) fn many_threads<'a>(data: &Data<'a>) -> Vec<Question<'a>> {
     let (mut questions, mut sio, mut by_size) = (Vec::new(), Vec::new(), [Vec::new(), Vec::new()]);
     let (mut sqpolls, mut bypass) = (Vec::new(), Vec::new());
     for shape in shapes(data, &[at(SMALL), at(LARGE)], fits) {
-        let (with, without) = cells(data, shape, is_papers);
+        let (with, without) = cells(data, shape, is_papers_or_bypass);
         questions.extend(without.into_iter().map(Question::LeftOut));
         if let Some(absent) = OTHERS.iter().find(|other| !with.iter().any(|cell| cell.path.interface() == **other)) {
             let need = format!("energy of {REPLICATES} verified trials of {absent}, {shape}");
@@ -275,16 +274,11 @@ fn below_median<'a>(data: &Data<'a>, with: &[Cell<'a>], shape: Shape, fits: impl
     paths.map(|path| Each { all: vec![compared(data, path, Relation::Less, median, shape)] }).collect()
 }
 
-/// Whether the paper measured a path, or it is kernel bypass as the paper has it.
-fn is_papers(path: &IoPath) -> bool {
-    published::latency(path).is_some() || iface23_bypass::PATHS.contains(path)
-}
-
 pub(super) fn asynchronous<'a>(data: &Data<'a>) -> Vec<Question<'a>> {
     let of = |rw: Rw, text: &str, is_best: &dyn Fn(&IoPath) -> bool| {
         let shapes = shapes(data, &[], |one| one.rw == rw && one.iodepth == 1 && one.numjobs > 1);
         let each = |shape: Shape| {
-            let (with, _) = cells(data, shape, |path| is_papers(path) && path.interface() != "posix-sio");
+            let (with, _) = cells(data, shape, |path| is_papers_or_bypass(path) && path.interface() != "posix-sio");
             let best = greatest(&with, IOS_PER_JOULE, is_best)?.path;
             let others: Vec<Cell<'a>> = with.iter().filter(|cell| !is_best(&cell.path)).cloned().collect();
             (!others.is_empty()).then(|| first_of(data, best, &others, shape))

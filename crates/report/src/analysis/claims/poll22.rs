@@ -94,7 +94,7 @@ pub(super) const DEFINITIONS: &[Definition] = &[
         text: "Bytes per joule: poll wins where latency is low, interrupt where it is high; hybrid wins nearly nowhere.",
         needs: &[
             "a system-scope meter",
-            "posix-sio interrupt, poll and hybrid over request size and threads",
+            "posix-sio interrupt, poll and hybrid over request size and threads, up to more threads than cores",
             "3 replicates",
         ],
         note: Some(poll22_energy::BYTES_NOTE),

@@ -81,11 +81,16 @@ pub(super) fn bytes<'a>(data: &Data<'a>) -> Vec<Question<'a>> {
     let lacks = |cells: &[Cell<'a>; 3]| cells.iter().find_map(|cell| cell.lacks(BYTES_PER_JOULE, REPLICATES));
     let complete: Vec<&(Shape, [Cell<'a>; 3])> = cells.iter().filter(|(_, cells)| lacks(cells).is_none()).collect();
     let several = |of: fn(&Shape) -> u32| complete.iter().any(|(shape, _)| of(shape) != of(&complete[0].0));
+    let text = "the map of bytes per joule over request size and threads".to_owned();
     if !several(|shape| shape.bs) || !several(|shape| shape.numjobs) {
         let first = cells.iter().find_map(|(_, cells)| lacks(cells));
         let grid = "bytes per joule of all three completion modes at two request sizes and two thread counts";
         let need = first.map_or_else(|| grid.to_owned(), |first| format!("{grid}; first of all {first}"));
-        let text = "the map of bytes per joule over request size and threads".to_owned();
+        return vec![Question::Missing { text, at: String::new(), need }];
+    }
+    let cores = data.machine.cores;
+    if !complete.iter().any(|(shape, _)| shape.numjobs > cores) {
+        let need = format!("bytes per joule of all three completion modes with more threads than cores ({cores})");
         return vec![Question::Missing { text, at: String::new(), need }];
     }
     let mut decided: Vec<winner::Cell> = complete.iter().map(|(_, cells)| ranked(cells, complete.len())).collect();

@@ -133,14 +133,14 @@ const HYBRID: Option<usize> = Some(2);
 fn poll22_6_is_decided_from_the_winner_map() {
     let tiles = [
         (1024, 1, POLL, 8.0),
-        (1024, 8, POLL, 9.0),
+        (1024, 16, POLL, 9.0),
         (2048, 1, POLL, 9.5),
         (4096, 1, POLL, 10.0),
-        (4096, 8, None, 50.0),
+        (4096, 16, None, 50.0),
         (65_536, 1, INTERRUPT, 90.0),
-        (65_536, 8, INTERRUPT, 110.0),
+        (65_536, 16, INTERRUPT, 110.0),
         (131_072, 1, INTERRUPT, 120.0),
-        (131_072, 8, INTERRUPT, 130.0),
+        (131_072, 16, INTERRUPT, 130.0),
     ];
     let claim = decided(&trials(&map(&tiles), &QUIET, Scope::System), "poll22-6");
     assert_eq!((&claim.answer, answers(&claim)), (&Answer::Holds, vec!["holds", "holds"]));
@@ -161,6 +161,11 @@ fn poll22_6_is_decided_from_the_winner_map() {
         panic!()
     };
     assert!(missing[0].contains("two request sizes and two thread counts"), "{missing:?}");
+    // As many threads as the eight cores are not more.
+    let few = tiles.map(|(bs, numjobs, winner, us)| (bs, numjobs.min(8), winner, us));
+    let need = "bytes per joule of all three completion modes with more threads than cores (8)".to_owned();
+    let claim = decided(&trials(&map(&few), &QUIET, Scope::System), "poll22-6");
+    assert_eq!(claim.answer, Answer::NotMeasured(vec![need]));
 }
 
 #[test]
