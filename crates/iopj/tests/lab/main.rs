@@ -3,6 +3,7 @@
 mod bypass;
 #[path = "../common/mod.rs"]
 mod common;
+mod completions;
 #[path = "../../../report/tests/browser/devtools.rs"]
 mod devtools;
 mod failures;
@@ -14,11 +15,18 @@ mod records;
 mod refusals;
 
 use common::{alone, folder, have, kernel};
+use iopj_core::path::Completion;
 use iopj_core::{CostSource, FunctionCost, IoPath, Space, Verdict, VerdictKind};
+use iopj_lab::cache::Cache;
+use iopj_lab::kernels;
 use iopj_store::{Measurement, Store, Trial};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::{Command, Output};
+
+/// What is run beside io_uring's own submission.
+const OTHER_PATHS: &str = "\"io_uring/sqpoll/interrupt\", \"io_uring/sqpoll/poll\", \"io_uring/sqpoll/hybrid\", \
+                           \"posix-sio/syscall/interrupt\", \"posix-sio/syscall/poll\"";
 
 /// Programs and the kernels of these series are there, or this is CI and the test fails.
 fn have_lab(series: &[&str]) -> bool {
@@ -261,16 +269,37 @@ fn passthrough_is_proven_on_6_18() {
     assert_eq!(trials.len(), 24);
 }
 
-#[test]
-fn a_slow_virtio_drive_is_polled_on_6_18() {
-    if !have_lab(&["6.18"]) {
-        return;
+/// The oldest series from 7.2 on that is cached or on offer, which `cargo xtask test` fetches.
+fn new_series() -> Option<String> {
+    let numbers = |series: &str| -> Option<(u32, u32)> {
+        let (major, minor) = series.split_once('.')?;
+        Some((major.parse().ok()?, minor.parse().ok()?))
+    };
+    let offers = Cache::open().and_then(|cache| kernels::list(&cache, &mut |_| {})).unwrap_or_default();
+    let new = offers.into_iter().map(|offer| offer.series).find(|series| numbers(series) >= Some((7, 2)));
+    if !have(new.is_some(), "a kernel from 7.2 on") {
+        return None;
     }
+    new
+}
+
+#[test]
+fn a_slow_virtio_drive_is_polled_on_7_2() {
+    let Some(series) = new_series().filter(|series| have_lab(&[series])) else { return };
     let (_alone, folder) = (alone(), folder());
-    let change = [("replicates = 8", "replicates = 2")];
-    let output = lab_run(folder.path(), "virtio-lab", &change, "--kernel 6.18 --device virtio");
-    let trials = trials(folder.path(), "virtio-lab", &output);
-    for completion in ["interrupt", "poll", "hybrid"] {
+    let change = [
+        ("replicates = 8", "replicates = 2"),
+        ("\"io_uring/syscall/hybrid\"]", &*format!("\"io_uring/syscall/hybrid\", {OTHER_PATHS}]")),
+    ];
+    let options = format!("--kernel {series} --device virtio");
+    let trials = trials(folder.path(), "virtio-lab", &lab_run(folder.path(), "virtio-lab", &change, &options));
+    completions::are_by(&trials, "posix-sio/syscall/interrupt", Completion::Interrupt);
+    completions::are_by(&trials, "posix-sio/syscall/poll", Completion::Interrupt);
+    are(&trials, "posix-sio/syscall/poll", VerdictKind::Refuted);
+    for completion in [Completion::Interrupt, Completion::Poll, Completion::Hybrid] {
         are(&trials, &format!("io_uring/syscall/{completion}"), VerdictKind::Verified);
+        for submission in ["syscall", "sqpoll"] {
+            completions::are_by(&trials, &format!("io_uring/{submission}/{completion}"), completion);
+        }
     }
 }

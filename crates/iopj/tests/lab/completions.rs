@@ -1,0 +1,49 @@
+//! Who completed the I/Os of the pass before each window, as the stores say: by context, on kernels that are what they are.
+
+use iopj_core::evidence::{Completions, Finding};
+use iopj_core::path::Completion;
+use iopj_store::Trial;
+
+/// Share of a pass' completions that may be of another kind: what a boot leaves to be read.
+const STRAY: f64 = 0.02;
+/// The scheduler sets a timer now and then (seen: 0 to 5 a pass, however many I/Os it had); in so many rounds, and by this share of
+/// them, none is mistaken for those of a sleep before each I/O.
+const ROUNDS: f64 = 64.0;
+const OTHER_TIMERS: f64 = 0.25;
+
+/// Demands of a path's trials, whatever it asks for, that their passes were completed so.
+#[track_caller]
+pub(crate) fn are_by(trials: &[Trial], path: &str, completion: Completion) {
+    let mut own = trials.iter().filter(|trial| trial.path.to_string() == path).peekable();
+    assert!(own.peek().is_some(), "no trial of {path}");
+    own.for_each(|trial| are(trial, completion));
+}
+
+/// Demands that the I/Os of a trial's pass were completed so.
+#[track_caller]
+fn are(trial: &Trial, completion: Completion) {
+    let counts = counts(trial);
+    let name = format!("{} depth {}: {counts:?}", trial.path, trial.workload.iodepth);
+    eprintln!("{name}");
+    assert!(counts.ios > 0 && counts.total() >= counts.ios, "{name}");
+    let is_all = |count: u64| count as f64 >= (1.0 - STRAY) * counts.total() as f64;
+    let rounds = counts.ios as f64 / f64::from(trial.workload.iodepth * trial.workload.numjobs);
+    let timers = counts.timers as f64;
+    match completion {
+        Completion::Interrupt => assert!(is_all(counts.hard_interrupt + counts.soft_interrupt), "{name}"),
+        Completion::Poll => {
+            assert!(is_all(counts.waiting) && (rounds < ROUNDS || timers < OTHER_TIMERS * rounds), "{name}")
+        }
+        // The first sleeps are learnt from I/Os that were seen before.
+        Completion::Hybrid => assert!(is_all(counts.waiting) && timers >= 0.5 * rounds, "{name}"),
+    }
+}
+
+#[track_caller]
+fn counts(trial: &Trial) -> Completions {
+    let measurement = trial.outcome.measurement().unwrap_or_else(|| panic!("{:?}", trial.outcome));
+    match &measurement.evidence.completions {
+        Some(Finding::Seen(counts)) => *counts,
+        other => panic!("{}: {other:?}", trial.path),
+    }
+}
