@@ -136,7 +136,7 @@ pub(crate) struct Browser {
 }
 
 impl Browser {
-    /// Starts `program` with the machine's fonts, a profile of its own and an empty tab. It ends itself after five minutes.
+    /// Starts `program` with the machine's fonts, a profile of its own and an empty tab. It ends itself after fifteen minutes.
     pub(crate) fn start(program: &str) -> Browser {
         Browser::launch(program, None)
     }
@@ -152,7 +152,7 @@ impl Browser {
         command.envs(fonts.map(|fonts| ("FONTCONFIG_FILE", fonts.configured(&folder.0))));
         // The browser reads commands on descriptor 3 and answers on 4.
         let mut process = command
-            .args(["-c", "exec \"$@\" 3<&0 4>&1 </dev/null >/dev/null", "sh", "timeout", "300", program])
+            .args(["-c", "exec \"$@\" 3<&0 4>&1 </dev/null >/dev/null", "sh", "timeout", "900", program])
             .args(["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"])
             .args(["--disable-component-update", "--disable-sync", "--remote-debugging-pipe"])
             .arg(format!("--user-data-dir={}", folder.0.join("profile").display()))
@@ -328,7 +328,7 @@ impl Browser {
     fn message(&mut self) -> Value {
         let mut bytes = Vec::new();
         self.from.read_until(0, &mut bytes).expect("a browser that answers");
-        assert_eq!(bytes.pop(), Some(0), "the browser is gone, or was ended after five minutes");
+        assert_eq!(bytes.pop(), Some(0), "the browser is gone, or was ended after fifteen minutes");
         let message: Value = serde_json::from_slice(&bytes).expect("JSON");
         let name = message["method"].as_str().unwrap_or_default();
         if ["Runtime.consoleAPICalled", "Runtime.exceptionThrown", "Log.entryAdded"].contains(&name) {

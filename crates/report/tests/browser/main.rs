@@ -202,7 +202,6 @@ fn energy_and_power_over_time_are_drawn() {
 #[test]
 fn what_is_missing_is_said() {
     let Some(program) = chromium() else { return };
-    let mut browsers: Vec<Browser> = fonts().map(|fonts| Browser::with(fonts, program)).collect();
     let whole = trials(&PATHS, &workloads(&[1, 4], &[1, 2], &[4096, 8192]), 1);
     let with = |outcome: &dyn Fn() -> Outcome| {
         let mut trials = whole.clone();
@@ -223,7 +222,7 @@ fn what_is_missing_is_said() {
         "this store holds no kernel profile",
     ];
     let (none, no_trial) = (&["No trial stands"][..], &["This store holds no trial"][..]);
-    for (what, study, trials, sentences) in [
+    let cases = [
         ("no trial", &real, Vec::new(), no_trial),
         ("one trial", &real, whole[..1].to_vec(), &no_replicates[..1]),
         ("one replicate", &real, whole.clone(), &no_replicates[..]),
@@ -233,15 +232,18 @@ fn what_is_missing_is_said() {
         ("no emulated trial", &emulated, Vec::new(), no_trial),
         ("all emulated refuted", &emulated, with(&refuted), none),
         ("no emulated counts", &emulated, whole.clone(), &["this store holds no interrupts that could be told"][..]),
-    ] {
-        let (_folder, page) = written(&html::page(study, &trials, &[], Admission::default()));
-        reader::is_valid(&page);
-        for (index, browser) in browsers.iter_mut().enumerate() {
-            let look = if index == 0 { reader::looks } else { reader::looks_in_light };
-            let seen = look(browser, &page);
-            holds_all_figures(&seen, study, &trials, &[]);
+    ];
+    let page = |study: &StudyRecord, trials: &[Trial]| written(&html::page(study, trials, &[], Admission::default()));
+    let pages: Vec<_> = cases.iter().map(|(_, study, trials, _)| page(study, trials)).collect();
+    pages.iter().for_each(|(_, page)| reader::is_valid(page));
+    for (index, fonts) in fonts().enumerate() {
+        let look = if index == 0 { reader::looks } else { reader::looks_in_light };
+        let mut browser = Browser::with(fonts, program);
+        for ((what, study, trials, sentences), (_, page)) in cases.iter().zip(&pages) {
+            let seen = look(&mut browser, page);
+            holds_all_figures(&seen, study, trials, &[]);
             let text = browser.text("document.body.innerText");
-            for sentence in sentences {
+            for sentence in *sentences {
                 assert!(text.contains(sentence), "{what}: no `{sentence}` in {text}");
             }
         }
