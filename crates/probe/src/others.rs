@@ -11,6 +11,9 @@ const PF_KTHREAD: u64 = 0x0020_0000;
 /// The first process namespace of a machine (include/linux/proc_ns.h): in any other one only a part of the processes is seen.
 const FIRST_NAMESPACE: &str = "pid:[4026531836]";
 
+/// How often the processes are read, until none came or went meanwhile.
+const ATTEMPTS: usize = 4;
+
 /// The sums at one moment.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Others {
@@ -38,7 +41,11 @@ impl Others {
             return None;
         }
         let read = |pid: i32| Some((pid, parse(&text(&all.join(pid.to_string()).join("stat")).ok()?)?));
-        let processes: BTreeMap<i32, Process> = numbers(&all).filter_map(read).collect();
+        // A process that ends between its parent's turn and its own would be in neither.
+        let list = || (numbers(&all).collect::<Vec<i32>>(), numbers(&all).filter_map(read).collect());
+        let is_whole = |(pids, _): &(Vec<i32>, _)| numbers(&all).eq(pids.iter().copied());
+        let whole = (1..ATTEMPTS).map(|_| list()).find(is_whole);
+        let (_, processes): (_, BTreeMap<i32, Process>) = whole.unwrap_or_else(list);
         let sum = |is_kernel: bool| {
             let counted = processes
                 .iter()
