@@ -7,7 +7,6 @@ use crate::machine;
 use crate::plan::{self, Cell};
 use crate::settings::{DeviceLocks, Host, SettingsError};
 use crate::setup::{self, MadeFile};
-use crate::steadystate::Declared;
 use crate::study::{Study, StudyError};
 use crate::trial::Stage;
 use crate::trials::Trials;
@@ -15,7 +14,7 @@ use iopj_engine::target::{FileId, TargetError};
 use iopj_engine::{PciAddress, Target};
 use iopj_probe::ProbeError;
 use iopj_store::{Outcome, Store, StoreError, StudyRecord, Unavailable};
-use std::cell::OnceCell;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, SystemTime};
@@ -143,9 +142,6 @@ pub fn run(
     check_settings(&cells, &locks)?;
     let metering = Metering::start(&study, options, progress)?;
     let target = access.target().map_err(RunError::Usage)?;
-    let mut provenance = machine::provenance(target);
-    provenance.extend(access.provenance().clone());
-    provenance.extend(metering.as_ref().map(Metering::provenance).unwrap_or_default());
     let record = StudyRecord {
         name: study.name.clone(),
         text: study.to_toml()?,
@@ -153,7 +149,7 @@ pub fn run(
         planned_trials: cells.len() as u64 * u64::from(study.replicates.fewest()),
         target: absolute(target.path()).display().to_string(),
         file_id: target.file_id().map(FileId::to_string),
-        provenance,
+        provenance: provenance(&access, target, metering.as_ref()),
         warnings: target.warnings().to_vec(),
         made_target: made.is_some(),
         unavailable,
@@ -168,17 +164,16 @@ pub fn run(
     }
     let store = Store::create(&store_path, &record)?;
     warn_of_shared_disk(&store_path, target, progress);
-    let (fio, profiler) = (fio.as_ref(), profiler.as_ref());
-    let stage = Stage {
-        host: &host,
-        fio,
-        profiler,
-        seed,
-        steadystate: Declared::of(&study)?,
-        stop,
-        can_count: OnceCell::new(),
-    };
+    let stage = Stage::new(&host, (fio.as_ref(), profiler.as_ref()), &study, seed, stop)?;
     Trials { stage, study: &study, cells, store, made, access, metering, decide }.run(progress)
+}
+
+/// What the figures of a study stand on: the machine, the drive's access and the meters.
+fn provenance(access: &Access<'_>, target: &Target, metering: Option<&Metering>) -> BTreeMap<String, String> {
+    let mut provenance = machine::provenance(target);
+    provenance.extend(access.provenance().clone());
+    provenance.extend(metering.map(Metering::provenance).unwrap_or_default());
+    provenance
 }
 
 /// Continues a run: only the trials that are missing.
@@ -212,16 +207,7 @@ pub fn resume(
     check_settings(&cells, &locks)?;
     let metering = Metering::start(&study, options, progress)?;
     store.add_event(unix_ns(), "resumed", "")?;
-    let (fio, profiler) = (fio.as_ref(), profiler.as_ref());
-    let stage = Stage {
-        host: &host,
-        fio,
-        profiler,
-        seed: record.seed,
-        steadystate: Declared::of(&study)?,
-        stop,
-        can_count: OnceCell::new(),
-    };
+    let stage = Stage::new(&host, (fio.as_ref(), profiler.as_ref()), &study, record.seed, stop)?;
     Trials { stage, study: &study, cells, store, made, access, metering, decide }.run(progress)
 }
 

@@ -314,17 +314,7 @@ pub(crate) fn check_cells(cells: &[Cell], access: &mut Access<'_>, fio: Option<&
         let target = access.target().map_err(RunError::Usage)?;
         check_transfer(cell, target)?;
         let open = trial::open_engine(cell, target);
-        let spec = JobSpec {
-            workload,
-            base: target.data_offset(),
-            len: target.data_len(),
-            seed: 0,
-            open: &open,
-            huge_pages: target.needs_huge_pages(),
-            steadystate: None,
-            is_trial: false,
-            has_pass: false,
-        };
+        let spec = JobSpec { is_trial: false, ..JobSpec::of_trial(workload, target, 0, &open) };
         native::preflight(&spec).map_err(|error| {
             let jobs = if workload.numjobs > 1 { format!(" in {} jobs", workload.numjobs) } else { String::new() };
             RunError::Usage(format!("{} cannot be set up at iodepth {}{jobs}: {error}", cell.path, workload.iodepth))

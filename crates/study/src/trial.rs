@@ -1,7 +1,7 @@
 //! One trial: its settings are made, the I/O is done by the generator, the evidence judged.
 
 use crate::access::Access;
-use crate::counting::{self, Did, Pass};
+use crate::counting::{self, Did, Pass, Passed};
 use crate::energy;
 use crate::fio::{self, Filename, Fio, FioWatch, Phase};
 use crate::native::{self, JobSpec, Moment};
@@ -10,12 +10,13 @@ use crate::power::PowerState;
 use crate::profile::Profiler;
 use crate::settings::Host;
 use crate::steadystate::Declared;
+use crate::study::{Study, StudyError};
 use iopj_core::evidence::{ControlRun, Finding};
-use iopj_core::{CostProfile, Evidence, IoPath, RingThread};
+use iopj_core::{CostProfile, Evidence, IoPath, RingThread, Workload};
 use iopj_engine::target::Descriptor;
 use iopj_engine::{Engine, EngineError, KernelCpus, PciAddress, Pool, Target};
 use iopj_meter::monotonic_raw_ns;
-use iopj_probe::{Edge, Probe, Who, marker};
+use iopj_probe::{Edge, Probe, Snapshot, Who, marker};
 use iopj_store::{Generator, Latency, Measurement, histogram};
 use std::cell::{OnceCell, RefCell};
 use std::os::fd::AsRawFd;
@@ -86,6 +87,22 @@ impl Window {
         }
     }
 
+    /// Adds what the generator knows to what was counted.
+    fn put_into(&self, evidence: &mut Evidence, workload: &Workload) {
+        evidence.window_ns = self.window_ns;
+        evidence.numjobs = workload.numjobs;
+        evidence.iodepth = workload.iodepth;
+        let bs = u64::from(workload.bs);
+        let [reads, writes] = self.issued;
+        (evidence.reads, evidence.read_bytes) = (reads, reads * bs);
+        (evidence.writes, evidence.write_bytes) = (writes, writes * bs);
+        evidence.latency_sum_ns = self.latency_sum_ns;
+        evidence.allowed_cpus = match &workload.cpus_allowed[..] {
+            [] => Some(native::cpus::allowed().len() as u32).filter(|cpus| (1..evidence.cpu.cores).contains(cpus)),
+            named => Some(named.len() as u32),
+        };
+    }
+
     /// `ends_ns` are the window's on `CLOCK_MONOTONIC`.
     fn of_fio(
         result: &fio::FioResult,
@@ -114,6 +131,23 @@ impl Window {
     }
 }
 
+impl<'a> Stage<'a> {
+    /// What the trials of `study` share: fio and the profiler where there are any.
+    ///
+    /// # Errors
+    /// The study's rule for the ramp's end cannot be read.
+    pub(crate) fn new(
+        host: &'a Host,
+        (fio, profiler): (Option<&'a Fio>, Option<&'a Profiler>),
+        study: &Study,
+        seed: u64,
+        stop: &'a AtomicBool,
+    ) -> Result<Stage<'a>, StudyError> {
+        let steadystate = Declared::of(study)?;
+        Ok(Stage { host, fio, profiler, seed, steadystate, stop, can_count: OnceCell::new() })
+    }
+}
+
 impl Stage<'_> {
     /// Runs a cell once.
     ///
@@ -135,22 +169,11 @@ impl Stage<'_> {
         let (window, mut evidence) = self.generate(access, cell, seed, tick)?;
         let (costs, unprofiled) = self.profile();
         let after = PowerState::read(self.host, devices);
-        evidence.window_ns = window.window_ns;
-        evidence.numjobs = cell.workload.numjobs;
-        evidence.iodepth = cell.workload.iodepth;
-        let bs = u64::from(cell.workload.bs);
-        let [reads, writes] = window.issued;
-        (evidence.reads, evidence.read_bytes) = (reads, reads * bs);
-        (evidence.writes, evidence.write_bytes) = (writes, writes * bs);
-        evidence.latency_sum_ns = window.latency_sum_ns;
         evidence.control = control;
-        evidence.allowed_cpus = match &cell.workload.cpus_allowed[..] {
-            [] => Some(native::cpus::allowed().len() as u32).filter(|cpus| (1..evidence.cpu.cores).contains(cpus)),
-            named => Some(named.len() as u32),
-        };
         (evidence.throttles, evidence.power_changes) = (before.throttles_until(&after), before.changes_until(&after));
+        window.put_into(&mut evidence, &cell.workload);
         let (observed, verdict) = iopj_probe::assess(&cell.path, &evidence);
-        let per_io = |count: u64| count as f64 / (reads + writes).max(1) as f64;
+        let per_io = |count: u64| count as f64 / evidence.ios().max(1) as f64;
         let interrupts: Option<u64> = evidence.devices.iter().map(|device| device.interrupts).sum();
         let mixed = cell.workload.rw.is_mixed();
         let measurement = Measurement {
@@ -218,17 +241,9 @@ impl Stage<'_> {
         let (target, probe) = (access.target()?, access.probe()?);
         let can_count = self.can_count(&cell.path, probe);
         let open = open_engine(cell, target);
-        let spec = JobSpec {
-            workload: &cell.workload,
-            base: target.data_offset(),
-            len: target.data_len(),
-            seed,
-            open: &open,
-            huge_pages: target.needs_huge_pages(),
-            steadystate: self.steadystate.rule(cell.workload.ramp_time),
-            is_trial: true,
-            has_pass: can_count.is_ok() && !cell.path.is_bypass(),
-        };
+        let has_pass = can_count.is_ok() && !cell.path.is_bypass();
+        let steadystate = self.steadystate.rule(cell.workload.ramp_time);
+        let spec = JobSpec { steadystate, has_pass, ..JobSpec::of_trial(&cell.workload, target, seed, &open) };
         let passed = RefCell::new((None, None));
         let snapshots = RefCell::new(Vec::with_capacity(2));
         let mut bracket = |moment, jobs: &[i32]| {
@@ -263,26 +278,10 @@ impl Stage<'_> {
         let (_, passed) = passed.into_inner();
         // Before a window without a ramp the jobs wait for each other.
         let has_ramp = spec.steadystate.is_some() || !cell.workload.ramp_time.is_zero();
-        let begin_ns = match &passed {
-            _ if has_ramp => begin_ns,
-            Some((_, began_raw_ns)) => *began_raw_ns,
-            None => window_raw_ns[0],
-        };
-        let snapshots = snapshots.into_inner();
-        let [(first, counted), (last, counted_last)] = &snapshots[..] else {
-            return Err("the window was not bracketed".to_owned());
-        };
-        let mut evidence = first.until(last);
-        add_counted(&mut evidence, *counted, *counted_last);
-        evidence.engine = Some(run.engine.clone());
-        evidence.steadystate = run.steadystate;
-        evidence.completions = match (passed, can_count) {
-            (Some((passed, _)), _) => {
-                Some(passed.evidence(first, Did::Native { ios: run.pass_ios, engine: &run.engine }))
-            }
-            (None, Err(reason)) => Some(Finding::Unclear(reason)),
-            (None, Ok(())) => None,
-        };
+        let without_ramp = passed.as_ref().map_or(window_raw_ns[0], |(_, began_raw_ns)| *began_raw_ns);
+        let begin_ns = if has_ramp { begin_ns } else { without_ramp };
+        let counting = passed.map(|(passed, _)| passed).ok_or(can_count.err());
+        let evidence = evidence_of(&snapshots.into_inner(), &run, counting)?;
         let load_raw_ns = vec![begin_ns, window_raw_ns[1]];
         Ok((Window::of_native(run, cell, load_raw_ns, window_raw_ns), evidence))
     }
@@ -300,15 +299,8 @@ impl Stage<'_> {
     ) -> Result<(Window, Evidence), String> {
         let (extent, checked) = (access.extent(), FioTarget::of(access, &cell.path)?);
         let mut run = |phase, look: &mut dyn FnMut(u32) -> Duration| {
-            let job = fio::Job {
-                path: cell.path,
-                workload: &cell.workload,
-                filename: checked.filename(),
-                offset: extent.offset,
-                size: extent.len,
-                seed,
-                phase,
-            };
+            let (path, workload, filename) = (cell.path, &cell.workload, checked.filename());
+            let job = fio::Job { path, workload, filename, offset: extent.offset, size: extent.len, seed, phase };
             fio.run(&job, self.stop, tick, look).map_err(|error| error.to_string())
         };
         let probe = access.probe()?;
@@ -348,12 +340,7 @@ impl Stage<'_> {
             return Err(format!("fio counts {} failed I/Os", result.total_errors));
         }
         evidence.completions = completions;
-        let mut ends_ns = [first_ns, last_ns];
-        if let Some(watched) = watch.finish(result.window_ns) {
-            let begin_ns = watched.begin_ns.clamp(first_ns, last_ns);
-            ends_ns = [begin_ns, begin_ns.saturating_add(result.window_ns).min(last_ns)];
-            evidence = watched.put_into(evidence);
-        }
+        let (evidence, ends_ns) = cut_to_jobs(watch, evidence, [first_ns, last_ns], result.window_ns);
         let window_raw_ns = ends_ns.map(energy::raw_ns);
         load_raw_ns.extend([energy::raw_ns(first_ns), window_raw_ns[1]]);
         Ok((Window::of_fio(&result, cell, load_raw_ns, window_raw_ns, [first_ns, last_ns]), evidence))
@@ -385,6 +372,40 @@ impl Stage<'_> {
             Some(Err(reason)) => (None, Some(reason)),
         }
     }
+}
+
+/// A snapshot, and the reads and writes that a taken drive had counted by then.
+type Counted = (Snapshot, Option<[u64; 2]>);
+
+/// The evidence of a window of ours between two snapshots, with what was counted in the pass before it, or why nothing was.
+fn evidence_of(
+    snapshots: &[Counted],
+    run: &native::Run,
+    counting: Result<Passed, Option<String>>,
+) -> Result<Evidence, String> {
+    let [(first, counted), (last, counted_last)] = snapshots else {
+        return Err("the window was not bracketed".to_owned());
+    };
+    let did = Did::Native { ios: run.pass_ios, engine: &run.engine };
+    let mut evidence = Evidence {
+        engine: Some(run.engine.clone()),
+        steadystate: run.steadystate,
+        completions: match counting {
+            Ok(passed) => Some(passed.evidence(first, did)),
+            Err(reason) => reason.map(Finding::Unclear),
+        },
+        ..first.until(last)
+    };
+    add_counted(&mut evidence, *counted, *counted_last);
+    Ok(evidence)
+}
+
+/// The evidence and the ends of the window in which fio's jobs ran, which took `window_ns`; where their begin was not seen, those of its life.
+fn cut_to_jobs(watch: FioWatch<'_>, evidence: Evidence, life_ns: [u64; 2], window_ns: u64) -> (Evidence, [u64; 2]) {
+    let Some(watched) = watch.finish(window_ns) else { return (evidence, life_ns) };
+    let begin_ns = watched.begin_ns.clamp(life_ns[0], life_ns[1]);
+    let ends_ns = [begin_ns, begin_ns.saturating_add(window_ns).min(life_ns[1])];
+    (watched.put_into(evidence), ends_ns)
 }
 
 /// How the jobs of a cell open their engines. Submission pollers share the processors of `cpus_allowed` one after the other.

@@ -89,10 +89,7 @@ impl Trials<'_> {
             progress.trial(of - summary.missing + 1, of, &self.cells[planned.cell], left);
             let changes_before = self.access.settings.changes().len();
             let (trial, load_ns, unprofiled) = self.trial(planned, control, Some(prepared), &mut last_ns, progress);
-            for change in &self.access.settings.changes()[changes_before..] {
-                let detail = format!("{}: {} -> {}", change.file, change.old, change.new);
-                self.store.add_event(unix_ns(), "set", &detail)?;
-            }
+            self.note_changes(changes_before)?;
             if stop.load(Ordering::Relaxed) {
                 break; // the trial at hand was cut short
             }
@@ -116,6 +113,15 @@ impl Trials<'_> {
             metering.end(summary.interrupted, hands)?;
         }
         Ok(summary)
+    }
+
+    /// Keeps the changes of settings but the first `before` as events.
+    fn note_changes(&mut self, before: usize) -> Result<(), RunError> {
+        for change in &self.access.settings.changes()[before..] {
+            let detail = format!("{}: {} -> {}", change.file, change.old, change.new);
+            self.store.add_event(unix_ns(), "set", &detail)?;
+        }
+        Ok(())
     }
 
     fn begin_metering(

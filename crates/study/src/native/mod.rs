@@ -20,7 +20,7 @@ use crate::steadystate::{Rule, Watch};
 use hdrhistogram::Histogram;
 use iopj_core::evidence::{EngineEvidence, SteadyState};
 use iopj_core::{Length, RingThread, Workload};
-use iopj_engine::{Engine, EngineError, EngineFacts, IoError, Pool};
+use iopj_engine::{Engine, EngineError, EngineFacts, IoError, Pool, Target};
 use iopj_probe::marker;
 use iopj_store::{Latency, Slice, histogram};
 use job::{Job, Progress};
@@ -53,6 +53,28 @@ pub(crate) struct JobSpec<'a> {
     pub(crate) is_trial: bool,
     /// A short pass before the window, for whoever counts what may not be counted inside of it.
     pub(crate) has_pass: bool,
+}
+
+impl<'a> JobSpec<'a> {
+    /// The jobs of a trial on `target`, without a rule for the ramp's end and without a pass.
+    pub(crate) fn of_trial(
+        workload: &'a Workload,
+        target: &Target,
+        seed: u64,
+        open: &'a OpenEngine<'a>,
+    ) -> JobSpec<'a> {
+        JobSpec {
+            workload,
+            base: target.data_offset(),
+            len: target.data_len(),
+            seed,
+            open,
+            huge_pages: target.needs_huge_pages(),
+            steadystate: None,
+            is_trial: true,
+            has_pass: false,
+        }
+    }
 }
 
 #[derive(Clone, Copy)]
@@ -237,9 +259,7 @@ type JobResult = Result<(Tally, EngineFacts, EngineFacts), String>;
 
 /// The life of a job: open, meet, ramp, meet for the pass if there is one, meet, measure, meet. It arrives at all meetings whatever happens.
 fn job_thread(spec: &JobSpec<'_>, number: u32, shared: &Shared, stop: &AtomicBool) -> JobResult {
-    let Shared { meeting, abort, tids, ramp, window, .. } = shared;
-    let ramp_stop = [&shared.ramp_over, stop];
-    let stop = [abort, stop];
+    let Shared { meeting, abort, tids, window, .. } = shared;
     // SAFETY: takes nothing and cannot fail.
     let tid = unsafe { libc::gettid() };
     tids.lock().unwrap_or_else(PoisonError::into_inner).push(tid);
@@ -262,18 +282,8 @@ fn job_thread(spec: &JobSpec<'_>, number: u32, shared: &Shared, stop: &AtomicBoo
         Ok(())
     });
     meeting.arrive();
-    attempt(&mut || {
-        let Some(job) = &mut job else { return Ok(()) };
-        // Where there is a rule the runner ends the ramp, at its limit too.
-        let limit = match (spec.steadystate, spec.workload.ramp_time) {
-            (Some(_), _) => Limit::Ios(u64::MAX),
-            (None, Duration::ZERO) => return Ok(()),
-            (None, length) => Limit::Time(length),
-        };
-        run_and_check(job, limit, ramp, ramp_stop)?;
-        job.tally.reset();
-        Ok(())
-    });
+    attempt(&mut || job.as_mut().map_or(Ok(()), |job| ramp(job, spec, shared, stop)));
+    let stop = [abort, stop];
     if spec.has_pass {
         meeting.arrive();
         attempt(&mut || match (&mut job, stop[0].load(Ordering::Relaxed)) {
@@ -289,16 +299,7 @@ fn job_thread(spec: &JobSpec<'_>, number: u32, shared: &Shared, stop: &AtomicBoo
     }
     meeting.arrive();
     attempt(&mut || match (&mut job, stop[0].load(Ordering::Relaxed)) {
-        (Some(job), false) => {
-            if spec.is_trial {
-                marker::begin();
-            }
-            let run = run_and_check(job, spec.workload.length.into(), window, stop);
-            if spec.is_trial {
-                marker::end();
-            }
-            run
-        }
+        (Some(job), false) => measured(job, spec, window, stop),
         _ => Ok(()),
     });
     meeting.arrive();
@@ -309,6 +310,30 @@ fn job_thread(spec: &JobSpec<'_>, number: u32, shared: &Shared, stop: &AtomicBoo
         }
         (error, _) => Err(error.unwrap_or_else(|| "the job did not start".to_owned())),
     }
+}
+
+/// The ramp of a job. Where there is a rule the runner ends it, at its limit too.
+fn ramp(job: &mut Job<'_>, spec: &JobSpec<'_>, shared: &Shared, stop: &AtomicBool) -> Result<(), String> {
+    let limit = match (spec.steadystate, spec.workload.ramp_time) {
+        (Some(_), _) => Limit::Ios(u64::MAX),
+        (None, Duration::ZERO) => return Ok(()),
+        (None, length) => Limit::Time(length),
+    };
+    run_and_check(job, limit, &shared.ramp, [&shared.ramp_over, stop])?;
+    job.tally.reset();
+    Ok(())
+}
+
+/// The window of a job, marked where it is a trial's.
+fn measured(job: &mut Job<'_>, spec: &JobSpec<'_>, window: &Begin, stop: [&AtomicBool; 2]) -> Result<(), String> {
+    if spec.is_trial {
+        marker::begin();
+    }
+    let run = run_and_check(job, spec.workload.length.into(), window, stop);
+    if spec.is_trial {
+        marker::end();
+    }
+    run
 }
 
 /// The pass of a job: how many I/Os it was.
