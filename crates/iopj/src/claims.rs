@@ -10,7 +10,10 @@ use std::process::ExitCode;
 pub(crate) fn claims(args: &ClaimsArgs) -> anyhow::Result<ExitCode> {
     let store = Store::open(&args.store)?;
     let (study, trials) = (store.study()?, store.trials()?);
-    let claims = decide(&trials, &Machine::of(&study, &trials, Admission { with_unproven: args.with_unproven }));
+    let claims = decide(
+        &trials,
+        &Machine::of(&study, &trials, Admission { with_unproven: args.with_unproven, ..Admission::default() }),
+    );
     if args.json {
         print_json(&serde_json::json!({ "claims": claims }))?;
     } else {

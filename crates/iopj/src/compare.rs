@@ -25,7 +25,7 @@ pub(crate) fn compare(args: &CompareArgs) -> anyhow::Result<ExitCode> {
 
 /// Of two stores, or of what `--by` tells apart in one.
 fn comparison(args: &CompareArgs) -> anyhow::Result<Comparison> {
-    let admission = Admission { with_unproven: args.with_unproven };
+    let admission = Admission { with_unproven: args.with_unproven, ..Admission::default() };
     let before = Store::open(&args.before)?;
     let Some(after) = &args.after else {
         let by = args.by.as_deref().unwrap_or_default();

@@ -162,7 +162,7 @@ fn run(args: &LabRunArgs) -> anyhow::Result<ExitCode> {
             store.display()
         ));
     }
-    print(&iopj_report::render::report(&study, &trials, Admission::default()))?;
+    print(&iopj_report::render::report(&study, &trials, Admission::default().of(&study)))?;
     print(&format!("store: {}\n", store.display()))?;
     match done.status {
         0 => Ok(ExitCode::SUCCESS),

@@ -14,7 +14,7 @@ use std::process::ExitCode;
 pub(crate) fn report(args: &ReportArgs) -> anyhow::Result<ExitCode> {
     let store = Store::open(&args.store)?;
     let (study, trials) = (store.study()?, store.trials()?);
-    let admission = Admission { with_unproven: args.with_unproven };
+    let admission = Admission { with_unproven: args.with_unproven, ..Admission::default() }.of(&study);
     if args.json {
         print_json(&export::json(&study, &trials, &store.events()?, export::Detail::Figures))?;
     } else if args.latex {

@@ -96,7 +96,7 @@ fn conclude(summary: &Summary, json: bool) -> anyhow::Result<ExitCode> {
     if json {
         print_json(&export::json(&study, &trials, &store.events()?, export::Detail::Figures))?;
     } else {
-        print(&iopj_report::render::report(&study, &trials, Admission::default()))?;
+        print(&iopj_report::render::report(&study, &trials, Admission::default().of(&study)))?;
         print(&format!("store: {}\n", summary.store.display()))?;
     }
     if summary.interrupted {

@@ -32,7 +32,7 @@ pub(crate) fn winners(args: &WinnersArgs) -> anyhow::Result<ExitCode> {
     }
     let mut question = question.of(&study);
     question.method = test.unwrap_or(question.method);
-    question.admission = Admission { with_unproven: args.with_unproven };
+    question.admission = Admission { with_unproven: args.with_unproven, ..Admission::default() }.of(&study);
     question.admits(&study).map_err(|why| anyhow!("{}: {why}", args.store.display()))?;
     let trials = store.trials()?;
     if args.json {

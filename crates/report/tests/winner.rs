@@ -222,7 +222,7 @@ fn unproven_trials_stay_out_or_are_marked() {
     let iops = question(Metric::Iops);
     assert_eq!(only_cell(&trials, &iops).decision(), Decision::Alone);
     assert!(winners(&study(6), &trials, &iops).contains("3 trials stay out: 3 unproven"));
-    let let_in = Question { admission: Admission { with_unproven: true }, ..iops };
+    let let_in = Question { admission: Admission { with_unproven: true, ..Admission::default() }, ..iops };
     let cell = only_cell(&trials, &let_in);
     assert_eq!((cell.decision(), cell.ranking[0].path, cell.ranking[0].marked), (Decision::Winner, path(1), true));
     assert!(!cell.ranking[1].marked);

@@ -1,7 +1,7 @@
 //! Who competes: the one place that decides which trials are ranked, compared and put to claims, and why the others are not.
 
-use iopj_core::VerdictKind;
-use iopj_store::{Measurement, Outcome, Trial};
+use iopj_core::{Disturbance, VerdictKind};
+use iopj_store::{Measurement, Outcome, StudyRecord, Trial};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use std::ops::AddAssign;
 
@@ -19,6 +19,8 @@ pub const LEGEND: &str = "† unproven: nothing shows which path these trials to
 pub struct Admission {
     /// Trials compete whose path is not shown, and those that were disturbed.
     pub with_unproven: bool,
+    /// Their processor was emulated: times mean nothing, so that others' share of the processors' time disturbs nothing.
+    pub emulated: bool,
 }
 
 /// Why a trial does not compete. A new reason is a variant here and a line in [`Admission::admit`].
@@ -54,6 +56,22 @@ impl Barred {
 }
 
 impl Admission {
+    /// The same for the trials of a study.
+    pub fn of(self, study: &StudyRecord) -> Admission {
+        Admission { emulated: study.emulated.is_some(), ..self }
+    }
+
+    /// True if something disturbed what is measured of a trial.
+    pub fn is_disturbed(self, measurement: &Measurement) -> bool {
+        let of_time = |one: &Disturbance| matches!(one, Disturbance::Others { .. } | Disturbance::Stolen { .. });
+        measurement.conditions.disturbances.iter().any(|one| !(self.emulated && of_time(one)))
+    }
+
+    /// True if a trial that competes is not verified, or was disturbed.
+    pub fn is_marked(self, measurement: &Measurement) -> bool {
+        measurement.verdict.kind != VerdictKind::Verified || self.is_disturbed(measurement)
+    }
+
     /// The measurement of a trial that competes.
     ///
     /// # Errors
@@ -64,7 +82,7 @@ impl Admission {
             VerdictKind::Refuted => Err(Barred::Refuted),
             _ if is_incomplete(measurement) => Err(Barred::Incomplete),
             VerdictKind::Unproven if !self.with_unproven => Err(Barred::Unproven),
-            _ if measurement.conditions.are_disturbed() && !self.with_unproven => Err(Barred::Disturbed),
+            _ if self.is_disturbed(measurement) && !self.with_unproven => Err(Barred::Disturbed),
             VerdictKind::Unproven | VerdictKind::Verified => Ok(measurement),
         }
     }
@@ -78,9 +96,9 @@ impl Admission {
         let unproven = measured.iter().filter(|one| one.verdict.kind == VerdictKind::Unproven);
         let reasons: Vec<&str> =
             unproven.map(|one| one.verdict.reasons.first().map_or("no reason is told", String::as_str)).collect();
-        let disturbed = measured.iter().filter(|one| one.conditions.are_disturbed()).count();
+        let disturbed = measured.iter().filter(|one| self.is_disturbed(one)).count();
         if let Some(one) =
-            measured.iter().find(|one| one.verdict.kind == VerdictKind::Verified && one.conditions.are_disturbed())
+            measured.iter().find(|one| one.verdict.kind == VerdictKind::Verified && self.is_disturbed(one))
         {
             return Some(format!(
                 "nothing is ranked: no verified trial was left undisturbed. {disturbed} of {} trials were disturbed: {}; end what else runs, \
@@ -105,11 +123,6 @@ impl Admission {
 fn most_frequent<'r>(reasons: &[&'r str]) -> Option<&'r str> {
     let count = |reason: &str| reasons.iter().filter(|other| **other == reason).count();
     reasons.iter().rev().copied().max_by_key(|reason| count(reason))
-}
-
-/// True if a trial that competes is not verified, or was disturbed.
-pub fn is_marked(measurement: &Measurement) -> bool {
-    measurement.verdict.kind != VerdictKind::Verified || measurement.conditions.are_disturbed()
 }
 
 /// True if a trial did not do the I/O that it stands for.
@@ -170,7 +183,9 @@ impl Serialize for Tally {
 mod tests {
     use super::*;
     use crate::analysis::claims::fixture::{Measured, cell, judge, workload};
-    use iopj_core::{Disturbance, Rw};
+    use iopj_core::{PowerChange, PowerSetting, Rw};
+
+    const LAX: Admission = Admission { with_unproven: true, emulated: false };
 
     fn trials(count: usize) -> Vec<Trial> {
         let measured = Measured { iops: 1000.0, ..Measured::default() };
@@ -192,13 +207,13 @@ mod tests {
         let why = |admission: Admission| all.iter().map(|trial| admission.admit(trial).err()).collect::<Vec<_>>();
         let rest = [Some(Barred::Refuted), Some(Barred::Failed), Some(Barred::Incomplete)];
         assert_eq!(why(Admission::default())[..2], [None, Some(Barred::Unproven)]);
-        assert_eq!(why(Admission { with_unproven: true })[..2], [None, None]);
-        for admission in [Admission::default(), Admission { with_unproven: true }] {
+        assert_eq!(why(LAX)[..2], [None, None]);
+        for admission in [Admission::default(), LAX] {
             assert_eq!(why(admission)[2..], rest);
         }
         // An unproven trial that moved no byte is incomplete either way.
         judge(&mut all[4..], VerdictKind::Unproven);
-        assert_eq!(Admission { with_unproven: true }.admit(&all[4]), Err(Barred::Incomplete));
+        assert_eq!(LAX.admit(&all[4]), Err(Barred::Incomplete));
     }
 
     #[test]
@@ -209,16 +224,40 @@ mod tests {
         };
         all[..2].iter_mut().for_each(disturb);
         judge(&mut all[1..2], VerdictKind::Refuted);
-        let (strict, lax) = (Admission::default(), Admission { with_unproven: true });
+        let (strict, lax) = (Admission::default(), LAX);
         let why = |admission: Admission| all.iter().map(|trial| admission.admit(trial).err()).collect::<Vec<_>>();
         assert_eq!(why(strict), [Some(Barred::Disturbed), Some(Barred::Refuted), None]);
         assert_eq!(why(lax), [None, Some(Barred::Refuted), None]);
-        assert!(is_marked(lax.admit(&all[0]).unwrap()) && !is_marked(lax.admit(&all[2]).unwrap()));
+        assert!(lax.is_marked(lax.admit(&all[0]).unwrap()) && !lax.is_marked(lax.admit(&all[2]).unwrap()));
         assert_eq!(strict.nobody(&all), None);
         let line = "nothing is ranked: no verified trial was left undisturbed. 1 of 1 trials were disturbed: other processes had 0.90 \
                     processors, where 0.05 are allowed; end what else runs, or rank such trials, marked, by --with-unproven";
         assert_eq!(strict.nobody(&all[..1]).as_deref(), Some(line));
         assert_eq!(lax.nobody(&all[..1]), None);
+    }
+
+    #[test]
+    fn under_emulation_others_time_disturbs_nothing_and_a_change_does() {
+        let mut all = trials(4);
+        let change =
+            PowerChange { what: PowerSetting::Smt, device: None, before: "on".to_owned(), after: "off".to_owned() };
+        let disturbances = [
+            Disturbance::Others { cores: 0.9, allowed: 0.05 },
+            Disturbance::Stolen { share: 0.1 },
+            Disturbance::Changed(change),
+        ];
+        for (trial, one) in all.iter_mut().zip(disturbances) {
+            measurement(trial).conditions.disturbances = vec![one];
+        }
+        let emulated = Admission { emulated: true, ..Admission::default() };
+        let why = |admission: Admission| all.iter().map(|trial| admission.admit(trial).err()).collect::<Vec<_>>();
+        let bar = Some(Barred::Disturbed);
+        assert_eq!(
+            (why(Admission::default()), why(emulated)),
+            (vec![bar, bar, bar, None], vec![None, None, bar, None])
+        );
+        assert!(!emulated.is_marked(emulated.admit(&all[0]).unwrap()));
+        assert_eq!(emulated.nobody(&all[..2]), None);
     }
 
     #[test]
@@ -232,7 +271,7 @@ mod tests {
         let line = "nothing is ranked: no trial is verified. 4 of 4 trials are unproven: zram0 has no vectors; \
                     --with-unproven ranks such trials, marked";
         assert_eq!(Admission::default().nobody(&all).as_deref(), Some(line));
-        assert_eq!(Admission { with_unproven: true }.nobody(&all), None);
+        assert_eq!(LAX.nobody(&all), None);
         judge(&mut all, VerdictKind::Refuted);
         let line = "nothing is ranked: no trial is verified (4 refuted)";
         assert_eq!(Admission::default().nobody(&all).as_deref(), Some(line));

@@ -1,6 +1,6 @@
 //! Trials grouped into cells and tables: means over replicates, their spread, and the order of paths.
 
-use super::admission::{Admission, is_marked};
+use super::admission::Admission;
 use super::cost::Costs;
 use super::energy::{self, Energy};
 use super::metric::Metric;
@@ -212,7 +212,7 @@ fn row(first: &Trial, trials: &[&Trial], shown: &Shown<'_>) -> Row {
         failed: trials.len() - measured.len(),
         figures: figures(basis, shown),
         competes: !competing.is_empty(),
-        marked: competing.iter().any(|one| is_marked(one)),
+        marked: competing.iter().any(|one| shown.admission.is_marked(one)),
         slower: None,
         reasons,
         short_ios: measured.iter().map(|measurement| measurement.short_ios).sum(),

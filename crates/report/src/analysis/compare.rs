@@ -2,7 +2,7 @@
 //!
 //! Reading stores and showing the result is left to others.
 
-use super::admission::{Admission, Tally, is_marked};
+use super::admission::{Admission, Tally};
 use super::contrast::{Contrast, Plan, Sample, in_blocks, pairs};
 use super::metric::Metric;
 use super::stats::{Method, Ratio, holm};
@@ -202,7 +202,8 @@ fn compare_sides(
 ) -> Comparison {
     let apart = settings_apart(before.1, after.1);
     let without: Vec<&str> = apart.iter().map(|difference| difference.name.as_str()).collect();
-    let (old, mut new) = (cells(before.1, &without, admission), cells(after.1, &without, admission));
+    let admissions = [before.0, after.0].map(|study| admission.of(study));
+    let (old, mut new) = (cells(before.1, &without, admissions[0]), cells(after.1, &without, admissions[1]));
     let mut pairs = Vec::new();
     let mut only_before = Vec::new();
     for (cell, values) in old {
@@ -221,10 +222,10 @@ fn compare_sides(
     let mut differences = facts_apart(before.0, after.0);
     differences.extend(apart);
     let energy = EnergySource::measured(&[before.1, after.1]);
-    let (before, after) = (side(before, admission), side(after, admission));
+    let (before, after) = (side(before, admissions[0]), side(after, admissions[1]));
     let energy = energy.filter(|_| before.emulated.is_none() && after.emulated.is_none());
     let metrics = metrics(&before, &after, energy.is_some());
-    let changes = changes(&pairs, &metrics, (in_blocks, energy.as_ref()));
+    let changes = changes(&pairs, &metrics, (in_blocks, energy.as_ref(), admissions));
     let by = None;
     Comparison {
         before,
@@ -390,13 +391,13 @@ fn cells<'a>(trials: &'a [Trial], without: &[&str], admission: Admission) -> Vec
 
 type Pair<'a> = (Cell, Vec<Replicate<'a>>, Vec<Replicate<'a>>);
 
-/// Whether cells are tested in blocks, and whose energy counts.
-type How<'a> = (bool, Option<&'a EnergySource>);
+/// Whether cells are tested in blocks, whose energy counts, and who competes on either side.
+type How<'a> = (bool, Option<&'a EnergySource>, [Admission; 2]);
 
-fn changes(pairs: &[Pair<'_>], metrics: &[Metric], (in_blocks, source): How<'_>) -> Vec<Change> {
+fn changes(pairs: &[Pair<'_>], metrics: &[Metric], (in_blocks, source, admissions): How<'_>) -> Vec<Change> {
     let method = if in_blocks { Method::Paired } else { Method::Welch };
     let family = pairs.len() * metrics.len();
-    let change = |pair, metric: &Metric| change(pair, *metric, (Plan::of(*metric, method, family), source));
+    let change = |pair, metric: &Metric| change(pair, *metric, (Plan::of(*metric, method, family), source, admissions));
     let mut changes: Vec<Change> =
         pairs.iter().flat_map(|pair| metrics.iter().map(move |metric| change(pair, metric))).collect();
     let tested: Vec<usize> = (0..changes.len()).filter(|index| changes[*index].p.is_some()).collect();
@@ -415,7 +416,11 @@ fn order(a: &Change, b: &Change) -> Ordering {
     a.cell.path.cmp(&b.cell.path).then_with(|| a.metric.cmp(&b.metric))
 }
 
-fn change((cell, before, after): &Pair<'_>, metric: Metric, (plan, source): (Plan, Option<&EnergySource>)) -> Change {
+fn change(
+    (cell, before, after): &Pair<'_>,
+    metric: Metric,
+    (plan, source, admissions): (Plan, Option<&EnergySource>, [Admission; 2]),
+) -> Change {
     let sample = |trials: &[Replicate<'_>]| -> Sample {
         trials.iter().filter_map(|(block, trial)| Some((*block, metric.value(trial, source)?))).collect()
     };
@@ -441,7 +446,7 @@ fn change((cell, before, after): &Pair<'_>, metric: Metric, (plan, source): (Pla
         ratio: ratio.map(|ratio| ratio.ratio).or(plain).filter(|ratio| ratio.is_finite()),
         interval: ratio.map(|Ratio { low, high, .. }| (low, high)),
         least: contrast.and_then(|contrast: Contrast| contrast.least()),
-        marked: before.iter().chain(after).any(|(_, trial)| is_marked(trial)),
+        marked: [before, after].into_iter().zip(admissions).any(|(all, one)| all.iter().any(|(_, m)| one.is_marked(m))),
         p: contrast.map(|contrast| contrast.p),
         p_holm: None,
         outcome: if before_mean.is_none() || after_mean.is_none() {

@@ -197,7 +197,7 @@ fn unproven_trials_compete_only_where_they_are_let_and_no_regression_is_told_of_
     assert!(comparison.changes.iter().all(|change| change.outcome == Outcome::NotMeasured && !change.marked));
     let why = regressions(&comparison, 5.0).unwrap_err();
     assert!(why.contains("no trial is verified. 3 of 3 trials are unproven: no vectors"), "{why}");
-    let let_in = Admission { with_unproven: true };
+    let let_in = Admission { with_unproven: true, ..Admission::default() };
     let comparison = compare((&study("6.1"), &before), (&study("6.1"), &after), let_in);
     assert_eq!(regressions(&comparison, 5.0).unwrap().len(), 2);
     assert!(comparison.changes.iter().all(|change| change.marked));

@@ -2,7 +2,7 @@
 //!
 //! Who competes is told by `admission`; the others are counted. The maps as text are `render`'s.
 
-use super::admission::{Admission, Tally, is_marked};
+use super::admission::{Admission, Tally};
 use super::contrast::{Contrast, Plan, Sample, in_blocks};
 use super::metric::Metric;
 use super::stats::{LEVEL, Method, Summary, holm, summarize};
@@ -340,7 +340,7 @@ fn gather(cell: &mut Gathered, trial: &Trial, question: &Question, source: Optio
         Ok(measurement) => {
             if let Some(value) = question.metric.value(measurement, source) {
                 cell.samples.entry(trial.path).or_default().push((trial.replicate, value));
-                cell.marked.extend(is_marked(measurement).then_some(trial.path));
+                cell.marked.extend(question.admission.is_marked(measurement).then_some(trial.path));
             } else if source.is_some_and(|source| source.lack(measurement).is_some()) {
                 cell.left_out.energy_incomplete += 1;
             } else {

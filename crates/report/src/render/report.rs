@@ -203,7 +203,7 @@ fn footer(study: &StudyRecord, trials: &[Trial], tables: &[Table], admission: Ad
         if admission.with_unproven { "refuted ones" } else { "both" },
         trials.len() - measured.len()
     );
-    let disturbed = measured.iter().filter(|measurement| measurement.conditions.are_disturbed()).count();
+    let disturbed = measured.iter().filter(|measurement| admission.is_disturbed(measurement)).count();
     if disturbed > 0 {
         let ranked = if admission.with_unproven { "ranked with a mark" } else { "left out of the ranking" };
         let _ = writeln!(text, "conditions: {disturbed} of {} trials were disturbed ({ranked})", measured.len());

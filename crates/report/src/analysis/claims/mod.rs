@@ -56,7 +56,7 @@ pub struct Claim {
     pub published: &'static [Printed],
     /// Trials of the cells compared that do not compete.
     pub left_out: Tally,
-    /// An unproven trial is among those that decide.
+    /// An unproven or disturbed trial is among those that decide.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub marked: bool,
     /// The meter and scope that the figures of energy are of; absent where the claim is not about energy, or none was measured.
@@ -209,7 +209,7 @@ impl Machine {
             cores: cores.unwrap_or(0),
             emulated: study.emulated.is_some(),
             in_blocks: in_blocks(study),
-            admission,
+            admission: admission.of(study),
             looks: study.looks(),
         }
     }

@@ -7,7 +7,7 @@ pub(super) use super::metrics::{
 };
 use super::stated::{Derived, Generally, Somewhere, Stated};
 use super::{Answer, Effect, Figure, Part};
-use crate::analysis::admission::{Tally, is_marked};
+use crate::analysis::admission::Tally;
 use crate::analysis::contrast::{Contrast, Plan, Sample, pairs};
 use crate::analysis::stats::{
     LEVEL, Method, equivalent, equivalent_paired, holm, over, ratio_of_means, summarize, t_test,
@@ -303,7 +303,7 @@ pub(super) fn parts(questions: Vec<Labelled<'_>>, replicates: usize) -> (Vec<Par
             let key = (label.clone(), cell.path, cell.shape);
             if !counted.contains(&key) {
                 left_out += cell.left_out;
-                marked |= cell.verified.iter().any(|one| is_marked(one));
+                marked |= cell.verified.iter().any(|one| cell.machine.admission.is_marked(one));
                 counted.push(key);
             }
         }

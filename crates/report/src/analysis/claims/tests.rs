@@ -222,7 +222,8 @@ fn unproven_trials_decide_only_where_they_are_let_and_are_marked() {
     judge(&mut trials, VerdictKind::Unproven);
     let claim = decided(&trials, 4, "poll22-1");
     assert!(matches!(claim.answer, Answer::NotMeasured(_)) && !claim.marked);
-    let machine = Machine { cores: 4, admission: Admission { with_unproven: true }, ..Machine::default() };
+    let machine =
+        Machine { cores: 4, admission: Admission { with_unproven: true, emulated: false }, ..Machine::default() };
     let claim = decide(&trials, &machine).into_iter().find(|claim| claim.id == "poll22-1").unwrap();
     assert!(claim.answer == Answer::Holds && claim.marked);
     let text = crate::render::claims(&[claim]);

@@ -9,8 +9,13 @@ use iopj_core::{Cost, Rw};
 use iopj_store::Outcome;
 
 const EMULATOR: Machine = Machine { emulated: true, ..REAL };
-const REAL: Machine =
-    Machine { cores: 4, emulated: false, in_blocks: false, admission: Admission { with_unproven: false }, looks: 1 };
+const REAL: Machine = Machine {
+    cores: 4,
+    emulated: false,
+    in_blocks: false,
+    admission: Admission { with_unproven: false, emulated: false },
+    looks: 1,
+};
 
 fn decided(trials: &[Trial], machine: &Machine, id: &str) -> Claim {
     decide(trials, machine).into_iter().find(|claim| claim.id == id).unwrap()

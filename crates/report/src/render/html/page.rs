@@ -124,7 +124,8 @@ fn summary(study: &StudyRecord, model: &Model<'_>, bests: &[Bests]) -> String {
         html += "<p class=\"lead\">This store holds no trial: nothing can be shown. Do the trials with \
                  <code>iopj run --resume STORE</code>.</p>";
     } else if !model.trials.iter().any(|trial| model.admission.admit(trial).is_ok()) {
-        let unranked = model.trials.iter().any(|trial| Admission { with_unproven: true }.admit(trial).is_ok());
+        let unranked =
+            model.trials.iter().any(|trial| Admission { with_unproven: true, ..model.admission }.admit(trial).is_ok());
         let why = model.admission.nobody(model.trials).filter(|_| unranked).map_or_else(
             || {
                 "No trial stands: all of them were refuted, failed or incomplete, so that no path can be ranked."
