@@ -229,3 +229,15 @@ fn iface23_8_holds_where_kernel_bypass_and_submission_polling_are_below_the_medi
     let claim = many_threads(14.0, [10.0, 9.0], 15.0, &NOISY);
     assert!(matches!(claim.answer, Answer::Undecided(_)), "{:?}", claim.answer);
 }
+
+#[test]
+fn iface23_2_and_4_are_about_the_papers_paths() {
+    let mut trials = table_2(&QUIET, "", 1.0);
+    // One of ours is as near as posix-sio with polling, another as slow as posix-aio: neither is asked about.
+    trials.extend(by_path(&trials, "posix-sio/syscall/poll", "nvme-passthrough/syscall/poll"));
+    trials.extend(by_path(&trials, "posix-aio/syscall/interrupt", "io_uring/syscall/interrupt+split"));
+    for (id, parts) in [("iface23-2", 7), ("iface23-4", 32)] {
+        let claim = decided(&trials, 8, id);
+        assert_eq!((claim.answer, claim.parts.len()), (Answer::Holds, parts), "{id}");
+    }
+}
