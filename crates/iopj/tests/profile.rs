@@ -106,7 +106,7 @@ fn who_may_not_sample_is_told_before_anything_is_made() {
     let messages = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{messages}");
     let message = messages.lines().last().unwrap();
-    for part in ["this user may not sample", "run as root", "sysctl kernel.perf_event_paranoid=-1"] {
+    for part in ["this user may not watch every core", "run as root", "sysctl kernel.perf_event_paranoid=-1"] {
         assert!(message.contains(part), "{messages}");
     }
     let left: Vec<_> = std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
