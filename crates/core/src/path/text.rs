@@ -126,7 +126,7 @@ fn parse_user_completion(interface: &str, completion: &str, variants: &[&str]) -
     let mode = parse_completion_mode(interface, completion)?;
     let spin = match (variants, mode) {
         ([], _) => Spin::Tight,
-        (["pause", "pause", ..], _) => return Err("`+pause` stands twice".into()),
+        (["pause", "pause", ..], _) => return Err("`+pause` is named twice".into()),
         (["pause"], CompletionMode::Poll | CompletionMode::Hybrid(_)) => Spin::Pause,
         (["pause", other, ..] | [other, ..], CompletionMode::Poll | CompletionMode::Hybrid(_)) => {
             return Err(format!("{interface} has no variant `+{other}`; its poll and hybrid have +pause"));
@@ -163,7 +163,7 @@ fn parse_ring(interface: &str, submission: &str, completion: &str, variants: &[&
             }
         };
         if std::mem::replace(seen, true) {
-            return Err(format!("`+{variant}` stands twice"));
+            return Err(format!("`+{variant}` is named twice"));
         }
     }
     let submission = match submission {
@@ -266,11 +266,11 @@ mod tests {
             ("posix-sio/syscall/poll+registered", "no variant `+registered`"),
             ("io_uring/sqpoll/poll+split", "no variant `+split`"),
             ("nvme-user/syscall/poll", "no submission `syscall`; it has doorbell"),
-            ("nvme-user/doorbell/poll+pause+pause", "stands twice"),
+            ("nvme-user/doorbell/poll+pause+pause", "is named twice"),
             ("nvme-user/doorbell/poll+split", "no variant `+split`; its poll and hybrid have +pause"),
             ("nvme-user/doorbell/interrupt+pause", "no variant `+pause` where it interrupts"),
             ("spdk/doorbell/interrupt", "no completion `interrupt`; it has poll"),
-            ("io_uring/syscall/poll+split+split", "stands twice"),
+            ("io_uring/syscall/poll+split+split", "is named twice"),
         ] {
             let message = text.parse::<IoPath>().unwrap_err().to_string();
             assert!(message.contains(part), "{message}");
