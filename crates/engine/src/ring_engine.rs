@@ -472,7 +472,7 @@ mod tests {
         };
         assert!(ring.setup_flags().contains(&RingFlag::SqAff));
         // The poller takes its name and its processor when it first runs.
-        let (name, deadline) = (format!("iou-sqp-{tid}"), Instant::now() + Duration::from_secs(60));
+        let (name, deadline) = (format!("iou-sqp-{tid}"), Instant::now() + Duration::from_secs(300));
         while cpus_of(&name) != [cpu.to_string()] && Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(1));
         }

@@ -46,7 +46,7 @@ fn run(accelerator: &[&str]) -> BTreeMap<u32, CostProfile> {
     plugin.check(Path::new(QEMU)).unwrap();
     let ended = Command::new("timeout")
         .args([
-            "60",
+            "600",
             QEMU,
             "-machine",
             "q35",

@@ -103,7 +103,7 @@ impl Bmc {
     fn config(&self, changes: serde_json::Value) -> IpmiConfig {
         let mut all = serde_json::json!({
             "host": "127.0.0.1", "port": self.port, "user": "reader", "password_file": self.path("password"),
-            "privilege": "administrator", "timeout_ms": 10_000,
+            "privilege": "administrator", "timeout_ms": 60_000,
         });
         all.as_object_mut().unwrap().extend(changes.as_object().unwrap().clone());
         serde_json::from_value(all).unwrap()

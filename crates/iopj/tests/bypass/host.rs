@@ -133,7 +133,7 @@ impl Bench {
             drives: self.drives.clone(),
             kernel_arguments: vec!["tsc=reliable".to_owned()],
             iommu: self.iommu,
-            time_limit: Duration::from_secs(400),
+            time_limit: Duration::from_secs(900),
         }
     }
 }

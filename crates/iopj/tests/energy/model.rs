@@ -1,6 +1,6 @@
 //! A model from a store with a real meter, and what a study shows that has nothing but the model.
 
-use crate::common::{alone, folder, iopj};
+use crate::common::{alone, folder, iopj, output};
 use crate::{OPTIONS, QUICK, prepare, succeeded, trials};
 use iopj_core::evidence::{CpuTimes, Finding, ProcessEvidence};
 use iopj_core::path::{Completion, Submission};
@@ -158,7 +158,7 @@ fn a_fitted_model_gives_estimates_that_say_so_and_rank_nothing() {
     }
     prepare(folder, &format!("{QUICK}\n[meters.guess]\nkind = \"model\"\nfile = \"model.toml\"\n"));
     let run = format!("run study.toml {OPTIONS} --iodepth 1 --runtime 1s --replicates 3");
-    succeeded(&iopj(folder, &run).output().unwrap());
+    succeeded(&output(&mut iopj(folder, &run)).0);
     let trials = trials(folder);
     assert_eq!(trials.len(), 6);
     for trial in &trials {

@@ -30,7 +30,7 @@ fn run_with(kernel: &Kernel, kind: MishapKind, at: &Path) -> (Result<Done, LabEr
         vcpus: 2,
         exact: false,
         vmlinux: None,
-        time_limit: Duration::from_secs(180),
+        time_limit: Duration::from_secs(600),
         mishap: Some(Mishap { kind, at: "2/4".to_owned() }),
     };
     let programs = vec![Program { name: "iopj".to_owned(), host: env!("CARGO_BIN_EXE_iopj").into() }];

@@ -217,7 +217,7 @@ fn synchronous_polling_is_refuted_on_6_1() {
     }
     let (_alone, folder) = (alone(), folder());
     let change = [
-        ("replicates = 8", "replicates = 1"),
+        ("replicates = 8", "replicates = 2"),
         ("ios = 4000", "ios = 1000"),
         ("    \"posix-sio/syscall/hybrid\",\n", ""),
     ];

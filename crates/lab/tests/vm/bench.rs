@@ -119,7 +119,7 @@ impl Bench {
             drives: vec![nvme(null())],
             kernel_arguments: Vec::new(),
             iommu: false,
-            time_limit: Duration::from_secs(120),
+            time_limit: Duration::from_secs(600),
         };
         Bench { folder, machine, out, _cache: cache, _turn: turn }
     }

@@ -119,7 +119,7 @@ fn a_shell_on_a_terminal_has_its_last_words_printed() {
     let Some(kernel) = kernel("5.10") else { return };
     let test = std::env::current_exe().unwrap();
     let mut terminal = Command::new("timeout")
-        .args(["--foreground", "120", "script", "-qec"])
+        .args(["--foreground", "600", "script", "-qec"])
         .arg(format!("{} --exact boots::shell_on_a_terminal --nocapture", test.display()))
         .arg("/dev/null")
         .env(TERMINAL, "yes")

@@ -49,7 +49,7 @@ fn a_drive_is_pulled_while_it_is_read() {
     let Some(bench) = Bench::old(&script, nvme(null())) else { return };
     let ended = bench.run_and(|qmp| {
         qmp.pull(0).unwrap();
-        let gone = qmp.event("DEVICE_DELETED", Duration::from_secs(60)).unwrap().expect("the guest lets it go");
+        let gone = qmp.event("DEVICE_DELETED", Duration::from_secs(300)).unwrap().expect("the guest lets it go");
         assert_eq!(gone["device"], "drive0");
     });
     assert_eq!(ended.unwrap().status, 0);
@@ -61,7 +61,7 @@ fn a_stalled_drive_answers_nothing() {
     let script = "reads() { set -- $(cat /sys/block/vda/stat); echo $1; }\n\
                   dd if=/dev/vda of=/dev/null bs=4096 iflag=direct count=10000000 & echo now\n\
                   for second in $(seq 60); do\n\
-                  before=$(reads); sleep 1; [ $(reads) = $before ] && break\n\
+                  before=$(reads); sleep 3; [ $(reads) = $before ] && break\n\
                   done\n\
                   set -- $(cat /sys/block/vda/stat); echo $9 >/out/in_flight; grep State: /proc/$!/status >/out/state";
     let Some(bench) = Bench::old(script, virtio(Backend::Stallable { size_bytes: SIZE_BYTES })) else { return };
@@ -76,7 +76,7 @@ fn a_stalled_drive_that_goes_on_answers_what_it_was_asked() {
     let script = "reads() { set -- $(cat /sys/block/vda/stat); echo $1; }\n\
                   dd if=/dev/vda of=/dev/null bs=4096 iflag=direct count=10000000 & echo now\n\
                   for second in $(seq 60); do\n\
-                  before=$(reads); sleep 1; [ $(reads) = $before ] && break\n\
+                  before=$(reads); sleep 3; [ $(reads) = $before ] && break\n\
                   done\n\
                   echo stalled\n\
                   for second in $(seq 60); do\n\

@@ -9,7 +9,7 @@ use serde_json::json;
 use servers::{PASSWORD, Server, node_exporter};
 
 fn plug(server: &Server, json: serde_json::Value) -> HttpConfig {
-    let mut all = json!({"url": server.url("/"), "timeout_s": 5.0});
+    let mut all = json!({"url": server.url("/"), "timeout_s": 60.0});
     all.as_object_mut().unwrap().extend(json.as_object().unwrap().clone());
     serde_json::from_value(all).unwrap()
 }
@@ -20,7 +20,7 @@ fn instrument(server: &Server, path: &str) -> HttpConfig {
 }
 
 fn bmc(server: &Server, json: serde_json::Value) -> RedfishConfig {
-    let mut all = json!({"url": server.url(""), "user": "reader", "password_file": server.path("password"),
+    let mut all = json!({"url": server.url(""), "user": "reader", "password_file": server.path("password"), "timeout_s": 60.0,
         "ca_file": server.path("ca.pem"), "chassis": "1"});
     all.as_object_mut().unwrap().extend(json.as_object().unwrap().clone());
     all.as_object_mut().unwrap().retain(|_, value| !value.is_null());
@@ -154,7 +154,7 @@ fn the_node_exporter_is_scraped() {
          "scope": "core"},
     ]);
     let mut json =
-        json!({"url": format!("http://127.0.0.1:{port}"), "preset": "prometheus", "timeout_s": 10.0, "values": values});
+        json!({"url": format!("http://127.0.0.1:{port}"), "preset": "prometheus", "timeout_s": 60.0, "values": values});
     let mut meter = http::open(&serde_json::from_value(json.clone()).unwrap()).unwrap();
     let readings = read(&mut *meter).unwrap();
     let (Value::Watts(load), Value::Count(idle)) = (readings[0].value, readings[1].value) else {

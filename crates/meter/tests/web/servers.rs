@@ -64,6 +64,13 @@ impl Server {
     /// On the port that it had, if it had one.
     pub(crate) fn restart(&mut self) {
         self.kill();
+        // Another process may have the port for a moment: then the server ends at once.
+        let started = (0..600).find_map(|_| self.started()).expect("the server prints its port");
+        (self.process, self.port) = (Some(started.0), started.1);
+    }
+
+    /// `None` if it ended before it listened.
+    fn started(&self) -> Option<(Process, u16)> {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/web/server.py");
         let mut command = Command::new("python3");
         command.arg(script).arg(self.port.to_string()).arg(self.path("log")).stdout(Stdio::piped());
@@ -73,8 +80,8 @@ impl Server {
         let mut child = command.spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        self.process = Some(Process(child));
-        self.port = line.trim().parse().expect("the server prints its port");
+        let process = Process(child);
+        Some((process, line.trim().parse().ok()?))
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {

@@ -62,10 +62,10 @@ fn start(script: &'static [&'static str]) -> Result<Running, String> {
     Running::start(spec, Box::new(Script(script)), Opening { allow_exec: false })
 }
 
-/// Readings and notices, taken until there is what is waited for, or for ten seconds.
+/// Readings and notices, taken until there is what is waited for, or for five minutes.
 fn until(running: &mut Running, enough: impl Fn(usize, &[String]) -> bool) -> (usize, Vec<String>) {
     let (mut count, mut notices) = (0, Vec::new());
-    for _ in 0..1000 {
+    for _ in 0..30_000 {
         let (readings, more) = running.take();
         count += readings.len();
         notices.extend(more);

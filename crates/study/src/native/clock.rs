@@ -115,11 +115,11 @@ mod tests {
 
     #[test]
     fn the_clock_agrees_with_the_kernels() {
-        let clock = Clock::new();
+        let (clock, begin) = (Clock::new(), monotonic_ns());
         for _ in 0..50 {
             let (before, now, after) = (monotonic_ns(), clock.now_ns(), monotonic_ns());
-            // A rate found over 10 ms is good to some ppm, and no more than a second has passed.
-            let slack = 20_000;
+            // A rate found over 10 ms is good to some ppm, the kernel may turn its clock by 500 ppm, and a busy machine takes its time.
+            let slack = 20_000 + after.saturating_sub(begin) / 1000;
             assert!(before <= now + slack && now <= after + slack, "{before} {now} {after}");
             std::thread::sleep(Duration::from_millis(2));
         }

@@ -6,7 +6,6 @@ use iopj_engine::sim::{Sim, SimOptions};
 use iopj_engine::{Completion, Request};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
-use std::time::Instant;
 
 thread_local! {
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
@@ -197,7 +196,6 @@ fn stop_ends_a_trial_without_end() {
     let workload = Workload { length: Length::Runtime(Duration::from_secs(3600)), ..workload() };
     let spec = spec(&workload, &open);
     let stop = AtomicBool::new(false);
-    let started = Instant::now();
     let error = std::thread::scope(|scope| {
         scope.spawn(|| {
             std::thread::sleep(Duration::from_millis(50));
@@ -206,7 +204,6 @@ fn stop_ends_a_trial_without_end() {
         run(&spec, &stop, &mut |_, _| Ok(()), &mut || {}).err().unwrap()
     });
     assert_eq!(error, "interrupted");
-    assert!(started.elapsed() < Duration::from_secs(600));
 }
 
 #[test]

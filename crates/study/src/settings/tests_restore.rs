@@ -30,7 +30,7 @@ pub(super) fn child_root() -> Option<PathBuf> {
 pub(super) fn wait_for(file: &Path) {
     let start = Instant::now();
     while !file.exists() {
-        assert!(start.elapsed() < Duration::from_secs(30), "{} did not come", file.display());
+        assert!(start.elapsed() < Duration::from_secs(300), "{} did not come", file.display());
         std::thread::sleep(Duration::from_millis(2));
     }
 }
