@@ -84,6 +84,12 @@ pub struct SteadyState {
     pub limit: f64,
     /// The share by which it did; negative for a fall, absent where nothing was to be fitted.
     pub change: Option<f64>,
+    /// Half of the 95 % interval of that share; absent where there is none, and in stores whose rule took noise for flat.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub noise: Option<f64>,
+    /// Length of the stretch that the line was fitted to in ns: `duration_ns` or longer, where noise hid the slope over that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub over_ns: Option<u64>,
     /// The rate was steady when the window began. If not, the ramp had reached its longest: the trial is unsteady.
     pub attained: bool,
 }

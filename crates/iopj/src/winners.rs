@@ -3,7 +3,9 @@
 use crate::args::WinnersArgs;
 use crate::output::{print, print_json};
 use anyhow::anyhow;
+use iopj_core::IoPath;
 use iopj_report::analysis::Admission;
+use iopj_report::analysis::apart::{ApartMap, Redecided, apart_maps};
 use iopj_report::analysis::contrast::in_blocks;
 use iopj_report::analysis::stats::Method;
 use iopj_report::analysis::winner::{Axis, AxisValue, Cell, Decision, Question, WinnerMap, winner_maps};
@@ -36,7 +38,9 @@ pub(crate) fn winners(args: &WinnersArgs) -> anyhow::Result<ExitCode> {
     question.admits(&study).map_err(|why| anyhow!("{}: {why}", args.store.display()))?;
     let trials = store.trials()?;
     if args.json {
-        let maps: Vec<Value> = winner_maps(&trials, &question).iter().map(map_json).collect();
+        let maps = winner_maps(&trials, &question);
+        let apart = apart_maps(&study, &trials, &question, &maps);
+        let maps: Vec<Value> = maps.iter().zip(&apart).map(|(map, apart)| map_json(map, apart.as_ref())).collect();
         print_json(&json!({ "maps": maps, "nobody": question.admission.nobody(&trials) }))?;
     } else {
         print(&iopj_report::render::winners(&study, &trials, &question))?;
@@ -44,7 +48,7 @@ pub(crate) fn winners(args: &WinnersArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn map_json(map: &WinnerMap) -> Value {
+fn map_json(map: &WinnerMap, apart: Option<&ApartMap>) -> Value {
     let Question { metric, x, y, method, looks, .. } = map.question;
     let mut workload = json!(map.workload);
     // What it says of the two axes means nothing.
@@ -74,7 +78,30 @@ fn map_json(map: &WinnerMap) -> Value {
         "generator": map.generator.as_str(),
         "energy": map.source,
         "cells": map.cells.iter().map(cell).collect::<Vec<Value>>(),
+        "without_unsteady": apart.map(|apart| apart_json(map, apart)),
     })
+}
+
+/// The cells that are decided otherwise without the trials whose rate changed.
+fn apart_json(map: &WinnerMap, apart: &ApartMap) -> Value {
+    let Question { x, y, .. } = map.question;
+    let decided = |(decision, path): (Decision, Option<IoPath>)| json!({ "decision": decision_word(decision), "path": path.map(|path| path.to_string()) });
+    let cell = |cell: &Redecided| {
+        let mut of = json!({ "with": decided(cell.with), "without": decided(cell.without) });
+        (of[y.as_str()], of[x.as_str()]) = (place(cell.at.0), place(cell.at.1));
+        of
+    };
+    json!({ "trials": apart.trials, "redecided": apart.cells.iter().map(cell).collect::<Vec<Value>>() })
+}
+
+fn decision_word(decision: Decision) -> &'static str {
+    match decision {
+        Decision::Winner => "winner",
+        Decision::Tie => "tie",
+        Decision::Alone => "alone",
+        Decision::Undecided => "undecided",
+        Decision::Empty => "empty",
+    }
 }
 
 /// A place on an axis: bytes and counts are numbers.
@@ -86,13 +113,6 @@ fn place(value: AxisValue) -> Value {
 }
 
 fn cell_json(cell: &Cell) -> Value {
-    let decision = match cell.decision() {
-        Decision::Winner => "winner",
-        Decision::Tie => "tie",
-        Decision::Alone => "alone",
-        Decision::Undecided => "undecided",
-        Decision::Empty => "empty",
-    };
     let ranking = cell.ranking.iter().map(|place| {
         json!({
             "path": place.path.to_string(),
@@ -104,7 +124,7 @@ fn cell_json(cell: &Cell) -> Value {
         })
     });
     json!({
-        "decision": decision,
+        "decision": decision_word(cell.decision()),
         "p": cell.p,
         "ratio": cell.lead.and_then(|lead| lead.ratio),
         "least": cell.lead.and_then(|lead| lead.least()),
@@ -137,5 +157,28 @@ mod tests {
         assert_eq!((&json["ranking"][1]["interval"], &json["left_out"]["refuted"]), (&Value::Null, &json!(0)));
         assert_eq!(cell_json(&Cell::default())["decision"], json!("empty"));
         assert_eq!(super::place(AxisValue::Bs(4096)), json!(4096), "bytes are a number");
+    }
+    #[test]
+    fn cells_that_are_decided_otherwise_without_unsteady_trials_are_told() {
+        let question = Question::new("iops".parse().unwrap(), Axis::Iodepth, Axis::Bs).unwrap();
+        let map = WinnerMap {
+            question,
+            workload: iopj_core::Workload::default(),
+            settings: Default::default(),
+            generator: iopj_store::Generator::Native,
+            source: None,
+            cells: Default::default(),
+        };
+        assert_eq!(map_json(&map, None)["without_unsteady"], Value::Null);
+        let at = (AxisValue::Bs(4096), AxisValue::Count(8));
+        let path = Some(IoPath::Libaio);
+        let cell = Redecided { at, with: (Decision::Winner, path), without: (Decision::Tie, None) };
+        let json = map_json(&map, Some(&ApartMap { trials: 3, cells: vec![cell] }));
+        let expected = json!({ "trials": 3, "redecided": [{
+            "bs": 4096, "iodepth": 8,
+            "with": { "decision": "winner", "path": "libaio/syscall/interrupt" },
+            "without": { "decision": "tie", "path": null },
+        }] });
+        assert_eq!(json["without_unsteady"], expected);
     }
 }

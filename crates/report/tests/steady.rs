@@ -5,8 +5,11 @@ mod trials;
 use iopj_core::evidence::SteadyState;
 use iopj_core::{VerdictKind, Workload};
 use iopj_report::analysis::Admission;
+use iopj_report::analysis::apart::apart_maps;
+use iopj_report::analysis::metric::Metric;
 use iopj_report::analysis::steady::{Flag, Unsteady, far_off, is_unsteady, trend, unsteady};
-use iopj_report::render::report;
+use iopj_report::analysis::winner::{Axis, Decision, Question, winner_maps};
+use iopj_report::render::{html, report, winners};
 use iopj_store::{Outcome, Slice, Trial};
 use trials::{measurement, study, trial};
 
@@ -103,6 +106,8 @@ fn a_ramp_that_did_not_settle_makes_its_trial_unsteady() {
         duration_ns: 1_000_000_000,
         limit: 0.1,
         change: Some(-0.23),
+        noise: None,
+        over_ns: None,
         attained: false,
     };
     let mut trials = cell(&[1000, 1010]);
@@ -115,8 +120,84 @@ fn a_ramp_that_did_not_settle_makes_its_trial_unsteady() {
     let words =
         "its rate still fell by 23 % of its mean in 1.0 s after a ramp of 10.0 s, its longest; the rule allows 10 %";
     assert_eq!(flag.reason.to_string(), words);
+    let known = SteadyState { noise: Some(0.1), over_ns: Some(1_000_000_000), ..state };
+    assert_eq!(Unsteady::Ramp(known).to_string(), words);
+    let hidden = Unsteady::Ramp(SteadyState { noise: Some(0.2), over_ns: Some(8_000_000_000), ..state });
+    let words = "noise hides the slope of its rate after a ramp of 10.0 s, its longest: -23 ± 20 % of its mean in 1.0 s, by the last \
+                 8.0 s; the rule allows 10 %";
+    assert_eq!(hidden.to_string(), words);
     let idle = Unsteady::Ramp(SteadyState { change: None, ..state });
     assert_eq!(idle.to_string(), "its rate over 1.0 s could not be told after a ramp of 10.0 s, its longest");
+}
+
+/// A ramp that was not steady at its longest.
+fn unsettled() -> SteadyState {
+    SteadyState {
+        ramp_ns: 1,
+        duration_ns: 1,
+        limit: 0.1,
+        change: Some(1.0),
+        noise: None,
+        over_ns: None,
+        attained: false,
+    }
+}
+
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn winners_and_the_page_say_what_is_left_without_unsteady_trials() {
+    let faster = "io_uring/syscall/poll";
+    let mut trials = Vec::new();
+    for replicate in 0..5 {
+        for iodepth in [1, 4] {
+            let workload = Workload { iodepth, ..Workload::default() };
+            trials.push(trial(PATH, &workload, replicate, 1000 + 3 * u64::from(replicate % 3)));
+            trials.push(trial(faster, &workload, replicate, 1100 + 5 * u64::from(replicate % 2)));
+        }
+    }
+    let study = study(20);
+    let question = Question::new(Metric::Iops, Axis::Iodepth, Axis::Bs).unwrap();
+    let of = |trials: &[Trial]| apart_maps(&study, trials, &question, &winner_maps(trials, &question)).remove(0);
+    let page = |trials: &[Trial]| html::page(&study, trials, &[], Admission::default());
+    assert_eq!(of(&trials), None);
+    assert!(!winners(&study, &trials, &question).contains("without") && !page(&trials).contains("rate changed"));
+    // One of five turns nothing.
+    measurement(&mut trials[1]).evidence.steadystate = Some(unsettled());
+    assert_eq!(of(&trials).map(|apart| (apart.trials, apart.cells.len())), Some((1, 0)));
+    let words = one_line(&winners(&study, &trials, &question));
+    assert!(words.contains("without the trial whose rate changed: every cell is decided the same way"), "{words}");
+    let row = "<td class=\"w\">io_uring/syscall/poll</td><td>1 of 5</td><td class=\"n\">1,102</td>";
+    let html = page(&trials);
+    let shown = html.split("Without the trials whose rate changed</h3>").nth(1).unwrap_or_default();
+    assert!(shown.contains(row), "{}", shown.chars().take(1500).collect::<String>());
+    assert!(!shown.contains("without them,"), "{shown}");
+    // All of a winner's at depth 1.
+    for place in [5, 9, 13, 17] {
+        measurement(&mut trials[place]).evidence.steadystate = Some(unsettled());
+    }
+    let apart = of(&trials).unwrap();
+    let [cell] = &apart.cells[..] else { panic!("{apart:?}") };
+    assert_eq!((apart.trials, cell.at.1.to_string()), (5, "1".to_owned()));
+    let paths = [faster, PATH].map(|path| Some(path.parse().unwrap()));
+    assert_eq!([cell.with, cell.without], [(Decision::Winner, paths[0]), (Decision::Alone, paths[1])]);
+    let words = one_line(&winners(&study, &trials, &question));
+    let table = format!(
+        "without the 5 trials whose rate changed, 1 of 2 cells is decided otherwise bs iodepth with without 4k 1 {faster} {PATH} alone"
+    );
+    assert!(words.contains(&table), "{words}");
+    let words = format!("iodepth 1 numjobs 1: {PATH} has the least mean latency without them, {faster} with them");
+    assert!(page(&trials).contains(&words) && page(&trials).contains("<td>5 of 5</td>"));
+    // Refuted ones decide nothing, with them or without.
+    for place in [1, 5, 9, 13, 17] {
+        measurement(&mut trials[place]).verdict.kind = VerdictKind::Refuted;
+    }
+    assert_eq!(of(&trials), None);
+    // Under emulation a rate means nothing.
+    let emulated = iopj_store::StudyRecord { emulated: Some("TCG".to_owned()), ..study.clone() };
+    assert!(!html::page(&emulated, &trials, &[], Admission::default()).contains("rate changed"));
 }
 
 #[test]
@@ -127,7 +208,7 @@ fn results_are_given_with_and_without_unsteady_trials() {
     let study = study(6);
     let text = |trials: &[Trial]| report(&study, trials, Admission::default());
     assert!(!text(&trials).contains("without"), "{}", text(&trials));
-    let state = SteadyState { ramp_ns: 1, duration_ns: 1, limit: 0.1, change: Some(1.0), attained: false };
+    let state = unsettled();
     measurement(&mut trials[1]).evidence.steadystate = Some(state);
     // Latencies of 1000, 333 and 1000 us against 667: the order of the paths turns.
     let words = text(&trials).replace("\n", " ").split_whitespace().collect::<Vec<_>>().join(" ");

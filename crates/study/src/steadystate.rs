@@ -21,6 +21,10 @@ const CHANGE: f64 = 0.1;
 const SHORTEST: Duration = Duration::from_millis(100);
 /// The longest ramp, in the shortest one, unless the study says otherwise.
 const LONGEST: u32 = 10;
+/// The stretches that a line is fitted to, in the one that the study declares: where noise hides the slope over one, the next.
+const STRETCHES: [u32; 4] = [1, 2, 4, 8];
+/// The looks that the longest of them needs.
+const MOST_LOOKS: usize = STRETCHES[3] as usize * RATES + 1;
 
 /// What a study says of steady states; each workload's ramp makes a [`Rule`] of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -98,11 +102,18 @@ impl Rule {
 pub(crate) struct Watch {
     rule: Rule,
     begin_ns: u64,
-    /// When, and the I/Os until then: the last ones that the line needs.
+    /// When, and the I/Os until then: the last ones that the longest stretch needs.
     looks: VecDeque<(u64, u64)>,
-    fit: Option<Fit>,
+    line: Option<Line>,
     attained: bool,
     is_over: bool,
+}
+
+/// A line through the rates of a stretch of that length.
+#[derive(Clone, Copy)]
+struct Line {
+    fit: Fit,
+    over_ns: u64,
 }
 
 /// A straight line through rates or powers.
@@ -115,8 +126,18 @@ pub(crate) struct Fit {
 }
 
 impl Fit {
-    /// Flat within a share of the mean, or within what its own noise explains.
-    pub(crate) fn is_flat(&self, share: f64) -> bool {
+    /// The whole interval of the slope is within a share of the mean: noise alone is not flat.
+    fn is_flat(&self, share: f64) -> bool {
+        self.change.abs() + self.noise <= share
+    }
+
+    /// The whole interval is beyond it.
+    fn is_steep(&self, share: f64) -> bool {
+        self.change.abs() - self.noise > share
+    }
+
+    /// No slope is seen: none beyond a share of the mean, or none that its own noise does not explain.
+    pub(crate) fn shows_no_slope(&self, share: f64) -> bool {
         self.change.abs() <= share.max(self.noise)
     }
 }
@@ -124,13 +145,13 @@ impl Fit {
 impl Watch {
     /// A ramp that begins now.
     pub(crate) fn new(rule: Rule, begin_ns: u64) -> Watch {
-        let mut looks = VecDeque::with_capacity(RATES + 2);
+        let mut looks = VecDeque::with_capacity(MOST_LOOKS + 1);
         looks.push_back((begin_ns, 0));
-        Watch { rule, begin_ns, looks, fit: None, attained: false, is_over: false }
+        Watch { rule, begin_ns, looks, line: None, attained: false, is_over: false }
     }
 
     /// Takes a look at `now_ns`, when so many I/Os were done. True once the ramp is over: it has been as long as it may be, or is long
-    /// enough and steady: a line that is flat, or whose slope is no more than its noise explains. So the rule has been asked at the limit.
+    /// enough and steady. So the rule has been asked at the limit.
     pub(crate) fn look(&mut self, now_ns: u64, ios: u64) -> bool {
         let lasted_ns = now_ns.saturating_sub(self.begin_ns);
         let [shortest_ns, longest_ns] = self.rule.ramp.map(|length| length.as_nanos() as u64);
@@ -138,17 +159,50 @@ impl Watch {
         if self.is_over || self.looks.back().is_some_and(|(last_ns, _)| now_ns < last_ns + interval_ns) {
             return self.is_over;
         }
-        self.looks.push_back((now_ns, ios));
-        let from_ns = now_ns.saturating_sub(self.rule.duration.as_nanos() as u64);
-        // Where looks were missed the stretch becomes longer rather than the rates too few.
-        let spans = |looks: &VecDeque<(u64, u64)>| looks.get(1).is_some_and(|(at_ns, _)| *at_ns <= from_ns);
-        while self.looks.len() > RATES + 1 || (self.looks.len() > FEWEST_RATES + 1 && spans(&self.looks)) {
+        if self.looks.len() == MOST_LOOKS {
             self.looks.pop_front();
         }
-        self.fit = fit(self.looks.make_contiguous(), self.rule.duration);
-        self.attained = lasted_ns >= shortest_ns && self.fit.is_some_and(|fit| fit.is_flat(self.rule.change));
+        self.looks.push_back((now_ns, ios));
+        self.line = self.decided();
+        let is_flat = self.line.is_some_and(|line| line.fit.is_flat(self.rule.change));
+        self.attained = lasted_ns >= shortest_ns && is_flat;
         self.is_over = self.attained || lasted_ns >= longest_ns;
         self.is_over
+    }
+
+    /// The line over the shortest stretch that tells flat from steep; where noise hides that over all of them, the longest one's.
+    fn decided(&self) -> Option<Line> {
+        let mut last = None;
+        for stretch in STRETCHES {
+            let looks = self.looks_over(stretch);
+            let Some(fit) = fit(&looks, self.rule.duration * stretch, self.rule.duration) else { break };
+            last = Some(Line { fit, over_ns: looks[looks.len() - 1].0 - looks[0].0 });
+            if fit.is_flat(self.rule.change) || fit.is_steep(self.rule.change) {
+                break;
+            }
+        }
+        last
+    }
+
+    /// The looks of the last so many durations, as far apart as makes [`RATES`] rates of them. Where looks were missed the stretch becomes
+    /// longer rather than the rates too few.
+    fn looks_over(&self, stretch: u32) -> Vec<(u64, u64)> {
+        let [apart_ns, span_ns] =
+            [self.rule.interval(), self.rule.duration].map(|each| (each * stretch).as_nanos() as u64);
+        let mut looks: Vec<(u64, u64)> = Vec::with_capacity(RATES + 1);
+        for look in self.looks.iter().rev() {
+            let is_enough = |looks: &[(u64, u64)]| {
+                let spans = looks[0].0 - looks[looks.len() - 1].0 >= span_ns;
+                looks.len() > RATES || (looks.len() > FEWEST_RATES && spans)
+            };
+            match looks.last() {
+                Some(_) if is_enough(&looks) => break,
+                Some((at_ns, _)) if look.0 + apart_ns > *at_ns => {}
+                _ => looks.push(*look),
+            }
+        }
+        looks.reverse();
+        looks
     }
 
     /// What came of it, at the ramp's end.
@@ -157,17 +211,19 @@ impl Watch {
             ramp_ns: now_ns.saturating_sub(self.begin_ns),
             duration_ns: self.rule.duration.as_nanos() as u64,
             limit: self.rule.change,
-            change: self.fit.map(|fit| fit.change),
+            change: self.line.map(|line| line.fit.change),
+            noise: self.line.map(|line| line.fit.noise),
+            over_ns: self.line.map(|line| line.over_ns),
             attained: self.attained,
         }
     }
 }
 
-/// The line through the rates between looks, each weighted with its length; none before they span `duration`, where they are too few, or
-/// without an I/O.
-fn fit(looks: &[(u64, u64)], duration: Duration) -> Option<Fit> {
+/// The line through the rates between looks, each weighted with its length: its rise or fall over `duration`. None before they span
+/// `stretch`, where they are too few, or without an I/O.
+fn fit(looks: &[(u64, u64)], stretch: Duration, duration: Duration) -> Option<Fit> {
     let (origin_ns, last_ns) = (looks.first()?.0, looks.last()?.0);
-    if looks.len() <= FEWEST_RATES || u128::from(last_ns - origin_ns) < duration.as_nanos() {
+    if looks.len() <= FEWEST_RATES || u128::from(last_ns - origin_ns) < stretch.as_nanos() {
         return None;
     }
     let rate = |pair: &[(u64, u64)]| {

@@ -1,6 +1,7 @@
 //! Pure functions over records: cells and tables, statistics, winner maps, claims, comparisons.
 
 pub mod admission;
+pub mod apart;
 pub mod cells;
 pub mod claims;
 pub mod compare;

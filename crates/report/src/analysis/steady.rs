@@ -55,21 +55,7 @@ pub enum Unsteady {
 impl fmt::Display for Unsteady {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Unsteady::Ramp(state) => {
-                let [ramp_s, duration_s] = [state.ramp_ns, state.duration_ns].map(|ns| ns as f64 / 1e9);
-                let of = format!("after a ramp of {ramp_s:.1} s, its longest");
-                match state.change {
-                    Some(change) => {
-                        let word = if change < 0.0 { "fell" } else { "rose" };
-                        let [percent, limit] = [change.abs(), state.limit].map(|share| share * 100.0);
-                        write!(
-                            f,
-                            "its rate still {word} by {percent:.0} % of its mean in {duration_s:.1} s {of}; the rule allows {limit:.0} %"
-                        )
-                    }
-                    None => write!(f, "its rate over {duration_s:.1} s could not be told {of}"),
-                }
-            }
+            Unsteady::Ramp(state) => of_state(f, state),
             Unsteady::Trend { from, to, p } => {
                 let word = if to < from { "fell" } else { "rose" };
                 let p = if *p < 0.005 { "p < 0.01".to_owned() } else { format!("p = {p:.2}") };
@@ -79,6 +65,35 @@ impl fmt::Display for Unsteady {
                 f,
                 "its {iops:.0} IOPS are far from the {median:.0} of the other replicates (modified z-score {z:.1})"
             ),
+        }
+    }
+}
+
+/// What a ramp's rule said at its limit: the rate changed, noise hides whether it did, or nothing could be told.
+fn of_state(f: &mut fmt::Formatter<'_>, state: &SteadyState) -> fmt::Result {
+    let seconds = |ns: u64| ns as f64 / 1e9;
+    let of = format!("after a ramp of {:.1} s, its longest", seconds(state.ramp_ns));
+    let [duration_s, over_s] = [state.duration_ns, state.over_ns.unwrap_or(state.duration_ns)].map(seconds);
+    let Some(change) = state.change else {
+        return write!(f, "its rate over {duration_s:.1} s could not be told {of}");
+    };
+    let percent = |share: f64| share * 100.0;
+    let limit = percent(state.limit);
+    match state.noise {
+        Some(noise) if change.abs() - noise <= state.limit => write!(
+            f,
+            "noise hides the slope of its rate {of}: {:+.0} ± {:.0} % of its mean in {duration_s:.1} s, by the last {over_s:.1} s; the rule \
+             allows {limit:.0} %",
+            percent(change),
+            percent(noise)
+        ),
+        _ => {
+            let word = if change < 0.0 { "fell" } else { "rose" };
+            let change = percent(change.abs());
+            write!(
+                f,
+                "its rate still {word} by {change:.0} % of its mean in {duration_s:.1} s {of}; the rule allows {limit:.0} %"
+            )
         }
     }
 }

@@ -294,6 +294,14 @@ impl WinnerMap {
         self.cells.values().for_each(|cell| sum += cell.left_out);
         sum
     }
+
+    /// True if the trial is of one of its cells.
+    pub fn has(&self, trial: &Trial) -> bool {
+        let mut workload = trial.workload.clone();
+        self.question.x.clear(&mut workload);
+        self.question.y.clear(&mut workload);
+        self.workload == workload && self.settings == trial.settings && self.generator == trial.generator
+    }
 }
 
 /// A cell under construction.
@@ -309,13 +317,10 @@ pub fn winner_maps(trials: &[Trial], question: &Question) -> Vec<WinnerMap> {
     let mut maps: Vec<(WinnerMap, Cells<Gathered>)> = Vec::new();
     let source = question.metric.is_energy().then(|| EnergySource::measured(&[trials])).flatten();
     for trial in trials {
-        let mut workload = trial.workload.clone();
-        question.x.clear(&mut workload);
-        question.y.clear(&mut workload);
-        let same = |map: &WinnerMap| {
-            map.workload == workload && map.settings == trial.settings && map.generator == trial.generator
-        };
-        let place = maps.iter().position(|(map, _)| same(map)).unwrap_or_else(|| {
+        let place = maps.iter().position(|(map, _)| map.has(trial)).unwrap_or_else(|| {
+            let mut workload = trial.workload.clone();
+            question.x.clear(&mut workload);
+            question.y.clear(&mut workload);
             let (settings, generator) = (trial.settings.clone(), trial.generator);
             let (question, source) = (*question, source.clone());
             let map = WinnerMap { question, workload, settings, generator, source, cells: BTreeMap::new() };

@@ -1,12 +1,14 @@
-//! Trials that were not steady, each with its reason, and what the figures are without them.
+//! Trials that were not steady, each with its reason, and what figures and winners are without them.
 
-use super::grid::wrap;
+use super::grid::{Align, Grid, wrap};
 use super::number::thousands;
 use super::report::WIDTH;
 use crate::analysis::Admission;
-use crate::analysis::cells::{Row, Table, Times, tables};
-use crate::analysis::steady::{Flag, is_unsteady, unsteady};
-use iopj_core::Workload;
+use crate::analysis::apart::{ApartCell, ApartFirst, ApartMap, Redecided, apart};
+use crate::analysis::cells::Times;
+use crate::analysis::steady::{Flag, unsteady};
+use crate::analysis::winner::{Decision, Question, WinnerMap};
+use iopj_core::IoPath;
 use iopj_store::{StudyRecord, Trial};
 
 /// The trials that are listed at the most.
@@ -34,58 +36,62 @@ pub(super) fn remarks(study: &StudyRecord, trials: &[Trial], admission: Admissio
 
 /// The figures of each cell that has unsteady trials, with them and without, and where the first path is another.
 fn with_and_without(study: &StudyRecord, trials: &[Trial], admission: Admission) -> String {
-    let is_of = |trial: &Trial| trial.outcome.measurement().is_some_and(is_unsteady);
-    let (apart, steady): (Vec<Trial>, Vec<Trial>) = trials.iter().cloned().partition(is_of);
-    if apart.is_empty() {
-        return String::new();
-    }
-    let without = tables(study, &steady, admission);
+    let Some(apart) = apart(study, trials, admission) else { return String::new() };
     let mut text = "without the trials whose rate changed:\n".to_owned();
-    for table in tables(study, trials, admission) {
-        let other = without.iter().find(|other| other.workload == table.workload);
-        for row in &table.rows {
-            let count = apart.iter().filter(|trial| is_in(trial, &table.workload, row)).count();
-            if count > 0 {
-                let left = other.and_then(|other| other.rows.iter().find(|left| is_same(left, row)));
-                text += &wrap(&line(&table.workload, row, left, count), WIDTH, "  ");
-            }
-        }
-        if let Some((now, then)) = first(&table).zip(other.and_then(first)).filter(|(now, then)| !is_same(now, then)) {
-            let title = table.workload.title();
-            let what =
-                format!("{title}: {} has the least mean latency without them, {} with them", then.path, now.path);
-            text += &wrap(&what, WIDTH, "  ");
-        }
-    }
+    text.extend(apart.cells.iter().map(|cell| wrap(&line(cell), WIDTH, "  ")));
+    text.extend(apart.firsts.iter().map(|first| wrap(&first_words(first), WIDTH, "  ")));
     text
 }
 
-fn line(workload: &Workload, row: &Row, left: Option<&Row>, count: usize) -> String {
-    let measured: usize = row.verdicts.iter().map(|(_, count)| count).sum();
-    let cell = format!("{}, {}: {count} of {measured} trials", row.path, workload.title());
+fn line(cell: &ApartCell) -> String {
+    let of = format!("{}, {}: {} of {} trials", cell.row.path, cell.workload.title(), cell.unsteady, cell.measured);
     let figures = |times: &Times| format!("{} IOPS, {:.2} us", thousands(times.iops), times.mean_ns / 1e3);
-    match (times(row), left.and_then(times)) {
-        (Some(with), Some(without)) => format!("{cell}; {} with them, {} without", figures(with), figures(without)),
-        _ => format!("{cell}; nothing is left without them"),
+    match (cell.with(), &cell.without) {
+        (Some(with), Some(without)) => format!("{of}; {} with them, {} without", figures(with), figures(without)),
+        _ => format!("{of}; nothing is left without them"),
     }
 }
 
-fn times(row: &Row) -> Option<&Times> {
-    row.figures.as_ref()?.times.as_ref()
+/// Which path is the first, with the unsteady trials and without.
+pub(super) fn first_words(first: &ApartFirst) -> String {
+    let title = first.workload.title();
+    format!("{title}: {} has the least mean latency without them, {} with them", first.without, first.with)
 }
 
-/// The path of least mean latency.
-fn first(table: &Table) -> Option<&Row> {
-    table.rows.first().filter(|row| row.competes)
+/// What a winner map is without its unsteady trials: a line, and the cells that are decided otherwise.
+pub(super) fn of_map(map: &WinnerMap, apart: &ApartMap) -> String {
+    let Question { x, y, .. } = map.question;
+    let which = match apart.trials {
+        1 => "the trial whose rate changed".to_owned(),
+        count => format!("the {count} trials whose rate changed"),
+    };
+    if apart.cells.is_empty() {
+        return format!("  without {which}: every cell is decided the same way\n");
+    }
+    let mut grid = Grid::new(&[
+        (y.as_str(), Align::Right),
+        (x.as_str(), Align::Right),
+        ("with", Align::Left),
+        ("without", Align::Left),
+    ]);
+    for Redecided { at: (down, across), with, without } in &apart.cells {
+        grid.row(vec![down.to_string(), across.to_string(), decision(*with), decision(*without)]);
+    }
+    let count = apart.cells.len();
+    format!(
+        "  without {which}, {count} of {} cells {} decided otherwise\n",
+        map.cells.len(),
+        if count == 1 { "is" } else { "are" }
+    ) + &grid.render()
 }
 
-fn is_same(a: &Row, b: &Row) -> bool {
-    a.path == b.path && a.generator == b.generator && a.settings == b.settings
-}
-
-fn is_in(trial: &Trial, workload: &Workload, row: &Row) -> bool {
-    trial.workload == *workload
-        && trial.path == row.path
-        && trial.generator == row.generator
-        && trial.settings == row.settings
+fn decision((decision, path): (Decision, Option<IoPath>)) -> String {
+    let path = path.map(|path| path.to_string()).unwrap_or_default();
+    match decision {
+        Decision::Winner => path,
+        Decision::Tie => "a tie".to_owned(),
+        Decision::Alone => format!("{path} alone"),
+        Decision::Undecided => format!("{path}?"),
+        Decision::Empty => "none".to_owned(),
+    }
 }

@@ -2,7 +2,9 @@
 
 use super::energy::incomplete_text;
 use super::grid::{Align, Grid, escape, wrap};
+use super::steady;
 use crate::analysis::admission::{LEGEND, MARK};
+use crate::analysis::apart::{ApartMap, apart_maps};
 use crate::analysis::contrast::Contrast;
 use crate::analysis::sequential;
 use crate::analysis::stats::Method;
@@ -21,7 +23,11 @@ pub fn winners(study: &StudyRecord, trials: &[Trial], question: &Question) -> St
         return "no winner map: the store holds no trial; `iopj run` on the study goes on where it ended\n".into();
     }
     let maps = winner_maps(trials, question);
-    let mut text = maps.iter().map(map_text).collect::<Vec<_>>().join("\n");
+    let apart = apart_maps(study, trials, question, &maps);
+    let with_apart = |(map, apart): (&WinnerMap, &Option<ApartMap>)| {
+        map_text(map) + &apart.as_ref().map_or_else(String::new, |apart| steady::of_map(map, apart))
+    };
+    let mut text = maps.iter().zip(&apart).map(with_apart).collect::<Vec<_>>().join("\n");
     let places = |map: &WinnerMap| map.cells.values().any(|cell| cell.ranking.iter().any(|place| place.marked));
     if maps.iter().any(places) {
         text += &wrap(LEGEND, WIDTH, "");

@@ -19,7 +19,7 @@ pub(super) fn is_flat(channels: &[Channel], readings: &[Reading]) -> bool {
             last.iter().map(|(at_ns, watts)| (at_ns.saturating_sub(origin_ns) as f64 / 1e9, *watts, 1.0)).collect();
         let length = points[POWERS - 1].0;
         let is_off = points.iter().all(|point| point.1 == 0.0);
-        is_off || line(&points, length).is_some_and(|fit| fit.is_flat(FLAT))
+        is_off || line(&points, length).is_some_and(|fit| fit.shows_no_slope(FLAT))
     })
 }
 

@@ -11,6 +11,7 @@ mod model;
 mod page;
 mod pdf;
 mod power;
+mod steady;
 mod svg;
 mod text;
 

@@ -3,6 +3,7 @@
 use super::best::{Best, Bests, bests, lead};
 use super::figures::{Figure, Group, Section};
 use super::model::{Model, shown};
+use super::steady;
 use super::svg::swatch;
 use super::text::{capital, escape, plural, readable};
 use super::{COLOURS, FIGURE_STYLE, SCRIPT, SCRIPT_SHA256, STYLE, light_style};
@@ -151,6 +152,7 @@ fn summary(study: &StudyRecord, model: &Model<'_>, bests: &[Bests]) -> String {
     html += &energy_incomplete(model);
     html += &orders(model);
     html += &doubtful(model);
+    html += &steady::without(study, model.trials, model.admission);
     html += &key(model);
     html + "</section>"
 }

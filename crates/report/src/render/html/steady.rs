@@ -1,0 +1,42 @@
+//! The trials whose rate changed, and what the figures are without them.
+
+use super::text::{escape, readable};
+use crate::analysis::Admission;
+use crate::analysis::apart::{ApartCell, apart};
+use crate::analysis::cells::Times;
+use crate::render::steady::first_words;
+use iopj_store::{StudyRecord, Trial};
+
+/// A table of the cells that have such trials; nothing where all were steady.
+pub(super) fn without(study: &StudyRecord, trials: &[Trial], admission: Admission) -> String {
+    let Some(apart) = apart(study, trials, admission) else { return String::new() };
+    let rows: String = apart.cells.iter().map(row).collect();
+    let firsts: String = apart.firsts.iter().map(|first| format!("<li>{}</li>", escape(&first_words(first)))).collect();
+    let firsts = if firsts.is_empty() { firsts } else { format!("<ul class=\"plain\">{firsts}</ul>") };
+    let title = "Without the trials whose rate changed";
+    let columns = ["IOPS", "IOPS without", "mean latency, \u{b5}s", "without"];
+    let columns = columns.map(|name| format!("<th scope=\"col\" class=\"n\">{name}</th>")).concat();
+    format!(
+        "<h3>{title}</h3><p class=\"note\">Trials that had not settled when their window began, or whose rate rose or fell over it, \
+         count as all do. Here is what is left without them.</p>\
+         <div class=\"scroll tall\" tabindex=\"0\" role=\"region\" aria-label=\"{title}\"><table><thead><tr><th scope=\"col\">workload</th>\
+         <th scope=\"col\">path</th><th scope=\"col\">such trials</th>{columns}</tr></thead><tbody>{rows}</tbody></table></div>{firsts}"
+    )
+}
+
+fn row(cell: &ApartCell) -> String {
+    let figure = |times: Option<&Times>, of: fn(&Times) -> f64| {
+        times.map_or_else(|| "\u{2013}".to_owned(), |times| readable(of(times)))
+    };
+    let (with, without) = (cell.with(), cell.without.as_ref());
+    let (iops, mean_us): (fn(&Times) -> f64, fn(&Times) -> f64) = (|times| times.iops, |times| times.mean_ns / 1e3);
+    let figures = [figure(with, iops), figure(without, iops), figure(with, mean_us), figure(without, mean_us)];
+    format!(
+        "<tr><th scope=\"row\" class=\"w\">{}</th><td class=\"w\">{}</td><td>{} of {}</td>{}</tr>",
+        escape(&cell.workload.title()),
+        escape(&cell.row.path.to_string()),
+        cell.unsteady,
+        cell.measured,
+        figures.map(|figure| format!("<td class=\"n\">{figure}</td>")).concat()
+    )
+}
