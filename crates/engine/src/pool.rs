@@ -174,6 +174,12 @@ impl Pool {
         Ok(self.address(slot))
     }
 
+    /// Marks a free slot as in flight, for a request that is known to fit.
+    #[inline]
+    pub(crate) fn start_known(&self, slot: Slot) -> Result<(), PoolError> {
+        self.take(slot, State::InFlight)
+    }
+
     /// Marks a slot as free again. The caller has seen its completion, or never handed it out.
     #[inline]
     pub(crate) fn finish(&self, slot: Slot) {

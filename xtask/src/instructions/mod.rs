@@ -238,6 +238,6 @@ mod tests {
         assert_eq!(limit(&Program::Fio, &Case::new("io_uring", 32)), None);
         let engine = Program::Engine("nvme_user".into());
         let limits: Vec<_> = engine_cases().iter().map(|case| limit(&engine, case)).collect();
-        assert_eq!(limits, [200.0, 200.0, 200.0, 250.0, 250.0, 40.0].map(Some));
+        assert_eq!(limits, [200.0, 200.0, 200.0, 200.0, 200.0, 40.0].map(Some));
     }
 }

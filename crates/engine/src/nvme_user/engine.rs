@@ -95,8 +95,7 @@ impl NvmeUser {
         }
         let (base, len) = pool.memory();
         let buffers = Mapping::new(controller.device(), &Memory { base, len, is_huge: pool.is_huge() })?;
-        let starts = (0..pool.slots()).map(|slot| buffers.address(pool.offset(Slot(slot))));
-        let flights = Flights::new(starts, iodepth);
+        let flights = Flights::new(pool.slots(), iodepth);
         let interrupts = mode == UserCompletion::Interrupt;
         let (mut pair, event) = controller.create_pair(shape(pool, iodepth, interrupts), interrupts)?;
         pair.submission.prepare(Command::transfers(namespace.nsid));
@@ -133,27 +132,15 @@ impl NvmeUser {
     #[inline(never)]
     fn push_one(&mut self, request: &Request) -> Result<usize, EngineError> {
         let Request { op, slot, len, offset, tag } = *request;
-        if (offset | u64::from(len)) & self.blocks.mask != 0 {
-            return self.refuse(request);
-        }
-        if len.wrapping_sub(1) >= self.blocks.most {
+        if offset & self.blocks.mask != 0 {
             return self.refuse(request);
         }
         if op == Op::Write && !self.blocks.writable {
             return self.refuse(request);
         }
-        self.held.pool.start(slot, len)?;
-        let first = self.flights.start(slot, tag, len);
-        if first as usize % PAGE + len as usize > PAGE {
-            return self.place_long(request, first);
-        }
-        self.place(request, (first, 0))
-    }
-
-    /// Writes the command of a slot that was started, whose memory its two PRP entries name.
-    #[inline(always)]
-    fn place(&mut self, request: &Request, prps: (u64, u64)) -> Result<usize, EngineError> {
-        let Request { op, slot, len, offset, .. } = *request;
+        let Some(prps) = self.flights.prps(slot, len) else { return self.push_other_len(request) };
+        self.held.pool.start_known(slot)?;
+        self.flights.start(slot, tag, len);
         let shift = self.blocks.shift;
         self.held.pair.submission.push_transfer(Transfer {
             write: op == Op::Write,
@@ -165,21 +152,35 @@ impl NvmeUser {
         Ok(1)
     }
 
-    /// As [`NvmeUser::place`], of more than one page.
+    /// As [`NvmeUser::push_one`], of another length than the slot's command before.
     #[inline(never)]
-    fn place_long(&mut self, request: &Request, first: u64) -> Result<usize, EngineError> {
-        if let Some(prepared) = self.prepared.get(request.slot.0 as usize) {
-            let pages = prp::pages_of(first as usize % PAGE, request.len as usize);
-            return self.place(request, (first, prepared.second(pages)));
+    fn push_other_len(&mut self, request: &Request) -> Result<usize, EngineError> {
+        let Request { slot, len, .. } = *request;
+        if u64::from(len) & self.blocks.mask != 0 || len.wrapping_sub(1) >= self.blocks.most {
+            return self.refuse(request);
         }
+        // Taken for as long as its list may be written: no command in flight has it then.
+        self.held.pool.start(slot, len)?;
+        self.flights.learn(slot, len, self.prps(slot, len));
+        self.held.pool.finish(slot);
+        self.push_one(request)
+    }
+
+    /// The PRP entries of a command of so many bytes from a slot that this caller has taken.
+    fn prps(&self, slot: Slot, len: u32) -> (u64, u64) {
         let Held { pair, buffers, pool, .. } = &*self.held;
-        let at = pool.offset(request.slot);
-        let pages = &buffers.pages()[at / PAGE..];
-        // SAFETY: the list is as long as the longest transfer needs, and no command in flight has this identifier: the
-        // pool gave its slot to this one.
-        let second =
-            unsafe { prp::second(pages, at % PAGE, request.len as usize, || pair.list(request.slot.0 as u16)) };
-        self.place(request, (first, second))
+        let at = pool.offset(slot);
+        let pages = prp::pages_of(at % PAGE, len as usize);
+        let second = match self.prepared.get(slot.0 as usize) {
+            _ if pages == 1 => 0,
+            Some(prepared) => prepared.second(pages),
+            // SAFETY: the list is as long as the longest transfer needs, and no command in flight has this identifier: the
+            // pool gave its slot to this one.
+            None => unsafe {
+                prp::second(&buffers.pages()[at / PAGE..], at % PAGE, len as usize, || pair.list(slot.0 as u16))
+            },
+        };
+        (buffers.address(at), second)
     }
 
     /// [`Engine::push`] of more than one, or where there is no room.

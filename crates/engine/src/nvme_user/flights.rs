@@ -11,9 +11,13 @@ pub(super) struct Flight {
     pub(super) len: u32,
     /// How often [`Flights::grow_older`] has met it.
     age: u32,
-    /// Where the slot begins, as the device sees it.
-    address: u64,
+    /// Bytes of the latest command from this slot, and its PRP entries: one as long needs the same.
+    known_len: u32,
+    prps: (u64, u64),
 }
+
+/// The length that no command has.
+const NO_LEN: u32 = u32::MAX;
 
 /// The most slots that a pool may have: identifiers are of 16 bits, and 0xffff is reserved.
 pub(super) const MOST_SLOTS: u32 = 0xffff;
@@ -26,10 +30,10 @@ pub(super) struct Flights {
 }
 
 impl Flights {
-    /// None in flight, up to `depth` at once, from slots that begin at `addresses`.
-    pub(super) fn new(addresses: impl Iterator<Item = u64>, depth: u32) -> Flights {
-        let by_slot = addresses.map(|address| Flight { tag: 0, len: 0, age: 0, address }).collect();
-        Flights { by_slot, room: depth as usize, depth: depth as usize }
+    /// None in flight, up to `depth` at once.
+    pub(super) fn new(slots: u32, depth: u32) -> Flights {
+        let none = Flight { tag: 0, len: 0, age: 0, known_len: NO_LEN, prps: (0, 0) };
+        Flights { by_slot: vec![none; slots as usize].into(), room: depth as usize, depth: depth as usize }
     }
 
     /// Commands in flight.
@@ -44,13 +48,25 @@ impl Flights {
         self.room
     }
 
-    /// Starts a command that moves at least a byte, on a slot that none is in flight from; where the slot begins.
+    /// The PRP entries of a command of `len` bytes from a slot, if the latest one was as long.
     #[inline]
-    pub(super) fn start(&mut self, slot: Slot, tag: u64, len: u32) -> u64 {
+    pub(super) fn prps(&self, slot: Slot, len: u32) -> Option<(u64, u64)> {
+        let flight = self.by_slot.get(slot.0 as usize)?;
+        (flight.known_len == len).then_some(flight.prps)
+    }
+
+    /// What [`Flights::prps`] says from now on of a slot that none is in flight from.
+    pub(super) fn learn(&mut self, slot: Slot, len: u32, prps: (u64, u64)) {
+        let flight = &mut self.by_slot[slot.0 as usize];
+        (flight.known_len, flight.prps) = (len, prps);
+    }
+
+    /// Starts a command that moves at least a byte, on a slot that none is in flight from.
+    #[inline]
+    pub(super) fn start(&mut self, slot: Slot, tag: u64, len: u32) {
         let flight = &mut self.by_slot[slot.0 as usize];
         (flight.tag, flight.len, flight.age) = (tag, len, 0);
         self.room -= 1;
-        flight.address
     }
 
     /// Ends a command; `None` if none of this identifier is in flight.
@@ -88,19 +104,16 @@ impl Flights {
 mod tests {
     use super::*;
 
-    fn flights(slots: u64, depth: u32) -> Flights {
-        Flights::new((0..slots).map(|slot| slot << 12), depth)
-    }
-
     #[test]
     fn an_identifier_is_in_flight_once() {
-        let mut flights = flights(9, 2);
+        let mut flights = Flights::new(9, 2);
         assert_eq!((flights.room(), flights.count()), (2, 0));
-        assert_eq!(flights.start(Slot(7), 1, 512), 0x7000);
-        assert_eq!(flights.start(Slot(0), 2, 4096), 0);
+        flights.start(Slot(7), 1, 512);
+        flights.start(Slot(0), 2, 4096);
         assert_eq!((flights.room(), flights.count()), (0, 2));
         assert_eq!(flights.ids(), [0, 7]);
-        assert_eq!(flights.end(7), Some(Flight { tag: 1, len: 512, age: 0, address: 0x7000 }));
+        let ended = flights.end(7).map(|flight| (flight.tag, flight.len));
+        assert_eq!(ended, Some((1, 512)));
         assert_eq!(flights.end(7), None, "ended already");
         assert_eq!(flights.end(1), None, "never started");
         assert_eq!(flights.end(9), None, "no such identifier");
@@ -108,8 +121,26 @@ mod tests {
     }
 
     #[test]
+    fn a_slot_knows_the_entries_of_its_latest_length_alone() {
+        let mut flights = Flights::new(2, 2);
+        assert_eq!([0, 512, 4096].map(|len| flights.prps(Slot(1), len)), [None; 3], "nothing was learnt");
+        flights.learn(Slot(1), 4096, (0x1000, 0));
+        flights.learn(Slot(0), 8192, (0x3000, 0x4000));
+        flights.start(Slot(1), 7, 4096);
+        flights.end(1);
+        assert_eq!(flights.prps(Slot(1), 4096), Some((0x1000, 0)));
+        assert_eq!(flights.prps(Slot(0), 8192), Some((0x3000, 0x4000)));
+        assert_eq!(
+            [(1, 8192), (1, 0), (0, 4096), (2, 4096)].map(|(slot, len)| flights.prps(Slot(slot), len)),
+            [None; 4]
+        );
+        flights.learn(Slot(1), 512, (0x1000, 0));
+        assert_eq!((flights.prps(Slot(1), 4096), flights.prps(Slot(1), 512)), (None, Some((0x1000, 0))));
+    }
+
+    #[test]
     fn a_command_is_as_old_as_its_own_flight() {
-        let mut flights = flights(2, 2);
+        let mut flights = Flights::new(2, 2);
         flights.start(Slot(0), 1, 512);
         assert_eq!(flights.grow_older(1), []);
         flights.start(Slot(1), 2, 512);

@@ -21,7 +21,9 @@ struct Step {
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
-    let push = (any::<bool>(), 0..DISK as u64 / 512, 1..=LONGEST / 512);
+    // Lengths come again, of which a slot knows the entries: of a page, of two and of a list.
+    let blocks = prop_oneof![1..=LONGEST / 512, prop::sample::select(vec![8u32, 16, LONGEST / 512])];
+    let push = (any::<bool>(), 0..DISK as u64 / 512, blocks);
     let step = (prop::collection::vec(push, 0..6), any::<bool>(), any::<u8>())
         .prop_map(|(pushes, submit, wait)| Step { pushes, submit, wait });
     prop::collection::vec(step, 1..if cfg!(miri) { 6 } else { 40 })
