@@ -314,9 +314,9 @@ impl Stage<'_> {
         let completions = match self.can_count(&cell.path, probe) {
             _ if cell.path.is_bypass() => None,
             Err(reason) => Some(Finding::Unclear(reason)),
-            Ok(()) => Some(counting::pass_of_fio(probe, |look| {
+            Ok(()) => Some(counting::pass_of_fio(probe, &cell.workload, |extent, look| {
                 load_raw_ns.push(monotonic_raw_ns());
-                let (result, process) = run(Phase::Pass, look)?;
+                let (result, process) = run(Phase::Pass(extent), look)?;
                 load_raw_ns.push(monotonic_raw_ns());
                 Ok((result.reads.ios + result.writes.ios, process))
             })),

@@ -4,7 +4,7 @@
 //! instead of `numjobs`, for the region that a sequential job has to itself.
 
 use super::{FioError, spdk};
-use crate::counting;
+use crate::counting::Extent;
 use iopj_core::path::AioDescriptors;
 use iopj_core::{CompletionMode, IoPath, Length, RandomDistribution, Ring, RingCompletion, RingSubmission, Workload};
 use iopj_engine::PciAddress;
@@ -18,7 +18,7 @@ pub enum Phase {
     /// than the measured run's, which would else find them in the drive's cache.
     Ramp,
     /// A short part of the workload before the window, in which completions are counted; it ends by itself.
-    Pass,
+    Pass(Extent),
     /// The measured window, without ramp, so that totals over fio's life are totals of the window.
     Measured,
 }
@@ -192,11 +192,10 @@ fn engine_options(path: &IoPath) -> Result<Vec<(&'static str, &'static str)>, Fi
 fn length_options(job: &Job<'_>) -> Result<Vec<(&'static str, String)>, FioError> {
     let time = match (job.phase, job.workload.length) {
         (Phase::Ramp, _) => job.workload.ramp_time,
-        (Phase::Pass, _) => {
-            let ios = counting::ios_of_job(job.workload.numjobs, job.workload.iodepth);
+        (Phase::Pass(Extent { time, ios }), _) => {
             let bytes = ios.saturating_mul(job.workload.bs.into()).min(i64::MAX as u64);
             // Without `time_based` whichever comes first.
-            let runtime = format!("{}us", counting::TIME.as_micros());
+            let runtime = format!("{}us", time.as_micros());
             return Ok(vec![("io_size", bytes.to_string()), ("runtime", runtime)]);
         }
         (Phase::Measured, Length::Runtime(time)) => time,
@@ -248,7 +247,7 @@ fn offset(job: &Job<'_>, region: u64, index: u32) -> u64 {
 /// Bytes of a sequential job's region that a pass leaves out, so that it does not read what the window begins with.
 fn skipped(job: &Job<'_>, region: u64) -> u64 {
     let bs = u64::from(job.workload.bs);
-    let is_apart = job.phase == Phase::Pass && !job.workload.rw.is_random();
+    let is_apart = matches!(job.phase, Phase::Pass(_)) && !job.workload.rw.is_random();
     if is_apart { region / bs / 2 * bs } else { 0 }
 }
 
@@ -259,7 +258,7 @@ fn seed(job: &Job<'_>) -> u64 {
     let seed = match job.phase {
         Phase::Measured => job.seed,
         Phase::Ramp => !job.seed,
-        Phase::Pass => job.seed.rotate_left(32) ^ 1,
+        Phase::Pass(_) => job.seed.rotate_left(32) ^ 1,
     };
     (seed & i64::MAX as u64).max(1)
 }

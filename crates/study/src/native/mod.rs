@@ -15,7 +15,7 @@ mod tally;
 
 pub(crate) use clock::{moment, monotonic_ns, name as clock_name};
 
-use crate::counting;
+use crate::counting::{self, Extent};
 use crate::steadystate::{Rule, Watch};
 use hdrhistogram::Histogram;
 use iopj_core::evidence::{EngineEvidence, SteadyState};
@@ -338,10 +338,13 @@ fn measured(job: &mut Job<'_>, spec: &JobSpec<'_>, window: &Begin, stop: [&Atomi
 
 /// The pass of a job: how many I/Os it was.
 fn pass(job: &mut Job<'_>, workload: &Workload, stop: [&AtomicBool; 2]) -> Result<u64, String> {
-    let ios = counting::ios_of_job(workload.numjobs, workload.iodepth);
-    job.run_apart(Limit::Either(counting::TIME, ios), stop).map_err(|error| error.to_string())?;
-    let issued = job.tally.issued;
-    without_errors(job)?;
+    let mut go = |extent: Extent| {
+        job.run_apart(Limit::Either(extent.time, extent.ios), stop).map_err(|error| error.to_string())?;
+        without_errors(job)?;
+        Ok::<_, String>(job.tally.issued)
+    };
+    let first = go(counting::extent(workload))?;
+    let issued = counting::longer(workload, first).map_or(Ok(first), go)?;
     job.tally.reset();
     Ok(issued)
 }
