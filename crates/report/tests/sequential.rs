@@ -1,6 +1,8 @@
 //! How often studies that add blocks until decisions are made name a false winner, simulated; `docs/statistics.md` states the figures
 //! of the large simulation.
 
+mod simulated;
+
 use iopj_core::IoPath;
 use iopj_report::analysis::sequential::{Standing, standings};
 use iopj_report::analysis::stats::LEVEL;
@@ -8,23 +10,11 @@ use iopj_store::Sequential;
 use rand_distr::{Distribution, LogNormal, Normal, StudentT};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::SeedableRng;
+use simulated::{error, paths};
 use std::collections::BTreeMap;
 
 const PAGE: &str = include_str!("../../../docs/statistics.md");
 const SEQUENTIAL: Sequential = Sequential { min: 5, max: 30, until: 0.02 };
-/// 99.9 % of a normal distribution lie within as many standard deviations.
-const Z_999: f64 = 3.2905;
-
-const PATHS: [&str; 8] = [
-    "posix-sio/syscall/interrupt",
-    "posix-sio/syscall/poll",
-    "posix-aio/syscall/interrupt",
-    "libaio/syscall/interrupt",
-    "io_uring/syscall/interrupt",
-    "io_uring/syscall/poll",
-    "io_uring/sqpoll/interrupt",
-    "io_uring/sqpoll/poll",
-];
 
 /// What scatters a trial around its path's mean, as a share of it.
 #[derive(Clone, Copy, Debug)]
@@ -76,7 +66,7 @@ struct Tally {
 
 /// One study, block by block, as a run does it.
 fn study(kind: &Kind<'_>, rng: &mut Xoshiro256PlusPlus, tally: &mut Tally) {
-    let paths: Vec<IoPath> = PATHS.iter().take(kind.means.len()).map(|path| path.parse().unwrap()).collect();
+    let paths: Vec<IoPath> = paths().into_iter().take(kind.means.len()).collect();
     let best = kind.means.iter().copied().fold(0.0, f64::max);
     let mean = |path: &IoPath| kind.means[paths.iter().position(|other| other == path).unwrap()];
     let is_sole = kind.means.iter().filter(|mean| **mean == best).count() == 1;
@@ -119,11 +109,6 @@ fn simulate(kind: &Kind<'_>, studies: usize) -> Tally {
     let mut tally = Tally::default();
     (0..studies).for_each(|_| study(kind, &mut rng, &mut tally));
     tally
-}
-
-/// What 99.9 % of simulations of an event of this probability stay within.
-fn error(probability: f64, draws: usize) -> f64 {
-    Z_999 * (probability * (1.0 - probability) / draws as f64).sqrt()
 }
 
 #[track_caller]

@@ -1,4 +1,6 @@
-//! How often the rules of `docs/statistics.md` err, simulated; the page's figures are held against the simulation.
+//! How often the rules of `docs/statistics.md` err, simulated; the page's figures are compared with the simulation's.
+
+mod simulated;
 
 use iopj_core::IoPath;
 use iopj_report::analysis::metric::Metric;
@@ -8,29 +10,12 @@ use iopj_report::analysis::winner::{Axis, Cell, Decision, Question, correct, ran
 use rand_distr::{Distribution, Normal};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::SeedableRng;
+use simulated::{error, paths};
 
 const DRAWS: usize = 10_000;
 /// Draws of what takes long, in the gate; at size it is drawn as often as the rest.
 const FEW_DRAWS: usize = 400;
 const PAGE: &str = include_str!("../../../docs/statistics.md");
-/// 99.9 % of a normal distribution lie within as many standard deviations.
-const Z_999: f64 = 3.2905;
-
-const PATHS: [&str; 9] = [
-    "posix-sio/syscall/interrupt",
-    "posix-sio/syscall/poll",
-    "posix-sio/syscall/hybrid",
-    "posix-aio/syscall/interrupt",
-    "libaio/syscall/interrupt",
-    "io_uring/syscall/interrupt",
-    "io_uring/syscall/poll",
-    "io_uring/sqpoll/interrupt",
-    "io_uring/sqpoll/poll",
-];
-
-fn paths() -> Vec<IoPath> {
-    PATHS.iter().map(|path| path.parse().unwrap()).collect()
-}
 
 fn question(method: Method) -> Question {
     Question { method, ..Question::new(Metric::Iops, Axis::Bs, Axis::Iodepth).unwrap() }
@@ -49,16 +34,7 @@ fn rate(hits: usize) -> f64 {
     hits as f64 / DRAWS as f64
 }
 
-/// What 99.9 % of simulations of an event of this probability stay within.
-fn error(probability: f64) -> f64 {
-    error_of(probability, DRAWS)
-}
-
-fn error_of(probability: f64, draws: usize) -> f64 {
-    Z_999 * (probability * (1.0 - probability) / draws as f64).sqrt()
-}
-
-/// Holds simulated rates against the page's row that begins with `name`. Both are
+/// Compares simulated rates with the page's row that begins with `name`. Both are
 /// simulations: their errors add in squares.
 #[track_caller]
 fn page_says(name: &str, rates: &[f64]) {
@@ -79,7 +55,7 @@ fn page_says_of(name: &str, rates: &[f64], draws: usize) {
     for (stated, rate) in stated.into_iter().zip(rates) {
         let likely = stated.max(1.0 / draws as f64);
         assert!(
-            (stated - rate).abs() <= error(likely).hypot(error_of(likely, draws)) + 0.0005,
+            (stated - rate).abs() <= error(likely, DRAWS).hypot(error(likely, draws)) + 0.0005,
             "the page says {line}, the simulation {row}"
         );
     }
@@ -87,7 +63,7 @@ fn page_says_of(name: &str, rates: &[f64], draws: usize) {
 
 fn false_winners(paths: usize, replicates: u32, method: Method) -> f64 {
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(paths as u64 * 100 + u64::from(replicates));
-    let means: Vec<(IoPath, f64)> = self::paths().into_iter().take(paths).map(|path| (path, 100_000.0)).collect();
+    let means: Vec<(IoPath, f64)> = simulated::paths().into_iter().take(paths).map(|path| (path, 100_000.0)).collect();
     let question = question(method);
     let won = |_: &usize| draw(&mut rng, &means, replicates, &question).decision() == Decision::Winner;
     rate((0..DRAWS).filter(won).count())
@@ -98,7 +74,7 @@ fn two_equal_paths_have_a_false_winner_in_one_of_twenty_cells() {
     for replicates in [3, 5, 10] {
         for method in [Method::Student, Method::Paired] {
             let rate = false_winners(2, replicates, method);
-            assert!((rate - LEVEL).abs() <= error(LEVEL), "{method:?}, {replicates} replicates: {rate}");
+            assert!((rate - LEVEL).abs() <= error(LEVEL, DRAWS), "{method:?}, {replicates} replicates: {rate}");
         }
     }
 }
@@ -108,7 +84,7 @@ fn more_equal_paths_have_fewer_false_winners() {
     for replicates in [3, 5, 10] {
         let rates = [2, 3, 5, 9].map(|paths| false_winners(paths, replicates, Method::Student));
         page_says(&format!("{replicates} replicates"), &rates);
-        assert!(rates.iter().all(|rate| *rate <= LEVEL + error(LEVEL)), "{rates:?}");
+        assert!(rates.iter().all(|rate| *rate <= LEVEL + error(LEVEL, DRAWS)), "{rates:?}");
     }
     page_says("Welch, 3 replicates", &[2, 3, 5, 9].map(|paths| false_winners(paths, 3, Method::Welch)));
 }
@@ -121,7 +97,7 @@ fn two_equal_paths_above_others_are_the_worst_case() {
     let question = question(Method::Student);
     let won = |_: &usize| draw(&mut rng, &means, 3, &question).decision() == Decision::Winner;
     let rate = rate((0..DRAWS).filter(won).count());
-    assert!((rate - LEVEL).abs() <= error(LEVEL), "{rate}");
+    assert!((rate - LEVEL).abs() <= error(LEVEL, DRAWS), "{rate}");
 }
 
 /// Maps of so many workloads whose paths are all equal: the share that names a winner anywhere.
@@ -133,7 +109,7 @@ fn false_maps(
     draws: usize,
 ) -> f64 {
     let mut rng = Xoshiro256PlusPlus::seed_from_u64((paths * 1000 + workloads * 10) as u64 + u64::from(replicates));
-    let means: Vec<(IoPath, f64)> = self::paths().into_iter().take(paths).map(|path| (path, 100_000.0)).collect();
+    let means: Vec<(IoPath, f64)> = simulated::paths().into_iter().take(paths).map(|path| (path, 100_000.0)).collect();
     let question = Question { metric, ..question(method) };
     let won = |_: &usize| {
         let mut cells: Vec<Cell> = (0..workloads)
@@ -176,7 +152,7 @@ fn simulate_maps(draws: usize) {
     ] {
         let rates = MAPS.map(|(paths, workloads)| {
             let rate = false_maps(paths, workloads, replicates, (Method::Paired, metric), draws);
-            let bound = LEVEL + error_of(LEVEL, draws);
+            let bound = LEVEL + error(LEVEL, draws);
             assert!(rate <= bound, "{name}, {paths} paths, {workloads} workloads: {rate}");
             rate
         });

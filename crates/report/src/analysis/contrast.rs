@@ -135,6 +135,14 @@ impl Plan {
     }
 }
 
+/// The blocks that all samples hold, with the values of each; none of no sample.
+pub fn joined(samples: &[Sample]) -> Vec<(u32, Vec<f64>)> {
+    let value = |sample: &Sample, block: u32| sample.iter().find(|(other, _)| *other == block).map(|(_, value)| *value);
+    let all = |block: u32| samples.iter().map(|sample| value(sample, block)).collect::<Option<Vec<f64>>>();
+    let first = samples.first().into_iter().flatten();
+    first.filter_map(|(block, _)| all(*block).map(|values| (*block, values))).collect()
+}
+
 /// The values of the blocks that hold both.
 pub fn pairs(a: &Sample, b: &Sample) -> Vec<(f64, f64)> {
     let partner = |replicate| b.iter().find(|(other, _)| *other == replicate);

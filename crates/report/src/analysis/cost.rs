@@ -113,6 +113,13 @@ pub(crate) mod tests {
         measurement.costs = Some(CostProfile::new(CostSource::Exact, kinds, functions));
     }
 
+    /// The same with calls.
+    pub(crate) fn set_counted(measurement: &mut Measurement, reads: u64, functions: Vec<FunctionCost>) {
+        set_exact(measurement, reads, functions);
+        let costs = measurement.costs.as_mut().unwrap();
+        costs.kinds.insert(0, CostKind::Calls);
+    }
+
     fn measured() -> Measurement {
         let mut trial = crate::analysis::compare::tests::trial("libaio/syscall/interrupt", 1000);
         let iopj_store::Outcome::Measured(measurement) = &mut trial.outcome else { panic!() };

@@ -264,7 +264,8 @@ fn rounding(scale: f64) -> f64 {
     4.0 * f64::EPSILON * scale
 }
 
-fn tested(difference: f64, error: f64, df: f64, scale: f64) -> TTest {
+/// The test of a difference with its standard error, between figures of size `scale`.
+pub(super) fn tested(difference: f64, error: f64, df: f64, scale: f64) -> TTest {
     if error > rounding(scale) {
         let t = difference / error;
         TTest { t, df, p: (2.0 * tail(-t.abs(), df)).min(1.0) }

@@ -46,7 +46,12 @@ fn one(claim: &Claim) -> String {
             text += &wrap(&format!("missing: {}", escape(need)), WIDTH, "    ");
         }
     }
-    text += &parts(&claim.parts);
+    let (apart, counting): (Vec<&Part>, Vec<&Part>) = claim.parts.iter().partition(|part| part.apart);
+    text += &parts(&counting);
+    if !apart.is_empty() {
+        text += "  reported apart, and no part of the answer:\n";
+        text += &parts(&apart);
+    }
     for place in claim.published.chunk_by(|a, b| a.place == b.place) {
         let figures: Vec<String> =
             place.iter().map(|one| format!("{} {} {}", one.what, exact(one.value), one.unit)).collect();
@@ -69,7 +74,7 @@ fn one(claim: &Claim) -> String {
 }
 
 /// A table for each workload, and why a part is undecided without a p-value.
-fn parts(parts: &[Part]) -> String {
+fn parts(parts: &[&Part]) -> String {
     let mut text = String::new();
     for same in parts.chunk_by(|a, b| a.at == b.at) {
         if !same[0].at.is_empty() {
@@ -87,7 +92,7 @@ fn parts(parts: &[Part]) -> String {
     text + &reasons.iter().map(|why| wrap(&format!("* undecided: {}", escape(why)), WIDTH, "    ")).collect::<String>()
 }
 
-fn part_grid(parts: &[Part]) -> String {
+fn part_grid(parts: &[&Part]) -> String {
     let mut grid = Grid::new(&[
         ("", Align::Left),
         ("part", Align::Left),

@@ -4,7 +4,7 @@ use super::metrics::Metric;
 use super::{Figure, Machine};
 use crate::analysis::admission::Tally;
 use crate::analysis::contrast::{Plan, Sample};
-use crate::analysis::stats::{Method, summarize};
+use crate::analysis::stats::summarize;
 use iopj_core::{IoPath, Rw, Workload, format_bytes};
 use iopj_store::{EnergySource, Measurement, Trial};
 use std::collections::BTreeMap;
@@ -98,7 +98,16 @@ impl<'a> Data<'a> {
 
     /// The workloads of trials of these paths that fit, by depth and threads.
     pub(super) fn shapes(&self, paths: &[IoPath], fits: impl Fn(&Shape) -> bool) -> Vec<Shape> {
-        let of_paths = self.trials.iter().filter(|trial| paths.contains(&trial.path));
+        self.shapes_of_all(|path| paths.contains(path), fits)
+    }
+
+    /// The same of all paths that fit.
+    pub(super) fn shapes_of_all(
+        &self,
+        is_asked: impl Fn(&IoPath) -> bool,
+        fits: impl Fn(&Shape) -> bool,
+    ) -> Vec<Shape> {
+        let of_paths = self.trials.iter().filter(|trial| is_asked(&trial.path));
         let mut shapes: Vec<Shape> = of_paths.map(|trial| Shape::of(&trial.workload)).filter(fits).collect();
         shapes.sort_unstable_by_key(|shape| (shape.iodepth, shape.numjobs, shape.rw, shape.bs));
         shapes.dedup();
@@ -161,8 +170,7 @@ impl Cell<'_> {
 
     /// How its figures are held against another cell's, in a family of so many comparisons.
     pub(super) fn plan(&self, metric: Metric, family: usize) -> Plan {
-        let method = if self.machine.in_blocks { Method::Paired } else { Method::Welch };
-        Plan { method, logs: metric.is_percentile(), family, looks: self.machine.looks.max(1) }
+        self.machine.plan(metric.is_percentile(), family)
     }
 
     /// The mean over its verified trials; absent without any.

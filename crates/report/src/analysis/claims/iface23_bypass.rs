@@ -6,6 +6,7 @@
 use super::iface23::{OTHERS, SQPOLL, SYSCALL, printed, ring, sqpolls};
 use super::rule::{Against, Cell, Comparison, Data, IOPS, Metric, P50, P99, Question, Relation, Shape};
 use super::stated::Derived;
+use crate::analysis::contrast::{Sample, joined};
 use crate::analysis::published;
 use crate::analysis::tables::average_slowdown;
 use iopj_core::{CompletionMode, IoPath, RingCompletion, Rw, Spin, UserCompletion};
@@ -112,6 +113,7 @@ pub(super) fn nearest<'a>(data: &Data<'a>) -> Vec<Question<'a>> {
             text,
             at: at.to_owned(),
             relation: Relation::Less,
+            plan: data.machine.plan(false, 1),
             samples: [slower(sio), slower(other)],
             names: [name(sio), name(other)],
             unit: "%",
@@ -123,11 +125,13 @@ pub(super) fn nearest<'a>(data: &Data<'a>) -> Vec<Question<'a>> {
 }
 
 /// The average slowdown of each replicate against the means of kernel bypass, in per cent; of the cells of reads and of writes.
-fn slowdowns(cells: &[Cell<'_>; 2], bypass: &[Cell<'_>; 2]) -> Vec<f64> {
+fn slowdowns(cells: &[Cell<'_>; 2], bypass: &[Cell<'_>; 2]) -> Sample {
     let metrics = [(0, P50), (0, P99), (1, P50), (1, P99)];
     let reference = metrics.map(|(of, metric)| bypass[of].mean(metric).unwrap_or(0.0));
-    let samples = metrics.map(|(of, metric)| cells[of].values(metric));
-    let replicates = samples.iter().map(Vec::len).min().unwrap_or(0);
-    let four = |replicate: usize| [0, 1, 2, 3].map(|figure| samples[figure][replicate]);
-    (0..replicates).filter_map(|one| Some(100.0 * average_slowdown(four(one), reference)?)).collect()
+    let samples = metrics.map(|(of, metric)| cells[of].sample(metric));
+    let slowdown = |(block, values): (u32, Vec<f64>)| {
+        let four = <[f64; 4]>::try_from(values).ok()?;
+        Some((block, 100.0 * average_slowdown(four, reference)?))
+    };
+    joined(&samples).into_iter().filter_map(slowdown).collect()
 }

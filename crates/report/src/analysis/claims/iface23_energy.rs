@@ -3,13 +3,15 @@
 use super::iface23::{OTHERS, SQPOLL, SYSCALL, ring};
 use super::iface23_bypass::{self, is_papers_or_bypass};
 use super::rule::{Against, Cell, Comparison, Data, IOS_PER_JOULE, Question, Relation, Shape};
-use super::stated::{Derived, Each, Generally, Group, above, greatest, ranked};
+use super::stated::{Derived, Each, Generally, greatest, ranked};
+use crate::analysis::contrast::{Sample, joined};
 use iopj_core::{Completion, CompletionMode, IoPath, RingCompletion, Rw, Submission, format_bytes};
 
 /// What to know about the answers.
-pub(super) const ONE_THREAD_NOTE: &str = "At each depth, among the asynchronous interfaces as in the paper; kernel bypass is spdk/doorbell/poll or else \
-                                          nvme-user/doorbell/poll, and its lead the ratio of its I/Os per joule to those of the best path of the kernel. The best path of a group stands for it, and ties are by the papers' rule, Student's \
-                                          test at 5 % without correction. The paper draws its figures (1 to 3) and prints none.";
+pub(super) const ONE_THREAD_NOTE: &str = "The depths of a size together: in each block a path's figure is the geometric mean over the depths at which every \
+                                          path of that size was measured. Among the asynchronous interfaces, as in the paper. Kernel bypass is spdk/doorbell/poll or else \
+                                          nvme-user/doorbell/poll; its lead is the ratio of its figure to that of the best path of the kernel. At 128 KiB the best path of \
+                                          system call and interrupt stands for them. The paper draws its figures (1 to 3) and prints none.";
 /// The same for submission polling.
 pub(super) const SQPOLL_NOTE: &str = "A cell is a workload with a completion that was measured with both submissions, but for 4 KiB on one thread at the largest depth, \
                                       of which the paper says the opposite and which is a part of its own. The paper draws its figures (1 to 7) and prints none.";
@@ -21,7 +23,7 @@ pub(super) const MANY_THREADS_NOTE: &str = "A cell is a request size and a threa
 pub(super) const ASYNCHRONOUS_NOTE: &str = "A cell is a request size and a thread count above one, one I/O in flight on each; posix-sio stays out. The best path of \
                                             io_uring by system call stands for both. The paper draws its figures (4 to 7) and prints none.";
 /// The same for large requests.
-pub(super) const LARGE_NOTE: &str = "Each thread count above one that was measured at 128 KiB. Beside each comparison stands the ratio with its \
+pub(super) const LARGE_NOTE: &str = "Each thread count above one that was measured at 128 KiB; the single thread is reported apart. Beside each comparison stands the ratio with its \
                                      interval over replicates. The paper draws its figures (6 and 7) and prints none.";
 
 /// The replicates that a cell needs.
@@ -29,7 +31,7 @@ const REPLICATES: usize = 3;
 const SMALL: u32 = 4 << 10;
 const MIDDLE: u32 = 16 << 10;
 const LARGE: u32 = 128 << 10;
-const KERNEL: &str = "the best path of the kernel";
+const KERNEL: &str = "an asynchronous path of the kernel";
 const NAME: &str = "I/Os per joule";
 const SIO_POLL: IoPath = IoPath::PosixSio(CompletionMode::Poll);
 const SIO_INTERRUPT: IoPath = IoPath::PosixSio(CompletionMode::Interrupt);
@@ -59,105 +61,164 @@ fn cells<'a>(data: &Data<'a>, shape: Shape, fits: impl Fn(&IoPath) -> bool) -> (
     (with, without.into_iter().chain(few).collect())
 }
 
-/// A comparison of groups, or what is missing for it.
-fn held<'a>(text: &str, shape: Shape, groups: [(&'static str, Option<&Cell<'a>>); 2]) -> Question<'a> {
-    match groups {
-        [(high, Some(high_cell)), (low, Some(low_cell))] => {
-            let group = |name, cell| Group { name, cell };
-            Question::Stated(above(IOS_PER_JOULE, &group(high, high_cell), &group(low, low_cell), NAME))
+/// Random reads on one thread at depth 1.
+fn one_thread_at(bs: u32) -> Shape {
+    Shape { bs, ..Shape::of_4k(Rw::Randread) }
+}
+
+/// The asynchronous paths of the paper and kernel bypass on one thread with I/Os of one size, over depths at which all that were measured were.
+struct Together<'a> {
+    bypass: IoPath,
+    bs: u32,
+    depths: Vec<u32>,
+    /// Of each path the geometric mean over the depths, block by block.
+    samples: Vec<(IoPath, Sample)>,
+    cells: Vec<Cell<'a>>,
+}
+
+impl<'a> Together<'a> {
+    /// Over all depths that all paths of this size have, and the cells that lack something.
+    fn of(data: &Data<'a>, bs: u32) -> (Together<'a>, Vec<Cell<'a>>) {
+        let bypass = iface23_bypass::path(data);
+        let is_one = |path: &IoPath| is_papers_or_bypass(path) && path.interface() != "posix-sio";
+        let fits = |path: &IoPath| is_one(path) && (!path.is_bypass() || *path == bypass);
+        let one_size = |one: &Shape| Shape { iodepth: 1, ..*one } == one_thread_at(bs);
+        let (mut with, mut without): (Vec<Vec<Cell<'a>>>, Vec<Cell<'a>>) = (Vec::new(), Vec::new());
+        for shape in data.shapes_of_all(|path| fits(path), one_size) {
+            let (enough, rest) = cells(data, shape, fits);
+            with.push(enough);
+            without.extend(rest);
         }
-        _ => {
-            let absent: Vec<&str> = groups.iter().filter(|(_, cell)| cell.is_none()).map(|(name, _)| *name).collect();
-            let need = format!("energy of {REPLICATES} verified trials of {}, {shape}", absent.join(" and of "));
-            Question::Missing { text: text.to_owned(), at: shape.to_string(), need }
+        let mut paths: Vec<IoPath> = with.iter().flatten().map(|cell| cell.path).collect();
+        paths.sort_unstable();
+        paths.dedup();
+        with.retain(|cells| !paths.is_empty() && cells.len() == paths.len());
+        let depths = with.iter().map(|cells| cells[0].shape.iodepth).collect();
+        let all = Together { bypass, bs, depths, samples: Vec::new(), cells: with.concat() };
+        (all.sampled(&paths), without)
+    }
+
+    /// The same over some of its depths.
+    fn over(&self, depths: &[u32]) -> Together<'a> {
+        let cells: Vec<Cell<'a>> =
+            self.cells.iter().filter(|cell| depths.contains(&cell.shape.iodepth)).cloned().collect();
+        let paths: Vec<IoPath> = self.samples.iter().map(|(path, _)| *path).collect();
+        let some = Together { depths: depths.to_vec(), samples: Vec::new(), cells, ..*self };
+        some.sampled(&paths)
+    }
+
+    fn sampled(mut self, paths: &[IoPath]) -> Together<'a> {
+        let sample = |path: &IoPath| -> Sample {
+            let own = self.cells.iter().filter(|cell| cell.path == *path);
+            let at_depths: Vec<Sample> = own.map(|cell| cell.sample(IOS_PER_JOULE)).collect();
+            let mean = |values: Vec<f64>| (values.iter().map(|one| one.ln()).sum::<f64>() / values.len() as f64).exp();
+            joined(&at_depths).into_iter().map(|(block, values)| (block, mean(values))).collect()
+        };
+        self.samples = paths.iter().map(|path| (*path, sample(path))).collect();
+        self
+    }
+
+    /// The path of the greatest geometric mean among those that fit, with its sample.
+    fn best(&self, fits: impl Fn(&IoPath) -> bool) -> Option<&(IoPath, Sample)> {
+        let worth = |sample: &Sample| sample.iter().map(|(_, value)| value.ln()).sum::<f64>() / sample.len() as f64;
+        let fitting = self.samples.iter().filter(|(path, sample)| fits(path) && !sample.is_empty());
+        fitting.max_by(|(_, a), (_, b)| worth(a).total_cmp(&worth(b)))
+    }
+
+    /// Kernel bypass over the best path of the kernel, block by block, with its name.
+    fn lead(&self) -> Option<(String, Sample)> {
+        let (path, own) = self.best(|path| path.is_bypass())?;
+        let (kernel, other) = self.best(|path| !path.is_bypass())?;
+        let ratio = |(block, values): (u32, Vec<f64>)| (block, values[0] / values[1]);
+        let lead = joined(&[own.clone(), other.clone()]).into_iter().map(ratio).collect();
+        Some((format!("{path} over {kernel}, {}", format_bytes(self.bs.into())), lead))
+    }
+
+    /// What a group lacks that has no figure.
+    fn lack(&self, group: &str) -> String {
+        let size = format_bytes(self.bs.into());
+        match self.samples.is_empty() || !self.depths.is_empty() {
+            true => format!("energy of {REPLICATES} verified trials of {group}, randread {size}, one thread"),
+            false => format!("a depth at which every path was measured that was with randread {size} on one thread"),
         }
     }
+
+    fn at(&self) -> String {
+        let bs = format_bytes(self.bs.into());
+        format!("randread {bs} iodepth {} numjobs 1, together", list(&self.depths))
+    }
+
+    /// The path of one group against each of another, one part each; or what is missing.
+    fn ahead(
+        &self,
+        data: &Data<'a>,
+        text: &str,
+        (who, first): (&str, Option<&(IoPath, Sample)>),
+        (whom, others): (&str, impl Fn(&IoPath) -> bool),
+    ) -> Vec<Question<'a>> {
+        let others: Vec<&(IoPath, Sample)> = self.samples.iter().filter(|(path, _)| others(path)).collect();
+        let (Some((path, own)), false) = (first, others.is_empty()) else {
+            let need = self.lack(if first.is_none() { who } else { whom });
+            return vec![Question::Missing { text: format!("{NAME}: {text}"), at: String::new(), need }];
+        };
+        let part = |(other, sample): &&(IoPath, Sample)| {
+            Question::Derived(Derived {
+                text: format!("{NAME}: {path} more than {other}"),
+                at: self.at(),
+                relation: Relation::More,
+                plan: data.machine.plan(true, 1),
+                samples: [own.clone(), sample.clone()],
+                names: [(path.to_string(), None), (other.to_string(), None)],
+                unit: "IO/J",
+                cells: self.cells.iter().filter(|cell| [path, other].contains(&&cell.path)).cloned().collect(),
+                missing: Vec::new(),
+            })
+        };
+        others.iter().map(part).collect()
+    }
+}
+
+/// `1,2,16`.
+fn list(depths: &[u32]) -> String {
+    depths.iter().map(u32::to_string).collect::<Vec<String>>().join(",")
 }
 
 pub(super) fn one_thread<'a>(data: &Data<'a>) -> Vec<Question<'a>> {
-    let at = |bs| Shape { bs, ..Shape::of_4k(Rw::Randread) };
-    let mut questions = bypass_on_one_thread(data, at);
-    let fits = |one: &Shape| Shape { iodepth: 1, ..*one } == at(LARGE);
-    for shape in shapes(data, &[at(LARGE)], fits) {
-        let (with, without) = cells(data, shape, |path| path.interface() != "posix-sio");
-        let plain = ("the best of system call and interrupt", greatest(&with, IOS_PER_JOULE, is_plain));
-        let rest = ("the best of the rest", greatest(&with, IOS_PER_JOULE, |path| !is_plain(path)));
-        questions.push(held("I/Os per joule: a path of system call and interrupt leads", shape, [plain, rest]));
-        questions.extend(without.into_iter().map(Question::LeftOut));
-    }
+    let sizes = [SMALL, MIDDLE, LARGE].map(|bs| Together::of(data, bs));
+    let [small, middle, large] = [0, 1, 2].map(|at| &sizes[at].0);
+    let bypass = small.best(|path| *path == small.bypass);
+    let mut questions =
+        small.ahead(data, "kernel bypass first at 4k", ("kernel bypass", bypass), (KERNEL, |path| !path.is_bypass()));
+    questions.extend([lead_falls(data, [small, middle]), lead_falls(data, [middle, large])]);
+    let (who, whom) = ("a path of system call and interrupt", "another asynchronous path");
+    let text = "a path of system call and interrupt first at 128k";
+    questions.extend(large.ahead(data, text, (who, large.best(is_plain)), (whom, |path| !is_plain(path))));
+    questions.extend(sizes.into_iter().flat_map(|(_, without)| without).map(Question::LeftOut));
     questions
 }
 
-/// Kernel bypass leads at 4 KiB, leads by less at 16 KiB, and is behind at 128 KiB: at each depth.
-fn bypass_on_one_thread<'a>(data: &Data<'a>, at: impl Fn(u32) -> Shape) -> Vec<Question<'a>> {
-    const LEADS: &str = "I/Os per joule: kernel bypass more than every other path";
-    const BEHIND: &str = "I/Os per joule: the best path of the kernel more than kernel bypass";
-    let bypass = iface23_bypass::path(data);
-    // Its depths with this size, or depth 1 where there is none.
-    let depths = |bs: u32| {
-        let shapes = data.shapes(&[bypass], |one| Shape { iodepth: 1, ..*one } == at(bs));
-        if shapes.is_empty() { vec![at(bs)] } else { shapes }
-    };
-    let mut questions = Vec::new();
-    for shape in depths(SMALL) {
-        let [small, middle] = [SMALL, MIDDLE].map(|bs| Contest::of(data, bypass, Shape { bs, ..shape }));
-        questions.push(held(LEADS, shape, [("kernel bypass", small.bypass.as_ref()), (KERNEL, small.kernel.as_ref())]));
-        questions.push(lead_falls([&small, &middle]));
-        questions.extend([small, middle].into_iter().flat_map(|contest| contest.without).map(Question::LeftOut));
-    }
-    for shape in depths(LARGE) {
-        let Contest { bypass, kernel, without, .. } = Contest::of(data, bypass, shape);
-        questions.push(held(BEHIND, shape, [(KERNEL, kernel.as_ref()), ("kernel bypass", bypass.as_ref())]));
-        questions.extend(without.into_iter().map(Question::LeftOut));
-    }
-    questions
-}
-
-/// Kernel bypass against the best asynchronous path of the kernel under a workload.
-struct Contest<'a> {
-    shape: Shape,
-    bypass: Option<Cell<'a>>,
-    kernel: Option<Cell<'a>>,
-    without: Vec<Cell<'a>>,
-}
-
-impl<'a> Contest<'a> {
-    fn of(data: &Data<'a>, bypass: IoPath, shape: Shape) -> Contest<'a> {
-        let (with, without) = cells(data, shape, |path| path.interface() != "posix-sio");
-        let kernel = greatest(&with, IOS_PER_JOULE, |path| !path.is_bypass()).cloned();
-        Contest { shape, bypass: greatest(&with, IOS_PER_JOULE, |path| *path == bypass).cloned(), kernel, without }
-    }
-
-    /// I/Os per joule of kernel bypass over the other's, replicate by replicate, with its name and its cells.
-    fn lead(&self) -> Option<(Vec<f64>, String, [Cell<'a>; 2])> {
-        let (bypass, kernel) = (self.bypass.as_ref()?, self.kernel.as_ref()?);
-        let pairs = bypass.values(IOS_PER_JOULE).into_iter().zip(kernel.values(IOS_PER_JOULE));
-        let name = format!("{} over {}, {}", bypass.path, kernel.path, format_bytes(self.shape.bs.into()));
-        Some((pairs.map(|(own, other)| own / other).collect(), name, [bypass.clone(), kernel.clone()]))
-    }
-}
-
-/// The lead of kernel bypass under the first workload is more than under the second.
-fn lead_falls<'a>(contests: [&Contest<'a>; 2]) -> Question<'a> {
-    let text = "I/Os per joule: the lead of kernel bypass is more at 4k than at 16k".to_owned();
-    let at = format!("4k and 16k, iodepth {}, one thread", contests[0].shape.iodepth);
-    let [Some((small, of_small, cells)), Some((middle, of_middle, others))] = contests.map(Contest::lead) else {
-        let lacking = contests.into_iter().filter(|contest| contest.lead().is_none());
-        let shapes: Vec<String> = lacking.map(|contest| contest.shape.to_string()).collect();
-        let need = format!(
-            "energy of {REPLICATES} verified trials of kernel bypass and of {KERNEL}, {}",
-            shapes.join(" and ")
-        );
-        return Question::Missing { text, at, need };
+/// The lead of kernel bypass with the smaller I/Os is more than with the larger ones, over the depths of both.
+fn lead_falls<'a>(data: &Data<'a>, [smaller, larger]: [&Together<'a>; 2]) -> Question<'a> {
+    let [from, to] = [smaller, larger].map(|one| format_bytes(one.bs.into()));
+    let text = format!("{NAME}: the lead of kernel bypass is more at {from} than at {to}");
+    let depths: Vec<u32> = smaller.depths.iter().copied().filter(|depth| larger.depths.contains(depth)).collect();
+    let at = format!("randread {from} and {to} iodepth {} numjobs 1, together", list(&depths));
+    let sizes = [smaller, larger].map(|one| one.over(&depths));
+    let [Some((own, lead)), Some((other, lesser))] = [0, 1].map(|at| sizes[at].lead()) else {
+        let lacking = sizes.iter().filter(|one| one.lead().is_none());
+        let lacks: Vec<String> = lacking.map(|one| one.lack(&format!("kernel bypass and of {KERNEL}"))).collect();
+        let need = lacks.join("; ");
+        return Question::Missing { text, at: String::new(), need };
     };
     Question::Derived(Derived {
         text,
         at,
         relation: Relation::More,
-        samples: [small, middle],
-        names: [(of_small, None), (of_middle, None)],
+        plan: data.machine.plan(true, 1),
+        samples: [lead, lesser],
+        names: [(own, None), (other, None)],
         unit: "times",
-        cells: cells.into_iter().chain(others).collect(),
+        cells: sizes.into_iter().flat_map(|one| one.cells).collect(),
         missing: Vec::new(),
     })
 }
@@ -298,23 +359,17 @@ pub(super) fn asynchronous<'a>(data: &Data<'a>) -> Vec<Question<'a>> {
 
 pub(super) fn large<'a>(data: &Data<'a>) -> Vec<Question<'a>> {
     let otherwise = Shape { bs: LARGE, numjobs: 8, ..Shape::of_4k(Rw::Randread) };
-    let fits = |one: &Shape| one.bs == LARGE && one.iodepth == 1 && one.numjobs > 1;
-    let shapes = shapes(data, &[otherwise], fits);
-    let pairs = [
-        (SIO_INTERRUPT, SIO_POLL),
-        (ring(SYSCALL, RingCompletion::Interrupt), ring(SYSCALL, RingCompletion::Poll)),
-        (ring(SQPOLL, RingCompletion::Interrupt), ring(SQPOLL, RingCompletion::Poll)),
-    ];
-    let of = |shape: &Shape| {
-        pairs.map(|(interrupt, poll)| {
-            Question::Compare(Comparison {
-                metric: IOS_PER_JOULE,
-                cell: data.cell(interrupt, *shape),
-                relation: Relation::More,
-                against: Against::Cell(data.cell(poll, *shape)),
-                published: [None; 2],
-            })
-        })
-    };
-    shapes.iter().flat_map(of).collect()
+    let is_large = |one: &Shape| one.bs == LARGE && one.iodepth == 1;
+    let many = shapes(data, &[otherwise], |one| is_large(one) && one.numjobs > 1);
+    let single = shapes(data, &[], |one| is_large(one) && one.numjobs == 1);
+    let apart = single.into_iter().flat_map(|shape| interrupt_ahead(data, shape));
+    let apart = apart.map(|question| Question::Apart(Box::new(question)));
+    many.into_iter().flat_map(|shape| interrupt_ahead(data, shape)).chain(apart).collect()
+}
+
+/// Interrupt more than poll: posix-sio, and io_uring with either submission.
+fn interrupt_ahead<'a>(data: &Data<'a>, shape: Shape) -> [Question<'a>; 3] {
+    let rings = |submission| [RingCompletion::Interrupt, RingCompletion::Poll].map(|one| ring(submission, one));
+    let pairs = [[SIO_INTERRUPT, SIO_POLL], rings(SYSCALL), rings(SQPOLL)];
+    pairs.map(|[interrupt, poll]| Question::Compare(compared(data, interrupt, Relation::More, poll, shape)))
 }

@@ -51,7 +51,7 @@ const fn time(name: &'static str, unit: &'static str, of: fn(&Measurement) -> Op
 }
 
 /// A figure that no clock is in.
-pub(super) const fn count(name: &'static str, of: fn(&Measurement) -> Option<f64>) -> Metric {
+const fn count(name: &'static str, of: fn(&Measurement) -> Option<f64>) -> Metric {
     Metric { name, unit: "", time: false, of: Of::Trial(of) }
 }
 

@@ -3,6 +3,7 @@
 
 mod data;
 mod fabric;
+mod fixed;
 mod iface23;
 mod iface23_bypass;
 mod iface23_energy;
@@ -27,9 +28,9 @@ mod tests_energy;
 mod tests_iface23;
 
 use super::admission::{Admission, Tally};
-use super::contrast::in_blocks;
+use super::contrast::{Contrast, Plan, in_blocks};
 use super::published::{Paper, Printed};
-use super::stats::Ratio;
+use super::stats::{Method, Ratio};
 use data::Data;
 pub use data::EMULATED;
 use iopj_core::Scope;
@@ -48,7 +49,7 @@ pub struct Claim {
     pub text: &'static str,
     /// What the data must hold.
     pub needs: &'static [&'static str],
-    /// The answer: it holds only if every part does, and does not as soon as one part does not.
+    /// The answer: it holds only if every part does, and does not as soon as one part does not. Parts that are reported apart do not count.
     pub answer: Answer,
     /// The parts, one by one; none where no record can hold the data yet.
     pub parts: Vec<Part>,
@@ -111,9 +112,12 @@ pub struct Part {
     /// The p-value of what the answer rests on: after Holm's correction, but for parts by the papers' rule, as their text says;
     /// absent where nothing was tested.
     pub p: Option<f64>,
-    /// How large the difference is, where the part is one comparison of two cells.
+    /// How large the difference is, where the part is one comparison.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub effect: Option<Effect>,
+    /// It is reported apart: shown, and no part of the claim's answer.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub apart: bool,
 }
 
 /// How large a difference is.
@@ -123,6 +127,12 @@ pub struct Effect {
     pub ratio: Option<Ratio>,
     /// The least difference, as a share of the second, that would have been seen four times out of five.
     pub least: Option<f64>,
+}
+
+impl Effect {
+    fn of(contrast: &Contrast) -> Effect {
+        Effect { ratio: contrast.ratio, least: contrast.least() }
+    }
 }
 
 /// A measured figure beside the published one.
@@ -213,6 +223,12 @@ impl Machine {
             looks: study.looks(),
         }
     }
+
+    /// How figures are compared in a family of so many comparisons, by their logarithms or as they are.
+    fn plan(&self, logs: bool, family: usize) -> Plan {
+        let method = if self.in_blocks { Method::Paired } else { Method::Welch };
+        Plan { method, logs, family, looks: self.looks.max(1) }
+    }
 }
 
 /// Decides every claim from the trials of a store, measured on this machine. Only trials that compete decide; the others are counted.
@@ -277,12 +293,13 @@ type Parts = (for<'a> fn(&Data<'a>) -> Vec<Question<'a>>, usize);
 fn compare(claim: &mut Claim, data: &[Data<'_>], (parts, replicates): Parts, run: impl Fn() -> String) {
     let decided = rule::parts(rule::questions(data, parts, replicates), replicates);
     (claim.parts, claim.left_out, claim.marked) = decided;
-    claim.answer = overall(&claim.parts);
-    claim.run = rest(&claim.parts).map(|options| run() + &options);
+    let counting: Vec<&Part> = claim.parts.iter().filter(|part| !part.apart).collect();
+    claim.answer = overall(&counting);
+    claim.run = rest(&counting).map(|options| run() + &options);
 }
 
-/// The answer to a claim from those to its parts. What is missing outweighs what is undecided.
-fn overall(parts: &[Part]) -> Answer {
+/// The answer to a claim from those to its parts that count. What is missing outweighs what is undecided.
+fn overall(parts: &[&Part]) -> Answer {
     if parts.iter().any(|part| part.answer == Answer::DoesNotHold) {
         return Answer::DoesNotHold;
     }
@@ -303,12 +320,12 @@ fn overall(parts: &[Part]) -> Answer {
 /// The least number of replicates that a repetition for the sake of undecided parts asks for: the `poll22` study's.
 const REPEAT_REPLICATES: usize = 10;
 
-/// Options that the study needs to decide the parts that are not decided; `None` where all are.
-fn rest(parts: &[Part]) -> Option<String> {
+/// Options that the study needs to decide those of these parts that are not decided; `None` where all are.
+fn rest(parts: &[&Part]) -> Option<String> {
     let missing = parts.iter().any(|part| matches!(part.answer, Answer::NotMeasured(_)));
     let undecided = parts.iter().filter(|part| matches!(part.answer, Answer::Undecided(_)));
     let most = undecided.flat_map(|part| &part.figures).map(|figure| figure.replicates).max();
-    let elsewhere = |part: &Part| part.answer == Answer::NotMeasured(vec![EMULATED.to_owned()]);
+    let elsewhere = |part: &&Part| part.answer == Answer::NotMeasured(vec![EMULATED.to_owned()]);
     let elsewhere = if parts.iter().any(elsewhere) { ", on a machine that is not emulated" } else { "" };
     match most {
         // Twice the replicates: differences that are 1.4 times smaller show.

@@ -1,17 +1,16 @@
-//! Loads and stores of *When Poll is More Energy Efficient than Interrupt*: its orders by kernel source directory, each per I/O
-//! and per second.
+//! Loads and stores of *When Poll is More Energy Efficient than Interrupt*: its orders by kernel source directory, per second at
+//! saturation; and, apart, those of what an I/O costs that neither spins nor sleeps.
 
+use super::fixed::Fits;
 use super::poll22::{HYBRID, INTERRUPT, POLL, shape, thread_counts, too_fast};
-use super::rule::{Against, Comparison, Data, Metric, Question, Relation, count, millions_per_s};
+use super::rule::{Against, Comparison, Data, Metric, Question, Relation, millions_per_s};
 use crate::analysis::cost::{is_under, per_io_of};
 use crate::analysis::published;
-use iopj_core::{CostKind, IoPath};
+use iopj_core::{CostKind, FunctionCost, IoPath};
 use iopj_store::Measurement;
 
 /// What to know about the answer.
-pub(super) const NOTE: &str = "Counts per I/O differ from the paper's: it counted by a PMU and per second, with 32 threads that \
-                               saturate the drive, and how long a poller spins on an I/O depends on the drive. The total, user \
-                               space included, is held against the paper's at 32 threads or more alone.";
+pub(super) const NOTE: &str = "Decided as the paper counted: per second, of all orders, with 32 threads or more, which saturated its drive. Per I/O how long a                                poller spins depends on the drive: of that, only the fixed parts are compared, what an I/O costs without spins and sleeps,                                and they are reported apart and decide nothing. A fixed part is fitted over the trials of its path, or, where                                its spins or sleeps vary too little, over those of all three, taking it that they cost the same on each.";
 
 /// Threads at which the paper's drive is saturated.
 const SATURATED: u32 = 32;
@@ -19,26 +18,21 @@ const SATURATED: u32 = 32;
 /// Near nothing: poll's share of interrupt's.
 const NEAR_NOTHING: f64 = 0.1;
 
-/// A source of loads and stores: its figures per I/O and per second, and its name in the paper's table.
+/// A source of loads and stores: its name in the paper's table, and its figure per second.
 struct Source {
     printed: &'static str,
-    per_io: Metric,
     per_s: Metric,
 }
 
-const TOTAL: Source = Source {
-    printed: "total",
-    per_io: count("loads and stores per I/O, total", total),
-    per_s: millions_per_s("loads and stores, total", |m| rate(m, total(m))),
-};
+const TOTAL: Source =
+    Source { printed: "total", per_s: millions_per_s("loads and stores, total", |m| rate(m, |_| true)) };
 
-/// The source of a directory, which the closures cannot take as an argument.
+/// The source of a directory, which the closure cannot take as an argument.
 macro_rules! directory {
     ($name:literal) => {
         Source {
             printed: $name,
-            per_io: count(concat!("loads and stores per I/O, ", $name), |m| under(m, $name)),
-            per_s: millions_per_s(concat!("loads and stores, ", $name), |m| rate(m, under(m, $name))),
+            per_s: millions_per_s(concat!("loads and stores, ", $name), |m| rate(m, |one| is_under(one, $name))),
         }
     };
 }
@@ -48,86 +42,96 @@ const BLOCK: Source = directory!("block/");
 const NVME: Source = directory!("drivers/nvme/host/");
 const TIME: Source = directory!("kernel/time/");
 
-fn total(measurement: &Measurement) -> Option<f64> {
-    let of = |kind| per_io_of(measurement, kind, |_| true);
-    Some(of(CostKind::Loads)? + of(CostKind::Stores)?)
+impl Source {
+    fn holds(&self, function: &FunctionCost) -> bool {
+        self.printed == TOTAL.printed || is_under(function, self.printed)
+    }
 }
 
-fn under(measurement: &Measurement, directory: &str) -> Option<f64> {
-    let of = |kind| per_io_of(measurement, kind, |function| is_under(function, directory));
-    Some(of(CostKind::Loads)? + of(CostKind::Stores)?)
+/// The completion modes; orders name them by their places.
+const MODES: [IoPath; 3] = [INTERRUPT, POLL, HYBRID];
+/// The orders of a source: which mode is less or more than which, by their places in [`MODES`].
+type Orders = (Source, [(Relation, [usize; 2]); 2]);
+
+const ORDERS: [Orders; 5] = [
+    (TOTAL, [(Relation::Less, [0, 1]), (Relation::Less, [1, 2])]),
+    (SCHED, [(Relation::More, [2, 0]), (Relation::More, [2, 1])]),
+    (BLOCK, [(Relation::Less, [0, 2]), (Relation::Less, [2, 1])]),
+    (NVME, [(Relation::Less, [0, 2]), (Relation::Less, [2, 1])]),
+    (TIME, [(Relation::More, [2, 0]), (Relation::More, [2, 1])]),
+];
+
+/// Millions a second of what belongs.
+fn rate(measurement: &Measurement, belongs: fn(&FunctionCost) -> bool) -> Option<f64> {
+    let of = |kind| per_io_of(measurement, kind, belongs);
+    let per_io = of(CostKind::Loads)? + of(CostKind::Stores)?;
+    let (window_s, ios) = (measurement.window_ns as f64 / 1e9, measurement.evidence.ios() as f64);
+    (window_s > 0.0).then_some(per_io * ios / window_s / 1e6)
 }
 
-/// Millions a second of a count per I/O.
-fn rate(measurement: &Measurement, per_io: Option<f64>) -> Option<f64> {
-    let window_s = measurement.window_ns as f64 / 1e9;
-    let ios = measurement.evidence.ios() as f64;
-    (window_s > 0.0).then_some(per_io? * ios / window_s / 1e6)
-}
-
-/// All orders of the claim, per I/O and then per second, for every thread count that was measured.
+/// All orders of the claim per second at saturation, and those of the fixed parts for every thread count that was measured.
 pub(super) fn orders<'a>(data: &Data<'a>) -> Vec<Question<'a>> {
-    let counts = thread_counts(data, |_| true, SATURATED);
-    counts
-        .into_iter()
-        .flat_map(|numjobs| [false, true].map(|per_s| (numjobs, per_s)))
-        .flat_map(|at| of(data, at))
-        .collect()
+    let saturated = thread_counts(data, |numjobs| numjobs >= SATURATED, SATURATED);
+    let decide = saturated.into_iter().flat_map(|numjobs| at_saturation(data, numjobs));
+    let measured = data.shapes(&MODES, |one| *one == shape(one.numjobs));
+    let apart = measured.into_iter().flat_map(|shape| of_fixed_parts(data, shape.numjobs));
+    decide.chain(apart.map(|question| Question::Apart(Box::new(question)))).collect()
 }
 
-fn of<'a>(data: &Data<'a>, (numjobs, per_s): (u32, bool)) -> Vec<Question<'a>> {
-    let less = |source: &Source, path, other| compare(data, source, (numjobs, per_s), path, Relation::Less, other);
-    let more = |source: &Source, path, other| compare(data, source, (numjobs, per_s), path, Relation::More, other);
-    let mut questions = Vec::new();
-    if numjobs >= SATURATED {
-        questions.extend([less(&TOTAL, INTERRUPT, POLL), less(&TOTAL, POLL, HYBRID)]);
-    }
-    questions.extend([more(&SCHED, HYBRID, INTERRUPT), more(&SCHED, HYBRID, POLL)]);
-    questions.push(near_nothing(data, (numjobs, per_s)));
-    for source in [BLOCK, NVME] {
-        questions.extend([less(&source, INTERRUPT, HYBRID), less(&source, HYBRID, POLL)]);
-    }
-    questions.extend([more(&TIME, HYBRID, INTERRUPT), more(&TIME, HYBRID, POLL)]);
-    questions
-}
-
-/// A completion mode against another in the loads and stores of a source.
-fn compare<'a>(
-    data: &Data<'a>,
-    source: &Source,
-    (numjobs, per_s): (u32, bool),
-    path: IoPath,
-    relation: Relation,
-    other: IoPath,
-) -> Question<'a> {
-    let against = Against::Cell(data.cell(other, shape(numjobs)));
-    question(data, source, (numjobs, per_s), path, relation, against, other)
+fn at_saturation<'a>(data: &Data<'a>, numjobs: u32) -> Vec<Question<'a>> {
+    let of = |(source, orders): &Orders| -> Vec<Question<'a>> {
+        let order = |(relation, [path, other]): (Relation, [usize; 2])| {
+            let against = Against::Cell(data.cell(MODES[other], shape(numjobs)));
+            question(data, source, numjobs, [MODES[path], MODES[other]], (relation, against))
+        };
+        orders.map(order).into()
+    };
+    ORDERS.iter().flat_map(of).chain([near_nothing(data, numjobs)]).collect()
 }
 
 /// Poll hardly enters the scheduler: a question only where interrupt sleeps.
-fn near_nothing<'a>(data: &Data<'a>, (numjobs, per_s): (u32, bool)) -> Question<'a> {
+fn near_nothing<'a>(data: &Data<'a>, numjobs: u32) -> Question<'a> {
     let interrupt = data.cell(INTERRUPT, shape(numjobs));
     if let Some(need) = too_fast(&interrupt) {
-        let unit = if per_s { "" } else { " per I/O" };
-        let text = format!("loads and stores{unit}, kernel/sched/: {POLL} less than {NEAR_NOTHING} of {INTERRUPT}");
+        let text = format!("{}: {POLL} less than {NEAR_NOTHING} of {INTERRUPT}", SCHED.per_s.name);
         return Question::Missing { text, at: interrupt.shape.to_string(), need };
     }
-    let against = Against::Share(NEAR_NOTHING, interrupt);
-    question(data, &SCHED, (numjobs, per_s), POLL, Relation::Less, against, INTERRUPT)
+    let less = (Relation::Less, Against::Share(NEAR_NOTHING, interrupt));
+    question(data, &SCHED, numjobs, [POLL, INTERRUPT], less)
 }
 
+/// A completion mode's loads and stores per second, held against another's.
 fn question<'a>(
     data: &Data<'a>,
     source: &Source,
-    (numjobs, per_s): (u32, bool),
-    path: IoPath,
-    relation: Relation,
-    against: Against<'a>,
-    other: IoPath,
+    numjobs: u32,
+    [path, other]: [IoPath; 2],
+    (relation, against): (Relation, Against<'a>),
 ) -> Question<'a> {
-    // The paper prints counts a second at 32 threads, and no counts per I/O.
+    // The paper prints counts a second at 32 threads.
     let printed = |path: IoPath| Some(published::loads_stores(source.printed)?.of(path.completion()));
-    let published = if per_s && numjobs == SATURATED { [printed(path), printed(other)] } else { [None; 2] };
-    let metric = if per_s { source.per_s } else { source.per_io };
-    Question::Compare(Comparison { metric, cell: data.cell(path, shape(numjobs)), relation, against, published })
+    let published = if numjobs == SATURATED { [path, other].map(printed) } else { [None; 2] };
+    let cell = data.cell(path, shape(numjobs));
+    Question::Compare(Comparison { metric: source.per_s, cell, relation, against, published })
+}
+
+/// The orders of what an I/O costs that neither spins nor sleeps. That poll hardly enters the scheduler is none of them: what it
+/// does not do there is sleep.
+fn of_fixed_parts<'a>(data: &Data<'a>, numjobs: u32) -> Vec<Question<'a>> {
+    let of = |source: &Source| format!("fixed part of loads and stores per I/O, {}", source.printed);
+    let fits = match Fits::of(MODES.map(|path| data.cell(path, shape(numjobs))).into()) {
+        Ok(fits) => fits,
+        Err(path) => {
+            let at = shape(numjobs).to_string();
+            let need = format!("exact counts of calls, loads and stores of {path}, {at} (`iopj lab run --exact`)");
+            return vec![Question::Missing { text: "fixed parts of loads and stores per I/O".to_owned(), at, need }];
+        }
+    };
+    // The total is asked about where the drive is saturated.
+    let asked = ORDERS.iter().filter(|(source, _)| numjobs >= SATURATED || source.printed != TOTAL.printed);
+    let parts = |(source, orders): &Orders| -> Vec<Question<'a>> {
+        let (what, fit) = (of(source), fits.fit(|function| source.holds(function)));
+        orders.map(|(relation, places)| Question::Fixed(fits.part((&what, &fit), relation, places))).into()
+    };
+    asked.flat_map(parts).collect()
 }

@@ -2,13 +2,14 @@
 //! comparisons of the claim at 5 %. Which comparisons a claim is made of is not told here.
 
 pub(super) use super::data::{Cell, Data, Shape};
+use super::fixed::FixedPart;
 pub(super) use super::metrics::{
-    BYTES_PER_JOULE, CPU, IOPS, IOS_PER_JOULE, MEAN_LATENCY, Metric, P50, P99, SWITCHES, WATTS, count, millions_per_s,
+    BYTES_PER_JOULE, CPU, IOPS, IOS_PER_JOULE, MEAN_LATENCY, Metric, P50, P99, SWITCHES, WATTS, millions_per_s,
 };
 use super::stated::{Derived, Generally, Somewhere, Stated};
 use super::{Answer, Effect, Figure, Part};
 use crate::analysis::admission::Tally;
-use crate::analysis::contrast::{Contrast, Plan, Sample, pairs};
+use crate::analysis::contrast::{Plan, Sample, pairs};
 use crate::analysis::stats::{
     LEVEL, Method, equivalent, equivalent_paired, holm, over, ratio_of_means, summarize, t_test,
 };
@@ -60,6 +61,10 @@ pub(super) enum Question<'a> {
     Generally(Generally<'a>),
     /// A part that is decided by a rule of its own.
     Stated(Stated<'a>),
+    /// A part about the fixed parts of two paths' costs.
+    Fixed(FixedPart<'a>),
+    /// A part that is shown and does not count in the answer to the claim.
+    Apart(Box<Question<'a>>),
     /// No part, but a cell that would be in one if a trial of it were verified: its trials are counted as left out.
     LeftOut(Cell<'a>),
 }
@@ -74,17 +79,24 @@ impl<'a> Question<'a> {
             Question::Derived(derived) => derived.cells.iter().collect(),
             Question::Generally(generally) => generally.cells().collect(),
             Question::Stated(stated) => stated.cells.iter().collect(),
+            Question::Fixed(fixed) => fixed.cells.iter().collect(),
+            Question::Apart(question) => question.cells(),
             Question::LeftOut(cell) => vec![cell],
         }
     }
 
-    /// What it lacks to be decided.
+    fn is_apart(&self) -> bool {
+        matches!(self, Question::Apart(_))
+    }
+
+    /// What it lacks to be decided; nothing where the claim can do without.
     fn missing(&self, replicates: usize) -> Vec<String> {
         match self {
             Question::Compare(comparison) => comparison.missing(replicates),
             Question::Missing { need, .. } => vec![need.clone()],
             Question::Somewhere(somewhere) => somewhere.missing(replicates),
             Question::Derived(derived) => derived.missing.clone(),
+            Question::Fixed(_) | Question::Apart(_) => Vec::new(),
             Question::Generally(_) | Question::Stated(_) | Question::LeftOut(_) => Vec::new(),
         }
     }
@@ -96,7 +108,9 @@ impl<'a> Question<'a> {
             Question::Compare(comparison) if comparison.missing(replicates).is_empty() => vec![comparison.test(family)],
             Question::Somewhere(somewhere) => somewhere.tests(replicates, family),
             Question::Generally(generally) => generally.tests(family),
-            Question::Derived(derived) if derived.missing.is_empty() => vec![derived.test()],
+            Question::Derived(derived) if derived.missing.is_empty() => vec![derived.test(family)],
+            Question::Fixed(fixed) => vec![fixed.test()],
+            Question::Apart(question) => question.tests(replicates, family),
             _ => Vec::new(),
         }
     }
@@ -162,8 +176,7 @@ impl<'a> Comparison<'a> {
     fn effect(&self) -> Option<Effect> {
         let (Against::Cell(other) | Against::Share(_, other)) = &self.against else { return None };
         let plan = self.cell.plan(self.metric, 1);
-        let contrast: Contrast = plan.contrast(&self.cell.sample(self.metric), &other.sample(self.metric))?;
-        Some(Effect { ratio: contrast.ratio, least: contrast.least() })
+        plan.contrast(&self.cell.sample(self.metric), &other.sample(self.metric)).map(|one| Effect::of(&one))
     }
 
     /// The p-value of the answer that the figures suggest, and whether that is that the part holds; `None` where
@@ -243,7 +256,7 @@ pub(super) fn answer(relation: Relation, tested: Test) -> Answer {
 pub(super) type Test = Option<(f64, bool)>;
 
 /// The ratio of two cells' energy figures over their replicates, in which the meter's gain divides out.
-pub(super) fn ratio(metric: Metric, cell: &Cell<'_>, other: &Cell<'_>) -> Option<Figure> {
+fn ratio(metric: Metric, cell: &Cell<'_>, other: &Cell<'_>) -> Option<Figure> {
     let (values, others) = (cell.values(metric), other.values(metric));
     let by_plan = || cell.plan(metric, 1).contrast(&cell.sample(metric), &other.sample(metric))?.ratio;
     let ratio = if cell.machine.in_blocks { by_plan() } else { ratio_of_means(&values, &others) };
@@ -286,19 +299,35 @@ pub(super) fn questions<'a>(
         .collect()
 }
 
+/// The tests of each question after Holm's correction. What is reported apart is a family of its own.
+fn corrected(questions: &[Labelled<'_>], replicates: usize) -> Vec<Vec<Test>> {
+    let tests = |families: [usize; 2]| -> Vec<(usize, Vec<Test>)> {
+        let of = |question: &Question<'_>| {
+            let family = usize::from(question.is_apart());
+            (family, question.tests(replicates, families[family]))
+        };
+        questions.iter().map(|(_, question)| of(question)).collect()
+    };
+    let raw = |all: &[(usize, Vec<Test>)], family: usize| -> Vec<f64> {
+        let own = all.iter().filter(|(of, _)| *of == family);
+        own.flat_map(|(_, tests)| tests).flatten().map(|(p, _)| *p).collect()
+    };
+    let counted = tests([1, 1]);
+    let tests = tests([0, 1].map(|family| raw(&counted, family).len()));
+    let mut adjusted = [0, 1].map(|family| holm(&raw(&tests, family)).into_iter());
+    let correct = |(family, tests): (usize, Vec<Test>)| {
+        tests.into_iter().map(|test| test.and_then(|(_, holds)| Some((adjusted[family].next()?, holds)))).collect()
+    };
+    tests.into_iter().map(correct).collect()
+}
+
 /// Decides the parts of a claim, and counts the trials of their cells that were left out.
 pub(super) fn parts(questions: Vec<Labelled<'_>>, replicates: usize) -> (Vec<Part>, Tally, bool) {
-    let tests = |family| questions.iter().map(|(_, question)| question.tests(replicates, family)).collect();
-    let counted: Vec<Vec<Test>> = tests(1);
-    let tests: Vec<Vec<Test>> = tests(counted.iter().flatten().flatten().count());
-    let raw: Vec<f64> = tests.iter().flatten().flatten().map(|(p, _)| *p).collect();
-    let mut adjusted = holm(&raw).into_iter();
+    let tests = corrected(&questions, replicates);
     let (mut left_out, mut marked) = (Tally::default(), false);
     let mut counted: Vec<(String, IoPath, Shape)> = Vec::new();
     let mut parts = Vec::new();
-    for ((label, question), tests) in questions.into_iter().zip(tests) {
-        let mut corrected = |test: Test| test.and_then(|(_, holds)| Some((adjusted.next()?, holds)));
-        let tested: Vec<Test> = tests.into_iter().map(&mut corrected).collect();
+    for ((label, question), tested) in questions.into_iter().zip(tests) {
         for cell in question.cells() {
             let key = (label.clone(), cell.path, cell.shape);
             if !counted.contains(&key) {
@@ -321,10 +350,13 @@ fn part(question: Question<'_>, tested: Vec<Test>, replicates: usize) -> Option<
     match question {
         Question::LeftOut(_) => None,
         Question::Missing { text, at, need } => {
-            Some(Part { text, at, answer: Answer::NotMeasured(vec![need]), figures: Vec::new(), p: None, effect: None })
+            let (answer, figures) = (Answer::NotMeasured(vec![need]), Vec::new());
+            Some(Part { text, at, answer, figures, p: None, effect: None, apart: false })
         }
         Question::Somewhere(somewhere) => Some(somewhere.part(&tested, replicates)),
         Question::Stated(stated) => Some(stated.part()),
+        Question::Fixed(fixed) => Some(fixed.part(tested.into_iter().next().flatten())),
+        Question::Apart(question) => Some(Part { apart: true, ..part(*question, tested, replicates)? }),
         Question::Generally(generally) => Some(generally.part(&tested)),
         Question::Derived(derived) => Some(derived.part(tested.into_iter().next().flatten())),
         Question::Compare(comparison) => {
@@ -334,7 +366,8 @@ fn part(question: Question<'_>, tested: Vec<Test>, replicates: usize) -> Option<
                 if missing.is_empty() { answer(comparison.relation, tested) } else { Answer::NotMeasured(missing) };
             let (text, at) = (comparison.text(), comparison.cell.shape.to_string());
             let effect = comparison.effect();
-            Some(Part { text, at, answer, figures: comparison.figures(), p: tested.map(|(p, _)| p), effect })
+            let (figures, p) = (comparison.figures(), tested.map(|(p, _)| p));
+            Some(Part { text, at, answer, figures, p, effect, apart: false })
         }
     }
 }

@@ -1,9 +1,10 @@
-//! Parts of claims that are not one comparison: that hold under some workload, about figures of several cells, or by a rule of
-//! their own such as the papers' for winners and ties.
+//! Parts of claims that are not one comparison of two cells: that hold under some workload, about figures of several cells, or by a
+//! rule of their own.
 
-use super::rule::{Cell, Comparison, Metric, Relation, Shape, Test, answer, ratio};
-use super::{Answer, Figure, Part};
-use crate::analysis::stats::{LEVEL, Method, summarize, t_test};
+use super::rule::{Cell, Comparison, Metric, Relation, Shape, Test, answer, held};
+use super::{Answer, Effect, Figure, Part};
+use crate::analysis::contrast::{Plan, Sample};
+use crate::analysis::stats::{LEVEL, summarize};
 use iopj_core::IoPath;
 
 /// A part that holds if under one workload at least all comparisons do.
@@ -64,21 +65,22 @@ impl<'a> Somewhere<'a> {
         } else {
             Answer::Undecided(format!("shown under none of {} workloads after Holm's correction", all.len()))
         };
-        Part { text: self.text, at, answer, figures, p, effect: None }
+        Part { text: self.text, at, answer, figures, p, effect: None, apart: false }
     }
 }
 
-/// A figure that is made of several cells, replicate by replicate, claimed to be less or more than another. Cells that share no trial
-/// are independent, so that it does not matter which replicates stand together.
+/// A figure that is made of several cells, block by block, claimed to be less or more than another.
 pub(super) struct Derived<'a> {
     /// What is claimed.
     pub(super) text: String,
     /// Under which workload.
     pub(super) at: String,
-    /// Less or more, by Welch's test.
+    /// Less or more.
     pub(super) relation: Relation,
-    /// Its values, and those that it is held against.
-    pub(super) samples: [Vec<f64>; 2],
+    /// How the two are compared, but for the family.
+    pub(super) plan: Plan,
+    /// Its values, and those that it is compared with.
+    pub(super) samples: [Sample; 2],
     /// The figures' names and what the paper prints of them.
     pub(super) names: [(String, Option<f64>); 2],
     /// Their unit.
@@ -91,14 +93,15 @@ pub(super) struct Derived<'a> {
 
 impl Derived<'_> {
     /// As of a comparison; only if nothing is missing.
-    pub(super) fn test(&self) -> Test {
-        let test = t_test(Method::Welch, &self.samples[0], &self.samples[1])?;
-        Some((test.p, (test.t < 0.0) == matches!(self.relation, Relation::Less)))
+    pub(super) fn test(&self, family: usize) -> Test {
+        held(self.relation, Plan { family, ..self.plan }, &self.samples[0], &self.samples[1])
     }
 
     /// `tested` is its test after Holm's correction.
     pub(super) fn part(self, tested: Test) -> Part {
-        let figure = |(values, (of, published)): (Vec<f64>, (String, Option<f64>))| {
+        let effect = self.plan.contrast(&self.samples[0], &self.samples[1]).map(|one| Effect::of(&one));
+        let figure = |(sample, (of, published)): (Sample, (String, Option<f64>))| {
+            let values: Vec<f64> = sample.into_iter().map(|(_, value)| value).collect();
             let summary = summarize(&values);
             Figure {
                 of,
@@ -114,7 +117,8 @@ impl Derived<'_> {
             true => answer(self.relation, tested),
             false => Answer::NotMeasured(self.missing),
         };
-        Part { text: self.text, at: self.at, answer, figures, p: tested.map(|(p, _)| p), effect: None }
+        let p = tested.map(|(p, _)| p);
+        Part { text: self.text, at: self.at, answer, figures, p, effect, apart: false }
     }
 }
 
@@ -168,7 +172,7 @@ impl<'a> Generally<'a> {
         let mut figures = vec![figure("for", "cells for", with as f64), figure("decided", "decided", decided as f64)];
         figures.extend((decided > 0).then(|| figure("share", "%", share)));
         let text = format!("{}, in more than half of the decided cells", self.text);
-        Part { text, at: format!("{} cells", tested.len()), answer, figures, p: None, effect: None }
+        Part { text, at: format!("{} cells", tested.len()), answer, figures, p: None, effect: None, apart: false }
     }
 }
 
@@ -200,42 +204,15 @@ pub(super) struct Stated<'a> {
 
 impl Stated<'_> {
     pub(super) fn part(self) -> Part {
-        Part { text: self.text, at: self.at, answer: self.answer, figures: self.figures, p: self.p, effect: None }
-    }
-}
-
-/// The cells of a group of paths, and the one of them that is held against the others.
-pub(super) struct Group<'a, 'c> {
-    /// What they are, in words.
-    pub(super) name: &'static str,
-    /// The cell that stands for all.
-    pub(super) cell: &'c Cell<'a>,
-}
-
-/// One group above another by the papers' rule for winners: Student's test of the two that stand for them, without correction;
-/// p > 0.05 is a tie.
-pub(super) fn above<'a>(metric: Metric, high: &Group<'a, '_>, low: &Group<'a, '_>, name: &str) -> Stated<'a> {
-    let (values, others) = (high.cell.values(metric), low.cell.values(metric));
-    let p = t_test(Method::Student, &values, &others).map(|test| test.p);
-    let more = high.cell.mean(metric) > low.cell.mean(metric);
-    let answer = match p {
-        None => Answer::Undecided("a test needs two replicates of each cell".to_owned()),
-        Some(p) if p > LEVEL => Answer::Undecided(format!("a tie by the papers' rule (p = {p:.2})")),
-        Some(_) if more => Answer::Holds,
-        Some(_) => Answer::DoesNotHold,
-    };
-    let mut figures = vec![high.cell.figure(metric, None), low.cell.figure(metric, None)];
-    figures.extend(ratio(metric, high.cell, low.cell));
-    Stated {
-        text: format!(
-            "{name}, papers' rule: {} ({}) more than {} ({})",
-            high.name, high.cell.path, low.name, low.cell.path
-        ),
-        at: high.cell.shape.to_string(),
-        answer,
-        figures,
-        p,
-        cells: vec![high.cell.clone(), low.cell.clone()],
+        Part {
+            text: self.text,
+            at: self.at,
+            answer: self.answer,
+            figures: self.figures,
+            p: self.p,
+            effect: None,
+            apart: false,
+        }
     }
 }
 

@@ -45,8 +45,11 @@ impl Run<'_> {
 
     /// The kernel's part without waiting for locks, per I/O.
     pub(super) fn kernel_unlocked(&self, measure: Measure) -> f64 {
-        let is_wait = |function: &FunctionCost| LOCK_WAITS.contains(&function.function.as_str());
-        self.sum(measure, |function| function.space == Space::Kernel && !is_wait(function))
+        self.sum(measure, |function| function.space == Space::Kernel && !Run::is_lock_wait(function))
+    }
+
+    pub(super) fn is_lock_wait(function: &FunctionCost) -> bool {
+        LOCK_WAITS.contains(&function.function.as_str())
     }
 
     /// Voluntary context switches of the I/O's threads per I/O.

@@ -2,7 +2,7 @@
 //!
 //! How long one spins and whether one sleeps depend on the device; the parts do not.
 
-use super::cells::{Cell, Group, Run};
+use super::cells::{Group, Run};
 use super::figure::Measure;
 use super::ols::{Observation, Solution, least_squares};
 use iopj_core::CostSource;
@@ -127,6 +127,9 @@ pub struct Term {
     pub error: Option<f64>,
 }
 
+/// The runs of a column.
+type Runs<'a> = &'a [Run<'a>];
+
 /// Fits for every path that was not refuted; after them, for an interface where a path alone does not tell a part that it
 /// has, one over all its paths. Sampled counts are not fitted.
 pub(super) fn fits(group: &Group<'_>, measures: &[Measure]) -> Vec<Fitted> {
@@ -136,10 +139,10 @@ pub(super) fn fits(group: &Group<'_>, measures: &[Measure]) -> Vec<Fitted> {
     let columns: Vec<usize> = (0..group.cells.len()).filter(|at| !group.cells[*at].refuted).collect();
     let mut fits = Vec::new();
     for measure in measures {
-        let mut alone: Vec<Fitted> = columns.iter().map(|at| fitted(group, &[*at], *measure)).collect();
+        let mut alone: Vec<Fitted> = columns.iter().map(|at| of_group(group, &[*at], *measure)).collect();
         let pooled = interfaces(group, &columns).into_iter().filter_map(|paths| {
             let lacking = alone.iter().any(|fit| paths.contains(&fit.columns[0]) && fit.lacks_a_part());
-            let pooled = Some(fitted(group, &paths, *measure)).filter(|_| lacking && paths.len() > 1)?;
+            let pooled = Some(of_group(group, &paths, *measure)).filter(|_| lacking && paths.len() > 1)?;
             pooled.has_slopes().then_some(pooled)
         });
         let pooled: Vec<Fitted> = pooled.collect();
@@ -162,12 +165,22 @@ fn interfaces(group: &Group<'_>, columns: &[usize]) -> Vec<Vec<usize>> {
     interfaces
 }
 
-fn fitted(group: &Group<'_>, columns: &[usize], measure: Measure) -> Fitted {
-    let cells: Vec<&Cell<'_>> = columns.iter().map(|at| &group.cells[*at]).collect();
-    let (kept, left_out): (Vec<_>, Vec<_>) = Regressor::ALL.into_iter().partition(|one| varies(&cells, *one));
-    let runs: usize = cells.iter().map(|cell| cell.runs.len()).sum();
+fn of_group(group: &Group<'_>, columns: &[usize], measure: Measure) -> Fitted {
+    let cells: Vec<Runs<'_>> = columns.iter().map(|at| &group.cells[*at].runs[..]).collect();
+    fitted(&cells, columns, measure, |run| run.kernel_unlocked(measure))
+}
+
+/// A fit over the runs of these columns.
+pub(super) fn fitted(
+    cells: &[Runs<'_>],
+    columns: &[usize],
+    measure: Measure,
+    cost: impl Fn(&Run<'_>) -> f64,
+) -> Fitted {
+    let (kept, left_out): (Vec<_>, Vec<_>) = Regressor::ALL.into_iter().partition(|one| varies(cells, *one));
+    let runs: usize = cells.iter().map(|runs| runs.len()).sum();
     let left_out =
-        left_out.into_iter().map(|regressor| LeftOut { regressor, range: range(&cells, regressor) }).collect();
+        left_out.into_iter().map(|regressor| LeftOut { regressor, range: range(cells, regressor) }).collect();
     let mut fitted = Fitted {
         columns: columns.to_vec(),
         measure,
@@ -180,26 +193,26 @@ fn fitted(group: &Group<'_>, columns: &[usize], measure: Measure) -> Fitted {
         return fitted;
     }
     if let [a, b] = kept[..] {
-        let correlation = correlation(&centred(&cells, a), &centred(&cells, b));
+        let correlation = correlation(&centred(cells, a), &centred(cells, b));
         if correlation.abs() > MOST_CORRELATION {
             fitted.outcome = Outcome::Collinear { correlation };
             return fitted;
         }
     }
-    let observations = |cell: &&Cell<'_>| -> Vec<Observation> {
+    let observations = |runs: &Runs<'_>| -> Vec<Observation> {
         let x = |run: &Run<'_>| kept.iter().filter_map(|regressor| regressor.of(run)).collect();
-        cell.runs.iter().map(|run| Observation { y: run.kernel_unlocked(measure), x: x(run) }).collect()
+        runs.iter().map(|run| Observation { y: cost(run), x: x(run) }).collect()
     };
     if let Some(solution) = least_squares(&cells.iter().map(observations).collect::<Vec<_>>()) {
-        fitted.outcome = Outcome::Parts(parts(&solution, &kept, &cells));
+        fitted.outcome = Outcome::Parts(parts(&solution, &kept, cells));
         fitted.line = Some((solution, kept));
     }
     fitted
 }
 
-fn parts(solution: &Solution, regressors: &[Regressor], cells: &[&Cell<'_>]) -> Fit {
-    let sleeps = |cell: &&Cell<'_>| {
-        let mean = cell.mean(Run::sleeps);
+fn parts(solution: &Solution, regressors: &[Regressor], cells: &[Runs<'_>]) -> Fit {
+    let sleeps = |runs: &Runs<'_>| {
+        let mean = runs.iter().map(Run::sleeps).sum::<f64>() / runs.len().max(1) as f64;
         if regressors.contains(&Regressor::Sleeps) { mean.round().clamp(0.0, 1.0) } else { mean }
     };
     let fixed_sleeps: Vec<f64> = cells.iter().map(sleeps).collect();
@@ -223,12 +236,12 @@ fn parts(solution: &Solution, regressors: &[Regressor], cells: &[&Cell<'_>]) -> 
 }
 
 /// The values of all runs; absent where one run has none.
-fn values(cell: &Cell<'_>, regressor: Regressor) -> Option<Vec<f64>> {
-    cell.runs.iter().map(|run| regressor.of(run)).collect()
+fn values(runs: Runs<'_>, regressor: Regressor) -> Option<Vec<f64>> {
+    runs.iter().map(|run| regressor.of(run)).collect()
 }
 
-fn range(cells: &[&Cell<'_>], regressor: Regressor) -> Option<(f64, f64)> {
-    let all: Vec<f64> = cells.iter().map(|cell| values(cell, regressor)).collect::<Option<Vec<_>>>()?.concat();
+fn range(cells: &[Runs<'_>], regressor: Regressor) -> Option<(f64, f64)> {
+    let all: Vec<f64> = cells.iter().map(|runs| values(runs, regressor)).collect::<Option<Vec<_>>>()?.concat();
     Some(ends(&all))
 }
 
@@ -237,16 +250,16 @@ fn ends(values: &[f64]) -> (f64, f64) {
 }
 
 /// The values less the means of their cells.
-fn centred(cells: &[&Cell<'_>], regressor: Regressor) -> Vec<f64> {
-    let of_cell = |cell: &&Cell<'_>| {
-        let values = values(cell, regressor).unwrap_or_default();
+fn centred(cells: &[Runs<'_>], regressor: Regressor) -> Vec<f64> {
+    let of_cell = |runs: &Runs<'_>| {
+        let values = values(runs, regressor).unwrap_or_default();
         let mean = values.iter().sum::<f64>() / values.len().max(1) as f64;
         values.into_iter().map(move |value| value - mean).collect::<Vec<f64>>()
     };
     cells.iter().flat_map(of_cell).collect()
 }
 
-fn varies(cells: &[&Cell<'_>], regressor: Regressor) -> bool {
+fn varies(cells: &[Runs<'_>], regressor: Regressor) -> bool {
     let (least, most) = ends(&centred(cells, regressor));
     range(cells, regressor).is_some() && most - least >= regressor.least_range()
 }
@@ -262,9 +275,14 @@ impl Fitted {
     }
 
     /// True if the path has spins or sleeps whose part its own runs do not tell.
-    fn lacks_a_part(&self) -> bool {
-        let happens = |left: &LeftOut| left.range.is_some_and(|(_, most)| most >= left.regressor.least_range());
-        self.line.is_none() || self.left_out.iter().any(happens)
+    pub(super) fn lacks_a_part(&self) -> bool {
+        self.line.is_none() || self.hidden().is_some()
+    }
+
+    /// What the path has and its own runs do not tell, for it varies too little.
+    pub(super) fn hidden(&self) -> Option<&LeftOut> {
+        let happens = |left: &&LeftOut| left.range.is_some_and(|(_, most)| most >= left.regressor.least_range());
+        self.left_out.iter().find(happens)
     }
 
     /// The part per spin, where it is above zero beyond its error.

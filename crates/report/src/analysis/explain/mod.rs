@@ -8,6 +8,7 @@ mod completions;
 mod difference;
 mod figure;
 mod fit;
+mod fixed;
 mod lengths;
 mod ols;
 mod parts;
@@ -17,6 +18,7 @@ pub use completions::{Answer, Completions, Crossing, Order, PUBLISHED_IOPS_THREA
 pub use difference::{Change, Difference, Fewest};
 pub use figure::{Figure, Measure};
 pub use fit::{Fit, Fitted, LEAST_DF, LeftOut, MOST_CORRELATION, Outcome, Regressor, Term};
+pub(crate) use fixed::{Apart, FixedParts, fixed_parts, is_counted};
 pub use lengths::{ByLength, Marginal};
 pub use parts::{FunctionRow, GROUPS, Parts, Row, UNKNOWN, USER_SPACE};
 

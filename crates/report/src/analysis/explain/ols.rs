@@ -52,9 +52,20 @@ impl Solution {
     pub(super) fn error_at(&self, group: usize, x: &[f64]) -> Option<f64> {
         let centre = &self.centres[group];
         let away: Vec<f64> = x.iter().zip(&centre.x).map(|(x, mean)| x - mean).collect();
-        let product = |row: &Vec<f64>| row.iter().zip(&away).map(|(a, b)| a * b).sum::<f64>();
-        let leverage: f64 = self.inverse.iter().zip(&away).map(|(row, x)| x * product(row)).sum();
-        Some((self.variance? * (1.0 / centre.n + leverage)).sqrt())
+        Some((self.variance? * (1.0 / centre.n + self.leverage(&away))).sqrt())
+    }
+
+    /// The fixed part of group `a` less that of group `b`, and its standard error.
+    pub(super) fn apart(&self, a: usize, b: usize) -> (f64, Option<f64>) {
+        let (own, other) = (&self.centres[a], &self.centres[b]);
+        let away: Vec<f64> = own.x.iter().zip(&other.x).map(|(own, other)| own - other).collect();
+        let spread = 1.0 / own.n + 1.0 / other.n + self.leverage(&away);
+        (self.fixed[a] - self.fixed[b], self.variance.map(|variance| (variance * spread).sqrt()))
+    }
+
+    /// What the slopes' errors add so far from the centre.
+    fn leverage(&self, away: &[f64]) -> f64 {
+        self.inverse.iter().zip(away).map(|(row, x)| x * dot(row, away)).sum()
     }
 }
 

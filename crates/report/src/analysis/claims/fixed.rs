@@ -1,0 +1,83 @@
+//! Parts of claims about the fixed parts of costs: what an I/O costs on two paths that neither spins nor sleeps.
+
+use super::rule::{Cell, Relation, Test, answer};
+use super::{Answer, Figure, Part};
+use crate::analysis::explain::{Apart, FixedParts, fixed_parts, is_counted};
+use crate::analysis::stats::over;
+use iopj_core::{FunctionCost, IoPath};
+use iopj_store::Measurement;
+
+/// The fixed part of one path, claimed to be less or more than that of another.
+pub(super) struct FixedPart<'a> {
+    /// What is claimed.
+    text: String,
+    relation: Relation,
+    /// The cells of the two.
+    pub(super) cells: [Cell<'a>; 2],
+    /// Both parts with their test, or what the trials lack to tell them.
+    found: Result<Apart, String>,
+}
+
+/// The cells of paths under one workload.
+pub(super) struct Fits<'a> {
+    cells: Vec<Cell<'a>>,
+}
+
+impl<'a> Fits<'a> {
+    /// `None` where one of them has no trial with exact counts: its name.
+    pub(super) fn of(cells: Vec<Cell<'a>>) -> Result<Fits<'a>, IoPath> {
+        match cells.iter().find(|cell| !cell.verified.iter().any(|one| is_counted(one))) {
+            Some(cell) => Err(cell.path),
+            None => Ok(Fits { cells }),
+        }
+    }
+
+    /// The fits of the loads and stores of the functions that belong.
+    pub(super) fn fit(&self, belongs: impl Fn(&FunctionCost) -> bool) -> FixedParts {
+        let paths: Vec<(IoPath, &[&Measurement])> =
+            self.cells.iter().map(|cell| (cell.path, &cell.verified[..])).collect();
+        fixed_parts(&paths, belongs)
+    }
+
+    /// The part about two of the paths; `what` names what was fitted.
+    pub(super) fn part(
+        &self,
+        (what, fit): (&str, &FixedParts),
+        relation: Relation,
+        places: [usize; 2],
+    ) -> FixedPart<'a> {
+        let cells = places.map(|at| self.cells[at].clone());
+        let word = if matches!(relation, Relation::Less) { "less" } else { "more" };
+        let text = format!("{what}: {} {word} than {}", cells[0].path, cells[1].path);
+        FixedPart { text, relation, found: fit.apart(places), cells }
+    }
+}
+
+impl FixedPart<'_> {
+    /// As of a comparison.
+    pub(super) fn test(&self) -> Test {
+        let apart = self.found.as_ref().ok()?;
+        let p = over(self.cells[0].machine.looks.max(1), apart.test.p);
+        Some((p, apart.test.t != 0.0 && (apart.test.t < 0.0) == matches!(self.relation, Relation::Less)))
+    }
+
+    /// `tested` is its test after Holm's correction.
+    pub(super) fn part(self, tested: Test) -> Part {
+        let (answer, figures) = match self.found {
+            Err(need) => (Answer::NotMeasured(vec![need]), Vec::new()),
+            Ok(apart) => {
+                let figure = |(cell, (mean, interval, replicates)): (&Cell<'_>, (f64, (f64, f64), usize))| Figure {
+                    of: cell.path.to_string(),
+                    unit: "",
+                    replicates,
+                    mean: Some(mean),
+                    interval: Some(interval),
+                    published: None,
+                };
+                (answer(self.relation, tested), self.cells.iter().zip(apart.parts).map(figure).collect())
+            }
+        };
+        let (at, p) = (self.cells[0].shape.to_string(), tested.map(|(p, _)| p));
+        Part { text: self.text, at, answer, figures, p, effect: None, apart: false }
+    }
+}

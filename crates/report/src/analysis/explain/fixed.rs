@@ -1,0 +1,136 @@
+//! Fixed parts of two paths side by side, for claims: what an I/O costs in some functions that neither spins nor sleeps.
+
+use super::cells::Run;
+use super::figure::Measure;
+use super::fit::{Fitted, LeftOut, Outcome, Term, fitted};
+use crate::analysis::stats::{TTest, quantile, tested};
+use iopj_core::{CostKind, CostSource, FunctionCost, IoPath};
+use iopj_store::Measurement;
+
+/// The fits of some paths, each over its own trials, and one over all of them.
+pub(crate) struct FixedParts {
+    paths: Vec<IoPath>,
+    own: Vec<Fitted>,
+    pooled: Fitted,
+}
+
+/// Two paths' fixed parts with their intervals, and the test of the first being equal to the second.
+pub(crate) struct Apart {
+    /// Estimate, 95 % interval and trials of each.
+    pub(crate) parts: [(f64, (f64, f64), usize); 2],
+    /// The test.
+    pub(crate) test: TTest,
+}
+
+/// The loads and stores, per I/O, of the functions that belong, fitted over the trials with exact counts of these and of calls.
+pub(crate) fn fixed_parts(paths: &[(IoPath, &[&Measurement])], belongs: impl Fn(&FunctionCost) -> bool) -> FixedParts {
+    let runs: Vec<Vec<Run<'_>>> =
+        paths.iter().map(|(_, measured)| measured.iter().filter_map(|one| run(one)).collect()).collect();
+    let cost = |run: &Run<'_>| run.sum(Measure::LoadsPlusStores, |one| !Run::is_lock_wait(one) && belongs(one));
+    let fit = |columns: &[usize]| {
+        let runs: Vec<&[Run<'_>]> = columns.iter().map(|at| &runs[*at][..]).collect();
+        fitted(&runs, columns, Measure::LoadsPlusStores, cost)
+    };
+    FixedParts {
+        paths: paths.iter().map(|(path, _)| *path).collect(),
+        own: (0..paths.len()).map(|at| fit(&[at])).collect(),
+        pooled: fit(&(0..paths.len()).collect::<Vec<usize>>()),
+    }
+}
+
+/// A trial that tells spins, sleeps, loads and stores.
+pub(crate) fn is_counted(measurement: &Measurement) -> bool {
+    run(measurement).is_some()
+}
+
+fn run(measurement: &Measurement) -> Option<Run<'_>> {
+    const KINDS: [CostKind; 3] = [CostKind::Calls, CostKind::Loads, CostKind::Stores];
+    let costs = measurement.costs.as_ref().filter(|costs| costs.source == CostSource::Exact)?;
+    let is_whole = KINDS.iter().all(|kind| costs.has(*kind)) && measurement.evidence.ios() > 0;
+    is_whole.then_some(Run { measurement, costs })
+}
+
+impl FixedParts {
+    /// The fixed parts of two paths, each from its own trials where these tell it; else both from the fit over all paths, in which a spin
+    /// or a sleep costs the same on each.
+    ///
+    /// # Errors
+    /// What the trials of the path lack that does not tell its own.
+    pub(crate) fn apart(&self, places: [usize; 2]) -> Result<Apart, String> {
+        let Some(lacking) = places.into_iter().find(|at| self.own[*at].lacks_a_part()) else {
+            return self.alone(places).ok_or_else(|| self.too_few(places[0]));
+        };
+        if self.pooled.lacks_a_part() {
+            return Err(self.lack(lacking));
+        }
+        self.together(places).ok_or_else(|| self.too_few(lacking))
+    }
+
+    /// From two fits, which are independent of each other.
+    fn alone(&self, [a, b]: [usize; 2]) -> Option<Apart> {
+        let of = |at: usize| {
+            let fit = &self.own[at];
+            let Term { estimate, error } = fit.at(at, 0.0, 0.0)?;
+            Some((estimate, error?, df(fit)?, fit.runs))
+        };
+        let (a, b) = (of(a)?, of(b)?);
+        let error = a.1.hypot(b.1);
+        // After Welch and Satterthwaite, as shares: the squares of tiny errors would vanish.
+        let share = if error > 0.0 { (a.1 / error).powi(2) } else { 0.5 };
+        let shared = 1.0 / (share.powi(2) / a.2 + (1.0 - share).powi(2) / b.2);
+        let test = tested(a.0 - b.0, error, shared, a.0.abs().max(b.0.abs()));
+        Some(Apart { parts: [a, b].map(|(part, error, df, runs)| interval(part, error, df, runs)), test })
+    }
+
+    /// From one fit.
+    fn together(&self, [a, b]: [usize; 2]) -> Option<Apart> {
+        let df = df(&self.pooled)?;
+        let (difference, error) = self.pooled.line.as_ref()?.0.apart(a, b);
+        let of = |at: usize| {
+            let Term { estimate, error } = self.pooled.at(at, 0.0, 0.0)?;
+            Some(interval(estimate, error?, df, self.own[at].runs))
+        };
+        let parts = [of(a)?, of(b)?];
+        let scale = parts.iter().fold(0.0, |most: f64, (part, ..)| most.max(part.abs()));
+        Some(Apart { parts, test: tested(difference, error?, df, scale) })
+    }
+
+    /// Why neither its own trials nor those of all paths tell a path's fixed part.
+    fn lack(&self, at: usize) -> String {
+        let (path, fit) = (self.paths[at], &self.own[at]);
+        match (&fit.outcome, fit.hidden()) {
+            (Outcome::Collinear { .. }, _) => {
+                format!("trials of {path} whose spins and sleeps do not rise and fall together")
+            }
+            (Outcome::Parts(_), Some(LeftOut { regressor, range: Some((least, most)) })) => format!(
+                "trials of {path} whose {} vary by {} per I/O or more ({least:.2} to {most:.2})",
+                regressor.as_str(),
+                regressor.least_range()
+            ),
+            _ => self.too_few(at),
+        }
+    }
+
+    fn too_few(&self, at: usize) -> String {
+        let needed = match self.own[at].outcome {
+            Outcome::TooFewRuns { needed } => needed.max(2),
+            _ => 2,
+        };
+        let runs = self.own[at].runs;
+        format!("{needed} trials of {} with exact counts of calls, loads and stores ({runs} there)", self.paths[at])
+    }
+}
+
+fn df(fit: &Fitted) -> Option<f64> {
+    let Outcome::Parts(parts) = &fit.outcome else { return None };
+    (parts.df > 0).then_some(parts.df as f64)
+}
+
+fn interval(part: f64, error: f64, df: f64, runs: usize) -> (f64, (f64, f64), usize) {
+    let half = quantile(df) * error;
+    (part, (part - half, part + half), runs)
+}
+
+#[cfg(test)]
+#[path = "fixed_tests.rs"]
+mod tests;

@@ -1,0 +1,102 @@
+//! Fixed parts of trials whose costs, spins and sleeps are given, against what NumPy and SciPy print.
+
+use super::*;
+use crate::analysis::claims::fixture::{Measured, cell, workload};
+use crate::analysis::cost::tests::{function, set_counted};
+use iopj_core::Rw;
+use iopj_store::Outcome;
+
+const PATHS: [&str; 3] = ["posix-sio/syscall/interrupt", "posix-sio/syscall/poll", "posix-sio/syscall/hybrid"];
+
+/// Trials of 1,000 I/Os with these loads in `block/`, calls of `nvme_poll` and sleeps per I/O.
+fn trials(path: &str, runs: &[[f64; 3]]) -> Vec<Measurement> {
+    let cells = cell(path, &workload(Rw::Randread, 1), Measured::default(), &vec![0.0; runs.len()]);
+    let of = |(trial, [loads, spins, sleeps]): (iopj_store::Trial, &[f64; 3])| {
+        let Outcome::Measured(mut one) = trial.outcome else { panic!() };
+        let thousand = |per_io: &f64| (1000.0 * per_io).round() as u64;
+        let mut poll = function("nvme_poll", "drivers/nvme/host/", [0, 7, 0]);
+        poll.cost.calls = thousand(spins);
+        set_counted(&mut one, 1000, vec![function("f", "block/", [0, thousand(loads), 0]), poll]);
+        one.evidence.process.voluntary_switches = thousand(sleeps);
+        *one
+    };
+    cells.into_iter().zip(runs).map(of).collect()
+}
+
+fn fits(all: [&[[f64; 3]]; 3]) -> FixedParts {
+    let measured: Vec<Vec<Measurement>> = PATHS.iter().zip(all).map(|(path, runs)| trials(path, runs)).collect();
+    let measured: Vec<Vec<&Measurement>> = measured.iter().map(|all| all.iter().collect()).collect();
+    let paths: Vec<(IoPath, &[&Measurement])> =
+        PATHS.iter().zip(&measured).map(|(path, all)| (path.parse().unwrap(), &all[..])).collect();
+    fixed_parts(&paths, |one| one.directory.as_deref() == Some("block/"))
+}
+
+fn near(value: f64, expected: f64) {
+    assert!((value / expected - 1.0).abs() < 1e-7, "{value} {expected}");
+}
+
+const POLL: [[f64; 3]; 6] = [
+    [500.0, 10.0, 0.0],
+    [539.0, 12.0, 0.0],
+    [480.0, 9.0, 0.0],
+    [582.0, 14.0, 0.0],
+    [519.0, 11.0, 0.0],
+    [560.0, 13.0, 0.0],
+];
+/// Neither spins nor sleeps.
+const FOUND_DONE: [[f64; 3]; 5] =
+    [[250.0, 0.0, 0.0], [252.0, 0.0, 0.0], [249.0, 0.0, 0.0], [251.0, 0.0, 0.0], [250.0, 0.0, 0.0]];
+const HYBRID: [[f64; 3]; 5] =
+    [[401.0, 0.0, 1.0], [399.0, 0.0, 1.0], [402.0, 0.0, 1.0], [398.0, 0.0, 1.0], [400.0, 0.0, 1.0]];
+
+#[test]
+fn paths_whose_own_trials_tell_their_fixed_parts_are_compared_by_both_errors() {
+    let apart = fits([&FOUND_DONE, &POLL, &[]]).apart([0, 1]).unwrap();
+    // r = scipy.stats.linregress(spins, poll): r.intercept, its 95 % interval by t of 4 degrees of freedom; then Welch's t of it and of
+    // interrupt's mean, from their standard errors.
+    near(apart.parts[0].0, 250.4);
+    let (fixed, (low, high), runs) = apart.parts[1];
+    near(fixed, 296.7142857142857);
+    near(low, 288.46529447725106);
+    near(high, 304.9632769513212);
+    near(apart.test.t, -15.36383615782032);
+    near(apart.test.df, 4.235430768097811);
+    near(apart.test.p, 7.105532066599196e-05);
+    assert_eq!((apart.parts[0].2, runs), (5, 6));
+}
+
+#[test]
+fn a_sleep_that_never_varies_is_taken_off_by_the_fit_over_all_paths() {
+    let interrupt = [0.5, 0.6, 0.7, 0.8, 0.9].map(|sleeps| [250.0 + 100.0 * sleeps, 0.0, sleeps]);
+    let noise = [1.0, -1.0, 0.0, 1.0, -1.0];
+    let interrupt: Vec<[f64; 3]> =
+        interrupt.iter().zip(noise).map(|([loads, spins, sleeps], noise)| [loads + noise, *spins, *sleeps]).collect();
+    let apart = fits([&interrupt, &POLL, &HYBRID]).apart([2, 0]).unwrap();
+    // np.linalg.lstsq with a column for each path, spins and sleeps; the contrast of hybrid's and interrupt's.
+    near(apart.parts[0].0, 302.0);
+    near(apart.parts[0].1.0, 292.9652655275149);
+    near(apart.parts[1].0, 251.4);
+    near(apart.test.t, 34.52873339831493);
+    assert_eq!(apart.test.df, 11.0);
+    assert!((apart.test.p / 1.4414804483065697e-12 - 1.0).abs() < 1e-4, "{}", apart.test.p);
+}
+
+#[test]
+fn a_part_that_no_trial_tells_is_said_to_be_lacking() {
+    let lack = |all: [&[[f64; 3]]; 3], places| fits(all).apart(places).err().unwrap();
+    let always = FOUND_DONE.map(|[loads, spins, _]| [loads, spins, 1.0]);
+    assert_eq!(
+        lack([&always, &POLL, &HYBRID], [2, 1]),
+        "trials of posix-sio/syscall/hybrid whose sleeps vary by 0.05 per I/O or more (1.00 to 1.00)"
+    );
+    assert_eq!(
+        lack([&FOUND_DONE, &POLL[..3], &[]], [0, 1]),
+        "5 trials of posix-sio/syscall/poll with exact counts of calls, loads and stores (3 there)"
+    );
+    let both = POLL.map(|[loads, spins, _]| [loads, spins, spins / 20.0]);
+    assert_eq!(
+        lack([&FOUND_DONE, &both, &[]], [0, 1]),
+        "trials of posix-sio/syscall/poll whose spins and sleeps do not rise and fall together"
+    );
+    assert!(lack([&FOUND_DONE[..1], &POLL, &[]], [0, 1]).starts_with("2 trials of posix-sio/syscall/interrupt"));
+}
