@@ -1,5 +1,6 @@
 //! The plan: the cells of a study, and the order in which their trials run.
 
+use crate::fio::job::engine_name;
 use crate::settings::Setting;
 use crate::study::{Study, StudyError, parse_paths};
 use iopj_core::workload::Length;
@@ -98,12 +99,12 @@ pub fn cells(study: &Study, available: &[IoPath]) -> Result<(Vec<Cell>, usize), 
     }
 }
 
-/// The generators among `all` that do a path. Our driver is driven by the native one and SPDK by fio alone; where that one is
-/// not among them, the others stand, to be refused by name.
+/// The generators among `all` that do a path. SPDK is driven by fio alone, and what fio has no way to take (our driver, io_uring's
+/// hybrid completion) by the native one; where that one is not among them, the others stand, to be refused by name.
 fn generators_of(path: IoPath, all: &[Generator]) -> impl Iterator<Item = Generator> {
     let only = match path {
-        IoPath::NvmeUser(_) => Some(Generator::Native),
         IoPath::Spdk => Some(Generator::Fio),
+        _ if engine_name(&path).is_err() => Some(Generator::Native),
         _ => None,
     };
     let only = only.filter(|only| all.contains(only));
@@ -213,18 +214,22 @@ mod tests {
     }
 
     #[test]
-    fn paths_of_kernel_bypass_have_one_generator_each() {
-        let paths: Vec<IoPath> = ["libaio/syscall/interrupt", "nvme-user/doorbell/poll", "spdk/doorbell/poll"]
-            .map(|p| p.parse().unwrap())
-            .into();
+    fn paths_that_one_generator_alone_can_take_have_one_cell_each() {
+        let paths: Vec<IoPath> =
+            ["libaio/syscall/interrupt", "io_uring/syscall/hybrid", "nvme-user/doorbell/poll", "spdk/doorbell/poll"]
+                .map(|p| p.parse().unwrap())
+                .into();
         let generators = |generators: Axis<String>| -> Vec<String> {
             let study = Study { generator: generators, ..study("") };
             let (cells, _) = super::cells(&study, &paths).unwrap();
             cells.iter().map(|cell| format!("{} {:?}", cell.path.interface(), cell.generator)).collect()
         };
         let both = Axis::Many(vec!["native".into(), "fio".into()]);
-        assert_eq!(generators(both), ["libaio Native", "libaio Fio", "nvme-user Native", "spdk Fio"]);
-        assert_eq!(generators(Axis::One("fio".into())), ["libaio Fio", "nvme-user Fio", "spdk Fio"]);
+        assert_eq!(
+            generators(both),
+            ["libaio Native", "libaio Fio", "io_uring Native", "nvme-user Native", "spdk Fio"]
+        );
+        assert_eq!(generators(Axis::One("fio".into())), ["libaio Fio", "io_uring Fio", "nvme-user Fio", "spdk Fio"]);
     }
 
     #[test]

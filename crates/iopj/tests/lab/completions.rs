@@ -1,4 +1,4 @@
-//! Who completed the I/Os of the pass before each window, as the stores say: by context, on kernels that are what they are.
+//! Who completed the I/Os of the pass before a window, as the stores say: by context, on kernels that are what they are.
 
 use iopj_core::evidence::{Completions, Finding};
 use iopj_core::path::Completion;
@@ -11,19 +11,11 @@ const STRAY: f64 = 0.02;
 const ROUNDS: f64 = 64.0;
 const OTHER_TIMERS: f64 = 0.25;
 
-/// Demands of a path's trials, whatever it asks for, that their passes were completed so.
-#[track_caller]
-pub(crate) fn are_by(trials: &[Trial], path: &str, completion: Completion) {
-    let mut own = trials.iter().filter(|trial| trial.path.to_string() == path).peekable();
-    assert!(own.peek().is_some(), "no trial of {path}");
-    own.for_each(|trial| are(trial, completion));
-}
-
 /// Demands that the I/Os of a trial's pass were completed so.
 #[track_caller]
-fn are(trial: &Trial, completion: Completion) {
+pub(crate) fn are(trial: &Trial, completion: Completion) {
     let counts = counts(trial);
-    let name = format!("{} depth {}: {counts:?}", trial.path, trial.workload.iodepth);
+    let name = format!("{} depth {} by {:?}: {counts:?}", trial.path, trial.workload.iodepth, trial.generator);
     eprintln!("{name}");
     assert!(counts.ios > 0 && counts.total() >= counts.ios, "{name}");
     let is_all = |count: u64| count as f64 >= (1.0 - STRAY) * counts.total() as f64;
@@ -44,6 +36,6 @@ fn counts(trial: &Trial) -> Completions {
     let measurement = trial.outcome.measurement().unwrap_or_else(|| panic!("{:?}", trial.outcome));
     match &measurement.evidence.completions {
         Some(Finding::Seen(counts)) => *counts,
-        other => panic!("{}: {other:?}", trial.path),
+        other => panic!("{} by {:?}: {other:?}", trial.path, trial.generator),
     }
 }

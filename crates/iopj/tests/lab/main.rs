@@ -6,6 +6,7 @@ mod common;
 mod completions;
 #[path = "../../../report/tests/browser/devtools.rs"]
 mod devtools;
+mod every_path;
 mod failures;
 mod page;
 #[path = "../../../report/tests/browser/reader.rs"]
@@ -15,7 +16,6 @@ mod records;
 mod refusals;
 
 use common::{alone, folder, have, kernel};
-use iopj_core::path::Completion;
 use iopj_core::{CostSource, FunctionCost, IoPath, Space, Verdict, VerdictKind};
 use iopj_lab::cache::Cache;
 use iopj_lab::kernels;
@@ -23,10 +23,6 @@ use iopj_store::{Measurement, Store, Trial};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::{Command, Output};
-
-/// What is run beside io_uring's own submission.
-const OTHER_PATHS: &str = "\"io_uring/sqpoll/interrupt\", \"io_uring/sqpoll/poll\", \"io_uring/sqpoll/hybrid\", \
-                           \"posix-sio/syscall/interrupt\", \"posix-sio/syscall/poll\"";
 
 /// Programs and the kernels of these series are there, or this is CI and the test fails.
 fn have_lab(series: &[&str]) -> bool {
@@ -42,6 +38,11 @@ fn lab_run(folder: &Path, study: &str, change: &[(&str, &str)], options: &str) -
         assert!(text.contains(from), "{from}");
         text = text.replace(from, to);
     }
+    lab_run_text(folder, study, &text, options)
+}
+
+/// `iopj lab run` in `folder` of a study with this name and text.
+fn lab_run_text(folder: &Path, study: &str, text: &str, options: &str) -> Output {
     std::fs::write(folder.join(format!("{study}.toml")), text).unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_iopj"));
     command.current_dir(folder).args(["lab", "run", &format!("{study}.toml")]).args(options.split_whitespace());
@@ -287,19 +288,12 @@ fn new_series() -> Option<String> {
 fn a_slow_virtio_drive_is_polled_on_7_2() {
     let Some(series) = new_series().filter(|series| have_lab(&[series])) else { return };
     let (_alone, folder) = (alone(), folder());
-    let change = [
-        ("replicates = 8", "replicates = 2"),
-        ("\"io_uring/syscall/hybrid\"]", &*format!("\"io_uring/syscall/hybrid\", {OTHER_PATHS}]")),
-    ];
     let options = format!("--kernel {series} --device virtio");
-    let trials = trials(folder.path(), "virtio-lab", &lab_run(folder.path(), "virtio-lab", &change, &options));
-    completions::are_by(&trials, "posix-sio/syscall/interrupt", Completion::Interrupt);
-    completions::are_by(&trials, "posix-sio/syscall/poll", Completion::Interrupt);
-    are(&trials, "posix-sio/syscall/poll", VerdictKind::Refuted);
-    for completion in [Completion::Interrupt, Completion::Poll, Completion::Hybrid] {
-        are(&trials, &format!("io_uring/syscall/{completion}"), VerdictKind::Verified);
-        for submission in ["syscall", "sqpoll"] {
-            completions::are_by(&trials, &format!("io_uring/{submission}/{completion}"), completion);
-        }
+    let output = lab_run(folder.path(), "virtio-lab", &[("replicates = 8", "replicates = 2")], &options);
+    let trials = trials(folder.path(), "virtio-lab", &output);
+    assert_eq!(trials.len(), 6);
+    for trial in &trials {
+        completions::are(trial, trial.path.completion());
+        are(&trials, &trial.path.to_string(), VerdictKind::Verified);
     }
 }

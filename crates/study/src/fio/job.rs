@@ -139,7 +139,7 @@ const FIXED: [(&str, &str); 9] = [
 ///
 /// # Errors
 /// [`FioError::Unsupported`] if fio has no way to take the path.
-pub(super) fn engine_name(path: &IoPath) -> Result<&'static str, FioError> {
+pub(crate) fn engine_name(path: &IoPath) -> Result<&'static str, FioError> {
     let unsupported =
         |reason: &str| FioError::Unsupported { path: path.to_string(), reason: format!("fio has {reason}") };
     if let Some(ring) = path.ring() {
