@@ -2,7 +2,7 @@
 //! on one I/O and one empty poll.
 //!
 //! Two runs of different length under callgrind; the difference in instructions divided by the difference in I/Os
-//! leaves out start and end. valgrind hides the vDSO, so that clock reads become system calls whose inner
+//! leaves out start and end. Of iopj the generator's loop is counted (`program`). valgrind hides the vDSO, so that clock reads become system calls whose inner
 //! instructions nobody counts: the instructions of the clock function are taken out of the count, and its calls times
 //! the instructions of one read on this machine (`clock`) are added. The kernel's instructions are not counted.
 
@@ -20,11 +20,11 @@ use std::fs::{self, File};
 use std::io;
 use std::path::Path;
 
-/// I/Os of the shorter and of the longer run. What a trial costs at its end varies with its longest latency, by about a
-/// million instructions: the difference must be large for that to vanish.
+/// I/Os of the shorter and of the longer run. Where all of a program is counted, what it costs at its end varies by about a million
+/// instructions: the difference must be large for that to vanish.
 const IOS: [u64; 2] = [20_000, 220_000];
-/// How often a case over its limit is counted. What a run costs beside its I/Os varies with how soon the disk answers; it is added to
-/// a run and never taken away, so that the least count of each length is nearest to the truth.
+/// How often a case over its limit is counted. How many completions come at once varies with how soon the disk answers, and with it what
+/// one costs; the least count of each length is nearest to the code's own cost.
 const COUNTS: u32 = 3;
 /// Bytes of the file that is read.
 const FILE_LEN: u64 = 64 << 20;
@@ -152,7 +152,7 @@ struct Cost {
 fn profiles(program: &Program, case: &Case, file: &Path, folder: &Path) -> Result<[Profile; 2]> {
     let profile = |ios| {
         let command = program.command(case, ios, file, folder);
-        let profile = callgrind::profile(&command, program.counted(), &folder.join("callgrind.out"));
+        let profile = callgrind::profile(&command, program.counted(case), &folder.join("callgrind.out"));
         profile.with_context(|| format!("{}, depth {}", case.path, case.iodepth))
     };
     Ok([profile(IOS[0])?, profile(IOS[1])?])
