@@ -16,6 +16,7 @@ use iopj_study::access::check_paths;
 use iopj_study::fio::Fio;
 use iopj_study::runner::Options;
 use serde_json::{Value, json};
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -81,7 +82,11 @@ fn with_bypass(args: &CheckArgs) -> anyhow::Result<Vec<(IoPath, Availability)>> 
         i_know_no_iommu: args.i_know_no_iommu,
         ..Options::default()
     };
-    Ok(check_paths(&options, Fio::find().ok().as_ref(), signals::stop_flag())?)
+    let (paths, lost) = check_paths(&options, Fio::find().ok().as_ref(), signals::stop_flag())?;
+    for warning in lost {
+        let _ = writeln!(std::io::stderr(), "warning: {}", escape(&warning));
+    }
+    Ok(paths)
 }
 
 fn taking_json(plan: &TakePlan) -> Value {

@@ -471,7 +471,7 @@ fn of_spdk(fio: Option<&Fio>) -> Availability {
 }
 
 /// Whether each path works on a target, kernel bypass included where `options` lets a device be taken: it is tried there,
-/// and given back. The target is for reading.
+/// and given back; and what it has lost by that, a line each. The target is for reading.
 ///
 /// # Errors
 /// The target cannot be opened, the device is not the target's, another run holds it, it was not given back, or `stop` became true.
@@ -479,7 +479,7 @@ pub fn check_paths(
     options: &Options,
     fio: Option<&Fio>,
     stop: &AtomicBool,
-) -> Result<Vec<(IoPath, Availability)>, RunError> {
+) -> Result<(Vec<(IoPath, Availability)>, Vec<String>), RunError> {
     let Some(path) = &options.target else {
         return Err(RunError::Usage("--take-device needs the device's namespace as --target".to_owned()));
     };
@@ -491,5 +491,6 @@ pub fn check_paths(
     let states = availabilities(&mut access, fio, IoPath::all(), stop);
     access.leave()?;
     let mut states = states?;
-    Ok(IoPath::all().into_iter().filter_map(|path| Some((path, states.remove(&path)?))).collect())
+    let states = IoPath::all().into_iter().filter_map(|path| Some((path, states.remove(&path)?))).collect();
+    Ok((states, access.settings.warnings().to_vec()))
 }

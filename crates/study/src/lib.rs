@@ -9,6 +9,7 @@ pub mod fio;
 pub mod import;
 mod machine;
 mod native;
+mod nvme_features;
 pub mod plan;
 pub mod power;
 mod precondition;

@@ -2,11 +2,11 @@
 //!
 //! Only reads. What the machine does not tell is absent, never guessed. Changing any of it is `settings`' business.
 
+use crate::nvme_features;
 use crate::settings::{Host, chosen};
 use iopj_core::{PowerChange, PowerSetting};
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{self, File};
-use std::os::fd::AsRawFd;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -268,43 +268,9 @@ fn nvme_controller(device: &Path) -> Option<String> {
     name(&device).or_else(|| list(&device).iter().find_map(|path| name(path)))
 }
 
-/// `struct nvme_admin_cmd` of include/uapi/linux/nvme_ioctl.h.
-#[repr(C)]
-#[derive(Default)]
-struct NvmeAdminCommand {
-    opcode: u8,
-    flags: u8,
-    reserved: u16,
-    namespace: u32,
-    cdw2: u32,
-    cdw3: u32,
-    metadata: u64,
-    address: u64,
-    metadata_len: u32,
-    data_len: u32,
-    cdw10: u32,
-    cdw11: u32,
-    cdw12: u32,
-    cdw13: u32,
-    cdw14: u32,
-    cdw15: u32,
-    timeout_ms: u32,
-    result: u32,
-}
-
-/// `_IOWR('N', 0x41, struct nvme_admin_cmd)`; the size is part of the number.
-const NVME_IOCTL_ADMIN_CMD: u64 = 0xC000_4E41 | ((size_of::<NvmeAdminCommand>() as u64) << 16);
-const _: () = assert!(NVME_IOCTL_ADMIN_CMD == 0xC048_4E41);
-
-/// NVM Express Base Specification: Get Features (opcode 0Ah) of Power Management (feature 02h) answers in dword 0,
-/// the power state in bits 4:0. It moves no data.
+/// Power Management (feature 02h) has the power state in bits 4:0.
 fn nvme_power_state(controller: &Path) -> Option<u8> {
-    let device = File::open(controller).ok()?;
-    let mut command = NvmeAdminCommand { opcode: 0x0A, cdw10: 0x02, timeout_ms: 1_000, ..Default::default() };
-    // SAFETY: `command` has the layout of the kernel's structure, which the kernel reads and writes during the call
-    // alone; it names no buffer. Another kind of file refuses the request.
-    let status = unsafe { libc::ioctl(device.as_raw_fd(), NVME_IOCTL_ADMIN_CMD as _, &raw mut command) };
-    (status == 0).then_some((command.result & 0x1F) as u8)
+    Some((nvme_features::get(controller, 0x02).ok()? & 0x1F) as u8)
 }
 
 #[cfg(test)]

@@ -39,6 +39,10 @@ impl Trials<'_> {
         let missing = blocks.missing(&mut self.store, progress)?;
         let result = self.measure(missing, &mut blocks, progress);
         let restored = self.access.leave();
+        for warning in self.access.settings.warnings() {
+            progress.note(&format!("warning: {warning}"));
+            self.store.add_event(unix_ns(), "lost", warning)?;
+        }
         for change in restored.as_deref().unwrap_or_default() {
             self.store.add_event(
                 unix_ns(),

@@ -113,11 +113,13 @@ fn a_run_that_is_cut_short_leaves_the_drive_to_its_driver() {
     let (interrupted, killed) = (cut("interrupted", "INT"), cut("killed", "KILL"));
     let script = format!(
         "drives 1\n\
-         drive=$(address 0)\n\
-         {interrupted}{killed}\
+         drive=$(address 0) cache=/sys/block/$(basename $(node $drive))/queue/write_cache\n\
+         cat $cache >/out/default.cache; echo 'write through' >$cache\n\
+         {interrupted}cat $cache >/out/interrupted.cache\n\
+         {killed}cat /run/iopj/journal-*.jsonl >/out/killed.journal\n\
          iopj restore >/out/restore 2>&1; echo $? >/out/restore.status\n\
          drives 1\n\
-         driver $drive >/out/restored\n\
+         driver $drive >/out/restored; cat $cache >/out/restored.cache\n\
          attempt again $drive {SHORT}\n"
     );
     let left = bench.run(&script, |_, _| {});
@@ -128,6 +130,14 @@ fn a_run_that_is_cut_short_leaves_the_drive_to_its_driver() {
     assert_eq!(left.text("killed.driver"), "vfio-pci", "nobody was there to give it back");
     assert_eq!(left.text("restore.status"), "0", "{}", left.text("restore"));
     assert_eq!(left.text("restored"), "nvme", "{}", left.text("restore"));
+    // The kernel's driver takes the cache for its own default when it gets the drive.
+    assert_eq!(left.text("default.cache"), "write back");
+    assert_eq!(left.text("interrupted.cache"), "write through", "{}", left.text("interrupted.messages"));
+    assert_eq!(left.text("restored.cache"), "write through", "{}", left.text("restore"));
+    let journal = left.text("killed.journal");
+    for feature in ["06h\",\"old\":\"0x1\"", "08h\",\"old\":\"0x0\""] {
+        assert!(journal.contains(&format!("/nvme/feature/{feature}")), "{journal}");
+    }
     assert_eq!(left.text("again.status"), "0", "{}", left.text("again.messages"));
     is_back(&left, "again");
     assert_eq!(digest(&std::fs::read(&image).unwrap()), before);

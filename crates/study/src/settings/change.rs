@@ -24,6 +24,7 @@ pub struct Settings<'a> {
     journal: Option<Journal>,
     pub(super) undo: Undo,
     pub(super) changes: Vec<Change>,
+    warnings: Vec<String>,
 }
 
 impl<'a> Settings<'a> {
@@ -37,6 +38,7 @@ impl<'a> Settings<'a> {
             journal: None,
             undo: Undo::default(),
             changes: Vec::new(),
+            warnings: Vec::new(),
         }
     }
 
@@ -77,6 +79,20 @@ impl<'a> Settings<'a> {
         &self.changes
     }
 
+    /// What a drive that was taken has lost and could not be given again, a line each.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
+    /// Notes warnings, each once however often the drive changes hands.
+    pub(super) fn warn(&mut self, lines: Vec<String>) {
+        for line in lines {
+            if !self.warnings.contains(&line) {
+                self.warnings.push(line);
+            }
+        }
+    }
+
     /// Puts back all that was changed, newest first, and removes the journal. Files that already have their old
     /// value are not written; files that are gone (a drive unplugged) took the setting with them.
     /// A drive that was taken goes back to its driver: its controller must be dropped before.
@@ -86,7 +102,8 @@ impl<'a> Settings<'a> {
     /// kept, and the call may be repeated.
     pub fn restore(&mut self) -> Result<Vec<Restored>, SettingsError> {
         let disks: Vec<String> = self.devices.iter().chain(self.hold.disks()).cloned().collect();
-        let Outcome { restored, failed, .. } = put_back(self.host, &self.undo, &disks);
+        let Outcome { restored, failed, lost, .. } = put_back(self.host, &self.undo, &disks);
+        self.warn(lost);
         if !failed.is_empty() {
             return Err(SettingsError::NotRestored { failed });
         }

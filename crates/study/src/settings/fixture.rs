@@ -1,7 +1,9 @@
 //! A small host in a temporary folder, for tests.
 
+use super::kept::FeatureAccess;
 use super::{DeviceLocks, Host, Settings};
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -55,7 +57,7 @@ impl Fixture {
     }
 
     pub(crate) fn host(&self) -> Host {
-        let host = Host::with_root(self.root());
+        let host = host_at(self.root());
         let (driver_limit, disks_limit) = (host.driver_limit, host.disks_limit);
         Host {
             driver_limit: self.limit.unwrap_or(driver_limit),
@@ -109,4 +111,25 @@ impl Fixture {
 
 pub(crate) fn names(devices: &[&str]) -> Vec<String> {
     devices.iter().map(|&device| device.to_owned()).collect()
+}
+
+/// A host of the fixture's kind below a root.
+pub(crate) fn host_at(root: &Path) -> Host {
+    Host { features: FeatureAccess { get: get_feature, set: set_feature }, ..Host::with_root(root) }
+}
+
+/// A controller of the fixture is a folder with a file a feature, which holds a number.
+fn get_feature(controller: &Path, feature: u8) -> io::Result<u32> {
+    let text = fs::read_to_string(controller.join(format!("{feature:02x}")))?;
+    text.trim().parse().map_err(io::Error::other)
+}
+
+/// One whose file `fixed` is there takes no other values.
+fn set_feature(controller: &Path, feature: u8, value: u32) -> io::Result<()> {
+    if controller.join("fixed").exists() {
+        return Err(io::Error::other("NVMe status 0x10e"));
+    }
+    // As a whole or not at all, as a command is.
+    fs::write(controller.join("new"), value.to_string())?;
+    fs::rename(controller.join("new"), controller.join(format!("{feature:02x}")))
 }

@@ -3,7 +3,9 @@
 use super::attribute::is_device_name;
 use super::binding::{DISKS_LIMIT, DRIVER_LIMIT};
 use super::files::Locked;
+use super::kept::FeatureAccess;
 use super::{DeviceLocks, Settings, SettingsError};
+use crate::nvme_features;
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -19,6 +21,7 @@ pub struct Host {
     pub(super) run: PathBuf,
     pub(super) driver_limit: Duration,
     pub(super) disks_limit: Duration,
+    pub(super) features: FeatureAccess,
 }
 
 impl Default for Host {
@@ -42,6 +45,7 @@ impl Host {
             run: root.join("run/iopj"),
             driver_limit: DRIVER_LIMIT,
             disks_limit: DISKS_LIMIT,
+            features: FeatureAccess { get: nvme_features::get, set: nvme_features::set },
         }
     }
 

@@ -1,7 +1,9 @@
-//! What a line of the journal changes: a file of a setting, or the driver of a PCI device. Nothing else is ever written.
+//! What a line of the journal changes: a file of a setting, the driver of a PCI device, or what a drive loses by a change of its driver.
+//! Nothing else is ever written.
 
 use super::attribute::{Attribute, NotAllowed, is_plain_value};
 use super::binding::{self, Binding};
+use super::kept::Kept;
 use super::lock::CPU_LOCK;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -12,6 +14,7 @@ use std::str::FromStr;
 pub(super) enum Item {
     Attribute(Attribute),
     Driver(Binding),
+    Kept(Kept),
 }
 
 impl Item {
@@ -20,6 +23,7 @@ impl Item {
         match self {
             Item::Attribute(attribute) => attribute.device(),
             Item::Driver(_) => None,
+            Item::Kept(kept) => kept.device(),
         }
     }
 
@@ -28,10 +32,11 @@ impl Item {
         match self {
             Item::Attribute(attribute) => attribute.device().unwrap_or(CPU_LOCK).to_owned(),
             Item::Driver(binding) => binding.lock_name(),
+            Item::Kept(kept) => kept.lock_name(),
         }
     }
 
-    /// Where it shows in sysfs.
+    /// Where it shows in sysfs; a controller's feature has no file there.
     pub(super) fn file(&self, sys: &Path) -> PathBuf {
         sys.join(self.to_string())
     }
@@ -41,6 +46,7 @@ impl Item {
         match self {
             Item::Attribute(_) => is_plain_value(old),
             Item::Driver(_) => binding::is_driver_name(old),
+            Item::Kept(kept) => kept.accepts(old),
         }
     }
 }
@@ -50,6 +56,7 @@ impl fmt::Display for Item {
         match self {
             Item::Attribute(attribute) => attribute.fmt(f),
             Item::Driver(binding) => binding.fmt(f),
+            Item::Kept(kept) => kept.fmt(f),
         }
     }
 }
@@ -58,6 +65,7 @@ impl FromStr for Item {
     type Err = NotAllowed;
 
     fn from_str(text: &str) -> Result<Item, NotAllowed> {
-        text.parse().map(Item::Attribute).or_else(|_| text.parse().map(Item::Driver))
+        let kept = || text.parse().map(Item::Kept);
+        text.parse().map(Item::Attribute).or_else(|_| text.parse().map(Item::Driver)).or_else(|_: NotAllowed| kept())
     }
 }

@@ -13,6 +13,7 @@ mod files;
 mod host;
 mod item;
 mod journal;
+mod kept;
 mod lock;
 mod restore;
 mod setting;

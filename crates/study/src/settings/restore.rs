@@ -63,6 +63,8 @@ pub(super) struct Outcome {
     pub(super) restored: Vec<Restored>,
     pub(super) notes: Vec<String>,
     pub(super) failed: Vec<NotRestored>,
+    /// What a drive has lost for good.
+    pub(super) lost: Vec<String>,
 }
 
 /// Puts back every item of `undo`, newest first; one failure does not keep the others from it. `disks` are the block
@@ -74,6 +76,7 @@ pub(super) fn put_back(host: &Host, undo: &Undo, disks: &[String]) -> Outcome {
         let from = match item {
             Item::Attribute(attribute) => put_back_one(&host.sys, attribute, old),
             Item::Driver(binding) => put_back_driver(host, *binding, old, disks, &mut outcome.notes),
+            Item::Kept(kept) => kept.put_back(host, old),
         };
         match from {
             Ok(None) => {}
@@ -88,6 +91,8 @@ pub(super) fn put_back(host: &Host, undo: &Undo, disks: &[String]) -> Outcome {
                     outcome.notes.push(note);
                 }
             }
+            // Trying again would come to the same.
+            Err(error) if matches!(item, Item::Kept(_)) => outcome.lost.push(error.to_string()),
             Err(error) => outcome.failed.push(NotRestored { file, reason: error.to_string() }),
         }
     }
@@ -202,10 +207,10 @@ impl Host {
             }
         }
         let disks: Vec<String> = dead.record.header.devices.iter().map(|drive| drive.name.clone()).collect();
-        let Outcome { restored, notes, failed } = put_back(self, &dead.record.undo, &disks);
+        let Outcome { restored, notes, failed, lost } = put_back(self, &dead.record.undo, &disks);
         let fate = if failed.is_empty() { Fate::Undone } else { Fate::Failed };
         report.restored.extend(restored);
-        report.notes.extend(notes);
+        report.notes.extend(notes.into_iter().chain(lost));
         report.failed.extend(failed);
         Ok(fate)
     }

@@ -8,6 +8,7 @@ use super::files::Locked;
 use super::host::{self, Host};
 use super::item::Item;
 use super::journal::Change;
+use super::kept::Kept;
 use super::lock;
 use super::setting::{Place, Setting};
 use iopj_engine::PciAddress;
@@ -33,6 +34,8 @@ struct Taken {
     disks: Vec<String>,
     /// What stood in the queue files of the run's devices: the driver makes the queues anew.
     stood: Vec<(Attribute, String)>,
+    /// What the drive itself loses.
+    kept: Vec<(Kept, String)>,
 }
 
 impl Hold {
@@ -66,17 +69,19 @@ impl Settings<'_> {
         if from == VFIO {
             return Ok(());
         }
-        let stood = self.stood(&disks);
-        // Put back newest first, so in the order of `stood`, after the driver.
-        for (attribute, value) in stood.iter().rev() {
-            let item = Item::Attribute(attribute.clone());
+        let own = self.own(&disks);
+        let (stood, kept) = (self.stood(&own), Kept::stands(self.host, plan.address, &own));
+        // Put back newest first, so in the order of `stood` and of `kept`, after the driver.
+        let attributes = stood.iter().map(|(attribute, value)| (Item::Attribute(attribute.clone()), value));
+        let items = attributes.chain(kept.iter().map(|(kept, value)| (Item::Kept(kept.clone()), value)));
+        for (item, value) in items.rev() {
             if self.undo.old(&item).is_none() {
                 self.journal(item, value.clone(), value.clone())?;
             }
         }
         self.journal(Item::Driver(binding), from.clone(), VFIO.to_owned())?;
         self.hold.claims.clear();
-        self.hold.taken.push(Taken { binding, from: from.clone(), disks, stood });
+        self.hold.taken.push(Taken { binding, from: from.clone(), disks, stood, kept });
         match binding.take(self.host, &from) {
             Ok(()) => {
                 self.changes.push(Change { file: binding.to_string(), old: from, new: VFIO.to_owned() });
@@ -90,7 +95,8 @@ impl Settings<'_> {
     }
 
     /// Gives a drive back that [`Settings::take`] took: its old driver, no `driver_override`, its block devices there within
-    /// 20 s and their queue files as they stood when it was taken. Nothing is done for a drive that this run did not
+    /// 20 s, their queue files and the features of its controller as they stood when it was taken; what it has lost for good is
+    /// a warning ([`Settings::warnings`]). Nothing is done for a drive that this run did not
     /// take. The drive must not be open through VFIO any more: drop its controller first.
     ///
     /// # Errors
@@ -101,7 +107,7 @@ impl Settings<'_> {
         let Some(position) = self.hold.taken.iter().position(|taken| taken.binding.0 == address) else { return Ok(()) };
         let not_back = |reason: String| SettingsError::NotGivenBack { address, reason };
         let sys = &self.host.sys;
-        let Taken { binding, from, disks, stood } = &self.hold.taken[position];
+        let Taken { binding, from, disks, stood, kept } = &self.hold.taken[position];
         let gone: Vec<String> = binding::absent(sys, disks).into_iter().map(str::to_owned).collect();
         match binding.give_back(self.host, from).map_err(|error| not_back(error.to_string()))? {
             GivenBack::Already => {}
@@ -128,10 +134,13 @@ impl Settings<'_> {
                 attribute.write(sys, value).map_err(SettingsError::io("write to", &attribute.file(sys)))?;
             }
         }
+        let lost =
+            kept.iter().filter_map(|(kept, value)| Some(kept.put_back(self.host, value).err()?.to_string())).collect();
         for disk in gone.iter().filter(|disk| self.devices.contains(disk)) {
             self.hold.claims.extend(host::claim(&sys.join("block"), disk)?);
         }
         self.hold.taken.remove(position);
+        self.warn(lost);
         Ok(())
     }
 
@@ -145,11 +154,15 @@ impl Settings<'_> {
         Ok(())
     }
 
-    /// What stands in the queue files of those of the run's devices that are among `disks`, in the order to set it in.
-    fn stood(&self, disks: &[String]) -> Vec<(Attribute, String)> {
-        let own: Vec<String> = self.devices.iter().filter(|device| disks.contains(device)).cloned().collect();
+    /// Those of the run's devices that are among `disks`.
+    fn own(&self, disks: &[String]) -> Vec<String> {
+        self.devices.iter().filter(|device| disks.contains(device)).cloned().collect()
+    }
+
+    /// What stands in the queue files of these devices, in the order to set it in.
+    fn stood(&self, own: &[String]) -> Vec<(Attribute, String)> {
         let settings = Setting::all().into_iter().filter(|setting| setting.place() == Place::Queue);
-        let attributes = settings.flat_map(|setting| Attribute::of(setting, &self.host.sys, &own).unwrap_or_default());
+        let attributes = settings.flat_map(|setting| Attribute::of(setting, &self.host.sys, own).unwrap_or_default());
         let standing = attributes.filter_map(|attribute| {
             let value = attribute.read(&self.host.sys).ok().filter(|value| is_plain_value(value))?;
             Some((attribute, value))

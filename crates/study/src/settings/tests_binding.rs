@@ -1,9 +1,11 @@
 //! Taking and giving back on a fixture whose files a stand-in for the kernel watches: it moves the driver's link and lets
 //! block devices come and go. The real kernel is met in the lab.
 
+mod kept;
+
 use super::attribute::Attribute;
 use super::binding::{Binding, is_driver_name};
-use super::fixture::{BOOT_ID, Fixture};
+use super::fixture::{BOOT_ID, Fixture, host_at};
 use super::item::Item;
 use super::tests_restore::{kill, play, wait_for};
 use super::*;
@@ -116,6 +118,13 @@ impl Kernel {
         for (file, value) in queue.into_iter().chain([("serial", "S-1"), ("stat", "")]) {
             fs::create_dir_all(disk.join(file).parent().unwrap()).unwrap();
             fs::write(disk.join(file), format!("{value}\n")).unwrap();
+        }
+        // What a reset makes of a controller's features, and a new queue of what the kernel was told of its cache.
+        for (feature, value) in [("06", "1"), ("08", "0"), ("0c", "1")] {
+            if self.path("dev/nvme0").exists() {
+                fs::write(self.path("dev/nvme0").join(feature), value).unwrap();
+                fs::write(disk.join("queue/write_cache"), "write back\n").unwrap();
+            }
         }
         symlink(disk, self.path("sys/block/nvme0n1")).unwrap();
     }
@@ -422,7 +431,7 @@ fn a_dead_runs_drive_waits_for_the_run_that_has_it_now() {
 #[test]
 fn part_takes_without_end() {
     let Some(root) = super::tests_restore::child_root() else { return };
-    let host = Host::with_root(&root);
+    let host = host_at(&root);
     let devices = ["nvme0n1".to_owned()];
     let locks = host.lock(&devices).unwrap();
     let mut settings = host.settings(&devices, &locks);
@@ -435,7 +444,8 @@ fn part_takes_without_end() {
 
 #[test]
 fn a_killed_run_gives_its_drive_back() {
-    let machine = Machine::new(Some("nvme"));
+    let machine = Machine::with_features();
+    let kept = machine.kept();
     machine.fixture.write(&format!("{DEVICE}/nvme/nvme0/nvme0n1/queue/scheduler"), "kyber");
     for moment in 0..12u32 {
         let child = play("tests_binding", "part_takes_without_end", &machine.fixture);
@@ -452,6 +462,7 @@ fn a_killed_run_gives_its_drive_back() {
         assert_eq!(machine.kernel.driver().as_deref(), Some("nvme"), "killed at moment {moment}");
         assert_eq!(machine.fixture.read("sys/block/nvme0n1/queue/scheduler"), "kyber", "killed at moment {moment}");
         assert!(!machine.is_pinned(), "killed at moment {moment}");
+        assert_eq!((machine.kept(), report.notes), (kept.clone(), vec![]), "killed at moment {moment}");
         assert_eq!(machine.fixture.journals(), [""; 0]);
     }
 }
@@ -472,7 +483,7 @@ proptest! {
     fn no_text_leads_outside_of_what_may_be_written(
         start in "(bus/pci/|block/|\\.\\./|/|)(devices|drivers|sda|\\.\\.)/",
         middle in "(0000:01:00\\.0|10000:e1:1f\\.7|0000:01:00\\.9|\\.\\.|nvme|queue|\\PC{0,6})",
-        rest in "(/(driver|driver_override|remove|unbind|nomerges|\\.\\.|\\PC{0,4})){0,3}",
+        rest in "(/(driver|driver_override|remove|unbind|nomerges|write_cache|nvme/feature/0[68C]h|\\.\\.|\\PC{0,4})){0,3}",
         old in "(nvme|vfio-pci|none|\\.\\.|[a-z./\\-_]{0,12}|\\PC{0,8})",
     ) {
         let text = format!("{start}{middle}{rest}");
@@ -487,6 +498,7 @@ proptest! {
                     prop_assert!(is_driver_name(&old) && !old.contains(['/', '.']));
                 }
             }
+            Item::Kept(kept) => prop_assert!(!kept.accepts(&old) || !old.contains(['/', '.'])),
         }
     }
 }
