@@ -28,6 +28,35 @@ pub(crate) fn print_json(value: &serde_json::Value) -> anyhow::Result<()> {
 
 /// Tells an error in one line; what it quotes of a foreign file cannot steer the terminal.
 pub(crate) fn fail(error: &anyhow::Error) -> ExitCode {
-    let _ = writeln!(io::stderr(), "iopj: {}", escape(&format!("{error:#}")));
+    let _ = writeln!(io::stderr(), "iopj: {}", escape(&message(error)));
     ExitCode::from(USAGE)
+}
+
+/// An error with its causes, but for those that it tells itself: a message with the system's words in it has these for a cause as well.
+fn message(error: &anyhow::Error) -> String {
+    let mut message = error.to_string();
+    for cause in error.chain().skip(1).map(ToString::to_string) {
+        if !message.contains(&cause) {
+            message = format!("{message}: {cause}");
+        }
+    }
+    message
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use anyhow::Context;
+
+    /// The refusal of a program that is not there ended in "No such file or directory" twice.
+    #[test]
+    fn a_cause_that_a_message_tells_is_not_told_again() {
+        let error = iopj_lab::image::Program::called("/no/plugin").context("the study names a program").unwrap_err();
+        assert_eq!(
+            message(&error),
+            "the study names a program: `/no/plugin` cannot be read (No such file or directory (os error 2)): build it, or name a file that is there"
+        );
+        let error = anyhow::Error::from(io::Error::from(io::ErrorKind::NotFound)).context("it is gone");
+        assert_eq!(message(&error), "it is gone: entity not found");
+    }
 }

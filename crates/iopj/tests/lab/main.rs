@@ -19,7 +19,7 @@ use common::{alone, folder, have, kernel};
 use iopj_core::{CostSource, FunctionCost, IoPath, Space, Verdict, VerdictKind};
 use iopj_lab::cache::Cache;
 use iopj_lab::kernels;
-use iopj_store::{Measurement, Store, Trial};
+use iopj_store::{Generator, Measurement, Store, Trial};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::{Command, Output};
@@ -195,8 +195,12 @@ fn io_poll_delay_rules_the_ring_on_5_10() {
         return;
     }
     let (_alone, folder) = (alone(), folder());
-    let output = lab_run(folder.path(), "delay-lab", &[], "--kernel 5.10");
+    let named = with_named_programs(folder.path());
+    let change = [("seed = 22", "seed = 22\ngenerator = [\"native\", \"fio\"]"), ("[settings]", &*named)];
+    let output = lab_run(folder.path(), "delay-lab", &change, "--kernel 5.10 --allow-exec");
     let trials = trials(folder.path(), "delay-lab", &output);
+    named_programs_ran(folder.path(), &trials);
+    let trials: Vec<Trial> = trials.into_iter().filter(|trial| trial.generator == Generator::Native).collect();
     assert_eq!(trials.len(), 9);
     for (delay, kind, sleeping) in
         [("-1", VerdictKind::Verified, false), ("0", VerdictKind::Refuted, true), ("50", VerdictKind::Refuted, true)]
@@ -209,6 +213,36 @@ fn io_poll_delay_rules_the_ring_on_5_10() {
         assert_eq!(sleeps > 0.5, sleeping, "{delay}: {sleeps} sleeps per I/O");
         assert!(median(measurements.iter().map(|one| interrupts_per_io(one))) < 0.01);
     }
+}
+
+/// Names fio and a meter, each by its whole path, in front of a study's settings; the meter is a script that is made here.
+fn with_named_programs(folder: &Path) -> String {
+    let script = folder.join("meter");
+    std::fs::write(&script, "#!/bin/sh\nwhile :; do echo 5.25; sleep 0.1; done\n").unwrap();
+    std::fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let path = std::env::var_os("PATH").unwrap();
+    let mut files = std::env::split_paths(&path).map(|folder| folder.join("fio"));
+    let fio = files.find(|file| file.is_file()).expect("fio, which `cargo xtask test` installs");
+    format!(
+        "[fio]\nprogram = {fio:?}\n[meters.own]\nkind = \"command\"\ncommand = [{script:?}]\nscope = \"system\"\n\
+         interval = \"100ms\"\n[settings]"
+    )
+}
+
+/// Demands that fio did its share of the trials, and that the meter was read: programs that the study names run in the guest.
+#[track_caller]
+fn named_programs_ran(folder: &Path, trials: &[Trial]) {
+    let of_fio: Vec<&Trial> = trials.iter().filter(|trial| trial.generator == Generator::Fio).collect();
+    assert_eq!(of_fio.len() * 2, trials.len());
+    for trial in of_fio {
+        let measurement = trial.outcome.measurement().unwrap_or_else(|| panic!("{:?}", trial.outcome));
+        assert!(measurement.fio.is_some() && measurement.ios > 0, "{} I/Os", measurement.ios);
+    }
+    let store = Store::open(&folder.join("delay-lab.iopj")).unwrap();
+    let meters = store.meters().unwrap();
+    assert_eq!(meters.len(), 1);
+    let readings = store.readings(meters[0].id).unwrap();
+    assert!(readings.len() > 10, "{} readings", readings.len());
 }
 
 #[test]

@@ -12,6 +12,7 @@ fn refused(output: &Output, parts: &[&str]) {
     assert!(!words.contains("panicked"), "{words}");
     let messages = words.lines().filter(|line| line.starts_with("iopj: ")).count();
     assert_eq!(messages, 1, "{words}");
+    assert!(words.matches("No such file or directory").count() <= 1, "a cause that is told twice: {words}");
     for part in parts {
         assert!(words.contains(part), "`{part}` is missing in: {words}");
     }
@@ -125,7 +126,11 @@ fn programs_that_a_study_names_go_into_the_guest_only_where_it_is_allowed() {
     };
     let fio = "[fio]\nspdk_plugin = \"/no/spdk_nvme\"";
     run(fio, "", &["the study names a program to run, `/no/spdk_nvme`", "allow it by --allow-exec"]);
-    run(fio, "--allow-exec", &["the study names a program", "/no/spdk_nvme"]);
+    run(
+        fio,
+        "--allow-exec",
+        &["the study names a program: `/no/spdk_nvme` cannot be read", "name a file that is there"],
+    );
     let relative = "[fio]\nprogram = \"build/fio\"";
     run(relative, "--allow-exec", &["`build/fio` cannot be found in the guest", "name it by its whole path"]);
     let meter = "[meters.own]\nkind = \"command\"\ncommand = [\"no-such-meter\"]\nscope = \"system\"";

@@ -63,6 +63,14 @@ pub enum ImageError {
         /// Its name.
         name: String,
     },
+    /// A program that is named by its path and cannot be read.
+    #[error("`{path}` cannot be read ({source}): build it, or name a file that is there", path = path.display())]
+    Unreadable {
+        /// The program.
+        path: PathBuf,
+        /// The cause.
+        source: io::Error,
+    },
     /// A program that is named from the current folder, which the guest has not.
     #[error("`{path}` cannot be found in the guest, which has another current folder: name it by its whole path", path = path.display())]
     RelativeProgram {

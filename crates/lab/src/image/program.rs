@@ -40,7 +40,7 @@ impl Program {
     /// what it needs beside libraries: a script's interpreter.
     ///
     /// # Errors
-    /// [`ImageError::NoProgram`], [`ImageError::RelativeProgram`], or a file that cannot be read.
+    /// [`ImageError::NoProgram`], [`ImageError::RelativeProgram`], [`ImageError::Unreadable`], or a script that cannot be read.
     pub fn called(called: &str) -> Result<Vec<Program>, ImageError> {
         if !called.contains('/') {
             return Ok(vec![Program::named(called)?]);
@@ -49,6 +49,7 @@ impl Program {
         if !host.is_absolute() {
             return Err(ImageError::RelativeProgram { path: host });
         }
+        File::open(&host).map_err(|source| ImageError::Unreadable { path: host.clone(), source })?;
         let mut programs = vec![Program { name: called.to_owned(), host: host.clone() }];
         for interpreter in script_interpreters(&host)? {
             programs.extend(Program::called(&interpreter)?);
