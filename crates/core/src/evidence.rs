@@ -141,6 +141,10 @@ pub struct DeviceEvidence {
     /// program, and no kernel code can reach it then. Its I/Os are counted by the drive's SMART log, and sectors by nobody.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub taken_by: Option<String>,
+    /// The reads and writes are those of the drive's SMART log: for I/Os that the kernel does not count, since the drive was taken from it
+    /// or (before Linux 6.12) they were passed through. Nobody counts their sectors.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub by_log: bool,
 }
 
 /// What a thread has to do with the I/O.

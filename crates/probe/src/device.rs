@@ -111,6 +111,7 @@ impl Device {
             vectors: vectors.map(|(irq, name)| format!("{irq} {name}")).collect(),
             settings: later.0.settings.clone(),
             taken_by: None,
+            by_log: false,
         }
     }
 }

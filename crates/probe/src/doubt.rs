@@ -1,6 +1,6 @@
 //! Reasons to doubt that the disks did the trial's I/O, all of it and nothing else.
 
-use crate::figures::{Direction, has_sqpolls, is_taken, sqpolls};
+use crate::figures::{Direction, counts_itself, has_sqpolls, sqpolls};
 use iopj_core::evidence::{DeviceEvidence, Evidence};
 
 /// Share of the issued I/Os or bytes that the disks may have done beyond them.
@@ -24,8 +24,10 @@ pub(crate) fn doubt(evidence: &Evidence) -> Option<String> {
     }
     other_poller(evidence).or_else(|| {
         let directions = Direction::both(evidence);
-        if is_taken(evidence) && directions.iter().any(Direction::is_missing) {
-            return Some(format!("{}: it keeps its log late, or I/Os failed", counted(evidence, &directions)));
+        if evidence.devices.iter().all(counts_itself) {
+            let late = directions.iter().any(Direction::is_missing).then_some("it keeps its log late, or I/Os failed");
+            let what = late.map(str::to_owned).or_else(|| too_many(evidence, &directions))?;
+            return Some(format!("{}: {what}", counted(evidence, &directions)));
         }
         let what = too_few(&directions).or_else(|| too_many(evidence, &directions))?;
         Some(format!("{}: {what}", done(evidence, &directions)))
@@ -62,7 +64,7 @@ fn done(evidence: &Evidence, [reads, writes]: &[Direction; 2]) -> String {
     }
 }
 
-/// What a taken drive has counted of its own.
+/// What a drive has counted of its own.
 fn counted(evidence: &Evidence, [reads, writes]: &[Direction; 2]) -> String {
     let (done, issued) = (reads.ios + writes.ios, evidence.ios());
     format!("the drive's SMART log counts {done} reads and writes where {issued} were issued")

@@ -40,8 +40,8 @@ impl Direction {
         for disk in &evidence.devices {
             reads.add(disk.reads, disk.read_sectors, disk.read_merges);
             writes.add(disk.writes, disk.write_sectors, disk.write_merges);
-            reads.without_sectors |= disk.taken_by.is_some();
-            writes.without_sectors |= disk.taken_by.is_some();
+            reads.without_sectors |= counts_itself(disk);
+            writes.without_sectors |= counts_itself(disk);
         }
         [reads, writes]
     }
@@ -237,6 +237,11 @@ impl Pollers {
             100.0 * allowed
         ))
     }
+}
+
+/// True of a device whose I/Os it counts itself, and whose sectors nobody counts.
+pub(crate) fn counts_itself(device: &DeviceEvidence) -> bool {
+    device.by_log || device.taken_by.is_some()
 }
 
 /// True if every device had been taken from its kernel driver for a program.

@@ -53,4 +53,4 @@ pub use symbols::{Symbol, Symbols, SymbolsError};
 
 /// Version of the rules by which evidence is collected, observed and judged; it changes with every
 /// predicate or threshold, so that stored evidence can be told from that of other rules.
-pub const RULES: u32 = 5;
+pub const RULES: u32 = 6;

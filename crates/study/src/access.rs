@@ -11,7 +11,7 @@ use crate::setup;
 use iopj_core::IoPath;
 use iopj_engine::Target;
 use iopj_engine::check::{Availability, check};
-use iopj_engine::nvme_user::Controller;
+use iopj_engine::nvme_user::{Controller, IoCounts};
 use iopj_engine::target::{FileId, TakeClaims, TargetKind, claim_for_taking};
 use iopj_engine::{Isolation, PciAddress};
 use iopj_probe::Probe;
@@ -40,6 +40,8 @@ pub(crate) struct Access<'a> {
     twins: Vec<File>,
     /// What the drive has told our driver of itself.
     told: BTreeMap<String, String>,
+    /// The kernel does not count what the target's path passes through.
+    asks_drive: bool,
 }
 
 /// The target as one side reaches it.
@@ -161,6 +163,7 @@ impl<'a> Access<'a> {
             taken: None,
             twins: Vec::new(),
             told: BTreeMap::new(),
+            asks_drive: false,
         })
     }
 
@@ -207,16 +210,16 @@ impl<'a> Access<'a> {
         self.bypass.as_ref().map(|bypass| (bypass.address, bypass.nsid))
     }
 
-    /// Reads and writes that the drive has counted, while it is taken.
+    /// Reads and writes that the drive has counted, where the kernel counts none: while it is taken, and of what is passed through.
     ///
     /// # Errors
     /// The drive does not answer.
     pub(crate) fn counted(&self) -> Result<Option<[u64; 2]>, String> {
-        let counts = |controller: &Controller| {
-            let counts = controller.io_counts().map_err(|error| error.to_string())?;
-            Ok(Some([counts.host_reads, counts.host_writes]))
-        };
+        let of = |counts: IoCounts| Some([counts.host_reads, counts.host_writes]);
+        let counts = |controller: &Controller| controller.io_counts().map(of).map_err(|error| error.to_string());
         match (&self.reached, &self.bypass, self.taken) {
+            // A drive that does not tell leaves the verdicts unproven.
+            (Some(Reached::Kernel { target, .. }), ..) if self.asks_drive => Ok(target.io_counts().ok().and_then(of)),
             (Some(Reached::User { target, .. }), ..) => {
                 target.controller().map_or(Ok(None), |controller| counts(controller))
             }
@@ -277,7 +280,7 @@ impl<'a> Access<'a> {
     pub(crate) fn begin(&mut self) -> Result<(), String> {
         self.reach_kernel()?;
         if let Some(Reached::Kernel { target, .. }) = &self.reached {
-            count_passthrough(&mut self.settings, target);
+            self.asks_drive = target.nvme().is_some() && !count_passthrough(&mut self.settings);
         }
         Ok(())
     }
@@ -417,11 +420,9 @@ fn probe_of(bypass: &Bypass) -> Result<Probe, String> {
 }
 
 /// Has the kernel count passed-through commands, which it leaves out by default: they are the evidence that the drive
-/// did the I/O. Where that cannot be set (older kernels, no root) the verdicts stay unproven.
-fn count_passthrough(settings: &mut Settings<'_>, target: &Target) {
-    if target.nvme().is_some() {
-        let _ = settings.set(Setting::IostatsPassthrough, "1");
-    }
+/// did the I/O. False where that cannot be set: on older kernels, and without root.
+fn count_passthrough(settings: &mut Settings<'_>) -> bool {
+    settings.set(Setting::IostatsPassthrough, "1").is_ok()
 }
 
 /// Whether each of these paths works on the target, the kernel's paths tried before those that need the device taken.

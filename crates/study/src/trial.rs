@@ -374,7 +374,7 @@ impl Stage<'_> {
     }
 }
 
-/// A snapshot, and the reads and writes that a taken drive had counted by then.
+/// A snapshot, and the reads and writes that the drive had counted by then, where it is asked.
 type Counted = (Snapshot, Option<[u64; 2]>);
 
 /// The evidence of a window of ours between two snapshots, with what was counted in the pass before it, or why nothing was.
@@ -447,11 +447,13 @@ impl FioTarget {
     }
 }
 
-/// Adds what a taken drive has counted between two moments.
+/// Adds what a drive has counted itself between two moments, in the place of what the kernel has counted of it.
 fn add_counted(evidence: &mut Evidence, first: Option<[u64; 2]>, last: Option<[u64; 2]>) {
-    if let (Some(device), Some(first), Some(last)) = (evidence.devices.first_mut(), first, last) {
+    if let ([device], Some(first), Some(last)) = (&mut evidence.devices[..], first, last) {
         device.reads = last[0].saturating_sub(first[0]);
         device.writes = last[1].saturating_sub(first[1]);
+        (device.read_sectors, device.write_sectors) = (0, 0);
+        device.by_log = true;
     }
 }
 

@@ -188,7 +188,7 @@ pub(super) fn namespace(nsid: u32, data: &Data) -> NamespaceInfo {
 }
 
 /// The counts of a SMART / Health Information log; each has 16 bytes.
-pub(super) fn io_counts(log: &Data) -> IoCounts {
+pub(crate) fn io_counts(log: &Data) -> IoCounts {
     let count = |at: usize| {
         if log[at + 8..at + 16].iter().any(|byte| *byte != 0) { u64::MAX } else { little_endian(&log[at..at + 8]) }
     };

@@ -30,5 +30,6 @@ mod waiting;
 pub use controller::Controller;
 pub(crate) use engine::NvmeUser;
 pub use features::{Apst, HostMemory};
+pub(crate) use identify::io_counts;
 pub use identify::{Identity, IoCounts, NamespaceInfo};
 pub(crate) use vfio::no_iommu;

@@ -2,8 +2,9 @@
 //! metadata have a second buffer that iopj does not give. Writing commands is the engine's.
 
 use super::error::TargetError;
-use super::sys;
 use super::topology::{attribute, name_of};
+use super::{Target, sys};
+use crate::nvme_user::{IoCounts, io_counts};
 use std::fs::File;
 use std::io;
 use std::path::Path;
@@ -43,6 +44,17 @@ impl NvmeNamespace {
     }
 }
 
+impl Target {
+    /// The commands that the drive of an NVMe generic device counts itself, whoever sent them.
+    ///
+    /// # Errors
+    /// The kernel grants it to root alone; the target is none.
+    pub fn io_counts(&self) -> io::Result<IoCounts> {
+        let file = self.file.as_ref().ok_or(io::ErrorKind::Unsupported)?;
+        sys::nvme_smart_log(file).map(|log| io_counts(&log))
+    }
+}
+
 fn lba_shift(block: &Path) -> Result<u8, String> {
     let bytes = attribute::<u32>(block, "queue/logical_block_size");
     match bytes {
@@ -55,7 +67,7 @@ fn lba_shift(block: &Path) -> Result<u8, String> {
 }
 
 /// Metadata of a block in bytes: sysfs tells since Linux 6.8, before that the controller does.
-fn metadata_bytes(block: &Path, identify: impl FnOnce() -> io::Result<Box<sys::IdentifyData>>) -> io::Result<u16> {
+fn metadata_bytes(block: &Path, identify: impl FnOnce() -> io::Result<Box<sys::AdminData>>) -> io::Result<u16> {
     match attribute::<u16>(block, "metadata_bytes") {
         Some(bytes) => Ok(bytes),
         None => identify().map(|data| metadata_size(&data)),
@@ -65,7 +77,7 @@ fn metadata_bytes(block: &Path, identify: impl FnOnce() -> io::Result<Box<sys::I
 /// Metadata size (MS) of the format in use, from the Identify Namespace data structure (NVM Command Set
 /// specification 1.0, figure 97): FLBAS (byte 26) has the format's index in bits 0 to 3 and, above them, 5 and 6;
 /// the formats begin at byte 128, 4 bytes each, of which the first 2 are MS.
-fn metadata_size(data: &sys::IdentifyData) -> u16 {
+fn metadata_size(data: &sys::AdminData) -> u16 {
     let format = usize::from(data[26] & 0xf | (data[26] >> 1 & 0x30));
     u16::from_le_bytes([data[128 + 4 * format], data[129 + 4 * format]])
 }
@@ -76,7 +88,7 @@ mod tests {
     use super::*;
     use std::fs;
 
-    fn unasked() -> io::Result<Box<sys::IdentifyData>> {
+    fn unasked() -> io::Result<Box<sys::AdminData>> {
         panic!("sysfs tells")
     }
 

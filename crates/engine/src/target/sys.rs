@@ -159,8 +159,8 @@ pub(super) fn nvme_nsid(device: &impl AsFd) -> io::Result<u32> {
     Ok(nsid as u32)
 }
 
-/// The Identify Namespace data structure.
-pub(super) type IdentifyData = [u8; 4096];
+/// What an admin command returns: the Identify Namespace data structure, or a log.
+pub(super) type AdminData = [u8; 4096];
 
 /// `struct nvme_admin_cmd` (include/uapi/linux/nvme_ioctl.h).
 #[repr(C)]
@@ -182,18 +182,32 @@ struct NvmeAdminCommand {
 
 const _: () = assert!(size_of::<NvmeAdminCommand>() == 72);
 
-/// Identify (06h) with CNS 00h, Identify Namespace, by `NVME_IOCTL_ADMIN_CMD`. The kernel grants it to root, and since
-/// Linux 6.2 to whoever has opened the device.
-pub(super) fn nvme_identify_namespace(device: &impl AsFd, nsid: u32) -> io::Result<Box<IdentifyData>> {
-    let mut data = Box::new([0; size_of::<IdentifyData>()]);
-    let mut command = NvmeAdminCommand {
-        opcode: 6,
-        nsid,
-        addr: data.as_mut_ptr() as u64,
-        data_len: size_of::<IdentifyData>() as u32,
-        ..NvmeAdminCommand::default()
-    };
-    // SAFETY: the kernel reads and writes one command, and writes `data_len` bytes to `addr`, which are `data`.
+/// Identify (06h) with CNS 00h, Identify Namespace. The kernel grants it to root, and since Linux 6.2 to whoever has opened the device.
+pub(super) fn nvme_identify_namespace(device: &impl AsFd, nsid: u32) -> io::Result<Box<AdminData>> {
+    nvme_admin(
+        device,
+        size_of::<AdminData>() as u32,
+        NvmeAdminCommand { opcode: 6, nsid, ..NvmeAdminCommand::default() },
+    )
+}
+
+/// Get Log Page (02h): the SMART / Health Information log (02h) of the whole controller. The kernel grants it to root.
+pub(super) fn nvme_smart_log(device: &impl AsFd) -> io::Result<Box<AdminData>> {
+    const SMART: u32 = 0x02;
+    const LEN: u32 = 512;
+    const EVERY_NAMESPACE: u32 = u32::MAX;
+    // The number of 32-bit words, less one, stands above the log's identifier.
+    let cdw10_to_15 = [SMART | (LEN / 4 - 1) << 16, 0, 0, 0, 0, 0];
+    let command = NvmeAdminCommand { opcode: 2, nsid: EVERY_NAMESPACE, cdw10_to_15, ..NvmeAdminCommand::default() };
+    nvme_admin(device, LEN, command)
+}
+
+/// Hands a command to the controller by `NVME_IOCTL_ADMIN_CMD`; the first `len` bytes, all of them at most, are what it returns.
+fn nvme_admin(device: &impl AsFd, len: u32, command: NvmeAdminCommand) -> io::Result<Box<AdminData>> {
+    let mut data = Box::new([0; size_of::<AdminData>()]);
+    let data_len = len.min(size_of::<AdminData>() as u32);
+    let mut command = NvmeAdminCommand { addr: data.as_mut_ptr() as u64, data_len, ..command };
+    // SAFETY: the kernel reads and writes one command, and writes `data_len` bytes to `addr`, where `data` has as many.
     let status = unsafe { libc::ioctl(device.as_fd().as_raw_fd(), NVME_IOCTL_ADMIN_CMD as _, &raw mut command) };
     check(status)?;
     match status {

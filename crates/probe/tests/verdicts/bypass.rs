@@ -75,6 +75,38 @@ fn the_drives_own_count_must_agree() {
     assert_contains(&unproven("nvme-user/doorbell/poll", &more), "others used the disk meanwhile");
 }
 
+/// Passed through on a kernel that does not count such commands.
+fn passed_through(mut evidence: Evidence) -> Evidence {
+    let device = &mut evidence.devices[0];
+    (device.read_sectors, device.by_log) = (0, true);
+    evidence
+}
+
+#[test]
+fn the_drives_log_stands_for_what_the_kernel_does_not_count() {
+    for (path, evidence) in [("interrupt", interrupt()), ("poll", poll()), ("hybrid", hybrid())] {
+        let path = format!("nvme-passthrough/syscall/{path}");
+        let told = passed_through(evidence.clone());
+        assert_eq!(kind(&path, &told), VerdictKind::Verified, "{path}");
+        assert_eq!(kind("nvme-user/doorbell/poll", &told), VerdictKind::Refuted, "the kernel had the drive");
+        let mut nobody = evidence;
+        (nobody.devices[0].reads, nobody.devices[0].read_sectors) = (0, 0);
+        assert_contains(&unproven(&path, &nobody), "passed through uncounted");
+        let mut late = told.clone();
+        late.devices[0].reads = 0;
+        assert_contains(
+            &unproven(&path, &late),
+            "counts 0 reads and writes where 100000 were issued: it keeps its log late",
+        );
+        let mut others = told;
+        others.devices[0].reads = 2 * IOS;
+        assert_contains(
+            &unproven(&path, &others),
+            "counts 200000 reads and writes where 100000 were issued: others used",
+        );
+    }
+}
+
 #[test]
 fn spdk_by_fio_is_verified_by_the_device_alone() {
     let mut evidence = of_fio(taken(poll()));
