@@ -162,6 +162,19 @@ fn a_pass_before_the_window_is_in_none_of_its_counts() {
     assert!(failed.contains("I/Os failed"), "{failed}");
 }
 
+/// A pass ended after 250 ms, where a slow disk had done too few rounds to tell hybrid from poll: what slept was unproven.
+#[test]
+fn a_pass_on_a_slow_disk_has_the_rounds_that_show_hybrid() {
+    let open = |_: &Rc<Pool>, depth: u32| -> Result<Box<dyn Engine>, EngineError> {
+        let engine = AtOnce(Vec::with_capacity(depth as usize));
+        Ok(Box::new(Slow { engine, next: Duration::from_millis(500) }))
+    };
+    let workload = Workload { length: Length::Ios(10), ..Workload::default() };
+    let spec = JobSpec { has_pass: true, ..spec(&workload, &open) };
+    let run = run(&spec, &AtomicBool::new(false), &mut |_, _| Ok(()), &mut || {}).unwrap();
+    assert_eq!((run.pass_ios, run.all.count), (iopj_probe::TIMER_ROUNDS, 10));
+}
+
 #[test]
 fn short_ios_are_counted_apart() {
     let run = run_sim(&workload(), SimOptions { short_ppm: 500_000, ..SimOptions::default() }).unwrap();
