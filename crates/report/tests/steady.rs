@@ -190,6 +190,15 @@ fn winners_and_the_page_say_what_is_left_without_unsteady_trials() {
     assert!(words.contains(&table), "{words}");
     let words = format!("iodepth 1 numjobs 1: {PATH} has the least mean latency without them, {faster} with them");
     assert!(page(&trials).contains(&words) && page(&trials).contains("<td>5 of 5</td>"));
+    // fio's rows are told from the native generator's.
+    let mut by_fio = trials.clone();
+    by_fio.iter_mut().for_each(|trial| trial.generator = iopj_store::Generator::Fio);
+    assert!(page(&by_fio).contains("io_uring/syscall/poll (fio)</td><td>5 of 5</td>"));
+    let words = one_line(&report(&study, &by_fio, Admission::default()));
+    assert!(
+        words.contains(&format!("{PATH} (fio) has the least mean latency without them, {faster} (fio) with")),
+        "{words}"
+    );
     // Refuted ones decide nothing, with them or without.
     for place in [1, 5, 9, 13, 17] {
         measurement(&mut trials[place]).verdict.kind = VerdictKind::Refuted;

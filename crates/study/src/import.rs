@@ -10,9 +10,9 @@ mod tests;
 
 pub use contradiction::KernelVersion;
 
+use crate::by_fio::fio_latencies;
 use crate::fio::jobs::{JobResult, Run, runs};
 use crate::fio::{self, FioError, FioResult, OLDEST, parse_version};
-use crate::trial::fio_latencies;
 use contradiction::{Polling, polling};
 use iopj_core::evidence::{Finding, ProcessEvidence};
 use iopj_core::{Evidence, IoPath, Observed, Verdict, VerdictKind, Workload};

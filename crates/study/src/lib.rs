@@ -2,6 +2,7 @@
 
 pub mod access;
 pub mod blocks;
+mod by_fio;
 mod control;
 mod counting;
 pub mod energy;

@@ -214,8 +214,8 @@ fn a_noisy_fall_is_not_steady() {
             attained += u32::from(end.attained);
             hidden += u32::from(end.change.unwrap().abs() - end.noise.unwrap() <= 0.1);
         }
-        println!("noise {percent} %: {attained} of 300 falls called steady, {hidden} hidden by noise at the limit");
-        assert!(attained <= 1, "noise of {percent} %: {attained}");
+        // Where noise is as large as the rate itself some falls are hidden to the end, and unsteady all the same.
+        assert!(attained <= 1 && (percent == 100 || hidden <= 5), "noise of {percent} %: {attained}, {hidden}");
     }
 }
 
@@ -227,10 +227,8 @@ fn a_noisy_flat_rate_is_steady_once_its_line_is_known() {
             .map(|seed| noisy(seed * 7919, f64::from(percent) / 100.0, |_| 1e5))
             .map(|(watch, after_s)| (watch.end(0).attained, after_s))
             .collect();
-        let mean = ramps.iter().map(|ramp| ramp.1).sum::<f64>() / 300.0;
         let longest = ramps.iter().map(|ramp| ramp.1).fold(0.0, f64::max);
         let steady = ramps.iter().filter(|ramp| ramp.0).count();
-        println!("noise {percent} %: {steady} of 300 flat rates steady, after {mean:.1} s, {longest:.1} s at the most");
         assert!(steady == 300 && longest <= longest_s, "noise of {percent} %: {steady}, {longest} s");
     }
 }

@@ -1,9 +1,9 @@
-//! One trial: its settings are made, the I/O is done by the generator, the evidence judged.
+//! One trial: its settings are made, the I/O is done by the generator, the evidence judged. What fio does stands in `by_fio`.
 
 use crate::access::Access;
 use crate::counting::{self, Did, Pass, Passed};
 use crate::energy;
-use crate::fio::{self, Filename, Fio, FioWatch, Phase};
+use crate::fio::Fio;
 use crate::native::{self, JobSpec, Moment};
 use crate::plan::{Cell, Planned};
 use crate::power::PowerState;
@@ -13,17 +13,13 @@ use crate::steadystate::Declared;
 use crate::study::{Study, StudyError};
 use iopj_core::evidence::{ControlRun, Finding};
 use iopj_core::{CostProfile, Evidence, IoPath, RingThread, Workload};
-use iopj_engine::target::Descriptor;
-use iopj_engine::{Engine, EngineError, KernelCpus, PciAddress, Pool, Target};
+use iopj_engine::{Engine, EngineError, KernelCpus, Pool, Target};
 use iopj_meter::monotonic_raw_ns;
 use iopj_probe::{Edge, Probe, Snapshot, Who, marker};
-use iopj_store::{Generator, Latency, Measurement, histogram};
+use iopj_store::{Generator, Latency, Measurement};
 use std::cell::{OnceCell, RefCell};
-use std::os::fd::AsRawFd;
-use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::Duration;
 
 /// What all trials of a run share.
 pub(crate) struct Stage<'a> {
@@ -49,22 +45,24 @@ pub(crate) struct Measured {
 }
 
 /// A window as either generator reports it.
-struct Window {
+pub(crate) struct Window {
     /// When load went on and off, the ramp included, and the window's begin and end: `CLOCK_MONOTONIC_RAW`.
-    load_raw_ns: Vec<u64>,
-    window_raw_ns: [u64; 2],
-    first_ns: u64,
-    last_ns: u64,
-    window_ns: u64,
-    issued: [u64; 2],
-    bytes: u64,
-    short_ios: u64,
-    latency_sum_ns: u64,
-    all: Latency,
-    reads: Latency,
-    writes: Latency,
-    series: Vec<iopj_store::Slice>,
-    fio: Option<serde_json::Value>,
+    pub(crate) load_raw_ns: Vec<u64>,
+    pub(crate) window_raw_ns: [u64; 2],
+    pub(crate) first_ns: u64,
+    pub(crate) last_ns: u64,
+    pub(crate) window_ns: u64,
+    pub(crate) issued: [u64; 2],
+    pub(crate) bytes: u64,
+    pub(crate) short_ios: u64,
+    pub(crate) latency_sum_ns: u64,
+    pub(crate) all: Latency,
+    pub(crate) reads: Latency,
+    pub(crate) writes: Latency,
+    pub(crate) series: Vec<iopj_store::Slice>,
+    pub(crate) fio: Option<serde_json::Value>,
+    /// Why there are no samples of it.
+    pub(crate) unsampled: Option<String>,
 }
 
 impl Window {
@@ -84,6 +82,7 @@ impl Window {
             writes: run.writes,
             series: run.series,
             fio: None,
+            unsampled: None,
         }
     }
 
@@ -101,33 +100,6 @@ impl Window {
             [] => Some(native::cpus::allowed().len() as u32).filter(|cpus| (1..evidence.cpu.cores).contains(cpus)),
             named => Some(named.len() as u32),
         };
-    }
-
-    /// `ends_ns` are the window's on `CLOCK_MONOTONIC`.
-    fn of_fio(
-        result: &fio::FioResult,
-        cell: &Cell,
-        load_raw_ns: Vec<u64>,
-        window_raw_ns: [u64; 2],
-        ends_ns: [u64; 2],
-    ) -> Window {
-        let (reads, writes, all) = fio_latencies(result);
-        Window {
-            load_raw_ns,
-            window_raw_ns,
-            first_ns: ends_ns[0],
-            last_ns: ends_ns[1],
-            window_ns: result.window_ns,
-            issued: [result.reads.ios, result.writes.ios],
-            bytes: result.reads.bytes + result.writes.bytes,
-            short_ios: result.reads.short_ios + result.writes.short_ios,
-            latency_sum_ns: (all.mean * all.count as f64) as u64,
-            all,
-            reads,
-            writes,
-            series: Vec::new(),
-            fio: Some(fio_words(result, cell)),
-        }
     }
 }
 
@@ -166,8 +138,8 @@ impl Stage<'_> {
         let before = PowerState::read(self.host, devices);
         marker::announce(planned.position as u32);
         let seed = trial_seed(self.seed, planned);
-        let (window, mut evidence) = self.generate(access, cell, seed, tick)?;
-        let (costs, unprofiled) = self.profile();
+        let (mut window, mut evidence) = self.generate(access, cell, seed, tick)?;
+        let (costs, unprofiled) = self.profile(window.unsampled.take());
         let after = PowerState::read(self.host, devices);
         evidence.control = control;
         (evidence.throttles, evidence.power_changes) = (before.throttles_until(&after), before.changes_until(&after));
@@ -285,91 +257,34 @@ impl Stage<'_> {
         let load_raw_ns = vec![begin_ns, window_raw_ns[1]];
         Ok((Window::of_native(run, cell, load_raw_ns, window_raw_ns), evidence))
     }
-
-    /// fio for the ramp, for the pass in which completions are counted, and measured. The drive's counters bracket the life of the measured process, whose I/O is all of
-    /// the window. CPU time, context switches and energy are those of its jobs, which are watched from outside; where their begin
-    /// was not seen, those of its life, that holds some 0.15 s and 200 switches of fio's start.
-    fn fio(
-        &self,
-        fio: &Fio,
-        access: &Access<'_>,
-        cell: &Cell,
-        seed: u64,
-        tick: &mut dyn FnMut(),
-    ) -> Result<(Window, Evidence), String> {
-        let (extent, checked) = (access.extent(), FioTarget::of(access, &cell.path)?);
-        let mut run = |phase, look: &mut dyn FnMut(u32) -> Duration| {
-            let (path, workload, filename) = (cell.path, &cell.workload, checked.filename());
-            let job = fio::Job { path, workload, filename, offset: extent.offset, size: extent.len, seed, phase };
-            fio.run(&job, self.stop, tick, look).map_err(|error| error.to_string())
-        };
-        let probe = access.probe()?;
-        let snapshot = |edge| probe.snapshot(Who::Child, edge).map_err(|error| error.to_string());
-        let mut load_raw_ns = Vec::with_capacity(4);
-        if !cell.workload.ramp_time.is_zero() {
-            load_raw_ns.push(monotonic_raw_ns());
-            run(Phase::Ramp, &mut |_| Duration::MAX)?;
-            load_raw_ns.push(monotonic_raw_ns());
-        }
-        let completions = match self.can_count(&cell.path, probe) {
-            _ if cell.path.is_bypass() => None,
-            Err(reason) => Some(Finding::Unclear(reason)),
-            Ok(()) => Some(counting::pass_of_fio(probe, &cell.workload, |extent, look| {
-                load_raw_ns.push(monotonic_raw_ns());
-                let (result, process) = run(Phase::Pass(extent), look)?;
-                load_raw_ns.push(monotonic_raw_ns());
-                Ok((result.reads.ios + result.writes.ios, process))
-            })),
-        };
-        // One that failed has no end.
-        load_raw_ns.truncate(load_raw_ns.len() / 2 * 2);
-        let counted = access.counted()?;
-        let before = snapshot(Edge::Begin)?;
-        self.begin_samples()?;
-        let mut watch = FioWatch::new(probe, &cell.path, &cell.workload);
-        let first_ns = native::monotonic_ns();
-        marker::begin();
-        let result = run(Phase::Measured, &mut |child| watch.look(child));
-        marker::end();
-        let (result, process) = result?;
-        let last_ns = native::monotonic_ns();
-        self.end_samples()?;
-        let mut evidence = Evidence { process, ..before.until(&snapshot(Edge::End)?) };
-        add_counted(&mut evidence, counted, access.counted()?);
-        if result.total_errors > 0 {
-            return Err(format!("fio counts {} failed I/Os", result.total_errors));
-        }
-        evidence.completions = completions;
-        let (evidence, ends_ns) = cut_to_jobs(watch, evidence, [first_ns, last_ns], result.window_ns);
-        let window_raw_ns = ends_ns.map(energy::raw_ns);
-        load_raw_ns.extend([energy::raw_ns(first_ns), window_raw_ns[1]]);
-        Ok((Window::of_fio(&result, cell, load_raw_ns, window_raw_ns, [first_ns, last_ns]), evidence))
-    }
 }
 
 impl Stage<'_> {
     /// Whether the completions of a path can be counted one by one, asked for once in a run. Nobody counts those of bypass.
-    fn can_count(&self, path: &IoPath, probe: &Probe) -> Result<(), String> {
+    pub(crate) fn can_count(&self, path: &IoPath, probe: &Probe) -> Result<(), String> {
         if path.is_bypass() {
             return Ok(());
         }
         self.can_count.get_or_init(|| counting::check(probe)).clone()
     }
 
-    fn begin_samples(&self) -> Result<(), String> {
+    pub(crate) fn begin_samples(&self) -> Result<(), String> {
         self.profiler.map_or(Ok(()), Profiler::begin)
     }
 
-    fn end_samples(&self) -> Result<(), String> {
+    pub(crate) fn end_samples(&self) -> Result<(), String> {
         self.profiler.map_or(Ok(()), Profiler::end)
     }
 
-    /// The profile of the window that has just ended, or why there is none although one was asked for.
-    fn profile(&self) -> (Option<CostProfile>, Option<String>) {
-        match self.profiler.map(Profiler::profile) {
-            None => (None, None),
-            Some(Ok(profile)) => (Some(profile), None),
-            Some(Err(reason)) => (None, Some(reason)),
+    /// The profile of the window that has just ended, or why there is none although one was asked for; `unsampled` is such a reason.
+    fn profile(&self, unsampled: Option<String>) -> (Option<CostProfile>, Option<String>) {
+        match (self.profiler, unsampled) {
+            (None, _) => (None, None),
+            (Some(_), Some(reason)) => (None, Some(reason)),
+            (Some(profiler), None) => match profiler.profile() {
+                Ok(profile) => (Some(profile), None),
+                Err(reason) => (None, Some(reason)),
+            },
         }
     }
 }
@@ -400,14 +315,6 @@ fn evidence_of(
     Ok(evidence)
 }
 
-/// The evidence and the ends of the window in which fio's jobs ran, which took `window_ns`; where their begin was not seen, those of its life.
-fn cut_to_jobs(watch: FioWatch<'_>, evidence: Evidence, life_ns: [u64; 2], window_ns: u64) -> (Evidence, [u64; 2]) {
-    let Some(watched) = watch.finish(window_ns) else { return (evidence, life_ns) };
-    let begin_ns = watched.begin_ns.clamp(life_ns[0], life_ns[1]);
-    let ends_ns = [begin_ns, begin_ns.saturating_add(window_ns).min(life_ns[1])];
-    (watched.put_into(evidence), ends_ns)
-}
-
 /// How the jobs of a cell open their engines. Submission pollers share the processors of `cpus_allowed` one after the other.
 pub(crate) fn open_engine<'a>(
     cell: &'a Cell,
@@ -421,34 +328,8 @@ pub(crate) fn open_engine<'a>(
     }
 }
 
-/// What fio is given to open.
-enum FioTarget {
-    /// The very file that was checked, whatever stands under its name by now: held open, and its name by that.
-    Checked { _held: Descriptor, name: PathBuf },
-    /// A namespace of a drive that was taken, for SPDK.
-    Namespace { address: PciAddress, nsid: u32 },
-}
-
-impl FioTarget {
-    fn of(access: &Access<'_>, path: &IoPath) -> Result<FioTarget, String> {
-        if let (IoPath::Spdk, Some((address, nsid))) = (path, access.namespace()) {
-            return Ok(FioTarget::Namespace { address, nsid });
-        }
-        let held = access.target()?.reopen().map_err(|error| error.to_string())?;
-        let name = PathBuf::from(format!("/proc/{}/fd/{}", std::process::id(), held.as_raw_fd()));
-        Ok(FioTarget::Checked { _held: held, name })
-    }
-
-    fn filename(&self) -> Filename<'_> {
-        match self {
-            FioTarget::Checked { name, .. } => Filename::File(name),
-            FioTarget::Namespace { address, nsid } => Filename::Namespace { address: *address, nsid: *nsid },
-        }
-    }
-}
-
 /// Adds what a drive has counted itself between two moments, in the place of what the kernel has counted of it.
-fn add_counted(evidence: &mut Evidence, first: Option<[u64; 2]>, last: Option<[u64; 2]>) {
+pub(crate) fn add_counted(evidence: &mut Evidence, first: Option<[u64; 2]>, last: Option<[u64; 2]>) {
     if let ([device], Some(first), Some(last)) = (&mut evidence.devices[..], first, last) {
         device.reads = last[0].saturating_sub(first[0]);
         device.writes = last[1].saturating_sub(first[1]);
@@ -472,48 +353,4 @@ fn cpu_ns(evidence: &Evidence) -> u64 {
 
 fn power_json(power: &PowerState) -> serde_json::Value {
     serde_json::to_value(power).unwrap_or_default()
-}
-
-fn fio_words(result: &fio::FioResult, cell: &Cell) -> serde_json::Value {
-    serde_json::json!({
-        "version": result.fio_version,
-        "usr_cpu": result.usr_cpu,
-        "sys_cpu": result.sys_cpu,
-        "ctx": result.ctx,
-        "note": fio::note(&cell.path),
-    })
-}
-
-/// Reads, writes and both, in the store's form.
-pub(crate) fn fio_latencies(result: &fio::FioResult) -> (Latency, Latency, Latency) {
-    let convert = |direction: &fio::Direction| {
-        let Some(latency) = &direction.latency else { return (Latency::default(), histogram::new()) };
-        let mut bins = histogram::new();
-        for bin in latency.histogram.iter_recorded() {
-            bins.saturating_record_n(bin.value_iterated_to(), bin.count_at_value());
-        }
-        let mut summary = histogram::summary(&bins);
-        (summary.count, summary.mean, summary.stddev) = (direction.ios, latency.mean_ns, latency.stddev_ns);
-        (summary.min, summary.max) = (latency.min_ns, latency.max_ns);
-        if let Some(percentiles) = &latency.percentiles {
-            (summary.p50, summary.p95) = (percentiles.p50_ns, percentiles.p95_ns);
-            (summary.p99, summary.p99_9) = (percentiles.p99_ns, percentiles.p99_9_ns);
-        }
-        (summary, bins)
-    };
-    let ((reads, mut bins), (writes, write_bins)) = (convert(&result.reads), convert(&result.writes));
-    let all = match (reads.count, writes.count) {
-        (_, 0) => reads.clone(),
-        (0, _) => writes.clone(),
-        (read, write) => {
-            // Both have the same bounds, so nothing can be out of range.
-            let _ = bins.add(&write_bins);
-            let mut all = histogram::summary(&bins);
-            all.count = read + write;
-            all.mean = (reads.mean * read as f64 + writes.mean * write as f64) / all.count as f64;
-            (all.min, all.max) = (reads.min.min(writes.min), reads.max.max(writes.max));
-            all
-        }
-    };
-    (reads, writes, all)
 }

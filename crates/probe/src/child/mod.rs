@@ -143,6 +143,11 @@ impl<'a> ChildWatch<'a> {
         Ok(())
     }
 
+    /// The jobs have begun, and not yet ended, as far as the looks show.
+    pub fn is_running(&self) -> bool {
+        self.begun.as_ref().is_some_and(|begun| begun.ended.is_none())
+    }
+
     /// How long to wait before the next look. The looks in the window are few, and the last one is close to its end.
     pub fn next(&self, now_ns: u64) -> Duration {
         let Some(begun) = &self.begun else { return SEEKING };

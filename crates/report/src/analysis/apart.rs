@@ -36,10 +36,10 @@ pub struct ApartCell {
 pub struct ApartFirst {
     /// The workload.
     pub workload: Workload,
-    /// The path of least mean latency with them.
-    pub with: IoPath,
+    /// The row of least mean latency with them.
+    pub with: Row,
     /// And without.
-    pub without: IoPath,
+    pub without: Row,
 }
 
 /// A winner map without the unsteady trials.
@@ -91,8 +91,8 @@ pub fn apart(study: &StudyRecord, trials: &[Trial], admission: Admission) -> Opt
         let pair = first(&table).zip(other.and_then(first)).filter(|(with, without)| !is_same(with, without));
         apart.firsts.extend(pair.map(|(with, without)| ApartFirst {
             workload: table.workload.clone(),
-            with: with.path,
-            without: without.path,
+            with: with.clone(),
+            without: without.clone(),
         }));
         for row in table.rows {
             let unsteady = trials.iter().filter(|trial| is_apart(trial) && is_in(trial, &table.workload, &row)).count();

@@ -150,7 +150,7 @@ fn cost_cells(costs: &Costs) -> Vec<String> {
     [of(costs.kernel), of(costs.user)].concat()
 }
 
-fn name(row: &Row, several_generators: bool) -> String {
+pub(super) fn name(row: &Row, several_generators: bool) -> String {
     let mut name = row.path.to_string();
     if several_generators || row.generator == Generator::Fio {
         name += &format!(" ({})", row.generator.as_str());

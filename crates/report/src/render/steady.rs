@@ -2,14 +2,14 @@
 
 use super::grid::{Align, Grid, wrap};
 use super::number::thousands;
-use super::report::WIDTH;
+use super::report::{WIDTH, name};
 use crate::analysis::Admission;
 use crate::analysis::apart::{ApartCell, ApartFirst, ApartMap, Redecided, apart};
-use crate::analysis::cells::Times;
+use crate::analysis::cells::{Row, Times};
 use crate::analysis::steady::{Flag, unsteady};
 use crate::analysis::winner::{Decision, Question, WinnerMap};
 use iopj_core::IoPath;
-use iopj_store::{StudyRecord, Trial};
+use iopj_store::{Generator, StudyRecord, Trial};
 
 /// The trials that are listed at the most.
 const MOST: usize = 8;
@@ -19,8 +19,9 @@ pub(super) fn remarks(study: &StudyRecord, trials: &[Trial], admission: Admissio
     let flags = unsteady(trials);
     let line = |flag: &Flag| {
         let trial = &trials[flag.trial];
-        let what =
-            format!("{}, {}, replicate {}: {}", trial.path, trial.workload.title(), trial.replicate, flag.reason);
+        let by = if trial.generator == Generator::Fio { " (fio)" } else { "" };
+        let (path, title) = (trial.path, trial.workload.title());
+        let what = format!("{path}{by}, {title}, replicate {}: {}", trial.replicate, flag.reason);
         wrap(&what, WIDTH, "  ")
     };
     let mut text = String::new();
@@ -44,7 +45,8 @@ fn with_and_without(study: &StudyRecord, trials: &[Trial], admission: Admission)
 }
 
 fn line(cell: &ApartCell) -> String {
-    let of = format!("{}, {}: {} of {} trials", cell.row.path, cell.workload.title(), cell.unsteady, cell.measured);
+    let of =
+        format!("{}, {}: {} of {} trials", plain_name(&cell.row), cell.workload.title(), cell.unsteady, cell.measured);
     let figures = |times: &Times| format!("{} IOPS, {:.2} us", thousands(times.iops), times.mean_ns / 1e3);
     match (cell.with(), &cell.without) {
         (Some(with), Some(without)) => format!("{of}; {} with them, {} without", figures(with), figures(without)),
@@ -52,10 +54,16 @@ fn line(cell: &ApartCell) -> String {
     }
 }
 
+/// A row's path with the settings, and the generator where that is fio.
+pub(super) fn plain_name(row: &Row) -> String {
+    name(row, false)
+}
+
 /// Which path is the first, with the unsteady trials and without.
 pub(super) fn first_words(first: &ApartFirst) -> String {
     let title = first.workload.title();
-    format!("{title}: {} has the least mean latency without them, {} with them", first.without, first.with)
+    let [with, without] = [&first.with, &first.without].map(plain_name);
+    format!("{title}: {without} has the least mean latency without them, {with} with them")
 }
 
 /// What a winner map is without its unsteady trials: a line, and the cells that are decided otherwise.

@@ -10,6 +10,7 @@ use iopj_core::{CompletionMode, IoPath, Length, RandomDistribution, Ring, RingCo
 use iopj_engine::PciAddress;
 use std::fmt::Write;
 use std::path::Path;
+use std::time::Duration;
 
 /// Which part of a trial a run of fio is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,6 +55,8 @@ pub struct Job<'a> {
     pub seed: u64,
     /// Ramp or measured window.
     pub phase: Phase,
+    /// How often fio says how far it is; at its end alone if absent.
+    pub status_interval: Option<Duration>,
 }
 
 /// The text of the job file.
@@ -311,7 +314,6 @@ mod tests {
     use super::*;
     use iopj_core::Rw;
     use proptest::prelude::*;
-    use std::time::Duration;
 
     fn job<'a>(path: &str, workload: &'a Workload, filename: &'a Path) -> Job<'a> {
         let path = path.parse().unwrap();
@@ -323,6 +325,7 @@ mod tests {
             size: 1 << 20,
             seed: 7,
             phase: Phase::Measured,
+            status_interval: None,
         }
     }
 

@@ -32,6 +32,17 @@ pub struct FioResult {
     pub iodepth_level: BTreeMap<String, f64>,
     /// Length of the window in ns: the longest run time of any direction. fio counts in ms.
     pub window_ns: u64,
+    /// How far the jobs were each time that fio said so (`--status-interval`), at its end last.
+    pub series: Vec<Done>,
+}
+
+/// How far fio's jobs are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Done {
+    /// How long they have run, in ns. fio counts in ms.
+    pub window_ns: u64,
+    /// I/Os since they began.
+    pub ios: u64,
 }
 
 /// The I/Os of one direction.
@@ -88,9 +99,22 @@ pub struct Percentiles {
 /// # Errors
 /// [`FioError::Output`] if there is no JSON object with jobs in it, or if its bins make no histogram.
 pub fn parse(text: &str) -> Result<FioResult, FioError> {
-    let root = read_object(text)?;
-    let jobs: Vec<&Value> = entries(&root)?.iter().collect();
-    pool(version(&root), &jobs)
+    let objects = read_objects(text)?;
+    let mut series = Vec::with_capacity(objects.len());
+    let mut last = None;
+    for root in &objects {
+        let jobs: Vec<&Value> = entries(root)?.iter().collect();
+        let result = pool(version(root), &jobs)?;
+        series.push(result.done());
+        last = Some(result);
+    }
+    last.map(|last| FioResult { series, ..last }).ok_or_else(|| output_error("holds no JSON"))
+}
+
+impl FioResult {
+    pub(super) fn done(&self) -> Done {
+        Done { window_ns: self.window_ns, ios: self.reads.ios.saturating_add(self.writes.ios) }
+    }
 }
 
 /// The entries of jobs, of which there is one at least.
@@ -122,6 +146,7 @@ pub(super) fn pool(fio_version: &str, jobs: &[&Value]) -> Result<FioResult, FioE
             .map_or(0, |e| e.try_into().unwrap_or(i32::MAX)),
         total_errors: sum(jobs, "total_err"),
         iodepth_level: depths(jobs),
+        series: Vec::new(),
     })
 }
 
@@ -132,20 +157,6 @@ pub(super) fn prelude(text: &str) -> impl Iterator<Item = &str> {
 
 pub(super) fn output_error(reason: impl Into<String>) -> FioError {
     FioError::Output { reason: reason.into() }
-}
-
-fn read_object(text: &str) -> Result<Value, FioError> {
-    let start = text.split_inclusive('\n').take_while(|line| !line.starts_with('{')).map(str::len).sum();
-    let json = text.get(start..).filter(|json| !json.is_empty()).ok_or_else(|| output_error("holds no JSON"))?;
-    let first = |json: &str| serde_json::Deserializer::from_str(json).into_iter::<Value>().next();
-    match first(json) {
-        Some(Ok(value)) => Ok(value),
-        _ => match first(&without_nan(json)) {
-            Some(Ok(value)) => Ok(value),
-            Some(Err(error)) => Err(output_error(format!("is no JSON ({error})"))),
-            None => Err(output_error("holds no JSON")),
-        },
-    }
 }
 
 /// Every JSON object of a text to which several runs of fio were appended.
@@ -355,6 +366,16 @@ mod tests {
         assert_eq!(latency.percentiles.unwrap().p50_ns, 20);
         assert_eq!(latency.percentiles.unwrap().p99_ns, 60);
         assert_eq!(latency.histogram.len(), 400);
+    }
+
+    #[test]
+    fn the_last_word_is_the_result_and_all_are_its_progress() {
+        let early =
+            OUTPUT.replace("\"total_ios\" : 300", "\"total_ios\" : 20").replace("\"runtime\" : 100", "\"runtime\" : 7");
+        let result = parse(&format!("{early}{OUTPUT}")).unwrap();
+        assert_eq!((result.reads.ios, result.window_ns), (300, 100_000_000));
+        let series = [(7_000_000, 20), (100_000_000, 300)].map(|(window_ns, ios)| Done { window_ns, ios });
+        assert_eq!(result.series, series);
     }
 
     #[test]

@@ -6,6 +6,7 @@
 pub mod job;
 pub mod jobs;
 pub mod json;
+mod ramp;
 pub mod spdk;
 #[cfg(test)]
 mod tests;
@@ -25,7 +26,7 @@ use std::os::fd::FromRawFd;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus, Output, Stdio};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::OnceLock;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
@@ -246,18 +247,28 @@ impl Fio {
         tick: &mut dyn FnMut(),
         look: &mut dyn FnMut(u32) -> Duration,
     ) -> Result<(FioResult, ProcessEvidence), FioError> {
+        let mut started = self.start(job)?;
+        let (status, process, stopped) =
+            waiting::wait(&started.child, stop, tick, look).map_err(|e| os("waiting for fio", e))?;
+        if stopped {
+            return Err(FioError::Stopped);
+        }
+        Ok((self.ended(job, &mut started, status)?, process))
+    }
+
+    /// Starts a job.
+    fn start(&self, job: &Job<'_>) -> Result<Started, FioError> {
         self.supports(&job.path)?;
         match job.filename {
             Filename::File(filename) => check_length(job, filename)?,
             Filename::Namespace { address, .. } => spdk::require_huge_pages(address, job.workload)?,
         }
         let text = job_file(job)?;
-        let os = |what: &str, source| FioError::Os { what: what.to_owned(), source };
         let mut job_text = memory_file(c"fio-job").map_err(|e| os("no memory file for fio's job", e))?;
-        let mut output = memory_file(c"fio-output").map_err(|e| os("no memory file for fio's output", e))?;
-        let mut errors = memory_file(c"fio-errors").map_err(|e| os("no memory file for fio's errors", e))?;
+        let output = memory_file(c"fio-output").map_err(|e| os("no memory file for fio's output", e))?;
+        let errors = memory_file(c"fio-errors").map_err(|e| os("no memory file for fio's errors", e))?;
         job_text.write_all(text.as_bytes()).and_then(|()| job_text.rewind()).map_err(|e| os("fio's job", e))?;
-        let mut command = self.command();
+        let mut command = self.command(job.status_interval);
         if job.path == IoPath::Spdk {
             // By `ioengine=PATH` fio would unload the plugin while its threads still end (SPDK's README).
             command.env("LD_PRELOAD", self.spdk_plugin()?);
@@ -265,19 +276,23 @@ impl Fio {
         let share = |file: &File| file.try_clone().map(Stdio::from).map_err(|e| os("fio's output", e));
         command.stdin(job_text).stdout(share(&output)?).stderr(share(&errors)?);
         let child = command.spawn().map_err(|e| os(&format!("`{}` cannot be run", self.program.display()), e))?;
-        let (status, process, stopped) =
-            waiting::wait(&child, stop, tick, look).map_err(|e| os("waiting for fio", e))?;
-        if stopped {
-            return Err(FioError::Stopped);
-        }
-        let output = contents(&mut output).map_err(|e| os("reading fio's output", e))?;
-        let errors = contents(&mut errors).map_err(|e| os("reading fio's errors", e))?;
-        Ok((self.outcome(&job.path, status, &output, &errors)?, process))
+        Ok(Started { child, output, errors })
     }
 
-    fn command(&self) -> Command {
+    /// What a job that has ended says.
+    fn ended(&self, job: &Job<'_>, started: &mut Started, status: ExitStatus) -> Result<FioResult, FioError> {
+        let output = contents(&mut started.output).map_err(|e| os("reading fio's output", e))?;
+        let errors = contents(&mut started.errors).map_err(|e| os("reading fio's errors", e))?;
+        self.outcome(&job.path, status, &output, &errors)
+    }
+
+    fn command(&self, status_interval: Option<Duration>) -> Command {
         let mut command = Command::new(&self.program);
-        command.args(["--output-format=json+", "--eta=never", "-"]).process_group(0);
+        command.args(["--output-format=json+", "--eta=never"]).process_group(0);
+        if let Some(interval) = status_interval {
+            command.arg(format!("--status-interval={}ms", interval.as_millis()));
+        }
+        command.arg("-");
         let parent = std::process::id();
         // SAFETY: between fork and exec the closure makes two system calls that are
         // async-signal-safe, allocates nothing and takes no lock.
@@ -313,6 +328,17 @@ impl Fio {
         };
         Err(FioError::Failed { status: status.to_string(), words })
     }
+}
+
+/// A fio that runs, and its outputs.
+struct Started {
+    child: Child,
+    output: File,
+    errors: File,
+}
+
+fn os(what: &str, source: io::Error) -> FioError {
+    FioError::Os { what: what.to_owned(), source }
 }
 
 /// What a result of fio on this path has to be read with: where fio differs from the path's

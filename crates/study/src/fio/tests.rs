@@ -1,6 +1,8 @@
 //! The real fio on a written file on disk, and stand-ins for what this machine cannot show.
 
 use super::*;
+use crate::steadystate::{Declared, Rule};
+use crate::study::Study;
 use iopj_core::evidence::{Evidence, Finding, ThreadRole};
 use iopj_core::path::Submission;
 use iopj_core::{Length, Rw, Workload};
@@ -54,6 +56,7 @@ fn job<'a>(path: &str, workload: &'a Workload, filename: &'a Path) -> Job<'a> {
         size: FILE_BYTES,
         seed: 42,
         phase: Phase::Measured,
+        status_interval: None,
     }
 }
 
@@ -157,6 +160,55 @@ fn ramp_runs_by_time_and_processors_are_kept() {
     let job = Job { phase: Phase::Ramp, ..job("posix-sio/syscall/poll", &workload, &filename) };
     let result = run(&fio, &job).unwrap();
     assert!(result.reads.ios > 1 && result.window_ns >= 100_000_000, "{result:?}");
+}
+
+/// The rule of a study with these keys.
+fn rule(keys: &str) -> Rule {
+    let study = format!("name = \"t\"\npaths = \"available\"\n{keys}\n[[workload]]\n");
+    Declared::of(&Study::parse(&study, "t").unwrap()).unwrap().rule(Duration::ZERO).unwrap()
+}
+
+#[test]
+fn a_ramp_of_fio_ends_once_it_is_steady_at_its_limit_or_when_stopped() {
+    let Some(fio) = fio() else { return };
+    let folder = folder();
+    let filename = target(&folder, "f");
+    let of = |keys: &str, stop: bool| {
+        let rule = rule(keys);
+        let workload = Workload { ramp_time: rule.ramp[1], ..Workload::default() };
+        let job = Job { phase: Phase::Ramp, ..job("posix-sio/syscall/interrupt", &workload, &filename) };
+        fio.ramp(&job, rule, &AtomicBool::new(stop), &mut || ())
+    };
+    // Its limit is an hour and it may rise and fall tenfold: it ended because it was steady.
+    let steady =
+        of("steadystate = \"iops_slope:1000%\"\nsteadystate_duration = \"1s\"\nsteadystate_limit = \"1h\"", false);
+    let steady = steady.unwrap();
+    assert!(steady.attained && steady.change.is_some() && steady.ramp_ns >= 1_000_000_000, "{steady:?}");
+    // No rate is so steady: fio ends at the limit, and says how it stood.
+    let never = "steadystate = \"iops_slope:0.0000001%\"\nsteadystate_duration = \"500ms\"\nsteadystate_limit = \"1s\"";
+    let unsteady = of(never, false).unwrap();
+    assert!(!unsteady.attained && unsteady.ramp_ns >= 1_000_000_000, "{unsteady:?}");
+    assert!(matches!(of(never, true), Err(FioError::Stopped)));
+    let missing = folder.path().join("missing");
+    let workload = Workload { ramp_time: Duration::from_secs(1), ..Workload::default() };
+    let job = Job { phase: Phase::Ramp, ..job("posix-sio/syscall/interrupt", &workload, &missing) };
+    let failed = fio.ramp(&job, rule("steadystate_duration = \"1s\""), &AtomicBool::new(false), &mut || ());
+    assert!(failed.is_err());
+}
+
+#[test]
+fn fio_says_how_far_it_is_where_it_is_asked() {
+    let Some(fio) = fio() else { return };
+    let folder = folder();
+    let filename = target(&folder, "f");
+    let workload = Workload { length: Length::Runtime(Duration::from_secs(2)), ..Workload::default() };
+    let plain = job("posix-sio/syscall/interrupt", &workload, &filename);
+    assert_eq!(run(&fio, &plain).unwrap().series.len(), 1);
+    let result = run(&fio, &Job { status_interval: Some(Duration::from_millis(100)), ..plain }).unwrap();
+    let (series, last) = (&result.series, result.series.last().unwrap());
+    assert!(series.len() >= 2, "{series:?}");
+    assert!(series.windows(2).all(|pair| pair[0].ios <= pair[1].ios && pair[0].window_ns <= pair[1].window_ns));
+    assert_eq!((last.ios, last.window_ns), (result.reads.ios, result.window_ns));
 }
 
 #[test]

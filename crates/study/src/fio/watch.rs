@@ -38,6 +38,11 @@ impl<'a> FioWatch<'a> {
         watch.next(monotonic_ns())
     }
 
+    /// The jobs have begun, and not yet ended, as far as it was seen.
+    pub(crate) fn is_running(&self) -> bool {
+        !self.has_failed && self.watch.as_ref().is_some_and(ChildWatch::is_running)
+    }
+
     /// What was seen, of jobs that ran for `window_ns`.
     pub(crate) fn finish(self, window_ns: u64) -> Option<Watched> {
         self.watch.filter(|_| !self.has_failed)?.finish(window_ns)

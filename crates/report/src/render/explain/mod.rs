@@ -38,7 +38,12 @@ fn block(block: &Block) -> String {
     let mut text = format!("\n{}, {}, {generator}\n", block.workload.title(), block.workload.length_text());
     text += &wrap(&source(&block.source), WIDTH, "");
     if block.generator == Generator::Fio {
-        text += "fio's window contains its start and end, most of all in user space\n";
+        text += match block.source {
+            CostSource::Exact => {
+                "fio's counts hold its start and end, most of all in user space: two lengths tell them apart\n"
+            }
+            CostSource::Sampled(_) => "fio was sampled while its jobs ran, without its start and end\n",
+        };
     }
     text += &legend(&block.columns);
     text += "\nper I/O: mean ± standard deviation over the trials; a sleep is a voluntary context switch, a spin a call of the\n\

@@ -4,7 +4,7 @@ use super::text::{escape, readable};
 use crate::analysis::Admission;
 use crate::analysis::apart::{ApartCell, apart};
 use crate::analysis::cells::Times;
-use crate::render::steady::first_words;
+use crate::render::steady::{first_words, plain_name};
 use iopj_store::{StudyRecord, Trial};
 
 /// A table of the cells that have such trials; nothing where all were steady.
@@ -28,13 +28,14 @@ fn row(cell: &ApartCell) -> String {
     let figure = |times: Option<&Times>, of: fn(&Times) -> f64| {
         times.map_or_else(|| "\u{2013}".to_owned(), |times| readable(of(times)))
     };
-    let (with, without) = (cell.with(), cell.without.as_ref());
-    let (iops, mean_us): (fn(&Times) -> f64, fn(&Times) -> f64) = (|times| times.iops, |times| times.mean_ns / 1e3);
-    let figures = [figure(with, iops), figure(without, iops), figure(with, mean_us), figure(without, mean_us)];
+    let both = [cell.with(), cell.without.as_ref()];
+    let [iops, iops_without] = both.map(|times| figure(times, |times| times.iops));
+    let [mean_us, mean_us_without] = both.map(|times| figure(times, |times| times.mean_ns / 1e3));
+    let figures = [iops, iops_without, mean_us, mean_us_without];
     format!(
         "<tr><th scope=\"row\" class=\"w\">{}</th><td class=\"w\">{}</td><td>{} of {}</td>{}</tr>",
         escape(&cell.workload.title()),
-        escape(&cell.row.path.to_string()),
+        escape(&plain_name(&cell.row)),
         cell.unsteady,
         cell.measured,
         figures.map(|figure| format!("<td class=\"n\">{figure}</td>")).concat()
