@@ -1,6 +1,6 @@
 //! Features of an NVMe controller by the kernel's passthrough: one value of 32 bits each, asked for and set.
 //!
-//! Source: NVM Express Base Specification 2.0, Get Features (0Ah) and Set Features (09h), without data; `include/uapi/linux/nvme_ioctl.h`.
+//! Source: NVM Express Base Specification 2.0, Get Features (0Ah) and Set Features (09h); `include/uapi/linux/nvme_ioctl.h`.
 
 use std::fs::File;
 use std::io;
@@ -29,12 +29,22 @@ struct NvmeAdminCommand {
 const NVME_IOCTL_ADMIN_CMD: u64 = 0xC000_4E41 | ((size_of::<NvmeAdminCommand>() as u64) << 16);
 const _: () = assert!(NVME_IOCTL_ADMIN_CMD == 0xC048_4E41);
 
+/// Bytes that Get Features writes beside dword 0: the table of Autonomous Power State Transition. Without a place for them the drive
+/// would write to address 0.
+const fn data_len(feature: u8) -> usize {
+    if feature == 0x0C { MOST_DATA } else { 0 }
+}
+
+/// The most that any feature here has.
+const MOST_DATA: usize = 256;
+
 /// The current value of a feature of the controller whose character device this is.
 ///
 /// # Errors
 /// No root, no controller, or one that does not have the feature.
 pub(crate) fn get(controller: &Path, feature: u8) -> io::Result<u32> {
-    execute(controller, 0x0A, [feature.into(), 0])
+    let mut data = [0; MOST_DATA];
+    execute(controller, 0x0A, [feature.into(), 0], &mut data[..data_len(feature)])
 }
 
 /// Gives a feature a value until the controller's next reset.
@@ -42,20 +52,23 @@ pub(crate) fn get(controller: &Path, feature: u8) -> io::Result<u32> {
 /// # Errors
 /// As for [`get`], or the feature takes no such value.
 pub(crate) fn set(controller: &Path, feature: u8, value: u32) -> io::Result<()> {
-    execute(controller, 0x09, [feature.into(), value]).map(drop)
+    execute(controller, 0x09, [feature.into(), value], &mut []).map(drop)
 }
 
-/// Executes an admin command without data; its dword 0.
-fn execute(controller: &Path, opcode: u8, [cdw10, cdw11]: [u32; 2]) -> io::Result<u32> {
+/// Executes an admin command, whose data goes to `data`; its dword 0.
+fn execute(controller: &Path, opcode: u8, [cdw10, cdw11]: [u32; 2], data: &mut [u8]) -> io::Result<u32> {
     let device = File::open(controller)?;
     let mut command = NvmeAdminCommand {
         opcode,
+        // The kernel maps nothing where there are no bytes.
+        address: if data.is_empty() { 0 } else { data.as_mut_ptr() as u64 },
+        data_len: data.len() as u32,
         cdw10_to_15: [cdw10, cdw11, 0, 0, 0, 0],
         timeout_ms: 1_000,
         ..NvmeAdminCommand::default()
     };
     // SAFETY: `command` has the layout of the kernel's structure, which the kernel reads and writes during the call
-    // alone; it names no buffer. Another kind of file refuses the request.
+    // alone, as it does `data`, which is exclusively borrowed. Another kind of file refuses the request.
     match unsafe { libc::ioctl(device.as_raw_fd(), NVME_IOCTL_ADMIN_CMD as _, &raw mut command) } {
         0 => Ok(command.result),
         status if status < 0 => Err(io::Error::last_os_error()),
@@ -66,6 +79,12 @@ fn execute(controller: &Path, opcode: u8, [cdw10, cdw11]: [u32; 2]) -> io::Resul
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A feature whose data had no place made the drive write to address 0.
+    #[test]
+    fn the_table_of_power_state_transitions_has_a_place() {
+        assert_eq!([0x02, 0x06, 0x08, 0x0C].map(data_len), [0, 0, 0, 32 * 8]);
+    }
 
     #[test]
     fn what_is_no_controller_has_no_features() {
