@@ -37,6 +37,8 @@ pub struct Comparison {
     pub by: Option<By>,
     /// Sides of one study are tested within its blocks, which hold both; stores, and what was not run in blocks, by Welch's test.
     pub in_blocks: bool,
+    /// The looks that decided how many replicates there are, of two stores the pairs of theirs: each p-value is multiplied by it.
+    pub looks: u32,
     /// Trials whose block lacks the other side's: they stay out of a comparison in blocks.
     pub unpaired: usize,
     /// What differs between the sides as wholes.
@@ -121,7 +123,7 @@ pub struct Change {
     pub least: Option<f64>,
     /// An unproven trial is among them.
     pub marked: bool,
-    /// Two-sided p-value of the test, Welch's or within blocks; absent for one replicate.
+    /// Two-sided p-value of the test, Welch's or within blocks, for all looks; absent for one replicate.
     pub p: Option<f64>,
     /// The same after Holm's correction over all tests of the comparison.
     pub p_holm: Option<f64>,
@@ -218,6 +220,8 @@ fn compare_sides(
     only_before.sort_by(order);
     only_after.sort_by(order);
     let in_blocks = key.is_some() && in_blocks(before.0);
+    // Either store may have ended at any of its looks.
+    let looks = if key.is_some() { before.0.looks() } else { before.0.looks().saturating_mul(after.0.looks()) };
     let unpaired = if in_blocks { pairs.iter_mut().map(keep_shared_blocks).sum() } else { 0 };
     let mut differences = facts_apart(before.0, after.0);
     differences.extend(apart);
@@ -225,13 +229,15 @@ fn compare_sides(
     let (before, after) = (side(before, admissions[0]), side(after, admissions[1]));
     let energy = energy.filter(|_| before.emulated.is_none() && after.emulated.is_none());
     let metrics = metrics(&before, &after, energy.is_some());
-    let changes = changes(&pairs, &metrics, (in_blocks, energy.as_ref(), admissions));
+    let method = if in_blocks { Method::Paired } else { Method::Welch };
+    let changes = changes(&pairs, &metrics, (method, looks, energy.as_ref(), admissions));
     let by = None;
     Comparison {
         before,
         after,
         by,
         in_blocks,
+        looks,
         unpaired,
         differences,
         energy,
@@ -391,13 +397,13 @@ fn cells<'a>(trials: &'a [Trial], without: &[&str], admission: Admission) -> Vec
 
 type Pair<'a> = (Cell, Vec<Replicate<'a>>, Vec<Replicate<'a>>);
 
-/// Whether cells are tested in blocks, whose energy counts, and who competes on either side.
-type How<'a> = (bool, Option<&'a EnergySource>, [Admission; 2]);
+/// The test and its looks, whose energy counts, and who competes on either side.
+type How<'a> = (Method, u32, Option<&'a EnergySource>, [Admission; 2]);
 
-fn changes(pairs: &[Pair<'_>], metrics: &[Metric], (in_blocks, source, admissions): How<'_>) -> Vec<Change> {
-    let method = if in_blocks { Method::Paired } else { Method::Welch };
+fn changes(pairs: &[Pair<'_>], metrics: &[Metric], (method, looks, source, admissions): How<'_>) -> Vec<Change> {
     let family = pairs.len() * metrics.len();
-    let change = |pair, metric: &Metric| change(pair, *metric, (Plan::of(*metric, method, family), source, admissions));
+    let plan = |metric: &Metric| Plan { looks, ..Plan::of(*metric, method, family) };
+    let change = |pair, metric: &Metric| change(pair, *metric, (plan(metric), source, admissions));
     let mut changes: Vec<Change> =
         pairs.iter().flat_map(|pair| metrics.iter().map(move |metric| change(pair, metric))).collect();
     let tested: Vec<usize> = (0..changes.len()).filter(|index| changes[*index].p.is_some()).collect();

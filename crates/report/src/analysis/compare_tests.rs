@@ -2,7 +2,7 @@ use super::*;
 use crate::analysis::cost::tests::{function, set_exact};
 use iopj_core::evidence::Finding;
 use iopj_core::{Evidence, Observed, Rw, Verdict, VerdictKind};
-use iopj_store::{Latency, Outcome as Result};
+use iopj_store::{Latency, Outcome as Result, Sequential};
 use proptest::prelude::*;
 
 pub(crate) fn study(kernel: &str) -> StudyRecord {
@@ -20,6 +20,11 @@ pub(crate) fn study(kernel: &str) -> StudyRecord {
         emulated: None,
         sequential: None,
     }
+}
+
+/// A study whose replicates were decided while it ran, at one of 26 looks.
+pub(crate) fn sequential() -> StudyRecord {
+    StudyRecord { sequential: Some(Sequential { min: 5, max: 30, until: 0.02 }), ..study("6.1") }
 }
 
 /// A trial of one second with these IOPS; its latency is the inverse.
@@ -387,4 +392,24 @@ fn costs_are_compared_where_both_were_counted_alike() {
     assert_eq!(metrics(&sampled("instructions"), &sampled("instructions")).len(), METRICS.len() + COSTS.len());
     assert_eq!(metrics(&sampled("instructions"), &counted(URING, &[5000])), METRICS);
     assert_eq!(metrics(&trials(URING, &[1000]), &trials(URING, &[1000])), METRICS);
+}
+
+#[test]
+fn stores_whose_replicates_were_decided_while_they_ran_are_corrected_for_their_looks() {
+    let (old, new) = (trials(URING, &[1000, 1010, 990, 1005, 995]), trials(URING, &[1030, 1045, 1020, 1035, 1025]));
+    let of = |before: &StudyRecord, after: &StudyRecord| {
+        let comparison = compare((before, &old), (after, &new), Admission::default());
+        let iops = comparison.changes.iter().find(|change| change.metric == Metric::Iops).unwrap();
+        (comparison.looks, iops.p.unwrap(), iops.least.unwrap(), iops.outcome)
+    };
+    // scipy.stats.ttest_ind(new, old, equal_var=False).pvalue
+    let (looks, p, least, outcome) = of(&study("6.1"), &study("6.1"));
+    assert!((p / 0.0006029915081658703 - 1.0).abs() < 1e-9, "{p}");
+    assert_eq!((looks, outcome), (1, Outcome::Better));
+    for (before, after, times) in [(sequential(), study("6.1"), 26), (sequential(), sequential(), 26 * 26)] {
+        let (looks, corrected, seen, outcome) = of(&before, &after);
+        assert!((corrected / (f64::from(times) * p).min(1.0) - 1.0).abs() < 1e-9, "{corrected}");
+        assert_eq!((looks, outcome), (times, Outcome::NoDifference));
+        assert!(seen > least, "what could be seen is larger");
+    }
 }

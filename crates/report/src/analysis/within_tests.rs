@@ -1,11 +1,15 @@
 use super::sides;
 use crate::analysis::Admission;
-use crate::analysis::compare::tests::{LIBAIO, URING, study, trials};
+use crate::analysis::compare::tests::{LIBAIO, URING, sequential, study, trials};
 use crate::analysis::compare::{Change, Comparison, Outcome, compare_within, regressions};
 use crate::analysis::metric::Metric;
+use crate::analysis::stats::{LEVEL, Method, t_test};
 use crate::render::comparison as text_of;
 use iopj_core::VerdictKind;
 use iopj_store::{Generator, Outcome as Result, Trial};
+use rand_distr::{Distribution, Normal};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use rand_xoshiro::rand_core::SeedableRng;
 
 /// Trials of consecutive blocks.
 fn blocks(path: &str, iops: &[u64]) -> Vec<Trial> {
@@ -150,4 +154,33 @@ fn what_cannot_be_told_apart_is_said_in_a_sentence() {
     assert_eq!(nothing, "the store holds no trial: there is nothing to compare");
     let alike = sides(of_value("0"), "path").err().unwrap();
     assert!(alike.contains("but they differ in nothing"), "{alike}");
+}
+
+/// The blocks of two equal paths, after which a test at one look finds a difference: seeded; `None` where none of 5 to 30 does.
+fn stopped_at_a_difference(seed: u64) -> Option<[Vec<u64>; 2]> {
+    let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
+    let normal = Normal::new(100_000.0, 3_000.0).unwrap();
+    let mut iops = || (0..30).map(|_| f64::round(normal.sample(&mut rng))).collect::<Vec<f64>>();
+    let (a, b) = (iops(), iops());
+    let differs = |blocks: &usize| t_test(Method::Paired, &a[..*blocks], &b[..*blocks]).unwrap().p < LEVEL;
+    let blocks = (5..=30).find(differs)?;
+    Some([a, b].map(|path| path[..blocks].iter().map(|iops| *iops as u64).collect()))
+}
+
+#[test]
+fn equal_paths_of_a_sequential_store_differ_in_one_of_twenty_comparisons_at_most() {
+    let stopped: Vec<[Vec<u64>; 2]> = (0..100).filter_map(stopped_at_a_difference).collect();
+    assert!(stopped.len() > 10, "looking after each block finds a difference far too often: {}", stopped.len());
+    let p = |study: &iopj_store::StudyRecord, [a, b]: &[Vec<u64>; 2]| {
+        let both = [blocks(LIBAIO, a), blocks(URING, b)].concat();
+        of(&compare_within(study, both, "path", Admission::default()).unwrap(), Metric::Iops).p.unwrap()
+    };
+    assert!(p(&study("6.1"), &stopped[0]) < LEVEL, "as one look has it");
+    let found = stopped.iter().filter(|blocks| p(&sequential(), blocks) < LEVEL).count();
+    assert!(found <= 5, "{found} of 100 studies");
+    let both = [blocks(LIBAIO, &stopped[0][0]), blocks(URING, &stopped[0][1])].concat();
+    let comparison = compare_within(&sequential(), both, "path", Admission::default()).unwrap();
+    assert_eq!((comparison.looks, of(&comparison, Metric::Iops).outcome), (26, Outcome::NoDifference));
+    let text = text_of(&comparison).replace('\n', " ");
+    assert!(text.contains("times the 26 looks of a number of replicates that was decided while it ran"), "{text}");
 }

@@ -180,9 +180,13 @@ fn summary(comparison: &Comparison) -> String {
         count(Outcome::OneReplicate) + count(Outcome::NotMeasured),
     );
     let test = if comparison.in_blocks { "the t-test of the differences within blocks" } else { "Welch's test" };
+    let looks = match comparison.looks {
+        1 => String::new(),
+        looks => format!(", times the {looks} looks of a number of replicates that was decided while it ran"),
+    };
     let words = format!(
         "change is the mean after over the mean before, its interval after Fieller; of percentiles both are of logarithms; p is of \
-         {test}, corrected after Holm over the {tests} tests of this table, and a difference is beyond noise if p < {LEVEL}; could \
+         {test}{looks}, corrected after Holm over the {tests} tests of this table, and a difference is beyond noise if p < {LEVEL}; could \
          see is the least change that would have been seen four times out of five"
     );
     text += &wrap(&words, WIDTH, "");

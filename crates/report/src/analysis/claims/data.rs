@@ -168,7 +168,7 @@ impl Cell<'_> {
         all.filter_map(|(block, one)| Some((*block, metric.value(one, self.source)?))).collect()
     }
 
-    /// How its figures are held against another cell's, in a family of so many comparisons.
+    /// How its figures are compared with another cell's, in a family of so many comparisons.
     pub(super) fn plan(&self, metric: Metric, family: usize) -> Plan {
         self.machine.plan(metric.is_percentile(), family)
     }

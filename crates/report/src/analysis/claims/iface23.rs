@@ -17,7 +17,7 @@ const WITH_BYPASS: &str = "posix-sio/syscall/interrupt,posix-sio/syscall/poll,po
 
 /// What to know about the answers on kernel bypass.
 const BYPASS_NOTE: &str = "Kernel bypass is spdk/doorbell/poll, the paper's, where it has a verified trial under the same generator and settings, and \
-                           otherwise nvme-user/doorbell/poll. It is held against the paper's paths of the kernel; other paths stay out.";
+                           otherwise nvme-user/doorbell/poll. It is compared with the paper's paths of the kernel; other paths stay out.";
 
 /// Its claims, in their order.
 pub(super) const DEFINITIONS: &[Definition] = &[
@@ -200,7 +200,7 @@ fn slower_writes<'a>(data: &Data<'a>) -> Vec<Question<'a>> {
     questions
 }
 
-/// The interfaces that posix-aio is held against at least.
+/// The interfaces that posix-aio is compared with at least.
 pub(super) const OTHERS: [&str; 3] = ["posix-sio", "libaio", "io_uring"];
 
 fn slowest<'a>(data: &Data<'a>) -> Vec<Question<'a>> {
@@ -278,7 +278,7 @@ fn equal<'a>(data: &Data<'a>, path: IoPath, shape: Shape, cores: f64, published:
     })
 }
 
-/// The paths without a poller of the kernel, each held against one core and the tolerance.
+/// The paths without a poller of the kernel, each compared with one core and the tolerance.
 fn at_most_one<'a>(data: &Data<'a>, shape: Shape) -> Vec<Question<'a>> {
     let (others, left_out) = data.cells(shape, |path| path.submission() != Submission::Sqpoll);
     let absent = others.iter().all(|cell| cell.path.is_bypass()).then(|| Question::Missing {

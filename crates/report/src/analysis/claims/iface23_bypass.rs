@@ -70,7 +70,7 @@ fn lowest_of<'a>(data: &Data<'a>, shape: Shape) -> Vec<Question<'a>> {
     kernel.iter().flat_map(less).chain(absent).chain(without.into_iter().map(Question::LeftOut)).collect()
 }
 
-/// A path's figure held against that of another.
+/// A path's figure compared with that of another.
 fn compared<'a>(
     data: &Data<'a>,
     metric: Metric,

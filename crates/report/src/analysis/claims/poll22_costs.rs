@@ -100,7 +100,7 @@ fn near_nothing<'a>(data: &Data<'a>, numjobs: u32) -> Question<'a> {
     question(data, &SCHED, numjobs, [POLL, INTERRUPT], less)
 }
 
-/// A completion mode's loads and stores per second, held against another's.
+/// A completion mode's loads and stores per second, compared with another's.
 fn question<'a>(
     data: &Data<'a>,
     source: &Source,

@@ -9,7 +9,7 @@ use super::stated::{Each, Generally, Somewhere, Stated};
 use super::{Answer, Figure};
 use crate::analysis::exact::rank_test;
 use crate::analysis::metric;
-use crate::analysis::stats::{LEVEL, summarize};
+use crate::analysis::stats::{LEVEL, over, summarize};
 use crate::analysis::winner::{self, Axis, Decision, rank};
 use iopj_core::{IoPath, Rw};
 
@@ -19,7 +19,7 @@ pub(super) const POWER_NOTE: &str = "One workload is enough for each part, after
 /// What to know about the answer on bytes per joule.
 pub(super) const BYTES_NOTE: &str = "A cell is a request size and a number of threads; its winner is told from both others, within \
                                      blocks where the study ran in them, after Holm's correction over the cells. Its latency is interrupt's own; the \
-                                     cells that poll wins are held against interrupt's by their ranks, a cell counting as one value. The paper draws the map \
+                                     cells that poll wins are compared with interrupt's by their ranks, a cell counting as one value. The paper draws the map \
                                      (Figure 3) and prints no figure.";
 
 /// What to know about the answer on the least efficient mode.
@@ -98,7 +98,8 @@ pub(super) fn bytes<'a>(data: &Data<'a>) -> Vec<Question<'a>> {
     let tiles: Vec<Tile> =
         complete.iter().zip(&decided).filter_map(|((_, cells), ranked)| tile(cells, ranked)).collect();
     let all: Vec<Cell<'a>> = complete.iter().flat_map(|(_, cells)| cells.clone()).collect();
-    vec![Question::Stated(seldom(&tiles, all)), Question::Stated(where_latency_is_low(&tiles))]
+    let low = where_latency_is_low(&tiles, data.machine.looks.max(1));
+    vec![Question::Stated(seldom(&tiles, all)), Question::Stated(low)]
 }
 
 /// The winner of a cell, one of so many.
@@ -172,13 +173,13 @@ fn seldom<'a>(tiles: &[Tile], cells: Vec<Cell<'a>>) -> Stated<'a> {
 }
 
 /// Poll wins where latency is low, interrupt where it is high.
-fn where_latency_is_low<'a>(tiles: &[Tile]) -> Stated<'a> {
+fn where_latency_is_low<'a>(tiles: &[Tile], looks: u32) -> Stated<'a> {
     let of = |path: IoPath| -> Vec<f64> {
         tiles.iter().filter(|tile| tile.winner == Some(path)).map(|tile| tile.latency_us).collect()
     };
     let (poll, interrupt) = (of(POLL), of(INTERRUPT));
     let test = rank_test(&poll, &interrupt);
-    let p = test.map(|test| test.p);
+    let p = test.map(|test| over(looks, test.p));
     let lower = test.is_some_and(|test| 2.0 * test.u < (poll.len() * interrupt.len()) as f64);
     let answer = match p {
         None => Answer::Undecided(format!(

@@ -15,7 +15,7 @@ use crate::analysis::stats::{
 };
 use iopj_core::IoPath;
 
-/// What a cell's figure is claimed to be, held against another.
+/// What a cell's figure is claimed to be, compared with another.
 #[derive(Clone, Copy)]
 pub(super) enum Relation {
     /// Significantly less.
@@ -28,7 +28,7 @@ pub(super) enum Relation {
     NotLess(f64),
 }
 
-/// What a cell is held against.
+/// What a cell is compared with.
 pub(super) enum Against<'a> {
     /// Another cell.
     Cell(Cell<'a>),
@@ -116,7 +116,7 @@ impl<'a> Question<'a> {
     }
 }
 
-/// A figure of a cell, held against another.
+/// A figure of a cell, compared with another.
 pub(super) struct Comparison<'a> {
     pub(super) metric: Metric,
     pub(super) cell: Cell<'a>,

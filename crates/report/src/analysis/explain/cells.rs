@@ -100,6 +100,8 @@ pub(super) struct Group<'a> {
     pub(super) workload: &'a Workload,
     pub(super) generator: Generator,
     pub(super) source: &'a CostSource,
+    /// The looks that decided how many trials there are.
+    pub(super) looks: u32,
     pub(super) cells: Vec<Cell<'a>>,
 }
 
@@ -128,7 +130,7 @@ pub(super) fn runs(trials: &[Trial]) -> (Vec<(&Trial, Run<'_>)>, usize) {
 
 /// The groups in the order in which one reads: small and shallow first. Within a group paths stand in the order of
 /// `paths`, or, where that is empty, in that of the design space; refuted trials stand last.
-pub(super) fn groups<'a>(runs: &[(&'a Trial, Run<'a>)], paths: &[IoPath]) -> Vec<Group<'a>> {
+pub(super) fn groups<'a>(runs: &[(&'a Trial, Run<'a>)], paths: &[IoPath], looks: u32) -> Vec<Group<'a>> {
     let mut groups: Vec<Group<'a>> = Vec::new();
     for (trial, run) in runs.iter().filter(|(trial, _)| paths.is_empty() || paths.contains(&trial.path)) {
         let same = |group: &Group<'_>| {
@@ -136,7 +138,7 @@ pub(super) fn groups<'a>(runs: &[(&'a Trial, Run<'a>)], paths: &[IoPath]) -> Vec
         };
         let at = groups.iter().position(same).unwrap_or_else(|| {
             let (workload, generator, source) = (&trial.workload, trial.generator, &run.costs.source);
-            groups.push(Group { workload, generator, source, cells: Vec::new() });
+            groups.push(Group { workload, generator, source, looks, cells: Vec::new() });
             groups.len() - 1
         });
         add(&mut groups[at].cells, trial, *run);

@@ -6,7 +6,7 @@ use super::figure::{Figure, Measure};
 use super::fit::{Fitted, Term};
 use super::parts::{GROUPS, group_name, is_in_group};
 use crate::analysis::published::{LOADS_STORES, LOADS_STORES_TOTAL, basic};
-use crate::analysis::stats::{LEVEL, Method, holm, t_test};
+use crate::analysis::stats::{LEVEL, Method, holm, over, t_test};
 use iopj_core::{Completion, CompletionMode, IoPath, Rw, Sleep, Workload};
 use serde::Serialize;
 
@@ -209,7 +209,7 @@ fn orders(group: &Group<'_>, columns: [usize; 3]) -> Vec<Order> {
         let test = |(less, more, factor): &Pair| {
             let scaled: Vec<f64> = values[*more].iter().map(|value| value * factor).collect();
             let less = &values[*less];
-            (mean(less) - mean(&scaled), t_test(Method::Welch, less, &scaled).map(|test| test.p))
+            (mean(less) - mean(&scaled), t_test(Method::Welch, less, &scaled).map(|test| over(group.looks, test.p)))
         };
         pairs.iter().map(test).collect()
     };

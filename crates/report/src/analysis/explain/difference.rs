@@ -3,7 +3,7 @@
 use super::cells::{Cell, Group, Run};
 use super::figure::Measure;
 use super::parts::{USER_SPACE, directory_names, is_in};
-use crate::analysis::stats::{LEVEL, Method, holm, t_test};
+use crate::analysis::stats::{LEVEL, Method, holm, over, t_test};
 use iopj_core::Completion;
 use serde::Serialize;
 
@@ -74,14 +74,14 @@ fn difference(group: &Group<'_>, measure: Measure, path: usize, from: usize) -> 
     let names = directory_names(&[a, b]).into_iter().chain([USER_SPACE]);
     let parts =
         names.map(|name| (name.to_owned(), both(a, b, |run| Some(run.sum(measure, |function| is_in(function, name))))));
-    let mut parts = changes(parts.collect());
+    let mut parts = changes(parts.collect(), group.looks);
     parts.retain(|part| part.change != 0.0);
     parts.sort_by(|a, b| {
         let noise = |part: &Change| part.is_beyond_noise() == Some(false);
         noise(a).cmp(&noise(b)).then_with(|| b.change.abs().total_cmp(&a.change.abs()))
     });
-    let kernel = changes(vec![("kernel".to_owned(), kernel)]).remove(0);
-    Difference { path, from, measure, events: changes(known), kernel, parts }
+    let kernel = changes(vec![("kernel".to_owned(), kernel)], group.looks).remove(0);
+    Difference { path, from, measure, events: changes(known, group.looks), kernel, parts }
 }
 
 fn both<'a>(a: &Cell<'a>, b: &Cell<'a>, of: impl Fn(&Run<'a>) -> Option<f64>) -> [Vec<f64>; 2] {
@@ -89,8 +89,9 @@ fn both<'a>(a: &Cell<'a>, b: &Cell<'a>, of: impl Fn(&Run<'a>) -> Option<f64>) ->
 }
 
 /// Tests the pairs of samples together. No sample is empty.
-fn changes(samples: Vec<(String, [Vec<f64>; 2])>) -> Vec<Change> {
-    let p: Vec<Option<f64>> = samples.iter().map(|(_, [a, b])| Some(t_test(Method::Welch, a, b)?.p)).collect();
+fn changes(samples: Vec<(String, [Vec<f64>; 2])>, looks: u32) -> Vec<Change> {
+    let p = |[a, b]: &[Vec<f64>; 2]| Some(over(looks, t_test(Method::Welch, a, b)?.p));
+    let p: Vec<Option<f64>> = samples.iter().map(|(_, both)| p(both)).collect();
     let tested: Vec<f64> = p.iter().copied().flatten().collect();
     let mut corrected = holm(&tested).into_iter();
     let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
@@ -130,7 +131,8 @@ pub(super) fn fewest(group: &Group<'_>, measure: Measure) -> Option<Fewest> {
         let (other, best) = (&group.cells[*at], &group.cells[best]);
         (String::new(), both(other, best, |run| Some(run.kernel(measure))))
     });
-    let tested: Vec<Option<bool>> = changes(samples.collect()).iter().map(Change::is_beyond_noise).collect();
+    let tested: Vec<Option<bool>> =
+        changes(samples.collect(), group.looks).iter().map(Change::is_beyond_noise).collect();
     let those = |outcome: Option<bool>| {
         others.iter().zip(&tested).filter(|(_, tested)| **tested == outcome).map(|(at, _)| *at).collect()
     };

@@ -45,7 +45,7 @@ pub struct Marginal {
 
 /// Every path that was not refuted, with exact counts at two numbers of I/Os or more.
 pub(super) fn by_length(runs: &[(&Trial, Run<'_>)], paths: &[IoPath]) -> Vec<ByLength> {
-    let groups = groups(runs, paths);
+    let groups = groups(runs, paths, 1);
     let exact = groups.iter().filter(|group| *group.source == CostSource::Exact);
     let mut cells: Vec<(&Workload, Generator, Vec<&Cell<'_>>)> = Vec::new();
     // Groups come with the short before the long, so the first of a series is the shortest.

@@ -130,7 +130,7 @@ pub fn explain(study: &StudyRecord, trials: &[Trial], question: &Question) -> Re
         study: study.name.clone(),
         emulated: study.emulated.clone(),
         trials_without_costs,
-        blocks: groups(&runs, &question.paths)
+        blocks: groups(&runs, &question.paths, study.looks())
             .iter()
             .map(|group| block(group, question, study.emulated.is_some()))
             .collect(),
