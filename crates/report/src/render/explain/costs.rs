@@ -188,8 +188,8 @@ fn orders(completions: &Completions) -> String {
     let mut text =
         String::from("\nthe orders of poll22-5, per I/O (the paper finds them per second, on a saturated device)\n");
     text += &grid.render();
-    text += "  by Welch's tests at 5 %, after Holm's correction over all of them; what poll costs grows with its spins, which \
-             `iopj claims` takes off\n";
+    text += "  by Welch's tests at 5 %, after Holm's correction over all of them\n";
+    text += "  what poll costs grows with its spins, which `iopj claims` takes off\n";
     text
 }
 
