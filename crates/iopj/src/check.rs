@@ -82,11 +82,11 @@ fn with_bypass(args: &CheckArgs) -> anyhow::Result<Vec<(IoPath, Availability)>> 
         i_know_no_iommu: args.i_know_no_iommu,
         ..Options::default()
     };
-    let (paths, lost) = check_paths(&options, Fio::find().ok().as_ref(), signals::stop_flag())?;
-    for warning in lost {
+    let checked = check_paths(&options, Fio::find().ok().as_ref(), signals::stop_flag())?;
+    for warning in checked.lost {
         let _ = writeln!(std::io::stderr(), "warning: {}", escape(&warning));
     }
-    Ok(paths)
+    Ok(checked.paths)
 }
 
 fn taking_json(plan: &TakePlan) -> Value {

@@ -471,16 +471,20 @@ fn of_spdk(fio: Option<&Fio>) -> Availability {
     }
 }
 
+/// What [`check_paths`] found.
+pub struct Checked {
+    /// Every path, and whether it works.
+    pub paths: Vec<(IoPath, Availability)>,
+    /// What the device has lost by being taken and could not be given again, a line each.
+    pub lost: Vec<String>,
+}
+
 /// Whether each path works on a target, kernel bypass included where `options` lets a device be taken: it is tried there,
-/// and given back; and what it has lost by that, a line each. The target is for reading.
+/// and given back. The target is for reading.
 ///
 /// # Errors
 /// The target cannot be opened, the device is not the target's, another run holds it, it was not given back, or `stop` became true.
-pub fn check_paths(
-    options: &Options,
-    fio: Option<&Fio>,
-    stop: &AtomicBool,
-) -> Result<(Vec<(IoPath, Availability)>, Vec<String>), RunError> {
+pub fn check_paths(options: &Options, fio: Option<&Fio>, stop: &AtomicBool) -> Result<Checked, RunError> {
     let Some(path) = &options.target else {
         return Err(RunError::Usage("--take-device needs the device's namespace as --target".to_owned()));
     };
@@ -492,6 +496,6 @@ pub fn check_paths(
     let states = availabilities(&mut access, fio, IoPath::all(), stop);
     access.leave()?;
     let mut states = states?;
-    let states = IoPath::all().into_iter().filter_map(|path| Some((path, states.remove(&path)?))).collect();
-    Ok((states, access.settings.warnings().to_vec()))
+    let paths = IoPath::all().into_iter().filter_map(|path| Some((path, states.remove(&path)?))).collect();
+    Ok(Checked { paths, lost: access.settings.warnings().to_vec() })
 }
