@@ -84,7 +84,7 @@ impl<'a> Together<'a> {
         let fits = |path: &IoPath| is_one(path) && (!path.is_bypass() || *path == bypass);
         let one_size = |one: &Shape| Shape { iodepth: 1, ..*one } == one_thread_at(bs);
         let (mut with, mut without): (Vec<Vec<Cell<'a>>>, Vec<Cell<'a>>) = (Vec::new(), Vec::new());
-        for shape in data.shapes_of_all(|path| fits(path), one_size) {
+        for shape in data.shapes_of_all(fits, one_size) {
             let (enough, rest) = cells(data, shape, fits);
             with.push(enough);
             without.extend(rest);
