@@ -162,11 +162,11 @@ impl ByFio<'_> {
         marker::begin();
         let result = self.run(&job, tick, &mut |child| {
             let next = watch.look(child);
-            samples.follow(stage, watch.is_running());
+            samples.follow(watch.is_running(), || stage.begin_samples(), || stage.end_samples());
             next
         });
         marker::end();
-        samples.follow(stage, false);
+        samples.follow(false, || Ok(()), || stage.end_samples());
         let (result, process) = result?;
         let last_ns = native::monotonic_ns();
         let evidence = Evidence { process, ..before.until(&snapshot(Edge::End)?) };
@@ -190,10 +190,15 @@ enum Samples {
 }
 
 impl Samples {
-    fn follow(&mut self, stage: &Stage<'_>, is_running: bool) {
+    fn follow(
+        &mut self,
+        is_running: bool,
+        begin: impl FnOnce() -> Result<(), String>,
+        end: impl FnOnce() -> Result<(), String>,
+    ) {
         let (step, then) = match (&self, is_running) {
-            (Samples::Awaited, true) => (stage.begin_samples(), Samples::Begun),
-            (Samples::Begun, false) => (stage.end_samples(), Samples::Ended),
+            (Samples::Awaited, true) => (begin(), Samples::Begun),
+            (Samples::Begun, false) => (end(), Samples::Ended),
             _ => return,
         };
         *self = step.map_or_else(Samples::Failed, |()| then);
@@ -350,6 +355,32 @@ mod tests {
         );
         assert_eq!(slices(&[(300, 1200)]), []);
         assert_eq!(slices(&[]), []);
+    }
+
+    /// fio's start was in the samples of its trials.
+    #[test]
+    fn samples_are_taken_while_jobs_run() {
+        let follow = |running: &[bool], begun: Result<(), String>| {
+            let (mut samples, calls) = (Samples::Awaited, std::cell::RefCell::new(Vec::new()));
+            for (at, is_running) in running.iter().enumerate() {
+                let call = |what: &'static str| calls.borrow_mut().push((at, what));
+                let begin = || {
+                    call("begin");
+                    begun.clone()
+                };
+                samples.follow(*is_running, begin, || {
+                    call("end");
+                    Ok(())
+                });
+            }
+            (calls.into_inner(), samples.lack())
+        };
+        let whole = follow(&[false, false, true, true, false, false], Ok(()));
+        assert_eq!(whole, (vec![(2, "begin"), (4, "end")], None));
+        let (calls, lack) = follow(&[false, false], Ok(()));
+        assert!(calls.is_empty() && lack.is_some_and(|why| why.contains("was not seen")));
+        let failed = follow(&[true, true, false], Err("no counter".to_owned()));
+        assert_eq!(failed, (vec![(0, "begin")], Some("no counter".to_owned())));
     }
 
     #[test]
