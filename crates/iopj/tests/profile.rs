@@ -55,7 +55,9 @@ fn a_trial_keeps_what_it_cost_by_function() {
         if costs.has(CostKind::CpuTime) {
             let total_ns = costs.total(Space::Kernel).cpu_ns + costs.total(Space::User).cpu_ns;
             let cores = u64::from(measurement.evidence.cpu.cores);
-            assert!(total_ns > 0 && total_ns <= measurement.window_ns * cores * 12 / 10, "{total_ns}");
+            // Samples may begin before the window and end after it, by as long as the machine lets the program wait; a wrong unit is a
+            // thousand times off.
+            assert!((1..measurement.window_ns * cores * 10).contains(&total_ns), "{total_ns}");
         }
     }
 }

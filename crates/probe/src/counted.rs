@@ -17,6 +17,8 @@ pub const HYBRID_TIMERS: f64 = 0.1;
 /// Rounds of the pass (an I/O of each that a job keeps in flight) from which on timers show hybrid: threads set some for other ends,
 /// and two of them are many for a few rounds.
 pub const TIMER_ROUNDS: u64 = 50;
+/// Timers a second that threads which wait set for other ends, on each processor that they have: of slow rounds these are many.
+pub const STRAY_TIMERS: f64 = 30.0;
 /// How many times more often per I/O the pass may have seen an interrupt or a sleep than the window.
 pub const AGREEMENT: f64 = 4.0;
 /// Sleeps per I/O beyond that.
@@ -135,7 +137,8 @@ fn polled(evidence: &Evidence, counts: &Completions) -> Finding<Completion> {
             counts.timers
         ));
     }
-    if timers >= HYBRID_TIMERS {
+    let beyond = counts.timers.saturating_sub(stray_timers(evidence, counts));
+    if per_round(evidence, beyond, counts.ios) >= HYBRID_TIMERS {
         return slept(evidence, timers);
     }
     if timers >= POLL_TIMERS {
@@ -148,6 +151,12 @@ fn polled(evidence: &Evidence, counts: &Completions) -> Finding<Completion> {
         Ok(()) => Finding::Seen(Completion::Poll),
         Err(reason) => unclear(reason),
     }
+}
+
+/// The most timers of the pass that are no sleeps before I/Os.
+fn stray_timers(evidence: &Evidence, counts: &Completions) -> u64 {
+    let processors = u64::from(evidence.numjobs.max(1)).min(evidence.cpu.cores.max(1).into());
+    (STRAY_TIMERS * processors as f64 * counts.pass_ns as f64 / 1e9).ceil() as u64
 }
 
 /// Slept before they polled, if they did in the window too.

@@ -34,9 +34,10 @@ pub(crate) fn doubt(evidence: &Evidence) -> Option<String> {
     })
 }
 
-/// A disk that does not count its I/Os.
+/// A disk whose I/Os nobody counts.
 pub(crate) fn uncounted(evidence: &Evidence) -> Option<&str> {
-    let is_off = |device: &&DeviceEvidence| device.settings.get("iostats").is_some_and(|on| on == "0");
+    let is_off =
+        |device: &&DeviceEvidence| !counts_itself(device) && device.settings.get("iostats").is_some_and(|on| on == "0");
     evidence.devices.iter().find(is_off).map(|device| device.name.as_str())
 }
 

@@ -35,7 +35,7 @@ pub use child::{ChildJobs, ChildWatch, JobThreads, Watched};
 pub use completions::{CompletionCounters, CompletionsError, Waiting};
 pub use conditions::{DISTURBED_CORES, DISTURBED_SHARE, TICKS_DEVIATIONS, TICKS_SLACK_NS, conditions};
 pub use counted::{
-    AGREEMENT, COUNTED_SHARE, FEW_SLEEPS, HYBRID_TIMERS, MIXED_SHARE, POLL_TIMERS, TIMER_ROUNDS, of_pass,
+    AGREEMENT, COUNTED_SHARE, FEW_SLEEPS, HYBRID_TIMERS, MIXED_SHARE, POLL_TIMERS, STRAY_TIMERS, TIMER_ROUNDS, of_pass,
 };
 pub use cpu::reap;
 pub use doubt::{FOREIGN_SHARE, SLACK_BYTES, SLACK_IOS};

@@ -14,7 +14,7 @@ use iopj_core::{Evidence, IoPath, Length, Workload};
 use iopj_engine::PciAddress;
 use iopj_engine::target::Descriptor;
 use iopj_meter::monotonic_raw_ns;
-use iopj_probe::{Edge, Probe, Who, marker};
+use iopj_probe::{Edge, Probe, Watched, Who, marker};
 use iopj_store::{Latency, Slice, histogram};
 use std::os::fd::AsRawFd;
 use std::path::PathBuf;
@@ -173,11 +173,13 @@ impl ByFio<'_> {
         if result.total_errors > 0 {
             return Err(format!("fio counts {} failed I/Os", result.total_errors));
         }
-        let (evidence, ends_ns) = cut_to_jobs(watch, evidence, [first_ns, last_ns], result.window_ns);
+        let watched = watch.finish(result.window_ns);
+        let unsampled = samples.lack(watched.is_some());
+        let (evidence, ends_ns) = cut_to_jobs(watched, evidence, [first_ns, last_ns], result.window_ns);
         let window_raw_ns = ends_ns.map(energy::raw_ns);
         let load_raw_ns = vec![energy::raw_ns(first_ns), window_raw_ns[1]];
         let window = Window::of_fio(&result, cell, load_raw_ns, window_raw_ns, [first_ns, last_ns]);
-        Ok((Window { unsampled: samples.lack(), ..window }, evidence))
+        Ok((Window { unsampled, ..window }, evidence))
     }
 }
 
@@ -204,20 +206,20 @@ impl Samples {
         *self = step.map_or_else(Samples::Failed, |()| then);
     }
 
-    /// Why there are none.
-    fn lack(self) -> Option<String> {
+    /// Why there are none: those of a part of the window are none, either.
+    fn lack(self, is_whole: bool) -> Option<String> {
         match self {
-            Samples::Ended => None,
             Samples::Failed(error) => Some(error),
-            Samples::Awaited | Samples::Begun => {
-                Some("there is no profile: the begin of fio's jobs was not seen; take a longer runtime".to_owned())
+            Samples::Ended if is_whole => None,
+            _ => {
+                Some("there is no profile: begin and end of fio's jobs were not seen; take a longer runtime".to_owned())
             }
         }
     }
 }
 
-/// Between two words of fio about how far it is, in a window whose length is known, at the least, and in one of unknown length.
-const STATUS: [Duration; 2] = [Duration::from_millis(200), Duration::from_millis(500)];
+/// Between two words of fio about how far it is, at the least.
+const STATUS: Duration = Duration::from_millis(200);
 /// Slices of a window.
 const SLICES: u32 = 20;
 /// The square of a trial's jobs over its processors, up to which fio can say how far it is: it has each job answer in turn, which takes a
@@ -233,13 +235,12 @@ fn can_say_how_far(workload: &Workload) -> bool {
     u64::from(workload.numjobs).pow(2) <= MOST_WAITING * cpus as u64
 }
 
-/// How often fio says how far it is in the window.
+/// How often fio says how far it is in the window. In one of unknown length there is no end to what it would say.
 fn status_interval(workload: &Workload) -> Option<Duration> {
-    let interval = match workload.length {
-        Length::Runtime(runtime) => (runtime / SLICES).max(STATUS[0]),
-        Length::Ios(_) => STATUS[1],
-    };
-    can_say_how_far(workload).then_some(interval)
+    match workload.length {
+        Length::Runtime(runtime) if can_say_how_far(workload) => Some((runtime / SLICES).max(STATUS)),
+        _ => None,
+    }
 }
 
 /// I/Os over time, of what fio said now and then.
@@ -259,9 +260,14 @@ fn slices(series: &[Done]) -> Vec<Slice> {
     if slices.len() < 2 { Vec::new() } else { slices }
 }
 
-/// The evidence and the ends of the window in which fio's jobs ran, which took `window_ns`; where their begin was not seen, those of its life.
-fn cut_to_jobs(watch: FioWatch<'_>, evidence: Evidence, life_ns: [u64; 2], window_ns: u64) -> (Evidence, [u64; 2]) {
-    let Some(watched) = watch.finish(window_ns) else { return (evidence, life_ns) };
+/// The evidence and the ends of the window in which fio's jobs ran, which took `window_ns`; where they were not seen, those of its life.
+fn cut_to_jobs(
+    watched: Option<Watched>,
+    evidence: Evidence,
+    life_ns: [u64; 2],
+    window_ns: u64,
+) -> (Evidence, [u64; 2]) {
+    let Some(watched) = watched else { return (evidence, life_ns) };
     let begin_ns = watched.begin_ns.clamp(life_ns[0], life_ns[1]);
     let ends_ns = [begin_ns, begin_ns.saturating_add(window_ns).min(life_ns[1])];
     (watched.put_into(evidence), ends_ns)
@@ -373,14 +379,17 @@ mod tests {
                     Ok(())
                 });
             }
-            (calls.into_inner(), samples.lack())
+            (calls.into_inner(), samples)
         };
-        let whole = follow(&[false, false, true, true, false, false], Ok(()));
-        assert_eq!(whole, (vec![(2, "begin"), (4, "end")], None));
-        let (calls, lack) = follow(&[false, false], Ok(()));
-        assert!(calls.is_empty() && lack.is_some_and(|why| why.contains("was not seen")));
-        let failed = follow(&[true, true, false], Err("no counter".to_owned()));
-        assert_eq!(failed, (vec![(0, "begin")], Some("no counter".to_owned())));
+        let seen = [false, false, true, true, false, false];
+        let (calls, whole) = follow(&seen, Ok(()));
+        assert_eq!((calls, whole.lack(true)), (vec![(2, "begin"), (4, "end")], None));
+        let is_unseen = |samples: Samples, is_whole| samples.lack(is_whole).is_some_and(|why| why.contains("not seen"));
+        assert!(is_unseen(follow(&seen, Ok(())).1, false), "a part of the window passed for all of it");
+        let (calls, none) = follow(&[false, false], Ok(()));
+        assert!(calls.is_empty() && is_unseen(none, true));
+        let (calls, failed) = follow(&[true, true, false], Err("no counter".to_owned()));
+        assert_eq!((calls, failed.lack(true)), (vec![(0, "begin")], Some("no counter".to_owned())));
     }
 
     #[test]
@@ -400,6 +409,6 @@ mod tests {
         }
         let of = |length| status_interval(&Workload { length, ..workload(1, 1) }).map(|interval| interval.as_millis());
         let seconds = |seconds| of(Length::Runtime(Duration::from_secs(seconds)));
-        assert_eq!([seconds(1), seconds(10), of(Length::Ios(7))], [Some(200), Some(500), Some(500)]);
+        assert_eq!([seconds(1), seconds(10), of(Length::Ios(7))], [Some(200), Some(500), None]);
     }
 }

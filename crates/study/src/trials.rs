@@ -14,7 +14,7 @@ use crate::trial::{Measured, Stage};
 use iopj_core::Completion;
 use iopj_core::evidence::ControlRun;
 use iopj_store::{Outcome, Store, StoreError, Trial};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// A run that is set up.
@@ -208,8 +208,7 @@ impl Trials<'_> {
     }
 
     fn control(&mut self, progress: &mut dyn Progress) -> Result<Option<ControlRun>, RunError> {
-        let run = |access: &Access<'_>| control::run(access.target()?, access.probe()?, self.stage.stop);
-        match run(&self.access) {
+        match control_run(&self.access, self.stage.stop) {
             Ok(control) => {
                 let detail = serde_json::to_string(&control).unwrap_or_default();
                 self.store.add_event(unix_ns(), "control", &detail)?;
@@ -293,4 +292,15 @@ fn time_left(cells: &[Cell], left: &[Planned], done: usize, started: Instant) ->
         return Some(started.elapsed().mul_f64(left.len() as f64 / done as f64));
     }
     left.iter().map(|planned| window(&cells[planned.cell].workload)).sum()
+}
+
+/// The control run on a target. Where the kernel counts none of its reads the drive does.
+fn control_run(access: &Access<'_>, stop: &AtomicBool) -> Result<ControlRun, String> {
+    let first = access.counted()?;
+    let control = control::run(access.target()?, access.probe()?, stop)?;
+    let device_reads = match (first, access.counted()?) {
+        (Some(first), Some(last)) => last[0].saturating_sub(first[0]),
+        _ => control.device_reads,
+    };
+    Ok(ControlRun { device_reads, ..control })
 }

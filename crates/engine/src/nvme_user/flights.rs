@@ -12,12 +12,12 @@ pub(super) struct Flight {
     /// How often [`Flights::grow_older`] has met it.
     age: u32,
     /// Bytes of the latest command from this slot, and its PRP entries: one as long needs the same.
-    known_len: u32,
+    known_len: u64,
     prps: (u64, u64),
 }
 
-/// The length that no command has.
-const NO_LEN: u32 = u32::MAX;
+/// A length that no request can have.
+const NO_LEN: u64 = u64::MAX;
 
 /// The most slots that a pool may have: identifiers are of 16 bits, and 0xffff is reserved.
 pub(super) const MOST_SLOTS: u32 = 0xffff;
@@ -52,13 +52,13 @@ impl Flights {
     #[inline]
     pub(super) fn prps(&self, slot: Slot, len: u32) -> Option<(u64, u64)> {
         let flight = self.by_slot.get(slot.0 as usize)?;
-        (flight.known_len == len).then_some(flight.prps)
+        (flight.known_len == u64::from(len)).then_some(flight.prps)
     }
 
     /// What [`Flights::prps`] says from now on of a slot that none is in flight from.
     pub(super) fn learn(&mut self, slot: Slot, len: u32, prps: (u64, u64)) {
         let flight = &mut self.by_slot[slot.0 as usize];
-        (flight.known_len, flight.prps) = (len, prps);
+        (flight.known_len, flight.prps) = (len.into(), prps);
     }
 
     /// Starts a command that moves at least a byte, on a slot that none is in flight from.
@@ -123,7 +123,7 @@ mod tests {
     #[test]
     fn a_slot_knows_the_entries_of_its_latest_length_alone() {
         let mut flights = Flights::new(2, 2);
-        assert_eq!([0, 512, 4096].map(|len| flights.prps(Slot(1), len)), [None; 3], "nothing was learnt");
+        assert_eq!([0, 512, u32::MAX].map(|len| flights.prps(Slot(1), len)), [None; 3], "nothing was learnt");
         flights.learn(Slot(1), 4096, (0x1000, 0));
         flights.learn(Slot(0), 8192, (0x3000, 0x4000));
         flights.start(Slot(1), 7, 4096);

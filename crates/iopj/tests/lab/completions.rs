@@ -6,9 +6,9 @@ use iopj_store::Trial;
 
 /// Share of a pass' completions that may be of another kind: what a boot leaves to be read.
 const STRAY: f64 = 0.02;
-/// The scheduler sets a timer now and then (seen: 0 to 5 a pass, however many I/Os it had); in so many rounds, and by this share of
-/// them, none is mistaken for those of a sleep before each I/O.
-const ROUNDS: f64 = 64.0;
+/// The scheduler sets a timer now and then (seen: 0 to 5 in a quarter of a second, 20 in 1.8 s); where rounds come so often, and by this
+/// share of them, none is mistaken for those of a sleep before each I/O.
+const ROUNDS_PER_S: f64 = 200.0;
 const OTHER_TIMERS: f64 = 0.25;
 
 /// Demands that the I/Os of a trial's pass were completed so.
@@ -20,11 +20,14 @@ pub(crate) fn are(trial: &Trial, completion: Completion) {
     assert!(counts.ios > 0 && counts.total() >= counts.ios, "{name}");
     let is_all = |count: u64| count as f64 >= (1.0 - STRAY) * counts.total() as f64;
     let rounds = counts.ios as f64 / f64::from(trial.workload.iodepth * trial.workload.numjobs);
-    let timers = counts.timers as f64;
+    let (timers, pass_s) = (counts.timers as f64, counts.pass_ns as f64 / 1e9);
     match completion {
         Completion::Interrupt => assert!(is_all(counts.hard_interrupt + counts.soft_interrupt), "{name}"),
         Completion::Poll => {
-            assert!(is_all(counts.waiting) && (rounds < ROUNDS || timers < OTHER_TIMERS * rounds), "{name}")
+            assert!(
+                is_all(counts.waiting) && (rounds < ROUNDS_PER_S * pass_s || timers < OTHER_TIMERS * rounds),
+                "{name}"
+            )
         }
         // The first sleeps are learnt from I/Os that were seen before.
         Completion::Hybrid => assert!(is_all(counts.waiting) && timers >= 0.5 * rounds, "{name}"),

@@ -35,7 +35,7 @@ use std::time::{Duration, Instant};
 pub(crate) const OLDEST: (u32, u32) = (3, 28);
 /// How long a program may take to answer a question about itself; tests run many programs at a time.
 const ANSWER_LIMIT: Duration = Duration::from_secs(if cfg!(test) { 30 } else { 10 });
-/// How much of fio's output is read: its JSON is some 20 KB.
+/// How much of fio's output is read: its JSON is some 20 KB each time that it says how far it is.
 const MOST_OUTPUT: u64 = 64 << 20;
 
 /// Why fio did not do a run.

@@ -1,10 +1,11 @@
 //! A ramp of fio: it runs as long as the rule for the ramp's end lets it, by what fio itself says of its progress.
 
 use super::json::{Done, parse};
-use super::{Fio, FioError, Job, os, waiting};
+use super::{Fio, FioError, Job, contents, os, waiting};
 use crate::steadystate::{Rule, Watch};
 use iopj_core::evidence::SteadyState;
 use std::fs::File;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -14,12 +15,9 @@ const SHORTEST: Duration = Duration::from_millis(50);
 /// How much of fio's output is read at once.
 const PART: usize = 64 << 10;
 
-/// Words of fio in the longest ramp, some 15 KB each.
-const MOST: u32 = 250;
-
 /// How often fio has to say how far it is for a rule: somewhat less often than the rule looks, for it keeps no exact time.
 fn status_interval(rule: &Rule) -> Duration {
-    (rule.interval() + rule.interval() / 10).max(SHORTEST).max(rule.ramp[1] / MOST)
+    (rule.interval() + rule.interval() / 10).max(SHORTEST)
 }
 
 impl Fio {
@@ -36,8 +34,7 @@ impl Fio {
     ) -> Result<SteadyState, FioError> {
         let job = Job { status_interval: Some(status_interval(&rule)), ..*job };
         let mut started = self.start(&job)?;
-        let output = started.output.try_clone().map_err(|e| os("reading fio's output", e))?;
-        let (mut ramp, over) = (Ramp::new(rule, output), AtomicBool::new(false));
+        let (mut ramp, over) = (Ramp::new(rule, &started.output), AtomicBool::new(false));
         let mut look = |_| {
             if stop.load(Ordering::Relaxed) || ramp.look() {
                 over.store(true, Ordering::Relaxed);
@@ -50,26 +47,30 @@ impl Fio {
             return Err(FioError::Stopped);
         }
         if !over.load(Ordering::Relaxed) {
-            // It has ended by itself: at its limit, or for it failed.
-            let result = self.ended(&job, &mut started, status)?;
-            ramp.take(result.done());
+            // It has ended by itself: at its limit, or for it failed. Its last words are its result.
+            ramp.look();
+            let words = [&ramp.object[..], &ramp.text].concat();
+            let errors = contents(&mut started.errors).map_err(|e| os("reading fio's errors", e))?;
+            self.outcome(&job.path, status, &String::from_utf8_lossy(&words), &errors)?;
         }
         Ok(ramp.watch.end(ramp.last_ns))
     }
 }
 
 /// What fio has said so far.
-struct Ramp {
+struct Ramp<'a> {
     watch: Watch,
-    output: File,
+    output: &'a File,
     read: u64,
+    /// What it said last, and what has come of what it says next.
+    object: Vec<u8>,
     text: Vec<u8>,
     last_ns: u64,
 }
 
-impl Ramp {
-    fn new(rule: Rule, output: File) -> Ramp {
-        Ramp { watch: Watch::new(rule, 0), output, read: 0, text: Vec::new(), last_ns: 0 }
+impl Ramp<'_> {
+    fn new(rule: Rule, output: &File) -> Ramp<'_> {
+        Ramp { watch: Watch::new(rule, 0), output, read: 0, object: Vec::new(), text: Vec::new(), last_ns: 0 }
     }
 
     /// Reads what is new; true once the ramp is over.
@@ -80,19 +81,24 @@ impl Ramp {
             self.read += length as u64;
             self.text.extend_from_slice(&part[..length]);
         }
+        self.forget_what_was_read();
         let mut is_over = false;
         while let Some(end) = end_of_object(&self.text) {
-            let object: Vec<u8> = self.text.drain(..end).collect();
-            if let Ok(result) = parse(&String::from_utf8_lossy(&object)) {
-                is_over |= self.take(result.done());
+            self.object = self.text.drain(..end).collect();
+            if let Ok(result) = parse(&String::from_utf8_lossy(&self.object)) {
+                let Done { window_ns, ios } = result.done();
+                self.last_ns = self.last_ns.max(window_ns);
+                is_over |= self.watch.look(window_ns, ios);
             }
         }
         is_over
     }
 
-    fn take(&mut self, done: Done) -> bool {
-        self.last_ns = self.last_ns.max(done.window_ns);
-        self.watch.look(done.window_ns, done.ios)
+    /// Gives back the memory of what was read: a ramp may last for hours, and each word has some 15 KB.
+    fn forget_what_was_read(&self) {
+        let how = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+        // SAFETY: no pointer; the descriptor is open. Where it fails the memory is only given back later.
+        unsafe { libc::fallocate(self.output.as_raw_fd(), how, 0, self.read as libc::off_t) };
     }
 }
 

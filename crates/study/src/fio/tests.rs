@@ -179,9 +179,9 @@ fn a_ramp_of_fio_ends_once_it_is_steady_at_its_limit_or_when_stopped() {
         let job = Job { phase: Phase::Ramp, ..job("posix-sio/syscall/interrupt", &workload, &filename) };
         fio.ramp(&job, rule, &AtomicBool::new(stop), &mut || ())
     };
-    // Its limit is an hour and it may rise and fall tenfold: it ended because it was steady.
+    // Its limit is ten minutes and it may rise and fall tenfold: it ended because it was steady.
     let steady =
-        of("steadystate = \"iops_slope:1000%\"\nsteadystate_duration = \"1s\"\nsteadystate_limit = \"1h\"", false);
+        of("steadystate = \"iops_slope:1000%\"\nsteadystate_duration = \"1s\"\nsteadystate_limit = \"10m\"", false);
     let steady = steady.unwrap();
     assert!(steady.attained && steady.change.is_some() && steady.ramp_ns >= 1_000_000_000, "{steady:?}");
     // No rate is so steady: fio ends at the limit, and says how it stood.
