@@ -9,7 +9,7 @@ use iopj_core::{Completion, CompletionMode, IoPath, RingCompletion, Rw, Submissi
 
 /// What to know about the answers.
 pub(super) const ONE_THREAD_NOTE: &str = "The depths of a size together: in each block a path's figure is the geometric mean over the depths at which every \
-                                          path of that size was measured. Among the asynchronous interfaces, as in the paper. Kernel bypass is spdk/doorbell/poll or else \
+                                          path of that size was measured, two at least. Among the asynchronous interfaces, as in the paper. Kernel bypass is spdk/doorbell/poll or else \
                                           nvme-user/doorbell/poll; its lead is the ratio of its figure to that of the best path of the kernel. At 128 KiB the best path of \
                                           system call and interrupt stands for them. The paper draws its figures (1 to 3) and prints none.";
 /// The same for submission polling.
@@ -31,6 +31,8 @@ const REPLICATES: usize = 3;
 const SMALL: u32 = 4 << 10;
 const MIDDLE: u32 = 16 << 10;
 const LARGE: u32 = 128 << 10;
+/// The depths that stand together at the least.
+const LEAST_DEPTHS: usize = 2;
 const KERNEL: &str = "an asynchronous path of the kernel";
 const NAME: &str = "I/Os per joule";
 const SIO_POLL: IoPath = IoPath::PosixSio(CompletionMode::Poll);
@@ -68,9 +70,10 @@ fn one_thread_at(bs: u32) -> Shape {
 
 /// The asynchronous paths of the paper and kernel bypass on one thread with I/Os of one size, over depths at which all that were measured were.
 struct Together<'a> {
-    bypass: IoPath,
     bs: u32,
     depths: Vec<u32>,
+    /// The other depths, each with a path that lacks it.
+    dropped: Vec<(u32, IoPath)>,
     /// Of each path the geometric mean over the depths, block by block.
     samples: Vec<(IoPath, Sample)>,
     cells: Vec<Cell<'a>>,
@@ -92,9 +95,14 @@ impl<'a> Together<'a> {
         let mut paths: Vec<IoPath> = with.iter().flatten().map(|cell| cell.path).collect();
         paths.sort_unstable();
         paths.dedup();
+        let lacking = |cells: &Vec<Cell<'a>>| {
+            let path = paths.iter().find(|path| !cells.iter().any(|cell| cell.path == **path))?;
+            Some((cells.first()?.shape.iodepth, *path))
+        };
+        let dropped = with.iter().filter_map(lacking).collect();
         with.retain(|cells| !paths.is_empty() && cells.len() == paths.len());
         let depths = with.iter().map(|cells| cells[0].shape.iodepth).collect();
-        let all = Together { bypass, bs, depths, samples: Vec::new(), cells: with.concat() };
+        let all = Together { bs, depths, dropped, samples: Vec::new(), cells: with.concat() };
         (all.sampled(&paths), without)
     }
 
@@ -103,7 +111,8 @@ impl<'a> Together<'a> {
         let cells: Vec<Cell<'a>> =
             self.cells.iter().filter(|cell| depths.contains(&cell.shape.iodepth)).cloned().collect();
         let paths: Vec<IoPath> = self.samples.iter().map(|(path, _)| *path).collect();
-        let some = Together { depths: depths.to_vec(), samples: Vec::new(), cells, ..*self };
+        let (depths, dropped) = (depths.to_vec(), self.dropped.clone());
+        let some = Together { depths, dropped, samples: Vec::new(), cells, ..*self };
         some.sampled(&paths)
     }
 
@@ -134,18 +143,31 @@ impl<'a> Together<'a> {
         Some((format!("{path} over {kernel}, {}", format_bytes(self.bs.into())), lead))
     }
 
-    /// What a group lacks that has no figure.
-    fn lack(&self, group: &str) -> String {
+    /// A path that fits was measured.
+    fn has(&self, fits: impl Fn(&IoPath) -> bool) -> bool {
+        self.samples.iter().any(|(path, _)| fits(path))
+    }
+
+    /// What a group lacks to be compared: trials where it has none, else depths; nothing where it has both.
+    fn lack(&self, group: &str, is_there: bool) -> Option<String> {
         let size = format_bytes(self.bs.into());
-        match self.samples.is_empty() || !self.depths.is_empty() {
-            true => format!("energy of {REPLICATES} verified trials of {group}, randread {size}, one thread"),
-            false => format!("a depth at which every path was measured that was with randread {size} on one thread"),
+        if !is_there {
+            return Some(format!("energy of {REPLICATES} verified trials of {group}, randread {size}, one thread"));
         }
+        let there = if self.depths.is_empty() { "none".to_owned() } else { format!("iodepth {}", list(&self.depths)) };
+        let depths = "depths at which every path was measured that was with randread";
+        (self.depths.len() < LEAST_DEPTHS)
+            .then(|| format!("{LEAST_DEPTHS} {depths} {size} on one thread ({there}{})", self.without()))
+    }
+
+    /// The depths that stay out, each with a path that lacks it.
+    fn without(&self) -> String {
+        self.dropped.iter().map(|(depth, path)| format!("; without {depth}, which {path} lacks")).collect()
     }
 
     fn at(&self) -> String {
         let bs = format_bytes(self.bs.into());
-        format!("randread {bs} iodepth {} numjobs 1, together", list(&self.depths))
+        format!("randread {bs} iodepth {} numjobs 1, together{}", list(&self.depths), self.without())
     }
 
     /// The path of one group against each of another, one part each; or what is missing.
@@ -153,12 +175,13 @@ impl<'a> Together<'a> {
         &self,
         data: &Data<'a>,
         text: &str,
-        (who, first): (&str, Option<&(IoPath, Sample)>),
+        (who, is_first): (&str, impl Fn(&IoPath) -> bool),
         (whom, others): (&str, impl Fn(&IoPath) -> bool),
     ) -> Vec<Question<'a>> {
         let others: Vec<&(IoPath, Sample)> = self.samples.iter().filter(|(path, _)| others(path)).collect();
-        let (Some((path, own)), false) = (first, others.is_empty()) else {
-            let need = self.lack(if first.is_none() { who } else { whom });
+        let lack = self.lack(who, self.has(&is_first)).or_else(|| self.lack(whom, !others.is_empty()));
+        let Some((path, own)) = self.best(&is_first).filter(|_| lack.is_none()) else {
+            let need = lack.unwrap_or_else(|| format!("energy of {who} in one block at every depth"));
             return vec![Question::Missing { text: format!("{NAME}: {text}"), at: String::new(), need }];
         };
         let part = |(other, sample): &&(IoPath, Sample)| {
@@ -186,13 +209,13 @@ fn list(depths: &[u32]) -> String {
 pub(super) fn one_thread<'a>(data: &Data<'a>) -> Vec<Question<'a>> {
     let sizes = [SMALL, MIDDLE, LARGE].map(|bs| Together::of(data, bs));
     let [small, middle, large] = [0, 1, 2].map(|at| &sizes[at].0);
-    let bypass = small.best(|path| *path == small.bypass);
+    let bypass = ("kernel bypass", |path: &IoPath| path.is_bypass());
     let mut questions =
-        small.ahead(data, "kernel bypass first at 4k", ("kernel bypass", bypass), (KERNEL, |path| !path.is_bypass()));
+        small.ahead(data, "kernel bypass first at 4k", bypass, (KERNEL, |path: &IoPath| !path.is_bypass()));
     questions.extend([lead_falls(data, [small, middle]), lead_falls(data, [middle, large])]);
     let (who, whom) = ("a path of system call and interrupt", "another asynchronous path");
     let text = "a path of system call and interrupt first at 128k";
-    questions.extend(large.ahead(data, text, (who, large.best(is_plain)), (whom, |path| !is_plain(path))));
+    questions.extend(large.ahead(data, text, (who, is_plain), (whom, |path: &IoPath| !is_plain(path))));
     questions.extend(sizes.into_iter().flat_map(|(_, without)| without).map(Question::LeftOut));
     questions
 }
@@ -202,13 +225,26 @@ fn lead_falls<'a>(data: &Data<'a>, [smaller, larger]: [&Together<'a>; 2]) -> Que
     let [from, to] = [smaller, larger].map(|one| format_bytes(one.bs.into()));
     let text = format!("{NAME}: the lead of kernel bypass is more at {from} than at {to}");
     let depths: Vec<u32> = smaller.depths.iter().copied().filter(|depth| larger.depths.contains(depth)).collect();
-    let at = format!("randread {from} and {to} iodepth {} numjobs 1, together", list(&depths));
+    let at = format!(
+        "randread {from} and {to} iodepth {} numjobs 1, together{}{}",
+        list(&depths),
+        smaller.without(),
+        larger.without()
+    );
     let sizes = [smaller, larger].map(|one| one.over(&depths));
-    let [Some((own, lead)), Some((other, lesser))] = [0, 1].map(|at| sizes[at].lead()) else {
-        let lacking = sizes.iter().filter(|one| one.lead().is_none());
-        let lacks: Vec<String> = lacking.map(|one| one.lack(&format!("kernel bypass and of {KERNEL}"))).collect();
-        let need = lacks.join("; ");
-        return Question::Missing { text, at: String::new(), need };
+    let both = |one: &Together<'a>| one.has(|path| path.is_bypass()) && one.has(|path| !path.is_bypass());
+    let group = format!("kernel bypass and of {KERNEL}");
+    let mut lacks: Vec<String> = [smaller, larger].into_iter().filter_map(|one| one.lack(&group, both(one))).collect();
+    if lacks.is_empty() && depths.len() < LEAST_DEPTHS {
+        let [a, b] = [smaller, larger].map(|one| list(&one.depths));
+        lacks.push(format!("{LEAST_DEPTHS} depths of both {from} and {to} on one thread (iodepth {a} and {b})"));
+    }
+    let leads = [sizes[0].lead(), sizes[1].lead()];
+    let ([Some((own, lead)), Some((other, lesser))], true) = (leads, lacks.is_empty()) else {
+        if lacks.is_empty() {
+            lacks.push(format!("energy of {group} in one block at every depth"));
+        }
+        return Question::Missing { text, at: String::new(), need: lacks.join("; ") };
     };
     Question::Derived(Derived {
         text,

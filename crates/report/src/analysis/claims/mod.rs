@@ -26,6 +26,8 @@ mod tests_costs;
 mod tests_energy;
 #[cfg(test)]
 mod tests_iface23;
+#[cfg(test)]
+mod tests_rule;
 
 use super::admission::{Admission, Tally};
 use super::contrast::{Contrast, Plan, in_blocks};

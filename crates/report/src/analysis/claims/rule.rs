@@ -89,6 +89,11 @@ impl<'a> Question<'a> {
         matches!(self, Question::Apart(_))
     }
 
+    /// It is a part that the claim's answer is made of.
+    fn counts(&self) -> bool {
+        !matches!(self, Question::Apart(_) | Question::LeftOut(_))
+    }
+
     /// What it lacks to be decided; nothing where the claim can do without.
     fn missing(&self, replicates: usize) -> Vec<String> {
         match self {
@@ -173,9 +178,9 @@ impl<'a> Comparison<'a> {
     }
 
     /// How large the difference of the two cells is; absent where there are no two, or no test.
-    fn effect(&self) -> Option<Effect> {
+    fn effect(&self, family: usize) -> Option<Effect> {
         let (Against::Cell(other) | Against::Share(_, other)) = &self.against else { return None };
-        let plan = self.cell.plan(self.metric, 1);
+        let plan = self.cell.plan(self.metric, family);
         plan.contrast(&self.cell.sample(self.metric), &other.sample(self.metric)).map(|one| Effect::of(&one))
     }
 
@@ -282,9 +287,10 @@ pub(super) fn questions<'a>(
 ) -> Vec<Labelled<'a>> {
     let answerable = |question: &Question<'_>| question.missing(replicates).is_empty();
     let sets: Vec<(String, Vec<Question<'a>>)> = data.iter().map(|data| (data.label(), parts(data))).collect();
-    let complete = |questions: &[Question<'_>]| questions.iter().all(answerable);
+    // What is reported apart does not choose which trials decide.
+    let complete = |questions: &[Question<'_>]| questions.iter().filter(|one| one.counts()).all(answerable);
     if !sets.iter().any(|(_, questions)| complete(questions)) {
-        let count = |questions: &[Question<'_>]| questions.iter().filter(|question| answerable(question)).count();
+        let count = |questions: &[Question<'_>]| questions.iter().filter(|one| one.counts() && answerable(one)).count();
         // The first of those that have most.
         let best = sets.into_iter().rev().max_by_key(|(_, questions)| count(questions));
         return best.into_iter().flat_map(|(_, questions)| questions).map(|one| (String::new(), one)).collect();
@@ -299,8 +305,8 @@ pub(super) fn questions<'a>(
         .collect()
 }
 
-/// The tests of each question after Holm's correction. What is reported apart is a family of its own.
-fn corrected(questions: &[Labelled<'_>], replicates: usize) -> Vec<Vec<Test>> {
+/// The tests of each question after Holm's correction, and how many tests that is over. What is reported apart is a family of its own.
+fn corrected(questions: &[Labelled<'_>], replicates: usize) -> Vec<(Vec<Test>, usize)> {
     let tests = |families: [usize; 2]| -> Vec<(usize, Vec<Test>)> {
         let of = |question: &Question<'_>| {
             let family = usize::from(question.is_apart());
@@ -313,22 +319,24 @@ fn corrected(questions: &[Labelled<'_>], replicates: usize) -> Vec<Vec<Test>> {
         own.flat_map(|(_, tests)| tests).flatten().map(|(p, _)| *p).collect()
     };
     let counted = tests([1, 1]);
-    let tests = tests([0, 1].map(|family| raw(&counted, family).len()));
+    let families = [0, 1].map(|family| raw(&counted, family).len());
+    let tests = tests(families);
     let mut adjusted = [0, 1].map(|family| holm(&raw(&tests, family)).into_iter());
     let correct = |(family, tests): (usize, Vec<Test>)| {
-        tests.into_iter().map(|test| test.and_then(|(_, holds)| Some((adjusted[family].next()?, holds)))).collect()
+        let tests = tests.into_iter().map(|test| test.and_then(|(_, holds)| Some((adjusted[family].next()?, holds))));
+        (tests.collect(), families[family])
     };
     tests.into_iter().map(correct).collect()
 }
 
-/// Decides the parts of a claim, and counts the trials of their cells that were left out.
+/// Decides the parts of a claim, and counts the trials that were left out of the cells that its answer rests on.
 pub(super) fn parts(questions: Vec<Labelled<'_>>, replicates: usize) -> (Vec<Part>, Tally, bool) {
     let tests = corrected(&questions, replicates);
     let (mut left_out, mut marked) = (Tally::default(), false);
     let mut counted: Vec<(String, IoPath, Shape)> = Vec::new();
     let mut parts = Vec::new();
-    for ((label, question), tested) in questions.into_iter().zip(tests) {
-        for cell in question.cells() {
+    for ((label, question), (tested, family)) in questions.into_iter().zip(tests) {
+        for cell in question.cells().into_iter().filter(|_| !question.is_apart()) {
             let key = (label.clone(), cell.path, cell.shape);
             if !counted.contains(&key) {
                 left_out += cell.left_out;
@@ -336,7 +344,7 @@ pub(super) fn parts(questions: Vec<Labelled<'_>>, replicates: usize) -> (Vec<Par
                 counted.push(key);
             }
         }
-        let Some(mut part) = part(question, tested, replicates) else { continue };
+        let Some(mut part) = part(question, tested, (replicates, family)) else { continue };
         if !label.is_empty() {
             part.at = format!("{}, {label}", part.at);
         }
@@ -345,8 +353,8 @@ pub(super) fn parts(questions: Vec<Labelled<'_>>, replicates: usize) -> (Vec<Par
     (parts, left_out, marked)
 }
 
-/// The part that a question makes; `None` if it makes none.
-fn part(question: Question<'_>, tested: Vec<Test>, replicates: usize) -> Option<Part> {
+/// The part that a question makes, one of a family of so many tests; `None` if it makes none.
+fn part(question: Question<'_>, tested: Vec<Test>, (replicates, family): (usize, usize)) -> Option<Part> {
     match question {
         Question::LeftOut(_) => None,
         Question::Missing { text, at, need } => {
@@ -356,16 +364,16 @@ fn part(question: Question<'_>, tested: Vec<Test>, replicates: usize) -> Option<
         Question::Somewhere(somewhere) => Some(somewhere.part(&tested, replicates)),
         Question::Stated(stated) => Some(stated.part()),
         Question::Fixed(fixed) => Some(fixed.part(tested.into_iter().next().flatten())),
-        Question::Apart(question) => Some(Part { apart: true, ..part(*question, tested, replicates)? }),
+        Question::Apart(question) => Some(Part { apart: true, ..part(*question, tested, (replicates, family))? }),
         Question::Generally(generally) => Some(generally.part(&tested)),
-        Question::Derived(derived) => Some(derived.part(tested.into_iter().next().flatten())),
+        Question::Derived(derived) => Some(derived.part(tested.into_iter().next().flatten(), family)),
         Question::Compare(comparison) => {
             let tested = tested.into_iter().next().flatten();
             let missing = comparison.missing(replicates);
             let answer =
                 if missing.is_empty() { answer(comparison.relation, tested) } else { Answer::NotMeasured(missing) };
             let (text, at) = (comparison.text(), comparison.cell.shape.to_string());
-            let effect = comparison.effect();
+            let effect = comparison.effect(family);
             let (figures, p) = (comparison.figures(), tested.map(|(p, _)| p));
             Some(Part { text, at, answer, figures, p, effect, apart: false })
         }

@@ -97,9 +97,10 @@ impl Derived<'_> {
         held(self.relation, Plan { family, ..self.plan }, &self.samples[0], &self.samples[1])
     }
 
-    /// `tested` is its test after Holm's correction.
-    pub(super) fn part(self, tested: Test) -> Part {
-        let effect = self.plan.contrast(&self.samples[0], &self.samples[1]).map(|one| Effect::of(&one));
+    /// `tested` is its test after Holm's correction over a family of so many.
+    pub(super) fn part(self, tested: Test, family: usize) -> Part {
+        let plan = Plan { family, ..self.plan };
+        let effect = plan.contrast(&self.samples[0], &self.samples[1]).map(|one| Effect::of(&one));
         let figure = |(sample, (of, published)): (Sample, (String, Option<f64>))| {
             let values: Vec<f64> = sample.into_iter().map(|(_, value)| value).collect();
             let summary = summarize(&values);
@@ -142,7 +143,8 @@ impl<'a> Generally<'a> {
         self.each.iter().flat_map(|each| &each.all).flat_map(Comparison::cells)
     }
 
-    /// A test for each cell: as sure as the least certain comparison if all hold, as the most certain contrary one if not.
+    /// A test for each cell: as sure as the least certain comparison if all hold; if not, as the most certain of the contrary
+    /// ones, corrected for their number.
     pub(super) fn tests(&self, family: usize) -> Vec<Test> {
         self.each.iter().map(|each| all_hold(&each.all, family)).collect()
     }
@@ -177,11 +179,12 @@ impl<'a> Generally<'a> {
 }
 
 /// That all comparisons hold is as likely to be an error as the least certain of them; that they do not all hold is as certain as the
-/// most certain one that does not.
+/// most certain one that does not, after Bonferroni's correction over those that do not.
 fn all_hold(comparisons: &[Comparison<'_>], family: usize) -> Test {
     let tests: Option<Vec<(f64, bool)>> = comparisons.iter().map(|one| one.test(family)).collect();
     let tests = tests?;
-    let against = tests.iter().filter(|(_, holds)| !holds).map(|(p, _)| *p).reduce(f64::min);
+    let contrary: Vec<f64> = tests.iter().filter(|(_, holds)| !holds).map(|(p, _)| *p).collect();
+    let against = contrary.iter().copied().reduce(f64::min).map(|p| (p * contrary.len() as f64).min(1.0));
     let all_hold = tests.iter().map(|(p, _)| *p).fold(0.0, f64::max);
     Some(against.map_or((all_hold, true), |p| (p, false)))
 }

@@ -19,6 +19,8 @@ const LOCK_WAITS: [&str; 3] =
 pub(super) struct Run<'a> {
     pub(super) measurement: &'a Measurement,
     pub(super) costs: &'a CostProfile,
+    /// Its sleeps set a timer, and are fitted apart from those that an interrupt ends.
+    pub(super) timed: bool,
 }
 
 impl Run<'_> {
@@ -121,7 +123,7 @@ pub(super) fn runs(trials: &[Trial]) -> (Vec<(&Trial, Run<'_>)>, usize) {
     let measured = || trials.iter().filter_map(|trial| Some((trial, trial.outcome.measurement()?)));
     let counted = measured().filter_map(|(trial, measurement)| {
         let costs = measurement.costs.as_ref().filter(|_| measurement.evidence.ios() > 0)?;
-        Some((trial, Run { measurement, costs }))
+        Some((trial, Run { measurement, costs, timed: false }))
     });
     let counted: Vec<_> = counted.collect();
     let without = measured().count() - counted.len();

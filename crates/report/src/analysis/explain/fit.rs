@@ -25,17 +25,19 @@ pub enum Regressor {
     Spins,
     /// Voluntary context switches per I/O.
     Sleeps,
+    /// The same of hybrid paths, where their sleeps are fitted apart.
+    TimedSleeps,
 }
 
 impl Regressor {
     /// All of them.
-    pub const ALL: [Regressor; 2] = [Regressor::Spins, Regressor::Sleeps];
+    pub const ALL: [Regressor; 3] = [Regressor::Spins, Regressor::Sleeps, Regressor::TimedSleeps];
 
     /// The plural word.
     pub fn as_str(self) -> &'static str {
         match self {
             Regressor::Spins => "spins",
-            Regressor::Sleeps => "sleeps",
+            Regressor::Sleeps | Regressor::TimedSleeps => "sleeps",
         }
     }
 
@@ -43,15 +45,21 @@ impl Regressor {
     pub fn least_range(self) -> f64 {
         match self {
             Regressor::Spins => 0.5,
-            Regressor::Sleeps => SLEEPS,
+            Regressor::Sleeps | Regressor::TimedSleeps => SLEEPS,
         }
     }
 
     fn of(self, run: &Run<'_>) -> Option<f64> {
         match self {
             Regressor::Spins => run.spins(),
-            Regressor::Sleeps => Some(run.sleeps()),
+            Regressor::Sleeps => Some(if run.timed { 0.0 } else { run.sleeps() }),
+            Regressor::TimedSleeps => Some(if run.timed { run.sleeps() } else { 0.0 }),
         }
+    }
+
+    /// It can differ from zero in these runs.
+    fn is_asked(self, cells: &[Runs<'_>]) -> bool {
+        self != Regressor::TimedSleeps || cells.iter().copied().flatten().any(|run| run.timed)
     }
 }
 
@@ -177,7 +185,8 @@ pub(super) fn fitted(
     measure: Measure,
     cost: impl Fn(&Run<'_>) -> f64,
 ) -> Fitted {
-    let (kept, left_out): (Vec<_>, Vec<_>) = Regressor::ALL.into_iter().partition(|one| varies(cells, *one));
+    let asked = Regressor::ALL.into_iter().filter(|one| one.is_asked(cells));
+    let (kept, left_out): (Vec<_>, Vec<_>) = asked.partition(|one| varies(cells, *one));
     let runs: usize = cells.iter().map(|runs| runs.len()).sum();
     let left_out =
         left_out.into_iter().map(|regressor| LeftOut { regressor, range: range(cells, regressor) }).collect();
@@ -192,12 +201,11 @@ pub(super) fn fitted(
     if matches!(fitted.outcome, Outcome::TooFewRuns { needed } if runs < needed) {
         return fitted;
     }
-    if let [a, b] = kept[..] {
-        let correlation = correlation(&centred(cells, a), &centred(cells, b));
-        if correlation.abs() > MOST_CORRELATION {
-            fitted.outcome = Outcome::Collinear { correlation };
-            return fitted;
-        }
+    let together = |a: &Regressor, b: &Regressor| correlation(&centred(cells, *a), &centred(cells, *b));
+    let pairs = kept.iter().enumerate().flat_map(|(at, a)| kept[at + 1..].iter().map(move |b| together(a, b)));
+    if let Some(correlation) = pairs.into_iter().find(|one| one.abs() > MOST_CORRELATION) {
+        fitted.outcome = Outcome::Collinear { correlation };
+        return fitted;
     }
     let observations = |runs: &Runs<'_>| -> Vec<Observation> {
         let x = |run: &Run<'_>| kept.iter().filter_map(|regressor| regressor.of(run)).collect();
@@ -213,11 +221,11 @@ pub(super) fn fitted(
 fn parts(solution: &Solution, regressors: &[Regressor], cells: &[Runs<'_>]) -> Fit {
     let sleeps = |runs: &Runs<'_>| {
         let mean = runs.iter().map(Run::sleeps).sum::<f64>() / runs.len().max(1) as f64;
-        if regressors.contains(&Regressor::Sleeps) { mean.round().clamp(0.0, 1.0) } else { mean }
+        if regressors.iter().any(|one| *one != Regressor::Spins) { mean.round().clamp(0.0, 1.0) } else { mean }
     };
     let fixed_sleeps: Vec<f64> = cells.iter().map(sleeps).collect();
     let fixed = |(at, sleeps): (usize, &f64)| {
-        let value = |regressor: &Regressor| if *regressor == Regressor::Sleeps { *sleeps } else { 0.0 };
+        let value = |regressor: &Regressor| if *regressor == Regressor::Spins { 0.0 } else { *sleeps };
         let x: Vec<f64> = regressors.iter().map(value).collect();
         Term { estimate: solution.at(at, &x), error: solution.error_at(at, &x) }
     };
@@ -269,6 +277,13 @@ fn correlation(a: &[f64], b: &[f64]) -> f64 {
     dot(a, b) / (dot(a, a) * dot(b, b)).sqrt()
 }
 
+impl LeftOut {
+    /// True if there is enough of it that it has a part.
+    pub(super) fn happens(&self) -> bool {
+        self.range.is_some_and(|(_, most)| most >= self.regressor.least_range())
+    }
+}
+
 impl Fitted {
     fn has_slopes(&self) -> bool {
         self.line.as_ref().is_some_and(|(_, regressors)| !regressors.is_empty())
@@ -281,8 +296,7 @@ impl Fitted {
 
     /// What the path has and its own runs do not tell, for it varies too little.
     pub(super) fn hidden(&self) -> Option<&LeftOut> {
-        let happens = |left: &&LeftOut| left.range.is_some_and(|(_, most)| most >= left.regressor.least_range());
-        self.left_out.iter().find(happens)
+        self.left_out.iter().find(|left| left.happens())
     }
 
     /// The part per spin, where it is above zero beyond its error.

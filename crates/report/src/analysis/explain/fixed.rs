@@ -4,7 +4,7 @@ use super::cells::Run;
 use super::figure::Measure;
 use super::fit::{Fitted, LeftOut, Outcome, Term, fitted};
 use crate::analysis::stats::{TTest, quantile, tested};
-use iopj_core::{CostKind, CostSource, FunctionCost, IoPath};
+use iopj_core::{Completion, CostKind, CostSource, FunctionCost, IoPath};
 use iopj_store::Measurement;
 
 /// The fits of some paths, each over its own trials, and one over all of them.
@@ -22,10 +22,17 @@ pub(crate) struct Apart {
     pub(crate) test: TTest,
 }
 
-/// The loads and stores, per I/O, of the functions that belong, fitted over the trials with exact counts of these and of calls.
-pub(crate) fn fixed_parts(paths: &[(IoPath, &[&Measurement])], belongs: impl Fn(&FunctionCost) -> bool) -> FixedParts {
-    let runs: Vec<Vec<Run<'_>>> =
-        paths.iter().map(|(_, measured)| measured.iter().filter_map(|one| run(one)).collect()).collect();
+/// The loads and stores, per I/O, of the functions that belong, fitted over the trials with exact counts of these and of calls. A hybrid
+/// sleep sets a timer, and so has a part of its own.
+pub(crate) fn fixed_parts<'a>(
+    paths: &[(IoPath, &[&'a Measurement])],
+    belongs: impl Fn(&FunctionCost) -> bool,
+) -> FixedParts {
+    let of = |(path, measured): &(IoPath, &[&'a Measurement])| -> Vec<Run<'a>> {
+        let timed = path.completion() == Completion::Hybrid;
+        measured.iter().filter_map(|one| Some(Run { timed, ..run(one)? })).collect()
+    };
+    let runs: Vec<Vec<Run<'_>>> = paths.iter().map(of).collect();
     let cost = |run: &Run<'_>| run.sum(Measure::LoadsPlusStores, |one| !Run::is_lock_wait(one) && belongs(one));
     let fit = |columns: &[usize]| {
         let runs: Vec<&[Run<'_>]> = columns.iter().map(|at| &runs[*at][..]).collect();
@@ -47,12 +54,12 @@ fn run(measurement: &Measurement) -> Option<Run<'_>> {
     const KINDS: [CostKind; 3] = [CostKind::Calls, CostKind::Loads, CostKind::Stores];
     let costs = measurement.costs.as_ref().filter(|costs| costs.source == CostSource::Exact)?;
     let is_whole = KINDS.iter().all(|kind| costs.has(*kind)) && measurement.evidence.ios() > 0;
-    is_whole.then_some(Run { measurement, costs })
+    is_whole.then_some(Run { measurement, costs, timed: false })
 }
 
 impl FixedParts {
     /// The fixed parts of two paths, each from its own trials where these tell it; else both from the fit over all paths, in which a spin
-    /// or a sleep costs the same on each.
+    /// costs the same on each, and so does a sleep of one kind.
     ///
     /// # Errors
     /// What the trials of the path lack that does not tell its own.
@@ -60,10 +67,20 @@ impl FixedParts {
         let Some(lacking) = places.into_iter().find(|at| self.own[*at].lacks_a_part()) else {
             return self.alone(places).ok_or_else(|| self.too_few(places[0]));
         };
-        if self.pooled.lacks_a_part() {
+        if let Some(at) = places.into_iter().find(|at| !self.is_told(*at)) {
+            return Err(self.lack(at));
+        }
+        if self.pooled.line.is_none() {
             return Err(self.lack(lacking));
         }
         self.together(places).ok_or_else(|| self.too_few(lacking))
+    }
+
+    /// True if the fit over all paths holds every part that the path has. What varies over its own trials does over all.
+    fn is_told(&self, at: usize) -> bool {
+        let hidden =
+            |left: &&LeftOut| left.happens() && self.pooled.left_out.iter().any(|one| one.regressor == left.regressor);
+        !self.own[at].left_out.iter().any(|left| hidden(&left))
     }
 
     /// From two fits, which are independent of each other.
@@ -102,7 +119,7 @@ impl FixedParts {
             (Outcome::Collinear { .. }, _) => {
                 format!("trials of {path} whose spins and sleeps do not rise and fall together")
             }
-            (Outcome::Parts(_), Some(LeftOut { regressor, range: Some((least, most)) })) => format!(
+            (_, Some(LeftOut { regressor, range: Some((least, most)) })) => format!(
                 "trials of {path} whose {} vary by {} per I/O or more ({least:.2} to {most:.2})",
                 regressor.as_str(),
                 regressor.least_range()

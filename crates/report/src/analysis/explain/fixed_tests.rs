@@ -65,20 +65,36 @@ fn paths_whose_own_trials_tell_their_fixed_parts_are_compared_by_both_errors() {
     assert_eq!((apart.parts[0].2, runs), (5, 6));
 }
 
-#[test]
-fn a_sleep_that_never_varies_is_taken_off_by_the_fit_over_all_paths() {
-    let interrupt = [0.5, 0.6, 0.7, 0.8, 0.9].map(|sleeps| [250.0 + 100.0 * sleeps, 0.0, sleeps]);
+/// Interrupt, whose sleeps vary and cost 100 each.
+fn interrupt() -> Vec<[f64; 3]> {
     let noise = [1.0, -1.0, 0.0, 1.0, -1.0];
-    let interrupt: Vec<[f64; 3]> =
-        interrupt.iter().zip(noise).map(|([loads, spins, sleeps], noise)| [loads + noise, *spins, *sleeps]).collect();
-    let apart = fits([&interrupt, &POLL, &HYBRID]).apart([2, 0]).unwrap();
-    // np.linalg.lstsq with a column for each path, spins and sleeps; the contrast of hybrid's and interrupt's.
-    near(apart.parts[0].0, 302.0);
-    near(apart.parts[0].1.0, 292.9652655275149);
+    let sleeps = [0.5, 0.6, 0.7, 0.8, 0.9].into_iter().zip(noise);
+    sleeps.map(|(sleeps, noise)| [250.0 + 100.0 * sleeps + noise, 0.0, sleeps]).collect()
+}
+
+#[test]
+fn a_spin_that_never_varies_is_taken_off_by_the_fit_over_all_paths_and_a_hybrid_sleep_has_its_own_part() {
+    // 180 a sleep: the timer.
+    let hybrid = [[389.0, 3.0, 0.6], [405.0, 3.0, 0.7], [426.0, 3.0, 0.8], [440.0, 3.0, 0.9], [460.0, 3.0, 1.0]];
+    let apart = fits([&interrupt(), &POLL, &hybrid]).apart([2, 0]).unwrap();
+    // np.linalg.lstsq with a column for each path, spins, sleeps of interrupt and sleeps of hybrid; the contrast of hybrid's and interrupt's.
+    near(apart.parts[0].0, 221.54285714285655);
+    near(apart.parts[0].1.0, 213.7324794975527);
     near(apart.parts[1].0, 251.4);
-    near(apart.test.t, 34.52873339831493);
-    assert_eq!(apart.test.df, 11.0);
-    assert!((apart.test.p / 1.4414804483065697e-12 - 1.0).abs() < 1e-4, "{}", apart.test.p);
+    near(apart.test.t, -6.500549629296971);
+    assert_eq!(apart.test.df, 10.0);
+    near(apart.test.p, 6.890609687979684e-05);
+}
+
+#[test]
+fn a_hybrid_sleep_that_never_varies_is_told_by_no_fit_and_hides_no_other_path() {
+    let own = [[250.0, 0.0, 1.0], [350.0, 10.0, 1.0], [390.0, 14.0, 1.0], [310.0, 6.0, 1.0]];
+    for hybrid in [&HYBRID[..], &own] {
+        let fits = fits([&interrupt(), &POLL, hybrid]);
+        let need = "trials of posix-sio/syscall/hybrid whose sleeps vary by 0.05 per I/O or more (1.00 to 1.00)";
+        assert_eq!([[2, 0], [1, 2]].map(|places| fits.apart(places).err().unwrap()), [need; 2]);
+        near(fits.apart([0, 1]).unwrap().parts[0].0, 251.4);
+    }
 }
 
 #[test]
