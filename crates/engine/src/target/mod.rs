@@ -27,7 +27,7 @@ pub use error::{Fault, TargetError};
 pub use header::{FileId, HEADER_LEN, ParseFileIdError};
 pub use make::{make_file, make_file_as};
 pub use namespace::NvmeNamespace;
-pub use taking::{TakeClaims, TakePlan, TakeRefusal, claim_for_taking, plan_taking};
+pub use taking::{TakeClaims, TakePlan, TakeRefusal, claim_for_taking, head_of, plan_taking};
 pub use topology::leaf_devices;
 
 use bypass::Bypass;

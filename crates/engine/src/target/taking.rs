@@ -195,7 +195,7 @@ fn namespace_disks(sysfs: &Path, address: PciAddress) -> Vec<PathBuf> {
 }
 
 /// The visible block device of a namespace: `nvme0n1` of itself and of `nvme0c3n1`; `None` for what is no namespace.
-fn head_of(name: &str) -> Option<String> {
+pub fn head_of(name: &str) -> Option<String> {
     let is_number = |digits: &str| !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
     let (start, namespace) = name.strip_prefix("nvme")?.split_once('n')?;
     let (instance, path) = start.split_once('c').map_or((start, None), |(instance, path)| (instance, Some(path)));

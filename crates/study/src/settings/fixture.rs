@@ -115,11 +115,14 @@ pub(crate) fn names(devices: &[&str]) -> Vec<String> {
 
 /// A host of the fixture's kind below a root.
 pub(crate) fn host_at(root: &Path) -> Host {
-    Host { features: FeatureAccess { get: get_feature, set: set_feature }, ..Host::with_root(root) }
+    Host { features: FeatureAccess { get: get_feature, set: set_feature, wake }, ..Host::with_root(root) }
 }
 
-/// A controller of the fixture is a folder with a file a feature, which holds a number.
+/// A controller of the fixture is a folder with a file a feature, which holds a number. One with the file `failing` answers none.
 fn get_feature(controller: &Path, feature: u8) -> io::Result<u32> {
+    if controller.join("failing").exists() {
+        return Err(io::Error::other("NVMe status 0x6"));
+    }
     let text = fs::read_to_string(controller.join(format!("{feature:02x}")))?;
     text.trim().parse().map_err(io::Error::other)
 }
@@ -132,4 +135,16 @@ fn set_feature(controller: &Path, feature: u8, value: u32) -> io::Result<()> {
     // As a whole or not at all, as a command is.
     fs::write(controller.join("new"), value.to_string())?;
     fs::rename(controller.join("new"), controller.join(format!("{feature:02x}")))
+}
+
+/// One that rests has the power state in which it works in its file `working`.
+fn wake(namespace: &Path) -> io::Result<()> {
+    if !namespace.ends_with("nvme0n1") {
+        return Err(io::ErrorKind::NotFound.into());
+    }
+    let controller = namespace.with_file_name("nvme0");
+    match fs::read(controller.join("working")) {
+        Ok(state) => fs::write(controller.join("02"), state),
+        Err(_) => Ok(()),
+    }
 }

@@ -45,7 +45,7 @@ impl Host {
             run: root.join("run/iopj"),
             driver_limit: DRIVER_LIMIT,
             disks_limit: DISKS_LIMIT,
-            features: FeatureAccess { get: nvme_features::get, set: nvme_features::set },
+            features: FeatureAccess { get: nvme_features::get, set: nvme_features::set, wake: nvme_features::wake },
         }
     }
 

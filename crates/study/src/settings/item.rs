@@ -1,10 +1,12 @@
-//! What a line of the journal changes: a file of a setting, the driver of a PCI device, or what a drive loses by a change of its driver.
-//! Nothing else is ever written.
+//! What a line of the journal tells of: a file of a setting, the driver of a PCI device, what a drive loses by a change of its driver, or
+//! which drive that is. Nothing else is ever written.
 
 use super::attribute::{Attribute, NotAllowed, is_plain_value};
 use super::binding::{self, Binding};
 use super::kept::Kept;
 use super::lock::CPU_LOCK;
+use super::serial::{self, Serial};
+use iopj_engine::PciAddress;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -15,6 +17,7 @@ pub(super) enum Item {
     Attribute(Attribute),
     Driver(Binding),
     Kept(Kept),
+    Serial(Serial),
 }
 
 impl Item {
@@ -22,8 +25,16 @@ impl Item {
     pub(super) fn device(&self) -> Option<&str> {
         match self {
             Item::Attribute(attribute) => attribute.device(),
-            Item::Driver(_) => None,
+            Item::Driver(_) | Item::Serial(_) => None,
             Item::Kept(kept) => kept.device(),
+        }
+    }
+
+    /// The controller whose drive it is a setting of, where there is one.
+    pub(super) fn controller(&self, sys: &Path) -> Option<PciAddress> {
+        match self {
+            Item::Kept(Kept::Feature(address, _)) => Some(*address),
+            item => PciAddress::of_device(&sys.join("block").join(item.device()?)),
         }
     }
 
@@ -33,6 +44,7 @@ impl Item {
             Item::Attribute(attribute) => attribute.device().unwrap_or(CPU_LOCK).to_owned(),
             Item::Driver(binding) => binding.lock_name(),
             Item::Kept(kept) => kept.lock_name(),
+            Item::Serial(serial) => Binding(serial.0).lock_name(),
         }
     }
 
@@ -47,6 +59,7 @@ impl Item {
             Item::Attribute(_) => is_plain_value(old),
             Item::Driver(_) => binding::is_driver_name(old),
             Item::Kept(kept) => kept.accepts(old),
+            Item::Serial(_) => serial::is_serial(old),
         }
     }
 }
@@ -57,6 +70,7 @@ impl fmt::Display for Item {
             Item::Attribute(attribute) => attribute.fmt(f),
             Item::Driver(binding) => binding.fmt(f),
             Item::Kept(kept) => kept.fmt(f),
+            Item::Serial(serial) => serial.fmt(f),
         }
     }
 }
@@ -65,7 +79,9 @@ impl FromStr for Item {
     type Err = NotAllowed;
 
     fn from_str(text: &str) -> Result<Item, NotAllowed> {
-        let kept = || text.parse().map(Item::Kept);
-        text.parse().map(Item::Attribute).or_else(|_| text.parse().map(Item::Driver)).or_else(|_: NotAllowed| kept())
+        let attribute = text.parse().map(Item::Attribute);
+        let driver = attribute.or_else(|_: NotAllowed| text.parse().map(Item::Driver));
+        let kept = driver.or_else(|_: NotAllowed| text.parse().map(Item::Kept));
+        kept.or_else(|_: NotAllowed| text.parse().map(Item::Serial))
     }
 }

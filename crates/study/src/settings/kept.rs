@@ -2,13 +2,15 @@
 //! values, and what the kernel was told of its cache.
 //!
 //! Sources: NVM Express Base Specification 2.0, Set Features; Documentation/ABI/stable/sysfs-block (`write_cache`);
-//! drivers/nvme/host/core.c (`nvme_configure_apst`). The kernel sets the power state transitions by itself, and neither of the two others.
+//! drivers/nvme/host/core.c (`nvme_configure_apst`). The kernel sets the power state transitions by itself, and none of the others.
 
 use super::attribute::{NotAllowed, is_device_name};
 use super::binding::{Binding, names_in};
 use super::files;
 use super::host::Host;
+use super::serial::Serial;
 use iopj_engine::PciAddress;
+use iopj_engine::target::head_of;
 use std::fmt;
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -25,6 +27,7 @@ pub(super) enum Kept {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Feature {
+    PowerState,
     WriteCache,
     Coalescing,
     Apst,
@@ -35,13 +38,16 @@ pub(super) enum Feature {
 pub(super) struct FeatureAccess {
     pub(super) get: fn(&Path, u8) -> io::Result<u32>,
     pub(super) set: fn(&Path, u8, u32) -> io::Result<()>,
+    /// Brings a drive that rests back to its last operational power state, by a namespace of it.
+    pub(super) wake: fn(&Path) -> io::Result<()>,
 }
 
 impl Feature {
-    const ALL: [Feature; 3] = [Feature::WriteCache, Feature::Coalescing, Feature::Apst];
+    const ALL: [Feature; 4] = [Feature::PowerState, Feature::WriteCache, Feature::Coalescing, Feature::Apst];
 
     fn id(self) -> u8 {
         match self {
+            Feature::PowerState => 0x02,
             Feature::WriteCache => 0x06,
             Feature::Coalescing => 0x08,
             Feature::Apst => 0x0C,
@@ -50,18 +56,29 @@ impl Feature {
 
     fn name(self) -> &'static str {
         match self {
+            Feature::PowerState => "power state",
             Feature::WriteCache => "volatile write cache",
             Feature::Coalescing => "interrupt coalescing",
             Feature::Apst => "autonomous power state transitions",
+        }
+    }
+
+    /// The bits that are its value.
+    fn mask(self) -> u32 {
+        match self {
+            // Power State and Workload Hint.
+            Feature::PowerState => 0xFF,
+            Feature::WriteCache | Feature::Coalescing | Feature::Apst => u32::MAX,
         }
     }
 }
 
 impl Kept {
     /// What is kept of a drive and of those of its block devices that the run may change, with the values that stand. What a drive
-    /// does not have is absent.
+    /// does not have is absent; so are features of one that shows no serial, which could be put on another drive.
     pub(super) fn stands(host: &Host, address: PciAddress, devices: &[String]) -> Vec<(Kept, String)> {
-        let features = Feature::ALL.into_iter().map(|feature| Kept::Feature(address, feature));
+        let features = Serial(address).read(&host.sys).map(|_| Feature::ALL).into_iter().flatten();
+        let features = features.map(|feature| Kept::Feature(address, feature));
         let caches = devices.iter().cloned().map(Kept::Cache);
         let standing = features.chain(caches).filter_map(|kept| {
             let value = kept.read(host).ok().filter(|value| kept.accepts(value))?;
@@ -99,42 +116,57 @@ impl Kept {
     /// # Errors
     /// `NotFound` where the drive is gone; else what was lost, why, and how it is put back by hand.
     pub(super) fn put_back(&self, host: &Host, old: &str) -> io::Result<Option<String>> {
-        let now = self.read(host)?;
+        let unreadable = |error: io::Error| self.lost(host, old, &format!("cannot be read now: {error}"));
+        let now = self.read(host).map_err(unreadable)?;
         if now == old {
             return Ok(None);
         }
         let why = match self.write(host, old) {
-            Ok(()) if self.read(host)? == old => return Ok(Some(now)),
+            Ok(()) if self.read(host).map_err(unreadable)? == old => return Ok(Some(now)),
             Ok(()) => "it did not take the old value again".to_owned(),
             Err(error) => error.to_string(),
         };
-        Err(io::Error::other(match self {
-            Kept::Feature(address, feature @ Feature::Apst) => format!(
-                "{address}: {} (feature {:02X}h) was {old} before the drive was taken and is {now} now: {why}; look at \
-                 power/pm_qos_latency_tolerance_us of the controller",
-                feature.name(),
-                feature.id()
-            ),
-            Kept::Feature(address, feature) => format!(
-                "{address}: {} (feature {:02X}h) was {old} before the drive was taken and is {now} now, for a reset of the controller \
-                 loses it and putting it back failed ({why}): `nvme set-feature {} --feature-id={} --value={old}` sets it",
-                feature.name(),
-                feature.id(),
-                controller(host, *address)?.display(),
-                feature.id(),
-            ),
-            Kept::Cache(device) => format!(
-                "{device}: the kernel took its cache for `{old}` before the drive was taken and takes it for `{now}` now ({why}): write \
-                 `{old}` to {}",
-                self.file(host, device).display()
-            ),
-        }))
+        Err(self.lost(host, old, &format!("is {now} now, for putting it back failed ({why})")))
+    }
+
+    /// What was lost, and how it is put back by hand; `NotFound` where the drive is gone. `what` became of it.
+    fn lost(&self, host: &Host, old: &str, what: &str) -> io::Error {
+        match self {
+            Kept::Feature(address, feature) => {
+                let Ok(node) = node(host, *address) else { return ErrorKind::NotFound.into() };
+                let (name, id) = (feature.name(), feature.id());
+                let remedy = match feature {
+                    Feature::Apst => "look at power/pm_qos_latency_tolerance_us of the controller".to_owned(),
+                    _ => format!(
+                        "a reset of the controller loses it, and `nvme set-feature {} --feature-id={id} --value={old}` sets it",
+                        node.display()
+                    ),
+                };
+                io::Error::other(format!(
+                    "{address}: {name} (feature {id:02X}h) was {old} before the drive was taken and {what}; {remedy}"
+                ))
+            }
+            Kept::Cache(device) => {
+                let file = self.file(host, device);
+                if !file.exists() {
+                    return ErrorKind::NotFound.into();
+                }
+                io::Error::other(format!(
+                    "{device}: what the kernel takes its cache for was {old} before the drive was taken and {what}; write `{old}` to {}",
+                    file.display()
+                ))
+            }
+        }
     }
 
     fn read(&self, host: &Host) -> io::Result<String> {
         match self {
             Kept::Feature(address, feature) => {
-                (host.features.get)(&controller(host, *address)?, feature.id()).map(|value| format!("{value:#x}"))
+                if *feature == Feature::PowerState {
+                    wake(host, *address)?;
+                }
+                let value = (host.features.get)(&node(host, *address)?, feature.id())?;
+                Ok(format!("{:#x}", value & feature.mask()))
             }
             Kept::Cache(device) => fs::read_to_string(self.file(host, device)).map(|text| text.trim().to_owned()),
         }
@@ -147,7 +179,7 @@ impl Kept {
             }
             Kept::Feature(address, feature) => {
                 let value = parse(value).ok_or(ErrorKind::InvalidInput)?;
-                (host.features.set)(&controller(host, *address)?, feature.id(), value)
+                (host.features.set)(&node(host, *address)?, feature.id(), value)
             }
             Kept::Cache(device) => files::write(&self.file(host, device), value),
         }
@@ -158,12 +190,27 @@ impl Kept {
     }
 }
 
-/// The character device of the controller that the kernel drives at an address.
-fn controller(host: &Host, address: PciAddress) -> io::Result<PathBuf> {
-    let folder = host.sys.join("bus/pci/devices").join(address.to_string()).join("nvme");
+/// The folder of the controller that the kernel drives at an address.
+pub(super) fn controller(sys: &Path, address: PciAddress) -> io::Result<PathBuf> {
+    let folder = sys.join("bus/pci/devices").join(address.to_string()).join("nvme");
     let is_controller = |name: &String| name.strip_prefix("nvme").is_some_and(|number| number.parse::<u32>().is_ok());
     let name = names_in(&folder).find(is_controller).ok_or(ErrorKind::NotFound)?;
-    Ok(host.dev.join(name))
+    Ok(folder.join(name))
+}
+
+/// Its character device.
+fn node(host: &Host, address: PciAddress) -> io::Result<PathBuf> {
+    let folder = controller(&host.sys, address)?;
+    Ok(host.dev.join(folder.file_name().ok_or(ErrorKind::NotFound)?))
+}
+
+/// Brings the drive to the power state in which it works: one that has nothing to do may go to one that rests by itself, and tells
+/// that one then.
+fn wake(host: &Host, address: PciAddress) -> io::Result<()> {
+    let mut disks = names_in(&controller(&host.sys, address)?).filter_map(|name| head_of(&name));
+    let disk = disks.find(|disk| host.sys.join("block").join(disk).exists());
+    let disk = disk.ok_or_else(|| io::Error::other("the drive has no namespace to read from, so it may be resting"))?;
+    (host.features.wake)(&host.dev.join(disk))
 }
 
 /// A feature's value, in the form that [`Kept`] writes.

@@ -16,6 +16,7 @@ mod journal;
 mod kept;
 mod lock;
 mod restore;
+mod serial;
 mod setting;
 mod taking;
 

@@ -8,6 +8,7 @@ use super::host::Host;
 use super::item::Item;
 use super::journal::{self, Drive, Record, Undo};
 use super::lock;
+use super::serial::Serial;
 use super::taking::missing_disks;
 use std::collections::BTreeSet;
 use std::fs::{self, OpenOptions};
@@ -67,29 +68,41 @@ pub(super) struct Outcome {
     pub(super) lost: Vec<String>,
 }
 
+impl Outcome {
+    /// Notes a line once: a drive has many files, and is gone once.
+    fn note(&mut self, line: String) {
+        if !self.notes.contains(&line) {
+            self.notes.push(line);
+        }
+    }
+}
+
 /// Puts back every item of `undo`, newest first; one failure does not keep the others from it. `disks` are the block
 /// devices that are waited for when a drive goes back to its driver.
 pub(super) fn put_back(host: &Host, undo: &Undo, disks: &[String]) -> Outcome {
     let mut outcome = Outcome::default();
     for (item, old) in undo.newest_first() {
         let file = item.file(&host.sys);
+        // Looked at for each: it may have come back with an item before.
+        let controller = item.controller(&host.sys);
+        if let Some((address, now)) = controller.and_then(|at| Some((at, Serial(at).changed(&host.sys, undo)?))) {
+            outcome.note(format!("{address} is {now}: its settings are left alone"));
+            continue;
+        }
         let from = match item {
             Item::Attribute(attribute) => put_back_one(&host.sys, attribute, old),
             Item::Driver(binding) => put_back_driver(host, *binding, old, disks, &mut outcome.notes),
             Item::Kept(kept) => kept.put_back(host, old),
+            Item::Serial(_) => Ok(None),
         };
         match from {
             Ok(None) => {}
             Ok(Some(from)) => outcome.restored.push(Restored { file, from, to: old.to_owned() }),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                let note = match item.device().filter(|device| !host.sys.join("block").join(device).exists()) {
+                outcome.note(match item.device().filter(|device| !host.sys.join("block").join(device).exists()) {
                     Some(device) => format!("`{device}` is gone, and its settings with it"),
                     None => format!("{} is gone, and its setting with it", file.display()),
-                };
-                // A drive has many files, and is gone once.
-                if !outcome.notes.contains(&note) {
-                    outcome.notes.push(note);
-                }
+                });
             }
             // Trying again would come to the same.
             Err(error) if matches!(item, Item::Kept(_)) => outcome.lost.push(error.to_string()),

@@ -10,10 +10,12 @@ use super::item::Item;
 use super::journal::Change;
 use super::kept::Kept;
 use super::lock;
+use super::serial::Serial;
 use super::setting::{Place, Setting};
 use iopj_engine::PciAddress;
 use iopj_engine::target::TakePlan;
 use std::collections::BTreeMap;
+use std::io::ErrorKind;
 use std::path::Path;
 
 /// What a run holds of the drives that it takes.
@@ -71,10 +73,12 @@ impl Settings<'_> {
         }
         let own = self.own(&disks);
         let (stood, kept) = (self.stood(&own), Kept::stands(self.host, plan.address, &own));
+        let serial = Serial(plan.address).read(&sys);
         // Put back newest first, so in the order of `stood` and of `kept`, after the driver.
         let attributes = stood.iter().map(|(attribute, value)| (Item::Attribute(attribute.clone()), value));
         let items = attributes.chain(kept.iter().map(|(kept, value)| (Item::Kept(kept.clone()), value)));
-        for (item, value) in items.rev() {
+        let serial = serial.iter().map(|value| (Item::Serial(Serial(plan.address)), value));
+        for (item, value) in serial.chain(items.rev()) {
             if self.undo.old(&item).is_none() {
                 self.journal(item, value.clone(), value.clone())?;
             }
@@ -100,8 +104,8 @@ impl Settings<'_> {
     /// take. The drive must not be open through VFIO any more: drop its controller first.
     ///
     /// # Errors
-    /// [`SettingsError::NotGivenBack`]: the drive is gone, a living process has it open (it is named), the old driver does not
-    /// take it, or its block devices do not come; the journal is kept and the call may be repeated.
+    /// [`SettingsError::NotGivenBack`]: the drive is gone, another one is in its place, a living process has it open (it is named), the
+    /// old driver does not take it, or its block devices do not come; the journal is kept and the call may be repeated.
     /// [`SettingsError::Locked`] if another run was quicker to claim a block device.
     pub fn give_back(&mut self, address: PciAddress) -> Result<(), SettingsError> {
         let Some(position) = self.hold.taken.iter().position(|taken| taken.binding.0 == address) else { return Ok(()) };
@@ -129,13 +133,19 @@ impl Settings<'_> {
                 "its driver has it again, but {disk} is a block device of another drive now"
             )));
         }
+        if let Some(now) = Serial(address).changed(sys, &self.undo) {
+            return Err(not_back(format!(
+                "its driver has it again, but it is {now}: its settings are left alone; start a new run"
+            )));
+        }
         for (attribute, value) in stood {
             if attribute.read(sys).is_ok_and(|now| now != *value) {
                 attribute.write(sys, value).map_err(SettingsError::io("write to", &attribute.file(sys)))?;
             }
         }
-        let lost =
-            kept.iter().filter_map(|(kept, value)| Some(kept.put_back(self.host, value).err()?.to_string())).collect();
+        let failed = kept.iter().filter_map(|(kept, value)| kept.put_back(self.host, value).err());
+        // What is gone took its values with it.
+        let lost = failed.filter(|error| error.kind() != ErrorKind::NotFound).map(|error| error.to_string()).collect();
         for disk in gone.iter().filter(|disk| self.devices.contains(disk)) {
             self.hold.claims.extend(host::claim(&sys.join("block"), disk)?);
         }

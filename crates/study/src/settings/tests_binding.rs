@@ -113,18 +113,15 @@ impl Kernel {
     }
 
     fn disks_come(&self) {
-        let disk = self.path(&format!("{DEVICE}/nvme/nvme0/nvme0n1"));
+        let controller = self.controller_comes();
+        let disk = controller.join("nvme0n1");
         let queue = [("queue/scheduler", "none"), ("queue/nr_requests", "1023"), ("queue/io_timeout", "30000")];
         for (file, value) in queue.into_iter().chain([("serial", "S-1"), ("stat", "")]) {
             fs::create_dir_all(disk.join(file).parent().unwrap()).unwrap();
             fs::write(disk.join(file), format!("{value}\n")).unwrap();
         }
-        // What a reset makes of a controller's features, and a new queue of what the kernel was told of its cache.
-        for (feature, value) in [("06", "1"), ("08", "0"), ("0c", "1")] {
-            if self.path("dev/nvme0").exists() {
-                fs::write(self.path("dev/nvme0").join(feature), value).unwrap();
-                fs::write(disk.join("queue/write_cache"), "write back\n").unwrap();
-            }
+        if self.path("dev/nvme0").exists() {
+            fs::write(disk.join("queue/write_cache"), "write back\n").unwrap();
         }
         symlink(disk, self.path("sys/block/nvme0n1")).unwrap();
     }
@@ -241,11 +238,12 @@ fn a_drive_is_taken_and_given_back_step_by_step() {
             let journal = machine.fixture.journals().remove(0);
             let lines: Vec<&str> = journal.lines().collect();
             assert!(lines[0].contains(r#"{"name":"nvme0n1","serial":"S-1"}"#), "{journal}");
-            assert_eq!(lines[1], r#"{"file":"block/nvme0n1/queue/io_timeout","old":"5000","new":"5000"}"#);
-            assert_eq!(lines[2], r#"{"file":"block/nvme0n1/queue/nr_requests","old":"1023","new":"1023"}"#);
-            assert_eq!(lines[3], r#"{"file":"block/nvme0n1/queue/scheduler","old":"kyber","new":"kyber"}"#);
+            assert_eq!(lines[1], r#"{"file":"bus/pci/devices/0000:01:00.0/nvme/serial","old":"S-1","new":"S-1"}"#);
+            assert_eq!(lines[2], r#"{"file":"block/nvme0n1/queue/io_timeout","old":"5000","new":"5000"}"#);
+            assert_eq!(lines[3], r#"{"file":"block/nvme0n1/queue/nr_requests","old":"1023","new":"1023"}"#);
+            assert_eq!(lines[4], r#"{"file":"block/nvme0n1/queue/scheduler","old":"kyber","new":"kyber"}"#);
             let driver = r#"{"file":"bus/pci/devices/0000:01:00.0/driver","old":"nvme","new":"vfio-pci"}"#;
-            assert_eq!(lines[4..], vec![driver; round + 1]);
+            assert_eq!(lines[5..], vec![driver; round + 1]);
             settings.give_back(address()).unwrap();
             assert_eq!(machine.kernel.driver().as_deref(), Some("nvme"));
             assert_eq!(machine.seen(), ["override ", "unbind vfio-pci", "bind nvme"]);
@@ -483,7 +481,7 @@ proptest! {
     fn no_text_leads_outside_of_what_may_be_written(
         start in "(bus/pci/|block/|\\.\\./|/|)(devices|drivers|sda|\\.\\.)/",
         middle in "(0000:01:00\\.0|10000:e1:1f\\.7|0000:01:00\\.9|\\.\\.|nvme|queue|\\PC{0,6})",
-        rest in "(/(driver|driver_override|remove|unbind|nomerges|write_cache|nvme/feature/0[68C]h|\\.\\.|\\PC{0,4})){0,3}",
+        rest in "(/(driver|driver_override|remove|unbind|nomerges|write_cache|nvme/feature/0[268C]h|nvme/serial|\\.\\.|\\PC{0,4})){0,3}",
         old in "(nvme|vfio-pci|none|\\.\\.|[a-z./\\-_]{0,12}|\\PC{0,8})",
     ) {
         let text = format!("{start}{middle}{rest}");
@@ -499,6 +497,8 @@ proptest! {
                 }
             }
             Item::Kept(kept) => prop_assert!(!kept.accepts(&old) || !old.contains(['/', '.'])),
+            // It is never written.
+            Item::Serial(serial) => prop_assert_eq!(text, format!("bus/pci/devices/{}/nvme/serial", serial.0)),
         }
     }
 }

@@ -1,12 +1,32 @@
 //! What a drive loses by a change of hands: read before, put back after, told where it cannot be. After a death: `a_killed_run_...`.
 
 use super::*;
+use crate::settings::kept::{Feature, Kept};
+
+impl Kernel {
+    /// The controller's folder. Its serial is S-1, or what the file `serial` of the root says; with a file `gone` there, the drive is
+    /// pulled again as soon as its disk has come.
+    pub(super) fn controller_comes(&self) -> PathBuf {
+        let name = if self.path("gone").exists() { "pulled" } else { "nvme0" };
+        let controller = self.path(&format!("{DEVICE}/nvme/{name}"));
+        fs::create_dir_all(&controller).unwrap();
+        let serial = fs::read_to_string(self.path("serial")).unwrap_or_else(|_| "S-1\n".to_owned());
+        fs::write(controller.join("serial"), serial).unwrap();
+        // What a reset makes of its features.
+        for (feature, value) in RESET.into_iter().filter(|_| self.path("dev/nvme0").exists()) {
+            fs::write(self.path("dev/nvme0").join(feature), value).unwrap();
+        }
+        controller
+    }
+}
+
+const RESET: [(&str, &str); 4] = [("02", "0"), ("06", "1"), ("08", "0"), ("0c", "1")];
 
 impl Machine {
     /// A drive whose features and cache are not as a reset leaves them: its values.
     pub(super) fn with_features() -> Machine {
         let machine = Machine::new(Some("nvme"));
-        for (feature, value) in [("06", "0"), ("08", "260"), ("0c", "1")] {
+        for (feature, value) in [("02", "65"), ("06", "0"), ("08", "260"), ("0c", "1")] {
             machine.fixture.write(&format!("dev/nvme0/{feature}"), value);
         }
         machine.fixture.write("sys/block/nvme0n1/queue/write_cache", "write through");
@@ -14,8 +34,9 @@ impl Machine {
     }
 
     /// The features and the cache.
-    pub(super) fn kept(&self) -> [String; 4] {
-        let files = ["dev/nvme0/06", "dev/nvme0/08", "dev/nvme0/0c", "sys/block/nvme0n1/queue/write_cache"];
+    pub(super) fn kept(&self) -> [String; 5] {
+        let files =
+            ["dev/nvme0/02", "dev/nvme0/06", "dev/nvme0/08", "dev/nvme0/0c", "sys/block/nvme0n1/queue/write_cache"];
         files.map(|file| self.fixture.read(file))
     }
 }
@@ -23,11 +44,13 @@ impl Machine {
 #[test]
 fn what_a_reset_loses_is_put_back() {
     let machine = Machine::with_features();
-    let stood = ["0", "260", "1", "write through"].map(str::to_owned);
+    let stood = ["65", "0", "260", "1", "write through"].map(str::to_owned);
     machine.settings(|settings| {
         settings.take(&plan(Some("nvme"))).unwrap();
         let journal = machine.fixture.journals().remove(0);
         for line in [
+            r#"{"file":"bus/pci/devices/0000:01:00.0/nvme/serial","old":"S-1","new":"S-1"}"#,
+            r#"{"file":"bus/pci/devices/0000:01:00.0/nvme/feature/02h","old":"0x41","new":"0x41"}"#,
             r#"{"file":"bus/pci/devices/0000:01:00.0/nvme/feature/06h","old":"0x0","new":"0x0"}"#,
             r#"{"file":"bus/pci/devices/0000:01:00.0/nvme/feature/08h","old":"0x104","new":"0x104"}"#,
             r#"{"file":"bus/pci/devices/0000:01:00.0/nvme/feature/0Ch","old":"0x1","new":"0x1"}"#,
@@ -59,7 +82,11 @@ fn what_a_drive_does_not_take_again_is_told_once_with_the_remedy() {
         let command = |feature, value| {
             format!("`nvme set-feature {} --feature-id={feature} --value={value}` sets it", dev.display())
         };
-        let [cache, coalescing, apst] = settings.warnings() else { panic!("{:?}", settings.warnings()) };
+        let [power, cache, coalescing, apst] = settings.warnings() else { panic!("{:?}", settings.warnings()) };
+        assert!(
+            power.contains("power state (feature 02h) was 0x41") && power.ends_with(&command(2, "0x41")),
+            "{power}"
+        );
         assert!(
             cache.starts_with(
                 "0000:01:00.0: volatile write cache (feature 06h) was 0x0 before the drive was taken and is 0x1 now"
@@ -74,6 +101,139 @@ fn what_a_drive_does_not_take_again_is_told_once_with_the_remedy() {
     assert_eq!(machine.fixture.journals(), [""; 0]);
 }
 
+/// Another drive in the slot got the old one's features before anything looked at its serial: at a change of paths, and at the run's end.
+#[test]
+fn another_drive_in_the_slot_keeps_its_own_features() {
+    let of_its_own = ["0", "1", "0", "1", "write back"].map(str::to_owned);
+    for at_the_end in [true, false] {
+        let machine = Machine::with_features();
+        machine.fixture.write(&format!("{DEVICE}/nvme/nvme0/nvme0n1/queue/scheduler"), "kyber");
+        machine.settings(|settings| {
+            settings.take(&plan(Some("nvme"))).unwrap();
+            machine.fixture.write("serial", "S-2");
+            if at_the_end {
+                return;
+            }
+            let message = settings.give_back(address()).unwrap_err().to_string();
+            let cause =
+                "it is another drive now (serial S-2, it was S-1 when it was taken): its settings are left alone";
+            assert!(message.contains(cause), "{message}");
+            assert_eq!(settings.restore().unwrap(), []);
+            assert!(settings.warnings().is_empty(), "{:?}", settings.warnings());
+        });
+        let scheduler = machine.fixture.read("sys/block/nvme0n1/queue/scheduler");
+        assert_eq!((machine.kept(), scheduler.as_str()), (of_its_own.clone(), "none"), "at the end: {at_the_end}");
+        assert_eq!(machine.fixture.journals(), [""; 0]);
+    }
+}
+
+/// Not a test of its own: the run that `a_dead_runs_features_are_no_other_drives` kills.
+#[test]
+fn part_takes_and_waits() {
+    let Some(root) = crate::settings::tests_restore::child_root() else { return };
+    let (host, devices) = (host_at(&root), ["nvme0n1".to_owned()]);
+    let locks = host.lock(&devices).unwrap();
+    let mut settings = host.settings(&devices, &locks);
+    settings.take(&plan(Some("nvme"))).unwrap();
+    fs::write(root.join("changed"), "").unwrap();
+    thread::sleep(Duration::from_secs(300));
+}
+
+/// The next start set them on whatever drive was in the slot.
+#[test]
+fn a_dead_runs_features_are_no_other_drives() {
+    for is_back in [false, true] {
+        let machine = Machine::with_features();
+        let child = play("tests_binding::kept", "part_takes_and_waits", &machine.fixture);
+        wait_for(&machine.fixture.path("changed"));
+        kill(child);
+        machine.fixture.write("serial", "S-2");
+        if is_back {
+            // A new drive in the slot comes to its own driver.
+            machine.fixture.write(&format!("{DEVICE}/driver_override"), "");
+            fs::write(machine.fixture.path("sys/bus/pci/drivers/vfio-pci/unbind"), ADDRESS).unwrap();
+            while machine.kernel.driver().is_some() {
+                thread::sleep(Duration::from_millis(1));
+            }
+            fs::write(machine.fixture.path("sys/bus/pci/drivers/nvme/bind"), ADDRESS).unwrap();
+            wait_for(&machine.fixture.path("sys/block/nvme0n1"));
+        }
+        let report = machine.restore();
+        let note =
+            "0000:01:00.0 is another drive now (serial S-2, it was S-1 when it was taken): its settings are left alone";
+        assert!(report.notes.contains(&note.to_owned()), "{report:?}");
+        assert_eq!((report.restored.len(), report.failed), (usize::from(!is_back), vec![]), "the driver at most");
+        assert_eq!(machine.kept(), ["0", "1", "0", "1", "write back"], "is back: {is_back}");
+        assert_eq!(machine.fixture.journals(), [""; 0]);
+    }
+}
+
+/// The kernel's paths ran on a drive in its default power state after the first trial without the kernel.
+#[test]
+fn the_power_state_is_the_one_in_which_the_drive_works() {
+    let machine = Machine::with_features();
+    // It rests in state 4 by itself, and works in 1; the bits above the hint are none of its value.
+    machine.fixture.write("dev/nvme0/02", "4");
+    machine.fixture.write("dev/nvme0/working", "1793");
+    machine.settings(|settings| {
+        settings.take(&plan(Some("nvme"))).unwrap();
+        fs::remove_file(machine.fixture.path("dev/nvme0/working")).unwrap();
+        settings.give_back(address()).unwrap();
+        assert_eq!((machine.fixture.read("dev/nvme0/02").as_str(), settings.warnings()), ("1", &[][..]));
+    });
+}
+
+#[test]
+fn a_path_of_a_multipath_disk_is_woken_by_its_head() {
+    let fixture = Fixture::empty();
+    let controller = format!("sys/bus/pci/devices/{ADDRESS}/nvme/nvme0");
+    let files = ["sys/block/nvme0n1/dev", "sys/block/nvme0c0n1/hidden", &format!("{controller}/nvme0c0n1/hidden")];
+    files.iter().for_each(|file| fixture.write(file, "1"));
+    fixture.write(&format!("{controller}/serial"), "S-1");
+    fixture.write("dev/nvme0/02", "4");
+    fixture.write("dev/nvme0/working", "2");
+    let stands = Kept::stands(&fixture.host(), address(), &[]);
+    assert_eq!(stands, [(Kept::Feature(address(), Feature::PowerState), "0x2".to_owned())]);
+    // Features that another drive could get are not kept.
+    std::fs::remove_file(fixture.path(&format!("{controller}/serial"))).unwrap();
+    assert_eq!(Kept::stands(&fixture.host(), address(), &[]), []);
+}
+
+/// It was told as a bare "NVMe status 0x6".
+#[test]
+fn a_feature_that_cannot_be_read_is_told_with_the_remedy() {
+    for (how, error) in [("failing", "NVMe status 0x6"), ("no node", "No such file or directory (os error 2)")] {
+        let machine = Machine::with_features();
+        machine.settings(|settings| {
+            settings.take(&plan(Some("nvme"))).unwrap();
+            match how {
+                "failing" => machine.fixture.write("dev/nvme0/failing", ""),
+                _ => fs::remove_dir_all(machine.fixture.path("dev/nvme0")).unwrap(),
+            }
+            settings.give_back(address()).unwrap();
+            let told = &settings.warnings()[1];
+            let node = machine.fixture.path("dev/nvme0");
+            let wanted = format!(
+                "0000:01:00.0: volatile write cache (feature 06h) was 0x0 before the drive was taken and cannot be read now: {error}; a \
+                 reset of the controller loses it, and `nvme set-feature {} --feature-id=6 --value=0x0` sets it",
+                node.display()
+            );
+            assert_eq!((told, settings.warnings().len()), (&wanted, 4));
+        });
+    }
+}
+
+#[test]
+fn a_drive_that_is_gone_is_no_warning() {
+    let machine = Machine::with_features();
+    machine.settings(|settings| {
+        settings.take(&plan(Some("nvme"))).unwrap();
+        machine.fixture.write("gone", "");
+        settings.give_back(address()).unwrap();
+        assert!(settings.warnings().is_empty(), "{:?}", settings.warnings());
+    });
+}
+
 #[test]
 fn only_what_is_kept_is_read_from_a_journal() {
     let kept = "bus/pci/devices/0000:01:00.0/nvme/feature/06h".parse::<Item>().unwrap();
@@ -83,8 +243,10 @@ fn only_what_is_kept_is_read_from_a_journal() {
     let cache = "block/nvme0n1/queue/write_cache".parse::<Item>().unwrap();
     assert_eq!((cache.device(), cache.accepts("write back"), cache.accepts("none")), (Some("nvme0n1"), true, false));
     for foreign in [
-        "bus/pci/devices/0000:01:00.0/nvme/feature/02h",
+        "bus/pci/devices/0000:01:00.0/nvme/feature/04h",
         "bus/pci/devices/0000:01:00.0/nvme/feature/0ch",
+        "bus/pci/devices/../nvme/serial",
+        "bus/pci/devices/0000:01:00.0/nvme/serial/..",
         "bus/pci/devices/../nvme/feature/06h",
         "bus/pci/devices/0000:01:00.0/nvme/feature/06h/..",
         "block/../queue/write_cache",
