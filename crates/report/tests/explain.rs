@@ -302,8 +302,11 @@ fn a_slope_within_its_error_gives_no_crossing() {
 
 #[test]
 fn the_papers_orders_are_decided_per_io() {
-    let block = only(&three(&workload(1, 1000)), &[]);
-    let completions = block.completions.unwrap();
+    let completions_of = |trials: &[Trial], emulated: bool| {
+        let blocks = explain(&study(emulated), trials, &question(&[])).unwrap().blocks;
+        blocks.into_iter().next().unwrap().completions.unwrap()
+    };
+    let completions = completions_of(&three(&workload(1, 1000)), false);
     assert!(completions.orders.iter().all(|order| order.answer == Answer::Holds), "{:?}", completions.orders);
     assert_eq!(completions.orders[0].measured, [362.5, 0.0, 725.0]);
     let block_row = &completions.table[0];
@@ -316,11 +319,15 @@ fn the_papers_orders_are_decided_per_io() {
     trials.retain(|trial| trial.path.to_string() != POLL);
     let spins = [200.0, 201.0, 202.0, 203.0, 204.0];
     trials.extend(replicates(POLL, &workload(1, 1000), &spins.map(|spins| Happened { spins, ..Happened::default() })));
-    let orders = only(&trials, &[]).completions.unwrap().orders;
+    let orders = completions_of(&trials, false).orders;
     assert_eq!((orders[5].of, orders[5].answer), ("total", Answer::DoesNotHold));
     let once: Vec<Trial> = three(&workload(1, 1000)).into_iter().filter(|trial| trial.replicate == 0).collect();
-    let orders = only(&once, &[]).completions.unwrap().orders;
+    let orders = completions_of(&once, false).orders;
     assert!(orders.iter().all(|order| order.answer == Answer::Undecided));
+    // Where spins mean nothing there are means and no answers.
+    let orders = completions_of(&three(&workload(1, 1000)), true).orders;
+    assert!(orders.iter().all(|order| order.answer == Answer::Emulated && order.p_holm.iter().all(Option::is_none)));
+    assert_eq!(orders[0].measured, [362.5, 0.0, 725.0]);
 }
 
 #[test]

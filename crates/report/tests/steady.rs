@@ -181,8 +181,8 @@ fn winners_and_the_page_say_what_is_left_without_unsteady_trials() {
     let apart = of(&trials).unwrap();
     let [cell] = &apart.cells[..] else { panic!("{apart:?}") };
     assert_eq!((apart.trials, cell.at.1.to_string()), (5, "1".to_owned()));
-    let paths = [faster, PATH].map(|path| Some(path.parse().unwrap()));
-    assert_eq!([cell.with, cell.without], [(Decision::Winner, paths[0]), (Decision::Alone, paths[1])]);
+    let [with, without] = [faster, PATH].map(|path| vec![path.parse().unwrap()]);
+    assert_eq!((&cell.with, &cell.without), (&(Decision::Winner, with), &(Decision::Alone, without)));
     let words = one_line(&winners(&study, &trials, &question));
     let table = format!(
         "without the 5 trials whose rate changed, 1 of 2 cells is decided otherwise bs iodepth with without 4k 1 {faster} {PATH} alone"
@@ -204,6 +204,9 @@ fn winners_and_the_page_say_what_is_left_without_unsteady_trials() {
         measurement(&mut trials[place]).verdict.kind = VerdictKind::Refuted;
     }
     assert_eq!(of(&trials), None);
+    assert!(
+        !page(&trials).contains("rate changed") && !report(&study, &trials, Admission::default()).contains("without")
+    );
     // Under emulation a rate means nothing.
     let emulated = iopj_store::StudyRecord { emulated: Some("TCG".to_owned()), ..study.clone() };
     assert!(!html::page(&emulated, &trials, &[], Admission::default()).contains("rate changed"));
@@ -226,12 +229,64 @@ fn results_are_given_with_and_without_unsteady_trials() {
     );
     assert!(words.contains("without the trials whose rate changed:") && words.contains(&cell), "{words}");
     assert!(!words.contains("has the least mean latency"), "{words}");
+    // One that does not compete is neither counted nor told of.
+    measurement(&mut trials[1]).verdict.kind = VerdictKind::Refuted;
+    assert!(!text(&trials).contains("without the trials"), "{}", text(&trials));
+    measurement(&mut trials[0]).evidence.steadystate = Some(state);
+    assert!(one_line(&text(&trials)).contains("1 of 2 trials; 1,000 IOPS"), "{}", text(&trials));
+    measurement(&mut trials[1]).verdict.kind = VerdictKind::Verified;
+    // The means turn, and no test tells the paths apart.
     measurement(&mut trials[0]).latency.mean = 100_000.0;
     measurement(&mut trials[1]).latency.mean = 100_000.0;
-    measurement(&mut trials[0]).evidence.steadystate = Some(state);
-    let words = text(&trials).replace("\n", " ").split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(words.contains(&format!("{other} has the least mean latency without them, {PATH} with them")), "{words}");
+    assert!(!text(&trials).contains("has the least mean latency"), "{}", text(&trials));
     measurement(&mut trials[2]).evidence.steadystate = Some(state);
-    let words = text(&trials).replace("\n", " ").split_whitespace().collect::<Vec<_>>().join(" ");
+    let words = one_line(&text(&trials));
     assert!(words.contains("3 of 3 trials; nothing is left without them"), "{words}");
+    assert!(words.contains(", replicate 1: its rate") && !words.contains("replicate 0"), "counted from 1: {words}");
+}
+
+#[test]
+fn a_first_path_is_another_only_where_tests_tell_it_so() {
+    let other = "io_uring/syscall/poll";
+    let mut trials = cell(&[1400; 8]);
+    trials.extend((0..8).map(|replicate| trial(other, &Workload::default(), replicate, 1500)));
+    for (at, trial) in trials.iter_mut().enumerate() {
+        let unsteady = at < 6;
+        let mean = match at {
+            _ if unsteady => 100_000.0,
+            6 => 700_000.0,
+            7 => 701_000.0,
+            _ => 667_000.0,
+        };
+        measurement(trial).latency.mean = mean;
+        measurement(trial).evidence.steadystate = unsteady.then(unsettled);
+    }
+    let study = study(16);
+    let words = |trials: &[Trial]| one_line(&report(&study, trials, Admission::default()));
+    let told = format!("{other} has the least mean latency without them, {PATH} with them");
+    assert!(words(&trials).contains(&told), "{}", words(&trials));
+    // One of the two that are left is as fast: a tie without them.
+    measurement(&mut trials[7]).latency.mean = 660_000.0;
+    assert!(!words(&trials).contains("has the least mean latency"), "{}", words(&trials));
+}
+
+#[test]
+fn a_tie_that_loses_a_path_is_decided_otherwise() {
+    let paths = [PATH, "io_uring/syscall/poll", "libaio/syscall/interrupt"];
+    let mut trials = Vec::new();
+    for (at, path) in paths.into_iter().enumerate() {
+        let iops = |replicate: u32| 1000 + 10 * u64::from((replicate + at as u32) % 3);
+        trials.extend((0..6).map(|replicate| trial(path, &Workload::default(), replicate, iops(replicate))));
+    }
+    trials[12..].iter_mut().for_each(|trial| measurement(trial).evidence.steadystate = Some(unsettled()));
+    let study = study(18);
+    let question = Question::new(Metric::Iops, Axis::Iodepth, Axis::Bs).unwrap();
+    let apart = apart_maps(&study, &trials, &question, &winner_maps(&trials, &question)).remove(0).unwrap();
+    let [cell] = &apart.cells[..] else { panic!("{apart:?}") };
+    assert_eq!(
+        [&cell.with, &cell.without].map(|(decision, paths)| (*decision, paths.len())),
+        [(Decision::Tie, 3), (Decision::Tie, 2)]
+    );
+    let words = one_line(&winners(&study, &trials, &question));
+    assert!(words.contains("1 of 1 cells is decided otherwise") && words.contains("a tie: "), "{words}");
 }

@@ -2,17 +2,20 @@
 
 use super::admission::Admission;
 use super::cells::{Row, Table, Times, tables};
+use super::contrast::{Plan, Sample, in_blocks};
+use super::metric::Metric;
+use super::stats::{LEVEL, Method, holm};
 use super::steady::is_unsteady;
-use super::winner::{AxisValue, Cell, Decision, Question, WinnerMap, winner_maps};
+use super::winner::{AxisValue, Cell, Decision, Question, WinnerMap, maps_by};
 use iopj_core::{IoPath, Workload};
 use iopj_store::{StudyRecord, Trial};
 
 /// What a store shows with its unsteady trials and without.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Apart {
-    /// The cells that have such trials.
+    /// The cells of which such trials compete.
     pub cells: Vec<ApartCell>,
-    /// The workloads whose path of least mean latency is another without them.
+    /// The workloads whose path of least mean latency is told from all others with them and without, and is another one.
     pub firsts: Vec<ApartFirst>,
 }
 
@@ -23,10 +26,10 @@ pub struct ApartCell {
     pub workload: Workload,
     /// Its path, settings and generator, with all of its trials' figures.
     pub row: Row,
-    /// How many of its trials are unsteady.
+    /// How many of its trials that compete are unsteady.
     pub unsteady: usize,
-    /// How many were measured.
-    pub measured: usize,
+    /// How many compete.
+    pub competing: usize,
     /// Its figures without them; absent where nothing is left.
     pub without: Option<Times>,
 }
@@ -51,15 +54,18 @@ pub struct ApartMap {
     pub cells: Vec<Redecided>,
 }
 
+/// What a cell decides: the first path, or all that are tied.
+pub type Decided = (Decision, Vec<IoPath>);
+
 /// A cell that is decided otherwise.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Redecided {
     /// Its places down and across.
     pub at: (AxisValue, AxisValue),
-    /// The decision and the first path with the unsteady trials.
-    pub with: (Decision, Option<IoPath>),
+    /// The decision with the unsteady trials.
+    pub with: Decided,
     /// And without.
-    pub without: (Decision, Option<IoPath>),
+    pub without: Decided,
 }
 
 impl ApartCell {
@@ -81,30 +87,63 @@ fn is_apart(trial: &Trial) -> bool {
     trial.outcome.measurement().is_some_and(is_unsteady)
 }
 
-/// The figures of each cell that has unsteady trials, with them and without, and where the first path is another; absent where all
-/// trials were steady.
+/// The figures of each cell of which unsteady trials compete, with them and without, and where the first path is told to be another;
+/// absent where there is no such cell.
 pub fn apart(study: &StudyRecord, trials: &[Trial], admission: Admission) -> Option<Apart> {
-    let without = tables(study, &steady_ones(study, trials)?, admission);
+    let steady = steady_ones(study, trials)?;
+    let (with, without) = (tables(study, trials, admission), tables(study, &steady, admission));
+    let firsts_with = firsts(study, &with, trials, admission);
+    let firsts_without = firsts(study, &without, &steady, admission);
     let mut apart = Apart { cells: Vec::new(), firsts: Vec::new() };
-    for table in tables(study, trials, admission) {
-        let other = without.iter().find(|other| other.workload == table.workload);
-        let pair = first(&table).zip(other.and_then(first)).filter(|(with, without)| !is_same(with, without));
+    for (table, first) in with.iter().zip(firsts_with) {
+        let at = without.iter().position(|other| other.workload == table.workload);
+        let pair = first.zip(at.and_then(|at| firsts_without[at])).filter(|(with, without)| !is_same(with, without));
         apart.firsts.extend(pair.map(|(with, without)| ApartFirst {
             workload: table.workload.clone(),
             with: with.clone(),
             without: without.clone(),
         }));
-        for row in table.rows {
-            let unsteady = trials.iter().filter(|trial| is_apart(trial) && is_in(trial, &table.workload, &row)).count();
+        for row in table.rows.iter().filter(|row| row.competes) {
+            let competing: Vec<&Trial> = competing(trials, &table.workload, row, admission).collect();
+            let unsteady = competing.iter().filter(|trial| is_apart(trial)).count();
             if unsteady > 0 {
-                let left = other.and_then(|other| other.rows.iter().find(|left| is_same(left, &row)));
-                let measured = row.verdicts.iter().map(|(_, count)| count).sum();
-                let without = left.and_then(times).cloned();
-                apart.cells.push(ApartCell { workload: table.workload.clone(), row, unsteady, measured, without });
+                let mut left = at.into_iter().flat_map(|at| &without[at].rows);
+                let left = left.find(|left| left.competes && is_same(left, row));
+                let (workload, without) = (table.workload.clone(), left.and_then(times).cloned());
+                let (row, competing) = (row.clone(), competing.len());
+                apart.cells.push(ApartCell { workload, row, unsteady, competing, without });
             }
         }
     }
-    Some(apart)
+    (!apart.cells.is_empty()).then_some(apart)
+}
+
+/// Of each table the path of least mean latency, where it competes alone or is told from every other one, after Holm's correction over
+/// the tables.
+fn firsts<'t>(
+    study: &StudyRecord,
+    tables: &'t [Table],
+    trials: &[Trial],
+    admission: Admission,
+) -> Vec<Option<&'t Row>> {
+    let method = if in_blocks(study) { Method::Paired } else { Method::Welch };
+    let plan = Plan { looks: study.looks(), ..Plan::of(Metric::LatencyMean, method, tables.len()) };
+    let p_of = |table: &Table| {
+        let sample = |row: &Row| -> Sample {
+            let trials = competing(trials, &table.workload, row, admission);
+            trials.filter_map(|trial| Some((trial.replicate, trial.outcome.measurement()?.latency.mean))).collect()
+        };
+        let mut samples = table.rows.iter().filter(|row| row.competes).map(sample);
+        let first = samples.next()?;
+        // What cannot be tested is not told apart; what by blocks is the other way round neither.
+        let p = |other: Sample| plan.test(&first, &other).filter(|(_, sign)| *sign < 0.0).map_or(1.0, |(p, _)| p);
+        Some(samples.map(p).fold(0.0, f64::max))
+    };
+    let p: Vec<Option<f64>> = tables.iter().map(p_of).collect();
+    let mut corrected = holm(&p.iter().copied().flatten().collect::<Vec<f64>>()).into_iter();
+    let told = |p: Option<f64>| p.and_then(|_| corrected.next()).is_some_and(|p| p <= LEVEL);
+    let told: Vec<bool> = p.into_iter().map(told).collect();
+    tables.iter().zip(told).map(|(table, told)| table.rows.first().filter(|_| told)).collect()
 }
 
 /// What each of these maps, which are all of the question's, is without the unsteady trials; absent for one that has none of them.
@@ -115,7 +154,9 @@ pub fn apart_maps(
     maps: &[WinnerMap],
 ) -> Vec<Option<ApartMap>> {
     let Some(steady) = steady_ones(study, trials) else { return vec![None; maps.len()] };
-    let without = winner_maps(&steady, question);
+    // By the same meter, whatever the trials that are left were measured by.
+    let source = maps.first().and_then(|map| map.source.as_ref());
+    let without = maps_by(&steady, question, source);
     let of = |map: &WinnerMap| {
         let competes = |trial: &&Trial| is_apart(trial) && map.has(trial) && question.admission.admit(trial).is_ok();
         let count = trials.iter().filter(competes).count();
@@ -124,7 +165,7 @@ pub fn apart_maps(
         });
         let cells = map.cells.iter().filter_map(|(at, cell)| {
             let with = decided(cell);
-            let without = other.and_then(|other| other.cells.get(at)).map_or((Decision::Empty, None), decided);
+            let without = other.and_then(|other| other.cells.get(at)).map_or((Decision::Empty, Vec::new()), decided);
             (with != without).then_some(Redecided { at: *at, with, without })
         });
         (count > 0).then(|| ApartMap { trials: count, cells: cells.collect() })
@@ -132,28 +173,35 @@ pub fn apart_maps(
     maps.iter().map(of).collect()
 }
 
-fn decided(cell: &Cell) -> (Decision, Option<IoPath>) {
+fn decided(cell: &Cell) -> Decided {
     let decision = cell.decision();
+    let first = cell.ranking.first().filter(|_| decision != Decision::Tie).map(|place| place.path);
     // The first of a tie is so by chance.
-    (decision, cell.ranking.first().filter(|_| decision != Decision::Tie).map(|place| place.path))
+    let mut paths: Vec<IoPath> = cell.tied().into_iter().map(|place| place.path).chain(first).collect();
+    paths.sort_unstable();
+    (decision, paths)
 }
 
 fn times(row: &Row) -> Option<&Times> {
     row.figures.as_ref()?.times.as_ref()
 }
 
-/// The path of least mean latency.
-fn first(table: &Table) -> Option<&Row> {
-    table.rows.first().filter(|row| row.competes)
-}
-
 fn is_same(a: &Row, b: &Row) -> bool {
     a.path == b.path && a.generator == b.generator && a.settings == b.settings
 }
 
-fn is_in(trial: &Trial, workload: &Workload, row: &Row) -> bool {
-    trial.workload == *workload
-        && trial.path == row.path
-        && trial.generator == row.generator
-        && trial.settings == row.settings
+/// The trials of a row that compete.
+fn competing<'t>(
+    trials: &'t [Trial],
+    workload: &Workload,
+    row: &Row,
+    admission: Admission,
+) -> impl Iterator<Item = &'t Trial> {
+    trials.iter().filter(move |trial| {
+        trial.workload == *workload
+            && trial.path == row.path
+            && trial.generator == row.generator
+            && trial.settings == row.settings
+            && admission.admit(trial).is_ok()
+    })
 }

@@ -314,21 +314,26 @@ struct Gathered {
 
 /// One map for each combination of what does not lie on the axes, in the order in which these first stand in `trials`.
 pub fn winner_maps(trials: &[Trial], question: &Question) -> Vec<WinnerMap> {
-    let mut maps: Vec<(WinnerMap, Cells<Gathered>)> = Vec::new();
     let source = question.metric.is_energy().then(|| EnergySource::measured(&[trials])).flatten();
+    maps_by(trials, question, source.as_ref())
+}
+
+/// The same by this meter and scope.
+pub(super) fn maps_by(trials: &[Trial], question: &Question, source: Option<&EnergySource>) -> Vec<WinnerMap> {
+    let mut maps: Vec<(WinnerMap, Cells<Gathered>)> = Vec::new();
     for trial in trials {
         let place = maps.iter().position(|(map, _)| map.has(trial)).unwrap_or_else(|| {
             let mut workload = trial.workload.clone();
             question.x.clear(&mut workload);
             question.y.clear(&mut workload);
             let (settings, generator) = (trial.settings.clone(), trial.generator);
-            let (question, source) = (*question, source.clone());
+            let (question, source) = (*question, source.cloned());
             let map = WinnerMap { question, workload, settings, generator, source, cells: BTreeMap::new() };
             maps.push((map, BTreeMap::new()));
             maps.len() - 1
         });
         let at = (question.y.value(&trial.workload), question.x.value(&trial.workload));
-        gather(maps[place].1.entry(at).or_default(), trial, question, source.as_ref());
+        gather(maps[place].1.entry(at).or_default(), trial, question, source);
     }
     // The family is every cell that has two paths, wherever it stands: another choice of axes does not change it.
     let family = maps.iter().flat_map(|(_, cells)| cells.values()).filter(|cell| cell.samples.len() > 1).count();

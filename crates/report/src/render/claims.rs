@@ -21,10 +21,16 @@ pub fn claims(claims: &[Claim]) -> String {
         text.push('\n');
         text += &one(claim);
     }
-    text += "\nDecided from trials that compete, by the t-test within blocks (of imports by Welch's), of percentiles by their logarithms, or by\n\
-             two one-sided tests, at 5 %, after Holm's correction over the comparisons of a claim. `ratio` is the first figure over the\n\
+    text += "\nDecided from trials that compete, by the t-test within blocks (of imports by Welch's), of percentiles and geometric means by\n\
+             their logarithms, by two one-sided tests, or, of fixed parts, by the t-test of two estimates of a fit, at 5 %, after Holm's\n\
+             correction over the comparisons of a claim, or over what is reported apart. `ratio` is the first figure over the\n\
              second with its 95 % interval, `could see` the least difference that would have been seen four times out of five. Measured\n\
-             figures are means over replicates with their 95 % interval. Published figures are the papers', from their machines.\n";
+             figures are means over replicates, or fixed parts of a fit, with their 95 % interval. Published figures are the papers', from their machines.\n";
+    if let Some(looks) = claims.first().map(|claim| claim.looks).filter(|looks| *looks > 1) {
+        text += &format!(
+            "The blocks were added until decisions were made: every p-value is multiplied by the {looks} looks that there may be.\n"
+        );
+    }
     if claims.iter().any(|claim| claim.marked) {
         text += &wrap(LEGEND, WIDTH, "");
     }
@@ -155,6 +161,14 @@ mod tests {
         ));
         assert!(text.contains("to decide the rest: iopj run studies/poll22.toml --bs 4k --numjobs 1,8\n"));
         assert!(text.contains("(Finding 1): p95 at 128k, local 1,139 us; p95 at 128k, remote 1,155 us;"));
-        assert!(!text.contains("NaN") && !text.contains("inf"), "{text}");
+        assert!(!text.contains("NaN") && !text.contains("inf") && !text.contains("looks"), "{text}");
+    }
+
+    #[test]
+    fn looks_are_told_where_there_was_more_than_one() {
+        let decided = |looks| decide(&[], &Machine { cores: 4, looks, ..Machine::default() });
+        assert!(claims(&decided(7)).contains("every p-value is multiplied by the 7 looks"));
+        let json = |looks| serde_json::to_value(&decided(looks)[0]).unwrap();
+        assert_eq!((json(7)["looks"].as_u64(), json(1).get("looks")), (Some(7), None));
     }
 }

@@ -4,11 +4,10 @@ use super::grid::{Align, Grid, wrap};
 use super::number::thousands;
 use super::report::{WIDTH, name};
 use crate::analysis::Admission;
-use crate::analysis::apart::{ApartCell, ApartFirst, ApartMap, Redecided, apart};
+use crate::analysis::apart::{ApartCell, ApartFirst, ApartMap, Decided, Redecided, apart};
 use crate::analysis::cells::{Row, Times};
 use crate::analysis::steady::{Flag, unsteady};
 use crate::analysis::winner::{Decision, Question, WinnerMap};
-use iopj_core::IoPath;
 use iopj_store::{Generator, StudyRecord, Trial};
 
 /// The trials that are listed at the most.
@@ -21,7 +20,7 @@ pub(super) fn remarks(study: &StudyRecord, trials: &[Trial], admission: Admissio
         let trial = &trials[flag.trial];
         let by = if trial.generator == Generator::Fio { " (fio)" } else { "" };
         let (path, title) = (trial.path, trial.workload.title());
-        let what = format!("{path}{by}, {title}, replicate {}: {}", trial.replicate, flag.reason);
+        let what = format!("{path}{by}, {title}, replicate {}: {}", trial.replicate + 1, flag.reason);
         wrap(&what, WIDTH, "  ")
     };
     let mut text = String::new();
@@ -46,7 +45,7 @@ fn with_and_without(study: &StudyRecord, trials: &[Trial], admission: Admission)
 
 fn line(cell: &ApartCell) -> String {
     let of =
-        format!("{}, {}: {} of {} trials", plain_name(&cell.row), cell.workload.title(), cell.unsteady, cell.measured);
+        format!("{}, {}: {} of {} trials", plain_name(&cell.row), cell.workload.title(), cell.unsteady, cell.competing);
     let figures = |times: &Times| format!("{} IOPS, {:.2} us", thousands(times.iops), times.mean_ns / 1e3);
     match (cell.with(), &cell.without) {
         (Some(with), Some(without)) => format!("{of}; {} with them, {} without", figures(with), figures(without)),
@@ -83,7 +82,7 @@ pub(super) fn of_map(map: &WinnerMap, apart: &ApartMap) -> String {
         ("without", Align::Left),
     ]);
     for Redecided { at: (down, across), with, without } in &apart.cells {
-        grid.row(vec![down.to_string(), across.to_string(), decision(*with), decision(*without)]);
+        grid.row(vec![down.to_string(), across.to_string(), decision(with), decision(without)]);
     }
     let count = apart.cells.len();
     format!(
@@ -93,11 +92,11 @@ pub(super) fn of_map(map: &WinnerMap, apart: &ApartMap) -> String {
     ) + &grid.render()
 }
 
-fn decision((decision, path): (Decision, Option<IoPath>)) -> String {
-    let path = path.map(|path| path.to_string()).unwrap_or_default();
+fn decision((decision, paths): &Decided) -> String {
+    let path = paths.iter().map(|path| path.to_string()).collect::<Vec<String>>().join(", ");
     match decision {
         Decision::Winner => path,
-        Decision::Tie => "a tie".to_owned(),
+        Decision::Tie => format!("a tie: {path}"),
         Decision::Alone => format!("{path} alone"),
         Decision::Undecided => format!("{path}?"),
         Decision::Empty => "none".to_owned(),

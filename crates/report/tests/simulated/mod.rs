@@ -3,7 +3,7 @@
 use iopj_core::IoPath;
 
 /// 99.9 % of a normal distribution lie within as many standard deviations.
-const Z_999: f64 = 3.2905;
+pub(crate) const Z_999: f64 = 3.2905;
 
 const PATHS: [&str; 9] = [
     "posix-sio/syscall/interrupt",

@@ -68,10 +68,17 @@ pub struct Claim {
     /// The energy is of less than the whole machine: the parts are a proxy that decides nothing.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub proxy: bool,
+    /// The looks that decided how many replicates there are: every p-value is multiplied by them. Not told where there was one.
+    #[serde(skip_serializing_if = "is_one")]
+    pub looks: u32,
     /// What to know about the answer.
     pub note: Option<&'static str>,
     /// What to run to decide the rest; absent where all is decided.
     pub run: Option<String>,
+}
+
+fn is_one(looks: &u32) -> bool {
+    *looks == 1
 }
 
 /// The answer to a claim or to a part of one.
@@ -258,6 +265,7 @@ fn decide_one(
         marked: false,
         energy: None,
         proxy: false,
+        looks: machine.looks.max(1),
         note: definition.note,
         run: None,
     };

@@ -92,6 +92,8 @@ pub enum Answer {
     DoesNotHold,
     /// Neither.
     Undecided,
+    /// Not asked: the processor was emulated, where how long poll and hybrid spin means nothing.
+    Emulated,
 }
 
 /// A row of `poll22` Table 2 beside what was measured; loads plus stores.
@@ -108,7 +110,12 @@ pub struct TableRow {
 }
 
 /// `None` if one of the three is missing or refuted.
-pub(super) fn completions(group: &Group<'_>, measures: &[Measure], fits: &[Fitted]) -> Option<Completions> {
+pub(super) fn completions(
+    group: &Group<'_>,
+    measures: &[Measure],
+    fits: &[Fitted],
+    emulated: bool,
+) -> Option<Completions> {
     let column = |mode: &dyn Fn(CompletionMode) -> bool| {
         let is = |path: IoPath| matches!(path, IoPath::PosixSio(own) if mode(own));
         group.cells.iter().position(|cell| !cell.refuted && is(cell.path))
@@ -130,7 +137,7 @@ pub(super) fn completions(group: &Group<'_>, measures: &[Measure], fits: &[Fitte
     Some(Completions {
         columns,
         crossings: crossings.collect(),
-        orders: if counted { orders(group, columns) } else { Vec::new() },
+        orders: if counted { orders(group, columns, emulated) } else { Vec::new() },
         table: if counted && is_the_papers(group.workload) { table(group, columns) } else { Vec::new() },
     })
 }
@@ -196,7 +203,8 @@ const ORDERS: [Asked; 6] = [
     ("total", "interrupt < poll < hybrid", &[(INTERRUPT, POLL, 1.0), (POLL, HYBRID, 1.0)]),
 ];
 
-fn orders(group: &Group<'_>, columns: [usize; 3]) -> Vec<Order> {
+/// Each compares poll or hybrid: under emulation, where spins mean nothing, there are means and no answers.
+fn orders(group: &Group<'_>, columns: [usize; 3], emulated: bool) -> Vec<Order> {
     let values = |of: &str| {
         let at = (0..GROUPS).find(|at| group_name(*at) == of).unwrap_or(GROUPS);
         columns.map(|column| {
@@ -204,12 +212,16 @@ fn orders(group: &Group<'_>, columns: [usize; 3]) -> Vec<Order> {
                 .values(|run| Some(run.sum(Measure::LoadsPlusStores, |function| is_in_group(function, at))))
         })
     };
+    let tested = |a: &[f64], b: &[f64]| {
+        let test = t_test(Method::Welch, a, b).filter(|_| !emulated);
+        test.map(|test| over(group.looks, test.p))
+    };
     let tests = |(of, _, pairs): &Asked| -> Vec<Test> {
         let values = values(of);
         let test = |(less, more, factor): &Pair| {
             let scaled: Vec<f64> = values[*more].iter().map(|value| value * factor).collect();
             let less = &values[*less];
-            (mean(less) - mean(&scaled), t_test(Method::Welch, less, &scaled).map(|test| over(group.looks, test.p)))
+            (mean(less) - mean(&scaled), tested(less, &scaled))
         };
         pairs.iter().map(test).collect()
     };
@@ -223,7 +235,7 @@ fn orders(group: &Group<'_>, columns: [usize; 3]) -> Vec<Order> {
             of,
             order,
             measured: values(of).map(|values| mean(&values)),
-            answer: answer(&differences, &p_holm),
+            answer: if emulated { Answer::Emulated } else { answer(&differences, &p_holm) },
             p_holm,
         }
     };

@@ -165,7 +165,7 @@ fn block(group: &Group<'_>, question: &Question, emulated: bool) -> Block {
         parts: measures.iter().map(|measure| parts::parts(group, *measure, question.top)).collect(),
         differences: first
             .map_or_else(Vec::new, |first| difference::differences(group, first, !question.paths.is_empty())),
-        completions: completions::completions(group, &measures, &fits),
+        completions: completions::completions(group, &measures, &fits, emulated),
         fewest: first.and_then(|first| difference::fewest(group, first)),
         fits,
         measures,

@@ -17,7 +17,7 @@ pub(super) fn without(study: &StudyRecord, trials: &[Trial], admission: Admissio
     let columns = ["IOPS", "IOPS without", "mean latency, \u{b5}s", "without"];
     let columns = columns.map(|name| format!("<th scope=\"col\" class=\"n\">{name}</th>")).concat();
     format!(
-        "<h3>{title}</h3><p class=\"note\">Trials that had not settled when their window began, or whose rate rose or fell over it, \
+        "<h3>{title}</h3><p class=\"note\">Trials that compete and had not settled when their window began, or whose rate rose or fell over it, \
          count as all do. Here is what is left without them.</p>\
          <div class=\"scroll tall\" tabindex=\"0\" role=\"region\" aria-label=\"{title}\"><table><thead><tr><th scope=\"col\">workload</th>\
          <th scope=\"col\">path</th><th scope=\"col\">such trials</th>{columns}</tr></thead><tbody>{rows}</tbody></table></div>{firsts}"
@@ -37,7 +37,7 @@ fn row(cell: &ApartCell) -> String {
         escape(&cell.workload.title()),
         escape(&plain_name(&cell.row)),
         cell.unsteady,
-        cell.measured,
+        cell.competing,
         figures.map(|figure| format!("<td class=\"n\">{figure}</td>")).concat()
     )
 }
