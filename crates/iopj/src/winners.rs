@@ -3,9 +3,8 @@
 use crate::args::WinnersArgs;
 use crate::output::{print, print_json};
 use anyhow::anyhow;
-use iopj_core::IoPath;
 use iopj_report::analysis::Admission;
-use iopj_report::analysis::apart::{ApartMap, Redecided, apart_maps};
+use iopj_report::analysis::apart::{ApartMap, Decided, Redecided, apart_maps};
 use iopj_report::analysis::contrast::in_blocks;
 use iopj_report::analysis::stats::Method;
 use iopj_report::analysis::winner::{Axis, AxisValue, Cell, Decision, Question, WinnerMap, winner_maps};
@@ -85,9 +84,13 @@ fn map_json(map: &WinnerMap, apart: Option<&ApartMap>) -> Value {
 /// The cells that are decided otherwise without the trials whose rate changed.
 fn apart_json(map: &WinnerMap, apart: &ApartMap) -> Value {
     let Question { x, y, .. } = map.question;
-    let decided = |(decision, path): (Decision, Option<IoPath>)| json!({ "decision": decision_word(decision), "path": path.map(|path| path.to_string()) });
+    let decided = |(decision, paths): &Decided| {
+        let mut paths: Vec<String> = paths.iter().map(|path| path.to_string()).collect();
+        let tied = if *decision == Decision::Tie { std::mem::take(&mut paths) } else { Vec::new() };
+        json!({ "decision": decision_word(*decision), "path": paths.first(), "tied": tied })
+    };
     let cell = |cell: &Redecided| {
-        let mut of = json!({ "with": decided(cell.with), "without": decided(cell.without) });
+        let mut of = json!({ "with": decided(&cell.with), "without": decided(&cell.without) });
         (of[y.as_str()], of[x.as_str()]) = (place(cell.at.0), place(cell.at.1));
         of
     };
@@ -171,13 +174,14 @@ mod tests {
         };
         assert_eq!(map_json(&map, None)["without_unsteady"], Value::Null);
         let at = (AxisValue::Bs(4096), AxisValue::Count(8));
-        let path = Some(IoPath::Libaio);
-        let cell = Redecided { at, with: (Decision::Winner, path), without: (Decision::Tie, None) };
+        let [libaio, poll] = ["libaio/syscall/interrupt", "posix-sio/syscall/poll"].map(|path| path.parse().unwrap());
+        let (with, without) = ((Decision::Winner, vec![libaio]), (Decision::Tie, vec![libaio, poll]));
+        let cell = Redecided { at, with, without };
         let json = map_json(&map, Some(&ApartMap { trials: 3, cells: vec![cell] }));
         let expected = json!({ "trials": 3, "redecided": [{
             "bs": 4096, "iodepth": 8,
-            "with": { "decision": "winner", "path": "libaio/syscall/interrupt" },
-            "without": { "decision": "tie", "path": null },
+            "with": { "decision": "winner", "path": "libaio/syscall/interrupt", "tied": [] },
+            "without": { "decision": "tie", "path": null, "tied": ["libaio/syscall/interrupt", "posix-sio/syscall/poll"] },
         }] });
         assert_eq!(json["without_unsteady"], expected);
     }
