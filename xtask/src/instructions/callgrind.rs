@@ -5,6 +5,11 @@ use anyhow::{Context, Result};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How long another run of iopj on the same disk is waited for.
+const PATIENCE: Duration = Duration::from_secs(1800);
 
 /// What callgrind counted over all threads of a program.
 #[derive(Debug, PartialEq, Eq)]
@@ -34,10 +39,21 @@ pub(crate) fn profile(command: &[String], counted: &[&str], out: &Path) -> Resul
     valgrind.args(["--quiet", "--tool=callgrind", "--compress-strings=no", "--compress-pos=no"]);
     valgrind.args(counted.iter().map(|pattern| format!("--toggle-collect={pattern}")));
     valgrind.arg(format!("--callgrind-out-file={}", out.display())).args(command);
-    shell::output(&mut valgrind)?;
+    let begin = Instant::now();
+    while let Err(error) = shell::output(&mut valgrind) {
+        if !is_held(&format!("{error:#}")) || begin.elapsed() > PATIENCE {
+            return Err(error);
+        }
+        thread::sleep(Duration::from_secs(1));
+    }
     let text = fs::read_to_string(out).with_context(|| out.display().to_string())?;
     fs::remove_file(out)?;
     parse(&text)
+}
+
+/// Whether iopj did not run for another run of it has the disk.
+fn is_held(words: &str) -> bool {
+    words.contains("is in use by another run of iopj") || words.contains("is in use by the run of iopj with process id")
 }
 
 /// Reads an output file written without compression of names and positions.
@@ -81,6 +97,16 @@ fn number(text: Option<&str>) -> Result<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Beside the tests of another checkout a count failed at once.
+    #[test]
+    fn another_run_on_the_disk_is_waited_for() {
+        assert!(is_held(
+            "failed (exit status: 2): iopj: `vda` is in use by another run of iopj: wait for its end, or stop it"
+        ));
+        assert!(is_held("iopj: `vda` is in use by the run of iopj with process id 7: wait for its end, or stop it"));
+        assert!(!is_held("iopj: `/dev/vda` is mounted"));
+    }
 
     const OUTPUT: &str = "\
 # callgrind format
