@@ -48,6 +48,11 @@ pub(crate) struct Rule {
 }
 
 impl Declared {
+    /// Nothing is judged, as by `steadystate = "none"`.
+    pub(crate) fn off() -> Declared {
+        Declared { is_off: true, ..Declared::default() }
+    }
+
     /// What a study declares.
     ///
     /// # Errors

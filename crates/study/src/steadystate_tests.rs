@@ -40,6 +40,7 @@ fn the_keys_are_fios_and_each_ramp_has_its_rule() {
     // No ramp, and one too short to be judged.
     assert_eq!((plain.rule(ms(0)), plain.rule(ms(99))), (None, None));
     assert_eq!(declared("steadystate = \"none\"").unwrap().rule(ms(1000)), None);
+    assert_eq!(Declared::off().rule(ms(1000)), None);
     let all =
         declared("steadystate = \"iops_slope:2%\"\nsteadystate_duration = \"4s\"\nsteadystate_limit = \"1m\"").unwrap();
     let four = ms(4000);

@@ -4,6 +4,7 @@ use crate::access::Access;
 use crate::counting::{self, Did, Pass, Passed};
 use crate::energy;
 use crate::fio::Fio;
+use crate::machine;
 use crate::native::{self, JobSpec, Moment};
 use crate::plan::{Cell, Planned};
 use crate::power::PowerState;
@@ -115,7 +116,9 @@ impl<'a> Stage<'a> {
         seed: u64,
         stop: &'a AtomicBool,
     ) -> Result<Stage<'a>, StudyError> {
-        let steadystate = Declared::of(study)?;
+        let declared = Declared::of(study)?;
+        // Under emulation a rate means nothing.
+        let steadystate = machine::emulator().map_or(declared, |_| Declared::off());
         Ok(Stage { host, fio, profiler, seed, steadystate, stop, can_count: OnceCell::new() })
     }
 }
