@@ -27,6 +27,7 @@ pub use error::{Fault, TargetError};
 pub use header::{FileId, HEADER_LEN, ParseFileIdError};
 pub use make::{make_file, make_file_as};
 pub use namespace::NvmeNamespace;
+pub use sys::{nvme_feature, set_nvme_feature};
 pub use taking::{TakeClaims, TakePlan, TakeRefusal, claim_for_taking, head_of, plan_taking};
 pub use topology::leaf_devices;
 

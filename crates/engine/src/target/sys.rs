@@ -184,11 +184,8 @@ const _: () = assert!(size_of::<NvmeAdminCommand>() == 72);
 
 /// Identify (06h) with CNS 00h, Identify Namespace. The kernel grants it to root, and since Linux 6.2 to whoever has opened the device.
 pub(super) fn nvme_identify_namespace(device: &impl AsFd, nsid: u32) -> io::Result<Box<AdminData>> {
-    nvme_admin(
-        device,
-        size_of::<AdminData>() as u32,
-        NvmeAdminCommand { opcode: 6, nsid, ..NvmeAdminCommand::default() },
-    )
+    let command = NvmeAdminCommand { opcode: 6, nsid, ..NvmeAdminCommand::default() };
+    nvme_admin(device, size_of::<AdminData>() as u32, command).map(|(_, data)| data)
 }
 
 /// Get Log Page (02h): the SMART / Health Information log (02h) of the whole controller. The kernel grants it to root.
@@ -199,20 +196,52 @@ pub(super) fn nvme_smart_log(device: &impl AsFd) -> io::Result<Box<AdminData>> {
     // The number of 32-bit words, less one, stands above the log's identifier.
     let cdw10_to_15 = [SMART | (LEN / 4 - 1) << 16, 0, 0, 0, 0, 0];
     let command = NvmeAdminCommand { opcode: 2, nsid: EVERY_NAMESPACE, cdw10_to_15, ..NvmeAdminCommand::default() };
-    nvme_admin(device, LEN, command)
+    nvme_admin(device, LEN, command).map(|(_, data)| data)
 }
 
-/// Hands a command to the controller by `NVME_IOCTL_ADMIN_CMD`; the first `len` bytes, all of them at most, are what it returns.
-fn nvme_admin(device: &impl AsFd, len: u32, command: NvmeAdminCommand) -> io::Result<Box<AdminData>> {
+/// The current value of a feature of a controller, dword 0 of Get Features (0Ah; NVM Express Base Specification 2.0). `device` is its
+/// character device.
+///
+/// # Errors
+/// No root, no controller, or one that does not have the feature.
+pub fn nvme_feature(device: &impl AsFd, feature: u8) -> io::Result<u32> {
+    let cdw10_to_15 = [feature.into(), 0, 0, 0, 0, 0];
+    let command = NvmeAdminCommand { opcode: 0x0A, cdw10_to_15, ..NvmeAdminCommand::default() };
+    nvme_admin(device, FEATURE_LEN, command).map(|(value, _)| value)
+}
+
+/// Some features have data beside dword 0 (0Ch: a table of 256 bytes). Without a place for it a drive would write to address 0.
+const FEATURE_LEN: u32 = size_of::<AdminData>() as u32;
+
+/// Gives a feature without data a value until the controller's next reset (Set Features, 09h).
+///
+/// # Errors
+/// As for [`nvme_feature`], or the feature takes no such value.
+pub fn set_nvme_feature(device: &impl AsFd, feature: u8, value: u32) -> io::Result<()> {
+    let cdw10_to_15 = [feature.into(), value, 0, 0, 0, 0];
+    nvme_admin(device, 0, NvmeAdminCommand { opcode: 0x09, cdw10_to_15, ..NvmeAdminCommand::default() }).map(drop)
+}
+
+/// Hands a command to the controller by `NVME_IOCTL_ADMIN_CMD`: dword 0 of its completion, and the data, of which the first `len` bytes, all of
+/// them at most, are what it returns.
+fn nvme_admin(device: &impl AsFd, len: u32, command: NvmeAdminCommand) -> io::Result<(u32, Box<AdminData>)> {
     let mut data = Box::new([0; size_of::<AdminData>()]);
-    let data_len = len.min(size_of::<AdminData>() as u32);
-    let mut command = NvmeAdminCommand { addr: data.as_mut_ptr() as u64, data_len, ..command };
+    let mut command = command.with_place(&mut data, len);
     // SAFETY: the kernel reads and writes one command, and writes `data_len` bytes to `addr`, where `data` has as many.
     let status = unsafe { libc::ioctl(device.as_fd().as_raw_fd(), NVME_IOCTL_ADMIN_CMD as _, &raw mut command) };
     check(status)?;
     match status {
-        0 => Ok(data),
+        0 => Ok((command.result, data)),
         status => Err(io::Error::other(format!("NVMe status {status:#x}"))),
+    }
+}
+
+impl NvmeAdminCommand {
+    /// The command with `len` bytes of `data` for what it returns, all of them at most; and with the kernel's own time: when a shorter one is
+    /// over the kernel resets the controller, which loses its features.
+    fn with_place(self, data: &mut AdminData, len: u32) -> NvmeAdminCommand {
+        let data_len = len.min(size_of::<AdminData>() as u32);
+        NvmeAdminCommand { addr: data.as_mut_ptr() as u64, data_len, timeout_ms: 0, ..self }
     }
 }
 
@@ -270,4 +299,21 @@ impl AlignedBuffer {
 
 fn check(result: c_int) -> io::Result<()> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Get Features without a place for its data made a drive write to address 0; a command with a second of time made the kernel reset
+    /// the controller.
+    #[test]
+    fn an_admin_command_has_a_place_for_its_data_and_the_kernels_time() {
+        let mut data = [0; size_of::<AdminData>()];
+        let at = data.as_ptr() as u64;
+        let command = NvmeAdminCommand { timeout_ms: 1_000, ..NvmeAdminCommand::default() };
+        let command = command.with_place(&mut data, FEATURE_LEN);
+        assert_eq!((command.addr, command.data_len, command.timeout_ms), (at, 4096, 0));
+        assert_eq!(NvmeAdminCommand::default().with_place(&mut data, u32::MAX).data_len, 4096);
+    }
 }
