@@ -1,7 +1,7 @@
 //! Drives that fail, stall or go while a study runs in a guest: recorded failures, an end, a store that can be read.
 
 use crate::common::{alone, folder, kernel};
-use crate::have_lab;
+use crate::{have_lab, lab_run_text};
 use iopj_lab::LabError;
 use iopj_lab::cache::Cache;
 use iopj_lab::image::Program;
@@ -84,6 +84,29 @@ fn a_silent_drive_ends_its_trial_by_the_kernels_time_limit() {
     assert_eq!(done.unwrap().status, 1, "{printed}");
     assert!(outcomes[0].measurement().is_some(), "the trial before it is kept: {outcomes:?}");
     assert!(outcomes.iter().any(|outcome| !failure(outcome).is_empty()), "{outcomes:?} {printed}");
+}
+
+/// QEMU's translator was seen to run code of before a patch in every other boot; a meter of the study brings the oops about here.
+#[test]
+fn a_guest_that_ran_stale_code_begins_its_study_again() {
+    if !have_lab(&["6.1"]) {
+        return;
+    }
+    let (_alone, folder) = (alone(), folder());
+    let script = folder.path().join("meter");
+    let oops = "#!/bin/sh\necho '<0>Oops: int3: 0000 [#1] SMP NOPTI' >/dev/kmsg\necho c >/proc/sysrq-trigger\n";
+    std::fs::write(&script, oops).unwrap();
+    std::fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let study = format!(
+        "name = \"stale\"\npaths = [\"posix-sio/syscall/interrupt\"]\n[[workload]]\nrw = \"randread\"\nbs = \"4k\"\n\
+         ios = 100\n[meters.own]\nkind = \"command\"\ncommand = [{script:?}]\nscope = \"system\"\n"
+    );
+    let output = lab_run_text(folder.path(), "stale", &study, "--kernel 6.1 --allow-exec");
+    let words = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{words}");
+    assert_eq!(words.matches("the study begins again").count(), 2, "{words}");
+    assert!(words.contains("try again, or use a newer QEMU"), "{words}");
+    assert!(!folder.path().join("stale.iopj").exists(), "{words}");
 }
 
 #[test]

@@ -8,7 +8,7 @@ use crate::error::LabError;
 use crate::image::{self, GuestFile, GuestSpec, Program};
 use crate::kernels::Kernel;
 use crate::profile::{self, DebugInfo, Plugin};
-use crate::vm::{self, Accelerator, MachineSpec, RunFolder};
+use crate::vm::{self, Accelerator, MachineSpec, RunFolder, VmError};
 use iopj_probe::Symbols;
 use iopj_store::Store;
 use serde_json::json;
@@ -93,17 +93,41 @@ pub struct Done {
     pub counted: usize,
 }
 
+/// How often a study is begun whose guest trips over its own patched code ([`VmError::StaleCode`]).
+const BEGUN: u32 = 3;
 /// The kernel's last words, which are no news.
 const POWER_DOWN: &str = "reboot: Power down";
+/// What is said before a study begins again.
+const AGAIN: &str =
+    "lab: QEMU's translator ran code that the guest's kernel had patched (`Oops: int3`): the study begins again";
 /// The store in the guest.
 const GUEST_STORE: &str = "store.iopj";
 
 impl Guest<'_> {
-    /// Runs a study in the guest and puts its store at `store`. `line` is told what the guest prints.
+    /// Runs a study in the guest and puts its store at `store`. `line` is told what the guest prints. A guest that ends by
+    /// [`VmError::StaleCode`] is made anew and begins the study again, three times in all: that is QEMU's doing, not the study's.
     ///
     /// # Errors
     /// [`LabError`]; then there is no store, and no process is left.
     pub fn run(
+        &self,
+        cache: &Cache,
+        study: &GuestStudy<'_>,
+        store: &Path,
+        stop: &AtomicBool,
+        line: &mut dyn FnMut(&str),
+    ) -> Result<Done, LabError> {
+        for _ in 1..BEGUN {
+            match self.once(cache, study, store, stop, line) {
+                Err(LabError::Vm(VmError::StaleCode { .. })) => line(AGAIN),
+                done => return done,
+            }
+        }
+        self.once(cache, study, store, stop, line)
+    }
+
+    /// Runs a study in one guest.
+    fn once(
         &self,
         cache: &Cache,
         study: &GuestStudy<'_>,

@@ -15,8 +15,7 @@ use super::{RunFolder, VmError};
 const TICK: Duration = Duration::from_millis(100);
 /// How long a guest may take to end after its kernel has panicked.
 const PANIC_LIMIT: Duration = Duration::from_secs(5);
-/// How often a guest is booted that panics before its script starts. Seen with QEMU 7.2's translator, once in the first ten boots of
-/// 6.18: "Oops: int3" in a function that has none, while the kernel patches itself.
+/// How often a guest is booted that panics before its script starts, for whatever reason.
 const BOOTS: u32 = 3;
 
 /// A guest that has ended by itself.
@@ -53,7 +52,7 @@ pub fn run(
     let mut booted = boot(spec, folder, stop, &mut console);
     for _ in 1..BOOTS {
         // Once it is up, some of the script has run.
-        if console.up.is_some() || !matches!(booted, Err(VmError::Panic { .. })) {
+        if console.up.is_some() || !matches!(booted, Err(VmError::Panic { .. } | VmError::StaleCode { .. })) {
             break;
         }
         console.start_again();
@@ -92,7 +91,7 @@ pub(super) fn boot(
         if let Some((panic, seen)) = &console.panic
             && seen.elapsed() > PANIC_LIMIT
         {
-            return Err(VmError::Panic { panic: panic.clone(), console: console.last_lines() });
+            return Err(panicked(panic, console));
         }
         if started.elapsed() > spec.time_limit {
             console.finish();
@@ -102,7 +101,7 @@ pub(super) fn boot(
     console.finish();
     let status = machine.wait().map_err(|source| VmError::Start { source })?;
     if let Some((panic, _)) = &console.panic {
-        return Err(VmError::Panic { panic: panic.clone(), console: console.last_lines() });
+        return Err(panicked(panic, console));
     }
     if let Some(cause) = &console.failed {
         return Err(VmError::Guest { cause: cause.clone(), console: console.last_lines() });
@@ -131,6 +130,13 @@ pub fn interact(spec: &MachineSpec, folder: &RunFolder, stop: &AtomicBool) -> Re
         std::thread::sleep(TICK);
     };
     if status.success() { Ok(()) } else { Err(refused(spec, status, "see above".to_owned(), Vec::new())) }
+}
+
+fn panicked(panic: &str, console: &Console<'_>) -> VmError {
+    match console.breakpoint {
+        true => VmError::StaleCode { console: console.last_lines() },
+        false => VmError::Panic { panic: panic.to_owned(), console: console.last_lines() },
+    }
 }
 
 fn refused(spec: &MachineSpec, status: ExitStatus, messages: String, console: Vec<String>) -> VmError {
