@@ -196,19 +196,26 @@ const _: () = assert!(NVME_IOCTL_ADMIN_CMD == 0xC048_4E41);
 #[derive(Debug)]
 struct Device(File);
 
-impl Logs for Device {
-    /// Get Log Page (02h), of the whole controller.
-    fn read(&mut self, id: u8, page: &mut [u8]) -> io::Result<()> {
+impl AdminCommand {
+    /// Get Log Page (02h), of the whole controller. The time is the kernel's own (`admin_timeout`): when it is over the kernel resets the
+    /// controller, and no reading is worth that.
+    fn get_log_page(id: u8, page: &mut [u8]) -> AdminCommand {
         let dwords_less_one = page.len() as u32 / 4 - 1;
-        let mut command = AdminCommand {
+        AdminCommand {
             opcode: 0x02,
             namespace: u32::MAX,
             address: page.as_mut_ptr() as u64,
             data_len: page.len() as u32,
             cdw10_to_15: [dwords_less_one << 16 | u32::from(id), 0, 0, 0, 0, 0],
-            timeout_ms: 1_000,
+            timeout_ms: 0,
             ..AdminCommand::default()
-        };
+        }
+    }
+}
+
+impl Logs for Device {
+    fn read(&mut self, id: u8, page: &mut [u8]) -> io::Result<()> {
+        let mut command = AdminCommand::get_log_page(id, page);
         // SAFETY: the kernel reads and writes one command of this layout and writes `data_len` bytes to `address`, which are `page`;
         // both outlive the call. Another kind of file refuses the request.
         let status = unsafe { libc::ioctl(self.0.as_raw_fd(), NVME_IOCTL_ADMIN_CMD as _, &raw mut command) };
@@ -225,6 +232,16 @@ mod tests {
     use super::*;
     use crate::sysfs::fixture::Tree;
     use proptest::prelude::*;
+
+    #[test]
+    fn a_slow_log_page_resets_no_controller() {
+        let mut page = [0; MEASUREMENT_LEN];
+        let at = page.as_mut_ptr() as u64;
+        let command = AdminCommand::get_log_page(MEASUREMENT_ID, &mut page);
+        assert_eq!((command.opcode, command.namespace, command.address, command.data_len), (2, u32::MAX, at, 64));
+        // Sixteen dwords of log 25h, in the kernel's time.
+        assert_eq!((command.cdw10_to_15[0], command.timeout_ms), (15 << 16 | 0x25, 0));
+    }
 
     /// A drive whose answers are given.
     #[derive(Clone, Debug)]
