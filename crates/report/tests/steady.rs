@@ -147,17 +147,25 @@ fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-#[test]
-fn winners_and_the_page_say_what_is_left_without_unsteady_trials() {
-    let faster = "io_uring/syscall/poll";
+const FASTER: &str = "io_uring/syscall/poll";
+
+/// Two paths at these depths, five times each.
+fn at_depths(iodepths: &[u32]) -> Vec<Trial> {
     let mut trials = Vec::new();
     for replicate in 0..5 {
-        for iodepth in [1, 4] {
-            let workload = Workload { iodepth, ..Workload::default() };
+        for iodepth in iodepths {
+            let workload = Workload { iodepth: *iodepth, ..Workload::default() };
             trials.push(trial(PATH, &workload, replicate, 1000 + 3 * u64::from(replicate % 3)));
-            trials.push(trial(faster, &workload, replicate, 1100 + 5 * u64::from(replicate % 2)));
+            trials.push(trial(FASTER, &workload, replicate, 1100 + 5 * u64::from(replicate % 2)));
         }
     }
+    trials
+}
+
+#[test]
+fn winners_and_the_page_say_what_is_left_without_unsteady_trials() {
+    let faster = FASTER;
+    let mut trials = at_depths(&[1, 4]);
     let study = study(20);
     let question = Question::new(Metric::Iops, Axis::Iodepth, Axis::Bs).unwrap();
     let of = |trials: &[Trial]| apart_maps(&study, trials, &question, &winner_maps(trials, &question)).remove(0);
@@ -210,6 +218,77 @@ fn winners_and_the_page_say_what_is_left_without_unsteady_trials() {
     // Under emulation a rate means nothing.
     let emulated = iopj_store::StudyRecord { emulated: Some("TCG".to_owned()), ..study.clone() };
     assert!(!html::page(&emulated, &trials, &[], Admission::default()).contains("rate changed"));
+}
+
+/// A figure of the page by the beginning of its name.
+fn figure<'p>(page: &'p str, id: &str) -> &'p str {
+    let from = page.find(&format!("<figure id={id}")).unwrap_or_else(|| panic!("no figure {id}"));
+    page[from..].split("</figure>").next().unwrap_or_default()
+}
+
+#[test]
+fn the_maps_of_the_page_mark_what_is_decided_otherwise() {
+    let mut trials = at_depths(&[1, 4]);
+    let study = study(20);
+    let page = |trials: &[Trial]| html::page(&study, trials, &[], Admission::default());
+    let star = ">*</text>";
+    let (latency, switches) = ("least-mean-latency-", "fewest-context-switches-");
+    let steady = page(&trials);
+    assert!(!figure(&steady, latency).contains("without") && !steady.contains(star));
+    // One of five turns nothing: it is said, and no cell is marked.
+    measurement(&mut trials[1]).evidence.steadystate = Some(unsettled());
+    let words = "<p class=note>Without the trial whose rate changed: every cell is decided the same way.</p><details>";
+    let html = page(&trials);
+    assert!(figure(&html, latency).contains(words) && !html.contains(star), "{}", figure(&html, latency));
+    // All of a winner's at depth 1.
+    for trial in trials.iter_mut().filter(|trial| trial.path.to_string() == FASTER && trial.workload.iodepth == 1) {
+        measurement(trial).evidence.steadystate = Some(unsettled());
+    }
+    let html = page(&trials);
+    let map = figure(&html, latency);
+    let words = "<p class=note>Without the 5 trials whose rate changed, 1 of 2 cells is decided otherwise:</p>";
+    let item = format!("<li>iodepth 1, numjobs 1: {FASTER} with them, {PATH} alone without</li>");
+    assert!(map.contains(&format!("{words}<ul class=\"plain note\">{item}</ul><details>")), "{map}");
+    // The first cell has the star, and says what it is without them; the figure says what the star is.
+    let cells: Vec<&str> = map.split("class=\"mark cell").skip(1).collect();
+    let tip = format!("; without the 5 trials whose rate changed: {PATH} alone</title>");
+    let [first, second] = cells[..] else { panic!("{map}") };
+    assert!(first.contains(&tip) && first.contains(star), "{first}");
+    assert!(!second.contains("; without") && !second.contains(star), "{second}");
+    let legend = ">* decided otherwise without the 5 trials whose rate changed</text>";
+    assert!(map.contains(legend), "{map}");
+    // The same cell of another metric was a tie.
+    let map = figure(&html, switches);
+    let item = format!("<li>iodepth 1, numjobs 1: a tie: {PATH}, {FASTER} with them, {PATH} alone without</li>");
+    assert!(map.contains(&item) && map.contains(legend), "{map}");
+    // A figure in a file of its own says it too.
+    let files = html::figures(&study, &trials, &[], Admission::default());
+    let alone = files.iter().find(|(name, _)| name.starts_with(latency)).map(|(_, svg)| svg.contains(legend));
+    assert_eq!(alone, Some(true));
+    // One replicate that is left is too few for a test.
+    let mut one_left = trials.clone();
+    measurement(&mut one_left[1]).evidence.steadystate = None;
+    let html = page(&one_left);
+    let item = format!("<li>iodepth 1, numjobs 1: {FASTER} with them, undecided: {FASTER} without</li>");
+    assert!(figure(&html, latency).contains(&item), "{}", figure(&html, latency));
+    let emulated = iopj_store::StudyRecord { emulated: Some("TCG".to_owned()), ..study.clone() };
+    let html = html::page(&emulated, &trials, &[], Admission::default());
+    assert!(!figure(&html, switches).contains("without") && !html.contains(star), "a rate means nothing there");
+}
+
+#[test]
+fn a_long_list_of_cells_decided_otherwise_is_folded() {
+    let listed = |depths: &[u32]| {
+        let mut trials = at_depths(depths);
+        for trial in trials.iter_mut().filter(|trial| trial.path.to_string() == FASTER) {
+            measurement(trial).evidence.steadystate = Some(unsettled());
+        }
+        let html = html::page(&study(0), &trials, &[], Admission::default());
+        let map = figure(&html, "least-mean-latency-");
+        (map.matches("<li>").count(), map.contains("<details><summary>All 9</summary><ul"))
+    };
+    assert_eq!(listed(&[1, 2, 3, 4, 5, 6, 7, 8]), (8, false));
+    assert_eq!(listed(&[1, 2, 3, 4, 5, 6, 7, 8, 9]), (9, true));
 }
 
 #[test]

@@ -68,12 +68,9 @@ pub(super) fn first_words(first: &ApartFirst) -> String {
 /// What a winner map is without its unsteady trials: a line, and the cells that are decided otherwise.
 pub(super) fn of_map(map: &WinnerMap, apart: &ApartMap) -> String {
     let Question { x, y, .. } = map.question;
-    let which = match apart.trials {
-        1 => "the trial whose rate changed".to_owned(),
-        count => format!("the {count} trials whose rate changed"),
-    };
+    let words = format!("  {}\n", map_words(map, apart));
     if apart.cells.is_empty() {
-        return format!("  without {which}: every cell is decided the same way\n");
+        return words;
     }
     let mut grid = Grid::new(&[
         (y.as_str(), Align::Right),
@@ -84,21 +81,35 @@ pub(super) fn of_map(map: &WinnerMap, apart: &ApartMap) -> String {
     for Redecided { at: (down, across), with, without } in &apart.cells {
         grid.row(vec![down.to_string(), across.to_string(), decision(with), decision(without)]);
     }
-    let count = apart.cells.len();
-    format!(
-        "  without {which}, {count} of {} cells {} decided otherwise\n",
-        map.cells.len(),
-        if count == 1 { "is" } else { "are" }
-    ) + &grid.render()
+    words + &grid.render()
 }
 
-fn decision((decision, paths): &Decided) -> String {
+/// How many cells of a map are decided otherwise without its unsteady trials.
+pub(super) fn map_words(map: &WinnerMap, apart: &ApartMap) -> String {
+    let without = without_words(apart);
+    match (apart.cells.len(), map.cells.len()) {
+        (0, _) => format!("{without}: every cell is decided the same way"),
+        (1, all) => format!("{without}, 1 of {all} cells is decided otherwise"),
+        (count, all) => format!("{without}, {count} of {all} cells are decided otherwise"),
+    }
+}
+
+/// Without which trials.
+pub(super) fn without_words(apart: &ApartMap) -> String {
+    match apart.trials {
+        1 => "without the trial whose rate changed".to_owned(),
+        count => format!("without the {count} trials whose rate changed"),
+    }
+}
+
+/// What a cell decides, in words.
+pub(super) fn decision((decision, paths): &Decided) -> String {
     let path = paths.iter().map(|path| path.to_string()).collect::<Vec<String>>().join(", ");
     match decision {
         Decision::Winner => path,
         Decision::Tie => format!("a tie: {path}"),
         Decision::Alone => format!("{path} alone"),
-        Decision::Undecided => format!("{path}?"),
+        Decision::Undecided => format!("undecided: {path}"),
         Decision::Empty => "none".to_owned(),
     }
 }

@@ -7,6 +7,7 @@ mod reader;
 
 use devtools::{Browser, chromium, fonts};
 use fixture::{judge, measurement, study, trials, workloads};
+use iopj_core::evidence::SteadyState;
 use iopj_core::{EnergyOutcome, Joules, PowerReading, Scope, TrialEnergy, VerdictKind};
 use iopj_report::analysis::Admission;
 use iopj_report::analysis::power::{PowerTrace, windows};
@@ -35,8 +36,19 @@ fn sample() -> Vec<Trial> {
     judge(&mut all, "libaio/syscall/interrupt", VerdictKind::Unproven);
     for trial in &mut all {
         trial.settings.insert("scheduler".to_owned(), format!("{EVIL}{}", trial.workload.bs));
+        // Without these the maps have other winners.
+        if trial.workload.iodepth == 4 && trial.path.to_string() == PATHS[0] {
+            let Outcome::Measured(one) = &mut trial.outcome else { panic!("all are measured") };
+            one.evidence.steadystate = Some(unsettled());
+        }
     }
     all
+}
+
+/// A ramp that was not steady at its longest.
+fn unsettled() -> SteadyState {
+    let (ramp_ns, duration_ns, limit, attained) = (1, 1, 0.1, false);
+    SteadyState { ramp_ns, duration_ns, limit, change: Some(1.0), noise: None, over_ns: None, attained }
 }
 
 /// Every figure of the study is on the page, with as many marks as its own file has.
@@ -125,6 +137,8 @@ fn every_figure_is_drawn_and_foreign_names_are_text() {
         let seen = reader::looks(&mut browser, &page);
         holds_all_figures(&seen, &study, &trials, &[]);
         assert_eq!(seen["verdictColours"], 3, "verified, unproven and refuted");
+        let stars = "[...document.querySelectorAll('.star')].map((one) => one.textContent).join('')";
+        assert_eq!(browser.text(stars), "*".repeat(12), "four cells in each of three maps");
         assert_eq!(browser.text("document.querySelector('h1').textContent"), EVIL);
         assert_eq!(browser.text("document.querySelector('.place code').textContent"), EVIL);
         let named =

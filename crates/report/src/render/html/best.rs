@@ -2,12 +2,15 @@
 
 use super::figures::{Figure, Group, Section, TIPPED_CELLS, words};
 use super::model::{Dimension, Model, Series, shown};
+use super::steady;
 use super::svg::map::{self, Map};
 use super::text::{escape, exact, list, plural, readable, slug};
+use crate::analysis::apart::{ApartMap, apart_maps};
 use crate::analysis::contrast::{Contrast, in_blocks};
 use crate::analysis::metric::Metric;
 use crate::analysis::stats::{LEVEL, Ratio};
 use crate::analysis::winner::{AxisValue, Cell, Decision, Place, Question, WinnerMap, winner_maps};
+use crate::render::steady::{decision, without_words};
 use iopj_core::Workload;
 use std::fmt::Write;
 
@@ -32,16 +35,17 @@ pub(super) fn section(model: &Model<'_>) -> Section {
         return section;
     }
     let metrics = METRICS.into_iter().filter(|metric| model.emulated.is_none() || !metric.is_time());
-    let mut all: Vec<_> = metrics.map(|metric| maps(model, metric, x, y).into_iter()).collect();
+    let mut all: Vec<_> = metrics.map(|metric| maps_with_apart(model, metric, x, y)).collect();
     let (mut left_out, mut incomplete) = (0, 0);
     // All metrics give the same maps in the same order: those at one place are a group.
     loop {
-        let group: Vec<WinnerMap> = all.iter_mut().filter_map(Iterator::next).collect();
-        let Some(first) = group.first() else { break };
+        let group: Vec<(WinnerMap, Option<ApartMap>)> = all.iter_mut().filter_map(Iterator::next).collect();
+        let Some((first, _)) = group.first() else { break };
         left_out += first.left_out().total();
-        incomplete += group.iter().map(|map| map.left_out().energy_incomplete).sum::<usize>();
+        incomplete += group.iter().map(|(map, _)| map.left_out().energy_incomplete).sum::<usize>();
         let heading = format!("{}{}", model.title(&first.workload, &[x, y]), suffix(model, first));
-        let figures: Vec<Figure> = group.iter().filter_map(|map| figure(model, map, (x, y), &heading)).collect();
+        let figures: Vec<Figure> =
+            group.iter().filter_map(|(map, apart)| figure(model, (map, apart.as_ref()), (x, y), &heading)).collect();
         if !figures.is_empty() {
             section.groups.push(Group { heading, figures });
         }
@@ -78,6 +82,19 @@ fn maps(model: &Model<'_>, metric: Metric, x: Dimension, y: Dimension) -> Vec<Wi
     question.map_or(Vec::new(), |question| winner_maps(model.trials, &of_study(question)))
 }
 
+/// The same, each with what it is without the unsteady trials where it has any.
+fn maps_with_apart(
+    model: &Model<'_>,
+    metric: Metric,
+    x: Dimension,
+    y: Dimension,
+) -> impl Iterator<Item = (WinnerMap, Option<ApartMap>)> {
+    let maps = maps(model, metric, x, y);
+    let question = maps.first().map(|map| map.question);
+    let apart = question.map(|question| apart_maps(model.study, model.trials, &question, &maps));
+    maps.into_iter().zip(apart.unwrap_or_default())
+}
+
 /// The test that decides.
 fn test_words(model: &Model<'_>) -> &'static str {
     if in_blocks(model.study) { "the t-test within blocks" } else { "Welch's t-test" }
@@ -89,7 +106,12 @@ fn suffix<'a>(model: &'a Model<'_>, map: &WinnerMap) -> &'a str {
     model.series.iter().find(same).map_or("", |one| &one.suffix)
 }
 
-fn figure(model: &Model<'_>, winners: &WinnerMap, (x, y): (Dimension, Dimension), rest: &str) -> Option<Figure> {
+fn figure(
+    model: &Model<'_>,
+    (winners, apart): (&WinnerMap, Option<&ApartMap>),
+    (x, y): (Dimension, Dimension),
+    rest: &str,
+) -> Option<Figure> {
     let places = |of: fn(&(AxisValue, AxisValue)) -> AxisValue| {
         let mut places: Vec<AxisValue> = winners.cells.keys().map(of).collect();
         places.sort_unstable();
@@ -103,7 +125,9 @@ fn figure(model: &Model<'_>, winners: &WinnerMap, (x, y): (Dimension, Dimension)
         let (Some(column), Some(line)) = (position(&columns, across), position(&lines, down)) else { continue };
         let Some(series) = model.series_like(best.path, winners.generator, &winners.settings) else { continue };
         rows.push(row(winners, cell, (across, down)));
-        cells.push(drawn(model, winners, cell, (column, line), series));
+        let mut one = drawn(model, winners, cell, (column, line), series);
+        apart.iter().for_each(|apart| mark_otherwise(&mut one, apart, (*down, *across)));
+        cells.push(one);
     }
     let of = winners.source.as_ref().map_or(String::new(), |source| format!(" ({source})"));
     let caption = format!("{}{of}", heading(model, winners.question.metric));
@@ -114,6 +138,7 @@ fn figure(model: &Model<'_>, winners: &WinnerMap, (x, y): (Dimension, Dimension)
         columns: columns.iter().map(AxisValue::to_string).collect(),
         rows: lines.iter().map(AxisValue::to_string).collect(),
         cells,
+        otherwise: apart.map_or_else(String::new, |apart| format!("decided otherwise {}", without_words(apart))),
     };
     (!rows.is_empty()).then(|| Figure {
         id: slug(&drawing.title),
@@ -134,6 +159,7 @@ fn figure(model: &Model<'_>, winners: &WinnerMap, (x, y): (Dimension, Dimension)
         ]),
         rows,
         wide: drawing.columns.len() > 4,
+        note: apart.map(|apart| steady::note(winners, apart)),
         title: drawing.title,
         caption,
     })
@@ -163,8 +189,17 @@ fn drawn(model: &Model<'_>, map: &WinnerMap, cell: &Cell, at: (usize, usize), se
             _ => margin(cell),
         },
         tie: matches!(decision, Decision::Tie | Decision::Undecided),
+        otherwise: false,
         tip,
     }
+}
+
+/// Marks a cell that is decided otherwise without the unsteady trials, and says how.
+fn mark_otherwise(drawn: &mut map::Cell, apart: &ApartMap, at: (AxisValue, AxisValue)) {
+    let Some(cell) = apart.cells.iter().find(|cell| cell.at == at) else { return };
+    drawn.otherwise = true;
+    let parts = [std::mem::take(&mut drawn.tip), format!("{}: {}", without_words(apart), decision(&cell.without))];
+    drawn.tip = parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("; ");
 }
 
 /// How far the next path is from the best: in per cent of the best, or as a factor where that reads better.

@@ -118,6 +118,7 @@ fn figure(model: &Model<'_>, workload: usize, kind: CostKind, directories: &[Str
         columns: columns.collect(),
         rows,
         wide: false,
+        note: None,
     })
 }
 

@@ -27,6 +27,14 @@ pub(super) struct Figure {
     pub(super) rows: Vec<Vec<String>>,
     /// It needs the page's whole width.
     pub(super) wide: bool,
+    /// What stands under it.
+    pub(super) note: Option<Note>,
+}
+
+/// A sentence and its list.
+pub(super) struct Note {
+    pub(super) words: String,
+    pub(super) items: Vec<String>,
 }
 
 /// Figures that belong together, under a heading of their own.
@@ -133,6 +141,7 @@ fn verdicts(model: &Model<'_>) -> Section {
         columns: words(&["path", "verified", "unproven", "refuted", "failed"]),
         rows,
         wide: false,
+        note: None,
     };
     Section {
         id: "verdicts",
@@ -244,6 +253,7 @@ fn line_figure(model: &Model<'_>, run: &[usize], dimension: Dimension, metric: M
         columns,
         rows,
         wide: false,
+        note: None,
     })
 }
 
@@ -321,6 +331,7 @@ fn bar_figure(model: &Model<'_>, workload: usize, metric: Metric, rest: &str) ->
         columns: words(&["path", "trials", "verified", "mean", "\u{b1} 95 %"]),
         rows,
         wide: false,
+        note: None,
     })
 }
 
@@ -376,6 +387,7 @@ fn percentile_figure(model: &Model<'_>, workload: usize) -> Option<Figure> {
         columns: ["path", "I/Os"].into_iter().chain(QUANTILES.map(|(_, name)| name)).map(str::to_owned).collect(),
         rows,
         wide: false,
+        note: None,
     })
 }
 
@@ -416,6 +428,7 @@ fn timeline(model: &Model<'_>) -> Section {
         ]),
         rows,
         wide: true,
+        note: None,
     };
     let words = format!(
         "{}, each a stroke from its start to its end, cut where its rate was taken; faint ones are unproven. \

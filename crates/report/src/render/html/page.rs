@@ -1,7 +1,7 @@
 //! The page around the figures: title, summary in words, tables, provenance, and what is missing.
 
 use super::best::{Best, Bests, bests, lead};
-use super::figures::{Figure, Group, Section};
+use super::figures::{Figure, Group, Note, Section};
 use super::model::{Model, shown};
 use super::steady;
 use super::svg::swatch;
@@ -20,6 +20,9 @@ use std::fmt::Write;
 
 /// Groups of figures beyond this many are folded but for the first one.
 const OPEN_GROUPS: usize = 4;
+
+/// The list of a note of more items is folded.
+const OPEN_ITEMS: usize = 8;
 
 /// A table of more rows than these scrolls in a frame of its own.
 const TALL_ROWS: usize = 24;
@@ -336,10 +339,11 @@ fn figure(figure: &Figure) -> String {
     // Numbers, of which there are many, go without a class.
     let class_of = |column: usize| if column == 0 || numeric[column] { "" } else { " class=t" };
     let mut html = format!(
-        "<figure id={}{class}><figcaption>{caption}</figcaption><div class=plot{scrolls}>{}</div>\
+        "<figure id={}{class}><figcaption>{caption}</figcaption><div class=plot{scrolls}>{}</div>{}\
          <details><summary>Table</summary><div class=scroll tabindex=0 role=region aria-label=Data><table class=data><thead><tr>",
         figure.id,
-        figure.drawing.svg()
+        figure.drawing.svg(),
+        figure.note.as_ref().map_or_else(String::new, note)
     );
     for (column, heading) in figure.columns.iter().enumerate() {
         let _ = write!(html, "<th{}>{}", class_of(column), escape(heading));
@@ -355,6 +359,17 @@ fn figure(figure: &Figure) -> String {
         }
     }
     html + "</table></div></details></figure>"
+}
+
+fn note(Note { words, items }: &Note) -> String {
+    let list: String = items.iter().map(|item| format!("<li>{}</li>", escape(item))).collect();
+    let list = format!("<ul class=\"plain note\">{list}</ul>");
+    let list = match items.len() {
+        0 => String::new(),
+        1..=OPEN_ITEMS => list,
+        count => format!("<details><summary>All {count}</summary>{list}</details>"),
+    };
+    format!("<p class=note>{}</p>{list}", escape(words))
 }
 
 /// The papers' claims that this store decides, and how many it does not.

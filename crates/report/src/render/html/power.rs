@@ -75,6 +75,7 @@ fn figure(model: &Model<'_>, trace: &PowerTrace, series: &SeriesByWindow) -> Opt
         columns: words(&["trial", "begin, s", "end, s", "readings", "mean, W", "least, W", "greatest, W"]),
         rows,
         wide: true,
+        note: None,
     })
 }
 

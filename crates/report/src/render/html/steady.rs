@@ -1,10 +1,12 @@
 //! The trials whose rate changed, and what the figures are without them.
 
-use super::text::{escape, readable};
+use super::figures::Note;
+use super::text::{capital, escape, readable};
 use crate::analysis::Admission;
-use crate::analysis::apart::{ApartCell, apart};
+use crate::analysis::apart::{ApartCell, ApartMap, Redecided, apart};
 use crate::analysis::cells::Times;
-use crate::render::steady::{first_words, plain_name};
+use crate::analysis::winner::{Question, WinnerMap};
+use crate::render::steady::{decision, first_words, map_words, plain_name};
 use iopj_store::{StudyRecord, Trial};
 
 /// A table of the cells that have such trials; nothing where all were steady.
@@ -22,6 +24,17 @@ pub(super) fn without(study: &StudyRecord, trials: &[Trial], admission: Admissio
          <div class=\"scroll tall\" tabindex=\"0\" role=\"region\" aria-label=\"{title}\"><table><thead><tr><th scope=\"col\">workload</th>\
          <th scope=\"col\">path</th><th scope=\"col\">such trials</th>{columns}</tr></thead><tbody>{rows}</tbody></table></div>{firsts}"
     )
+}
+
+/// What stands under a winner map that has such trials: the cells that are decided otherwise without them.
+pub(super) fn note(map: &WinnerMap, apart: &ApartMap) -> Note {
+    let Question { x, y, .. } = map.question;
+    let item = |Redecided { at: (down, across), with, without }: &Redecided| {
+        let [with, without] = [with, without].map(decision);
+        format!("{} {across}, {} {down}: {with} with them, {without} without", x.as_str(), y.as_str())
+    };
+    let end = if apart.cells.is_empty() { '.' } else { ':' };
+    Note { words: format!("{}{end}", capital(&map_words(map, apart))), items: apart.cells.iter().map(item).collect() }
 }
 
 fn row(cell: &ApartCell) -> String {

@@ -262,6 +262,7 @@ impl Data {
                 label: self.names[series].clone(),
                 margin,
                 tie: false,
+                otherwise: (column + row + (self.seed % 3) as usize).is_multiple_of(3),
                 tip: String::new(),
             }
         };
@@ -272,6 +273,7 @@ impl Data {
             columns: self.places.iter().map(u32::to_string).collect(),
             rows: self.rows.iter().map(u32::to_string).collect(),
             cells: places.map(cell).collect(),
+            otherwise: format!("decided otherwise without the {} trials whose rate changed", self.seed),
         })
     }
 

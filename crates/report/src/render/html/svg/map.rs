@@ -14,6 +14,8 @@ pub(in super::super) struct Cell {
     pub(in super::super) margin: String,
     /// The winner cannot be told from the next.
     pub(in super::super) tie: bool,
+    /// It gets a star.
+    pub(in super::super) otherwise: bool,
     pub(in super::super) tip: String,
 }
 
@@ -25,6 +27,8 @@ pub(in super::super) struct Map {
     pub(in super::super) columns: Vec<String>,
     pub(in super::super) rows: Vec<String>,
     pub(in super::super) cells: Vec<Cell>,
+    /// What the star of a cell says.
+    pub(in super::super) otherwise: String,
 }
 
 /// Least width of the values of the rows, at which four columns are as wide as a common figure.
@@ -34,6 +38,8 @@ const CELL: (f64, f64) = (96.0, 57.0);
 /// From a cell's corner to its texts, and down to the first of their three lines.
 const TO_TEXT: f64 = 20.0;
 const TO_LINE: f64 = 15.0;
+/// Stands in a cell that is decided otherwise without some of its trials, beside the last line of its texts.
+const STAR: &str = "*";
 /// From a row's value to its cells.
 const TO_CELLS: f64 = 10.0;
 
@@ -43,7 +49,12 @@ pub(in super::super) fn draw(map: &Map) -> Drawing {
     let rows = widest(map.rows.iter().map(String::as_str));
     let left = LEFT.max(rows + TO_CELLS).max(width(&y_title) + TO_CELLS);
     let width = (left + CELL.0 * map.columns.len() as f64 + 2.0).max(super::WIDTH);
-    let mut canvas = Canvas::new(width, TOP + CELL.1 * map.rows.len() as f64 + 4.0);
+    let end = TOP + CELL.1 * map.rows.len() as f64 + 4.0;
+    let has_star = map.cells.iter().any(|cell| cell.otherwise);
+    let mut canvas = Canvas::new(width, if has_star { end + LINE } else { end });
+    if has_star {
+        canvas.text((0.0, end + ABOVE), Anchor::Start, "footnote", &format!("{STAR} {}", map.otherwise));
+    }
     canvas.text((left, ABOVE), Anchor::Start, "axis-title", &x_title);
     canvas.text((0.0, TOP - 8.0), Anchor::Start, "axis-title", &y_title);
     for (column, text) in map.columns.iter().enumerate() {
@@ -78,6 +89,10 @@ fn winner(canvas: &mut Canvas, (x, y): (f64, f64), cell: &Cell) {
     {
         let place = (x + TO_TEXT, y + TO_LINE + LINE * line as f64);
         canvas.text_within(place, Anchor::Start, class, (text, room));
+    }
+    if cell.otherwise {
+        let place = (x + TO_TEXT / 2.0, y + TO_LINE + 2.0 * LINE);
+        canvas.text_within(place, Anchor::Middle, "star", (STAR, TO_TEXT));
     }
 }
 
