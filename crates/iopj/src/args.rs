@@ -330,7 +330,7 @@ pub(crate) enum LabCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Boot a kernel, run a study on an emulated drive, and bring its store out
+    /// Boot a kernel, run studies on an emulated drive, and bring their stores out
     Run(LabRunArgs),
     /// Boot a kernel with an emulated drive and give its shell
     Shell(GuestArgs),
@@ -372,23 +372,24 @@ pub(crate) struct GuestArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct LabRunArgs {
-    /// Study file
-    pub(crate) study: PathBuf,
+    /// Study files, run one after the other in one boot
+    #[arg(required = true, value_name = "STUDY")]
+    pub(crate) studies: Vec<PathBuf>,
     #[command(flatten)]
     pub(crate) guest: GuestArgs,
-    /// Count every instruction, load and store, for `iopj explain`
+    /// Count every instruction, load and store, for `iopj explain`; one study only
     #[arg(long)]
     pub(crate) exact: bool,
     /// Kernel with debug information, which tells the source directory of each function
     #[arg(long, value_name = "FILE", requires = "exact")]
     pub(crate) vmlinux: Option<PathBuf>,
-    /// Take the programs that the study names into the guest, and let it run them there
+    /// Take the programs that the studies name into the guest, and let it run them there
     #[arg(long)]
     pub(crate) allow_exec: bool,
-    /// Store to write; by default the study's name in the current folder
+    /// Store to write, of one study; by default the study's name in the current folder
     #[arg(long)]
     pub(crate) store: Option<PathBuf>,
-    /// End the guest after this time
+    /// End the guest after this time, whatever it runs
     #[arg(long, value_name = "TIME", default_value = "15m")]
     pub(crate) time_limit: String,
 }

@@ -1,14 +1,14 @@
-//! `iopj lab`: kernels, a study or a shell in a virtual machine, and what is left of them.
+//! `iopj lab`: kernels, studies or a shell in a virtual machine, and what is left of them.
 
 use crate::args::{DeviceArg, GuestArgs, LabCommand, LabRunArgs};
-use crate::output::{FAILURES, INTERRUPTED, fail, print, print_json};
+use crate::output::{FAILURES, INTERRUPTED, USAGE, fail, print, print_json};
 use crate::signals;
 use anyhow::{Context, anyhow, bail};
 use iopj_core::{IoPath, parse_duration};
 use iopj_lab::cache::Cache;
 use iopj_lab::image::Program;
 use iopj_lab::kernels::{self, Kernel};
-use iopj_lab::session::{Device, Guest, GuestStudy};
+use iopj_lab::session::{self, Device, Guest, GuestStudy, StudyDone};
 use iopj_lab::{LabError, vm};
 use iopj_report::analysis::Admission;
 use iopj_report::render::{Align, Grid, escape};
@@ -125,24 +125,25 @@ fn shell(args: &GuestArgs) -> anyhow::Result<ExitCode> {
 }
 
 fn run(args: &LabRunArgs) -> anyhow::Result<ExitCode> {
-    let name = args.study.display();
-    let text = std::fs::read_to_string(&args.study)
-        .map_err(|error| anyhow!("`{name}` cannot be read ({error}): name a study file"))?;
-    let study = Study::parse(&text, &name.to_string())?;
-    let time_limit = parse_duration(&args.time_limit).map_err(|error| anyhow!("--time-limit: {error}"))?;
-    let store = args.store.clone().unwrap_or_else(|| PathBuf::from(format!("{}.iopj", study.name)));
-    if store.exists() {
-        return Err(LabError::StoreExists(store).into());
+    if args.store.is_some() && args.studies.len() > 1 {
+        bail!("--store names one store, and each study has its own: leave --store out, or run one study at a time");
     }
-    let in_guest = in_guest(&study, &text, args)?;
+    let texts = args.studies.iter().map(|file| text(file)).collect::<anyhow::Result<Vec<_>>>()?;
+    let mut studies = Vec::new();
+    for (file, text) in args.studies.iter().zip(&texts) {
+        let name = file.display().to_string();
+        let study = Study::parse(text, &name)?;
+        studies.push(in_guest(&study, text, args).context(name)?);
+    }
+    let time_limit = parse_duration(&args.time_limit).map_err(|error| anyhow!("--time-limit: {error}"))?;
+    session::check(&studies, args.exact)?;
     need_tools()?;
     let cache = Cache::open()?;
     let kernel = kernel(&args.guest, &cache)?;
     let mut guest = guest(&args.guest, &kernel);
     (guest.exact, guest.vmlinux, guest.time_limit) = (args.exact, args.vmlinux.as_deref(), time_limit);
     note(&format!("booting {}", kernel.release));
-    let stop = signals::stop_flag();
-    let done = match guest.run(&cache, &in_guest, &store, stop, &mut note) {
+    let done = match guest.run(&cache, &studies, signals::stop_flag(), &mut note) {
         Err(LabError::Vm(vm::VmError::Stopped)) => {
             fail(&anyhow!("interrupted; nothing is left of the guest"));
             return Ok(ExitCode::from(INTERRUPTED));
@@ -150,24 +151,40 @@ fn run(args: &LabRunArgs) -> anyhow::Result<ExitCode> {
         done => done?,
     };
     note(&format!("guest: up after {:.1} s, off after {:.1} s", done.boot.as_secs_f64(), done.total.as_secs_f64()));
-    let (study, trials) = {
-        let store = Store::open(&store)?;
+    let mut first = None;
+    for (study, done) in studies.iter().zip(done.studies) {
+        let code = done.map_err(Into::into).and_then(|done| close(study, done, args.exact));
+        let code = code.unwrap_or_else(|error| {
+            fail(&error);
+            USAGE
+        });
+        first = first.or((code != 0).then_some(code));
+    }
+    Ok(first.map_or(ExitCode::SUCCESS, ExitCode::from))
+}
+
+/// A study file's text.
+fn text(file: &Path) -> anyhow::Result<String> {
+    let unread = |error| anyhow!("`{}` cannot be read ({error}): name a study file", file.display());
+    std::fs::read_to_string(file).map_err(unread)
+}
+
+/// Prints what a study has found, and gives its exit code.
+fn close(study: &GuestStudy<'_>, done: StudyDone, exact: bool) -> anyhow::Result<u8> {
+    let (found, trials) = {
+        let store = Store::open(&study.store)?;
         (store.study()?, store.trials()?)
     };
-    if args.exact {
-        note(&format!(
-            "costs were counted for {} of {} trials: `iopj explain {}`",
-            done.counted,
-            trials.len(),
-            store.display()
-        ));
+    let store = study.store.display();
+    if exact {
+        note(&format!("costs were counted for {} of {} trials: `iopj explain {store}`", done.counted, trials.len()));
     }
-    print(&iopj_report::render::report(&study, &trials, Admission::default().of(&study)))?;
-    print(&format!("store: {}\n", store.display()))?;
+    print(&iopj_report::render::report(&found, &trials, Admission::default().of(&found)))?;
+    print(&format!("store: {store}\n"))?;
     match done.status {
-        0 => Ok(ExitCode::SUCCESS),
-        1 => Ok(ExitCode::from(FAILURES)),
-        other => bail!("the run in the guest ended with status {other}: its message stands above"),
+        0 => Ok(0),
+        1 => Ok(FAILURES),
+        other => bail!("the run of `{}` in the guest ended with status {other}: its message stands above", study.name),
     }
 }
 
@@ -209,7 +226,9 @@ fn in_guest<'a>(study: &Study, text: &'a str, args: &LabRunArgs) -> anyhow::Resu
         programs.extend(Program::called(&named).context("the study names a program")?);
     }
     let spdk = paths.contains(&IoPath::Spdk);
-    Ok(GuestStudy { text, programs, allow_exec: args.allow_exec, passthrough, bypass, spdk, writes })
+    let name = study.name.clone();
+    let store = args.store.clone().unwrap_or_else(|| PathBuf::from(format!("{name}.iopj")));
+    Ok(GuestStudy { name, store, text, programs, allow_exec: args.allow_exec, passthrough, bypass, spdk, writes })
 }
 
 fn clean(with_kernels: bool) -> anyhow::Result<ExitCode> {

@@ -27,11 +27,29 @@ pub enum LabError {
     #[error(transparent)]
     Store(#[from] StoreError),
     /// The store's place is taken.
-    #[error("`{}` is there already: name another store with --store, or remove it", .0.display())]
+    #[error("`{}` is there already: remove it, or name another store with --store, one study at a time", .0.display())]
     StoreExists(PathBuf),
-    /// The guest's run left no store.
-    #[error("the run in the guest ended with status {status} and left no store: its message stands above")]
+    /// Two studies of one boot have the same store.
+    #[error("two studies would write the store `{}`: give one another name", .0.display())]
+    SameStore(PathBuf),
+    /// Studies of one boot that need different guests.
+    #[error("`{study}` needs {what}, and `{other}` would be measured with it too: run `{study}` by itself")]
+    OtherGuest {
+        /// The study that needs more.
+        study: String,
+        /// What it needs.
+        what: &'static str,
+        /// A study that does not need it.
+        other: String,
+    },
+    /// Counts of several studies in one boot.
+    #[error("--exact counts for one study a boot: run each study by itself")]
+    ExactOfSeveral,
+    /// The guest's run of a study left no store.
+    #[error("the run of `{study}` in the guest ended with status {status} and left no store: its message stands above")]
     NoStore {
+        /// The study's name.
+        study: String,
         /// The exit status.
         status: i32,
     },

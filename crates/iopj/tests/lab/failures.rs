@@ -6,7 +6,7 @@ use iopj_lab::LabError;
 use iopj_lab::cache::Cache;
 use iopj_lab::image::Program;
 use iopj_lab::kernels::Kernel;
-use iopj_lab::session::{Device, Done, Guest, GuestStudy, Mishap, MishapKind};
+use iopj_lab::session::{Device, Guest, GuestStudy, Mishap, MishapKind, StudyDone};
 use iopj_store::{Outcome, Store};
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
@@ -22,7 +22,7 @@ fn lab_kernel() -> Option<Kernel> {
 }
 
 /// Runs the study on a drive that a mishap befalls in the second trial; the store's outcomes, and what was printed.
-fn run_with(kernel: &Kernel, kind: MishapKind, at: &Path) -> (Result<Done, LabError>, Vec<Outcome>, String) {
+fn run_with(kernel: &Kernel, kind: MishapKind, at: &Path) -> (Result<StudyDone, LabError>, Vec<Outcome>, String) {
     let cache = Cache::open().unwrap();
     let guest = Guest {
         kernel,
@@ -34,7 +34,10 @@ fn run_with(kernel: &Kernel, kind: MishapKind, at: &Path) -> (Result<Done, LabEr
         mishap: Some(Mishap { kind, at: "2/4".to_owned() }),
     };
     let programs = vec![Program { name: "iopj".to_owned(), host: env!("CARGO_BIN_EXE_iopj").into() }];
+    let store = at.join("mishap.iopj");
     let study = GuestStudy {
+        name: "mishap".to_owned(),
+        store: store.clone(),
         text: STUDY,
         programs,
         allow_exec: false,
@@ -43,9 +46,8 @@ fn run_with(kernel: &Kernel, kind: MishapKind, at: &Path) -> (Result<Done, LabEr
         spdk: false,
         writes: false,
     };
-    let store = at.join("mishap.iopj");
     let mut printed = String::new();
-    let done = guest.run(&cache, &study, &store, &AtomicBool::new(false), &mut |line| {
+    let done = guest.run(&cache, &[study], &AtomicBool::new(false), &mut |line| {
         printed += line;
         printed.push('\n');
     });
@@ -53,7 +55,7 @@ fn run_with(kernel: &Kernel, kind: MishapKind, at: &Path) -> (Result<Done, LabEr
         Ok(store) => store.trials().unwrap().into_iter().map(|trial| trial.outcome).collect(),
         Err(_) => Vec::new(),
     };
-    (done, outcomes, printed)
+    (done.and_then(|mut done| done.studies.remove(0)), outcomes, printed)
 }
 
 fn failure(outcome: &Outcome) -> &str {

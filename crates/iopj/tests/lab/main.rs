@@ -32,13 +32,18 @@ fn have_lab(series: &[&str]) -> bool {
 
 /// `iopj lab run` of a study of this repository in `folder`, with `change` made to its text.
 fn lab_run(folder: &Path, study: &str, change: &[(&str, &str)], options: &str) -> Output {
+    lab_run_text(folder, study, &study_text(study, change), options)
+}
+
+/// A study of this repository with `change` made to its text.
+fn study_text(study: &str, change: &[(&str, &str)]) -> String {
     let file = format!("{}/../../studies/{study}.toml", env!("CARGO_MANIFEST_DIR"));
     let mut text = std::fs::read_to_string(file).unwrap();
     for (from, to) in change {
         assert!(text.contains(from), "{from}");
         text = text.replace(from, to);
     }
-    lab_run_text(folder, study, &text, options)
+    text
 }
 
 /// `iopj lab run` in `folder` of a study with this name and text.
@@ -53,6 +58,11 @@ fn lab_run_text(folder: &Path, study: &str, text: &str, options: &str) -> Output
 fn trials(folder: &Path, study: &str, output: &Output) -> Vec<Trial> {
     let words = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(0), "{words}");
+    trials_kept(folder, study, &words)
+}
+
+/// The trials of a study, all that were planned, whatever came of others beside it.
+fn trials_kept(folder: &Path, study: &str, words: &str) -> Vec<Trial> {
     let store = Store::open(&folder.join(format!("{study}.iopj"))).unwrap();
     assert_eq!(store.study().unwrap().emulated.as_deref(), Some("QEMU TCG"), "{words}");
     let trials = store.trials().unwrap();
@@ -182,17 +192,16 @@ fn synchronous_completions_are_what_was_asked_for_on_5_10() {
     page::shows_counts_and_no_time(folder.path(), "poll22-lab.iopj");
 }
 
-#[test]
-fn io_poll_delay_rules_the_ring_on_5_10() {
-    if !have_lab(&["5.10"]) {
-        return;
-    }
-    let (_alone, folder) = (alone(), folder());
-    let named = with_named_programs(folder.path());
-    let change = [("seed = 22", "seed = 22\ngenerator = [\"native\", \"fio\"]"), ("[settings]", &*named)];
-    let output = lab_run(folder.path(), "delay-lab", &change, "--kernel 5.10 --allow-exec");
-    let trials = trials(folder.path(), "delay-lab", &output);
-    named_programs_ran(folder.path(), &trials);
+/// `delay-lab` with both generators, fio and a meter named by their paths.
+fn delay_lab(folder: &Path) -> String {
+    let named = with_named_programs(folder);
+    study_text("delay-lab", &[("seed = 22", "seed = 22\ngenerator = [\"native\", \"fio\"]"), ("[settings]", &*named)])
+}
+
+/// Demands of `delay-lab` on a kernel before 6.4 that the device's `io_poll_delay` decides what a ring's polling is.
+#[track_caller]
+fn io_poll_delay_rules_the_ring(folder: &Path, trials: Vec<Trial>) {
+    named_programs_ran(folder, &trials);
     let trials: Vec<Trial> = trials.into_iter().filter(|trial| trial.generator == Generator::Native).collect();
     assert_eq!(trials.len(), 9);
     for (delay, kind, sleeping) in
@@ -261,37 +270,34 @@ fn synchronous_polling_is_refuted_on_6_1() {
     assert_eq!(queue.get("io_poll").map(String::as_str), Some("1"), "sysfs says that it polls: {queue:?}");
 }
 
-#[test]
-fn every_combination_of_the_ring_is_proven_on_6_18() {
-    if !have_lab(&["6.18"]) {
-        return;
-    }
-    let (_alone, folder) = (alone(), folder());
-    // A poller of 32 I/Os sleeps in few of its rounds, if these are many.
-    let change = [("replicates = 5", "replicates = 2"), ("ios = 4000", "ios = 16000")];
-    let output = lab_run(folder.path(), "ring-lab", &change, "--kernel 6.18");
-    let trials = trials(folder.path(), "ring-lab", &output);
+/// `ring-lab` in little. A poller of 32 I/Os sleeps in few of its rounds, if these are many.
+fn ring_lab() -> String {
+    study_text("ring-lab", &[("replicates = 5", "replicates = 2"), ("ios = 4000", "ios = 16000")])
+}
+
+/// Demands of `ring-lab` on a kernel that has hybrid polling of rings that each combination is verified.
+#[track_caller]
+fn every_combination_of_the_ring_is_proven(trials: &[Trial]) {
     for submission in ["syscall", "sqpoll"] {
         for completion in ["interrupt", "poll", "hybrid"] {
-            are(&trials, &format!("io_uring/{submission}/{completion}"), VerdictKind::Verified);
+            are(trials, &format!("io_uring/{submission}/{completion}"), VerdictKind::Verified);
         }
     }
-    are(&trials, "posix-sio/syscall/interrupt", VerdictKind::Verified);
-    are(&trials, "posix-sio/syscall/poll", VerdictKind::Refuted);
+    are(trials, "posix-sio/syscall/interrupt", VerdictKind::Verified);
+    are(trials, "posix-sio/syscall/poll", VerdictKind::Refuted);
     assert_eq!(trials.len(), 28);
 }
 
-#[test]
-fn passthrough_is_proven_on_6_18() {
-    if !have_lab(&["6.18"]) {
-        return;
-    }
-    let (_alone, folder) = (alone(), folder());
-    let change = [("replicates = 3", "replicates = 2"), ("ios = 1000", "ios = 4000")];
-    let output = lab_run(folder.path(), "passthrough-lab", &change, "--kernel 6.18");
-    let trials = trials(folder.path(), "passthrough-lab", &output);
-    for (path, measurements) in by_path(&trials) {
-        are(&trials, &path, VerdictKind::Verified);
+/// `passthrough-lab` in little.
+fn passthrough_lab() -> String {
+    study_text("passthrough-lab", &[("replicates = 3", "replicates = 2"), ("ios = 1000", "ios = 4000")])
+}
+
+/// Demands of `passthrough-lab` that every path is verified.
+#[track_caller]
+fn passthrough_is_proven(trials: &[Trial]) {
+    for (path, measurements) in by_path(trials) {
+        are(trials, &path, VerdictKind::Verified);
         assert_eq!(measurements.len(), 4, "{path}");
     }
     assert_eq!(trials.len(), 24);

@@ -1,7 +1,7 @@
 //! What the lab cannot do is said in one message.
 
-use crate::common::{folder, have, is_root, kernel, written};
-use crate::{have_lab, lab_run};
+use crate::common::{folder, have, iopj, is_root, kernel, written};
+use crate::{have_lab, lab_run, study_text};
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -136,4 +136,70 @@ fn programs_that_a_study_names_go_into_the_guest_only_where_it_is_allowed() {
     let meter = "[meters.own]\nkind = \"command\"\ncommand = [\"no-such-meter\"]\nscope = \"system\"";
     run(meter, "", &["the study names a program to run, `no-such-meter`"]);
     run(meter, "--allow-exec", &["`no-such-meter` is not in any folder of $PATH"]);
+}
+
+/// Studies of this repository in a folder of their own.
+fn with_studies(studies: &[&str]) -> tempfile::TempDir {
+    let folder = folder();
+    for study in studies {
+        std::fs::write(folder.path().join(format!("{study}.toml")), study_text(study, &[])).unwrap();
+    }
+    folder
+}
+
+#[track_caller]
+fn several_refused(folder: &Path, line: &str, parts: &[&str]) {
+    let before = std::fs::read_dir(folder).unwrap().count();
+    refused(&iopj(folder, &format!("lab run {line} --kernel 6.18")).output().unwrap(), parts);
+    assert_eq!(std::fs::read_dir(folder).unwrap().count(), before, "{line} left something");
+}
+
+#[test]
+fn studies_of_one_boot_need_a_store_each() {
+    let folder = with_studies(&["ring-lab", "delay-lab"]);
+    let at = folder.path();
+    several_refused(
+        at,
+        "ring-lab.toml delay-lab.toml --store x.iopj",
+        &["--store names one store", "leave --store out"],
+    );
+    several_refused(
+        at,
+        "ring-lab.toml delay-lab.toml ring-lab.toml",
+        &["two studies would write the store `ring-lab.iopj`"],
+    );
+    std::fs::write(at.join("other.toml"), study_text("ring-lab", &[("seed = 23", "seed = 24")])).unwrap();
+    several_refused(at, "ring-lab.toml other.toml", &["`ring-lab.iopj`", "give one another name"]);
+    written(&at.join("delay-lab.iopj"), 100);
+    several_refused(at, "ring-lab.toml delay-lab.toml", &["`delay-lab.iopj` is there already", "remove it"]);
+    several_refused(at, "ring-lab.toml no-such.toml", &["`no-such.toml` cannot be read"]);
+}
+
+/// Costs would go to the trial of the same place in another study.
+#[test]
+fn exact_counts_are_of_one_study_a_boot() {
+    let folder = with_studies(&["ring-lab", "delay-lab"]);
+    let line = "ring-lab.toml delay-lab.toml --exact";
+    several_refused(folder.path(), line, &["--exact counts for one study a boot", "run each study by itself"]);
+}
+
+/// The others would pay for its IOMMU.
+#[test]
+fn a_study_that_bypasses_the_kernel_boots_with_none_that_does_not() {
+    let folder = with_studies(&["ring-lab", "bypass-lab"]);
+    let parts = ["`bypass-lab` needs an IOMMU", "`ring-lab` would be measured with it", "run `bypass-lab` by itself"];
+    several_refused(folder.path(), "ring-lab.toml bypass-lab.toml", &parts);
+    several_refused(folder.path(), "bypass-lab.toml ring-lab.toml", &parts);
+    let named = [("name = \"bypass-lab\"", "name = \"of-spdk\""), ("nvme-user/doorbell/poll", "spdk/doorbell/poll")];
+    std::fs::write(folder.path().join("of-spdk.toml"), study_text("bypass-lab", &named)).unwrap();
+    let parts = ["`of-spdk` needs huge pages", "`bypass-lab` would be measured with it"];
+    several_refused(folder.path(), "bypass-lab.toml of-spdk.toml", &parts);
+}
+
+/// With several studies a refusal says of which it is.
+#[test]
+fn a_study_that_cannot_be_had_in_a_guest_is_named_among_others() {
+    let folder = with_studies(&["ring-lab", "bypass-lab"]);
+    let line = "ring-lab.toml bypass-lab.toml --device virtio";
+    several_refused(folder.path(), line, &["bypass-lab.toml: the study has paths that bypass the kernel"]);
 }

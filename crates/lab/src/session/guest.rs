@@ -1,10 +1,10 @@
-//! What a guest is made of and what it runs, for a device and a study.
+//! What a guest is made of and what it runs, for a device and its studies.
 
 use super::mishap::listener;
-use super::{Device, GUEST_STORE, Guest, GuestStudy, MishapKind};
+use super::{Device, Guest, GuestStudy, MishapKind, status_file, store_file, study_file};
 use crate::cache::Cache;
 use crate::error::LabError;
-use crate::image::{ImageError, ModuleWish, built_in_options, has_module};
+use crate::image::{GuestFile, GuestSpec, ImageError, ModuleWish, Program, built_in_options, has_module};
 use crate::profile::Plugin;
 use crate::vm::{self, Accelerator, Backend, Drive, Kvm, MachineSpec, Nvme, RunFolder};
 
@@ -38,10 +38,10 @@ impl Guest<'_> {
         cache: &Cache,
         folder: &RunFolder,
         counter: Option<&Plugin>,
-        study: Option<&GuestStudy<'_>>,
+        studies: &[GuestStudy<'_>],
     ) -> Result<MachineSpec, LabError> {
-        let bypass = study.is_some_and(|study| study.bypass);
-        let spdk = study.is_some_and(|study| study.spdk);
+        let bypass = studies.iter().any(|study| study.bypass);
+        let spdk = studies.iter().any(|study| study.spdk);
         let accelerator = match counter {
             None if vm::kvm(cache.folder(), &self.kernel.image)? == Kvm::Works => Accelerator::Kvm,
             _ => Accelerator::Tcg { icount: self.repeats(), plugin: counter.map(load) },
@@ -59,6 +59,26 @@ impl Guest<'_> {
             kernel_arguments,
             iommu: bypass,
             time_limit: self.time_limit,
+        })
+    }
+
+    /// What is in its root: what any study needs, each thing once.
+    pub(super) fn guest(&self, studies: &[GuestStudy<'_>]) -> Result<GuestSpec, LabError> {
+        let mut programs: Vec<Program> = Vec::new();
+        for program in studies.iter().flat_map(|study| &study.programs) {
+            if !programs.contains(program) {
+                programs.push(program.clone());
+            }
+        }
+        let file = |(number, study): (usize, &GuestStudy<'_>)| {
+            let content = study.text.as_bytes().to_vec();
+            GuestFile { path: study_file(number), content, mode: 0o644 }
+        };
+        Ok(GuestSpec {
+            programs,
+            modules: self.modules(studies.iter().any(|study| study.bypass))?,
+            files: (1..).zip(studies).map(file).collect(),
+            script: self.script(studies),
         })
     }
 
@@ -128,15 +148,12 @@ impl Guest<'_> {
         }
     }
 
-    /// What the guest does: the run, with its results in the folder that is handed out. Behind a pipe it tells its
-    /// progress in lines.
-    pub(super) fn script(&self, study: &GuestStudy<'_>) -> String {
-        let node = self.node(study.passthrough);
-        let destroy = if study.writes { format!(" --destroy-data {node}") } else { String::new() };
-        let take = if study.bypass { " --take-device ${drive##*/}" } else { "" };
-        let exec = if study.allow_exec { " --allow-exec" } else { "" };
+    /// What the guest does: each study after the other, whatever came of those before, with its store and its status in the folder
+    /// that is handed out.
+    pub(super) fn script(&self, studies: &[GuestStudy<'_>]) -> String {
+        let symbols = if self.exact { "cat /proc/kallsyms >/out/kallsyms || exit 98\n" } else { "" };
         // DPDK keeps its files under /var/run.
-        let huge_pages = if study.spdk {
+        let huge_pages = if studies.iter().any(|study| study.spdk) {
             let pages = SPDK_MIB / 2;
             format!(
                 "mkdir -p /dev/hugepages /var && ln -sfn /run /var/run && mount -t hugetlbfs none /dev/hugepages || exit 96\n\
@@ -145,24 +162,39 @@ impl Guest<'_> {
         } else {
             String::new()
         };
-        let listener = self.mishap.as_ref().map_or_else(|| "cat".to_owned(), listener);
         let patched = if self.exact { "" } else { PATCH_ONCE };
-        let symbols = if self.exact { "cat /proc/kallsyms >/out/kallsyms || exit 98\n" } else { "" };
+        let mut script = format!("{symbols}{huge_pages}{patched}cd /tmp\n");
+        for (number, study) in (1..).zip(studies) {
+            if studies.len() > 1 {
+                script += &format!("echo 'study {}, {number} of {}'\n", study.name, studies.len());
+            }
+            script +=
+                &format!("(\n{})\necho $? >/out/{} || exit 95\n", self.run_of(number, study), status_file(number));
+        }
+        script
+    }
+
+    /// The run of a study. Behind a pipe it tells its progress in lines.
+    fn run_of(&self, number: usize, study: &GuestStudy<'_>) -> String {
+        let node = self.node(study.passthrough);
+        let destroy = if study.writes { format!(" --destroy-data {node}") } else { String::new() };
+        let take = if study.bypass { " --take-device ${drive##*/}" } else { "" };
+        let exec = if study.allow_exec { " --allow-exec" } else { "" };
+        let listener = self.mishap.as_ref().map_or_else(|| "cat".to_owned(), listener);
+        let (file, store) = (study_file(number), store_file(number));
         format!(
-            "{symbols}{huge_pages}{patched}\
-             tries=600\n\
+            "tries=600\n\
              until [ -e {node} ]; do\n\
              \ttries=$((tries - 1))\n\
              \t[ $tries -gt 0 ] || {{ echo 'lab: the drive {node} did not appear'; exit 97; }}\n\
              \tsleep 0.1\n\
              done\n\
              drive=$(readlink -f /sys/class/nvme/nvme0/device)\n\
-             cd /tmp\n\
              {{\n\
-             \tiopj run /lab/study.toml --target {node}{destroy}{take}{exec} --store {GUEST_STORE} 2>&1 >/dev/null\n\
+             \tiopj run /{file} --target {node}{destroy}{take}{exec} --store {store} 2>&1 >/dev/null\n\
              \techo $? >status\n\
              }} | {listener}\n\
-             [ ! -e {GUEST_STORE} ] || cp {GUEST_STORE}* /out/ || exit 99\n\
+             [ ! -e {store} ] || {{ cp {store}* /out/ && rm {store}*; }} || exit 99\n\
              exit $(cat status)\n"
         )
     }

@@ -1,11 +1,11 @@
-//! A study in a guest: what the guest is made of, what it runs, and what comes out of it.
+//! Studies in a guest: what the guest is made of, what it runs, and what comes out of it.
 
 mod guest;
 mod mishap;
 
 use crate::cache::Cache;
 use crate::error::LabError;
-use crate::image::{self, GuestFile, GuestSpec, Program};
+use crate::image::{self, GuestSpec, Program};
 use crate::kernels::Kernel;
 use crate::profile::{self, DebugInfo, Plugin};
 use crate::vm::{self, Accelerator, MachineSpec, RunFolder, VmError};
@@ -64,6 +64,10 @@ pub struct Guest<'a> {
 /// A study for a guest.
 #[derive(Clone, Debug)]
 pub struct GuestStudy<'a> {
+    /// Its name.
+    pub name: String,
+    /// Where its store comes to lie.
+    pub store: PathBuf,
     /// The study file's text.
     pub text: &'a str,
     /// The programs that it needs: `iopj`, `fio` where it is a generator, and those that the study names.
@@ -80,15 +84,22 @@ pub struct GuestStudy<'a> {
     pub writes: bool,
 }
 
-/// What came of a study in a guest.
-#[derive(Clone, Debug)]
+/// What came of the studies in a guest.
+#[derive(Debug)]
 pub struct Done {
-    /// The exit status of `iopj run` in the guest.
-    pub status: i32,
+    /// Of each study, in their order.
+    pub studies: Vec<Result<StudyDone, LabError>>,
     /// From QEMU's start to the guest's.
     pub boot: Duration,
     /// From QEMU's start to its end.
     pub total: Duration,
+}
+
+/// What came of a study that has left a store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StudyDone {
+    /// The exit status of `iopj run` in the guest.
+    pub status: i32,
     /// Trials whose costs were counted.
     pub counted: usize,
 }
@@ -97,60 +108,98 @@ pub struct Done {
 const BEGUN: u32 = 3;
 /// The kernel's last words, which are no news.
 const POWER_DOWN: &str = "reboot: Power down";
-/// What is said before a study begins again.
+/// What is said before the studies begin again.
 const AGAIN: &str =
     "lab: QEMU's translator ran code that the guest's kernel had patched (`Oops: int3`): the study begins again";
-/// The store in the guest.
-const GUEST_STORE: &str = "store.iopj";
+
+/// A study's file in the guest.
+fn study_file(number: usize) -> String {
+    format!("lab/study-{number}.toml")
+}
+
+/// A study's store in the guest, and in what it hands out.
+fn store_file(number: usize) -> String {
+    format!("study-{number}.iopj")
+}
+
+/// The file that tells the status of a study's run.
+fn status_file(number: usize) -> String {
+    format!("status-{number}")
+}
+
+/// Whether these studies can run in one boot, each as it would by itself, and their stores have free places.
+///
+/// # Errors
+/// [`LabError`], with the study or the store that is in the way.
+pub fn check(studies: &[GuestStudy<'_>], exact: bool) -> Result<(), LabError> {
+    // Windows of the profiler tell their trial's place, and no study.
+    if exact && studies.len() > 1 {
+        return Err(LabError::ExactOfSeveral);
+    }
+    for (place, study) in studies.iter().enumerate() {
+        if studies[..place].iter().any(|before| before.store == study.store) {
+            return Err(LabError::SameStore(study.store.clone()));
+        }
+        if study.store.exists() {
+            return Err(LabError::StoreExists(study.store.clone()));
+        }
+    }
+    one_guest(studies, |study| study.bypass, "an IOMMU in the guest, for it bypasses the kernel")?;
+    one_guest(studies, |study| study.spdk, "huge pages in the guest, for SPDK")
+}
+
+/// Refuses a study that needs what another would have to be measured with.
+fn one_guest(
+    studies: &[GuestStudy<'_>],
+    needs: impl Fn(&GuestStudy<'_>) -> bool,
+    what: &'static str,
+) -> Result<(), LabError> {
+    let first = |needed: bool| studies.iter().find(|study| needs(study) == needed);
+    match (first(true), first(false)) {
+        (Some(study), Some(other)) => {
+            Err(LabError::OtherGuest { study: study.name.clone(), what, other: other.name.clone() })
+        }
+        _ => Ok(()),
+    }
+}
 
 impl Guest<'_> {
-    /// Runs a study in the guest and puts its store at `store`. `line` is told what the guest prints. A guest that ends by
-    /// [`VmError::StaleCode`] is made anew and begins the study again, three times in all: that is QEMU's doing, not the study's.
+    /// Runs studies in the guest, one after the other, and puts each store at its place. `line` is told what the guest prints.
+    /// A guest that ends by [`VmError::StaleCode`] is made anew and begins the first study again, three times in all: that is QEMU's
+    /// doing, not the studies'.
     ///
     /// # Errors
-    /// [`LabError`]; then there is no store, and no process is left.
+    /// [`LabError`]: the studies cannot run in one boot, or the guest did not start or end well; then there is no store. No process is
+    /// left.
     pub fn run(
         &self,
         cache: &Cache,
-        study: &GuestStudy<'_>,
-        store: &Path,
+        studies: &[GuestStudy<'_>],
         stop: &AtomicBool,
         line: &mut dyn FnMut(&str),
     ) -> Result<Done, LabError> {
         for _ in 1..BEGUN {
-            match self.once(cache, study, store, stop, line) {
+            match self.once(cache, studies, stop, line) {
                 Err(LabError::Vm(VmError::StaleCode { .. })) => line(AGAIN),
                 done => return done,
             }
         }
-        self.once(cache, study, store, stop, line)
+        self.once(cache, studies, stop, line)
     }
 
-    /// Runs a study in one guest.
+    /// Runs studies in one guest.
     fn once(
         &self,
         cache: &Cache,
-        study: &GuestStudy<'_>,
-        store: &Path,
+        studies: &[GuestStudy<'_>],
         stop: &AtomicBool,
         line: &mut dyn FnMut(&str),
     ) -> Result<Done, LabError> {
-        if store.exists() {
-            return Err(LabError::StoreExists(store.to_owned()));
-        }
+        check(studies, self.exact)?;
         let folder = RunFolder::create(cache.folder())?;
         let counter = if self.exact { Some(Plugin::install(folder.path())?) } else { None };
-        let machine = self.machine(cache, &folder, counter.as_ref(), Some(study))?;
-        let guest = GuestSpec {
-            programs: study.programs.clone(),
-            modules: self.modules(study.bypass)?,
-            files: vec![GuestFile {
-                path: "lab/study.toml".to_owned(),
-                content: study.text.as_bytes().to_vec(),
-                mode: 0o644,
-            }],
-            script: self.script(study),
-        };
+        let machine = self.machine(cache, &folder, counter.as_ref(), studies)?;
+        let guest = self.guest(studies)?;
         image::build(&guest, &self.kernel.modules, &self.kernel.release, &machine.initramfs)?;
         let out = folder.path().join("out");
         fs::create_dir(&out).map_err(LabError::at(&out))?;
@@ -161,13 +210,19 @@ impl Guest<'_> {
             }
             mishap::befall(&mut mishap, text, &folder);
         })?;
-        let made = out.join(GUEST_STORE);
-        if !made.exists() {
-            return Err(LabError::NoStore { status: ended.status });
-        }
-        let counted = self.complete(&made, &out, &machine, counter.as_ref())?;
-        publish(&made, store)?;
-        Ok(Done { status: ended.status, boot: ended.boot, total: ended.total, counted })
+        let bring = |(number, study): (usize, &GuestStudy<'_>)| {
+            let told = fs::read_to_string(out.join(status_file(number))).ok();
+            let status = told.and_then(|status| status.trim().parse().ok()).unwrap_or(ended.status);
+            let made = out.join(store_file(number));
+            if !made.exists() {
+                return Err(LabError::NoStore { study: study.name.clone(), status });
+            }
+            let counted = self.complete(&made, &out, &machine, counter.as_ref())?;
+            publish(&made, &study.store)?;
+            Ok(StudyDone { status, counted })
+        };
+        let studies = (1..).zip(studies).map(bring).collect();
+        Ok(Done { studies, boot: ended.boot, total: ended.total })
     }
 
     /// Adds to the guest's store what only the host knows: the machine, and what its plugin has counted.
@@ -213,7 +268,7 @@ impl Guest<'_> {
     /// [`LabError`].
     pub fn shell(&self, cache: &Cache, programs: Vec<Program>, stop: &AtomicBool) -> Result<(), LabError> {
         let folder = RunFolder::create(cache.folder())?;
-        let machine = self.machine(cache, &folder, None, None)?;
+        let machine = self.machine(cache, &folder, None, &[])?;
         let script = format!("cd /root; echo 'iopj is on the path; leave with `exit`'; {}", image::SHELL);
         let modules = self.modules(false)?;
         let guest = GuestSpec { programs, modules, files: Vec::new(), script };
