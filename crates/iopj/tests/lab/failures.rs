@@ -106,7 +106,7 @@ fn a_guest_that_ran_stale_code_begins_its_study_again() {
     let output = lab_run_text(folder.path(), "stale", &study, "--kernel 6.1 --allow-exec");
     let words = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{words}");
-    assert_eq!(words.matches("the study begins again").count(), 2, "{words}");
+    assert_eq!(words.matches("what the guest runs begins again").count(), 2, "{words}");
     assert!(words.contains("try again, or use a newer QEMU"), "{words}");
     assert!(!folder.path().join("stale.iopj").exists(), "{words}");
 }

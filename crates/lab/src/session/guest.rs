@@ -21,7 +21,8 @@ const SPDK_MIB: u32 = 1024;
 
 /// Switches on, without records, the tracepoints that a run counts at. The kernel patches its code where a tracepoint's first user
 /// comes and its last one goes, and under QEMU 7.2's translator every other run that did so for each trial met a stale
-/// breakpoint, at `timer:hrtimer_start`. Not where instructions are counted: a tracepoint that is on costs some.
+/// breakpoint, at `timer:hrtimer_start`. A tracepoint that is on costs some instructions, which is nothing where neither times (KVM)
+/// nor instructions are measured.
 const PATCH_ONCE: &str = "\
     for place in /sys/kernel/tracing /sys/kernel/debug/tracing; do\n\
     \t[ -e $place/tracing_on ] || continue\n\
@@ -63,7 +64,7 @@ impl Guest<'_> {
     }
 
     /// What is in its root: what any study needs, each thing once.
-    pub(super) fn guest(&self, studies: &[GuestStudy<'_>]) -> Result<GuestSpec, LabError> {
+    pub(super) fn guest(&self, studies: &[GuestStudy<'_>], accelerator: &Accelerator) -> Result<GuestSpec, LabError> {
         let mut programs: Vec<Program> = Vec::new();
         for program in studies.iter().flat_map(|study| &study.programs) {
             if !programs.contains(program) {
@@ -78,7 +79,7 @@ impl Guest<'_> {
             programs,
             modules: self.modules(studies.iter().any(|study| study.bypass))?,
             files: (1..).zip(studies).map(file).collect(),
-            script: self.script(studies),
+            script: self.script(studies, accelerator),
         })
     }
 
@@ -150,7 +151,7 @@ impl Guest<'_> {
 
     /// What the guest does: each study after the other, whatever came of those before, with its store and its status in the folder
     /// that is handed out.
-    pub(super) fn script(&self, studies: &[GuestStudy<'_>]) -> String {
+    pub(super) fn script(&self, studies: &[GuestStudy<'_>], accelerator: &Accelerator) -> String {
         let symbols = if self.exact { "cat /proc/kallsyms >/out/kallsyms || exit 98\n" } else { "" };
         // DPDK keeps its files under /var/run.
         let huge_pages = if studies.iter().any(|study| study.spdk) {
@@ -162,7 +163,10 @@ impl Guest<'_> {
         } else {
             String::new()
         };
-        let patched = if self.exact { "" } else { PATCH_ONCE };
+        let patched = match accelerator {
+            Accelerator::Tcg { plugin: None, .. } => PATCH_ONCE,
+            Accelerator::Kvm | Accelerator::Tcg { .. } => "",
+        };
         let mut script = format!("{symbols}{huge_pages}{patched}cd /tmp\n");
         for (number, study) in (1..).zip(studies) {
             if studies.len() > 1 {
@@ -204,4 +208,31 @@ impl Guest<'_> {
 fn load(plugin: &Plugin) -> vm::Plugin {
     let out = plugin.out().to_string_lossy().into_owned();
     vm::Plugin { path: plugin.library().to_owned(), arguments: vec![("out".to_owned(), out)] }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernels::Kernel;
+    use std::time::Duration;
+
+    #[test]
+    fn tracepoints_stay_on_only_where_neither_times_nor_instructions_are_measured() {
+        let kernel =
+            Kernel { release: "6.18".to_owned(), image: "vmlinuz".into(), modules: "modules".into(), config: None };
+        let guest = Guest {
+            kernel: &kernel,
+            device: Device::Nvme,
+            vcpus: 2,
+            exact: false,
+            vmlinux: None,
+            time_limit: Duration::from_secs(1),
+            mishap: None,
+        };
+        let plugin = vm::Plugin { path: "window.so".into(), arguments: Vec::new() };
+        let stay = |accelerator| guest.script(&[], &accelerator).contains("hrtimer_start");
+        assert!(stay(Accelerator::Tcg { icount: false, plugin: None }));
+        assert!(!stay(Accelerator::Tcg { icount: true, plugin: Some(plugin) }));
+        assert!(!stay(Accelerator::Kvm));
+    }
 }

@@ -109,8 +109,7 @@ const BEGUN: u32 = 3;
 /// The kernel's last words, which are no news.
 const POWER_DOWN: &str = "reboot: Power down";
 /// What is said before the studies begin again.
-const AGAIN: &str =
-    "lab: QEMU's translator ran code that the guest's kernel had patched (`Oops: int3`): the study begins again";
+const AGAIN: &str = "lab: QEMU's translator ran code that the guest's kernel had patched (`Oops: int3`): what the guest runs begins again";
 
 /// A study's file in the guest.
 fn study_file(number: usize) -> String {
@@ -199,7 +198,7 @@ impl Guest<'_> {
         let folder = RunFolder::create(cache.folder())?;
         let counter = if self.exact { Some(Plugin::install(folder.path())?) } else { None };
         let machine = self.machine(cache, &folder, counter.as_ref(), studies)?;
-        let guest = self.guest(studies)?;
+        let guest = self.guest(studies, &machine.accelerator)?;
         image::build(&guest, &self.kernel.modules, &self.kernel.release, &machine.initramfs)?;
         let out = folder.path().join("out");
         fs::create_dir(&out).map_err(LabError::at(&out))?;
