@@ -389,7 +389,7 @@ pub(crate) struct LabRunArgs {
     /// Store to write, of one study; by default the study's name in the current folder
     #[arg(long)]
     pub(crate) store: Option<PathBuf>,
-    /// End the guest after this time, whatever it runs
+    /// End a guest after this time, whatever it runs; then there is no store
     #[arg(long, value_name = "TIME", default_value = "15m")]
     pub(crate) time_limit: String,
 }

@@ -27,7 +27,7 @@ pub enum LabError {
     #[error(transparent)]
     Store(#[from] StoreError),
     /// The store's place is taken.
-    #[error("`{}` is there already: remove it, or name another store with --store, one study at a time", .0.display())]
+    #[error("`{}` is there already: remove it, or name another store with --store", .0.display())]
     StoreExists(PathBuf),
     /// Two studies of one boot have the same store.
     #[error("two studies would write the store `{}`: give one another name", .0.display())]
@@ -46,7 +46,9 @@ pub enum LabError {
     #[error("--exact counts for one study a boot: run each study by itself")]
     ExactOfSeveral,
     /// The guest's run of a study left no store.
-    #[error("the run of `{study}` in the guest ended with status {status} and left no store: its message stands above")]
+    #[error(
+        "the run of `{study}` in the guest ended with status {status} and left no store: what it said stands above"
+    )]
     NoStore {
         /// The study's name.
         study: String,

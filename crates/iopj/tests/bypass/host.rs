@@ -113,9 +113,9 @@ impl Bench {
             (ended, printed)
         };
         let (mut ended, mut printed) = boot();
-        // As in `vm::run`: the kernel patches itself when a driver comes or goes as well. Nothing of that is the drive's.
-        if matches!(ended, Err(VmError::Panic { .. })) && printed.contains("Oops: int3") {
-            eprintln!("once more, after an oops by a breakpoint that nobody set:\n{printed}");
+        // The kernel patches itself when a driver comes or goes. Nothing of that is the drive's.
+        if matches!(ended, Err(VmError::StaleCode { .. })) {
+            eprintln!("once more, after QEMU ran stale code:\n{printed}");
             (ended, printed) = boot();
         }
         let ended = ended.unwrap_or_else(|error| panic!("{error}\n{printed}"));

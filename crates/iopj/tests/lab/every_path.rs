@@ -98,7 +98,7 @@ fn boot(folder: &Path, kernel: &str, studies: &[(&str, &str)], options: &str) ->
     let last = words.rsplit("begins again").next().unwrap();
     let said: Vec<String> = last.lines().filter(|line| line.starts_with("study ")).map(str::to_owned).collect();
     assert_eq!(said, (1..).zip(studies).map(begins).collect::<Vec<String>>(), "{words}");
-    assert_eq!(words.matches("booting ").count(), 1, "{words}");
+    assert_eq!(words.matches("guest: up after").count(), 1, "{words}");
     (words, output.status.code())
 }
 
@@ -158,7 +158,7 @@ fn every_path_on_6_1_beside_a_study_that_fails() {
     assert!(words.contains("bs 1000 is not a multiple"), "{words}");
     let messages: Vec<&str> = words.lines().filter(|line| line.starts_with("iopj: the run of ")).collect();
     let message =
-        "iopj: the run of `failing` in the guest ended with status 2 and left no store: its message stands above";
+        "iopj: the run of `failing` in the guest ended with status 2 and left no store: what it said stands above";
     assert_eq!(messages, [message], "{words}");
     assert!(!folder.path().join("failing.iopj").exists());
     let trials = |name| trials_kept(folder.path(), name, &words);

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use super::archive::unpack;
-use super::command::{self, MachineSpec, OUT_FILE};
+use super::command::{self, Accelerator, MachineSpec, OUT_FILE};
 use super::console::Console;
 use super::process::Machine;
 use super::{RunFolder, VmError};
@@ -91,7 +91,7 @@ pub(super) fn boot(
         if let Some((panic, seen)) = &console.panic
             && seen.elapsed() > PANIC_LIMIT
         {
-            return Err(panicked(panic, console));
+            return Err(panicked(spec, panic, console));
         }
         if started.elapsed() > spec.time_limit {
             console.finish();
@@ -101,7 +101,7 @@ pub(super) fn boot(
     console.finish();
     let status = machine.wait().map_err(|source| VmError::Start { source })?;
     if let Some((panic, _)) = &console.panic {
-        return Err(panicked(panic, console));
+        return Err(panicked(spec, panic, console));
     }
     if let Some(cause) = &console.failed {
         return Err(VmError::Guest { cause: cause.clone(), console: console.last_lines() });
@@ -132,10 +132,11 @@ pub fn interact(spec: &MachineSpec, folder: &RunFolder, stop: &AtomicBool) -> Re
     if status.success() { Ok(()) } else { Err(refused(spec, status, "see above".to_owned(), Vec::new())) }
 }
 
-fn panicked(panic: &str, console: &Console<'_>) -> VmError {
-    match console.breakpoint {
-        true => VmError::StaleCode { console: console.last_lines() },
-        false => VmError::Panic { panic: panic.to_owned(), console: console.last_lines() },
+/// An oops at a breakpoint is QEMU's doing under its translator only.
+fn panicked(spec: &MachineSpec, panic: &str, console: &Console<'_>) -> VmError {
+    match spec.accelerator {
+        Accelerator::Tcg { .. } if console.breakpoint => VmError::StaleCode { console: console.last_lines() },
+        _ => VmError::Panic { panic: panic.to_owned(), console: console.last_lines() },
     }
 }
 

@@ -158,7 +158,11 @@ pub fn apart_maps(
     let source = maps.first().and_then(|map| map.source.as_ref());
     let without = maps_by(&steady, question, source);
     let of = |map: &WinnerMap| {
-        let competes = |trial: &&Trial| is_apart(trial) && map.has(trial) && question.admission.admit(trial).is_ok();
+        let competes = |trial: &&Trial| {
+            let admitted = question.admission.admit(trial);
+            let has_value = |measurement| question.metric.value(measurement, source).is_some();
+            is_apart(trial) && map.has(trial) && admitted.is_ok_and(has_value)
+        };
         let count = trials.iter().filter(competes).count();
         let other = without.iter().find(|other| {
             other.workload == map.workload && other.settings == map.settings && other.generator == map.generator
