@@ -13,6 +13,7 @@ use std::process::Command;
 /// The trials of a profiled run. A machine that is too busy may lose a trial's samples; that trial then says so and has no
 /// profile, which is right, so there are several.
 fn profiled(folder: &Path, line: &str) -> Vec<Trial> {
+    let _ = std::fs::remove_file(folder.join("p.iopj"));
     let line = format!("run --target data --rw randread --bs 4k --profile --store p.iopj {line}");
     let (output, messages) = output(&mut iopj(folder, &line));
     assert!(output.status.success(), "{messages}");
@@ -29,22 +30,24 @@ fn a_trial_keeps_what_it_cost_by_function() {
     let folder = folder();
     written(&folder.path().join("data"), 16 << 20);
     let paths = "--path posix-sio/syscall/interrupt,io_uring/syscall/interrupt --iodepth 1";
-    let trials = profiled(folder.path(), &format!("{paths} --runtime 1s --replicates 4"));
-    assert_eq!(trials.len(), 8);
     let has_costs = |trial: &Trial| trial.outcome.measurement().is_some_and(|measurement| measurement.costs.is_some());
-    for path in ["posix-sio/syscall/interrupt", "io_uring/syscall/interrupt"] {
-        let is_its = |trial: &&Trial| trial.path.to_string() == path && has_costs(trial);
-        // Of all its trials together: one on a slow machine may have few samples.
-        let functions: Vec<&str> = trials
-            .iter()
-            .filter(is_its)
-            .flat_map(|trial| &trial.outcome.measurement().unwrap().costs.as_ref().unwrap().functions)
-            .map(|function| function.function.as_str())
-            .collect();
-        let is_block =
-            |name: &&str| name.starts_with("blk_") || name.starts_with("bio_") || name.contains("submit_bio");
-        assert!(functions.iter().any(is_block), "{path}: {functions:?}");
-    }
+    // Of all trials of a path together: one on a slow machine may have few samples.
+    let has_block_layer = |trials: &[Trial], path: &str| {
+        let own = trials.iter().filter(|trial| trial.path.to_string() == path && has_costs(trial));
+        let mut functions =
+            own.flat_map(|trial| &trial.outcome.measurement().unwrap().costs.as_ref().unwrap().functions);
+        functions.any(|one| {
+            let name = one.function.as_str();
+            name.starts_with("blk_") || name.starts_with("bio_") || name.contains("submit_bio")
+        })
+    };
+    // A busy machine may lose samples of every trial of a path in a run.
+    let mut runs = (0..10).map(|_| profiled(folder.path(), &format!("{paths} --runtime 1s --replicates 4")));
+    let found = runs.find(|trials| {
+        assert_eq!(trials.len(), 8);
+        ["posix-sio/syscall/interrupt", "io_uring/syscall/interrupt"].iter().all(|path| has_block_layer(trials, path))
+    });
+    let trials = found.expect("the block layer in the samples of both paths in one of ten runs");
     for trial in trials.iter().filter(|trial| has_costs(trial)) {
         let measurement = trial.outcome.measurement().unwrap();
         // The samples' interrupts are none of the disk's, and their reader is not the job.
@@ -72,9 +75,12 @@ fn fio_is_profiled_as_well() {
     let folder = folder();
     written(&folder.path().join("data"), 16 << 20);
     let line = "--path posix-sio/syscall/interrupt --iodepth 1 --generator fio --runtime 1s --replicates 4";
-    let trials = profiled(folder.path(), line);
-    let mut costs = trials.iter().filter_map(|trial| trial.outcome.measurement().unwrap().costs.as_ref());
-    let costs = costs.next().unwrap();
+    // A busy machine may lose samples of every trial of a run.
+    let costs = (0..10).find_map(|_| {
+        let trials = profiled(folder.path(), line);
+        trials.into_iter().find_map(|trial| trial.outcome.measurement().unwrap().costs.clone())
+    });
+    let costs = costs.expect("a trial of one of ten runs that keeps its samples");
     assert!(costs.functions.iter().any(|function| function.space == Space::Kernel));
 }
 
@@ -101,7 +107,8 @@ fn who_may_not_sample_is_told_before_anything_is_made() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o777)).unwrap();
     let program = folder.path().join("iopj");
-    std::fs::copy(env!("CARGO_BIN_EXE_iopj"), &program).unwrap();
+    // By a program of its own: what this process writes could still be open in a child of another test, and then not be run.
+    tool(&format!("install -m 755 {} {}", env!("CARGO_BIN_EXE_iopj"), program.display()));
     let mut command = Command::new(&program);
     command.current_dir(folder.path()).args(["run", "--profile", "--ios", "10"]).uid(65534).gid(65534);
     let output = command.output().unwrap();

@@ -187,9 +187,10 @@ fn one_that_is_not_answered() -> Vec<String> {
     };
     let running = of_ours();
     let text = opening.join().unwrap();
-    assert!(text.contains("gave no power within 1500 ms") && !text.contains(PASSWORD), "{text}");
+    assert!(!text.contains(PASSWORD), "{text}");
     assert_eq!(of_ours(), Vec::<String>::new());
-    running
+    // Where this thread was stopped for seconds, ipmitool has given up by itself.
+    if text.contains("gave no power within 1500 ms") { running } else { Vec::new() }
 }
 
 #[test]

@@ -19,11 +19,11 @@ fn law_watts(trial: &Measurement) -> f64 {
     20.0 + 30.0 * rate(trial.cpu().user_ns) + 12.0 * rate(trial.cpu().system_ns) + 5e-5 * trial.ios as f64 / seconds
 }
 
-/// The `model name` of this machine, which studies keep.
-fn cpu_model() -> String {
+/// The `model name` of this machine, which studies keep where it has one.
+fn cpu_model() -> Option<String> {
     let text = std::fs::read_to_string("/proc/cpuinfo").unwrap();
-    let line = text.lines().find(|line| line.starts_with("model name")).unwrap();
-    line.split_once(": ").unwrap().1.trim().to_owned()
+    let line = text.lines().find(|line| line.starts_with("model name"))?;
+    Some(line.split_once(": ")?.1.trim().to_owned())
 }
 
 /// The idle states of this machine's first core.
@@ -31,6 +31,10 @@ fn idle_states() -> Vec<String> {
     let Ok(states) = std::fs::read_dir("/sys/devices/system/cpu/cpu0/cpuidle") else { return Vec::new() };
     let name = |state: std::fs::DirEntry| std::fs::read_to_string(state.path().join("name")).ok();
     states.flatten().filter_map(name).map(|name| name.trim().to_owned()).collect()
+}
+
+fn cores() -> f64 {
+    std::fs::read_dir("/sys/bus/cpu/devices").unwrap().count() as f64
 }
 
 /// What the operating system counts, at random.
@@ -46,7 +50,8 @@ fn counted(up_to: &mut impl FnMut(f64) -> u64) -> Evidence {
         window_ns: (WINDOW_S * 1e9) as u64,
         process: ProcessEvidence { voluntary_switches: up_to(1e6), ..ProcessEvidence::default() },
         cpu,
-        c_states: idle_states().into_iter().map(|name| (name, up_to(1e10))).collect(),
+        // Of all cores together.
+        c_states: idle_states().into_iter().map(|name| (name, up_to(1e10 * cores()))).collect(),
         ..Evidence::default()
     }
 }
@@ -125,9 +130,10 @@ fn by_the_plug(joules: f64) -> TrialEnergy {
 
 /// A store that a study with a plug has left.
 fn metered(folder: &Path) {
+    let provenance = cpu_model().map_or_else(|| serde_json::json!({}), |model| serde_json::json!({"cpu_model": model}));
     let record = serde_json::json!({
         "name": "lab", "text": QUICK, "seed": 1, "planned_trials": TRIALS, "target": "t", "file_id": null,
-        "provenance": {"cpu_model": cpu_model()}, "warnings": [], "unavailable": [],
+        "provenance": provenance, "warnings": [], "unavailable": [],
     });
     let mut store = Store::create(&folder.join("lab.iopj"), &serde_json::from_value(record).unwrap()).unwrap();
     for position in 0..TRIALS {

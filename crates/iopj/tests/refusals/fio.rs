@@ -1,17 +1,19 @@
 //! fio as a generator where it is missing, too old, no fio, or without an engine.
 
-use crate::common::{folder, iopj, written};
+use crate::common::{folder, iopj, tool, written};
 use crate::{PLAIN, refused};
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 /// A program that answers as fio would.
 fn program(folder: &Path, version: &str, engines: &str) {
     let path = folder.join("fio");
     let answers = format!("--version) echo '{version}';; --enghelp) printf 'Available IO engines:\\n{engines}';;");
-    fs::write(&path, format!("#!/bin/sh\ncase $1 in {answers} *) exit 9;; esac\n")).unwrap();
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    let source = folder.join("source");
+    fs::write(&source, format!("#!/bin/sh\ncase $1 in {answers} *) exit 9;; esac\n")).unwrap();
+    // By a program of its own: what this process writes could still be open in a child of another test, and then not be run.
+    tool(&format!("install -m 755 {} {}", source.display(), path.display()));
+    fs::remove_file(&source).unwrap();
 }
 
 #[test]

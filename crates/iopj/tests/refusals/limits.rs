@@ -93,7 +93,7 @@ fn native_asynchronous_requests_are_limited_by_name() {
     let folder = folder();
     written(&folder.path().join("data"), 1 << 20);
     let jobs = limit / 16_384 + 1;
-    if !have(jobs <= 64, "fs.aio-max-nr of at most 1 million, for the buffers to fit into memory") {
+    if !have(jobs <= 65, "fs.aio-max-nr of at most 2^20, for the buffers to fit into memory") {
         return;
     }
     let line = "run --target data --path libaio/syscall/interrupt --iodepth 16384 --bs 512 --ios 200 --ramp-time 0s";

@@ -59,7 +59,8 @@ fn listing(folder: &Path) -> Listing {
 /// A folder that every user can reach, and a copy of the program in it, where the build's may be out of reach.
 fn open_folder() -> TempDir {
     let folder = tempfile::tempdir_in("/var/tmp").unwrap();
-    std::fs::copy(env!("CARGO_BIN_EXE_iopj"), folder.path().join("iopj")).unwrap();
+    // By a program of its own: what this process writes could still be open in a child of another test, and then not be run.
+    common::tool(&format!("install -m 755 {} {}", env!("CARGO_BIN_EXE_iopj"), folder.path().join("iopj").display()));
     std::fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
     folder
 }

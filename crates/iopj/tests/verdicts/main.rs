@@ -77,17 +77,34 @@ fn fakes_polling(folder: &Path) -> bool {
     poll["notes"].as_array().is_some_and(|notes| !notes.is_empty())
 }
 
+/// The processors that this process may use.
+fn cpus_allowed() -> Vec<u32> {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap().trim();
+    let range = |part: &str| {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        first.parse::<u32>().unwrap()..=last.parse::<u32>().unwrap()
+    };
+    list.split(',').flat_map(range).collect()
+}
+
 #[test]
 fn pollers_keep_to_cpus_allowed_and_what_they_ran_on_is_recorded() {
     let folder = folder();
     written(&folder.path().join("data"), 1 << 20);
     let path = "io_uring/sqpoll/interrupt".to_owned();
-    let has_two = std::thread::available_parallelism().is_ok_and(|cpus| cpus.get() >= 2);
-    if !have(has_two && available(folder.path(), "data").contains(&path), "two processors and io_uring with sqpoll") {
+    let allowed = cpus_allowed();
+    if !have(
+        allowed.len() >= 2 && available(folder.path(), "data").contains(&path),
+        "two processors and io_uring with sqpoll",
+    ) {
         return;
     }
     let study = format!("name = \"cpus\"\npaths = \"{path}\"\n[[workload]]\nnumjobs = 2\nios = 100\ncpus_allowed = ");
-    for (cpus, pollers) in [("\"1\"", ["1", "1"]), ("\"0-1\"", ["0", "1"])] {
+    let [first, second] = [allowed[0], allowed[1]].map(|cpu| cpu.to_string());
+    let both = if allowed[1] == allowed[0] + 1 { format!("{first}-{second}") } else { format!("{first},{second}") };
+    for (cpus, pollers) in [(second.clone(), [&second, &second]), (both, [&first, &second])] {
+        let (cpus, pollers) = (format!("\"{cpus}\""), pollers.map(String::as_str));
         std::fs::write(folder.path().join("cpus.toml"), format!("{study}{cpus}\n")).unwrap();
         let store = format!("{}.iopj", pollers.join("-"));
         run(folder.path(), &format!("cpus.toml --target data --store {store}"));
