@@ -244,9 +244,19 @@ pub struct EngineEvidence {
     /// Writes to the device's own doorbells; absent for interfaces of the kernel.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub doorbells: Option<u64>,
+    /// Of these, writes to doorbells of completion queues; absent as well in older stores.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub completion_doorbells: Option<u64>,
     /// Polls of the device's own completion queue that found nothing; absent for interfaces of the kernel.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub empty_polls: Option<u64>,
+}
+
+impl EngineEvidence {
+    /// Writes to doorbells of submission queues; absent where they were not counted apart.
+    pub fn submission_doorbells(&self) -> Option<u64> {
+        Some(self.doorbells?.saturating_sub(self.completion_doorbells?))
+    }
 }
 
 /// CPU time of all cores by kind in ns, from `/proc/stat` (so in steps of a clock tick).

@@ -141,6 +141,8 @@ pub struct EngineFacts {
     pub registered: bool,
     /// Doorbell registers written to, of `nvme-user`: submission and completion queue together.
     pub doorbells: u64,
+    /// Of these, those of completion queues.
+    pub completion_doorbells: u64,
     /// Polls of the completion queue that found nothing, of `nvme-user`.
     pub empty_polls: u64,
     /// Of the system calls, sleeps before polling (`clock_nanosleep`), of `nvme-user` with hybrid completion.

@@ -313,9 +313,12 @@ pub fn summary(evidence: &Evidence) -> Vec<String> {
         Some(Finding::Mixed(_)) | None => {}
     }
     if let Some(engine) = &evidence.engine {
-        figures.push(match engine.doorbells {
-            Some(doorbells) => format!("{} doorbells per I/O", per_io(doorbells)),
-            None => format!("{} submitting system calls per I/O", per_io(engine.submit_calls)),
+        figures.push(match (engine.submission_doorbells().zip(engine.completion_doorbells), engine.doorbells) {
+            (Some((submissions, completions)), _) => {
+                format!("{} submission and {} completion doorbells per I/O", per_io(submissions), per_io(completions))
+            }
+            (None, Some(doorbells)) => format!("{} doorbells per I/O", per_io(doorbells)),
+            (None, None) => format!("{} submitting system calls per I/O", per_io(engine.submit_calls)),
         });
     }
     if evidence.latency_sum_ns > 0 {

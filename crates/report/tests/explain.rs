@@ -5,6 +5,7 @@ mod costs;
 use costs::{
     HYBRID, Happened, INTERRUPT, POLL, costs as costs_of, measurement, replicates, study, three, trial, workload,
 };
+use iopj_core::evidence::EngineEvidence;
 use iopj_core::{Cost, CostKind, CostSource, FunctionCost, Space, VerdictKind};
 use iopj_report::analysis::explain::{
     Answer, Block, Change, Crossing, ExplainError, Explanation, Figure, Fitted, Measure, Outcome, Question, Reached,
@@ -61,6 +62,46 @@ fn totals_are_per_io_with_their_spread() {
     assert_eq!(means(total(&block, "interrupts")), [1.0, 0.0, 0.0]);
     assert_eq!(means(total(&block, "spins")), [0.0, 60.0, 4.0]);
     assert_eq!(total(&block, "spins")[0].unwrap().n, 5);
+}
+
+/// One sum of all doorbells could not show that those of completion queues are rung seldom.
+#[test]
+fn doorbells_of_submissions_and_of_completions_and_empty_polls_stand_apart() {
+    const BYPASS: &str = "nvme-user/doorbell/poll";
+    let each = workload(1, 1000);
+    let mut trials = three(&each);
+    let text = explanation(&explained(&trials, &[]));
+    assert!(!text.contains("doorbells") && !text.contains("empty polls"), "{text}");
+    for (replicate, empty_polls) in [(0, 3_000), (1, 5_000)] {
+        let mut bypass = trial(BYPASS, &each, replicate, Happened::default());
+        measurement(&mut bypass).evidence.engine = Some(EngineEvidence {
+            doorbells: Some(1_004),
+            completion_doorbells: Some(4),
+            empty_polls: Some(empty_polls),
+            ..EngineEvidence::default()
+        });
+        trials.push(bypass);
+    }
+    let figures = |block: &Block, name: &str| -> Vec<Option<f64>> {
+        total(block, name).iter().map(|figure| figure.map(|figure| figure.mean)).collect()
+    };
+    let block = only(&trials, &[]);
+    assert_eq!(figures(&block, "submission_doorbells"), [None, None, None, Some(1.0)]);
+    assert_eq!(figures(&block, "completion_doorbells"), [None, None, None, Some(0.004)]);
+    assert_eq!(figures(&block, "empty_polls"), [None, None, None, Some(4.0)]);
+    assert!(block.totals.iter().all(|row| row.name != "doorbells"));
+    let text = squeezed(&explanation(&explained(&trials, &[BYPASS])));
+    assert!(
+        text.contains("submission doorbells 1.00 ± 0 completion doorbells 0.0040 ± 0 empty polls 4.00 ±"),
+        "{text}"
+    );
+    // A store from before they were told apart.
+    for bypass in trials.iter_mut().rev().take(2) {
+        measurement(bypass).evidence.engine.as_mut().unwrap().completion_doorbells = None;
+    }
+    let block = only(&trials, &[BYPASS]);
+    assert_eq!(figures(&block, "doorbells"), [Some(1.004)]);
+    assert!(block.totals.iter().all(|row| !row.name.ends_with("_doorbells")));
 }
 
 #[test]

@@ -472,9 +472,11 @@ impl Engine for NvmeUser {
 
     fn facts(&self) -> EngineFacts {
         let pair = &self.held.pair;
+        let [submissions, completions] = pair.doorbell_writes();
         EngineFacts {
             system_calls: Some(self.waiting.system_calls()),
-            doorbells: pair.doorbell_writes(),
+            doorbells: submissions + completions,
+            completion_doorbells: completions,
             sleeps: self.waiting.sleeps(),
             empty_polls: self.waiting.empty_polls(),
             shadow_doorbells: pair.has_shadow(),

@@ -419,9 +419,9 @@ impl QueuePair {
         }
     }
 
-    /// Registers written to since the pair was made.
-    pub(super) fn doorbell_writes(&self) -> u64 {
-        self.submission.doorbell.writes + self.completion.doorbell.writes
+    /// Writes to the registers since the pair was made: of the submission queue, of the completion queue.
+    pub(super) fn doorbell_writes(&self) -> [u64; 2] {
+        [self.submission.doorbell.writes, self.completion.doorbell.writes]
     }
 
     /// True if the pair's doorbells have shadows.

@@ -411,8 +411,10 @@ fn merge(jobs: Vec<(Tally, EngineFacts, EngineFacts)>) -> Run {
         engine.ring_flags = after.ring_flags;
         engine.registered = after.registered;
         if after.doorbells > 0 {
-            engine.doorbells = Some(engine.doorbells.unwrap_or(0) + after.doorbells - before.doorbells);
-            engine.empty_polls = Some(engine.empty_polls.unwrap_or(0) + after.empty_polls - before.empty_polls);
+            let add = |sum: &mut Option<u64>, after: u64, before: u64| *sum = Some(sum.unwrap_or(0) + after - before);
+            add(&mut engine.doorbells, after.doorbells, before.doorbells);
+            add(&mut engine.completion_doorbells, after.completion_doorbells, before.completion_doorbells);
+            add(&mut engine.empty_polls, after.empty_polls, before.empty_polls);
         }
     }
     let mut both: Histogram<u64> = latency[0].clone();

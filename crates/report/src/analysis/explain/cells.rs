@@ -1,6 +1,7 @@
 //! Trials with costs, grouped into blocks of one workload and cells of one path.
 
 use super::figure::{Figure, Measure};
+use iopj_core::evidence::EngineEvidence;
 use iopj_core::workload::Length;
 use iopj_core::{CostKind, CostProfile, CostSource, FunctionCost, IoPath, Space, VerdictKind, Workload};
 use iopj_store::{Generator, Measurement, Trial};
@@ -57,6 +58,11 @@ impl Run<'_> {
     /// Voluntary context switches of the I/O's threads per I/O.
     pub(super) fn sleeps(&self) -> f64 {
         self.measurement.evidence.process.voluntary_switches as f64 / self.ios()
+    }
+
+    /// What the engine counted per I/O.
+    pub(super) fn by_engine(&self, count: impl Fn(&EngineEvidence) -> Option<u64>) -> Option<f64> {
+        Some(count(self.measurement.evidence.engine.as_ref()?)? as f64 / self.ios())
     }
 
     /// Calls of the driver's poll function per I/O; absent where calls were not counted.

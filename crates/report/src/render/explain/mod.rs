@@ -257,6 +257,8 @@ fn places(value: f64) -> usize {
     match value.abs() {
         size if size >= 99.95 => 0,
         size if size >= 9.995 => 1,
+        // Two would hide what there is.
+        size if size > 0.0 && size < 0.01 => 4,
         _ => 2,
     }
 }
@@ -302,6 +304,7 @@ mod tests {
     #[test]
     fn numbers_have_the_decimals_of_their_size() {
         assert_eq!([0.0, 0.987, 12.345, 99.96, 12_345.6].map(number), ["0", "0.99", "12.3", "100", "12,346"]);
+        assert_eq!([1.0 / 254.0, 0.01].map(number), ["0.0039", "0.01"]);
         assert_eq!([-1930.0, 0.5].map(signed), ["-1,930", "+0.50"]);
         assert_eq!(estimate(61.23, Some(0.123)), "61.2 ± 0.1");
         assert_eq!(estimate(2510.0, Some(0.4)), "2,510 ± 0.4");
