@@ -135,7 +135,8 @@ pub struct DeviceEvidence {
     pub interrupts: Option<u64>,
     /// The vectors that were counted: interrupt number and name.
     pub vectors: Vec<String>,
-    /// Queue settings at the window's end: `io_poll`, `io_poll_delay`, `scheduler`, ….
+    /// Queue settings at the window's end: `io_poll`, `io_poll_delay`, `scheduler`, …; of a device that `nvme-user` drove, how it was set
+    /// up: `host_memory_buffer`, `apst`, `volatile_write_cache`, ….
     pub settings: BTreeMap<String, String>,
     /// The driver that has a device without a block layer, where it had it at both ends of the window: `vfio-pci` lends it to a
     /// program, and no kernel code can reach it then. Its I/Os are counted by the drive's SMART log, and sectors by nobody.

@@ -7,11 +7,11 @@
 use crate::fio::Fio;
 use crate::runner::{Options, RunError};
 use crate::settings::{DeviceLocks, Host, Restored, Setting, Settings, SettingsError};
-use crate::setup;
+use crate::{setup, told};
 use iopj_core::IoPath;
 use iopj_engine::Target;
 use iopj_engine::check::{Availability, check};
-use iopj_engine::nvme_user::{Controller, IoCounts};
+use iopj_engine::nvme_user::{Controller, IoCounts, Kept};
 use iopj_engine::target::{FileId, TakeClaims, TargetKind, claim_for_taking};
 use iopj_engine::{Isolation, PciAddress};
 use iopj_probe::Probe;
@@ -224,10 +224,16 @@ impl<'a> Access<'a> {
                 target.controller().map_or(Ok(None), |controller| counts(controller))
             }
             (Some(Reached::Left { .. }), Some(bypass), Some(isolation)) => {
-                counts(&*open_controller(bypass, isolation)?)
+                counts(&*open_controller(bypass, isolation, &Kept::default())?)
             }
             _ => Ok(None),
         }
+    }
+
+    /// How our driver has set the drive up, in the place of a block device's settings; nothing unless it has it.
+    pub(crate) fn set_up(&self) -> BTreeMap<String, String> {
+        let Some(Reached::User { target, .. }) = &self.reached else { return BTreeMap::new() };
+        target.controller().map(|controller| told::set_up(controller.identity())).unwrap_or_default()
     }
 
     /// Facts about the drive as our driver has found it; none before it was taken once.
@@ -330,8 +336,8 @@ impl<'a> Access<'a> {
     }
 
     fn by_our_driver(&mut self, bypass: &Bypass, isolation: Isolation) -> Result<Reached, String> {
-        let controller = open_controller(bypass, isolation)?;
-        self.told = told(&controller);
+        let controller = open_controller(bypass, isolation, &self.settings.kept(bypass.address))?;
+        self.told = told::facts(&controller);
         let serial = &controller.identity().serial;
         if bypass.serial.as_ref().is_some_and(|known| known != serial) {
             return Err(format!(
@@ -394,25 +400,8 @@ impl<'a> Access<'a> {
     }
 }
 
-fn open_controller(bypass: &Bypass, isolation: Isolation) -> Result<Arc<Controller>, String> {
-    Controller::open(bypass.address, isolation).map_err(|error| error.to_string())
-}
-
-fn told(controller: &Controller) -> BTreeMap<String, String> {
-    let (address, identity) = (controller.address(), controller.identity());
-    let facts = [
-        ("model", identity.model.clone()),
-        ("serial", identity.serial.clone()),
-        ("firmware", identity.firmware.clone()),
-        ("queue_pairs", identity.queue_pairs.to_string()),
-        ("vectors", identity.vectors.to_string()),
-        ("max_transfer_bytes", identity.max_transfer_bytes.to_string()),
-        ("shadow_doorbells", if identity.shadow_doorbells { "yes" } else { "no" }.to_owned()),
-        ("host_memory_buffer", identity.host_memory.to_string()),
-        ("apst", identity.apst.to_string()),
-        ("vfio", identity.vfio.to_owned()),
-    ];
-    facts.into_iter().map(|(name, value)| (format!("{address}.{name}"), value)).collect()
+fn open_controller(bypass: &Bypass, isolation: Isolation, kept: &Kept) -> Result<Arc<Controller>, String> {
+    Controller::open(bypass.address, isolation, kept).map_err(|error| error.to_string())
 }
 
 fn probe_of(bypass: &Bypass) -> Result<Probe, String> {

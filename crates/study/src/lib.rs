@@ -21,5 +21,6 @@ pub mod settings;
 mod setup;
 mod steadystate;
 pub mod study;
+mod told;
 mod trial;
 mod trials;

@@ -256,7 +256,10 @@ impl Stage<'_> {
         let without_ramp = passed.as_ref().map_or(window_raw_ns[0], |(_, began_raw_ns)| *began_raw_ns);
         let begin_ns = if has_ramp { begin_ns } else { without_ramp };
         let counting = passed.map(|(passed, _)| passed).ok_or(can_count.err());
-        let evidence = evidence_of(&snapshots.into_inner(), &run, counting)?;
+        let mut evidence = evidence_of(&snapshots.into_inner(), &run, counting)?;
+        if let [device] = &mut evidence.devices[..] {
+            device.settings.extend(access.set_up());
+        }
         let load_raw_ns = vec![begin_ns, window_raw_ns[1]];
         Ok((Window::of_native(run, cell, load_raw_ns, window_raw_ns), evidence))
     }

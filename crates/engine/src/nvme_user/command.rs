@@ -129,6 +129,16 @@ impl Command {
         Command::admin(0x09, 0, data, [0x0c, on.into()])
     }
 
+    /// Set Features of one whose value is dword 11, not saved.
+    pub(super) fn set_feature(id: u8, value: u32) -> Command {
+        Command::admin(0x09, 0, 0, [id.into(), value])
+    }
+
+    /// Get Features: the current value.
+    pub(super) fn get_feature(id: u8) -> Command {
+        Command::admin(0x0a, 0, 0, [id.into(), 0])
+    }
+
     /// Doorbell Buffer Config: the pages of shadow doorbells and of event indices.
     pub(super) fn doorbell_buffers(shadows: u64, events: u64) -> Command {
         Command { prp2: events, ..Command::admin(0x7c, 0, shadows, [0, 0]) }

@@ -2,8 +2,9 @@
 
 use super::admin::{Admin, Failure};
 use super::command::Command;
-use super::features::{self, Apst, ApstRules, HostMemory};
+use super::features::{self, Apst, HostMemory, Rules};
 use super::identify::{self, ControllerData, Identity, IoCounts, NamespaceInfo};
+use super::kept::{self, Kept, KeptFeature};
 use super::queue::ShadowPages;
 use super::registers::{self, Capabilities, DOORBELLS, Device, Health, HugePages, Stuck, health};
 use super::vfio::Vfio;
@@ -29,6 +30,15 @@ impl Default for Limits {
     fn default() -> Limits {
         Limits { command: Duration::from_secs(10), abort: Duration::from_secs(1) }
     }
+}
+
+/// How a controller is set up.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Setup {
+    pub(super) limits: Limits,
+    pub(super) rules: Rules,
+    /// Features as they stood before the reset.
+    pub(super) features: Vec<KeptFeature>,
 }
 
 /// Why a controller serves no more.
@@ -94,21 +104,23 @@ impl fmt::Debug for Controller {
 }
 
 impl Controller {
-    /// Opens the controller at `address`, which is bound to vfio-pci already: resets it, enables it, and asks what it
-    /// and its namespaces are.
+    /// Opens the controller at `address`, which is bound to vfio-pci already: resets it, enables it, asks what it
+    /// and its namespaces are, and sets it up as it stood under the kernel's driver.
     ///
     /// # Errors
     /// VFIO refuses the device, or it is no NVMe controller of version 1.2 or newer, or it fails; the message says what
     /// to do.
-    pub fn open(address: PciAddress, isolation: Isolation) -> Result<Arc<Controller>, EngineError> {
-        Controller::start(address, Arc::new(Vfio::open(address, isolation)?), Limits::default())
+    pub fn open(address: PciAddress, isolation: Isolation, kept: &Kept) -> Result<Arc<Controller>, EngineError> {
+        let rules = Rules::of_kernel(Path::new("/sys"), kept);
+        let setup = Setup { rules, features: kept.features.clone(), ..Setup::default() };
+        Controller::start(address, Arc::new(Vfio::open(address, isolation)?), &setup)
     }
 
     /// Opens the controller behind `device`.
     pub(super) fn start(
         address: PciAddress,
         device: Arc<dyn Device>,
-        limits: Limits,
+        setup: &Setup,
     ) -> Result<Arc<Controller>, EngineError> {
         let capabilities =
             registers::require(&*device).map_err(|why| EngineError::controller(format!("{address} {why}")))?;
@@ -125,6 +137,7 @@ impl Controller {
             shadow_doorbells: false,
             host_memory: HostMemory::NotAsked,
             apst: Apst::Unsupported,
+            features: Vec::new(),
             vfio: device.vfio(),
         };
         // From here on dropping the controller stops it before its memory goes.
@@ -132,7 +145,7 @@ impl Controller {
             address,
             identity,
             namespaces: Vec::new(),
-            limits,
+            limits: setup.limits,
             capabilities,
             device,
             end: AtomicU8::new(0),
@@ -140,7 +153,7 @@ impl Controller {
             admin,
         };
         registers::enable(&*controller.device, capabilities).map_err(|stuck| stuck_error(address, "start", stuck))?;
-        controller.learn()?;
+        controller.learn(setup)?;
         Ok(Arc::new(controller))
     }
 
@@ -286,8 +299,8 @@ impl Controller {
         ))
     }
 
-    /// Asks the controller what it is and has.
-    fn learn(&mut self) -> Result<(), EngineError> {
+    /// Asks the controller what it is and has, and sets it up.
+    fn learn(&mut self, setup: &Setup) -> Result<(), EngineError> {
         let limit = self.limits.command;
         let mut admin = self.admin();
         let data = admin.ask(|data| Command::identify(1, 0, data), limit);
@@ -315,11 +328,13 @@ impl Controller {
         }
         let shadow_doorbells = shadow.is_some();
         admin.shadow = shadow;
-        let rules = ApstRules::of_kernel(Path::new("/sys/module/nvme_core/parameters"));
-        let apst = features::set_apst(&mut admin, &says, rules, limit);
+        let Setup { rules, features, .. } = setup;
+        let apst = features::set_apst(&mut admin, &says, rules.apst, limit);
         let apst = apst.map_err(|failure| self.failed("autonomous power states", failure, &mut admin))?;
-        let host_memory = features::give_host_memory(&self.device, &mut admin, &says, limit);
+        let host_memory = features::give_host_memory(&self.device, &mut admin, &says, rules.host_memory_bytes, limit);
         let host_memory = host_memory.map_err(|failure| self.failed("a host memory buffer", failure, &mut admin))?;
+        let features = kept::set_features(&mut admin, features, limit);
+        let features = features.map_err(|failure| self.failed("features", failure, &mut admin))?;
         drop(admin);
         self.identity = Identity {
             model: says.model(),
@@ -330,6 +345,7 @@ impl Controller {
             shadow_doorbells,
             host_memory,
             apst,
+            features,
             ..self.identity.clone()
         };
         self.namespaces = namespaces;

@@ -8,6 +8,7 @@ use super::admin::{Admin, Failure};
 use super::command::Command;
 use super::dma::DmaMemory;
 use super::identify::{ControllerData, PowerState};
+use super::kept::Kept;
 use super::registers::{Device, HugePages, PAGE};
 use std::fmt;
 use std::fs;
@@ -75,8 +76,6 @@ pub(super) struct HostBuffer {
     list: DmaMemory,
 }
 
-/// The most that Linux gives (`max_host_mem_size_mb`).
-const MOST_BYTES: u64 = 128 << 20;
 /// Entries of the list of parts that fit into its page.
 const MOST_PARTS: usize = PAGE / 16;
 
@@ -89,7 +88,7 @@ fn parts(pages: &[u64], least: usize, most: usize) -> Vec<Part> {
     runs.filter(|run| run.len() >= least).map(|run| (run[0], run.len() as u32)).take(most).collect()
 }
 
-/// Gives the controller the buffer that it asks for, if it may have one. The buffer is the controller's until the feature is off
+/// Gives the controller the buffer that it asks for, of at most so many bytes, if it may have one. The buffer is the controller's until the feature is off
 /// or the controller has stopped.
 ///
 /// # Errors
@@ -98,6 +97,7 @@ pub(super) fn give_host_memory(
     device: &Arc<dyn Device>,
     admin: &mut Admin,
     says: &ControllerData<'_>,
+    most_bytes: u64,
     limit: Duration,
 ) -> Result<HostMemory, Failure> {
     let (asked, least) = (says.host_memory_preferred(), says.host_memory_least());
@@ -108,10 +108,12 @@ pub(super) fn give_host_memory(
     if device.huge_pages() == HugePages::Required {
         return refused("without an IOMMU nothing keeps the drive within it".to_owned());
     }
-    if least > MOST_BYTES {
-        return refused(format!("it needs {least} bytes, more than the {MOST_BYTES} that Linux gives"));
+    if least > most_bytes || most_bytes == 0 {
+        return refused(format!(
+            "it needs {least} bytes, and Linux gives {most_bytes} at most (nvme.max_host_mem_size_mb)"
+        ));
     }
-    let memory = match DmaMemory::plain(device, asked.min(MOST_BYTES) as usize) {
+    let memory = match DmaMemory::plain(device, asked.min(most_bytes) as usize) {
         Ok(memory) => memory,
         Err(error) => return refused(error.to_string()),
     };
@@ -151,9 +153,54 @@ pub(super) fn take_host_memory(admin: &mut Admin, limit: Duration) {
     }
 }
 
+/// How Linux sets up what a drive asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Rules {
+    /// Bytes of host memory that a drive gets at most.
+    pub(super) host_memory_bytes: u64,
+    pub(super) apst: ApstRules,
+}
+
+/// Bytes of a MiB, the unit of `max_host_mem_size_mb`.
+const MIB: u64 = 1 << 20;
+
+impl Default for Rules {
+    fn default() -> Rules {
+        Rules { host_memory_bytes: 128 * MIB, apst: ApstRules::default() }
+    }
+}
+
+impl Rules {
+    /// By the parameters of this machine's kernel, Linux's defaults where they are not there; and by what it was told of the drive.
+    pub(super) fn of_kernel(sys: &Path, kept: &Kept) -> Rules {
+        let read = |module: &str, name: &str, default: u64| {
+            let text = fs::read_to_string(sys.join("module").join(module).join("parameters").join(name));
+            text.unwrap_or_default().trim().parse().unwrap_or(default)
+        };
+        let apst = |name: &str, default: u64| read("nvme_core", name, default);
+        let default = ApstRules::default();
+        let ps_max_latency_us = apst("default_ps_max_latency_us", default.ps_max_latency_us);
+        Rules {
+            host_memory_bytes: read("nvme", "max_host_mem_size_mb", Rules::default().host_memory_bytes / MIB)
+                .saturating_mul(MIB),
+            apst: ApstRules {
+                was_off: kept.apst_off,
+                ps_max_latency_us: kept.latency_tolerance_us.unwrap_or(ps_max_latency_us),
+                primary_timeout_ms: apst("apst_primary_timeout_ms", default.primary_timeout_ms),
+                secondary_timeout_ms: apst("apst_secondary_timeout_ms", default.secondary_timeout_ms),
+                primary_latency_tol_us: apst("apst_primary_latency_tol_us", default.primary_latency_tol_us),
+                secondary_latency_tol_us: apst("apst_secondary_latency_tol_us", default.secondary_latency_tol_us),
+            },
+        }
+    }
+}
+
 /// Linux's parameters of APST (module `nvme_core`), in the units of their names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ApstRules {
+    /// The kernel had it off on this drive.
+    was_off: bool,
+    /// The drive's own (`power/pm_qos_latency_tolerance_us`), or the module's.
     ps_max_latency_us: u64,
     primary_timeout_ms: u64,
     secondary_timeout_ms: u64,
@@ -164,6 +211,7 @@ pub(super) struct ApstRules {
 impl Default for ApstRules {
     fn default() -> ApstRules {
         ApstRules {
+            was_off: false,
             ps_max_latency_us: 100_000,
             primary_timeout_ms: 100,
             secondary_timeout_ms: 2_000,
@@ -174,22 +222,6 @@ impl Default for ApstRules {
 }
 
 impl ApstRules {
-    /// What this machine's kernel was told, its defaults elsewhere.
-    pub(super) fn of_kernel(parameters: &Path) -> ApstRules {
-        let read = |name: &str, default: u64| {
-            let text = fs::read_to_string(parameters.join(name)).unwrap_or_default();
-            text.trim().parse().unwrap_or(default)
-        };
-        let default = ApstRules::default();
-        ApstRules {
-            ps_max_latency_us: read("default_ps_max_latency_us", default.ps_max_latency_us),
-            primary_timeout_ms: read("apst_primary_timeout_ms", default.primary_timeout_ms),
-            secondary_timeout_ms: read("apst_secondary_timeout_ms", default.secondary_timeout_ms),
-            primary_latency_tol_us: read("apst_primary_latency_tol_us", default.primary_latency_tol_us),
-            secondary_latency_tol_us: read("apst_secondary_latency_tol_us", default.secondary_latency_tol_us),
-        }
-    }
-
     /// After how long without I/O a state is entered that takes `total_us` to enter and leave; `None` if never. `tier` is that of the
     /// state below, 1 or 2: each is given to one state.
     fn idle_ms(&self, total_us: u64, tier: &mut u32) -> Option<u64> {
@@ -243,15 +275,19 @@ pub(super) fn set_apst(
     if !says.has_apst() {
         return Ok(Apst::Unsupported);
     }
-    let is_on = rules.ps_max_latency_us > 0;
+    let off = match rules {
+        ApstRules { ps_max_latency_us: 0, .. } => Some("no state may take time to leave (latency tolerance 0 us)"),
+        ApstRules { was_off: true, .. } => Some("as under the kernel"),
+        _ => None,
+    };
+    let is_on = off.is_none();
     let (table, states) = if is_on { rules.table(&says.power_states()) } else { ([0; 32], Vec::new()) };
     let mut data = [0; PAGE];
     for (bytes, entry) in data.chunks_exact_mut(8).zip(table) {
         bytes.copy_from_slice(&entry.to_le_bytes());
     }
     match admin.tell(|data| Command::apst(is_on, data), &data, limit) {
-        Ok(_) if is_on => Ok(Apst::On(states)),
-        Ok(_) => Ok(Apst::Off("nvme_core.default_ps_max_latency_us is 0".to_owned())),
+        Ok(_) => Ok(off.map_or(Apst::On(states), |reason| Apst::Off(reason.to_owned()))),
         Err(Failure::Status(status)) => Ok(Apst::Off(format!("it refuses its table (NVMe status {status:#x})"))),
         Err(failure) => Err(failure),
     }
@@ -310,11 +346,23 @@ mod tests {
 
     #[test]
     fn the_rules_are_those_that_the_kernel_was_told() {
-        let folder = tempfile::tempdir().unwrap();
-        assert_eq!(ApstRules::of_kernel(folder.path()), ApstRules::default());
-        fs::write(folder.path().join("default_ps_max_latency_us"), "5500\n").unwrap();
-        fs::write(folder.path().join("apst_primary_timeout_ms"), "0\n").unwrap();
-        let told = ApstRules::of_kernel(folder.path());
-        assert_eq!(told, ApstRules { ps_max_latency_us: 5_500, primary_timeout_ms: 0, ..ApstRules::default() });
+        let sys = tempfile::tempdir().unwrap();
+        let rules = |kept: &Kept| Rules::of_kernel(sys.path(), kept);
+        assert_eq!(rules(&Kept::default()), Rules::default());
+        let parameters = [
+            ("nvme", "max_host_mem_size_mb", "64"),
+            ("nvme_core", "default_ps_max_latency_us", "5500"),
+            ("nvme_core", "apst_primary_timeout_ms", "0"),
+        ];
+        for (module, name, value) in parameters {
+            let folder = sys.path().join("module").join(module).join("parameters");
+            fs::create_dir_all(&folder).unwrap();
+            fs::write(folder.join(name), format!("{value}\n")).unwrap();
+        }
+        let apst = ApstRules { ps_max_latency_us: 5_500, primary_timeout_ms: 0, ..ApstRules::default() };
+        assert_eq!(rules(&Kept::default()), Rules { host_memory_bytes: 64 << 20, apst });
+        // What the kernel was told of this very drive is more than the module's default.
+        let own = Kept { latency_tolerance_us: Some(20), apst_off: true, ..Kept::default() };
+        assert_eq!(rules(&own).apst, ApstRules { was_off: true, ps_max_latency_us: 20, ..apst });
     }
 }

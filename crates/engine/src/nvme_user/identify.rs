@@ -4,6 +4,7 @@
 //! Information); NVM Command Set Specification 1.0, figure 97 (Identify Namespace).
 
 use super::features::{Apst, HostMemory};
+use super::kept::FeatureState;
 use super::registers::PAGE;
 
 /// A page of Identify data.
@@ -30,6 +31,8 @@ pub struct Identity {
     pub host_memory: HostMemory,
     /// The power states that it enters by itself.
     pub apst: Apst,
+    /// Features that it had another value of under the kernel, or may have had.
+    pub features: Vec<FeatureState>,
     /// How memory is mapped: `type1`, `iommufd` or `no-iommu`.
     pub vfio: &'static str,
 }

@@ -3,7 +3,7 @@
 //! A [`Controller`] is opened once and shared; each engine has a queue pair of its own on it and touches nothing else
 //! while it does I/O: no lock, no allocation, and with polled completion no system call. From below: `registers` (the
 //! device behind a trait), `vfio` (the real one), `dma` (memory that it sees), `queue`, `command` and `prp` (what it
-//! reads there), `admin`, `controller`, `features` and `pairs` (setting it up), `engine` (doing I/O) and `waiting` (poll, interrupt, hybrid).
+//! reads there), `admin`, `controller`, `features`, `kept` and `pairs` (setting it up), `engine` (doing I/O) and `waiting` (poll, interrupt, hybrid).
 //!
 //! Sources: NVM Express Base Specification 2.0, NVM Command Set Specification 1.0, PCIe Transport Specification 1.0.
 
@@ -16,6 +16,7 @@ mod features;
 mod flights;
 mod identify;
 mod irq;
+mod kept;
 mod pairs;
 mod prp;
 mod queue;
@@ -32,4 +33,5 @@ pub(crate) use engine::NvmeUser;
 pub use features::{Apst, HostMemory};
 pub(crate) use identify::io_counts;
 pub use identify::{Identity, IoCounts, NamespaceInfo};
+pub use kept::{FeatureState, Kept, KeptFeature};
 pub(crate) use vfio::no_iommu;

@@ -4,7 +4,7 @@ mod failures;
 mod features;
 mod properties;
 
-use super::controller::{Controller, Limits};
+use super::controller::{Controller, Limits, Setup};
 use super::sim::{Behaviour, Seen, Sim};
 use crate::engine::{Completion, Engine, EngineError, IoError, Op, Request};
 use crate::pool::{Pool, Slot};
@@ -29,16 +29,22 @@ struct Bench {
 
 impl Bench {
     fn new(behaviour: Behaviour) -> Bench {
-        Bench::with_limits(behaviour, Limits { command: Duration::from_secs(100), abort: Duration::from_secs(100) })
+        Bench::with_setup(behaviour, Setup::default())
+    }
+
+    /// Whatever the limits of `setup` are, nothing is late.
+    fn with_setup(behaviour: Behaviour, setup: Setup) -> Bench {
+        let limits = Limits { command: Duration::from_secs(100), abort: Duration::from_secs(100) };
+        Bench::start(behaviour, &Setup { limits, ..setup })
     }
 
     /// Commands that hang are given up soon; under Miri everything takes longer.
     fn impatient(behaviour: Behaviour) -> Bench {
         let soon = Duration::from_millis(if cfg!(miri) { 1000 } else { 20 });
-        Bench::with_limits(behaviour, Limits { command: soon, abort: soon })
+        Bench::start(behaviour, &Setup { limits: Limits { command: soon, abort: soon }, ..Setup::default() })
     }
 
-    fn with_limits(behaviour: Behaviour, limits: Limits) -> Bench {
+    fn start(behaviour: Behaviour, setup: &Setup) -> Bench {
         let mut contents: Vec<u8> = Vec::with_capacity(DISK);
         let mut block: [u8; 512] = std::array::from_fn(|at| (at * 7 + at / 256) as u8);
         for number in 0..DISK as u64 / 512 {
@@ -46,7 +52,7 @@ impl Bench {
             contents.extend_from_slice(&block);
         }
         let sim = Arc::new(Sim::new(behaviour, contents.clone()));
-        let controller = Controller::start("0000:01:00.0".parse().unwrap(), sim.clone(), limits).unwrap();
+        let controller = Controller::start("0000:01:00.0".parse().unwrap(), sim.clone(), setup).unwrap();
         Bench { sim, controller: Some(controller), contents }
     }
 
@@ -232,7 +238,7 @@ fn a_controller_that_polls_its_shadow_doorbells_sees_whole_commands() {
 fn a_controller_or_namespace_that_does_not_suit_says_why() {
     let open = |behaviour| {
         let sim = Arc::new(Sim::new(behaviour, vec![0; DISK]));
-        let opened = Controller::start("0000:01:00.0".parse().unwrap(), sim.clone(), Limits::default());
+        let opened = Controller::start("0000:01:00.0".parse().unwrap(), sim.clone(), &Setup::default());
         (opened, sim)
     };
     let message = |behaviour| open(behaviour).0.unwrap_err().to_string();

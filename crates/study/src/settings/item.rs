@@ -33,7 +33,7 @@ impl Item {
     /// The controller whose drive it is a setting of, where there is one.
     pub(super) fn controller(&self, sys: &Path) -> Option<PciAddress> {
         match self {
-            Item::Kept(Kept::Feature(address, _)) => Some(*address),
+            Item::Kept(Kept::Feature(address, _) | Kept::Tolerance(address)) => Some(*address),
             item => PciAddress::of_device(&sys.join("block").join(item.device()?)),
         }
     }

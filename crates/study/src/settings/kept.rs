@@ -2,15 +2,16 @@
 //! values, and what the kernel was told of its cache.
 //!
 //! Sources: NVM Express Base Specification 2.0, Set Features; Documentation/ABI/stable/sysfs-block (`write_cache`);
-//! drivers/nvme/host/core.c (`nvme_configure_apst`). The kernel sets the power state transitions by itself, and none of the others.
+//! Documentation/ABI/testing/sysfs-devices-power (`pm_qos_latency_tolerance_us`); drivers/nvme/host/core.c (`nvme_configure_apst`,
+//! `nvme_set_latency_tolerance`). The kernel sets the power state transitions by itself, by that tolerance, and none of the others.
 
 use super::attribute::{NotAllowed, is_device_name};
 use super::binding::{Binding, names_in};
 use super::files;
 use super::host::Host;
 use super::serial::Serial;
-use iopj_engine::PciAddress;
 use iopj_engine::target::head_of;
+use iopj_engine::{PciAddress, nvme_user};
 use std::fmt;
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -21,6 +22,8 @@ use std::str::FromStr;
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Kept {
     Feature(PciAddress, Feature),
+    /// `power/pm_qos_latency_tolerance_us` of the controller: how long leaving a power state that it enters by itself may take.
+    Tolerance(PciAddress),
     /// `queue/write_cache` of a block device: whether the kernel flushes it.
     Cache(String),
 }
@@ -77,10 +80,12 @@ impl Kept {
     /// What is kept of a drive and of those of its block devices that the run may change, with the values that stand. What a drive
     /// does not have is absent; so are features of one that shows no serial, which could be put on another drive.
     pub(super) fn stands(host: &Host, address: PciAddress, devices: &[String]) -> Vec<(Kept, String)> {
-        let features = Serial(address).read(&host.sys).map(|_| Feature::ALL).into_iter().flatten();
-        let features = features.map(|feature| Kept::Feature(address, feature));
+        let features = Feature::ALL.map(|feature| Kept::Feature(address, feature));
+        // The tolerance comes back first, for the kernel makes the power state transitions by it.
+        let own = std::iter::once(Kept::Tolerance(address)).chain(features);
+        let has_serial = Serial(address).read(&host.sys).is_some();
         let caches = devices.iter().cloned().map(Kept::Cache);
-        let standing = features.chain(caches).filter_map(|kept| {
+        let standing = own.filter(|_| has_serial).chain(caches).filter_map(|kept| {
             let value = kept.read(host).ok().filter(|value| kept.accepts(value))?;
             Some((kept, value))
         });
@@ -90,7 +95,7 @@ impl Kept {
     /// The block device that it belongs to.
     pub(super) fn device(&self) -> Option<&str> {
         match self {
-            Kept::Feature(..) => None,
+            Kept::Feature(..) | Kept::Tolerance(_) => None,
             Kept::Cache(device) => Some(device),
         }
     }
@@ -98,7 +103,7 @@ impl Kept {
     /// The lock under which it is changed.
     pub(super) fn lock_name(&self) -> String {
         match self {
-            Kept::Feature(address, _) => Binding(*address).lock_name(),
+            Kept::Feature(address, _) | Kept::Tolerance(address) => Binding(*address).lock_name(),
             Kept::Cache(device) => device.clone(),
         }
     }
@@ -107,6 +112,7 @@ impl Kept {
     pub(super) fn accepts(&self, old: &str) -> bool {
         match self {
             Kept::Feature(..) => parse(old).is_some(),
+            Kept::Tolerance(_) => tolerance_us(old).is_some(),
             Kept::Cache(_) => matches!(old, "write back" | "write through"),
         }
     }
@@ -146,8 +152,16 @@ impl Kept {
                     "{address}: {name} (feature {id:02X}h) was {old} before the drive was taken and {what}; {remedy}"
                 ))
             }
+            Kept::Tolerance(address) => {
+                let Ok(file) = tolerance_file(host, *address) else { return ErrorKind::NotFound.into() };
+                io::Error::other(format!(
+                    "{address}: the latency that its power states may take was {old} us before the drive was taken and {what}; write \
+                     `{old}` to {}",
+                    file.display()
+                ))
+            }
             Kept::Cache(device) => {
-                let file = self.file(host, device);
+                let file = cache_file(host, device);
                 if !file.exists() {
                     return ErrorKind::NotFound.into();
                 }
@@ -168,7 +182,8 @@ impl Kept {
                 let value = (host.features.get)(&node(host, *address)?, feature.id())?;
                 Ok(format!("{:#x}", value & feature.mask()))
             }
-            Kept::Cache(device) => fs::read_to_string(self.file(host, device)).map(|text| text.trim().to_owned()),
+            Kept::Tolerance(address) => read_line(&tolerance_file(host, *address)?),
+            Kept::Cache(device) => read_line(&cache_file(host, device)),
         }
     }
 
@@ -181,12 +196,48 @@ impl Kept {
                 let value = parse(value).ok_or(ErrorKind::InvalidInput)?;
                 (host.features.set)(&node(host, *address)?, feature.id(), value)
             }
-            Kept::Cache(device) => files::write(&self.file(host, device), value),
+            Kept::Tolerance(address) => files::write(&tolerance_file(host, *address)?, value),
+            Kept::Cache(device) => files::write(&cache_file(host, device), value),
         }
     }
+}
 
-    fn file(&self, host: &Host, device: &str) -> PathBuf {
-        host.sys.join("block").join(device).join("queue/write_cache")
+/// What is kept of a drive, for our driver to set it up by.
+pub(super) fn for_our_driver(kept: &[(Kept, String)]) -> nvme_user::Kept {
+    let mut given = nvme_user::Kept::default();
+    for (kept, old) in kept {
+        match kept {
+            Kept::Feature(_, Feature::Apst) => given.apst_off = parse(old).is_some_and(|value| value & 1 == 0),
+            Kept::Feature(_, feature) => given.features.extend(parse(old).map(|value| nvme_user::KeptFeature {
+                name: feature.name(),
+                id: feature.id(),
+                value,
+                mask: feature.mask(),
+            })),
+            Kept::Tolerance(_) => given.latency_tolerance_us = tolerance_us(old),
+            Kept::Cache(_) => {}
+        }
+    }
+    given
+}
+
+fn cache_file(host: &Host, device: &str) -> PathBuf {
+    host.sys.join("block").join(device).join("queue/write_cache")
+}
+
+fn tolerance_file(host: &Host, address: PciAddress) -> io::Result<PathBuf> {
+    controller(&host.sys, address).map(|folder| folder.join("power/pm_qos_latency_tolerance_us"))
+}
+
+fn read_line(file: &Path) -> io::Result<String> {
+    fs::read_to_string(file).map(|text| text.trim().to_owned())
+}
+
+/// What a latency tolerance comes to: without a limit as much as there is.
+fn tolerance_us(text: &str) -> Option<u64> {
+    match text {
+        "auto" | "any" => Some(u64::MAX),
+        text => text.parse::<u32>().ok().filter(|us| us.to_string() == text).map(u64::from),
     }
 }
 
@@ -225,6 +276,9 @@ impl fmt::Display for Kept {
             Kept::Feature(address, feature) => {
                 write!(f, "bus/pci/devices/{address}/nvme/feature/{:02X}h", feature.id())
             }
+            Kept::Tolerance(address) => {
+                write!(f, "bus/pci/devices/{address}/nvme/power/pm_qos_latency_tolerance_us")
+            }
             Kept::Cache(device) => write!(f, "block/{device}/queue/write_cache"),
         }
     }
@@ -236,6 +290,9 @@ impl FromStr for Kept {
     fn from_str(text: &str) -> Result<Kept, NotAllowed> {
         let kept = match text.split('/').collect::<Vec<_>>()[..] {
             ["block", device, "queue", "write_cache"] if is_device_name(device) => Kept::Cache(device.to_owned()),
+            ["bus", "pci", "devices", address, "nvme", "power", "pm_qos_latency_tolerance_us"] => {
+                Kept::Tolerance(address.parse().map_err(|_| NotAllowed)?)
+            }
             ["bus", "pci", "devices", address, "nvme", "feature", id] => {
                 let address = address.parse().map_err(|_| NotAllowed)?;
                 let feature = Feature::ALL.into_iter().find(|feature| id == format!("{:02X}h", feature.id()));

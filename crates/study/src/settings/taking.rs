@@ -8,12 +8,12 @@ use super::files::Locked;
 use super::host::{self, Host};
 use super::item::Item;
 use super::journal::Change;
-use super::kept::Kept;
+use super::kept::{self, Kept};
 use super::lock;
 use super::serial::Serial;
 use super::setting::{Place, Setting};
-use iopj_engine::PciAddress;
 use iopj_engine::target::TakePlan;
+use iopj_engine::{PciAddress, nvme_user};
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::path::Path;
@@ -152,6 +152,12 @@ impl Settings<'_> {
         self.hold.taken.remove(position);
         self.warn(lost);
         Ok(())
+    }
+
+    /// What a drive that [`Settings::take`] took had under its driver; nothing of another.
+    pub fn kept(&self, address: PciAddress) -> nvme_user::Kept {
+        let taken = self.hold.taken.iter().find(|taken| taken.binding.0 == address);
+        kept::for_our_driver(taken.map_or(&[], |taken| &taken.kept))
     }
 
     fn lock_drive(&mut self, binding: Binding, disks: &[String]) -> Result<(), SettingsError> {

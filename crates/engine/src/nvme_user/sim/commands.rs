@@ -3,6 +3,9 @@
 use super::super::registers::PAGE;
 use super::{Cq, Sq, State};
 
+/// Invalid Field in Command.
+const INVALID_FIELD: u16 = 0x02;
+
 impl State {
     pub(super) fn admin(&mut self, words: &[u32]) -> Option<(u16, u32)> {
         let prp1 = u64::from(words[6]) | u64::from(words[7]) << 32;
@@ -29,7 +32,9 @@ impl State {
                 self.seen.apst = (words[11] == 1).then_some(entry);
             }
             0x09 if words[10] == 0x0d => return Some((self.host_memory(words), 0)),
-            0x09 => return Some((0, (self.behaviour.pairs - 1) * 0x1_0001)),
+            0x09 if words[10] == 0x07 => return Some((0, (self.behaviour.pairs - 1) * 0x1_0001)),
+            0x09 => return Some((self.set_feature(words[10], words[11]), 0)),
+            0x0a => return Some(self.get_feature(words[10])),
             0x05 => {
                 assert!(entries <= self.behaviour.most_entries && words[11] & 1 == 1);
                 let vector = (words[11] & 2 != 0).then_some((words[11] >> 16) as usize);
@@ -59,6 +64,25 @@ impl State {
             other => panic!("opcode {other:#x}"),
         }
         Some((0, 0))
+    }
+
+    fn get_feature(&self, id: u32) -> (u16, u32) {
+        self.behaviour.features.get(&id).map_or((INVALID_FIELD, 0), |value| (0, *value))
+    }
+
+    /// A feature that it has takes its value, unless it can't be changed, or only seems to take it.
+    fn set_feature(&mut self, id: u32, value: u32) -> u16 {
+        if self.behaviour.fixed_feature == id {
+            return 0x10e;
+        }
+        match self.behaviour.features.get_mut(&id) {
+            Some(_) if self.behaviour.deaf_feature == id => 0,
+            Some(stands) => {
+                *stands = value;
+                0
+            }
+            None => INVALID_FIELD,
+        }
     }
 
     /// Host Memory Buffer: takes the pages that the list names, all of which it must reach, or gives them up.

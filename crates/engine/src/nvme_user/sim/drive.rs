@@ -1,7 +1,7 @@
 //! A simulated drive that does its work when it is asked to: its doorbells are mapped, as a real device's, and what the
 //! device does happens outside the engine's calls.
 
-use super::super::controller::{Controller, Limits};
+use super::super::controller::{Controller, Setup};
 use super::super::dma::Memory;
 use super::super::registers::{DOORBELLS, Device, HugePages, Registers};
 use super::{Behaviour, Sim};
@@ -50,7 +50,7 @@ impl Drive {
         });
         let unsupported = |error: &dyn Display| EngineError::unsupported(error.to_string());
         let address = "0000:01:00.0".parse().map_err(|error: ParsePciAddressError| unsupported(&error))?;
-        let controller = Controller::start(address, device.clone(), Limits::default())?;
+        let controller = Controller::start(address, device.clone(), &Setup::default())?;
         let target = Target::open_bypass(Path::new("a simulated drive"), &controller, 1, true);
         let target = target.map_err(|error| unsupported(&error))?;
         Ok(Drive { device, target })

@@ -32,6 +32,11 @@ pub(super) struct Behaviour {
     pub(super) host_memory_parts: (u32, u16),
     /// Power states: whether no I/O is done in each, and the times to enter and to leave it in us. None: no transitions by itself.
     pub(super) power_states: Vec<(bool, u32, u32)>,
+    /// Features with their values after a reset, but those that are told with data; one that it refuses to change, and one that it does
+    /// not change though it does not refuse; 0 for none.
+    pub(super) features: BTreeMap<u32, u32>,
+    pub(super) fixed_feature: u32,
+    pub(super) deaf_feature: u32,
     /// Without an IOMMU.
     pub(super) sees_physical: bool,
     pub(super) shadow: bool,
@@ -73,6 +78,9 @@ impl Default for Behaviour {
             host_memory: (0, 0),
             host_memory_parts: (0, 0),
             power_states: Vec::new(),
+            features: BTreeMap::new(),
+            fixed_feature: 0,
+            deaf_feature: 0,
             sees_physical: false,
             shadow: false,
             never_wants_doorbells: false,
@@ -218,6 +226,12 @@ impl Sim {
     #[cfg(test)]
     pub(super) fn disk(&self) -> Vec<u8> {
         self.state().disk.clone()
+    }
+
+    /// The value of a feature that it has.
+    #[cfg(test)]
+    pub(super) fn feature(&self, id: u32) -> Option<u32> {
+        self.state().behaviour.features.get(&id).copied()
     }
 
     /// Pages that are mapped for it.

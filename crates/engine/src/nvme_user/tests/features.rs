@@ -1,8 +1,10 @@
 //! What a drive asks of its host: given as Linux gives it, and taken back in the right order.
 
 use super::super::admin::Admin;
-use super::super::features::{Apst, HostMemory, give_host_memory};
+use super::super::controller::Setup;
+use super::super::features::{Apst, HostMemory, Rules, give_host_memory};
 use super::super::identify::ControllerData;
+use super::super::kept::{Kept, KeptFeature};
 use super::super::registers::{Capabilities, Device};
 use super::super::sim::Sim;
 use super::{Behaviour, Bench, read, wait};
@@ -37,7 +39,8 @@ fn host_memory_is_refused_with_its_reason() {
     };
     assert_eq!(refused(Behaviour::default()), "not asked for");
     let text = refused(Behaviour { host_memory: (256 << 20, 129 << 20), ..Behaviour::default() });
-    assert!(text.starts_with("none of 268435456 bytes asked for: it needs 135266304 bytes"), "{text}");
+    let cause = "it needs 135266304 bytes, and Linux gives 134217728 at most (nvme.max_host_mem_size_mb)";
+    assert_eq!(text, format!("none of 268435456 bytes asked for: {cause}"));
     let parts = Behaviour { host_memory: (4 * PAGE, 4 * PAGE), host_memory_parts: (5, 0), ..Behaviour::default() };
     assert!(refused(parts).ends_with("only 0 bytes were found in parts as large as it needs"));
 }
@@ -51,7 +54,8 @@ fn without_an_iommu_there_is_no_host_memory() {
     let mut data = [0; PAGE as usize];
     data[272] = 1;
     let mapped = sim.mapped();
-    let given = give_host_memory(&device, &mut admin, &ControllerData(&data), Duration::from_secs(100)).unwrap();
+    let (says, most, limit) = (ControllerData(&data), 128 << 20, Duration::from_secs(100));
+    let given = give_host_memory(&device, &mut admin, &says, most, limit).unwrap();
     assert_eq!(given.to_string(), "none of 4096 bytes asked for: without an IOMMU nothing keeps the drive within it");
     assert_eq!(sim.mapped(), mapped);
 }
@@ -67,16 +71,67 @@ fn a_hung_drive_keeps_its_host_memory_until_it_is_seen_stopped() {
 
 #[test]
 fn power_states_are_entered_as_under_the_kernel() {
-    let power_states = vec![(false, 0, 0), (true, 5_000, 10_000), (true, 30_000, 50_000)];
-    let bench = Bench::new(Behaviour { power_states, ..Behaviour::default() });
-    let apst = bench.controller().identity().apst.clone();
-    // The kernel of this machine may have been told other limits than its defaults.
-    let entry = match apst {
-        Apst::On(states) => states.first().map_or(0, |(state, ms)| u64::from(*state) << 3 | u64::from(*ms) << 8),
-        other => panic!("{other}"),
+    let set_up = |kept: Kept| {
+        let power_states = vec![(false, 0, 0), (true, 5_000, 10_000), (true, 30_000, 50_000)];
+        let nowhere = tempfile::tempdir().unwrap();
+        let setup = Setup { rules: Rules::of_kernel(nowhere.path(), &kept), ..Setup::default() };
+        let bench = Bench::with_setup(Behaviour { power_states, ..Behaviour::default() }, setup);
+        let apst = bench.controller().identity().apst.to_string();
+        (apst, bench.close().apst)
     };
-    assert_eq!(bench.close().apst, Some(entry));
+    let shallow = Some(1 << 3 | 100 << 8);
+    let (apst, entry) = set_up(Kept::default());
+    assert_eq!((apst.as_str(), entry), ("on: state 1 after 100 ms, state 2 after 2000 ms", shallow));
+    // The user told the kernel what may be waited for this drive.
+    let (apst, entry) = set_up(Kept { latency_tolerance_us: Some(20_000), ..Kept::default() });
+    assert_eq!((apst.as_str(), entry), ("on: state 1 after 100 ms", shallow));
+    let (apst, entry) = set_up(Kept { latency_tolerance_us: Some(0), ..Kept::default() });
+    assert_eq!((apst.as_str(), entry), ("off: no state may take time to leave (latency tolerance 0 us)", None));
+    // The kernel knows drives that cannot be left to it, and this driver does not.
+    let (apst, entry) = set_up(Kept { apst_off: true, ..Kept::default() });
+    assert_eq!((apst.as_str(), entry), ("off: as under the kernel", None));
     let bench = Bench::new(Behaviour::default());
     assert_eq!(bench.controller().identity().apst, Apst::Unsupported);
     assert_eq!(bench.close().apst, None);
+}
+
+const POWER_STATE: KeptFeature = KeptFeature { name: "power state", id: 0x02, value: 0x41, mask: 0xff };
+const WRITE_CACHE: KeptFeature = KeptFeature { name: "volatile write cache", id: 0x06, value: 0, mask: u32::MAX };
+const COALESCING: KeptFeature = KeptFeature { name: "interrupt coalescing", id: 0x08, value: 0x104, mask: u32::MAX };
+
+/// The values that a reset gives the features, and those that they have under this driver, with what is said of them.
+fn kept_features(behaviour: Behaviour, features: &[(u32, u32)]) -> Vec<(Option<u32>, String)> {
+    let features = features.iter().copied().collect();
+    let setup = Setup { features: vec![POWER_STATE, WRITE_CACHE, COALESCING], ..Setup::default() };
+    let bench = Bench::with_setup(Behaviour { features, ..behaviour }, setup);
+    let states = bench.controller().identity().features.clone();
+    let of_drive = |id: u8| bench.sim.feature(id.into());
+    let found = states.iter().map(|state| (of_drive(state.kept.id), state.to_string())).collect();
+    bench.close();
+    found
+}
+
+/// A drive whose write cache the user had switched off was measured with it on, beside the kernel's paths without.
+#[test]
+fn a_drive_keeps_the_features_that_it_had_under_the_kernel() {
+    let reset = [(0x02, 0x700), (0x06, 1), (0x08, 0)];
+    let as_kept = [(0x41, "0x41"), (0, "0x0"), (0x104, "0x104")]
+        .map(|(value, text)| (Some(value), format!("{text} as under the kernel")));
+    assert_eq!(kept_features(Behaviour::default(), &reset), as_kept);
+    // One that cannot be changed is none the worse where it has its value, the bits beside it left out.
+    let fixed = Behaviour { fixed_feature: 0x02, ..Behaviour::default() };
+    let found = kept_features(fixed, &[(0x02, 0x741), (0x06, 1), (0x08, 0)]);
+    assert_eq!(found[0], (Some(0x741), "0x41 as under the kernel".to_owned()));
+}
+
+#[test]
+fn a_drive_that_does_not_take_a_feature_again_says_so() {
+    let behaviour = Behaviour { fixed_feature: 0x06, deaf_feature: 0x08, ..Behaviour::default() };
+    let texts = [
+        (None, "unknown, 0x41 under the kernel: it does not tell (NVMe status 0x2)"),
+        (Some(1), "0x1, 0x0 under the kernel: it refuses that (NVMe status 0x10e)"),
+        (Some(0), "0x0, 0x104 under the kernel: it does not take that"),
+    ];
+    let expected = texts.map(|(value, text)| (value, text.to_owned()));
+    assert_eq!(kept_features(behaviour, &[(0x06, 1), (0x08, 0)]), expected);
 }

@@ -2,7 +2,7 @@
 //! sysfs (Documentation/ABI/testing/sysfs-bus-pci).
 
 use iopj_engine::Isolation;
-use iopj_engine::nvme_user::Controller;
+use iopj_engine::nvme_user::{Controller, Kept};
 use iopj_engine::pci::PciAddress;
 use iopj_engine::{Pool, Slot};
 use std::fs::{self, File, OpenOptions};
@@ -143,7 +143,7 @@ impl Drive {
     /// The taken drive's controller, which reaches memory by this way of VFIO.
     pub(crate) fn open(&self, vfio: &str) -> Arc<Controller> {
         let isolation = if vfio == "no-iommu" { Isolation::None } else { Isolation::Iommu };
-        Controller::open(self.address, isolation).unwrap()
+        Controller::open(self.address, isolation, &Kept::default()).unwrap()
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::settings::kept::{Feature, Kept};
+use iopj_engine::nvme_user;
 
 impl Kernel {
     /// The controller's folder. Its serial is S-1, or what the file `serial` of the root says; with a file `gone` there, the drive is
@@ -12,6 +13,10 @@ impl Kernel {
         fs::create_dir_all(&controller).unwrap();
         let serial = fs::read_to_string(self.path("serial")).unwrap_or_else(|_| "S-1\n".to_owned());
         fs::write(controller.join("serial"), serial).unwrap();
+        if self.path("apst").exists() {
+            fs::create_dir_all(controller.join("power")).unwrap();
+            fs::write(controller.join("power/pm_qos_latency_tolerance_us"), "100000\n").unwrap();
+        }
         // What a reset makes of its features.
         for (feature, value) in RESET.into_iter().filter(|_| self.path("dev/nvme0").exists()) {
             fs::write(self.path("dev/nvme0").join(feature), value).unwrap();
@@ -58,13 +63,50 @@ fn what_a_reset_loses_is_put_back() {
         ] {
             assert!(journal.contains(line), "{journal}");
         }
+        // Our driver sets it up as it stood: but for what the kernel takes its cache for.
+        let given = settings.kept(address());
+        let features: Vec<_> = given.features.iter().map(|feature| (feature.name, feature.id, feature.value)).collect();
+        let expected = [("power state", 2, 0x41), ("volatile write cache", 6, 0), ("interrupt coalescing", 8, 0x104)];
+        assert_eq!(features, expected);
+        assert_eq!((given.apst_off, given.latency_tolerance_us), (false, None));
         settings.give_back(address()).unwrap();
-        assert_eq!(machine.kept(), stood);
+        assert_eq!((machine.kept(), settings.kept(address())), (stood.clone(), nvme_user::Kept::default()));
         // Once more, now by the settings' end.
         settings.take(&plan(Some("nvme"))).unwrap();
         settings.restore().unwrap();
         assert_eq!((machine.kept(), settings.warnings()), (stood, &[][..]));
     });
+}
+
+/// A drive that came back had the module's tolerance, and with it other power states than in the trials before.
+#[test]
+fn the_latency_that_power_states_may_take_is_put_back() {
+    let tolerance = format!("{DEVICE}/nvme/nvme0/power/pm_qos_latency_tolerance_us");
+    for (told, us, apst_off) in [("20", 20, false), ("any", u64::MAX, false), ("auto", u64::MAX, true)] {
+        let machine = Machine::with_features();
+        machine.fixture.write("apst", "");
+        machine.fixture.write(&tolerance, told);
+        if apst_off {
+            machine.fixture.write("dev/nvme0/0c", "0");
+        }
+        machine.settings(|settings| {
+            settings.take(&plan(Some("nvme"))).unwrap();
+            let given = settings.kept(address());
+            assert_eq!((given.latency_tolerance_us, given.apst_off), (Some(us), apst_off), "{told}");
+            settings.give_back(address()).unwrap();
+            assert_eq!(machine.fixture.read(&tolerance), told);
+            settings.take(&plan(Some("nvme"))).unwrap();
+            settings.restore().unwrap();
+            assert_eq!(machine.fixture.read(&tolerance), told);
+        });
+    }
+    let text = "bus/pci/devices/0000:01:00.0/nvme/power/pm_qos_latency_tolerance_us";
+    let kept: Kept = text.parse().unwrap();
+    assert_eq!(kept, Kept::Tolerance(address()));
+    assert_eq!(
+        ["0", "4294967295", "auto", "-1", "+1", "01", "", "1 "].map(|old| kept.accepts(old)),
+        [true, true, true, false, false, false, false, false]
+    );
 }
 
 #[test]

@@ -1,0 +1,96 @@
+//! What a drive loses when it changes hands, as it stood under the kernel's driver, and what became of it under this one.
+//!
+//! Sources: NVM Express Base Specification 2.0, sections 5.15 (Get Features) and 5.27 (Set Features); Linux, drivers/base/power/sysfs.c
+//! (`pm_qos_latency_tolerance_us`).
+
+use super::admin::{Admin, Failure};
+use super::command::Command;
+use std::fmt;
+use std::time::Duration;
+
+/// A drive as it stood under the kernel's driver, as far as it is another without.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Kept {
+    /// Features that a reset loses.
+    pub features: Vec<KeptFeature>,
+    /// The kernel had it enter no power state by itself.
+    pub apst_off: bool,
+    /// How long leaving a power state that it enters by itself may take in us, `u64::MAX` for any time; absent where the kernel did not tell.
+    pub latency_tolerance_us: Option<u64>,
+}
+
+/// A feature with the value that it had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeptFeature {
+    /// Its name in words.
+    pub name: &'static str,
+    /// Its identifier.
+    pub id: u8,
+    /// Its value.
+    pub value: u32,
+    /// The bits of dword 0 that are its value.
+    pub mask: u32,
+}
+
+/// A feature with the value that it has under this driver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FeatureState {
+    /// As it was under the kernel.
+    pub kept: KeptFeature,
+    /// As the drive tells it, or the NVMe status of its refusal to tell.
+    pub stands: Result<u32, u16>,
+    /// The NVMe status of the drive's refusal to take the value that it had.
+    pub refusal: Option<u16>,
+}
+
+impl fmt::Display for FeatureState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let wanted = self.kept.value;
+        match (self.stands, self.refusal) {
+            (Ok(stands), _) if stands == wanted => write!(f, "{stands:#x} as under the kernel"),
+            (Ok(stands), Some(status)) => {
+                write!(f, "{stands:#x}, {wanted:#x} under the kernel: it refuses that (NVMe status {status:#x})")
+            }
+            (Ok(stands), None) => write!(f, "{stands:#x}, {wanted:#x} under the kernel: it does not take that"),
+            (Err(status), _) => {
+                write!(f, "unknown, {wanted:#x} under the kernel: it does not tell (NVMe status {status:#x})")
+            }
+        }
+    }
+}
+
+/// Gives a controller's features the values that they had, where a reset gave them others.
+///
+/// # Errors
+/// A command did not end.
+pub(super) fn set_features(
+    admin: &mut Admin,
+    features: &[KeptFeature],
+    limit: Duration,
+) -> Result<Vec<FeatureState>, Failure> {
+    let mut states = Vec::new();
+    for &kept in features {
+        let mut stands = get(admin, kept, limit)?;
+        let mut refusal = None;
+        if stands != Ok(kept.value) {
+            refusal = answer(admin.execute(Command::set_feature(kept.id, kept.value), limit))?.err();
+            stands = get(admin, kept, limit)?;
+        }
+        states.push(FeatureState { kept, stands, refusal });
+    }
+    Ok(states)
+}
+
+fn get(admin: &mut Admin, feature: KeptFeature, limit: Duration) -> Result<Result<u32, u16>, Failure> {
+    let told = answer(admin.execute(Command::get_feature(feature.id), limit))?;
+    Ok(told.map(|value| value & feature.mask))
+}
+
+/// A refusal is an answer, no failure.
+fn answer(outcome: Result<u32, Failure>) -> Result<Result<u32, u16>, Failure> {
+    match outcome {
+        Ok(value) => Ok(Ok(value)),
+        Err(Failure::Status(status)) => Ok(Err(status)),
+        Err(failure) => Err(failure),
+    }
+}
