@@ -206,7 +206,7 @@ fn in_guest<'a>(study: &Study, text: &'a str, args: &LabRunArgs) -> anyhow::Resu
     if bypass && !matches!(args.guest.device, DeviceArg::Nvme) {
         bail!("the study has paths that bypass the kernel, which only an NVMe drive has: give the guest --device nvme");
     }
-    let mut writes = false;
+    let mut writes = study.precondition;
     for workload in &study.workloads {
         writes |= workload.workloads()?.iter().any(|workload| workload.rw.writes());
     }

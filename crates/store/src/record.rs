@@ -157,7 +157,7 @@ pub struct Measurement {
     pub system_calls_per_io: Option<f64>,
     /// Mean I/Os in flight: latency by I/Os over the window (Little's law).
     pub achieved_depth: f64,
-    /// For workloads that write: how the target was preconditioned, or that it was not.
+    /// How the target was preconditioned; for workloads that write also that it was not.
     pub preconditioning: Option<String>,
     /// The raw evidence.
     pub evidence: Evidence,

@@ -71,7 +71,8 @@ enum Side {
 /// What is needed to open the target through the kernel once more.
 pub(crate) struct Named<'a> {
     pub(crate) path: PathBuf,
-    pub(crate) writes: bool,
+    /// Why it is written, where it is.
+    pub(crate) writes: Option<&'static str>,
     pub(crate) options: &'a Options,
     pub(crate) id: Option<FileId>,
 }
@@ -307,7 +308,7 @@ impl<'a> Access<'a> {
     /// in that has failed the trial already.
     fn let_go(&mut self) {
         if let (Some(Reached::User { target, .. }), Some(bypass), true) =
-            (&self.reached, &self.bypass, self.named.writes)
+            (&self.reached, &self.bypass, self.named.writes.is_some())
             && let Some(controller) = target.controller()
         {
             let _ = controller.flush(bypass.nsid);
@@ -345,7 +346,7 @@ impl<'a> Access<'a> {
                 bypass.address
             ));
         }
-        let (path, writes) = (&self.named.path, self.named.writes);
+        let (path, writes) = (&self.named.path, self.named.writes.is_some());
         let target = Target::open_bypass(path, &controller, bypass.nsid, writes).map_err(|error| error.to_string())?;
         if target.data_len() != self.extent.len || target.logical_block() != self.extent.logical_block {
             return Err(format!(
@@ -480,7 +481,7 @@ pub fn check_paths(options: &Options, fio: Option<&Fio>, stop: &AtomicBool) -> R
     let host = Host::new();
     let target = Target::open(path)?;
     let locks = host.lock(target.devices())?;
-    let named = Named { path: path.clone(), writes: false, options, id: None };
+    let named = Named { path: path.clone(), writes: None, options, id: None };
     let mut access = Access::new(&host, &locks, target, named)?;
     let states = availabilities(&mut access, fio, IoPath::all(), stop);
     access.leave()?;

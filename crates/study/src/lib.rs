@@ -11,6 +11,7 @@ pub mod import;
 mod machine;
 mod native;
 mod nvme_features;
+mod pace;
 pub mod plan;
 pub mod power;
 mod precondition;

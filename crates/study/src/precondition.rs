@@ -19,7 +19,7 @@ const RANGE_LIMIT: f64 = 0.20;
 const SLOPE_LIMIT: f64 = 0.10;
 
 /// The words for a target that was not preconditioned.
-pub(crate) const NONE: &str = "not preconditioned";
+const NONE: &str = "not preconditioned";
 
 /// Workloads that leave a drive in the same state: what they write, and for random writes about how large. A drive that maps its blocks in
 /// units of 16k or more moves the rest of a unit with each smaller write, and a write beyond 128k fills whole stripes.
@@ -68,14 +68,18 @@ pub(crate) struct Preconditioning {
 }
 
 impl Preconditioning {
-    /// Whether something is to be done before a trial of this class. Reads take the target as it is.
+    /// Whether something is to be done before a trial of this class. Reads too have a state of their own: a drive answers for blocks that
+    /// were never written without its medium, and blocks that were written at random it reads at another rate.
     pub(crate) fn is_due(&self, class: Class) -> bool {
-        class != Class::Reads && self.state.as_ref().is_none_or(|(state, _)| *state != class)
+        self.state.as_ref().is_none_or(|(state, _)| *state != class)
     }
 
-    /// What was done for trials of a class.
-    pub(crate) fn words(&self, class: Class) -> Option<String> {
-        self.state.as_ref().filter(|(state, _)| *state == class).map(|(_, words)| words.clone())
+    /// What a trial of this class finds: what was done for it, or that nothing was. Of reads nothing is said then.
+    pub(crate) fn found(&self, class: Class) -> Option<String> {
+        match &self.state {
+            Some((state, words)) if *state == class => Some(words.clone()),
+            _ => (class != Class::Reads).then(|| NONE.to_owned()),
+        }
     }
 
     /// Brings `target` to the state of a class by its smallest workload, and says in a sentence what was done and whether the criterion
@@ -92,7 +96,7 @@ impl Preconditioning {
     ) -> Result<&str, String> {
         let was_filled = self.state.take().is_some();
         let mut writer = Writer { target, stop, tick };
-        // What a sequential workload leaves behind is a filled target; random writes go on from any that is full.
+        // Reads and sequential writes begin on a target that was filled in order; random writes go on from any that is full.
         let filled = if was_filled && class.is_random() { "" } else { "filled twice" };
         if !filled.is_empty() {
             writer.fill()?;
@@ -216,14 +220,12 @@ mod tests {
             assert!(done.is_due(class));
             let stop = AtomicBool::new(false);
             let words = done.bring(&target, (class, &workload), &stop, &mut || {}).unwrap().to_owned();
-            assert!(!done.is_due(class) && done.words(class).as_ref() == Some(&words));
+            assert!(!done.is_due(class) && done.found(class).as_ref() == Some(&words));
             words
         };
         let words = bring(&mut done, Rw::Randwrite, 4096);
         let first = "preconditioned for random writes of up to 16k: filled twice, then ";
         assert!(words.starts_with(first) && words.contains(" rounds of 4k random writes"), "{words}");
-        // Reads leave it as it is, and know nothing of it.
-        assert!(!done.is_due(Class::Reads) && done.words(Class::Reads).is_none());
         let words = bring(&mut done, Rw::Randrw, 32 << 10);
         assert!(
             words.starts_with("preconditioned for random writes of up to 128k: ") && !words.contains("filled"),
@@ -231,6 +233,30 @@ mod tests {
         );
         assert_eq!(bring(&mut done, Rw::Write, 4096), "preconditioned for sequential writes: filled twice");
         assert!(done.is_due(Class::RandomWritesTo16k));
+        assert_eq!(bring(&mut done, Rw::Randread, 4096), "preconditioned for reads: filled twice");
+        assert!(done.is_due(Class::SequentialWrites));
+    }
+
+    /// They took the target as they found it: blocks that were never written, or what the writes before them had left.
+    #[test]
+    fn reads_find_a_filled_target_whatever_was_before() {
+        let folder = tempfile::tempdir_in(std::env::current_exe().unwrap().parent().unwrap()).unwrap();
+        let path = folder.path().join("data");
+        let id = make_file(&path, 1 << 20, &mut |_| true).unwrap();
+        let target = Target::open_for_writing(&path, WritePermission::OwnFile { id: &id }).unwrap();
+        let mut done = Preconditioning::default();
+        assert!(done.is_due(Class::Reads) && done.found(Class::Reads).is_none());
+        assert_eq!(done.found(Class::SequentialWrites).as_deref(), Some(NONE));
+        let before = std::fs::read(&path).unwrap();
+        let reads = Workload { rw: Rw::Randread, ..Workload::default() };
+        let stop = AtomicBool::new(false);
+        done.bring(&target, (Class::Reads, &reads), &stop, &mut || {}).unwrap();
+        let data = target.data_offset() as usize..(target.data_offset() + target.data_len()) as usize;
+        let after = std::fs::read(&path).unwrap();
+        let is_written = |at: usize| before[at..at + 4096] != after[at..at + 4096];
+        assert!(data.clone().step_by(4096).all(is_written), "not every block was written");
+        // Reads change nothing; any write does.
+        assert!(!done.is_due(Class::Reads) && done.is_due(Class::SequentialWrites));
     }
 
     #[test]

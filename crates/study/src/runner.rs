@@ -4,13 +4,14 @@ use crate::access::{Access, Named};
 use crate::blocks::{self, Decide};
 use crate::energy::Metering;
 use crate::machine;
+use crate::pace;
 use crate::plan::{self, Cell};
 use crate::settings::{DeviceLocks, Host, SettingsError};
 use crate::setup::{self, MadeFile};
 use crate::study::{Study, StudyError};
 use crate::trial::Stage;
 use crate::trials::Trials;
-use iopj_engine::target::{FileId, TargetError};
+use iopj_engine::target::{FileId, TargetError, TargetKind};
 use iopj_engine::{PciAddress, Target};
 use iopj_probe::ProbeError;
 use iopj_store::{Outcome, Store, StoreError, StudyRecord, Unavailable};
@@ -140,7 +141,7 @@ pub fn run(
     let seed = study.seed.map_or_else(random_seed, Ok)?;
     study.seed = Some(seed);
     check_settings(&cells, &locks)?;
-    let metering = Metering::start(&study, options, progress)?;
+    let metering = Metering::start(&study, pace::span(&cells, &study), options, progress)?;
     let target = access.target().map_err(RunError::Usage)?;
     let record = StudyRecord {
         name: study.name.clone(),
@@ -150,7 +151,7 @@ pub fn run(
         target: absolute(target.path()).display().to_string(),
         file_id: target.file_id().map(FileId::to_string),
         provenance: provenance(&access, target, metering.as_ref()),
-        warnings: target.warnings().to_vec(),
+        warnings: warnings(&study, target),
         made_target: made.is_some(),
         unavailable,
         emulated: machine::emulator().map(str::to_owned),
@@ -166,6 +167,12 @@ pub fn run(
     warn_of_shared_disk(&store_path, target, progress);
     let stage = Stage::new(&host, (fio.as_ref(), profiler.as_ref()), &study, seed, stop)?;
     Trials { stage, study: &study, cells, store, made, access, metering, decide }.run(progress)
+}
+
+/// What to know about the target. Preconditioning writes every block of a device, so that none is left that was trimmed or never written.
+fn warnings(study: &Study, target: &Target) -> Vec<String> {
+    let is_filled = study.precondition && target.kind() != TargetKind::File;
+    if is_filled { Vec::new() } else { target.warnings().to_vec() }
 }
 
 /// What the figures of a study stand on: the machine, the drive's access and the meters.
@@ -205,7 +212,7 @@ pub fn resume(
     let cells = setup::cells(&study, progress)?;
     setup::check_cells(&cells, &mut access, fio.as_ref())?;
     check_settings(&cells, &locks)?;
-    let metering = Metering::start(&study, options, progress)?;
+    let metering = Metering::start(&study, pace::span(&cells, &study), options, progress)?;
     store.add_event(unix_ns(), "resumed", "")?;
     let stage = Stage::new(&host, (fio.as_ref(), profiler.as_ref()), &study, record.seed, stop)?;
     Trials { stage, study: &study, cells, store, made, access, metering, decide }.run(progress)

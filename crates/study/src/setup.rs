@@ -64,38 +64,39 @@ pub(crate) fn devices_below(path: &Path) -> Vec<String> {
     iopj_engine::target::leaf_devices(Path::new("/sys"), device).unwrap_or_default()
 }
 
-/// True if any workload of the study writes.
-pub(crate) fn writes(study: &Study) -> Result<bool, RunError> {
-    let mut writes = false;
+/// Why the study writes its target, where it does.
+pub(crate) fn writes(study: &Study) -> Result<Option<&'static str>, RunError> {
     for matrix in &study.workloads {
-        writes |= matrix.workloads()?.iter().any(|workload| workload.rw.writes());
+        if matrix.workloads()?.iter().any(|workload| workload.rw.writes()) {
+            return Ok(Some("the study writes"));
+        }
     }
-    Ok(writes)
+    Ok(study.precondition.then_some("the study has `precondition = true`, which writes the whole target"))
 }
 
 /// Opens the target that was named, for writing only if the study writes.
 pub(crate) fn open_target(
     path: &Path,
-    writes: bool,
+    writes: Option<&str>,
     options: &Options,
     id: Option<&FileId>,
 ) -> Result<Target, RunError> {
-    if let (Some(device), false) = (&options.destroy_data, writes) {
+    if let (Some(device), None) = (&options.destroy_data, writes) {
         return usage(format!(
             "--destroy-data names {}, but the study writes nothing: leave the option out",
             device.display()
         ));
     }
     let target = match (&options.destroy_data, writes) {
-        (_, false) => Target::open(path),
-        (Some(device), true) => {
+        (_, None) => Target::open(path),
+        (Some(device), Some(_)) => {
             Target::open_for_writing(path, WritePermission::DestroyData { device, i_know: options.i_know })
         }
-        (None, true) => {
+        (None, Some(why)) => {
             let target = Target::open(path)?;
             let (Some(own), TargetKind::File) = (id.or(target.file_id()).copied(), target.kind()) else {
                 return usage(format!(
-                    "the study writes, and {} is not a file that iopj made: leave --target out, or name a whole device to be \
+                    "{why}, and {} is not a file that iopj made: leave --target out, or name a whole device to be \
                      overwritten by --destroy-data as well",
                     path.display()
                 ));

@@ -83,6 +83,11 @@ impl Declared {
         let change = self.slope.map_or(CHANGE, |slope| slope * duration.as_secs_f64());
         Some(Rule { duration, change, ramp: [shortest, longest] })
     }
+
+    /// The longest ramp that a workload with this `ramp_time` may have.
+    pub(crate) fn longest_ramp(&self, ramp_time: Duration) -> Duration {
+        self.rule(ramp_time).map_or(ramp_time, |rule| rule.ramp[1])
+    }
 }
 
 /// `iops_slope:N%`: N per cent of the mean rate in a second.
@@ -132,18 +137,13 @@ pub(crate) struct Fit {
 
 impl Fit {
     /// The whole interval of the slope is within a share of the mean: noise alone is not flat.
-    fn is_flat(&self, share: f64) -> bool {
+    pub(crate) fn is_flat(&self, share: f64) -> bool {
         self.change.abs() + self.noise <= share
     }
 
     /// The whole interval is beyond it.
     fn is_steep(&self, share: f64) -> bool {
         self.change.abs() - self.noise > share
-    }
-
-    /// No slope is seen: none beyond a share of the mean, or none that its own noise does not explain.
-    pub(crate) fn shows_no_slope(&self, share: f64) -> bool {
-        self.change.abs() <= share.max(self.noise)
     }
 }
 
@@ -251,7 +251,7 @@ pub(crate) fn line(points: &[(f64, f64, f64)], length: f64) -> Option<Fit> {
     let slope = sum(&|point| (point.0 - x) * (point.1 - y)) / squares;
     let residual = sum(&|point| (point.1 - y - slope * (point.0 - x)).powi(2));
     let error = (residual / (points.len() as f64 - 2.0) / squares).sqrt();
-    let share = length / y;
+    let share = length / y.abs();
     let fit = Fit { change: slope * share, noise: t * error * share };
     (fit.change.is_finite() && fit.noise.is_finite()).then_some(fit)
 }

@@ -92,6 +92,9 @@ pub struct Study {
     /// Length of an idle stretch between trials; ten readings of the slowest meter if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idle: Option<String>,
+    /// The longest wait for power to be flat before an idle stretch; six of the stretches that are looked at if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub settle_limit: Option<String>,
     /// How fio is run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fio: Option<FioOptions>,
@@ -167,6 +170,7 @@ const STUDY_KEYS: &[&str] = &[
     "profile",
     "meters",
     "idle",
+    "settle_limit",
     "settings",
     "fio",
     "workload",

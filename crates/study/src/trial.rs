@@ -169,7 +169,7 @@ impl Stage<'_> {
             interrupts_per_io: interrupts.filter(|_| !evidence.devices.is_empty()).map(per_io),
             system_calls_per_io: evidence.engine.as_ref().and_then(|engine| engine.system_calls).map(per_io),
             achieved_depth: window.latency_sum_ns as f64 / window.window_ns.max(1) as f64,
-            preconditioning: preconditioning.filter(|_| cell.workload.rw.writes()),
+            preconditioning,
             conditions: iopj_probe::conditions(&evidence),
             evidence,
             observed,

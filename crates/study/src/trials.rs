@@ -4,8 +4,9 @@ use crate::access::Access;
 use crate::blocks::{Blocks, Decide};
 use crate::control;
 use crate::energy::{Hands, Metering, Place};
-use crate::plan::{Cell, Planned, window};
-use crate::precondition::{self, Class, Preconditioning};
+use crate::pace::Pace;
+use crate::plan::{Cell, Planned};
+use crate::precondition::{Class, Preconditioning};
 use crate::runner::{Progress, RunError, Summary, unix_ns};
 use crate::settings::{Setting, Settings, SettingsError};
 use crate::setup::MadeFile;
@@ -15,7 +16,7 @@ use iopj_core::Completion;
 use iopj_core::evidence::ControlRun;
 use iopj_store::{Outcome, Store, StoreError, Trial};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// A run that is set up.
 pub(crate) struct Trials<'a> {
@@ -35,9 +36,10 @@ impl Trials<'_> {
         if let Some(made) = &mut self.made {
             made.keep = true; // for --resume, until the study is complete
         }
-        let mut blocks = Blocks::of(self.study, &self.classes(), self.stage.seed, self.decide, &self.store)?;
+        let classes = self.classes();
+        let mut blocks = Blocks::of(self.study, &classes, self.stage.seed, self.decide, &self.store)?;
         let missing = blocks.missing(&mut self.store, progress)?;
-        let result = self.measure(missing, &mut blocks, progress);
+        let result = self.measure(missing, &classes, &mut blocks, progress);
         let restored = self.access.leave();
         for warning in self.access.settings.warnings() {
             progress.note(&format!("warning: {warning}"));
@@ -61,6 +63,7 @@ impl Trials<'_> {
     fn measure(
         &mut self,
         mut missing: Vec<Planned>,
+        classes: &[usize],
         blocks: &mut Blocks,
         progress: &mut dyn Progress,
     ) -> Result<Summary, RunError> {
@@ -78,28 +81,28 @@ impl Trials<'_> {
             return Ok(Summary { interrupted: true, ..summary });
         }
         let mut metering = self.begin_metering(&missing, progress)?;
-        let started = Instant::now();
-        let mut last_ns = None;
-        let mut number = 0;
+        let (mut pace, mut last_ns, mut number) = (Pace::new(), None, 0);
         while let Some(&planned) = missing.get(number).filter(|_| !stop.load(Ordering::Relaxed)) {
-            let Some(prepared) = self.precondition(&mut preconditioning, planned, progress)? else { break };
-            if let Some(metering) = &mut metering {
-                let hands = &mut Hands { store: &mut self.store, progress, stop };
-                let next = window(&self.cells[planned.cell].workload).unwrap_or_default();
-                metering.before_trial(place(&missing, number), next, hands)?;
+            if !self.precondition(&mut preconditioning, planned, progress)? {
+                break;
             }
-            let left = time_left(&self.cells, &missing[number..], number, started);
-            let of = blocks.planned();
+            if let Some(metering) = &mut metering {
+                let next = pace.next((planned.cell, &self.cells[planned.cell]), &self.stage.steadystate);
+                metering.before_trial(place(&missing, classes, number), next, &mut self.hands(progress))?;
+            }
+            let (left, of) = (pace.left(&self.cells, &missing[number..], number), blocks.planned());
             progress.trial(of - summary.missing + 1, of, &self.cells[planned.cell], left);
-            let changes_before = self.access.settings.changes().len();
-            let (trial, load_ns, unprofiled) = self.trial(planned, control, Some(prepared), &mut last_ns, progress);
-            self.note_changes(changes_before)?;
+            let found = preconditioning.found(Class::of(&self.cells[planned.cell].workload));
+            let began = Instant::now();
+            let (trial, load_ns, unprofiled) = self.trial(planned, control, found, &mut last_ns, progress)?;
             if stop.load(Ordering::Relaxed) {
                 break; // the trial at hand was cut short
             }
+            if trial.outcome.measurement().is_some() {
+                pace.keep(planned.cell, began.elapsed());
+            }
             if let Some(metering) = &mut metering {
-                let hands = &mut Hands { store: &mut self.store, progress, stop };
-                metering.keep(trial.position, load_ns, hands)?;
+                metering.keep(trial.position, load_ns, &mut self.hands(progress))?;
             }
             let outcome = self.keep(trial, unprofiled, progress)?.outcome;
             progress.ended(&outcome);
@@ -113,10 +116,13 @@ impl Trials<'_> {
         }
         summary.interrupted = stop.load(Ordering::Relaxed);
         if let Some(metering) = metering {
-            let hands = &mut Hands { store: &mut self.store, progress, stop };
-            metering.end(summary.interrupted, hands)?;
+            metering.end(summary.interrupted, &mut self.hands(progress))?;
         }
         Ok(summary)
+    }
+
+    fn hands<'h>(&'h mut self, progress: &'h mut dyn Progress) -> Hands<'h> {
+        Hands { store: &mut self.store, progress, stop: self.stage.stop }
     }
 
     /// Keeps the changes of settings but the first `before` as events.
@@ -135,7 +141,7 @@ impl Trials<'_> {
     ) -> Result<Option<Metering>, RunError> {
         let mut metering = self.metering.take().filter(|_| !missing.is_empty());
         if let Some(metering) = &mut metering {
-            metering.begin(&mut Hands { store: &mut self.store, progress, stop: self.stage.stop })?;
+            metering.begin(&mut self.hands(progress))?;
         }
         Ok(metering)
     }
@@ -170,7 +176,8 @@ impl Trials<'_> {
         preconditioning: Option<String>,
         last_ns: &mut Option<u64>,
         progress: &mut dyn Progress,
-    ) -> (Trial, Vec<u64>, Option<String>) {
+    ) -> Result<(Trial, Vec<u64>, Option<String>), RunError> {
+        let changes_before = self.access.settings.changes().len();
         let cell = &self.cells[planned.cell];
         let started_unix_ns = unix_ns();
         let setting_up = Instant::now();
@@ -204,7 +211,8 @@ impl Trials<'_> {
             gap_ns,
             outcome,
         };
-        (trial, load_ns, unprofiled)
+        self.note_changes(changes_before)?;
+        Ok((trial, load_ns, unprofiled))
     }
 
     fn control(&mut self, progress: &mut dyn Progress) -> Result<Option<ControlRun>, RunError> {
@@ -228,43 +236,46 @@ impl Trials<'_> {
         self.cells.iter().map(class).collect()
     }
 
-    /// Brings the target to the state of a trial's class, where it is not there yet, and tells what was done; `None` if it was stopped. The
-    /// smallest writes of a class are the hardest on a drive, so they are what it is brought to a steady state with.
+    /// Brings the target to the state of a trial's class, where it is not there yet; false if it was stopped. The smallest writes
+    /// of a class are the hardest on a drive, so they are what it is brought to a steady state with.
     fn precondition(
         &mut self,
         done: &mut Preconditioning,
         planned: Planned,
         progress: &mut dyn Progress,
-    ) -> Result<Option<String>, RunError> {
+    ) -> Result<bool, RunError> {
         let class = Class::of(&self.cells[planned.cell].workload);
         if self.study.precondition && done.is_due(class) {
             let of_class = self.cells.iter().map(|cell| &cell.workload).filter(|workload| Class::of(workload) == class);
-            let Some(smallest) = of_class.min_by_key(|workload| workload.bs) else { return Ok(None) };
+            let Some(smallest) = of_class.min_by_key(|workload| workload.bs) else { return Ok(false) };
             progress.note(&format!("preconditioning for {class}: writing the target until it is in their state"));
             let target = self.access.reach_kernel().map_err(RunError::Usage)?;
             let stop = self.stage.stop;
             match done.bring(target, (class, smallest), stop, &mut || progress.tick()) {
                 Ok(words) => self.store.add_event(unix_ns(), "preconditioned", words)?,
-                Err(_) if stop.load(Ordering::Relaxed) => return Ok(None),
+                Err(_) if stop.load(Ordering::Relaxed) => return Ok(false),
                 Err(error) => return Err(RunError::Usage(format!("preconditioning failed: {error}"))),
             }
         }
-        Ok(Some(done.words(class).unwrap_or_else(|| precondition::NONE.to_owned())))
+        Ok(true)
     }
 }
 
 /// Where in the order a trial stands. An idle stretch is due at the middle block's begin, so that a study of two blocks or more has three.
-fn place(missing: &[Planned], number: usize) -> Place {
-    if number == 0 {
-        return Place::First;
+fn place(missing: &[Planned], classes: &[usize], number: usize) -> Place {
+    let changes =
+        |number: usize, of: &dyn Fn(&Planned) -> usize| number > 0 && of(&missing[number]) != of(&missing[number - 1]);
+    let begins = |number: usize| changes(number, &|planned| planned.replicate as usize);
+    if begins(number) {
+        let blocks = (0..missing.len()).filter(|at| begins(*at)).count();
+        let before = (0..number).filter(|at| begins(*at)).count();
+        return Place::Begins { is_due: before == blocks / 2 };
     }
-    let begins = |number: usize| number > 0 && missing[number].replicate != missing[number - 1].replicate;
-    if !begins(number) {
-        return Place::Within;
+    // Before the first trial, and before the first one of each class, the target may have been written for hours.
+    if number == 0 || changes(number, &|planned| classes[planned.cell]) {
+        return Place::Begins { is_due: false };
     }
-    let blocks = (0..missing.len()).filter(|at| begins(*at)).count();
-    let before = (0..number).filter(|at| begins(*at)).count();
-    Place::Begins { is_due: before == blocks / 2 }
+    Place::Within
 }
 
 /// Makes the settings of a cell, and the poll delay that its path needs. A device that was taken has no queue in the kernel,
@@ -286,14 +297,6 @@ fn make_settings(settings: &mut Settings<'_>, cell: &Cell) -> Result<(), String>
     }
 }
 
-/// The mean time of the trials so far, or what the workloads say, for the trials that are left.
-fn time_left(cells: &[Cell], left: &[Planned], done: usize, started: Instant) -> Option<Duration> {
-    if done > 0 {
-        return Some(started.elapsed().mul_f64(left.len() as f64 / done as f64));
-    }
-    left.iter().map(|planned| window(&cells[planned.cell].workload)).sum()
-}
-
 /// The control run on a target. Where the kernel counts none of its reads the drive does.
 fn control_run(access: &Access<'_>, stop: &AtomicBool) -> Result<ControlRun, String> {
     let first = access.counted()?;
@@ -303,4 +306,23 @@ fn control_run(access: &Access<'_>, stop: &AtomicBool) -> Result<ControlRun, Str
         _ => control.device_reads,
     };
     Ok(ControlRun { device_reads, ..control })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_trial_begins_a_block_a_class_or_nothing() {
+        let planned =
+            |(number, (cell, replicate)): (usize, (usize, u32))| Planned { cell, replicate, position: number as u64 };
+        let missing: Vec<Planned> =
+            [(0, 0), (1, 0), (2, 0), (2, 1), (0, 1), (1, 1)].into_iter().enumerate().map(planned).collect();
+        let places = |classes: &[usize]| -> Vec<Place> { (0..6).map(|at| place(&missing, classes, at)).collect() };
+        let [first, due] = [false, true].map(|is_due| Place::Begins { is_due });
+        let within = Place::Within;
+        assert_eq!(places(&[0, 0, 0]), [first, within, within, due, within, within]);
+        // The target is written before the first one of each class.
+        assert_eq!(places(&[0, 0, 4]), [first, within, first, due, first, within]);
+    }
 }

@@ -23,10 +23,11 @@ const OPTIONS: &str = "--target data --store e.iopj --path posix-sio/syscall/int
 const LOG: &str = "[meters.wall]\nkind = \"log\"\ninterval = \"100ms\"\nformat = \"csv\"\ntime = \"time\"\ntime_format = \"unix_s\"\n\
                    watts = \"power (W)\"\nvalues = \"average\"\nwindow_s = 0.13\n";
 
-/// The quick study with the plug as its meter. The machine may stand still for a second or two; no outage of the plug is so short.
+/// The quick study with the plug as its meter. The machine may stand still for a second or two; no outage of the plug is so short. Beside
+/// other work its power is hardly ever flat, so that is not waited for long.
 fn study(port: u16, clock: &str) -> String {
     format!(
-        "{QUICK}\n[meters.plug]\nkind = \"http\"\ninterval = \"100ms\"\nclock = \"{clock}\"\nbridge = \"2s\"\n\
+        "settle_limit = \"2s\"\n{QUICK}\n[meters.plug]\nkind = \"http\"\ninterval = \"100ms\"\nclock = \"{clock}\"\nbridge = \"2s\"\n\
          url = \"http://127.0.0.1:{port}/status\"\nuser = \"admin\"\npassword_file = \"password\"\ntimeout_s = 5.0\n\
          values = [{{ pointer = \"/power\", kind = \"average\", window_s = {WINDOW_S}, time = \"/time\" }}]\n\
          accuracy = {{ gain = {{ rectangular = 0.005 }}, offset = {{ rectangular = 0.0 }} }}\n"
@@ -140,6 +141,8 @@ fn joules_are_the_laws_and_no_secret_is_kept() {
     assert!(store.study().unwrap().provenance["meter.plug"].contains("system `power` ±0.5 %"));
     let cost = store.events().unwrap().into_iter().find(|event| event.2.contains("% of a core")).unwrap();
     eprintln!("{}", cost.2);
+    // Ten seconds are looked at, and two were waited for: it is said that nothing is known of them.
+    assert!(messages.contains("power was not flat after 2s, so that idle power is uncertain"), "{messages}");
     drop(store);
     power_is_drawn(folder.path(), &trials);
     attached_log_agrees(folder.path(), &plug, &trials);

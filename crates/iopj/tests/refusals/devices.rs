@@ -2,6 +2,7 @@
 
 use crate::common::{LoopDevice, Undo, alone, folder, have_loop, iopj, mounted, tool, written};
 use crate::{PLAIN, refused, succeeds};
+use iopj_store::Store;
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, symlink};
 use std::path::Path;
@@ -99,6 +100,36 @@ fn device_to_destroy_is_the_target_itself() {
     assert!(text.contains("not preconditioned"), "{text}");
     let zero = |image: &Path| fs::read(image).unwrap().iter().all(|byte| *byte == 0);
     assert_eq!(images.each_ref().map(|image| zero(image)), [false, true]);
+}
+
+/// They took what they found, blocks that were never written too, and their records said nothing of it.
+#[test]
+fn reads_are_preconditioned_where_the_device_may_be_overwritten() {
+    if !have_loop() {
+        return;
+    }
+    let _alone = alone();
+    let folder = folder();
+    let image = folder.path().join("image");
+    File::create(&image).unwrap().set_len(4 << 20).unwrap();
+    let device = LoopDevice::new(&image, "");
+    let study = "name = \"reads\"\npaths = \"libaio/syscall/interrupt\"\nreplicates = 2\nprecondition = true\n\
+                 meters = false\n[[workload]]\nrw = \"randread\"\nios = 50\n";
+    fs::write(folder.path().join("reads.toml"), study).unwrap();
+    let run = |more: &str| iopj(folder.path(), &format!("run reads.toml --target {} {more}", device.node()));
+    let why = "the study has `precondition = true`, which writes the whole target, and";
+    refused(&mut run(""), folder.path(), &[why, "--destroy-data"]);
+    succeeds(&mut run(&format!("--destroy-data {}", device.node())));
+    assert!(fs::read(&image).unwrap().chunks(4096).all(|block| block.iter().any(|byte| *byte != 0)));
+    let store = Store::open(&folder.path().join("reads.iopj")).unwrap();
+    let words = "preconditioned for reads: filled twice";
+    for trial in store.trials().unwrap() {
+        assert_eq!(trial.outcome.measurement().unwrap().preconditioning.as_deref(), Some(words));
+    }
+    // Reads leave it so: the second block needs no writing.
+    let events = store.events().unwrap().into_iter().filter(|(_, kind, _)| kind == "preconditioned");
+    assert_eq!(events.map(|event| event.2).collect::<Vec<_>>(), [words]);
+    assert!(store.study().unwrap().warnings.is_empty(), "no block is left that was never written");
 }
 
 #[test]

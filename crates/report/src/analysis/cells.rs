@@ -46,7 +46,7 @@ pub struct Row {
     pub reasons: Vec<String>,
     /// Short I/Os over all trials.
     pub short_ios: u64,
-    /// How the target was preconditioned, for rows that write.
+    /// How the target was preconditioned; for rows that write also that it was not.
     pub preconditioning: Option<String>,
 }
 

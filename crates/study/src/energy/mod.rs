@@ -44,12 +44,11 @@ const IDLE_READINGS: u32 = 10;
 const SHORTEST_IDLE: Duration = Duration::from_secs(2);
 /// Time for the machine to settle before an idle stretch begins.
 const SETTLE: Duration = Duration::from_millis(500);
-/// Time after which a machine that has not settled is taken as it is, in lengths of an idle stretch; and the least.
-const IDLES_TO_SETTLE: u32 = 3;
-const SHORTEST_LIMIT: Duration = Duration::from_secs(10);
+/// Time after which a machine that has not settled is taken as it is, in the stretches over which power is to be flat. Noise may need four.
+const STRETCHES_TO_SETTLE: u32 = 6;
 /// Within a block too, idle stretches and load patterns are no farther apart.
 const EVERY: Duration = Duration::from_secs(30 * 60);
-/// Idle stretches between blocks come no more often than leaves this many times their length to the trials.
+/// Idle stretches between blocks come no more often than leaves this many times what the last one took to the trials.
 const TRIALS_TO_IDLE: u32 = 4;
 
 /// The meters of a run.
@@ -64,20 +63,20 @@ pub(crate) struct Metering {
     /// Whether idle stretches are needed: an estimate needs none.
     rests: bool,
     rested: Instant,
+    /// What the last rest took, with the wait for power to be flat.
+    rest_took: Duration,
     played: Instant,
 }
 
 /// Where in the order a trial stands.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Place {
-    /// It is the first one: all that it needs has just been done.
-    First,
-    /// With it another block begins.
+    /// It is the first one, or with it another block or class of workloads begins.
     Begins {
         /// An idle stretch is wanted here in any case.
         is_due: bool,
     },
-    /// It follows another one of its block.
+    /// It follows another one of its block and class.
     Within,
 }
 
@@ -94,20 +93,34 @@ pub(crate) struct Hands<'a> {
 /// What is wrong, with the remedy.
 pub(crate) fn check(study: &Study, source: &str) -> Result<(), StudyError> {
     config::asked(study.meters.as_ref(), source)?;
-    idle_length(study).map(|_| ())
+    time("idle", &study.idle)?;
+    time("settle_limit", &study.settle_limit).map(|_| ())
 }
 
-fn idle_length(study: &Study) -> Result<Option<Duration>, StudyError> {
-    study.idle.as_deref().map(|text| duration("idle", text)).transpose()
+fn time(key: &str, text: &Option<String>) -> Result<Option<Duration>, StudyError> {
+    text.as_deref().map(|text| duration(key, text)).transpose()
+}
+
+/// How long the machine is left alone beside meters of which the slowest has this interval: no longer for its power to be flat than the
+/// trials take themselves, unless the study says so.
+fn idle(study: &Study, span: Duration, slowest: Duration) -> Result<rest::Idle, StudyError> {
+    let stretch = settle::stretch(slowest);
+    Ok(rest::Idle {
+        settle: SETTLE.max(slowest),
+        settle_limit: time("settle_limit", &study.settle_limit)?.unwrap_or((stretch * STRETCHES_TO_SETTLE).min(span)),
+        look_every: stretch / settle::LOOKS,
+        length: time("idle", &study.idle)?.unwrap_or((slowest * IDLE_READINGS).max(SHORTEST_IDLE)),
+    })
 }
 
 impl Metering {
-    /// Opens a study's meters and begins to read them; `None` where there is none.
+    /// Opens a study's meters and begins to read them; `None` where there is none. `span` is the time of its trials.
     ///
     /// # Errors
     /// A meter that the study names cannot be opened.
     pub(crate) fn start(
         study: &Study,
+        span: Duration,
         options: &Options,
         progress: &mut dyn Progress,
     ) -> Result<Option<Metering>, RunError> {
@@ -141,18 +154,16 @@ impl Metering {
             return Ok(None);
         }
         let slowest = running.iter().map(|meter| meter.spec.interval).chain(pattern_for).max().unwrap_or_default();
-        let length = idle_length(study)?.unwrap_or((slowest * IDLE_READINGS).max(SHORTEST_IDLE));
-        let settle_limit =
-            (length * IDLES_TO_SETTLE).max(slowest * IDLE_READINGS * IDLES_TO_SETTLE).max(SHORTEST_LIMIT);
         Ok(Some(Metering {
             running: running.into_iter().map(|meter| (meter, None)).collect(),
-            idle: rest::Idle { settle: SETTLE.max(slowest), settle_limit, length },
+            idle: idle(study, span, slowest)?,
             every: EVERY,
             pattern: pattern_for.map(|interval| Pattern::design(interval.as_nanos() as u64)),
             session: None,
             models,
             rests,
             rested: Instant::now(),
+            rest_took: Duration::ZERO,
             played: Instant::now(),
         }))
     }
@@ -191,20 +202,17 @@ impl Metering {
         self.rest(hands)
     }
 
-    /// Before a trial that takes about `next`: an idle stretch where a block begins, if it is time for one or `is_due` for another reason,
-    /// and anywhere an idle stretch and a load pattern if the last ones would be too long ago at the trial's end.
+    /// Before a trial that takes `next` at the most: an idle stretch where a block or class begins, if it is time for one or `is_due` for
+    /// another reason, and anywhere an idle stretch and a load pattern if the last ones would be too long ago at the trial's end.
     pub(crate) fn before_trial(&mut self, place: Place, next: Duration, hands: &mut Hands<'_>) -> Result<(), RunError> {
-        if place == Place::First {
-            return Ok(());
-        }
         let late = |since: Instant| since.elapsed() + next > self.every;
         let (late_to_play, late_to_rest) = (late(self.played), late(self.rested));
-        let is_time = self.rested.elapsed() >= self.idle.length * TRIALS_TO_IDLE;
+        let is_time = self.rested.elapsed() >= self.idle.length.max(self.rest_took) * TRIALS_TO_IDLE;
         if late_to_play {
             self.play(hands)?;
         }
         let begins = match place {
-            Place::First | Place::Within => false,
+            Place::Within => false,
             Place::Begins { is_due } => is_due || is_time,
         };
         if begins || late_to_rest { self.rest(hands) } else { Ok(()) }
@@ -254,16 +262,24 @@ impl Metering {
         let mut has_settled = || {
             meters.iter().all(|(meter, _)| {
                 let (readings, goes_on) = meter.look();
-                !goes_on || settle::is_flat(&meter.channels, &readings)
+                !goes_on || settle::is_flat(&meter.channels, &readings, settle::stretch(meter.spec.interval))
             })
         };
         let progress = &mut *hands.progress;
+        if !meters.is_empty() {
+            let [limit, length] = [self.idle.settle_limit, self.idle.length].map(iopj_core::format_duration);
+            progress
+                .note(&format!("leaving the machine idle until its power is flat, {limit} at most, and {length} more"));
+        }
+        let came = Instant::now();
         let passed = self.idle.pass(&mut has_settled, hands.stop, &mut || progress.tick());
-        self.rested = Instant::now();
+        (self.rested, self.rest_took) = (Instant::now(), came.elapsed());
         if let Some((times_ns, settled)) = passed {
             if !settled {
-                let text =
-                    format!("power was not flat after {} s: idle power is uncertain", self.idle.settle_limit.as_secs());
+                let text = format!(
+                    "power was not flat after {}, so that idle power is uncertain: see what runs beside, or give it longer by `settle_limit`",
+                    iopj_core::format_duration(self.idle.settle_limit)
+                );
                 hands.progress.note(&format!("warning: {text}"));
                 hands.store.add_event(unix_ns(), "meter", &text)?;
             }

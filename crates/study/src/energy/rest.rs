@@ -30,6 +30,8 @@ pub(crate) struct Idle {
     pub(crate) settle: Duration,
     /// After which it is asked no more.
     pub(crate) settle_limit: Duration,
+    /// How often it is asked until then.
+    pub(crate) look_every: Duration,
     /// Once it has settled.
     pub(crate) length: Duration,
 }
@@ -47,7 +49,7 @@ impl Idle {
         let came_ns = monotonic_raw_ns();
         let mut settled = sleep_until(came_ns + ns(self.settle), stop, tick) && has_settled();
         while !settled && monotonic_raw_ns() < came_ns + ns(self.settle_limit) {
-            if !sleep_until(monotonic_raw_ns() + SLICE_NS, stop, tick) {
+            if !sleep_until(monotonic_raw_ns() + ns(self.look_every), stop, tick) {
                 return None;
             }
             settled = has_settled();
@@ -151,7 +153,7 @@ mod tests {
     #[test]
     fn an_idle_stretch_begins_after_the_machine_has_settled() {
         let ms = Duration::from_millis;
-        let idle = Idle { settle: ms(20), settle_limit: ms(60_000), length: ms(30) };
+        let idle = Idle { settle: ms(20), settle_limit: ms(60_000), look_every: ms(10), length: ms(30) };
         let (before_ns, mut asked) = (monotonic_raw_ns(), Vec::new());
         let mut third = || {
             asked.push(monotonic_raw_ns());
@@ -165,7 +167,7 @@ mod tests {
     #[test]
     fn what_never_settles_is_waited_for_up_to_the_limit() {
         let ms = Duration::from_millis;
-        let idle = Idle { settle: ms(10), settle_limit: ms(50), length: ms(10) };
+        let idle = Idle { settle: ms(10), settle_limit: ms(50), look_every: ms(10), length: ms(10) };
         let before_ns = monotonic_raw_ns();
         let (times, settled) = idle.pass(&mut || false, &AtomicBool::new(false), &mut || {}).unwrap();
         assert!(!settled && times[0] - before_ns >= 50_000_000 && times[1] - times[0] >= 10_000_000, "{times:?}");
@@ -175,7 +177,7 @@ mod tests {
     fn what_is_stopped_ends_without_a_mark() {
         let stop = AtomicBool::new(true);
         let minute = Duration::from_secs(60);
-        let idle = Idle { settle: Duration::ZERO, settle_limit: minute, length: minute };
+        let idle = Idle { settle: Duration::ZERO, settle_limit: minute, look_every: minute, length: minute };
         assert_eq!(idle.pass(&mut || true, &stop, &mut || {}), None);
         assert_eq!(idle.pass(&mut || false, &stop, &mut || {}), None);
         assert_eq!(play(&Pattern::design(1_000_000_000), &stop, &mut || {}), None);
