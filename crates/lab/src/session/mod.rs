@@ -105,7 +105,7 @@ pub struct StudyDone {
 }
 
 /// How often a study is begun whose guest trips over its own patched code ([`VmError::StaleCode`]).
-const BEGUN: u32 = 3;
+const BEGUN: u32 = 4;
 /// The kernel's last words, which are no news.
 const POWER_DOWN: &str = "reboot: Power down";
 /// What is said before the studies begin again.
@@ -164,7 +164,7 @@ fn one_guest(
 
 impl Guest<'_> {
     /// Runs studies in the guest, one after the other, and puts each store at its place. `line` is told what the guest prints.
-    /// A guest that ends by [`VmError::StaleCode`] is made anew and begins the first study again, three times in all: that is QEMU's
+    /// A guest that ends by [`VmError::StaleCode`] is made anew and begins the first study again, four times in all: that is QEMU's
     /// doing, not the studies'.
     ///
     /// # Errors
