@@ -22,5 +22,5 @@ fn an_engine_ends_by_its_drives_failures_in_words() {
         _ => {}
     });
     assert_eq!(left.status, 0, "{}", left.printed);
-    assert!(left.printed.contains("test result: ok. 4 passed"), "{}", left.printed);
+    assert!(left.printed.contains("test result: ok. 5 passed"), "{}", left.printed);
 }

@@ -140,6 +140,11 @@ fn a_run_that_is_cut_short_leaves_the_drive_to_its_driver() {
     }
     assert_eq!(left.text("again.status"), "0", "{}", left.text("again.messages"));
     is_back(&left, "again");
+    for outcome in outcomes(&left, "again") {
+        let settings = &outcome.measurement().unwrap().evidence.devices[0].settings;
+        let told = ["volatile_write_cache", "interrupt_coalescing", "power_state"].map(|name| settings[name].as_str());
+        assert_eq!(told, ["0x1 as under the kernel", "0x0 as under the kernel", "0x0 as under the kernel"]);
+    }
     assert_eq!(digest(&std::fs::read(&image).unwrap()), before);
     let script = format!("drives 1\nattempt writes $(address 0) {SHORT} --rw randwrite --destroy-data /dev/nvme0n1\n");
     let left = bench.run(&script, |_, _| {});

@@ -142,8 +142,13 @@ impl Drive {
 
     /// The taken drive's controller, which reaches memory by this way of VFIO.
     pub(crate) fn open(&self, vfio: &str) -> Arc<Controller> {
+        self.open_with(vfio, &Kept::default())
+    }
+
+    /// The same, with what it kept.
+    pub(crate) fn open_with(&self, vfio: &str, kept: &Kept) -> Arc<Controller> {
         let isolation = if vfio == "no-iommu" { Isolation::None } else { Isolation::Iommu };
-        Controller::open(self.address, isolation, &Kept::default()).unwrap()
+        Controller::open(self.address, isolation, kept).unwrap()
     }
 }
 

@@ -1,7 +1,7 @@
 //! Drives that fail while they are driven from user space: what the engine says, and that they can be opened again.
 
 use super::drive::Drive;
-use iopj_engine::nvme_user::Controller;
+use iopj_engine::nvme_user::{Controller, Kept, KeptFeature};
 use iopj_engine::{Completion, Engine, IoError, Op, Pool, Request, Slot, Target};
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
@@ -76,6 +76,23 @@ fn a_bad_sector_fails_alone_and_pairs_are_counted() {
     assert!(refused.contains("grants 2 I/O queue pairs and all are in use: lower numjobs to 2"), "{refused}");
     drop(both);
     assert_eq!(read(&mut *open().unwrap(), 0), Ok(Ok(4096)));
+    drop(controller);
+    drive.give_back();
+}
+
+/// QEMU's drive lets its write cache be switched off, and refuses to hold back interrupts (Feature Not Changeable).
+#[test]
+#[ignore = "runs in a guest that `failures` boots"]
+fn features_are_set_as_they_stood_and_a_refusal_is_told() {
+    let mut drive = Drive::of_machine(0);
+    drive.take();
+    let feature = |name, id, value| KeptFeature { name, id, value, mask: u32::MAX };
+    let features = vec![feature("volatile write cache", 0x06, 0), feature("interrupt coalescing", 0x08, 0x104)];
+    let controller = drive.open_with("type1", &Kept { features, ..Kept::default() });
+    let told: Vec<_> = controller.identity().features.iter().map(ToString::to_string).collect();
+    let refused = "0x0, 0x104 under the kernel: it refuses that (NVMe status 0x10e)";
+    assert_eq!(told, ["0x0 as under the kernel", refused]);
+    assert_eq!(read(&mut *engine(&controller, "nvme-user/doorbell/poll").unwrap(), 0), Ok(Ok(4096)));
     drop(controller);
     drive.give_back();
 }
