@@ -116,8 +116,8 @@ struct Writer<'a> {
 }
 
 impl Writer<'_> {
-    /// Runs a workload once; its IOPS.
-    fn run(&mut self, workload: &Workload, seed: u64) -> Result<f64, String> {
+    /// Runs a workload once from `base` on, on so many bytes; its IOPS.
+    fn run(&mut self, workload: &Workload, (base, len): (u64, u64), seed: u64) -> Result<f64, String> {
         let submission = RingSubmission::Syscall { split: false };
         let path = if self.target.nvme().is_some() {
             IoPath::NvmePassthrough(Ring { submission, completion: RingCompletion::Interrupt, registered: false })
@@ -127,8 +127,8 @@ impl Writer<'_> {
         let open = |pool: &_, depth| iopj_engine::open(path, self.target, pool, depth);
         let spec = JobSpec {
             workload,
-            base: self.target.data_offset(),
-            len: self.target.data_len(),
+            base,
+            len,
             seed,
             open: &open,
             huge_pages: false,
@@ -142,11 +142,24 @@ impl Writer<'_> {
 
     /// Writes the whole target twice, in order.
     fn fill(&mut self) -> Result<(), String> {
-        let (len, block) = (self.target.data_len(), u64::from(self.target.logical_block()));
+        let (base, len) = self.whole();
+        let block = u64::from(self.target.logical_block());
         let bs = ((128 << 10).min(len) / block * block) as u32;
         let ios = 2 * (len / u64::from(bs)).max(1);
         let fill = Workload { rw: Rw::Write, bs, iodepth: 16, length: Length::Ios(ios), ..Workload::default() };
-        self.run(&fill, 1).map(drop)
+        self.run(&fill, (base, len), 1)?;
+        // The blocks beyond the last whole write.
+        let rest = len % u64::from(bs) / block * block;
+        if rest > 0 {
+            let fill = Workload { bs: rest as u32, length: Length::Ios(2), ..fill };
+            self.run(&fill, (base + len - len % u64::from(bs), rest), 1)?;
+        }
+        Ok(())
+    }
+
+    /// Where the data of the target begins, and its bytes.
+    fn whole(&self) -> (u64, u64) {
+        (self.target.data_offset(), self.target.data_len())
     }
 
     /// Random writes in rounds until they are steady.
@@ -166,7 +179,7 @@ impl Writer<'_> {
         let bs = format_bytes(workload.bs.into());
         let mut iops = Vec::new();
         while iops.len() < MOST_ROUNDS {
-            iops.push(self.run(&round, 2 + iops.len() as u64)?);
+            iops.push(self.run(&round, self.whole(), 2 + iops.len() as u64)?);
             let found = steadiness(&iops).filter(|(range, slope)| *range <= RANGE_LIMIT && *slope <= SLOPE_LIMIT);
             if let Some((range, slope)) = found {
                 let (rounds, range, slope) = (iops.len(), 100.0 * range, 100.0 * slope);
@@ -242,7 +255,8 @@ mod tests {
     fn reads_find_a_filled_target_whatever_was_before() {
         let folder = tempfile::tempdir_in(std::env::current_exe().unwrap().parent().unwrap()).unwrap();
         let path = folder.path().join("data");
-        let id = make_file(&path, 1 << 20, &mut |_| true).unwrap();
+        // No multiple of what the fill writes at once.
+        let id = make_file(&path, (1 << 20) + (12 << 10), &mut |_| true).unwrap();
         let target = Target::open_for_writing(&path, WritePermission::OwnFile { id: &id }).unwrap();
         let mut done = Preconditioning::default();
         assert!(done.is_due(Class::Reads) && done.found(Class::Reads).is_none());
