@@ -8,6 +8,7 @@ use iopj_core::path::Completion;
 use iopj_store::{Generator, Trial};
 use std::collections::BTreeSet;
 use std::path::Path;
+use tempfile::TempDir;
 
 /// Submission pollers have few I/Os: two processors are few for a poller, a job that spins and the drive, and an emulated one is slow.
 const BLOCK: (&str, &str) = (
@@ -70,6 +71,42 @@ ios = 100
 "#,
 );
 
+/// Far more pollers than processors, which take turns: some I/Os of each, for the jobs sleep where they meet, and time to have them.
+const POLLERS: (&str, &str) = (
+    "pollers",
+    r#"
+name = "pollers"
+replicates = 3
+seed = 33
+paths = "io_uring/syscall/poll"
+
+[[workload]]
+rw = "randread"
+bs = "4k"
+numjobs = 64
+ramp_time = "100ms"
+runtime = "3s"
+"#,
+);
+
+/// fio's trials take three times as long: one path that it polls.
+const FIO: (&str, &str) = (
+    "fio",
+    r#"
+name = "fio"
+generator = "fio"
+replicates = 3
+seed = 34
+paths = "io_uring/syscall/poll"
+
+[[workload]]
+rw = "randread"
+bs = "4k"
+ramp_time = "300ms"
+ios = 2000
+"#,
+);
+
 /// A study that cannot start: no drive has such blocks.
 const FAILING: (&str, &str) = (
     "failing",
@@ -77,9 +114,23 @@ const FAILING: (&str, &str) = (
      [[workload]]\nrw = \"randread\"\nbs = \"1000\"\nios = 100\n",
 );
 
-/// Cells on a kernel that has io_uring's hybrid polling, which the native generator alone can ask for, and no `io_poll_delay` to be set
-/// for that of synchronous reads: eight paths by both, two by one.
-const NEW: usize = 2 * 8 + 2;
+/// How often each path is measured by the native generator, at the least once where the host stops none of its threads.
+const REPLICATES: usize = 2;
+
+/// A study that is to be seen once by both generators, without fio, so often again.
+fn again((name, text): (&str, &str)) -> (String, String) {
+    let both = "generator = [\"native\", \"fio\"]";
+    assert!(text.contains(both), "{text}");
+    let name_again = format!("{name}-again");
+    let text = text.replace(both, &format!("replicates = {}", REPLICATES - 1));
+    (name_again.clone(), text.replace(&format!("\"{name}\""), &format!("\"{name_again}\"")))
+}
+
+/// The trials of a study, and those of it again.
+fn with_again(folder: &Path, (name, _): (&str, &str), words: &str) -> Vec<Trial> {
+    let again = trials_kept(folder, &format!("{name}-again"), words);
+    trials_kept(folder, name, words).into_iter().chain(again).collect()
+}
 
 /// Boots a kernel once for these studies, each of which says when it begins: what was printed, and the exit status.
 fn boot(folder: &Path, kernel: &str, studies: &[(&str, &str)], options: &str) -> (String, Option<i32>) {
@@ -102,28 +153,43 @@ fn boot(folder: &Path, kernel: &str, studies: &[(&str, &str)], options: &str) ->
     (words, output.status.code())
 }
 
-/// Demands of a study's store that all I/Os of so many cells were completed as this kernel does it: the trials. `sio_polls` where it polls
-/// synchronous reads (before Linux 5.19).
+/// Demands of a study's stores that all I/Os of so many paths by each generator were completed as this kernel does it, and that it was
+/// proven by the native generator. `sio_polls` where it polls synchronous reads (before Linux 5.19).
 #[track_caller]
-fn completed_as_asked(trials: &[Trial], cells: usize, sio_polls: bool) {
+fn completed_as_asked(trials: &[Trial], [native, fio]: [usize; 2], sio_polls: bool) {
     let taken: BTreeSet<(String, Generator)> =
         trials.iter().map(|trial| (trial.path.to_string(), trial.generator)).collect();
-    assert_eq!((taken.len(), trials.len()), (cells, cells), "{taken:?}");
-    for trial in trials {
-        let asked = trial.path.completion();
-        let done = if trial.path.is_synchronous() && !sio_polls { Completion::Interrupt } else { asked };
-        completions::are(trial, done);
-        let verdict = &trial.outcome.measurement().unwrap().verdict;
-        let contrary = if done == asked { VerdictKind::Refuted } else { VerdictKind::Verified };
-        assert_ne!(verdict.kind, contrary, "{} by {:?}: {:?}", trial.path, trial.generator, verdict.reasons);
+    assert_eq!((taken.len(), trials.len()), (native + fio, REPLICATES * native + fio), "{taken:?}");
+    for (path, generator) in taken {
+        let is_own = |trial: &&Trial| trial.path.to_string() == path && trial.generator == generator;
+        let own: Vec<Trial> = trials.iter().filter(is_own).cloned().collect();
+        let asked = own[0].path.completion();
+        let done = if own[0].path.is_synchronous() && !sio_polls { Completion::Interrupt } else { asked };
+        own.iter().for_each(|trial| completions::are(trial, done));
+        let kind = if done == asked { VerdictKind::Verified } else { VerdictKind::Refuted };
+        let kinds: Vec<VerdictKind> =
+            own.iter().map(|trial| trial.outcome.measurement().unwrap().verdict.kind).collect();
+        eprintln!("{path} by {generator:?}: {kinds:?}");
+        let is_no_contrary = |one: &VerdictKind| [kind, VerdictKind::Unproven].contains(one);
+        assert!(kinds.iter().all(is_no_contrary), "{path} by {generator:?}: {kinds:?}");
+        // Of fio there is one trial each, of so few I/Os that the sleeps of its start and its end may be those before polls.
+        if generator == Generator::Native {
+            are(&own, &path, kind);
+        }
     }
+}
+
+/// Demands that what fio polls is proven.
+#[track_caller]
+fn polled_by_fio(trials: &[Trial]) {
+    trials.iter().for_each(|trial| completions::are(trial, Completion::Poll));
+    are(trials, "io_uring/syscall/poll", VerdictKind::Verified);
 }
 
 /// Passthrough on a kernel: each I/O is seen, by the kernel's own count where it has one, else by the drive's.
 #[track_caller]
-fn passed_through(trials: &[Trial], cells: usize, by_log: bool) {
-    completed_as_asked(trials, cells, false);
-    are(trials, "nvme-passthrough/syscall/interrupt", VerdictKind::Verified);
+fn passed_through(trials: &[Trial], paths: [usize; 2], by_log: bool) {
+    completed_as_asked(trials, paths, false);
     for trial in trials {
         let measurement = trial.outcome.measurement().unwrap();
         let device = &measurement.evidence.devices[0];
@@ -138,12 +204,14 @@ fn every_path_and_io_poll_delay_on_5_10() {
     }
     let (_alone, folder) = (alone(), folder());
     let delay = crate::delay_lab(folder.path());
-    let (words, code) = boot(folder.path(), "5.10", &[BLOCK, ("delay-lab", &delay)], "--allow-exec");
+    let (name, text) = again(BLOCK);
+    let studies = [BLOCK, (&name, &text), FIO, ("delay-lab", &delay)];
+    let (words, code) = boot(folder.path(), "5.10", &studies, "--allow-exec");
     assert_eq!(code, Some(0), "{words}");
-    let trials = |name| trials_kept(folder.path(), name, &words);
     // All but io_uring's hybrid polling, by both.
-    completed_as_asked(&trials(BLOCK.0), 2 * 10, true);
-    crate::io_poll_delay_rules_the_ring(folder.path(), trials("delay-lab"));
+    polled_by_fio(&trials_kept(folder.path(), FIO.0, &words));
+    completed_as_asked(&with_again(folder.path(), BLOCK, &words), [10, 10], true);
+    crate::io_poll_delay_rules_the_ring(folder.path(), trials_kept(folder.path(), "delay-lab", &words));
 }
 
 /// A study that fails among them keeps none of the others.
@@ -153,7 +221,9 @@ fn every_path_on_6_1_beside_a_study_that_fails() {
         return;
     }
     let (_alone, folder) = (alone(), folder());
-    let (words, code) = boot(folder.path(), "6.1", &[BLOCK, FAILING, PASSTHROUGH], "");
+    let (block, passthrough) = (again(BLOCK), again(PASSTHROUGH));
+    let studies = [BLOCK, FAILING, PASSTHROUGH, (&block.0, &block.1), (&passthrough.0, &passthrough.1), FIO];
+    let (words, code) = boot(folder.path(), "6.1", &studies, "");
     assert_eq!(code, Some(2), "{words}");
     assert!(words.contains("bs 1000 is not a multiple"), "{words}");
     let messages: Vec<&str> = words.lines().filter(|line| line.starts_with("iopj: the run of ")).collect();
@@ -161,34 +231,41 @@ fn every_path_on_6_1_beside_a_study_that_fails() {
         "iopj: the run of `failing` in the guest ended with status 2 and left no store: what it said stands above";
     assert_eq!(messages, [message], "{words}");
     assert!(!folder.path().join("failing.iopj").exists());
-    let trials = |name| trials_kept(folder.path(), name, &words);
-    completed_as_asked(&trials(BLOCK.0), 2 * 10, false);
+    polled_by_fio(&trials_kept(folder.path(), FIO.0, &words));
+    completed_as_asked(&with_again(folder.path(), BLOCK, &words), [10, 10], false);
     // It has no `queue/iostats_passthrough`, and no hybrid polling of rings.
-    passed_through(&trials(PASSTHROUGH.0), 2 * 4, true);
+    passed_through(&with_again(folder.path(), PASSTHROUGH, &words), [4, 4], true);
 }
 
 #[test]
 fn every_path_on_6_18() {
     if have_lab(&["6.18"]) {
-        every_path_of_new("6.18");
+        every_path_of_new("6.18", &[]);
     }
 }
 
 #[test]
-fn every_path_on_7_2() {
+fn every_path_and_64_pollers_on_7_2() {
     if let Some(series) = new_series().filter(|series| have_lab(&[series])) {
-        every_path_of_new(&series);
+        let (folder, words) = every_path_of_new(&series, &[POLLERS]);
+        let trials = trials_kept(folder.path(), POLLERS.0, &words);
+        trials.iter().for_each(|trial| completions::are(trial, Completion::Poll));
+        are(&trials, "io_uring/syscall/poll", VerdictKind::Verified);
     }
 }
 
-/// Every path on a kernel that has all that the newest have.
-fn every_path_of_new(series: &str) {
+/// Every path on a kernel that has all that the newest have, and other studies: where the stores are, and what was printed.
+fn every_path_of_new(series: &str, others: &[(&str, &str)]) -> (TempDir, String) {
     let (_alone, folder) = (alone(), folder());
-    let (words, code) = boot(folder.path(), series, &[BLOCK, PASSTHROUGH], "");
+    let (block, passthrough) = (again(BLOCK), again(PASSTHROUGH));
+    let studies = [&[BLOCK, PASSTHROUGH, (&block.0, &block.1), (&passthrough.0, &passthrough.1), FIO], others].concat();
+    let (words, code) = boot(folder.path(), series, &studies, "");
     assert_eq!(code, Some(0), "{words}");
-    let trials = |name| trials_kept(folder.path(), name, &words);
-    completed_as_asked(&trials(BLOCK.0), NEW, false);
-    passed_through(&trials(PASSTHROUGH.0), 2 * 4 + 2, false);
+    // fio cannot ask for hybrid polling of rings. No `io_poll_delay` can be set for that of synchronous reads.
+    polled_by_fio(&trials_kept(folder.path(), FIO.0, &words));
+    completed_as_asked(&with_again(folder.path(), BLOCK, &words), [10, 8], false);
+    passed_through(&with_again(folder.path(), PASSTHROUGH, &words), [6, 4], false);
+    (folder, words)
 }
 
 /// A boot of its own: with the others it would be the longest test of all.

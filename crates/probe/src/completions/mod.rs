@@ -20,6 +20,10 @@ use tracefs::Tracefs;
 const HARD: u32 = 8;
 const SOFT: u32 = 16;
 
+/// Timers of threads that may be sleeps. One that is bound to its processor (`HRTIMER_MODE_PINNED`, include/linux/hrtimer.h) never is: it is the
+/// scheduler's, which ends the time slice of one of several threads by it (`hrtick`; each switch sets one on Linux 7.2).
+const SLEEPS: &str = "!(mode & 2)";
+
 /// Threads of the kernel that complete I/O in the place of an interrupt: workers, and handlers of interrupts that are threads.
 const WORKERS: &str = "(comm ~ \"kworker/*\" || comm ~ \"irq/*\")";
 
@@ -98,7 +102,7 @@ impl CompletionCounters {
                     let opened = Counter::unfiltered(timer, Whose::Children);
                     vec![opened.map_err(|source| EventsError::of(source, root, needed))?]
                 }
-                _ => open(timer, thread, &waiting)?,
+                _ => open(timer, format!("{thread} && {SLEEPS}"), &waiting)?,
             },
         };
         let own = [&counters.waiting, &counters.timers].into_iter().flatten().filter(|_| waiting != [Whose::Children]);
@@ -110,7 +114,8 @@ impl CompletionCounters {
 
     /// Leaves the timers of a child's first thread out: it keeps the time of the others. Also those that interrupts set.
     pub fn leave_out_timers_of(&self, child: u32) {
-        if let Ok(filter) = CString::new(format!("!(common_flags & {}) && common_pid != {child}", HARD | SOFT)) {
+        let filter = format!("!(common_flags & {}) && {SLEEPS} && common_pid != {child}", HARD | SOFT);
+        if let Ok(filter) = CString::new(filter) {
             // Where it cannot be set, or was set before, more timers are counted: hybrid is then not told from poll.
             self.timers.iter().for_each(|counter| drop(counter.set_filter(&filter)));
         }
