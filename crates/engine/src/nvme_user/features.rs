@@ -88,8 +88,8 @@ fn parts(pages: &[u64], least: usize, most: usize) -> Vec<Part> {
     runs.filter(|run| run.len() >= least).map(|run| (run[0], run.len() as u32)).take(most).collect()
 }
 
-/// Gives the controller the buffer that it asks for, of at most so many bytes, if it may have one. The buffer is the controller's until the feature is off
-/// or the controller has stopped.
+/// Gives the controller the buffer that it asks for, of at most so many bytes, if it may have one. The buffer is the
+/// controller's until the feature is off or the controller has stopped.
 ///
 /// # Errors
 /// A command did not end: the controller may have the buffer, which stays mapped.

@@ -31,7 +31,7 @@ pub struct Identity {
     pub host_memory: HostMemory,
     /// The power states that it enters by itself.
     pub apst: Apst,
-    /// Features that it had another value of under the kernel, or may have had.
+    /// Features that a reset loses, as they stood under the kernel or not.
     pub features: Vec<FeatureState>,
     /// How memory is mapped: `type1`, `iommufd` or `no-iommu`.
     pub vfio: &'static str,
