@@ -214,6 +214,9 @@ pub struct RingEvidence {
     pub poller: Option<i32>,
     /// Entries that the kernel took off its submission queue, up to the last look; absent before Linux 5.16, which does not tell.
     pub entries: Option<u64>,
+    /// Time in ns that these cover, from the window's begin on: a ring that is locked does not tell. Absent in older stores.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub over_ns: Option<u64>,
 }
 
 /// Totals of the process that did the I/O, from `getrusage`.
@@ -338,6 +341,14 @@ pub struct Completions {
     pub sleeps: u64,
     /// Interrupts on the devices' own vectors; absent where they cannot be told apart.
     pub interrupts: Option<u64>,
+    /// I/Os that the disks merged into others, which complete with them.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub merges: u64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference")]
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 impl Completions {

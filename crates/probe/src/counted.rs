@@ -1,15 +1,18 @@
 //! How completions were found, by the counts of who completed each I/O of a pass before the window. The window's own counts must
 //! agree with the pass, for anything may have changed between the two.
 
-use crate::figures::{Direction, HYBRID_SLEEPS, Pollers, Sleeps, foreign_at_most, interrupts, per_round, ratio, text};
-use crate::observe::{STRAY_INTERRUPTS, interrupts_otherwise, is_none, unclear};
+use crate::figures::{
+    Direction, HYBRID_SLEEPS, Pollers, Sleeps, foreign_at_most, in_flight, in_flight_per_vector, interrupts, per_round,
+    ratio, text,
+};
+use crate::observe::{ALL_SHARE, STRAY_INTERRUPTS, can_be_all, interrupts_otherwise, is_none, unclear};
 use iopj_core::evidence::{Completions, Evidence, Finding};
 use iopj_core::path::Completion;
 
 /// Share of the completions that may be of another kind than the rest.
 pub const MIXED_SHARE: f64 = 0.01;
-/// Requests that the disks must have completed for each I/O of the pass; of fewer, those that are missing say nothing.
-pub const COUNTED_SHARE: f64 = 0.5;
+/// Requests that the disks must have completed, or merged, for each I/O of the pass; of fewer, those that are missing say nothing.
+pub const COUNTED_SHARE: f64 = 0.99;
 /// Timers per round of the threads that wait, below which they did not sleep before they polled.
 pub const POLL_TIMERS: f64 = 0.02;
 /// Timers per round from which on they did. Between the two nothing is seen.
@@ -19,10 +22,12 @@ pub const HYBRID_TIMERS: f64 = 0.1;
 pub const TIMER_ROUNDS: u64 = 50;
 /// Timers a second that threads which wait set for other ends, on each processor that they have: of slow rounds these are many.
 pub const STRAY_TIMERS: f64 = 30.0;
-/// How many times more often per I/O the pass may have seen an interrupt or a sleep than the window.
+/// How many times more often per I/O the pass may have seen an interrupt, where several I/Os share one, or a sleep than the window.
 pub const AGREEMENT: f64 = 4.0;
-/// Sleeps per I/O beyond that.
+/// Sleeps per round that pass and window must both have had, to be compared where interrupts cannot be.
 pub const FEW_SLEEPS: f64 = 0.1;
+/// How many times more often per round the pass may have slept before it polled than the window.
+pub const HYBRID_AGREEMENT: f64 = 3.0;
 
 /// The counts of a pass, with what its evidence has of the same things that the window's has.
 pub fn of_pass(counts: Completions, pass: &Evidence) -> Completions {
@@ -31,6 +36,7 @@ pub fn of_pass(counts: Completions, pass: &Evidence) -> Completions {
         pass_ns: pass.window_ns,
         sleeps: Pollers::of(pass).sleeps.most,
         interrupts: interrupts(pass).ok(),
+        merges: Direction::both(pass).iter().map(|it| it.merges).fold(0, u64::saturating_add),
         ..counts
     }
 }
@@ -38,7 +44,7 @@ pub fn of_pass(counts: Completions, pass: &Evidence) -> Completions {
 /// What so many counts show; `None` where the disks completed too few requests, so that the window must speak for itself.
 pub(crate) fn by_counts(evidence: &Evidence, counts: &Completions) -> Option<Finding<Completion>> {
     let total = counts.total();
-    if total == 0 || (total as f64) < COUNTED_SHARE * counts.ios as f64 {
+    if total == 0 || (total.saturating_add(counts.merges) as f64) < COUNTED_SHARE * counts.ios as f64 {
         return None;
     }
     let is_small = |count: u64| count as f64 <= MIXED_SHARE * total as f64;
@@ -85,28 +91,48 @@ pub(crate) fn told(counts: &Completions) -> String {
 /// Completed by interrupt, if the window interrupted about as often; where its interrupts cannot be told, if it slept as often.
 fn interrupted(evidence: &Evidence, counts: &Completions) -> Finding<Completion> {
     if let (Ok(window), Some(pass)) = (interrupts(evidence), counts.interrupts.filter(|pass| *pass > 0)) {
-        let own = ratio(window.saturating_sub(foreign_at_most(evidence)), evidence.ios());
-        let foreign = counts.total().saturating_sub(counts.ios);
-        let pass = ratio(pass.saturating_sub(foreign), counts.ios);
-        if AGREEMENT * own >= pass {
-            return Finding::Seen(Completion::Interrupt);
-        }
+        return interrupted_alike(evidence, counts, window, pass);
+    }
+    let window = Pollers::of(evidence).sleeps;
+    let pass = Sleeps::of(counts.sleeps, counts.pass_ns, evidence.engine.is_none());
+    let per_round = |sleeps: Sleeps, ios: u64| [sleeps.least, sleeps.most].map(|it| per_round(evidence, it, ios));
+    let (window, pass) = (per_round(window, evidence.ios()), per_round(pass, counts.ios));
+    let figures =
+        format!("the window had {} sleeps per round where the pass before it had {}", text(window[0]), text(pass[1]));
+    let exceeds = |[least, _]: [f64; 2], [_, most]: [f64; 2]| least > AGREEMENT * most;
+    if exceeds(window, pass) || exceeds(pass, window) {
+        return unclear(format!("{figures}: something changed between them"));
+    }
+    if window[0] < FEW_SLEEPS || pass[1] < FEW_SLEEPS {
         return unclear(format!(
-            "the window had {} interrupts per I/O of its own where the pass before it had {}: something changed between them",
-            text(own),
-            text(pass)
+            "{figures}: too few to show that the window went as the pass, and the interrupts cannot be compared"
         ));
     }
-    let per_io = |sleeps: Sleeps, ios: u64| [ratio(sleeps.least, ios), ratio(sleeps.most, ios)];
-    let window = per_io(Pollers::of(evidence).sleeps, evidence.ios());
-    let pass = per_io(Sleeps::of(counts.sleeps, counts.pass_ns, evidence.engine.is_none()), counts.ios);
-    let exceeds = |[least, _]: [f64; 2], [_, most]: [f64; 2]| least > AGREEMENT * most + FEW_SLEEPS;
-    if exceeds(window, pass) || exceeds(pass, window) {
-        return unclear(format!(
-            "the window had {} sleeps per I/O where the pass before it had {}: something changed between them",
-            text(window[1]),
-            text(pass[1])
-        ));
+    Finding::Seen(Completion::Interrupt)
+}
+
+/// So many interrupts in the window, and in the pass whose I/Os all completed by interrupt: an I/O that was alone in flight took one of
+/// its own, of others several may have shared one.
+fn interrupted_alike(evidence: &Evidence, counts: &Completions, window: u64, pass: u64) -> Finding<Completion> {
+    let own = window.saturating_sub(foreign_at_most(evidence));
+    let own_in_pass = pass.saturating_sub(counts.total().saturating_sub(counts.ios));
+    let [all, own_per_io] = [window, own].map(|it| ratio(it, evidence.ios()));
+    let [all_in_pass, own_in_pass] = [pass, own_in_pass].map(|it| ratio(it, counts.ios));
+    let figures = format!(
+        "the window had {} interrupts per I/O, {} of its own, where the pass before it had {} and {}",
+        text(all),
+        text(own_per_io),
+        text(all_in_pass),
+        text(own_in_pass)
+    );
+    let is_alone = in_flight(evidence) == 1;
+    let are_all = !is_alone || all > ALL_SHARE * all_in_pass.min(1.0);
+    if AGREEMENT * own_per_io < own_in_pass || !are_all {
+        return unclear(format!("{figures}: something changed between them"));
+    }
+    if !is_alone && !can_be_all(evidence, window, own) {
+        let at_once = in_flight_per_vector(evidence);
+        return unclear(format!("{figures}: at up to {at_once} I/Os in flight on a vector too few for all I/Os"));
     }
     Finding::Seen(Completion::Interrupt)
 }
@@ -138,8 +164,9 @@ fn polled(evidence: &Evidence, counts: &Completions) -> Finding<Completion> {
         ));
     }
     let beyond = counts.timers.saturating_sub(stray_timers(evidence, counts));
-    if per_round(evidence, beyond, counts.ios) >= HYBRID_TIMERS {
-        return slept(evidence, timers);
+    let beyond = per_round(evidence, beyond, counts.ios);
+    if beyond >= HYBRID_TIMERS {
+        return slept(evidence, counts, beyond);
     }
     if timers >= POLL_TIMERS {
         let timers = text(timers);
@@ -159,15 +186,18 @@ fn stray_timers(evidence: &Evidence, counts: &Completions) -> u64 {
     (STRAY_TIMERS * processors as f64 * counts.pass_ns as f64 / 1e9).ceil() as u64
 }
 
-/// Slept before they polled, if they did in the window too.
-fn slept(evidence: &Evidence, timers: f64) -> Finding<Completion> {
+/// Slept before they polled, if they did in the window too. A short timer may be over before its thread sleeps: sleeps are held
+/// against those of the pass, which are no more than its timers.
+fn slept(evidence: &Evidence, counts: &Completions, timers: f64) -> Finding<Completion> {
     let sleeps = per_round(evidence, Pollers::of(evidence).sleeps.least, evidence.ios());
-    if sleeps >= HYBRID_SLEEPS {
+    let pass = timers.min(per_round(evidence, counts.sleeps, counts.ios));
+    if sleeps >= HYBRID_SLEEPS && HYBRID_AGREEMENT * sleeps >= pass {
         return Finding::Seen(Completion::Hybrid);
     }
     unclear(format!(
-        "the window had {} sleeps per round where the pass before it set {} timers: something changed between them",
+        "the window had {} sleeps per round where the pass before it had {} and set {} timers: something changed between them",
         text(sleeps),
+        text(per_round(evidence, counts.sleeps, counts.ios)),
         text(timers)
     ))
 }

@@ -35,7 +35,8 @@ pub use child::{ChildJobs, ChildWatch, JobThreads, Watched};
 pub use completions::{CompletionCounters, CompletionsError, Waiting};
 pub use conditions::{DISTURBED_CORES, DISTURBED_SHARE, TICKS_DEVIATIONS, TICKS_SLACK_NS, conditions};
 pub use counted::{
-    AGREEMENT, COUNTED_SHARE, FEW_SLEEPS, HYBRID_TIMERS, MIXED_SHARE, POLL_TIMERS, STRAY_TIMERS, TIMER_ROUNDS, of_pass,
+    AGREEMENT, COUNTED_SHARE, FEW_SLEEPS, HYBRID_AGREEMENT, HYBRID_TIMERS, MIXED_SHARE, POLL_TIMERS, STRAY_TIMERS,
+    TIMER_ROUNDS, of_pass,
 };
 pub use cpu::reap;
 pub use doubt::{FOREIGN_SHARE, SLACK_BYTES, SLACK_IOS};
@@ -44,8 +45,8 @@ pub use figures::{HYBRID_SLEEPS, MAIN_SLEEPS_PER_S, MISSING_SHARE, POLL_BUSY, PO
 pub use judge::{assess, judge};
 pub use kernel::irq_time_sampled;
 pub use observe::{
-    CONTROL_INTERRUPTS, INTERRUPT_SHARE, KERNEL_SHARE, NO_INTERRUPT, SQPOLL_WAKEUPS, START_KERNEL_NS, STRAY_INTERRUPTS,
-    STRAY_SHARE, SUBMITTED_SHARE, observe,
+    ALL_SHARE, CONTROL_INTERRUPTS, INTERRUPT_SHARE, KERNEL_SHARE, KNOWN_SHARE, NO_INTERRUPT, SQPOLL_WAKEUPS,
+    START_KERNEL_NS, STRAY_INTERRUPTS, STRAY_SHARE, observe,
 };
 pub use perf::EventsError;
 pub use snapshot::{Edge, Probe, Snapshot, Who};
@@ -53,4 +54,4 @@ pub use symbols::{Symbol, Symbols, SymbolsError};
 
 /// Version of the rules by which evidence is collected, observed and judged; it changes with every
 /// predicate or threshold, so that stored evidence can be told from that of other rules.
-pub const RULES: u32 = 6;
+pub const RULES: u32 = 7;

@@ -4,7 +4,7 @@
 //! call foreign, missing or split is explained in `docs/verdicts.md`.
 
 use crate::counted::{by_counts, told};
-use crate::doubt::{doubt, uncounted};
+use crate::doubt::{SLACK_BYTES, doubt, uncounted};
 use crate::figures::{
     Direction, HYBRID_SLEEPS, Pollers, foreign_at_most, has_sqpolls, in_flight, in_flight_per_vector, interrupts,
     is_taken, per_round, ratio, running_sqpolls, sqpolls, text,
@@ -19,8 +19,12 @@ pub const NO_INTERRUPT: f64 = 0.01;
 pub const STRAY_INTERRUPTS: u64 = 2;
 /// Share of the I/Os that [`STRAY_INTERRUPTS`] can have completed at most.
 pub const STRAY_SHARE: f64 = 0.1;
-/// Share of the I/Os that interrupts must be able to have completed for completion by interrupt.
+/// Share of the I/Os that interrupts of their own must be able to have completed for completion by interrupt. It is all that is asked where
+/// how the jobs are spread over the vectors is not known, or the device is taken: its owner finds completions whose interrupts are still
+/// under way.
 pub const INTERRUPT_SHARE: f64 = 0.5;
+/// Share of the I/Os above which something stands for all of them: what interrupts can have completed, what submission pollers took.
+pub const ALL_SHARE: f64 = 0.95;
 /// Interrupts per read of the control run from which on the device is known to interrupt.
 pub const CONTROL_INTERRUPTS: f64 = 0.5;
 
@@ -29,8 +33,8 @@ pub const SQPOLL_WAKEUPS: f64 = 0.1;
 
 /// Share of the CPU time that the kernel may have of a poller who asks it for nothing.
 pub const KERNEL_SHARE: f64 = 0.25;
-/// Share of the I/Os of another process that must be known to have been submitted in one way.
-pub const SUBMITTED_SHARE: f64 = 0.5;
+/// Share of the I/Os of another process that must be known to have been submitted in one way, at the least: no look at it covers all.
+pub const KNOWN_SHARE: f64 = 0.5;
 /// CPU time in the kernel that is taken for the start and the end of a generator that ran as a process of its own and was not watched.
 pub const START_KERNEL_NS: u64 = 300_000_000;
 
@@ -92,7 +96,7 @@ pub(crate) fn is_none(evidence: &Evidence, interrupts: u64) -> bool {
 fn by_interrupts(evidence: &Evidence, interrupts: u64) -> Finding<Completion> {
     let own = interrupts.saturating_sub(foreign_at_most(evidence));
     let at_once = in_flight_per_vector(evidence);
-    if own > STRAY_INTERRUPTS && ratio(own.saturating_mul(at_once), evidence.ios()) >= INTERRUPT_SHARE {
+    if own > STRAY_INTERRUPTS && can_be_all(evidence, interrupts, own) {
         return Finding::Seen(Completion::Interrupt);
     }
     let per_io = text(ratio(interrupts, evidence.ios()));
@@ -104,6 +108,15 @@ fn by_interrupts(evidence: &Evidence, interrupts: u64) -> Finding<Completion> {
          for none and too few for all I/Os",
         text(ratio(own, evidence.ios())),
     ))
+}
+
+/// True if so many interrupts can have completed all I/Os, each so many as are in flight on a vector. `own` are those that foreign I/O
+/// cannot explain; what can may have completed I/Os beside, or have had no interrupt.
+pub(crate) fn can_be_all(evidence: &Evidence, interrupts: u64, own: u64) -> bool {
+    let at_once = in_flight_per_vector(evidence);
+    let completed = |interrupts: u64| ratio(interrupts.saturating_mul(at_once), evidence.ios());
+    let is_bound_known = !is_taken(evidence) && at_once == in_flight(evidence);
+    completed(own) >= INTERRUPT_SHARE && (!is_bound_known || completed(interrupts) > ALL_SHARE)
 }
 
 /// Completions without interrupt: who looked for them never slept, or did. What a sleep was for shows only where nobody but the
@@ -157,7 +170,7 @@ fn submission(evidence: &Evidence, completion: &Finding<Completion>) -> Finding<
     }
     let Some(engine) = &evidence.engine else {
         return match &evidence.rings {
-            Some(rings) => by_rings(evidence, rings),
+            Some(rings) => by_rings(evidence, rings, *completion == Finding::Seen(Completion::Hybrid)),
             None => unclear("how I/Os were submitted is the generator's own word: it ran as another process"),
         };
     };
@@ -178,8 +191,9 @@ fn submission(evidence: &Evidence, completion: &Finding<Completion>) -> Finding<
     }
 }
 
-/// What the rings and threads of another process show of who handed its I/Os to the kernel.
-fn by_rings(evidence: &Evidence, rings: &[RingEvidence]) -> Finding<Submission> {
+/// What the rings and threads of another process show of who handed its I/Os to the kernel; `slept` where its pollers slept before they
+/// looked for completions.
+fn by_rings(evidence: &Evidence, rings: &[RingEvidence], slept: bool) -> Finding<Submission> {
     if evidence.ios() == 0 {
         return unclear("no I/O was submitted");
     }
@@ -189,12 +203,14 @@ fn by_rings(evidence: &Evidence, rings: &[RingEvidence]) -> Finding<Submission> 
     let told = |share: f64, who: &str| {
         unclear(format!("{who} are known to have submitted only {:.0} % of the I/Os: measure longer", 100.0 * share))
     };
+    let by_threads = [ThreadRole::Job, ThreadRole::AioHelper];
     if polled == 0 {
         if sqpolls(evidence).next().is_some() {
             return unclear("a submission poller ran in the generator's process, but none of its rings was seen");
         }
-        let share = submitted(evidence, rings, &[ThreadRole::Job, ThreadRole::AioHelper]);
-        return if share >= SUBMITTED_SHARE { Finding::Seen(Submission::Syscall) } else { told(share, "system calls") };
+        // Where no submission poller is, the rest has no other way either.
+        let share = Known::entries(evidence, rings).share.max(Known::bytes(evidence, &by_threads).share);
+        return if share >= KNOWN_SHARE { Finding::Seen(Submission::Syscall) } else { told(share, "system calls") };
     }
     if polled < rings.len() {
         let others = rings.len() - polled;
@@ -203,17 +219,65 @@ fn by_rings(evidence: &Evidence, rings: &[RingEvidence]) -> Finding<Submission> 
     if running_sqpolls(evidence).next().is_none() {
         return unclear("the rings have submission pollers, but none was seen to run");
     }
-    let share = submitted(evidence, rings, &[ThreadRole::Sqpoll]);
-    if share >= SUBMITTED_SHARE { Finding::Seen(Submission::Sqpoll) } else { told(share, "submission pollers") }
+    let sleeps = ratio(Pollers::of(evidence).sleeps.least, evidence.ios());
+    if sleeps > SQPOLL_WAKEUPS && !slept {
+        return unclear(format!(
+            "the submission pollers slept {} times per I/O: they did not poll for I/Os",
+            text(sleeps)
+        ));
+    }
+    let beside = handed_over(evidence, &by_threads).saturating_sub(SLACK_BYTES);
+    if ratio(beside, evidence.bytes()) > 1.0 - ALL_SHARE {
+        let share = 100.0 * ratio(beside, evidence.bytes());
+        return unclear(format!(
+            "{share:.0} % of the bytes were handed over by system calls, beside the submission pollers"
+        ));
+    }
+    let known = [Known::entries(evidence, rings), Known::bytes(evidence, &[ThreadRole::Sqpoll])];
+    if known.iter().any(Known::is_all) {
+        return Finding::Seen(Submission::Sqpoll);
+    }
+    told(known[0].share.max(known[1].share), "submission pollers")
 }
 
-/// The share of the I/Os that are known to have been handed to the kernel: by the entries taken off the rings, or by the bytes that
-/// threads of these roles handed to the block layer. A worker of the kernel works for either.
-fn submitted(evidence: &Evidence, rings: &[RingEvidence], roles: &[ThreadRole]) -> f64 {
-    let entries = rings.iter().filter_map(|ring| ring.entries).fold(0, u64::saturating_add);
+/// What looks at another process have seen to be handed to the kernel.
+struct Known {
+    /// Of all I/Os.
+    share: f64,
+    /// The part of the window that the looks cover.
+    covered: f64,
+}
+
+impl Known {
+    /// By the entries that were taken off its rings.
+    fn entries(evidence: &Evidence, rings: &[RingEvidence]) -> Known {
+        let entries = rings.iter().filter_map(|ring| ring.entries).fold(0, u64::saturating_add);
+        let over_ns = rings.iter().filter_map(|ring| ring.over_ns);
+        Known { share: ratio(entries, evidence.ios()), covered: covered(evidence, over_ns) }
+    }
+
+    /// By the bytes that threads of these roles handed to the block layer. A worker of the kernel works for either way.
+    fn bytes(evidence: &Evidence, roles: &[ThreadRole]) -> Known {
+        let threads = evidence.threads.iter().filter(|thread| roles.contains(&thread.role));
+        let covered = covered(evidence, threads.filter_map(|thread| thread.over_ns));
+        Known { share: ratio(handed_over(evidence, roles), evidence.bytes()), covered }
+    }
+
+    /// True if it is all that the looks can have seen: I/Os come up to twice as often in one part of the window as in all of it.
+    fn is_all(&self) -> bool {
+        self.share > (ALL_SHARE - 2.0 * (1.0 - self.covered)).max(KNOWN_SHARE)
+    }
+}
+
+/// The part of the window up to the earliest of the last looks.
+fn covered(evidence: &Evidence, over_ns: impl Iterator<Item = u64>) -> f64 {
+    over_ns.min().map_or(1.0, |over_ns| ratio(over_ns, evidence.window_ns).min(1.0))
+}
+
+/// Bytes that threads of these roles handed to the block layer.
+fn handed_over(evidence: &Evidence, roles: &[ThreadRole]) -> u64 {
     let threads = evidence.threads.iter().filter(|thread| roles.contains(&thread.role));
-    let bytes = threads.filter_map(|thread| thread.block_bytes).fold(0, u64::saturating_add);
-    ratio(entries, evidence.ios()).max(ratio(bytes, evidence.bytes()))
+    threads.filter_map(|thread| thread.block_bytes).fold(0, u64::saturating_add)
 }
 
 /// No driver of the kernel had the device, so that nobody but its owner can have submitted; what is left to see is that who

@@ -133,7 +133,7 @@ impl<'a> ChildWatch<'a> {
     pub fn look(&mut self, now_ns: u64) -> Result<(), ProbeError> {
         let looking = std::time::Instant::now();
         let mut all = threads::of_process(self.root(), &self.process, self.probe.tick_ns())?;
-        self.rings.look(self.root(), &self.process);
+        self.rings.look(self.probe.root(), &self.process, now_ns);
         all.extend(self.pollers_outside(&all)?);
         match &self.begun {
             None => self.begin(&all, now_ns)?,
@@ -192,7 +192,14 @@ impl<'a> ChildWatch<'a> {
             None => self.probe.cores().ok()?,
         };
         let (cpu, c_states) = self.probe.between(&begun.cores, &ended);
-        Some(Watched { begin_ns: begun.at_ns, threads, rings: self.rings.evidence(), process, cpu, c_states })
+        Some(Watched {
+            begin_ns: begun.at_ns,
+            threads,
+            rings: self.rings.evidence(begun.at_ns),
+            process,
+            cpu,
+            c_states,
+        })
     }
 
     fn root(&self) -> &'a Root {
@@ -230,7 +237,7 @@ impl<'a> ChildWatch<'a> {
         let since_begin =
             |seen: &Seen| Some(seen.last.block_bytes?.saturating_sub(seen.first.block_bytes.unwrap_or(0)));
         let seen = self.threads.values().filter_map(since_begin).fold(0, u64::saturating_add);
-        let rest = all.checked_sub(seen).filter(|rest| *rest > 0 && self.rings.evidence().is_empty())?;
+        let rest = all.checked_sub(seen).filter(|rest| *rest > 0 && self.rings.is_empty())?;
         let ended = Thread { name: "ended between two looks".to_owned(), ..Thread::default() };
         Some(ThreadEvidence { block_bytes: Some(rest), ..ended.evidence(ThreadRole::AioHelper) })
     }

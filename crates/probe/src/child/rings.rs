@@ -18,6 +18,7 @@ struct Ring {
     poller: Option<i32>,
     head: u32,
     entries: Option<u64>,
+    told_ns: u64,
 }
 
 /// What one text tells; the kernel leaves a part out while the ring is locked.
@@ -28,8 +29,8 @@ struct Told {
 }
 
 impl Rings {
-    /// Looks at all descriptors of a process. What cannot be read is left as it was.
-    pub(super) fn look(&mut self, root: &Root, process: &str) {
+    /// Looks at all descriptors of a process, at this moment. What cannot be read is left as it was.
+    pub(super) fn look(&mut self, root: &Root, process: &str, now_ns: u64) {
         let directory = root.path("proc").join(process);
         for fd in names(&directory.join("fd")) {
             let is_ring = fs::read_link(directory.join("fd").join(&fd))
@@ -41,7 +42,7 @@ impl Rings {
             let tell = || Told::parse(&text_if_there(&file).ok().flatten().unwrap_or_default());
             // Whoever polls holds the ring's lock most of the time, and the kernel does not wait for it.
             let told = (1..ATTEMPTS).map(|_| tell()).find(|told| told.head.is_some()).unwrap_or_else(tell);
-            self.0.entry(fd).or_default().add(&told);
+            self.0.entry(fd).or_default().add(&told, now_ns);
         }
     }
 
@@ -54,19 +55,30 @@ impl Rings {
         self.0.values().filter_map(|ring| ring.poller)
     }
 
-    pub(super) fn evidence(&self) -> Vec<RingEvidence> {
-        self.0.values().map(|ring| RingEvidence { poller: ring.poller, entries: ring.entries }).collect()
+    /// True where no ring was seen.
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// What was seen of jobs that began at this moment.
+    pub(super) fn evidence(&self, begin_ns: u64) -> Vec<RingEvidence> {
+        let of = |ring: &Ring| RingEvidence {
+            poller: ring.poller,
+            entries: ring.entries,
+            over_ns: ring.entries.map(|_| ring.told_ns.saturating_sub(begin_ns)),
+        };
+        self.0.values().map(of).collect()
     }
 }
 
 impl Ring {
     /// The head is 32 bits wide and begins anew after them.
-    fn add(&mut self, told: &Told) {
+    fn add(&mut self, told: &Told, now_ns: u64) {
         self.poller = told.poller.or(self.poller);
         if let Some(head) = told.head {
             let more = u64::from(head.wrapping_sub(self.head));
             self.entries = Some(self.entries.unwrap_or(0).saturating_add(more));
-            self.head = head;
+            (self.head, self.told_ns) = (head, now_ns);
         }
     }
 }
@@ -101,16 +113,16 @@ mod tests {
     #[test]
     fn a_head_that_wraps_goes_on_counting_and_a_locked_ring_changes_nothing() {
         let mut ring = Ring::default();
-        ring.add(&Told { poller: Some(7), head: Some(u32::MAX) });
-        ring.add(&Told::default());
-        ring.add(&Told { poller: None, head: Some(4) });
-        assert_eq!((ring.poller, ring.entries), (Some(7), Some(u64::from(u32::MAX) + 5)));
+        ring.add(&Told { poller: Some(7), head: Some(u32::MAX) }, 1);
+        ring.add(&Told { poller: None, head: Some(4) }, 2);
+        ring.add(&Told::default(), 3);
+        assert_eq!((ring.poller, ring.entries, ring.told_ns), (Some(7), Some(u64::from(u32::MAX) + 5), 2));
     }
 
     proptest! {
         #[test]
         fn any_text_is_read_without_panic(text in "(SqThread|SqHead|Sq):?\t?-?[0-9]{0,12}\n|\\PC*") {
-            Ring::default().add(&Told::parse(&text));
+            Ring::default().add(&Told::parse(&text), 0);
         }
     }
 }

@@ -233,7 +233,7 @@ fn rings_tell_their_pollers_also_where_these_are_kernel_threads() {
         tree.at(place, 110, name, 28, (801 * MS, 0, 900 * 4096));
         watch.look(991 * MS).unwrap();
         let watched = watch.finish(1_000 * MS).unwrap();
-        assert_eq!(watched.rings, [RingEvidence { poller: Some(110), entries: Some(900) }]);
+        assert_eq!(watched.rings, [RingEvidence { poller: Some(110), entries: Some(900), over_ns: Some(990 * MS) }]);
         assert_eq!(rows(&watched)[2], (110, ThreadRole::Sqpoll, 800 * MS, 0, Some(990 * MS), Some(900 * 4096)));
         // Inside the process or outside of it, as in the totals of this process' own trials.
         let inside = 800 * MS * 100 / 99;

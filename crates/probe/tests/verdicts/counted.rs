@@ -85,10 +85,10 @@ fn a_change_after_the_pass_leaves_the_trial_unproven() {
         ("poll", counted(interrupt(), POLLED), "in it there were 1.00 per I/O: something changed"),
         ("poll", counted(synchronous(0, 0.9, IOS / 2), POLLED), "0.50 sleeps per round are too many for poll"),
         ("poll", counted(synchronous(0, 0.4, 0), POLLED), "only 40 % of the window"),
-        ("hybrid", counted(poll(), SLEPT), "the pass before it set 0.33 timers: something changed"),
+        ("hybrid", counted(poll(), SLEPT), "the pass before it had 0.33 and set 0.33 timers: something changed"),
         ("hybrid", counted(interrupt(), SLEPT), "something changed"),
-        ("interrupt", counted(poll(), HARD), "where the pass before it had 1.00: something changed"),
-        ("interrupt", counted(hybrid(), HARD), "where the pass before it had 1.00: something changed"),
+        ("interrupt", counted(poll(), HARD), "where the pass before it had 1.00 and 1.00: something changed"),
+        ("interrupt", counted(hybrid(), HARD), "where the pass before it had 1.00 and 1.00: something changed"),
     ];
     for (asked, evidence, part) in cases {
         assert_contains(&unproven(&format!("posix-sio/syscall/{asked}"), &evidence), part);
@@ -115,10 +115,30 @@ fn devices_without_vectors_are_proven_by_the_counts() {
         }
     }
     // The window slept otherwise than the pass, either way.
-    let few = Completions { sleeps: PASS / 50, ..WORKER };
-    assert_contains(&unproven("libaio/syscall/interrupt", &remote(interrupt(), few, control)), "sleeps per I/O where");
-    let awake = remote(synchronous(0, 0.9, IOS / 50), WORKER, control);
-    assert_contains(&unproven("libaio/syscall/interrupt", &awake), "sleeps per I/O where");
+    let changed = "1.00: something changed";
+    let few = remote(interrupt(), Completions { sleeps: PASS / 5, ..WORKER }, control);
+    assert_contains(
+        &unproven("libaio/syscall/interrupt", &few),
+        "1.00 sleeps per round where the pass before it had 0.20",
+    );
+    let awake = |sleeps: u64| remote(synchronous(0, 0.9, sleeps), WORKER, control);
+    assert_contains(&unproven("libaio/syscall/interrupt", &awake(IOS / 50)), changed);
+    assert_contains(&unproven("libaio/syscall/interrupt", &awake(IOS / 4 - 1)), changed);
+    assert_eq!(kind("libaio/syscall/interrupt", &awake(IOS / 4)), VerdictKind::Verified);
+    // Threads that hardly sleep, as a submission poller, are compared with nothing.
+    let spinning =
+        |pass: u64, window: u64| remote(synchronous(0, 0.9, window), Completions { sleeps: pass, ..WORKER }, control);
+    for evidence in [spinning(0, 0), spinning(PASS / 11, IOS / 4), spinning(PASS / 5, IOS / 11)] {
+        assert_contains(
+            &unproven("libaio/syscall/interrupt", &evidence),
+            "too few to show that the window went as the pass",
+        );
+    }
+    assert_eq!(kind("libaio/syscall/interrupt", &spinning(PASS / 10, IOS / 10)), VerdictKind::Verified);
+    // A round of a deep queue is one sleep, or few.
+    let deep = |sleeps: u64| Evidence { iodepth: 32, ..spinning(PASS / 32, sleeps) };
+    assert_eq!(kind("libaio/syscall/interrupt", &deep(IOS / 32)), VerdictKind::Verified);
+    assert_contains(&unproven("libaio/syscall/interrupt", &deep(IOS / 32 / 5)), changed);
     // A device that answers while it is asked never polls, whoever completes.
     let inline = Completions { ios: 64, waiting: 64, ..PASSED };
     let reason = unproven("posix-sio/syscall/poll", &remote(poll(), POLLED, inline));
@@ -134,6 +154,73 @@ fn requests_that_never_were_say_nothing() {
     let mut zram = counted(interrupt(), PASSED);
     zram.devices = vec![disk("zram0", IOS, None)];
     assert_contains(&unproven("posix-sio/syscall/interrupt", &zram), "it has no interrupt vector of its own");
+}
+
+/// Half of a pass' I/Os were not counted, and the others decided.
+#[test]
+fn nearly_all_of_the_pass_is_counted() {
+    let seen_of =
+        |counted_ios: u64, merges: u64| seen(&counted(poll(), Completions { waiting: counted_ios, merges, ..PASSED }));
+    assert_eq!(seen_of(PASS / 100 * 99, 0), Some(Completion::Poll));
+    assert_eq!(seen_of(PASS / 100 * 99 - 1, 0), None);
+    // What was merged completed with what it was merged into.
+    assert_eq!(seen_of(PASS / 4, PASS / 4 * 3), Some(Completion::Poll));
+    assert_eq!(seen_of(PASS / 4, PASS / 2), None);
+}
+
+/// A window with an interrupt for each fourth I/O was verified behind a pass with one for each.
+#[test]
+fn a_window_of_which_a_part_interrupted_is_no_longer_the_pass() {
+    let window = |iodepth: u32, pass: u64, interrupts: u64| {
+        let mut evidence = counted(synchronous(interrupts, 0.3, IOS), Completions { interrupts: Some(pass), ..HARD });
+        evidence.iodepth = iodepth;
+        evidence
+    };
+    for (interrupts, expected) in [(IOS, true), (95_001, true), (95_000, false), (IOS / 4, false)] {
+        let found = seen(&window(1, PASS, interrupts));
+        assert_eq!(found == Some(Completion::Interrupt), expected, "{interrupts}");
+    }
+    assert_contains(
+        &unproven("libaio/syscall/interrupt", &window(1, PASS, IOS / 4)),
+        "0.25 interrupts per I/O, 0.25 of its own, where the pass before it had 1.00 and 1.00: something changed",
+    );
+    // Others' flushes need not have interrupted beside the I/Os (seen: 0.11 of them per I/O, 1.00 interrupts).
+    let mut flushed = window(1, PASS, IOS);
+    flushed.devices[0].flushes = IOS / 9;
+    assert_eq!(seen(&flushed), Some(Completion::Interrupt));
+    flushed.devices[0].flushes = IOS / 4 * 3 + 1;
+    assert_eq!(seen(&flushed), None);
+    // Of a deep queue more or fewer I/Os share an interrupt, up to all that are in flight.
+    assert_eq!(seen(&window(8, PASS, IOS / 4)), Some(Completion::Interrupt));
+    assert_eq!(seen(&window(8, PASS, IOS / 4 - 1)), None);
+    assert_eq!(seen(&window(8, PASS / 8, IOS / 8)), Some(Completion::Interrupt));
+    assert_contains(
+        &unproven("libaio/syscall/interrupt", &window(8, PASS / 8, IOS / 10)),
+        "at up to 8 I/Os in flight on a vector too few for all I/Os",
+    );
+    // Jobs may meet on a vector, however many there are.
+    let mut spread = window(1, PASS, IOS / 2);
+    (spread.numjobs, spread.cpu.cores) = (4, 4);
+    spread.devices[0].vectors = (0..4).map(|queue| format!("{} nvme0q{}", 40 + queue, queue + 1)).collect();
+    assert_eq!(seen(&spread), Some(Completion::Interrupt));
+    spread.devices[0].interrupts = Some(IOS / 2 - 1);
+    assert_eq!(seen(&spread), None);
+}
+
+/// A window with a tenth of the sleeps was verified as hybrid behind a pass with a timer in each round.
+#[test]
+fn a_window_that_slept_much_less_than_the_pass_is_no_hybrid() {
+    let with = |sleeps: u64, pass: u64| {
+        counted(synchronous(0, 0.7, sleeps), Completions { timers: PASS + 3, sleeps: pass, ..POLLED })
+    };
+    assert_eq!(seen(&with(IOS / 3 + 1, PASS)), Some(Completion::Hybrid));
+    assert_contains(
+        &unproven("posix-sio/syscall/hybrid", &with(IOS / 3, PASS)),
+        "0.33 sleeps per round where the pass before it had 1.00 and set 1.00 timers: something changed",
+    );
+    assert_eq!(seen(&with(IOS / 10, PASS)), None);
+    // Timers so short that the threads of the pass did not sleep for most of them either.
+    assert_eq!(seen(&with(IOS / 10, PASS / 4)), Some(Completion::Hybrid));
 }
 
 #[test]

@@ -89,7 +89,7 @@ fn split_and_merged_ios_are_named() {
     evidence.devices[0].interrupts = Some(2 * IOS);
     assert_contains(&unproven("posix-sio/syscall/interrupt", &evidence), "I/Os were split");
     assert_eq!(kind("posix-sio/syscall/poll", &evidence), VerdictKind::Refuted);
-    evidence.devices[0].interrupts = Some(IOS / 2);
+    evidence.devices[0].interrupts = Some(IOS);
     assert_eq!(kind("posix-sio/syscall/poll", &evidence), VerdictKind::Refuted);
     evidence.devices[0].reads = IOS / 2;
     evidence.devices[0].read_merges = IOS / 2;
@@ -115,16 +115,16 @@ fn own_merges_do_not_hide_foreign_interrupts() {
     let foreign = IOS / 10 * 9;
     evidence.devices = vec![DeviceEvidence { read_merges: foreign, ..disk("nvme0n1", IOS, Some(foreign)) }];
     unproven("posix-sio/syscall/poll", &evidence);
-    evidence.devices[0].read_merges = 0;
+    (evidence.devices[0].read_merges, evidence.devices[0].interrupts) = (0, Some(IOS));
     assert_eq!(kind("posix-sio/syscall/poll", &evidence), VerdictKind::Refuted);
 }
 
 #[test]
 fn foreign_flushes_and_discards_do_not_refute_a_poll() {
     let mut evidence = poll();
-    evidence.devices[0].interrupts = Some(60_000);
+    evidence.devices[0].interrupts = Some(IOS);
     assert_eq!(kind("posix-sio/syscall/poll", &evidence), VerdictKind::Refuted);
-    for (flushes, discards) in [(60_000, 0), (0, 60_000), (30_000, 30_000)] {
+    for (flushes, discards) in [(IOS, 0), (0, IOS), (IOS / 2, IOS / 2)] {
         (evidence.devices[0].flushes, evidence.devices[0].discards) = (flushes, discards);
         assert_contains(&unproven("posix-sio/syscall/poll", &evidence), "can be those of foreign I/O");
     }

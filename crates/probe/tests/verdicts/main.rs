@@ -84,6 +84,7 @@ const PASSED: Completions = Completions {
     pass_ns: 80_000_000,
     sleeps: 0,
     interrupts: Some(0),
+    merges: 0,
 };
 
 /// The same, its completions counted in the pass.

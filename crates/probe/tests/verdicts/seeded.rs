@@ -2,7 +2,7 @@
 //! trials without the fault all are.
 
 use super::{PASS, PASSED, VerdictKind, disk, thread};
-use iopj_core::evidence::{Completions, ControlRun, EngineEvidence, Evidence, Finding, ThreadRole};
+use iopj_core::evidence::{Completions, ControlRun, EngineEvidence, Evidence, Finding, RingEvidence, ThreadRole};
 use iopj_core::path::{Completion, IoPath, Submission};
 use iopj_core::uring::RingFlag;
 use iopj_probe::assess;
@@ -244,6 +244,92 @@ fn a_change_after_the_pass_is_never_verified() {
         }
         changed.engine = engine;
         *evidence = changed;
+    });
+}
+
+/// An honest trial of which one I/O is in flight at a time.
+fn alone(random: &mut Random, completion: Completion) -> (IoPath, Evidence) {
+    loop {
+        let (path, evidence) = honest(random, completion);
+        if (evidence.iodepth, evidence.numjobs) == (1, 1) {
+            return (path, evidence);
+        }
+    }
+}
+
+#[test]
+fn a_part_that_changes_after_the_pass_is_never_verified() {
+    // An I/O alone in flight has an interrupt of its own, counted before or not.
+    never_verified("a part polled", &[Completion::Interrupt], |random, path, evidence| {
+        let mut changed = alone(random, Completion::Interrupt).1;
+        while has_poller(&changed) != (path.submission() == Submission::Sqpoll) {
+            changed = alone(random, Completion::Interrupt).1;
+        }
+        let polled = of(changed.reads, random.share(0.05, 0.9));
+        changed.devices[0].interrupts = Some(changed.reads - polled);
+        changed.completions = changed.completions.filter(|_| random.is());
+        *evidence = changed;
+    });
+    // Deep queues, whose interrupts are as few as they can be.
+    never_verified("a part of a deep queue polled", &[Completion::Interrupt], |random, _, evidence| {
+        evidence.numjobs = 1;
+        let depth = u64::from(evidence.iodepth);
+        let polled = of(evidence.reads, random.share(0.06, 0.9));
+        evidence.devices[0].interrupts = Some((evidence.reads - polled) / depth);
+        counts(evidence).interrupts = Some(PASS / depth);
+    });
+    // Of others most: as many I/Os may share an interrupt now and then.
+    never_verified("most polled", &[Completion::Interrupt], |random, _, evidence| {
+        let left = 1.0 - random.share(0.77, 0.9);
+        let interrupts = evidence.devices[0].interrupts.unwrap();
+        evidence.devices[0].interrupts = Some((interrupts as f64 * left) as u64);
+    });
+    // Polled paths, of which a part falls back, or sleeps.
+    never_verified("a part interrupted", &POLLED, |random, _, evidence| {
+        evidence.devices[0].interrupts = Some(of(evidence.reads, random.share(0.05, 0.9)));
+    });
+    never_verified("no longer slept", &[Completion::Hybrid], |random, _, evidence| {
+        let left = 1.0 - random.share(0.7, 0.9);
+        evidence.threads.iter_mut().for_each(|it| it.voluntary_switches = (it.voluntary_switches as f64 * left) as u64);
+    });
+    never_verified("without vectors", &[Completion::Interrupt], |random, _, evidence| {
+        let left = 1.0 - random.share(0.77, 0.9);
+        evidence.threads.iter_mut().for_each(|it| it.voluntary_switches = (it.voluntary_switches as f64 * left) as u64);
+        (evidence.devices[0].interrupts, counts(evidence).interrupts) = (None, None);
+        counts(evidence).sleeps = PASS / u64::from(evidence.iodepth);
+    });
+}
+
+fn has_poller(evidence: &Evidence) -> bool {
+    evidence.threads.iter().any(|thread| thread.role == ThreadRole::Sqpoll)
+}
+
+#[test]
+fn a_pass_of_which_a_part_was_not_counted_is_never_verified() {
+    never_verified("a part uncounted", &ALL, |random, _, evidence| {
+        let left = 1.0 - random.share(0.05, 0.9);
+        let all = counts(evidence);
+        for count in [&mut all.hard_interrupt, &mut all.soft_interrupt, &mut all.waiting] {
+            *count = (*count as f64 * left) as u64;
+        }
+    });
+}
+
+#[test]
+fn fio_of_which_a_part_goes_another_way_is_never_verified() {
+    never_verified("a part by system calls", &ALL, |random, path, evidence| {
+        let (submits, over_ns) = (path.submission() == Submission::Sqpoll, Some(super::WINDOW_NS));
+        let other = of(evidence.reads, random.share(0.05, 0.9));
+        let entries = Some(if submits { evidence.reads - other } else { evidence.reads });
+        evidence.engine = None;
+        // A path by system call has a ring among others that is polled.
+        let mut rings = vec![RingEvidence { poller: submits.then_some(1), entries, over_ns }];
+        rings.extend((!submits).then_some(RingEvidence { poller: Some(2), entries: Some(other), over_ns }));
+        evidence.rings = Some(rings);
+        if random.is() {
+            let job = evidence.threads.iter_mut().find(|thread| thread.role == ThreadRole::Job).unwrap();
+            job.block_bytes = Some(4096 * other);
+        }
     });
 }
 

@@ -8,8 +8,12 @@ use iopj_probe::observe;
 /// What the looks at fio leave behind: its jobs apart, and its rings.
 fn watched(mut evidence: Evidence, rings: &[(Option<i32>, u64)]) -> Evidence {
     evidence.engine = None;
-    evidence.rings =
-        Some(rings.iter().map(|&(poller, entries)| RingEvidence { poller, entries: Some(entries) }).collect());
+    evidence.rings = Some(
+        rings
+            .iter()
+            .map(|&(poller, entries)| RingEvidence { poller, entries: Some(entries), over_ns: Some(WINDOW_NS) })
+            .collect(),
+    );
     for thread in &mut evidence.threads {
         thread.over_ns = Some(WINDOW_NS);
     }
@@ -37,6 +41,53 @@ fn sqpoll_is_seen_where_a_poller_took_the_entries() {
     assert_eq!(kind("io_uring/sqpoll/interrupt", &told), VerdictKind::Verified);
     let told = handed(watched(sqpoll(IOS), &[(POLLER, 0)]), ThreadRole::Sqpoll, IOS / 3);
     assert_contains(&unproven("io_uring/sqpoll/interrupt", &told), "submitted only 33 % of the I/Os");
+}
+
+/// Half of the I/Os could go another way, and fio's submission pollers were said to have submitted all.
+#[test]
+fn nearly_all_entries_must_be_the_pollers() {
+    let path = "io_uring/sqpoll/interrupt";
+    assert_eq!(kind(path, &watched(sqpoll(IOS), &[(POLLER, 95_001)])), VerdictKind::Verified);
+    assert_contains(&unproven(path, &watched(sqpoll(IOS), &[(POLLER, 95_000)])), "submitted only 95 % of the I/Os");
+    // A last look at nine tenths of the window, after which I/Os came up to twice as often. Half is the least.
+    let looked = |over_ns: u64, entries: u64| {
+        let mut evidence = watched(sqpoll(IOS), &[(POLLER, entries)]);
+        evidence.rings.as_mut().unwrap()[0].over_ns = Some(over_ns);
+        evidence
+    };
+    assert_eq!(kind(path, &looked(WINDOW_NS / 10 * 9, 75_001)), VerdictKind::Verified);
+    assert_contains(&unproven(path, &looked(WINDOW_NS / 10 * 9, 74_999)), "only 75 % of the I/Os");
+    assert_eq!(kind(path, &looked(WINDOW_NS / 3, 50_001)), VerdictKind::Verified);
+    assert_contains(&unproven(path, &looked(WINDOW_NS / 3, 50_000)), "only 50 % of the I/Os");
+}
+
+#[test]
+fn what_jobs_hand_over_beside_their_pollers_is_no_sqpoll() {
+    let beside = |ios: u64| handed(watched(sqpoll(IOS), &[(POLLER, IOS - ios)]), ThreadRole::Job, ios);
+    // A MiB may be pages of the program that were read.
+    assert_eq!(kind("io_uring/sqpoll/interrupt", &beside(256)), VerdictKind::Verified);
+    let mut beside = beside(5_300);
+    beside.rings.as_mut().unwrap()[0].entries = Some(IOS);
+    assert_contains(
+        &unproven("io_uring/sqpoll/interrupt", &beside),
+        "5 % of the bytes were handed over by system calls",
+    );
+}
+
+#[test]
+fn a_poller_of_fio_that_sleeps_between_ios_is_none() {
+    let slept = |sleeps: u64| {
+        let mut evidence = watched(sqpoll(IOS), &[(POLLER, IOS)]);
+        evidence.threads[1].voluntary_switches = sleeps;
+        evidence
+    };
+    assert_eq!(kind("io_uring/sqpoll/interrupt", &slept(IOS / 10)), VerdictKind::Verified);
+    assert_contains(&unproven("io_uring/sqpoll/interrupt", &slept(IOS / 10 + 1)), "slept 0.10 times per I/O");
+    // One that sleeps before it looks for completions does it for them.
+    let mut hybrid = slept(IOS);
+    hybrid.devices[0].interrupts = Some(0);
+    let hybrid = counted(hybrid, Completions { waiting: PASS, timers: PASS, sleeps: PASS, ..PASSED });
+    assert_eq!(kind("io_uring/sqpoll/hybrid", &hybrid), VerdictKind::Verified);
 }
 
 #[test]
