@@ -8,6 +8,7 @@ use anyhow::anyhow;
 use iopj_report::analysis::{Admission, sequential};
 use iopj_store::{Store, StudyRecord, Trial, export};
 use iopj_study::blocks::Look;
+use iopj_study::descriptors;
 use iopj_study::runner::{self, Options, RunError, Summary};
 use iopj_study::study::{Axis, Replicates, Study};
 use std::process::ExitCode;
@@ -15,6 +16,7 @@ use std::process::ExitCode;
 const QUICK: &str = include_str!("../../../studies/quick.toml");
 
 pub(crate) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
+    descriptors::raise_limit();
     let options = Options {
         target: args.target.clone(),
         destroy_data: args.destroy_data.clone(),

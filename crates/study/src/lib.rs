@@ -5,6 +5,7 @@ pub mod blocks;
 mod by_fio;
 mod control;
 mod counting;
+pub mod descriptors;
 pub mod energy;
 pub mod fio;
 pub mod import;

@@ -1,6 +1,6 @@
 //! Numbers that are none, and limits of the machine, each named.
 
-use crate::common::{alone, folder, have, iopj, is_root, written};
+use crate::common::{alone, folder, have, iopj, is_root, output, tool, written};
 use crate::{PLAIN, as_nobody, open_folder, refused};
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -74,9 +74,40 @@ fn open_files_are_limited_by_name() {
     }
 }
 
+/// 64 descriptors were too few for 128 jobs, and for the counters of a pass on a large machine, where the program could give itself more.
+/// fio keeps what it would have had.
+#[test]
+fn the_limit_of_open_files_is_raised_as_far_as_it_can_be() {
+    let _alone = alone();
+    let folder = folder();
+    let here = folder.path();
+    written(&here.join("data"), 1 << 20);
+    let run = |line: &str| {
+        let mut command = iopj(here, &format!("run --target data --ramp-time 0s --ios 200 --replicates 1 {line}"));
+        command.env("PATH", format!("{}:/usr/bin:/bin", here.display()));
+        limits(&mut command, libc::RLIMIT_NOFILE, 64, 4096);
+        output(&mut command)
+    };
+    let (done, messages) = run("--path posix-aio/syscall/interrupt+fd-per-slot --iodepth 128");
+    assert!(done.status.success(), "{messages}");
+    let answers = "--version) echo fio-3.33;; --enghelp) printf 'Available IO engines:\\npsync\\npvsync2\\n';;";
+    let script =
+        format!("#!/bin/sh\ncase $1 in {answers} *) ulimit -Sn >{}; exit 9;; esac\n", here.join("seen").display());
+    fs::write(here.join("source"), script).unwrap();
+    // By a program of its own: what this process writes could still be open in a child of another test, and then not be run.
+    tool(&format!("install -m 755 {0}/source {0}/fio", here.display()));
+    let (_, messages) = run("--generator fio --path posix-sio/syscall/interrupt --iodepth 1");
+    let seen = fs::read_to_string(here.join("seen")).unwrap_or_else(|error| panic!("{error}: {messages}"));
+    assert_eq!(seen, "64\n");
+}
+
 /// Lowers a limit of the program that `command` will run.
 fn limit(command: &mut Command, resource: libc::__rlimit_resource_t, most: u64) {
-    let limit = libc::rlimit { rlim_cur: most, rlim_max: most };
+    limits(command, resource, most, most);
+}
+
+fn limits(command: &mut Command, resource: libc::__rlimit_resource_t, soft: u64, hard: u64) {
+    let limit = libc::rlimit { rlim_cur: soft, rlim_max: hard };
     // SAFETY: one system call, which is async-signal-safe, on a struct that the closure owns.
     unsafe {
         command.pre_exec(move || match libc::setrlimit(resource, &raw const limit) {

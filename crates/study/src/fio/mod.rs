@@ -294,10 +294,12 @@ impl Fio {
         }
         command.arg("-");
         let parent = std::process::id();
-        // SAFETY: between fork and exec the closure makes two system calls that are
+        let put_back = crate::descriptors::put_back();
+        // SAFETY: between fork and exec the closure makes three system calls that are
         // async-signal-safe, allocates nothing and takes no lock.
         unsafe {
             command.pre_exec(move || {
+                put_back()?;
                 if libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) != 0 {
                     return Err(io::Error::last_os_error());
                 }
