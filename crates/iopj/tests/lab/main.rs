@@ -8,6 +8,7 @@ mod completions;
 mod devtools;
 mod every_path;
 mod failures;
+mod faults;
 mod page;
 #[path = "../../../report/tests/browser/reader.rs"]
 mod reader;

@@ -1,0 +1,125 @@
+//! A polled path that something falsifies between the pass and the end of the window is never verified: seeded on Linux 5.10, which alone
+//! can be told while it polls to sleep first (`io_poll_delay`), or not to poll (`io_poll`).
+
+use crate::common::{alone, folder};
+use crate::{have_lab, lab_run_text, trials_kept};
+use iopj_core::{IoPath, VerdictKind};
+use iopj_store::energy::{RawValue, ReadingRow};
+use iopj_store::{Store, Trial};
+use std::collections::BTreeMap;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+/// Trials of each path: in the gate, the faults always the same, and in a soak, others each time.
+const REPLICATES: usize = 10;
+const MANY_REPLICATES: usize = 440;
+const SEED: u64 = 11;
+
+/// The way that `fault.sh` has done so, as it numbers them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Way {
+    Sleeps,
+    Interrupts,
+    Stops,
+    Spins,
+}
+
+const WAYS: [Way; 4] = [Way::Sleeps, Way::Interrupts, Way::Stops, Way::Spins];
+
+/// A fault, by `CLOCK_MONOTONIC_RAW` in ns.
+#[derive(Clone, Copy, Debug)]
+struct Fault {
+    way: Way,
+    begin_ns: u64,
+    end_ns: u64,
+}
+
+/// What the script has printed.
+fn faults(store: &Path) -> Vec<Fault> {
+    let store = Store::open(store).unwrap();
+    let meter = store.meters().unwrap().remove(0);
+    let fault = |reading: ReadingRow| {
+        let RawValue::Watts(number) = reading.value else { panic!("{reading:?}") };
+        let (way, length) = ((number / 1000.0) as usize, number % 1000.0);
+        let way = *WAYS.get(way.checked_sub(1)?)?;
+        let end_ns = reading.end_ns;
+        Some(Fault { way, begin_ns: end_ns.saturating_sub((length * 1e7) as u64), end_ns })
+    };
+    store.readings(meter.id).unwrap().into_iter().filter_map(fault).collect()
+}
+
+/// What befell a trial since the one before it had ended: nothing, a fault for the half of its window at least, or what says nothing.
+fn befell([begin, end]: [u64; 2], since_ns: u64, faults: &[Fault]) -> Option<Option<Way>> {
+    let inside = |fault: &Fault| fault.end_ns.min(end).saturating_sub(fault.begin_ns.max(begin));
+    let mut own = faults.iter().filter(|fault| (since_ns..end).contains(&fault.begin_ns));
+    match (own.next(), own.next()) {
+        (None, _) => Some(None),
+        (Some(fault), None) if 2 * inside(fault) >= end - begin => Some(Some(fault.way)),
+        _ => None,
+    }
+}
+
+/// The study, and its trials with what befell them.
+fn falsified(replicates: usize, seed: u64) -> Vec<(Trial, Option<Way>)> {
+    let folder = folder();
+    let script = folder.path().join("fault");
+    std::fs::write(&script, include_str!("fault.sh").replace("@SEED@", &seed.to_string())).unwrap();
+    std::fs::set_permissions(&script, PermissionsExt::from_mode(0o755)).unwrap();
+    let study = format!(
+        "name = \"faults\"\nseed = 11\nreplicates = {replicates}\nidle = \"500ms\"\nsettle_limit = \"500ms\"\n\
+         paths = [\"posix-sio/syscall/poll\", \"io_uring/syscall/poll\", \"posix-sio/syscall/hybrid\"]\n\
+         [meters.own]\nkind = \"command\"\ncommand = [{script:?}]\nscope = \"system\"\ninterval = \"100ms\"\n\
+         [[workload]]\nrw = \"randread\"\nbs = \"4k\"\nramp_time = \"300ms\"\nruntime = \"800ms\"\n"
+    );
+    let options = "--kernel 5.10 --allow-exec --time-limit 180m";
+    let output = lab_run_text(folder.path(), "faults", &study, options);
+    let mut trials = trials_kept(folder.path(), "faults", &String::from_utf8_lossy(&output.stderr));
+    let faults = faults(&folder.path().join("faults.iopj"));
+    // What a fault makes fail is not verified either.
+    let window = |trial: &Trial| trial.outcome.measurement().map(|measurement| measurement.window_raw_ns.unwrap());
+    trials.retain(|trial| window(trial).is_some());
+    trials.sort_by_key(window);
+    let mut since_ns = 0;
+    let with = |trial: Trial| {
+        let window = window(&trial).unwrap();
+        befell(window, std::mem::replace(&mut since_ns, window[1]), &faults).map(|way| (trial, way))
+    };
+    trials.into_iter().filter_map(with).collect()
+}
+
+/// Demands that no trial with a fault is verified, of so many of each way at least; and that each path is where there is none.
+fn are_never_verified(replicates: usize, seed: u64, least: usize) {
+    if !have_lab(&["5.10"]) {
+        return;
+    }
+    let _alone = alone();
+    let (mut seen, mut proven) = (BTreeMap::<Option<Way>, usize>::new(), BTreeMap::<IoPath, usize>::new());
+    let mut wrong = Vec::new();
+    for (trial, way) in falsified(replicates, seed) {
+        let verdict = &trial.outcome.measurement().unwrap().verdict;
+        let is_verified = verdict.kind == VerdictKind::Verified;
+        let name = format!("{way:?} {} {:?}: {:?}", trial.path, verdict.kind, verdict.reasons);
+        eprintln!("{name}");
+        *seen.entry(way).or_default() += 1;
+        match way {
+            None => *proven.entry(trial.path).or_default() += usize::from(is_verified),
+            Some(_) if is_verified => wrong.push(name),
+            Some(_) => {}
+        }
+    }
+    eprintln!("{seen:?}, without a fault verified: {proven:?}");
+    assert!(wrong.is_empty(), "verified, {} of {seen:?}: {wrong:#?}", wrong.len());
+    assert!(WAYS.iter().all(|way| seen.get(&Some(*way)).is_some_and(|trials| *trials >= least)), "{seen:?}");
+    assert!(proven.len() == 3 && proven.values().all(|verified| *verified > 0), "{proven:?}");
+}
+
+#[test]
+fn a_polled_path_that_is_falsified_after_its_pass_is_never_verified() {
+    are_never_verified(REPLICATES, SEED, 3);
+}
+
+#[test]
+#[ignore = "a soak: cargo xtask soak"]
+fn soak_a_polled_path_that_is_falsified_after_its_pass_is_never_verified() {
+    are_never_verified(MANY_REPLICATES, 0, 200);
+}
