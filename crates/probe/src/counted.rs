@@ -115,22 +115,23 @@ fn interrupted(evidence: &Evidence, counts: &Completions) -> Finding<Completion>
 /// its own, of others several may have shared one.
 fn interrupted_alike(evidence: &Evidence, counts: &Completions, window: u64, pass: u64) -> Finding<Completion> {
     let own = window.saturating_sub(foreign_at_most(evidence));
-    let own_in_pass = pass.saturating_sub(counts.total().saturating_sub(counts.ios));
     let [all, own_per_io] = [window, own].map(|it| ratio(it, evidence.ios()));
-    let [all_in_pass, own_in_pass] = [pass, own_in_pass].map(|it| ratio(it, counts.ios));
+    let own_in_pass = pass.saturating_sub(counts.total().saturating_sub(counts.ios));
+    let [all_in_pass, own_in_pass_per_io] = [pass, own_in_pass].map(|it| ratio(it, counts.ios));
     let figures = format!(
         "the window had {} interrupts per I/O, {} of its own, where the pass before it had {} and {}",
         text(all),
         text(own_per_io),
         text(all_in_pass),
-        text(own_in_pass)
+        text(own_in_pass_per_io)
     );
     let is_alone = in_flight(evidence) == 1;
     let are_all = !is_alone || all > ALL_SHARE * all_in_pass.min(1.0);
-    if AGREEMENT * own_per_io < own_in_pass || !are_all {
+    if AGREEMENT * own_per_io < own_in_pass_per_io || !are_all {
         return unclear(format!("{figures}: something changed between them"));
     }
-    if !is_alone && !can_be_all(evidence, window, own) {
+    // Where the pass itself had fewer (a handler goes on with what comes meanwhile), its own share is asked for.
+    if !is_alone && !can_be_all(evidence, [window, own], [all_in_pass, own_in_pass_per_io]) {
         let at_once = in_flight_per_vector(evidence);
         return unclear(format!("{figures}: at up to {at_once} I/Os in flight on a vector too few for all I/Os"));
     }

@@ -96,7 +96,7 @@ pub(crate) fn is_none(evidence: &Evidence, interrupts: u64) -> bool {
 fn by_interrupts(evidence: &Evidence, interrupts: u64) -> Finding<Completion> {
     let own = interrupts.saturating_sub(foreign_at_most(evidence));
     let at_once = in_flight_per_vector(evidence);
-    if own > STRAY_INTERRUPTS && can_be_all(evidence, interrupts, own) {
+    if own > STRAY_INTERRUPTS && can_be_all(evidence, [interrupts, own], [1.0, 1.0]) {
         return Finding::Seen(Completion::Interrupt);
     }
     let per_io = text(ratio(interrupts, evidence.ios()));
@@ -110,13 +110,15 @@ fn by_interrupts(evidence: &Evidence, interrupts: u64) -> Finding<Completion> {
     ))
 }
 
-/// True if so many interrupts can have completed all I/Os, each so many as are in flight on a vector. `own` are those that foreign I/O
-/// cannot explain; what can may have completed I/Os beside, or have had no interrupt.
-pub(crate) fn can_be_all(evidence: &Evidence, interrupts: u64, own: u64) -> bool {
+/// True if so many interrupts can have completed all I/Os, each so many as are in flight on a vector, or as many as where all were
+/// completed so (`known`, per I/O). `own` are those that foreign I/O cannot explain; what can may have completed I/Os beside, or have had
+/// no interrupt.
+pub(crate) fn can_be_all(evidence: &Evidence, [interrupts, own]: [u64; 2], known: [f64; 2]) -> bool {
     let at_once = in_flight_per_vector(evidence);
     let completed = |interrupts: u64| ratio(interrupts.saturating_mul(at_once), evidence.ios());
+    let [all, all_own] = known.map(|per_io| (per_io * at_once as f64).min(1.0));
     let is_bound_known = !is_taken(evidence) && at_once == in_flight(evidence);
-    completed(own) >= INTERRUPT_SHARE && (!is_bound_known || completed(interrupts) > ALL_SHARE)
+    completed(own) >= INTERRUPT_SHARE * all_own && (!is_bound_known || completed(interrupts) > ALL_SHARE * all)
 }
 
 /// Completions without interrupt: who looked for them never slept, or did. What a sleep was for shows only where nobody but the
@@ -252,15 +254,15 @@ impl Known {
     /// By the entries that were taken off its rings.
     fn entries(evidence: &Evidence, rings: &[RingEvidence]) -> Known {
         let entries = rings.iter().filter_map(|ring| ring.entries).fold(0, u64::saturating_add);
-        let over_ns = rings.iter().filter_map(|ring| ring.over_ns);
-        Known { share: ratio(entries, evidence.ios()), covered: covered(evidence, over_ns) }
+        let over_ns: Vec<Option<u64>> = rings.iter().map(|ring| ring.over_ns).collect();
+        Known { share: ratio(entries, evidence.ios()), covered: covered(evidence, &over_ns) }
     }
 
     /// By the bytes that threads of these roles handed to the block layer. A worker of the kernel works for either way.
     fn bytes(evidence: &Evidence, roles: &[ThreadRole]) -> Known {
         let threads = evidence.threads.iter().filter(|thread| roles.contains(&thread.role));
-        let covered = covered(evidence, threads.filter_map(|thread| thread.over_ns));
-        Known { share: ratio(handed_over(evidence, roles), evidence.bytes()), covered }
+        let over_ns: Vec<Option<u64>> = threads.map(|thread| thread.over_ns).collect();
+        Known { share: ratio(handed_over(evidence, roles), evidence.bytes()), covered: covered(evidence, &over_ns) }
     }
 
     /// True if it is all that the looks can have seen: I/Os come up to twice as often in one part of the window as in all of it.
@@ -269,9 +271,14 @@ impl Known {
     }
 }
 
-/// The part of the window up to the earliest of the last looks.
-fn covered(evidence: &Evidence, over_ns: impl Iterator<Item = u64>) -> f64 {
-    over_ns.min().map_or(1.0, |over_ns| ratio(over_ns, evidence.window_ns).min(1.0))
+/// The part of the window that the looks cover, of all rings or threads together: each up to its last look, one that has none in no part.
+/// All of it in stores that do not say it of any.
+fn covered(evidence: &Evidence, over_ns: &[Option<u64>]) -> f64 {
+    if over_ns.iter().all(Option::is_none) {
+        return 1.0;
+    }
+    let part = |over_ns: &Option<u64>| over_ns.map_or(0.0, |over_ns| ratio(over_ns, evidence.window_ns).min(1.0));
+    over_ns.iter().map(part).sum::<f64>() / over_ns.len() as f64
 }
 
 /// Bytes that threads of these roles handed to the block layer.

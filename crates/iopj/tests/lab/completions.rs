@@ -19,7 +19,7 @@ pub(crate) fn are(trial: &Trial, completion: Completion) {
     eprintln!("{name}");
     assert!(counts.ios > 0 && counts.total() >= counts.ios, "{name}");
     let is_all = |count: u64| count as f64 >= (1.0 - STRAY) * counts.total() as f64;
-    let rounds = counts.ios as f64 / f64::from(trial.workload.iodepth * trial.workload.numjobs);
+    let rounds = counts.ios as f64 / f64::from(trial.workload.iodepth);
     let (timers, pass_s) = (counts.timers as f64, counts.pass_ns as f64 / 1e9);
     match completion {
         Completion::Interrupt => assert!(is_all(counts.hard_interrupt + counts.soft_interrupt), "{name}"),

@@ -115,7 +115,7 @@ const FAILING: (&str, &str) = (
 );
 
 /// How often each path is measured by the native generator, at the least once where the host stops none of its threads.
-const REPLICATES: usize = 2;
+const REPLICATES: usize = 3;
 
 /// A study that is to be seen once by both generators, without fio, so often again.
 fn again((name, text): (&str, &str)) -> (String, String) {

@@ -32,10 +32,10 @@ stops() {
 	kill -CONT $PPID
 }
 
-# Hybrid polling does not sleep.
+# Hybrid polling does not sleep, in all but a little of a window.
 spins() {
 	echo -1 >io_poll_delay
-	hold
+	sleep 0.7$((RANDOM % 5))
 	echo 0 >io_poll_delay
 }
 
@@ -65,8 +65,9 @@ falsify() {
 	0) return ;;
 	esac
 	now
+	long=$((end - begin))
 	# What is printed at once after it would take its place.
-	printf '%d%03d\n' $way $((end - begin))
+	printf '%d%03d\n' $way $((long < 999 ? long : 999))
 	sleep 0.2
 }
 

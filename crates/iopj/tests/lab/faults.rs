@@ -12,7 +12,7 @@ use std::path::Path;
 
 /// Trials of each path: in the gate, the faults always the same, and in a soak, others each time.
 const REPLICATES: usize = 10;
-const MANY_REPLICATES: usize = 440;
+const MANY_REPLICATES: usize = 600;
 const SEED: u64 = 11;
 
 /// The way that `fault.sh` has done so, as it numbers them.
@@ -48,12 +48,14 @@ fn faults(store: &Path) -> Vec<Fault> {
     store.readings(meter.id).unwrap().into_iter().filter_map(fault).collect()
 }
 
-/// What befell a trial since the one before it had ended: nothing, a fault for the half of its window at least, or what says nothing.
+/// What befell a trial since the one before it had ended: nothing, a fault for most of its window, or what says nothing.
 fn befell([begin, end]: [u64; 2], since_ns: u64, faults: &[Fault]) -> Option<Option<Way>> {
     let inside = |fault: &Fault| fault.end_ns.min(end).saturating_sub(fault.begin_ns.max(begin));
     let mut own = faults.iter().filter(|fault| (since_ns..end).contains(&fault.begin_ns));
     match (own.next(), own.next()) {
         (None, _) => Some(None),
+        // A poll that sleeps in a third of its rounds cannot be told from one that sleeps in all of them (docs/verdicts.md).
+        (Some(fault), None) if fault.way == Way::Spins && 6 * inside(fault) < 5 * (end - begin) => None,
         (Some(fault), None) if 2 * inside(fault) >= end - begin => Some(Some(fault.way)),
         _ => None,
     }
@@ -71,8 +73,8 @@ fn falsified(replicates: usize, seed: u64) -> Vec<(Trial, Option<Way>)> {
          [meters.own]\nkind = \"command\"\ncommand = [{script:?}]\nscope = \"system\"\ninterval = \"100ms\"\n\
          [[workload]]\nrw = \"randread\"\nbs = \"4k\"\nramp_time = \"300ms\"\nruntime = \"800ms\"\n"
     );
-    let options = "--kernel 5.10 --allow-exec --time-limit 180m";
-    let output = lab_run_text(folder.path(), "faults", &study, options);
+    let options = format!("--kernel 5.10 --allow-exec --time-limit {}m", 10 + replicates);
+    let output = lab_run_text(folder.path(), "faults", &study, &options);
     let mut trials = trials_kept(folder.path(), "faults", &String::from_utf8_lossy(&output.stderr));
     let faults = faults(&folder.path().join("faults.iopj"));
     // What a fault makes fail is not verified either.
@@ -87,7 +89,8 @@ fn falsified(replicates: usize, seed: u64) -> Vec<(Trial, Option<Way>)> {
     trials.into_iter().filter_map(with).collect()
 }
 
-/// Demands that no trial with a fault is verified, of so many of each way at least; and that each path is where there is none.
+/// Demands that no trial with a fault is verified, of so many of each way at least; and of the paths that have trials without one that
+/// each is verified in one of them.
 fn are_never_verified(replicates: usize, seed: u64, least: usize) {
     if !have_lab(&["5.10"]) {
         return;

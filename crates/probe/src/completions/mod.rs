@@ -102,7 +102,9 @@ impl CompletionCounters {
                     let opened = Counter::unfiltered(timer, Whose::Children);
                     vec![opened.map_err(|source| EventsError::of(source, root, needed))?]
                 }
-                _ => open(timer, format!("{thread} && {SLEEPS}"), &waiting)?,
+                // Before Linux 4.16 a timer does not tell its mode.
+                _ => open(timer, format!("{thread} && {SLEEPS}"), &waiting)
+                    .or_else(|_| open(timer, thread.clone(), &waiting))?,
             },
         };
         let own = [&counters.waiting, &counters.timers].into_iter().flatten().filter(|_| waiting != [Whose::Children]);

@@ -198,6 +198,9 @@ fn a_window_of_which_a_part_interrupted_is_no_longer_the_pass() {
         &unproven("libaio/syscall/interrupt", &window(8, PASS / 8, IOS / 10)),
         "at up to 8 I/Os in flight on a vector too few for all I/Os",
     );
+    // A handler that goes on with what comes meanwhile completes more than were in flight, in the window as in the pass.
+    assert_eq!(seen(&window(8, PASS / 16, IOS / 16)), Some(Completion::Interrupt));
+    assert_eq!(seen(&window(8, PASS / 16, IOS / 20)), None);
     // Jobs may meet on a vector, however many there are.
     let mut spread = window(1, PASS, IOS / 2);
     (spread.numjobs, spread.cpu.cores) = (4, 4);

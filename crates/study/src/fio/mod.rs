@@ -299,7 +299,7 @@ impl Fio {
         // async-signal-safe, allocates nothing and takes no lock.
         unsafe {
             command.pre_exec(move || {
-                put_back()?;
+                put_back();
                 if libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) != 0 {
                     return Err(io::Error::last_os_error());
                 }
