@@ -225,7 +225,9 @@ impl<'a> Access<'a> {
                 target.controller().map_or(Ok(None), |controller| counts(controller))
             }
             (Some(Reached::Left { .. }), Some(bypass), Some(isolation)) => {
-                counts(&*open_controller(bypass, isolation, &Kept::default())?)
+                // The reset that follows loses the features again.
+                let kept = Kept { features: Vec::new(), ..self.kept(bypass) };
+                counts(&*open_controller(bypass, isolation, &kept)?)
             }
             _ => Ok(None),
         }
@@ -336,16 +338,15 @@ impl<'a> Access<'a> {
         Ok(plan.isolation)
     }
 
+    /// The drive as it stood under the kernel: the target's, whatever has been put in its place.
+    fn kept(&self, bypass: &Bypass) -> Kept {
+        let kept = self.settings.kept(bypass.address);
+        Kept { serial: bypass.serial.clone().or(kept.serial), ..kept }
+    }
+
     fn by_our_driver(&mut self, bypass: &Bypass, isolation: Isolation) -> Result<Reached, String> {
-        let controller = open_controller(bypass, isolation, &self.settings.kept(bypass.address))?;
+        let controller = open_controller(bypass, isolation, &self.kept(bypass))?;
         self.told = told::facts(&controller);
-        let serial = &controller.identity().serial;
-        if bypass.serial.as_ref().is_some_and(|known| known != serial) {
-            return Err(format!(
-                "{} has another drive now (serial {serial}), which is not the target: start a new run on it",
-                bypass.address
-            ));
-        }
         let (path, writes) = (&self.named.path, self.named.writes.is_some());
         let target = Target::open_bypass(path, &controller, bypass.nsid, writes).map_err(|error| error.to_string())?;
         if target.data_len() != self.extent.len || target.logical_block() != self.extent.logical_block {

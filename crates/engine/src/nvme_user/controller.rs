@@ -4,7 +4,7 @@ use super::admin::{Admin, Failure};
 use super::command::Command;
 use super::features::{self, Apst, HostMemory, Rules};
 use super::identify::{self, ControllerData, Identity, IoCounts, NamespaceInfo};
-use super::kept::{self, Kept, KeptFeature};
+use super::kept::{self, FeatureState, Kept};
 use super::queue::ShadowPages;
 use super::registers::{self, Capabilities, DOORBELLS, Device, Health, HugePages, Stuck, health};
 use super::vfio::Vfio;
@@ -24,11 +24,13 @@ pub(super) struct Limits {
     pub(super) command: Duration,
     /// For a command to come back after its abort, and for the abort itself.
     pub(super) abort: Duration,
+    /// For a feature to be set or told: a write cache that is switched off is written out first. As long as Linux waits.
+    pub(super) feature: Duration,
 }
 
 impl Default for Limits {
     fn default() -> Limits {
-        Limits { command: Duration::from_secs(10), abort: Duration::from_secs(1) }
+        Limits { command: Duration::from_secs(10), abort: Duration::from_secs(1), feature: Duration::from_secs(60) }
     }
 }
 
@@ -37,8 +39,8 @@ impl Default for Limits {
 pub(super) struct Setup {
     pub(super) limits: Limits,
     pub(super) rules: Rules,
-    /// Features as they stood before the reset.
-    pub(super) features: Vec<KeptFeature>,
+    /// The drive as it stood before the reset.
+    pub(super) kept: Kept,
 }
 
 /// Why a controller serves no more.
@@ -108,11 +110,11 @@ impl Controller {
     /// and its namespaces are, and sets it up as it stood under the kernel's driver.
     ///
     /// # Errors
-    /// VFIO refuses the device, or it is no NVMe controller of version 1.2 or newer, or it fails; the message says what
-    /// to do.
+    /// VFIO refuses the device, or it is no NVMe controller of version 1.2 or newer, or another drive than the one of `kept` (which
+    /// then gets nothing of it), or it fails; the message says what to do.
     pub fn open(address: PciAddress, isolation: Isolation, kept: &Kept) -> Result<Arc<Controller>, EngineError> {
         let rules = Rules::of_kernel(Path::new("/sys"), kept);
-        let setup = Setup { rules, features: kept.features.clone(), ..Setup::default() };
+        let setup = Setup { rules, kept: kept.clone(), ..Setup::default() };
         Controller::start(address, Arc::new(Vfio::open(address, isolation)?), &setup)
     }
 
@@ -313,6 +315,13 @@ impl Controller {
         if !says.has_usual_entries() {
             return Err(lacks("needs larger queue entries than 64 and 16 bytes: use another path"));
         }
+        let serial = says.serial();
+        if let Some(known) = setup.kept.serial.as_ref().filter(|known| **known != serial) {
+            return Err(EngineError::controller(format!(
+                "{} has another drive now (serial {serial}, it was {known} under the kernel): nothing was set on it; start a new run",
+                self.address
+            )));
+        }
         let shadow = if says.has_doorbell_buffers() { self.shadow_doorbells(&mut admin)? } else { None };
         let granted = admin.execute(Command::number_of_queues(), limit);
         let granted = granted.map_err(|failure| self.failed("I/O queues", failure, &mut admin))?;
@@ -328,17 +337,16 @@ impl Controller {
         }
         let shadow_doorbells = shadow.is_some();
         admin.shadow = shadow;
-        let Setup { rules, features, .. } = setup;
+        let Setup { rules, kept, .. } = setup;
         let apst = features::set_apst(&mut admin, &says, rules.apst, limit);
         let apst = apst.map_err(|failure| self.failed("autonomous power states", failure, &mut admin))?;
         let host_memory = features::give_host_memory(&self.device, &mut admin, &says, rules.host_memory_bytes, limit);
         let host_memory = host_memory.map_err(|failure| self.failed("a host memory buffer", failure, &mut admin))?;
-        let features = kept::set_features(&mut admin, features, limit);
-        let features = features.map_err(|failure| self.failed("features", failure, &mut admin))?;
+        let features = self.set_features(&mut admin, kept)?;
         drop(admin);
         self.identity = Identity {
             model: says.model(),
-            serial: says.serial(),
+            serial,
             firmware: says.firmware(),
             queue_pairs,
             max_transfer_bytes: says.max_transfer_bytes(self.capabilities.smallest_page()),
@@ -350,6 +358,23 @@ impl Controller {
         };
         self.namespaces = namespaces;
         Ok(())
+    }
+
+    /// Gives the controller's features the values that they had.
+    fn set_features(&self, admin: &mut Admin, kept: &Kept) -> Result<Vec<FeatureState>, EngineError> {
+        let limit = self.limits.feature;
+        kept::set_features(admin, &kept.features, limit).map_err(|(name, failure)| {
+            if failure != Failure::Late {
+                return self.failed(name, failure, admin);
+            }
+            self.stop(End::Late);
+            EngineError::controller(format!(
+                "{} was reset: its {name} was to be as under the kernel, and it did not answer within {} s; see the drive's health, then \
+                 open the controller again",
+                self.address,
+                limit.as_secs_f64()
+            ))
+        })
     }
 
     /// Gives the controller pages of shadow doorbells; `None` if it refuses them after all.

@@ -11,6 +11,8 @@ use std::time::Duration;
 /// A drive as it stood under the kernel's driver, as far as it is another without.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Kept {
+    /// Its serial number: another drive in its place gets none of this. Absent where the kernel showed none.
+    pub serial: Option<String>,
     /// Features that a reset loses.
     pub features: Vec<KeptFeature>,
     /// The kernel had it enter no power state by itself.
@@ -43,6 +45,13 @@ pub struct FeatureState {
     pub refusal: Option<u16>,
 }
 
+impl FeatureState {
+    /// True if it has the value that it had.
+    pub fn is_as_kept(&self) -> bool {
+        self.stands == Ok(self.kept.value)
+    }
+}
+
 impl fmt::Display for FeatureState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let wanted = self.kept.value;
@@ -62,23 +71,24 @@ impl fmt::Display for FeatureState {
 /// Gives a controller's features the values that they had, where a reset gave them others.
 ///
 /// # Errors
-/// A command did not end.
+/// A command did not end, and the name of its feature.
 pub(super) fn set_features(
     admin: &mut Admin,
     features: &[KeptFeature],
     limit: Duration,
-) -> Result<Vec<FeatureState>, Failure> {
-    let mut states = Vec::new();
-    for &kept in features {
-        let mut stands = get(admin, kept, limit)?;
-        let mut refusal = None;
-        if stands != Ok(kept.value) {
-            refusal = answer(admin.execute(Command::set_feature(kept.id, kept.value), limit))?.err();
-            stands = get(admin, kept, limit)?;
-        }
-        states.push(FeatureState { kept, stands, refusal });
+) -> Result<Vec<FeatureState>, (&'static str, Failure)> {
+    let set = |&kept: &KeptFeature| set_feature(admin, kept, limit).map_err(|failure| (kept.name, failure));
+    features.iter().map(set).collect()
+}
+
+fn set_feature(admin: &mut Admin, kept: KeptFeature, limit: Duration) -> Result<FeatureState, Failure> {
+    let mut stands = get(admin, kept, limit)?;
+    let mut refusal = None;
+    if stands != Ok(kept.value) {
+        refusal = answer(admin.execute(Command::set_feature(kept.id, kept.value), limit))?.err();
+        stands = get(admin, kept, limit)?;
     }
-    Ok(states)
+    Ok(FeatureState { kept, stands, refusal })
 }
 
 fn get(admin: &mut Admin, feature: KeptFeature, limit: Duration) -> Result<Result<u32, u16>, Failure> {

@@ -34,14 +34,18 @@ impl Bench {
 
     /// Whatever the limits of `setup` are, nothing is late.
     fn with_setup(behaviour: Behaviour, setup: Setup) -> Bench {
-        let limits = Limits { command: Duration::from_secs(100), abort: Duration::from_secs(100) };
+        let never = Duration::from_secs(100);
+        let limits = Limits { command: never, abort: never, feature: never };
         Bench::start(behaviour, &Setup { limits, ..setup })
     }
 
     /// Commands that hang are given up soon; under Miri everything takes longer.
     fn impatient(behaviour: Behaviour) -> Bench {
         let soon = Duration::from_millis(if cfg!(miri) { 1000 } else { 20 });
-        Bench::start(behaviour, &Setup { limits: Limits { command: soon, abort: soon }, ..Setup::default() })
+        Bench::start(
+            behaviour,
+            &Setup { limits: Limits { command: soon, abort: soon, feature: soon }, ..Setup::default() },
+        )
     }
 
     fn start(behaviour: Behaviour, setup: &Setup) -> Bench {

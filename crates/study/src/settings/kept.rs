@@ -202,9 +202,9 @@ impl Kept {
     }
 }
 
-/// What is kept of a drive, for our driver to set it up by.
-pub(super) fn for_our_driver(kept: &[(Kept, String)]) -> nvme_user::Kept {
-    let mut given = nvme_user::Kept::default();
+/// What is kept of the drive of this serial, for our driver to set it up by.
+pub(super) fn for_our_driver(serial: Option<String>, kept: &[(Kept, String)]) -> nvme_user::Kept {
+    let mut given = nvme_user::Kept { serial, ..nvme_user::Kept::default() };
     for (kept, old) in kept {
         match kept {
             Kept::Feature(_, Feature::Apst) => given.apst_off = parse(old).is_some_and(|value| value & 1 == 0),
@@ -233,11 +233,14 @@ fn read_line(file: &Path) -> io::Result<String> {
     fs::read_to_string(file).map(|text| text.trim().to_owned())
 }
 
-/// What a latency tolerance comes to: without a limit as much as there is.
+/// What a latency tolerance comes to: without a limit as much as there is. The kernel reads an `s32` that is not negative.
 fn tolerance_us(text: &str) -> Option<u64> {
     match text {
         "auto" | "any" => Some(u64::MAX),
-        text => text.parse::<u32>().ok().filter(|us| us.to_string() == text).map(u64::from),
+        text => {
+            let us = text.parse::<i32>().ok().filter(|us| us.to_string() == text)?;
+            u64::try_from(us).ok()
+        }
     }
 }
 

@@ -15,10 +15,10 @@ use std::str::FromStr;
 pub(super) struct Serial(pub(super) PciAddress);
 
 impl Serial {
-    /// What the kernel shows; `None` where it drives no controller there, or shows what is no serial.
+    /// What the kernel shows; `None` where it drives no controller there, or shows none, or what is no serial.
     pub(super) fn read(self, sys: &Path) -> Option<String> {
         let text = fs::read_to_string(kept::controller(sys, self.0).ok()?.join("serial")).ok()?;
-        Some(text.trim().to_owned()).filter(|text| is_serial(text))
+        Some(text.trim().to_owned()).filter(|text| !text.is_empty() && is_serial(text))
     }
 
     /// That another drive is there than the one of which `undo` tells.

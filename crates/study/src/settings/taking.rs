@@ -36,8 +36,9 @@ struct Taken {
     disks: Vec<String>,
     /// What stood in the queue files of the run's devices: the driver makes the queues anew.
     stood: Vec<(Attribute, String)>,
-    /// What the drive itself loses.
+    /// What the drive itself loses, and its serial.
     kept: Vec<(Kept, String)>,
+    serial: Option<String>,
 }
 
 impl Hold {
@@ -77,15 +78,15 @@ impl Settings<'_> {
         // Put back newest first, so in the order of `stood` and of `kept`, after the driver.
         let attributes = stood.iter().map(|(attribute, value)| (Item::Attribute(attribute.clone()), value));
         let items = attributes.chain(kept.iter().map(|(kept, value)| (Item::Kept(kept.clone()), value)));
-        let serial = serial.iter().map(|value| (Item::Serial(Serial(plan.address)), value));
-        for (item, value) in serial.chain(items.rev()) {
+        let journalled = serial.iter().map(|value| (Item::Serial(Serial(plan.address)), value));
+        for (item, value) in journalled.chain(items.rev()) {
             if self.undo.old(&item).is_none() {
                 self.journal(item, value.clone(), value.clone())?;
             }
         }
         self.journal(Item::Driver(binding), from.clone(), VFIO.to_owned())?;
         self.hold.claims.clear();
-        self.hold.taken.push(Taken { binding, from: from.clone(), disks, stood, kept });
+        self.hold.taken.push(Taken { binding, from: from.clone(), disks, stood, kept, serial });
         match binding.take(self.host, &from) {
             Ok(()) => {
                 self.changes.push(Change { file: binding.to_string(), old: from, new: VFIO.to_owned() });
@@ -111,7 +112,7 @@ impl Settings<'_> {
         let Some(position) = self.hold.taken.iter().position(|taken| taken.binding.0 == address) else { return Ok(()) };
         let not_back = |reason: String| SettingsError::NotGivenBack { address, reason };
         let sys = &self.host.sys;
-        let Taken { binding, from, disks, stood, kept } = &self.hold.taken[position];
+        let Taken { binding, from, disks, stood, kept, .. } = &self.hold.taken[position];
         let gone: Vec<String> = binding::absent(sys, disks).into_iter().map(str::to_owned).collect();
         match binding.give_back(self.host, from).map_err(|error| not_back(error.to_string()))? {
             GivenBack::Already => {}
@@ -157,7 +158,7 @@ impl Settings<'_> {
     /// What a drive that [`Settings::take`] took had under its driver; nothing of another.
     pub fn kept(&self, address: PciAddress) -> nvme_user::Kept {
         let taken = self.hold.taken.iter().find(|taken| taken.binding.0 == address);
-        kept::for_our_driver(taken.map_or(&[], |taken| &taken.kept))
+        taken.map(|taken| kept::for_our_driver(taken.serial.clone(), &taken.kept)).unwrap_or_default()
     }
 
     fn lock_drive(&mut self, binding: Binding, disks: &[String]) -> Result<(), SettingsError> {

@@ -33,6 +33,7 @@ impl State {
             }
             0x09 if words[10] == 0x0d => return Some((self.host_memory(words), 0)),
             0x09 if words[10] == 0x07 => return Some((0, (self.behaviour.pairs - 1) * 0x1_0001)),
+            0x09 if words[10] == self.behaviour.endless_feature => return None,
             0x09 => return Some((self.set_feature(words[10], words[11]), 0)),
             0x0a => return Some(self.get_feature(words[10])),
             0x05 => {

@@ -32,11 +32,12 @@ pub(super) struct Behaviour {
     pub(super) host_memory_parts: (u32, u16),
     /// Power states: whether no I/O is done in each, and the times to enter and to leave it in us. None: no transitions by itself.
     pub(super) power_states: Vec<(bool, u32, u32)>,
-    /// Features with their values after a reset, but those that are told with data; one that it refuses to change, and one that it does
-    /// not change though it does not refuse; 0 for none.
+    /// Features with their values after a reset, but those that are told with data; one that it refuses to change, one that it does
+    /// not change though it does not refuse, and one whose change never ends; 0 for none.
     pub(super) features: BTreeMap<u32, u32>,
     pub(super) fixed_feature: u32,
     pub(super) deaf_feature: u32,
+    pub(super) endless_feature: u32,
     /// Without an IOMMU.
     pub(super) sees_physical: bool,
     pub(super) shadow: bool,
@@ -81,6 +82,7 @@ impl Default for Behaviour {
             features: BTreeMap::new(),
             fixed_feature: 0,
             deaf_feature: 0,
+            endless_feature: 0,
             sees_physical: false,
             shadow: false,
             never_wants_doorbells: false,

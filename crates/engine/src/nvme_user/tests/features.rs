@@ -1,7 +1,7 @@
 //! What a drive asks of its host: given as Linux gives it, and taken back in the right order.
 
 use super::super::admin::Admin;
-use super::super::controller::Setup;
+use super::super::controller::{Controller, Limits, Setup};
 use super::super::features::{Apst, HostMemory, Rules, give_host_memory};
 use super::super::identify::ControllerData;
 use super::super::kept::{Kept, KeptFeature};
@@ -99,10 +99,16 @@ const POWER_STATE: KeptFeature = KeptFeature { name: "power state", id: 0x02, va
 const WRITE_CACHE: KeptFeature = KeptFeature { name: "volatile write cache", id: 0x06, value: 0, mask: u32::MAX };
 const COALESCING: KeptFeature = KeptFeature { name: "interrupt coalescing", id: 0x08, value: 0x104, mask: u32::MAX };
 
+/// The features of a drive of this serial.
+fn kept(serial: Option<&str>) -> Kept {
+    let features = vec![POWER_STATE, WRITE_CACHE, COALESCING];
+    Kept { serial: serial.map(str::to_owned), features, ..Kept::default() }
+}
+
 /// The values that a reset gives the features, and those that they have under this driver, with what is said of them.
 fn kept_features(behaviour: Behaviour, features: &[(u32, u32)]) -> Vec<(Option<u32>, String)> {
     let features = features.iter().copied().collect();
-    let setup = Setup { features: vec![POWER_STATE, WRITE_CACHE, COALESCING], ..Setup::default() };
+    let setup = Setup { kept: kept(Some("S 1")), ..Setup::default() };
     let bench = Bench::with_setup(Behaviour { features, ..behaviour }, setup);
     let states = bench.controller().identity().features.clone();
     let of_drive = |id: u8| bench.sim.feature(id.into());
@@ -134,4 +140,47 @@ fn a_drive_that_does_not_take_a_feature_again_says_so() {
     ];
     let expected = texts.map(|(value, text)| (value, text.to_owned()));
     assert_eq!(kept_features(behaviour, &[(0x06, 1), (0x08, 0)]), expected);
+}
+
+/// The opening of a drive that a reset gives these features, and the drive.
+fn open(behaviour: Behaviour, setup: Setup) -> (Option<String>, Arc<Sim>) {
+    let features = [(0x02, 0), (0x06, 1), (0x08, 0)].into_iter().collect();
+    let sim = Arc::new(Sim::new(Behaviour { features, ..behaviour }, Vec::new()));
+    let opened = Controller::start("0000:01:00.0".parse().unwrap(), sim.clone(), &setup);
+    (opened.err().map(|error| error.to_string()), sim)
+}
+
+/// A drive that was put in the slot while vfio-pci had it got the old one's features, and was told from it only then.
+#[test]
+fn another_drive_gets_none_of_what_was_kept() {
+    let power_states = vec![(false, 0, 0), (true, 5_000, 10_000)];
+    let behaviour = Behaviour { power_states, host_memory: (PAGE, PAGE), ..Behaviour::default() };
+    let features = |sim: &Sim| [0x02, 0x06, 0x08].map(|id| sim.feature(id).unwrap());
+
+    let (refused, sim) = open(behaviour.clone(), Setup { kept: kept(Some("S 2")), ..Setup::default() });
+    let cause =
+        "has another drive now (serial S 1, it was S 2 under the kernel): nothing was set on it; start a new run";
+    assert_eq!(refused, Some(format!("0000:01:00.0 {cause}")));
+    let seen = sim.seen();
+    assert_eq!((features(&sim), seen.apst, seen.host_pages, sim.mapped()), ([0, 1, 0], None, 0, 0));
+
+    for serial in [Some("S 1"), None] {
+        let (refused, sim) = open(behaviour.clone(), Setup { kept: kept(serial), ..Setup::default() });
+        let seen = sim.seen();
+        assert_eq!((refused, features(&sim)), (None, [0x41, 0, 0x104]), "{serial:?}");
+        assert_eq!((seen.apst, seen.host_pages), (Some(1 << 3 | 100 << 8), 1), "{serial:?}");
+    }
+}
+
+/// A write cache is written out when it is switched off: the limit of other commands is not its.
+#[test]
+fn a_feature_has_a_limit_of_its_own_and_is_named() {
+    let never = Duration::from_secs(100);
+    let limits = Limits { command: never, abort: never, feature: Duration::from_millis(20) };
+    let setup = Setup { limits, kept: kept(Some("S 1")), ..Setup::default() };
+    let (refused, sim) = open(Behaviour { endless_feature: 0x06, ..Behaviour::default() }, setup);
+    let cause = "its volatile write cache was to be as under the kernel, and it did not answer within 0.02 s; see the drive's health";
+    assert_eq!(refused, Some(format!("0000:01:00.0 was reset: {cause}, then open the controller again")));
+    assert_eq!(sim.mapped(), 0);
+    assert_eq!(Limits::default().feature, Duration::from_secs(60));
 }

@@ -69,6 +69,7 @@ fn what_a_reset_loses_is_put_back() {
         let expected = [("power state", 2, 0x41), ("volatile write cache", 6, 0), ("interrupt coalescing", 8, 0x104)];
         assert_eq!(features, expected);
         assert_eq!((given.apst_off, given.latency_tolerance_us), (false, None));
+        assert_eq!(given.serial.as_deref(), Some("S-1"));
         settings.give_back(address()).unwrap();
         assert_eq!((machine.kept(), settings.kept(address())), (stood.clone(), nvme_user::Kept::default()));
         // Once more, now by the settings' end.
@@ -104,8 +105,8 @@ fn the_latency_that_power_states_may_take_is_put_back() {
     let kept: Kept = text.parse().unwrap();
     assert_eq!(kept, Kept::Tolerance(address()));
     assert_eq!(
-        ["0", "4294967295", "auto", "-1", "+1", "01", "", "1 "].map(|old| kept.accepts(old)),
-        [true, true, true, false, false, false, false, false]
+        ["0", "2147483647", "auto", "2147483648", "-1", "-0", "+1", "01", "", "1 "].map(|old| kept.accepts(old)),
+        [true, true, true, false, false, false, false, false, false, false]
     );
 }
 
@@ -237,6 +238,8 @@ fn a_path_of_a_multipath_disk_is_woken_by_its_head() {
     let stands = Kept::stands(&fixture.host(), address(), &[]);
     assert_eq!(stands, [(Kept::Feature(address(), Feature::PowerState), "0x2".to_owned())]);
     // Features that another drive could get are not kept.
+    fixture.write(&format!("{controller}/serial"), "                    \n");
+    assert_eq!(Kept::stands(&fixture.host(), address(), &[]), []);
     std::fs::remove_file(fixture.path(&format!("{controller}/serial"))).unwrap();
     assert_eq!(Kept::stands(&fixture.host(), address(), &[]), []);
 }
