@@ -347,6 +347,7 @@ impl<'a> Access<'a> {
     fn by_our_driver(&mut self, bypass: &Bypass, isolation: Isolation) -> Result<Reached, String> {
         let controller = open_controller(bypass, isolation, &self.kept(bypass))?;
         self.told = told::facts(&controller);
+        self.settings.warn(told::not_as_kept(bypass.address, controller.identity()));
         let (path, writes) = (&self.named.path, self.named.writes.is_some());
         let target = Target::open_bypass(path, &controller, bypass.nsid, writes).map_err(|error| error.to_string())?;
         if target.data_len() != self.extent.len || target.logical_block() != self.extent.logical_block {

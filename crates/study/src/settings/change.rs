@@ -79,13 +79,13 @@ impl<'a> Settings<'a> {
         &self.changes
     }
 
-    /// What a drive that was taken has lost and could not be given again, a line each.
+    /// What a drive that was taken has lost and could not be given again, by its driver or by ours, a line each.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
     }
 
     /// Notes warnings, each once however often the drive changes hands.
-    pub(super) fn warn(&mut self, lines: Vec<String>) {
+    pub(crate) fn warn(&mut self, lines: Vec<String>) {
         for line in lines {
             if !self.warnings.contains(&line) {
                 self.warnings.push(line);
