@@ -26,12 +26,14 @@ pub(crate) struct Pace {
     /// The last one of each cell.
     took: BTreeMap<usize, Duration>,
     longest: Duration,
+    /// What was no trial.
+    aside: Duration,
 }
 
 impl Pace {
     /// That of a run which begins now.
     pub(crate) fn new() -> Pace {
-        Pace { began: Instant::now(), took: BTreeMap::new(), longest: Duration::ZERO }
+        Pace { began: Instant::now(), took: BTreeMap::new(), longest: Duration::ZERO, aside: Duration::ZERO }
     }
 
     /// Keeps what a trial of a cell took.
@@ -40,22 +42,30 @@ impl Pace {
         self.longest = self.longest.max(took);
     }
 
-    /// The longest that the next trial of a cell may take as far as can be told: its window after the longest ramp that the rule allows, or
-    /// what the last one took if that was more. Where the window ends after so many I/Os and the cell was never measured, it is what the
+    /// Leaves out of the mean what took long and is not done before every trial.
+    pub(crate) fn leave_out(&mut self, took: Duration) {
+        self.aside += took;
+    }
+
+    /// The longest that the next trial of a cell may take as far as can be told: once it was measured, what it took and half as much again.
+    /// Before that it is its window after the longest ramp that the rule allows, or where the window ends after so many I/Os what the
     /// longest trial so far took.
     pub(crate) fn next(&self, (number, cell): (usize, &Cell), rule: &Declared) -> Duration {
         let ramp = rule.longest_ramp(cell.workload.ramp_time);
-        let took = self.took.get(&number).copied();
-        match window(&cell.workload) {
-            Some(least) => (least - cell.workload.ramp_time + ramp).max(took.unwrap_or_default()),
-            None => took.unwrap_or(self.longest).max(ramp),
+        let most = window(&cell.workload).map(|least| least - cell.workload.ramp_time + ramp);
+        match (self.took.get(&number).copied(), most) {
+            (Some(took), most) => (took + took / 2).min(most.unwrap_or(Duration::MAX).max(took)),
+            (None, Some(most)) => most,
+            (None, None) => self.longest.max(ramp),
         }
     }
 
-    /// The time for the trials that are left after `done`: by the mean of those so far, or by what the workloads say.
+    /// The time for the trials that are left after `done`, and for nothing beside them: by the mean of those so far, or by what the workloads
+    /// say.
     pub(crate) fn left(&self, cells: &[Cell], left: &[Planned], done: usize) -> Option<Duration> {
         if done > 0 {
-            return Some(self.began.elapsed().mul_f64(left.len() as f64 / done as f64));
+            let so_far = self.began.elapsed().saturating_sub(self.aside);
+            return Some(so_far.mul_f64(left.len() as f64 / done as f64));
         }
         left.iter().map(|planned| window(&cells[planned.cell].workload)).sum()
     }
@@ -91,6 +101,31 @@ mod tests {
         assert_eq!(span(&cells, &study), minutes(21));
     }
 
+    /// A cell whose ramp was short each time was still taken to have the longest one, so that the machine rested before each trial.
+    #[test]
+    fn a_cell_that_was_measured_takes_what_it_took_and_half_as_much_again() {
+        let (study, cells) = study("ramp_time = \"2m\"\nruntime = \"6m\"");
+        let rule = Declared::of(&study).unwrap();
+        let minutes = |minutes: u64| Duration::from_secs(60 * minutes);
+        let mut pace = Pace::new();
+        pace.keep(0, minutes(8));
+        assert_eq!(pace.next((0, &cells[0]), &rule), minutes(12));
+        // A ramp that no rule makes longer leaves nothing to add.
+        assert_eq!(pace.next((0, &cells[0]), &Declared::off()), minutes(8));
+    }
+
+    #[test]
+    fn what_was_no_trial_is_left_out_of_the_time_that_is_left() {
+        let (_, cells) = study("ramp_time = \"2m\"\nruntime = \"5m\"");
+        let planned = Planned { cell: 0, replicate: 0, position: 0 };
+        let hour = Duration::from_secs(3600);
+        let mut pace = Pace { began: Instant::now() - hour, ..Pace::new() };
+        let left = |pace: &Pace| pace.left(&cells, &[planned; 2], 1).unwrap();
+        assert!(left(&pace) >= 2 * hour);
+        pace.leave_out(hour / 2);
+        assert!((hour..2 * hour).contains(&left(&pace)));
+    }
+
     /// They counted as no time at all.
     #[test]
     fn trials_of_so_many_ios_take_what_the_last_one_took() {
@@ -102,8 +137,8 @@ mod tests {
         assert_eq!(span(&cells, &study), Duration::from_millis(600));
         pace.keep(0, seconds(700));
         // Of the other cell nothing is known but that.
-        assert_eq!([0, 1].map(|cell| pace.next((cell, &cells[cell]), &rule)), [seconds(700); 2]);
-        pace.keep(1, seconds(5));
-        assert_eq!([0, 1].map(|cell| pace.next((cell, &cells[cell]), &rule)), [700, 5].map(seconds));
+        assert_eq!([0, 1].map(|cell| pace.next((cell, &cells[cell]), &rule)), [seconds(1050), seconds(700)]);
+        pace.keep(1, seconds(6));
+        assert_eq!([0, 1].map(|cell| pace.next((cell, &cells[cell]), &rule)), [1050, 9].map(seconds));
     }
 }

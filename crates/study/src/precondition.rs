@@ -46,6 +46,14 @@ impl Class {
     fn is_random(self) -> bool {
         !matches!(self, Class::Reads | Class::SequentialWrites)
     }
+
+    /// Whether the target is filled before it is brought to this state, `from` another: reads and sequential writes begin on a target that was
+    /// filled in order; random writes go on from any that is full. Reads are not served by what sequential writes have left, for several
+    /// jobs, small blocks and mixed workloads write in another order than a fill; and sequential writes not by what reads have left, for the
+    /// drive may have emptied its write cache meanwhile.
+    fn needs_fill(self, from: Option<Class>) -> bool {
+        from.is_none() || !self.is_random()
+    }
 }
 
 impl fmt::Display for Class {
@@ -58,6 +66,27 @@ impl fmt::Display for Class {
             Class::RandomWritesBeyond => "random writes beyond 128k",
         })
     }
+}
+
+/// What the preconditioning of a study writes, told before the first write: by the classes of its trials, in their order, in so many blocks of a
+/// target of `len` bytes.
+pub(crate) fn told(classes: &[Class], blocks: usize, len: u64) -> String {
+    let mut state = None;
+    let fills = classes.iter().filter(|class| {
+        let from = state.replace(**class);
+        from != Some(**class) && class.needs_fill(from)
+    });
+    let fills = fills.count() as u64;
+    let rough = |bytes: u64| {
+        let shift = [30, 20].into_iter().find(|shift| bytes >> shift >= 100).unwrap_or(0);
+        format_bytes(bytes >> shift << shift)
+    };
+    let count = |count: u64, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
+    let [fill, all] = [2 * len, (2 * len).saturating_mul(fills)].map(rough);
+    let (fills, blocks) = (count(fills, "fill"), count(blocks as u64, "block"));
+    let rounds =
+        if classes.iter().any(|class| class.is_random()) { ", and rounds of random writes beside" } else { "" };
+    format!("preconditioning: {fills} of the target in {blocks}, {fill} each, {all} in all{rounds}")
 }
 
 /// What has been done to a target so far.
@@ -94,10 +123,9 @@ impl Preconditioning {
         stop: &AtomicBool,
         tick: &mut dyn FnMut(),
     ) -> Result<&str, String> {
-        let was_filled = self.state.take().is_some();
+        let from = self.state.take().map(|(state, _)| state);
         let mut writer = Writer { target, stop, tick };
-        // Reads and sequential writes begin on a target that was filled in order; random writes go on from any that is full.
-        let filled = if was_filled && class.is_random() { "" } else { "filled twice" };
+        let filled = if class.needs_fill(from) { "filled twice" } else { "" };
         if !filled.is_empty() {
             writer.fill()?;
         }
@@ -248,6 +276,18 @@ mod tests {
         assert!(done.is_due(Class::RandomWritesTo16k));
         assert_eq!(bring(&mut done, Rw::Randread, 4096), "preconditioned for reads: filled twice");
         assert!(done.is_due(Class::SequentialWrites));
+    }
+
+    /// Hours of writing began without a word of how much.
+    #[test]
+    fn what_a_study_writes_is_told_before() {
+        let (reads, random) = (Class::Reads, Class::RandomWritesTo16k);
+        let one = "preconditioning: 1 fill of the target in 1 block, 64g each, 64g in all";
+        assert_eq!(told(&[reads; 3], 1, 32 << 30), one);
+        // A class that stands where its own state is needs nothing, and random writes go on from what is full.
+        let classes = [random, random, reads, reads, Class::RandomWritesTo128k, random, Class::SequentialWrites];
+        let more = "preconditioning: 3 fills of the target in 3 blocks, 745g each, 2235g in all, and rounds of random writes beside";
+        assert_eq!(told(&classes, 3, 400_088_457_216), more);
     }
 
     /// They took the target as they found it: blocks that were never written, or what the writes before them had left.

@@ -14,7 +14,7 @@ use crate::trials::Trials;
 use iopj_engine::target::{FileId, TargetError, TargetKind};
 use iopj_engine::{PciAddress, Target};
 use iopj_probe::ProbeError;
-use iopj_store::{Outcome, Store, StoreError, StudyRecord, Unavailable};
+use iopj_store::{Outcome, Store, StoreError, StudyRecord, Trial, Unavailable};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
@@ -199,6 +199,9 @@ pub fn resume(
     restore_left_behind(&host, progress)?;
     let record = store.study()?;
     let study = Study::parse(&record.text, &store_path.display().to_string())?;
+    if study.precondition {
+        check_reads(&store.trials()?)?;
+    }
     setup::check_taking(&study, options)?;
     let fio = setup::find_fio(&study, options)?;
     let profiler = setup::profiler(&study, progress)?;
@@ -287,6 +290,21 @@ fn compare_machines(
         }
     }
     Ok(())
+}
+
+/// Refuses to go on where reads took the target as it was, as they did in earlier versions: the rest would find it filled.
+fn check_reads(trials: &[Trial]) -> Result<(), RunError> {
+    let as_found = |trial: &&Trial| {
+        let measured = trial.outcome.measurement();
+        !trial.workload.rw.writes() && measured.is_some_and(|measurement| measurement.preconditioning.is_none())
+    };
+    match trials.iter().find(as_found) {
+        None => Ok(()),
+        Some(Trial { position, .. }) => Err(RunError::Usage(format!(
+            "trial {position} of the store read a target that was not preconditioned, as earlier versions of iopj did it, and those that are \
+             missing would read one that is: start a new store"
+        ))),
+    }
 }
 
 fn check_settings(cells: &[Cell], locks: &DeviceLocks) -> Result<(), RunError> {

@@ -95,11 +95,15 @@ pub(crate) fn open_target(
         (None, Some(why)) => {
             let target = Target::open(path)?;
             let (Some(own), TargetKind::File) = (id.or(target.file_id()).copied(), target.kind()) else {
-                return usage(format!(
-                    "{why}, and {} is not a file that iopj made: leave --target out, or name a whole device to be \
-                     overwritten by --destroy-data as well",
-                    path.display()
-                ));
+                let remedy = match (options.target.is_some(), target.kind()) {
+                    (true, _) => {
+                        "leave --target out, or name a whole device to be overwritten by --destroy-data as well"
+                    }
+                    // Whoever resumes names the store alone.
+                    (false, TargetKind::File) => "start a new store without --target",
+                    (false, _) => "name it by --destroy-data again if it may be overwritten",
+                };
+                return usage(format!("{why}, and {} is not a file that iopj made: {remedy}", path.display()));
             };
             Target::open_for_writing(path, WritePermission::OwnFile { id: &own })
         }

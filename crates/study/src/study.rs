@@ -92,7 +92,7 @@ pub struct Study {
     /// Length of an idle stretch between trials; ten readings of the slowest meter if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idle: Option<String>,
-    /// The longest wait for power to be flat before an idle stretch; six of the stretches that are looked at if absent.
+    /// The longest wait for power to be flat before an idle stretch; told by the meters and the time of the trials if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub settle_limit: Option<String>,
     /// How fio is run.

@@ -6,7 +6,7 @@ use crate::control;
 use crate::energy::{Hands, Metering, Place};
 use crate::pace::Pace;
 use crate::plan::{Cell, Planned};
-use crate::precondition::{Class, Preconditioning};
+use crate::precondition::{self, Class, Preconditioning};
 use crate::runner::{Progress, RunError, Summary, unix_ns};
 use crate::settings::{Setting, Settings, SettingsError};
 use crate::setup::MadeFile;
@@ -15,6 +15,7 @@ use crate::trial::{Measured, Stage};
 use iopj_core::Completion;
 use iopj_core::evidence::ControlRun;
 use iopj_store::{Outcome, Store, StoreError, Trial};
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
@@ -39,6 +40,7 @@ impl Trials<'_> {
         let classes = self.classes();
         let mut blocks = Blocks::of(self.study, &classes, self.stage.seed, self.decide, &self.store)?;
         let missing = blocks.missing(&mut self.store, progress)?;
+        self.tell_preconditioning(&missing, progress);
         let result = self.measure(missing, &classes, &mut blocks, progress);
         let restored = self.access.leave();
         for warning in self.access.settings.warnings() {
@@ -83,7 +85,7 @@ impl Trials<'_> {
         let mut metering = self.begin_metering(&missing, progress)?;
         let (mut pace, mut last_ns, mut number) = (Pace::new(), None, 0);
         while let Some(&planned) = missing.get(number).filter(|_| !stop.load(Ordering::Relaxed)) {
-            if !self.precondition(&mut preconditioning, planned, progress)? {
+            if !self.precondition((&mut preconditioning, &mut pace), planned, progress)? {
                 break;
             }
             if let Some(metering) = &mut metering {
@@ -236,11 +238,21 @@ impl Trials<'_> {
         self.cells.iter().map(class).collect()
     }
 
+    /// Says before the first write how much is written, where the target is preconditioned.
+    fn tell_preconditioning(&self, missing: &[Planned], progress: &mut dyn Progress) {
+        if !self.study.precondition || missing.is_empty() {
+            return;
+        }
+        let classes: Vec<Class> = missing.iter().map(|planned| Class::of(&self.cells[planned.cell].workload)).collect();
+        let blocks: BTreeSet<u32> = missing.iter().map(|planned| planned.replicate).collect();
+        progress.note(&precondition::told(&classes, blocks.len(), self.access.extent().len));
+    }
+
     /// Brings the target to the state of a trial's class, where it is not there yet; false if it was stopped. The smallest writes
     /// of a class are the hardest on a drive, so they are what it is brought to a steady state with.
     fn precondition(
         &mut self,
-        done: &mut Preconditioning,
+        (done, pace): (&mut Preconditioning, &mut Pace),
         planned: Planned,
         progress: &mut dyn Progress,
     ) -> Result<bool, RunError> {
@@ -250,8 +262,10 @@ impl Trials<'_> {
             let Some(smallest) = of_class.min_by_key(|workload| workload.bs) else { return Ok(false) };
             progress.note(&format!("preconditioning for {class}: writing the target until it is in their state"));
             let target = self.access.reach_kernel().map_err(RunError::Usage)?;
-            let stop = self.stage.stop;
-            match done.bring(target, (class, smallest), stop, &mut || progress.tick()) {
+            let (stop, began) = (self.stage.stop, Instant::now());
+            let brought = done.bring(target, (class, smallest), stop, &mut || progress.tick());
+            pace.leave_out(began.elapsed());
+            match brought {
                 Ok(words) => self.store.add_event(unix_ns(), "preconditioned", words)?,
                 Err(_) if stop.load(Ordering::Relaxed) => return Ok(false),
                 Err(error) => return Err(RunError::Usage(format!("preconditioning failed: {error}"))),

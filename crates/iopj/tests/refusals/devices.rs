@@ -1,7 +1,7 @@
 //! Devices asked to be written: mounted ones by any name, another one than was named, and blocks of a wrong size.
 
 use crate::common::{LoopDevice, Undo, alone, folder, have_loop, iopj, mounted, tool, written};
-use crate::{PLAIN, refused, succeeds};
+use crate::{PLAIN, output, refused, succeeds};
 use iopj_store::Store;
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, symlink};
@@ -126,6 +126,10 @@ fn reads_are_preconditioned_where_the_device_may_be_overwritten() {
     for trial in store.trials().unwrap() {
         assert_eq!(trial.outcome.measurement().unwrap().preconditioning.as_deref(), Some(words));
     }
+    // Resumed, the remedy was to leave out a --target that nobody had given.
+    let (output, words) = output(&mut iopj(folder.path(), "run --resume reads.iopj"));
+    assert_eq!(output.status.code(), Some(2), "{words}");
+    assert!(words.contains("is not a file that iopj made: name it by --destroy-data again"), "{words}");
     // Reads leave it so: the second block needs no writing.
     let events = store.events().unwrap().into_iter().filter(|(_, kind, _)| kind == "preconditioned");
     assert_eq!(events.map(|event| event.2).collect::<Vec<_>>(), [words]);

@@ -52,6 +52,29 @@ fn damaged_or_newer_stores_are_refused() {
     refused_as_store(here, "whole.iopj", &["`whole.iopj`", &cause, "use a newer iopj"]);
 }
 
+/// Its missing reads would have found a filled target, and were ranked with those that had not.
+#[test]
+fn a_store_whose_reads_were_not_preconditioned_is_not_resumed() {
+    let _alone = alone();
+    let folder = folder();
+    let here = folder.path();
+    let study = "name = \"old\"\npaths = \"libaio/syscall/interrupt\"\nreplicates = 2\nprecondition = true\nmeters = false\n\
+                 size = \"1m\"\n[[workload]]\nrw = \"randread\"\nios = 50\n";
+    fs::write(here.join("old.toml"), study).unwrap();
+    let (_, words) = succeeds(&mut iopj(here, "run old.toml"));
+    assert!(words.contains("preconditioning: 1 fill of the target in 2 blocks, 2m each, 2m in all"), "{words}");
+    let store = Connection::open(here.join("old.iopj")).unwrap();
+    assert_eq!(store.execute("DELETE FROM trial WHERE position = 1", []).unwrap(), 1);
+    // As earlier versions wrote it.
+    let older = "UPDATE trial SET measurement = json_set(measurement, '$.preconditioning', NULL)";
+    assert_eq!(store.execute(older, []).unwrap(), 1);
+    drop(store);
+    let (output, words) = output(&mut iopj(here, "run --resume old.iopj"));
+    assert_eq!(output.status.code(), Some(2), "{words}");
+    assert!(words.contains("trial 0 of the store read a target that was not preconditioned"), "{words}");
+    assert!(words.contains("start a new store"), "{words}");
+}
+
 #[test]
 fn existing_files_are_not_overwritten() {
     let folder = folder();

@@ -4,10 +4,13 @@ use super::*;
 use crate::plan::Cell;
 use iopj_store::{Outcome, Unavailable};
 
-struct Silent;
+#[derive(Default)]
+struct Said(Vec<String>);
 
-impl Progress for Silent {
-    fn note(&mut self, _: &str) {}
+impl Progress for Said {
+    fn note(&mut self, text: &str) {
+        self.0.push(text.to_owned());
+    }
     fn unavailable(&mut self, _: &[Unavailable]) {}
     fn file(&mut self, _: &Path, _: u64, _: u64) {}
     fn trial(&mut self, _: u64, _: u64, _: &Cell, _: Option<Duration>) {}
@@ -22,6 +25,17 @@ fn marks(trials: &[(Place, Duration)], every: Duration) -> Vec<MarkKind> {
 
 /// The same of a session that was changed before.
 fn marks_after(change: impl FnOnce(&mut Metering), trials: &[(Place, Duration)], every: Duration) -> Vec<MarkKind> {
+    let (_folder, mut store, mut metering) = session(every);
+    change(&mut metering);
+    let stop = AtomicBool::new(false);
+    for (place, next) in trials {
+        let hands = &mut Hands { store: &mut store, progress: &mut Said::default(), stop: &stop };
+        metering.before_trial(*place, *next, hands).unwrap();
+    }
+    store.marks(metering.session.unwrap()).unwrap().into_iter().map(|mark| mark.kind).collect()
+}
+
+fn session(every: Duration) -> (tempfile::TempDir, Store, Metering) {
     let folder = tempfile::tempdir().unwrap();
     let record = serde_json::json!({
         "name": "t", "text": "", "seed": 1, "planned_trials": 2, "target": "t", "file_id": null,
@@ -31,7 +45,7 @@ fn marks_after(change: impl FnOnce(&mut Metering), trials: &[(Place, Duration)],
     let mut store = Store::create(&folder.path().join("t.iopj"), &record).unwrap();
     let session = store.add_session("boot", 0).unwrap();
     let ms = Duration::from_millis;
-    let mut metering = Metering {
+    let metering = Metering {
         running: Vec::new(),
         // Long enough that no block is time for a rest of its own.
         idle: rest::Idle { settle: ms(0), settle_limit: ms(0), look_every: ms(1), length: ms(20) },
@@ -43,14 +57,10 @@ fn marks_after(change: impl FnOnce(&mut Metering), trials: &[(Place, Duration)],
         rested: Instant::now(),
         rest_took: Duration::ZERO,
         played: Instant::now(),
+        sees: ms(10_700),
+        has_told: false,
     };
-    change(&mut metering);
-    let stop = AtomicBool::new(false);
-    for (place, next) in trials {
-        let hands = &mut Hands { store: &mut store, progress: &mut Silent, stop: &stop };
-        metering.before_trial(*place, *next, hands).unwrap();
-    }
-    store.marks(session).unwrap().into_iter().map(|mark| mark.kind).collect()
+    (folder, store, metering)
 }
 
 const FIRST: Place = Place::Begins { is_due: false };
@@ -60,12 +70,16 @@ fn within_a_block_too_rests_and_patterns_are_no_farther_apart_than_half_an_hour(
     let minutes = |minutes: u64| Duration::from_secs(60 * minutes);
     let both = [MarkKind::Pattern, MarkKind::Idle];
     assert_eq!(EVERY, minutes(30));
+    let rested_ago = |ago: Duration, trials: &[(Place, Duration)], every: Duration| {
+        let changed = |metering: &mut Metering| metering.rested = Instant::now() - ago;
+        marks_after(changed, trials, every)
+    };
     // A short trial needs nothing, one that ends too late both.
     assert_eq!(marks(&[(Place::Within, minutes(20)), (Place::Within, minutes(20))], EVERY), []);
-    assert_eq!(marks(&[(Place::Within, minutes(31))], EVERY), both);
-    assert_eq!(marks(&[(Place::Within, minutes(20)), (Place::Within, minutes(31))], EVERY), both);
-    // Where the time is over before each trial.
-    assert_eq!(marks(&[(Place::Within, minutes(0)), (Place::Within, minutes(0))], minutes(0)), [both, both].concat());
+    assert_eq!(rested_ago(minutes(1), &[(Place::Within, minutes(31))], EVERY), both);
+    assert_eq!(rested_ago(minutes(1), &[(Place::Within, minutes(20)), (Place::Within, minutes(31))], EVERY), both);
+    // Where the time is over before the trial.
+    assert_eq!(rested_ago(minutes(1), &[(Place::Within, minutes(0))], minutes(0)), both);
     // At a block's begin the idle stretch alone, if it is due.
     assert_eq!(marks(&[(Place::Begins { is_due: true }, minutes(1))], EVERY), [MarkKind::Idle]);
 }
@@ -90,8 +104,39 @@ fn the_first_trial_asks_how_long_ago_the_machine_has_rested() {
     assert_eq!(marks_after(slow, &[(FIRST, minute)], EVERY), []);
 }
 
+/// Beside a meter of 60 s a rest took 20 minutes, and came again before every trial of 15.
 #[test]
-fn a_machine_settles_as_long_as_the_study_says_and_no_longer_than_its_trials() {
+fn a_rest_that_took_long_leaves_time_to_the_trials_first() {
+    let minutes = |minutes: u64| Duration::from_secs(60 * minutes);
+    let rested_ago = |ago: Duration| {
+        let changed =
+            |metering: &mut Metering| (metering.rested, metering.rest_took) = (Instant::now() - ago, minutes(20));
+        marks_after(changed, &[(Place::Within, minutes(15))], EVERY)
+    };
+    assert_eq!(rested_ago(minutes(70)), []);
+    assert_eq!(rested_ago(minutes(81)), [MarkKind::Idle]);
+}
+
+/// It was a warning at every rest, and one of power that was not flat where nobody could have seen it.
+#[test]
+fn power_that_was_not_flat_is_warned_of_once_and_what_cannot_be_seen_is_no_warning() {
+    for (limit_s, begin) in [
+        (10, "whether power was flat after 10s is not known, for it takes 10.7 s to see"),
+        (11, "warning: power was not flat after 11s"),
+    ] {
+        let (_folder, mut store, mut metering) = session(EVERY);
+        metering.idle.settle_limit = Duration::from_secs(limit_s);
+        let (mut said, stop) = (Said::default(), AtomicBool::new(false));
+        for _ in 0..2 {
+            metering.tell_unsettled(&mut Hands { store: &mut store, progress: &mut said, stop: &stop }).unwrap();
+        }
+        assert!(said.0.len() == 1 && said.0[0].starts_with(begin), "{:?}", said.0);
+        assert_eq!(store.events().unwrap().len(), 2);
+    }
+}
+
+#[test]
+fn a_machine_settles_as_long_as_the_study_says_or_for_a_share_of_its_trials() {
     let (second, hour) = (Duration::from_secs(1), Duration::from_secs(3600));
     let limit = |keys: &str, span: Duration, slowest: Duration| {
         let text = format!("name = \"t\"\npaths = \"available\"\n{keys}\n[[workload]]\n");
@@ -99,7 +144,12 @@ fn a_machine_settles_as_long_as_the_study_says_and_no_longer_than_its_trials() {
     };
     assert_eq!(limit("", hour, second / 10), 60 * second);
     assert_eq!(limit("", hour, 5 * second), 300 * second);
-    assert_eq!(limit("", 20 * second, second), 20 * second);
+    assert_eq!(limit("", 10 * hour, 60 * second), 600 * second);
+    // Thirty trials of 2.3 s rested for three minutes.
+    assert_eq!(limit("", 69 * second, second / 10), 23 * second / 2);
+    // What it takes to see it is not cut, where the trials are longer.
+    assert_eq!(limit("", 30 * second, second / 10), Duration::from_millis(10_700));
+    assert_eq!(limit("", 5 * second, second / 10), 5 * second);
     assert_eq!(limit("settle_limit = \"2m\"", second, second), 120 * second);
     assert!(Study::parse("name = \"t\"\npaths = \"available\"\nsettle_limit = \"x\"\n[[workload]]\n", "t").is_err());
 }

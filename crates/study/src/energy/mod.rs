@@ -46,9 +46,13 @@ const SHORTEST_IDLE: Duration = Duration::from_secs(2);
 const SETTLE: Duration = Duration::from_millis(500);
 /// Time after which a machine that has not settled is taken as it is, in the stretches over which power is to be flat. Noise may need four.
 const STRETCHES_TO_SETTLE: u32 = 6;
+/// The most of it: a study has three rests or more.
+const LONGEST_TO_SETTLE: Duration = Duration::from_secs(10 * 60);
+/// The trials take this many times as long at the least, so that a short study stays short.
+const TRIALS_TO_SETTLE: u32 = 6;
 /// Within a block too, idle stretches and load patterns are no farther apart.
 const EVERY: Duration = Duration::from_secs(30 * 60);
-/// Idle stretches between blocks come no more often than leaves this many times what the last one took to the trials.
+/// Idle stretches between the first and the last come no more often than leaves this many times what the last one took to the trials.
 const TRIALS_TO_IDLE: u32 = 4;
 
 /// The meters of a run.
@@ -66,6 +70,10 @@ pub(crate) struct Metering {
     /// What the last rest took, with the wait for power to be flat.
     rest_took: Duration,
     played: Instant,
+    /// What it takes to see whether power is flat.
+    sees: Duration,
+    /// It was told that the machine had not settled, or that nothing is known of it.
+    has_told: bool,
 }
 
 /// Where in the order a trial stands.
@@ -101,14 +109,19 @@ fn time(key: &str, text: &Option<String>) -> Result<Option<Duration>, StudyError
     text.as_deref().map(|text| duration(key, text)).transpose()
 }
 
-/// How long the machine is left alone beside meters of which the slowest has this interval: no longer for its power to be flat than the
-/// trials take themselves, unless the study says so.
+/// The longest wait for power to be flat where the study names none: a share of the time of its trials that is enough to see it. Where they
+/// are shorter than that, it is as long as they are.
+fn settle_limit(span: Duration, slowest: Duration) -> Duration {
+    let share = (span / TRIALS_TO_SETTLE).max(settle::sees(slowest)).min(span);
+    (settle::stretch(slowest) * STRETCHES_TO_SETTLE).min(LONGEST_TO_SETTLE).min(share)
+}
+
+/// How long the machine is left alone beside meters of which the slowest has this interval.
 fn idle(study: &Study, span: Duration, slowest: Duration) -> Result<rest::Idle, StudyError> {
-    let stretch = settle::stretch(slowest);
     Ok(rest::Idle {
         settle: SETTLE.max(slowest),
-        settle_limit: time("settle_limit", &study.settle_limit)?.unwrap_or((stretch * STRETCHES_TO_SETTLE).min(span)),
-        look_every: stretch / settle::LOOKS,
+        settle_limit: time("settle_limit", &study.settle_limit)?.unwrap_or_else(|| settle_limit(span, slowest)),
+        look_every: settle::stretch(slowest) / settle::LOOKS,
         length: time("idle", &study.idle)?.unwrap_or((slowest * IDLE_READINGS).max(SHORTEST_IDLE)),
     })
 }
@@ -165,6 +178,8 @@ impl Metering {
             rested: Instant::now(),
             rest_took: Duration::ZERO,
             played: Instant::now(),
+            sees: settle::sees(slowest),
+            has_told: false,
         }))
     }
 
@@ -203,11 +218,13 @@ impl Metering {
     }
 
     /// Before a trial that takes `next` at the most: an idle stretch where a block or class begins, if it is time for one or `is_due` for
-    /// another reason, and anywhere an idle stretch and a load pattern if the last ones would be too long ago at the trial's end.
+    /// another reason, and anywhere an idle stretch and a load pattern if the last ones would be too long ago at the trial's end. A stretch
+    /// that took long leaves time to the trials first.
     pub(crate) fn before_trial(&mut self, place: Place, next: Duration, hands: &mut Hands<'_>) -> Result<(), RunError> {
         let late = |since: Instant| since.elapsed() + next > self.every;
-        let (late_to_play, late_to_rest) = (late(self.played), late(self.rested));
+        let late_to_play = late(self.played);
         let is_time = self.rested.elapsed() >= self.idle.length.max(self.rest_took) * TRIALS_TO_IDLE;
+        let late_to_rest = is_time && late(self.rested);
         if late_to_play {
             self.play(hands)?;
         }
@@ -268,24 +285,44 @@ impl Metering {
         let progress = &mut *hands.progress;
         if !meters.is_empty() {
             let [limit, length] = [self.idle.settle_limit, self.idle.length].map(iopj_core::format_duration);
-            progress
-                .note(&format!("leaving the machine idle until its power is flat, {limit} at most, and {length} more"));
+            let until = if self.idle.settle_limit < self.sees {
+                format!("for {limit}")
+            } else {
+                format!("until its power is flat, {limit} at most")
+            };
+            progress.note(&format!("leaving the machine idle {until}, and {length} more"));
         }
         let came = Instant::now();
         let passed = self.idle.pass(&mut has_settled, hands.stop, &mut || progress.tick());
         (self.rested, self.rest_took) = (Instant::now(), came.elapsed());
         if let Some((times_ns, settled)) = passed {
             if !settled {
-                let text = format!(
-                    "power was not flat after {}, so that idle power is uncertain: see what runs beside, or give it longer by `settle_limit`",
-                    iopj_core::format_duration(self.idle.settle_limit)
-                );
-                hands.progress.note(&format!("warning: {text}"));
-                hands.store.add_event(unix_ns(), "meter", &text)?;
+                self.tell_unsettled(hands)?;
             }
             self.mark(Mark { kind: MarkKind::Idle, position: None, times_ns }, hands)?;
         }
         self.drain(hands)
+    }
+
+    /// Keeps that an idle stretch began though power was not flat, or though nobody could see whether it was; tells it once.
+    fn tell_unsettled(&mut self, hands: &mut Hands<'_>) -> Result<(), RunError> {
+        let limit = iopj_core::format_duration(self.idle.settle_limit);
+        let is_known = self.idle.settle_limit >= self.sees;
+        let text = if is_known {
+            format!(
+                "power was not flat after {limit}, so that idle power is uncertain: see what runs beside, or give it longer by `settle_limit`"
+            )
+        } else {
+            let seconds = self.sees.as_secs_f64();
+            format!(
+                "whether power was flat after {limit} is not known, for it takes {seconds:.1} s to see: `settle_limit` gives it longer"
+            )
+        };
+        hands.store.add_event(unix_ns(), "meter", &text)?;
+        if !std::mem::replace(&mut self.has_told, true) {
+            hands.progress.note(&if is_known { format!("warning: {text}") } else { text });
+        }
+        Ok(())
     }
 
     fn play(&mut self, hands: &mut Hands<'_>) -> Result<(), RunError> {

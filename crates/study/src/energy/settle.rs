@@ -24,6 +24,11 @@ pub(super) fn stretch(interval: Duration) -> Duration {
     SHORTEST.max(interval * INTERVALS)
 }
 
+/// The time for which the machine must rest before it can be seen whether power is flat: a stretch, the readings at its two ends, and a look.
+pub(super) fn sees(interval: Duration) -> Duration {
+    stretch(interval) + interval * 2 + stretch(interval) / LOOKS
+}
+
 /// True if the power of each channel is flat: the whole interval of its slope lies within the rule. Noise alone is not flat.
 pub(super) fn is_flat(channels: &[Channel], readings: &[Reading], stretch: Duration) -> bool {
     let clock = Clock::Host { age_ns: 0 };
@@ -149,6 +154,7 @@ mod tests {
         };
         assert!(is_flat(&channels, &readings(|_| 100), STRETCH));
         assert!(!is_flat(&channels, &readings(|at| 100 - 2 * at), STRETCH));
+        assert_eq!(sees(Duration::from_secs(1)), Duration::from_millis(12_500));
         // Of a counter the power of the last ten seconds begins one reading earlier.
         assert!(!is_flat(&channels, &readings(|_| 100)[..22], STRETCH));
     }
