@@ -6,7 +6,7 @@ cd /sys/block/nvme0n1/queue
 
 # The most of a window.
 hold() {
-	sleep 0.$((45 + RANDOM % 20))
+	sleep 0.$((65 + RANDOM % 20))
 }
 
 # Polling sleeps before each I/O.
@@ -35,7 +35,7 @@ stops() {
 # Hybrid polling does not sleep, in all but a little of a window.
 spins() {
 	echo -1 >io_poll_delay
-	sleep 0.7$((RANDOM % 5))
+	sleep 0.9$((RANDOM % 5))
 	echo 0 >io_poll_delay
 }
 

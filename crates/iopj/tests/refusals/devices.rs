@@ -127,9 +127,9 @@ fn reads_are_preconditioned_where_the_device_may_be_overwritten() {
         assert_eq!(trial.outcome.measurement().unwrap().preconditioning.as_deref(), Some(words));
     }
     // Resumed, the remedy was to leave out a --target that nobody had given.
-    let (output, words) = output(&mut iopj(folder.path(), "run --resume reads.iopj"));
-    assert_eq!(output.status.code(), Some(2), "{words}");
-    assert!(words.contains("is not a file that iopj made: name it by --destroy-data again"), "{words}");
+    let (output, said) = output(&mut iopj(folder.path(), "run --resume reads.iopj"));
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("is not a file that iopj made: name it by --destroy-data again"), "{said}");
     // Reads leave it so: the second block needs no writing.
     let events = store.events().unwrap().into_iter().filter(|(_, kind, _)| kind == "preconditioned");
     assert_eq!(events.map(|event| event.2).collect::<Vec<_>>(), [words]);
