@@ -104,17 +104,17 @@ fn the_first_trial_asks_how_long_ago_the_machine_has_rested() {
     assert_eq!(marks_after(slow, &[(FIRST, minute)], EVERY), []);
 }
 
-/// Beside a meter of 60 s a rest took 20 minutes, and came again before every trial of 15.
+/// A rest that took 20 minutes put the next one off for 80, and idle power was interpolated over all of them.
 #[test]
-fn a_rest_that_took_long_leaves_time_to_the_trials_first() {
+fn a_rest_that_took_long_puts_no_stretch_off_within_a_block() {
     let minutes = |minutes: u64| Duration::from_secs(60 * minutes);
     let rested_ago = |ago: Duration| {
         let changed =
             |metering: &mut Metering| (metering.rested, metering.rest_took) = (Instant::now() - ago, minutes(20));
         marks_after(changed, &[(Place::Within, minutes(15))], EVERY)
     };
-    assert_eq!(rested_ago(minutes(70)), []);
-    assert_eq!(rested_ago(minutes(81)), [MarkKind::Idle]);
+    assert_eq!(rested_ago(minutes(10)), []);
+    assert_eq!(rested_ago(minutes(16)), [MarkKind::Idle]);
 }
 
 /// It was a warning at every rest, and one of power that was not flat where nobody could have seen it.

@@ -218,13 +218,12 @@ impl Metering {
     }
 
     /// Before a trial that takes `next` at the most: an idle stretch where a block or class begins, if it is time for one or `is_due` for
-    /// another reason, and anywhere an idle stretch and a load pattern if the last ones would be too long ago at the trial's end. A stretch
-    /// that took long leaves time to the trials first.
+    /// another reason, and anywhere an idle stretch and a load pattern if the last ones would be too long ago at the trial's end.
     pub(crate) fn before_trial(&mut self, place: Place, next: Duration, hands: &mut Hands<'_>) -> Result<(), RunError> {
         let late = |since: Instant| since.elapsed() + next > self.every;
         let late_to_play = late(self.played);
         let is_time = self.rested.elapsed() >= self.idle.length.max(self.rest_took) * TRIALS_TO_IDLE;
-        let late_to_rest = is_time && late(self.rested);
+        let late_to_rest = late(self.rested);
         if late_to_play {
             self.play(hands)?;
         }
