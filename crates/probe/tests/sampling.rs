@@ -79,9 +79,9 @@ fn a_read_is_sampled_down_to_its_driver() {
     assert_eq!(profile.source, CostSource::Sampled(sampler.events().to_vec()));
     if profile.has(CostKind::CpuTime) {
         let total_ns = profile.total(Space::Kernel).cpu_ns + profile.total(Space::User).cpu_ns;
-        // Every core is sampled, whatever this process may use. A wrong unit is a thousand times off.
+        // Every core is sampled, whatever this process may use.
         let cores = std::fs::read_dir("/sys/bus/cpu/devices").unwrap().count() as u128;
-        assert!(total_ns > 0 && u128::from(total_ns) <= window.as_nanos() * cores * 10, "{total_ns}");
+        assert!(total_ns > 0 && u128::from(total_ns) <= window.as_nanos() * cores * 12 / 10, "{total_ns}");
     }
 }
 
