@@ -340,6 +340,9 @@ pub(crate) enum LabCommand {
         #[arg(long)]
         kernels: bool,
     },
+    /// Keep on what the kernel switches for the counters of each trial, until ended; says so once it is done. Guests run it
+    #[command(hide = true)]
+    HoldCounters,
 }
 
 /// The drive of a guest.

@@ -10,6 +10,7 @@ use iopj_lab::image::Program;
 use iopj_lab::kernels::{self, Kernel};
 use iopj_lab::session::{self, Device, Guest, GuestStudy, StudyDone};
 use iopj_lab::{LabError, vm};
+use iopj_probe::HeldCounters;
 use iopj_report::analysis::Admission;
 use iopj_report::render::{Align, Grid, escape};
 use iopj_store::{Generator, Store};
@@ -30,12 +31,21 @@ pub(crate) fn lab(command: &LabCommand) -> anyhow::Result<ExitCode> {
         LabCommand::Run(args) => run(args),
         LabCommand::Shell(args) => shell(args),
         LabCommand::Clean { kernels } => clean(*kernels),
+        LabCommand::HoldCounters => hold_counters(),
     }
 }
 
 /// Tells the user what goes on.
 fn note(text: &str) {
     let _ = writeln!(std::io::stderr(), "{}", escape(text));
+}
+
+fn hold_counters() -> anyhow::Result<ExitCode> {
+    let _held = HeldCounters::open()?;
+    print("counters are held\n")?;
+    loop {
+        std::thread::park();
+    }
 }
 
 fn kernels(wanted: &[String], json: bool) -> anyhow::Result<ExitCode> {

@@ -32,7 +32,7 @@ mod threads;
 mod vectors;
 
 pub use child::{ChildJobs, ChildWatch, JobThreads, Watched};
-pub use completions::{CompletionCounters, CompletionsError, Waiting};
+pub use completions::{CompletionCounters, CompletionsError, HeldCounters, Waiting};
 pub use conditions::{DISTURBED_CORES, DISTURBED_SHARE, TICKS_DEVIATIONS, TICKS_SLACK_NS, conditions};
 pub use counted::{
     AGREEMENT, COUNTED_SHARE, FEW_SLEEPS, HYBRID_AGREEMENT, HYBRID_TIMERS, MIXED_SHARE, POLL_TIMERS, STRAY_TIMERS,

@@ -4,6 +4,7 @@ use crate::common::{Alone, alone, folder, have, kernel};
 use iopj_lab::cache::Cache;
 use iopj_lab::image::{self, GuestSpec, ModuleWish, Program};
 use iopj_lab::kernels::{self, Kernel};
+use iopj_lab::session::HOLD_COUNTERS;
 use iopj_lab::vm::{self, Accelerator, Backend, Drive, MachineSpec, Nvme, Qmp, RunFolder, VmError};
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
@@ -97,7 +98,7 @@ impl Bench {
             programs: vec![iopj, Program::running("bypass")],
             modules: modules.into_iter().map(ModuleWish::plain).collect(),
             files: Vec::new(),
-            script: format!("{}{script}", include_str!("guest.sh")),
+            script: format!("{}{HOLD_COUNTERS}{script}", include_str!("guest.sh")),
         };
         image::build(&guest, &self.kernel.modules, &self.kernel.release, &machine.initramfs).unwrap();
         let out = self.folder.path().join("out");

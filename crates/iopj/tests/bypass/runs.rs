@@ -4,13 +4,15 @@ use crate::common::written;
 use crate::guest::{MIB, digest};
 use crate::host::{Bench, Left, qmp};
 use crate::refusals::refused;
-use iopj_core::VerdictKind;
+use iopj_core::{IoPath, Verdict, VerdictKind};
 use iopj_lab::vm::{Backend, Drive, Nvme, RunFolder};
-use iopj_store::{Outcome, Store};
+use iopj_store::{Measurement, Outcome, Store};
 use std::time::Duration;
 
 /// Two trials, long enough to be met by what befalls the drive in the second.
 const TWO: &str = "--path nvme-user/doorbell/poll --iodepth 1 --runtime 8s --replicates 2";
+/// As long as the kernel waits before it lets go of a drive that is pulled, and as long again.
+const LONG: &str = "--path nvme-user/doorbell/poll --iodepth 1 --runtime 12s --replicates 2";
 const SHORT: &str = "--path nvme-user/doorbell/poll --iodepth 1 --ios 200 --replicates 1";
 /// From the line that tells of the second trial until its drive is driven.
 const UNDER_WAY: Duration = Duration::from_millis(1500);
@@ -57,7 +59,7 @@ fn a_drive_that_fails_in_a_trial_fails_the_trial_and_is_given_back() {
          under_way fatal $fatal; printf '\\002' | dd of=/sys/bus/pci/devices/$fatal/config bs=1 seek=4 2>/dev/null\n\
          ) &\n\
          attempt fatal $fatal {TWO}\n\
-         attempt pulled $pulled {TWO}\n\
+         attempt pulled $pulled {LONG}\n\
          ls /sys/bus/pci/devices/$pulled >/out/pulled.folder 2>&1\n\
          iopj restore >/out/restore 2>&1; echo $? >/out/restore.status\n"
     );
@@ -84,6 +86,35 @@ fn a_drive_that_fails_in_a_trial_fails_the_trial_and_is_given_back() {
     assert_ne!(left.text("pulled.status"), "0", "{}", left.text("pulled.messages"));
     assert!(left.text("pulled.folder").contains("No such file"), "{}", left.text("pulled.folder"));
     assert_eq!(left.text("restore.status"), "0", "{}", left.text("restore"));
+}
+
+/// A drive that answers after 1 ms keeps whoever looks waiting, on any host.
+#[test]
+fn each_way_to_wait_for_a_slow_drive_is_verified() {
+    let Some(mut bench) = Bench::new("6.18") else { return };
+    bench.drives = vec![Drive::Nvme(Nvme::new(4, Backend::Null { size_bytes: 1 << 30, latency_ns: 1_000_000 }))];
+    let ways = ["interrupt", "poll", "hybrid", "hybrid:300us"];
+    let paths = ways.map(|way| format!("--path nvme-user/doorbell/{way}")).join(" ");
+    let script = format!(
+        "drives 1\n\
+         attempt slow $(address 0) {paths} --iodepth 1 --ios 500 --replicates 3\n"
+    );
+    let left = bench.run(&script, |_, _| {});
+    let messages = left.text("slow.messages");
+    assert_eq!(left.text("slow.status"), "0", "{messages}");
+    let trials = Store::open(&left.path("slow.iopj")).unwrap().trials().unwrap();
+    for way in ways {
+        let path: IoPath = format!("nvme-user/doorbell/{way}").parse().unwrap();
+        let own = trials.iter().filter(|trial| trial.path == path);
+        let own: Vec<&Measurement> = own.map(|trial| trial.outcome.measurement().unwrap()).collect();
+        let verdicts: Vec<&Verdict> = own.iter().map(|one| &one.verdict).collect();
+        assert_eq!(verdicts.len(), 3, "{messages}");
+        assert!(verdicts.iter().any(|verdict| verdict.kind == VerdictKind::Verified), "{path}: {verdicts:?}");
+        assert!(verdicts.iter().all(|verdict| verdict.kind != VerdictKind::Refuted), "{path}: {verdicts:?}");
+        let mut sleeps: Vec<u64> = own.iter().map(|one| one.evidence.process.voluntary_switches).collect();
+        sleeps.sort_unstable();
+        assert_eq!(sleeps[1] > 250, way != "poll", "{path}: {sleeps:?} sleeps in 500 I/Os");
+    }
 }
 
 /// What the host does to the machine in the second trial of an attempt.

@@ -103,7 +103,7 @@ paths = "io_uring/syscall/poll"
 rw = "randread"
 bs = "4k"
 ramp_time = "300ms"
-ios = 2000
+ios = 8000
 "#,
 );
 

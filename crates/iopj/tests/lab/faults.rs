@@ -69,7 +69,7 @@ fn falsified(replicates: usize, seed: u64) -> Vec<(Trial, Option<Way>)> {
     std::fs::write(&script, include_str!("fault.sh").replace("@SEED@", &seed.to_string())).unwrap();
     std::fs::set_permissions(&script, PermissionsExt::from_mode(0o755)).unwrap();
     let study = format!(
-        "name = \"faults\"\nseed = 11\nreplicates = {replicates}\nidle = \"500ms\"\nsettle_limit = \"500ms\"\n\
+        "name = \"faults\"\nseed = 1\nreplicates = {replicates}\nidle = \"500ms\"\nsettle_limit = \"500ms\"\n\
          paths = [\"posix-sio/syscall/poll\", \"io_uring/syscall/poll\", \"posix-sio/syscall/hybrid\"]\n\
          [meters.own]\nkind = \"command\"\ncommand = [{script:?}]\nscope = \"system\"\ninterval = \"100ms\"\n\
          [[workload]]\nrw = \"randread\"\nbs = \"4k\"\nramp_time = \"300ms\"\nruntime = \"1s\"\n"

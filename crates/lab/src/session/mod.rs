@@ -17,6 +17,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+pub use guest::HOLD_COUNTERS;
 pub use mishap::{Mishap, MishapKind};
 
 /// The drive that a guest has.

@@ -14,8 +14,12 @@ use crate::sampling::online;
 use iopj_core::evidence::Completions;
 use std::ffi::CString;
 use std::io;
+use std::path::Path;
 use tracefs::Tracefs;
 
+/// The tracepoints: a request is complete, a timer is set.
+const COMPLETED: &str = "block/block_rq_complete";
+const TIMER: &str = "timer/hrtimer_start";
 /// `TRACE_FLAG_HARDIRQ`, `TRACE_FLAG_SOFTIRQ`.
 const HARD: u32 = 8;
 const SOFT: u32 = 16;
@@ -73,7 +77,7 @@ impl CompletionCounters {
     ) -> Result<CompletionCounters, CompletionsError> {
         let tracefs = Tracefs::find(root).map_err(CompletionsError::Tracefs)?;
         let id = |name| tracefs.id(name).map_err(CompletionsError::Tracefs);
-        let (completed, timer) = (id("block/block_rq_complete")?, id("timer/hrtimer_start")?);
+        let (completed, timer) = (id(COMPLETED)?, id(TIMER)?);
         let disks = filter(&root.text("proc/diskstats")?, disks)?;
         let cores: Vec<Whose> = online(root)?.into_iter().map(Whose::Core).collect();
         let waiting: Vec<Whose> = match waiting {
@@ -144,6 +148,33 @@ impl CompletionCounters {
             timers: sum(&self.timers)?,
             ..Completions::default()
         })
+    }
+}
+
+/// What the counters of each pass need in the kernel's code, kept there while this lives.
+///
+/// The kernel patches itself where a tracepoint gets its first counter or loses its last (kernel/trace/trace_event_perf.c,
+/// `perf_trace_event_reg`), and the scheduler where the first counter of a thread comes and, a second after it, the last has gone
+/// (kernel/events/core.c, `perf_sched_events`). Nothing is counted here.
+#[derive(Debug)]
+pub struct HeldCounters {
+    _counters: [Counter; 2],
+}
+
+impl HeldCounters {
+    /// Opens a counter of the calling thread at each of the tracepoints.
+    ///
+    /// # Errors
+    /// [`CompletionsError`] where completions cannot be counted.
+    pub fn open() -> Result<HeldCounters, CompletionsError> {
+        let root = Root::new(Path::new("/"))?;
+        let tracefs = Tracefs::find(&root).map_err(CompletionsError::Tracefs)?;
+        let held = |name| {
+            let id = tracefs.id(name).map_err(CompletionsError::Tracefs)?;
+            let counter = Counter::unfiltered(id, Whose::Thread(0));
+            counter.map_err(|source| CompletionsError::Events(EventsError::of(source, &root, 1)))
+        };
+        Ok(HeldCounters { _counters: [held(COMPLETED)?, held(TIMER)?] })
     }
 }
 
