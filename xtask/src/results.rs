@@ -35,6 +35,8 @@ struct Binary {
     end: Duration,
     /// Its tests in the order of their ends, each with when that was.
     ends: Vec<(String, Duration)>,
+    /// What tests waited for the machine, which those of a binary and of other checkouts take in turns.
+    waited: BTreeMap<String, Duration>,
     failed: BTreeSet<String>,
     /// Its last line was seen: it did not die.
     is_whole: bool,
@@ -64,6 +66,10 @@ impl Results {
             binary.ends.push((name.to_owned(), at));
         } else if let Some(test) = line.strip_prefix("---- ").and_then(|rest| rest.strip_suffix(" stdout ----")) {
             test.clone_into(&mut self.test);
+        } else if let Some(seconds) =
+            line.strip_prefix("waited ").and_then(|rest| rest.strip_suffix(" s for the machine"))
+        {
+            binary.waited.insert(self.test.clone(), Duration::from_secs(seconds.parse().unwrap_or(0)));
         } else if let Some(reason) = line.strip_prefix("skipped: ") {
             self.skipped.push(format!("{}: {reason}", self.test));
         }
@@ -109,7 +115,7 @@ impl Results {
 }
 
 impl Binary {
-    /// How long each test took.
+    /// How long each test took, without what it waited for others.
     fn tests(&self, threads: usize) -> Vec<(Duration, String)> {
         let mut waiting: Vec<&str> = self.ends.iter().map(|(name, _)| name.as_str()).collect();
         waiting.sort_unstable();
@@ -119,7 +125,8 @@ impl Binary {
         let mut tests = Vec::new();
         for (name, end) in &self.ends {
             let begin = running.remove(name.as_str());
-            tests.extend(begin.map(|begin| (end.saturating_sub(begin), format!("{}: {name}", self.name))));
+            let waited = self.waited.get(name).copied().unwrap_or_default();
+            tests.extend(begin.map(|begin| (end.saturating_sub(begin + waited), format!("{}: {name}", self.name))));
             running.extend(waiting.next().map(|next| (next, *end)));
         }
         tests
@@ -195,12 +202,14 @@ mod tests {
                 (240, "test d ... ignored"),
                 (250, "test c ... ok"),
                 (290, "test e ... ok"),
+                (290, "---- e stdout ----"),
+                (290, "waited 35 s for the machine"),
                 (290, "test result: ok. 5 passed"),
             ],
         );
         let times: BTreeMap<_, _> = results.binaries[0].tests(2).into_iter().map(|(time, name)| (name, time)).collect();
         let seconds = |name: &str| times[&format!("lab (tests/lab/main.rs): {name}")].as_secs();
-        assert_eq!(["a", "b", "c", "d", "e"].map(seconds), [50, 40, 200, 180, 50]);
+        assert_eq!(["a", "b", "c", "d", "e"].map(seconds), [50, 40, 200, 180, 15]);
         assert_eq!(
             results.times(),
             [
@@ -209,7 +218,6 @@ mod tests {
                 "the tests that took longer than 30 s:",
                 "  200.0 s  lab (tests/lab/main.rs): c  (over 3 minutes)",
                 "  180.0 s  lab (tests/lab/main.rs): d",
-                "   50.0 s  lab (tests/lab/main.rs): e",
                 "   50.0 s  lab (tests/lab/main.rs): a",
                 "   40.0 s  lab (tests/lab/main.rs): b",
             ]

@@ -9,7 +9,7 @@ use std::io::Write;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 /// A folder on the file system of the build, which lies on a disk where `/tmp` may not.
 pub(crate) fn folder() -> tempfile::TempDir {
@@ -130,8 +130,11 @@ pub(crate) fn alone() -> Alone {
         File::open(&path).or_else(|_| File::create(&path)).ok()
     };
     let file = folders.iter().find_map(open).expect("a place for the tests' lock");
+    let asked = Instant::now();
     // SAFETY: the descriptor is open; the lock goes with it.
     assert_eq!(unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX) }, 0);
+    // `cargo xtask test` takes it off the test's time.
+    eprintln!("waited {} s for the machine", asked.elapsed().as_secs());
     Alone(file)
 }
 
