@@ -8,7 +8,9 @@ use iopj_lab::image::Program;
 use iopj_lab::kernels::Kernel;
 use iopj_lab::session::{Device, Guest, GuestStudy, Mishap, MishapKind, StudyDone};
 use iopj_store::{Outcome, Store};
+use std::io::{BufRead, BufReader};
 use std::path::Path;
+use std::process::{Command, Stdio};
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
@@ -123,4 +125,18 @@ fn a_drive_that_is_pulled_leaves_the_trials_before() {
     assert_ne!(done.unwrap().status, 0, "{printed}");
     assert!(outcomes[0].measurement().is_some(), "the trial before it is kept: {outcomes:?}");
     assert!(outcomes.iter().any(|outcome| !failure(outcome).is_empty()), "{outcomes:?} {printed}");
+}
+
+#[test]
+fn counters_are_held_until_their_process_ends() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_iopj"));
+    let mut held = command.args(["lab", "hold-counters"]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(held.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let files = std::fs::read_dir(format!("/proc/{}/fd", held.id())).unwrap();
+    let links = files.map(|file| std::fs::read_link(file.unwrap().path()).unwrap_or_default());
+    let counters = links.filter(|link| link.as_os_str() == "anon_inode:[perf_event]").count();
+    let _ = held.kill();
+    held.wait().unwrap();
+    assert_eq!((line.as_str(), counters), ("counters are held\n", 2));
 }
