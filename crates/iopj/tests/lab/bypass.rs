@@ -123,7 +123,19 @@ fn bypass_is_proven_and_leaves_the_kernel_out_on_6_18() {
         }
     }
     // The timer's ticks and the other processor's idle loop remain.
-    let kernel = |path: &str| of(&trials, path, 1, |one| instructions(one, Space::Kernel));
-    let (alone, sync) = (kernel("nvme-user/doorbell/poll"), kernel("posix-sio/syscall/interrupt"));
+    let kernel = |path: &str, iodepth| of(&trials, path, iodepth, |one| instructions(one, Space::Kernel));
+    let all = |path: &str, iodepth| {
+        of(&trials, path, iodepth, |one| instructions(one, Space::Kernel) + instructions(one, Space::User))
+    };
+    let (alone, sync) = (kernel("nvme-user/doorbell/poll", 1), kernel("posix-sio/syscall/interrupt", 1));
     assert!(alone * 2.0 < sync, "{alone} {sync}");
+    let ring = "io_uring/syscall/poll";
+    for completion in ["interrupt", "poll", "hybrid"] {
+        let bypass = format!("nvme-user/doorbell/{completion}");
+        let (own, of_ring) = (kernel(&bypass, 32), kernel(ring, 32));
+        assert!(own * 5.0 < of_ring, "{completion}: {own} {of_ring}");
+        // Who polls spins in user space.
+        let (own, of_ring) = (all(&bypass, 32), all(ring, 32));
+        assert!(completion == "poll" || own < of_ring, "{completion}: {own} {of_ring}");
+    }
 }
