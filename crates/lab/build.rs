@@ -22,7 +22,8 @@ fn compile() {
     let done = compiler.status();
     if !done.as_ref().is_ok_and(|status| status.success()) {
         eprintln!(
-            "the profiler's plugin was not built by {compiler:?} ({done:?}): install a C compiler, or name one in CC"
+            "the profiler's plugin was not built by {compiler:?} ({done:?}): install a C compiler, or name \
+             one in CC"
         );
         std::process::exit(1);
     }

@@ -29,7 +29,9 @@ fuzz_target!(|input: (u8, &[u8])| {
     };
     match read(bytes, &config) {
         Ok(log) => {
-            assert!(log.readings.len() > 1 && log.readings.windows(2).all(|pair| pair[0].own_ns < pair[1].own_ns));
+            assert!(
+                log.readings.len() > 1 && log.readings.windows(2).all(|pair| pair[0].own_ns < pair[1].own_ns)
+            );
             assert!(log.readings.iter().all(|reading| matches!(reading.value, Value::Count(_))
                 || matches!(reading.value, Value::Watts(watts) if watts.is_finite())));
         }

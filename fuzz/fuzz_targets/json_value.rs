@@ -1,4 +1,5 @@
-//! A pointer into any document finds a finite number or an error. The first line is the pointer, the rest the document.
+//! A pointer into any document finds a finite number or an error. The first line is the pointer, the rest the
+//! document.
 #![no_main]
 
 use iopj_meter::{json_value, parse_json};

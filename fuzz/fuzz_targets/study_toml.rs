@@ -1,4 +1,5 @@
-//! A study file is refused, or is the same study after it was written and read again; its matrix is spanned or refused.
+//! A study file is refused, or is the same study after it was written and read again; its matrix is spanned
+//! or refused.
 #![no_main]
 
 use iopj_study::study::Study;

@@ -1,4 +1,5 @@
-//! A bare Debian in a folder, with one line of apt sources, in which `cargo xtask test` must pass as it does on a fresh machine.
+//! A bare Debian in a folder, with one line of apt sources, in which `cargo xtask test` must pass as it does
+//! on a fresh machine.
 
 use crate::workspace::Workspace;
 use crate::{needs, shell};
@@ -7,11 +8,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What a machine has on which Rust programs with C parts are built; the tests install what they need beside it.
+/// What a machine has on which Rust programs with C parts are built; the tests install what they need beside
+/// it.
 const PACKAGES: &str = "--include=git,gcc,libc6-dev,ca-certificates,curl";
 
-/// Run in a mount namespace of its own: its mounts go with the last process in it, however that ends, and are never seen by
-/// whoever removes the folder.
+/// Run in a mount namespace of its own: its mounts go with the last process in it, however that ends, and are
+/// never seen by whoever removes the folder.
 const ENTER: &str = "\
 set -e
 mount --bind \"$1\" \"$1\"
@@ -76,8 +78,12 @@ pub(crate) fn test(workspace: &Workspace, release: &str) -> Result<()> {
 /// The mirror that this machine's own packages come from.
 fn mirror() -> Result<String> {
     let format = "$(LABEL)|$(COMPONENT)|$(REPO_URI)";
-    let text =
-        shell::output(Command::new("apt-get").args(["indextargets", "--format", format, "Created-By: Packages"]))?;
+    let text = shell::output(Command::new("apt-get").args([
+        "indextargets",
+        "--format",
+        format,
+        "Created-By: Packages",
+    ]))?;
     mirror_in(&text).context("apt knows no mirror of Debian: name one in /etc/apt, and run apt-get update")
 }
 
@@ -92,7 +98,8 @@ const CARGO: [&str; 4] = ["bin", "registry", "git", "config.toml"];
 fn toolchains(bare: &Path) -> Result<()> {
     let folder = |variable: &str, name: &str| {
         let home = || Some(PathBuf::from(std::env::var_os("HOME")?).join(name));
-        let found = std::env::var_os(variable).map(PathBuf::from).or_else(home).filter(|found| found.is_dir());
+        let found =
+            std::env::var_os(variable).map(PathBuf::from).or_else(home).filter(|found| found.is_dir());
         found.with_context(|| format!("{variable} names no folder: install rustup"))
     };
     let (rustup, cargo) = (folder("RUSTUP_HOME", ".rustup")?, folder("CARGO_HOME", ".cargo")?);
@@ -118,7 +125,10 @@ fn remove(folder: &Path) -> Result<()> {
 
 /// The first mount point at or below a folder (proc_pid_mountinfo(5)).
 fn mount_below<'a>(mounts: &'a str, folder: &Path) -> Option<&'a str> {
-    mounts.lines().filter_map(|line| line.split(' ').nth(4)).find(|place| Path::new(place).starts_with(folder))
+    mounts
+        .lines()
+        .filter_map(|line| line.split(' ').nth(4))
+        .find(|place| Path::new(place).starts_with(folder))
 }
 
 #[cfg(test)]
@@ -127,9 +137,12 @@ mod tests {
 
     #[test]
     fn a_folder_in_which_something_is_mounted_is_not_removed() {
-        let mounts = "22 1 254:0 / / rw - ext4 /dev/vda rw\n\
-                      90 22 0:5 / /w/target/soak/trixie/dev rw - devtmpfs dev rw\n";
-        assert_eq!(mount_below(mounts, Path::new("/w/target/soak/trixie")), Some("/w/target/soak/trixie/dev"));
+        let mounts = "22 1 254:0 / / rw - ext4 /dev/vda rw\n90 22 0:5 / /w/target/soak/trixie/dev rw - \
+                      devtmpfs dev rw\n";
+        assert_eq!(
+            mount_below(mounts, Path::new("/w/target/soak/trixie")),
+            Some("/w/target/soak/trixie/dev")
+        );
         assert_eq!(mount_below(mounts, Path::new("/w/target/soak/trix")), None);
         assert_eq!(mount_below(mounts, Path::new("/w/target/soak/bookworm")), None);
     }

@@ -28,8 +28,8 @@ const TABLE: &[(&str, &[&str])] = &[
     ("xtask", &[]),
 ];
 
-/// A line for each crate that is not in the table, and for each use that the table does not allow. Tests may use
-/// whatever they like.
+/// A line for each crate that is not in the table, and for each use that the table does not allow. Tests may
+/// use whatever they like.
 pub(crate) fn findings(metadata: &Value) -> Vec<String> {
     let mut findings = Vec::new();
     for package in metadata["packages"].as_array().into_iter().flatten() {
@@ -43,7 +43,8 @@ pub(crate) fn findings(metadata: &Value) -> Vec<String> {
             let used = dependency["name"].as_str().unwrap_or_default();
             let ours = TABLE.iter().any(|(crate_name, _)| *crate_name == used);
             if ours && dependency["kind"] != "dev" && !allowed.contains(&used) {
-                findings.push(format!("{manifest}: {name} may not use {used}, says DESIGN.md's table of crates"));
+                findings
+                    .push(format!("{manifest}: {name} may not use {used}, says DESIGN.md's table of crates"));
             }
         }
     }
@@ -56,7 +57,8 @@ mod tests {
     use serde_json::json;
 
     fn package(name: &str, uses: &[(&str, Option<&str>)]) -> Value {
-        let dependencies: Vec<Value> = uses.iter().map(|(name, kind)| json!({ "name": name, "kind": kind })).collect();
+        let dependencies: Vec<Value> =
+            uses.iter().map(|(name, kind)| json!({ "name": name, "kind": kind })).collect();
         json!({ "name": name, "manifest_path": format!("{name}/Cargo.toml"), "dependencies": dependencies })
     }
 
@@ -72,7 +74,8 @@ mod tests {
         assert_eq!(
             findings(&metadata),
             [
-                "iopj-report/Cargo.toml: iopj-report may not use iopj-engine, says DESIGN.md's table of crates",
+                "iopj-report/Cargo.toml: iopj-report may not use iopj-engine, says DESIGN.md's table of \
+                 crates",
                 "iopj-probe/Cargo.toml: iopj-probe may not use iopj-store, says DESIGN.md's table of crates",
                 "xtask/Cargo.toml: xtask may not use iopj-core, says DESIGN.md's table of crates",
                 "iopj-extra/Cargo.toml: iopj-extra is not in DESIGN.md's table of crates",

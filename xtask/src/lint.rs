@@ -32,7 +32,8 @@ pub(crate) fn run(workspace: &Workspace, options: Options) -> Result<()> {
         shell::step("docs", cargo(&doc).env("RUSTDOCFLAGS", "-D warnings")),
         licences(workspace),
     ];
-    let failures: Vec<String> = steps.into_iter().filter_map(Result::err).map(|error| format!("{error:#}")).collect();
+    let failures: Vec<String> =
+        steps.into_iter().filter_map(Result::err).map(|error| format!("{error:#}")).collect();
     if !failures.is_empty() {
         bail!("{} of the steps failed\n  {}", failures.len(), failures.join("\n  "));
     }

@@ -1,5 +1,5 @@
-//! Chores of the repository, `cargo xtask CHORE`: one module a chore, and what they share. The chores run the built
-//! `iopj` and link none of its crates.
+//! Chores of the repository, `cargo xtask CHORE`: one module a chore, and what they share. The chores run the
+//! built `iopj` and link none of its crates.
 #![expect(clippy::print_stdout, reason = "a chore speaks to the terminal")]
 
 mod chroot;
@@ -32,7 +32,8 @@ usage: cargo xtask CHORE
   instructions [--check] [--fio] [PATH[@IODEPTH]...]
                                          user-space instructions per I/O of the generator, or of fio
   fuzz [--seconds N]                     every fuzz target for N seconds (60)
-  kernel-functions TREE...               the table of kernel functions and their source folders, from kernel sources
+  kernel-functions TREE...               the table of kernel functions and their source folders, from kernel \
+                     sources
   dist                                   release binary, man pages and completions
 ";
 

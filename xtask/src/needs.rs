@@ -41,7 +41,8 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("/usr/share/fonts/truetype/noto/NotoSans-Regular.ttf", "fonts-noto-core"),
 ];
 
-/// Makes sure that every program of the tests is here: installs as root with apt-get, otherwise names what is missing.
+/// Makes sure that every program of the tests is here: installs as root with apt-get, otherwise names what is
+/// missing.
 ///
 /// # Errors
 /// Something is missing and this is CI, or its installation failed.

@@ -1,7 +1,8 @@
-//! What `cargo test` prints, read line by line: binaries and tests with their times, what failed, what left itself out.
+//! What `cargo test` prints, read line by line: binaries and tests with their times, what failed, what left
+//! itself out.
 //!
-//! libtest tells no test's time. It starts tests in the order of their names, as many at once as it has threads, and the next
-//! when one ends: so the line that a test ended with says when another began.
+//! libtest tells no test's time. It starts tests in the order of their names, as many at once as it has
+//! threads, and the next when one ends: so the line that a test ended with says when another began.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -45,7 +46,14 @@ struct Binary {
 impl Results {
     pub(crate) fn new(threads: usize) -> Results {
         let (binaries, skipped) = (Vec::new(), Vec::new());
-        Results { threads, binaries, test: String::new(), in_failures: false, skipped, failed_otherwise: false }
+        Results {
+            threads,
+            binaries,
+            test: String::new(),
+            in_failures: false,
+            skipped,
+            failed_otherwise: false,
+        }
     }
 
     /// Takes a line that was printed this long after the start.
@@ -62,9 +70,12 @@ impl Results {
             self.in_failures = true;
         } else if line.starts_with("test result: ") {
             (binary.is_whole, binary.end) = (true, at);
-        } else if let Some((name, _)) = line.strip_prefix("test ").and_then(|rest| rest.rsplit_once(" ... ")) {
+        } else if let Some((name, _)) = line.strip_prefix("test ").and_then(|rest| rest.rsplit_once(" ... "))
+        {
             binary.ends.push((name.to_owned(), at));
-        } else if let Some(test) = line.strip_prefix("---- ").and_then(|rest| rest.strip_suffix(" stdout ----")) {
+        } else if let Some(test) =
+            line.strip_prefix("---- ").and_then(|rest| rest.strip_suffix(" stdout ----"))
+        {
             test.clone_into(&mut self.test);
         } else if let Some(seconds) =
             line.strip_prefix("waited ").and_then(|rest| rest.strip_suffix(" s for the machine"))
@@ -101,7 +112,8 @@ impl Results {
         let mut binaries: Vec<(Duration, &str)> =
             self.binaries.iter().map(|one| (one.end.saturating_sub(one.begin), one.name.as_str())).collect();
         binaries.sort_by(|left, right| right.cmp(left));
-        let mut tests: Vec<(Duration, String)> = self.binaries.iter().flat_map(|one| one.tests(self.threads)).collect();
+        let mut tests: Vec<(Duration, String)> =
+            self.binaries.iter().flat_map(|one| one.tests(self.threads)).collect();
         tests.retain(|(time, _)| *time >= SLOW);
         tests.sort_by(|left, right| right.cmp(left));
         let text = |time: Duration, name: &str| format!("{:7.1} s  {name}", time.as_secs_f64());
@@ -126,7 +138,9 @@ impl Binary {
         for (name, end) in &self.ends {
             let begin = running.remove(name.as_str());
             let waited = self.waited.get(name).copied().unwrap_or_default();
-            tests.extend(begin.map(|begin| (end.saturating_sub(begin + waited), format!("{}: {name}", self.name))));
+            tests.extend(
+                begin.map(|begin| (end.saturating_sub(begin + waited), format!("{}: {name}", self.name))),
+            );
             running.extend(waiting.next().map(|next| (next, *end)));
         }
         tests
@@ -207,7 +221,8 @@ mod tests {
                 (290, "test result: ok. 5 passed"),
             ],
         );
-        let times: BTreeMap<_, _> = results.binaries[0].tests(2).into_iter().map(|(time, name)| (name, time)).collect();
+        let times: BTreeMap<_, _> =
+            results.binaries[0].tests(2).into_iter().map(|(time, name)| (name, time)).collect();
         let seconds = |name: &str| times[&format!("lab (tests/lab/main.rs): {name}")].as_secs();
         assert_eq!(["a", "b", "c", "d", "e"].map(seconds), [50, 40, 200, 180, 15]);
         assert_eq!(

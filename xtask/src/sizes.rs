@@ -39,7 +39,8 @@ fn file_findings(name: &str, text: &str) -> Vec<String> {
     let lines: Vec<&str> = text.lines().collect();
     let mut findings = Vec::new();
     if lines.len() > FILE_LINES {
-        findings.push(format!("{name}:1: the file has {} lines, at most {FILE_LINES} are allowed", lines.len()));
+        findings
+            .push(format!("{name}:1: the file has {} lines, at most {FILE_LINES} are allowed", lines.len()));
     }
     let first_test = if name.contains("/tests") { 0 } else { test_module(&lines) };
     for (index, line) in lines.iter().enumerate().take(first_test) {
@@ -56,7 +57,8 @@ fn file_findings(name: &str, text: &str) -> Vec<String> {
 
 /// The line at which the file's tests begin, by convention its last part.
 fn test_module(lines: &[&str]) -> usize {
-    let opens = |pair: &[&str]| pair[0] == "#[cfg(test)]" && pair[1].starts_with("mod ") && pair[1].ends_with('{');
+    let opens =
+        |pair: &[&str]| pair[0] == "#[cfg(test)]" && pair[1].starts_with("mod ") && pair[1].ends_with('{');
     lines.windows(2).position(opens).unwrap_or(lines.len())
 }
 
@@ -102,17 +104,26 @@ mod tests {
 
     #[test]
     fn signatures_of_several_lines_are_followed_to_the_body() {
-        let long = format!("fn f(\n    a: u8,\n) -> u8\nwhere\n    u8: Copy,\n{{\n{}}}\n", "    call();\n".repeat(55));
-        assert_eq!(file_findings("a.rs", &long), ["a.rs:1: the function has 62 lines, at most 60 are allowed"]);
+        let long = format!(
+            "fn f(\n    a: u8,\n) -> u8\nwhere\n    u8: Copy,\n{{\n{}}}\n",
+            "    call();\n".repeat(55)
+        );
+        assert_eq!(
+            file_findings("a.rs", &long),
+            ["a.rs:1: the function has 62 lines, at most 60 are allowed"]
+        );
         let declaration = format!("    fn f(\n        a: u8,\n    ) -> u8;\n{}", "\n".repeat(100));
         assert_eq!(file_findings("a.rs", &declaration), [""; 0]);
     }
 
     #[test]
     fn words_that_hold_fn_are_no_functions() {
-        for line in
-            ["// a fn of ours", "let f: fn (u8);", "impl Fn for X {", "    callback: unsafe extern \"C\" fn(u8),"]
-        {
+        for line in [
+            "// a fn of ours",
+            "let f: fn (u8);",
+            "impl Fn for X {",
+            "    callback: unsafe extern \"C\" fn(u8),",
+        ] {
             assert!(!is_function(line), "{line}");
         }
         assert!(is_function("    pub(crate) unsafe extern \"C\" fn f() {"));

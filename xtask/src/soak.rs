@@ -15,7 +15,8 @@ const CASES: &str = "10000";
 /// A part by its name, and what does it.
 type Part = (&'static str, fn(&Workspace) -> Result<()>);
 
-const PARTS: [Part; 4] = [("ignored", ignored), ("properties", properties), ("address", address), ("chroots", chroots)];
+const PARTS: [Part; 4] =
+    [("ignored", ignored), ("properties", properties), ("address", address), ("chroots", chroots)];
 
 pub(crate) fn run(workspace: &Workspace, options: Options) -> Result<()> {
     let words = options.rest()?;
@@ -40,8 +41,16 @@ pub(crate) fn run(workspace: &Workspace, options: Options) -> Result<()> {
 
 /// The tests that are ignored as soaks: their names begin with `soak_`.
 fn ignored(workspace: &Workspace) -> Result<()> {
-    let words =
-        ["test", "--workspace", "--all-features", "--no-fail-fast", "--", "--show-output", "--ignored", "soak_"];
+    let words = [
+        "test",
+        "--workspace",
+        "--all-features",
+        "--no-fail-fast",
+        "--",
+        "--show-output",
+        "--ignored",
+        "soak_",
+    ];
     judged("the tests that are soaks", test::run_tests(workspace.cargo(&words))?)
 }
 

@@ -1,4 +1,5 @@
-//! `cargo xtask test`: what the tests need, every test, the ring and the NVMe driver under Miri, and the instruction counts.
+//! `cargo xtask test`: what the tests need, every test, the ring and the NVMe driver under Miri, and the
+//! instruction counts.
 
 use crate::options::Options;
 use crate::results::Results;
@@ -14,7 +15,8 @@ use std::time::Instant;
 /// The features that clippy and the documentation are built with, too, so that nothing is built twice.
 const TESTS: [&str; 3] = ["test", "--workspace", "--all-features"];
 
-/// Property tests take the same cases each time, so that no change is refused for another's luck; a soak takes others.
+/// Property tests take the same cases each time, so that no change is refused for another's luck; a soak
+/// takes others.
 const SEED: &str = "10";
 
 pub(crate) fn run(workspace: &Workspace, options: Options) -> Result<()> {
@@ -62,8 +64,8 @@ fn kernels(workspace: &Workspace) -> Result<()> {
     }
 }
 
-/// An old kernel that polls synchronously, one that says so and does not, one with io_uring's hybrid polling, and a new
-/// one whose package is in parts.
+/// An old kernel that polls synchronously, one that says so and does not, one with io_uring's hybrid polling,
+/// and a new one whose package is in parts.
 fn fetch_kernels(workspace: &Workspace) -> Result<()> {
     let iopj = workspace.target.join("debug/iopj");
     let lab = |words: &[&str]| {
@@ -77,11 +79,13 @@ fn fetch_kernels(workspace: &Workspace) -> Result<()> {
     shell::step(&format!("kernel {series}"), &mut lab(&[series]))
 }
 
-/// Of the series on offer, oldest first, the oldest from 7.2 on: a distribution drops 7.2 some day for a newer one.
+/// Of the series on offer, oldest first, the oldest from 7.2 on: a distribution drops 7.2 some day for a
+/// newer one.
 fn new_series(offers: &Value) -> Option<&str> {
     let is_new = |series: &&str| {
-        let numbers =
-            series.split_once('.').and_then(|(major, minor)| Some((major.parse().ok()?, minor.parse().ok()?)));
+        let numbers = series
+            .split_once('.')
+            .and_then(|(major, minor)| Some((major.parse().ok()?, minor.parse().ok()?)));
         numbers.is_some_and(|numbers: (u32, u32)| numbers >= (7, 2))
     };
     offers.as_array()?.iter().filter_map(|offer| offer["series"].as_str()).find(is_new)
@@ -118,7 +122,8 @@ pub(crate) fn run_tests(mut command: Command) -> Result<Results> {
 /// The ring's index arithmetic under Miri; the tests beside it that make system calls are left out.
 fn miri(workspace: &Workspace) -> Result<()> {
     if !shell::succeeds(&mut workspace.cargo(&["+nightly", "miri", "--version"])) {
-        let install = ["toolchain", "install", "nightly", "--profile", "minimal", "--component", "miri,rust-src"];
+        let install =
+            ["toolchain", "install", "nightly", "--profile", "minimal", "--component", "miri,rust-src"];
         let installed = shell::step("installing Miri", &mut workspace.program("rustup", &install));
         match installed {
             Err(error) if shell::in_ci() => return Err(error),
@@ -133,7 +138,9 @@ fn miri(workspace: &Workspace) -> Result<()> {
     let arguments = [&test[..], &["ring::", "nvme_user::", "--skip", "io_uring::"]].concat();
     // proptest looks for a file of former failures, which Miri's isolation forbids.
     let mut command = workspace.cargo(&arguments);
-    command.env("MIRIFLAGS", "-Zmiri-disable-isolation").env("CARGO_TARGET_DIR", workspace.target.join("miri"));
+    command
+        .env("MIRIFLAGS", "-Zmiri-disable-isolation")
+        .env("CARGO_TARGET_DIR", workspace.target.join("miri"));
     shell::step("the ring and the NVMe driver under Miri", &mut command)
 }
 

@@ -47,9 +47,14 @@ impl Workspace {
     }
     /// Builds the bench of the `nvme-user` engine as released code and gives its path.
     pub(crate) fn engine_bench(&self) -> Result<PathBuf> {
-        let words = ["bench", "--no-run", "--package", "iopj-engine", "--features", "sim", "--bench", "nvme_user"];
+        let words =
+            ["bench", "--no-run", "--package", "iopj-engine", "--features", "sim", "--bench", "nvme_user"];
         let messages = shell::output(self.cargo(&words).arg("--message-format=json"))?;
-        let executable = |line| Some(serde_json::from_str::<Value>(line).ok()?["executable"].as_str()?.into());
-        messages.lines().find_map(executable).context("cargo does not say where it built the bench `nvme_user`")
+        let executable =
+            |line| Some(serde_json::from_str::<Value>(line).ok()?["executable"].as_str()?.into());
+        messages
+            .lines()
+            .find_map(executable)
+            .context("cargo does not say where it built the bench `nvme_user`")
     }
 }

@@ -1,4 +1,5 @@
-//! Under which conditions a trial ran: what else had the processors, and what of the machine changed meanwhile.
+//! Under which conditions a trial ran: what else had the processors, and what of the machine changed
+//! meanwhile.
 //!
 //! Only types: `iopj-probe` decides by the evidence. Conditions stand beside the verdict and never change it.
 

@@ -1,7 +1,7 @@
 //! What the I/O of a trial cost by kernel function: instructions, loads and stores, or samples of them.
 //!
-//! Only types: `iopj-lab` counts exactly under emulation, `iopj-probe` samples on real machines, `iopj-store` keeps
-//! both, and `iopj-report` explains them.
+//! Only types: `iopj-lab` counts exactly under emulation, `iopj-probe` samples on real machines, `iopj-store`
+//! keeps both, and `iopj-report` explains them.
 
 use serde::{Deserialize, Serialize};
 use std::ops::{Add, AddAssign};
@@ -12,8 +12,8 @@ use std::ops::{Add, AddAssign};
 pub enum CostSource {
     /// Every instruction, load and store was counted by the emulator that executed it.
     Exact,
-    /// Samples taken by `perf_event_open` on every core; a count is samples by period. The events by name, such as
-    /// `instructions` or `cpu-clock`.
+    /// Samples taken by `perf_event_open` on every core; a count is samples by period. The events by name,
+    /// such as `instructions` or `cpu-clock`.
     Sampled(Vec<String>),
 }
 
@@ -118,7 +118,8 @@ pub struct FunctionCost {
     pub function: String,
     /// The kernel module that holds it; absent for what is built in.
     pub module: Option<String>,
-    /// Source directory with a slash at its end, such as `block/` or `drivers/nvme/host/`; absent where unknown.
+    /// Source directory with a slash at its end, such as `block/` or `drivers/nvme/host/`; absent where
+    /// unknown.
     pub directory: Option<String>,
     /// Its counts, without those of the functions that it calls.
     pub cost: Cost,

@@ -1,7 +1,7 @@
 //! What a trial took in energy, by meter and scope, with its uncertainty.
 //!
-//! Only types: `iopj-meter` reads and integrates, `iopj-study` runs the meters beside the trials, `iopj-store` keeps
-//! both, and `iopj-report` compares.
+//! Only types: `iopj-meter` reads and integrates, `iopj-study` runs the meters beside the trials,
+//! `iopj-store` keeps both, and `iopj-report` compares.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -68,7 +68,10 @@ impl std::error::Error for UnknownScope {}
 impl FromStr for Scope {
     type Err = UnknownScope;
     fn from_str(text: &str) -> Result<Scope, UnknownScope> {
-        Scope::ALL.into_iter().find(|scope| scope.as_str() == text).ok_or_else(|| UnknownScope(text.to_owned()))
+        Scope::ALL
+            .into_iter()
+            .find(|scope| scope.as_str() == text)
+            .ok_or_else(|| UnknownScope(text.to_owned()))
     }
 }
 
@@ -97,7 +100,8 @@ pub enum EnergyOutcome {
     Incomplete(String),
 }
 
-/// Energy over the measured window of a trial. Uncertainties are after the GUM (JCGM 100:2008); intervals are of 95 %.
+/// Energy over the measured window of a trial. Uncertainties are after the GUM (JCGM 100:2008); intervals are
+/// of 95 %.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Joules {
     /// Length of the window.

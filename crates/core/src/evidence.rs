@@ -38,19 +38,21 @@ pub struct Evidence {
     pub process: ProcessEvidence,
     /// What the engine itself counted; absent where fio did the I/O.
     pub engine: Option<EngineEvidence>,
-    /// The rings of a generator that ran as a process of its own, as they were seen from outside; absent where nobody looked.
+    /// The rings of a generator that ran as a process of its own, as they were seen from outside; absent
+    /// where nobody looked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rings: Option<Vec<RingEvidence>>,
     /// CPU time of all cores by kind.
     pub cpu: CpuTimes,
-    /// Time of all cores in each idle state in ns, by the state's name, from `/sys/devices/system/cpu/cpu*/cpuidle`; empty where the
-    /// kernel has none.
+    /// Time of all cores in each idle state in ns, by the state's name, from
+    /// `/sys/devices/system/cpu/cpu*/cpuidle`; empty where the kernel has none.
     #[serde(default)]
     pub c_states: BTreeMap<String, u64>,
     /// True where the kernel only samples irq time, so that short interrupts escape `cpu`; absent
     /// where the kernel's configuration cannot be read.
     pub irq_time_sampled: Option<bool>,
-    /// What other processes and the kernel's threads had of the processors; absent where not all processes can be seen.
+    /// What other processes and the kernel's threads had of the processors; absent where not all processes
+    /// can be seen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub others: Option<OthersEvidence>,
     /// How often processors were throttled for heat meanwhile; absent where they do not count it.
@@ -64,11 +66,12 @@ pub struct Evidence {
     /// What came of the study's rule for the ramp's end; absent where there was none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub steadystate: Option<SteadyState>,
-    /// Who completed the I/Os of a pass just before the window, or why that was not counted; absent in evidence of rules before 4, and
-    /// where no driver of the kernel had the device.
+    /// Who completed the I/Os of a pass just before the window, or why that was not counted; absent in
+    /// evidence of rules before 4, and where no driver of the kernel had the device.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub completions: Option<Finding<Completions>>,
-    /// Processors that the jobs could use; absent in evidence of rules before 4, and where they could use all.
+    /// Processors that the jobs could use; absent in evidence of rules before 4, and where they could use
+    /// all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allowed_cpus: Option<u32>,
 }
@@ -80,17 +83,21 @@ pub struct SteadyState {
     pub ramp_ns: u64,
     /// The stretch at its end that was looked at, in ns.
     pub duration_ns: u64,
-    /// The share of the mean rate by which the line through the rates was allowed to rise or fall over that stretch.
+    /// The share of the mean rate by which the line through the rates was allowed to rise or fall over that
+    /// stretch.
     pub limit: f64,
     /// The share by which it did; negative for a fall, absent where nothing was to be fitted.
     pub change: Option<f64>,
-    /// Half of the 95 % interval of that share; absent where there is none, and in stores whose rule took noise for flat.
+    /// Half of the 95 % interval of that share; absent where there is none, and in stores whose rule took
+    /// noise for flat.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub noise: Option<f64>,
-    /// Length of the stretch that the line was fitted to in ns: `duration_ns` or longer, where noise hid the slope over that.
+    /// Length of the stretch that the line was fitted to in ns: `duration_ns` or longer, where noise hid the
+    /// slope over that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub over_ns: Option<u64>,
-    /// The rate was steady when the window began. If not, the ramp had reached its longest: the trial is unsteady.
+    /// The rate was steady when the window began. If not, the ramp had reached its longest: the trial is
+    /// unsteady.
     pub attained: bool,
 }
 
@@ -106,8 +113,9 @@ impl Evidence {
     }
 }
 
-/// Counts of one whole disk, from `/sys/block/X/stat` and `/proc/interrupts`; of a device that was taken from its kernel driver
-/// (`taken_by`), the commands that it counts itself (`reads`, `writes`) and the interrupts that the kernel passes on.
+/// Counts of one whole disk, from `/sys/block/X/stat` and `/proc/interrupts`; of a device that was taken from
+/// its kernel driver (`taken_by`), the commands that it counts itself (`reads`, `writes`) and the interrupts
+/// that the kernel passes on.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct DeviceEvidence {
     /// Kernel name, such as `nvme0n1`; the PCI address of a device that was taken.
@@ -135,15 +143,17 @@ pub struct DeviceEvidence {
     pub interrupts: Option<u64>,
     /// The vectors that were counted: interrupt number and name.
     pub vectors: Vec<String>,
-    /// Queue settings at the window's end: `io_poll`, `io_poll_delay`, `scheduler`, …; of a device that `nvme-user` drove, how it was set
-    /// up: `host_memory_buffer`, `apst`, `volatile_write_cache`, ….
+    /// Queue settings at the window's end: `io_poll`, `io_poll_delay`, `scheduler`, …; of a device that
+    /// `nvme-user` drove, how it was set up: `host_memory_buffer`, `apst`, `volatile_write_cache`, ….
     pub settings: BTreeMap<String, String>,
-    /// The driver that has a device without a block layer, where it had it at both ends of the window: `vfio-pci` lends it to a
-    /// program, and no kernel code can reach it then. Its I/Os are counted by the drive's SMART log, and sectors by nobody.
+    /// The driver that has a device without a block layer, where it had it at both ends of the window:
+    /// `vfio-pci` lends it to a program, and no kernel code can reach it then. Its I/Os are counted by the
+    /// drive's SMART log, and sectors by nobody.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub taken_by: Option<String>,
-    /// The reads and writes are those of the drive's SMART log: for I/Os that the kernel does not count, since the drive was taken from it
-    /// or (before Linux 6.12) they were passed through. Nobody counts their sectors.
+    /// The reads and writes are those of the drive's SMART log: for I/Os that the kernel does not count,
+    /// since the drive was taken from it or (before Linux 6.12) they were passed through. Nobody counts their
+    /// sectors.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub by_log: bool,
 }
@@ -183,19 +193,20 @@ pub struct ThreadEvidence {
     /// The processors that it may run on, such as `0-3,8`; absent in older stores.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpus_allowed: Option<String>,
-    /// Time in ns that these counts cover, from the window's begin on, where a process was watched from outside and the last
-    /// look at the thread was before the window's end; absent where they cover the window.
+    /// Time in ns that these counts cover, from the window's begin on, where a process was watched from
+    /// outside and the last look at the thread was before the window's end; absent where they cover the
+    /// window.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub over_ns: Option<u64>,
-    /// Bytes that the thread handed to the block layer since it started, up to the last look (`/proc/PID/task/TID/io`); absent where
-    /// nobody looked, or the kernel does not tell.
+    /// Bytes that the thread handed to the block layer since it started, up to the last look
+    /// (`/proc/PID/task/TID/io`); absent where nobody looked, or the kernel does not tell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub block_bytes: Option<u64>,
 }
 
 impl ThreadEvidence {
-    /// What a count of this thread comes to in the window: where the looks covered less than the window, and half of it at least,
-    /// their share stands for all of it.
+    /// What a count of this thread comes to in the window: where the looks covered less than the window, and
+    /// half of it at least, their share stands for all of it.
     pub fn in_window(&self, count: u64, window_ns: u64) -> u64 {
         match self.over_ns {
             Some(over_ns) if over_ns > 0 && (window_ns / 2..window_ns).contains(&over_ns) => {
@@ -212,9 +223,11 @@ impl ThreadEvidence {
 pub struct RingEvidence {
     /// Thread id of its submission poller; absent where it has none.
     pub poller: Option<i32>,
-    /// Entries that the kernel took off its submission queue, up to the last look; absent before Linux 5.16, which does not tell.
+    /// Entries that the kernel took off its submission queue, up to the last look; absent before Linux 5.16,
+    /// which does not tell.
     pub entries: Option<u64>,
-    /// Time in ns that these cover, from the window's begin on: a ring that is locked does not tell. Absent in older stores.
+    /// Time in ns that these cover, from the window's begin on: a ring that is locked does not tell. Absent
+    /// in older stores.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub over_ns: Option<u64>,
 }
@@ -287,7 +300,8 @@ pub struct CpuTimes {
 impl CpuTimes {
     /// The sum of all kinds in ns.
     pub fn total_ns(&self) -> u64 {
-        let kinds = [self.system_ns, self.idle_ns, self.iowait_ns, self.irq_ns, self.softirq_ns, self.steal_ns];
+        let kinds =
+            [self.system_ns, self.idle_ns, self.iowait_ns, self.irq_ns, self.softirq_ns, self.steal_ns];
         kinds.into_iter().fold(self.user_ns, u64::saturating_add)
     }
 }
@@ -297,7 +311,8 @@ impl CpuTimes {
 pub struct OthersEvidence {
     /// Time between the two readings, which enclose the window.
     pub over_ns: u64,
-    /// CPU time of all processes but this one and its children, of those that ended meanwhile too, in clock ticks.
+    /// CPU time of all processes but this one and its children, of those that ended meanwhile too, in clock
+    /// ticks.
     pub processes_ns: u64,
     /// CPU time of the kernel's own threads: workers, soft interrupts. Nobody knows for whom they worked.
     pub kernel_threads_ns: u64,
@@ -317,8 +332,8 @@ pub struct ControlRun {
     pub completions: Option<Completions>,
 }
 
-/// Who completed the I/Os of a short pass before the window, each counted in the context that completed it (the kernel's tracepoint
-/// `block:block_rq_complete`); and what the window's own counts are held against.
+/// Who completed the I/Os of a short pass before the window, each counted in the context that completed it
+/// (the kernel's tracepoint `block:block_rq_complete`); and what the window's own counts are held against.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Completions {
     /// I/Os that the pass issued.
@@ -329,7 +344,8 @@ pub struct Completions {
     pub soft_interrupt: u64,
     /// By a worker of the kernel, or by the thread of an interrupt.
     pub worker: u64,
-    /// By a thread that waits for the I/Os: a job, or io_uring's submission poller; of fio, any of its threads.
+    /// By a thread that waits for the I/Os: a job, or io_uring's submission poller; of fio, any of its
+    /// threads.
     pub waiting: u64,
     /// By any other thread.
     pub other: u64,

@@ -16,7 +16,8 @@ pub use cost::{Cost, CostKind, CostProfile, CostSource, FunctionCost, Space};
 pub use energy::{AboveIdle, EnergyOutcome, Joules, PowerReading, Scope, TrialEnergy};
 pub use evidence::{Evidence, Observed, Verdict, VerdictKind};
 pub use path::{
-    Completion, CompletionMode, IoPath, Ring, RingCompletion, RingSubmission, Sleep, Spin, Submission, UserCompletion,
+    Completion, CompletionMode, IoPath, Ring, RingCompletion, RingSubmission, Sleep, Spin, Submission,
+    UserCompletion,
 };
 pub use units::{format_bytes, format_duration, parse_bytes, parse_duration};
 pub use uring::{RingFlag, RingThread};

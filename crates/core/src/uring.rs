@@ -3,7 +3,8 @@
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// A flag of `io_uring_setup` that iopj asks for (include/uapi/linux/io_uring.h). Stored by its name there, without `IORING_SETUP_`.
+/// A flag of `io_uring_setup` that iopj asks for (include/uapi/linux/io_uring.h). Stored by its name there,
+/// without `IORING_SETUP_`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum RingFlag {
@@ -49,8 +50,8 @@ pub enum RingThread {
 }
 
 impl RingThread {
-    /// What a thread of this name is; nothing if it is none of them. A program may give its threads such names: who may be one is the
-    /// caller's to know.
+    /// What a thread of this name is; nothing if it is none of them. A program may give its threads such
+    /// names: who may be one is the caller's to know.
     pub fn of(name: &str) -> Option<RingThread> {
         match name.trim_end() {
             "io_uring-sq" => Some(RingThread::KernelPoller),

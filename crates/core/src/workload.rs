@@ -166,8 +166,13 @@ impl Workload {
     /// What makes this workload differ from another in a table's heading, such as
     /// `randread 4k iodepth 1 numjobs 1`.
     pub fn title(&self) -> String {
-        let mut title =
-            format!("{} {} iodepth {} numjobs {}", self.rw, format_bytes(self.bs.into()), self.iodepth, self.numjobs);
+        let mut title = format!(
+            "{} {} iodepth {} numjobs {}",
+            self.rw,
+            format_bytes(self.bs.into()),
+            self.iodepth,
+            self.numjobs
+        );
         let plain = Workload::default();
         if self.rw.is_mixed() {
             title += &format!(" rwmixread {}", self.rwmixread);

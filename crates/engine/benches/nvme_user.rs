@@ -1,8 +1,9 @@
-//! Runs the `nvme-user` engine on a simulated drive, for `cargo xtask instructions` to count what its calls cost:
-//! `nvme_user MODE IODEPTH COUNT`, where COUNT is reads of 4 KiB (`long`: of 128 KiB, which a list names) or empty polls.
+//! Runs the `nvme-user` engine on a simulated drive, for `cargo xtask instructions` to count what its calls
+//! cost: `nvme_user MODE IODEPTH COUNT`, where COUNT is reads of 4 KiB (`long`: of 128 KiB, which a list
+//! names) or empty polls.
 //!
-//! The engine is called in functions of their own, whose names begin with `counted_`. What the drive does happens outside
-//! of them, and so does choosing the next request.
+//! The engine is called in functions of their own, whose names begin with `counted_`. What the drive does
+//! happens outside of them, and so does choosing the next request.
 
 use iopj_engine::nvme_user::sim::Drive;
 use iopj_engine::{Completion, Engine, EngineError, Op, Pool, Request, Slot};
@@ -32,9 +33,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Reads `len` bytes `count` times (`iodepth` times at least) with `iodepth` in flight, of which the drive completes `at_once` between
-/// two waits. The engine is called as the generator calls it: what is pushed is submitted by the wait that follows. At depth 1
-/// that wait is an empty poll as well.
+/// Reads `len` bytes `count` times (`iodepth` times at least) with `iodepth` in flight, of which the drive
+/// completes `at_once` between two waits. The engine is called as the generator calls it: what is pushed is
+/// submitted by the wait that follows. At depth 1 that wait is an empty poll as well.
 fn reads(
     engine: &mut dyn Engine,
     drive: &Drive,
@@ -53,7 +54,8 @@ fn reads(
         drive.work(at_once);
         completed += done.len() as u64;
         requests.clear();
-        requests.extend(done.drain(..).zip(pushed..count).map(|(one, number)| request(one.slot, len, number)));
+        requests
+            .extend(done.drain(..).zip(pushed..count).map(|(one, number)| request(one.slot, len, number)));
     }
     Ok(())
 }

@@ -45,7 +45,8 @@ pub fn check(path: IoPath, target: &Target) -> Availability {
     {
         return unavailable(lack);
     }
-    if target.controller().is_none() && matches!(path, IoPath::NvmePassthrough(_)) != target.nvme().is_some() {
+    if target.controller().is_none() && matches!(path, IoPath::NvmePassthrough(_)) != target.nvme().is_some()
+    {
         return unavailable(wrong_kind(path));
     }
     match read_one(path, target) {
@@ -65,31 +66,41 @@ fn read_one(path: IoPath, target: &Target) -> Result<Completion, EngineError> {
     let slot_len = target.logical_block();
     let pool = if target.needs_huge_pages() { Pool::huge(1, slot_len)? } else { Pool::new(1, slot_len)? };
     let mut engine = crate::open(path, target, &pool, 1)?;
-    let request =
-        Request { op: Op::Read, slot: Slot(0), len: target.logical_block(), offset: target.data_offset(), tag: 0 };
+    let request = Request {
+        op: Op::Read,
+        slot: Slot(0),
+        len: target.logical_block(),
+        offset: target.data_offset(),
+        tag: 0,
+    };
     engine.push(&[request])?;
     let mut done = Vec::with_capacity(1);
     engine.wait(1, &mut done)?;
     done.pop().ok_or_else(|| EngineError::unsupported(format!("{path} returned without a completion")))
 }
 
-/// What kernel bypass lacks on a target of the kernel's, and every other path on a controller that was taken from it.
+/// What kernel bypass lacks on a target of the kernel's, and every other path on a controller that was taken
+/// from it.
 fn bypassed(path: IoPath, target: &Target) -> Option<(String, String)> {
     match path {
         IoPath::Spdk => {
-            let plugin =
-                "SPDK is driven by fio's plugin: name it under [fio] as `spdk_plugin`, and allow it by --allow-exec";
+            let plugin = "SPDK is driven by fio's plugin: name it under [fio] as `spdk_plugin`, and allow \
+                          it by --allow-exec";
             if target.controller().is_some() {
-                return Some(("SPDK opens the device itself, and this process has it".to_owned(), plugin.to_owned()));
+                return Some((
+                    "SPDK opens the device itself, and this process has it".to_owned(),
+                    plugin.to_owned(),
+                ));
             }
             let (reason, remedy) = not_taken(target);
             Some((reason, format!("{remedy}; {plugin}")))
         }
         IoPath::NvmeUser(_) if target.controller().is_none() => Some(not_taken(target)),
         IoPath::NvmeUser(_) => None,
-        _ if target.controller().is_some() => {
-            Some((target.taken(), "give the device back to the kernel's driver: leave --take-device out".to_owned()))
-        }
+        _ if target.controller().is_some() => Some((
+            target.taken(),
+            "give the device back to the kernel's driver: leave --take-device out".to_owned(),
+        )),
         _ => None,
     }
 }
@@ -99,7 +110,8 @@ pub(crate) fn not_taken(target: &Target) -> (String, String) {
     const NVME_CLASS: &str = "0x010802";
     let class = |address: &PciAddress| fs::read_to_string(format!("/sys/bus/pci/devices/{address}/class"));
     let is_nvme = |address: &PciAddress| class(address).is_ok_and(|class| class.trim() == NVME_CLASS);
-    let address = |device: &String| PciAddress::of_device(Path::new(&format!("/sys/block/{device}"))).filter(is_nvme);
+    let address =
+        |device: &String| PciAddress::of_device(Path::new(&format!("/sys/block/{device}"))).filter(is_nvme);
     let mut addresses: Vec<PciAddress> = target.devices().iter().filter_map(address).collect();
     addresses.dedup();
     match addresses[..] {
@@ -108,7 +120,8 @@ pub(crate) fn not_taken(target: &Target) -> (String, String) {
             format!("take it by `--take-device {address}` (its namespaces must not be in use)"),
         ),
         _ => (
-            "the target is on no NVMe controller of its own, and none is taken from the kernel's driver".to_owned(),
+            "the target is on no NVMe controller of its own, and none is taken from the kernel's driver"
+                .to_owned(),
             "name an NVMe namespace, and take its controller by `--take-device PCI-ADDRESS` (see `lspci -D`)"
                 .to_owned(),
         ),
@@ -129,7 +142,10 @@ fn has_poll_queues(target: &Target) -> bool {
 fn lacks_hybrid_sleep(target: &Target) -> Option<(String, String)> {
     if kernel_version() >= (6, 4) {
         let reason = "Linux 6.4 removed hybrid polling for synchronous I/O".to_owned();
-        return Some((reason, "a kernel from 4.10 to 6.3, or io_uring/syscall/hybrid from 6.13 on".to_owned()));
+        return Some((
+            reason,
+            "a kernel from 4.10 to 6.3, or io_uring/syscall/hybrid from 6.13 on".to_owned(),
+        ));
     }
     if !has_poll_queues(target) {
         return Some(no_poll_queues(target));
@@ -151,9 +167,11 @@ fn no_poll_queues(target: &Target) -> (String, String) {
     let devices = target.devices().join(", ");
     let reason = format!("{} has no poll queues", if devices.is_empty() { "the target" } else { &devices });
     let remedy = if devices.starts_with("nvme") || target.nvme().is_some() {
-        "nvme.poll_queues=4 on the kernel command line, or `options nvme poll_queues=4` in /etc/modprobe.d and reload the driver"
+        "nvme.poll_queues=4 on the kernel command line, or `options nvme poll_queues=4` in /etc/modprobe.d \
+         and reload the driver"
     } else if devices.starts_with("vd") {
-        "virtio_blk.poll_queues=1 on the guest's kernel command line (Linux 5.18 or newer), and as many more queues of the virtual disk"
+        "virtio_blk.poll_queues=1 on the guest's kernel command line (Linux 5.18 or newer), and as many more \
+         queues of the virtual disk"
     } else {
         "an NVMe drive whose driver is loaded with nvme.poll_queues=4"
     };
@@ -200,7 +218,9 @@ fn wrong_kind(path: IoPath) -> (String, String) {
             "the target is no character device of an NVMe namespace",
             "name the namespace as /dev/ngXnY (Linux 5.19 or newer)",
         ),
-        _ => ("the target is the character device of an NVMe namespace", "name the namespace as /dev/nvmeXnY"),
+        _ => {
+            ("the target is the character device of an NVMe namespace", "name the namespace as /dev/nvmeXnY")
+        }
     };
     (reason.to_owned(), remedy.to_owned())
 }
@@ -210,11 +230,13 @@ fn notes(path: IoPath, target: &Target) -> Vec<String> {
     if path == IoPath::PosixSio(CompletionMode::Poll) {
         if !has_poll_queues(target) {
             notes.push(
-                "accepted, but without poll queues the kernel falls back to interrupts: expect `refuted`".to_owned(),
+                "accepted, but without poll queues the kernel falls back to interrupts: expect `refuted`"
+                    .to_owned(),
             );
         } else if kernel_version() >= (5, 19) {
             notes.push(
-                "accepted, but since Linux 5.19 RWF_HIPRI is ignored for synchronous I/O: expect `refuted`".to_owned(),
+                "accepted, but since Linux 5.19 RWF_HIPRI is ignored for synchronous I/O: expect `refuted`"
+                    .to_owned(),
             );
         }
     }

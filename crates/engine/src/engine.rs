@@ -40,7 +40,17 @@ pub struct Completion {
 
 /// Why one I/O failed.
 #[derive(
-    Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, thiserror::Error, serde::Serialize, serde::Deserialize,
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    Hash,
+    PartialOrd,
+    Ord,
+    thiserror::Error,
+    serde::Serialize,
+    serde::Deserialize,
 )]
 #[serde(rename_all = "snake_case")]
 pub enum IoError {
@@ -77,7 +87,8 @@ pub enum Cause {
     /// The interface cannot do what was asked for.
     #[error("{0}")]
     Unsupported(String),
-    /// A controller that this process drives (`nvme-user`) failed, was pulled, or is wanted back by the kernel.
+    /// A controller that this process drives (`nvme-user`) failed, was pulled, or is wanted back by the
+    /// kernel.
     #[error("{0}")]
     Controller(String),
 }
@@ -128,8 +139,8 @@ pub(crate) fn last_errno() -> i32 {
 /// How an engine was set up and what it has done so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EngineFacts {
-    /// System calls made since the engine was opened, set-up apart. Absent where a library makes them out of our
-    /// sight: `posix-aio`.
+    /// System calls made since the engine was opened, set-up apart. Absent where a library makes them out of
+    /// our sight: `posix-aio`.
     pub system_calls: Option<u64>,
     /// Of these, calls that handed I/O to the kernel; of `posix-aio`, calls that handed I/O to glibc.
     pub submit_calls: u64,
@@ -147,7 +158,8 @@ pub struct EngineFacts {
     pub empty_polls: u64,
     /// Of the system calls, sleeps before polling (`clock_nanosleep`), of `nvme-user` with hybrid completion.
     pub sleeps: u64,
-    /// True if doorbells have shadows in memory, so that most need no register: an emulated drive under `nvme-user`.
+    /// True if doorbells have shadows in memory, so that most need no register: an emulated drive under
+    /// `nvme-user`.
     pub shadow_doorbells: bool,
 }
 
@@ -161,8 +173,8 @@ pub trait Engine {
     /// given means that the engine is full; a slot is in flight from here to its completion.
     ///
     /// # Errors
-    /// A slot that is out of range, too short or not free; with `nvme-passthrough` and `nvme-user`, what no NVMe command
-    /// can say (no whole logical blocks, or too many). Earlier requests of the call stay queued.
+    /// A slot that is out of range, too short or not free; with `nvme-passthrough` and `nvme-user`, what no
+    /// NVMe command can say (no whole logical blocks, or too many). Earlier requests of the call stay queued.
     fn push(&mut self, requests: &[Request]) -> Result<usize, EngineError>;
 
     /// Hands everything queued to the kernel without waiting for completions. `posix-sio` cannot:

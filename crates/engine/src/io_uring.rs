@@ -16,7 +16,8 @@ pub(crate) struct ReadWrite;
 impl Command for ReadWrite {
     const SETUP: u32 = 0;
 
-    // SAFETY: the caller holds to the trait's condition: the entry is the ring's next one, zeroed and unpublished.
+    // SAFETY: the caller holds to the trait's condition: the entry is the ring's next one, zeroed and
+    // unpublished.
     #[inline]
     unsafe fn prepare(
         &self,
@@ -26,7 +27,9 @@ impl Command for ReadWrite {
         modes: Modes,
         fd: i32,
     ) {
-        use sys::io_uring_op::{IORING_OP_READ, IORING_OP_READ_FIXED, IORING_OP_WRITE, IORING_OP_WRITE_FIXED};
+        use sys::io_uring_op::{
+            IORING_OP_READ, IORING_OP_READ_FIXED, IORING_OP_WRITE, IORING_OP_WRITE_FIXED,
+        };
         let opcode = match (request.op, modes.registered) {
             (Op::Read, false) => IORING_OP_READ,
             (Op::Read, true) => IORING_OP_READ_FIXED,
@@ -37,7 +40,8 @@ impl Command for ReadWrite {
         let entry = unsafe { entry.as_mut() };
         entry.opcode = opcode as u8;
         entry.fd = fd;
-        entry.flags = if modes.registered { 1 << sys::io_uring_sqe_flags_bit::IOSQE_FIXED_FILE_BIT as u8 } else { 0 };
+        entry.flags =
+            if modes.registered { 1 << sys::io_uring_sqe_flags_bit::IOSQE_FIXED_FILE_BIT as u8 } else { 0 };
         entry.__bindgen_anon_1.off = request.offset;
         entry.__bindgen_anon_2.addr = address.as_ptr() as u64;
         entry.len = request.len;

@@ -56,16 +56,23 @@ const DRAIN_LIMIT: Duration = Duration::from_secs(5);
 ///
 /// # Errors
 /// The path cannot work on this target or this kernel; the message says why and what to do.
-pub fn open(path: IoPath, target: &Target, pool: &Rc<Pool>, iodepth: u32) -> Result<Box<dyn Engine>, EngineError> {
+pub fn open(
+    path: IoPath,
+    target: &Target,
+    pool: &Rc<Pool>,
+    iodepth: u32,
+) -> Result<Box<dyn Engine>, EngineError> {
     open_on(path, target, pool, iodepth, &KernelCpus::default())
 }
 
-/// Where the kernel's own threads of a ring may run. They do not follow the affinity of the thread that made the ring.
+/// Where the kernel's own threads of a ring may run. They do not follow the affinity of the thread that made
+/// the ring.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KernelCpus {
     /// The processor of the submission poller (`IORING_SETUP_SQ_AFF` takes one); any if absent.
     pub poller: Option<u32>,
-    /// The processors of the workers (`IORING_REGISTER_IOWQ_AFF`); all if empty. Before Linux 5.14 the kernel cannot bind them.
+    /// The processors of the workers (`IORING_REGISTER_IOWQ_AFF`); all if empty. Before Linux 5.14 the kernel
+    /// cannot bind them.
     pub workers: Vec<u32>,
 }
 
@@ -81,16 +88,22 @@ pub fn open_on(
     cpus: &KernelCpus,
 ) -> Result<Box<dyn Engine>, EngineError> {
     if iodepth == 0 || iodepth > MAX_IODEPTH {
-        return Err(EngineError::unsupported(format!("iodepth {iodepth} is not between 1 and {MAX_IODEPTH}")));
+        return Err(EngineError::unsupported(format!(
+            "iodepth {iodepth} is not between 1 and {MAX_IODEPTH}"
+        )));
     }
     let wrong = |needs: &str| {
         EngineError::unsupported(format!("{path} needs {needs}, which {} is not", target.path().display()))
     };
     if let Some((controller, namespace)) = target.bypass() {
         let IoPath::NvmeUser(mode) = path else {
-            return Err(EngineError::unsupported(format!("{path} needs the kernel's driver, and {}", target.taken())));
+            return Err(EngineError::unsupported(format!(
+                "{path} needs the kernel's driver, and {}",
+                target.taken()
+            )));
         };
-        let engine = nvme_user::NvmeUser::open(controller, namespace, target.is_writable(), pool, mode, iodepth)?;
+        let engine =
+            nvme_user::NvmeUser::open(controller, namespace, target.is_writable(), pool, mode, iodepth)?;
         return Ok(Box::new(engine));
     }
     if let IoPath::NvmeUser(_) = path {
@@ -99,7 +112,8 @@ pub fn open_on(
     }
     let fd = || target.reopen().map_err(|error| EngineError::unsupported(error.to_string()));
     if let IoPath::NvmePassthrough(modes) = path {
-        let namespace = target.nvme().ok_or_else(|| wrong("the character device of an NVMe namespace, /dev/ngXnY"))?;
+        let namespace =
+            target.nvme().ok_or_else(|| wrong("the character device of an NVMe namespace, /dev/ngXnY"))?;
         return Ok(Box::new(nvme_passthrough::open(fd()?, namespace, pool, modes, iodepth, cpus)?));
     }
     if target.nvme().is_some() {

@@ -74,15 +74,29 @@ impl Libaio {
     }
 
     /// One `io_getevents`; appends what it finds.
-    fn reap(&mut self, min: usize, timeout: Option<Duration>, done: &mut Vec<Completion>) -> Result<(), EngineError> {
+    fn reap(
+        &mut self,
+        min: usize,
+        timeout: Option<Duration>,
+        done: &mut Vec<Completion>,
+    ) -> Result<(), EngineError> {
         let room = (done.capacity() - done.len()).min(self.events.len());
-        let timeout = timeout
-            .map(|time| libc::timespec { tv_sec: time.as_secs() as libc::time_t, tv_nsec: time.subsec_nanos().into() });
+        let timeout = timeout.map(|time| libc::timespec {
+            tv_sec: time.as_secs() as libc::time_t,
+            tv_nsec: time.subsec_nanos().into(),
+        });
         let timeout = timeout.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
         self.system_calls += 1;
         // SAFETY: `events` has room for `room` events, and `timeout` is null or points to a live timespec.
         let found = unsafe {
-            libc::syscall(libc::SYS_io_getevents, self.context, min.min(room), room, self.events.as_mut_ptr(), timeout)
+            libc::syscall(
+                libc::SYS_io_getevents,
+                self.context,
+                min.min(room),
+                room,
+                self.events.as_mut_ptr(),
+                timeout,
+            )
         };
         if found < 0 {
             let errno = last_errno();
@@ -90,7 +104,8 @@ impl Libaio {
         }
         for event in &self.events[..found as usize] {
             let slot = Slot(event.data as u32);
-            let result = if event.res < 0 { Err(IoError::Os(-event.res as i32)) } else { Ok(event.res as u32) };
+            let result =
+                if event.res < 0 { Err(IoError::Os(-event.res as i32)) } else { Ok(event.res as u32) };
             self.held.pool.finish(slot);
             done.push(Completion { tag: self.tags[slot.0 as usize], slot, result });
         }
@@ -130,7 +145,8 @@ impl Engine for Libaio {
             self.submit_calls += 1;
             // SAFETY: each pointer names a control block in `held.blocks`, which lives until the
             // kernel has returned every request, or for ever; so does the slot that it names.
-            let taken = unsafe { libc::syscall(libc::SYS_io_submit, self.context, rest.len(), rest.as_mut_ptr()) };
+            let taken =
+                unsafe { libc::syscall(libc::SYS_io_submit, self.context, rest.len(), rest.as_mut_ptr()) };
             if taken >= 0 {
                 start += taken as usize;
                 self.submitted += taken as usize;
@@ -182,7 +198,11 @@ impl Engine for Libaio {
     }
 
     fn facts(&self) -> EngineFacts {
-        EngineFacts { system_calls: Some(self.system_calls), submit_calls: self.submit_calls, ..EngineFacts::default() }
+        EngineFacts {
+            system_calls: Some(self.system_calls),
+            submit_calls: self.submit_calls,
+            ..EngineFacts::default()
+        }
     }
 }
 

@@ -39,7 +39,8 @@ struct NvmeUringCmd {
 const _: () = assert!(size_of::<NvmeUringCmd>() == 72);
 
 /// `NVME_URING_CMD_IO`: `_IOWR('N', 0x80, struct nvme_uring_cmd)`.
-const NVME_URING_CMD_IO: u32 = (3 << 30) | ((size_of::<NvmeUringCmd>() as u32) << 16) | ((b'N' as u32) << 8) | 0x80;
+const NVME_URING_CMD_IO: u32 =
+    (3 << 30) | ((size_of::<NvmeUringCmd>() as u32) << 16) | ((b'N' as u32) << 8) | 0x80;
 
 const NVME_WRITE: u8 = 1;
 const NVME_READ: u8 = 2;
@@ -53,7 +54,8 @@ const MOST_BLOCKS: u32 = 1 << 16;
 #[cold]
 fn not_blocks(request: &Request, lba_shift: u8) -> EngineError {
     EngineError::unsupported(format!(
-        "{} bytes at byte {} are no NVMe command: it takes 1 to {MOST_BLOCKS} whole logical blocks of {} bytes; use a bs that is a multiple of them",
+        "{} bytes at byte {} are no NVMe command: it takes 1 to {MOST_BLOCKS} whole logical blocks of {} \
+         bytes; use a bs that is a multiple of them",
         request.len,
         request.offset,
         1u32 << lba_shift,
@@ -67,16 +69,22 @@ pub(crate) struct Passthrough {
 impl Command for Passthrough {
     const SETUP: u32 = sys::IORING_SETUP_SQE128 | sys::IORING_SETUP_CQE32;
 
-    /// A command names blocks, not bytes: the drive would move whole blocks over the slot's end, or others than asked.
+    /// A command names blocks, not bytes: the drive would move whole blocks over the slot's end, or others
+    /// than asked.
     #[inline]
     fn accepts(&self, request: &Request) -> Result<(), EngineError> {
         let shift = self.namespace.lba_shift;
         let beside = (request.offset | u64::from(request.len)) & ((1 << shift) - 1);
         let blocks = request.len >> shift;
-        if beside == 0 && (1..=MOST_BLOCKS).contains(&blocks) { Ok(()) } else { Err(not_blocks(request, shift)) }
+        if beside == 0 && (1..=MOST_BLOCKS).contains(&blocks) {
+            Ok(())
+        } else {
+            Err(not_blocks(request, shift))
+        }
     }
 
-    // SAFETY: the caller holds to the trait's condition: the entry is the ring's next one, zeroed and unpublished.
+    // SAFETY: the caller holds to the trait's condition: the entry is the ring's next one, zeroed and
+    // unpublished.
     #[inline]
     unsafe fn prepare(
         &self,
@@ -110,8 +118,8 @@ impl Command for Passthrough {
             reserved2: 0,
         };
         // SAFETY: by this function's conditions `entry` may be written through for 128 bytes (SETUP has
-        // IORING_SETUP_SQE128), so 80 bytes follow `COMMAND_AT`, aligned to 8. The reference covers the first 64 bytes
-        // and ends before the command is written through the pointer that it was made from.
+        // IORING_SETUP_SQE128), so 80 bytes follow `COMMAND_AT`, aligned to 8. The reference covers the first
+        // 64 bytes and ends before the command is written through the pointer that it was made from.
         unsafe {
             let sqe = &mut *entry.as_ptr();
             sqe.opcode = sys::io_uring_op::IORING_OP_URING_CMD as u8;
@@ -202,7 +210,10 @@ mod tests {
         ] {
             let message = command(lba_shift).accepts(&request(len, offset)).unwrap_err().to_string();
             let expected = format!("1 to 65536 whole logical blocks of {} bytes", 1u64 << lba_shift);
-            assert!(message.contains(&format!("{len} bytes at byte {offset} are no NVMe command")), "{message}");
+            assert!(
+                message.contains(&format!("{len} bytes at byte {offset} are no NVMe command")),
+                "{message}"
+            );
             assert!(message.contains(&expected), "{message}");
         }
     }

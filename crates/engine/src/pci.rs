@@ -6,8 +6,9 @@ use std::str::FromStr;
 
 /// A PCI function as Linux writes it: `0000:01:00.0`, domain, bus, device and function in hexadecimal.
 ///
-/// `FromStr` takes this form alone, so that no other text can become part of a path in sysfs. The domain has four digits
-/// or more (behind a VMD it is above ffff), the device five bits, the function three (drivers/pci/probe.c, `pci_setup_device`).
+/// `FromStr` takes this form alone, so that no other text can become part of a path in sysfs. The domain has
+/// four digits or more (behind a VMD it is above ffff), the device five bits, the function three
+/// (drivers/pci/probe.c, `pci_setup_device`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PciAddress {
     domain: u32,
@@ -27,12 +28,15 @@ pub enum Isolation {
 
 /// A text that is no PCI address.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no PCI address: write it in full as 0000:01:00.0, as `lspci -D` and /sys/bus/pci/devices have it")]
+#[error(
+    "`{0}` is no PCI address: write it in full as 0000:01:00.0, as `lspci -D` and /sys/bus/pci/devices have \
+     it"
+)]
 pub struct ParsePciAddressError(String);
 
 impl PciAddress {
-    /// The function that carries a block device or an NVMe controller, by the device's folder in sysfs; `None` for what
-    /// is on no PCI bus.
+    /// The function that carries a block device or an NVMe controller, by the device's folder in sysfs;
+    /// `None` for what is on no PCI bus.
     pub fn of_device(folder: &Path) -> Option<PciAddress> {
         let whole = folder.canonicalize().ok()?;
         // The innermost: above it are the bridges that lead to it.
@@ -63,7 +67,9 @@ impl FromStr for PciAddress {
             })
         };
         // Only the form that is written back: no sign, no capitals, no missing or needless zeros.
-        parse().filter(|address| address.to_string() == text).ok_or_else(|| ParsePciAddressError(text.to_owned()))
+        parse()
+            .filter(|address| address.to_string() == text)
+            .ok_or_else(|| ParsePciAddressError(text.to_owned()))
     }
 }
 
@@ -77,9 +83,16 @@ mod tests {
         for text in ["0000:01:00.0", "0000:ff:1f.7", "10000:e1:00.0"] {
             assert_eq!(text.parse::<PciAddress>().unwrap().to_string(), text);
         }
-        for text in
-            ["", "01:00.0", "0000:01:00", "0000:01:20.0", "0000:01:00.8", "0000:1:00.0", "+000:01:00.0", "0000:0A:00.0"]
-        {
+        for text in [
+            "",
+            "01:00.0",
+            "0000:01:00",
+            "0000:01:20.0",
+            "0000:01:00.8",
+            "0000:1:00.0",
+            "+000:01:00.0",
+            "0000:0A:00.0",
+        ] {
             let message = text.parse::<PciAddress>().unwrap_err().to_string();
             assert!(message.contains(&format!("`{text}` is no PCI address")), "{message}");
         }

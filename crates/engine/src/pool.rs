@@ -33,7 +33,8 @@ pub enum PoolError {
     },
     /// Too few huge pages are free.
     #[error(
-        "no {pages} free huge pages of 2 MiB for the buffers: raise /sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages by {pages}, or lower iodepth, bs or numjobs"
+        "no {pages} free huge pages of 2 MiB for the buffers: raise \
+         /sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages by {pages}, or lower iodepth, bs or numjobs"
     )]
     NoHugePages {
         /// Huge pages that are needed.
@@ -90,8 +91,8 @@ impl Pool {
         Pool::map(slots, slot_len, 0, false)
     }
 
-    /// As [`Pool::new`], in huge pages of 2 MiB (hugetlb), which the kernel neither moves nor swaps: what a controller
-    /// without an IOMMU needs.
+    /// As [`Pool::new`], in huge pages of 2 MiB (hugetlb), which the kernel neither moves nor swaps: what a
+    /// controller without an IOMMU needs.
     ///
     /// # Errors
     /// [`PoolError::NoHugePages`].
@@ -99,8 +100,8 @@ impl Pool {
         Pool::map(slots, slot_len, 0, true)
     }
 
-    /// As [`Pool::new`], with each slot `shift` bytes, a multiple of 4 below 4096, after a page's begin: for tests of what a driver makes of
-    /// buffers that are not aligned. No kernel interface takes them.
+    /// As [`Pool::new`], with each slot `shift` bytes, a multiple of 4 below 4096, after a page's begin: for
+    /// tests of what a driver makes of buffers that are not aligned. No kernel interface takes them.
     ///
     /// # Errors
     /// [`PoolError::NoMemory`].
@@ -116,8 +117,13 @@ impl Pool {
             .checked_mul(slots.max(1) as usize)
             .and_then(|bytes| bytes.checked_next_multiple_of(page))
             .ok_or(PoolError::NoMemory { bytes: usize::MAX, errno: 0 })?;
-        // A device without an IOMMU must find the same page after a fork: shared memory is not copied on a write.
-        let kind = if is_huge { libc::MAP_SHARED | libc::MAP_HUGETLB | libc::MAP_HUGE_2MB } else { libc::MAP_PRIVATE };
+        // A device without an IOMMU must find the same page after a fork: shared memory is not copied on a
+        // write.
+        let kind = if is_huge {
+            libc::MAP_SHARED | libc::MAP_HUGETLB | libc::MAP_HUGE_2MB
+        } else {
+            libc::MAP_PRIVATE
+        };
         // SAFETY: an anonymous mapping at an address of the kernel's choice touches no memory of ours.
         let address = unsafe {
             libc::mmap(
@@ -235,7 +241,10 @@ impl Drop for Pool {
 
 impl fmt::Debug for Pool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Pool").field("slots", &self.slots()).field("slot_len", &self.slot_len).finish_non_exhaustive()
+        f.debug_struct("Pool")
+            .field("slots", &self.slots())
+            .field("slot_len", &self.slot_len)
+            .finish_non_exhaustive()
     }
 }
 
@@ -252,14 +261,18 @@ impl Deref for SlotGuard {
     fn deref(&self) -> &[u8] {
         // SAFETY: the slot is `Borrowed`, so neither the kernel nor another guard has it, and the
         // pool that maps it lives as long as `self`.
-        unsafe { std::slice::from_raw_parts(self.pool.address(self.slot).as_ptr(), self.pool.slot_len as usize) }
+        unsafe {
+            std::slice::from_raw_parts(self.pool.address(self.slot).as_ptr(), self.pool.slot_len as usize)
+        }
     }
 }
 
 impl DerefMut for SlotGuard {
     fn deref_mut(&mut self) -> &mut [u8] {
         // SAFETY: as in `deref`; `&mut self` makes this the only reference.
-        unsafe { std::slice::from_raw_parts_mut(self.pool.address(self.slot).as_ptr(), self.pool.slot_len as usize) }
+        unsafe {
+            std::slice::from_raw_parts_mut(self.pool.address(self.slot).as_ptr(), self.pool.slot_len as usize)
+        }
     }
 }
 
@@ -309,7 +322,9 @@ mod tests {
         let message = Pool::huge(1 << 20, 1 << 24).unwrap_err().to_string();
         assert!(message.contains("8388608 free huge pages of 2 MiB"), "{message}");
         match Pool::huge(3, 512) {
-            Ok(pool) => assert!(pool.is_huge() && (pool.region().iov_base as usize).is_multiple_of(HUGE_PAGE)),
+            Ok(pool) => {
+                assert!(pool.is_huge() && (pool.region().iov_base as usize).is_multiple_of(HUGE_PAGE))
+            }
             Err(error) => assert_eq!(error, PoolError::NoHugePages { pages: 1 }),
         }
     }

@@ -65,7 +65,15 @@ impl PosixSio {
         // `len` was checked against the slot by `Pool::start`. The call ends before we return.
         // The offset is one word: on 64-bit kernels the high word (the fifth argument) is ignored.
         let moved = unsafe {
-            libc::syscall(call, self.fd.as_raw_fd(), &raw const vector, 1usize, request.offset, 0usize, self.flags)
+            libc::syscall(
+                call,
+                self.fd.as_raw_fd(),
+                &raw const vector,
+                1usize,
+                request.offset,
+                0usize,
+                self.flags,
+            )
         };
         let result = if moved < 0 { Err(IoError::Os(last_errno())) } else { Ok(moved as u32) };
         Completion { tag: request.tag, slot: request.slot, result }
@@ -108,7 +116,11 @@ impl Engine for PosixSio {
     }
 
     fn facts(&self) -> EngineFacts {
-        EngineFacts { system_calls: Some(self.system_calls), submit_calls: self.system_calls, ..EngineFacts::default() }
+        EngineFacts {
+            system_calls: Some(self.system_calls),
+            submit_calls: self.system_calls,
+            ..EngineFacts::default()
+        }
     }
 }
 

@@ -20,16 +20,17 @@ fn read(path: &str) -> String {
 pub(crate) fn io_setup(errno: i32, iodepth: u32) -> String {
     match errno {
         libc::EAGAIN => format!(
-            ": {iodepth} requests exceed fs.aio-max-nr ({}, {} in use): lower iodepth or numjobs, or raise it by `sysctl fs.aio-max-nr=N`",
+            ": {iodepth} requests exceed fs.aio-max-nr ({}, {} in use): lower iodepth or numjobs, or raise \
+             it by `sysctl fs.aio-max-nr=N`",
             read("/proc/sys/fs/aio-max-nr"),
             read("/proc/sys/fs/aio-nr")
         ),
         libc::ENOSYS => {
             ": this kernel has no native asynchronous I/O (CONFIG_AIO), or a seccomp filter hides it".into()
         }
-        libc::EPERM => {
-            ": a seccomp filter forbids it: run outside of the container or allow io_setup in its profile".into()
-        }
+        libc::EPERM => ": a seccomp filter forbids it: run outside of the container or allow io_setup in \
+                        its profile"
+            .into(),
         _ => String::new(),
     }
 }
@@ -39,10 +40,12 @@ fn io_uring_forbidden(required: u32, disabled: &str, kernel: (u32, u32), is_root
     let sqpoll = required & sys::IORING_SETUP_SQPOLL != 0;
     match disabled {
         "2" => {
-            ": io_uring is switched off by kernel.io_uring_disabled=2: `sysctl kernel.io_uring_disabled=0` switches it on"
+            ": io_uring is switched off by kernel.io_uring_disabled=2: `sysctl kernel.io_uring_disabled=0` \
+             switches it on"
         }
         "1" => {
-            ": kernel.io_uring_disabled=1 keeps io_uring for members of the group kernel.io_uring_group: join it, or `sysctl kernel.io_uring_disabled=0`"
+            ": kernel.io_uring_disabled=1 keeps io_uring for members of the group kernel.io_uring_group: \
+             join it, or `sysctl kernel.io_uring_disabled=0`"
         }
         _ if sqpoll && kernel < (5, 11) && !is_root => {
             ": before Linux 5.11 sqpoll needs root: run iopj as root, or use a newer kernel"
@@ -50,7 +53,10 @@ fn io_uring_forbidden(required: u32, disabled: &str, kernel: (u32, u32), is_root
         _ if sqpoll && kernel < (5, 13) && !is_root => {
             ": before Linux 5.13 sqpoll needs root or CAP_SYS_NICE: run iopj as root, or use a newer kernel"
         }
-        _ => ": a seccomp filter forbids io_uring: run outside of the container or allow io_uring_setup in its profile",
+        _ => {
+            ": a seccomp filter forbids io_uring: run outside of the container or allow io_uring_setup in \
+             its profile"
+        }
     }
 }
 
@@ -67,10 +73,9 @@ pub(crate) fn io_uring_setup(errno: i32, required: u32) -> String {
             ": RLIMIT_NOFILE ({}) is reached: lower numjobs, or raise it by `ulimit -n`",
             limit(libc::RLIMIT_NOFILE).trim_end_matches(" bytes")
         ),
-        libc::ENOSYS => {
-            ": this kernel is older than Linux 5.1 or built without CONFIG_IO_URING, or a seccomp filter hides it"
-                .into()
-        }
+        libc::ENOSYS => ": this kernel is older than Linux 5.1 or built without CONFIG_IO_URING, or a \
+                         seccomp filter hides it"
+            .into(),
         libc::EINVAL if required & sys::IORING_SETUP_HYBRID_IOPOLL != 0 => {
             ": hybrid polling needs Linux 6.13 or newer".into()
         }
@@ -85,7 +90,8 @@ pub(crate) fn io_uring_setup(errno: i32, required: u32) -> String {
 pub(crate) fn memory_lock(errno: i32) -> String {
     match errno {
         libc::ENOMEM => format!(
-            ": it would lock more memory than RLIMIT_MEMLOCK ({}) allows: lower iodepth, bs or numjobs, or raise it by `ulimit -l`",
+            ": it would lock more memory than RLIMIT_MEMLOCK ({}) allows: lower iodepth, bs or numjobs, or \
+             raise it by `ulimit -l`",
             limit(libc::RLIMIT_MEMLOCK)
         ),
         _ => String::new(),
@@ -95,11 +101,12 @@ pub(crate) fn memory_lock(errno: i32) -> String {
 /// `io_uring_enter` failed.
 pub(crate) fn io_uring_enter(errno: i32) -> String {
     match errno {
-        libc::EOPNOTSUPP => {
-            ": the target does not poll: load the NVMe driver with nvme.poll_queues=N, and for a file use ext4 or XFS"
-                .into()
+        libc::EOPNOTSUPP => ": the target does not poll: load the NVMe driver with nvme.poll_queues=N, and \
+                             for a file use ext4 or XFS"
+            .into(),
+        libc::EAGAIN => {
+            ": the kernel has no memory for a request: free some, or lower iodepth or numjobs".into()
         }
-        libc::EAGAIN => ": the kernel has no memory for a request: free some, or lower iodepth or numjobs".into(),
         _ => String::new(),
     }
 }

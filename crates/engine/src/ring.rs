@@ -35,8 +35,9 @@ pub(crate) struct SubmissionQueue {
 }
 
 impl SubmissionQueue {
-    /// The next entry, of `len` bytes as the ring was set up, zeroed; taken by `advance`. The queue must have room: the
-    /// engine has no more requests in flight than the queue has entries, and what is not consumed is in flight.
+    /// The next entry, of `len` bytes as the ring was set up, zeroed; taken by `advance`. The queue must have
+    /// room: the engine has no more requests in flight than the queue has entries, and what is not consumed
+    /// is in flight.
     #[inline]
     pub(crate) fn next(&mut self, len: usize) -> NonNull<u8> {
         debug_assert!(self.unpublished() + self.unconsumed() <= self.mask, "the submission queue is full");
@@ -70,8 +71,9 @@ impl SubmissionQueue {
         self.take_back(self.published, each)
     }
 
-    /// Takes back all entries that the kernel has not consumed, and tells the `user_data` of each. Only for a ring
-    /// whose kernel side reads the queue within `io_uring_enter` alone: a submission poller may be reading it now.
+    /// Takes back all entries that the kernel has not consumed, and tells the `user_data` of each. Only for a
+    /// ring whose kernel side reads the queue within `io_uring_enter` alone: a submission poller may be
+    /// reading it now.
     pub(crate) fn take_back_unconsumed(&mut self, each: impl FnMut(u64)) -> u32 {
         let consumed = self.published.wrapping_sub(self.unconsumed());
         let count = self.take_back(consumed, each);
@@ -84,8 +86,8 @@ impl SubmissionQueue {
         let count = self.local_tail.wrapping_sub(tail);
         for number in 0..count {
             let index = (tail.wrapping_add(number) & self.mask) as usize;
-            // SAFETY: `index` is at most `mask`, so the entry lies within the mapping; it was written, its `user_data`
-            // is aligned, and the kernel does not write entries.
+            // SAFETY: `index` is at most `mask`, so the entry lies within the mapping; it was written, its
+            // `user_data` is aligned, and the kernel does not write entries.
             each(unsafe { self.entries.add(index * self.stride + USER_DATA_AT).cast::<u64>().read() });
         }
         self.local_tail = tail;
@@ -129,8 +131,9 @@ impl CompletionQueue {
     #[inline]
     pub(crate) fn ready(&self) -> u32 {
         // SAFETY: both point into the live ring mapping; only we store the head.
-        let (head, tail) =
-            unsafe { (self.head.as_ref().load(Ordering::Relaxed), self.tail.as_ref().load(Ordering::Acquire)) };
+        let (head, tail) = unsafe {
+            (self.head.as_ref().load(Ordering::Relaxed), self.tail.as_ref().load(Ordering::Acquire))
+        };
         tail.wrapping_sub(head)
     }
 
@@ -217,7 +220,8 @@ impl Ring {
     pub(crate) fn new(iodepth: u32, required: u32, poller: Option<u32>) -> Result<Ring, EngineError> {
         const COOPERATE: u32 = sys::IORING_SETUP_COOP_TASKRUN;
         const DEFER: u32 = COOPERATE | sys::IORING_SETUP_SINGLE_ISSUER | sys::IORING_SETUP_DEFER_TASKRUN;
-        let savings: &[u32] = if required & sys::IORING_SETUP_SQPOLL != 0 { &[0] } else { &[DEFER, COOPERATE, 0] };
+        let savings: &[u32] =
+            if required & sys::IORING_SETUP_SQPOLL != 0 { &[0] } else { &[DEFER, COOPERATE, 0] };
         let mut errno = 0;
         for saving in savings {
             // SAFETY: the parameters are plain integers, for which zero is a valid value.
@@ -246,7 +250,9 @@ impl Ring {
         let sqe = if params.flags & sys::IORING_SETUP_SQE128 != 0 { 2 * SQE_LEN } else { SQE_LEN };
         let cqe = if params.flags & sys::IORING_SETUP_CQE32 != 0 { 2 * CQE_LEN } else { CQE_LEN };
         if params.features & sys::IORING_FEAT_SINGLE_MMAP == 0 {
-            return Err(EngineError::unsupported("this kernel's io_uring is older than Linux 5.4: use a newer kernel"));
+            return Err(EngineError::unsupported(
+                "this kernel's io_uring is older than Linux 5.4: use a newer kernel",
+            ));
         }
         let sq_len = sq_off.array as usize + params.sq_entries as usize * size_of::<u32>();
         let cq_len = cq_off.cqes as usize + params.cq_entries as usize * cqe;
@@ -254,8 +260,8 @@ impl Ring {
         let entries = Mapping::new(&fd, params.sq_entries as usize * sqe, sys::IORING_OFF_SQES)?;
         let array = rings.at(sq_off.array).cast::<u32>();
         for index in 0..params.sq_entries {
-            // The n-th place of the queue always names the n-th entry.
-            // SAFETY: the array has `sq_entries` places, and the kernel reads none before a tail is published.
+            // The n-th place of the queue always names the n-th entry. SAFETY: the array has `sq_entries`
+            // places, and the kernel reads none before a tail is published.
             unsafe { array.add(index as usize).write(index) };
         }
         let sq = SubmissionQueue {
@@ -275,7 +281,15 @@ impl Ring {
             stride: cqe,
             mask: params.cq_entries - 1,
         };
-        Ok(Ring { sq, cq, flags: params.flags, features: params.features, fd, _rings: rings, _entries: entries })
+        Ok(Ring {
+            sq,
+            cq,
+            flags: params.flags,
+            features: params.features,
+            fd,
+            _rings: rings,
+            _entries: entries,
+        })
     }
 
     /// `io_uring_enter`: submits up to `to_submit` entries and, with `IORING_ENTER_GETEVENTS` in
@@ -301,8 +315,9 @@ impl Ring {
     /// `io_uring_register` with an array of `count` elements.
     pub(crate) fn register<T>(&self, opcode: u32, argument: *const T, count: u32) -> Result<(), i32> {
         // SAFETY: callers pass a live array of `count` elements of the opcode's type.
-        let result =
-            unsafe { libc::syscall(libc::SYS_io_uring_register, self.fd.as_raw_fd(), opcode, argument, count) };
+        let result = unsafe {
+            libc::syscall(libc::SYS_io_uring_register, self.fd.as_raw_fd(), opcode, argument, count)
+        };
         if result < 0 { Err(last_errno()) } else { Ok(()) }
     }
 

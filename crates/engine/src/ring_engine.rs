@@ -35,8 +35,8 @@ pub(crate) trait Command {
     /// Fills a zeroed entry, `user_data` apart, for a request that was accepted.
     ///
     /// # Safety
-    /// `entry` points to [`Command::ENTRY_LEN`] zeroed bytes, aligned as an `io_uring_sqe`, that nobody else uses; it
-    /// may be written through in its whole length.
+    /// `entry` points to [`Command::ENTRY_LEN`] zeroed bytes, aligned as an `io_uring_sqe`, that nobody else
+    /// uses; it may be written through in its whole length.
     unsafe fn prepare(
         &self,
         entry: NonNull<sys::io_uring_sqe>,
@@ -107,7 +107,8 @@ impl<C: Command> RingEngine<C> {
             register(&ring, pool, number)?;
             number = 0;
         }
-        let enter_to_reap = !sqpoll && ring.flags & (sys::IORING_SETUP_IOPOLL | sys::IORING_SETUP_DEFER_TASKRUN) != 0;
+        let enter_to_reap =
+            !sqpoll && ring.flags & (sys::IORING_SETUP_IOPOLL | sys::IORING_SETUP_DEFER_TASKRUN) != 0;
         Ok(RingEngine {
             held: ManuallyDrop::new(Held { ring, pool: Rc::clone(pool), _fd: fd }),
             command,
@@ -147,8 +148,9 @@ impl<C: Command> RingEngine<C> {
         self.command.accepts(request)?;
         let address = self.held.pool.start(slot, request.len)?;
         let entry = self.held.ring.sq.next(C::ENTRY_LEN).cast::<sys::io_uring_sqe>();
-        // SAFETY: the entry is zeroed and ours until it is published; it is `ENTRY_LEN` bytes of the ring's mapping
-        // long, from which the pointer comes, and aligned as the kernel aligns it. No reference to it is alive.
+        // SAFETY: the entry is zeroed and ours until it is published; it is `ENTRY_LEN` bytes of the ring's
+        // mapping long, from which the pointer comes, and aligned as the kernel aligns it. No reference to it
+        // is alive.
         unsafe {
             self.command.prepare(entry, request, address, self.modes, self.fd);
             (*entry.as_ptr()).user_data = slot.0.into();
@@ -198,7 +200,12 @@ impl<C: Command> RingEngine<C> {
 
     /// Waits for completions that the submission poller brings, by spinning or in the kernel.
     #[inline]
-    fn wait_by_ring(&mut self, min: usize, kernel_wait: bool, done: &mut Vec<Completion>) -> Result<(), EngineError> {
+    fn wait_by_ring(
+        &mut self,
+        min: usize,
+        kernel_wait: bool,
+        done: &mut Vec<Completion>,
+    ) -> Result<(), EngineError> {
         let wanted = min as u32;
         while self.held.ring.cq.ready() < wanted {
             if kernel_wait {
@@ -235,7 +242,8 @@ const MOST_REGISTERED: usize = 1 << 30;
 fn require_registrable(bytes: usize) -> Result<(), EngineError> {
     if bytes > MOST_REGISTERED {
         return Err(EngineError::unsupported(format!(
-            "{bytes} bytes of buffers cannot be registered in one ring, which takes {MOST_REGISTERED}: lower iodepth or bs, or leave +registered out"
+            "{bytes} bytes of buffers cannot be registered in one ring, which takes {MOST_REGISTERED}: \
+             lower iodepth or bs, or leave +registered out"
         )));
     }
     Ok(())
@@ -245,7 +253,8 @@ fn require_registrable(bytes: usize) -> Result<(), EngineError> {
 fn require_unregistered_files(features: u32) -> Result<(), EngineError> {
     if features & sys::IORING_FEAT_SQPOLL_NONFIXED == 0 {
         return Err(EngineError::unsupported(
-            "this kernel's submission poller (sqpoll) takes registered files only: use +registered, or Linux 5.11 or newer",
+            "this kernel's submission poller (sqpoll) takes registered files only: use +registered, or \
+             Linux 5.11 or newer",
         ));
     }
     Ok(())
@@ -264,7 +273,8 @@ fn bind_workers(ring: &Ring, cpus: &[u32]) -> Result<(), EngineError> {
     }
 }
 
-/// How long registering waits for memory that is being unlocked: the kernel takes a closed ring apart after the close.
+/// How long registering waits for memory that is being unlocked: the kernel takes a closed ring apart after
+/// the close.
 const UNLOCK_LIMIT: Duration = if cfg!(test) { Duration::from_secs(30) } else { Duration::from_millis(100) };
 
 /// Registers the pool as the ring's buffer 0 and `fd` as its file 0.
@@ -283,8 +293,8 @@ fn register(ring: &Ring, pool: &Pool, fd: i32) -> Result<(), EngineError> {
     ring.register(IORING_REGISTER_FILES as u32, &raw const fd, 1).map_err(failed("io_uring_register (files)"))
 }
 
-/// A signal is no error: the caller's loop comes again. Nor is a lack of memory or of room for completions, as long as
-/// there are requests whose end will give it back; with none it would never come.
+/// A signal is no error: the caller's loop comes again. Nor is a lack of memory or of room for completions,
+/// as long as there are requests whose end will give it back; with none it would never come.
 #[cold]
 fn enter_failed(errno: i32, some_will_end: bool) -> Result<u32, EngineError> {
     match errno {
@@ -363,9 +373,9 @@ impl<C> Drop for RingEngine<C> {
     fn drop(&mut self) {
         let deadline = Instant::now() + crate::DRAIN_LIMIT;
         let Held { ring, pool, .. } = &mut *self.held;
-        // What the kernel does not have yet it never gets: a write that was only pushed does not happen. The rest is
-        // cancelled (IORING_REGISTER_SYNC_CANCEL, since 6.0; elsewhere, and for requests that a device holds, waiting
-        // is all there is).
+        // What the kernel does not have yet it never gets: a write that was only pushed does not happen. The
+        // rest is cancelled (IORING_REGISTER_SYNC_CANCEL, since 6.0; elsewhere, and for requests that a
+        // device holds, waiting is all there is).
         let finish = |user_data| pool.finish(Slot(user_data as u32));
         let (taken_back, wake) = if ring.flags & sys::IORING_SETUP_SQPOLL == 0 {
             (ring.sq.take_back_unconsumed(finish), 0)
@@ -386,8 +396,11 @@ impl<C> Drop for RingEngine<C> {
             }
             if !std::mem::replace(&mut cancelled, true) {
                 let cancel = cancel_all();
-                let _ =
-                    ring.register(sys::io_uring_register_op::IORING_REGISTER_SYNC_CANCEL as u32, &raw const cancel, 1);
+                let _ = ring.register(
+                    sys::io_uring_register_op::IORING_REGISTER_SYNC_CANCEL as u32,
+                    &raw const cancel,
+                    1,
+                );
             }
             std::thread::sleep(Duration::from_micros(50));
         }
@@ -412,14 +425,16 @@ mod tests {
         assert!(enter_failed(libc::EBADF, true).is_err());
     }
 
-    /// Opens and closes registered rings that lock most of `RLIMIT_MEMLOCK`, as a user whom it binds: one of this process's own, for
-    /// the limit is on all that a user locks, and another run of this test may be under way.
+    /// Opens and closes registered rings that lock most of `RLIMIT_MEMLOCK`, as a user whom it binds: one of
+    /// this process's own, for the limit is on all that a user locks, and another run of this test may be
+    /// under way.
     #[test]
     fn memory_of_a_closed_ring_can_be_locked_again_at_once() {
         use std::os::unix::fs::PermissionsExt;
         let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
         // SAFETY: `limit` is a valid place for the answer; geteuid has no precondition.
-        let is_root = unsafe { libc::getrlimit(libc::RLIMIT_MEMLOCK, &raw mut limit) == 0 && libc::geteuid() == 0 };
+        let is_root =
+            unsafe { libc::getrlimit(libc::RLIMIT_MEMLOCK, &raw mut limit) == 0 && libc::geteuid() == 0 };
         if !is_root || !(1 << 20..=64 << 20).contains(&limit.rlim_cur) {
             assert!(is_root || std::env::var("CI").as_deref() != Ok("true"), "needs root, to become nobody");
             eprintln!("skipped: needs root, to become nobody, and a limit of locked memory from 1 to 64 MiB");
@@ -432,11 +447,13 @@ mod tests {
         let target = crate::Target::open(&path).unwrap();
         let user = (1 << 30) + std::process::id();
         let work = || {
-            // SAFETY: setresuid touches no memory; raw, it changes this thread alone, which ends with the closure.
+            // SAFETY: setresuid touches no memory; raw, it changes this thread alone, which ends with the
+            // closure.
             assert_eq!(unsafe { libc::syscall(libc::SYS_setresuid, user, user, user) }, 0);
             for round in 0..30 {
                 let pool = Pool::new((limit.rlim_cur / 4096 * 3 / 4) as u32, 4096).unwrap();
-                let engine = crate::open("io_uring/syscall/interrupt+registered".parse().unwrap(), &target, &pool, 1);
+                let engine =
+                    crate::open("io_uring/syscall/interrupt+registered".parse().unwrap(), &target, &pool, 1);
                 assert!(engine.is_ok(), "round {round}: {}", engine.err().unwrap());
             }
         };
@@ -445,11 +462,15 @@ mod tests {
 
     /// The processors that the threads of this process may use whose names begin with `name`.
     fn cpus_of(name: &str) -> Vec<String> {
-        let read = |task: &std::path::Path, file| std::fs::read_to_string(task.join(file)).unwrap_or_default();
+        let read =
+            |task: &std::path::Path, file| std::fs::read_to_string(task.join(file)).unwrap_or_default();
         let tasks = std::fs::read_dir("/proc/self/task").unwrap().map(|task| task.unwrap().path());
         let list = |task: std::path::PathBuf| {
             let status = read(&task, "status");
-            status.lines().find_map(|line| Some(line.strip_prefix("Cpus_allowed_list:")?.trim().to_owned())).unwrap()
+            status
+                .lines()
+                .find_map(|line| Some(line.strip_prefix("Cpus_allowed_list:")?.trim().to_owned()))
+                .unwrap()
         };
         tasks.filter(|task| read(task, "comm").trim_end() == name).map(list).collect()
     }

@@ -125,7 +125,8 @@ impl Drop for Sim {
         let queued = std::mem::take(&mut self.queued);
         let pending = std::mem::take(&mut self.pending);
         let stuck = pending.iter().any(|pending| pending.due.is_none());
-        let ended = pending.iter().filter(|pending| pending.due.is_some()).map(|pending| pending.request.slot);
+        let ended =
+            pending.iter().filter(|pending| pending.due.is_some()).map(|pending| pending.request.slot);
         for slot in queued.iter().map(|request| request.slot).chain(ended) {
             self.pool.finish(slot);
         }

@@ -9,7 +9,9 @@ use std::path::PathBuf;
 /// Measure what one I/O costs on every path that Linux offers, and prove which path was taken.
 #[derive(Debug, Parser)]
 #[command(name = "iopj", version, max_term_width = 100)]
-#[command(after_help = "Exit codes: 0 success; 1 the study found failures; 2 usage or set-up; 130 interrupted.")]
+#[command(
+    after_help = "Exit codes: 0 success; 1 the study found failures; 2 usage or set-up; 130 interrupted."
+)]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -53,7 +55,8 @@ pub(crate) enum Command {
 
 #[derive(Debug, Args)]
 pub(crate) struct CheckArgs {
-    /// File, block device or /dev/ngXnY; by default a small file that is made in the current folder and removed
+    /// File, block device or /dev/ngXnY; by default a small file that is made in the current folder and
+    /// removed
     pub(crate) target: Option<PathBuf>,
     /// Take this NVMe controller from its driver for the paths of kernel bypass, and give it back
     #[arg(long, value_name = "PCI-ADDRESS")]
@@ -71,7 +74,8 @@ pub(crate) struct CheckArgs {
 pub(crate) struct RunArgs {
     /// Study file; by default the quick study
     pub(crate) study: Option<PathBuf>,
-    /// File, block device or /dev/ngXnY; by default a file that is made beside the store and removed at the end
+    /// File, block device or /dev/ngXnY; by default a file that is made beside the store and removed at the
+    /// end
     #[arg(long)]
     pub(crate) target: Option<PathBuf>,
     /// I/O paths, such as io_uring/syscall/interrupt, or `available`
@@ -172,15 +176,15 @@ pub(crate) struct ReportArgs {
 pub(crate) struct WinnersArgs {
     /// Store that `iopj run` has written
     pub(crate) store: PathBuf,
-    /// What is compared: iops, latency_mean, latency_p99, cpu_percent, context_switches_per_io, instructions_per_io, …;
-    /// of an emulated store counts alone
+    /// What is compared: iops, latency_mean, latency_p99, cpu_percent, context_switches_per_io,
+    /// instructions_per_io, …; of an emulated store counts alone
     #[arg(long, default_value = "iops")]
     pub(crate) metric: String,
     /// The two axes of the map: rw, bs, iodepth, numjobs
     #[arg(long, value_name = "X,Y", value_delimiter = ',', default_value = "iodepth,numjobs")]
     pub(crate) axes: Vec<String>,
-    /// Test: blocks (within replicates; the default but for imports) or welch, both after Holm over all cells; or student (the
-    /// papers' rule: the two best, not corrected)
+    /// Test: blocks (within replicates; the default but for imports) or welch, both after Holm over all
+    /// cells; or student (the papers' rule: the two best, not corrected)
     #[arg(long)]
     pub(crate) test: Option<String>,
     /// Let unproven and disturbed trials compete, marked
@@ -210,12 +214,13 @@ pub(crate) struct CompareArgs {
     /// Store of the trials after
     #[arg(required_unless_present = "by", conflicts_with = "by")]
     pub(crate) after: Option<PathBuf>,
-    /// Compare trials of one store, as in io_poll_delay=-1,50 or path=libaio/syscall/interrupt,io_uring/syscall/interrupt:
-    /// KEY is path, generator, rw, bs, iodepth, numjobs or a setting; its values may be left out if it has two
+    /// Compare trials of one store, as in io_poll_delay=-1,50 or
+    /// path=libaio/syscall/interrupt,io_uring/syscall/interrupt: KEY is path, generator, rw, bs, iodepth,
+    /// numjobs or a setting; its values may be left out if it has two
     #[arg(long, value_name = "KEY[=BEFORE,AFTER]")]
     pub(crate) by: Option<String>,
-    /// Exit with 1 if IOPS or mean latency is significantly worse by more than this share; of two emulated stores with
-    /// exact costs, if instructions per I/O are
+    /// Exit with 1 if IOPS or mean latency is significantly worse by more than this share; of two emulated
+    /// stores with exact costs, if instructions per I/O are
     #[arg(long, value_name = "PCT")]
     pub(crate) fail_on_regression: Option<f64>,
     /// Let unproven and disturbed trials compete, marked
@@ -257,7 +262,8 @@ pub(crate) enum ImportFormat {
         /// Store to write
         #[arg(long, default_value = "import.iopj")]
         store: PathBuf,
-        /// Release of the kernel that the jobs ran on, such as 6.18, which fio does not tell: what it rules out refutes more
+        /// Release of the kernel that the jobs ran on, such as 6.18, which fio does not tell: what it rules
+        /// out refutes more
         #[arg(long, value_name = "RELEASE")]
         kernel: Option<KernelVersion>,
     },
@@ -340,7 +346,8 @@ pub(crate) enum LabCommand {
         #[arg(long)]
         kernels: bool,
     },
-    /// Keep on what the kernel switches for the counters of each trial, until ended; says so once it is done. Guests run it
+    /// Keep on what the kernel switches for the counters of each trial, until ended; says so once it is done.
+    /// Guests run it
     #[command(hide = true)]
     HoldCounters,
 }

@@ -61,8 +61,8 @@ pub(crate) fn check(args: &CheckArgs) -> anyhow::Result<ExitCode> {
             target?
         }
     };
-    let paths: Vec<(IoPath, Availability)> =
-        tried.unwrap_or_else(|| IoPath::all().into_iter().map(|path| (path, check_path(path, &target))).collect());
+    let paths: Vec<(IoPath, Availability)> = tried
+        .unwrap_or_else(|| IoPath::all().into_iter().map(|path| (path, check_path(path, &target))).collect());
     if args.json {
         let mut value = as_json(&target, &paths);
         value["take_device"] = json!(taking.as_ref().map(taking_json));
@@ -100,9 +100,13 @@ fn taking_json(plan: &TakePlan) -> Value {
 
 /// That the drive may be taken, and what of it.
 fn taking_line(plan: &TakePlan) -> String {
-    let group = plan.group.map_or_else(|| "no IOMMU".to_owned(), |group| format!("alone in IOMMU group {group}"));
-    let namespaces =
-        if plan.namespaces.is_empty() { "no namespace in use".to_owned() } else { plan.namespaces.join(", ") };
+    let group =
+        plan.group.map_or_else(|| "no IOMMU".to_owned(), |group| format!("alone in IOMMU group {group}"));
+    let namespaces = if plan.namespaces.is_empty() {
+        "no namespace in use".to_owned()
+    } else {
+        plan.namespaces.join(", ")
+    };
     let driver = plan.driver.as_deref().unwrap_or("no driver");
     format!("\n{} may be taken from its driver: {driver}; {group}; {namespaces}\n", plan.address)
 }
@@ -117,7 +121,8 @@ fn here(paths: &[(IoPath, Availability)], interface: &str, of: impl Fn(&IoPath) 
     paths.iter().any(|(path, _)| own(path)).then(|| works(paths, own))
 }
 
-const HERE_COLUMNS: [&str; 6] = ["submit syscall", "submit sqpoll", "submit doorbell", "interrupt", "poll", "hybrid"];
+const HERE_COLUMNS: [&str; 6] =
+    ["submit syscall", "submit sqpoll", "submit doorbell", "interrupt", "poll", "hybrid"];
 
 fn design_here(paths: &[(IoPath, Availability)], interface: &str) -> [Option<bool>; 6] {
     let completion = |asked| here(paths, interface, move |path| path.completion() == asked);
@@ -200,7 +205,8 @@ fn as_text(target: &Target, paths: &[(IoPath, Availability)]) -> String {
 /// Whether the lab can run here.
 fn lab_line() -> String {
     match &lab::missing_packages()[..] {
-        [] => "\nlab: here (`iopj lab run`: other kernels, emulated NVMe with poll queues, exact costs)\n".to_owned(),
+        [] => "\nlab: here (`iopj lab run`: other kernels, emulated NVMe with poll queues, exact costs)\n"
+            .to_owned(),
         packages => format!("\nlab: not here; install the packages {}\n", packages.join(", ")),
     }
 }

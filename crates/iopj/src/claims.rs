@@ -12,7 +12,11 @@ pub(crate) fn claims(args: &ClaimsArgs) -> anyhow::Result<ExitCode> {
     let (study, trials) = (store.study()?, store.trials()?);
     let claims = decide(
         &trials,
-        &Machine::of(&study, &trials, Admission { with_unproven: args.with_unproven, ..Admission::default() }),
+        &Machine::of(
+            &study,
+            &trials,
+            Admission { with_unproven: args.with_unproven, ..Admission::default() },
+        ),
     );
     if args.json {
         print_json(&serde_json::json!({ "claims": claims }))?;

@@ -1,4 +1,5 @@
-//! `iopj compare`: what got better or worse from one store to another, or from one side of a store to the other, beyond noise.
+//! `iopj compare`: what got better or worse from one store to another, or from one side of a store to the
+//! other, beyond noise.
 
 use crate::args::CompareArgs;
 use crate::output::{FAILURES, print, print_json};
@@ -12,7 +13,9 @@ pub(crate) fn compare(args: &CompareArgs) -> anyhow::Result<ExitCode> {
     let comparison = comparison(args)?;
     // Asked before anything is printed: it may be refused.
     let worse = match args.fail_on_regression {
-        Some(percent) => regressions(&comparison, percent).map_err(|why| anyhow!("--fail-on-regression: {why}"))?.len(),
+        Some(percent) => {
+            regressions(&comparison, percent).map_err(|why| anyhow!("--fail-on-regression: {why}"))?.len()
+        }
         None => 0,
     };
     if args.json {

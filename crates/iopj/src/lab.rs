@@ -50,12 +50,12 @@ fn hold_counters() -> anyhow::Result<ExitCode> {
 
 fn kernels(wanted: &[String], json: bool) -> anyhow::Result<ExitCode> {
     let cache = Cache::open()?;
-    let fetched: Result<Vec<Kernel>, _> = wanted.iter().map(|one| kernels::fetch(&cache, one, &mut note)).collect();
+    let fetched: Result<Vec<Kernel>, _> =
+        wanted.iter().map(|one| kernels::fetch(&cache, one, &mut note)).collect();
     let fetched = fetched?;
     if !wanted.is_empty() {
         if json {
-            let one =
-                |kernel: &Kernel| json!({"release": kernel.release, "image": kernel.image, "modules": kernel.modules});
+            let one = |kernel: &Kernel| json!({"release": kernel.release, "image": kernel.image, "modules": kernel.modules});
             print_json(&fetched.iter().map(one).collect())?;
         } else {
             for kernel in &fetched {
@@ -76,10 +76,14 @@ fn kernels(wanted: &[String], json: bool) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let columns = ["series", "release", "suite"].map(|name| (name, Align::Left));
-    let mut grid = Grid::new(&[&columns[..], &[("download MB", Align::Right), ("cached", Align::Left)]].concat());
+    let mut grid =
+        Grid::new(&[&columns[..], &[("download MB", Align::Right), ("cached", Align::Left)]].concat());
     for offer in offers {
-        let size =
-            if offer.download_bytes == 0 { String::new() } else { (offer.download_bytes / 1_000_000).to_string() };
+        let size = if offer.download_bytes == 0 {
+            String::new()
+        } else {
+            (offer.download_bytes / 1_000_000).to_string()
+        };
         let cached = if offer.cached { "yes" } else { "" };
         grid.row(vec![offer.series, offer.release, offer.suite, size, cached.to_owned()]);
     }
@@ -92,7 +96,10 @@ fn kernel(args: &GuestArgs, cache: &Cache) -> anyhow::Result<Kernel> {
     match &args.modules {
         Some(modules) => Ok(kernels::from_files(cache, Path::new(&args.kernel), modules)?),
         None if args.kernel.contains('/') => {
-            bail!("`{}` is a kernel's image, which needs its modules: name their folder with --modules", args.kernel)
+            bail!(
+                "`{}` is a kernel's image, which needs its modules: name their folder with --modules",
+                args.kernel
+            )
         }
         None => Ok(kernels::fetch(cache, &args.kernel, &mut note)?),
     }
@@ -121,7 +128,15 @@ fn guest<'a>(args: &GuestArgs, kernel: &'a Kernel) -> Guest<'a> {
         DeviceArg::Virtio => Device::Virtio,
         DeviceArg::NullBlk => Device::NullBlk,
     };
-    Guest { kernel, device, vcpus: args.vcpus, exact: false, vmlinux: None, time_limit: SHELL_LIMIT, mishap: None }
+    Guest {
+        kernel,
+        device,
+        vcpus: args.vcpus,
+        exact: false,
+        vmlinux: None,
+        time_limit: SHELL_LIMIT,
+        mishap: None,
+    }
 }
 
 fn shell(args: &GuestArgs) -> anyhow::Result<ExitCode> {
@@ -136,7 +151,10 @@ fn shell(args: &GuestArgs) -> anyhow::Result<ExitCode> {
 
 fn run(args: &LabRunArgs) -> anyhow::Result<ExitCode> {
     if args.store.is_some() && args.studies.len() > 1 {
-        bail!("--store names one store, and each study has its own: leave --store out, or run one study at a time");
+        bail!(
+            "--store names one store, and each study has its own: leave --store out, or run one study at a \
+             time"
+        );
     }
     let texts = args.studies.iter().map(|file| text(file)).collect::<anyhow::Result<Vec<_>>>()?;
     let mut studies = Vec::new();
@@ -160,7 +178,11 @@ fn run(args: &LabRunArgs) -> anyhow::Result<ExitCode> {
         }
         done => done?,
     };
-    note(&format!("guest: up after {:.1} s, off after {:.1} s", done.boot.as_secs_f64(), done.total.as_secs_f64()));
+    note(&format!(
+        "guest: up after {:.1} s, off after {:.1} s",
+        done.boot.as_secs_f64(),
+        done.total.as_secs_f64()
+    ));
     let mut first = None;
     for (study, done) in studies.iter().zip(done.studies) {
         let code = done.map_err(Into::into).and_then(|done| close(study, done, args.exact));
@@ -187,14 +209,21 @@ fn close(study: &GuestStudy<'_>, done: StudyDone, exact: bool) -> anyhow::Result
     };
     let store = study.store.display();
     if exact {
-        note(&format!("costs were counted for {} of {} trials: `iopj explain {store}`", done.counted, trials.len()));
+        note(&format!(
+            "costs were counted for {} of {} trials: `iopj explain {store}`",
+            done.counted,
+            trials.len()
+        ));
     }
     print(&iopj_report::render::report(&found, &trials, Admission::default().of(&found)))?;
     print(&format!("store: {store}\n"))?;
     match done.status {
         0 => Ok(0),
         1 => Ok(FAILURES),
-        other => bail!("the run of `{}` in the guest ended with status {other}: its message stands above", study.name),
+        other => bail!(
+            "the run of `{}` in the guest ended with status {other}: its message stands above",
+            study.name
+        ),
     }
 }
 
@@ -209,12 +238,16 @@ fn in_guest<'a>(study: &Study, text: &'a str, args: &LabRunArgs) -> anyhow::Resu
     let passthrough = paths.iter().any(through);
     if passthrough && !paths.iter().all(through) {
         bail!(
-            "the study has nvme-passthrough beside other paths, and each needs a node of its own: make two studies of it"
+            "the study has nvme-passthrough beside other paths, and each needs a node of its own: make two \
+             studies of it"
         );
     }
     let bypass = paths.iter().any(IoPath::is_bypass);
     if bypass && !matches!(args.guest.device, DeviceArg::Nvme) {
-        bail!("the study has paths that bypass the kernel, which only an NVMe drive has: give the guest --device nvme");
+        bail!(
+            "the study has paths that bypass the kernel, which only an NVMe drive has: give the guest \
+             --device nvme"
+        );
     }
     let mut writes = study.precondition;
     for workload in &study.workloads {
@@ -238,7 +271,17 @@ fn in_guest<'a>(study: &Study, text: &'a str, args: &LabRunArgs) -> anyhow::Resu
     let spdk = paths.contains(&IoPath::Spdk);
     let name = study.name.clone();
     let store = args.store.clone().unwrap_or_else(|| PathBuf::from(format!("{name}.iopj")));
-    Ok(GuestStudy { name, store, text, programs, allow_exec: args.allow_exec, passthrough, bypass, spdk, writes })
+    Ok(GuestStudy {
+        name,
+        store,
+        text,
+        programs,
+        allow_exec: args.allow_exec,
+        passthrough,
+        bypass,
+        spdk,
+        writes,
+    })
 }
 
 fn clean(with_kernels: bool) -> anyhow::Result<ExitCode> {

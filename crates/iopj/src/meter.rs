@@ -13,8 +13,8 @@ use std::path::Path;
 use std::process::ExitCode;
 
 /// What every machine can have beside its own meters.
-const OTHERS: &str = "A plug, a PDU, a BMC, an instrument or a logger can measure the whole machine: name it in the study by a \
-                      [meters.NAME] table (docs/energy.md).\n";
+const OTHERS: &str = "A plug, a PDU, a BMC, an instrument or a logger can measure the whole machine: name \
+                      it in the study by a [meters.NAME] table (docs/energy.md).\n";
 
 pub(crate) fn meter(command: &MeterCommand) -> anyhow::Result<ExitCode> {
     match command {
@@ -32,8 +32,8 @@ fn attach(store: &Path, log: &Path, time_zone: Option<&str>, trust_clock: bool) 
     if let Some(zone) = time_zone {
         config.time_zone = Some(zone.to_owned());
     }
-    let bytes =
-        std::fs::read(log).map_err(|error| anyhow!("`{}` cannot be read ({error}): name a log", log.display()))?;
+    let bytes = std::fs::read(log)
+        .map_err(|error| anyhow!("`{}` cannot be read ({error}): name a log", log.display()))?;
     let read = read(&bytes, &config).map_err(|error| anyhow!("`{}`: {error}", log.display()))?;
     let mut notes = read.notes.clone();
     notes.extend(energy::attach(&mut store, &name, &read, trust_clock)?);
@@ -124,9 +124,14 @@ mod tests {
             accuracy: None,
             parent: Some("package-0".into()),
         };
-        let absent = Found { name: "rapl".into(), channels: vec![], why_not: Some("no \u{1b}".into()), notes: vec![] };
-        let here =
-            Found { name: "hwmon:x".into(), channels: vec![channel], why_not: None, notes: vec!["look".to_owned()] };
+        let absent =
+            Found { name: "rapl".into(), channels: vec![], why_not: Some("no \u{1b}".into()), notes: vec![] };
+        let here = Found {
+            name: "hwmon:x".into(),
+            channels: vec![channel],
+            why_not: None,
+            notes: vec!["look".to_owned()],
+        };
         let text = listing(&[absent, here]);
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines[0], "hwmon:x");

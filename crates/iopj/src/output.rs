@@ -32,7 +32,8 @@ pub(crate) fn fail(error: &anyhow::Error) -> ExitCode {
     ExitCode::from(USAGE)
 }
 
-/// An error with its causes, but for those that it tells itself: a message with the system's words in it has these for a cause as well.
+/// An error with its causes, but for those that it tells itself: a message with the system's words in it has
+/// these for a cause as well.
 fn message(error: &anyhow::Error) -> String {
     let mut message = error.to_string();
     for cause in error.chain().skip(1).map(ToString::to_string) {
@@ -51,10 +52,12 @@ mod tests {
     /// The refusal of a program that is not there ended in "No such file or directory" twice.
     #[test]
     fn a_cause_that_a_message_tells_is_not_told_again() {
-        let error = iopj_lab::image::Program::called("/no/plugin").context("the study names a program").unwrap_err();
+        let error =
+            iopj_lab::image::Program::called("/no/plugin").context("the study names a program").unwrap_err();
         assert_eq!(
             message(&error),
-            "the study names a program: `/no/plugin` cannot be read (No such file or directory (os error 2)): build it, or name a file that is there"
+            "the study names a program: `/no/plugin` cannot be read (No such file or directory (os error \
+             2)): build it, or name a file that is there"
         );
         let error = anyhow::Error::from(io::Error::from(io::ErrorKind::NotFound)).context("it is gone");
         assert_eq!(message(&error), "it is gone: entity not found");

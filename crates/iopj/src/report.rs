@@ -61,7 +61,8 @@ fn power(store: &Store, trials: &[Trial]) -> Result<Vec<PowerTrace>, StoreError>
 
 /// Writes a file and tells its name.
 fn write(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
-    std::fs::write(path, bytes).with_context(|| format!("{} cannot be written; name another place", path.display()))?;
+    std::fs::write(path, bytes)
+        .with_context(|| format!("{} cannot be written; name another place", path.display()))?;
     print(&format!("{}\n", path.display()))
 }
 

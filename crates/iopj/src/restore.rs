@@ -12,9 +12,12 @@ pub(crate) fn restore(args: &RestoreArgs) -> anyhow::Result<ExitCode> {
     } else {
         let restored =
             report.restored.iter().map(|c| format!("put back: {}: {} -> {}", c.file.display(), c.from, c.to));
-        let left = report.left_alone.iter().map(|l| format!("left alone: {}: {}", l.journal.display(), l.reason));
-        let failed = report.failed.iter().map(|f| format!("not put back: {}: {}", f.file.display(), f.reason));
-        let mut lines: Vec<String> = restored.chain(report.notes.iter().cloned()).chain(left).chain(failed).collect();
+        let left =
+            report.left_alone.iter().map(|l| format!("left alone: {}: {}", l.journal.display(), l.reason));
+        let failed =
+            report.failed.iter().map(|f| format!("not put back: {}: {}", f.file.display(), f.reason));
+        let mut lines: Vec<String> =
+            restored.chain(report.notes.iter().cloned()).chain(left).chain(failed).collect();
         if lines.is_empty() {
             lines.push("nothing to put back".to_owned());
         }

@@ -103,8 +103,10 @@ fn conclude(summary: &Summary, json: bool) -> anyhow::Result<ExitCode> {
     }
     if summary.interrupted {
         let missing = summary.missing;
-        let message =
-            format!("interrupted with {missing} trials missing: `iopj run --resume {}`", summary.store.display());
+        let message = format!(
+            "interrupted with {missing} trials missing: `iopj run --resume {}`",
+            summary.store.display()
+        );
         crate::output::fail(&anyhow::anyhow!(message));
         return Ok(ExitCode::from(INTERRUPTED));
     }

@@ -24,7 +24,9 @@ pub(crate) fn winners(args: &WinnersArgs) -> anyhow::Result<ExitCode> {
         Some("student") => Some(Method::Student),
         Some("welch") => Some(Method::Welch),
         Some("blocks") => Some(Method::Paired),
-        Some(other) => return Err(anyhow!("--test: there is no test `{other}`: there are blocks, welch and student")),
+        Some(other) => {
+            return Err(anyhow!("--test: there is no test `{other}`: there are blocks, welch and student"));
+        }
     };
     let store = Store::open(&args.store)?;
     let study = store.study()?;
@@ -39,7 +41,8 @@ pub(crate) fn winners(args: &WinnersArgs) -> anyhow::Result<ExitCode> {
     if args.json {
         let maps = winner_maps(&trials, &question);
         let apart = apart_maps(&study, &trials, &question, &maps);
-        let maps: Vec<Value> = maps.iter().zip(&apart).map(|(map, apart)| map_json(map, apart.as_ref())).collect();
+        let maps: Vec<Value> =
+            maps.iter().zip(&apart).map(|(map, apart)| map_json(map, apart.as_ref())).collect();
         print_json(&json!({ "maps": maps, "nobody": question.admission.nobody(&trials) }))?;
     } else {
         print(&iopj_report::render::winners(&study, &trials, &question))?;
@@ -156,8 +159,14 @@ mod tests {
         let json = cell_json(&cell);
         assert_eq!((&json["decision"], &json["p"]), (&json!("winner"), &json!(0.01)));
         assert_eq!(json["ranking"][0]["path"], json!("libaio/syscall/interrupt"));
-        assert_eq!((&json["ranking"][0]["mean"], &json["ranking"][0]["replicates"]), (&json!(11.0), &json!(2)));
-        assert_eq!((&json["ranking"][1]["interval"], &json["left_out"]["refuted"]), (&Value::Null, &json!(0)));
+        assert_eq!(
+            (&json["ranking"][0]["mean"], &json["ranking"][0]["replicates"]),
+            (&json!(11.0), &json!(2))
+        );
+        assert_eq!(
+            (&json["ranking"][1]["interval"], &json["left_out"]["refuted"]),
+            (&Value::Null, &json!(0))
+        );
         assert_eq!(cell_json(&Cell::default())["decision"], json!("empty"));
         assert_eq!(super::place(AxisValue::Bs(4096)), json!(4096), "bytes are a number");
     }
@@ -174,7 +183,8 @@ mod tests {
         };
         assert_eq!(map_json(&map, None)["without_unsteady"], Value::Null);
         let at = (AxisValue::Bs(4096), AxisValue::Count(8));
-        let [libaio, poll] = ["libaio/syscall/interrupt", "posix-sio/syscall/poll"].map(|path| path.parse().unwrap());
+        let [libaio, poll] =
+            ["libaio/syscall/interrupt", "posix-sio/syscall/poll"].map(|path| path.parse().unwrap());
         let (with, without) = ((Decision::Winner, vec![libaio]), (Decision::Tie, vec![libaio, poll]));
         let cell = Redecided { at, with, without };
         let json = map_json(&map, Some(&ApartMap { trials: 3, cells: vec![cell] }));

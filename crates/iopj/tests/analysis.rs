@@ -20,7 +20,8 @@ fn run(folder: &Path, line: &str) -> (i32, String, String) {
     (output.status.code().unwrap(), String::from_utf8_lossy(&output.stdout).into_owned(), messages)
 }
 
-/// A store of two paths at these depths, three times each: io_uring does half as many I/Os again as libaio in its second. All are verified.
+/// A store of two paths at these depths, three times each: io_uring does half as many I/Os again as libaio in
+/// its second. All are verified.
 fn stored(path: &Path, iodepths: &[u32], change: impl FnOnce(&mut [Trial])) {
     let mut trials = trials(&[LIBAIO, IO_URING], &workloads(iodepths, &[1], &[4096]), 3);
     change(&mut trials);
@@ -40,7 +41,8 @@ fn a_store_is_analysed() {
     for part in ["iodepth 1", "iodepth 4", "A libaio/syscall/interrupt", "B io_uring/syscall/interrupt"] {
         assert!(map.contains(part), "{part} in {map}");
     }
-    let (_, winners, _) = run(folder, "winners s.iopj --metric iops --axes iodepth,numjobs --test welch --json");
+    let (_, winners, _) =
+        run(folder, "winners s.iopj --metric iops --axes iodepth,numjobs --test welch --json");
     let winners: Value = serde_json::from_str(&winners).unwrap();
     let cells = winners["maps"][0]["cells"].as_array().unwrap();
     let is_won = |cell: &&Value| cell["decision"] == "winner" && cell["ranking"][0]["path"] == IO_URING;
@@ -59,9 +61,15 @@ fn a_store_is_analysed() {
     let (code, files, _) = run(folder, "report s.iopj --figures figures");
     let (svg, pdf): (Vec<&str>, Vec<&str>) = files.lines().partition(|file| file.ends_with(".svg"));
     assert!(code == 0 && svg.len() > 5, "{files}");
-    assert!(svg.iter().zip(&pdf).all(|(svg, pdf)| svg.strip_suffix(".svg") == pdf.strip_suffix(".pdf")), "{files}");
+    assert!(
+        svg.iter().zip(&pdf).all(|(svg, pdf)| svg.strip_suffix(".svg") == pdf.strip_suffix(".pdf")),
+        "{files}"
+    );
     let bytes = |file: &&str| std::fs::read(folder.join(file)).unwrap();
-    assert!(pdf.len() == svg.len() && pdf.iter().all(|file| bytes(file).starts_with(b"%PDF-1.7\n")), "{files}");
+    assert!(
+        pdf.len() == svg.len() && pdf.iter().all(|file| bytes(file).starts_with(b"%PDF-1.7\n")),
+        "{files}"
+    );
 }
 
 #[test]
@@ -95,7 +103,10 @@ fn sides_of_a_store_are_compared() {
     let (code, json, _) =
         run(folder, "compare s.iopj --by path=io_uring/syscall/interrupt,libaio/syscall/interrupt --json");
     let json: Value = serde_json::from_str(&json).unwrap();
-    assert_eq!((code, &json["by"]["after"], &json["in_blocks"]), (0, &"libaio/syscall/interrupt".into(), &true.into()));
+    assert_eq!(
+        (code, &json["by"]["after"], &json["in_blocks"]),
+        (0, &"libaio/syscall/interrupt".into(), &true.into())
+    );
     let of_iops: Vec<&Value> =
         json["changes"].as_array().unwrap().iter().filter(|change| change["metric"] == "iops").collect();
     assert_eq!(of_iops.len(), 2, "a depth each");
@@ -115,7 +126,10 @@ fn sides_of_a_store_are_compared() {
     for (line, part) in [
         ("compare s.iopj", "required arguments"),
         ("compare s.iopj s.iopj --by path", "cannot be used with"),
-        ("compare s.iopj --by speed", "s.iopj: no trial has a `speed`: name what they differ in, one of path, iodepth"),
+        (
+            "compare s.iopj --by speed",
+            "s.iopj: no trial has a `speed`: name what they differ in, one of path, iodepth",
+        ),
         ("compare s.iopj --by numjobs", "all trials have numjobs 1"),
         ("compare s.iopj --by iodepth=1,2", "no trial has iodepth `2`: name two values of 1 and 4"),
         ("compare none.iopj --by path", "there is no store"),
@@ -163,7 +177,10 @@ fn an_emulated_store_tells_no_time() {
     let (code, text, _) = run(folder, "report e.iopj");
     assert_eq!(code, 0);
     assert!(text.starts_with("emulated by QEMU TCG: times mean nothing"), "{text}");
-    assert!(text.contains("by mean latency, emulated, times not shown: ") && text.contains("slept/IO"), "{text}");
+    assert!(
+        text.contains("by mean latency, emulated, times not shown: ") && text.contains("slept/IO"),
+        "{text}"
+    );
     assert!(!text.contains("IOPS") && !text.contains("CPU %"), "{text}");
     for (line, part) in [
         (
@@ -210,7 +227,8 @@ fn fios_results_are_imported() {
     assert!(text.contains("store: f.iopj"), "{text}");
     let (_, report, _) = run(folder, "report f.iopj");
     assert!(report.contains("libaio/syscall/interrupt (fio)") && report.contains("unproven"), "{report}");
-    // Nothing of an import is verified: one line says that nothing is ranked, and that it may be all the same.
+    // Nothing of an import is verified: one line says that nothing is ranked, and that it may be all the
+    // same.
     for line in ["report f.iopj", "winners f.iopj", "compare f.iopj f.iopj"] {
         let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
         let (_, text, _) = run(folder, line);

@@ -1,5 +1,6 @@
-//! `kill -9` at any moment: no finished trial is lost, none is there twice, every setting comes back, and what
-//! is left is in no later run's way. The settings' journal itself and torn stores are tested in their crates.
+//! `kill -9` at any moment: no finished trial is lost, none is there twice, every setting comes back, and
+//! what is left is in no later run's way. The settings' journal itself and torn stores are tested in their
+//! crates.
 
 mod common;
 
@@ -114,7 +115,8 @@ impl Study {
         }
         let messages = self.folder.path().join("messages");
         command.stdout(Stdio::null()).stderr(File::create(&messages).unwrap());
-        let run = Run { child: command.spawn().unwrap(), messages, store: self.store(), planned: self.planned };
+        let run =
+            Run { child: command.spawn().unwrap(), messages, store: self.store(), planned: self.planned };
         self.pids.insert(run.child.id());
         run
     }
@@ -144,7 +146,8 @@ impl Study {
         assert!(end.success(), "{end}: {}", run.messages());
     }
 
-    /// The store is whole if it is there, and holds each trial that was ever seen or said to be finished, as it was.
+    /// The store is whole if it is there, and holds each trial that was ever seen or said to be finished, as
+    /// it was.
     fn look(&mut self) {
         if !self.store().exists() {
             assert_eq!((self.trials.len(), self.finished), (0, 0), "the store is gone");
@@ -205,7 +208,8 @@ impl Run {
     /// Something bears the store's name, or a name that begins with it.
     fn store_is_begun(&self) -> bool {
         let name = self.store.file_name().unwrap().as_encoded_bytes();
-        let names = fs::read_dir(self.store.parent().unwrap()).unwrap().map(|entry| entry.unwrap().file_name());
+        let names =
+            fs::read_dir(self.store.parent().unwrap()).unwrap().map(|entry| entry.unwrap().file_name());
         names.into_iter().any(|other| other.as_encoded_bytes().starts_with(name))
     }
 
@@ -249,7 +253,9 @@ impl LoopDevice {
                 let node = PathBuf::from(String::from_utf8(output.stdout).unwrap().trim());
                 Ok(LoopDevice { node, _folder: folder })
             }
-            Ok(output) => Err(format!("a free loop device ({})", String::from_utf8_lossy(&output.stderr).trim())),
+            Ok(output) => {
+                Err(format!("a free loop device ({})", String::from_utf8_lossy(&output.stderr).trim()))
+            }
             Err(error) => Err(format!("losetup ({error})")),
         }
     }
@@ -259,7 +265,9 @@ impl LoopDevice {
         let queue = Path::new("/sys/block").join(self.node.file_name().unwrap()).join("queue");
         let files = fs::read_dir(queue).unwrap().map(|entry| entry.unwrap());
         let value = |path: PathBuf| fs::read_to_string(path).ok().map(|text| text.trim().to_owned());
-        files.filter_map(|file| Some((file.file_name().into_string().unwrap(), value(file.path())?))).collect()
+        files
+            .filter_map(|file| Some((file.file_name().into_string().unwrap(), value(file.path())?)))
+            .collect()
     }
 }
 
@@ -275,7 +283,8 @@ fn iopj<const N: usize>(arguments: [&str; N]) -> Command {
     command
 }
 
-/// The trials of a store by what makes each one, which is there once; each was measured under the settings that it names.
+/// The trials of a store by what makes each one, which is there once; each was measured under the settings
+/// that it names.
 fn trials(store: &Path, planned: usize) -> BTreeMap<String, Value> {
     let output = iopj(["report", "--json"]).arg(store).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -284,8 +293,9 @@ fn trials(store: &Path, planned: usize) -> BTreeMap<String, Value> {
     let mut trials = BTreeMap::new();
     let mut positions = BTreeSet::new();
     for trial in report["trials"].as_array().unwrap() {
-        let cell =
-            ["path", "workload", "settings", "generator", "replicate"].map(|key| trial[key].to_string()).join(" ");
+        let cell = ["path", "workload", "settings", "generator", "replicate"]
+            .map(|key| trial[key].to_string())
+            .join(" ");
         assert_eq!(trial["status"], "measured", "{cell}: {}", trial["error"]);
         let found = &trial["evidence"]["devices"][0]["settings"];
         for name in ["nomerges", "rq_affinity"] {
@@ -300,7 +310,8 @@ fn trials(store: &Path, planned: usize) -> BTreeMap<String, Value> {
 
 /// Journals of these processes that are still there.
 fn journals(pids: &BTreeSet<u32>) -> Vec<String> {
-    let names = fs::read_dir("/run/iopj").unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let names =
+        fs::read_dir("/run/iopj").unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
     let of_ours = |name: &String| {
         let pid = name.strip_prefix("journal-").and_then(|rest| rest.split('-').next()?.parse().ok());
         name.ends_with(".jsonl") && pid.is_some_and(|pid: u32| pids.contains(&pid))

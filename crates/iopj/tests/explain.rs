@@ -71,7 +71,8 @@ fn what_cannot_be_explained_is_refused() {
         ("explain none.iopj", "there is no store"),
         (
             "explain bare.iopj",
-            "bare.iopj: the store holds no costs by function: count them exactly with `iopj lab run STUDY --exact`",
+            "bare.iopj: the store holds no costs by function: count them exactly with `iopj lab run STUDY \
+             --exact`",
         ),
         ("explain s.iopj --path posix-sio", "`posix-sio` is no I/O path"),
         (

@@ -10,8 +10,8 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
-/// The trials of a profiled run. A machine that is too busy may lose a trial's samples; that trial then says so and has no
-/// profile, which is right, so there are several.
+/// The trials of a profiled run. A machine that is too busy may lose a trial's samples; that trial then says
+/// so and has no profile, which is right, so there are several.
 fn profiled(folder: &Path, line: &str) -> Vec<Trial> {
     let _ = std::fs::remove_file(folder.join("p.iopj"));
     let line = format!("run --target data --rw randread --bs 4k --profile --store p.iopj {line}");
@@ -30,7 +30,8 @@ fn a_trial_keeps_what_it_cost_by_function() {
     let folder = folder();
     written(&folder.path().join("data"), 16 << 20);
     let paths = "--path posix-sio/syscall/interrupt,io_uring/syscall/interrupt --iodepth 1";
-    let has_costs = |trial: &Trial| trial.outcome.measurement().is_some_and(|measurement| measurement.costs.is_some());
+    let has_costs =
+        |trial: &Trial| trial.outcome.measurement().is_some_and(|measurement| measurement.costs.is_some());
     // Of all trials of a path together: one on a slow machine may have few samples.
     let has_block_layer = |trials: &[Trial], path: &str| {
         let own = trials.iter().filter(|trial| trial.path.to_string() == path && has_costs(trial));
@@ -45,7 +46,9 @@ fn a_trial_keeps_what_it_cost_by_function() {
     let mut runs = (0..10).map(|_| profiled(folder.path(), &format!("{paths} --runtime 1s --replicates 4")));
     let found = runs.find(|trials| {
         assert_eq!(trials.len(), 8);
-        ["posix-sio/syscall/interrupt", "io_uring/syscall/interrupt"].iter().all(|path| has_block_layer(trials, path))
+        ["posix-sio/syscall/interrupt", "io_uring/syscall/interrupt"]
+            .iter()
+            .all(|path| has_block_layer(trials, path))
     });
     let trials = found.expect("the block layer in the samples of both paths in one of ten runs");
     for trial in trials.iter().filter(|trial| has_costs(trial)) {
@@ -58,8 +61,8 @@ fn a_trial_keeps_what_it_cost_by_function() {
         if costs.has(CostKind::CpuTime) {
             let total_ns = costs.total(Space::Kernel).cpu_ns + costs.total(Space::User).cpu_ns;
             let cores = u64::from(measurement.evidence.cpu.cores);
-            // Samples may begin before the window and end after it, by as long as the machine lets the program wait; a wrong unit is a
-            // thousand times off.
+            // Samples may begin before the window and end after it, by as long as the machine lets the
+            // program wait; a wrong unit is a thousand times off.
             assert!((1..measurement.window_ns * cores * 10).contains(&total_ns), "{total_ns}");
         }
     }
@@ -89,8 +92,8 @@ fn without_the_option_nothing_is_sampled() {
     let _alone = alone();
     let folder = folder();
     written(&folder.path().join("data"), 4 << 20);
-    let line =
-        "run --target data --path posix-sio/syscall/interrupt --iodepth 1 --ios 200 --replicates 1 --store s.iopj";
+    let line = "run --target data --path posix-sio/syscall/interrupt --iodepth 1 --ios 200 --replicates 1 \
+                --store s.iopj";
     let (output, messages) = output(&mut iopj(folder.path(), line));
     assert!(output.status.success(), "{messages}");
     let trials = Store::open(&folder.path().join("s.iopj")).unwrap().trials().unwrap();
@@ -107,7 +110,8 @@ fn who_may_not_sample_is_told_before_anything_is_made() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o777)).unwrap();
     let program = folder.path().join("iopj");
-    // By a program of its own: what this process writes could still be open in a child of another test, and then not be run.
+    // By a program of its own: what this process writes could still be open in a child of another test, and
+    // then not be run.
     tool(&format!("install -m 755 {} {}", env!("CARGO_BIN_EXE_iopj"), program.display()));
     let mut command = Command::new(&program);
     command.current_dir(folder.path()).args(["run", "--profile", "--ios", "10"]).uid(65534).gid(65534);
@@ -115,9 +119,11 @@ fn who_may_not_sample_is_told_before_anything_is_made() {
     let messages = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{messages}");
     let message = messages.lines().last().unwrap();
-    for part in ["this user may not watch every core", "run as root", "sysctl kernel.perf_event_paranoid=-1"] {
+    for part in ["this user may not watch every core", "run as root", "sysctl kernel.perf_event_paranoid=-1"]
+    {
         assert!(message.contains(part), "{messages}");
     }
-    let left: Vec<_> = std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    let left: Vec<_> =
+        std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(left, ["iopj"], "neither store nor file is made");
 }

@@ -10,11 +10,11 @@ use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// Marks a folder as a cache that backups may leave out (the Cache Directory Tagging Specification), and as ours to
-/// empty.
+/// Marks a folder as a cache that backups may leave out (the Cache Directory Tagging Specification), and as
+/// ours to empty.
 const TAG: &str = "CACHEDIR.TAG";
-const TAG_TEXT: &str =
-    "Signature: 8a477f597d28d172789f06886806bc55\n# The kernels of iopj's lab. `iopj lab clean` empties this folder.\n";
+const TAG_TEXT: &str = "Signature: 8a477f597d28d172789f06886806bc55\n# The kernels of iopj's lab. `iopj lab \
+                        clean` empties this folder.\n";
 const LOCK: &str = "lock";
 /// The folders of what can be fetched again.
 const FETCHED: [&str; 2] = ["kernels", "apt"];
@@ -34,7 +34,8 @@ pub(crate) struct CacheLock {
 
 impl Drop for CacheLock {
     fn drop(&mut self) {
-        // Closing would not do: a child that another thread has just forked holds the file until it runs its program.
+        // Closing would not do: a child that another thread has just forked holds the file until it runs its
+        // program.
         let _ = flock(&self.file, libc::LOCK_UN);
     }
 }
@@ -53,8 +54,8 @@ impl Cache {
     /// Opens the cache in `folder` and makes it where it is missing.
     ///
     /// # Errors
-    /// [`KernelError::NotWritable`], and [`KernelError::Foreign`] for a folder that holds files of others: it could
-    /// not be emptied safely.
+    /// [`KernelError::NotWritable`], and [`KernelError::Foreign`] for a folder that holds files of others: it
+    /// could not be emptied safely.
     pub fn at(folder: &Path) -> Result<Cache, KernelError> {
         let not_writable = |source| KernelError::NotWritable { path: folder.to_owned(), source };
         fs::create_dir_all(folder).map_err(not_writable)?;
@@ -73,8 +74,8 @@ impl Cache {
         &self.folder
     }
 
-    /// Removes the kernels and the package lists, and returns the bytes that they held. What guests use stays: their
-    /// kernel is open in QEMU, and the folders of runs are their owners'.
+    /// Removes the kernels and the package lists, and returns the bytes that they held. What guests use
+    /// stays: their kernel is open in QEMU, and the folders of runs are their owners'.
     ///
     /// # Errors
     /// [`KernelError::Busy`] while another process fills the cache, [`KernelError::NotWritable`], and
@@ -132,7 +133,9 @@ fn flock(file: &File, operation: libc::c_int) -> io::Result<bool> {
     match unsafe { libc::flock(file.as_raw_fd(), operation) } {
         0 => Ok(true),
         _ => match io::Error::last_os_error() {
-            error if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => Ok(false),
+            error if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {
+                Ok(false)
+            }
             error => Err(error),
         },
     }

@@ -47,7 +47,8 @@ pub enum LabError {
     ExactOfSeveral,
     /// The guest's run of a study left no store.
     #[error(
-        "the run of `{study}` in the guest ended with status {status} and left no store: what it said stands above"
+        "the run of `{study}` in the guest ended with status {status} and left no store: what it said \
+         stands above"
     )]
     NoStore {
         /// The study's name.

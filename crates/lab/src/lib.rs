@@ -1,8 +1,8 @@
-//! The lab: a virtual machine with emulated NVMe in which the very same `iopj` runs, on the kernels that matter, and
-//! exact counts of instructions, loads and stores of every I/O path.
+//! The lab: a virtual machine with emulated NVMe in which the very same `iopj` runs, on the kernels that
+//! matter, and exact counts of instructions, loads and stores of every I/O path.
 //!
-//! [`kernels`] fetches what boots, [`image`] makes the guest's root, [`vm`] runs QEMU, [`profile`] counts, and
-//! [`session`] puts them together: a study in, a store out.
+//! [`kernels`] fetches what boots, [`image`] makes the guest's root, [`vm`] runs QEMU, [`profile`] counts,
+//! and [`session`] puts them together: a study in, a store out.
 
 pub mod cache;
 mod error;

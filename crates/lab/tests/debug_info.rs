@@ -21,7 +21,8 @@ fn sources(tree: &Path) {
     fs::write(tree.join("include/linux/header.h"), header).unwrap();
     let main = "int nvme_poll(int);\nint start_kernel(void) { return nvme_poll(1); }\n";
     fs::write(tree.join("init/main.c"), main).unwrap();
-    let pci = "#include \"../../../include/linux/header.h\"\nint nvme_poll(int x) { return from_header(x); }\n";
+    let pci =
+        "#include \"../../../include/linux/header.h\"\nint nvme_poll(int x) { return from_header(x); }\n";
     fs::write(tree.join("drivers/nvme/host/pci.c"), pci).unwrap();
 }
 
@@ -29,8 +30,18 @@ fn sources(tree: &Path) {
 fn compile(from: &Path, prefix: &str, arguments: &[&str]) -> (PathBuf, Symbols) {
     let vmlinux = from.join("vmlinux");
     let mut compiler = Command::new(std::env::var_os("CC").unwrap_or("cc".into()));
-    compiler.current_dir(from).args(["-O1", "-nostdlib", "-static", "-no-pie", "-Wl,-e,start_kernel", "-o", "vmlinux"]);
-    compiler.args(arguments).args(["init/main.c", "drivers/nvme/host/pci.c"].map(|file| format!("{prefix}{file}")));
+    compiler.current_dir(from).args([
+        "-O1",
+        "-nostdlib",
+        "-static",
+        "-no-pie",
+        "-Wl,-e,start_kernel",
+        "-o",
+        "vmlinux",
+    ]);
+    compiler
+        .args(arguments)
+        .args(["init/main.c", "drivers/nvme/host/pci.c"].map(|file| format!("{prefix}{file}")));
     succeed(&mut compiler);
     let symbols = Symbols::parse(&succeed(Command::new("nm").arg(&vmlinux))).unwrap();
     (vmlinux, symbols)
@@ -38,7 +49,8 @@ fn compile(from: &Path, prefix: &str, arguments: &[&str]) -> (PathBuf, Symbols) 
 
 fn directories(vmlinux: &Path, symbols: &Symbols) -> Vec<Option<String>> {
     let debug_info = DebugInfo::open(vmlinux, symbols).unwrap();
-    let addresses = ["start_kernel", "nvme_poll", "from_header"].map(|name| symbols.address_of(name).unwrap());
+    let addresses =
+        ["start_kernel", "nvme_poll", "from_header"].map(|name| symbols.address_of(name).unwrap());
     let outside = [0x10];
     addresses.into_iter().chain(outside).map(|address| debug_info.directory(address)).collect()
 }
@@ -67,7 +79,10 @@ fn files_without_lines_or_of_another_kernel_are_refused() {
     sources(tree.path());
     let (vmlinux, symbols) = compile(tree.path(), "", &[]);
     let message = DebugInfo::open(&vmlinux, &symbols).unwrap_err().to_string();
-    assert!(message.contains("vmlinux` gives no source files (it has no lines for start_kernel"), "{message}");
+    assert!(
+        message.contains("vmlinux` gives no source files (it has no lines for start_kernel"),
+        "{message}"
+    );
 
     let (vmlinux, symbols) = compile(tree.path(), "", &["-g"]);
     let shifted = format!("{:x} T start_kernel\n", symbols.address_of("nvme_poll").unwrap());

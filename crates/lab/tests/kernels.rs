@@ -1,4 +1,5 @@
-//! A kernel is fetched for real: from the host's mirrors, by its series, into a folder of its own or the user's cache.
+//! A kernel is fetched for real: from the host's mirrors, by its series, into a folder of its own or the
+//! user's cache.
 
 use iopj_lab::cache::Cache;
 use iopj_lab::kernels::{Kernel, KernelError, fetch, from_files, list, missing_tools};
@@ -29,9 +30,15 @@ fn kernel_5_10_is_fetched_ready_to_boot() {
     let Some(cache) = cache() else { return };
     assert_eq!(missing_tools(), []);
     let kernel = fetch(&cache, "5.10", &mut |line| eprintln!("{line}")).unwrap();
-    assert!(kernel.release.starts_with("5.10.0-") && kernel.release.ends_with("-amd64"), "{}", kernel.release);
+    assert!(
+        kernel.release.starts_with("5.10.0-") && kernel.release.ends_with("-amd64"),
+        "{}",
+        kernel.release
+    );
     assert_eq!(&beginning(&kernel), b"\x7fELF");
-    for module in ["drivers/nvme/host/nvme.ko", "drivers/block/null_blk/null_blk.ko", "drivers/block/virtio_blk.ko"] {
+    for module in
+        ["drivers/nvme/host/nvme.ko", "drivers/block/null_blk/null_blk.ko", "drivers/block/virtio_blk.ko"]
+    {
         let module = kernel.modules.join("kernel").join(module);
         assert_eq!(fs::read(&module).unwrap()[..4], *b"\x7fELF", "{}", module.display());
     }

@@ -1,5 +1,5 @@
-//! The profiler's plugin in a machine without a kernel, whose program executes known numbers of instructions, loads
-//! and stores: every count is asserted, whatever thread emulates what.
+//! The profiler's plugin in a machine without a kernel, whose program executes known numbers of instructions,
+//! loads and stores: every count is asserted, whatever thread emulates what.
 
 use iopj_core::{Cost, CostProfile, Space};
 use iopj_lab::profile::{Plugin, profiles};
@@ -85,11 +85,22 @@ fn counts(cost: Cost) -> [u64; 4] {
 }
 
 fn function(profile: &CostProfile, name: &str) -> [u64; 4] {
-    counts(profile.functions.iter().filter(|f| f.space == Space::Kernel && f.function == name).map(|f| f.cost).sum())
+    counts(
+        profile
+            .functions
+            .iter()
+            .filter(|f| f.space == Space::Kernel && f.function == name)
+            .map(|f| f.cost)
+            .sum(),
+    )
 }
 
 fn assert_exact(places: &BTreeMap<u32, CostProfile>) {
-    assert_eq!(places.keys().copied().collect::<Vec<_>>(), [1, 2, 3, 4, 5, 7], "the window of place 6 never closes");
+    assert_eq!(
+        places.keys().copied().collect::<Vec<_>>(),
+        [1, 2, 3, 4, 5, 7],
+        "the window of place 6 never closes"
+    );
     let zero = [0; 4];
 
     assert_eq!(counts(places[&1].total(Space::Kernel)), [100_000, 400_000, 100_000, 100_000]);

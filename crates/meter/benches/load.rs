@@ -1,9 +1,10 @@
-//! What reading meters costs: CPU time a reading, and the share of one core at the intervals that studies use unless told
-//! otherwise. `cargo bench -p iopj-meter --bench load`; it fails where all together take 0.3 % of a core or more.
+//! What reading meters costs: CPU time a reading, and the share of one core at the intervals that studies use
+//! unless told otherwise. `cargo bench -p iopj-meter --bench load`; it fails where all together take 0.3 % of
+//! a core or more.
 //!
-//! Counted is the CPU time of the whole process less that of the server's thread, so that threads which a reading starts
-//! are in it. The meter sleeps between readings, as in a study. Files stand for sysfs: what the kernel does to answer, such
-//! as asking a socket's register, comes on top.
+//! Counted is the CPU time of the whole process less that of the server's thread, so that threads which a
+//! reading starts are in it. The meter sleeps between readings, as in a study. Files stand for sysfs: what
+//! the kernel does to answer, such as asking a socket's register, comes on top.
 #![expect(clippy::print_stdout, reason = "a bench speaks to the terminal")]
 
 use iopj_meter::{Meter, http, open};
@@ -39,8 +40,7 @@ fn main() -> ExitCode {
     rapl_tree(folder.path());
     hwmon_tree(folder.path());
     let (server, port) = plug();
-    let config =
-        serde_json::json!({"url": format!("http://127.0.0.1:{port}/status"), "values": [{"pointer": "/power"}]});
+    let config = serde_json::json!({"url": format!("http://127.0.0.1:{port}/status"), "values": [{"pointer": "/power"}]});
     let mut meters: [(&str, Box<dyn Meter>, f64); 3] = [
         ("rapl", open(folder.path(), "rapl").unwrap(), LOCAL_S),
         ("hwmon", open(folder.path(), "hwmon:bench@card").unwrap(), LOCAL_S),
@@ -139,8 +139,10 @@ fn plug() -> (JoinHandle<()>, u16) {
 
 fn answer(mut stream: TcpStream) -> std::io::Result<()> {
     let body = r#"{"power": 41.7}"#;
-    let text =
-        format!("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+    let text = format!(
+        "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
     for line in BufReader::new(stream.try_clone()?).lines() {
         if line?.is_empty() {
             stream.write_all(text.as_bytes())?;

@@ -21,14 +21,15 @@ const LEAST_VALUES: f64 = 40.0;
 /// Where to look for the pattern.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Search {
-    /// The meter's time less the host's, as believed: from the wall time at the study and the log's time zone.
+    /// The meter's time less the host's, as believed: from the wall time at the study and the log's time
+    /// zone.
     pub expected_offset_ns: i64,
     /// How far the truth may lie to both sides.
     pub range_ns: u64,
     /// The greatest rate at which the clocks can part: 1e-4 is 100 ppm.
     pub max_drift: f64,
-    /// Power may follow a pattern's edges this much later: threads wake, supplies settle. It is taken to be half as late, and no
-    /// less certain than that.
+    /// Power may follow a pattern's edges this much later: threads wake, supplies settle. It is taken to be
+    /// half as late, and no less certain than that.
     pub lag_ns: u64,
 }
 
@@ -62,7 +63,8 @@ pub enum AlignError {
     NothingPlayed,
     /// The log does not hold the time of the patterns.
     #[error(
-        "the meter's log does not cover the load pattern at any offset within {range_s:.0} s: give the whole log, or its time zone"
+        "the meter's log does not cover the load pattern at any offset within {range_s:.0} s: give the \
+         whole log, or its time zone"
     )]
     NotCovered {
         /// Half-width of the search.
@@ -70,7 +72,8 @@ pub enum AlignError {
     },
     /// The log's interval is too long for the pattern.
     #[error(
-        "the meter's log has a value every {interval_s:.3} s, too few for a load pattern of {pattern_s:.1} s: play the pattern that is made for this interval"
+        "the meter's log has a value every {interval_s:.3} s, too few for a load pattern of {pattern_s:.1} \
+         s: play the pattern that is made for this interval"
     )]
     TooSlow {
         /// The log's interval.
@@ -80,7 +83,9 @@ pub enum AlignError {
     },
     /// The log does not contain the pattern.
     #[error(
-        "the load pattern is not in the meter's log: correlation {correlation:.2}, {LEAST_CORRELATION} is needed; see that the log is of this study and of this machine, search farther, or trust its clock with --trust-clock"
+        "the load pattern is not in the meter's log: correlation {correlation:.2}, {LEAST_CORRELATION} is \
+         needed; see that the log is of this study and of this machine, search farther, or trust its clock \
+         with --trust-clock"
     )]
     NotFound {
         /// Best correlation.
@@ -88,7 +93,8 @@ pub enum AlignError {
     },
     /// The log contains the pattern in several places.
     #[error(
-        "the load pattern fits the meter's log in two places, with correlations {correlation:.2} and {elsewhere:.2}: cut the log to this study, or search less far"
+        "the load pattern fits the meter's log in two places, with correlations {correlation:.2} and \
+         {elsewhere:.2}: cut the log to this study, or search less far"
     )]
     Ambiguous {
         /// Best correlation.
@@ -101,8 +107,8 @@ pub enum AlignError {
     Log(#[from] Incomplete),
 }
 
-/// Finds the patterns that a study played, in order of time, in a channel's log. With two or more the drift is found too; with one it is
-/// unknown within [`Search::max_drift`].
+/// Finds the patterns that a study played, in order of time, in a channel's log. With two or more the drift
+/// is found too; with one it is unknown within [`Search::max_drift`].
 ///
 /// # Errors
 /// [`AlignError`] where the log lacks a pattern, or holds it twice.
@@ -125,7 +131,10 @@ pub fn align(
     let coarse = Coarse { steps: &steps, interval_s, range_s };
     let Found { places_s, correlation, elsewhere } =
         coarse.search(&shapes, search.max_drift).ok_or(AlignError::NotCovered { range_s })?;
-    let fixes = shapes.iter().zip(places_s).map(|(shape, place_s)| Fine::new(&steps, shape, interval_s, place_s).fix());
+    let fixes = shapes
+        .iter()
+        .zip(places_s)
+        .map(|(shape, place_s)| Fine::new(&steps, shape, interval_s, place_s).fix());
     let fixes: Vec<Fix> = fixes.collect();
     let best = fixes.iter().map(|fix| fix.correlation).fold(1.0, f64::min);
     if best < LEAST_CORRELATION {
@@ -140,12 +149,18 @@ pub fn align(
     let line = Line::fit(&points, search.max_drift / 3f64.sqrt()).ok_or(AlignError::NothingPlayed)?;
     let confidence = Some(Confidence { correlation: best, elsewhere });
     let lag_standard_s = lag_s / 12f64.sqrt();
-    Ok(Alignment { expected_offset_ns: search.expected_offset_ns, origin_ns, line, lag_standard_s, confidence })
+    Ok(Alignment {
+        expected_offset_ns: search.expected_offset_ns,
+        origin_ns,
+        line,
+        lag_standard_s,
+        confidence,
+    })
 }
 
 impl Alignment {
-    /// A clock that is believed: `offset_ns` is the meter's time less the host's at `host_ns`, with this standard uncertainty; it drifts by
-    /// no more than `max_drift`.
+    /// A clock that is believed: `offset_ns` is the meter's time less the host's at `host_ns`, with this
+    /// standard uncertainty; it drifts by no more than `max_drift`.
     pub fn trusted(offset_ns: i64, host_ns: u64, standard_ns: f64, max_drift: f64) -> Self {
         let standard_s = standard_ns.abs() * 1e-9;
         let origin_ns = i64::try_from(host_ns).unwrap_or(i64::MAX);

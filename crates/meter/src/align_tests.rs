@@ -87,7 +87,8 @@ fn a_lag_of_the_power_moves_the_offset_by_half_of_it() {
 #[test]
 fn logs_without_the_pattern_are_refused() {
     let patterns = [played(BEGIN_S)];
-    let refusal = |log: &[Reading], patterns: &[Pattern]| align(&averages(), 0, log, patterns, &SEARCH).unwrap_err();
+    let refusal =
+        |log: &[Reading], patterns: &[Pattern]| align(&averages(), 0, log, patterns, &SEARCH).unwrap_err();
     assert!(matches!(refusal(&[], &patterns), AlignError::NotCovered { .. }));
     let whole = log(averages().kind, &patterns, 1_200, 0.0);
     assert_eq!(refusal(&whole, &[]), AlignError::NothingPlayed);

@@ -1,4 +1,5 @@
-//! Where in a log a load pattern lies: cross-correlation with the averaged pattern over the whole range of offsets.
+//! Where in a log a load pattern lies: cross-correlation with the averaged pattern over the whole range of
+//! offsets.
 
 use crate::curve::Step;
 use crate::pattern::Shape;
@@ -27,7 +28,8 @@ pub(crate) struct Found {
 }
 
 impl Coarse<'_> {
-    /// The offset at which the least correlated pattern correlates best. `None` if the log holds the patterns' time nowhere.
+    /// The offset at which the least correlated pattern correlates best. `None` if the log holds the
+    /// patterns' time nowhere.
     pub(crate) fn search(&self, shapes: &[Shape], max_drift: f64) -> Option<Found> {
         let step_s = COARSE * self.interval_s;
         let reach = (self.range_s / step_s).ceil() as i64;
@@ -42,7 +44,11 @@ impl Coarse<'_> {
                 let slack = slack(shape);
                 let table = self.table(shape);
                 let score = |at: i64| self.correlation(shape, &table, at as f64 * step_s);
-                Scores { slack, first: -reach - slack, values: (-reach - slack..=reach + slack).map(score).collect() }
+                Scores {
+                    slack,
+                    first: -reach - slack,
+                    values: (-reach - slack..=reach + slack).map(score).collect(),
+                }
             })
             .collect();
         let joint = |at: i64| tables.iter().map(|scores| scores.near(at).1).fold(f64::INFINITY, f64::min);
@@ -66,14 +72,16 @@ impl Coarse<'_> {
         instants.map(|at_s| shape.share(at_s - half_s, at_s + half_s)).collect()
     }
 
-    /// Correlation of the log with the pattern at an offset; -∞ where the log lacks samples, 0 where it does not vary.
+    /// Correlation of the log with the pattern at an offset; -∞ where the log lacks samples, 0 where it does
+    /// not vary.
     fn correlation(&self, shape: &Shape, table: &[f64], offset_s: f64) -> f64 {
         let steps = between(self.steps, shape.begin_s + offset_s, shape.end_s + offset_s);
         let count = steps.len() as f64;
         if count * self.interval_s < LEAST_SAMPLES * (shape.end_s - shape.begin_s) {
             return f64::NEG_INFINITY;
         }
-        let (zero_s, per_s, level) = (shape.begin_s + offset_s, 1.0 / (TABLE * self.interval_s), steps[0].watts);
+        let (zero_s, per_s, level) =
+            (shape.begin_s + offset_s, 1.0 / (TABLE * self.interval_s), steps[0].watts);
         let [mut x, mut y, mut xx, mut xy, mut yy] = [0.0; 5];
         for step in steps {
             let load = table[((step.middle_s() - zero_s) * per_s).round() as usize];
@@ -101,7 +109,8 @@ impl Scores {
     /// The best place within the slack about a grid position, and its correlation.
     fn near(&self, at: i64) -> (i64, f64) {
         let around: RangeInclusive<i64> = at - self.slack..=at + self.slack;
-        let scored = around.filter_map(|at| Some((at, *self.values.get(usize::try_from(at - self.first).ok()?)?)));
+        let scored =
+            around.filter_map(|at| Some((at, *self.values.get(usize::try_from(at - self.first).ok()?)?)));
         scored.max_by(|one, other| one.1.total_cmp(&other.1)).unwrap_or((at, f64::NEG_INFINITY))
     }
 }

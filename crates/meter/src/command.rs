@@ -17,8 +17,9 @@ const GRACE: Duration = Duration::from_millis(if cfg!(test) { 2_000 } else { 200
 
 /// A program as a meter: one channel. It runs until the meter is dropped, and its children with it.
 ///
-/// A thread of its own waits for the lines and stamps each on arrival, so a slow program holds up nobody. Only the last line counts
-/// when several arrived since the last [`Meter::read`]: call it as often as the program prints.
+/// A thread of its own waits for the lines and stamps each on arrival, so a slow program holds up nobody.
+/// Only the last line counts when several arrived since the last [`Meter::read`]: call it as often as the
+/// program prints.
 #[derive(Debug)]
 pub struct Command {
     channels: [Channel; 1],
@@ -39,17 +40,18 @@ struct Inbox {
 }
 
 impl Command {
-    /// Starts a program with its arguments, without a shell, with no input and its messages thrown away. `channel` says what it
-    /// measures: a gauge, or a mean over a window.
+    /// Starts a program with its arguments, without a shell, with no input and its messages thrown away.
+    /// `channel` says what it measures: a gauge, or a mean over a window.
     ///
     /// # Errors
-    /// [`MeterError::Fatal`] if programs may not be run (`allow_exec`), the channel is a counter, or the program cannot be started. Arguments
-    /// never appear in a message: they may be secret.
+    /// [`MeterError::Fatal`] if programs may not be run (`allow_exec`), the channel is a counter, or the
+    /// program cannot be started. Arguments never appear in a message: they may be secret.
     pub fn start(command: &[String], channel: Channel, allow_exec: bool) -> Result<Self, MeterError> {
         let fatal = |text: String| Err(MeterError::Fatal(text));
         let Some((program, arguments)) = command.split_first() else {
             return fatal(
-                "the meter `command` has no program: write it as a list, `[\"turbostat\", \"--quiet\"]`".into(),
+                "the meter `command` has no program: write it as a list, `[\"turbostat\", \"--quiet\"]`"
+                    .into(),
             );
         };
         if !allow_exec {
@@ -60,12 +62,18 @@ impl Command {
         }
         if matches!(channel.kind, ChannelKind::Counter { .. }) {
             return fatal(
-                "the meter `command` prints watts, not a count: make its channel a gauge or an average".into(),
+                "the meter `command` prints watts, not a count: make its channel a gauge or an average"
+                    .into(),
             );
         }
         let mut starting = std::process::Command::new(program);
         // A group of its own: it can be ended whole, and a Ctrl-C at the terminal ends the study first.
-        starting.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).process_group(0);
+        starting
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .process_group(0);
         let mut child = match starting.spawn() {
             Ok(child) => child,
             Err(error) => {
@@ -80,7 +88,13 @@ impl Command {
             let inbox = Arc::clone(&inbox);
             thread::spawn(move || listen(output, &inbox));
         }
-        Ok(Self { channels: [channel], program: program.escape_debug().to_string(), child, ended: None, inbox })
+        Ok(Self {
+            channels: [channel],
+            program: program.escape_debug().to_string(),
+            child,
+            ended: None,
+            inbox,
+        })
     }
 
     /// How a program that closed its output ended; one that still runs is given a moment.
@@ -88,7 +102,8 @@ impl Command {
         if self.ended.is_none() && has_ended(&self.child) {
             self.ended = self.reap();
         }
-        let failed = |how: String| MeterError::Fatal(format!("`{}` {how}: run it by hand to see why", self.program));
+        let failed =
+            |how: String| MeterError::Fatal(format!("`{}` {how}: run it by hand to see why", self.program));
         match self.ended {
             Some(status) if status.success() => MeterError::Ended,
             Some(status) => failed(format!("ended with {status}")),
@@ -117,7 +132,8 @@ impl Meter for Command {
         out.extend(last);
         if let Some(line) = bad {
             return Err(MeterError::Retry(format!(
-                "`{}` printed `{line}`, which is no power: it must print lines of `watts` or `timestamp watts`",
+                "`{}` printed `{line}`, which is no power: it must print lines of `watts` or `timestamp \
+                 watts`",
                 self.program
             )));
         }
@@ -138,11 +154,13 @@ impl Drop for Command {
 
 /// Signals the group of a child that has not been reaped.
 fn signal(child: &Child, signal: libc::c_int) {
-    // SAFETY: no memory is passed. The child leads its group and is not reaped, so the number is nobody else's.
+    // SAFETY: no memory is passed. The child leads its group and is not reaped, so the number is nobody
+    // else's.
     unsafe { libc::kill(-(child.id() as libc::pid_t), signal) };
 }
 
-/// If the child ends within the grace. It is left to be reaped: until then its group's number is not given to another.
+/// If the child ends within the grace. It is left to be reaped: until then its group's number is not given to
+/// another.
 fn has_ended(child: &Child) -> bool {
     let start = Instant::now();
     loop {
@@ -166,7 +184,8 @@ fn lock(inbox: &Mutex<Inbox>) -> MutexGuard<'_, Inbox> {
     inbox.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Takes lines until the program closes its output. A last line without its end may be half a number: it does not count.
+/// Takes lines until the program closes its output. A last line without its end may be half a number: it does
+/// not count.
 fn listen(output: ChildStdout, inbox: &Mutex<Inbox>) {
     let mut output = BufReader::new(output);
     let mut line = Vec::new();
@@ -187,8 +206,14 @@ fn listen(output: ChildStdout, inbox: &Mutex<Inbox>) {
         match parse(text).filter(|_| !long) {
             Some((own_ns, watts)) => {
                 let value = Value::Watts(watts);
-                inbox.last =
-                    Some(Reading { channel: 0, value, begin_ns: now_ns, end_ns: now_ns, wall_ns: wall_ns(), own_ns });
+                inbox.last = Some(Reading {
+                    channel: 0,
+                    value,
+                    begin_ns: now_ns,
+                    end_ns: now_ns,
+                    wall_ns: wall_ns(),
+                    own_ns,
+                });
             }
             None if text.is_empty() => {}
             None => {

@@ -55,7 +55,8 @@ fn a_line_that_is_no_number_is_shown_and_the_next_one_counts() {
     let wait = format!("until [ -e {} ]; do sleep 0.01; done", go.display());
     let mut meter = start(&format!("printf 'Watts\\033[2J\\n'; {wait}; echo 5; sleep 100"));
     let error = next(&mut meter).unwrap_err();
-    let want = "`sh` printed `Watts\\u{1b}[2J`, which is no power: it must print lines of `watts` or `timestamp watts`";
+    let want = "`sh` printed `Watts\\u{1b}[2J`, which is no power: it must print lines of `watts` or \
+                `timestamp watts`";
     assert_eq!(error, MeterError::Retry(want.into()));
     std::fs::write(go, "").unwrap();
     assert_eq!(next(&mut meter).unwrap().value, Value::Watts(5.0));
@@ -88,21 +89,30 @@ fn a_failing_program_is_fatal_and_its_arguments_stay_secret() {
 
 #[test]
 fn nothing_runs_without_leave() {
-    let kinds =
-        [(ChannelKind::Instant, false), (ChannelKind::Counter { joules_per_count: 1.0, wrap: None::<Wrap> }, true)];
+    let kinds = [
+        (ChannelKind::Instant, false),
+        (ChannelKind::Counter { joules_per_count: 1.0, wrap: None::<Wrap> }, true),
+    ];
     let command = ["/nonexistent/meter".to_owned(), "tulip".to_owned()];
-    let errors = kinds.map(|(kind, allow)| Command::start(&command, channel(kind), allow).unwrap_err().to_string());
+    let errors =
+        kinds.map(|(kind, allow)| Command::start(&command, channel(kind), allow).unwrap_err().to_string());
     assert!(errors[0].ends_with("which is not allowed: say --allow-exec"), "{}", errors[0]);
     assert!(errors[1].contains("prints watts, not a count"), "{}", errors[1]);
     let error = Command::start(&command, channel(ChannelKind::Instant), true).unwrap_err().to_string();
     assert!(error.starts_with("`/nonexistent/meter` cannot be started (No such file"), "{error}");
     assert!(!error.contains("tulip"));
-    assert!(Command::start(&[], channel(ChannelKind::Instant), true).unwrap_err().to_string().contains("no program"));
+    assert!(
+        Command::start(&[], channel(ChannelKind::Instant), true)
+            .unwrap_err()
+            .to_string()
+            .contains("no program")
+    );
 }
 
 /// A zombie that its new parent has not yet reaped is dead.
 fn alive(process: u32) -> bool {
-    let stat = std::fs::read_to_string(Path::new("/proc").join(process.to_string()).join("stat")).unwrap_or_default();
+    let stat = std::fs::read_to_string(Path::new("/proc").join(process.to_string()).join("stat"))
+        .unwrap_or_default();
     stat.rsplit(')').next().is_some_and(|rest| !rest.is_empty() && !rest.trim_start().starts_with('Z'))
 }
 
@@ -134,9 +144,22 @@ fn lines_have_one_or_two_numbers() {
     assert_eq!(parse("-0.5"), Some((None, -0.5)));
     assert_eq!(parse("10 3"), Some((Some(10_000_000_000), 3.0)));
     assert_eq!(parse("0.1234567899 3"), Some((Some(123_456_789), 3.0)));
-    for line in
-        ["", "W", "3 W", "3W", "NaN", "inf", "1 2 3", "1,5", "-1 2", "1. .", "1e3 2", "9223372036855 1", ". 1", "1e999"]
-    {
+    for line in [
+        "",
+        "W",
+        "3 W",
+        "3W",
+        "NaN",
+        "inf",
+        "1 2 3",
+        "1,5",
+        "-1 2",
+        "1. .",
+        "1e3 2",
+        "9223372036855 1",
+        ". 1",
+        "1e999",
+    ] {
         assert_eq!(parse(line), None, "{line}");
     }
 }

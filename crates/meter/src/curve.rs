@@ -1,10 +1,12 @@
-//! Power over time as steps with straight lines between them: the one form that counters, instants and averages take.
+//! Power over time as steps with straight lines between them: the one form that counters, instants and
+//! averages take.
 
 use crate::integrate::{Incomplete, Sample};
 use crate::meter::{ChannelKind, Value, Wrap};
 use std::ops::Range;
 
-/// Counters that wrap around renew their value at least this often (RAPL: about every ms): energy of this time may show late.
+/// Counters that wrap around renew their value at least this often (RAPL: about every ms): energy of this
+/// time may show late.
 const RENEWAL_S: f64 = 0.1;
 
 /// Constant power from `begin_s` to `end_s`; an instant has no length.
@@ -72,12 +74,15 @@ pub(crate) enum Place {
 }
 
 impl Curve {
-    /// Samples must be in order of time. Values of the wrong kind, and those that are not finite, are no readings.
+    /// Samples must be in order of time. Values of the wrong kind, and those that are not finite, are no
+    /// readings.
     pub(crate) fn new(kind: ChannelKind, samples: &[Sample]) -> Self {
         match kind {
             ChannelKind::Counter { joules_per_count, wrap } => Self::counted(samples, joules_per_count, wrap),
             ChannelKind::Instant => Self::gauged(samples, 0.0, Form::Instants),
-            ChannelKind::Average { window_ns } => Self::gauged(samples, window_ns as f64 * 1e-9, Form::Averaged),
+            ChannelKind::Average { window_ns } => {
+                Self::gauged(samples, window_ns as f64 * 1e-9, Form::Averaged)
+            }
         }
     }
 
@@ -117,10 +122,12 @@ impl Curve {
         Self { steps, form, faults: Vec::new() }
     }
 
-    /// Lets power jump at an instant at which load is known to change. In a gap both neighbours hold up to it. A step is cut in two:
-    /// its parts keep its energy and differ as its neighbours do.
+    /// Lets power jump at an instant at which load is known to change. In a gap both neighbours hold up to
+    /// it. A step is cut in two: its parts keep its energy and differ as its neighbours do.
     pub(crate) fn change(&mut self, at_s: f64) {
-        let Some(index) = self.steps.partition_point(|step| step.begin_s < at_s).checked_sub(1) else { return };
+        let Some(index) = self.steps.partition_point(|step| step.begin_s < at_s).checked_sub(1) else {
+            return;
+        };
         let Some(next) = self.steps.get(index + 1).copied() else { return };
         let here = self.steps[index];
         if at_s >= here.end_s {
@@ -131,7 +138,8 @@ impl Curve {
             let fraction = (at_s - here.begin_s) / here.seconds();
             let drop = before.watts - next.watts;
             self.steps[index] = Step { end_s: at_s, watts: here.watts + (1.0 - fraction) * drop, ..here };
-            let rest = Step { begin_s: at_s, watts: here.watts - fraction * drop, is_after_change: true, ..here };
+            let rest =
+                Step { begin_s: at_s, watts: here.watts - fraction * drop, is_after_change: true, ..here };
             self.steps.insert(index + 1, rest);
         }
     }
@@ -139,7 +147,8 @@ impl Curve {
     /// How the energy from `begin_s` to `end_s` is made of the steps.
     ///
     /// # Errors
-    /// [`Incomplete`] if readings do not reach over both ends, if a gap is longer than `bridge_s`, or if a counter does not tell.
+    /// [`Incomplete`] if readings do not reach over both ends, if a gap is longer than `bridge_s`, or if a
+    /// counter does not tell.
     pub(crate) fn weights(&self, begin_s: f64, end_s: f64, bridge_s: f64) -> Result<Weights, Incomplete> {
         let touches = |span: &Range<f64>| span.start < end_s && begin_s < span.end;
         if let Some((_, fault)) = self.faults.iter().find(|(span, _)| touches(span)) {
@@ -180,7 +189,9 @@ impl Curve {
         let step = self.steps[index];
         let fraction = |from: f64, to: f64| if to > from { (at_s - from) / (to - from) } else { 0.0 };
         match self.steps.get(index + 1) {
-            Some(next) if at_s > step.end_s => Place::Gap { index, fraction: fraction(step.end_s, next.begin_s) },
+            Some(next) if at_s > step.end_s => {
+                Place::Gap { index, fraction: fraction(step.end_s, next.begin_s) }
+            }
             _ => Place::Step { index, fraction: fraction(step.begin_s, step.end_s).min(1.0) },
         }
     }
@@ -193,7 +204,8 @@ impl Weights {
     }
 }
 
-/// Weights of the powers at both ends of a gap in the integral of the straight line over it, as far as it lies in the window.
+/// Weights of the powers at both ends of a gap in the integral of the straight line over it, as far as it
+/// lies in the window.
 fn line_weights(gap: Range<f64>, window: Range<f64>, bridge_s: f64) -> Result<[f64; 2], Incomplete> {
     let (from, to) = (gap.start.max(window.start), gap.end.min(window.end));
     if to <= from {
@@ -220,7 +232,8 @@ fn difference(
         return Ok(counts as f64 * joules_per_count);
     };
     let possible_j = max_watts * (seconds + RENEWAL_S);
-    let counts = if after >= before { after - before } else { after.saturating_add(range.saturating_sub(before)) };
+    let counts =
+        if after >= before { after - before } else { after.saturating_add(range.saturating_sub(before)) };
     let joules = counts as f64 * joules_per_count;
     if before >= range || after >= range || joules > possible_j + joules_per_count {
         return Err(Incomplete::WentBack);

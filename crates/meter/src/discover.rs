@@ -10,8 +10,8 @@ use std::path::Path;
 /// A meter, or a part of one that gives nothing.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Found {
-    /// What [`open()`] takes: `rapl`, `hwmon:power_meter@ACPI000D:00`, `nvme:nvme0`. What gives nothing is named alike,
-    /// with its own name behind: `rapl:intel-rapl-mmio/package-0`.
+    /// What [`open()`] takes: `rapl`, `hwmon:power_meter@ACPI000D:00`, `nvme:nvme0`. What gives nothing is
+    /// named alike, with its own name behind: `rapl:intel-rapl-mmio/package-0`.
     pub name: String,
     /// The channels, each with its scope, resolution and accuracy; none where `why_not` says why.
     pub channels: Vec<Channel>,
@@ -37,7 +37,8 @@ impl Found {
     }
 }
 
-/// A declared accuracy to show: `±0.5 %`, `±0.5 % ±0.1 W`, `u = 0.25 %` for a standard deviation, or `not stated`.
+/// A declared accuracy to show: `±0.5 %`, `±0.5 % ±0.1 W`, `u = 0.25 %` for a standard deviation, or
+/// `not stated`.
 pub fn accuracy_text(accuracy: Option<Accuracy>) -> String {
     let part = |distribution: Distribution, factor: f64, unit: &str| match distribution {
         Distribution::Rectangular(0.0) | Distribution::Normal(0.0) => None,
@@ -54,8 +55,8 @@ fn rounded(value: f64) -> f64 {
     (value * 1e9).round() / 1e9
 }
 
-/// Looks for RAPL, hwmon sensors and NVMe drives' own figures below `root` (`/`). Each kind has at least one entry. Takes some
-/// milliseconds, and reads only.
+/// Looks for RAPL, hwmon sensors and NVMe drives' own figures below `root` (`/`). Each kind has at least one
+/// entry. Takes some milliseconds, and reads only.
 pub fn found(root: &Path) -> Vec<Found> {
     let mut found = rapl(root);
     let chips = Hwmon::all(root);
@@ -83,7 +84,8 @@ fn rapl(root: &Path) -> Vec<Found> {
         return vec![Found::absent("rapl".into(), rapl::absent(root))];
     }
     let whole = meter.map(|meter| Found { notes: meter.notes(), ..Found::meter("rapl".into(), &meter) });
-    let parts = refused.into_iter().map(|refused| Found::absent(format!("rapl:{}", refused.name), refused.why));
+    let parts =
+        refused.into_iter().map(|refused| Found::absent(format!("rapl:{}", refused.name), refused.why));
     whole.into_iter().chain(parts).collect()
 }
 
@@ -95,7 +97,9 @@ pub fn open(root: &Path, name: &str) -> Result<Box<dyn Meter>, MeterError> {
     match name.split_once(':') {
         None if name == "rapl" => Ok(Box::new(Rapl::open(root)?)),
         Some(("hwmon", chip)) => Ok(Box::new(Hwmon::open(root, chip)?)),
-        Some(("nvme", controller)) if !controller.contains('/') => Ok(Box::new(Nvme::open(root, controller)?)),
+        Some(("nvme", controller)) if !controller.contains('/') => {
+            Ok(Box::new(Nvme::open(root, controller)?))
+        }
         _ => Err(MeterError::Fatal(format!(
             "`{}` names no meter of this machine: `iopj meter list` shows those that there are",
             name.escape_debug()
@@ -111,8 +115,10 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     fn server() -> Tree {
-        let tree =
-            Tree::new(&[("sys/class/hwmon/hwmon0/name", "ina226"), ("sys/class/hwmon/hwmon0/power1_input", "1")]);
+        let tree = Tree::new(&[
+            ("sys/class/hwmon/hwmon0/name", "ina226"),
+            ("sys/class/hwmon/hwmon0/power1_input", "1"),
+        ]);
         for (zone, name) in [("intel-rapl:0", "package-0"), ("intel-rapl-mmio:0", "package-0")] {
             tree.write(&format!("sys/class/powercap/{zone}/name"), name);
             tree.write(&format!("sys/class/powercap/{zone}/energy_uj"), "5");
@@ -125,8 +131,10 @@ mod tests {
     fn each_kind_is_found_or_its_absence_explained() {
         let tree = server();
         let found = found(tree.root());
-        let names: Vec<(&str, usize, bool)> =
-            found.iter().map(|found| (found.name.as_str(), found.channels.len(), found.why_not.is_some())).collect();
+        let names: Vec<(&str, usize, bool)> = found
+            .iter()
+            .map(|found| (found.name.as_str(), found.channels.len(), found.why_not.is_some()))
+            .collect();
         let want = [
             ("rapl", 1, false),
             ("rapl:intel-rapl-mmio/package-0", 0, true),
@@ -150,7 +158,10 @@ mod tests {
             let of_kind: Vec<&Found> =
                 found.iter().filter(|found| found.name.split(':').next() == Some(kind)).collect();
             assert!(!of_kind.is_empty());
-            assert!(of_kind.iter().all(|found| found.why_not.is_some() == found.channels.is_empty()), "{of_kind:?}");
+            assert!(
+                of_kind.iter().all(|found| found.why_not.is_some() == found.channels.is_empty()),
+                "{of_kind:?}"
+            );
         }
     }
 
@@ -174,7 +185,10 @@ mod tests {
         });
         let found = nobody.join().unwrap();
         let why = found[0].why_not.as_deref().unwrap();
-        assert!(why.contains("energy_uj` may be read by root alone") && why.contains("CVE-2020-8694"), "{why}");
+        assert!(
+            why.contains("energy_uj` may be read by root alone") && why.contains("CVE-2020-8694"),
+            "{why}"
+        );
         assert!(why.contains("run as root"), "{why}");
     }
 

@@ -1,11 +1,13 @@
-//! A load pattern's offset to a small part of the meter's interval: least squares about the place that the coarse search found.
+//! A load pattern's offset to a small part of the meter's interval: least squares about the place that the
+//! coarse search found.
 
 use crate::coarse::between;
 use crate::curve::Step;
 use crate::line::Point;
 use crate::pattern::Shape;
 
-/// The fine search goes over so many intervals to both sides, first by the share, then over what is left in so many parts.
+/// The fine search goes over so many intervals to both sides, first by the share, then over what is left in
+/// so many parts.
 const FINE_REACH: f64 = 1.5;
 const FINE: f64 = 1.0 / 16.0;
 const FINEST_PARTS: u32 = 128;
@@ -35,18 +37,20 @@ impl<'a> Fine<'a> {
         Self { steps, shape, interval_s, place_s }
     }
 
-    /// The offset's mean and standard deviation under its posterior with a flat prior on offset, levels and trend and Jeffreys'
-    /// on the noise: the residuals' sum of squares to the power -(n - 3) / 2. The same whether the
-    /// likelihood is a bell, as for averages, or flat between two samples, as for instants.
+    /// The offset's mean and standard deviation under its posterior with a flat prior on offset, levels and
+    /// trend and Jeffreys' on the noise: the residuals' sum of squares to the power -(n - 3) / 2. The same
+    /// whether the likelihood is a bell, as for averages, or flat between two samples, as for instants.
     pub(crate) fn fix(&self) -> Fix {
         let reach = (FINE_REACH / FINE) as i64;
-        let grid: Vec<f64> = (-reach..=reach).map(|at| self.place_s + at as f64 * FINE * self.interval_s).collect();
+        let grid: Vec<f64> =
+            (-reach..=reach).map(|at| self.place_s + at as f64 * FINE * self.interval_s).collect();
         let likely = self.likelihoods(&grid);
         let plausible = |index: &usize| likely[*index] > LEAST_LIKELY;
         let first = (0..grid.len()).find(plausible).unwrap_or(0).saturating_sub(1);
         let last = ((0..grid.len()).rfind(plausible).unwrap_or(0) + 1).min(grid.len() - 1);
         let part_s = (grid[last] - grid[first]) / f64::from(FINEST_PARTS);
-        let finest: Vec<f64> = (0..=FINEST_PARTS).map(|part| grid[first] + f64::from(part) * part_s).collect();
+        let finest: Vec<f64> =
+            (0..=FINEST_PARTS).map(|part| grid[first] + f64::from(part) * part_s).collect();
         let weights: Vec<f64> = self.likelihoods(&finest).into_iter().map(f64::exp).collect();
         let total: f64 = weights.iter().sum();
         let mean = |value: &dyn Fn(f64) -> f64| {
@@ -69,7 +73,9 @@ impl<'a> Fine<'a> {
         let residual = |fit: &Fit| fit.residual() + 1e-12 * fit.yy;
         let least = fits.iter().map(residual).fold(f64::INFINITY, f64::min);
         let power = -0.5 * (self.steps.len() as f64 - 3.0).max(1.0);
-        let of = |fit: &Fit| if fit.is_rising() { power * (residual(fit) / least).ln() } else { f64::NEG_INFINITY };
+        let of = |fit: &Fit| {
+            if fit.is_rising() { power * (residual(fit) / least).ln() } else { f64::NEG_INFINITY }
+        };
         fits.iter().map(of).collect()
     }
 

@@ -20,11 +20,13 @@ pub(crate) const JOULES_PER_COUNT: f64 = 1e-3;
 
 /// Opens the meter and reads it once, so that a wrong address, password or pointer shows before the study.
 ///
-/// Channels are the configuration's values in order. Of several values of one scope the later ones name the first as their parent: they
-/// measure the same in another way. A counter that has not moved gives no reading.
+/// Channels are the configuration's values in order. Of several values of one scope the later ones name the
+/// first as their parent: they measure the same in another way. A counter that has not moved gives no
+/// reading.
 ///
 /// # Errors
-/// [`OpenError`] for a configuration that contradicts itself, and for whatever keeps the first reading from being made.
+/// [`OpenError`] for a configuration that contradicts itself, and for whatever keeps the first reading from
+/// being made.
 pub fn open(config: &HttpConfig) -> Result<Box<dyn Meter>, OpenError> {
     let plan = config.plan()?;
     let trust = Trust { ca_file: config.ca_file.as_deref(), insecure: config.insecure };
@@ -48,11 +50,14 @@ pub fn open(config: &HttpConfig) -> Result<Box<dyn Meter>, OpenError> {
         counts: Vec::new(),
     };
     let (_, figures) = meter.fetch().map_err(at_open)?;
-    if figures.iter().zip(&meter.plan.values).any(|(figure, value)| figure.is_whole_second && value.time_factor >= 1.0)
+    if figures
+        .iter()
+        .zip(&meter.plan.values)
+        .any(|(figure, value)| figure.is_whole_second && value.time_factor >= 1.0)
     {
         return Err(OpenError(format!(
-            "`{}` tells its own time in whole seconds, too coarse to place a reading: leave `time` out, and give \
-             the age of its values as age_s",
+            "`{}` tells its own time in whole seconds, too coarse to place a reading: leave `time` out, and \
+             give the age of its values as age_s",
             meter.address
         )));
     }
@@ -61,7 +66,8 @@ pub fn open(config: &HttpConfig) -> Result<Box<dyn Meter>, OpenError> {
     Ok(Box::new(meter))
 }
 
-/// User and password as Tasmota takes them: in the query (Tasmota documentation, "Commands with web requests").
+/// User and password as Tasmota takes them: in the query (Tasmota documentation, "Commands with web
+/// requests").
 fn query_of(user: Option<&str>, secret: &Secret) -> String {
     format!("&user={}&password={}", escaped(user.unwrap_or("admin")), escaped(secret.expose()))
 }
@@ -76,13 +82,16 @@ fn escaped(text: &str) -> String {
 fn channels(config: &HttpConfig, values: &[HttpValue], figures: &[Figure]) -> Vec<Channel> {
     let scope_of = |value: &HttpValue| value.scope.unwrap_or(config.scope);
     let channel = |(index, value): (usize, &HttpValue)| {
-        let first = values.iter().position(|other| scope_of(other) == scope_of(value)).filter(|first| *first < index);
+        let first =
+            values.iter().position(|other| scope_of(other) == scope_of(value)).filter(|first| *first < index);
         Channel {
             name: value.name.clone(),
             scope: scope_of(value),
             kind: match value.kind {
                 HttpKind::Instant => ChannelKind::Instant,
-                HttpKind::Average => ChannelKind::Average { window_ns: (value.window_s.unwrap_or(0.0) * 1e9) as u64 },
+                HttpKind::Average => {
+                    ChannelKind::Average { window_ns: (value.window_s.unwrap_or(0.0) * 1e9) as u64 }
+                }
                 HttpKind::Counter => ChannelKind::Counter { joules_per_count: JOULES_PER_COUNT, wrap: None },
             },
             resolution: value.resolution.unwrap_or_else(|| step_of(figures[index].number) * value.factor),
@@ -130,7 +139,9 @@ fn in_json(plan: &Plan, text: &str, address: &str) -> Result<Vec<Figure>, MeterE
     }
     let figure = |value: &HttpValue| {
         let number = json_value(&document, value.pointer.as_deref().unwrap_or_default()).map_err(fault)?;
-        let Some(pointer) = &value.time else { return Ok(Figure { number, own_ns: None, is_whole_second: false }) };
+        let Some(pointer) = &value.time else {
+            return Ok(Figure { number, own_ns: None, is_whole_second: false });
+        };
         let time = json_value(&document, pointer).map_err(fault)?;
         let is_whole_second = document.pointer(pointer).is_some_and(|time| time.is_i64() || time.is_u64());
         Ok(Figure { number, own_ns: Some(own_ns(time, value.time_factor)), is_whole_second })
@@ -139,16 +150,22 @@ fn in_json(plan: &Plan, text: &str, address: &str) -> Result<Vec<Figure>, MeterE
 }
 
 fn in_metrics(plan: &Plan, text: &str, address: &str) -> Result<Vec<Figure>, MeterError> {
-    let samples = parse_prometheus(text)
-        .map_err(|error| MeterError::Retry(format!("`{address}`: {error}; see that it is the exporter's path")))?;
+    let samples = parse_prometheus(text).map_err(|error| {
+        MeterError::Retry(format!("`{address}`: {error}; see that it is the exporter's path"))
+    })?;
     let fault = |error: MetricError| {
         let text = format!("`{address}` {error}");
-        if matches!(error, MetricError::NoNumber(_)) { MeterError::Retry(text) } else { MeterError::Fatal(text) }
+        if matches!(error, MetricError::NoNumber(_)) {
+            MeterError::Retry(text)
+        } else {
+            MeterError::Fatal(text)
+        }
     };
     let figure = |value: &HttpValue| {
-        let number =
-            metric_value(&samples, value.metric.as_deref().unwrap_or_default(), &value.labels).map_err(fault)?;
-        let time = value.time.as_ref().map(|name| metric_value(&samples, name, &Default::default())).transpose();
+        let number = metric_value(&samples, value.metric.as_deref().unwrap_or_default(), &value.labels)
+            .map_err(fault)?;
+        let time =
+            value.time.as_ref().map(|name| metric_value(&samples, name, &Default::default())).transpose();
         let own_ns = time.map_err(fault)?.map(|time| own_ns(time, value.time_factor));
         Ok(Figure { number, own_ns, is_whole_second: false })
     };
@@ -185,8 +202,10 @@ impl HttpMeter {
     /// When asking began, and what was answered.
     fn fetch(&self) -> Result<(u64, Vec<Figure>), MeterError> {
         let begin_ns = monotonic_raw_ns();
-        let text =
-            self.client.get(&self.path, Instant::now() + self.timeout).map_err(|error| error.of(&self.address))?;
+        let text = self
+            .client
+            .get(&self.path, Instant::now() + self.timeout)
+            .map_err(|error| error.of(&self.address))?;
         Ok((begin_ns, figures(&self.plan, &text, &self.address)?))
     }
 

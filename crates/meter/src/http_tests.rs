@@ -38,11 +38,15 @@ fn the_presets_know_their_devices() {
 
 #[test]
 fn channels_carry_unit_step_scope_and_parent() {
-    let config = config(serde_json::json!({"url": "http://plug", "preset": "tasmota", "scope": "device"})).unwrap();
+    let config =
+        config(serde_json::json!({"url": "http://plug", "preset": "tasmota", "scope": "device"})).unwrap();
     let values = config.plan().unwrap().values;
     let figure = |number| Figure { number, own_ns: None, is_whole_second: false };
     let channels = channels(&config, &values, &[figure(5.0), figure(3.705)]);
-    assert_eq!((channels[0].name.as_str(), channels[0].scope, channels[0].resolution), ("power", Scope::Device, 1.0));
+    assert_eq!(
+        (channels[0].name.as_str(), channels[0].scope, channels[0].resolution),
+        ("power", Scope::Device, 1.0)
+    );
     assert_eq!((&channels[0].parent, &channels[1].parent), (&None, &Some("power".to_owned())));
     assert!((channels[1].resolution - 3600.0).abs() < 1e-6);
     assert_eq!(channels[1].kind, ChannelKind::Counter { joules_per_count: 1e-3, wrap: None });
@@ -66,14 +70,16 @@ fn a_meters_own_time_is_read_to_the_fraction() {
 #[test]
 fn what_is_missing_lasts_and_what_is_null_does_not() {
     let json = serde_json::json!({"url": "http://x", "values": [{"pointer": "/w"}]});
-    for (text, lasts) in [("{}", true), (r#"{"w": [1]}"#, true), (r#"{"w": null}"#, false), ("<html>", false)] {
+    for (text, lasts) in [("{}", true), (r#"{"w": [1]}"#, true), (r#"{"w": null}"#, false), ("<html>", false)]
+    {
         let error = numbers(json.clone(), text).unwrap_err();
         assert_eq!(matches!(error, MeterError::Fatal(_)), lasts, "{text}: {error}");
         assert!(error.to_string().contains("`http://plug/x`"));
     }
     let json = serde_json::json!({"url": "http://x", "preset": "prometheus", "values": [{"metric": "w"}]});
     assert_eq!(plan(json.clone()).unwrap().path, "/metrics");
-    for (text, lasts) in [("v 1\n", true), ("w 1\nw{a=\"b\"} 2\n", true), ("w NaN\n", false), ("w\n", false)] {
+    for (text, lasts) in [("v 1\n", true), ("w 1\nw{a=\"b\"} 2\n", true), ("w NaN\n", false), ("w\n", false)]
+    {
         let error = numbers(json.clone(), text).unwrap_err();
         assert_eq!(matches!(error, MeterError::Fatal(_)), lasts, "{text}: {error}");
     }

@@ -1,8 +1,9 @@
 //! Power and energy sensors of the kernel's hwmon class: Documentation/hwmon/sysfs-interface.rst.
 //!
-//! `power*_input` is a gauge, `power*_average` the mean of the last `power*_average_interval`, `energy*_input` a counter. Where a chip
-//! gives one quantity in several of these forms, the counter serves, else the average, else the gauge: each joule counts once.
-//! A chip is identified by its name and its device (`ina226@1-0040`), never by its number.
+//! `power*_input` is a gauge, `power*_average` the mean of the last `power*_average_interval`,
+//! `energy*_input` a counter. Where a chip gives one quantity in several of these forms, the counter serves,
+//! else the average, else the gauge: each joule counts once. A chip is identified by its name and its device
+//! (`ina226@1-0040`), never by its number.
 
 use crate::clock::monotonic_raw_ns;
 use crate::meter::{Accuracy, Channel, ChannelKind, Distribution, Meter, MeterError, Reading, Scope, Value};
@@ -36,7 +37,8 @@ impl Hwmon {
     /// The chips below `root` (`/`) that have a power or an energy sensor, by name.
     pub fn all(root: &Path) -> Vec<Self> {
         let class = root.join("sys/class/hwmon");
-        let mut chips: Vec<Self> = names(&class).iter().filter_map(|entry| Self::of(&class.join(entry))).collect();
+        let mut chips: Vec<Self> =
+            names(&class).iter().filter_map(|entry| Self::of(&class.join(entry))).collect();
         chips.sort_by(|one, other| one.name.cmp(&other.name));
         chips
     }
@@ -51,8 +53,12 @@ impl Hwmon {
             return Ok(chips.swap_remove(at));
         }
         let known: Vec<String> = chips.into_iter().map(|chip| chip.name).collect();
-        let remedy = if known.is_empty() { absent(root) } else { format!("name one of {}", known.join(", ")) };
-        Err(MeterError::Fatal(format!("no hwmon chip `{}` gives power or energy: {remedy}", name.escape_debug())))
+        let remedy =
+            if known.is_empty() { absent(root) } else { format!("name one of {}", known.join(", ")) };
+        Err(MeterError::Fatal(format!(
+            "no hwmon chip `{}` gives power or energy: {remedy}",
+            name.escape_debug()
+        )))
     }
 
     /// Name and device: `ina226@1-0040`; the name alone for a chip without a device.
@@ -62,11 +68,17 @@ impl Hwmon {
 
     fn of(entry: &Path) -> Option<Self> {
         let device = fs::canonicalize(entry.join("device")).ok();
-        // Drivers of the class's first interface, among them ACPI's until 2025, have their files beside the device's.
+        // Drivers of the class's first interface, among them ACPI's until 2025, have their files beside the
+        // device's.
         let places = [entry.to_owned(), entry.join("device")];
-        let directory = places.iter().find(|place| names(place).iter().any(|file| sensor_of(file).is_some()))?;
-        let chip = places.iter().find_map(|place| text(&place.join("name")).ok()).unwrap_or_else(|| "unnamed".into());
-        let device = device.as_deref().and_then(Path::file_name).map(|name| format!("@{}", name.to_string_lossy()));
+        let directory =
+            places.iter().find(|place| names(place).iter().any(|file| sensor_of(file).is_some()))?;
+        let chip = places
+            .iter()
+            .find_map(|place| text(&place.join("name")).ok())
+            .unwrap_or_else(|| "unnamed".into());
+        let device =
+            device.as_deref().and_then(Path::file_name).map(|name| format!("@{}", name.to_string_lossy()));
         let (channels, files) = channels(sensors(directory, &chip));
         Some(Self { name: format!("{chip}{}", device.unwrap_or_default()), channels, files })
     }
@@ -110,8 +122,8 @@ fn value(channel: &Channel, file: &Path) -> io::Result<Value> {
 /// Why a machine has no such sensor.
 pub(crate) fn absent(root: &Path) -> String {
     format!(
-        "`{}` has no chip with a power or an energy sensor: load the driver of the meter that the machine has \
-         (`modprobe acpi_power_meter`, a BMC's, an INA sensor's), or take another meter",
+        "`{}` has no chip with a power or an energy sensor: load the driver of the meter that the machine \
+         has (`modprobe acpi_power_meter`, a BMC's, an INA sensor's), or take another meter",
         root.join("sys/class/hwmon").display()
     )
 }
@@ -120,7 +132,8 @@ pub(crate) fn absent(root: &Path) -> String {
 fn sensor_of(file: &str) -> Option<(&str, &str)> {
     let (stem, form) = file.split_once('_')?;
     let digits = |prefix: &str| stem.strip_prefix(prefix).is_some_and(|number| number.parse::<u16>().is_ok());
-    let known = (digits("power") && matches!(form, "input" | "average")) || (digits("energy") && form == "input");
+    let known =
+        (digits("power") && matches!(form, "input" | "average")) || (digits("energy") && form == "input");
     known.then_some((stem, form))
 }
 
@@ -151,7 +164,8 @@ fn kind(stem: &str, form: &str, interval_ms: Option<u64>) -> ChannelKind {
     }
 }
 
-/// One channel a quantity, the best form of each. What a chip measures beside the whole machine lies within it.
+/// One channel a quantity, the best form of each. What a chip measures beside the whole machine lies within
+/// it.
 fn channels(sensors: Vec<Sensor>) -> (Vec<Channel>, Vec<PathBuf>) {
     let mut best: BTreeMap<String, Sensor> = BTreeMap::new();
     for sensor in sensors {
@@ -160,7 +174,8 @@ fn channels(sensors: Vec<Sensor>) -> (Vec<Channel>, Vec<PathBuf>) {
             best.insert(sensor.quantity.clone(), sensor);
         }
     }
-    let whole = best.values().find(|sensor| sensor.scope == Scope::System).map(|sensor| sensor.quantity.clone());
+    let whole =
+        best.values().find(|sensor| sensor.scope == Scope::System).map(|sensor| sensor.quantity.clone());
     let channel = |sensor: Sensor| {
         let parent = whole.clone().filter(|_| sensor.scope != Scope::System);
         let Sensor { quantity: name, scope, kind, accuracy, file } = sensor;
@@ -177,8 +192,9 @@ fn rank(kind: &ChannelKind) -> u8 {
     }
 }
 
-/// What a sensor measures. Only drivers whose documentation says that they see the whole machine or a package are taken at their
-/// word (acpi_power_meter, ibmaem, occ, ibmpowernv, corsair-psu, macsmc, amd_energy, fam15h_power); any other sees a device.
+/// What a sensor measures. Only drivers whose documentation says that they see the whole machine or a package
+/// are taken at their word (acpi_power_meter, ibmaem, occ, ibmpowernv, corsair-psu, macsmc, amd_energy,
+/// fam15h_power); any other sees a device.
 fn scope(chip: &str, label: &str, directory: &Path) -> Scope {
     let label = label.to_ascii_lowercase();
     match chip {
@@ -195,12 +211,13 @@ fn scope(chip: &str, label: &str, directory: &Path) -> Scope {
     }
 }
 
-/// The gain error of `power*_accuracy`: `99.500%` accurate is 0.5 % off. The driver (acpi_power_meter) prints thousandths of a
-/// percent without their leading zeros: `99.50%` is 99.050.
+/// The gain error of `power*_accuracy`: `99.500%` accurate is 0.5 % off. The driver (acpi_power_meter) prints
+/// thousandths of a percent without their leading zeros: `99.50%` is 99.050.
 fn accuracy(text: &str) -> Option<Accuracy> {
     let (whole, fraction) = text.strip_suffix('%')?.split_once('.')?;
-    let number =
-        |text: &str| text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse::<u32>().ok()).flatten();
+    let number = |text: &str| {
+        text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse::<u32>().ok()).flatten()
+    };
     let (whole, thousandths) = (number(whole)?, number(fraction)?);
     let accurate = whole.checked_mul(1000)?.checked_add(thousandths)?;
     // A meter that is not accurate at all has not been described.
@@ -332,7 +349,8 @@ mod tests {
         let meters = Hwmon::all(tree.root());
         let of = |channel: &Channel| (channel.name.clone(), channel.scope, channel.parent.clone());
         let total = "power total".to_owned();
-        let want = [("power +12v".to_owned(), Scope::Device, Some(total.clone())), (total, Scope::System, None)];
+        let want =
+            [("power +12v".to_owned(), Scope::Device, Some(total.clone())), (total, Scope::System, None)];
         assert_eq!(meters[0].channels().iter().map(of).collect::<Vec<_>>(), want);
     }
 
@@ -347,7 +365,8 @@ mod tests {
             ("energy2_input", "2"),
         ]);
         chip(&tree, 0, "amd_energy.0", "", &files);
-        let scopes: Vec<Scope> = Hwmon::all(tree.root())[0].channels().iter().map(|channel| channel.scope).collect();
+        let scopes: Vec<Scope> =
+            Hwmon::all(tree.root())[0].channels().iter().map(|channel| channel.scope).collect();
         assert_eq!(scopes, [Scope::Core, Scope::Package]);
     }
 
@@ -361,7 +380,13 @@ mod tests {
     #[test]
     fn a_sensor_that_is_busy_is_left_out_and_one_that_is_gone_ends_the_meter() {
         let tree = Tree::new(&[]);
-        chip(&tree, 0, "card", "", &[("name", "amdgpu"), ("power1_input", "5000000"), ("power2_input", "unknown")]);
+        chip(
+            &tree,
+            0,
+            "card",
+            "",
+            &[("name", "amdgpu"), ("power1_input", "5000000"), ("power2_input", "unknown")],
+        );
         let mut meter = Hwmon::open(tree.root(), "amdgpu@card").unwrap();
         assert_eq!(watts(&mut meter), [Value::Watts(5.0)]);
         tree.write("sys/class/hwmon/hwmon0/power1_input", "");
@@ -372,12 +397,14 @@ mod tests {
 
     #[test]
     fn a_declared_accuracy_is_read_as_the_driver_prints_it() {
-        let gain = |text| accuracy(text).map(|accuracy| (accuracy.gain.standard() * 3f64.sqrt() * 1e5).round());
+        let gain =
+            |text| accuracy(text).map(|accuracy| (accuracy.gain.standard() * 3f64.sqrt() * 1e5).round());
         assert_eq!(gain("99.500%"), Some(500.0));
         assert_eq!(gain("99.5%"), Some(995.0));
         assert_eq!(gain("80.0%"), Some(20_000.0));
         assert_eq!(gain("100.0%"), Some(0.0));
-        for text in ["0.0%", "100.1%", "99.1000%", "99.5", "99%", "-1.0%", "+9.5%", "", "%", "4294967295.0%"] {
+        for text in ["0.0%", "100.1%", "99.1000%", "99.5", "99%", "-1.0%", "+9.5%", "", "%", "4294967295.0%"]
+        {
             assert_eq!(gain(text), None, "{text}");
         }
     }

@@ -15,8 +15,8 @@ pub struct Idle {
     pub energy: Energy,
 }
 
-/// Idle power over a study: between two idle stretches a straight line from the one to the other, before the first and after the last
-/// as it is there.
+/// Idle power over a study: between two idle stretches a straight line from the one to the other, before the
+/// first and after the last as it is there.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct IdlePower {
     origin_ns: u64,
@@ -43,8 +43,8 @@ pub struct AboveIdle {
 }
 
 impl IdlePower {
-    /// Through the idle stretches; `None` without any. Where three or more scatter about the lines between their neighbours more than
-    /// their uncertainties say, these are enlarged by the ratio (Birge 1932).
+    /// Through the idle stretches; `None` without any. Where three or more scatter about the lines between
+    /// their neighbours more than their uncertainties say, these are enlarged by the ratio (Birge 1932).
     pub fn fit(stretches: &[Idle]) -> Option<Self> {
         let origin_ns = stretches.first()?.window.middle_ns();
         let stretch = |idle: &Idle| Stretch {
@@ -87,13 +87,17 @@ impl IdlePower {
         self.covariance(window, window).sqrt()
     }
 
-    /// The energy of `window` less idle power: no idle stretch lies in a trial, so the power drifts in a straight line there, and the
-    /// middle's counts. The gain's error
-    /// stays in proportion to the difference; the offset's drops out.
+    /// The energy of `window` less idle power: no idle stretch lies in a trial, so the power drifts in a
+    /// straight line there, and the middle's counts. The gain's error stays in proportion to the difference;
+    /// the offset's drops out.
     pub fn above(&self, window: Window, energy: &Energy) -> AboveIdle {
         let seconds = energy.seconds;
         let mut random = energy.random.clone();
-        random.push(Component { source: Source::Idle, joules: seconds * self.standard_watts(window), dof: self.dof });
+        random.push(Component {
+            source: Source::Idle,
+            joules: seconds * self.standard_watts(window),
+            dof: self.dof,
+        });
         let accuracy = energy.accuracy.map(|accuracy| Accuracy { offset: Distribution::NONE, ..accuracy });
         let joules = energy.joules - seconds * self.watts(window);
         AboveIdle { window, energy: Energy { joules, seconds, random, accuracy } }
@@ -108,9 +112,9 @@ impl IdlePower {
     }
 }
 
-/// By how much stretches in the order of time scatter about the lines between their neighbours beyond their own uncertainties, and with
-/// how many degrees of freedom; `None` where they do not. Neighbouring residuals share stretches, which the degrees take into account as
-/// they do for noise.
+/// By how much stretches in the order of time scatter about the lines between their neighbours beyond their
+/// own uncertainties, and with how many degrees of freedom; `None` where they do not. Neighbouring residuals
+/// share stretches, which the degrees take into account as they do for noise.
 fn excess(stretches: &[Stretch]) -> Option<(f64, f64)> {
     let square = |three: &[Stretch]| {
         let [before, middle, after] = [three[0], three[1], three[2]];
@@ -126,7 +130,8 @@ fn excess(stretches: &[Stretch]) -> Option<(f64, f64)> {
     (ratio > 1.0 && ratio.is_finite()).then(|| (ratio, residual_dof(squares.len() as f64)))
 }
 
-/// `above` over `below`, both above the same idle power, by Fieller's interval: the gain divides out, and the idle power's error is in both.
+/// `above` over `below`, both above the same idle power, by Fieller's interval: the gain divides out, and the
+/// idle power's error is in both.
 ///
 /// # Errors
 /// [`Undefined`] where `below` does not exceed idle by more than its uncertainty.

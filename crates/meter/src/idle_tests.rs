@@ -25,7 +25,8 @@ fn close(got: f64, want: f64) {
 
 #[test]
 fn idle_power_is_interpolated_between_the_neighbours_in_time() {
-    // Told out of order; 50 W until 200 s, then 60 W: a line through all three would say 47.5 W at first and 57.5 W in the middle.
+    // Told out of order; 50 W until 200 s, then 60 W: a line through all three would say 47.5 W at first and
+    // 57.5 W in the middle.
     let power = IdlePower::fit(&[idle(200, 50.0), idle(400, 60.0), idle(0, 50.0)]).unwrap();
     for (begin_s, watts) in [(0, 50.0), (100, 50.0), (200, 50.0), (300, 55.0), (350, 57.5), (400, 60.0)] {
         close(power.watts(window(begin_s, begin_s + 10)), watts);
@@ -54,7 +55,8 @@ fn idle_that_does_not_lie_on_a_line_is_less_certain() {
 #[test]
 fn idle_power_at_two_windows_shares_the_stretches_between() {
     let power = IdlePower::fit(&[idle(0, 50.0), idle(100, 50.0), idle(200, 50.0)]).unwrap();
-    let covariance = |one: u64, other: u64| power.covariance(window(one, one + 10), window(other, other + 10));
+    let covariance =
+        |one: u64, other: u64| power.covariance(window(one, one + 10), window(other, other + 10));
     close(covariance(50, 50), 0.005);
     close(covariance(50, 150), 0.0025);
     close(covariance(0, 200), 0.0);

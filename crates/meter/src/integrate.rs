@@ -8,8 +8,8 @@ use thiserror::Error;
 
 /// Readings of a gauge that must lie within a window: fewer do not tell their own noise.
 const NEEDED: usize = 4;
-/// Correlation of neighbouring residuals, and of those two apart, when each is a reading less the line between its
-/// neighbours and the readings are independent.
+/// Correlation of neighbouring residuals, and of those two apart, when each is a reading less the line
+/// between its neighbours and the readings are independent.
 const RESIDUAL_CORRELATION: [f64; 2] = [-2.0 / 3.0, 1.0 / 6.0];
 
 /// A stretch of time, `CLOCK_MONOTONIC_RAW` in ns.
@@ -40,16 +40,21 @@ pub enum Incomplete {
     #[error("the measured window is empty: its end does not lie after its begin")]
     Empty,
     /// The window begins before the readings.
-    #[error("the meter's readings begin after the measured window does: start the meter, or its log, before the study")]
+    #[error(
+        "the meter's readings begin after the measured window does: start the meter, or its log, before the \
+         study"
+    )]
     LateStart,
     /// The window ends after the readings.
     #[error(
-        "the meter's readings end before the measured window does: let the meter, or its log, run to the end of the study"
+        "the meter's readings end before the measured window does: let the meter, or its log, run to the \
+         end of the study"
     )]
     EarlyEnd,
     /// Readings are missing.
     #[error(
-        "the meter has no reading for {seconds:.3} s where {limit_s:.3} s at most are bridged: see why it fell silent, or allow longer gaps"
+        "the meter has no reading for {seconds:.3} s where {limit_s:.3} s at most are bridged: see why it \
+         fell silent, or allow longer gaps"
     )]
     Gap {
         /// Length of the gap.
@@ -59,7 +64,8 @@ pub enum Incomplete {
     },
     /// The window is too short for the meter.
     #[error(
-        "{found} readings of the meter lie in the measured window, {NEEDED} are needed: use a longer runtime or a faster meter"
+        "{found} readings of the meter lie in the measured window, {NEEDED} are needed: use a longer \
+         runtime or a faster meter"
     )]
     TooFew {
         /// Readings within the window.
@@ -67,7 +73,8 @@ pub enum Incomplete {
     },
     /// A counter may have wrapped around once more than its values show.
     #[error(
-        "the energy counter may have wrapped around more than once in the {seconds:.3} s between two readings: read it more often"
+        "the energy counter may have wrapped around more than once in the {seconds:.3} s between two \
+         readings: read it more often"
     )]
     Wraps {
         /// Time between the readings.
@@ -75,12 +82,14 @@ pub enum Incomplete {
     },
     /// A counter lost energy, or gained more than its channel can use.
     #[error(
-        "the energy counter went back, or on by more than its channel can use: the meter was reset; run the trial again"
+        "the energy counter went back, or on by more than its channel can use: the meter was reset; run the \
+         trial again"
     )]
     WentBack,
     /// Time stamps that go back.
     #[error(
-        "the meter's time goes back between two readings: its clock was set; keep it from being set during a study"
+        "the meter's time goes back between two readings: its clock was set; keep it from being set during \
+         a study"
     )]
     Disordered,
 }
@@ -90,8 +99,8 @@ pub enum Incomplete {
 pub enum Clock<'a> {
     /// The host's: the middle between begin and end of reading.
     Host {
-        /// A value may be as old as this when it is read: the period at which the meter renews it, 0 if each reading measures. It is
-        /// taken to be half as old, and no less certain than that.
+        /// A value may be as old as this when it is read: the period at which the meter renews it, 0 if each
+        /// reading measures. It is taken to be half as old, and no less certain than that.
         age_ns: u64,
     },
     /// The meter's own, as aligned. Readings without a time of the meter's are left out.
@@ -127,9 +136,9 @@ pub struct Trace<'a> {
 }
 
 impl<'a> Trace<'a> {
-    /// Of the readings whose [`Reading::channel`] is `index`, in the order in which they were made; of several with
-    /// one time stamp the first counts. `changes_ns` are the host times at which load is known to have gone on or off: power
-    /// may jump there, and only there is it known to.
+    /// Of the readings whose [`Reading::channel`] is `index`, in the order in which they were made; of
+    /// several with one time stamp the first counts. `changes_ns` are the host times at which load is known
+    /// to have gone on or off: power may jump there, and only there is it known to.
     ///
     /// # Errors
     /// [`Incomplete::Disordered`] if time stamps go back.
@@ -147,16 +156,17 @@ impl<'a> Trace<'a> {
             // Before or after the change? What the clock cannot tell is left out.
             let unsure = changes.iter().map(|at_ns| (seconds(*at_ns), 2.0 * clock.standard_s(*at_ns)));
             let unsure: Vec<(f64, f64)> = unsure.collect();
-            samples.retain(|sample| unsure.iter().all(|(at_s, near_s)| (sample.at_s - at_s).abs() >= *near_s));
+            samples
+                .retain(|sample| unsure.iter().all(|(at_s, near_s)| (sample.at_s - at_s).abs() >= *near_s));
         }
         let mut curve = Curve::new(channel.kind, &samples);
         changes.into_iter().for_each(|at_ns| curve.change(seconds(at_ns)));
         Ok(Self { channel, clock, origin_ns, curve })
     }
 
-    /// Joules over `window`: a counter's differences, instants by trapezoid, averages as steps; partial intervals at the edges in
-    /// proportion to their time (on the straight line between two instants), or up to a known change. Gaps up to `bridge_ns` are
-    /// bridged by a straight line.
+    /// Joules over `window`: a counter's differences, instants by trapezoid, averages as steps; partial
+    /// intervals at the edges in proportion to their time (on the straight line between two instants), or up
+    /// to a known change. Gaps up to `bridge_ns` are bridged by a straight line.
     ///
     /// # Errors
     /// [`Incomplete`] says why the readings do not tell.
@@ -175,14 +185,16 @@ impl<'a> Trace<'a> {
             certain(Source::Clock, self.clock_joules(window, joules, &edges)),
         ];
         if self.curve.form == Form::Counted {
-            // Both counts are rounded, each by a rectangle as wide as the resolution (JCGM 100:2008, F.2.2.1).
+            // Both counts are rounded, each by a rectangle as wide as the resolution (JCGM 100:2008,
+            // F.2.2.1).
             random.push(certain(Source::Resolution, self.channel.resolution.abs() / 6f64.sqrt()));
             random.push(certain(Source::Jitter, edges[0].jitter_joules.hypot(edges[1].jitter_joules)));
         } else {
             let inside = inside(&self.curve.steps, begin_s, end_s);
             let noise = Noise::of(inside).ok_or(Incomplete::TooFew { found: inside.len() })?;
             let joules_of = |deviation_s: f64| noise.watts * deviation_s;
-            let scatter = |source, seconds| Component { source, joules: joules_of(seconds), dof: Some(noise.dof) };
+            let scatter =
+                |source, seconds| Component { source, joules: joules_of(seconds), dof: Some(noise.dof) };
             random.push(scatter(Source::Noise, root_of_squares(weights.seconds.iter().copied())));
             if self.curve.form == Form::Averaged {
                 random.push(scatter(Source::Gaps, root_of_squares(gaps(inside))));
@@ -194,7 +206,8 @@ impl<'a> Trace<'a> {
         Ok(Energy { joules, seconds: window.seconds(), random, accuracy: self.channel.accuracy })
     }
 
-    /// What an error of the clock does: a shift exchanges power at one edge for power at the other, a drift stretches the window.
+    /// What an error of the clock does: a shift exchanges power at one edge for power at the other, a drift
+    /// stretches the window.
     fn clock_joules(&self, window: Window, joules: f64, [begin, end]: &[Edge; 2]) -> f64 {
         let shift_s = self.clock.standard_s(window.middle_ns() as i64);
         let drift = match self.clock {
@@ -205,16 +218,18 @@ impl<'a> Trace<'a> {
         (shift_s * difference).hypot(drift * joules)
     }
 
-    /// Rounding that noise does not scatter is the same at every reading. Scattered, it is in the noise already.
+    /// Rounding that noise does not scatter is the same at every reading. Scattered, it is in the noise
+    /// already.
     fn rounding_joules(&self, noise: &Noise, seconds: f64) -> f64 {
         let resolution = self.channel.resolution.abs();
         if noise.watts < 0.5 * resolution { resolution / 12f64.sqrt() * seconds } else { 0.0 }
     }
 }
 
-/// Power over time as a channel's readings tell it: host times in ns, in order, with W. A gauge tells its value, a counter the mean
-/// power since the reading before, across a wrap-around; where a counter does not tell the energy between two readings, the
-/// later one is left out. `index`, `readings` and `clock` are those of [`Trace::new`].
+/// Power over time as a channel's readings tell it: host times in ns, in order, with W. A gauge tells its
+/// value, a counter the mean power since the reading before, across a wrap-around; where a counter does not
+/// tell the energy between two readings, the later one is left out. `index`, `readings` and `clock` are those
+/// of [`Trace::new`].
 ///
 /// # Errors
 /// [`Incomplete::Disordered`] if time stamps go back.
@@ -253,7 +268,8 @@ fn samples(index: usize, readings: &[Reading], clock: Clock) -> Result<(i64, Vec
         .collect();
     let origin_ns = stamped.first().map_or(0, |first| first.0);
     let seconds = |at_ns: i64| at_ns.saturating_sub(origin_ns) as f64 * 1e-9;
-    let samples = stamped.into_iter().map(|(at_ns, jitter_s, value)| Sample { at_s: seconds(at_ns), jitter_s, value });
+    let samples =
+        stamped.into_iter().map(|(at_ns, jitter_s, value)| Sample { at_s: seconds(at_ns), jitter_s, value });
     Ok((origin_ns, in_order(samples)?))
 }
 
@@ -270,7 +286,8 @@ pub(crate) fn in_order(samples: impl Iterator<Item = Sample>) -> Result<Vec<Samp
     Ok(ordered)
 }
 
-/// Host time of a reading and its jitter's standard uncertainty in s; `None` if it lacks the time that is asked for.
+/// Host time of a reading and its jitter's standard uncertainty in s; `None` if it lacks the time that is
+/// asked for.
 fn stamp(reading: &Reading, clock: Clock) -> Option<(i64, f64)> {
     match clock {
         Clock::Host { age_ns } => {
@@ -311,13 +328,14 @@ impl Edge {
         }
     }
 
-    /// The step's energy is known, its shape is not: power stays between that of the neighbours and the step's own.
-    /// The farthest that the energy before the edge can then lie from its share in proportion.
+    /// The step's energy is known, its shape is not: power stays between that of the neighbours and the
+    /// step's own. The farthest that the energy before the edge can then lie from its share in proportion.
     fn in_step(steps: &[Step], index: usize, fraction: f64) -> Self {
         let step = steps[index];
         let neighbours = [index.checked_sub(1).and_then(|before| steps.get(before)), steps.get(index + 1)];
         let changes = [step.is_after_change, neighbours[1].is_some_and(|next| next.is_after_change)];
-        // Without a neighbour anything from nothing to twice the power is possible; beyond a change it says nothing.
+        // Without a neighbour anything from nothing to twice the power is possible; beyond a change it says
+        // nothing.
         let bounds = |neighbour: Option<&Step>, is_apart: bool| match neighbour {
             _ if is_apart => [step.watts; 2],
             Some(neighbour) => [neighbour.watts, step.watts],
@@ -325,7 +343,8 @@ impl Edge {
         };
         let [before, after] = [bounds(neighbours[0], changes[0]), bounds(neighbours[1], changes[1])];
         let all = before.iter().chain(&after);
-        let (low, high) = all.fold((step.watts, step.watts), |(low, high), watts| (low.min(*watts), high.max(*watts)));
+        let (low, high) =
+            all.fold((step.watts, step.watts), |(low, high), watts| (low.min(*watts), high.max(*watts)));
         let share = fraction * step.watts;
         let least = (fraction * low).max(step.watts - (1.0 - fraction) * high);
         let most = (fraction * high).min(step.watts - (1.0 - fraction) * low);
@@ -338,8 +357,9 @@ impl Edge {
         }
     }
 
-    /// `share` of the gap lies in the window. Power goes from one neighbour's to the other's in one step, either anywhere
-    /// in the gap or at the edge itself; the larger mean square error of the straight line counts.
+    /// `share` of the gap lies in the window. Power goes from one neighbour's to the other's in one step,
+    /// either anywhere in the gap or at the edge itself; the larger mean square error of the straight line
+    /// counts.
     fn in_gap(here: Step, next: Step, share: f64) -> Self {
         let (difference, seconds) = ((next.watts - here.watts).abs(), next.begin_s - here.end_s);
         let anywhere = share.powi(3) / 3.0 - share.powi(4) / 4.0;
@@ -368,8 +388,9 @@ struct Noise {
 }
 
 impl Noise {
-    /// From each reading's residual against the straight line between its neighbours, so that slow changes of the power do not count
-    /// as noise. Degrees of freedom after the correlation of the residuals, for normal noise.
+    /// From each reading's residual against the straight line between its neighbours, so that slow changes of
+    /// the power do not count as noise. Degrees of freedom after the correlation of the residuals, for normal
+    /// noise.
     fn of(steps: &[Step]) -> Option<Self> {
         if steps.len() < NEEDED {
             return None;
@@ -389,7 +410,8 @@ impl Noise {
     }
 }
 
-/// Degrees of freedom of so many residuals against the line between the neighbours: neighbouring ones correlate.
+/// Degrees of freedom of so many residuals against the line between the neighbours: neighbouring ones
+/// correlate.
 pub(crate) fn residual_dof(count: f64) -> f64 {
     let [one, two] = RESIDUAL_CORRELATION;
     let pairs = (count - 1.0) * one * one + (count - 2.0).max(0.0) * two * two;
@@ -405,8 +427,9 @@ fn gaps(steps: &[Step]) -> impl Iterator<Item = f64> {
     })
 }
 
-/// A reading that is placed wrongly in time exchanges its neighbours' power: an average's stamp the power on both sides of it;
-/// an instant's half of the difference of its neighbours, for which the root of the squares is an upper bound.
+/// A reading that is placed wrongly in time exchanges its neighbours' power: an average's stamp the power on
+/// both sides of it; an instant's half of the difference of its neighbours, for which the root of the squares
+/// is an upper bound.
 fn jitter_joules(steps: &[Step], weights: &Weights) -> f64 {
     let last = (weights.first + weights.seconds.len()).min(steps.len());
     let pairs = steps[weights.first..last].windows(2);

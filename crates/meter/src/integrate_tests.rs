@@ -46,7 +46,11 @@ fn joules(channel: &Channel, readings: &[Reading], begin_s: f64, end_s: f64) -> 
 }
 
 fn component(energy: &Energy, source: Source) -> f64 {
-    energy.random.iter().find(|component| component.source == source).map_or(0.0, |component| component.joules)
+    energy
+        .random
+        .iter()
+        .find(|component| component.source == source)
+        .map_or(0.0, |component| component.joules)
 }
 
 #[track_caller]
@@ -79,7 +83,8 @@ fn a_ramp_is_exact_by_trapezoid_and_by_steps_between_whole_windows() {
     let means = seconds(|at| 10.0 * (at - 0.5));
     close(joules(&averages(), &means, 2.0, 9.0), 5.0 * (81.0 - 4.0));
     close(energy(&averages(), &means, 2.0, 9.0).unwrap().random_standard(), 0.0);
-    // A quarter of the window at its mean power, where truth is 5 (81 - 8.75^2) = 22.2 J less: the bounds say 1.9 J.
+    // A quarter of the window at its mean power, where truth is 5 (81 - 8.75^2) = 22.2 J less: the bounds say
+    // 1.9 J.
     let partial = energy(&averages(), &means, 2.0, 8.75).unwrap();
     close(partial.joules, 5.0 * (64.0 - 4.0) + 0.75 * 85.0);
     let truth = 5.0 * (8.75f64.powi(2) - 4.0);
@@ -186,7 +191,9 @@ fn a_known_change_is_no_slope() {
         }
     };
     let instant = |at: f64| if at < 10.3 { 100.0 } else { 20.0 };
-    for (channel, readings) in [(channel(ChannelKind::Instant), seconds(instant)), (averages(), seconds(mean))] {
+    for (channel, readings) in
+        [(channel(ChannelKind::Instant), seconds(instant)), (averages(), seconds(mean))]
+    {
         let trace = Trace::new(&channel, 0, &readings, HOST, &change).unwrap();
         let before = trace.energy(window(2.5, 10.3), BRIDGE_NS).unwrap();
         close(before.joules, 780.0);
@@ -199,11 +206,16 @@ fn a_known_change_is_no_slope() {
         assert!((blind.joules - 780.0).abs() < 1.001 * blind.random_standard(), "{blind:?}");
     }
     // A gap that a change lies in is a gap all the same.
-    let sparse: Vec<Reading> =
-        seconds(instant).into_iter().filter(|reading| !(9 * SECOND..=12 * SECOND).contains(&reading.end_ns)).collect();
+    let sparse: Vec<Reading> = seconds(instant)
+        .into_iter()
+        .filter(|reading| !(9 * SECOND..=12 * SECOND).contains(&reading.end_ns))
+        .collect();
     let instants = channel(ChannelKind::Instant);
     let trace = Trace::new(&instants, 0, &sparse, HOST, &change).unwrap();
-    assert_eq!(trace.energy(window(2.5, 10.3), BRIDGE_NS), Err(Incomplete::Gap { seconds: 5.0, limit_s: 3.0 }));
+    assert_eq!(
+        trace.energy(window(2.5, 10.3), BRIDGE_NS),
+        Err(Incomplete::Gap { seconds: 5.0, limit_s: 3.0 })
+    );
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! Power of the whole machine as its baseboard management controller (BMC) tells it: DCMI's power reading, through `ipmitool`.
+//! Power of the whole machine as its baseboard management controller (BMC) tells it: DCMI's power reading,
+//! through `ipmitool`.
 
 mod child;
 mod dcmi;
@@ -72,17 +73,19 @@ pub enum IpmiReading {
     /// The power now.
     #[default]
     Instant,
-    /// The mean over the sampling period, which the BMC tells. Refused if that is unknown or longer than 30 s: with many BMCs it is the time since
-    /// they started.
+    /// The mean over the sampling period, which the BMC tells. Refused if that is unknown or longer than 30
+    /// s: with many BMCs it is the time since they started.
     Average,
 }
 
 /// Opens the meter and takes a first reading, so that what is wrong shows at once.
 ///
-/// `ipmitool` is started anew for each reading. The password reaches it through its environment (`IPMI_PASSWORD`), never on its command line.
+/// `ipmitool` is started anew for each reading. The password reaches it through its environment
+/// (`IPMI_PASSWORD`), never on its command line.
 ///
 /// # Errors
-/// The configuration contradicts itself, a secret cannot be read, ipmitool is missing, or the BMC gives no power.
+/// The configuration contradicts itself, a secret cannot be read, ipmitool is missing, or the BMC gives no
+/// power.
 pub fn open_ipmi(config: &IpmiConfig) -> Result<Box<dyn Meter>, OpenError> {
     open_through("ipmitool".into(), config).map(|meter| Box::new(meter) as Box<dyn Meter>)
 }
@@ -93,7 +96,8 @@ fn open_through(program: OsString, config: &IpmiConfig) -> Result<Ipmi, OpenErro
     let remote = config.host.is_some();
     if remote != config.user.is_some() || remote != password.is_some() || (!remote && config.port.is_some()) {
         return refused(
-            "give `host`, `user` and `password_file` or `password_env` together, or nothing for this machine's own BMC",
+            "give `host`, `user` and `password_file` or `password_env` together, or nothing for this \
+             machine's own BMC",
         );
     }
     if !(1..=600_000).contains(&config.timeout_ms) {
@@ -166,12 +170,15 @@ impl Ipmi {
         let limit = Duration::from_millis(self.config.timeout_ms);
         match child::run(self.command(), limit) {
             Ok(Some((status, text))) if status.success() => parse_dcmi(&text).map_err(|why| {
-                MeterError::Retry(format!("ipmitool printed no power reading ({why}): try `{}`", shown(&self.config)))
+                MeterError::Retry(format!(
+                    "ipmitool printed no power reading ({why}): try `{}`",
+                    shown(&self.config)
+                ))
             }),
             Ok(Some((_, text))) => Err(explain(&self.config, &text)),
             Ok(None) => Err(MeterError::Retry(format!(
-                "the BMC at {} gave no power within {} ms: it is busy or out of reach, has IPMI over LAN off, or passes over a wrong user or password \
-                 in silence; try `{}`",
+                "the BMC at {} gave no power within {} ms: it is busy or out of reach, has IPMI over LAN \
+                 off, or passes over a wrong user or password in silence; try `{}`",
                 place(&self.config),
                 self.config.timeout_ms,
                 shown(&self.config)
@@ -179,9 +186,10 @@ impl Ipmi {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 Err(MeterError::Fatal("`ipmitool` is not there: install the package ipmitool".into()))
             }
-            Err(error) => {
-                Err(MeterError::Retry(format!("ipmitool cannot be run ({error}): try `{}`", shown(&self.config))))
-            }
+            Err(error) => Err(MeterError::Retry(format!(
+                "ipmitool cannot be run ({error}): try `{}`",
+                shown(&self.config)
+            ))),
         }
     }
 
@@ -205,7 +213,8 @@ fn arguments(config: &IpmiConfig) -> Vec<String> {
             IpmiPrivilege::Operator => "OPERATOR",
             IpmiPrivilege::Administrator => "ADMINISTRATOR",
         };
-        // A second for each answer, and one more try: a reading that comes much later is worth less than the next one.
+        // A second for each answer, and one more try: a reading that comes much later is worth less than the
+        // next one.
         let patience = ["-N", "1", "-R", "2"];
         let session = ["-I", "lanplus", "-H", host, "-U", user, "-E", "-L", privilege];
         arguments.extend(session.iter().chain(&patience).map(|&argument| argument.to_owned()));
@@ -237,7 +246,8 @@ fn watts(config: &IpmiConfig, power: &DcmiPower) -> Result<f64, MeterError> {
     }
     let state = if power.activated { "activated" } else { "deactivated" };
     Err(MeterError::Retry(format!(
-        "the BMC at {} says 0 W and that its power reading is {state}: it does not measure now; use another meter",
+        "the BMC at {} says 0 W and that its power reading is {state}: it does not measure now; use another \
+         meter",
         place(config)
     )))
 }
@@ -250,7 +260,9 @@ fn explain(config: &IpmiConfig, text: &str) -> MeterError {
         return MeterError::Fatal(if says("Permission denied") {
             "/dev/ipmi0 may not be opened: run as root, or give your group the right to it".into()
         } else {
-            "there is no /dev/ipmi0: load the kernel's ipmi_si and ipmi_devintf if this machine has a BMC, or name its `host`".into()
+            "there is no /dev/ipmi0: load the kernel's ipmi_si and ipmi_devintf if this machine has a BMC, \
+             or name its `host`"
+                .into()
         });
     }
     let cause = if says("Insufficient privilege") {

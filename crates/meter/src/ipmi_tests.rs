@@ -64,7 +64,10 @@ fn a_reading_that_lacks_a_figure_is_none() {
         let label = line.split(':').next().unwrap().trim();
         assert_eq!(parse_dcmi(&RECORDED.replace(line, "")), Err(format!("`{label}` has no value")));
     }
-    assert_eq!(parse_dcmi(&RECORDED.replace("218", "-1")), Err("`Instantaneous power reading` has no value".into()));
+    assert_eq!(
+        parse_dcmi(&RECORDED.replace("218", "-1")),
+        Err("`Instantaneous power reading` has no value".into())
+    );
     assert_eq!(
         parse_dcmi(&RECORDED.replace("218", "4294967296")),
         Err("`Instantaneous power reading` has no value".into())
@@ -101,13 +104,17 @@ struct Fake {
 }
 
 impl Fake {
-    /// Made by a program of its own: a file that this process writes could still be open in a child of another test, and then not be run.
+    /// Made by a program of its own: a file that this process writes could still be open in a child of
+    /// another test, and then not be run.
     fn new(script: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let source = folder.path().join("source");
         std::fs::write(&source, format!("#!/bin/sh\n{script}\n")).unwrap();
-        let made =
-            Command::new("install").args(["-m", "755"]).arg(&source).arg(folder.path().join("ipmitool")).status();
+        let made = Command::new("install")
+            .args(["-m", "755"])
+            .arg(&source)
+            .arg(folder.path().join("ipmitool"))
+            .status();
         assert!(made.unwrap().success());
         std::fs::write(folder.path().join("password"), PASSWORD).unwrap();
         Self { folder }
@@ -165,7 +172,10 @@ fn an_instant_and_an_average_are_told_apart() {
     let mut meter = fake.open(&average).unwrap();
     fake.now_prints(&RECORDED.replace("00000005", "00000006"));
     let error = meter.read(&mut Vec::new()).unwrap_err();
-    assert!(matches!(&error, MeterError::Retry(text) if text.contains("now averages over 6 s, not 5 s")), "{error}");
+    assert!(
+        matches!(&error, MeterError::Retry(text) if text.contains("now averages over 6 s, not 5 s")),
+        "{error}"
+    );
     for useless in ["00000000", "01473439"] {
         fake.now_prints(&RECORDED.replace("00000005", useless));
         assert!(fake.refusal(&average).contains("which is of no use"));
@@ -189,12 +199,24 @@ fn nought_watts_are_no_reading_and_a_state_alone_does_not_refuse_one() {
 #[test]
 fn failures_say_what_to_do() {
     let cases = [
-        ("Could not open device at /dev/ipmi0 or /dev/ipmi/0 or /dev/ipmidev/0: No such file or directory", "ipmi_si"),
-        ("Could not open device at /dev/ipmi0 or /dev/ipmi/0 or /dev/ipmidev/0: Permission denied", "as root"),
+        (
+            "Could not open device at /dev/ipmi0 or /dev/ipmi/0 or /dev/ipmidev/0: No such file or directory",
+            "ipmi_si",
+        ),
+        (
+            "Could not open device at /dev/ipmi0 or /dev/ipmi/0 or /dev/ipmidev/0: Permission denied",
+            "as root",
+        ),
         ("    DCMI request failed because: Insufficient privilege level (d4)", "raise `privilege`"),
         ("    DCMI request failed because: Invalid command (c1)", "no DCMI power reading"),
-        ("> RAKP 2 HMAC is invalid\nError: Unable to establish IPMI v2 / RMCP+ session", "refuses the password"),
-        ("RAKP 2 message indicates an error : unauthorized name\nError: Unable to establish", "does not know the user"),
+        (
+            "> RAKP 2 HMAC is invalid\nError: Unable to establish IPMI v2 / RMCP+ session",
+            "refuses the password",
+        ),
+        (
+            "RAKP 2 message indicates an error : unauthorized name\nError: Unable to establish",
+            "does not know the user",
+        ),
         ("RAKP 2 message indicates an error : invalid role\nError: Unable to establish", "lower `privilege`"),
         ("Address lookup for bmc.lab failed", "correct `host`"),
         ("Error: Unable to establish IPMI v2 / RMCP+ session", "out of reach"),
@@ -277,14 +299,16 @@ fn dies(group: &str) -> bool {
 #[test]
 fn the_password_goes_by_the_environment_alone() {
     let fake = Fake::new(
-        "d=$(dirname \"$0\"); tr '\\0' '\\n' < /proc/$$/cmdline > \"$d/cmdline\"; env > \"$d/env\"; cat \"$d/output\"",
+        "d=$(dirname \"$0\"); tr '\\0' '\\n' < /proc/$$/cmdline > \"$d/cmdline\"; env > \"$d/env\"; cat \
+         \"$d/output\"",
     );
     fake.now_prints(RECORDED);
-    let config = IpmiConfig { port: Some(6623), privilege: IpmiPrivilege::Operator, ..remote(&fake.path("password")) };
+    let config =
+        IpmiConfig { port: Some(6623), privilege: IpmiPrivilege::Operator, ..remote(&fake.path("password")) };
     let meter = fake.open(&config).unwrap();
     let seen = std::fs::read_to_string(fake.path("cmdline")).unwrap();
-    let expected =
-        "-I\nlanplus\n-H\nbmc.lab\n-U\nreader\n-E\n-L\nOPERATOR\n-N\n1\n-R\n2\n-p\n6623\ndcmi\npower\nreading\n";
+    let expected = "-I\nlanplus\n-H\nbmc.lab\n-U\nreader\n-E\n-L\nOPERATOR\n-N\n1\n-R\n2\n-p\n6623\ndcmi\\
+                    npower\nreading\n";
     assert!(seen.ends_with(expected), "{seen}");
     assert!(!seen.contains(PASSWORD));
     let env = std::fs::read_to_string(fake.path("env")).unwrap();

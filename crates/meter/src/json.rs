@@ -3,7 +3,8 @@
 use serde_json::Value;
 use thiserror::Error;
 
-/// Why a document does not give a number. The text says what is where, and never repeats what the document holds.
+/// Why a document does not give a number. The text says what is where, and never repeats what the document
+/// holds.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum ValueError {
     /// It is not JSON, or is cut off.
@@ -59,12 +60,14 @@ mod tests {
     #[test]
     fn pointers_find_numbers_as_the_rfc_says() {
         // The document of RFC 6901, section 5, with numbers in all places.
-        let document =
-            json!({"foo": [10, 11.5], "": 0, "a/b": 1, "c%d": 2, "m~n": 8, "q": "3.25 ", "n": null, "t": true});
+        let document = json!({"foo": [10, 11.5], "": 0, "a/b": 1, "c%d": 2, "m~n": 8, "q": "3.25 ", "n": null, "t": true});
         let read = |pointer| json_value(&document, pointer);
         assert_eq!(read("/foo/0"), Ok(10.0));
         assert_eq!(read("/foo/1"), Ok(11.5));
-        assert_eq!((read("/"), read("/a~1b"), read("/c%d"), read("/m~0n")), (Ok(0.0), Ok(1.0), Ok(2.0), Ok(8.0)));
+        assert_eq!(
+            (read("/"), read("/a~1b"), read("/c%d"), read("/m~0n")),
+            (Ok(0.0), Ok(1.0), Ok(2.0), Ok(8.0))
+        );
         assert_eq!(read("/q"), Ok(3.25));
         assert_eq!(read("/n"), Err(ValueError::Null("/n".into())));
         assert_eq!(read("/t"), Err(ValueError::NoNumber("/t".into())));

@@ -1,7 +1,7 @@
 //! Energy meters, their readings on one clock, and joules with an uncertainty.
 //!
-//! A [`Meter`] gives [`Reading`]s; [`align()`] puts those that carry the meter's own time on the host's clock; a
-//! [`Trace`] makes [`Energy`] of them. The method and its sources stand in `docs/energy.md`.
+//! A [`Meter`] gives [`Reading`]s; [`align()`] puts those that carry the meter's own time on the host's
+//! clock; a [`Trace`] makes [`Energy`] of them. The method and its sources stand in `docs/energy.md`.
 
 mod align;
 mod clock;
@@ -43,7 +43,8 @@ pub use integrate::{Clock, Incomplete, Trace, Window, powers};
 pub use ipmi::{DcmiPower, IpmiConfig, IpmiPrivilege, IpmiReading, open_ipmi, parse_dcmi};
 pub use json::{ValueError, json_value, parse_json};
 pub use meter::{
-    Accuracy, Channel, ChannelKind, Distribution, Meter, MeterError, Reading, Scope, UnknownScope, Value, Wrap,
+    Accuracy, Channel, ChannelKind, Distribution, Meter, MeterError, Reading, Scope, UnknownScope, Value,
+    Wrap,
 };
 pub use nvme::Nvme;
 pub use open::OpenError;
@@ -53,6 +54,7 @@ pub use rapl::{Rapl, Refused};
 pub use ratio::{Estimate, Ratio, Undefined, fieller, per_joule, ratio};
 pub use secret::Secret;
 pub use snmp::{
-    Oid, SnmpAuth, SnmpChannel, SnmpConfig, SnmpKind, SnmpPreset, SnmpPrivacy, SnmpVersion, is_snmp, open_snmp,
+    Oid, SnmpAuth, SnmpChannel, SnmpConfig, SnmpKind, SnmpPreset, SnmpPrivacy, SnmpVersion, is_snmp,
+    open_snmp,
 };
 pub use uncertainty::{Component, Energy, Interval, Source};

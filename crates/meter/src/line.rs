@@ -1,4 +1,5 @@
-//! A straight line through points of known uncertainty: idle power over a study, a clock's offset over a study.
+//! A straight line through points of known uncertainty: idle power over a study, a clock's offset over a
+//! study.
 
 use serde::{Deserialize, Serialize};
 
@@ -37,14 +38,17 @@ impl Line {
         }
     }
 
-    /// Weighted least squares. Where three or more points scatter more than their uncertainties say, these are enlarged by the
-    /// ratio (Birge 1932). One point gives a level line, of which `slope_standard` is then the slope's uncertainty. `None` without points.
+    /// Weighted least squares. Where three or more points scatter more than their uncertainties say, these
+    /// are enlarged by the ratio (Birge 1932). One point gives a level line, of which `slope_standard` is
+    /// then the slope's uncertainty. `None` without points.
     pub(crate) fn fit(points: &[Point], slope_standard: f64) -> Option<Self> {
         let scale = points.iter().fold(0.0, |greatest: f64, point| greatest.max(point.y.abs()));
         // A point without uncertainty would have infinite weight.
         let least = (scale * 1e-12).max(f64::MIN_POSITIVE.sqrt());
         let weight = |point: &Point| point.standard.max(least).powi(-2);
-        let sum = |term: &dyn Fn(&Point) -> f64| points.iter().map(|point| weight(point) * term(point)).sum::<f64>();
+        let sum = |term: &dyn Fn(&Point) -> f64| {
+            points.iter().map(|point| weight(point) * term(point)).sum::<f64>()
+        };
         let total = sum(&|_| 1.0);
         if points.is_empty() {
             return None;
@@ -56,8 +60,14 @@ impl Line {
         } else {
             (0.0, slope_standard.powi(2))
         };
-        let mut line =
-            Self { centre, value, slope, variance_of_value: 1.0 / total, variance_of_slope, scatter_dof: None };
+        let mut line = Self {
+            centre,
+            value,
+            slope,
+            variance_of_value: 1.0 / total,
+            variance_of_slope,
+            scatter_dof: None,
+        };
         if points.len() > 2 {
             let dof = (points.len() - 2) as f64;
             let birge = sum(&|point| (point.y - line.at(point.x)).powi(2)) / dof;

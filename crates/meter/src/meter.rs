@@ -42,7 +42,8 @@ pub struct Channel {
     pub kind: ChannelKind,
     /// The least step of a value: J for a counter, W for a gauge. 0 where it is finer than matters.
     pub resolution: f64,
-    /// What the maker or a calibration declares; absent where nobody declares anything (RAPL). Nothing is assumed then.
+    /// What the maker or a calibration declares; absent where nobody declares anything (RAPL). Nothing is
+    /// assumed then.
     pub accuracy: Option<Accuracy>,
     /// The channel that already contains this one (a core domain's package): the two are never added up.
     pub parent: Option<String>,
@@ -71,7 +72,8 @@ pub enum ChannelKind {
 /// How a counter wraps around, and what keeps one wrap-around from being taken for another.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Wrap {
-    /// Values run from 0 to `range` - 1. For powercap's `max_energy_range_uj`, the greatest value, this is one more.
+    /// Values run from 0 to `range` - 1. For powercap's `max_energy_range_uj`, the greatest value, this is
+    /// one more.
     pub range: u64,
     /// Power that the channel cannot exceed. Two reads that are so far apart that this power
     /// could have wrapped the counter once more do not tell the energy between them.

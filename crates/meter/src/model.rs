@@ -1,5 +1,6 @@
-//! An estimate of the whole machine's power from what the operating system counts, only with coefficients that were fitted to a
-//! real meter on this CPU model, or that cite their source. What comes out is an estimate, and its type says so.
+//! An estimate of the whole machine's power from what the operating system counts, only with coefficients
+//! that were fitted to a real meter on this CPU model, or that cite their source. What comes out is an
+//! estimate, and its type says so.
 
 mod fit;
 
@@ -17,7 +18,8 @@ pub enum Feature {
     // In the order of their names, which is that of a file's covariance.
     /// Bytes that the devices moved per s.
     Bytes,
-    /// Cores in the C-state of this name, `/sys/devices/system/cpu/cpu*/cpuidle/state*/time`: s of residency per s.
+    /// Cores in the C-state of this name, `/sys/devices/system/cpu/cpu*/cpuidle/state*/time`: s of residency
+    /// per s.
     CState(String),
     /// I/Os of the devices per s.
     Ios,
@@ -128,12 +130,14 @@ struct File {
     coefficients: BTreeMap<String, Coefficient>,
 }
 
-/// Power that a model estimates: never a measurement, and never part of a comparison. Its text begins with `est.`.
+/// Power that a model estimates: never a measurement, and never part of a comparison. Its text begins with
+/// `est.`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct EstimatedPower {
     /// W.
     pub watts: f64,
-    /// Standard uncertainty in W: of the residuals the model left, and of its coefficients where they are known.
+    /// Standard uncertainty in W: of the residuals the model left, and of its coefficients where they are
+    /// known.
     pub standard: f64,
 }
 
@@ -150,11 +154,15 @@ pub enum ModelError {
     #[error("the coefficient file cannot be read: {0}; make one with `iopj meter fit`")]
     File(String),
     /// A coefficient of nothing that is counted.
-    #[error("`{0}` is nothing that is counted: use user, system, irq, softirq, c_state:NAME, wakeups, ios or bytes")]
+    #[error(
+        "`{0}` is nothing that is counted: use user, system, irq, softirq, c_state:NAME, wakeups, ios or \
+         bytes"
+    )]
     UnknownFeature(String),
     /// Coefficients of another machine.
     #[error(
-        "the coefficients are of `{wanted}` and this machine has `{found}`: make a coefficient file here, with a real meter and `iopj meter fit`"
+        "the coefficients are of `{wanted}` and this machine has `{found}`: make a coefficient file here, \
+         with a real meter and `iopj meter fit`"
     )]
     OtherCpu {
         /// The file's CPU model.
@@ -174,9 +182,11 @@ impl Coefficients {
     /// Reads a coefficient file (TOML).
     ///
     /// # Errors
-    /// [`ModelError::File`] where a field is absent, empty, of the wrong unit, or unknown; the others where a figure cannot be used.
+    /// [`ModelError::File`] where a field is absent, empty, of the wrong unit, or unknown; the others where a
+    /// figure cannot be used.
     pub fn parse(text: &str) -> Result<Self, ModelError> {
-        let file: File = toml::from_str(text).map_err(|error| ModelError::File(error.message().to_owned()))?;
+        let file: File =
+            toml::from_str(text).map_err(|error| ModelError::File(error.message().to_owned()))?;
         let mut coefficients = BTreeMap::new();
         for (name, coefficient) in file.coefficients {
             let feature: Feature = name.parse()?;
@@ -204,10 +214,14 @@ impl Coefficients {
         };
         text("cpu_model", &self.cpu_model)?;
         text("source", &self.source)?;
-        let figures =
-            [("constant_watts", self.constant_watts), ("residual_standard_watts", self.residual_standard_watts)];
-        let own = self.coefficients.iter().map(|(feature, coefficient)| (feature.to_string(), coefficient.value));
-        let of_covariance = self.covariance.iter().flatten().flatten().map(|value| ("covariance".to_owned(), *value));
+        let figures = [
+            ("constant_watts", self.constant_watts),
+            ("residual_standard_watts", self.residual_standard_watts),
+        ];
+        let own =
+            self.coefficients.iter().map(|(feature, coefficient)| (feature.to_string(), coefficient.value));
+        let of_covariance =
+            self.covariance.iter().flatten().flatten().map(|value| ("covariance".to_owned(), *value));
         for (name, value) in
             figures.map(|(name, value)| (name.to_owned(), value)).into_iter().chain(own).chain(of_covariance)
         {
@@ -219,7 +233,8 @@ impl Coefficients {
             return Err(ModelError::File("`residual_standard_watts` is below zero".to_owned()));
         }
         let size = self.coefficients.len() + 1;
-        let is_square = |matrix: &Vec<Vec<f64>>| matrix.len() == size && matrix.iter().all(|row| row.len() == size);
+        let is_square =
+            |matrix: &Vec<Vec<f64>>| matrix.len() == size && matrix.iter().all(|row| row.len() == size);
         if self.covariance.as_ref().is_some_and(|matrix| !is_square(matrix)) {
             return Err(ModelError::File(format!(
                 "`covariance` is not {size} rows of {size}: the constant, then the coefficients in order"
@@ -279,19 +294,24 @@ impl Coefficients {
     }
 }
 
-/// The machine's power as the model has it. The standard uncertainty is that of a single prediction: residuals and coefficients.
+/// The machine's power as the model has it. The standard uncertainty is that of a single prediction:
+/// residuals and coefficients.
 ///
 /// # Errors
 /// [`ModelError::OtherCpu`], [`ModelError::Missing`] or [`ModelError::NotFinite`]: then there are no watts.
 pub fn estimate(model: &Coefficients, features: &Features) -> Result<EstimatedPower, ModelError> {
     if model.cpu_model.trim() != features.cpu_model.trim() {
-        return Err(ModelError::OtherCpu { wanted: model.cpu_model.clone(), found: features.cpu_model.clone() });
+        return Err(ModelError::OtherCpu {
+            wanted: model.cpu_model.clone(),
+            found: features.cpu_model.clone(),
+        });
     }
     let mut point = vec![1.0];
     for feature in model.coefficients.keys() {
         point.push(*features.values.get(feature).ok_or_else(|| ModelError::Missing(feature.clone()))?);
     }
-    let slopes = model.coefficients.values().zip(&point[1..]).map(|(coefficient, value)| coefficient.value * value);
+    let slopes =
+        model.coefficients.values().zip(&point[1..]).map(|(coefficient, value)| coefficient.value * value);
     let watts = model.constant_watts + slopes.sum::<f64>();
     let of_coefficients = match &model.covariance {
         Some(matrix) => {
@@ -301,7 +321,9 @@ pub fn estimate(model: &Coefficients, features: &Features) -> Result<EstimatedPo
         // Without covariances each coefficient errs on its own.
         None => {
             let terms = model.coefficients.values().zip(&point[1..]);
-            terms.map(|(coefficient, value)| (coefficient.standard.unwrap_or(0.0) * value).powi(2)).sum::<f64>()
+            terms
+                .map(|(coefficient, value)| (coefficient.standard.unwrap_or(0.0) * value).powi(2))
+                .sum::<f64>()
         }
     };
     let standard = (model.residual_standard_watts.powi(2) + of_coefficients.max(0.0)).sqrt();

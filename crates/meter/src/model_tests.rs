@@ -17,7 +17,8 @@ fn features(user: f64, system: f64, wakeups: f64) -> Features {
 
 /// Sixteen trials of a known law with fixed disturbances.
 fn observations() -> Vec<Observation> {
-    let disturbances = [0.3, -0.2, 0.1, -0.4, 0.25, 0.15, -0.35, 0.05, -0.1, 0.2, -0.3, 0.4, -0.05, -0.15, 0.35, -0.25];
+    let disturbances =
+        [0.3, -0.2, 0.1, -0.4, 0.25, 0.15, -0.35, 0.05, -0.1, 0.2, -0.3, 0.4, -0.05, -0.15, 0.35, -0.25];
     let one = |(index, disturbance): (usize, &f64)| {
         let user = (index % 4) as f64 * 0.75 + 0.1;
         let system = (index / 4 % 4) as f64 * 0.5 + 0.05 * (index % 3) as f64;
@@ -74,7 +75,9 @@ fn a_file_is_the_model() {
 
 #[test]
 fn a_cited_file_needs_no_covariance() {
-    let text = "cpu_model = \"X\"\nsource = \"a paper, table 2\"\nconstant_watts = 30.0\nresidual_standard_watts = 3.0\n\n[coefficients.user]\nvalue = 10.0\nunit = \"W per core\"\nstandard = 2.0\n";
+    let text = "cpu_model = \"X\"\nsource = \"a paper, table 2\"\nconstant_watts = \
+                30.0\nresidual_standard_watts = 3.0\n\n[coefficients.user]\nvalue = 10.0\nunit = \"W per \
+                core\"\nstandard = 2.0\n";
     let model = Coefficients::parse(text).unwrap();
     let values = [(Feature::User, 2.0), (Feature::Bytes, 1e9)];
     let power = estimate(&model, &Features { cpu_model: "X".into(), values: values.into() }).unwrap();
@@ -102,7 +105,10 @@ fn there_are_no_watts_for_another_cpu_or_without_a_feature() {
     let mut less = features(1.0, 1.0, 1.0);
     less.values.remove(&Feature::Wakeups);
     assert_eq!(estimate(&model(), &less), Err(ModelError::Missing(Feature::Wakeups)));
-    assert_eq!(estimate(&model(), &features(f64::INFINITY, 1.0, 1.0)), Err(ModelError::NotFinite("watts".into())));
+    assert_eq!(
+        estimate(&model(), &features(f64::INFINITY, 1.0, 1.0)),
+        Err(ModelError::NotFinite("watts".into()))
+    );
 }
 
 #[test]
@@ -122,8 +128,9 @@ fn observations_that_do_not_determine_the_coefficients_are_refused() {
     };
     // Idle residency is what the other kinds leave: it says nothing of its own.
     let idle = Feature::CState("C6".into());
-    let rest =
-        |_: usize, features: &Features| 4.0 - features.values[&Feature::User] - features.values[&Feature::System];
+    let rest = |_: usize, features: &Features| {
+        4.0 - features.values[&Feature::User] - features.values[&Feature::System]
+    };
     assert_eq!(with(idle.clone(), &rest), Err(FitError::Collinear(idle.clone())));
     assert_eq!(with(Feature::Irq, &|_, _| 0.1), Err(FitError::Collinear(Feature::Irq)));
     assert_eq!(with(Feature::Irq, &|_, _| 0.0), Err(FitError::Collinear(Feature::Irq)));

@@ -1,9 +1,10 @@
 //! A drive's own power figures, by the admin commands of its controller's character device.
 //!
-//! NVM Express Base Specification 2.3 and later: the SMART / Health Information log (02h) has in bytes 239:232 the energy since manufacture
-//! in Wh, rounded up, and in bytes 243:240 the mean power of the last second; 0 says "not reported". The Power
-//! Measurement log (25h) says in bytes 03:02 (bit 2) if the drive only estimates, and in byte 56 the greatest error in percent.
-//! Its own average runs since somebody started the measurement by Set Features; this meter changes no setting and does not use it.
+//! NVM Express Base Specification 2.3 and later: the SMART / Health Information log (02h) has in bytes
+//! 239:232 the energy since manufacture in Wh, rounded up, and in bytes 243:240 the mean power of the last
+//! second; 0 says "not reported". The Power Measurement log (25h) says in bytes 03:02 (bit 2) if the drive
+//! only estimates, and in byte 56 the greatest error in percent. Its own average runs since somebody started
+//! the measurement by Set Features; this meter changes no setting and does not use it.
 
 use crate::clock::monotonic_raw_ns;
 use crate::meter::{Accuracy, Channel, ChannelKind, Distribution, Meter, MeterError, Reading, Scope, Value};
@@ -61,10 +62,12 @@ impl Nvme {
         names(&root.join("sys/class/nvme")).into_iter().filter(is_controller).collect()
     }
 
-    /// The power figures of a controller. The channel has the drive's model and serial number for a name, for its number may change.
+    /// The power figures of a controller. The channel has the drive's model and serial number for a name, for
+    /// its number may change.
     ///
     /// # Errors
-    /// [`MeterError::Fatal`] with the cause and the remedy if the drive has none, only estimates, or does not let itself be asked.
+    /// [`MeterError::Fatal`] with the cause and the remedy if the drive has none, only estimates, or does not
+    /// let itself be asked.
     pub fn open(root: &Path, controller: &str) -> Result<Self, MeterError> {
         let path = root.join("dev").join(controller);
         let device = File::open(&path).map_err(|error| {
@@ -86,31 +89,46 @@ impl Nvme {
         let fatal = |why: String| MeterError::Fatal(format!("{controller} ({drive}): {why}"));
         let mut page = [0; SMART_LEN];
         logs.read(SMART_ID, &mut page).map_err(|error| {
-            fatal(format!("its SMART log cannot be read ({error}): run as root, on a controller that answers"))
+            fatal(format!(
+                "its SMART log cannot be read ({error}): run as root, on a controller that answers"
+            ))
         })?;
         let smart = smart(&page);
         let mut page = [0; MEASUREMENT_LEN];
         // Drives that report power in SMART need not have this log.
         let measured = logs.read(MEASUREMENT_ID, &mut page).map(|()| measurement(&page)).unwrap_or_default();
         if measured.estimated {
-            return Err(fatal("its power figures are estimates, as it says itself: take a meter that measures".into()));
+            return Err(fatal(
+                "its power figures are estimates, as it says itself: take a meter that measures".into(),
+            ));
         }
         let (kind, resolution) = match smart {
             Smart { power: Some((_, step)), .. } => (ChannelKind::Average { window_ns: INTERVAL_NS }, step),
-            Smart { watt_hours: Some(_), .. } => {
-                (ChannelKind::Counter { joules_per_count: JOULES_PER_WATT_HOUR, wrap: None }, JOULES_PER_WATT_HOUR)
+            Smart { watt_hours: Some(_), .. } => (
+                ChannelKind::Counter { joules_per_count: JOULES_PER_WATT_HOUR, wrap: None },
+                JOULES_PER_WATT_HOUR,
+            ),
+            Smart { .. } => {
+                return Err(fatal(
+                    "it reports no power in its SMART log (bytes 243:232, since NVMe 2.3): take a meter on \
+                     its slot or at the machine's plug"
+                        .into(),
+                ));
             }
-            Smart { .. } => return Err(fatal(
-                "it reports no power in its SMART log (bytes 243:232, since NVMe 2.3): take a meter on its slot or at the machine's plug".into(),
-            )),
         };
         let gain = |percent: u8| Accuracy {
             gain: Distribution::Rectangular(f64::from(percent) / 100.0),
             offset: Distribution::NONE,
         };
         let accuracy = measured.error_percent.map(gain);
-        let channel =
-            Channel { name: drive.to_owned(), scope: Scope::Device, kind, resolution, accuracy, parent: None };
+        let channel = Channel {
+            name: drive.to_owned(),
+            scope: Scope::Device,
+            kind,
+            resolution,
+            accuracy,
+            parent: None,
+        };
         Ok(Self { name: controller.to_owned(), channels: vec![channel], logs })
     }
 }
@@ -160,14 +178,18 @@ fn smart(page: &[u8; SMART_LEN]) -> Smart {
         2 => Some(0.01),
         _ => None,
     };
-    let power = step.filter(|_| interval & 0xFFFF != 0).map(|step| (f64::from(interval & 0xFFFF) * step, step));
+    let power =
+        step.filter(|_| interval & 0xFFFF != 0).map(|step| (f64::from(interval & 0xFFFF) * step, step));
     // The counter stays at its greatest value.
     Smart { watt_hours: Some(energy).filter(|&energy| energy != 0 && energy != u64::MAX), power }
 }
 
 fn measurement(page: &[u8; MEASUREMENT_LEN]) -> Measurement {
     // 101 to 254 are reserved, 255 says "not reported".
-    Measurement { estimated: page[2] & 0x4 != 0, error_percent: Some(page[56]).filter(|&percent| percent <= 100) }
+    Measurement {
+        estimated: page[2] & 0x4 != 0,
+        error_percent: Some(page[56]).filter(|&percent| percent <= 100),
+    }
 }
 
 /// `struct nvme_admin_cmd` (include/uapi/linux/nvme_ioctl.h).
@@ -197,8 +219,8 @@ const _: () = assert!(NVME_IOCTL_ADMIN_CMD == 0xC048_4E41);
 struct Device(File);
 
 impl AdminCommand {
-    /// Get Log Page (02h), of the whole controller. The time is the kernel's own (`admin_timeout`): when it is over the kernel resets the
-    /// controller, and no reading is worth that.
+    /// Get Log Page (02h), of the whole controller. The time is the kernel's own (`admin_timeout`): when it
+    /// is over the kernel resets the controller, and no reading is worth that.
     fn get_log_page(id: u8, page: &mut [u8]) -> AdminCommand {
         let dwords_less_one = page.len() as u32 / 4 - 1;
         AdminCommand {
@@ -216,8 +238,8 @@ impl AdminCommand {
 impl Logs for Device {
     fn read(&mut self, id: u8, page: &mut [u8]) -> io::Result<()> {
         let mut command = AdminCommand::get_log_page(id, page);
-        // SAFETY: the kernel reads and writes one command of this layout and writes `data_len` bytes to `address`, which are `page`;
-        // both outlive the call. Another kind of file refuses the request.
+        // SAFETY: the kernel reads and writes one command of this layout and writes `data_len` bytes to
+        // `address`, which are `page`; both outlive the call. Another kind of file refuses the request.
         let status = unsafe { libc::ioctl(self.0.as_raw_fd(), NVME_IOCTL_ADMIN_CMD as _, &raw mut command) };
         match status {
             0 => Ok(()),
@@ -238,7 +260,10 @@ mod tests {
         let mut page = [0; MEASUREMENT_LEN];
         let at = page.as_mut_ptr() as u64;
         let command = AdminCommand::get_log_page(MEASUREMENT_ID, &mut page);
-        assert_eq!((command.opcode, command.namespace, command.address, command.data_len), (2, u32::MAX, at, 64));
+        assert_eq!(
+            (command.opcode, command.namespace, command.address, command.data_len),
+            (2, u32::MAX, at, 64)
+        );
         // Sixteen dwords of log 25h, in the kernel's time.
         assert_eq!((command.cdw10_to_15[0], command.timeout_ms), (15 << 16 | 0x25, 0));
     }
@@ -282,7 +307,8 @@ mod tests {
     #[test]
     fn the_last_second_has_a_mean_power() {
         // 8.25 W in hundredths, and a type in bits 25:20 that does not belong to the value.
-        let mut meter = meter(Drive { watt_hours: 7, interval: 0x0012_0339, measurement: Some((0x01, 5)) }).unwrap();
+        let mut meter =
+            meter(Drive { watt_hours: 7, interval: 0x0012_0339, measurement: Some((0x01, 5)) }).unwrap();
         let Channel { name, scope, kind, resolution, accuracy, .. } = &meter.channels()[0];
         assert_eq!((name.as_str(), *scope, *resolution), ("ACME X S1", Scope::Device, 0.01));
         assert_eq!(*kind, ChannelKind::Average { window_ns: 1_000_000_000 });
@@ -326,7 +352,10 @@ mod tests {
         ]);
         assert_eq!(Nvme::controllers(tree.root()), ["nvme0"]);
         let error = Nvme::open(tree.root(), "nvme0").unwrap_err().to_string();
-        assert!(error.starts_with("nvme0 (nvme0): its SMART log cannot be read (Inappropriate ioctl"), "{error}");
+        assert!(
+            error.starts_with("nvme0 (nvme0): its SMART log cannot be read (Inappropriate ioctl"),
+            "{error}"
+        );
         let error = Nvme::open(tree.root(), "nvme7").unwrap_err().to_string();
         assert!(error.contains("cannot be opened (No such file"), "{error}");
     }

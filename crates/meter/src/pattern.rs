@@ -3,15 +3,16 @@
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// Whole intervals of the on and off stretches in turn; each is longer by [`FRACTION`]. Chosen among random sequences so
-/// that the pattern, moved by two intervals or more, correlates with itself below 0.25.
+/// Whole intervals of the on and off stretches in turn; each is longer by [`FRACTION`]. Chosen among random
+/// sequences so that the pattern, moved by two intervals or more, correlates with itself below 0.25.
 const WHOLE: [u32; 23] = [2, 1, 2, 1, 3, 2, 1, 1, 1, 3, 1, 1, 1, 2, 3, 3, 3, 1, 1, 1, 1, 1, 3];
-/// The golden ratio's fraction: its multiples spread the edges' phases against the meter's interval more evenly than
-/// any other's (Weyl's sequence), and no rate of drift brings them together.
+/// The golden ratio's fraction: its multiples spread the edges' phases against the meter's interval more
+/// evenly than any other's (Weyl's sequence), and no rate of drift brings them together.
 const FRACTION: f64 = 0.618_033_988_749_894_9;
 /// Idle intervals before the first edge and after the last.
 const REST: f64 = 3.0;
-/// Loads and power supplies take some ms to change their power: shorter intervals would only blur the pattern.
+/// Loads and power supplies take some ms to change their power: shorter intervals would only blur the
+/// pattern.
 const SHORTEST_INTERVAL_S: f64 = 0.1;
 
 /// Load over time: idle from the begin, on and off in turn at the edges, idle to the end. Host time in ns.
@@ -24,12 +25,15 @@ pub struct Pattern {
 
 /// Times that make no pattern.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
-#[error("a load pattern needs an even number of edges, at least two, in order of time between its begin and its end")]
+#[error(
+    "a load pattern needs an even number of edges, at least two, in order of time between its begin and its \
+     end"
+)]
 pub struct BadPattern;
 
 impl Pattern {
-    /// The pattern to play for a meter with this interval between readings, from time 0: 24 edges in 59.2 intervals,
-    /// for a logger with one sample a second about a minute; never less than six seconds.
+    /// The pattern to play for a meter with this interval between readings, from time 0: 24 edges in 59.2
+    /// intervals, for a logger with one sample a second about a minute; never less than six seconds.
     pub fn design(interval_ns: u64) -> Self {
         let interval_s = (interval_ns as f64 * 1e-9).max(SHORTEST_INTERVAL_S);
         let at = |intervals: f64| (intervals * interval_s * 1e9).round() as i64;
@@ -47,10 +51,14 @@ impl Pattern {
     /// # Errors
     /// [`BadPattern`] for times out of order, or a pattern that does not end idle.
     pub fn played(begin_ns: u64, edges_ns: &[u64], end_ns: u64) -> Result<Self, BadPattern> {
-        let all: Option<Vec<i64>> =
-            [&[begin_ns], edges_ns, &[end_ns]].concat().into_iter().map(|at_ns| i64::try_from(at_ns).ok()).collect();
+        let all: Option<Vec<i64>> = [&[begin_ns], edges_ns, &[end_ns]]
+            .concat()
+            .into_iter()
+            .map(|at_ns| i64::try_from(at_ns).ok())
+            .collect();
         let all = all.ok_or(BadPattern)?;
-        if edges_ns.len() < 2 || edges_ns.len() % 2 == 1 || !all.is_sorted_by(|before, after| before < after) {
+        if edges_ns.len() < 2 || edges_ns.len() % 2 == 1 || !all.is_sorted_by(|before, after| before < after)
+        {
             return Err(BadPattern);
         }
         Ok(Self { begin_ns: all[0], edges_ns: all[1..all.len() - 1].to_vec(), end_ns: all[all.len() - 1] })
@@ -136,7 +144,8 @@ mod tests {
 
     #[test]
     fn the_edges_phases_are_spread_over_the_interval() {
-        let mut phases: Vec<i64> = Pattern::design(SECOND).edges_ns().iter().map(|edge| edge % SECOND as i64).collect();
+        let mut phases: Vec<i64> =
+            Pattern::design(SECOND).edges_ns().iter().map(|edge| edge % SECOND as i64).collect();
         phases.sort_unstable();
         phases.push(phases[0] + SECOND as i64);
         let widest = phases.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap();
@@ -160,20 +169,25 @@ mod tests {
     fn correlation(one: &[f64], other: &[f64]) -> f64 {
         let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
         let (a, b) = (mean(one), mean(other));
-        let product =
-            |p: &[f64], pm: f64, q: &[f64], qm: f64| -> f64 { p.iter().zip(q).map(|(x, y)| (x - pm) * (y - qm)).sum() };
+        let product = |p: &[f64], pm: f64, q: &[f64], qm: f64| -> f64 {
+            p.iter().zip(q).map(|(x, y)| (x - pm) * (y - qm)).sum()
+        };
         let spread = product(one, a, one, a) * product(other, b, other, b);
         if spread > 0.0 { product(one, a, other, b) / spread.sqrt() } else { 0.0 }
     }
 
     #[test]
     fn shares_are_means_over_the_stretch() {
-        let shape = Pattern::played(0, &[SECOND, 3 * SECOND, 4 * SECOND, 5 * SECOND], 6 * SECOND).unwrap().shape(0);
+        let shape =
+            Pattern::played(0, &[SECOND, 3 * SECOND, 4 * SECOND, 5 * SECOND], 6 * SECOND).unwrap().shape(0);
         assert_eq!(shape.share(0.0, 6.0), 0.5);
         assert_eq!(shape.share(0.5, 1.5), 0.5);
         assert_eq!(shape.share(2.0, 4.5), 0.6);
         assert_eq!(shape.share(-9.0, 0.0), 0.0);
-        assert_eq!([0.9, 1.0, 2.9, 3.0, 4.5, 99.0].map(|at| shape.share(at, at)), [0.0, 1.0, 1.0, 0.0, 1.0, 0.0]);
+        assert_eq!(
+            [0.9, 1.0, 2.9, 3.0, 4.5, 99.0].map(|at| shape.share(at, at)),
+            [0.0, 1.0, 1.0, 0.0, 1.0, 0.0]
+        );
     }
 
     #[test]

@@ -62,12 +62,19 @@ pub fn parse_prometheus(text: &str) -> Result<Vec<Sample<'_>>, PrometheusError> 
 ///
 /// # Errors
 /// [`MetricError`] if there is none or more than one, or if it is not finite.
-pub fn metric_value(samples: &[Sample], name: &str, labels: &BTreeMap<String, String>) -> Result<f64, MetricError> {
-    let carries =
-        |sample: &Sample, label: &str, value: &str| sample.labels.iter().any(|has| *has == (label, value.into()));
+pub fn metric_value(
+    samples: &[Sample],
+    name: &str,
+    labels: &BTreeMap<String, String>,
+) -> Result<f64, MetricError> {
+    let carries = |sample: &Sample, label: &str, value: &str| {
+        sample.labels.iter().any(|has| *has == (label, value.into()))
+    };
     let meant: Vec<&Sample> = samples
         .iter()
-        .filter(|sample| sample.name == name && labels.iter().all(|(label, value)| carries(sample, label, value)))
+        .filter(|sample| {
+            sample.name == name && labels.iter().all(|(label, value)| carries(sample, label, value))
+        })
         .collect();
     match meant[..] {
         [] => Err(MetricError::Nothing(name.to_owned())),
@@ -100,8 +107,9 @@ fn sample(line: &str) -> Result<Sample<'_>, &'static str> {
 
 /// A name at the begin of `text`, and the rest. Colons are for metrics only.
 fn name(text: &str, colons: bool) -> Option<(&str, &str)> {
-    let inside =
-        |character: char| character.is_ascii_alphanumeric() || character == '_' || (colons && character == ':');
+    let inside = |character: char| {
+        character.is_ascii_alphanumeric() || character == '_' || (colons && character == ':')
+    };
     let end = text.find(|character| !inside(character)).unwrap_or(text.len());
     let first = text.chars().next()?;
     (end > 0 && !first.is_ascii_digit()).then(|| text.split_at(end))
@@ -119,7 +127,8 @@ fn labels(mut text: &str) -> Result<(Labels<'_>, &str), &'static str> {
         }
         let (label, rest) = name(text, false).ok_or("a label has no name")?;
         let rest = rest.trim_start_matches(is_blank).strip_prefix('=').ok_or("a label has no value")?;
-        let rest = rest.trim_start_matches(is_blank).strip_prefix('"').ok_or("a label's value is not quoted")?;
+        let rest =
+            rest.trim_start_matches(is_blank).strip_prefix('"').ok_or("a label's value is not quoted")?;
         let (value, rest) = quoted(rest)?;
         labels.push((label, value));
         let rest = rest.trim_start_matches(is_blank);

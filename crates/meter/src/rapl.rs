@@ -1,15 +1,18 @@
 //! The processor's own energy counters (RAPL), by powercap and perf: each joule once.
 //!
-//! A domain is identified by its control type, its parents and its *name*, never by its position. The machine-specific
-//! registers (`intel-rapl`, AMD's too) are preferred; what `intel-rapl-mmio` or `intel-rapl-tpmi` repeat of them is left out.
-//! Counters that show the same joules twice (dies of one package) are found by `domains`, and watched on. A domain
-//! that powercap does not have or that may not be read there is read by perf. Where both have it, powercap gives the readings and perf
-//! is held against it; see [`Rapl::notes`].
+//! A domain is identified by its control type, its parents and its *name*, never by its position. The
+//! machine-specific registers (`intel-rapl`, AMD's too) are preferred; what `intel-rapl-mmio` or
+//! `intel-rapl-tpmi` repeat of them is left out. Counters that show the same joules twice (dies of one
+//! package) are found by `domains`, and watched on. A domain that powercap does not have or that may not be
+//! read there is read by perf. Where both have it, powercap gives the readings and perf is held against it;
+//! see [`Rapl::notes`].
 //!
-//! AMD's powercap zone `core` is left out: its register (MSR C001_029Ah) belongs to one core, and the driver reads that of one
-//! core of the package. perf's `power_core` counts every core; their sum is taken where the kernel has it (6.14).
+//! AMD's powercap zone `core` is left out: its register (MSR C001_029Ah) belongs to one core, and the driver
+//! reads that of one core of the package. perf's `power_core` counts every core; their sum is taken where the
+//! kernel has it (6.14).
 //!
-//! Counters move about once a millisecond (Intel SDM, volume 3, "RAPL interfaces"). Nobody declares their accuracy.
+//! Counters move about once a millisecond (Intel SDM, volume 3, "RAPL interfaces"). Nobody declares their
+//! accuracy.
 
 mod domains;
 mod perf;
@@ -98,7 +101,8 @@ impl Rapl {
         add_perf(root, &mut domains, &mut refused, &mut notes);
         domains.sort_by(|one, other| one.name.cmp(&other.name));
         let channels = domains.iter().map(|domain| channel(domain, &domains)).collect();
-        let meter = (!domains.is_empty()).then(|| Self { channels, domains, refused: refused.clone(), notes });
+        let meter =
+            (!domains.is_empty()).then(|| Self { channels, domains, refused: refused.clone(), notes });
         (meter, refused)
     }
 
@@ -107,8 +111,8 @@ impl Rapl {
         &self.refused
     }
 
-    /// What a report must say beside the joules: powercap and perf disagree about a domain, a domain vanished, perf could not be held
-    /// against powercap. Empty when all is well.
+    /// What a report must say beside the joules: powercap and perf disagree about a domain, a domain
+    /// vanished, perf could not be held against powercap. Empty when all is well.
     pub fn notes(&self) -> Vec<String> {
         let disagree = self.domains.iter().filter_map(|domain| {
             let (powercap_j, perf_j, seconds) = domain.check.as_ref()?.sums?;
@@ -138,7 +142,9 @@ impl Meter for Rapl {
             return Ok(());
         }
         let last = self.notes.last().map_or("", String::as_str);
-        Err(MeterError::Fatal(format!("RAPL has no domain left: {last}: see with `dmesg` if its module was unloaded")))
+        Err(MeterError::Fatal(format!(
+            "RAPL has no domain left: {last}: see with `dmesg` if its module was unloaded"
+        )))
     }
 }
 
@@ -160,8 +166,9 @@ impl Domain {
             }
             let range = zone.max_uj + 1;
             for mirror in &self.mirrors {
-                let value =
-                    mirror.energy_uj().map_err(|error| format!("its mirror `{}`: {error}", mirror.identity()))?;
+                let value = mirror
+                    .energy_uj()
+                    .map_err(|error| format!("its mirror `{}`: {error}", mirror.identity()))?;
                 let lag_ns = monotonic_raw_ns() - begin_ns + ROUND.as_nanos() as u64;
                 if apart(count, value, range) as f64 > MAX_WATTS * 1e-3 * lag_ns as f64 {
                     return Err(format!(
@@ -199,12 +206,14 @@ pub(crate) fn absent(root: &Path) -> String {
     let place = root.join("sys/class/powercap");
     if virtual_machine(root) {
         return format!(
-            "no `{}/intel-rapl:0`: this is a virtual machine, to which the host does not show its energy counters: measure on the host",
+            "no `{}/intel-rapl:0`: this is a virtual machine, to which the host does not show its energy \
+             counters: measure on the host",
             place.display()
         );
     }
     format!(
-        "no `{}/intel-rapl:0`: the processor has no energy counters, or the driver is not loaded: try `modprobe intel_rapl_msr`",
+        "no `{}/intel-rapl:0`: the processor has no energy counters, or the driver is not loaded: try \
+         `modprobe intel_rapl_msr`",
         place.display()
     )
 }
@@ -231,9 +240,12 @@ fn by_powercap(root: &Path) -> (Vec<Domain>, Vec<Refused>) {
 /// Takes a zone as a domain of its own or as another's mirror, or says why not.
 fn admit(zone: &Zone, amd: bool, domains: &mut Vec<Domain>) -> Result<(), String> {
     let name = &zone.name;
-    let scope = scope(name).ok_or("iopj does not know what this zone measures: report its name".to_owned())?;
+    let scope =
+        scope(name).ok_or("iopj does not know what this zone measures: report its name".to_owned())?;
     if amd && scope == Scope::Core {
-        return Err("on this processor the zone counts one core of the package alone: perf's `power_core` (Linux 6.14) counts all".into());
+        return Err("on this processor the zone counts one core of the package alone: perf's `power_core` \
+                    (Linux 6.14) counts all"
+            .into());
     }
     let mut unclear = None;
     for domain in domains.iter_mut() {
@@ -252,8 +264,10 @@ fn admit(zone: &Zone, amd: bool, domains: &mut Vec<Domain>) -> Result<(), String
             Likeness::Unknown if amd => {}
             Likeness::Different if first.name != *name => continue,
             Likeness::Different => {
-                unclear =
-                    Some(format!("another zone has this name, and counts other joules: `{}`", first.path.display()));
+                unclear = Some(format!(
+                    "another zone has this name, and counts other joules: `{}`",
+                    first.path.display()
+                ));
                 continue;
             }
             Likeness::Unknown => {
@@ -321,13 +335,16 @@ fn add_perf(root: &Path, domains: &mut Vec<Domain>, refused: &mut Vec<Refused>, 
     }
 }
 
-/// perf's counts begin at 0 when they are opened, so they do not show if the dies of a package mirror each other.
+/// perf's counts begin at 0 when they are opened, so they do not show if the dies of a package mirror each
+/// other.
 fn alone(name: &str, amd: bool, domains: &[Domain]) -> Result<(), String> {
     match domains.iter().find(|domain| group(&domain.name) == group(name)) {
         None => Ok(()),
         Some(first) if amd => Err(format!("it mirrors `{}`: the register is the package's", first.name)),
         Some(_) if name.starts_with("psys") => Ok(()),
-        Some(first) => Err(format!("perf does not show if it mirrors `{}`: let powercap be read, as root", first.name)),
+        Some(first) => {
+            Err(format!("perf does not show if it mirrors `{}`: let powercap be read, as root", first.name))
+        }
     }
 }
 

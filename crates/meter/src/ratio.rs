@@ -8,7 +8,8 @@ use thiserror::Error;
 /// Why a ratio has no value.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Undefined {
-    /// The divisor cannot be told from zero, or lies below it: for a figure above idle, idle power is not exceeded.
+    /// The divisor cannot be told from zero, or lies below it: for a figure above idle, idle power is not
+    /// exceeded.
     #[error("undefined: the energy divided by does not exceed zero by more than its uncertainty")]
     NotAboveZero,
     /// A value is not a finite number.
@@ -34,12 +35,18 @@ pub struct Estimate {
     pub standard: f64,
 }
 
-/// `above` over `below`, whose errors have this `covariance`, with the 95 % interval of Fieller (1954). `dof` are the degrees of
-/// freedom of the uncertainties at the ratio; `None` for infinitely many.
+/// `above` over `below`, whose errors have this `covariance`, with the 95 % interval of Fieller (1954). `dof`
+/// are the degrees of freedom of the uncertainties at the ratio; `None` for infinitely many.
 ///
 /// # Errors
-/// [`Undefined`] where `below` is not above zero by more than its own uncertainty: no bounded interval exists then.
-pub fn fieller(above: Estimate, below: Estimate, covariance: f64, dof: Option<f64>) -> Result<Ratio, Undefined> {
+/// [`Undefined`] where `below` is not above zero by more than its own uncertainty: no bounded interval exists
+/// then.
+pub fn fieller(
+    above: Estimate,
+    below: Estimate,
+    covariance: f64,
+    dof: Option<f64>,
+) -> Result<Ratio, Undefined> {
     let value = above.value / below.value;
     let (variance_a, variance_b) = (above.standard.powi(2), below.standard.powi(2));
     let k2 = factor(dof).powi(2);
@@ -56,8 +63,9 @@ pub fn fieller(above: Estimate, below: Estimate, covariance: f64, dof: Option<f6
     if all_finite { Ok(Ratio { value, interval }) } else { Err(Undefined::NotFinite) }
 }
 
-/// The energy of one window over that of another, both of one channel. The common gain divides out; the common offset does not,
-/// and is propagated with its correlation (JCGM 100:2008, 5.2.2 and F.1.2.3). Where no accuracy is declared, the interval holds the random part alone.
+/// The energy of one window over that of another, both of one channel. The common gain divides out; the
+/// common offset does not, and is propagated with its correlation (JCGM 100:2008, 5.2.2 and F.1.2.3). Where
+/// no accuracy is declared, the interval holds the random part alone.
 ///
 /// # Errors
 /// [`Undefined`] where `below` is not above zero by more than its uncertainty.
@@ -80,8 +88,9 @@ pub(crate) struct Shared {
     pub(crate) dof: Option<f64>,
 }
 
-/// Fieller's interval of two energies whose random parts are independent, and which share an error that is not among these. Degrees of
-/// freedom after Welch and Satterthwaite at the ratio itself, where the shared error counts with what of it does not divide out.
+/// Fieller's interval of two energies whose random parts are independent, and which share an error that is
+/// not among these. Degrees of freedom after Welch and Satterthwaite at the ratio itself, where the shared
+/// error counts with what of it does not divide out.
 pub(crate) fn ratio_with(above: &Energy, below: &Energy, shared: &Shared) -> Result<Ratio, Undefined> {
     let estimate = |energy: &Energy, shared_j: f64| Estimate {
         value: energy.joules,
@@ -99,8 +108,8 @@ pub(crate) fn ratio_with(above: &Energy, below: &Energy, shared: &Shared) -> Res
     fieller(estimate(above, shared.above), estimate(below, shared.below), shared.covariance, dof)
 }
 
-/// `count` I/Os or bytes per joule, with the interval that [`Energy::interval`] or [`Energy::random_interval`] of the same
-/// energy gives.
+/// `count` I/Os or bytes per joule, with the interval that [`Energy::interval`] or
+/// [`Energy::random_interval`] of the same energy gives.
 ///
 /// # Errors
 /// [`Undefined`] where the interval's energy does not lie above zero.

@@ -22,12 +22,18 @@ fn energy(joules: f64, standard: f64, seconds: f64, offset: f64) -> Energy {
 
 #[test]
 fn bounds_are_the_roots_that_scipy_finds() {
-    // scipy.optimize.brentq of (a - q b)^2 - k^2 (ua^2 - 2 q cov + q^2 ub^2), with k = scipy.stats.t.ppf(0.975, dof) or
-    // scipy.stats.norm.ppf(0.975), below and above a / b.
+    // scipy.optimize.brentq of (a - q b)^2 - k^2 (ua^2 - 2 q cov + q^2 ub^2), with k =
+    // scipy.stats.t.ppf(0.975, dof) or scipy.stats.norm.ppf(0.975), below and above a / b.
     let cases = [
         ((6000.0, 12.0), (5000.0, 15.0), 0.0, Some(110.5), [1.2, 1.1914681604932948, 1.2086166656704551]),
         ((600.0, 40.0), (500.0, 50.0), 900.0, None, [1.2, 1.0106126254560797, 1.4565020659651646]),
-        ((300.0, 20.0), (90.0, 20.0), 0.0, Some(6.0), [3.3333333333333335, 2.0789222383425985, 7.386377780316536]),
+        (
+            (300.0, 20.0),
+            (90.0, 20.0),
+            0.0,
+            Some(6.0),
+            [3.3333333333333335, 2.0789222383425985, 7.386377780316536],
+        ),
         ((-5.0, 10.0), (500.0, 5.0), 0.0, None, [-0.01, -0.04921114418711982, 0.029203458316983063]),
         ((12.0, 3.0), (8.0, 0.5), -0.4, Some(3.7), [1.5, 0.40319679526836477, 2.80255482078256]),
     ];

@@ -96,12 +96,13 @@ impl RedfishConfig {
 
 /// Opens the meter: logs in, finds the chassis, and reads it once.
 ///
-/// Channels are, as far as the chassis tells them: `CHASSIS power` (instant), `CHASSIS energy` (counter), `CHASSIS average`. The newer
-/// `EnvironmentMetrics` is preferred to `Power`. The first of the channels is the parent of the others: they measure the same.
+/// Channels are, as far as the chassis tells them: `CHASSIS power` (instant), `CHASSIS energy` (counter),
+/// `CHASSIS average`. The newer `EnvironmentMetrics` is preferred to `Power`. The first of the channels is
+/// the parent of the others: they measure the same.
 ///
 /// # Errors
-/// [`OpenError`] for a configuration that contradicts itself, a controller that cannot be read or trusted, and where no chassis, or more than
-/// one, tells its power.
+/// [`OpenError`] for a configuration that contradicts itself, a controller that cannot be read or trusted,
+/// and where no chassis, or more than one, tells its power.
 pub fn open(config: &RedfishConfig) -> Result<Box<dyn Meter>, OpenError> {
     let url = parse_url(&config.url)?;
     if url.scheme_str() != Some("https") || url.path() != "/" || url.query().is_some() {
@@ -121,8 +122,13 @@ pub fn open(config: &RedfishConfig) -> Result<Box<dyn Meter>, OpenError> {
         }
     };
     let client = Client::new(&url, Trust { ca_file: config.ca_file.as_deref(), insecure: config.insecure })?;
-    let mut service =
-        Service { client, timeout: time_limit(config.timeout_s)?, credentials, sessions: None, session: None };
+    let mut service = Service {
+        client,
+        timeout: time_limit(config.timeout_s)?,
+        credentials,
+        sessions: None,
+        session: None,
+    };
     let root = service.document(SERVICE_ROOT).map_err(at_open)?;
     service.login(config.login, &root)?;
     let chassis = find(&mut service, config.chassis.as_deref(), &root)?;
@@ -244,7 +250,9 @@ fn find(service: &mut Service, wanted: Option<&str>, root: &Json) -> Result<Chas
             "`{address}` has no chassis `{wanted}` that tells its power: it has {}",
             ids.join(", ")
         ))),
-        (0, None) => Err(OpenError(format!("`{address}` has no chassis that tells its power: use another meter"))),
+        (0, None) => {
+            Err(OpenError(format!("`{address}` has no chassis that tells its power: use another meter")))
+        }
         _ => Err(OpenError(format!(
             "several chassis of `{address}` tell their power: name one as chassis: {}",
             found.iter().map(|chassis| chassis.id.as_str()).collect::<Vec<_>>().join(", ")
@@ -304,12 +312,23 @@ fn channels(config: &RedfishConfig, chassis: &Chassis) -> Vec<Channel> {
             }
             Quantity::Average => {
                 let window_ns = told.mean.map_or(0, |mean| mean.window_ns);
-                ("average", ChannelKind::Average { window_ns }, told.mean.map_or(0.0, |mean| step_of(mean.watts)))
+                (
+                    "average",
+                    ChannelKind::Average { window_ns },
+                    told.mean.map_or(0.0, |mean| step_of(mean.watts)),
+                )
             }
         };
         let parent = channels.first().map(|first| first.name.clone());
         let name = format!("{} {word}", chassis.id);
-        channels.push(Channel { name, scope: config.scope, kind, resolution, accuracy: config.accuracy, parent });
+        channels.push(Channel {
+            name,
+            scope: config.scope,
+            kind,
+            resolution,
+            accuracy: config.accuracy,
+            parent,
+        });
     }
     channels
 }
@@ -323,12 +342,19 @@ struct RedfishMeter {
 }
 
 impl RedfishMeter {
-    /// The value that a channel takes of what was told; `None` for a counter that has not moved, and a mean over another interval
-    /// than the channel's. A value that is missing for once is an error: the controller has none now.
-    fn value(&mut self, quantity: Quantity, channel: usize, told: &ChassisPower) -> Result<Option<Value>, MeterError> {
+    /// The value that a channel takes of what was told; `None` for a counter that has not moved, and a mean
+    /// over another interval than the channel's. A value that is missing for once is an error: the controller
+    /// has none now.
+    fn value(
+        &mut self,
+        quantity: Quantity,
+        channel: usize,
+        told: &ChassisPower,
+    ) -> Result<Option<Value>, MeterError> {
         let name = &self.channels[channel].name;
         let address = self.service.client.address("");
-        let missing = || MeterError::Retry(format!("`{address}` has no value of `{name}` now: it is busy or starting"));
+        let missing =
+            || MeterError::Retry(format!("`{address}` has no value of `{name}` now: it is busy or starting"));
         match quantity {
             Quantity::Power => Ok(Some(Value::Watts(told.watts.ok_or_else(missing)?))),
             Quantity::Average => {
@@ -357,7 +383,8 @@ impl Meter for RedfishMeter {
             let begin_ns = monotonic_raw_ns();
             let told = self.service.power(&path, deadline)?;
             let (end_ns, wall_ns) = (monotonic_raw_ns(), wall_ns());
-            for (channel, (quantity, _)) in quantities.iter().enumerate().filter(|(_, (_, of))| *of == source) {
+            for (channel, (quantity, _)) in quantities.iter().enumerate().filter(|(_, (_, of))| *of == source)
+            {
                 if let Some(value) = self.value(*quantity, channel, &told)? {
                     out.push(Reading { channel, value, begin_ns, end_ns, wall_ns, own_ns: None });
                 }

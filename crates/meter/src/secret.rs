@@ -9,16 +9,18 @@ use std::path::Path;
 /// No secret is longer, in bytes. A file that is no password, `/dev/zero` say, ends here.
 const LONGEST: u64 = 4096;
 
-/// A password or a token. `Debug` and `Display` print `***`, it is never serialised, and only a meter reads it.
+/// A password or a token. `Debug` and `Display` print `***`, it is never serialised, and only a meter reads
+/// it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
 impl Secret {
-    /// Reads what a configuration names: `password_file` or `password_env`, `None` where it names neither. The line break
-    /// that ends a file is not part of it.
+    /// Reads what a configuration names: `password_file` or `password_env`, `None` where it names neither.
+    /// The line break that ends a file is not part of it.
     ///
     /// # Errors
-    /// [`OpenError`] if both are named, or if what is named cannot be read, is empty, or holds control characters.
+    /// [`OpenError`] if both are named, or if what is named cannot be read, is empty, or holds control
+    /// characters.
     pub fn read(file: Option<&Path>, variable: Option<&str>) -> Result<Option<Self>, OpenError> {
         Self::read_named("password", file, variable)
     }
@@ -41,16 +43,23 @@ impl Secret {
 
     fn from_file(name: &str, path: &Path) -> Result<Self, OpenError> {
         let mut text = String::new();
-        File::open(path).and_then(|file| file.take(LONGEST + 1).read_to_string(&mut text)).map_err(|error| {
-            OpenError(format!("{name}_file `{}` cannot be read ({error}): see its path and rights", path.display()))
-        })?;
-        let line = text.strip_suffix('\n').map_or(text.as_str(), |line| line.strip_suffix('\r').unwrap_or(line));
+        File::open(path).and_then(|file| file.take(LONGEST + 1).read_to_string(&mut text)).map_err(
+            |error| {
+                OpenError(format!(
+                    "{name}_file `{}` cannot be read ({error}): see its path and rights",
+                    path.display()
+                ))
+            },
+        )?;
+        let line =
+            text.strip_suffix('\n').map_or(text.as_str(), |line| line.strip_suffix('\r').unwrap_or(line));
         Self::new(line).map_err(|fault| OpenError(format!("{name}_file `{}` {fault}", path.display())))
     }
 
     fn from_variable(name: &str, variable: &str) -> Result<Self, OpenError> {
-        let text = std::env::var_os(variable)
-            .ok_or_else(|| OpenError(format!("{name}_env `{variable}` is not set: export it, or use {name}_file")))?;
+        let text = std::env::var_os(variable).ok_or_else(|| {
+            OpenError(format!("{name}_env `{variable}` is not set: export it, or use {name}_file"))
+        })?;
         let text = text.to_str().ok_or("is not UTF-8: set it again");
         text.and_then(Self::new).map_err(|fault| OpenError(format!("{name}_env `{variable}` {fault}")))
     }
@@ -59,7 +68,9 @@ impl Secret {
     pub(crate) fn new(text: &str) -> Result<Self, &'static str> {
         match text {
             "" => Err("is empty: put the password into it"),
-            long if long.len() as u64 > LONGEST => Err("is longer than 4096 bytes: it holds more than a password"),
+            long if long.len() as u64 > LONGEST => {
+                Err("is longer than 4096 bytes: it holds more than a password")
+            }
             odd if odd.contains(char::is_control) => {
                 Err("holds control characters: it must be one line with the password")
             }
@@ -112,8 +123,13 @@ mod tests {
     #[test]
     fn what_is_no_password_is_refused_without_being_shown() {
         let long = vec![b'x'; 5000];
-        let bad: [(&[u8], &str); 5] =
-            [(b"", "empty"), (b"\n", "empty"), (b"se\nsame", "control"), (b"se\0same", "control"), (&long, "4096")];
+        let bad: [(&[u8], &str); 5] = [
+            (b"", "empty"),
+            (b"\n", "empty"),
+            (b"se\nsame", "control"),
+            (b"se\0same", "control"),
+            (&long, "4096"),
+        ];
         for (bytes, word) in bad {
             let OpenError(text) = of_file(bytes).unwrap_err();
             assert!(text.contains(word), "{text}");

@@ -1,6 +1,8 @@
-//! Power and energy by SNMP: outlets of power distribution units, or any variable that counts watts or joules.
+//! Power and energy by SNMP: outlets of power distribution units, or any variable that counts watts or
+//! joules.
 //!
-//! Versions 2c and 3 over UDP, as a client that asks for a handful of variables, and no more of the protocol than that takes.
+//! Versions 2c and 3 over UDP, as a client that asks for a handful of variables, and no more of the protocol
+//! than that takes.
 
 mod ber;
 mod config;
@@ -41,16 +43,19 @@ const MOST_CHANNELS: usize = 32;
 
 /// Opens a meter that asks an agent by SNMP. The agent is asked once, so that what is wrong shows at once.
 ///
-/// The host's name is looked up here and never again: an agent that moves to another address is lost. Each [`Meter::read`] is one
-/// request for all channels and returns within `timeout_ms`.
+/// The host's name is looked up here and never again: an agent that moves to another address is lost. Each
+/// [`Meter::read`] is one request for all channels and returns within `timeout_ms`.
 ///
 /// # Errors
-/// The configuration contradicts itself, a secret cannot be read, the agent does not answer, or has no such variable.
+/// The configuration contradicts itself, a secret cannot be read, the agent does not answer, or has no such
+/// variable.
 pub fn open_snmp(config: &SnmpConfig) -> Result<Box<dyn Meter>, OpenError> {
     check(config)?;
     let limit = Duration::from_millis(config.timeout_ms);
-    let mut session = Session::new(address(config)?, config.credentials()?, limit, config.retries.saturating_add(1))?;
-    let places: Vec<Place> = config.channels.iter().map(|channel| place(config, channel)).collect::<Result<_, _>>()?;
+    let mut session =
+        Session::new(address(config)?, config.credentials()?, limit, config.retries.saturating_add(1))?;
+    let places: Vec<Place> =
+        config.channels.iter().map(|channel| place(config, channel)).collect::<Result<_, _>>()?;
     let digits: Vec<Oid> = places.iter().filter_map(|place| place.digits.clone()).collect();
     let oids: Vec<Oid> = places.iter().map(|place| place.oid.clone()).collect();
     let failed = |failure: Failure| OpenError(describe(config, &failure));
@@ -84,8 +89,10 @@ impl Meter for Snmp {
     }
 
     fn read(&mut self, out: &mut Vec<Reading>) -> Result<(), MeterError> {
-        let answer =
-            self.session.get(&self.oids).map_err(|failure| MeterError::Retry(describe(&self.config, &failure)))?;
+        let answer = self
+            .session
+            .get(&self.oids)
+            .map_err(|failure| MeterError::Retry(describe(&self.config, &failure)))?;
         let end_ns = monotonic_raw_ns();
         let wall_ns = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as i64);
         let mut readings = Vec::with_capacity(self.channels.len());
@@ -99,7 +106,14 @@ impl Meter for Snmp {
                     Value::Watts(count as f64 * self.factors[channel])
                 }
             };
-            readings.push(Reading { channel, value, begin_ns: answer.begin_ns, end_ns, wall_ns, own_ns: None });
+            readings.push(Reading {
+                channel,
+                value,
+                begin_ns: answer.begin_ns,
+                end_ns,
+                wall_ns,
+                own_ns: None,
+            });
         }
         out.append(&mut readings);
         Ok(())
@@ -139,7 +153,8 @@ fn address(config: &SnmpConfig) -> Result<SocketAddr, OpenError> {
 
 /// Where a channel's variable is, and what it means.
 fn place(config: &SnmpConfig, channel: &SnmpChannel) -> Result<Place, OpenError> {
-    let refuse = |why: &str| Err(refused(config, &format!("channel `{}` {why}", channel.name.escape_debug())));
+    let refuse =
+        |why: &str| Err(refused(config, &format!("channel `{}` {why}", channel.name.escape_debug())));
     let positive = |value: Option<f64>| value.is_none_or(|value| value.is_finite() && value > 0.0);
     if !positive(channel.unit) || !positive(channel.max_watts) {
         return refuse("has a `unit` or `max_watts` that is not above 0: correct it");
@@ -165,7 +180,9 @@ fn place(config: &SnmpConfig, channel: &SnmpChannel) -> Result<Place, OpenError>
 fn channel(spec: &SnmpChannel, kind: SnmpKind, unit: f64, value: Variable) -> Channel {
     let kind = match kind {
         SnmpKind::Instant => ChannelKind::Instant,
-        SnmpKind::Average => ChannelKind::Average { window_ns: spec.window_ms.unwrap_or(0).saturating_mul(1_000_000) },
+        SnmpKind::Average => {
+            ChannelKind::Average { window_ns: spec.window_ms.unwrap_or(0).saturating_mul(1_000_000) }
+        }
         SnmpKind::Counter => {
             // Unsigned32 counts wrap, too: PDU2-MIB says so of its sensors' values.
             let wraps = matches!(value, Variable::Counter32(_) | Variable::Gauge32(_));
@@ -205,17 +222,22 @@ fn count(variable: Variable) -> Option<u64> {
 
 fn unusable(oid: &Oid, variable: Variable) -> String {
     match variable {
-        Variable::Absent => format!("it has no variable {oid}: check the number of the outlet and the family"),
+        Variable::Absent => {
+            format!("it has no variable {oid}: check the number of the outlet and the family")
+        }
         Variable::Other(tag) => {
             format!("{oid} is no number (ASN.1 tag {tag:#04x}): name a Gauge32, a counter or an INTEGER")
         }
-        other => format!("{oid} is {other:?}, which says that it is not measured: use a model that measures it"),
+        other => {
+            format!("{oid} is {other:?}, which says that it is not measured: use a model that measures it")
+        }
     }
 }
 
 fn no_digits(channel: &SnmpChannel) -> String {
     format!(
-        "it does not tell the decimal digits of channel `{}`: check the number, or give `oid`, `kind` and `unit`",
+        "it does not tell the decimal digits of channel `{}`: check the number, or give `oid`, `kind` and \
+         `unit`",
         channel.name.escape_debug()
     )
 }
@@ -226,16 +248,17 @@ fn describe(config: &SnmpConfig, failure: &Failure) -> String {
     let ms = config.timeout_ms;
     match failure {
         Failure::Silence if config.version == SnmpVersion::V2c => format!(
-            "no answer from the SNMP agent at `{host}` within {ms} ms: it is off, out of reach, or does not know the community, which agents \
-             pass over in silence; try `snmpget`"
+            "no answer from the SNMP agent at `{host}` within {ms} ms: it is off, out of reach, or does not \
+             know the community, which agents pass over in silence; try `snmpget`"
         ),
         Failure::Silence => format!(
-            "no answer from the SNMP agent at `{host}` within {ms} ms that can be believed: it is off, out of reach, speaks no version 3, or \
-             a password is wrong; try `snmpget`"
+            "no answer from the SNMP agent at `{host}` within {ms} ms that can be believed: it is off, out \
+             of reach, speaks no version 3, or a password is wrong; try `snmpget`"
         ),
         Failure::Network(error) => {
             format!(
-                "the SNMP agent at `{host}` cannot be reached ({error}): check that it runs, its port and the network"
+                "the SNMP agent at `{host}` cannot be reached ({error}): check that it runs, its port and \
+                 the network"
             )
         }
         Failure::Refused(why) => format!("the SNMP agent at `{host}` {why}"),

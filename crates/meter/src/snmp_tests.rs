@@ -72,8 +72,11 @@ fn late_foreign_and_broken_answers_are_passed_over() {
 
 #[test]
 fn a_lost_answer_is_asked_for_again_within_the_limit() {
-    let address =
-        agent(|number, request| if number == 0 { vec![] } else { vec![answer(request, |id| id, &ber::integer(55))] });
+    let address = agent(
+        |number, request| {
+            if number == 0 { vec![] } else { vec![answer(request, |id| id, &ber::integer(55))] }
+        },
+    );
     // Every try but the first may be the one that is answered in time.
     let patient = SnmpConfig { timeout_ms: 3_300, retries: 10, ..one_outlet(&address) };
     let mut meter = open_snmp(&patient).unwrap();
@@ -84,7 +87,8 @@ fn a_lost_answer_is_asked_for_again_within_the_limit() {
 
 #[test]
 fn what_is_not_measured_is_no_power() {
-    let says = |value: Vec<u8>| why(&one_outlet(&agent(move |_, request| vec![answer(request, |id| id, &value)])));
+    let says =
+        |value: Vec<u8>| why(&one_outlet(&agent(move |_, request| vec![answer(request, |id| id, &value)])));
     let minus_one = says(ber::integer(-1));
     assert!(minus_one.contains("not measured"), "{minus_one}");
     let absent = says(ber::tlv(ber::NO_SUCH_INSTANCE, &[]));
@@ -97,10 +101,13 @@ fn what_is_not_measured_is_no_power() {
 fn counters_keep_every_bit_and_know_where_they_wrap() {
     let counter = |value: Vec<u8>| {
         let mut config = one_outlet(&agent(move |_, request| vec![answer(request, |id| id, &value)]));
-        let channel = serde_json::json!({ "name": "e", "oid": "1.3.6.1.4.1.1.1", "kind": "counter", "unit": 3600.0 });
+        let channel =
+            serde_json::json!({ "name": "e", "oid": "1.3.6.1.4.1.1.1", "kind": "counter", "unit": 3600.0 });
         config.channels = vec![serde_json::from_value(channel).unwrap()];
         let mut meter = open_snmp(&config).unwrap();
-        let ChannelKind::Counter { joules_per_count, wrap } = meter.channels()[0].kind else { panic!("no counter") };
+        let ChannelKind::Counter { joules_per_count, wrap } = meter.channels()[0].kind else {
+            panic!("no counter")
+        };
         assert_eq!(joules_per_count, 3600.0);
         (watts(meter.as_mut())[0], wrap.map(|wrap| wrap.range))
     };
@@ -113,8 +120,7 @@ fn counters_keep_every_bit_and_know_where_they_wrap() {
 
 #[test]
 fn contradictions_are_refused_before_anything_is_sent() {
-    let base =
-        serde_json::json!({ "host": "127.0.0.1:9", "channels": [{ "name": "a", "oid": "1.3.6", "kind": "instant" }] });
+    let base = serde_json::json!({ "host": "127.0.0.1:9", "channels": [{ "name": "a", "oid": "1.3.6", "kind": "instant" }] });
     let with = |changes: serde_json::Value| {
         let mut all = base.clone();
         all.as_object_mut().unwrap().extend(changes.as_object().unwrap().clone());
@@ -125,12 +131,18 @@ fn contradictions_are_refused_before_anything_is_sent() {
         (serde_json::json!({ "version": "3" }), "needs a `user`"),
         (serde_json::json!({ "version": "3", "user": "u", "auth": "sha256" }), "`auth` needs"),
         (serde_json::json!({ "version": "3", "user": "u", "privacy": "aes128" }), "`auth` needs"),
-        (serde_json::json!({ "version": "3", "user": "u", "community_env": "PATH" }), "belongs to `version = \"2c\"`"),
+        (
+            serde_json::json!({ "version": "3", "user": "u", "community_env": "PATH" }),
+            "belongs to `version = \"2c\"`",
+        ),
         (serde_json::json!({ "community_file": "/no/such" }), "community_file `/no/such`"),
         (serde_json::json!({ "timeout_ms": 0 }), "`timeout_ms`"),
         (serde_json::json!({ "channels": [] }), "`channels`"),
         (serde_json::json!({ "channels": [{ "name": "a" }] }), "either `preset` and `index`"),
-        (serde_json::json!({ "channels": [{ "name": "a", "oid": "1.3.6", "kind": "average" }] }), "`window_ms`"),
+        (
+            serde_json::json!({ "channels": [{ "name": "a", "oid": "1.3.6", "kind": "average" }] }),
+            "`window_ms`",
+        ),
         (
             serde_json::json!({ "channels": [{ "name": "a", "oid": "1.3.6", "kind": "instant", "unit": 0.0 }] }),
             "`unit`",
@@ -145,16 +157,19 @@ fn contradictions_are_refused_before_anything_is_sent() {
         assert!(text.contains(part), "{text}");
     }
     let unknown = serde_json::json!({ "host": "h", "channels": [], "community": "private" });
-    assert!(serde_json::from_value::<SnmpConfig>(unknown).is_err(), "a community is never written into a study");
+    assert!(
+        serde_json::from_value::<SnmpConfig>(unknown).is_err(),
+        "a community is never written into a study"
+    );
 }
 
 #[test]
 fn a_request_has_the_octets_of_the_rfcs() {
     // What `snmpget -v2c -c public -d` sends for this variable, with its own request id.
     let expected = [
-        0x30, 0x2f, 0x02, 0x01, 0x01, 0x04, 0x06, 0x70, 0x75, 0x62, 0x6c, 0x69, 0x63, 0xa0, 0x22, 0x02, 0x04, 0x21,
-        0x1c, 0x1f, 0x65, 0x02, 0x01, 0x00, 0x02, 0x01, 0x00, 0x30, 0x14, 0x30, 0x12, 0x06, 0x0e, 0x2b, 0x06, 0x01,
-        0x04, 0x01, 0x82, 0x3e, 0x01, 0x01, 0x1a, 0x04, 0x03, 0x01, 0x05, 0x05, 0x00,
+        0x30, 0x2f, 0x02, 0x01, 0x01, 0x04, 0x06, 0x70, 0x75, 0x62, 0x6c, 0x69, 0x63, 0xa0, 0x22, 0x02, 0x04,
+        0x21, 0x1c, 0x1f, 0x65, 0x02, 0x01, 0x00, 0x02, 0x01, 0x00, 0x30, 0x14, 0x30, 0x12, 0x06, 0x0e, 0x2b,
+        0x06, 0x01, 0x04, 0x01, 0x82, 0x3e, 0x01, 0x01, 0x1a, 0x04, 0x03, 0x01, 0x05, 0x05, 0x00,
     ];
     let oid: Oid = ".1.3.6.1.4.1.318.1.1.26.4.3.1.5".parse().unwrap();
     let sent = message::encode_2c("public", message::get(0x211c_1f65, &[oid]));

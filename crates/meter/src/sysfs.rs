@@ -26,14 +26,16 @@ pub(crate) fn value(path: &Path) -> Result<String> {
 /// The number in a file.
 pub(crate) fn number<T: FromStr>(path: &Path) -> Result<T> {
     let text = value(path)?;
-    text.parse()
-        .map_err(|_| Error::new(ErrorKind::InvalidData, format!("it holds `{}`, no number", text.escape_debug())))
+    text.parse().map_err(|_| {
+        Error::new(ErrorKind::InvalidData, format!("it holds `{}`, no number", text.escape_debug()))
+    })
 }
 
 /// The names in a directory, sorted; none if it cannot be listed.
 pub(crate) fn names(directory: &Path) -> Vec<String> {
     let Ok(entries) = fs::read_dir(directory) else { return Vec::new() };
-    let mut names: Vec<String> = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()).collect();
+    let mut names: Vec<String> =
+        entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()).collect();
     names.sort();
     names
 }
@@ -51,7 +53,9 @@ pub(crate) fn reading(channel: usize, value: Value, begin_ns: u64) -> Reading {
 /// If Linux runs in a virtual machine: x86 says so in the processor's flags.
 pub(crate) fn virtual_machine(root: &Path) -> bool {
     let flags = text(&root.join("proc/cpuinfo")).unwrap_or_default();
-    flags.lines().any(|line| line.starts_with("flags") && line.split_whitespace().any(|flag| flag == "hypervisor"))
+    flags
+        .lines()
+        .any(|line| line.starts_with("flags") && line.split_whitespace().any(|flag| flag == "hypervisor"))
 }
 
 #[cfg(test)]
@@ -100,7 +104,10 @@ mod tests {
     fn a_number_is_read_or_the_text_that_is_none() {
         let tree = Tree::new(&[("good", "18446744073709551615"), ("bad", "unk\u{7}nown")]);
         assert_eq!(number::<u64>(&tree.path("good")).unwrap(), u64::MAX);
-        assert_eq!(number::<u64>(&tree.path("bad")).unwrap_err().to_string(), "it holds `unk\\u{7}nown`, no number");
+        assert_eq!(
+            number::<u64>(&tree.path("bad")).unwrap_err().to_string(),
+            "it holds `unk\\u{7}nown`, no number"
+        );
         tree.write("long", &"1".repeat(63));
         assert_eq!(number::<u64>(&tree.path("long")).unwrap_err().to_string(), "it holds more than a value");
         assert_eq!(number::<u64>(&tree.path("none")).unwrap_err().kind(), ErrorKind::NotFound);
@@ -109,8 +116,12 @@ mod tests {
 
     #[test]
     fn a_virtual_machine_has_the_flag() {
-        assert!(virtual_machine(Tree::new(&[("proc/cpuinfo", "vendor_id : X\nflags\t: fpu hypervisor lm")]).root()));
-        assert!(!virtual_machine(Tree::new(&[("proc/cpuinfo", "model name: hypervisor\nflags\t: fpu lm")]).root()));
+        assert!(virtual_machine(
+            Tree::new(&[("proc/cpuinfo", "vendor_id : X\nflags\t: fpu hypervisor lm")]).root()
+        ));
+        assert!(!virtual_machine(
+            Tree::new(&[("proc/cpuinfo", "model name: hypervisor\nflags\t: fpu lm")]).root()
+        ));
         assert!(!virtual_machine(Tree::new(&[]).root()));
     }
 }

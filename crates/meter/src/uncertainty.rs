@@ -87,12 +87,14 @@ impl Energy {
         standard(&self.random)
     }
 
-    /// Effective degrees of freedom of the random part (Welch-Satterthwaite, G.4.1); `None` for infinitely many.
+    /// Effective degrees of freedom of the random part (Welch-Satterthwaite, G.4.1); `None` for infinitely
+    /// many.
     pub fn random_dof(&self) -> Option<f64> {
         effective_dof(&self.random, self.random_standard())
     }
 
-    /// 95 % interval of the random part alone, in J: where the energy would lie if the channel's gain and offset were exact.
+    /// 95 % interval of the random part alone, in J: where the energy would lie if the channel's gain and
+    /// offset were exact.
     pub fn random_interval(&self) -> Interval {
         Interval::about(self.joules, factor(self.random_dof()) * self.random_standard())
     }
@@ -122,8 +124,9 @@ fn scaled(distribution: Distribution, factor: f64) -> Distribution {
     }
 }
 
-/// Expanded uncertainty of independent errors (6.2.1), with the coverage factor of G.6.4. It is never wider than the declared
-/// bounds allow: the factor is made for what is nearly normal, and for a lone rectangle it reaches beyond its ends.
+/// Expanded uncertainty of independent errors (6.2.1), with the coverage factor of G.6.4. It is never wider
+/// than the declared bounds allow: the factor is made for what is nearly normal, and for a lone rectangle it
+/// reaches beyond its ends.
 fn half_width(random: &[Component], common: &[Distribution]) -> f64 {
     let expanded = |rectangles: bool| {
         let normal = common.iter().filter(|error| rectangles || matches!(error, Distribution::Normal(_)));
@@ -142,10 +145,12 @@ pub(crate) fn standard(components: &[Component]) -> f64 {
     components.iter().fold(0.0, |sum: f64, component| sum.hypot(component.joules))
 }
 
-/// Welch and Satterthwaite's degrees of freedom of a combined standard uncertainty (G.4.1, equation G.2b); components without
-/// a number have infinitely many, and so has the sum where none has one.
+/// Welch and Satterthwaite's degrees of freedom of a combined standard uncertainty (G.4.1, equation G.2b);
+/// components without a number have infinitely many, and so has the sum where none has one.
 pub(crate) fn effective_dof(components: &[Component], combined: f64) -> Option<f64> {
-    let shares = components.iter().filter_map(|component| Some((component.joules / combined).powi(4) / component.dof?));
+    let shares = components
+        .iter()
+        .filter_map(|component| Some((component.joules / combined).powi(4) / component.dof?));
     let sum: f64 = shares.sum();
     (sum > 0.0).then(|| 1.0 / sum)
 }

@@ -17,7 +17,8 @@ fn energy(joules: f64, random: &[Component], gain: Distribution, offset: Distrib
 
 #[test]
 fn degrees_of_freedom_are_those_of_the_gums_example() {
-    // JCGM 100:2008, G.4.1: u 0.25, 0.57 and 0.82 %, of 10, 5 and 15 readings, give u_c 1.03 %, 19.0 degrees of freedom, U95 2.2 %.
+    // JCGM 100:2008, G.4.1: u 0.25, 0.57 and 0.82 %, of 10, 5 and 15 readings, give u_c 1.03 %, 19.0 degrees
+    // of freedom, U95 2.2 %.
     let parts = [component(0.25, Some(9.0)), component(0.57, Some(4.0)), component(0.82, Some(14.0))];
     let energy = Energy { joules: 100.0, seconds: 1.0, random: parts.into(), accuracy: None };
     close(energy.random_standard(), 1.03, 1e-3);
@@ -63,5 +64,9 @@ fn a_lone_rectangle_reaches_to_its_ends_and_no_farther() {
     // 10 J and 10 J: 1.96 root(200 / 3) is less than 20.
     close(both.common_interval().unwrap().high, 1000.0 + 1.959963984540054 * (200.0 / 3.0f64).sqrt(), 1e-12);
     let mixed = energy(1000.0, &[component(10.0, None)], Distribution::Rectangular(0.01), Distribution::NONE);
-    close(mixed.interval().unwrap().high, 1000.0 + 1.959963984540054 * (100.0 + 100.0 / 3.0f64).sqrt(), 1e-12);
+    close(
+        mixed.interval().unwrap().high,
+        1000.0 + 1.959963984540054 * (100.0 + 100.0 / 3.0f64).sqrt(),
+        1e-12,
+    );
 }

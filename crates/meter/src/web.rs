@@ -32,7 +32,9 @@ impl Trust<'_> {
     fn config(self) -> Result<TlsConfig, OpenError> {
         let builder = TlsConfig::builder();
         match (self.ca_file, self.insecure) {
-            (Some(_), true) => Err(OpenError("ca_file and insecure contradict each other: give one of them".into())),
+            (Some(_), true) => {
+                Err(OpenError("ca_file and insecure contradict each other: give one of them".into()))
+            }
             (None, insecure) => Ok(builder.disable_verification(insecure).build()),
             (Some(path), false) => Ok(builder.root_certs(roots(path)?).build()),
         }
@@ -84,7 +86,11 @@ fn refusal(status: u16, address: &str) -> MeterError {
         403 => "forbids this user to read it (403): let the user read power, or name another",
         404 => "does not exist (404): see the url, and the preset if there is one",
         300..=399 => "is somewhere else: name that address, credentials are not carried to another",
-        _ => return MeterError::Retry(format!("`{address}` answers {status}: it is busy, starting or at fault")),
+        _ => {
+            return MeterError::Retry(format!(
+                "`{address}` answers {status}: it is busy, starting or at fault"
+            ));
+        }
     };
     MeterError::Fatal(format!("`{address}` {lasting}"))
 }
@@ -92,7 +98,9 @@ fn refusal(status: u16, address: &str) -> MeterError {
 impl From<Error> for WebError {
     fn from(error: Error) -> Self {
         let untrusted = |cause: String| {
-            WebError::Lasting(format!("cannot be trusted ({cause}): give its ca_file, or set insecure = true"))
+            WebError::Lasting(format!(
+                "cannot be trusted ({cause}): give its ca_file, or set insecure = true"
+            ))
         };
         match error {
             Error::Timeout(_) => {
@@ -112,7 +120,9 @@ impl From<Error> for WebError {
             }
             // Their texts could repeat the address with its query.
             Error::BadUri(_) | Error::Http(_) => WebError::Lasting("is no address: see the url".into()),
-            _ => WebError::Passing("does not speak HTTP as it should: see that it is the meter's address".into()),
+            _ => WebError::Passing(
+                "does not speak HTTP as it should: see that it is the meter's address".into(),
+            ),
         }
     }
 }
@@ -137,8 +147,13 @@ impl Client {
             .proxy(None)
             .user_agent(concat!("iopj/", env!("CARGO_PKG_VERSION")))
             .build();
-        let (scheme, authority) = (url.scheme_str().unwrap_or_default(), url.authority().map_or("", |a| a.as_str()));
-        Ok(Self { agent: Agent::new_with_config(config), root: format!("{scheme}://{authority}"), authorization: None })
+        let (scheme, authority) =
+            (url.scheme_str().unwrap_or_default(), url.authority().map_or("", |a| a.as_str()));
+        Ok(Self {
+            agent: Agent::new_with_config(config),
+            root: format!("{scheme}://{authority}"),
+            authorization: None,
+        })
     }
 
     /// What a user is shown for `path`: without its query.
@@ -149,7 +164,8 @@ impl Client {
     /// The text at `path`, by `deadline`.
     pub(crate) fn get(&self, path: &str, deadline: Instant) -> Result<String, WebError> {
         let request = self.agent.get(format!("{}{path}", self.root));
-        let request = self.authorization.iter().fold(request, |request, (name, value)| request.header(name, value));
+        let request =
+            self.authorization.iter().fold(request, |request, (name, value)| request.header(name, value));
         text_of(&mut request.config().timeout_global(Some(left(deadline)?)).build().call()?)
     }
 
@@ -163,7 +179,8 @@ impl Client {
     /// Deletes `path`; whether that worked makes no difference to anybody.
     pub(crate) fn delete(&self, path: &str, deadline: Instant) {
         let request = self.agent.delete(format!("{}{path}", self.root));
-        let request = self.authorization.iter().fold(request, |request, (name, value)| request.header(name, value));
+        let request =
+            self.authorization.iter().fold(request, |request, (name, value)| request.header(name, value));
         if let Ok(time) = left(deadline) {
             let _ = request.config().timeout_global(Some(time)).build().call();
         }
@@ -185,11 +202,15 @@ fn text_of(response: &mut Response<Body>) -> Result<String, WebError> {
         return Err(WebError::Status(response.status().as_u16()));
     }
     let bytes = response.body_mut().with_config().limit(LONGEST_ANSWER).read_to_vec()?;
-    String::from_utf8(bytes).map_err(|_| WebError::Lasting("answers no UTF-8: see that it is the meter's path".into()))
+    String::from_utf8(bytes)
+        .map_err(|_| WebError::Lasting("answers no UTF-8: see that it is the meter's path".into()))
 }
 
 /// `user` and password in base64 (RFC 7617), or the secret alone as a bearer token (RFC 6750).
-pub(crate) fn authorization(user: Option<&str>, secret: &Secret) -> Result<(HeaderName, HeaderValue), OpenError> {
+pub(crate) fn authorization(
+    user: Option<&str>,
+    secret: &Secret,
+) -> Result<(HeaderName, HeaderValue), OpenError> {
     let text = match user {
         Some(user) => format!("Basic {}", STANDARD.encode(format!("{user}:{}", secret.expose()))),
         None => format!("Bearer {}", secret.expose()),
@@ -199,8 +220,9 @@ pub(crate) fn authorization(user: Option<&str>, secret: &Secret) -> Result<(Head
 
 /// A header's value that no `Debug` shows.
 pub(crate) fn sensitive(text: &str) -> Result<HeaderValue, OpenError> {
-    let mut value = HeaderValue::from_str(text)
-        .map_err(|_| OpenError("the token holds characters that no HTTP header takes: give another".to_owned()))?;
+    let mut value = HeaderValue::from_str(text).map_err(|_| {
+        OpenError("the token holds characters that no HTTP header takes: give another".to_owned())
+    })?;
     value.set_sensitive(true);
     Ok(value)
 }
@@ -210,12 +232,14 @@ pub(crate) fn parse_url(text: &str) -> Result<Uri, OpenError> {
     if text.contains('@') {
         // The text is not repeated: it holds a password.
         return Err(OpenError(
-            "a meter's url must not hold a user or password: name user, and password_file or password_env".into(),
+            "a meter's url must not hold a user or password: name user, and password_file or password_env"
+                .into(),
         ));
     }
     let shown = text.split(['?', '#']).next().unwrap_or_default();
-    let bad =
-        |cause: &str| OpenError(format!("the meter's url `{shown}` {cause}: write it as http://HOST[:PORT][/PATH]"));
+    let bad = |cause: &str| {
+        OpenError(format!("the meter's url `{shown}` {cause}: write it as http://HOST[:PORT][/PATH]"))
+    };
     let url: Uri = text.parse().map_err(|_| bad("is no address"))?;
     match (url.scheme_str(), url.host()) {
         (Some("http" | "https"), Some(host)) if !host.is_empty() => Ok(url),
@@ -260,8 +284,8 @@ pub(crate) fn wall_ns() -> i64 {
     since.map_or(0, |since| i64::try_from(since.as_nanos()).unwrap_or(i64::MAX))
 }
 
-/// The step that a number's last decimal shows: 0.01 for 2.21, 1 for 42. A zero that ended the number is not seen; the step is then
-/// stated ten times too coarse, never too fine.
+/// The step that a number's last decimal shows: 0.01 for 2.21, 1 for 42. A zero that ended the number is not
+/// seen; the step is then stated ten times too coarse, never too fine.
 pub(crate) fn step_of(number: f64) -> f64 {
     let text = number.to_string();
     let decimals = text.split_once('.').map_or(0, |(_, decimals)| decimals.len());

@@ -1,6 +1,9 @@
-//! CSV logs with named columns: times in many forms, local time across both changes of summer time, energy and power.
+//! CSV logs with named columns: times in many forms, local time across both changes of summer time, energy
+//! and power.
 
-use iopj_meter::log::{DateOrder, Decimal, Device, LogConfig, LogError, LogFormat, LogKind, TimeFormat, Unit, read};
+use iopj_meter::log::{
+    DateOrder, Decimal, Device, LogConfig, LogError, LogFormat, LogKind, TimeFormat, Unit, read,
+};
 use iopj_meter::{Accuracy, ChannelKind, Distribution, Scope, Value};
 use proptest::prelude::*;
 
@@ -38,7 +41,9 @@ fn refused_at(text: &str, config: &LogConfig, line: Option<usize>, word: &str) {
 
 #[test]
 fn columns_are_found_by_their_titles() {
-    let text = "# written by a plug\nid;Timestamp;Volt;Power (W)\n1;2026-11-20 18:00:00;230,1;117,42\n2;2026-11-20 18:00:02;230,0;98,06\n3;2026-11-20 18:00:04;229,9;60,00\n";
+    let text = "# written by a plug\nid;Timestamp;Volt;Power (W)\n1;2026-11-20 \
+                18:00:00;230,1;117,42\n2;2026-11-20 18:00:02;230,0;98,06\n3;2026-11-20 \
+                18:00:04;229,9;60,00\n";
     let log = read(text.as_bytes(), &zone("+01:00")).unwrap();
     assert_eq!(log.readings[1].value, Value::Watts(98.06));
     // date -u -d '2026-11-20 17:00:02' +%s
@@ -63,7 +68,9 @@ fn columns_are_found_by_their_titles() {
 #[test]
 fn units_are_of_the_title_or_said() {
     let text = "Timestamp,P,kW [kW],E\n0,1.5,0.25,10\n1,2.5,0.5,11\n";
-    let value = |config: &LogConfig| read(text.as_bytes(), config).map(|log| (log.readings[1].value, log.channel.kind));
+    let value = |config: &LogConfig| {
+        read(text.as_bytes(), config).map(|log| (log.readings[1].value, log.channel.kind))
+    };
     let elapsed = LogConfig { time_format: TimeFormat::ElapsedS, kind: Some(LogKind::Instant), ..config() };
     let with = |title: &str, unit| LogConfig { watts: Some(title.into()), unit, ..elapsed.clone() };
     assert_eq!(value(&with("P", None)), Ok((Value::Watts(2.5), ChannelKind::Instant)));
@@ -129,8 +136,12 @@ fn the_end_of_summer_time_is_resolved_where_the_clock_goes_back() {
     refused_at(&text, &zone("+02:00"), Some(6), "summer time");
     refused_at(&text, &zone("UTC"), Some(6), "summer time");
     // Only inside the hour that comes twice, but both of its turns.
-    let inside = log(&["2026-10-25 02:30:00", "2026-10-25 02:50:00", "2026-10-25 02:10:00", "2026-10-25 02:30:00"]);
-    assert_eq!(seconds(&inside, &zone(BERLIN)).unwrap(), [1_792_888_200, 1_792_889_400, 1_792_890_600, 1_792_891_800]);
+    let inside =
+        log(&["2026-10-25 02:30:00", "2026-10-25 02:50:00", "2026-10-25 02:10:00", "2026-10-25 02:30:00"]);
+    assert_eq!(
+        seconds(&inside, &zone(BERLIN)).unwrap(),
+        [1_792_888_200, 1_792_889_400, 1_792_890_600, 1_792_891_800]
+    );
 }
 
 #[test]
@@ -151,22 +162,34 @@ fn an_hour_that_comes_twice_and_was_seen_once_is_joined_or_refused() {
     let second = at(&["02:40:00", "02:50:00", "03:00:00", "03:10:00"]);
     assert_eq!(seconds(&second, &zone(BERLIN)).unwrap()[..3], [1_792_892_400, 1_792_893_000, 1_792_893_600]);
     // Joined at both ends although an hour is missing somewhere within: open.
-    refused_at(&at(&["01:50:00", "02:00:00", "02:10:00", "02:50:00", "03:00:00"]), &zone(BERLIN), Some(3), "twice");
+    refused_at(
+        &at(&["01:50:00", "02:00:00", "02:10:00", "02:50:00", "03:00:00"]),
+        &zone(BERLIN),
+        Some(3),
+        "twice",
+    );
     // Joined at none: open.
     refused_at(&at(&["02:10:00", "02:20:00"]), &zone(BERLIN), Some(2), "twice");
-    refused_at(&at(&["00:10:00", "00:20:00", "02:20:00", "02:30:00", "04:00:00"]), &zone(BERLIN), Some(4), "twice");
+    refused_at(
+        &at(&["00:10:00", "00:20:00", "02:20:00", "02:30:00", "04:00:00"]),
+        &zone(BERLIN),
+        Some(4),
+        "twice",
+    );
 }
 
 #[test]
 fn the_begin_of_summer_time_is_no_gap() {
-    let text = log(&["2026-03-29 01:58:00", "2026-03-29 01:59:00", "2026-03-29 03:00:00", "2026-03-29 03:01:00"]);
+    let text =
+        log(&["2026-03-29 01:58:00", "2026-03-29 01:59:00", "2026-03-29 03:00:00", "2026-03-29 03:01:00"]);
     let want: Vec<i64> = (0..4).map(|index| 1_774_745_880 + index * 60).collect();
     assert_eq!(seconds(&text, &zone(BERLIN)).unwrap(), want);
     refused_at(&text, &zone("+01:00"), Some(4), "summer time");
     let impossible = log(&["2026-03-29 01:59:00", "2026-03-29 02:30:00"]);
     refused_at(&impossible, &zone(BERLIN), Some(3), "leaves out");
     // A gap of another length, or within an hour, is a gap.
-    let gap = log(&["2026-03-28 01:58:00", "2026-03-28 01:59:00", "2026-03-28 03:07:00", "2026-03-28 03:08:00"]);
+    let gap =
+        log(&["2026-03-28 01:58:00", "2026-03-28 01:59:00", "2026-03-28 03:07:00", "2026-03-28 03:08:00"]);
     assert_eq!(seconds(&gap, &zone("+01:00")).unwrap().len(), 4);
 }
 
@@ -175,7 +198,10 @@ fn open_forms_are_asked_for() {
     refused_at(&log(&["03/04/2026 10:00:00", "03/04/2026 10:00:01"]), &zone("UTC"), Some(2), "date_order");
     let told = LogConfig { date_order: Some(DateOrder::Dmy), ..zone("UTC") };
     // date -u -d '2026-04-03 10:00:00' +%s
-    assert_eq!(seconds(&log(&["03/04/2026 10:00:00", "03/04/2026 10:00:01"]), &told).unwrap()[0], 1_775_210_400);
+    assert_eq!(
+        seconds(&log(&["03/04/2026 10:00:00", "03/04/2026 10:00:01"]), &told).unwrap()[0],
+        1_775_210_400
+    );
     let text = "Timestamp;Power (W)\n0;1,234\n1;1,235\n";
     let elapsed = LogConfig { time_format: TimeFormat::ElapsedS, ..config() };
     refused_at(text, &elapsed, Some(2), "decimal");
@@ -190,14 +216,19 @@ fn open_forms_are_asked_for() {
 
 #[test]
 fn a_study_says_how_to_read() {
-    let text = "format = \"csv\"\ntime = \"Timestamp\"\nwatts = \"Power (W)\"\nkind = \"average\"\nwindow_s = 0.5\nscope = \"device\"\ntime_zone = \"UTC\"\ndate_order = \"ymd\"\ndecimal = \"point\"\n[accuracy]\ngain = { normal = 0.0025 }\noffset = { rectangular = 0.1 }\n";
+    let text = "format = \"csv\"\ntime = \"Timestamp\"\nwatts = \"Power (W)\"\nkind = \"average\"\nwindow_s \
+                = 0.5\nscope = \"device\"\ntime_zone = \"UTC\"\ndate_order = \"ymd\"\ndecimal = \
+                \"point\"\n[accuracy]\ngain = { normal = 0.0025 }\noffset = { rectangular = 0.1 }\n";
     let config: LogConfig = toml::from_str(text).unwrap();
     let log = read(log(&["2026-11-20 18:00:00", "2026-11-20 18:00:01"]).as_bytes(), &config).unwrap();
     assert_eq!(
         log.channel.accuracy,
         Some(Accuracy { gain: Distribution::Normal(0.0025), offset: Distribution::Rectangular(0.1) })
     );
-    assert_eq!((log.channel.scope, log.channel.kind), (Scope::Device, ChannelKind::Average { window_ns: 500_000_000 }));
+    assert_eq!(
+        (log.channel.scope, log.channel.kind),
+        (Scope::Device, ChannelKind::Average { window_ns: 500_000_000 })
+    );
     let hobo: LogConfig = toml::from_str("format = \"hobo\"\ndevice = \"ux120-018\"\n").unwrap();
     assert_eq!(hobo, LogConfig { device: Some(Device::Ux120018), ..LogConfig::new(LogFormat::Hobo) });
     assert!(toml::from_str::<LogConfig>("format = \"csv\"\nwats = \"P\"\n").is_err());

@@ -140,10 +140,14 @@ impl Export {
             if text.contains(self.separator) { format!("\"{text}\"") } else { text }
         };
         fields.extend(match watts {
-            Some(watts) => [number(120.1, 1), number(watts, 3), number(index as f64 * 0.1, 1), number(watts * 1.02, 3)],
+            Some(watts) => {
+                [number(120.1, 1), number(watts, 3), number(index as f64 * 0.1, 1), number(watts * 1.02, 3)]
+            }
             None => Default::default(),
         });
-        fields.extend(if watts.is_none() { ["", "Logged", "", ""] } else { ["", "", "", ""] }.map(String::from));
+        fields.extend(
+            if watts.is_none() { ["", "Logged", "", ""] } else { ["", "", "", ""] }.map(String::from),
+        );
         fields.join(&self.separator.to_string())
     }
 
@@ -152,7 +156,9 @@ impl Export {
         let separator = self.separator.to_string();
         lines.push(self.header().iter().map(|title| self.quoted(title)).collect::<Vec<_>>().join(&separator));
         lines.push(self.row(0, BEGIN_S, None));
-        lines.extend((1..).zip(WATTS).map(|(index, watts)| self.row(index, BEGIN_S + index as i64 - 1, Some(watts))));
+        lines.extend(
+            (1..).zip(WATTS).map(|(index, watts)| self.row(index, BEGIN_S + index as i64 - 1, Some(watts))),
+        );
         if self.has_details {
             let zone = "First Sample Time: 11/20/26 12:59:58 GMT-05:00 PM";
             let details = ["Details", "Series: Active Power, W", "Product: HOBO UX120-018 Plug Load", zone];
@@ -194,11 +200,18 @@ fn config() -> LogConfig {
 fn assert_right(log: &Log) {
     let values: Vec<(i64, Value)> =
         log.readings.iter().map(|reading| (reading.own_ns.unwrap(), reading.value)).collect();
-    let want: Vec<(i64, Value)> =
-        (0..).zip(WATTS).map(|(index, watts)| ((BEGIN_S + index) * 1_000_000_000, Value::Watts(watts))).collect();
+    let want: Vec<(i64, Value)> = (0..)
+        .zip(WATTS)
+        .map(|(index, watts)| ((BEGIN_S + index) * 1_000_000_000, Value::Watts(watts)))
+        .collect();
     assert_eq!(values, want);
-    assert!(log.readings.iter().all(|reading| (reading.begin_ns, reading.end_ns, reading.wall_ns) == (0, 0, 0)));
-    assert_eq!((log.channel.name.split([',', ' ']).next(), log.channel.scope), (Some("Active"), Scope::System));
+    assert!(
+        log.readings.iter().all(|reading| (reading.begin_ns, reading.end_ns, reading.wall_ns) == (0, 0, 0))
+    );
+    assert_eq!(
+        (log.channel.name.split([',', ' ']).next(), log.channel.scope),
+        (Some("Active"), Scope::System)
+    );
 }
 
 #[track_caller]
@@ -212,7 +225,8 @@ fn refused(text: &str, config: &LogConfig) -> LogError {
 #[test]
 fn exports_of_many_locales_and_settings_are_right() {
     let dmy = Export { order: DateOrder::Dmy, ..DEFAULT };
-    let german = Export { separator: ';', marks: [".", ","], halves: None, date_separator: '.', ..dmy.clone() };
+    let german =
+        Export { separator: ';', marks: [".", ","], halves: None, date_separator: '.', ..dmy.clone() };
     let exports = [
         DEFAULT,
         Export { line_end: "\n", has_fractions: true, ..DEFAULT },
@@ -230,8 +244,10 @@ fn exports_of_many_locales_and_settings_are_right() {
     ];
     for export in exports {
         // The year 26 could be a day, so that the order of this day is open.
-        let config = LogConfig { date_order: (export.order != DateOrder::Mdy).then_some(export.order), ..config() };
-        let log = read(export.text().as_bytes(), &config).unwrap_or_else(|error| panic!("{export:?}: {error}"));
+        let config =
+            LogConfig { date_order: (export.order != DateOrder::Mdy).then_some(export.order), ..config() };
+        let log =
+            read(export.text().as_bytes(), &config).unwrap_or_else(|error| panic!("{export:?}: {error}"));
         assert_right(&log);
     }
 }
@@ -270,7 +286,8 @@ fn details_tell_the_logger_and_the_zone_that_headings_without_commas_leave_out()
     assert_eq!(log.channel.accuracy.unwrap().gain, Distribution::Rectangular(0.005));
     assert_eq!(log.notes, Vec::<String>::new());
     assert_right(
-        &read(Export { has_details: true, ..DEFAULT }.text().as_bytes(), &LogConfig::new(LogFormat::Hobo)).unwrap(),
+        &read(Export { has_details: true, ..DEFAULT }.text().as_bytes(), &LogConfig::new(LogFormat::Hobo))
+            .unwrap(),
     );
     let bare = CLASSIC.text();
     let error = refused(&bare, &config());
@@ -281,7 +298,11 @@ fn details_tell_the_logger_and_the_zone_that_headings_without_commas_leave_out()
     assert_eq!(refused(&DEFAULT.text(), &zone("+01:00")).line, Some(2));
     assert_eq!(refused(&DEFAULT.text(), &zone("Mars")).line, None);
     let unknown = read(DEFAULT.text().as_bytes(), &LogConfig::new(LogFormat::Hobo)).unwrap();
-    assert!(unknown.channel.accuracy.is_none() && unknown.notes[0].contains("ux120-018"), "{:?}", unknown.notes);
+    assert!(
+        unknown.channel.accuracy.is_none() && unknown.notes[0].contains("ux120-018"),
+        "{:?}",
+        unknown.notes
+    );
 }
 
 #[test]
@@ -338,8 +359,14 @@ fn damage_is_refused_with_its_line() {
     assert_eq!(halves.line, Some(6));
     assert_eq!(damaged(&|lines| lines.truncate(3)).line, None);
     assert_eq!(damaged(&|lines| lines.drain(..2).for_each(drop)).line, None);
-    assert_eq!(damaged(&|lines| lines[1] = lines[1].replace("Active Power, W", "Active Power, VA")).line, Some(2));
-    assert_eq!(damaged(&|lines| lines[1] = lines[1].replace("Apparent Power, VA", "Power, kW")).line, Some(2));
+    assert_eq!(
+        damaged(&|lines| lines[1] = lines[1].replace("Active Power, W", "Active Power, VA")).line,
+        Some(2)
+    );
+    assert_eq!(
+        damaged(&|lines| lines[1] = lines[1].replace("Apparent Power, VA", "Power, kW")).line,
+        Some(2)
+    );
 }
 
 #[test]
@@ -364,7 +391,10 @@ fn an_open_order_of_the_date_is_asked_for() {
     let log = read((lines.join("\n") + "\n").as_bytes(), &config()).unwrap();
     assert_eq!(log.readings[0].own_ns.unwrap() / 1_000_000_000, 1_349_978_398);
     assert!(log.notes[0].starts_with("values are missing in 1 place"), "{:?}", log.notes);
-    assert_eq!(refused(&DEFAULT.text(), &LogConfig { date_order: Some(DateOrder::Dmy), ..config() }).line, Some(4));
+    assert_eq!(
+        refused(&DEFAULT.text(), &LogConfig { date_order: Some(DateOrder::Dmy), ..config() }).line,
+        Some(4)
+    );
 }
 
 #[test]
@@ -373,7 +403,8 @@ fn three_digits_behind_a_mark_are_a_fraction_unless_that_is_open() {
         let row = |index: usize| format!("{index};11/20/26 13:00:0{index};{}\n", watts[index]);
         format!("\"#\";\"Date Time, GMT-05:00\";\"Active Power, W\"\n{}{}", row(0), row(1))
     };
-    let first = |watts, config: &LogConfig| read(text(watts).as_bytes(), config).map(|log| log.readings[0].value);
+    let first =
+        |watts, config: &LogConfig| read(text(watts).as_bytes(), config).map(|log| log.readings[0].value);
     // 117420 W is more than a plug carries.
     assert_eq!(first(["1,204", "117,420"], &config()), Ok(Value::Watts(1.204)));
     assert_eq!(first(["1.204", "117.420"], &config()), Ok(Value::Watts(1.204)));
@@ -401,7 +432,8 @@ fn a_fixed_offset_runs_through_the_change_of_summer_time() {
     // The date is also 11 January; its zone is the header's.
     let config = LogConfig { date_order: Some(DateOrder::Mdy), ..config() };
     let log = read(text.as_bytes(), &config).unwrap();
-    let seconds: Vec<i64> = log.readings.iter().map(|reading| reading.own_ns.unwrap() / 1_000_000_000).collect();
+    let seconds: Vec<i64> =
+        log.readings.iter().map(|reading| reading.own_ns.unwrap() / 1_000_000_000).collect();
     assert_eq!(seconds, [1_793_512_798, 1_793_512_799, 1_793_512_800, 1_793_512_801]);
     // A clock that does go back is refused where it does.
     let error = refused(&text.replace("02:00:0", "01:00:0"), &config);
@@ -414,14 +446,19 @@ fn gaps_stay_gaps() {
     lines.drain(5..7);
     let log = read((lines.join("\r\n") + "\r\n").as_bytes(), &config()).unwrap();
     assert_eq!(log.readings.len(), 4);
-    assert_eq!(log.notes, ["values are missing in 1 place, the longest for 3.000 s; the log has one every 1.000 s"]);
+    assert_eq!(
+        log.notes,
+        ["values are missing in 1 place, the longest for 3.000 s; the log has one every 1.000 s"]
+    );
 }
 
 #[test]
 fn a_running_energy_is_a_counter() {
     let energy = LogConfig { energy: Some("Active Energy, Wh".into()), ..config() };
     let log = read(DEFAULT.text().as_bytes(), &energy).unwrap();
-    let ChannelKind::Counter { joules_per_count, wrap: None } = log.channel.kind else { panic!("{:?}", log.channel) };
+    let ChannelKind::Counter { joules_per_count, wrap: None } = log.channel.kind else {
+        panic!("{:?}", log.channel)
+    };
     assert!((joules_per_count - 360.0).abs() < 1e-9);
     let counts: Vec<Value> = log.readings.iter().map(|reading| reading.value).collect();
     assert_eq!(counts, (1..=6).map(Value::Count).collect::<Vec<_>>());
@@ -431,24 +468,27 @@ fn a_running_energy_is_a_counter() {
 
 fn exports() -> impl Strategy<Value = Export> {
     let flags = proptest::array::uniform6(any::<bool>());
-    let halves = [None, Some(["AM", "PM"]), Some(["a. m.", "p. m."]), Some(["fm", "em"]), Some(["오전", "오후"])];
+    let halves =
+        [None, Some(["AM", "PM"]), Some(["a. m.", "p. m."]), Some(["fm", "em"]), Some(["오전", "오후"])];
     let marks = [[",", "."], [" ", ","], [".", ","], [".", " "]];
     let separators = proptest::sample::select(vec![',', ';', '\t']);
     let styles = (0usize..3, 0..halves.len(), 0..marks.len(), proptest::sample::select(vec!['/', '-', '.']));
-    (flags, separators, styles).prop_map(move |(flags, separator, (order, half, mark, date_separator))| Export {
-        separator,
-        has_title: flags[0],
-        has_numbers: flags[1],
-        has_quotes: true,
-        is_split: flags[2],
-        has_serials: flags[3],
-        has_fractions: flags[4],
-        order: [DateOrder::Mdy, DateOrder::Dmy, DateOrder::Ymd][order],
-        date_separator,
-        halves: halves[half],
-        marks: marks[mark],
-        has_details: flags[5],
-        line_end: "\r\n",
+    (flags, separators, styles).prop_map(move |(flags, separator, (order, half, mark, date_separator))| {
+        Export {
+            separator,
+            has_title: flags[0],
+            has_numbers: flags[1],
+            has_quotes: true,
+            is_split: flags[2],
+            has_serials: flags[3],
+            has_fractions: flags[4],
+            order: [DateOrder::Mdy, DateOrder::Dmy, DateOrder::Ymd][order],
+            date_separator,
+            halves: halves[half],
+            marks: marks[mark],
+            has_details: flags[5],
+            line_end: "\r\n",
+        }
     })
 }
 

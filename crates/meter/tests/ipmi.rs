@@ -1,4 +1,5 @@
-//! The IPMI meter through the real `ipmitool`, over RMCP+, against OpenIPMI's simulated BMC with a DCMI power reading.
+//! The IPMI meter through the real `ipmitool`, over RMCP+, against OpenIPMI's simulated BMC with a DCMI power
+//! reading.
 
 mod daemon;
 
@@ -13,7 +14,8 @@ use tempfile::TempDir;
 
 const PASSWORD: &str = "s3cret-of-bmc";
 
-/// A module for `ipmi_sim` that answers DCMI's Get Power Reading (group 0xdc) with the octets in a file, so that they can change.
+/// A module for `ipmi_sim` that answers DCMI's Get Power Reading (group 0xdc) with the octets in a file, so
+/// that they can change.
 const DCMI_MODULE: &str = r#"
 #include <stdio.h>
 #include <string.h>
@@ -43,14 +45,16 @@ struct Bmc {
 
 impl Bmc {
     fn start() -> Option<Self> {
-        let needs = [("ipmitool", "/usr/bin/ipmitool"), ("openipmi", "/usr/bin/ipmi_sim"), ("gcc", "/usr/bin/cc")];
+        let needs =
+            [("ipmitool", "/usr/bin/ipmitool"), ("openipmi", "/usr/bin/ipmi_sim"), ("gcc", "/usr/bin/cc")];
         if needs.iter().any(|(package, path)| missing(package, path)) {
             return None;
         }
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
         fs::write(at("dcmi.c"), DCMI_MODULE).unwrap();
-        let built = Command::new("cc").args(["-shared", "-fPIC", "-o"]).args([at("dcmi.so"), at("dcmi.c")]).status();
+        let built =
+            Command::new("cc").args(["-shared", "-fPIC", "-o"]).args([at("dcmi.so"), at("dcmi.c")]).status();
         assert!(built.unwrap().success());
         fs::write(
             at("bmc.emu"),
@@ -74,9 +78,10 @@ impl Bmc {
 
     fn daemon(&self, port: u16) -> Daemon {
         let lan = format!(
-            "name \"bmc\"\nloadlib \"{}\" \"{}\"\nset_working_mc 0x20\n startlan 1\n  addr 127.0.0.1 {port}\n  priv_limit admin\n  \
-             allowed_auths_user md5\n  allowed_auths_operator md5\n  allowed_auths_admin md5\n  \
-             guid a123456789abcdefa123456789abcdef\n endlan\n user 2 true \"reader\" \"{PASSWORD}\" admin 10\n",
+            "name \"bmc\"\nloadlib \"{}\" \"{}\"\nset_working_mc 0x20\n startlan 1\n  addr 127.0.0.1 \
+             {port}\n  priv_limit admin\n  allowed_auths_user md5\n  allowed_auths_operator md5\n  \
+             allowed_auths_admin md5\n  guid a123456789abcdefa123456789abcdef\n endlan\n user 2 true \
+             \"reader\" \"{PASSWORD}\" admin 10\n",
             self.path("dcmi.so").display(),
             self.path("answer").display()
         );
@@ -159,12 +164,14 @@ fn the_password_is_in_no_process_list_and_nothing_is_left_running() {
         return;
     }
     let mut attempts = (0..10).map(|_| one_that_is_not_answered());
-    let running = attempts.find(|running| !running.is_empty()).expect("ipmitool is seen before its time is over");
+    let running =
+        attempts.find(|running| !running.is_empty()).expect("ipmitool is seen before its time is over");
     assert_eq!(running.len(), 1, "{running:?}");
     assert!(running[0].contains(" -E ") && !running[0].contains(PASSWORD), "{running:?}");
 }
 
-/// The command lines of a reading that runs out of time, while it runs. On a busy machine its time may be over before it is seen.
+/// The command lines of a reading that runs out of time, while it runs. On a busy machine its time may be
+/// over before it is seen.
 fn one_that_is_not_answered() -> Vec<String> {
     let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
     let port = silent.local_addr().unwrap().port().to_string();

@@ -1,4 +1,5 @@
-//! The SNMP meter against net-snmp's `snmpd`, which serves the variables of two families of power distribution units.
+//! The SNMP meter against net-snmp's `snmpd`, which serves the variables of two families of power
+//! distribution units.
 
 mod daemon;
 
@@ -31,15 +32,15 @@ impl Agent {
         fs::write(at("auth"), AUTH).unwrap();
         fs::write(at("privacy"), PRIVACY).unwrap();
         fs::write(at("wrong"), "not the pass phrase").unwrap();
-        let script = "[ \"$2\" = -g ] && awk -v oid=\"$3\" '$1 == oid { print $1; print $2; print $3 }' \"$1\"\n";
+        let script =
+            "[ \"$2\" = -g ] && awk -v oid=\"$3\" '$1 == oid { print $1; print $2; print $3 }' \"$1\"\n";
         fs::write(at("pass.sh"), script).unwrap();
         let pass = format!("/bin/sh {} {}", at("pass.sh").display(), at("variables").display());
         let users = format!(
-            "rocommunity {COMMUNITY} 127.0.0.1\n\
-             createUser plain\nrouser plain noauth\n\
-             createUser short SHA \"{AUTH}\" AES \"{PRIVACY}\"\nrouser short auth\n\
-             createUser long SHA-256 \"{AUTH}\" AES \"{PRIVACY}\"\nrouser long priv\n\
-             pass .1.3.6.1.4.1.318.1.1.26 {pass}\npass .1.3.6.1.4.1.13742.6 {pass}\n"
+            "rocommunity {COMMUNITY} 127.0.0.1\ncreateUser plain\nrouser plain noauth\ncreateUser short SHA \
+             \"{AUTH}\" AES \"{PRIVACY}\"\nrouser short auth\ncreateUser long SHA-256 \"{AUTH}\" AES \
+             \"{PRIVACY}\"\nrouser long priv\npass .1.3.6.1.4.1.318.1.1.26 {pass}\npass \
+             .1.3.6.1.4.1.13742.6 {pass}\n"
         );
         fs::write(at("snmpd.conf"), users).unwrap();
         let mut agent = Self { folder, port: 0, daemon: None };
@@ -54,12 +55,12 @@ impl Agent {
         let apc = ".1.3.6.1.4.1.318.1.1.26";
         let raritan = ".1.3.6.1.4.1.13742.6";
         let text = format!(
-            "{apc}.9.4.3.1.7.3 integer {outlet_watts}\n{apc}.9.4.3.1.7.4 integer -1\n{apc}.9.4.3.1.11.3 gauge 12345\n\
-             {apc}.4.3.1.5.1 integer 123\n{apc}.4.3.1.9.1 counter 4294967295\n\
-             {raritan}.5.4.3.1.4.1.3.5 gauge 2187\n{raritan}.3.5.4.1.7.1.3.5 gauge 1\n\
-             {raritan}.5.4.3.1.4.1.3.8 gauge 987654\n{raritan}.3.5.4.1.7.1.3.8 gauge 0\n\
-             {raritan}.5.2.3.1.4.2.1.5 gauge 1801\n{raritan}.3.3.4.1.7.2.1.5 gauge 0\n\
-             {raritan}.5.2.3.1.4.1.1.8 gauge 55\n{raritan}.3.3.4.1.7.1.1.8 gauge 3\n"
+            "{apc}.9.4.3.1.7.3 integer {outlet_watts}\n{apc}.9.4.3.1.7.4 integer -1\n{apc}.9.4.3.1.11.3 \
+             gauge 12345\n{apc}.4.3.1.5.1 integer 123\n{apc}.4.3.1.9.1 counter \
+             4294967295\n{raritan}.5.4.3.1.4.1.3.5 gauge 2187\n{raritan}.3.5.4.1.7.1.3.5 gauge \
+             1\n{raritan}.5.4.3.1.4.1.3.8 gauge 987654\n{raritan}.3.5.4.1.7.1.3.8 gauge \
+             0\n{raritan}.5.2.3.1.4.2.1.5 gauge 1801\n{raritan}.3.3.4.1.7.2.1.5 gauge \
+             0\n{raritan}.5.2.3.1.4.1.1.8 gauge 55\n{raritan}.3.3.4.1.7.1.1.8 gauge 3\n"
         );
         fs::write(self.path("variables"), text).unwrap();
     }
@@ -129,7 +130,8 @@ fn read(meter: &mut dyn Meter) -> Result<Vec<Value>, MeterError> {
     let mut out = Vec::new();
     meter.read(&mut out)?;
     assert!(
-        out.iter().all(|reading| 0 < reading.begin_ns && reading.begin_ns <= reading.end_ns && reading.wall_ns > 0)
+        out.iter()
+            .all(|reading| 0 < reading.begin_ns && reading.begin_ns <= reading.end_ns && reading.wall_ns > 0)
     );
     Ok(out.iter().map(|reading| reading.value).collect())
 }
@@ -137,7 +139,10 @@ fn read(meter: &mut dyn Meter) -> Result<Vec<Value>, MeterError> {
 fn refusal(config: &SnmpConfig) -> String {
     let text = open_snmp(config).err().expect("must be refused").to_string();
     let shown = format!("{text} {config:?}");
-    assert!([COMMUNITY, AUTH, PRIVACY, "not the pass phrase"].iter().all(|secret| !shown.contains(secret)), "{shown}");
+    assert!(
+        [COMMUNITY, AUTH, PRIVACY, "not the pass phrase"].iter().all(|secret| !shown.contains(secret)),
+        "{shown}"
+    );
     text
 }
 
@@ -206,7 +211,10 @@ fn every_security_level_of_version_3_reads_and_survives_restarts() {
         agent.stop();
         for meter in &mut meters {
             let error = read(meter.as_mut()).unwrap_err();
-            assert!(matches!(&error, MeterError::Retry(text) if text.contains("SNMP agent at `127.0.0.1:")), "{error}");
+            assert!(
+                matches!(&error, MeterError::Retry(text) if text.contains("SNMP agent at `127.0.0.1:")),
+                "{error}"
+            );
         }
         agent.serve(watts);
         agent.run(state);
@@ -234,7 +242,8 @@ fn wrong_secrets_and_missing_outlets_are_said_clearly() {
     let demanded = refusal(&agent.user("long", Some(("sha256", &auth)), None));
     assert!(demanded.contains("error status 16"), "{demanded}");
     // What the agent answers before that, a busy machine may not bring in time.
-    let mut privacy_wrong = (0..10).map(|_| silence(agent.user("long", Some(("sha256", &auth)), Some(&wrong))));
+    let mut privacy_wrong =
+        (0..10).map(|_| silence(agent.user("long", Some(("sha256", &auth)), Some(&wrong))));
     assert!(privacy_wrong.any(|text| text.contains("or a password is wrong")));
     let mut config = agent.v2c();
     config.channels[0].index = Some(99);

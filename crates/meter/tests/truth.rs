@@ -1,4 +1,5 @@
-//! The whole method against known truth: random studies of a simulated machine, read by a logger with its own clock.
+//! The whole method against known truth: random studies of a simulated machine, read by a logger with its own
+//! clock.
 
 mod simulate;
 
@@ -48,8 +49,10 @@ fn outcome(study: &Study) -> Outcome {
 }
 
 fn above_idle(study: &Study, trace: &Trace, energy: &Energy) -> Energy {
-    let stretches =
-        study.idle.iter().map(|window| Idle { window: *window, energy: trace.energy(*window, BRIDGE_NS).unwrap() });
+    let stretches = study
+        .idle
+        .iter()
+        .map(|window| Idle { window: *window, energy: trace.energy(*window, BRIDGE_NS).unwrap() });
     let idle = IdlePower::fit(&stretches.collect::<Vec<_>>()).unwrap();
     idle.above(study.trial, energy).energy
 }
@@ -86,8 +89,8 @@ fn cover(first: u64, cases: u64, knows_load: bool) {
     ];
     let [random, common, combined, above_idle] = covered;
     eprintln!(
-        "{cases} studies, load known: {knows_load}; offset {:.3} s and random error {:.3} % at worst; covered: random {random:.4}, \
-         common {common:.4}, combined {combined:.4}, above idle {above_idle:.4}",
+        "{cases} studies, load known: {knows_load}; offset {:.3} s and random error {:.3} % at worst; \
+         covered: random {random:.4}, common {common:.4}, combined {combined:.4}, above idle {above_idle:.4}",
         greatest(&|outcome| outcome.offset_error_s.abs()),
         100.0 * greatest(&|outcome| outcome.random_error.abs()),
     );
@@ -115,9 +118,15 @@ fn soak_ten_thousand_studies_hold_what_the_intervals_promise() {
 #[test]
 fn the_drift_of_hours_is_found() {
     for case in 0..4 {
-        let study = Study::new(&mut Draw::new(case), Plan { plays: true, averages: case % 2 == 0, wait_s: 10_800.0 });
+        let study =
+            Study::new(&mut Draw::new(case), Plan { plays: true, averages: case % 2 == 0, wait_s: 10_800.0 });
         let alignment = aligned(&study);
-        assert!((alignment.drift() - study.drift).abs() < 5e-6, "{} is not {}", alignment.drift(), study.drift);
+        assert!(
+            (alignment.drift() - study.drift).abs() < 5e-6,
+            "{} is not {}",
+            alignment.drift(),
+            study.drift
+        );
         assert!((alignment.drift() - study.drift).abs() < 4.0 * alignment.drift_uncertainty());
         assert!(offset_error_s(&study, &alignment).abs() < 0.05);
         assert!(alignment.confidence().unwrap().correlation > 0.9);
@@ -127,7 +136,8 @@ fn the_drift_of_hours_is_found() {
 #[test]
 fn logs_of_other_loads_are_refused() {
     let refused = in_cases(200, |case| {
-        let study = Study::new(&mut Draw::new(case), Plan { plays: false, averages: case % 2 == 0, wait_s: 30.0 });
+        let study =
+            Study::new(&mut Draw::new(case), Plan { plays: false, averages: case % 2 == 0, wait_s: 30.0 });
         let one = align(&study.channel, 0, &study.log, &study.patterns[..1], &SEARCH);
         let both = align(&study.channel, 0, &study.log, &study.patterns, &SEARCH);
         [one, both].map(|got| matches!(got, Err(AlignError::NotFound { .. } | AlignError::Ambiguous { .. })))

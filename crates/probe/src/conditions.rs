@@ -1,4 +1,5 @@
-//! Under which conditions a trial ran, by its evidence. Pure, and apart from the verdict: which path was taken is not asked here.
+//! Under which conditions a trial ran, by its evidence. Pure, and apart from the verdict: which path was
+//! taken is not asked here.
 
 use crate::figures::ratio;
 use iopj_core::evidence::{Evidence, OthersEvidence};
@@ -18,7 +19,8 @@ const TICK_NS: f64 = 10_000_000.0;
 
 /// What disturbed the trial that this evidence is of.
 pub fn conditions(evidence: &Evidence) -> Conditions {
-    let throttled = evidence.throttles.filter(|times| *times > 0).map(|times| Disturbance::Throttled { times });
+    let throttled =
+        evidence.throttles.filter(|times| *times > 0).map(|times| Disturbance::Throttled { times });
     let changed = evidence.power_changes.iter().cloned().map(Disturbance::Changed);
     let found = others(evidence).into_iter().chain(stolen(evidence)).chain(throttled);
     Conditions { disturbances: found.chain(changed).collect() }
@@ -32,14 +34,16 @@ fn others(evidence: &Evidence) -> Option<Disturbance> {
     (cores > allowed).then_some(Disturbance::Others { cores, allowed })
 }
 
-/// Cores that other processes had and may have. The kernel's threads count for nobody: they may have worked for the trial.
+/// Cores that other processes had and may have. The kernel's threads count for nobody: they may have worked
+/// for the trial.
 fn seen(evidence: &Evidence, others: &OthersEvidence) -> (f64, f64) {
     let slack = ratio(TICKS_SLACK_NS, others.over_ns);
     (ratio(others.processes_ns, others.over_ns), allowed_cores(evidence) + slack)
 }
 
-/// The same where the other processes cannot be seen: what of the time in user space was not the trial's. It is counted by ticks, each
-/// charged to whoever it finds, so that a share of it is known as well as a share of so many throws of a coin.
+/// The same where the other processes cannot be seen: what of the time in user space was not the trial's. It
+/// is counted by ticks, each charged to whoever it finds, so that a share of it is known as well as a share
+/// of so many throws of a coin.
 fn by_ticks(evidence: &Evidence) -> Option<(f64, f64)> {
     let (cpu, total_ns) = (&evidence.cpu, evidence.cpu.total_ns());
     let over_ns = total_ns / u64::from(cpu.cores.max(1));

@@ -1,9 +1,9 @@
-//! How completions were found, by the counts of who completed each I/O of a pass before the window. The window's own counts must
-//! agree with the pass, for anything may have changed between the two.
+//! How completions were found, by the counts of who completed each I/O of a pass before the window. The
+//! window's own counts must agree with the pass, for anything may have changed between the two.
 
 use crate::figures::{
-    Direction, HYBRID_SLEEPS, Pollers, Sleeps, foreign_at_most, in_flight, in_flight_per_vector, interrupts, per_round,
-    ratio, text,
+    Direction, HYBRID_SLEEPS, Pollers, Sleeps, foreign_at_most, in_flight, in_flight_per_vector, interrupts,
+    per_round, ratio, text,
 };
 use crate::observe::{ALL_SHARE, STRAY_INTERRUPTS, can_be_all, interrupts_otherwise, is_none, unclear};
 use iopj_core::evidence::{Completions, Evidence, Finding};
@@ -11,18 +11,21 @@ use iopj_core::path::Completion;
 
 /// Share of the completions that may be of another kind than the rest.
 pub const MIXED_SHARE: f64 = 0.01;
-/// Requests that the disks must have completed, or merged, for each I/O of the pass; of fewer, those that are missing say nothing.
+/// Requests that the disks must have completed, or merged, for each I/O of the pass; of fewer, those that are
+/// missing say nothing.
 pub const COUNTED_SHARE: f64 = 0.99;
 /// Timers per round of the threads that wait, below which they did not sleep before they polled.
 pub const POLL_TIMERS: f64 = 0.02;
 /// Timers per round from which on they did. Between the two nothing is seen.
 pub const HYBRID_TIMERS: f64 = 0.1;
-/// Rounds of the pass (an I/O of each that a job keeps in flight) from which on timers show hybrid: threads set some for other ends,
-/// and two of them are many for a few rounds.
+/// Rounds of the pass (an I/O of each that a job keeps in flight) from which on timers show hybrid: threads
+/// set some for other ends, and two of them are many for a few rounds.
 pub const TIMER_ROUNDS: u64 = 50;
-/// Timers a second that threads which wait set for other ends, on each processor that they have: of slow rounds these are many.
+/// Timers a second that threads which wait set for other ends, on each processor that they have: of slow
+/// rounds these are many.
 pub const STRAY_TIMERS: f64 = 30.0;
-/// How many times more often per I/O the pass may have seen an interrupt, where several I/Os share one, or a sleep than the window.
+/// How many times more often per I/O the pass may have seen an interrupt, where several I/Os share one, or a
+/// sleep than the window.
 pub const AGREEMENT: f64 = 4.0;
 /// Sleeps per round that pass and window must both have had, to be compared where interrupts cannot be.
 pub const FEW_SLEEPS: f64 = 0.1;
@@ -41,7 +44,8 @@ pub fn of_pass(counts: Completions, pass: &Evidence) -> Completions {
     }
 }
 
-/// What so many counts show; `None` where the disks completed too few requests, so that the window must speak for itself.
+/// What so many counts show; `None` where the disks completed too few requests, so that the window must speak
+/// for itself.
 pub(crate) fn by_counts(evidence: &Evidence, counts: &Completions) -> Option<Finding<Completion>> {
     let total = counts.total();
     if total == 0 || (total.saturating_add(counts.merges) as f64) < COUNTED_SHARE * counts.ios as f64 {
@@ -88,32 +92,43 @@ pub(crate) fn told(counts: &Completions) -> String {
     format!("completed in the pass of {} I/Os before the window: {said}", counts.ios)
 }
 
-/// Completed by interrupt, if the window interrupted about as often; where its interrupts cannot be told, if it slept as often.
+/// Completed by interrupt, if the window interrupted about as often; where its interrupts cannot be told, if
+/// it slept as often.
 fn interrupted(evidence: &Evidence, counts: &Completions) -> Finding<Completion> {
     if let (Ok(window), Some(pass)) = (interrupts(evidence), counts.interrupts.filter(|pass| *pass > 0)) {
         return interrupted_alike(evidence, counts, window, pass);
     }
     let window = Pollers::of(evidence).sleeps;
     let pass = Sleeps::of(counts.sleeps, counts.pass_ns, evidence.engine.is_none());
-    let per_round = |sleeps: Sleeps, ios: u64| [sleeps.least, sleeps.most].map(|it| per_round(evidence, it, ios));
+    let per_round =
+        |sleeps: Sleeps, ios: u64| [sleeps.least, sleeps.most].map(|it| per_round(evidence, it, ios));
     let (window, pass) = (per_round(window, evidence.ios()), per_round(pass, counts.ios));
-    let figures =
-        format!("the window had {} sleeps per round where the pass before it had {}", text(window[0]), text(pass[1]));
+    let figures = format!(
+        "the window had {} sleeps per round where the pass before it had {}",
+        text(window[0]),
+        text(pass[1])
+    );
     let exceeds = |[least, _]: [f64; 2], [_, most]: [f64; 2]| least > AGREEMENT * most;
     if exceeds(window, pass) || exceeds(pass, window) {
         return unclear(format!("{figures}: something changed between them"));
     }
     if window[0] < FEW_SLEEPS || pass[1] < FEW_SLEEPS {
         return unclear(format!(
-            "{figures}: too few to show that the window went as the pass, and the interrupts cannot be compared"
+            "{figures}: too few to show that the window went as the pass, and the interrupts cannot be \
+             compared"
         ));
     }
     Finding::Seen(Completion::Interrupt)
 }
 
-/// So many interrupts in the window, and in the pass whose I/Os all completed by interrupt: an I/O that was alone in flight took one of
-/// its own, of others several may have shared one.
-fn interrupted_alike(evidence: &Evidence, counts: &Completions, window: u64, pass: u64) -> Finding<Completion> {
+/// So many interrupts in the window, and in the pass whose I/Os all completed by interrupt: an I/O that was
+/// alone in flight took one of its own, of others several may have shared one.
+fn interrupted_alike(
+    evidence: &Evidence,
+    counts: &Completions,
+    window: u64,
+    pass: u64,
+) -> Finding<Completion> {
     let own = window.saturating_sub(foreign_at_most(evidence));
     let [all, own_per_io] = [window, own].map(|it| ratio(it, evidence.ios()));
     let own_in_pass = pass.saturating_sub(counts.total().saturating_sub(counts.ios));
@@ -130,10 +145,13 @@ fn interrupted_alike(evidence: &Evidence, counts: &Completions, window: u64, pas
     if AGREEMENT * own_per_io < own_in_pass_per_io || !are_all {
         return unclear(format!("{figures}: something changed between them"));
     }
-    // Where the pass itself had fewer (a handler goes on with what comes meanwhile), its own share is asked for.
+    // Where the pass itself had fewer (a handler goes on with what comes meanwhile), its own share is asked
+    // for.
     if !is_alone && !can_be_all(evidence, [window, own], [all_in_pass, own_in_pass_per_io]) {
         let at_once = in_flight_per_vector(evidence);
-        return unclear(format!("{figures}: at up to {at_once} I/Os in flight on a vector too few for all I/Os"));
+        return unclear(format!(
+            "{figures}: at up to {at_once} I/Os in flight on a vector too few for all I/Os"
+        ));
     }
     Finding::Seen(Completion::Interrupt)
 }
@@ -150,8 +168,8 @@ fn polled(evidence: &Evidence, counts: &Completions) -> Finding<Completion> {
         && !is_none(evidence, interrupts)
     {
         return unclear(format!(
-            "no interrupt completed I/Os before the window, but in it there were {} per I/O: something changed, or others' I/O \
-             interrupted",
+            "no interrupt completed I/Os before the window, but in it there were {} per I/O: something \
+             changed, or others' I/O interrupted",
             text(ratio(interrupts, evidence.ios()))
         ));
     }
@@ -159,8 +177,8 @@ fn polled(evidence: &Evidence, counts: &Completions) -> Finding<Completion> {
     let rounds = counts.ios / u64::from(evidence.iodepth.max(1));
     if timers >= POLL_TIMERS && rounds < TIMER_ROUNDS {
         return unclear(format!(
-            "{} timers in a pass of {rounds} rounds before the window: {TIMER_ROUNDS} are the least that tell poll from hybrid, and the \
-             disk was too slow for so many",
+            "{} timers in a pass of {rounds} rounds before the window: {TIMER_ROUNDS} are the least that \
+             tell poll from hybrid, and the disk was too slow for so many",
             counts.timers
         ));
     }
@@ -187,8 +205,8 @@ fn stray_timers(evidence: &Evidence, counts: &Completions) -> u64 {
     (STRAY_TIMERS * processors as f64 * counts.pass_ns as f64 / 1e9).ceil() as u64
 }
 
-/// Slept before they polled, if they did in the window too. A short timer may be over before its thread sleeps: sleeps are held
-/// against those of the pass, which are no more than its timers.
+/// Slept before they polled, if they did in the window too. A short timer may be over before its thread
+/// sleeps: sleeps are held against those of the pass, which are no more than its timers.
 fn slept(evidence: &Evidence, counts: &Completions, timers: f64) -> Finding<Completion> {
     let sleeps = per_round(evidence, Pollers::of(evidence).sleeps.least, evidence.ios());
     let pass = timers.min(per_round(evidence, counts.sleeps, counts.ios));
@@ -196,7 +214,8 @@ fn slept(evidence: &Evidence, counts: &Completions, timers: f64) -> Finding<Comp
         return Finding::Seen(Completion::Hybrid);
     }
     unclear(format!(
-        "the window had {} sleeps per round where the pass before it had {} and set {} timers: something changed between them",
+        "the window had {} sleeps per round where the pass before it had {} and set {} timers: something \
+         changed between them",
         text(sleeps),
         text(per_round(evidence, counts.sleeps, counts.ios)),
         text(timers)

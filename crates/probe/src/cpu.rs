@@ -1,4 +1,5 @@
-//! CPU time: of all cores by kind (`/proc/stat`, proc_stat(5)), of this process (getrusage(2)) and of a child (wait4(2)).
+//! CPU time: of all cores by kind (`/proc/stat`, proc_stat(5)), of this process (getrusage(2)) and of a child
+//! (wait4(2)).
 
 use crate::ProbeError;
 use crate::root::Root;
@@ -31,8 +32,9 @@ fn parse(text: &str, tick_ns: u64) -> Option<CpuTimes> {
         *kind = words.next()?.parse::<u64>().ok()?.saturating_mul(tick_ns);
     }
     let [user, nice, system_ns, idle_ns, iowait_ns, irq_ns, softirq_ns, steal_ns] = kinds;
-    let is_core =
-        |line: &&str| line.strip_prefix("cpu").is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
+    let is_core = |line: &&str| {
+        line.strip_prefix("cpu").is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
+    };
     let cores = u32::try_from(text.lines().filter(is_core).count()).ok()?;
     let user_ns = user.saturating_add(nice);
     Some(CpuTimes { user_ns, system_ns, idle_ns, iowait_ns, irq_ns, softirq_ns, steal_ns, cores })
@@ -63,9 +65,9 @@ pub(crate) fn usage() -> Result<ProcessEvidence, ProbeError> {
     Ok(totals(&unsafe { usage.assume_init() }))
 }
 
-/// How a child of this process ended, and its totals with those of its own children that it waited for; `None` while it
-/// runs. Other children of this process, such as a meter's programs, are not in them. A child that has ended is gone
-/// afterwards, and its number may become another's.
+/// How a child of this process ended, and its totals with those of its own children that it waited for;
+/// `None` while it runs. Other children of this process, such as a meter's programs, are not in them. A child
+/// that has ended is gone afterwards, and its number may become another's.
 ///
 /// # Errors
 /// `ECHILD` for a process that is no child, or was waited for.
@@ -105,8 +107,8 @@ mod tests {
 
     #[test]
     fn kinds_and_cores_are_read() {
-        let text = "cpu  3890 41305 20534 172719 11636 7 501 48 0 0\ncpu0 1 2 3 4 5 6 7 8 0 0\ncpu3 1 2 3 4 5 6 7 8 0 0\n\
-            intr 4007843 0\n";
+        let text = "cpu  3890 41305 20534 172719 11636 7 501 48 0 0\ncpu0 1 2 3 4 5 6 7 8 0 0\ncpu3 1 2 3 4 \
+                    5 6 7 8 0 0\nintr 4007843 0\n";
         let cpu = parse(text, 10_000_000).unwrap();
         assert_eq!(cpu.user_ns, (3890 + 41305) * 10_000_000);
         assert_eq!((cpu.idle_ns, cpu.iowait_ns), (1_727_190_000_000, 116_360_000_000));

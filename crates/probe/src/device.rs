@@ -60,9 +60,14 @@ impl Device {
         let is_peer = |other: &String| {
             let owner = vectors.as_ref().map(|vectors| &vectors.owner);
             other != name
-                && fs::canonicalize(block.join(other)).is_ok_and(|it| owner.is_some_and(|owner| it.starts_with(owner)))
+                && fs::canonicalize(block.join(other))
+                    .is_ok_and(|it| owner.is_some_and(|owner| it.starts_with(owner)))
         };
-        let peers = names(&block).iter().filter(|other| is_peer(other)).map(|it| block.join(it).join("stat")).collect();
+        let peers = names(&block)
+            .iter()
+            .filter(|other| is_peer(other))
+            .map(|it| block.join(it).join("stat"))
+            .collect();
         let (queue, stat) = (place.join("queue"), place.join("stat"));
         Ok(Device { name: name.to_owned(), queue, stat, peers, vectors })
     }
@@ -178,7 +183,9 @@ impl Stat {
 
     /// All that the disk interrupts for.
     fn total(&self) -> u64 {
-        [self.reads(), self.writes(), self.discards(), self.flushes()].into_iter().fold(0, u64::saturating_add)
+        [self.reads(), self.writes(), self.discards(), self.flushes()]
+            .into_iter()
+            .fold(0, u64::saturating_add)
     }
 }
 
@@ -195,8 +202,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const TEXT: &str = "  111197     8864  7708898    43142    16066    39930  8985552    22132        0    14504    66084 \
-        7130       52  2741320      753     1497       56\n";
+    const TEXT: &str = "  111197     8864  7708898    43142    16066    39930  8985552    22132        0    \
+                        14504    66084 7130       52  2741320      753     1497       56\n";
 
     #[test]
     fn stat_has_its_fields_in_the_documented_order() {

@@ -25,7 +25,10 @@ pub(crate) fn doubt(evidence: &Evidence) -> Option<String> {
     other_poller(evidence).or_else(|| {
         let directions = Direction::both(evidence);
         if evidence.devices.iter().all(counts_itself) {
-            let late = directions.iter().any(Direction::is_missing).then_some("it keeps its log late, or I/Os failed");
+            let late = directions
+                .iter()
+                .any(Direction::is_missing)
+                .then_some("it keeps its log late, or I/Os failed");
             let what = late.map(str::to_owned).or_else(|| too_many(evidence, &directions))?;
             return Some(format!("{}: {what}", counted(evidence, &directions)));
         }
@@ -36,8 +39,9 @@ pub(crate) fn doubt(evidence: &Evidence) -> Option<String> {
 
 /// A disk whose I/Os nobody counts.
 pub(crate) fn uncounted(evidence: &Evidence) -> Option<&str> {
-    let is_off =
-        |device: &&DeviceEvidence| !counts_itself(device) && device.settings.get("iostats").is_some_and(|on| on == "0");
+    let is_off = |device: &&DeviceEvidence| {
+        !counts_itself(device) && device.settings.get("iostats").is_some_and(|on| on == "0")
+    };
     evidence.devices.iter().find(is_off).map(|device| device.name.as_str())
 }
 
@@ -47,7 +51,9 @@ fn other_poller(evidence: &Evidence) -> Option<String> {
     let own = if has_sqpolls(engine) { evidence.numjobs as usize } else { 0 };
     let found = sqpolls(evidence).count();
     (found > own).then(|| {
-        format!("a submission poller of another ring ran meanwhile: {found} were there where the trial has {own}")
+        format!(
+            "a submission poller of another ring ran meanwhile: {found} were there where the trial has {own}"
+        )
     })
 }
 
@@ -81,7 +87,8 @@ fn too_few(directions: &[Direction; 2]) -> Option<String> {
 
 fn too_many(evidence: &Evidence, directions: &[Direction; 2]) -> Option<String> {
     let sum = |excess: fn(&Direction) -> u64| directions.iter().map(excess).fold(0, u64::saturating_add);
-    let is_beyond = |excess: u64, issued: u64, slack: u64| excess as f64 > FOREIGN_SHARE * issued as f64 + slack as f64;
+    let is_beyond =
+        |excess: u64, issued: u64, slack: u64| excess as f64 > FOREIGN_SHARE * issued as f64 + slack as f64;
     if is_beyond(sum(Direction::excess_bytes), evidence.bytes(), SLACK_BYTES) {
         return Some("others used the disk meanwhile".into());
     }

@@ -8,7 +8,8 @@ use std::path::PathBuf;
 pub enum ProbeError {
     /// The kernel has no whole block device of this name.
     #[error(
-        "`{name}` is no whole disk: `/sys/block` has no such entry; name a disk as `lsblk --nodeps --output NAME` lists it"
+        "`{name}` is no whole disk: `/sys/block` has no such entry; name a disk as `lsblk --nodeps --output \
+         NAME` lists it"
     )]
     NoDevice {
         /// The name that was given.

@@ -34,7 +34,8 @@ pub(crate) struct Direction {
 impl Direction {
     /// Reads and writes apart: what is missing of the one is not made up for by the other.
     pub(crate) fn both(evidence: &Evidence) -> [Direction; 2] {
-        let mut reads = Direction { issued: evidence.reads, issued_bytes: evidence.read_bytes, ..Direction::default() };
+        let mut reads =
+            Direction { issued: evidence.reads, issued_bytes: evidence.read_bytes, ..Direction::default() };
         let mut writes =
             Direction { issued: evidence.writes, issued_bytes: evidence.write_bytes, ..Direction::default() };
         for disk in &evidence.devices {
@@ -108,8 +109,8 @@ pub(crate) fn in_flight(evidence: &Evidence) -> u64 {
     u64::from(evidence.iodepth.max(1)) * u64::from(evidence.numjobs.max(1))
 }
 
-/// I/Os that one vector has in flight at most where the jobs are spread over the vectors as over the cores: those of its share of the
-/// jobs, and no more than its queue holds (`nr_requests`).
+/// I/Os that one vector has in flight at most where the jobs are spread over the vectors as over the cores:
+/// those of its share of the jobs, and no more than its queue holds (`nr_requests`).
 pub(crate) fn in_flight_per_vector(evidence: &Evidence) -> u64 {
     let vectors: usize = evidence.devices.iter().map(|device| device.vectors.len()).sum();
     let cores = match evidence.allowed_cpus.unwrap_or(evidence.cpu.cores) {
@@ -117,7 +118,8 @@ pub(crate) fn in_flight_per_vector(evidence: &Evidence) -> u64 {
         cores => cores.into(),
     };
     let jobs = u64::from(evidence.numjobs.max(1)).div_ceil((vectors as u64).clamp(1, cores));
-    let queue = evidence.devices.iter().filter_map(|device| device.settings.get("nr_requests")?.parse().ok()).max();
+    let queue =
+        evidence.devices.iter().filter_map(|device| device.settings.get("nr_requests")?.parse().ok()).max();
     (u64::from(evidence.iodepth.max(1)) * jobs).min(queue.unwrap_or(u64::MAX)).max(1)
 }
 
@@ -128,7 +130,8 @@ pub(crate) struct Sleeps {
     pub(crate) most: u64,
 }
 
-/// Sleeps of a generator that ran as a process of its own which have nothing to do with I/O: of its start and end.
+/// Sleeps of a generator that ran as a process of its own which have nothing to do with I/O: of its start and
+/// end.
 pub const START_SLEEPS: u64 = 400;
 /// And of its main thread, that looks after the jobs, in each second of the window.
 pub const MAIN_SLEEPS_PER_S: u64 = 120;
@@ -195,8 +198,8 @@ impl Pollers {
         ratio(self.cpu_ns, window_ns) / self.count.max(1) as f64
     }
 
-    /// The share of a CPU that the cores allow each: what the trial's other threads left of them, or an equal part for
-    /// every thread of the trial if that is more.
+    /// The share of a CPU that the cores allow each: what the trial's other threads left of them, or an equal
+    /// part for every thread of the trial if that is more.
     pub(crate) fn allowed(&self, evidence: &Evidence) -> f64 {
         let cores = f64::from(evidence.allowed_cpus.unwrap_or(evidence.cpu.cores));
         if cores == 0.0 {
@@ -215,14 +218,16 @@ impl Pollers {
         if running_sqpolls(evidence).count() > evidence.numjobs as usize {
             return Err("no interrupt, but more submission pollers ran than the trial has".to_owned());
         }
-        let [least, most] = [self.sleeps.least, self.sleeps.most].map(|it| per_round(evidence, it, evidence.ios()));
+        let [least, most] =
+            [self.sleeps.least, self.sleeps.most].map(|it| per_round(evidence, it, evidence.ios()));
         if least >= POLL_SLEEPS {
             let least = text(least);
             return Err(format!("no interrupt, but {least} sleeps per round are too many for poll"));
         }
         if most >= HYBRID_SLEEPS {
             return Err(format!(
-                "no interrupt, and {} sleeps per round that may be those of the generator's start or before each poll: measure longer",
+                "no interrupt, and {} sleeps per round that may be those of the generator's start or before \
+                 each poll: measure longer",
                 text(most)
             ));
         }
@@ -231,8 +236,8 @@ impl Pollers {
             return Ok(());
         }
         Err(format!(
-            "no interrupt and no sleep, but a poller had a CPU for only {:.0} % of the window where the cores allow {:.0} %: leave \
-             the pollers the cores that they have",
+            "no interrupt and no sleep, but a poller had a CPU for only {:.0} % of the window where the \
+             cores allow {:.0} %: leave the pollers the cores that they have",
             100.0 * busy,
             100.0 * allowed
         ))
@@ -305,21 +310,30 @@ pub fn summary(evidence: &Evidence) -> Vec<String> {
             (false, Some(_)) => "submission poller",
             (false, None) => "job",
         };
-        figures.push(format!("{} sleeps per I/O and {busy:.0} % of a CPU ({who})", per_io(pollers.sleeps.most)));
+        figures
+            .push(format!("{} sleeps per I/O and {busy:.0} % of a CPU ({who})", per_io(pollers.sleeps.most)));
     }
     match &evidence.completions {
         Some(Finding::Seen(counts)) => figures.push(told(counts)),
-        Some(Finding::Unclear(reason)) => figures.push(format!("who completed each I/O was not counted: {reason}")),
+        Some(Finding::Unclear(reason)) => {
+            figures.push(format!("who completed each I/O was not counted: {reason}"))
+        }
         Some(Finding::Mixed(_)) | None => {}
     }
     if let Some(engine) = &evidence.engine {
-        figures.push(match (engine.submission_doorbells().zip(engine.completion_doorbells), engine.doorbells) {
-            (Some((submissions, completions)), _) => {
-                format!("{} submission and {} completion doorbells per I/O", per_io(submissions), per_io(completions))
-            }
-            (None, Some(doorbells)) => format!("{} doorbells per I/O", per_io(doorbells)),
-            (None, None) => format!("{} submitting system calls per I/O", per_io(engine.submit_calls)),
-        });
+        figures.push(
+            match (engine.submission_doorbells().zip(engine.completion_doorbells), engine.doorbells) {
+                (Some((submissions, completions)), _) => {
+                    format!(
+                        "{} submission and {} completion doorbells per I/O",
+                        per_io(submissions),
+                        per_io(completions)
+                    )
+                }
+                (None, Some(doorbells)) => format!("{} doorbells per I/O", per_io(doorbells)),
+                (None, None) => format!("{} submitting system calls per I/O", per_io(engine.submit_calls)),
+            },
+        );
     }
     if evidence.latency_sum_ns > 0 {
         figures.push(format!("achieved depth {}", text(ratio(evidence.latency_sum_ns, evidence.window_ns))));

@@ -1,17 +1,20 @@
-//! Time of the cores in each idle state (Documentation/admin-guide/pm/cpuidle.rst, "Representation of Idle States").
+//! Time of the cores in each idle state (Documentation/admin-guide/pm/cpuidle.rst, "Representation of Idle
+//! States").
 
 use crate::root::{Root, names, text_if_there};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// The idle states of every core, as the kernel listed them when the probe was made. Empty where it has no cpuidle.
+/// The idle states of every core, as the kernel listed them when the probe was made. Empty where it has no
+/// cpuidle.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct IdleStates {
     /// Name and the file of the time, in µs.
     states: Vec<(String, PathBuf)>,
 }
 
-/// The times in µs, in the order of the states; absent for a core that has none now, such as one that is offline.
+/// The times in µs, in the order of the states; absent for a core that has none now, such as one that is
+/// offline.
 pub(crate) type Times = Vec<Option<u64>>;
 
 impl IdleStates {
@@ -36,8 +39,9 @@ impl IdleStates {
         self.states.iter().map(|(_, file)| time(file)).collect()
     }
 
-    /// Time in ns from `earlier` to `later` by name of the state, summed over the cores that have it at both. The kernel adds a stay
-    /// when the core leaves the state, so one that a snapshot falls into counts where it ends.
+    /// Time in ns from `earlier` to `later` by name of the state, summed over the cores that have it at both.
+    /// The kernel adds a stay when the core leaves the state, so one that a snapshot falls into counts where
+    /// it ends.
     pub(crate) fn between(&self, earlier: &Times, later: &Times) -> BTreeMap<String, u64> {
         let mut sums = BTreeMap::new();
         for ((name, _), times) in self.states.iter().zip(earlier.iter().zip(later)) {
@@ -53,7 +57,8 @@ impl IdleStates {
 
 /// True for `cpu12` of `cpu`, not for `cpuidle`.
 fn is_numbered(name: &str, of: &str) -> bool {
-    name.strip_prefix(of).is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
+    name.strip_prefix(of)
+        .is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
 #[cfg(test)]
@@ -86,7 +91,8 @@ mod tests {
         for (cpu, deep, time) in [(0, 2, "1500"), (1, 2, "1020"), (10, 1, "999")] {
             write(tree.path(), cpu, deep, "C6", time);
         }
-        let expected = |poll_ns, deep_ns| BTreeMap::from([("C6".to_owned(), deep_ns), ("POLL".to_owned(), poll_ns)]);
+        let expected =
+            |poll_ns, deep_ns| BTreeMap::from([("C6".to_owned(), deep_ns), ("POLL".to_owned(), poll_ns)]);
         assert_eq!(states.between(&before, &states.read()), expected(0, 520_000));
         // A core that has gone offline takes its states along: what it had before is not counted.
         fs::remove_dir_all(cpus.join("cpu0/cpuidle")).unwrap();

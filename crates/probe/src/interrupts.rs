@@ -19,7 +19,8 @@ pub(crate) struct Line<'a> {
 impl<'a> Table<'a> {
     pub(crate) fn new(text: &'a str) -> Table<'a> {
         let (head, body) = text.split_once('\n').unwrap_or((text, ""));
-        let cores = head.split_whitespace().filter_map(|name| name.strip_prefix("CPU")?.parse().ok()).collect();
+        let cores =
+            head.split_whitespace().filter_map(|name| name.strip_prefix("CPU")?.parse().ok()).collect();
         Table { cores, body }
     }
 
@@ -79,7 +80,11 @@ impl Counts {
     /// Interrupts of the given vectors (number and name) since `earlier`. None where a vector or a
     /// core came or went meanwhile, for what it counted is lost, and where a number has changed
     /// hands, as after a reset of the controller.
-    pub(crate) fn since<'a>(&self, earlier: &Counts, vectors: impl Iterator<Item = &'a (u32, String)>) -> Option<u64> {
+    pub(crate) fn since<'a>(
+        &self,
+        earlier: &Counts,
+        vectors: impl Iterator<Item = &'a (u32, String)>,
+    ) -> Option<u64> {
         if self.cores != earlier.cores {
             return None;
         }

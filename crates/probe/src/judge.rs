@@ -10,12 +10,12 @@ use std::fmt::Display;
 /// *verified* if what was asked for was seen, under the settings that it needs, and the disk did
 /// the I/O, all of it and nothing else; else *unproven*.
 ///
-/// `evidence` is what was observed; of it only settings and set-up are looked at, which mean
-/// something only beside the path. What was seen refutes even in doubt: flushes, discards and all
-/// I/O that can be foreign are taken off before [`observe`](crate::observe()) sees interrupts, and
-/// pollers of other rings are not counted. A submission by system call is taken on the generator's
-/// word where the generator ran as another process that nobody watched: only a submission poller could contradict it.
-/// A submission poller is not, and no engine of this process has its word taken.
+/// `evidence` is what was observed; of it only settings and set-up are looked at, which mean something only
+/// beside the path. What was seen refutes even in doubt: flushes, discards and all I/O that can be foreign
+/// are taken off before [`observe`](crate::observe()) sees interrupts, and pollers of other rings are not
+/// counted. A submission by system call is taken on the generator's word where the generator ran as another
+/// process that nobody watched: only a submission poller could contradict it. A submission poller is not, and
+/// no engine of this process has its word taken.
 pub fn judge(path: &IoPath, observed: &Observed, evidence: &Evidence) -> Verdict {
     let completion = compare(path.completion(), &observed.completion);
     let submission = compare(path.submission(), &observed.submission);
@@ -32,7 +32,9 @@ pub fn judge(path: &IoPath, observed: &Observed, evidence: &Evidence) -> Verdict
     match submission {
         Outcome::AsAsked(what) => seen.push(format!("submission by {what} was seen")),
         Outcome::Other(reason) => against.push(reason),
-        Outcome::Open(reason) if is_word_taken => seen.push(format!("submission by {}: {reason}", Submission::Syscall)),
+        Outcome::Open(reason) if is_word_taken => {
+            seen.push(format!("submission by {}: {reason}", Submission::Syscall))
+        }
         Outcome::Open(reason) => open.push(reason),
     }
     against.extend(other_registration(path, evidence));
@@ -64,7 +66,9 @@ fn compare<T: PartialEq + Display>(asked: T, finding: &Finding<T>) -> Outcome {
 fn other_registration(path: &IoPath, evidence: &Evidence) -> Option<String> {
     let (ring, engine) = (path.ring()?, evidence.engine.as_ref()?);
     match (ring.registered, engine.registered) {
-        (true, false) => Some("asked for registered buffers and file, but they were not registered".to_owned()),
+        (true, false) => {
+            Some("asked for registered buffers and file, but they were not registered".to_owned())
+        }
         (false, true) => Some("asked for plain buffers and file, but they were registered".to_owned()),
         _ => None,
     }

@@ -40,7 +40,8 @@ fn is_sampled(config: &str) -> Option<bool> {
     if !config.lines().any(|line| line.starts_with("CONFIG_")) {
         return None;
     }
-    let is_timed = |line: &str| matches!(line, "CONFIG_IRQ_TIME_ACCOUNTING=y" | "CONFIG_VIRT_CPU_ACCOUNTING_NATIVE=y");
+    let is_timed =
+        |line: &str| matches!(line, "CONFIG_IRQ_TIME_ACCOUNTING=y" | "CONFIG_VIRT_CPU_ACCOUNTING_NATIVE=y");
     Some(!config.lines().any(|line| is_timed(line.trim_end())))
 }
 
@@ -65,7 +66,10 @@ mod tests {
     fn configurations_are_told_apart() {
         assert_eq!(is_sampled("CONFIG_SMP=y\n# CONFIG_IRQ_TIME_ACCOUNTING is not set\n"), Some(true));
         assert_eq!(is_sampled("CONFIG_VIRT_CPU_ACCOUNTING_GEN=y\n"), Some(true));
-        assert_eq!(is_sampled("CONFIG_VIRT_CPU_ACCOUNTING_GEN=y\nCONFIG_IRQ_TIME_ACCOUNTING=y\n"), Some(false));
+        assert_eq!(
+            is_sampled("CONFIG_VIRT_CPU_ACCOUNTING_GEN=y\nCONFIG_IRQ_TIME_ACCOUNTING=y\n"),
+            Some(false)
+        );
         assert_eq!(is_sampled("CONFIG_VIRT_CPU_ACCOUNTING_NATIVE=y\n"), Some(false));
         assert_eq!(is_sampled("nothing of the kind"), None);
     }
@@ -78,7 +82,8 @@ mod tests {
         std::fs::create_dir_all(tree.path().join("proc/sys/kernel")).unwrap();
         std::fs::create_dir_all(tree.path().join("boot")).unwrap();
         std::fs::write(tree.path().join("proc/sys/kernel/osrelease"), "5.10.0-30-amd64\n").unwrap();
-        std::fs::write(tree.path().join("boot/config-5.10.0-30-amd64"), "CONFIG_IRQ_TIME_ACCOUNTING=y\n").unwrap();
+        std::fs::write(tree.path().join("boot/config-5.10.0-30-amd64"), "CONFIG_IRQ_TIME_ACCOUNTING=y\n")
+            .unwrap();
         assert_eq!(read(&root), Some(false));
         std::fs::write(tree.path().join("proc/config.gz"), pack("CONFIG_SMP=y\n")).unwrap();
         assert_eq!(read(&root), Some(true));

@@ -35,13 +35,15 @@ pub use child::{ChildJobs, ChildWatch, JobThreads, Watched};
 pub use completions::{CompletionCounters, CompletionsError, HeldCounters, Waiting};
 pub use conditions::{DISTURBED_CORES, DISTURBED_SHARE, TICKS_DEVIATIONS, TICKS_SLACK_NS, conditions};
 pub use counted::{
-    AGREEMENT, COUNTED_SHARE, FEW_SLEEPS, HYBRID_AGREEMENT, HYBRID_TIMERS, MIXED_SHARE, POLL_TIMERS, STRAY_TIMERS,
-    TIMER_ROUNDS, of_pass,
+    AGREEMENT, COUNTED_SHARE, FEW_SLEEPS, HYBRID_AGREEMENT, HYBRID_TIMERS, MIXED_SHARE, POLL_TIMERS,
+    STRAY_TIMERS, TIMER_ROUNDS, of_pass,
 };
 pub use cpu::reap;
 pub use doubt::{FOREIGN_SHARE, SLACK_BYTES, SLACK_IOS};
 pub use error::ProbeError;
-pub use figures::{HYBRID_SLEEPS, MAIN_SLEEPS_PER_S, MISSING_SHARE, POLL_BUSY, POLL_SLEEPS, START_SLEEPS, summary};
+pub use figures::{
+    HYBRID_SLEEPS, MAIN_SLEEPS_PER_S, MISSING_SHARE, POLL_BUSY, POLL_SLEEPS, START_SLEEPS, summary,
+};
 pub use judge::{assess, judge};
 pub use kernel::irq_time_sampled;
 pub use observe::{

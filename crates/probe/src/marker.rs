@@ -2,8 +2,8 @@
 //! eight-byte encoding that no compiler emits.
 //!
 //! The instruction is `nop dword ptr [rax + rax + D]` (Intel's manual, volume 2, NOP, 0F 1F /0) with the
-//! displacement's upper bytes `O`, `P`, `J` and the code in its lowest. It does nothing and touches no memory, so it
-//! costs nothing where nobody watches. On other processors than x86-64 no mark is left.
+//! displacement's upper bytes `O`, `P`, `J` and the code in its lowest. It does nothing and touches no
+//! memory, so it costs nothing where nobody watches. On other processors than x86-64 no mark is left.
 
 /// The bytes of every mark before the code.
 pub const PREFIX: [u8; 4] = [0x0f, 0x1f, 0x84, 0x00];
@@ -32,7 +32,8 @@ macro_rules! mark {
     };
 }
 
-/// Tells the place of the trial that comes, most significant bit first. A window that begins later belongs to it.
+/// Tells the place of the trial that comes, most significant bit first. A window that begins later belongs to
+/// it.
 #[inline(never)]
 pub fn announce(position: u32) {
     for bit in (0..u32::BITS).rev() {

@@ -1,4 +1,5 @@
-//! CPU time of all processes that are not this one: what a trial shared the processors with (proc_pid_stat(5)).
+//! CPU time of all processes that are not this one: what a trial shared the processors with
+//! (proc_pid_stat(5)).
 
 use crate::root::{Root, text};
 use crate::threads::numbers;
@@ -8,7 +9,8 @@ use std::time::Instant;
 
 /// The kernel's flag of its own threads (include/linux/sched.h).
 const PF_KTHREAD: u64 = 0x0020_0000;
-/// The first process namespace of a machine (include/linux/proc_ns.h): in any other one only a part of the processes is seen.
+/// The first process namespace of a machine (include/linux/proc_ns.h): in any other one only a part of the
+/// processes is seen.
 const FIRST_NAMESPACE: &str = "pid:[4026531836]";
 
 /// How often the processes are read, until none came or went meanwhile.
@@ -33,7 +35,8 @@ struct Process {
 impl Others {
     /// The sums over all processes but `own` and its descendants; `None` where not all of them can be seen.
     ///
-    /// What a process had passes to the one that waits for it, so that the sum over those that are there loses nothing when one ends.
+    /// What a process had passes to the one that waits for it, so that the sum over those that are there
+    /// loses nothing when one ends.
     pub(crate) fn read(root: &Root, own: i32) -> Option<Others> {
         let all = root.path("proc");
         let namespace = std::fs::read_link(all.join("self/ns/pid")).ok()?;
@@ -55,19 +58,21 @@ impl Others {
         Some(Others { at: Instant::now(), processes_ticks: sum(false), kernel_threads_ticks: sum(true) })
     }
 
-    /// What they had from this moment to `later`. `None` if the sum fell: then a process ended for which nobody waits, and its time is lost.
+    /// What they had from this moment to `later`. `None` if the sum fell: then a process ended for which
+    /// nobody waits, and its time is lost.
     pub(crate) fn until(&self, later: &Others, tick_ns: u64) -> Option<OthersEvidence> {
         let ns = |before: u64, after: u64| Some(after.checked_sub(before)?.saturating_mul(tick_ns));
         Some(OthersEvidence {
-            over_ns: u64::try_from(later.at.saturating_duration_since(self.at).as_nanos()).unwrap_or(u64::MAX),
+            over_ns: u64::try_from(later.at.saturating_duration_since(self.at).as_nanos())
+                .unwrap_or(u64::MAX),
             processes_ns: ns(self.processes_ticks, later.processes_ticks)?,
             kernel_threads_ns: ns(self.kernel_threads_ticks, later.kernel_threads_ticks)?,
         })
     }
 }
 
-/// True for `ancestor` itself and for what descends from it. Names of processes are read one after another, so that their order may
-/// hold a circle.
+/// True for `ancestor` itself and for what descends from it. Names of processes are read one after another,
+/// so that their order may hold a circle.
 fn descends(processes: &BTreeMap<i32, Process>, process: i32, ancestor: i32) -> bool {
     let mut at = process;
     for _ in 0..=processes.len() {
@@ -85,7 +90,8 @@ fn descends(processes: &BTreeMap<i32, Process>, process: i32, ancestor: i32) -> 
 fn parse(stat: &str) -> Option<Process> {
     let (_, fields) = stat.rsplit_once(')')?;
     let fields: Vec<&str> = fields.split_whitespace().collect();
-    // The state after the name is field 3: the parent is field 4, flags 9, utime, stime, cutime and cstime 14 to 17.
+    // The state after the name is field 3: the parent is field 4, flags 9, utime, stime, cutime and cstime 14
+    // to 17.
     let number = |field: usize| fields.get(field - 3)?.parse::<i64>().ok();
     let is_kernel = u64::try_from(number(9)?).ok()? & PF_KTHREAD != 0;
     let times = (14..=17).map(number).collect::<Option<Vec<i64>>>()?;
@@ -115,7 +121,8 @@ mod tests {
             let folder = self.0.path().join(format!("proc/{pid}"));
             fs::create_dir_all(&folder).unwrap();
             let stat = format!(
-                "{pid} (a ) b) S {parent} 1 1 0 -1 {flags} 0 0 0 0 {user} {system} {cuser} {csystem} 20 0 1 0 9\n"
+                "{pid} (a ) b) S {parent} 1 1 0 -1 {flags} 0 0 0 0 {user} {system} {cuser} {csystem} 20 0 1 \
+                 0 9\n"
             );
             fs::write(folder.join("stat"), stat).unwrap();
         }
@@ -141,7 +148,8 @@ mod tests {
         tree.process(2, 0, PF_KTHREAD | 0x40, [0, 8, 0, 0]);
         tree.process(50, 1, 0, [900, 900, 900, 900]);
         tree.process(51, 50, 0, [70, 70, 0, 0]);
-        // One of theirs ended and was waited for, after 20 ticks more; another was started and has ended, after 9.
+        // One of theirs ended and was waited for, after 20 ticks more; another was started and has ended,
+        // after 9.
         tree.ends(61);
         tree.process(60, 1, 0, [2, 0, 520 + 9, 0]);
         tree.process(62, 60, 0, [4, 0, 0, 0]);

@@ -1,4 +1,5 @@
-//! The words of `perf_event_open(2)` (include/uapi/linux/perf_event.h), as far as they are used here, and what its refusals mean.
+//! The words of `perf_event_open(2)` (include/uapi/linux/perf_event.h), as far as they are used here, and
+//! what its refusals mean.
 
 use crate::root::Root;
 use std::ffi::CStr;
@@ -67,10 +68,10 @@ pub(crate) enum Whose {
 pub(crate) struct Counter(File);
 
 impl Counter {
-    /// Opens an event of one core, whoever runs there, not yet counting: a sample every `period` counts. What guests of this machine do
-    /// is left out; so is the
-    /// idle task by a software event. The kernel throttles a core that takes more samples from one tick to the next than
-    /// belong to one, and an idle core has no ticks (kernel/events/core.c, `__perf_event_account_interrupt`).
+    /// Opens an event of one core, whoever runs there, not yet counting: a sample every `period` counts. What
+    /// guests of this machine do is left out; so is the idle task by a software event. The kernel throttles a
+    /// core that takes more samples from one tick to the next than belong to one, and an idle core has no
+    /// ticks (kernel/events/core.c, `__perf_event_account_interrupt`).
     pub(crate) fn sampled(kind: u32, config: u64, period: u64, cpu: u32) -> io::Result<Counter> {
         let exclude_idle = if kind == TYPE_SOFTWARE { FLAG_EXCLUDE_IDLE } else { 0 };
         let attributes = Attributes {
@@ -115,8 +116,9 @@ impl Counter {
         };
         let no_group: libc::c_int = -1;
         // SAFETY: `attributes` is as long as its `size` says and outlives the call, which only reads it.
-        let fd =
-            unsafe { libc::syscall(libc::SYS_perf_event_open, &raw const attributes, pid, cpu, no_group, FD_CLOEXEC) };
+        let fd = unsafe {
+            libc::syscall(libc::SYS_perf_event_open, &raw const attributes, pid, cpu, no_group, FD_CLOEXEC)
+        };
         match i32::try_from(fd) {
             // SAFETY: the kernel has just given us this descriptor and nobody else owns it.
             Ok(fd) if fd >= 0 => Ok(Counter(unsafe { File::from_raw_fd(fd) })),
@@ -152,7 +154,8 @@ impl Counter {
         self.control(IOC_DISABLE, 0)
     }
 
-    /// Time in ns for which it was enabled, and for which it did count: less where the PMU has too few counters.
+    /// Time in ns for which it was enabled, and for which it did count: less where the PMU has too few
+    /// counters.
     pub(crate) fn times_ns(&self) -> io::Result<[u64; 2]> {
         let mut bytes = [0u8; 24];
         io::Read::read_exact(&mut &self.0, &mut bytes)?;
@@ -178,8 +181,8 @@ impl AsRawFd for Counter {
 pub enum EventsError {
     /// `EACCES`: what all of the machine does is not for this user to see.
     #[error(
-        "this user may not watch every core (kernel.perf_event_paranoid is {paranoid}): run as root, grant CAP_PERFMON, or \
-         `sysctl kernel.perf_event_paranoid=-1`"
+        "this user may not watch every core (kernel.perf_event_paranoid is {paranoid}): run as root, grant \
+         CAP_PERFMON, or `sysctl kernel.perf_event_paranoid=-1`"
     )]
     NotAllowed {
         /// The value of the setting, as the kernel shows it.
@@ -187,23 +190,29 @@ pub enum EventsError {
     },
     /// `EPERM`: a container or the kernel's lockdown forbids the system call to everybody.
     #[error(
-        "the system call perf_event_open is forbidden here: allow it in the container's seccomp profile together with CAP_PERFMON, or \
-         run outside of the container (kernel lockdown `confidentiality` forbids it as well)"
+        "the system call perf_event_open is forbidden here: allow it in the container's seccomp profile \
+         together with CAP_PERFMON, or run outside of the container (kernel lockdown `confidentiality` \
+         forbids it as well)"
     )]
     Forbidden,
     /// `ENOSYS`: the kernel was built without it.
     #[error(
-        "this kernel has no perf events: boot one with CONFIG_PERF_EVENTS, or allow perf_event_open in the container's seccomp profile"
+        "this kernel has no perf events: boot one with CONFIG_PERF_EVENTS, or allow perf_event_open in the \
+         container's seccomp profile"
     )]
     Missing,
     /// `EMFILE`: each core takes a descriptor an event.
-    #[error("this takes {needed} descriptors, more than this process may have: raise the limit by `ulimit -n`")]
+    #[error(
+        "this takes {needed} descriptors, more than this process may have: raise the limit by `ulimit -n`"
+    )]
     Descriptors {
         /// Descriptors in all.
         needed: usize,
     },
     /// Any other refusal of the kernel.
-    #[error("the kernel refused to count events ({0}): leave them out, and please report the kernel's version")]
+    #[error(
+        "the kernel refused to count events ({0}): leave them out, and please report the kernel's version"
+    )]
     Os(io::Error),
 }
 

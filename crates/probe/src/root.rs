@@ -47,7 +47,8 @@ pub(crate) fn text_if_there(path: &Path) -> Result<Option<String>, ProbeError> {
 /// The names in a directory, sorted; none if it cannot be listed.
 pub(crate) fn names(directory: &Path) -> Vec<String> {
     let Ok(entries) = fs::read_dir(directory) else { return Vec::new() };
-    let mut names: Vec<String> = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()).collect();
+    let mut names: Vec<String> =
+        entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()).collect();
     names.sort();
     names
 }

@@ -41,13 +41,13 @@ pub enum Who<'a> {
         /// left out, also of the totals.
         own: &'a [i32],
     },
-    /// A child process that lives wholly between the two snapshots. Its totals are [`reap`](crate::reap)'s, for the
-    /// caller to add.
+    /// A child process that lives wholly between the two snapshots. Its totals are [`reap`](crate::reap)'s,
+    /// for the caller to add.
     Child,
 }
 
-/// The end of the window that a snapshot is taken at. The threads are read next to the window, the device and the machine
-/// farther from it: a submission poller uses CPU time while the rest is read.
+/// The end of the window that a snapshot is taken at. The threads are read next to the window, the device and
+/// the machine farther from it: a submission poller uses CPU time while the rest is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Edge {
     /// The window begins after the snapshot: threads last.
@@ -125,11 +125,19 @@ impl Probe {
         let irqs = devices.iter().flat_map(Device::irqs).collect();
         let sqpoll_is_kernel_thread = sqpoll_is_kernel_thread(&root);
         let idle_states = Arc::new(IdleStates::find(&root));
-        Ok(Probe { root, devices, taken: None, irqs, idle_states, tick_ns: cpu::tick_ns(), sqpoll_is_kernel_thread })
+        Ok(Probe {
+            root,
+            devices,
+            taken: None,
+            irqs,
+            idle_states,
+            tick_ns: cpu::tick_ns(),
+            sqpoll_is_kernel_thread,
+        })
     }
 
-    /// Reads all counters at an edge of the window. Take it while no I/O of the trial is in flight; the job threads
-    /// must be alive, else their counts are in the totals only.
+    /// Reads all counters at an edge of the window. Take it while no I/O of the trial is in flight; the job
+    /// threads must be alive, else their counts are in the totals only.
     ///
     /// # Errors
     ///
@@ -209,7 +217,8 @@ impl Probe {
         self.sqpoll_is_kernel_thread
     }
 
-    /// Counts who completes the I/Os of the disks from now on, for as long as it is not ended. Nothing of the trial may be in flight.
+    /// Counts who completes the I/Os of the disks from now on, for as long as it is not ended. Nothing of the
+    /// trial may be in flight.
     ///
     /// # Errors
     /// [`CompletionsError`] where there is no tracefs, or this user may not.
@@ -220,7 +229,8 @@ impl Probe {
 
     fn this_process(&self, jobs: &[i32], own: &[i32]) -> Result<Process, ProbeError> {
         let all = threads::of_this_process(&self.root, self.tick_ns)?;
-        let (own, others): (Vec<Thread>, Vec<Thread>) = all.into_iter().partition(|thread| own.contains(&thread.tid));
+        let (own, others): (Vec<Thread>, Vec<Thread>) =
+            all.into_iter().partition(|thread| own.contains(&thread.tid));
         let mut threads: Vec<(ThreadRole, Thread)> =
             others.into_iter().map(|thread| (threads::role(&thread, jobs), thread)).collect();
         if self.sqpoll_is_kernel_thread {
@@ -243,16 +253,18 @@ impl Snapshot {
 
     /// What happened from this snapshot to `later`, taken by the same probe for the same `Who`.
     ///
-    /// Fills `rules`, `devices`, `threads`, `process`, `others`, `cpu`, `c_states` and `irq_time_sampled`; the
-    /// caller adds what only it knows: `window_ns`, `numjobs`, `iodepth`, `reads`, `read_bytes`, `writes`,
-    /// `write_bytes`, `latency_sum_ns`, `engine`, `control`, `throttles` and `power_changes`; the totals of a [`Who::Child`]; of a taken device the
-    /// I/Os that it counted. Threads that appeared meanwhile count from zero; those that ended are in `process` only, but a submission poller that ended
+    /// Fills `rules`, `devices`, `threads`, `process`, `others`, `cpu`, `c_states` and `irq_time_sampled`;
+    /// the caller adds what only it knows: `window_ns`, `numjobs`, `iodepth`, `reads`, `read_bytes`,
+    /// `writes`, `write_bytes`, `latency_sum_ns`, `engine`, `control`, `throttles` and `power_changes`; the
+    /// totals of a [`Who::Child`]; of a taken device the I/Os that it counted. Threads that appeared
+    /// meanwhile count from zero; those that ended are in `process` only, but a submission poller that ended
     /// is listed, with counts of zero: it may have served another ring.
     pub fn until(&self, later: &Snapshot) -> Evidence {
         let before: Vec<Thread> = self.threads.iter().map(|(_, thread)| thread.clone()).collect();
         let here = later.threads.iter().map(|(role, thread)| thread.since(&before).evidence(*role));
         let has_ended = |thread: &Thread| later.threads.iter().all(|(_, known)| known.tid != thread.tid);
-        let ended = self.threads.iter().filter(|(role, thread)| *role == ThreadRole::Sqpoll && has_ended(thread));
+        let ended =
+            self.threads.iter().filter(|(role, thread)| *role == ThreadRole::Sqpoll && has_ended(thread));
         let ended = ended.map(|(role, thread)| thread.since(&before).evidence(*role));
         let devices = later.devices.iter().zip(&later.samples).filter_map(|(device, sample)| {
             let known = self.devices.iter().position(|known| known.name() == device.name())?;
@@ -283,14 +295,18 @@ impl Snapshot {
             user_ns: later.usage.user_ns.saturating_sub(self.usage.user_ns),
             system_ns: later.usage.system_ns.saturating_sub(self.usage.system_ns),
             voluntary_switches: later.usage.voluntary_switches.saturating_sub(self.usage.voluntary_switches),
-            involuntary_switches: later.usage.involuntary_switches.saturating_sub(self.usage.involuntary_switches),
+            involuntary_switches: later
+                .usage
+                .involuntary_switches
+                .saturating_sub(self.usage.involuntary_switches),
         };
         for own in later.own.iter().map(|thread| thread.since(&self.own)) {
             let (user_ns, system_ns) = own.user_and_system_ns();
             process.user_ns = process.user_ns.saturating_sub(user_ns);
             process.system_ns = process.system_ns.saturating_sub(system_ns);
             process.voluntary_switches = process.voluntary_switches.saturating_sub(own.voluntary_switches);
-            process.involuntary_switches = process.involuntary_switches.saturating_sub(own.involuntary_switches);
+            process.involuntary_switches =
+                process.involuntary_switches.saturating_sub(own.involuntary_switches);
         }
         process
     }
@@ -340,7 +356,8 @@ mod tests {
         let mut after = snapshot(&[], 0, 0, 0);
         after.threads = vec![(ThreadRole::Sqpoll, Thread { cpu_ns: 90, ..thread(3) })];
         let threads = before.until(&after).threads;
-        let found: Vec<_> = threads.iter().map(|it| (it.tid, it.role, it.cpu_ns, it.voluntary_switches)).collect();
+        let found: Vec<_> =
+            threads.iter().map(|it| (it.tid, it.role, it.cpu_ns, it.voluntary_switches)).collect();
         assert_eq!(found, [(3, ThreadRole::Sqpoll, 20, 0), (1, ThreadRole::Sqpoll, 0, 0)]);
     }
 

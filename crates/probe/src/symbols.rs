@@ -10,7 +10,10 @@ pub enum SymbolsError {
     #[error("/proc/kallsyms lists no functions: the kernel needs CONFIG_KALLSYMS")]
     Empty,
     /// Addresses are hidden.
-    #[error("/proc/kallsyms hides all addresses: read it as root (CAP_SYSLOG), with `sysctl kernel.kptr_restrict=1`")]
+    #[error(
+        "/proc/kallsyms hides all addresses: read it as root (CAP_SYSLOG), with `sysctl \
+         kernel.kptr_restrict=1`"
+    )]
     Hidden,
 }
 
@@ -48,8 +51,8 @@ pub struct Symbols {
 const LONGEST_BYTES: u64 = 64 * 1024;
 
 impl Symbols {
-    /// Reads the text of `/proc/kallsyms`: address, type, name and, for a module's, its name in brackets. Lines of
-    /// another form are passed over.
+    /// Reads the text of `/proc/kallsyms`: address, type, name and, for a module's, its name in brackets.
+    /// Lines of another form are passed over.
     pub fn parse(text: &str) -> Result<Symbols, SymbolsError> {
         let mut lines: Vec<Line<'_>> = text.lines().filter_map(Line::parse).collect();
         if !lines.iter().any(|line| line.is_function) {
@@ -59,7 +62,9 @@ impl Symbols {
         if !lines.iter().any(|line| line.is_function) {
             return Err(SymbolsError::Hidden);
         }
-        lines.sort_by(|a, b| (a.address, !a.is_function, a.rank()).cmp(&(b.address, !b.is_function, b.rank())));
+        lines.sort_by(|a, b| {
+            (a.address, !a.is_function, a.rank()).cmp(&(b.address, !b.is_function, b.rank()))
+        });
         let entries = lines.chunk_by(|a, b| a.address == b.address);
         Ok(Symbols { entries: entries.map(|same| (same[0].address, symbol(same))).collect() })
     }
@@ -67,12 +72,12 @@ impl Symbols {
     /// The symbols of the kernel that runs here.
     ///
     /// # Errors
-    /// [`ProbeError::Read`] where there is no `/proc/kallsyms`, [`ProbeError::Symbols`] where it shows this user no
-    /// addresses.
+    /// [`ProbeError::Read`] where there is no `/proc/kallsyms`, [`ProbeError::Symbols`] where it shows this
+    /// user no addresses.
     pub fn of_this_kernel() -> Result<Symbols, ProbeError> {
         let path = Path::new("/proc/kallsyms");
-        let text =
-            std::fs::read_to_string(path).map_err(|source| ProbeError::Read { path: path.to_owned(), source })?;
+        let text = std::fs::read_to_string(path)
+            .map_err(|source| ProbeError::Read { path: path.to_owned(), source })?;
         Ok(Symbols::parse(&text)?)
     }
 
@@ -85,7 +90,8 @@ impl Symbols {
 
     /// The address of a function that is built into the kernel.
     pub fn address_of(&self, function: &str) -> Option<u64> {
-        let is_it = |symbol: &&Symbol| symbol.function == function && symbol.module.is_none() && !symbol.is_part;
+        let is_it =
+            |symbol: &&Symbol| symbol.function == function && symbol.module.is_none() && !symbol.is_part;
         self.iter().find(is_it).map(|symbol| symbol.address)
     }
 
@@ -135,8 +141,8 @@ impl<'a> Line<'a> {
         Some(Line { address, is_function: is_text && !is_end(name), name, module })
     }
 
-    /// The lower, the more telling: no padding before a function, no part, few underscores in front, short; the last
-    /// only so that the choice is the same everywhere.
+    /// The lower, the more telling: no padding before a function, no part, few underscores in front, short;
+    /// the last only so that the choice is the same everywhere.
     fn rank(&self) -> (bool, bool, usize, usize, &str) {
         let underscores = self.name.len() - self.name.trim_start_matches('_').len();
         (self.name.starts_with(PADDING), self.name.contains('.'), underscores, self.name.len(), self.name)
@@ -148,7 +154,9 @@ const PADDING: &str = "__pfx_";
 
 /// Symbols of the linker script that begin or end a section and name no function.
 fn is_mark(name: &str) -> bool {
-    name.ends_with("text_start") || name.ends_with("text_end") || matches!(name, "_text" | "_stext" | "_sinittext")
+    name.ends_with("text_start")
+        || name.ends_with("text_end")
+        || matches!(name, "_text" | "_stext" | "_sinittext")
 }
 
 /// Symbols of the linker script after which no function follows.
@@ -199,7 +207,9 @@ ffffffffc0100000 t bpf_prog_6deef7357e7b4530\t[bpf]
 ";
 
     fn found(symbols: &Symbols, address: u64) -> Option<(String, Option<String>, bool)> {
-        symbols.find(address).map(|symbol| (symbol.function.clone(), symbol.module.clone(), symbol.address == address))
+        symbols
+            .find(address)
+            .map(|symbol| (symbol.function.clone(), symbol.module.clone(), symbol.address == address))
     }
 
     fn name(function: &str, is_entry: bool) -> Option<(String, Option<String>, bool)> {
@@ -224,7 +234,9 @@ ffffffffc0100000 t bpf_prog_6deef7357e7b4530\t[bpf]
     #[test]
     fn data_the_end_of_the_text_and_what_is_too_far_are_no_function() {
         let symbols = Symbols::parse(TEXT).unwrap();
-        for address in [0xffffffff81001000, 0xffffffff81001234, 0xffffffff81002001, 0xffffffffc0002000, 0xa001] {
+        for address in
+            [0xffffffff81001000, 0xffffffff81001234, 0xffffffff81002001, 0xffffffffc0002000, 0xa001]
+        {
             assert_eq!(found(&symbols, address), None, "{address:#x}");
         }
         assert!(symbols.find(0xffffffffc0100000 + LONGEST_BYTES - 1).is_some());
@@ -241,7 +253,10 @@ ffffffffc0100000 t bpf_prog_6deef7357e7b4530\t[bpf]
             assert_eq!(getppid.function, "__do_sys_getppid");
             assert_eq!(getppid.aliases, ["__x64_sys_getppid", "__ia32_sys_getppid"]);
             let memcpy = symbols.find(0xffffffff81000300).unwrap();
-            assert_eq!((memcpy.function.as_str(), memcpy.aliases.as_slice()), ("memcpy", &["__memcpy".to_owned()][..]));
+            assert_eq!(
+                (memcpy.function.as_str(), memcpy.aliases.as_slice()),
+                ("memcpy", &["__memcpy".to_owned()][..])
+            );
             lines.reverse();
         }
     }

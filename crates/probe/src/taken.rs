@@ -1,7 +1,8 @@
-//! A device that was taken from its kernel driver: who has it, and the interrupts that the kernel passes on for it.
+//! A device that was taken from its kernel driver: who has it, and the interrupts that the kernel passes on
+//! for it.
 //!
-//! Source: drivers/vfio/pci/vfio_pci_intrs.c, which names vectors `vfio-msix[N](ADDRESS)`, `vfio-msi[N](ADDRESS)` and
-//! `vfio-intx(ADDRESS)`.
+//! Source: drivers/vfio/pci/vfio_pci_intrs.c, which names vectors `vfio-msix[N](ADDRESS)`,
+//! `vfio-msi[N](ADDRESS)` and `vfio-intx(ADDRESS)`.
 
 use crate::ProbeError;
 use crate::interrupts::{Counts, Table};
@@ -45,8 +46,8 @@ impl Taken {
         (Sample { driver, vectors }, numbers)
     }
 
-    /// What is known of the device from the moment of `earlier` to that of `later`; its I/Os are the caller's to add. Without
-    /// a vector there is no interrupt: nobody has asked for one.
+    /// What is known of the device from the moment of `earlier` to that of `later`; its I/Os are the caller's
+    /// to add. Without a vector there is no interrupt: nobody has asked for one.
     pub(crate) fn between(&self, earlier: (&Sample, &Counts), later: (&Sample, &Counts)) -> DeviceEvidence {
         let is_same = earlier.0.vectors == later.0.vectors;
         DeviceEvidence {
@@ -69,10 +70,11 @@ mod tests {
 
     fn table(one: u32, two: u32) -> String {
         format!(
-            "            CPU0       CPU1\n  24:          7          9  PCI-MSIX-0000:00:05.0    0-edge      nvme1q0\n  \
-             25:          {one}          0  IR-PCI-MSIX-{ADDRESS}    1-edge      vfio-msix[1]({ADDRESS})\n  \
-             26:          0          {two}  IR-PCI-MSIX-{ADDRESS}    2-edge      vfio-msix[2]({ADDRESS})\n  \
-             27:          5          5  IR-PCI-MSIX-0000:11:00.0    2-edge      vfio-msix[2](0000:11:00.0)\n"
+            "            CPU0       CPU1\n  24:          7          9  PCI-MSIX-0000:00:05.0    0-edge      \
+             nvme1q0\n  25:          {one}          0  IR-PCI-MSIX-{ADDRESS}    1-edge      \
+             vfio-msix[1]({ADDRESS})\n  26:          0          {two}  IR-PCI-MSIX-{ADDRESS}    2-edge      \
+             vfio-msix[2]({ADDRESS})\n  27:          5          5  IR-PCI-MSIX-0000:11:00.0    2-edge      \
+             vfio-msix[2](0000:11:00.0)\n"
         )
     }
 
@@ -97,13 +99,16 @@ mod tests {
     fn its_own_vectors_are_counted_and_no_others() {
         let found = between(&table(10, 20), &table(14, 21), |_| {});
         assert_eq!((found.interrupts, found.taken_by.as_deref()), (Some(5), Some("vfio-pci")));
-        assert_eq!(found.vectors, [format!("25 vfio-msix[1]({ADDRESS})"), format!("26 vfio-msix[2]({ADDRESS})")]);
+        assert_eq!(
+            found.vectors,
+            [format!("25 vfio-msix[1]({ADDRESS})"), format!("26 vfio-msix[2]({ADDRESS})")]
+        );
     }
 
     #[test]
     fn without_a_vector_there_is_no_interrupt_and_with_another_nothing_is_told() {
-        let none =
-            "           CPU0       CPU1\n  24:          7          9  PCI-MSIX-0000:00:05.0    0-edge      nvme1q0\n";
+        let none = "           CPU0       CPU1\n  24:          7          9  PCI-MSIX-0000:00:05.0    \
+                    0-edge      nvme1q0\n";
         assert_eq!(between(none, none, |_| {}).interrupts, Some(0));
         assert_eq!(between(none, &table(1, 1), |_| {}).interrupts, None);
     }
@@ -123,7 +128,9 @@ mod tests {
         std::fs::create_dir_all(tree.path().join("sys/bus/pci/devices")).unwrap();
         let root = Root::new(tree.path()).unwrap();
         for name in ["0000:02:00.0", "../devices"] {
-            assert!(matches!(Taken::find(&root, name), Err(ProbeError::NoDevice { name: given }) if given == name));
+            assert!(
+                matches!(Taken::find(&root, name), Err(ProbeError::NoDevice { name: given }) if given == name)
+            );
         }
     }
 }

@@ -34,7 +34,9 @@ pub(crate) fn of_this_process(root: &Root, tick_ns: u64) -> Result<Vec<Thread>, 
 /// All threads of the process of this number; none if it is gone.
 pub(crate) fn of_process(root: &Root, process: &str, tick_ns: u64) -> Result<Vec<Thread>, ProbeError> {
     let tasks = root.path("proc").join(process).join("task");
-    numbers(&tasks).filter_map(|tid| Thread::read(&tasks.join(tid.to_string()), tid, tick_ns).transpose()).collect()
+    numbers(&tasks)
+        .filter_map(|tid| Thread::read(&tasks.join(tid.to_string()), tid, tick_ns).transpose())
+        .collect()
 }
 
 /// The submission pollers of kernels that run them as kernel threads; whose they are cannot be told.
@@ -42,7 +44,9 @@ pub(crate) fn kernel_sqpolls(root: &Root, tick_ns: u64) -> Result<Vec<Thread>, P
     let all = root.path("proc");
     let is_sqpoll = |pid: &i32| {
         let name = text_if_there(&all.join(pid.to_string()).join("comm"));
-        name.is_ok_and(|name| name.is_some_and(|name| RingThread::of(&name) == Some(RingThread::KernelPoller)))
+        name.is_ok_and(|name| {
+            name.is_some_and(|name| RingThread::of(&name) == Some(RingThread::KernelPoller))
+        })
     };
     let pids = numbers(&all).filter(is_sqpoll);
     pids.filter_map(|pid| Thread::read(&all.join(pid.to_string()), pid, tick_ns).transpose()).collect()
@@ -91,10 +95,13 @@ impl Thread {
         // The start is field 22.
         let started_ticks = times.nth(6)??;
         // Kernels without scheduler statistics have no such file, or zeroes in it.
-        let exact_ns = schedstat.split_whitespace().next().and_then(|word| word.parse().ok()).filter(|ns| *ns > 0);
+        let exact_ns =
+            schedstat.split_whitespace().next().and_then(|word| word.parse().ok()).filter(|ns| *ns > 0);
         let cpu_ns = exact_ns.unwrap_or(user_ns.saturating_add(system_ns));
         let last_cpu = fields.split_whitespace().nth(36).and_then(|word| word.parse().ok());
-        let word = |key: &str| status.lines().find_map(|line| Some(line.strip_prefix(key)?.strip_prefix(':')?.trim()));
+        let word = |key: &str| {
+            status.lines().find_map(|line| Some(line.strip_prefix(key)?.strip_prefix(':')?.trim()))
+        };
         let count = |key: &str| word(key)?.parse().ok();
         let cpus_allowed = word("Cpus_allowed_list").map(str::to_owned);
         let voluntary_switches = count("voluntary_ctxt_switches")?;
@@ -167,14 +174,20 @@ mod tests {
     fn fields_are_those_of_the_manual() {
         let thread = Thread::parse(4711, STAT, STATUS, "123456789 5 6\n", 10_000_000).unwrap();
         assert_eq!(thread.name, "a (b) c");
-        assert_eq!((thread.user_ns, thread.system_ns, thread.cpu_ns), (300_000_000, 120_000_000, 123_456_789));
+        assert_eq!(
+            (thread.user_ns, thread.system_ns, thread.cpu_ns),
+            (300_000_000, 120_000_000, 123_456_789)
+        );
         // What an old or cut text leaves out is not told.
         assert_eq!((thread.last_cpu, thread.cpus_allowed), (None, None));
         let stat = format!("{} {}\n", STAT.trim_end(), "0 ".repeat(14) + "17 3 0 0");
         let status = format!("Cpus_allowed:\tff\nCpus_allowed_list:\t0-3,8\n{STATUS}");
         let thread = Thread::parse(4711, &stat, &status, "", 10_000_000).unwrap();
         assert_eq!((thread.last_cpu, thread.cpus_allowed.as_deref()), (Some(3), Some("0-3,8")));
-        assert_eq!((thread.voluntary_switches, thread.involuntary_switches, thread.started_ticks), (42, 7, 99));
+        assert_eq!(
+            (thread.voluntary_switches, thread.involuntary_switches, thread.started_ticks),
+            (42, 7, 99)
+        );
     }
 
     #[test]

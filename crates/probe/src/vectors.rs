@@ -98,7 +98,8 @@ fn carries_io(action: &str) -> bool {
 
 /// True for a name made of `stem` and a number, such as `virtio0`.
 fn is_numbered(name: &str, stem: &str) -> bool {
-    name.strip_prefix(stem).is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
+    name.strip_prefix(stem)
+        .is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
 #[cfg(test)]
@@ -107,12 +108,20 @@ mod tests {
 
     #[test]
     fn only_vectors_of_io_count() {
-        for action in
-            ["nvme0q1", "nvme12q128", "virtio1-req.0", "virtio3-request", "virtio0-virtqueues", "virtio0", "ahci0"]
-        {
+        for action in [
+            "nvme0q1",
+            "nvme12q128",
+            "virtio1-req.0",
+            "virtio3-request",
+            "virtio0-virtqueues",
+            "virtio0",
+            "ahci0",
+        ] {
             assert!(carries_io(action), "{action}");
         }
-        for action in ["nvme0q0", "nvme12q0", "virtio1-config", "virtio3-control", "virtio3-event", "mpt-config"] {
+        for action in
+            ["nvme0q0", "nvme12q0", "virtio1-config", "virtio3-control", "virtio3-event", "mpt-config"]
+        {
             assert!(!carries_io(action), "{action}");
         }
     }

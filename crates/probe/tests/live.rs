@@ -2,7 +2,8 @@
 
 use iopj_core::Disturbance;
 use iopj_core::evidence::{
-    ControlRun, DeviceEvidence, EngineEvidence, Evidence, ProcessEvidence, ThreadEvidence, ThreadRole, VerdictKind,
+    ControlRun, DeviceEvidence, EngineEvidence, Evidence, ProcessEvidence, ThreadEvidence, ThreadRole,
+    VerdictKind,
 };
 use iopj_probe::{CompletionCounters, Edge, Probe, Waiting, Who, assess, conditions, reap};
 use std::fs::{self, File, OpenOptions};
@@ -66,8 +67,10 @@ struct Stranger(i32);
 
 impl Stranger {
     fn busy() -> Stranger {
-        let shell =
-            Command::new("sh").args(["-c", "(while :; do :; done) >/dev/null 2>&1 & echo $!"]).output().unwrap();
+        let shell = Command::new("sh")
+            .args(["-c", "(while :; do :; done) >/dev/null 2>&1 & echo $!"])
+            .output()
+            .unwrap();
         Stranger(String::from_utf8(shell.stdout).unwrap().trim().parse().unwrap())
     }
 }
@@ -78,7 +81,8 @@ impl Drop for Stranger {
     }
 }
 
-/// A window with others' time. Where a process ends for which nobody waits its time is lost, and a window has none.
+/// A window with others' time. Where a process ends for which nobody waits its time is lost, and a window has
+/// none.
 fn window_with_others(probe: &Probe, millis: u64) -> Option<Evidence> {
     let window = |_| {
         let before = probe.snapshot(Who::Child, Edge::Begin).unwrap();
@@ -97,8 +101,7 @@ fn a_stranger_that_is_busy_disturbs() {
     let _children = children_are_ours();
     let _stranger = Stranger::busy();
     // On a machine that is busy elsewhere it may have to wait for its share.
-    let is_theirs =
-        |disturbance: &Disturbance| matches!(disturbance, Disturbance::Others { cores, allowed } if cores > allowed);
+    let is_theirs = |disturbance: &Disturbance| matches!(disturbance, Disturbance::Others { cores, allowed } if cores > allowed);
     let mut windows = (0..100).map(|_| window_with_others(&probe, 500).unwrap());
     let found = windows.any(|evidence| conditions(&evidence).disturbances.iter().any(is_theirs));
     assert!(found, "the stranger was not seen in 100 windows");
@@ -113,8 +116,8 @@ fn usage(who: i32) -> libc::rusage {
     unsafe { usage.assume_init() }
 }
 
-/// Sleeps until the kernel has counted so many voluntary switches of this thread since it began, which it tells. A sleep that is over
-/// before the thread has let go of its core is none.
+/// Sleeps until the kernel has counted so many voluntary switches of this thread since it began, which it
+/// tells. A sleep that is over before the thread has let go of its core is none.
 fn sleep_until_switched(times: u64) -> u64 {
     let switches = || usage(libc::RUSAGE_THREAD).ru_nvcsw as u64;
     let begin = switches();
@@ -167,7 +170,10 @@ fn a_thread_that_has_ended_counts_in_the_totals() {
 /// CPU time of all children that were waited for.
 fn children_ns() -> u64 {
     let libc::rusage { ru_utime, ru_stime, .. } = usage(libc::RUSAGE_CHILDREN);
-    [ru_utime, ru_stime].iter().map(|time| time.tv_sec as u64 * 1_000_000_000 + time.tv_usec as u64 * 1000).sum()
+    [ru_utime, ru_stime]
+        .iter()
+        .map(|time| time.tv_sec as u64 * 1_000_000_000 + time.tv_usec as u64 * 1000)
+        .sum()
 }
 
 /// CPU time of a shell, once it has ended: by how much that of all children has grown.
@@ -200,9 +206,15 @@ fn a_child_costs_what_it_and_its_own_children_do_and_nobody_else() {
     other.wait().unwrap();
     cpu_ns("exit 3");
     let probe = Probe::new(&[]).unwrap();
-    let evidence =
-        probe.snapshot(Who::Child, Edge::Begin).unwrap().until(&probe.snapshot(Who::Child, Edge::End).unwrap());
-    assert_eq!((evidence.process, evidence.threads.len()), (ProcessEvidence::default(), 0), "the caller adds them");
+    let evidence = probe
+        .snapshot(Who::Child, Edge::Begin)
+        .unwrap()
+        .until(&probe.snapshot(Who::Child, Edge::End).unwrap());
+    assert_eq!(
+        (evidence.process, evidence.threads.len()),
+        (ProcessEvidence::default(), 0),
+        "the caller adds them"
+    );
 }
 
 /// The whole disk that holds a file, if it is one: none for overlays, networks, stacked disks.
@@ -251,8 +263,9 @@ fn window_of_reads(probe: &Probe, file: &File, blocks: usize) -> Evidence {
     evidence
 }
 
-/// What others do on the disk meanwhile may hide whose the interrupts are. A verdict is asked of a window in which the disk did
-/// these reads and nothing else; a machine whose disk is never left alone for some milliseconds has none.
+/// What others do on the disk meanwhile may hide whose the interrupts are. A verdict is asked of a window in
+/// which the disk did these reads and nothing else; a machine whose disk is never left alone for some
+/// milliseconds has none.
 #[test]
 fn real_reads_are_seen_on_the_disk_and_as_interrupts() {
     const BLOCKS: usize = 40;
@@ -265,16 +278,22 @@ fn real_reads_are_seen_on_the_disk_and_as_interrupts() {
     let probe = Probe::new(std::slice::from_ref(&disk)).unwrap();
     for _ in 0..500 {
         let mut evidence = window_of_reads(&probe, &file, BLOCKS);
-        let DeviceEvidence { reads, read_sectors, writes, discards, flushes, interrupts, .. } = evidence.devices[0];
+        let DeviceEvidence { reads, read_sectors, writes, discards, flushes, interrupts, .. } =
+            evidence.devices[0];
         assert!(reads >= BLOCKS as u64 && read_sectors >= (BLOCKS * BLOCK / 512) as u64);
         let Some(interrupts) = interrupts else { return skipped("a disk with interrupt vectors of its own") };
         if (reads, writes, discards, flushes) != (BLOCKS as u64, 0, 0, 0) {
             continue;
         }
-        evidence.control =
-            Some(ControlRun { ios: reads, interrupts: Some(interrupts), device_reads: reads, completions: None });
-        let [verdict, poll] = ["interrupt", "poll"]
-            .map(|completion| assess(&format!("posix-sio/syscall/{completion}").parse().unwrap(), &evidence).1);
+        evidence.control = Some(ControlRun {
+            ios: reads,
+            interrupts: Some(interrupts),
+            device_reads: reads,
+            completions: None,
+        });
+        let [verdict, poll] = ["interrupt", "poll"].map(|completion| {
+            assess(&format!("posix-sio/syscall/{completion}").parse().unwrap(), &evidence).1
+        });
         assert_eq!(verdict.kind, VerdictKind::Verified, "{:?}", verdict.reasons);
         assert_eq!(poll.kind, VerdictKind::Refuted, "{:?}", poll.reasons);
         return;
@@ -330,7 +349,8 @@ fn the_timers_of_the_threads_that_wait_are_counted_and_no_others() {
     let running = counters(&probe, Waiting::Children).unwrap();
     sleep();
     let _children = children_are_ours();
-    let status = Command::new("sh").args(["-c", "for i in 1 2 3 4 5 6 7 8; do sleep 0.001; done"]).status().unwrap();
+    let status =
+        Command::new("sh").args(["-c", "for i in 1 2 3 4 5 6 7 8; do sleep 0.001; done"]).status().unwrap();
     let of_children = running.end().unwrap().timers;
     assert!(status.success() && (8..SLEEPS).contains(&of_children), "{of_children}");
 }
@@ -352,7 +372,8 @@ fn a_submission_poller_is_found() {
     let probe = Probe::new(&[]).unwrap();
     let before = probe.snapshot(who, Edge::Begin).unwrap();
     // The thread takes its name when it first runs, and is a helper like any other until then.
-    let is_sqpoll = |thread: &ThreadEvidence| thread.role == ThreadRole::Sqpoll && thread.name.starts_with("iou-sqp-");
+    let is_sqpoll =
+        |thread: &ThreadEvidence| thread.role == ThreadRole::Sqpoll && thread.name.starts_with("iou-sqp-");
     let is_found = (0..5_000).any(|_| {
         thread::sleep(Duration::from_millis(1));
         before.until(&probe.snapshot(who, Edge::End).unwrap()).threads.iter().any(is_sqpoll)
@@ -362,7 +383,9 @@ fn a_submission_poller_is_found() {
     // The kernel ends it later, and it is this process's until then.
     let is_there = || {
         let mut tasks = fs::read_dir("/proc/self/task").unwrap().flatten();
-        tasks.any(|task| fs::read_to_string(task.path().join("comm")).is_ok_and(|name| name.starts_with("iou-sqp-")))
+        tasks.any(|task| {
+            fs::read_to_string(task.path().join("comm")).is_ok_and(|name| name.starts_with("iou-sqp-"))
+        })
     };
     while is_there() {
         thread::sleep(Duration::from_millis(1));

@@ -26,8 +26,8 @@ fn no_directory(_: &str, _: Option<&str>) -> Option<String> {
     None
 }
 
-/// Samples `work`, called again and again for a window; with the time it took. A virtual machine may be stopped for a moment,
-/// and a busy one may lose samples: a window that is not whole is repeated.
+/// Samples `work`, called again and again for a window; with the time it took. A virtual machine may be
+/// stopped for a moment, and a busy one may lose samples: a window that is not whole is repeated.
 fn sampled(sampler: &mut Sampler, mut work: impl FnMut()) -> (CostProfile, Duration) {
     for _ in 0..10 {
         let began = Instant::now();
@@ -70,10 +70,12 @@ fn a_read_is_sampled_down_to_its_driver() {
         bytes += file.read_at(&mut memory[at..at + BLOCK], offset).unwrap();
         offset = (offset + 40_960) % (4 << 20);
     };
-    let block_layer = |name: &str| name.starts_with("blk_") || name.starts_with("submit_bio") || name.contains("iomap");
+    let block_layer =
+        |name: &str| name.starts_with("blk_") || name.starts_with("submit_bio") || name.contains("iomap");
     // A slow disk is asked for little, and few samples fall on the asking.
     let mut windows = (0..10).map(|_| sampled(&mut sampler, &mut read));
-    let found = windows.find(|(profile, _)| profile.functions.iter().any(|function| block_layer(&function.function)));
+    let found =
+        windows.find(|(profile, _)| profile.functions.iter().any(|function| block_layer(&function.function)));
     let (profile, window) = found.expect("a sample of the block layer in one of ten windows");
     assert!(bytes > 0);
     assert_eq!(profile.source, CostSource::Sampled(sampler.events().to_vec()));
@@ -113,7 +115,9 @@ fn cores_that_idle_are_not_throttled() {
 fn a_program_without_system_calls_is_user_space() {
     let Some(mut sampler) = sampler() else { return };
     let _alone = ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-    let spaces = |profile: &CostProfile| [Space::User, Space::Kernel].map(|of| profile.total(of).get(profile.kinds[0]));
+    let spaces = |profile: &CostProfile| {
+        [Space::User, Space::Kernel].map(|of| profile.total(of).get(profile.kinds[0]))
+    };
     // Of the whole machine, where others may be in the kernel more than the program is out of it.
     let mut windows = (0..10).map(|_| sampled(&mut sampler, spin).0);
     let found = windows.find(|profile| matches!(spaces(profile), [user, kernel] if user > kernel));

@@ -174,11 +174,13 @@ fn a_vector_that_vanishes_or_changes_hands_hides_the_interrupts() {
     tree.signalled(place, &[41, 42]);
     tree.disk("nvme0n1", &format!("{place}/nvme/nvme0/nvme0n1"));
     let lines = [(41, "PCI-MSI 524289-edge      nvme0q1"), (42, "PCI-MSI 524290-edge      nvme0q2")];
-    let interrupts = |later: &[(u32, &str)]| tree.evidence("nvme0n1", &lines, || tree.interrupts(later, 2)).interrupts;
+    let interrupts =
+        |later: &[(u32, &str)]| tree.evidence("nvme0n1", &lines, || tree.interrupts(later, 2)).interrupts;
     assert_eq!(interrupts(&lines), Some(41 + 1 + 42 + 1));
     assert_eq!(interrupts(&lines[..1]), None);
     assert_eq!(interrupts(&[lines[0], (42, "PCI-MSI 524290-edge      nvme0q3")]), None);
-    let offline = "           CPU0\n  41: 82 PCI-MSI 524289-edge      nvme0q1\n  42: 84 PCI-MSI 1-edge      nvme0q2\n";
+    let offline =
+        "           CPU0\n  41: 82 PCI-MSI 524289-edge      nvme0q1\n  42: 84 PCI-MSI 1-edge      nvme0q2\n";
     let without_core = tree.evidence("nvme0n1", &lines, || tree.file("proc/interrupts", offline));
     assert_eq!((without_core.interrupts, without_core.vectors.len()), (None, 2));
 }
@@ -199,8 +201,9 @@ fn ahci_counts_while_its_other_ports_are_idle() {
     let tree = Tree::new();
     let place = "pci0000:00/0000:00:17.0";
     tree.signalled(place, &[30]);
-    let port =
-        |n: u32| format!("{place}/ata{n}/host{n}/target{n}:0:0/{n}:0:0:0/block/sd{}", if n == 1 { "a" } else { "b" });
+    let port = |n: u32| {
+        format!("{place}/ata{n}/host{n}/target{n}:0:0/{n}:0:0:0/block/sd{}", if n == 1 { "a" } else { "b" })
+    };
     tree.disk("sda", &port(1));
     tree.disk("sdb", &port(2));
     let lines = [(30, "PCI-MSI 376832-edge      ahci[0000:00:17.0]")];
@@ -236,9 +239,13 @@ fn virtio_over_pci_counts_its_request_queues() {
         (37, "PCI-MSIX-0000:00:02.0   2-edge      virtio1-req.1"),
         (38, "PCI-MSIX-0000:00:03.0   1-edge      virtio10-req.0"),
     ];
-    let expected = (vec!["36 virtio1-req.0".to_owned(), "37 virtio1-req.1".to_owned()], Some(36 + 1 + 37 + 1));
+    let expected =
+        (vec!["36 virtio1-req.0".to_owned(), "37 virtio1-req.1".to_owned()], Some(36 + 1 + 37 + 1));
     assert_eq!(tree.vectors("vda", &lines), expected);
-    let few = [(35, "PCI-MSIX-0   0-edge      virtio1-config"), (36, "PCI-MSIX-0   1-edge      virtio1-virtqueues")];
+    let few = [
+        (35, "PCI-MSIX-0   0-edge      virtio1-config"),
+        (36, "PCI-MSIX-0   1-edge      virtio1-virtqueues"),
+    ];
     assert_eq!(tree.vectors("vda", &few), (vec!["36 virtio1-virtqueues".to_owned()], Some(37)));
 }
 
@@ -299,12 +306,15 @@ fn what_is_not_there_is_named() {
     }
     let probe = tree.probe(&["zram0"]).unwrap();
     tree.file("sys/devices/virtual/block/zram0/stat", "1 2 3\n");
-    assert!(probe.snapshot(Who::Child, Edge::End).unwrap_err().to_string().contains("has no eleven counters"));
+    assert!(
+        probe.snapshot(Who::Child, Edge::End).unwrap_err().to_string().contains("has no eleven counters")
+    );
     fs::remove_file(tree.0.path().join("sys/devices/virtual/block/zram0/stat")).unwrap();
     assert!(matches!(probe.snapshot(Who::Child, Edge::End), Err(ProbeError::Read { .. })));
 }
 
-/// While `/proc/interrupts` is read a submission poller spins on: its CPU time then is before the window, or after it.
+/// While `/proc/interrupts` is read a submission poller spins on: its CPU time then is before the window, or
+/// after it.
 #[test]
 fn what_threads_do_while_the_machine_is_read_is_not_in_the_window() {
     let tree = Tree::new();
@@ -336,5 +346,8 @@ fn what_threads_do_while_the_machine_is_read_is_not_in_the_window() {
     let before = snapshot(Edge::Begin, 2_000);
     poller(2_050);
     let evidence = before.until(&snapshot(Edge::End, 9_000));
-    assert_eq!(evidence.threads.iter().map(|thread| (thread.tid, thread.cpu_ns)).collect::<Vec<_>>(), [(77, 50)]);
+    assert_eq!(
+        evidence.threads.iter().map(|thread| (thread.tid, thread.cpu_ns)).collect::<Vec<_>>(),
+        [(77, 50)]
+    );
 }

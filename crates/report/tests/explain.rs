@@ -3,13 +3,14 @@
 mod costs;
 
 use costs::{
-    HYBRID, Happened, INTERRUPT, POLL, costs as costs_of, measurement, replicates, study, three, trial, workload,
+    HYBRID, Happened, INTERRUPT, POLL, costs as costs_of, measurement, replicates, study, three, trial,
+    workload,
 };
 use iopj_core::evidence::EngineEvidence;
 use iopj_core::{Cost, CostKind, CostSource, FunctionCost, Space, VerdictKind};
 use iopj_report::analysis::explain::{
-    Answer, Block, Change, Crossing, ExplainError, Explanation, Figure, Fitted, Measure, Outcome, Question, Reached,
-    Regressor, explain,
+    Answer, Block, Change, Crossing, ExplainError, Explanation, Figure, Fitted, Measure, Outcome, Question,
+    Reached, Regressor, explain,
 };
 use iopj_report::render::explanation;
 use iopj_store::{Generator, Trial};
@@ -156,7 +157,10 @@ fn refuted_trials_are_shown_and_not_compared() {
     let columns: Vec<(String, usize, usize, bool)> =
         block.columns.iter().map(|c| (c.path.to_string(), c.trials, c.unproven, c.refuted)).collect();
     let expected = [(INTERRUPT, 5, 1, false), (POLL, 1, 0, false), (HYBRID, 5, 0, false), (POLL, 4, 0, true)];
-    assert_eq!(columns, expected.map(|(path, trials, unproven, refuted)| (path.to_owned(), trials, unproven, refuted)));
+    assert_eq!(
+        columns,
+        expected.map(|(path, trials, unproven, refuted)| (path.to_owned(), trials, unproven, refuted))
+    );
     assert!(block.differences.iter().all(|difference| difference.path != 3 && difference.from != 3));
     assert!(block.fits.iter().all(|fit| !fit.columns.contains(&3)));
     let text = explanation(&explained(&trials, &[]));
@@ -170,7 +174,8 @@ fn differences_are_those_of_the_parts() {
     let from: Vec<(usize, usize)> = block.differences.iter().map(|d| (d.path, d.from)).collect();
     assert_eq!(from, [(1, 0), (2, 0)]);
     let hybrid = &block.differences[1];
-    let parts: Vec<(&str, f64)> = hybrid.parts.iter().map(|part| (part.name.as_str(), part.change.round())).collect();
+    let parts: Vec<(&str, f64)> =
+        hybrid.parts.iter().map(|part| (part.name.as_str(), part.change.round())).collect();
     assert_eq!(
         parts,
         [("kernel/sched/", 725.0), ("kernel/time/", 560.0), ("block/", 80.0), ("drivers/nvme/host/", 20.0)]
@@ -182,9 +187,9 @@ fn differences_are_those_of_the_parts() {
     assert_eq!(beyond, [Some(true), Some(true), Some(true), Some(false)]);
     let text = explanation(&explained(&three(&workload(1, 1000)), &[HYBRID, INTERRUPT]));
     let words = squeezed(&text);
-    let sentence = "posix-sio/syscall/interrupt (B) adds one interrupt and saves 0.50 sleeps and 4.00 spins against \
-                    posix-sio/syscall/hybrid (A): -725 instructions in kernel/sched/, -560 in kernel/time/, -80.0 in block/; \
-                    in all -1,385 (-37.9 %) in the kernel.";
+    let sentence = "posix-sio/syscall/interrupt (B) adds one interrupt and saves 0.50 sleeps and 4.00 spins \
+                    against posix-sio/syscall/hybrid (A): -725 instructions in kernel/sched/, -560 in \
+                    kernel/time/, -80.0 in block/; in all -1,385 (-37.9 %) in the kernel.";
     assert!(words.contains(sentence), "{text}");
 }
 
@@ -202,13 +207,19 @@ fn noise_is_no_difference_and_one_replicate_shows_none() {
     let trials = [a, b].concat();
     let difference = &only(&trials, &[]).differences[0];
     assert_eq!(difference.parts.len(), 1);
-    assert_eq!((difference.parts[0].change.round(), difference.parts[0].is_beyond_noise()), (100.0, Some(false)));
+    assert_eq!(
+        (difference.parts[0].change.round(), difference.parts[0].is_beyond_noise()),
+        (100.0, Some(false))
+    );
     let text = squeezed(&explanation(&explained(&trials, &[])));
     assert!(text.contains("no directory differs beyond noise"), "{text}");
     let single: Vec<Trial> = trials.into_iter().filter(|trial| trial.replicate == 1).collect();
     assert_eq!(only(&single, &[]).differences[0].parts[0].is_beyond_noise(), None);
     let text = squeezed(&explanation(&explained(&single, &[])));
-    assert!(text.contains("+100 instructions in fs/ext4/") && text.contains("one replicate shows no noise"), "{text}");
+    assert!(
+        text.contains("+100 instructions in fs/ext4/") && text.contains("one replicate shows no noise"),
+        "{text}"
+    );
 }
 
 fn fit<'a>(block: &'a Block, columns: &[usize], measure: Measure) -> &'a Fitted {
@@ -218,15 +229,19 @@ fn fit<'a>(block: &'a Block, columns: &[usize], measure: Measure) -> &'a Fitted 
 #[test]
 fn fits_find_the_parts() {
     let block = only(&three(&workload(1, 1000)), &[]);
-    // Fixed part, per spin, per sleep: what was put in, and half of it in loads plus stores. Interrupt slept more often
-    // than not, so that its fixed part contains a sleep.
-    let expected = [(1540.0 + 1450.0, None, Some(1450.0)), (1520.0, Some(30.0), None), (3530.0, Some(30.0), None)];
+    // Fixed part, per spin, per sleep: what was put in, and half of it in loads plus stores. Interrupt slept
+    // more often than not, so that its fixed part contains a sleep.
+    let expected =
+        [(1540.0 + 1450.0, None, Some(1450.0)), (1520.0, Some(30.0), None), (3530.0, Some(30.0), None)];
     for (measure, share) in [(Measure::Instructions, 1.0), (Measure::LoadsPlusStores, 0.5)] {
         for (column, (fixed, spin, sleep)) in expected.into_iter().enumerate() {
             let Outcome::Parts(parts) = &fit(&block, &[column], measure).outcome else { panic!() };
             near(parts.fixed[0].estimate, share * fixed);
             near(parts.fixed_sleeps[0], [1.0, 0.0, 1.0][column]);
-            assert_eq!((parts.per_spin.is_some(), parts.per_sleep.is_some()), (spin.is_some(), sleep.is_some()));
+            assert_eq!(
+                (parts.per_spin.is_some(), parts.per_sleep.is_some()),
+                (spin.is_some(), sleep.is_some())
+            );
             parts.per_spin.iter().zip(spin).for_each(|(found, spin)| near(found.estimate, share * spin));
             parts.per_sleep.iter().zip(sleep).for_each(|(found, sleep)| near(found.estimate, share * sleep));
             assert!(parts.residual_stddev.unwrap() < 1e-6 && parts.df == 3);
@@ -244,7 +259,8 @@ fn fits_find_the_parts() {
 fn too_few_and_collinear_runs_are_refused() {
     let workload = workload(1, 1000);
     let poll = |spins: &[f64], sleeps: &dyn Fn(f64) -> f64| {
-        let happened = |spins: &f64| Happened { spins: *spins, sleeps: sleeps(*spins), ..Happened::default() };
+        let happened =
+            |spins: &f64| Happened { spins: *spins, sleeps: sleeps(*spins), ..Happened::default() };
         replicates(POLL, &workload, &spins.iter().map(happened).collect::<Vec<_>>())
     };
     let outcome = |trials: &[Trial]| fit(&only(trials, &[]), &[0], Measure::Instructions).outcome.clone();
@@ -255,7 +271,10 @@ fn too_few_and_collinear_runs_are_refused() {
     let text = explanation(&explained(&together, &[]));
     assert!(text.contains("A: spins and sleeps rise and fall together (correlation 1.000"), "{text}");
     let text = explanation(&explained(&poll(&[50.0, 60.0, 70.0], &|_| 0.0), &[]));
-    assert!(text.contains("3 runs are too few for a fit, which needs 5: run with `--replicates 5`"), "{text}");
+    assert!(
+        text.contains("3 runs are too few for a fit, which needs 5: run with `--replicates 5`"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -273,7 +292,9 @@ fn an_interfaces_paths_are_pooled_where_one_alone_does_not_tell() {
         &hybrid.map(|(spins, sleeps)| Happened { spins, sleeps, ..Happened::default() }),
     ));
     let block = only(&trials, &[]);
-    assert!(fit(&block, &[0], Measure::Instructions).left_out.iter().any(|left| left.range == Some((0.2, 0.2))));
+    assert!(
+        fit(&block, &[0], Measure::Instructions).left_out.iter().any(|left| left.range == Some((0.2, 0.2)))
+    );
     let pooled = fit(&block, &[0, 1, 2], Measure::Instructions);
     let Outcome::Parts(parts) = &pooled.outcome else { panic!() };
     // Of hybrid's runs alone, so with its timer.
@@ -286,7 +307,8 @@ fn an_interfaces_paths_are_pooled_where_one_alone_does_not_tell() {
     near(level, 1540.0 + 0.2 * 1450.0 + 0.8 * 2010.0);
     let text = squeezed(&explanation(&explained(&trials, &[])));
     assert!(
-        text.contains("C of A, B, C") && text.contains("* with a part that comes from the fit over all paths"),
+        text.contains("C of A, B, C")
+            && text.contains("* with a part that comes from the fit over all paths"),
         "{text}"
     );
 }
@@ -359,15 +381,24 @@ fn the_papers_orders_are_decided_per_io() {
     let mut trials = three(&workload(1, 1000));
     trials.retain(|trial| trial.path.to_string() != POLL);
     let spins = [200.0, 201.0, 202.0, 203.0, 204.0];
-    trials.extend(replicates(POLL, &workload(1, 1000), &spins.map(|spins| Happened { spins, ..Happened::default() })));
+    trials.extend(replicates(
+        POLL,
+        &workload(1, 1000),
+        &spins.map(|spins| Happened { spins, ..Happened::default() }),
+    ));
     let orders = completions_of(&trials, false).orders;
     assert_eq!((orders[5].of, orders[5].answer), ("total", Answer::DoesNotHold));
-    let once: Vec<Trial> = three(&workload(1, 1000)).into_iter().filter(|trial| trial.replicate == 0).collect();
+    let once: Vec<Trial> =
+        three(&workload(1, 1000)).into_iter().filter(|trial| trial.replicate == 0).collect();
     let orders = completions_of(&once, false).orders;
     assert!(orders.iter().all(|order| order.answer == Answer::Undecided));
     // Where spins mean nothing there are means and no answers.
     let orders = completions_of(&three(&workload(1, 1000)), true).orders;
-    assert!(orders.iter().all(|order| order.answer == Answer::Emulated && order.p_holm.iter().all(Option::is_none)));
+    assert!(
+        orders
+            .iter()
+            .all(|order| order.answer == Answer::Emulated && order.p_holm.iter().all(Option::is_none))
+    );
     assert_eq!(orders[0].measured, [362.5, 0.0, 725.0]);
 }
 
@@ -383,16 +414,19 @@ fn the_cheapest_ring_is_named_with_its_ties() {
     }
     let text = explanation(&explained(&trials, &[]));
     let deep = "fewest kernel instructions per I/O at depth 32: io_uring/sqpoll/poll (C), 1,540\n";
-    let shallow = "fewest kernel instructions per I/O at depth 1: io_uring/syscall/interrupt (A), 1,540; a tie with B: no difference";
+    let shallow = "fewest kernel instructions per I/O at depth 1: io_uring/syscall/interrupt (A), 1,540; a \
+                   tie with B: no difference";
     assert!(text.contains(deep) && text.contains(shallow), "{text}");
 }
 
 #[test]
 fn one_replicate_of_a_ring_is_not_tested() {
-    let once = |path, extra| replicates(path, &workload(8, 1000), &[Happened { extra, ..Happened::default() }]);
+    let once =
+        |path, extra| replicates(path, &workload(8, 1000), &[Happened { extra, ..Happened::default() }]);
     let trials = [once("io_uring/syscall/interrupt", 10), once("io_uring/syscall/poll", 0)].concat();
     let text = squeezed(&explanation(&explained(&trials, &[])));
-    let line = "at depth 8: io_uring/syscall/poll (B), 1,520; not tested against A: one replicate shows no noise";
+    let line =
+        "at depth 8: io_uring/syscall/poll (B), 1,520; not tested against A: one replicate shows no noise";
     assert!(text.contains(line), "{text}");
 }
 
@@ -418,10 +452,15 @@ fn two_lengths_cancel_what_start_costs() {
     for ios in [12_000, 2_000] {
         for (generator, start, each) in [(Generator::Native, 0, 0), (Generator::Fio, 5_000_000, 2_000)] {
             for (replicate, noise) in [(0, 0), (1, 30_000), (2, 60_000)] {
-                let mut one =
-                    trial(INTERRUPT, &workload(1, ios), replicate, Happened { sleeps: 1.0, ..Happened::default() });
+                let mut one = trial(
+                    INTERRUPT,
+                    &workload(1, ios),
+                    replicate,
+                    Happened { sleeps: 1.0, ..Happened::default() },
+                );
                 one.generator = generator;
-                let user = costs_of(&mut one).functions.iter_mut().find(|function| function.space == Space::User);
+                let user =
+                    costs_of(&mut one).functions.iter_mut().find(|function| function.space == Space::User);
                 user.unwrap().cost.instructions += start + each * ios + noise;
                 trials.push(one);
             }

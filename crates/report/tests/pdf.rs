@@ -1,5 +1,5 @@
-//! The figures as PDF in the hands of real readers: qpdf finds no fault, all text comes out of pdftotext, and what
-//! pdftoppm paints is not blank.
+//! The figures as PDF in the hands of real readers: qpdf finds no fault, all text comes out of pdftotext, and
+//! what pdftoppm paints is not blank.
 //!
 //! Needs `qpdf` and poppler-utils: fails without them where CI=true, and is skipped elsewhere.
 
@@ -15,8 +15,12 @@ use iopj_store::Trial;
 use std::path::Path;
 use std::process::Command;
 
-const PATHS: [&str; 4] =
-    ["posix-sio/syscall/interrupt", "libaio/syscall/interrupt", "io_uring/syscall/interrupt", "io_uring/sqpoll/poll"];
+const PATHS: [&str; 4] = [
+    "posix-sio/syscall/interrupt",
+    "libaio/syscall/interrupt",
+    "io_uring/syscall/interrupt",
+    "io_uring/sqpoll/poll",
+];
 
 fn have_readers() -> bool {
     let here = |tool: &&str| Command::new(tool).arg("--help").output().is_ok();
@@ -37,7 +41,8 @@ fn read(tool: &str, options: &[&str], file: &Path) -> Vec<u8> {
     output.stdout
 }
 
-/// Lines, maps, stacks, percentiles, rates and power over time, one path unproven; and bars of workloads that lie on no line.
+/// Lines, maps, stacks, percentiles, rates and power over time, one path unproven; and bars of workloads that
+/// lie on no line.
 fn studies() -> [(Vec<Trial>, Vec<PowerTrace>); 2] {
     let mut lines = trials(&PATHS, &workloads(&[1, 4, 16], &[1, 2], &[4096]), 3);
     judge(&mut lines, "io_uring/sqpoll/poll", VerdictKind::Unproven);
@@ -62,7 +67,10 @@ fn shown(svg: &str) -> Vec<String> {
             .iter()
             .fold(text.to_owned(), |text, (code, c)| text.replace(code, c))
     };
-    let texts = svg.split("<text").skip(1).map(|text| text.split_once('>').unwrap().1.split_once("</text>").unwrap().0);
+    let texts = svg
+        .split("<text")
+        .skip(1)
+        .map(|text| text.split_once('>').unwrap().1.split_once("</text>").unwrap().0);
     // Of a text that is too long the whole is a title, which is not shown.
     let texts = texts.map(|text| text.split_once("</title>").map_or(text, |(_, shown)| shown));
     texts.map(|text| plain(text).split_whitespace().collect()).collect()
@@ -73,7 +81,8 @@ fn painted(ppm: &[u8]) -> (usize, usize) {
     assert_eq!(&ppm[..3], b"P6\n");
     let header = ppm.iter().enumerate().filter(|(_, byte)| **byte == b'\n').nth(2).unwrap().0;
     let pixels = || ppm[header + 1..].chunks_exact(3);
-    let coloured = |one: &&[u8]| one.iter().max().zip(one.iter().min()).is_some_and(|(most, least)| most - least > 10);
+    let coloured =
+        |one: &&[u8]| one.iter().max().zip(one.iter().min()).is_some_and(|(most, least)| most - least > 10);
     (pixels().filter(|one| *one != [255; 3]).count(), pixels().filter(coloured).count())
 }
 
@@ -106,7 +115,8 @@ fn readers_find_all_that_the_figures_show() {
             let title = svg.split_once("<title>").unwrap().1.split_once("</title>").unwrap().0;
             let info = String::from_utf8(read("pdfinfo", &[], &file)).unwrap();
             assert!(
-                info.contains(&format!("Title:           {title}\n")) && info.contains("Pages:           1\n"),
+                info.contains(&format!("Title:           {title}\n"))
+                    && info.contains("Pages:           1\n"),
                 "{info}"
             );
             let (dark, coloured) = painted(&read("pdftoppm", &["-r", "72"], &file));

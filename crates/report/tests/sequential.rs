@@ -1,5 +1,5 @@
-//! How often studies that add blocks until decisions are made name a false winner, simulated; `docs/statistics.md` states the figures
-//! of the large simulation.
+//! How often studies that add blocks until decisions are made name a false winner, simulated;
+//! `docs/statistics.md` states the figures of the large simulation.
 
 mod simulated;
 
@@ -78,7 +78,10 @@ fn study(kind: &Kind<'_>, rng: &mut Xoshiro256PlusPlus, tally: &mut Tally) {
         let drift = 1.0 + 0.05 * f64::from(block % 4);
         for workload in &mut samples {
             for path in &paths {
-                workload.entry(*path).or_default().push((block, 100_000.0 * mean(path) * drift * kind.noise.draw(rng)));
+                workload
+                    .entry(*path)
+                    .or_default()
+                    .push((block, 100_000.0 * mean(path) * drift * kind.noise.draw(rng)));
             }
         }
         block += 1;
@@ -86,13 +89,15 @@ fn study(kind: &Kind<'_>, rng: &mut Xoshiro256PlusPlus, tally: &mut Tally) {
             continue;
         }
         let standing = standings(&samples, &SEQUENTIAL);
-        let is_false =
-            |(standing, leaders): &Stands| *standing == Standing::Winner && !(is_sole && mean(&leaders[0]) == best);
+        let is_false = |(standing, leaders): &Stands| {
+            *standing == Standing::Winner && !(is_sole && mean(&leaders[0]) == best)
+        };
         erred |= standing.iter().any(is_false);
         if block < SEQUENTIAL.max && standing.iter().any(|(standing, _)| *standing == Standing::Open) {
             continue;
         }
-        let is_far = |leaders: &[IoPath]| leaders.iter().any(|path| best / mean(path) > 1.0 + SEQUENTIAL.until);
+        let is_far =
+            |leaders: &[IoPath]| leaders.iter().any(|path| best / mean(path) > 1.0 + SEQUENTIAL.until);
         let count = |what: &dyn Fn(&Stands) -> bool| standing.iter().filter(|one| what(one)).count();
         tally.studies += 1;
         tally.false_winner += usize::from(erred);
@@ -150,8 +155,8 @@ const NOISES: [(&str, Noise); 4] = [
     ("skewed", Noise::Skewed),
 ];
 
-/// A row of the page's table, of so many studies of three paths and of eight, and how far off the mean numbers of blocks may be in so
-/// many studies and in the page's.
+/// A row of the page's table, of so many studies of three paths and of eight, and how far off the mean
+/// numbers of blocks may be in so many studies and in the page's.
 fn row((name, means): Means, (noise_name, noise): (&str, Noise), studies: usize) -> (String, [f64; 2]) {
     let rate = |hits: usize, of: usize| format!("{:.1} %", 100.0 * hits as f64 / of as f64);
     let cells: [(String, f64); 2] = [3, 8].map(|paths| {
@@ -186,8 +191,9 @@ fn soak_the_false_winners_of_sequential_studies_are_stated() {
     rows.iter().for_each(|row| agree(row, STUDIES));
 }
 
-/// The row of so many studies agrees with the page's. Both are simulations: their errors add in squares. Shares of workloads vary
-/// less than shares of studies can; mean numbers of blocks have bounds of their own, from the blocks seen.
+/// The row of so many studies agrees with the page's. Both are simulations: their errors add in squares.
+/// Shares of workloads vary less than shares of studies can; mean numbers of blocks have bounds of their own,
+/// from the blocks seen.
 #[track_caller]
 fn agree((row, blocks): &(String, [f64; 2]), studies: usize) {
     let name = row.split('|').nth(1).unwrap();

@@ -1,4 +1,5 @@
-//! How often the rules of `docs/statistics.md` err, simulated; the page's figures are compared with the simulation's.
+//! How often the rules of `docs/statistics.md` err, simulated; the page's figures are compared with the
+//! simulation's.
 
 mod simulated;
 
@@ -49,7 +50,11 @@ fn page_says_of(name: &str, rates: &[f64], draws: usize) {
     eprintln!("{row}");
     let line = PAGE.lines().find(|line| line.starts_with(&format!("| {name} |")));
     let line = line.unwrap_or_else(|| panic!("the page lacks {row}"));
-    let cells = line.trim_matches('|').split('|').skip(1).map(|cell| cell.trim().trim_end_matches(" %").parse::<f64>());
+    let cells = line
+        .trim_matches('|')
+        .split('|')
+        .skip(1)
+        .map(|cell| cell.trim().trim_end_matches(" %").parse::<f64>());
     let stated: Vec<f64> = cells.map(|cell| cell.unwrap() / 100.0).collect();
     assert_eq!(stated.len(), rates.len(), "{line}");
     for (stated, rate) in stated.into_iter().zip(rates) {
@@ -63,7 +68,8 @@ fn page_says_of(name: &str, rates: &[f64], draws: usize) {
 
 fn false_winners(paths: usize, replicates: u32, method: Method) -> f64 {
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(paths as u64 * 100 + u64::from(replicates));
-    let means: Vec<(IoPath, f64)> = simulated::paths().into_iter().take(paths).map(|path| (path, 100_000.0)).collect();
+    let means: Vec<(IoPath, f64)> =
+        simulated::paths().into_iter().take(paths).map(|path| (path, 100_000.0)).collect();
     let question = question(method);
     let won = |_: &usize| draw(&mut rng, &means, replicates, &question).decision() == Decision::Winner;
     rate((0..DRAWS).filter(won).count())
@@ -74,7 +80,10 @@ fn two_equal_paths_have_a_false_winner_in_one_of_twenty_cells() {
     for replicates in [3, 5, 10] {
         for method in [Method::Student, Method::Paired] {
             let rate = false_winners(2, replicates, method);
-            assert!((rate - LEVEL).abs() <= error(LEVEL, DRAWS), "{method:?}, {replicates} replicates: {rate}");
+            assert!(
+                (rate - LEVEL).abs() <= error(LEVEL, DRAWS),
+                "{method:?}, {replicates} replicates: {rate}"
+            );
         }
     }
 }
@@ -92,8 +101,11 @@ fn more_equal_paths_have_fewer_false_winners() {
 #[test]
 fn two_equal_paths_above_others_are_the_worst_case() {
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(7);
-    let means: Vec<(IoPath, f64)> =
-        paths().into_iter().enumerate().map(|(i, path)| (path, if i < 2 { 100_000.0 } else { 80_000.0 })).collect();
+    let means: Vec<(IoPath, f64)> = paths()
+        .into_iter()
+        .enumerate()
+        .map(|(i, path)| (path, if i < 2 { 100_000.0 } else { 80_000.0 }))
+        .collect();
     let question = question(Method::Student);
     let won = |_: &usize| draw(&mut rng, &means, 3, &question).decision() == Decision::Winner;
     let rate = rate((0..DRAWS).filter(won).count());
@@ -108,21 +120,32 @@ fn false_maps(
     (method, metric): (Method, Metric),
     draws: usize,
 ) -> f64 {
-    let mut rng = Xoshiro256PlusPlus::seed_from_u64((paths * 1000 + workloads * 10) as u64 + u64::from(replicates));
-    let means: Vec<(IoPath, f64)> = simulated::paths().into_iter().take(paths).map(|path| (path, 100_000.0)).collect();
+    let mut rng =
+        Xoshiro256PlusPlus::seed_from_u64((paths * 1000 + workloads * 10) as u64 + u64::from(replicates));
+    let means: Vec<(IoPath, f64)> =
+        simulated::paths().into_iter().take(paths).map(|path| (path, 100_000.0)).collect();
     let question = Question { metric, ..question(method) };
     let won = |_: &usize| {
         let mut cells: Vec<Cell> = (0..workloads)
             .map(|_| {
-                // A block's drift is the machine's: alike for all paths, and as large as the noise. The papers' rule, which knows no
-                // blocks, is simulated without one: a drift hides all differences from it, false ones too.
+                // A block's drift is the machine's: alike for all paths, and as large as the noise. The
+                // papers' rule, which knows no blocks, is simulated without one: a drift hides all
+                // differences from it, false ones too.
                 let shared = if method == Method::Paired { 1.0 } else { 0.0 };
-                let drift: Vec<f64> = noise(&mut rng, replicates).into_iter().map(|one| shared * one).collect();
+                let drift: Vec<f64> =
+                    noise(&mut rng, replicates).into_iter().map(|one| shared * one).collect();
                 let sample = |rng: &mut Xoshiro256PlusPlus, mean: f64| {
                     let own = noise(rng, replicates);
-                    (0..).zip(own.iter().zip(&drift)).map(|(block, (own, drift))| (block, mean + own + drift)).collect()
+                    (0..)
+                        .zip(own.iter().zip(&drift))
+                        .map(|(block, (own, drift))| (block, mean + own + drift))
+                        .collect()
                 };
-                rank(means.iter().map(|(path, mean)| (*path, sample(&mut rng, *mean))).collect(), &question, workloads)
+                rank(
+                    means.iter().map(|(path, mean)| (*path, sample(&mut rng, *mean))).collect(),
+                    &question,
+                    workloads,
+                )
             })
             .collect();
         if method != Method::Student {
@@ -179,7 +202,8 @@ fn the_default_map_at_size() {
 
 #[test]
 fn the_power_to_see_two_per_cent_is_stated() {
-    for (name, method) in [("Student", Method::Student), ("Welch", Method::Welch), ("blocks", Method::Paired)] {
+    for (name, method) in [("Student", Method::Student), ("Welch", Method::Welch), ("blocks", Method::Paired)]
+    {
         let power = [3, 5, 10, 37].map(|replicates| {
             let mut rng = Xoshiro256PlusPlus::seed_from_u64(2000 + u64::from(replicates));
             let means: Vec<(IoPath, f64)> = paths().into_iter().zip([100_000.0, 102_000.0]).collect();

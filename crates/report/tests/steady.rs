@@ -20,13 +20,18 @@ fn series(ios: &[u64]) -> Vec<Slice> {
 }
 
 fn cell(iops: &[u64]) -> Vec<Trial> {
-    iops.iter().zip(0..).map(|(iops, replicate)| trial(PATH, &Workload::default(), replicate, *iops)).collect()
+    iops.iter()
+        .zip(0..)
+        .map(|(iops, replicate)| trial(PATH, &Workload::default(), replicate, *iops))
+        .collect()
 }
 
 #[test]
 fn a_rising_rate_is_scipys_line() {
-    // scipy.stats.linregress of the rates at the slices' middles (SciPy 1.17.1): slope 120.22556390977442 a second over two, p 1.533941118921485e-12
-    let rising = [100, 103, 99, 104, 107, 105, 108, 110, 106, 112, 111, 115, 113, 118, 116, 117, 121, 119, 123, 122];
+    // scipy.stats.linregress of the rates at the slices' middles (SciPy 1.17.1): slope 120.22556390977442 a
+    // second over two, p 1.533941118921485e-12
+    let rising =
+        [100, 103, 99, 104, 107, 105, 108, 110, 106, 112, 111, 115, 113, 118, 116, 117, 121, 119, 123, 122];
     let Some(Unsteady::Trend { from, to, p }) = trend(&series(&rising)) else { panic!("no trend") };
     let (mean, half) = (1114.5, 120.22556390977442);
     assert!((from - (mean - half)).abs() < 1e-6 && (to - (mean + half)).abs() < 1e-6, "{from} {to}");
@@ -39,7 +44,8 @@ fn a_rising_rate_is_scipys_line() {
 #[test]
 fn no_rate_falls_by_125_percent() {
     let words = |ios: &[u64]| trend(&series(ios)).map(|reason| reason.to_string()).unwrap_or_default();
-    // The line falls by 127 % of the mean rate, and that is to 22 % of where it began (SciPy 1.17.1, linregress: 1633.94, 366.06).
+    // The line falls by 127 % of the mean rate, and that is to 22 % of where it began (SciPy 1.17.1,
+    // linregress: 1633.94, 366.06).
     let falling = [157, 144, 132, 119, 106, 94, 81, 69, 56, 42];
     assert_eq!(words(&falling), "its rate fell from 1634 to 366 IOPS over the window (p < 0.01)");
     // A line that ends below zero ends at no I/O (4664.29, -1850.96, p 0.0067).
@@ -49,7 +55,8 @@ fn no_rate_falls_by_125_percent() {
 
 #[test]
 fn small_or_uncertain_changes_are_no_trend() {
-    // A significant rise of 7 %; a fall that noisy slices do not show; a steep one over too few slices; nothing to fit.
+    // A significant rise of 7 %; a fall that noisy slices do not show; a steep one over too few slices;
+    // nothing to fit.
     assert_eq!(trend(&series(&[1000, 1007, 1014, 1021, 1028, 1035, 1042, 1049, 1056, 1063])), None);
     assert_eq!(trend(&series(&[100, 60, 85, 110, 70, 95, 60, 105, 60, 80])), None);
     assert_eq!(trend(&series(&[900, 800, 700, 600, 500, 400, 300, 200, 100])), None);
@@ -71,7 +78,8 @@ fn a_replicate_far_off_is_flagged_by_its_z() {
     let flags = far_off(&[100.0, 101.0, 102.0, 103.0, 104.0, 150.0, 102.0]);
     let [(5, Unsteady::FarOff { iops: 150.0, median: 102.0, z })] = flags[..] else { panic!("{flags:?}") };
     assert!((z - 0.6745 * 48.0).abs() < 1e-9, "{z}");
-    // Three replicates tell nothing; equal ones neither; one that differs among equal ones by the mean deviation.
+    // Three replicates tell nothing; equal ones neither; one that differs among equal ones by the mean
+    // deviation.
     assert_eq!(far_off(&[100.0, 100.0, 900.0]), []);
     assert_eq!(far_off(&[100.0; 5]), []);
     assert_eq!(far_off(&[100.0, 100.0, 100.0, 100.0, 100.0, 100.0, 100.0, 110.0]).len(), 1);
@@ -85,7 +93,9 @@ fn flags_name_their_trials_and_refuted_ones_are_no_replicates() {
     assert!(matches!(first, Flag { trial: 0, reason: Unsteady::Trend { .. } }));
     assert!(matches!(second, Flag { trial: 4, reason: Unsteady::FarOff { .. } }));
     assert_eq!(first.reason.to_string(), "its rate rose from 775 to 1275 IOPS over the window (p < 0.01)");
-    assert!(second.reason.to_string().starts_with("its 5000 IOPS are far from the 1004 of the other replicates"));
+    assert!(
+        second.reason.to_string().starts_with("its 5000 IOPS are far from the 1004 of the other replicates")
+    );
     measurement(&mut trials[4]).verdict.kind = VerdictKind::Refuted;
     trials[0].outcome = Outcome::Failed("it broke".into());
     assert_eq!(unsteady(&trials), []);
@@ -117,14 +127,14 @@ fn a_ramp_that_did_not_settle_makes_its_trial_unsteady() {
     assert!(!is_unsteady(measurement(&mut trials[0])) && is_unsteady(measurement(&mut trials[1])));
     let [flag] = unsteady(&trials)[..] else { panic!() };
     assert_eq!((flag.trial, flag.reason), (1, Unsteady::Ramp(state)));
-    let words =
-        "its rate still fell by 23 % of its mean in 1.0 s after a ramp of 10.0 s, its longest; the rule allows 10 %";
+    let words = "its rate still fell by 23 % of its mean in 1.0 s after a ramp of 10.0 s, its longest; the \
+                 rule allows 10 %";
     assert_eq!(flag.reason.to_string(), words);
     let known = SteadyState { noise: Some(0.1), over_ns: Some(1_000_000_000), ..state };
     assert_eq!(Unsteady::Ramp(known).to_string(), words);
     let hidden = Unsteady::Ramp(SteadyState { noise: Some(0.2), over_ns: Some(8_000_000_000), ..state });
-    let words = "noise hides the slope of its rate after a ramp of 10.0 s, its longest: -23 ± 20 % of its mean in 1.0 s, by the last \
-                 8.0 s; the rule allows 10 %";
+    let words = "noise hides the slope of its rate after a ramp of 10.0 s, its longest: -23 ± 20 % of its \
+                 mean in 1.0 s, by the last 8.0 s; the rule allows 10 %";
     assert_eq!(hidden.to_string(), words);
     let idle = Unsteady::Ramp(SteadyState { change: None, ..state });
     assert_eq!(idle.to_string(), "its rate over 1.0 s could not be told after a ramp of 10.0 s, its longest");
@@ -168,15 +178,21 @@ fn winners_and_the_page_say_what_is_left_without_unsteady_trials() {
     let mut trials = at_depths(&[1, 4]);
     let study = study(20);
     let question = Question::new(Metric::Iops, Axis::Iodepth, Axis::Bs).unwrap();
-    let of = |trials: &[Trial]| apart_maps(&study, trials, &question, &winner_maps(trials, &question)).remove(0);
+    let of =
+        |trials: &[Trial]| apart_maps(&study, trials, &question, &winner_maps(trials, &question)).remove(0);
     let page = |trials: &[Trial]| html::page(&study, trials, &[], Admission::default());
     assert_eq!(of(&trials), None);
-    assert!(!winners(&study, &trials, &question).contains("without") && !page(&trials).contains("rate changed"));
+    assert!(
+        !winners(&study, &trials, &question).contains("without") && !page(&trials).contains("rate changed")
+    );
     // One of five turns nothing.
     measurement(&mut trials[1]).evidence.steadystate = Some(unsettled());
     assert_eq!(of(&trials).map(|apart| (apart.trials, apart.cells.len())), Some((1, 0)));
     let words = one_line(&winners(&study, &trials, &question));
-    assert!(words.contains("without the trial whose rate changed: every cell is decided the same way"), "{words}");
+    assert!(
+        words.contains("without the trial whose rate changed: every cell is decided the same way"),
+        "{words}"
+    );
     let row = "<td class=\"w\">io_uring/syscall/poll</td><td>1 of 5</td><td class=\"n\">1,102</td>";
     let html = page(&trials);
     let shown = html.split("Without the trials whose rate changed</h3>").nth(1).unwrap_or_default();
@@ -193,10 +209,12 @@ fn winners_and_the_page_say_what_is_left_without_unsteady_trials() {
     assert_eq!((&cell.with, &cell.without), (&(Decision::Winner, with), &(Decision::Alone, without)));
     let words = one_line(&winners(&study, &trials, &question));
     let table = format!(
-        "without the 5 trials whose rate changed, 1 of 2 cells is decided otherwise bs iodepth with without 4k 1 {faster} {PATH} alone"
+        "without the 5 trials whose rate changed, 1 of 2 cells is decided otherwise bs iodepth with without \
+         4k 1 {faster} {PATH} alone"
     );
     assert!(words.contains(&table), "{words}");
-    let words = format!("iodepth 1 numjobs 1: {PATH} has the least mean latency without them, {faster} with them");
+    let words =
+        format!("iodepth 1 numjobs 1: {PATH} has the least mean latency without them, {faster} with them");
     assert!(page(&trials).contains(&words) && page(&trials).contains("<td>5 of 5</td>"));
     // fio's rows are told from the native generator's.
     let mut by_fio = trials.clone();
@@ -213,7 +231,8 @@ fn winners_and_the_page_say_what_is_left_without_unsteady_trials() {
     }
     assert_eq!(of(&trials), None);
     assert!(
-        !page(&trials).contains("rate changed") && !report(&study, &trials, Admission::default()).contains("without")
+        !page(&trials).contains("rate changed")
+            && !report(&study, &trials, Admission::default()).contains("without")
     );
     // Under emulation a rate means nothing.
     let emulated = iopj_store::StudyRecord { emulated: Some("TCG".to_owned()), ..study.clone() };
@@ -237,16 +256,20 @@ fn the_maps_of_the_page_mark_what_is_decided_otherwise() {
     assert!(!figure(&steady, latency).contains("without") && !steady.contains(star));
     // One of five turns nothing: it is said, and no cell is marked.
     measurement(&mut trials[1]).evidence.steadystate = Some(unsettled());
-    let words = "<p class=note>Without the trial whose rate changed: every cell is decided the same way.</p><details>";
+    let words = "<p class=note>Without the trial whose rate changed: every cell is decided the same \
+                 way.</p><details>";
     let html = page(&trials);
     assert!(figure(&html, latency).contains(words) && !html.contains(star), "{}", figure(&html, latency));
     // All of a winner's at depth 1.
-    for trial in trials.iter_mut().filter(|trial| trial.path.to_string() == FASTER && trial.workload.iodepth == 1) {
+    for trial in
+        trials.iter_mut().filter(|trial| trial.path.to_string() == FASTER && trial.workload.iodepth == 1)
+    {
         measurement(trial).evidence.steadystate = Some(unsettled());
     }
     let html = page(&trials);
     let map = figure(&html, latency);
-    let words = "<p class=note>Without the 5 trials whose rate changed, 1 of 2 cells is decided otherwise:</p>";
+    let words =
+        "<p class=note>Without the 5 trials whose rate changed, 1 of 2 cells is decided otherwise:</p>";
     let item = format!("<li>iodepth 1, numjobs 1: {FASTER} with them, {PATH} alone without</li>");
     assert!(map.contains(&format!("{words}<ul class=\"plain note\">{item}</ul><details>")), "{map}");
     // The first cell has the star, and says what it is without them; the figure says what the star is.
@@ -259,7 +282,8 @@ fn the_maps_of_the_page_mark_what_is_decided_otherwise() {
     assert!(map.contains(legend), "{map}");
     // The same cell of another metric was a tie.
     let map = figure(&html, switches);
-    let item = format!("<li>iodepth 1, numjobs 1: a tie: {PATH}, {FASTER} with them, {PATH} alone without</li>");
+    let item =
+        format!("<li>iodepth 1, numjobs 1: a tie: {PATH}, {FASTER} with them, {PATH} alone without</li>");
     assert!(map.contains(&item) && map.contains(legend), "{map}");
     // A figure in a file of its own says it too.
     let files = html::figures(&study, &trials, &[], Admission::default());
@@ -273,7 +297,10 @@ fn the_maps_of_the_page_mark_what_is_decided_otherwise() {
     assert!(figure(&html, latency).contains(&item), "{}", figure(&html, latency));
     let emulated = iopj_store::StudyRecord { emulated: Some("TCG".to_owned()), ..study.clone() };
     let html = html::page(&emulated, &trials, &[], Admission::default());
-    assert!(!figure(&html, switches).contains("without") && !html.contains(star), "a rate means nothing there");
+    assert!(
+        !figure(&html, switches).contains("without") && !html.contains(star),
+        "a rate means nothing there"
+    );
 }
 
 #[test]
@@ -304,7 +331,8 @@ fn results_are_given_with_and_without_unsteady_trials() {
     // Latencies of 1000, 333 and 1000 us against 667: the order of the paths turns.
     let words = text(&trials).replace("\n", " ").split_whitespace().collect::<Vec<_>>().join(" ");
     let cell = format!(
-        "{PATH}, randread 4k iodepth 1 numjobs 1: 1 of 3 trials; 1,667 IOPS, 777.78 us with them, 1,000 IOPS, 1000.00 us without"
+        "{PATH}, randread 4k iodepth 1 numjobs 1: 1 of 3 trials; 1,667 IOPS, 777.78 us with them, 1,000 \
+         IOPS, 1000.00 us without"
     );
     assert!(words.contains("without the trials whose rate changed:") && words.contains(&cell), "{words}");
     assert!(!words.contains("has the least mean latency"), "{words}");
@@ -321,7 +349,10 @@ fn results_are_given_with_and_without_unsteady_trials() {
     measurement(&mut trials[2]).evidence.steadystate = Some(state);
     let words = one_line(&text(&trials));
     assert!(words.contains("3 of 3 trials; nothing is left without them"), "{words}");
-    assert!(words.contains(", replicate 1: its rate") && !words.contains("replicate 0"), "counted from 1: {words}");
+    assert!(
+        words.contains(", replicate 1: its rate") && !words.contains("replicate 0"),
+        "counted from 1: {words}"
+    );
 }
 
 #[test]

@@ -75,7 +75,9 @@ fn a_known_store_is_right_in_every_cell() {
     let trials = known_store();
     for method in [Method::Student, Method::Welch, Method::Paired] {
         // Throughput and latency rank as the rates do.
-        for metric in [Metric::Iops, Metric::MbPerS, Metric::LatencyMean, Metric::LatencyP50, Metric::IopsPerCpu] {
+        for metric in
+            [Metric::Iops, Metric::MbPerS, Metric::LatencyMean, Metric::LatencyP50, Metric::IopsPerCpu]
+        {
             let map = only_map(&trials, &Question { method, ..question(metric) });
             assert_eq!(map.cells.len(), 20);
             assert_eq!(map.left_out().total(), 0);
@@ -97,7 +99,10 @@ fn check(cell: &Cell, winner: Option<usize>, metric: Metric) {
     assert!(cell.tied().is_empty());
     let effect = cell.lead.unwrap();
     let ratio = effect.ratio.unwrap();
-    assert!(ratio.low < ratio.ratio && ratio.ratio < ratio.high && effect.least().unwrap() < 0.1, "{effect:?}");
+    assert!(
+        ratio.low < ratio.ratio && ratio.ratio < ratio.high && effect.least().unwrap() < 0.1,
+        "{effect:?}"
+    );
     let relative = cell.distance().unwrap().relative.unwrap();
     let want = if metric.more_is_better() { 0.1 } else { 1.0 / 1.1 - 1.0 };
     assert!((relative - want).abs() < 1e-3, "{relative}");
@@ -113,7 +118,8 @@ fn what_is_not_on_the_axes_makes_maps_of_its_own() {
         trials.push(other);
     }
     let maps = winner_maps(&trials, &question(Metric::Iops));
-    let keys: Vec<_> = maps.iter().map(|map| (map.workload.numjobs, map.generator, map.cells.len())).collect();
+    let keys: Vec<_> =
+        maps.iter().map(|map| (map.workload.numjobs, map.generator, map.cells.len())).collect();
     assert_eq!(keys, [(1, Generator::Native, 20), (8, Generator::Native, 20), (8, Generator::Fio, 20)]);
     let along = Question::new(Metric::Iops, Axis::Numjobs, Axis::Rw).unwrap();
     assert_eq!(winner_maps(&trials, &along).len(), 20 + 20);
@@ -146,12 +152,16 @@ fn what_does_not_count_stays_out_and_is_counted() {
 fn blocks_see_what_a_common_drift_hides() {
     let trials = cell_of(&[(0, &[1000, 2000, 3000, 4000]), (1, &[1011, 2010, 3012, 4010])]);
     for method in [Method::Student, Method::Welch] {
-        assert_eq!(only_cell(&trials, &Question { method, ..question(Metric::Iops) }).decision(), Decision::Tie);
+        assert_eq!(
+            only_cell(&trials, &Question { method, ..question(Metric::Iops) }).decision(),
+            Decision::Tie
+        );
     }
     let paired = question(Metric::Iops);
     let cell = only_cell(&trials, &paired);
     assert_eq!((cell.decision(), cell.ranking[0].path), (Decision::Winner, path(1)));
-    // Block 3 lacks one of the two: its other trial has no partner. The mean now favours path 0, the shared blocks do not.
+    // Block 3 lacks one of the two: its other trial has no partner. The mean now favours path 0, the shared
+    // blocks do not.
     let mut lame = trials.clone();
     lame.remove(7);
     let cell = only_cell(&lame, &paired);
@@ -167,7 +177,8 @@ fn holm_takes_back_what_chance_could_have_done() {
     // One p near 0.03 among ten cells of plain ties.
     let mut trials = Vec::new();
     for iodepth in 1..=10 {
-        let rates = if iodepth == 1 { [[1000, 1010, 1020], [1023, 1033, 1043]] } else { [[1000, 1010, 1020]; 2] };
+        let rates =
+            if iodepth == 1 { [[1000, 1010, 1020], [1023, 1033, 1043]] } else { [[1000, 1010, 1020]; 2] };
         for (place, rates) in rates.iter().enumerate() {
             for (rate, replicate) in rates.iter().zip(0..) {
                 let workload = Workload { iodepth, ..Workload::default() };
@@ -185,8 +196,11 @@ fn holm_takes_back_what_chance_could_have_done() {
 #[test]
 fn a_winner_is_told_from_every_other_path_and_not_from_the_next_alone() {
     // Path 2 is the last by its mean and so noisy that it may be the best.
-    let trials =
-        cell_of(&[(0, &[1100, 1101, 1099, 1100]), (1, &[1000, 1001, 1002, 999]), (2, &[1500, 300, 1500, 400])]);
+    let trials = cell_of(&[
+        (0, &[1100, 1101, 1099, 1100]),
+        (1, &[1000, 1001, 1002, 999]),
+        (2, &[1500, 300, 1500, 400]),
+    ]);
     let cell = only_cell(&trials, &question(Metric::Iops));
     assert_eq!((cell.decision(), cell.ranking[0].path), (Decision::Tie, path(0)));
     assert_eq!(cell.tied().iter().map(|place| place.path).collect::<Vec<_>>(), [path(0), path(2)]);
@@ -209,7 +223,8 @@ fn cells_of_all_maps_are_one_family() {
     let first = pair(1, 1, won);
     let along = question(Metric::Iops);
     assert_eq!(only_cell(&first, &along).decision(), Decision::Winner);
-    let ties = (2..=12).flat_map(|iodepth| pair(2, iodepth, [[1000, 1010, 1020, 1030], [1010, 1000, 1030, 1020]]));
+    let ties =
+        (2..=12).flat_map(|iodepth| pair(2, iodepth, [[1000, 1010, 1020, 1030], [1010, 1000, 1030, 1020]]));
     let all: Vec<Trial> = first.into_iter().chain(ties).collect();
     let maps = winner_maps(&all, &along);
     assert_eq!((maps.len(), maps[0].cells.values().next().unwrap().decision()), (2, Decision::Tie));
@@ -224,13 +239,22 @@ fn unproven_trials_stay_out_or_are_marked() {
     assert!(winners(&study(6), &trials, &iops).contains("3 trials stay out: 3 unproven"));
     let let_in = Question { admission: Admission { with_unproven: true, ..Admission::default() }, ..iops };
     let cell = only_cell(&trials, &let_in);
-    assert_eq!((cell.decision(), cell.ranking[0].path, cell.ranking[0].marked), (Decision::Winner, path(1), true));
+    assert_eq!(
+        (cell.decision(), cell.ranking[0].path, cell.ranking[0].marked),
+        (Decision::Winner, path(1), true)
+    );
     assert!(!cell.ranking[1].marked);
     let text = winners(&study(6), &trials, &let_in);
-    assert!(text.contains("io_uring/syscall/poll†\n") && text.contains("† unproven: nothing shows"), "{text}");
+    assert!(
+        text.contains("io_uring/syscall/poll†\n") && text.contains("† unproven: nothing shows"),
+        "{text}"
+    );
     make_unproven(&mut trials[..3]);
     let text = winners(&study(6), &trials, &iops);
-    assert!(text.contains("no trial is verified. 6 of 6 trials are unproven: zram0 has no vectors;"), "{text}");
+    assert!(
+        text.contains("no trial is verified. 6 of 6 trials are unproven: zram0 has no vectors;"),
+        "{text}"
+    );
 }
 
 fn make_unproven(trials: &mut [Trial]) {
@@ -298,10 +322,16 @@ fn the_grid_names_winners_ties_and_paths() {
     assert_eq!(cells(lines[5])[3], "A +10.0 %");
     assert_eq!(cells(lines[5])[1], "C = B = A");
     assert_eq!(lines[6..9], PATHS.iter().zip('A'..).map(|(p, c)| format!("  {c} {p}")).collect::<Vec<_>>());
-    assert_eq!(cells(lines[9]), ["bs", "iodepth", "best over next", "ratio", "95 % interval", "p", "could see"]);
+    assert_eq!(
+        cells(lines[9]),
+        ["bs", "iodepth", "best over next", "ratio", "95 % interval", "p", "could see"]
+    );
     assert_eq!(cells(lines[10])[..4], ["4k", "1", "A / C", "1.100"]);
     let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(words.contains("p > 0.05 by the t-test within blocks of the best against each other path, after Holm"));
+    assert!(
+        words
+            .contains("p > 0.05 by the t-test within blocks of the best against each other path, after Holm")
+    );
 }
 
 #[test]
@@ -309,8 +339,17 @@ fn an_emulated_store_is_asked_for_counts_alone() {
     let emulated = StudyRecord { emulated: Some("QEMU TCG".into()), ..study(14) };
     for metric in Metric::ALL {
         assert_eq!(question(metric).admits(&study(14)), Ok(()));
-        let words = ["iops", "mb_per_s", "latency_mean", "latency_p50", "latency_p95", "latency_p99", "latency_p99.9"];
-        let time = words.contains(&metric.as_str()) || ["cpu_percent", "iops_per_cpu"].contains(&metric.as_str());
+        let words = [
+            "iops",
+            "mb_per_s",
+            "latency_mean",
+            "latency_p50",
+            "latency_p95",
+            "latency_p99",
+            "latency_p99.9",
+        ];
+        let time =
+            words.contains(&metric.as_str()) || ["cpu_percent", "iops_per_cpu"].contains(&metric.as_str());
         let time = time || metric.is_energy();
         assert_eq!(question(metric).admits(&emulated).is_err(), time, "{metric}");
     }
@@ -319,5 +358,7 @@ fn an_emulated_store_is_asked_for_counts_alone() {
         error.starts_with("`latency_mean` is measured by a clock, and under QEMU TCG times mean nothing"),
         "{error}"
     );
-    assert!(error.contains("context_switches_per_io, interrupts_per_io") && error.contains("instructions_per_io"));
+    assert!(
+        error.contains("context_switches_per_io, interrupts_per_io") && error.contains("instructions_per_io")
+    );
 }

@@ -9,7 +9,8 @@ pub(crate) fn add(connection: &Connection, trial: i64, profile: &CostProfile) ->
         "INSERT INTO profile VALUES (?1, ?2, ?3)",
         params![trial, text(&profile.source)?, text(&profile.kinds)?],
     )?;
-    let mut insert = connection.prepare_cached("INSERT INTO cost VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)")?;
+    let mut insert =
+        connection.prepare_cached("INSERT INTO cost VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)")?;
     for FunctionCost { space, function, module, directory, cost } in &profile.functions {
         insert.execute(params![
             trial,
@@ -34,7 +35,8 @@ pub(crate) fn read(connection: &Connection, trial: i64) -> rusqlite::Result<Opti
     let Some((source, kinds)) = head else { return Ok(None) };
     let (source, kinds): (CostSource, Vec<CostKind>) = (source, kinds);
     let mut rows = connection.prepare_cached(
-        "SELECT kernel, function, module, directory, calls, instructions, loads, stores, cpu_ns FROM cost WHERE trial = ?1",
+        "SELECT kernel, function, module, directory, calls, instructions, loads, stores, cpu_ns FROM cost \
+         WHERE trial = ?1",
     )?;
     let count = |row: &Row<'_>, column| row.get::<_, i64>(column).map(|count| count as u64);
     let functions = rows.query_map([trial], |row| {

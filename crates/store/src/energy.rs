@@ -1,6 +1,8 @@
-//! What meters said, and what it makes of a trial: sessions, meters, raw readings, marks of load and rest, joules.
+//! What meters said, and what it makes of a trial: sessions, meters, raw readings, marks of load and rest,
+//! joules.
 //!
-//! Raw readings stay, so that the joules can be computed anew. All times are `CLOCK_MONOTONIC_RAW` in ns of a session's boot.
+//! Raw readings stay, so that the joules can be computed anew. All times are `CLOCK_MONOTONIC_RAW` in ns of a
+//! session's boot.
 
 use crate::error::StoreError;
 use crate::store::Store;
@@ -123,7 +125,8 @@ impl Store {
         let add = |connection: &mut Connection| -> rusqlite::Result<i64> {
             let transaction = connection.transaction()?;
             let find = "SELECT id FROM meter WHERE session = ?1 AND name = ?2";
-            let old: Option<i64> = transaction.query_row(find, params![session, name], |row| row.get(0)).optional()?;
+            let old: Option<i64> =
+                transaction.query_row(find, params![session, name], |row| row.get(0)).optional()?;
             if let Some(old) = old {
                 transaction.execute("DELETE FROM reading WHERE meter = ?1", [old])?;
                 transaction.execute("DELETE FROM meter WHERE id = ?1", [old])?;
@@ -149,9 +152,11 @@ impl Store {
     /// Adds readings of a meter, in one transaction.
     ///
     /// # Errors
-    /// [`StoreError::Full`], [`StoreError::Unkeepable`] for watts that are no number, or what SQLite says; then none is there.
+    /// [`StoreError::Full`], [`StoreError::Unkeepable`] for watts that are no number, or what SQLite says;
+    /// then none is there.
     pub fn add_readings(&mut self, meter: i64, readings: &[ReadingRow]) -> Result<(), StoreError> {
-        let is_number = |reading: &&ReadingRow| matches!(reading.value, RawValue::Watts(watts) if !watts.is_finite());
+        let is_number =
+            |reading: &&ReadingRow| matches!(reading.value, RawValue::Watts(watts) if !watts.is_finite());
         if readings.iter().any(|reading| is_number(&reading)) {
             let what = "a meter's reading is no number".to_owned();
             return Err(StoreError::Unkeepable { path: self.path().to_owned(), what });
@@ -187,7 +192,8 @@ impl Store {
     /// # Errors
     /// What SQLite says.
     pub fn readings(&self, meter: i64) -> Result<Vec<ReadingRow>, StoreError> {
-        let sql = "SELECT channel, count, watts, begin_ns, end_ns, wall_ns, own_ns FROM reading WHERE meter = ?1 ORDER BY rowid";
+        let sql = "SELECT channel, count, watts, begin_ns, end_ns, wall_ns, own_ns FROM reading WHERE meter \
+                   = ?1 ORDER BY rowid";
         self.all(sql, &[&meter], |row| {
             let value = match row.get::<_, Option<i64>>(1)? {
                 Some(count) => RawValue::Count(count as u64),
@@ -233,7 +239,8 @@ impl Store {
         rows.into_iter().map(mark).collect()
     }
 
-    /// Puts the energy of trials in the place of what was there, in one transaction. Positions without a measured trial are left out.
+    /// Puts the energy of trials in the place of what was there, in one transaction. Positions without a
+    /// measured trial are left out.
     ///
     /// # Errors
     /// [`StoreError::Full`], or what SQLite says; then the old is still there.
@@ -271,8 +278,8 @@ impl Store {
 pub(crate) fn add(connection: &Connection, trial: i64, energy: &[TrialEnergy]) -> rusqlite::Result<()> {
     let mut insert = connection.prepare_cached("INSERT INTO energy VALUES (?1, ?2, ?3, ?4, ?5, ?6)")?;
     for one in energy {
-        let record =
-            serde_json::to_string(one).map_err(|error| rusqlite::Error::ToSqlConversionFailure(Box::new(error)))?;
+        let record = serde_json::to_string(one)
+            .map_err(|error| rusqlite::Error::ToSqlConversionFailure(Box::new(error)))?;
         let joules = one.joules();
         insert.execute(params![
             trial,

@@ -32,7 +32,8 @@ pub enum StoreError {
     },
     /// The file was written by an older iopj, and only a run may change it.
     #[error(
-        "`{path}` has schema {found}, this iopj reads {known}: bring it forward by `iopj run --resume {path}`, then try again"
+        "`{path}` has schema {found}, this iopj reads {known}: bring it forward by `iopj run --resume \
+         {path}`, then try again"
     )]
     Older {
         /// The file.
@@ -47,12 +48,14 @@ pub enum StoreError {
     Locked(PathBuf),
     /// A reader or a writer holds SQLite's own lock for longer than the store waits.
     #[error(
-        "`{0}` is held by another program that reads or writes it: end that, then try again (a run that it stopped goes on by `iopj run --resume {0}`)"
+        "`{0}` is held by another program that reads or writes it: end that, then try again (a run that it \
+         stopped goes on by `iopj run --resume {0}`)"
     )]
     Busy(PathBuf),
     /// The disk that holds it is full, or its owner's quota is used up.
     #[error(
-        "no space is left for `{0}`: the finished trials are kept; free some space, then continue by `iopj run --resume {0}`"
+        "no space is left for `{0}`: the finished trials are kept; free some space, then continue by `iopj \
+         run --resume {0}`"
     )]
     Full(PathBuf),
     /// The disk has no room for a new store.
@@ -79,7 +82,8 @@ pub enum StoreError {
     },
     /// SQLite refused.
     #[error(
-        "SQLite cannot use `{path}`: {error}; see to its disk and file system, then try again, or use a copy of the file"
+        "SQLite cannot use `{path}`: {error}; see to its disk and file system, then try again, or use a \
+         copy of the file"
     )]
     Sqlite {
         /// The file.
@@ -89,7 +93,8 @@ pub enum StoreError {
     },
     /// A record in it cannot be read.
     #[error(
-        "`{path}` holds a {what} that cannot be read: {error}; another program changed it: name a copy from before that"
+        "`{path}` holds a {what} that cannot be read: {error}; another program changed it: name a copy from \
+         before that"
     )]
     Record {
         /// The file.
@@ -101,7 +106,8 @@ pub enum StoreError {
     },
     /// A trial holds what could not be read back, such as a figure that is no number.
     #[error(
-        "a trial cannot be kept in `{path}`: {what}; report it with the name of the path, and measure the trial again by `iopj run --resume {path}`"
+        "a trial cannot be kept in `{path}`: {what}; report it with the name of the path, and measure the \
+         trial again by `iopj run --resume {path}`"
     )]
     Unkeepable {
         /// The file.
@@ -112,9 +118,13 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    /// What an error of SQLite means to who uses `path`. `connection` is the one that failed, where there is one: it
-    /// knows the operating system's own error (sqlite.org/c3ref/system_errno.html).
-    pub(crate) fn of_sqlite(path: &Path, connection: Option<&Connection>, error: rusqlite::Error) -> StoreError {
+    /// What an error of SQLite means to who uses `path`. `connection` is the one that failed, where there is
+    /// one: it knows the operating system's own error (sqlite.org/c3ref/system_errno.html).
+    pub(crate) fn of_sqlite(
+        path: &Path,
+        connection: Option<&Connection>,
+        error: rusqlite::Error,
+    ) -> StoreError {
         let path = path.to_owned();
         match error.sqlite_error_code() {
             Some(ErrorCode::DiskFull) => StoreError::Full(path),
@@ -123,8 +133,11 @@ impl StoreError {
             Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) => {
                 StoreError::NotAStore { path, reason: "it is damaged or cut short".to_owned() }
             }
-            // SQLite says DiskFull for ENOSPC of a write alone, not for a quota, and not for a sync or a new file.
-            Some(ErrorCode::SystemIoFailure | ErrorCode::CannotOpen) if connection.is_some_and(has_no_room) => {
+            // SQLite says DiskFull for ENOSPC of a write alone, not for a quota, and not for a sync or a new
+            // file.
+            Some(ErrorCode::SystemIoFailure | ErrorCode::CannotOpen)
+                if connection.is_some_and(has_no_room) =>
+            {
                 StoreError::Full(path)
             }
             _ => StoreError::Sqlite { path, error },

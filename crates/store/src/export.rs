@@ -1,4 +1,5 @@
-//! A store as JSON, which holds all of it, and as CSV, one line of scalars a trial: nobody needs the SQLite file.
+//! A store as JSON, which holds all of it, and as CSV, one line of scalars a trial: nobody needs the SQLite
+//! file.
 //!
 //! Keys are the words of the project in snake case with the unit where a number has one. Rates and
 //! shares are per I/O or per second as their keys say; latencies are in ns.
@@ -22,9 +23,14 @@ pub enum Detail {
 }
 
 /// The whole store as it is: the study under `study`, what happened to it under `events`, every trial under
-/// `trials`. A bin of a histogram is its upper end in ns and its count. Where `study` says `emulated`, times are there
-/// and mean nothing.
-pub fn json(study: &StudyRecord, trials: &[Trial], events: &[(u64, String, String)], detail: Detail) -> Value {
+/// `trials`. A bin of a histogram is its upper end in ns and its count. Where `study` says `emulated`, times
+/// are there and mean nothing.
+pub fn json(
+    study: &StudyRecord,
+    trials: &[Trial],
+    events: &[(u64, String, String)],
+    detail: Detail,
+) -> Value {
     let events: Vec<Value> = events
         .iter()
         .map(|(unix_ns, kind, detail)| json!({"unix_ns": unix_ns, "kind": kind, "detail": detail}))
@@ -105,8 +111,10 @@ fn latency_json(latency: &Latency, detail: Detail) -> Value {
     if detail == Detail::Full
         && let Some(decoded) = histogram::decode(&latency.histogram)
     {
-        let bins: Vec<Value> =
-            decoded.iter_recorded().map(|bin| json!([bin.value_iterated_to(), bin.count_at_value()])).collect();
+        let bins: Vec<Value> = decoded
+            .iter_recorded()
+            .map(|bin| json!([bin.value_iterated_to(), bin.count_at_value()]))
+            .collect();
         value["histogram"] = Value::Array(bins);
     }
     value
@@ -115,8 +123,9 @@ fn latency_json(latency: &Latency, detail: Detail) -> Value {
 /// One column of the CSV: its heading and what stands under it.
 type Column = (&'static str, fn(&Trial) -> String);
 
-/// The columns of the CSV. Empty cells mean: not asked for, not measured, or unknown. Names after `device_` are sums over
-/// the devices under the target; sectors are of 512 bytes. What is of the power state is of the start, if not `_end`.
+/// The columns of the CSV. Empty cells mean: not asked for, not measured, or unknown. Names after `device_`
+/// are sums over the devices under the target; sectors are of 512 bytes. What is of the power state is of the
+/// start, if not `_end`.
 const COLUMNS: &[Column] = &[
     ("path", |t| t.path.to_string()),
     ("interface", |t| t.path.interface().to_owned()),
@@ -132,11 +141,20 @@ const COLUMNS: &[Column] = &[
     ("random_distribution", |t| t.workload.random_distribution.to_string()),
     ("ramp_time_s", |t| t.workload.ramp_time.as_secs_f64().to_string()),
     ("runtime_s", |t| {
-        if let Length::Runtime(time) = t.workload.length { time.as_secs_f64().to_string() } else { String::new() }
+        if let Length::Runtime(time) = t.workload.length {
+            time.as_secs_f64().to_string()
+        } else {
+            String::new()
+        }
     }),
-    ("ios_per_job", |t| if let Length::Ios(ios) = t.workload.length { ios.to_string() } else { String::new() }),
+    (
+        "ios_per_job",
+        |t| if let Length::Ios(ios) = t.workload.length { ios.to_string() } else { String::new() },
+    ),
     ("cpus_allowed", |t| t.workload.cpus_allowed.iter().map(u32::to_string).collect::<Vec<_>>().join(" ")),
-    ("settings", |t| t.settings.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(" ")),
+    ("settings", |t| {
+        t.settings.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(" ")
+    }),
     ("generator", |t| t.generator.as_str().to_owned()),
     ("replicate", |t| t.replicate.to_string()),
     ("position", |t| t.position.to_string()),
@@ -212,7 +230,9 @@ const COLUMNS: &[Column] = &[
     ("system_calls", |t| engine(t, |e| known(e.system_calls))),
     ("submit_calls", |t| engine(t, |e| e.submit_calls.to_string())),
     ("wakeups", |t| engine(t, |e| e.wakeups.to_string())),
-    ("ring_flags", |t| engine(t, |e| e.ring_flags.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "))),
+    ("ring_flags", |t| {
+        engine(t, |e| e.ring_flags.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "))
+    }),
     ("registered", |t| engine(t, |e| e.registered.to_string())),
     ("costs", |t| figure(t, |m| m.costs.as_ref().map_or(String::new(), |costs| source(&costs.source)))),
     ("kernel_instructions", |t| cost(t, Space::Kernel, CostKind::Instructions)),
@@ -237,8 +257,9 @@ const COLUMNS: &[Column] = &[
 /// A column of the energy by the source that the trials of the store are compared by.
 type EnergyColumn = (&'static str, fn(&Measurement, &Joules) -> String);
 
-/// Those columns. Intervals are of 95 %: `random` ones of what differs from trial to trial, the others with the meter's declared
-/// accuracy too, and empty where none was declared. Above idle I/Os per joule are empty where idle power is not exceeded.
+/// Those columns. Intervals are of 95 %: `random` ones of what differs from trial to trial, the others with
+/// the meter's declared accuracy too, and empty where none was declared. Above idle I/Os per joule are empty
+/// where idle power is not exceeded.
 const ENERGY: &[EnergyColumn] = &[
     ("joules", |_, j| j.joules.to_string()),
     ("joules_random_low", |_, j| j.random_interval[0].to_string()),
@@ -349,10 +370,10 @@ fn scalar(value: &Value) -> String {
     }
 }
 
-/// One line a trial, after RFC 4180. A text that a spreadsheet would take for a formula is preceded
-/// by an apostrophe. Under `emulated` stands what emulated the processor; times, and what is measured by them, are then empty.
-/// Energy is that of one source for all trials: a meter's, or a model's where no meter took part and `energy_estimated` is true.
-/// `energy_incomplete` says why a trial has none.
+/// One line a trial, after RFC 4180. A text that a spreadsheet would take for a formula is preceded by an
+/// apostrophe. Under `emulated` stands what emulated the processor; times, and what is measured by them, are
+/// then empty. Energy is that of one source for all trials: a meter's, or a model's where no meter took part
+/// and `energy_estimated` is true. `energy_incomplete` says why a trial has none.
 ///
 /// # Errors
 /// What the writer says.
@@ -371,7 +392,11 @@ pub fn csv(study: &StudyRecord, trials: &[Trial], out: &mut dyn Write) -> io::Re
             false => csv_cell(&cell(trial)),
         };
         let energy = energy(trial, source.as_ref());
-        let cells = COLUMNS.iter().map(cell).chain([emulated.clone()]).chain(energy.iter().map(|cell| csv_cell(cell)));
+        let cells = COLUMNS
+            .iter()
+            .map(cell)
+            .chain([emulated.clone()])
+            .chain(energy.iter().map(|cell| csv_cell(cell)));
         out.write_all(line(cells.collect()).as_bytes())?;
     }
     Ok(())

@@ -17,8 +17,9 @@ fn c_string(path: &Path) -> io::Result<CString> {
     Ok(CString::new(path.as_os_str().as_bytes())?)
 }
 
-/// Makes `path` with these contents, locked and synced. It gets its name when it is whole (open(2), `O_TMPFILE`);
-/// where the file system cannot do that, a death meanwhile leaves a part. Never replaces what stands there.
+/// Makes `path` with these contents, locked and synced. It gets its name when it is whole (open(2),
+/// `O_TMPFILE`); where the file system cannot do that, a death meanwhile leaves a part. Never replaces what
+/// stands there.
 pub(crate) fn create_whole(path: &Path, contents: &[u8]) -> io::Result<File> {
     let fill = |file: &mut File| -> io::Result<()> {
         lock(file)?;
@@ -34,14 +35,22 @@ pub(crate) fn create_whole(path: &Path, contents: &[u8]) -> io::Result<File> {
             let name = c_string(path)?;
             // SAFETY: both texts end in a zero byte and live until the call returns.
             let linked = unsafe {
-                libc::linkat(libc::AT_FDCWD, node.as_ptr(), libc::AT_FDCWD, name.as_ptr(), libc::AT_SYMLINK_FOLLOW)
+                libc::linkat(
+                    libc::AT_FDCWD,
+                    node.as_ptr(),
+                    libc::AT_FDCWD,
+                    name.as_ptr(),
+                    libc::AT_SYMLINK_FOLLOW,
+                )
             };
             if linked < 0 {
                 return Err(io::Error::last_os_error());
             }
             file
         }
-        Err(error) if matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EISDIR | libc::EINVAL)) => {
+        Err(error)
+            if matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EISDIR | libc::EINVAL)) =>
+        {
             let mut file = File::create_new(path)?;
             fill(&mut file).inspect_err(|_| drop(std::fs::remove_file(path)))?;
             file
@@ -52,9 +61,9 @@ pub(crate) fn create_whole(path: &Path, contents: &[u8]) -> io::Result<File> {
     Ok(file)
 }
 
-/// True where the file system of `path` may have no room for the index that readers and a writer of SQLite's log share: 32
-/// KiB that are mapped. Where blocks are smaller than pages, a page of it that finds no room then is a signal (SIGBUS)
-/// and no error.
+/// True where the file system of `path` may have no room for the index that readers and a writer of SQLite's
+/// log share: 32 KiB that are mapped. Where blocks are smaller than pages, a page of it that finds no room
+/// then is a signal (SIGBUS) and no error.
 pub(crate) fn is_nearly_full(path: &Path) -> bool {
     const ROOM_BYTES: u64 = 128 << 10;
     let Ok(folder) = c_string(folder(path)) else { return false };
@@ -65,7 +74,8 @@ pub(crate) fn is_nearly_full(path: &Path) -> bool {
     known && figures.f_bavail.saturating_mul(figures.f_frsize) < ROOM_BYTES
 }
 
-/// Locks a file for this process, without waiting. The lock goes with the descriptor, also when the process is killed.
+/// Locks a file for this process, without waiting. The lock goes with the descriptor, also when the process
+/// is killed.
 pub(crate) fn lock(file: &File) -> io::Result<()> {
     // SAFETY: the descriptor is open for the length of the call.
     if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } < 0 {

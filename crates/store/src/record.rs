@@ -50,8 +50,8 @@ pub struct StudyRecord {
     pub warnings: Vec<String>,
     /// Paths of the study that this machine does not offer for the target.
     pub unavailable: Vec<Unavailable>,
-    /// What emulated the processor, such as `QEMU TCG`: then no time means anything, and only counts, verdicts and
-    /// orderings are results.
+    /// What emulated the processor, such as `QEMU TCG`: then no time means anything, and only counts,
+    /// verdicts and orderings are results.
     #[serde(default)]
     pub emulated: Option<String>,
     /// What decided how many blocks there are, where that was not told in advance.
@@ -60,8 +60,8 @@ pub struct StudyRecord {
 }
 
 impl StudyRecord {
-    /// How often the trials may have been looked at to decide whether there are enough of them: every p-value is to be multiplied
-    /// by it. 1 where their number was told in advance.
+    /// How often the trials may have been looked at to decide whether there are enough of them: every p-value
+    /// is to be multiplied by it. 1 where their number was told in advance.
     pub fn looks(&self) -> u32 {
         self.sequential.map_or(1, |sequential| sequential.looks())
     }

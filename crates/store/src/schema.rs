@@ -72,7 +72,8 @@ const MIGRATIONS: [&str; 2] = [
         cpu_ns INTEGER NOT NULL
     ) STRICT;
     CREATE INDEX cost_trial ON cost (trial);
-    CREATE TABLE session (           -- a run, a resumption of it: raw times of two sessions may be of two boots
+    CREATE TABLE session (           -- a run, a resumption of it: raw times of two sessions may be of two \
+     boots
         id INTEGER PRIMARY KEY,
         boot TEXT NOT NULL,
         unix_minus_raw_ns INTEGER NOT NULL

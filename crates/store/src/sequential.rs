@@ -1,4 +1,5 @@
-//! Studies whose number of blocks is decided while they run: what the record says of them, and how their plan grows.
+//! Studies whose number of blocks is decided while they run: what the record says of them, and how their plan
+//! grows.
 
 use crate::error::StoreError;
 use crate::store::Store;

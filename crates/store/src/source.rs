@@ -28,10 +28,10 @@ struct Cover {
 type Covers<'a> = BTreeMap<(Scope, &'a str), Cover>;
 
 impl EnergySource {
-    /// The meter and scope that all of these sets of trials are compared by: the widest scope of a meter that took part in every
-    /// trial of all sets and covered most; where no meter did, what covered the most trials, the widest scope of equals. It
-    /// covered at least one trial of each set. Refuted and failed trials do not count. `None` where there is no such meter;
-    /// models are none.
+    /// The meter and scope that all of these sets of trials are compared by: the widest scope of a meter that
+    /// took part in every trial of all sets and covered most; where no meter did, what covered the most
+    /// trials, the widest scope of equals. It covered at least one trial of each set. Refuted and failed
+    /// trials do not count. `None` where there is no such meter; models are none.
     pub fn measured(sets: &[&[Trial]]) -> Option<EnergySource> {
         choose(sets, false)
     }
@@ -80,8 +80,9 @@ fn choose(sets: &[&[Trial]], estimated: bool) -> Option<EnergySource> {
         each.clone().all(|one| one.complete > 0).then_some((*key, all, complete))
     });
     let trials: usize = covers.iter().map(|(trials, _)| trials).sum();
-    // Candidates stand in the order of scopes, the widest first, and of equals the first is kept. A gap in a trial does not narrow
-    // the scope of a meter that took part throughout and covered most: the trial stays out.
+    // Candidates stand in the order of scopes, the widest first, and of equals the first is kept. A gap in a
+    // trial does not narrow the scope of a meter that took part throughout and covered most: the trial stays
+    // out.
     let throughout = |all: usize, complete: usize| all == trials && 2 * complete > trials;
     let worth = |all: usize, complete: usize| if throughout(all, complete) { usize::MAX } else { complete };
     // The last of equals is taken, from the end that is the first.

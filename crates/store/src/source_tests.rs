@@ -21,8 +21,8 @@ fn energy(meter: &str, scope: Scope, joules: Option<f64>) -> TrialEnergy {
             random_interval: [joules - 64.0, joules],
         }),
     };
-    let outcome =
-        joules.map_or(EnergyOutcome::Incomplete("gap of 7 s".to_owned()), |j| EnergyOutcome::Complete(complete(j)));
+    let outcome = joules
+        .map_or(EnergyOutcome::Incomplete("gap of 7 s".to_owned()), |j| EnergyOutcome::Complete(complete(j)));
     TrialEnergy { meter: meter.to_owned(), scope, channels: Vec::new(), estimated: meter == "model", outcome }
 }
 
@@ -46,7 +46,11 @@ fn trial(energy: Vec<TrialEnergy>) -> Trial {
         achieved_depth: 1.0,
         preconditioning: None,
         evidence: Evidence::default(),
-        observed: Observed { completion: unclear(), submission: Finding::Unclear(String::new()), doubt: None },
+        observed: Observed {
+            completion: unclear(),
+            submission: Finding::Unclear(String::new()),
+            doubt: None,
+        },
         verdict: Verdict { kind: VerdictKind::Verified, reasons: Vec::new() },
         conditions: Default::default(),
         power_state: Default::default(),
@@ -85,7 +89,10 @@ fn the_widest_scope_that_all_trials_have_from_one_meter_is_chosen() {
     assert_eq!(chosen(&[&[both.clone(), both.clone(), narrow.clone()]]).unwrap(), "package by rapl");
     // Two stores have only rapl in common, and a store with another meter nothing.
     assert_eq!(chosen(&[slice::from_ref(&both), &[narrow]]).unwrap(), "package by rapl");
-    assert_eq!(chosen(&[slice::from_ref(&both), &[trial(vec![energy("pdu", Scope::System, Some(1.0))])]]), None);
+    assert_eq!(
+        chosen(&[slice::from_ref(&both), &[trial(vec![energy("pdu", Scope::System, Some(1.0))])]]),
+        None
+    );
     assert_eq!(
         (chosen(&[&[]]), chosen(&[&[trial(Vec::new())]]), chosen(&[&[gap]])),
         (None, None, Some("package by rapl".into()))
@@ -120,22 +127,36 @@ fn csv_tells_energy_of_one_source_and_why_there_is_none() {
         emulated: emulated.map(str::to_owned),
         sequential: None,
     };
-    let plug = |joules| trial(vec![energy("plug", Scope::System, joules), energy("rapl", Scope::Package, Some(7.0))]);
+    let plug = |joules| {
+        trial(vec![energy("plug", Scope::System, joules), energy("rapl", Scope::Package, Some(7.0))])
+    };
     let trials = [plug(Some(100.0)), plug(Some(80.0)), plug(None)];
     let cells = |study: &StudyRecord, row: usize, names: &[&str]| {
         let mut csv = Vec::new();
         export::csv(study, &trials, &mut csv).unwrap();
         let csv = String::from_utf8(csv).unwrap();
-        let rows: Vec<Vec<String>> = csv.lines().map(|line| line.split(',').map(str::to_owned).collect()).collect();
+        let rows: Vec<Vec<String>> =
+            csv.lines().map(|line| line.split(',').map(str::to_owned).collect()).collect();
         assert!(rows.iter().all(|row| row.len() == rows[0].len()));
         let at = |name: &&str| rows[0].iter().position(|one| one == name).unwrap();
         names.iter().map(|name| rows[1 + row][at(name)].clone()).collect::<Vec<String>>()
     };
-    let names =
-        ["joules", "joules_random_low", "joules_low", "watts", "ios_per_joule", "idle_watts", "joules_above_idle"];
+    let names = [
+        "joules",
+        "joules_random_low",
+        "joules_low",
+        "watts",
+        "ios_per_joule",
+        "idle_watts",
+        "joules_above_idle",
+    ];
     assert_eq!(cells(&study(None), 0, &names), ["100", "98", "", "50", "80", "30", "40"]);
-    let rest = ["ios_per_joule_above_idle", "energy_scope", "energy_meter", "energy_estimated", "energy_incomplete"];
+    let rest =
+        ["ios_per_joule_above_idle", "energy_scope", "energy_meter", "energy_estimated", "energy_incomplete"];
     assert_eq!(cells(&study(None), 0, &rest), ["200", "system", "plug", "false", ""]);
-    assert_eq!(cells(&study(None), 2, &["joules", "energy_meter", "energy_incomplete"]), ["", "plug", "gap of 7 s"]);
+    assert_eq!(
+        cells(&study(None), 2, &["joules", "energy_meter", "energy_incomplete"]),
+        ["", "plug", "gap of 7 s"]
+    );
     assert_eq!(cells(&study(Some("QEMU TCG")), 0, &["joules", "watts", "energy_meter"]), ["", "", ""]);
 }

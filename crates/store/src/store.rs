@@ -11,8 +11,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// How long SQLite waits for a lock of another connection: more than the commit of a trial or the reading of a long
-/// study takes.
+/// How long SQLite waits for a lock of another connection: more than the commit of a trial or the reading of
+/// a long study takes.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// An open store.
@@ -33,7 +33,9 @@ impl Store {
     pub fn create(path: &Path, study: &StudyRecord) -> Result<Store, StoreError> {
         let io = |error: std::io::Error| match error.kind() {
             std::io::ErrorKind::AlreadyExists => StoreError::Exists(path.to_owned()),
-            std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => StoreError::NoRoom(path.to_owned()),
+            std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => {
+                StoreError::NoRoom(path.to_owned())
+            }
             _ => StoreError::NotMade { path: path.to_owned(), error },
         };
         let sqlite = |error| StoreError::of_sqlite(path, None, error);
@@ -129,7 +131,10 @@ impl Store {
             .optional()
             .map_err(|error| self.sqlite(error))?;
         let Some(text) = text else {
-            return Err(StoreError::NotAStore { path: self.path.clone(), reason: "it holds no study".to_owned() });
+            return Err(StoreError::NotAStore {
+                path: self.path.clone(),
+                reason: "it holds no study".to_owned(),
+            });
         };
         self.parse(&text, "study")
     }
@@ -152,8 +157,10 @@ impl Store {
         let add = |connection: &mut Connection| -> rusqlite::Result<()> {
             let transaction = connection.transaction()?;
             let mut insert = transaction.prepare_cached(
-                "INSERT INTO trial (path, workload, settings, generator, replicate, position, started_unix_ns, gap_ns, error,
-                 verdict, iops, latency_ns_mean, latency_ns_p50, latency_ns_p99, latency_ns_p99_9, measurement)
+                "INSERT INTO trial (path, workload, settings, generator, replicate, position, \
+                 started_unix_ns, gap_ns, error,
+                 verdict, iops, latency_ns_mean, latency_ns_p50, latency_ns_p99, latency_ns_p99_9, \
+                 measurement)
                  VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)",
             )?;
             insert.execute(params![
@@ -184,8 +191,8 @@ impl Store {
         add(&mut self.connection).map_err(|error| self.sqlite(error))
     }
 
-    /// Adds what the trial at a place in the study's order cost, counted from outside while it ran. The trial has no
-    /// profile yet. Returns false, and changes nothing, where no measured trial stands at that place.
+    /// Adds what the trial at a place in the study's order cost, counted from outside while it ran. The trial
+    /// has no profile yet. Returns false, and changes nothing, where no measured trial stands at that place.
     ///
     /// # Errors
     /// [`StoreError::Full`], or what SQLite says; then nothing of the profile is there.
@@ -193,7 +200,8 @@ impl Store {
         let add = |connection: &mut Connection| -> rusqlite::Result<bool> {
             let transaction = connection.transaction()?;
             let find = "SELECT id FROM trial WHERE position = ?1 AND error IS NULL";
-            let trial: Option<i64> = transaction.query_row(find, [position as i64], |row| row.get(0)).optional()?;
+            let trial: Option<i64> =
+                transaction.query_row(find, [position as i64], |row| row.get(0)).optional()?;
             let Some(trial) = trial else { return Ok(false) };
             costs::add(&transaction, trial, profile)?;
             transaction.commit().map(|()| true)
@@ -206,8 +214,9 @@ impl Store {
     /// # Errors
     /// What SQLite says.
     pub fn add_event(&mut self, unix_ns: u64, kind: &str, detail: &str) -> Result<(), StoreError> {
-        let done =
-            self.connection.execute("INSERT INTO event VALUES (?1, ?2, ?3)", params![unix_ns as i64, kind, detail]);
+        let done = self
+            .connection
+            .execute("INSERT INTO event VALUES (?1, ?2, ?3)", params![unix_ns as i64, kind, detail]);
         done.map(|_| ()).map_err(|error| self.sqlite(error))
     }
 
@@ -217,8 +226,10 @@ impl Store {
     /// What SQLite says.
     pub fn events(&self) -> Result<Vec<(u64, String, String)>, StoreError> {
         let read = || -> rusqlite::Result<Vec<_>> {
-            let mut statement = self.connection.prepare("SELECT unix_ns, kind, detail FROM event ORDER BY rowid")?;
-            let rows = statement.query_map([], |row| Ok((row.get::<_, i64>(0)? as u64, row.get(1)?, row.get(2)?)))?;
+            let mut statement =
+                self.connection.prepare("SELECT unix_ns, kind, detail FROM event ORDER BY rowid")?;
+            let rows = statement
+                .query_map([], |row| Ok((row.get::<_, i64>(0)? as u64, row.get(1)?, row.get(2)?)))?;
             rows.collect()
         };
         read().map_err(|error| self.sqlite(error))
@@ -249,7 +260,8 @@ impl Store {
     /// The rows of all trials, not decoded yet: without WAL, no trial is committed while a cursor is open.
     fn rows(&self) -> rusqlite::Result<Vec<Row>> {
         let mut statement = self.connection.prepare(
-            "SELECT id, path, workload, settings, generator, replicate, position, started_unix_ns, gap_ns, error, measurement
+            "SELECT id, path, workload, settings, generator, replicate, position, started_unix_ns, gap_ns, \
+             error, measurement
              FROM trial ORDER BY id",
         )?;
         let rows = statement.query_map([], |row| {
@@ -296,7 +308,8 @@ impl Store {
     }
 
     fn read_details(&self, id: i64, measurement: &mut Measurement) -> rusqlite::Result<()> {
-        let mut histograms = self.connection.prepare_cached("SELECT op, v2 FROM histogram WHERE trial = ?1")?;
+        let mut histograms =
+            self.connection.prepare_cached("SELECT op, v2 FROM histogram WHERE trial = ?1")?;
         let mut rows = histograms.query([id])?;
         while let Some(row) = rows.next()? {
             let op: String = row.get(0)?;
@@ -309,10 +322,14 @@ impl Store {
                 latency.histogram = row.get(1)?;
             }
         }
-        let mut slices =
-            self.connection.prepare_cached("SELECT end_ns, ios FROM slice WHERE trial = ?1 ORDER BY end_ns")?;
+        let mut slices = self
+            .connection
+            .prepare_cached("SELECT end_ns, ios FROM slice WHERE trial = ?1 ORDER BY end_ns")?;
         let rows = slices.query_map([id], |row| {
-            Ok(crate::record::Slice { end_ns: row.get::<_, i64>(0)? as u64, ios: row.get::<_, i64>(1)? as u64 })
+            Ok(crate::record::Slice {
+                end_ns: row.get::<_, i64>(0)? as u64,
+                ios: row.get::<_, i64>(1)? as u64,
+            })
         })?;
         measurement.series = rows.collect::<rusqlite::Result<_>>()?;
         measurement.costs = costs::read(&self.connection, id)?;
@@ -322,7 +339,8 @@ impl Store {
 
     fn prepare(&self) -> rusqlite::Result<()> {
         // A file system that cannot do WAL keeps its rollback journal: SQLite then answers with that.
-        self.connection.pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get::<_, String>(0))?;
+        self.connection
+            .pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get::<_, String>(0))?;
         self.connection.pragma_update(None, "synchronous", "FULL")
     }
 
@@ -337,7 +355,11 @@ impl Store {
         text: &str,
         what: &'static str,
     ) -> Result<T, StoreError> {
-        serde_json::from_str(text).map_err(|error| StoreError::Record { path: self.path.clone(), what, error })
+        serde_json::from_str(text).map_err(|error| StoreError::Record {
+            path: self.path.clone(),
+            what,
+            error,
+        })
     }
 
     /// The record as JSON, if it could be read back: one that cannot would keep all trials from being read.
@@ -406,19 +428,25 @@ fn json<T: serde::Serialize>(value: &T, path: &Path, what: &'static str) -> Resu
 }
 
 fn connect(path: &Path) -> Result<Connection, StoreError> {
-    // A reader of a store in WAL mode writes its shared index. Where it may not, and no log tells of a
-    // run that is alive or died, nothing changes the file, and SQLite can do without the index (sqlite.org/uri.html).
+    // A reader of a store in WAL mode writes its shared index. Where it may not, and no log tells of a run
+    // that is alive or died, nothing changes the file, and SQLite can do without the index
+    // (sqlite.org/uri.html).
     let mut log = path.as_os_str().to_owned();
     log.push("-wal");
     let opened = match file::may_write(path) || Path::new(&log).exists() {
-        true => Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX),
+        true => Connection::open_with_flags(
+            path,
+            OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX,
+        ),
         false => Connection::open_with_flags(
             immutable_uri(path),
             OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI | OpenFlags::SQLITE_OPEN_NO_MUTEX,
         ),
     };
     let connection = opened.map_err(|error| StoreError::of_sqlite(path, None, error))?;
-    connection.busy_timeout(BUSY_TIMEOUT).map_err(|error| StoreError::of_sqlite(path, Some(&connection), error))?;
+    connection
+        .busy_timeout(BUSY_TIMEOUT)
+        .map_err(|error| StoreError::of_sqlite(path, Some(&connection), error))?;
     Ok(connection)
 }
 
@@ -440,7 +468,10 @@ fn check_header(path: &Path) -> Result<(), StoreError> {
     let mut header = [0u8; 16];
     match file.read_exact(&mut header) {
         Ok(()) if &header == MAGIC => Ok(()),
-        _ => Err(StoreError::NotAStore { path: path.to_owned(), reason: "it is not an SQLite file".to_owned() }),
+        _ => Err(StoreError::NotAStore {
+            path: path.to_owned(),
+            reason: "it is not an SQLite file".to_owned(),
+        }),
     }
 }
 

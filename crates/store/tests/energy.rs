@@ -22,7 +22,10 @@ fn reading(value: RawValue, own_ns: Option<i64>) -> ReadingRow {
 fn what_meters_said_is_kept_as_it_is() {
     let (_folder, mut store) = store();
     let session = store.add_session("boot", -5).unwrap();
-    assert_eq!(store.sessions().unwrap(), [Session { id: session, boot: "boot".into(), unix_minus_raw_ns: -5 }]);
+    assert_eq!(
+        store.sessions().unwrap(),
+        [Session { id: session, boot: "boot".into(), unix_minus_raw_ns: -5 }]
+    );
     let meter = store.add_meter(session, "plug", "{}").unwrap();
     let row = MeterRow { id: meter, session, name: "plug".into(), record: "{}".into() };
     assert_eq!(store.meters().unwrap(), [row]);

@@ -1,5 +1,5 @@
-//! A quota that is used up is told as a full disk, not as a failure of SQLite. A process of its own: SQLite's system calls
-//! are replaced for all connections (sqlite.org/c3ref/vfs.html, `xSetSystemCall`).
+//! A quota that is used up is told as a full disk, not as a failure of SQLite. A process of its own: SQLite's
+//! system calls are replaced for all connections (sqlite.org/c3ref/vfs.html, `xSetSystemCall`).
 
 use iopj_store::{Generator, Outcome, Store, StoreError, StudyRecord, Trial};
 use rusqlite::ffi;
@@ -14,8 +14,8 @@ unsafe extern "C" fn refuse() -> isize {
 
 /// All ways of SQLite to write; with `None` its own again.
 fn set_writes(call: ffi::sqlite3_syscall_ptr) {
-    // SAFETY: the default VFS lives as long as the process; the replacement ignores its arguments, which the C calling
-    // convention allows; no other thread uses SQLite.
+    // SAFETY: the default VFS lives as long as the process; the replacement ignores its arguments, which the
+    // C calling convention allows; no other thread uses SQLite.
     unsafe {
         let vfs = ffi::sqlite3_vfs_find(std::ptr::null());
         for name in [c"write", c"pwrite", c"pwrite64"] {

@@ -3,7 +3,9 @@
 use iopj_core::evidence::{DeviceEvidence, EngineEvidence, Finding};
 use iopj_core::workload::{Length, RandomDistribution};
 use iopj_core::{Cost, CostKind, CostProfile, CostSource, FunctionCost, Space};
-use iopj_core::{Disturbance, Evidence, Observed, PowerChange, PowerSetting, RingFlag, Verdict, VerdictKind, Workload};
+use iopj_core::{
+    Disturbance, Evidence, Observed, PowerChange, PowerSetting, RingFlag, Verdict, VerdictKind, Workload,
+};
 use iopj_store::record::{Generator, Latency, Measurement, Outcome, Slice, StudyRecord, Trial};
 use iopj_store::{Store, StoreError, export, histogram};
 use std::collections::BTreeMap;
@@ -126,7 +128,8 @@ fn what_was_added_is_read_back() {
     assert_eq!(store.positions().unwrap(), [0, 1]);
     assert_eq!(store.events().unwrap(), [(1, "control".to_owned(), "{}".to_owned())]);
     drop(store);
-    let left: Vec<_> = std::fs::read_dir(path.parent().unwrap()).unwrap().map(|e| e.unwrap().file_name()).collect();
+    let left: Vec<_> =
+        std::fs::read_dir(path.parent().unwrap()).unwrap().map(|e| e.unwrap().file_name()).collect();
     assert_eq!(left, ["test.iopj"], "a closed store is one file");
 }
 
@@ -143,8 +146,12 @@ fn costs_are_read_back_whether_they_came_with_the_trial_or_after() {
     assert!(!store.add_costs(2, &profile).unwrap(), "a failed trial has no costs");
     assert!(!store.add_costs(9, &profile).unwrap());
     assert!(store.add_costs(1, &profile).is_err(), "once a trial");
-    let costs: Vec<_> =
-        store.trials().unwrap().into_iter().map(|t| t.outcome.measurement().map(|m| m.costs.clone())).collect();
+    let costs: Vec<_> = store
+        .trials()
+        .unwrap()
+        .into_iter()
+        .map(|t| t.outcome.measurement().map(|m| m.costs.clone()))
+        .collect();
     assert_eq!(costs, [Some(Some(profile.clone())), Some(Some(profile)), None]);
 }
 
@@ -197,7 +204,8 @@ fn what_is_no_store_is_refused_by_name() {
     assert!(cut.unwrap_err().to_string().contains("damaged or cut short"));
 }
 
-/// A store as the first schema had it: today's tables but those of costs and energy, and the version before them.
+/// A store as the first schema had it: today's tables but those of costs and energy, and the version before
+/// them.
 fn first_schema(path: &Path, trials: &[Trial]) {
     let mut store = Store::create(path, &study()).unwrap();
     trials.iter().for_each(|trial| store.add(trial).unwrap());
@@ -207,8 +215,8 @@ fn first_schema(path: &Path, trials: &[Trial]) {
         file.execute_batch(&format!("DROP TABLE {table}")).unwrap();
     }
     file.execute_batch("PRAGMA user_version = 1").unwrap();
-    let tables =
-        "SELECT group_concat(name, ' ') FROM (SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name)";
+    let tables = "SELECT group_concat(name, ' ') FROM (SELECT name FROM sqlite_schema WHERE type = 'table' \
+                  ORDER BY name)";
     let tables: String = file.query_row(tables, [], |row| row.get(0)).unwrap();
     assert_eq!(tables, "event histogram slice study trial", "the tables of the first schema");
 }
@@ -246,7 +254,10 @@ fn what_could_not_be_read_back_is_refused_by_name() {
         assert!(error.to_string().contains(part), "{error}");
     };
     says(&trial(0, measured_with(|m| m.cpu_percent = f64::NAN)), "its cpu_percent is NaN");
-    says(&trial(0, measured_with(|m| m.interrupts_per_io = Some(f64::INFINITY))), "its interrupts_per_io is inf");
+    says(
+        &trial(0, measured_with(|m| m.interrupts_per_io = Some(f64::INFINITY))),
+        "its interrupts_per_io is inf",
+    );
     let read = |m: &mut Measurement| m.read_latency = Some(Latency { stddev: f64::NAN, ..m.latency.clone() });
     says(&trial(0, measured_with(read)), "its read_latency_ns stddev is NaN");
     let mut odd = trial(0, measured());
@@ -279,7 +290,11 @@ fn json_holds_every_field_of_a_measurement() {
             let found = exported.get(field).or_else(|| exported.get(&format!("{field}_ns")));
             let found = found.unwrap_or_else(|| panic!("{field} is missing"));
             if field.ends_with("latency") && !content.is_null() {
-                assert_eq!(found["histogram"], serde_json::json!([[1000, 1], [2000, 1], [3001, 1]]), "{field}");
+                assert_eq!(
+                    found["histogram"],
+                    serde_json::json!([[1000, 1], [2000, 1], [3001, 1]]),
+                    "{field}"
+                );
             }
             if field != "verdict" && !field.ends_with("latency") {
                 assert_eq!(found, content, "{field}");
@@ -312,7 +327,8 @@ fn csv_cells(study: &StudyRecord, trial: Trial) -> BTreeMap<String, String> {
 
 #[test]
 fn csv_holds_what_was_asked_and_what_was_seen() {
-    let device = |interrupts| DeviceEvidence { read_sectors: 8, write_sectors: 16, interrupts, ..Default::default() };
+    let device =
+        |interrupts| DeviceEvidence { read_sectors: 8, write_sectors: 16, interrupts, ..Default::default() };
     let mut full = trial(
         0,
         measured_with(|m| {
@@ -323,7 +339,8 @@ fn csv_holds_what_was_asked_and_what_was_seen() {
             m.evidence.devices = vec![device(Some(3)), device(Some(4))];
             let ring_flags = vec![RingFlag::Iopoll, RingFlag::Sqpoll];
             m.evidence.engine = Some(EngineEvidence { submit_calls: 13, ring_flags, ..Default::default() });
-            m.power_state[0] = serde_json::json!({"governors": ["a", "b"], "frequency_max_khz": 9, "turbo": true});
+            m.power_state[0] =
+                serde_json::json!({"governors": ["a", "b"], "frequency_max_khz": 9, "turbo": true});
             m.fio = Some(serde_json::json!({"usr_cpu": 1.5, "ctx": 14}));
             m.conditions.disturbances = vec![
                 Disturbance::Others { cores: 0.5, allowed: 0.04 },
@@ -360,7 +377,8 @@ fn csv_holds_what_was_asked_and_what_was_seen() {
         ("observed_completion", "unclear: none"),
         (
             "disturbances",
-            "other processes had 0.50 processors, where 0.04 are allowed; the frequency governor changed from a to b",
+            "other processes had 0.50 processors, where 0.04 are allowed; the frequency governor changed \
+             from a to b",
         ),
     ];
     let cells = csv_cells(&study(), full);
@@ -381,13 +399,16 @@ fn csv_holds_what_was_asked_and_what_was_seen() {
 fn csv_of_an_emulated_store_holds_counts_and_no_time() {
     let with_costs = measured_with(|m| {
         let user = FunctionCost { space: Space::User, directory: None, module: None, ..function("", 9) };
-        m.costs =
-            Some(profile(vec![function("nvme_irq", 5), FunctionCost { cost: Cost { loads: 2, ..user.cost }, ..user }]));
+        m.costs = Some(profile(vec![
+            function("nvme_irq", 5),
+            FunctionCost { cost: Cost { loads: 2, ..user.cost }, ..user },
+        ]));
         m.read_latency = Some(m.latency.clone());
         m.fio = Some(serde_json::json!({"usr_cpu": 1.5, "sys_cpu": 2.5, "ctx": 14}));
     });
     let real = csv_cells(&study(), trial(1, with_costs.clone()));
-    let emulated = csv_cells(&StudyRecord { emulated: Some("QEMU TCG".into()), ..study() }, trial(1, with_costs));
+    let emulated =
+        csv_cells(&StudyRecord { emulated: Some("QEMU TCG".into()), ..study() }, trial(1, with_costs));
     let times = [
         ("iops", "1.5"),
         ("mb_per_s", "0.006144"),
@@ -444,7 +465,9 @@ fn exports_hold_every_figure_under_its_name() {
     let csv = String::from_utf8(csv).unwrap();
     let lines: Vec<_> = csv.split("\r\n").collect();
     let columns = lines[0].split(',').count();
-    assert!(lines[1].starts_with("io_uring/syscall/interrupt,io_uring,syscall,interrupt,randread,50,4096,1,"));
+    assert!(
+        lines[1].starts_with("io_uring/syscall/interrupt,io_uring,syscall,interrupt,randread,50,4096,1,")
+    );
     assert_eq!(lines[1].split(',').count(), columns);
     assert!(lines[2].contains("\"it, broke\""));
 }

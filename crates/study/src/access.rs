@@ -1,8 +1,8 @@
 //! How the target is reached: through the kernel, or, for kernel bypass, taken from its kernel driver.
 //!
-//! Paths of both kinds alternate in one study on one drive. Nothing that was opened on one side outlives the change to the
-//! other: a block device that somebody holds open comes back under another name, and a device is not given back before
-//! its owner has let go of it.
+//! Paths of both kinds alternate in one study on one drive. Nothing that was opened on one side outlives the
+//! change to the other: a block device that somebody holds open comes back under another name, and a device
+//! is not given back before its owner has let go of it.
 
 use crate::fio::Fio;
 use crate::runner::{Options, RunError};
@@ -22,7 +22,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// How often, and how far apart, a block device that has come back is tried: who looks for partitions holds it for a moment.
+/// How often, and how far apart, a block device that has come back is tried: who looks for partitions holds
+/// it for a moment.
 const TRIES: u32 = 100;
 const BETWEEN_TRIES: Duration = Duration::from_millis(20);
 
@@ -116,23 +117,23 @@ impl Bypass {
         let shown = target.path().display();
         let [device] = target.devices() else {
             return usage(format!(
-                "{shown} does not lie on one block device, so that {address} cannot be taken for it: name the block device of one of its \
-                 namespaces by --target"
+                "{shown} does not lie on one block device, so that {address} cannot be taken for it: name \
+                 the block device of one of its namespaces by --target"
             ));
         };
         let folder = Path::new("/sys/block").join(device);
         if PciAddress::of_device(&folder) != Some(address) {
             return usage(format!(
-                "{shown} is not on {address}, the device to take: name one of that device's namespaces by --target, or \
-                 the device of the target by --take-device"
+                "{shown} is not on {address}, the device to take: name one of that device's namespaces by \
+                 --target, or the device of the target by --take-device"
             ));
         }
         let is_whole = target.kind() != TargetKind::File && !is_partition(target.path());
         let nsid = fs::read_to_string(folder.join("nsid")).ok().and_then(|text| text.trim().parse().ok());
         let (Some(nsid), true) = (nsid, is_whole) else {
             return usage(format!(
-                "{shown} is no whole namespace of {address}, and without the kernel there are no files and no partitions: name \
-                 /dev/{device} by --target"
+                "{shown} is no whole namespace of {address}, and without the kernel there are no files and \
+                 no partitions: name /dev/{device} by --target"
             ));
         };
         let serial = fs::read_to_string(folder.join("device/serial")).ok().map(|text| text.trim().to_owned());
@@ -196,7 +197,9 @@ impl<'a> Access<'a> {
     /// It could not be reached.
     pub(crate) fn probe(&self) -> Result<&Probe, String> {
         match &self.reached {
-            Some(Reached::Kernel { probe, .. } | Reached::User { probe, .. } | Reached::Left { probe }) => Ok(probe),
+            Some(Reached::Kernel { probe, .. } | Reached::User { probe, .. } | Reached::Left { probe }) => {
+                Ok(probe)
+            }
             None => Err(format!("{} is not open", self.named.path.display())),
         }
     }
@@ -211,16 +214,20 @@ impl<'a> Access<'a> {
         self.bypass.as_ref().map(|bypass| (bypass.address, bypass.nsid))
     }
 
-    /// Reads and writes that the drive has counted, where the kernel counts none: while it is taken, and of what is passed through.
+    /// Reads and writes that the drive has counted, where the kernel counts none: while it is taken, and of
+    /// what is passed through.
     ///
     /// # Errors
     /// The drive does not answer.
     pub(crate) fn counted(&self) -> Result<Option<[u64; 2]>, String> {
         let of = |counts: IoCounts| Some([counts.host_reads, counts.host_writes]);
-        let counts = |controller: &Controller| controller.io_counts().map(of).map_err(|error| error.to_string());
+        let counts =
+            |controller: &Controller| controller.io_counts().map(of).map_err(|error| error.to_string());
         match (&self.reached, &self.bypass, self.taken) {
             // A drive that does not tell leaves the verdicts unproven.
-            (Some(Reached::Kernel { target, .. }), ..) if self.asks_drive => Ok(target.io_counts().ok().and_then(of)),
+            (Some(Reached::Kernel { target, .. }), ..) if self.asks_drive => {
+                Ok(target.io_counts().ok().and_then(of))
+            }
             (Some(Reached::User { target, .. }), ..) => {
                 target.controller().map_or(Ok(None), |controller| counts(controller))
             }
@@ -233,7 +240,8 @@ impl<'a> Access<'a> {
         }
     }
 
-    /// How our driver has set the drive up, in the place of a block device's settings; nothing unless it has it.
+    /// How our driver has set the drive up, in the place of a block device's settings; nothing unless it has
+    /// it.
     pub(crate) fn set_up(&self) -> BTreeMap<String, String> {
         let Some(Reached::User { target, .. }) = &self.reached else { return BTreeMap::new() };
         target.controller().map(|controller| told::set_up(controller.identity())).unwrap_or_default()
@@ -247,8 +255,8 @@ impl<'a> Access<'a> {
     /// Brings the target to the side that a path needs.
     ///
     /// # Errors
-    /// The device may not be taken, does not come back, or came back as another; then it is on no side, and the next call
-    /// tries again.
+    /// The device may not be taken, does not come back, or came back as another; then it is on no side, and
+    /// the next call tries again.
     pub(crate) fn reach(&mut self, path: IoPath) -> Result<(), String> {
         let side = match path {
             IoPath::NvmeUser(_) => Side::User,
@@ -281,8 +289,8 @@ impl<'a> Access<'a> {
         self.target()
     }
 
-    /// Makes the target ready for trials, on the kernel's side: passed-through commands are counted from now on, also after the drive
-    /// has changed hands.
+    /// Makes the target ready for trials, on the kernel's side: passed-through commands are counted from now
+    /// on, also after the drive has changed hands.
     ///
     /// # Errors
     /// As for [`Access::reach`].
@@ -300,14 +308,15 @@ impl<'a> Access<'a> {
     /// The device did not come back, or a setting cannot be put back; whatever can be is back.
     pub(crate) fn leave(&mut self) -> Result<Vec<Restored>, SettingsError> {
         self.let_go();
-        let given_back = self.bypass.as_ref().map_or(Ok(()), |bypass| self.settings.give_back(bypass.address));
+        let given_back =
+            self.bypass.as_ref().map_or(Ok(()), |bypass| self.settings.give_back(bypass.address));
         self.twins.clear();
         let restored = self.settings.restore();
         given_back.and(restored)
     }
 
-    /// Closes what is open. What was written past the kernel is made to last before the drive changes hands; a drive that fails
-    /// in that has failed the trial already.
+    /// Closes what is open. What was written past the kernel is made to last before the drive changes hands;
+    /// a drive that fails in that has failed the trial already.
     fn let_go(&mut self) {
         if let (Some(Reached::User { target, .. }), Some(bypass), true) =
             (&self.reached, &self.bypass, self.named.writes.is_some())
@@ -349,10 +358,12 @@ impl<'a> Access<'a> {
         self.told = told::facts(&controller);
         self.settings.warn(told::not_as_kept(bypass.address, controller.identity()));
         let (path, writes) = (&self.named.path, self.named.writes.is_some());
-        let target = Target::open_bypass(path, &controller, bypass.nsid, writes).map_err(|error| error.to_string())?;
+        let target =
+            Target::open_bypass(path, &controller, bypass.nsid, writes).map_err(|error| error.to_string())?;
         if target.data_len() != self.extent.len || target.logical_block() != self.extent.logical_block {
             return Err(format!(
-                "namespace {} of {} has {} bytes in blocks of {}, where the kernel saw {} in blocks of {}: it was formatted anew meanwhile, so start a new run",
+                "namespace {} of {} has {} bytes in blocks of {}, where the kernel saw {} in blocks of {}: \
+                 it was formatted anew meanwhile, so start a new run",
                 bypass.nsid,
                 bypass.address,
                 target.data_len(),
@@ -380,8 +391,8 @@ impl<'a> Access<'a> {
         let now = Bypass::find(&target, self.named.options).map_err(|error| error.to_string())?;
         if now != self.bypass {
             return Err(format!(
-                "{} is not the same drive any more, or came back under another name because something holds the old device open (a \
-                 monitor, a meter): end that, and start anew",
+                "{} is not the same drive any more, or came back under another name because something holds \
+                 the old device open (a monitor, a meter): end that, and start anew",
                 target.path().display()
             ));
         }
@@ -411,13 +422,14 @@ fn probe_of(bypass: &Bypass) -> Result<Probe, String> {
     Probe::taken(&bypass.address.to_string()).map_err(|error| error.to_string())
 }
 
-/// Has the kernel count passed-through commands, which it leaves out by default: they are the evidence that the drive
-/// did the I/O. False where that cannot be set: on older kernels, and without root.
+/// Has the kernel count passed-through commands, which it leaves out by default: they are the evidence that
+/// the drive did the I/O. False where that cannot be set: on older kernels, and without root.
 fn count_passthrough(settings: &mut Settings<'_>) -> bool {
     settings.set(Setting::IostatsPassthrough, "1").is_ok()
 }
 
-/// Whether each of these paths works on the target, the kernel's paths tried before those that need the device taken.
+/// Whether each of these paths works on the target, the kernel's paths tried before those that need the
+/// device taken.
 pub(crate) fn availabilities(
     access: &mut Access<'_>,
     fio: Option<&Fio>,
@@ -457,7 +469,8 @@ fn of_spdk(fio: Option<&Fio>) -> Availability {
     match supports {
         Ok(()) => Availability::Available { notes: Vec::new() },
         Err(reason) => {
-            let remedy = "name fio's SPDK plugin by `spdk_plugin` under [fio] and say generator = \"fio\"".to_owned();
+            let remedy =
+                "name fio's SPDK plugin by `spdk_plugin` under [fio] and say generator = \"fio\"".to_owned();
             Availability::Unavailable { reason, remedy }
         }
     }
@@ -471,11 +484,12 @@ pub struct Checked {
     pub lost: Vec<String>,
 }
 
-/// Whether each path works on a target, kernel bypass included where `options` lets a device be taken: it is tried there,
-/// and given back. The target is for reading.
+/// Whether each path works on a target, kernel bypass included where `options` lets a device be taken: it is
+/// tried there, and given back. The target is for reading.
 ///
 /// # Errors
-/// The target cannot be opened, the device is not the target's, another run holds it, it was not given back, or `stop` became true.
+/// The target cannot be opened, the device is not the target's, another run holds it, it was not given back,
+/// or `stop` became true.
 pub fn check_paths(options: &Options, fio: Option<&Fio>, stop: &AtomicBool) -> Result<Checked, RunError> {
     let Some(path) = &options.target else {
         return Err(RunError::Usage("--take-device needs the device's namespace as --target".to_owned()));

@@ -1,4 +1,5 @@
-//! The blocks of a study: which of its trials are still to be done, and whether another block is added when they are.
+//! The blocks of a study: which of its trials are still to be done, and whether another block is added when
+//! they are.
 
 use crate::plan::{self, Cell, Planned, window};
 use crate::runner::{Progress, unix_ns};
@@ -56,12 +57,18 @@ impl Blocks {
     ) -> Result<Vec<Planned>, StoreError> {
         let done: HashSet<u64> = store.positions()?.into_iter().collect();
         let planned = &self.order[..self.planned as usize];
-        let missing: Vec<Planned> = planned.iter().filter(|one| !done.contains(&one.position)).copied().collect();
+        let missing: Vec<Planned> =
+            planned.iter().filter(|one| !done.contains(&one.position)).copied().collect();
         if missing.is_empty() { self.more(store, progress) } else { Ok(missing) }
     }
 
-    /// The block that is added once all trials of the plan are done: none unless a decision is open and blocks are left.
-    pub(crate) fn more(&mut self, store: &mut Store, progress: &mut dyn Progress) -> Result<Vec<Planned>, StoreError> {
+    /// The block that is added once all trials of the plan are done: none unless a decision is open and
+    /// blocks are left.
+    pub(crate) fn more(
+        &mut self,
+        store: &mut Store,
+        progress: &mut dyn Progress,
+    ) -> Result<Vec<Planned>, StoreError> {
         let Some(Sequential { max, .. }) = self.sequential else { return Ok(Vec::new()) };
         let look = (self.decide)(&store.study()?, &store.trials()?);
         let blocks = self.planned / self.cells;
@@ -82,7 +89,8 @@ impl Blocks {
     }
 }
 
-/// How long a study takes whose number of blocks is decided while it runs, by its windows alone; `None` where it is told in advance.
+/// How long a study takes whose number of blocks is decided while it runs, by its windows alone; `None` where
+/// it is told in advance.
 pub(crate) fn estimate(study: &Study, cells: &[Cell]) -> Option<String> {
     let (min, max) = (study.replicates.fewest(), study.replicates.most());
     study.replicates.sequential().ok().flatten()?;
@@ -93,7 +101,8 @@ pub(crate) fn estimate(study: &Study, cells: &[Cell]) -> Option<String> {
     });
     let trials = cells.len();
     Some(format!(
-        "replicates: {min} to {max} blocks of {trials} trials{time}; the last is the one after which no decision is open"
+        "replicates: {min} to {max} blocks of {trials} trials{time}; the last is the one after which no \
+         decision is open"
     ))
 }
 
@@ -136,8 +145,9 @@ mod tests {
 
     fn study(replicates: &str) -> Study {
         let text = format!(
-            "name = \"t\"\npaths = [\"libaio/syscall/interrupt\", \"io_uring/syscall/interrupt\"]\nreplicates = {replicates}\n\
-             [[workload]]\nrw = \"randread\"\nramp_time = \"5s\"\nruntime = \"25s\"\n"
+            "name = \"t\"\npaths = [\"libaio/syscall/interrupt\", \
+             \"io_uring/syscall/interrupt\"]\nreplicates = {replicates}\n[[workload]]\nrw = \
+             \"randread\"\nramp_time = \"5s\"\nruntime = \"25s\"\n"
         );
         Study::parse(&text, "t").unwrap()
     }
@@ -162,8 +172,17 @@ mod tests {
             let (settings, generator) = (std::collections::BTreeMap::new(), Generator::Native);
             let outcome = Outcome::Failed("not measured".to_owned());
             let (started_unix_ns, gap_ns) = (0, None);
-            let trial =
-                Trial { path, workload, settings, generator, replicate, position, started_unix_ns, gap_ns, outcome };
+            let trial = Trial {
+                path,
+                workload,
+                settings,
+                generator,
+                replicate,
+                position,
+                started_unix_ns,
+                gap_ns,
+                outcome,
+            };
             store.add(&trial).unwrap();
         }
     }
@@ -178,7 +197,8 @@ mod tests {
         Look { open: 1, says: "open".to_owned() }
     }
 
-    /// Runs all blocks from what the store holds, and tells the positions that were measured and what was said.
+    /// Runs all blocks from what the store holds, and tells the positions that were measured and what was
+    /// said.
     fn run(store: &mut Store, study: &Study, decide: Decide) -> (Vec<u64>, Vec<String>) {
         let mut said = Said(Vec::new());
         let mut blocks = Blocks::of(study, &[0; BLOCK as usize], 7, decide, store).unwrap();
@@ -197,7 +217,10 @@ mod tests {
         let (folder, study) = (tempfile::tempdir().unwrap(), study(TABLE));
         let mut store = store(&folder, &study);
         let (positions, said) = run(&mut store, &study, until_three);
-        assert_eq!((positions, said), ((0..6).collect(), vec!["block 2: open: 1".into(), "block 3: open: 0".into()]));
+        assert_eq!(
+            (positions, said),
+            ((0..6).collect(), vec!["block 2: open: 1".into(), "block 3: open: 0".into()])
+        );
         let events: Vec<String> = store.events().unwrap().into_iter().map(|(_, kind, _)| kind).collect();
         assert_eq!(events, ["look", "look"]);
         // What is decided stays so when the run is taken up again.
@@ -245,7 +268,9 @@ mod tests {
         assert_eq!(words("3"), None);
         let told = words(TABLE).unwrap();
         assert!(
-            told.starts_with("replicates: 2 to 4 blocks of 2 trials, 2 min 00 s to 4 min 00 s by their windows"),
+            told.starts_with(
+                "replicates: 2 to 4 blocks of 2 trials, 2 min 00 s to 4 min 00 s by their windows"
+            ),
             "{told}"
         );
     }

@@ -1,4 +1,5 @@
-//! A trial that fio does: the ramp, the pass in which completions are counted, and the measured run, each a fio of its own.
+//! A trial that fio does: the ramp, the pass in which completions are counted, and the measured run, each a
+//! fio of its own.
 
 use crate::access::Access;
 use crate::counting;
@@ -105,7 +106,11 @@ impl ByFio<'_> {
     }
 
     /// The ramp, and what came of the rule for its end. Nothing is judged where fio cannot say how far it is.
-    fn ramp(&self, load_raw_ns: &mut Vec<u64>, tick: &mut dyn FnMut()) -> Result<Option<SteadyState>, String> {
+    fn ramp(
+        &self,
+        load_raw_ns: &mut Vec<u64>,
+        tick: &mut dyn FnMut(),
+    ) -> Result<Option<SteadyState>, String> {
         let plain = &self.cell.workload;
         let rule = self.stage.steadystate.rule(plain.ramp_time).filter(|_| can_say_how_far(plain));
         let ramp_time = rule.map_or(plain.ramp_time, |rule| rule.ramp[1]);
@@ -139,16 +144,18 @@ impl ByFio<'_> {
             Err(reason) => Some(Finding::Unclear(reason)),
             Ok(()) => Some(counting::pass_of_fio(probe, &cell.workload, |extent, look| {
                 load_raw_ns.push(monotonic_raw_ns());
-                let (result, process) = self.run(&self.job(&cell.workload, Phase::Pass(extent)), tick, look)?;
+                let (result, process) =
+                    self.run(&self.job(&cell.workload, Phase::Pass(extent)), tick, look)?;
                 load_raw_ns.push(monotonic_raw_ns());
                 Ok((result.reads.ios + result.writes.ios, process))
             })),
         }
     }
 
-    /// The measured run. The drive's counters bracket the life of the process, whose I/O is all of the window; so do exact counts, of
-    /// which not one instruction may be missing. CPU time, context switches, samples and energy are those of its jobs, which are watched
-    /// from outside; where their begin was not seen, those of its life, that holds some 0.15 s and 200 switches of fio's start, and no samples.
+    /// The measured run. The drive's counters bracket the life of the process, whose I/O is all of the
+    /// window; so do exact counts, of which not one instruction may be missing. CPU time, context switches,
+    /// samples and energy are those of its jobs, which are watched from outside; where their begin was not
+    /// seen, those of its life, that holds some 0.15 s and 200 switches of fio's start, and no samples.
     fn measured(&self, probe: &Probe, tick: &mut dyn FnMut()) -> Result<(Window, Evidence), String> {
         let (stage, cell) = (self.stage, self.cell);
         let snapshot = |edge| probe.snapshot(Who::Child, edge).map_err(|error| error.to_string());
@@ -211,9 +218,10 @@ impl Samples {
         match self {
             Samples::Failed(error) => Some(error),
             Samples::Ended if is_whole => None,
-            _ => {
-                Some("there is no profile: begin and end of fio's jobs were not seen; take a longer runtime".to_owned())
-            }
+            _ => Some(
+                "there is no profile: begin and end of fio's jobs were not seen; take a longer runtime"
+                    .to_owned(),
+            ),
         }
     }
 }
@@ -222,8 +230,9 @@ impl Samples {
 const STATUS: Duration = Duration::from_millis(200);
 /// Slices of a window.
 const SLICES: u32 = 20;
-/// The square of a trial's jobs over its processors, up to which fio can say how far it is: it has each job answer in turn, which takes a
-/// round of the scheduler each. 64 spinning jobs on 2 processors took 3 s a time, and fio ended as much later; after 5 s it fails.
+/// The square of a trial's jobs over its processors, up to which fio can say how far it is: it has each job
+/// answer in turn, which takes a round of the scheduler each. 64 spinning jobs on 2 processors took 3 s a
+/// time, and fio ended as much later; after 5 s it fails.
 const MOST_WAITING: u64 = 256;
 
 /// Whether fio can say how far these jobs are without being held up.
@@ -235,7 +244,8 @@ fn can_say_how_far(workload: &Workload) -> bool {
     u64::from(workload.numjobs).pow(2) <= MOST_WAITING * cpus as u64
 }
 
-/// How often fio says how far it is in the window. In one of unknown length there is no end to what it would say.
+/// How often fio says how far it is in the window. In one of unknown length there is no end to what it would
+/// say.
 fn status_interval(workload: &Workload) -> Option<Duration> {
     match workload.length {
         Length::Runtime(runtime) if can_say_how_far(workload) => Some((runtime / SLICES).max(STATUS)),
@@ -260,7 +270,8 @@ fn slices(series: &[Done]) -> Vec<Slice> {
     if slices.len() < 2 { Vec::new() } else { slices }
 }
 
-/// The evidence and the ends of the window in which fio's jobs ran, which took `window_ns`; where they were not seen, those of its life.
+/// The evidence and the ends of the window in which fio's jobs ran, which took `window_ns`; where they were
+/// not seen, those of its life.
 fn cut_to_jobs(
     watched: Option<Watched>,
     evidence: Evidence,
@@ -275,7 +286,8 @@ fn cut_to_jobs(
 
 /// What fio is given to open.
 enum FioTarget {
-    /// The very file that was checked, whatever stands under its name by now: held open, and its name by that.
+    /// The very file that was checked, whatever stands under its name by now: held open, and its name by
+    /// that.
     Checked { _held: Descriptor, name: PathBuf },
     /// A namespace of a drive that was taken, for SPDK.
     Namespace { address: PciAddress, nsid: u32 },
@@ -352,8 +364,9 @@ mod tests {
         let series = |of: &[(u64, u64)]| {
             of.iter().map(|(window_ns, ios)| Done { window_ns: *window_ns, ios: *ios }).collect::<Vec<_>>()
         };
-        let slices =
-            |of: &[(u64, u64)]| slices(&series(of)).iter().map(|slice| (slice.end_ns, slice.ios)).collect::<Vec<_>>();
+        let slices = |of: &[(u64, u64)]| {
+            slices(&series(of)).iter().map(|slice| (slice.end_ns, slice.ios)).collect::<Vec<_>>()
+        };
         // The first word comes before a ms is over, the last two in the same one.
         assert_eq!(
             slices(&[(0, 12), (100, 412), (201, 800), (300, 1200), (300, 1203)]),
@@ -384,7 +397,8 @@ mod tests {
         let seen = [false, false, true, true, false, false];
         let (calls, whole) = follow(&seen, Ok(()));
         assert_eq!((calls, whole.lack(true)), (vec![(2, "begin"), (4, "end")], None));
-        let is_unseen = |samples: Samples, is_whole| samples.lack(is_whole).is_some_and(|why| why.contains("not seen"));
+        let is_unseen =
+            |samples: Samples, is_whole| samples.lack(is_whole).is_some_and(|why| why.contains("not seen"));
         assert!(is_unseen(follow(&seen, Ok(())).1, false), "a part of the window passed for all of it");
         let (calls, none) = follow(&[false, false], Ok(()));
         assert!(calls.is_empty() && is_unseen(none, true));
@@ -394,8 +408,11 @@ mod tests {
 
     #[test]
     fn jobs_that_would_hold_fio_up_are_not_asked() {
-        let workload =
-            |numjobs, cpus: u32| Workload { numjobs, cpus_allowed: (0..cpus).collect(), ..Workload::default() };
+        let workload = |numjobs, cpus: u32| Workload {
+            numjobs,
+            cpus_allowed: (0..cpus).collect(),
+            ..Workload::default()
+        };
         for (numjobs, cpus, can) in [
             (1, 1, true),
             (16, 1, true),
@@ -407,7 +424,9 @@ mod tests {
         ] {
             assert_eq!(can_say_how_far(&workload(numjobs, cpus)), can, "{numjobs} jobs on {cpus}");
         }
-        let of = |length| status_interval(&Workload { length, ..workload(1, 1) }).map(|interval| interval.as_millis());
+        let of = |length| {
+            status_interval(&Workload { length, ..workload(1, 1) }).map(|interval| interval.as_millis())
+        };
         let seconds = |seconds| of(Length::Runtime(Duration::from_secs(seconds)));
         assert_eq!([seconds(1), seconds(10), of(Length::Ios(7))], [Some(200), Some(500), None]);
     }

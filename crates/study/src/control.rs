@@ -42,7 +42,9 @@ pub(crate) fn run(target: &Target, probe: &Probe, stop: &AtomicBool) -> Result<C
         let who = Who::ThisProcess { jobs, own: &[] };
         let (counters, counted) = &mut *counts.borrow_mut();
         match moment {
-            Moment::End => *counted = counters.take().and_then(|counters: CompletionCounters| counters.end().ok()),
+            Moment::End => {
+                *counted = counters.take().and_then(|counters: CompletionCounters| counters.end().ok())
+            }
             _ => *counters = probe.count_completions(Waiting::Threads(jobs)).ok(),
         }
         let mut snapshots = snapshots.borrow_mut();

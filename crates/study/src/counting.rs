@@ -1,17 +1,20 @@
-//! Who completes each I/O, counted in a short pass just before a trial's window; nothing is counted inside of it.
+//! Who completes each I/O, counted in a short pass just before a trial's window; nothing is counted inside of
+//! it.
 
 use iopj_core::evidence::{Completions, EngineEvidence, Finding, ProcessEvidence};
 use iopj_core::{Evidence, Workload};
 use iopj_probe::{CompletionCounters, Edge, Probe, Snapshot, TIMER_ROUNDS, Waiting, Who, of_pass};
 use std::time::{Duration, Instant};
 
-/// I/Os of a pass over all jobs, but [`ROUNDS`] of each job's queue at least, and of all together as many as show hybrid.
+/// I/Os of a pass over all jobs, but [`ROUNDS`] of each job's queue at least, and of all together as many as
+/// show hybrid.
 const IOS: u64 = 4096;
 /// How often a job's queue is filled at least, if [`TIME`] allows.
 const ROUNDS: u64 = 4;
 /// How long a pass lasts in which there are rounds enough.
 const TIME: Duration = Duration::from_millis(250);
-/// How long one lasts at the most whose rounds come slowly: each takes a while on a slow disk, or where others have the CPUs.
+/// How long one lasts at the most whose rounds come slowly: each takes a while on a slow disk, or where
+/// others have the CPUs.
 const LONGEST: Duration = Duration::from_secs(10);
 
 /// How far each job goes in a pass, whichever comes first.
@@ -28,7 +31,8 @@ pub(crate) fn extent(workload: &Workload) -> Extent {
     Extent { time: TIME, ios: (IOS / numjobs).max(least) }
 }
 
-/// What a job that has done so many I/Os in its pass goes on to, all of it counted: until there are rounds enough to tell hybrid.
+/// What a job that has done so many I/Os in its pass goes on to, all of it counted: until there are rounds
+/// enough to tell hybrid.
 pub(crate) fn longer(workload: &Workload, done: u64) -> Option<Extent> {
     let ios = rounds(u64::from(workload.numjobs.max(1))) * u64::from(workload.iodepth);
     (done < ios).then_some(Extent { time: LONGEST, ios })
@@ -60,9 +64,11 @@ pub(crate) struct Passed {
 }
 
 impl Pass {
-    /// Begins to count, from this snapshot on: no I/O of the trial is in flight. Counters that cannot be had fail no trial.
+    /// Begins to count, from this snapshot on: no I/O of the trial is in flight. Counters that cannot be had
+    /// fail no trial.
     pub(crate) fn begin(probe: &Probe, begin: Snapshot) -> Pass {
-        let counters = probe.count_completions(Waiting::Threads(&begin.waiting())).map_err(|error| error.to_string());
+        let counters =
+            probe.count_completions(Waiting::Threads(&begin.waiting())).map_err(|error| error.to_string());
         Pass { counters, begin, began: Instant::now() }
     }
 
@@ -80,7 +86,8 @@ pub(crate) enum Did<'a> {
     Fio { ios: u64, process: ProcessEvidence },
 }
 
-/// A pass of fio, which `run` runs and looks at from its start on; a longer one where the first had too few rounds.
+/// A pass of fio, which `run` runs and looks at from its start on; a longer one where the first had too few
+/// rounds.
 pub(crate) fn pass_of_fio(
     probe: &Probe,
     workload: &Workload,
@@ -88,10 +95,11 @@ pub(crate) fn pass_of_fio(
 ) -> Finding<Completions> {
     let mut passed = |extent| counted_of_fio(probe, |look| run(extent, look));
     let first = passed(extent(workload));
-    let counted = first.and_then(|first| match longer(workload, first.0 / u64::from(workload.numjobs.max(1))) {
-        Some(extent) => passed(extent),
-        None => Ok(first),
-    });
+    let counted =
+        first.and_then(|first| match longer(workload, first.0 / u64::from(workload.numjobs.max(1))) {
+            Some(extent) => passed(extent),
+            None => Ok(first),
+        });
     counted.map_or_else(Finding::Unclear, |(_, completions)| completions)
 }
 
@@ -150,10 +158,12 @@ mod tests {
         }
     }
 
-    /// Seen in a guest beside builds: 12 to 36 rounds in a quarter of a second, where 50 tell poll from hybrid.
+    /// Seen in a guest beside builds: 12 to 36 rounds in a quarter of a second, where 50 tell poll from
+    /// hybrid.
     #[test]
     fn a_pass_of_slow_rounds_goes_on_until_there_are_enough() {
-        let goes_on = |numjobs, iodepth, done| longer(&workload(numjobs, iodepth), done).map(|extent| extent.ios);
+        let goes_on =
+            |numjobs, iodepth, done| longer(&workload(numjobs, iodepth), done).map(|extent| extent.ios);
         assert_eq!(longer(&workload(1, 1), 21), Some(Extent { time: LONGEST, ios: TIMER_ROUNDS }));
         assert_eq!(goes_on(1, 1, TIMER_ROUNDS), None);
         assert_eq!([goes_on(1, 32, 1599), goes_on(1, 32, 1600)], [Some(1600), None]);

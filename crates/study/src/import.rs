@@ -1,7 +1,7 @@
 //! Results that others measured with fio, as a store: fio's JSON job by job, each with its path and workload.
 //!
-//! There is no evidence, so that a verdict is `unproven`, or `refuted` where fio's own counts contradict. What a job's options mean is told by `options`, what the
-//! JSON holds by [`crate::fio::jobs`].
+//! There is no evidence, so that a verdict is `unproven`, or `refuted` where fio's own counts contradict.
+//! What a job's options mean is told by `options`, what the JSON holds by [`crate::fio::jobs`].
 
 mod contradiction;
 mod options;
@@ -109,8 +109,8 @@ pub enum ImportError {
     Store(StoreError),
 }
 
-/// Makes a store of what fio measured, a trial for each job; several runs of the same cell are replicates. `kernel` is what they ran on,
-/// where that is known.
+/// Makes a store of what fio measured, a trial for each job; several runs of the same cell are replicates.
+/// `kernel` is what they ran on, where that is known.
 ///
 /// # Errors
 /// [`ImportError`]: a file that is no whole output of fio 3.28 or newer, or a store that cannot be made.
@@ -147,7 +147,9 @@ pub fn trials_of(path: &Path, text: &str) -> Result<(Vec<Trial>, Vec<Skipped>), 
 fn read(path: &Path) -> Result<Vec<Run>, ImportError> {
     let unreadable = |error| ImportError::Unreadable { path: path.to_owned(), error };
     let mut bytes = Vec::new();
-    File::open(path).and_then(|file| file.take(MOST_BYTES + 1).read_to_end(&mut bytes)).map_err(unreadable)?;
+    File::open(path)
+        .and_then(|file| file.take(MOST_BYTES + 1).read_to_end(&mut bytes))
+        .map_err(unreadable)?;
     if bytes.len() as u64 > MOST_BYTES {
         return Err(foreign(path, format!("has more than {MOST_BYTES} bytes")));
     }
@@ -166,7 +168,12 @@ fn parse(path: &Path, text: &str) -> Result<Vec<Run>, ImportError> {
     for run in &runs {
         match parse_version(&run.fio_version) {
             Some(version) if version >= OLDEST => {}
-            Some(_) => return Err(foreign(path, format!("is of {}, older than 3.28", run.fio_version.escape_debug()))),
+            Some(_) => {
+                return Err(foreign(
+                    path,
+                    format!("is of {}, older than 3.28", run.fio_version.escape_debug()),
+                ));
+            }
             None => return Err(foreign(path, "names no version of fio")),
         }
     }
@@ -239,7 +246,12 @@ fn whole(run: &Run, index: usize, workload: &Workload) -> Result<(), String> {
             return Err("has a mean latency that is no number".into());
         }
     }
-    match run.jobs.iter().enumerate().find(|(other, job)| *other != index && beside(run, &run.jobs[index], job)) {
+    match run
+        .jobs
+        .iter()
+        .enumerate()
+        .find(|(other, job)| *other != index && beside(run, &run.jobs[index], job))
+    {
         Some((_, other)) => Err(format!(
             "ran at the same time as job `{}` (no stonewall between them), which no path accounts for",
             other.name
@@ -260,7 +272,8 @@ fn beside(run: &Run, one: &JobResult, other: &JobResult) -> bool {
         let end = first.start_unix_ms.unwrap_or(0).saturating_add(ms(first));
         return second.saturating_add(50) < end;
     }
-    run.elapsed_s > 0 && run.jobs.iter().map(ms).fold(0, u64::saturating_add) > run.elapsed_s.saturating_mul(1000)
+    run.elapsed_s > 0
+        && run.jobs.iter().map(ms).fold(0, u64::saturating_add) > run.elapsed_s.saturating_mul(1000)
 }
 
 /// Options, and the version, that differ within the import, so that cells are told apart by them.
@@ -314,8 +327,10 @@ fn measurement(
 ) -> Measurement {
     let result = &job.result;
     let (reads, writes, all) = fio_latencies(result);
-    let (ios, bytes) =
-        (result.reads.ios.saturating_add(result.writes.ios), result.reads.bytes.saturating_add(result.writes.bytes));
+    let (ios, bytes) = (
+        result.reads.ios.saturating_add(result.writes.ios),
+        result.reads.bytes.saturating_add(result.writes.bytes),
+    );
     let latency_sum_ns = all.mean * ios as f64;
     let unclear = || "imported: no evidence".to_owned();
     let evidence = evidence(result, workload, latency_sum_ns as u64);
@@ -386,7 +401,9 @@ fn reasons(job: &JobResult, path: &IoPath) -> Vec<String> {
         reasons.push("percentiles leave out the submission (clat): lat_percentiles=1 includes it".to_owned());
     }
     if job.percentiles.rebuilt {
-        reasons.push("the histogram has a step at each percentile that fio printed: json+ has the bins".to_owned());
+        reasons.push(
+            "the histogram has a step at each percentile that fio printed: json+ has the bins".to_owned(),
+        );
     }
     reasons
 }
@@ -394,8 +411,9 @@ fn reasons(job: &JobResult, path: &IoPath) -> Vec<String> {
 fn record(all: &[(&Path, Run)], trials: &[Trial]) -> StudyRecord {
     let join = |values: BTreeSet<String>| values.into_iter().collect::<Vec<_>>().join(", ");
     let runs = || all.iter().map(|(_, run)| run);
-    let targets =
-        runs().flat_map(|run| &run.jobs).filter_map(|job| job.options.get("filename").or(job.options.get("directory")));
+    let targets = runs()
+        .flat_map(|run| &run.jobs)
+        .filter_map(|job| job.options.get("filename").or(job.options.get("directory")));
     let target = join(targets.cloned().collect());
     StudyRecord {
         name: "import".to_owned(),
@@ -408,10 +426,14 @@ fn record(all: &[(&Path, Run)], trials: &[Trial]) -> StudyRecord {
             ("iopj_version".to_owned(), env!("CARGO_PKG_VERSION").to_owned()),
             ("fio_version".to_owned(), join(runs().map(|run| run.fio_version.clone()).collect())),
             ("fio_time".to_owned(), join(runs().map(|run| run.time.clone()).collect())),
-            ("imported_from".to_owned(), join(all.iter().map(|(file, _)| file.display().to_string()).collect())),
+            (
+                "imported_from".to_owned(),
+                join(all.iter().map(|(file, _)| file.display().to_string()).collect()),
+            ),
         ]),
         warnings: vec![
-            "imported from fio's JSON, which names neither machine nor drive, and holds no evidence".to_owned(),
+            "imported from fio's JSON, which names neither machine nor drive, and holds no evidence"
+                .to_owned(),
         ],
         made_target: false,
         unavailable: Vec::new(),

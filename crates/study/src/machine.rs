@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-/// What emulates this machine's processor, told by the hypervisor's CPUID leaf: QEMU's translator signs with `TCG`
-/// (`target/i386/cpu.c`), where times mean nothing. A hypervisor that runs the machine's own instructions is none.
+/// What emulates this machine's processor, told by the hypervisor's CPUID leaf: QEMU's translator signs with
+/// `TCG` (`target/i386/cpu.c`), where times mean nothing. A hypervisor that runs the machine's own
+/// instructions is none.
 pub(crate) fn emulator() -> Option<&'static str> {
     #[cfg(target_arch = "x86_64")]
     {
@@ -39,7 +40,8 @@ pub(crate) fn provenance(target: &Target) -> BTreeMap<String, String> {
     put("cpus_online", read("/sys/devices/system/cpu/online"));
     let cpu = read("/proc/cpuinfo").unwrap_or_default();
     put("cpu_model", field(&cpu, "model name"));
-    let virtual_machine = field(&cpu, "flags").is_some_and(|flags| flags.split(' ').any(|flag| flag == "hypervisor"));
+    let virtual_machine =
+        field(&cpu, "flags").is_some_and(|flags| flags.split(' ').any(|flag| flag == "hypervisor"));
     put("virtual_machine", virtual_machine.then(|| "yes".to_owned()));
     put("memory", field(&read("/proc/meminfo").unwrap_or_default(), "MemTotal"));
     put("target_bytes", Some(target.data_len().to_string()));

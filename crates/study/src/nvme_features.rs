@@ -22,7 +22,8 @@ pub(crate) fn set(controller: &Path, feature: u8, value: u32) -> io::Result<()> 
     set_nvme_feature(&File::open(controller)?, feature, value)
 }
 
-/// Makes a drive work, by one read of its namespace past the page cache: in a power state in which it rests it executes none.
+/// Makes a drive work, by one read of its namespace past the page cache: in a power state in which it rests
+/// it executes none.
 ///
 /// # Errors
 /// No root, no such device, or one that has nothing to read.

@@ -47,9 +47,9 @@ impl Pace {
         self.aside += took;
     }
 
-    /// The longest that the next trial of a cell may take as far as can be told: once it was measured, what it took and half as much again.
-    /// Before that it is its window after the longest ramp that the rule allows, or where the window ends after so many I/Os what the
-    /// longest trial so far took.
+    /// The longest that the next trial of a cell may take as far as can be told: once it was measured, what
+    /// it took and half as much again. Before that it is its window after the longest ramp that the rule
+    /// allows, or where the window ends after so many I/Os what the longest trial so far took.
     pub(crate) fn next(&self, (number, cell): (usize, &Cell), rule: &Declared) -> Duration {
         let ramp = rule.longest_ramp(cell.workload.ramp_time);
         let most = window(&cell.workload).map(|least| least - cell.workload.ramp_time + ramp);
@@ -60,8 +60,8 @@ impl Pace {
         }
     }
 
-    /// The time for the trials that are left after `done`, and for nothing beside them: by the mean of those so far, or by what the workloads
-    /// say.
+    /// The time for the trials that are left after `done`, and for nothing beside them: by the mean of those
+    /// so far, or by what the workloads say.
     pub(crate) fn left(&self, cells: &[Cell], left: &[Planned], done: usize) -> Option<Duration> {
         if done > 0 {
             let so_far = self.began.elapsed().saturating_sub(self.aside);
@@ -101,7 +101,8 @@ mod tests {
         assert_eq!(span(&cells, &study), minutes(21));
     }
 
-    /// A cell whose ramp was short each time was still taken to have the longest one, so that the machine rested before each trial.
+    /// A cell whose ramp was short each time was still taken to have the longest one, so that the machine
+    /// rested before each trial.
     #[test]
     fn a_cell_that_was_measured_takes_what_it_took_and_half_as_much_again() {
         let (study, cells) = study("ramp_time = \"2m\"\nruntime = \"6m\"");

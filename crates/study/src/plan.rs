@@ -60,7 +60,8 @@ pub fn cells(study: &Study, available: &[IoPath]) -> Result<(Vec<Cell>, usize), 
     let settings = study.settings_matrix()?;
     let generators = study.generators()?;
     for matrix in &study.workloads {
-        let paths = parse_paths(matrix.paths.as_ref().unwrap_or(&study.paths))?.unwrap_or_else(|| available.to_vec());
+        let paths =
+            parse_paths(matrix.paths.as_ref().unwrap_or(&study.paths))?.unwrap_or_else(|| available.to_vec());
         for workload in matrix.workloads()? {
             for &path in &paths {
                 if path.is_synchronous() && workload.iodepth > 1 {
@@ -69,8 +70,12 @@ pub fn cells(study: &Study, available: &[IoPath]) -> Result<(Vec<Cell>, usize), 
                     continue;
                 }
                 for settings in &settings {
-                    let cell =
-                        |generator| Cell { path, workload: workload.clone(), settings: settings.clone(), generator };
+                    let cell = |generator| Cell {
+                        path,
+                        workload: workload.clone(),
+                        settings: settings.clone(),
+                        generator,
+                    };
                     for cell in generators_of(path, &generators).map(cell) {
                         if !cells.contains(&cell) {
                             cells.push(cell);
@@ -84,8 +89,8 @@ pub fn cells(study: &Study, available: &[IoPath]) -> Result<(Vec<Cell>, usize), 
     if trials > MAX_TRIALS {
         let cells = cells.len();
         return Err(StudyError(format!(
-            "the study has {trials} trials ({cells} cells by {blocks} replicates), more than {MAX_TRIALS}: shorten \
-             its lists or lower replicates"
+            "the study has {trials} trials ({cells} cells by {blocks} replicates), more than {MAX_TRIALS}: \
+             shorten its lists or lower replicates"
         )));
     }
     match (cells.is_empty(), example) {
@@ -99,8 +104,9 @@ pub fn cells(study: &Study, available: &[IoPath]) -> Result<(Vec<Cell>, usize), 
     }
 }
 
-/// The generators among `all` that do a path. SPDK is driven by fio alone, and what fio has no way to take (our driver, io_uring's
-/// hybrid completion) by the native one; where that one is not among them, the others stand, to be refused by name.
+/// The generators among `all` that do a path. SPDK is driven by fio alone, and what fio has no way to take
+/// (our driver, io_uring's hybrid completion) by the native one; where that one is not among them, the others
+/// stand, to be refused by name.
 fn generators_of(path: IoPath, all: &[Generator]) -> impl Iterator<Item = Generator> {
     let only = match path {
         IoPath::Spdk => Some(Generator::Fio),
@@ -111,8 +117,9 @@ fn generators_of(path: IoPath, all: &[Generator]) -> impl Iterator<Item = Genera
     all.iter().copied().filter(move |generator| only.is_none_or(|only| only == *generator))
 }
 
-/// The order of randomised complete blocks: each replicate holds every cell once, shuffled by the seed. `classes` are the cells' own: within a
-/// block the cells of a class stand together, the classes shuffled anew for each block, as the cells are within a class.
+/// The order of randomised complete blocks: each replicate holds every cell once, shuffled by the seed.
+/// `classes` are the cells' own: within a block the cells of a class stand together, the classes shuffled
+/// anew for each block, as the cells are within a class.
 pub fn order(classes: &[usize], replicates: u32, seed: u64) -> Vec<Planned> {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
     let mut plan = Vec::with_capacity(classes.len() * replicates as usize);
@@ -215,10 +222,14 @@ mod tests {
 
     #[test]
     fn paths_that_one_generator_alone_can_take_have_one_cell_each() {
-        let paths: Vec<IoPath> =
-            ["libaio/syscall/interrupt", "io_uring/syscall/hybrid", "nvme-user/doorbell/poll", "spdk/doorbell/poll"]
-                .map(|p| p.parse().unwrap())
-                .into();
+        let paths: Vec<IoPath> = [
+            "libaio/syscall/interrupt",
+            "io_uring/syscall/hybrid",
+            "nvme-user/doorbell/poll",
+            "spdk/doorbell/poll",
+        ]
+        .map(|p| p.parse().unwrap())
+        .into();
         let generators = |generators: Axis<String>| -> Vec<String> {
             let study = Study { generator: generators, ..study("") };
             let (cells, _) = super::cells(&study, &paths).unwrap();
@@ -229,7 +240,10 @@ mod tests {
             generators(both),
             ["libaio Native", "libaio Fio", "io_uring Native", "nvme-user Native", "spdk Fio"]
         );
-        assert_eq!(generators(Axis::One("fio".into())), ["libaio Fio", "io_uring Fio", "nvme-user Fio", "spdk Fio"]);
+        assert_eq!(
+            generators(Axis::One("fio".into())),
+            ["libaio Fio", "io_uring Fio", "nvme-user Fio", "spdk Fio"]
+        );
     }
 
     #[test]

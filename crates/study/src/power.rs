@@ -1,6 +1,8 @@
-//! The power state that a trial ran in: frequencies, turbo, idle states, SMT, throttling, and the drives' own state.
+//! The power state that a trial ran in: frequencies, turbo, idle states, SMT, throttling, and the drives' own
+//! state.
 //!
-//! Only reads. What the machine does not tell is absent, never guessed. Changing any of it is `settings`' business.
+//! Only reads. What the machine does not tell is absent, never guessed. Changing any of it is `settings`'
+//! business.
 
 use crate::nvme_features;
 use crate::settings::{Host, chosen};
@@ -88,7 +90,9 @@ impl PowerState {
             frequency_min_khz: frequencies.first().copied(),
             frequency_max_khz: frequencies.last().copied(),
             frequency_limits_khz: each(&policies, "scaling_max_freq").into_iter().collect(),
-            energy_performance_preferences: each(&policies, "energy_performance_preference").into_iter().collect(),
+            energy_performance_preferences: each(&policies, "energy_performance_preference")
+                .into_iter()
+                .collect(),
             turbo: turbo(&cpu),
             intel_pstate: text(&cpu.join("intel_pstate/status")),
             cpuidle_driver: text(&cpu.join("cpuidle/current_driver")),
@@ -102,14 +106,16 @@ impl PowerState {
         }
     }
 
-    /// How often CPUs were throttled for heat between this state and a `later` one of the same boot; absent where they do not count it.
+    /// How often CPUs were throttled for heat between this state and a `later` one of the same boot; absent
+    /// where they do not count it.
     pub fn throttles_until(&self, later: &PowerState) -> Option<u64> {
         self.throttle_count.zip(later.throttle_count).map(|(before, after)| after.saturating_sub(before))
     }
 
-    /// The settings that are other ones in a `later` state. What one of the two does not tell has not changed, and what follows the load
-    /// (frequencies, temperatures) is no setting. A drive that rests goes to a deeper power state by itself and comes back when it
-    /// works, so only a deeper one after the trial is a change.
+    /// The settings that are other ones in a `later` state. What one of the two does not tell has not
+    /// changed, and what follows the load (frequencies, temperatures) is no setting. A drive that rests goes
+    /// to a deeper power state by itself and comes back when it works, so only a deeper one after the trial
+    /// is a change.
     pub fn changes_until(&self, later: &PowerState) -> Vec<PowerChange> {
         let known = |what, before: Option<String>, after: Option<String>| {
             change(what, None, before.filter(|text| !text.is_empty()), after.filter(|text| !text.is_empty()))
@@ -122,7 +128,10 @@ impl PowerState {
                 (PowerSetting::FrequencyLimits, khz(&state.frequency_limits_khz)),
                 (PowerSetting::EnergyPreferences, list(&state.energy_performance_preferences)),
                 (PowerSetting::Turbo, state.turbo.map(|on| if on { "on" } else { "off" }.to_owned())),
-                (PowerSetting::IdleStates, list(&state.idle_states.iter().map(IdleState::text).collect::<Vec<_>>())),
+                (
+                    PowerSetting::IdleStates,
+                    list(&state.idle_states.iter().map(IdleState::text).collect::<Vec<_>>()),
+                ),
                 (PowerSetting::Smt, state.smt.clone()),
                 (PowerSetting::AspmPolicy, state.aspm_policy.clone()),
             ]
@@ -158,10 +167,11 @@ impl DevicePower {
     fn changes_until(&self, later: &DevicePower) -> impl Iterator<Item = PowerChange> {
         let state = |device: &DevicePower| device.nvme_power_state.map(|state| state.to_string());
         let is_deeper = later.nvme_power_state > self.nvme_power_state;
-        let state =
-            change(PowerSetting::NvmePowerState, Some(&self.name), state(self), state(later)).filter(|_| is_deeper);
-        let link =
-            |device: &DevicePower| Some(format!("{} x{}", device.link_speed.as_ref()?, device.link_width_lanes?));
+        let state = change(PowerSetting::NvmePowerState, Some(&self.name), state(self), state(later))
+            .filter(|_| is_deeper);
+        let link = |device: &DevicePower| {
+            Some(format!("{} x{}", device.link_speed.as_ref()?, device.link_width_lanes?))
+        };
         state.into_iter().chain(change(PowerSetting::Link, Some(&self.name), link(self), link(later)))
     }
 }
@@ -173,7 +183,8 @@ impl DevicePower {
         let link = |file: &str| function.as_ref().and_then(|function| text(&function.join(file)));
         DevicePower {
             name: name.to_owned(),
-            nvme_power_state: nvme_controller(&device).and_then(|name| nvme_power_state(&host.dev().join(name))),
+            nvme_power_state: nvme_controller(&device)
+                .and_then(|name| nvme_power_state(&host.dev().join(name))),
             temperature_millicelsius: temperature(&device),
             runtime_status: text(&device.join("power/runtime_status")),
             link_speed: link("current_link_speed"),
@@ -220,7 +231,8 @@ fn idle_states(cpus: &BTreeMap<u32, PathBuf>) -> Vec<IdleState> {
     let mut states = BTreeMap::new();
     for cpu in cpus.values() {
         for (index, folder) in entries(&cpu.join("cpuidle"), "state") {
-            let (Some(name), Some(disabled)) = (text(&folder.join("name")), value::<u8>(&folder.join("disable")))
+            let (Some(name), Some(disabled)) =
+                (text(&folder.join("name")), value::<u8>(&folder.join("disable")))
             else {
                 continue;
             };
@@ -297,13 +309,23 @@ mod tests {
     fn cpus_are_summed_up() {
         let fixture = Fixture::new();
         for (cpu, khz) in [(0, 800_000), (1, 3_400_000)] {
-            fixture.write(&format!("sys/devices/system/cpu/cpufreq/policy{cpu}/scaling_cur_freq"), &khz.to_string());
+            fixture.write(
+                &format!("sys/devices/system/cpu/cpufreq/policy{cpu}/scaling_cur_freq"),
+                &khz.to_string(),
+            );
             fixture.write(&format!("sys/devices/system/cpu/cpufreq/policy{cpu}/scaling_max_freq"), "3600000");
-            fixture.write(&format!("sys/devices/system/cpu/cpu{cpu}/thermal_throttle/core_throttle_count"), "2");
-            fixture.write(&format!("sys/devices/system/cpu/cpu{cpu}/thermal_throttle/core_throttle_max_time_ms"), "90");
+            fixture
+                .write(&format!("sys/devices/system/cpu/cpu{cpu}/thermal_throttle/core_throttle_count"), "2");
+            fixture.write(
+                &format!("sys/devices/system/cpu/cpu{cpu}/thermal_throttle/core_throttle_max_time_ms"),
+                "90",
+            );
         }
         fixture.write("sys/devices/system/cpu/cpu1/cpuidle/state2/disable", "1");
-        fixture.write("sys/module/pcie_aspm/parameters/policy", "[default] performance powersave powersupersave");
+        fixture.write(
+            "sys/module/pcie_aspm/parameters/policy",
+            "[default] performance powersave powersupersave",
+        );
         let state = read(&fixture, &[]);
         assert_eq!(state.governors, ["schedutil"]);
         assert_eq!((state.frequency_min_khz, state.frequency_max_khz), (Some(800_000), Some(3_400_000)));
@@ -354,7 +376,10 @@ mod tests {
         let fixture = Fixture::empty();
         fixture.write("sys/devices/virtual/nvme-subsystem/nvme-subsys4/nvme0n1/size", "8");
         fixture.write("sys/devices/pci0000:00/nvme/nvme4/model", "x");
-        fixture.link("sys/devices/virtual/nvme-subsystem/nvme-subsys4/nvme4", "sys/devices/pci0000:00/nvme/nvme4");
+        fixture.link(
+            "sys/devices/virtual/nvme-subsystem/nvme-subsys4/nvme4",
+            "sys/devices/pci0000:00/nvme/nvme4",
+        );
         let subsystem = fixture.path("sys/devices/virtual/nvme-subsystem/nvme-subsys4");
         assert_eq!(nvme_controller(&subsystem).as_deref(), Some("nvme4"));
     }
@@ -388,7 +413,8 @@ mod tests {
         fixture.write("sys/devices/system/cpu/cpufreq/policy0/scaling_cur_freq", "1200000");
         fixture.write("sys/devices/system/cpu/cpufreq/policy0/scaling_governor", "powersave");
         fixture.write("sys/devices/system/cpu/cpu1/cpuidle/state2/disable", "1");
-        let told: Vec<String> = before.changes_until(&read(&fixture, &[])).iter().map(ToString::to_string).collect();
+        let told: Vec<String> =
+            before.changes_until(&read(&fixture, &[])).iter().map(ToString::to_string).collect();
         let expected = [
             "the frequency governor changed from schedutil to powersave, schedutil",
             "the set of idle states changed from POLL on 2, C1 on 2, C2 on 2 to POLL on 2, C1 on 2, C2 on 1",
@@ -414,7 +440,10 @@ mod tests {
             let changes = with(before, "16.0 GT/s PCIe").changes_until(&with(after, speed));
             changes.iter().map(ToString::to_string).collect::<Vec<_>>()
         };
-        assert_eq!(told(Some(0), Some(2), "16.0 GT/s PCIe"), ["the NVMe power state of nvme0n1 changed from 0 to 2"]);
+        assert_eq!(
+            told(Some(0), Some(2), "16.0 GT/s PCIe"),
+            ["the NVMe power state of nvme0n1 changed from 0 to 2"]
+        );
         for (before, after) in [(Some(4), Some(0)), (None, Some(2)), (Some(2), None), (Some(2), Some(2))] {
             assert_eq!(told(before, after, "16.0 GT/s PCIe"), [""; 0]);
         }
@@ -437,7 +466,8 @@ mod tests {
             disks.iter().filter_map(|path| path.file_name()?.to_str().map(str::to_owned)).collect();
         let state = PowerState::read(&Host::new(), &names);
         assert_eq!(state.devices.len(), names.len());
-        let smt = fs::read_to_string("/sys/devices/system/cpu/smt/control").ok().map(|text| text.trim().to_owned());
+        let smt =
+            fs::read_to_string("/sys/devices/system/cpu/smt/control").ok().map(|text| text.trim().to_owned());
         assert_eq!(state.smt, smt);
         let driver = fs::read_to_string("/sys/devices/system/cpu/cpuidle/current_driver").ok();
         assert_eq!(state.cpuidle_driver, driver.map(|text| text.trim().to_owned()));

@@ -1,4 +1,5 @@
-//! Preconditioning: the target is brought to the state that a class of workloads leaves it in, before its trials.
+//! Preconditioning: the target is brought to the state that a class of workloads leaves it in, before its
+//! trials.
 //!
 //! Source: SNIA Solid State Storage Performance Test Specification, sections on workload-independent
 //! and workload-dependent preconditioning: write the whole capacity twice in order, then run the
@@ -21,8 +22,9 @@ const SLOPE_LIMIT: f64 = 0.10;
 /// The words for a target that was not preconditioned.
 const NONE: &str = "not preconditioned";
 
-/// Workloads that leave a drive in the same state: what they write, and for random writes about how large. A drive that maps its blocks in
-/// units of 16k or more moves the rest of a unit with each smaller write, and a write beyond 128k fills whole stripes.
+/// Workloads that leave a drive in the same state: what they write, and for random writes about how large. A
+/// drive that maps its blocks in units of 16k or more moves the rest of a unit with each smaller write, and a
+/// write beyond 128k fills whole stripes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Class {
     Reads,
@@ -47,10 +49,11 @@ impl Class {
         !matches!(self, Class::Reads | Class::SequentialWrites)
     }
 
-    /// Whether the target is filled before it is brought to this state, `from` another: reads and sequential writes begin on a target that was
-    /// filled in order; random writes go on from any that is full. Reads are not served by what sequential writes have left, for several
-    /// jobs, small blocks and mixed workloads write in another order than a fill; and sequential writes not by what reads have left, for the
-    /// drive may have emptied its write cache meanwhile.
+    /// Whether the target is filled before it is brought to this state, `from` another: reads and sequential
+    /// writes begin on a target that was filled in order; random writes go on from any that is full. Reads
+    /// are not served by what sequential writes have left, for several jobs, small blocks and mixed workloads
+    /// write in another order than a fill; and sequential writes not by what reads have left, for the drive
+    /// may have emptied its write cache meanwhile.
     fn needs_fill(self, from: Option<Class>) -> bool {
         from.is_none() || !self.is_random()
     }
@@ -68,8 +71,8 @@ impl fmt::Display for Class {
     }
 }
 
-/// What the preconditioning of a study writes, told before the first write: by the classes of its trials, in their order, in so many blocks of a
-/// target of `len` bytes.
+/// What the preconditioning of a study writes, told before the first write: by the classes of its trials, in
+/// their order, in so many blocks of a target of `len` bytes.
 pub(crate) fn told(classes: &[Class], blocks: usize, len: u64) -> String {
     let mut state = None;
     let fills = classes.iter().filter(|class| {
@@ -84,8 +87,11 @@ pub(crate) fn told(classes: &[Class], blocks: usize, len: u64) -> String {
     let count = |count: u64, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
     let [fill, all] = [2 * len, (2 * len).saturating_mul(fills)].map(rough);
     let (fills, blocks) = (count(fills, "fill"), count(blocks as u64, "block"));
-    let rounds =
-        if classes.iter().any(|class| class.is_random()) { ", and rounds of random writes beside" } else { "" };
+    let rounds = if classes.iter().any(|class| class.is_random()) {
+        ", and rounds of random writes beside"
+    } else {
+        ""
+    };
     format!("preconditioning: {fills} of the target in {blocks}, {fill} each, {all} in all{rounds}")
 }
 
@@ -97,13 +103,15 @@ pub(crate) struct Preconditioning {
 }
 
 impl Preconditioning {
-    /// Whether something is to be done before a trial of this class. Reads too have a state of their own: a drive answers for blocks that
-    /// were never written without its medium, and blocks that were written at random it reads at another rate.
+    /// Whether something is to be done before a trial of this class. Reads too have a state of their own: a
+    /// drive answers for blocks that were never written without its medium, and blocks that were written at
+    /// random it reads at another rate.
     pub(crate) fn is_due(&self, class: Class) -> bool {
         self.state.as_ref().is_none_or(|(state, _)| *state != class)
     }
 
-    /// What a trial of this class finds: what was done for it, or that nothing was. Of reads nothing is said then.
+    /// What a trial of this class finds: what was done for it, or that nothing was. Of reads nothing is said
+    /// then.
     pub(crate) fn found(&self, class: Class) -> Option<String> {
         match &self.state {
             Some((state, words)) if *state == class => Some(words.clone()),
@@ -111,8 +119,8 @@ impl Preconditioning {
         }
     }
 
-    /// Brings `target` to the state of a class by its smallest workload, and says in a sentence what was done and whether the criterion
-    /// was met.
+    /// Brings `target` to the state of a class by its smallest workload, and says in a sentence what was done
+    /// and whether the criterion was met.
     ///
     /// # Errors
     /// A write failed, or the run was interrupted.
@@ -148,7 +156,11 @@ impl Writer<'_> {
     fn run(&mut self, workload: &Workload, (base, len): (u64, u64), seed: u64) -> Result<f64, String> {
         let submission = RingSubmission::Syscall { split: false };
         let path = if self.target.nvme().is_some() {
-            IoPath::NvmePassthrough(Ring { submission, completion: RingCompletion::Interrupt, registered: false })
+            IoPath::NvmePassthrough(Ring {
+                submission,
+                completion: RingCompletion::Interrupt,
+                registered: false,
+            })
         } else {
             IoPath::Libaio
         };
@@ -174,7 +186,8 @@ impl Writer<'_> {
         let block = u64::from(self.target.logical_block());
         let bs = ((128 << 10).min(len) / block * block) as u32;
         let ios = 2 * (len / u64::from(bs)).max(1);
-        let fill = Workload { rw: Rw::Write, bs, iodepth: 16, length: Length::Ios(ios), ..Workload::default() };
+        let fill =
+            Workload { rw: Rw::Write, bs, iodepth: 16, length: Length::Ios(ios), ..Workload::default() };
         self.run(&fill, (base, len), 1)?;
         // The blocks beyond the last whole write.
         let rest = len % u64::from(bs) / block * block;
@@ -208,11 +221,13 @@ impl Writer<'_> {
         let mut iops = Vec::new();
         while iops.len() < MOST_ROUNDS {
             iops.push(self.run(&round, self.whole(), 2 + iops.len() as u64)?);
-            let found = steadiness(&iops).filter(|(range, slope)| *range <= RANGE_LIMIT && *slope <= SLOPE_LIMIT);
+            let found =
+                steadiness(&iops).filter(|(range, slope)| *range <= RANGE_LIMIT && *slope <= SLOPE_LIMIT);
             if let Some((range, slope)) = found {
                 let (rounds, range, slope) = (iops.len(), 100.0 * range, 100.0 * slope);
                 return Ok(format!(
-                    "{rounds} rounds of {bs} random writes until steady (range {range:.0} %, slope {slope:.0} %)"
+                    "{rounds} rounds of {bs} random writes until steady (range {range:.0} %, slope \
+                     {slope:.0} %)"
                 ));
             }
         }
@@ -269,7 +284,8 @@ mod tests {
         assert!(words.starts_with(first) && words.contains(" rounds of 4k random writes"), "{words}");
         let words = bring(&mut done, Rw::Randrw, 32 << 10);
         assert!(
-            words.starts_with("preconditioned for random writes of up to 128k: ") && !words.contains("filled"),
+            words.starts_with("preconditioned for random writes of up to 128k: ")
+                && !words.contains("filled"),
             "{words}"
         );
         assert_eq!(bring(&mut done, Rw::Write, 4096), "preconditioned for sequential writes: filled twice");
@@ -284,13 +300,17 @@ mod tests {
         let (reads, random) = (Class::Reads, Class::RandomWritesTo16k);
         let one = "preconditioning: 1 fill of the target in 1 block, 64g each, 64g in all";
         assert_eq!(told(&[reads; 3], 1, 32 << 30), one);
-        // A class that stands where its own state is needs nothing, and random writes go on from what is full.
-        let classes = [random, random, reads, reads, Class::RandomWritesTo128k, random, Class::SequentialWrites];
-        let more = "preconditioning: 3 fills of the target in 3 blocks, 745g each, 2235g in all, and rounds of random writes beside";
+        // A class that stands where its own state is needs nothing, and random writes go on from what is
+        // full.
+        let classes =
+            [random, random, reads, reads, Class::RandomWritesTo128k, random, Class::SequentialWrites];
+        let more = "preconditioning: 3 fills of the target in 3 blocks, 745g each, 2235g in all, and rounds \
+                    of random writes beside";
         assert_eq!(told(&classes, 3, 400_088_457_216), more);
     }
 
-    /// They took the target as they found it: blocks that were never written, or what the writes before them had left.
+    /// They took the target as they found it: blocks that were never written, or what the writes before them
+    /// had left.
     #[test]
     fn reads_find_a_filled_target_whatever_was_before() {
         let folder = tempfile::tempdir_in(std::env::current_exe().unwrap().parent().unwrap()).unwrap();

@@ -18,5 +18,8 @@ pub fn named(study: &Study) -> Result<Vec<String>, StudyError> {
 
 /// What a user is told whose leave is missing.
 pub fn not_allowed(program: &Path) -> String {
-    format!("the study names a program to run, `{}`: read the study, then allow it by --allow-exec", program.display())
+    format!(
+        "the study names a program to run, `{}`: read the study, then allow it by --allow-exec",
+        program.display()
+    )
 }

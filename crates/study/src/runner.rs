@@ -169,7 +169,8 @@ pub fn run(
     Trials { stage, study: &study, cells, store, made, access, metering, decide }.run(progress)
 }
 
-/// What to know about the target. Preconditioning writes every block of a device, so that none is left that was trimmed or never written.
+/// What to know about the target. Preconditioning writes every block of a device, so that none is left that
+/// was trimmed or never written.
 fn warnings(study: &Study, target: &Target) -> Vec<String> {
     let is_filled = study.precondition && target.kind() != TargetKind::File;
     if is_filled { Vec::new() } else { target.warnings().to_vec() }
@@ -230,8 +231,8 @@ struct Place<'a> {
 }
 
 impl Place<'_> {
-    /// Opens the target, makes it if need be, and locks its drives: before the file is written, which would disturb a
-    /// run that is under way on the same drive.
+    /// Opens the target, makes it if need be, and locks its drives: before the file is written, which would
+    /// disturb a run that is under way on the same drive.
     fn open(
         &self,
         host: &Host,
@@ -255,7 +256,12 @@ impl Place<'_> {
     }
 
     /// What is needed to open the target once more.
-    fn named_again<'o>(&self, target: &Target, study: &Study, options: &'o Options) -> Result<Named<'o>, RunError> {
+    fn named_again<'o>(
+        &self,
+        target: &Target,
+        study: &Study,
+        options: &'o Options,
+    ) -> Result<Named<'o>, RunError> {
         let id = if self.named.is_some() { self.id } else { target.file_id() };
         Ok(Named { path: target.path().to_owned(), writes: setup::writes(study)?, options, id: id.copied() })
     }
@@ -279,8 +285,8 @@ fn compare_machines(
         let Some(before) = record.provenance.get(&name).filter(|before| **before != now) else { continue };
         if name == "target_bytes" || name.ends_with(".serial") || name.ends_with(".model") {
             return Err(RunError::Usage(format!(
-                "the store's trials were measured where {name} was {before}, and here it is {now}: continue on the same drive, or \
-                 start a new store"
+                "the store's trials were measured where {name} was {before}, and here it is {now}: continue \
+                 on the same drive, or start a new store"
             )));
         }
         if name == "kernel" || name == "cpu_model" {
@@ -292,17 +298,19 @@ fn compare_machines(
     Ok(())
 }
 
-/// Refuses to go on where reads took the target as it was, as they did in earlier versions: the rest would find it filled.
+/// Refuses to go on where reads took the target as it was, as they did in earlier versions: the rest would
+/// find it filled.
 fn check_reads(trials: &[Trial]) -> Result<(), RunError> {
     let as_found = |trial: &&Trial| {
         let measured = trial.outcome.measurement();
-        !trial.workload.rw.writes() && measured.is_some_and(|measurement| measurement.preconditioning.is_none())
+        !trial.workload.rw.writes()
+            && measured.is_some_and(|measurement| measurement.preconditioning.is_none())
     };
     match trials.iter().find(as_found) {
         None => Ok(()),
         Some(Trial { position, .. }) => Err(RunError::Usage(format!(
-            "trial {position} of the store read a target that was not preconditioned, as earlier versions of iopj did it, and those that are \
-             missing would read one that is: start a new store"
+            "trial {position} of the store read a target that was not preconditioned, as earlier versions \
+             of iopj did it, and those that are missing would read one that is: start a new store"
         ))),
     }
 }
@@ -320,7 +328,10 @@ fn check_settings(cells: &[Cell], locks: &DeviceLocks) -> Result<(), RunError> {
 fn restore_left_behind(host: &Host, progress: &mut dyn Progress) -> Result<(), RunError> {
     let report = match host.restore_left_behind() {
         Err(SettingsError::NeedsRoot { .. }) => {
-            progress.note("note: whether a dead run has left settings changed can only root see; `iopj restore` as root puts them back");
+            progress.note(
+                "note: whether a dead run has left settings changed can only root see; `iopj restore` as \
+                 root puts them back",
+            );
             return Ok(());
         }
         report => report?,
@@ -337,7 +348,11 @@ fn restore_left_behind(host: &Host, progress: &mut dyn Progress) -> Result<(), R
         progress.note(note);
     }
     for failed in &report.failed {
-        progress.note(&format!("warning: {} could not be put back: {}", failed.file.display(), failed.reason));
+        progress.note(&format!(
+            "warning: {} could not be put back: {}",
+            failed.file.display(),
+            failed.reason
+        ));
     }
     Ok(())
 }
@@ -353,12 +368,17 @@ fn store_path(study: &Study, options: &Options) -> Result<PathBuf, RunError> {
         Some(path) => Ok(path.clone()),
         None => {
             let free = |number: u32| {
-                let name =
-                    if number == 1 { format!("{}.iopj", study.name) } else { format!("{}-{number}.iopj", study.name) };
+                let name = if number == 1 {
+                    format!("{}.iopj", study.name)
+                } else {
+                    format!("{}-{number}.iopj", study.name)
+                };
                 Some(PathBuf::from(name)).filter(|path| !path.exists())
             };
             let name = (1..10_000).find_map(free);
-            name.ok_or_else(|| RunError::Usage("10,000 stores of this name exist: name another by --store".to_owned()))
+            name.ok_or_else(|| {
+                RunError::Usage("10,000 stores of this name exist: name another by --store".to_owned())
+            })
         }
     }
 }
@@ -367,7 +387,8 @@ fn warn_of_shared_disk(store: &Path, target: &Target, progress: &mut dyn Progres
     let devices = setup::devices_below(store);
     if let Some(shared) = devices.iter().find(|device| target.devices().contains(device)) {
         progress.note(&format!(
-            "warning: the store {} lies on {shared}, the drive under test; it is written between trials only; --store names another place",
+            "warning: the store {} lies on {shared}, the drive under test; it is written between trials \
+             only; --store names another place",
             store.display()
         ));
     }
@@ -389,5 +410,7 @@ fn random_seed() -> Result<u64, RunError> {
     if got == bytes.len() as isize {
         return Ok(u64::from_ne_bytes(bytes) >> 1);
     }
-    Err(RunError::Usage("no random seed can be had from the kernel: give one by `seed` in the study".to_owned()))
+    Err(RunError::Usage(
+        "no random seed can be had from the kernel: give one by `seed` in the study".to_owned(),
+    ))
 }

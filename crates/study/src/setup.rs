@@ -97,13 +97,17 @@ pub(crate) fn open_target(
             let (Some(own), TargetKind::File) = (id.or(target.file_id()).copied(), target.kind()) else {
                 let remedy = match (options.target.is_some(), target.kind()) {
                     (true, _) => {
-                        "leave --target out, or name a whole device to be overwritten by --destroy-data as well"
+                        "leave --target out, or name a whole device to be overwritten by --destroy-data as \
+                         well"
                     }
                     // Whoever resumes names the store alone.
                     (false, TargetKind::File) => "start a new store without --target",
                     (false, _) => "name it by --destroy-data again if it may be overwritten",
                 };
-                return usage(format!("{why}, and {} is not a file that iopj made: {remedy}", path.display()));
+                return usage(format!(
+                    "{why}, and {} is not a file that iopj made: {remedy}",
+                    path.display()
+                ));
             };
             Target::open_for_writing(path, WritePermission::OwnFile { id: &own })
         }
@@ -111,7 +115,10 @@ pub(crate) fn open_target(
     if let (Some(id), Some(own)) = (id, target.file_id())
         && id != own
     {
-        return usage(format!("{} is not the file that the store names: its id is {own}, not {id}", path.display()));
+        return usage(format!(
+            "{} is not the file that the store names: its id is {own}, not {id}",
+            path.display()
+        ));
     }
     Ok(target)
 }
@@ -146,8 +153,8 @@ pub(crate) fn make_target(
     Ok((MadeFile { path: path.to_owned(), keep: false }, id))
 }
 
-/// Refuses to take a drive that the study has no use for, or that may not be taken: before the target is opened, for that holds
-/// a drive which is written.
+/// Refuses to take a drive that the study has no use for, or that may not be taken: before the target is
+/// opened, for that holds a drive which is written.
 pub(crate) fn check_taking(study: &Study, options: &Options) -> Result<(), RunError> {
     let Some(address) = options.take_device else { return Ok(()) };
     let mut all = study.workloads.iter().map(|matrix| matrix.paths.as_ref().unwrap_or(&study.paths));
@@ -159,13 +166,16 @@ pub(crate) fn check_taking(study: &Study, options: &Options) -> Result<(), RunEr
         return Ok(());
     }
     usage(format!(
-        "--take-device names {address}, but the study has no path of kernel bypass (nvme-user, spdk): leave the option out"
+        "--take-device names {address}, but the study has no path of kernel bypass (nvme-user, spdk): leave \
+         the option out"
     ))
 }
 
-/// The paths that a study names; where it says `available` all, those of kernel bypass only where a drive is named for them.
+/// The paths that a study names; where it says `available` all, those of kernel bypass only where a drive is
+/// named for them.
 fn named_paths(paths: &Axis<String>, options: &Options) -> Result<Vec<IoPath>, RunError> {
-    let available = || IoPath::all().into_iter().filter(|path| options.take_device.is_some() || !path.is_bypass());
+    let available =
+        || IoPath::all().into_iter().filter(|path| options.take_device.is_some() || !path.is_bypass());
     Ok(parse_paths(paths)?.unwrap_or_else(|| available().collect()))
 }
 
@@ -234,7 +244,9 @@ fn reasons(unavailable: &[Unavailable]) -> String {
 /// The fio to use, if the study uses one.
 pub(crate) fn find_fio(study: &Study, options: &Options) -> Result<Option<Fio>, RunError> {
     let named = study.fio.clone().unwrap_or_default();
-    if let Some(program) = named.program.as_ref().or(named.spdk_plugin.as_ref()).filter(|_| !options.allow_exec) {
+    if let Some(program) =
+        named.program.as_ref().or(named.spdk_plugin.as_ref()).filter(|_| !options.allow_exec)
+    {
         return usage(programs::not_allowed(program));
     }
     if !study.generators()?.contains(&Generator::Fio) {
@@ -256,8 +268,9 @@ pub(crate) fn profiler(study: &Study, progress: &mut dyn Progress) -> Result<Opt
     if !study.profile {
         return Ok(None);
     }
-    let profiler = Profiler::new()
-        .map_err(|error| RunError::Usage(format!("the study asks for profiles, but there can be none: {error}")))?;
+    let profiler = Profiler::new().map_err(|error| {
+        RunError::Usage(format!("the study asks for profiles, but there can be none: {error}"))
+    })?;
     progress.note(&profiler.describe());
     Ok(Some(profiler))
 }
@@ -272,9 +285,14 @@ pub(crate) fn check_limits(cells: &[Cell]) -> Result<(), RunError> {
             ));
         }
         if workload.numjobs > MAX_NUMJOBS {
-            return usage(format!("numjobs {} is beyond the limit of {MAX_NUMJOBS}: lower it", workload.numjobs));
+            return usage(format!(
+                "numjobs {} is beyond the limit of {MAX_NUMJOBS}: lower it",
+                workload.numjobs
+            ));
         }
-        if workload.iodepth_batch_submit > workload.iodepth || workload.iodepth_batch_complete_min > workload.iodepth {
+        if workload.iodepth_batch_submit > workload.iodepth
+            || workload.iodepth_batch_complete_min > workload.iodepth
+        {
             return usage(format!(
                 "a batch is larger than iodepth {}: lower the batch, or raise iodepth",
                 workload.iodepth
@@ -284,18 +302,23 @@ pub(crate) fn check_limits(cells: &[Cell]) -> Result<(), RunError> {
     Ok(())
 }
 
-/// Holds every cell against the target and the machine: sizes, limits, memory, engines; those last that need the device
-/// taken. Leaves the target on the kernel's side.
-pub(crate) fn check_cells(cells: &[Cell], access: &mut Access<'_>, fio: Option<&Fio>) -> Result<(), RunError> {
-    // A ring has no word for the delay, though the kernel may let it rule there too: the study may set it and see.
+/// Holds every cell against the target and the machine: sizes, limits, memory, engines; those last that need
+/// the device taken. Leaves the target on the kernel's side.
+pub(crate) fn check_cells(
+    cells: &[Cell],
+    access: &mut Access<'_>,
+    fio: Option<&Fio>,
+) -> Result<(), RunError> {
+    // A ring has no word for the delay, though the kernel may let it rule there too: the study may set it and
+    // see.
     let own_delay = |cell: &&Cell| {
         let is_set = cell.settings.contains_key(&Setting::IoPollDelay);
         is_set && cell.path.ring().is_none() && cell.path.io_poll_delay().is_some()
     };
     if let Some(cell) = cells.iter().find(own_delay) {
         return usage(format!(
-            "the setting io_poll_delay contradicts {}, which sets it itself: leave the setting out, and write a fixed sleep as \
-             posix-sio/syscall/hybrid:50us",
+            "the setting io_poll_delay contradicts {}, which sets it itself: leave the setting out, and \
+             write a fixed sleep as posix-sio/syscall/hybrid:50us",
             cell.path
         ));
     }
@@ -321,8 +344,12 @@ pub(crate) fn check_cells(cells: &[Cell], access: &mut Access<'_>, fio: Option<&
         let open = trial::open_engine(cell, target);
         let spec = JobSpec { is_trial: false, ..JobSpec::of_trial(workload, target, 0, &open) };
         native::preflight(&spec).map_err(|error| {
-            let jobs = if workload.numjobs > 1 { format!(" in {} jobs", workload.numjobs) } else { String::new() };
-            RunError::Usage(format!("{} cannot be set up at iodepth {}{jobs}: {error}", cell.path, workload.iodepth))
+            let jobs =
+                if workload.numjobs > 1 { format!(" in {} jobs", workload.numjobs) } else { String::new() };
+            RunError::Usage(format!(
+                "{} cannot be set up at iodepth {}{jobs}: {error}",
+                cell.path, workload.iodepth
+            ))
         })?;
     }
     access.reach_kernel().map(drop).map_err(RunError::Usage)
@@ -359,14 +386,15 @@ fn check_fit(cell: &Cell, path: &Path, extent: &Extent) -> Result<(), RunError> 
     let needed = bs.saturating_mul(if workload.rw.is_random() { 1 } else { workload.numjobs.into() });
     if len < needed {
         return usage(format!(
-            "{name} holds {len} bytes, which is less than {needed}: one block of {} for each job's region; lower bs or numjobs, or name \
-             a larger target",
+            "{name} holds {len} bytes, which is less than {needed}: one block of {} for each job's region; \
+             lower bs or numjobs, or name a larger target",
             size(bs)
         ));
     }
     if extent.kind == TargetKind::File && !len.is_multiple_of(bs) {
         return usage(format!(
-            "{name} holds {len} bytes, which is not a multiple of bs {}: lengthen or cut the file, or choose another bs",
+            "{name} holds {len} bytes, which is not a multiple of bs {}: lengthen or cut the file, or \
+             choose another bs",
             size(bs)
         ));
     }
@@ -376,7 +404,8 @@ fn check_fit(cell: &Cell, path: &Path, extent: &Extent) -> Result<(), RunError> 
     let buffers = bs.next_multiple_of(4096) * u64::from(workload.iodepth) * u64::from(workload.numjobs);
     if let Some(memory) = machine::available_memory().filter(|memory| buffers > memory / 2) {
         return usage(format!(
-            "buffers of {} (bs x iodepth x numjobs) are more than half of the {} of memory available: lower one of the three",
+            "buffers of {} (bs x iodepth x numjobs) are more than half of the {} of memory available: lower \
+             one of the three",
             size(buffers),
             size(memory >> 20 << 20)
         ));
@@ -388,8 +417,9 @@ fn check_fit(cell: &Cell, path: &Path, extent: &Extent) -> Result<(), RunError> 
 pub(crate) fn cells(study: &Study, progress: &mut dyn Progress) -> Result<Vec<Cell>, RunError> {
     let (cells, left_out) = plan::cells(study, &[])?;
     if left_out > 0 {
-        progress
-            .note(&format!("{left_out} combinations left out: posix-sio is synchronous and has no iodepth above 1"));
+        progress.note(&format!(
+            "{left_out} combinations left out: posix-sio is synchronous and has no iodepth above 1"
+        ));
     }
     Ok(cells)
 }

@@ -12,16 +12,18 @@ const RATES: usize = 20;
 const FEWEST_RATES: usize = 5;
 /// Student's t for 3 to 19 degrees of freedom: `scipy.stats.t.ppf(0.975, 3)` and so on (SciPy 1.17.1).
 const T: [f64; RATES - 3] = [
-    3.182446, 2.776445, 2.570582, 2.446912, 2.364624, 2.306004, 2.262157, 2.228139, 2.200985, 2.178813, 2.160369,
-    2.144787, 2.131450, 2.119905, 2.109816, 2.100922, 2.093024,
+    3.182446, 2.776445, 2.570582, 2.446912, 2.364624, 2.306004, 2.262157, 2.228139, 2.200985, 2.178813,
+    2.160369, 2.144787, 2.131450, 2.119905, 2.109816, 2.100922, 2.093024,
 ];
-/// The line may rise or fall by this share of the mean rate, unless the study says otherwise (SNIA's slope criterion).
+/// The line may rise or fall by this share of the mean rate, unless the study says otherwise (SNIA's slope
+/// criterion).
 const CHANGE: f64 = 0.1;
 /// Below this too few I/Os lie between two looks.
 const SHORTEST: Duration = Duration::from_millis(100);
 /// The longest ramp, in the shortest one, unless the study says otherwise.
 const LONGEST: u32 = 10;
-/// The stretches that a line is fitted to, in the one that the study declares: where noise hides the slope over one, the next.
+/// The stretches that a line is fitted to, in the one that the study declares: where noise hides the slope
+/// over one, the next.
 const STRETCHES: [u32; 4] = [1, 2, 4, 8];
 /// The looks that the longest of them needs.
 const MOST_LOOKS: usize = STRETCHES[3] as usize * RATES + 1;
@@ -58,10 +60,13 @@ impl Declared {
     /// # Errors
     /// A criterion that is none, or a time that is none or too short.
     pub(crate) fn of(study: &Study) -> Result<Declared, StudyError> {
-        let time = |key: &str, text: &Option<String>| text.as_deref().map(|text| duration(key, text)).transpose();
+        let time =
+            |key: &str, text: &Option<String>| text.as_deref().map(|text| duration(key, text)).transpose();
         let length = time("steadystate_duration", &study.steadystate_duration)?;
         if length.is_some_and(|length| length < SHORTEST) {
-            return Err(StudyError("steadystate_duration: less than 100ms tells no trend: write more".to_owned()));
+            return Err(StudyError(
+                "steadystate_duration: less than 100ms tells no trend: write more".to_owned(),
+            ));
         }
         let limit = time("steadystate_limit", &study.steadystate_limit)?;
         let (is_off, slope) = match study.steadystate.as_deref() {
@@ -72,7 +77,8 @@ impl Declared {
         Ok(Declared { is_off, slope, duration: length, limit })
     }
 
-    /// The rule for a workload with this `ramp_time`; none where there is no ramp, or one too short to be judged.
+    /// The rule for a workload with this `ramp_time`; none where there is no ramp, or one too short to be
+    /// judged.
     pub(crate) fn rule(&self, ramp_time: Duration) -> Option<Rule> {
         let duration = self.duration.unwrap_or(ramp_time);
         if self.is_off || duration < SHORTEST {
@@ -94,11 +100,14 @@ impl Declared {
 fn slope(text: &str) -> Result<f64, StudyError> {
     let number = text.strip_prefix("iops_slope:").and_then(|rest| rest.strip_suffix('%'));
     let percent = number.and_then(|number| number.trim().parse::<f64>().ok());
-    percent.filter(|percent| percent.is_finite() && *percent > 0.0).map(|percent| percent / 100.0).ok_or_else(|| {
-        StudyError(format!(
-            "steadystate: `{text}` is no criterion: write iops_slope:2% (of the mean rate in a second), or none"
-        ))
-    })
+    percent.filter(|percent| percent.is_finite() && *percent > 0.0).map(|percent| percent / 100.0).ok_or_else(
+        || {
+            StudyError(format!(
+                "steadystate: `{text}` is no criterion: write iops_slope:2% (of the mean rate in a second), \
+                 or none"
+            ))
+        },
+    )
 }
 
 impl Rule {
@@ -155,8 +164,8 @@ impl Watch {
         Watch { rule, begin_ns, looks, line: None, attained: false, is_over: false }
     }
 
-    /// Takes a look at `now_ns`, when so many I/Os were done. True once the ramp is over: it has been as long as it may be, or is long
-    /// enough and steady. So the rule has been asked at the limit.
+    /// Takes a look at `now_ns`, when so many I/Os were done. True once the ramp is over: it has been as long
+    /// as it may be, or is long enough and steady. So the rule has been asked at the limit.
     pub(crate) fn look(&mut self, now_ns: u64, ios: u64) -> bool {
         let lasted_ns = now_ns.saturating_sub(self.begin_ns);
         let [shortest_ns, longest_ns] = self.rule.ramp.map(|length| length.as_nanos() as u64);
@@ -175,7 +184,8 @@ impl Watch {
         self.is_over
     }
 
-    /// The line over the shortest stretch that tells flat from steep; where noise hides that over all of them, the longest one's.
+    /// The line over the shortest stretch that tells flat from steep; where noise hides that over all of
+    /// them, the longest one's.
     fn decided(&self) -> Option<Line> {
         let mut last = None;
         for stretch in STRETCHES {
@@ -189,8 +199,8 @@ impl Watch {
         last
     }
 
-    /// The looks of the last so many durations, as far apart as makes [`RATES`] rates of them. Where looks were missed the stretch becomes
-    /// longer rather than the rates too few.
+    /// The looks of the last so many durations, as far apart as makes [`RATES`] rates of them. Where looks
+    /// were missed the stretch becomes longer rather than the rates too few.
     fn looks_over(&self, stretch: u32) -> Vec<(u64, u64)> {
         let [apart_ns, span_ns] =
             [self.rule.interval(), self.rule.duration].map(|each| (each * stretch).as_nanos() as u64);
@@ -224,8 +234,8 @@ impl Watch {
     }
 }
 
-/// The line through the rates between looks, each weighted with its length: its rise or fall over `duration`. None before they span
-/// `stretch`, where they are too few, or without an I/O.
+/// The line through the rates between looks, each weighted with its length: its rise or fall over `duration`.
+/// None before they span `stretch`, where they are too few, or without an I/O.
 fn fit(looks: &[(u64, u64)], stretch: Duration, duration: Duration) -> Option<Fit> {
     let (origin_ns, last_ns) = (looks.first()?.0, looks.last()?.0);
     if looks.len() <= FEWEST_RATES || u128::from(last_ns - origin_ns) < stretch.as_nanos() {
@@ -240,11 +250,12 @@ fn fit(looks: &[(u64, u64)], stretch: Duration, duration: Duration) -> Option<Fi
     line(&looks.windows(2).map(rate).collect::<Vec<_>>(), duration.as_secs_f64())
 }
 
-/// The straight line through 5 to 21 points of x, y and weight: its rise over a length of x, and half of the 95 % interval of that, as
-/// shares of the mean of y.
+/// The straight line through 5 to 21 points of x, y and weight: its rise over a length of x, and half of the
+/// 95 % interval of that, as shares of the mean of y.
 pub(crate) fn line(points: &[(f64, f64, f64)], length: f64) -> Option<Fit> {
     let t = *T.get(points.len().checked_sub(FEWEST_RATES)?)?;
-    let sum = |of: &dyn Fn(&(f64, f64, f64)) -> f64| points.iter().map(|point| point.2 * of(point)).sum::<f64>();
+    let sum =
+        |of: &dyn Fn(&(f64, f64, f64)) -> f64| points.iter().map(|point| point.2 * of(point)).sum::<f64>();
     let weight = sum(&|_| 1.0);
     let (x, y) = (sum(&|point| point.0) / weight, sum(&|point| point.1) / weight);
     let squares = sum(&|point| (point.0 - x).powi(2));

@@ -41,8 +41,10 @@ fn the_keys_are_fios_and_each_ramp_has_its_rule() {
     assert_eq!((plain.rule(ms(0)), plain.rule(ms(99))), (None, None));
     assert_eq!(declared("steadystate = \"none\"").unwrap().rule(ms(1000)), None);
     assert_eq!(Declared::off().rule(ms(1000)), None);
-    let all =
-        declared("steadystate = \"iops_slope:2%\"\nsteadystate_duration = \"4s\"\nsteadystate_limit = \"1m\"").unwrap();
+    let all = declared(
+        "steadystate = \"iops_slope:2%\"\nsteadystate_duration = \"4s\"\nsteadystate_limit = \"1m\"",
+    )
+    .unwrap();
     let four = ms(4000);
     assert_eq!(all.rule(ms(0)), Some(Rule { duration: four, change: 0.08, ramp: [four, ms(60_000)] }));
     assert_eq!(all.rule(ms(90_000)), Some(Rule { duration: four, change: 0.08, ramp: [ms(90_000); 2] }));
@@ -50,7 +52,9 @@ fn the_keys_are_fios_and_each_ramp_has_its_rule() {
 
 #[test]
 fn what_is_no_criterion_is_refused() {
-    for text in ["iops:2%", "iops_slope:2", "iops_slope:%", "iops_slope:-1%", "iops_slope:nan%", "bw_slope:1%", ""] {
+    for text in
+        ["iops:2%", "iops_slope:2", "iops_slope:%", "iops_slope:-1%", "iops_slope:nan%", "bw_slope:1%", ""]
+    {
         let message = declared(&format!("steadystate = \"{text}\"")).unwrap_err().to_string();
         assert!(message.contains("write iops_slope:2%"), "{message}");
     }
@@ -72,8 +76,9 @@ fn a_flat_rate_ends_the_ramp_at_its_shortest() {
 
 #[test]
 fn a_rate_that_settles_extends_the_ramp_until_it_has() {
-    // It falls from 10,000 to 4,000 with a time constant of a second: a line over a second falls by a tenth of the mean where
-    // 6,000 exp(-t) is a tenth of 4,000 + 6,000 exp(-t), its middle at 2.6 s and its end at 3.1 s.
+    // It falls from 10,000 to 4,000 with a time constant of a second: a line over a second falls by a tenth
+    // of the mean where 6,000 exp(-t) is a tenth of 4,000 + 6,000 exp(-t), its middle at 2.6 s and its end at
+    // 3.1 s.
     let (watch, after_s) = watch(rule(1, 10), |t| 4000.0 + 6000.0 * (-t).exp());
     assert!((2.9..3.3).contains(&after_s), "{after_s}");
     assert!(watch.end(0).attained);
@@ -95,8 +100,10 @@ fn nothing_done_is_not_steady() {
 
 #[test]
 fn the_line_is_scipys() {
-    // Rates of intervals of 0.1 s; scipy.stats.linregress (SciPy 1.17.1): the slope a second and its error; numpy's mean.
-    let ios = [100, 103, 99, 104, 107, 105, 108, 110, 106, 112, 111, 115, 113, 118, 116, 117, 121, 119, 123, 122];
+    // Rates of intervals of 0.1 s; scipy.stats.linregress (SciPy 1.17.1): the slope a second and its error;
+    // numpy's mean.
+    let ios =
+        [100, 103, 99, 104, 107, 105, 108, 110, 106, 112, 111, 115, 113, 118, 116, 117, 121, 119, 123, 122];
     let mut looks = vec![(50, 0)];
     for (number, ios) in ios.iter().enumerate() {
         looks.push((50 + (number as u64 + 1) * SECOND / 10, looks[number].1 + ios));
@@ -128,7 +135,8 @@ fn looks_that_were_missed_leave_a_rule() {
     assert!(watch.end(7 + SECOND).attained);
 }
 
-/// Looks further apart than a fifth of the stretch never made a line: on a busy machine every ramp went to its limit.
+/// Looks further apart than a fifth of the stretch never made a line: on a busy machine every ramp went to
+/// its limit.
 #[test]
 fn looks_however_far_apart_end_a_steady_ramp() {
     let mut watch = Watch::new(rule(1, 100), 7);
@@ -136,7 +144,8 @@ fn looks_however_far_apart_end_a_steady_ramp() {
     assert_eq!((over, watch.end(0).attained), (Some(5), true));
 }
 
-/// A ramp that may be no longer than the stretch ended before the look at its end, so that nobody had asked the rule.
+/// A ramp that may be no longer than the stretch ended before the look at its end, so that nobody had asked
+/// the rule.
 #[test]
 fn the_rule_is_asked_at_the_limit_and_ends_the_ramp() {
     let over = |rate: fn(u64) -> u64| {
@@ -165,14 +174,16 @@ fn noise(seed: u64) -> impl FnMut() -> f64 {
     }
 }
 
-/// A ramp of this rate with noise of this coefficient of variation in each 20th of a second, until it ends: how long it was.
+/// A ramp of this rate with noise of this coefficient of variation in each 20th of a second, until it ends:
+/// how long it was.
 fn noisy(seed: u64, cv: f64, rate: impl Fn(f64) -> f64) -> (Watch, f64) {
     let next = std::cell::RefCell::new(noise(seed));
     watch(rule(1, 10), |t| (rate(t) * (1.0 + cv * next.borrow_mut()() * 12f64.sqrt())).max(0.0))
 }
 
-/// Seeded series whose lines SciPy 1.17.1 has fitted (linregress of 20 rates, `t.ppf(0.975, 18)` standard errors), with noise of half
-/// the mean in each rate. One falls by 20 % a second, the other is flat: the first second tells neither.
+/// Seeded series whose lines SciPy 1.17.1 has fitted (linregress of 20 rates, `t.ppf(0.975, 18)` standard
+/// errors), with noise of half the mean in each rate. One falls by 20 % a second, the other is flat: the
+/// first second tells neither.
 #[test]
 fn what_noise_hides_is_looked_at_for_longer_as_scipy_does() {
     let falling = |t: f64| 1e5 * (-0.2 * t).exp();
@@ -196,11 +207,16 @@ fn what_noise_hides_is_looked_at_for_longer_as_scipy_does() {
         assert!((got - change).abs() < 1e-9 && (of / half - 1.0).abs() < 1e-7, "{seed}, {seconds}: {end:?}");
         assert_eq!((end.over_ns, end.attained), (Some(over_s * SECOND), false));
     }
-    // SciPy: -0.1891849521 with an interval of 0.0369 over eight seconds is steep; 0.0092 with 0.0400 is flat.
+    // SciPy: -0.1891849521 with an interval of 0.0369 over eight seconds is steep; 0.0092 with 0.0400 is
+    // flat.
     let (falls, after_s) = noisy(5, 0.5, falling);
     assert!(after_s == 10.0 && !falls.end(0).attained, "{:?}", falls.end(0));
     let (flat, after_s) = noisy(6, 0.5, |_| 1e5);
-    assert!(after_s <= 8.0 && flat.end(0).attained && flat.end(0).over_ns > Some(4 * SECOND), "{:?}", flat.end(0));
+    assert!(
+        after_s <= 8.0 && flat.end(0).attained && flat.end(0).over_ns > Some(4 * SECOND),
+        "{:?}",
+        flat.end(0)
+    );
 }
 
 /// A rate that fell by a fifth of its mean in a second was called steady for the noise on it.
@@ -215,8 +231,12 @@ fn a_noisy_fall_is_not_steady() {
             attained += u32::from(end.attained);
             hidden += u32::from(end.change.unwrap().abs() - end.noise.unwrap() <= 0.1);
         }
-        // Where noise is as large as the rate itself some falls are hidden to the end, and unsteady all the same.
-        assert!(attained <= 1 && (percent == 100 || hidden <= 5), "noise of {percent} %: {attained}, {hidden}");
+        // Where noise is as large as the rate itself some falls are hidden to the end, and unsteady all the
+        // same.
+        assert!(
+            attained <= 1 && (percent == 100 || hidden <= 5),
+            "noise of {percent} %: {attained}, {hidden}"
+        );
     }
 }
 

@@ -71,7 +71,8 @@ pub struct Study {
     /// Bring the target to the state of each class of workloads before it is measured.
     #[serde(default)]
     pub precondition: bool,
-    /// When a ramp has been long enough: `iops_slope:N%`, or `none`; ten per cent over `steadystate_duration` if absent.
+    /// When a ramp has been long enough: `iops_slope:N%`, or `none`; ten per cent over `steadystate_duration`
+    /// if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub steadystate: Option<String>,
     /// The stretch at a ramp's end that is looked at; `ramp_time` if absent.
@@ -92,7 +93,8 @@ pub struct Study {
     /// Length of an idle stretch between trials; ten readings of the slowest meter if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idle: Option<String>,
-    /// The longest wait for power to be flat before an idle stretch; told by the meters and the time of the trials if absent.
+    /// The longest wait for power to be flat before an idle stretch; told by the meters and the time of the
+    /// trials if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub settle_limit: Option<String>,
     /// How fio is run.
@@ -197,9 +199,9 @@ impl Study {
     /// # Errors
     /// TOML that is none, an unknown key with the nearest right one, or a value of the wrong type.
     pub fn parse(text: &str, source: &str) -> Result<Study, StudyError> {
-        let table: toml::Table = text
-            .parse()
-            .map_err(|e: toml::de::Error| StudyError(format!("{source} is no TOML: {}", toml_message(text, &e))))?;
+        let table: toml::Table = text.parse().map_err(|e: toml::de::Error| {
+            StudyError(format!("{source} is no TOML: {}", toml_message(text, &e)))
+        })?;
         check_keys(&table, STUDY_KEYS, source, "")?;
         if let Some(toml::Value::Array(workloads)) = table.get("workload") {
             for workload in workloads.iter().filter_map(toml::Value::as_table) {
@@ -311,7 +313,8 @@ pub fn parse_paths(paths: &Axis<String>) -> Result<Option<Vec<IoPath>>, StudyErr
     }
     if texts.iter().any(|text| text == "available") {
         return error(
-            "`available` stands for every path that works, so it stands alone in `paths`: leave the others out",
+            "`available` stands for every path that works, so it stands alone in `paths`: leave the others \
+             out",
         );
     }
     texts
@@ -337,18 +340,22 @@ impl WorkloadMatrix {
         if length == Length::Runtime(Duration::ZERO) {
             return error("`runtime` is 0: give a time such as 10s");
         }
-        let ramp_time = self.ramp_time.as_deref().map_or(Ok(Duration::ZERO), |text| duration("ramp_time", text))?;
+        let ramp_time =
+            self.ramp_time.as_deref().map_or(Ok(Duration::ZERO), |text| duration("ramp_time", text))?;
         let cpus_allowed = self.cpus_allowed.as_deref().map_or(Ok(Vec::new()), parse_cpus)?;
         let mut all = vec![Workload { length, ramp_time, cpus_allowed, ..Workload::default() }];
         spread(&mut all, "rw", &self.rw, |text| parsed::<Rw>(text), |w, rw| w.rw = *rw)?;
-        let percent = |text: &u8| if *text <= 100 { Ok(*text) } else { Err(format!("{text} is above 100 per cent")) };
+        let percent =
+            |text: &u8| if *text <= 100 { Ok(*text) } else { Err(format!("{text} is above 100 per cent")) };
         spread(&mut all, "rwmixread", &self.rwmixread, percent, |w, share| w.rwmixread = *share)?;
         spread(&mut all, "bs", &self.bs, block_size, |w, bs| w.bs = *bs)?;
         spread(&mut all, "iodepth", &self.iodepth, count, |w, depth| w.iodepth = *depth)?;
         let batch = &self.iodepth_batch_submit;
         spread(&mut all, "iodepth_batch_submit", batch, count, |w, batch| w.iodepth_batch_submit = *batch)?;
         let least = &self.iodepth_batch_complete_min;
-        spread(&mut all, "iodepth_batch_complete_min", least, count, |w, least| w.iodepth_batch_complete_min = *least)?;
+        spread(&mut all, "iodepth_batch_complete_min", least, count, |w, least| {
+            w.iodepth_batch_complete_min = *least
+        })?;
         spread(&mut all, "numjobs", &self.numjobs, count, |w, jobs| w.numjobs = *jobs)?;
         let spreads = &self.random_distribution;
         spread(
@@ -437,7 +444,12 @@ fn parse_cpus(text: &str) -> Result<Vec<u32>, StudyError> {
     }
 }
 
-pub(crate) fn check_keys(table: &toml::Table, known: &[&str], source: &str, place: &str) -> Result<(), StudyError> {
+pub(crate) fn check_keys(
+    table: &toml::Table,
+    known: &[&str],
+    source: &str,
+    place: &str,
+) -> Result<(), StudyError> {
     let Some(unknown) = table.keys().find(|key| !known.contains(&key.as_str())) else { return Ok(()) };
     let distance = |name: &&&str| strsim::damerau_levenshtein(name, unknown);
     let advice = match known.iter().min_by_key(distance) {
@@ -453,7 +465,9 @@ fn check_name(name: &str, source: &str) -> Result<(), StudyError> {
     if name.chars().all(plain) && !name.starts_with('.') && (1..=100).contains(&name.len()) {
         return Ok(());
     }
-    error(format!("{source}: name: `{name}` cannot name a store: write up to 100 letters, digits, `-`, `_` and `.`"))
+    error(format!(
+        "{source}: name: `{name}` cannot name a store: write up to 100 letters, digits, `-`, `_` and `.`"
+    ))
 }
 
 /// A TOML error in one line, with the line where it stands.
@@ -461,7 +475,10 @@ fn toml_message(text: &str, error: &toml::de::Error) -> String {
     let message = error.message().replace('\n', ", ");
     match error.span() {
         Some(span) => {
-            let line = 1 + text.as_bytes()[..span.start.min(text.len())].iter().filter(|byte| **byte == b'\n').count();
+            let line = 1 + text.as_bytes()[..span.start.min(text.len())]
+                .iter()
+                .filter(|byte| **byte == b'\n')
+                .count();
             // Where the error is of one line, its words name the key.
             match text.get(span).filter(|part| !part.is_empty() && !part.contains('\n')) {
                 Some(_) => {

@@ -23,9 +23,11 @@ pub(crate) fn facts(controller: &Controller) -> BTreeMap<String, String> {
 
 /// What was set up as under the kernel, or why it was not.
 pub(crate) fn set_up(identity: &Identity) -> BTreeMap<String, String> {
-    let of_host = [("host_memory_buffer", identity.host_memory.to_string()), ("apst", identity.apst.to_string())];
+    let of_host =
+        [("host_memory_buffer", identity.host_memory.to_string()), ("apst", identity.apst.to_string())];
     let of_host = of_host.into_iter().map(|(name, value)| (name.to_owned(), value));
-    let features = identity.features.iter().map(|state| (state.kept.name.replace(' ', "_"), state.to_string()));
+    let features =
+        identity.features.iter().map(|state| (state.kept.name.replace(' ', "_"), state.to_string()));
     let unknown = identity.features.is_empty().then(|| ("features".to_owned(), NOT_KNOWN.to_owned()));
     of_host.chain(features).chain(unknown).collect()
 }
@@ -33,14 +35,15 @@ pub(crate) fn set_up(identity: &Identity) -> BTreeMap<String, String> {
 /// The features of a drive of which none was read before it was taken.
 const NOT_KNOWN: &str = "not known as they were under the kernel, so as the reset left them";
 
-/// The features that a drive has not taken again, a warning each: its trials are of another drive than those of the kernel's paths.
+/// The features that a drive has not taken again, a warning each: its trials are of another drive than those
+/// of the kernel's paths.
 pub(crate) fn not_as_kept(address: PciAddress, identity: &Identity) -> Vec<String> {
     let others = identity.features.iter().filter(|state| !state.is_as_kept());
     let warning = others.map(|state| {
         let (name, id) = (state.kept.name, state.kept.id);
         format!(
-            "{address}: {name} (feature {id:02X}h) under nvme-user is {state}; to compare the two, give the drive a value under the \
-             kernel that it keeps under both"
+            "{address}: {name} (feature {id:02X}h) under nvme-user is {state}; to compare the two, give the \
+             drive a value under the kernel that it keeps under both"
         )
     });
     warning.collect()
@@ -71,7 +74,8 @@ mod tests {
         FeatureState { kept: KeptFeature { name, id, value: 0, mask: u32::MAX }, stands, refusal }
     }
 
-    /// A drive that did not take its write cache's old value was told of in the evidence alone, which nobody reads for it.
+    /// A drive that did not take its write cache's old value was told of in the evidence alone, which nobody
+    /// reads for it.
     #[test]
     fn a_feature_that_is_not_as_it_was_is_a_warning_with_both_values() {
         let identity = identity(vec![
@@ -81,8 +85,10 @@ mod tests {
         ]);
         let remedy = "to compare the two, give the drive a value under the kernel that it keeps under both";
         let is = [
-            "volatile write cache (feature 06h) under nvme-user is 0x1, 0x0 under the kernel: it refuses that (NVMe status 0x10e)",
-            "interrupt coalescing (feature 08h) under nvme-user is unknown, 0x0 under the kernel: it does not tell (NVMe status 0x2)",
+            "volatile write cache (feature 06h) under nvme-user is 0x1, 0x0 under the kernel: it refuses \
+             that (NVMe status 0x10e)",
+            "interrupt coalescing (feature 08h) under nvme-user is unknown, 0x0 under the kernel: it does \
+             not tell (NVMe status 0x2)",
         ];
         let warnings = not_as_kept("0000:01:00.0".parse().unwrap(), &identity);
         assert_eq!(warnings, is.map(|is| format!("0000:01:00.0: {is}; {remedy}")));
@@ -94,7 +100,10 @@ mod tests {
     #[test]
     fn features_of_which_nothing_is_known_are_said_to_be_so() {
         let identity = identity(Vec::new());
-        assert_eq!(set_up(&identity)["features"], "not known as they were under the kernel, so as the reset left them");
+        assert_eq!(
+            set_up(&identity)["features"],
+            "not known as they were under the kernel, so as the reset left them"
+        );
         assert_eq!(not_as_kept("0000:01:00.0".parse().unwrap(), &identity), [""; 0]);
     }
 }

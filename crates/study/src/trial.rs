@@ -1,4 +1,5 @@
-//! One trial: its settings are made, the I/O is done by the generator, the evidence judged. What fio does stands in `by_fio`.
+//! One trial: its settings are made, the I/O is done by the generator, the evidence judged. What fio does
+//! stands in `by_fio`.
 
 use crate::access::Access;
 use crate::counting::{self, Did, Pass, Passed};
@@ -98,7 +99,8 @@ impl Window {
         (evidence.writes, evidence.write_bytes) = (writes, writes * bs);
         evidence.latency_sum_ns = self.latency_sum_ns;
         evidence.allowed_cpus = match &workload.cpus_allowed[..] {
-            [] => Some(native::cpus::allowed().len() as u32).filter(|cpus| (1..evidence.cpu.cores).contains(cpus)),
+            [] => Some(native::cpus::allowed().len() as u32)
+                .filter(|cpus| (1..evidence.cpu.cores).contains(cpus)),
             named => Some(named.len() as u32),
         };
     }
@@ -145,7 +147,8 @@ impl Stage<'_> {
         let (costs, unprofiled) = self.profile(window.unsampled.take());
         let after = PowerState::read(self.host, devices);
         evidence.control = control;
-        (evidence.throttles, evidence.power_changes) = (before.throttles_until(&after), before.changes_until(&after));
+        (evidence.throttles, evidence.power_changes) =
+            (before.throttles_until(&after), before.changes_until(&after));
         window.put_into(&mut evidence, &cell.workload);
         let (observed, verdict) = iopj_probe::assess(&cell.path, &evidence);
         let per_io = |count: u64| count as f64 / evidence.ios().max(1) as f64;
@@ -218,7 +221,8 @@ impl Stage<'_> {
         let open = open_engine(cell, target);
         let has_pass = can_count.is_ok() && !cell.path.is_bypass();
         let steadystate = self.steadystate.rule(cell.workload.ramp_time);
-        let spec = JobSpec { steadystate, has_pass, ..JobSpec::of_trial(&cell.workload, target, seed, &open) };
+        let spec =
+            JobSpec { steadystate, has_pass, ..JobSpec::of_trial(&cell.workload, target, seed, &open) };
         let passed = RefCell::new((None, None));
         let snapshots = RefCell::new(Vec::with_capacity(2));
         let mut bracket = |moment, jobs: &[i32]| {
@@ -266,7 +270,8 @@ impl Stage<'_> {
 }
 
 impl Stage<'_> {
-    /// Whether the completions of a path can be counted one by one, asked for once in a run. Nobody counts those of bypass.
+    /// Whether the completions of a path can be counted one by one, asked for once in a run. Nobody counts
+    /// those of bypass.
     pub(crate) fn can_count(&self, path: &IoPath, probe: &Probe) -> Result<(), String> {
         if path.is_bypass() {
             return Ok(());
@@ -282,7 +287,8 @@ impl Stage<'_> {
         self.profiler.map_or(Ok(()), Profiler::end)
     }
 
-    /// The profile of the window that has just ended, or why there is none although one was asked for; `unsampled` is such a reason.
+    /// The profile of the window that has just ended, or why there is none although one was asked for;
+    /// `unsampled` is such a reason.
     fn profile(&self, unsampled: Option<String>) -> (Option<CostProfile>, Option<String>) {
         match (self.profiler, unsampled) {
             (None, _) => (None, None),
@@ -298,7 +304,8 @@ impl Stage<'_> {
 /// A snapshot, and the reads and writes that the drive had counted by then, where it is asked.
 type Counted = (Snapshot, Option<[u64; 2]>);
 
-/// The evidence of a window of ours between two snapshots, with what was counted in the pass before it, or why nothing was.
+/// The evidence of a window of ours between two snapshots, with what was counted in the pass before it, or
+/// why nothing was.
 fn evidence_of(
     snapshots: &[Counted],
     run: &native::Run,
@@ -321,7 +328,8 @@ fn evidence_of(
     Ok(evidence)
 }
 
-/// How the jobs of a cell open their engines. Submission pollers share the processors of `cpus_allowed` one after the other.
+/// How the jobs of a cell open their engines. Submission pollers share the processors of `cpus_allowed` one
+/// after the other.
 pub(crate) fn open_engine<'a>(
     cell: &'a Cell,
     target: &'a Target,
@@ -334,7 +342,8 @@ pub(crate) fn open_engine<'a>(
     }
 }
 
-/// Adds what a drive has counted itself between two moments, in the place of what the kernel has counted of it.
+/// Adds what a drive has counted itself between two moments, in the place of what the kernel has counted of
+/// it.
 pub(crate) fn add_counted(evidence: &mut Evidence, first: Option<[u64; 2]>, last: Option<[u64; 2]>) {
     if let ([device], Some(first), Some(last)) = (&mut evidence.devices[..], first, last) {
         device.reads = last[0].saturating_sub(first[0]);
@@ -344,7 +353,8 @@ pub(crate) fn add_counted(evidence: &mut Evidence, first: Option<[u64; 2]>, last
     }
 }
 
-/// The seed of a trial's offsets, another for each: a later path must not find an earlier one's blocks in a cache.
+/// The seed of a trial's offsets, another for each: a later path must not find an earlier one's blocks in a
+/// cache.
 fn trial_seed(study: u64, planned: Planned) -> u64 {
     study.rotate_left(17) ^ planned.position.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
@@ -352,8 +362,10 @@ fn trial_seed(study: u64, planned: Planned) -> u64 {
 /// CPU time of all threads that did or served I/O. A submission poller outside of the process
 /// (kernels before 5.12) is not in the process' total.
 fn cpu_ns(evidence: &Evidence) -> u64 {
-    let outside =
-        evidence.threads.iter().filter(|thread| RingThread::of(&thread.name) == Some(RingThread::KernelPoller));
+    let outside = evidence
+        .threads
+        .iter()
+        .filter(|thread| RingThread::of(&thread.name) == Some(RingThread::KernelPoller));
     evidence.process.user_ns + evidence.process.system_ns + outside.map(|thread| thread.cpu_ns).sum::<u64>()
 }
 

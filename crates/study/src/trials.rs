@@ -169,8 +169,8 @@ impl Trials<'_> {
         }
     }
 
-    /// One trial, when it loaded the machine, and why it has no profile if one was asked for. `last_ns` is the end of the window before, for the
-    /// gap between the two.
+    /// One trial, when it loaded the machine, and why it has no profile if one was asked for. `last_ns` is
+    /// the end of the window before, for the gap between the two.
     fn trial(
         &mut self,
         planned: Planned,
@@ -225,8 +225,9 @@ impl Trials<'_> {
                 Ok(Some(control))
             }
             Err(error) => {
-                progress
-                    .note(&format!("warning: the control run failed, so that no polled path can be verified: {error}"));
+                progress.note(&format!(
+                    "warning: the control run failed, so that no polled path can be verified: {error}"
+                ));
                 Ok(None)
             }
         }
@@ -234,7 +235,8 @@ impl Trials<'_> {
 
     /// The classes of the cells by which the target is preconditioned; all one where it is not.
     fn classes(&self) -> Vec<usize> {
-        let class = |cell: &Cell| if self.study.precondition { Class::of(&cell.workload) as usize } else { 0 };
+        let class =
+            |cell: &Cell| if self.study.precondition { Class::of(&cell.workload) as usize } else { 0 };
         self.cells.iter().map(class).collect()
     }
 
@@ -243,13 +245,15 @@ impl Trials<'_> {
         if !self.study.precondition || missing.is_empty() {
             return;
         }
-        let classes: Vec<Class> = missing.iter().map(|planned| Class::of(&self.cells[planned.cell].workload)).collect();
+        let classes: Vec<Class> =
+            missing.iter().map(|planned| Class::of(&self.cells[planned.cell].workload)).collect();
         let blocks: BTreeSet<u32> = missing.iter().map(|planned| planned.replicate).collect();
         progress.note(&precondition::told(&classes, blocks.len(), self.access.extent().len));
     }
 
-    /// Brings the target to the state of a trial's class, where it is not there yet; false if it was stopped. The smallest writes
-    /// of a class are the hardest on a drive, so they are what it is brought to a steady state with.
+    /// Brings the target to the state of a trial's class, where it is not there yet; false if it was stopped.
+    /// The smallest writes of a class are the hardest on a drive, so they are what it is brought to a steady
+    /// state with.
     fn precondition(
         &mut self,
         (done, pace): (&mut Preconditioning, &mut Pace),
@@ -258,9 +262,11 @@ impl Trials<'_> {
     ) -> Result<bool, RunError> {
         let class = Class::of(&self.cells[planned.cell].workload);
         if self.study.precondition && done.is_due(class) {
-            let of_class = self.cells.iter().map(|cell| &cell.workload).filter(|workload| Class::of(workload) == class);
+            let of_class =
+                self.cells.iter().map(|cell| &cell.workload).filter(|workload| Class::of(workload) == class);
             let Some(smallest) = of_class.min_by_key(|workload| workload.bs) else { return Ok(false) };
-            progress.note(&format!("preconditioning for {class}: writing the target until it is in their state"));
+            progress
+                .note(&format!("preconditioning for {class}: writing the target until it is in their state"));
             let target = self.access.reach_kernel().map_err(RunError::Usage)?;
             let (stop, began) = (self.stage.stop, Instant::now());
             let brought = done.bring(target, (class, smallest), stop, &mut || progress.tick());
@@ -275,25 +281,28 @@ impl Trials<'_> {
     }
 }
 
-/// Where in the order a trial stands. An idle stretch is due at the middle block's begin, so that a study of two blocks or more has three.
+/// Where in the order a trial stands. An idle stretch is due at the middle block's begin, so that a study of
+/// two blocks or more has three.
 fn place(missing: &[Planned], classes: &[usize], number: usize) -> Place {
-    let changes =
-        |number: usize, of: &dyn Fn(&Planned) -> usize| number > 0 && of(&missing[number]) != of(&missing[number - 1]);
+    let changes = |number: usize, of: &dyn Fn(&Planned) -> usize| {
+        number > 0 && of(&missing[number]) != of(&missing[number - 1])
+    };
     let begins = |number: usize| changes(number, &|planned| planned.replicate as usize);
     if begins(number) {
         let blocks = (0..missing.len()).filter(|at| begins(*at)).count();
         let before = (0..number).filter(|at| begins(*at)).count();
         return Place::Begins { is_due: before == blocks / 2 };
     }
-    // Before the first trial, and before the first one of each class, the target may have been written for hours.
+    // Before the first trial, and before the first one of each class, the target may have been written for
+    // hours.
     if number == 0 || changes(number, &|planned| classes[planned.cell]) {
         return Place::Begins { is_due: false };
     }
     Place::Within
 }
 
-/// Makes the settings of a cell, and the poll delay that its path needs. A device that was taken has no queue in the kernel,
-/// and so no settings of one.
+/// Makes the settings of a cell, and the poll delay that its path needs. A device that was taken has no queue
+/// in the kernel, and so no settings of one.
 fn make_settings(settings: &mut Settings<'_>, cell: &Cell) -> Result<(), String> {
     let text = |error: SettingsError| error.to_string();
     let has_place = |setting: &Setting| !(cell.path.is_bypass() && setting.is_of_queue());
@@ -328,11 +337,15 @@ mod tests {
 
     #[test]
     fn a_trial_begins_a_block_a_class_or_nothing() {
-        let planned =
-            |(number, (cell, replicate)): (usize, (usize, u32))| Planned { cell, replicate, position: number as u64 };
+        let planned = |(number, (cell, replicate)): (usize, (usize, u32))| Planned {
+            cell,
+            replicate,
+            position: number as u64,
+        };
         let missing: Vec<Planned> =
             [(0, 0), (1, 0), (2, 0), (2, 1), (0, 1), (1, 1)].into_iter().enumerate().map(planned).collect();
-        let places = |classes: &[usize]| -> Vec<Place> { (0..6).map(|at| place(&missing, classes, at)).collect() };
+        let places =
+            |classes: &[usize]| -> Vec<Place> { (0..6).map(|at| place(&missing, classes, at)).collect() };
         let [first, due] = [false, true].map(|is_due| Place::Begins { is_due });
         let within = Place::Within;
         assert_eq!(places(&[0, 0, 0]), [first, within, within, due, within, within]);

@@ -11,7 +11,8 @@ pub(super) struct Config {
 
 impl Config {
     pub(super) fn parse(text: &str) -> Config {
-        let option = |line: &str| line.split_once('=').map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let option =
+            |line: &str| line.split_once('=').map(|(name, value)| (name.to_owned(), value.to_owned()));
         let options = text.lines().filter(|line| line.starts_with("CONFIG_")).filter_map(option).collect();
         Config { options, architecture: HashSet::new() }
     }
@@ -40,7 +41,9 @@ impl Config {
             "__i386__" | "__ASSEMBLY__" | "__ASSEMBLER__" | "__UML__" => return Some(false),
             name if self.architecture.contains(name) => return Some(true),
             // Only the architecture's headers define these.
-            name if name.starts_with("__HAVE_ARCH_") || name.starts_with("__ARCH_WANT_") => return Some(false),
+            name if name.starts_with("__HAVE_ARCH_") || name.starts_with("__ARCH_WANT_") => {
+                return Some(false);
+            }
             name if !name.starts_with("CONFIG_") => return None,
             _ => {}
         }

@@ -61,7 +61,10 @@ impl Macros {
             return;
         }
         let parameters = parameters.split(',').map(|word| word.trim().to_owned()).collect();
-        self.functions.entry(name.to_owned()).or_default().push(Macro { parameters, body: reader::blank(body) });
+        self.functions
+            .entry(name.to_owned())
+            .or_default()
+            .push(Macro { parameters, body: reader::blank(body) });
     }
 }
 
@@ -70,9 +73,16 @@ impl Macro {
     fn fill(&self, arguments: &str) -> String {
         let given = split(arguments);
         let value = |word: &str| -> Option<String> {
-            let at = self.parameters.iter().position(|own| own == word || word == "__VA_ARGS__" && own == "...")?;
+            let at = self
+                .parameters
+                .iter()
+                .position(|own| own == word || word == "__VA_ARGS__" && own == "...")?;
             let rest = given.get(at..).unwrap_or_default();
-            Some(if self.parameters[at].ends_with("...") { rest.join(", ") } else { (*rest.first()?).to_owned() })
+            Some(if self.parameters[at].ends_with("...") {
+                rest.join(", ")
+            } else {
+                (*rest.first()?).to_owned()
+            })
         };
         let mut text = String::new();
         let mut rest = self.body.as_str();
@@ -117,7 +127,8 @@ pub(super) struct Made {
     pub(super) unsure: bool,
 }
 
-/// The functions that the use `name(arguments)` makes, by a rule or else by the first of `scopes` that has the macro.
+/// The functions that the use `name(arguments)` makes, by a rule or else by the first of `scopes` that has
+/// the macro.
 pub(super) fn uses(name: &str, arguments: &str, scopes: &[&Macros]) -> Vec<Made> {
     let mut made = Vec::new();
     expand(name, arguments, scopes, DEPTH, &mut made);
@@ -127,7 +138,13 @@ pub(super) fn uses(name: &str, arguments: &str, scopes: &[&Macros]) -> Vec<Made>
 fn expand(name: &str, arguments: &str, scopes: &[&Macros], depth: usize, made: &mut Vec<Made>) {
     if let Some((rule, names)) = macros::functions(name, &split(arguments)) {
         let weak = rule.is_weak();
-        made.extend(names.into_iter().map(|name| Made { name, rule: Some(rule), weak, local: false, unsure: false }));
+        made.extend(names.into_iter().map(|name| Made {
+            name,
+            rule: Some(rule),
+            weak,
+            local: false,
+            unsure: false,
+        }));
         return;
     }
     if depth == 0 {
@@ -166,7 +183,8 @@ mod tests {
 
     #[test]
     fn a_macro_makes_functions() {
-        let show = "#define SHOW(__name, f) \\\nstatic ssize_t __name##_show(void) \\\n{ \\\n\treturn f(1); \\\n}\n";
+        let show =
+            "#define SHOW(__name, f) \\\nstatic ssize_t __name##_show(void) \\\n{ \\\n\treturn f(1); \\\n}\n";
         assert_eq!(names(show, "SHOW", "a, b"), ["a_show"]);
         let nested = format!("{show}#define BOTH(a) SHOW(x_ ## a, 1) \\\n int a(void) {{ }}\n");
         assert_eq!(names(&nested, "BOTH", "b"), ["x_b_show", "b"]);

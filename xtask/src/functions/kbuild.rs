@@ -1,5 +1,5 @@
-//! Kernel makefiles, as far as they say of which object a source file becomes a part: the kernel itself, a module
-//! or nothing.
+//! Kernel makefiles, as far as they say of which object a source file becomes a part: the kernel itself, a
+//! module or nothing.
 
 use super::config::Config;
 use std::collections::{BTreeSet, HashMap};
@@ -37,8 +37,9 @@ impl Build {
         let mut build = Build::default();
         // The makefiles of the tree and of the architecture name their folders by rules of their own.
         let own_rules = |folder: &Path| matches!(folder.parent(), Some(parent) if parent == Path::new("") || parent == Path::new("arch/x86"));
-        let top =
-            |folder: &Path| folder.parent().is_none_or(|parent| own_rules(folder) || !makefiles.contains_key(parent));
+        let top = |folder: &Path| {
+            folder.parent().is_none_or(|parent| own_rules(folder) || !makefiles.contains_key(parent))
+        };
         for folder in makefiles.keys().filter(|folder| !named.contains(**folder) && top(folder)) {
             build.descend(&makefiles, folder, &mut BTreeSet::new());
         }
@@ -81,8 +82,9 @@ struct Makefile {
 impl Makefile {
     fn read(root: &Path, folder: &Path, config: &Config) -> Option<Makefile> {
         let path = root.join(folder);
-        let text =
-            fs::read_to_string(path.join("Kbuild")).or_else(|_| fs::read_to_string(path.join("Makefile"))).ok()?;
+        let text = fs::read_to_string(path.join("Kbuild"))
+            .or_else(|_| fs::read_to_string(path.join("Makefile")))
+            .ok()?;
         let mut makefile = Makefile { folder: folder.to_owned(), variables: HashMap::new() };
         makefile.parse(&text, root, config);
         Some(makefile)
@@ -95,8 +97,12 @@ impl Makefile {
             let line = line.split('#').next().unwrap_or_default().trim_end();
             let (word, rest) = line.trim_start().split_once(char::is_whitespace).unwrap_or((line.trim(), ""));
             match word {
-                "ifdef" => conditions.push(Some(!self.expand(&format!("$({})", rest.trim()), config).is_empty())),
-                "ifndef" => conditions.push(Some(self.expand(&format!("$({})", rest.trim()), config).is_empty())),
+                "ifdef" => {
+                    conditions.push(Some(!self.expand(&format!("$({})", rest.trim()), config).is_empty()))
+                }
+                "ifndef" => {
+                    conditions.push(Some(self.expand(&format!("$({})", rest.trim()), config).is_empty()))
+                }
                 "ifeq" => conditions.push(self.equal(rest, config)),
                 "ifneq" => conditions.push(self.equal(rest, config).map(|equal| !equal)),
                 "else" => {
@@ -107,12 +113,19 @@ impl Makefile {
                         Some(_) => None,
                         None => Some(true),
                     };
-                    conditions.push(if before == Some(true) { Some(false) } else { own.filter(|_| before.is_some()) });
+                    conditions.push(if before == Some(true) {
+                        Some(false)
+                    } else {
+                        own.filter(|_| before.is_some())
+                    });
                 }
                 "endif" => drop(conditions.pop()),
                 _ if conditions.contains(&Some(false)) => {}
                 "include" => {
-                    let file = rest.trim().replace("$(srctree)/", "").replace("$(src)", &self.folder.to_string_lossy());
+                    let file = rest
+                        .trim()
+                        .replace("$(srctree)/", "")
+                        .replace("$(src)", &self.folder.to_string_lossy());
                     let included = fs::read_to_string(root.join(file)).unwrap_or_default();
                     self.parse(&included, root, config);
                 }
@@ -157,7 +170,11 @@ impl Makefile {
         let value = match inner.split_once(' ') {
             Some(("addprefix", words)) => {
                 let (prefix, words) = words.split_once(',').unwrap_or_default();
-                words.split_whitespace().map(|word| format!("{}{word}", prefix.trim())).collect::<Vec<_>>().join(" ")
+                words
+                    .split_whitespace()
+                    .map(|word| format!("{}{word}", prefix.trim()))
+                    .collect::<Vec<_>>()
+                    .join(" ")
             }
             Some(("subst", words)) => match words.splitn(3, ',').map(str::trim).collect::<Vec<_>>()[..] {
                 [from, to, text] => text.replace(from, to),
@@ -244,7 +261,11 @@ mod tests {
     fn objects(folder: &str, text: &str, config: &str) -> Vec<(String, Unit)> {
         let mut makefile = Makefile { folder: PathBuf::from(folder), variables: HashMap::new() };
         makefile.parse(text, Path::new("/nowhere"), &Config::parse(config));
-        makefile.objects().into_iter().map(|(path, unit)| (path.to_string_lossy().into_owned(), unit)).collect()
+        makefile
+            .objects()
+            .into_iter()
+            .map(|(path, unit)| (path.to_string_lossy().into_owned(), unit))
+            .collect()
     }
 
     fn module(name: &str) -> Unit {
@@ -253,8 +274,8 @@ mod tests {
 
     #[test]
     fn objects_are_built_in_modules_or_left_out() {
-        let text =
-            "obj-$(CONFIG_A) += a.o\nobj-$(CONFIG_B) := b-c.o # why\nobj-$(CONFIG_D) += d.o\nlib-y = e.o \\\n\tf.o\n";
+        let text = "obj-$(CONFIG_A) += a.o\nobj-$(CONFIG_B) := b-c.o # why\nobj-$(CONFIG_D) += d.o\nlib-y = \
+                    e.o \\\n\tf.o\n";
         assert_eq!(
             objects("lib", text, "CONFIG_A=y\nCONFIG_B=m\n"),
             [
@@ -268,14 +289,19 @@ mod tests {
 
     #[test]
     fn parts_belong_to_the_whole() {
-        let text = "obj-m += whole.o\nwhole-y += a.o $(addprefix sub/, b.o)\nKVM := ../../virt\nwhole-y += $(KVM)/c.o\nwhole-$(CONFIG_X) += d.o\n";
-        let parts: Vec<String> = objects("arch/x86", text, "CONFIG_X=y\n").into_iter().map(|(path, _)| path).collect();
+        let text = "obj-m += whole.o\nwhole-y += a.o $(addprefix sub/, b.o)\nKVM := ../../virt\nwhole-y += \
+                    $(KVM)/c.o\nwhole-$(CONFIG_X) += d.o\n";
+        let parts: Vec<String> =
+            objects("arch/x86", text, "CONFIG_X=y\n").into_iter().map(|(path, _)| path).collect();
         assert_eq!(parts, ["arch/x86/whole", "arch/x86/a", "arch/x86/sub/b", "virt/c", "arch/x86/d"]);
     }
 
     #[test]
     fn branches_follow_the_configuration() {
-        let text = "ifdef CONFIG_A\n\tobj-y += a.o\nelse\nobj-y += b.o\nendif\nifeq ($(CONFIG_C),y)\nobj-y += c.o\nelse ifeq ($(CONFIG_A),y)\nobj-y += d.o\nendif\nifneq ($(call cc,x),)\nobj-y += e.o\nelse\nobj-y += f.o\nendif\nobj-$(if $(CONFIG_A),y) += g.o\nobj-$(subst m,y,$(CONFIG_M)) += h.o\n";
+        let text = "ifdef CONFIG_A\n\tobj-y += a.o\nelse\nobj-y += b.o\nendif\nifeq ($(CONFIG_C),y)\nobj-y \
+                    += c.o\nelse ifeq ($(CONFIG_A),y)\nobj-y += d.o\nendif\nifneq ($(call cc,x),)\nobj-y += \
+                    e.o\nelse\nobj-y += f.o\nendif\nobj-$(if $(CONFIG_A),y) += g.o\nobj-$(subst \
+                    m,y,$(CONFIG_M)) += h.o\n";
         let built: Vec<String> =
             objects("", text, "CONFIG_A=y\nCONFIG_M=m\n").into_iter().map(|(path, _)| path).collect();
         assert_eq!(built, ["a", "d", "e", "f", "g", "h"]);

@@ -1,7 +1,7 @@
 //! Functions whose names macros make, which a reader of C does not see.
 
-/// A macro, and the names that it makes: `{1}` and `{2}` are its arguments. One name stands for all that a system call
-/// or a trace event has: the look-up knows their kin.
+/// A macro, and the names that it makes: `{1}` and `{2}` are its arguments. One name stands for all that a
+/// system call or a trace event has: the look-up knows their kin.
 pub(super) struct Rule {
     macro_name: &'static str,
     /// Whether a number follows the macro's name, as in `SYSCALL_DEFINE3`.
@@ -30,7 +30,8 @@ const fn entry(macro_name: &'static str, names: &'static [&'static str]) -> Rule
     Rule { macro_name, numbered: false, names, folder: Some("arch/x86/entry/") }
 }
 
-/// `include/linux/syscalls.h`, `include/trace/`, `arch/x86/include/asm/idtentry.h`, `include/linux/linkage.h` and the like.
+/// `include/linux/syscalls.h`, `include/trace/`, `arch/x86/include/asm/idtentry.h`, `include/linux/linkage.h`
+/// and the like.
 const RULES: &[Rule] = &[
     numbered("SYSCALL_DEFINE", &["__x64_sys_{1}"]),
     numbered("COMPAT_SYSCALL_DEFINE", &["__ia32_compat_sys_{1}"]),
@@ -161,7 +162,8 @@ mod tests {
 
     #[test]
     fn an_entry_stub_lies_with_the_entry_code() {
-        let (rule, names) = functions("DECLARE_IDTENTRY_RAW_ERRORCODE", &["X86_TRAP_PF", "exc_page_fault"]).unwrap();
+        let (rule, names) =
+            functions("DECLARE_IDTENTRY_RAW_ERRORCODE", &["X86_TRAP_PF", "exc_page_fault"]).unwrap();
         assert_eq!((rule.folder, names), (Some("arch/x86/entry/"), vec!["asm_exc_page_fault".to_owned()]));
     }
 }

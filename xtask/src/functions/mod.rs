@@ -1,6 +1,7 @@
-//! `cargo xtask kernel-functions`: the table of kernel functions and their source folders that iopj-probe holds, made
-//! from kernel source trees. Each tree is unpacked and has the `.config` of Debian's x86-64 kernel of its series, and the
-//! table speaks of that kernel. No compiler runs: the sources and makefiles are read as far as the table needs them.
+//! `cargo xtask kernel-functions`: the table of kernel functions and their source folders that iopj-probe
+//! holds, made from kernel source trees. Each tree is unpacked and has the `.config` of Debian's x86-64
+//! kernel of its series, and the table speaks of that kernel. No compiler runs: the sources and makefiles are
+//! read as far as the table needs them.
 
 mod config;
 mod expand;
@@ -33,7 +34,9 @@ pub(crate) fn run(workspace: &Workspace, options: Options) -> Result<()> {
     if trees.is_empty() {
         return Err(Usage("name the kernel source trees".to_owned()).into());
     }
-    trees.sort_by_key(|(series, _)| series.split('.').map(|number| number.parse().unwrap_or(0)).collect::<Vec<u32>>());
+    trees.sort_by_key(|(series, _)| {
+        series.split('.').map(|number| number.parse().unwrap_or(0)).collect::<Vec<u32>>()
+    });
     let mut table = Table::new();
     for (number, (series, root)) in trees.iter().enumerate() {
         let definitions = shell::timed(&format!("functions of {series}"), || tree::definitions(root))?;

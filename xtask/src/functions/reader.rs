@@ -1,5 +1,6 @@
-//! What stands at the top level of a C or assembler file in the kernel's style, found without a compiler: definitions
-//! of functions, which are heads that end in `name(…)` before an opening brace, and uses of macros.
+//! What stands at the top level of a C or assembler file in the kernel's style, found without a compiler:
+//! definitions of functions, which are heads that end in `name(…)` before an opening brace, and uses of
+//! macros.
 
 /// Words with an argument that may follow a function's own.
 const ATTRIBUTES: &[&str] = &[
@@ -54,7 +55,8 @@ pub(super) fn items(text: &str) -> Vec<Item<'_>> {
     let (mut braces, mut brackets, mut start, mut line) = (0_usize, 0_usize, 0, 1);
     let mut at_line_start = true;
     for (at, byte) in text.bytes().enumerate() {
-        // By the kernel's style these close and open what stands at the top, whatever branches of `#if` did before.
+        // By the kernel's style these close and open what stands at the top, whatever branches of `#if` did
+        // before.
         if at_line_start && matches!(byte, b'{' | b'}') {
             (braces, brackets) = (usize::from(byte == b'}'), 0);
         }
@@ -97,7 +99,9 @@ fn head<'a>(text: &'a str, brace: bool, end: usize, items: &mut Vec<Item<'a>>) {
     let function = groups.iter().rev().find(own).filter(|_| brace && !initialised).map(|(at, ..)| *at);
     for (at, name, arguments) in groups {
         // GNU's extern inline functions are another's in the compiled code.
-        if Some(at) == function && ["extern", "__FORTIFY_INLINE"].iter().any(|word| has_word(&text[..at], word)) {
+        if Some(at) == function
+            && ["extern", "__FORTIFY_INLINE"].iter().any(|word| has_word(&text[..at], word))
+        {
             continue;
         }
         let kind = if Some(at) == function {
@@ -117,8 +121,8 @@ fn has_word(text: &str, word: &str) -> bool {
 /// A `name(…)`: where it begins, the name, and what is in the brackets.
 type Group<'a> = (usize, &'a str, &'a str);
 
-/// Each `name(…)` of `text` outside other brackets and before an `=`, and whether there is one. `None` for brackets
-/// that do not match.
+/// Each `name(…)` of `text` outside other brackets and before an `=`, and whether there is one. `None` for
+/// brackets that do not match.
 fn groups(text: &str) -> Option<(Vec<Group<'_>>, bool)> {
     let (mut depth, mut open, mut groups) = (0_usize, 0, Vec::new());
     for (at, byte) in text.bytes().enumerate() {
@@ -147,7 +151,8 @@ pub(super) fn is_word(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_'
 }
 
-/// `text` with spaces for its comments, strings, characters and preprocessor lines; lines stay where they are.
+/// `text` with spaces for its comments, strings, characters and preprocessor lines; lines stay where they
+/// are.
 pub(super) fn blank(text: &str) -> String {
     let mut out = Vec::with_capacity(text.len());
     let bytes = text.as_bytes();
@@ -159,7 +164,9 @@ pub(super) fn blank(text: &str) -> String {
             b'/' if rest.starts_with(b"/*") => {
                 rest.windows(2).skip(2).position(|pair| pair == b"*/").map_or(rest.len(), |end| end + 4)
             }
-            b'/' if rest.starts_with(b"//") => rest.iter().position(|byte| *byte == b'\n').unwrap_or(rest.len()),
+            b'/' if rest.starts_with(b"//") => {
+                rest.iter().position(|byte| *byte == b'\n').unwrap_or(rest.len())
+            }
             quote @ (b'"' | b'\'') => quoted(rest, quote),
             byte => {
                 fresh = byte == b'\n' || fresh && byte.is_ascii_whitespace();
@@ -209,7 +216,11 @@ mod tests {
 
     fn names(text: &str) -> Vec<(String, usize)> {
         let function = |item: &Item<'_>| matches!(item.kind, Kind::Function { .. });
-        items(&blank(text)).into_iter().filter(function).map(|item| (item.name.to_owned(), item.line)).collect()
+        items(&blank(text))
+            .into_iter()
+            .filter(function)
+            .map(|item| (item.name.to_owned(), item.line))
+            .collect()
     }
 
     #[test]
@@ -220,14 +231,21 @@ mod tests {
         );
         assert_eq!(names("struct a {\n\tint b;\n};\nint c = (1), d[] = { f(1) };\n"), []);
         assert_eq!(names("EXPORT_IT(a)\n\nint b(u32 c)\n\t__releases(c)\n{\n}\n"), [("b".into(), 5)]);
-        assert_eq!(names("int declared(void);\n#define x(y) \\\n\tint y(void) { }\n/* int c(void) { } */\n"), []);
-        assert_eq!(names("extern __always_inline int a(void) { }\nstruct c *I_C(int d)\n{\n}\n"), [("I_C".into(), 3)]);
+        assert_eq!(
+            names("int declared(void);\n#define x(y) \\\n\tint y(void) { }\n/* int c(void) { } */\n"),
+            []
+        );
+        assert_eq!(
+            names("extern __always_inline int a(void) { }\nstruct c *I_C(int d)\n{\n}\n"),
+            [("I_C".into(), 3)]
+        );
         assert_eq!(names("char *s = \"int a(void) {\";\nchar t = '{';\nint b(void) {}\n"), [("b".into(), 3)]);
     }
 
     #[test]
     fn branches_with_a_brace_each_end_with_the_function() {
-        let text = "int a(int b)\n{\n#ifdef X\n\tif (b) {\n#else\n\tif (!b) {\n#endif\n\t}\n}\nint c(void)\n{\n}\n";
+        let text =
+            "int a(int b)\n{\n#ifdef X\n\tif (b) {\n#else\n\tif (!b) {\n#endif\n\t}\n}\nint c(void)\n{\n}\n";
         assert_eq!(names(text), [("a".into(), 2), ("c".into(), 11)]);
     }
 
@@ -240,7 +258,8 @@ mod tests {
 
     #[test]
     fn uses_of_macros_are_found() {
-        let found = items("SHOW(a, 1)\nSHOW(b, (2))\n\nSYSCALL_DEFINE1(read, int, c)\n{\n\tf(c);\n}\nlast(d);\n");
+        let found =
+            items("SHOW(a, 1)\nSHOW(b, (2))\n\nSYSCALL_DEFINE1(read, int, c)\n{\n\tf(c);\n}\nlast(d);\n");
         let uses: Vec<_> = found.iter().map(|item| (item.name, item.line, &item.kind)).collect();
         let used = |text| Kind::Use(text);
         assert_eq!(uses[0], ("SHOW", 1, &used("a, 1")));
@@ -248,8 +267,13 @@ mod tests {
         assert_eq!(uses[2], ("SYSCALL_DEFINE1", 4, &used("read, int, c")));
         assert_eq!(uses[3], ("last", 8, &used("d")));
         assert_eq!(uses.len(), 4);
-        let event =
-            items("TRACE_EVENT(e,\n\tTP_fast_assign(\n\t\tif (a) {\n\t\t\tb = 1;\n\t\t}\n\t)\n);\nint c(void) { }\n");
-        assert_eq!(event.iter().map(|item| (item.name, item.line)).collect::<Vec<_>>(), [("TRACE_EVENT", 1), ("c", 8)]);
+        let event = items(
+            "TRACE_EVENT(e,\n\tTP_fast_assign(\n\t\tif (a) {\n\t\t\tb = 1;\n\t\t}\n\t)\n);\nint c(void) { \
+             }\n",
+        );
+        assert_eq!(
+            event.iter().map(|item| (item.name, item.line)).collect::<Vec<_>>(),
+            [("TRACE_EVENT", 1), ("c", 8)]
+        );
     }
 }

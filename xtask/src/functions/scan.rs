@@ -1,5 +1,5 @@
-//! What a source file defines under a configuration: functions of its own, those that its macros make, and the
-//! sources that it includes.
+//! What a source file defines under a configuration: functions of its own, those that its macros make, and
+//! the sources that it includes.
 
 use super::config::Config;
 use super::expand::{self, Macros};
@@ -8,8 +8,8 @@ use super::reader::{self, Item, Kind};
 
 /// Registers that a retpoline may jump by.
 const REGISTERS: &[&str] = &[
-    "rax", "rbx", "rcx", "rdx", "rsi", "rdi", "rbp", "rsp", "r8", "r9", "r10", "r11", "r12", "r13", "r14", "r15",
-    "array",
+    "rax", "rbx", "rcx", "rdx", "rsi", "rdi", "rbp", "rsp", "r8", "r9", "r10", "r11", "r12", "r13", "r14",
+    "r15", "array",
 ];
 
 /// A function found in a file.
@@ -98,7 +98,11 @@ fn labels(line: &str) -> Vec<String> {
             .collect();
     }
     let label = line.split_once(':').map(|(label, _)| label).filter(|label| !label.starts_with(".L"));
-    label.filter(|label| macros::is_name(label.trim_start_matches('.'))).map(str::to_owned).into_iter().collect()
+    label
+        .filter(|label| macros::is_name(label.trim_start_matches('.')))
+        .map(str::to_owned)
+        .into_iter()
+        .collect()
 }
 
 /// Which lines a configuration keeps, and the sources that they include.
@@ -136,7 +140,9 @@ impl Lines {
             "ifdef" => conditions.push(Branch::new(config.defined(rest))),
             "ifndef" => conditions.push(Branch::new(config.defined(rest).map(|defined| !defined))),
             "if" => conditions.push(Branch::new(config.condition(rest))),
-            "elif" => conditions.last_mut().into_iter().for_each(|branch| branch.next(config.condition(rest))),
+            "elif" => {
+                conditions.last_mut().into_iter().for_each(|branch| branch.next(config.condition(rest)))
+            }
             "else" => conditions.last_mut().into_iter().for_each(|branch| branch.next(Some(true))),
             "endif" => drop(conditions.pop()),
             "include" => {
@@ -191,15 +197,19 @@ mod tests {
 
     #[test]
     fn a_header_stub_is_left_out() {
-        let text = "#ifndef _PSI_H\n#define _PSI_H\n#ifdef CONFIG_PSI\nvoid a(void);\n#else /* no */\nstatic inline void a(void) {}\n#endif\nstatic inline int b(void) { return 0; }\n#endif\n";
+        let text = "#ifndef _PSI_H\n#define _PSI_H\n#ifdef CONFIG_PSI\nvoid a(void);\n#else /* no \
+                    */\nstatic inline void a(void) {}\n#endif\nstatic inline int b(void) { return 0; \
+                    }\n#endif\n";
         let found = scan(text, "CONFIG_PSI=y\n").functions;
-        let found: Vec<_> = found.iter().map(|found| (found.name.as_str(), found.kept, found.local)).collect();
+        let found: Vec<_> =
+            found.iter().map(|found| (found.name.as_str(), found.kept, found.local)).collect();
         assert_eq!(found, [("a", Some(false), true), ("b", Some(true), true)]);
     }
 
     #[test]
     fn branches_after_one_that_may_hold_may_hold() {
-        let text = "#if A\nint a(void) {}\n#elif defined(CONFIG_B)\nint b(void) {}\n#else\nint c(void) {}\n#endif\n";
+        let text =
+            "#if A\nint a(void) {}\n#elif defined(CONFIG_B)\nint b(void) {}\n#else\nint c(void) {}\n#endif\n";
         let found = scan(text, "").functions;
         assert_eq!(found.iter().map(|found| found.kept).collect::<Vec<_>>(), [None, Some(false), None]);
     }
@@ -207,7 +217,8 @@ mod tests {
     #[test]
     fn sources_and_macros_are_found() {
         let scan = scan(
-            "#include \"rt.c\"\n#include \"sched.h\"\n#define A(b) int b##_c(void) { }\nA(x)\nSYSCALL_DEFINE0(fork)\n{\n}\n",
+            "#include \"rt.c\"\n#include \"sched.h\"\n#define A(b) int b##_c(void) { \
+             }\nA(x)\nSYSCALL_DEFINE0(fork)\n{\n}\n",
             "",
         );
         assert_eq!(scan.included, ["rt.c"]);
@@ -223,7 +234,10 @@ mod tests {
             let scan = Scan::of_assembler(text, &Config::parse(""));
             scan.functions.into_iter().map(|found| found.name).collect::<Vec<_>>()
         };
-        assert_eq!(names("SYM_FUNC_START(memcpy)\n.Lhere:\n\tmov %rax, 8(%rbx)\n.E_copy:\n"), ["memcpy", ".E_copy"]);
+        assert_eq!(
+            names("SYM_FUNC_START(memcpy)\n.Lhere:\n\tmov %rax, 8(%rbx)\n.E_copy:\n"),
+            ["memcpy", ".E_copy"]
+        );
         assert_eq!(names("\tTHUNK preempt_schedule_thunk, preempt_schedule\n"), ["preempt_schedule_thunk"]);
         assert!(
             names("SYM_INNER_LABEL(__x86_indirect_thunk_\\reg, SYM_L_GLOBAL)\n")

@@ -1,12 +1,14 @@
-//! The table's text: `series` and the kernel series, then a line for each folder and unit, and below it, each after
-//! a space, the names of its functions with the series that have it: bits, in hexadecimal, where it is not all.
+//! The table's text: `series` and the kernel series, then a line for each folder and unit, and below it, each
+//! after a space, the names of its functions with the series that have it: bits, in hexadecimal, where it is
+//! not all.
 
 use super::kbuild::Unit;
 use super::tree::Definition;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
-/// Folders whose modules the table holds, as what an I/O may run or meet. Of what is built in it holds everything.
+/// Folders whose modules the table holds, as what an I/O may run or meet. Of what is built in it holds
+/// everything.
 const MODULES: &[&str] = &[
     "arch/x86/",
     "block/",
@@ -87,7 +89,9 @@ pub(super) fn add(table: &mut Table, definitions: BTreeSet<Definition>, number: 
         *table.entry((folder, unit)).or_default().entry(name).or_default() |= 1 << number;
     }
     // A name that the table knows and that others use too must not pass for the table's.
-    for Definition { name, unit, .. } in others.into_iter().filter(|definition| names.contains(&definition.name)) {
+    for Definition { name, unit, .. } in
+        others.into_iter().filter(|definition| names.contains(&definition.name))
+    {
         let unit = if unit == Unit::Unbuilt { unit } else { Unit::Module(ANY.to_owned()) };
         *table.entry((ELSEWHERE.to_owned(), unit)).or_default().entry(name).or_default() |= 1 << number;
     }
@@ -141,8 +145,8 @@ mod tests {
         let unheld = || definition("x_poll", "drivers/gpu/drm/x/", Unit::Module("x".to_owned()));
         add(&mut table, BTreeSet::from([nvme(), poll(), far(), unheld()]), 0);
         add(&mut table, BTreeSet::from([nvme()]), 1);
-        let expected =
-            "series 5.10 6.1\n? any\n blk_poll 1\nblock/ built-in\n blk_poll 1\ndrivers/nvme/host/ nvme\n nvme_poll\n";
+        let expected = "series 5.10 6.1\n? any\n blk_poll 1\nblock/ built-in\n blk_poll \
+                        1\ndrivers/nvme/host/ nvme\n nvme_poll\n";
         assert_eq!(text(&table, &["5.10".to_owned(), "6.1".to_owned()]), expected);
     }
 }

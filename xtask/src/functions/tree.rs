@@ -9,7 +9,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Folders whose code never runs in an x86-64 kernel: it boots it, builds it, explains it or runs in user space.
+/// Folders whose code never runs in an x86-64 kernel: it boots it, builds it, explains it or runs in user
+/// space.
 const FOREIGN: &[&str] = &[
     "Documentation",
     "LICENSES",
@@ -55,10 +56,12 @@ pub(super) struct Definition {
 /// The series, such as `5.10`, of the tree at `root`.
 pub(super) fn series(root: &Path) -> Result<String> {
     let makefile = root.join("Makefile");
-    let text = fs::read_to_string(&makefile).with_context(|| format!("`{}` is no kernel tree", root.display()))?;
+    let text =
+        fs::read_to_string(&makefile).with_context(|| format!("`{}` is no kernel tree", root.display()))?;
     let value = |name: &str| {
         let line = text.lines().find_map(|line| line.strip_prefix(name)?.trim_start().strip_prefix('='));
-        line.map(|value| value.trim().to_owned()).with_context(|| format!("`{}` has no {name}", makefile.display()))
+        line.map(|value| value.trim().to_owned())
+            .with_context(|| format!("`{}` has no {name}", makefile.display()))
     };
     Ok(format!("{}.{}", value("VERSION")?, value("PATCHLEVEL")?))
 }
@@ -66,8 +69,8 @@ pub(super) fn series(root: &Path) -> Result<String> {
 /// Every definition of the tree at `root`, whose `.config` is the kernel's.
 pub(super) fn definitions(root: &Path) -> Result<BTreeSet<Definition>> {
     let path = root.join(".config");
-    let config =
-        fs::read_to_string(&path).with_context(|| format!("`{}` is needed: the kernel's own", path.display()))?;
+    let config = fs::read_to_string(&path)
+        .with_context(|| format!("`{}` is needed: the kernel's own", path.display()))?;
     let mut config = Config::parse(&config);
     let (folders, files) = sources(root)?;
     let build = Build::evaluate(root, &folders, &config);
@@ -90,9 +93,15 @@ pub(super) fn definitions(root: &Path) -> Result<BTreeSet<Definition>> {
         }
     }
     let mut definitions: BTreeSet<Definition> = names.into_values().flat_map(decide).collect();
-    for (folder, name) in ASSEMBLED.iter().flat_map(|(folder, names)| names.iter().map(move |name| (*folder, *name))) {
+    for (folder, name) in
+        ASSEMBLED.iter().flat_map(|(folder, names)| names.iter().map(move |name| (*folder, *name)))
+    {
         if !definitions.iter().any(|one| one.name == name && one.unit == Unit::BuiltIn) {
-            definitions.insert(Definition { name: name.to_owned(), folder: folder.to_owned(), unit: Unit::BuiltIn });
+            definitions.insert(Definition {
+                name: name.to_owned(),
+                folder: folder.to_owned(),
+                unit: Unit::BuiltIn,
+            });
         }
     }
     Ok(definitions)
@@ -131,8 +140,11 @@ fn scans<'a>(root: &Path, files: &'a [PathBuf], config: &Config) -> Result<HashM
         let text = read(root, file)?;
         let near = file.parent().and_then(|folder| folders.get(folder)).unwrap_or(&none);
         let assembler = file.extension().is_some_and(|ending| ending == "S");
-        let scan =
-            if assembler { Scan::of_assembler(&text, config) } else { Scan::of_c(&text, config, [near, &shared]) };
+        let scan = if assembler {
+            Scan::of_assembler(&text, config)
+        } else {
+            Scan::of_c(&text, config, [near, &shared])
+        };
         scans.insert(file.as_path(), scan);
     }
     Ok(scans)
@@ -145,14 +157,15 @@ struct Candidate<'a> {
     found: &'a Found,
 }
 
-/// The definitions that count among those of one name. A weak function counts for nothing beside another that is
-/// built in. A header's inline function stands in for a global one of its name where a kernel lacks that: if it stands
-/// under a condition, or if the headers are those for all and the other is built in, which C would not take together.
-/// One of asm-generic stands in for the architecture's.
+/// The definitions that count among those of one name. A weak function counts for nothing beside another that
+/// is built in. A header's inline function stands in for a global one of its name where a kernel lacks that:
+/// if it stands under a condition, or if the headers are those for all and the other is built in, which C
+/// would not take together. One of asm-generic stands in for the architecture's.
 fn decide(candidates: Vec<Candidate<'_>>) -> Vec<Definition> {
     let any = |holds: &dyn Fn(&Candidate<'_>) -> bool| candidates.iter().any(holds);
-    let for_all =
-        |one: &Candidate<'_>| one.folder.starts_with("include/") || one.folder.starts_with("arch/x86/include/");
+    let for_all = |one: &Candidate<'_>| {
+        one.folder.starts_with("include/") || one.folder.starts_with("arch/x86/include/")
+    };
     let strong = any(&|one| one.unit == Unit::BuiltIn && !one.found.weak && one.found.kept.is_some());
     let built_in = any(&|one| {
         let part = one.unit == Unit::BuiltIn || one.unit == Unit::Header && !for_all(one);
@@ -172,7 +185,12 @@ fn decide(candidates: Vec<Candidate<'_>>) -> Vec<Definition> {
     let counted: Vec<bool> = candidates.iter().map(counts).collect();
     let definition =
         |one: Candidate<'_>| Definition { name: one.found.name.clone(), folder: one.folder, unit: one.unit };
-    candidates.into_iter().zip(counted).filter(|(_, counted)| *counted).map(|(one, _)| definition(one)).collect()
+    candidates
+        .into_iter()
+        .zip(counted)
+        .filter(|(_, counted)| *counted)
+        .map(|(one, _)| definition(one))
+        .collect()
 }
 
 /// The file's folder with a slash at its end.
@@ -192,7 +210,9 @@ fn sources(root: &Path) -> Result<(Vec<PathBuf>, Vec<PathBuf>)> {
             let narrow = path.starts_with("arch/x86/include") && path.to_string_lossy().ends_with("_32.h");
             let foreign = narrow
                 || FOREIGN.iter().any(|foreign| path == Path::new(foreign))
-                || (path.starts_with("arch") && path.components().count() > 1 && !path.starts_with("arch/x86"));
+                || (path.starts_with("arch")
+                    && path.components().count() > 1
+                    && !path.starts_with("arch/x86"));
             if entry.file_type()?.is_dir() && !foreign {
                 open.push(path);
             } else if !foreign
@@ -255,7 +275,8 @@ mod tests {
 
     fn folders(candidates: &[(&str, Unit, Found)]) -> Vec<String> {
         let candidate = |(folder, unit, found)| Candidate { folder: str::to_owned(folder), unit, found };
-        let candidates = candidates.iter().map(|(folder, unit, found)| candidate((*folder, unit.clone(), found)));
+        let candidates =
+            candidates.iter().map(|(folder, unit, found)| candidate((*folder, unit.clone(), found)));
         decide(candidates.collect()).into_iter().map(|definition| definition.folder).collect()
     }
 
@@ -266,7 +287,10 @@ mod tests {
             folders(&[weak(), ("arch/x86/mm/", Unit::BuiltIn, found(Some(true), false, false))]),
             ["arch/x86/mm/"]
         );
-        assert_eq!(folders(&[weak(), ("mm/", Unit::Module("m".to_owned()), found(Some(true), false, false))]).len(), 2);
+        assert_eq!(
+            folders(&[weak(), ("mm/", Unit::Module("m".to_owned()), found(Some(true), false, false))]).len(),
+            2
+        );
         assert_eq!(folders(&[weak()]), ["kernel/"]);
     }
 

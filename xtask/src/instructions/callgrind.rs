@@ -1,4 +1,5 @@
-//! Runs a program under callgrind and reads its output file (valgrind manual, "Callgrind Format Specification").
+//! Runs a program under callgrind and reads its output file (valgrind manual, "Callgrind Format
+//! Specification").
 
 use crate::shell;
 use anyhow::{Context, Result};
@@ -29,8 +30,9 @@ impl Profile {
     }
 }
 
-/// Runs `command` (program, then arguments) under callgrind, which writes `out`. Counted are the functions whose names
-/// match one of the patterns `counted`, with what they call, or everything where there is no pattern.
+/// Runs `command` (program, then arguments) under callgrind, which writes `out`. Counted are the functions
+/// whose names match one of the patterns `counted`, with what they call, or everything where there is no
+/// pattern.
 ///
 /// # Errors
 /// The program fails, or callgrind wrote what cannot be read.
@@ -53,7 +55,8 @@ pub(crate) fn profile(command: &[String], counted: &[&str], out: &Path) -> Resul
 
 /// Whether iopj did not run for another run of it has the disk.
 fn is_held(words: &str) -> bool {
-    words.contains("is in use by another run of iopj") || words.contains("is in use by the run of iopj with process id")
+    words.contains("is in use by another run of iopj")
+        || words.contains("is in use by the run of iopj with process id")
 }
 
 /// Reads an output file written without compression of names and positions.
@@ -102,9 +105,12 @@ mod tests {
     #[test]
     fn another_run_on_the_disk_is_waited_for() {
         assert!(is_held(
-            "failed (exit status: 2): iopj: `vda` is in use by another run of iopj: wait for its end, or stop it"
+            "failed (exit status: 2): iopj: `vda` is in use by another run of iopj: wait for its end, or \
+             stop it"
         ));
-        assert!(is_held("iopj: `vda` is in use by the run of iopj with process id 7: wait for its end, or stop it"));
+        assert!(is_held(
+            "iopj: `vda` is in use by the run of iopj with process id 7: wait for its end, or stop it"
+        ));
         assert!(!is_held("iopj: `/dev/vda` is mounted"));
     }
 
@@ -158,7 +164,9 @@ totals: 1061
 
     #[test]
     fn only_the_clock_is_the_clock() {
-        assert!(is_clock("clock_gettime") && is_clock("__clock_gettime") && is_clock("clock_gettime@@GLIBC_2.17"));
+        assert!(
+            is_clock("clock_gettime") && is_clock("__clock_gettime") && is_clock("clock_gettime@@GLIBC_2.17")
+        );
         assert!(!is_clock("clock_getres") && !is_clock("std::sys::clock_gettime_of") && !is_clock(""));
     }
 }

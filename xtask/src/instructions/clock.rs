@@ -1,7 +1,8 @@
 //! The instructions of one clock read, counted by executing it one instruction at a time (ptrace(2)).
 //!
-//! Counted is what happens outside this program's own code: glibc's `clock_gettime` and the kernel's vDSO. Steps are
-//! so slow that the kernel updates its time during some reads, which then begin anew; the median leaves those out.
+//! Counted is what happens outside this program's own code: glibc's `clock_gettime` and the kernel's vDSO.
+//! Steps are so slow that the kernel updates its time during some reads, which then begin anew; the median
+//! leaves those out.
 
 use anyhow::{Context, Result, ensure};
 use libc::{c_int, c_void, pid_t};
@@ -59,7 +60,10 @@ fn count(child: pid_t, own_code: &[Range<u64>]) -> Result<u32> {
             return Err(Error::last_os_error()).context("ptrace(PTRACE_SINGLESTEP)");
         }
     }
-    ensure!(reads.len() >= READS, "the child that reads the clock was not traced: ptrace may be forbidden here");
+    ensure!(
+        reads.len() >= READS,
+        "the child that reads the clock was not traced: ptrace may be forbidden here"
+    );
     reads.sort_unstable();
     Ok(reads[reads.len() / 2])
 }
@@ -78,8 +82,10 @@ fn stopped_at(child: pid_t) -> Result<Option<u64>> {
 fn program_counter(child: pid_t) -> Result<u64> {
     // SAFETY: the structure is plain numbers, for which all zero is a value.
     let mut registers: libc::user_regs_struct = unsafe { std::mem::zeroed() };
-    let mut place =
-        libc::iovec { iov_base: (&raw mut registers).cast::<c_void>(), iov_len: size_of::<libc::user_regs_struct>() };
+    let mut place = libc::iovec {
+        iov_base: (&raw mut registers).cast::<c_void>(),
+        iov_len: size_of::<libc::user_regs_struct>(),
+    };
     // SAFETY: the child is stopped and traced by this program; `place` names `registers` and its length.
     let got = unsafe { libc::ptrace(libc::PTRACE_GETREGSET, child, libc::NT_PRSTATUS, &raw mut place) };
     if got == -1 {
@@ -95,7 +101,11 @@ fn program_counter(child: pid_t) -> Result<u64> {
 fn own_code() -> Result<Vec<Range<u64>>> {
     let program = std::env::current_exe()?;
     let maps = fs::read_to_string("/proc/self/maps").context("/proc/self/maps")?;
-    Ok(maps.lines().filter(|line| line.ends_with(&*program.to_string_lossy())).filter_map(executable).collect())
+    Ok(maps
+        .lines()
+        .filter(|line| line.ends_with(&*program.to_string_lossy()))
+        .filter_map(executable)
+        .collect())
 }
 
 /// The addresses of a line of the map that may be executed.

@@ -1,10 +1,11 @@
-//! `cargo xtask instructions`: user-space instructions that a generator spends on one I/O, and the `nvme-user` engine alone
-//! on one I/O and one empty poll.
+//! `cargo xtask instructions`: user-space instructions that a generator spends on one I/O, and the
+//! `nvme-user` engine alone on one I/O and one empty poll.
 //!
-//! Two runs of different length under callgrind; the difference in instructions divided by the difference in I/Os
-//! leaves out start and end. Of iopj the generator's loop is counted (`program`). valgrind hides the vDSO, so that clock reads become system calls whose inner
-//! instructions nobody counts: the instructions of the clock function are taken out of the count, and its calls times
-//! the instructions of one read on this machine (`clock`) are added. The kernel's instructions are not counted.
+//! Two runs of different length under callgrind; the difference in instructions divided by the difference in
+//! I/Os leaves out start and end. Of iopj the generator's loop is counted (`program`). valgrind hides the
+//! vDSO, so that clock reads become system calls whose inner instructions nobody counts: the instructions of
+//! the clock function are taken out of the count, and its calls times the instructions of one read on this
+//! machine (`clock`) are added. The kernel's instructions are not counted.
 
 mod callgrind;
 mod clock;
@@ -20,11 +21,12 @@ use std::fs::{self, File};
 use std::io;
 use std::path::Path;
 
-/// I/Os of the shorter and of the longer run. Where all of a program is counted, what it costs at its end varies by about a million
-/// instructions: the difference must be large for that to vanish.
+/// I/Os of the shorter and of the longer run. Where all of a program is counted, what it costs at its end
+/// varies by about a million instructions: the difference must be large for that to vanish.
 const IOS: [u64; 2] = [20_000, 220_000];
-/// How often a case over its limit is counted. How many completions come at once varies with how soon the disk answers, and with it what
-/// one costs; the least count of each length is nearest to the code's own cost.
+/// How often a case over its limit is counted. How many completions come at once varies with how soon the
+/// disk answers, and with it what one costs; the least count of each length is nearest to the code's own
+/// cost.
 const COUNTS: u32 = 3;
 /// Bytes of the file that is read.
 const FILE_LEN: u64 = 64 << 20;
@@ -42,9 +44,10 @@ pub(crate) fn run(workspace: &Workspace, mut options: Options) -> Result<()> {
     let (check, fio) = (options.flag("--check"), options.flag("--fio"));
     let paths = options.rest()?;
     if fio && (check || !paths.is_empty()) {
-        return Err(
-            Usage("`--fio` stands alone: no limit holds for fio, and its two cases are fixed".to_owned()).into()
-        );
+        return Err(Usage(
+            "`--fio` stands alone: no limit holds for fio, and its two cases are fixed".to_owned(),
+        )
+        .into());
     }
     if !needs::is_here("valgrind") {
         bail!("the instructions are counted by valgrind, which is missing: install it");
@@ -79,7 +82,9 @@ fn parse_cases(words: &[String]) -> Result<Vec<Case>, Usage> {
     let parse = |word: &String| match word.split_once('@') {
         Some((path, iodepth)) => match iodepth.parse() {
             Ok(iodepth) => Ok(Case::new(path, iodepth)),
-            Err(_) => Err(Usage(format!("`{word}`: the depth is a whole number, as in io_uring/syscall/interrupt@8"))),
+            Err(_) => Err(Usage(format!(
+                "`{word}`: the depth is a whole number, as in io_uring/syscall/interrupt@8"
+            ))),
         },
         None => Ok(Case::new(word, if word.starts_with("posix-") { 1 } else { 32 })),
     };
@@ -88,8 +93,9 @@ fn parse_cases(words: &[String]) -> Result<Vec<Case>, Usage> {
 
 /// The most instructions that a case may cost, where there is a limit.
 fn limit(program: &Program, case: &Case) -> Option<f64> {
-    let is_limited =
-        |(path, iodepth, limited): &(&str, u32, bool)| *limited && *path == case.path && *iodepth == case.iodepth;
+    let is_limited = |(path, iodepth, limited): &(&str, u32, bool)| {
+        *limited && *path == case.path && *iodepth == case.iodepth
+    };
     match program {
         Program::Iopj(_) => CASES.iter().any(is_limited).then_some(LIMIT),
         Program::Fio => None,
@@ -108,7 +114,8 @@ fn measure(workspace: &Workspace, program: &Program, cases: &[Case]) -> Result<V
     if program.reads_file() {
         write_file(&file)?;
     }
-    let clock_read = clock::instructions_per_read().context("the instructions of a clock read cannot be counted")?;
+    let clock_read =
+        clock::instructions_per_read().context("the instructions of a clock read cannot be counted")?;
     println!(
         "{:<34} {:>7} {:>11} {:>11} {:>11} {:>11} {:>6}",
         "path", "iodepth", "program", "clock reads", "per read", "total", "limit"
@@ -217,7 +224,10 @@ mod tests {
         assert_eq!(count([[1_000_000, at(400)], [0, 0], [0, 0], [0, 0]]), (400.0, 3));
         assert_eq!(count([[1_000_000, at(410)], [1_000_000 + ios, at(399)], [0, 0], [0, 0]]), (399.0, 2));
         // A short run that costs more by chance does not lower the difference.
-        assert_eq!(count([[1_000_000 + ios, at(411)], [1_000_000, at(410)], [1_000_000, at(411)], [0, 0]]), (410.0, 1));
+        assert_eq!(
+            count([[1_000_000 + ios, at(411)], [1_000_000, at(410)], [1_000_000, at(411)], [0, 0]]),
+            (410.0, 1)
+        );
     }
 
     #[test]

@@ -19,24 +19,33 @@ pub(crate) enum Program {
     Iopj(PathBuf),
     /// The installed fio.
     Fio,
-    /// The built bench of the `nvme-user` engine, which works on a simulated drive; its cases are [`ENGINE_CASES`].
+    /// The built bench of the `nvme-user` engine, which works on a simulated drive; its cases are
+    /// [`ENGINE_CASES`].
     Engine(PathBuf),
 }
 
-/// What the bench of the `nvme-user` engine does at which depths, and the most instructions that one of it may cost: an I/O
-/// where completions come one by one (at depth 1 with an empty poll), an I/O where all come at once, one of 32 pages, an empty poll.
-const ENGINE_CASES: &[(&str, &[u32], f64)] =
-    &[("single", &[1, 32], 200.0), ("batch", &[32], 200.0), ("long", &[1, 32], 200.0), ("empty-poll", &[32], 40.0)];
+/// What the bench of the `nvme-user` engine does at which depths, and the most instructions that one of it
+/// may cost: an I/O where completions come one by one (at depth 1 with an empty poll), an I/O where all come
+/// at once, one of 32 pages, an empty poll.
+const ENGINE_CASES: &[(&str, &[u32], f64)] = &[
+    ("single", &[1, 32], 200.0),
+    ("batch", &[32], 200.0),
+    ("long", &[1, 32], 200.0),
+    ("empty-poll", &[32], 40.0),
+];
 
 /// The cases of [`Program::Engine`].
 pub(crate) fn engine_cases() -> Vec<Case> {
-    let of = |(mode, depths, _): &(&str, &[u32], f64)| depths.iter().map(|depth| Case::new(mode, *depth)).collect();
+    let of = |(mode, depths, _): &(&str, &[u32], f64)| {
+        depths.iter().map(|depth| Case::new(mode, *depth)).collect()
+    };
     ENGINE_CASES.iter().flat_map(|case| -> Vec<Case> { of(case) }).collect()
 }
 
 /// The limit of a case of [`Program::Engine`].
 pub(crate) fn engine_limit(case: &Case) -> Option<f64> {
-    let is_this = |(mode, depths, _): &&(&str, &[u32], f64)| *mode == case.path && depths.contains(&case.iodepth);
+    let is_this =
+        |(mode, depths, _): &&(&str, &[u32], f64)| *mode == case.path && depths.contains(&case.iodepth);
     ENGINE_CASES.iter().find(is_this).map(|(.., limit)| *limit)
 }
 
@@ -54,9 +63,9 @@ impl Program {
         !matches!(self, Program::Engine(_))
     }
 
-    /// The functions that are counted, with what they call; all where none is named: of fio, and of posix-aio, whose I/O is done by
-    /// threads of glibc's. Of iopj else the generator's loop: what a trial costs at its end varies with its longest latency, by
-    /// some 30 instructions an I/O of these runs.
+    /// The functions that are counted, with what they call; all where none is named: of fio, and of
+    /// posix-aio, whose I/O is done by threads of glibc's. Of iopj else the generator's loop: what a trial
+    /// costs at its end varies with its longest latency, by some 30 instructions an I/O of these runs.
     pub(crate) fn counted(&self, case: &Case) -> &'static [&'static str] {
         match self {
             Program::Fio => &[],
@@ -72,7 +81,12 @@ impl Program {
             Program::Iopj(binary) => iopj(binary, case, ios, file, folder),
             Program::Fio => fio(case, ios, file),
             Program::Engine(bench) => {
-                vec![bench.display().to_string(), case.path.clone(), case.iodepth.to_string(), ios.to_string()]
+                vec![
+                    bench.display().to_string(),
+                    case.path.clone(),
+                    case.iodepth.to_string(),
+                    ios.to_string(),
+                ]
             }
         }
     }
@@ -82,7 +96,9 @@ fn iopj(binary: &Path, case: &Case, ios: u64, file: &Path, folder: &Path) -> Vec
     let path = case.path.replace('/', "-");
     let store = folder.join(format!("{path}-{}-{ios}.iopj", case.iodepth));
     let mut words = vec![binary.display().to_string(), "run".to_owned()];
-    words.extend("--rw randread --bs 4k --numjobs 1 --ramp-time 0s --replicates 1".split(' ').map(str::to_owned));
+    words.extend(
+        "--rw randread --bs 4k --numjobs 1 --ramp-time 0s --replicates 1".split(' ').map(str::to_owned),
+    );
     for (option, value) in [
         ("--target", file.display().to_string()),
         ("--path", case.path.clone()),
@@ -99,7 +115,9 @@ fn fio(case: &Case, ios: u64, file: &Path) -> Vec<String> {
     // fio ends after reading the file once unless the bytes to be read are said.
     let len = ios * 4096;
     let mut words = vec!["fio".to_owned()];
-    words.extend("--name=instructions --rw=randread --bs=4k --direct=1 --thread=1".split(' ').map(str::to_owned));
+    words.extend(
+        "--name=instructions --rw=randread --bs=4k --direct=1 --thread=1".split(' ').map(str::to_owned),
+    );
     words.push(format!("--filename={}", file.display()));
     words.push(format!("--ioengine={}", case.path));
     words.push(format!("--iodepth={}", case.iodepth));
@@ -124,10 +142,14 @@ mod tests {
         let (file, folder) = (Path::new("/d/data"), Path::new("/d"));
         let iopj = Program::Iopj("/t/iopj".into()).command(&case, 500, file, folder).join(" ");
         assert!(iopj.starts_with("/t/iopj run --rw randread --bs 4k"), "{iopj}");
-        assert!(iopj.contains("--target /d/data --path libaio/syscall/interrupt --iodepth 32 --ios 500"), "{iopj}");
+        assert!(
+            iopj.contains("--target /d/data --path libaio/syscall/interrupt --iodepth 32 --ios 500"),
+            "{iopj}"
+        );
         let fio = Program::Fio.command(&Case::new("psync", 1), 500, file, folder).join(" ");
         assert!(fio.ends_with("--filename=/d/data --ioengine=psync --iodepth=1 --io_size=2048000"), "{fio}");
-        let engine = Program::Engine("/t/nvme_user".into()).command(&engine_cases()[5], 500, file, folder).join(" ");
+        let engine =
+            Program::Engine("/t/nvme_user".into()).command(&engine_cases()[5], 500, file, folder).join(" ");
         assert_eq!(engine, "/t/nvme_user empty-poll 32 500");
     }
 }

@@ -57,7 +57,8 @@ pub enum UserCompletion {
 pub enum Spin {
     /// Nothing: the next poll follows at once, as in SPDK.
     Tight,
-    /// The processor's instruction for spinning, PAUSE or YIELD (`+pause`): later by some cycles, which may save energy.
+    /// The processor's instruction for spinning, PAUSE or YIELD (`+pause`): later by some cycles, which may
+    /// save energy.
     Pause,
 }
 
@@ -204,7 +205,8 @@ impl IoPath {
         }
     }
 
-    /// True where no kernel is between the caller and the device: the device is taken from its kernel driver first.
+    /// True where no kernel is between the caller and the device: the device is taken from its kernel driver
+    /// first.
     pub fn is_bypass(&self) -> bool {
         matches!(self, IoPath::NvmeUser(_) | IoPath::Spdk)
     }
@@ -261,13 +263,13 @@ impl IoPath {
 impl Ring {
     /// The six combinations of submission and completion, without variants.
     pub fn all() -> impl Iterator<Item = Ring> {
-        [RingSubmission::Syscall { split: false }, RingSubmission::Sqpoll { kernel_wait: false }].into_iter().flat_map(
-            |submission| {
+        [RingSubmission::Syscall { split: false }, RingSubmission::Sqpoll { kernel_wait: false }]
+            .into_iter()
+            .flat_map(|submission| {
                 [RingCompletion::Interrupt, RingCompletion::Poll, RingCompletion::Hybrid]
                     .into_iter()
                     .map(move |completion| Ring { submission, completion, registered: false })
-            },
-        )
+            })
     }
 }
 

@@ -16,7 +16,9 @@ impl fmt::Display for IoPath {
                     write!(f, ":{us}us")?;
                 }
                 match mode {
-                    UserCompletion::Poll(Spin::Pause) | UserCompletion::Hybrid(_, Spin::Pause) => f.write_str("+pause"),
+                    UserCompletion::Poll(Spin::Pause) | UserCompletion::Hybrid(_, Spin::Pause) => {
+                        f.write_str("+pause")
+                    }
                     _ => Ok(()),
                 }
             }
@@ -82,7 +84,9 @@ fn parse(text: &str) -> Result<IoPath, String> {
             plain(IoPath::Libaio)
         }
         "io_uring" => Ok(IoPath::IoUring(parse_ring(interface, submission, completion, &variants)?)),
-        "nvme-passthrough" => Ok(IoPath::NvmePassthrough(parse_ring(interface, submission, completion, &variants)?)),
+        "nvme-passthrough" => {
+            Ok(IoPath::NvmePassthrough(parse_ring(interface, submission, completion, &variants)?))
+        }
         "nvme-user" => {
             only(interface, "submission", submission, &["doorbell"])?;
             Ok(IoPath::NvmeUser(parse_user_completion(interface, completion, &variants)?))
@@ -93,8 +97,8 @@ fn parse(text: &str) -> Result<IoPath, String> {
             plain(IoPath::Spdk)
         }
         other => Err(format!(
-            "there is no interface `{other}`; there are posix-sio, posix-aio, libaio, io_uring, nvme-passthrough, nvme-user and \
-             spdk"
+            "there is no interface `{other}`; there are posix-sio, posix-aio, libaio, io_uring, \
+             nvme-passthrough, nvme-user and spdk"
         )),
     }
 }
@@ -117,12 +121,19 @@ fn parse_completion_mode(interface: &str, text: &str) -> Result<CompletionMode, 
             .and_then(|us| us.parse().ok())
             .map(|us| CompletionMode::Hybrid(Sleep::Fixed(us)))
             .ok_or_else(|| {
-                format!("{interface} has no completion `{other}`; it has interrupt, poll, hybrid and hybrid:Nus with N above 0")
+                format!(
+                    "{interface} has no completion `{other}`; it has interrupt, poll, hybrid and hybrid:Nus \
+                     with N above 0"
+                )
             }),
     }
 }
 
-fn parse_user_completion(interface: &str, completion: &str, variants: &[&str]) -> Result<UserCompletion, String> {
+fn parse_user_completion(
+    interface: &str,
+    completion: &str,
+    variants: &[&str],
+) -> Result<UserCompletion, String> {
     let mode = parse_completion_mode(interface, completion)?;
     let spin = match (variants, mode) {
         ([], _) => Spin::Tight,
@@ -142,13 +153,22 @@ fn parse_user_completion(interface: &str, completion: &str, variants: &[&str]) -
     })
 }
 
-fn parse_ring(interface: &str, submission: &str, completion: &str, variants: &[&str]) -> Result<Ring, String> {
+fn parse_ring(
+    interface: &str,
+    submission: &str,
+    completion: &str,
+    variants: &[&str],
+) -> Result<Ring, String> {
     only(interface, "submission", submission, &["syscall", "sqpoll"])?;
     let completion = match completion {
         "interrupt" => RingCompletion::Interrupt,
         "poll" => RingCompletion::Poll,
         "hybrid" => RingCompletion::Hybrid,
-        other => return Err(format!("{interface} has no completion `{other}`; it has interrupt, poll and hybrid")),
+        other => {
+            return Err(format!(
+                "{interface} has no completion `{other}`; it has interrupt, poll and hybrid"
+            ));
+        }
     };
     let (mut registered, mut second) = (false, false);
     for variant in variants {
@@ -246,7 +266,10 @@ mod tests {
         assert_eq!(IoPath::IoUring(ring).to_string(), "io_uring/sqpoll/poll+registered");
         let fixed = CompletionMode::Hybrid(Sleep::Fixed(NonZeroU32::new(4).unwrap()));
         assert_eq!(IoPath::PosixSio(fixed).to_string(), "posix-sio/syscall/hybrid:4us");
-        assert_eq!("posix-sio/syscall/hybrid:auto".parse::<IoPath>().unwrap().to_string(), "posix-sio/syscall/hybrid");
+        assert_eq!(
+            "posix-sio/syscall/hybrid:auto".parse::<IoPath>().unwrap().to_string(),
+            "posix-sio/syscall/hybrid"
+        );
         let user = |mode| IoPath::NvmeUser(mode).to_string();
         let us = Sleep::Fixed(NonZeroU32::new(4).unwrap());
         assert_eq!(user(UserCompletion::Poll(Spin::Tight)), "nvme-user/doorbell/poll");

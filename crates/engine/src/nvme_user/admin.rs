@@ -79,7 +79,11 @@ impl Admin {
             while let Some(entry) = self.queue.completion.next() {
                 self.queue.completion.release();
                 if entry.id == id {
-                    return if entry.status == 0 { Ok(entry.result) } else { Err(Failure::Status(entry.status)) };
+                    return if entry.status == 0 {
+                        Ok(entry.result)
+                    } else {
+                        Err(Failure::Status(entry.status))
+                    };
                 }
             }
             match health(&*self.device) {
@@ -110,14 +114,19 @@ impl Admin {
     }
 
     /// Does a command that returns a page of data; `command` gets the address of the page.
-    pub(super) fn ask(&mut self, command: impl FnOnce(u64) -> Command, limit: Duration) -> Result<Box<Data>, Failure> {
+    pub(super) fn ask(
+        &mut self,
+        command: impl FnOnce(u64) -> Command,
+        limit: Duration,
+    ) -> Result<Box<Data>, Failure> {
         let page = self.data.at(0, PAGE);
-        // SAFETY: the page is ours, and no command that is in flight writes it: they come one at a time, and after
-        // one that was given up the controller is reset.
+        // SAFETY: the page is ours, and no command that is in flight writes it: they come one at a time, and
+        // after one that was given up the controller is reset.
         unsafe { page.write_bytes(0, PAGE) };
         self.execute(command(self.data.mapping().address(0)), limit)?;
         let mut data = Box::new([0; PAGE]);
-        // SAFETY: the command is complete, so the device writes no more; both are a page long and do not overlap.
+        // SAFETY: the command is complete, so the device writes no more; both are a page long and do not
+        // overlap.
         unsafe { std::ptr::copy_nonoverlapping(page.as_ptr(), data.as_mut_ptr(), PAGE) };
         Ok(data)
     }

@@ -1,7 +1,8 @@
 //! The entries of submission and completion queues.
 //!
-//! Sources: NVM Express Base Specification 2.0, figures 87 (common command format), 90 and 93 (completion), sections 5
-//! (admin commands) and 7.1 (flush); NVM Command Set Specification 1.0, sections 3.2.4 (read) and 3.2.6 (write).
+//! Sources: NVM Express Base Specification 2.0, figures 87 (common command format), 90 and 93 (completion),
+//! sections 5 (admin commands) and 7.1 (flush); NVM Command Set Specification 1.0, sections 3.2.4 (read) and
+//! 3.2.6 (write).
 
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -56,7 +57,8 @@ impl Command {
         Command { nsid, ..Command::default() }
     }
 
-    /// Makes an entry that began as [`Command::transfers`], and has been one transfer after another, this one.
+    /// Makes an entry that began as [`Command::transfers`], and has been one transfer after another, this
+    /// one.
     #[inline]
     pub(super) fn become_transfer(&mut self, transfer: Transfer) {
         let Transfer { write, id, lba, blocks, prps } = transfer;
@@ -88,12 +90,18 @@ impl Command {
     }
 
     /// Create I/O Completion Queue, contiguous; it interrupts where it has a vector.
-    pub(super) fn create_completion_queue(id: u16, entries: u32, address: u64, vector: Option<u16>) -> Command {
+    pub(super) fn create_completion_queue(
+        id: u16,
+        entries: u32,
+        address: u64,
+        vector: Option<u16>,
+    ) -> Command {
         let interrupt = vector.map_or(0, |vector| u32::from(vector) << 16 | 1 << 1);
         Command::admin(0x05, 0, address, [u32::from(id) | (entries - 1) << 16, interrupt | 1])
     }
 
-    /// Create I/O Submission Queue, contiguous; its completions go to the completion queue of the same number.
+    /// Create I/O Submission Queue, contiguous; its completions go to the completion queue of the same
+    /// number.
     pub(super) fn create_submission_queue(id: u16, entries: u32, address: u64) -> Command {
         Command::admin(0x01, 0, address, [u32::from(id) | (entries - 1) << 16, u32::from(id) << 16 | 1])
     }
@@ -192,7 +200,8 @@ mod tests {
     #[test]
     fn commands_are_encoded_as_the_specification_has_them() {
         let mut read = Command::transfers(3);
-        let write = Transfer { write: true, id: 0xffff, lba: u64::MAX, blocks: 1 << 16, prps: (u64::MAX, u64::MAX) };
+        let write =
+            Transfer { write: true, id: 0xffff, lba: u64::MAX, blocks: 1 << 16, prps: (u64::MAX, u64::MAX) };
         read.become_transfer(write);
         assert_eq!(read.dword0, 0xffff_0001);
         assert_eq!(read.dwords_10_15, [u32::MAX, u32::MAX, 0xffff, 0, 0, 0]);
@@ -202,7 +211,10 @@ mod tests {
         assert_eq!((read.nsid, read.prp1, read.prp2), (3, 0x1000, 0x2000));
         assert_eq!(read.dwords_10_15, [7, 1 << 8, 7, 0, 0, 0]);
         let queue = Command::create_completion_queue(2, 64, 0x5000, Some(1));
-        assert_eq!((queue.dword0, queue.prp1, &queue.dwords_10_15[..2]), (5, 0x5000, &[2 | 63 << 16, 1 << 16 | 3][..]));
+        assert_eq!(
+            (queue.dword0, queue.prp1, &queue.dwords_10_15[..2]),
+            (5, 0x5000, &[2 | 63 << 16, 1 << 16 | 3][..])
+        );
         assert_eq!(Command::create_completion_queue(2, 64, 0x5000, None).dwords_10_15[1], 1);
         assert_eq!(Command::create_submission_queue(2, 64, 0).dwords_10_15[..2], [2 | 63 << 16, 2 << 16 | 1]);
         assert_eq!(Command::log_page(2, 512, 0).dwords_10_15[0], 2 | 127 << 16);

@@ -1,4 +1,5 @@
-//! A controller that this process drives: opened, identified, its queue pairs handed out, and stopped at the end.
+//! A controller that this process drives: opened, identified, its queue pairs handed out, and stopped at the
+//! end.
 
 use super::admin::{Admin, Failure};
 use super::command::Command;
@@ -24,13 +25,18 @@ pub(super) struct Limits {
     pub(super) command: Duration,
     /// For a command to come back after its abort, and for the abort itself.
     pub(super) abort: Duration,
-    /// For a feature to be set or told: a write cache that is switched off is written out first. As long as Linux waits.
+    /// For a feature to be set or told: a write cache that is switched off is written out first. As long as
+    /// Linux waits.
     pub(super) feature: Duration,
 }
 
 impl Default for Limits {
     fn default() -> Limits {
-        Limits { command: Duration::from_secs(10), abort: Duration::from_secs(1), feature: Duration::from_secs(60) }
+        Limits {
+            command: Duration::from_secs(10),
+            abort: Duration::from_secs(1),
+            feature: Duration::from_secs(60),
+        }
     }
 }
 
@@ -61,7 +67,9 @@ pub(super) enum End {
 
 impl End {
     fn from_number(number: u8) -> Option<End> {
-        [End::Closed, End::Late, End::Fatal, End::Stopped, End::Gone].into_iter().find(|end| *end as u8 == number)
+        [End::Closed, End::Late, End::Fatal, End::Stopped, End::Gone]
+            .into_iter()
+            .find(|end| *end as u8 == number)
     }
 
     /// What the commands in flight end with.
@@ -78,8 +86,8 @@ impl End {
 /// An NVMe controller that is bound to vfio-pci and driven by this process.
 ///
 /// It is shared by `Arc` among threads, and by every engine on it. The last one to go resets the controller
-/// (`CC.EN` = 0, then `CSTS.RDY` = 0 is waited for), unmaps its memory and gives the device back to VFIO, in this order; where the controller
-/// is not seen to stop, the memory stays mapped for the life of the process.
+/// (`CC.EN` = 0, then `CSTS.RDY` = 0 is waited for), unmaps its memory and gives the device back to VFIO, in
+/// this order; where the controller is not seen to stop, the memory stays mapped for the life of the process.
 pub struct Controller {
     address: PciAddress,
     identity: Identity,
@@ -106,13 +114,17 @@ impl fmt::Debug for Controller {
 }
 
 impl Controller {
-    /// Opens the controller at `address`, which is bound to vfio-pci already: resets it, enables it, asks what it
-    /// and its namespaces are, and sets it up as it stood under the kernel's driver.
+    /// Opens the controller at `address`, which is bound to vfio-pci already: resets it, enables it, asks
+    /// what it and its namespaces are, and sets it up as it stood under the kernel's driver.
     ///
     /// # Errors
-    /// VFIO refuses the device, or it is no NVMe controller of version 1.2 or newer, or another drive than the one of `kept` (which
-    /// then gets nothing of it), or it fails; the message says what to do.
-    pub fn open(address: PciAddress, isolation: Isolation, kept: &Kept) -> Result<Arc<Controller>, EngineError> {
+    /// VFIO refuses the device, or it is no NVMe controller of version 1.2 or newer, or another drive than
+    /// the one of `kept` (which then gets nothing of it), or it fails; the message says what to do.
+    pub fn open(
+        address: PciAddress,
+        isolation: Isolation,
+        kept: &Kept,
+    ) -> Result<Arc<Controller>, EngineError> {
         let rules = Rules::of_kernel(Path::new("/sys"), kept);
         let setup = Setup { rules, kept: kept.clone(), ..Setup::default() };
         Controller::start(address, Arc::new(Vfio::open(address, isolation)?), &setup)
@@ -124,8 +136,8 @@ impl Controller {
         device: Arc<dyn Device>,
         setup: &Setup,
     ) -> Result<Arc<Controller>, EngineError> {
-        let capabilities =
-            registers::require(&*device).map_err(|why| EngineError::controller(format!("{address} {why}")))?;
+        let capabilities = registers::require(&*device)
+            .map_err(|why| EngineError::controller(format!("{address} {why}")))?;
         registers::disable(&*device, capabilities).map_err(|stuck| stuck_error(address, "stop", stuck))?;
         device.admit()?;
         let admin = ManuallyDrop::new(Mutex::new(Admin::new(&device, capabilities)?));
@@ -154,7 +166,8 @@ impl Controller {
             stopped: AtomicBool::new(false),
             admin,
         };
-        registers::enable(&*controller.device, capabilities).map_err(|stuck| stuck_error(address, "start", stuck))?;
+        registers::enable(&*controller.device, capabilities)
+            .map_err(|stuck| stuck_error(address, "start", stuck))?;
         controller.learn(setup)?;
         Ok(Arc::new(controller))
     }
@@ -219,8 +232,8 @@ impl Controller {
         self.end()
     }
 
-    /// Ends it for everybody: resets it, or takes its access to memory where that fails. Whoever comes first gives the
-    /// reason.
+    /// Ends it for everybody: resets it, or takes its access to memory where that fails. Whoever comes first
+    /// gives the reason.
     pub(super) fn reset(&self, why: End) {
         let _admin = self.admin();
         self.stop(why);
@@ -242,18 +255,26 @@ impl Controller {
         let address = self.address;
         let (command, abort) = (self.limits.command.as_secs(), self.limits.abort.as_secs());
         EngineError::controller(match end {
-            End::Closed => format!("{address} was reset, and with it all engines on it: open the controller again"),
+            End::Closed => {
+                format!("{address} was reset, and with it all engines on it: open the controller again")
+            }
             End::Late => format!(
-                "{address} was reset: a command did not come back within {command} s, nor within {abort} s of an abort; see the drive's health, then open the controller again"
+                "{address} was reset: a command did not come back within {command} s, nor within {abort} s \
+                 of an abort; see the drive's health, then open the controller again"
             ),
             End::Fatal => format!(
-                "{address} reported a fatal error of its own (CSTS.CFS) and was reset: open it again, or power it off and on"
+                "{address} reported a fatal error of its own (CSTS.CFS) and was reset: open it again, or \
+                 power it off and on"
             ),
             End::Stopped => format!(
-                "{address} is not ready any more (CSTS.RDY): it lost its power, or something else reset it or switched its memory space off; open it again"
+                "{address} is not ready any more (CSTS.RDY): it lost its power, or something else reset it \
+                 or switched its memory space off; open it again"
             ),
             End::Gone => {
-                format!("{address} answers no more (all ones): it was pulled or its link is down; plug it in again")
+                format!(
+                    "{address} answers no more (all ones): it was pulled or its link is down; plug it in \
+                     again"
+                )
             }
         })
     }
@@ -262,7 +283,8 @@ impl Controller {
     #[cold]
     pub(super) fn asked_back_error(&self) -> EngineError {
         EngineError::controller(format!(
-            "the kernel asks for {} back (it is being removed, or its link failed): let it go, and open it again when it is there",
+            "the kernel asks for {} back (it is being removed, or its link failed): let it go, and open it \
+             again when it is there",
             self.address
         ))
     }
@@ -296,7 +318,8 @@ impl Controller {
     pub(super) fn refused(&self, what: &str, status: u16) -> EngineError {
         let (kind, code) = (status >> 8, status & 0xff);
         EngineError::controller(format!(
-            "{} refuses {what} (NVMe status type {kind}, code {code:#x}): see the drive's health and firmware",
+            "{} refuses {what} (NVMe status type {kind}, code {code:#x}): see the drive's health and \
+             firmware",
             self.address
         ))
     }
@@ -318,7 +341,8 @@ impl Controller {
         let serial = says.serial();
         if let Some(known) = setup.kept.serial.as_ref().filter(|known| **known != serial) {
             return Err(EngineError::controller(format!(
-                "{} has another drive now (serial {serial}, it was {known} under the kernel): nothing was set on it; start a new run",
+                "{} has another drive now (serial {serial}, it was {known} under the kernel): nothing was \
+                 set on it; start a new run",
                 self.address
             )));
         }
@@ -340,8 +364,10 @@ impl Controller {
         let Setup { rules, kept, .. } = setup;
         let apst = features::set_apst(&mut admin, &says, rules.apst, limit);
         let apst = apst.map_err(|failure| self.failed("autonomous power states", failure, &mut admin))?;
-        let host_memory = features::give_host_memory(&self.device, &mut admin, &says, rules.host_memory_bytes, limit);
-        let host_memory = host_memory.map_err(|failure| self.failed("a host memory buffer", failure, &mut admin))?;
+        let host_memory =
+            features::give_host_memory(&self.device, &mut admin, &says, rules.host_memory_bytes, limit);
+        let host_memory =
+            host_memory.map_err(|failure| self.failed("a host memory buffer", failure, &mut admin))?;
         let features = self.set_features(&mut admin, kept)?;
         drop(admin);
         self.identity = Identity {
@@ -369,8 +395,8 @@ impl Controller {
             }
             self.stop(End::Late);
             EngineError::controller(format!(
-                "{} was reset: its {name} was to be as under the kernel, and it did not answer within {} s; see the drive's health, then \
-                 open the controller again",
+                "{} was reset: its {name} was to be as under the kernel, and it did not answer within {} s; \
+                 see the drive's health, then open the controller again",
                 self.address,
                 limit.as_secs_f64()
             ))
@@ -392,7 +418,8 @@ impl Controller {
         }
     }
 
-    /// Pairs that were granted (dword 0 of Number of Queues) and have their doorbells in the registers and the shadows.
+    /// Pairs that were granted (dword 0 of Number of Queues) and have their doorbells in the registers and
+    /// the shadows.
     fn pairs(&self, granted: u32, shadow: bool) -> u32 {
         let granted = (granted & 0xffff).min(granted >> 16) + 1;
         let stride = self.capabilities.stride();
@@ -420,13 +447,16 @@ impl Drop for Controller {
 fn stuck_error(address: PciAddress, what: &str, stuck: Stuck) -> EngineError {
     EngineError::controller(match stuck {
         Stuck::Late => format!(
-            "{address} does not {what} within the time that it asks for (CAP.TO): power it off and on, or name another drive"
+            "{address} does not {what} within the time that it asks for (CAP.TO): power it off and on, or \
+             name another drive"
         ),
         Stuck::Fatal => {
             format!("{address} reports a fatal error (CSTS.CFS) and does not {what}: power it off and on")
         }
         Stuck::Gone => {
-            format!("{address} answers no more (all ones): it was pulled or its link is down; plug it in again")
+            format!(
+                "{address} answers no more (all ones): it was pulled or its link is down; plug it in again"
+            )
         }
     })
 }

@@ -8,8 +8,8 @@ use std::sync::Arc;
 /// Bytes of the huge page that is asked for.
 const HUGE_PAGE: usize = 2 << 20;
 
-/// Shared, so that no fork can move a page away under the device by copying it on a write; Miri knows private memory
-/// only.
+/// Shared, so that no fork can move a page away under the device by copying it on a write; Miri knows private
+/// memory only.
 const SHARING: i32 = if cfg!(miri) { libc::MAP_PRIVATE } else { libc::MAP_SHARED | libc::MAP_POPULATE };
 
 /// A range of memory to be mapped for the device, aligned to pages.
@@ -58,8 +58,11 @@ struct Anonymous(Memory);
 impl Anonymous {
     fn new(len: usize, huge: HugePages) -> Result<Anonymous, EngineError> {
         let in_huge_pages = len.next_multiple_of(HUGE_PAGE);
-        let mut mapped =
-            if cfg!(miri) { None } else { Anonymous::map(in_huge_pages, libc::MAP_HUGETLB | libc::MAP_HUGE_2MB, true) };
+        let mut mapped = if cfg!(miri) {
+            None
+        } else {
+            Anonymous::map(in_huge_pages, libc::MAP_HUGETLB | libc::MAP_HUGE_2MB, true)
+        };
         if mapped.is_none() && huge == HugePages::Preferred {
             mapped = Anonymous::map(len.next_multiple_of(PAGE), 0, false);
         }
@@ -72,7 +75,9 @@ impl Anonymous {
     fn map(len: usize, flags: i32, is_huge: bool) -> Option<Anonymous> {
         let flags = SHARING | libc::MAP_ANONYMOUS | flags;
         // SAFETY: an anonymous mapping at an address of the kernel's choice touches no memory of ours.
-        let base = unsafe { libc::mmap(std::ptr::null_mut(), len, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0) };
+        let base = unsafe {
+            libc::mmap(std::ptr::null_mut(), len, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0)
+        };
         let base = NonNull::new(base.cast()).filter(|_| base != libc::MAP_FAILED)?;
         Some(Anonymous(Memory { base, len, is_huge }))
     }
@@ -87,20 +92,22 @@ impl Drop for Anonymous {
 
 /// There are too few free huge pages.
 fn no_huge_pages() -> EngineError {
-    let remedy = ": too few huge pages of 2 MiB are free; without an IOMMU a drive takes 3, and each job one and those of its \
-                  buffers (iodepth x bs): `echo N > /sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages`, as root, with \
-                  an N that is higher than now by as many";
+    let remedy = ": too few huge pages of 2 MiB are free; without an IOMMU a drive takes 3, and each job \
+                  one and those of its buffers (iodepth x bs): `echo N > \
+                  /sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages`, as root, with an N that is \
+                  higher than now by as many";
     EngineError::call("mmap (huge pages)", last_errno(), remedy.to_owned())
 }
 
-/// Zeroed memory that the driver and the device share. Whoever drops it has seen that the device does not use it any
-/// more; it is unmapped from the device first, then freed.
+/// Zeroed memory that the driver and the device share. Whoever drops it has seen that the device does not use
+/// it any more; it is unmapped from the device first, then freed.
 pub(super) struct DmaMemory {
     mapping: Mapping,
     memory: Anonymous,
 }
 
-// SAFETY: the memory belongs to this value alone, on whichever thread it is; it hands out addresses, not references.
+// SAFETY: the memory belongs to this value alone, on whichever thread it is; it hands out addresses, not
+// references.
 unsafe impl Send for DmaMemory {}
 
 impl DmaMemory {
@@ -112,7 +119,8 @@ impl DmaMemory {
 
     /// As [`DmaMemory::new`], never in huge pages, which are few.
     pub(super) fn plain(device: &Arc<dyn Device>, len: usize) -> Result<DmaMemory, EngineError> {
-        let memory = Anonymous::map(len.next_multiple_of(PAGE), 0, false).ok_or_else(|| EngineError::last("mmap"))?;
+        let memory =
+            Anonymous::map(len.next_multiple_of(PAGE), 0, false).ok_or_else(|| EngineError::last("mmap"))?;
         Ok(DmaMemory { mapping: Mapping::new(device, &memory.0)?, memory })
     }
 

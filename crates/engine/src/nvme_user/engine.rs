@@ -18,8 +18,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-/// What must outlive the device's access to it, in the order of dropping: the controller last, for the shadow doorbells
-/// are its.
+/// What must outlive the device's access to it, in the order of dropping: the controller last, for the shadow
+/// doorbells are its.
 struct Held {
     pair: QueuePair,
     buffers: Mapping,
@@ -41,7 +41,8 @@ pub(crate) struct NvmeUser {
     held: ManuallyDrop<Held>,
     blocks: Blocks,
     flights: Flights,
-    /// By slot, the second entries of commands of more than a page; none where a list has more than a page of its own.
+    /// By slot, the second entries of commands of more than a page; none where a list has more than a page of
+    /// its own.
     prepared: Box<[Prepared]>,
     waiting: Waiting,
     /// Batches of completions until the next look at the commands in flight, and from one to the next.
@@ -89,7 +90,8 @@ impl NvmeUser {
         }
         if pool.slots() > MOST_SLOTS {
             return Err(EngineError::unsupported(format!(
-                "{} buffers are more than the {MOST_SLOTS} identifiers that NVMe commands have: lower iodepth",
+                "{} buffers are more than the {MOST_SLOTS} identifiers that NVMe commands have: lower \
+                 iodepth",
                 pool.slots()
             )));
         }
@@ -105,7 +107,10 @@ impl NvmeUser {
         let blocks = Blocks {
             shift: namespace.lba_shift,
             mask: (1 << namespace.lba_shift) - 1,
-            most: controller.identity().max_transfer_bytes.min(1 << (16 + u32::from(namespace.lba_shift)).min(31)),
+            most: controller
+                .identity()
+                .max_transfer_bytes
+                .min(1 << (16 + u32::from(namespace.lba_shift)).min(31)),
             writable,
         };
         let held = Held { pair, buffers, pool: Rc::clone(pool), controller: Arc::clone(controller) };
@@ -127,8 +132,8 @@ impl NvmeUser {
         Ok(engine)
     }
 
-    /// Writes one command, for which there is room; one was taken. Kept out of line, as in the ring's engine, and whatever is rare
-    /// ends it in a call, so that it need not save registers for that.
+    /// Writes one command, for which there is room; one was taken. Kept out of line, as in the ring's engine,
+    /// and whatever is rare ends it in a call, so that it need not save registers for that.
     #[inline(never)]
     fn push_one(&mut self, request: &Request) -> Result<usize, EngineError> {
         let Request { op, slot, len, offset, tag } = *request;
@@ -174,10 +179,12 @@ impl NvmeUser {
         let second = match self.prepared.get(slot.0 as usize) {
             _ if pages == 1 => 0,
             Some(prepared) => prepared.second(pages),
-            // SAFETY: the list is as long as the longest transfer needs, and no command in flight has this identifier: the
-            // pool gave its slot to this one.
+            // SAFETY: the list is as long as the longest transfer needs, and no command in flight has this
+            // identifier: the pool gave its slot to this one.
             None => unsafe {
-                prp::second(&buffers.pages()[at / PAGE..], at % PAGE, len as usize, || pair.list(slot.0 as u16))
+                prp::second(&buffers.pages()[at / PAGE..], at % PAGE, len as usize, || {
+                    pair.list(slot.0 as u16)
+                })
             },
         };
         (buffers.address(at), second)
@@ -207,7 +214,8 @@ impl NvmeUser {
             return Err(EngineError::unsupported(reading));
         }
         Err(EngineError::unsupported(format!(
-            "{} bytes at byte {} are no NVMe command: {address} takes whole logical blocks of {} bytes, up to {most} bytes at once; use such a bs",
+            "{} bytes at byte {} are no NVMe command: {address} takes whole logical blocks of {} bytes, up \
+             to {most} bytes at once; use such a bs",
             request.len,
             request.offset,
             1u32 << shift,
@@ -259,8 +267,8 @@ impl NvmeUser {
         }
     }
 
-    /// Ten times within the time limit lets the commands in flight grow older; aborts those beyond it and, where that
-    /// does not help in time, resets the controller.
+    /// Ten times within the time limit lets the commands in flight grow older; aborts those beyond it and,
+    /// where that does not help in time, resets the controller.
     #[cold]
     fn age(&mut self) {
         let controller = &self.held.controller;
@@ -335,7 +343,8 @@ impl NvmeUser {
         self.wait_submitted(min, done)
     }
 
-    /// [`Engine::wait`] for what was submitted. The branches end in calls, so that each saves only the registers that it uses.
+    /// [`Engine::wait`] for what was submitted. The branches end in calls, so that each saves only the
+    /// registers that it uses.
     #[inline(always)]
     fn wait_submitted(&mut self, min: usize, done: &mut Vec<Completion>) -> Result<(), EngineError> {
         if self.held.pair.completion.is_ready() {
@@ -413,8 +422,8 @@ fn failed(status: u16) -> Result<u32, IoError> {
     Err(IoError::Nvme(status))
 }
 
-/// Entries of a queue, at the least, where the drive has as many: in a long one the doorbell of completions is rung seldom,
-/// and a shadow doorbell seldom begins anew, at which the register must be written.
+/// Entries of a queue, at the least, where the drive has as many: in a long one the doorbell of completions
+/// is rung seldom, and a shadow doorbell seldom begins anew, at which the register must be written.
 const ENTRIES: u32 = 256;
 
 /// What can be prepared for commands of more than a page, for each slot.
@@ -422,8 +431,8 @@ fn prepare(pair: &QueuePair, buffers: &Mapping, pool: &Pool) -> Box<[Prepared]> 
     let prepared = (0..pool.slots()).map(|slot| {
         let at = pool.offset(Slot(slot));
         let list = || pair.list(slot as u16);
-        // SAFETY: the list is as long as the longest transfer needs, and no command is in flight yet; where this is prepared,
-        // lists are not written again.
+        // SAFETY: the list is as long as the longest transfer needs, and no command is in flight yet; where
+        // this is prepared, lists are not written again.
         unsafe { Prepared::new(&buffers.pages()[at / PAGE..], at % PAGE, pool.slot_len() as usize, list) }
     });
     prepared.collect::<Option<_>>().unwrap_or_default()

@@ -1,8 +1,10 @@
-//! What a drive asks of its host, set up as Linux does: a buffer in the host's memory, and the power states that it enters by
-//! itself. Without them it would run without its cache, and in other states than under the kernel's driver.
+//! What a drive asks of its host, set up as Linux does: a buffer in the host's memory, and the power states
+//! that it enters by itself. Without them it would run without its cache, and in other states than under the
+//! kernel's driver.
 //!
-//! Sources: NVM Express Base Specification 2.0, sections 5.27.1.9 (APST), 5.27.2.4 (Host Memory Buffer) and figure 275; Linux,
-//! drivers/nvme/host/pci.c (`nvme_setup_host_mem`) and core.c (`nvme_configure_apst`, `nvme_apst_get_transition_time`).
+//! Sources: NVM Express Base Specification 2.0, sections 5.27.1.9 (APST), 5.27.2.4 (Host Memory Buffer) and
+//! figure 275; Linux, drivers/nvme/host/pci.c (`nvme_setup_host_mem`) and core.c (`nvme_configure_apst`,
+//! `nvme_apst_get_transition_time`).
 
 use super::admin::{Admin, Failure};
 use super::command::Command;
@@ -39,7 +41,8 @@ pub enum Apst {
     Unsupported,
     /// They are off: why.
     Off(String),
-    /// It enters these states by itself, each after so many ms without I/O; none where no state is quick enough to leave.
+    /// It enters these states by itself, each after so many ms without I/O; none where no state is quick
+    /// enough to leave.
     On(Vec<(u8, u32)>),
 }
 
@@ -60,8 +63,10 @@ impl fmt::Display for Apst {
             Apst::Off(reason) => write!(f, "off: {reason}"),
             Apst::On(states) if states.is_empty() => f.write_str("on, no state is used"),
             Apst::On(states) => {
-                let states: Vec<String> =
-                    states.iter().map(|(state, idle_ms)| format!("state {state} after {idle_ms} ms")).collect();
+                let states: Vec<String> = states
+                    .iter()
+                    .map(|(state, idle_ms)| format!("state {state} after {idle_ms} ms"))
+                    .collect();
                 write!(f, "on: {}", states.join(", "))
             }
         }
@@ -88,8 +93,8 @@ fn parts(pages: &[u64], least: usize, most: usize) -> Vec<Part> {
     runs.filter(|run| run.len() >= least).map(|run| (run[0], run.len() as u32)).take(most).collect()
 }
 
-/// Gives the controller the buffer that it asks for, of at most so many bytes, if it may have one. The buffer is the
-/// controller's until the feature is off or the controller has stopped.
+/// Gives the controller the buffer that it asks for, of at most so many bytes, if it may have one. The buffer
+/// is the controller's until the feature is off or the controller has stopped.
 ///
 /// # Errors
 /// A command did not end: the controller may have the buffer, which stays mapped.
@@ -117,7 +122,9 @@ pub(super) fn give_host_memory(
         Ok(memory) => memory,
         Err(error) => return refused(error.to_string()),
     };
-    let most = Some(says.host_memory_parts()).filter(|most| *most > 0).map_or(MOST_PARTS, |most| most.min(MOST_PARTS));
+    let most = Some(says.host_memory_parts())
+        .filter(|most| *most > 0)
+        .map_or(MOST_PARTS, |most| most.min(MOST_PARTS));
     let parts = parts(memory.mapping().pages(), says.host_memory_least_part(), most);
     let pages: u32 = parts.iter().map(|(_, pages)| pages).sum();
     let given = u64::from(pages) * PAGE as u64;
@@ -130,7 +137,8 @@ pub(super) fn give_host_memory(
     };
     for (at, (address, pages)) in parts.iter().enumerate() {
         let words = [address.to_le(), u64::from(*pages).to_le()];
-        // SAFETY: the list has a page, and `MOST_PARTS` entries of 16 bytes fit into it; the controller has not seen it yet.
+        // SAFETY: the list has a page, and `MOST_PARTS` entries of 16 bytes fit into it; the controller has
+        // not seen it yet.
         unsafe { list.at(at * 16, 16).cast::<[u64; 2]>().write(words) };
     }
     let list_at = list.mapping().address(0);
@@ -171,7 +179,8 @@ impl Default for Rules {
 }
 
 impl Rules {
-    /// By the parameters of this machine's kernel, Linux's defaults where they are not there; and by what it was told of the drive.
+    /// By the parameters of this machine's kernel, Linux's defaults where they are not there; and by what it
+    /// was told of the drive.
     pub(super) fn of_kernel(sys: &Path, kept: &Kept) -> Rules {
         let read = |module: &str, name: &str, default: u64| {
             let text = fs::read_to_string(sys.join("module").join(module).join("parameters").join(name));
@@ -189,7 +198,10 @@ impl Rules {
                 primary_timeout_ms: apst("apst_primary_timeout_ms", default.primary_timeout_ms),
                 secondary_timeout_ms: apst("apst_secondary_timeout_ms", default.secondary_timeout_ms),
                 primary_latency_tol_us: apst("apst_primary_latency_tol_us", default.primary_latency_tol_us),
-                secondary_latency_tol_us: apst("apst_secondary_latency_tol_us", default.secondary_latency_tol_us),
+                secondary_latency_tol_us: apst(
+                    "apst_secondary_latency_tol_us",
+                    default.secondary_latency_tol_us,
+                ),
             },
         }
     }
@@ -222,8 +234,8 @@ impl Default for ApstRules {
 }
 
 impl ApstRules {
-    /// After how long without I/O a state is entered that takes `total_us` to enter and leave; `None` if never. `tier` is that of the
-    /// state below, 1 or 2: each is given to one state.
+    /// After how long without I/O a state is entered that takes `total_us` to enter and leave; `None` if
+    /// never. `tier` is that of the state below, 1 or 2: each is given to one state.
     fn idle_ms(&self, total_us: u64, tier: &mut u32) -> Option<u64> {
         /// Milliseconds in the 24 bits of an entry.
         const MOST_MS: u64 = (1 << 24) - 1;
@@ -240,8 +252,8 @@ impl ApstRules {
         (std::mem::replace(tier, wanted.min(*tier)) > wanted).then_some(idle_ms)
     }
 
-    /// The table of Set Features 0Ch for a controller's power states, and which states it uses after how long, the quickest to leave
-    /// first.
+    /// The table of Set Features 0Ch for a controller's power states, and which states it uses after how
+    /// long, the quickest to leave first.
     fn table(&self, states: &[PowerState]) -> ([u64; 32], Vec<(u8, u32)>) {
         let mut table = [0; 32];
         let (mut target, mut tier, mut used) = (0, u32::MAX, Vec::new());
@@ -276,7 +288,9 @@ pub(super) fn set_apst(
         return Ok(Apst::Unsupported);
     }
     let off = match rules {
-        ApstRules { ps_max_latency_us: 0, .. } => Some("no state may take time to leave (latency tolerance 0 us)"),
+        ApstRules { ps_max_latency_us: 0, .. } => {
+            Some("no state may take time to leave (latency tolerance 0 us)")
+        }
         ApstRules { was_off: true, .. } => Some("as under the kernel"),
         _ => None,
     };
@@ -288,7 +302,9 @@ pub(super) fn set_apst(
     }
     match admin.tell(|data| Command::apst(is_on, data), &data, limit) {
         Ok(_) => Ok(off.map_or(Apst::On(states), |reason| Apst::Off(reason.to_owned()))),
-        Err(Failure::Status(status)) => Ok(Apst::Off(format!("it refuses its table (NVMe status {status:#x})"))),
+        Err(Failure::Status(status)) => {
+            Ok(Apst::Off(format!("it refuses its table (NVMe status {status:#x})")))
+        }
         Err(failure) => Err(failure),
     }
 }
@@ -310,7 +326,8 @@ mod tests {
         assert_eq!(parts(&pages, 2, 1), [(page(7), 3)]);
     }
 
-    /// The power states of a drive as `nvme id-ctrl` prints them, and the table that drivers/nvme/host/core.c makes of them.
+    /// The power states of a drive as `nvme id-ctrl` prints them, and the table that drivers/nvme/host/core.c
+    /// makes of them.
     #[test]
     fn the_table_is_the_kernels() {
         let states = [

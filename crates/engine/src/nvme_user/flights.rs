@@ -1,5 +1,5 @@
-//! The commands in flight on a queue pair. A command's identifier is the number of its slot, which the pool hands out
-//! once.
+//! The commands in flight on a queue pair. A command's identifier is the number of its slot, which the pool
+//! hands out once.
 
 use crate::pool::Slot;
 
@@ -87,7 +87,8 @@ impl Flights {
         (0..self.by_slot.len()).filter(|id| self.by_slot[*id].len > 0).map(|id| id as u16).collect()
     }
 
-    /// Makes every command in flight older by one; gives those that are older than `limit` now, with their ages.
+    /// Makes every command in flight older by one; gives those that are older than `limit` now, with their
+    /// ages.
     pub(super) fn grow_older(&mut self, limit: u32) -> Vec<(u16, u32)> {
         let mut old = Vec::new();
         for (id, flight) in self.by_slot.iter_mut().enumerate().filter(|(_, flight)| flight.len > 0) {

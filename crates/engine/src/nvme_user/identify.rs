@@ -1,7 +1,7 @@
 //! What a controller and its namespaces say of themselves.
 //!
-//! Sources: NVM Express Base Specification 2.0, figure 275 (Identify Controller) and figure 207 (SMART / Health
-//! Information); NVM Command Set Specification 1.0, figure 97 (Identify Namespace).
+//! Sources: NVM Express Base Specification 2.0, figure 275 (Identify Controller) and figure 207 (SMART /
+//! Health Information); NVM Command Set Specification 1.0, figure 97 (Identify Namespace).
 
 use super::features::{Apst, HostMemory};
 use super::kept::FeatureState;
@@ -78,7 +78,8 @@ impl ControllerData<'_> {
         text(&self.0[64..72])
     }
 
-    /// Bytes of the largest transfer: `MDTS`, in units of the smallest page; without one, what the blocks' number allows.
+    /// Bytes of the largest transfer: `MDTS`, in units of the smallest page; without one, what the blocks'
+    /// number allows.
     pub(super) fn max_transfer_bytes(&self, smallest_page: u64) -> u32 {
         let most = u64::from(MOST_BLOCKS) * 512;
         let limit = match self.0[77] {
@@ -88,7 +89,8 @@ impl ControllerData<'_> {
         limit.min(most) as u32
     }
 
-    /// `CNTRLTYPE`: false for a discovery or administrative controller. Controllers before NVMe 1.4 do not say.
+    /// `CNTRLTYPE`: false for a discovery or administrative controller. Controllers before NVMe 1.4 do not
+    /// say.
     pub(super) fn does_io(&self) -> bool {
         matches!(self.0[111], 0 | 1)
     }
@@ -164,7 +166,8 @@ fn text(bytes: &[u8]) -> String {
 
 /// The active namespaces of a list (CNS 02h), which ends with a zero or its page.
 pub(super) fn active(list: &Data) -> impl Iterator<Item = u32> {
-    let numbers = list.chunks_exact(4).map(|bytes| u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]));
+    let numbers =
+        list.chunks_exact(4).map(|bytes| u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]));
     numbers.take_while(|nsid| *nsid != 0)
 }
 
@@ -193,7 +196,11 @@ pub(super) fn namespace(nsid: u32, data: &Data) -> NamespaceInfo {
 /// The counts of a SMART / Health Information log; each has 16 bytes.
 pub(crate) fn io_counts(log: &Data) -> IoCounts {
     let count = |at: usize| {
-        if log[at + 8..at + 16].iter().any(|byte| *byte != 0) { u64::MAX } else { little_endian(&log[at..at + 8]) }
+        if log[at + 8..at + 16].iter().any(|byte| *byte != 0) {
+            u64::MAX
+        } else {
+            little_endian(&log[at..at + 8])
+        }
     };
     IoCounts { host_reads: count(64), host_writes: count(80) }
 }
@@ -231,7 +238,10 @@ mod tests {
         let mut data = [0; PAGE];
         data[0..8].copy_from_slice(&1000u64.to_le_bytes());
         data[130] = 12;
-        assert_eq!(namespace(2, &data), NamespaceInfo { nsid: 2, blocks: 1000, lba_shift: 12, unusable: None });
+        assert_eq!(
+            namespace(2, &data),
+            NamespaceInfo { nsid: 2, blocks: 1000, lba_shift: 12, unusable: None }
+        );
         let reason = |data: &Data| namespace(1, data).unusable.unwrap();
         data[29] = 1;
         assert!(reason(&data).contains("protection information of type 1"));

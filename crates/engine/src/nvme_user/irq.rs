@@ -12,16 +12,19 @@ pub(super) fn event() -> Result<OwnedFd, EngineError> {
     // SAFETY: takes no memory of ours.
     let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
     if fd < 0 {
-        let remedy =
-            if last_errno() == libc::EMFILE { ": lower numjobs, or raise RLIMIT_NOFILE by `ulimit -n`" } else { "" };
+        let remedy = if last_errno() == libc::EMFILE {
+            ": lower numjobs, or raise RLIMIT_NOFILE by `ulimit -n`"
+        } else {
+            ""
+        };
         return Err(EngineError::call("eventfd", last_errno(), remedy.to_owned()));
     }
     // SAFETY: the descriptor is new and ours.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// Waits for one event by epoll(7), edge-triggered: a wake-up costs one system call, for the event's count need not be
-/// read.
+/// Waits for one event by epoll(7), edge-triggered: a wake-up costs one system call, for the event's count
+/// need not be read.
 pub(super) struct Waiter {
     epoll: OwnedFd,
 }
@@ -47,12 +50,14 @@ impl Waiter {
     pub(super) fn wait(&self, limit: Duration) {
         let mut found = libc::epoll_event { events: 0, u64: 0 };
         let limit = limit.as_millis().clamp(1, 1 << 30) as i32;
-        // SAFETY: the descriptor is open, and there is room for one event. An error (a signal) is as a spurious wake-up.
+        // SAFETY: the descriptor is open, and there is room for one event. An error (a signal) is as a
+        // spurious wake-up.
         unsafe { libc::epoll_wait(self.epoll.as_raw_fd(), &raw mut found, 1, limit) };
     }
 }
 
-/// A thread that sleeps until the kernel asks for the device back, so that who measures needs no system call to know.
+/// A thread that sleeps until the kernel asks for the device back, so that who measures needs no system call
+/// to know.
 pub(super) struct Watch {
     asked: Arc<AtomicBool>,
     stop: OwnedFd,
@@ -77,7 +82,8 @@ impl Watch {
             }
         };
         let thread = std::thread::Builder::new().name("iopj-vfio".to_owned()).spawn(sleep);
-        let thread = thread.map_err(|e| EngineError::call("clone", e.raw_os_error().unwrap_or(0), String::new()))?;
+        let thread =
+            thread.map_err(|e| EngineError::call("clone", e.raw_os_error().unwrap_or(0), String::new()))?;
         Ok(Watch { asked, stop, thread: Some(thread) })
     }
 

@@ -1,7 +1,8 @@
-//! What a drive loses when it changes hands, as it stood under the kernel's driver, and what became of it under this one.
+//! What a drive loses when it changes hands, as it stood under the kernel's driver, and what became of it
+//! under this one.
 //!
-//! Sources: NVM Express Base Specification 2.0, sections 5.15 (Get Features) and 5.27 (Set Features); Linux, drivers/base/power/sysfs.c
-//! (`pm_qos_latency_tolerance_us`).
+//! Sources: NVM Express Base Specification 2.0, sections 5.15 (Get Features) and 5.27 (Set Features); Linux,
+//! drivers/base/power/sysfs.c (`pm_qos_latency_tolerance_us`).
 
 use super::admin::{Admin, Failure};
 use super::command::Command;
@@ -17,7 +18,8 @@ pub struct Kept {
     pub features: Vec<KeptFeature>,
     /// The kernel had it enter no power state by itself.
     pub apst_off: bool,
-    /// How long leaving a power state that it enters by itself may take in us, `u64::MAX` for any time; absent where the kernel did not tell.
+    /// How long leaving a power state that it enters by itself may take in us, `u64::MAX` for any time;
+    /// absent where the kernel did not tell.
     pub latency_tolerance_us: Option<u64>,
 }
 
@@ -58,9 +60,14 @@ impl fmt::Display for FeatureState {
         match (self.stands, self.refusal) {
             (Ok(stands), _) if stands == wanted => write!(f, "{stands:#x} as under the kernel"),
             (Ok(stands), Some(status)) => {
-                write!(f, "{stands:#x}, {wanted:#x} under the kernel: it refuses that (NVMe status {status:#x})")
+                write!(
+                    f,
+                    "{stands:#x}, {wanted:#x} under the kernel: it refuses that (NVMe status {status:#x})"
+                )
             }
-            (Ok(stands), None) => write!(f, "{stands:#x}, {wanted:#x} under the kernel: it does not take that"),
+            (Ok(stands), None) => {
+                write!(f, "{stands:#x}, {wanted:#x} under the kernel: it does not take that")
+            }
             (Err(status), _) => {
                 write!(f, "unknown, {wanted:#x} under the kernel: it does not tell (NVMe status {status:#x})")
             }

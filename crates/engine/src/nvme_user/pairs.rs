@@ -45,8 +45,8 @@ impl Controller {
         }
     }
 
-    /// A queue pair of its own for the caller and, where it shall interrupt, the event that it signals, which is open
-    /// as long as the controller.
+    /// A queue pair of its own for the caller and, where it shall interrupt, the event that it signals, which
+    /// is open as long as the controller.
     pub(super) fn create_pair(
         &self,
         shape: Shape,
@@ -56,7 +56,8 @@ impl Controller {
         if shape.depth >= most {
             let (address, entries, depth) = (self.address(), shape.depth + 1, most - 1);
             return Err(EngineError::unsupported(format!(
-                "a queue of {entries} entries is more than the {most} that {address} has (CAP.MQES): lower iodepth to {depth}"
+                "a queue of {entries} entries is more than the {most} that {address} has (CAP.MQES): lower \
+                 iodepth to {depth}"
             )));
         }
         let shape = shape.within(most);
@@ -93,7 +94,8 @@ impl Controller {
         let made = admin
             .execute(Command::create_completion_queue(id, shape.completions, completion, vector), limit)
             .and_then(|_| {
-                let made = admin.execute(Command::create_submission_queue(id, shape.submissions, submission), limit);
+                let made =
+                    admin.execute(Command::create_submission_queue(id, shape.submissions, submission), limit);
                 if let Err(Failure::Status(_)) = made {
                     admin.execute(Command::delete_completion_queue(id), limit).map_err(|_| Failure::Late)?;
                 }
@@ -130,8 +132,8 @@ impl Controller {
         Ok(events.as_raw_fd())
     }
 
-    /// Deletes a queue pair; true if the controller does not use its memory any more. One that does not delete it is
-    /// reset.
+    /// Deletes a queue pair; true if the controller does not use its memory any more. One that does not
+    /// delete it is reset.
     pub(super) fn delete_pair(&self, id: u16) -> bool {
         let mut admin = self.admin();
         if self.end().is_none() {

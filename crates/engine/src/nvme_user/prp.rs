@@ -1,7 +1,8 @@
 //! Physical region pages: how a command names the memory of its data, page by page.
 //!
-//! Source: NVM Express Base Specification 2.0, section 4.1.1. The first entry may begin anywhere in a page at a multiple
-//! of four bytes; the second names the second page or a list; where a list goes on, its page's last entry names the next.
+//! Source: NVM Express Base Specification 2.0, section 4.1.1. The first entry may begin anywhere in a page at
+//! a multiple of four bytes; the second names the second page or a list; where a list goes on, its page's
+//! last entry names the next.
 
 use super::registers::PAGE;
 use std::ptr::NonNull;
@@ -15,8 +16,8 @@ pub(super) fn pages_of(offset: usize, len: usize) -> usize {
     (offset + len).div_ceil(PAGE)
 }
 
-/// Bytes of list memory that a transfer of up to `len` bytes needs, wherever it begins. A list of less than a page has
-/// a power of two, so that lists side by side cross no page.
+/// Bytes of list memory that a transfer of up to `len` bytes needs, wherever it begins. A list of less than a
+/// page has a power of two, so that lists side by side cross no page.
 pub(super) fn list_len(len: usize) -> usize {
     let entries = pages_of(PAGE - 4, len) - 1;
     match entries {
@@ -38,13 +39,19 @@ pub(super) struct List<'a> {
     pub(super) offset: usize,
 }
 
-/// The second entry of a command that moves `len` bytes, more than one page holds, from byte `offset` of the first of `pages`
-/// on: the second page, or a list, which is written here.
+/// The second entry of a command that moves `len` bytes, more than one page holds, from byte `offset` of the
+/// first of `pages` on: the second page, or a list, which is written here.
 ///
 /// # Safety
-/// From the list's base on [`list_len`] of `len` bytes may be written, and no command that the device has uses them.
+/// From the list's base on [`list_len`] of `len` bytes may be written, and no command that the device has
+/// uses them.
 #[inline]
-pub(super) unsafe fn second<'a>(pages: &[u64], offset: usize, len: usize, list: impl FnOnce() -> List<'a>) -> u64 {
+pub(super) unsafe fn second<'a>(
+    pages: &[u64],
+    offset: usize,
+    len: usize,
+    list: impl FnOnce() -> List<'a>,
+) -> u64 {
     match pages_of(offset, len) {
         2 => pages[1],
         count => {
@@ -56,8 +63,8 @@ pub(super) unsafe fn second<'a>(pages: &[u64], offset: usize, len: usize, list: 
     }
 }
 
-/// The second entries of all commands that begin where a slot does: a shorter transfer needs a shorter part of the same list, as long
-/// as that has no chain.
+/// The second entries of all commands that begin where a slot does: a shorter transfer needs a shorter part
+/// of the same list, as long as that has no chain.
 #[derive(Clone, Copy)]
 pub(super) struct Prepared {
     page: u64,
@@ -65,7 +72,8 @@ pub(super) struct Prepared {
 }
 
 impl Prepared {
-    /// For up to `len` bytes from byte `offset` of the first of `pages` on; `None` where the list would have more than a page.
+    /// For up to `len` bytes from byte `offset` of the first of `pages` on; `None` where the list would have
+    /// more than a page.
     ///
     /// # Safety
     /// As for [`second`], and nobody writes the list afterwards.
@@ -102,7 +110,8 @@ unsafe fn write_list(mut entries: &[u64], list: List<'_>) {
         if entries.len() <= PER_PAGE {
             break;
         }
-        // SAFETY: more entries than one page holds follow, so by the condition this whole page of the list is ours.
+        // SAFETY: more entries than one page holds follow, so by the condition this whole page of the list is
+        // ours.
         unsafe {
             at.copy_from_nonoverlapping(NonNull::from(entries).cast(), PER_PAGE - 1);
             at.add(PER_PAGE - 1).write(*next);
@@ -144,18 +153,21 @@ mod tests {
     }
 
     fn check(offset: usize, len: usize, list_offset: usize) {
-        let pages: Vec<u64> = (0..pages_of(offset, len) as u64).map(|page| 0x10_0000 + page * 0x3000).collect();
+        let pages: Vec<u64> =
+            (0..pages_of(offset, len) as u64).map(|page| 0x10_0000 + page * 0x3000).collect();
         let bytes = list_len(len);
         let list_offset = if bytes < PAGE { (list_offset * bytes) % PAGE } else { 0 };
         let list_pages: Vec<u64> =
             (0..bytes.div_ceil(PAGE) as u64 + 1).map(|page| 0x8000_0000 + page * 0x2000).collect();
         let mut memory = vec![0u64; bytes / 8];
-        let list = List { base: NonNull::from(&mut memory[..]).cast(), pages: &list_pages, offset: list_offset };
+        let list =
+            List { base: NonNull::from(&mut memory[..]).cast(), pages: &list_pages, offset: list_offset };
         // SAFETY: `memory` has the bytes that `list_len` says, and no device has them.
         let prp2 = if pages.len() == 1 { 0 } else { unsafe { second(&pages, offset, len, || list) } };
         let prp1 = pages[0] + offset as u64;
         let ranges = walk(prp1, prp2, len, |address| {
-            let page = list_pages.iter().position(|page| (*page..*page + PAGE as u64).contains(&address)).unwrap();
+            let page =
+                list_pages.iter().position(|page| (*page..*page + PAGE as u64).contains(&address)).unwrap();
             let start = page * PER_PAGE;
             let in_page = (address - list_pages[page]) as usize;
             assert_eq!(in_page, if page == 0 { list_offset } else { 0 });
@@ -164,7 +176,8 @@ mod tests {
         });
         // What was prepared for the longest transfer serves a shorter one.
         let longest = if list_len(len) > PAGE { len } else { (PER_PAGE * PAGE).min(len * 2) };
-        let all: Vec<u64> = (0..pages_of(offset, longest) as u64).map(|page| 0x10_0000 + page * 0x3000).collect();
+        let all: Vec<u64> =
+            (0..pages_of(offset, longest) as u64).map(|page| 0x10_0000 + page * 0x3000).collect();
         let mut room = vec![0u64; list_len(longest).max(bytes) / 8];
         let list = List { base: NonNull::from(&mut room[..]).cast(), ..list };
         // SAFETY: as above.

@@ -1,7 +1,7 @@
 //! A queue pair: the rings of submission and completion entries, their indices, phase and doorbells.
 //!
-//! Sources: NVM Express Base Specification 2.0, sections 3.3 (queues) and 4.2 (completions), and annex B.5 (shadow
-//! doorbells); PCIe Transport Specification 1.0, section 3.1.2 (doorbells).
+//! Sources: NVM Express Base Specification 2.0, sections 3.3 (queues) and 4.2 (completions), and annex B.5
+//! (shadow doorbells); PCIe Transport Specification 1.0, section 3.1.2 (doorbells).
 
 use super::command::{COMMAND_LEN, Command, ENTRY_LEN, Entry, Transfer};
 use super::dma::DmaMemory;
@@ -15,8 +15,8 @@ use std::sync::atomic::{AtomicU32, Ordering, fence};
 /// The largest queue in entries that an index of 16 bits can name.
 pub(super) const MOST_ENTRIES: u32 = 1 << 16;
 
-/// Makes all that was written to memory visible to the device before the next write of a register. Registers are
-/// uncached, so on x86 the order of the stores suffices.
+/// Makes all that was written to memory visible to the device before the next write of a register. Registers
+/// are uncached, so on x86 the order of the stores suffices.
 #[inline]
 fn before_doorbell() {
     #[cfg(target_arch = "aarch64")]
@@ -27,8 +27,8 @@ fn before_doorbell() {
     fence(Ordering::Release);
 }
 
-/// The shadow doorbells of a controller: a page of values, and a page in which the controller says when it wants to be
-/// told by the real doorbell.
+/// The shadow doorbells of a controller: a page of values, and a page in which the controller says when it
+/// wants to be told by the real doorbell.
 pub(super) struct ShadowPages {
     memory: DmaMemory,
 }
@@ -46,8 +46,10 @@ impl ShadowPages {
 
     /// The shadow of the doorbell `at` bytes after the first one; a page holds no more than its length.
     fn of(&self, at: usize) -> Option<Shadow> {
-        (at + 4 <= PAGE)
-            .then(|| Shadow { value: self.memory.at(at, 4).cast(), event: self.memory.at(PAGE + at, 4).cast() })
+        (at + 4 <= PAGE).then(|| Shadow {
+            value: self.memory.at(at, 4).cast(),
+            event: self.memory.at(PAGE + at, 4).cast(),
+        })
     }
 }
 
@@ -60,8 +62,8 @@ struct Shadow {
 
 impl Shadow {
     fn both(&self) -> (&AtomicU32, &AtomicU32) {
-        // SAFETY: both point into the controller's `ShadowPages`, which outlive every queue pair (`QueuePair::new`);
-        // the device reads and writes them as whole dwords.
+        // SAFETY: both point into the controller's `ShadowPages`, which outlive every queue pair
+        // (`QueuePair::new`); the device reads and writes them as whole dwords.
         unsafe { (self.value.as_ref(), self.event.as_ref()) }
     }
 
@@ -71,13 +73,14 @@ impl Shadow {
         event.store(0, Ordering::Relaxed);
     }
 
-    /// Writes the new value; true if the controller wants to be told of it, that is, if its event index lies among the
-    /// values passed.
+    /// Writes the new value; true if the controller wants to be told of it, that is, if its event index lies
+    /// among the values passed.
     #[inline]
     fn pass(self, old: u16, new: u16) -> bool {
         let (value, event) = self.both();
         value.store(new.into(), Ordering::Relaxed);
-        // The device writes its event index, then reads the value; we do the reverse. One of the two sees the other.
+        // The device writes its event index, then reads the value; we do the reverse. One of the two sees the
+        // other.
         fence(Ordering::SeqCst);
         let event = event.load(Ordering::Relaxed) as u16;
         new.wrapping_sub(event).wrapping_sub(1) < new.wrapping_sub(old)
@@ -169,8 +172,8 @@ impl Submission {
     /// Writes a command to the tail. The controller is told by [`Submission::ring`].
     #[inline]
     pub(super) fn push(&mut self, command: Command) {
-        // SAFETY: the tail is below the number of entries, all of which are in the pair's memory; the entry is free,
-        // for fewer commands than entries are in flight.
+        // SAFETY: the tail is below the number of entries, all of which are in the pair's memory; the entry
+        // is free, for fewer commands than entries are in flight.
         unsafe { self.base.add(self.tail as usize).write(command) };
         self.advance();
     }
@@ -178,7 +181,8 @@ impl Submission {
     /// Has every entry begin as `command`, for [`Submission::push_transfer`]; nothing was pushed yet.
     pub(super) fn prepare(&mut self, command: Command) {
         for at in 0..self.entries as usize {
-            // SAFETY: the entry is in the pair's memory, and none is the controller's before the first doorbell.
+            // SAFETY: the entry is in the pair's memory, and none is the controller's before the first
+            // doorbell.
             unsafe { self.base.add(at).write(command) };
         }
     }
@@ -186,8 +190,9 @@ impl Submission {
     /// As [`Submission::push`], into a queue of prepared entries.
     #[inline]
     pub(super) fn push_transfer(&mut self, transfer: Transfer) {
-        // SAFETY: the tail is below the number of entries, all of which were written by `prepare`; the entry is free, for fewer
-        // commands than entries are in flight, and the controller does not read it before it is told.
+        // SAFETY: the tail is below the number of entries, all of which were written by `prepare`; the entry
+        // is free, for fewer commands than entries are in flight, and the controller does not read it before
+        // it is told.
         unsafe { self.base.add(self.tail as usize).as_mut() }.become_transfer(transfer);
         self.advance();
     }
@@ -205,7 +210,8 @@ impl Submission {
         }
     }
 
-    /// As [`Submission::ring`] where the doorbell is a register that a store reaches; else false, and nothing was done.
+    /// As [`Submission::ring`] where the doorbell is a register that a store reaches; else false, and nothing
+    /// was done.
     #[inline]
     pub(super) fn ring_if_plain(&mut self) -> bool {
         self.tail == self.doorbell.shown || self.doorbell.show_if_plain(self.tail)
@@ -215,15 +221,16 @@ impl Submission {
     pub(super) fn take_back(&mut self, mut each: impl FnMut(u16)) {
         while self.tail != self.doorbell.shown {
             self.tail = self.tail.checked_sub(1).unwrap_or(self.entries - 1);
-            // SAFETY: the entry was written by `push`, and the controller does not read past the tail it was told.
+            // SAFETY: the entry was written by `push`, and the controller does not read past the tail it was
+            // told.
             let command = unsafe { self.base.add(self.tail as usize).read() };
             each((command.dword0 >> 16) as u16);
         }
     }
 }
 
-/// The completion queue of a pair. It cannot overflow: the owner's commands in flight, with the entries that the
-/// controller was not given back, are fewer than its entries.
+/// The completion queue of a pair. It cannot overflow: the owner's commands in flight, with the entries that
+/// the controller was not given back, are fewer than its entries.
 pub(super) struct Completion {
     base: NonNull<u8>,
     /// The end of the last entry.
@@ -276,7 +283,8 @@ impl Completion {
         entry
     }
 
-    /// Gives the entries that were taken back to the controller, once they are so many that it could come to lack them.
+    /// Gives the entries that were taken back to the controller, once they are so many that it could come to
+    /// lack them.
     #[inline]
     pub(super) fn release(&mut self) {
         if self.taken >= self.release_at {
@@ -310,7 +318,8 @@ pub(super) struct Shape {
     pub(super) depth: u32,
     /// Entries of the submission queue, more than the depth: a full queue and an empty one must differ.
     pub(super) submissions: u32,
-    /// Entries of the completion queue, more than the depth. The more there are, the fewer doorbells say that they are free.
+    /// Entries of the completion queue, more than the depth. The more there are, the fewer doorbells say that
+    /// they are free.
     pub(super) completions: u32,
     pub(super) release: Release,
     /// Lists of PRP entries, one an identifier.
@@ -328,11 +337,13 @@ impl Shape {
 
     /// The same within what a controller has, which is more than the depth.
     pub(super) fn within(self, most_entries: u32) -> Shape {
-        let (submissions, completions) = (self.submissions.min(most_entries), self.completions.min(most_entries));
+        let (submissions, completions) =
+            (self.submissions.min(most_entries), self.completions.min(most_entries));
         Shape { submissions, completions, ..self }
     }
 
-    /// Entries taken from which on the controller is told: with what may be in flight they leave one entry free.
+    /// Entries taken from which on the controller is told: with what may be in flight they leave one entry
+    /// free.
     fn release_at(&self) -> u32 {
         match self.release {
             Release::AtOnce => 1,
@@ -351,13 +362,13 @@ pub(super) struct QueuePair {
     memory: DmaMemory,
 }
 
-// SAFETY: all pointers lead to memory of the pair's own, or to doorbells of its controller and their shadows, which are
-// written by the owner of the pair alone; so it may move to another thread.
+// SAFETY: all pointers lead to memory of the pair's own, or to doorbells of its controller and their shadows,
+// which are written by the owner of the pair alone; so it may move to another thread.
 unsafe impl Send for QueuePair {}
 
 impl QueuePair {
-    /// The pair of number `id` in memory; the controller does not know of it yet. The doorbells' shadows must outlive
-    /// the pair.
+    /// The pair of number `id` in memory; the controller does not know of it yet. The doorbells' shadows must
+    /// outlive the pair.
     pub(super) fn new(
         device: &Arc<dyn Device>,
         id: u16,
@@ -372,12 +383,15 @@ impl QueuePair {
         let memory = DmaMemory::new(device, lists_at + lists as usize * list_len)?;
         if !memory.is_contiguous(0, completion_at) || !memory.is_contiguous(completion_at, completion_len) {
             return Err(EngineError::unsupported(format!(
-                "queues for {depth} commands found no contiguous memory, which they need without an IOMMU: lower iodepth"
+                "queues for {depth} commands found no contiguous memory, which they need without an IOMMU: \
+                 lower iodepth"
             )));
         }
-        let bell =
-            |second: usize| Doorbell::new(device, 2 * usize::from(id) + second, doorbells.stride, doorbells.shadow);
-        let (first, last) = (memory.at(completion_at, completion_len), memory.at(completion_at + completion_len, 0));
+        let bell = |second: usize| {
+            Doorbell::new(device, 2 * usize::from(id) + second, doorbells.stride, doorbells.shadow)
+        };
+        let (first, last) =
+            (memory.at(completion_at, completion_len), memory.at(completion_at + completion_len, 0));
         Ok(QueuePair {
             id,
             submission: Submission {
@@ -429,8 +443,8 @@ impl QueuePair {
         self.submission.doorbell.shadow.is_some()
     }
 
-    /// Writes both registers where they are behind the shadows: after a while without completions, in case an event
-    /// index was stale.
+    /// Writes both registers where they are behind the shadows: after a while without completions, in case an
+    /// event index was stale.
     pub(super) fn ring_if_behind(&mut self) {
         self.submission.doorbell.ring_if_behind();
         self.completion.doorbell.ring_if_behind();

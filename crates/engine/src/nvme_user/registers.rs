@@ -1,8 +1,8 @@
-//! The registers of an NVMe controller, and what else its driver needs of the device, behind a trait: the real device
-//! (`vfio`), or a simulated one in tests.
+//! The registers of an NVMe controller, and what else its driver needs of the device, behind a trait: the
+//! real device (`vfio`), or a simulated one in tests.
 //!
-//! Source: NVM Express Base Specification 2.0, section 3.1 (controller properties); PCIe Transport Specification 1.0,
-//! section 3.1 (doorbells).
+//! Source: NVM Express Base Specification 2.0, section 3.1 (controller properties); PCIe Transport
+//! Specification 1.0, section 3.1 (doorbells).
 
 use super::dma::Memory;
 use crate::engine::EngineError;
@@ -41,8 +41,8 @@ pub(super) trait Registers {
     fn read32(&self, at: usize) -> u32;
     /// Writes 32 bits at a byte offset.
     fn write32(&self, at: usize, value: u32);
-    /// The 32 bits at a byte offset, where a store does what [`Registers::write32`] does; they are there as long as
-    /// `self`. `None` where a store would reach nobody.
+    /// The 32 bits at a byte offset, where a store does what [`Registers::write32`] does; they are there as
+    /// long as `self`. `None` where a store would reach nobody.
     fn mapped(&self, at: usize) -> Option<NonNull<u32>>;
     /// Reads 64 bits at a byte offset.
     fn read64(&self, at: usize) -> u64;
@@ -65,12 +65,14 @@ pub(super) trait Device: Registers + Send + Sync {
     fn registers_len(&self) -> usize;
     /// How memory for it must be made.
     fn huge_pages(&self) -> HugePages;
-    /// Lets the device read and write `memory`; returns the address of each of its pages as the device sees it.
+    /// Lets the device read and write `memory`; returns the address of each of its pages as the device sees
+    /// it.
     ///
     /// # Errors
     /// The kernel refuses, or the memory does not suit.
     fn map(&self, memory: &Memory) -> Result<Box<[u64]>, EngineError>;
-    /// Takes back what `map` gave. Where the kernel refuses, it keeps the pages pinned: nobody else gets them.
+    /// Takes back what `map` gave. Where the kernel refuses, it keeps the pages pinned: nobody else gets
+    /// them.
     fn unmap(&self, pages: &[u64]);
     /// Lets it reach memory: once it was seen stopped, for what it did before, it did with memory of others.
     ///
@@ -141,7 +143,8 @@ impl Capabilities {
         (self.cap & 0xffff) as u32 + 1
     }
 
-    /// How long the controller may take to become ready (the larger of `TO` and `CRTO.CRWMT`) or to stop (`TO`).
+    /// How long the controller may take to become ready (the larger of `TO` and `CRTO.CRWMT`) or to stop
+    /// (`TO`).
     pub(super) fn limit(self, ready: bool) -> Duration {
         let units = if ready { self.ready_units } else { (self.cap >> 24 & 0xff) as u32 };
         READY_UNIT * units.max(1)
@@ -157,7 +160,8 @@ impl Capabilities {
         1 << (12 + (self.cap >> 48 & 0xf))
     }
 
-    /// The command set to choose in `CC.CSS`, by `CAP.CSS`: the NVM command set, or all that the controller has.
+    /// The command set to choose in `CC.CSS`, by `CAP.CSS`: the NVM command set, or all that the controller
+    /// has.
     fn command_set(self) -> Option<u32> {
         match self.cap >> 37 & 0xff {
             sets if sets & 1 != 0 => Some(0),
@@ -175,11 +179,14 @@ pub(super) fn require(device: &dyn Device) -> Result<Capabilities, String> {
     let version = device.read32(VS);
     let capabilities = Capabilities::read(device);
     if version == ALL_ONES {
-        return Err("answers no register access (all ones): it is powered down or pulled; plug it in again".to_owned());
+        return Err("answers no register access (all ones): it is powered down or pulled; plug it in again"
+            .to_owned());
     }
     if version < 0x1_0200 {
         let (major, minor) = (version >> 16, version >> 8 & 0xff);
-        return Err(format!("is of NVMe {major}.{minor} and this driver needs 1.2 or newer: use another path"));
+        return Err(format!(
+            "is of NVMe {major}.{minor} and this driver needs 1.2 or newer: use another path"
+        ));
     }
     if capabilities.smallest_page() > PAGE as u64 {
         let least = capabilities.smallest_page();
@@ -231,8 +238,8 @@ pub(super) fn disable(device: &dyn Device, capabilities: Capabilities) -> Result
     await_ready(device, capabilities, false)
 }
 
-/// Stops a controller that was enabled; true if it was seen to stop. One that does not say that it is enabled may have
-/// been reset, or it may be running unseen, with its memory space off: that is no answer.
+/// Stops a controller that was enabled; true if it was seen to stop. One that does not say that it is enabled
+/// may have been reset, or it may be running unseen, with its memory space off: that is no answer.
 pub(super) fn stop(device: &dyn Device, capabilities: Capabilities) -> bool {
     device.read32(CC) & ENABLE != 0 && disable(device, capabilities).is_ok()
 }
@@ -242,7 +249,8 @@ pub(super) fn enable(device: &dyn Device, capabilities: Capabilities) -> Result<
     const SUBMISSION_ENTRY_SHIFT: u32 = 6;
     const COMPLETION_ENTRY_SHIFT: u32 = 4;
     let command_set = capabilities.command_set().unwrap_or(0);
-    device.write32(CC, ENABLE | command_set << 4 | SUBMISSION_ENTRY_SHIFT << 16 | COMPLETION_ENTRY_SHIFT << 20);
+    device
+        .write32(CC, ENABLE | command_set << 4 | SUBMISSION_ENTRY_SHIFT << 16 | COMPLETION_ENTRY_SHIFT << 20);
     await_ready(device, capabilities, true)
 }
 

@@ -87,7 +87,13 @@ impl Bench {
 }
 
 fn read(slot: u32, block: u64, blocks: u32) -> Request {
-    Request { op: Op::Read, slot: Slot(slot), len: blocks * BLOCK, offset: block * 512, tag: u64::from(slot) + 100 }
+    Request {
+        op: Op::Read,
+        slot: Slot(slot),
+        len: blocks * BLOCK,
+        offset: block * 512,
+        tag: u64::from(slot) + 100,
+    }
 }
 
 fn wait(engine: &mut dyn Engine, min: usize) -> Result<Vec<Completion>, EngineError> {
@@ -156,7 +162,8 @@ fn what_no_command_can_say_is_refused_and_the_rest_goes_on() {
         assert!(message.contains(word), "{message}");
         assert_eq!(engine.in_flight(), 0);
     }
-    let mut reader = crate::open("nvme-user/doorbell/poll".parse().unwrap(), &bench.target(false), &pool, 1).unwrap();
+    let mut reader =
+        crate::open("nvme-user/doorbell/poll".parse().unwrap(), &bench.target(false), &pool, 1).unwrap();
     let message = reader.push(&[Request { op: Op::Write, ..read(0, 0, 1) }]).unwrap_err().to_string();
     assert!(message.contains("opened for reading"), "{message}");
     engine.push(&[read(0, DISK as u64 / 512, 1), read(1, 0, 16)]).unwrap();
@@ -210,8 +217,8 @@ impl Drop for StopAtEnd<'_> {
     }
 }
 
-/// The controller reads shadow doorbells on a thread of its own: only the order of our stores tells it what is there,
-/// which Miri checks.
+/// The controller reads shadow doorbells on a thread of its own: only the order of our stores tells it what
+/// is there, which Miri checks.
 #[test]
 fn a_controller_that_polls_its_shadow_doorbells_sees_whole_commands() {
     let bench = Bench::new(Behaviour { shadow: true, never_wants_doorbells: true, ..Behaviour::default() });
@@ -254,8 +261,9 @@ fn a_controller_or_namespace_that_does_not_suit_says_why() {
     assert!(fatal.contains("CSTS.CFS"), "{fatal}");
     let (controller, _sim) = open(Behaviour { metadata: 8, ..Behaviour::default() });
     let controller = controller.unwrap();
-    let error =
-        |nsid| Target::open_bypass(Path::new("/dev/nvme0n1"), &controller, nsid, false).unwrap_err().to_string();
+    let error = |nsid| {
+        Target::open_bypass(Path::new("/dev/nvme0n1"), &controller, nsid, false).unwrap_err().to_string()
+    };
     assert!(error(1).contains("8 bytes of metadata each"), "{}", error(1));
     assert!(error(2).contains("does not have: it has 1"), "{}", error(2));
 }
@@ -277,7 +285,10 @@ fn a_taken_device_has_the_paths_of_bypass_and_no_other() {
             }
             Availability::Unavailable { reason, remedy } => {
                 assert!(!matches!(path, IoPath::NvmeUser(_)), "{path}: {reason}");
-                assert!(reason.contains("0000:01:00.0 is taken") && remedy.contains("--take-device"), "{reason}");
+                assert!(
+                    reason.contains("0000:01:00.0 is taken") && remedy.contains("--take-device"),
+                    "{reason}"
+                );
             }
         }
     }
@@ -341,7 +352,10 @@ fn an_interrupt_wakes_the_engine_that_sleeps() {
     // The simulated controller has two vectors, so the third pair has none.
     let second = bench.open("poll", &pool, 1);
     let message = bench.try_open("interrupt", &pool, 1).err().unwrap().to_string();
-    assert!(message.contains("has 2 interrupt vectors") && message.contains("lower numjobs to 2"), "{message}");
+    assert!(
+        message.contains("has 2 interrupt vectors") && message.contains("lower numjobs to 2"),
+        "{message}"
+    );
     drop((engine, second));
     bench.close();
 }

@@ -7,8 +7,8 @@ use iopj_core::{Sleep, Spin, UserCompletion};
 use std::os::fd::RawFd;
 use std::time::{Duration, Instant};
 
-/// Empty polls between two looks at the clock: some microseconds, or with PAUSE some tens to hundreds. Under Miri each costs
-/// more than a look.
+/// Empty polls between two looks at the clock: some microseconds, or with PAUSE some tens to hundreds. Under
+/// Miri each costs more than a look.
 const POLLS_A_LOOK: u32 = if cfg!(miri) { 64 } else { 4096 };
 /// Quiet time between two looks at the controller: long against an I/O, short against a user.
 const LOOK_AFTER: Duration = Duration::from_millis(1);
@@ -25,9 +25,10 @@ enum Mode {
 struct Hybrid {
     fixed: Option<Duration>,
     _slack: TimerSlack,
-    /// Mean time of a wait that was not answered at once, the latest counting an eighth. Half of it is slept, as the
-    /// kernel did for synchronous I/O until 6.3 (block/blk-mq.c, `blk_mq_poll_nsecs`). At depth 1 a wait is an I/O's
-    /// service time; deeper, it is the time to the next completion, so that the drive is never left without work.
+    /// Mean time of a wait that was not answered at once, the latest counting an eighth. Half of it is slept,
+    /// as the kernel did for synchronous I/O until 6.3 (block/blk-mq.c, `blk_mq_poll_nsecs`). At depth 1 a
+    /// wait is an I/O's service time; deeper, it is the time to the next completion, so that the drive is
+    /// never left without work.
     mean_ns: u64,
     began: Option<Instant>,
 }
@@ -38,7 +39,8 @@ impl Hybrid {
     }
 }
 
-/// The thread's timer slack at its least, until dropped: with the usual 50 us a sleep of a few would be no such sleep.
+/// The thread's timer slack at its least, until dropped: with the usual 50 us a sleep of a few would be no
+/// such sleep.
 struct TimerSlack(libc::c_long);
 
 impl TimerSlack {
@@ -133,7 +135,8 @@ impl Waiting {
         }
     }
 
-    /// Waits until an entry may be there; false after a while without one, when it is time to look at the controller.
+    /// Waits until an entry may be there; false after a while without one, when it is time to look at the
+    /// controller.
     #[inline]
     pub(super) fn until_ready(&mut self, queue: &Completion) -> bool {
         if queue.is_ready() {

@@ -14,9 +14,9 @@ pub(super) struct Bypass {
 }
 
 impl Target {
-    /// The namespace `nsid` of a controller that this process drives. `path` is the name under which it is spoken of:
-    /// that of the kernel's block device, which is away meanwhile. Whether it may be written was decided before the
-    /// controller was taken; here it is only kept.
+    /// The namespace `nsid` of a controller that this process drives. `path` is the name under which it is
+    /// spoken of: that of the kernel's block device, which is away meanwhile. Whether it may be written was
+    /// decided before the controller was taken; here it is only kept.
     ///
     /// # Errors
     /// The controller has no such namespace, or none that can be used (metadata, protection information).
@@ -27,13 +27,21 @@ impl Target {
         writable: bool,
     ) -> Result<Target, TargetError> {
         let address = controller.address();
-        let Some(namespace) = controller.namespaces().iter().find(|namespace| namespace.nsid == nsid).cloned() else {
-            let numbers: Vec<String> = controller.namespaces().iter().map(|other| other.nsid.to_string()).collect();
+        let Some(namespace) =
+            controller.namespaces().iter().find(|namespace| namespace.nsid == nsid).cloned()
+        else {
+            let numbers: Vec<String> =
+                controller.namespaces().iter().map(|other| other.nsid.to_string()).collect();
             let has = if numbers.is_empty() { "none".to_owned() } else { numbers.join(", ") };
             return Err(TargetError::NoNamespace { path: path.to_owned(), nsid, controller: address, has });
         };
         if let Some(reason) = namespace.unusable {
-            return Err(TargetError::UnusableNamespace { path: path.to_owned(), nsid, controller: address, reason });
+            return Err(TargetError::UnusableNamespace {
+                path: path.to_owned(),
+                nsid,
+                controller: address,
+                reason,
+            });
         }
         Ok(Target {
             path: path.to_owned(),
@@ -53,8 +61,8 @@ impl Target {
         })
     }
 
-    /// True if a pool for this target must be [`Pool::huge`](crate::Pool::huge): its controller reaches memory by physical
-    /// addresses, and only huge pages stay where they are.
+    /// True if a pool for this target must be [`Pool::huge`](crate::Pool::huge): its controller reaches
+    /// memory by physical addresses, and only huge pages stay where they are.
     pub fn needs_huge_pages(&self) -> bool {
         self.controller().is_some_and(|controller| controller.needs_huge_pages())
     }

@@ -267,7 +267,9 @@ pub enum Fault {
     #[error("was never written at byte {0} (fallocate), which is read without the device")]
     Unwritten(u64),
     /// Compressed or encrypted: the device moves other bytes than were asked for.
-    #[error("is compressed or encrypted by its file system at byte {0}, so that the device moves other bytes")]
+    #[error(
+        "is compressed or encrypted by its file system at byte {0}, so that the device moves other bytes"
+    )]
     Encoded(u64),
     /// Data within metadata.
     #[error("has data inside the inode or a shared block at byte {0}, which has no block of its own")]
@@ -283,7 +285,9 @@ pub enum Fault {
 impl Fault {
     fn remedy(self) -> &'static str {
         match self {
-            Fault::Encoded(_) => "name a file in a folder without compression and encryption, or let iopj make one",
+            Fault::Encoded(_) => {
+                "name a file in a folder without compression and encryption, or let iopj make one"
+            }
             Fault::Delayed(_) => "`sync` and try again, or let iopj make a file",
             _ => "copy it with `cp --sparse=never --reflink=never`, or let iopj make a file",
         }
@@ -295,7 +299,9 @@ impl TargetError {
     pub(super) fn opening(path: &Path, access: &'static str, device: bool, source: io::Error) -> TargetError {
         let path = path.to_owned();
         let remedy = match (sys::effective_user(), device) {
-            (0, _) => "the system forbids it to root too (a container, a security module); name another target",
+            (0, _) => {
+                "the system forbids it to root too (a container, a security module); name another target"
+            }
             (_, true) => "join the group that owns it (`disk` on most systems), or run as root",
             (_, false) => "change its owner or mode, or run as root",
         };

@@ -5,7 +5,8 @@ use std::fmt;
 use std::io;
 use std::str::FromStr;
 
-/// Bytes before the data in a file that iopj made. I/O never touches them, so writing a file full keeps its mark.
+/// Bytes before the data in a file that iopj made. I/O never touches them, so writing a file full keeps its
+/// mark.
 pub const HEADER_LEN: u64 = 1 << 20;
 
 const MAGIC: &[u8; 16] = b"iopj data file 1";
@@ -55,7 +56,8 @@ impl<'de> serde::Deserialize<'de> for FileId {
     }
 }
 
-/// What the first bytes of a file that iopj made say: magic (16 bytes), id (16), data length (8, little endian).
+/// What the first bytes of a file that iopj made say: magic (16 bytes), id (16), data length (8, little
+/// endian).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Header {
     pub(super) id: FileId,
@@ -122,7 +124,10 @@ mod tests {
             "+0112233445566778899aabbccddeeff",
             "é0112233445566778899aabbccddeef",
         ] {
-            assert!(bad.parse::<FileId>().unwrap_err().to_string().contains("32 hexadecimal digits"), "{bad}");
+            assert!(
+                bad.parse::<FileId>().unwrap_err().to_string().contains("32 hexadecimal digits"),
+                "{bad}"
+            );
         }
         assert_ne!(FileId::random().unwrap(), FileId::random().unwrap());
     }

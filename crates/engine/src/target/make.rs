@@ -1,5 +1,5 @@
-//! Makes a file to measure on: written in full, incompressible, synced, and marked as iopj's. What the mark is
-//! stands in `header`.
+//! Makes a file to measure on: written in full, incompressible, synced, and marked as iopj's. What the mark
+//! is stands in `header`.
 
 use super::error::TargetError;
 use super::header::{FileId, HEADER_LEN, Header};
@@ -14,16 +14,21 @@ use std::path::{Path, PathBuf};
 
 const CHUNK: u64 = 1 << 20;
 
-/// Makes a file with `data_len` bytes of data after a header of [`HEADER_LEN`] bytes, all of it written with random
-/// bytes past the page cache, synced, mode 0600. `progress` is told the bytes of data written so far, after every
-/// MiB, and returns false to stop.
+/// Makes a file with `data_len` bytes of data after a header of [`HEADER_LEN`] bytes, all of it written with
+/// random bytes past the page cache, synced, mode 0600. `progress` is told the bytes of data written so far,
+/// after every MiB, and returns false to stop.
 ///
-/// The header is written last: a file that was not finished does not carry iopj's mark. Any error removes the file.
+/// The header is written last: a file that was not finished does not carry iopj's mark. Any error removes the
+/// file.
 ///
 /// # Errors
-/// The path exists; the file system has no direct I/O or no room; `data_len` is 0 or no multiple of the logical
-/// block; `progress` returned false; a write failed.
-pub fn make_file(path: &Path, data_len: u64, progress: &mut dyn FnMut(u64) -> bool) -> Result<FileId, TargetError> {
+/// The path exists; the file system has no direct I/O or no room; `data_len` is 0 or no multiple of the
+/// logical block; `progress` returned false; a write failed.
+pub fn make_file(
+    path: &Path,
+    data_len: u64,
+    progress: &mut dyn FnMut(u64) -> bool,
+) -> Result<FileId, TargetError> {
     let id = FileId::random().map_err(TargetError::system(path, "drawing random bytes"))?;
     make_file_as(id, path, data_len, progress).map(|()| id)
 }
@@ -54,8 +59,8 @@ pub fn make_file_as(
     Ok(())
 }
 
-/// A file without a name, which is gone at any death; where the file system cannot do that (open(2), `O_TMPFILE`),
-/// a file that is removed unless it is finished.
+/// A file without a name, which is gone at any death; where the file system cannot do that (open(2),
+/// `O_TMPFILE`), a file that is removed unless it is finished.
 struct Unfinished<'a> {
     path: &'a Path,
     file: File,
@@ -72,7 +77,9 @@ impl<'a> Unfinished<'a> {
         match options.open(folder(path)) {
             Ok(file) => return Ok(Unfinished { path, file, named: false }),
             Err(e) if matches!(e.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EISDIR | libc::EINVAL)) => {}
-            Err(e) if e.kind() == io::ErrorKind::NotFound => return Err(TargetError::NotFound { path: folder(path) }),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {
+                return Err(TargetError::NotFound { path: folder(path) });
+            }
             Err(e) => return Err(TargetError::opening(path, "create", false, e)),
         }
         let mut options = OpenOptions::new();
@@ -80,8 +87,12 @@ impl<'a> Unfinished<'a> {
         options.read(true).write(true).create_new(true).mode(0o600).custom_flags(libc::O_NOFOLLOW);
         match options.open(path) {
             Ok(file) => Ok(Unfinished { path, file, named: true }),
-            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Err(TargetError::Exists { path: path.to_owned() }),
-            Err(e) if e.kind() == io::ErrorKind::NotFound => Err(TargetError::NotFound { path: folder(path) }),
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
+                Err(TargetError::Exists { path: path.to_owned() })
+            }
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {
+                Err(TargetError::NotFound { path: folder(path) })
+            }
             Err(e) => Err(TargetError::opening(path, "create", false, e)),
         }
     }

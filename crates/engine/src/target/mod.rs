@@ -1,9 +1,10 @@
-//! The target: the file, block device or NVMe namespace that is read or written, found fit before it is touched.
+//! The target: the file, block device or NVMe namespace that is read or written, found fit before it is
+//! touched.
 //!
-//! This file opens targets. Whether a file's data lie on its device stands in `real`, what may be written in `safety`,
-//! what lies below a device in `topology`, what a command to a namespace needs in `namespace`, what forbids
-//! taking a drive from its driver in `taking`, and how a file to measure
-//! on is made in `make`. Doing I/O is the engines'.
+//! This file opens targets. Whether a file's data lie on its device stands in `real`, what may be written in
+//! `safety`, what lies below a device in `topology`, what a command to a namespace needs in `namespace`, what
+//! forbids taking a drive from its driver in `taking`, and how a file to measure on is made in `make`. Doing
+//! I/O is the engines'.
 
 mod bypass;
 mod error;
@@ -74,12 +75,12 @@ pub enum WritePermission<'a> {
     },
 }
 
-/// The exclusive claims on the devices of a target that is written, kept as long as anybody may write it. Held, never
-/// used: the kernel forgets a claim when its descriptor is closed.
+/// The exclusive claims on the devices of a target that is written, kept as long as anybody may write it.
+/// Held, never used: the kernel forgets a claim when its descriptor is closed.
 type Claims = Arc<[File]>;
 
-/// A descriptor of a target for an engine of its own, with the target's claims: nobody else can claim the devices
-/// before the last descriptor that may write is closed, or ever if it is leaked.
+/// A descriptor of a target for an engine of its own, with the target's claims: nobody else can claim the
+/// devices before the last descriptor that may write is closed, or ever if it is leaked.
 #[derive(Debug)]
 pub struct Descriptor {
     file: File,
@@ -130,8 +131,8 @@ impl Target {
     /// Opens a target for reading.
     ///
     /// # Errors
-    /// Nothing is there; it is no file, block device or NVMe namespace; it is empty or no multiple of the logical
-    /// block; a permission is missing; a file's data do not all lie on its device; no direct I/O.
+    /// Nothing is there; it is no file, block device or NVMe namespace; it is empty or no multiple of the
+    /// logical block; a permission is missing; a file's data do not all lie on its device; no direct I/O.
     pub fn open(path: &Path) -> Result<Target, TargetError> {
         let node = open_node(path, true)?;
         match classify(path, &node)? {
@@ -141,12 +142,13 @@ impl Target {
         }
     }
 
-    /// Opens a target for reading and writing. No descriptor that could write exists before every check has passed.
+    /// Opens a target for reading and writing. No descriptor that could write exists before every check has
+    /// passed.
     ///
     /// # Errors
-    /// As for [`Target::open`]; and all that forbids a write: a file that is not the one named by its identity, a
-    /// partition, a device that differs from the one to destroy, or that is mounted, swap, held, in use, or
-    /// carries a signature.
+    /// As for [`Target::open`]; and all that forbids a write: a file that is not the one named by its
+    /// identity, a partition, a device that differs from the one to destroy, or that is mounted, swap, held,
+    /// in use, or carries a signature.
     pub fn open_for_writing(path: &Path, permission: WritePermission<'_>) -> Result<Target, TargetError> {
         match permission {
             WritePermission::OwnFile { id } => {
@@ -157,7 +159,8 @@ impl Target {
             WritePermission::DestroyData { device, i_know } => {
                 let node = open_node(path, true)?;
                 let kind = classify(path, &node)?;
-                let world = safety::World::here().map_err(TargetError::system(path, "reading mounts and swaps"))?;
+                let world =
+                    safety::World::here().map_err(TargetError::system(path, "reading mounts and swaps"))?;
                 let claims = safety::claim(path, &node, &kind, device, i_know, &world)?;
                 match kind {
                     Node::Generic(block) => Target::of_generic(path, &node, &block, Some(claims)),
@@ -173,7 +176,8 @@ impl Target {
         refuse_page_cache(path, node)?;
         let remedy = "name a file with data, or let iopj make one";
         require_size(path, size, 1, remedy)?;
-        let plain = sys::reopen(node, false, 0).map_err(|e| TargetError::opening(path, access(false), false, e))?;
+        let plain =
+            sys::reopen(node, false, 0).map_err(|e| TargetError::opening(path, access(false), false, e))?;
         let mut warnings: Vec<String> = real::require_written(path, &plain, size)?.into_iter().collect();
         let logical_block = file_logical_block(path, node)?;
         require_size(path, size, logical_block, remedy)?;
@@ -211,13 +215,15 @@ impl Target {
         let access = access(claims.is_some());
         let file = sys::reopen(node, claims.is_some(), libc::O_DIRECT);
         let file = file.map_err(|e| TargetError::opening(path, access, true, e))?;
-        let size =
-            sys::block_device_size(&file).map_err(TargetError::system(path, "asking its size (BLKGETSIZE64)"))?;
+        let size = sys::block_device_size(&file)
+            .map_err(TargetError::system(path, "asking its size (BLKGETSIZE64)"))?;
         let logical_block = sys::logical_block_size(&file);
-        let logical_block = logical_block.map_err(TargetError::system(path, "asking its logical block (BLKSSZGET)"))?;
+        let logical_block =
+            logical_block.map_err(TargetError::system(path, "asking its logical block (BLKSSZGET)"))?;
         require_size(path, size, logical_block, NO_CAPACITY)?;
         let sysfs = Sysfs::new(Path::new(SYSFS));
-        let warnings = sysfs.block_dir(device_id).map(|dir| device_warnings(path, &dir, size)).unwrap_or_default();
+        let warnings =
+            sysfs.block_dir(device_id).map(|dir| device_warnings(path, &dir, size)).unwrap_or_default();
         Ok(Target {
             path: path.to_owned(),
             kind: TargetKind::BlockDevice,
@@ -236,7 +242,12 @@ impl Target {
         })
     }
 
-    fn of_generic(path: &Path, node: &File, block: &Path, claims: Option<Vec<File>>) -> Result<Target, TargetError> {
+    fn of_generic(
+        path: &Path,
+        node: &File,
+        block: &Path,
+        claims: Option<Vec<File>>,
+    ) -> Result<Target, TargetError> {
         let device_id = metadata(path, node)?.rdev();
         let access = access(claims.is_some());
         let file = sys::reopen(node, claims.is_some(), 0);
@@ -265,12 +276,13 @@ impl Target {
         })
     }
 
-    /// A new descriptor of the very same inode with a file description of its own: close-on-exec, direct (except
-    /// an NVMe generic device), for writing too where the target may be written. It keeps the target's claims.
+    /// A new descriptor of the very same inode with a file description of its own: close-on-exec, direct
+    /// (except an NVMe generic device), for writing too where the target may be written. It keeps the
+    /// target's claims.
     ///
     /// # Errors
-    /// Descriptors ran out, or a permission was withdrawn meanwhile; a controller that this process drives has no
-    /// descriptor.
+    /// Descriptors ran out, or a permission was withdrawn meanwhile; a controller that this process drives
+    /// has no descriptor.
     pub fn reopen(&self) -> Result<Descriptor, TargetError> {
         let flags = if self.kind == TargetKind::NvmeGeneric { 0 } else { libc::O_DIRECT };
         let Some(file) = &self.file else {
@@ -312,8 +324,8 @@ impl Target {
         self.logical_block
     }
 
-    /// Kernel names of the whole disks below, as under `/sys/block`, sorted; empty where there are none, as on a
-    /// network file system.
+    /// Kernel names of the whole disks below, as under `/sys/block`, sorted; empty where there are none, as
+    /// on a network file system.
     pub fn devices(&self) -> &[String] {
         &self.devices
     }
@@ -373,7 +385,12 @@ fn classify(path: &Path, node: &File) -> Result<Node, TargetError> {
     }
 }
 
-fn require_size(path: &Path, bytes: u64, logical_block: u32, remedy: &'static str) -> Result<(), TargetError> {
+fn require_size(
+    path: &Path,
+    bytes: u64,
+    logical_block: u32,
+    remedy: &'static str,
+) -> Result<(), TargetError> {
     if bytes == 0 {
         return Err(TargetError::Empty { path: path.to_owned(), remedy });
     }
@@ -383,10 +400,12 @@ fn require_size(path: &Path, bytes: u64, logical_block: u32, remedy: &'static st
     Ok(())
 }
 
-/// Refuses file systems that live in the page cache. New kernels accept `O_DIRECT` on tmpfs and serve it from memory.
+/// Refuses file systems that live in the page cache. New kernels accept `O_DIRECT` on tmpfs and serve it from
+/// memory.
 fn refuse_page_cache(path: &Path, node: &File) -> Result<(), TargetError> {
     const RAMFS_MAGIC: u64 = 0x8584_58f6;
-    let magic = sys::file_system_magic(node).map_err(TargetError::system(path, "asking for its file system"))?;
+    let magic =
+        sys::file_system_magic(node).map_err(TargetError::system(path, "asking for its file system"))?;
     if [RAMFS_MAGIC, libc::TMPFS_MAGIC as u64, libc::HUGETLBFS_MAGIC as u64].contains(&magic) {
         return Err(no_direct_io(path, node));
     }
@@ -406,7 +425,8 @@ fn open_direct(path: &Path, node: &File, write: bool) -> Result<File, TargetErro
     })
 }
 
-/// What statx says, else the logical block of the file system's device, else a page, which suits every device.
+/// What statx says, else the logical block of the file system's device, else a page, which suits every
+/// device.
 fn file_logical_block(path: &Path, node: &File) -> Result<u32, TargetError> {
     match sys::dio_offset_align(node).ok().flatten() {
         Some(0) => Err(no_direct_io(path, node)),
@@ -419,7 +439,12 @@ fn file_logical_block(path: &Path, node: &File) -> Result<u32, TargetError> {
     }
 }
 
-fn read_header(path: &Path, file: &File, size: u64, logical_block: u32) -> Result<Option<Header>, TargetError> {
+fn read_header(
+    path: &Path,
+    file: &File,
+    size: u64,
+    logical_block: u32,
+) -> Result<Option<Header>, TargetError> {
     let length = u64::from(logical_block).max(4096);
     if size < length {
         return Ok(None);
@@ -430,7 +455,12 @@ fn read_header(path: &Path, file: &File, size: u64, logical_block: u32) -> Resul
 }
 
 /// The whole disks below a file. Where the file system's number is no device's (major 0), its mount tells.
-fn file_devices(path: &Path, node: &File, device: u64, warnings: &mut Vec<String>) -> Result<Vec<String>, TargetError> {
+fn file_devices(
+    path: &Path,
+    node: &File,
+    device: u64,
+    warnings: &mut Vec<String>,
+) -> Result<Vec<String>, TargetError> {
     let sysfs = Sysfs::new(Path::new(SYSFS));
     let mount = mounts::of_file(node).map_err(TargetError::system(path, "looking for its mount"))?;
     let numbers = match &mount {
@@ -458,21 +488,22 @@ fn device_warnings(path: &Path, dir: &Path, size: u64) -> Vec<String> {
     let path = shown(path);
     if let Some(stored) = attribute::<String>(&dir, "mm_stat").and_then(|text| zram_stored(&text)) {
         let warning = format!(
-            "`{path}` stores {stored} of its {size} bytes: the rest was never written or is uniform, and is read \
-             without work; write it in full with incompressible data"
+            "`{path}` stores {stored} of its {size} bytes: the rest was never written or is uniform, and is \
+             read without work; write it in full with incompressible data"
         );
         return if stored < size { vec![warning] } else { Vec::new() };
     }
     if attribute::<u64>(&dir, "queue/discard_max_bytes").unwrap_or(0) > 0 {
         return vec![format!(
-            "`{path}` supports discard: blocks that were trimmed or never written may be answered without the medium"
+            "`{path}` supports discard: blocks that were trimmed or never written may be answered without \
+             the medium"
         )];
     }
     Vec::new()
 }
 
-/// Bytes that zram really stores, from its `mm_stat` (Documentation/admin-guide/blockdev/zram.rst): the original
-/// size, which counts pages of one repeated word, less those.
+/// Bytes that zram really stores, from its `mm_stat` (Documentation/admin-guide/blockdev/zram.rst): the
+/// original size, which counts pages of one repeated word, less those.
 fn zram_stored(mm_stat: &str) -> Option<u64> {
     let fields: Vec<u64> = mm_stat.split_whitespace().map_while(|field| field.parse().ok()).collect();
     let [original, _compressed, _used, _limit, _max, same_pages, ..] = fields[..] else { return None };

@@ -1,4 +1,5 @@
-//! The mounts that this process sees (`/proc/self/mountinfo`, proc(5)). What lies below a mount stands in `topology`.
+//! The mounts that this process sees (`/proc/self/mountinfo`, proc(5)). What lies below a mount stands in
+//! `topology`.
 
 use std::fs;
 use std::io;
@@ -108,7 +109,8 @@ mod tests {
 
     #[test]
     fn line_is_read() {
-        let line = "36 35 98:0 /mnt1 /mnt\\0402 rw,noatime shared:1 master:2 - ext3 /dev/root rw,errors=continue";
+        let line =
+            "36 35 98:0 /mnt1 /mnt\\0402 rw,noatime shared:1 master:2 - ext3 /dev/root rw,errors=continue";
         let mount = Mount::parse(line).unwrap();
         assert_eq!((mount.id, mount.device), (36, libc::makedev(98, 0)));
         assert_eq!(mount.mount_point, Path::new("/mnt 2"));

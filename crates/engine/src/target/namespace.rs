@@ -1,5 +1,5 @@
-//! What a command to an NVMe namespace must know of it, and whether passthrough can serve it at all: blocks with
-//! metadata have a second buffer that iopj does not give. Writing commands is the engine's.
+//! What a command to an NVMe namespace must know of it, and whether passthrough can serve it at all: blocks
+//! with metadata have a second buffer that iopj does not give. Writing commands is the engine's.
 
 use super::error::TargetError;
 use super::topology::{attribute, name_of};
@@ -24,9 +24,13 @@ impl NvmeNamespace {
     /// # Errors
     /// Its logical block or its metadata cannot be learned, or its blocks carry metadata.
     pub(super) fn of(path: &Path, file: &File, block: &Path) -> Result<NvmeNamespace, TargetError> {
-        let refuse =
-            |reason| TargetError::NoPassthrough { path: path.to_owned(), reason, block_device: name_of(block) };
-        let nsid = sys::nvme_nsid(file).map_err(TargetError::system(path, "asking its namespace (NVME_IOCTL_ID)"))?;
+        let refuse = |reason| TargetError::NoPassthrough {
+            path: path.to_owned(),
+            reason,
+            block_device: name_of(block),
+        };
+        let nsid = sys::nvme_nsid(file)
+            .map_err(TargetError::system(path, "asking its namespace (NVME_IOCTL_ID)"))?;
         let lba_shift = lba_shift(block).map_err(refuse)?;
         let metadata = metadata_bytes(block, || sys::nvme_identify_namespace(file, nsid));
         match metadata {
@@ -59,15 +63,18 @@ fn lba_shift(block: &Path) -> Result<u8, String> {
     let bytes = attribute::<u32>(block, "queue/logical_block_size");
     match bytes {
         Some(bytes) if bytes.is_power_of_two() && bytes >= 512 => Ok(bytes.trailing_zeros() as u8),
-        Some(bytes) => {
-            Err(format!("its logical block of {bytes} bytes (queue/logical_block_size) is no power of two from 512 on"))
-        }
+        Some(bytes) => Err(format!(
+            "its logical block of {bytes} bytes (queue/logical_block_size) is no power of two from 512 on"
+        )),
         None => Err("sysfs does not tell its logical block (queue/logical_block_size)".to_owned()),
     }
 }
 
 /// Metadata of a block in bytes: sysfs tells since Linux 6.8, before that the controller does.
-fn metadata_bytes(block: &Path, identify: impl FnOnce() -> io::Result<Box<sys::AdminData>>) -> io::Result<u16> {
+fn metadata_bytes(
+    block: &Path,
+    identify: impl FnOnce() -> io::Result<Box<sys::AdminData>>,
+) -> io::Result<u16> {
     match attribute::<u16>(block, "metadata_bytes") {
         Some(bytes) => Ok(bytes),
         None => identify().map(|data| metadata_size(&data)),
@@ -75,8 +82,8 @@ fn metadata_bytes(block: &Path, identify: impl FnOnce() -> io::Result<Box<sys::A
 }
 
 /// Metadata size (MS) of the format in use, from the Identify Namespace data structure (NVM Command Set
-/// specification 1.0, figure 97): FLBAS (byte 26) has the format's index in bits 0 to 3 and, above them, 5 and 6;
-/// the formats begin at byte 128, 4 bytes each, of which the first 2 are MS.
+/// specification 1.0, figure 97): FLBAS (byte 26) has the format's index in bits 0 to 3 and, above them, 5
+/// and 6; the formats begin at byte 128, 4 bytes each, of which the first 2 are MS.
 fn metadata_size(data: &sys::AdminData) -> u16 {
     let format = usize::from(data[26] & 0xf | (data[26] >> 1 & 0x30));
     u16::from_le_bytes([data[128 + 4 * format], data[129 + 4 * format]])

@@ -1,5 +1,5 @@
-//! Whether every byte of a file lies on its device: a hole or an unwritten extent is read from nothing, at a speed
-//! that no drive has. What lies under the file system is left to `topology`.
+//! Whether every byte of a file lies on its device: a hole or an unwritten extent is read from nothing, at a
+//! speed that no drive has. What lies under the file system is left to `topology`.
 
 use super::error::{Fault, TargetError, shown};
 use super::sys::{self, Extent};
@@ -10,8 +10,8 @@ use linux_raw_sys::ioctl::{
 use std::fs::File;
 use std::path::Path;
 
-/// Refuses a file of `size` bytes whose extents do not all lie written on the device. Where the file system cannot
-/// list extents, only holes are looked for, and the answer is a warning.
+/// Refuses a file of `size` bytes whose extents do not all lie written on the device. Where the file system
+/// cannot list extents, only holes are looked for, and the answer is a warning.
 ///
 /// # Errors
 /// [`TargetError::NotReal`] with the first fault and its offset.
@@ -31,8 +31,8 @@ pub(super) fn require_written(path: &Path, file: &File, size: u64) -> Result<Opt
     Ok(None)
 }
 
-/// The first byte after `batch`, which lies beyond `covered`: a list that ends before `size`, or does not get on,
-/// leaves a hole there.
+/// The first byte after `batch`, which lies beyond `covered`: a list that ends before `size`, or does not get
+/// on, leaves a hole there.
 fn advance(batch: &[Extent], covered: u64, size: u64) -> Result<u64, Fault> {
     let next = walk(batch, covered)?;
     let is_last = batch.last().is_none_or(|extent| extent.flags & FIEMAP_EXTENT_LAST != 0);
@@ -64,8 +64,8 @@ fn holes_only(path: &Path, file: &File, size: u64) -> Result<Option<String>, Tar
         return Err(TargetError::NotReal { path: path.to_owned(), fault: Fault::Hole(hole) });
     }
     Ok(Some(format!(
-        "the file system of `{}` does not list extents: unwritten or compressed parts, which are read without the \
-         device, would not be noticed",
+        "the file system of `{}` does not list extents: unwritten or compressed parts, which are read \
+         without the device, would not be noticed",
         shown(path)
     )))
 }

@@ -1,5 +1,5 @@
-//! What may be written: a file that iopj made, or a whole device that nobody uses and that was named twice. Everything
-//! here looks and claims; nothing here opens for writing. Opening stands in the parent module.
+//! What may be written: a file that iopj made, or a whole device that nobody uses and that was named twice.
+//! Everything here looks and claims; nothing here opens for writing. Opening stands in the parent module.
 
 use super::error::TargetError;
 use super::header::{FileId, Header};
@@ -33,7 +33,10 @@ impl World {
 
 /// The paths in `/proc/swaps` (proc(5)).
 fn swap_paths(text: &str) -> Vec<PathBuf> {
-    text.lines().skip(1).filter_map(|line| Some(mounts::unescape(line.split_whitespace().next()?).into())).collect()
+    text.lines()
+        .skip(1)
+        .filter_map(|line| Some(mounts::unescape(line.split_whitespace().next()?).into()))
+        .collect()
 }
 
 /// Refuses a file by its inode: only a regular file with one link, owned by who runs this, can be ours.
@@ -62,14 +65,17 @@ pub(super) fn require_own_header(
     let reason = match header {
         None => "it has no header of iopj".to_owned(),
         Some(header) if header.id != *id => format!("its id is {}, not {id}", header.id),
-        Some(header) if header.file_len() != Some(size) => format!("its header tells another length than {size} bytes"),
+        Some(header) if header.file_len() != Some(size) => {
+            format!("its header tells another length than {size} bytes")
+        }
         Some(_) => return Ok(()),
     };
     Err(TargetError::NotOurs { path: path.to_owned(), reason })
 }
 
-/// Claims the whole device that `node` is, or whose namespace it shows, and every block device that shows the same
-/// namespace. The claims last as long as the descriptors: they were opened `O_EXCL` and for reading only.
+/// Claims the whole device that `node` is, or whose namespace it shows, and every block device that shows the
+/// same namespace. The claims last as long as the descriptors: they were opened `O_EXCL` and for reading
+/// only.
 ///
 /// Claiming a whole device claims its partitions: the kernel lets nobody else claim one, and refuses us while
 /// somebody has one (block/bdev.c, `bd_may_claim`), mounts in other namespaces included.
@@ -233,7 +239,10 @@ mod tests {
         tree.stack(&crypt, &tree.partition("sda", "sda2", "8:2"));
         let lines = ["40 1 253:0 /x /var/x rw - ext4 /dev/dm-0 rw", "36 1 253:0 / / rw - ext4 /dev/dm-0 rw"];
         let message = refusal(&world(&tree, &lines, &[]), &disk);
-        assert!(message.contains("`/dev/sdx` cannot be written: dm-0 is mounted on /; unmount it"), "{message}");
+        assert!(
+            message.contains("`/dev/sdx` cannot be written: dm-0 is mounted on /; unmount it"),
+            "{message}"
+        );
         // Unmounted, the holder itself still forbids it.
         let message = refusal(&world(&tree, &[], &[]), &disk);
         assert!(message.contains("dm-0 stands on sda2; take dm-0 down"), "{message}");
@@ -278,7 +287,8 @@ mod tests {
 
     #[test]
     fn swap_paths_are_read() {
-        let text = "Filename\t\tType\t\tSize\n/dev/sda\\0403  partition\t8388604\t0\t-2\n/swapfile file 1 0 -3\n";
+        let text =
+            "Filename\t\tType\t\tSize\n/dev/sda\\0403  partition\t8388604\t0\t-2\n/swapfile file 1 0 -3\n";
         assert_eq!(swap_paths(text), [PathBuf::from("/dev/sda 3"), PathBuf::from("/swapfile")]);
         assert_eq!(swap_paths(""), Vec::<PathBuf>::new());
     }

@@ -1,6 +1,6 @@
-//! Signatures of data that a device may carry, so that nothing of value is overwritten unnoticed: partition tables,
-//! file systems, swap, RAID, volume managers, encryption (the offsets and bytes are those of each format's own
-//! definition). Whether a signature forbids a write is left to `safety`.
+//! Signatures of data that a device may carry, so that nothing of value is overwritten unnoticed: partition
+//! tables, file systems, swap, RAID, volume managers, encryption (the offsets and bytes are those of each
+//! format's own definition). Whether a signature forbids a write is left to `safety`.
 
 use std::fs::File;
 use std::io;
@@ -122,13 +122,24 @@ mod tests {
     fn every_signature_of_the_table_is_found() {
         for (name, offset, magic) in AT_START {
             let size = 4 << 20;
-            assert_eq!(find(&image(size, &[(*offset as u64, magic)]), size).unwrap(), Some(*name), "at {offset}");
+            assert_eq!(
+                find(&image(size, &[(*offset as u64, magic)]), size).unwrap(),
+                Some(*name),
+                "at {offset}"
+            );
         }
         for (name, offset, magic) in at_end(5_000_192) {
-            assert_eq!(find(&image(5_000_192, &[(offset, magic)]), 5_000_192).unwrap(), Some(name), "at {offset}");
+            assert_eq!(
+                find(&image(5_000_192, &[(offset, magic)]), 5_000_192).unwrap(),
+                Some(name),
+                "at {offset}"
+            );
         }
         for magic in ZFS_MAGICS {
-            assert_eq!(find(&image(1 << 20, &[(200 << 10, magic)]), 1 << 20).unwrap(), Some("a ZFS pool member"));
+            assert_eq!(
+                find(&image(1 << 20, &[(200 << 10, magic)]), 1 << 20).unwrap(),
+                Some("a ZFS pool member")
+            );
         }
     }
 

@@ -83,8 +83,9 @@ pub(super) fn dio_offset_align(node: &impl AsFd) -> io::Result<Option<u32>> {
     let mut answer = MaybeUninit::<libc::statx>::zeroed();
     let fd = node.as_fd().as_raw_fd();
     // SAFETY: the descriptor is borrowed, the name is a C string and `answer` is a whole `struct statx`.
-    let result =
-        unsafe { libc::statx(fd, c"".as_ptr(), libc::AT_EMPTY_PATH, libc::STATX_DIOALIGN, answer.as_mut_ptr()) };
+    let result = unsafe {
+        libc::statx(fd, c"".as_ptr(), libc::AT_EMPTY_PATH, libc::STATX_DIOALIGN, answer.as_mut_ptr())
+    };
     check(result)?;
     // SAFETY: zeroed memory is a valid `struct statx`, and the kernel has filled it.
     let answer = unsafe { answer.assume_init() };
@@ -182,25 +183,28 @@ struct NvmeAdminCommand {
 
 const _: () = assert!(size_of::<NvmeAdminCommand>() == 72);
 
-/// Identify (06h) with CNS 00h, Identify Namespace. The kernel grants it to root, and since Linux 6.2 to whoever has opened the device.
+/// Identify (06h) with CNS 00h, Identify Namespace. The kernel grants it to root, and since Linux 6.2 to
+/// whoever has opened the device.
 pub(super) fn nvme_identify_namespace(device: &impl AsFd, nsid: u32) -> io::Result<Box<AdminData>> {
     let command = NvmeAdminCommand { opcode: 6, nsid, ..NvmeAdminCommand::default() };
     nvme_admin(device, size_of::<AdminData>() as u32, command).map(|(_, data)| data)
 }
 
-/// Get Log Page (02h): the SMART / Health Information log (02h) of the whole controller. The kernel grants it to root.
+/// Get Log Page (02h): the SMART / Health Information log (02h) of the whole controller. The kernel grants it
+/// to root.
 pub(super) fn nvme_smart_log(device: &impl AsFd) -> io::Result<Box<AdminData>> {
     const SMART: u32 = 0x02;
     const LEN: u32 = 512;
     const EVERY_NAMESPACE: u32 = u32::MAX;
     // The number of 32-bit words, less one, stands above the log's identifier.
     let cdw10_to_15 = [SMART | (LEN / 4 - 1) << 16, 0, 0, 0, 0, 0];
-    let command = NvmeAdminCommand { opcode: 2, nsid: EVERY_NAMESPACE, cdw10_to_15, ..NvmeAdminCommand::default() };
+    let command =
+        NvmeAdminCommand { opcode: 2, nsid: EVERY_NAMESPACE, cdw10_to_15, ..NvmeAdminCommand::default() };
     nvme_admin(device, LEN, command).map(|(_, data)| data)
 }
 
-/// The current value of a feature of a controller, dword 0 of Get Features (0Ah; NVM Express Base Specification 2.0). `device` is its
-/// character device.
+/// The current value of a feature of a controller, dword 0 of Get Features (0Ah; NVM Express Base
+/// Specification 2.0). `device` is its character device.
 ///
 /// # Errors
 /// No root, no controller, or one that does not have the feature.
@@ -210,7 +214,8 @@ pub fn nvme_feature(device: &impl AsFd, feature: u8) -> io::Result<u32> {
     nvme_admin(device, FEATURE_LEN, command).map(|(value, _)| value)
 }
 
-/// Some features have data beside dword 0 (0Ch: a table of 256 bytes). Without a place for it a drive would write to address 0.
+/// Some features have data beside dword 0 (0Ch: a table of 256 bytes). Without a place for it a drive would
+/// write to address 0.
 const FEATURE_LEN: u32 = size_of::<AdminData>() as u32;
 
 /// Gives a feature without data a value until the controller's next reset (Set Features, 09h).
@@ -219,16 +224,19 @@ const FEATURE_LEN: u32 = size_of::<AdminData>() as u32;
 /// As for [`nvme_feature`], or the feature takes no such value.
 pub fn set_nvme_feature(device: &impl AsFd, feature: u8, value: u32) -> io::Result<()> {
     let cdw10_to_15 = [feature.into(), value, 0, 0, 0, 0];
-    nvme_admin(device, 0, NvmeAdminCommand { opcode: 0x09, cdw10_to_15, ..NvmeAdminCommand::default() }).map(drop)
+    nvme_admin(device, 0, NvmeAdminCommand { opcode: 0x09, cdw10_to_15, ..NvmeAdminCommand::default() })
+        .map(drop)
 }
 
-/// Hands a command to the controller by `NVME_IOCTL_ADMIN_CMD`: dword 0 of its completion, and the data, of which the first `len` bytes, all of
-/// them at most, are what it returns.
+/// Hands a command to the controller by `NVME_IOCTL_ADMIN_CMD`: dword 0 of its completion, and the data, of
+/// which the first `len` bytes, all of them at most, are what it returns.
 fn nvme_admin(device: &impl AsFd, len: u32, command: NvmeAdminCommand) -> io::Result<(u32, Box<AdminData>)> {
     let mut data = Box::new([0; size_of::<AdminData>()]);
     let mut command = command.with_place(&mut data, len);
-    // SAFETY: the kernel reads and writes one command, and writes `data_len` bytes to `addr`, where `data` has as many.
-    let status = unsafe { libc::ioctl(device.as_fd().as_raw_fd(), NVME_IOCTL_ADMIN_CMD as _, &raw mut command) };
+    // SAFETY: the kernel reads and writes one command, and writes `data_len` bytes to `addr`, where `data`
+    // has as many.
+    let status =
+        unsafe { libc::ioctl(device.as_fd().as_raw_fd(), NVME_IOCTL_ADMIN_CMD as _, &raw mut command) };
     check(status)?;
     match status {
         0 => Ok((command.result, data)),
@@ -237,8 +245,8 @@ fn nvme_admin(device: &impl AsFd, len: u32, command: NvmeAdminCommand) -> io::Re
 }
 
 impl NvmeAdminCommand {
-    /// The command with `len` bytes of `data` for what it returns, all of them at most; and with the kernel's own time: when a shorter one is
-    /// over the kernel resets the controller, which loses its features.
+    /// The command with `len` bytes of `data` for what it returns, all of them at most; and with the kernel's
+    /// own time: when a shorter one is over the kernel resets the controller, which loses its features.
     fn with_place(self, data: &mut AdminData, len: u32) -> NvmeAdminCommand {
         let data_len = len.min(size_of::<AdminData>() as u32);
         NvmeAdminCommand { addr: data.as_mut_ptr() as u64, data_len, timeout_ms: 0, ..self }
@@ -305,8 +313,8 @@ fn check(result: c_int) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    /// Get Features without a place for its data made a drive write to address 0; a command with a second of time made the kernel reset
-    /// the controller.
+    /// Get Features without a place for its data made a drive write to address 0; a command with a second of
+    /// time made the kernel reset the controller.
     #[test]
     fn an_admin_command_has_a_place_for_its_data_and_the_kernels_time() {
         let mut data = [0; size_of::<AdminData>()];

@@ -1,5 +1,5 @@
-//! Whether an NVMe controller may be taken from its driver, to be driven from user space. Looks and claims for a moment;
-//! changes nothing: taking and giving back are the runner's.
+//! Whether an NVMe controller may be taken from its driver, to be driven from user space. Looks and claims
+//! for a moment; changes nothing: taking and giving back are the runner's.
 
 use super::error::TargetError;
 use super::safety::{self, Use, World};
@@ -16,8 +16,8 @@ pub struct TakePlan {
     pub address: PciAddress,
     /// The driver that it is bound to, `nvme` for most; `None` where it has none.
     pub driver: Option<String>,
-    /// Kernel names of its namespaces' block devices (of the heads, under multipath), sorted; they vanish while the
-    /// controller is taken.
+    /// Kernel names of its namespaces' block devices (of the heads, under multipath), sorted; they vanish
+    /// while the controller is taken.
     pub namespaces: Vec<String>,
     /// Its IOMMU group; `None` without an IOMMU.
     pub group: Option<u32>,
@@ -33,7 +33,10 @@ pub enum TakeRefusal {
     #[error("there is no PCI device {0}: `lspci -D -d ::0108` lists the NVMe controllers")]
     NoDevice(PciAddress),
     /// Its class is another one.
-    #[error("{address} is no NVMe controller (its class is {class}, not 0x010802): `lspci -D -d ::0108` lists them")]
+    #[error(
+        "{address} is no NVMe controller (its class is {class}, not 0x010802): `lspci -D -d ::0108` lists \
+         them"
+    )]
     NoController {
         /// The device.
         address: PciAddress,
@@ -52,7 +55,8 @@ pub enum TakeRefusal {
     },
     /// A namespace, or something on it, is swap.
     #[error(
-        "{address} cannot be taken: {device} on it is used as swap; `swapoff /dev/{device}`, or name another drive"
+        "{address} cannot be taken: {device} on it is used as swap; `swapoff /dev/{device}`, or name \
+         another drive"
     )]
     Swap {
         /// The controller.
@@ -61,7 +65,10 @@ pub enum TakeRefusal {
         device: String,
     },
     /// Device mapper, md, loop or the like stands on a namespace.
-    #[error("{address} cannot be taken: {holder} stands on its {device}; take {holder} down, or name another drive")]
+    #[error(
+        "{address} cannot be taken: {holder} stands on its {device}; take {holder} down, or name another \
+         drive"
+    )]
     Held {
         /// The controller.
         address: PciAddress,
@@ -72,8 +79,8 @@ pub enum TakeRefusal {
     },
     /// Somebody else holds a namespace exclusively.
     #[error(
-        "{address} cannot be taken: something (a mount in another namespace, RAID, LVM or a program) holds its {device}; end that, or \
-         name another drive"
+        "{address} cannot be taken: something (a mount in another namespace, RAID, LVM or a program) holds \
+         its {device}; end that, or name another drive"
     )]
     Busy {
         /// The controller.
@@ -97,8 +104,8 @@ pub enum TakeRefusal {
     },
     /// Nothing keeps the drive out of foreign memory.
     #[error(
-        "{0} has no IOMMU, so that a fault could overwrite any memory: switch it on (VT-d or AMD-Vi in the firmware, for Intel also \
-         intel_iommu=on on the kernel command line), or say --i-know-no-iommu"
+        "{0} has no IOMMU, so that a fault could overwrite any memory: switch it on (VT-d or AMD-Vi in the \
+         firmware, for Intel also intel_iommu=on on the kernel command line), or say --i-know-no-iommu"
     )]
     NoIommu(PciAddress),
     /// VFIO would refuse a device without an IOMMU.
@@ -130,24 +137,28 @@ pub enum TakeRefusal {
 
 /// Class, subclass and programming interface of an NVMe controller (PCI Code and ID Assignment, 01h 08h 02h).
 const NVME_CLASS: &str = "0x010802";
-/// Class and subclass of a bridge from PCI to PCI: it belongs to the group of what lies below it and moves no data of its own.
+/// Class and subclass of a bridge from PCI to PCI: it belongs to the group of what lies below it and moves no
+/// data of its own.
 const BRIDGE_CLASS: &str = "0x0604";
 
-/// Exclusive claims on the block devices of a controller that is about to be taken: nobody can mount one meanwhile.
+/// Exclusive claims on the block devices of a controller that is about to be taken: nobody can mount one
+/// meanwhile.
 #[derive(Debug)]
 pub struct TakeClaims {
-    /// Its own, which vanish with its driver. To be closed before the driver has it again: a block device that is held open comes
-    /// back under another name.
+    /// Its own, which vanish with its driver. To be closed before the driver has it again: a block device
+    /// that is held open comes back under another name.
     pub own: Vec<File>,
     /// Those by which other controllers show the same namespaces, for as long as it is taken.
     pub twins: Vec<File>,
 }
 
-/// Finds out whether the controller may be taken from its driver, and what is to be known for that. Opens each of its
-/// namespaces exclusively for a moment; changes nothing. What it tells may be wrong a moment later: who takes the
-/// controller asks by [`claim_for_taking`]. `i_know_no_iommu` allows a controller without an IOMMU.
+/// Finds out whether the controller may be taken from its driver, and what is to be known for that. Opens
+/// each of its namespaces exclusively for a moment; changes nothing. What it tells may be wrong a moment
+/// later: who takes the controller asks by [`claim_for_taking`]. `i_know_no_iommu` allows a controller
+/// without an IOMMU.
 ///
-/// Sources: Documentation/driver-api/vfio.rst, Documentation/ABI/testing/{sysfs-bus-pci,sysfs-kernel-iommu_groups}.
+/// Sources: Documentation/driver-api/vfio.rst,
+/// Documentation/ABI/testing/{sysfs-bus-pci,sysfs-kernel-iommu_groups}.
 ///
 /// # Errors
 /// [`TargetError::NotTaken`] with the [`TakeRefusal`]; or a permission is missing, or sysfs cannot be read.
@@ -159,11 +170,15 @@ pub fn plan_taking(address: PciAddress, i_know_no_iommu: bool) -> Result<TakePla
 ///
 /// # Errors
 /// As for [`plan_taking`].
-pub fn claim_for_taking(address: PciAddress, i_know_no_iommu: bool) -> Result<(TakePlan, TakeClaims), TargetError> {
+pub fn claim_for_taking(
+    address: PciAddress,
+    i_know_no_iommu: bool,
+) -> Result<(TakePlan, TakeClaims), TargetError> {
     let folder = device_folder(Path::new(super::SYSFS), address);
     let world = World::here().map_err(TargetError::system(&folder, "reading mounts and swaps"))?;
     let (plan, disks) = plan_in(Path::new(super::SYSFS), &world, address, i_know_no_iommu)?;
-    let (own, twins) = disks.into_iter().partition::<Vec<_>, _>(|disk| plan.namespaces.contains(&name_of(disk)));
+    let (own, twins) =
+        disks.into_iter().partition::<Vec<_>, _>(|disk| plan.namespaces.contains(&name_of(disk)));
     let claims = TakeClaims { own: claim_disks(address, &own)?, twins: claim_disks(address, &twins)? };
     Ok((plan, claims))
 }
@@ -183,22 +198,27 @@ fn device_folder(sysfs: &Path, address: PciAddress) -> PathBuf {
     sysfs.join("bus/pci/devices").join(address.to_string())
 }
 
-/// The block devices of a controller's namespaces that are there now, sorted; under multipath the heads `nvmeXnZ` in the place
-/// of the hidden paths `nvmeXcYnZ`.
+/// The block devices of a controller's namespaces that are there now, sorted; under multipath the heads
+/// `nvmeXnZ` in the place of the hidden paths `nvmeXcYnZ`.
 fn namespace_disks(sysfs: &Path, address: PciAddress) -> Vec<PathBuf> {
     let controllers = entries(&device_folder(sysfs, address).join("nvme"));
-    let names = controllers.iter().flat_map(|controller| entries(controller)).filter_map(|dir| head_of(&name_of(&dir)));
+    let names = controllers
+        .iter()
+        .flat_map(|controller| entries(controller))
+        .filter_map(|dir| head_of(&name_of(&dir)));
     let mut disks: Vec<PathBuf> = names.filter_map(|name| Sysfs::new(sysfs).named(&name).ok()).collect();
     disks.sort();
     disks.dedup();
     disks
 }
 
-/// The visible block device of a namespace: `nvme0n1` of itself and of `nvme0c3n1`; `None` for what is no namespace.
+/// The visible block device of a namespace: `nvme0n1` of itself and of `nvme0c3n1`; `None` for what is no
+/// namespace.
 pub fn head_of(name: &str) -> Option<String> {
     let is_number = |digits: &str| !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
     let (start, namespace) = name.strip_prefix("nvme")?.split_once('n')?;
-    let (instance, path) = start.split_once('c').map_or((start, None), |(instance, path)| (instance, Some(path)));
+    let (instance, path) =
+        start.split_once('c').map_or((start, None), |(instance, path)| (instance, Some(path)));
     let is_namespace = is_number(instance) && is_number(namespace) && path.is_none_or(is_number);
     is_namespace.then(|| format!("nvme{instance}n{namespace}"))
 }
@@ -218,7 +238,9 @@ fn plan_in(
     let namespaces = namespace_disks(sysfs, address);
     let mut disks = namespaces.clone();
     // Another controller may show the same namespace, and what is mounted there would be overwritten here.
-    disks.extend(namespaces.iter().flat_map(|disk| world.sysfs.twins(disk)).filter(|twin| !namespaces.contains(twin)));
+    disks.extend(
+        namespaces.iter().flat_map(|disk| world.sysfs.twins(disk)).filter(|twin| !namespaces.contains(twin)),
+    );
     let used = safety::find_use(world, &disks);
     match used.map_err(TargetError::system(&folder, "reading the numbers of its namespaces"))? {
         None => {}
@@ -253,7 +275,9 @@ fn require_free_hand(sysfs: &Path, folder: &Path, address: PciAddress) -> Result
         return Err(TakeRefusal::NoVfioPci(address));
     }
     match attribute::<String>(folder, "driver_override") {
-        Some(driver) if !matches!(driver.as_str(), "" | "(null)") => Err(TakeRefusal::Pinned { address, driver }),
+        Some(driver) if !matches!(driver.as_str(), "" | "(null)") => {
+            Err(TakeRefusal::Pinned { address, driver })
+        }
         _ => Ok(()),
     }
 }
@@ -289,7 +313,8 @@ fn require_no_iommu_mode(sysfs: &Path, address: PciAddress, i_know: bool) -> Res
     ) {
         Some(mode) if mode == "Y" => return Ok(()),
         Some(_) => {
-            "`echo 1 > /sys/module/vfio/parameters/enable_unsafe_noiommu_mode`, as root, allows it until the next boot"
+            "`echo 1 > /sys/module/vfio/parameters/enable_unsafe_noiommu_mode`, as root, allows it until the \
+             next boot"
         }
         None => "use a kernel built with CONFIG_VFIO_NOIOMMU, or switch the IOMMU on",
     };

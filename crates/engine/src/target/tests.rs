@@ -102,8 +102,9 @@ fn reopened_descriptor_is_direct_and_of_the_same_inode() {
         written(&path, 4096);
         let fd = target.reopen().unwrap();
         // SAFETY: F_GETFL and F_GETFD touch no memory.
-        let (status, flags) =
-            unsafe { (libc::fcntl(fd.as_raw_fd(), libc::F_GETFL), libc::fcntl(fd.as_raw_fd(), libc::F_GETFD)) };
+        let (status, flags) = unsafe {
+            (libc::fcntl(fd.as_raw_fd(), libc::F_GETFL), libc::fcntl(fd.as_raw_fd(), libc::F_GETFD))
+        };
         assert_eq!((status & libc::O_ACCMODE, status & libc::O_DIRECT), (write, libc::O_DIRECT));
         assert_eq!(flags & libc::FD_CLOEXEC, libc::FD_CLOEXEC);
         assert_eq!(fd.file.metadata().unwrap().ino(), inode);
@@ -136,7 +137,10 @@ fn file_that_is_not_our_own_is_not_written() {
     assert_says(&own_refusal(&at("link"), &id), &["was not made by iopj: it is a symbolic link"]);
     assert_says(&own_refusal(folder.path(), &id), &["was not made by iopj: it is no regular file"]);
     written(&at("plain"), 8192);
-    assert_says(&own_refusal(&at("plain"), &id), &["was not made by iopj: it has no header", "--destroy-data"]);
+    assert_says(
+        &own_refusal(&at("plain"), &id),
+        &["was not made by iopj: it has no header", "--destroy-data"],
+    );
     fs::hard_link(&path, at("second")).unwrap();
     assert_says(&own_refusal(&path, &id), &["it has 2 links"]);
     fs::remove_file(at("second")).unwrap();
@@ -164,7 +168,10 @@ fn what_cannot_be_a_target_is_refused() {
     assert_says(&refusal(&at("fifo")), &["is a fifo: name a file, a block device or an NVMe namespace"]);
     let _socket = std::os::unix::net::UnixListener::bind(at("s")).unwrap();
     assert_says(&refusal(&at("s")), &["is a socket: name a file"]);
-    assert_says(&refusal("/dev/null".as_ref()), &["`/dev/null` is a character device that is no NVMe namespace"]);
+    assert_says(
+        &refusal("/dev/null".as_ref()),
+        &["`/dev/null` is a character device that is no NVMe namespace"],
+    );
     written(&at("empty"), 0);
     assert_says(&refusal(&at("empty")), &["holds no byte: name a file with data"]);
     written(&at("small"), 100);
@@ -201,11 +208,13 @@ fn file_of_more_extents_than_one_batch_is_walked_to_its_end() {
     let kept = sys::EXTENT_BATCH as i64 + 100;
     written(&path, (2 * kept as usize - 1) * 4096);
     let file = fs::OpenOptions::new().read(true).write(true).open(&path).unwrap();
-    // Taking out every second block leaves neighbours that are none on the device: one extent each, and no hole.
+    // Taking out every second block leaves neighbours that are none on the device: one extent each, and no
+    // hole.
     for block in (0..kept - 1).rev() {
         // SAFETY: fallocate touches no memory; the descriptor is open.
-        let result =
-            unsafe { libc::fallocate(file.as_raw_fd(), libc::FALLOC_FL_COLLAPSE_RANGE, (2 * block + 1) * 4096, 4096) };
+        let result = unsafe {
+            libc::fallocate(file.as_raw_fd(), libc::FALLOC_FL_COLLAPSE_RANGE, (2 * block + 1) * 4096, 4096)
+        };
         let errno = if result == 0 { 0 } else { io::Error::last_os_error().raw_os_error().unwrap() };
         if !have(errno != libc::EOPNOTSUPP, "a file system with collapse_range") {
             return;
@@ -228,7 +237,10 @@ fn tmpfs_is_refused_to_read_and_to_make() {
     let folder = tempfile::tempdir_in(shm).unwrap();
     let path = folder.path().join("data");
     written(&path, 8192);
-    assert_says(&refusal(&path), &["lies on tmpfs, which has no direct I/O", "name a file on a disk's file system"]);
+    assert_says(
+        &refusal(&path),
+        &["lies on tmpfs, which has no direct I/O", "name a file on a disk's file system"],
+    );
     fs::remove_file(&path).unwrap();
     let message = make_file(&path, 4096, &mut |_| true).unwrap_err().to_string();
     assert_says(&message, &["lies on tmpfs"]);
@@ -242,7 +254,10 @@ fn file_that_cannot_be_made_leaves_nothing() {
     let make = |path: &Path, len, go_on| make_file(path, len, &mut |_| go_on).unwrap_err().to_string();
     assert_says(&make(&path, 0, true), &["holds no byte: ask for a size"]);
     assert_says(&make(&path, 1000, true), &["has 1000 bytes, which is no multiple"]);
-    assert_says(&make(&path, 1 << 60, true), &["needs 1152921504607895552 bytes and its file system has", "make room"]);
+    assert_says(
+        &make(&path, 1 << 60, true),
+        &["needs 1152921504607895552 bytes and its file system has", "make room"],
+    );
     assert_says(&make(&path, u64::MAX - 4095, true), &["needs 18446744073709551615 bytes"]);
     assert_says(&make(&path, 2 << 20, false), &["was interrupted: it was removed"]);
     assert!(!path.exists());

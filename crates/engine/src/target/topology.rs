@@ -1,5 +1,5 @@
-//! What lies below and upon a block device, as sysfs tells (Documentation/ABI/stable/sysfs-block): partitions, device
-//! mapper, md, NVMe multipath, btrfs. Which of it forbids a write is left to `safety`.
+//! What lies below and upon a block device, as sysfs tells (Documentation/ABI/stable/sysfs-block):
+//! partitions, device mapper, md, NVMe multipath, btrfs. Which of it forbids a write is left to `safety`.
 
 use super::mounts::{self, Mount};
 use std::collections::BTreeSet;
@@ -9,11 +9,11 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-/// Kernel names of the whole disks below the block device with number `device` (`st_rdev`, or `st_dev` of a file),
-/// sorted: the names under `/sys/block`. `sysfs` is the root of sysfs, `/sys`.
+/// Kernel names of the whole disks below the block device with number `device` (`st_rdev`, or `st_dev` of a
+/// file), sorted: the names under `/sys/block`. `sysfs` is the root of sysfs, `/sys`.
 ///
-/// A partition leads to its disk; device mapper and md lead to what they are made of; the head of an NVMe multipath
-/// device leads to its paths, which own the queues and interrupts; a loop device is a leaf itself.
+/// A partition leads to its disk; device mapper and md lead to what they are made of; the head of an NVMe
+/// multipath device leads to its paths, which own the queues and interrupts; a loop device is a leaf itself.
 ///
 /// # Errors
 /// sysfs does not know the device.
@@ -61,7 +61,8 @@ impl Sysfs {
         self.root.join("dev").join(class).join(number).canonicalize()
     }
 
-    /// The block device of the namespace whose generic character device has this number: `nvme0n1` of `ng0n1`.
+    /// The block device of the namespace whose generic character device has this number: `nvme0n1` of
+    /// `ng0n1`.
     pub(super) fn block_of_generic(&self, device: u64) -> Option<PathBuf> {
         let dir = self.numbered("char", device).ok()?;
         let subsystem = dir.join("subsystem").canonicalize().ok()?;
@@ -76,9 +77,13 @@ impl Sysfs {
         if mount.fs_type == "btrfs" {
             // The mount names one device of several; /sys/fs/btrfs/UUID/devices has them all.
             let sets = entries(&self.root.join("fs/btrfs"));
-            let sets = sets.iter().map(|dir| entries(&dir.join("devices")).iter().filter_map(|d| number(d)).collect());
+            let sets = sets
+                .iter()
+                .map(|dir| entries(&dir.join("devices")).iter().filter_map(|d| number(d)).collect());
             devices.extend(
-                sets.filter(|set: &Vec<u64>| set.iter().any(|d| devices.contains(d))).flatten().collect::<Vec<_>>(),
+                sets.filter(|set: &Vec<u64>| set.iter().any(|d| devices.contains(d)))
+                    .flatten()
+                    .collect::<Vec<_>>(),
             );
         }
         devices.sort_unstable();
@@ -102,11 +107,13 @@ impl Sysfs {
     /// The hidden block devices `nvmeXcYnZ` that carry the I/O of the multipath head `nvmeXnZ`
     /// (drivers/nvme/host/multipath.c, `nvme_mpath_set_disk_name`).
     fn multipath_paths(&self, head: &str) -> Vec<PathBuf> {
-        let Some((subsystem, namespace)) = head.strip_prefix("nvme").and_then(|rest| rest.split_once('n')) else {
+        let Some((subsystem, namespace)) = head.strip_prefix("nvme").and_then(|rest| rest.split_once('n'))
+        else {
             return Vec::new();
         };
         let is_path = |name: &str| {
-            let rest = name.strip_prefix("nvme").and_then(|rest| rest.strip_prefix(subsystem)?.strip_prefix('c'));
+            let rest =
+                name.strip_prefix("nvme").and_then(|rest| rest.strip_prefix(subsystem)?.strip_prefix('c'));
             let controller = rest.and_then(|rest| rest.strip_suffix(namespace)?.strip_suffix('n'));
             controller.is_some_and(|digits| !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()))
         };
@@ -119,12 +126,14 @@ impl Sysfs {
         let loops = self.loops();
         while let Some(dir) = open.pop() {
             let name = name_of(&dir);
-            let Some(device) = number(&dir).filter(|_| members.iter().all(|member| member.name != name)) else {
+            let Some(device) = number(&dir).filter(|_| members.iter().all(|member| member.name != name))
+            else {
                 continue;
             };
             open.extend(partitions(&dir));
             let mut holders = entries(&dir.join("holders"));
-            holders.extend(loops.iter().filter(|(_, backing)| *backing == device).map(|(dir, _)| dir.clone()));
+            holders
+                .extend(loops.iter().filter(|(_, backing)| *backing == device).map(|(dir, _)| dir.clone()));
             members.push(Member { name, device, holders: holders.iter().map(|dir| name_of(dir)).collect() });
             open.extend(holders.iter().map(|dir| whole(dir)));
         }
@@ -146,7 +155,8 @@ impl Sysfs {
         let Some(id) = world_wide_id(dir) else { return Vec::new() };
         let visible = |other: &PathBuf| attribute::<u32>(other, "hidden") != Some(1);
         let all = entries(&self.root.join("block")).into_iter();
-        all.filter(|other| other != dir && visible(other) && world_wide_id(other).as_ref() == Some(&id)).collect()
+        all.filter(|other| other != dir && visible(other) && world_wide_id(other).as_ref() == Some(&id))
+            .collect()
     }
 }
 
@@ -171,8 +181,8 @@ pub(super) fn attribute<T: FromStr>(dir: &Path, name: &str) -> Option<T> {
     fs::read_to_string(dir.join(name)).ok()?.trim().parse().ok()
 }
 
-/// The identifier that a whole device shows on each of its paths: NVMe has it on the disk, SCSI on the disk's device
-/// (drivers/scsi/scsi_sysfs.c, `sdev_show_wwid`).
+/// The identifier that a whole device shows on each of its paths: NVMe has it on the disk, SCSI on the disk's
+/// device (drivers/scsi/scsi_sysfs.c, `sdev_show_wwid`).
 fn world_wide_id(dir: &Path) -> Option<String> {
     ["wwid", "device/wwid"].iter().find_map(|name| attribute::<String>(dir, name).filter(|id| !id.is_empty()))
 }
@@ -289,7 +299,8 @@ mod tests {
     #[test]
     fn twins_show_the_same_namespace() {
         let tree = Tree::new();
-        let (a, b, c) = (tree.disk("nvme0n1", "259:0"), tree.disk("nvme1n1", "259:1"), tree.disk("nvme2n1", "259:2"));
+        let (a, b, c) =
+            (tree.disk("nvme0n1", "259:0"), tree.disk("nvme1n1", "259:1"), tree.disk("nvme2n1", "259:2"));
         let hidden = tree.disk("nvme0c0n1", "259:3");
         for (dir, wwid) in [(&a, "eui.1"), (&b, "eui.1"), (&c, "eui.2"), (&hidden, "eui.1")] {
             fs::write(dir.join("wwid"), format!("{wwid}\n")).unwrap();
@@ -302,7 +313,8 @@ mod tests {
     #[test]
     fn twins_are_two_paths_to_one_scsi_unit() {
         let tree = Tree::new();
-        let disks = ["sda", "sdb", "sdc", "sdd"].map(|name| tree.disk(name, &format!("8:{}", name.as_bytes()[2])));
+        let disks =
+            ["sda", "sdb", "sdc", "sdd"].map(|name| tree.disk(name, &format!("8:{}", name.as_bytes()[2])));
         for (dir, wwid) in disks.iter().zip(["naa.5000c5001", "naa.5000c5001", "naa.5000c5002", ""]) {
             fs::create_dir(dir.join("device")).unwrap();
             fs::write(dir.join("device/wwid"), format!("{wwid}\n")).unwrap();

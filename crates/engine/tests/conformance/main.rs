@@ -138,7 +138,8 @@ fn a_dropped_engine_returns_what_was_in_flight(subject: &Subject) {
     let pool = Pool::new(depth, BLOCK).unwrap();
     for submit in [false, true] {
         let mut engine = subject.open(&pool, depth);
-        let requests: Vec<Request> = (0..depth).map(|slot| read(slot, subject.offset(slot.into()), 0)).collect();
+        let requests: Vec<Request> =
+            (0..depth).map(|slot| read(slot, subject.offset(slot.into()), 0)).collect();
         engine.push(&requests).unwrap();
         if submit {
             engine.submit().unwrap();
@@ -282,7 +283,8 @@ fn every_engine_conforms() {
 fn sim_repeats_by_its_seed_and_reorders() {
     let run = |seed| {
         let pool = Pool::new(DEPTH, BLOCK).unwrap();
-        let options = SimOptions { seed, latency_steps: 20, short_ppm: 100_000, error_ppm: 100_000, never_ppm: 0 };
+        let options =
+            SimOptions { seed, latency_steps: 20, short_ppm: 100_000, error_ppm: 100_000, never_ppm: 0 };
         let mut engine = Sim::open(&pool, DEPTH, options);
         let mut log = Vec::new();
         for tag in 0..400 {

@@ -33,9 +33,11 @@ impl Subject {
         match self.path {
             Some(path) => iopj_engine::open(path, &self.place.target, pool, iodepth)
                 .unwrap_or_else(|error| panic!("{}: {error}", self.name)),
-            None => {
-                Box::new(Sim::open(pool, iodepth, SimOptions { seed: 1, latency_steps: 5, ..SimOptions::default() }))
-            }
+            None => Box::new(Sim::open(
+                pool,
+                iodepth,
+                SimOptions { seed: 1, latency_steps: 5, ..SimOptions::default() },
+            )),
         }
     }
 
@@ -88,7 +90,8 @@ impl Subject {
 
     pub(crate) fn put_back(&self) {
         use std::io::Write;
-        let mut file = std::fs::OpenOptions::new().write(true).open(self.place.file.as_ref().unwrap()).unwrap();
+        let mut file =
+            std::fs::OpenOptions::new().write(true).open(self.place.file.as_ref().unwrap()).unwrap();
         file.write_all(&self.place.contents).unwrap();
         file.sync_all().unwrap();
     }
@@ -99,7 +102,8 @@ struct LoopDevice(String);
 
 impl LoopDevice {
     fn over(file: &Path) -> Option<LoopDevice> {
-        let out = Command::new("losetup").args(["--find", "--show", "--direct-io=on"]).arg(file).output().ok()?;
+        let out =
+            Command::new("losetup").args(["--find", "--show", "--direct-io=on"]).arg(file).output().ok()?;
         out.status.success().then(|| LoopDevice(String::from_utf8(out.stdout).unwrap().trim().to_owned()))
     }
 }
@@ -120,7 +124,13 @@ fn file_place() -> Place {
     let path = folder.path().join("data");
     make_file(&path, DATA_LEN, &mut |_| true).unwrap();
     let target = Target::open(&path).unwrap();
-    Place { target, contents: std::fs::read(&path).unwrap(), file: Some(path), _folder: folder, _device: None }
+    Place {
+        target,
+        contents: std::fs::read(&path).unwrap(),
+        file: Some(path),
+        _folder: folder,
+        _device: None,
+    }
 }
 
 fn loop_place() -> Option<Place> {
@@ -129,7 +139,13 @@ fn loop_place() -> Option<Place> {
     make_file(&path, DATA_LEN, &mut |_| true).unwrap();
     let device = LoopDevice::over(&path)?;
     let target = Target::open(Path::new(&device.0)).unwrap();
-    Some(Place { target, contents: std::fs::read(&path).unwrap(), file: None, _folder: folder, _device: Some(device) })
+    Some(Place {
+        target,
+        contents: std::fs::read(&path).unwrap(),
+        file: None,
+        _folder: folder,
+        _device: Some(device),
+    })
 }
 
 /// Every path, and the variants of each, on a file; the plain paths on the other places.
@@ -154,7 +170,9 @@ pub(crate) fn subjects() -> Vec<Subject> {
     let mut places = vec![("file", Rc::clone(&file))];
     match loop_place() {
         Some(place) => places.push(("loop device", Rc::new(place))),
-        None => assert!(std::env::var_os("CI").is_none(), "a loop device needs root and losetup (package mount)"),
+        None => {
+            assert!(std::env::var_os("CI").is_none(), "a loop device needs root and losetup (package mount)")
+        }
     }
     let mut subjects = vec![Subject { name: "sim".to_owned(), path: None, place: file }];
     for (number, (kind, place)) in places.iter().enumerate() {
@@ -167,7 +185,9 @@ pub(crate) fn subjects() -> Vec<Subject> {
                         place: Rc::clone(place),
                     });
                 }
-                Availability::Unavailable { reason, .. } => eprintln!("not here: {path} on a {kind}: {reason}"),
+                Availability::Unavailable { reason, .. } => {
+                    eprintln!("not here: {path} on a {kind}: {reason}")
+                }
             }
         }
     }

@@ -7,11 +7,11 @@ use crate::host::Bench;
 const PAIRS: u32 = 4;
 
 /// What a guest needs so that a drive can be had without an IOMMU.
-const NO_IOMMU: &str = "echo 1 >/sys/module/vfio/parameters/enable_unsafe_noiommu_mode\n\
-                        echo 64 >/proc/sys/vm/nr_hugepages\n";
+const NO_IOMMU: &str =
+    "echo 1 >/sys/module/vfio/parameters/enable_unsafe_noiommu_mode\necho 64 >/proc/sys/vm/nr_hugepages\n";
 
-/// Two drives, of blocks of 512 and of 4096 bytes, each written by the kernel's driver, taken by this way of VFIO, read and
-/// written on all its queue pairs at once, given back, and compared.
+/// Two drives, of blocks of 512 and of 4096 bytes, each written by the kernel's driver, taken by this way of
+/// VFIO, read and written on all its queue pairs at once, given back, and compared.
 fn content_is_whole(mut bench: Bench, vfio: &str) {
     bench.iommu = vfio != "no-iommu";
     let files = [("512", 512), ("4096", 4096)].map(|(name, block_bytes)| {
@@ -21,8 +21,9 @@ fn content_is_whole(mut bench: Bench, vfio: &str) {
     });
     let before = files.each_ref().map(|path| digest(&std::fs::read(path).unwrap()));
     let ready = if bench.iommu { "" } else { NO_IOMMU };
-    let script =
-        format!("drives 2\n{ready}VFIO={vfio} bypass --ignored --exact guest::content::is_whole --nocapture\n");
+    let script = format!(
+        "drives 2\n{ready}VFIO={vfio} bypass --ignored --exact guest::content::is_whole --nocapture\n"
+    );
     let left = bench.run(&script, |_, _| {});
     assert_eq!(left.status, 0, "{}", left.printed);
     for (number, path) in files.iter().enumerate() {

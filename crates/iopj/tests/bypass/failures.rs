@@ -5,7 +5,8 @@ use iopj_lab::vm::{Backend, Drive, Nvme};
 
 const SIZE_BYTES: u64 = 1 << 30;
 
-/// What the engine makes of a bad sector, a command that never ends, a controller's own failure, and a pulled drive.
+/// What the engine makes of a bad sector, a command that never ends, a controller's own failure, and a pulled
+/// drive.
 #[test]
 fn an_engine_ends_by_its_drives_failures_in_words() {
     let Some(mut bench) = Bench::new("6.18") else { return };
@@ -13,7 +14,8 @@ fn an_engine_ends_by_its_drives_failures_in_words() {
     // At 1 MiB, where the kernel looks for no partitions.
     let bad = Backend::BadSectors { size_bytes: SIZE_BYTES, sectors: vec![2048] };
     let stallable = Backend::Stallable { size_bytes: SIZE_BYTES };
-    bench.drives = [bad, stallable, nothing.clone(), nothing].map(|backend| Drive::Nvme(Nvme::new(2, backend))).into();
+    bench.drives =
+        [bad, stallable, nothing.clone(), nothing].map(|backend| Drive::Nvme(Nvme::new(2, backend))).into();
     let script = "drives 4\nbypass --ignored guest::failures:: --nocapture --test-threads 1\n";
     let left = bench.run(script, |line, run| match line {
         "stall" => qmp(run).stall(1).unwrap(),

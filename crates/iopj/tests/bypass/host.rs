@@ -47,7 +47,8 @@ impl Left {
     #[track_caller]
     pub(crate) fn text(&self, name: &str) -> String {
         let path = self.out.join(name);
-        let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{name}: {error}\n{}", self.printed));
+        let text = std::fs::read_to_string(&path)
+            .unwrap_or_else(|error| panic!("{name}: {error}\n{}", self.printed));
         text.trim().to_owned()
     }
 }
@@ -64,8 +65,9 @@ impl Bench {
 
     /// A guest with the kernel that the tester names.
     pub(crate) fn with_own_kernel() -> Bench {
-        let named =
-            |name| std::env::var_os(name).unwrap_or_else(|| panic!("{name} names no file: see CONTRIBUTING.md"));
+        let named = |name| {
+            std::env::var_os(name).unwrap_or_else(|| panic!("{name} names no file: see CONTRIBUTING.md"))
+        };
         let [image, modules] = ["IOPJ_LAB_KERNEL", "IOPJ_LAB_MODULES"].map(|name| PathBuf::from(named(name)));
         let alone = alone();
         let kernel = kernels::from_files(&Cache::open().unwrap(), &image, &modules).unwrap();
@@ -86,8 +88,8 @@ impl Bench {
         path
     }
 
-    /// Runs a script in the guest, with `iopj` and this test binary, as `bypass`, on the path. `on_line` is told each
-    /// line of the console, and may change the machine while its script goes on.
+    /// Runs a script in the guest, with `iopj` and this test binary, as `bypass`, on the path. `on_line` is
+    /// told each line of the console, and may change the machine while its script goes on.
     pub(crate) fn run(&self, script: &str, mut on_line: impl FnMut(&str, &RunFolder)) -> Left {
         let run = RunFolder::create(self.cache.folder()).unwrap();
         let machine = self.machine(&run);

@@ -1,4 +1,5 @@
-//! Kernel bypass in real guests: emulated NVMe drives behind an emulated IOMMU, taken from their driver and given back.
+//! Kernel bypass in real guests: emulated NVMe drives behind an emulated IOMMU, taken from their driver and
+//! given back.
 
 #[path = "../common/mod.rs"]
 mod common;

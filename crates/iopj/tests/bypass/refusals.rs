@@ -40,16 +40,11 @@ fn a_drive_in_use_or_in_company_is_not_taken() {
     bench.drives.push(Drive::Nvme(Nvme::new(2, nothing())));
     bench.drives.push(Drive::Nvme(Nvme { second_function: true, ..Nvme::new(2, nothing()) }));
     let script = format!(
-        "drives 4\n\
-         mounted=$(address 0) few=$(address 1) first=$(address 2) second=$(address 3)\n\
-         mount -t ext4 $(node $mounted) /mnt || exit 96\n\
-         echo kept >/mnt/file\n\
-         attempt mounted $mounted {SHORT}\n\
-         echo more >>/mnt/file; cat /mnt/file >/out/file; umount /mnt\n\
-         attempt group $first {SHORT}\n\
-         driver $second >/out/second\n\
-         attempt jobs $few {SHORT} --numjobs 8\n\
-         attempt writes $few {SHORT} --rw randwrite\n"
+        "drives 4\nmounted=$(address 0) few=$(address 1) first=$(address 2) second=$(address 3)\nmount -t \
+         ext4 $(node $mounted) /mnt || exit 96\necho kept >/mnt/file\nattempt mounted $mounted \
+         {SHORT}\necho more >>/mnt/file; cat /mnt/file >/out/file; umount /mnt\nattempt group $first \
+         {SHORT}\ndriver $second >/out/second\nattempt jobs $few {SHORT} --numjobs 8\nattempt writes $few \
+         {SHORT} --rw randwrite\n"
     );
     let left = bench.run(&script, |_, _| {});
     refused(&left, "mounted", &["cannot be taken: nvme", "is mounted on /mnt; unmount it"]);
@@ -67,12 +62,8 @@ fn without_an_iommu_no_drive_is_taken() {
     bench.iommu = false;
     bench.drives.push(Drive::Nvme(Nvme::new(2, nothing())));
     let script = format!(
-        "drives 1\n\
-         drive=$(address 0)\n\
-         attempt iommu $drive {SHORT}\n\
-         attempt mode $drive --i-know-no-iommu {SHORT}\n\
-         rmmod vfio-pci\n\
-         attempt module $drive {SHORT}\n"
+        "drives 1\ndrive=$(address 0)\nattempt iommu $drive {SHORT}\nattempt mode $drive --i-know-no-iommu \
+         {SHORT}\nrmmod vfio-pci\nattempt module $drive {SHORT}\n"
     );
     let left = bench.run(&script, |_, _| {});
     refused(&left, "iommu", &["has no IOMMU", "intel_iommu=on", "--i-know-no-iommu"]);

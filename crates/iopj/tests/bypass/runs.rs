@@ -1,4 +1,5 @@
-//! Runs on a taken drive that end otherwise than they should: what is kept of them, and whose the drive is afterwards.
+//! Runs on a taken drive that end otherwise than they should: what is kept of them, and whose the drive is
+//! afterwards.
 
 use crate::common::written;
 use crate::guest::{MIB, digest};
@@ -48,20 +49,15 @@ fn a_drive_that_fails_in_a_trial_fails_the_trial_and_is_given_back() {
     let Some(mut bench) = Bench::new("6.18") else { return };
     let size_bytes = 1 << 30;
     let nothing = Backend::Null { size_bytes, latency_ns: 0 };
-    let backends = [Backend::Failable { size_bytes }, Backend::Stallable { size_bytes }, nothing.clone(), nothing];
+    let backends =
+        [Backend::Failable { size_bytes }, Backend::Stallable { size_bytes }, nothing.clone(), nothing];
     bench.drives = backends.map(|backend| Drive::Nvme(Nvme::new(4, backend))).into();
     let script = format!(
-        "drives 4\n\
-         errors=$(address 0) silence=$(address 1) fatal=$(address 2) pulled=$(address 3)\n\
-         attempt errors $errors {TWO}\n\
-         attempt silence $silence {TWO}\n\
-         (\n\
-         under_way fatal $fatal; printf '\\002' | dd of=/sys/bus/pci/devices/$fatal/config bs=1 seek=4 2>/dev/null\n\
-         ) &\n\
-         attempt fatal $fatal {TWO}\n\
-         attempt pulled $pulled {LONG}\n\
-         ls /sys/bus/pci/devices/$pulled >/out/pulled.folder 2>&1\n\
-         iopj restore >/out/restore 2>&1; echo $? >/out/restore.status\n"
+        "drives 4\nerrors=$(address 0) silence=$(address 1) fatal=$(address 2) pulled=$(address 3)\nattempt \
+         errors $errors {TWO}\nattempt silence $silence {TWO}\n(\nunder_way fatal $fatal; printf '\\002' | \
+         dd of=/sys/bus/pci/devices/$fatal/config bs=1 seek=4 2>/dev/null\n) &\nattempt fatal $fatal \
+         {TWO}\nattempt pulled $pulled {LONG}\nls /sys/bus/pci/devices/$pulled >/out/pulled.folder \
+         2>&1\niopj restore >/out/restore 2>&1; echo $? >/out/restore.status\n"
     );
     let mut attempt = String::new();
     let left = bench.run(&script, |line, run| {
@@ -92,13 +88,12 @@ fn a_drive_that_fails_in_a_trial_fails_the_trial_and_is_given_back() {
 #[test]
 fn each_way_to_wait_for_a_slow_drive_is_verified() {
     let Some(mut bench) = Bench::new("6.18") else { return };
-    bench.drives = vec![Drive::Nvme(Nvme::new(4, Backend::Null { size_bytes: 1 << 30, latency_ns: 1_000_000 }))];
+    bench.drives =
+        vec![Drive::Nvme(Nvme::new(4, Backend::Null { size_bytes: 1 << 30, latency_ns: 1_000_000 }))];
     let ways = ["interrupt", "poll", "hybrid", "hybrid:300us"];
     let paths = ways.map(|way| format!("--path nvme-user/doorbell/{way}")).join(" ");
-    let script = format!(
-        "drives 1\n\
-         attempt slow $(address 0) {paths} --iodepth 1 --ios 500 --replicates 3\n"
-    );
+    let script =
+        format!("drives 1\nattempt slow $(address 0) {paths} --iodepth 1 --ios 500 --replicates 3\n");
     let left = bench.run(&script, |_, _| {});
     let messages = left.text("slow.messages");
     assert_eq!(left.text("slow.status"), "0", "{messages}");
@@ -135,23 +130,17 @@ fn a_run_that_is_cut_short_leaves_the_drive_to_its_driver() {
     let before = digest(&std::fs::read(&image).unwrap());
     let cut = |name: &str, signal: &str| {
         format!(
-            "(\n\
-             under_way {name} $drive; driver $drive >/out/{name}.during; kill -{signal} $(pidof iopj)\n\
-             ) &\n\
-             attempt {name} $drive {TWO}\n"
+            "(\nunder_way {name} $drive; driver $drive >/out/{name}.during; kill -{signal} $(pidof iopj)\n) \
+             &\nattempt {name} $drive {TWO}\n"
         )
     };
     let (interrupted, killed) = (cut("interrupted", "INT"), cut("killed", "KILL"));
     let script = format!(
-        "drives 1\n\
-         drive=$(address 0) cache=/sys/block/$(basename $(node $drive))/queue/write_cache\n\
-         cat $cache >/out/default.cache; echo 'write through' >$cache\n\
-         {interrupted}cat $cache >/out/interrupted.cache\n\
-         {killed}cat /run/iopj/journal-*.jsonl >/out/killed.journal\n\
-         iopj restore >/out/restore 2>&1; echo $? >/out/restore.status\n\
-         drives 1\n\
-         driver $drive >/out/restored; cat $cache >/out/restored.cache\n\
-         attempt again $drive {SHORT}\n"
+        "drives 1\ndrive=$(address 0) cache=/sys/block/$(basename $(node $drive))/queue/write_cache\ncat \
+         $cache >/out/default.cache; echo 'write through' >$cache\n{interrupted}cat $cache \
+         >/out/interrupted.cache\n{killed}cat /run/iopj/journal-*.jsonl >/out/killed.journal\niopj restore \
+         >/out/restore 2>&1; echo $? >/out/restore.status\ndrives 1\ndriver $drive >/out/restored; cat \
+         $cache >/out/restored.cache\nattempt again $drive {SHORT}\n"
     );
     let left = bench.run(&script, |_, _| {});
     assert_eq!(left.text("interrupted.status"), "130", "{}", left.text("interrupted.messages"));
@@ -173,11 +162,13 @@ fn a_run_that_is_cut_short_leaves_the_drive_to_its_driver() {
     is_back(&left, "again");
     for outcome in outcomes(&left, "again") {
         let settings = &outcome.measurement().unwrap().evidence.devices[0].settings;
-        let told = ["volatile_write_cache", "interrupt_coalescing", "power_state"].map(|name| settings[name].as_str());
+        let told = ["volatile_write_cache", "interrupt_coalescing", "power_state"]
+            .map(|name| settings[name].as_str());
         assert_eq!(told, ["0x1 as under the kernel", "0x0 as under the kernel", "0x0 as under the kernel"]);
     }
     assert_eq!(digest(&std::fs::read(&image).unwrap()), before);
-    let script = format!("drives 1\nattempt writes $(address 0) {SHORT} --rw randwrite --destroy-data /dev/nvme0n1\n");
+    let script =
+        format!("drives 1\nattempt writes $(address 0) {SHORT} --rw randwrite --destroy-data /dev/nvme0n1\n");
     let left = bench.run(&script, |_, _| {});
     assert_eq!(left.text("writes.status"), "0", "{}", left.text("writes.messages"));
     is_back(&left, "writes");
@@ -191,21 +182,21 @@ fn a_run_without_an_iommu_says_what_it_lacks_and_measures() {
     bench.iommu = false;
     bench.file_drive("drive", 4, 512);
     std::fs::File::create(bench.folder.path().join("drive")).unwrap().set_len(64 << 20).unwrap();
-    let run = "--i-know-no-iommu --path nvme-user/doorbell/poll,nvme-user/doorbell/interrupt --ios 500 --replicates 1";
+    let run = "--i-know-no-iommu --path nvme-user/doorbell/poll,nvme-user/doorbell/interrupt --ios 500 \
+               --replicates 1";
     let script = format!(
-        "drives 1\n\
-         drive=$(address 0)\n\
-         attempt unsaid $drive {SHORT}\n\
-         attempt mode $drive {run}\n\
-         echo 1 >/sys/module/vfio/parameters/enable_unsafe_noiommu_mode\n\
-         attempt pages $drive {run}\n\
-         echo 64 >/proc/sys/vm/nr_hugepages\n\
-         attempt taken $drive {run} --iodepth 1,8\n\
-         awk '/HugePages_Free/ {{ print $2 }}' /proc/meminfo >/out/free\n"
+        "drives 1\ndrive=$(address 0)\nattempt unsaid $drive {SHORT}\nattempt mode $drive {run}\necho 1 \
+         >/sys/module/vfio/parameters/enable_unsafe_noiommu_mode\nattempt pages $drive {run}\necho 64 \
+         >/proc/sys/vm/nr_hugepages\nattempt taken $drive {run} --iodepth 1,8\nawk '/HugePages_Free/ {{ \
+         print $2 }}' /proc/meminfo >/out/free\n"
     );
     let left = bench.run(&script, |_, _| {});
     refused(&left, "unsaid", &["has no IOMMU", "--i-know-no-iommu"]);
-    refused(&left, "mode", &["has no IOMMU", "echo 1 > /sys/module/vfio/parameters/enable_unsafe_noiommu_mode"]);
+    refused(
+        &left,
+        "mode",
+        &["has no IOMMU", "echo 1 > /sys/module/vfio/parameters/enable_unsafe_noiommu_mode"],
+    );
     refused(&left, "pages", &["too few huge pages of 2 MiB are free", "nr_hugepages"]);
     assert_eq!(left.text("taken.status"), "0", "{}", left.text("taken.messages"));
     is_back(&left, "taken");

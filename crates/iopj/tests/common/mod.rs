@@ -1,5 +1,5 @@
-//! What tests of the command line share: a folder on a disk, the program, files of real bytes, loop devices, mounts,
-//! and a lock for what a machine can only do once at a time.
+//! What tests of the command line share: a folder on a disk, the program, files of real bytes, loop devices,
+//! mounts, and a lock for what a machine can only do once at a time.
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
 use iopj_lab::cache::Cache;
@@ -103,11 +103,16 @@ pub(crate) fn have(condition: bool, what: &str) -> bool {
 
 /// True if this user can make loop devices and mount them.
 pub(crate) fn have_loop() -> bool {
-    let tools = ["losetup", "mkfs.ext4", "mount"].iter().all(|tool| Command::new(tool).arg("-V").output().is_ok());
-    have(is_root() && tools && Path::new("/dev/loop-control").exists(), "root, loop devices, mount and mkfs.ext4")
+    let tools =
+        ["losetup", "mkfs.ext4", "mount"].iter().all(|tool| Command::new(tool).arg("-V").output().is_ok());
+    have(
+        is_root() && tools && Path::new("/dev/loop-control").exists(),
+        "root, loop devices, mount and mkfs.ext4",
+    )
 }
 
-/// The kernel of this series for a guest; `None`, said on stderr with the reason and the remedy, where it cannot be had.
+/// The kernel of this series for a guest; `None`, said on stderr with the reason and the remedy, where it
+/// cannot be had.
 pub(crate) fn kernel(series: &str) -> Option<Kernel> {
     match Cache::open().and_then(|cache| kernels::fetch(&cache, series, &mut |_| {})) {
         Ok(kernel) => Some(kernel),

@@ -1,4 +1,5 @@
-//! Energy of whole studies on this machine, by a real meter whose truth is known, by one that dies, by a model, and by none.
+//! Energy of whole studies on this machine, by a real meter whose truth is known, by one that dies, by a
+//! model, and by none.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -17,14 +18,16 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 const QUICK: &str = include_str!("../../../../studies/quick.toml");
-const OPTIONS: &str = "--target data --store e.iopj --path posix-sio/syscall/interrupt,io_uring/syscall/interrupt";
+const OPTIONS: &str =
+    "--target data --store e.iopj --path posix-sio/syscall/interrupt,io_uring/syscall/interrupt";
 
 /// The plug's log as a meter of its own, read out afterwards.
-const LOG: &str = "[meters.wall]\nkind = \"log\"\ninterval = \"100ms\"\nformat = \"csv\"\ntime = \"time\"\ntime_format = \"unix_s\"\n\
-                   watts = \"power (W)\"\nvalues = \"average\"\nwindow_s = 0.13\n";
+const LOG: &str = "[meters.wall]\nkind = \"log\"\ninterval = \"100ms\"\nformat = \"csv\"\ntime = \
+                   \"time\"\ntime_format = \"unix_s\"\nwatts = \"power (W)\"\nvalues = \
+                   \"average\"\nwindow_s = 0.13\n";
 
-/// The quick study with the plug as its meter. The machine may stand still for a second or two; no outage of the plug is so short. Beside
-/// other work its power is hardly ever flat, so that is not waited for long.
+/// The quick study with the plug as its meter. The machine may stand still for a second or two; no outage of
+/// the plug is so short. Beside other work its power is hardly ever flat, so that is not waited for long.
 fn study(port: u16, clock: &str) -> String {
     format!(
         "settle_limit = \"2s\"\n{QUICK}\n[meters.plug]\nkind = \"http\"\ninterval = \"100ms\"\nclock = \"{clock}\"\nbridge = \"2s\"\n\
@@ -72,21 +75,25 @@ fn gap_s(reason: &str) -> Option<f64> {
     reason.split_once("no reading for ")?.1.split_once(" s ")?.0.parse().ok()
 }
 
-/// Why a trial has no joules of the plug. Not where the gap is below 3 s, as the machine makes them when it stands still.
+/// Why a trial has no joules of the plug. Not where the gap is below 3 s, as the machine makes them when it
+/// stands still.
 fn outage(trial: &Trial) -> Option<&str> {
     match plug_outcome(trial) {
-        EnergyOutcome::Incomplete(reason) if gap_s(reason).is_none_or(|seconds| seconds >= 3.0) => Some(reason),
+        EnergyOutcome::Incomplete(reason) if gap_s(reason).is_none_or(|seconds| seconds >= 3.0) => {
+            Some(reason)
+        }
         _ => None,
     }
 }
 
-/// A study with the plug, what it printed, and its command line. `None`, said on stderr, where the machine stood still so often that a
-/// meter that is read live has lost its clock or a trial.
+/// A study with the plug, what it printed, and its command line. `None`, said on stderr, where the machine
+/// stood still so often that a meter that is read live has lost its clock or a trial.
 fn metered() -> Option<(TempDir, Plug, Output, Vec<u8>)> {
     let (folder, plug) = (folder(), Plug::start());
     prepare(folder.path(), &(study(plug.port, "own") + LOG));
     let (output, command_line) = loop {
-        let child = spawn(folder.path(), &format!("run study.toml {OPTIONS} --runtime 2s --replicates 3 --json"));
+        let child =
+            spawn(folder.path(), &format!("run study.toml {OPTIONS} --runtime 2s --replicates 3 --json"));
         plug.watch(child.id());
         let command_line = std::fs::read(format!("/proc/{}/cmdline", child.id())).unwrap();
         let output = child.wait_with_output().unwrap();
@@ -99,13 +106,19 @@ fn metered() -> Option<(TempDir, Plug, Output, Vec<u8>)> {
         EnergyOutcome::Complete(_) => None,
         EnergyOutcome::Incomplete(reason) => Some(reason.clone()),
     });
-    lost.inspect(|reason| eprintln!("once more: {reason}")).is_none().then_some((folder, plug, output, command_line))
+    lost.inspect(|reason| eprintln!("once more: {reason}")).is_none().then_some((
+        folder,
+        plug,
+        output,
+        command_line,
+    ))
 }
 
 #[test]
 fn joules_are_the_laws_and_no_secret_is_kept() {
     let _alone = alone();
-    let (folder, plug, output, command_line) = (0..5).find_map(|_| metered()).expect("one of five studies has joules");
+    let (folder, plug, output, command_line) =
+        (0..5).find_map(|_| metered()).expect("one of five studies has joules");
     let messages = succeeded(&output);
     let trials = trials(folder.path());
     assert_eq!(trials.len(), 9);
@@ -116,7 +129,8 @@ fn joules_are_the_laws_and_no_secret_is_kept() {
         let [low, high] = joules.interval.unwrap();
         let above = joules.above_idle.as_ref().unwrap();
         eprintln!(
-            "{} depth {}: {:.2} J [{low:.2}, {high:.2}], the law's {truth:.2} J; {:.0} I/Os per J; idle {:.2} W",
+            "{} depth {}: {:.2} J [{low:.2}, {high:.2}], the law's {truth:.2} J; {:.0} I/Os per J; idle \
+             {:.2} W",
             trial.path,
             trial.workload.iodepth,
             joules.joules,
@@ -165,7 +179,11 @@ fn power_is_drawn(folder: &Path, trials: &[Trial]) {
     assert!(page.contains("Power over time: plug (system)") && page.contains("power-over-time-plug-system"));
     let figure = std::fs::read_to_string(folder.join("figures/power-over-time-plug-system.svg")).unwrap();
     let stands = |trial: &&Trial| trial.outcome.measurement().unwrap().verdict.kind != VerdictKind::Refuted;
-    assert_eq!(figure.matches("class=\"mark trial window\"").count(), trials.iter().filter(stands).count(), "{figure}");
+    assert_eq!(
+        figure.matches("class=\"mark trial window\"").count(),
+        trials.iter().filter(stands).count(),
+        "{figure}"
+    );
     assert_eq!(figure.matches("class=\"mark curve power\"").count(), 1, "{figure}");
     std::fs::remove_dir_all(folder.join("figures")).unwrap();
 }
@@ -256,8 +274,11 @@ fn trials_while_a_meters_server_is_killed_are_incomplete_and_later_ones_are_not(
     let again = |_| PlugProcess::start_at(port);
     let _again = (0..100).find_map(again).expect("the port is another's now");
     let messages = succeeded(&child.wait_with_output().unwrap());
-    for words in ["the meter `plug` gives no readings, and is tried again", "cannot be reached", "gives readings again"]
-    {
+    for words in [
+        "the meter `plug` gives no readings, and is tried again",
+        "cannot be reached",
+        "gives readings again",
+    ] {
         assert!(messages.contains(words), "{messages}");
     }
     let trials = trials(folder.path());
@@ -266,7 +287,10 @@ fn trials_while_a_meters_server_is_killed_are_incomplete_and_later_ones_are_not(
     let without = |reason: &Option<&str>| reason.is_some_and(|text| text.contains("the meter"));
     assert!(reasons[without_it..until].iter().all(without), "{without_it} to {until}: {reasons:?}");
     // The first two had ended before, and the readings came back.
-    assert!(reasons[..2].iter().all(Option::is_none) && reasons[until..].iter().any(Option::is_none), "{reasons:?}");
+    assert!(
+        reasons[..2].iter().all(Option::is_none) && reasons[until..].iter().any(Option::is_none),
+        "{reasons:?}"
+    );
 }
 
 #[test]
@@ -275,7 +299,8 @@ fn a_meter_that_falls_silent_is_marked_and_the_study_goes_on() {
     let (folder, plug) = (folder(), Plug::start());
     prepare(folder.path(), &study(plug.port, "host"));
     let line = format!("run study.toml {OPTIONS} --iodepth 1 --bs 4k,8k --runtime 2s --replicates 1");
-    // The last value of the first trial's window comes after its end. Within a block: between blocks an idle stretch waits for the meter.
+    // The last value of the first trial's window comes after its end. Within a block: between blocks an idle
+    // stretch waits for the meter.
     let mut child = under_way(folder.path(), &line, 2);
     plug.be_silent(true);
     std::thread::sleep(Duration::from_secs(5));
@@ -331,7 +356,8 @@ fn without_a_meter_a_study_runs_and_says_once_how_to_get_watts() {
     let list = iopj(folder.path(), "meter list --json").output().unwrap();
     let found: serde_json::Value = serde_json::from_slice(&list.stdout).unwrap();
     let is_here = found.as_array().unwrap().iter().any(|meter| meter["why_not"].is_null());
-    let (output, _) = output(&mut iopj(folder.path(), &format!("run {OPTIONS} --iodepth 1 --ios 200 --replicates 2")));
+    let (output, _) =
+        output(&mut iopj(folder.path(), &format!("run {OPTIONS} --iodepth 1 --ios 200 --replicates 2")));
     let messages = succeeded(&output);
     if is_here {
         return eprintln!("skipped: needs a machine without meters");
@@ -343,7 +369,9 @@ fn without_a_meter_a_study_runs_and_says_once_how_to_get_watts() {
         let measurement = trial.outcome.measurement().unwrap();
         let [begin_ns, end_ns] = measurement.window_raw_ns.unwrap();
         // The clocks part by 500 ppm at the most, and are read one after the other.
-        assert!((end_ns - begin_ns).abs_diff(measurement.window_ns) < 1_000_000 + measurement.window_ns / 1000);
+        assert!(
+            (end_ns - begin_ns).abs_diff(measurement.window_ns) < 1_000_000 + measurement.window_ns / 1000
+        );
     }
     assert!(!String::from_utf8_lossy(&output.stdout).contains(" W"));
 }

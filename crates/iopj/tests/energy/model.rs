@@ -4,7 +4,9 @@ use crate::common::{alone, folder, iopj, output};
 use crate::{OPTIONS, QUICK, prepare, succeeded, trials};
 use iopj_core::evidence::{CpuTimes, Finding, ProcessEvidence};
 use iopj_core::path::{Completion, Submission};
-use iopj_core::{EnergyOutcome, Evidence, Joules, Observed, Scope, TrialEnergy, Verdict, VerdictKind, Workload};
+use iopj_core::{
+    EnergyOutcome, Evidence, Joules, Observed, Scope, TrialEnergy, Verdict, VerdictKind, Workload,
+};
 use iopj_store::{Generator, Measurement, Outcome, Store, Trial, histogram};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,11 +14,14 @@ use std::path::Path;
 const WINDOW_S: f64 = 10.0;
 const TRIALS: u64 = 60;
 
-/// Power by the law that the model is to find: at rest, for a core in user space, for one in the kernel, for an I/O per s.
+/// Power by the law that the model is to find: at rest, for a core in user space, for one in the kernel, for
+/// an I/O per s.
 fn law_watts(trial: &Measurement) -> f64 {
     let seconds = trial.window_ns as f64 * 1e-9;
     let rate = |ns: u64| ns as f64 * 1e-9 / seconds;
-    20.0 + 30.0 * rate(trial.cpu().user_ns) + 12.0 * rate(trial.cpu().system_ns) + 5e-5 * trial.ios as f64 / seconds
+    20.0 + 30.0 * rate(trial.cpu().user_ns)
+        + 12.0 * rate(trial.cpu().system_ns)
+        + 5e-5 * trial.ios as f64 / seconds
 }
 
 /// The `model name` of this machine, which studies keep where it has one.
@@ -125,17 +130,25 @@ fn by_the_plug(joules: f64) -> TrialEnergy {
         interval: None,
         above_idle: None,
     });
-    TrialEnergy { meter: "plug".to_owned(), scope: Scope::System, channels: Vec::new(), estimated: false, outcome }
+    TrialEnergy {
+        meter: "plug".to_owned(),
+        scope: Scope::System,
+        channels: Vec::new(),
+        estimated: false,
+        outcome,
+    }
 }
 
 /// A store that a study with a plug has left.
 fn metered(folder: &Path) {
-    let provenance = cpu_model().map_or_else(|| serde_json::json!({}), |model| serde_json::json!({"cpu_model": model}));
+    let provenance =
+        cpu_model().map_or_else(|| serde_json::json!({}), |model| serde_json::json!({"cpu_model": model}));
     let record = serde_json::json!({
         "name": "lab", "text": QUICK, "seed": 1, "planned_trials": TRIALS, "target": "t", "file_id": null,
         "provenance": provenance, "warnings": [], "unavailable": [],
     });
-    let mut store = Store::create(&folder.join("lab.iopj"), &serde_json::from_value(record).unwrap()).unwrap();
+    let mut store =
+        Store::create(&folder.join("lab.iopj"), &serde_json::from_value(record).unwrap()).unwrap();
     for position in 0..TRIALS {
         store.add(&trial(position)).unwrap();
     }
@@ -176,11 +189,17 @@ fn a_fitted_model_gives_estimates_that_say_so_and_rank_nothing() {
         eprintln!("{}: est. {estimate:.2} W, the law's {truth:.2} W", trial.path);
         // The noise is 0.3 W a trial; three intervals miss it once in a million.
         let half = (joules.random_interval[1] - joules.joules) / joules.seconds;
-        assert!((estimate - truth).abs() < 3.0 * half && half < 5.0, "{estimate} W ± {half} W, the law's {truth} W");
+        assert!(
+            (estimate - truth).abs() < 3.0 * half && half < 5.0,
+            "{estimate} W ± {half} W, the law's {truth} W"
+        );
     }
     let report = printed(folder, "report e.iopj");
     assert!(report.contains("energy: system by guess, est."), "{report}");
-    assert!(report.contains("est.: a model's, not measured: it is in no winner map, claim or comparison"), "{report}");
+    assert!(
+        report.contains("est.: a model's, not measured: it is in no winner map, claim or comparison"),
+        "{report}"
+    );
     let winners = printed(folder, "winners e.iopj --metric watts");
     assert!(winners.contains("energy was measured in no trial that counts"), "{winners}");
     let compared = printed(folder, "compare e.iopj e.iopj");

@@ -1,8 +1,9 @@
 //! A plug that measures this machine by a law: power follows real CPU time, so that the truth is known.
 //!
-//! 20 W at rest, 30 W for a core that the program under test uses, 2 W for one that others use. Its gain is wrong by 0.3 %
-//! (declared: ±0.5 %), its clock by 83 s and 40 ppm. It shows means over 130 ms, asks for a password, and keeps a log. However late this
-//! machine lets it look, each mean is over its 130 ms: between two looks the law's joules grow evenly.
+//! 20 W at rest, 30 W for a core that the program under test uses, 2 W for one that others use. Its gain is
+//! wrong by 0.3 % (declared: ±0.5 %), its clock by 83 s and 40 ppm. It shows means over 130 ms, asks for a
+//! password, and keeps a log. However late this machine lets it look, each mean is over its 130 ms: between
+//! two looks the law's joules grow evenly.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
@@ -98,8 +99,8 @@ impl Plug {
         shown.iter().fold("time,power (W)\n".to_owned(), |log, value| log + &line(value))
     }
 
-    /// Whether whoever reads it has missed more than one value in a row between two raw times, for the machine stood still: a bridge
-    /// over that is no measurement.
+    /// Whether whoever reads it has missed more than one value in a row between two raw times, for the
+    /// machine stood still: a bridge over that is no measurement.
     pub(crate) fn was_missed(&self, [begin_ns, end_ns]: [u64; 2]) -> bool {
         let told = self.shared.told.lock().unwrap();
         let is_gap = |pair: &[f64]| pair[1] - pair[0] > 2.5 * WINDOW_S;
@@ -107,8 +108,9 @@ impl Plug {
         told.windows(2).any(|pair| is_gap(pair) && overlaps(pair))
     }
 
-    /// The least and the most that the plug can have shown for a window: the law's joules over the window moved by up to a second to
-    /// either side, which no clock that was found is off by, and its gain's error and some rounding.
+    /// The least and the most that the plug can have shown for a window: the law's joules over the window
+    /// moved by up to a second to either side, which no clock that was found is off by, and its gain's error
+    /// and some rounding.
     pub(crate) fn bounds(&self, [begin_ns, end_ns]: [u64; 2]) -> [f64; 2] {
         let moved = |tenths: u64| [begin_ns, end_ns].map(|ns| ns - 1_000_000_000 + tenths * 100_000_000);
         let joules = (0..=20).map(|tenths| self.joules(moved(tenths)));
@@ -145,7 +147,10 @@ impl PlugProcess {
     pub(crate) fn start() -> (PlugProcess, u16) {
         let free = |_| TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         // Another process may take it before the plug does.
-        (0..5).map(free).find_map(|port| Some((PlugProcess::start_at(port)?, port))).expect("no port stays free")
+        (0..5)
+            .map(free)
+            .find_map(|port| Some((PlugProcess::start_at(port)?, port)))
+            .expect("no port stays free")
     }
 
     /// Starts it at a port, and waits until it listens; `None` if it ends, for the port is another's.
@@ -184,10 +189,11 @@ fn serves_until_it_is_killed() {
     }
 }
 
-/// The plug is a device of its own, which what else runs here does not hold up, and a pattern of load is one only where the load runs:
-/// both go first, where this user may say so.
+/// The plug is a device of its own, which what else runs here does not hold up, and a pattern of load is one
+/// only where the load runs: both go first, where this user may say so.
 fn go_first() {
-    // SAFETY: takes no pointer. It is of the calling thread, and of the threads and processes that it starts from now on.
+    // SAFETY: takes no pointer. It is of the calling thread, and of the threads and processes that it starts
+    // from now on.
     let _ = unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, -20) };
 }
 
@@ -222,9 +228,9 @@ fn answer(mut stream: TcpStream, shared: &Shared) -> std::io::Result<()> {
     let mut is_allowed = false;
     for line in BufReader::new(stream.try_clone()?).lines() {
         let line = line?;
-        is_allowed |= line
-            .split_once(": ")
-            .is_some_and(|(name, value)| name.eq_ignore_ascii_case("authorization") && value == AUTHORIZATION);
+        is_allowed |= line.split_once(": ").is_some_and(|(name, value)| {
+            name.eq_ignore_ascii_case("authorization") && value == AUTHORIZATION
+        });
         if !line.is_empty() {
             continue;
         }
@@ -237,7 +243,8 @@ fn answer(mut stream: TcpStream, shared: &Shared) -> std::io::Result<()> {
             true => ("200 OK", format!("{{\"power\": {watts:.3}, \"time\": {time_s:.6}}}")),
             false => ("401 Unauthorized", String::new()),
         };
-        let head = format!("HTTP/1.1 {status}\r\nContent-Type: application/json\r\nContent-Length: {}", body.len());
+        let head =
+            format!("HTTP/1.1 {status}\r\nContent-Type: application/json\r\nContent-Length: {}", body.len());
         stream.write_all(format!("{head}\r\n\r\n{body}").as_bytes())?;
     }
     Ok(())

@@ -23,8 +23,8 @@ fn of(trials: &[Trial], path: &str, iodepth: u32, figure: impl Fn(&Measurement) 
     median(own.into_iter().map(|trial| figure(trial.outcome.measurement().unwrap())))
 }
 
-/// True of a poller of the device that was alone with it, yet whose time was the kernel's in part: a stop by the host
-/// that meets the guest's kernel counts as the kernel's time, and is no other path.
+/// True of a poller of the device that was alone with it, yet whose time was the kernel's in part: a stop by
+/// the host that meets the guest's kernel counts as the kernel's time, and is no other path.
 fn is_left_open(trial: &Trial, path: &str) -> bool {
     let verdict = &trial.outcome.measurement().unwrap().verdict;
     let is_kernels = |reason: &String| reason.contains("of the CPU time was the kernel's");
@@ -39,7 +39,8 @@ fn instructions(measurement: &Measurement, space: Space) -> f64 {
     measurement.costs.as_ref().unwrap().total(space).instructions as f64 / measurement.ios as f64
 }
 
-/// Instructions per I/O in what the kernel has for an I/O: no tick, no scheduler, no handler of somebody's interrupt.
+/// Instructions per I/O in what the kernel has for an I/O: no tick, no scheduler, no handler of somebody's
+/// interrupt.
 fn of_the_io_path(measurement: &Measurement) -> f64 {
     let directories = ["block/", "io_uring/", "drivers/nvme/"];
     let functions = measurement.costs.as_ref().unwrap().functions.iter();
@@ -60,7 +61,9 @@ fn says_how_it_slept(trial: &Trial) {
     let is_seen_to_poll = verdict.reasons.iter().any(|reason| reason == "asked for hybrid, seen poll");
     match verdict.kind {
         VerdictKind::Verified => assert!(sleeps > 0.09, "{sleeps} sleeps per round: {verdict:?}"),
-        VerdictKind::Refuted => assert!(is_seen_to_poll && sleeps < 0.11, "{sleeps} sleeps per round: {verdict:?}"),
+        VerdictKind::Refuted => {
+            assert!(is_seen_to_poll && sleeps < 0.11, "{sleeps} sleeps per round: {verdict:?}")
+        }
         VerdictKind::Unproven => {}
     }
 }
@@ -71,16 +74,22 @@ fn bypass_is_proven_and_leaves_the_kernel_out_on_6_18() {
         return;
     }
     let (_alone, folder) = (alone(), folder());
-    let output = lab_run(folder.path(), "bypass-lab", &[("replicates = 5", "replicates = 3")], "--kernel 6.18 --exact");
+    let output = lab_run(
+        folder.path(),
+        "bypass-lab",
+        &[("replicates = 5", "replicates = 3")],
+        "--kernel 6.18 --exact",
+    );
     let trials = trials(folder.path(), "bypass-lab", &output);
     assert_eq!(trials.len(), 27);
-    // Who finds something complete whenever it looks never sleeps, and is seen to poll: whether it does is the host's to say. One that
-    // has to wait is in the tests of `bypass`.
+    // Who finds something complete whenever it looks never sleeps, and is seen to poll: whether it does is
+    // the host's to say. One that has to wait is in the tests of `bypass`.
     let is_hybrid = |trial: &Trial| trial.path.to_string().ends_with("hybrid");
     let (hybrid, others): (Vec<Trial>, Vec<Trial>) = trials.iter().cloned().partition(is_hybrid);
     assert_eq!((hybrid.len(), others.len()), (6, 21));
     hybrid.iter().for_each(says_how_it_slept);
-    // A poller that the host stops for a moment sleeps more often in a round of 32 than a verdict allows; that is no other path.
+    // A poller that the host stops for a moment sleeps more often in a round of 32 than a verdict allows;
+    // that is no other path.
     let polls_deep = |trial: &Trial| trial.path.to_string().ends_with("poll") && trial.workload.iodepth > 1;
     let (deep, others): (Vec<Trial>, Vec<Trial>) = others.into_iter().partition(polls_deep);
     assert_eq!((deep.len(), others.len()), (6, 15));
@@ -119,7 +128,10 @@ fn bypass_is_proven_and_leaves_the_kernel_out_on_6_18() {
         assert!(path_of_the_kernel > 100.0, "{path_of_the_kernel} instructions");
         for completion in ["interrupt", "poll", "hybrid"] {
             let left = own(completion, of_the_io_path);
-            assert!(left < 0.01 * path_of_the_kernel, "{completion} at {iodepth}: {left} of {path_of_the_kernel}");
+            assert!(
+                left < 0.01 * path_of_the_kernel,
+                "{completion} at {iodepth}: {left} of {path_of_the_kernel}"
+            );
         }
     }
     // The timer's ticks and the other processor's idle loop remain.

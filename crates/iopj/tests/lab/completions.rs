@@ -1,4 +1,5 @@
-//! Who completed the I/Os of the pass before a window, as the stores say: by context, on kernels that are what they are.
+//! Who completed the I/Os of the pass before a window, as the stores say: by context, on kernels that are
+//! what they are.
 
 use iopj_core::evidence::{Completions, Finding};
 use iopj_core::path::Completion;
@@ -6,8 +7,8 @@ use iopj_store::Trial;
 
 /// Share of a pass' completions that may be of another kind: what a boot leaves to be read.
 const STRAY: f64 = 0.02;
-/// The scheduler sets a timer now and then (seen: 0 to 5 in a quarter of a second, 20 in 1.8 s); where rounds come so often, and by this
-/// share of them, none is mistaken for those of a sleep before each I/O.
+/// The scheduler sets a timer now and then (seen: 0 to 5 in a quarter of a second, 20 in 1.8 s); where rounds
+/// come so often, and by this share of them, none is mistaken for those of a sleep before each I/O.
 const ROUNDS_PER_S: f64 = 200.0;
 const OTHER_TIMERS: f64 = 0.25;
 
@@ -15,7 +16,8 @@ const OTHER_TIMERS: f64 = 0.25;
 #[track_caller]
 pub(crate) fn are(trial: &Trial, completion: Completion) {
     let counts = counts(trial);
-    let name = format!("{} depth {} by {:?}: {counts:?}", trial.path, trial.workload.iodepth, trial.generator);
+    let name =
+        format!("{} depth {} by {:?}: {counts:?}", trial.path, trial.workload.iodepth, trial.generator);
     eprintln!("{name}");
     assert!(counts.ios > 0 && counts.total() >= counts.ios, "{name}");
     let is_all = |count: u64| count as f64 >= (1.0 - STRAY) * counts.total() as f64;

@@ -1,5 +1,6 @@
-//! Each kernel that the tests fetch is booted once for what needs no other guest: every path by both generators, on the block device and
-//! through the node of passthrough (who completed the I/Os, and that no verdict says otherwise), and what studies of this repository prove.
+//! Each kernel that the tests fetch is booted once for what needs no other guest: every path by both
+//! generators, on the block device and through the node of passthrough (who completed the I/Os, and that no
+//! verdict says otherwise), and what studies of this repository prove.
 
 use crate::common::{alone, folder};
 use crate::{are, completions, have_lab, lab_run_text, new_series, trials_kept};
@@ -10,7 +11,8 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use tempfile::TempDir;
 
-/// Submission pollers have few I/Os: two processors are few for a poller, a job that spins and the drive, and an emulated one is slow.
+/// Submission pollers have few I/Os: two processors are few for a poller, a job that spins and the drive, and
+/// an emulated one is slow.
 const BLOCK: (&str, &str) = (
     "every-path",
     r#"
@@ -71,7 +73,8 @@ ios = 100
 "#,
 );
 
-/// Far more pollers than processors, which take turns: some I/Os of each, for the jobs sleep where they meet, and time to have them.
+/// Far more pollers than processors, which take turns: some I/Os of each, for the jobs sleep where they meet,
+/// and time to have them.
 const POLLERS: (&str, &str) = (
     "pollers",
     r#"
@@ -110,11 +113,12 @@ ios = 8000
 /// A study that cannot start: no drive has such blocks.
 const FAILING: (&str, &str) = (
     "failing",
-    "name = \"failing\"\npaths = \"posix-sio/syscall/interrupt\"\n\
-     [[workload]]\nrw = \"randread\"\nbs = \"1000\"\nios = 100\n",
+    "name = \"failing\"\npaths = \"posix-sio/syscall/interrupt\"\n[[workload]]\nrw = \"randread\"\nbs = \
+     \"1000\"\nios = 100\n",
 );
 
-/// How often each path is measured by the native generator, at the least once where the host stops none of its threads.
+/// How often each path is measured by the native generator, at the least once where the host stops none of
+/// its threads.
 const REPLICATES: usize = 3;
 
 /// A study that is to be seen once by both generators, without fio, so often again.
@@ -132,7 +136,8 @@ fn with_again(folder: &Path, (name, _): (&str, &str), words: &str) -> Vec<Trial>
     trials_kept(folder, name, words).into_iter().chain(again).collect()
 }
 
-/// Boots a kernel once for these studies, each of which says when it begins: what was printed, and the exit status.
+/// Boots a kernel once for these studies, each of which says when it begins: what was printed, and the exit
+/// status.
 fn boot(folder: &Path, kernel: &str, studies: &[(&str, &str)], options: &str) -> (String, Option<i32>) {
     for (name, text) in &studies[1..] {
         std::fs::write(folder.join(format!("{name}.toml")), text).unwrap();
@@ -144,17 +149,20 @@ fn boot(folder: &Path, kernel: &str, studies: &[(&str, &str)], options: &str) ->
     let output = lab_run_text(folder, first, text, &options);
     let words = String::from_utf8_lossy(&output.stderr).into_owned();
     eprintln!("{words}");
-    let begins = |(number, (name, _)): (usize, &(&str, &str))| format!("study {name}, {number} of {}", studies.len());
+    let begins =
+        |(number, (name, _)): (usize, &(&str, &str))| format!("study {name}, {number} of {}", studies.len());
     // A guest that ran stale code begins again.
     let last = words.rsplit("begins again").next().unwrap();
-    let said: Vec<String> = last.lines().filter(|line| line.starts_with("study ")).map(str::to_owned).collect();
+    let said: Vec<String> =
+        last.lines().filter(|line| line.starts_with("study ")).map(str::to_owned).collect();
     assert_eq!(said, (1..).zip(studies).map(begins).collect::<Vec<String>>(), "{words}");
     assert_eq!(words.matches("guest: up after").count(), 1, "{words}");
     (words, output.status.code())
 }
 
-/// Demands of a study's stores that all I/Os of so many paths by each generator were completed as this kernel does it, and that it was
-/// proven by the native generator. `sio_polls` where it polls synchronous reads (before Linux 5.19).
+/// Demands of a study's stores that all I/Os of so many paths by each generator were completed as this kernel
+/// does it, and that it was proven by the native generator. `sio_polls` where it polls synchronous reads
+/// (before Linux 5.19).
 #[track_caller]
 fn completed_as_asked(trials: &[Trial], [native, fio]: [usize; 2], sio_polls: bool) {
     let taken: BTreeSet<(String, Generator)> =
@@ -172,7 +180,8 @@ fn completed_as_asked(trials: &[Trial], [native, fio]: [usize; 2], sio_polls: bo
         eprintln!("{path} by {generator:?}: {kinds:?}");
         let is_no_contrary = |one: &VerdictKind| [kind, VerdictKind::Unproven].contains(one);
         assert!(kinds.iter().all(is_no_contrary), "{path} by {generator:?}: {kinds:?}");
-        // Of fio there is one trial each, of so few I/Os that the sleeps of its start and its end may be those before polls.
+        // Of fio there is one trial each, of so few I/Os that the sleeps of its start and its end may be
+        // those before polls.
         if generator == Generator::Native {
             are(&own, &path, kind);
         }
@@ -186,14 +195,21 @@ fn polled_by_fio(trials: &[Trial]) {
     are(trials, "io_uring/syscall/poll", VerdictKind::Verified);
 }
 
-/// Passthrough on a kernel: each I/O is seen, by the kernel's own count where it has one, else by the drive's.
+/// Passthrough on a kernel: each I/O is seen, by the kernel's own count where it has one, else by the
+/// drive's.
 #[track_caller]
 fn passed_through(trials: &[Trial], paths: [usize; 2], by_log: bool) {
     completed_as_asked(trials, paths, false);
     for trial in trials {
         let measurement = trial.outcome.measurement().unwrap();
         let device = &measurement.evidence.devices[0];
-        assert_eq!((device.reads, device.by_log), (measurement.ios, by_log), "{} by {:?}", trial.path, trial.generator);
+        assert_eq!(
+            (device.reads, device.by_log),
+            (measurement.ios, by_log),
+            "{} by {:?}",
+            trial.path,
+            trial.generator
+        );
     }
 }
 
@@ -227,8 +243,8 @@ fn every_path_on_6_1_beside_a_study_that_fails() {
     assert_eq!(code, Some(2), "{words}");
     assert!(words.contains("bs 1000 is not a multiple"), "{words}");
     let messages: Vec<&str> = words.lines().filter(|line| line.starts_with("iopj: the run of ")).collect();
-    let message =
-        "iopj: the run of `failing` in the guest ended with status 2 and left no store: what it said stands above";
+    let message = "iopj: the run of `failing` in the guest ended with status 2 and left no store: what it \
+                   said stands above";
     assert_eq!(messages, [message], "{words}");
     assert!(!folder.path().join("failing.iopj").exists());
     polled_by_fio(&trials_kept(folder.path(), FIO.0, &words));
@@ -254,14 +270,17 @@ fn every_path_and_64_pollers_on_7_2() {
     }
 }
 
-/// Every path on a kernel that has all that the newest have, and other studies: where the stores are, and what was printed.
+/// Every path on a kernel that has all that the newest have, and other studies: where the stores are, and
+/// what was printed.
 fn every_path_of_new(series: &str, others: &[(&str, &str)]) -> (TempDir, String) {
     let (_alone, folder) = (alone(), folder());
     let (block, passthrough) = (again(BLOCK), again(PASSTHROUGH));
-    let studies = [&[BLOCK, PASSTHROUGH, (&block.0, &block.1), (&passthrough.0, &passthrough.1), FIO], others].concat();
+    let studies =
+        [&[BLOCK, PASSTHROUGH, (&block.0, &block.1), (&passthrough.0, &passthrough.1), FIO], others].concat();
     let (words, code) = boot(folder.path(), series, &studies, "");
     assert_eq!(code, Some(0), "{words}");
-    // fio cannot ask for hybrid polling of rings. No `io_poll_delay` can be set for that of synchronous reads.
+    // fio cannot ask for hybrid polling of rings. No `io_poll_delay` can be set for that of synchronous
+    // reads.
     polled_by_fio(&trials_kept(folder.path(), FIO.0, &words));
     completed_as_asked(&with_again(folder.path(), BLOCK, &words), [10, 8], false);
     passed_through(&with_again(folder.path(), PASSTHROUGH, &words), [6, 4], false);

@@ -1,4 +1,5 @@
-//! Drives that fail, stall or go while a study runs in a guest: recorded failures, an end, a store that can be read.
+//! Drives that fail, stall or go while a study runs in a guest: recorded failures, an end, a store that can
+//! be read.
 
 use crate::common::{alone, folder, kernel};
 use crate::{have_lab, lab_run_text};
@@ -15,16 +16,22 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 /// Trials of which each takes some seconds, so that a mishap meets one.
-const STUDY: &str = "name = \"mishap\"\npaths = [\"posix-sio/syscall/interrupt\", \"io_uring/syscall/poll\"]\n\
-    replicates = 2\nseed = 1\n[[workload]]\nrw = \"randread\"\nbs = \"4k\"\nruntime = \"5s\"\n";
+const STUDY: &str = "name = \"mishap\"\npaths = [\"posix-sio/syscall/interrupt\", \
+                     \"io_uring/syscall/poll\"]\nreplicates = 2\nseed = 1\n[[workload]]\nrw = \
+                     \"randread\"\nbs = \"4k\"\nruntime = \"5s\"\n";
 
 /// What the guests boot; `None` where no guest can be.
 fn lab_kernel() -> Option<Kernel> {
     if have_lab(&[]) { kernel("6.1") } else { None }
 }
 
-/// Runs the study on a drive that a mishap befalls in the second trial; the store's outcomes, and what was printed.
-fn run_with(kernel: &Kernel, kind: MishapKind, at: &Path) -> (Result<StudyDone, LabError>, Vec<Outcome>, String) {
+/// Runs the study on a drive that a mishap befalls in the second trial; the store's outcomes, and what was
+/// printed.
+fn run_with(
+    kernel: &Kernel,
+    kind: MishapKind,
+    at: &Path,
+) -> (Result<StudyDone, LabError>, Vec<Outcome>, String) {
     let cache = Cache::open().unwrap();
     let guest = Guest {
         kernel,
@@ -90,8 +97,8 @@ fn a_silent_drive_ends_its_trial_by_the_kernels_time_limit() {
     assert!(outcomes.iter().any(|outcome| !failure(outcome).is_empty()), "{outcomes:?} {printed}");
 }
 
-/// QEMU's translator was seen to run code of before a patch; a meter of the study brings the oops about here, once it has seen that the
-/// counters are held, which leaves few occasions for it.
+/// QEMU's translator was seen to run code of before a patch; a meter of the study brings the oops about here,
+/// once it has seen that the counters are held, which leaves few occasions for it.
 #[test]
 fn a_guest_that_ran_stale_code_begins_its_study_again() {
     if !have_lab(&["6.1"]) {
@@ -99,13 +106,13 @@ fn a_guest_that_ran_stale_code_begins_its_study_again() {
     }
     let (_alone, folder) = (alone(), folder());
     let script = folder.path().join("meter");
-    let oops = "#!/bin/sh\n[ \"$(cat /run/held)\" = 'counters are held' ] || exit 1\n\
-        echo '<0>Oops: int3: 0000 [#1] SMP NOPTI' >/dev/kmsg\necho c >/proc/sysrq-trigger\n";
+    let oops = "#!/bin/sh\n[ \"$(cat /run/held)\" = 'counters are held' ] || exit 1\necho '<0>Oops: int3: \
+                0000 [#1] SMP NOPTI' >/dev/kmsg\necho c >/proc/sysrq-trigger\n";
     std::fs::write(&script, oops).unwrap();
     std::fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     let study = format!(
-        "name = \"stale\"\npaths = [\"posix-sio/syscall/interrupt\"]\n[[workload]]\nrw = \"randread\"\nbs = \"4k\"\n\
-         ios = 100\n[meters.own]\nkind = \"command\"\ncommand = [{script:?}]\nscope = \"system\"\n"
+        "name = \"stale\"\npaths = [\"posix-sio/syscall/interrupt\"]\n[[workload]]\nrw = \"randread\"\nbs = \
+         \"4k\"\nios = 100\n[meters.own]\nkind = \"command\"\ncommand = [{script:?}]\nscope = \"system\"\n"
     );
     let output = lab_run_text(folder.path(), "stale", &study, "--kernel 6.1 --allow-exec");
     let words = String::from_utf8_lossy(&output.stderr);

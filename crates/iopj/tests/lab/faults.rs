@@ -1,5 +1,6 @@
-//! A polled path that something falsifies between the pass and the end of the window is never verified: seeded on Linux 5.10, which alone
-//! can be told while it polls to sleep first (`io_poll_delay`), or not to poll (`io_poll`).
+//! A polled path that something falsifies between the pass and the end of the window is never verified:
+//! seeded on Linux 5.10, which alone can be told while it polls to sleep first (`io_poll_delay`), or not to
+//! poll (`io_poll`).
 
 use crate::common::{alone, folder};
 use crate::{have_lab, lab_run_text, trials_kept};
@@ -48,14 +49,16 @@ fn faults(store: &Path) -> Vec<Fault> {
     store.readings(meter.id).unwrap().into_iter().filter_map(fault).collect()
 }
 
-/// What befell a trial since the one before it had ended: nothing, a fault for most of its window, or what says nothing.
+/// What befell a trial since the one before it had ended: nothing, a fault for most of its window, or what
+/// says nothing.
 fn befell([begin, end]: [u64; 2], since_ns: u64, faults: &[Fault]) -> Option<Option<Way>> {
     let inside = |fault: &Fault| fault.end_ns.min(end).saturating_sub(fault.begin_ns.max(begin));
     let mut own = faults.iter().filter(|fault| (since_ns..end).contains(&fault.begin_ns));
     match (own.next(), own.next()) {
         (None, _) => Some(None),
-        // What sleeps in a third of its rounds cannot be told from what sleeps in all of them (docs/verdicts.md): over three quarters of
-        // the window, spinning would have to be half as slow again as sleeping.
+        // What sleeps in a third of its rounds cannot be told from what sleeps in all of them
+        // (docs/verdicts.md): over three quarters of the window, spinning would have to be half as slow again
+        // as sleeping.
         (Some(fault), None) if fault.way == Way::Spins && 4 * inside(fault) < 3 * (end - begin) => None,
         (Some(fault), None) if 2 * inside(fault) >= end - begin => Some(Some(fault.way)),
         _ => None,
@@ -69,17 +72,19 @@ fn falsified(replicates: usize, seed: u64) -> Vec<(Trial, Option<Way>)> {
     std::fs::write(&script, include_str!("fault.sh").replace("@SEED@", &seed.to_string())).unwrap();
     std::fs::set_permissions(&script, PermissionsExt::from_mode(0o755)).unwrap();
     let study = format!(
-        "name = \"faults\"\nseed = 1\nreplicates = {replicates}\nidle = \"500ms\"\nsettle_limit = \"500ms\"\n\
-         paths = [\"posix-sio/syscall/poll\", \"io_uring/syscall/poll\", \"posix-sio/syscall/hybrid\"]\n\
-         [meters.own]\nkind = \"command\"\ncommand = [{script:?}]\nscope = \"system\"\ninterval = \"100ms\"\n\
-         [[workload]]\nrw = \"randread\"\nbs = \"4k\"\nramp_time = \"300ms\"\nruntime = \"1s\"\n"
+        "name = \"faults\"\nseed = 1\nreplicates = {replicates}\nidle = \"500ms\"\nsettle_limit = \
+         \"500ms\"\npaths = [\"posix-sio/syscall/poll\", \"io_uring/syscall/poll\", \
+         \"posix-sio/syscall/hybrid\"]\n[meters.own]\nkind = \"command\"\ncommand = [{script:?}]\nscope = \
+         \"system\"\ninterval = \"100ms\"\n[[workload]]\nrw = \"randread\"\nbs = \"4k\"\nramp_time = \
+         \"300ms\"\nruntime = \"1s\"\n"
     );
     let options = format!("--kernel 5.10 --allow-exec --time-limit {}m", 10 + replicates);
     let output = lab_run_text(folder.path(), "faults", &study, &options);
     let mut trials = trials_kept(folder.path(), "faults", &String::from_utf8_lossy(&output.stderr));
     let faults = faults(&folder.path().join("faults.iopj"));
     // What a fault makes fail is not verified either.
-    let window = |trial: &Trial| trial.outcome.measurement().map(|measurement| measurement.window_raw_ns.unwrap());
+    let window =
+        |trial: &Trial| trial.outcome.measurement().map(|measurement| measurement.window_raw_ns.unwrap());
     trials.retain(|trial| window(trial).is_some());
     trials.sort_by_key(window);
     let mut since_ns = 0;
@@ -90,8 +95,8 @@ fn falsified(replicates: usize, seed: u64) -> Vec<(Trial, Option<Way>)> {
     trials.into_iter().filter_map(with).collect()
 }
 
-/// Demands that no trial with a fault is verified, of so many of each way at least; and of the paths that have trials without one that
-/// each is verified in one of them.
+/// Demands that no trial with a fault is verified, of so many of each way at least; and of the paths that
+/// have trials without one that each is verified in one of them.
 fn are_never_verified(replicates: usize, seed: u64, least: usize) {
     if !have_lab(&["5.10"]) {
         return;

@@ -1,4 +1,5 @@
-//! Studies in real guests: the polled paths proven on the kernels that have them, and what failing drives leave.
+//! Studies in real guests: the polled paths proven on the kernels that have them, and what failing drives
+//! leave.
 
 mod bypass;
 #[path = "../common/mod.rs"]
@@ -51,7 +52,10 @@ fn study_text(study: &str, change: &[(&str, &str)]) -> String {
 fn lab_run_text(folder: &Path, study: &str, text: &str, options: &str) -> Output {
     std::fs::write(folder.join(format!("{study}.toml")), text).unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_iopj"));
-    command.current_dir(folder).args(["lab", "run", &format!("{study}.toml")]).args(options.split_whitespace());
+    command
+        .current_dir(folder)
+        .args(["lab", "run", &format!("{study}.toml")])
+        .args(options.split_whitespace());
     command.output().unwrap()
 }
 
@@ -81,8 +85,8 @@ fn by_path(trials: &[Trial]) -> BTreeMap<String, Vec<&Measurement>> {
     all
 }
 
-/// Demands of a path, at each depth and setting: a trial of this verdict, and none that says the opposite. A replicate that the
-/// host has stopped may be unproven.
+/// Demands of a path, at each depth and setting: a trial of this verdict, and none that says the opposite. A
+/// replicate that the host has stopped may be unproven.
 #[track_caller]
 fn are(trials: &[Trial], path: &str, kind: VerdictKind) {
     let path: IoPath = path.parse().unwrap();
@@ -94,7 +98,8 @@ fn are(trials: &[Trial], path: &str, kind: VerdictKind) {
     assert!(!cells.is_empty(), "no trial of {path}");
     for (cell, verdicts) in cells {
         assert!(verdicts.iter().any(|verdict| verdict.kind == kind), "{path} {cell:?}: {verdicts:?}");
-        let is_no_contrary = |verdict: &&Verdict| verdict.kind == kind || verdict.kind == VerdictKind::Unproven;
+        let is_no_contrary =
+            |verdict: &&Verdict| verdict.kind == kind || verdict.kind == VerdictKind::Unproven;
         assert!(verdicts.iter().all(is_no_contrary), "{path} {cell:?}: {verdicts:?}");
     }
 }
@@ -141,12 +146,15 @@ fn exact_counts_repeat_from_boot_to_boot() {
         return;
     }
     let (_alone, folder) = (alone(), folder());
-    let study = "name = \"repeat\"\npaths = [\"posix-sio/syscall/interrupt\", \"io_uring/syscall/poll\"]\nseed = 3\n\
-        [[workload]]\nrw = \"randread\"\nbs = \"4k\"\nios = 2000\n";
+    let study = "name = \"repeat\"\npaths = [\"posix-sio/syscall/interrupt\", \
+                 \"io_uring/syscall/poll\"]\nseed = 3\n[[workload]]\nrw = \"randread\"\nbs = \"4k\"\nios = \
+                 2000\n";
     std::fs::write(folder.path().join("repeat.toml"), study).unwrap();
     let boot = |name: &str| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_iopj"));
-        let line = format!("lab run repeat.toml --kernel 6.18 --exact --device null_blk --vcpus 1 --store {name}.iopj");
+        let line = format!(
+            "lab run repeat.toml --kernel 6.18 --exact --device null_blk --vcpus 1 --store {name}.iopj"
+        );
         let output = command.current_dir(folder.path()).args(line.split_whitespace()).output().unwrap();
         let trials = trials(folder.path(), name, &output);
         costs_are_known(&trials);
@@ -171,7 +179,11 @@ fn synchronous_completions_are_what_was_asked_for_on_5_10() {
     }
     let (_alone, folder) = (alone(), folder());
     // A timer of 50 us may fire before its thread sleeps.
-    let change = [("replicates = 8", "replicates = 3"), ("ios = 4000", "ios = 1000"), ("hybrid:50us", "hybrid:1000us")];
+    let change = [
+        ("replicates = 8", "replicates = 3"),
+        ("ios = 4000", "ios = 1000"),
+        ("hybrid:50us", "hybrid:1000us"),
+    ];
     let output = lab_run(folder.path(), "poll22-lab", &change, "--kernel 5.10 --exact");
     let trials = trials(folder.path(), "poll22-lab", &output);
     costs_are_known(&trials);
@@ -197,18 +209,25 @@ fn synchronous_completions_are_what_was_asked_for_on_5_10() {
 /// `delay-lab` with both generators, fio and a meter named by their paths.
 fn delay_lab(folder: &Path) -> String {
     let named = with_named_programs(folder);
-    study_text("delay-lab", &[("seed = 22", "seed = 22\ngenerator = [\"native\", \"fio\"]"), ("[settings]", &*named)])
+    study_text(
+        "delay-lab",
+        &[("seed = 22", "seed = 22\ngenerator = [\"native\", \"fio\"]"), ("[settings]", &*named)],
+    )
 }
 
-/// Demands of `delay-lab` on a kernel before 6.4 that the device's `io_poll_delay` decides what a ring's polling is.
+/// Demands of `delay-lab` on a kernel before 6.4 that the device's `io_poll_delay` decides what a ring's
+/// polling is.
 #[track_caller]
 fn io_poll_delay_rules_the_ring(folder: &Path, trials: Vec<Trial>) {
     named_programs_ran(folder, &trials);
-    let trials: Vec<Trial> = trials.into_iter().filter(|trial| trial.generator == Generator::Native).collect();
+    let trials: Vec<Trial> =
+        trials.into_iter().filter(|trial| trial.generator == Generator::Native).collect();
     assert_eq!(trials.len(), 9);
-    for (delay, kind, sleeping) in
-        [("-1", VerdictKind::Verified, false), ("0", VerdictKind::Refuted, true), ("50", VerdictKind::Refuted, true)]
-    {
+    for (delay, kind, sleeping) in [
+        ("-1", VerdictKind::Verified, false),
+        ("0", VerdictKind::Refuted, true),
+        ("50", VerdictKind::Refuted, true),
+    ] {
         let is_it = |trial: &&Trial| trial.settings["io_poll_delay"] == delay;
         let own: Vec<Trial> = trials.iter().filter(is_it).cloned().collect();
         are(&own, "io_uring/syscall/poll", kind);
@@ -219,7 +238,8 @@ fn io_poll_delay_rules_the_ring(folder: &Path, trials: Vec<Trial>) {
     }
 }
 
-/// Names fio and a meter, each by its whole path, in front of a study's settings; the meter is a script that is made here.
+/// Names fio and a meter, each by its whole path, in front of a study's settings; the meter is a script that
+/// is made here.
 fn with_named_programs(folder: &Path) -> String {
     let script = folder.join("meter");
     std::fs::write(&script, "#!/bin/sh\nwhile :; do echo 5.25; sleep 0.1; done\n").unwrap();
@@ -228,12 +248,13 @@ fn with_named_programs(folder: &Path) -> String {
     let mut files = std::env::split_paths(&path).map(|folder| folder.join("fio"));
     let fio = files.find(|file| file.is_file()).expect("fio, which `cargo xtask test` installs");
     format!(
-        "[fio]\nprogram = {fio:?}\n[meters.own]\nkind = \"command\"\ncommand = [{script:?}]\nscope = \"system\"\n\
-         interval = \"100ms\"\n[settings]"
+        "[fio]\nprogram = {fio:?}\n[meters.own]\nkind = \"command\"\ncommand = [{script:?}]\nscope = \
+         \"system\"\ninterval = \"100ms\"\n[settings]"
     )
 }
 
-/// Demands that fio did its share of the trials, and that the meter was read: programs that the study names run in the guest.
+/// Demands that fio did its share of the trials, and that the meter was read: programs that the study names
+/// run in the guest.
 #[track_caller]
 fn named_programs_ran(folder: &Path, trials: &[Trial]) {
     let of_fio: Vec<&Trial> = trials.iter().filter(|trial| trial.generator == Generator::Fio).collect();

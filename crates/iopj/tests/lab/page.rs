@@ -18,7 +18,8 @@ const FIGURES: [&str; 7] = [
     "instructions-per-i-o-by-kernel-directory",
 ];
 
-/// Demands that the page of a store of one workload with exact costs has a figure for each count and shows no time.
+/// Demands that the page of a store of one workload with exact costs has a figure for each count and shows no
+/// time.
 #[track_caller]
 pub(crate) fn shows_counts_and_no_time(folder: &Path, store: &str) {
     let Some(program) = chromium() else { return };
@@ -39,8 +40,8 @@ pub(crate) fn shows_counts_and_no_time(folder: &Path, store: &str) {
     assert_eq!(reader::downloads(&mut browser, &page), 2 * seen["figures"].as_array().unwrap().len());
 }
 
-/// The banner is seen without scrolling; outside the papers' claims, the provenance and what is missing no number has a
-/// unit of time, rate or energy, tables and tips included.
+/// The banner is seen without scrolling; outside the papers' claims, the provenance and what is missing no
+/// number has a unit of time, rate or energy, tables and tips included.
 #[track_caller]
 fn says_no_time(browser: &mut Browser) {
     let banner = "document.querySelector('.banner')";
@@ -48,9 +49,10 @@ fn says_no_time(browser: &mut Browser) {
     assert!(words.starts_with("Emulated by QEMU TCG: times mean nothing and none is shown"), "{words}");
     let is_seen = format!("{banner}.checkVisibility() && {banner}.getBoundingClientRect().top > 0");
     assert!(browser.value(&is_seen) == true);
-    let times = "(() => { const main = document.querySelector('main').cloneNode(true); \
-                 for (const id of ['claims', 'provenance', 'missing']) main.querySelector('#' + id)?.remove(); \
-                 return (document.querySelector('header').textContent + main.textContent)\
-                 .match(/.{0,30}(IOPS|\u{b5}s|MB\\/s|IO\\/J|percentile|(?<![:\\d])\\d\\s*(ns|us|ms|s|W|J)\\b).{0,30}/gi); })()";
+    let times = "(() => { const main = document.querySelector('main').cloneNode(true); for (const id of \
+                 ['claims', 'provenance', 'missing']) main.querySelector('#' + id)?.remove(); return \
+                 (document.querySelector('header').textContent + \
+                 main.textContent).match(/.{0,30}(IOPS|\u{b5}s|MB\\/s|IO\\/J|percentile|(?<![:\\d])\\d\\s*\
+                 (ns|us|ms|s|W|J)\\b).{0,30}/gi); })()";
     assert_eq!(browser.value(times), Value::Null);
 }

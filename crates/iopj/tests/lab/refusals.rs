@@ -22,12 +22,15 @@ fn refused(output: &Output, parts: &[&str]) {
 fn iopj_behind(folder: &Path, unshare: &str, before: &str, line: &str) -> Output {
     let script = format!("{before} && exec {} {line}", env!("CARGO_BIN_EXE_iopj"));
     let mut command = Command::new("unshare");
-    command.current_dir(folder).args([unshare, "sh", "-c", &script]).env("XDG_CACHE_HOME", folder.join("cache"));
+    command
+        .current_dir(folder)
+        .args([unshare, "sh", "-c", &script])
+        .env("XDG_CACHE_HOME", folder.join("cache"));
     command.output().unwrap()
 }
 
-/// Namespaces of this kind can be had. One of mounts cannot in a chroot whose root is no mount point: its mounts could
-/// not be kept from the host.
+/// Namespaces of this kind can be had. One of mounts cannot in a chroot whose root is no mount point: its
+/// mounts could not be kept from the host.
 fn have_namespaces(unshare: &str) -> bool {
     let output = Command::new("unshare").args([unshare, "true"]).output();
     let can = is_root() && output.is_ok_and(|output| output.status.success());
@@ -40,8 +43,11 @@ fn a_host_without_qemu_is_told_the_package() {
         return;
     }
     let folder = folder();
-    std::fs::copy(concat!(env!("CARGO_MANIFEST_DIR"), "/../../studies/quick.toml"), folder.path().join("q.toml"))
-        .unwrap();
+    std::fs::copy(
+        concat!(env!("CARGO_MANIFEST_DIR"), "/../../studies/quick.toml"),
+        folder.path().join("q.toml"),
+    )
+    .unwrap();
     // A device in the place of the program: as good as none.
     let hide = "mount --bind /dev/null \"$(command -v qemu-system-x86_64)\"";
     let output = iopj_behind(folder.path(), "--mount", hide, "lab run q.toml --kernel 5.10");
@@ -180,17 +186,23 @@ fn studies_of_one_boot_need_a_store_each() {
 fn exact_counts_are_of_one_study_a_boot() {
     let folder = with_studies(&["ring-lab", "delay-lab"]);
     let line = "ring-lab.toml delay-lab.toml --exact";
-    several_refused(folder.path(), line, &["--exact counts for one study a boot", "run each study by itself"]);
+    several_refused(
+        folder.path(),
+        line,
+        &["--exact counts for one study a boot", "run each study by itself"],
+    );
 }
 
 /// The others would pay for its IOMMU.
 #[test]
 fn a_study_that_bypasses_the_kernel_boots_with_none_that_does_not() {
     let folder = with_studies(&["ring-lab", "bypass-lab"]);
-    let parts = ["`bypass-lab` needs an IOMMU", "`ring-lab` would be measured with it", "run `bypass-lab` by itself"];
+    let parts =
+        ["`bypass-lab` needs an IOMMU", "`ring-lab` would be measured with it", "run `bypass-lab` by itself"];
     several_refused(folder.path(), "ring-lab.toml bypass-lab.toml", &parts);
     several_refused(folder.path(), "bypass-lab.toml ring-lab.toml", &parts);
-    let named = [("name = \"bypass-lab\"", "name = \"of-spdk\""), ("nvme-user/doorbell/poll", "spdk/doorbell/poll")];
+    let named =
+        [("name = \"bypass-lab\"", "name = \"of-spdk\""), ("nvme-user/doorbell/poll", "spdk/doorbell/poll")];
     std::fs::write(folder.path().join("of-spdk.toml"), study_text("bypass-lab", &named)).unwrap();
     let parts = ["`of-spdk` needs huge pages", "`bypass-lab` would be measured with it"];
     several_refused(folder.path(), "bypass-lab.toml of-spdk.toml", &parts);

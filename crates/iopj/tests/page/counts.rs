@@ -38,12 +38,14 @@ fn functions(trial: &Value) -> &[Value] {
 /// A count of the functions that fit, over the trial's I/Os.
 fn per_io(trial: &Value, count: &str, fits: impl Fn(&Value) -> bool) -> f64 {
     let own = functions(trial).iter().filter(|function| fits(function));
-    own.map(|function| function["cost"][count].as_f64().unwrap()).sum::<f64>() / trial["ios"].as_f64().unwrap()
+    own.map(|function| function["cost"][count].as_f64().unwrap()).sum::<f64>()
+        / trial["ios"].as_f64().unwrap()
 }
 
 /// A count per I/O over one space or both.
 fn costs(records: &Records, count: &str, space: Option<&str>) -> Cells {
-    records.cells_of(|trial| Some(per_io(trial, count, |one| space.is_none_or(|space| one["space"] == space))))
+    records
+        .cells_of(|trial| Some(per_io(trial, count, |one| space.is_none_or(|space| one["space"] == space))))
 }
 
 /// A bar for each path, as long as its mean, with its interval; the table holds both.
@@ -69,7 +71,8 @@ fn bars_are_drawn(figure: &Value, cells: &Cells) {
     }
 }
 
-/// A part for each directory that a path's I/Os pass: the dearest, the rest, the unknown and programs; totals in the table.
+/// A part for each directory that a path's I/Os pass: the dearest, the rest, the unknown and programs; totals
+/// in the table.
 #[track_caller]
 fn directories_are_drawn(figure: &Value, records: &Records) {
     let mut sums: BTreeMap<&str, f64> = BTreeMap::new();

@@ -1,5 +1,5 @@
-//! Reports in headless Chromium: of stores of fixed numbers all that they show, of a real run its structure, and foreign names all
-//! the way from a command line and from fio's files.
+//! Reports in headless Chromium: of stores of fixed numbers all that they show, of a real run its structure,
+//! and foreign names all the way from a command line and from fio's files.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -31,7 +31,8 @@ const EVIL: &str = "<img src=x onerror=alert(1)>";
 /// Runs the program, which must succeed.
 #[track_caller]
 fn iopj(folder: &Path, arguments: &[&str]) {
-    let (output, messages) = output(Command::new(env!("CARGO_BIN_EXE_iopj")).current_dir(folder).args(arguments));
+    let (output, messages) =
+        output(Command::new(env!("CARGO_BIN_EXE_iopj")).current_dir(folder).args(arguments));
     assert!(output.status.success(), "{arguments:?}: {messages}");
 }
 
@@ -49,7 +50,8 @@ fn stored(folder: &Path, name: &str, study: &StudyRecord, trials: &[Trial]) {
     }
 }
 
-/// Six paths at two depths, three times each, of fixed numbers that differ by path, depth and replicate; one path refuted, one unproven.
+/// Six paths at two depths, three times each, of fixed numbers that differ by path, depth and replicate; one
+/// path refuted, one unproven.
 fn quick() -> Vec<Trial> {
     let paths = [
         "posix-sio/syscall/interrupt",
@@ -106,7 +108,8 @@ fn counts_of_an_emulated_store_are_drawn_as_they_were_counted() {
     let folder = folder();
     let folder = folder.path();
     let workload = costs::workload(1, 1000);
-    let trials: Vec<Trial> = costs::three(&workload).into_iter().filter(|trial| trial.replicate < 3).collect();
+    let trials: Vec<Trial> =
+        costs::three(&workload).into_iter().filter(|trial| trial.replicate < 3).collect();
     stored(folder, "lab.iopj", &costs::study(true), &trials);
     let page = page(folder, "lab.iopj");
     reader::is_valid(&page);
@@ -178,10 +181,14 @@ fn is_what_was_measured(seen: &Value, records: &Records) {
     let time = figure(seen, "iops-over-time");
     let standing = records.standing().count();
     assert_eq!((time["marks"].as_u64(), rows(time).len()), (Some(standing as u64), standing));
-    assert_eq!(seen["figures"].as_array().unwrap().len(), 1 + lines.len() + 1 + maps.len() + depths.len() + 1);
+    assert_eq!(
+        seen["figures"].as_array().unwrap().len(),
+        1 + lines.len() + 1 + maps.len() + depths.len() + 1
+    );
 }
 
-/// A mark for each cell at the height of its value, with an error bar where there are replicates; the table holds mean and interval.
+/// A mark for each cell at the height of its value, with an error bar where there are replicates; the table
+/// holds mean and interval.
 #[track_caller]
 fn line_is_drawn(figure: &Value, cells: &Cells) {
     let id = figure["id"].as_str().unwrap();
@@ -202,7 +209,8 @@ fn line_is_drawn(figure: &Value, cells: &Cells) {
     }
 }
 
-/// Each mark tells a value and lies at its height: on one axis, linear or logarithmic, from the least to the greatest.
+/// Each mark tells a value and lies at its height: on one axis, linear or logarithmic, from the least to the
+/// greatest.
 #[track_caller]
 fn lies_at_its_value(id: &str, marks: &[(f64, &Value)], cells: &Cells) {
     let sorted = |values: Vec<f64>| {
@@ -240,7 +248,12 @@ fn least_is_named(map: &Value, cells: &Cells) {
         let here = cells.iter().filter(|((_, own), _)| *own == depth);
         let least = here.map(|(_, values)| mean(values)).fold(f64::MAX, f64::min);
         let path = row[2].as_str().unwrap();
-        assert_eq!(mean(&cells[&(path.to_owned(), depth)]), least, "{}: {path} at iodepth {depth}", map["id"]);
+        assert_eq!(
+            mean(&cells[&(path.to_owned(), depth)]),
+            least,
+            "{}: {path} at iodepth {depth}",
+            map["id"]
+        );
         is_near(&row[3], least, path);
     }
 }
@@ -267,12 +280,15 @@ fn foreign_names_are_text_from_end_to_end() {
     let (name, file) = (format!("--name={EVIL}"), format!("--filename={EVIL}"));
     let output = format!("--output={EVIL}.json");
     let mut command = Command::new("fio");
-    let command = command.current_dir(folder).args(fio).args([&name, &file, &output, "--output-format=json+"]);
+    let command =
+        command.current_dir(folder).args(fio).args([&name, &file, &output, "--output-format=json+"]);
     if !have(command.output().is_ok_and(|done| done.status.success()), "fio") {
         return;
     }
     let json = format!("{EVIL}.json");
-    assert!(std::fs::read_to_string(folder.join(&json)).unwrap().contains(&format!("\"jobname\" : \"{EVIL}\"")));
+    assert!(
+        std::fs::read_to_string(folder.join(&json)).unwrap().contains(&format!("\"jobname\" : \"{EVIL}\""))
+    );
     iopj(folder, &["import", "fio", &json, "--store", "f.iopj"]);
     shows_as_text(program, &page(folder, "f.iopj"), &["#provenance"]);
 }

@@ -46,7 +46,8 @@ impl Records {
     pub(crate) fn cells_of(&self, of: impl Fn(&Value) -> Option<f64>) -> Cells {
         let mut cells = Cells::new();
         for trial in self.standing() {
-            let key = (trial["path"].as_str().unwrap().to_owned(), trial["workload"]["iodepth"].as_u64().unwrap());
+            let key =
+                (trial["path"].as_str().unwrap().to_owned(), trial["workload"]["iodepth"].as_u64().unwrap());
             if let Some(value) = of(trial) {
                 cells.entry(key).or_default().push(value);
             }
@@ -87,7 +88,8 @@ pub(crate) fn rows(figure: &Value) -> &[Value] {
 
 /// The number at the end of what a mark says, and the mark.
 pub(crate) fn tips(figure: &Value) -> Vec<(f64, &Value)> {
-    let tip = |mark: &Value| mark["tip"].as_str().unwrap().rsplit(": ").next().unwrap().replace(',', "").parse();
+    let tip =
+        |mark: &Value| mark["tip"].as_str().unwrap().rsplit(": ").next().unwrap().replace(',', "").parse();
     figure["tips"].as_array().unwrap().iter().map(|mark| (tip(mark).unwrap(), mark)).collect()
 }
 

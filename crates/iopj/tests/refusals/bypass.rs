@@ -5,7 +5,8 @@ use crate::{PLAIN, refused, succeeds};
 use std::fs;
 use std::path::Path;
 
-const NOT_TAKEN: &str = "the target is on no NVMe controller of its own, and none is taken from the kernel's driver";
+const NOT_TAKEN: &str =
+    "the target is on no NVMe controller of its own, and none is taken from the kernel's driver";
 
 fn with_data() -> tempfile::TempDir {
     let folder = folder();
@@ -18,11 +19,13 @@ fn a_drive_that_is_not_named_is_not_taken() {
     let folder = with_data();
     for path in ["nvme-user/doorbell/poll", "nvme-user/doorbell/interrupt", "spdk/doorbell/poll"] {
         let line = format!("run --target data {}", PLAIN.replace("posix-sio/syscall/interrupt", path));
-        let parts = [&*format!("none of the study's paths works on data: {path}"), NOT_TAKEN, "--take-device"];
+        let parts =
+            [&*format!("none of the study's paths works on data: {path}"), NOT_TAKEN, "--take-device"];
         refused(&mut iopj(folder.path(), &line), folder.path(), &parts);
     }
     // What is available without a drive of its own goes on without a word of them.
-    let line = format!("run --target data {} --json", PLAIN.replace("posix-sio/syscall/interrupt", "available"));
+    let line =
+        format!("run --target data {} --json", PLAIN.replace("posix-sio/syscall/interrupt", "available"));
     let (text, _) = succeeds(&mut iopj(folder.path(), &line));
     assert!(text.contains("libaio/syscall/interrupt") && !text.contains("nvme-user"), "{text}");
 }
@@ -31,8 +34,10 @@ fn a_drive_that_is_not_named_is_not_taken() {
 fn a_drive_that_no_path_needs_is_not_taken() {
     let folder = with_data();
     let line = format!("run --target data --take-device 0000:01:00.0 {PLAIN}");
-    let parts =
-        ["--take-device names 0000:01:00.0, but the study has no path of kernel bypass", "leave the option out"];
+    let parts = [
+        "--take-device names 0000:01:00.0, but the study has no path of kernel bypass",
+        "leave the option out",
+    ];
     refused(&mut iopj(folder.path(), &line), folder.path(), &parts);
 }
 
@@ -77,9 +82,11 @@ fn a_plugin_runs_only_where_it_is_allowed() {
     let plugin = folder.path().join("spdk_nvme");
     let study = |keys: &str| {
         let head = "name = \"t\"\npaths = \"posix-sio/syscall/interrupt\"\ngenerator = \"fio\"";
-        fs::write(folder.path().join("t.toml"), format!("{head}\n[fio]\n{keys}\n[[workload]]\nios = 200\n")).unwrap();
+        fs::write(folder.path().join("t.toml"), format!("{head}\n[fio]\n{keys}\n[[workload]]\nios = 200\n"))
+            .unwrap();
     };
-    let run = |parts: &[&str]| refused(&mut iopj(folder.path(), "run t.toml --target data"), folder.path(), parts);
+    let run =
+        |parts: &[&str]| refused(&mut iopj(folder.path(), "run t.toml --target data"), folder.path(), parts);
     study(&format!("spdk_plugin = \"{}\"", plugin.display()));
     run(&["the study names a program to run", &plugin.display().to_string(), "allow it by --allow-exec"]);
     study("spdk_plugins = \"x\"");

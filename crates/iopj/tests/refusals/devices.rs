@@ -1,4 +1,5 @@
-//! Devices asked to be written: mounted ones by any name, another one than was named, and blocks of a wrong size.
+//! Devices asked to be written: mounted ones by any name, another one than was named, and blocks of a wrong
+//! size.
 
 use crate::common::{LoopDevice, Undo, alone, folder, have_loop, iopj, mounted, tool, written};
 use crate::{PLAIN, output, refused, succeeds};
@@ -67,7 +68,11 @@ fn disk_with_a_mounted_partition_is_refused() {
     let _mounted = mounted(&format!("-o ro {partition}"), &at);
     let cause = format!("{}p1 is mounted on {}", device.name(), at.display());
     for node in [device.node(), &partition] {
-        refused_to_write(folder.path(), node, &[&format!("`{node}` cannot be written"), &cause, "unmount it"]);
+        refused_to_write(
+            folder.path(),
+            node,
+            &[&format!("`{node}` cannot be written"), &cause, "unmount it"],
+        );
     }
 }
 
@@ -91,12 +96,14 @@ fn device_to_destroy_is_the_target_itself() {
         &["--destroy-data", "--target"],
     );
     let line = format!("--rw randread --target {0} --destroy-data {0}", one.node());
-    let parts = [&*format!("--destroy-data names {}", one.node()), "the study writes nothing: leave the option out"];
+    let parts =
+        [&*format!("--destroy-data names {}", one.node()), "the study writes nothing: leave the option out"];
     refused(&mut run(&line), folder.path(), &parts);
     let line = format!("--rw randwrite --target {}", one.node());
     refused(&mut run(&line), folder.path(), &["is not a file that iopj made", "--destroy-data"]);
     // Named twice it is written, and the other is not.
-    let (text, _) = succeeds(&mut run(&format!("--rw randwrite --target {0} --destroy-data {0}", one.node())));
+    let (text, _) =
+        succeeds(&mut run(&format!("--rw randwrite --target {0} --destroy-data {0}", one.node())));
     assert!(text.contains("not preconditioned"), "{text}");
     let zero = |image: &Path| fs::read(image).unwrap().iter().all(|byte| *byte == 0);
     assert_eq!(images.each_ref().map(|image| zero(image)), [false, true]);
@@ -113,8 +120,8 @@ fn reads_are_preconditioned_where_the_device_may_be_overwritten() {
     let image = folder.path().join("image");
     File::create(&image).unwrap().set_len(4 << 20).unwrap();
     let device = LoopDevice::new(&image, "");
-    let study = "name = \"reads\"\npaths = \"libaio/syscall/interrupt\"\nreplicates = 2\nprecondition = true\n\
-                 meters = false\n[[workload]]\nrw = \"randread\"\nios = 50\n";
+    let study = "name = \"reads\"\npaths = \"libaio/syscall/interrupt\"\nreplicates = 2\nprecondition = \
+                 true\nmeters = false\n[[workload]]\nrw = \"randread\"\nios = 50\n";
     fs::write(folder.path().join("reads.toml"), study).unwrap();
     let run = |more: &str| iopj(folder.path(), &format!("run reads.toml --target {} {more}", device.node()));
     let why = "the study has `precondition = true`, which writes the whole target, and";
@@ -146,7 +153,8 @@ fn block_size_is_a_multiple_of_the_logical_block() {
     written(&image, 4 << 20);
     for (sector, bs) in [(512, "1000"), (4096, "512")] {
         let device = LoopDevice::new(&image, &format!("--sector-size {sector}"));
-        let cause = format!("bs {bs} is not a multiple of {}'s logical block of {sector} bytes", device.node());
+        let cause =
+            format!("bs {bs} is not a multiple of {}'s logical block of {sector} bytes", device.node());
         let run = format!("run --target {} --bs {bs} {PLAIN}", device.node());
         refused(&mut iopj(folder.path(), &run), folder.path(), &[&cause, "choose a multiple of it"]);
     }
@@ -163,7 +171,11 @@ fn device_without_capacity_is_refused() {
     let device = LoopDevice::new(&image, "");
     image_cut(&image, &device);
     let parts = [&*format!("`{}` holds no byte", device.node()), "give it a capacity"];
-    refused(&mut iopj(folder.path(), &format!("run --target {} {PLAIN}", device.node())), folder.path(), &parts);
+    refused(
+        &mut iopj(folder.path(), &format!("run --target {} {PLAIN}", device.node())),
+        folder.path(),
+        &parts,
+    );
 }
 
 fn image_cut(image: &Path, device: &LoopDevice) {

@@ -1,4 +1,5 @@
-//! Runs that are cut short: a device that starts failing, Ctrl-C. What was finished stays, and can be continued.
+//! Runs that are cut short: a device that starts failing, Ctrl-C. What was finished stays, and can be
+//! continued.
 
 use crate::common::{LoopDevice, alone, folder, have_loop, iopj, written};
 use crate::live::Live;
@@ -25,7 +26,8 @@ fn failing_device_leaves_recorded_failures_and_a_study_that_goes_on() {
     let image = here.join("image");
     written(&image, 16 << 20);
     let device = LoopDevice::new(&image, "--direct-io=on");
-    let paths = "--path posix-sio/syscall/interrupt,posix-aio/syscall/interrupt,libaio/syscall/interrupt,io_uring/syscall/interrupt";
+    let paths = "--path posix-sio/syscall/interrupt,posix-aio/syscall/interrupt,libaio/syscall/interrupt,\
+                 io_uring/syscall/interrupt";
     let line = format!("run --target {} --store x.iopj {paths}", device.node());
     let line = format!("{line} --rw randread --iodepth 1 --runtime 2s --ramp-time 0s --replicates 2");
     let mut live = Live::start(iopj(here, &line));
@@ -44,7 +46,10 @@ fn failing_device_leaves_recorded_failures_and_a_study_that_goes_on() {
     for trial in &trials[first..] {
         assert_eq!(trial["status"], "failed", "{trial}");
         let error = trial["error"].as_str().unwrap();
-        assert!(error.contains("I/Os failed") && error.contains("Input/output error (os error 5)"), "{error}");
+        assert!(
+            error.contains("I/Os failed") && error.contains("Input/output error (os error 5)"),
+            "{error}"
+        );
     }
     let (text, _) = succeeds(&mut iopj(here, "report x.iopj"));
     assert!(text.contains("8 of 8 trials") && text.contains("failed"), "{text}");
@@ -60,8 +65,9 @@ fn interrupted_study_keeps_its_trials_and_is_completed_by_resume() {
     let _alone = alone();
     let folder = folder();
     let here = folder.path();
-    let study = "name = \"t\"\npaths = [\"posix-sio/syscall/interrupt\", \"libaio/syscall/interrupt\"]\nreplicates = 3\n\
-                 size = \"4m\"\n[[workload]]\nruntime = \"1s\"\n";
+    let study = "name = \"t\"\npaths = [\"posix-sio/syscall/interrupt\", \
+                 \"libaio/syscall/interrupt\"]\nreplicates = 3\nsize = \"4m\"\n[[workload]]\nruntime = \
+                 \"1s\"\n";
     fs::write(here.join("t.toml"), study).unwrap();
     let mut live = Live::start(iopj(here, "run t.toml"));
     live.until("3/6 ");
@@ -80,7 +86,8 @@ fn interrupted_study_keeps_its_trials_and_is_completed_by_resume() {
     assert!(text.contains("6 of 6 trials"), "{text}");
     let all = trials(here, "t.iopj");
     assert_eq!(all[..count], first);
-    let each: BTreeSet<String> = all.iter().map(|trial| format!("{} {}", trial["path"], trial["replicate"])).collect();
+    let each: BTreeSet<String> =
+        all.iter().map(|trial| format!("{} {}", trial["path"], trial["replicate"])).collect();
     assert_eq!((all.len(), each.len()), (6, 6), "{each:?}");
     assert!(all.iter().all(|trial| trial["status"] == "measured"), "{all:?}");
     let names: Vec<_> = fs::read_dir(here).unwrap().map(|entry| entry.unwrap().file_name()).collect();

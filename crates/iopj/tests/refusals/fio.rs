@@ -8,10 +8,12 @@ use std::path::Path;
 /// A program that answers as fio would.
 fn program(folder: &Path, version: &str, engines: &str) {
     let path = folder.join("fio");
-    let answers = format!("--version) echo '{version}';; --enghelp) printf 'Available IO engines:\\n{engines}';;");
+    let answers =
+        format!("--version) echo '{version}';; --enghelp) printf 'Available IO engines:\\n{engines}';;");
     let source = folder.join("source");
     fs::write(&source, format!("#!/bin/sh\ncase $1 in {answers} *) exit 9;; esac\n")).unwrap();
-    // By a program of its own: what this process writes could still be open in a child of another test, and then not be run.
+    // By a program of its own: what this process writes could still be open in a child of another test, and
+    // then not be run.
     tool(&format!("install -m 755 {} {}", source.display(), path.display()));
     fs::remove_file(&source).unwrap();
 }
@@ -35,14 +37,16 @@ fn unfit_fio_is_refused() {
     written(&folder.path().join("data"), 1 << 20);
     let here = folder.path();
     let study = format!(
-        "name = \"t\"\npaths = \"posix-aio/syscall/interrupt\"\ngenerator = \"fio\"\n[fio]\nprogram = \"{}\"\n[[workload]]\nios = 200\n",
+        "name = \"t\"\npaths = \"posix-aio/syscall/interrupt\"\ngenerator = \"fio\"\n[fio]\nprogram = \
+         \"{}\"\n[[workload]]\nios = 200\n",
         here.join("fio").display()
     );
     fs::write(here.join("t.toml"), study).unwrap();
     let run = |parts: &[&str]| {
         // Both as the study's own program and as the installed one.
         refused(&mut iopj(here, "run t.toml --target data --allow-exec"), here, parts);
-        let line = "run --target data --generator fio --path posix-aio/syscall/interrupt --ios 200 --ramp-time 0s";
+        let line =
+            "run --target data --generator fio --path posix-aio/syscall/interrupt --ios 200 --ramp-time 0s";
         refused(iopj(here, line).env("PATH", format!("{}:/usr/bin:/bin", here.display())), here, parts);
     };
     let name = format!("`{}", here.join("fio").display());

@@ -29,8 +29,10 @@ fn numbers_out_of_range_are_refused() {
         refused(&mut iopj(folder.path(), &line), folder.path(), &parts);
     }
     let line = format!("run --target data {}", PLAIN.replace("--iodepth 1", "--iodepth 32"));
-    let parts =
-        ["posix-sio/syscall/interrupt is synchronous and cannot keep iodepth 32", "use iodepth 1 and more numjobs"];
+    let parts = [
+        "posix-sio/syscall/interrupt is synchronous and cannot keep iodepth 32",
+        "use iodepth 1 and more numjobs",
+    ];
     refused(&mut iopj(folder.path(), &line), folder.path(), &parts);
 }
 
@@ -47,7 +49,8 @@ fn locked_memory_is_limited_by_name() {
     // So that nothing but the limit keeps this user from a store.
     fs::set_permissions(folder.path(), Permissions::from_mode(0o777)).unwrap();
     let path = "io_uring/syscall/interrupt+registered";
-    let mut command = as_nobody(folder.path(), &format!("run --target data --path {path} --iodepth 64 --ios 200"));
+    let mut command =
+        as_nobody(folder.path(), &format!("run --target data --path {path} --iodepth 64 --ios 200"));
     limit(&mut command, libc::RLIMIT_MEMLOCK, 65_536);
     let parts = [
         "io_uring/syscall/interrupt+registered cannot be set up at iodepth 64",
@@ -69,13 +72,14 @@ fn open_files_are_limited_by_name() {
         let mut command = iopj(folder.path(), &format!("run --target data --ios 200 --path {line}"));
         limit(&mut command, libc::RLIMIT_NOFILE, 64);
         let path = line.split(' ').next().unwrap();
-        let parts = [&*format!("{path} cannot be set up at iodepth"), "RLIMIT_NOFILE (64", "lower", "`ulimit -n`"];
+        let parts =
+            [&*format!("{path} cannot be set up at iodepth"), "RLIMIT_NOFILE (64", "lower", "`ulimit -n`"];
         refused(&mut command, folder.path(), &parts);
     }
 }
 
-/// 64 descriptors were too few for 128 jobs, and for the counters of a pass on a large machine, where the program could give itself more.
-/// fio keeps what it would have had.
+/// 64 descriptors were too few for 128 jobs, and for the counters of a pass on a large machine, where the
+/// program could give itself more. fio keeps what it would have had.
 #[test]
 fn the_limit_of_open_files_is_raised_as_far_as_it_can_be() {
     let _alone = alone();
@@ -83,18 +87,23 @@ fn the_limit_of_open_files_is_raised_as_far_as_it_can_be() {
     let here = folder.path();
     written(&here.join("data"), 1 << 20);
     let run = |line: &str| {
-        let mut command = iopj(here, &format!("run --target data --ramp-time 0s --ios 200 --replicates 1 {line}"));
+        let mut command =
+            iopj(here, &format!("run --target data --ramp-time 0s --ios 200 --replicates 1 {line}"));
         command.env("PATH", format!("{}:/usr/bin:/bin", here.display()));
         limits(&mut command, libc::RLIMIT_NOFILE, 64, 4096);
         output(&mut command)
     };
     let (done, messages) = run("--path posix-aio/syscall/interrupt+fd-per-slot --iodepth 128");
     assert!(done.status.success(), "{messages}");
-    let answers = "--version) echo fio-3.33;; --enghelp) printf 'Available IO engines:\\npsync\\npvsync2\\n';;";
-    let script =
-        format!("#!/bin/sh\ncase $1 in {answers} *) ulimit -Sn >{}; exit 9;; esac\n", here.join("seen").display());
+    let answers =
+        "--version) echo fio-3.33;; --enghelp) printf 'Available IO engines:\\npsync\\npvsync2\\n';;";
+    let script = format!(
+        "#!/bin/sh\ncase $1 in {answers} *) ulimit -Sn >{}; exit 9;; esac\n",
+        here.join("seen").display()
+    );
     fs::write(here.join("source"), script).unwrap();
-    // By a program of its own: what this process writes could still be open in a child of another test, and then not be run.
+    // By a program of its own: what this process writes could still be open in a child of another test, and
+    // then not be run.
     tool(&format!("install -m 755 {0}/source {0}/fio", here.display()));
     let (_, messages) = run("--generator fio --path posix-sio/syscall/interrupt --iodepth 1");
     let seen = fs::read_to_string(here.join("seen")).unwrap_or_else(|error| panic!("{error}: {messages}"));
@@ -127,7 +136,8 @@ fn native_asynchronous_requests_are_limited_by_name() {
     if !have(jobs <= 65, "fs.aio-max-nr of at most 2^20, for the buffers to fit into memory") {
         return;
     }
-    let line = "run --target data --path libaio/syscall/interrupt --iodepth 16384 --bs 512 --ios 200 --ramp-time 0s";
+    let line =
+        "run --target data --path libaio/syscall/interrupt --iodepth 16384 --bs 512 --ios 200 --ramp-time 0s";
     let parts = [
         "libaio/syscall/interrupt cannot be set up at iodepth 16384",
         &*format!("fs.aio-max-nr ({limit}"),

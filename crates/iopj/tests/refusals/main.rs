@@ -1,5 +1,6 @@
-//! What bad input gets: one message with thing, cause and remedy, exit code 2, and nothing changed. And what a run
-//! leaves when it is cut short: recorded failures, finished trials, a store that can be read and continued.
+//! What bad input gets: one message with thing, cause and remedy, exit code 2, and nothing changed. And what
+//! a run leaves when it is cut short: recorded failures, finished trials, a store that can be read and
+//! continued.
 
 mod bypass;
 #[path = "../common/mod.rs"]
@@ -56,11 +57,17 @@ fn listing(folder: &Path) -> Listing {
     listing
 }
 
-/// A folder that every user can reach, and a copy of the program in it, where the build's may be out of reach.
+/// A folder that every user can reach, and a copy of the program in it, where the build's may be out of
+/// reach.
 fn open_folder() -> TempDir {
     let folder = tempfile::tempdir_in("/var/tmp").unwrap();
-    // By a program of its own: what this process writes could still be open in a child of another test, and then not be run.
-    common::tool(&format!("install -m 755 {} {}", env!("CARGO_BIN_EXE_iopj"), folder.path().join("iopj").display()));
+    // By a program of its own: what this process writes could still be open in a child of another test, and
+    // then not be run.
+    common::tool(&format!(
+        "install -m 755 {} {}",
+        env!("CARGO_BIN_EXE_iopj"),
+        folder.path().join("iopj").display()
+    ));
     std::fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
     folder
 }

@@ -1,4 +1,5 @@
-//! What other programs read: JSON, CSV, help, exit codes of wrong options; and nothing foreign reaches a terminal.
+//! What other programs read: JSON, CSV, help, exit codes of wrong options; and nothing foreign reaches a
+//! terminal.
 
 use crate::common::{alone, folder, iopj, written};
 use crate::{PLAIN, output, succeeds};
@@ -38,7 +39,11 @@ fn results_are_read_by_other_programs() {
     let (csv, _) = succeeds(&mut iopj(here, "export --csv x.iopj"));
     assert_eq!(csv.lines().count(), 4 + 1);
     let heading = csv.lines().next().unwrap();
-    assert!(["path", "verdict", "latency_ns_p50", "context_switches_per_io"].iter().all(|key| heading.contains(key)));
+    assert!(
+        ["path", "verdict", "latency_ns_p50", "context_switches_per_io"]
+            .iter()
+            .all(|key| heading.contains(key))
+    );
 }
 
 #[test]

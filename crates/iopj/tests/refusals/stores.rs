@@ -29,7 +29,11 @@ fn what_is_no_store_is_refused() {
     let foreign = Connection::open(here.join("foreign.iopj")).unwrap();
     foreign.execute_batch("PRAGMA journal_mode = WAL; CREATE TABLE trial (id INTEGER)").unwrap();
     drop(foreign);
-    refused_as_store(here, "foreign.iopj", &["`foreign.iopj` is no iopj store", "of another program", remedy]);
+    refused_as_store(
+        here,
+        "foreign.iopj",
+        &["`foreign.iopj` is no iopj store", "of another program", remedy],
+    );
     fs::write(here.join("garbage.iopj"), [b"SQLite format 3\0".as_slice(), &[0xa5; 8192]].concat()).unwrap();
     refused_as_store(here, "garbage.iopj", &["`garbage.iopj` is no iopj store", remedy]);
 }
@@ -58,11 +62,14 @@ fn a_store_whose_reads_were_not_preconditioned_is_not_resumed() {
     let _alone = alone();
     let folder = folder();
     let here = folder.path();
-    let study = "name = \"old\"\npaths = \"libaio/syscall/interrupt\"\nreplicates = 2\nprecondition = true\nmeters = false\n\
-                 size = \"1m\"\n[[workload]]\nrw = \"randread\"\nios = 50\n";
+    let study = "name = \"old\"\npaths = \"libaio/syscall/interrupt\"\nreplicates = 2\nprecondition = \
+                 true\nmeters = false\nsize = \"1m\"\n[[workload]]\nrw = \"randread\"\nios = 50\n";
     fs::write(here.join("old.toml"), study).unwrap();
     let (_, words) = succeeds(&mut iopj(here, "run old.toml"));
-    assert!(words.contains("preconditioning: 1 fill of the target in 2 blocks, 2m each, 2m in all"), "{words}");
+    assert!(
+        words.contains("preconditioning: 1 fill of the target in 2 blocks, 2m each, 2m in all"),
+        "{words}"
+    );
     let store = Connection::open(here.join("old.iopj")).unwrap();
     // As earlier versions wrote it.
     let older = "UPDATE trial SET measurement = json_set(measurement, '$.preconditioning', NULL)";
@@ -102,7 +109,10 @@ fn store_of_a_live_run_is_read_and_not_continued() {
     live.until("2/500 ");
     let (output, words) = output(&mut iopj(here, "run --resume live.iopj"));
     assert_eq!(output.status.code(), Some(2), "{words}");
-    assert!(words.contains("`live.iopj` is in use by a run that is alive: wait for it, or end it"), "{words}");
+    assert!(
+        words.contains("`live.iopj` is in use by a run that is alive: wait for it, or end it"),
+        "{words}"
+    );
     let (text, _) = succeeds(&mut iopj(here, "report live.iopj"));
     assert!(text.contains(" of 500 trials") && text.contains("posix-sio/syscall/interrupt"), "{text}");
     let (text, _) = succeeds(&mut iopj(here, "export --csv live.iopj"));
@@ -146,12 +156,16 @@ fn finished_trials_outlive_a_full_disk() {
     let (run, words) = output(&mut iopj(here, &format!("run --target data --store small/x.iopj {line}")));
     assert_eq!(run.status.code(), Some(2), "{words}");
     let message = words.lines().last().unwrap();
-    for part in
-        ["`small/x.iopj`", "no space is left", "the finished trials are kept", "`iopj run --resume small/x.iopj`"]
-    {
+    for part in [
+        "`small/x.iopj`",
+        "no space is left",
+        "the finished trials are kept",
+        "`iopj run --resume small/x.iopj`",
+    ] {
         assert!(message.contains(part), "{message}");
     }
-    let last = words.lines().rev().find_map(|line| line.split_once("/1000 ")?.0.parse::<usize>().ok()).unwrap();
+    let last =
+        words.lines().rev().find_map(|line| line.split_once("/1000 ")?.0.parse::<usize>().ok()).unwrap();
     assert!((2..1000).contains(&last), "{words}");
     // Still on the full disk: every trial before the last one is there.
     let (text, _) = succeeds(&mut iopj(here, "report small/x.iopj --json"));
@@ -159,7 +173,8 @@ fn finished_trials_outlive_a_full_disk() {
     assert_eq!(value["trials"].as_array().unwrap().len(), last - 1);
     let (text, _) = succeeds(&mut iopj(here, "export --csv small/x.iopj"));
     assert_eq!(text.lines().count(), last);
-    // No room for a store at all, nor for a file to measure on: nothing is left, nor a promise of trials kept.
+    // No room for a store at all, nor for a file to measure on: nothing is left, nor a promise of trials
+    // kept.
     let mut filler = File::create(at.join("filler")).unwrap();
     while filler.write(&[7; 1024]).is_ok() {}
     let before = listing(&at);

@@ -23,8 +23,16 @@ fn misspelt_keys_get_the_nearest_right_one() {
         ("name =", "nmae =", ["t.toml: unknown key `nmae`", "did you mean `name`?"]),
         ("paths =", "path =", ["unknown key `path`", "did you mean `paths`?"]),
         ("ios =", "iodpeth = 1\nios =", ["unknown key `iodpeth` in [[workload]]", "did you mean `iodepth`?"]),
-        ("[[workload]]", "[fio]\nprogramm = \"x\"\n[[workload]]", ["unknown key `programm` in [fio]", "`program`?"]),
-        ("[[workload]]", "[settings]\nnomerge = 1\n[[workload]]", ["no setting `nomerge`", "did you mean `nomerges`?"]),
+        (
+            "[[workload]]",
+            "[fio]\nprogramm = \"x\"\n[[workload]]",
+            ["unknown key `programm` in [fio]", "`program`?"],
+        ),
+        (
+            "[[workload]]",
+            "[settings]\nnomerge = 1\n[[workload]]",
+            ["no setting `nomerge`", "did you mean `nomerges`?"],
+        ),
         ("[[workload]]", "[[workloads]]", ["unknown key `workloads`", "did you mean `workload`?"]),
         ("name =", "xyzzyxyzzy = 1\nname =", ["unknown key `xyzzyxyzzy`", "there are name, paths"]),
     ] {
@@ -39,7 +47,11 @@ fn empty_matrices_are_refused() {
     for (from, to, parts) in [
         ("[\"posix-sio/syscall/interrupt\"]", "[]", ["`paths` is an empty list", "name at least one path"]),
         ("ios =", "bs = []\nios =", ["`bs` is an empty list", "give it a value"]),
-        ("[[workload]]", "[settings]\nnomerges = []\n[[workload]]", ["`nomerges` has no value", "give it one"]),
+        (
+            "[[workload]]",
+            "[settings]\nnomerges = []\n[[workload]]",
+            ["`nomerges` has no value", "give it one"],
+        ),
         ("paths =", "generator = []\npaths =", ["`generator` is an empty list", "native, fio or both"]),
         ("[[workload]]\nios = 200\n", "workload = []\n", ["the study has no trial", "needs a [[workload]]"]),
         ("[[workload]]\nios = 200\n", "", ["workload", "[[workload]]"]),
@@ -68,7 +80,11 @@ fn wrong_values_are_refused() {
     }
     let parts = ["`nope.toml` cannot be read", "No such file", "name a study file"];
     refused(&mut iopj(folder.path(), "run nope.toml --target data"), folder.path(), &parts);
-    refused(&mut iopj(folder.path(), "run . --target data"), folder.path(), &["`.` cannot be read", "directory"]);
+    refused(
+        &mut iopj(folder.path(), "run . --target data"),
+        folder.path(),
+        &["`.` cannot be read", "directory"],
+    );
 }
 
 #[test]
@@ -76,7 +92,10 @@ fn paths_that_nobody_has_are_refused() {
     let folder = folder();
     written(&folder.path().join("data"), 1 << 20);
     for (path, parts) in [
-        ("nvme-kernel/syscall/poll", ["no interface `nvme-kernel`", "posix-sio, posix-aio, libaio, io_uring"]),
+        (
+            "nvme-kernel/syscall/poll",
+            ["no interface `nvme-kernel`", "posix-sio, posix-aio, libaio, io_uring"],
+        ),
         ("libaio/syscall/poll", ["libaio has no completion `poll`", "interrupt"]),
         ("io_uring/doorbell/poll", ["io_uring has no submission `doorbell`", "syscall"]),
         ("io_uring/syscall/poll+fast", ["`io_uring/syscall/poll+fast` is no I/O path", "+registered"]),

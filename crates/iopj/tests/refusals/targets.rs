@@ -35,7 +35,11 @@ fn what_is_no_target_is_refused() {
     for directory in [".", "empty"] {
         refused_as_target(here, directory, &[&format!("`{directory}` is a directory: name a file in it")]);
     }
-    refused_as_target(here, "/dev/null", &["`/dev/null` is a character device that is no NVMe namespace: name a file"]);
+    refused_as_target(
+        here,
+        "/dev/null",
+        &["`/dev/null` is a character device that is no NVMe namespace: name a file"],
+    );
 }
 
 #[test]
@@ -50,16 +54,26 @@ fn length_must_be_whole_blocks() {
         "odd",
         &["`odd` has 4196 bytes", "no multiple of the logical block of", "name a file whose length is one"],
     );
-    let run = |line: &str, parts: &[&str]| refused(&mut iopj(here, &format!("run {PLAIN} {line}")), here, parts);
+    let run =
+        |line: &str, parts: &[&str]| refused(&mut iopj(here, &format!("run {PLAIN} {line}")), here, parts);
     written(&here.join("small"), 4096);
-    run("--target small --bs 8k", &["small holds 4096 bytes, which is less than 8192", "lower bs", "larger target"]);
+    run(
+        "--target small --bs 8k",
+        &["small holds 4096 bytes, which is less than 8192", "lower bs", "larger target"],
+    );
     run(
         "--target small --bs 4k --numjobs 2 --rw read",
         &["small holds 4096 bytes", "for each job", "lower bs or numjobs"],
     );
     written(&here.join("three"), 12_288);
-    run("--target three --bs 8k", &["three holds 12288 bytes", "not a multiple of bs 8k", "choose another bs"]);
-    run("--target three --bs 1000", &["bs 1000 is not a multiple of three's logical block of", "choose a multiple"]);
+    run(
+        "--target three --bs 8k",
+        &["three holds 12288 bytes", "not a multiple of bs 8k", "choose another bs"],
+    );
+    run(
+        "--target three --bs 1000",
+        &["bs 1000 is not a multiple of three's logical block of", "choose a multiple"],
+    );
 }
 
 #[test]
@@ -68,7 +82,11 @@ fn files_with_holes_are_refused() {
     let sparse = File::create(folder.path().join("sparse")).unwrap();
     sparse.set_len(1 << 20).unwrap();
     let remedy = "copy it with `cp --sparse=never";
-    refused_as_target(folder.path(), "sparse", &["`sparse` has a hole at byte 0", "without the device", remedy]);
+    refused_as_target(
+        folder.path(),
+        "sparse",
+        &["`sparse` has a hole at byte 0", "without the device", remedy],
+    );
     sparse.write_all_at(&[7; 8192], 0).unwrap();
     sparse.sync_all().unwrap();
     refused_as_target(folder.path(), "sparse", &["`sparse` has a hole at byte 8192", remedy]);
@@ -95,7 +113,8 @@ fn file_systems_in_memory_are_refused() {
         return;
     };
     written(&memory.path().join("data"), 1 << 20);
-    let parts = ["` lies on tmpfs, which has no direct I/O (O_DIRECT)", "name a file on a disk's file system"];
+    let parts =
+        ["` lies on tmpfs, which has no direct I/O (O_DIRECT)", "name a file on a disk's file system"];
     refused_as_target(memory.path(), "data", &parts);
     // Nor is a file made there, or left behind.
     refused(&mut iopj(memory.path(), "check"), memory.path(), &parts);
@@ -120,7 +139,10 @@ fn permission_is_asked_for_by_name() {
         refused("check", &parts);
         refused(&format!("run {PLAIN}"), &parts);
         fs::set_permissions(&data, Permissions::from_mode(0o644)).unwrap();
-        refused(&format!("run --target data --store x.iopj {PLAIN}"), &["`x.iopj`", "Permission denied", "--store"]);
+        refused(
+            &format!("run --target data --store x.iopj {PLAIN}"),
+            &["`x.iopj`", "Permission denied", "--store"],
+        );
     }
 }
 
@@ -131,7 +153,11 @@ fn foreign_files_are_never_written() {
     for rw in ["write", "randwrite", "rw", "randrw"] {
         let run = format!("run --target data --rw {rw} {PLAIN}");
         let remedy = "leave --target out, or name a whole device to be overwritten by --destroy-data";
-        refused(&mut iopj(folder.path(), &run), folder.path(), &["data is not a file that iopj made", remedy]);
+        refused(
+            &mut iopj(folder.path(), &run),
+            folder.path(),
+            &["data is not a file that iopj made", remedy],
+        );
         let run = format!("{run} --destroy-data data");
         let parts = ["`data` is a file: --destroy-data is for whole devices", "only those that iopj made"];
         refused(&mut iopj(folder.path(), &run), folder.path(), &parts);

@@ -11,7 +11,8 @@ use std::process::Command;
 const SYSCTL: &str = "/proc/sys/kernel/io_uring_disabled";
 const ASKED: &str = "--path io_uring/syscall/interrupt";
 
-/// Keeps the sysctl's own value while it has another, for the run after one that was killed. Gone with a boot, as both are.
+/// Keeps the sysctl's own value while it has another, for the run after one that was killed. Gone with a
+/// boot, as both are.
 const KEPT: &str = "/run/iopj-tests.io_uring_disabled";
 
 /// A sysctl of another value until it is dropped.
@@ -51,7 +52,8 @@ fn without_io_uring(folder: &Path, forbid: impl Fn(&mut Command), cause: &str, r
     forbid(&mut command);
     let (text, _) = succeeds(&mut command);
     let value: serde_json::Value = serde_json::from_str(&text).unwrap();
-    let paths: Vec<&str> = value["trials"].as_array().unwrap().iter().map(|t| t["path"].as_str().unwrap()).collect();
+    let paths: Vec<&str> =
+        value["trials"].as_array().unwrap().iter().map(|t| t["path"].as_str().unwrap()).collect();
     assert!(paths.contains(&"libaio/syscall/interrupt"), "{paths:?}");
     assert!(!paths.iter().any(|path| path.starts_with("io_uring")), "{paths:?}");
     let unavailable = value["study"]["unavailable"].as_array().unwrap();
@@ -82,7 +84,12 @@ fn seccomp_is_named() {
         // SAFETY: `forbid_io_uring` only makes system calls, which are async-signal-safe, on data of its own.
         unsafe { command.pre_exec(forbid_io_uring) };
     };
-    without_io_uring(folder.path(), forbid, "a seccomp filter forbids io_uring", "allow io_uring_setup in its profile");
+    without_io_uring(
+        folder.path(),
+        forbid,
+        "a seccomp filter forbids io_uring",
+        "allow io_uring_setup in its profile",
+    );
 }
 
 /// Installs a filter that answers EPERM to `io_uring_setup`, as container runtimes do (seccomp(2)).

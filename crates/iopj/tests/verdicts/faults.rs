@@ -1,4 +1,5 @@
-//! A path that something falsifies is never verified: each way is seeded on a loop device of the test's own, where nobody else is.
+//! A path that something falsifies is never verified: each way is seeded on a loop device of the test's own,
+//! where nobody else is.
 
 use crate::common::{LoopDevice, Random, Undo, folder, have, have_loop, iopj, mounted, tool, written};
 use iopj_core::VerdictKind;
@@ -71,7 +72,8 @@ struct Bench {
 
 impl Bench {
     fn new() -> Option<Bench> {
-        let has_compiler = Command::new("cc").arg("--version").output().is_ok_and(|output| output.status.success());
+        let has_compiler =
+            Command::new("cc").arg("--version").output().is_ok_and(|output| output.status.success());
         if !have_loop() || !have(has_compiler, "a C compiler, `cc`") {
             return None;
         }
@@ -100,15 +102,18 @@ impl Bench {
         // A hole of the run before must not refuse this one.
         written(&self.data(), (FILE_BLOCKS * BLOCK) as usize);
         let study = format!(
-            "name = \"faults\"\npaths = {paths:?}\nreplicates = 3\n[[workload]]\nrw = \"randread\"\nbs = \"{bs}\"\n\
-             ramp_time = \"0s\"\nios = {ios}\n"
+            "name = \"faults\"\npaths = {paths:?}\nreplicates = 3\n[[workload]]\nrw = \"randread\"\nbs = \
+             \"{bs}\"\nramp_time = \"0s\"\nios = {ios}\n"
         );
         fs::write(self.folder.path().join("faults.toml"), study).unwrap();
         for name in ["faults.iopj", "faults.iopj-wal", "faults.iopj-shm"] {
             let _ = fs::remove_file(self.folder.path().join(name));
         }
         let mut command = iopj(self.folder.path(), "run faults.toml --target disk/data --store faults.iopj");
-        command.env("LD_PRELOAD", &self.shim).env("SEEDED", way.map_or("", Way::seeded)).stdout(Stdio::null());
+        command
+            .env("LD_PRELOAD", &self.shim)
+            .env("SEEDED", way.map_or("", Way::seeded))
+            .stdout(Stdio::null());
         command.stderr(File::create(self.folder.path().join("messages")).unwrap()).spawn().unwrap()
     }
 
@@ -147,7 +152,10 @@ impl Bench {
         let begun_ns = begun.duration_since(SystemTime::UNIX_EPOCH).unwrap().as_nanos() as u64;
         let foreign = foreign.into_inner().unwrap();
         let is_met = |trial: &Trial| way != Way::OtherProcess || is_shared(trial, &foreign);
-        self.recorded().into_iter().filter(|trial| trial.started_unix_ns > begun_ns && is_met(trial)).collect()
+        self.recorded()
+            .into_iter()
+            .filter(|trial| trial.started_unix_ns > begun_ns && is_met(trial))
+            .collect()
     }
 
     fn iostats(&self) -> PathBuf {
@@ -182,7 +190,8 @@ fn punch(path: &Path, random: &mut Random) {
     let file = OpenOptions::new().write(true).open(path).unwrap();
     let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
     // SAFETY: the descriptor is open.
-    let done = unsafe { libc::fallocate(file.as_raw_fd(), mode, (first * BLOCK) as i64, (blocks * BLOCK) as i64) };
+    let done =
+        unsafe { libc::fallocate(file.as_raw_fd(), mode, (first * BLOCK) as i64, (blocks * BLOCK) as i64) };
     assert_eq!(done, 0);
 }
 
@@ -212,7 +221,8 @@ fn read_beside(device: &Path, is_over: &AtomicBool) -> Vec<[u64; 2]> {
     reads
 }
 
-/// More foreign reads were in the trial's window than a verdict allows: a reader that had no core meanwhile falsifies nothing.
+/// More foreign reads were in the trial's window than a verdict allows: a reader that had no core meanwhile
+/// falsifies nothing.
 fn is_shared(trial: &Trial, foreign: &[[u64; 2]]) -> bool {
     let Some(measurement) = trial.outcome.measurement() else { return true };
     let [begin, end] = measurement.window_raw_ns.unwrap();

@@ -1,5 +1,5 @@
-//! What this machine shows of the paths it was asked for: on a file on a disk, where no vector can be told, and where
-//! something falsifies them.
+//! What this machine shows of the paths it was asked for: on a file on a disk, where no vector can be told,
+//! and where something falsifies them.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -39,11 +39,13 @@ fn on_a_disk_every_path_is_verified_but_the_one_that_linux_fakes() {
     let expected = available(folder.path(), "data");
     assert!(expected.len() >= 5, "{expected:?}");
     let fakes_polling = fakes_polling(folder.path());
-    // It is the machine's own disk: others may use it meanwhile, which iopj notices. A path is tried until a quiet moment has come.
+    // It is the machine's own disk: others may use it meanwhile, which iopj notices. A path is tried until a
+    // quiet moment has come.
     let (mut open, mut why) = (expected, String::new());
     for attempt in 0..100 {
         let line = format!(
-            "--target data --path {} --iodepth 1 --ios 1000 --ramp-time 50ms --replicates 1 --store {attempt}.iopj",
+            "--target data --path {} --iodepth 1 --ios 1000 --ramp-time 50ms --replicates 1 --store \
+             {attempt}.iopj",
             open.join(",")
         );
         let now = verdicts(&run(folder.path(), &line));
@@ -73,7 +75,12 @@ fn on_a_disk_every_path_is_verified_but_the_one_that_linux_fakes() {
 fn fakes_polling(folder: &Path) -> bool {
     let output = iopj(folder, "check --json data").output().unwrap();
     let check: Value = serde_json::from_slice(&output.stdout).unwrap();
-    let poll = check["paths"].as_array().unwrap().iter().find(|path| path["path"] == "posix-sio/syscall/poll").unwrap();
+    let poll = check["paths"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|path| path["path"] == "posix-sio/syscall/poll")
+        .unwrap();
     poll["notes"].as_array().is_some_and(|notes| !notes.is_empty())
 }
 
@@ -100,9 +107,11 @@ fn pollers_keep_to_cpus_allowed_and_what_they_ran_on_is_recorded() {
     ) {
         return;
     }
-    let study = format!("name = \"cpus\"\npaths = \"{path}\"\n[[workload]]\nnumjobs = 2\nios = 100\ncpus_allowed = ");
+    let study =
+        format!("name = \"cpus\"\npaths = \"{path}\"\n[[workload]]\nnumjobs = 2\nios = 100\ncpus_allowed = ");
     let [first, second] = [allowed[0], allowed[1]].map(|cpu| cpu.to_string());
-    let both = if allowed[1] == allowed[0] + 1 { format!("{first}-{second}") } else { format!("{first},{second}") };
+    let both =
+        if allowed[1] == allowed[0] + 1 { format!("{first}-{second}") } else { format!("{first},{second}") };
     for (cpus, pollers) in [(second.clone(), [&second, &second]), (both, [&first, &second])] {
         let (cpus, pollers) = (format!("\"{cpus}\""), pollers.map(String::as_str));
         std::fs::write(folder.path().join("cpus.toml"), format!("{study}{cpus}\n")).unwrap();
@@ -139,8 +148,8 @@ fn where_no_vector_can_be_told_nothing_is_proven() {
     let _reset = Reset;
     let folder = folder();
     written(Path::new("/dev/zram0"), 64 << 20);
-    let line =
-        "--target /dev/zram0 --path available --iodepth 1 --ios 2000 --ramp-time 0s --replicates 1 --store z.iopj";
+    let line = "--target /dev/zram0 --path available --iodepth 1 --ios 2000 --ramp-time 0s --replicates 1 \
+                --store z.iopj";
     let verdicts = verdicts(&run(folder.path(), line));
     assert_eq!(verdicts.len(), available(folder.path(), "/dev/zram0").len());
     for (path, verdict, reasons) in verdicts {

@@ -1,5 +1,6 @@
-//! An archive in cpio's "newc" format, as the kernel unpacks it into its root (Documentation/driver-api/early-userspace/
-//! buffer-format.rst). The same content gives the same bytes, whoever writes them and when.
+//! An archive in cpio's "newc" format, as the kernel unpacks it into its root
+//! (Documentation/driver-api/early-userspace/ buffer-format.rst). The same content gives the same bytes,
+//! whoever writes them and when.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -14,7 +15,8 @@ enum Entry {
     Character { major: u32, minor: u32 },
 }
 
-/// Where a file's bytes come from: small ones are held, programs and modules are read when the archive is written.
+/// Where a file's bytes come from: small ones are held, programs and modules are read when the archive is
+/// written.
 enum Content {
     Bytes(Vec<u8>),
     Host(PathBuf),
@@ -26,8 +28,8 @@ const S_IFDIR: u32 = 0o040_000;
 const S_IFLNK: u32 = 0o120_000;
 const S_IFCHR: u32 = 0o020_000;
 
-/// The tree that becomes the guest's root. Names are paths from the root; a leading `/` is dropped. What is added
-/// later under the same name replaces what was there.
+/// The tree that becomes the guest's root. Names are paths from the root; a leading `/` is dropped. What is
+/// added later under the same name replaces what was there.
 #[derive(Default)]
 pub(super) struct Archive {
     entries: BTreeMap<String, Entry>,
@@ -79,7 +81,9 @@ impl Archive {
                 Entry::File { content: Content::Host(host), mode } => {
                     writer.host_file(name, S_IFREG | mode, host).map_err(|error| (host.clone(), error))?;
                 }
-                Entry::Link { to } => writer.entry(name, S_IFLNK | 0o777, (0, 0), to.as_bytes()).map_err(at)?,
+                Entry::Link { to } => {
+                    writer.entry(name, S_IFLNK | 0o777, (0, 0), to.as_bytes()).map_err(at)?
+                }
                 Entry::Character { major, minor } => {
                     writer.entry(name, S_IFCHR | 0o600, (*major, *minor), &[]).map_err(at)?;
                 }
@@ -204,7 +208,9 @@ mod tests {
         assert!(status.success());
         assert_eq!(fs::read_to_string(folder.path().join("a/link")).unwrap(), "of the host");
         let mode = |name: &str| {
-            std::os::unix::fs::PermissionsExt::mode(&fs::metadata(folder.path().join(name)).unwrap().permissions())
+            std::os::unix::fs::PermissionsExt::mode(
+                &fs::metadata(folder.path().join(name)).unwrap().permissions(),
+            )
         };
         assert_eq!((mode("init") & 0o777, mode("a/b/file") & 0o777), (0o755, 0o640));
     }

@@ -1,8 +1,8 @@
-//! The guest's first process: a script for busybox's shell that readies the system, runs the caller's script and hands
-//! out what it left.
+//! The guest's first process: a script for busybox's shell that readies the system, runs the caller's script
+//! and hands out what it left.
 //!
-//! It tells the host by lines on the console: [`UP`] when the caller's script starts, [`FAILED`] and the stage and
-//! cause when a step of its own fails. Then the machine is off.
+//! It tells the host by lines on the console: [`UP`] when the caller's script starts, [`FAILED`] and the
+//! stage and cause when a step of its own fails. Then the machine is off.
 
 use super::modules::Load;
 
@@ -52,7 +52,8 @@ mod tests {
 
     #[test]
     fn every_place_in_the_script_is_filled() {
-        let load = Load { path: "kernel/a/nvme.ko".into(), options: vec!["poll_queues=2".into(), "x=it's".into()] };
+        let load =
+            Load { path: "kernel/a/nvme.ko".into(), options: vec!["poll_queues=2".into(), "x=it's".into()] };
         let script = script(&[load], &["/lib/x".into(), "/lib64".into()]);
         assert!(!script.replace("$@", "").contains('@'), "{script}");
         assert!(script.contains("\nload '/lab/modules/nvme.ko' 'poll_queues=2' 'x=it'\\''s'\n"), "{script}");

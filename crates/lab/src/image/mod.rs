@@ -1,5 +1,5 @@
-//! The guest's root: an initramfs of busybox, programs of the host with their libraries, and kernel modules, written
-//! without root and without another program.
+//! The guest's root: an initramfs of busybox, programs of the host with their libraries, and kernel modules,
+//! written without root and without another program.
 
 mod cpio;
 pub(crate) mod init;
@@ -26,13 +26,13 @@ pub struct GuestSpec {
     pub modules: Vec<ModuleWish>,
     /// Further files.
     pub files: Vec<GuestFile>,
-    /// A script for busybox's shell. Its output goes to the console; what it leaves in `/out` is handed out with its
-    /// exit status.
+    /// A script for busybox's shell. Its output goes to the console; what it leaves in `/out` is handed out
+    /// with its exit status.
     pub script: String,
 }
 
-/// The script of a guest with a shell on its console, which ends with the shell. The end of a session hangs its terminal
-/// up, and throws away what is not printed yet: before that, stty waits until all is.
+/// The script of a guest with a shell on its console, which ends with the shell. The end of a session hangs
+/// its terminal up, and throws away what is not printed yet: before that, stty waits until all is.
 pub const SHELL: &str = "setsid cttyhack sh -c 'sh; stty sane' </dev/console >/dev/console 2>&1\n";
 
 /// A file of the guest.
@@ -126,8 +126,8 @@ pub enum ImageError {
     },
 }
 
-/// Writes the initramfs for this guest and the kernel `release`, whose modules lie uncompressed in `kernel_modules`
-/// (the folder that holds modules.dep).
+/// Writes the initramfs for this guest and the kernel `release`, whose modules lie uncompressed in
+/// `kernel_modules` (the folder that holds modules.dep).
 ///
 /// # Errors
 /// [`ImageError`]: what is missing on the host or in the kernel, and how to get it.
@@ -187,11 +187,14 @@ fn base() -> Result<Archive, ImageError> {
     Ok(archive)
 }
 
-/// Where a program lies in the archive. What the guest mounts file systems over is put there once it has (`init.sh`).
+/// Where a program lies in the archive. What the guest mounts file systems over is put there once it has
+/// (`init.sh`).
 fn place(name: &str) -> String {
     match name.strip_prefix('/') {
         None => format!("bin/{name}"),
-        Some(path) if ["tmp/", "run/"].iter().any(|folder| path.starts_with(folder)) => format!("lab/late/{path}"),
+        Some(path) if ["tmp/", "run/"].iter().any(|folder| path.starts_with(folder)) => {
+            format!("lab/late/{path}")
+        }
         Some(path) => path.to_owned(),
     }
 }

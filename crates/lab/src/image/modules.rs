@@ -1,4 +1,5 @@
-//! Which kernel modules a guest must load, and in which order, from depmod's index (modules.dep(5), modules.builtin).
+//! Which kernel modules a guest must load, and in which order, from depmod's index (modules.dep(5),
+//! modules.builtin).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -11,8 +12,8 @@ use super::ImageError;
 pub struct ModuleWish {
     /// The module's name; `-` and `_` are the same.
     pub name: String,
-    /// Options as `NAME=VALUE` (`poll_queues=2`). Of a module that is built into the kernel they belong on the kernel's
-    /// command line: [`built_in_options`].
+    /// Options as `NAME=VALUE` (`poll_queues=2`). Of a module that is built into the kernel they belong on
+    /// the kernel's command line: [`built_in_options`].
     pub options: Vec<String>,
 }
 
@@ -43,12 +44,15 @@ impl Index {
             let path = folder.join(name);
             fs::read_to_string(&path).map_err(|source| ImageError::File { path, source })
         };
-        Ok(Index { loadable: dependencies(&read("modules.dep")?), built_in: names(&read("modules.builtin")?) })
+        Ok(Index {
+            loadable: dependencies(&read("modules.dep")?),
+            built_in: names(&read("modules.builtin")?),
+        })
     }
 }
 
-/// What the kernel's command line must say for those of the modules that are part of the kernel itself: their options,
-/// as `NAME.OPTION=VALUE`.
+/// What the kernel's command line must say for those of the modules that are part of the kernel itself: their
+/// options, as `NAME.OPTION=VALUE`.
 ///
 /// # Errors
 /// [`ImageError::File`] where the folder has no index.
@@ -147,11 +151,10 @@ mod tests {
 
     fn folder() -> tempfile::TempDir {
         let folder = tempfile::tempdir().unwrap();
-        let dep = "kernel/drivers/nvme/host/nvme.ko: kernel/drivers/nvme/host/nvme-core.ko kernel/block/t10-pi.ko \
-                   kernel/lib/crc64.ko\n\
-                   kernel/drivers/nvme/host/nvme-core.ko: kernel/block/t10-pi.ko kernel/lib/crc64.ko\n\
-                   kernel/block/t10-pi.ko: kernel/lib/crc64.ko\n\
-                   kernel/lib/crc64.ko:\n";
+        let dep = "kernel/drivers/nvme/host/nvme.ko: kernel/drivers/nvme/host/nvme-core.ko \
+                   kernel/block/t10-pi.ko kernel/lib/crc64.ko\nkernel/drivers/nvme/host/nvme-core.ko: \
+                   kernel/block/t10-pi.ko kernel/lib/crc64.ko\nkernel/block/t10-pi.ko: \
+                   kernel/lib/crc64.ko\nkernel/lib/crc64.ko:\n";
         fs::write(folder.path().join("modules.dep"), dep).unwrap();
         fs::write(folder.path().join("modules.builtin"), "kernel/drivers/virtio/virtio_pci.ko\n").unwrap();
         folder
@@ -174,7 +177,8 @@ mod tests {
         assert_eq!(loads[2].options, ["io_timeout=3"]);
         assert_eq!(loads[3].options, ["poll_queues=2"]);
         let options = |name: &str| {
-            let wish = ModuleWish { name: name.to_owned(), options: vec!["a=1".to_owned(), "b=2".to_owned()] };
+            let wish =
+                ModuleWish { name: name.to_owned(), options: vec!["a=1".to_owned(), "b=2".to_owned()] };
             built_in_options(folder.path(), &[wish]).unwrap()
         };
         assert_eq!(options("virtio-pci"), ["virtio_pci.a=1", "virtio_pci.b=2"]);
@@ -183,8 +187,9 @@ mod tests {
 
     #[test]
     fn a_missing_module_is_named_with_the_kernel() {
-        let error =
-            order(folder().path(), "5.10.0-46-amd64", &[ModuleWish::plain("ublk_drv")]).unwrap_err().to_string();
+        let error = order(folder().path(), "5.10.0-46-amd64", &[ModuleWish::plain("ublk_drv")])
+            .unwrap_err()
+            .to_string();
         assert_eq!(
             error,
             "kernel 5.10.0-46-amd64 has no module `ublk_drv`: choose a kernel that has it, or another device"

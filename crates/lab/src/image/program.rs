@@ -1,4 +1,5 @@
-//! A program and the shared libraries that it needs, found by asking the loader that the program itself names.
+//! A program and the shared libraries that it needs, found by asking the loader that the program itself
+//! names.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -8,8 +9,8 @@ use std::process::Command;
 
 use super::ImageError;
 
-/// A program of the host that goes into the guest as `/bin/NAME`, or under its own path, with its loader and libraries at the
-/// host's paths. A script brings the program that its first line names.
+/// A program of the host that goes into the guest as `/bin/NAME`, or under its own path, with its loader and
+/// libraries at the host's paths. A script brings the program that its first line names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Program {
     /// The name in the guest: a name in `/bin`, or a whole path.
@@ -36,11 +37,12 @@ impl Program {
         }
     }
 
-    /// The program that is called so on the host: a name in `$PATH`, or a whole path, under which it is found in the guest too. With
-    /// what it needs beside libraries: a script's interpreter.
+    /// The program that is called so on the host: a name in `$PATH`, or a whole path, under which it is found
+    /// in the guest too. With what it needs beside libraries: a script's interpreter.
     ///
     /// # Errors
-    /// [`ImageError::NoProgram`], [`ImageError::RelativeProgram`], [`ImageError::Unreadable`], or a script that cannot be read.
+    /// [`ImageError::NoProgram`], [`ImageError::RelativeProgram`], [`ImageError::Unreadable`], or a script
+    /// that cannot be read.
     pub fn called(called: &str) -> Result<Vec<Program>, ImageError> {
         if !called.contains('/') {
             return Ok(vec![Program::named(called)?]);
@@ -59,8 +61,8 @@ impl Program {
 
     /// The loader and the shared libraries, as absolute paths of the host; empty for a static program.
     ///
-    /// The loader is run with `--list` (ld.so(8)), which glibc's and musl's both know and which runs nothing of the
-    /// program.
+    /// The loader is run with `--list` (ld.so(8)), which glibc's and musl's both know and which runs nothing
+    /// of the program.
     pub(super) fn libraries(&self) -> Result<Vec<PathBuf>, ImageError> {
         if script_line(&self.host)?.is_some() {
             return Ok(Vec::new());
@@ -105,7 +107,8 @@ fn script_line(path: &Path) -> Result<Option<String>, ImageError> {
     Ok(line.strip_prefix(b"#!").map(|line| String::from_utf8_lossy(line).trim().to_owned()))
 }
 
-/// What runs a script: the program of its first line and, behind `env`, the one that it looks for. Busybox's shell is in the guest.
+/// What runs a script: the program of its first line and, behind `env`, the one that it looks for. Busybox's
+/// shell is in the guest.
 fn script_interpreters(path: &Path) -> Result<Vec<String>, ImageError> {
     let Some(line) = script_line(path)? else { return Ok(Vec::new()) };
     let mut words = line.split_ascii_whitespace().map(str::to_owned);
@@ -115,7 +118,8 @@ fn script_interpreters(path: &Path) -> Result<Vec<String>, ImageError> {
     Ok(std::iter::once(program).chain(looked_for.filter(|_| is_env)).collect())
 }
 
-/// True for an ELF file that is loaded into a program (a `.so`, whatever its name): dynamic, and without an interpreter.
+/// True for an ELF file that is loaded into a program (a `.so`, whatever its name): dynamic, and without an
+/// interpreter.
 fn is_shared_object(path: &Path) -> Result<bool, ImageError> {
     const DYNAMIC: [u8; 4] = 2_u32.to_le_bytes();
     let file_error = |source| ImageError::File { path: path.to_path_buf(), source };
@@ -168,7 +172,9 @@ pub(super) fn interpreter(path: &Path) -> Result<Option<PathBuf>, ImageError> {
     file.seek(SeekFrom::Start(offset)).map_err(file_error)?;
     let mut table = Vec::new();
     file.by_ref().take(size * count).read_to_end(&mut table).map_err(file_error)?;
-    let Some((at, length)) = table.chunks_exact(size as usize).find_map(interpreter_range) else { return Ok(None) };
+    let Some((at, length)) = table.chunks_exact(size as usize).find_map(interpreter_range) else {
+        return Ok(None);
+    };
     file.seek(SeekFrom::Start(at)).map_err(file_error)?;
     let mut name = Vec::new();
     // No path is longer than PATH_MAX.
@@ -242,9 +248,12 @@ mod tests {
 
     #[test]
     fn the_list_is_read() {
-        let text =
-            "\tlinux-vdso.so.1 (0x00007ffc)\n\tlibm.so.6 => /lib/x/libm.so.6 (0x00007f84)\n\t/lib64/ld.so.2 (0x7f)\n";
-        assert_eq!(listed(text), Ok(vec![PathBuf::from("/lib/x/libm.so.6"), PathBuf::from("/lib64/ld.so.2")]));
+        let text = "\tlinux-vdso.so.1 (0x00007ffc)\n\tlibm.so.6 => /lib/x/libm.so.6 \
+                    (0x00007f84)\n\t/lib64/ld.so.2 (0x7f)\n";
+        assert_eq!(
+            listed(text),
+            Ok(vec![PathBuf::from("/lib/x/libm.so.6"), PathBuf::from("/lib64/ld.so.2")])
+        );
         assert_eq!(listed("\tlibaio.so.1 => not found\n"), Err("libaio.so.1".to_owned()));
     }
 

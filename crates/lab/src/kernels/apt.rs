@@ -1,5 +1,5 @@
-//! A private apt: lists, state, cache and sources of its own beside the kernels, so that the host's are never touched;
-//! apt checks every signature and hash.
+//! A private apt: lists, state, cache and sources of its own beside the kernels, so that the host's are never
+//! touched; apt checks every signature and hash.
 
 use super::KernelError;
 use super::catalogue::{self, Candidate, Package};
@@ -14,8 +14,8 @@ use std::time::Duration;
 /// How long package lists are good for.
 const LISTS_AGE: Duration = Duration::from_secs(24 * 3600);
 
-/// Settings that no host may change. The hooks would clean the host's own cache; the others would let unsigned packages
-/// through. The network's settings (proxies, credentials) stay the host's.
+/// Settings that no host may change. The hooks would clean the host's own cache; the others would let
+/// unsigned packages through. The network's settings (proxies, credentials) stay the host's.
 const SETTINGS: &str = "\
 #clear APT::Update::Pre-Invoke;
 #clear APT::Update::Post-Invoke;
@@ -81,7 +81,8 @@ impl Apt {
         !read.is_ok_and(|read| read.elapsed().is_ok_and(|age| age < LISTS_AGE))
     }
 
-    /// Reads all lists anew; returns apt's complaint where some could not be read, whose old ones stay in use.
+    /// Reads all lists anew; returns apt's complaint where some could not be read, whose old ones stay in
+    /// use.
     pub(super) fn update(&self, note: &mut dyn FnMut(&str)) -> Result<Option<String>, KernelError> {
         note(&format!("reading the package lists of {}", self.names().join(", ")));
         let output = tools::output("apt-get", "the package lists", self.command().args(["-q", "update"]))?;
@@ -127,7 +128,11 @@ impl Apt {
     }
 
     /// Downloads packages into a folder; the error is apt's complaint.
-    pub(super) fn download(&self, packages: &[Package], into: &Path) -> Result<Result<(), String>, KernelError> {
+    pub(super) fn download(
+        &self,
+        packages: &[Package],
+        into: &Path,
+    ) -> Result<Result<(), String>, KernelError> {
         let mut command = self.command();
         command.args(["-q", "download"]).current_dir(into);
         command.args(packages.iter().map(|package| format!("{}={}", package.name, package.version)));
@@ -161,12 +166,12 @@ impl Apt {
     }
 }
 
-/// One suite on its mirror. An old suite's Release file expires when the distribution no longer renews it, and stays
-/// signed: its date is not checked, its signature is.
+/// One suite on its mirror. An old suite's Release file expires when the distribution no longer renews it,
+/// and stays signed: its date is not checked, its signature is.
 fn stanza(suite: &str, mirror: &Mirror) -> String {
     format!(
-        "Types: deb\nURIs: {}\nSuites: {suite}\nComponents: main\nArchitectures: amd64\nTargets: Packages\nPDiffs: no\n\
-         Check-Valid-Until: no\nSigned-By: {}\n\n",
+        "Types: deb\nURIs: {}\nSuites: {suite}\nComponents: main\nArchitectures: amd64\nTargets: \
+         Packages\nPDiffs: no\nCheck-Valid-Until: no\nSigned-By: {}\n\n",
         mirror.uris.join(" "),
         mirror.signed_by
     )
@@ -175,13 +180,17 @@ fn stanza(suite: &str, mirror: &Mirror) -> String {
 /// What apt says of a suite that its mirror does not have: no fault of the network, and nothing to try again.
 const NOT_THERE: [&str; 2] = ["does not have a Release file", "no longer has a Release file"];
 
-/// The line of apt's that says best what went wrong, if anything did: apt ends well though it could not read a list. A
-/// suite that the mirror does not have is no complaint.
+/// The line of apt's that says best what went wrong, if anything did: apt ends well though it could not read
+/// a list. A suite that the mirror does not have is no complaint.
 fn complaint(output: &Output) -> Option<String> {
-    let (errors, progress) = (String::from_utf8_lossy(&output.stderr), String::from_utf8_lossy(&output.stdout));
+    let (errors, progress) =
+        (String::from_utf8_lossy(&output.stderr), String::from_utf8_lossy(&output.stdout));
     let is_absence = |line: &str| NOT_THERE.iter().any(|words| line.contains(words));
     let first = |marks: &[&str]| {
-        errors.lines().filter(|line| !is_absence(line)).find(|line| marks.iter().any(|mark| line.starts_with(mark)))
+        errors
+            .lines()
+            .filter(|line| !is_absence(line))
+            .find(|line| marks.iter().any(|mark| line.starts_with(mark)))
     };
     let line = first(&["W: GPG error", "W: Failed to fetch"]).or_else(|| first(&["E: "]));
     if let Some(line) = line {
@@ -217,14 +226,15 @@ mod tests {
 
     #[test]
     fn apt_s_complaints_are_found_even_where_it_ends_well() {
-        let offline = "W: Failed to fetch http://m.example/InRelease  Could not resolve 'm.example'\n\
-                       W: Some index files failed to download. They have been ignored, or old ones used instead.\n";
+        let offline = "W: Failed to fetch http://m.example/InRelease  Could not resolve 'm.example'\nW: \
+                       Some index files failed to download. They have been ignored, or old ones used \
+                       instead.\n";
         assert_eq!(
             complaint(&output(0, offline)).unwrap(),
             "W: Failed to fetch http://m.example/InRelease  Could not resolve 'm.example'"
         );
-        let unsigned =
-            "W: GPG error: http://m.example x InRelease: NO_PUBKEY 12\nE: The repository 'x' is not signed.\n";
+        let unsigned = "W: GPG error: http://m.example x InRelease: NO_PUBKEY 12\nE: The repository 'x' is \
+                        not signed.\n";
         assert_eq!(
             complaint(&output(100, unsigned)).unwrap(),
             "W: GPG error: http://m.example x InRelease: NO_PUBKEY 12"
@@ -259,7 +269,8 @@ mod tests {
     #[test]
     fn the_private_sources_name_the_host_s_mirrors_and_keys() {
         let temporary = tempfile::tempdir().unwrap();
-        let mirror = |uri: &str| Mirror { uris: vec![uri.to_owned()], signed_by: "/k/archive.gpg".to_owned() };
+        let mirror =
+            |uri: &str| Mirror { uris: vec![uri.to_owned()], signed_by: "/k/archive.gpg".to_owned() };
         let mut mirrors = Mirrors {
             distribution: Distribution::Debian,
             main: mirror("http://main.example/debian"),
@@ -274,7 +285,9 @@ mod tests {
             .collect();
         assert_eq!(apt.names(), wanted);
         let sources = fs::read_to_string(temporary.path().join("sources.list.d/kernels.sources")).unwrap();
-        assert!(sources.contains("URIs: http://security.example\nSuites: bullseye-security\nComponents: main\n"));
+        assert!(
+            sources.contains("URIs: http://security.example\nSuites: bullseye-security\nComponents: main\n")
+        );
         assert!(sources.contains("URIs: http://main.example/debian\nSuites: trixie-backports\n"));
         assert!(sources.contains("URIs: http://main.example/debian-security\nSuites: bookworm-security\n"));
         assert_eq!(sources.matches("Signed-By: /k/archive.gpg\n").count(), 12);

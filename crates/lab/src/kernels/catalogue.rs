@@ -8,7 +8,8 @@ use std::collections::BTreeMap;
 /// Debian's releases with kernels, old to new, each with the series that it was made with.
 const DEBIAN: [(&str, &str); 3] = [("bullseye", "5.10"), ("bookworm", "6.1"), ("trixie", "6.12")];
 /// Ubuntu's releases with long support: their updates bring newer kernels too.
-const UBUNTU_MAIN: [&str; 5] = ["focal-updates", "jammy-updates", "noble-updates", "resolute", "resolute-updates"];
+const UBUNTU_MAIN: [&str; 5] =
+    ["focal-updates", "jammy-updates", "noble-updates", "resolute", "resolute-updates"];
 
 /// A kernel that can be fetched, or is in the cache.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -58,12 +59,14 @@ pub(super) fn suites(mirrors: &Mirrors) -> Vec<(String, &Mirror)> {
     if mirrors.distribution == Distribution::Ubuntu {
         return UBUNTU_MAIN.iter().map(|suite| ((*suite).to_owned(), &mirrors.main)).collect();
     }
-    let of = |mirror, kind: &'static str| DEBIAN.iter().map(move |(name, _)| (format!("{name}-{kind}"), mirror));
+    let of =
+        |mirror, kind: &'static str| DEBIAN.iter().map(move |(name, _)| (format!("{name}-{kind}"), mirror));
     let security = mirrors.security.iter().flat_map(|mirror| of(mirror, "security"));
     security.chain(of(&mirrors.main, "updates")).chain(of(&mirrors.main, "backports")).collect()
 }
 
-/// The suites with a long list each and the series of their kernels, which need reading only where that series is lacking.
+/// The suites with a long list each and the series of their kernels, which need reading only where that
+/// series is lacking.
 pub(super) fn releases(mirrors: &Mirrors) -> &'static [(&'static str, &'static str)] {
     match mirrors.distribution {
         Distribution::Debian => &DEBIAN,
@@ -71,8 +74,9 @@ pub(super) fn releases(mirrors: &Mirrors) -> &'static [(&'static str, &'static s
     }
 }
 
-/// The series of a kernel release: `5.10` of `5.10.0-46-amd64`; `None` for what is no release of an ordinary kernel
-/// for PCs (`amd64` at Debian, `generic` at Ubuntu; neither `cloud` nor `rt` nor a package that only points to others).
+/// The series of a kernel release: `5.10` of `5.10.0-46-amd64`; `None` for what is no release of an ordinary
+/// kernel for PCs (`amd64` at Debian, `generic` at Ubuntu; neither `cloud` nor `rt` nor a package that only
+/// points to others).
 pub(super) fn series(release: &str) -> Option<&str> {
     let fit = |c: char| c.is_ascii_alphanumeric() || ".+~_-".contains(c);
     let (numbers, flavour) = release.rsplit_once('-')?;
@@ -97,7 +101,9 @@ pub(super) fn candidates(suite: &str, packages_file: &str) -> Vec<Candidate> {
     // The signed image comes first; an unsigned one serves where there is no other.
     for prefix in ["linux-image-", "linux-image-unsigned-"] {
         for (name, package) in &packages {
-            let Some(release) = name.strip_prefix(prefix).filter(|release| series(release).is_some()) else { continue };
+            let Some(release) = name.strip_prefix(prefix).filter(|release| series(release).is_some()) else {
+                continue;
+            };
             if found.contains_key(release) {
                 continue;
             }
@@ -111,12 +117,15 @@ pub(super) fn candidates(suite: &str, packages_file: &str) -> Vec<Candidate> {
     found.into_values().collect()
 }
 
-/// The packages of a kernel: its image, and what the image depends on for the same release. Debian from 6.19 keeps
-/// image, modules and `linux-base` (configuration and lists) apart, Ubuntu image and modules; rarer modules are Ubuntu's
-/// `linux-modules-extra`. A kernel boots without `linux-base`, which Debian no longer offers for some that name it.
+/// The packages of a kernel: its image, and what the image depends on for the same release. Debian from 6.19
+/// keeps image, modules and `linux-base` (configuration and lists) apart, Ubuntu image and modules; rarer
+/// modules are Ubuntu's `linux-modules-extra`. A kernel boots without `linux-base`, which Debian no longer
+/// offers for some that name it.
 fn parts(release: &str, image: &Package, packages: &BTreeMap<String, Package>) -> Option<Vec<Package>> {
     let mut parts = vec![image.clone()];
-    for dependency in image.depends.split([',', '|']).filter_map(|dependency| dependency.split_whitespace().next()) {
+    for dependency in
+        image.depends.split([',', '|']).filter_map(|dependency| dependency.split_whitespace().next())
+    {
         let is_part = dependency.starts_with("linux-") && dependency.ends_with(&format!("-{release}"));
         if is_part && parts.iter().all(|part| part.name != dependency) {
             match packages.get(dependency) {
@@ -201,7 +210,9 @@ mod tests {
     use proptest::prelude::*;
 
     fn stanza(name: &str, version: &str, size: u64, depends: &str) -> String {
-        format!("Package: {name}\nVersion: {version}\nArchitecture: amd64\nDepends: {depends}\nSize: {size}\n\n")
+        format!(
+            "Package: {name}\nVersion: {version}\nArchitecture: amd64\nDepends: {depends}\nSize: {size}\n\n"
+        )
     }
 
     fn debian() -> Vec<Candidate> {
@@ -215,10 +226,14 @@ mod tests {
             + &stanza("linux-image-6.1.0-0.deb11.52-amd64", "6.1.180-1~deb11u1", 60, "kmod")
             + &stanza("aptitude", "1", 1, "");
         let mut all = candidates("bullseye-security", &old);
-        all.extend(candidates("bookworm-security", &stanza("linux-image-6.1.0-56-amd64", "6.1.192-2", 70, "kmod")));
+        all.extend(candidates(
+            "bookworm-security",
+            &stanza("linux-image-6.1.0-56-amd64", "6.1.192-2", 70, "kmod"),
+        ));
         let v = "7.2.12+deb13-amd64";
-        let split =
-            format!("dracut | initramfs-tools, linux-base-{v} (= 7), linux-binary-{v} (= 7), linux-modules-{v} (= 7)");
+        let split = format!(
+            "dracut | initramfs-tools, linux-base-{v} (= 7), linux-binary-{v} (= 7), linux-modules-{v} (= 7)"
+        );
         let new = stanza(&format!("linux-image-{v}"), "7.2.12-1~bpo13+1", 1, &split)
             + &stanza(&format!("linux-base-{v}"), "7.2.12-1~bpo13+1", 10, "")
             + &stanza(&format!("linux-binary-{v}"), "7.2.12-1~bpo13+1", 140, "")
@@ -248,7 +263,8 @@ mod tests {
     fn a_kernel_in_parts_is_fetched_whole() {
         let all = debian();
         let new = pick(&all, "7.2").unwrap();
-        let names: Vec<_> = new.packages.iter().map(|package| package.name.split("-7").next().unwrap()).collect();
+        let names: Vec<_> =
+            new.packages.iter().map(|package| package.name.split("-7").next().unwrap()).collect();
         assert_eq!(names, ["linux-image", "linux-base", "linux-binary", "linux-modules"]);
         assert_eq!((new.download_bytes(), new.suite.as_str()), (1651, "trixie-backports"));
         assert_eq!(pick(&all, "5.10").unwrap().packages.len(), 1);
@@ -257,13 +273,24 @@ mod tests {
     #[test]
     fn ubuntu_s_kernels_bring_their_modules() {
         let v = "5.15.0-200-generic";
-        let list = stanza(&format!("linux-image-{v}"), "5.15.0-200.1", 11, &format!("kmod, linux-modules-{v}"))
-            + &stanza(&format!("linux-image-unsigned-{v}"), "5.15.0-200.1", 12, &format!("linux-modules-{v}"))
-            + &stanza(&format!("linux-modules-{v}"), "5.15.0-200.1", 20, "")
-            + &stanza(&format!("linux-modules-extra-{v}"), "5.15.0-200.1", 30, "")
-            + &stanza("linux-image-5.15.0-200-lowlatency", "5.15.0-200.1", 1, "")
-            + &stanza("linux-image-unsigned-6.8.0-9-generic", "6.8.0-9.9", 5, "linux-modules-6.8.0-9-generic")
-            + &stanza("linux-modules-6.8.0-9-generic", "6.8.0-9.9", 6, "");
+        let list =
+            stanza(&format!("linux-image-{v}"), "5.15.0-200.1", 11, &format!("kmod, linux-modules-{v}"))
+                + &stanza(
+                    &format!("linux-image-unsigned-{v}"),
+                    "5.15.0-200.1",
+                    12,
+                    &format!("linux-modules-{v}"),
+                )
+                + &stanza(&format!("linux-modules-{v}"), "5.15.0-200.1", 20, "")
+                + &stanza(&format!("linux-modules-extra-{v}"), "5.15.0-200.1", 30, "")
+                + &stanza("linux-image-5.15.0-200-lowlatency", "5.15.0-200.1", 1, "")
+                + &stanza(
+                    "linux-image-unsigned-6.8.0-9-generic",
+                    "6.8.0-9.9",
+                    5,
+                    "linux-modules-6.8.0-9-generic",
+                )
+                + &stanza("linux-modules-6.8.0-9-generic", "6.8.0-9.9", 6, "");
         let all = candidates("jammy-updates", &list);
         assert_eq!(all_series(&all), ["5.15", "6.8"]);
         assert_eq!(pick(&all, "5.15").unwrap().download_bytes(), 61);

@@ -47,7 +47,8 @@ pub enum KernelError {
     NoHome,
     /// The cache folder cannot be made or written.
     #[error(
-        "the cache folder `{path}` cannot be written: {source}; make it writable, or set XDG_CACHE_HOME to another"
+        "the cache folder `{path}` cannot be written: {source}; make it writable, or set XDG_CACHE_HOME to \
+         another"
     )]
     NotWritable {
         /// The folder.
@@ -56,7 +57,10 @@ pub enum KernelError {
         source: io::Error,
     },
     /// The cache folder holds something else.
-    #[error("`{0}` holds files that the lab did not make: move them away, or set XDG_CACHE_HOME to another folder")]
+    #[error(
+        "`{0}` holds files that the lab did not make: move them away, or set XDG_CACHE_HOME to another \
+         folder"
+    )]
     Foreign(PathBuf),
     /// Another process is filling the cache.
     #[error("another iopj is filling the cache `{0}`: wait for its end, then try again")]
@@ -103,7 +107,9 @@ pub enum KernelError {
         reason: String,
     },
     /// The image is no kernel that a guest could boot.
-    #[error("`{path}` is no x86-64 kernel: {reason}; name a bzImage (/boot/vmlinuz-…) or an uncompressed vmlinux")]
+    #[error(
+        "`{path}` is no x86-64 kernel: {reason}; name a bzImage (/boot/vmlinuz-…) or an uncompressed vmlinux"
+    )]
     NotAKernel {
         /// The file.
         path: PathBuf,
@@ -111,11 +117,15 @@ pub enum KernelError {
         reason: String,
     },
     /// The folder holds no modules.
-    #[error("`{0}` holds no kernel modules: name a folder that holds lib/modules/RELEASE, or the one with modules.dep")]
+    #[error(
+        "`{0}` holds no kernel modules: name a folder that holds lib/modules/RELEASE, or the one with \
+         modules.dep"
+    )]
     NoModules(PathBuf),
     /// The modules belong to another kernel.
     #[error(
-        "`{image}` is Linux {image_release} but `{modules}` is for {modules_release}: name the modules that were built with this image"
+        "`{image}` is Linux {image_release} but `{modules}` is for {modules_release}: name the modules that \
+         were built with this image"
     )]
     Mismatch {
         /// The kernel image.
@@ -129,7 +139,8 @@ pub enum KernelError {
     },
     /// The running kernel has left no image or modules.
     #[error(
-        "the running kernel {release} has no `{path}`: install its package, or choose another kernel by `iopj lab kernels`"
+        "the running kernel {release} has no `{path}`: install its package, or choose another kernel by \
+         `iopj lab kernels`"
     )]
     NoHostKernel {
         /// As `uname -r` says.
@@ -192,11 +203,13 @@ pub(super) fn places(asked: &[Asked]) -> String {
             None => mirrors.push((&one.mirror, vec![&one.suite])),
         }
     }
-    let read: Vec<_> = mirrors.into_iter().map(|(at, suites)| format!("{} at {}", words(suites), public(at))).collect();
+    let read: Vec<_> =
+        mirrors.into_iter().map(|(at, suites)| format!("{} at {}", words(suites), public(at))).collect();
     let mut lacking: Vec<_> = asked.iter().filter(|one| !one.read).map(|one| one.suite.as_str()).collect();
     lacking.sort_unstable();
     lacking.dedup();
-    let lacking = if lacking.is_empty() { String::new() } else { format!(" (not there: {})", words(lacking)) };
+    let lacking =
+        if lacking.is_empty() { String::new() } else { format!(" (not there: {})", words(lacking)) };
     format!("{}{lacking}", if read.is_empty() { "any mirror".to_owned() } else { read.join("; ") })
 }
 
@@ -209,7 +222,9 @@ fn public(uri: &str) -> String {
 }
 
 fn unread(complaint: &Option<String>) -> String {
-    complaint.as_ref().map_or_else(String::new, |line| format!(" (not every package list could be read: `{line}`)"))
+    complaint
+        .as_ref()
+        .map_or_else(String::new, |line| format!(" (not every package list could be read: `{line}`)"))
 }
 
 #[cfg(test)]
@@ -218,8 +233,11 @@ mod tests {
 
     #[test]
     fn a_kernel_that_is_not_offered_is_refused_with_the_suites_that_were_asked() {
-        let asked =
-            |suite: &str, mirror: &str, read| Asked { suite: suite.to_owned(), mirror: mirror.to_owned(), read };
+        let asked = |suite: &str, mirror: &str, read| Asked {
+            suite: suite.to_owned(),
+            mirror: mirror.to_owned(),
+            read,
+        };
         let error = KernelError::NotOffered {
             wanted: "5.10".to_owned(),
             asked: vec![

@@ -38,11 +38,13 @@ pub struct Kernel {
     pub config: Option<PathBuf>,
 }
 
-/// The kernels that can be fetched, the newest of each series, and all that are cached; oldest first. `note` is told
-/// what is done. Without the network the cached ones are returned, if there are any, and `note` is told why.
+/// The kernels that can be fetched, the newest of each series, and all that are cached; oldest first. `note`
+/// is told what is done. Without the network the cached ones are returned, if there are any, and `note` is
+/// told why.
 ///
 /// # Errors
-/// [`KernelError::MissingTools`], [`KernelError::NoSource`], [`KernelError::Unreachable`], and those of files.
+/// [`KernelError::MissingTools`], [`KernelError::NoSource`], [`KernelError::Unreachable`], and those of
+/// files.
 pub fn list(cache: &Cache, note: &mut dyn FnMut(&str)) -> Result<Vec<Offer>, KernelError> {
     let cached = cached_releases(cache);
     let known = tools::require(&["apt-get"]).and_then(|()| {
@@ -59,13 +61,13 @@ pub fn list(cache: &Cache, note: &mut dyn FnMut(&str)) -> Result<Vec<Offer>, Ker
     }
 }
 
-/// A kernel by its series (`5.10`: the newest cached one, else the newest offered), by its whole release, or the running
-/// host's own (`host`). What is not cached is fetched; `note` is told what is done.
+/// A kernel by its series (`5.10`: the newest cached one, else the newest offered), by its whole release, or
+/// the running host's own (`host`). What is not cached is fetched; `note` is told what is done.
 ///
 /// # Errors
 /// [`KernelError::NotOffered`] with what is offered; [`KernelError::Unreachable`], [`KernelError::NoRoom`],
-/// [`KernelError::MissingTools`], [`KernelError::NoSource`] and those of programs and files; for `host` those of
-/// [`from_files`] and [`KernelError::NoHostKernel`].
+/// [`KernelError::MissingTools`], [`KernelError::NoSource`] and those of programs and files; for `host` those
+/// of [`from_files`] and [`KernelError::NoHostKernel`].
 pub fn fetch(cache: &Cache, wanted: &str, note: &mut dyn FnMut(&str)) -> Result<Kernel, KernelError> {
     if wanted == "host" {
         return own::host(cache, note);
@@ -89,12 +91,13 @@ pub fn fetch(cache: &Cache, wanted: &str, note: &mut dyn FnMut(&str)) -> Result<
     }
 }
 
-/// A kernel made of an image (a bzImage or an uncompressed vmlinux) and a folder that holds `lib/modules/RELEASE`, or is
-/// that folder itself. They are copied into the cache, the modules unpacked, and copied again when they have changed.
+/// A kernel made of an image (a bzImage or an uncompressed vmlinux) and a folder that holds
+/// `lib/modules/RELEASE`, or is that folder itself. They are copied into the cache, the modules unpacked, and
+/// copied again when they have changed.
 ///
 /// # Errors
-/// [`KernelError::NotAKernel`], [`KernelError::NoModules`], [`KernelError::Mismatch`] where a module was built for
-/// another kernel, [`KernelError::NoRoom`], [`KernelError::MissingTools`], and those of files.
+/// [`KernelError::NotAKernel`], [`KernelError::NoModules`], [`KernelError::Mismatch`] where a module was
+/// built for another kernel, [`KernelError::NoRoom`], [`KernelError::MissingTools`], and those of files.
 pub fn from_files(cache: &Cache, image: &Path, modules: &Path) -> Result<Kernel, KernelError> {
     own::from_files(cache, image, modules, None, &mut |_| {})
 }
@@ -115,8 +118,14 @@ struct Shelf {
 }
 
 impl Shelf {
-    /// Reads the lists: all where `anew`, else those that are old or lack what is wanted. The cache is locked.
-    fn open(cache: &Cache, wanted: Option<&str>, anew: bool, note: &mut dyn FnMut(&str)) -> Result<Shelf, KernelError> {
+    /// Reads the lists: all where `anew`, else those that are old or lack what is wanted. The cache is
+    /// locked.
+    fn open(
+        cache: &Cache,
+        wanted: Option<&str>,
+        anew: bool,
+        note: &mut dyn FnMut(&str),
+    ) -> Result<Shelf, KernelError> {
         let mirrors = sources::mirrors(Path::new("/etc"))?;
         let folder = cache.folder().join("apt");
         let mut shelf = Shelf {
@@ -131,7 +140,8 @@ impl Shelf {
         shelf.add_releases(&folder, &mirrors, wanted, anew, note)?;
         if shelf.candidates.is_empty() && (wanted.is_none() || shelf.complaint.is_some()) {
             let complaint = shelf.complaint.take().unwrap_or_else(|| "the lists hold no kernels".to_owned());
-            return Err(shelf.unreachable(&format!("the package lists of {}", error::places(&shelf.asked)), complaint));
+            return Err(shelf
+                .unreachable(&format!("the package lists of {}", error::places(&shelf.asked)), complaint));
         }
         if let Some(complaint) = &shelf.complaint {
             note(&format!("not every package list could be read: {complaint}"));
@@ -139,7 +149,8 @@ impl Shelf {
         Ok(shelf)
     }
 
-    /// The long lists of the releases whose series is wanted (or any is) and lacking: a mirror may have no security archive.
+    /// The long lists of the releases whose series is wanted (or any is) and lacking: a mirror may have no
+    /// security archive.
     fn add_releases(
         &mut self,
         folder: &Path,

@@ -1,4 +1,5 @@
-//! A kernel's modules: found, unpacked to plain `.ko` files, checked against the kernel, and indexed by depmod(8).
+//! A kernel's modules: found, unpacked to plain `.ko` files, checked against the kernel, and indexed by
+//! depmod(8).
 
 use super::vmlinux::{decompress, first_word};
 use super::{KernelError, tools};
@@ -23,14 +24,15 @@ pub(super) fn unpack_all(folder: &Path) -> Result<(), KernelError> {
     })
 }
 
-/// Checks that every unpacked module under `folder` was built for `release`; the error is the first that was not, with
-/// the release it was built for.
+/// Checks that every unpacked module under `folder` was built for `release`; the error is the first that was
+/// not, with the release it was built for.
 pub(super) fn check_all(folder: &Path, release: &str) -> Result<Option<(PathBuf, String)>, KernelError> {
     let modules = files(folder, &|name| name.ends_with(".ko"))?;
     let strangers = std::sync::Mutex::new(Vec::new());
     each(&modules, |path| {
         let bytes = fs::read(path).map_err(KernelError::io("read", path))?;
-        let found = release_of(&bytes).ok_or_else(|| bad(path, &io::Error::other("it tells no `vermagic`")))?;
+        let found =
+            release_of(&bytes).ok_or_else(|| bad(path, &io::Error::other("it tells no `vermagic`")))?;
         if found != release {
             strangers.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).push((path.to_owned(), found));
         }
@@ -64,8 +66,8 @@ pub(super) fn index(base: &Path, release: &str) -> Result<(), KernelError> {
     done
 }
 
-/// Copies the modules and their lists from one modules folder to another; links that lead to folders, such as `build`,
-/// stay behind.
+/// Copies the modules and their lists from one modules folder to another; links that lead to folders, such as
+/// `build`, stay behind.
 pub(super) fn copy_all(from: &Path, to: &Path) -> Result<(), KernelError> {
     for file in files(from, &|name| is_module(name) || name.starts_with("modules."))? {
         let Ok(inside) = file.strip_prefix(from) else { continue };
@@ -92,7 +94,8 @@ pub(super) fn all(folder: &Path) -> Result<Vec<PathBuf>, KernelError> {
     files(folder, &|name| is_module(name) || name.starts_with("modules."))
 }
 
-/// The files under `folder` with a wanted name, in order; links to files count, links to folders are not followed.
+/// The files under `folder` with a wanted name, in order; links to files count, links to folders are not
+/// followed.
 fn files(folder: &Path, wanted: &dyn Fn(&str) -> bool) -> Result<Vec<PathBuf>, KernelError> {
     let mut found = Vec::new();
     let mut folders = vec![folder.to_owned()];
@@ -112,7 +115,10 @@ fn files(folder: &Path, wanted: &dyn Fn(&str) -> bool) -> Result<Vec<PathBuf>, K
 }
 
 /// Works on every file, on all processors; returns one of the errors.
-fn each(files: &[PathBuf], work: impl Fn(&Path) -> Result<(), KernelError> + Sync) -> Result<(), KernelError> {
+fn each(
+    files: &[PathBuf],
+    work: impl Fn(&Path) -> Result<(), KernelError> + Sync,
+) -> Result<(), KernelError> {
     let next = AtomicUsize::new(0);
     let worker = || {
         while let Some(file) = files.get(next.fetch_add(1, Ordering::Relaxed)) {
@@ -121,8 +127,9 @@ fn each(files: &[PathBuf], work: impl Fn(&Path) -> Result<(), KernelError> + Syn
         Ok(())
     };
     thread::scope(|scope| {
-        let workers: Vec<_> =
-            (0..thread::available_parallelism().map_or(1, usize::from)).map(|_| scope.spawn(worker)).collect();
+        let workers: Vec<_> = (0..thread::available_parallelism().map_or(1, usize::from))
+            .map(|_| scope.spawn(worker))
+            .collect();
         workers
             .into_iter()
             .try_for_each(|worker| worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
@@ -135,7 +142,8 @@ mod tests {
     use super::*;
 
     fn module(release: &str) -> Vec<u8> {
-        format!("\x7fELF code vermagic=%s\0license=GPL\0vermagic={release} SMP mod_unload \0tail").into_bytes()
+        format!("\x7fELF code vermagic=%s\0license=GPL\0vermagic={release} SMP mod_unload \0tail")
+            .into_bytes()
     }
 
     #[test]
@@ -150,7 +158,8 @@ mod tests {
         fs::write(drivers.join("d.ko"), &plain).unwrap();
         fs::write(drivers.join("notes.txt.xz"), "left alone").unwrap();
         unpack_all(folder.path()).unwrap();
-        let names: Vec<_> = all(folder.path()).unwrap().iter().map(|f| f.file_name().unwrap().to_owned()).collect();
+        let names: Vec<_> =
+            all(folder.path()).unwrap().iter().map(|f| f.file_name().unwrap().to_owned()).collect();
         assert_eq!(names, ["a.ko", "b.ko", "c.ko", "d.ko"]);
         assert!(names.iter().all(|name| fs::read(drivers.join(name)).unwrap() == plain));
         assert!(drivers.join("notes.txt.xz").exists());

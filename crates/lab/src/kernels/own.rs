@@ -17,8 +17,14 @@ pub(super) fn host(cache: &Cache, note: &mut dyn FnMut(&str)) -> Result<Kernel, 
 }
 
 /// The kernel `release` as a host with the root folder `root` has it.
-fn host_in(cache: &Cache, root: &Path, release: &str, note: &mut dyn FnMut(&str)) -> Result<Kernel, KernelError> {
-    let missing = |path: &Path| KernelError::NoHostKernel { release: release.to_owned(), path: path.to_owned() };
+fn host_in(
+    cache: &Cache,
+    root: &Path,
+    release: &str,
+    note: &mut dyn FnMut(&str),
+) -> Result<Kernel, KernelError> {
+    let missing =
+        |path: &Path| KernelError::NoHostKernel { release: release.to_owned(), path: path.to_owned() };
     let modules = root.join("lib/modules").join(release);
     let boot = root.join("boot").join(format!("vmlinuz-{release}"));
     let images = [boot.clone(), modules.join("vmlinuz")];
@@ -27,7 +33,13 @@ fn host_in(cache: &Cache, root: &Path, release: &str, note: &mut dyn FnMut(&str)
         return Err(missing(&modules));
     }
     let config = [root.join("boot").join(format!("config-{release}")), modules.join("config")];
-    from_files(cache, image, &modules, config.iter().find(|config| config.is_file()).map(PathBuf::as_path), note)
+    from_files(
+        cache,
+        image,
+        &modules,
+        config.iter().find(|config| config.is_file()).map(PathBuf::as_path),
+        note,
+    )
 }
 
 /// A kernel made of an image and the folder of its modules; [`super::from_files`] with a configuration.
@@ -39,7 +51,8 @@ pub(super) fn from_files(
     note: &mut dyn FnMut(&str),
 ) -> Result<Kernel, KernelError> {
     tools::require(&["depmod"])?;
-    let read = vmlinux::read(image).map_err(|reason| KernelError::NotAKernel { path: image.to_owned(), reason })?;
+    let read =
+        vmlinux::read(image).map_err(|reason| KernelError::NotAKernel { path: image.to_owned(), reason })?;
     let release = read.release;
     let mismatch = |folder: PathBuf, found: String| KernelError::Mismatch {
         image: image.to_owned(),
@@ -68,7 +81,8 @@ pub(super) fn from_files(
         return Ok(kernel);
     }
     let image_bytes = 8 * read.bytes.len() as u64;
-    cache.need_room(&format!("a copy of kernel {release}"), image_bytes + modules::unpacked_bytes(&source)?)?;
+    cache
+        .need_room(&format!("a copy of kernel {release}"), image_bytes + modules::unpacked_bytes(&source)?)?;
     note(&format!("copying kernel {release} and its modules"));
     unpack::make_whole(cache, &name, |partial| {
         let target = unpack::modules_folder(partial, &release);
@@ -122,7 +136,8 @@ fn key(files: &[PathBuf]) -> Result<String, KernelError> {
     for file in files {
         let metadata = fs::metadata(file).map_err(KernelError::io("read", file))?;
         let modified = metadata.modified().map_err(KernelError::io("read", file))?;
-        (fs::canonicalize(file).map_err(KernelError::io("read", file))?, metadata.len(), modified).hash(&mut hasher);
+        (fs::canonicalize(file).map_err(KernelError::io("read", file))?, metadata.len(), modified)
+            .hash(&mut hasher);
     }
     Ok(format!("{:016x}\n", hasher.finish()))
 }

@@ -38,7 +38,8 @@ impl Bench {
 
     /// A module as far as depmod reads it: an ELF file without sections is passed over with a warning.
     fn module(&self, name: &str, release: &str) {
-        let text = [vmlinux("6.1.0"), format!("\0vermagic={release} SMP mod_unload \0").into_bytes()].concat();
+        let text =
+            [vmlinux("6.1.0"), format!("\0vermagic={release} SMP mod_unload \0").into_bytes()].concat();
         self.put(&format!("lib/modules/{RELEASE}/kernel/{name}"), &xz(&text));
     }
 
@@ -69,7 +70,10 @@ fn an_image_and_its_modules_become_a_kernel_from_either_folder() {
     for folder in ["lib/modules", "lib/modules/6.1.0-9-amd64"] {
         assert_eq!(bench.from(folder).unwrap(), kernel);
     }
-    assert!(bench.path("lib/modules/6.1.0-9-amd64/kernel/drivers/nvme.ko.xz").is_file(), "the source is left alone");
+    assert!(
+        bench.path("lib/modules/6.1.0-9-amd64/kernel/drivers/nvme.ko.xz").is_file(),
+        "the source is left alone"
+    );
 }
 
 #[test]
@@ -77,8 +81,10 @@ fn a_copy_is_made_again_only_where_a_file_has_changed() {
     let Some(bench) = Bench::new(RELEASE) else { return };
     let mut notes = Vec::new();
     let mut get = || {
-        from_files(&bench.cache, &bench.image(), &bench.path(""), None, &mut |line| notes.push(line.to_owned()))
-            .unwrap()
+        from_files(&bench.cache, &bench.image(), &bench.path(""), None, &mut |line| {
+            notes.push(line.to_owned())
+        })
+        .unwrap()
     };
     get();
     get();
@@ -95,7 +101,8 @@ fn a_module_of_another_kernel_is_refused_and_leaves_nothing() {
     assert_eq!(
         message,
         format!(
-            "`{}` is Linux 6.1.0-9-amd64 but `{}` is for 5.10.0-46-amd64: name the modules that were built with this image",
+            "`{}` is Linux 6.1.0-9-amd64 but `{}` is for 5.10.0-46-amd64: name the modules that were built \
+             with this image",
             bench.image().display(),
             module.display()
         )
@@ -114,7 +121,9 @@ fn a_folder_with_modules_of_another_kernel_only_is_refused() {
     );
     bench.put("etc/kernel/postinst.d/x", b"");
     assert!(matches!(bench.from("etc"), Err(KernelError::NoModules(_))));
-    assert!(matches!(bench.from("boot"), Err(KernelError::NoModules(ref path)) if *path == bench.path("boot")));
+    assert!(
+        matches!(bench.from("boot"), Err(KernelError::NoModules(ref path)) if *path == bench.path("boot"))
+    );
 }
 
 #[test]
@@ -122,7 +131,9 @@ fn an_image_that_is_no_kernel_is_refused() {
     let Some(bench) = Bench::new(RELEASE) else { return };
     bench.put("boot/vmlinuz-6.1.0-9-amd64", b"#!/bin/sh\n");
     let message = bench.from("").unwrap_err().to_string();
-    assert!(message.starts_with(&format!("`{}` is no x86-64 kernel: it has neither", bench.image().display())));
+    assert!(
+        message.starts_with(&format!("`{}` is no x86-64 kernel: it has neither", bench.image().display()))
+    );
 }
 
 #[test]
@@ -142,5 +153,7 @@ fn the_running_kernel_is_taken_with_its_configuration_or_what_is_missing_is_name
     assert_eq!(fs::read_to_string(kernel.config.unwrap()).unwrap(), "CONFIG_PVH=y\n");
     let refused = host_in(&bench.cache, bench.folder.path(), "6.6.6", &mut |_| {}).unwrap_err().to_string();
     let missing = bench.path("boot/vmlinuz-6.6.6");
-    assert!(refused.starts_with(&format!("the running kernel 6.6.6 has no `{}`: install", missing.display())));
+    assert!(
+        refused.starts_with(&format!("the running kernel 6.6.6 has no `{}`: install", missing.display()))
+    );
 }

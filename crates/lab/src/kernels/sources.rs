@@ -33,7 +33,8 @@ pub(super) struct Mirror {
 pub(super) struct Mirrors {
     pub distribution: Distribution,
     pub main: Mirror,
-    /// Debian's security archive has a place of its own: where the host's sources say, and beside the main archive.
+    /// Debian's security archive has a place of its own: where the host's sources say, and beside the main
+    /// archive.
     pub security: Vec<Mirror>,
 }
 
@@ -51,12 +52,18 @@ pub(super) fn mirrors(etc: &Path) -> Result<Mirrors, KernelError> {
     let no_source = |reason: &str| KernelError::NoSource(reason.to_owned());
     let distribution =
         distribution(&os_release).ok_or_else(|| no_source("this system is neither Debian nor Ubuntu"))?;
-    choose(distribution, &suite_names(distribution, &os_release), &read_all(&etc.join("apt"))).ok_or_else(|| {
-        no_source("/etc/apt names no source of the distribution's component `main`, or no keyring is installed for it")
-    })
+    choose(distribution, &suite_names(distribution, &os_release), &read_all(&etc.join("apt"))).ok_or_else(
+        || {
+            no_source(
+                "/etc/apt names no source of the distribution's component `main`, or no keyring is \
+                 installed for it",
+            )
+        },
+    )
 }
 
-/// All sources of the folder `apt`, in apt's order. What cannot be read is left to apt itself to complain about.
+/// All sources of the folder `apt`, in apt's order. What cannot be read is left to apt itself to complain
+/// about.
 fn read_all(apt: &Path) -> Vec<Source> {
     let mut files: Vec<_> = fs::read_dir(apt.join("sources.list.d"))
         .map(|entries| entries.flatten().map(|entry| entry.path()).collect())
@@ -122,10 +129,13 @@ pub(super) fn parse_deb822(text: &str) -> Vec<Source> {
 
 /// The source that a stanza's fields describe; none where it is switched off or for source packages only.
 fn source(fields: &[(String, String)]) -> Option<Source> {
-    let field = |wanted: &str| fields.iter().find(|(name, _)| name == wanted).map_or("", |(_, value)| value.as_str());
+    let field =
+        |wanted: &str| fields.iter().find(|(name, _)| name == wanted).map_or("", |(_, value)| value.as_str());
     let list = |name| field(name).split_whitespace().map(str::to_owned).collect::<Vec<_>>();
     let off = ["no", "false", "without", "off", "disable", "0"];
-    if off.iter().any(|word| field("enabled").eq_ignore_ascii_case(word)) || !list("types").iter().any(|t| t == "deb") {
+    if off.iter().any(|word| field("enabled").eq_ignore_ascii_case(word))
+        || !list("types").iter().any(|t| t == "deb")
+    {
         return None;
     }
     let (uris, suites) = (list("uris"), list("suites"));
@@ -136,7 +146,8 @@ fn source(fields: &[(String, String)]) -> Option<Source> {
     Some(Source { uris, suites, components: list("components"), signed_by })
 }
 
-/// Reads os-release(5): the system itself, or what it says it is like (Mint is like Ubuntu, Ubuntu like Debian).
+/// Reads os-release(5): the system itself, or what it says it is like (Mint is like Ubuntu, Ubuntu like
+/// Debian).
 fn distribution(os_release: &str) -> Option<Distribution> {
     let (id, like) = (value(os_release, "ID")?, value(os_release, "ID_LIKE").unwrap_or_default());
     [id].into_iter().chain(like.split_whitespace().map(str::to_owned)).find_map(|name| match name.as_str() {
@@ -166,18 +177,22 @@ fn suite_names(distribution: Distribution, os_release: &str) -> Vec<String> {
         .collect()
 }
 
-/// Chooses the distribution's archives among all sources. Others use the same names of suites and components; a
-/// wrong choice would do no harm, for their signatures do not fit the distribution's keys.
+/// Chooses the distribution's archives among all sources. Others use the same names of suites and components;
+/// a wrong choice would do no harm, for their signatures do not fit the distribution's keys.
 fn choose(distribution: Distribution, names: &[String], sources: &[Source]) -> Option<Mirrors> {
     let named = |source: &Source, suffix: &str| {
-        source.suites.iter().any(|suite| suite.strip_suffix(suffix).is_some_and(|base| names.iter().any(|n| n == base)))
+        source
+            .suites
+            .iter()
+            .any(|suite| suite.strip_suffix(suffix).is_some_and(|base| names.iter().any(|n| n == base)))
     };
     let usable = |source: &&Source| {
         source.components.iter().any(|component| component == "main")
             && !source.uris.iter().any(|uri| uri.starts_with("cdrom:"))
     };
     let best = |suffixes: &[&str]| {
-        let candidates = sources.iter().filter(usable).filter(|source| suffixes.iter().any(|s| named(source, s)));
+        let candidates =
+            sources.iter().filter(usable).filter(|source| suffixes.iter().any(|s| named(source, s)));
         // max_by_key keeps the last of equals, apt prefers the first.
         candidates.rev().max_by_key(|source| {
             let of_archive = source.signed_by.as_deref().is_some_and(is_archive_keyring);
@@ -196,12 +211,15 @@ fn choose(distribution: Distribution, names: &[String], sources: &[Source]) -> O
     let main = mirror(best(&[""])?)?;
     let mut security: Vec<Mirror> = best(&["-security", "/updates"]).and_then(mirror).into_iter().collect();
     if distribution == Distribution::Debian {
-        security.extend(security_beside(&main).filter(|beside| security.iter().all(|named| !is_same(named, beside))));
+        security.extend(
+            security_beside(&main).filter(|beside| security.iter().all(|named| !is_same(named, beside))),
+        );
     }
     Some(Mirrors { distribution, main, security })
 }
 
-/// The security archive beside a mirror's main one: `debian-security` beside `debian`, as Debian lays its mirrors out.
+/// The security archive beside a mirror's main one: `debian-security` beside `debian`, as Debian lays its
+/// mirrors out.
 fn security_beside(main: &Mirror) -> Option<Mirror> {
     let uris: Vec<String> = main.uris.iter().filter_map(|uri| beside(uri)).collect();
     (!uris.is_empty()).then(|| Mirror { uris, signed_by: main.signed_by.clone() })
@@ -217,7 +235,9 @@ fn beside(uri: &str) -> Option<String> {
 }
 
 fn is_same(left: &Mirror, right: &Mirror) -> bool {
-    let bare = |mirror: &Mirror| mirror.uris.iter().map(|uri| uri.trim_end_matches('/').to_owned()).collect::<Vec<_>>();
+    let bare = |mirror: &Mirror| {
+        mirror.uris.iter().map(|uri| uri.trim_end_matches('/').to_owned()).collect::<Vec<_>>()
+    };
     bare(left) == bare(right)
 }
 

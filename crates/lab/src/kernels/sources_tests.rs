@@ -80,7 +80,8 @@ fn one_line_of_sources_is_enough_to_find_the_security_archive() {
     for text in [
         "deb [signed-by=/k/a.gpg] http://mirror.example/debian bookworm main\n",
         "deb [signed-by=/k/a.gpg] http://mirror.example/debian/ bookworm main\n",
-        "Types: deb\nURIs: http://mirror.example/debian\nSuites: bookworm\nComponents: main\nSigned-By: /k/a.gpg\n",
+        "Types: deb\nURIs: http://mirror.example/debian\nSuites: bookworm\nComponents: main\nSigned-By: \
+         /k/a.gpg\n",
     ] {
         let [security] = &debian(text).unwrap().security[..] else { panic!("{text}") };
         assert_eq!(security.uris[0].trim_end_matches('/'), "http://mirror.example/debian-security", "{text}");
@@ -91,8 +92,12 @@ fn one_line_of_sources_is_enough_to_find_the_security_archive() {
          deb [signed-by=/k/s.gpg] http://security.example bookworm-security main\n",
     )
     .unwrap();
-    let found: Vec<_> = both.security.iter().map(|one| (one.uris[0].as_str(), one.signed_by.as_str())).collect();
-    assert_eq!(found, [("http://security.example", "/k/s.gpg"), ("http://mirror.example/debian-security", "/k/a.gpg")]);
+    let found: Vec<_> =
+        both.security.iter().map(|one| (one.uris[0].as_str(), one.signed_by.as_str())).collect();
+    assert_eq!(
+        found,
+        [("http://security.example", "/k/s.gpg"), ("http://mirror.example/debian-security", "/k/a.gpg")]
+    );
 }
 
 #[test]
@@ -149,16 +154,21 @@ fn both_styles_are_read_from_the_folder_and_a_stranger_is_told_so() {
     fs::write(etc.path().join("os-release"), "ID=ubuntu\nVERSION_CODENAME=noble\n").unwrap();
     assert!(mirrors(etc.path()).unwrap_err().to_string().contains("names no source"));
 
-    fs::write(etc.path().join("apt/sources.list.d/old.list.off"), "deb http://no.example noble main\n").unwrap();
+    fs::write(etc.path().join("apt/sources.list.d/old.list.off"), "deb http://no.example noble main\n")
+        .unwrap();
     fs::write(
         etc.path().join("apt/sources.list.d/ubuntu.sources"),
-        "Types: deb\nURIs: http://u.example/ubuntu/\nSuites: noble noble-updates\nComponents: main universe\n\
-         Signed-By: /usr/share/keyrings/ubuntu-archive-keyring.gpg\n",
+        "Types: deb\nURIs: http://u.example/ubuntu/\nSuites: noble noble-updates\nComponents: main \
+         universe\nSigned-By: /usr/share/keyrings/ubuntu-archive-keyring.gpg\n",
     )
     .unwrap();
-    fs::write(etc.path().join("apt/sources.list"), "deb [signed-by=/k/v.gpg] http://v.example noble main\n").unwrap();
+    fs::write(etc.path().join("apt/sources.list"), "deb [signed-by=/k/v.gpg] http://v.example noble main\n")
+        .unwrap();
     let found = mirrors(etc.path()).unwrap();
-    assert_eq!((found.distribution, found.main.uris), (Distribution::Ubuntu, words("http://u.example/ubuntu/")));
+    assert_eq!(
+        (found.distribution, found.main.uris),
+        (Distribution::Ubuntu, words("http://u.example/ubuntu/"))
+    );
 }
 
 /// A word as sources hold them: no white space, no comment, no bracket.

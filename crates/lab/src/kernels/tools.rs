@@ -8,8 +8,8 @@ use std::process::{Command, Output, Stdio};
 /// Every program that fetching needs, with the Debian package that holds it.
 const TOOLS: [(&str, &str); 3] = [("apt-get", "apt"), ("dpkg-deb", "dpkg"), ("depmod", "kmod")];
 
-/// The programs that fetching kernels needs and that are not installed, each with the package that holds it in Debian
-/// and Ubuntu.
+/// The programs that fetching kernels needs and that are not installed, each with the package that holds it
+/// in Debian and Ubuntu.
 pub fn missing_tools() -> Vec<(&'static str, &'static str)> {
     missing_of(&TOOLS)
 }
@@ -40,7 +40,11 @@ pub(super) fn command(tool: &str) -> Command {
 
 /// Runs a command to its end and returns what it wrote.
 pub(super) fn output(tool: &'static str, what: &str, command: &mut Command) -> Result<Output, KernelError> {
-    command.output().map_err(|error| KernelError::Tool { tool, what: what.to_owned(), complaint: error.to_string() })
+    command.output().map_err(|error| KernelError::Tool {
+        tool,
+        what: what.to_owned(),
+        complaint: error.to_string(),
+    })
 }
 
 /// Runs a command that must succeed.
@@ -68,15 +72,16 @@ mod tests {
         assert_eq!(missing_of(&tools), tools[1..]);
         assert_eq!(
             KernelError::MissingTools(TOOLS.to_vec()).to_string(),
-            "the lab's kernels need apt-get, dpkg-deb, depmod: install apt, dpkg, kmod; --kernel IMAGE --modules DIR \
-             needs kmod alone"
+            "the lab's kernels need apt-get, dpkg-deb, depmod: install apt, dpkg, kmod; --kernel IMAGE \
+             --modules DIR needs kmod alone"
         );
     }
 
     #[test]
     fn a_failing_program_is_quoted() {
         run("sh", "nothing", command("sh").args(["-c", "exit 0"])).unwrap();
-        let message = run("sh", "the file", command("sh").args(["-c", "echo; echo it broke >&2; exit 3"])).unwrap_err();
+        let message =
+            run("sh", "the file", command("sh").args(["-c", "echo; echo it broke >&2; exit 3"])).unwrap_err();
         assert!(message.to_string().starts_with("sh failed on the file: it broke;"), "{message}");
         let silent = run("sh", "the file", command("sh").args(["-c", "exit 3"])).unwrap_err().to_string();
         assert!(silent.contains("exit status: 3"), "{silent}");

@@ -28,8 +28,8 @@ pub(super) fn modules_folder(place: &Path, release: &str) -> PathBuf {
     place.join("lib/modules").join(release)
 }
 
-/// Makes `kernels/name` by `make` in an empty folder beside it, under the cache's lock. What an earlier process left
-/// half done goes first.
+/// Makes `kernels/name` by `make` in an empty folder beside it, under the cache's lock. What an earlier
+/// process left half done goes first.
 pub(super) fn make_whole(
     cache: &Cache,
     name: &str,
@@ -81,9 +81,11 @@ pub(super) fn from_packages(place: &Path, release: &str) -> Result<(), KernelErr
     modules::index(place, release)
 }
 
-/// Puts an image into `place`: a bzImage's ELF image, by which a guest starts at once, where it can be unpacked.
+/// Puts an image into `place`: a bzImage's ELF image, by which a guest starts at once, where it can be
+/// unpacked.
 pub(super) fn place_image(place: &Path, path: &Path) -> Result<(), KernelError> {
-    let image = vmlinux::read(path).map_err(|reason| KernelError::NotAKernel { path: path.to_owned(), reason })?;
+    let image =
+        vmlinux::read(path).map_err(|reason| KernelError::NotAKernel { path: path.to_owned(), reason })?;
     let (name, bytes) = match (image.kind, vmlinux::unpack(&image.bytes)) {
         (vmlinux::Kind::BzImage, Some(elf)) => ("vmlinux", elf),
         (vmlinux::Kind::BzImage, None) => ("bzImage", image.bytes),

@@ -32,7 +32,8 @@ fn compare_part(mut left: &str, mut right: &str) -> Ordering {
         let (right_text, right_rest) = split(right, |c| !c.is_ascii_digit());
         let (left_number, left_next) = split(left_rest, |c| c.is_ascii_digit());
         let (right_number, right_next) = split(right_rest, |c| c.is_ascii_digit());
-        let order = compare_text(left_text, right_text).then_with(|| compare_number(left_number, right_number));
+        let order =
+            compare_text(left_text, right_text).then_with(|| compare_number(left_number, right_number));
         if order != Ordering::Equal {
             return order;
         }

@@ -1,5 +1,5 @@
-//! Kernel images for x86: the boot protocol's header, the compressed payload in it, and what an ELF image says of
-//! itself (Documentation/arch/x86/boot.rst, elf(5)).
+//! Kernel images for x86: the boot protocol's header, the compressed payload in it, and what an ELF image
+//! says of itself (Documentation/arch/x86/boot.rst, elf(5)).
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -83,8 +83,8 @@ pub(super) fn first_word(bytes: &[u8]) -> Option<String> {
         .then(|| word.to_owned())
 }
 
-/// Unpacks the payload of a bzImage to the kernel's ELF image; `None` where its compression is not known here, or it
-/// has no PVH entry, and a guest must boot the bzImage.
+/// Unpacks the payload of a bzImage to the kernel's ELF image; `None` where its compression is not known
+/// here, or it has no PVH entry, and a guest must boot the bzImage.
 pub(super) fn unpack(bz_image: &[u8]) -> Option<Vec<u8>> {
     // A header older than protocol 2.08 does not tell where the payload is.
     if number::<2>(bz_image, 0x206)? < 0x208 {
@@ -100,8 +100,8 @@ pub(super) fn unpack(bz_image: &[u8]) -> Option<Vec<u8>> {
     (elf.starts_with(ELF_MAGIC) && has_pvh_entry(&elf)).then_some(elf)
 }
 
-/// Unpacks one stream of xz, zstd, gzip or lz4 (the kernel's legacy frames) and ignores what follows it: the kernel's
-/// build appends the unpacked size to the payload, and a signature to modules.
+/// Unpacks one stream of xz, zstd, gzip or lz4 (the kernel's legacy frames) and ignores what follows it: the
+/// kernel's build appends the unpacked size to the payload, and a signature to modules.
 ///
 /// # Errors
 /// Another compression, or a broken stream.
@@ -113,12 +113,18 @@ pub(super) fn decompress(packed: &[u8]) -> io::Result<Vec<u8>> {
         [0x28, 0xb5, 0x2f, 0xfd, ..] => collect(&mut zstd::Decoder::new(packed)?.single_frame())?,
         [0x1f, 0x8b, ..] => collect(&mut flate2::read::GzDecoder::new(packed))?,
         [0x02, 0x21, 0x4c, 0x18, blocks @ ..] => return decompress_lz4(blocks),
-        _ => return Err(io::Error::new(io::ErrorKind::InvalidData, "it is packed in no way that is known here")),
+        _ => {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                "it is packed in no way that is known here",
+            ));
+        }
     }
     Ok(unpacked)
 }
 
-/// Blocks of at most 8 MiB, each behind its packed size; what does not hold a block any more is what follows the stream.
+/// Blocks of at most 8 MiB, each behind its packed size; what does not hold a block any more is what follows
+/// the stream.
 fn decompress_lz4(mut blocks: &[u8]) -> io::Result<Vec<u8>> {
     const BLOCK_BYTES: usize = 8 << 20;
     let mut unpacked = Vec::new();
@@ -142,7 +148,11 @@ fn program_headers(elf: &[u8]) -> impl Iterator<Item = (u64, u64, u64)> {
     let (entry_bytes, entries) = (number::<2>(elf, 0x36).unwrap_or(0), number::<2>(elf, 0x38).unwrap_or(0));
     (0..entries).map_while(move |index| {
         let at = usize::try_from(table.checked_add(index * entry_bytes)?).ok()?;
-        Some((number::<4>(elf, at)?, number::<8>(elf, at.checked_add(8)?)?, number::<8>(elf, at.checked_add(0x20)?)?))
+        Some((
+            number::<4>(elf, at)?,
+            number::<8>(elf, at.checked_add(8)?)?,
+            number::<8>(elf, at.checked_add(0x20)?)?,
+        ))
     })
 }
 
@@ -178,7 +188,9 @@ fn notes_of(mut notes: &[u8]) -> impl Iterator<Item = (&[u8], u64)> {
         let name_bytes = number::<4>(notes, 0)? as usize;
         let content_bytes = number::<4>(notes, 4)? as usize;
         let note = (notes.get(12..12 + name_bytes)?, number::<4>(notes, 8)?);
-        notes = notes.get(12 + name_bytes.next_multiple_of(4) + content_bytes.next_multiple_of(4)..).unwrap_or(&[]);
+        notes = notes
+            .get(12 + name_bytes.next_multiple_of(4) + content_bytes.next_multiple_of(4)..)
+            .unwrap_or(&[]);
         Some(note)
     })
 }

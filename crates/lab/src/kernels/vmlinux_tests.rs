@@ -8,7 +8,11 @@ use std::io::Write;
 /// An ELF image that says its release and has a PVH entry.
 pub(in super::super) fn vmlinux(release: &str) -> Vec<u8> {
     let note = [&[4, 0, 0, 0, 4, 0, 0, 0, 18, 0, 0, 0][..], b"Xen\0", &[0, 0, 0, 1]].concat();
-    elf(EM_X86_64 as u8, &note, &format!("Linux version %s (x)\0Linux version {release} (builder@host) #1 SMP\0"))
+    elf(
+        EM_X86_64 as u8,
+        &note,
+        &format!("Linux version %s (x)\0Linux version {release} (builder@host) #1 SMP\0"),
+    )
 }
 
 /// An ELF header, two program headers (a note, what is loaded) and what they point to.
@@ -20,7 +24,8 @@ fn elf(machine: u8, note: &[u8], loaded: &str) -> Vec<u8> {
     file[0x36] = 0x38;
     file[0x38] = 2;
     let notes_at = 0x40 + 2 * 0x38;
-    for (kind, at, bytes) in [(PT_NOTE, notes_at, note.len()), (PT_LOAD, notes_at + note.len(), loaded.len())] {
+    for (kind, at, bytes) in [(PT_NOTE, notes_at, note.len()), (PT_LOAD, notes_at + note.len(), loaded.len())]
+    {
         let mut header = [0; 0x38];
         header[..4].copy_from_slice(&(kind as u32).to_le_bytes());
         header[8..16].copy_from_slice(&(at as u64).to_le_bytes());
@@ -58,7 +63,8 @@ fn with_size(mut packed: Vec<u8>, plain: &[u8]) -> Vec<u8> {
 pub(in super::super) fn xz(plain: &[u8]) -> Vec<u8> {
     let mut filters = liblzma::stream::Filters::new();
     filters.x86().lzma2(&liblzma::stream::LzmaOptions::new_preset(0).unwrap());
-    let stream = liblzma::stream::Stream::new_stream_encoder(&filters, liblzma::stream::Check::Crc32).unwrap();
+    let stream =
+        liblzma::stream::Stream::new_stream_encoder(&filters, liblzma::stream::Check::Crc32).unwrap();
     let mut encoder = liblzma::write::XzEncoder::new_stream(Vec::new(), stream);
     encoder.write_all(plain).unwrap();
     encoder.finish().unwrap()

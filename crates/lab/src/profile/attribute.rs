@@ -10,13 +10,13 @@ const KINDS: [CostKind; 4] = [CostKind::Calls, CostKind::Instructions, CostKind:
 
 /// A profile for each trial, by its place in the plan.
 ///
-/// Counts are of the trial's whole window, over all vCPUs. A trial whose jobs did not overlap leaves several windows;
-/// they are added up. Functions of one name and module are one entry, and so are the parts that the compiler made of
-/// a function. `calls` are the executions of its first instruction; those of a part count only if the table has no
-/// body of that function. What no symbol covers is one entry with an empty name.
+/// Counts are of the trial's whole window, over all vCPUs. A trial whose jobs did not overlap leaves several
+/// windows; they are added up. Functions of one name and module are one entry, and so are the parts that the
+/// compiler made of a function. `calls` are the executions of its first instruction; those of a part count
+/// only if the table has no body of that function. What no symbol covers is one entry with an empty name.
 ///
-/// `directory` tells the source directory of a function by its name and module; where an address has several names,
-/// it is asked for each until it knows one. `debug_info` goes before it.
+/// `directory` tells the source directory of a function by its name and module; where an address has several
+/// names, it is asked for each until it knows one. `debug_info` goes before it.
 pub fn profiles(
     windows: &[Window],
     symbols: &Symbols,
@@ -110,7 +110,8 @@ ffffffffc0000100 t nvme_poll\t[other]
 ";
 
     fn window(place: u32, records: &[[u64; 4]]) -> Window {
-        let record = |&[address, executed, loads, stores]: &[u64; 4]| Record { address, executed, loads, stores };
+        let record =
+            |&[address, executed, loads, stores]: &[u64; 4]| Record { address, executed, loads, stores };
         Window { place, vcpus: vec![], no_room: 3, records: records.iter().map(record).collect() }
     }
 

@@ -17,22 +17,25 @@ pub struct DebugInfo {
 const LANDMARK: (&str, &str) = ("start_kernel", "init/main.c");
 
 impl DebugInfo {
-    /// Reads the debug information of the kernel that the symbols are of. Where its sources lay when it was built is
-    /// found from the file of `start_kernel`, which also shows whether it is the same kernel.
+    /// Reads the debug information of the kernel that the symbols are of. Where its sources lay when it was
+    /// built is found from the file of `start_kernel`, which also shows whether it is the same kernel.
     pub fn open(vmlinux: &Path, symbols: &Symbols) -> Result<DebugInfo, ProfileError> {
         let unfit = |reason: String| ProfileError::DebugInfo { path: vmlinux.into(), reason };
         let loader = Loader::new(vmlinux).map_err(|error| unfit(error.to_string()))?;
         let (function, file) = LANDMARK;
-        let address = symbols.address_of(function).ok_or_else(|| unfit(format!("the guest has no {function}")))?;
+        let address =
+            symbols.address_of(function).ok_or_else(|| unfit(format!("the guest has no {function}")))?;
         let landmark = source_file(&loader, address)
             .ok_or_else(|| unfit(format!("it has no lines for {function}, at {address:#x} in the guest")))?;
         let tree = landmark.to_str().and_then(|path| path.strip_suffix(file)).map(PathBuf::from);
-        let other = || unfit(format!("at {function}'s address it has {}: it is another kernel's", landmark.display()));
+        let other = || {
+            unfit(format!("at {function}'s address it has {}: it is another kernel's", landmark.display()))
+        };
         Ok(DebugInfo { tree: tree.ok_or_else(other)?, loader })
     }
 
-    /// The directory of the source file that the function at an address is written in, within the kernel's sources
-    /// and with a slash at its end, such as `block/`.
+    /// The directory of the source file that the function at an address is written in, within the kernel's
+    /// sources and with a slash at its end, such as `block/`.
     pub fn directory(&self, address: u64) -> Option<String> {
         let file = source_file(&self.loader, address)?;
         let folder = file.strip_prefix(&self.tree).ok()?.parent()?;

@@ -10,7 +10,8 @@ use std::path::PathBuf;
 pub enum ProfileError {
     /// `iopj` was built for a machine that the plugin does not run on.
     #[error(
-        "the exact profiler is built into iopj for x86-64 Linux only: profile on such a machine, or run without it"
+        "the exact profiler is built into iopj for x86-64 Linux only: profile on such a machine, or run \
+         without it"
     )]
     Host,
     /// The program could not be started.
@@ -23,7 +24,8 @@ pub enum ProfileError {
     },
     /// QEMU has no plugins, or refused this one.
     #[error(
-        "`{qemu}` does not take the profiler's plugin ({said}): use a QEMU of version 5 or later that is built with plugins, as Debian's is"
+        "`{qemu}` does not take the profiler's plugin ({said}): use a QEMU of version 5 or later that is \
+         built with plugins, as Debian's is"
     )]
     Refused {
         /// The program.
@@ -32,7 +34,9 @@ pub enum ProfileError {
         said: String,
     },
     /// A file or folder of the run.
-    #[error("`{path}` cannot be used for the profiler ({source}): check the folder's permissions and free space")]
+    #[error(
+        "`{path}` cannot be used for the profiler ({source}): check the folder's permissions and free space"
+    )]
     Io {
         /// The file.
         path: PathBuf,

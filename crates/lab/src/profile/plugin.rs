@@ -54,7 +54,17 @@ impl Plugin {
     pub fn check(&self, qemu: &Path) -> Result<(), ProfileError> {
         let failed = |source| ProfileError::Qemu { qemu: qemu.into(), source };
         let mut machine = Command::new(qemu)
-            .args(["-machine", "none", "-accel", "tcg", "-nodefaults", "-display", "none", "-monitor", "stdio"])
+            .args([
+                "-machine",
+                "none",
+                "-accel",
+                "tcg",
+                "-nodefaults",
+                "-display",
+                "none",
+                "-monitor",
+                "stdio",
+            ])
             .args(self.arguments())
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
@@ -69,7 +79,8 @@ impl Plugin {
         if ended.status.success() {
             return Ok(());
         }
-        let said = String::from_utf8_lossy(&ended.stderr).lines().next().unwrap_or("it said nothing").to_owned();
+        let said =
+            String::from_utf8_lossy(&ended.stderr).lines().next().unwrap_or("it said nothing").to_owned();
         Err(ProfileError::Refused { qemu: qemu.into(), said })
     }
 
@@ -93,7 +104,9 @@ fn at(path: &Path) -> impl Fn(std::io::Error) -> ProfileError {
 /// A path inside an option's value, where QEMU ends it at a single comma.
 fn quoted(path: &Path) -> OsString {
     let bytes = path.as_os_str().as_bytes().iter();
-    OsString::from_vec(bytes.flat_map(|byte| std::iter::repeat_n(*byte, if *byte == b',' { 2 } else { 1 })).collect())
+    OsString::from_vec(
+        bytes.flat_map(|byte| std::iter::repeat_n(*byte, if *byte == b',' { 2 } else { 1 })).collect(),
+    )
 }
 
 #[cfg(test)]
@@ -126,7 +139,10 @@ mod tests {
         let run = tempfile::tempdir().unwrap();
         let plugin = Plugin { library: run.path().join("window.so"), windows: run.path().into() };
         let message = plugin.check(Path::new("/bin/false")).unwrap_err().to_string();
-        assert!(message.starts_with("`/bin/false` does not take the profiler's plugin (it said nothing)"), "{message}");
+        assert!(
+            message.starts_with("`/bin/false` does not take the profiler's plugin (it said nothing)"),
+            "{message}"
+        );
         let message = plugin.check(Path::new("/no/qemu")).unwrap_err().to_string();
         assert!(message.starts_with("`/no/qemu` does not start"), "{message}");
     }

@@ -19,13 +19,12 @@ const MEMORY_MIB: u32 = 2048;
 /// Memory in huge pages of 2 MiB for SPDK, which takes 512 MiB, and the buffers of its jobs.
 const SPDK_MIB: u32 = 1024;
 
-/// Holds, for as long as the guest runs, what the kernel would else patch into its code and out of it for the counters of each trial. Under
-/// QEMU 7.2's translator four runs of four on two idle processors met a stale breakpoint there. What is held costs some instructions
-/// at each switch of threads, which is nothing where neither times (KVM) nor instructions are measured. A kernel without the
-/// counters patches nothing.
+/// Holds, for as long as the guest runs, what the kernel would else patch into its code and out of it for the
+/// counters of each trial. Under QEMU 7.2's translator four runs of four on two idle processors met a stale
+/// breakpoint there. What is held costs some instructions at each switch of threads, which is nothing where
+/// neither times (KVM) nor instructions are measured. A kernel without the counters patches nothing.
 pub const HOLD_COUNTERS: &str = "\
-    iopj lab hold-counters >/run/held 2>&1 &\n\
-    while [ ! -s /run/held ] && kill -0 $!; do sleep 0.1; done\n";
+    iopj lab hold-counters >/run/held 2>&1 &\nwhile [ ! -s /run/held ] && kill -0 $!; do sleep 0.1; done\n";
 
 impl Guest<'_> {
     /// The machine: KVM where it works and nothing is to be counted, QEMU's translator elsewhere.
@@ -60,7 +59,11 @@ impl Guest<'_> {
     }
 
     /// What is in its root: what any study needs, each thing once.
-    pub(super) fn guest(&self, studies: &[GuestStudy<'_>], accelerator: &Accelerator) -> Result<GuestSpec, LabError> {
+    pub(super) fn guest(
+        &self,
+        studies: &[GuestStudy<'_>],
+        accelerator: &Accelerator,
+    ) -> Result<GuestSpec, LabError> {
         let mut programs: Vec<Program> = Vec::new();
         for program in studies.iter().flat_map(|study| &study.programs) {
             if !programs.contains(program) {
@@ -79,7 +82,8 @@ impl Guest<'_> {
         })
     }
 
-    /// Whether the guest's clock is bound to its instructions. Not with drives of QEMU: these answer on the host's clock.
+    /// Whether the guest's clock is bound to its instructions. Not with drives of QEMU: these answer on the
+    /// host's clock.
     fn repeats(&self) -> bool {
         self.exact && self.vcpus == 1 && self.device == Device::NullBlk
     }
@@ -118,7 +122,8 @@ impl Guest<'_> {
     }
 
     fn drive_modules(&self) -> Vec<ModuleWish> {
-        let with = |name: &str, options: &[String]| ModuleWish { name: name.to_owned(), options: options.to_vec() };
+        let with =
+            |name: &str, options: &[String]| ModuleWish { name: name.to_owned(), options: options.to_vec() };
         let polls = format!("poll_queues={}", self.vcpus);
         match self.device {
             Device::Nvme => {
@@ -145,16 +150,16 @@ impl Guest<'_> {
         }
     }
 
-    /// What the guest does: each study after the other, whatever came of those before, with its store and its status in the folder
-    /// that is handed out.
+    /// What the guest does: each study after the other, whatever came of those before, with its store and its
+    /// status in the folder that is handed out.
     pub(super) fn script(&self, studies: &[GuestStudy<'_>], accelerator: &Accelerator) -> String {
         let symbols = if self.exact { "cat /proc/kallsyms >/out/kallsyms || exit 98\n" } else { "" };
         // DPDK keeps its files under /var/run.
         let huge_pages = if studies.iter().any(|study| study.spdk) {
             let pages = SPDK_MIB / 2;
             format!(
-                "mkdir -p /dev/hugepages /var && ln -sfn /run /var/run && mount -t hugetlbfs none /dev/hugepages || exit 96\n\
-                 echo {pages} >/proc/sys/vm/nr_hugepages\n"
+                "mkdir -p /dev/hugepages /var && ln -sfn /run /var/run && mount -t hugetlbfs none \
+                 /dev/hugepages || exit 96\necho {pages} >/proc/sys/vm/nr_hugepages\n"
             )
         } else {
             String::new()
@@ -168,8 +173,11 @@ impl Guest<'_> {
             if studies.len() > 1 {
                 script += &format!("echo 'study {}, {number} of {}'\n", study.name, studies.len());
             }
-            script +=
-                &format!("(\n{})\necho $? >/out/{} || exit 95\n", self.run_of(number, study), status_file(number));
+            script += &format!(
+                "(\n{})\necho $? >/out/{} || exit 95\n",
+                self.run_of(number, study),
+                status_file(number)
+            );
         }
         script
     }
@@ -185,26 +193,13 @@ impl Guest<'_> {
         // What a run before it left behind, had it been killed: without its driver a drive has no node.
         let restore = if number > 1 { "iopj restore >/dev/null 2>&1\n" } else { "" };
         format!(
-            "{restore}tries=600\n\
-             until [ -e {node} ]; do\n\
-             \ttries=$((tries - 1))\n\
-             \t[ $tries -gt 0 ] || {{ echo 'lab: the drive {node} did not appear'; exit 97; }}\n\
-             \tsleep 0.1\n\
-             done\n\
-             drive=$(readlink -f /sys/class/nvme/nvme0/device)\n\
-             rm -f status\n\
-             {{\n\
-             \tiopj run /{file} --target {node}{destroy}{take}{exec} --store {store} 2>&1 >/dev/null\n\
-             \techo $? >status\n\
-             }} | {listener}\n\
-             [ ! -e {store} ] || cp {store}* /out/ || {{\n\
-             \techo 'lab: the guest has no memory left for the store of `{name}`'\n\
-             \trm -f {store}* /out/{store}*\n\
-             \texit 99\n\
-             }}\n\
-             rm -f {store}*\n\
-             status=$(cat status)\n\
-             exit ${{status:-94}}\n",
+            "{restore}tries=600\nuntil [ -e {node} ]; do\n\ttries=$((tries - 1))\n\t[ $tries -gt 0 ] || {{ \
+             echo 'lab: the drive {node} did not appear'; exit 97; }}\n\tsleep 0.1\ndone\ndrive=$(readlink \
+             -f /sys/class/nvme/nvme0/device)\nrm -f status\n{{\n\tiopj run /{file} --target \
+             {node}{destroy}{take}{exec} --store {store} 2>&1 >/dev/null\n\techo $? >status\n}} | \
+             {listener}\n[ ! -e {store} ] || cp {store}* /out/ || {{\n\techo 'lab: the guest has no memory \
+             left for the store of `{name}`'\n\trm -f {store}* /out/{store}*\n\texit 99\n}}\nrm -f \
+             {store}*\nstatus=$(cat status)\nexit ${{status:-94}}\n",
             name = study.name
         )
     }
@@ -224,8 +219,12 @@ mod tests {
 
     #[test]
     fn counters_are_held_only_where_neither_times_nor_instructions_are_measured() {
-        let kernel =
-            Kernel { release: "6.18".to_owned(), image: "vmlinuz".into(), modules: "modules".into(), config: None };
+        let kernel = Kernel {
+            release: "6.18".to_owned(),
+            image: "vmlinuz".into(),
+            modules: "modules".into(),
+            config: None,
+        };
         let guest = Guest {
             kernel: &kernel,
             device: Device::Nvme,

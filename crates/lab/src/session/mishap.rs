@@ -2,7 +2,8 @@
 
 use crate::vm::{Qmp, RunFolder};
 
-/// What befalls the drive of a guest once its console has shown a text. For tests of what a study makes of it.
+/// What befalls the drive of a guest once its console has shown a text. For tests of what a study makes of
+/// it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mishap {
     /// What happens.
@@ -16,26 +17,22 @@ pub struct Mishap {
 pub enum MishapKind {
     /// Every read fails (QEMU's blkdebug).
     ReadErrors,
-    /// An NVMe drive answers no more: its access to memory is switched off (the command register of PCI, bit 2). It
-    /// happens 2 s after the text; the kernel gives up a command after 3 s and resets the drive.
+    /// An NVMe drive answers no more: its access to memory is switched off (the command register of PCI, bit
+    /// 2). It happens 2 s after the text; the kernel gives up a command after 3 s and resets the drive.
     Silence,
     /// The drive is pulled (`device_del`).
     Pull,
 }
 
-/// What passes the run's lines on in a guest with a mishap, and brings about the one that is the guest's to do. `$drive` is
-/// the folder of the drive's PCI function, which a taken drive keeps.
+/// What passes the run's lines on in a guest with a mishap, and brings about the one that is the guest's to
+/// do. `$drive` is the folder of the drive's PCI function, which a taken drive keeps.
 pub(super) fn listener(mishap: &Mishap) -> String {
     if mishap.kind != MishapKind::Silence {
         return "cat".to_owned();
     }
     format!(
-        "while IFS= read -r line; do\n\
-         \techo \"$line\"\n\
-         \tcase \"$line\" in *'{}'*)\n\
-         \t\t{{ sleep 2; printf '\\002' | dd of=$drive/config bs=1 seek=4 2>/dev/null; }} & ;;\n\
-         \tesac\n\
-         done",
+        "while IFS= read -r line; do\n\techo \"$line\"\n\tcase \"$line\" in *'{}'*)\n\t\t{{ sleep 2; printf \
+         '\\002' | dd of=$drive/config bs=1 seek=4 2>/dev/null; }} & ;;\n\tesac\ndone",
         mishap.at
     )
 }

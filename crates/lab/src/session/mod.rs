@@ -51,10 +51,11 @@ pub struct Guest<'a> {
     pub device: Device,
     /// Virtual processors.
     pub vcpus: u32,
-    /// Count every instruction, load and store. With one processor and null_blk the guest's clock advances by its
-    /// instructions, so that the run repeats.
+    /// Count every instruction, load and store. With one processor and null_blk the guest's clock advances by
+    /// its instructions, so that the run repeats.
     pub exact: bool,
-    /// A vmlinux with debug information, which tells the source directory of each function better than the table.
+    /// A vmlinux with debug information, which tells the source directory of each function better than the
+    /// table.
     pub vmlinux: Option<&'a Path>,
     /// The guest is ended after this time.
     pub time_limit: Duration,
@@ -77,7 +78,8 @@ pub struct GuestStudy<'a> {
     pub allow_exec: bool,
     /// Its target is the drive's passthrough node.
     pub passthrough: bool,
-    /// Paths of it bypass the kernel, so that the drive is to be taken from its driver: the guest has an IOMMU and VFIO.
+    /// Paths of it bypass the kernel, so that the drive is to be taken from its driver: the guest has an
+    /// IOMMU and VFIO.
     pub bypass: bool,
     /// SPDK does it, which needs huge pages.
     pub spdk: bool,
@@ -110,7 +112,8 @@ const BEGUN: u32 = 4;
 /// The kernel's last words, which are no news.
 const POWER_DOWN: &str = "reboot: Power down";
 /// What is said before the studies begin again.
-const AGAIN: &str = "lab: QEMU's translator ran code that the guest's kernel had patched (`Oops: int3`): what the guest runs begins again";
+const AGAIN: &str = "lab: QEMU's translator ran code that the guest's kernel had patched (`Oops: int3`): \
+                     what the guest runs begins again";
 
 /// A study's file in the guest.
 fn study_file(number: usize) -> String {
@@ -164,9 +167,9 @@ fn one_guest(
 }
 
 impl Guest<'_> {
-    /// Runs studies in the guest, one after the other, and puts each store at its place. `line` is told what the guest prints.
-    /// A guest that ends by [`VmError::StaleCode`] is made anew and begins the first study again, four times in all: that is QEMU's
-    /// doing, not the studies'.
+    /// Runs studies in the guest, one after the other, and puts each store at its place. `line` is told what
+    /// the guest prints. A guest that ends by [`VmError::StaleCode`] is made anew and begins the first study
+    /// again, four times in all: that is QEMU's doing, not the studies'.
     ///
     /// # Errors
     /// [`LabError`]: the studies cannot run in one boot, or the guest did not start or end well; then there is no store. No process is
@@ -256,7 +259,9 @@ impl Guest<'_> {
             iopj_probe::sources::directory(&self.kernel.release, function, module).map(str::to_owned)
         };
         let mut counted = 0;
-        for (position, profile) in profile::profiles(&counter.windows()?, &symbols, &directory, debug.as_ref()) {
+        for (position, profile) in
+            profile::profiles(&counter.windows()?, &symbols, &directory, debug.as_ref())
+        {
             counted += usize::from(store.add_costs(u64::from(position), &profile)?);
         }
         Ok(counted)

@@ -35,8 +35,8 @@ struct Found {
     answer: Kvm,
 }
 
-/// Boots this kernel with KVM and a root that only greets, for at most 15 seconds; the answer is kept in the cache
-/// until the host boots again or QEMU changes.
+/// Boots this kernel with KVM and a root that only greets, for at most 15 seconds; the answer is kept in the
+/// cache until the host boots again or QEMU changes.
 ///
 /// That `/dev/kvm` can be opened says little: inside another virtual machine it may be there and run nothing.
 ///
@@ -65,7 +65,8 @@ fn openable() -> Result<(), String> {
     match File::options().read(true).write(true).open(DEVICE) {
         Ok(_) => Ok(()),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Err(format!(
-            "there is no {DEVICE}: load the module kvm_intel or kvm_amd, or switch virtualisation on in the firmware"
+            "there is no {DEVICE}: load the module kvm_intel or kvm_amd, or switch virtualisation on in the \
+             firmware"
         )),
         Err(error) => Err(format!("{DEVICE} cannot be opened ({error}): join the group kvm")),
     }
@@ -95,8 +96,12 @@ fn try_boot(cache: &Path, kernel: &Path) -> Result<Kvm, VmError> {
         Err(VmError::TimeLimit { .. }) => {
             Ok(Kvm::Fails(format!("a guest under KVM does not boot within {} s", LIMIT.as_secs())))
         }
-        Err(VmError::Refused { messages, .. }) => Ok(Kvm::Fails(format!("QEMU gives up under KVM: {messages}"))),
-        Err(VmError::Panic { panic, .. }) => Ok(Kvm::Fails(format!("the kernel gives up under KVM: {panic}"))),
+        Err(VmError::Refused { messages, .. }) => {
+            Ok(Kvm::Fails(format!("QEMU gives up under KVM: {messages}")))
+        }
+        Err(VmError::Panic { panic, .. }) => {
+            Ok(Kvm::Fails(format!("the kernel gives up under KVM: {panic}")))
+        }
         Err(error) => Err(error),
     }
 }

@@ -1,5 +1,6 @@
-//! What the guest hands out: a tar archive (ustar, POSIX 1003.1, pax "ustar Interchange Format", with GNU's long names,
-//! which busybox writes), unpacked without trust: files and folders only, none outside the folder given.
+//! What the guest hands out: a tar archive (ustar, POSIX 1003.1, pax "ustar Interchange Format", with GNU's
+//! long names, which busybox writes), unpacked without trust: files and folders only, none outside the folder
+//! given.
 
 use std::fs::{self, File};
 use std::io::{self, BufReader, Read};
@@ -9,8 +10,8 @@ use crate::image::init::{EXIT_MEMBER, OUT_FOLDER};
 
 const BLOCK: usize = 512;
 
-/// Unpacks what stands under `out/` into `folder`, and gives the exit status of the guest's script; `None` where the
-/// archive is empty or torn.
+/// Unpacks what stands under `out/` into `folder`, and gives the exit status of the guest's script; `None`
+/// where the archive is empty or torn.
 ///
 /// # Errors
 /// The file system's, or `InvalidData` with the member at fault.

@@ -119,9 +119,10 @@ impl MachineSpec {
     }
 
     fn kernel_command_line(&self) -> String {
-        // A console for init; a panic or an oops ends the machine; addresses as in the symbol table; what would cost
-        // instructions without being the I/O path's is off.
-        let mut words = vec!["console=ttyS0 panic=-1 oops=panic quiet nokaslr mitigations=off random.trust_cpu=1"];
+        // A console for init; a panic or an oops ends the machine; addresses as in the symbol table; what
+        // would cost instructions without being the I/O path's is off.
+        let mut words =
+            vec!["console=ttyS0 panic=-1 oops=panic quiet nokaslr mitigations=off random.trust_cpu=1"];
         if self.iommu {
             words.push("intel_iommu=on");
         }
@@ -194,8 +195,11 @@ mod tests {
     }
 
     fn text(machine: &MachineSpec) -> String {
-        let words: Vec<_> =
-            machine.arguments(Console::Lines).iter().map(|word| word.to_string_lossy().into_owned()).collect();
+        let words: Vec<_> = machine
+            .arguments(Console::Lines)
+            .iter()
+            .map(|word| word.to_string_lossy().into_owned())
+            .collect();
         words.join(" ")
     }
 
@@ -203,7 +207,10 @@ mod tests {
     fn exact_repetition_is_one_thread_with_a_counted_clock() {
         let plugin = Plugin { path: "/a,b/count.so".into(), arguments: vec![("out".into(), "/x,y".into())] };
         let line = text(&machine(Accelerator::Tcg { icount: true, plugin: Some(plugin) }, Vec::new()));
-        assert!(line.contains("-accel tcg,thread=single,tb-size=512 -cpu max -icount shift=0,sleep=off"), "{line}");
+        assert!(
+            line.contains("-accel tcg,thread=single,tb-size=512 -cpu max -icount shift=0,sleep=off"),
+            "{line}"
+        );
         assert!(line.contains("-plugin /a,,b/count.so,out=/x,,y"), "{line}");
         let line = text(&machine(Accelerator::Kvm, Vec::new()));
         assert!(line.contains("-accel kvm -cpu host") && !line.contains("icount"), "{line}");
@@ -217,10 +224,19 @@ mod tests {
             Drive::VirtioBlk { queues: 2, host_poll_ns: 0, backend: null },
         ];
         let line = text(&machine(Accelerator::Tcg { icount: false, plugin: None }, drives));
-        assert!(line.contains("nvme,max_ioqpairs=8,mdts=8,logical_block_size=512,physical_block_size=512,id=drive0,bus=port0,serial=iopjlab,drive=node0"), "{line}");
+        assert!(
+            line.contains(
+                "nvme,max_ioqpairs=8,mdts=8,logical_block_size=512,physical_block_size=512,id=drive0,\
+                 bus=port0,serial=iopjlab,drive=node0"
+            ),
+            "{line}"
+        );
         assert!(line.contains("virtio-blk-pci,num-queues=2,iothread=thread1,id=drive1,bus=port1,"), "{line}");
         assert!(line.contains(r#""latency-ns":100000"#), "{line}");
-        assert!(line.contains("-append console=ttyS0 ") && line.contains(" nvme.poll_queues=2 -chardev "), "{line}");
+        assert!(
+            line.contains("-append console=ttyS0 ") && line.contains(" nvme.poll_queues=2 -chardev "),
+            "{line}"
+        );
     }
 
     #[test]
@@ -235,13 +251,19 @@ mod tests {
         assert!(line.contains(",id=drive1,bus=port1,addr=0.0,multifunction=on,serial="), "{line}");
         assert!(line.contains("block_size=4096,id=drive2,bus=port1,addr=0.1,serial=iopjlab2,"), "{line}");
         assert!(line.contains(",id=drive3,bus=port3,serial=") && !line.contains("id=port2"), "{line}");
-        assert!(line.contains("-device intel-iommu,intremap=on") && line.contains(" intel_iommu=on "), "{line}");
+        assert!(
+            line.contains("-device intel-iommu,intremap=on") && line.contains(" intel_iommu=on "),
+            "{line}"
+        );
     }
 
     #[test]
     fn faults_become_rules() {
         let bad = Backend::BadSectors { size_bytes: 1 << 30, sectors: vec![8, 64] };
         let line = text(&machine(Accelerator::Kvm, vec![nvme(bad)]));
-        assert!(line.contains(r#""inject-error":[{"errno":5,"event":"none","iotype":"read","sector":8},{"#), "{line}");
+        assert!(
+            line.contains(r#""inject-error":[{"errno":5,"event":"none","iotype":"read","sector":8},{"#),
+            "{line}"
+        );
     }
 }

@@ -1,5 +1,5 @@
-//! The guest's console, line by line: what is for the caller, what the init script tells the host, and the last lines
-//! for a message when things go wrong.
+//! The guest's console, line by line: what is for the caller, what the init script tells the host, and the
+//! last lines for a message when things go wrong.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -95,7 +95,8 @@ impl<'a> Console<'a> {
             self.last.pop_front();
         }
         // What the terminal would obey is shown, not obeyed.
-        let shown: String = text.chars().map(|c| if c.is_control() && c != '\t' { '\u{fffd}' } else { c }).collect();
+        let shown: String =
+            text.chars().map(|c| if c.is_control() && c != '\t' { '\u{fffd}' } else { c }).collect();
         (self.line)(&shown);
         self.last.push_back(shown);
     }
@@ -111,14 +112,24 @@ mod tests {
         let mut line = |text: &str| lines.push(text.to_owned());
         let mut console = Console::new(&mut line);
         console.feed(b"lab: up 1.5\r\nhel");
-        console.feed(b"lo\r\n[  1.0] x lab: failed modules: no\x1b\r\n[ 2.0] Kernel panic - not syncing: y\ntail");
+        console.feed(
+            b"lo\r\n[  1.0] x lab: failed modules: no\x1b\r\n[ 2.0] Kernel panic - not syncing: y\ntail",
+        );
         console.finish();
         assert!(console.up.is_some());
         assert_eq!(console.failed.as_deref(), Some("modules: no\x1b"));
-        assert_eq!(console.panic.as_ref().map(|panic| panic.0.as_str()), Some("Kernel panic - not syncing: y"));
+        assert_eq!(
+            console.panic.as_ref().map(|panic| panic.0.as_str()),
+            Some("Kernel panic - not syncing: y")
+        );
         assert_eq!(
             lines,
-            ["hello", "[  1.0] x lab: failed modules: no\u{fffd}", "[ 2.0] Kernel panic - not syncing: y", "tail"]
+            [
+                "hello",
+                "[  1.0] x lab: failed modules: no\u{fffd}",
+                "[ 2.0] Kernel panic - not syncing: y",
+                "tail"
+            ]
         );
     }
 

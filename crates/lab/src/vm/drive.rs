@@ -6,8 +6,9 @@ use serde_json::{Value, json};
 
 use super::command::Line;
 
-/// The serial number of a machine's first drive, by which an emulated drive is told from a real one. Those after it have
-/// their place behind it, `iopjlab1`: NVMe controllers of one serial number are one to the kernel.
+/// The serial number of a machine's first drive, by which an emulated drive is told from a real one. Those
+/// after it have their place behind it, `iopjlab1`: NVMe controllers of one serial number are one to the
+/// kernel.
 pub const SERIAL: &str = "iopjlab";
 
 /// An emulated drive, behind a PCIe port of its own, so that it can be pulled.
@@ -33,8 +34,8 @@ pub struct Nvme {
     pub max_ioqpairs: u32,
     /// The logical block that the namespace is formatted with: 512 or 4096 bytes.
     pub block_bytes: u32,
-    /// It is the second function of the PCI device whose first is the drive before it. No IOMMU tells the two apart, so
-    /// they are in one group.
+    /// It is the second function of the PCI device whose first is the drive before it. No IOMMU tells the two
+    /// apart, so they are in one group.
     pub second_function: bool,
     /// Where its data are. A latency there becomes an artefact: give slow drives to virtio.
     pub backend: Backend,
@@ -68,15 +69,16 @@ pub enum Backend {
         /// The file.
         path: PathBuf,
     },
-    /// As [`Backend::Null`], but reads that contain one of these sectors of 512 bytes fail: with ENODATA through NVMe
-    /// (a medium error in its words), with EIO through virtio.
+    /// As [`Backend::Null`], but reads that contain one of these sectors of 512 bytes fail: with ENODATA
+    /// through NVMe (a medium error in its words), with EIO through virtio.
     BadSectors {
         /// The drive's size.
         size_bytes: u64,
         /// The sectors' numbers.
         sectors: Vec<u64>,
     },
-    /// As [`Backend::Null`] until [`super::Qmp::fail`]; from then on every read fails, as [`Backend::BadSectors`] does.
+    /// As [`Backend::Null`] until [`super::Qmp::fail`]; from then on every read fails, as
+    /// [`Backend::BadSectors`] does.
     Failable {
         /// The drive's size.
         size_bytes: u64,
@@ -106,7 +108,8 @@ impl Drive {
         } else {
             let slot = number + 1;
             line.words(["-device", &format!("pcie-root-port,id=port{number},chassis={slot},slot={slot}")]);
-            let more = if next.is_some_and(Drive::is_second_function) { ",addr=0.0,multifunction=on" } else { "" };
+            let more =
+                if next.is_some_and(Drive::is_second_function) { ",addr=0.0,multifunction=on" } else { "" };
             format!("port{number}{more}")
         };
         line.words(["-device", &format!("{device},id={id},bus={place},serial={serial},drive={node}")]);

@@ -10,8 +10,8 @@ use super::VmError;
 /// Names the QEMU of a run folder: process id, start time in clock ticks since boot, and which boot that was.
 const MACHINE_FILE: &str = "machine";
 
-/// The folder of one machine: its initramfs, socket, archive and messages. It is locked while its owner lives and
-/// removed when dropped.
+/// The folder of one machine: its initramfs, socket, archive and messages. It is locked while its owner lives
+/// and removed when dropped.
 #[derive(Debug)]
 pub struct RunFolder {
     path: PathBuf,
@@ -57,8 +57,8 @@ impl RunFolder {
         &self.path
     }
 
-    /// A path of a file in the folder that is short however deep the cache lies: a socket's address has 108 bytes
-    /// (unix(7)). Valid in this process, while this value lives.
+    /// A path of a file in the folder that is short however deep the cache lies: a socket's address has 108
+    /// bytes (unix(7)). Valid in this process, while this value lives.
     pub(super) fn short_path(&self, name: &str) -> PathBuf {
         PathBuf::from(format!("/proc/self/fd/{}/{name}", self.held.as_raw_fd()))
     }
@@ -121,11 +121,16 @@ fn sweep(runs: &Path) -> Result<Cleaned, VmError> {
 
 fn lock(file: &File, operation: libc::c_int) -> io::Result<()> {
     // SAFETY: the descriptor is open; no memory is passed.
-    if unsafe { libc::flock(file.as_raw_fd(), operation) } == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    if unsafe { libc::flock(file.as_raw_fd(), operation) } == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
 }
 
-/// A process, told from a later one with the same number by when it started. Its command line would not do: a process
-/// that was just started may not have one yet, for `vfork` returns before `execve` has laid out the arguments.
+/// A process, told from a later one with the same number by when it started. Its command line would not do: a
+/// process that was just started may not have one yet, for `vfork` returns before `execve` has laid out the
+/// arguments.
 #[derive(Debug, PartialEq, Eq)]
 struct Process {
     pid: u32,
@@ -167,7 +172,9 @@ impl Process {
         }
         let none = std::ptr::null::<libc::siginfo_t>();
         // SAFETY: the descriptor is open, and no information about the signal is a valid choice.
-        unsafe { libc::syscall(libc::SYS_pidfd_send_signal, descriptor.as_raw_fd(), libc::SIGKILL, none, 0) == 0 }
+        unsafe {
+            libc::syscall(libc::SYS_pidfd_send_signal, descriptor.as_raw_fd(), libc::SIGKILL, none, 0) == 0
+        }
     }
 }
 

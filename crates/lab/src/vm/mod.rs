@@ -66,9 +66,11 @@ pub enum VmError {
         /// The last lines of the console.
         console: Vec<String>,
     },
-    /// The guest's kernel met a breakpoint that it had taken back: QEMU's translator ran code of before a patch.
+    /// The guest's kernel met a breakpoint that it had taken back: QEMU's translator ran code of before a
+    /// patch.
     #[error(
-        "QEMU's translator ran code that the guest's kernel had patched (`Oops: int3`): try again, or use a newer QEMU{}",
+        "QEMU's translator ran code that the guest's kernel had patched (`Oops: int3`): try again, or use a \
+         newer QEMU{}",
         shown(console)
     )]
     StaleCode {

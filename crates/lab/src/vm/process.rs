@@ -22,9 +22,13 @@ pub(super) struct Machine {
 }
 
 impl Machine {
-    /// Starts QEMU. It dies with the calling thread (PR_SET_PDEATHSIG(2const)), so the thread that starts it must be
-    /// the one that waits for it.
-    pub(super) fn start(spec: &MachineSpec, console: Console, folder: &RunFolder) -> Result<Machine, VmError> {
+    /// Starts QEMU. It dies with the calling thread (PR_SET_PDEATHSIG(2const)), so the thread that starts it
+    /// must be the one that waits for it.
+    pub(super) fn start(
+        spec: &MachineSpec,
+        console: Console,
+        folder: &RunFolder,
+    ) -> Result<Machine, VmError> {
         let program = find(QEMU).ok_or(VmError::NoQemu)?;
         let messages = folder.path().join(MESSAGES);
         let mut command = Command::new(program);
@@ -38,7 +42,8 @@ impl Machine {
             Console::Terminal => {}
         }
         let parent = std::process::id();
-        // SAFETY: the closure makes two system calls and allocates nothing, as a child of a process with threads must.
+        // SAFETY: the closure makes two system calls and allocates nothing, as a child of a process with
+        // threads must.
         unsafe {
             command.pre_exec(move || {
                 let signal = libc::SIGKILL as libc::c_ulong;
@@ -46,7 +51,11 @@ impl Machine {
                     return Err(io::Error::last_os_error());
                 }
                 // The parent may have died before the signal was asked for.
-                if libc::getppid() as u32 == parent { Ok(()) } else { Err(io::Error::from_raw_os_error(libc::ESRCH)) }
+                if libc::getppid() as u32 == parent {
+                    Ok(())
+                } else {
+                    Err(io::Error::from_raw_os_error(libc::ESRCH))
+                }
             });
         }
         let child = command.spawn().map_err(|source| VmError::Start { source })?;
@@ -55,7 +64,8 @@ impl Machine {
         Ok(machine)
     }
 
-    /// Reads what the console has, waiting so long for it; `Some(0)` when it is closed, `None` when nothing came.
+    /// Reads what the console has, waiting so long for it; `Some(0)` when it is closed, `None` when nothing
+    /// came.
     pub(super) fn read(&mut self, buffer: &mut [u8], wait: Duration) -> io::Result<Option<usize>> {
         let Some(stdout) = &mut self.child.stdout else { return Ok(Some(0)) };
         // SAFETY: the descriptor belongs to the child's pipe, which outlives the borrow.
@@ -111,7 +121,9 @@ fn readable(descriptor: BorrowedFd<'_>, wait: Duration) -> io::Result<bool> {
 /// [`VmError::NoQemu`], [`VmError::Start`].
 pub fn qemu_version() -> Result<String, VmError> {
     let program = find(QEMU).ok_or(VmError::NoQemu)?;
-    let output =
-        Command::new(Path::new(&program)).arg("--version").output().map_err(|source| VmError::Start { source })?;
+    let output = Command::new(Path::new(&program))
+        .arg("--version")
+        .output()
+        .map_err(|source| VmError::Start { source })?;
     Ok(String::from_utf8_lossy(&output.stdout).lines().next().unwrap_or_default().to_owned())
 }

@@ -78,8 +78,8 @@ impl Qmp {
     }
 
     /// Asks the guest to let the drive with this place in [`super::MachineSpec::drives`] go; the event
-    /// `DEVICE_DELETED` whose `device` is `driveN` tells when it has. A read under way or made later may fail with
-    /// EIO or give no byte (a drive of size 0).
+    /// `DEVICE_DELETED` whose `device` is `driveN` tells when it has. A read under way or made later may fail
+    /// with EIO or give no byte (a drive of size 0).
     ///
     /// # Errors
     /// [`VmError::Qmp`].
@@ -98,10 +98,11 @@ impl Qmp {
 
     /// From now on a drive with [`super::Backend::Stallable`] answers one more request and then nothing.
     ///
-    /// A guest's virtio driver waits for ever. Its NVMe driver asks for an abort after `nvme_core.io_timeout` and
-    /// resets the controller after as much again; QEMU then waits for the request itself, and the whole machine stands
-    /// still until its time limit. A guest that shall outlive a stalled NVMe drive needs a longer timeout, or a driver that
-    /// disables the controller (CC.EN) without deleting its queues: then QEMU lets the request through.
+    /// A guest's virtio driver waits for ever. Its NVMe driver asks for an abort after `nvme_core.io_timeout`
+    /// and resets the controller after as much again; QEMU then waits for the request itself, and the whole
+    /// machine stands still until its time limit. A guest that shall outlive a stalled NVMe drive needs a
+    /// longer timeout, or a driver that disables the controller (CC.EN) without deleting its queues: then
+    /// QEMU lets the request through.
     ///
     /// # Errors
     /// [`VmError::Qmp`].
@@ -110,7 +111,8 @@ impl Qmp {
         self.throttle(drive, 1)
     }
 
-    /// From now on a drive that [`Qmp::stall`] has stalled answers again; what it was asked meanwhile as well.
+    /// From now on a drive that [`Qmp::stall`] has stalled answers again; what it was asked meanwhile as
+    /// well.
     ///
     /// # Errors
     /// [`VmError::Qmp`].

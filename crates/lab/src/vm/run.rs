@@ -31,11 +31,11 @@ pub struct Ended {
     pub console: Vec<String>,
 }
 
-/// Boots a guest, hands each line of its console to `line`, waits for its end, and unpacks what its script left in
-/// `/out` into the folder `out`, which exists.
+/// Boots a guest, hands each line of its console to `line`, waits for its end, and unpacks what its script
+/// left in `/out` into the folder `out`, which exists.
 ///
-/// `stop` ends the machine within a tenth of a second. The machine dies with the calling thread. A kernel that panics
-/// before the script starts is booted again, three times in all.
+/// `stop` ends the machine within a tenth of a second. The machine dies with the calling thread. A kernel
+/// that panics before the script starts is booted again, three times in all.
 ///
 /// # Errors
 /// [`VmError`]: QEMU is missing or refuses the machine; the guest panics, fails to ready itself, exceeds its time

@@ -82,7 +82,11 @@ pub(crate) fn virtio(backend: Backend) -> Drive {
 /// A guest with the drivers of both kinds of drive.
 pub(crate) fn guest(script: &str) -> GuestSpec {
     let nvme = ModuleWish { name: "nvme".into(), options: vec!["poll_queues=2".into()] };
-    GuestSpec { modules: vec![nvme, ModuleWish::plain("virtio_blk")], script: script.into(), ..GuestSpec::default() }
+    GuestSpec {
+        modules: vec![nvme, ModuleWish::plain("virtio_blk")],
+        script: script.into(),
+        ..GuestSpec::default()
+    }
 }
 
 /// A machine in its folder, and the folder that takes what it hands out.

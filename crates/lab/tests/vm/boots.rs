@@ -14,13 +14,11 @@ use crate::bench::{Bench, guest, kernel, new_series, null, nvme, skipped};
 /// Boots, reads the emulated drive, runs a program of the host, and gives its results back.
 fn boots(series: &str) {
     let Some(kernel) = kernel(series) else { return };
-    let script = "uname -r >/out/release\n\
-                  cat /sys/class/nvme/nvme0/serial >/out/serial\n\
-                  cat /sys/module/nvme/parameters/poll_queues >/out/poll_queues\n\
-                  dd if=/dev/nvme0n1 bs=4096 count=4 iflag=direct 2>/dev/null | wc -c >/out/bytes\n\
-                  tests --list >/out/list 2>&1; mkdir /out/sub; cat /given >/out/sub/given\n\
-                  grep -m1 ' T _text' /proc/kallsyms >/out/symbol\n\
-                  echo 'hello from the guest'; exit 7\n";
+    let script = "uname -r >/out/release\ncat /sys/class/nvme/nvme0/serial >/out/serial\ncat \
+                  /sys/module/nvme/parameters/poll_queues >/out/poll_queues\ndd if=/dev/nvme0n1 bs=4096 \
+                  count=4 iflag=direct 2>/dev/null | wc -c >/out/bytes\ntests --list >/out/list 2>&1; mkdir \
+                  /out/sub; cat /given >/out/sub/given\ngrep -m1 ' T _text' /proc/kallsyms \
+                  >/out/symbol\necho 'hello from the guest'; exit 7\n";
     let mut guest = guest(script);
     guest.programs.push(Program::running("tests"));
     guest.files.push(GuestFile { path: "/given".into(), content: b"as given".to_vec(), mode: 0o644 });
@@ -58,7 +56,8 @@ fn a_new_kernel_boots() {
 
 #[test]
 fn one_processor_with_a_counted_clock_and_an_iommu() {
-    let script = "nproc >/out/processors; ls /sys/kernel/iommu_groups | wc -l >/out/groups; ls /dev/nullb0 >/out/drive";
+    let script = "nproc >/out/processors; ls /sys/kernel/iommu_groups | wc -l >/out/groups; ls /dev/nullb0 \
+                  >/out/drive";
     let Some(kernel) = kernel("6.18") else { return };
     let mut guest = guest(script);
     // The driver takes no more poll queues than there are processors.

@@ -41,7 +41,8 @@ fn a_panic_is_told_apart() {
 
 #[test]
 fn a_panic_at_a_breakpoint_of_nobody_is_the_translators() {
-    let oops = "echo '<0>Oops: int3: 0000 [#1] SMP NOPTI' >/dev/kmsg; echo c >/proc/sysrq-trigger; sleep 1000";
+    let oops =
+        "echo '<0>Oops: int3: 0000 [#1] SMP NOPTI' >/dev/kmsg; echo c >/proc/sysrq-trigger; sleep 1000";
     let Some(bench) = Bench::old(oops, nvme(null())) else { return };
     let error = bench.run(&mut |_| {}).unwrap_err();
     assert!(matches!(error, VmError::StaleCode { .. }), "{error}");

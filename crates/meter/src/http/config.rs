@@ -87,7 +87,8 @@ pub struct HttpValue {
     /// What is measured, if not the meter's scope.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scope: Option<Scope>,
-    /// Where the meter's own time of the value stands, finer than whole seconds: a JSON pointer, or a Prometheus metric.
+    /// Where the meter's own time of the value stands, finer than whole seconds: a JSON pointer, or a
+    /// Prometheus metric.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time: Option<String>,
     /// Makes seconds of the own time: 0.001 for ms.
@@ -115,12 +116,15 @@ pub enum HttpPreset {
     /// `/meter/N`: `power` in W, `total` in W min. Shelly API reference, Gen1, "Shelly Plug/PlugS: /meter/0".
     #[serde(rename = "shelly-gen1")]
     ShellyGen1,
-    /// `/rpc/Switch.GetStatus?id=N`: `apower` in W, `aenergy.total` in Wh. Shelly API reference, Gen2+, "Switch", status.
+    /// `/rpc/Switch.GetStatus?id=N`: `apower` in W, `aenergy.total` in Wh. Shelly API reference, Gen2+,
+    /// "Switch", status.
     #[serde(rename = "shelly-gen2")]
     ShellyGen2,
-    /// `/cm?cmnd=Status%208`: `StatusSNS.ENERGY.Power` in W, `Total` in kWh. Tasmota documentation, "Commands", "JSON status responses".
+    /// `/cm?cmnd=Status%208`: `StatusSNS.ENERGY.Power` in W, `Total` in kWh. Tasmota documentation,
+    /// "Commands", "JSON status responses".
     Tasmota,
-    /// `/metrics` if the url has no path; the values name metrics. Prometheus documentation, "Exposition formats".
+    /// `/metrics` if the url has no path; the values name metrics. Prometheus documentation, "Exposition
+    /// formats".
     Prometheus,
 }
 
@@ -162,7 +166,9 @@ impl HttpValue {
         let is_positive = |number: f64| number.is_finite() && number > 0.0;
         let is_pointer = |text: &String| text.is_empty() || text.starts_with('/');
         match (&self.pointer, &self.metric) {
-            (Some(pointer), None) if !is_pointer(pointer) => return bad("has a pointer that does not begin with `/`"),
+            (Some(pointer), None) if !is_pointer(pointer) => {
+                return bad("has a pointer that does not begin with `/`");
+            }
             (Some(_), None) if !self.labels.is_empty() => {
                 return bad("has labels, which only a metric has: leave them out");
             }
@@ -182,7 +188,9 @@ impl HttpValue {
             return bad("has a factor that is not above 0");
         }
         match self.resolution {
-            Some(resolution) if !resolution.is_finite() || resolution < 0.0 => bad("has a resolution below 0"),
+            Some(resolution) if !resolution.is_finite() || resolution < 0.0 => {
+                bad("has a resolution below 0")
+            }
             _ => Ok(()),
         }
     }
@@ -211,8 +219,9 @@ impl HttpConfig {
         let secret = Secret::read(self.password_file.as_deref(), self.password_env.as_deref())?;
         match (&secret, &self.user, self.preset) {
             (Some(_), _, Some(HttpPreset::ShellyGen2)) => Err(OpenError(
-                "Shelly plugs of the second generation take digest authentication only, which is not supported: \
-                 switch their authentication off in a network of their own, or read them through a Prometheus exporter"
+                "Shelly plugs of the second generation take digest authentication only, which is not \
+                 supported: switch their authentication off in a network of their own, or read them through \
+                 a Prometheus exporter"
                     .to_owned(),
             )),
             (None, Some(user), _) => {
@@ -261,11 +270,15 @@ impl HttpConfig {
     fn check(&self, is_plug: bool, given: &str, values: &[HttpValue]) -> Result<(), OpenError> {
         let bad = |text: &str| Err(OpenError(format!("the http meter {text}")));
         if is_plug && (given != "/" || !self.values.is_empty() || self.valid.is_some()) {
-            return bad("has a preset that knows path and values: give only the plug's address, or no preset");
+            return bad(
+                "has a preset that knows path and values: give only the plug's address, or no preset",
+            );
         }
         let has_outlets = matches!(self.preset, Some(HttpPreset::ShellyGen1 | HttpPreset::ShellyGen2));
         if self.outlet.is_some() && !has_outlets {
-            return bad("has an outlet, which only the Shelly presets know: name it in the path or the pointer");
+            return bad(
+                "has an outlet, which only the Shelly presets know: name it in the path or the pointer",
+            );
         }
         if values.is_empty() {
             return bad("reads nothing: give values with a pointer or a metric, or a preset for a plug");

@@ -12,8 +12,8 @@ const LONGEST_OUTPUT: u64 = 64 * 1024;
 /// How often a program that closed its output is looked at until it has ended.
 const GLANCE: Duration = Duration::from_millis(1);
 
-/// Runs a program without input to its end: how it ended, and what it printed on both outputs. `None` if it did not end within the
-/// limit; then it was killed with its children. It is reaped in every case.
+/// Runs a program without input to its end: how it ended, and what it printed on both outputs. `None` if it
+/// did not end within the limit; then it was killed with its children. It is reaped in every case.
 pub(super) fn run(mut command: Command, limit: Duration) -> io::Result<Option<(ExitStatus, String)>> {
     let deadline = Instant::now() + limit;
     let (output, input) = io::pipe()?;
@@ -45,7 +45,8 @@ pub(super) fn run(mut command: Command, limit: Duration) -> io::Result<Option<(E
 
 /// Kills a program with its group, and reaps it.
 fn kill(mut child: Child) -> io::Result<()> {
-    // SAFETY: no memory is passed. The child leads its group and is not reaped, so the number is nobody else's.
+    // SAFETY: no memory is passed. The child leads its group and is not reaped, so the number is nobody
+    // else's.
     unsafe { libc::kill(-(child.id() as libc::pid_t), libc::SIGKILL) };
     child.wait().map(drop)
 }

@@ -1,6 +1,7 @@
 //! What `ipmitool dcmi power reading` prints.
 
-/// A power reading of the Data Center Manageability Interface (DCMI 1.5, section 6.6.1, Get Power Reading in mode 1).
+/// A power reading of the Data Center Manageability Interface (DCMI 1.5, section 6.6.1, Get Power Reading in
+/// mode 1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DcmiPower {
     /// Power now, in W.
@@ -17,8 +18,8 @@ pub struct DcmiPower {
     pub activated: bool,
 }
 
-/// Reads the text. Its figures are found by their labels, wherever these stand: spacing differs between versions, and 1.8.19 ends no
-/// line after the time stamp.
+/// Reads the text. Its figures are found by their labels, wherever these stand: spacing differs between
+/// versions, and 1.8.19 ends no line after the time stamp.
 ///
 /// # Errors
 /// A label is missing or has no number behind it; its name.

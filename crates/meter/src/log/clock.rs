@@ -20,7 +20,8 @@ struct Local {
 /// Times of all rows in ns, in their order.
 ///
 /// # Errors
-/// The first line whose time is no time, ambiguous, in an hour that its zone leaves out, or not after the one before.
+/// The first line whose time is no time, ambiguous, in an hour that its zone leaves out, or not after the one
+/// before.
 pub(super) fn times_ns(
     rows: &[Row<'_>],
     config: &LogConfig,
@@ -41,7 +42,9 @@ pub(super) fn times_ns(
             return Err(LogError::at(
                 next.line,
                 format!(
-                    "its time `{}` is {how} `{}` of line {}: the clock was set, lines were moved, seconds or the half of the day were left out, or summer time ended; export the log again, or give the zone's rule as `time_zone`",
+                    "its time `{}` is {how} `{}` of line {}: the clock was set, lines were moved, seconds \
+                     or the half of the day were left out, or summer time ended; export the log again, or \
+                     give the zone's rule as `time_zone`",
                     next.time, row.time, row.line
                 ),
             ));
@@ -63,7 +66,10 @@ fn from_numbers(rows: &[Row<'_>], power: u32, decimal: Decimal) -> Result<Vec<i6
     };
     let one = |row: &Row<'_>| {
         exact(&row.time).ok_or_else(|| {
-            LogError::at(row.line, format!("`{}` is no number of the stated `time_format`: correct either", row.time))
+            LogError::at(
+                row.line,
+                format!("`{}` is no number of the stated `time_format`: correct either", row.time),
+            )
         })
     };
     rows.iter().map(one).collect()
@@ -109,7 +115,8 @@ fn decide_order(rows: &[Row<'_>], stamps: &[Stamp]) -> Result<DateOrder, LogErro
             return Err(LogError::at(
                 row.line,
                 format!(
-                    "the date `{}` does not exist in the order of the lines before, {known}: correct the line",
+                    "the date `{}` does not exist in the order of the lines before, {known}: correct the \
+                     line",
                     row.time
                 ),
             ));
@@ -139,14 +146,17 @@ fn seconds(locals: &[Local], zone: Option<&Zone>, is_local: bool) -> Result<Vec<
             (None, None) => {
                 return Err(LogError::at(
                     local.line,
-                    "the log does not say the time zone of its clock: say it with `time_zone`, such as \"UTC\", \"+01:00\", or the rule that `tail -n 1 /usr/share/zoneinfo/Europe/Berlin` prints",
+                    "the log does not say the time zone of its clock: say it with `time_zone`, such as \
+                     \"UTC\", \"+01:00\", or the rule that `tail -n 1 /usr/share/zoneinfo/Europe/Berlin` \
+                     prints",
                 ));
             }
         };
         if instants.is_empty() {
             return Err(LogError::at(
                 local.line,
-                "its time is in the hour that the clock leaves out when summer time begins: the logger's clock does not follow this zone; give its offset from UTC as `time_zone`",
+                "its time is in the hour that the clock leaves out when summer time begins: the logger's \
+                 clock does not follow this zone; give its offset from UTC as `time_zone`",
             ));
         }
         choices.push(instants);
@@ -166,7 +176,8 @@ fn interval_s(locals: &[Local]) -> i64 {
     steps.get(steps.len() / 2).copied().unwrap_or(0)
 }
 
-/// A step that leaves out just one full hour of the clock is the begin of summer time, which a fixed offset would turn into a gap.
+/// A step that leaves out just one full hour of the clock is the begin of summer time, which a fixed offset
+/// would turn into a gap.
 fn refuse_a_lost_hour(locals: &[Local], interval_s: i64) -> Result<(), LogError> {
     let is_lost = |pair: &&[Local]| {
         let expected = pair[0].second + interval_s;
@@ -178,13 +189,16 @@ fn refuse_a_lost_hour(locals: &[Local], interval_s: i64) -> Result<(), LogError>
     match locals.windows(2).find(is_lost) {
         Some(pair) => Err(LogError::at(
             pair[1].line,
-            "the clock leaves out one full hour, as it does when summer time begins: give the zone's rule as `time_zone`, such as \"CET-1CEST,M3.5.0,M10.5.0/3\", or cut the log here if the hour is missing",
+            "the clock leaves out one full hour, as it does when summer time begins: give the zone's rule \
+             as `time_zone`, such as \"CET-1CEST,M3.5.0,M10.5.0/3\", or cut the log here if the hour is \
+             missing",
         )),
         None => Ok(()),
     }
 }
 
-/// Chooses between the two instants of an hour that comes twice: the clock goes back within it, or one of its ends joins the log.
+/// Chooses between the two instants of an hour that comes twice: the clock goes back within it, or one of its
+/// ends joins the log.
 fn resolve(locals: &[Local], choices: &[Vec<i64>], interval_s: i64) -> Result<Vec<i64>, LogError> {
     let near_s = interval_s + interval_s / 2 + 1;
     let mut seconds: Vec<i64> = Vec::with_capacity(choices.len());
@@ -195,7 +209,10 @@ fn resolve(locals: &[Local], choices: &[Vec<i64>], interval_s: i64) -> Result<Ve
             at += 1;
             continue;
         };
-        let end = choices[at..].iter().position(|choice| choice.len() < 2).map_or(choices.len(), |length| at + length);
+        let end = choices[at..]
+            .iter()
+            .position(|choice| choice.len() < 2)
+            .map_or(choices.len(), |length| at + length);
         let back = (at + 1..end).find(|index| locals[*index].second < locals[index - 1].second);
         let joins_before = seconds.last().is_some_and(|before| (0..=near_s).contains(&(early - before)));
         let joins_after =
@@ -208,7 +225,9 @@ fn resolve(locals: &[Local], choices: &[Vec<i64>], interval_s: i64) -> Result<Ve
                 return Err(LogError::at(
                     locals[at].line,
                     format!(
-                        "its time comes twice, as summer time ends in this hour, and the log leaves open which is meant: it is {} s later in the second; export the log in UTC, or cut the hour out",
+                        "its time comes twice, as summer time ends in this hour, and the log leaves open \
+                         which is meant: it is {} s later in the second; export the log in UTC, or cut the \
+                         hour out",
                         late - early
                     ),
                 ));

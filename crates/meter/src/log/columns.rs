@@ -21,7 +21,8 @@ impl Unit {
         ("kWh", Self::KilowattHour),
     ];
 
-    /// The first unit that a title names as a word of its own: `Active Power, W`, `Power (kW)`, `power_W`; never `W/m²`.
+    /// The first unit that a title names as a word of its own: `Active Power, W`, `Power (kW)`, `power_W`;
+    /// never `W/m²`.
     pub(super) fn in_title(title: &str) -> Option<Self> {
         words(title).find_map(|word| Self::ALL.iter().find(|(name, _)| *name == word).map(|(_, unit)| *unit))
     }
@@ -62,7 +63,8 @@ impl<'a> Table<'a> {
     /// The first line of which `is_header` knows the fields, cut by the separator that gives the most.
     pub(super) fn find(lines: &'a [Line<'a>], is_header: impl Fn(&[Cow<'_, str>]) -> bool) -> Option<Self> {
         lines.iter().take(HEADER_WITHIN).enumerate().find_map(|(index, line)| {
-            let cut = SEPARATORS.iter().filter_map(|separator| Some((*separator, split(line.text, *separator)?)));
+            let cut =
+                SEPARATORS.iter().filter_map(|separator| Some((*separator, split(line.text, *separator)?)));
             let (separator, titles) = cut
                 .filter(|(_, titles)| titles.len() > 1 && is_header(titles))
                 .max_by_key(|(_, titles)| titles.len())?;
@@ -76,12 +78,14 @@ impl<'a> Table<'a> {
         let titles = || self.titles.join("`, `");
         match (places.next(), places.next()) {
             (Some((place, _)), None) => Ok(place),
-            (None, _) => {
-                Err(LogError::at(self.header, format!("no column has the title `{title}`: name one of `{}`", titles())))
-            }
-            (Some(_), Some(_)) => {
-                Err(LogError::at(self.header, format!("two columns have the title `{title}`: rename one of them")))
-            }
+            (None, _) => Err(LogError::at(
+                self.header,
+                format!("no column has the title `{title}`: name one of `{}`", titles()),
+            )),
+            (Some(_), Some(_)) => Err(LogError::at(
+                self.header,
+                format!("two columns have the title `{title}`: rename one of them"),
+            )),
         }
     }
 }
@@ -134,11 +138,16 @@ impl Seen {
 }
 
 impl Marks {
-    /// The decimal mark. `is_too_much` says whether a value is impossible if the three digits behind its mark were thousands.
+    /// The decimal mark. `is_too_much` says whether a value is impossible if the three digits behind its mark
+    /// were thousands.
     ///
     /// # Errors
     /// The line that leaves it open, or contradicts another.
-    pub(super) fn decide(&self, separator: char, is_too_much: impl Fn() -> bool) -> Result<Decimal, LogError> {
+    pub(super) fn decide(
+        &self,
+        separator: char,
+        is_too_much: impl Fn() -> bool,
+    ) -> Result<Decimal, LogError> {
         let groups = |mark: Decimal| self.own.groups.iter().any(|(other, _)| *other == mark);
         let other_than = |mark: Decimal| if mark == Decimal::Point { Decimal::Comma } else { Decimal::Point };
         let (mark, line) = match (self.own.is.as_slice(), self.own.either.as_slice()) {
@@ -146,7 +155,9 @@ impl Marks {
             ([(_, first), (_, second), ..], _) => {
                 return Err(LogError::at(
                     *second,
-                    format!("its decimal mark is not that of line {first}: export the log in one number format"),
+                    format!(
+                        "its decimal mark is not that of line {first}: export the log in one number format"
+                    ),
                 ));
             }
             ([], []) => return Ok(if groups(Decimal::Point) { Decimal::Comma } else { Decimal::Point }),
@@ -161,7 +172,8 @@ impl Marks {
             [] if is_only && ((mark == Decimal::Point && separator != ';') || is_too_much()) => Ok(mark),
             _ => Err(LogError::at(
                 line,
-                "three digits behind a mark are a fraction or thousands, and the log leaves open which: say `decimal = \"point\"`, `\"comma\"` or `\"space\"`",
+                "three digits behind a mark are a fraction or thousands, and the log leaves open which: say \
+                 `decimal = \"point\"`, `\"comma\"` or `\"space\"`",
             )),
         }
     }
@@ -174,21 +186,26 @@ pub(super) fn rows<'a>(table: &Table<'a>, places: Places) -> Result<(Vec<Row<'a>
     for line in table.below.iter().filter(|line| !line.text.trim().is_empty()) {
         let mut fields = split(line.text, table.separator)
             .ok_or_else(|| LogError::at(line.number, "a quote is not closed: export the log again"))?;
-        // An empty field more is no detail: a decimal comma without quotes makes one, where rows end with empty fields.
+        // An empty field more is no detail: a decimal comma without quotes makes one, where rows end with
+        // empty fields.
         let has_detail = places.has_details && fields.last().is_some_and(|detail| !detail.is_empty());
         let expected = table.titles.len() + usize::from(has_detail && fields.len() > table.titles.len());
         if fields.len() != expected {
             return Err(LogError::at(
                 line.number,
                 format!(
-                    "it has {} fields where the header has {}: the line is damaged, or the separator also stands in its numbers; export the log with another separator",
+                    "it has {} fields where the header has {}: the line is damaged, or the separator also \
+                     stands in its numbers; export the log with another separator",
                     fields.len(),
                     table.titles.len()
                 ),
             ));
         }
-        let is_other = |place: usize| place != places.time && Some(place) != places.date && place != places.value;
-        for (_, field) in fields.iter().enumerate().take(table.titles.len()).filter(|(place, _)| is_other(*place)) {
+        let is_other =
+            |place: usize| place != places.time && Some(place) != places.date && place != places.value;
+        for (_, field) in
+            fields.iter().enumerate().take(table.titles.len()).filter(|(place, _)| is_other(*place))
+        {
             marks.others.see(field, line.number);
         }
         let value = std::mem::take(&mut fields[places.value]);

@@ -9,11 +9,16 @@ use super::{Log, LogConfig, LogError, LogKind, TimeFormat, Unit};
 pub(super) fn read(text: &str, config: &LogConfig) -> Result<Log, LogError> {
     let (lines, cut) = lines(text);
     let time = config.time.as_deref().ok_or_else(|| {
-        LogError::whole("a CSV log's columns are not known: say the titles of two, `time` and `watts` or `energy`")
+        LogError::whole(
+            "a CSV log's columns are not known: say the titles of two, `time` and `watts` or `energy`",
+        )
     })?;
-    let table = Table::find(&lines, |titles| titles.iter().any(|title| title == time.trim())).ok_or_else(|| {
-        LogError::whole(format!("no line has a column `{time}`: name the title of the log's time as `time`"))
-    })?;
+    let table =
+        Table::find(&lines, |titles| titles.iter().any(|title| title == time.trim())).ok_or_else(|| {
+            LogError::whole(format!(
+                "no line has a column `{time}`: name the title of the log's time as `time`"
+            ))
+        })?;
     let (title, unit, kind) = quantity(config)?;
     let date = config.date.as_deref().map(|date| table.column(date)).transpose()?;
     let places = Places { date, time: table.column(time)?, value: table.column(title)?, has_details: false };
@@ -40,10 +45,15 @@ fn quantity(config: &LogConfig) -> Result<(&str, Unit, LogKind), LogError> {
         (Some(title), None) => {
             let unit = config.unit.or_else(|| Unit::in_title(title)).unwrap_or(Unit::Watt);
             if !unit.is_power() {
-                return Err(LogError::whole(format!("`{title}` is no power: name it as `energy`, or correct `unit`")));
+                return Err(LogError::whole(format!(
+                    "`{title}` is no power: name it as `energy`, or correct `unit`"
+                )));
             }
             let kind = config.kind.ok_or_else(|| {
-                LogError::whole("what a value of the log means is not known: say `kind = \"average\"` or `kind = \"instant\"`, as the meter's manual does")
+                LogError::whole(
+                    "what a value of the log means is not known: say `kind = \"average\"` or `kind = \
+                     \"instant\"`, as the meter's manual does",
+                )
             })?;
             Ok((title, unit, kind))
         }
@@ -51,7 +61,8 @@ fn quantity(config: &LogConfig) -> Result<(&str, Unit, LogKind), LogError> {
             let unit = config.unit.or_else(|| Unit::in_title(title)).filter(|unit| !unit.is_power());
             let unit = unit.ok_or_else(|| {
                 LogError::whole(format!(
-                    "the unit of `{title}` is not known: say `unit = \"Wh\"`, `\"kWh\"`, `\"mWh\"` or `\"J\"`"
+                    "the unit of `{title}` is not known: say `unit = \"Wh\"`, `\"kWh\"`, `\"mWh\"` or \
+                     `\"J\"`"
                 ))
             })?;
             Ok((title, unit, LogKind::Instant))
@@ -66,7 +77,8 @@ pub(super) fn zone(config: &LogConfig) -> Result<Option<Zone>, LogError> {
     text.map(|text| {
         Zone::parse(text).ok_or_else(|| {
             LogError::whole(format!(
-                "`{text}` is no time zone here: say \"UTC\", \"+01:00\", or the rule that `tail -n 1 /usr/share/zoneinfo/Europe/Berlin` prints"
+                "`{text}` is no time zone here: say \"UTC\", \"+01:00\", or the rule that `tail -n 1 \
+                 /usr/share/zoneinfo/Europe/Berlin` prints"
             ))
         })
     })

@@ -1,8 +1,9 @@
 //! Text exports of Onset's HOBOware.
 //!
-//! The header names `Date Time, GMT-05:00` (or `Date` and `Time`; no zone with "no quotes or commas in headings") and series such as
-//! `Active Power, W (LGR S/N: 1, SEN S/N: 1, LBL: server)`, or `Active Power (W) LGR S/N: 1` without commas. Events have columns of their own,
-//! empty but for their rows. With plot details, a last column without a title holds them from the first row on. Times are of one offset
+//! The header names `Date Time, GMT-05:00` (or `Date` and `Time`; no zone with "no quotes or commas in
+//! headings") and series such as `Active Power, W (LGR S/N: 1, SEN S/N: 1, LBL: server)`, or
+//! `Active Power (W) LGR S/N: 1` without commas. Events have columns of their own, empty but for their rows.
+//! With plot details, a last column without a title holds them from the first row on. Times are of one offset
 //! from UTC, as HOBOware keeps that of the launch. The settings are those of HOBOware's export dialogue.
 
 use super::columns::{Places, Row, Table, rows, words};
@@ -18,8 +19,8 @@ use std::borrow::Cow;
 const BEHIND_TITLE: [&str; 8] = [" (LGR", " (SEN", " (LBL", " LGR S/N", " SEN S/N", " LBL:", " c:", " #"];
 
 impl Device {
-    /// UX120-018: active power is within 0.5 % up to 14 A (Onset, manual 17838, "Specifications"). Its drift of up to 0.5 % in a year,
-    /// typically, is not in this.
+    /// UX120-018: active power is within 0.5 % up to 14 A (Onset, manual 17838, "Specifications"). Its drift
+    /// of up to 0.5 % in a year, typically, is not in this.
     fn accuracy(self) -> Accuracy {
         match self {
             Self::Ux120018 => Accuracy { gain: Distribution::Rectangular(0.005), offset: Distribution::NONE },
@@ -35,17 +36,27 @@ pub(super) fn read(text: &str, config: &LogConfig) -> Result<Log, LogError> {
     }
     let (lines, cut) = lines(text);
     let table = Table::find(&lines, |titles| time_columns(titles).is_some()).ok_or_else(|| {
-        LogError::whole("no line has HOBOware's column `Date Time`, or `Date` and `Time`: export the log as text, or name its columns with `format = \"csv\"`")
+        LogError::whole(
+            "no line has HOBOware's column `Date Time`, or `Date` and `Time`: export the log as text, or \
+             name its columns with `format = \"csv\"`",
+        )
     })?;
-    let (date, time) = time_columns(&table.titles).ok_or_else(|| LogError::at(table.header, "it names no time"))?;
+    let (date, time) =
+        time_columns(&table.titles).ok_or_else(|| LogError::at(table.header, "it names no time"))?;
     let series = Series::choose(&table, config)?;
     let details = details(&table);
-    let (rows, marks) = rows(&table, Places { date, time, value: series.place, has_details: details.is_some() })?;
+    let (rows, marks) =
+        rows(&table, Places { date, time, value: series.place, has_details: details.is_some() })?;
     let details = details.unwrap_or_default();
     let mut notes = Vec::new();
-    let device = config.device.or_else(|| details.iter().any(|line| is_ux120018(line)).then_some(Device::Ux120018));
+    let device =
+        config.device.or_else(|| details.iter().any(|line| is_ux120018(line)).then_some(Device::Ux120018));
     if device.is_none() && config.accuracy.is_none() {
-        notes.push("the export does not name the logger, so its accuracy is unknown: say `device = \"ux120-018\"`, or the data sheet's `accuracy`".to_owned());
+        notes.push(
+            "the export does not name the logger, so its accuracy is unknown: say `device = \"ux120-018\"`, \
+             or the data sheet's `accuracy`"
+                .to_owned(),
+        );
     }
     let found = Found {
         name: series.name,
@@ -72,9 +83,9 @@ fn bare(title: &str) -> &str {
 /// The date's column, if it has its own, and the time's.
 fn time_columns(titles: &[Cow<'_, str>]) -> Option<(Option<usize>, usize)> {
     let named = |name: &str| {
-        titles
-            .iter()
-            .position(|title| title.split_once(',').map_or(title.as_ref(), |(before, _)| before).trim() == name)
+        titles.iter().position(|title| {
+            title.split_once(',').map_or(title.as_ref(), |(before, _)| before).trim() == name
+        })
     };
     match named("Date Time") {
         Some(time) => Some((None, time)),
@@ -114,7 +125,8 @@ impl Statistic {
 }
 
 impl Series {
-    /// The series that the study names; otherwise the only power, and its average where the logger keeps statistics.
+    /// The series that the study names; otherwise the only power, and its average where the logger keeps
+    /// statistics.
     fn choose(table: &Table<'_>, config: &LogConfig) -> Result<Self, LogError> {
         let all: Vec<Self> = (0..table.titles.len()).filter_map(|place| Self::at(table, place)).collect();
         let named = match (config.watts.as_deref(), config.energy.as_deref()) {
@@ -127,7 +139,8 @@ impl Series {
         };
         let mut chosen: Vec<Self> = match named {
             Some((title, is_power)) => {
-                let is_it = |series: &Self| series.name == title.trim() || table.titles[series.place] == title.trim();
+                let is_it =
+                    |series: &Self| series.name == title.trim() || table.titles[series.place] == title.trim();
                 all.into_iter().filter(|series| is_it(series) && series.unit.is_power() == is_power).collect()
             }
             None => all
@@ -144,7 +157,8 @@ impl Series {
             (None, _) => Err(LogError::at(
                 table.header,
                 format!(
-                    "no series is of power in W or kW: name one with `watts`, or a running energy with `energy`; there are `{}`",
+                    "no series is of power in W or kW: name one with `watts`, or a running energy with \
+                     `energy`; there are `{}`",
                     titles()
                 ),
             )),
@@ -158,7 +172,8 @@ impl Series {
     fn at(table: &Table<'_>, place: usize) -> Option<Self> {
         let name = bare(&table.titles[place]).to_owned();
         let unit = Unit::in_title(&name)?;
-        let kind = if Statistic::of(&name) == Statistic::Average { LogKind::Average } else { LogKind::Instant };
+        let kind =
+            if Statistic::of(&name) == Statistic::Average { LogKind::Average } else { LogKind::Instant };
         Some(Self { place, name, unit, kind })
     }
 }
@@ -167,7 +182,8 @@ impl Series {
 fn details(table: &Table<'_>) -> Option<Vec<String>> {
     let place = table.titles.len();
     let field = |text| {
-        split(text, table.separator).and_then(|mut fields| (fields.len() > place).then(|| fields.swap_remove(place)))
+        split(text, table.separator)
+            .and_then(|mut fields| (fields.len() > place).then(|| fields.swap_remove(place)))
     };
     let first = table.below.iter().find(|line| !line.text.trim().is_empty())?;
     (field(first.text)? == "Details").then(|| {
@@ -206,15 +222,20 @@ fn zone(
         {
             return Err(LogError::at(
                 row.line,
-                "the export does not say the time zone of its clock: say the offset that HOBOware shows as `time_zone`, such as \"-05:00\", or export with commas in headings",
+                "the export does not say the time zone of its clock: say the offset that HOBOware shows as \
+                 `time_zone`, such as \"-05:00\", or export with commas in headings",
             ));
         }
         return Ok(said);
     };
-    let written = Zone::parse(text)
-        .ok_or_else(|| LogError::at(table.header, format!("`{text}` is no offset from GMT: correct the header")))?;
+    let written = Zone::parse(text).ok_or_else(|| {
+        LogError::at(table.header, format!("`{text}` is no offset from GMT: correct the header"))
+    })?;
     if said.is_some_and(|said| said != written) {
-        return Err(LogError::at(table.header, format!("the export's times are of {text}: leave `time_zone` out")));
+        return Err(LogError::at(
+            table.header,
+            format!("the export's times are of {text}: leave `time_zone` out"),
+        ));
     }
     Ok(Some(written))
 }

@@ -1,6 +1,7 @@
 //! Logs of meters that are read out afterwards: HOBOware's exports, and any CSV with named columns.
 //!
-//! A log is a text that is given whole; it is read right, or refused with the line. `docs/meters.md` says which forms are known.
+//! A log is a text that is given whole; it is read right, or refused with the line. `docs/meters.md` says
+//! which forms are known.
 
 mod clock;
 mod columns;
@@ -34,8 +35,8 @@ pub struct LogConfig {
     pub time_format: TimeFormat,
     /// Order of day, month and year, where the log leaves it open.
     pub date_order: Option<DateOrder>,
-    /// The logger's zone, where the log does not say it: `UTC`, `+01:00`, or a POSIX rule with summer time such as
-    /// `CET-1CEST,M3.5.0,M10.5.0/3`.
+    /// The logger's zone, where the log does not say it: `UTC`, `+01:00`, or a POSIX rule with summer time
+    /// such as `CET-1CEST,M3.5.0,M10.5.0/3`.
     pub time_zone: Option<String>,
     /// Title of the column with the power. In a HOBOware export the one in W or kW is found.
     pub watts: Option<String>,

@@ -1,4 +1,5 @@
-//! Numbers as people write them: with a decimal point, comma or space, grouped by thousands, negative in three ways.
+//! Numbers as people write them: with a decimal point, comma or space, grouped by thousands, negative in
+//! three ways.
 //!
 //! HOBOware offers `1,234.56`, `1 234,56`, `1.234,56` and `1.234 56`, and `-1`, `1-` and `(1)`.
 
@@ -52,7 +53,8 @@ pub(super) struct Number {
 fn unsigned(text: &str) -> (&str, bool) {
     let text = text.trim();
     let bracketed = text.strip_prefix('(').and_then(|text| text.strip_suffix(')'));
-    let negative = bracketed.or_else(|| text.strip_prefix(['-', '\u{2212}'])).or_else(|| text.strip_suffix('-'));
+    let negative =
+        bracketed.or_else(|| text.strip_prefix(['-', '\u{2212}'])).or_else(|| text.strip_suffix('-'));
     match negative {
         Some(text) => (text.trim(), true),
         None => (text.strip_prefix('+').unwrap_or(text), false),
@@ -76,7 +78,11 @@ pub(super) fn says(text: &str) -> Says {
         // A date or an address has the mark twice as well.
         let mut groups = text.split(is_mark);
         let is_first_short = groups.next().is_some_and(|first| (1..=3).contains(&first.len()));
-        return if is_first_short && groups.all(|group| group.len() == 3) { Says::Groups(mark) } else { Says::Nothing };
+        return if is_first_short && groups.all(|group| group.len() == 3) {
+            Says::Groups(mark)
+        } else {
+            Says::Nothing
+        };
     }
     let is_grouped = others.count() > 0;
     let can_group = after.len() == 3 && (1..=3).contains(&before.len()) && !before.starts_with('0');
@@ -88,7 +94,8 @@ fn last_mark(text: &str) -> Option<(&str, char, &str)> {
     Some((&text[..at], mark, &text[at + mark.len_utf8()..]))
 }
 
-/// The number that `text` writes with this decimal mark; other marks may only group its integer part by thousands.
+/// The number that `text` writes with this decimal mark; other marks may only group its integer part by
+/// thousands.
 pub(super) fn parse(text: &str, decimal: Decimal) -> Option<Number> {
     let (text, is_negative) = unsigned(text);
     let (integer, fraction) = match last_mark(text) {
@@ -110,7 +117,10 @@ pub(super) fn parse(text: &str, decimal: Decimal) -> Option<Number> {
     digits.push_str(fraction);
     let is_digits = digits.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
     let value: f64 = digits.parse().ok().filter(|value: &f64| is_digits && value.is_finite())?;
-    Some(Number { value: if is_negative { -value } else { value }, decimals: u32::try_from(fraction.len()).ok()? })
+    Some(Number {
+        value: if is_negative { -value } else { value },
+        decimals: u32::try_from(fraction.len()).ok()?,
+    })
 }
 
 #[cfg(test)]
@@ -140,8 +150,19 @@ mod tests {
 
     #[test]
     fn what_is_no_number_in_this_format_is_none() {
-        for text in ["", "-", "NaN", "inf", "1e5", "Logged", "1,23,456.0", "12,34.5", "1.2.3", "1.234.5", "1,234 567.1"]
-        {
+        for text in [
+            "",
+            "-",
+            "NaN",
+            "inf",
+            "1e5",
+            "Logged",
+            "1,23,456.0",
+            "12,34.5",
+            "1.2.3",
+            "1.234.5",
+            "1,234 567.1",
+        ] {
             assert_eq!(parse(text, Decimal::Point), None, "{text}");
         }
         assert_eq!(parse("117.4", Decimal::Comma), None);

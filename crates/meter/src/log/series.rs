@@ -47,7 +47,8 @@ impl Found<'_> {
         let interval_ns = steps[steps.len() / 2];
         self.note(&steps, interval_ns);
         let numbers = self.numbers(decimal)?;
-        let decimals = numbers.iter().map(|number| number.decimals).max().and_then(|most| i32::try_from(most).ok());
+        let decimals =
+            numbers.iter().map(|number| number.decimals).max().and_then(|most| i32::try_from(most).ok());
         let decimals = decimals.unwrap_or(0).min(if self.unit.is_power() { i32::MAX } else { MOST_DECIMALS });
         let step = self.unit.size() * 10f64.powi(-decimals);
         let (kind, values) = if self.unit.is_power() {
@@ -56,7 +57,10 @@ impl Found<'_> {
                 numbers.iter().map(|number| Value::Watts(number.value * self.unit.size())).collect(),
             )
         } else {
-            (ChannelKind::Counter { joules_per_count: step, wrap: None }, self.counts(&numbers, 10f64.powi(decimals))?)
+            (
+                ChannelKind::Counter { joules_per_count: step, wrap: None },
+                self.counts(&numbers, 10f64.powi(decimals))?,
+            )
         };
         let channel = Channel {
             name: self.name,
@@ -81,7 +85,9 @@ impl Found<'_> {
     fn is_too_much_for_a_plug(&self) -> bool {
         let without_marks = |row: &Row<'_>| {
             let digits: String = row.value.chars().filter(char::is_ascii_digit).collect();
-            digits.parse().is_ok_and(|value: f64| self.unit.is_power() && value * self.unit.size() > PLUG_WATTS)
+            digits
+                .parse()
+                .is_ok_and(|value: f64| self.unit.is_power() && value * self.unit.size() > PLUG_WATTS)
         };
         self.rows.iter().any(without_marks)
     }
@@ -95,7 +101,8 @@ impl Found<'_> {
         if let Some(longest) = steps.last().filter(|_| gaps > 0) {
             let places = if gaps == 1 { "place" } else { "places" };
             self.notes.push(format!(
-                "values are missing in {gaps} {places}, the longest for {:.3} s; the log has one every {:.3} s",
+                "values are missing in {gaps} {places}, the longest for {:.3} s; the log has one every \
+                 {:.3} s",
                 *longest as f64 * 1e-9,
                 interval_ns as f64 * 1e-9
             ));
@@ -118,7 +125,9 @@ impl Found<'_> {
         let window_ns = match config.window_s {
             Some(window_s) if window_s > 0.0 && window_s < 1e9 => (window_s * 1e9).round() as u64,
             Some(_) => {
-                return Err(LogError::whole("`window_s` is no length of time: give the window of an average in s"));
+                return Err(LogError::whole(
+                    "`window_s` is no length of time: give the window of an average in s",
+                ));
             }
             None => u64::try_from(interval_ns).unwrap_or(0),
         };
@@ -138,7 +147,8 @@ impl Found<'_> {
                 return Err(LogError::at(
                     row.line,
                     format!(
-                        "the energy `{}` is less than before, or too large: name a column with the energy since the log began, or one with power",
+                        "the energy `{}` is less than before, or too large: name a column with the energy \
+                         since the log began, or one with power",
                         row.value
                     ),
                 ));

@@ -5,8 +5,8 @@ use std::borrow::Cow;
 
 /// What Windows-1252 has at 0x80 to 0x9f, where Latin-1 has control characters (Unicode's `CP1252.TXT`).
 const WINDOWS_1252: [char; 32] = [
-    '€', '\u{81}', '‚', 'ƒ', '„', '…', '†', '‡', 'ˆ', '‰', 'Š', '‹', 'Œ', '\u{8d}', 'Ž', '\u{8f}', '\u{90}', '‘', '’',
-    '“', '”', '•', '–', '—', '˜', '™', 'š', '›', 'œ', '\u{9d}', 'ž', 'Ÿ',
+    '€', '\u{81}', '‚', 'ƒ', '„', '…', '†', '‡', 'ˆ', '‰', 'Š', '‹', 'Œ', '\u{8d}', 'Ž', '\u{8f}', '\u{90}',
+    '‘', '’', '“', '”', '•', '–', '—', '˜', '™', 'š', '›', 'œ', '\u{9d}', 'ž', 'Ÿ',
 ];
 
 /// What may stand between two fields.
@@ -41,7 +41,8 @@ pub(super) struct Line<'a> {
     pub(super) text: &'a str,
 }
 
-/// The whole lines of a text, and the number of a last one that has no end: where a file was cut off, its last digits may be missing.
+/// The whole lines of a text, and the number of a last one that has no end: where a file was cut off, its
+/// last digits may be missing.
 pub(super) fn lines(text: &str) -> (Vec<Line<'_>>, Option<usize>) {
     let mut lines: Vec<Line<'_>> =
         text.lines().enumerate().map(|(index, text)| Line { number: index + 1, text }).collect();
@@ -112,7 +113,8 @@ mod tests {
 
     #[test]
     fn quotes_hold_separators_and_doubled_quotes() {
-        let fields = |line| split(line, ',').map(|all| all.iter().map(ToString::to_string).collect::<Vec<_>>());
+        let fields =
+            |line| split(line, ',').map(|all| all.iter().map(ToString::to_string).collect::<Vec<_>>());
         assert_eq!(
             fields(r##""#","Date Time, GMT-05:00", x ,"##),
             Some(vec!["#".into(), "Date Time, GMT-05:00".into(), "x".into(), String::new()])

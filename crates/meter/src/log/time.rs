@@ -1,9 +1,11 @@
-//! Date and time as a logger or a program writes them: parts first, then, once the order of the date is known, seconds.
+//! Date and time as a logger or a program writes them: parts first, then, once the order of the date is
+//! known, seconds.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// Words for the two halves of the day in the locales that Java, and so HOBOware, knows; lower case, without dots and spaces.
+/// Words for the two halves of the day in the locales that Java, and so HOBOware, knows; lower case, without
+/// dots and spaces.
 const BEFORE_NOON: [&str; 16] = [
     "am",
     "fm",
@@ -41,7 +43,8 @@ const AFTER_NOON: [&str; 16] = [
     "หลังเที่ยง",
 ];
 
-/// Years that a log can be of: time in ns since 1970 then fits, and a wrong order of the date shows more often.
+/// Years that a log can be of: time in ns since 1970 then fits, and a wrong order of the date shows more
+/// often.
 const YEARS: std::ops::RangeInclusive<i64> = 1970..=2199;
 
 /// The order in which a date's parts stand.
@@ -103,14 +106,16 @@ pub(super) fn day_s(year: i64, month: i64, day: i64) -> Option<i64> {
     if !YEARS.contains(&year) || !(1..=longest).contains(&day) {
         return None;
     }
-    // Days of a year that begins in March, so that the leap day comes last (Richards 2013, Explanatory Supplement to the Astronomical Almanac).
+    // Days of a year that begins in March, so that the leap day comes last (Richards 2013, Explanatory
+    // Supplement to the Astronomical Almanac).
     let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
     let days = 365 * year + year / 4 - year / 100 + year / 400 + (153 * month + 2) / 5 + day - 1;
     Some((days - 719_468) * 86_400)
 }
 
 impl Stamp {
-    /// Reads `2026-11-20T13:02:03.5+01:00`, `11/20/26 01:02:03 PM` and what lies between; `Err` says what is wrong.
+    /// Reads `2026-11-20T13:02:03.5+01:00`, `11/20/26 01:02:03 PM` and what lies between; `Err` says what is
+    /// wrong.
     pub(super) fn parse(text: &str) -> Result<Self, &'static str> {
         let text = text.trim();
         let date_end = text.find(|letter: char| !letter.is_ascii_digit() && !"/-.".contains(letter));
@@ -166,7 +171,9 @@ fn time_of_day(text: &str) -> Result<(i64, i64, Option<i64>), &'static str> {
     let end = text.rfind(|letter: char| letter.is_ascii_digit()).ok_or("it has no time of day")? + 1;
     let clock = &text[begin..end];
     let (clock, mut east_s) = match clock.find(['+', '-']) {
-        Some(at) => (clock[..at].trim_end(), Some(offset_s(&clock[at..]).ok_or("its offset from UTC is not ±hh:mm")?)),
+        Some(at) => {
+            (clock[..at].trim_end(), Some(offset_s(&clock[at..]).ok_or("its offset from UTC is not ±hh:mm")?))
+        }
         None => (clock, None),
     };
     let mut marker = format!("{}{}", &text[..begin], &text[end..]).to_lowercase();

@@ -22,7 +22,8 @@ fn days_are_those_of_the_calendar() {
     ] {
         assert_eq!(day_s(year, month, day), Some(want), "{year}-{month}-{day}");
     }
-    for (year, month, day) in [(2026, 2, 29), (2100, 2, 29), (2026, 13, 1), (2026, 4, 31), (2026, 1, 0), (1969, 12, 31)]
+    for (year, month, day) in
+        [(2026, 2, 29), (2100, 2, 29), (2026, 13, 1), (2026, 4, 31), (2026, 1, 0), (1969, 12, 31)]
     {
         assert_eq!(day_s(year, month, day), None);
     }

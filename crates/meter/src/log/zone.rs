@@ -1,6 +1,7 @@
 //! A logger's time zone: an offset from UTC, or a rule with summer time as POSIX writes it.
 //!
-//! The rule is that of the TZ environment variable (POSIX.1-2017, 8.3) with RFC 8536's hours of -167 to 167: `CET-1CEST,M3.5.0,M10.5.0/3`.
+//! The rule is that of the TZ environment variable (POSIX.1-2017, 8.3) with RFC 8536's hours of -167 to 167:
+//! `CET-1CEST,M3.5.0,M10.5.0/3`.
 
 use super::time::{day_s, offset_s};
 
@@ -53,8 +54,8 @@ impl Zone {
         offset_s(bare).map(Self::Fixed).or_else(|| posix(text))
     }
 
-    /// The instants, in seconds since 1970 UTC, at which this clock shows `local_s`: none in the hour that is left out in spring, two in
-    /// the hour that comes twice in autumn, the earlier first.
+    /// The instants, in seconds since 1970 UTC, at which this clock shows `local_s`: none in the hour that is
+    /// left out in spring, two in the hour that comes twice in autumn, the earlier first.
     pub(super) fn instants(&self, local_s: i64) -> Vec<i64> {
         match self {
             Self::Fixed(east_s) => vec![local_s - east_s],
@@ -79,8 +80,11 @@ impl Rule {
             return self.standard_s;
         };
         let (begin_s, end_s) = (begin_s - self.standard_s, end_s - self.summer_s);
-        let is_summer =
-            if begin_s < end_s { (begin_s..end_s).contains(&at_s) } else { !(end_s..begin_s).contains(&at_s) };
+        let is_summer = if begin_s < end_s {
+            (begin_s..end_s).contains(&at_s)
+        } else {
+            !(end_s..begin_s).contains(&at_s)
+        };
         if is_summer { self.summer_s } else { self.standard_s }
     }
 }
@@ -225,7 +229,8 @@ mod tests {
     #[test]
     fn summer_time_of_europe() {
         let zone = zone("CET-1CEST,M3.5.0,M10.5.0/3");
-        // TZ=Europe/Berlin date -d '2026-10-25 01:59:59' +%s and so on; the clock goes from 02:00 to 03:00 on 29 March, back from 03:00 to 02:00 on 25 October.
+        // TZ=Europe/Berlin date -d '2026-10-25 01:59:59' +%s and so on; the clock goes from 02:00 to 03:00 on
+        // 29 March, back from 03:00 to 02:00 on 25 October.
         assert_eq!(at(&zone, 1, 15, 12, 0), [1_768_474_800]);
         assert_eq!(at(&zone, 7, 15, 12, 0), [1_784_109_600]);
         assert_eq!(at(&zone, 3, 29, 1, 59), [1_774_745_940]);

@@ -4,7 +4,8 @@ use super::{Coefficient, Coefficients, Feature, Features};
 use std::collections::BTreeMap;
 use thiserror::Error;
 
-/// Observations in excess of coefficients that a residual's standard deviation needs at least (it is then known to about a third).
+/// Observations in excess of coefficients that a residual's standard deviation needs at least (it is then
+/// known to about a third).
 const LEAST_EXCESS: usize = 5;
 /// Share of a feature's variance that the others must leave unexplained: a variance inflation factor of 100.
 const LEAST_OWN: f64 = 0.01;
@@ -23,7 +24,8 @@ pub struct Observation {
 pub enum FitError {
     /// Fewer observations than a fit needs.
     #[error(
-        "{found} trials have joules of a real meter, {needed} are needed for {coefficients} coefficients: measure more, or fit fewer features"
+        "{found} trials have joules of a real meter, {needed} are needed for {coefficients} coefficients: \
+         measure more, or fit fewer features"
     )]
     TooFew {
         /// Observations given.
@@ -35,7 +37,8 @@ pub enum FitError {
     },
     /// A feature that the others, or the constant, explain.
     #[error(
-        "`{0}` hardly varies by itself between the trials, so that its coefficient cannot be told from the others': leave it out, or measure workloads in which it does"
+        "`{0}` hardly varies by itself between the trials, so that its coefficient cannot be told from the \
+         others': leave it out, or measure workloads in which it does"
     )]
     Collinear(Feature),
     /// An observation without a feature that others have.
@@ -57,8 +60,8 @@ pub enum FitError {
     NoSource,
 }
 
-/// Fits power as a constant and a coefficient for each feature that the observations have. Each observation has the same weight; residuals are taken
-/// as independent and of one variance.
+/// Fits power as a constant and a coefficient for each feature that the observations have. Each observation
+/// has the same weight; residuals are taken as independent and of one variance.
 ///
 /// # Errors
 /// [`FitError`] where the observations do not determine the coefficients.
@@ -68,7 +71,8 @@ pub fn fit(observations: &[Observation], cpu_model: &str, source: &str) -> Resul
     }
     let mut features: Vec<Feature> =
         observations.first().map_or_else(Vec::new, |first| first.features.values.keys().cloned().collect());
-    // Of what adds up, the last is found to be explained by those before it: a C-state, for CPU time by kind says more.
+    // Of what adds up, the last is found to be explained by those before it: a C-state, for CPU time by kind
+    // says more.
     features.sort_by_key(|feature| matches!(feature, Feature::CState(_)));
     let count = features.len() + 1;
     let needed = (2 * count).max(count + LEAST_EXCESS);
@@ -79,14 +83,15 @@ pub fn fit(observations: &[Observation], cpu_model: &str, source: &str) -> Resul
     let n = observations.len() as f64;
     let means: Vec<f64> = columns.iter().map(|column| mean(column)).collect();
     let mean_watts = mean(&watts);
-    let centred: Vec<Vec<f64>> = columns.iter().zip(&means).map(|(column, mean)| less(column, *mean)).collect();
+    let centred: Vec<Vec<f64>> =
+        columns.iter().zip(&means).map(|(column, mean)| less(column, *mean)).collect();
     // A constant's mean is not always the constant to the last bit.
     let varies = |(column, raw): (&Vec<f64>, &Vec<f64>)| dot(column, column) > 1e-18 * dot(raw, raw);
     if let Some(place) = centred.iter().zip(&columns).position(|pair| !varies(pair)) {
         return Err(FitError::Collinear(features[place].clone()));
     }
-    let Solved { slopes, inverse, residual_square } =
-        solve(&centred, &less(&watts, mean_watts)).map_err(|place| FitError::Collinear(features[place].clone()))?;
+    let Solved { slopes, inverse, residual_square } = solve(&centred, &less(&watts, mean_watts))
+        .map_err(|place| FitError::Collinear(features[place].clone()))?;
     let variance = residual_square / (n - count as f64);
     let total_square: f64 = watts.iter().map(|value| (value - mean_watts).powi(2)).sum();
     let constant = mean_watts - dot(&slopes, &means);
@@ -120,7 +125,10 @@ fn columns(
     let mut columns = vec![Vec::with_capacity(observations.len()); features.len()];
     for Observation { watts, features: counted } in observations {
         if counted.cpu_model.trim() != cpu_model.trim() {
-            return Err(FitError::OtherCpu { wanted: cpu_model.to_owned(), found: counted.cpu_model.clone() });
+            return Err(FitError::OtherCpu {
+                wanted: cpu_model.to_owned(),
+                found: counted.cpu_model.clone(),
+            });
         }
         if let Some(other) = counted.values.keys().find(|feature| !features.contains(feature)) {
             return Err(FitError::Missing(other.clone()));
@@ -179,24 +187,29 @@ fn solve(columns: &[Vec<f64>], y: &[f64]) -> Result<Solved, usize> {
         }
         right
     };
-    let scaled =
-        |values: Vec<f64>| values.iter().zip(&lengths).map(|(value, length)| value / length).collect::<Vec<f64>>();
+    let scaled = |values: Vec<f64>| {
+        values.iter().zip(&lengths).map(|(value, length)| value / length).collect::<Vec<f64>>()
+    };
     let slopes = scaled(back(y[..size].to_vec()));
     // R^-1 by columns; (X'X)^-1 is R^-1 times its transpose.
-    let roots: Vec<Vec<f64>> =
-        (0..size).map(|place| scaled(back((0..size).map(|row| f64::from(u8::from(row == place))).collect()))).collect();
+    let roots: Vec<Vec<f64>> = (0..size)
+        .map(|place| scaled(back((0..size).map(|row| f64::from(u8::from(row == place))).collect())))
+        .collect();
     let element = |row: usize, column: usize| roots.iter().map(|root| root[row] * root[column]).sum();
     let inverse = (0..size).map(|row| (0..size).map(|column| element(row, column)).collect()).collect();
     Ok(Solved { slopes, inverse, residual_square: dot(&y[size..], &y[size..]) })
 }
 
-/// Covariance of the constant and the slopes: those of the centred fit, with the constant moved from the means to zero.
+/// Covariance of the constant and the slopes: those of the centred fit, with the constant moved from the
+/// means to zero.
 fn covariance(inverse: &[Vec<f64>], means: &[f64], n: f64, variance: f64) -> Vec<Vec<f64>> {
     let with_means: Vec<f64> = inverse.iter().map(|row| dot(row, means)).collect();
     let mut matrix = vec![vec![variance * (1.0 / n + dot(&with_means, means))]];
     matrix[0].extend(with_means.iter().map(|value| -variance * value));
     for (row, with_mean) in inverse.iter().zip(&with_means) {
-        matrix.push([-variance * with_mean].into_iter().chain(row.iter().map(|value| variance * value)).collect());
+        matrix.push(
+            [-variance * with_mean].into_iter().chain(row.iter().map(|value| variance * value)).collect(),
+        );
     }
     matrix
 }

@@ -1,10 +1,11 @@
 //! What a RAPL domain is called, what it measures, and which of several counters count the same joules.
 //!
-//! Which counters may be one is a matter of topology: dies of one package (`package-0-die-0`, `package-0-die-1`)
-//! may each show the counter of the whole package, as those of AMD's first Zen processors do, whose register is the
-//! package's; platform counters (`psys`, `psys-1`) may do so too. Counters of different packages are never one. Topology
-//! does not decide further, for Intel's Cascade Lake-AP names its dies alike and each has a counter of its own.
-//! Readings do: [`compare`] holds a few of them against each other.
+//! Which counters may be one is a matter of topology: dies of one package (`package-0-die-0`,
+//! `package-0-die-1`) may each show the counter of the whole package, as those of AMD's first Zen processors
+//! do, whose register is the package's; platform counters (`psys`, `psys-1`) may do so too. Counters of
+//! different packages are never one. Topology does not decide further, for Intel's Cascade Lake-AP names its
+//! dies alike and each has a counter of its own. Readings do: [`compare`] holds a few of them against each
+//! other.
 
 use crate::meter::Scope;
 
@@ -34,7 +35,8 @@ pub(super) fn group(name: &str) -> String {
 
 /// The package of `package-0` or `package-0-die-1`.
 fn package(outer: &str) -> Option<u32> {
-    let name = outer.split_once("-die-").map_or(Some(outer), |(name, die)| die.parse::<u32>().ok().map(|_| name))?;
+    let name =
+        outer.split_once("-die-").map_or(Some(outer), |(name, die)| die.parse::<u32>().ok().map(|_| name))?;
     numbered(name, "package-")
 }
 
@@ -61,10 +63,11 @@ pub(super) fn gained(from: u64, to: u64, range: u64) -> u64 {
 
 /// Compares two counters by readings of the first, the other, and the first again, some milliseconds apart.
 ///
-/// One counter read three times does not go back: the other's value lies between the first's two. The register may be
-/// copied to the dies one after the other, each update of about 1 ms (Intel SDM, volume 3, "RAPL interfaces"), so a
-/// value may lag or lead by as much as the counter grew between two rounds. Two counters of joules since the last reset agree
-/// to these tenths of a joule by a chance of about one in a million; the meter goes on watching while it reads.
+/// One counter read three times does not go back: the other's value lies between the first's two. The
+/// register may be copied to the dies one after the other, each update of about 1 ms (Intel SDM, volume 3,
+/// "RAPL interfaces"), so a value may lag or lead by as much as the counter grew between two rounds. Two
+/// counters of joules since the last reset agree to these tenths of a joule by a chance of about one in a
+/// million; the meter goes on watching while it reads.
 pub(super) fn compare(rounds: &[[u64; 3]], range: u64) -> Likeness {
     if rounds.iter().flatten().all(|&value| value == 0) {
         return Likeness::Unknown;
@@ -82,16 +85,17 @@ pub(super) fn apart(one: u64, other: u64, range: u64) -> u64 {
     gained(one, other, range).min(gained(other, one, range))
 }
 
-/// Says so if powercap and perf disagree about a domain's joules over `seconds`. The two are read one after the other and the
-/// counter moves about once a millisecond, so 2 ms of its mean power are forgiven, and 1 % beside.
+/// Says so if powercap and perf disagree about a domain's joules over `seconds`. The two are read one after
+/// the other and the counter moves about once a millisecond, so 2 ms of its mean power are forgiven, and 1 %
+/// beside.
 pub(super) fn disagreement(name: &str, powercap_j: f64, perf_j: f64, seconds: f64) -> Option<String> {
     let greater = powercap_j.max(perf_j);
     let forgiven = 0.01 * greater + 0.002 * greater / seconds.max(0.002);
     // Below a joule, single updates are all there is.
     ((powercap_j - perf_j).abs() > forgiven && greater > 1.0).then(|| {
         format!(
-            "`{name}`: powercap counted {powercap_j:.3} J and perf {perf_j:.3} J in the same {seconds:.1} s: \
-             do not trust this domain before the cause is known (another kernel version may cure it)"
+            "`{name}`: powercap counted {powercap_j:.3} J and perf {perf_j:.3} J in the same {seconds:.1} \
+             s: do not trust this domain before the cause is known (another kernel version may cure it)"
         )
     })
 }

@@ -1,4 +1,5 @@
-//! RAPL's events in perf: `/sys/bus/event_source/devices/power` (arch/x86/events/rapl.c), read by perf_event_open(2).
+//! RAPL's events in perf: `/sys/bus/event_source/devices/power` (arch/x86/events/rapl.c), read by
+//! perf_event_open(2).
 
 use crate::sysfs::{names, number, text};
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,7 +26,8 @@ pub(super) struct Counter {
     pub(super) joules_per_count: f64,
 }
 
-/// What `perf_event_open` takes, in its first published size (PERF_ATTR_SIZE_VER0 in include/uapi/linux/perf_event.h).
+/// What `perf_event_open` takes, in its first published size (PERF_ATTR_SIZE_VER0 in
+/// include/uapi/linux/perf_event.h).
 #[repr(C)]
 #[derive(Default)]
 struct Attributes {
@@ -50,14 +52,21 @@ impl Event {
     /// # Errors
     /// The cause and the remedy.
     pub(super) fn open(&self, root: &Path) -> Result<Counter, String> {
-        let files: io::Result<Vec<File>> = self.cpus.iter().map(|&cpu| open(self.pmu, self.config, cpu)).collect();
+        let files: io::Result<Vec<File>> =
+            self.cpus.iter().map(|&cpu| open(self.pmu, self.config, cpu)).collect();
         let files = files.map_err(|error| match error.kind() {
             ErrorKind::PermissionDenied => {
                 let path = "proc/sys/kernel/perf_event_paranoid";
                 let level = text(&root.join(path)).unwrap_or_else(|_| "not known".into());
-                format!("kernel.perf_event_paranoid is {level} and perf is not allowed: run as root, or with CAP_PERFMON, or set it to 0")
+                format!(
+                    "kernel.perf_event_paranoid is {level} and perf is not allowed: run as root, or with \
+                     CAP_PERFMON, or set it to 0"
+                )
             }
-            _ => format!("perf_event_open refuses it ({error}): see with `perf stat -a -e power/energy-pkg/ true` if perf can read it"),
+            _ => format!(
+                "perf_event_open refuses it ({error}): see with `perf stat -a -e power/energy-pkg/ true` if \
+                 perf can read it"
+            ),
         })?;
         Ok(Counter { files, joules_per_count: self.joules_per_count })
     }
@@ -75,7 +84,8 @@ impl Counter {
 }
 
 fn open(pmu: u32, config: u64, cpu: u32) -> io::Result<File> {
-    let attributes = Attributes { kind: pmu, size: size_of::<Attributes>() as u32, config, ..Attributes::default() };
+    let attributes =
+        Attributes { kind: pmu, size: size_of::<Attributes>() as u32, config, ..Attributes::default() };
     let every_process: libc::pid_t = -1;
     let no_group: RawFd = -1;
     // SAFETY: the kernel reads `size` bytes from `attributes`, which is that long and outlives the call.
@@ -96,8 +106,8 @@ fn open(pmu: u32, config: u64, cpu: u32) -> io::Result<File> {
     Ok(unsafe { File::from_raw_fd(fd as RawFd) })
 }
 
-/// The energy events of this machine, by the names that powercap would give the domains. Events in a form that is not known
-/// are left out.
+/// The energy events of this machine, by the names that powercap would give the domains. Events in a form
+/// that is not known are left out.
 pub(super) fn events(root: &Path) -> Vec<Event> {
     let mut events = pmu(root, "power");
     events.extend(pmu(root, "power_core"));
@@ -109,7 +119,8 @@ fn pmu(root: &Path, pmu: &str) -> Vec<Event> {
     let (Ok(kind), Ok(mask)) = (number(&directory.join("type")), text(&directory.join("cpumask"))) else {
         return Vec::new();
     };
-    let places: Vec<Place> = cpus(&mask).unwrap_or_default().into_iter().map(|cpu| Place::of(root, cpu)).collect();
+    let places: Vec<Place> =
+        cpus(&mask).unwrap_or_default().into_iter().map(|cpu| Place::of(root, cpu)).collect();
     let mut events = BTreeMap::new();
     for event in names(&directory.join("events")) {
         let file = directory.join("events").join(&event);
@@ -117,18 +128,21 @@ fn pmu(root: &Path, pmu: &str) -> Vec<Event> {
         for place in &places {
             let Some(name) = place.domain(&event, &places) else { continue };
             let entry = events.entry(name.clone());
-            let event = entry.or_insert(Event { name, pmu: kind, config, cpus: Vec::new(), joules_per_count });
+            let event =
+                entry.or_insert(Event { name, pmu: kind, config, cpus: Vec::new(), joules_per_count });
             event.cpus.push(place.cpu);
         }
     }
     events.into_values().collect()
 }
 
-/// Configuration and joules of one count of the event described in `file` and its companions `.scale` and `.unit`.
+/// Configuration and joules of one count of the event described in `file` and its companions `.scale` and
+/// `.unit`.
 fn describe(file: &Path) -> Option<(u64, f64)> {
     let companion = |suffix: &str| text(&file.with_extension(suffix));
     let joules_per_count: f64 = companion("scale").ok()?.parse().ok()?;
-    let usable = joules_per_count.is_finite() && joules_per_count > 0.0 && companion("unit").ok()? == "Joules";
+    let usable =
+        joules_per_count.is_finite() && joules_per_count > 0.0 && companion("unit").ok()? == "Joules";
     usable.then_some((config(&text(file).ok()?)?, joules_per_count))
 }
 
@@ -229,7 +243,8 @@ mod tests {
         );
         place(&tree, 0, 0, 0);
         place(&tree, 18, 1, 0);
-        let want = [("package-0", 2, 0), ("package-0/dram", 3, 0), ("package-1", 2, 18), ("package-1/dram", 3, 18)];
+        let want =
+            [("package-0", 2, 0), ("package-0/dram", 3, 0), ("package-1", 2, 18), ("package-1/dram", 3, 18)];
         assert_eq!(seen(&tree), want.map(|(name, config, cpu)| (name.to_owned(), config, vec![cpu])));
         assert_eq!(events(tree.root())[0].joules_per_count, 2f64.powi(-32));
     }
@@ -252,7 +267,8 @@ mod tests {
         for cpu in 0..4 {
             place(&tree, cpu, cpu / 2, cpu);
         }
-        let want = [("package-0/core".to_owned(), 1, vec![0, 1]), ("package-1/core".to_owned(), 1, vec![2, 3])];
+        let want =
+            [("package-0/core".to_owned(), 1, vec![0, 1]), ("package-1/core".to_owned(), 1, vec![2, 3])];
         assert_eq!(seen(&tree), want);
     }
 
@@ -273,10 +289,13 @@ mod tests {
     #[test]
     fn an_event_of_this_kernel_counts() {
         // The software PMU's cpu-clock, in ns, stands in for the energy that this machine may lack.
-        let event = Event { name: "package-0".into(), pmu: 1, config: 0, cpus: vec![0], joules_per_count: 1e-9 };
+        let event =
+            Event { name: "package-0".into(), pmu: 1, config: 0, cpus: vec![0], joules_per_count: 1e-9 };
         let mut counter = match event.open(Path::new("/")) {
             Ok(counter) => counter,
-            Err(why) if std::env::var_os("CI").is_none() => return eprintln!("skipped: needs perf events ({why})"),
+            Err(why) if std::env::var_os("CI").is_none() => {
+                return eprintln!("skipped: needs perf events ({why})");
+            }
             Err(why) => panic!("{why}"),
         };
         let first = counter.read().unwrap();

@@ -1,4 +1,5 @@
-//! RAPL's zones in powercap sysfs: Documentation/power/powercap/powercap.rst, drivers/powercap/intel_rapl_common.c.
+//! RAPL's zones in powercap sysfs: Documentation/power/powercap/powercap.rst,
+//! drivers/powercap/intel_rapl_common.c.
 
 use crate::sysfs::{names, number, text, value};
 use std::io::{self, ErrorKind};
@@ -7,9 +8,11 @@ use std::path::{Path, PathBuf};
 /// A zone: one counter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Zone {
-    /// Control type: `intel-rapl` (by machine-specific registers, AMD's too), `intel-rapl-mmio`, `intel-rapl-tpmi`.
+    /// Control type: `intel-rapl` (by machine-specific registers, AMD's too), `intel-rapl-mmio`,
+    /// `intel-rapl-tpmi`.
     pub(super) control: String,
-    /// Names from the outermost zone to this one: `package-0/dram`. With the control type, the zone's identity.
+    /// Names from the outermost zone to this one: `package-0/dram`. With the control type, the zone's
+    /// identity.
     pub(super) name: String,
     /// Its place now. Places are given out in the order of registration and say nothing.
     pub(super) path: PathBuf,
@@ -18,7 +21,8 @@ pub(super) struct Zone {
 }
 
 impl Zone {
-    /// The counter in uJ. The name is read after it: a zone that was unregistered may have left its place to another one.
+    /// The counter in uJ. The name is read after it: a zone that was unregistered may have left its place to
+    /// another one.
     ///
     /// # Errors
     /// What the system says; `NotFound` where the zone's place is gone or has another zone's name.
@@ -28,7 +32,10 @@ impl Zone {
         if self.name.rsplit('/').next() == Some(name.as_str()) {
             Ok(energy_uj)
         } else {
-            Err(io::Error::new(ErrorKind::NotFound, format!("its place is now that of `{}`", name.escape_debug())))
+            Err(io::Error::new(
+                ErrorKind::NotFound,
+                format!("its place is now that of `{}`", name.escape_debug()),
+            ))
         }
     }
 
@@ -38,12 +45,14 @@ impl Zone {
     }
 }
 
-/// All zones of RAPL, the preferred control type first, and those that cannot be used with the cause and the remedy.
+/// All zones of RAPL, the preferred control type first, and those that cannot be used with the cause and the
+/// remedy.
 pub(super) fn zones(root: &Path) -> (Vec<Zone>, Vec<(String, String)>) {
     let directory = root.join("sys/class/powercap");
     let (mut zones, mut refused) = (Vec::new(), Vec::new());
     for id in names(&directory) {
-        let Some((control, _)) = id.split_once(':').filter(|(control, _)| control.starts_with("intel-rapl")) else {
+        let Some((control, _)) = id.split_once(':').filter(|(control, _)| control.starts_with("intel-rapl"))
+        else {
             continue;
         };
         match zone(&directory, control, &id) {
@@ -93,8 +102,8 @@ fn unreadable(path: &Path, error: &io::Error) -> String {
     let path = path.display();
     match error.kind() {
         ErrorKind::PermissionDenied => format!(
-            "`{path}` may be read by root alone, for fine power readings leak secrets (CVE-2020-8694): \
-             run as root, or let root give your group the right to read it"
+            "`{path}` may be read by root alone, for fine power readings leak secrets (CVE-2020-8694): run \
+             as root, or let root give your group the right to read it"
         ),
         _ => format!("`{path}` cannot be read ({error}): see with `dmesg` what the driver intel_rapl says"),
     }

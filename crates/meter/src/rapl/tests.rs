@@ -109,7 +109,12 @@ fn sum(want: &[(&str, Scope, f64)], scope: Scope) -> f64 {
 }
 
 fn why<'a>(meter: &'a Rapl, name: &str) -> &'a str {
-    &meter.refused().iter().find(|refused| refused.name == name).unwrap_or_else(|| panic!("{:?}", meter.refused())).why
+    &meter
+        .refused()
+        .iter()
+        .find(|refused| refused.name == name)
+        .unwrap_or_else(|| panic!("{:?}", meter.refused()))
+        .why
 }
 
 #[test]
@@ -136,7 +141,8 @@ fn an_intel_server_with_two_sockets() {
     assert!((sum(&want, Scope::Package) - 2_500.000_08).abs() < 1e-9);
     assert_eq!(meter.refused(), []);
     assert_eq!(meter.notes(), Vec::<String>::new());
-    let parents: Vec<Option<&str>> = meter.channels().iter().map(|channel| channel.parent.as_deref()).collect();
+    let parents: Vec<Option<&str>> =
+        meter.channels().iter().map(|channel| channel.parent.as_deref()).collect();
     assert_eq!(parents, [None, Some("package-0"), None, None, None]);
     let package = &meter.channels()[0];
     assert_eq!(package.accuracy, None);
@@ -245,8 +251,10 @@ fn sockets_with_equal_counters_are_not_mirrors() {
 
 #[test]
 fn dies_that_stand_still_are_not_guessed_about() {
-    let dies =
-        [("intel-rapl:0", "package-0-die-0", SERVER_UJ, 0, 1), ("intel-rapl:1", "package-0-die-1", SERVER_UJ, 0, 1)];
+    let dies = [
+        ("intel-rapl:0", "package-0-die-0", SERVER_UJ, 0, 1),
+        ("intel-rapl:1", "package-0-die-1", SERVER_UJ, 0, 1),
+    ];
     let meter = Machine::new("GenuineIntel", &dies).open();
     assert!(why(&meter, "intel-rapl/package-0-die-1").contains("cannot be seen while both stand at 0"));
     // AMD's register is the package's in any case.
@@ -344,13 +352,17 @@ fn what_cannot_be_a_zone_is_refused_with_the_cause() {
     assert_eq!(why(&meter, "intel-rapl/gpu"), "iopj does not know what this zone measures: report its name");
     assert!(why(&meter, "intel-rapl:2").contains("is 0, which is no range of a counter"));
     assert!(why(&meter, "intel-rapl:0:0").contains("max_energy_range_uj` cannot be read"));
-    assert!(why(&meter, "intel-rapl/package-0").starts_with("another zone has this name, and counts other joules"));
+    assert!(
+        why(&meter, "intel-rapl/package-0")
+            .starts_with("another zone has this name, and counts other joules")
+    );
 }
 
 #[test]
 fn perf_is_held_against_powercap() {
     // cpu-clock of one processor stands in: about a joule a second in ns, against powercap's 300 at once.
-    let mut machine = Machine::new("GenuineIntel", &[("intel-rapl:0", "package-0", SERVER_UJ, 1_000, 100_000_000)]);
+    let mut machine =
+        Machine::new("GenuineIntel", &[("intel-rapl:0", "package-0", SERVER_UJ, 1_000, 100_000_000)]);
     let pmu = "sys/bus/event_source/devices/power";
     for (file, value) in [("type", "1"), ("cpumask", "0"), ("events/energy-pkg", "event=0x00")] {
         machine.tree.write(&format!("{pmu}/{file}"), value);

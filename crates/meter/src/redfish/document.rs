@@ -1,7 +1,7 @@
 //! Redfish documents: links, and the power and energy that a chassis tells.
 //!
-//! Source: DMTF DSP8010, schemas `Power` (`PowerControl`), `EnvironmentMetrics` (`PowerWatts`, `EnergyJoules`, `EnergykWh`) and
-//! `Chassis`; DSP0266 for links.
+//! Source: DMTF DSP8010, schemas `Power` (`PowerControl`), `EnvironmentMetrics` (`PowerWatts`,
+//! `EnergyJoules`, `EnergykWh`) and `Chassis`; DSP0266 for links.
 
 use crate::json::ValueError;
 use serde_json::Value;
@@ -42,14 +42,15 @@ pub struct ChassisPower {
 
 /// Of a `Power` document or an `EnvironmentMetrics` document, as its `@odata.type` or its members say.
 ///
-/// Of `PowerControl` only the first entry counts, as the others are its parts or other functions; a mean without an interval above 0
-/// does not.
+/// Of `PowerControl` only the first entry counts, as the others are its parts or other functions; a mean
+/// without an interval above 0 does not.
 ///
 /// # Errors
 /// [`ValueError::NotJson`].
 pub fn parse_redfish(text: &str) -> Result<ChassisPower, ValueError> {
     let document = crate::json::parse_json(text)?;
-    let number = |pointer: &str| document.pointer(pointer).and_then(Value::as_f64).filter(|number| *number >= 0.0);
+    let number =
+        |pointer: &str| document.pointer(pointer).and_then(Value::as_f64).filter(|number| *number >= 0.0);
     let window_min = number("/PowerControl/0/PowerMetrics/IntervalInMin");
     let mean = window_min.filter(|min| *min > 0.0 && *min <= LONGEST_INTERVAL_MIN).and_then(|min| {
         let watts = number("/PowerControl/0/PowerMetrics/AverageConsumedWatts")?;
@@ -108,7 +109,9 @@ mod tests {
         assert_eq!(both.watts, Some(374.2));
         assert_eq!(both.energy, Some(CountedEnergy { joules: 1_172_430_000.0, resolution_j: 1.0 }));
         let energy = parse_redfish(r#"{"EnergykWh": {"Reading": 325.675}}"#).unwrap().energy.unwrap();
-        assert!((energy.joules - 1_172_430_000.0).abs() < 1e-3 && (energy.resolution_j - 3600.0).abs() < 1e-6);
+        assert!(
+            (energy.joules - 1_172_430_000.0).abs() < 1e-3 && (energy.resolution_j - 3600.0).abs() < 1e-6
+        );
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! The part of ASN.1's basic encoding rules that SNMP uses (RFC 3417 section 8): definite lengths, tags of one octet.
+//! The part of ASN.1's basic encoding rules that SNMP uses (RFC 3417 section 8): definite lengths, tags of
+//! one octet.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -65,7 +66,10 @@ impl Oid {
         if arcs.is_empty() || octets.last().is_some_and(|last| last & 0x80 != 0) {
             return Err(Malformed);
         }
-        arcs.into_iter().map(|arc| u32::try_from(arc).map_err(|_| Malformed)).collect::<Result<_, _>>().map(Self)
+        arcs.into_iter()
+            .map(|arc| u32::try_from(arc).map_err(|_| Malformed))
+            .collect::<Result<_, _>>()
+            .map(Self)
     }
 }
 
@@ -89,8 +93,12 @@ impl fmt::Display for Oid {
 impl FromStr for Oid {
     type Err = String;
     fn from_str(text: &str) -> Result<Self, String> {
-        let refused =
-            || format!("`{}` is no object identifier: write numbers with dots, `1.3.6.1.2.1`", text.escape_debug());
+        let refused = || {
+            format!(
+                "`{}` is no object identifier: write numbers with dots, `1.3.6.1.2.1`",
+                text.escape_debug()
+            )
+        };
         let arcs: Vec<u32> = text
             .strip_prefix('.')
             .unwrap_or(text)

@@ -23,7 +23,8 @@ pub struct SnmpConfig {
     /// The protocol's version.
     #[serde(default)]
     pub version: SnmpVersion,
-    /// Version 2c: the file that holds the community. Without it and `community_env` the community is `public`.
+    /// Version 2c: the file that holds the community. Without it and `community_env` the community is
+    /// `public`.
     pub community_file: Option<PathBuf>,
     /// Version 2c: the environment variable that holds the community.
     pub community_env: Option<String>,
@@ -79,7 +80,8 @@ pub enum SnmpPrivacy {
     Aes128,
 }
 
-/// One quantity: a preset with the number of the outlet, inlet or device, or an object identifier with its unit.
+/// One quantity: a preset with the number of the outlet, inlet or device, or an object identifier with its
+/// unit.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SnmpChannel {
@@ -98,7 +100,8 @@ pub struct SnmpChannel {
     pub oid: Option<Oid>,
     /// What its value is.
     pub kind: Option<SnmpKind>,
-    /// W of one step of a gauge or J of one count: 0.1 for tenths of a watt, 360000 for tenths of a kWh. 1 unless given.
+    /// W of one step of a gauge or J of one count: 0.1 for tenths of a watt, 360000 for tenths of a kWh. 1
+    /// unless given.
     pub unit: Option<f64>,
     /// What an average is over.
     pub window_ms: Option<u64>,
@@ -148,15 +151,17 @@ impl SnmpConfig {
         };
         let passwords = match (self.auth, auth, self.privacy, privacy) {
             (None, None, None, None) => None,
-            (Some(protocol), Some(auth), None, None) => Some(Passwords::new(protocol, &long(self, auth)?, None)),
+            (Some(protocol), Some(auth), None, None) => {
+                Some(Passwords::new(protocol, &long(self, auth)?, None))
+            }
             (Some(protocol), Some(auth), Some(SnmpPrivacy::Aes128), Some(privacy)) => {
                 Some(Passwords::new(protocol, &long(self, auth)?, Some(&long(self, privacy)?)))
             }
             _ => {
                 return Err(refused(
                     self,
-                    "`auth` needs `auth_password_file` or `auth_password_env`, `privacy` needs its password likewise, and `auth`: give both or \
-                     neither of each pair",
+                    "`auth` needs `auth_password_file` or `auth_password_env`, `privacy` needs its password \
+                     likewise, and `auth`: give both or neither of each pair",
                 ));
             }
         };

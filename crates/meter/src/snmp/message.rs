@@ -35,7 +35,8 @@ pub(super) struct Pdu {
 
 /// A request for these variables.
 pub(super) fn get(request_id: i32, oids: &[Oid]) -> Vec<u8> {
-    let variables: Vec<_> = oids.iter().map(|oid| ber::sequence(&[ber::oid(oid), ber::tlv(ber::NULL, &[])])).collect();
+    let variables: Vec<_> =
+        oids.iter().map(|oid| ber::sequence(&[ber::oid(oid), ber::tlv(ber::NULL, &[])])).collect();
     let parts = [ber::integer(request_id), ber::integer(0), ber::integer(0), ber::sequence(&variables)];
     ber::constructed(GET, &parts)
 }

@@ -14,13 +14,13 @@ const ACTIVE_ENERGY: u32 = 8;
 
 /// A family's quantity.
 ///
-/// APC and Schneider (PowerNet-MIB, `rPDU2`): `rPDU2OutletMeteredStatusPower` in W and `…Energy` in tenths of a kWh by outlet,
-/// `rPDU2DeviceStatusPower` in hundredths of a kW and `…Energy` in tenths of a kWh of the whole device; -1 where the model does not measure.
-/// Energy can be reset by the device's user.
+/// APC and Schneider (PowerNet-MIB, `rPDU2`): `rPDU2OutletMeteredStatusPower` in W and `…Energy` in tenths of
+/// a kWh by outlet, `rPDU2DeviceStatusPower` in hundredths of a kW and `…Energy` in tenths of a kWh of the
+/// whole device; -1 where the model does not measure. Energy can be reset by the device's user.
 ///
-/// Raritan PX2, PX3 and later (PDU2-MIB): `measurementsOutletSensorValue` and `measurementsInletSensorValue` of `activePower(5)` in W and
-/// `activeEnergy(8)` in Wh, in steps of as many decimal digits as `outletSensorDecimalDigits` and `inletSensorDecimalDigits` say. The device
-/// measures once a second.
+/// Raritan PX2, PX3 and later (PDU2-MIB): `measurementsOutletSensorValue` and `measurementsInletSensorValue`
+/// of `activePower(5)` in W and `activeEnergy(8)` in Wh, in steps of as many decimal digits as
+/// `outletSensorDecimalDigits` and `inletSensorDecimalDigits` say. The device measures once a second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SnmpPreset {
@@ -55,7 +55,10 @@ pub(super) struct Place {
 impl SnmpPreset {
     /// If the family counts the units of a chain apart.
     pub(super) fn has_chain(self) -> bool {
-        !matches!(self, Self::ApcOutletPower | Self::ApcOutletEnergy | Self::ApcDevicePower | Self::ApcDeviceEnergy)
+        !matches!(
+            self,
+            Self::ApcOutletPower | Self::ApcOutletEnergy | Self::ApcDevicePower | Self::ApcDeviceEnergy
+        )
     }
 
     /// The place of outlet, inlet or device `index` of unit `chain`.
@@ -67,7 +70,9 @@ impl SnmpPreset {
             Self::ApcDevicePower => (apc(&[4, 3, 1, 5]), None, None, Instant, 10.0),
             Self::ApcDeviceEnergy => (apc(&[4, 3, 1, 9]), None, None, Counter, TENTH_OF_KWH_J),
             Self::RaritanOutletPower => (outlet(), Some(outlet_digits()), Some(ACTIVE_POWER), Instant, 1.0),
-            Self::RaritanOutletEnergy => (outlet(), Some(outlet_digits()), Some(ACTIVE_ENERGY), Counter, WH_J),
+            Self::RaritanOutletEnergy => {
+                (outlet(), Some(outlet_digits()), Some(ACTIVE_ENERGY), Counter, WH_J)
+            }
             Self::RaritanInletPower => (inlet(), Some(inlet_digits()), Some(ACTIVE_POWER), Instant, 1.0),
             Self::RaritanInletEnergy => (inlet(), Some(inlet_digits()), Some(ACTIVE_ENERGY), Counter, WH_J),
         };

@@ -1,4 +1,5 @@
-//! Requests to one agent over UDP: a time limit over all tries, and answers told from what is late or foreign.
+//! Requests to one agent over UDP: a time limit over all tries, and answers told from what is late or
+//! foreign.
 
 use super::ber::Oid;
 use super::message::{self, Pdu, Value};
@@ -55,9 +56,9 @@ impl Session {
         tries: u32,
     ) -> Result<Self, OpenError> {
         let any: SocketAddr = if agent.is_ipv4() { ([0; 4], 0).into() } else { ([0u16; 8], 0).into() };
-        let socket = UdpSocket::bind(any)
-            .and_then(|socket| socket.connect(agent).map(|()| socket))
-            .map_err(|error| OpenError(format!("no way to {agent} ({error}): check `host` and the network")))?;
+        let socket = UdpSocket::bind(any).and_then(|socket| socket.connect(agent).map(|()| socket)).map_err(
+            |error| OpenError(format!("no way to {agent} ({error}): check `host` and the network")),
+        )?;
         // A first id that nobody guesses: forged answers do not fit.
         let id = (random()? >> 33) as i32;
         Ok(Self { socket, credentials, limit, tries: tries.max(1), id })
@@ -86,9 +87,10 @@ impl Session {
         for _ in 0..ROUNDS {
             self.id = self.id.wrapping_add(1) & i32::MAX;
             let message = match &mut self.credentials {
-                Credentials::Community(community) => {
-                    message::encode_2c(community.as_ref().map_or("public", Secret::expose), message::get(self.id, oids))
-                }
+                Credentials::Community(community) => message::encode_2c(
+                    community.as_ref().map_or("public", Secret::expose),
+                    message::get(self.id, oids),
+                ),
                 Credentials::User(user) => user.encode(self.id, oids),
             };
             let begin_ns = monotonic_raw_ns();
@@ -116,7 +118,10 @@ impl Session {
             let length = match self.socket.recv(&mut buffer) {
                 Ok(length) => length,
                 Err(error)
-                    if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted) =>
+                    if matches!(
+                        error.kind(),
+                        ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted
+                    ) =>
                 {
                     continue;
                 }
@@ -144,10 +149,12 @@ fn values(pdu: &Pdu, oids: &[Oid]) -> Result<Vec<Value>, Failure> {
             pdu.error_status
         )));
     }
-    let same =
-        pdu.variables.len() == oids.len() && pdu.variables.iter().zip(oids).all(|((found, _), oid)| found == oid);
+    let same = pdu.variables.len() == oids.len()
+        && pdu.variables.iter().zip(oids).all(|((found, _), oid)| found == oid);
     if !same {
-        return Err(Failure::Refused("answers with other variables than asked for: update its firmware".into()));
+        return Err(Failure::Refused(
+            "answers with other variables than asked for: update its firmware".into(),
+        ));
     }
     Ok(pdu.variables.iter().map(|(_, value)| *value).collect())
 }
@@ -155,8 +162,8 @@ fn values(pdu: &Pdu, oids: &[Oid]) -> Result<Vec<Value>, Failure> {
 /// From the kernel's random numbers.
 pub(super) fn random() -> Result<u64, OpenError> {
     let mut octets = [0; 8];
-    std::fs::File::open("/dev/urandom")
-        .and_then(|mut file| file.read_exact(&mut octets))
-        .map_err(|error| OpenError(format!("/dev/urandom cannot be read ({error}): SNMP needs random numbers")))?;
+    std::fs::File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut octets)).map_err(
+        |error| OpenError(format!("/dev/urandom cannot be read ({error}): SNMP needs random numbers")),
+    )?;
     Ok(u64::from_ne_bytes(octets))
 }

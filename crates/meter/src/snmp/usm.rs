@@ -1,5 +1,5 @@
-//! The user-based security model of SNMPv3 (RFC 3414): keys, authentication by HMAC-SHA-1-96 or HMAC-SHA-256-192 (RFC 7860), and
-//! privacy by AES-128 in CFB mode (RFC 3826).
+//! The user-based security model of SNMPv3 (RFC 3414): keys, authentication by HMAC-SHA-1-96 or
+//! HMAC-SHA-256-192 (RFC 7860), and privacy by AES-128 in CFB mode (RFC 3826).
 
 use crate::secret::Secret;
 use aes::Aes128;
@@ -53,7 +53,9 @@ impl SnmpAuth {
     pub(super) fn code(self, key: &[u8], message: &[u8]) -> Vec<u8> {
         let mut code = match self {
             Self::Sha1 => hmac::<Hmac<Sha1>>(key, message).map(|mac| mac.finalize().into_bytes().to_vec()),
-            Self::Sha256 => hmac::<Hmac<Sha256>>(key, message).map(|mac| mac.finalize().into_bytes().to_vec()),
+            Self::Sha256 => {
+                hmac::<Hmac<Sha256>>(key, message).map(|mac| mac.finalize().into_bytes().to_vec())
+            }
         }
         .unwrap_or_default();
         code.truncate(self.code_length());
@@ -64,12 +66,10 @@ impl SnmpAuth {
     pub(super) fn verify(self, key: &[u8], message: &[u8], code: &[u8]) -> bool {
         code.len() == self.code_length()
             && match self {
-                Self::Sha1 => {
-                    hmac::<Hmac<Sha1>>(key, message).is_some_and(|mac| mac.verify_truncated_left(code).is_ok())
-                }
-                Self::Sha256 => {
-                    hmac::<Hmac<Sha256>>(key, message).is_some_and(|mac| mac.verify_truncated_left(code).is_ok())
-                }
+                Self::Sha1 => hmac::<Hmac<Sha1>>(key, message)
+                    .is_some_and(|mac| mac.verify_truncated_left(code).is_ok()),
+                Self::Sha256 => hmac::<Hmac<Sha256>>(key, message)
+                    .is_some_and(|mac| mac.verify_truncated_left(code).is_ok()),
             }
     }
 }
@@ -92,7 +92,11 @@ pub(super) struct Passwords {
 
 impl Passwords {
     pub(super) fn new(protocol: SnmpAuth, auth: &Secret, privacy: Option<&Secret>) -> Self {
-        Self { protocol, auth: protocol.stretch(auth), privacy: privacy.map(|secret| protocol.stretch(secret)) }
+        Self {
+            protocol,
+            auth: protocol.stretch(auth),
+            privacy: privacy.map(|secret| protocol.stretch(secret)),
+        }
     }
 
     /// The keys for the agent of this engine.
@@ -100,7 +104,8 @@ impl Passwords {
         Keys {
             protocol: self.protocol,
             auth: self.protocol.localize(&self.auth, engine_id),
-            // Both hashes are longer than the 16 octets that AES-128 takes from their start (RFC 3826 section 3.1.2.1).
+            // Both hashes are longer than the 16 octets that AES-128 takes from their start (RFC 3826 section
+            // 3.1.2.1).
             privacy: self
                 .privacy
                 .as_ref()
@@ -116,7 +121,8 @@ pub(super) struct Keys {
     pub(super) privacy: Option<[u8; 16]>,
 }
 
-/// The initial vector of a message: the agent's boots and time, and the sender's salt (RFC 3826 section 3.1.2.1).
+/// The initial vector of a message: the agent's boots and time, and the sender's salt (RFC 3826 section
+/// 3.1.2.1).
 pub(super) fn initial_vector(boots: i32, time: i32, salt: [u8; 8]) -> [u8; 16] {
     let mut vector = [0; 16];
     vector[..4].copy_from_slice(&boots.to_be_bytes());
@@ -146,7 +152,8 @@ pub(super) fn decrypt(key: &[u8; 16], vector: [u8; 16], data: &mut [u8]) {
     });
 }
 
-/// Cipher feedback with segments of 128 bits (NIST SP 800-38A section 6.3): `segment` leaves the cipher text in its first argument.
+/// Cipher feedback with segments of 128 bits (NIST SP 800-38A section 6.3): `segment` leaves the cipher text
+/// in its first argument.
 fn feed_back(key: &[u8; 16], vector: [u8; 16], data: &mut [u8], segment: impl Fn(&mut [u8; 16], &mut [u8])) {
     let cipher = Aes128::new(&(*key).into());
     let mut register = vector;
@@ -192,7 +199,8 @@ mod tests {
     fn codes_are_those_of_the_rfcs_cut_off() {
         // RFC 2202 case 2 and RFC 4231 case 2.
         let (key, message) = (b"Jefe".as_slice(), b"what do ya want for nothing?".as_slice());
-        let (short, long) = (hex("effcdf6ae5eb2fa2d27416d5"), hex("5bdcc146bf60754e6a042426089575c75a003f089d273983"));
+        let (short, long) =
+            (hex("effcdf6ae5eb2fa2d27416d5"), hex("5bdcc146bf60754e6a042426089575c75a003f089d273983"));
         assert_eq!(SnmpAuth::Sha1.code(key, message), short);
         assert_eq!(SnmpAuth::Sha256.code(key, message), long);
         assert!(SnmpAuth::Sha1.verify(key, message, &short) && SnmpAuth::Sha256.verify(key, message, &long));

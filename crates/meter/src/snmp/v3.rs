@@ -1,4 +1,5 @@
-//! Messages of SNMPv3 (RFC 3412) by one user of one agent: discovery of its engine, its clock, and what is believed of an answer.
+//! Messages of SNMPv3 (RFC 3412) by one user of one agent: discovery of its engine, its clock, and what is
+//! believed of an answer.
 
 use super::ber::{self, Malformed, Oid, Reader};
 use super::message::{self, Pdu};
@@ -52,7 +53,8 @@ impl Engine {
         self.time.saturating_add(i32::try_from(self.told.elapsed().as_secs()).unwrap_or(i32::MAX))
     }
 
-    /// Whether a message of this age is believed, and its time taken over if it is the newest (RFC 3414 section 3.2, 7b).
+    /// Whether a message of this age is believed, and its time taken over if it is the newest (RFC 3414
+    /// section 3.2, 7b).
     fn believes(&mut self, boots: i32, time: i32) -> bool {
         if boots > self.boots || (boots == self.boots && time > self.time) {
             (self.boots, self.time, self.told) = (boots, time, Instant::now());
@@ -71,14 +73,16 @@ impl User {
         self.engine = None;
     }
 
-    /// The message that asks for these variables, or for the engine as long as it is not known (RFC 3414 section 4).
+    /// The message that asks for these variables, or for the engine as long as it is not known (RFC 3414
+    /// section 4).
     pub(super) fn encode(&mut self, id: i32, oids: &[Oid]) -> Vec<u8> {
         self.salt = self.salt.wrapping_add(1);
         let Some(engine) = &self.engine else {
             let scoped = scoped(&[], message::get(id, &[]));
             return assemble(id, REPORTABLE, &Parameters::default(), scoped);
         };
-        let mut parameters = Parameters { engine: &engine.id, user: self.name.as_bytes(), ..Parameters::default() };
+        let mut parameters =
+            Parameters { engine: &engine.id, user: self.name.as_bytes(), ..Parameters::default() };
         let mut data = scoped(&engine.id, message::get(id, oids));
         let Some(keys) = &engine.keys else {
             return assemble(id, REPORTABLE, &parameters, data);
@@ -134,13 +138,15 @@ impl User {
         }
     }
 
-    /// A message that anybody may have sent: of the engine, of why the user is refused, or the answer to a user without passwords. The
-    /// clock is never taken from it.
+    /// A message that anybody may have sent: of the engine, of why the user is refused, or the answer to a
+    /// user without passwords. The clock is never taken from it.
     fn unauthenticated(&mut self, incoming: &Incoming<'_>) -> Result<Option<Reply>, Malformed> {
         let pdu = incoming.open(None)?;
         match (pdu.tag, &self.engine) {
             (message::REPORT, known) if report(&pdu) == Some(4) => {
-                if incoming.engine.is_empty() || known.as_ref().is_some_and(|engine| engine.id == incoming.engine) {
+                if incoming.engine.is_empty()
+                    || known.as_ref().is_some_and(|engine| engine.id == incoming.engine)
+                {
                     return Ok(None);
                 }
                 let id = incoming.engine.to_vec();
@@ -165,9 +171,10 @@ fn report(pdu: &Pdu) -> Option<u32> {
 
 fn refusal(pdu: &Pdu) -> Option<&'static str> {
     match report(pdu)? {
-        1 => {
-            Some("does not let this user in with these passwords alone: give `auth` and `privacy` as the agent demands")
-        }
+        1 => Some(
+            "does not let this user in with these passwords alone: give `auth` and `privacy` as the agent \
+             demands",
+        ),
         3 => Some("does not know the user: check `user`"),
         5 => Some("found the authentication wrong: check the password and `auth`"),
         6 => Some("could not decrypt the request: check the privacy password and `privacy`"),

@@ -58,7 +58,8 @@ impl Daemon {
     }
 }
 
-/// Starts a daemon on a free UDP port. Another process may take the port meanwhile: then the daemon ends, and there is another one.
+/// Starts a daemon on a free UDP port. Another process may take the port meanwhile: then the daemon ends, and
+/// there is another one.
 pub(crate) fn on_a_free_port(mut start: impl FnMut(u16) -> Daemon) -> (u16, Daemon) {
     for _ in 0..10 {
         let port = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();

@@ -1,6 +1,8 @@
 //! A machine whose power is a known function of time, and a logger with its own clock that reads it.
 
-use iopj_meter::{Accuracy, Channel, ChannelKind, Distribution, Pattern, Reading, Scope, Search, Value, Window};
+use iopj_meter::{
+    Accuracy, Channel, ChannelKind, Distribution, Pattern, Reading, Scope, Search, Value, Window,
+};
 use rand_distr::{Distribution as _, StandardNormal, Uniform};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::SeedableRng;
@@ -50,7 +52,8 @@ pub(crate) struct Machine {
 
 impl Machine {
     pub(crate) fn power(&self, at_s: f64) -> f64 {
-        let loads = self.loads.iter().filter(|load| load.0 <= at_s && at_s < load.1).map(|load| load.2).sum::<f64>();
+        let loads =
+            self.loads.iter().filter(|load| load.0 <= at_s && at_s < load.1).map(|load| load.2).sum::<f64>();
         let waves: f64 = self.waves.iter().map(|wave| wave.power(at_s)).sum();
         self.idle_w + self.drift_w_per_s * at_s + waves + loads
     }
@@ -148,7 +151,8 @@ fn window(from_s: f64, to_s: f64) -> Window {
 }
 
 impl Study {
-    /// Pattern, idle, trial, idle, another trial, idle, pattern. Load ends with the measured window, as a generator's does.
+    /// Pattern, idle, trial, idle, another trial, idle, pattern. Load ends with the measured window, as a
+    /// generator's does.
     pub(crate) fn new(draw: &mut Draw, plan: Plan) -> Self {
         let (idle_w, load_w) = (draw.within(30.0, 120.0), draw.within(20.0, 100.0));
         let waves = [(0.002, 0.005, 0.03), (0.002, 0.005, 0.03), (0.0015, 3.0, 40.0), (0.0015, 3.0, 40.0)];
@@ -250,5 +254,9 @@ fn log(draw: &mut Draw, machine: &Machine, logger: &Logger, end_s: f64) -> Vec<R
 }
 
 /// What the study believes of the logger's clock.
-pub(crate) const SEARCH: Search =
-    Search { expected_offset_ns: EXPECTED_OFFSET_NS, range_ns: 150_000_000_000, max_drift: 100e-6, lag_ns: 5_000_000 };
+pub(crate) const SEARCH: Search = Search {
+    expected_offset_ns: EXPECTED_OFFSET_NS,
+    range_ns: 150_000_000_000,
+    max_drift: 100e-6,
+    lag_ns: 5_000_000,
+};

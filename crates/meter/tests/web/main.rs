@@ -1,4 +1,5 @@
-//! The meters of the network against real servers: right values, faults, restarts, certificates, and no secret anywhere.
+//! The meters of the network against real servers: right values, faults, restarts, certificates, and no
+//! secret anywhere.
 
 mod servers;
 
@@ -153,8 +154,7 @@ fn the_node_exporter_is_scraped() {
         {"name": "idle", "metric": "node_cpu_seconds_total", "labels": {"cpu": "0", "mode": "idle"}, "kind": "counter",
          "scope": "core"},
     ]);
-    let mut json =
-        json!({"url": format!("http://127.0.0.1:{port}"), "preset": "prometheus", "timeout_s": 60.0, "values": values});
+    let mut json = json!({"url": format!("http://127.0.0.1:{port}"), "preset": "prometheus", "timeout_s": 60.0, "values": values});
     let mut meter = http::open(&serde_json::from_value(json.clone()).unwrap()).unwrap();
     let readings = read(&mut *meter).unwrap();
     let (Value::Watts(load), Value::Count(idle)) = (readings[0].value, readings[1].value) else {
@@ -163,7 +163,8 @@ fn the_node_exporter_is_scraped() {
     assert!((0.0..1e4).contains(&load) && idle > 0);
     // The same clock told both; an hour is far beyond what the scrape takes.
     assert!(readings[0].own_ns.unwrap().abs_diff(readings[0].wall_ns) < 3_600_000_000_000);
-    json["values"] = json!([{"metric": "node_cpu_seconds_total", "labels": {"mode": "idle", "cpu": "no such"}}]);
+    json["values"] =
+        json!([{"metric": "node_cpu_seconds_total", "labels": {"mode": "idle", "cpu": "no such"}}]);
     assert!(refused(http::open(&serde_json::from_value(json.clone()).unwrap())).contains("no metric"));
     json["values"] = json!([{"metric": "node_cpu_seconds_total", "labels": {"cpu": "0"}}]);
     assert!(refused(http::open(&serde_json::from_value(json).unwrap())).contains("give more labels"));
@@ -182,13 +183,16 @@ fn a_certificate_is_checked_unless_told_otherwise() {
     assert!(redfish::open(&bmc(&server, json!({"ca_file": null, "insecure": true}))).is_ok());
     assert!(refused(redfish::open(&bmc(&server, json!({"insecure": true})))).contains("contradict"));
     assert!(
-        refused(redfish::open(&bmc(&server, json!({"ca_file": server.path("password")})))).contains("no certificate")
+        refused(redfish::open(&bmc(&server, json!({"ca_file": server.path("password")}))))
+            .contains("no certificate")
     );
-    // The name is checked too: the certificate is of 127.0.0.1 only. Not by `localhost`, which a bare machine may not know.
+    // The name is checked too: the certificate is of 127.0.0.1 only. Not by `localhost`, which a bare machine
+    // may not know.
     let other = json!({"url": format!("https://0.0.0.0:{}", server.port)});
     assert!(refused(redfish::open(&bmc(&server, other))).contains("cannot be trusted"));
     let mut over_https = instrument(&server, "/bearer");
-    (over_https.ca_file, over_https.password_file) = (Some(server.path("ca.pem")), Some(server.path("password")));
+    (over_https.ca_file, over_https.password_file) =
+        (Some(server.path("ca.pem")), Some(server.path("password")));
     assert_eq!(values(&mut *http::open(&over_https).unwrap()), [(0, Value::Watts(2.5))]);
 }
 

@@ -10,7 +10,8 @@ pub(crate) const PASSWORD: &str = "open sesame";
 
 /// True if a program is there. In CI all of them must be.
 pub(crate) fn has(program: &str) -> bool {
-    let found = Command::new(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok();
+    let found =
+        Command::new(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok();
     if !found {
         eprintln!("skipped: needs {program}");
         assert!(std::env::var("CI").map_or(true, |ci| ci != "true"), "needs {program}");

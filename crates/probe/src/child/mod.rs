@@ -1,7 +1,8 @@
 //! [`ChildWatch`]: a generator that runs as a process of its own, seen from outside: when its jobs begin, what each thread takes from
 //! then on, who hands the I/O to the kernel.
 //!
-//! Sources: proc_pid_io(5); fio's backend.c (`run_threads`, `thread_main`) for the order in which it makes its threads.
+//! Sources: proc_pid_io(5); fio's backend.c (`run_threads`, `thread_main`) for the order in which it makes
+//! its threads.
 
 mod rings;
 #[cfg(test)]
@@ -31,11 +32,11 @@ const FEW: Duration = Duration::from_secs(1);
 /// Which of a child's threads are its jobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JobThreads {
-    /// Those after the first, which keeps its time. What comes after them works for them: threads of POSIX AIO, io_uring's submission
-    /// pollers, which bear the name of the job that made them until they run.
+    /// Those after the first, which keeps its time. What comes after them works for them: threads of POSIX
+    /// AIO, io_uring's submission pollers, which bear the name of the job that made them until they run.
     AfterFirst,
-    /// The last, for a plugin makes threads before them; the kernel does not see their I/O, so that they begin when they are there
-    /// (kernel bypass).
+    /// The last, for a plugin makes threads before them; the kernel does not see their I/O, so that they
+    /// begin when they are there (kernel bypass).
     Unseen,
 }
 
@@ -50,7 +51,8 @@ pub struct ChildJobs {
     pub runtime: Option<Duration>,
 }
 
-/// Looks at a child from its start to its end. The looks are the caller's to make, each [`next`](ChildWatch::next) after the one before.
+/// Looks at a child from its start to its end. The looks are the caller's to make, each
+/// [`next`](ChildWatch::next) after the one before.
 #[derive(Debug)]
 pub struct ChildWatch<'a> {
     probe: &'a Probe,
@@ -148,7 +150,8 @@ impl<'a> ChildWatch<'a> {
         self.begun.as_ref().is_some_and(|begun| begun.ended.is_none())
     }
 
-    /// How long to wait before the next look. The looks in the window are few, and the last one is close to its end.
+    /// How long to wait before the next look. The looks in the window are few, and the last one is close to
+    /// its end.
     pub fn next(&self, now_ns: u64) -> Duration {
         let Some(begun) = &self.begun else { return SEEKING };
         if begun.ended.is_some() {
@@ -164,23 +167,27 @@ impl<'a> ChildWatch<'a> {
         }
     }
 
-    /// What was seen, of jobs that ran for `window_ns`: nothing if their begin was not seen, or too little of their run.
+    /// What was seen, of jobs that ran for `window_ns`: nothing if their begin was not seen, or too little of
+    /// their run.
     pub fn finish(self, window_ns: u64) -> Option<Watched> {
         let begun = self.begun.as_ref()?;
         let over_ns = |seen: &Seen| seen.last_ns.saturating_sub(begun.at_ns);
-        let is_covered =
-            |job: &i32| self.threads.get(job).is_some_and(|seen| over_ns(seen) as f64 >= COVERED * window_ns as f64);
+        let is_covered = |job: &i32| {
+            self.threads.get(job).is_some_and(|seen| over_ns(seen) as f64 >= COVERED * window_ns as f64)
+        };
         if window_ns == 0 || !begun.jobs.iter().all(is_covered) {
             return None;
         }
         let mut process = ProcessEvidence::default();
         let mut threads = Vec::with_capacity(self.threads.len());
         for seen in self.threads.values() {
-            let (over_ns, thread) = (over_ns(seen), seen.last.thread.since(std::slice::from_ref(&seen.first.thread)));
+            let (over_ns, thread) =
+                (over_ns(seen), seen.last.thread.since(std::slice::from_ref(&seen.first.thread)));
             let times_ns = thread.user_and_system_ns();
             // Since it started, as a ring's entries are: the child does nothing but the window.
             let block_bytes = seen.last.block_bytes;
-            let evidence = ThreadEvidence { over_ns: Some(over_ns), block_bytes, ..thread.evidence(seen.role) };
+            let evidence =
+                ThreadEvidence { over_ns: Some(over_ns), block_bytes, ..thread.evidence(seen.role) };
             if seen.role != ThreadRole::Sqpoll || !self.probe.sqpoll_is_kernel_thread() {
                 add(&mut process, &evidence, times_ns, window_ns);
             }
@@ -210,7 +217,8 @@ impl<'a> ChildWatch<'a> {
     fn pollers_outside(&self, inside: &[Thread]) -> Result<Vec<Thread>, ProbeError> {
         let is_outside = |tid: &i32| inside.iter().all(|thread| thread.tid != *tid);
         let read = |tid: i32| {
-            Thread::read(&self.root().path("proc").join(tid.to_string()), tid, self.probe.tick_ns()).transpose()
+            Thread::read(&self.root().path("proc").join(tid.to_string()), tid, self.probe.tick_ns())
+                .transpose()
         };
         self.rings.pollers().filter(is_outside).filter_map(read).collect()
     }
@@ -229,8 +237,9 @@ impl<'a> ChildWatch<'a> {
         text.as_deref().and_then(block_bytes)
     }
 
-    /// What threads handed on that ended between two looks, as those of POSIX AIO do that find nothing to do. Where none of
-    /// these is seen it may be a page that fio's own threads had read, and where rings are it may be of their pollers and workers.
+    /// What threads handed on that ended between two looks, as those of POSIX AIO do that find nothing to do.
+    /// Where none of these is seen it may be a page that fio's own threads had read, and where rings are it
+    /// may be of their pollers and workers.
     fn between_looks(&self, begun: &Begun) -> Option<ThreadEvidence> {
         self.threads.values().find(|seen| seen.role == ThreadRole::AioHelper)?;
         let all = self.handed_on?.checked_sub(begun.handed_on?)?;
@@ -252,12 +261,14 @@ impl<'a> ChildWatch<'a> {
             seen.insert(thread.tid, Seen { role, first: counts.clone(), last: counts, last_ns: now_ns });
         }
         let is_at_work = |seen: &Seen| seen.first.block_bytes.is_some_and(|bytes| bytes > 0);
-        let has_begun =
-            self.jobs.threads == JobThreads::Unseen || self.rings.have_begun() || seen.values().any(is_at_work);
+        let has_begun = self.jobs.threads == JobThreads::Unseen
+            || self.rings.have_begun()
+            || seen.values().any(is_at_work);
         if has_begun {
             self.threads = seen;
             let handed_on = self.process_bytes();
-            self.begun = Some(Begun { at_ns: now_ns, jobs, own, cores: self.probe.cores()?, ended: None, handed_on });
+            self.begun =
+                Some(Begun { at_ns: now_ns, jobs, own, cores: self.probe.cores()?, ended: None, handed_on });
         }
         Ok(())
     }
@@ -275,7 +286,10 @@ impl<'a> ChildWatch<'a> {
             JobThreads::Unseen => made.len().checked_sub(count).filter(|first| *first > 0)?,
         };
         let jobs: Vec<i32> = made.get(first..first + count)?.iter().map(|thread| thread.tid).collect();
-        let own = made[..first].iter().map(|thread| thread.tid).chain(all.iter().find(is_main).map(|main| main.tid));
+        let own = made[..first]
+            .iter()
+            .map(|thread| thread.tid)
+            .chain(all.iter().find(is_main).map(|main| main.tid));
         Some((jobs, own.collect()))
     }
 

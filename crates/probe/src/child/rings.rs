@@ -1,4 +1,5 @@
-//! The rings of another process, by what the kernel tells of their descriptors (`/proc/PID/fdinfo`, io_uring/fdinfo.c).
+//! The rings of another process, by what the kernel tells of their descriptors (`/proc/PID/fdinfo`,
+//! io_uring/fdinfo.c).
 
 use crate::root::{Root, names, text_if_there};
 use iopj_core::evidence::RingEvidence;
@@ -85,7 +86,9 @@ impl Ring {
 
 impl Told {
     fn parse(text: &str) -> Told {
-        let value = |key: &str| text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':')).map(str::trim);
+        let value = |key: &str| {
+            text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':')).map(str::trim)
+        };
         Told {
             poller: value("SqThread").and_then(|tid| tid.parse().ok()).filter(|tid| *tid > 0),
             head: value("SqHead").and_then(|head| head.parse().ok()),
@@ -99,10 +102,12 @@ mod tests {
     use proptest::prelude::*;
 
     /// Shortened from Linux 6.18.
-    const POLLED: &str = "pos:\t0\nflags:\t02000002\nSqMask:\t0x3\nSqHead:\t2639\nSqTail:\t2640\nCachedSqHead:\t2639\nSQEs:\t1\n\
-        SqThread:\t24265\nSqThreadCpu:\t0\nUserFiles:\t1\n    0: /t.dat\n";
+    const POLLED: &str = "pos:\t0\nflags:\t02000002\nSqMask:\t0x3\nSqHead:\t2639\nSqTail:\t2640\\
+                          nCachedSqHead:\t2639\nSQEs:\t1\nSqThread:\t24265\nSqThreadCpu:\t0\nUserFiles:\t1\\
+                          n    0: /t.dat\n";
     /// Shortened from Linux 5.10, which does not tell the heads.
-    const OLD: &str = "pos:\t0\nflags:\t02000002\nSqThread:\t-1\nSqThreadCpu:\t-1\nUserFiles:\t0\nUserBufs:\t0\n";
+    const OLD: &str =
+        "pos:\t0\nflags:\t02000002\nSqThread:\t-1\nSqThreadCpu:\t-1\nUserFiles:\t0\nUserBufs:\t0\n";
 
     #[test]
     fn pollers_and_heads_are_read() {

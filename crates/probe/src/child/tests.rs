@@ -81,7 +81,8 @@ fn jobs(threads: JobThreads) -> ChildJobs {
 type Row = (i32, ThreadRole, u64, u64, Option<u64>, Option<u64>);
 
 fn rows(watched: &Watched) -> Vec<Row> {
-    let row = |it: &ThreadEvidence| (it.tid, it.role, it.cpu_ns, it.voluntary_switches, it.over_ns, it.block_bytes);
+    let row =
+        |it: &ThreadEvidence| (it.tid, it.role, it.cpu_ns, it.voluntary_switches, it.over_ns, it.block_bytes);
     watched.threads.iter().map(row).collect()
 }
 
@@ -159,7 +160,8 @@ fn posix_aio_has_its_own_threads_read_and_they_are_no_jobs() {
     tree.thread(106, "fio", 40, (500 * MS, 700, 400 * 4096));
     tree.thread(107, "fio", 41, (MS, 1, 2 * 4096));
     watch.look(990 * MS).unwrap();
-    let roles: Vec<_> = rows(&watch.finish(1_000 * MS).unwrap()).iter().map(|row| (row.0, row.1, row.5)).collect();
+    let roles: Vec<_> =
+        rows(&watch.finish(1_000 * MS).unwrap()).iter().map(|row| (row.0, row.1, row.5)).collect();
     let expected = [
         (104, ThreadRole::Job, Some(0)),
         (105, ThreadRole::Job, Some(0)),
@@ -169,7 +171,8 @@ fn posix_aio_has_its_own_threads_read_and_they_are_no_jobs() {
     assert_eq!(roles, expected);
 }
 
-/// Under load glibc's threads came and went so fast that two thirds of the I/O was done by threads that no look had seen.
+/// Under load glibc's threads came and went so fast that two thirds of the I/O was done by threads that no
+/// look had seen.
 #[test]
 fn what_threads_handed_on_that_no_look_has_seen_is_told_by_the_process() {
     let tree = Tree::new("6.18.1\n");
@@ -188,7 +191,10 @@ fn what_threads_handed_on_that_no_look_has_seen_is_told_by_the_process() {
         watch.look(990 * MS).unwrap();
         let watched = watch.finish(1_000 * MS).unwrap();
         let rest = rows(&watched).into_iter().find(|row| row.0 == 0);
-        assert_eq!(rest.map(|row| (row.1, row.5)), expected.map(|bytes| (ThreadRole::AioHelper, Some(bytes))));
+        assert_eq!(
+            rest.map(|row| (row.1, row.5)),
+            expected.map(|bytes| (ThreadRole::AioHelper, Some(bytes)))
+        );
     }
 }
 
@@ -209,8 +215,11 @@ fn a_poller_that_still_bears_its_jobs_name_is_no_job() {
     watch.look(995 * MS).unwrap();
     let watched = watch.finish(1_000 * MS).unwrap();
     let found: Vec<_> = rows(&watched).iter().map(|row| (row.0, row.1, row.5)).collect();
-    let expected =
-        [(104, ThreadRole::Job, Some(0)), (105, ThreadRole::Job, Some(0)), (110, ThreadRole::Sqpoll, Some(800 * 4096))];
+    let expected = [
+        (104, ThreadRole::Job, Some(0)),
+        (105, ThreadRole::Job, Some(0)),
+        (110, ThreadRole::Sqpoll, Some(800 * 4096)),
+    ];
     assert_eq!(found, expected);
 }
 
@@ -233,8 +242,14 @@ fn rings_tell_their_pollers_also_where_these_are_kernel_threads() {
         tree.at(place, 110, name, 28, (801 * MS, 0, 900 * 4096));
         watch.look(991 * MS).unwrap();
         let watched = watch.finish(1_000 * MS).unwrap();
-        assert_eq!(watched.rings, [RingEvidence { poller: Some(110), entries: Some(900), over_ns: Some(990 * MS) }]);
-        assert_eq!(rows(&watched)[2], (110, ThreadRole::Sqpoll, 800 * MS, 0, Some(990 * MS), Some(900 * 4096)));
+        assert_eq!(
+            watched.rings,
+            [RingEvidence { poller: Some(110), entries: Some(900), over_ns: Some(990 * MS) }]
+        );
+        assert_eq!(
+            rows(&watched)[2],
+            (110, ThreadRole::Sqpoll, 800 * MS, 0, Some(990 * MS), Some(900 * 4096))
+        );
         // Inside the process or outside of it, as in the totals of this process' own trials.
         let inside = 800 * MS * 100 / 99;
         let process = watched.process;
@@ -289,6 +304,9 @@ fn looks_are_few_and_the_last_one_is_close_to_the_end() {
 
 #[test]
 fn what_a_thread_handed_on_is_read() {
-    assert_eq!(block_bytes("rchar: 9\nread_bytes: 4096\nwrite_bytes: 512\ncancelled_write_bytes: 1\n"), Some(4608));
+    assert_eq!(
+        block_bytes("rchar: 9\nread_bytes: 4096\nwrite_bytes: 512\ncancelled_write_bytes: 1\n"),
+        Some(4608)
+    );
     assert_eq!(block_bytes("rchar: 9\n"), None);
 }

@@ -1,9 +1,9 @@
 //! Who completes the I/Os of some disks, one by one: counters on the kernel's own tracepoints.
 //!
-//! `block:block_rq_complete` (block/blk-mq.c, `blk_update_request`) is passed once for each request, in the context that
-//! completes it; a record's `common_flags` tell a hard and a soft interrupt (include/linux/trace_events.h). Only counters are
-//! opened, no buffer of records, so that no count is lost and none is large. A hit costs some 100 ns: nothing here may be open
-//! inside of a window.
+//! `block:block_rq_complete` (block/blk-mq.c, `blk_update_request`) is passed once for each request, in the
+//! context that completes it; a record's `common_flags` tell a hard and a soft interrupt
+//! (include/linux/trace_events.h). Only counters are opened, no buffer of records, so that no count is lost
+//! and none is large. A hit costs some 100 ns: nothing here may be open inside of a window.
 
 mod tracefs;
 
@@ -24,18 +24,23 @@ const TIMER: &str = "timer/hrtimer_start";
 const HARD: u32 = 8;
 const SOFT: u32 = 16;
 
-/// Timers of threads that may be sleeps. One that is bound to its processor (`HRTIMER_MODE_PINNED`, include/linux/hrtimer.h) never is: it is the
-/// scheduler's, which ends the time slice of one of several threads by it (`hrtick`; each switch sets one on Linux 7.2).
+/// Timers of threads that may be sleeps. One that is bound to its processor (`HRTIMER_MODE_PINNED`,
+/// include/linux/hrtimer.h) never is: it is the scheduler's, which ends the time slice of one of several
+/// threads by it (`hrtick`; each switch sets one on Linux 7.2).
 const SLEEPS: &str = "!(mode & 2)";
 
-/// Threads of the kernel that complete I/O in the place of an interrupt: workers, and handlers of interrupts that are threads.
+/// Threads of the kernel that complete I/O in the place of an interrupt: workers, and handlers of interrupts
+/// that are threads.
 const WORKERS: &str = "(comm ~ \"kworker/*\" || comm ~ \"irq/*\")";
 
 /// Why completions are not counted; each with its remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum CompletionsError {
     /// No tracefs, or not the tracepoints.
-    #[error("tracefs cannot be read ({0}): run as root, or mount it (`mount -t tracefs tracefs /sys/kernel/tracing`)")]
+    #[error(
+        "tracefs cannot be read ({0}): run as root, or mount it (`mount -t tracefs tracefs \
+         /sys/kernel/tracing`)"
+    )]
     Tracefs(io::Error),
     /// No disk to watch.
     #[error("{0} has no number in `/proc/diskstats`, so that its completions cannot be told from others")]
@@ -69,7 +74,8 @@ pub struct CompletionCounters {
 }
 
 impl CompletionCounters {
-    /// Opens the counters for disks by their names in `/sys/block`, and starts them. No I/O of the trial may be in flight.
+    /// Opens the counters for disks by their names in `/sys/block`, and starts them. No I/O of the trial may
+    /// be in flight.
     pub(crate) fn open(
         root: &Root,
         disks: &[&str],
@@ -96,7 +102,11 @@ impl CompletionCounters {
         };
         let counters = CompletionCounters {
             hard: open(completed, format!("{disks} && (common_flags & {HARD})"), &cores)?,
-            soft: open(completed, format!("{disks} && (common_flags & {SOFT}) && !(common_flags & {HARD})"), &cores)?,
+            soft: open(
+                completed,
+                format!("{disks} && (common_flags & {SOFT}) && !(common_flags & {HARD})"),
+                &cores,
+            )?,
             threads: open(completed, format!("{disks} && {thread}"), &cores)?,
             workers: open(completed, format!("{disks} && {thread} && {WORKERS}"), &cores)?,
             waiting: open(completed, format!("{disks} && {thread}"), &waiting)?,
@@ -111,18 +121,27 @@ impl CompletionCounters {
                     .or_else(|_| open(timer, thread.clone(), &waiting))?,
             },
         };
-        let own = [&counters.waiting, &counters.timers].into_iter().flatten().filter(|_| waiting != [Whose::Children]);
-        let all =
-            [&counters.hard, &counters.soft, &counters.threads, &counters.workers].into_iter().flatten().chain(own);
-        all.into_iter().try_for_each(Counter::enable).map_err(|source| EventsError::of(source, root, needed))?;
+        let own = [&counters.waiting, &counters.timers]
+            .into_iter()
+            .flatten()
+            .filter(|_| waiting != [Whose::Children]);
+        let all = [&counters.hard, &counters.soft, &counters.threads, &counters.workers]
+            .into_iter()
+            .flatten()
+            .chain(own);
+        all.into_iter()
+            .try_for_each(Counter::enable)
+            .map_err(|source| EventsError::of(source, root, needed))?;
         Ok(counters)
     }
 
-    /// Leaves the timers of a child's first thread out: it keeps the time of the others. Also those that interrupts set.
+    /// Leaves the timers of a child's first thread out: it keeps the time of the others. Also those that
+    /// interrupts set.
     pub fn leave_out_timers_of(&self, child: u32) {
         let filter = format!("!(common_flags & {}) && {SLEEPS} && common_pid != {child}", HARD | SOFT);
         if let Ok(filter) = CString::new(filter) {
-            // Where it cannot be set, or was set before, more timers are counted: hybrid is then not told from poll.
+            // Where it cannot be set, or was set before, more timers are counted: hybrid is then not told
+            // from poll.
             self.timers.iter().for_each(|counter| drop(counter.set_filter(&filter)));
         }
     }
@@ -135,7 +154,9 @@ impl CompletionCounters {
         let all = [&self.hard, &self.soft, &self.threads, &self.workers, &self.waiting, &self.timers];
         all.into_iter().flatten().try_for_each(Counter::disable).map_err(EventsError::Os)?;
         let sum = |counters: &[Counter]| {
-            counters.iter().try_fold(0u64, |sum, counter| counter.count().map(|count| sum.saturating_add(count)))
+            counters
+                .iter()
+                .try_fold(0u64, |sum, counter| counter.count().map(|count| sum.saturating_add(count)))
         };
         let sum = |counters: &[Counter]| sum(counters).map_err(EventsError::Os);
         let (threads, workers, waiting) = (sum(&self.threads)?, sum(&self.workers)?, sum(&self.waiting)?);
@@ -153,9 +174,10 @@ impl CompletionCounters {
 
 /// What the counters of each pass need in the kernel's code, kept there while this lives.
 ///
-/// The kernel patches itself where a tracepoint gets its first counter or loses its last (kernel/trace/trace_event_perf.c,
-/// `perf_trace_event_reg`), and the scheduler where the first counter of a thread comes and, a second after it, the last has gone
-/// (kernel/events/core.c, `perf_sched_events`). Nothing is counted here.
+/// The kernel patches itself where a tracepoint gets its first counter or loses its last
+/// (kernel/trace/trace_event_perf.c, `perf_trace_event_reg`), and the scheduler where the first counter of a
+/// thread comes and, a second after it, the last has gone (kernel/events/core.c, `perf_sched_events`).
+/// Nothing is counted here.
 #[derive(Debug)]
 pub struct HeldCounters {
     _counters: [Counter; 2],
@@ -178,15 +200,16 @@ impl HeldCounters {
     }
 }
 
-/// The part of a filter that chooses the disks, by the numbers that `/proc/diskstats` has for them: hidden disks too, which have
-/// no file `dev`.
+/// The part of a filter that chooses the disks, by the numbers that `/proc/diskstats` has for them: hidden
+/// disks too, which have no file `dev`.
 fn filter(diskstats: &str, disks: &[&str]) -> Result<String, CompletionsError> {
     /// Bits of the minor number (include/linux/kdev_t.h).
     const MINOR_BITS: u32 = 20;
     let number = |disk: &&str| {
         let words = diskstats.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
         let found = words.into_iter().find(|words| words.get(2) == Some(disk));
-        let number = found.and_then(|words| Some((words[0].parse::<u32>().ok()?, words[1].parse::<u32>().ok()?)));
+        let number =
+            found.and_then(|words| Some((words[0].parse::<u32>().ok()?, words[1].parse::<u32>().ok()?)));
         let (major, minor) = number.ok_or_else(|| CompletionsError::Number((*disk).to_owned()))?;
         Ok(format!("dev == {}", major << MINOR_BITS | minor))
     };
@@ -201,13 +224,19 @@ fn filter(diskstats: &str, disks: &[&str]) -> Result<String, CompletionsError> {
 mod tests {
     use super::*;
 
-    const DISKSTATS: &str = "   7       0 loop0 0 0 0\n 254       0 vda 57657 7493\n 259       3 nvme0c0n1 1 2 3\n";
+    const DISKSTATS: &str =
+        "   7       0 loop0 0 0 0\n 254       0 vda 57657 7493\n 259       3 nvme0c0n1 1 2 3\n";
 
     #[test]
     fn disks_are_chosen_by_their_numbers() {
         assert_eq!(filter(DISKSTATS, &["vda"]).unwrap(), "(dev == 266338304)");
-        assert_eq!(filter(DISKSTATS, &["nvme0c0n1", "loop0"]).unwrap(), "(dev == 271581187 || dev == 7340032)");
-        assert!(filter(DISKSTATS, &["nvme0n1"]).unwrap_err().to_string().starts_with("nvme0n1 has no number"));
+        assert_eq!(
+            filter(DISKSTATS, &["nvme0c0n1", "loop0"]).unwrap(),
+            "(dev == 271581187 || dev == 7340032)"
+        );
+        assert!(
+            filter(DISKSTATS, &["nvme0n1"]).unwrap_err().to_string().starts_with("nvme0n1 has no number")
+        );
         assert!(filter(DISKSTATS, &[]).is_err());
     }
 

@@ -22,7 +22,8 @@ pub(super) struct Tracefs {
 }
 
 impl Tracefs {
-    /// The one that is mounted, else one that is mounted for this process alone, in no folder: nobody else sees it.
+    /// The one that is mounted, else one that is mounted for this process alone, in no folder: nobody else
+    /// sees it.
     pub(super) fn find(root: &Root) -> io::Result<Tracefs> {
         let mounted = PLACES.iter().map(|place| root.path(place)).find(|place| place.join("events").is_dir());
         if let Some(place) = mounted {
@@ -50,7 +51,8 @@ fn detached() -> io::Result<File> {
     let context = owned(unsafe { libc::syscall(libc::SYS_fsopen, c"tracefs".as_ptr(), CLOEXEC) })?;
     let nothing = std::ptr::null::<libc::c_void>();
     // SAFETY: the descriptor is open; this command takes neither key nor value, which the null pointers say.
-    let made = unsafe { libc::syscall(libc::SYS_fsconfig, context.as_raw_fd(), CMD_CREATE, nothing, nothing, 0) };
+    let made =
+        unsafe { libc::syscall(libc::SYS_fsconfig, context.as_raw_fd(), CMD_CREATE, nothing, nothing, 0) };
     if made != 0 {
         return Err(io::Error::last_os_error());
     }
@@ -84,7 +86,8 @@ mod tests {
         }
         let found = Tracefs::find(&root).unwrap();
         assert!(found.id("timer/hrtimer_start").is_err());
-        std::fs::write(tree.path().join("sys/kernel/tracing/events/block/block_rq_complete/id"), "x").unwrap();
+        std::fs::write(tree.path().join("sys/kernel/tracing/events/block/block_rq_complete/id"), "x")
+            .unwrap();
         assert!(found.id("block/block_rq_complete").unwrap_err().to_string().contains("holds no number"));
     }
 }

@@ -12,11 +12,15 @@ pub enum SamplingError {
     Events(#[from] EventsError),
     /// The rings of all cores cannot be locked in memory.
     #[error(
-        "no memory can be locked for the samples of a core ({0}): run as root, or raise kernel.perf_event_mlock_kb to 516 or more"
+        "no memory can be locked for the samples of a core ({0}): run as root, or raise \
+         kernel.perf_event_mlock_kb to 516 or more"
     )]
     Memory(io::Error),
     /// A core that cannot be sampled any more.
-    #[error("core {cpu} cannot be sampled ({source}): leave the profile out, and please report the kernel's version")]
+    #[error(
+        "core {cpu} cannot be sampled ({source}): leave the profile out, and please report the kernel's \
+         version"
+    )]
     Os {
         /// The core.
         cpu: u32,

@@ -1,10 +1,11 @@
 //! Which events are sampled: those of the processor's counters that are known by name, or the clock.
 //!
-//! Sources. Intel: "Performance Monitoring Events" (perfmon-events.intel.com), `MEM_INST_RETIRED.ALL_LOADS` and
-//! `.ALL_STORES` (D0H, 81H and 82H) from Skylake on, `MEM_UOPS_RETIRED.ALL_LOADS` and `.ALL_STORES` of the small cores of
-//! hybrid processors (the same codes); the kernel names the processor in `caps/pmu_name` (arch/x86/events/intel/core.c).
-//! AMD: Processor Programming Reference of families 17h, 19h and 1Ah, PMCx029 "LS Dispatch": bit 0 loads, bit 1 stores,
-//! bit 2 operations that load from and store to one address. Instructions: the kernel's own event.
+//! Sources. Intel: "Performance Monitoring Events" (perfmon-events.intel.com), `MEM_INST_RETIRED.ALL_LOADS`
+//! and `.ALL_STORES` (D0H, 81H and 82H) from Skylake on, `MEM_UOPS_RETIRED.ALL_LOADS` and `.ALL_STORES` of
+//! the small cores of hybrid processors (the same codes); the kernel names the processor in `caps/pmu_name`
+//! (arch/x86/events/intel/core.c). AMD: Processor Programming Reference of families 17h, 19h and 1Ah, PMCx029
+//! "LS Dispatch": bit 0 loads, bit 1 stores, bit 2 operations that load from and store to one address.
+//! Instructions: the kernel's own event.
 
 use crate::ProbeError;
 use crate::perf;
@@ -30,9 +31,11 @@ pub(super) struct Cores {
     pub(super) events: Vec<Event>,
 }
 
-/// 997 samples a second of a core: some 1 % of its time, and out of step with the kernel's tick of 1, 4 or 10 ms.
+/// 997 samples a second of a core: some 1 % of its time, and out of step with the kernel's tick of 1, 4 or 10
+/// ms.
 const CLOCK_PERIOD_NS: u64 = 1_003_001;
-/// Up to some 1,000 samples a second at 4 * 10^9 instructions a second, of which a quarter load and an eighth store.
+/// Up to some 1,000 samples a second at 4 * 10^9 instructions a second, of which a quarter load and an eighth
+/// store.
 const INSTRUCTION_PERIOD: u64 = 4_000_037;
 const LOAD_PERIOD: u64 = 1_000_003;
 const STORE_PERIOD: u64 = 500_009;
@@ -49,10 +52,12 @@ pub(super) fn clock(cpus: Vec<u32>) -> Cores {
     Cores { cpus, events: vec![event] }
 }
 
-/// The cores with the events that their counters are known to have; whether they can be had here, opening them tells.
+/// The cores with the events that their counters are known to have; whether they can be had here, opening
+/// them tells.
 pub(super) fn hardware(root: &Root) -> Result<Vec<Cores>, ProbeError> {
     let online = online(root)?;
-    let hybrid: Vec<Cores> = ["cpu_core", "cpu_atom"].iter().filter_map(|pmu| hybrid(root, pmu, &online)).collect();
+    let hybrid: Vec<Cores> =
+        ["cpu_core", "cpu_atom"].iter().filter_map(|pmu| hybrid(root, pmu, &online)).collect();
     if !hybrid.is_empty() {
         return Ok(hybrid);
     }
@@ -80,7 +85,8 @@ pub(super) fn hardware(root: &Root) -> Result<Vec<Cores>, ProbeError> {
     Ok(vec![Cores { cpus: online, events }])
 }
 
-/// One kind of a hybrid processor's cores (Documentation/arch/x86 "intel-hybrid", tools/perf): a PMU of its own.
+/// One kind of a hybrid processor's cores (Documentation/arch/x86 "intel-hybrid", tools/perf): a PMU of its
+/// own.
 fn hybrid(root: &Root, pmu: &str, online: &[u32]) -> Option<Cores> {
     let perf_type: u32 = pmu_file(root, pmu, "type").parse().ok()?;
     let cpus = list(&pmu_file(root, pmu, "cpus"))?;
@@ -120,7 +126,8 @@ fn pmu_file(root: &Root, pmu: &str, file: &str) -> String {
 /// The cores that run now.
 pub(crate) fn online(root: &Root) -> Result<Vec<u32>, ProbeError> {
     let file = "sys/devices/system/cpu/online";
-    list(&root.text(file)?).ok_or_else(|| ProbeError::Form { path: root.path(file), what: "list of processors" })
+    list(&root.text(file)?)
+        .ok_or_else(|| ProbeError::Form { path: root.path(file), what: "list of processors" })
 }
 
 /// Numbers of a list such as `0-3,8`; none for another form, for an empty one, and beyond 65,536.
@@ -172,13 +179,17 @@ mod tests {
     }
 
     const PMU: &str = "sys/bus/event_source/devices/cpu/caps/pmu_name";
-    const INTEL: (&str, &str) = ("proc/cpuinfo", "processor\t: 0\nvendor_id\t: GenuineIntel\ncpu family\t: 6\n");
+    const INTEL: (&str, &str) =
+        ("proc/cpuinfo", "processor\t: 0\nvendor_id\t: GenuineIntel\ncpu family\t: 6\n");
     const INSTRUCTIONS: (&str, u32, u64) = ("instructions", 0, 1);
 
     #[test]
     fn intels_events_have_their_codes() {
-        let known =
-            [INSTRUCTIONS, ("MEM_INST_RETIRED.ALL_LOADS", 4, 0x81d0), ("MEM_INST_RETIRED.ALL_STORES", 4, 0x82d0)];
+        let known = [
+            INSTRUCTIONS,
+            ("MEM_INST_RETIRED.ALL_LOADS", 4, 0x81d0),
+            ("MEM_INST_RETIRED.ALL_STORES", 4, 0x82d0),
+        ];
         for name in ["skylake\n", "icelake\n", "sapphire_rapids\n", "granite_rapids\n"] {
             assert_eq!(codes(&[INTEL, (PMU, name)]), known, "{name}");
         }
@@ -190,7 +201,8 @@ mod tests {
 
     #[test]
     fn amds_events_have_their_codes() {
-        let cpuinfo = |family: u32| format!("vendor_id\t: AuthenticAMD\ncpu family\t: {family}\nmodel\t\t: 1\n");
+        let cpuinfo =
+            |family: u32| format!("vendor_id\t: AuthenticAMD\ncpu family\t: {family}\nmodel\t\t: 1\n");
         for family in [0x17, 0x19, 0x1a] {
             let known = [
                 INSTRUCTIONS,
@@ -214,8 +226,9 @@ mod tests {
         let all = hardware(&root).unwrap();
         let cpus: Vec<&[u32]> = all.iter().map(|cores| &cores.cpus[..]).collect();
         assert_eq!(cpus, [&[0, 1][..], &[4]], "those that are online");
-        let codes =
-            |cores: &Cores| cores.events.iter().map(|it| (it.name, it.perf_type, it.config)).collect::<Vec<_>>();
+        let codes = |cores: &Cores| {
+            cores.events.iter().map(|it| (it.name, it.perf_type, it.config)).collect::<Vec<_>>()
+        };
         let big = [
             ("instructions", 0, 4 << 32 | 1),
             ("MEM_INST_RETIRED.ALL_LOADS", 4, 0x81d0),

@@ -1,11 +1,12 @@
 //! Samples of what every core executes: which function of the kernel, or a program.
 //!
-//! All of the machine is sampled, for interrupts and kernel threads belong to the cost of an I/O as well; so does
-//! whatever else runs meanwhile. The idle loop is left out.
+//! All of the machine is sampled, for interrupts and kernel threads belong to the cost of an I/O as well; so
+//! does whatever else runs meanwhile. The idle loop is left out.
 //!
-//! `cpu-clock` is a timer's interrupt (kernel/events/core.c, `perf_swevent_hrtimer`). What runs with interrupts disabled
-//! is charged to the instruction that enables them again. It leaves out the whole idle task, and with it what a device's
-//! interrupt does on an idle core. Counters of the processor interrupt at once and have no such blind spot.
+//! `cpu-clock` is a timer's interrupt (kernel/events/core.c, `perf_swevent_hrtimer`). What runs with
+//! interrupts disabled is charged to the instruction that enables them again. It leaves out the whole idle
+//! task, and with it what a device's interrupt does on an idle core. Counters of the processor interrupt at
+//! once and have no such blind spot.
 
 mod error;
 mod events;
@@ -27,8 +28,8 @@ use tally::Tally;
 
 /// Samples every core between [`start`](Sampler::start) and [`stop`](Sampler::stop), again and again.
 ///
-/// Each core has a ring of 512 KiB, with room for several seconds: call [`drain`](Sampler::drain) every second.
-/// Nothing is sampled, and nothing costs, outside of a window.
+/// Each core has a ring of 512 KiB, with room for several seconds: call [`drain`](Sampler::drain) every
+/// second. Nothing is sampled, and nothing costs, outside of a window.
 #[derive(Debug)]
 pub struct Sampler {
     cores: Vec<Core>,
@@ -57,8 +58,8 @@ struct Sampled {
 }
 
 impl Sampler {
-    /// Opens the counters of every core: instructions, and loads and stores where they are known by name for this
-    /// processor and can be had; `cpu-clock` where the machine counts no instructions.
+    /// Opens the counters of every core: instructions, and loads and stores where they are known by name for
+    /// this processor and can be had; `cpu-clock` where the machine counts no instructions.
     ///
     /// # Errors
     /// [`SamplingError`], where this user may not, or this kernel cannot.
@@ -144,10 +145,12 @@ impl Sampler {
         result
     }
 
-    /// What the last window cost by function. `directory` tells the source directory of a function and its module.
+    /// What the last window cost by function. `directory` tells the source directory of a function and its
+    /// module.
     ///
     /// # Errors
-    /// [`SamplingError::Incomplete`] where more than a hundredth of the samples, or of the window, is missing.
+    /// [`SamplingError::Incomplete`] where more than a hundredth of the samples, or of the window, is
+    /// missing.
     pub fn profile(
         &self,
         directory: &dyn Fn(&str, Option<&str>) -> Option<String>,
@@ -159,7 +162,11 @@ impl Sampler {
 }
 
 impl Core {
-    fn open(cpu: u32, events: &[Event], refused: &dyn Fn(io::Error) -> EventsError) -> Result<Core, SamplingError> {
+    fn open(
+        cpu: u32,
+        events: &[Event],
+        refused: &dyn Fn(io::Error) -> EventsError,
+    ) -> Result<Core, SamplingError> {
         let mut counters: Vec<Sampled> = Vec::with_capacity(events.len());
         for event in events {
             let counter = event.open(cpu).map_err(refused)?;
@@ -195,8 +202,8 @@ impl Sampled {
     }
 }
 
-/// The events that each kind of cores lets be opened, if instructions are among them; of loads and stores those that
-/// all kinds have, for a column that only some cores count would mislead.
+/// The events that each kind of cores lets be opened, if instructions are among them; of loads and stores
+/// those that all kinds have, for a column that only some cores count would mislead.
 fn available(mut all: Vec<Cores>, can_open: impl Fn(&Event, u32) -> bool) -> Vec<Cores> {
     for cores in &mut all {
         let first = cores.cpus[0];
@@ -229,7 +236,8 @@ mod tests {
     use super::*;
 
     fn cores(cpus: &[u32], kinds: &[CostKind]) -> Cores {
-        let events = kinds.iter().map(|kind| Event { name: "e", kind: *kind, perf_type: 4, config: 1, period: 3 });
+        let events =
+            kinds.iter().map(|kind| Event { name: "e", kind: *kind, perf_type: 4, config: 1, period: 3 });
         Cores { cpus: cpus.to_vec(), events: events.collect() }
     }
 
@@ -240,7 +248,9 @@ mod tests {
     #[test]
     fn only_what_all_cores_count_is_sampled() {
         use CostKind::{Instructions, Loads, Stores};
-        let all = || vec![cores(&[0, 1], &[Instructions, Loads, Stores]), cores(&[4], &[Instructions, Loads, Stores])];
+        let all = || {
+            vec![cores(&[0, 1], &[Instructions, Loads, Stores]), cores(&[4], &[Instructions, Loads, Stores])]
+        };
         assert_eq!(kinds(&available(all(), |_, _| true)), vec![vec![Instructions, Loads, Stores]; 2]);
         let no_loads_on_4 = |event: &Event, cpu| cpu != 4 || event.kind != Loads;
         assert_eq!(kinds(&available(all(), no_loads_on_4)), vec![vec![Instructions, Stores]; 2]);

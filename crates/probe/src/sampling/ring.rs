@@ -6,8 +6,8 @@ use std::os::fd::AsRawFd;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Bytes for records: with the page in front as much as `kernel.perf_event_mlock_kb` allows everybody by default, and
-/// samples of some seconds.
+/// Bytes for records: with the page in front as much as `kernel.perf_event_mlock_kb` allows everybody by
+/// default, and samples of some seconds.
 pub(super) const RING_BYTES: usize = 512 << 10;
 /// Offsets of `data_head` and `data_tail` in `struct perf_event_mmap_page`.
 const HEAD_AT: usize = 1024;
@@ -75,8 +75,8 @@ impl Ring {
         let first = used.min(RING_BYTES - from);
         self.bytes.clear();
         for (at, len) in [(from, first), (0, used - first)] {
-            // SAFETY: `at + len` is at most RING_BYTES, so within the mapping behind its first page; the kernel writes
-            // nothing between `data_tail` and this `data_head` until the store below.
+            // SAFETY: `at + len` is at most RING_BYTES, so within the mapping behind its first page; the
+            // kernel writes nothing between `data_tail` and this `data_head` until the store below.
             let records = unsafe { std::slice::from_raw_parts(self.base.as_ptr().add(self.page + at), len) };
             self.bytes.extend_from_slice(records);
         }
@@ -90,8 +90,8 @@ impl Ring {
 
     /// `data_head` or `data_tail`.
     fn position(&self, at: usize) -> &AtomicU64 {
-        // SAFETY: within the first page of a mapping that lives as long as `self`, aligned to eight bytes, and only
-        // ever read and written whole by both sides.
+        // SAFETY: within the first page of a mapping that lives as long as `self`, aligned to eight bytes,
+        // and only ever read and written whole by both sides.
         unsafe { &*self.base.as_ptr().add(at).cast::<AtomicU64>() }
     }
 }
@@ -112,7 +112,8 @@ fn is_full(used: usize) -> bool {
     used + SAMPLE_BYTES + LOST_BYTES > RING_BYTES
 }
 
-/// Hands out the records that lie in `bytes` one after the other; what is cut off or of another type is passed over.
+/// Hands out the records that lie in `bytes` one after the other; what is cut off or of another type is
+/// passed over.
 fn each(mut bytes: &[u8], visit: &mut impl FnMut(Record)) {
     while let Some((kind, misc, len)) = header(bytes) {
         let Some((body, rest)) = bytes[8..].split_at_checked(len - 8) else { return };
@@ -187,7 +188,8 @@ mod tests {
         assert_eq!(kernel.len(), SAMPLE_BYTES);
         let lost = raw(2, 0, &[5, 12]);
         assert_eq!(lost.len(), LOST_BYTES);
-        let all = [kernel, raw(9, 0x4002, &[6, 0x1000, 0]), raw(1, 0, &[1, 2, 3]), lost, raw(5, 0, &[1, 2, 3])];
+        let all =
+            [kernel, raw(9, 0x4002, &[6, 0x1000, 0]), raw(1, 0, &[1, 2, 3]), lost, raw(5, 0, &[1, 2, 3])];
         let expected = [
             Record::Sample { mode: Mode::Kernel, id: 5, address: 0xffffffff81000000, pid: 700 },
             Record::Sample { mode: Mode::User, id: 6, address: 0x1000, pid: 0 },

@@ -67,18 +67,20 @@ impl Tally {
         if self.is_overrun || self.lost as f64 > MISSING_SHARE * all as f64 {
             let lost = if self.is_overrun { self.lost.max(1) } else { self.lost };
             return Err(format!(
-                "at least {lost} of {all} samples were lost, for the machine was too busy to take them in time; run fewer jobs, or leave \
-                 a core free"
+                "at least {lost} of {all} samples were lost, for the machine was too busy to take them in \
+                 time; run fewer jobs, or leave a core free"
             ));
         }
         if self.is_throttled {
-            return Err("the kernel throttled the sampling; raise kernel.perf_event_max_sample_rate".to_owned());
+            return Err(
+                "the kernel throttled the sampling; raise kernel.perf_event_max_sample_rate".to_owned()
+            );
         }
         if self.counted_share < 1.0 - MISSING_SHARE {
             let percent = 100.0 * self.counted_share;
             return Err(format!(
-                "the processor's counters counted for {percent:.0} % of the window only; end who else uses them, such as `perf` or the \
-                 watchdog (`sysctl kernel.nmi_watchdog=0`)"
+                "the processor's counters counted for {percent:.0} % of the window only; end who else uses \
+                 them, such as `perf` or the watchdog (`sysctl kernel.nmi_watchdog=0`)"
             ));
         }
         Ok(())
@@ -93,7 +95,8 @@ impl Tally {
         let mut sums: BTreeMap<(&str, Option<&str>), Sum<'_>> = BTreeMap::new();
         for (place, cost) in &self.kernel {
             let symbol = symbols.find(place.address);
-            let (name, module) = symbol.map_or(("", None), |symbol| (&*symbol.function, symbol.module.as_deref()));
+            let (name, module) =
+                symbol.map_or(("", None), |symbol| (&*symbol.function, symbol.module.as_deref()));
             if !(place.is_idle_task && is_idle_loop(name)) {
                 sums.entry((name, module)).or_insert((symbol, Cost::default())).1 += *cost;
             }
@@ -119,9 +122,10 @@ impl Tally {
 /// What a function has cost, beside its symbol.
 type Sum<'a> = (Option<&'a Symbol>, Cost);
 
-/// True for the functions in which a core waits for something to do: where it halts, polls or sleeps, and where
-/// it enables interrupts again after that (kernel/sched/idle.c, drivers/cpuidle/, arch/x86/kernel/process.c,
-/// drivers/idle/intel_idle.c, drivers/acpi/processor_idle.c). What else the idle task does is work.
+/// True for the functions in which a core waits for something to do: where it halts, polls or sleeps, and
+/// where it enables interrupts again after that (kernel/sched/idle.c, drivers/cpuidle/,
+/// arch/x86/kernel/process.c, drivers/idle/intel_idle.c, drivers/acpi/processor_idle.c). What else the idle
+/// task does is work.
 fn is_idle_loop(function: &str) -> bool {
     const NAMES: &[&str] = &[
         "acpi_idle_do_entry",
@@ -158,7 +162,8 @@ fn is_idle_loop(function: &str) -> bool {
 mod tests {
     use super::*;
 
-    const KALLSYMS: &str = "ffffffff81000000 T schedule\nffffffff81000100 t default_idle\nffffffff81000200 T _etext\n";
+    const KALLSYMS: &str =
+        "ffffffff81000000 T schedule\nffffffff81000100 t default_idle\nffffffff81000200 T _etext\n";
 
     fn directory(function: &str, module: Option<&str>) -> Option<String> {
         assert_eq!(module, None);
@@ -188,7 +193,10 @@ mod tests {
         let found = functions(&tally);
         assert_eq!(found[0], (Space::Kernel, String::new(), None, time(500)), "behind the text");
         let schedule = Cost { loads: 70, cpu_ns: 1000, ..Cost::default() };
-        assert_eq!(found[1], (Space::Kernel, "schedule".to_owned(), Some("kernel/sched/".to_owned()), schedule));
+        assert_eq!(
+            found[1],
+            (Space::Kernel, "schedule".to_owned(), Some("kernel/sched/".to_owned()), schedule)
+        );
         assert_eq!(found[2], (Space::User, String::new(), None, time(1000)));
         assert_eq!(found.len(), 3);
     }

@@ -1,7 +1,7 @@
 //! From a kernel function to the folder of its source file, by kernel series.
 //!
-//! The table is made from kernel sources by `cargo xtask kernel-functions`, with the configurations of Debian's x86-64
-//! kernels, and lies in `data/functions.gz`. What it cannot say for certain it does not say.
+//! The table is made from kernel sources by `cargo xtask kernel-functions`, with the configurations of
+//! Debian's x86-64 kernels, and lies in `data/functions.gz`. What it cannot say for certain it does not say.
 
 mod names;
 mod table;
@@ -11,16 +11,17 @@ use table::Table;
 /// A kernel's series, such as 5.10.
 pub type Series = (u32, u32);
 
-/// The folder of the source file that defines `function`, with a slash at its end (`drivers/nvme/host/`), in the
-/// kernel `release` as `uname -r` says it (`5.10.0-46-amd64`); `module` is the name in brackets in `/proc/kallsyms`.
+/// The folder of the source file that defines `function`, with a slash at its end (`drivers/nvme/host/`), in
+/// the kernel `release` as `uname -r` says it (`5.10.0-46-amd64`); `module` is the name in brackets in
+/// `/proc/kallsyms`.
 ///
-/// Endings that compilers give to parts and copies of functions do not matter. An inline function of a header that
-/// was compiled by itself is the header's. `None` stands for a function that the table does not know, or knows in
-/// several folders that may all be meant. In a kernel that is not Debian's (by its release) that is every folder with
-/// code that Debian builds, for such a kernel may build in what Debian's makes a module.
+/// Endings that compilers give to parts and copies of functions do not matter. An inline function of a header
+/// that was compiled by itself is the header's. `None` stands for a function that the table does not know, or
+/// knows in several folders that may all be meant. In a kernel that is not Debian's (by its release) that is
+/// every folder with code that Debian builds, for such a kernel may build in what Debian's makes a module.
 ///
-/// A release of a [series](series()) outside the table has `None`, unless it lies between two series of the table
-/// which both have the function in the same single folder.
+/// A release of a [series](series()) outside the table has `None`, unless it lies between two series of the
+/// table which both have the function in the same single folder.
 pub fn directory(release: &str, function: &str, module: Option<&str>) -> Option<&'static str> {
     let table = Table::get();
     let series = parse(release)?;

@@ -7,14 +7,18 @@ const ENDINGS: &[&str] = &["cold", "constprop", "isra", "llvm", "localalias", "l
 pub(super) fn plain(name: &str) -> &str {
     let name = name.strip_prefix("__pfx_").unwrap_or(name);
     let Some((base, endings)) = name.split_once('.') else { return name };
-    let known = |word: &str| ENDINGS.contains(&word) || !word.is_empty() && word.bytes().all(|c| c.is_ascii_digit());
+    let known =
+        |word: &str| ENDINGS.contains(&word) || !word.is_empty() && word.bytes().all(|c| c.is_ascii_digit());
     if base.is_empty() || !endings.split('.').all(known) { name } else { base }
 }
 
 /// Names that macros make of one, and the one of them that the table has.
 const KIN: &[(&str, &[&str])] = &[
     ("__x64_sys_", &["__do_sys_", "__ia32_sys_", "__se_sys_", "__x32_sys_"]),
-    ("__ia32_compat_sys_", &["__do_compat_sys_", "__se_compat_sys_", "__x32_compat_sys_", "__x64_compat_sys_"]),
+    (
+        "__ia32_compat_sys_",
+        &["__do_compat_sys_", "__se_compat_sys_", "__x32_compat_sys_", "__x64_compat_sys_"],
+    ),
     (
         "__traceiter_",
         &[

@@ -60,7 +60,9 @@ impl Table {
             let (word, second) = line.trim_start_matches(' ').split_once(' ').unwrap_or((line.trim(), ""));
             if !line.starts_with(' ') {
                 table.blocks.push(Block { folder: word, unit: unit(second), series: 0 });
-            } else if let (Ok(number), Some(block)) = (u16::try_from(table.blocks.len()), table.blocks.last_mut()) {
+            } else if let (Ok(number), Some(block)) =
+                (u16::try_from(table.blocks.len()), table.blocks.last_mut())
+            {
                 let bits = u32::from_str_radix(second, 16).unwrap_or(all);
                 table.functions.push((word, number - 1, bits));
                 block.series |= bits;
@@ -74,9 +76,16 @@ impl Table {
         &self.series
     }
 
-    /// The folder of a function in one of the series, by number. `debian` says that the kernel is Debian's own, of
-    /// which the table knows what is built in, what is a module and what is neither; in others all of this may differ.
-    pub(super) fn folder(&self, series: usize, name: &str, module: Option<&str>, debian: bool) -> Option<&'static str> {
+    /// The folder of a function in one of the series, by number. `debian` says that the kernel is Debian's
+    /// own, of which the table knows what is built in, what is a module and what is neither; in others all of
+    /// this may differ.
+    pub(super) fn folder(
+        &self,
+        series: usize,
+        name: &str,
+        module: Option<&str>,
+        debian: bool,
+    ) -> Option<&'static str> {
         let mut blocks = self.blocks_of(series, name);
         if let (true, Some(kin)) = (blocks.is_empty(), names::kin(name)) {
             blocks = self.blocks_of(series, &kin);
@@ -107,7 +116,8 @@ impl Table {
         here.map(|(_, block, _)| &self.blocks[usize::from(*block)]).collect()
     }
 
-    /// Whether code of `unit` may include headers of `folder`: those for all, and those of its own neighbourhood.
+    /// Whether code of `unit` may include headers of `folder`: those for all, and those of its own
+    /// neighbourhood.
     fn sees(&self, series: usize, unit: Unit<'_>, folder: &str) -> bool {
         SHARED.iter().any(|shared| folder.starts_with(shared))
             || self.blocks_near(series, unit, folder).next().is_some()
@@ -116,7 +126,10 @@ impl Table {
     /// Blocks of a unit in `folder`, below it or above it.
     fn blocks_near(&self, series: usize, unit: Unit<'_>, folder: &str) -> impl Iterator<Item = &Block> {
         let near = move |block: &&Block| block.folder.starts_with(folder) || folder.starts_with(block.folder);
-        self.blocks.iter().filter(move |block| block.unit == unit && block.series >> series & 1 == 1).filter(near)
+        self.blocks
+            .iter()
+            .filter(move |block| block.unit == unit && block.series >> series & 1 == 1)
+            .filter(near)
     }
 }
 
@@ -179,9 +192,9 @@ mod tests {
 
     fn small() -> Table {
         Table::parse(
-            "series 5.10 6.1\n? any\n far\nblock/ built-in\n both\n moved 1\n one\ndrivers/a/ a\n both\n far\n own\n\
-             drivers/a/ header\n inline\ndrivers/b/ b\n alone\n both\n own\nmm/ built-in\n both\n moved 2\n\
-             include/linux/ header\n inline\nkernel/ unbuilt\n left_out\n one\n",
+            "series 5.10 6.1\n? any\n far\nblock/ built-in\n both\n moved 1\n one\ndrivers/a/ a\n both\n \
+             far\n own\ndrivers/a/ header\n inline\ndrivers/b/ b\n alone\n both\n own\nmm/ built-in\n \
+             both\n moved 2\ninclude/linux/ header\n inline\nkernel/ unbuilt\n left_out\n one\n",
         )
     }
 

@@ -5,14 +5,16 @@ use iopj_core::evidence::{EngineEvidence, Evidence, Finding, ProcessEvidence, Ve
 use iopj_core::path::Submission;
 use iopj_probe::{START_KERNEL_NS, assess, observe};
 
-/// The same completions on a device that was taken: its own count of commands, no sectors, no system call that submits.
+/// The same completions on a device that was taken: its own count of commands, no sectors, no system call
+/// that submits.
 fn taken(mut evidence: Evidence) -> Evidence {
     evidence.completions = None;
     let device = &mut evidence.devices[0];
     device.name = "0000:01:00.0".into();
     device.read_sectors = 0;
     device.taken_by = Some("vfio-pci".into());
-    evidence.engine = Some(EngineEvidence { system_calls: Some(0), doorbells: Some(IOS), ..Default::default() });
+    evidence.engine =
+        Some(EngineEvidence { system_calls: Some(0), doorbells: Some(IOS), ..Default::default() });
     evidence.process = ProcessEvidence { user_ns: WINDOW_NS - 1000, system_ns: 1000, ..Default::default() };
     evidence
 }
@@ -30,8 +32,9 @@ fn each_completion_is_verified_where_it_was_asked_and_refuted_where_another_was(
             );
         }
     }
-    let reasons =
-        |evidence: &Evidence| assess(&"nvme-user/doorbell/poll".parse().unwrap(), evidence).1.reasons.join("; ");
+    let reasons = |evidence: &Evidence| {
+        assess(&"nvme-user/doorbell/poll".parse().unwrap(), evidence).1.reasons.join("; ")
+    };
     let mut evidence = taken(poll());
     assert_contains(&reasons(&evidence), "submission by doorbell was seen");
     // An older store has the sum alone.
@@ -60,7 +63,8 @@ fn who_polls_asks_the_kernel_for_nothing() {
     calls.engine.as_mut().unwrap().system_calls = Some(3);
     assert_contains(&unproven("nvme-user/doorbell/poll", &calls), "3 system calls were made in the window");
     let mut kernel = taken(poll());
-    kernel.process = ProcessEvidence { user_ns: WINDOW_NS / 2, system_ns: WINDOW_NS / 2, ..Default::default() };
+    kernel.process =
+        ProcessEvidence { user_ns: WINDOW_NS / 2, system_ns: WINDOW_NS / 2, ..Default::default() };
     assert_contains(&unproven("nvme-user/doorbell/poll", &kernel), "50 % of the CPU time was the kernel's");
     let mut submitted = taken(interrupt());
     submitted.engine.as_mut().unwrap().submit_calls = IOS;

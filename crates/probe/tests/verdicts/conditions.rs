@@ -43,31 +43,36 @@ fn disturbance_changes_no_verdict() {
     let quiet = interrupt();
     let disturbed = with_others(2, WINDOW_NS);
     assert!(!is_disturbed(&quiet) && is_disturbed(&disturbed));
-    for (path, expected) in
-        [("posix-sio/syscall/interrupt", VerdictKind::Verified), ("posix-sio/syscall/poll", VerdictKind::Refuted)]
-    {
+    for (path, expected) in [
+        ("posix-sio/syscall/interrupt", VerdictKind::Verified),
+        ("posix-sio/syscall/poll", VerdictKind::Refuted),
+    ] {
         assert_eq!((kind(path, &quiet), kind(path, &disturbed)), (expected, expected));
     }
 }
 
 #[test]
 fn where_others_are_hidden_the_time_in_user_space_beyond_the_trials_tells() {
-    let cpu = |user_ns| CpuTimes { user_ns, idle_ns: 2 * WINDOW_NS - user_ns, cores: 2, ..CpuTimes::default() };
+    let cpu =
+        |user_ns| CpuTimes { user_ns, idle_ns: 2 * WINDOW_NS - user_ns, cores: 2, ..CpuTimes::default() };
     let process = ProcessEvidence { user_ns: 900 * MS, ..ProcessEvidence::default() };
     let of = |user_ns| Evidence { process, cpu: cpu(user_ns), ..interrupt() };
     // 400 ticks deviate by 10: 300 ms, and the 80 and 30 ms of counts that are exact.
     assert!(!is_disturbed(&of(1_300 * MS)));
     assert!(is_disturbed(&of(1_320 * MS)));
     // Time of the kernel is not told from that which it spent for the trial.
-    let kernel =
-        Evidence { cpu: CpuTimes { system_ns: 2 * WINDOW_NS, cores: 2, ..CpuTimes::default() }, ..interrupt() };
+    let kernel = Evidence {
+        cpu: CpuTimes { system_ns: 2 * WINDOW_NS, cores: 2, ..CpuTimes::default() },
+        ..interrupt()
+    };
     assert!(!is_disturbed(&kernel));
 }
 
 #[test]
 fn steal_throttling_and_changed_settings_disturb_and_are_told() {
     let mut evidence = interrupt();
-    evidence.cpu = CpuTimes { steal_ns: 110 * MS, idle_ns: 2 * WINDOW_NS - 110 * MS, cores: 2, ..CpuTimes::default() };
+    evidence.cpu =
+        CpuTimes { steal_ns: 110 * MS, idle_ns: 2 * WINDOW_NS - 110 * MS, cores: 2, ..CpuTimes::default() };
     assert!(!is_disturbed(&evidence));
     evidence.cpu.steal_ns += 10 * MS;
     assert_contains(&conditions(&evidence).to_string(), "the hypervisor took 3.0 % of the processors' time");
@@ -89,13 +94,14 @@ fn steal_throttling_and_changed_settings_disturb_and_are_told() {
     assert_eq!(found.disturbances.len(), 3);
     assert_eq!(
         found.to_string(),
-        "processors were throttled for heat (2 more events); the frequency governor changed from performance to powersave; \
-         the NVMe power state of nvme0n1 changed from 0 to 2"
+        "processors were throttled for heat (2 more events); the frequency governor changed from \
+         performance to powersave; the NVMe power state of nvme0n1 changed from 0 to 2"
     );
 }
 
 proptest! {
-    /// More of others never calms a trial, whatever the counts; its own time, the kernel's and interrupts never disturb it.
+    /// More of others never calms a trial, whatever the counts; its own time, the kernel's and interrupts
+    /// never disturb it.
     #[test]
     fn only_others_disturb(
         cores: u32, over_ns: u64, theirs: u64, more: u64, own: (u64, u64), kernel: (u64, u64, u64), idle: u64,

@@ -1,15 +1,18 @@
 //! Who completed each I/O of the pass before the window, and the window that must agree with it.
 
 use super::{
-    Completed as _, IOS, PASS, PASSED, WINDOW_NS, assert_contains, counted, disk, hybrid, interrupt, kind, of_fio,
-    poll, sqpoll, synchronous, thread, unproven,
+    Completed as _, IOS, PASS, PASSED, WINDOW_NS, assert_contains, counted, disk, hybrid, interrupt, kind,
+    of_fio, poll, sqpoll, synchronous, thread, unproven,
 };
-use iopj_core::evidence::{Completions, ControlRun, Evidence, Finding, ProcessEvidence, ThreadRole, VerdictKind};
+use iopj_core::evidence::{
+    Completions, ControlRun, Evidence, Finding, ProcessEvidence, ThreadRole, VerdictKind,
+};
 use iopj_core::path::{Completion, IoPath};
 use iopj_probe::{MIXED_SHARE, assess, observe, summary};
 use proptest::prelude::*;
 
-const HARD: Completions = Completions { hard_interrupt: PASS, sleeps: PASS, interrupts: Some(PASS), ..PASSED };
+const HARD: Completions =
+    Completions { hard_interrupt: PASS, sleeps: PASS, interrupts: Some(PASS), ..PASSED };
 const SOFT: Completions = Completions { hard_interrupt: 0, soft_interrupt: PASS, ..HARD };
 const WORKER: Completions = Completions { worker: PASS, sleeps: PASS, interrupts: None, ..PASSED };
 const POLLED: Completions = Completions { waiting: PASS, ..PASSED };
@@ -31,18 +34,29 @@ fn each_completion_is_seen_by_who_completed_it() {
     for (happened, evidence) in &cases {
         for asked in ["interrupt", "poll", "hybrid"] {
             let expected = if asked == *happened { VerdictKind::Verified } else { VerdictKind::Refuted };
-            assert_eq!(kind(&format!("posix-sio/syscall/{asked}"), evidence), expected, "{asked}, {happened}");
+            assert_eq!(
+                kind(&format!("posix-sio/syscall/{asked}"), evidence),
+                expected,
+                "{asked}, {happened}"
+            );
         }
     }
 }
 
 #[test]
 fn both_kinds_refute_every_path() {
-    let both =
-        Completions { hard_interrupt: PASS / 10, waiting: PASS - PASS / 10, interrupts: Some(PASS / 10), ..PASSED };
-    for evidence in [counted(interrupt(), both), counted(poll(), both), counted(synchronous(IOS / 10, 0.9, 0), both)] {
+    let both = Completions {
+        hard_interrupt: PASS / 10,
+        waiting: PASS - PASS / 10,
+        interrupts: Some(PASS / 10),
+        ..PASSED
+    };
+    for evidence in
+        [counted(interrupt(), both), counted(poll(), both), counted(synchronous(IOS / 10, 0.9, 0), both)]
+    {
         for asked in ["interrupt", "poll", "hybrid"] {
-            let (observed, verdict) = assess(&format!("io_uring/syscall/{asked}").parse().unwrap(), &evidence);
+            let (observed, verdict) =
+                assess(&format!("io_uring/syscall/{asked}").parse().unwrap(), &evidence);
             assert_eq!(verdict.kind, VerdictKind::Refuted, "{asked}");
             assert!(matches!(observed.completion, Finding::Mixed(_)), "{observed:?}");
             assert_contains(&verdict.reasons[0], &format!("asked for {asked}, seen several"));
@@ -53,17 +67,24 @@ fn both_kinds_refute_every_path() {
 
 #[test]
 fn a_small_share_of_another_kind_is_none() {
-    let with = |hard: u64| counted(poll(), Completions { hard_interrupt: hard, waiting: PASS - hard, ..PASSED });
+    let with =
+        |hard: u64| counted(poll(), Completions { hard_interrupt: hard, waiting: PASS - hard, ..PASSED });
     assert_eq!(seen(&with(PASS / 100)), Some(Completion::Poll));
     assert!(matches!(observe(&with(PASS / 100 + 1)).completion, Finding::Mixed(_)));
     let with = |waiting: u64| {
-        counted(interrupt(), Completions { hard_interrupt: PASS - waiting, waiting, interrupts: Some(PASS), ..PASSED })
+        counted(
+            interrupt(),
+            Completions { hard_interrupt: PASS - waiting, waiting, interrupts: Some(PASS), ..PASSED },
+        )
     };
     assert_eq!(seen(&with(PASS / 100)), Some(Completion::Interrupt));
     assert!(matches!(observe(&with(PASS / 100 + 1)).completion, Finding::Mixed(_)));
     // One I/O of a hundred is more than the share, and yet says nothing.
     let few = Completions { ios: 50, hard_interrupt: 1, waiting: 49, ..PASSED };
-    assert_contains(&unproven("io_uring/syscall/poll", &counted(poll(), few)), "others' I/O on the same disk");
+    assert_contains(
+        &unproven("io_uring/syscall/poll", &counted(poll(), few)),
+        "others' I/O on the same disk",
+    );
 }
 
 #[test]
@@ -76,19 +97,34 @@ fn what_others_may_have_done_in_the_pass_is_held_against_nobody() {
     let beside = Completions { hard_interrupt: 9 * PASS, interrupts: Some(9 * PASS), ..HARD };
     assert_eq!(kind("posix-sio/syscall/interrupt", &counted(interrupt(), beside)), VerdictKind::Verified);
     let stranger = Completions { waiting: PASS / 2, other: PASS / 2, ..PASSED };
-    assert_contains(&unproven("posix-sio/syscall/poll", &counted(poll(), stranger)), "neither wait for the trial's");
+    assert_contains(
+        &unproven("posix-sio/syscall/poll", &counted(poll(), stranger)),
+        "neither wait for the trial's",
+    );
 }
 
 #[test]
 fn a_change_after_the_pass_leaves_the_trial_unproven() {
     let cases = [
         ("poll", counted(interrupt(), POLLED), "in it there were 1.00 per I/O: something changed"),
-        ("poll", counted(synchronous(0, 0.9, IOS / 2), POLLED), "0.50 sleeps per round are too many for poll"),
+        (
+            "poll",
+            counted(synchronous(0, 0.9, IOS / 2), POLLED),
+            "0.50 sleeps per round are too many for poll",
+        ),
         ("poll", counted(synchronous(0, 0.4, 0), POLLED), "only 40 % of the window"),
-        ("hybrid", counted(poll(), SLEPT), "the pass before it had 0.33 and set 0.33 timers: something changed"),
+        (
+            "hybrid",
+            counted(poll(), SLEPT),
+            "the pass before it had 0.33 and set 0.33 timers: something changed",
+        ),
         ("hybrid", counted(interrupt(), SLEPT), "something changed"),
         ("interrupt", counted(poll(), HARD), "where the pass before it had 1.00 and 1.00: something changed"),
-        ("interrupt", counted(hybrid(), HARD), "where the pass before it had 1.00 and 1.00: something changed"),
+        (
+            "interrupt",
+            counted(hybrid(), HARD),
+            "where the pass before it had 1.00 and 1.00: something changed",
+        ),
     ];
     for (asked, evidence, part) in cases {
         assert_contains(&unproven(&format!("posix-sio/syscall/{asked}"), &evidence), part);
@@ -111,7 +147,11 @@ fn devices_without_vectors_are_proven_by_the_counts() {
     ] {
         for asked in ["interrupt", "poll", "hybrid"] {
             let expected = if asked == happened { VerdictKind::Verified } else { VerdictKind::Refuted };
-            assert_eq!(kind(&format!("posix-sio/syscall/{asked}"), &evidence), expected, "{asked}, {happened}");
+            assert_eq!(
+                kind(&format!("posix-sio/syscall/{asked}"), &evidence),
+                expected,
+                "{asked}, {happened}"
+            );
         }
     }
     // The window slept otherwise than the pass, either way.
@@ -126,8 +166,9 @@ fn devices_without_vectors_are_proven_by_the_counts() {
     assert_contains(&unproven("libaio/syscall/interrupt", &awake(IOS / 4 - 1)), changed);
     assert_eq!(kind("libaio/syscall/interrupt", &awake(IOS / 4)), VerdictKind::Verified);
     // Threads that hardly sleep, as a submission poller, are compared with nothing.
-    let spinning =
-        |pass: u64, window: u64| remote(synchronous(0, 0.9, window), Completions { sleeps: pass, ..WORKER }, control);
+    let spinning = |pass: u64, window: u64| {
+        remote(synchronous(0, 0.9, window), Completions { sleeps: pass, ..WORKER }, control)
+    };
     for evidence in [spinning(0, 0), spinning(PASS / 11, IOS / 4), spinning(PASS / 5, IOS / 11)] {
         assert_contains(
             &unproven("libaio/syscall/interrupt", &evidence),
@@ -148,7 +189,10 @@ fn devices_without_vectors_are_proven_by_the_counts() {
 #[test]
 fn requests_that_never_were_say_nothing() {
     let third = Completions { waiting: PASS / 3, ..PASSED };
-    assert_contains(&unproven("posix-sio/syscall/poll", &counted(poll(), third)), "kept the others from the disk");
+    assert_contains(
+        &unproven("posix-sio/syscall/poll", &counted(poll(), third)),
+        "kept the others from the disk",
+    );
     // A driver without requests: the vectors decide, as where nothing is counted.
     assert_eq!(kind("posix-sio/syscall/interrupt", &counted(interrupt(), PASSED)), VerdictKind::Verified);
     let mut zram = counted(interrupt(), PASSED);
@@ -159,8 +203,9 @@ fn requests_that_never_were_say_nothing() {
 /// Half of a pass' I/Os were not counted, and the others decided.
 #[test]
 fn nearly_all_of_the_pass_is_counted() {
-    let seen_of =
-        |counted_ios: u64, merges: u64| seen(&counted(poll(), Completions { waiting: counted_ios, merges, ..PASSED }));
+    let seen_of = |counted_ios: u64, merges: u64| {
+        seen(&counted(poll(), Completions { waiting: counted_ios, merges, ..PASSED }))
+    };
     assert_eq!(seen_of(PASS / 100 * 99, 0), Some(Completion::Poll));
     assert_eq!(seen_of(PASS / 100 * 99 - 1, 0), None);
     // What was merged completed with what it was merged into.
@@ -172,7 +217,8 @@ fn nearly_all_of_the_pass_is_counted() {
 #[test]
 fn a_window_of_which_a_part_interrupted_is_no_longer_the_pass() {
     let window = |iodepth: u32, pass: u64, interrupts: u64| {
-        let mut evidence = counted(synchronous(interrupts, 0.3, IOS), Completions { interrupts: Some(pass), ..HARD });
+        let mut evidence =
+            counted(synchronous(interrupts, 0.3, IOS), Completions { interrupts: Some(pass), ..HARD });
         evidence.iodepth = iodepth;
         evidence
     };
@@ -182,9 +228,11 @@ fn a_window_of_which_a_part_interrupted_is_no_longer_the_pass() {
     }
     assert_contains(
         &unproven("libaio/syscall/interrupt", &window(1, PASS, IOS / 4)),
-        "0.25 interrupts per I/O, 0.25 of its own, where the pass before it had 1.00 and 1.00: something changed",
+        "0.25 interrupts per I/O, 0.25 of its own, where the pass before it had 1.00 and 1.00: something \
+         changed",
     );
-    // Others' flushes need not have interrupted beside the I/Os (seen: 0.11 of them per I/O, 1.00 interrupts).
+    // Others' flushes need not have interrupted beside the I/Os (seen: 0.11 of them per I/O, 1.00
+    // interrupts).
     let mut flushed = window(1, PASS, IOS);
     flushed.devices[0].flushes = IOS / 9;
     assert_eq!(seen(&flushed), Some(Completion::Interrupt));
@@ -198,7 +246,8 @@ fn a_window_of_which_a_part_interrupted_is_no_longer_the_pass() {
         &unproven("libaio/syscall/interrupt", &window(8, PASS / 8, IOS / 10)),
         "at up to 8 I/Os in flight on a vector too few for all I/Os",
     );
-    // A handler that goes on with what comes meanwhile completes more than were in flight, in the window as in the pass.
+    // A handler that goes on with what comes meanwhile completes more than were in flight, in the window as
+    // in the pass.
     assert_eq!(seen(&window(8, PASS / 16, IOS / 16)), Some(Completion::Interrupt));
     assert_eq!(seen(&window(8, PASS / 16, IOS / 20)), None);
     // Jobs may meet on a vector, however many there are.
@@ -248,7 +297,8 @@ fn timers_per_round_tell_hybrid_from_poll() {
 #[test]
 fn two_timers_of_a_few_rounds_are_not_hybrid() {
     let with = |ios: u64, timers: u64, sleeps: u64| {
-        let mut evidence = counted(synchronous(0, 0.99, sleeps), Completions { ios, waiting: ios, timers, ..PASSED });
+        let mut evidence =
+            counted(synchronous(0, 0.99, sleeps), Completions { ios, waiting: ios, timers, ..PASSED });
         evidence.iodepth = 2;
         evidence
     };
@@ -264,7 +314,8 @@ fn two_timers_of_a_few_rounds_are_not_hybrid() {
     assert_eq!(seen(&with(10, 0, IOS)), None);
 }
 
-/// Seen in a guest on a busy machine, by a path that polled: 20 timers and 29 sleeps in 77 rounds, which took 1.8 s.
+/// Seen in a guest on a busy machine, by a path that polled: 20 timers and 29 sleeps in 77 rounds, which took
+/// 1.8 s.
 #[test]
 fn timers_of_slow_rounds_are_not_hybrid() {
     let with = |timers: u64, pass_ns: u64| {
@@ -298,7 +349,10 @@ fn one_vector_completes_no_more_than_it_serves() {
     (evidence.iodepth, evidence.numjobs, evidence.cpu.cores) = (256, 64, 8);
     evidence.devices[0].vectors = (0..8).map(|queue| format!("{} nvme0q{}", 40 + queue, queue + 1)).collect();
     let reason = unproven("io_uring/syscall/interrupt", &evidence);
-    assert_contains(&reason, "at up to 2048 I/Os in flight on a vector are too many for none and too few for all");
+    assert_contains(
+        &reason,
+        "at up to 2048 I/Os in flight on a vector are too many for none and too few for all",
+    );
     evidence.devices[0].settings.insert("nr_requests".into(), "1023".into());
     assert_contains(&unproven("io_uring/syscall/interrupt", &evidence), "at up to 1023 I/Os in flight");
     evidence.devices[0].interrupts = Some(IOS / 2 / 1023 + 1);
@@ -338,7 +392,10 @@ fn more_pollers_than_cores_are_asked_for_what_the_cores_allow() {
     // And they must not sleep.
     let mut asleep = pollers(2, 0.03);
     asleep.threads[0].voluntary_switches = IOS / 50;
-    assert_contains(&unproven("io_uring/syscall/poll", &asleep), "0.0200 sleeps per round are too many for poll");
+    assert_contains(
+        &unproven("io_uring/syscall/poll", &asleep),
+        "0.0200 sleeps per round are too many for poll",
+    );
 }
 
 #[test]
@@ -356,7 +413,8 @@ fn submission_pollers_share_the_cores_with_their_jobs() {
 }
 
 proptest! {
-    /// Whatever else was counted, I/Os of which more than a small share was completed by interrupt were not polled.
+    /// Whatever else was counted, I/Os of which more than a small share was completed by interrupt were not
+    /// polled.
     #[test]
     fn completions_by_interrupt_are_never_verified_as_poll(
         by_interrupt in [0u64..5000, 0..5000, 0..5000],

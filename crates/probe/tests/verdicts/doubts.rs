@@ -11,7 +11,10 @@ fn a_submission_poller_of_another_ring_is_a_doubt_and_no_poller_of_the_trial() {
     evidence.threads.push(thread(ThreadRole::Sqpoll, 0.4, IOS));
     assert_eq!(observe(&evidence).submission, Finding::Seen(Submission::Syscall));
     assert_eq!(observe(&evidence).completion, Finding::Seen(Completion::Poll));
-    assert_contains(&unproven("io_uring/syscall/poll", &evidence), "a submission poller of another ring ran meanwhile");
+    assert_contains(
+        &unproven("io_uring/syscall/poll", &evidence),
+        "a submission poller of another ring ran meanwhile",
+    );
     evidence.threads[1].cpu_ns = 0;
     assert_contains(&unproven("io_uring/syscall/poll", &evidence), "1 were there where the trial has 0");
     let mut two = sqpoll(0);
@@ -99,7 +102,8 @@ fn split_and_merged_ios_are_named() {
 #[test]
 fn missing_reads_are_not_made_up_for_by_foreign_writes() {
     let mut evidence = interrupt();
-    evidence.devices[0] = DeviceEvidence { writes: 500, write_sectors: 4_000, ..disk("nvme0n1", IOS - 500, Some(IOS)) };
+    evidence.devices[0] =
+        DeviceEvidence { writes: 500, write_sectors: 4_000, ..disk("nvme0n1", IOS - 500, Some(IOS)) };
     let reason = unproven("posix-sio/syscall/interrupt", &evidence);
     assert_contains(&reason, "99500 reads of 407552000 bytes where 100000 of 409600000 bytes were issued");
     assert_contains(&reason, "500 writes of 2048000 bytes where 0 of 0 bytes were issued: a cache");

@@ -37,7 +37,14 @@ fn thread(role: ThreadRole, busy: f64, sleeps: u64) -> ThreadEvidence {
 
 fn disk(name: &str, ios: u64, interrupts: Option<u64>) -> DeviceEvidence {
     let vectors = if interrupts.is_some() { vec!["36 nvme0q1".into()] } else { Vec::new() };
-    DeviceEvidence { name: name.into(), reads: ios, read_sectors: ios * 8, interrupts, vectors, ..Default::default() }
+    DeviceEvidence {
+        name: name.into(),
+        reads: ios,
+        read_sectors: ios * 8,
+        interrupts,
+        vectors,
+        ..Default::default()
+    }
 }
 
 /// A synchronous job on one disk, one system call an I/O.
@@ -96,7 +103,8 @@ fn counted(evidence: Evidence, counts: Completions) -> Evidence {
 fn sqpoll(interrupts: u64) -> Evidence {
     let mut evidence = synchronous(interrupts, 0.95, 0);
     evidence.threads.push(thread(ThreadRole::Sqpoll, 0.98, 0));
-    evidence.engine = Some(EngineEvidence { wakeups: 20, ring_flags: vec![RingFlag::Sqpoll], ..Default::default() });
+    evidence.engine =
+        Some(EngineEvidence { wakeups: 20, ring_flags: vec![RingFlag::Sqpoll], ..Default::default() });
     evidence
 }
 

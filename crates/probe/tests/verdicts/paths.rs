@@ -1,11 +1,12 @@
 //! Completions, submissions, and the verdict on what was asked for.
 
 use super::{
-    Completed, IOS, PASS, PASSED, assert_contains, counted, disk, hybrid, interrupt, kind, of_fio, poll, sqpoll,
-    synchronous, thread, unproven,
+    Completed, IOS, PASS, PASSED, assert_contains, counted, disk, hybrid, interrupt, kind, of_fio, poll,
+    sqpoll, synchronous, thread, unproven,
 };
 use iopj_core::evidence::{
-    Completions, ControlRun, DeviceEvidence, EngineEvidence, Evidence, Finding, Observed, ThreadRole, VerdictKind,
+    Completions, ControlRun, DeviceEvidence, EngineEvidence, Evidence, Finding, Observed, ThreadRole,
+    VerdictKind,
 };
 use iopj_core::path::{Completion, IoPath, Submission};
 use iopj_probe::{assess, judge, observe, summary};
@@ -17,7 +18,11 @@ fn each_completion_is_verified_where_it_was_asked_and_refuted_where_another_was(
     for (happened, evidence) in &seen {
         for asked in ["interrupt", "poll", "hybrid"] {
             let expected = if asked == *happened { VerdictKind::Verified } else { VerdictKind::Refuted };
-            assert_eq!(kind(&format!("posix-sio/syscall/{asked}"), evidence), expected, "{asked}, {happened}");
+            assert_eq!(
+                kind(&format!("posix-sio/syscall/{asked}"), evidence),
+                expected,
+                "{asked}, {happened}"
+            );
         }
     }
 }
@@ -38,7 +43,11 @@ fn deep_queues_share_interrupts() {
     for (iodepth, interrupts) in [(32, 3_000), (32, IOS / 16), (8, 13_000), (8, 70_000)] {
         let mut evidence = synchronous(interrupts, 0.5, IOS / 16);
         evidence.iodepth = iodepth;
-        assert_eq!(kind("io_uring/syscall/interrupt", &evidence), VerdictKind::Verified, "{iodepth} {interrupts}");
+        assert_eq!(
+            kind("io_uring/syscall/interrupt", &evidence),
+            VerdictKind::Verified,
+            "{iodepth} {interrupts}"
+        );
         assert_eq!(kind("io_uring/syscall/poll", &evidence), VerdictKind::Refuted, "{iodepth} {interrupts}");
     }
 }
@@ -54,7 +63,10 @@ fn one_interrupt_can_complete_all_that_is_in_flight() {
         evidence.devices[0].interrupts = Some(IOS / 128 / 3);
         for asked in ["interrupt", "poll"] {
             let reason = unproven(&format!("io_uring/syscall/{asked}"), &evidence);
-            assert_contains(&reason, "0.0026 interrupts per I/O, 0.0026 without those of foreign I/O, at up to 128");
+            assert_contains(
+                &reason,
+                "0.0026 interrupts per I/O, 0.0026 without those of foreign I/O, at up to 128",
+            );
         }
         evidence.devices[0].interrupts = Some(IOS / 128 / 100);
         assert_eq!(kind("io_uring/syscall/poll", &evidence), VerdictKind::Verified);
@@ -132,8 +144,14 @@ fn a_submission_poller_that_never_ran_took_nothing() {
 fn an_engine_that_submitted_nothing_is_not_taken_at_its_word() {
     let mut evidence = interrupt();
     evidence.engine = Some(EngineEvidence::default());
-    assert_contains(&unproven("io_uring/syscall/interrupt", &evidence), "neither a submitting system call nor");
-    assert_contains(&unproven("io_uring/sqpoll/interrupt", &evidence), "neither a submitting system call nor");
+    assert_contains(
+        &unproven("io_uring/syscall/interrupt", &evidence),
+        "neither a submitting system call nor",
+    );
+    assert_contains(
+        &unproven("io_uring/sqpoll/interrupt", &evidence),
+        "neither a submitting system call nor",
+    );
 }
 
 #[test]
@@ -175,7 +193,10 @@ fn registration_is_held_against_the_path() {
     assert_eq!(verdict.kind, VerdictKind::Refuted);
     assert_contains(&verdict.reasons[0], "they were not registered");
     evidence.engine.as_mut().unwrap().registered = true;
-    assert_eq!((kind(registered, &evidence), kind(plain, &evidence)), (VerdictKind::Verified, VerdictKind::Refuted));
+    assert_eq!(
+        (kind(registered, &evidence), kind(plain, &evidence)),
+        (VerdictKind::Verified, VerdictKind::Refuted)
+    );
     assert_eq!(kind(registered, &of_fio(evidence)), VerdictKind::Verified);
 }
 
@@ -185,7 +206,10 @@ fn disks_without_vectors_prove_nothing() {
     evidence.devices = vec![disk("zram0", IOS, None)];
     for asked in ["interrupt", "poll", "hybrid"] {
         let reason = unproven(&format!("posix-sio/syscall/{asked}"), &evidence);
-        assert_contains(&reason, "the interrupts of zram0 cannot be told: it has no interrupt vector of its own");
+        assert_contains(
+            &reason,
+            "the interrupts of zram0 cannot be told: it has no interrupt vector of its own",
+        );
     }
     evidence.devices[0].vectors.push("40 mpt3sas0-msix0".into());
     assert_contains(&unproven("libaio/syscall/interrupt", &evidence), "other disks on the same controller");
@@ -256,7 +280,10 @@ fn the_sleeps_of_a_process_of_its_own_hold_those_of_its_start() {
     assert_eq!(kind("posix-sio/syscall/poll", &of_20_000(1.05, 1, 600)), VerdictKind::Verified);
     assert_eq!(kind("posix-sio/syscall/poll", &slept(of_20_000(0.7, 1, 6_000))), VerdictKind::Refuted);
     assert_eq!(kind("posix-sio/syscall/hybrid", &slept(of_20_000(0.7, 1, 6_000))), VerdictKind::Verified);
-    assert_contains(&unproven("posix-sio/syscall/hybrid", &slept(of_20_000(0.7, 1, 2_000))), "sleeps per round where");
+    assert_contains(
+        &unproven("posix-sio/syscall/hybrid", &slept(of_20_000(0.7, 1, 2_000))),
+        "sleeps per round where",
+    );
     assert_contains(&unproven("io_uring/syscall/poll", &of_20_000(1.05, 32, 300)), "measure longer");
 }
 

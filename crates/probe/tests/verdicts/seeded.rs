@@ -1,8 +1,10 @@
-//! Paths that were seeded wrong, each in its own way, 200 trials of a simulated device a way: none is ever verified. The same
-//! trials without the fault all are.
+//! Paths that were seeded wrong, each in its own way, 200 trials of a simulated device a way: none is ever
+//! verified. The same trials without the fault all are.
 
 use super::{PASS, PASSED, VerdictKind, disk, thread};
-use iopj_core::evidence::{Completions, ControlRun, EngineEvidence, Evidence, Finding, RingEvidence, ThreadRole};
+use iopj_core::evidence::{
+    Completions, ControlRun, EngineEvidence, Evidence, Finding, RingEvidence, ThreadRole,
+};
 use iopj_core::path::{Completion, IoPath, Submission};
 use iopj_core::uring::RingFlag;
 use iopj_probe::assess;
@@ -43,12 +45,14 @@ fn of(count: u64, share: f64) -> u64 {
 /// A trial of an honest path, and that path.
 fn honest(random: &mut Random, completion: Completion) -> (IoPath, Evidence) {
     let sqpoll = random.is();
-    let path = format!("io_uring/{}/{completion}", if sqpoll { "sqpoll" } else { "syscall" }).parse().unwrap();
+    let path =
+        format!("io_uring/{}/{completion}", if sqpoll { "sqpoll" } else { "syscall" }).parse().unwrap();
     let ios = 20_000 + random.below(400_000);
     let iodepth = 1 << random.below(6);
     let jobs = 1 + random.below(4) as u32;
     // Interrupts are shared by what completes together; a round is one of each that a job keeps in flight.
-    let interrupts = |ios: u64, share: f64| if completion == Completion::Interrupt { of(ios, share) } else { 0 };
+    let interrupts =
+        |ios: u64, share: f64| if completion == Completion::Interrupt { of(ios, share) } else { 0 };
     let sharing = 1.0 / (1.0 + random.below(u64::from(iodepth)) as f64);
     let rounds = |ios: u64, share: f64| of(ios / u64::from(iodepth), share);
     let slept = random.share(0.3, 0.9);
@@ -118,7 +122,12 @@ fn never_verified(way: &str, asked: &[Completion], seed: impl Fn(&mut Random, &I
         let (path, mut evidence) = honest(&mut random, asked[trial as usize % asked.len()]);
         seed(&mut random, &path, &mut evidence);
         let (_, verdict) = assess(&path, &evidence);
-        assert_ne!(verdict.kind, VerdictKind::Verified, "{way}, trial {trial}, {path}: {:?}", verdict.reasons);
+        assert_ne!(
+            verdict.kind,
+            VerdictKind::Verified,
+            "{way}, trial {trial}, {path}: {:?}",
+            verdict.reasons
+        );
     }
 }
 
@@ -290,11 +299,17 @@ fn a_part_that_changes_after_the_pass_is_never_verified() {
     });
     never_verified("no longer slept", &[Completion::Hybrid], |random, _, evidence| {
         let left = 1.0 - random.share(0.7, 0.9);
-        evidence.threads.iter_mut().for_each(|it| it.voluntary_switches = (it.voluntary_switches as f64 * left) as u64);
+        evidence
+            .threads
+            .iter_mut()
+            .for_each(|it| it.voluntary_switches = (it.voluntary_switches as f64 * left) as u64);
     });
     never_verified("without vectors", &[Completion::Interrupt], |random, _, evidence| {
         let left = 1.0 - random.share(0.77, 0.9);
-        evidence.threads.iter_mut().for_each(|it| it.voluntary_switches = (it.voluntary_switches as f64 * left) as u64);
+        evidence
+            .threads
+            .iter_mut()
+            .for_each(|it| it.voluntary_switches = (it.voluntary_switches as f64 * left) as u64);
         (evidence.devices[0].interrupts, counts(evidence).interrupts) = (None, None);
         counts(evidence).sleeps = PASS / u64::from(evidence.iodepth);
     });

@@ -1,6 +1,8 @@
 //! fio seen from outside: its jobs, its rings, and who handed the I/O to the kernel.
 
-use super::{IOS, PASS, PASSED, WINDOW_NS, assert_contains, counted, interrupt, kind, poll, sqpoll, unproven};
+use super::{
+    IOS, PASS, PASSED, WINDOW_NS, assert_contains, counted, interrupt, kind, poll, sqpoll, unproven,
+};
 use iopj_core::evidence::{Completions, Evidence, Finding, RingEvidence, ThreadRole, VerdictKind};
 use iopj_core::path::{Completion, Submission};
 use iopj_probe::observe;
@@ -11,7 +13,11 @@ fn watched(mut evidence: Evidence, rings: &[(Option<i32>, u64)]) -> Evidence {
     evidence.rings = Some(
         rings
             .iter()
-            .map(|&(poller, entries)| RingEvidence { poller, entries: Some(entries), over_ns: Some(WINDOW_NS) })
+            .map(|&(poller, entries)| RingEvidence {
+                poller,
+                entries: Some(entries),
+                over_ns: Some(WINDOW_NS),
+            })
             .collect(),
     );
     for thread in &mut evidence.threads {
@@ -48,8 +54,12 @@ fn sqpoll_is_seen_where_a_poller_took_the_entries() {
 fn nearly_all_entries_must_be_the_pollers() {
     let path = "io_uring/sqpoll/interrupt";
     assert_eq!(kind(path, &watched(sqpoll(IOS), &[(POLLER, 95_001)])), VerdictKind::Verified);
-    assert_contains(&unproven(path, &watched(sqpoll(IOS), &[(POLLER, 95_000)])), "submitted only 95 % of the I/Os");
-    // A last look at nine tenths of the window, after which I/Os came up to twice as often. Half is the least.
+    assert_contains(
+        &unproven(path, &watched(sqpoll(IOS), &[(POLLER, 95_000)])),
+        "submitted only 95 % of the I/Os",
+    );
+    // A last look at nine tenths of the window, after which I/Os came up to twice as often. Half is the
+    // least.
     let looked = |over_ns: u64, entries: u64| {
         let mut evidence = watched(sqpoll(IOS), &[(POLLER, entries)]);
         evidence.rings.as_mut().unwrap()[0].over_ns = Some(over_ns);
@@ -137,7 +147,8 @@ fn jobs_that_are_watched_are_judged_without_fios_own_sleeps() {
     assert_eq!(observe(&evidence).completion, Finding::Seen(Completion::Hybrid));
     // A last look at nine tenths of the window stands for all of it; at a third it does not.
     let mut evidence = watched(poll(), &[(None, IOS)]);
-    (evidence.threads[0].cpu_ns, evidence.threads[0].over_ns) = (WINDOW_NS / 10 * 8, Some(WINDOW_NS / 10 * 9));
+    (evidence.threads[0].cpu_ns, evidence.threads[0].over_ns) =
+        (WINDOW_NS / 10 * 8, Some(WINDOW_NS / 10 * 9));
     assert_eq!(kind("io_uring/syscall/poll", &evidence), VerdictKind::Verified);
     evidence.threads[0].over_ns = Some(WINDOW_NS / 3);
     assert_contains(&unproven("io_uring/syscall/poll", &evidence), "only 80 % of the window");

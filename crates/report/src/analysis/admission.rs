@@ -1,4 +1,5 @@
-//! Who competes: the one place that decides which trials are ranked, compared and put to claims, and why the others are not.
+//! Who competes: the one place that decides which trials are ranked, compared and put to claims, and why the
+//! others are not.
 
 use iopj_core::{Disturbance, VerdictKind};
 use iopj_store::{Measurement, Outcome, StudyRecord, Trial};
@@ -12,14 +13,17 @@ const SHORT_SHARE: f64 = 0.001;
 pub const MARK: &str = "†";
 
 /// What the mark means.
-pub const LEGEND: &str = "† unproven: nothing shows which path these trials took; or disturbed: others had the machine; they compete because --with-unproven lets them";
+pub const LEGEND: &str = "† unproven: nothing shows which path these trials took; or disturbed: others had \
+                          the machine; they compete because --with-unproven lets them";
 
-/// Whose trials compete: the verified ones that nothing disturbed, and the others that are not refuted where the user says so.
+/// Whose trials compete: the verified ones that nothing disturbed, and the others that are not refuted where
+/// the user says so.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Admission {
     /// Trials compete whose path is not shown, and those that were disturbed.
     pub with_unproven: bool,
-    /// Their processor was emulated: times mean nothing, so that others' share of the processors' time disturbs nothing.
+    /// Their processor was emulated: times mean nothing, so that others' share of the processors' time
+    /// disturbs nothing.
     pub emulated: bool,
 }
 
@@ -63,7 +67,8 @@ impl Admission {
 
     /// True if something disturbed what is measured of a trial.
     pub fn is_disturbed(self, measurement: &Measurement) -> bool {
-        let of_time = |one: &Disturbance| matches!(one, Disturbance::Others { .. } | Disturbance::Stolen { .. });
+        let of_time =
+            |one: &Disturbance| matches!(one, Disturbance::Others { .. } | Disturbance::Stolen { .. });
         measurement.conditions.disturbances.iter().any(|one| !(self.emulated && of_time(one)))
     }
 
@@ -92,17 +97,19 @@ impl Admission {
         if trials.iter().any(|trial| self.admit(trial).is_ok()) {
             return None;
         }
-        let measured: Vec<&Measurement> = trials.iter().filter_map(|trial| trial.outcome.measurement()).collect();
+        let measured: Vec<&Measurement> =
+            trials.iter().filter_map(|trial| trial.outcome.measurement()).collect();
         let unproven = measured.iter().filter(|one| one.verdict.kind == VerdictKind::Unproven);
-        let reasons: Vec<&str> =
-            unproven.map(|one| one.verdict.reasons.first().map_or("no reason is told", String::as_str)).collect();
+        let reasons: Vec<&str> = unproven
+            .map(|one| one.verdict.reasons.first().map_or("no reason is told", String::as_str))
+            .collect();
         let disturbed = measured.iter().filter(|one| self.is_disturbed(one)).count();
         if let Some(one) =
             measured.iter().find(|one| one.verdict.kind == VerdictKind::Verified && self.is_disturbed(one))
         {
             return Some(format!(
-                "nothing is ranked: no verified trial was left undisturbed. {disturbed} of {} trials were disturbed: {}; end what else runs, \
-                 or rank such trials, marked, by --with-unproven",
+                "nothing is ranked: no verified trial was left undisturbed. {disturbed} of {} trials were \
+                 disturbed: {}; end what else runs, or rank such trials, marked, by --with-unproven",
                 trials.len(),
                 one.conditions
             ));
@@ -128,7 +135,9 @@ fn most_frequent<'r>(reasons: &[&'r str]) -> Option<&'r str> {
 /// True if a trial did not do the I/O that it stands for.
 fn is_incomplete(measurement: &Measurement) -> bool {
     let short = measurement.short_ios as f64;
-    measurement.ios == 0 || measurement.window_ns == 0 || short > SHORT_SHARE * (measurement.ios as f64 + short)
+    measurement.ios == 0
+        || measurement.window_ns == 0
+        || short > SHORT_SHARE * (measurement.ios as f64 + short)
 }
 
 /// How many trials do not compete, by reason.
@@ -204,7 +213,8 @@ mod tests {
         judge(&mut all[2..3], VerdictKind::Refuted);
         all[3].outcome = Outcome::Failed("EIO".to_owned());
         measurement(&mut all[4]).ios = 0;
-        let why = |admission: Admission| all.iter().map(|trial| admission.admit(trial).err()).collect::<Vec<_>>();
+        let why =
+            |admission: Admission| all.iter().map(|trial| admission.admit(trial).err()).collect::<Vec<_>>();
         let rest = [Some(Barred::Refuted), Some(Barred::Failed), Some(Barred::Incomplete)];
         assert_eq!(why(Admission::default())[..2], [None, Some(Barred::Unproven)]);
         assert_eq!(why(LAX)[..2], [None, None]);
@@ -220,18 +230,21 @@ mod tests {
     fn a_disturbed_trial_keeps_its_verdict_and_does_not_compete() {
         let mut all = trials(3);
         let disturb = |trial: &mut Trial| {
-            measurement(trial).conditions.disturbances = vec![Disturbance::Others { cores: 0.9, allowed: 0.05 }];
+            measurement(trial).conditions.disturbances =
+                vec![Disturbance::Others { cores: 0.9, allowed: 0.05 }];
         };
         all[..2].iter_mut().for_each(disturb);
         judge(&mut all[1..2], VerdictKind::Refuted);
         let (strict, lax) = (Admission::default(), LAX);
-        let why = |admission: Admission| all.iter().map(|trial| admission.admit(trial).err()).collect::<Vec<_>>();
+        let why =
+            |admission: Admission| all.iter().map(|trial| admission.admit(trial).err()).collect::<Vec<_>>();
         assert_eq!(why(strict), [Some(Barred::Disturbed), Some(Barred::Refuted), None]);
         assert_eq!(why(lax), [None, Some(Barred::Refuted), None]);
         assert!(lax.is_marked(lax.admit(&all[0]).unwrap()) && !lax.is_marked(lax.admit(&all[2]).unwrap()));
         assert_eq!(strict.nobody(&all), None);
-        let line = "nothing is ranked: no verified trial was left undisturbed. 1 of 1 trials were disturbed: other processes had 0.90 \
-                    processors, where 0.05 are allowed; end what else runs, or rank such trials, marked, by --with-unproven";
+        let line = "nothing is ranked: no verified trial was left undisturbed. 1 of 1 trials were \
+                    disturbed: other processes had 0.90 processors, where 0.05 are allowed; end what else \
+                    runs, or rank such trials, marked, by --with-unproven";
         assert_eq!(strict.nobody(&all[..1]).as_deref(), Some(line));
         assert_eq!(lax.nobody(&all[..1]), None);
     }
@@ -239,8 +252,12 @@ mod tests {
     #[test]
     fn under_emulation_others_time_disturbs_nothing_and_a_change_does() {
         let mut all = trials(4);
-        let change =
-            PowerChange { what: PowerSetting::Smt, device: None, before: "on".to_owned(), after: "off".to_owned() };
+        let change = PowerChange {
+            what: PowerSetting::Smt,
+            device: None,
+            before: "on".to_owned(),
+            after: "off".to_owned(),
+        };
         let disturbances = [
             Disturbance::Others { cores: 0.9, allowed: 0.05 },
             Disturbance::Stolen { share: 0.1 },
@@ -250,7 +267,8 @@ mod tests {
             measurement(trial).conditions.disturbances = vec![one];
         }
         let emulated = Admission { emulated: true, ..Admission::default() };
-        let why = |admission: Admission| all.iter().map(|trial| admission.admit(trial).err()).collect::<Vec<_>>();
+        let why =
+            |admission: Admission| all.iter().map(|trial| admission.admit(trial).err()).collect::<Vec<_>>();
         let bar = Some(Barred::Disturbed);
         assert_eq!(
             (why(Admission::default()), why(emulated)),
@@ -264,12 +282,14 @@ mod tests {
     fn one_line_says_why_nobody_competes_from_the_verdicts_own_reasons() {
         let mut all = trials(4);
         judge(&mut all, VerdictKind::Unproven);
-        for (trial, reason) in all.iter_mut().zip(["zram0 has no vectors", "rare", "zram0 has no vectors", ""]) {
+        for (trial, reason) in
+            all.iter_mut().zip(["zram0 has no vectors", "rare", "zram0 has no vectors", ""])
+        {
             measurement(trial).verdict.reasons =
                 if reason.is_empty() { Vec::new() } else { vec![reason.to_owned(), "second".to_owned()] };
         }
-        let line = "nothing is ranked: no trial is verified. 4 of 4 trials are unproven: zram0 has no vectors; \
-                    --with-unproven ranks such trials, marked";
+        let line = "nothing is ranked: no trial is verified. 4 of 4 trials are unproven: zram0 has no \
+                    vectors; --with-unproven ranks such trials, marked";
         assert_eq!(Admission::default().nobody(&all).as_deref(), Some(line));
         assert_eq!(LAX.nobody(&all), None);
         judge(&mut all, VerdictKind::Refuted);

@@ -1,4 +1,5 @@
-//! Results without the trials whose rate changed: they stand beside the results with them, never in their place.
+//! Results without the trials whose rate changed: they stand beside the results with them, never in their
+//! place.
 
 use super::admission::Admission;
 use super::cells::{Row, Table, Times, tables};
@@ -15,7 +16,8 @@ use iopj_store::{StudyRecord, Trial};
 pub struct Apart {
     /// The cells of which such trials compete.
     pub cells: Vec<ApartCell>,
-    /// The workloads whose path of least mean latency is told from all others with them and without, and is another one.
+    /// The workloads whose path of least mean latency is told from all others with them and without, and is
+    /// another one.
     pub firsts: Vec<ApartFirst>,
 }
 
@@ -75,7 +77,8 @@ impl ApartCell {
     }
 }
 
-/// The trials that stay where the unsteady ones are left out; absent where there are none of these, and where times mean nothing.
+/// The trials that stay where the unsteady ones are left out; absent where there are none of these, and where
+/// times mean nothing.
 fn steady_ones(study: &StudyRecord, trials: &[Trial]) -> Option<Vec<Trial>> {
     if study.emulated.is_some() || !trials.iter().any(is_apart) {
         return None;
@@ -87,8 +90,8 @@ fn is_apart(trial: &Trial) -> bool {
     trial.outcome.measurement().is_some_and(is_unsteady)
 }
 
-/// The figures of each cell of which unsteady trials compete, with them and without, and where the first path is told to be another;
-/// absent where there is no such cell.
+/// The figures of each cell of which unsteady trials compete, with them and without, and where the first path
+/// is told to be another; absent where there is no such cell.
 pub fn apart(study: &StudyRecord, trials: &[Trial], admission: Admission) -> Option<Apart> {
     let steady = steady_ones(study, trials)?;
     let (with, without) = (tables(study, trials, admission), tables(study, &steady, admission));
@@ -97,7 +100,8 @@ pub fn apart(study: &StudyRecord, trials: &[Trial], admission: Admission) -> Opt
     let mut apart = Apart { cells: Vec::new(), firsts: Vec::new() };
     for (table, first) in with.iter().zip(firsts_with) {
         let at = without.iter().position(|other| other.workload == table.workload);
-        let pair = first.zip(at.and_then(|at| firsts_without[at])).filter(|(with, without)| !is_same(with, without));
+        let pair =
+            first.zip(at.and_then(|at| firsts_without[at])).filter(|(with, without)| !is_same(with, without));
         apart.firsts.extend(pair.map(|(with, without)| ApartFirst {
             workload: table.workload.clone(),
             with: with.clone(),
@@ -118,8 +122,8 @@ pub fn apart(study: &StudyRecord, trials: &[Trial], admission: Admission) -> Opt
     (!apart.cells.is_empty()).then_some(apart)
 }
 
-/// Of each table the path of least mean latency, where it competes alone or is told from every other one, after Holm's correction over
-/// the tables.
+/// Of each table the path of least mean latency, where it competes alone or is told from every other one,
+/// after Holm's correction over the tables.
 fn firsts<'t>(
     study: &StudyRecord,
     tables: &'t [Table],
@@ -131,12 +135,15 @@ fn firsts<'t>(
     let p_of = |table: &Table| {
         let sample = |row: &Row| -> Sample {
             let trials = competing(trials, &table.workload, row, admission);
-            trials.filter_map(|trial| Some((trial.replicate, trial.outcome.measurement()?.latency.mean))).collect()
+            trials
+                .filter_map(|trial| Some((trial.replicate, trial.outcome.measurement()?.latency.mean)))
+                .collect()
         };
         let mut samples = table.rows.iter().filter(|row| row.competes).map(sample);
         let first = samples.next()?;
         // What cannot be tested is not told apart; what by blocks is the other way round neither.
-        let p = |other: Sample| plan.test(&first, &other).filter(|(_, sign)| *sign < 0.0).map_or(1.0, |(p, _)| p);
+        let p =
+            |other: Sample| plan.test(&first, &other).filter(|(_, sign)| *sign < 0.0).map_or(1.0, |(p, _)| p);
         Some(samples.map(p).fold(0.0, f64::max))
     };
     let p: Vec<Option<f64>> = tables.iter().map(p_of).collect();
@@ -146,7 +153,8 @@ fn firsts<'t>(
     tables.iter().zip(told).map(|(table, told)| table.rows.first().filter(|_| told)).collect()
 }
 
-/// What each of these maps, which are all of the question's, is without the unsteady trials; absent for one that has none of them.
+/// What each of these maps, which are all of the question's, is without the unsteady trials; absent for one
+/// that has none of them.
 pub fn apart_maps(
     study: &StudyRecord,
     trials: &[Trial],
@@ -165,11 +173,14 @@ pub fn apart_maps(
         };
         let count = trials.iter().filter(competes).count();
         let other = without.iter().find(|other| {
-            other.workload == map.workload && other.settings == map.settings && other.generator == map.generator
+            other.workload == map.workload
+                && other.settings == map.settings
+                && other.generator == map.generator
         });
         let cells = map.cells.iter().filter_map(|(at, cell)| {
             let with = decided(cell);
-            let without = other.and_then(|other| other.cells.get(at)).map_or((Decision::Empty, Vec::new()), decided);
+            let without =
+                other.and_then(|other| other.cells.get(at)).map_or((Decision::Empty, Vec::new()), decided);
             (with != without).then_some(Redecided { at: *at, with, without })
         });
         (count > 0).then(|| ApartMap { trials: count, cells: cells.collect() })

@@ -8,8 +8,8 @@ use iopj_core::{IoPath, VerdictKind, Workload};
 use iopj_store::{EnergySource, Generator, Measurement, Outcome, StudyRecord, Trial, histogram};
 use std::collections::BTreeMap;
 
-/// The paths of one workload: those that compete, the one of least mean latency first; then, unranked, the others, refuted ones last.
-/// Where times mean nothing the paths stand in their own order.
+/// The paths of one workload: those that compete, the one of least mean latency first; then, unranked, the
+/// others, refuted ones last. Where times mean nothing the paths stand in their own order.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Table {
     /// The workload.
@@ -33,14 +33,15 @@ pub struct Row {
     pub verdicts: Vec<(VerdictKind, usize)>,
     /// Trials that failed.
     pub failed: usize,
-    /// Means over the trials that compete; where none does over the unproven ones, and where all were refuted over those; absent
-    /// where none was measured.
+    /// Means over the trials that compete; where none does over the unproven ones, and where all were refuted
+    /// over those; absent where none was measured.
     pub figures: Option<Figures>,
     /// A trial of it competes.
     pub competes: bool,
     /// An unproven trial of it competes.
     pub marked: bool,
-    /// Mean latency over that of the table's first row, less one; absent for rows that do not compete and under emulation.
+    /// Mean latency over that of the table's first row, less one; absent for rows that do not compete and
+    /// under emulation.
     pub slower: Option<f64>,
     /// Reasons of verdicts other than `verified`, and errors, each once.
     pub reasons: Vec<String>,
@@ -51,7 +52,8 @@ pub struct Row {
 }
 
 impl Table {
-    /// The meter and scope of its energy, one for all tables of a store; absent without any, and under emulation.
+    /// The meter and scope of its energy, one for all tables of a store; absent without any, and under
+    /// emulation.
     pub fn energy(&self) -> Option<&EnergySource> {
         self.rows.iter().find_map(|row| Some(&row.figures.as_ref()?.energy.as_ref()?.source))
     }
@@ -161,8 +163,8 @@ fn rows(trials: &[&Trial], shown: &Shown<'_>) -> Vec<Row> {
     rows
 }
 
-/// Rows that compete by latency, or by path without one; then the other ones that are not refuted, refuted ones, and those
-/// without figures.
+/// Rows that compete by latency, or by path without one; then the other ones that are not refuted, refuted
+/// ones, and those without figures.
 fn order(row: &Row) -> (u8, f64, IoPath) {
     let rank = match &row.figures {
         Some(_) if row.competes => 0,
@@ -200,7 +202,8 @@ fn row(first: &Trial, trials: &[&Trial], shown: &Shown<'_>) -> Row {
             add_reason(format!("failed: {error}"));
         }
     }
-    let competing: Vec<&Measurement> = trials.iter().filter_map(|trial| shown.admission.admit(trial).ok()).collect();
+    let competing: Vec<&Measurement> =
+        trials.iter().filter_map(|trial| shown.admission.admit(trial).ok()).collect();
     let unrefuted = || measured.iter().copied().filter(|m| m.verdict.kind != VerdictKind::Refuted).collect();
     let bases: [Vec<&Measurement>; 2] = [competing.clone(), unrefuted()];
     let basis = bases.iter().find(|basis| !basis.is_empty()).unwrap_or(&measured);
@@ -224,9 +227,12 @@ fn figures(measured: &[&Measurement], shown: &Shown<'_>) -> Option<Figures> {
     if measured.is_empty() {
         return None;
     }
-    let mean = |of: &dyn Fn(&Measurement) -> f64| measured.iter().map(|m| of(m)).sum::<f64>() / measured.len() as f64;
+    let mean = |of: &dyn Fn(&Measurement) -> f64| {
+        measured.iter().map(|m| of(m)).sum::<f64>() / measured.len() as f64
+    };
     let if_all = |metric: Metric| {
-        let all: Option<Vec<f64>> = measured.iter().map(|measurement| metric.value(measurement, None)).collect();
+        let all: Option<Vec<f64>> =
+            measured.iter().map(|measurement| metric.value(measurement, None)).collect();
         all.map(|all| all.iter().sum::<f64>() / all.len() as f64)
     };
     Some(Figures {

@@ -1,4 +1,5 @@
-//! Two stores held against each other, or two sides of one: what got better or worse beyond noise, cell by cell.
+//! Two stores held against each other, or two sides of one: what got better or worse beyond noise, cell by
+//! cell.
 //!
 //! Reading stores and showing the result is left to others.
 
@@ -20,7 +21,8 @@ pub const METRICS: [Metric; 5] =
 const COUNTS: [Metric; 1] = [Metric::InterruptsPerIo];
 /// Those that are compared besides where both stores hold costs of one source.
 const COSTS: [Metric; 3] = [Metric::Instructions(None), Metric::Loads(None), Metric::Stores(None)];
-/// Those that are compared besides where both stores hold energy of one meter and scope, and neither is emulated.
+/// Those that are compared besides where both stores hold energy of one meter and scope, and neither is
+/// emulated.
 const ENERGY: [Metric; 2] = [Metric::Watts, Metric::IosPerJoule];
 /// Level of the family of all tests of a comparison.
 pub const LEVEL: f64 = 0.05;
@@ -35,9 +37,11 @@ pub struct Comparison {
     /// What sets the sides apart that are of one store; absent of two stores.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub by: Option<By>,
-    /// Sides of one study are tested within its blocks, which hold both; stores, and what was not run in blocks, by Welch's test.
+    /// Sides of one study are tested within its blocks, which hold both; stores, and what was not run in
+    /// blocks, by Welch's test.
     pub in_blocks: bool,
-    /// The looks that decided how many replicates there are, of two stores the pairs of theirs: each p-value is multiplied by it.
+    /// The looks that decided how many replicates there are, of two stores the pairs of theirs: each p-value
+    /// is multiplied by it.
     pub looks: u32,
     /// Trials whose block lacks the other side's: they stay out of a comparison in blocks.
     pub unpaired: usize,
@@ -90,7 +94,8 @@ pub struct Difference {
     pub after: Option<String>,
 }
 
-/// What two trials must have in common to be replicates. Of what sets sides of one store apart it says what is before.
+/// What two trials must have in common to be replicates. Of what sets sides of one store apart it says what
+/// is before.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Cell {
     /// The path.
@@ -119,7 +124,8 @@ pub struct Change {
     pub ratio: Option<f64>,
     /// 95 % interval of the ratio; absent for one replicate, or where it has no bounds.
     pub interval: Option<(f64, f64)>,
-    /// The least change, as a share, that would have been seen four times out of five; absent as is the p-value.
+    /// The least change, as a share, that would have been seen four times out of five; absent as is the
+    /// p-value.
     pub least: Option<f64>,
     /// An unproven trial is among them.
     pub marked: bool,
@@ -169,18 +175,25 @@ impl Outcome {
     }
 }
 
-/// Holds the trials of `after` against those of `before`. Trials that do not compete are counted and left out. A setting
-/// that has one value throughout each store, but not the same, is a difference between them and keeps no cells apart.
-pub fn compare(before: (&StudyRecord, &[Trial]), after: (&StudyRecord, &[Trial]), admission: Admission) -> Comparison {
+/// Holds the trials of `after` against those of `before`. Trials that do not compete are counted and left
+/// out. A setting that has one value throughout each store, but not the same, is a difference between them
+/// and keeps no cells apart.
+pub fn compare(
+    before: (&StudyRecord, &[Trial]),
+    after: (&StudyRecord, &[Trial]),
+    admission: Admission,
+) -> Comparison {
     compare_sides(before, after, (None, admission))
 }
 
-/// Holds trials of one store against others of it: those of one path, generator, `rw`, `bs`, `iodepth`, `numjobs` or setting against
-/// those of another. `by` is `KEY=BEFORE,AFTER`, or `KEY` where the trials have two values of it. Blocks hold both sides, so that
-/// the test is of the differences within them; an imported study was run in none.
+/// Holds trials of one store against others of it: those of one path, generator, `rw`, `bs`, `iodepth`,
+/// `numjobs` or setting against those of another. `by` is `KEY=BEFORE,AFTER`, or `KEY` where the trials have
+/// two values of it. Blocks hold both sides, so that the test is of the differences within them; an imported
+/// study was run in none.
 ///
 /// # Errors
-/// One sentence on what is wrong with `by`: an unknown key, a value that no trial has, or no two values named.
+/// One sentence on what is wrong with `by`: an unknown key, a value that no trial has, or no two values
+/// named.
 pub fn compare_within(
     study: &StudyRecord,
     trials: Vec<Trial>,
@@ -216,12 +229,14 @@ fn compare_sides(
         }
     }
     let mut only_after: Vec<Cell> = new.into_iter().map(|(cell, _)| cell).collect();
-    let order = |a: &Cell, b: &Cell| a.path.cmp(&b.path).then_with(|| a.workload.title().cmp(&b.workload.title()));
+    let order =
+        |a: &Cell, b: &Cell| a.path.cmp(&b.path).then_with(|| a.workload.title().cmp(&b.workload.title()));
     only_before.sort_by(order);
     only_after.sort_by(order);
     let in_blocks = key.is_some() && in_blocks(before.0);
     // Either store may have ended at any of its looks.
-    let looks = if key.is_some() { before.0.looks() } else { before.0.looks().saturating_mul(after.0.looks()) };
+    let looks =
+        if key.is_some() { before.0.looks() } else { before.0.looks().saturating_mul(after.0.looks()) };
     let unpaired = if in_blocks { pairs.iter_mut().map(keep_shared_blocks).sum() } else { 0 };
     let mut differences = facts_apart(before.0, after.0);
     differences.extend(apart);
@@ -251,7 +266,8 @@ fn compare_sides(
 /// Keeps of a pair the replicates that both sides have; how many trials stay out.
 fn keep_shared_blocks((_, before, after): &mut Pair<'_>) -> usize {
     let count = before.len() + after.len();
-    let of_both = |one: &(u32, &Measurement), others: &[Replicate<'_>]| others.iter().any(|other| other.0 == one.0);
+    let of_both =
+        |one: &(u32, &Measurement), others: &[Replicate<'_>]| others.iter().any(|other| other.0 == one.0);
     before.retain(|one| of_both(one, after));
     after.retain(|one| of_both(one, before));
     count - before.len() - after.len()
@@ -273,12 +289,12 @@ fn metrics(before: &Side, after: &Side, with_energy: bool) -> Vec<Metric> {
     metrics
 }
 
-/// Changes for the worse that are beyond noise and whose ratio of means is off by more than `percent`: in IOPS or mean
-/// latency, or, of two emulated stores with exact costs throughout, in instructions per I/O.
+/// Changes for the worse that are beyond noise and whose ratio of means is off by more than `percent`: in
+/// IOPS or mean latency, or, of two emulated stores with exact costs throughout, in instructions per I/O.
 ///
 /// # Errors
-/// No trial of a side competes; or a store is emulated and has no such counts, or the other one is none: there is nothing to tell a
-/// regression by.
+/// No trial of a side competes; or a store is emulated and has no such counts, or the other one is none:
+/// there is nothing to tell a regression by.
 pub fn regressions(comparison: &Comparison, percent: f64) -> Result<Vec<&Change>, String> {
     let Comparison { before, after, .. } = comparison;
     for side in [before, after] {
@@ -286,11 +302,13 @@ pub fn regressions(comparison: &Comparison, percent: f64) -> Result<Vec<&Change>
             return Err(format!("study `{}`: {why}", side.study));
         }
         let Some(emulator) = &side.emulated else { continue };
-        let exact = [before, after].map(|side| side.emulated.is_some() && side.costs == Some(CostSource::Exact));
+        let exact =
+            [before, after].map(|side| side.emulated.is_some() && side.costs == Some(CostSource::Exact));
         if exact != [true; 2] {
             return Err(format!(
-                "study `{}` was emulated by {emulator}, where times mean nothing and only exact instructions per I/O tell a \
-                 regression: give two emulated stores of which every trial has exact costs, or leave the option out",
+                "study `{}` was emulated by {emulator}, where times mean nothing and only exact \
+                 instructions per I/O tell a regression: give two emulated stores of which every trial has \
+                 exact costs, or leave the option out",
                 side.study
             ));
         }
@@ -299,7 +317,9 @@ pub fn regressions(comparison: &Comparison, percent: f64) -> Result<Vec<&Change>
     let beyond = |change: &&Change| match change.metric {
         Metric::Iops => change.ratio.is_some_and(|ratio| 100.0 * (1.0 - ratio) > percent),
         Metric::LatencyMean => change.ratio.is_none_or(|ratio| 100.0 * (ratio - 1.0) > percent),
-        Metric::Instructions(None) if counts => change.ratio.is_none_or(|ratio| 100.0 * (ratio - 1.0) > percent),
+        Metric::Instructions(None) if counts => {
+            change.ratio.is_none_or(|ratio| 100.0 * (ratio - 1.0) > percent)
+        }
         _ => false,
     };
     Ok(comparison.changes.iter().filter(|change| change.outcome == Outcome::Worse).filter(beyond).collect())
@@ -322,7 +342,8 @@ fn side((study, trials): (&StudyRecord, &[Trial]), admission: Admission) -> Side
     let first = counting().next().and_then(source);
     Side {
         emulated: study.emulated.clone(),
-        costs: first.filter(|first| counting().all(|measurement| source(measurement).as_ref() == Some(first))),
+        costs: first
+            .filter(|first| counting().all(|measurement| source(measurement).as_ref() == Some(first))),
         energy: EnergySource::measured(&[trials]).filter(|_| study.emulated.is_none()),
         study: study.name.clone(),
         trials: trials.len(),
@@ -353,17 +374,22 @@ fn facts_apart(before: &StudyRecord, after: &StudyRecord) -> Vec<Difference> {
     let (before, after) = (facts(before), facts(after));
     let names: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
     let rank = |name: &str| FIRST.iter().position(|first| *first == name).unwrap_or(FIRST.len());
-    let mut names: Vec<&String> = names.into_iter().filter(|name| before.get(*name) != after.get(*name)).collect();
+    let mut names: Vec<&String> =
+        names.into_iter().filter(|name| before.get(*name) != after.get(*name)).collect();
     names.sort_by_key(|name| rank(name));
     let value = |facts: &BTreeMap<String, String>, name: &String| facts.get(name).cloned();
-    let difference =
-        |name: &String| Difference { name: name.clone(), before: value(&before, name), after: value(&after, name) };
+    let difference = |name: &String| Difference {
+        name: name.clone(),
+        before: value(&before, name),
+        after: value(&after, name),
+    };
     names.into_iter().map(difference).collect()
 }
 
 /// Settings with one value throughout each store that are not the same in both.
 fn settings_apart(before: &[Trial], after: &[Trial]) -> Vec<Difference> {
-    let names: BTreeSet<&String> = before.iter().chain(after).flat_map(|trial| trial.settings.keys()).collect();
+    let names: BTreeSet<&String> =
+        before.iter().chain(after).flat_map(|trial| trial.settings.keys()).collect();
     let only = |trials: &[Trial], name: &String| {
         let first = trials.first()?.settings.get(name);
         trials.iter().all(|trial| trial.settings.get(name) == first).then(|| first.cloned())
@@ -400,7 +426,11 @@ type Pair<'a> = (Cell, Vec<Replicate<'a>>, Vec<Replicate<'a>>);
 /// The test and its looks, whose energy counts, and who competes on either side.
 type How<'a> = (Method, u32, Option<&'a EnergySource>, [Admission; 2]);
 
-fn changes(pairs: &[Pair<'_>], metrics: &[Metric], (method, looks, source, admissions): How<'_>) -> Vec<Change> {
+fn changes(
+    pairs: &[Pair<'_>],
+    metrics: &[Metric],
+    (method, looks, source, admissions): How<'_>,
+) -> Vec<Change> {
     let family = pairs.len() * metrics.len();
     let plan = |metric: &Metric| Plan { looks, ..Plan::of(*metric, method, family) };
     let change = |pair, metric: &Metric| change(pair, *metric, (plan(metric), source, admissions));
@@ -413,8 +443,9 @@ fn changes(pairs: &[Pair<'_>], metrics: &[Metric], (method, looks, source, admis
         change.p_holm = Some(p_holm);
         change.outcome = outcome(change, p_holm);
     }
-    changes
-        .sort_by(|a, b| a.rank().cmp(&b.rank()).then_with(|| b.size().total_cmp(&a.size())).then_with(|| order(a, b)));
+    changes.sort_by(|a, b| {
+        a.rank().cmp(&b.rank()).then_with(|| b.size().total_cmp(&a.size())).then_with(|| order(a, b))
+    });
     changes
 }
 
@@ -452,7 +483,10 @@ fn change(
         ratio: ratio.map(|ratio| ratio.ratio).or(plain).filter(|ratio| ratio.is_finite()),
         interval: ratio.map(|Ratio { low, high, .. }| (low, high)),
         least: contrast.and_then(|contrast: Contrast| contrast.least()),
-        marked: [before, after].into_iter().zip(admissions).any(|(all, one)| all.iter().any(|(_, m)| one.is_marked(m))),
+        marked: [before, after]
+            .into_iter()
+            .zip(admissions)
+            .any(|(all, one)| all.iter().any(|(_, m)| one.is_marked(m))),
         p: contrast.map(|contrast| contrast.p),
         p_holm: None,
         outcome: if before_mean.is_none() || after_mean.is_none() {

@@ -49,7 +49,11 @@ pub(crate) fn trial(path: &str, iops: u64) -> Trial {
         achieved_depth: 1.0,
         preconditioning: None,
         evidence: Evidence::default(),
-        observed: Observed { completion: unclear(), submission: Finding::Unclear("none".into()), doubt: None },
+        observed: Observed {
+            completion: unclear(),
+            submission: Finding::Unclear("none".into()),
+            doubt: None,
+        },
         verdict: Verdict { kind: VerdictKind::Verified, reasons: vec![] },
         conditions: Default::default(),
         power_state: [serde_json::Value::Null, serde_json::Value::Null],
@@ -95,13 +99,18 @@ fn of<'a>(comparison: &'a Comparison, path: &str, metric: Metric) -> &'a Change 
 #[test]
 fn what_changed_is_told_from_what_did_not() {
     let before =
-        [trials(LIBAIO, &[1000, 1010, 990, 1005, 995]), trials(URING, &[2000, 2020, 1980, 2010, 1990])].concat();
-    let after = [trials(URING, &[2001, 2018, 1985, 2008, 1989]), trials(LIBAIO, &[800, 808, 792, 804, 796])].concat();
+        [trials(LIBAIO, &[1000, 1010, 990, 1005, 995]), trials(URING, &[2000, 2020, 1980, 2010, 1990])]
+            .concat();
+    let after =
+        [trials(URING, &[2001, 2018, 1985, 2008, 1989]), trials(LIBAIO, &[800, 808, 792, 804, 796])].concat();
     let comparison = compared(&before, &after);
     assert_eq!(comparison.changes.len(), 10);
     let iops = of(&comparison, LIBAIO, Metric::Iops);
     assert_eq!((iops.outcome, iops.ratio), (Outcome::Worse, Some(0.8)));
-    assert_eq!((iops.before, iops.after), (Some(Mean { n: 5, mean: 1000.0 }), Some(Mean { n: 5, mean: 800.0 })));
+    assert_eq!(
+        (iops.before, iops.after),
+        (Some(Mean { n: 5, mean: 1000.0 }), Some(Mean { n: 5, mean: 800.0 }))
+    );
     let (low, high) = iops.interval.unwrap();
     assert!(low < 0.8 && 0.8 < high && high - low < 0.03, "{low} {high}");
     assert!(iops.p_holm.unwrap() > iops.p.unwrap() && iops.p_holm.unwrap() < 1e-6);
@@ -139,7 +148,8 @@ fn regressions_are_beyond_the_threshold_and_beyond_noise() {
     let before = trials(LIBAIO, &[1000, 1001, 999, 1000]);
     let after = trials(LIBAIO, &[950, 951, 949, 950]);
     let comparison = compared(&before, &after);
-    let metrics = |percent| regressions(&comparison, percent).unwrap().iter().map(|c| c.metric).collect::<Vec<_>>();
+    let metrics =
+        |percent| regressions(&comparison, percent).unwrap().iter().map(|c| c.metric).collect::<Vec<_>>();
     // 5 % of IOPS, 5.26 % of latency; p99 has no say.
     assert_eq!(metrics(4.9), [Metric::LatencyMean, Metric::Iops]);
     assert_eq!(metrics(5.1), [Metric::LatencyMean]);
@@ -168,7 +178,10 @@ fn one_replicate_decides_nothing() {
     for (before, after) in [(&[1000][..], &[500, 501, 502][..]), (&[1000, 1001], &[500]), (&[1000], &[500])] {
         let comparison = compared(&trials(LIBAIO, before), &trials(LIBAIO, after));
         let iops = of(&comparison, LIBAIO, Metric::Iops);
-        assert_eq!((iops.outcome, iops.p, iops.p_holm, iops.interval), (Outcome::OneReplicate, None, None, None));
+        assert_eq!(
+            (iops.outcome, iops.p, iops.p_holm, iops.interval),
+            (Outcome::OneReplicate, None, None, None)
+        );
         assert!((iops.ratio.unwrap() - 0.5).abs() < 1e-2);
         assert_eq!(iops.outcome.as_str(), "undecided: one replicate");
         assert!(regressions(&comparison, 0.0).unwrap().is_empty());
@@ -182,12 +195,20 @@ fn refuted_and_failed_trials_are_counted_and_left_out() {
     measurement(&mut after[3]).verdict.kind = VerdictKind::Refuted;
     after[4].outcome = Result::Failed("EIO".into());
     let comparison = compared(&before, &after);
-    assert_eq!((comparison.after.trials, comparison.after.left_out.text().as_str()), (5, "1 refuted, 1 failed"));
+    assert_eq!(
+        (comparison.after.trials, comparison.after.left_out.text().as_str()),
+        (5, "1 refuted, 1 failed")
+    );
     let iops = of(&comparison, LIBAIO, Metric::Iops);
     assert_eq!((iops.outcome, iops.after), (Outcome::NoDifference, Some(Mean { n: 3, mean: 1000.0 })));
     after.iter_mut().take(3).for_each(|trial| trial.outcome = Result::Failed("EIO".into()));
     let comparison = compared(&before, &after);
-    assert!(comparison.changes.iter().all(|change| change.outcome == Outcome::NotMeasured && change.after.is_none()));
+    assert!(
+        comparison
+            .changes
+            .iter()
+            .all(|change| change.outcome == Outcome::NotMeasured && change.after.is_none())
+    );
 }
 
 #[test]
@@ -207,7 +228,10 @@ fn unproven_trials_compete_only_where_they_are_let_and_no_regression_is_told_of_
     assert_eq!(regressions(&comparison, 5.0).unwrap().len(), 2);
     assert!(comparison.changes.iter().all(|change| change.marked));
     let text = crate::render::comparison(&comparison);
-    assert!(text.contains("libaio/syscall/interrupt†") && text.contains("† unproven: nothing shows"), "{text}");
+    assert!(
+        text.contains("libaio/syscall/interrupt†") && text.contains("† unproven: nothing shows"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -221,7 +245,8 @@ fn percentiles_are_compared_by_their_logarithms() {
     };
     let comparison = compared(&with([100, 200, 400]), &with([200, 400, 800]));
     let change = of(&comparison, LIBAIO, Metric::LatencyP99);
-    // Geometric means of 200 and 400; scipy.stats.ttest_ind(np.log(after), np.log(before), equal_var=False).pvalue
+    // Geometric means of 200 and 400; scipy.stats.ttest_ind(np.log(after), np.log(before),
+    // equal_var=False).pvalue
     assert!((change.ratio.unwrap() - 2.0).abs() < 1e-12);
     assert!((change.p.unwrap() - 0.2878641347266908).abs() < 1e-9, "{change:?}");
 }
@@ -234,7 +259,10 @@ fn cells_are_matched_by_all_that_makes_them() {
     after[0].workload.rw = Rw::Randwrite;
     after[1].generator = Generator::Fio;
     let comparison = compared(&before, &after);
-    assert_eq!((comparison.changes.len(), comparison.only_before.len(), comparison.only_after.len()), (0, 2, 2));
+    assert_eq!(
+        (comparison.changes.len(), comparison.only_before.len(), comparison.only_after.len()),
+        (0, 2, 2)
+    );
     assert_eq!(comparison.only_before[1].path.to_string(), URING);
 }
 
@@ -278,13 +306,24 @@ fn empty_stores_compare_to_nothing() {
 
 fn numbers_are_finite(value: &serde_json::Value) -> bool {
     // A NaN becomes null: only what may be absent may be null.
-    let mut absent =
-        ["ratio", "interval", "least", "p", "p_holm", "before", "after", "runtime_ns", "ios", "emulated", "costs"]
-            .iter();
+    let mut absent = [
+        "ratio",
+        "interval",
+        "least",
+        "p",
+        "p_holm",
+        "before",
+        "after",
+        "runtime_ns",
+        "ios",
+        "emulated",
+        "costs",
+    ]
+    .iter();
     match value {
-        serde_json::Value::Object(map) => map
-            .iter()
-            .all(|(key, value)| (value.is_null() && absent.clone().any(|a| a == key)) || numbers_are_finite(value)),
+        serde_json::Value::Object(map) => map.iter().all(|(key, value)| {
+            (value.is_null() && absent.clone().any(|a| a == key)) || numbers_are_finite(value)
+        }),
         serde_json::Value::Array(all) => all.iter().all(numbers_are_finite),
         serde_json::Value::Null => absent.next().is_none(),
         _ => true,
@@ -295,7 +334,9 @@ fn numbers_are_finite(value: &serde_json::Value) -> bool {
 fn json_has_the_words_of_the_metrics() {
     let comparison = compared(&trials(LIBAIO, &[10, 11]), &trials(LIBAIO, &[20, 21]));
     let json = serde_json::to_value(&comparison).unwrap();
-    assert!(json["changes"].as_array().unwrap().iter().any(|c| c["metric"] == "iops" && c["before"]["n"] == 2));
+    assert!(
+        json["changes"].as_array().unwrap().iter().any(|c| c["metric"] == "iops" && c["before"]["n"] == 2)
+    );
     assert_eq!(json["changes"][0]["cell"]["path"], LIBAIO);
     assert!(numbers_are_finite(&json), "{json}");
 }
@@ -342,7 +383,10 @@ fn of_an_emulated_store_only_counts_are_compared() {
         let words: Vec<&str> = comparison.changes.iter().map(|change| change.metric.as_str()).collect();
         assert_eq!(words, ["context_switches_per_io", "interrupts_per_io"], "no time, however much worse");
         let error = regressions(&comparison, 1.0).unwrap_err();
-        assert!(error.contains("was emulated by QEMU TCG") && error.contains("leave the option out"), "{error}");
+        assert!(
+            error.contains("was emulated by QEMU TCG") && error.contains("leave the option out"),
+            "{error}"
+        );
         let text = crate::render::comparison(&comparison);
         assert!(text.contains("times mean nothing there and are not compared"), "{text}");
         assert!(!text.contains("IOPS") && !text.contains("latency"), "{text}");
@@ -369,11 +413,14 @@ fn exact_instructions_tell_a_regression_between_emulated_stores() {
     let refuse = |change: fn(&mut Measurement)| {
         let mut after = counted(LIBAIO, &[5100, 5101, 5102]);
         change(measurement(&mut after[1]));
-        regressions(&compare((&emulated(), &before), (&emulated(), &after), Admission::default()), 1.0).is_err()
+        regressions(&compare((&emulated(), &before), (&emulated(), &after), Admission::default()), 1.0)
+            .is_err()
     };
     assert!(!refuse(|_| ()));
     assert!(refuse(|one| one.costs = None));
-    assert!(refuse(|one| one.costs.as_mut().unwrap().source = CostSource::Sampled(vec!["instructions".into()])));
+    assert!(refuse(
+        |one| one.costs.as_mut().unwrap().source = CostSource::Sampled(vec!["instructions".into()])
+    ));
     assert!(!refuse(|one| {
         (one.costs, one.verdict.kind) = (None, VerdictKind::Refuted);
     }));
@@ -389,14 +436,18 @@ fn costs_are_compared_where_both_were_counted_alike() {
         trials
     };
     let metrics = |before: &[Trial], after: &[Trial]| compared(before, after).metrics;
-    assert_eq!(metrics(&sampled("instructions"), &sampled("instructions")).len(), METRICS.len() + COSTS.len());
+    assert_eq!(
+        metrics(&sampled("instructions"), &sampled("instructions")).len(),
+        METRICS.len() + COSTS.len()
+    );
     assert_eq!(metrics(&sampled("instructions"), &counted(URING, &[5000])), METRICS);
     assert_eq!(metrics(&trials(URING, &[1000]), &trials(URING, &[1000])), METRICS);
 }
 
 #[test]
 fn stores_whose_replicates_were_decided_while_they_ran_are_corrected_for_their_looks() {
-    let (old, new) = (trials(URING, &[1000, 1010, 990, 1005, 995]), trials(URING, &[1030, 1045, 1020, 1035, 1025]));
+    let (old, new) =
+        (trials(URING, &[1000, 1010, 990, 1005, 995]), trials(URING, &[1030, 1045, 1020, 1035, 1025]));
     let of = |before: &StudyRecord, after: &StudyRecord| {
         let comparison = compare((before, &old), (after, &new), Admission::default());
         let iops = comparison.changes.iter().find(|change| change.metric == Metric::Iops).unwrap();

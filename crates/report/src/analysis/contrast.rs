@@ -1,4 +1,5 @@
-//! Two samples held against each other: the test, how large the effect is, and the least one that could have been seen.
+//! Two samples held against each other: the test, how large the effect is, and the least one that could have
+//! been seen.
 
 use super::exact::{least_blocks, sign_flips};
 use super::least::least_shift;
@@ -20,7 +21,8 @@ pub fn in_blocks(study: &StudyRecord) -> bool {
 pub struct Plan {
     /// The test.
     pub method: Method,
-    /// The values are percentiles: their logarithms are compared, and the effect is a ratio of geometric means.
+    /// The values are percentiles: their logarithms are compared, and the effect is a ratio of geometric
+    /// means.
     pub logs: bool,
     /// The comparisons that Holm's correction is over, this one among them.
     pub family: usize,
@@ -56,7 +58,8 @@ struct Sight {
 }
 
 impl Contrast {
-    /// The least difference, as a share of the second, that would have been seen four times out of five at 5 % over the family.
+    /// The least difference, as a share of the second, that would have been seen four times out of five at 5
+    /// % over the family.
     pub fn least(&self) -> Option<f64> {
         let Sight { df, level, standard_error, second } = self.sight;
         let shift = least_shift(df, level)? * standard_error;
@@ -71,8 +74,8 @@ impl Plan {
         Plan { method, logs: metric.is_percentile(), family, looks: 1 }
     }
 
-    /// The test of `a` against `b` alone: its p-value for all looks, and whether the first is more (1), less (-1), or neither (0).
-    /// `None` where there are too few replicates.
+    /// The test of `a` against `b` alone: its p-value for all looks, and whether the first is more (1), less
+    /// (-1), or neither (0). `None` where there are too few replicates.
     pub fn test(&self, a: &Sample, b: &Sample) -> Option<(f64, f64)> {
         let (a, b) = self.values(a, b);
         let (x, y) = (self.scaled(&a), self.scaled(&b));
@@ -127,7 +130,9 @@ impl Plan {
     fn permuted(&self, x: &[f64], y: &[f64]) -> Option<f64> {
         let can_reach = x.len() as f64 >= least_blocks(self.tests(), LEVEL);
         let differences = || x.iter().zip(y).map(|(x, y)| x - y).collect::<Vec<f64>>();
-        (self.logs && self.method == Method::Paired && can_reach).then(|| sign_flips(&differences())).flatten()
+        (self.logs && self.method == Method::Paired && can_reach)
+            .then(|| sign_flips(&differences()))
+            .flatten()
     }
 
     fn ratio(&self, a: &[f64], b: &[f64]) -> Option<Ratio> {
@@ -137,7 +142,9 @@ impl Plan {
 
 /// The blocks that all samples hold, with the values of each; none of no sample.
 pub fn joined(samples: &[Sample]) -> Vec<(u32, Vec<f64>)> {
-    let value = |sample: &Sample, block: u32| sample.iter().find(|(other, _)| *other == block).map(|(_, value)| *value);
+    let value = |sample: &Sample, block: u32| {
+        sample.iter().find(|(other, _)| *other == block).map(|(_, value)| *value)
+    };
     let all = |block: u32| samples.iter().map(|sample| value(sample, block)).collect::<Option<Vec<f64>>>();
     let first = samples.first().into_iter().flatten();
     first.filter_map(|(block, _)| all(*block).map(|values| (*block, values))).collect()
@@ -226,7 +233,11 @@ mod tests {
     fn what_could_have_been_seen_shrinks_with_replicates_and_grows_with_the_family() {
         let least = |values: &[f64], family| {
             let zero = sample(&vec![100.0; values.len()]);
-            Plan::of(Metric::Iops, Method::Paired, family).contrast(&sample(values), &zero).unwrap().least().unwrap()
+            Plan::of(Metric::Iops, Method::Paired, family)
+                .contrast(&sample(values), &zero)
+                .unwrap()
+                .least()
+                .unwrap()
         };
         let five = [101.0, 99.0, 102.0, 98.0, 100.0];
         // Standard error sqrt(2.5 / 5) of a mean of 100, times the shift that SciPy solves for (see `least`).

@@ -29,7 +29,8 @@ pub struct Costs {
 }
 
 impl Costs {
-    /// The means over the measurements that have a profile with instructions, loads or stores; `None` where none has.
+    /// The means over the measurements that have a profile with instructions, loads or stores; `None` where
+    /// none has.
     pub fn of(measured: &[&Measurement]) -> Option<Costs> {
         let mean = |kind, space| {
             let values: Vec<f64> = measured.iter().filter_map(|one| per_io(one, kind, Some(space))).collect();
@@ -68,16 +69,22 @@ pub fn per_io(measurement: &Measurement, kind: CostKind, space: Option<Space>) -
 }
 
 /// The same over the functions that fit.
-pub fn per_io_of(measurement: &Measurement, kind: CostKind, fits: impl Fn(&FunctionCost) -> bool) -> Option<f64> {
+pub fn per_io_of(
+    measurement: &Measurement,
+    kind: CostKind,
+    fits: impl Fn(&FunctionCost) -> bool,
+) -> Option<f64> {
     let costs = measurement.costs.as_ref().filter(|costs| costs.has(kind))?;
     let ios = measurement.evidence.ios();
-    let sum: u128 = costs.functions.iter().filter(|one| fits(one)).map(|one| u128::from(one.cost.get(kind))).sum();
+    let sum: u128 =
+        costs.functions.iter().filter(|one| fits(one)).map(|one| u128::from(one.cost.get(kind))).sum();
     (ios > 0).then(|| sum as f64 / ios as f64)
 }
 
 /// True for functions of the kernel that lie under a source directory, which ends in a slash.
 pub fn is_under(function: &FunctionCost, directory: &str) -> bool {
-    function.space == Space::Kernel && function.directory.as_deref().is_some_and(|own| own.starts_with(directory))
+    function.space == Space::Kernel
+        && function.directory.as_deref().is_some_and(|own| own.starts_with(directory))
 }
 
 /// The source directory of a function of the kernel, or [`UNKNOWN`]; `None` for programs.
@@ -91,7 +98,11 @@ pub(crate) mod tests {
     use iopj_core::Cost;
 
     /// The cost of a function of the kernel in a directory (none for an empty one), for tests.
-    pub(crate) fn function(name: &str, directory: &str, [instructions, loads, stores]: [u64; 3]) -> FunctionCost {
+    pub(crate) fn function(
+        name: &str,
+        directory: &str,
+        [instructions, loads, stores]: [u64; 3],
+    ) -> FunctionCost {
         FunctionCost {
             space: Space::Kernel,
             function: name.to_owned(),
@@ -144,7 +155,10 @@ pub(crate) mod tests {
         let none = per_io_of(&one, CostKind::Loads, |f| is_under(f, "mm/")).unwrap();
         assert!(none == 0.0 && none.is_sign_positive(), "no `-0` is written");
         let names: Vec<_> = one.costs.as_ref().unwrap().functions.iter().map(directory).collect();
-        assert_eq!(names, [None, Some("block/"), Some("drivers/nvme/host/"), Some(UNKNOWN), Some("block/partitions/")]);
+        assert_eq!(
+            names,
+            [None, Some("block/"), Some("drivers/nvme/host/"), Some(UNKNOWN), Some("block/partitions/")]
+        );
     }
 
     #[test]

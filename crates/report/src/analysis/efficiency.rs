@@ -1,5 +1,6 @@
-//! The papers' figures of performance, power and efficiency as tables from any store with a meter: IOPS, W and IO/J of each path over
-//! depth or over threads. Means over replicates, as the papers draw them; they print none of these.
+//! The papers' figures of performance, power and efficiency as tables from any store with a meter: IOPS, W
+//! and IO/J of each path over depth or over threads. Means over replicates, as the papers draw them; they
+//! print none of these.
 
 use super::admission::Admission;
 use super::metric::Metric;
@@ -44,10 +45,13 @@ pub struct EfficiencyCell {
     pub ios_per_joule: f64,
 }
 
-/// Tables over depth, then over threads, of the workloads that were measured at two values or more of it. Energy is that of `source`.
-/// Trials without energy stay out beside those that do not compete.
+/// Tables over depth, then over threads, of the workloads that were measured at two values or more of it.
+/// Energy is that of `source`. Trials without energy stay out beside those that do not compete.
 pub fn efficiency(trials: &[Trial], source: &EnergySource, admission: Admission) -> Vec<EfficiencyTable> {
-    [Axis::Iodepth, Axis::Numjobs].into_iter().flat_map(|axis| over(axis, trials, (source, admission))).collect()
+    [Axis::Iodepth, Axis::Numjobs]
+        .into_iter()
+        .flat_map(|axis| over(axis, trials, (source, admission)))
+        .collect()
 }
 
 /// Whose energy it is, and whose trials compete.
@@ -68,28 +72,47 @@ fn place(axis: Axis, trial: &Trial) -> u32 {
     if axis == Axis::Iodepth { trial.workload.iodepth } else { trial.workload.numjobs }
 }
 
-fn table(setting: Setting, axis: Axis, trials: &[&Trial], (source, admission): Of<'_>) -> Option<EfficiencyTable> {
+fn table(
+    setting: Setting,
+    axis: Axis,
+    trials: &[&Trial],
+    (source, admission): Of<'_>,
+) -> Option<EfficiencyTable> {
     let has_energy = |trial: &&Trial| admission.admit(trial).is_ok_and(|one| source.joules(one).is_some());
     let trials: Vec<&Trial> = trials.iter().copied().filter(has_energy).collect();
     let mut values: Vec<u32> = trials.iter().map(|trial| place(axis, trial)).collect();
     values.sort_unstable();
     values.dedup();
     let row = |path: IoPath| {
-        let of = |value: u32| trials.iter().filter(move |trial| trial.path == path && place(axis, trial) == value);
-        EfficiencyRow { path, cells: values.iter().map(|value| cell(of(*value), (source, admission))).collect() }
+        let of =
+            |value: u32| trials.iter().filter(move |trial| trial.path == path && place(axis, trial) == value);
+        EfficiencyRow {
+            path,
+            cells: values.iter().map(|value| cell(of(*value), (source, admission))).collect(),
+        }
     };
     let rows = paths(&trials).into_iter().map(row).collect();
     (values.len() > 1).then(|| EfficiencyTable { setting, axis: axis.as_str(), values: values.clone(), rows })
 }
 
-fn cell<'t>(trials: impl Iterator<Item = &'t &'t Trial>, (source, admission): Of<'_>) -> Option<EfficiencyCell> {
+fn cell<'t>(
+    trials: impl Iterator<Item = &'t &'t Trial>,
+    (source, admission): Of<'_>,
+) -> Option<EfficiencyCell> {
     let measured: Vec<&Measurement> = trials.filter_map(|trial| admission.admit(trial).ok()).collect();
     let whole = |metric: Metric| {
         let values: Option<Vec<f64>> = measured.iter().map(|one| metric.value(one, Some(source))).collect();
-        values.filter(|values| !values.is_empty()).map(|values| values.iter().sum::<f64>() / values.len() as f64)
+        values
+            .filter(|values| !values.is_empty())
+            .map(|values| values.iter().sum::<f64>() / values.len() as f64)
     };
     let (watts, ios_per_joule) = (whole(Metric::Watts)?, whole(Metric::IosPerJoule)?);
-    Some(EfficiencyCell { replicates: measured.len(), iops: mean(&measured, Measurement::iops), watts, ios_per_joule })
+    Some(EfficiencyCell {
+        replicates: measured.len(),
+        iops: mean(&measured, Measurement::iops),
+        watts,
+        ios_per_joule,
+    })
 }
 
 #[cfg(test)]

@@ -1,8 +1,9 @@
-//! Energy of a cell: means over its replicates with their uncertainty, and the trials that a meter did not cover.
+//! Energy of a cell: means over its replicates with their uncertainty, and the trials that a meter did not
+//! cover.
 //!
-//! Which meter and scope trials are compared by is the store's [`EnergySource`]. The random part is what two paths on
-//! one meter are told apart by: it is in the spread of the replicates. The common part, the meter's gain above all, is
-//! the same in all of them and only counts for the figure itself.
+//! Which meter and scope trials are compared by is the store's [`EnergySource`]. The random part is what two
+//! paths on one meter are told apart by: it is in the spread of the replicates. The common part, the meter's
+//! gain above all, is the same in all of them and only counts for the figure itself.
 
 use super::metric::Metric;
 use super::stats::{LEVEL, summarize};
@@ -38,7 +39,8 @@ pub struct Uncertain {
     pub mean: f64,
     /// The random part: between replicates by Student's t; of a single one what the meter's readings tell.
     pub random: f64,
-    /// Random and common parts together; absent where the meter's accuracy is not declared for every replicate.
+    /// Random and common parts together; absent where the meter's accuracy is not declared for every
+    /// replicate.
     pub combined: Option<f64>,
 }
 
@@ -87,14 +89,16 @@ fn half([low, high]: [f64; 2]) -> f64 {
     (high - low) / 2.0
 }
 
-/// Standard uncertainty of the common part in J, from the combined interval and the random standard uncertainty.
+/// Standard uncertainty of the common part in J, from the combined interval and the random standard
+/// uncertainty.
 fn common_j(joules: &Joules) -> Option<f64> {
     let combined = half(joules.interval?) / NORMAL;
     Some((combined.powi(2) - joules.random_j.powi(2)).max(0.0).sqrt())
 }
 
-/// Half of the interval of a random and a common part together: Student's quantile at the degrees of freedom of Welch and
-/// Satterthwaite (JCGM 100:2008, G.4.1). `random` is its standard uncertainty, its degrees of freedom and its own half.
+/// Half of the interval of a random and a common part together: Student's quantile at the degrees of freedom
+/// of Welch and Satterthwaite (JCGM 100:2008, G.4.1). `random` is its standard uncertainty, its degrees of
+/// freedom and its own half.
 fn combine((standard, dof, random): (f64, Option<f64>, f64), common: f64) -> f64 {
     let both = standard.hypot(common);
     if common == 0.0 || both == 0.0 {
@@ -104,7 +108,8 @@ fn combine((standard, dof, random): (f64, Option<f64>, f64), common: f64) -> f64
         Some(dof) if standard > 0.0 => {
             // Common parts are known from a certificate: their degrees of freedom are infinite.
             let effective = dof * (both / standard).powi(4);
-            StudentsT::new(0.0, 1.0, effective).map_or(NORMAL, |student| student.inverse_cdf(1.0 - LEVEL / 2.0))
+            StudentsT::new(0.0, 1.0, effective)
+                .map_or(NORMAL, |student| student.inverse_cdf(1.0 - LEVEL / 2.0))
         }
         _ => NORMAL,
     };
@@ -123,7 +128,8 @@ pub struct Incomplete<'a> {
 /// The trials that the source did not cover, in their order; refuted and failed ones stay out anyhow.
 pub fn incomplete<'a>(trials: &'a [Trial], source: &EnergySource) -> Vec<Incomplete<'a>> {
     let lack = |trial: &'a Trial| {
-        let measurement = trial.outcome.measurement().filter(|one| one.verdict.kind != VerdictKind::Refuted)?;
+        let measurement =
+            trial.outcome.measurement().filter(|one| one.verdict.kind != VerdictKind::Refuted)?;
         Some(Incomplete { trial, reason: source.lack(measurement)? })
     };
     trials.iter().filter_map(lack).collect()

@@ -1,4 +1,5 @@
-//! Energy of made-up trials whose joules are known, through metrics, tables, winner maps, comparisons and their texts.
+//! Energy of made-up trials whose joules are known, through metrics, tables, winner maps, comparisons and
+//! their texts.
 
 use super::*;
 use crate::analysis::Admission;
@@ -13,8 +14,8 @@ use iopj_store::{Outcome, StudyRecord};
 /// The length of the window of the trials of `cell`.
 const SECONDS: f64 = 2.0;
 
-/// Gives a trial joules of a meter over a scope: half of the random interval is 1 J, idle power 30 W, known to 2 J. A meter called
-/// `model` estimates.
+/// Gives a trial joules of a meter over a scope: half of the random interval is 1 J, idle power 30 W, known
+/// to 2 J. A meter called `model` estimates.
 pub(crate) fn give(trial: &mut Trial, meter: &str, scope: Scope, joules: f64) {
     let complete = Joules {
         seconds: SECONDS,
@@ -92,7 +93,10 @@ fn metrics_are_those_of_the_source_alone() {
     let rapl = EnergySource { scope: Scope::Package, meter: "rapl".to_owned(), estimated: false };
     assert_eq!((of(Metric::Watts, &rapl), of(Metric::IosPerJoule, &rapl)), (25.0, 40.0));
     // 50 J are less than the idle machine takes.
-    assert_eq!((of(Metric::WattsAboveIdle, &rapl), Metric::IosPerJouleAboveIdle.value(one, Some(&rapl))), (-5.0, None));
+    assert_eq!(
+        (of(Metric::WattsAboveIdle, &rapl), Metric::IosPerJouleAboveIdle.value(one, Some(&rapl))),
+        (-5.0, None)
+    );
     for metric in metrics {
         assert_eq!(metric.value(one, None), None, "{metric}");
         assert!(metric.is_energy() && metric.is_time(), "{metric}");
@@ -105,7 +109,8 @@ fn metrics_are_those_of_the_source_alone() {
 fn replicates_tell_the_random_part_and_the_meter_the_common_one() {
     let mut trials = replicates(SIO, [98.0, 100.0, 102.0]);
     let energy = |trials: &[Trial]| {
-        let measured: Vec<&Measurement> = trials.iter().filter_map(|trial| trial.outcome.measurement()).collect();
+        let measured: Vec<&Measurement> =
+            trials.iter().filter_map(|trial| trial.outcome.measurement()).collect();
         Energy::of(&measured, &plug()).unwrap()
     };
     // Student's quantile at two degrees of freedom is 4.302653; the standard deviation is 2 J, or 1 W.
@@ -124,8 +129,8 @@ fn replicates_tell_the_random_part_and_the_meter_the_common_one() {
     let watts = energy(&trials).watts.unwrap();
     assert!(watts.random == 0.0 && near(watts.combined.unwrap(), 2.0), "{watts:?}");
     assert!(near(energy(&trials).ios_per_joule.unwrap().combined.unwrap(), 0.8));
-    // Random and common parts add in squares, with more degrees of freedom than the random part alone has. The standard
-    // deviation is 1 W, the common interval 4 W.
+    // Random and common parts add in squares, with more degrees of freedom than the random part alone has.
+    // The standard deviation is 1 W, the common interval 4 W.
     for (trial, value) in trials.iter_mut().zip([98.0, 100.0, 102.0]) {
         let joules = joules(trial);
         (joules.joules, joules.interval) = (value, Some([0.92 * value, 1.08 * value]));
@@ -152,7 +157,11 @@ fn every_table_gains_watts_and_ios_per_joule_with_the_source_in_its_heading() {
     assert!(text.contains("numjobs 1, 2s, 3 replicates, energy: system by plug path verdict IOPS"), "{text}");
     assert!(text.contains("slower W \u{b1} IO/J \u{b1} "), "{text}");
     assert!(text.contains("0 50.00 2.5 20.01 0.99 ") && text.contains("0 40.00 0 25.00 0 "), "{text}");
-    assert!(text.contains("the meter declares no accuracy") && !text.contains("est.") && !text.contains("incomplete"));
+    assert!(
+        text.contains("the meter declares no accuracy")
+            && !text.contains("est.")
+            && !text.contains("incomplete")
+    );
     for trial in &mut trials {
         let joules = joules(trial);
         joules.interval = Some([0.96 * joules.joules, 1.04 * joules.joules]);
@@ -179,7 +188,8 @@ fn incomplete_trials_are_counted_and_named_and_leave_the_scope_as_it_is() {
     assert!(text.contains("energy: system by plug") && !text.contains("rapl"), "{text}");
     assert!(
         text.contains(
-            "energy incomplete, left out of all that is said of energy: 1 posix-sio/syscall/poll, randread 4k"
+            "energy incomplete, left out of all that is said of energy: 1 posix-sio/syscall/poll, randread \
+             4k"
         ),
         "{text}"
     );
@@ -206,7 +216,10 @@ fn estimates_are_shown_as_such_and_rank_nothing() {
         give(trial, "model", Scope::System, 100.0);
     }
     let text = squeezed(&render::report(&study("6.1"), &trials, Admission::default()));
-    assert!(text.contains("energy: system by model, est. ") && text.contains("est. 50.00 0 est. 20.00 0"), "{text}");
+    assert!(
+        text.contains("energy: system by model, est. ") && text.contains("est. 50.00 0 est. 20.00 0"),
+        "{text}"
+    );
     let latex = render::latex(&tables(&study("6.1"), &trials, Admission::default()));
     assert!(latex.contains("est. 50.00") && latex.contains("% energy: system by model, est."), "{latex}");
     let csv = render::csv(&tables(&study("6.1"), &trials, Admission::default()));
@@ -216,9 +229,13 @@ fn estimates_are_shown_as_such_and_rank_nothing() {
     assert!(text.contains("energy was measured in no trial that counts"), "{text}");
     let study = study("6.1");
     let comparison = compare((&study, &trials), (&study, &trials), Admission::default());
-    assert!(comparison.energy.is_none() && comparison.changes.iter().all(|change| !change.metric.is_energy()));
+    assert!(
+        comparison.energy.is_none() && comparison.changes.iter().all(|change| !change.metric.is_energy())
+    );
     let page = render::html::page(&study, &trials, &[], Admission::default());
-    assert!(page.contains("no meter took part") && !page.contains("over-joule") && !page.contains("IO/J</th>"));
+    assert!(
+        page.contains("no meter took part") && !page.contains("over-joule") && !page.contains("IO/J</th>")
+    );
 }
 
 #[test]
@@ -234,9 +251,17 @@ fn exports_hold_the_means_and_their_intervals() {
     let of = |row: usize, name: &str| lines[row][lines[0].iter().position(|one| *one == name).unwrap()];
     assert!(lines.iter().all(|line| line.len() == lines[0].len()));
     let with = if of(1, "path") == SIO { (1, 2) } else { (2, 1) };
-    assert_eq!((of(with.0, "joules"), of(with.0, "watts"), of(with.0, "energy_meter")), ("100", "50", "\"plug\""));
-    assert!(of(with.0, "watts_plus_minus").starts_with("2.484") && of(with.0, "watts_plus_minus_all").is_empty());
-    assert_eq!((of(with.1, "watts"), of(with.1, "energy_meter"), of(with.1, "energy_incomplete")), ("", "\"\"", ""));
+    assert_eq!(
+        (of(with.0, "joules"), of(with.0, "watts"), of(with.0, "energy_meter")),
+        ("100", "50", "\"plug\"")
+    );
+    assert!(
+        of(with.0, "watts_plus_minus").starts_with("2.484") && of(with.0, "watts_plus_minus_all").is_empty()
+    );
+    assert_eq!(
+        (of(with.1, "watts"), of(with.1, "energy_meter"), of(with.1, "energy_incomplete")),
+        ("", "\"\"", "")
+    );
     let latex = render::latex(&tables);
     assert!(
         latex.contains("& W & $\\pm$ & $\\pm$ all & IO/J &") && latex.contains("& 50.00 & 2.48 & -- & 20.01"),
@@ -251,7 +276,10 @@ fn two_stores_are_compared_by_the_meter_that_they_share() {
     let comparison = compare((&study, &before), (&study, &after), Admission::default());
     let change = |metric: Metric| comparison.changes.iter().find(|change| change.metric == metric).unwrap();
     let watts = change(Metric::Watts);
-    assert!(near(watts.ratio.unwrap(), 0.8) && watts.outcome == crate::analysis::compare::Outcome::Better, "{watts:?}");
+    assert!(
+        near(watts.ratio.unwrap(), 0.8) && watts.outcome == crate::analysis::compare::Outcome::Better,
+        "{watts:?}"
+    );
     assert_eq!(change(Metric::IosPerJoule).outcome, crate::analysis::compare::Outcome::Better);
     let text = render::comparison(&comparison);
     assert!(text.contains("energy (W, IO/J): system by plug; a gain"), "{text}");
@@ -260,9 +288,14 @@ fn two_stores_are_compared_by_the_meter_that_they_share() {
         measurement(trial).energy[0].meter = "pdu".to_owned();
     }
     let comparison = compare((&study, &before), (&study, &after), Admission::default());
-    assert!(comparison.energy.is_none() && comparison.changes.iter().all(|change| !change.metric.is_energy()));
+    assert!(
+        comparison.energy.is_none() && comparison.changes.iter().all(|change| !change.metric.is_energy())
+    );
     let text = squeezed(&render::comparison(&comparison));
-    assert!(text.contains("no meter and scope in common: system by plug before, system by pdu after"), "{text}");
+    assert!(
+        text.contains("no meter and scope in common: system by plug before, system by pdu after"),
+        "{text}"
+    );
 }
 
 #[test]

@@ -7,13 +7,14 @@ const MOST_BLOCKS: usize = 40;
 /// The most values of two samples whose ranks are all dealt.
 const MOST_RANKED: usize = 60;
 
-/// The replicates from which on flipped signs can reach the level `level` after Holm over `family` comparisons: 1 + log2(m / level).
+/// The replicates from which on flipped signs can reach the level `level` after Holm over `family`
+/// comparisons: 1 + log2(m / level).
 pub fn least_blocks(family: usize, level: f64) -> f64 {
     1.0 + (family.max(1) as f64 / level).log2()
 }
 
-/// Two-sided p-value of the mean of `differences` being zero, over all ways to flip their signs (Fisher 1935); `None` for fewer than
-/// two, for more than 40, and for values that are not finite.
+/// Two-sided p-value of the mean of `differences` being zero, over all ways to flip their signs (Fisher
+/// 1935); `None` for fewer than two, for more than 40, and for values that are not finite.
 pub fn sign_flips(differences: &[f64]) -> Option<f64> {
     let n = differences.len();
     if !(2..=MOST_BLOCKS).contains(&n) || !differences.iter().all(|one| one.is_finite()) {
@@ -51,17 +52,20 @@ fn sums(values: &[f64]) -> Vec<f64> {
 pub struct RankTest {
     /// Pairs of which the first sample's value is the greater, ties by half.
     pub u: f64,
-    /// Two-sided p-value: exact without ties, else by the normal distribution, corrected for ties and continuity.
+    /// Two-sided p-value: exact without ties, else by the normal distribution, corrected for ties and
+    /// continuity.
     pub p: f64,
 }
 
-/// Holds the ranks of two samples against each other; `None` for an empty one, and for values that are not finite.
+/// Holds the ranks of two samples against each other; `None` for an empty one, and for values that are not
+/// finite.
 pub fn rank_test(a: &[f64], b: &[f64]) -> Option<RankTest> {
     let all: Vec<f64> = a.iter().chain(b).copied().collect();
     if a.is_empty() || b.is_empty() || !all.iter().all(|one| one.is_finite()) {
         return None;
     }
-    let against = |x: &f64| b.iter().map(|y| if x > y { 1.0 } else { f64::from(u8::from(x == y)) / 2.0 }).sum::<f64>();
+    let against =
+        |x: &f64| b.iter().map(|y| if x > y { 1.0 } else { f64::from(u8::from(x == y)) / 2.0 }).sum::<f64>();
     let u: f64 = a.iter().map(against).sum();
     let (n, m) = (a.len() as f64, b.len() as f64);
     let extreme = u.max(n * m - u);
@@ -120,7 +124,10 @@ mod tests {
         // scipy.stats.permutation_test((d,), np.mean, permutation_type='samples', n_resamples=np.inf).pvalue
         near(sign_flips(&[0.031, -0.004, 0.022, 0.015, 0.040, 0.008, -0.011, 0.027]).unwrap(), 0.0546875);
         near(sign_flips(&[0.03, 0.01, 0.02, 0.04, 0.01]).unwrap(), 0.0625);
-        assert_eq!((sign_flips(&[0.0; 4]), sign_flips(&[1.0]), sign_flips(&[1.0; 41])), (Some(1.0), None, None));
+        assert_eq!(
+            (sign_flips(&[0.0; 4]), sign_flips(&[1.0]), sign_flips(&[1.0; 41])),
+            (Some(1.0), None, None)
+        );
         // All of one sign: the least that so many blocks can show.
         near(sign_flips(&[1.0; 30]).unwrap(), 2f64.powi(-29));
     }

@@ -9,8 +9,8 @@ pub const POWER: f64 = 0.8;
 /// Steps of Simpson's rule, even.
 const STEPS: usize = 500;
 
-/// The shift of means, in standard errors of their difference, that a two-sided t-test at `level` sees with probability [`POWER`].
-/// `None` for degrees of freedom or a level that no test has.
+/// The shift of means, in standard errors of their difference, that a two-sided t-test at `level` sees with
+/// probability [`POWER`]. `None` for degrees of freedom or a level that no test has.
 pub fn least_shift(df: f64, level: f64) -> Option<f64> {
     let critical = upper_quantile(df, level / 2.0)?;
     let (mut low, mut high) = (0.0, critical + 10.0);
@@ -25,13 +25,14 @@ pub fn least_shift(df: f64, level: f64) -> Option<f64> {
     Some(high)
 }
 
-/// The probability that |t| exceeds `critical` where the means differ by `shift` standard errors: the normal distribution over that
-/// of the standard deviation's estimate.
+/// The probability that |t| exceeds `critical` where the means differ by `shift` standard errors: the normal
+/// distribution over that of the standard deviation's estimate.
 fn power(df: f64, critical: f64, shift: f64) -> Option<f64> {
     let normal = Normal::new(0.0, 1.0).ok()?;
     // s is the estimate over the truth: s^2 df has the chi-squared distribution of df degrees of freedom.
     let scale = (df / 2.0) * (df / 2.0).ln() + 2f64.ln() - ln_gamma(df / 2.0);
-    let density = |s: f64| if s > 0.0 { (scale + (df - 1.0) * s.ln() - df * s * s / 2.0).exp() } else { at_zero(df) };
+    let density =
+        |s: f64| if s > 0.0 { (scale + (df - 1.0) * s.ln() - df * s * s / 2.0).exp() } else { at_zero(df) };
     let seen = |s: f64| normal.cdf(shift - critical * s) + normal.cdf(-shift - critical * s);
     // Where the density or what is seen is nothing there is nothing to add.
     let until = (1.0 + 10.0 / df.sqrt()).max(3.0).min((shift + 9.0) / critical);
@@ -45,7 +46,8 @@ fn power(df: f64, critical: f64, shift: f64) -> Option<f64> {
             2.0
         }
     };
-    let sum: f64 = (0..=STEPS).map(|at| (at, at as f64 * step)).map(|(at, s)| weight(at) * density(s) * seen(s)).sum();
+    let sum: f64 =
+        (0..=STEPS).map(|at| (at, at as f64 * step)).map(|(at, s)| weight(at) * density(s) * seen(s)).sum();
     Some(sum * step / 3.0).filter(|power| power.is_finite())
 }
 
@@ -64,7 +66,8 @@ mod tests {
 
     #[test]
     fn the_power_of_a_test_agrees_with_scipy() {
-        // tc = t.ppf(1 - level / 2, df); scipy.stats.nct.sf(tc, df, shift) + scipy.stats.nct.cdf(-tc, df, shift)
+        // tc = t.ppf(1 - level / 2, df); scipy.stats.nct.sf(tc, df, shift) + scipy.stats.nct.cdf(-tc, df,
+        // shift)
         for (df, level, shift, expected) in [
             (2.0, 0.05, 5.0, 0.7191805363914986),
             (9.0, 0.05, 3.0, 0.7611566204263244),

@@ -13,7 +13,8 @@ use serde::Serialize;
 pub struct Table {
     /// What they share.
     pub setting: Setting,
-    /// The paths, by completion in the order of the paper's columns; each has a trial that counts, with loads and stores.
+    /// The paths, by completion in the order of the paper's columns; each has a trial that counts, with loads
+    /// and stores.
     pub paths: Vec<IoPath>,
     /// The counts are samples by period.
     pub sampled: bool,
@@ -30,15 +31,16 @@ pub struct Row {
     pub per_io: Vec<f64>,
 }
 
-/// A table for each workload and interface of which the store holds loads and stores, in the order in which they first
-/// stand.
+/// A table for each workload and interface of which the store holds loads and stores, in the order in which
+/// they first stand.
 pub fn loads_stores(trials: &[Trial], admission: Admission) -> Vec<Table> {
     let mut groups: Vec<(&Trial, Vec<(IoPath, &Measurement)>)> = Vec::new();
     for trial in trials {
         let has = |one: &&Measurement| {
             one.costs.as_ref().is_some_and(|costs| costs.has(CostKind::Loads) && costs.has(CostKind::Stores))
         };
-        let Some(measurement) = admission.admit(trial).ok().filter(has).filter(|one| one.evidence.ios() > 0) else {
+        let Some(measurement) = admission.admit(trial).ok().filter(has).filter(|one| one.evidence.ios() > 0)
+        else {
             continue;
         };
         let same = |first: &Trial| {
@@ -76,8 +78,9 @@ fn count(measurement: &Measurement, source: &str) -> Option<f64> {
     Some(of(CostKind::Loads)? + of(CostKind::Stores)?)
 }
 
-/// True if a function belongs to a source of the paper's table. What lies in none of its directories, user space
-/// included, is `other`; what is in one of them and under none of its names is that directory's `other`.
+/// True if a function belongs to a source of the paper's table. What lies in none of its directories, user
+/// space included, is `other`; what is in one of them and under none of its names is that directory's
+/// `other`.
 fn belongs(function: &FunctionCost, source: &str) -> bool {
     let directories = || LOADS_STORES.iter().map(|row| row.source).filter(|source| source.ends_with('/'));
     match source.split_once(' ') {
@@ -93,7 +96,8 @@ fn belongs(function: &FunctionCost, source: &str) -> bool {
 
 /// The functions, with wildcards, that the paper names in a directory.
 fn names(directory: &str) -> impl Iterator<Item = &'static str> {
-    let own = LOADS_STORES.iter().filter_map(move |row| row.source.strip_prefix(directory)?.strip_prefix(' '));
+    let own =
+        LOADS_STORES.iter().filter_map(move |row| row.source.strip_prefix(directory)?.strip_prefix(' '));
     own.filter(|name| *name != "other")
 }
 

@@ -123,7 +123,9 @@ impl Metric {
             Metric::Instructions(Some(Space::Kernel)) => {
                 ("kernel_instructions_per_io", "kernel instructions", "per I/O")
             }
-            Metric::Instructions(Some(Space::User)) => ("user_instructions_per_io", "user instructions", "per I/O"),
+            Metric::Instructions(Some(Space::User)) => {
+                ("user_instructions_per_io", "user instructions", "per I/O")
+            }
             Metric::Loads(None) => ("loads_per_io", "loads", "per I/O"),
             Metric::Loads(Some(Space::Kernel)) => ("kernel_loads_per_io", "kernel loads", "per I/O"),
             Metric::Loads(Some(Space::User)) => ("user_loads_per_io", "user loads", "per I/O"),
@@ -152,7 +154,8 @@ impl Metric {
         )
     }
 
-    /// True for times and for what is measured by them, rates, shares and energy: under emulation they mean nothing.
+    /// True for times and for what is measured by them, rates, shares and energy: under emulation they mean
+    /// nothing.
     pub fn is_time(self) -> bool {
         match self {
             Metric::Iops
@@ -164,9 +167,10 @@ impl Metric {
             | Metric::LatencyP99_9
             | Metric::CpuPercent
             | Metric::IopsPerCpu => true,
-            Metric::ContextSwitchesPerIo | Metric::InterruptsPerIo | Metric::SystemCallsPerIo | Metric::SleepsPerIo => {
-                false
-            }
+            Metric::ContextSwitchesPerIo
+            | Metric::InterruptsPerIo
+            | Metric::SystemCallsPerIo
+            | Metric::SleepsPerIo => false,
             Metric::Instructions(_) | Metric::Loads(_) | Metric::Stores(_) => false,
             Metric::Joules
             | Metric::Watts
@@ -200,8 +204,8 @@ impl Metric {
         )
     }
 
-    /// The value of a trial; `None` where it was not measured, or is not defined (I/Os per CPU time of no CPU time). Energy is
-    /// that of `source`; without one there is none.
+    /// The value of a trial; `None` where it was not measured, or is not defined (I/Os per CPU time of no CPU
+    /// time). Energy is that of `source`; without one there is none.
     pub fn value(self, measurement: &Measurement, source: Option<&EnergySource>) -> Option<f64> {
         let latency = &measurement.latency;
         let value = match self {
@@ -231,15 +235,17 @@ impl Metric {
         value.filter(|value| value.is_finite())
     }
 
-    /// An energy metric of these joules. Per joule above idle there is no value where idle power is not exceeded by more than the
-    /// uncertainty: the ratio has no bounds then (Fieller 1954).
+    /// An energy metric of these joules. Per joule above idle there is no value where idle power is not
+    /// exceeded by more than the uncertainty: the ratio has no bounds then (Fieller 1954).
     fn energy(self, measurement: &Measurement, joules: &Joules) -> Option<f64> {
         let above = joules.above_idle.as_ref();
         let count = if self == Metric::BytesPerJoule { measurement.bytes } else { measurement.ios } as f64;
         match self {
             Metric::Joules => Some(joules.joules),
             Metric::Watts => Some(joules.watts()),
-            Metric::IosPerJoule | Metric::BytesPerJoule => (joules.joules > 0.0).then(|| count / joules.joules),
+            Metric::IosPerJoule | Metric::BytesPerJoule => {
+                (joules.joules > 0.0).then(|| count / joules.joules)
+            }
             Metric::WattsAboveIdle => above.map(|above| above.joules / joules.seconds),
             Metric::IosPerJouleAboveIdle => {
                 above.filter(|above| above.random_interval[0] > 0.0).map(|above| count / above.joules)

@@ -1,5 +1,5 @@
-//! Orders of paths by a time: all that an emulated store tells of times, and only where the replicates tell neighbours
-//! apart. No time is in them.
+//! Orders of paths by a time: all that an emulated store tells of times, and only where the replicates tell
+//! neighbours apart. No time is in them.
 
 use super::admission::Admission;
 use super::metric::Metric;
@@ -11,8 +11,8 @@ use std::collections::BTreeMap;
 /// The metrics that paths are ordered by, the least first.
 pub const METRICS: [Metric; 2] = [Metric::LatencyMean, Metric::CpuPercent];
 
-/// The paths of one workload under the same settings and generator, in the order of a metric's means; neighbours that are not
-/// told apart in the order of paths.
+/// The paths of one workload under the same settings and generator, in the order of a metric's means;
+/// neighbours that are not told apart in the order of paths.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ordering {
     /// The workload.
@@ -40,16 +40,20 @@ pub enum Step {
     Untested,
 }
 
-/// The orders of every workload that holds two paths or more that compete, in the order in which workloads first stand. Neighbours
-/// are held against each other by Welch's test at 5 %, after Holm over the steps of an order.
+/// The orders of every workload that holds two paths or more that compete, in the order in which workloads
+/// first stand. Neighbours are held against each other by Welch's test at 5 %, after Holm over the steps of
+/// an order.
 pub fn orderings(trials: &[Trial], metric: Metric, admission: Admission) -> Vec<Ordering> {
     let mut groups: Vec<(&Trial, BTreeMap<IoPath, Vec<f64>>)> = Vec::new();
     for trial in trials {
-        let Some(value) = admission.admit(trial).ok().and_then(|measurement| metric.value(measurement, None)) else {
+        let Some(value) = admission.admit(trial).ok().and_then(|measurement| metric.value(measurement, None))
+        else {
             continue;
         };
         let same = |first: &Trial| {
-            first.workload == trial.workload && first.settings == trial.settings && first.generator == trial.generator
+            first.workload == trial.workload
+                && first.settings == trial.settings
+                && first.generator == trial.generator
         };
         let place = groups.iter().position(|(first, _)| same(first)).unwrap_or_else(|| {
             groups.push((trial, BTreeMap::new()));
@@ -65,8 +69,10 @@ fn order(of: &Trial, samples: BTreeMap<IoPath, Vec<f64>>, metric: Metric) -> Opt
     let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
     let mut ranked: Vec<(IoPath, Vec<f64>)> = samples.into_iter().collect();
     ranked.sort_by(|(_, a), (_, b)| mean(a).total_cmp(&mean(b)));
-    let tests: Vec<Option<f64>> =
-        ranked.windows(2).map(|pair| t_test(Method::Welch, &pair[0].1, &pair[1].1).map(|test| test.p)).collect();
+    let tests: Vec<Option<f64>> = ranked
+        .windows(2)
+        .map(|pair| t_test(Method::Welch, &pair[0].1, &pair[1].1).map(|test| test.p))
+        .collect();
     let mut corrected = holm(&tests.iter().flatten().copied().collect::<Vec<f64>>()).into_iter();
     let step = |p: Option<f64>| match p.and_then(|_| corrected.next()) {
         None => Step::Untested,
@@ -77,7 +83,8 @@ fn order(of: &Trial, samples: BTreeMap<IoPath, Vec<f64>>, metric: Metric) -> Opt
     let mut paths: Vec<IoPath> = ranked.into_iter().map(|(path, _)| path).collect();
     let mut from = 0;
     for until in (1..=paths.len()).filter(|at| steps.get(at - 1).is_none_or(|step| *step == Step::More)) {
-        // What is not told apart stands in the order of paths: that of the means would say more than is known.
+        // What is not told apart stands in the order of paths: that of the means would say more than is
+        // known.
         paths[from..until].sort_unstable();
         from = until;
     }
@@ -93,12 +100,14 @@ mod tests {
     use crate::analysis::claims::fixture::{Measured, cell, judge, workload};
     use iopj_core::{Rw, VerdictKind};
 
-    const PATHS: [&str; 3] = ["io_uring/syscall/poll", "io_uring/syscall/hybrid", "io_uring/syscall/interrupt"];
+    const PATHS: [&str; 3] =
+        ["io_uring/syscall/poll", "io_uring/syscall/hybrid", "io_uring/syscall/interrupt"];
 
     /// Cells of these mean latencies in us, CPU use the other way round.
     fn trials(latencies: [f64; 3], spread: &[f64]) -> Vec<Trial> {
         let of = |(path, mean_us): (&&str, f64)| {
-            let measured = Measured { mean_us, cpu_percent: 1000.0 / mean_us, iops: 1000.0, ..Measured::default() };
+            let measured =
+                Measured { mean_us, cpu_percent: 1000.0 / mean_us, iops: 1000.0, ..Measured::default() };
             cell(path, &workload(Rw::Randread, 1), measured, spread)
         };
         PATHS.iter().zip(latencies).flat_map(of).collect()
@@ -118,9 +127,15 @@ mod tests {
     fn what_differs_is_ordered_and_what_does_not_is_a_tie() {
         let spread = [-0.01, 0.0, 0.01];
         let order = only(&trials([10.0, 20.0, 30.0], &spread), Metric::LatencyMean);
-        assert_eq!((order.first, &order.rest[..]), (path(0), &[(Step::More, path(1)), (Step::More, path(2))][..]));
+        assert_eq!(
+            (order.first, &order.rest[..]),
+            (path(0), &[(Step::More, path(1)), (Step::More, path(2))][..])
+        );
         let order = only(&trials([10.0, 20.0, 30.0], &spread), Metric::CpuPercent);
-        assert_eq!((order.first, &order.rest[..]), (path(2), &[(Step::More, path(1)), (Step::More, path(0))][..]));
+        assert_eq!(
+            (order.first, &order.rest[..]),
+            (path(2), &[(Step::More, path(1)), (Step::More, path(0))][..])
+        );
         let order = only(&trials([10.0, 20.05, 20.0], &spread), Metric::LatencyMean);
         assert_eq!(order.rest, [(Step::More, path(2)), (Step::Tie, path(1))]);
         // Whichever mean is the less, what is not told apart stands in one order.
@@ -134,7 +149,10 @@ mod tests {
         assert_eq!(only(&two, Metric::LatencyMean).rest, [(Step::More, path(1))]);
         let three = trials([10.0, 11.3, 11.4], &spread);
         let order = only(&three, Metric::LatencyMean);
-        assert_eq!((order.first, &order.rest[..]), (path(2), &[(Step::Tie, path(0)), (Step::Tie, path(1))][..]));
+        assert_eq!(
+            (order.first, &order.rest[..]),
+            (path(2), &[(Step::Tie, path(0)), (Step::Tie, path(1))][..])
+        );
         let single = trials([10.0, 20.0, 30.0], &[0.0]);
         assert_eq!(only(&single, Metric::LatencyMean).rest[0], (Step::Untested, path(0)));
     }

@@ -27,11 +27,12 @@ pub struct Window {
     pub end_ns: u64,
 }
 
-/// The windows of the trials that stand, in the order of their begin: those that are not refuted, did not fail, and have one.
-/// Give it the trials of one boot, whose clock is one.
+/// The windows of the trials that stand, in the order of their begin: those that are not refuted, did not
+/// fail, and have one. Give it the trials of one boot, whose clock is one.
 pub fn windows<'t>(trials: impl IntoIterator<Item = &'t Trial>) -> Vec<Window> {
     let window = |trial: &Trial| {
-        let measurement = trial.outcome.measurement().filter(|one| one.verdict.kind != VerdictKind::Refuted)?;
+        let measurement =
+            trial.outcome.measurement().filter(|one| one.verdict.kind != VerdictKind::Refuted)?;
         let [begin_ns, end_ns] = measurement.window_raw_ns?;
         Some(Window { path: trial.path, begin_ns, end_ns })
     };
@@ -74,7 +75,9 @@ mod tests {
         let reading = |at_ns| PowerReading { at_ns, watts: at_ns as f64 };
         let readings = [9, 10, 15, 20, 21].map(reading).to_vec();
         let trace = PowerTrace { channel: "plug".into(), scope: Scope::System, readings, windows };
-        let within = |index: usize| trace.within(&trace.windows[index]).iter().map(|one| one.at_ns).collect::<Vec<_>>();
+        let within = |index: usize| {
+            trace.within(&trace.windows[index]).iter().map(|one| one.at_ns).collect::<Vec<_>>()
+        };
         assert_eq!((within(0), within(1)), (vec![10, 15, 20], vec![]));
     }
 }

@@ -1,5 +1,5 @@
-//! Figures that the papers print, as data, each with the place where it stands. None of it is measured by iopj;
-//! the figures stand beside measured ones and test the formulas that the papers used.
+//! Figures that the papers print, as data, each with the place where it stands. None of it is measured by
+//! iopj; the figures stand beside measured ones and test the formulas that the papers used.
 
 use iopj_core::{Completion, IoPath};
 use serde::Serialize;
@@ -23,7 +23,9 @@ impl Paper {
             Paper::Poll22 => {
                 "Harris and Altiparmak, When Poll is More Energy Efficient than Interrupt, HotStorage 2022"
             }
-            Paper::Iface23 => "Sundar et al., Energy Implications of IO Interface Design Choices, HotStorage 2023",
+            Paper::Iface23 => {
+                "Sundar et al., Energy Implications of IO Interface Design Choices, HotStorage 2023"
+            }
             Paper::Fabric => "Jia, Anger and Chen, When NVMe over Fabrics Meets Arm",
         }
     }
@@ -117,7 +119,8 @@ impl LoadsStores {
         }
     }
 
-    /// About as many per I/O: the paper prints no IOPS at its 32 threads, so that those of Table 1 at 8 threads stand in.
+    /// About as many per I/O: the paper prints no IOPS at its 32 threads, so that those of Table 1 at 8
+    /// threads stand in.
     pub fn approximate_per_io(&self, completion: Completion) -> Option<f64> {
         let path = format!("posix-sio/syscall/{completion}");
         let at_8 = BASIC.iter().find(|row| row.path == path && row.numjobs == 8)?;
@@ -180,8 +183,19 @@ pub struct Design {
 }
 
 const fn design_row(interface: &'static str, offers: [bool; 8]) -> Design {
-    let [kernel, user, sync, r#async, submit_syscall, submit_poll, complete_interrupt, complete_poll] = offers;
-    Design { interface, kernel, user, sync, r#async, submit_syscall, submit_poll, complete_interrupt, complete_poll }
+    let [kernel, user, sync, r#async, submit_syscall, submit_poll, complete_interrupt, complete_poll] =
+        offers;
+    Design {
+        interface,
+        kernel,
+        user,
+        sync,
+        r#async,
+        submit_syscall,
+        submit_poll,
+        complete_interrupt,
+        complete_poll,
+    }
 }
 
 /// `iface23` Table 1, in its order.
@@ -284,10 +298,12 @@ mod tests {
         let of: [fn(&LoadsStores) -> f64; 3] = [|row| row.interrupt, |row| row.poll, |row| row.hybrid];
         for figure in of {
             let directories = ["block/", "drivers/nvme/host/", "kernel/sched/", "kernel/time/", "other"];
-            let sum: f64 = LOADS_STORES.iter().filter(|row| directories.contains(&row.source)).map(figure).sum();
+            let sum: f64 =
+                LOADS_STORES.iter().filter(|row| directories.contains(&row.source)).map(figure).sum();
             assert!((sum - figure(&LOADS_STORES_TOTAL)).abs() <= 1.0, "{sum}");
             for directory in ["block/", "kernel/sched/", "kernel/time/"] {
-                let parts = LOADS_STORES.iter().filter(|row| row.source.starts_with(&format!("{directory} ")));
+                let parts =
+                    LOADS_STORES.iter().filter(|row| row.source.starts_with(&format!("{directory} ")));
                 let whole = LOADS_STORES.iter().find(|row| row.source == directory).map(figure).unwrap();
                 let sum: f64 = parts.map(figure).sum();
                 assert!((sum - whole).abs() <= 1.0, "{directory} {sum} {whole}");

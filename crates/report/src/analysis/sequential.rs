@@ -1,8 +1,8 @@
-//! Decisions of a study that adds blocks until they are made: which path does most I/Os per second in each workload, or which are
-//! equivalent, looked at after each block.
+//! Decisions of a study that adds blocks until they are made: which path does most I/Os per second in each
+//! workload, or which are equivalent, looked at after each block.
 //!
-//! The tests are those of winner maps by blocks; the level is shared between the looks. `docs/statistics.md` says why that holds the
-//! rate of false winners, and how large it is.
+//! The tests are those of winner maps by blocks; the level is shared between the looks. `docs/statistics.md`
+//! says why that holds the rate of false winners, and how large it is.
 
 use super::admission::Admission;
 use super::contrast::{Sample, pairs};
@@ -44,13 +44,16 @@ pub struct Decided {
     pub leaders: Vec<IoPath>,
 }
 
-/// The workloads of a study and how they stand after the blocks that were measured, in the order in which they first stand in
-/// `trials`. Trials that do not compete in winner maps do not decide here either. Under emulation nothing is decided: what is asked is a time.
+/// The workloads of a study and how they stand after the blocks that were measured, in the order in which
+/// they first stand in `trials`. Trials that do not compete in winner maps do not decide here either. Under
+/// emulation nothing is decided: what is asked is a time.
 pub fn decide(study: &StudyRecord, trials: &[Trial], sequential: &Sequential) -> Vec<Decided> {
     let mut groups: Vec<(&Trial, BTreeMap<IoPath, Sample>)> = Vec::new();
     for trial in trials {
         let same = |first: &Trial| {
-            first.workload == trial.workload && first.settings == trial.settings && first.generator == trial.generator
+            first.workload == trial.workload
+                && first.settings == trial.settings
+                && first.generator == trial.generator
         };
         let place = groups.iter().position(|(first, _)| same(first)).unwrap_or_else(|| {
             groups.push((trial, BTreeMap::new()));
@@ -70,14 +73,18 @@ pub fn decide(study: &StudyRecord, trials: &[Trial], sequential: &Sequential) ->
 }
 
 /// How the samples of each workload stand, and the best path with those that are not told from it.
-pub fn standings(samples: &[BTreeMap<IoPath, Sample>], sequential: &Sequential) -> Vec<(Standing, Vec<IoPath>)> {
+pub fn standings(
+    samples: &[BTreeMap<IoPath, Sample>],
+    sequential: &Sequential,
+) -> Vec<(Standing, Vec<IoPath>)> {
     let looks = sequential.looks();
     // Any two axes will do: cells are ranked one by one.
     let (x, y) = (Axis::Bs, Axis::Iodepth);
     let admission = Admission::default();
     let question = Question { metric: METRIC, x, y, method: Method::Paired, admission, looks };
     let family = samples.iter().filter(|samples| samples.len() > 1).count();
-    let mut cells: Vec<Cell> = samples.iter().map(|samples| rank(samples.clone(), &question, family)).collect();
+    let mut cells: Vec<Cell> =
+        samples.iter().map(|samples| rank(samples.clone(), &question, family)).collect();
     let apart: Vec<Option<f64>> =
         cells.iter().zip(samples).map(|(cell, samples)| equivalence(cell, samples, sequential)).collect();
     correct(cells.iter_mut());
@@ -99,8 +106,8 @@ pub fn standings(samples: &[BTreeMap<IoPath, Sample>], sequential: &Sequential) 
     cells.iter().zip(apart).map(standing).collect()
 }
 
-/// The p-value, for all looks, of the best path being equivalent to the next, and to each other that it is not told from: the greatest
-/// of theirs. `None` where one of them has no test.
+/// The p-value, for all looks, of the best path being equivalent to the next, and to each other that it is
+/// not told from: the greatest of theirs. `None` where one of them has no test.
 fn equivalence(cell: &Cell, samples: &BTreeMap<IoPath, Sample>, sequential: &Sequential) -> Option<f64> {
     let (best, others) = cell.ranking.split_first()?;
     let of_others = others.iter().map(|place| {

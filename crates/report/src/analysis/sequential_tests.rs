@@ -2,7 +2,8 @@
 
 use super::*;
 
-const PATHS: [&str; 3] = ["posix-sio/syscall/interrupt", "libaio/syscall/interrupt", "io_uring/syscall/interrupt"];
+const PATHS: [&str; 3] =
+    ["posix-sio/syscall/interrupt", "libaio/syscall/interrupt", "io_uring/syscall/interrupt"];
 /// Noise of six blocks, other in each path; of mean zero.
 const NOISE: [[f64; 6]; 3] =
     [[1.0, -1.0, 0.5, -0.5, 0.2, -0.2], [-0.4, 0.6, -0.8, 0.3, 0.9, -0.6], [0.1, 0.7, -0.9, 0.8, -0.3, -0.4]];
@@ -15,8 +16,9 @@ fn path(place: usize) -> IoPath {
 
 /// A workload whose paths have these means and `noise` times the noise.
 fn workload(means: &[f64], noise: f64) -> BTreeMap<IoPath, Sample> {
-    let sample =
-        |place: usize, mean: f64| NOISE[place].iter().zip(0..).map(|(one, at)| (at, mean + noise * one)).collect();
+    let sample = |place: usize, mean: f64| {
+        NOISE[place].iter().zip(0..).map(|(one, at)| (at, mean + noise * one)).collect()
+    };
     means.iter().enumerate().map(|(place, mean)| (path(place), sample(place, *mean))).collect()
 }
 

@@ -1,6 +1,7 @@
 //! Statistics of small samples: summaries, t-tests, ratios, equivalence, and Holm's correction.
 //!
-//! Methods and their sources stand in `docs/statistics.md`. No function returns a NaN: what is undefined is `None`.
+//! Methods and their sources stand in `docs/statistics.md`. No function returns a NaN: what is undefined is
+//! `None`.
 
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
@@ -55,7 +56,8 @@ pub struct Ratio {
     pub high: f64,
 }
 
-/// Mean, spread, interval and median; `None` if `values` is empty or one of them, or the result, is not finite.
+/// Mean, spread, interval and median; `None` if `values` is empty or one of them, or the result, is not
+/// finite.
 pub fn summarize(values: &[f64]) -> Option<Summary> {
     let Moments { n, mean, variance } = Moments::of(values)?;
     let stddev = variance.sqrt();
@@ -77,8 +79,8 @@ pub fn median(values: &[f64]) -> Option<f64> {
     Some(f64::midpoint(sorted[(sorted.len() - 1) / 2], sorted[sorted.len() / 2]))
 }
 
-/// Two-sided t-test of equal means (Student 1908, Welch 1947). `None` if a sample has fewer than two values or one that is not
-/// finite, or, for [`Method::Paired`], if the lengths differ.
+/// Two-sided t-test of equal means (Student 1908, Welch 1947). `None` if a sample has fewer than two values
+/// or one that is not finite, or, for [`Method::Paired`], if the lengths differ.
 pub fn t_test(method: Method, a: &[f64], b: &[f64]) -> Option<TTest> {
     if method == Method::Paired {
         if a.len() != b.len() {
@@ -102,9 +104,10 @@ pub fn t_test(method: Method, a: &[f64], b: &[f64]) -> Option<TTest> {
     Some(tested(a.mean - b.mean, error, df, scale))
 }
 
-/// The mean of `a` over that of `b` with the 95 % interval of Fieller (1954), the variances apart and the degrees of freedom
-/// after Satterthwaite (1946) at the ratio itself. `None` if a sample has fewer than two values or one that is not finite, or if the mean
-/// of `b` does not differ from zero: the interval is then unbounded.
+/// The mean of `a` over that of `b` with the 95 % interval of Fieller (1954), the variances apart and the
+/// degrees of freedom after Satterthwaite (1946) at the ratio itself. `None` if a sample has fewer than two
+/// values or one that is not finite, or if the mean of `b` does not differ from zero: the interval is then
+/// unbounded.
 pub fn ratio_of_means(a: &[f64], b: &[f64]) -> Option<Ratio> {
     let (a, b) = (Moments::of(a).filter(|a| a.n > 1)?, Moments::of(b).filter(|b| b.n > 1)?);
     let ratio = a.mean / b.mean;
@@ -120,23 +123,27 @@ pub fn ratio_of_means(a: &[f64], b: &[f64]) -> Option<Ratio> {
     // A sum of squares, but the squares of tiny ones would vanish.
     let half = (sa * (1.0 - vb).sqrt()).hypot(ratio * vb.sqrt()) / (1.0 - vb);
     let middle = ratio / (1.0 - vb);
-    Some(Ratio { ratio, low: middle - half, high: middle + half }).filter(|r| r.low.is_finite() && r.high.is_finite())
+    Some(Ratio { ratio, low: middle - half, high: middle + half })
+        .filter(|r| r.low.is_finite() && r.high.is_finite())
 }
 
-/// The mean of `a` over that of `b` with the 95 % interval of Fieller (1954), the samples being of equal length and in the order of
-/// their blocks: what varies alike in both divides out. It holds the ratios q at which [`Method::Paired`] does not tell `a` from
-/// q times `b`. `None` as for [`ratio_of_means`], and if the lengths differ.
+/// The mean of `a` over that of `b` with the 95 % interval of Fieller (1954), the samples being of equal
+/// length and in the order of their blocks: what varies alike in both divides out. It holds the ratios q at
+/// which [`Method::Paired`] does not tell `a` from q times `b`. `None` as for [`ratio_of_means`], and if the
+/// lengths differ.
 pub fn ratio_of_paired_means(a: &[f64], b: &[f64]) -> Option<Ratio> {
     let (first, second) = (Moments::of(a).filter(|a| a.n > 1)?, Moments::of(b)?);
     let ratio = first.mean / second.mean;
     if first.n != second.n || !ratio.is_finite() {
         return None;
     }
-    // What of `a` is not in proportion to `b`: its size does not cancel, as that of the whole variances would.
+    // What of `a` is not in proportion to `b`: its size does not cancel, as that of the whole variances
+    // would.
     let rest: Vec<f64> = a.iter().zip(b).map(|(a, b)| a - ratio * b).collect();
     let n = first.n as f64;
     let covariance = rest.iter().zip(b).map(|(rest, b)| rest * (b - second.mean)).sum::<f64>() / (n - 1.0);
-    // Bounds are the roots q of (a - q b)^2 = t^2 (v - 2 (q - ratio) c + (q - ratio)^2 vb), in units of the mean of b.
+    // Bounds are the roots q of (a - q b)^2 = t^2 (v - 2 (q - ratio) c + (q - ratio)^2 vb), in units of the
+    // mean of b.
     let unit = quantile(n - 1.0).powi(2) / n / second.mean.powi(2);
     let [v, c, vb] = [Moments::of(&rest)?.variance, covariance, second.variance].map(|one| one * unit);
     if vb.is_nan() || vb >= 1.0 {
@@ -144,7 +151,8 @@ pub fn ratio_of_paired_means(a: &[f64], b: &[f64]) -> Option<Ratio> {
     }
     let half = (v * (1.0 - vb)).sqrt().hypot(c) / (1.0 - vb);
     let middle = ratio - c / (1.0 - vb);
-    Some(Ratio { ratio, low: middle - half, high: middle + half }).filter(|r| r.low.is_finite() && r.high.is_finite())
+    Some(Ratio { ratio, low: middle - half, high: middle + half })
+        .filter(|r| r.low.is_finite() && r.high.is_finite())
 }
 
 /// Holm's (1979) step-down correction: adjusted p-values in the order of `p`.
@@ -160,15 +168,16 @@ pub fn holm(p: &[f64]) -> Vec<f64> {
     adjusted
 }
 
-/// A p-value of a test that may have been made at any of so many looks (Bonferroni): whichever look ended the measuring, and for
-/// whatever reason, a true null hypothesis is rejected at it with no more than the level's probability.
+/// A p-value of a test that may have been made at any of so many looks (Bonferroni): whichever look ended the
+/// measuring, and for whatever reason, a true null hypothesis is rejected at it with no more than the level's
+/// probability.
 pub fn over(looks: u32, p: f64) -> f64 {
     (p * f64::from(looks)).min(1.0)
 }
 
-/// Two one-sided tests by blocks (Schuirmann 1987) of the mean of `a` lying within `tolerance`, relative to the mean of `b`, as
-/// [`equivalent`] does for independent samples; the samples are of equal length and in the order of their blocks. `None` as there, and if
-/// the lengths differ.
+/// Two one-sided tests by blocks (Schuirmann 1987) of the mean of `a` lying within `tolerance`, relative to
+/// the mean of `b`, as [`equivalent`] does for independent samples; the samples are of equal length and in
+/// the order of their blocks. `None` as there, and if the lengths differ.
 pub fn equivalent_paired(a: &[f64], b: &[f64], tolerance: f64) -> Option<f64> {
     if Moments::of(b)?.mean < 0.0 || !tolerance.is_finite() || tolerance < 0.0 {
         return None;
@@ -181,10 +190,11 @@ pub fn equivalent_paired(a: &[f64], b: &[f64], tolerance: f64) -> Option<f64> {
     Some(one_sided(1.0 - tolerance, 1.0)?.max(one_sided(1.0 + tolerance, -1.0)?))
 }
 
-/// Two one-sided Welch tests (Schuirmann 1987) of the mean of `a` lying within `tolerance`, relative to the mean of `b`: the greater of the
-/// two p-values; equivalent if it is below [`LEVEL`]. Each test is of `a` against `b` scaled by 1 - `tolerance` or 1 + `tolerance`, so that
-/// the bounds carry the uncertainty of `b`. `None` if a sample has fewer than two values or one that is not finite, or if the mean of
-/// `b` or `tolerance` is negative.
+/// Two one-sided Welch tests (Schuirmann 1987) of the mean of `a` lying within `tolerance`, relative to the
+/// mean of `b`: the greater of the two p-values; equivalent if it is below [`LEVEL`]. Each test is of `a`
+/// against `b` scaled by 1 - `tolerance` or 1 + `tolerance`, so that the bounds carry the uncertainty of `b`.
+/// `None` if a sample has fewer than two values or one that is not finite, or if the mean of `b` or
+/// `tolerance` is negative.
 pub fn equivalent(a: &[f64], b: &[f64], tolerance: f64) -> Option<f64> {
     let (a, b) = (Moments::of(a).filter(|a| a.n > 1)?, Moments::of(b).filter(|b| b.n > 1)?);
     if b.mean < 0.0 || !tolerance.is_finite() || tolerance < 0.0 {
@@ -203,13 +213,15 @@ pub fn equivalent(a: &[f64], b: &[f64], tolerance: f64) -> Option<f64> {
     Some(one_sided(1.0 - tolerance, 1.0).max(one_sided(1.0 + tolerance, -1.0)))
 }
 
-/// Slope of a straight line by weighted least squares, and the two-sided p-value of its being zero. `points` are x, y and weight.
-/// `None` for fewer than three points, for x that are all alike, and for values that are not finite.
+/// Slope of a straight line by weighted least squares, and the two-sided p-value of its being zero. `points`
+/// are x, y and weight. `None` for fewer than three points, for x that are all alike, and for values that are
+/// not finite.
 pub fn slope(points: &[(f64, f64, f64)]) -> Option<(f64, f64)> {
     if points.len() < 3 {
         return None;
     }
-    let sum = |of: &dyn Fn(&(f64, f64, f64)) -> f64| points.iter().map(|point| point.2 * of(point)).sum::<f64>();
+    let sum =
+        |of: &dyn Fn(&(f64, f64, f64)) -> f64| points.iter().map(|point| point.2 * of(point)).sum::<f64>();
     let weight = sum(&|_| 1.0);
     let (x_mean, y_mean) = (sum(&|p| p.0) / weight, sum(&|p| p.1) / weight);
     let xx = sum(&|p| (p.0 - x_mean).powi(2));

@@ -1,4 +1,5 @@
-//! The statistics held against SciPy 1.17.1 and R 4.2.2 (Holm against statsmodels 0.15.0), to 1e-9 relative, and against hostile input.
+//! The statistics held against SciPy 1.17.1 and R 4.2.2 (Holm against statsmodels 0.15.0), to 1e-9 relative,
+//! and against hostile input.
 
 use super::*;
 use proptest::prelude::*;
@@ -16,8 +17,10 @@ const J: &[f64] = &[1.3e-6, 1.9e-6, 1.1e-6, 1.6e-6, 1.45e-6];
 const K: &[f64] = &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0];
 const L: &[f64] = &[1001.0, 1002.0, 1003.0, 1004.0, 1005.0, 1006.5];
 /// Hours of sleep gained with two drugs, from Student (1908).
-const SLEEP: [&[f64]; 2] =
-    [&[0.7, -1.6, -0.2, -1.2, -0.1, 3.4, 3.7, 0.8, 0.0, 2.0], &[1.9, 0.8, 1.1, 0.1, -0.1, 4.4, 5.5, 1.6, 4.6, 3.4]];
+const SLEEP: [&[f64]; 2] = [
+    &[0.7, -1.6, -0.2, -1.2, -0.1, 3.4, 3.7, 0.8, 0.0, 2.0],
+    &[1.9, 0.8, 1.1, 0.1, -0.1, 4.4, 5.5, 1.6, 4.6, 3.4],
+];
 
 #[track_caller]
 fn close(got: f64, want: f64) {
@@ -26,7 +29,8 @@ fn close(got: f64, want: f64) {
 
 #[test]
 fn summaries_are_scipys() {
-    // numpy mean, std(ddof=1), median; scipy.stats.t.interval(0.95, n - 1, loc=mean, scale=scipy.stats.sem(x))
+    // numpy mean, std(ddof=1), median; scipy.stats.t.interval(0.95, n - 1, loc=mean,
+    // scale=scipy.stats.sem(x))
     let cases: [(&[f64], usize, [f64; 5]); 12] = [
         (A, 5, [102362.3, 460.3847372035698, 101790.65684649182, 102933.94315350818, 102341.0]),
         (B, 5, [104308.45, 491.7366037829602, 103697.87836248371, 104919.02163751629, 104120.0]),
@@ -121,7 +125,9 @@ fn everything_is_what_r_prints() {
         close(summary.interval.unwrap().1, high);
     }
     // p.adjust(p, "holm"), and coef(summary(lm(y ~ x)))[2, c(1, 4)]
-    for (got, want) in holm(&[0.02, 0.021, 0.9, 0.5, 1e-7, 0.02]).into_iter().zip([0.1, 0.1, 1.0, 1.0, 6e-7, 0.1]) {
+    for (got, want) in
+        holm(&[0.02, 0.021, 0.9, 0.5, 1e-7, 0.02]).into_iter().zip([0.1, 0.1, 1.0, 1.0, 6e-7, 0.1])
+    {
         close(got, want);
     }
     let ys = [100.0, 103.0, 99.0, 104.0, 97.0, 105.0, 98.0, 101.0, 96.0, 102.0];
@@ -149,8 +155,8 @@ fn quantiles_are_scipys() {
 
 #[test]
 fn ratios_are_scipys() {
-    // scipy.optimize.brentq for q in (mean(a) - q mean(b)) / sqrt(va + q^2 vb) = ±scipy.stats.t.ppf(0.975, df), with va and vb
-    // the squared standard errors and df after Satterthwaite at q = mean(a) / mean(b)
+    // scipy.optimize.brentq for q in (mean(a) - q mean(b)) / sqrt(va + q^2 vb) = ±scipy.stats.t.ppf(0.975,
+    // df), with va and vb the squared standard errors and df after Satterthwaite at q = mean(a) / mean(b)
     let cases: [(&[f64], &[f64], [f64; 3]); 6] = [
         (A, B, [0.9813423552933631, 0.9747689295219102, 0.9879622081332452]),
         (C, D, [0.8079470198675498, 0.7496260379251573, 0.8713948084320557]),
@@ -188,13 +194,19 @@ fn equivalence_is_scipys() {
 
 #[test]
 fn equivalence_by_blocks_is_scipys() {
-    // max(scipy.stats.ttest_rel(a, (1 - r) * b, alternative="greater").pvalue, ttest_rel(a, (1 + r) * b, alternative="less").pvalue)
+    // max(scipy.stats.ttest_rel(a, (1 - r) * b, alternative="greater").pvalue, ttest_rel(a, (1 + r) * b,
+    // alternative="less").pvalue)
     let a = [100.2, 101.1, 99.5, 100.9, 100.4, 99.8];
     let b = [100.0, 100.4, 99.9, 100.1, 100.8, 99.6];
-    for (tolerance, p) in [(0.02, 0.00017284540746455684), (0.005, 0.09605558364590676), (0.001, 0.6455558873112961)] {
+    for (tolerance, p) in
+        [(0.02, 0.00017284540746455684), (0.005, 0.09605558364590676), (0.001, 0.6455558873112961)]
+    {
         close(equivalent_paired(&a, &b, tolerance).unwrap(), p);
     }
-    close(equivalent_paired(&[103.0, 104.1, 102.8, 103.9, 103.1, 103.3], &b, 0.02).unwrap(), 0.997941592285608);
+    close(
+        equivalent_paired(&[103.0, 104.1, 102.8, 103.9, 103.1, 103.3], &b, 0.02).unwrap(),
+        0.997941592285608,
+    );
     assert_eq!(equivalent_paired(&[1.0; 3], &[1.0; 3], 0.05), Some(0.0));
     assert_eq!(equivalent_paired(&[1.0; 3], &[1.2; 3], 0.05), Some(1.0));
     assert_eq!(equivalent_paired(&a, &b[1..], 0.02), None);
@@ -208,7 +220,9 @@ fn holm_is_statsmodels() {
     for (got, want) in holm(&[0.01, 0.04, 0.03, 0.005, 0.2]).into_iter().zip([0.04, 0.09, 0.09, 0.025, 0.2]) {
         close(got, want);
     }
-    for (got, want) in holm(&[0.02, 0.021, 0.9, 0.5, 1e-7, 0.02]).into_iter().zip([0.1, 0.1, 1.0, 1.0, 6e-7, 0.1]) {
+    for (got, want) in
+        holm(&[0.02, 0.021, 0.9, 0.5, 1e-7, 0.02]).into_iter().zip([0.1, 0.1, 1.0, 1.0, 6e-7, 0.1])
+    {
         close(got, want);
     }
     assert!(holm(&[]).is_empty());
@@ -221,13 +235,14 @@ fn slopes_are_scipys() {
         ys.iter().enumerate().map(|(i, y)| (i as f64 * 0.1 + 0.05, *y, 0.1)).collect()
     };
     let rising = [
-        100.0, 103.0, 99.0, 104.0, 107.0, 105.0, 108.0, 110.0, 106.0, 112.0, 111.0, 115.0, 113.0, 118.0, 116.0, 117.0,
-        121.0, 119.0, 123.0, 122.0,
+        100.0, 103.0, 99.0, 104.0, 107.0, 105.0, 108.0, 110.0, 106.0, 112.0, 111.0, 115.0, 113.0, 118.0,
+        116.0, 117.0, 121.0, 119.0, 123.0, 122.0,
     ];
     let (rise, p) = slope(&line(&rising)).unwrap();
     close(rise, 12.02255639097744);
     close(p, 1.5339411189215387e-12);
-    let (fall, p) = slope(&line(&[100.0, 103.0, 99.0, 104.0, 97.0, 105.0, 98.0, 101.0, 96.0, 102.0])).unwrap();
+    let (fall, p) =
+        slope(&line(&[100.0, 103.0, 99.0, 104.0, 97.0, 105.0, 98.0, 101.0, 96.0, 102.0])).unwrap();
     close(fall, -1.8787878787878787);
     close(p, 0.6032176100292089);
     assert_eq!(slope(&line(&[1.0, 2.0])), None);
@@ -259,7 +274,10 @@ fn what_is_undefined_is_none() {
     assert_eq!(summarize(&[]), None);
     assert_eq!(summarize(&[1.0, f64::NAN]), None);
     assert_eq!(summarize(&[f64::INFINITY; 2]), None);
-    assert_eq!(summarize(&[7.0]), Some(Summary { n: 1, mean: 7.0, stddev: 0.0, interval: None, median: 7.0 }));
+    assert_eq!(
+        summarize(&[7.0]),
+        Some(Summary { n: 1, mean: 7.0, stddev: 0.0, interval: None, median: 7.0 })
+    );
     assert_eq!(t_test(Method::Student, &[1.0], &[1.0, 2.0]), None);
     assert_eq!(t_test(Method::Paired, &[1.0, 2.0, 3.0], &[1.0, 2.0]), None);
     assert_eq!(ratio_of_means(&[1.0], &[1.0, 2.0]), None);
@@ -312,7 +330,10 @@ fn bounds_of_a_paired_ratio_are_where_the_paired_test_turns() {
     // What varies alike divides out; without it the interval is wide.
     let (a, b) = ([404.0, 303.0, 202.0, 101.0], [400.0, 300.0, 200.0, 100.0]);
     let (paired, apart) = (ratio_of_paired_means(&a, &b).unwrap(), ratio_of_means(&a, &b));
-    assert!(paired.high - paired.low < 1e-6 && apart.is_none_or(|apart| apart.high - apart.low > 0.5), "{paired:?}");
+    assert!(
+        paired.high - paired.low < 1e-6 && apart.is_none_or(|apart| apart.high - apart.low > 0.5),
+        "{paired:?}"
+    );
     assert_eq!(ratio_of_paired_means(&[1.0, 2.0], &[1.0]), None);
     assert_eq!(ratio_of_paired_means(&[1.0], &[1.0]), None);
     assert_eq!(ratio_of_paired_means(&[1.0, 2.0], &[-1.0, 1.0]), None);

@@ -1,7 +1,8 @@
-//! Trials that were not steady: by the study's own rule when the window began, by a trend over it, or as a replicate far off
-//! the others of its cell.
+//! Trials that were not steady: by the study's own rule when the window began, by a trend over it, or as a
+//! replicate far off the others of its cell.
 //!
-//! A flag is a remark with its figures. Trials count as ever; what the figures are without those of the first two kinds stands beside.
+//! A flag is a remark with its figures. Trials count as ever; what the figures are without those of the first
+//! two kinds stands beside.
 
 use super::stats::{LEVEL, median, slope};
 use iopj_core::VerdictKind;
@@ -9,7 +10,8 @@ use iopj_core::evidence::SteadyState;
 use iopj_store::{Measurement, Slice, Trial};
 use std::fmt;
 
-/// Rise or fall of the rate over the window, relative to its mean, above which a significant trend is flagged.
+/// Rise or fall of the rate over the window, relative to its mean, above which a significant trend is
+/// flagged.
 pub const TREND: f64 = 0.1;
 /// The fewest slices of a window that a trend is looked for in: half a second of a trial.
 pub const TREND_SLICES: usize = 10;
@@ -63,13 +65,15 @@ impl fmt::Display for Unsteady {
             }
             Unsteady::FarOff { iops, median, z } => write!(
                 f,
-                "its {iops:.0} IOPS are far from the {median:.0} of the other replicates (modified z-score {z:.1})"
+                "its {iops:.0} IOPS are far from the {median:.0} of the other replicates (modified z-score \
+                 {z:.1})"
             ),
         }
     }
 }
 
-/// What a ramp's rule said at its limit: the rate changed, noise hides whether it did, or nothing could be told.
+/// What a ramp's rule said at its limit: the rate changed, noise hides whether it did, or nothing could be
+/// told.
 fn of_state(f: &mut fmt::Formatter<'_>, state: &SteadyState) -> fmt::Result {
     let seconds = |ns: u64| ns as f64 / 1e9;
     let of = format!("after a ramp of {:.1} s, its longest", seconds(state.ramp_ns));
@@ -82,8 +86,8 @@ fn of_state(f: &mut fmt::Formatter<'_>, state: &SteadyState) -> fmt::Result {
     match state.noise {
         Some(noise) if change.abs() - noise <= state.limit => write!(
             f,
-            "noise hides the slope of its rate {of}: {:+.0} ± {:.0} % of its mean in {duration_s:.1} s, by the last {over_s:.1} s; the rule \
-             allows {limit:.0} %",
+            "noise hides the slope of its rate {of}: {:+.0} ± {:.0} % of its mean in {duration_s:.1} s, by \
+             the last {over_s:.1} s; the rule allows {limit:.0} %",
             percent(change),
             percent(noise)
         ),
@@ -92,14 +96,15 @@ fn of_state(f: &mut fmt::Formatter<'_>, state: &SteadyState) -> fmt::Result {
             let change = percent(change.abs());
             write!(
                 f,
-                "its rate still {word} by {change:.0} % of its mean in {duration_s:.1} s {of}; the rule allows {limit:.0} %"
+                "its rate still {word} by {change:.0} % of its mean in {duration_s:.1} s {of}; the rule \
+                 allows {limit:.0} %"
             )
         }
     }
 }
 
-/// Every flag of `trials`, in their order. Failed trials have none; refuted ones are looked at for a trend alone, as they are
-/// no replicates of the path that their cell is named after.
+/// Every flag of `trials`, in their order. Failed trials have none; refuted ones are looked at for a trend
+/// alone, as they are no replicates of the path that their cell is named after.
 pub fn unsteady(trials: &[Trial]) -> Vec<Flag> {
     let mut flags: Vec<Flag> = Vec::new();
     let mut cells: Vec<Vec<usize>> = Vec::new();
@@ -137,8 +142,8 @@ fn same_cell(a: &Trial, b: &Trial) -> bool {
     a.path == b.path && a.generator == b.generator && a.workload == b.workload && a.settings == b.settings
 }
 
-/// The trend of a window, if the line fitted to its rate changes by more than [`TREND`] and significantly so. Slices weigh as they
-/// are long; one without length is passed over.
+/// The trend of a window, if the line fitted to its rate changes by more than [`TREND`] and significantly so.
+/// Slices weigh as they are long; one without length is passed over.
 pub fn trend(series: &[Slice]) -> Option<Unsteady> {
     let mut points = Vec::with_capacity(series.len());
     let mut start_ns = 0;
@@ -162,13 +167,14 @@ pub fn trend(series: &[Slice]) -> Option<Unsteady> {
     (change.is_finite() && change.abs() > TREND && p < LEVEL).then_some(trend)
 }
 
-/// The values of a cell that are far off, by place. The scale is the median absolute deviation, or, where more than half of the
-/// values are equal and that is zero, the mean one.
+/// The values of a cell that are far off, by place. The scale is the median absolute deviation, or, where
+/// more than half of the values are equal and that is zero, the mean one.
 pub fn far_off(iops: &[f64]) -> Vec<(usize, Unsteady)> {
     let deviations = |median: f64| -> Vec<f64> { iops.iter().map(|value| (value - median).abs()).collect() };
     let Some(middle) = median(iops).filter(|_| iops.len() >= FAR_OFF_REPLICATES) else { return Vec::new() };
     let deviations = deviations(middle);
-    // Both make the deviation comparable with a normal one's standard deviation: 0.6745 is its third quartile, 1.2533 sqrt(pi / 2).
+    // Both make the deviation comparable with a normal one's standard deviation: 0.6745 is its third
+    // quartile, 1.2533 sqrt(pi / 2).
     let sigma = match median(&deviations) {
         Some(of_median) if of_median > 0.0 => of_median / 0.6745,
         _ => deviations.iter().sum::<f64>() / iops.len() as f64 * 1.253_314,

@@ -1,5 +1,6 @@
-//! The papers' tables from any store: completion modes side by side, latency with its slowdown, the design space.
-//! Means over replicates, percentiles included, as the papers do; what the papers print stands in `published`.
+//! The papers' tables from any store: completion modes side by side, latency with its slowdown, the design
+//! space. Means over replicates, percentiles included, as the papers do; what the papers print stands in
+//! `published`.
 
 use super::admission::Admission;
 use super::published::Design;
@@ -65,7 +66,11 @@ pub fn completion_modes(trials: &[Trial], admission: Admission) -> Vec<Completio
         setting.workload.numjobs = 1;
         groups.add((setting, trial.path.interface(), trial.path.submission()), trial);
     }
-    groups.0.into_iter().filter_map(|((setting, ..), trials)| completion_table(setting, &trials, admission)).collect()
+    groups
+        .0
+        .into_iter()
+        .filter_map(|((setting, ..), trials)| completion_table(setting, &trials, admission))
+        .collect()
 }
 
 fn completion_table(setting: Setting, trials: &[&Trial], admission: Admission) -> Option<CompletionTable> {
@@ -90,7 +95,8 @@ fn completion_table(setting: Setting, trials: &[&Trial], admission: Admission) -
     };
     let row = |path: IoPath| CompletionRow { path, cells: numjobs.iter().map(|n| cell(&path, *n)).collect() };
     let mut rows: Vec<CompletionRow> = paths.into_iter().map(row).collect();
-    let first = |row: &CompletionRow| row.cells.iter().flatten().next().map_or(f64::INFINITY, |cell| cell.latency_ns);
+    let first =
+        |row: &CompletionRow| row.cells.iter().flatten().next().map_or(f64::INFINITY, |cell| cell.latency_ns);
     rows.sort_by(|a, b| first(a).total_cmp(&first(b)));
     Some(CompletionTable { setting, numjobs, rows })
 }
@@ -155,7 +161,11 @@ pub fn latencies(trials: &[Trial], reference: Option<IoPath>, admission: Admissi
         setting.workload.rw = if setting.workload.rw.is_random() { Rw::Randread } else { Rw::Read };
         groups.add(setting, trial);
     }
-    groups.0.into_iter().map(|(setting, trials)| latency_table(setting, &trials, (reference, admission))).collect()
+    groups
+        .0
+        .into_iter()
+        .map(|(setting, trials)| latency_table(setting, &trials, (reference, admission)))
+        .collect()
 }
 
 fn latency_table(
@@ -172,8 +182,12 @@ fn latency_table(
             p99_ns: mean(&measured, |m| m.latency.p99 as f64),
         })
     };
-    let row =
-        |path: IoPath| LatencyRow { path, read: figures(&path, false), write: figures(&path, true), slower: None };
+    let row = |path: IoPath| LatencyRow {
+        path,
+        read: figures(&path, false),
+        write: figures(&path, true),
+        slower: None,
+    };
     let mut rows: Vec<LatencyRow> = paths(trials).into_iter().map(row).collect();
     let complete = rows.iter().filter_map(|row| Some((row.path, row.four()?)));
     let reference = match reference {
@@ -195,7 +209,8 @@ pub struct DesignRow {
     pub design: Design,
     /// Hybrid polling, which the paper's table does not tell apart from polling.
     pub complete_hybrid: bool,
-    /// Trials whose path was verified, by submission and completion; none where no record can hold the interface.
+    /// Trials whose path was verified, by submission and completion; none where no record can hold the
+    /// interface.
     pub verified: Vec<(Submission, Completion, usize)>,
 }
 

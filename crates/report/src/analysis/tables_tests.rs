@@ -82,7 +82,8 @@ fn latencies_come_out_as_iface23_prints_them() {
     // Without a named reference it is the path of least median read: here the same.
     assert_eq!(latencies(&iface23(), None, Admission::default()), tables);
     // A named reference that the store lacks leaves the slowdown out.
-    let without = latencies(&iface23(), Some("nvme-passthrough/syscall/poll".parse().unwrap()), Admission::default());
+    let without =
+        latencies(&iface23(), Some("nvme-passthrough/syscall/poll".parse().unwrap()), Admission::default());
     assert!(without[0].reference.is_none() && without[0].rows.iter().all(|row| row.slower.is_none()));
 }
 

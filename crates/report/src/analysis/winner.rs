@@ -1,4 +1,5 @@
-//! Winner maps: for a metric and two axes of the workload the best path of each cell, its distance to the next, or a tie.
+//! Winner maps: for a metric and two axes of the workload the best path of each cell, its distance to the
+//! next, or a tie.
 //!
 //! Who competes is told by `admission`; the others are counted. The maps as text are `render`'s.
 
@@ -104,12 +105,14 @@ pub struct Question {
     pub x: Axis,
     /// The axis down.
     pub y: Axis,
-    /// The test of the best path against the others. [`Method::Student`] is the papers' rule: against the next alone, and without
-    /// correction; by the others the best is told from every other path, after Holm's correction over the cells of all maps.
+    /// The test of the best path against the others. [`Method::Student`] is the papers' rule: against the
+    /// next alone, and without correction; by the others the best is told from every other path, after Holm's
+    /// correction over the cells of all maps.
     pub method: Method,
     /// Whose trials compete.
     pub admission: Admission,
-    /// How often the trials may have been looked at to decide whether there are enough: every p-value is multiplied by it.
+    /// How often the trials may have been looked at to decide whether there are enough: every p-value is
+    /// multiplied by it.
     pub looks: u32,
 }
 
@@ -118,13 +121,15 @@ impl Question {
     pub fn new(metric: Metric, x: Axis, y: Axis) -> Result<Question, String> {
         if x == y {
             let name = x.as_str();
-            return Err(format!("`{name}` cannot be both axes of a winner map: name two of rw, bs, iodepth, numjobs"));
+            return Err(format!(
+                "`{name}` cannot be both axes of a winner map: name two of rw, bs, iodepth, numjobs"
+            ));
         }
         Ok(Question { metric, x, y, method: Method::Paired, admission: Admission::default(), looks: 1 })
     }
 
-    /// The same question by the default rule for the trials of a study: Welch's test where they were run in no blocks, and for all looks
-    /// that decided how many there are.
+    /// The same question by the default rule for the trials of a study: Welch's test where they were run in
+    /// no blocks, and for all looks that decided how many there are.
     pub fn of(self, study: &StudyRecord) -> Question {
         let method = if in_blocks(study) { Method::Paired } else { Method::Welch };
         Question { method, looks: study.looks(), ..self }
@@ -135,12 +140,15 @@ impl Question {
         self.method == Method::Student
     }
 
-    /// Whether the trials of a study can be asked this. The error says that the metric is a time and the study was emulated.
+    /// Whether the trials of a study can be asked this. The error says that the metric is a time and the
+    /// study was emulated.
     pub fn admits(&self, study: &StudyRecord) -> Result<(), String> {
         let Some(emulator) = study.emulated.as_ref().filter(|_| self.metric.is_time()) else { return Ok(()) };
-        let counts: Vec<&str> = Metric::ALL.iter().filter(|metric| !metric.is_time()).map(|m| m.as_str()).collect();
+        let counts: Vec<&str> =
+            Metric::ALL.iter().filter(|metric| !metric.is_time()).map(|m| m.as_str()).collect();
         Err(format!(
-            "`{}` is measured by a clock, and under {emulator} times mean nothing: name a count by --metric, one of {}",
+            "`{}` is measured by a clock, and under {emulator} times mean nothing: name a count by \
+             --metric, one of {}",
             self.metric,
             counts.join(", ")
         ))
@@ -161,7 +169,8 @@ pub struct WinnerMap {
     pub settings: BTreeMap<String, String>,
     /// What issued the I/O.
     pub generator: Generator,
-    /// The meter and scope that an energy metric is of: one for all maps of a store. Absent for other metrics and without a meter.
+    /// The meter and scope that an energy metric is of: one for all maps of a store. Absent for other metrics
+    /// and without a meter.
     pub source: Option<EnergySource>,
     /// The cells by their places down and across. A place for which no trial was made has none.
     pub cells: Cells<Cell>,
@@ -172,8 +181,8 @@ pub struct WinnerMap {
 pub struct Cell {
     /// The paths, the best first: by their mean, of percentiles by their geometric mean.
     pub ranking: Vec<Place>,
-    /// The p-value of the first against the path that it is told from the least, corrected; by the papers' rule against the second,
-    /// and not corrected. Absent where there is no test.
+    /// The p-value of the first against the path that it is told from the least, corrected; by the papers'
+    /// rule against the second, and not corrected. Absent where there is no test.
     pub p: Option<f64>,
     /// The first of the ranking over the second; absent where there is no test.
     pub lead: Option<Contrast>,
@@ -188,7 +197,8 @@ pub struct Place {
     pub path: IoPath,
     /// Its replicates in numbers.
     pub summary: Summary,
-    /// The p-value against the first of the ranking, corrected as the cell's; absent for the first itself and where there is no test.
+    /// The p-value against the first of the ranking, corrected as the cell's; absent for the first itself and
+    /// where there is no test.
     pub p: Option<f64>,
     /// An unproven trial of it competes.
     pub marked: bool,
@@ -203,7 +213,8 @@ pub enum Decision {
     Tie,
     /// Only one path was measured.
     Alone,
-    /// One of the two best has a single replicate (or, by blocks, they share fewer than two): no test decides.
+    /// One of the two best has a single replicate (or, by blocks, they share fewer than two): no test
+    /// decides.
     Undecided,
     /// Nothing was measured.
     Empty,
@@ -267,7 +278,8 @@ pub struct LeftOut {
     pub unmeasured: usize,
     /// The meter did not cover them.
     pub energy_incomplete: usize,
-    /// Of the best path and the one that it is told from the least, those whose block lacks the other: by blocks alone.
+    /// Of the best path and the one that it is told from the least, those whose block lacks the other: by
+    /// blocks alone.
     pub unpaired: usize,
 }
 
@@ -312,14 +324,19 @@ struct Gathered {
     left_out: LeftOut,
 }
 
-/// One map for each combination of what does not lie on the axes, in the order in which these first stand in `trials`.
+/// One map for each combination of what does not lie on the axes, in the order in which these first stand in
+/// `trials`.
 pub fn winner_maps(trials: &[Trial], question: &Question) -> Vec<WinnerMap> {
     let source = question.metric.is_energy().then(|| EnergySource::measured(&[trials])).flatten();
     maps_by(trials, question, source.as_ref())
 }
 
 /// The same by this meter and scope.
-pub(super) fn maps_by(trials: &[Trial], question: &Question, source: Option<&EnergySource>) -> Vec<WinnerMap> {
+pub(super) fn maps_by(
+    trials: &[Trial],
+    question: &Question,
+    source: Option<&EnergySource>,
+) -> Vec<WinnerMap> {
     let mut maps: Vec<(WinnerMap, Cells<Gathered>)> = Vec::new();
     for trial in trials {
         let place = maps.iter().position(|(map, _)| map.has(trial)).unwrap_or_else(|| {
@@ -335,9 +352,12 @@ pub(super) fn maps_by(trials: &[Trial], question: &Question, source: Option<&Ene
         let at = (question.y.value(&trial.workload), question.x.value(&trial.workload));
         gather(maps[place].1.entry(at).or_default(), trial, question, source);
     }
-    // The family is every cell that has two paths, wherever it stands: another choice of axes does not change it.
-    let family = maps.iter().flat_map(|(_, cells)| cells.values()).filter(|cell| cell.samples.len() > 1).count();
-    let mut maps: Vec<WinnerMap> = maps.into_iter().map(|(map, gathered)| finish(map, gathered, family)).collect();
+    // The family is every cell that has two paths, wherever it stands: another choice of axes does not change
+    // it.
+    let family =
+        maps.iter().flat_map(|(_, cells)| cells.values()).filter(|cell| cell.samples.len() > 1).count();
+    let mut maps: Vec<WinnerMap> =
+        maps.into_iter().map(|(map, gathered)| finish(map, gathered, family)).collect();
     if !question.is_plain() {
         correct(maps.iter_mut().flat_map(|map| map.cells.values_mut()));
     }
@@ -378,8 +398,8 @@ pub fn correct<'c>(cells: impl Iterator<Item = &'c mut Cell>) {
     tested.into_iter().zip(holm(&p)).for_each(|(cell, corrected)| cell.correct(corrected));
 }
 
-/// The cell of these samples, one of a family of so many, by the question's metric and test, not corrected. A sample that is empty or
-/// holds a value that is not finite is passed over.
+/// The cell of these samples, one of a family of so many, by the question's metric and test, not corrected. A
+/// sample that is empty or holds a value that is not finite is passed over.
 pub fn rank(samples: BTreeMap<IoPath, Sample>, question: &Question, family: usize) -> Cell {
     let plan = Plan { looks: question.looks, ..Plan::of(question.metric, question.method, family) };
     let mut ranked: Vec<(IoPath, Sample, Summary, f64)> = samples
@@ -398,7 +418,8 @@ pub fn rank(samples: BTreeMap<IoPath, Sample>, question: &Question, family: usiz
     });
     let p_of = |(_, other, ..): &(IoPath, Sample, Summary, f64)| {
         let (p, sign) = plan.test(&ranked[0].1, other)?;
-        // The shared blocks may rank the two the other way round than all replicates do: no evidence for the best.
+        // The shared blocks may rank the two the other way round than all replicates do: no evidence for the
+        // best.
         let favours_best = (sign > 0.0) == question.metric.more_is_better();
         Some(if question.method != Method::Paired || favours_best { p } else { 1.0 })
     };

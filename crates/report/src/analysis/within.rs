@@ -47,11 +47,12 @@ pub(super) struct Sides {
     pub(super) after: Vec<Trial>,
 }
 
-/// Parts the trials of a store by `text`, which is `KEY=BEFORE,AFTER`, or `KEY` alone where it has two values: then the lesser
-/// one is before, numbers by their size.
+/// Parts the trials of a store by `text`, which is `KEY=BEFORE,AFTER`, or `KEY` alone where it has two
+/// values: then the lesser one is before, numbers by their size.
 ///
 /// # Errors
-/// One sentence: no trials differ in the key, it has more than two values and none are named, or none have a value that is named.
+/// One sentence: no trials differ in the key, it has more than two values and none are named, or none have a
+/// value that is named.
 pub(super) fn sides(trials: Vec<Trial>, text: &str) -> Result<Sides, String> {
     let (name, named) = text.split_once('=').map_or((text, None), |(name, named)| (name, Some(named)));
     if trials.is_empty() {
@@ -63,7 +64,10 @@ pub(super) fn sides(trials: Vec<Trial>, text: &str) -> Result<Sides, String> {
         (Some(named), _) => pick(name, named, &values)?,
         (None, [old, new]) => (old.clone(), new.clone()),
         (None, [only]) => {
-            return Err(format!("all trials have {name} {only}: name what they differ in, {}", differing(&trials)));
+            return Err(format!(
+                "all trials have {name} {only}: name what they differ in, {}",
+                differing(&trials)
+            ));
         }
         (None, _) => {
             let all = list(&values);
@@ -88,12 +92,16 @@ pub(super) fn sides(trials: Vec<Trial>, text: &str) -> Result<Sides, String> {
 
 /// The two values that `named` names, a comma between them.
 fn pick(name: &str, named: &str, values: &[Value]) -> Result<(Value, Value), String> {
-    let pair =
-        |old: &Value| values.iter().find(|new| format!("{old},{new}") == named).map(|new| (old.clone(), new.clone()));
+    let pair = |old: &Value| {
+        values.iter().find(|new| format!("{old},{new}") == named).map(|new| (old.clone(), new.clone()))
+    };
     match values.iter().find_map(pair) {
         Some((old, new)) if old != new => return Ok((old, new)),
         Some((old, _)) => {
-            return Err(format!("{name} {old} would stand on both sides: name two values of {}", list(values)));
+            return Err(format!(
+                "{name} {old} would stand on both sides: name two values of {}",
+                list(values)
+            ));
         }
         None => {}
     }
@@ -112,7 +120,9 @@ impl Key {
     /// The key of this name. Words of the design go before settings.
     fn named(name: &str, trials: &[Trial]) -> Result<Key, String> {
         let known = Key::all(trials).into_iter().find(|key| key.name() == name);
-        known.ok_or_else(|| format!("no trial has a `{name}`: name what they differ in, {}", differing(trials)))
+        known.ok_or_else(|| {
+            format!("no trial has a `{name}`: name what they differ in, {}", differing(trials))
+        })
     }
 
     /// All keys that trials can differ in.
@@ -187,7 +197,11 @@ impl fmt::Display for Value {
 fn differing(trials: &[Trial]) -> String {
     let keys = Key::all(trials);
     let names: Vec<&str> = keys.iter().filter(|key| key.values(trials).len() > 1).map(Key::name).collect();
-    if names.is_empty() { "but they differ in nothing".to_owned() } else { format!("one of {}", names.join(", ")) }
+    if names.is_empty() {
+        "but they differ in nothing".to_owned()
+    } else {
+        format!("one of {}", names.join(", "))
+    }
 }
 
 /// `-1, 0 and 50`.

@@ -41,14 +41,17 @@ const BETTER: [u64; 4] = [4041, 3030, 2021, 1010];
 
 #[test]
 fn a_setting_is_tested_within_blocks() {
-    let trials =
-        [set(blocks(LIBAIO, &DRIFT), "governor", "powersave"), set(blocks(LIBAIO, &BETTER), "governor", "schedutil")];
+    let trials = [
+        set(blocks(LIBAIO, &DRIFT), "governor", "powersave"),
+        set(blocks(LIBAIO, &BETTER), "governor", "schedutil"),
+    ];
     let comparison = within(&trials.concat(), "governor");
     let by = comparison.by.as_ref().unwrap();
     assert_eq!([&by.key, &by.before, &by.after], ["governor", "powersave", "schedutil"]);
     assert_eq!(comparison.changes.len(), comparison.metrics.len(), "one cell");
     let iops = of(&comparison, Metric::Iops);
-    // Differences of 25.5 with a variance of 521 / 3, and Student's t of three degrees of freedom in closed form.
+    // Differences of 25.5 with a variance of 521 / 3, and Student's t of three degrees of freedom in closed
+    // form.
     let angle = (25.5 / (521.0 / 3.0 / 4.0_f64).sqrt() / 3.0_f64.sqrt()).atan();
     let p = 1.0 - std::f64::consts::FRAC_2_PI * (angle + angle.sin() * angle.cos());
     assert!((iops.p.unwrap() - p).abs() < 1e-12 && (0.0305..0.0306).contains(&p), "{iops:?}");
@@ -57,9 +60,11 @@ fn a_setting_is_tested_within_blocks() {
     assert!(1.009 < low && low < 1.0102 && 1.0102 < high && high < 1.0115, "{low} {high}");
     assert!(comparison.in_blocks && comparison.unpaired == 0);
     let text = text_of(&comparison).replace('\n', " ");
-    for part in
-        ["before: governor powersave, study test, 4 trials", "the t-test of the differences within blocks", "governor"]
-    {
+    for part in [
+        "before: governor powersave, study test, 4 trials",
+        "the t-test of the differences within blocks",
+        "governor",
+    ] {
         assert!(text.contains(part), "{part} in {text}");
     }
     // Said the other way round, it is the other way round.
@@ -76,14 +81,22 @@ fn a_setting_is_tested_within_blocks() {
 #[test]
 fn paths_generators_and_workloads_are_compared_as_settings_are() {
     let slow = [500, 501, 499];
-    let by_path =
-        within(&[blocks(LIBAIO, &[1000, 1001, 999]), blocks(URING, &slow)].concat(), &format!("path={LIBAIO},{URING}"));
-    assert_eq!((of(&by_path, Metric::Iops).outcome, of(&by_path, Metric::Iops).ratio), (Outcome::Worse, Some(0.5)));
+    let by_path = within(
+        &[blocks(LIBAIO, &[1000, 1001, 999]), blocks(URING, &slow)].concat(),
+        &format!("path={LIBAIO},{URING}"),
+    );
+    assert_eq!(
+        (of(&by_path, Metric::Iops).outcome, of(&by_path, Metric::Iops).ratio),
+        (Outcome::Worse, Some(0.5))
+    );
     assert_eq!(regressions(&by_path, 20.0).unwrap().len(), 2, "IOPS and latency");
     let difference = &by_path.differences[0];
     assert_eq!((difference.name.as_str(), difference.after.as_deref()), ("path", Some(URING)));
     let text = text_of(&by_path);
-    assert!(text.contains("path before") && text.contains(&format!("after: path {URING}, study test")), "{text}");
+    assert!(
+        text.contains("path before") && text.contains(&format!("after: path {URING}, study test")),
+        "{text}"
+    );
     let mut fio = blocks(LIBAIO, &slow);
     fio.iter_mut().for_each(|trial| trial.generator = Generator::Fio);
     // Without values the lesser one is before: the order of the design's words.
@@ -91,10 +104,18 @@ fn paths_generators_and_workloads_are_compared_as_settings_are() {
     assert_eq!(of(&by_generator, Metric::Iops).ratio, Some(0.5));
     let mut deep = blocks(LIBAIO, &[2000, 2002, 1998]);
     deep.iter_mut().for_each(|trial| trial.workload.iodepth = 16);
-    let by_depth = within(&[deep, blocks(LIBAIO, &[1000, 1001, 999]), blocks(URING, &slow)].concat(), "iodepth=1,16");
-    assert_eq!((of(&by_depth, Metric::Iops).outcome, of(&by_depth, Metric::Iops).ratio), (Outcome::Better, Some(2.0)));
+    let by_depth =
+        within(&[deep, blocks(LIBAIO, &[1000, 1001, 999]), blocks(URING, &slow)].concat(), "iodepth=1,16");
+    assert_eq!(
+        (of(&by_depth, Metric::Iops).outcome, of(&by_depth, Metric::Iops).ratio),
+        (Outcome::Better, Some(2.0))
+    );
     assert_eq!(by_depth.only_before.len(), 1, "io_uring was not run at depth 16");
-    assert!(text_of(&by_depth).contains("workload before: randread 4k iodepth 1 numjobs 1"), "{}", text_of(&by_depth));
+    assert!(
+        text_of(&by_depth).contains("workload before: randread 4k iodepth 1 numjobs 1"),
+        "{}",
+        text_of(&by_depth)
+    );
 }
 
 #[test]
@@ -136,7 +157,8 @@ fn what_cannot_be_told_apart_is_said_in_a_sentence() {
         ("numjobs", "all trials have numjobs 1: name what they differ in, one of io_poll_delay"),
         (
             "io_poll_delay",
-            "the trials have 3 values of io_poll_delay, -1, 0 and 50: say which two, as in --by io_poll_delay=-1,0",
+            "the trials have 3 values of io_poll_delay, -1, 0 and 50: say which two, as in --by \
+             io_poll_delay=-1,0",
         ),
         ("io_poll_delay=7,50", "no trial has io_poll_delay `7`: name two values of -1, 0 and 50"),
         ("io_poll_delay=50,", "no trial has io_poll_delay ``"),
@@ -156,7 +178,8 @@ fn what_cannot_be_told_apart_is_said_in_a_sentence() {
     assert!(alike.contains("but they differ in nothing"), "{alike}");
 }
 
-/// The blocks of two equal paths, after which a test at one look finds a difference: seeded; `None` where none of 5 to 30 does.
+/// The blocks of two equal paths, after which a test at one look finds a difference: seeded; `None` where
+/// none of 5 to 30 does.
 fn stopped_at_a_difference(seed: u64) -> Option<[Vec<u64>; 2]> {
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
     let normal = Normal::new(100_000.0, 3_000.0).unwrap();
@@ -170,7 +193,11 @@ fn stopped_at_a_difference(seed: u64) -> Option<[Vec<u64>; 2]> {
 #[test]
 fn equal_paths_of_a_sequential_store_differ_in_one_of_twenty_comparisons_at_most() {
     let stopped: Vec<[Vec<u64>; 2]> = (0..100).filter_map(stopped_at_a_difference).collect();
-    assert!(stopped.len() > 10, "looking after each block finds a difference far too often: {}", stopped.len());
+    assert!(
+        stopped.len() > 10,
+        "looking after each block finds a difference far too often: {}",
+        stopped.len()
+    );
     let p = |study: &iopj_store::StudyRecord, [a, b]: &[Vec<u64>; 2]| {
         let both = [blocks(LIBAIO, a), blocks(URING, b)].concat();
         of(&compare_within(study, both, "path", Admission::default()).unwrap(), Metric::Iops).p.unwrap()
@@ -182,5 +209,8 @@ fn equal_paths_of_a_sequential_store_differ_in_one_of_twenty_comparisons_at_most
     let comparison = compare_within(&sequential(), both, "path", Admission::default()).unwrap();
     assert_eq!((comparison.looks, of(&comparison, Metric::Iops).outcome), (26, Outcome::NoDifference));
     let text = text_of(&comparison).replace('\n', " ");
-    assert!(text.contains("times the 26 looks of a number of replicates that was decided while it ran"), "{text}");
+    assert!(
+        text.contains("times the 26 looks of a number of replicates that was decided while it ran"),
+        "{text}"
+    );
 }

@@ -1,4 +1,5 @@
-//! Claims as text: an answer each, its parts with the figures that decide them, and what would decide the rest.
+//! Claims as text: an answer each, its parts with the figures that decide them, and what would decide the
+//! rest.
 
 use super::grid::{Align, Grid, escape, wrap};
 use super::number::{exact, significant};
@@ -21,14 +22,17 @@ pub fn claims(claims: &[Claim]) -> String {
         text.push('\n');
         text += &one(claim);
     }
-    text += "\nDecided from trials that compete, by the t-test within blocks (of imports by Welch's), of percentiles and geometric means by\n\
-             their logarithms, by two one-sided tests, or, of fixed parts, by the t-test of two estimates of a fit, at 5 %, after Holm's\n\
-             correction over the comparisons of a claim, or over what is reported apart. `ratio` is the first figure over the\n\
-             second with its 95 % interval, `could see` the least difference that would have been seen four times out of five. Measured\n\
-             figures are means over replicates, or fixed parts of a fit, with their 95 % interval. Published figures are the papers', from their machines.\n";
+    text += "\nDecided from trials that compete, by the t-test within blocks (of imports by Welch's), of \
+             percentiles and geometric means by\ntheir logarithms, by two one-sided tests, or, of fixed \
+             parts, by the t-test of two estimates of a fit, at 5 %, after Holm's\ncorrection over the \
+             comparisons of a claim, or over what is reported apart. `ratio` is the first figure over \
+             the\nsecond with its 95 % interval, `could see` the least difference that would have been seen \
+             four times out of five. Measured\nfigures are means over replicates, or fixed parts of a fit, \
+             with their 95 % interval. Published figures are the papers', from their machines.\n";
     if let Some(looks) = claims.first().map(|claim| claim.looks).filter(|looks| *looks > 1) {
         text += &format!(
-            "The blocks were added until decisions were made: every p-value is multiplied by the {looks} looks that there may be.\n"
+            "The blocks were added until decisions were made: every p-value is multiplied by the {looks} \
+             looks that there may be.\n"
         );
     }
     if claims.iter().any(|claim| claim.marked) {
@@ -39,7 +43,8 @@ pub fn claims(claims: &[Claim]) -> String {
 
 fn summary(claims: &[Claim]) -> String {
     let count = |word: &str| claims.iter().filter(|claim| claim.answer.as_str() == word).count();
-    let words = ["holds", "does not hold", "undecided", "not measured"].map(|word| format!("{word} {}", count(word)));
+    let words =
+        ["holds", "does not hold", "undecided", "not measured"].map(|word| format!("{word} {}", count(word)));
     format!("{} claims: {}\n", claims.len(), words.join(", "))
 }
 
@@ -67,7 +72,8 @@ fn one(claim: &Claim) -> String {
         text += &format!("    trials left out: {}\n", claim.left_out.text());
     }
     if let Some(source) = &claim.energy {
-        let proxy = if claim.proxy { ": less than the whole machine, a proxy that decides nothing" } else { "" };
+        let proxy =
+            if claim.proxy { ": less than the whole machine, a proxy that decides nothing" } else { "" };
         text += &wrap(&format!("energy: {}{proxy}", escape(&source.to_string())), WIDTH, "    ");
     }
     if let Some(note) = claim.note {
@@ -91,11 +97,16 @@ fn parts(parts: &[&Part]) -> String {
     let mut reasons: Vec<&str> = Vec::new();
     for part in parts {
         match &part.answer {
-            Answer::Undecided(why) if part.p.is_none() && !reasons.contains(&why.as_str()) => reasons.push(why),
+            Answer::Undecided(why) if part.p.is_none() && !reasons.contains(&why.as_str()) => {
+                reasons.push(why)
+            }
             _ => {}
         }
     }
-    text + &reasons.iter().map(|why| wrap(&format!("* undecided: {}", escape(why)), WIDTH, "    ")).collect::<String>()
+    text + &reasons
+        .iter()
+        .map(|why| wrap(&format!("* undecided: {}", escape(why)), WIDTH, "    "))
+        .collect::<String>()
 }
 
 fn part_grid(parts: &[&Part]) -> String {
@@ -133,13 +144,15 @@ fn against(figures: &[Figure], text: impl Fn(&Figure) -> String) -> String {
 
 fn measured(figure: &Figure) -> String {
     let Some(mean) = figure.mean else { return "-".to_owned() };
-    let spread = figure.interval.map_or(String::new(), |(_, high)| format!(" ± {}", significant(high - mean)));
+    let spread =
+        figure.interval.map_or(String::new(), |(_, high)| format!(" ± {}", significant(high - mean)));
     format!("{}{spread} {}", significant(mean), figure.unit).trim_end().to_owned()
 }
 
 fn ratio(effect: &Effect) -> String {
-    let text =
-        |ratio: &crate::analysis::stats::Ratio| format!("{:.3} ({:.3} to {:.3})", ratio.ratio, ratio.low, ratio.high);
+    let text = |ratio: &crate::analysis::stats::Ratio| {
+        format!("{:.3} ({:.3} to {:.3})", ratio.ratio, ratio.low, ratio.high)
+    };
     effect.ratio.as_ref().map_or_else(|| "-".to_owned(), text)
 }
 
@@ -155,7 +168,10 @@ mod tests {
     #[test]
     fn an_empty_store_says_what_is_missing_and_what_to_run() {
         let text = claims(&decide(&[], &Machine { cores: 4, ..Machine::default() }));
-        assert!(text.starts_with("21 claims: holds 0, does not hold 0, undecided 0, not measured 21\n"), "{text}");
+        assert!(
+            text.starts_with("21 claims: holds 0, does not hold 0, undecided 0, not measured 21\n"),
+            "{text}"
+        );
         assert!(text.contains(
             "missing: posix-sio/syscall/poll, randread 4k iodepth 1 numjobs 8 (no trial; 3 verified needed)"
         ));

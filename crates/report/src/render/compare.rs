@@ -40,7 +40,8 @@ fn side(name: &str, value: Option<(&By, &String)>, side: &Side) -> String {
     let Side { study, trials, left_out, .. } = side;
     let value = value.map_or(String::new(), |(by, value)| escape(&format!("{} {value}, ", by.key)));
     let study = escape(study);
-    let left_out = if left_out.total() > 0 { format!(" ({} left out)", left_out.text()) } else { String::new() };
+    let left_out =
+        if left_out.total() > 0 { format!(" ({} left out)", left_out.text()) } else { String::new() };
     let nobody = side.nobody.as_ref().map_or(String::new(), |why| wrap(&escape(why), WIDTH, "  "));
     format!("{name}: {value}study {study}, {trials} trials{left_out}\n{nobody}")
 }
@@ -51,19 +52,24 @@ fn emulated(comparison: &Comparison) -> String {
         (None, None) => return String::new(),
         (Some(emulator), None) => format!("the store before was emulated by {emulator}"),
         (None, Some(emulator)) => format!("the store after was emulated by {emulator}"),
-        (Some(emulator), Some(_)) if comparison.by.is_some() => format!("the store was emulated by {emulator}"),
+        (Some(emulator), Some(_)) if comparison.by.is_some() => {
+            format!("the store was emulated by {emulator}")
+        }
         (Some(before), Some(after)) if before == after => format!("both stores were emulated by {before}"),
         (Some(before), Some(after)) => format!("the stores were emulated by {before} and by {after}"),
     };
-    let words = format!("{which}: times mean nothing there and are not compared; compared are counts per I/O");
+    let words =
+        format!("{which}: times mean nothing there and are not compared; compared are counts per I/O");
     wrap(&escape(&words), WIDTH, "")
 }
 
 fn differences(comparison: &Comparison) -> String {
     if comparison.differences.is_empty() {
-        return "nothing that the stores tell of machine, kernel, drive, versions and settings differs\n".to_owned();
+        return "nothing that the stores tell of machine, kernel, drive, versions and settings differs\n"
+            .to_owned();
     }
-    let mut grid = Grid::new(&[("what differs", Align::Left), ("before", Align::Left), ("after", Align::Left)]);
+    let mut grid =
+        Grid::new(&[("what differs", Align::Left), ("before", Align::Left), ("after", Align::Left)]);
     for difference in &comparison.differences {
         let value = |value: &Option<String>| value.clone().unwrap_or_else(|| "-".to_owned());
         grid.row(vec![difference.name.clone(), value(&difference.before), value(&difference.after)]);
@@ -73,7 +79,8 @@ fn differences(comparison: &Comparison) -> String {
 
 fn changes(comparison: &Comparison) -> String {
     let workload = |change: &Change| change.cell.workload.title();
-    let several = comparison.changes.iter().any(|change| workload(change) != workload(&comparison.changes[0]));
+    let several =
+        comparison.changes.iter().any(|change| workload(change) != workload(&comparison.changes[0]));
     // What sets the sides apart stands in a cell as it is before.
     let is_by = |keys: &[&str]| comparison.by.as_ref().is_some_and(|by| keys.contains(&by.key.as_str()));
     let mut columns = vec![(if is_by(&["path", "generator"]) { "path before" } else { "path" }, Align::Left)];
@@ -179,15 +186,17 @@ fn summary(comparison: &Comparison) -> String {
         count(Outcome::NoDifference),
         count(Outcome::OneReplicate) + count(Outcome::NotMeasured),
     );
-    let test = if comparison.in_blocks { "the t-test of the differences within blocks" } else { "Welch's test" };
+    let test =
+        if comparison.in_blocks { "the t-test of the differences within blocks" } else { "Welch's test" };
     let looks = match comparison.looks {
         1 => String::new(),
         looks => format!(", times the {looks} looks of a number of replicates that was decided while it ran"),
     };
     let words = format!(
-        "change is the mean after over the mean before, its interval after Fieller; of percentiles both are of logarithms; p is of \
-         {test}{looks}, corrected after Holm over the {tests} tests of this table, and a difference is beyond noise if p < {LEVEL}; could \
-         see is the least change that would have been seen four times out of five"
+        "change is the mean after over the mean before, its interval after Fieller; of percentiles both are \
+         of logarithms; p is of {test}{looks}, corrected after Holm over the {tests} tests of this table, \
+         and a difference is beyond noise if p < {LEVEL}; could see is the least change that would have \
+         been seen four times out of five"
     );
     text += &wrap(&words, WIDTH, "");
     if comparison.changes.iter().any(|change| change.marked) {
@@ -198,7 +207,8 @@ fn summary(comparison: &Comparison) -> String {
     }
     if count(Outcome::OneReplicate) > 0 {
         let what = if comparison.by.is_some() { "the study" } else { "both studies" };
-        text += &format!("one replicate shows no noise: run {what} with `--replicates 5` or more to decide\n");
+        text +=
+            &format!("one replicate shows no noise: run {what} with `--replicates 5` or more to decide\n");
     }
     text += &energy(comparison);
     text
@@ -208,10 +218,14 @@ fn summary(comparison: &Comparison) -> String {
 fn energy(comparison: &Comparison) -> String {
     let words = match (&comparison.energy, &comparison.before.energy, &comparison.after.energy) {
         (Some(source), ..) => {
-            format!("energy (W, IO/J): {source}; a gain that its meter has in both stores divides out of the change")
+            format!(
+                "energy (W, IO/J): {source}; a gain that its meter has in both stores divides out of the \
+                 change"
+            )
         }
         (None, Some(before), Some(after)) => format!(
-            "energy (W, IO/J, B/J): not compared, for the stores have no meter and scope in common: {before} before, {after} after"
+            "energy (W, IO/J, B/J): not compared, for the stores have no meter and scope in common: \
+             {before} before, {after} after"
         ),
         (None, Some(before), None) => format!("energy (W, IO/J, B/J): {before} before, not measured after"),
         (None, None, Some(after)) => format!("energy (W, IO/J, B/J): not measured before, {after} after"),

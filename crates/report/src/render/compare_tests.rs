@@ -7,7 +7,8 @@ use crate::analysis::compare::tests::{LIBAIO, URING, study, trials};
 fn the_text_says_what_differs_and_what_changed() {
     let before = [trials(LIBAIO, &[1000, 1001, 999]), trials(URING, &[1000])].concat();
     let after = [trials(LIBAIO, &[800, 801, 799]), trials(URING, &[1100])].concat();
-    let text = comparison(&compare((&study("6.1"), &before), (&study("6.12\u{1b}"), &after), Admission::default()));
+    let text =
+        comparison(&compare((&study("6.1"), &before), (&study("6.12\u{1b}"), &after), Admission::default()));
     for part in [
         "before: study test, 4 trials",
         "kernel        6.1     6.12\\u{1b}",

@@ -1,4 +1,5 @@
-//! What is said of an emulated store: that its times mean nothing, and the orders that its replicates show all the same.
+//! What is said of an emulated store: that its times mean nothing, and the orders that its replicates show
+//! all the same.
 
 use crate::analysis::Admission;
 use crate::analysis::orderings::{METRICS, Ordering, Step, orderings};
@@ -8,15 +9,16 @@ use iopj_store::Trial;
 /// The sentence that stands above all that an emulated store shows.
 pub(super) fn banner(emulator: &str) -> String {
     format!(
-        "emulated by {emulator}: times mean nothing and none is shown; results are verdicts, counts per I/O, and orders that \
-         say so"
+        "emulated by {emulator}: times mean nothing and none is shown; results are verdicts, counts per \
+         I/O, and orders that say so"
     )
 }
 
 /// What an order by a time is worth under emulation.
-pub(super) const CAVEAT: &str = "An order by time is one of this emulation: `<` is significant by Welch's test at 5 %, after Holm \
-                                 over the line; `=` is not told apart; `?` has no test for want of a second replicate. A poller \
-                                 that wants a processor of its own may stand elsewhere on a machine.";
+pub(super) const CAVEAT: &str = "An order by time is one of this emulation: `<` is significant by Welch's \
+                                 test at 5 %, after Holm over the line; `=` is not told apart; `?` has no \
+                                 test for want of a second replicate. A poller that wants a processor of \
+                                 its own may stand elsewhere on a machine.";
 
 /// The orders of a workload's paths by each metric, a line each, without a time.
 pub(super) fn lines(trials: &[Trial], workload: &Workload, admission: Admission) -> Vec<String> {

@@ -49,8 +49,8 @@ impl Columns<'_> {
 
     /// What the intervals are, for the footer.
     pub(super) fn words(&self) -> String {
-        let mut text = "W is mean power and IO/J I/Os per joule, over replicates with energy; \u{b1} is half of the 95 % interval of \
-                        the random part, by which paths are told apart"
+        let mut text = "W is mean power and IO/J I/Os per joule, over replicates with energy; \u{b1} is \
+                        half of the 95 % interval of the random part, by which paths are told apart"
             .to_owned();
         if self.combined {
             text += "; \u{b1} all holds the meter's declared accuracy too";
@@ -87,7 +87,8 @@ fn uncertainty(value: f64) -> String {
     }
 }
 
-/// The trials without energy, with their reason: so many by name, and how many there are more. Empty without any.
+/// The trials without energy, with their reason: so many by name, and how many there are more. Empty without
+/// any.
 pub(super) fn incomplete_text(trials: &[Trial], source: &EnergySource, width: usize) -> String {
     const MOST: usize = 8;
     let lacking = incomplete(trials, source);
@@ -97,7 +98,8 @@ pub(super) fn incomplete_text(trials: &[Trial], source: &EnergySource, width: us
     let mut text = format!("energy incomplete, left out of all that is said of energy: {}\n", lacking.len());
     for one in lacking.iter().take(MOST) {
         let (trial, reason) = (one.trial, super::escape(one.reason));
-        let line = format!("{}, {}, replicate {}: {reason}", trial.path, trial.workload.title(), trial.replicate);
+        let line =
+            format!("{}, {}, replicate {}: {reason}", trial.path, trial.workload.title(), trial.replicate);
         text += &wrap(&line, width, "  ");
     }
     if lacking.len() > MOST {

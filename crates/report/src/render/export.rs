@@ -18,7 +18,8 @@ pub(crate) enum Kind {
     Energy,
 }
 
-/// A column: what it is of, its heading in LaTeX, its name in CSV, and its value; empty where nothing was measured.
+/// A column: what it is of, its heading in LaTeX, its name in CSV, and its value; empty where nothing was
+/// measured.
 pub(crate) type Column = (Kind, &'static str, &'static str, fn(&Figures) -> Option<f64>);
 
 /// The figures of a row. Latencies in us in LaTeX's headings are in ns in CSV's.
@@ -35,7 +36,9 @@ pub(crate) const COLUMNS: &[Column] = &[
     (Kind::Count, "irq/IO", "interrupts_per_io", |f| f.interrupts_per_io),
     (Kind::Count, "sys/IO", "system_calls_per_io", |f| f.system_calls_per_io),
     (Kind::Count, "slept/IO", "sleeps_per_io", |f| f.sleeps_per_io),
-    (Kind::Cost, "kernel instr", "kernel_instructions_per_io", |f| f.costs.and_then(|c| c.kernel.instructions)),
+    (Kind::Cost, "kernel instr", "kernel_instructions_per_io", |f| {
+        f.costs.and_then(|c| c.kernel.instructions)
+    }),
     (Kind::Cost, "loads", "kernel_loads_per_io", |f| f.costs.and_then(|c| c.kernel.loads)),
     (Kind::Cost, "stores", "kernel_stores_per_io", |f| f.costs.and_then(|c| c.kernel.stores)),
     (Kind::Cost, "user instr", "user_instructions_per_io", |f| f.costs.and_then(|c| c.user.instructions)),
@@ -46,8 +49,12 @@ pub(crate) const COLUMNS: &[Column] = &[
     (Kind::Energy, "$\\pm$", "watts_plus_minus", |f| energy(f).and_then(|e| e.watts).map(|w| w.random)),
     (Kind::Energy, "$\\pm$ all", "watts_plus_minus_all", |f| energy(f).and_then(|e| e.watts?.combined)),
     (Kind::Energy, "IO/J", "ios_per_joule", |f| energy(f).and_then(|e| e.ios_per_joule).map(|w| w.mean)),
-    (Kind::Energy, "$\\pm$", "ios_per_joule_plus_minus", |f| energy(f).and_then(|e| e.ios_per_joule).map(|w| w.random)),
-    (Kind::Energy, "$\\pm$ all", "ios_per_joule_plus_minus_all", |f| energy(f).and_then(|e| e.ios_per_joule?.combined)),
+    (Kind::Energy, "$\\pm$", "ios_per_joule_plus_minus", |f| {
+        energy(f).and_then(|e| e.ios_per_joule).map(|w| w.random)
+    }),
+    (Kind::Energy, "$\\pm$ all", "ios_per_joule_plus_minus_all", |f| {
+        energy(f).and_then(|e| e.ios_per_joule?.combined)
+    }),
     (Kind::Energy, "incomplete", "energy_incomplete", |f| energy(f).map(|e| e.incomplete as f64)),
 ];
 
@@ -55,12 +62,14 @@ fn energy(figures: &Figures) -> Option<&Energy> {
     figures.energy.as_ref()
 }
 
-/// The texts that name the source of a row's energy: scope, meter, and whether it is a model's; empty without energy.
+/// The texts that name the source of a row's energy: scope, meter, and whether it is a model's; empty without
+/// energy.
 pub(crate) const ENERGY_TEXTS: [&str; 3] = ["energy_scope", "energy_meter", "energy_estimated"];
 
 /// One of [`ENERGY_TEXTS`] of a row.
 pub(crate) fn energy_text(row: &Row, name: &str) -> String {
-    let source = row.figures.as_ref().and_then(|figures| figures.energy.as_ref()).map(|energy| &energy.source);
+    let source =
+        row.figures.as_ref().and_then(|figures| figures.energy.as_ref()).map(|energy| &energy.source);
     source.map_or(String::new(), |source| match name {
         "energy_scope" => source.scope.to_string(),
         "energy_meter" => source.meter.clone(),
@@ -68,8 +77,8 @@ pub(crate) fn energy_text(row: &Row, name: &str) -> String {
     })
 }
 
-/// A `tabular` a workload, for the package booktabs: without times where they mean nothing, without costs and energy
-/// where there are none.
+/// A `tabular` a workload, for the package booktabs: without times where they mean nothing, without costs and
+/// energy where there are none.
 pub fn latex(tables: &[Table]) -> String {
     let mut text = String::new();
     for table in tables {
@@ -93,15 +102,21 @@ pub fn latex(tables: &[Table]) -> String {
         let _ = writeln!(text, "path & verdict & {} \\\\\n\\midrule", headings.join(" & "));
         for row in &table.rows {
             let cells: Vec<String> = columns.iter().map(|column| number(row, column)).collect();
-            let _ = writeln!(text, "{} & {} & {} \\\\", tex(&row.path.to_string()), verdict(row), cells.join(" & "));
+            let _ = writeln!(
+                text,
+                "{} & {} & {} \\\\",
+                tex(&row.path.to_string()),
+                verdict(row),
+                cells.join(" & ")
+            );
         }
         text += "\\bottomrule\n\\end{tabular}\n\n";
     }
     text
 }
 
-/// One line a row over all workloads, with a heading, after RFC 4180. Under `emulated` stands what emulated the processor;
-/// the columns of times are then empty. Under `costs` stands how instructions, loads and
+/// One line a row over all workloads, with a heading, after RFC 4180. Under `emulated` stands what emulated
+/// the processor; the columns of times are then empty. Under `costs` stands how instructions, loads and
 /// stores were counted. Energy is that of one meter and scope in all rows, with half of its 95 % intervals.
 pub fn csv(tables: &[Table]) -> String {
     let names: Vec<&str> = COLUMNS.iter().map(|(_, _, name, _)| *name).collect();
@@ -113,10 +128,13 @@ pub fn csv(tables: &[Table]) -> String {
     for table in tables {
         let emulated = table.emulated.as_deref().unwrap_or_default();
         for row in &table.rows {
-            let settings: Vec<String> = row.settings.iter().map(|(name, value)| format!("{name}={value}")).collect();
+            let settings: Vec<String> =
+                row.settings.iter().map(|(name, value)| format!("{name}={value}")).collect();
             let cells: Vec<String> = COLUMNS
                 .iter()
-                .map(|(.., of)| row.figures.as_ref().and_then(of).map(|value| value.to_string()).unwrap_or_default())
+                .map(|(.., of)| {
+                    row.figures.as_ref().and_then(of).map(|value| value.to_string()).unwrap_or_default()
+                })
                 .collect();
             let _ = write!(
                 text,
@@ -164,7 +182,8 @@ fn number(row: &Row, (kind, _, name, of): &Column) -> String {
     let value = row.figures.as_ref().and_then(of).map(|value| scale * value);
     let estimated = *kind == Kind::Energy && energy_text(row, "energy_estimated") == "true";
     let mark = if estimated { "est. " } else { "" };
-    let digits = |value: f64| if value >= 100.0 { format!("{mark}{value:.0}") } else { format!("{mark}{value:.2}") };
+    let digits =
+        |value: f64| if value >= 100.0 { format!("{mark}{value:.0}") } else { format!("{mark}{value:.2}") };
     value.map_or("--".to_owned(), digits)
 }
 
@@ -199,7 +218,8 @@ mod tests {
         tables[0].emulated = Some("QEMU TCG".to_owned());
         let figures = tables[0].rows[0].figures.as_mut().unwrap();
         let kernel = PerIo { instructions: Some(5630.25), loads: Some(1800.0), stores: None };
-        (figures.times, figures.costs) = (None, Some(Costs { sampled: false, kernel, user: PerIo::default() }));
+        (figures.times, figures.costs) =
+            (None, Some(Costs { sampled: false, kernel, user: PerIo::default() }));
         tables
     }
 
@@ -207,18 +227,27 @@ mod tests {
     fn emulated_tables_hold_counts_and_no_time() {
         let text = latex(&emulated());
         assert!(text.starts_with("% emulated by QEMU TCG: times mean nothing"), "{text}");
-        assert!(text.contains("path & verdict & ctx/IO & irq/IO & sys/IO & slept/IO & kernel instr & loads"), "{text}");
+        assert!(
+            text.contains("path & verdict & ctx/IO & irq/IO & sys/IO & slept/IO & kernel instr & loads"),
+            "{text}"
+        );
         assert!(text.contains("& verified & 1.00 & 1.00 & 2.00 & 0.50 & 5630 & 1800 & -- & --"), "{text}");
         let text = csv(&emulated());
         let names: Vec<&str> = text.lines().next().unwrap().split(',').collect();
         let cells: Vec<&str> = text.lines().nth(1).unwrap().split(',').collect();
         assert_eq!(names.len(), cells.len());
         let of = |name: &str| cells[names.iter().position(|one| *one == name).unwrap()];
-        for time in ["iops", "iops_spread", "mb_per_s", "latency_ns_mean", "latency_ns_p99_9", "cpu_percent"] {
+        for time in ["iops", "iops_spread", "mb_per_s", "latency_ns_mean", "latency_ns_p99_9", "cpu_percent"]
+        {
             assert_eq!(of(time), "", "{time}");
         }
-        let counts =
-            ["context_switches_per_io", "kernel_instructions_per_io", "kernel_stores_per_io", "costs", "emulated"];
+        let counts = [
+            "context_switches_per_io",
+            "kernel_instructions_per_io",
+            "kernel_stores_per_io",
+            "costs",
+            "emulated",
+        ];
         assert_eq!(counts.map(of), ["1", "5630.25", "", "exact", "\"QEMU TCG\""]);
     }
 
@@ -236,8 +265,9 @@ mod tests {
         assert_eq!(lines.len(), 2);
         assert_eq!(lines[0].split(',').count(), lines[1].split(',').count());
         assert!(
-            lines[1]
-                .starts_with("randread 4k iodepth 1 numjobs 1,io_uring/syscall/interrupt,native,\"\",verified,3,1000,"),
+            lines[1].starts_with(
+                "randread 4k iodepth 1 numjobs 1,io_uring/syscall/interrupt,native,\"\",verified,3,1000,"
+            ),
             "{text}"
         );
     }

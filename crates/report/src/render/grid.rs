@@ -21,7 +21,10 @@ pub struct Grid {
 impl Grid {
     /// An empty table with these headings.
     pub fn new(columns: &[(&str, Align)]) -> Grid {
-        Grid { columns: columns.iter().map(|(name, align)| ((*name).to_owned(), *align)).collect(), rows: Vec::new() }
+        Grid {
+            columns: columns.iter().map(|(name, align)| ((*name).to_owned(), *align)).collect(),
+            rows: Vec::new(),
+        }
     }
 
     /// Adds a row; missing cells are empty, cells beyond the last column are left out.
@@ -73,7 +76,9 @@ pub fn wrap(text: &str, width: usize, indent: &str) -> String {
 
 /// Text of foreign origin, made harmless for a terminal: control characters are written out.
 pub fn escape(text: &str) -> String {
-    text.chars().flat_map(|c| if c.is_control() { c.escape_default().collect::<Vec<_>>() } else { vec![c] }).collect()
+    text.chars()
+        .flat_map(|c| if c.is_control() { c.escape_default().collect::<Vec<_>>() } else { vec![c] })
+        .collect()
 }
 
 #[cfg(test)]

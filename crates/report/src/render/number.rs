@@ -24,7 +24,8 @@ pub(super) fn significant(value: f64) -> String {
     if value.abs() >= 1000.0 {
         return thousands(value);
     }
-    let decimals = if value == 0.0 { 0 } else { (3.0 - value.abs().log10().floor()).clamp(0.0, 4.0) as usize };
+    let decimals =
+        if value == 0.0 { 0 } else { (3.0 - value.abs().log10().floor()).clamp(0.0, 4.0) as usize };
     let text = format!("{value:.decimals$}");
     if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
 }

@@ -25,7 +25,8 @@ const TEXTS: [&str; 10] = [
     "energy_estimated",
 ];
 
-/// Writes all rows of all tables. A figure that was not measured is null, as are the times of emulated tables.
+/// Writes all rows of all tables. A figure that was not measured is null, as are the times of emulated
+/// tables.
 ///
 /// # Errors
 /// What the writer says.
@@ -49,7 +50,8 @@ pub fn parquet<W: Write + Send>(tables: &[Table], out: W) -> Result<(), ParquetE
             }
             _ => {
                 let of = COLUMNS[index - TEXTS.len()].3;
-                let figures: Vec<Option<f64>> = rows.iter().map(|(_, row)| row.figures.as_ref().and_then(of)).collect();
+                let figures: Vec<Option<f64>> =
+                    rows.iter().map(|(_, row)| row.figures.as_ref().and_then(of)).collect();
                 let present: Vec<i16> = figures.iter().map(|figure| i16::from(figure.is_some())).collect();
                 let values: Vec<f64> = figures.into_iter().flatten().collect();
                 column.typed::<DoubleType>().write_batch(&values, Some(&present), None)?;
@@ -67,7 +69,9 @@ fn text(column: usize, table: &Table, row: &Row) -> String {
         "workload" => table.workload.title(),
         "path" => row.path.to_string(),
         "generator" => row.generator.as_str().to_owned(),
-        "settings" => row.settings.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(" "),
+        "settings" => {
+            row.settings.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(" ")
+        }
         "costs" => costs(row).to_owned(),
         "emulated" => table.emulated.clone().unwrap_or_default(),
         "verdict" => verdict(row).to_owned(),
@@ -93,7 +97,8 @@ mod tests {
         )
         .unwrap();
         let reader = SerializedFileReader::new(std::fs::File::open(&path).unwrap()).unwrap();
-        let rows: Vec<String> = reader.get_row_iter(None).unwrap().map(|row| row.unwrap().to_string()).collect();
+        let rows: Vec<String> =
+            reader.get_row_iter(None).unwrap().map(|row| row.unwrap().to_string()).collect();
         assert_eq!(rows.len(), 2);
         assert!(
             rows[0].contains("path: \"libaio/syscall/interrupt\"") && rows[0].contains("iops: 1000.0"),

@@ -24,9 +24,13 @@ pub fn report(study: &StudyRecord, trials: &[Trial], admission: Admission) -> St
         text += &wrap(&escape(&banner(emulator)), WIDTH, "");
     }
     // Writing into a string cannot fail.
-    let _ = writeln!(text, "study {}: {} of {} trials", escape(&study.name), trials.len(), study.planned_trials);
-    let place =
-        [fact("devices").filter(|d| !d.is_empty()), fact("kernel").map(|k| format!("Linux {k}")), fact("cpu_model")];
+    let _ =
+        writeln!(text, "study {}: {} of {} trials", escape(&study.name), trials.len(), study.planned_trials);
+    let place = [
+        fact("devices").filter(|d| !d.is_empty()),
+        fact("kernel").map(|k| format!("Linux {k}")),
+        fact("cpu_model"),
+    ];
     let _ = writeln!(
         text,
         "target {}",
@@ -41,7 +45,9 @@ pub fn report(study: &StudyRecord, trials: &[Trial], admission: Admission) -> St
         text += &table_text(table);
         if table.emulated.is_some() {
             text.extend(
-                emulated::lines(trials, &table.workload, admission).iter().map(|line| wrap(&escape(line), WIDTH, "  ")),
+                emulated::lines(trials, &table.workload, admission)
+                    .iter()
+                    .map(|line| wrap(&escape(line), WIDTH, "  ")),
             );
         }
     }
@@ -52,24 +58,32 @@ pub fn report(study: &StudyRecord, trials: &[Trial], admission: Admission) -> St
 
 fn table_text(table: &Table) -> String {
     let several_generators = table.rows.iter().any(|row| row.generator != table.rows[0].generator);
-    let with_costs = table.rows.iter().any(|row| row.figures.as_ref().is_some_and(|figures| figures.costs.is_some()));
+    let with_costs =
+        table.rows.iter().any(|row| row.figures.as_ref().is_some_and(|figures| figures.costs.is_some()));
     let mut columns = vec![("path", Align::Left), ("verdict", Align::Left)];
     let figures: &[&str] = if table.emulated.is_some() { &COUNTS } else { &TIMES };
-    columns.extend(figures.iter().chain(COSTS.iter().filter(|_| with_costs)).map(|name| (*name, Align::Right)));
+    columns
+        .extend(figures.iter().chain(COSTS.iter().filter(|_| with_costs)).map(|name| (*name, Align::Right)));
     let energy = energy::columns(table);
     columns.extend(energy.iter().flat_map(|energy| energy.headings()).map(|name| (name, Align::Right)));
     let mut grid = Grid::new(&columns);
     for row in &table.rows {
-        let mut cells = vec![name(row, several_generators) + if row.marked { MARK } else { "" }, verdict(row)];
+        let mut cells =
+            vec![name(row, several_generators) + if row.marked { MARK } else { "" }, verdict(row)];
         if let Some(figures) = &row.figures {
-            cells.extend(if table.emulated.is_some() { count_cells(figures) } else { time_cells(figures, row.slower) });
+            cells.extend(if table.emulated.is_some() {
+                count_cells(figures)
+            } else {
+                time_cells(figures, row.slower)
+            });
             let without = || vec![String::new(); if with_costs { COSTS.len() } else { 0 }];
             cells.extend(figures.costs.as_ref().map_or_else(without, cost_cells));
             cells.extend(energy.iter().flat_map(|energy| energy.cells(figures)));
         }
         grid.row(cells);
     }
-    let replicates = table.rows.iter().map(|row| row.verdicts.iter().map(|(_, n)| n).sum::<usize>() + row.failed).max();
+    let replicates =
+        table.rows.iter().map(|row| row.verdicts.iter().map(|(_, n)| n).sum::<usize>() + row.failed).max();
     let mut text = format!(
         "{}, {}, {}{}\n",
         table.workload.title(),
@@ -98,7 +112,8 @@ fn table_text(table: &Table) -> String {
 }
 
 /// Columns of a table whose times mean something.
-const TIMES: [&str; 10] = ["IOPS", "spread", "mean us", "p50", "p99", "p99.9", "CPU %", "ctx/IO", "irq/IO", "slower"];
+const TIMES: [&str; 10] =
+    ["IOPS", "spread", "mean us", "p50", "p99", "p99.9", "CPU %", "ctx/IO", "irq/IO", "slower"];
 
 /// Columns of an emulated table.
 const COUNTS: [&str; 4] = ["ctx/IO", "irq/IO", "sys/IO", "slept/IO"];
@@ -119,12 +134,9 @@ fn time_cells(figures: &Figures, slower: Option<f64>) -> Vec<String> {
         format!("{:.0}", times.cpu_percent),
         per_io(Some(figures.context_switches_per_io)),
         per_io(figures.interrupts_per_io),
-        slower.map_or(
-            "-".to_owned(),
-            |slower| {
-                if slower == 0.0 { "0".to_owned() } else { format!("+{:.1} %", 100.0 * slower) }
-            },
-        ),
+        slower.map_or("-".to_owned(), |slower| {
+            if slower == 0.0 { "0".to_owned() } else { format!("+{:.1} %", 100.0 * slower) }
+        }),
     ]
 }
 
@@ -145,7 +157,8 @@ fn per_io(count: Option<f64>) -> String {
 /// Whole numbers; samples are marked.
 fn cost_cells(costs: &Costs) -> Vec<String> {
     let mark = if costs.sampled { "~" } else { "" };
-    let cell = |count: Option<f64>| count.map_or("-".to_owned(), |count| format!("{mark}{}", thousands(count)));
+    let cell =
+        |count: Option<f64>| count.map_or("-".to_owned(), |count| format!("{mark}{}", thousands(count)));
     let of = |PerIo { instructions, loads, stores }: PerIo| [instructions, loads, stores].map(cell);
     [of(costs.kernel), of(costs.user)].concat()
 }
@@ -174,12 +187,13 @@ fn verdict(row: &Row) -> String {
 
 fn footer(study: &StudyRecord, trials: &[Trial], tables: &[Table], admission: Admission) -> String {
     let mut text = String::from(if study.emulated.is_some() {
-        "Counts are means over replicates, per I/O; context switches are of all threads that do or serve the I/O, slept/IO of\n\
-         the jobs alone: with one I/O in flight the share of I/Os that slept.\n"
+        "Counts are means over replicates, per I/O; context switches are of all threads that do or serve the \
+         I/O, slept/IO of\nthe jobs alone: with one I/O in flight the share of I/Os that slept.\n"
     } else {
-        "IOPS and mean latency are means over replicates, percentiles those of all their I/Os; spread is the relative standard\n\
-         deviation of the replicates' IOPS. Latency runs from just before an I/O is pushed until it is seen to be complete.\n\
-         CPU % is of one core, over all threads that do or serve the I/O, as are context switches.\n"
+        "IOPS and mean latency are means over replicates, percentiles those of all their I/Os; spread is the \
+         relative standard\ndeviation of the replicates' IOPS. Latency runs from just before an I/O is \
+         pushed until it is seen to be complete.\nCPU % is of one core, over all threads that do or serve \
+         the I/O, as are context switches.\n"
     });
     let measured: Vec<_> = trials.iter().filter_map(|trial| trial.outcome.measurement()).collect();
     if Costs::of(&measured).is_some() {
@@ -206,7 +220,8 @@ fn footer(study: &StudyRecord, trials: &[Trial], tables: &[Table], admission: Ad
     let disturbed = measured.iter().filter(|measurement| admission.is_disturbed(measurement)).count();
     if disturbed > 0 {
         let ranked = if admission.with_unproven { "ranked with a mark" } else { "left out of the ranking" };
-        let _ = writeln!(text, "conditions: {disturbed} of {} trials were disturbed ({ranked})", measured.len());
+        let _ =
+            writeln!(text, "conditions: {disturbed} of {} trials were disturbed ({ranked})", measured.len());
     }
     if tables.iter().flat_map(|table| &table.rows).any(|row| row.marked) {
         text += &wrap(LEGEND, WIDTH, "");
@@ -233,11 +248,13 @@ fn remarks(study: &StudyRecord, trials: &[Trial], admission: Admission) -> Strin
         }
     }
     if by_fio().next().is_some() {
-        text += "fio submits and waits in separate system calls, as `+split` does, and asks aio_error before it sleeps for posix-aio;\n";
+        text += "fio submits and waits in separate system calls, as `+split` does, and asks aio_error \
+                 before it sleeps for posix-aio;\n";
     }
     // Imported figures are fio's own, which leave its start out.
     let has_start = |m: &Measurement| m.evidence.rings.is_none() && m.window_raw_ns.is_some();
-    let with_start = by_fio().filter_map(|trial| trial.outcome.measurement()).filter(|m| has_start(m)).count();
+    let with_start =
+        by_fio().filter_map(|trial| trial.outcome.measurement()).filter(|m| has_start(m)).count();
     if with_start > 0 {
         let what = if study.emulated.is_none() {
             "CPU time (some 0.15 s) and context switches (200)"
@@ -245,8 +262,9 @@ fn remarks(study: &StudyRecord, trials: &[Trial], admission: Admission) -> Strin
             "context switches (some 200)"
         };
         let (trials, hold) = if with_start == 1 { ("trial", "holds") } else { ("trials", "hold") };
-        text +=
-            &format!("{with_start} {trials} of fio {hold} {what} of its start: the begin of its jobs was not seen\n");
+        text += &format!(
+            "{with_start} {trials} of fio {hold} {what} of its start: the begin of its jobs was not seen\n"
+        );
     }
     text
 }
@@ -255,7 +273,8 @@ fn remarks(study: &StudyRecord, trials: &[Trial], admission: Admission) -> Strin
 pub(super) fn by_reason(paths: &[Unavailable]) -> Vec<(&Unavailable, Vec<String>)> {
     let mut reasons: Vec<(&Unavailable, Vec<String>)> = Vec::new();
     for path in paths {
-        match reasons.iter_mut().find(|(other, _)| other.reason == path.reason && other.remedy == path.remedy) {
+        match reasons.iter_mut().find(|(other, _)| other.reason == path.reason && other.remedy == path.remedy)
+        {
             Some((_, paths)) => paths.push(path.path.to_string()),
             None => reasons.push((path, vec![path.path.to_string()])),
         }
@@ -266,8 +285,10 @@ pub(super) fn by_reason(paths: &[Unavailable]) -> Vec<(&Unavailable, Vec<String>
 /// A line for each reason, with all the paths that it keeps away.
 pub fn unavailable(paths: &[Unavailable]) -> String {
     let line = |(why, paths): (&Unavailable, Vec<String>)| {
-        let remedy = if why.remedy.is_empty() { String::new() } else { format!(" (remedy: {})", escape(&why.remedy)) };
-        wrap(&paths.join(", "), WIDTH, "  ") + &wrap(&format!("{}{remedy}", escape(&why.reason)), WIDTH, "    ")
+        let remedy =
+            if why.remedy.is_empty() { String::new() } else { format!(" (remedy: {})", escape(&why.remedy)) };
+        wrap(&paths.join(", "), WIDTH, "  ")
+            + &wrap(&format!("{}{remedy}", escape(&why.reason)), WIDTH, "    ")
     };
     by_reason(paths).into_iter().map(line).collect()
 }

@@ -9,13 +9,15 @@ use iopj_core::evidence::{ThreadEvidence, ThreadRole};
 use iopj_core::{CostSource, Rw};
 use iopj_store::Outcome;
 
-/// Three completion modes of io_uring, three replicates each: 31,415 IOPS and 27.18 us are figures that no count gives.
+/// Three completion modes of io_uring, three replicates each: 31,415 IOPS and 27.18 us are figures that no
+/// count gives.
 fn trials() -> Vec<Trial> {
     let mut trials = Vec::new();
     for (mode, mean_us, instructions) in
         [("poll", 27.18, 750_025), ("hybrid", 54.4, 1_150_000), ("interrupt", 108.8, 590_000)]
     {
-        let measured = Measured { mean_us, iops: 31_415.0, cpu_percent: 61.7, switches: 0.25, ..Measured::default() };
+        let measured =
+            Measured { mean_us, iops: 31_415.0, cpu_percent: 61.7, switches: 0.25, ..Measured::default() };
         let path = format!("io_uring/syscall/{mode}");
         let mut cell = cell(&path, &workload(Rw::Randread, 1), measured, &[-0.01, 0.0, 0.01]);
         for trial in &mut cell {
@@ -60,7 +62,8 @@ fn an_emulated_report_shows_counts_and_orders_and_no_time() {
         text.starts_with("emulated by QEMU TCG: times mean nothing and none is shown; results are verdicts"),
         "{text}"
     );
-    for time in ["31,4", "31415", "27.2", "27.18", "IOPS", "mean us", "p99", "CPU %", "slower", "62", "61.7"] {
+    for time in ["31,4", "31415", "27.2", "27.18", "IOPS", "mean us", "p99", "CPU %", "slower", "62", "61.7"]
+    {
         assert!(!text.contains(time), "`{time}` is in\n{text}");
     }
     let text = squeezed(&text);
@@ -68,7 +71,8 @@ fn an_emulated_report_shows_counts_and_orders_and_no_time() {
         "path verdict ctx/IO irq/IO sys/IO slept/IO kernel instr loads stores user instr loads stores",
         "io_uring/syscall/interrupt verified 0.25 - 1.00 0.85 5,900 1,800 1,040 343 2 1",
         "io_uring/syscall/poll verified 0.25 - 1.00 0.85 7,500 1,800 1,040 343 2 1",
-        "by mean latency, emulated, times not shown: io_uring/syscall/poll < io_uring/syscall/hybrid < io_uring/syscall/interrupt",
+        "by mean latency, emulated, times not shown: io_uring/syscall/poll < io_uring/syscall/hybrid < \
+         io_uring/syscall/interrupt",
         "by CPU use, emulated, times not shown: ",
     ] {
         assert!(text.contains(part), "{part:?} is not in\n{text}");
@@ -91,7 +95,10 @@ fn a_real_report_keeps_its_times_and_gains_costs() {
         one.costs.as_mut().unwrap().source = CostSource::Sampled(vec!["instructions".to_owned()]);
     }
     let text = squeezed(&report(&study("5.10"), &sampled, Admission::default()));
-    assert!(text.contains("0.25 - 0 ~7,500 ~1,800") && text.contains("~ sampled: a count is samples"), "{text}");
+    assert!(
+        text.contains("0.25 - 0 ~7,500 ~1,800") && text.contains("~ sampled: a count is samples"),
+        "{text}"
+    );
     let mut without = trials();
     for trial in &mut without {
         let Outcome::Measured(one) = &mut trial.outcome else { panic!() };
@@ -105,7 +112,10 @@ fn refuted_trials_stand_last_and_out_of_the_orders() {
     let mut trials = trials();
     judge(&mut trials[6..], VerdictKind::Refuted);
     let text = squeezed(&report(&emulated(), &trials, Admission::default()));
-    assert!(text.contains("times not shown: io_uring/syscall/poll < io_uring/syscall/hybrid by CPU use"), "{text}");
+    assert!(
+        text.contains("times not shown: io_uring/syscall/poll < io_uring/syscall/hybrid by CPU use"),
+        "{text}"
+    );
     assert!(text.find("interrupt refuted").unwrap() > text.find("poll verified").unwrap(), "{text}");
 }
 
@@ -126,6 +136,7 @@ fn the_papers_tables_hold_loads_and_stores_and_no_time_of_an_emulated_store() {
     assert!(text.contains("block/ 2,840 754 2,840 1,328 2,840 974"), "{text}");
     assert!(text.contains("total 2,843 5,294 2,843 5,580 2,843 6,604"), "{text}");
     assert!(
-        squeezed(&crate::render::paper_tables(&study("5.10"), &trials, None, Admission::default())).contains("31,415")
+        squeezed(&crate::render::paper_tables(&study("5.10"), &trials, None, Admission::default()))
+            .contains("31,415")
     );
 }

@@ -34,7 +34,8 @@ pub(super) fn remarks(study: &StudyRecord, trials: &[Trial], admission: Admissio
     text + &with_and_without(study, trials, admission)
 }
 
-/// The figures of each cell that has unsteady trials, with them and without, and where the first path is another.
+/// The figures of each cell that has unsteady trials, with them and without, and where the first path is
+/// another.
 fn with_and_without(study: &StudyRecord, trials: &[Trial], admission: Admission) -> String {
     let Some(apart) = apart(study, trials, admission) else { return String::new() };
     let mut text = "without the trials whose rate changed:\n".to_owned();
@@ -44,11 +45,18 @@ fn with_and_without(study: &StudyRecord, trials: &[Trial], admission: Admission)
 }
 
 fn line(cell: &ApartCell) -> String {
-    let of =
-        format!("{}, {}: {} of {} trials", plain_name(&cell.row), cell.workload.title(), cell.unsteady, cell.competing);
+    let of = format!(
+        "{}, {}: {} of {} trials",
+        plain_name(&cell.row),
+        cell.workload.title(),
+        cell.unsteady,
+        cell.competing
+    );
     let figures = |times: &Times| format!("{} IOPS, {:.2} us", thousands(times.iops), times.mean_ns / 1e3);
     match (cell.with(), &cell.without) {
-        (Some(with), Some(without)) => format!("{of}; {} with them, {} without", figures(with), figures(without)),
+        (Some(with), Some(without)) => {
+            format!("{of}; {} with them, {} without", figures(with), figures(without))
+        }
         _ => format!("{of}; nothing is left without them"),
     }
 }

@@ -15,18 +15,27 @@ use std::fmt::Write;
 /// Columns of running text.
 const WIDTH: usize = 120;
 
-/// All tables of a store; slowdowns are against `reference`, or against the path of least median read. Of an emulated store
-/// those of times are left out.
-pub fn paper_tables(study: &StudyRecord, trials: &[Trial], reference: Option<IoPath>, admission: Admission) -> String {
+/// All tables of a store; slowdowns are against `reference`, or against the path of least median read. Of an
+/// emulated store those of times are left out.
+pub fn paper_tables(
+    study: &StudyRecord,
+    trials: &[Trial],
+    reference: Option<IoPath>,
+    admission: Admission,
+) -> String {
     let emulated = study.emulated.as_deref();
-    let mut text = emulated.map_or(String::new(), |emulator| wrap(&escape(&banner(emulator)), WIDTH, "") + "\n");
+    let mut text =
+        emulated.map_or(String::new(), |emulator| wrap(&escape(&banner(emulator)), WIDTH, "") + "\n");
     text += "Completion modes side by side (mean latency in us, IOPS; means over replicates)\n";
     let completion = tables::completion_modes(trials, admission);
     text += &times(emulated, completion.iter().map(completion_text), "two completion modes of one interface");
     text += "\nLatency of reads and of writes in us (percentiles are means over those of the replicates)\n";
-    let latency: Vec<LatencyTable> =
-        tables::latencies(trials, reference, admission).into_iter().filter(|table| table.reference.is_some()).collect();
-    text += &times(emulated, latency.iter().map(latency_text), "reads and writes of one path under one workload");
+    let latency: Vec<LatencyTable> = tables::latencies(trials, reference, admission)
+        .into_iter()
+        .filter(|table| table.reference.is_some())
+        .collect();
+    text +=
+        &times(emulated, latency.iter().map(latency_text), "reads and writes of one path under one workload");
     let source = EnergySource::measured(&[trials]).filter(|_| emulated.is_none());
     let of = source.as_ref().map_or(String::new(), |source| format!(" ({source})"));
     let words = format!("Performance, power and efficiency{of}; the papers draw theirs and print none");
@@ -101,7 +110,8 @@ fn latency_text(table: &LatencyTable) -> String {
             Some(slower) if Some(row.path) != table.reference => format!("{:.2} %", 100.0 * slower),
             _ => "-".to_owned(),
         };
-        let cells = [row.path.to_string()].into_iter().chain(pair(row.read)).chain(pair(row.write)).chain([slower]);
+        let cells =
+            [row.path.to_string()].into_iter().chain(pair(row.read)).chain(pair(row.write)).chain([slower]);
         grid.row(cells.collect());
     }
     let words = format!("{} and writes, slower than {reference} on average", table.setting.workload.title());
@@ -155,7 +165,11 @@ fn design_text(rows: &[DesignRow]) -> String {
             design.interface.to_owned(),
             offered([(design.kernel, "kernel"), (design.user, "user space")]),
             offered([(design.sync, "sync"), (design.r#async, "async")]),
-            offered([(design.submit_syscall, "syscall"), (design.submit_poll, "sqpoll"), (bypass, "doorbell")]),
+            offered([
+                (design.submit_syscall, "syscall"),
+                (design.submit_poll, "sqpoll"),
+                (bypass, "doorbell"),
+            ]),
             offered([
                 (design.complete_interrupt, "interrupt"),
                 (design.complete_poll, "poll"),
@@ -191,7 +205,11 @@ fn loads_stores_text(table: &loads_stores::Table) -> String {
         grid.row(cells);
     }
     let workload = &table.setting.workload;
-    let how = if table.sampled { "loads plus stores per I/O, ~ sampled" } else { "loads plus stores per I/O, exact" };
+    let how = if table.sampled {
+        "loads plus stores per I/O, ~ sampled"
+    } else {
+        "loads plus stores per I/O, exact"
+    };
     heading(&table.setting, &format!("{}, {how}", workload.title())) + &grid.render()
 }
 
@@ -203,12 +221,14 @@ fn published_text() -> String {
         ("hybrid", Align::Right),
     ]);
     for row in LOADS_STORES.iter().chain([&LOADS_STORES_TOTAL]) {
-        let figures = [Completion::Interrupt, Completion::Poll, Completion::Hybrid].map(|mode| thousands(row.of(mode)));
+        let figures =
+            [Completion::Interrupt, Completion::Poll, Completion::Hybrid].map(|mode| thousands(row.of(mode)));
         grid.row(std::iter::once(row.source.to_owned()).chain(figures).collect());
     }
     format!(
-        "  published by Harris and Altiparmak (2022, Table 2), millions a second, 4 KiB random reads, 32 threads; `paper, about` is\n  \
-         these over the IOPS of its Table 1 at 8 threads, for it prints none at 32:\n{}",
+        "  published by Harris and Altiparmak (2022, Table 2), millions a second, 4 KiB random reads, 32 \
+         threads; `paper, about` is\n  these over the IOPS of its Table 1 at 8 threads, for it prints none \
+         at 32:\n{}",
         grid.render()
     )
 }

@@ -20,7 +20,8 @@ const WIDTH: usize = 120;
 /// The winner maps of a store, or a sentence that says what is missing.
 pub fn winners(study: &StudyRecord, trials: &[Trial], question: &Question) -> String {
     if trials.is_empty() {
-        return "no winner map: the store holds no trial; `iopj run` on the study goes on where it ended\n".into();
+        return "no winner map: the store holds no trial; `iopj run` on the study goes on where it ended\n"
+            .into();
     }
     let maps = winner_maps(trials, question);
     let apart = apart_maps(study, trials, question, &maps);
@@ -28,7 +29,8 @@ pub fn winners(study: &StudyRecord, trials: &[Trial], question: &Question) -> St
         map_text(map) + &apart.as_ref().map_or_else(String::new, |apart| steady::of_map(map, apart))
     };
     let mut text = maps.iter().zip(&apart).map(with_apart).collect::<Vec<_>>().join("\n");
-    let places = |map: &WinnerMap| map.cells.values().any(|cell| cell.ranking.iter().any(|place| place.marked));
+    let places =
+        |map: &WinnerMap| map.cells.values().any(|cell| cell.ranking.iter().any(|place| place.marked));
     if maps.iter().any(places) {
         text += &wrap(LEGEND, WIDTH, "");
     }
@@ -36,8 +38,8 @@ pub fn winners(study: &StudyRecord, trials: &[Trial], question: &Question) -> St
     let source = maps.iter().find_map(|map| map.source.as_ref());
     text.extend(source.map(|source| incomplete_text(trials, source, WIDTH)));
     if question.metric.is_energy() && source.is_none() {
-        text += "energy was measured in no trial that counts: name a meter under [meters] in the study, `iopj meter list` tells \
-                 those of this machine; what a model estimates ranks nothing\n";
+        text += "energy was measured in no trial that counts: name a meter under [meters] in the study, \
+                 `iopj meter list` tells those of this machine; what a model estimates ranks nothing\n";
     }
     if let Some(sequential) = &study.sequential {
         text += &wrap(&blocks_text(study, trials, sequential), WIDTH, "");
@@ -54,7 +56,8 @@ fn blocks_text(study: &StudyRecord, trials: &[Trial], Sequential { min, max, .. 
     let blocks = trials.iter().map(|trial| trial.replicate + 1).max().unwrap_or(0);
     let (_, says) = sequential::look(study, trials);
     format!(
-        "Blocks were added while a decision by {} was open, {min} to {max}: after {blocks}, {says}. Each p-value is for all {} looks.",
+        "Blocks were added while a decision by {} was open, {min} to {max}: after {blocks}, {says}. Each \
+         p-value is for all {} looks.",
         sequential::METRIC.title(),
         study.looks()
     )
@@ -64,8 +67,10 @@ fn map_text(map: &WinnerMap) -> String {
     let Question { metric, x, y, .. } = map.question;
     let better = if metric.more_is_better() { "more" } else { "less" };
     let of = map.source.as_ref().map_or(String::new(), |source| format!(", {}", escape(&source.to_string())));
-    let mut text = format!("{} ({}){of}, {better} is better: {}\n", metric.title(), metric.unit(), fixed(map));
-    let paths: BTreeSet<IoPath> = map.cells.values().flat_map(|cell| cell.ranking.iter().map(|p| p.path)).collect();
+    let mut text =
+        format!("{} ({}){of}, {better} is better: {}\n", metric.title(), metric.unit(), fixed(map));
+    let paths: BTreeSet<IoPath> =
+        map.cells.values().flat_map(|cell| cell.ranking.iter().map(|p| p.path)).collect();
     let paths: Vec<IoPath> = paths.into_iter().collect();
     if paths.is_empty() {
         let _ = writeln!(text, "  no winner: {} was measured in no trial that counts", metric.title());
@@ -101,14 +106,17 @@ fn cell_text(cell: &Cell, paths: &[IoPath]) -> String {
             Some(relative) => format!("{best} {:+.1} %", relative * 100.0),
             None => format!("{best} {:+}", distance.absolute),
         },
-        (Decision::Tie, _) => cell.tied().iter().map(|place| name(&place.path)).collect::<Vec<_>>().join(" = "),
+        (Decision::Tie, _) => {
+            cell.tied().iter().map(|place| name(&place.path)).collect::<Vec<_>>().join(" = ")
+        }
         (Decision::Alone, _) => format!("{best} alone"),
         (Decision::Undecided, _) => format!("{best}?"),
         _ => "none".into(),
     }
 }
 
-/// How far the best path of each cell is from the next, how sure that is, and what could have been seen at all.
+/// How far the best path of each cell is from the next, how sure that is, and what could have been seen at
+/// all.
 fn effects(map: &WinnerMap, paths: &[IoPath]) -> String {
     let Question { x, y, .. } = map.question;
     let names = ["best over next", "ratio", "95 % interval", "p", "could see"];
@@ -121,8 +129,10 @@ fn effects(map: &WinnerMap, paths: &[IoPath]) -> String {
         let Some(lead) = &cell.lead else { continue };
         let [ratio, interval, least] = effect(lead);
         let over = format!("{} / {}", name(&best.path), name(&next.path));
-        let p =
-            cell.p.map_or_else(|| "-".to_owned(), |p| if p < 0.001 { "<0.001".to_owned() } else { format!("{p:.3}") });
+        let p = cell.p.map_or_else(
+            || "-".to_owned(),
+            |p| if p < 0.001 { "<0.001".to_owned() } else { format!("{p:.3}") },
+        );
         grid.row(vec![down.to_string(), across.to_string(), over, ratio, interval, p, least]);
         has_rows = true;
     }
@@ -151,7 +161,8 @@ fn fixed(map: &WinnerMap) -> String {
     let (Question { x, y, .. }, workload, plain) = (map.question, &map.workload, Workload::default());
     let fixed = |axis: &Axis| *axis != x && *axis != y;
     let axes = Axis::ALL.into_iter().filter(fixed);
-    let mut parts: Vec<String> = axes.map(|axis| format!("{} {}", axis.as_str(), axis.value(workload))).collect();
+    let mut parts: Vec<String> =
+        axes.map(|axis| format!("{} {}", axis.as_str(), axis.value(workload))).collect();
     let mut add = |differs: bool, part: String| parts.extend(differs.then_some(part));
     add(workload.rwmixread != plain.rwmixread, format!("rwmixread {}", workload.rwmixread));
     let (submit, complete) = (workload.iodepth_batch_submit, workload.iodepth_batch_complete_min);
@@ -170,20 +181,27 @@ fn fixed(map: &WinnerMap) -> String {
 fn rule(map: &WinnerMap) -> String {
     let logs = if map.question.metric.is_percentile() { " of logarithms" } else { "" };
     let test = match map.question.method {
-        Method::Student => format!("Student's t-test{logs} of the two best, not corrected (the papers' rule)"),
-        Method::Welch => format!("Welch's t-test{logs} of the best against each other path, after Holm over all cells"),
+        Method::Student => {
+            format!("Student's t-test{logs} of the two best, not corrected (the papers' rule)")
+        }
+        Method::Welch => {
+            format!("Welch's t-test{logs} of the best against each other path, after Holm over all cells")
+        }
         Method::Paired => {
-            format!("the t-test{logs} within blocks of the best against each other path, after Holm over all cells")
+            format!(
+                "the t-test{logs} within blocks of the best against each other path, after Holm over all \
+                 cells"
+            )
         }
     };
     let has = |decision| map.cells.values().any(|cell| cell.decision() == decision);
     let mut text = format!(
-        "A winner stands with its distance to the next best path; `=` is a tie: p > 0.05 by {test}. `could see` is the least \
-         difference that would have been seen four times out of five."
+        "A winner stands with its distance to the next best path; `=` is a tie: p > 0.05 by {test}. `could \
+         see` is the least difference that would have been seen four times out of five."
     );
     if has(Decision::Undecided) {
-        text +=
-            " `?` is the best mean without a test: every path needs two replicates in blocks that the best one shares.";
+        text += " `?` is the best mean without a test: every path needs two replicates in blocks that the \
+                 best one shares.";
     }
     if has(Decision::Alone) {
         text += " `alone` is the only path measured.";

@@ -1,5 +1,5 @@
-//! A page in headless Chromium, driven by the DevTools protocol over two pipes: real keys, downloads into a folder, and
-//! all that is logged.
+//! A page in headless Chromium, driven by the DevTools protocol over two pipes: real keys, downloads into a
+//! folder, and all that is logged.
 //!
 //! Needs `chromium`, and fonts where it says so: fails without them where CI=true, and is skipped elsewhere.
 #![allow(dead_code, reason = "each test binary uses a part of it")]
@@ -35,7 +35,8 @@ pub(crate) struct Fonts {
     mono: &'static str,
 }
 
-/// Sets of fonts, one of which alone is what many machines have: a wide one, one as wide as Arial, and a tall one.
+/// Sets of fonts, one of which alone is what many machines have: a wide one, one as wide as Arial, and a tall
+/// one.
 const FONTS: [Fonts; 3] = [
     Fonts {
         family: "DejaVu",
@@ -70,7 +71,10 @@ pub(crate) fn fonts() -> impl Iterator<Item = &'static Fonts> {
         let is_here = Path::new(fonts.folder).join(fonts.file).is_file();
         if !is_here {
             let package = fonts.package;
-            assert!(std::env::var("CI").as_deref() != Ok("true"), "CI needs {package}: apt-get install {package}");
+            assert!(
+                std::env::var("CI").as_deref() != Ok("true"),
+                "CI needs {package}: apt-get install {package}"
+            );
             eprintln!("skipped: {} fonts need {package} (apt-get install {package})", fonts.family);
         }
         is_here
@@ -81,13 +85,14 @@ pub(crate) fn fonts() -> impl Iterator<Item = &'static Fonts> {
 impl Fonts {
     /// Writes a configuration of fontconfig that knows these fonts alone, and gives its file.
     fn configured(&self, folder: &Path) -> PathBuf {
-        let alias =
-            |name, font| format!("<alias><family>{name}</family><prefer><family>{font}</family></prefer></alias>");
+        let alias = |name, font| {
+            format!("<alias><family>{name}</family><prefer><family>{font}</family></prefer></alias>")
+        };
         let names = ["sans-serif", "serif", "system-ui"].map(|name| alias(name, self.sans)).concat();
         let (cache, mono) = (folder.join("fontconfig"), alias("monospace", self.mono));
         let text = format!(
-            "<?xml version=\"1.0\"?><!DOCTYPE fontconfig SYSTEM \"fonts.dtd\"><fontconfig><dir>{}</dir>\
-             <cachedir>{}</cachedir>{names}{mono}</fontconfig>",
+            "<?xml version=\"1.0\"?><!DOCTYPE fontconfig SYSTEM \
+             \"fonts.dtd\"><fontconfig><dir>{}</dir><cachedir>{}</cachedir>{names}{mono}</fontconfig>",
             self.folder,
             cache.display()
         );
@@ -136,7 +141,8 @@ pub(crate) struct Browser {
 }
 
 impl Browser {
-    /// Starts `program` with the machine's fonts, a profile of its own and an empty tab. It ends itself after fifteen minutes.
+    /// Starts `program` with the machine's fonts, a profile of its own and an empty tab. It ends itself after
+    /// fifteen minutes.
     pub(crate) fn start(program: &str) -> Browser {
         Browser::launch(program, None)
     }
@@ -153,7 +159,13 @@ impl Browser {
         // The browser reads commands on descriptor 3 and answers on 4.
         let mut process = command
             .args(["-c", "exec \"$@\" 3<&0 4>&1 </dev/null >/dev/null", "sh", "timeout", "900", program])
-            .args(["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"])
+            .args([
+                "--headless",
+                "--no-sandbox",
+                "--disable-gpu",
+                "--no-first-run",
+                "--disable-background-networking",
+            ])
             .args(["--disable-component-update", "--disable-sync", "--remote-debugging-pipe"])
             .arg(format!("--user-data-dir={}", folder.0.join("profile").display()))
             .arg("about:blank")
@@ -167,7 +179,8 @@ impl Browser {
         let mut browser =
             Browser { to: process.stdin.take(), process, from, session, calls: 0, events, logged, folder };
         let tab = browser.call("Target.createTarget", json!({ "url": "about:blank" }));
-        let attached = browser.call("Target.attachToTarget", json!({ "targetId": tab["targetId"], "flatten": true }));
+        let attached =
+            browser.call("Target.attachToTarget", json!({ "targetId": tab["targetId"], "flatten": true }));
         browser.session = attached["sessionId"].as_str().expect("a session").to_owned();
         for domain in ["Page", "Runtime", "Log", "DOM", "CSS"] {
             browser.call(&format!("{domain}.enable"), json!({}));
@@ -198,8 +211,10 @@ impl Browser {
     /// The value of an expression within the page.
     #[track_caller]
     pub(crate) fn value(&mut self, expression: &str) -> Value {
-        let answer = self
-            .call("Runtime.evaluate", json!({ "expression": expression, "returnByValue": true, "awaitPromise": true }));
+        let answer = self.call(
+            "Runtime.evaluate",
+            json!({ "expression": expression, "returnByValue": true, "awaitPromise": true }),
+        );
         assert!(answer["exceptionDetails"].is_null(), "{expression}: {}", answer["exceptionDetails"]);
         answer["result"]["value"].clone()
     }
@@ -251,14 +266,13 @@ impl Browser {
         };
         let kind = if text.is_empty() { "rawKeyDown" } else { "keyDown" };
         for (kind, text) in [(kind, text), ("keyUp", "")] {
-            let event =
-                json!({ "type": kind, "key": key, "code": code, "windowsVirtualKeyCode": number, "text": text });
+            let event = json!({ "type": kind, "key": key, "code": code, "windowsVirtualKeyCode": number, "text": text });
             self.call("Input.dispatchKeyEvent", event);
         }
     }
 
-    /// Presses a key until an expression is true, for a minute at the most: on a busy machine the way of one press may not be at its
-    /// end when the next press turns it back.
+    /// Presses a key until an expression is true, for a minute at the most: on a busy machine the way of one
+    /// press may not be at its end when the next press turns it back.
     #[track_caller]
     pub(crate) fn press_until(&mut self, key: &str, expression: &str) {
         for _ in 0..600 {

@@ -1,5 +1,5 @@
-//! Pages of made-up trials in headless Chromium: every figure drawn with all its marks, nothing on the console,
-//! everything reached by keys, and a sentence where something is missing.
+//! Pages of made-up trials in headless Chromium: every figure drawn with all its marks, nothing on the
+//! console, everything reached by keys, and a sentence where something is missing.
 
 mod devtools;
 mod fixture;
@@ -18,8 +18,12 @@ use std::path::PathBuf;
 
 const EVIL: &str = "<img src=x onerror=alert(1)>";
 
-const PATHS: [&str; 4] =
-    ["posix-sio/syscall/interrupt", "libaio/syscall/interrupt", "io_uring/syscall/interrupt", "io_uring/sqpoll/poll"];
+const PATHS: [&str; 4] = [
+    "posix-sio/syscall/interrupt",
+    "libaio/syscall/interrupt",
+    "io_uring/syscall/interrupt",
+    "io_uring/sqpoll/poll",
+];
 
 /// A page in a folder that goes with it.
 fn written(page: &str) -> (tempfile::TempDir, PathBuf) {
@@ -90,19 +94,25 @@ fn texts_that_touch_and_numbers_that_are_none_would_be_seen() {
     let text = |x: u32, word: &str| format!("<text x=\"{x}\" y=\"40\">{word}</text>");
     let figure = |texts: &str| {
         format!(
-            "<!DOCTYPE html><title>x</title><body><figure id=\"f\"><svg viewBox=\"0 0 440 80\">{texts}\
-             <path class=\"mark\" d=\"M10 90H20\"/></svg></figure>"
+            "<!DOCTYPE html><title>x</title><body><figure id=\"f\"><svg viewBox=\"0 0 440 80\">{texts}<path \
+             class=\"mark\" d=\"M10 90H20\"/></svg></figure>"
         )
     };
-    let (_folder, page) = written(&figure(&format!("{}{}{}", text(10, "one"), text(20, "two"), text(430, "cut"))));
+    let (_folder, page) =
+        written(&figure(&format!("{}{}{}", text(10, "one"), text(20, "two"), text(430, "cut"))));
     browser.open(&page, (1400, 1000), false);
     let seen = browser.value(include_str!("probe.js"));
     let figure = reader::figure(&seen, "f");
-    assert_eq!((&figure["overlaps"], &figure["cut"]), (&serde_json::json!(["one | two"]), &serde_json::json!(["cut"])));
+    assert_eq!(
+        (&figure["overlaps"], &figure["cut"]),
+        (&serde_json::json!(["one | two"]), &serde_json::json!(["cut"]))
+    );
     assert_eq!((&figure["marks"], &figure["drawn"]), (&1.into(), &0.into()), "it lies below the figure");
     let (_folder, page) = written("<!DOCTYPE html><title>x</title><p>a mean of NaN</p>");
     browser.open(&page, (400, 800), false);
-    let said = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| reader::says_no_such_number(&mut browser, "")));
+    let said = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        reader::says_no_such_number(&mut browser, "")
+    }));
     assert!(said.is_err());
 }
 
@@ -120,7 +130,8 @@ fn a_set_of_fonts_is_the_only_one_that_the_page_sees() {
         browser.open(&page, (1400, 1000), false);
         for part in ["h1", ".figure text", "pre"] {
             let families = browser.families(part);
-            let is_alone = !families.is_empty() && families.iter().all(|family| family.starts_with(fonts.family));
+            let is_alone =
+                !families.is_empty() && families.iter().all(|family| family.starts_with(fonts.family));
             assert!(is_alone, "{}: {part} in {families:?}", fonts.family);
         }
     }
@@ -141,8 +152,9 @@ fn every_figure_is_drawn_and_foreign_names_are_text() {
         assert_eq!(browser.text(stars), "*".repeat(12), "four cells in each of three maps");
         assert_eq!(browser.text("document.querySelector('h1').textContent"), EVIL);
         assert_eq!(browser.text("document.querySelector('.place code').textContent"), EVIL);
-        let named =
-            format!("[...document.querySelectorAll('.key code')].every((one) => one.textContent.includes({EVIL:?}))");
+        let named = format!(
+            "[...document.querySelectorAll('.key code')].every((one) => one.textContent.includes({EVIL:?}))"
+        );
         assert!(browser.value(&named) == true);
         reader::scrolls(&mut browser, &page, "#summary .scroll");
     }
@@ -152,7 +164,9 @@ fn every_figure_is_drawn_and_foreign_names_are_text() {
 fn all_of_the_page_is_reached_by_keys_and_downloaded() {
     let Some(program) = chromium() else { return };
     let mut trials = trials(&PATHS[..3], &workloads(&[1, 4], &[1, 2], &[4096]), 3);
-    trials.iter_mut().for_each(|trial| drop(trial.settings.insert("scheduler".to_owned(), "\"a\",\r\nb".to_owned())));
+    trials
+        .iter_mut()
+        .for_each(|trial| drop(trial.settings.insert("scheduler".to_owned(), "\"a\",\r\nb".to_owned())));
     trials[0].settings.clear();
     let (_folder, page) = written(&html::page(&study(EVIL), &trials, &[], Admission::default()));
     let mut browser = Browser::start(program);
@@ -186,7 +200,8 @@ fn metered() -> (Vec<Trial>, Vec<PowerTrace>) {
             outcome: EnergyOutcome::Complete(complete),
         }];
     }
-    let reading = |second: u64| PowerReading { at_ns: 1_000_000_000 * second, watts: 45.0 + (second % 13) as f64 };
+    let reading =
+        |second: u64| PowerReading { at_ns: 1_000_000_000 * second, watts: 45.0 + (second % 13) as f64 };
     let trace = PowerTrace {
         channel: EVIL.to_owned(),
         scope: Scope::System,
@@ -245,9 +260,16 @@ fn what_is_missing_is_said() {
         ("no I/O", &real, with(&nothing), none),
         ("no emulated trial", &emulated, Vec::new(), no_trial),
         ("all emulated refuted", &emulated, with(&refuted), none),
-        ("no emulated counts", &emulated, whole.clone(), &["this store holds no interrupts that could be told"][..]),
+        (
+            "no emulated counts",
+            &emulated,
+            whole.clone(),
+            &["this store holds no interrupts that could be told"][..],
+        ),
     ];
-    let page = |study: &StudyRecord, trials: &[Trial]| written(&html::page(study, trials, &[], Admission::default()));
+    let page = |study: &StudyRecord, trials: &[Trial]| {
+        written(&html::page(study, trials, &[], Admission::default()))
+    };
     let pages: Vec<_> = cases.iter().map(|(_, study, trials, _)| page(study, trials)).collect();
     pages.iter().for_each(|(_, page)| reader::is_valid(page));
     for (index, fonts) in fonts().enumerate() {

@@ -13,10 +13,12 @@ const PAPERS: [&str; 2] = ["rgb(255, 255, 255)", "rgb(21, 24, 28)"];
 pub(crate) const SIZES: [(u32, u32); 2] = [(1400, 1000), (400, 800)];
 
 /// What can take the focus, in order, without what is folded.
-const STOPS: &str = "[...document.querySelectorAll('a[href], button, summary, [tabindex=\"0\"]')]\
-                     .filter((one) => one.checkVisibility({ contentVisibilityAuto: true }))";
+const STOPS: &str = "[...document.querySelectorAll('a[href], button, summary, \
+                     [tabindex=\"0\"]')].filter((one) => one.checkVisibility({ contentVisibilityAuto: true \
+                     }))";
 
-/// Opens the page in both sizes, light and dark, and demands that nothing is amiss; what it shows in the first.
+/// Opens the page in both sizes, light and dark, and demands that nothing is amiss; what it shows in the
+/// first.
 #[track_caller]
 pub(crate) fn looks(browser: &mut Browser, page: &Path) -> Value {
     looks_in(browser, page, &[false, true])
@@ -50,7 +52,11 @@ fn looks_in(browser: &mut Browser, page: &Path, colours: &[bool]) -> Value {
 
 #[track_caller]
 fn is_sound(seen: &Value, width: u32, what: &str) {
-    assert_eq!((&seen["width"], &seen["overflow"], &seen["images"]), (&width.into(), &0.into(), &0.into()), "{what}");
+    assert_eq!(
+        (&seen["width"], &seen["overflow"], &seen["images"]),
+        (&width.into(), &0.into(), &0.into()),
+        "{what}"
+    );
     for list in ["twice", "dangling", "stuck"] {
         assert_eq!(seen[list], Value::Array(Vec::new()), "{what}: {list}");
     }
@@ -68,8 +74,8 @@ fn is_sound(seen: &Value, width: u32, what: &str) {
 /// No text or attribute of the page tells a number that is none.
 #[track_caller]
 pub(crate) fn says_no_such_number(browser: &mut Browser, what: &str) {
-    let script = "document.documentElement.outerHTML.replace(/<script>.*<\\/script>/s, '')\
-                  .match(/\\bnan\\b|\\binf(inity)?\\b|undefined/gi)";
+    let script = "document.documentElement.outerHTML.replace(/<script>.*<\\/script>/s, \
+                  '').match(/\\bnan\\b|\\binf(inity)?\\b|undefined/gi)";
     assert_eq!(browser.value(script), Value::Null, "{what}");
 }
 
@@ -132,11 +138,15 @@ pub(crate) fn downloads(browser: &mut Browser, page: &Path) -> usize {
 /// The focus is seen, and where it is can be seen.
 #[track_caller]
 fn is_marked(browser: &mut Browser) {
-    let script = "(() => { const one = document.activeElement, box = one.getBoundingClientRect(); \
-                  const outline = getComputedStyle(one); return outline.outlineStyle === 'solid' && \
-                  parseFloat(outline.outlineWidth) >= 2 && box.bottom > 0 && box.top < innerHeight && box.right > 0 && \
-                  box.left < innerWidth; })()";
-    assert!(browser.value(script) == true, "{}", browser.text("document.activeElement.outerHTML.slice(0, 200)"));
+    let script = "(() => { const one = document.activeElement, box = one.getBoundingClientRect(); const \
+                  outline = getComputedStyle(one); return outline.outlineStyle === 'solid' && \
+                  parseFloat(outline.outlineWidth) >= 2 && box.bottom > 0 && box.top < innerHeight && \
+                  box.right > 0 && box.left < innerWidth; })()";
+    assert!(
+        browser.value(script) == true,
+        "{}",
+        browser.text("document.activeElement.outerHTML.slice(0, 200)")
+    );
 }
 
 /// The first stop leads past the contents; a link of the contents leads to its part.
@@ -153,8 +163,11 @@ fn skips(browser: &mut Browser) {
     browser.value(&format!("{nav}.focus()"));
     browser.press("Enter");
     assert_eq!(browser.text("location.hash"), "#provenance");
-    browser.until("(() => { const box = document.querySelector('#provenance h2').getBoundingClientRect(); \
-                   return box.top >= document.querySelector('nav').getBoundingClientRect().bottom - 1 && box.bottom <= innerHeight; })()");
+    browser.until(
+        "(() => { const box = document.querySelector('#provenance h2').getBoundingClientRect(); return \
+         box.top >= document.querySelector('nav').getBoundingClientRect().bottom - 1 && box.bottom <= \
+         innerHeight; })()",
+    );
     // There is nothing to close: Escape leaves everything where it is.
     browser.press("Escape");
     assert_eq!(browser.text("location.hash"), "#provenance");
@@ -198,7 +211,10 @@ fn download(browser: &mut Browser) {
         label if label == format!("Download as SVG: {title}") => {
             let (name, svg) = browser.downloaded("Enter");
             assert_eq!(name, format!("{id}.svg"));
-            assert!(svg.starts_with("<svg xmlns=\"http://www.w3.org/2000/svg\"") && svg.ends_with("</svg>"), "{svg}");
+            assert!(
+                svg.starts_with("<svg xmlns=\"http://www.w3.org/2000/svg\"") && svg.ends_with("</svg>"),
+                "{svg}"
+            );
             assert!(
                 svg.contains("<style>") && svg.contains("class=\"paper\"") && !svg.contains("var(--"),
                 "{id}: a style that stands alone"
@@ -210,7 +226,8 @@ fn download(browser: &mut Browser) {
             let (name, csv) = browser.downloaded(" ");
             assert_eq!(name, format!("{id}.csv"));
             let cells = format!(
-                "[...{figure}.querySelectorAll('tr')].map((row) => [...row.cells].map((one) => one.textContent))"
+                "[...{figure}.querySelectorAll('tr')].map((row) => [...row.cells].map((one) => \
+                 one.textContent))"
             );
             let table: Vec<Vec<String>> = serde_json::from_value(browser.value(&cells)).expect("a table");
             assert_eq!(parsed(&csv), table, "{id}");

@@ -4,8 +4,8 @@
 use iopj_core::evidence::{Finding, ProcessEvidence};
 use iopj_core::workload::Length;
 use iopj_core::{
-    Cost, CostKind, CostProfile, CostSource, Evidence, FunctionCost, IoPath, Observed, Space, Verdict, VerdictKind,
-    Workload,
+    Cost, CostKind, CostProfile, CostSource, Evidence, FunctionCost, IoPath, Observed, Space, Verdict,
+    VerdictKind, Workload,
 };
 use iopj_store::{Generator, Latency, Measurement, Outcome, StudyRecord, Trial};
 use std::collections::BTreeMap;
@@ -17,8 +17,8 @@ pub(crate) const HYBRID: &str = "posix-sio/syscall/hybrid";
 /// User-space instructions of an I/O.
 pub(crate) const USER: u64 = 600;
 
-/// A function with its instructions per I/O, spin, sleep and interrupt. A tenth of the hundredth part of all counts is
-/// whole: three tenths of the instructions load, two tenths store.
+/// A function with its instructions per I/O, spin, sleep and interrupt. A tenth of the hundredth part of all
+/// counts is whole: three tenths of the instructions load, two tenths store.
 struct Part(&'static str, Option<&'static str>, Option<&'static str>, [u64; 4]);
 
 const NVME: Option<&str> = Some("nvme");
@@ -86,7 +86,8 @@ fn profile(path: IoPath, ios: u64, happened: Happened) -> CostProfile {
     let counts = [ios, count(happened.spins), count(happened.sleeps), count(happened.interrupts)];
     let is_hybrid = path.completion() == iopj_core::Completion::Hybrid;
     let parts = PARTS.iter().chain(TIMER.iter().filter(|_| is_hybrid));
-    let mut functions: Vec<FunctionCost> = parts.map(|part| function(part, counts, happened.extra * ios)).collect();
+    let mut functions: Vec<FunctionCost> =
+        parts.map(|part| function(part, counts, happened.extra * ios)).collect();
     functions.push(FunctionCost {
         space: Space::User,
         function: String::new(),
@@ -178,8 +179,8 @@ pub(crate) fn replicates(path: &str, workload: &Workload, happened: &[Happened])
     happened.iter().zip(0..).map(|(happened, at)| trial(path, workload, at, *happened)).collect()
 }
 
-/// The three completions, five times each. Interrupt sleeps half of the time, poll spins 60 times, hybrid sleeps always
-/// and spins 4 times, give or take.
+/// The three completions, five times each. Interrupt sleeps half of the time, poll spins 60 times, hybrid
+/// sleeps always and spins 4 times, give or take.
 pub(crate) fn three(workload: &Workload) -> Vec<Trial> {
     let steps = [0.0, 1.0, -1.0, 2.0, -2.0];
     let of = |path, happened: &dyn Fn(f64) -> Happened| replicates(path, workload, &steps.map(happened));

@@ -5,7 +5,8 @@ use iopj_core::{Evidence, Observed, Verdict, VerdictKind, Workload};
 use iopj_store::{Generator, Latency, Measurement, Outcome, Slice, StudyRecord, Trial};
 use std::collections::BTreeMap;
 
-/// A measured, verified trial of one second with this rate and, at a depth of 1, the latency that follows from it.
+/// A measured, verified trial of one second with this rate and, at a depth of 1, the latency that follows
+/// from it.
 pub(crate) fn trial(path: &str, workload: &Workload, replicate: u32, iops: u64) -> Trial {
     let mean_ns = 1e9 / iops.max(1) as f64;
     let unclear = || "not looked at".to_owned();

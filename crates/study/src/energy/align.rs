@@ -15,16 +15,22 @@ const LIVE_RANGE_NS: u64 = 2_000_000_000;
 ///
 /// # Errors
 /// The pattern was not played, or is not in the readings.
-pub(crate) fn find(record: &MeterRecord, readings: &[Reading], marks: &[Mark]) -> Result<Alignment, AlignError> {
+pub(crate) fn find(
+    record: &MeterRecord,
+    readings: &[Reading],
+    marks: &[Mark],
+) -> Result<Alignment, AlignError> {
     let (expected_offset_ns, range_ns) = match record.clock {
         ClockRecord::Trusted { offset_ns, standard_ns } => {
-            let host_ns = marks.iter().flat_map(|mark| mark.times_ns.first()).min().copied().unwrap_or_default();
+            let host_ns =
+                marks.iter().flat_map(|mark| mark.times_ns.first()).min().copied().unwrap_or_default();
             return Ok(Alignment::trusted(offset_ns, host_ns, standard_ns, MAX_DRIFT));
         }
         ClockRecord::Within { offset_ns, range_ns } => (offset_ns, range_ns),
         ClockRecord::Host | ClockRecord::Own => (offset(readings), LIVE_RANGE_NS + 5 * record.interval_ns),
     };
-    let played: Vec<Pattern> = marks.iter().filter(|mark| mark.kind == MarkKind::Pattern).filter_map(pattern).collect();
+    let played: Vec<Pattern> =
+        marks.iter().filter(|mark| mark.kind == MarkKind::Pattern).filter_map(pattern).collect();
     let search = Search { expected_offset_ns, range_ns, max_drift: MAX_DRIFT, lag_ns: LAG_NS };
     // Of several channels the first that shows the pattern tells the meter's clock: they share it.
     let mut error = AlignError::NothingPlayed;

@@ -1,4 +1,5 @@
-//! A meter's log, brought into a store after its study: aligned by the load pattern, or by a clock that is trusted.
+//! A meter's log, brought into a store after its study: aligned by the load pattern, or by a clock that is
+//! trusted.
 
 use super::align;
 use super::compute::{ClockRecord, MeterRecord, recompute};
@@ -31,18 +32,22 @@ pub enum AttachError {
     Align(#[from] AlignError),
     /// No trials to attach it to.
     #[error(
-        "`{0}` was written without marks of its trials' load: run its study again with a [meters.NAME] table of kind `log`"
+        "`{0}` was written without marks of its trials' load: run its study again with a [meters.NAME] \
+         table of kind `log`"
     )]
     NoMarks(std::path::PathBuf),
     /// The log is of another time.
     #[error("the log holds no value of the time of the study: give the log of that day, or its --time-zone")]
     OtherTime,
     /// A log without a time of day cannot be trusted.
-    #[error("the log counts time from its own begin, so its clock cannot be trusted: leave --trust-clock out")]
+    #[error(
+        "the log counts time from its own begin, so its clock cannot be trusted: leave --trust-clock out"
+    )]
     OwnStart,
 }
 
-/// How a study says that its log is to be read, and the meter's name: a HOBOware export called `log` where it says nothing.
+/// How a study says that its log is to be read, and the meter's name: a HOBOware export called `log` where it
+/// says nothing.
 ///
 /// # Errors
 /// The store's study cannot be read.
@@ -58,12 +63,17 @@ pub fn log_of(store: &Store) -> Result<(String, LogConfig), AttachError> {
     Ok((LOG.to_owned(), LogConfig::new(LogFormat::Hobo)))
 }
 
-/// Brings a log into the store under a meter's name, in the place of an earlier one, and computes the energy of all trials anew. Tells
-/// what the user should know.
+/// Brings a log into the store under a meter's name, in the place of an earlier one, and computes the energy
+/// of all trials anew. Tells what the user should know.
 ///
 /// # Errors
 /// [`AttachError`]; then the store is as before.
-pub fn attach(store: &mut Store, name: &str, log: &Log, trust_clock: bool) -> Result<Vec<String>, AttachError> {
+pub fn attach(
+    store: &mut Store,
+    name: &str,
+    log: &Log,
+    trust_clock: bool,
+) -> Result<Vec<String>, AttachError> {
     let mut attached = Vec::new();
     let mut of_other_time = None;
     for session in store.sessions()? {
@@ -101,14 +111,25 @@ fn span(marks: &[Mark]) -> Option<[u64; 2]> {
 }
 
 /// Where a log's clock is believed to be in a session.
-fn of_session(session: &Session, log: &Log, trust_clock: bool, begin_ns: u64) -> Result<ClockRecord, AttachError> {
+fn of_session(
+    session: &Session,
+    log: &Log,
+    trust_clock: bool,
+    begin_ns: u64,
+) -> Result<ClockRecord, AttachError> {
     let times = || log.readings.iter().filter_map(|reading| reading.own_ns);
-    let (Some(first_ns), Some(last_ns)) = (times().min(), times().max()) else { return Err(AttachError::OtherTime) };
+    let (Some(first_ns), Some(last_ns)) = (times().min(), times().max()) else {
+        return Err(AttachError::OtherTime);
+    };
     let has_own_start = last_ns < OWN_START_NS;
     match (trust_clock, has_own_start) {
         (true, true) => Err(AttachError::OwnStart),
-        (true, false) => Ok(ClockRecord::Trusted { offset_ns: session.unix_minus_raw_ns, standard_ns: TRUSTED_NS }),
-        (false, false) => Ok(ClockRecord::Within { offset_ns: session.unix_minus_raw_ns, range_ns: RANGE_NS }),
+        (true, false) => {
+            Ok(ClockRecord::Trusted { offset_ns: session.unix_minus_raw_ns, standard_ns: TRUSTED_NS })
+        }
+        (false, false) => {
+            Ok(ClockRecord::Within { offset_ns: session.unix_minus_raw_ns, range_ns: RANGE_NS })
+        }
         // It began at some time before the study: the first pattern lies anywhere in it.
         (false, true) => {
             let half_ns = (last_ns - first_ns) / 2;
@@ -148,6 +169,7 @@ fn within(log: &Log, record: &MeterRecord, [begin_ns, end_ns]: [u64; 2]) -> Vec<
     };
     let from_ns = offset_ns.saturating_add_unsigned(begin_ns).saturating_sub_unsigned(range_ns);
     let to_ns = offset_ns.saturating_add_unsigned(end_ns).saturating_add_unsigned(range_ns);
-    let is_within = |reading: &&Reading| reading.own_ns.is_some_and(|own_ns| (from_ns..=to_ns).contains(&own_ns));
+    let is_within =
+        |reading: &&Reading| reading.own_ns.is_some_and(|own_ns| (from_ns..=to_ns).contains(&own_ns));
     log.readings.iter().filter(is_within).copied().collect()
 }

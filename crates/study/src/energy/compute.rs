@@ -5,8 +5,8 @@ use super::config::Spec;
 use super::model;
 use iopj_core::energy::{AboveIdle, EnergyOutcome, Joules, Scope, TrialEnergy};
 use iopj_meter::{
-    Accuracy, AlignError, Alignment, Channel, Clock, Distribution, Energy, Idle, IdlePower, Incomplete, Reading, Trace,
-    Value, Window,
+    Accuracy, AlignError, Alignment, Channel, Clock, Distribution, Energy, Idle, IdlePower, Incomplete,
+    Reading, Trace, Value, Window,
 };
 use iopj_store::energy::{Mark, MarkKind, MeterRow, RawValue, ReadingRow};
 use iopj_store::{Measurement, Store, StoreError, Trial};
@@ -60,7 +60,11 @@ impl MeterRecord {
     ///
     /// # Errors
     /// It was not found.
-    pub(super) fn alignment(&self, readings: &[Reading], marks: &[Mark]) -> Result<Option<Alignment>, AlignError> {
+    pub(super) fn alignment(
+        &self,
+        readings: &[Reading],
+        marks: &[Mark],
+    ) -> Result<Option<Alignment>, AlignError> {
         (self.clock != ClockRecord::Host).then(|| align::find(self, readings, marks)).transpose()
     }
 
@@ -69,10 +73,13 @@ impl MeterRecord {
         alignment.map_or(Clock::Host { age_ns: self.age_ns }, Clock::Own)
     }
 
-    /// The scopes of the meter, each with the channels that make it up: none that another one of the same scope contains.
+    /// The scopes of the meter, each with the channels that make it up: none that another one of the same
+    /// scope contains.
     fn scopes(&self) -> BTreeMap<Scope, Vec<usize>> {
         let mut scopes: BTreeMap<Scope, Vec<usize>> = BTreeMap::new();
-        for (index, channel) in self.channels.iter().enumerate().filter(|(_, channel)| !self.is_contained(channel)) {
+        for (index, channel) in
+            self.channels.iter().enumerate().filter(|(_, channel)| !self.is_contained(channel))
+        {
             scopes.entry(channel.scope).or_default().push(index);
         }
         scopes
@@ -82,7 +89,8 @@ impl MeterRecord {
         let mut above = channel.parent.as_ref();
         // No chain is longer than there are channels, even if a meter makes a ring of them.
         for _ in 0..self.channels.len() {
-            let Some(parent) = above.and_then(|name| self.channels.iter().find(|other| other.name == *name)) else {
+            let Some(parent) = above.and_then(|name| self.channels.iter().find(|other| other.name == *name))
+            else {
                 return false;
             };
             if parent.scope == channel.scope {
@@ -94,8 +102,8 @@ impl MeterRecord {
     }
 }
 
-/// Computes the energy of all trials anew from the readings and marks, and puts it in the place of what was there. What the user
-/// should know is told: meters whose clock was not found.
+/// Computes the energy of all trials anew from the readings and marks, and puts it in the place of what was
+/// there. What the user should know is told: meters whose clock was not found.
 ///
 /// # Errors
 /// The store cannot be read or written.
@@ -109,12 +117,14 @@ pub fn recompute(store: &mut Store) -> Result<Vec<String>, StoreError> {
     for session in store.sessions()? {
         let marks = store.marks(session.id)?;
         let trials: Vec<(u64, &Measurement)> = loaded(&marks, &trials).collect();
-        let windows: Vec<(u64, Window)> = trials.iter().filter_map(|(p, trial)| Some((*p, window(trial)?))).collect();
+        let windows: Vec<(u64, Window)> =
+            trials.iter().filter_map(|(p, trial)| Some((*p, window(trial)?))).collect();
         for row in meters.iter().filter(|row| row.session == session.id) {
             let record = store.parse_meter(row)?;
             let of_trials = match &record.model {
                 Some(text) => model::estimates(&row.name, text, &trials, &cpu_model),
-                None => OfMeter { row, record, readings: readings(store, row)? }.trials(&marks, &windows, &mut notes),
+                None => OfMeter { row, record, readings: readings(store, row)? }
+                    .trials(&marks, &windows, &mut notes),
             };
             for (position, energy) in of_trials {
                 energies.entry(position).or_default().push(energy);
@@ -130,7 +140,8 @@ pub(super) fn measurements(trials: &[Trial]) -> BTreeMap<u64, &Measurement> {
     trials.iter().filter_map(|trial| Some((trial.position, trial.outcome.measurement()?))).collect()
 }
 
-/// The trials whose load a session's marks tell. A run that died between the two has left a mark of a trial that another session did.
+/// The trials whose load a session's marks tell. A run that died between the two has left a mark of a trial
+/// that another session did.
 pub(super) fn loaded<'a>(
     marks: &[Mark],
     trials: &BTreeMap<u64, &'a Measurement>,
@@ -183,7 +194,12 @@ struct OfMeter<'a> {
 
 impl OfMeter<'_> {
     /// The energy of each trial by scope, or why there is none.
-    fn trials(&self, marks: &[Mark], trials: &[(u64, Window)], notes: &mut Vec<String>) -> Vec<(u64, TrialEnergy)> {
+    fn trials(
+        &self,
+        marks: &[Mark],
+        trials: &[(u64, Window)],
+        notes: &mut Vec<String>,
+    ) -> Vec<(u64, TrialEnergy)> {
         let alignment = self.record.alignment(&self.readings, marks);
         if let Err(error) = &alignment {
             notes.push(format!("the meter `{}`: {error}", self.row.name));
@@ -197,10 +213,11 @@ impl OfMeter<'_> {
             let scope_of = clock.clone().and_then(|clock| self.scope(&channels, clock, marks));
             let idle = scope_of.as_ref().ok().and_then(|scope| scope.idle(marks));
             for (position, window) in trials {
-                let outcome = match scope_of.as_ref().map_err(Clone::clone).and_then(|scope| scope.energy(*window)) {
-                    Ok(energy) => joules(&energy, *window, idle.as_ref()),
-                    Err(reason) => EnergyOutcome::Incomplete(reason),
-                };
+                let outcome =
+                    match scope_of.as_ref().map_err(Clone::clone).and_then(|scope| scope.energy(*window)) {
+                        Ok(energy) => joules(&energy, *window, idle.as_ref()),
+                        Err(reason) => EnergyOutcome::Incomplete(reason),
+                    };
                 let names = channels.iter().map(|index| self.record.channels[*index].name.clone());
                 let energy = TrialEnergy {
                     meter: self.row.name.clone(),
@@ -215,7 +232,12 @@ impl OfMeter<'_> {
         all
     }
 
-    fn scope<'a>(&'a self, channels: &[usize], clock: Clock<'a>, marks: &[Mark]) -> Result<ScopeTraces<'a>, String> {
+    fn scope<'a>(
+        &'a self,
+        channels: &[usize],
+        clock: Clock<'a>,
+        marks: &[Mark],
+    ) -> Result<ScopeTraces<'a>, String> {
         let mut changes_ns: Vec<u64> = marks.iter().flat_map(changes).copied().collect();
         changes_ns.sort_unstable();
         changes_ns.dedup();
@@ -263,8 +285,9 @@ impl ScopeTraces<'_> {
     }
 }
 
-/// The sum of channels over one window. Their random parts are independent; what is declared of their accuracy is taken to be one and
-/// the same error in all of them, which is the worst case. If nobody declares it for one of them, nobody does for the sum.
+/// The sum of channels over one window. Their random parts are independent; what is declared of their
+/// accuracy is taken to be one and the same error in all of them, which is the worst case. If nobody declares
+/// it for one of them, nobody does for the sum.
 fn sum(parts: Vec<Energy>) -> Option<Energy> {
     let seconds = parts.first()?.seconds;
     let joules: f64 = parts.iter().map(|part| part.joules).sum();
@@ -277,7 +300,12 @@ fn sum(parts: Vec<Energy>) -> Option<Energy> {
         }),
         None => None,
     };
-    Some(Energy { joules, seconds, random: parts.into_iter().flat_map(|part| part.random).collect(), accuracy })
+    Some(Energy {
+        joules,
+        seconds,
+        random: parts.into_iter().flat_map(|part| part.random).collect(),
+        accuracy,
+    })
 }
 
 /// Errors with their factors, as one that all share: half-widths or standard deviations add.
@@ -300,7 +328,8 @@ fn joules(energy: &Energy, window: Window, idle: Option<&IdlePower>) -> EnergyOu
     let random_interval = bounds(energy.random_interval());
     if !energy.joules.is_finite() || !is_finite(random_interval) {
         return EnergyOutcome::Incomplete(
-            "the meter's readings do not tell their own noise: use a longer runtime or a faster meter".to_owned(),
+            "the meter's readings do not tell their own noise: use a longer runtime or a faster meter"
+                .to_owned(),
         );
     }
     let above_idle = idle.map(|idle| {

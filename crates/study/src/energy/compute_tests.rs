@@ -66,7 +66,8 @@ fn trial(position: u64, window_raw_ns: [u64; 2]) -> Trial {
 
 /// A store of two trials with their marks; with load patterns or without.
 fn store(folder: &tempfile::TempDir, with_patterns: bool) -> Store {
-    let study = "name = \"t\"\npaths = \"available\"\n[meters.wall]\nkind = \"log\"\nformat = \"hobo\"\n[[workload]]\nios = 1\n";
+    let study = "name = \"t\"\npaths = \"available\"\n[meters.wall]\nkind = \"log\"\nformat = \
+                 \"hobo\"\n[[workload]]\nios = 1\n";
     let record = serde_json::json!({
         "name": "t", "text": study, "seed": 1, "planned_trials": 2, "target": "t", "file_id": null,
         "provenance": {"cpu_model": "Test CPU"}, "warnings": [], "unavailable": [],
@@ -74,7 +75,8 @@ fn store(folder: &tempfile::TempDir, with_patterns: bool) -> Store {
     let path = folder.path().join("t.iopj");
     let mut store = Store::create(&path, &serde_json::from_value(record).unwrap()).unwrap();
     let session = store.add_session("boot", OFFSET_NS).unwrap();
-    let mut mark = |kind, position, times_ns| store.add_mark(session, &Mark { kind, position, times_ns }).unwrap();
+    let mut mark =
+        |kind, position, times_ns| store.add_mark(session, &Mark { kind, position, times_ns }).unwrap();
     IDLE.into_iter().for_each(|idle| mark(MarkKind::Idle, None, ns(idle).to_vec()));
     for (position, window) in TRIALS.into_iter().enumerate() {
         mark(MarkKind::Load, Some(position as u64), ns(window).to_vec());
@@ -100,7 +102,8 @@ fn patterns() -> Vec<Vec<u64>> {
 /// 20 W at rest, 50 W in a trial and where a pattern's load is on.
 fn joules_until(at_ns: u64) -> f64 {
     let patterns = patterns();
-    let loads = patterns.iter().flat_map(|times| times[1..times.len() - 1].chunks(2).map(|pair| [pair[0], pair[1]]));
+    let loads =
+        patterns.iter().flat_map(|times| times[1..times.len() - 1].chunks(2).map(|pair| [pair[0], pair[1]]));
     let loaded = loads.chain(TRIALS.map(ns)).map(|[on, off]| at_ns.clamp(on, off) - on).sum::<u64>();
     20.0 * (at_ns - BEGIN_NS) as f64 * 1e-9 + 30.0 * loaded as f64 * 1e-9
 }
@@ -176,7 +179,14 @@ fn channels_of_a_scope_are_added_and_what_a_channel_contains_is_not() {
         let at_ns = BEGIN_NS + tenth * SECOND / 10;
         for (channel, watts) in watts.into_iter().enumerate() {
             let value = Value::Count(watts * 100_000 * tenth);
-            readings.push(Reading { channel, value, begin_ns: at_ns, end_ns: at_ns, wall_ns: 0, own_ns: None });
+            readings.push(Reading {
+                channel,
+                value,
+                begin_ns: at_ns,
+                end_ns: at_ns,
+                wall_ns: 0,
+                own_ns: None,
+            });
         }
     }
     add(&mut store, &record(ClockRecord::Host, channels), &readings);
@@ -254,10 +264,11 @@ fn power_over_time_is_each_channels_in_its_session() {
         let at_ns = BEGIN_NS + tenths * SECOND / 10;
         Reading { channel, value, begin_ns: at_ns, end_ns: at_ns + 2_000_000, wall_ns: 0, own_ns: None }
     };
-    // 100 counts of 0.5 J in 1 s; 40 of them, 20 before and 20 after the wrap-around, in half of one; 10 s, in which it may
-    // have wrapped around more than once, tell nothing; then 60 in 0.5 s.
+    // 100 counts of 0.5 J in 1 s; 40 of them, 20 before and 20 after the wrap-around, in half of one; 10 s,
+    // in which it may have wrapped around more than once, tell nothing; then 60 in 0.5 s.
     let counts = [(0, 880), (10, 980), (15, 20), (115, 30), (120, 90)];
-    let mut readings: Vec<Reading> = counts.map(|(tenths, count)| reading(0, tenths, Value::Count(count))).into();
+    let mut readings: Vec<Reading> =
+        counts.map(|(tenths, count)| reading(0, tenths, Value::Count(count))).into();
     readings.extend([(0, 7), (5, 7)].map(|(tenths, count)| reading(1, tenths, Value::Count(count))));
     readings.extend([(0, 21.5), (3, 22.5)].map(|(tenths, watts)| reading(2, tenths, Value::Watts(watts))));
     let instant = Channel { kind: ChannelKind::Instant, ..average() };
@@ -267,7 +278,9 @@ fn power_over_time_is_each_channels_in_its_session() {
     let other = store.add_session("other", 0).unwrap();
     let text = serde_json::to_string(&record(ClockRecord::Own, vec![average()])).unwrap();
     let meter = store.add_meter(other, "m", &text).unwrap();
-    store.add_readings(meter, &averages(OFFSET_NS).iter().filter_map(super::super::row).collect::<Vec<_>>()).unwrap();
+    store
+        .add_readings(meter, &averages(OFFSET_NS).iter().filter_map(super::super::row).collect::<Vec<_>>())
+        .unwrap();
     let trials = store.trials().unwrap();
     let [session, unplaced] = &traces(&store, &trials).unwrap()[..] else { panic!() };
     assert_eq!((session.session, session.positions.iter().copied().collect::<Vec<_>>()), (1, vec![0, 1]));
@@ -298,7 +311,9 @@ fn power_by_a_meters_own_clock_is_put_on_the_hosts() {
     let [power] = &session.channels[..] else { panic!() };
     assert_eq!((power.name.as_str(), power.readings.len()), ("m", shown.len()));
     for (reading, shown) in power.readings.iter().zip(&shown) {
-        assert!(reading.at_ns.abs_diff(shown.begin_ns) < 30_000_000 && Value::Watts(reading.watts) == shown.value);
+        assert!(
+            reading.at_ns.abs_diff(shown.begin_ns) < 30_000_000 && Value::Watts(reading.watts) == shown.value
+        );
     }
 }
 
@@ -313,7 +328,10 @@ fn a_log_is_attached_by_its_pattern_whatever_its_clock_says() {
     assert_eq!(log_of(&store).unwrap().0, "wall");
     // Two minutes wrong, and a logger that counts from its own begin.
     for offset_ns in [OFFSET_NS - 120_000_000_000, 5_000_000_000 - BEGIN_NS as i64] {
-        assert_eq!(attach(&mut store, "wall", &log(averages(offset_ns)), false).unwrap(), Vec::<String>::new());
+        assert_eq!(
+            attach(&mut store, "wall", &log(averages(offset_ns)), false).unwrap(),
+            Vec::<String>::new()
+        );
         let of = energies(&store);
         assert_eq!((of[0].len(), of[0][0].meter.as_str()), (1, "wall"));
         assert!(of.iter().all(|energy| (energy[0].joules().unwrap().joules - 1500.0).abs() < 3.0), "{of:?}");
@@ -330,7 +348,10 @@ fn a_log_without_the_pattern_is_refused_unless_its_clock_is_trusted() {
     });
     let flat = log(flat.collect());
     let refused = attach(&mut store, "wall", &flat, false).unwrap_err();
-    assert!(matches!(&refused, AttachError::Align(error) if error.to_string().contains("--trust-clock")), "{refused}");
+    assert!(
+        matches!(&refused, AttachError::Align(error) if error.to_string().contains("--trust-clock")),
+        "{refused}"
+    );
     assert!(store.meters().unwrap().is_empty());
     attach(&mut store, "wall", &flat, true).unwrap();
     assert!(energies(&store).iter().all(|energy| energy[0].joules().is_some()));
@@ -346,8 +367,8 @@ fn an_estimate_is_marked_and_needs_its_own_processor() {
     let mut store = store(&folder, false);
     let coefficients = |cpu: &str| {
         format!(
-            "cpu_model = \"{cpu}\"\nsource = \"a test\"\nconstant_watts = 20.0\nresidual_standard_watts = 0.5\n\
-             [coefficients.ios]\nvalue = 0.1\nunit = \"J per I/O\"\n"
+            "cpu_model = \"{cpu}\"\nsource = \"a test\"\nconstant_watts = 20.0\nresidual_standard_watts = \
+             0.5\n[coefficients.ios]\nvalue = 0.1\nunit = \"J per I/O\"\n"
         )
     };
     for (cpu, expected) in [("Test CPU", Some(900.0)), ("Other CPU", None)] {

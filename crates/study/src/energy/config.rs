@@ -89,7 +89,8 @@ pub(crate) enum Asked {
 /// Reads the value of `meters`; without one, the machine's own meters are used.
 ///
 /// # Errors
-/// An unknown kind or key, with the nearest right one, or a value that cannot be. No text holds a value that may be secret.
+/// An unknown kind or key, with the nearest right one, or a value that cannot be. No text holds a value that
+/// may be secret.
 pub(crate) fn asked(meters: Option<&Meters>, source: &str) -> Result<Asked, StudyError> {
     let tables = match meters {
         None | Some(Meters::Switch(true)) => return Ok(Asked::Local),
@@ -98,13 +99,17 @@ pub(crate) fn asked(meters: Option<&Meters>, source: &str) -> Result<Asked, Stud
         Some(Meters::Word(word)) if word == "local" => return Ok(Asked::Local),
         Some(Meters::Word(_)) => {
             return Err(StudyError(format!(
-                "{source}: `meters` is a word that it cannot be: write \"none\", \"local\", or a [meters.NAME] table for each"
+                "{source}: `meters` is a word that it cannot be: write \"none\", \"local\", or a \
+                 [meters.NAME] table for each"
             )));
         }
         Some(Meters::Tables(tables)) => tables,
     };
     if tables.len() > MOST {
-        return Err(StudyError(format!("{source}: {} meters are more than {MOST}: leave some out", tables.len())));
+        return Err(StudyError(format!(
+            "{source}: {} meters are more than {MOST}: leave some out",
+            tables.len()
+        )));
     }
     let specs = tables.iter().map(|(name, table)| spec(name, table, source));
     specs.collect::<Result<Vec<_>, _>>().map(Asked::Named)
@@ -133,7 +138,10 @@ pub(crate) fn plain(name: &str, kind: &str, keys: &[(&str, &str)]) -> Result<(Sp
 fn spec(name: &str, table: &toml::Table, source: &str) -> Result<(Spec, Source), StudyError> {
     let place = format!(" in [meters.{name}]");
     let wrong = |text: String| StudyError(format!("{source}: {}: {text}", place.trim_start_matches(" in ")));
-    if name.is_empty() || name.len() > 40 || !name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.:@".contains(c)) {
+    if name.is_empty()
+        || name.len() > 40
+        || !name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.:@".contains(c))
+    {
         return Err(StudyError(format!(
             "{source}: a meter cannot be named `{name}`: write up to 40 letters, digits, `-` and `_`"
         )));
@@ -154,7 +162,8 @@ fn spec(name: &str, table: &toml::Table, source: &str) -> Result<(Spec, Source),
     let kind = KINDS.iter().find(|kind| kind.name == word);
     check_keys(table, &[COMMON, &own_keys(word)].concat(), source, &place)?;
     let time = |key: &str| text(key)?.map(|text| duration(key, text).map_err(|e| wrong(e.0))).transpose();
-    let interval = time("interval")?.unwrap_or_else(|| kind.map_or(Duration::from_secs(1), |kind| kind.interval));
+    let interval =
+        time("interval")?.unwrap_or_else(|| kind.map_or(Duration::from_secs(1), |kind| kind.interval));
     if !(Duration::from_millis(10)..=Duration::from_secs(3600)).contains(&interval) {
         return Err(wrong("`interval` lies between 10ms and 1h: choose another".to_owned()));
     }
@@ -164,7 +173,8 @@ fn spec(name: &str, table: &toml::Table, source: &str) -> Result<(Spec, Source),
         Some("own") => ClockChoice::Own,
         Some(_) => return Err(wrong("`clock` is `host` or `own`: write one of them".to_owned())),
     };
-    let own = table.iter().filter(|(key, _)| !COMMON.contains(&key.as_str())).map(|(k, v)| (k.clone(), v.clone()));
+    let own =
+        table.iter().filter(|(key, _)| !COMMON.contains(&key.as_str())).map(|(k, v)| (k.clone(), v.clone()));
     let source = read_source(word, own.collect()).map_err(wrong)?;
     let spec = Spec {
         name: name.to_owned(),
@@ -180,7 +190,9 @@ fn spec(name: &str, table: &toml::Table, source: &str) -> Result<(Spec, Source),
 /// The keys of a kind beside the common ones.
 fn own_keys(word: &str) -> Vec<&'static str> {
     match word {
-        LOG => fields_of::<LogConfig>().iter().copied().filter(|key| *key != "kind").chain([VALUES]).collect(),
+        LOG => {
+            fields_of::<LogConfig>().iter().copied().filter(|key| *key != "kind").chain([VALUES]).collect()
+        }
         MODEL => fields_of::<ModelTable>().to_vec(),
         _ => KINDS.iter().find(|kind| kind.name == word).map_or(Vec::new(), |kind| (kind.keys)().to_vec()),
     }
@@ -227,8 +239,8 @@ fn no_credentials(table: &toml::Table) -> Result<(), String> {
         };
         if texts.into_iter().filter_map(authority).any(|authority| authority.contains('@')) {
             return Err(format!(
-                "the address of `{key}` holds a user or a password, which the store would keep: take it out, and name a file or a \
-                 variable that holds the password"
+                "the address of `{key}` holds a user or a password, which the store would keep: take it \
+                 out, and name a file or a variable that holds the password"
             ));
         }
     }

@@ -25,15 +25,19 @@ fn meters_are_the_machines_own_none_or_named() {
 
 #[test]
 fn a_table_has_defaults_and_survives_the_store() {
-    let text = "idle = \"20s\"\n[meters.plug]\nkind = \"http\"\nurl = \"http://plug\"\ninterval = \"500ms\"\nclock = \"own\"\n\
-                values = [{ pointer = \"/power\", time = \"/t\" }]";
+    let text = "idle = \"20s\"\n[meters.plug]\nkind = \"http\"\nurl = \"http://plug\"\ninterval = \
+                \"500ms\"\nclock = \"own\"\nvalues = [{ pointer = \"/power\", time = \"/t\" }]";
     let study = study(text).unwrap();
     assert_eq!(Study::parse(&study.to_toml().unwrap(), "again").unwrap(), study);
     let (spec, source) = named(text).remove(0);
     assert!(matches!(source, Source::Live(_)));
     let ms = Duration::from_millis;
-    assert_eq!((spec.kind, spec.interval, spec.bridge, spec.clock), ("http", ms(500), ms(1500), ClockChoice::Own));
-    let (spec, source) = named("[meters.wall]\nkind = \"log\"\nformat = \"csv\"\nvalues = \"average\"").remove(0);
+    assert_eq!(
+        (spec.kind, spec.interval, spec.bridge, spec.clock),
+        ("http", ms(500), ms(1500), ClockChoice::Own)
+    );
+    let (spec, source) =
+        named("[meters.wall]\nkind = \"log\"\nformat = \"csv\"\nvalues = \"average\"").remove(0);
     assert!(matches!(source, Source::Log(config) if config.kind.is_some()));
     assert_eq!(spec.clock, ClockChoice::Own);
     for off in ["meters = false", "meters = \"none\""] {

@@ -24,7 +24,11 @@ fn marks(trials: &[(Place, Duration)], every: Duration) -> Vec<MarkKind> {
 }
 
 /// The same of a session that was changed before.
-fn marks_after(change: impl FnOnce(&mut Metering), trials: &[(Place, Duration)], every: Duration) -> Vec<MarkKind> {
+fn marks_after(
+    change: impl FnOnce(&mut Metering),
+    trials: &[(Place, Duration)],
+    every: Duration,
+) -> Vec<MarkKind> {
     let (_folder, mut store, mut metering) = session(every);
     change(&mut metering);
     let stop = AtomicBool::new(false);
@@ -77,14 +81,18 @@ fn within_a_block_too_rests_and_patterns_are_no_farther_apart_than_half_an_hour(
     // A short trial needs nothing, one that ends too late both.
     assert_eq!(marks(&[(Place::Within, minutes(20)), (Place::Within, minutes(20))], EVERY), []);
     assert_eq!(rested_ago(minutes(1), &[(Place::Within, minutes(31))], EVERY), both);
-    assert_eq!(rested_ago(minutes(1), &[(Place::Within, minutes(20)), (Place::Within, minutes(31))], EVERY), both);
+    assert_eq!(
+        rested_ago(minutes(1), &[(Place::Within, minutes(20)), (Place::Within, minutes(31))], EVERY),
+        both
+    );
     // Where the time is over before the trial.
     assert_eq!(rested_ago(minutes(1), &[(Place::Within, minutes(0))], minutes(0)), both);
     // At a block's begin the idle stretch alone, if it is due.
     assert_eq!(marks(&[(Place::Begins { is_due: true }, minutes(1))], EVERY), [MarkKind::Idle]);
 }
 
-/// The first trial had what it needed, though its target may have been written for hours since the machine rested.
+/// The first trial had what it needed, though its target may have been written for hours since the machine
+/// rested.
 #[test]
 fn the_first_trial_asks_how_long_ago_the_machine_has_rested() {
     let (minute, hour) = (Duration::from_secs(60), Duration::from_secs(3600));
@@ -109,8 +117,9 @@ fn the_first_trial_asks_how_long_ago_the_machine_has_rested() {
 fn a_rest_that_took_long_puts_no_stretch_off_within_a_block() {
     let minutes = |minutes: u64| Duration::from_secs(60 * minutes);
     let rested_ago = |ago: Duration| {
-        let changed =
-            |metering: &mut Metering| (metering.rested, metering.rest_took) = (Instant::now() - ago, minutes(20));
+        let changed = |metering: &mut Metering| {
+            (metering.rested, metering.rest_took) = (Instant::now() - ago, minutes(20))
+        };
         marks_after(changed, &[(Place::Within, minutes(15))], EVERY)
     };
     assert_eq!(rested_ago(minutes(10)), []);
@@ -128,7 +137,9 @@ fn power_that_was_not_flat_is_warned_of_once_and_what_cannot_be_seen_is_no_warni
         metering.idle.settle_limit = Duration::from_secs(limit_s);
         let (mut said, stop) = (Said::default(), AtomicBool::new(false));
         for _ in 0..2 {
-            metering.tell_unsettled(&mut Hands { store: &mut store, progress: &mut said, stop: &stop }).unwrap();
+            metering
+                .tell_unsettled(&mut Hands { store: &mut store, progress: &mut said, stop: &stop })
+                .unwrap();
         }
         assert!(said.0.len() == 1 && said.0[0].starts_with(begin), "{:?}", said.0);
         assert_eq!(store.events().unwrap().len(), 2);
@@ -151,5 +162,8 @@ fn a_machine_settles_as_long_as_the_study_says_or_for_a_share_of_its_trials() {
     assert_eq!(limit("", 30 * second, second / 10), Duration::from_millis(10_700));
     assert_eq!(limit("", 5 * second, second / 10), 5 * second);
     assert_eq!(limit("settle_limit = \"2m\"", second, second), 120 * second);
-    assert!(Study::parse("name = \"t\"\npaths = \"available\"\nsettle_limit = \"x\"\n[[workload]]\n", "t").is_err());
+    assert!(
+        Study::parse("name = \"t\"\npaths = \"available\"\nsettle_limit = \"x\"\n[[workload]]\n", "t")
+            .is_err()
+    );
 }

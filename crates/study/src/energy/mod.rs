@@ -1,8 +1,8 @@
-//! Energy of a study: its meters on their threads, idle stretches and load patterns between the trials, and what the
-//! store keeps of it, from which the joules are computed.
+//! Energy of a study: its meters on their threads, idle stretches and load patterns between the trials, and
+//! what the store keeps of it, from which the joules are computed.
 //!
-//! Nothing here happens inside a measured window but the readings themselves, on threads that do no I/O of a trial. The
-//! store is written between trials.
+//! Nothing here happens inside a measured window but the readings themselves, on threads that do no I/O of a
+//! trial. The store is written between trials.
 
 mod align;
 mod attach;
@@ -44,7 +44,8 @@ const IDLE_READINGS: u32 = 10;
 const SHORTEST_IDLE: Duration = Duration::from_secs(2);
 /// Time for the machine to settle before an idle stretch begins.
 const SETTLE: Duration = Duration::from_millis(500);
-/// Time after which a machine that has not settled is taken as it is, in the stretches over which power is to be flat. Noise may need four.
+/// Time after which a machine that has not settled is taken as it is, in the stretches over which power is to
+/// be flat. Noise may need four.
 const STRETCHES_TO_SETTLE: u32 = 6;
 /// The most of it: a study has three rests or more.
 const LONGEST_TO_SETTLE: Duration = Duration::from_secs(10 * 60);
@@ -52,7 +53,8 @@ const LONGEST_TO_SETTLE: Duration = Duration::from_secs(10 * 60);
 const TRIALS_TO_SETTLE: u32 = 6;
 /// Within a block too, idle stretches and load patterns are no farther apart.
 const EVERY: Duration = Duration::from_secs(30 * 60);
-/// Idle stretches between the first and the last come no more often than leaves this many times what the last one took to the trials.
+/// Idle stretches between the first and the last come no more often than leaves this many times what the last
+/// one took to the trials.
 const TRIALS_TO_IDLE: u32 = 4;
 
 /// The meters of a run.
@@ -109,8 +111,8 @@ fn time(key: &str, text: &Option<String>) -> Result<Option<Duration>, StudyError
     text.as_deref().map(|text| duration(key, text)).transpose()
 }
 
-/// The longest wait for power to be flat where the study names none: a share of the time of its trials that is enough to see it. Where they
-/// are shorter than that, it is as long as they are.
+/// The longest wait for power to be flat where the study names none: a share of the time of its trials that
+/// is enough to see it. Where they are shorter than that, it is as long as they are.
 fn settle_limit(span: Duration, slowest: Duration) -> Duration {
     let share = (span / TRIALS_TO_SETTLE).max(settle::sees(slowest)).min(span);
     (settle::stretch(slowest) * STRETCHES_TO_SETTLE).min(LONGEST_TO_SETTLE).min(share)
@@ -120,14 +122,16 @@ fn settle_limit(span: Duration, slowest: Duration) -> Duration {
 fn idle(study: &Study, span: Duration, slowest: Duration) -> Result<rest::Idle, StudyError> {
     Ok(rest::Idle {
         settle: SETTLE.max(slowest),
-        settle_limit: time("settle_limit", &study.settle_limit)?.unwrap_or_else(|| settle_limit(span, slowest)),
+        settle_limit: time("settle_limit", &study.settle_limit)?
+            .unwrap_or_else(|| settle_limit(span, slowest)),
         look_every: settle::stretch(slowest) / settle::LOOKS,
         length: time("idle", &study.idle)?.unwrap_or((slowest * IDLE_READINGS).max(SHORTEST_IDLE)),
     })
 }
 
 impl Metering {
-    /// Opens a study's meters and begins to read them; `None` where there is none. `span` is the time of its trials.
+    /// Opens a study's meters and begins to read them; `None` where there is none. `span` is the time of its
+    /// trials.
     ///
     /// # Errors
     /// A meter that the study names cannot be opened.
@@ -145,18 +149,22 @@ impl Metering {
             Asked::Local => running = local(opening, progress)?,
             Asked::Named(specs) => {
                 for (spec, source) in specs {
-                    let failed = |name: &str, error: String| RunError::Usage(format!("the meter `{name}`: {error}"));
+                    let failed =
+                        |name: &str, error: String| RunError::Usage(format!("the meter `{name}`: {error}"));
                     if spec.clock == ClockChoice::Own {
                         pattern_for = pattern_for.max(Some(spec.interval));
                     }
                     let name = spec.name.clone();
                     match source {
-                        Source::Live(source) => {
-                            running.push(Running::start(spec, source, opening).map_err(|error| failed(&name, error))?)
-                        }
+                        Source::Live(source) => running.push(
+                            Running::start(spec, source, opening).map_err(|error| failed(&name, error))?,
+                        ),
                         Source::Log(_) => {}
                         Source::Model(table) => {
-                            models.push((spec, model::Text::read(&table).map_err(|error| failed(&name, error))?));
+                            models.push((
+                                spec,
+                                model::Text::read(&table).map_err(|error| failed(&name, error))?,
+                            ));
                         }
                     }
                 }
@@ -166,7 +174,8 @@ impl Metering {
         if !rests && models.is_empty() {
             return Ok(None);
         }
-        let slowest = running.iter().map(|meter| meter.spec.interval).chain(pattern_for).max().unwrap_or_default();
+        let slowest =
+            running.iter().map(|meter| meter.spec.interval).chain(pattern_for).max().unwrap_or_default();
         Ok(Some(Metering {
             running: running.into_iter().map(|meter| (meter, None)).collect(),
             idle: idle(study, span, slowest)?,
@@ -217,9 +226,15 @@ impl Metering {
         self.rest(hands)
     }
 
-    /// Before a trial that takes `next` at the most: an idle stretch where a block or class begins, if it is time for one or `is_due` for
-    /// another reason, and anywhere an idle stretch and a load pattern if the last ones would be too long ago at the trial's end.
-    pub(crate) fn before_trial(&mut self, place: Place, next: Duration, hands: &mut Hands<'_>) -> Result<(), RunError> {
+    /// Before a trial that takes `next` at the most: an idle stretch where a block or class begins, if it is
+    /// time for one or `is_due` for another reason, and anywhere an idle stretch and a load pattern if the
+    /// last ones would be too long ago at the trial's end.
+    pub(crate) fn before_trial(
+        &mut self,
+        place: Place,
+        next: Duration,
+        hands: &mut Hands<'_>,
+    ) -> Result<(), RunError> {
         let late = |since: Instant| since.elapsed() + next > self.every;
         let late_to_play = late(self.played);
         let is_time = self.rested.elapsed() >= self.idle.length.max(self.rest_took) * TRIALS_TO_IDLE;
@@ -235,7 +250,12 @@ impl Metering {
     }
 
     /// Keeps what was read during a trial, and when the trial loaded the machine.
-    pub(crate) fn keep(&mut self, position: u64, load_ns: Vec<u64>, hands: &mut Hands<'_>) -> Result<(), RunError> {
+    pub(crate) fn keep(
+        &mut self,
+        position: u64,
+        load_ns: Vec<u64>,
+        hands: &mut Hands<'_>,
+    ) -> Result<(), RunError> {
         // A trial that failed has no window, and its load is not known.
         if !load_ns.is_empty() {
             self.mark(Mark { kind: MarkKind::Load, position: Some(position), times_ns: load_ns }, hands)?;
@@ -303,18 +323,21 @@ impl Metering {
         self.drain(hands)
     }
 
-    /// Keeps that an idle stretch began though power was not flat, or though nobody could see whether it was; tells it once.
+    /// Keeps that an idle stretch began though power was not flat, or though nobody could see whether it was;
+    /// tells it once.
     fn tell_unsettled(&mut self, hands: &mut Hands<'_>) -> Result<(), RunError> {
         let limit = iopj_core::format_duration(self.idle.settle_limit);
         let is_known = self.idle.settle_limit >= self.sees;
         let text = if is_known {
             format!(
-                "power was not flat after {limit}, so that idle power is uncertain: see what runs beside, or give it longer by `settle_limit`"
+                "power was not flat after {limit}, so that idle power is uncertain: see what runs beside, \
+                 or give it longer by `settle_limit`"
             )
         } else {
             let seconds = self.sees.as_secs_f64();
             format!(
-                "whether power was flat after {limit} is not known, for it takes {seconds:.1} s to see: `settle_limit` gives it longer"
+                "whether power was flat after {limit} is not known, for it takes {seconds:.1} s to see: \
+                 `settle_limit` gives it longer"
             )
         };
         hands.store.add_event(unix_ns(), "meter", &text)?;
@@ -376,7 +399,9 @@ fn local(opening: Opening, progress: &mut dyn Progress) -> Result<Vec<Running>, 
         }
     }
     if running.is_empty() {
-        progress.note("no meter was found, so there are no watts: `iopj meter list` says why, and how to get them");
+        progress.note(
+            "no meter was found, so there are no watts: `iopj meter list` says why, and how to get them",
+        );
     }
     Ok(running)
 }
@@ -397,7 +422,8 @@ fn row(reading: &Reading) -> Option<ReadingRow> {
     Some(ReadingRow { channel: channel as u32, value, begin_ns, end_ns, wall_ns, own_ns })
 }
 
-/// A time of `CLOCK_MONOTONIC` on `CLOCK_MONOTONIC_RAW`, by what the two say now: they part by 500 ppm at the most.
+/// A time of `CLOCK_MONOTONIC` on `CLOCK_MONOTONIC_RAW`, by what the two say now: they part by 500 ppm at the
+/// most.
 pub(crate) fn raw_ns(monotonic_ns: u64) -> u64 {
     let (at, raw) = native::moment(native::monotonic_ns, monotonic_raw_ns);
     raw.saturating_add_signed(monotonic_ns as i64 - at as i64)

@@ -68,7 +68,8 @@ pub(crate) fn estimates(
     trials.iter().map(of_trial).collect()
 }
 
-/// What was counted over a trial's window, as means over time. The I/O's own threads are asked for wake-ups: the machine's are not kept.
+/// What was counted over a trial's window, as means over time. The I/O's own threads are asked for wake-ups:
+/// the machine's are not kept.
 fn features(trial: &Measurement, cpu_model: &str) -> Features {
     let seconds = (trial.window_ns as f64 * 1e-9).max(1e-9);
     let cpu = trial.cpu();
@@ -84,7 +85,8 @@ fn features(trial: &Measurement, cpu_model: &str) -> Features {
         (Feature::Ios, trial.ios as f64 / seconds),
         (Feature::Bytes, trial.bytes as f64 / seconds),
     ];
-    let c_states = trial.evidence.c_states.iter().map(|(name, ns)| (Feature::CState(name.clone()), rate(*ns)));
+    let c_states =
+        trial.evidence.c_states.iter().map(|(name, ns)| (Feature::CState(name.clone()), rate(*ns)));
     Features { cpu_model: cpu_model.to_owned(), values: values.into_iter().chain(c_states).collect() }
 }
 
@@ -105,8 +107,8 @@ pub enum FitError {
     Model(#[from] iopj_meter::model::ModelError),
 }
 
-/// Fits a model to the trials of a store by its real meter of the widest scope, and gives its coefficient file, the scope, and the features
-/// that were left out because they did not vary by themselves.
+/// Fits a model to the trials of a store by its real meter of the widest scope, and gives its coefficient
+/// file, the scope, and the features that were left out because they did not vary by themselves.
 ///
 /// # Errors
 /// [`FitError`].

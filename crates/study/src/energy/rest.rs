@@ -37,8 +37,8 @@ pub(crate) struct Idle {
 }
 
 impl Idle {
-    /// Leaves the machine alone: first until it `has_settled`, then for the stretch whose begin and end are told, with whether it had. `None`
-    /// if it was stopped.
+    /// Leaves the machine alone: first until it `has_settled`, then for the stretch whose begin and end are
+    /// told, with whether it had. `None` if it was stopped.
     pub(crate) fn pass(
         &self,
         has_settled: &mut dyn FnMut() -> bool,
@@ -60,16 +60,17 @@ impl Idle {
     }
 }
 
-/// Plays a load pattern on every processor that this process may use, and tells its times as played: begin, edges, end.
-/// `None` if it was stopped.
+/// Plays a load pattern on every processor that this process may use, and tells its times as played: begin,
+/// edges, end. `None` if it was stopped.
 pub(crate) fn play(pattern: &Pattern, stop: &AtomicBool, tick: &mut dyn FnMut()) -> Option<Vec<u64>> {
     let load = Load::default();
     std::thread::scope(|scope| {
         for cpu in cpus::allowed() {
             let load = &load;
             // One that cannot be started makes the load smaller, and no edge later.
-            let _ =
-                std::thread::Builder::new().name("iopj-load".to_owned()).spawn_scoped(scope, move || load.work(cpu));
+            let _ = std::thread::Builder::new()
+                .name("iopj-load".to_owned())
+                .spawn_scoped(scope, move || load.work(cpu));
         }
         let begin_ns = monotonic_raw_ns();
         let at = |pattern_ns: i64| begin_ns + (pattern_ns - pattern.begin_ns()).max(0) as u64;
@@ -127,7 +128,8 @@ impl Load {
             let mut value = 1_u64;
             while self.is_on.load(Ordering::Relaxed) {
                 for _ in 0..1000 {
-                    value = std::hint::black_box(value.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1));
+                    value =
+                        std::hint::black_box(value.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1));
                 }
             }
         }
@@ -145,7 +147,10 @@ mod tests {
         let mut ticks = 0;
         let times = play(&pattern, &AtomicBool::new(false), &mut || ticks += 1).unwrap();
         assert_eq!(times.len(), 6);
-        assert!(times.iter().zip([0, 10, 30, 40, 60, 70]).all(|(at, ms)| at - times[0] >= ms * 1_000_000), "{times:?}");
+        assert!(
+            times.iter().zip([0, 10, 30, 40, 60, 70]).all(|(at, ms)| at - times[0] >= ms * 1_000_000),
+            "{times:?}"
+        );
         assert!(ticks >= 1);
         Pattern::played(times[0], &times[1..5], times[5]).unwrap();
     }
@@ -170,7 +175,10 @@ mod tests {
         let idle = Idle { settle: ms(10), settle_limit: ms(50), look_every: ms(10), length: ms(10) };
         let before_ns = monotonic_raw_ns();
         let (times, settled) = idle.pass(&mut || false, &AtomicBool::new(false), &mut || {}).unwrap();
-        assert!(!settled && times[0] - before_ns >= 50_000_000 && times[1] - times[0] >= 10_000_000, "{times:?}");
+        assert!(
+            !settled && times[0] - before_ns >= 50_000_000 && times[1] - times[0] >= 10_000_000,
+            "{times:?}"
+        );
     }
 
     #[test]

@@ -4,8 +4,9 @@ use crate::steadystate::line;
 use iopj_meter::{Channel, Clock, Reading, powers};
 use std::time::Duration;
 
-/// The shortest stretch that is looked at. Supplies, fans and heat follow a load within seconds to minutes: of a decay with a time constant
-/// of 10 s, 1 % of idle power is left once it falls by 1 % in 10 s; once it falls by 1 % in one second, ten times as much.
+/// The shortest stretch that is looked at. Supplies, fans and heat follow a load within seconds to minutes:
+/// of a decay with a time constant of 10 s, 1 % of idle power is left once it falls by 1 % in 10 s; once it
+/// falls by 1 % in one second, ten times as much.
 const SHORTEST: Duration = Duration::from_secs(10);
 /// Intervals of the meter that it has at the least.
 const INTERVALS: u32 = 10;
@@ -13,7 +14,8 @@ const INTERVALS: u32 = 10;
 const FLAT: f64 = 0.01;
 /// Where noise hides the slope over one stretch, the next is looked at, as for a ramp.
 const STRETCHES: [u32; 3] = [1, 2, 4];
-/// The points that a line is fitted to: each the mean of as many powers in a row as makes no more of them, and the fewest.
+/// The points that a line is fitted to: each the mean of as many powers in a row as makes no more of them,
+/// and the fewest.
 const MOST_POINTS: usize = 20;
 const FEWEST_POINTS: usize = 10;
 /// How often a stretch is looked at while it passes.
@@ -24,12 +26,14 @@ pub(super) fn stretch(interval: Duration) -> Duration {
     SHORTEST.max(interval * INTERVALS)
 }
 
-/// The time for which the machine must rest before it can be seen whether power is flat: a stretch, the readings at its two ends, and a look.
+/// The time for which the machine must rest before it can be seen whether power is flat: a stretch, the
+/// readings at its two ends, and a look.
 pub(super) fn sees(interval: Duration) -> Duration {
     stretch(interval) + interval * 2 + stretch(interval) / LOOKS
 }
 
-/// True if the power of each channel is flat: the whole interval of its slope lies within the rule. Noise alone is not flat.
+/// True if the power of each channel is flat: the whole interval of its slope lies within the rule. Noise
+/// alone is not flat.
 pub(super) fn is_flat(channels: &[Channel], readings: &[Reading], stretch: Duration) -> bool {
     let clock = Clock::Host { age_ns: 0 };
     channels.iter().enumerate().all(|(index, channel)| {
@@ -53,12 +57,14 @@ fn last_of(powers: &[(u64, f64)], span: Duration) -> Option<&[(u64, f64)]> {
     (reaches_back && powers.len() - from >= FEWEST_POINTS).then(|| &powers[from..])
 }
 
-/// Points of seconds, W and weight. The mean of a few in a row is less noisy, and less like its neighbours, than each of them.
+/// Points of seconds, W and weight. The mean of a few in a row is less noisy, and less like its neighbours,
+/// than each of them.
 fn points(powers: &[(u64, f64)]) -> Vec<(f64, f64, f64)> {
     let origin_ns = powers[0].0;
     let mean = |group: &[(u64, f64)]| {
         let count = group.len() as f64;
-        let seconds = group.iter().map(|(at_ns, _)| at_ns.saturating_sub(origin_ns) as f64 / 1e9).sum::<f64>();
+        let seconds =
+            group.iter().map(|(at_ns, _)| at_ns.saturating_sub(origin_ns) as f64 / 1e9).sum::<f64>();
         (seconds / count, group.iter().map(|(_, watts)| watts).sum::<f64>() / count, count)
     };
     powers.chunks(powers.len().div_ceil(MOST_POINTS)).map(mean).collect()
@@ -73,7 +79,14 @@ mod tests {
     const SECOND: u64 = 1_000_000_000;
 
     fn channel(kind: ChannelKind) -> Channel {
-        Channel { name: "c".into(), scope: Scope::System, kind, resolution: 0.0, accuracy: None, parent: None }
+        Channel {
+            name: "c".into(),
+            scope: Scope::System,
+            kind,
+            resolution: 0.0,
+            accuracy: None,
+            parent: None,
+        }
     }
 
     fn reading(channel: usize, second: usize, value: Value) -> Reading {
@@ -122,7 +135,8 @@ mod tests {
         }
     }
 
-    /// Ten readings were looked at, which a meter of 100 ms has in one second: a fall by 1 % a second was flat.
+    /// Ten readings were looked at, which a meter of 100 ms has in one second: a fall by 1 % a second was
+    /// flat.
     #[test]
     fn a_decay_of_one_per_cent_a_second_is_not_flat_to_a_fast_meter() {
         assert_eq!(flat_after(|seconds| 50.0 * (-seconds / 100.0).exp(), 10), None);
@@ -148,7 +162,10 @@ mod tests {
         let channels = [channel(ChannelKind::Instant), channel(counter)];
         let readings = |step: fn(u64) -> u64| -> Vec<Reading> {
             let of = |at: usize| {
-                [reading(0, at, Value::Watts(7.0)), reading(1, at, Value::Count((0..at as u64).map(step).sum()))]
+                [
+                    reading(0, at, Value::Watts(7.0)),
+                    reading(1, at, Value::Count((0..at as u64).map(step).sum())),
+                ]
             };
             (0..12).flat_map(of).collect()
         };

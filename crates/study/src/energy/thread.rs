@@ -9,8 +9,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Name of every meter's thread, and so of the threads that a meter starts itself: the kernel gives a new thread its
-/// maker's name. The probe leaves threads of this name out.
+/// Name of every meter's thread, and so of the threads that a meter starts itself: the kernel gives a new
+/// thread its maker's name. The probe leaves threads of this name out.
 pub(crate) const THREAD_NAME: &str = "iopj-meter";
 /// How long a meter may take to open.
 const OPENING: Duration = Duration::from_secs(30);
@@ -89,11 +89,18 @@ impl Running {
             theirs.changed.notify_all();
         };
         let thread = std::thread::Builder::new().name(THREAD_NAME.to_owned()).spawn(body);
-        let thread =
-            thread.map_err(|error| format!("a thread for it could not be started: {error}; end other programs"))?;
+        let thread = thread
+            .map_err(|error| format!("a thread for it could not be started: {error}; end other programs"))?;
         let late = |_| format!("it did not open within {} s: see that it answers", OPENING.as_secs());
         let channels = receiver.recv_timeout(OPENING).map_err(late)??;
-        Ok(Running { spec, channels, shared, thread: Some(thread), began: Instant::now(), told_of_hang: false })
+        Ok(Running {
+            spec,
+            channels,
+            shared,
+            thread: Some(thread),
+            began: Instant::now(),
+            told_of_hang: false,
+        })
     }
 
     /// What has been read since the last call, and what the user should know.
@@ -200,7 +207,8 @@ fn back_off(interval: Duration, failures: u32) -> Duration {
 /// CPU time of the calling thread, see clock_gettime(2).
 fn thread_cpu() -> Duration {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `time` is a valid timespec to write to. The call cannot fail: the clock exists since Linux 2.6.12.
+    // SAFETY: `time` is a valid timespec to write to. The call cannot fail: the clock exists since Linux
+    // 2.6.12.
     unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }

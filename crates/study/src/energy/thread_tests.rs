@@ -2,7 +2,8 @@ use super::super::config::ClockChoice;
 use super::*;
 use iopj_meter::{ChannelKind, Scope, Value, monotonic_raw_ns};
 
-/// A meter that answers as it is told, one word a reading: `ok`, `retry`, `hang`, `panic`, `fatal`, `end`; then `ok` for good.
+/// A meter that answers as it is told, one word a reading: `ok`, `retry`, `hang`, `panic`, `fatal`, `end`;
+/// then `ok` for good.
 struct Scripted(std::slice::Iter<'static, &'static str>, Vec<Channel>);
 
 impl Meter for Scripted {
@@ -44,7 +45,8 @@ impl Open for Script {
             return Err("it is not there: plug it in".to_owned());
         }
         let (name, kind) = ("power".to_owned(), ChannelKind::Instant);
-        let channel = Channel { name, scope: Scope::System, kind, resolution: 0.0, accuracy: None, parent: None };
+        let channel =
+            Channel { name, scope: Scope::System, kind, resolution: 0.0, accuracy: None, parent: None };
         Ok(Box::new(Scripted(self.0.iter(), vec![channel])))
     }
 }
@@ -130,6 +132,9 @@ fn a_meter_that_cannot_be_opened_says_why() {
 #[test]
 fn attempts_grow_apart_up_to_a_limit() {
     let ms = Duration::from_millis;
-    assert_eq!([0, 1, 3, 40].map(|failures| back_off(ms(100), failures)), [ms(100), ms(200), ms(800), ms(10_000)]);
+    assert_eq!(
+        [0, 1, 3, 40].map(|failures| back_off(ms(100), failures)),
+        [ms(100), ms(200), ms(800), ms(10_000)]
+    );
     assert_eq!(back_off(ms(60_000), 5), ms(60_000));
 }

@@ -20,16 +20,19 @@ pub struct SessionPower {
 /// What a channel of a meter read in a session.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ChannelPower {
-    /// The meter's name in the study, and the channel's where the meter has several: `plug`, `rapl package-0`.
+    /// The meter's name in the study, and the channel's where the meter has several: `plug`,
+    /// `rapl package-0`.
     pub name: String,
     /// What it measures.
     pub scope: Scope,
-    /// Its readings in the order of their time: W of a gauge; of a counter the mean power since the reading before.
+    /// Its readings in the order of their time: W of a gauge; of a counter the mean power since the reading
+    /// before.
     pub readings: Vec<PowerReading>,
 }
 
-/// The power over time of each session's channels. A model has no readings. A meter whose clock was not found has no place in time, so
-/// that it is left out, and so is a channel whose time goes back; what trials lack by it says why.
+/// The power over time of each session's channels. A model has no readings. A meter whose clock was not found
+/// has no place in time, so that it is left out, and so is a channel whose time goes back; what trials lack
+/// by it says why.
 ///
 /// # Errors
 /// The store cannot be read.

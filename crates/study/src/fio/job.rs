@@ -6,7 +6,9 @@
 use super::{FioError, spdk};
 use crate::counting::Extent;
 use iopj_core::path::AioDescriptors;
-use iopj_core::{CompletionMode, IoPath, Length, RandomDistribution, Ring, RingCompletion, RingSubmission, Workload};
+use iopj_core::{
+    CompletionMode, IoPath, Length, RandomDistribution, Ring, RingCompletion, RingSubmission, Workload,
+};
 use iopj_engine::PciAddress;
 use std::fmt::Write;
 use std::path::Path;
@@ -45,7 +47,8 @@ pub struct Job<'a> {
     pub path: IoPath,
     /// The workload.
     pub workload: &'a Workload,
-    /// What is read and written: `offset + size` bytes or more. SPDK takes a namespace, every other path a file.
+    /// What is read and written: `offset + size` bytes or more. SPDK takes a namespace, every other path a
+    /// file.
     pub filename: Filename<'a>,
     /// First byte of the region that is read or written.
     pub offset: u64,
@@ -116,7 +119,8 @@ pub fn job_file(job: &Job<'_>) -> Result<String, FioError> {
     Ok(text)
 }
 
-/// The processor of a job's submission poller: those of `cpus_allowed` one after the other, as the native generator does.
+/// The processor of a job's submission poller: those of `cpus_allowed` one after the other, as the native
+/// generator does.
 fn poller_cpu(path: &IoPath, workload: &Workload, index: u32) -> Option<u32> {
     let has_poller = path.ring().is_some_and(|ring| matches!(ring.submission, RingSubmission::Sqpoll { .. }));
     let cpus = &workload.cpus_allowed;
@@ -156,7 +160,9 @@ pub(crate) fn engine_name(path: &IoPath) -> Result<&'static str, FioError> {
     match path {
         IoPath::PosixSio(_) => Ok("pvsync2"),
         IoPath::PosixAio(AioDescriptors::PerJob) => Ok("posixaio"),
-        IoPath::PosixAio(AioDescriptors::PerSlot) => Err(unsupported("one descriptor a job, never one a slot")),
+        IoPath::PosixAio(AioDescriptors::PerSlot) => {
+            Err(unsupported("one descriptor a job, never one a slot"))
+        }
         IoPath::Libaio => Ok("libaio"),
         IoPath::IoUring(_) => Ok("io_uring"),
         IoPath::NvmePassthrough(_) => Ok("io_uring_cmd"),
@@ -203,9 +209,13 @@ fn length_options(job: &Job<'_>) -> Result<Vec<(&'static str, String)>, FioError
         }
         (Phase::Measured, Length::Runtime(time)) => time,
         (Phase::Measured, Length::Ios(ios)) => {
-            let bytes = ios.checked_mul(job.workload.bs.into()).filter(|bytes| (1..=i64::MAX as u64).contains(bytes));
+            let bytes =
+                ios.checked_mul(job.workload.bs.into()).filter(|bytes| (1..=i64::MAX as u64).contains(bytes));
             let bytes = bytes.ok_or_else(|| {
-                FioError::Job(format!("{ios} I/Os of {} bytes are no job: give 1 I/O or more", job.workload.bs))
+                FioError::Job(format!(
+                    "{ios} I/Os of {} bytes are no job: give 1 I/O or more",
+                    job.workload.bs
+                ))
             })?;
             return Ok(vec![("io_size", bytes.to_string())]);
         }
@@ -235,8 +245,8 @@ fn region(job: &Job<'_>) -> Result<u64, FioError> {
     let region = share - share % bs;
     if region == 0 || job.offset.checked_add(job.size).is_none_or(|end| end > i64::MAX as u64) {
         return Err(FioError::Job(format!(
-            "a region of {} bytes at {} has no room for blocks of {bs} bytes in {} jobs: give a larger target or \
-             smaller blocks",
+            "a region of {} bytes at {} has no room for blocks of {bs} bytes in {} jobs: give a larger \
+             target or smaller blocks",
             job.size, job.offset, workload.numjobs
         )));
     }
@@ -247,7 +257,8 @@ fn offset(job: &Job<'_>, region: u64, index: u32) -> u64 {
     if job.workload.rw.is_random() { job.offset } else { job.offset + region * u64::from(index) }
 }
 
-/// Bytes of a sequential job's region that a pass leaves out, so that it does not read what the window begins with.
+/// Bytes of a sequential job's region that a pass leaves out, so that it does not read what the window begins
+/// with.
 fn skipped(job: &Job<'_>, region: u64) -> u64 {
     let bs = u64::from(job.workload.bs);
     let is_apart = matches!(job.phase, Phase::Pass(_)) && !job.workload.rw.is_random();
@@ -280,9 +291,12 @@ fn filename(job: &Job<'_>) -> Result<String, FioError> {
     match (job.filename, job.path == IoPath::Spdk) {
         (Filename::File(file), false) => escaped(file),
         (Filename::Namespace { address, nsid }, true) if nsid > 0 => Ok(spdk::filename(address, nsid)),
-        (Filename::Namespace { .. }, true) => Err(FioError::Job("namespaces begin at 1: name one, not 0".into())),
+        (Filename::Namespace { .. }, true) => {
+            Err(FioError::Job("namespaces begin at 1: name one, not 0".into()))
+        }
         (Filename::File(file), true) => Err(FioError::Job(format!(
-            "SPDK drives a drive that was taken from its driver, which {} is not: name the drive by --take-device",
+            "SPDK drives a drive that was taken from its driver, which {} is not: name the drive by \
+             --take-device",
             file.display()
         ))),
         (Filename::Namespace { address, .. }, false) => {
@@ -294,7 +308,8 @@ fn filename(job: &Job<'_>) -> Result<String, FioError> {
 /// The absolute name as a job file holds it. fio splits names at `:`, cuts lines at `#` and `;`,
 /// replaces `$`, and knows an escape for the colon alone.
 fn escaped(filename: &Path) -> Result<String, FioError> {
-    let refuse = |reason: &'static str| FioError::Filename { filename: filename.display().to_string(), reason };
+    let refuse =
+        |reason: &'static str| FioError::Filename { filename: filename.display().to_string(), reason };
     let absolute = std::path::absolute(filename).map_err(|_| refuse("is empty or has no folder"))?;
     let name = absolute.to_str().ok_or_else(|| refuse("is not UTF-8"))?;
     if name.chars().any(char::is_control) {
@@ -351,12 +366,15 @@ mod tests {
             cpus_allowed: vec![3, 1],
             ..Workload::default()
         };
-        let expected = "[global]\nfilename=/t\nioengine=io_uring\ndirect=1\nsqthread_poll=1\nfixedbufs=1\n\
-            registerfiles=1\nrw=randrw\nrwmixread=70\nbs=4096\nsize=1048576\niodepth=8\niodepth_batch=4\n\
-            iodepth_batch_complete_min=2\nio_size=40960\niodepth_batch_complete_max=8\ncpus_allowed=3,1\nrandrepeat=0\nrandseed=7\nnorandommap=1\nrandom_distribution=zipf:1.2\n\
-            thread=1\ngroup_reporting=1\nexitall_on_error=1\nallow_file_create=0\nfallocate=none\ninvalidate=0\n\
-            lat_percentiles=1\nclat_percentiles=0\npercentile_list=50:95:99:99.9\n\
-            \n[job0]\noffset=4096\nsqthread_poll_cpu=3\n\n[job1]\noffset=4096\nsqthread_poll_cpu=1\n\n[job2]\noffset=4096\nsqthread_poll_cpu=3\n";
+        let expected = "[global]\nfilename=/t\nioengine=io_uring\ndirect=1\nsqthread_poll=1\nfixedbufs=1\\
+                        nregisterfiles=1\nrw=randrw\nrwmixread=70\nbs=4096\nsize=1048576\niodepth=8\\
+                        niodepth_batch=4\niodepth_batch_complete_min=2\nio_size=40960\\
+                        niodepth_batch_complete_max=8\ncpus_allowed=3,1\nrandrepeat=0\nrandseed=7\\
+                        nnorandommap=1\nrandom_distribution=zipf:1.2\nthread=1\ngroup_reporting=1\\
+                        nexitall_on_error=1\nallow_file_create=0\nfallocate=none\ninvalidate=0\\
+                        nlat_percentiles=1\nclat_percentiles=0\npercentile_list=50:95:99:99.9\n\n[job0]\\
+                        noffset=4096\nsqthread_poll_cpu=3\n\n[job1]\noffset=4096\nsqthread_poll_cpu=1\n\\
+                        n[job2]\noffset=4096\nsqthread_poll_cpu=3\n";
         assert_eq!(text("io_uring/sqpoll/interrupt+registered", &workload), expected);
         assert!(!text("io_uring/syscall/interrupt", &workload).contains("sqthread"));
     }
@@ -378,9 +396,11 @@ mod tests {
             assert_eq!(has(&text, "hipri=1"), polled, "{text}");
             assert_eq!(has(&text, "direct=1"), engine != "io_uring_cmd", "{text}");
         }
-        for path in
-            ["io_uring/syscall/hybrid", "io_uring/sqpoll/poll+kernel-wait", "posix-aio/syscall/interrupt+fd-per-slot"]
-        {
+        for path in [
+            "io_uring/syscall/hybrid",
+            "io_uring/sqpoll/poll+kernel-wait",
+            "posix-aio/syscall/interrupt+fd-per-slot",
+        ] {
             let error = job_file(&job(path, &workload, Path::new("/t"))).unwrap_err();
             assert!(error.to_string().contains(path), "{error}");
         }
@@ -392,9 +412,10 @@ mod tests {
         let namespace = |nsid| Filename::Namespace { address: "0000:01:00.0".parse().unwrap(), nsid };
         let job = |path: &str, filename| Job { filename, ..job(path, &workload, Path::new("/t")) };
         let text = job_file(&job("spdk/doorbell/poll", namespace(2))).unwrap();
-        let expected = "[global]\nfilename=trtype=PCIe traddr=0000.01.00.0 ns=2\nioengine=spdk\ndirect=1\nrw=randread\n\
-            bs=4096\nsize=1048576\niodepth=4\niodepth_batch=1\niodepth_batch_complete_min=1\nio_size=40960\n\
-            iodepth_batch_complete_max=4\nrandrepeat=0\nrandseed=7\nnorandommap=1\nthread=1\n";
+        let expected = "[global]\nfilename=trtype=PCIe traddr=0000.01.00.0 \
+                        ns=2\nioengine=spdk\ndirect=1\nrw=randread\nbs=4096\nsize=1048576\niodepth=4\\
+                        niodepth_batch=1\niodepth_batch_complete_min=1\nio_size=40960\\
+                        niodepth_batch_complete_max=4\nrandrepeat=0\nrandseed=7\nnorandommap=1\nthread=1\n";
         assert!(text.starts_with(expected), "{text}");
         for (path, filename, part) in [
             ("spdk/doorbell/poll", namespace(0), "namespaces begin at 1"),
@@ -424,12 +445,16 @@ mod tests {
 
     #[test]
     fn phases_differ_in_time_and_seed() {
-        let workload = Workload { ramp_time: Duration::from_millis(5), length: Length::Ios(9), ..Workload::default() };
+        let workload =
+            Workload { ramp_time: Duration::from_millis(5), length: Length::Ios(9), ..Workload::default() };
         let mut job = job("libaio/syscall/interrupt", &workload, Path::new("/t"));
         assert!(has(&job_file(&job).unwrap(), "io_size=36864"));
         job.phase = Phase::Ramp;
         let ramp = job_file(&job).unwrap();
-        assert!(has(&ramp, "runtime=5000us") && has(&ramp, "time_based=1") && !has(&ramp, "randseed=7"), "{ramp}");
+        assert!(
+            has(&ramp, "runtime=5000us") && has(&ramp, "time_based=1") && !has(&ramp, "randseed=7"),
+            "{ramp}"
+        );
         job.seed = 0;
         job.phase = Phase::Measured;
         assert!(has(&job_file(&job).unwrap(), "randseed=1"));
@@ -448,7 +473,8 @@ mod tests {
             (Workload { length: Length::Runtime(Duration::ZERO), ..good.clone() }, "above 1 us"),
             (Workload { random_distribution: RandomDistribution::Zipf(1.0), ..good.clone() }, "zipf:0.99"),
         ] {
-            let error = job_file(&job("posix-sio/syscall/interrupt", &workload, Path::new("/t"))).unwrap_err();
+            let error =
+                job_file(&job("posix-sio/syscall/interrupt", &workload, Path::new("/t"))).unwrap_err();
             assert!(error.to_string().contains(part), "{error}");
         }
     }

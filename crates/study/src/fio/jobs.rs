@@ -57,11 +57,12 @@ pub struct Source {
     pub rebuilt: bool,
 }
 
-/// Reads the output of one run of fio, or of several one after the other, `json` or `json+`, with any lines of text
-/// around it.
+/// Reads the output of one run of fio, or of several one after the other, `json` or `json+`, with any lines
+/// of text around it.
 ///
 /// # Errors
-/// [`FioError::Output`] if there is no JSON object with jobs in it, if one is cut short, or if bins make no histogram.
+/// [`FioError::Output`] if there is no JSON object with jobs in it, if one is cut short, or if bins make no
+/// histogram.
 pub fn runs(text: &str) -> Result<Vec<Run>, FioError> {
     read_objects(text)?.iter().map(run).collect()
 }
@@ -109,7 +110,8 @@ fn text(value: &Value) -> String {
 }
 
 fn job(version: &str, (name, group, options): Key, clones: &[&Value]) -> Result<JobResult, FioError> {
-    let only_writes = options.get("rw").is_some_and(|rw| rw.starts_with("write") || rw.starts_with("randwrite"));
+    let only_writes =
+        options.get("rw").is_some_and(|rw| rw.starts_with("write") || rw.starts_with("randwrite"));
     let mut percentiles = Source { completion_only: false, rebuilt: false };
     let mut complete: Vec<Value> = clones.iter().map(|entry| (*entry).clone()).collect();
     let unified = complete.iter().any(|entry| entry.get("read").is_none() && entry.get("mixed").is_some());
@@ -124,7 +126,8 @@ fn job(version: &str, (name, group, options): Key, clones: &[&Value]) -> Result<
         }
     }
     let result = pool(version, &complete.iter().collect::<Vec<_>>())?;
-    let sum = |value: &dyn Fn(&Value) -> u64| clones.iter().map(|entry| value(entry)).fold(0, u64::saturating_add);
+    let sum =
+        |value: &dyn Fn(&Value) -> u64| clones.iter().map(|entry| value(entry)).fold(0, u64::saturating_add);
     Ok(JobResult {
         name,
         group,
@@ -143,7 +146,8 @@ fn job(version: &str, (name, group, options): Key, clones: &[&Value]) -> Result<
 /// it printed percentiles only.
 fn complete_latency(part: &mut Map<String, Value>, source: &mut Source) {
     let has = |part: &Map<String, Value>, of: &str| {
-        part.get(of).is_some_and(|latency| latency.get("percentile").is_some() || latency.get("bins").is_some())
+        part.get(of)
+            .is_some_and(|latency| latency.get("percentile").is_some() || latency.get("bins").is_some())
     };
     if part.get("lat_ns").is_none_or(|latency| count(latency, "N") == 0) {
         return;
@@ -165,8 +169,8 @@ fn complete_latency(part: &mut Map<String, Value>, source: &mut Source) {
     }
 }
 
-/// Whether completion takes no longer than submission and completion: under sqpoll with a ramp, fio 3.33 printed a `clat` of
-/// 17 s beside a `lat` of 9 ms. The 64th allows for the width of its bins.
+/// Whether completion takes no longer than submission and completion: under sqpoll with a ramp, fio 3.33
+/// printed a `clat` of 17 s beside a `lat` of 9 ms. The 64th allows for the width of its bins.
 fn possible(part: &Map<String, Value>) -> bool {
     let most_ns = part.get("lat_ns").map_or(0, |latency| count(latency, "max"));
     let median = |clat: &Value| {

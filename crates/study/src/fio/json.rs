@@ -28,7 +28,8 @@ pub struct FioResult {
     pub error: i32,
     /// Errors of I/Os in all jobs.
     pub total_errors: u64,
-    /// Share of I/Os in per cent by the depth that fio saw, its keys (`1`, `2`, … `>=64`); the mean over jobs.
+    /// Share of I/Os in per cent by the depth that fio saw, its keys (`1`, `2`, … `>=64`); the mean over
+    /// jobs.
     pub iodepth_level: BTreeMap<String, f64>,
     /// Length of the window in ns: the longest run time of any direction. fio counts in ms.
     pub window_ns: u64,
@@ -240,7 +241,11 @@ fn direction(jobs: &[&Value], name: &str) -> Result<Direction, FioError> {
         ios: sum(&parts, "total_ios"),
         bytes: sum(&parts, "io_bytes"),
         iops: parts.iter().map(|part| real(part, "iops")).sum(),
-        runtime_ns: parts.iter().map(|part| count(part, "runtime").saturating_mul(1_000_000)).max().unwrap_or(0),
+        runtime_ns: parts
+            .iter()
+            .map(|part| count(part, "runtime").saturating_mul(1_000_000))
+            .max()
+            .unwrap_or(0),
         short_ios: sum(&parts, "short_ios"),
         dropped_ios: sum(&parts, "drop_ios"),
         latency: latency(&parts)?,
@@ -253,7 +258,8 @@ fn latency(parts: &[&Value]) -> Result<Option<Latency>, FioError> {
     let Some(first) = parts.first() else {
         return Ok(None);
     };
-    let mut histogram = Histogram::new(3).map_err(|error| output_error(format!("needs a histogram: {error}")))?;
+    let mut histogram =
+        Histogram::new(3).map_err(|error| output_error(format!("needs a histogram: {error}")))?;
     for part in &parts {
         add_bins(part, &mut histogram)?;
     }
@@ -283,11 +289,14 @@ fn pooled(parts: &[&Value]) -> (f64, f64) {
 fn add_bins(lat: &Value, histogram: &mut Histogram<u64>) -> Result<(), FioError> {
     for (value_ns, ios) in lat.get("bins").and_then(Value::as_object).into_iter().flatten() {
         let bin = value_ns.parse::<u64>().ok().zip(ios.as_u64());
-        let (value_ns, ios) = bin.ok_or_else(|| output_error(format!("has a bin {value_ns:?} that is no count")))?;
+        let (value_ns, ios) =
+            bin.ok_or_else(|| output_error(format!("has a bin {value_ns:?} that is no count")))?;
         if value_ns > LONGEST_NS {
             return Err(output_error(format!("has a bin at {value_ns} ns, longer than any run")));
         }
-        histogram.record_n(value_ns, ios).map_err(|error| output_error(format!("has a bin {value_ns}: {error}")))?;
+        histogram
+            .record_n(value_ns, ios)
+            .map_err(|error| output_error(format!("has a bin {value_ns}: {error}")))?;
     }
     Ok(())
 }
@@ -370,8 +379,9 @@ mod tests {
 
     #[test]
     fn the_last_word_is_the_result_and_all_are_its_progress() {
-        let early =
-            OUTPUT.replace("\"total_ios\" : 300", "\"total_ios\" : 20").replace("\"runtime\" : 100", "\"runtime\" : 7");
+        let early = OUTPUT
+            .replace("\"total_ios\" : 300", "\"total_ios\" : 20")
+            .replace("\"runtime\" : 100", "\"runtime\" : 7");
         let result = parse(&format!("{early}{OUTPUT}")).unwrap();
         assert_eq!((result.reads.ios, result.window_ns), (300, 100_000_000));
         let series = [(7_000_000, 20), (100_000_000, 300)].map(|(window_ns, ios)| Done { window_ns, ios });

@@ -1,7 +1,8 @@
 //! fio as a generator: finds it, says which paths it can take, runs one job file to its end.
 //!
-//! The job file is written in [`job`], what SPDK's plugin needs stands in [`spdk`], fio's JSON is read in [`json`], that of others job by job in [`jobs`]. Counters around the run, the
-//! settings of the drive and the verdict are the runner's.
+//! The job file is written in [`job`], what SPDK's plugin needs stands in [`spdk`], fio's JSON is read in
+//! [`json`], that of others job by job in [`jobs`]. Counters around the run, the settings of the drive and
+//! the verdict are the runner's.
 
 pub mod job;
 pub mod jobs;
@@ -64,7 +65,8 @@ pub enum FioError {
     },
     /// This fio was built without an engine.
     #[error(
-        "{version} has no engine `{engine}`, which {path} needs: install a fio built with it, or use --generator native"
+        "{version} has no engine `{engine}`, which {path} needs: install a fio built with it, or use \
+         --generator native"
     )]
     MissingEngine {
         /// fio's version.
@@ -180,12 +182,13 @@ impl Fio {
         if version < OLDEST {
             return Err(FioError::TooOld { program, version: version_text });
         }
-        let engines = ask(&program, "--enghelp", limit)?.lines().skip(1).map(|line| line.trim().to_owned()).collect();
+        let engines =
+            ask(&program, "--enghelp", limit)?.lines().skip(1).map(|line| line.trim().to_owned()).collect();
         Ok(Fio { program, version, version_text, engines, spdk_named: None, spdk: OnceLock::new() })
     }
 
-    /// The same fio with SPDK's plugin at `plugin` instead of the one in a known place. It is loaded: name only what the
-    /// user allows.
+    /// The same fio with SPDK's plugin at `plugin` instead of the one in a known place. It is loaded: name
+    /// only what the user allows.
     #[must_use]
     pub fn with_spdk_plugin(self, plugin: PathBuf) -> Fio {
         Fio { spdk_named: Some(plugin), spdk: OnceLock::new(), ..self }
@@ -216,8 +219,8 @@ impl Fio {
     /// `+split`: fio has one way, see [`note`].
     ///
     /// # Errors
-    /// [`FioError::Unsupported`] if no fio can, [`FioError::MissingEngine`] if this one cannot, [`FioError::Spdk`] if
-    /// SPDK's plugin is missing or of another fio.
+    /// [`FioError::Unsupported`] if no fio can, [`FioError::MissingEngine`] if this one cannot,
+    /// [`FioError::Spdk`] if SPDK's plugin is missing or of another fio.
     pub fn supports(&self, path: &IoPath) -> Result<(), FioError> {
         let engine = job::engine_name(path)?;
         if *path == IoPath::Spdk {
@@ -233,10 +236,12 @@ impl Fio {
         })
     }
 
-    /// Runs one job to its end: what fio says, and what the process cost. Calls `tick` once a second meanwhile, and `look` with the
-    /// process' number, again after the time that it returns. `stop` is looked at every 50 ms; once it is true fio gets SIGINT, and SIGKILL 5 s later. fio is killed if the calling thread dies, and has a process group of
-    /// its own, so that Ctrl-C reaches it through `stop` alone. No shell is run and no file is
-    /// written: job and output are in memory, for a file could be on the drive under test.
+    /// Runs one job to its end: what fio says, and what the process cost. Calls `tick` once a second
+    /// meanwhile, and `look` with the process' number, again after the time that it returns. `stop` is looked
+    /// at every 50 ms; once it is true fio gets SIGINT, and SIGKILL 5 s later. fio is killed if the calling
+    /// thread dies, and has a process group of its own, so that Ctrl-C reaches it through `stop` alone. No
+    /// shell is run and no file is written: job and output are in memory, for a file could be on the drive
+    /// under test.
     ///
     /// # Errors
     /// All but those of [`Fio::find`].
@@ -267,7 +272,10 @@ impl Fio {
         let mut job_text = memory_file(c"fio-job").map_err(|e| os("no memory file for fio's job", e))?;
         let output = memory_file(c"fio-output").map_err(|e| os("no memory file for fio's output", e))?;
         let errors = memory_file(c"fio-errors").map_err(|e| os("no memory file for fio's errors", e))?;
-        job_text.write_all(text.as_bytes()).and_then(|()| job_text.rewind()).map_err(|e| os("fio's job", e))?;
+        job_text
+            .write_all(text.as_bytes())
+            .and_then(|()| job_text.rewind())
+            .map_err(|e| os("fio's job", e))?;
         let mut command = self.command(job.status_interval);
         if job.path == IoPath::Spdk {
             // By `ioengine=PATH` fio would unload the plugin while its threads still end (SPDK's README).
@@ -275,7 +283,8 @@ impl Fio {
         }
         let share = |file: &File| file.try_clone().map(Stdio::from).map_err(|e| os("fio's output", e));
         command.stdin(job_text).stdout(share(&output)?).stderr(share(&errors)?);
-        let child = command.spawn().map_err(|e| os(&format!("`{}` cannot be run", self.program.display()), e))?;
+        let child =
+            command.spawn().map_err(|e| os(&format!("`{}` cannot be run", self.program.display()), e))?;
         Ok(Started { child, output, errors })
     }
 
@@ -313,7 +322,13 @@ impl Fio {
         command
     }
 
-    fn outcome(&self, path: &IoPath, status: ExitStatus, output: &str, errors: &str) -> Result<FioResult, FioError> {
+    fn outcome(
+        &self,
+        path: &IoPath,
+        status: ExitStatus,
+        output: &str,
+        errors: &str,
+    ) -> Result<FioResult, FioError> {
         if let Some(engine) = missing_engine(errors) {
             let (version, path) = (self.version_text.clone(), path.to_string());
             return Err(FioError::MissingEngine { version, engine: engine.to_owned(), path });
@@ -350,11 +365,15 @@ pub fn note(path: &IoPath) -> &'static str {
         (IoPath::Spdk, _) => {
             "fio's start holds that of SPDK, and a thread of the plugin polls the admin queue once a second"
         }
-        (IoPath::PosixAio(_), _) => "fio asks `aio_error` of every I/O in flight before it sleeps in `aio_suspend`",
+        (IoPath::PosixAio(_), _) => {
+            "fio asks `aio_error` of every I/O in flight before it sleeps in `aio_suspend`"
+        }
         (_, Some((RingSubmission::Syscall { split: false }, _))) => {
             "fio submits and waits by separate system calls, as `+split` does"
         }
-        (_, Some((RingSubmission::Sqpoll { .. }, false))) => "fio registers the file (not the buffers) under sqpoll",
+        (_, Some((RingSubmission::Sqpoll { .. }, false))) => {
+            "fio registers the file (not the buffers) under sqpoll"
+        }
         _ => "",
     }
 }
@@ -406,7 +425,8 @@ pub(crate) fn parse_version(text: &str) -> Option<(u32, u32)> {
 
 /// fio lengthens a file that is too short even for reads, whatever `allow_file_create` says.
 fn check_length(job: &Job<'_>, filename: &Path) -> Result<(), FioError> {
-    let os = |source| FioError::Os { what: format!("`{}` cannot be given to fio", filename.display()), source };
+    let os =
+        |source| FioError::Os { what: format!("`{}` cannot be given to fio", filename.display()), source };
     let metadata = filename.metadata().map_err(os)?;
     let kind = metadata.file_type();
     if kind.is_block_device() || kind.is_char_device() {
@@ -443,8 +463,9 @@ fn missing_engine(errors: &str) -> Option<&str> {
 /// The first two different lines that say something, on one line, without control characters. Each
 /// job says the same, and what `exitall_on_error` does to the others is no cause.
 fn words<'a>(lines: impl Iterator<Item = &'a str>) -> String {
-    let telling =
-        |line: &&str| !line.is_empty() && !line.starts_with("note:") && !line.starts_with("fio: terminating on signal");
+    let telling = |line: &&str| {
+        !line.is_empty() && !line.starts_with("note:") && !line.starts_with("fio: terminating on signal")
+    };
     let mut lines = lines.map(str::trim).filter(telling);
     let first = lines.next().unwrap_or_default();
     let second = lines.find(|line| *line != first);

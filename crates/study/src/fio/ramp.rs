@@ -1,4 +1,5 @@
-//! A ramp of fio: it runs as long as the rule for the ramp's end lets it, by what fio itself says of its progress.
+//! A ramp of fio: it runs as long as the rule for the ramp's end lets it, by what fio itself says of its
+//! progress.
 
 use super::json::{Done, parse};
 use super::{Fio, FioError, Job, contents, os, waiting};
@@ -15,13 +16,15 @@ const SHORTEST: Duration = Duration::from_millis(50);
 /// How much of fio's output is read at once.
 const PART: usize = 64 << 10;
 
-/// How often fio has to say how far it is for a rule: somewhat less often than the rule looks, for it keeps no exact time.
+/// How often fio has to say how far it is for a rule: somewhat less often than the rule looks, for it keeps
+/// no exact time.
 fn status_interval(rule: &Rule) -> Duration {
     (rule.interval() + rule.interval() / 10).max(SHORTEST)
 }
 
 impl Fio {
-    /// Runs a ramp until its rate is steady, or to the end of the job, which is to be the rule's limit. `stop` ends it early.
+    /// Runs a ramp until its rate is steady, or to the end of the job, which is to be the rule's limit.
+    /// `stop` ends it early.
     ///
     /// # Errors
     /// Those of [`Fio::run`].

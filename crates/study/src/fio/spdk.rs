@@ -1,5 +1,5 @@
-//! SPDK's NVMe driver as an engine of fio: its plugin is found and held against the fio that is to load it, and the huge
-//! pages that it needs are counted. Binding the drive is the settings'.
+//! SPDK's NVMe driver as an engine of fio: its plugin is found and held against the fio that is to load it,
+//! and the huge pages that it needs are counted. Binding the drive is the settings'.
 //!
 //! Sources: SPDK's app/fio/nvme/{README.md,fio_plugin.c}, Documentation/admin-guide/mm/hugetlbpage.rst.
 
@@ -14,7 +14,8 @@ use std::process::Command;
 
 /// The plugin's file name.
 const PLUGIN: &str = "spdk_nvme";
-/// What SPDK needs beside the jobs' buffers: what the plugin reserved at its start (`-m 512`) before it allocated as it goes.
+/// What SPDK needs beside the jobs' buffers: what the plugin reserved at its start (`-m 512`) before it
+/// allocated as it goes.
 const BASE_BYTES: u64 = 512 << 20;
 
 /// Why fio cannot drive SPDK here.
@@ -82,7 +83,9 @@ pub enum SpdkLack {
         words: String,
     },
     /// Too few free huge pages.
-    #[error("SPDK needs {needed_mib} MiB of free huge pages, and there are {free_mib} MiB: `{remedy}`, as root")]
+    #[error(
+        "SPDK needs {needed_mib} MiB of free huge pages, and there are {free_mib} MiB: `{remedy}`, as root"
+    )]
     HugePages {
         /// What SPDK and the jobs' buffers need, in MiB.
         needed_mib: u64,
@@ -93,12 +96,14 @@ pub enum SpdkLack {
     },
     /// Huge pages cannot be mapped by a file.
     #[error(
-        "SPDK needs a hugetlbfs, and none is mounted: `mkdir -p /dev/hugepages && mount -t hugetlbfs none /dev/hugepages`, as root"
+        "SPDK needs a hugetlbfs, and none is mounted: `mkdir -p /dev/hugepages && mount -t hugetlbfs none \
+         /dev/hugepages`, as root"
     )]
     NoHugetlbfs,
 }
 
-/// The plugin that was named, or the first that is found in a known place, held against the fio that is to load it.
+/// The plugin that was named, or the first that is found in a known place, held against the fio that is to
+/// load it.
 ///
 /// # Errors
 /// What is missing. Runs fio with the plugin, so name only what the user allows.
@@ -115,7 +120,8 @@ pub(super) fn find(named: Option<&Path>, program: &Path, fio: &str) -> Result<Pa
 }
 
 fn named_plugin(plugin: &Path) -> Result<PathBuf, SpdkLack> {
-    let unreadable = |error: io::Error| SpdkLack::Unreadable { plugin: plugin.to_owned(), reason: error.to_string() };
+    let unreadable =
+        |error: io::Error| SpdkLack::Unreadable { plugin: plugin.to_owned(), reason: error.to_string() };
     fs::File::open(plugin).map_err(unreadable)?;
     std::path::absolute(plugin).map_err(unreadable)
 }
@@ -123,13 +129,17 @@ fn named_plugin(plugin: &Path) -> Result<PathBuf, SpdkLack> {
 /// Where SPDK is built or installed, and what its packages and its own `make install` leave.
 fn known_places(home: Option<&OsStr>) -> Vec<PathBuf> {
     let own = home.map(Path::new).filter(|home| home.is_absolute()).map(|home| home.join("spdk/build/fio"));
-    let others = ["/usr/local/lib/spdk/fio", "/opt/spdk/build/fio", "/usr/local/spdk/build/fio", "/usr/lib/spdk/fio"];
+    let others =
+        ["/usr/local/lib/spdk/fio", "/opt/spdk/build/fio", "/usr/local/spdk/build/fio", "/usr/lib/spdk/fio"];
     own.into_iter().chain(others.map(PathBuf::from)).map(|folder| folder.join(PLUGIN)).collect()
 }
 
 fn known_plugin(places: &[PathBuf]) -> Result<PathBuf, SpdkLack> {
-    let Some((plugin, metadata)) = places.iter().find_map(|place| Some((place, place.metadata().ok()?))) else {
-        return Err(SpdkLack::NoPlugin { looked: places.iter().map(|place| place.display().to_string()).collect() });
+    let Some((plugin, metadata)) = places.iter().find_map(|place| Some((place, place.metadata().ok()?)))
+    else {
+        return Err(SpdkLack::NoPlugin {
+            looked: places.iter().map(|place| place.display().to_string()).collect(),
+        });
     };
     let untrusted = |reason| Err(SpdkLack::Untrusted { plugin: plugin.clone(), reason });
     if ![0, effective_uid()].contains(&metadata.uid()) {
@@ -143,8 +153,10 @@ fn known_plugin(places: &[PathBuf]) -> Result<PathBuf, SpdkLack> {
 
 /// Asks fio for its engine `spdk` with the plugin loaded, as it is for a run.
 fn require_loaded(plugin: &Path, program: &Path, fio: &str) -> Result<(), SpdkLack> {
-    let asked =
-        super::answer(Command::new(program).arg("--enghelp=spdk").env("LD_PRELOAD", plugin), super::ANSWER_LIMIT);
+    let asked = super::answer(
+        Command::new(program).arg("--enghelp=spdk").env("LD_PRELOAD", plugin),
+        super::ANSWER_LIMIT,
+    );
     let (plugin, fio) = (plugin.to_owned(), fio.to_owned());
     let output = match asked {
         Ok(output) => output,
@@ -177,19 +189,25 @@ pub(super) fn filename(address: PciAddress, nsid: u32) -> String {
 /// Counts the free huge pages: 512 MiB, and the buffers of the workload's jobs.
 ///
 /// # Errors
-/// [`SpdkLack::HugePages`] with the command that adds what is missing (on the drive's NUMA node, where there are
-/// several), or [`SpdkLack::NoHugetlbfs`].
+/// [`SpdkLack::HugePages`] with the command that adds what is missing (on the drive's NUMA node, where there
+/// are several), or [`SpdkLack::NoHugetlbfs`].
 pub fn require_huge_pages(address: PciAddress, workload: &Workload) -> Result<(), SpdkLack> {
     require_huge_pages_in(Path::new("/sys"), Path::new("/proc"), address, workload)
 }
 
-fn require_huge_pages_in(sys: &Path, proc: &Path, address: PciAddress, workload: &Workload) -> Result<(), SpdkLack> {
+fn require_huge_pages_in(
+    sys: &Path,
+    proc: &Path,
+    address: PciAddress,
+    workload: &Workload,
+) -> Result<(), SpdkLack> {
     // The plugin gives each I/O a page for metadata as well.
     let io = u64::from(workload.bs).next_multiple_of(4096) + 4096;
     let ios = u64::from(workload.iodepth) * u64::from(workload.numjobs);
     let needed = BASE_BYTES.saturating_add(io.saturating_mul(ios));
     let pools = huge_page_sizes(&sys.join("kernel/mm/hugepages"));
-    let free_of = |(size, folder): &(u64, PathBuf)| size * number(&folder.join("free_hugepages")).unwrap_or(0);
+    let free_of =
+        |(size, folder): &(u64, PathBuf)| size * number(&folder.join("free_hugepages")).unwrap_or(0);
     let free: u64 = pools.iter().map(free_of).sum();
     if free < needed {
         // The smallest: pages of 1 GiB can seldom be had once the machine runs.
@@ -197,20 +215,27 @@ fn require_huge_pages_in(sys: &Path, proc: &Path, address: PciAddress, workload:
         let pool = pool_for(sys, address, size);
         let pages = number(&sys.join(&pool)).unwrap_or(0) + (needed - free).div_ceil(size);
         let remedy = format!("echo {pages} > /sys/{pool}");
-        return Err(SpdkLack::HugePages { needed_mib: needed.div_ceil(1 << 20), free_mib: free >> 20, remedy });
+        return Err(SpdkLack::HugePages {
+            needed_mib: needed.div_ceil(1 << 20),
+            free_mib: free >> 20,
+            remedy,
+        });
     }
     let mounts = fs::read_to_string(proc.join("self/mounts")).unwrap_or_default();
     let is_hugetlbfs = |line: &str| line.split(' ').nth(2) == Some("hugetlbfs");
     if mounts.lines().any(is_hugetlbfs) { Ok(()) } else { Err(SpdkLack::NoHugetlbfs) }
 }
 
-/// The file, below `/sys`, that rules the pages of `size` bytes: of the drive's node, where there are several nodes.
+/// The file, below `/sys`, that rules the pages of `size` bytes: of the drive's node, where there are several
+/// nodes.
 fn pool_for(sys: &Path, address: PciAddress, size: u64) -> String {
     let pool = format!("hugepages/hugepages-{}kB/nr_hugepages", size >> 10);
     let node = number(&sys.join(format!("bus/pci/devices/{address}/numa_node")));
     let of_node = node.map(|node| format!("devices/system/node/node{node}/{pool}"));
     let has_others = sys.join("devices/system/node/node1").exists();
-    of_node.filter(|file| has_others && sys.join(file).exists()).unwrap_or_else(|| format!("kernel/mm/{pool}"))
+    of_node
+        .filter(|file| has_others && sys.join(file).exists())
+        .unwrap_or_else(|| format!("kernel/mm/{pool}"))
 }
 
 /// The sizes of huge pages in bytes, ascending, each with its folder.
@@ -257,7 +282,8 @@ mod tests {
     fn huge_pages(files: &[(&str, &str)], workload: &Workload) -> Result<(), String> {
         let tree = tree(files);
         let root = tree.path();
-        let done = require_huge_pages_in(&root.join("sys"), &root.join("proc"), ADDRESS.parse().unwrap(), workload);
+        let done =
+            require_huge_pages_in(&root.join("sys"), &root.join("proc"), ADDRESS.parse().unwrap(), workload);
         done.map_err(|lack| lack.to_string())
     }
 
@@ -270,12 +296,13 @@ mod tests {
         let one = Workload::default();
         let message = huge_pages(&[(&nr, "10"), (&free, "4")], &one).unwrap_err();
         // 512 MiB and two pages of 4 KiB make 257 huge pages, of which 4 are there.
-        let expected = "SPDK needs 513 MiB of free huge pages, and there are 8 MiB: \
-                        `echo 263 > /sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages`, as root";
+        let expected = "SPDK needs 513 MiB of free huge pages, and there are 8 MiB: `echo 263 > \
+                        /sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages`, as root";
         assert_eq!(message, expected);
         assert!(huge_pages(&[], &one).unwrap_err().contains("`echo 257 > /sys/kernel/mm"));
         huge_pages(&[(&nr, "257"), (&free, "257"), MOUNTED], &one).unwrap();
-        let message = huge_pages(&[(&nr, "257"), (&free, "257"), ("proc/self/mounts", "hugetlbfs / ext4 rw")], &one);
+        let message =
+            huge_pages(&[(&nr, "257"), (&free, "257"), ("proc/self/mounts", "hugetlbfs / ext4 rw")], &one);
         assert!(message.unwrap_err().contains("mount -t hugetlbfs none /dev/hugepages"));
         // Deep and large, the buffers count.
         let large = Workload { bs: 1 << 20, iodepth: 256, numjobs: 4, ..Workload::default() };
@@ -309,7 +336,10 @@ mod tests {
         assert_eq!(known_plugin(&places[..1]), Ok(places[0].clone()));
         set(0o775);
         let message = known_plugin(&places[..1]).unwrap_err().to_string();
-        assert!(message.contains("can be written by other users") && message.contains("--allow-exec"), "{message}");
+        assert!(
+            message.contains("can be written by other users") && message.contains("--allow-exec"),
+            "{message}"
+        );
         let nowhere = [tree.path().join("a/spdk_nvme"), tree.path().join("b/spdk_nvme")];
         let message = known_plugin(&nowhere).unwrap_err().to_string();
         assert!(message.contains("a/spdk_nvme, ") && message.contains("--with-fio=DIR"), "{message}");
@@ -317,8 +347,9 @@ mod tests {
 
     #[test]
     fn named_plugins_must_be_files_that_the_linker_takes() {
-        let message =
-            find(Some(Path::new("/nowhere/spdk_nvme")), Path::new("fio"), "fio-3.33").unwrap_err().to_string();
+        let message = find(Some(Path::new("/nowhere/spdk_nvme")), Path::new("fio"), "fio-3.33")
+            .unwrap_err()
+            .to_string();
         assert!(message.contains("`/nowhere/spdk_nvme` cannot be read (No such file"), "{message}");
         let tree = tree(&[("with blank/spdk_nvme", "")]);
         let plugin = tree.path().join("with blank/spdk_nvme");

@@ -90,7 +90,10 @@ fn interfaces_read_exactly_the_ios_asked_for() {
         assert_eq!(latency.histogram.len(), 200, "{path}");
         assert!(latency.min_ns > 0 && latency.min_ns as f64 <= latency.mean_ns, "{path} {latency:?}");
         let percentiles = latency.percentiles.unwrap();
-        assert!(percentiles.p50_ns <= percentiles.p95_ns && percentiles.p99_ns <= percentiles.p99_9_ns, "{path}");
+        assert!(
+            percentiles.p50_ns <= percentiles.p95_ns && percentiles.p99_ns <= percentiles.p99_9_ns,
+            "{path}"
+        );
         let p50 = latency.histogram.value_at_quantile(0.5) as f64 / percentiles.p50_ns as f64;
         assert!((0.98..1.02).contains(&p50), "{path}: bins disagree with percentiles by {p50}");
         assert_eq!(result.fio_version, fio.version_text());
@@ -106,7 +109,8 @@ fn ios_beyond_the_size_wrap_around() {
     for rw in [Rw::Randread, Rw::Read] {
         let workload = Workload { rw, numjobs: 2, iodepth: 8, ..ios(600) };
         // Room for 256 blocks, 128 for each sequential job.
-        let job = Job { size: 1 << 20, offset: 4096, ..job("libaio/syscall/interrupt", &workload, &filename) };
+        let job =
+            Job { size: 1 << 20, offset: 4096, ..job("libaio/syscall/interrupt", &workload, &filename) };
         assert_eq!(run(&fio, &job).unwrap().reads.ios, 1200, "{rw}");
     }
 }
@@ -117,7 +121,8 @@ fn writes_stay_in_the_region_and_leave_the_length() {
     let folder = folder();
     let filename = target(&folder, "f");
     let workload = Workload { rw: Rw::Write, numjobs: 2, ..ios(16) };
-    let two = Job { size: 128 << 10, offset: 64 << 10, ..job("posix-sio/syscall/interrupt", &workload, &filename) };
+    let two =
+        Job { size: 128 << 10, offset: 64 << 10, ..job("posix-sio/syscall/interrupt", &workload, &filename) };
     assert_eq!(run(&fio, &two).unwrap().writes.ios, 32);
     let (before, after) = (content(), std::fs::read(&filename).unwrap());
     assert_eq!(after.len(), before.len());
@@ -180,12 +185,15 @@ fn a_ramp_of_fio_ends_once_it_is_steady_at_its_limit_or_when_stopped() {
         fio.ramp(&job, rule, &AtomicBool::new(stop), &mut || ())
     };
     // Its limit is ten minutes and it may rise and fall tenfold: it ended because it was steady.
-    let steady =
-        of("steadystate = \"iops_slope:1000%\"\nsteadystate_duration = \"1s\"\nsteadystate_limit = \"10m\"", false);
+    let steady = of(
+        "steadystate = \"iops_slope:1000%\"\nsteadystate_duration = \"1s\"\nsteadystate_limit = \"10m\"",
+        false,
+    );
     let steady = steady.unwrap();
     assert!(steady.attained && steady.change.is_some() && steady.ramp_ns >= 1_000_000_000, "{steady:?}");
     // No rate is so steady: fio ends at the limit, by its own clock, and says how it stood.
-    let never = "steadystate = \"iops_slope:0.0000001%\"\nsteadystate_duration = \"500ms\"\nsteadystate_limit = \"1s\"";
+    let never = "steadystate = \"iops_slope:0.0000001%\"\nsteadystate_duration = \
+                 \"500ms\"\nsteadystate_limit = \"1s\"";
     let unsteady = of(never, false).unwrap();
     assert!(!unsteady.attained && unsteady.ramp_ns >= 900_000_000, "{unsteady:?}");
     assert!(matches!(of(never, true), Err(FioError::Stopped)));
@@ -207,7 +215,9 @@ fn fio_says_how_far_it_is_where_it_is_asked() {
     let result = run(&fio, &Job { status_interval: Some(Duration::from_millis(100)), ..plain }).unwrap();
     let (series, last) = (&result.series, result.series.last().unwrap());
     assert!(series.len() >= 2, "{series:?}");
-    assert!(series.windows(2).all(|pair| pair[0].ios <= pair[1].ios && pair[0].window_ns <= pair[1].window_ns));
+    assert!(
+        series.windows(2).all(|pair| pair[0].ios <= pair[1].ios && pair[0].window_ns <= pair[1].window_ns)
+    );
     assert_eq!((last.ios, last.window_ns), (result.reads.ios, result.window_ns));
 }
 
@@ -240,8 +250,8 @@ fn jobs_are_watched_from_their_first_io_and_tell_how_they_submit() {
             };
             Some(watched.put_into(counted))
         };
-        // On a machine that is busy elsewhere fio may end before it is looked at again: then nothing is seen, or too little, but never
-        // another submission.
+        // On a machine that is busy elsewhere fio may end before it is looked at again: then nothing is seen,
+        // or too little, but never another submission.
         let seen = std::iter::repeat_with(take).take(20).flatten().find_map(|evidence| {
             match iopj_probe::observe(&evidence).submission {
                 Finding::Unclear(_) => None,
@@ -268,7 +278,9 @@ fn stop_ends_a_long_run() {
     let stop = AtomicBool::new(false);
     let result = thread::scope(|scope| {
         let running = scope.spawn(|| {
-            fio.run(&job("libaio/syscall/interrupt", &workload, &filename), &stop, &mut || (), &mut |_| Duration::MAX)
+            fio.run(&job("libaio/syscall/interrupt", &workload, &filename), &stop, &mut || (), &mut |_| {
+                Duration::MAX
+            })
         });
         thread::sleep(Duration::from_millis(300));
         assert!(!running.is_finished());
@@ -318,8 +330,8 @@ fn a_missing_engine_is_named_with_the_remedy() {
 
 /// A program at `path` that does `body` in a shell.
 fn script(path: &Path, body: &str) {
-    // Another process writes the script: a descriptor open for writing here could reach the child of another test and make
-    // the script "busy".
+    // Another process writes the script: a descriptor open for writing here could reach the child of another
+    // test and make the script "busy".
     let write = "printf '#!/bin/sh\\n%s\\n' \"$1\" > \"$0\" && chmod +x \"$0\"";
     assert!(Command::new("sh").args(["-c", write]).arg(path).arg(body).status().unwrap().success());
 }
@@ -343,7 +355,10 @@ fn a_plugin_of_another_fio_is_told_and_asked_once() {
     assert_eq!(std::fs::read_to_string(folder.path().join("asked")).unwrap().lines().count(), 1);
     let fio = spdk("echo 'bad ioops version 34 (want 36)' >&2; exit 1");
     let message = fio.supports(&IoPath::Spdk).unwrap_err().to_string();
-    assert!(message.contains("built for another fio than fio-3.40 (engine interface 34, not 36)"), "{message}");
+    assert!(
+        message.contains("built for another fio than fio-3.40 (engine interface 34, not 36)"),
+        "{message}"
+    );
     let workload = ios(1);
     let filename = Filename::Namespace { address: "0000:01:00.0".parse().unwrap(), nsid: 1 };
     let job = Job { filename, ..job("spdk/doorbell/poll", &workload, &plugin) };

@@ -13,8 +13,8 @@ const POLL_MS: i32 = 50;
 /// How long the child may take to end by itself after SIGINT.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// Waits for the child: how it ended, what it cost, and whether it was stopped. `look` is called with its number, and says how long it
-/// may be until the next time.
+/// Waits for the child: how it ended, what it cost, and whether it was stopped. `look` is called with its
+/// number, and says how long it may be until the next time.
 pub(super) fn wait(
     child: &Child,
     stop: &AtomicBool,

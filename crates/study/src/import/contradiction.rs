@@ -8,8 +8,8 @@ use std::str::FromStr;
 
 /// Context switches per I/O from which on a job slept for its I/Os.
 const SLEPT: f64 = 0.5;
-/// Switches that a scheduler may force on a thread that never sleeps, in a second, one a tick at the most ticks that kernels have: fio
-/// counts them with the others.
+/// Switches that a scheduler may force on a thread that never sleeps, in a second, one a tick at the most
+/// ticks that kernels have: fio counts them with the others.
 const FORCED_PER_S: f64 = 1_000.0;
 /// Since this kernel `io_poll_delay` makes no hybrid polling of classic polling (commit 54bdd67d0f88).
 const WITHOUT_HYBRID: KernelVersion = KernelVersion(6, 4);
@@ -61,14 +61,16 @@ pub(super) fn polling(
         return Polling::AsAsked;
     }
     let per_io = result.ctx as f64 / ios as f64;
-    let told =
-        format!("asked for poll, but fio counts {per_io:.2} context switches per I/O, and who polls does not sleep");
+    let told = format!(
+        "asked for poll, but fio counts {per_io:.2} context switches per I/O, and who polls does not sleep"
+    );
     // The polling of passthrough commands came after the hybrid one had left io_uring.
     let is_passthrough = matches!(path, IoPath::NvmePassthrough(_));
     if is_passthrough || kernel.is_some_and(|kernel| kernel >= WITHOUT_HYBRID) {
         return Polling::Slept(told);
     }
     Polling::SleptPerhapsFirst(format!(
-        "{told}; hybrid polling (`io_poll_delay` before Linux 6.4) would: tell the kernel that it ran on by --kernel"
+        "{told}; hybrid polling (`io_poll_delay` before Linux 6.4) would: tell the kernel that it ran on by \
+         --kernel"
     ))
 }

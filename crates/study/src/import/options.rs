@@ -12,20 +12,22 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// Options that this module reads.
-const MAPPED: &str = "rw bs direct buffered ioengine hipri sqthread_poll fixedbufs registerfiles cmd_type iodepth iodepth_batch \
-    iodepth_batch_complete_min iodepth_batch_complete_max numjobs runtime number_ios io_size size ramp_time rwmixread rwmixwrite \
-    random_distribution cpus_allowed cpus_allowed_policy kb_base filename";
+const MAPPED: &str = "rw bs direct buffered ioengine hipri sqthread_poll fixedbufs registerfiles cmd_type \
+                      iodepth iodepth_batch iodepth_batch_complete_min iodepth_batch_complete_max numjobs \
+                      runtime number_ios io_size size ramp_time rwmixread rwmixwrite random_distribution \
+                      cpus_allowed cpus_allowed_policy kb_base filename";
 
 /// Options that change the place, the report or the surroundings of a job, but not the I/O itself.
-const HARMLESS: &str = "name description directory filename_format filesize offset group_reporting new_group stonewall \
-    thread time_based randrepeat allrandrepeat randseed random_generator norandommap softrandommap lat_percentiles clat_percentiles \
-    slat_percentiles percentile_list significant_figures write_bw_log write_lat_log write_iops_log write_hist_log \
-    log_avg_msec log_window_value log_hist_msec log_hist_coarseness log_max_value log_offset log_unix_epoch \
-    log_alternate_epoch per_job_logs bwavgtime iopsavgtime disk_util unified_rw_reporting unit_base invalidate \
-    allow_file_create fallocate create_serialize create_on_open overwrite unlink refill_buffers scramble_buffers zero_buffers \
-    buffer_compress_percentage buffer_compress_chunk buffer_pattern dedupe_percentage iomem mem iomem_align mem_align \
-    hugepage-size lockmem clocksource gtod_cpu exitall exitall_on_error exec_prerun exec_postrun continue_on_error \
-    sqthread_poll_cpu nonvectored job_start_clock_id";
+const HARMLESS: &str = "name description directory filename_format filesize offset group_reporting new_group stonewall thread \
+     time_based randrepeat allrandrepeat randseed random_generator norandommap softrandommap \
+     lat_percentiles clat_percentiles slat_percentiles percentile_list significant_figures write_bw_log \
+     write_lat_log write_iops_log write_hist_log log_avg_msec log_window_value log_hist_msec \
+     log_hist_coarseness log_max_value log_offset log_unix_epoch log_alternate_epoch per_job_logs bwavgtime \
+     iopsavgtime disk_util unified_rw_reporting unit_base invalidate allow_file_create fallocate \
+     create_serialize create_on_open overwrite unlink refill_buffers scramble_buffers zero_buffers \
+     buffer_compress_percentage buffer_compress_chunk buffer_pattern dedupe_percentage iomem mem \
+     iomem_align mem_align hugepage-size lockmem clocksource gtod_cpu exitall exitall_on_error exec_prerun \
+     exec_postrun continue_on_error sqthread_poll_cpu nonvectored job_start_clock_id";
 
 /// Options that make the I/O another unless they have one of the values in the middle, and what they do.
 const NEUTRAL: &[(&str, &str, &str)] = &[
@@ -92,7 +94,9 @@ pub(super) fn map(job: &JobResult) -> Result<(IoPath, Workload), String> {
 /// True where a flag that fio's JSON leaves out could make the job's path another.
 pub(super) fn may_hide_flags(path: &IoPath, options: &BTreeMap<String, String>) -> bool {
     let flags: &[&str] = match path {
-        IoPath::PosixSio(_) if options.get("ioengine").is_some_and(|engine| engine == "pvsync2") => &["hipri"],
+        IoPath::PosixSio(_) if options.get("ioengine").is_some_and(|engine| engine == "pvsync2") => {
+            &["hipri"]
+        }
         _ if path.ring().is_some() => &["hipri", "fixedbufs", "registerfiles"],
         _ => &[],
     };
@@ -137,7 +141,8 @@ impl Options<'_> {
                 continue;
             }
             match NEUTRAL.iter().find(|(known, ..)| known == name) {
-                Some((_, neutral, _)) if neutral.split_ascii_whitespace().any(|known| known == value.trim()) => {}
+                Some((_, neutral, _))
+                    if neutral.split_ascii_whitespace().any(|known| known == value.trim()) => {}
                 Some((_, _, what)) => return Err(format!("{what} ({name}={value})")),
                 None => return Err(format!("has an option that iopj has no word for ({name}={value})")),
             }
@@ -221,7 +226,9 @@ fn numjobs(job: &JobResult, options: &Options<'_>) -> Result<u32, String> {
     let numjobs = match (job.entries, asked) {
         (1, asked) => asked,
         (entries, asked) if asked == 1 || asked == entries => entries,
-        (entries, asked) => return Err(format!("was to have numjobs={asked} but stands there {entries} times")),
+        (entries, asked) => {
+            return Err(format!("was to have numjobs={asked} but stands there {entries} times"));
+        }
     };
     let readable = u32::try_from(numjobs).ok().filter(|n| *n > 0);
     let numjobs = readable.ok_or_else(|| unreadable("numjobs", &asked.to_string()))?;
@@ -250,7 +257,9 @@ fn depth(options: &Options<'_>, workload: &mut Workload) -> Result<(), String> {
     workload.iodepth_batch_complete_min = least;
     let most = options.small("iodepth_batch_complete_max", least)?;
     if most > least {
-        return Err(format!("takes more completions at once than it waits for (iodepth_batch_complete_max={most})"));
+        return Err(format!(
+            "takes more completions at once than it waits for (iodepth_batch_complete_max={most})"
+        ));
     }
     Ok(())
 }
@@ -273,9 +282,9 @@ fn mix(options: &Options<'_>) -> Result<u8, String> {
 fn distribution(options: &Options<'_>) -> Result<RandomDistribution, String> {
     match options.get("random_distribution") {
         None | Some("random") => Ok(RandomDistribution::Uniform),
-        Some(text) => text
-            .parse()
-            .map_err(|_| format!("draws its offsets in a way that iopj does not (random_distribution={text})")),
+        Some(text) => text.parse().map_err(|_| {
+            format!("draws its offsets in a way that iopj does not (random_distribution={text})")
+        }),
     }
 }
 
@@ -312,7 +321,8 @@ fn length(job: &JobResult, options: &Options<'_>, workload: &Workload) -> Result
     if let Some(runtime) = runtime.filter(|runtime| window >= runtime.mul_f64(0.95)) {
         return Ok(Length::Runtime(runtime));
     }
-    let ios = (job.result.reads.ios.saturating_add(job.result.writes.ios) / u64::from(workload.numjobs)).max(1);
+    let ios =
+        (job.result.reads.ios.saturating_add(job.result.writes.ios) / u64::from(workload.numjobs)).max(1);
     let sized = ["io_size", "size"].iter().find_map(|name| options.get(name)).and_then(bytes);
     let limits = [Some(options.number("number_ios", 0)?), sized.map(|bytes| bytes / u64::from(workload.bs))];
     let Some(asked) = limits.into_iter().flatten().filter(|ios| *ios > 0).min() else {
@@ -326,7 +336,8 @@ fn length(job: &JobResult, options: &Options<'_>, workload: &Workload) -> Result
     }
 }
 
-/// fio's numbers with units: with the default `kb_base` of 1024, `k` and `kb` are 1024 and `kib` is 1000 (seen with 3.33).
+/// fio's numbers with units: with the default `kb_base` of 1024, `k` and `kb` are 1024 and `kib` is 1000
+/// (seen with 3.33).
 fn bytes(text: &str) -> Option<u64> {
     let (number, unit) = split_unit(text);
     let base: u64 = if unit.ends_with("ib") { 1000 } else { 1024 };

@@ -19,7 +19,8 @@ fn real(folder: &TempDir, output: &str, arguments: &str, jobs: &str) -> Option<P
     let (data, job_file, path) =
         (folder.path().join("data"), folder.path().join("jobs.fio"), folder.path().join(output));
     std::fs::write(&data, vec![7; 4 << 20]).unwrap();
-    std::fs::write(&job_file, format!("[global]\nfilename={}\ndirect=1\nsize=4m\n{jobs}", data.display())).unwrap();
+    std::fs::write(&job_file, format!("[global]\nfilename={}\ndirect=1\nsize=4m\n{jobs}", data.display()))
+        .unwrap();
     let mut command = Command::new("fio");
     command.args(arguments.split_whitespace()).arg("--output").arg(&path).arg(&job_file);
     match command.status() {
@@ -37,10 +38,11 @@ fn measured(trial: &Trial) -> &Measurement {
     trial.outcome.measurement().unwrap()
 }
 
-const JOBS: &str = "[deep]\nrw=randread\nbs=4k\nioengine=libaio\niodepth=8\niodepth_batch=4\niodepth_batch_complete_min=2\nnumber_ios=400\n\
-    [cached]\nstonewall\ndirect=0\nrw=read\nbs=128k\nioengine=psync\n\
-    [two]\nstonewall\nrw=randrw\nrwmixread=70\nbs=8k\nioengine=psync\nnumjobs=2\nio_size=1m\nrandom_distribution=zipf:1.2\n\
-    [sizes]\nstonewall\nrw=randread\nbssplit=4k/50:8k/50\nioengine=psync\nio_size=1m\n";
+const JOBS: &str = "[deep]\nrw=randread\nbs=4k\nioengine=libaio\niodepth=8\niodepth_batch=4\\
+                    niodepth_batch_complete_min=2\nnumber_ios=400\n[cached]\nstonewall\ndirect=0\nrw=read\\
+                    nbs=128k\nioengine=psync\n[two]\nstonewall\nrw=randrw\nrwmixread=70\nbs=8k\\
+                    nioengine=psync\nnumjobs=2\nio_size=1m\nrandom_distribution=zipf:1.2\n[sizes]\\
+                    nstonewall\nrw=randread\nbssplit=4k/50:8k/50\nioengine=psync\nio_size=1m\n";
 
 #[test]
 fn real_jobs_become_trials() {
@@ -69,9 +71,15 @@ fn real_jobs_become_trials() {
         let [deep, two] = &trials[..] else { panic!() };
         assert_eq!(deep.path.to_string(), "libaio/syscall/interrupt");
         let workload = &deep.workload;
-        assert_eq!((workload.rw, workload.bs, workload.iodepth, workload.numjobs), (Rw::Randread, 4096, 8, 1));
+        assert_eq!(
+            (workload.rw, workload.bs, workload.iodepth, workload.numjobs),
+            (Rw::Randread, 4096, 8, 1)
+        );
         assert_eq!((workload.iodepth_batch_submit, workload.iodepth_batch_complete_min), (4, 2));
-        assert_eq!((workload.length, measured(deep).ios, measured(deep).bytes), (Length::Ios(400), 400, 400 * 4096));
+        assert_eq!(
+            (workload.length, measured(deep).ios, measured(deep).bytes),
+            (Length::Ios(400), 400, 400 * 4096)
+        );
         assert_eq!(two.path.to_string(), "posix-sio/syscall/interrupt");
         let workload = &two.workload;
         assert_eq!((workload.rw, workload.rwmixread, workload.numjobs), (Rw::Randrw, 70, 2));
@@ -90,11 +98,16 @@ fn real_jobs_become_trials() {
 }
 
 fn check_measurement(m: &Measurement, arguments: &str) {
-    assert_eq!((m.verdict.kind, m.verdict.reasons[0].as_str()), (VerdictKind::Unproven, "imported: no evidence"));
+    assert_eq!(
+        (m.verdict.kind, m.verdict.reasons[0].as_str()),
+        (VerdictKind::Unproven, "imported: no evidence")
+    );
     let latency = &m.latency;
     // A bin's value may lie above the longest latency in it.
     assert!(
-        latency.p50 <= latency.p95 && latency.p95 <= latency.p99 && latency.p99 as f64 <= latency.max as f64 * 1.01,
+        latency.p50 <= latency.p95
+            && latency.p95 <= latency.p99
+            && latency.p99 as f64 <= latency.max as f64 * 1.01,
         "{latency:?}"
     );
     assert!(latency.p50 > 0 && latency.mean > 0.0 && latency.count == m.ios, "{latency:?}");
@@ -108,7 +121,8 @@ fn check_measurement(m: &Measurement, arguments: &str) {
     assert_eq!(rebuilt, !arguments.contains("json+"));
 }
 
-/// fio 3.33 on Linux 6.18, where synchronous reads are not polled whatever `hipri` says: 2,000 reads with it and without.
+/// fio 3.33 on Linux 6.18, where synchronous reads are not polled whatever `hipri` says: 2,000 reads with it
+/// and without.
 const SLEPT: &str = include_str!("fixtures/pvsync2-6.18.json");
 
 /// The verdict on each job of a text that ran on this kernel: path, verdict, first reason, last reason.
@@ -154,8 +168,10 @@ fn a_job_that_was_to_poll_and_slept_is_refuted_where_hybrid_is_impossible() {
 
 #[test]
 fn a_poller_that_was_preempted_is_not_refuted() {
-    // In 0.2 s some 200 switches may all have been forced, on the kernel with the most ticks; 1,000 more are half of the I/Os.
-    for (ctx, expected) in [(200, VerdictKind::Unproven), (1_199, VerdictKind::Unproven), (1_202, VerdictKind::Refuted)]
+    // In 0.2 s some 200 switches may all have been forced, on the kernel with the most ticks; 1,000 more are
+    // half of the I/Os.
+    for (ctx, expected) in
+        [(200, VerdictKind::Unproven), (1_199, VerdictKind::Unproven), (1_202, VerdictKind::Refuted)]
     {
         let text = SLEPT.replacen("\"ctx\":1995", &format!("\"ctx\":{ctx}"), 1);
         assert_eq!(verdicts(&text, Some("6.18"))[0].1, expected, "{ctx}");
@@ -164,7 +180,8 @@ fn a_poller_that_was_preempted_is_not_refuted() {
 
 #[test]
 fn kernels_are_read_from_releases() {
-    for (text, expected) in [("6.18", (6, 18)), ("6.1.0-44-amd64", (6, 1)), ("5.10.0+x", (5, 10)), ("7.2-rc1", (7, 2))]
+    for (text, expected) in
+        [("6.18", (6, 18)), ("6.1.0-44-amd64", (6, 1)), ("5.10.0+x", (5, 10)), ("7.2-rc1", (7, 2))]
     {
         assert_eq!(text.parse(), Ok(KernelVersion(expected.0, expected.1)));
     }
@@ -178,14 +195,18 @@ fn replicates_are_runs_of_the_same_cell() {
     let folder = folder();
     let jobs = "[a]\nrw=randread\nioengine=psync\nruntime=200ms\ntime_based=1\nlat_percentiles=1\n";
     let name = |index| format!("{index}.json");
-    let files: Vec<_> = (0..3).map_while(|index| real(&folder, &name(index), "--output-format=json+", jobs)).collect();
+    let files: Vec<_> =
+        (0..3).map_while(|index| real(&folder, &name(index), "--output-format=json+", jobs)).collect();
     if files.is_empty() {
         return;
     }
     let store = folder.path().join("s.iopj");
     assert_eq!(fio(&files, &store, None).unwrap().trials, 3);
     let trials = Store::open(&store).unwrap().trials().unwrap();
-    assert_eq!(trials.iter().map(|t| (t.replicate, t.position)).collect::<Vec<_>>(), [(0, 0), (1, 1), (2, 2)]);
+    assert_eq!(
+        trials.iter().map(|t| (t.replicate, t.position)).collect::<Vec<_>>(),
+        [(0, 0), (1, 1), (2, 2)]
+    );
     assert_eq!(trials[0].workload.length, Length::Runtime(Duration::from_millis(200)));
     assert_eq!(measured(&trials[0]).verdict.reasons, ["imported: no evidence"]);
     assert!(trials[0].settings.is_empty());
@@ -205,9 +226,13 @@ fn real_jobs_that_ran_together_are_left_out() {
     let Some(file) = real(&folder, "a.json", "--output-format=json", jobs) else { return };
     let store = folder.path().join("s.iopj");
     let error = fio(&[file], &store, None).unwrap_err().to_string();
-    assert!(error.contains("job `a` ran at the same time as job `b`") && error.contains("job `b` ran"), "{error}");
+    assert!(
+        error.contains("job `a` ran at the same time as job `b`") && error.contains("job `b` ran"),
+        "{error}"
+    );
     assert!(!store.exists());
-    let jobs = "runtime=400ms\ntime_based=1\ngroup_reporting=1\n[a]\nrw=randread\nioengine=psync\n[b]\nrw=randread\nioengine=libaio\niodepth=4\n";
+    let jobs = "runtime=400ms\ntime_based=1\ngroup_reporting=1\n[a]\nrw=randread\nioengine=psync\n[b]\\
+                nrw=randread\nioengine=libaio\niodepth=4\n";
     let Some(file) = real(&folder, "b.json", "--output-format=json", jobs) else { return };
     let error = fio(&[file], &store, None).unwrap_err().to_string();
     assert!(error.contains("`a` holds the sum of several jobs"), "{error}");
@@ -263,9 +288,16 @@ fn options_become_paths() {
             json!({ "ioengine": "io_uring_cmd", "cmd_type": "nvme", "direct": "0" }),
             "nvme-passthrough/syscall/interrupt",
         ),
-        (json!({ "ioengine": "libaio", "direct": "", "verify": "0", "thinktime": "0" }), "libaio/syscall/interrupt"),
+        (
+            json!({ "ioengine": "libaio", "direct": "", "verify": "0", "thinktime": "0" }),
+            "libaio/syscall/interrupt",
+        ),
     ] {
-        assert_eq!(one(options.clone()).map(|trial| trial.path.to_string()), Ok(path.to_owned()), "{options}");
+        assert_eq!(
+            one(options.clone()).map(|trial| trial.path.to_string()),
+            Ok(path.to_owned()),
+            "{options}"
+        );
     }
 }
 
@@ -334,7 +366,8 @@ fn figures_are_fios() {
 #[test]
 fn versions_and_modes_differ() {
     let told = |root: &Value| mapped(root).1.into_iter().map(|s| s.reason).collect::<Vec<_>>().join("; ");
-    // 3.28 without a time in ms; newer ones with the job's start, here one after the other in groups of their own.
+    // 3.28 without a time in ms; newer ones with the job's start, here one after the other in groups of their
+    // own.
     let (mut first, mut second) = (entry(json!({})), entry(json!({ "ioengine": "libaio" })));
     (first["job_start"], second["job_start"], second["groupid"]) = (json!(1000), json!(11_000), json!(1));
     let mut root = output(&[first.clone(), second.clone()]);

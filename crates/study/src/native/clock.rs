@@ -62,8 +62,8 @@ fn counts_ticks() -> bool {
     *TSC.get_or_init(|| cfg!(target_arch = "x86_64") && read().is_ok_and(|name| name.trim() == "tsc"))
 }
 
-/// One moment on two clocks: the middle of two reads of the outer one, and the read of the inner one between them. The
-/// tightest of some such pairs, for an interrupt between the reads, or a stop, would shift them.
+/// One moment on two clocks: the middle of two reads of the outer one, and the read of the inner one between
+/// them. The tightest of some such pairs, for an interrupt between the reads, or a stop, would shift them.
 pub(crate) fn moment(outer: impl Fn() -> u64, inner: impl Fn() -> u64) -> (u64, u64) {
     let pair = |_| {
         let (before, between, after) = (outer(), inner(), outer());
@@ -118,7 +118,8 @@ mod tests {
         let (clock, begin) = (Clock::new(), monotonic_ns());
         for _ in 0..50 {
             let (before, now, after) = (monotonic_ns(), clock.now_ns(), monotonic_ns());
-            // A rate found over 10 ms is good to some ppm, the kernel may turn its clock by 500 ppm, and a busy machine takes its time.
+            // A rate found over 10 ms is good to some ppm, the kernel may turn its clock by 500 ppm, and a
+            // busy machine takes its time.
             let slack = 20_000 + after.saturating_sub(begin) / 1000;
             assert!(before <= now + slack && now <= after + slack, "{before} {now} {after}");
             std::thread::sleep(Duration::from_millis(2));

@@ -18,7 +18,8 @@ pub(crate) fn forbidden(cpus: &[u32]) -> Option<u32> {
 }
 
 fn affinity() -> Option<libc::cpu_set_t> {
-    // SAFETY: a `cpu_set_t` is plain bits, for which zero is a valid value; the call fills the set, which is ours.
+    // SAFETY: a `cpu_set_t` is plain bits, for which zero is a valid value; the call fills the set, which is
+    // ours.
     let (allowed, done) = unsafe {
         let mut set: libc::cpu_set_t = std::mem::zeroed();
         let done = libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &raw mut set);
@@ -40,7 +41,8 @@ pub(crate) fn keep_to(cpus: &[u32]) -> Result<(), String> {
     if let Some(cpu) = forbidden(cpus) {
         return Err(format!("cpus_allowed names cpu {cpu}, which this process may not use"));
     }
-    // SAFETY: the set is ours, every `cpu` is within its bits as `forbidden` has seen, and the call reads the set.
+    // SAFETY: the set is ours, every `cpu` is within its bits as `forbidden` has seen, and the call reads the
+    // set.
     let result = unsafe {
         let mut set: libc::cpu_set_t = std::mem::zeroed();
         cpus.iter().for_each(|cpu| libc::CPU_SET(*cpu as usize, &mut set));

@@ -30,7 +30,8 @@ pub(crate) struct Job<'a> {
     progress: &'a Progress,
 }
 
-/// The I/Os that a job has issued in a run so far, for others to see. On cache lines of its own: two of them, which processors fetch together.
+/// The I/Os that a job has issued in a run so far, for others to see. On cache lines of its own: two of them,
+/// which processors fetch together.
 #[derive(Default)]
 #[repr(align(128))]
 pub(crate) struct Progress(AtomicU64);
@@ -47,7 +48,8 @@ impl<'a> Job<'a> {
     pub(crate) fn open(spec: &JobSpec<'a>, job: u32, progress: &'a Progress) -> Result<Job<'a>, EngineError> {
         let workload = spec.workload;
         let depth = workload.iodepth;
-        let pool = if spec.huge_pages { Pool::huge(depth, workload.bs)? } else { Pool::new(depth, workload.bs)? };
+        let pool =
+            if spec.huge_pages { Pool::huge(depth, workload.bs)? } else { Pool::new(depth, workload.bs)? };
         if workload.rw.writes() {
             fill(&pool, spec.seed ^ u64::from(job))?;
         }
@@ -83,11 +85,16 @@ impl<'a> Job<'a> {
         run
     }
 
-    /// Runs the closed loop until the limit, a failed I/O or `stop`, then waits for what is in
-    /// flight, which counts. The tally must be new or reset; nothing is allocated here. Out of line: `cargo xtask instructions` counts
-    /// what happens in this function, by its name.
+    /// Runs the closed loop until the limit, a failed I/O or `stop`, then waits for what is in flight, which
+    /// counts. The tally must be new or reset; nothing is allocated here. Out of line:
+    /// `cargo xtask instructions` counts what happens in this function, by its name.
     #[inline(never)]
-    pub(crate) fn run(&mut self, limit: Limit, begin: &Begin, stop: [&AtomicBool; 2]) -> Result<(), EngineError> {
+    pub(crate) fn run(
+        &mut self,
+        limit: Limit,
+        begin: &Begin,
+        stop: [&AtomicBool; 2],
+    ) -> Result<(), EngineError> {
         let begin_ns = begin.of(self.clock.now_ns());
         self.tally.start(begin_ns);
         let (deadline_ns, most) = match limit {
@@ -137,7 +144,8 @@ impl<'a> Job<'a> {
             let started_ns = self.clock.now_ns();
             for (request, slot) in self.batch.iter_mut().zip(&self.free[rest..self.free_count]) {
                 let (op, offset) = self.offsets.next();
-                (request.op, request.slot, request.offset, request.tag) = (op, *slot, offset, tag(op, started_ns));
+                (request.op, request.slot, request.offset, request.tag) =
+                    (op, *slot, offset, tag(op, started_ns));
             }
             self.free_count = rest;
             left -= count;

@@ -13,8 +13,8 @@ struct State {
     waiting: Vec<Thread>,
 }
 
-/// A barrier at which the runner, unlike the jobs, neither counts nor sleeps without limit. A job sleeps once: nobody's arrival wakes
-/// it, and it takes no lock when it is released, for its sleeps are counted.
+/// A barrier at which the runner, unlike the jobs, neither counts nor sleeps without limit. A job sleeps
+/// once: nobody's arrival wakes it, and it takes no lock when it is released, for its sleeps are counted.
 #[derive(Default)]
 pub(crate) struct Meeting {
     state: Mutex<State>,
@@ -46,7 +46,8 @@ impl Meeting {
     pub(crate) fn gather(&self, jobs: usize, interval: Duration, tick: &mut dyn FnMut()) {
         let mut state = self.state();
         while state.arrived < jobs {
-            let (next, timeout) = self.arrived.wait_timeout(state, interval).unwrap_or_else(PoisonError::into_inner);
+            let (next, timeout) =
+                self.arrived.wait_timeout(state, interval).unwrap_or_else(PoisonError::into_inner);
             state = next;
             if timeout.timed_out() {
                 drop(state);

@@ -49,7 +49,8 @@ pub(crate) struct JobSpec<'a> {
     pub(crate) huge_pages: bool,
     /// When the ramp has been long enough; after `ramp_time` if absent.
     pub(crate) steadystate: Option<Rule>,
-    /// The window is a trial's and is marked for whoever watches; not that of a control run or a preconditioning.
+    /// The window is a trial's and is marked for whoever watches; not that of a control run or a
+    /// preconditioning.
     pub(crate) is_trial: bool,
     /// A short pass before the window, for whoever counts what may not be counted inside of it.
     pub(crate) has_pass: bool,
@@ -223,8 +224,14 @@ impl Drop for ReleaseAll<'_> {
     }
 }
 
-/// Waits for the jobs at the end of their ramp, and ends it once it is steady or as long as it may be, where there is a rule for that.
-fn await_ramp(spec: &JobSpec<'_>, shared: &Shared, jobs: usize, tick: &mut dyn FnMut()) -> Option<SteadyState> {
+/// Waits for the jobs at the end of their ramp, and ends it once it is steady or as long as it may be, where
+/// there is a rule for that.
+fn await_ramp(
+    spec: &JobSpec<'_>,
+    shared: &Shared,
+    jobs: usize,
+    tick: &mut dyn FnMut(),
+) -> Option<SteadyState> {
     let Some(rule) = spec.steadystate else {
         shared.meeting.gather(jobs, SECOND, tick);
         return None;
@@ -257,7 +264,8 @@ pub(crate) fn preflight(spec: &JobSpec<'_>) -> Result<(), EngineError> {
 
 type JobResult = Result<(Tally, EngineFacts, EngineFacts), String>;
 
-/// The life of a job: open, meet, ramp, meet for the pass if there is one, meet, measure, meet. It arrives at all meetings whatever happens.
+/// The life of a job: open, meet, ramp, meet for the pass if there is one, meet, measure, meet. It arrives at
+/// all meetings whatever happens.
 fn job_thread(spec: &JobSpec<'_>, number: u32, shared: &Shared, stop: &AtomicBool) -> JobResult {
     let Shared { meeting, abort, tids, window, .. } = shared;
     // SAFETY: takes nothing and cannot fail.
@@ -266,8 +274,8 @@ fn job_thread(spec: &JobSpec<'_>, number: u32, shared: &Shared, stop: &AtomicBoo
     let mut failed = None;
     let mut attempt = |work: &mut dyn FnMut() -> Result<(), String>| {
         if failed.is_none() {
-            let result =
-                catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| Err("a job ended by a panic".to_owned()));
+            let result = catch_unwind(AssertUnwindSafe(work))
+                .unwrap_or_else(|_| Err("a job ended by a panic".to_owned()));
             if let Err(error) = result {
                 failed = Some(error);
                 shared.abort();
@@ -278,7 +286,9 @@ fn job_thread(spec: &JobSpec<'_>, number: u32, shared: &Shared, stop: &AtomicBoo
     let mut before = EngineFacts::default();
     attempt(&mut || {
         cpus::keep_to(&spec.workload.cpus_allowed)?;
-        job = Some(Job::open(spec, number, &shared.progress[number as usize]).map_err(|error| error.to_string())?);
+        job = Some(
+            Job::open(spec, number, &shared.progress[number as usize]).map_err(|error| error.to_string())?,
+        );
         Ok(())
     });
     meeting.arrive();
@@ -325,7 +335,12 @@ fn ramp(job: &mut Job<'_>, spec: &JobSpec<'_>, shared: &Shared, stop: &AtomicBoo
 }
 
 /// The window of a job, marked where it is a trial's.
-fn measured(job: &mut Job<'_>, spec: &JobSpec<'_>, window: &Begin, stop: [&AtomicBool; 2]) -> Result<(), String> {
+fn measured(
+    job: &mut Job<'_>,
+    spec: &JobSpec<'_>,
+    window: &Begin,
+    stop: [&AtomicBool; 2],
+) -> Result<(), String> {
     if spec.is_trial {
         marker::begin();
     }
@@ -350,7 +365,12 @@ fn pass(job: &mut Job<'_>, workload: &Workload, stop: [&AtomicBool; 2]) -> Resul
 }
 
 /// One run of the loop; any failed I/O is the run's failure, told by errors with their counts.
-fn run_and_check(job: &mut Job<'_>, limit: Limit, begin: &Begin, stop: [&AtomicBool; 2]) -> Result<(), String> {
+fn run_and_check(
+    job: &mut Job<'_>,
+    limit: Limit,
+    begin: &Begin,
+    stop: [&AtomicBool; 2],
+) -> Result<(), String> {
     job.run(limit, begin, stop).map_err(|error| error.to_string())?;
     without_errors(job)
 }
@@ -368,8 +388,8 @@ fn errors_text(errors: &[(IoError, u64)], issued: u64) -> String {
     format!("{total} of {issued} I/Os failed: {}", kinds.join(", "))
 }
 
-/// Waits, for at most a second, until the submission pollers of closed rings are gone: the kernel ends them in its own
-/// time, and one that still runs would be counted to the next trial.
+/// Waits, for at most a second, until the submission pollers of closed rings are gone: the kernel ends them
+/// in its own time, and one that still runs would be counted to the next trial.
 fn await_pollers() {
     let is_poller = |task: std::fs::DirEntry| {
         std::fs::read_to_string(task.path().join("comm"))
@@ -411,7 +431,9 @@ fn merge(jobs: Vec<(Tally, EngineFacts, EngineFacts)>) -> Run {
         engine.ring_flags = after.ring_flags;
         engine.registered = after.registered;
         if after.doorbells > 0 {
-            let add = |sum: &mut Option<u64>, after: u64, before: u64| *sum = Some(sum.unwrap_or(0) + after - before);
+            let add = |sum: &mut Option<u64>, after: u64, before: u64| {
+                *sum = Some(sum.unwrap_or(0) + after - before)
+            };
             add(&mut engine.doorbells, after.doorbells, before.doorbells);
             add(&mut engine.completion_doorbells, after.completion_doorbells, before.completion_doorbells);
             add(&mut engine.empty_polls, after.empty_polls, before.empty_polls);

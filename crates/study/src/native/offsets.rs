@@ -8,7 +8,8 @@ use rand_xoshiro::{SplitMix64, Xoshiro256PlusPlus};
 
 /// The blocks of a target that a job works on, in units of `bs`.
 enum Pattern {
-    /// From `next` up to `end`, then from `start` again; reads and writes each have a place of their own, as in fio.
+    /// From `next` up to `end`, then from `start` again; reads and writes each have a place of their own, as
+    /// in fio.
     Sequential { start: u64, end: u64, next: [u64; 2] },
     /// Every block alike.
     Uniform { blocks: u64 },
@@ -63,7 +64,8 @@ impl Offsets {
         Offsets { random, pattern, bs, base, mix }
     }
 
-    /// A sequence of the same kind in other places: other random ones, or from the middle of a sequential job's region on.
+    /// A sequence of the same kind in other places: other random ones, or from the middle of a sequential
+    /// job's region on.
     pub(crate) fn apart(workload: &Workload, base: u64, len: u64, job: u32, seed: u64) -> Offsets {
         let mut apart = Offsets::new(workload, base, len, job, !seed);
         if let Pattern::Sequential { start, end, next } = &mut apart.pattern {
@@ -88,7 +90,9 @@ impl Offsets {
                 *next = if block + 1 == *end { *start } else { block + 1 };
                 block
             }
-            Pattern::Uniform { blocks } => ((u128::from(self.random.next_u64()) * u128::from(*blocks)) >> 64) as u64,
+            Pattern::Uniform { blocks } => {
+                ((u128::from(self.random.next_u64()) * u128::from(*blocks)) >> 64) as u64
+            }
             Pattern::Zipf { blocks, step, ranks } => zipf_block(&mut self.random, *blocks, *step, ranks),
         };
         (op, self.base + block * self.bs)
@@ -158,7 +162,8 @@ mod tests {
         workload.numjobs = 2;
         let mut first = Offsets::new(&workload, 0, 4 * 4096, 0, 1);
         let mut second = Offsets::new(&workload, 0, 4 * 4096, 1, 1);
-        let offsets: Vec<u64> = (0..3).map(|_| first.next().1).chain((0..3).map(|_| second.next().1)).collect();
+        let offsets: Vec<u64> =
+            (0..3).map(|_| first.next().1).chain((0..3).map(|_| second.next().1)).collect();
         assert_eq!(offsets, [0, 4096, 0, 8192, 12288, 8192]);
     }
 
@@ -171,7 +176,10 @@ mod tests {
         assert_eq!(offsets, [6, 7, 4, 5], "from the middle of the second job's region");
         let random = workload(Rw::Randread);
         let list = |mut offsets: Offsets| (0..8).map(|_| offsets.next().1).collect::<Vec<_>>();
-        assert_ne!(list(Offsets::apart(&random, 0, 1 << 30, 0, 1)), list(Offsets::new(&random, 0, 1 << 30, 0, 1)));
+        assert_ne!(
+            list(Offsets::apart(&random, 0, 1 << 30, 0, 1)),
+            list(Offsets::new(&random, 0, 1 << 30, 0, 1))
+        );
     }
 
     #[test]
@@ -215,7 +223,9 @@ mod tests {
         assert!((3600..4300).contains(&hot), "{hot} of 10,000 (the first was {first})");
         workload.random_distribution = RandomDistribution::Uniform;
         let list = |seed| {
-            (0..8).scan(Offsets::new(&workload, 0, 1 << 30, 0, seed), |o, _| Some(o.next().1)).collect::<Vec<_>>()
+            (0..8)
+                .scan(Offsets::new(&workload, 0, 1 << 30, 0, seed), |o, _| Some(o.next().1))
+                .collect::<Vec<_>>()
         };
         assert_eq!(list(1), list(1));
         assert_ne!(list(1), list(2));

@@ -1,7 +1,7 @@
 //! I/Os over time, on one grid of slices for all jobs of a trial.
 //!
-//! The grid begins where the window does and its lines lie at multiples of a slice's length, so that the jobs' counts
-//! can be added slice by slice. An I/O belongs to the slice in which it was seen to complete.
+//! The grid begins where the window does and its lines lie at multiples of a slice's length, so that the
+//! jobs' counts can be added slice by slice. An I/O belongs to the slice in which it was seen to complete.
 
 use iopj_store::Slice;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,7 +23,9 @@ impl Begin {
 
     /// The begin for a job that starts at `now_ns`, `CLOCK_MONOTONIC`.
     pub(crate) fn of(&self, now_ns: u64) -> u64 {
-        self.0.compare_exchange(0, now_ns, Ordering::Relaxed, Ordering::Relaxed).map_or_else(|first| first, |_| now_ns)
+        self.0
+            .compare_exchange(0, now_ns, Ordering::Relaxed, Ordering::Relaxed)
+            .map_or_else(|first| first, |_| now_ns)
     }
 }
 
@@ -93,7 +95,8 @@ impl Slices {
     }
 }
 
-/// The I/Os of all jobs, by slices up to the window's end at `last_ns`. The last slice is as long as there was left of the window.
+/// The I/Os of all jobs, by slices up to the window's end at `last_ns`. The last slice is as long as there
+/// was left of the window.
 pub(crate) fn together(mut jobs: Vec<Slices>, last_ns: u64) -> Vec<Slice> {
     let slice_ns = jobs.iter().map(|job| job.slice_ns).max().unwrap_or(SLICE_NS);
     for job in &mut jobs {

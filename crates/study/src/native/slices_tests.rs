@@ -22,7 +22,11 @@ fn run(jobs: &[Vec<u64>], begin_ns: u64) -> Vec<Slice> {
 
 fn rates(series: &[Slice]) -> Vec<f64> {
     let begins = std::iter::once(0).chain(series.iter().map(|slice| slice.end_ns));
-    series.iter().zip(begins).map(|(slice, begin)| slice.ios as f64 * 1e9 / (slice.end_ns - begin) as f64).collect()
+    series
+        .iter()
+        .zip(begins)
+        .map(|(slice, begin)| slice.ios as f64 * 1e9 / (slice.end_ns - begin) as f64)
+        .collect()
 }
 
 #[test]

@@ -25,7 +25,8 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    /// An empty tally, its memory in place: making it costs some 100 page faults, which belong before the window.
+    /// An empty tally, its memory in place: making it costs some 100 page faults, which belong before the
+    /// window.
     pub(crate) fn new() -> Tally {
         Tally {
             latency: [Recorder::new(), Recorder::new()],

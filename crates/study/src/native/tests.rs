@@ -126,8 +126,10 @@ fn workload() -> Workload {
 fn every_io_is_counted_once() {
     let mixed = Workload { rw: Rw::Randrw, ramp_time: Duration::from_millis(5), ..workload() };
     for (submit, complete) in [(1, 1), (4, 8), (8, 3)] {
-        let workload = Workload { iodepth_batch_submit: submit, iodepth_batch_complete_min: complete, ..mixed.clone() };
-        let run = run_sim(&workload, SimOptions { seed: 9, latency_steps: 12, ..SimOptions::default() }).unwrap();
+        let workload =
+            Workload { iodepth_batch_submit: submit, iodepth_batch_complete_min: complete, ..mixed.clone() };
+        let run =
+            run_sim(&workload, SimOptions { seed: 9, latency_steps: 12, ..SimOptions::default() }).unwrap();
         assert_eq!((run.issued.iter().sum(), run.all.count), (3000, 3000));
         assert_eq!(run.issued, [run.reads.count, run.writes.count]);
         assert_eq!(run.reads.count + run.writes.count, 3000);
@@ -162,7 +164,8 @@ fn a_pass_before_the_window_is_in_none_of_its_counts() {
     assert!(failed.contains("I/Os failed"), "{failed}");
 }
 
-/// A pass ended after 250 ms, where a slow disk had done too few rounds to tell hybrid from poll: what slept was unproven.
+/// A pass ended after 250 ms, where a slow disk had done too few rounds to tell hybrid from poll: what slept
+/// was unproven.
 #[test]
 fn a_pass_on_a_slow_disk_has_the_rounds_that_show_hybrid() {
     let open = |_: &Rc<Pool>, depth: u32| -> Result<Box<dyn Engine>, EngineError> {
@@ -184,7 +187,9 @@ fn short_ios_are_counted_apart() {
 
 #[test]
 fn the_first_failed_io_ends_the_trial_and_is_named() {
-    let error = run_sim(&workload(), SimOptions { error_ppm: 20_000, seed: 5, ..SimOptions::default() }).err().unwrap();
+    let error = run_sim(&workload(), SimOptions { error_ppm: 20_000, seed: 5, ..SimOptions::default() })
+        .err()
+        .unwrap();
     assert!(error.contains("I/Os failed: ") && error.contains("Input/output error"), "{error}");
     let issued: u64 = error.split(' ').nth(2).unwrap().parse().unwrap();
     assert!(issued < 1000, "stopped early: {error}");
@@ -262,7 +267,8 @@ fn a_ramp_that_is_steady_ends_and_one_that_never_is_makes_the_trial_unsteady() {
     let state = steady.steadystate.unwrap();
     assert!(state.attained && state.change.is_some(), "{state:?}");
     assert_eq!(steady.all.count, 300, "the ramp is not in the window");
-    // Nothing is done in the stretch before its limit, where the runner ends the ramp and the rule is asked once.
+    // Nothing is done in the stretch before its limit, where the runner ends the ramp and the rule is asked
+    // once.
     let keys = "steadystate_duration = \"400ms\"\nsteadystate_limit = \"2s\"";
     let rule = declared(keys).rule(Duration::from_secs(2));
     let state = run_for(rule, Duration::from_secs(4)).steadystate.unwrap();

@@ -1,7 +1,7 @@
 //! The driver of one PCI device: to vfio-pci and back, by the files that may be written for it.
 //!
-//! Sources: Documentation/ABI/testing/{sysfs-bus-pci,sysfs-driver-pci}, Documentation/driver-api/vfio.rst. When it is done, and that it
-//! is journalled before, is left to `taking` and `restore`.
+//! Sources: Documentation/ABI/testing/{sysfs-bus-pci,sysfs-driver-pci}, Documentation/driver-api/vfio.rst.
+//! When it is done, and that it is journalled before, is left to `taking` and `restore`.
 
 use super::attribute::NotAllowed;
 use super::files;
@@ -86,9 +86,9 @@ impl Binding {
         self.wait_for(host, VFIO)
     }
 
-    /// Brings the device back to the driver `old`. A driver that is neither vfio-pci nor `old` is left alone: who bound it
-    /// may use the device. The device must not be open through VFIO, or the kernel would wait for its end without limit:
-    /// a living process that has it open is looked for first, and is an error.
+    /// Brings the device back to the driver `old`. A driver that is neither vfio-pci nor `old` is left alone:
+    /// who bound it may use the device. The device must not be open through VFIO, or the kernel would wait
+    /// for its end without limit: a living process that has it open is looked for first, and is an error.
     pub(super) fn give_back(self, host: &Host, old: &str) -> io::Result<GivenBack> {
         let sys = &host.sys;
         let now = self.read(sys)?;
@@ -136,7 +136,9 @@ impl Binding {
         }
         let now = self.read(&host.sys)?;
         let limit = host.driver_limit.as_secs();
-        Err(io::Error::other(format!("after {limit} s its driver is `{now}`, not `{driver}`; `dmesg` tells why")))
+        Err(io::Error::other(format!(
+            "after {limit} s its driver is `{now}`, not `{driver}`; `dmesg` tells why"
+        )))
     }
 
     /// True where a driver is laid down for it.
@@ -178,26 +180,30 @@ impl Binding {
         Err(io::Error::other(format!("{who} has it open through VFIO: end that, then `iopj restore`")))
     }
 
-    /// The process that has the device open: by its group's node, by its own (iommufd), or by what that node gave
-    /// (from Linux 6.17 on a descriptor tells its device, Documentation/filesystems/proc.rst).
+    /// The process that has the device open: by its group's node, by its own (iommufd), or by what that node
+    /// gave (from Linux 6.17 on a descriptor tells its device, Documentation/filesystems/proc.rst).
     fn holder(self, host: &Host) -> Option<u32> {
         let folder = self.folder(&host.sys);
         let vfio = host.dev.join("vfio");
         let mut nodes = Vec::new();
-        if let Some(group) = fs::read_link(folder.join("iommu_group")).ok().as_deref().and_then(Path::file_name) {
+        if let Some(group) =
+            fs::read_link(folder.join("iommu_group")).ok().as_deref().and_then(Path::file_name)
+        {
             nodes.push(vfio.join(group));
             nodes.push(vfio.join(format!("noiommu-{}", group.to_string_lossy())));
         }
         nodes.extend(names_in(&folder.join("vfio-dev")).map(|name| vfio.join("devices").join(name)));
         let end = format!("/{}", self.0);
-        let is_own = |process: &Path, descriptor: &str| match fs::read_link(process.join("fd").join(descriptor)) {
-            Ok(link) if link.to_str() == Some("anon_inode:[vfio-device]") => {
-                let info = fs::read_to_string(process.join("fdinfo").join(descriptor)).unwrap_or_default();
-                info.lines().any(|line| line.starts_with("vfio-device-syspath:") && line.ends_with(&end))
-            }
-            Ok(link) => nodes.contains(&link),
-            Err(_) => false,
-        };
+        let is_own =
+            |process: &Path, descriptor: &str| match fs::read_link(process.join("fd").join(descriptor)) {
+                Ok(link) if link.to_str() == Some("anon_inode:[vfio-device]") => {
+                    let info =
+                        fs::read_to_string(process.join("fdinfo").join(descriptor)).unwrap_or_default();
+                    info.lines().any(|line| line.starts_with("vfio-device-syspath:") && line.ends_with(&end))
+                }
+                Ok(link) => nodes.contains(&link),
+                Err(_) => false,
+            };
         let pids = names_in(&host.proc).filter_map(|name| name.parse::<u32>().ok());
         let mut holders = pids.filter(|pid| {
             let process = host.proc.join(pid.to_string());

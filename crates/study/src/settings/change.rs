@@ -42,18 +42,20 @@ impl<'a> Settings<'a> {
         }
     }
 
-    /// Gives `setting` the value `value` in each file that it means: journalled and synced, written, read back.
-    /// A file that already has the value is neither journalled nor written.
+    /// Gives `setting` the value `value` in each file that it means: journalled and synced, written, read
+    /// back. A file that already has the value is neither journalled nor written.
     ///
     /// # Errors
     /// [`SettingsError::BadValue`], [`SettingsError::NotHere`], [`SettingsError::NeedsRoot`],
     /// [`SettingsError::NotLocked`], [`SettingsError::Locked`] (another run changes the CPUs' settings),
-    /// [`SettingsError::Refused`] by the kernel, [`SettingsError::DidNotTake`], or a failed file operation. What was
-    /// changed before the error stays changed until [`Settings::restore`].
+    /// [`SettingsError::Refused`] by the kernel, [`SettingsError::DidNotTake`], or a failed file operation.
+    /// What was changed before the error stays changed until [`Settings::restore`].
     pub fn set(&mut self, setting: Setting, value: &str) -> Result<(), SettingsError> {
         validate_value(setting, value)?;
         let stands = self.stands(setting)?;
-        if let Some((_, reading)) = stands.iter().find(|(_, now)| setting == Setting::Smt && !is_switchable(now)) {
+        if let Some((_, reading)) =
+            stands.iter().find(|(_, now)| setting == Setting::Smt && !is_switchable(now))
+        {
             return Err(SettingsError::NotHere { setting, reason: format!("SMT reads `{reading}`") });
         }
         for (attribute, now) in stands {
@@ -79,7 +81,8 @@ impl<'a> Settings<'a> {
         &self.changes
     }
 
-    /// What a drive that was taken has lost and could not be given again, by its driver or by ours, a line each.
+    /// What a drive that was taken has lost and could not be given again, by its driver or by ours, a line
+    /// each.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
     }
@@ -93,13 +96,13 @@ impl<'a> Settings<'a> {
         }
     }
 
-    /// Puts back all that was changed, newest first, and removes the journal. Files that already have their old
-    /// value are not written; files that are gone (a drive unplugged) took the setting with them.
-    /// A drive that was taken goes back to its driver: its controller must be dropped before.
+    /// Puts back all that was changed, newest first, and removes the journal. Files that already have their
+    /// old value are not written; files that are gone (a drive unplugged) took the setting with them. A drive
+    /// that was taken goes back to its driver: its controller must be dropped before.
     ///
     /// # Errors
-    /// [`SettingsError::NotRestored`] with every file that could not be put back: the rest is back, the journal is
-    /// kept, and the call may be repeated.
+    /// [`SettingsError::NotRestored`] with every file that could not be put back: the rest is back, the
+    /// journal is kept, and the call may be repeated.
     pub fn restore(&mut self) -> Result<Vec<Restored>, SettingsError> {
         let disks: Vec<String> = self.devices.iter().chain(self.hold.disks()).cloned().collect();
         let Outcome { restored, failed, lost, .. } = put_back(self.host, &self.undo, &disks);
@@ -119,7 +122,8 @@ impl<'a> Settings<'a> {
     fn stands(&self, setting: Setting) -> Result<Vec<(Attribute, String)>, SettingsError> {
         let sys = &self.host.sys;
         let not_here = |reason| SettingsError::NotHere { setting, reason };
-        let attributes = Attribute::of(setting, sys, &self.devices).map_err(SettingsError::io("list", sys))?;
+        let attributes =
+            Attribute::of(setting, sys, &self.devices).map_err(SettingsError::io("list", sys))?;
         if attributes.is_empty() {
             return Err(not_here(nothing_to_change(setting.place()).to_owned()));
         }
@@ -180,7 +184,9 @@ impl<'a> Settings<'a> {
             return Err(SettingsError::NeedsRoot { what: format!("changing `{}`", attribute.setting) });
         }
         match attribute.device() {
-            Some(device) if !self.locks.holds(device) => Err(SettingsError::NotLocked { device: device.to_owned() }),
+            Some(device) if !self.locks.holds(device) => {
+                Err(SettingsError::NotLocked { device: device.to_owned() })
+            }
             None if self.cpu_lock.is_none() => {
                 self.cpu_lock = Some(lock::take(&self.host.run, CPU_LOCK)?);
                 Ok(())
@@ -213,8 +219,8 @@ impl Drop for Settings<'_> {
     }
 }
 
-/// True where the kernel takes `on` and `off`; it also shows `forceoff`, `notsupported` and `notimplemented`, and a
-/// number of threads where only some are on.
+/// True where the kernel takes `on` and `off`; it also shows `forceoff`, `notsupported` and `notimplemented`,
+/// and a number of threads where only some are on.
 fn is_switchable(smt: &str) -> bool {
     matches!(smt, "on" | "off") || smt.parse::<u32>().is_ok()
 }
@@ -247,7 +253,10 @@ fn why_not_taken(setting: Setting, read: &str) -> &'static str {
             "this kernel ignores io_poll_delay: synchronous hybrid polling was removed in Linux 6.4 (commit \
              54bdd67d0f88), so use an older kernel or leave such paths out"
         }
-        _ => "the kernel rounded or ignored it, so ask for the value that it reads or leave it out of the study",
+        _ => {
+            "the kernel rounded or ignored it, so ask for the value that it reads or leave it out of the \
+             study"
+        }
     }
 }
 
@@ -259,11 +268,12 @@ fn refused(sys: &Path, attribute: &Attribute, value: &str, source: io::Error) ->
     }
     let advice = match (source.kind(), setting) {
         (ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem, _) => {
-            "a container or a locked-down kernel forbids it even to root, so run iopj on the host itself".to_owned()
+            "a container or a locked-down kernel forbids it even to root, so run iopj on the host itself"
+                .to_owned()
         }
-        (_, Setting::IoPollDelay) => {
-            "the device's driver cannot poll; NVMe can with `nvme.poll_queues=4` on the kernel command line".to_owned()
-        }
+        (_, Setting::IoPollDelay) => "the device's driver cannot poll; NVMe can with `nvme.poll_queues=4` \
+                                      on the kernel command line"
+            .to_owned(),
         (ErrorKind::ResourceBusy, Setting::EnergyPerformancePreference) => {
             "under the governor `performance` it is fixed, so set another governor first".to_owned()
         }
@@ -280,7 +290,9 @@ fn choices(file: &Path, setting: Setting) -> Option<String> {
     let list = match setting {
         Setting::Scheduler => file.to_owned(),
         Setting::Governor => file.with_file_name("scaling_available_governors"),
-        Setting::EnergyPerformancePreference => file.with_file_name("energy_performance_available_preferences"),
+        Setting::EnergyPerformancePreference => {
+            file.with_file_name("energy_performance_available_preferences")
+        }
         _ => return None,
     };
     let text = fs::read_to_string(list).ok()?.replace(['[', ']'], "");

@@ -137,7 +137,10 @@ impl SettingsError {
 }
 
 fn holder(pid: Option<u32>) -> String {
-    pid.map_or_else(|| "another run of iopj".to_owned(), |pid| format!("the run of iopj with process id {pid}"))
+    pid.map_or_else(
+        || "another run of iopj".to_owned(),
+        |pid| format!("the run of iopj with process id {pid}"),
+    )
 }
 
 fn list(failed: &[NotRestored]) -> String {

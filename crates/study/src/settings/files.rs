@@ -43,8 +43,8 @@ pub(super) fn distrust(metadata: &Metadata) -> Option<&'static str> {
     (metadata.mode() & 0o022 != 0).then_some("can be written by other users")
 }
 
-/// Opens a file in the folder for reading and writing without following a symbolic link; `O_CLOEXEC` keeps the
-/// locks of the run from the programs that it starts.
+/// Opens a file in the folder for reading and writing without following a symbolic link; `O_CLOEXEC` keeps
+/// the locks of the run from the programs that it starts.
 pub(super) fn open_private(file: &Path, how: &mut OpenOptions) -> io::Result<File> {
     how.read(true).write(true).mode(0o600).custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC).open(file)
 }
@@ -56,8 +56,9 @@ pub(super) fn write(file: &Path, value: &str) -> io::Result<()> {
     open.write_all(value.as_bytes())
 }
 
-/// A file with its exclusive lock (flock(2)). Dropped, it is unlocked before it is closed: a process that is being started
-/// holds the file open as well until it has become its program, and a lock goes with the last of those who have it open.
+/// A file with its exclusive lock (flock(2)). Dropped, it is unlocked before it is closed: a process that is
+/// being started holds the file open as well until it has become its program, and a lock goes with the last
+/// of those who have it open.
 #[derive(Debug)]
 pub(super) struct Locked(File);
 

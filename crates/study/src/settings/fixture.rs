@@ -41,7 +41,8 @@ impl Fixture {
         }
         for cpu in 0..2 {
             fixture.write(&format!("{CPU}/cpufreq/policy{cpu}/scaling_governor"), "schedutil");
-            fixture.write(&format!("{CPU}/cpufreq/policy{cpu}/energy_performance_preference"), "balance_power");
+            fixture
+                .write(&format!("{CPU}/cpufreq/policy{cpu}/energy_performance_preference"), "balance_power");
             for (state, name) in ["POLL", "C1", "C2"].iter().enumerate() {
                 fixture.write(&format!("{CPU}/cpu{cpu}/cpuidle/state{state}/disable"), "0");
                 fixture.write(&format!("{CPU}/cpu{cpu}/cpuidle/state{state}/name"), name);
@@ -118,7 +119,8 @@ pub(crate) fn host_at(root: &Path) -> Host {
     Host { features: FeatureAccess { get: get_feature, set: set_feature, wake }, ..Host::with_root(root) }
 }
 
-/// A controller of the fixture is a folder with a file a feature, which holds a number. One with the file `failing` answers none.
+/// A controller of the fixture is a folder with a file a feature, which holds a number. One with the file
+/// `failing` answers none.
 fn get_feature(controller: &Path, feature: u8) -> io::Result<u32> {
     if controller.join("failing").exists() {
         return Err(io::Error::other("NVMe status 0x6"));

@@ -11,8 +11,8 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Where the host shows itself: sysfs, procfs, the device nodes, and iopj's folder of locks and journals; and how long its drivers
-/// are waited for.
+/// Where the host shows itself: sysfs, procfs, the device nodes, and iopj's folder of locks and journals; and
+/// how long its drivers are waited for.
 #[derive(Clone, Debug)]
 pub struct Host {
     pub(super) sys: PathBuf,
@@ -45,7 +45,11 @@ impl Host {
             run: root.join("run/iopj"),
             driver_limit: DRIVER_LIMIT,
             disks_limit: DISKS_LIMIT,
-            features: FeatureAccess { get: nvme_features::get, set: nvme_features::set, wake: nvme_features::wake },
+            features: FeatureAccess {
+                get: nvme_features::get,
+                set: nvme_features::set,
+                wake: nvme_features::wake,
+            },
         }
     }
 
@@ -61,8 +65,9 @@ impl Host {
 
     /// Takes the lock of each of these whole block devices (named as in `/sys/block`), without waiting.
     ///
-    /// Where the process may not make `/run/iopj` (no root), the set keeps other runs off all the same, but allows no
-    /// change, and says so by [`DeviceLocks::is_effective`]. Call [`Host::restore_left_behind`] first: it takes the same locks for a moment.
+    /// Where the process may not make `/run/iopj` (no root), the set keeps other runs off all the same, but
+    /// allows no change, and says so by [`DeviceLocks::is_effective`]. Call [`Host::restore_left_behind`]
+    /// first: it takes the same locks for a moment.
     ///
     /// # Errors
     /// [`SettingsError::NoDevice`], [`SettingsError::Locked`] with the process that holds it,
@@ -93,8 +98,8 @@ impl Host {
     }
 }
 
-/// A lock that runs of every user can see, for only root may make lock files: flock(2) on the device's statistics in
-/// sysfs, which everybody may open.
+/// A lock that runs of every user can see, for only root may make lock files: flock(2) on the device's
+/// statistics in sysfs, which everybody may open.
 pub(super) fn claim(folder: &Path, device: &str) -> Result<Option<Locked>, SettingsError> {
     let path = folder.join(device).join("stat");
     let Ok(file) = File::open(&path) else { return Ok(None) };

@@ -1,5 +1,5 @@
-//! What a line of the journal tells of: a file of a setting, the driver of a PCI device, what a drive loses by a change of its driver, or
-//! which drive that is. Nothing else is ever written.
+//! What a line of the journal tells of: a file of a setting, the driver of a PCI device, what a drive loses
+//! by a change of its driver, or which drive that is. Nothing else is ever written.
 
 use super::attribute::{Attribute, NotAllowed, is_plain_value};
 use super::binding::{self, Binding};

@@ -29,7 +29,8 @@ pub(super) struct Header {
     pub(super) iopj_journal: u32,
     pub(super) boot_id: String,
     pub(super) pid: u32,
-    /// When the journal was begun, in ns since the boot (CLOCK_BOOTTIME): the order in which journals are undone.
+    /// When the journal was begun, in ns since the boot (CLOCK_BOOTTIME): the order in which journals are
+    /// undone.
     pub(super) begun_ns: u64,
     pub(super) devices: Vec<Drive>,
 }
@@ -65,8 +66,8 @@ pub(super) struct Journal {
 }
 
 impl Journal {
-    /// Makes a journal. It gets its name only when it is locked and its header is synced, so whoever finds one
-    /// without a lock sees a whole header of a dead run.
+    /// Makes a journal. It gets its name only when it is locked and its header is synced, so whoever finds
+    /// one without a lock sees a whole header of a dead run.
     pub(super) fn create(folder: &Path, header: &Header) -> Result<Journal, SettingsError> {
         let path = folder.join(format!("journal-{}-{}.jsonl", header.pid, header.begun_ns));
         let unnamed = path.with_extension("new");
@@ -136,8 +137,8 @@ impl Undo {
         self.0.iter().find(|(known, _)| known == item).map(|(_, old)| old.as_str())
     }
 
-    /// Newest first: what a later change reset by the way (scheduler: nr_requests) was noted before it, and is
-    /// put back after it.
+    /// Newest first: what a later change reset by the way (scheduler: nr_requests) was noted before it, and
+    /// is put back after it.
     pub(super) fn newest_first(&self) -> impl Iterator<Item = (&Item, &str)> {
         self.0.iter().rev().map(|(item, old)| (item, old.as_str()))
     }
@@ -159,14 +160,21 @@ pub(super) fn parse(text: &str) -> Result<Record, String> {
         return Err(format!("it is of version {}, this iopj reads version {VERSION}", header.iopj_journal));
     }
     if let Some(drive) = header.devices.iter().find(|drive| !is_device_name(&drive.name)) {
-        return Err(format!("its first line names `{}`, which is no block device", drive.name.escape_default()));
+        return Err(format!(
+            "its first line names `{}`, which is no block device",
+            drive.name.escape_default()
+        ));
     }
     let mut undo = Undo::default();
     for (number, line) in lines.enumerate() {
         let refuse = |reason: String| format!("its line {} {reason}", number + 2);
-        let change: Change = serde_json::from_str(line).map_err(|error| refuse(format!("is no change: {error}")))?;
+        let change: Change =
+            serde_json::from_str(line).map_err(|error| refuse(format!("is no change: {error}")))?;
         let item: Item = change.file.parse().map_err(|_| {
-            refuse(format!("names `{}`, which is not on the list of what may be written", change.file.escape_default()))
+            refuse(format!(
+                "names `{}`, which is not on the list of what may be written",
+                change.file.escape_default()
+            ))
         })?;
         if !item.accepts(&change.old) {
             return Err(refuse("has an old value that is no single word that could be put back".to_owned()));
@@ -193,8 +201,8 @@ pub(super) fn header(boot_id: String, devices: Vec<Drive>) -> Header {
 
 fn boottime_ns() -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `time` is a timespec that the kernel may write; CLOCK_BOOTTIME exists since Linux 2.6.39, and where
-    // it did not the time would stay zero.
+    // SAFETY: `time` is a timespec that the kernel may write; CLOCK_BOOTTIME exists since Linux 2.6.39, and
+    // where it did not the time would stay zero.
     unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &mut time) };
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }

@@ -1,9 +1,10 @@
-//! What a drive loses when it changes hands, beside the files of its queues: features of its controller, which a reset gives their default
-//! values, and what the kernel was told of its cache.
+//! What a drive loses when it changes hands, beside the files of its queues: features of its controller,
+//! which a reset gives their default values, and what the kernel was told of its cache.
 //!
-//! Sources: NVM Express Base Specification 2.0, Set Features; Documentation/ABI/stable/sysfs-block (`write_cache`);
-//! Documentation/ABI/testing/sysfs-devices-power (`pm_qos_latency_tolerance_us`); drivers/nvme/host/core.c (`nvme_configure_apst`,
-//! `nvme_set_latency_tolerance`). The kernel sets the power state transitions by itself, by that tolerance, and none of the others.
+//! Sources: NVM Express Base Specification 2.0, Set Features; Documentation/ABI/stable/sysfs-block
+//! (`write_cache`); Documentation/ABI/testing/sysfs-devices-power (`pm_qos_latency_tolerance_us`);
+//! drivers/nvme/host/core.c (`nvme_configure_apst`, `nvme_set_latency_tolerance`). The kernel sets the power
+//! state transitions by itself, by that tolerance, and none of the others.
 
 use super::attribute::{NotAllowed, is_device_name};
 use super::binding::{Binding, names_in};
@@ -22,7 +23,8 @@ use std::str::FromStr;
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Kept {
     Feature(PciAddress, Feature),
-    /// `power/pm_qos_latency_tolerance_us` of the controller: how long leaving a power state that it enters by itself may take.
+    /// `power/pm_qos_latency_tolerance_us` of the controller: how long leaving a power state that it enters
+    /// by itself may take.
     Tolerance(PciAddress),
     /// `queue/write_cache` of a block device: whether the kernel flushes it.
     Cache(String),
@@ -77,8 +79,9 @@ impl Feature {
 }
 
 impl Kept {
-    /// What is kept of a drive and of those of its block devices that the run may change, with the values that stand. What a drive
-    /// does not have is absent; so are features of one that shows no serial, which could be put on another drive.
+    /// What is kept of a drive and of those of its block devices that the run may change, with the values
+    /// that stand. What a drive does not have is absent; so are features of one that shows no serial, which
+    /// could be put on another drive.
     pub(super) fn stands(host: &Host, address: PciAddress, devices: &[String]) -> Vec<(Kept, String)> {
         let features = Feature::ALL.map(|feature| Kept::Feature(address, feature));
         // The tolerance comes back first, for the kernel makes the power state transitions by it.
@@ -135,7 +138,8 @@ impl Kept {
         Err(self.lost(host, old, &format!("is {now} now, for putting it back failed ({why})")))
     }
 
-    /// What was lost, and how it is put back by hand; `NotFound` where the drive is gone. `what` became of it.
+    /// What was lost, and how it is put back by hand; `NotFound` where the drive is gone. `what` became of
+    /// it.
     fn lost(&self, host: &Host, old: &str, what: &str) -> io::Error {
         match self {
             Kept::Feature(address, feature) => {
@@ -144,19 +148,21 @@ impl Kept {
                 let remedy = match feature {
                     Feature::Apst => "look at power/pm_qos_latency_tolerance_us of the controller".to_owned(),
                     _ => format!(
-                        "a reset of the controller loses it, and `nvme set-feature {} --feature-id={id} --value={old}` sets it",
+                        "a reset of the controller loses it, and `nvme set-feature {} --feature-id={id} \
+                         --value={old}` sets it",
                         node.display()
                     ),
                 };
                 io::Error::other(format!(
-                    "{address}: {name} (feature {id:02X}h) was {old} before the drive was taken and {what}; {remedy}"
+                    "{address}: {name} (feature {id:02X}h) was {old} before the drive was taken and {what}; \
+                     {remedy}"
                 ))
             }
             Kept::Tolerance(address) => {
                 let Ok(file) = tolerance_file(host, *address) else { return ErrorKind::NotFound.into() };
                 io::Error::other(format!(
-                    "{address}: the latency that its power states may take was {old} us before the drive was taken and {what}; write \
-                     `{old}` to {}",
+                    "{address}: the latency that its power states may take was {old} us before the drive \
+                     was taken and {what}; write `{old}` to {}",
                     file.display()
                 ))
             }
@@ -166,7 +172,8 @@ impl Kept {
                     return ErrorKind::NotFound.into();
                 }
                 io::Error::other(format!(
-                    "{device}: what the kernel takes its cache for was {old} before the drive was taken and {what}; write `{old}` to {}",
+                    "{device}: what the kernel takes its cache for was {old} before the drive was taken and \
+                     {what}; write `{old}` to {}",
                     file.display()
                 ))
             }
@@ -207,12 +214,11 @@ pub(super) fn for_our_driver(serial: Option<String>, kept: &[(Kept, String)]) ->
     let mut given = nvme_user::Kept { serial, ..nvme_user::Kept::default() };
     for (kept, old) in kept {
         match kept {
-            Kept::Feature(_, Feature::Apst) => given.apst_off = parse(old).is_some_and(|value| value & 1 == 0),
-            Kept::Feature(_, feature) => given.features.extend(parse(old).map(|value| nvme_user::KeptFeature {
-                name: feature.name(),
-                id: feature.id(),
-                value,
-                mask: feature.mask(),
+            Kept::Feature(_, Feature::Apst) => {
+                given.apst_off = parse(old).is_some_and(|value| value & 1 == 0)
+            }
+            Kept::Feature(_, feature) => given.features.extend(parse(old).map(|value| {
+                nvme_user::KeptFeature { name: feature.name(), id: feature.id(), value, mask: feature.mask() }
             })),
             Kept::Tolerance(_) => given.latency_tolerance_us = tolerance_us(old),
             Kept::Cache(_) => {}
@@ -233,7 +239,8 @@ fn read_line(file: &Path) -> io::Result<String> {
     fs::read_to_string(file).map(|text| text.trim().to_owned())
 }
 
-/// What a latency tolerance comes to: without a limit as much as there is. The kernel reads an `s32` that is not negative.
+/// What a latency tolerance comes to: without a limit as much as there is. The kernel reads an `s32` that is
+/// not negative.
 fn tolerance_us(text: &str) -> Option<u64> {
     match text {
         "auto" | "any" => Some(u64::MAX),
@@ -247,7 +254,8 @@ fn tolerance_us(text: &str) -> Option<u64> {
 /// The folder of the controller that the kernel drives at an address.
 pub(super) fn controller(sys: &Path, address: PciAddress) -> io::Result<PathBuf> {
     let folder = sys.join("bus/pci/devices").join(address.to_string()).join("nvme");
-    let is_controller = |name: &String| name.strip_prefix("nvme").is_some_and(|number| number.parse::<u32>().is_ok());
+    let is_controller =
+        |name: &String| name.strip_prefix("nvme").is_some_and(|number| number.parse::<u32>().is_ok());
     let name = names_in(&folder).find(is_controller).ok_or(ErrorKind::NotFound)?;
     Ok(folder.join(name))
 }
@@ -258,12 +266,13 @@ fn node(host: &Host, address: PciAddress) -> io::Result<PathBuf> {
     Ok(host.dev.join(folder.file_name().ok_or(ErrorKind::NotFound)?))
 }
 
-/// Brings the drive to the power state in which it works: one that has nothing to do may go to one that rests by itself, and tells
-/// that one then.
+/// Brings the drive to the power state in which it works: one that has nothing to do may go to one that rests
+/// by itself, and tells that one then.
 fn wake(host: &Host, address: PciAddress) -> io::Result<()> {
     let mut disks = names_in(&controller(&host.sys, address)?).filter_map(|name| head_of(&name));
     let disk = disks.find(|disk| host.sys.join("block").join(disk).exists());
-    let disk = disk.ok_or_else(|| io::Error::other("the drive has no namespace to read from, so it may be resting"))?;
+    let disk = disk
+        .ok_or_else(|| io::Error::other("the drive has no namespace to read from, so it may be resting"))?;
     (host.features.wake)(&host.dev.join(disk))
 }
 
@@ -292,7 +301,9 @@ impl FromStr for Kept {
 
     fn from_str(text: &str) -> Result<Kept, NotAllowed> {
         let kept = match text.split('/').collect::<Vec<_>>()[..] {
-            ["block", device, "queue", "write_cache"] if is_device_name(device) => Kept::Cache(device.to_owned()),
+            ["block", device, "queue", "write_cache"] if is_device_name(device) => {
+                Kept::Cache(device.to_owned())
+            }
             ["bus", "pci", "devices", address, "nvme", "power", "pm_qos_latency_tolerance_us"] => {
                 Kept::Tolerance(address.parse().map_err(|_| NotAllowed)?)
             }

@@ -10,8 +10,8 @@ use std::path::Path;
 /// The lock for what all CPUs share; the colon keeps it apart from every device's name.
 pub(super) const CPU_LOCK: &str = "host:cpu";
 
-/// The locks that a run holds on its devices, from [`Host::lock`](super::Host::lock) until they are dropped; the
-/// kernel frees them at any death.
+/// The locks that a run holds on its devices, from [`Host::lock`](super::Host::lock) until they are dropped;
+/// the kernel frees them at any death.
 #[derive(Debug)]
 pub struct DeviceLocks {
     held: BTreeMap<String, Locked>,
@@ -37,7 +37,10 @@ impl DeviceLocks {
     ) -> Result<DeviceLocks, SettingsError> {
         match files::make_folder(folder) {
             Err(SettingsError::Io { source, .. })
-                if matches!(source.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem) =>
+                if matches!(
+                    source.kind(),
+                    io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem
+                ) =>
             {
                 return Ok(DeviceLocks { held: BTreeMap::new(), claims: Vec::new(), effective: false });
             }
@@ -53,11 +56,12 @@ impl DeviceLocks {
     }
 }
 
-/// Takes the lock `name` and writes this process's id into it. The file stays when the lock is freed: to remove
-/// it would let two runs lock two files of one name.
+/// Takes the lock `name` and writes this process's id into it. The file stays when the lock is freed: to
+/// remove it would let two runs lock two files of one name.
 pub(super) fn take(folder: &Path, name: &str) -> Result<Locked, SettingsError> {
     let path = folder.join(format!("{name}.lock"));
-    let file = files::open_private(&path, OpenOptions::new().create(true)).map_err(SettingsError::io("open", &path))?;
+    let file = files::open_private(&path, OpenOptions::new().create(true))
+        .map_err(SettingsError::io("open", &path))?;
     let Some(mut file) = Locked::take(file).map_err(SettingsError::io("lock", &path))? else {
         let pid = fs::read_to_string(&path).ok().and_then(|text| text.trim().parse().ok());
         return Err(SettingsError::Locked { device: name.to_owned(), pid });

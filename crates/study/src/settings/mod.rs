@@ -1,9 +1,9 @@
-//! Settings of the host: what may be changed, the locks, the journal under `/run/iopj`, changing and putting back; and the
-//! driver of a PCI device, which a run takes from it and gives back.
+//! Settings of the host: what may be changed, the locks, the journal under `/run/iopj`, changing and putting
+//! back; and the driver of a PCI device, which a run takes from it and gives back.
 //!
-//! A setting belongs to the host and the boot. Each change is journalled and synced before it is made, so that the
-//! next start, or `iopj restore`, puts it back after any death. Which settings a trial needs, and when a signal
-//! ends a run, is the runner's business.
+//! A setting belongs to the host and the boot. Each change is journalled and synced before it is made, so
+//! that the next start, or `iopj restore`, puts it back after any death. Which settings a trial needs, and
+//! when a signal ends a run, is the runner's business.
 
 mod attribute;
 mod binding;

@@ -77,15 +77,17 @@ impl Outcome {
     }
 }
 
-/// Puts back every item of `undo`, newest first; one failure does not keep the others from it. `disks` are the block
-/// devices that are waited for when a drive goes back to its driver.
+/// Puts back every item of `undo`, newest first; one failure does not keep the others from it. `disks` are
+/// the block devices that are waited for when a drive goes back to its driver.
 pub(super) fn put_back(host: &Host, undo: &Undo, disks: &[String]) -> Outcome {
     let mut outcome = Outcome::default();
     for (item, old) in undo.newest_first() {
         let file = item.file(&host.sys);
         // Looked at for each: it may have come back with an item before.
         let controller = item.controller(&host.sys);
-        if let Some((address, now)) = controller.and_then(|at| Some((at, Serial(at).changed(&host.sys, undo)?))) {
+        if let Some((address, now)) =
+            controller.and_then(|at| Some((at, Serial(at).changed(&host.sys, undo)?)))
+        {
             outcome.note(format!("{address} is {now}: its settings are left alone"));
             continue;
         }
@@ -99,10 +101,12 @@ pub(super) fn put_back(host: &Host, undo: &Undo, disks: &[String]) -> Outcome {
             Ok(None) => {}
             Ok(Some(from)) => outcome.restored.push(Restored { file, from, to: old.to_owned() }),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                outcome.note(match item.device().filter(|device| !host.sys.join("block").join(device).exists()) {
-                    Some(device) => format!("`{device}` is gone, and its settings with it"),
-                    None => format!("{} is gone, and its setting with it", file.display()),
-                });
+                outcome.note(
+                    match item.device().filter(|device| !host.sys.join("block").join(device).exists()) {
+                        Some(device) => format!("`{device}` is gone, and its settings with it"),
+                        None => format!("{} is gone, and its setting with it", file.display()),
+                    },
+                );
             }
             // Trying again would come to the same.
             Err(error) if matches!(item, Item::Kept(_)) => outcome.lost.push(error.to_string()),
@@ -128,7 +132,10 @@ fn put_back_driver(
             Ok(None)
         }
         GivenBack::Foreign(now) => {
-            notes.push(format!("{} is bound to `{now}` by now, which is not this run's doing: left alone", binding.0));
+            notes.push(format!(
+                "{} is bound to `{now}` by now, which is not this run's doing: left alone",
+                binding.0
+            ));
             Ok(None)
         }
         GivenBack::From(from) => {
@@ -157,13 +164,14 @@ fn put_back_one(sys: &Path, attribute: &Attribute, old: &str) -> io::Result<Opti
 impl Host {
     /// Puts back what dead runs left changed, newest run first, and removes their journals.
     ///
-    /// A journal of another boot is removed: the boot has reset sysfs. A drive whose serial is not the journal's is
-    /// left alone. Journals of live runs, and of devices that a live run holds, stay and are named; so do journals
-    /// that were not written by this user or that name a file outside the allow-list. Needs no store.
+    /// A journal of another boot is removed: the boot has reset sysfs. A drive whose serial is not the
+    /// journal's is left alone. Journals of live runs, and of devices that a live run holds, stay and are
+    /// named; so do journals that were not written by this user or that name a file outside the allow-list.
+    /// Needs no store.
     ///
     /// # Errors
-    /// [`SettingsError::NeedsRoot`] where the folder may not be read (a run without root may go on: it changes
-    /// nothing), [`SettingsError::UnsafeFolder`], or a failed file operation.
+    /// [`SettingsError::NeedsRoot`] where the folder may not be read (a run without root may go on: it
+    /// changes nothing), [`SettingsError::UnsafeFolder`], or a failed file operation.
     pub fn restore_left_behind(&self) -> Result<RestoreReport, SettingsError> {
         let mut report = RestoreReport::default();
         let boot_id = self.boot_id()?;
@@ -172,7 +180,10 @@ impl Host {
         for dead in self.dead_journals(&mut report)? {
             let path = dead.path.clone();
             if dead.record.header.boot_id != boot_id {
-                report.notes.push(format!("{} was of another boot, which reset its settings: removed", path.display()));
+                report.notes.push(format!(
+                    "{} was of another boot, which reset its settings: removed",
+                    path.display()
+                ));
                 journal::remove(&path)?;
                 continue;
             }
@@ -228,7 +239,8 @@ impl Host {
         Ok(fate)
     }
 
-    /// The journals whose runs are dead, locked, newest first. What is no journal to be trusted goes to the report.
+    /// The journals whose runs are dead, locked, newest first. What is no journal to be trusted goes to the
+    /// report.
     fn dead_journals(&self, report: &mut RestoreReport) -> Result<Vec<DeadJournal>, SettingsError> {
         let mut dead = Vec::new();
         for path in self.journal_paths()? {
@@ -243,7 +255,8 @@ impl Host {
                     report.left_alone.push(LeftAlone { journal: path, reason });
                 }
                 Err(reason) => {
-                    let reason = format!("{reason}: nothing of it is undone; look at it, then remove it by hand");
+                    let reason =
+                        format!("{reason}: nothing of it is undone; look at it, then remove it by hand");
                     report.failed.push(NotRestored { file: path, reason });
                 }
             }
@@ -308,7 +321,9 @@ fn open_dead(path: &Path) -> Result<Found, String> {
         opened => opened.map_err(cannot)?,
     };
     let metadata = file.metadata().map_err(cannot)?;
-    if let Some(reason) = (!metadata.is_file()).then_some("is no regular file").or_else(|| files::distrust(&metadata)) {
+    if let Some(reason) =
+        (!metadata.is_file()).then_some("is no regular file").or_else(|| files::distrust(&metadata))
+    {
         return Err(format!("it {reason}"));
     }
     let Some(file) = Locked::take(file).map_err(cannot)? else { return Ok(Found::Live) };

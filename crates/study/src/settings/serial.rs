@@ -1,4 +1,5 @@
-//! Which drive stood at an address when it was taken. Another one may be in its slot when it is given back, and its settings are its own.
+//! Which drive stood at an address when it was taken. Another one may be in its slot when it is given back,
+//! and its settings are its own.
 
 use super::attribute::NotAllowed;
 use super::item::Item;
@@ -10,12 +11,14 @@ use std::fs;
 use std::path::Path;
 use std::str::FromStr;
 
-/// The serial of the controller at an address. It is journalled and never written; its text form is `bus/pci/devices/ADDRESS/nvme/serial`.
+/// The serial of the controller at an address. It is journalled and never written; its text form is
+/// `bus/pci/devices/ADDRESS/nvme/serial`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Serial(pub(super) PciAddress);
 
 impl Serial {
-    /// What the kernel shows; `None` where it drives no controller there, or shows none, or what is no serial.
+    /// What the kernel shows; `None` where it drives no controller there, or shows none, or what is no
+    /// serial.
     pub(super) fn read(self, sys: &Path) -> Option<String> {
         let text = fs::read_to_string(kept::controller(sys, self.0).ok()?.join("serial")).ok()?;
         Some(text.trim().to_owned()).filter(|text| !text.is_empty() && is_serial(text))
@@ -28,7 +31,8 @@ impl Serial {
     }
 }
 
-/// True for a serial: visible ASCII and spaces (NVM Express Base Specification 2.0, Identify Controller: 20 bytes).
+/// True for a serial: visible ASCII and spaces (NVM Express Base Specification 2.0, Identify Controller: 20
+/// bytes).
 pub(super) fn is_serial(text: &str) -> bool {
     text.len() <= 20 && text.bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic())
 }
@@ -43,7 +47,8 @@ impl FromStr for Serial {
     type Err = NotAllowed;
 
     fn from_str(text: &str) -> Result<Serial, NotAllowed> {
-        let address = text.strip_prefix("bus/pci/devices/").and_then(|rest| rest.strip_suffix("/nvme/serial"));
+        let address =
+            text.strip_prefix("bus/pci/devices/").and_then(|rest| rest.strip_suffix("/nvme/serial"));
         address.and_then(|address| address.parse().ok()).map(Serial).ok_or(NotAllowed)
     }
 }

@@ -6,12 +6,14 @@ use std::str::FromStr;
 
 /// One setting of the host, by the name that study files use: the allow-list. Nothing else is ever written.
 ///
-/// `Display`, `FromStr` and serde use the name. The order (`Ord`) is one to set them in: what the kernel resets when
-/// another setting changes comes after that one. Sources: Documentation/ABI/stable/sysfs-block,
-/// Documentation/admin-guide/pm/{cpufreq,cpuidle,intel_pstate}.rst, Documentation/ABI/testing/sysfs-devices-system-cpu.
+/// `Display`, `FromStr` and serde use the name. The order (`Ord`) is one to set them in: what the kernel
+/// resets when another setting changes comes after that one. Sources: Documentation/ABI/stable/sysfs-block,
+/// Documentation/admin-guide/pm/{cpufreq,cpuidle,intel_pstate}.rst,
+/// Documentation/ABI/testing/sysfs-devices-system-cpu.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Setting {
-    /// `queue/io_poll_delay`: -1 polls all the time, 0 lets the kernel choose the sleep, more is a sleep in us.
+    /// `queue/io_poll_delay`: -1 polls all the time, 0 lets the kernel choose the sleep, more is a sleep in
+    /// us.
     IoPollDelay,
     /// `queue/scheduler`: the I/O scheduler.
     Scheduler,
@@ -33,7 +35,8 @@ pub enum Setting {
     IoTimeout,
     /// `queue/iostats`: 1 counts the device's requests in its statistics.
     Iostats,
-    /// `queue/iostats_passthrough`: 1 counts passed-through commands in the device's statistics (Linux 6.12 and newer).
+    /// `queue/iostats_passthrough`: 1 counts passed-through commands in the device's statistics (Linux 6.12
+    /// and newer).
     IostatsPassthrough,
     /// `cpufreq/policy*/scaling_governor`, on every policy.
     Governor,
@@ -43,8 +46,8 @@ pub enum Setting {
     Boost,
     /// `intel_pstate/no_turbo`: 1 forbids turbo frequencies.
     NoTurbo,
-    /// `cpu*/cpuidle/state*/disable`: idle states of a higher index are disabled on every CPU; the others are as
-    /// they were before the run.
+    /// `cpu*/cpuidle/state*/disable`: idle states of a higher index are disabled on every CPU; the others are
+    /// as they were before the run.
     CstateMax,
     /// `smt/control`: `on` or `off`.
     Smt,
@@ -139,9 +142,9 @@ impl Setting {
         }
     }
 
-    /// Settings that the kernel resets when this one changes (an elevator switch sets the queue's depth anew and
-    /// may switch writeback throttling, blk-mq-sched.c; intel_pstate's `performance` governor overrules the
-    /// preference): they are put back after it.
+    /// Settings that the kernel resets when this one changes (an elevator switch sets the queue's depth anew
+    /// and may switch writeback throttling, blk-mq-sched.c; intel_pstate's `performance` governor overrules
+    /// the preference): they are put back after it.
     pub(super) fn resets(self) -> &'static [Setting] {
         match self {
             Setting::Scheduler => &[Setting::NrRequests, Setting::WbtLatUsec],
@@ -160,11 +163,15 @@ impl Setting {
             Setting::ReadAheadKb => "a number of KiB",
             Setting::MaxSectorsKb => "a number of KiB of 4 or more",
             Setting::IoTimeout => "a number of milliseconds above 0",
-            Setting::AddRandom | Setting::Iostats | Setting::IostatsPassthrough | Setting::Boost | Setting::NoTurbo => {
-                "0 or 1"
-            }
+            Setting::AddRandom
+            | Setting::Iostats
+            | Setting::IostatsPassthrough
+            | Setting::Boost
+            | Setting::NoTurbo => "0 or 1",
             Setting::Governor => "the name of a governor, such as performance or schedutil",
-            Setting::EnergyPerformancePreference => "the name of a preference, such as performance, or 0 to 255",
+            Setting::EnergyPerformancePreference => {
+                "the name of a preference, such as performance, or 0 to 255"
+            }
             Setting::CstateMax => "the index of the deepest idle state that stays in use",
             Setting::Smt => "on or off",
         }
@@ -185,9 +192,11 @@ impl Setting {
             Setting::NrRequests | Setting::MaxSectorsKb => within(4, i32::MAX),
             Setting::WbtLatUsec | Setting::ReadAheadKb | Setting::CstateMax => within(0, i32::MAX),
             Setting::IoTimeout => within(1, i32::MAX),
-            Setting::AddRandom | Setting::Iostats | Setting::IostatsPassthrough | Setting::Boost | Setting::NoTurbo => {
-                within(0, 1)
-            }
+            Setting::AddRandom
+            | Setting::Iostats
+            | Setting::IostatsPassthrough
+            | Setting::Boost
+            | Setting::NoTurbo => within(0, 1),
             Setting::Scheduler | Setting::Governor => is_word("-_"),
             Setting::EnergyPerformancePreference => is_word("_") || within(0, 255),
             Setting::Smt => matches!(value, "on" | "off"),

@@ -49,25 +49,33 @@ impl Hold {
 }
 
 impl Settings<'_> {
-    /// Takes a drive from its driver and binds it to vfio-pci: locked (`pci:ADDRESS`, and its block devices), journalled and
-    /// synced, then done, within a limit of 10 s. A drive that vfio-pci has already is only locked. Whatever the caller
-    /// has open on the drive must be closed before, or its block devices may come back under other names.
+    /// Takes a drive from its driver and binds it to vfio-pci: locked (`pci:ADDRESS`, and its block devices),
+    /// journalled and synced, then done, within a limit of 10 s. A drive that vfio-pci has already is only
+    /// locked. Whatever the caller has open on the drive must be closed before, or its block devices may come
+    /// back under other names.
     ///
     /// # Errors
-    /// [`SettingsError::NeedsRoot`], [`SettingsError::Locked`], a failed file operation, or [`SettingsError::NotTaken`], which
-    /// says whether the drive is back with its driver; if it is not, [`Settings::restore`] tries again.
+    /// [`SettingsError::NeedsRoot`], [`SettingsError::Locked`], a failed file operation, or
+    /// [`SettingsError::NotTaken`], which says whether the drive is back with its driver; if it is not,
+    /// [`Settings::restore`] tries again.
     pub fn take(&mut self, plan: &TakePlan) -> Result<(), SettingsError> {
         let binding = Binding(plan.address);
         let not_taken = |reason: String| SettingsError::NotTaken { address: plan.address, reason };
         if !self.locks.is_effective() {
-            return Err(SettingsError::NeedsRoot { what: format!("taking {} from its driver", plan.address) });
+            return Err(SettingsError::NeedsRoot {
+                what: format!("taking {} from its driver", plan.address),
+            });
         }
         let sys = self.host.sys.clone();
         let disks = disks(&sys, plan);
         self.lock_drive(binding, &disks)?;
-        let from = binding.read(&sys).map_err(|error| not_taken(format!("{error}; check that the drive is there")))?;
+        let from = binding
+            .read(&sys)
+            .map_err(|error| not_taken(format!("{error}; check that the drive is there")))?;
         if from != plan.driver.as_deref().unwrap_or(NONE) {
-            return Err(not_taken(format!("its driver has become `{from}` since it was looked at; try again")));
+            return Err(not_taken(format!(
+                "its driver has become `{from}` since it was looked at; try again"
+            )));
         }
         if from == VFIO {
             return Ok(());
@@ -99,17 +107,20 @@ impl Settings<'_> {
         }
     }
 
-    /// Gives a drive back that [`Settings::take`] took: its old driver, no `driver_override`, its block devices there within
-    /// 20 s, their queue files and the features of its controller as they stood when it was taken; what it has lost for good is
-    /// a warning ([`Settings::warnings`]). Nothing is done for a drive that this run did not
-    /// take. The drive must not be open through VFIO any more: drop its controller first.
+    /// Gives a drive back that [`Settings::take`] took: its old driver, no `driver_override`, its block
+    /// devices there within 20 s, their queue files and the features of its controller as they stood when it
+    /// was taken; what it has lost for good is a warning ([`Settings::warnings`]). Nothing is done for a
+    /// drive that this run did not take. The drive must not be open through VFIO any more: drop its
+    /// controller first.
     ///
     /// # Errors
     /// [`SettingsError::NotGivenBack`]: the drive is gone, another one is in its place, a living process has it open (it is named), the
-    /// old driver does not take it, or its block devices do not come; the journal is kept and the call may be repeated.
-    /// [`SettingsError::Locked`] if another run was quicker to claim a block device.
+    /// old driver does not take it, or its block devices do not come; the journal is kept and the call may be
+    /// repeated. [`SettingsError::Locked`] if another run was quicker to claim a block device.
     pub fn give_back(&mut self, address: PciAddress) -> Result<(), SettingsError> {
-        let Some(position) = self.hold.taken.iter().position(|taken| taken.binding.0 == address) else { return Ok(()) };
+        let Some(position) = self.hold.taken.iter().position(|taken| taken.binding.0 == address) else {
+            return Ok(());
+        };
         let not_back = |reason: String| SettingsError::NotGivenBack { address, reason };
         let sys = &self.host.sys;
         let Taken { binding, from, disks, stood, kept, .. } = &self.hold.taken[position];
@@ -127,8 +138,9 @@ impl Settings<'_> {
         if !missing.is_empty() {
             return Err(not_back(missing_disks(self.host, &missing)));
         }
-        let is_other =
-            |disk: &&String| PciAddress::of_device(&sys.join("block").join(disk)).is_some_and(|found| found != address);
+        let is_other = |disk: &&String| {
+            PciAddress::of_device(&sys.join("block").join(disk)).is_some_and(|found| found != address)
+        };
         if let Some(disk) = disks.iter().find(is_other) {
             return Err(not_back(format!(
                 "its driver has it again, but {disk} is a block device of another drive now"
@@ -146,7 +158,10 @@ impl Settings<'_> {
         }
         let failed = kept.iter().filter_map(|(kept, value)| kept.put_back(self.host, value).err());
         // What is gone took its values with it.
-        let lost = failed.filter(|error| error.kind() != ErrorKind::NotFound).map(|error| error.to_string()).collect();
+        let lost = failed
+            .filter(|error| error.kind() != ErrorKind::NotFound)
+            .map(|error| error.to_string())
+            .collect();
         for disk in gone.iter().filter(|disk| self.devices.contains(disk)) {
             self.hold.claims.extend(host::claim(&sys.join("block"), disk)?);
         }
@@ -179,7 +194,8 @@ impl Settings<'_> {
     /// What stands in the queue files of these devices, in the order to set it in.
     fn stood(&self, own: &[String]) -> Vec<(Attribute, String)> {
         let settings = Setting::all().into_iter().filter(|setting| setting.place() == Place::Queue);
-        let attributes = settings.flat_map(|setting| Attribute::of(setting, &self.host.sys, own).unwrap_or_default());
+        let attributes =
+            settings.flat_map(|setting| Attribute::of(setting, &self.host.sys, own).unwrap_or_default());
         let standing = attributes.filter_map(|attribute| {
             let value = attribute.read(&self.host.sys).ok().filter(|value| is_plain_value(value))?;
             Some((attribute, value))
@@ -191,8 +207,8 @@ impl Settings<'_> {
 /// Why block devices that did not come back are no small thing.
 pub(super) fn missing_disks(host: &Host, missing: &[&str]) -> String {
     format!(
-        "its driver has it again, but {} did not come back within {} s; `dmesg` tells why, and whatever still has \
-         the drive open lets it come back under another name",
+        "its driver has it again, but {} did not come back within {} s; `dmesg` tells why, and whatever \
+         still has the drive open lets it come back under another name",
         missing.join(", "),
         host.disks_limit.as_secs()
     )

@@ -173,7 +173,8 @@ fn changes_are_journalled_and_put_back_newest_first() {
         // The kernel's own doing on an elevator switch.
         fixture.write("sys/block/sda/queue/nr_requests", "256");
         let restored = settings.restore().unwrap();
-        let files: Vec<_> = restored.iter().map(|one| one.file.file_name().unwrap().to_str().unwrap()).collect();
+        let files: Vec<_> =
+            restored.iter().map(|one| one.file.file_name().unwrap().to_str().unwrap()).collect();
         assert_eq!(files, ["scheduler", "nr_requests", "nomerges"]);
         assert_eq!((restored[2].from.as_str(), restored[2].to.as_str()), ("1", "0"));
         assert_eq!(settings.changes().len(), 3);
@@ -253,7 +254,10 @@ fn a_link_in_an_attributes_place_is_not_followed() {
     fixture.with_settings(&["sda"], |settings| {
         let error = set(settings, "nomerges", "2").unwrap_err();
         assert!(matches!(error, SettingsError::Refused { .. }), "{error}");
-        assert!(fixture.journals()[0].ends_with("\"old\":\"0\",\"new\":\"2\"}\n"), "journalled before it was tried");
+        assert!(
+            fixture.journals()[0].ends_with("\"old\":\"0\",\"new\":\"2\"}\n"),
+            "journalled before it was tried"
+        );
         assert_eq!(settings.changes(), []);
     });
     assert_eq!(fixture.read("sys/block/sdb/queue/nomerges"), "0");

@@ -1,5 +1,5 @@
-//! Taking and giving back on a fixture whose files a stand-in for the kernel watches: it moves the driver's link and lets
-//! block devices come and go. The real kernel is met in the lab.
+//! Taking and giving back on a fixture whose files a stand-in for the kernel watches: it moves the driver's
+//! link and lets block devices come and go. The real kernel is met in the lab.
 
 mod kept;
 
@@ -83,7 +83,9 @@ impl Kernel {
         }
         for driver in DRIVERS {
             let file = |name: &str| format!("sys/bus/pci/drivers/{driver}/{name}");
-            if self.written(&file("unbind"), format!("unbind {driver}")) && self.driver().as_deref() == Some(driver) {
+            if self.written(&file("unbind"), format!("unbind {driver}"))
+                && self.driver().as_deref() == Some(driver)
+            {
                 self.disks_go();
                 fs::remove_file(self.path(&format!("{DEVICE}/driver"))).unwrap();
             }
@@ -106,7 +108,8 @@ impl Kernel {
         if *self.refusing.lock().unwrap() == Some(driver) || self.driver().is_some() {
             return;
         }
-        symlink(self.path("sys/bus/pci/drivers").join(driver), self.path(&format!("{DEVICE}/driver"))).unwrap();
+        symlink(self.path("sys/bus/pci/drivers").join(driver), self.path(&format!("{DEVICE}/driver")))
+            .unwrap();
         if driver == "nvme" {
             *self.coming.lock().unwrap() = Some(Instant::now() + Duration::from_millis(4));
         }
@@ -115,7 +118,8 @@ impl Kernel {
     fn disks_come(&self) {
         let controller = self.controller_comes();
         let disk = controller.join("nvme0n1");
-        let queue = [("queue/scheduler", "none"), ("queue/nr_requests", "1023"), ("queue/io_timeout", "30000")];
+        let queue =
+            [("queue/scheduler", "none"), ("queue/nr_requests", "1023"), ("queue/io_timeout", "30000")];
         for (file, value) in queue.into_iter().chain([("serial", "S-1"), ("stat", "")]) {
             fs::create_dir_all(disk.join(file).parent().unwrap()).unwrap();
             fs::write(disk.join(file), format!("{value}\n")).unwrap();
@@ -136,8 +140,9 @@ impl Kernel {
     fn is_idle(&self) -> bool {
         let _busy = self.busy.lock().unwrap();
         let files = DRIVERS.iter().flat_map(|driver| [format!("{driver}/unbind"), format!("{driver}/bind")]);
-        let files =
-            files.map(|file| format!("sys/bus/pci/drivers/{file}")).chain(["sys/bus/pci/drivers_probe".to_owned()]);
+        let files = files
+            .map(|file| format!("sys/bus/pci/drivers/{file}"))
+            .chain(["sys/bus/pci/drivers_probe".to_owned()]);
         files.into_iter().all(|file| fs::read_to_string(self.path(&file)).is_ok_and(|text| text.is_empty()))
     }
 }
@@ -189,7 +194,8 @@ impl Machine {
     }
 
     fn settings<T>(&self, work: impl FnOnce(&mut Settings<'_>) -> T) -> T {
-        let devices: &[&str] = if self.fixture.path("sys/block/nvme0n1").exists() { &["nvme0n1"] } else { &[] };
+        let devices: &[&str] =
+            if self.fixture.path("sys/block/nvme0n1").exists() { &["nvme0n1"] } else { &[] };
         self.fixture.with_settings(devices, work)
     }
 
@@ -205,7 +211,8 @@ impl Machine {
     fn journal(&self, old: &str) -> PathBuf {
         self.fixture.host().lock(&[]).unwrap();
         let path = self.fixture.path("run/iopj/journal-77-1.jsonl");
-        let header = format!(r#"{{"iopj_journal":1,"boot_id":"{BOOT_ID}","pid":77,"begun_ns":1,"devices":[]}}"#);
+        let header =
+            format!(r#"{{"iopj_journal":1,"boot_id":"{BOOT_ID}","pid":77,"begun_ns":1,"devices":[]}}"#);
         let line = format!(r#"{{"file":"bus/pci/devices/{ADDRESS}/driver","old":"{old}","new":"vfio-pci"}}"#);
         let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path).unwrap();
         std::io::Write::write_all(&mut file, format!("{header}\n{line}\n").as_bytes()).unwrap();
@@ -238,7 +245,10 @@ fn a_drive_is_taken_and_given_back_step_by_step() {
             let journal = machine.fixture.journals().remove(0);
             let lines: Vec<&str> = journal.lines().collect();
             assert!(lines[0].contains(r#"{"name":"nvme0n1","serial":"S-1"}"#), "{journal}");
-            assert_eq!(lines[1], r#"{"file":"bus/pci/devices/0000:01:00.0/nvme/serial","old":"S-1","new":"S-1"}"#);
+            assert_eq!(
+                lines[1],
+                r#"{"file":"bus/pci/devices/0000:01:00.0/nvme/serial","old":"S-1","new":"S-1"}"#
+            );
             assert_eq!(lines[2], r#"{"file":"block/nvme0n1/queue/io_timeout","old":"5000","new":"5000"}"#);
             assert_eq!(lines[3], r#"{"file":"block/nvme0n1/queue/nr_requests","old":"1023","new":"1023"}"#);
             assert_eq!(lines[4], r#"{"file":"block/nvme0n1/queue/scheduler","old":"kyber","new":"kyber"}"#);
@@ -247,12 +257,23 @@ fn a_drive_is_taken_and_given_back_step_by_step() {
             settings.give_back(address()).unwrap();
             assert_eq!(machine.kernel.driver().as_deref(), Some("nvme"));
             assert_eq!(machine.seen(), ["override ", "unbind vfio-pci", "bind nvme"]);
-            assert_eq!(machine.fixture.read(&format!("{queue}/scheduler")), "kyber", "the driver's own is `none`");
-            assert_eq!(machine.fixture.read(&format!("{queue}/io_timeout")), "5000", "the driver's own is 30000");
+            assert_eq!(
+                machine.fixture.read(&format!("{queue}/scheduler")),
+                "kyber",
+                "the driver's own is `none`"
+            );
+            assert_eq!(
+                machine.fixture.read(&format!("{queue}/io_timeout")),
+                "5000",
+                "the driver's own is 30000"
+            );
         }
         let changes: Vec<_> =
             settings.changes().iter().map(|change| (change.old.as_str(), change.new.as_str())).collect();
-        assert_eq!(changes, [("nvme", "vfio-pci"), ("vfio-pci", "nvme"), ("nvme", "vfio-pci"), ("vfio-pci", "nvme")]);
+        assert_eq!(
+            changes,
+            [("nvme", "vfio-pci"), ("vfio-pci", "nvme"), ("nvme", "vfio-pci"), ("vfio-pci", "nvme")]
+        );
         settings.give_back(address()).unwrap();
         assert_eq!(settings.restore().unwrap(), []);
     });
@@ -310,7 +331,9 @@ fn a_driver_that_does_not_come_leaves_the_drive_with_the_old_one() {
     machine.settings(|settings| {
         let message = settings.take(&plan(Some("nvme"))).unwrap_err().to_string();
         assert!(
-            message.starts_with("0000:01:00.0 could not be taken from its driver: after 2 s its driver is `none`"),
+            message.starts_with(
+                "0000:01:00.0 could not be taken from its driver: after 2 s its driver is `none`"
+            ),
             "{message}"
         );
         assert!(message.ends_with("it is back with its driver"), "{message}");
@@ -319,14 +342,19 @@ fn a_driver_that_does_not_come_leaves_the_drive_with_the_old_one() {
         assert!(!machine.is_pinned());
         // A plan that is out of date changes nothing.
         let message = settings.take(&plan(Some("uio"))).unwrap_err().to_string();
-        assert!(message.contains("its driver has become `nvme` since it was looked at; try again"), "{message}");
+        assert!(
+            message.contains("its driver has become `nvme` since it was looked at; try again"),
+            "{message}"
+        );
         // An old driver that refuses is told, and tried again.
         *machine.kernel.refusing.lock().unwrap() = None;
         settings.take(&plan(Some("nvme"))).unwrap();
         *machine.kernel.refusing.lock().unwrap() = Some("nvme");
         let message = settings.give_back(address()).unwrap_err().to_string();
         assert!(
-            message.contains("could not be given back to its driver: after 2 s its driver is `none`, not `nvme`"),
+            message.contains(
+                "could not be given back to its driver: after 2 s its driver is `none`, not `nvme`"
+            ),
             "{message}"
         );
         let message = settings.restore().unwrap_err().to_string();
@@ -358,11 +386,15 @@ fn a_drive_that_is_open_through_vfio_is_not_touched() {
                 2 => descriptor(&fixture.path("dev/vfio/devices/vfio3")),
                 _ => {
                     descriptor(Path::new("anon_inode:[vfio-device]"));
-                    fixture.write("proc/4711/fdinfo/9", &format!("flags: 02\nvfio-device-syspath: /{DEVICE}"));
+                    fixture
+                        .write("proc/4711/fdinfo/9", &format!("flags: 02\nvfio-device-syspath: /{DEVICE}"));
                 }
             }
             let message = settings.give_back(address()).unwrap_err().to_string();
-            assert!(message.contains("the process with id 4711 has it open through VFIO: end that"), "{message}");
+            assert!(
+                message.contains("the process with id 4711 has it open through VFIO: end that"),
+                "{message}"
+            );
             assert!(settings.restore().unwrap_err().to_string().contains("id 4711"));
             assert_eq!((machine.seen(), machine.is_pinned()), (vec![], true));
             fs::remove_file(fixture.path("proc/4711/fd/9")).unwrap();
@@ -385,7 +417,10 @@ fn disks_that_stay_away_are_named() {
         assert!(machine.fixture.path("run/iopj/nvme0n2.lock").exists());
         fs::remove_dir_all(machine.fixture.path("sys/block/nvme0n2")).unwrap();
         let message = settings.give_back(address()).unwrap_err().to_string();
-        assert!(message.contains("its driver has it again, but nvme0n2 did not come back within 2 s"), "{message}");
+        assert!(
+            message.contains("its driver has it again, but nvme0n2 did not come back within 2 s"),
+            "{message}"
+        );
     });
     assert_eq!((machine.kernel.driver().as_deref(), machine.fixture.journals().len()), (Some("nvme"), 0));
 }
@@ -406,7 +441,8 @@ fn a_drive_that_somebody_bound_meanwhile_is_left_alone() {
         let machine = Machine::new(Some(driver));
         machine.journal(old);
         let report = machine.restore();
-        let note = format!("0000:01:00.0 is bound to `{driver}` by now, which is not this run's doing: left alone");
+        let note =
+            format!("0000:01:00.0 is bound to `{driver}` by now, which is not this run's doing: left alone");
         assert_eq!((report.notes, report.restored.len(), machine.seen()), (vec![note], 0, vec![]));
         assert_eq!(machine.fixture.journals(), [""; 0]);
     }
@@ -458,7 +494,11 @@ fn a_killed_run_gives_its_drive_back() {
         let report = machine.restore();
         assert_eq!((report.failed, report.left_alone), (vec![], vec![]), "killed at moment {moment}");
         assert_eq!(machine.kernel.driver().as_deref(), Some("nvme"), "killed at moment {moment}");
-        assert_eq!(machine.fixture.read("sys/block/nvme0n1/queue/scheduler"), "kyber", "killed at moment {moment}");
+        assert_eq!(
+            machine.fixture.read("sys/block/nvme0n1/queue/scheduler"),
+            "kyber",
+            "killed at moment {moment}"
+        );
         assert!(!machine.is_pinned(), "killed at moment {moment}");
         assert_eq!((machine.kept(), report.notes), (kept.clone(), vec![]), "killed at moment {moment}");
         assert_eq!(machine.fixture.journals(), [""; 0]);
@@ -471,7 +511,10 @@ fn a_forged_driver_undoes_nothing() {
         let machine = Machine::new(Some("vfio-pci"));
         machine.journal(old);
         let report = machine.restore();
-        assert!(report.failed[0].reason.contains("no single word that could be put back"), "{old}: {report:?}");
+        assert!(
+            report.failed[0].reason.contains("no single word that could be put back"),
+            "{old}: {report:?}"
+        );
         assert_eq!(machine.seen(), [""; 0]);
     }
 }
@@ -507,9 +550,11 @@ proptest! {
 fn a_binding_has_one_text() {
     let binding = Binding(address());
     assert_eq!(binding.to_string().parse(), Ok(binding));
-    for text in
-        ["bus/pci/devices/0000:01:00.0", "bus/pci/devices/01:00.0/driver", "bus/pci/devices/0000:01:00.0/driver/"]
-    {
+    for text in [
+        "bus/pci/devices/0000:01:00.0",
+        "bus/pci/devices/01:00.0/driver",
+        "bus/pci/devices/0000:01:00.0/driver/",
+    ] {
         assert!(text.parse::<Binding>().is_err(), "{text}");
     }
 }

@@ -14,7 +14,9 @@ const CHILD_ROOT: &str = "IOPJ_TEST_CHILD_ROOT";
 /// This test program, to play the named part of a file of tests on the fixture's host.
 fn player(file: &str, part: &str, fixture: &Fixture) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args([&format!("settings::{file}::{part}"), "--exact", "--quiet"]).env(CHILD_ROOT, fixture.root());
+    command
+        .args([&format!("settings::{file}::{part}"), "--exact", "--quiet"])
+        .env(CHILD_ROOT, fixture.root());
     command.stdout(std::process::Stdio::null());
     command
 }
@@ -128,8 +130,8 @@ fn line(old: &str, new: &str) -> String {
     format!("{{\"file\":\"block/sda/queue/nomerges\",\"old\":\"{old}\",\"new\":\"{new}\"}}\n")
 }
 
-/// What the next start does. A program that another test is just starting holds copies of this one's locks until it runs,
-/// so that a dead journal may seem to live for a moment.
+/// What the next start does. A program that another test is just starting holds copies of this one's locks
+/// until it runs, so that a dead journal may seem to live for a moment.
 pub(super) fn restore(fixture: &Fixture) -> RestoreReport {
     let seems_alive =
         |report: &RestoreReport| report.left_alone.iter().any(|one| one.reason.starts_with("its run lives"));
@@ -162,9 +164,12 @@ fn a_torn_last_line_is_passed_over() {
 
 #[test]
 fn a_forged_path_undoes_nothing_of_its_journal() {
-    for forged in
-        ["../../etc/shadow", "block/../../etc/queue/nomerges", "kernel/uevent_helper", "block/sdb/queue/nomerges"]
-    {
+    for forged in [
+        "../../etc/shadow",
+        "block/../../etc/queue/nomerges",
+        "kernel/uevent_helper",
+        "block/sdb/queue/nomerges",
+    ] {
         let fixture = Fixture::new();
         fixture.write("sys/kernel/uevent_helper", "harmless");
         fixture.write("sys/block/sda/queue/nomerges", "2");
@@ -218,7 +223,11 @@ fn another_drive_under_the_name_is_left_alone() {
         let boost = "{\"file\":\"devices/system/cpu/cpufreq/boost\",\"old\":\"1\",\"new\":\"0\"}\n";
         journal(&fixture, 1, &header_with(BOOT_ID, serial), &format!("{}{boost}", line("0", "2")));
         let report = restore(&fixture);
-        assert!(report.notes[0].starts_with("`sda` is another drive now (serial S-sda"), "{:?}", report.notes);
+        assert!(
+            report.notes[0].starts_with("`sda` is another drive now (serial S-sda"),
+            "{:?}",
+            report.notes
+        );
         assert_eq!(report.restored.len(), 1);
         assert_eq!((fixture.sda("nomerges"), fixture.journals().len()), ("2".into(), 0));
     }
@@ -273,7 +282,10 @@ fn what_cannot_be_put_back_keeps_its_journal() {
         fs::rename(fixture.path("sys/block/sda/queue/nomerges"), fixture.path("away")).unwrap();
         fixture.link("sys/block/sda/queue/nomerges", "away");
         let message = settings.restore().unwrap_err().to_string();
-        assert!(message.contains("nomerges (") && message.contains("`iopj restore` tries again"), "{message}");
+        assert!(
+            message.contains("nomerges (") && message.contains("`iopj restore` tries again"),
+            "{message}"
+        );
     });
     assert_eq!((fixture.sda("read_ahead_kb"), fixture.journals().len()), ("128".into(), 1));
     assert_eq!(restore(&fixture).failed.len(), 1);
@@ -325,7 +337,10 @@ fn without_root_a_run_goes_on_and_changes_nothing() {
     assert_eq!(answer(), refused);
     // The same once root has made the folder.
     drop(fixture.host().lock(&names(&["sda"])).unwrap());
-    assert_eq!(answer(), format!("{refused}putting settings back needs root: run iopj as root, or do without it"));
+    assert_eq!(
+        answer(),
+        format!("{refused}putting settings back needs root: run iopj as root, or do without it")
+    );
 }
 
 /// A loop device on a small file, detached when dropped.
@@ -368,7 +383,10 @@ fn the_kernel_takes_and_gives_back() {
     assert!(refused.contains("it offers none"), "{refused}");
     io_poll_delay_takes_or_is_explained(&mut settings);
     settings.restore().unwrap();
-    assert_eq!((read("nomerges"), read("scheduler"), read("nr_requests")), (nomerges, scheduler, nr_requests));
+    assert_eq!(
+        (read("nomerges"), read("scheduler"), read("nr_requests")),
+        (nomerges, scheduler, nr_requests)
+    );
     assert_eq!(fs::read_dir(&host.run).unwrap().count(), 1, "only the lock file stays");
 }
 

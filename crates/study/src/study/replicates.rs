@@ -1,4 +1,5 @@
-//! `replicates`: how often each cell is measured, as a number of blocks or as blocks until decisions are made.
+//! `replicates`: how often each cell is measured, as a number of blocks or as blocks until decisions are
+//! made.
 
 use super::{StudyError, error};
 use iopj_store::Sequential;
@@ -8,7 +9,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(
     untagged,
-    expecting = "write a whole number of 1 or more, or a table such as { min = 5, max = 30, until = \"2 %\" }"
+    expecting = "write a whole number of 1 or more, or a table such as { min = 5, max = 30, until = \"2 %\" \
+                 }"
 )]
 pub enum Replicates {
     /// As many blocks.
@@ -59,10 +61,14 @@ impl Replicates {
     pub fn sequential(&self) -> Result<Option<Sequential>, StudyError> {
         let Replicates::Until(Until { min, max, until }) = self else { return Ok(None) };
         if *min < 2 {
-            return error(format!("replicates: min = {min} is too few, for one block shows no spread: the least is 2"));
+            return error(format!(
+                "replicates: min = {min} is too few, for one block shows no spread: the least is 2"
+            ));
         }
         if max < min {
-            return error(format!("replicates: max = {max} is less than min = {min}: raise max, or lower min"));
+            return error(format!(
+                "replicates: max = {max} is less than min = {min}: raise max, or lower min"
+            ));
         }
         let share = until.strip_suffix('%').and_then(|number| number.trim().parse::<f64>().ok());
         match share {
@@ -70,7 +76,8 @@ impl Replicates {
                 Ok(Some(Sequential { min: *min, max: *max, until: percent / 100.0 }))
             }
             _ => error(format!(
-                "replicates: until = \"{until}\" is no share of a mean: write one between 0 and 100 per cent, such as \"2 %\""
+                "replicates: until = \"{until}\" is no share of a mean: write one between 0 and 100 per \
+                 cent, such as \"2 %\""
             )),
         }
     }
@@ -83,7 +90,8 @@ mod tests {
 
     fn study(replicates: &str) -> Result<Study, StudyError> {
         let text = format!(
-            "name = \"t\"\npaths = \"available\"\nreplicates = {replicates}\nseed = 7\n[settings]\nnomerges = 2\n[[workload]]\nrw = \"read\"\n"
+            "name = \"t\"\npaths = \"available\"\nreplicates = {replicates}\nseed = 7\n[settings]\nnomerges \
+             = 2\n[[workload]]\nrw = \"read\"\n"
         );
         Study::parse(&text, "t.toml")
     }
@@ -109,7 +117,10 @@ mod tests {
             ("{ min = 5, max = 9, until = \"0 %\" }", "between 0 and 100"),
             ("{ min = 5, max = 9, until = \"nan %\" }", "is no share"),
             ("{ min = 5, max = 9 }", "write a whole number"),
-            ("{ min = 5, max = 9, untill = \"2 %\" }", "unknown key `untill` in replicates: did you mean `until`?"),
+            (
+                "{ min = 5, max = 9, untill = \"2 %\" }",
+                "unknown key `untill` in replicates: did you mean `until`?",
+            ),
             ("-1", "write a whole number"),
             ("\"5\"", "write a whole number"),
         ] {

@@ -17,8 +17,9 @@ fn message(text: &str) -> String {
 
 #[test]
 fn lists_are_axes() {
-    let text =
-        format!("{SMALL}bs = [\"4k\", \"16k\"]\niodepth = [1, 2, 4]\nruntime = \"2s\"\ncpus_allowed = \"0-1,3\"\n");
+    let text = format!(
+        "{SMALL}bs = [\"4k\", \"16k\"]\niodepth = [1, 2, 4]\nruntime = \"2s\"\ncpus_allowed = \"0-1,3\"\n"
+    );
     let study = Study::parse(&text, "t").unwrap();
     let all = study.workloads[0].workloads().unwrap();
     assert_eq!(
@@ -38,10 +39,13 @@ fn a_profile_is_asked_for_by_name() {
 
 #[test]
 fn settings_multiply() {
-    let text = SMALL.replace("[[workload]]", "[settings]\nnomerges = [0, 2]\nscheduler = \"none\"\n[[workload]]");
+    let text =
+        SMALL.replace("[[workload]]", "[settings]\nnomerges = [0, 2]\nscheduler = \"none\"\n[[workload]]");
     let combinations = Study::parse(&text, "t").unwrap().settings_matrix().unwrap();
-    let texts: Vec<String> =
-        combinations.iter().map(|c| c.iter().map(|(s, v)| format!("{s}={v}")).collect::<Vec<_>>().join(" ")).collect();
+    let texts: Vec<String> = combinations
+        .iter()
+        .map(|c| c.iter().map(|(s, v)| format!("{s}={v}")).collect::<Vec<_>>().join(" "))
+        .collect();
     assert_eq!(texts, ["scheduler=none nomerges=0", "scheduler=none nomerges=2"]);
 }
 
@@ -93,7 +97,8 @@ fn shipped(file: &str) -> Study {
 
 #[test]
 fn every_shipped_study_is_planned_under_the_name_of_its_file() {
-    let available = ["posix-sio/syscall/interrupt".parse().unwrap(), "libaio/syscall/interrupt".parse().unwrap()];
+    let available =
+        ["posix-sio/syscall/interrupt".parse().unwrap(), "libaio/syscall/interrupt".parse().unwrap()];
     let folder = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../../studies")).unwrap();
     let files: Vec<String> = folder.map(|file| file.unwrap().file_name().into_string().unwrap()).collect();
     assert!(files.contains(&"iface23-fio.toml".to_owned()), "{files:?}");
@@ -108,7 +113,8 @@ fn every_shipped_study_is_planned_under_the_name_of_its_file() {
 fn the_papers_matrix_of_interfaces_is_of_fio_alone() {
     let study = shipped("iface23-fio.toml");
     let (cells, left_out) = crate::plan::cells(&study, &[]).unwrap();
-    // Of nine paths, reads and writes of three sizes: six depths, two of the paths at the first alone, and five thread counts.
+    // Of nine paths, reads and writes of three sizes: six depths, two of the paths at the first alone, and
+    // five thread counts.
     assert_eq!((cells.len(), left_out), (6 * (9 + 5 * 7) + 6 * 5 * 9, 6 * 5 * 2));
     assert!(cells.iter().all(|cell| cell.generator == iopj_store::Generator::Fio));
     let spdk = cells.iter().filter(|cell| cell.path == iopj_core::IoPath::Spdk).count();

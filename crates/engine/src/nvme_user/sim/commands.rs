@@ -133,7 +133,8 @@ impl State {
                 data[336..338].copy_from_slice(&self.behaviour.host_memory_parts.1.to_le_bytes());
                 data[263] = self.behaviour.power_states.len().saturating_sub(1) as u8;
                 data[265] = u8::from(!self.behaviour.power_states.is_empty());
-                for (state, (idle, entry, exit)) in data[2048..].chunks_exact_mut(32).zip(&self.behaviour.power_states)
+                for (state, (idle, entry, exit)) in
+                    data[2048..].chunks_exact_mut(32).zip(&self.behaviour.power_states)
                 {
                     state[3] = u8::from(*idle) << 1;
                     state[4..8].copy_from_slice(&entry.to_le_bytes());

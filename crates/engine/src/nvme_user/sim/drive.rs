@@ -1,5 +1,5 @@
-//! A simulated drive that does its work when it is asked to: its doorbells are mapped, as a real device's, and what the
-//! device does happens outside the engine's calls.
+//! A simulated drive that does its work when it is asked to: its doorbells are mapped, as a real device's,
+//! and what the device does happens outside the engine's calls.
 
 use super::super::controller::{Controller, Setup};
 use super::super::dma::Memory;
@@ -22,8 +22,9 @@ const COMPLETION: usize = SUBMISSION + 4;
 /// Entries of the longest queue: as many as NVMe allows.
 const MOST_ENTRIES: u32 = 1 << 16;
 
-/// A simulated NVMe drive behind the `nvme-user` engine, with one namespace and one queue pair. It takes commands in
-/// [`Drive::work`] and at no other time, so a wait for a completion that was not worked for does not return.
+/// A simulated NVMe drive behind the `nvme-user` engine, with one namespace and one queue pair. It takes
+/// commands in [`Drive::work`] and at no other time, so a wait for a completion that was not worked for does
+/// not return.
 ///
 /// Source: NVM Express Base Specification 2.0.
 pub struct Drive {
@@ -32,7 +33,8 @@ pub struct Drive {
 }
 
 impl Drive {
-    /// A drive of `len` bytes, all zero, in blocks of 512 bytes; `len` is a multiple of 512. Its target can be written.
+    /// A drive of `len` bytes, all zero, in blocks of 512 bytes; `len` is a multiple of 512. Its target can
+    /// be written.
     ///
     /// # Errors
     /// No memory for its admin queues.
@@ -79,7 +81,9 @@ impl Deferred {
     fn work(&self, most: u32) {
         let (tail, head) = (self.tail.load(Ordering::Acquire), self.head.load(Ordering::Acquire));
         let mut state = self.sim.state();
-        let (Some(submission), Some(completion)) = (state.submission[PAIR], state.completion[PAIR]) else { return };
+        let (Some(submission), Some(completion)) = (state.submission[PAIR], state.completion[PAIR]) else {
+            return;
+        };
         if head != completion.head {
             state.doorbell(2 * PAIR + 1, head);
         }
@@ -173,8 +177,8 @@ mod tests {
         Request { op: Op::Read, slot: Slot(slot), len: 512, offset: u64::from(slot) * 512, tag: slot.into() }
     }
 
-    /// Does `rounds` of pushing `depth` reads and waiting for them all; the writes of the submission queue's doorbell and of the completion
-    /// queue's.
+    /// Does `rounds` of pushing `depth` reads and waiting for them all; the writes of the submission queue's
+    /// doorbell and of the completion queue's.
     fn doorbells(most_entries: u32, depth: u32, rounds: u64) -> [u64; 2] {
         let drive = Drive::with_entries(4096, most_entries).unwrap();
         let pool = Pool::new(depth, 512).unwrap();

@@ -1,6 +1,7 @@
-//! A simulated controller for tests: it reads queues and lists as the specification has them, reaches only memory that
-//! was mapped for it, and panics on every doorbell that a controller may take amiss. What commands do stands in
-//! `commands`; `drive` works only when it is asked to, so that an engine's own instructions can be counted.
+//! A simulated controller for tests: it reads queues and lists as the specification has them, reaches only
+//! memory that was mapped for it, and panics on every doorbell that a controller may take amiss. What
+//! commands do stands in `commands`; `drive` works only when it is asked to, so that an engine's own
+//! instructions can be counted.
 
 mod commands;
 mod drive;
@@ -30,10 +31,12 @@ pub(super) struct Behaviour {
     pub(super) host_memory: (u32, u32),
     /// The least length of a part of it in pages, and the most parts.
     pub(super) host_memory_parts: (u32, u16),
-    /// Power states: whether no I/O is done in each, and the times to enter and to leave it in us. None: no transitions by itself.
+    /// Power states: whether no I/O is done in each, and the times to enter and to leave it in us. None: no
+    /// transitions by itself.
     pub(super) power_states: Vec<(bool, u32, u32)>,
-    /// Features with their values after a reset, but those that are told with data; one that it refuses to change, one that it does
-    /// not change though it does not refuse, and one whose change never ends; 0 for none.
+    /// Features with their values after a reset, but those that are told with data; one that it refuses to
+    /// change, one that it does not change though it does not refuse, and one whose change never ends; 0 for
+    /// none.
     pub(super) features: BTreeMap<u32, u32>,
     pub(super) fixed_feature: u32,
     pub(super) deaf_feature: u32,
@@ -129,13 +132,15 @@ unsafe impl Send for Reach {}
 
 impl Reach {
     fn at(&self, address: u64) -> *mut u8 {
-        let page = self.0.get(&(address / PAGE as u64)).unwrap_or_else(|| panic!("{address:#x} is not mapped"));
+        let page =
+            self.0.get(&(address / PAGE as u64)).unwrap_or_else(|| panic!("{address:#x} is not mapped"));
         page.wrapping_add(address as usize % PAGE)
     }
 
     fn read<const N: usize>(&self, address: u64) -> [u8; N] {
         assert!(address as usize % PAGE + N <= PAGE);
-        // SAFETY: the page is mapped, and the driver does not write it meanwhile: what Miri is here to find out.
+        // SAFETY: the page is mapped, and the driver does not write it meanwhile: what Miri is here to find
+        // out.
         unsafe { self.at(address).cast::<[u8; N]>().read() }
     }
 
@@ -242,7 +247,8 @@ impl Sim {
         self.state().reach.0.len()
     }
 
-    /// Takes what lies in the submission queues by their shadow doorbells, as a controller with a thread of its own.
+    /// Takes what lies in the submission queues by their shadow doorbells, as a controller with a thread of
+    /// its own.
     #[cfg(test)]
     pub(super) fn poll(&self) {
         let mut state = self.state();
@@ -313,7 +319,8 @@ impl State {
         }
         if self.behaviour.shuffle != 0 {
             for at in (1..ended.len()).rev() {
-                self.behaviour.shuffle = self.behaviour.shuffle.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                self.behaviour.shuffle =
+                    self.behaviour.shuffle.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
                 ended.swap(at, (self.behaviour.shuffle >> 33) as usize % (at + 1));
             }
         }
@@ -355,7 +362,8 @@ impl State {
             let (base, entries) = (pair(ASQ), (register(AQA) & 0xfff) + 1);
             let completion = pair(ACQ);
             self.submission[0] = Some(Sq { base, entries, head: 0, tail: 0 });
-            self.completion[0] = Some(Cq { base: completion, entries, head: 0, tail: 0, phase: 1, vector: None });
+            self.completion[0] =
+                Some(Cq { base: completion, entries, head: 0, tail: 0, phase: 1, vector: None });
         }
         if value & 1 == 0 {
             self.seen.resets += 1;
@@ -378,7 +386,8 @@ impl Registers for Sim {
             VS => state.behaviour.version,
             CRTO => state.behaviour.crto.expect("read where CAP.CRMS says that it is there"),
             CSTS => {
-                let enabled = state.registers.get(&CC).copied().unwrap_or(0) & u32::from(!state.behaviour.fallen);
+                let enabled =
+                    state.registers.get(&CC).copied().unwrap_or(0) & u32::from(!state.behaviour.fallen);
                 let ready = enabled | u32::from(state.behaviour.never_stops && state.seen.resets > 0);
                 ready | u32::from(state.behaviour.fatal) << 1
             }

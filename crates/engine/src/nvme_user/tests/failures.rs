@@ -1,4 +1,5 @@
-//! What comes of failed and hanging commands, of failed and pulled controllers, and of engines dropped in between.
+//! What comes of failed and hanging commands, of failed and pulled controllers, and of engines dropped in
+//! between.
 
 use super::{Behaviour, Bench, ending, read, wait};
 use crate::engine::{Engine, IoError, Op, Request};
@@ -65,7 +66,8 @@ fn a_command_that_does_not_come_back_resets_the_controller_for_all() {
     bench.close();
 }
 
-/// A read on slot 0 hangs, and those on slot 1 go on until it has ended: how it did, and how many went on meanwhile.
+/// A read on slot 0 hangs, and those on slot 1 go on until it has ended: how it did, and how many went on
+/// meanwhile.
 fn go_on_beside_a_hanging_read(bench: &Bench, engine: &mut dyn Engine) -> (Result<u32, IoError>, u32) {
     bench.sim.behave(|behaviour| behaviour.hangs = true);
     engine.push(&[read(0, 0, 1)]).unwrap();
@@ -103,7 +105,10 @@ fn a_command_that_hangs_among_others_is_aborted_and_they_go_on() {
         assert!(others > 10, "{mode}: {others}");
         engine.push(&[read(0, 0, 1)]).unwrap();
         let in_flight = engine.in_flight();
-        assert!(wait(&mut *engine, in_flight).unwrap().iter().all(|completion| completion.result == Ok(512)), "{mode}");
+        assert!(
+            wait(&mut *engine, in_flight).unwrap().iter().all(|completion| completion.result == Ok(512)),
+            "{mode}"
+        );
         drop(engine);
         let seen = bench.close();
         assert_eq!((seen.aborts, seen.resets), (1, 1), "{mode}: nothing was reset before the end");

@@ -41,7 +41,8 @@ fn host_memory_is_refused_with_its_reason() {
     let text = refused(Behaviour { host_memory: (256 << 20, 129 << 20), ..Behaviour::default() });
     let cause = "it needs 135266304 bytes, and Linux gives 134217728 at most (nvme.max_host_mem_size_mb)";
     assert_eq!(text, format!("none of 268435456 bytes asked for: {cause}"));
-    let parts = Behaviour { host_memory: (4 * PAGE, 4 * PAGE), host_memory_parts: (5, 0), ..Behaviour::default() };
+    let parts =
+        Behaviour { host_memory: (4 * PAGE, 4 * PAGE), host_memory_parts: (5, 0), ..Behaviour::default() };
     assert!(refused(parts).ends_with("only 0 bytes were found in parts as large as it needs"));
 }
 
@@ -56,7 +57,10 @@ fn without_an_iommu_there_is_no_host_memory() {
     let mapped = sim.mapped();
     let (says, most, limit) = (ControllerData(&data), 128 << 20, Duration::from_secs(100));
     let given = give_host_memory(&device, &mut admin, &says, most, limit).unwrap();
-    assert_eq!(given.to_string(), "none of 4096 bytes asked for: without an IOMMU nothing keeps the drive within it");
+    assert_eq!(
+        given.to_string(),
+        "none of 4096 bytes asked for: without an IOMMU nothing keeps the drive within it"
+    );
     assert_eq!(sim.mapped(), mapped);
 }
 
@@ -64,7 +68,8 @@ fn without_an_iommu_there_is_no_host_memory() {
 fn a_hung_drive_keeps_its_host_memory_until_it_is_seen_stopped() {
     let bench = Bench::impatient(Behaviour { host_memory: (PAGE, PAGE), ..Behaviour::default() });
     bench.sim.behave(|behaviour| behaviour.admin_hangs = true);
-    // No answer to the end of the feature: the reset that follows ends it, and only then is the memory unmapped.
+    // No answer to the end of the feature: the reset that follows ends it, and only then is the memory
+    // unmapped.
     let seen = bench.close();
     assert_eq!((seen.host_pages, seen.host_memory_ends), (1, 0));
 }
@@ -86,7 +91,10 @@ fn power_states_are_entered_as_under_the_kernel() {
     let (apst, entry) = set_up(Kept { latency_tolerance_us: Some(20_000), ..Kept::default() });
     assert_eq!((apst.as_str(), entry), ("on: state 1 after 100 ms", shallow));
     let (apst, entry) = set_up(Kept { latency_tolerance_us: Some(0), ..Kept::default() });
-    assert_eq!((apst.as_str(), entry), ("off: no state may take time to leave (latency tolerance 0 us)", None));
+    assert_eq!(
+        (apst.as_str(), entry),
+        ("off: no state may take time to leave (latency tolerance 0 us)", None)
+    );
     // The kernel knows drives that cannot be left to it, and this driver does not.
     let (apst, entry) = set_up(Kept { apst_off: true, ..Kept::default() });
     assert_eq!((apst.as_str(), entry), ("off: as under the kernel", None));
@@ -96,8 +104,10 @@ fn power_states_are_entered_as_under_the_kernel() {
 }
 
 const POWER_STATE: KeptFeature = KeptFeature { name: "power state", id: 0x02, value: 0x41, mask: 0xff };
-const WRITE_CACHE: KeptFeature = KeptFeature { name: "volatile write cache", id: 0x06, value: 0, mask: u32::MAX };
-const COALESCING: KeptFeature = KeptFeature { name: "interrupt coalescing", id: 0x08, value: 0x104, mask: u32::MAX };
+const WRITE_CACHE: KeptFeature =
+    KeptFeature { name: "volatile write cache", id: 0x06, value: 0, mask: u32::MAX };
+const COALESCING: KeptFeature =
+    KeptFeature { name: "interrupt coalescing", id: 0x08, value: 0x104, mask: u32::MAX };
 
 /// The features of a drive of this serial.
 fn kept(serial: Option<&str>) -> Kept {
@@ -105,7 +115,8 @@ fn kept(serial: Option<&str>) -> Kept {
     Kept { serial: serial.map(str::to_owned), features, ..Kept::default() }
 }
 
-/// The values that a reset gives the features, and those that they have under this driver, with what is said of them.
+/// The values that a reset gives the features, and those that they have under this driver, with what is said
+/// of them.
 fn kept_features(behaviour: Behaviour, features: &[(u32, u32)]) -> Vec<(Option<u32>, String)> {
     let features = features.iter().copied().collect();
     let setup = Setup { kept: kept(Some("S 1")), ..Setup::default() };
@@ -117,7 +128,8 @@ fn kept_features(behaviour: Behaviour, features: &[(u32, u32)]) -> Vec<(Option<u
     found
 }
 
-/// A drive whose write cache the user had switched off was measured with it on, beside the kernel's paths without.
+/// A drive whose write cache the user had switched off was measured with it on, beside the kernel's paths
+/// without.
 #[test]
 fn a_drive_keeps_the_features_that_it_had_under_the_kernel() {
     let reset = [(0x02, 0x700), (0x06, 1), (0x08, 0)];
@@ -150,7 +162,8 @@ fn open(behaviour: Behaviour, setup: Setup) -> (Option<String>, Arc<Sim>) {
     (opened.err().map(|error| error.to_string()), sim)
 }
 
-/// A drive that was put in the slot while vfio-pci had it got the old one's features, and was told from it only then.
+/// A drive that was put in the slot while vfio-pci had it got the old one's features, and was told from it
+/// only then.
 #[test]
 fn another_drive_gets_none_of_what_was_kept() {
     let power_states = vec![(false, 0, 0), (true, 5_000, 10_000)];
@@ -158,8 +171,8 @@ fn another_drive_gets_none_of_what_was_kept() {
     let features = |sim: &Sim| [0x02, 0x06, 0x08].map(|id| sim.feature(id).unwrap());
 
     let (refused, sim) = open(behaviour.clone(), Setup { kept: kept(Some("S 2")), ..Setup::default() });
-    let cause =
-        "has another drive now (serial S 1, it was S 2 under the kernel): nothing was set on it; start a new run";
+    let cause = "has another drive now (serial S 1, it was S 2 under the kernel): nothing was set on it; \
+                 start a new run";
     assert_eq!(refused, Some(format!("0000:01:00.0 {cause}")));
     let seen = sim.seen();
     assert_eq!((features(&sim), seen.apst, seen.host_pages, sim.mapped()), ([0, 1, 0], None, 0, 0));
@@ -179,7 +192,8 @@ fn a_feature_has_a_limit_of_its_own_and_is_named() {
     let limits = Limits { command: never, abort: never, feature: Duration::from_millis(20) };
     let setup = Setup { limits, kept: kept(Some("S 1")), ..Setup::default() };
     let (refused, sim) = open(Behaviour { endless_feature: 0x06, ..Behaviour::default() }, setup);
-    let cause = "its volatile write cache was to be as under the kernel, and it did not answer within 0.02 s; see the drive's health";
+    let cause = "its volatile write cache was to be as under the kernel, and it did not answer within 0.02 \
+                 s; see the drive's health";
     assert_eq!(refused, Some(format!("0000:01:00.0 was reset: {cause}, then open the controller again")));
     assert_eq!(sim.mapped(), 0);
     assert_eq!(Limits::default().feature, Duration::from_secs(60));

@@ -1,6 +1,6 @@
-//! What holds for every sequence of requests: each completes once, moves its own bytes and no others, whatever the
-//! depth, the order of completions and the layout of memory; and no doorbell is amiss, which the simulated controller
-//! sees to.
+//! What holds for every sequence of requests: each completes once, moves its own bytes and no others,
+//! whatever the depth, the order of completions and the layout of memory; and no doorbell is amiss, which the
+//! simulated controller sees to.
 
 use super::{Behaviour, Bench, DISK, wait};
 use crate::engine::{Op, Request};
@@ -30,9 +30,15 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 fn behaviour() -> impl Strategy<Value = Behaviour> {
-    (any::<bool>(), 0u32..3, any::<u64>(), any::<bool>()).prop_map(|(shadow, stride_shift, shuffle, scatter_next)| {
-        Behaviour { shadow, stride_shift, shuffle, scatter_next, ..Behaviour::default() }
-    })
+    (any::<bool>(), 0u32..3, any::<u64>(), any::<bool>()).prop_map(
+        |(shadow, stride_shift, shuffle, scatter_next)| Behaviour {
+            shadow,
+            stride_shift,
+            shuffle,
+            scatter_next,
+            ..Behaviour::default()
+        },
+    )
 }
 
 /// Does the steps; `shift` is where slots begin within their pages.
@@ -47,7 +53,10 @@ fn run(behaviour: Behaviour, depth: u32, shift: u32, steps: &[Step]) {
     let mut tag = 0;
     for step in steps {
         for (write, block, blocks) in step.pushes.iter().copied() {
-            let Some(slot) = (0..depth).find(|slot| flying.values().all(|other| other.slot.0 != *slot)) else { break };
+            let Some(slot) = (0..depth).find(|slot| flying.values().all(|other| other.slot.0 != *slot))
+            else {
+                break;
+            };
             let block = block.min(DISK as u64 / 512 - u64::from(blocks));
             let (offset, len) = (block * 512, blocks * 512);
             let overlaps = |other: &Request| {

@@ -30,7 +30,9 @@ impl Container {
     pub(super) fn open(address: PciAddress, folder: &Path) -> Result<(OwnedFd, Container), EngineError> {
         let number = group(address, folder)?;
         let (container, group, device) = open_group(address, &number.to_string(), |container| {
-            let has = |kind| ioctl::with_number(container, ioctl::VFIO_CHECK_EXTENSION, kind).is_ok_and(|has| has > 0);
+            let has = |kind| {
+                ioctl::with_number(container, ioctl::VFIO_CHECK_EXTENSION, kind).is_ok_and(|has| has > 0)
+            };
             if has(ioctl::VFIO_TYPE1V2_IOMMU) { ioctl::VFIO_TYPE1V2_IOMMU } else { ioctl::VFIO_TYPE1_IOMMU }
         })?;
         let space = Mutex::new(Space::new(ranges(&container)));
@@ -80,17 +82,20 @@ pub(super) fn open_group(
     }
     let group = open_node(&Path::new("/dev/vfio").join(group_name))?;
     let mut status = GroupStatus::sized();
-    ioctl::with(&group, ioctl::VFIO_GROUP_GET_STATUS, &mut status).map_err(|e| call("VFIO_GROUP_GET_STATUS", e))?;
+    ioctl::with(&group, ioctl::VFIO_GROUP_GET_STATUS, &mut status)
+        .map_err(|e| call("VFIO_GROUP_GET_STATUS", e))?;
     if status.flags & ioctl::VFIO_GROUP_FLAGS_VIABLE == 0 {
         return Err(EngineError::unsupported(format!(
-            "the IOMMU group {group_name} of {address} has devices that other drivers use: see /sys/bus/pci/devices/{address}/iommu_group/devices; use a drive in another slot"
+            "the IOMMU group {group_name} of {address} has devices that other drivers use: see \
+             /sys/bus/pci/devices/{address}/iommu_group/devices; use a drive in another slot"
         )));
     }
     ioctl::set_container(&group, &container).map_err(|errno| call("VFIO_GROUP_SET_CONTAINER", errno))?;
     ioctl::with_number(&container, ioctl::VFIO_SET_IOMMU, kind(&container)).map_err(|errno| {
         let remedy = match errno {
             libc::EPERM => {
-                ": the IOMMU does not remap interrupts; if you trust the device, `modprobe vfio_iommu_type1 allow_unsafe_interrupts=1`"
+                ": the IOMMU does not remap interrupts; if you trust the device, `modprobe vfio_iommu_type1 \
+                 allow_unsafe_interrupts=1`"
             }
             libc::ENODEV | libc::EINVAL => ": `modprobe vfio_iommu_type1`",
             _ => "",
@@ -120,8 +125,8 @@ fn ranges(container: &File) -> Vec<RangeInclusive<u64>> {
     }
 }
 
-/// Finds the ranges in a `struct vfio_iommu_type1_info` with its chain of capabilities (`struct vfio_info_cap_header`:
-/// id `u16`, version `u16`, offset of the next `u32`).
+/// Finds the ranges in a `struct vfio_iommu_type1_info` with its chain of capabilities
+/// (`struct vfio_info_cap_header`: id `u16`, version `u16`, offset of the next `u32`).
 fn parse_ranges(info: &[u64]) -> Option<Vec<RangeInclusive<u64>>> {
     let bytes: Vec<u8> = info.iter().flat_map(|word| word.to_le_bytes()).collect();
     let u32_at = |at: usize| Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
@@ -161,8 +166,9 @@ impl Space {
     /// The lowest free range of `len` bytes, whole pages.
     fn take(&mut self, len: u64) -> Option<u64> {
         let align = if len >= LARGE { LARGE } else { PAGE as u64 };
-        let free =
-            |start: u64| self.taken.range(..start + len).next_back().filter(|(begin, held)| *begin + *held > start);
+        let free = |start: u64| {
+            self.taken.range(..start + len).next_back().filter(|(begin, held)| *begin + *held > start)
+        };
         for range in &self.ranges {
             let mut start = (*range.start()).max(LOWEST).next_multiple_of(align);
             while start.checked_add(len - 1).is_some_and(|last| last <= *range.end()) {

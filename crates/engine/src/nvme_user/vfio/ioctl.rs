@@ -49,7 +49,8 @@ pub(super) const VFIO_PCI_MSIX_IRQ_INDEX: u32 = 2;
 pub(super) const VFIO_PCI_ERR_IRQ_INDEX: u32 = 3;
 pub(super) const VFIO_PCI_REQ_IRQ_INDEX: u32 = 4;
 
-/// Plain integers whose first `u32` is the struct's length (`argsz`, or `size`): zero is a valid value of every one.
+/// Plain integers whose first `u32` is the struct's length (`argsz`, or `size`): zero is a valid value of
+/// every one.
 ///
 /// # Safety
 /// The type is `repr(C)`, of integers alone, without padding, and begins with such a `u32`.
@@ -92,7 +93,8 @@ arguments! {
     DmaUnmap { argsz: u32, flags: u32, iova: u64, size: u64 }
     /// `struct vfio_device_bind_iommufd`.
     BindIommufd { argsz: u32, flags: u32, iommufd: i32, out_devid: u32 }
-    /// `struct vfio_device_attach_iommufd_pt` as of Linux 6.6; a newer kernel's has more, which it then takes as zero.
+    /// `struct vfio_device_attach_iommufd_pt` as of Linux 6.6; a newer kernel's has more, which it then takes
+    /// as zero.
     AttachIommufd { argsz: u32, flags: u32, pt_id: u32 }
     /// `struct iommu_ioas_alloc`.
     IoasAlloc { size: u32, flags: u32, out_ioas_id: u32 }
@@ -104,8 +106,8 @@ arguments! {
 
 /// One ioctl with a struct that the kernel reads and fills; its result, or errno.
 pub(super) fn with<T: Argument>(fd: &impl AsRawFd, request: u64, argument: &mut T) -> Result<i32, i32> {
-    // SAFETY: the kernel reads and writes no more than the length that the struct begins with, which is its own or,
-    // where the caller appended data, that of the whole allocation.
+    // SAFETY: the kernel reads and writes no more than the length that the struct begins with, which is its
+    // own or, where the caller appended data, that of the whole allocation.
     result(unsafe { libc::ioctl(fd.as_raw_fd(), request, std::ptr::from_mut(argument)) })
 }
 

@@ -22,7 +22,10 @@ pub(super) struct Iommufd {
 
 impl Iommufd {
     /// Opens the device by its own file; `None` where the kernel has none, or no iommufd.
-    pub(super) fn open(address: PciAddress, folder: &Path) -> Option<Result<(OwnedFd, Iommufd), EngineError>> {
+    pub(super) fn open(
+        address: PciAddress,
+        folder: &Path,
+    ) -> Option<Result<(OwnedFd, Iommufd), EngineError>> {
         let node = device_node(folder)?;
         if !Path::new(IOMMUFD).exists() || !node.exists() {
             return None;
@@ -37,14 +40,17 @@ impl Iommufd {
         ioctl::with(&device, ioctl::VFIO_DEVICE_BIND_IOMMUFD, &mut bind).map_err(|errno| {
             let remedy = match errno {
                 libc::EPERM => {
-                    format!(": the IOMMU does not remap interrupts, or the group of {address} has others in it")
+                    format!(
+                        ": the IOMMU does not remap interrupts, or the group of {address} has others in it"
+                    )
                 }
                 _ => String::new(),
             };
             EngineError::call("VFIO_DEVICE_BIND_IOMMUFD", errno, remedy)
         })?;
         let mut space = IoasAlloc::sized();
-        ioctl::with(&iommu, ioctl::IOMMU_IOAS_ALLOC, &mut space).map_err(|errno| call("IOMMU_IOAS_ALLOC", errno))?;
+        ioctl::with(&iommu, ioctl::IOMMU_IOAS_ALLOC, &mut space)
+            .map_err(|errno| call("IOMMU_IOAS_ALLOC", errno))?;
         let ioas = space.out_ioas_id;
         let mut attach = AttachIommufd { pt_id: ioas, ..AttachIommufd::sized() };
         ioctl::with(&device, ioctl::VFIO_DEVICE_ATTACH_IOMMUFD_PT, &mut attach)

@@ -1,7 +1,8 @@
-//! A PCI function through VFIO: its registers and configuration space mapped or read, its vectors, its memory.
+//! A PCI function through VFIO: its registers and configuration space mapped or read, its vectors, its
+//! memory.
 //!
-//! Source: Documentation/driver-api/vfio.rst; include/uapi/linux/vfio.h. How memory is mapped stands in `container`
-//! (type1), `iommufd` and `no_iommu`.
+//! Source: Documentation/driver-api/vfio.rst; include/uapi/linux/vfio.h. How memory is mapped stands in
+//! `container` (type1), `iommufd` and `no_iommu`.
 
 mod container;
 mod ioctl;
@@ -25,8 +26,8 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-/// Offset of the command register in configuration space, and its bits: memory space, bus master, no interrupt by line (PCI 3.0,
-/// 6.2.2).
+/// Offset of the command register in configuration space, and its bits: memory space, bus master, no
+/// interrupt by line (PCI 3.0, 6.2.2).
 const COMMAND: u64 = 4;
 const MEMORY_SPACE: u16 = 1 << 1;
 const BUS_MASTER: u16 = 1 << 2;
@@ -39,8 +40,8 @@ enum Space {
     Physical(#[expect(dead_code, reason = "open as long as the device")] Physical),
 }
 
-/// A function that is bound to vfio-pci, open for this process alone. Fields go in order: the watch ends before its
-/// device is closed, and the device before what maps its memory.
+/// A function that is bound to vfio-pci, open for this process alone. Fields go in order: the watch ends
+/// before its device is closed, and the device before what maps its memory.
 pub(super) struct Vfio {
     watch: Watch,
     registers: Bar,
@@ -92,7 +93,8 @@ fn require_bound(address: PciAddress, folder: &Path) -> Result<(), EngineError> 
         return Err(EngineError::unsupported(format!("there is no PCI device {address}: see `lspci -D`")));
     }
     let driver = folder.join("driver").read_link().ok();
-    let driver = driver.as_deref().and_then(Path::file_name).map_or("no driver".into(), |name| name.to_string_lossy());
+    let driver =
+        driver.as_deref().and_then(Path::file_name).map_or("no driver".into(), |name| name.to_string_lossy());
     if driver == "vfio-pci" {
         return Ok(());
     }
@@ -106,7 +108,8 @@ fn group(address: PciAddress, folder: &Path) -> Result<u32, EngineError> {
     let link = folder.join("iommu_group").read_link().ok();
     link.as_deref().and_then(Path::file_name).and_then(|name| name.to_str()?.parse().ok()).ok_or_else(|| {
         EngineError::unsupported(format!(
-            "{address} is behind no IOMMU: switch it on in the firmware and by `intel_iommu=on` or `amd_iommu=on` on the kernel command line; without one there is --i-know-no-iommu"
+            "{address} is behind no IOMMU: switch it on in the firmware and by `intel_iommu=on` or \
+             `amd_iommu=on` on the kernel command line; without one there is --i-know-no-iommu"
         ))
     })
 }
@@ -122,10 +125,12 @@ fn open_node(path: &Path) -> Result<File, EngineError> {
             Some(libc::EACCES | libc::EPERM) => EngineError::unsupported(format!(
                 "you may not open {shown}: run iopj as root, or give this user access to it"
             )),
-            Some(libc::ENOENT | libc::ENODEV) => {
-                EngineError::unsupported(format!("there is no {shown}: `modprobe vfio-pci`, and bind the device to it"))
+            Some(libc::ENOENT | libc::ENODEV) => EngineError::unsupported(format!(
+                "there is no {shown}: `modprobe vfio-pci`, and bind the device to it"
+            )),
+            errno => {
+                EngineError::call("open (VFIO)", errno.unwrap_or(0), format!(": {shown} cannot be used"))
             }
-            errno => EngineError::call("open (VFIO)", errno.unwrap_or(0), format!(": {shown} cannot be used")),
         }
     })
 }
@@ -158,14 +163,16 @@ fn set_events(device: &impl AsRawFd, index: u32, events: &[RawFd]) -> Result<(),
     let header = size_of::<IrqSet>();
     let mut argument = vec![0u64; (header + 4 * events.len()).div_ceil(8)];
     let flags = ioctl::VFIO_IRQ_SET_DATA_EVENTFD | ioctl::VFIO_IRQ_SET_ACTION_TRIGGER;
-    let words = [0, flags, index, 0, events.len() as u32].into_iter().chain(events.iter().map(|fd| *fd as u32));
+    let words =
+        [0, flags, index, 0, events.len() as u32].into_iter().chain(events.iter().map(|fd| *fd as u32));
     for (at, word) in words.enumerate() {
         argument[at / 2] |= u64::from(word) << (32 * (at % 2));
     }
     ioctl::with_bytes(device, ioctl::VFIO_DEVICE_SET_IRQS, &mut argument).map(drop)
 }
 
-/// Watches for the kernel's request to have the device back, and for errors of its link, where it can tell them.
+/// Watches for the kernel's request to have the device back, and for errors of its link, where it can tell
+/// them.
 fn watch(device: &File) -> Result<Watch, EngineError> {
     let mut events = Vec::new();
     for index in [ioctl::VFIO_PCI_REQ_IRQ_INDEX, ioctl::VFIO_PCI_ERR_IRQ_INDEX] {
@@ -198,7 +205,8 @@ impl Bar {
             .map_err(|errno| call("VFIO_DEVICE_GET_REGION_INFO", errno))?;
         if info.flags & ioctl::VFIO_REGION_INFO_FLAG_MMAP == 0 || info.size < DOORBELLS as u64 + 16 {
             return Err(EngineError::unsupported(format!(
-                "{address} has no registers that can be mapped (BAR 0 of {} bytes): is it an NVMe controller?",
+                "{address} has no registers that can be mapped (BAR 0 of {} bytes): is it an NVMe \
+                 controller?",
                 info.size
             )));
         }
@@ -232,7 +240,8 @@ impl Bar {
 
 impl Drop for Bar {
     fn drop(&mut self) {
-        // SAFETY: the mapping is ours, and whoever has a pointer into it (`Registers::mapped`) keeps the device.
+        // SAFETY: the mapping is ours, and whoever has a pointer into it (`Registers::mapped`) keeps the
+        // device.
         unsafe { libc::munmap(self.base.as_ptr().cast(), self.len) };
     }
 }
@@ -296,8 +305,8 @@ impl Device for Vfio {
     }
 
     fn cut_off(&self) -> bool {
-        // A device that is gone answers with ones, but for the bit that VFIO answers itself (drivers/vfio/pci/vfio_pci_config.c,
-        // `init_pci_cap_basic_perm`); what is not there reads no memory.
+        // A device that is gone answers with ones, but for the bit that VFIO answers itself
+        // (drivers/vfio/pci/vfio_pci_config.c, `init_pci_cap_basic_perm`); what is not there reads no memory.
         set_command(&self.device, self.config_at, 0, BUS_MASTER)
             .is_ok_and(|command| command | INTX_DISABLE == u16::MAX || command & BUS_MASTER == 0)
     }

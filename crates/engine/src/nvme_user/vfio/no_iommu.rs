@@ -1,5 +1,5 @@
-//! VFIO without an IOMMU: the device sees physical addresses, and nothing keeps it from the rest of memory. Only huge
-//! pages are given to it: the kernel neither moves nor swaps them.
+//! VFIO without an IOMMU: the device sees physical addresses, and nothing keeps it from the rest of memory.
+//! Only huge pages are given to it: the kernel neither moves nor swaps them.
 //!
 //! Sources: drivers/vfio/group.c (`noiommu`); Documentation/admin-guide/mm/pagemap.rst.
 
@@ -26,7 +26,8 @@ pub(super) fn open(address: PciAddress, folder: &Path) -> Result<(OwnedFd, Physi
     let name = format!("noiommu-{}", group(address, folder)?);
     if !Path::new("/dev/vfio").join(&name).exists() {
         return Err(EngineError::unsupported(format!(
-            "there is no /dev/vfio/{name}: {address} is behind an IOMMU (leave --i-know-no-iommu out), or VFIO's no-IOMMU mode is off: `echo 1 > /sys/module/vfio/parameters/enable_unsafe_noiommu_mode`"
+            "there is no /dev/vfio/{name}: {address} is behind an IOMMU (leave --i-know-no-iommu out), or \
+             VFIO's no-IOMMU mode is off: `echo 1 > /sys/module/vfio/parameters/enable_unsafe_noiommu_mode`"
         )));
     }
     let (container, group, device) = container::open_group(address, &name, |_| ioctl::VFIO_NOIOMMU_IOMMU)?;
@@ -39,14 +40,15 @@ pub(crate) fn kernel_page() -> usize {
     usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(0)
 }
 
-/// Refuses kernels whose pages are not the drive's: the addresses in pagemap are those of the kernel's pages (16 or 64 KiB on some
-/// Arm kernels), and the drive would be sent to memory of others.
+/// Refuses kernels whose pages are not the drive's: the addresses in pagemap are those of the kernel's pages
+/// (16 or 64 KiB on some Arm kernels), and the drive would be sent to memory of others.
 pub(crate) fn require_small_pages(address: PciAddress, page_bytes: usize) -> Result<(), EngineError> {
     if page_bytes == PAGE {
         return Ok(());
     }
     Err(EngineError::unsupported(format!(
-        "{address} has no IOMMU, and this kernel has memory pages of {page_bytes} bytes, where bypass without an IOMMU needs {PAGE}: switch the IOMMU on, or boot a kernel with pages of 4 KiB"
+        "{address} has no IOMMU, and this kernel has memory pages of {page_bytes} bytes, where bypass \
+         without an IOMMU needs {PAGE}: switch the IOMMU on, or boot a kernel with pages of 4 KiB"
     )))
 }
 
@@ -54,21 +56,29 @@ pub(crate) fn require_small_pages(address: PciAddress, page_bytes: usize) -> Res
 pub(super) fn map(memory: &Memory) -> Result<Box<[u64]>, EngineError> {
     if !memory.is_huge {
         return Err(EngineError::unsupported(
-            "without an IOMMU the device gets physical addresses, and buffers that are not in huge pages move: make the pool by `Pool::huge`",
+            "without an IOMMU the device gets physical addresses, and buffers that are not in huge pages \
+             move: make the pool by `Pool::huge`",
         ));
     }
     let first = memory.base.as_ptr() as u64 / PAGE as u64;
     let mut entries = vec![0; memory.len / PAGE * 8];
-    let read = File::open("/proc/self/pagemap").and_then(|pagemap| pagemap.read_exact_at(&mut entries, first * 8));
-    read.map_err(|e| EngineError::call("read (/proc/self/pagemap)", e.raw_os_error().unwrap_or(0), String::new()))?;
-    let pages =
-        entries.chunks_exact(8).map(|bytes| page_address(u64::from_le_bytes(bytes.try_into().unwrap_or_default())));
+    let read =
+        File::open("/proc/self/pagemap").and_then(|pagemap| pagemap.read_exact_at(&mut entries, first * 8));
+    read.map_err(|e| {
+        EngineError::call("read (/proc/self/pagemap)", e.raw_os_error().unwrap_or(0), String::new())
+    })?;
+    let pages = entries
+        .chunks_exact(8)
+        .map(|bytes| page_address(u64::from_le_bytes(bytes.try_into().unwrap_or_default())));
     pages.collect::<Option<_>>().ok_or_else(|| {
-        EngineError::unsupported("/proc/self/pagemap hides physical addresses from this user: run iopj as root")
+        EngineError::unsupported(
+            "/proc/self/pagemap hides physical addresses from this user: run iopj as root",
+        )
     })
 }
 
-/// The address in an entry of pagemap: present in bit 63, the frame's number in bits 0 to 54, zero for who may not see it.
+/// The address in an entry of pagemap: present in bit 63, the frame's number in bits 0 to 54, zero for who
+/// may not see it.
 fn page_address(entry: u64) -> Option<u64> {
     let frame = entry & ((1 << 55) - 1);
     (entry >> 63 != 0 && frame != 0).then_some(frame * PAGE as u64)
@@ -92,12 +102,13 @@ mod tests {
         require_small_pages(address, 4096).unwrap();
         for page in [16 << 10, 64 << 10] {
             let message = require_small_pages(address, page).unwrap_err().to_string();
+            assert!(message.starts_with(&format!(
+                "0000:01:00.0 has no IOMMU, and this kernel has memory pages of {page} bytes"
+            )));
             assert!(
-                message.starts_with(&format!(
-                    "0000:01:00.0 has no IOMMU, and this kernel has memory pages of {page} bytes"
-                ))
+                message.ends_with("switch the IOMMU on, or boot a kernel with pages of 4 KiB"),
+                "{message}"
             );
-            assert!(message.ends_with("switch the IOMMU on, or boot a kernel with pages of 4 KiB"), "{message}");
         }
         if cfg!(target_arch = "x86_64") {
             assert_eq!(kernel_page(), 4096);

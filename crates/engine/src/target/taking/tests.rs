@@ -73,7 +73,8 @@ impl Machine {
     }
 
     fn plan(&self, i_know: bool) -> Result<TakePlan, String> {
-        let world = World { sysfs: self.tree.sysfs(), mounts: self.mounts.clone(), swaps: self.swaps.clone() };
+        let world =
+            World { sysfs: self.tree.sysfs(), mounts: self.mounts.clone(), swaps: self.swaps.clone() };
         let plan = plan_in(self.tree.root(), &world, ADDRESS.parse().unwrap(), i_know);
         plan.map(|(plan, _)| plan).map_err(|error| error.to_string())
     }
@@ -89,7 +90,8 @@ fn an_idle_drive_alone_in_its_group_may_be_taken() {
     machine.namespace("nvme0c0n2", "nvme0n2", "259:1");
     // The generic character device and the controller's other folders are no namespaces.
     for folder in ["ng0n1", "hwmon3", "power", "nvme0n1p1"] {
-        fs::create_dir_all(machine.path(&format!("devices/pci0000:00/{ADDRESS}/nvme/nvme0/{folder}"))).unwrap();
+        fs::create_dir_all(machine.path(&format!("devices/pci0000:00/{ADDRESS}/nvme/nvme0/{folder}")))
+            .unwrap();
     }
     let plan = machine.plan(false).unwrap();
     let namespaces = vec!["nvme0n1".to_owned(), "nvme0n2".to_owned()];
@@ -116,8 +118,8 @@ fn a_namespace_in_use_is_refused_whatever_stands_on_it() {
     let partition = machine.tree.partition("nvme0n2", "nvme0n2p1", "259:2");
     machine.mounts = vec![Mount::parse("36 1 259:2 / /home rw - ext4 /dev/nvme0n2p1 rw").unwrap()];
     let message = machine.refusal(true);
-    let expected =
-        "0000:01:00.0 cannot be taken: nvme0n2p1 on it is mounted on /home; unmount it, or name another drive";
+    let expected = "0000:01:00.0 cannot be taken: nvme0n2p1 on it is mounted on /home; unmount it, or name \
+                    another drive";
     assert_eq!(message, expected);
     let crypt = machine.tree.disk("dm-0", "253:0");
     machine.tree.stack(&crypt, &partition);
@@ -173,12 +175,18 @@ fn without_an_iommu_the_user_must_know() {
     let machine = Machine::new();
     machine.without_group();
     let message = machine.refusal(false);
-    assert!(message.contains("0000:01:00.0 has no IOMMU") && message.contains("--i-know-no-iommu"), "{message}");
+    assert!(
+        message.contains("0000:01:00.0 has no IOMMU") && message.contains("--i-know-no-iommu"),
+        "{message}"
+    );
     assert!(machine.refusal(true).contains("CONFIG_VFIO_NOIOMMU"));
     let parameter = "module/vfio/parameters/enable_unsafe_noiommu_mode";
     machine.write(parameter, "N");
     let message = machine.refusal(true);
-    assert!(message.contains("`echo 1 > /sys/module/vfio/parameters/enable_unsafe_noiommu_mode`"), "{message}");
+    assert!(
+        message.contains("`echo 1 > /sys/module/vfio/parameters/enable_unsafe_noiommu_mode`"),
+        "{message}"
+    );
     machine.write(parameter, "Y");
     let plan = machine.plan(true).unwrap();
     assert_eq!((plan.group, plan.isolation), (None, Isolation::None));
@@ -213,9 +221,18 @@ fn heads_are_told_from_paths() {
     for (name, head) in [("nvme0n1", "nvme0n1"), ("nvme12c3n40", "nvme12n40")] {
         assert_eq!(head_of(name).as_deref(), Some(head));
     }
-    for name in
-        ["nvme0", "ng0n1", "nvmen1", "nvme0n", "nvme0n1p1", "nvme0cn1", "nvme0c1", "nvme-subsys0", "nvme0xn1", ""]
-    {
+    for name in [
+        "nvme0",
+        "ng0n1",
+        "nvmen1",
+        "nvme0n",
+        "nvme0n1p1",
+        "nvme0cn1",
+        "nvme0c1",
+        "nvme-subsys0",
+        "nvme0xn1",
+        "",
+    ] {
         assert_eq!(head_of(name), None, "{name}");
     }
 }

@@ -41,7 +41,8 @@ impl Loop {
     }
 }
 
-/// One test at a time: a program being started holds copies of all descriptors until it runs, claims among them.
+/// One test at a time: a program being started holds copies of all descriptors until it runs, claims among
+/// them.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
@@ -49,7 +50,8 @@ fn alone() -> MutexGuard<'static, ()> {
 
 /// An image of 16 MiB in `folder`; nothing where loop devices cannot be had.
 fn image(folder: &Path) -> Option<PathBuf> {
-    let tools = ["losetup", "mkfs.ext4", "mount"].iter().all(|tool| Command::new(tool).arg("-V").output().is_ok());
+    let tools =
+        ["losetup", "mkfs.ext4", "mount"].iter().all(|tool| Command::new(tool).arg("-V").output().is_ok());
     if !have(is_root() && tools && Path::new("/dev/loop-control").exists(), "root, losetup and mkfs.ext4") {
         return None;
     }
@@ -85,7 +87,8 @@ fn root_disk_is_never_opened_for_writing() {
     let folder = folder();
     let link = folder.path().join("link");
     symlink(&disk, &link).unwrap();
-    // In a chroot whose root is no mount point that mount is not seen, and the disk is refused for another reason.
+    // In a chroot whose root is no mount point that mount is not seen, and the disk is refused for another
+    // reason.
     let is_seen = mounts::all().unwrap().iter().any(|mount| mount.mount_point == Path::new("/"));
     let words = ["cannot be written:", "is mounted on /", "unmount it, or name another target"];
     for path in [&disk, &link] {
@@ -97,7 +100,10 @@ fn root_disk_is_never_opened_for_writing() {
         // Some machines keep their disk even from root's reading.
         Err(error) => return assert_says(&error.to_string(), &["the system forbids it to root too"]),
     };
-    assert_eq!((target.kind(), target.is_writable(), target.data_offset()), (TargetKind::BlockDevice, false, 0));
+    assert_eq!(
+        (target.kind(), target.is_writable(), target.data_offset()),
+        (TargetKind::BlockDevice, false, 0)
+    );
     assert_eq!(target.devices(), [disk.file_name().unwrap().to_string_lossy()]);
     assert_eq!(target.device_id(), fs::metadata(&disk).unwrap().rdev());
 }
@@ -132,13 +138,14 @@ fn device_stays_claimed_while_an_engine_may_write_it() {
     for path in ["posix-sio", "posix-aio", "libaio", "io_uring"] {
         let target = destroy(&device.path, false).unwrap();
         let pool = crate::Pool::new(1, 4096).unwrap();
-        let engine = match crate::open(format!("{path}/syscall/interrupt").parse().unwrap(), &target, &pool, 1) {
-            Ok(engine) => engine,
-            Err(error) => {
-                have(false, &format!("{path}: {error}"));
-                continue;
-            }
-        };
+        let engine =
+            match crate::open(format!("{path}/syscall/interrupt").parse().unwrap(), &target, &pool, 1) {
+                Ok(engine) => engine,
+                Err(error) => {
+                    have(false, &format!("{path}: {error}"));
+                    continue;
+                }
+            };
         drop(target);
         assert_says(&destroy_refusal(&device.path), &["is in use: something"]);
         drop(engine);
@@ -207,7 +214,10 @@ fn inline_data_is_refused() {
     let _mounted = undo(&["umount", mount_point.to_str().unwrap()]);
     let file = mount_point.join("file");
     written(&file, 512);
-    assert_says(&refusal(&file), &["has data inside the inode or a shared block at byte 0", "cp --sparse=never"]);
+    assert_says(
+        &refusal(&file),
+        &["has data inside the inode or a shared block at byte 0", "cp --sparse=never"],
+    );
 }
 
 #[test]
@@ -217,7 +227,10 @@ fn mount_in_another_namespace_is_caught_by_the_claim() {
     let Some(image) = image(folder.path()) else { return };
     // In a chroot whose root is no mount point, its mounts could not be kept from the host.
     let namespaces = Command::new("unshare").args(["-m", "true"]).output();
-    if !have(namespaces.is_ok_and(|output| output.status.success()), "unshare, and a root that is a mount point") {
+    if !have(
+        namespaces.is_ok_and(|output| output.status.success()),
+        "unshare, and a root that is a mount point",
+    ) {
         return;
     }
     run("mkfs.ext4", &["-q", image.to_str().unwrap()]);
@@ -274,7 +287,8 @@ fn partition_is_refused_and_protects_its_disk() {
         assert_says(&destroy_refusal(&device.path), &["is in use"]);
     }
     {
-        // The claim on the whole disk keeps everybody else from claiming, and so from mounting, its partition.
+        // The claim on the whole disk keeps everybody else from claiming, and so from mounting, its
+        // partition.
         let _target = destroy(&device.path, true).unwrap();
         let node = sys::open_path(&partition, true).unwrap();
         assert_eq!(sys::reopen(&node, false, libc::O_EXCL).unwrap_err().raw_os_error(), Some(libc::EBUSY));

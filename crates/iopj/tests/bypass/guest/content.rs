@@ -13,13 +13,15 @@ const DEPTH: u32 = 8;
 /// Requests of each queue pair.
 const REQUESTS: usize = 150;
 /// Completion modes, by turns one for each queue pair.
-const PATHS: [&str; 3] = ["nvme-user/doorbell/poll", "nvme-user/doorbell/interrupt", "nvme-user/doorbell/hybrid"];
+const PATHS: [&str; 3] =
+    ["nvme-user/doorbell/poll", "nvme-user/doorbell/interrupt", "nvme-user/doorbell/hybrid"];
 
-/// How far behind a page's begin the buffers of each queue pair lie, by turns: lists of memory then begin, and end, in the
-/// midst of pages.
+/// How far behind a page's begin the buffers of each queue pair lie, by turns: lists of memory then begin,
+/// and end, in the midst of pages.
 const SHIFTS: [u32; 4] = [0, 4, 2044, 4092];
 
-/// Every byte that the kernel's driver wrote is read, every byte that is written is read by the kernel's driver.
+/// Every byte that the kernel's driver wrote is read, every byte that is written is read by the kernel's
+/// driver.
 #[test]
 #[ignore = "runs in a guest that `content` boots"]
 fn is_whole() {
@@ -45,8 +47,8 @@ fn vfio() -> String {
     std::env::var("VFIO").unwrap()
 }
 
-/// Reads and writes on every queue pair that the controller grants, each from a thread of its own and in a part of the
-/// drive of its own.
+/// Reads and writes on every queue pair that the controller grants, each from a thread of its own and in a
+/// part of the drive of its own.
 fn all_pairs_at_once(drive: &Drive, expected: &mut [u8], seed: u64) {
     let controller = drive.open(&vfio());
     let identity = controller.identity();
@@ -71,7 +73,10 @@ fn all_pairs_at_once(drive: &Drive, expected: &mut [u8], seed: u64) {
     });
     let after = controller.io_counts().unwrap();
     let sum = |at: usize| issued.iter().map(|counts| counts[at]).sum::<u64>();
-    assert_eq!((after.host_reads - before.host_reads, after.host_writes - before.host_writes), (sum(0), sum(1)));
+    assert_eq!(
+        (after.host_reads - before.host_reads, after.host_writes - before.host_writes),
+        (sum(0), sum(1))
+    );
     controller.flush(1).unwrap();
 }
 
@@ -93,7 +98,8 @@ struct Flight {
     len: usize,
 }
 
-/// Reads and writes of random sizes and places, never two at once on the same bytes; the commands of each kind.
+/// Reads and writes of random sizes and places, never two at once on the same bytes; the commands of each
+/// kind.
 fn mixed(
     controller: &Arc<Controller>,
     path: IoPath,
@@ -163,7 +169,13 @@ fn random_flight(part: &Part<'_>, random: &mut Random) -> Flight {
 fn check(done: &mut Vec<Completion>, flights: &mut [Option<Flight>], pool: &Rc<Pool>, part: &Part<'_>) {
     for completion in done.drain(..) {
         let flight = flights[completion.tag as usize].take().unwrap();
-        assert_eq!(completion.result, Ok(flight.len as u32), "{} bytes at {}", flight.len, part.start + flight.at);
+        assert_eq!(
+            completion.result,
+            Ok(flight.len as u32),
+            "{} bytes at {}",
+            flight.len,
+            part.start + flight.at
+        );
         if flight.op == Op::Read {
             let found = &pool.borrow(completion.slot).unwrap()[..flight.len];
             let is_equal = found == &part.bytes[flight.at..][..flight.len];

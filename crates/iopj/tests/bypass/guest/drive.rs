@@ -1,5 +1,5 @@
-//! A drive inside a guest: read and written through the kernel's driver, taken from it and given back, by plain files of
-//! sysfs (Documentation/ABI/testing/sysfs-bus-pci).
+//! A drive inside a guest: read and written through the kernel's driver, taken from it and given back, by
+//! plain files of sysfs (Documentation/ABI/testing/sysfs-bus-pci).
 
 use iopj_engine::Isolation;
 use iopj_engine::nvme_user::{Controller, Kept};

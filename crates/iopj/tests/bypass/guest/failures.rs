@@ -1,4 +1,5 @@
-//! Drives that fail while they are driven from user space: what the engine says, and that they can be opened again.
+//! Drives that fail while they are driven from user space: what the engine says, and that they can be opened
+//! again.
 
 use super::drive::Drive;
 use iopj_engine::nvme_user::{Controller, Kept, KeptFeature};
@@ -38,7 +39,8 @@ fn read(engine: &mut dyn Engine, offset: u64) -> Result<Result<u32, IoError>, St
     Ok(done[0].result)
 }
 
-/// Reads until one is not done, for two minutes at the most: what befalls the drive is the host's to do, which may be slow.
+/// Reads until one is not done, for two minutes at the most: what befalls the drive is the host's to do,
+/// which may be slow.
 fn first_that_fails(engine: &mut dyn Engine) -> Result<Result<u32, IoError>, String> {
     let begun = Instant::now();
     while begun.elapsed() < Duration::from_secs(120) {
@@ -80,14 +82,16 @@ fn a_bad_sector_fails_alone_and_pairs_are_counted() {
     drive.give_back();
 }
 
-/// QEMU's drive lets its write cache be switched off, and refuses to hold back interrupts (Feature Not Changeable).
+/// QEMU's drive lets its write cache be switched off, and refuses to hold back interrupts (Feature Not
+/// Changeable).
 #[test]
 #[ignore = "runs in a guest that `failures` boots"]
 fn features_are_set_as_they_stood_and_a_refusal_is_told() {
     let mut drive = Drive::of_machine(0);
     drive.take();
     let feature = |name, id, value| KeptFeature { name, id, value, mask: u32::MAX };
-    let features = vec![feature("volatile write cache", 0x06, 0), feature("interrupt coalescing", 0x08, 0x104)];
+    let features =
+        vec![feature("volatile write cache", 0x06, 0), feature("interrupt coalescing", 0x08, 0x104)];
     let controller = drive.open_with("type1", &Kept { features, ..Kept::default() });
     let told: Vec<_> = controller.identity().features.iter().map(ToString::to_string).collect();
     let refused = "0x0, 0x104 under the kernel: it refuses that (NVMe status 0x10e)";
@@ -107,7 +111,8 @@ fn a_command_that_never_ends_is_given_up_and_the_drive_reset() {
     assert_eq!(read(&mut *engine, 0), Ok(Ok(4096)));
     tell_host("stall");
     let (error, finished) = until_it_fails(&mut *engine);
-    // QEMU lets what it holds back through when the controller is reset: the I/O may still come, too late to be of use.
+    // QEMU lets what it holds back through when the controller is reset: the I/O may still come, too late to
+    // be of use.
     assert!(error.is_none_or(|error| error == IoError::Os(libc::ETIMEDOUT)), "{error:?}");
     assert!(finished.contains("a command did not come back"), "{finished}");
     let refused = self::engine(&controller, "nvme-user/doorbell/poll").err().unwrap();
@@ -128,7 +133,8 @@ fn a_controller_that_reports_its_failure_can_be_opened_again() {
     let controller = drive.open("type1");
     let mut engine = engine(&controller, "nvme-user/doorbell/poll").unwrap();
     assert_eq!(read(&mut *engine, 0), Ok(Ok(4096)));
-    // Without access to memory it cannot fetch a command, and says so (CSTS.CFS): the command register of PCI, bit 2.
+    // Without access to memory it cannot fetch a command, and says so (CSTS.CFS): the command register of
+    // PCI, bit 2.
     let config = OpenOptions::new().write(true).open(drive.folder().join("config")).unwrap();
     config.write_all_at(&[0b10], 4).unwrap();
     let (error, finished) = until_it_fails(&mut *engine);

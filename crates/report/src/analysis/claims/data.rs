@@ -1,4 +1,5 @@
-//! What a claim is put to: the trials that may be compared, and of them the cells, each the trials of a path under a workload.
+//! What a claim is put to: the trials that may be compared, and of them the cells, each the trials of a path
+//! under a workload.
 
 use super::metrics::Metric;
 use super::{Figure, Machine};
@@ -57,10 +58,17 @@ fn shared(trial: &Trial) -> (Workload, &BTreeMap<String, String>, iopj_store::Ge
 
 impl<'a> Data<'a> {
     /// The trials of a store by what they share; one without trials for an empty store.
-    pub(super) fn of(trials: &'a [Trial], machine: Machine, source: Option<&'a EnergySource>) -> Vec<Data<'a>> {
+    pub(super) fn of(
+        trials: &'a [Trial],
+        machine: Machine,
+        source: Option<&'a EnergySource>,
+    ) -> Vec<Data<'a>> {
         let mut all: Vec<Data<'a>> = Vec::new();
         for trial in trials {
-            match all.iter_mut().find(|data| data.trials.first().is_some_and(|first| shared(first) == shared(trial))) {
+            match all
+                .iter_mut()
+                .find(|data| data.trials.first().is_some_and(|first| shared(first) == shared(trial)))
+            {
                 Some(data) => data.trials.push(trial),
                 None => all.push(Data { trials: vec![trial], machine, source }),
             }
@@ -74,8 +82,11 @@ impl<'a> Data<'a> {
     /// The cell of a path under a workload.
     pub(super) fn cell(&self, path: IoPath, shape: Shape) -> Cell<'a> {
         let (verified, blocks, left_out) = (Vec::new(), Vec::new(), Tally::default());
-        let mut cell = Cell { path, shape, machine: self.machine, source: self.source, verified, blocks, left_out };
-        for trial in self.trials.iter().filter(|trial| trial.path == path && Shape::of(&trial.workload) == shape) {
+        let mut cell =
+            Cell { path, shape, machine: self.machine, source: self.source, verified, blocks, left_out };
+        for trial in
+            self.trials.iter().filter(|trial| trial.path == path && Shape::of(&trial.workload) == shape)
+        {
             match self.machine.admission.admit(trial) {
                 Ok(measurement) => {
                     cell.verified.push(measurement);
@@ -87,8 +98,13 @@ impl<'a> Data<'a> {
         cell
     }
 
-    /// The cells of a workload whose path fits, in the order of paths: those with a verified trial, then the rest.
-    pub(super) fn cells(&self, shape: Shape, fits: impl Fn(&IoPath) -> bool) -> (Vec<Cell<'a>>, Vec<Cell<'a>>) {
+    /// The cells of a workload whose path fits, in the order of paths: those with a verified trial, then the
+    /// rest.
+    pub(super) fn cells(
+        &self,
+        shape: Shape,
+        fits: impl Fn(&IoPath) -> bool,
+    ) -> (Vec<Cell<'a>>, Vec<Cell<'a>>) {
         let of_shape = self.trials.iter().filter(|trial| Shape::of(&trial.workload) == shape);
         let mut paths: Vec<IoPath> = of_shape.map(|trial| trial.path).filter(fits).collect();
         paths.sort_unstable();
@@ -114,7 +130,8 @@ impl<'a> Data<'a> {
         shapes
     }
 
-    /// The first of these paths that has a verified trial, or else one at all; the first of all where none has.
+    /// The first of these paths that has a verified trial, or else one at all; the first of all where none
+    /// has.
     pub(super) fn preferred(&self, paths: [IoPath; 2]) -> IoPath {
         let is_verified = |trial: &Trial| self.machine.admission.admit(trial).is_ok();
         let of = |path: IoPath| self.trials.iter().filter(move |trial| trial.path == path);
@@ -135,8 +152,10 @@ impl<'a> Data<'a> {
     pub(super) fn label(&self) -> String {
         let Some(first) = self.trials.first() else { return String::new() };
         let settings = first.settings.iter().map(|(name, value)| format!("{name}={value}"));
-        let words: Vec<String> =
-            [first.generator.as_str().to_owned(), first.workload.length_text()].into_iter().chain(settings).collect();
+        let words: Vec<String> = [first.generator.as_str().to_owned(), first.workload.length_text()]
+            .into_iter()
+            .chain(settings)
+            .collect();
         words.join(" ")
     }
 }

@@ -1,4 +1,5 @@
-//! Parts of claims about the fixed parts of costs: what an I/O costs on two paths that neither spins nor sleeps.
+//! Parts of claims about the fixed parts of costs: what an I/O costs on two paths that neither spins nor
+//! sleeps.
 
 use super::rule::{Cell, Relation, Test, answer};
 use super::{Answer, Figure, Part};
@@ -66,14 +67,15 @@ impl FixedPart<'_> {
         let (answer, figures) = match self.found {
             Err(need) => (Answer::NotMeasured(vec![need]), Vec::new()),
             Ok(apart) => {
-                let figure = |(cell, (mean, interval, replicates)): (&Cell<'_>, (f64, (f64, f64), usize))| Figure {
-                    of: cell.path.to_string(),
-                    unit: "",
-                    replicates,
-                    mean: Some(mean),
-                    interval: Some(interval),
-                    published: None,
-                };
+                let figure =
+                    |(cell, (mean, interval, replicates)): (&Cell<'_>, (f64, (f64, f64), usize))| Figure {
+                        of: cell.path.to_string(),
+                        unit: "",
+                        replicates,
+                        mean: Some(mean),
+                        interval: Some(interval),
+                        published: None,
+                    };
                 (answer(self.relation, tested), self.cells.iter().zip(apart.parts).map(figure).collect())
             }
         };

@@ -11,46 +11,64 @@ pub(super) const SYSCALL: RingSubmission = RingSubmission::Syscall { split: fals
 pub(super) const SQPOLL: RingSubmission = RingSubmission::Sqpoll { kernel_wait: false };
 
 /// The study's paths and kernel bypass, as `--path` takes them.
-const WITH_BYPASS: &str = "posix-sio/syscall/interrupt,posix-sio/syscall/poll,posix-aio/syscall/interrupt,libaio/syscall/interrupt,\
-                           io_uring/syscall/interrupt,io_uring/syscall/poll,io_uring/sqpoll/interrupt,io_uring/sqpoll/poll,\
-                           nvme-user/doorbell/poll";
+const WITH_BYPASS: &str = "posix-sio/syscall/interrupt,posix-sio/syscall/poll,posix-aio/syscall/interrupt,\
+                           libaio/syscall/interrupt,io_uring/syscall/interrupt,io_uring/syscall/poll,\
+                           io_uring/sqpoll/interrupt,io_uring/sqpoll/poll,nvme-user/doorbell/poll";
 
 /// What to know about the answers on kernel bypass.
-const BYPASS_NOTE: &str = "Kernel bypass is spdk/doorbell/poll, the paper's, where it has a verified trial under the same generator and settings, and \
-                           otherwise nvme-user/doorbell/poll. It is compared with the paper's paths of the kernel; other paths stay out.";
+const BYPASS_NOTE: &str = "Kernel bypass is spdk/doorbell/poll, the paper's, where it has a verified trial \
+                           under the same generator and settings, and otherwise nvme-user/doorbell/poll. It \
+                           is compared with the paper's paths of the kernel; other paths stay out.";
 
 /// Its claims, in their order.
 pub(super) const DEFINITIONS: &[Definition] = &[
     Definition {
         id: "iface23-1",
         paper: Paper::Iface23,
-        text: "Kernel bypass has the lowest latency; io_uring with both pollings comes within 1 to 2 us of its median read; with \
-               submission polling io_uring closes the IOPS gap at the largest depth on one thread.",
-        needs: &["spdk or nvme-user poll", "io_uring sqpoll", "randread 4k, one thread, iodepth 1 and at least 31"],
+        text: "Kernel bypass has the lowest latency; io_uring with both pollings comes within 1 to 2 us of \
+               its median read; with submission polling io_uring closes the IOPS gap at the largest depth \
+               on one thread.",
+        needs: &[
+            "spdk or nvme-user poll",
+            "io_uring sqpoll",
+            "randread 4k, one thread, iodepth 1 and at least 31",
+        ],
         note: Some(BYPASS_NOTE),
         rule: Rule::Compare {
             parts: iface23_bypass::lowest,
             replicates: 1,
-            run: |_| format!("iopj run studies/iface23.toml --bs 4k --iodepth 1,31 --numjobs 1 --path {WITH_BYPASS}"),
+            run: |_| {
+                format!(
+                    "iopj run studies/iface23.toml --bs 4k --iodepth 1,31 --numjobs 1 --path {WITH_BYPASS}"
+                )
+            },
         },
     },
     Definition {
         id: "iface23-2",
         paper: Paper::Iface23,
-        text: "Of the kernel paths, posix-sio with polling is nearest to kernel bypass over median and tail, reads and writes.",
-        needs: &["spdk or nvme-user poll", "posix-sio poll", "io_uring's four", "read and write, p50 and p99"],
+        text: "Of the kernel paths, posix-sio with polling is nearest to kernel bypass over median and \
+               tail, reads and writes.",
+        needs: &[
+            "spdk or nvme-user poll",
+            "posix-sio poll",
+            "io_uring's four",
+            "read and write, p50 and p99",
+        ],
         note: Some(BYPASS_NOTE),
         rule: Rule::Compare {
             parts: iface23_bypass::nearest,
             replicates: 1,
-            run: |_| format!("iopj run studies/iface23.toml --bs 4k --iodepth 1 --numjobs 1 --path {WITH_BYPASS}"),
+            run: |_| {
+                format!("iopj run studies/iface23.toml --bs 4k --iodepth 1 --numjobs 1 --path {WITH_BYPASS}")
+            },
         },
     },
     Definition {
         id: "iface23-3",
         paper: Paper::Iface23,
-        text: "With system-call submission, io_uring's writes are slower than posix-sio's with the same completion, in \
-               median and tail; with submission polling, in the tail.",
+        text: "With system-call submission, io_uring's writes are slower than posix-sio's with the same \
+               completion, in median and tail; with submission polling, in the tail.",
         needs: &["io_uring and posix-sio, interrupt and poll", "randwrite 4k, iodepth 1 (numjobs 1)"],
         note: None,
         rule: Rule::Compare {
@@ -58,8 +76,8 @@ pub(super) const DEFINITIONS: &[Definition] = &[
             replicates: 1,
             run: |_| {
                 "iopj run studies/iface23.toml --rw randwrite --bs 4k --iodepth 1 --numjobs 1 --path \
-                 posix-sio/syscall/interrupt,posix-sio/syscall/poll,io_uring/syscall/interrupt,io_uring/syscall/poll,\
-                 io_uring/sqpoll/interrupt,io_uring/sqpoll/poll"
+                 posix-sio/syscall/interrupt,posix-sio/syscall/poll,io_uring/syscall/interrupt,io_uring/\
+                 syscall/poll,io_uring/sqpoll/interrupt,io_uring/sqpoll/poll"
                     .to_owned()
             },
         },
@@ -70,7 +88,8 @@ pub(super) const DEFINITIONS: &[Definition] = &[
         text: "posix-aio has the highest latency of all.",
         needs: &["posix-aio and every other interface", "4k, iodepth 1 (randread and randwrite, numjobs 1)"],
         note: Some(
-            "Decided over the paper's paths that have a verified trial, kernel bypass among them where it has one; other paths stay out.",
+            "Decided over the paper's paths that have a verified trial, kernel bypass among them where it \
+             has one; other paths stay out.",
         ),
         rule: Rule::Compare {
             parts: slowest,
@@ -81,24 +100,28 @@ pub(super) const DEFINITIONS: &[Definition] = &[
     Definition {
         id: "iface23-5",
         paper: Paper::Iface23,
-        text: "One thread: kernel bypass has the most I/Os per joule at 4 KiB, less of a lead at 16 KiB, none at 128 KiB, where \
-         system-call-and-interrupt paths lead.",
+        text: "One thread: kernel bypass has the most I/Os per joule at 4 KiB, less of a lead at 16 KiB, \
+               none at 128 KiB, where system-call-and-interrupt paths lead.",
         needs: &["a system-scope meter", "spdk or nvme-user poll", "one thread over depth", "4k, 16k, 128k"],
         note: Some(iface23_energy::ONE_THREAD_NOTE),
         rule: Rule::Energy {
-            run_with_meter: "iopj run studies/iface23.toml --numjobs 1, with a system-scope meter under [meters] and kernel bypass among the paths",
+            run_with_meter: "iopj run studies/iface23.toml --numjobs 1, with a system-scope meter under \
+                             [meters] and kernel bypass among the paths",
             parts: iface23_energy::one_thread,
             replicates: 3,
             run: |_| {
-                format!("iopj run studies/iface23.toml --rw randread --numjobs 1 --path {WITH_BYPASS}, with its meter")
+                format!(
+                    "iopj run studies/iface23.toml --rw randread --numjobs 1 --path {WITH_BYPASS}, with its \
+                     meter"
+                )
             },
         },
     },
     Definition {
         id: "iface23-6",
         paper: Paper::Iface23,
-        text: "Submission polling gives fewer I/Os per joule than system calls, but for small requests at large depth on one \
-         thread.",
+        text: "Submission polling gives fewer I/Os per joule than system calls, but for small requests at \
+               large depth on one thread.",
         needs: &["a system-scope meter", "io_uring syscall and sqpoll"],
         note: Some(iface23_energy::SQPOLL_NOTE),
         rule: Rule::Energy {
@@ -111,39 +134,46 @@ pub(super) const DEFINITIONS: &[Definition] = &[
     Definition {
         id: "iface23-7",
         paper: Paper::Iface23,
-        text: "On one thread submission polling keeps two cores busy, the other paths at most one; over many threads \
-               submission polling and kernel bypass take every core.",
+        text: "On one thread submission polling keeps two cores busy, the other paths at most one; over \
+               many threads submission polling and kernel bypass take every core.",
         needs: &["io_uring sqpoll (randread 4k)", "CPU time of all threads, kernel ones included"],
         note: Some(
-            "Kernel bypass is asked about where it was measured: on one thread as the other paths, over many where it has a thread \
-             for each core. The paper's machine had 8 logical cores: its figure for many threads is 800 %.",
+            "Kernel bypass is asked about where it was measured: on one thread as the other paths, over \
+             many where it has a thread for each core. The paper's machine had 8 logical cores: its figure \
+             for many threads is 800 %.",
         ),
         rule: Rule::Compare { parts: busy_cores, replicates: 1, run: run_busy_cores },
     },
     Definition {
         id: "iface23-8",
         paper: Paper::Iface23,
-        text: "Over many threads posix-sio has the most I/Os per joule, polling for small requests and interrupts for large; \
-         kernel bypass and submission polling are among the worst at 128 KiB.",
+        text: "Over many threads posix-sio has the most I/Os per joule, polling for small requests and \
+               interrupts for large; kernel bypass and submission polling are among the worst at 128 KiB.",
         needs: &["a system-scope meter", "all interfaces over numjobs", "4k and 128k"],
         note: Some(iface23_energy::MANY_THREADS_NOTE),
         rule: Rule::Energy {
-            run_with_meter: "iopj run studies/iface23.toml --bs 4k,128k --iodepth 1, with a system-scope meter under [meters] and kernel bypass among the paths",
+            run_with_meter: "iopj run studies/iface23.toml --bs 4k,128k --iodepth 1, with a system-scope \
+                             meter under [meters] and kernel bypass among the paths",
             parts: iface23_energy::many_threads,
             replicates: 3,
             run: |_| {
-                format!("iopj run studies/iface23.toml --bs 4k,128k --iodepth 1 --path {WITH_BYPASS}, with its meter")
+                format!(
+                    "iopj run studies/iface23.toml --bs 4k,128k --iodepth 1 --path {WITH_BYPASS}, with its \
+                     meter"
+                )
             },
         },
     },
     Definition {
         id: "iface23-9",
         paper: Paper::Iface23,
-        text: "At 128 KiB interrupt completion gives more I/Os per joule than polling, for every interface that has both.",
+        text: "At 128 KiB interrupt completion gives more I/Os per joule than polling, for every interface \
+               that has both.",
         needs: &["a system-scope meter", "posix-sio and io_uring, interrupt and poll", "128k"],
         note: Some(iface23_energy::LARGE_NOTE),
         rule: Rule::Energy {
-            run_with_meter: "iopj run studies/iface23.toml --bs 128k --iodepth 1, with a system-scope meter under [meters]",
+            run_with_meter: "iopj run studies/iface23.toml --bs 128k --iodepth 1, with a system-scope meter \
+                             under [meters]",
             parts: iface23_energy::large,
             replicates: 3,
             run: |_| "iopj run studies/iface23.toml --bs 128k --iodepth 1, with its meter".to_owned(),
@@ -152,12 +182,13 @@ pub(super) const DEFINITIONS: &[Definition] = &[
     Definition {
         id: "iface23-10",
         paper: Paper::Iface23,
-        text: "Where more than one I/O must be in flight, io_uring by system call for reads and libaio for writes are the \
-               energy-efficient alternatives to posix-sio.",
+        text: "Where more than one I/O must be in flight, io_uring by system call for reads and libaio for \
+               writes are the energy-efficient alternatives to posix-sio.",
         needs: &["a system-scope meter", "all interfaces over numjobs", "reads and writes"],
         note: Some(iface23_energy::ASYNCHRONOUS_NOTE),
         rule: Rule::Energy {
-            run_with_meter: "iopj run studies/iface23.toml --iodepth 1, with a system-scope meter under [meters]",
+            run_with_meter: "iopj run studies/iface23.toml --iodepth 1, with a system-scope meter under \
+                             [meters]",
             parts: iface23_energy::asynchronous,
             replicates: 3,
             run: |_| "iopj run studies/iface23.toml --iodepth 1, with its meter".to_owned(),
@@ -208,15 +239,18 @@ fn slowest<'a>(data: &Data<'a>) -> Vec<Question<'a>> {
 }
 
 fn slowest_of<'a>(data: &Data<'a>, shape: Shape) -> Vec<Question<'a>> {
-    let (others, left_out) = data.cells(shape, |path| *path != POSIX_AIO && iface23_bypass::is_papers_or_bypass(path));
-    let absent = OTHERS.iter().filter(|interface| !others.iter().any(|cell| cell.path.interface() == **interface));
+    let (others, left_out) =
+        data.cells(shape, |path| *path != POSIX_AIO && iface23_bypass::is_papers_or_bypass(path));
+    let absent =
+        OTHERS.iter().filter(|interface| !others.iter().any(|cell| cell.path.interface() == **interface));
     let absent = absent.map(|interface| Question::Missing {
         text: format!("p50 and p99: {POSIX_AIO} more than {interface}"),
         at: shape.to_string(),
         need: format!("a verified path of {interface}, {shape}"),
     });
-    let compared =
-        others.iter().flat_map(|cell| [P50, P99].map(|metric| more(data, metric, POSIX_AIO, cell.path, shape)));
+    let compared = others
+        .iter()
+        .flat_map(|cell| [P50, P99].map(|metric| more(data, metric, POSIX_AIO, cell.path, shape)));
     compared.chain(absent).chain(left_out.into_iter().map(Question::LeftOut)).collect()
 }
 
@@ -242,14 +276,16 @@ fn busy_cores<'a>(data: &Data<'a>) -> Vec<Question<'a>> {
         questions.extend(at_most_one(data, shape));
     }
     // A thread and its poller are two: half as many threads as cores fill the machine.
-    let many = |shape: &Shape| shape.iodepth == 1 && shape.numjobs > 1 && 2 * shape.numjobs >= data.machine.cores;
+    let many =
+        |shape: &Shape| shape.iodepth == 1 && shape.numjobs > 1 && 2 * shape.numjobs >= data.machine.cores;
     let otherwise = Shape { numjobs: data.machine.cores.div_ceil(2).max(2), ..one_thread };
     for shape in shapes(data, many, otherwise) {
         // The paper's machine had 8 of them.
         questions.extend(sqpolls().map(|path| equal(data, path, shape, cores, 8.0)));
     }
     // A thread of kernel bypass is one busy core: as many threads as cores fill the machine.
-    let all = |shape: &Shape| Shape { numjobs: 1, ..*shape } == one_thread && shape.numjobs >= data.machine.cores;
+    let all =
+        |shape: &Shape| Shape { numjobs: 1, ..*shape } == one_thread && shape.numjobs >= data.machine.cores;
     for path in iface23_bypass::PATHS {
         let shapes = data.shapes(&[path], all).into_iter();
         let measured = shapes.filter(|shape| data.cell(path, *shape).lacks(CPU, 1).is_none());
@@ -295,7 +331,12 @@ fn at_most_one<'a>(data: &Data<'a>, shape: Shape) -> Vec<Question<'a>> {
             published: [None; 2],
         })
     };
-    others.into_iter().map(question).chain(absent).chain(left_out.into_iter().map(Question::LeftOut)).collect()
+    others
+        .into_iter()
+        .map(question)
+        .chain(absent)
+        .chain(left_out.into_iter().map(Question::LeftOut))
+        .collect()
 }
 
 fn run_busy_cores(cores: u32) -> String {

@@ -1,7 +1,8 @@
-//! Kernel bypass in *Energy Implications of IO Interface Design Choices*: its latency, and how near the kernel's paths come to it.
+//! Kernel bypass in *Energy Implications of IO Interface Design Choices*: its latency, and how near the
+//! kernel's paths come to it.
 //!
-//! The paper's kernel bypass is SPDK. A set of trials is of one generator, fio for SPDK and the native one for `nvme-user`, so that
-//! it has one of the two: SPDK's decide if it has both.
+//! The paper's kernel bypass is SPDK. A set of trials is of one generator, fio for SPDK and the native one
+//! for `nvme-user`, so that it has one of the two: SPDK's decide if it has both.
 
 use super::iface23::{OTHERS, SQPOLL, SYSCALL, printed, ring, sqpolls};
 use super::rule::{Against, Cell, Comparison, Data, IOPS, Metric, P50, P99, Question, Relation, Shape};
@@ -40,7 +41,8 @@ pub(super) fn path(data: &Data<'_>) -> IoPath {
 
 pub(super) fn lowest<'a>(data: &Data<'a>) -> Vec<Question<'a>> {
     let (bypass, shallow) = (path(data), Shape::of_4k(Rw::Randread));
-    let mut questions: Vec<Question<'a>> = BOTH.into_iter().flat_map(|rw| lowest_of(data, Shape::of_4k(rw))).collect();
+    let mut questions: Vec<Question<'a>> =
+        BOTH.into_iter().flat_map(|rw| lowest_of(data, Shape::of_4k(rw))).collect();
     let both = ring(SQPOLL, RingCompletion::Poll);
     let near = Against::Beyond(WITHIN_US, data.cell(bypass, shallow));
     questions.push(compared(data, P50, (both, shallow), Relation::Less, near));
@@ -59,7 +61,9 @@ fn lowest_of<'a>(data: &Data<'a>, shape: Shape) -> Vec<Question<'a>> {
     let bypass = path(data);
     let (kernel, without) = data.cells(shape, |path| !path.is_bypass() && is_papers(path));
     let less = |cell: &Cell<'a>| {
-        [P50, P99].map(|metric| compared(data, metric, (bypass, shape), Relation::Less, Against::Cell(cell.clone())))
+        [P50, P99].map(|metric| {
+            compared(data, metric, (bypass, shape), Relation::Less, Against::Cell(cell.clone()))
+        })
     };
     let is_absent = |interface: &&str| !kernel.iter().any(|cell| cell.path.interface() == *interface);
     let absent = OTHERS.into_iter().filter(is_absent).map(|interface| Question::Missing {
@@ -108,7 +112,8 @@ pub(super) fn nearest<'a>(data: &Data<'a>) -> Vec<Question<'a>> {
         let text = format!("average slowdown against {bypass}: {sio} less than {other}");
         let all: Vec<Cell<'a>> = [bypass, sio, other].into_iter().flat_map(cells).collect();
         let slower = |path| slowdowns(&cells(path), &cells(bypass));
-        let name = |path: IoPath| (path.to_string(), published::latency(&path).and_then(|row| row.slower_pct));
+        let name =
+            |path: IoPath| (path.to_string(), published::latency(&path).and_then(|row| row.slower_pct));
         Question::Derived(Derived {
             text,
             at: at.to_owned(),
@@ -117,14 +122,19 @@ pub(super) fn nearest<'a>(data: &Data<'a>) -> Vec<Question<'a>> {
             samples: [slower(sio), slower(other)],
             names: [name(sio), name(other)],
             unit: "%",
-            missing: all.iter().flat_map(|cell| [P50, P99].map(|metric| cell.lacks(metric, 1))).flatten().collect(),
+            missing: all
+                .iter()
+                .flat_map(|cell| [P50, P99].map(|metric| cell.lacks(metric, 1)))
+                .flatten()
+                .collect(),
             cells: all,
         })
     };
     others.into_iter().map(part).collect()
 }
 
-/// The average slowdown of each replicate against the means of kernel bypass, in per cent; of the cells of reads and of writes.
+/// The average slowdown of each replicate against the means of kernel bypass, in per cent; of the cells of
+/// reads and of writes.
 fn slowdowns(cells: &[Cell<'_>; 2], bypass: &[Cell<'_>; 2]) -> Sample {
     let metrics = [(0, P50), (0, P99), (1, P50), (1, P99)];
     let reference = metrics.map(|(of, metric)| bypass[of].mean(metric).unwrap_or(0.0));

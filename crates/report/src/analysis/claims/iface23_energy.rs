@@ -1,4 +1,5 @@
-//! Energy in *Energy Implications of IO Interface Design Choices*: I/Os per joule by interface, submission and completion.
+//! Energy in *Energy Implications of IO Interface Design Choices*: I/Os per joule by interface, submission
+//! and completion.
 
 use super::iface23::{OTHERS, SQPOLL, SYSCALL, ring};
 use super::iface23_bypass::{self, is_papers_or_bypass};
@@ -8,23 +9,31 @@ use crate::analysis::contrast::{Sample, joined};
 use iopj_core::{Completion, CompletionMode, IoPath, RingCompletion, Rw, Submission, format_bytes};
 
 /// What to know about the answers.
-pub(super) const ONE_THREAD_NOTE: &str = "The depths of a size together: in each block a path's figure is the geometric mean over the depths at which every \
-                                          path of that size was measured, two at least. Among the asynchronous interfaces, as in the paper. Kernel bypass is spdk/doorbell/poll or else \
-                                          nvme-user/doorbell/poll; its lead is the ratio of its figure to that of the best path of the kernel. At 128 KiB the best path of \
-                                          system call and interrupt stands for them. The paper draws its figures (1 to 3) and prints none.";
+pub(super) const ONE_THREAD_NOTE: &str = "The depths of a size together: in each block a path's figure is the geometric mean over the depths at \
+     which every path of that size was measured, two at least. Among the asynchronous interfaces, as in the \
+     paper. Kernel bypass is spdk/doorbell/poll or else nvme-user/doorbell/poll; its lead is the ratio of \
+     its figure to that of the best path of the kernel. At 128 KiB the best path of system call and \
+     interrupt stands for them. The paper draws its figures (1 to 3) and prints none.";
 /// The same for submission polling.
-pub(super) const SQPOLL_NOTE: &str = "A cell is a workload with a completion that was measured with both submissions, but for 4 KiB on one thread at the largest depth, \
-                                      of which the paper says the opposite and which is a part of its own. The paper draws its figures (1 to 7) and prints none.";
+pub(super) const SQPOLL_NOTE: &str = "A cell is a workload with a completion that was measured with both \
+                                      submissions, but for 4 KiB on one thread at the largest depth, of \
+                                      which the paper says the opposite and which is a part of its own. The \
+                                      paper draws its figures (1 to 7) and prints none.";
 /// The same for many threads.
-pub(super) const MANY_THREADS_NOTE: &str = "A cell is a request size and a thread count above one. It is decided for a path where that is told from each other one, \
-                                            against it where another is told to be ahead, after Holm's correction over all cells. Of a store without kernel bypass the \
-                                            part on kernel bypass is not decided. The paper draws its figures (4 to 7) and prints none.";
+pub(super) const MANY_THREADS_NOTE: &str = "A cell is a request size and a thread count above one. It is decided for a path where that is told \
+     from each other one, against it where another is told to be ahead, after Holm's correction over all \
+     cells. Of a store without kernel bypass the part on kernel bypass is not decided. The paper draws its \
+     figures (4 to 7) and prints none.";
 /// The same for asynchronous paths.
-pub(super) const ASYNCHRONOUS_NOTE: &str = "A cell is a request size and a thread count above one, one I/O in flight on each; posix-sio stays out. The best path of \
-                                            io_uring by system call stands for both. The paper draws its figures (4 to 7) and prints none.";
+pub(super) const ASYNCHRONOUS_NOTE: &str = "A cell is a request size and a thread count above one, one I/O \
+                                            in flight on each; posix-sio stays out. The best path of \
+                                            io_uring by system call stands for both. The paper draws its \
+                                            figures (4 to 7) and prints none.";
 /// The same for large requests.
-pub(super) const LARGE_NOTE: &str = "Each thread count above one that was measured at 128 KiB; the single thread is reported apart. Beside each comparison stands the ratio with its \
-                                     interval over replicates. The paper draws its figures (6 and 7) and prints none.";
+pub(super) const LARGE_NOTE: &str = "Each thread count above one that was measured at 128 KiB; the single \
+                                     thread is reported apart. Beside each comparison stands the ratio with \
+                                     its interval over replicates. The paper draws its figures (6 and 7) \
+                                     and prints none.";
 
 /// The replicates that a cell needs.
 const REPLICATES: usize = 3;
@@ -48,15 +57,20 @@ fn is_plain(path: &IoPath) -> bool {
 
 /// All workloads of io_uring and posix-sio that fit, or those given where there is none.
 fn shapes(data: &Data<'_>, otherwise: &[Shape], fits: impl Fn(&Shape) -> bool) -> Vec<Shape> {
-    let rings =
-        [SYSCALL, SQPOLL].into_iter().flat_map(|s| [ring(s, RingCompletion::Interrupt), ring(s, RingCompletion::Poll)]);
+    let rings = [SYSCALL, SQPOLL]
+        .into_iter()
+        .flat_map(|s| [ring(s, RingCompletion::Interrupt), ring(s, RingCompletion::Poll)]);
     let paths: Vec<IoPath> = rings.chain([SIO_POLL, SIO_INTERRUPT]).collect();
     let shapes = data.shapes(&paths, fits);
     if shapes.is_empty() { otherwise.to_vec() } else { shapes }
 }
 
 /// Cells of a workload with enough replicates, and the rest.
-fn cells<'a>(data: &Data<'a>, shape: Shape, fits: impl Fn(&IoPath) -> bool) -> (Vec<Cell<'a>>, Vec<Cell<'a>>) {
+fn cells<'a>(
+    data: &Data<'a>,
+    shape: Shape,
+    fits: impl Fn(&IoPath) -> bool,
+) -> (Vec<Cell<'a>>, Vec<Cell<'a>>) {
     let (with, without) = data.cells(shape, fits);
     let (with, few): (Vec<Cell<'a>>, Vec<Cell<'a>>) =
         with.into_iter().partition(|cell| cell.lacks(IOS_PER_JOULE, REPLICATES).is_none());
@@ -68,7 +82,8 @@ fn one_thread_at(bs: u32) -> Shape {
     Shape { bs, ..Shape::of_4k(Rw::Randread) }
 }
 
-/// The asynchronous paths of the paper and kernel bypass on one thread with I/Os of one size, over depths at which all that were measured were.
+/// The asynchronous paths of the paper and kernel bypass on one thread with I/Os of one size, over depths at
+/// which all that were measured were.
 struct Together<'a> {
     bs: u32,
     depths: Vec<u32>,
@@ -120,7 +135,9 @@ impl<'a> Together<'a> {
         let sample = |path: &IoPath| -> Sample {
             let own = self.cells.iter().filter(|cell| cell.path == *path);
             let at_depths: Vec<Sample> = own.map(|cell| cell.sample(IOS_PER_JOULE)).collect();
-            let mean = |values: Vec<f64>| (values.iter().map(|one| one.ln()).sum::<f64>() / values.len() as f64).exp();
+            let mean = |values: Vec<f64>| {
+                (values.iter().map(|one| one.ln()).sum::<f64>() / values.len() as f64).exp()
+            };
             joined(&at_depths).into_iter().map(|(block, values)| (block, mean(values))).collect()
         };
         self.samples = paths.iter().map(|path| (*path, sample(path))).collect();
@@ -129,7 +146,8 @@ impl<'a> Together<'a> {
 
     /// The path of the greatest geometric mean among those that fit, with its sample.
     fn best(&self, fits: impl Fn(&IoPath) -> bool) -> Option<&(IoPath, Sample)> {
-        let worth = |sample: &Sample| sample.iter().map(|(_, value)| value.ln()).sum::<f64>() / sample.len() as f64;
+        let worth =
+            |sample: &Sample| sample.iter().map(|(_, value)| value.ln()).sum::<f64>() / sample.len() as f64;
         let fitting = self.samples.iter().filter(|(path, sample)| fits(path) && !sample.is_empty());
         fitting.max_by(|(_, a), (_, b)| worth(a).total_cmp(&worth(b)))
     }
@@ -152,9 +170,15 @@ impl<'a> Together<'a> {
     fn lack(&self, group: &str, is_there: bool) -> Option<String> {
         let size = format_bytes(self.bs.into());
         if !is_there {
-            return Some(format!("energy of {REPLICATES} verified trials of {group}, randread {size}, one thread"));
+            return Some(format!(
+                "energy of {REPLICATES} verified trials of {group}, randread {size}, one thread"
+            ));
         }
-        let there = if self.depths.is_empty() { "none".to_owned() } else { format!("iodepth {}", list(&self.depths)) };
+        let there = if self.depths.is_empty() {
+            "none".to_owned()
+        } else {
+            format!("iodepth {}", list(&self.depths))
+        };
         let depths = "depths at which every path was measured that was with randread";
         (self.depths.len() < LEAST_DEPTHS)
             .then(|| format!("{LEAST_DEPTHS} {depths} {size} on one thread ({there}{})", self.without()))
@@ -193,7 +217,12 @@ impl<'a> Together<'a> {
                 samples: [own.clone(), sample.clone()],
                 names: [(path.to_string(), None), (other.to_string(), None)],
                 unit: "IO/J",
-                cells: self.cells.iter().filter(|cell| [path, other].contains(&&cell.path)).cloned().collect(),
+                cells: self
+                    .cells
+                    .iter()
+                    .filter(|cell| [path, other].contains(&&cell.path))
+                    .cloned()
+                    .collect(),
                 missing: Vec::new(),
             })
         };
@@ -220,11 +249,13 @@ pub(super) fn one_thread<'a>(data: &Data<'a>) -> Vec<Question<'a>> {
     questions
 }
 
-/// The lead of kernel bypass with the smaller I/Os is more than with the larger ones, over the depths of both.
+/// The lead of kernel bypass with the smaller I/Os is more than with the larger ones, over the depths of
+/// both.
 fn lead_falls<'a>(data: &Data<'a>, [smaller, larger]: [&Together<'a>; 2]) -> Question<'a> {
     let [from, to] = [smaller, larger].map(|one| format_bytes(one.bs.into()));
     let text = format!("{NAME}: the lead of kernel bypass is more at {from} than at {to}");
-    let depths: Vec<u32> = smaller.depths.iter().copied().filter(|depth| larger.depths.contains(depth)).collect();
+    let depths: Vec<u32> =
+        smaller.depths.iter().copied().filter(|depth| larger.depths.contains(depth)).collect();
     let at = format!(
         "randread {from} and {to} iodepth {} numjobs 1, together{}{}",
         list(&depths),
@@ -234,10 +265,13 @@ fn lead_falls<'a>(data: &Data<'a>, [smaller, larger]: [&Together<'a>; 2]) -> Que
     let sizes = [smaller, larger].map(|one| one.over(&depths));
     let both = |one: &Together<'a>| one.has(|path| path.is_bypass()) && one.has(|path| !path.is_bypass());
     let group = format!("kernel bypass and of {KERNEL}");
-    let mut lacks: Vec<String> = [smaller, larger].into_iter().filter_map(|one| one.lack(&group, both(one))).collect();
+    let mut lacks: Vec<String> =
+        [smaller, larger].into_iter().filter_map(|one| one.lack(&group, both(one))).collect();
     if lacks.is_empty() && depths.len() < LEAST_DEPTHS {
         let [a, b] = [smaller, larger].map(|one| list(&one.depths));
-        lacks.push(format!("{LEAST_DEPTHS} depths of both {from} and {to} on one thread (iodepth {a} and {b})"));
+        lacks.push(format!(
+            "{LEAST_DEPTHS} depths of both {from} and {to} on one thread (iodepth {a} and {b})"
+        ));
     }
     let leads = [sizes[0].lead(), sizes[1].lead()];
     let ([Some((own, lead)), Some((other, lesser))], true) = (leads, lacks.is_empty()) else {
@@ -259,7 +293,13 @@ fn lead_falls<'a>(data: &Data<'a>, [smaller, larger]: [&Together<'a>; 2]) -> Que
     })
 }
 
-fn compared<'a>(data: &Data<'a>, path: IoPath, relation: Relation, other: IoPath, shape: Shape) -> Comparison<'a> {
+fn compared<'a>(
+    data: &Data<'a>,
+    path: IoPath,
+    relation: Relation,
+    other: IoPath,
+    shape: Shape,
+) -> Comparison<'a> {
     Comparison {
         metric: IOS_PER_JOULE,
         cell: data.cell(path, shape),
@@ -283,7 +323,13 @@ pub(super) fn sqpoll<'a>(data: &Data<'a>) -> Vec<Question<'a>> {
             match less.missing(REPLICATES).into_iter().next() {
                 Some(need) => missing = missing.or(Some(need)),
                 None if is_deepest(shape, &shapes) => {
-                    own.push(Question::Compare(compared(data, polled, Relation::NotLess(0.0), called, *shape)));
+                    own.push(Question::Compare(compared(
+                        data,
+                        polled,
+                        Relation::NotLess(0.0),
+                        called,
+                        *shape,
+                    )));
                 }
                 None => each.push(Each { all: vec![less] }),
             }
@@ -331,7 +377,9 @@ pub(super) fn many_threads<'a>(data: &Data<'a>) -> Vec<Question<'a>> {
     for shape in shapes(data, &[at(SMALL), at(LARGE)], fits) {
         let (with, without) = cells(data, shape, is_papers_or_bypass);
         questions.extend(without.into_iter().map(Question::LeftOut));
-        if let Some(absent) = OTHERS.iter().find(|other| !with.iter().any(|cell| cell.path.interface() == **other)) {
+        if let Some(absent) =
+            OTHERS.iter().find(|other| !with.iter().any(|cell| cell.path.interface() == **other))
+        {
             let need = format!("energy of {REPLICATES} verified trials of {absent}, {shape}");
             let text = "I/Os per joule: posix-sio against every other interface".to_owned();
             questions.push(Question::Missing { text, at: shape.to_string(), need });
@@ -354,17 +402,30 @@ pub(super) fn many_threads<'a>(data: &Data<'a>) -> Vec<Question<'a>> {
     }
     let [small, large] = by_size;
     questions.extend([
-        generally("the best of posix-sio more than every other interface", sio, "all interfaces, many threads"),
+        generally(
+            "the best of posix-sio more than every other interface",
+            sio,
+            "all interfaces, many threads",
+        ),
         generally("posix-sio/syscall/poll first at 4k", small, "all interfaces, 4k, many threads"),
         generally("posix-sio/syscall/interrupt first at 128k", large, "all interfaces, 128k, many threads"),
-        generally("io_uring/sqpoll below the median path at 128k", sqpolls, "io_uring/sqpoll, 128k, many threads"),
+        generally(
+            "io_uring/sqpoll below the median path at 128k",
+            sqpolls,
+            "io_uring/sqpoll, 128k, many threads",
+        ),
         generally("kernel bypass below the median path at 128k", bypass, "kernel bypass, 128k, many threads"),
     ]);
     questions
 }
 
 /// That paths are behind the path of the median mean.
-fn below_median<'a>(data: &Data<'a>, with: &[Cell<'a>], shape: Shape, fits: impl Fn(&IoPath) -> bool) -> Vec<Each<'a>> {
+fn below_median<'a>(
+    data: &Data<'a>,
+    with: &[Cell<'a>],
+    shape: Shape,
+    fits: impl Fn(&IoPath) -> bool,
+) -> Vec<Each<'a>> {
     let all = ranked(with, IOS_PER_JOULE, |_| true);
     let Some(median) = all.get(all.len() / 2).map(|cell| cell.path) else { return Vec::new() };
     let paths = with.iter().map(|cell| cell.path).filter(|path| fits(path) && *path != median);
@@ -375,7 +436,8 @@ pub(super) fn asynchronous<'a>(data: &Data<'a>) -> Vec<Question<'a>> {
     let of = |rw: Rw, text: &str, is_best: &dyn Fn(&IoPath) -> bool| {
         let shapes = shapes(data, &[], |one| one.rw == rw && one.iodepth == 1 && one.numjobs > 1);
         let each = |shape: Shape| {
-            let (with, _) = cells(data, shape, |path| is_papers_or_bypass(path) && path.interface() != "posix-sio");
+            let (with, _) =
+                cells(data, shape, |path| is_papers_or_bypass(path) && path.interface() != "posix-sio");
             let best = greatest(&with, IOS_PER_JOULE, is_best)?.path;
             let others: Vec<Cell<'a>> = with.iter().filter(|cell| !is_best(&cell.path)).cloned().collect();
             (!others.is_empty()).then(|| first_of(data, best, &others, shape))
@@ -389,7 +451,9 @@ pub(super) fn asynchronous<'a>(data: &Data<'a>) -> Vec<Question<'a>> {
     let called = |path: &IoPath| path.interface() == "io_uring" && path.submission() == Submission::Syscall;
     vec![
         of(Rw::Randread, "io_uring/syscall first of the asynchronous paths for reads", &called),
-        of(Rw::Randwrite, "libaio first of the asynchronous paths for writes", &|path| *path == IoPath::Libaio),
+        of(Rw::Randwrite, "libaio first of the asynchronous paths for writes", &|path| {
+            *path == IoPath::Libaio
+        }),
     ]
 }
 
@@ -405,7 +469,8 @@ pub(super) fn large<'a>(data: &Data<'a>) -> Vec<Question<'a>> {
 
 /// Interrupt more than poll: posix-sio, and io_uring with either submission.
 fn interrupt_ahead<'a>(data: &Data<'a>, shape: Shape) -> [Question<'a>; 3] {
-    let rings = |submission| [RingCompletion::Interrupt, RingCompletion::Poll].map(|one| ring(submission, one));
+    let rings =
+        |submission| [RingCompletion::Interrupt, RingCompletion::Poll].map(|one| ring(submission, one));
     let pairs = [[SIO_INTERRUPT, SIO_POLL], rings(SYSCALL), rings(SQPOLL)];
     pairs.map(|[interrupt, poll]| Question::Compare(compared(data, interrupt, Relation::More, poll, shape)))
 }

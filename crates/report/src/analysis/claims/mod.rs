@@ -1,5 +1,6 @@
 //! The papers' claims, decided from trials: what each claim says, what it needs, and its answer part by part.
-//! How a comparison is decided stands in `rule`, its trials in `data`; which comparisons a claim is made of in a module for each paper.
+//! How a comparison is decided stands in `rule`, its trials in `data`; which comparisons a claim is made of
+//! in a module for each paper.
 
 mod data;
 mod fabric;
@@ -51,7 +52,8 @@ pub struct Claim {
     pub text: &'static str,
     /// What the data must hold.
     pub needs: &'static [&'static str],
-    /// The answer: it holds only if every part does, and does not as soon as one part does not. Parts that are reported apart do not count.
+    /// The answer: it holds only if every part does, and does not as soon as one part does not. Parts that
+    /// are reported apart do not count.
     pub answer: Answer,
     /// The parts, one by one; none where no record can hold the data yet.
     pub parts: Vec<Part>,
@@ -62,13 +64,15 @@ pub struct Claim {
     /// An unproven or disturbed trial is among those that decide.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub marked: bool,
-    /// The meter and scope that the figures of energy are of; absent where the claim is not about energy, or none was measured.
+    /// The meter and scope that the figures of energy are of; absent where the claim is not about energy, or
+    /// none was measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub energy: Option<EnergySource>,
     /// The energy is of less than the whole machine: the parts are a proxy that decides nothing.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub proxy: bool,
-    /// The looks that decided how many replicates there are: every p-value is multiplied by them. Not told where there was one.
+    /// The looks that decided how many replicates there are: every p-value is multiplied by them. Not told
+    /// where there was one.
     #[serde(skip_serializing_if = "is_one")]
     pub looks: u32,
     /// What to know about the answer.
@@ -112,14 +116,15 @@ impl Answer {
 pub struct Part {
     /// What is compared with what.
     pub text: String,
-    /// Under which workload; where the claim is put to several generators or settings, under which of them too.
+    /// Under which workload; where the claim is put to several generators or settings, under which of them
+    /// too.
     pub at: String,
     /// Its answer.
     pub answer: Answer,
     /// The figures that decide it, the compared one first.
     pub figures: Vec<Figure>,
-    /// The p-value of what the answer rests on: after Holm's correction, but for parts by the papers' rule, as their text says;
-    /// absent where nothing was tested.
+    /// The p-value of what the answer rests on: after Holm's correction, but for parts by the papers' rule,
+    /// as their text says; absent where nothing was tested.
     pub p: Option<f64>,
     /// How large the difference is, where the part is one comparison.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -240,12 +245,17 @@ impl Machine {
     }
 }
 
-/// Decides every claim from the trials of a store, measured on this machine. Only trials that compete decide; the others are counted.
+/// Decides every claim from the trials of a store, measured on this machine. Only trials that compete decide;
+/// the others are counted.
 pub fn decide(trials: &[Trial], machine: &Machine) -> Vec<Claim> {
     let source = EnergySource::measured(&[trials]).filter(|_| !machine.emulated);
     let data = Data::of(trials, *machine, source.as_ref());
     let papers = [poll22::DEFINITIONS, iface23::DEFINITIONS, fabric::DEFINITIONS];
-    papers.into_iter().flatten().map(|definition| decide_one(definition, &data, (machine, source.as_ref()))).collect()
+    papers
+        .into_iter()
+        .flatten()
+        .map(|definition| decide_one(definition, &data, (machine, source.as_ref())))
+        .collect()
 }
 
 fn decide_one(
@@ -327,7 +337,8 @@ fn overall(parts: &[&Part]) -> Answer {
     }
 }
 
-/// The least number of replicates that a repetition for the sake of undecided parts asks for: the `poll22` study's.
+/// The least number of replicates that a repetition for the sake of undecided parts asks for: the `poll22`
+/// study's.
 const REPEAT_REPLICATES: usize = 10;
 
 /// Options that the study needs to decide those of these parts that are not decided; `None` where all are.

@@ -17,8 +17,13 @@ pub(super) const DEFINITIONS: &[Definition] = &[
     Definition {
         id: "poll22-1",
         paper: Paper::Poll22,
-        text: "4 KiB random reads: poll and hybrid both beat interrupt in mean latency and in IOPS, at 1 and at 8 threads.",
-        needs: &["posix-sio interrupt, poll and hybrid", "randread 4k, iodepth 1, numjobs 1 and 8", "3 replicates"],
+        text: "4 KiB random reads: poll and hybrid both beat interrupt in mean latency and in IOPS, at 1 \
+               and at 8 threads.",
+        needs: &[
+            "posix-sio interrupt, poll and hybrid",
+            "randread 4k, iodepth 1, numjobs 1 and 8",
+            "3 replicates",
+        ],
         note: None,
         rule: Rule::Compare {
             parts: faster,
@@ -41,8 +46,8 @@ pub(super) const DEFINITIONS: &[Definition] = &[
     Definition {
         id: "poll22-3",
         paper: Paper::Poll22,
-        text: "CPU use does not rank system power: hybrid uses less CPU than poll and yet more power in some workload; \
-               poll uses less power than interrupt in some workload.",
+        text: "CPU use does not rank system power: hybrid uses less CPU than poll and yet more power in \
+               some workload; poll uses less power than interrupt in some workload.",
         needs: &["a system-scope meter", "posix-sio interrupt, poll and hybrid", "3 replicates"],
         note: Some(poll22_energy::POWER_NOTE),
         rule: Rule::Energy {
@@ -71,8 +76,9 @@ pub(super) const DEFINITIONS: &[Definition] = &[
     Definition {
         id: "poll22-5",
         paper: Paper::Poll22,
-        text: "Loads plus stores: interrupt < poll < hybrid in total; kernel/sched/ largest for hybrid, near nothing for \
-               poll; block/ and drivers/nvme/host/ interrupt < hybrid < poll; kernel/time/ largest for hybrid.",
+        text: "Loads plus stores: interrupt < poll < hybrid in total; kernel/sched/ largest for hybrid, \
+               near nothing for poll; block/ and drivers/nvme/host/ interrupt < hybrid < poll; kernel/time/ \
+               largest for hybrid.",
         needs: &[
             "loads and stores by kernel source directory",
             "posix-sio interrupt, poll and hybrid",
@@ -83,17 +89,20 @@ pub(super) const DEFINITIONS: &[Definition] = &[
             parts: poll22_costs::orders,
             replicates: 1,
             run: |_| {
-                "iopj run studies/poll22.toml --bs 4k --numjobs 32, with loads and stores counted or sampled".to_owned()
+                "iopj run studies/poll22.toml --bs 4k --numjobs 32, with loads and stores counted or sampled"
+                    .to_owned()
             },
         },
     },
     Definition {
         id: "poll22-6",
         paper: Paper::Poll22,
-        text: "Bytes per joule: poll wins where latency is low, interrupt where it is high; hybrid wins nearly nowhere.",
+        text: "Bytes per joule: poll wins where latency is low, interrupt where it is high; hybrid wins \
+               nearly nowhere.",
         needs: &[
             "a system-scope meter",
-            "posix-sio interrupt, poll and hybrid over request size and threads, up to more threads than cores",
+            "posix-sio interrupt, poll and hybrid over request size and threads, up to more threads than \
+             cores",
             "3 replicates",
         ],
         note: Some(poll22_energy::BYTES_NOTE),
@@ -107,7 +116,8 @@ pub(super) const DEFINITIONS: &[Definition] = &[
     Definition {
         id: "poll22-7",
         paper: Paper::Poll22,
-        text: "Hybrid polling inherits the costs of both: it is the least energy efficient of the three in most workloads.",
+        text: "Hybrid polling inherits the costs of both: it is the least energy efficient of the three in \
+               most workloads.",
         needs: &[
             "a system-scope meter",
             "posix-sio interrupt, poll and hybrid over request size and threads",
@@ -130,7 +140,8 @@ pub(super) fn shape(numjobs: u32) -> Shape {
 
 /// Thread counts of the trials of the three completion modes, or `otherwise` where there is none.
 pub(super) fn thread_counts(data: &Data<'_>, fits: impl Fn(u32) -> bool, otherwise: u32) -> Vec<u32> {
-    let shapes = data.shapes(&[INTERRUPT, POLL, HYBRID], |one| *one == shape(one.numjobs) && fits(one.numjobs));
+    let shapes =
+        data.shapes(&[INTERRUPT, POLL, HYBRID], |one| *one == shape(one.numjobs) && fits(one.numjobs));
     if shapes.is_empty() { vec![otherwise] } else { shapes.iter().map(|shape| shape.numjobs).collect() }
 }
 
@@ -164,8 +175,11 @@ fn basic<'a>(
 }
 
 fn run_below_cores(cores: u32) -> String {
-    let mut numjobs: Vec<String> =
-        (0..32).map(|power| 1u32 << power).take_while(|numjobs| *numjobs < cores).map(|n| n.to_string()).collect();
+    let mut numjobs: Vec<String> = (0..32)
+        .map(|power| 1u32 << power)
+        .take_while(|numjobs| *numjobs < cores)
+        .map(|n| n.to_string())
+        .collect();
     if numjobs.is_empty() {
         numjobs.push("1".to_owned());
     }
@@ -187,11 +201,14 @@ fn cpu_order<'a>(data: &Data<'a>) -> Vec<Question<'a>> {
         })
     };
     let counts = thread_counts(data, |numjobs| numjobs < data.machine.cores, 1);
-    counts.into_iter().flat_map(|numjobs| [less(INTERRUPT, HYBRID, numjobs), less(HYBRID, POLL, numjobs)]).collect()
+    counts
+        .into_iter()
+        .flat_map(|numjobs| [less(INTERRUPT, HYBRID, numjobs), less(HYBRID, POLL, numjobs)])
+        .collect()
 }
 
-/// Fewer context switches per I/O than this with interrupt completion: most I/Os were found complete before the
-/// thread slept, so the device is too fast for the claim.
+/// Fewer context switches per I/O than this with interrupt completion: most I/Os were found complete before
+/// the thread slept, so the device is too fast for the claim.
 const SLEEPS: f64 = 0.5;
 
 /// How near to one switch per I/O is one, as a share.
@@ -228,9 +245,12 @@ fn switches_at<'a>(data: &Data<'a>, numjobs: u32) -> Vec<Question<'a>> {
 
 /// What is missing where interrupt completion hardly sleeps.
 pub(super) fn too_fast(interrupt: &Cell<'_>) -> Option<String> {
-    let values: Vec<f64> = interrupt.verified.iter().map(|measurement| measurement.context_switches_per_io).collect();
+    let values: Vec<f64> =
+        interrupt.verified.iter().map(|measurement| measurement.context_switches_per_io).collect();
     let seen = summarize(&values)?.mean;
-    let need =
-        format!("a device slow enough that interrupt sleeps ({seen:.2} context switches per I/O, {})", interrupt.shape);
+    let need = format!(
+        "a device slow enough that interrupt sleeps ({seen:.2} context switches per I/O, {})",
+        interrupt.shape
+    );
     (seen < SLEEPS).then_some(need)
 }

@@ -1,5 +1,5 @@
-//! Loads and stores of *When Poll is More Energy Efficient than Interrupt*: its orders by kernel source directory, per second at
-//! saturation; and, apart, those of what an I/O costs that neither spins nor sleeps.
+//! Loads and stores of *When Poll is More Energy Efficient than Interrupt*: its orders by kernel source
+//! directory, per second at saturation; and, apart, those of what an I/O costs that neither spins nor sleeps.
 
 use super::fixed::Fits;
 use super::poll22::{HYBRID, INTERRUPT, POLL, shape, thread_counts, too_fast};
@@ -10,12 +10,13 @@ use iopj_core::{CostKind, FunctionCost, IoPath};
 use iopj_store::Measurement;
 
 /// What to know about the answer.
-pub(super) const NOTE: &str = "Decided as the paper counted: per second, of all orders, with 32 threads or more, which saturated \
-                               its drive. Per I/O how long a poller spins depends on the drive: of that, only the fixed parts are \
-                               compared, what an I/O costs without spins and sleeps, and they are reported apart and decide \
-                               nothing. A fixed part is fitted over the trials of its path, or, where its spins or sleeps vary too \
-                               little, over those of all three, taking it that a spin costs the same on each. A hybrid sleep, which \
-                               sets a timer, has a part of its own.";
+pub(super) const NOTE: &str = "Decided as the paper counted: per second, of all orders, with 32 threads or \
+                               more, which saturated its drive. Per I/O how long a poller spins depends on \
+                               the drive: of that, only the fixed parts are compared, what an I/O costs \
+                               without spins and sleeps, and they are reported apart and decide nothing. A \
+                               fixed part is fitted over the trials of its path, or, where its spins or \
+                               sleeps vary too little, over those of all three, taking it that a spin costs \
+                               the same on each. A hybrid sleep, which sets a timer, has a part of its own.";
 
 /// Threads at which the paper's drive is saturated.
 const SATURATED: u32 = 32;
@@ -37,7 +38,9 @@ macro_rules! directory {
     ($name:literal) => {
         Source {
             printed: $name,
-            per_s: millions_per_s(concat!("loads and stores, ", $name), |m| rate(m, |one| is_under(one, $name))),
+            per_s: millions_per_s(concat!("loads and stores, ", $name), |m| {
+                rate(m, |one| is_under(one, $name))
+            }),
         }
     };
 }
@@ -74,7 +77,8 @@ fn rate(measurement: &Measurement, belongs: fn(&FunctionCost) -> bool) -> Option
     (window_s > 0.0).then_some(per_io * ios / window_s / 1e6)
 }
 
-/// All orders of the claim per second at saturation, and those of the fixed parts for every thread count that was measured.
+/// All orders of the claim per second at saturation, and those of the fixed parts for every thread count that
+/// was measured.
 pub(super) fn orders<'a>(data: &Data<'a>) -> Vec<Question<'a>> {
     let saturated = thread_counts(data, |numjobs| numjobs >= SATURATED, SATURATED);
     let decide = saturated.into_iter().flat_map(|numjobs| at_saturation(data, numjobs));
@@ -120,16 +124,21 @@ fn question<'a>(
     Question::Compare(Comparison { metric: source.per_s, cell, relation, against, published })
 }
 
-/// The orders of what an I/O costs that neither spins nor sleeps. That poll hardly enters the scheduler is none of them: what it
-/// does not do there is sleep.
+/// The orders of what an I/O costs that neither spins nor sleeps. That poll hardly enters the scheduler is
+/// none of them: what it does not do there is sleep.
 fn of_fixed_parts<'a>(data: &Data<'a>, numjobs: u32) -> Vec<Question<'a>> {
     let of = |source: &Source| format!("fixed part of loads and stores per I/O, {}", source.printed);
     let fits = match Fits::of(MODES.map(|path| data.cell(path, shape(numjobs))).into()) {
         Ok(fits) => fits,
         Err(path) => {
             let at = shape(numjobs).to_string();
-            let need = format!("exact counts of calls, loads and stores of {path}, {at} (`iopj lab run --exact`)");
-            return vec![Question::Missing { text: "fixed parts of loads and stores per I/O".to_owned(), at, need }];
+            let need =
+                format!("exact counts of calls, loads and stores of {path}, {at} (`iopj lab run --exact`)");
+            return vec![Question::Missing {
+                text: "fixed parts of loads and stores per I/O".to_owned(),
+                at,
+                need,
+            }];
         }
     };
     // The total is asked about where the drive is saturated.

@@ -1,9 +1,10 @@
-//! Energy in *When Poll is More Energy Efficient than Interrupt*: power against CPU use, and bytes per joule over request size
-//! and threads.
+//! Energy in *When Poll is More Energy Efficient than Interrupt*: power against CPU use, and bytes per joule
+//! over request size and threads.
 
 use super::poll22::{HYBRID, INTERRUPT, POLL};
 use super::rule::{
-    Against, BYTES_PER_JOULE, CPU, Cell, Comparison, Data, MEAN_LATENCY, Metric, Question, Relation, Shape, WATTS,
+    Against, BYTES_PER_JOULE, CPU, Cell, Comparison, Data, MEAN_LATENCY, Metric, Question, Relation, Shape,
+    WATTS,
 };
 use super::stated::{Each, Generally, Somewhere, Stated};
 use super::{Answer, Figure};
@@ -14,18 +15,21 @@ use crate::analysis::winner::{self, Axis, Decision, rank};
 use iopj_core::{IoPath, Rw};
 
 /// What to know about the answer on power.
-pub(super) const POWER_NOTE: &str = "One workload is enough for each part, after Holm's correction over the workloads of both. The paper draws power over threads (Figure 1) and prints no figure.";
+pub(super) const POWER_NOTE: &str = "One workload is enough for each part, after Holm's correction over the \
+                                     workloads of both. The paper draws power over threads (Figure 1) and \
+                                     prints no figure.";
 
 /// What to know about the answer on bytes per joule.
-pub(super) const BYTES_NOTE: &str = "A cell is a request size and a number of threads; its winner is told from both others, within \
-                                     blocks where the study ran in them, after Holm's correction over the cells. Its latency is interrupt's own; the \
-                                     cells that poll wins are compared with interrupt's by their ranks, a cell counting as one value. The paper draws the map \
-                                     (Figure 3) and prints no figure.";
+pub(super) const BYTES_NOTE: &str = "A cell is a request size and a number of threads; its winner is told from both others, within blocks \
+     where the study ran in them, after Holm's correction over the cells. Its latency is interrupt's own; \
+     the cells that poll wins are compared with interrupt's by their ranks, a cell counting as one value. \
+     The paper draws the map (Figure 3) and prints no figure.";
 
 /// What to know about the answer on the least efficient mode.
-pub(super) const LEAST_NOTE: &str = "A cell is a request size and a number of threads; it is decided where hybrid is told from both others, or one of \
-                                     them is told to be behind it, after Holm's correction over the cells. The paper draws the map and prints \
-                                     no figure.";
+pub(super) const LEAST_NOTE: &str = "A cell is a request size and a number of threads; it is decided where \
+                                     hybrid is told from both others, or one of them is told to be behind \
+                                     it, after Holm's correction over the cells. The paper draws the map \
+                                     and prints no figure.";
 
 /// The share of the decided cells that is nearly none.
 const NEARLY_NONE: f64 = 0.1;
@@ -33,7 +37,8 @@ const NEARLY_NONE: f64 = 0.1;
 /// The replicates that a cell needs.
 const REPLICATES: usize = 3;
 
-/// Random reads of one at a time under which any of the three completion modes was measured, or 4 KiB on one thread.
+/// Random reads of one at a time under which any of the three completion modes was measured, or 4 KiB on one
+/// thread.
 fn shapes(data: &Data<'_>) -> Vec<Shape> {
     let fits = |one: &Shape| one.rw == Rw::Randread && one.iodepth == 1;
     let shapes = data.shapes(&[INTERRUPT, POLL, HYBRID], fits);
@@ -79,7 +84,8 @@ pub(super) fn bytes<'a>(data: &Data<'a>) -> Vec<Question<'a>> {
         .map(|shape| (shape, [INTERRUPT, POLL, HYBRID].map(|path| data.cell(path, shape))))
         .collect();
     let lacks = |cells: &[Cell<'a>; 3]| cells.iter().find_map(|cell| cell.lacks(BYTES_PER_JOULE, REPLICATES));
-    let complete: Vec<&(Shape, [Cell<'a>; 3])> = cells.iter().filter(|(_, cells)| lacks(cells).is_none()).collect();
+    let complete: Vec<&(Shape, [Cell<'a>; 3])> =
+        cells.iter().filter(|(_, cells)| lacks(cells).is_none()).collect();
     let several = |of: fn(&Shape) -> u32| complete.iter().any(|(shape, _)| of(shape) != of(&complete[0].0));
     let text = "the map of bytes per joule over request size and threads".to_owned();
     if !several(|shape| shape.bs) || !several(|shape| shape.numjobs) {
@@ -90,10 +96,12 @@ pub(super) fn bytes<'a>(data: &Data<'a>) -> Vec<Question<'a>> {
     }
     let cores = data.machine.cores;
     if !complete.iter().any(|(shape, _)| shape.numjobs > cores) {
-        let need = format!("bytes per joule of all three completion modes with more threads than cores ({cores})");
+        let need =
+            format!("bytes per joule of all three completion modes with more threads than cores ({cores})");
         return vec![Question::Missing { text, at: String::new(), need }];
     }
-    let mut decided: Vec<winner::Cell> = complete.iter().map(|(_, cells)| ranked(cells, complete.len())).collect();
+    let mut decided: Vec<winner::Cell> =
+        complete.iter().map(|(_, cells)| ranked(cells, complete.len())).collect();
     winner::correct(decided.iter_mut());
     let tiles: Vec<Tile> =
         complete.iter().zip(&decided).filter_map(|((_, cells), ranked)| tile(cells, ranked)).collect();
@@ -107,8 +115,14 @@ fn ranked(cells: &[Cell<'_>; 3], family: usize) -> winner::Cell {
     let plan = cells[0].plan(BYTES_PER_JOULE, family);
     // Any two axes will do: cells are ranked one by one.
     let (metric, x, y) = (metric::Metric::BytesPerJoule, Axis::Bs, Axis::Numjobs);
-    let question =
-        winner::Question { metric, x, y, method: plan.method, admission: Default::default(), looks: plan.looks };
+    let question = winner::Question {
+        metric,
+        x,
+        y,
+        method: plan.method,
+        admission: Default::default(),
+        looks: plan.looks,
+    };
     rank(cells.iter().map(|cell| (cell.path, cell.sample(BYTES_PER_JOULE))).collect(), &question, family)
 }
 
@@ -133,7 +147,8 @@ pub(super) fn least<'a>(data: &Data<'a>) -> Vec<Question<'a>> {
     };
     let text = format!("bytes per joule: {HYBRID} less than {INTERRUPT} and {POLL}");
     let is_whole = |each: &Each<'_>| each.all.iter().all(|one| one.missing(REPLICATES).is_empty());
-    let (whole, lacking): (Vec<Each<'a>>, Vec<Each<'a>>) = shapes(data).into_iter().map(each).partition(is_whole);
+    let (whole, lacking): (Vec<Each<'a>>, Vec<Each<'a>>) =
+        shapes(data).into_iter().map(each).partition(is_whole);
     match (whole.is_empty(), lacking.first()) {
         (true, Some(first)) => {
             let need = first.all.iter().flat_map(|one| one.missing(REPLICATES)).next().unwrap_or_default();

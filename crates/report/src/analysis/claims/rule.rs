@@ -1,10 +1,12 @@
-//! How a comparison of a claim is decided: a test within blocks or Welch's, two one-sided tests, and Holm's correction over the
-//! comparisons of the claim at 5 %. Which comparisons a claim is made of is not told here.
+//! How a comparison of a claim is decided: a test within blocks or Welch's, two one-sided tests, and Holm's
+//! correction over the comparisons of the claim at 5 %. Which comparisons a claim is made of is not told
+//! here.
 
 pub(super) use super::data::{Cell, Data, Shape};
 use super::fixed::FixedPart;
 pub(super) use super::metrics::{
-    BYTES_PER_JOULE, CPU, IOPS, IOS_PER_JOULE, MEAN_LATENCY, Metric, P50, P99, SWITCHES, WATTS, millions_per_s,
+    BYTES_PER_JOULE, CPU, IOPS, IOS_PER_JOULE, MEAN_LATENCY, Metric, P50, P99, SWITCHES, WATTS,
+    millions_per_s,
 };
 use super::stated::{Derived, Generally, Somewhere, Stated};
 use super::{Answer, Effect, Figure, Part};
@@ -65,7 +67,8 @@ pub(super) enum Question<'a> {
     Fixed(FixedPart<'a>),
     /// A part that is shown and does not count in the answer to the claim.
     Apart(Box<Question<'a>>),
-    /// No part, but a cell that would be in one if a trial of it were verified: its trials are counted as left out.
+    /// No part, but a cell that would be in one if a trial of it were verified: its trials are counted as
+    /// left out.
     LeftOut(Cell<'a>),
 }
 
@@ -106,11 +109,13 @@ impl<'a> Question<'a> {
         }
     }
 
-    /// Its tests that Holm's correction is over: the p-value of the answer that the means suggest, and whether that is that
-    /// it holds.
+    /// Its tests that Holm's correction is over: the p-value of the answer that the means suggest, and
+    /// whether that is that it holds.
     fn tests(&self, replicates: usize, family: usize) -> Vec<Test> {
         match self {
-            Question::Compare(comparison) if comparison.missing(replicates).is_empty() => vec![comparison.test(family)],
+            Question::Compare(comparison) if comparison.missing(replicates).is_empty() => {
+                vec![comparison.test(family)]
+            }
             Question::Somewhere(somewhere) => somewhere.tests(replicates, family),
             Question::Generally(generally) => generally.tests(family),
             Question::Derived(derived) if derived.missing.is_empty() => vec![derived.test(family)],
@@ -142,7 +147,9 @@ impl<'a> Comparison<'a> {
         let against = match &self.against {
             Against::Cell(cell) => cell.path.to_string(),
             Against::Share(share, cell) => format!("{share} of {}", cell.path),
-            Against::Beyond(more, cell) => format!("{} above {}", join(&more.to_string(), self.metric.unit), cell.path),
+            Against::Beyond(more, cell) => {
+                format!("{} above {}", join(&more.to_string(), self.metric.unit), cell.path)
+            }
             Against::Number(number) => join(&number.to_string(), self.metric.unit),
         };
         let tolerance = match self.relation {
@@ -163,7 +170,8 @@ impl<'a> Comparison<'a> {
     }
 
     pub(super) fn missing(&self, replicates: usize) -> Vec<String> {
-        let mut missing: Vec<String> = self.cells().filter_map(|cell| cell.lacks(self.metric, replicates)).collect();
+        let mut missing: Vec<String> =
+            self.cells().filter_map(|cell| cell.lacks(self.metric, replicates)).collect();
         missing.dedup();
         missing
     }
@@ -184,8 +192,8 @@ impl<'a> Comparison<'a> {
         plan.contrast(&self.cell.sample(self.metric), &other.sample(self.metric)).map(|one| Effect::of(&one))
     }
 
-    /// The p-value of the answer that the figures suggest, and whether that is that the part holds; `None` where
-    /// there is no test of so few replicates.
+    /// The p-value of the answer that the figures suggest, and whether that is that the part holds; `None`
+    /// where there is no test of so few replicates.
     pub(super) fn test(&self, family: usize) -> Test {
         let sample = self.cell.sample(self.metric);
         let by = |other: &Cell<'_>, of: &dyn Fn(f64) -> f64| -> Sample {
@@ -208,12 +216,15 @@ impl<'a> Comparison<'a> {
 
 /// The p-value of the answer that the figures suggest, and whether that is that the relation holds.
 pub(super) fn held(relation: Relation, plan: Plan, a: &Sample, b: &Sample) -> Test {
-    let scaled = |factor: f64| -> Sample { b.iter().map(|(block, value)| (*block, factor * value)).collect() };
+    let scaled =
+        |factor: f64| -> Sample { b.iter().map(|(block, value)| (*block, factor * value)).collect() };
     match relation {
         Relation::Less => plan.test(a, b).map(|(p, sign)| (p, sign < 0.0)),
         Relation::More => plan.test(a, b).map(|(p, sign)| (p, sign > 0.0)),
         // One side alone is asked about.
-        Relation::NotLess(tolerance) => plan.test(a, &scaled(1.0 - tolerance)).map(|(p, sign)| (p / 2.0, sign >= 0.0)),
+        Relation::NotLess(tolerance) => {
+            plan.test(a, &scaled(1.0 - tolerance)).map(|(p, sign)| (p / 2.0, sign >= 0.0))
+        }
         Relation::Equal(tolerance) => {
             let (values, others) = both(plan, a, b);
             let (mean, other) = (summarize(&values)?.mean, summarize(&others)?.mean);
@@ -279,21 +290,29 @@ fn join(number: &str, unit: &str) -> String {
 /// A question with what its trials share, where a claim is put to several such sets of trials.
 pub(super) type Labelled<'a> = (String, Question<'a>);
 
-/// The questions of a claim: put to every set of trials that has all that is needed, or to the one that has most.
+/// The questions of a claim: put to every set of trials that has all that is needed, or to the one that has
+/// most.
 pub(super) fn questions<'a>(
     data: &[Data<'a>],
     parts: for<'b> fn(&Data<'b>) -> Vec<Question<'b>>,
     replicates: usize,
 ) -> Vec<Labelled<'a>> {
     let answerable = |question: &Question<'_>| question.missing(replicates).is_empty();
-    let sets: Vec<(String, Vec<Question<'a>>)> = data.iter().map(|data| (data.label(), parts(data))).collect();
+    let sets: Vec<(String, Vec<Question<'a>>)> =
+        data.iter().map(|data| (data.label(), parts(data))).collect();
     // What is reported apart does not choose which trials decide.
     let complete = |questions: &[Question<'_>]| questions.iter().filter(|one| one.counts()).all(answerable);
     if !sets.iter().any(|(_, questions)| complete(questions)) {
-        let count = |questions: &[Question<'_>]| questions.iter().filter(|one| one.counts() && answerable(one)).count();
+        let count = |questions: &[Question<'_>]| {
+            questions.iter().filter(|one| one.counts() && answerable(one)).count()
+        };
         // The first of those that have most.
         let best = sets.into_iter().rev().max_by_key(|(_, questions)| count(questions));
-        return best.into_iter().flat_map(|(_, questions)| questions).map(|one| (String::new(), one)).collect();
+        return best
+            .into_iter()
+            .flat_map(|(_, questions)| questions)
+            .map(|one| (String::new(), one))
+            .collect();
     }
     let mut complete: Vec<_> = sets.into_iter().filter(|(_, questions)| complete(questions)).collect();
     if let [(label, _)] = &mut complete[..] {
@@ -305,7 +324,8 @@ pub(super) fn questions<'a>(
         .collect()
 }
 
-/// The tests of each question after Holm's correction, and how many tests that is over. What is reported apart is a family of its own.
+/// The tests of each question after Holm's correction, and how many tests that is over. What is reported
+/// apart is a family of its own.
 fn corrected(questions: &[Labelled<'_>], replicates: usize) -> Vec<(Vec<Test>, usize)> {
     let tests = |families: [usize; 2]| -> Vec<(usize, Vec<Test>)> {
         let of = |question: &Question<'_>| {
@@ -323,13 +343,15 @@ fn corrected(questions: &[Labelled<'_>], replicates: usize) -> Vec<(Vec<Test>, u
     let tests = tests(families);
     let mut adjusted = [0, 1].map(|family| holm(&raw(&tests, family)).into_iter());
     let correct = |(family, tests): (usize, Vec<Test>)| {
-        let tests = tests.into_iter().map(|test| test.and_then(|(_, holds)| Some((adjusted[family].next()?, holds))));
+        let tests =
+            tests.into_iter().map(|test| test.and_then(|(_, holds)| Some((adjusted[family].next()?, holds))));
         (tests.collect(), families[family])
     };
     tests.into_iter().map(correct).collect()
 }
 
-/// Decides the parts of a claim, and counts the trials that were left out of the cells that its answer rests on.
+/// Decides the parts of a claim, and counts the trials that were left out of the cells that its answer rests
+/// on.
 pub(super) fn parts(questions: Vec<Labelled<'_>>, replicates: usize) -> (Vec<Part>, Tally, bool) {
     let tests = corrected(&questions, replicates);
     let (mut left_out, mut marked) = (Tally::default(), false);
@@ -364,14 +386,19 @@ fn part(question: Question<'_>, tested: Vec<Test>, (replicates, family): (usize,
         Question::Somewhere(somewhere) => Some(somewhere.part(&tested, replicates)),
         Question::Stated(stated) => Some(stated.part()),
         Question::Fixed(fixed) => Some(fixed.part(tested.into_iter().next().flatten())),
-        Question::Apart(question) => Some(Part { apart: true, ..part(*question, tested, (replicates, family))? }),
+        Question::Apart(question) => {
+            Some(Part { apart: true, ..part(*question, tested, (replicates, family))? })
+        }
         Question::Generally(generally) => Some(generally.part(&tested)),
         Question::Derived(derived) => Some(derived.part(tested.into_iter().next().flatten(), family)),
         Question::Compare(comparison) => {
             let tested = tested.into_iter().next().flatten();
             let missing = comparison.missing(replicates);
-            let answer =
-                if missing.is_empty() { answer(comparison.relation, tested) } else { Answer::NotMeasured(missing) };
+            let answer = if missing.is_empty() {
+                answer(comparison.relation, tested)
+            } else {
+                Answer::NotMeasured(missing)
+            };
             let (text, at) = (comparison.text(), comparison.cell.shape.to_string());
             let effect = comparison.effect(family);
             let (figures, p) = (comparison.figures(), tested.map(|(p, _)| p));

@@ -1,5 +1,5 @@
-//! Parts of claims that are not one comparison of two cells: that hold under some workload, about figures of several cells, or by a
-//! rule of their own.
+//! Parts of claims that are not one comparison of two cells: that hold under some workload, about figures of
+//! several cells, or by a rule of their own.
 
 use super::rule::{Cell, Comparison, Metric, Relation, Shape, Test, answer, held};
 use super::{Answer, Effect, Figure, Part};
@@ -30,8 +30,13 @@ impl<'a> Somewhere<'a> {
         if self.complete(replicates).next().is_some() {
             return Vec::new();
         }
-        let mut missing: Vec<String> =
-            self.workloads.iter().take(1).flat_map(|(_, all)| all).flat_map(|one| one.missing(replicates)).collect();
+        let mut missing: Vec<String> = self
+            .workloads
+            .iter()
+            .take(1)
+            .flat_map(|(_, all)| all)
+            .flat_map(|one| one.missing(replicates))
+            .collect();
         missing.dedup();
         missing
     }
@@ -41,7 +46,8 @@ impl<'a> Somewhere<'a> {
         self.complete(replicates).map(|(_, all)| all_hold(all, family)).collect()
     }
 
-    /// The part, with the figures of the workload that speaks for it the most. `tested` are its tests after Holm's correction.
+    /// The part, with the figures of the workload that speaks for it the most. `tested` are its tests after
+    /// Holm's correction.
     pub(super) fn part(self, tested: &[Test], replicates: usize) -> Part {
         let missing = self.missing(replicates);
         let all: Vec<&(Shape, Vec<Comparison<'a>>)> = self.complete(replicates).collect();
@@ -123,8 +129,8 @@ impl Derived<'_> {
     }
 }
 
-/// A part that is claimed generally: it holds in more than half of the cells that are decided. A cell is decided where its test is after
-/// Holm's correction; the share is printed.
+/// A part that is claimed generally: it holds in more than half of the cells that are decided. A cell is
+/// decided where its test is after Holm's correction; the share is printed.
 pub(super) struct Generally<'a> {
     /// What is claimed of each cell.
     pub(super) text: String,
@@ -143,8 +149,8 @@ impl<'a> Generally<'a> {
         self.each.iter().flat_map(|each| &each.all).flat_map(Comparison::cells)
     }
 
-    /// A test for each cell: as sure as the least certain comparison if all hold; if not, as the most certain of the contrary
-    /// ones, corrected for their number.
+    /// A test for each cell: as sure as the least certain comparison if all hold; if not, as the most certain
+    /// of the contrary ones, corrected for their number.
     pub(super) fn tests(&self, family: usize) -> Vec<Test> {
         self.each.iter().map(|each| all_hold(&each.all, family)).collect()
     }
@@ -171,15 +177,25 @@ impl<'a> Generally<'a> {
             interval: None,
             published: None,
         };
-        let mut figures = vec![figure("for", "cells for", with as f64), figure("decided", "decided", decided as f64)];
+        let mut figures =
+            vec![figure("for", "cells for", with as f64), figure("decided", "decided", decided as f64)];
         figures.extend((decided > 0).then(|| figure("share", "%", share)));
         let text = format!("{}, in more than half of the decided cells", self.text);
-        Part { text, at: format!("{} cells", tested.len()), answer, figures, p: None, effect: None, apart: false }
+        Part {
+            text,
+            at: format!("{} cells", tested.len()),
+            answer,
+            figures,
+            p: None,
+            effect: None,
+            apart: false,
+        }
     }
 }
 
-/// That all comparisons hold is as likely to be an error as the least certain of them; that they do not all hold is as certain as the
-/// most certain one that does not, after Bonferroni's correction over those that do not.
+/// That all comparisons hold is as likely to be an error as the least certain of them; that they do not all
+/// hold is as certain as the most certain one that does not, after Bonferroni's correction over those that do
+/// not.
 fn all_hold(comparisons: &[Comparison<'_>], family: usize) -> Test {
     let tests: Option<Vec<(f64, bool)>> = comparisons.iter().map(|one| one.test(family)).collect();
     let tests = tests?;
@@ -234,7 +250,8 @@ pub(super) fn ranked<'a, 'c>(
     metric: Metric,
     fits: impl Fn(&IoPath) -> bool,
 ) -> Vec<&'c Cell<'a>> {
-    let with = cells.iter().filter(|cell| fits(&cell.path)).filter_map(|cell| Some((cell.mean(metric)?, cell)));
+    let with =
+        cells.iter().filter(|cell| fits(&cell.path)).filter_map(|cell| Some((cell.mean(metric)?, cell)));
     let mut with: Vec<(f64, &Cell<'a>)> = with.collect();
     with.sort_by(|(a, _), (b, _)| a.total_cmp(b));
     with.into_iter().map(|(_, cell)| cell).collect()

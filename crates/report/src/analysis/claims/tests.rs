@@ -1,4 +1,5 @@
-//! Claims as a whole, and those of `poll22`, on constructed stores: each where it holds, does not, and is undecided.
+//! Claims as a whole, and those of `poll22`, on constructed stores: each where it holds, does not, and is
+//! undecided.
 
 use super::fixture::{Measured, cell, judge, workload};
 use super::*;
@@ -67,7 +68,8 @@ fn refuted_unproven_and_failed_trials_stay_out_and_are_counted() {
     trials[5].outcome = Outcome::Failed("EIO".to_owned());
     let claim = decided(&trials, 4, "poll22-1");
     assert_eq!(claim.left_out.text(), "2 refuted, 1 unproven, 1 failed");
-    let missing = "posix-sio/syscall/poll, randread 4k iodepth 1 numjobs 1 (2 verified, 2 refuted, 1 unproven; 3 verified needed)";
+    let missing = "posix-sio/syscall/poll, randread 4k iodepth 1 numjobs 1 (2 verified, 2 refuted, 1 \
+                   unproven; 3 verified needed)";
     assert_eq!(claim.answer, Answer::NotMeasured(vec![missing.to_owned()]));
     assert_eq!(claim.run.unwrap(), "iopj run studies/poll22.toml --bs 4k --numjobs 1,8");
     // Cells that have what they need are decided all the same.
@@ -76,7 +78,8 @@ fn refuted_unproven_and_failed_trials_stay_out_and_are_counted() {
 
 #[test]
 fn holm_corrects_over_the_comparisons_of_a_claim() {
-    // Alone, interrupt's CPU use would be significantly less than hybrid's; one of two comparisons, it is not.
+    // Alone, interrupt's CPU use would be significantly less than hybrid's; one of two comparisons, it is
+    // not.
     let trials = cpu([60.0, 95.0, 96.0], &[-0.3, 0.2, 0.0, 0.3, -0.2]);
     let percent = |from: usize| -> Vec<f64> {
         trials[from..from + 5].iter().map(|trial| trial.outcome.measurement().unwrap().cpu_percent).collect()
@@ -104,7 +107,10 @@ fn poll22_2_holds_fails_and_is_undecided() {
     let answer = |percent, spread: &[f64], cores| decided(&cpu(percent, spread), cores, "poll22-2").answer;
     assert_eq!(answer([60.0, 120.0, 199.0], &QUIET, 4), Answer::Holds);
     assert_eq!(answer([60.0, 120.0, 100.0], &QUIET, 4), Answer::DoesNotHold);
-    assert_eq!(answer([60.0, 61.0, 199.0], &NOISY, 4), Answer::Undecided("1 of 2 parts are undecided".to_owned()));
+    assert_eq!(
+        answer([60.0, 61.0, 199.0], &NOISY, 4),
+        Answer::Undecided("1 of 2 parts are undecided".to_owned())
+    );
     // Two threads saturate two cores, and one core is always saturated.
     let Answer::NotMeasured(missing) = answer([60.0, 120.0, 199.0], &QUIET, 2) else { panic!() };
     assert_eq!(
@@ -135,7 +141,9 @@ fn poll22_4_holds_fails_and_is_undecided() {
     // 1.05 is not different from 1, which does not make it equal.
     assert_eq!(answer([1.05, 1.05, 0.0], &NOISY), Answer::Undecided("2 of 3 parts are undecided".to_owned()));
     let Answer::NotMeasured(missing) = answer([0.15, 1.0, 0.0], &QUIET) else { panic!() };
-    assert!(missing[0].starts_with("a device slow enough that interrupt sleeps (0.15 context switches per I/O"));
+    assert!(
+        missing[0].starts_with("a device slow enough that interrupt sleeps (0.15 context switches per I/O")
+    );
 }
 
 #[test]
@@ -148,7 +156,10 @@ fn figures_without_variance_are_decided_without_nan() {
 #[test]
 fn one_replicate_is_undecided() {
     let claim = decided(&switches([1.0, 1.0, 0.0], &[0.0]), 4, "poll22-4");
-    assert_eq!(claim.parts[0].answer, Answer::Undecided("a test needs two replicates of each cell".to_owned()));
+    assert_eq!(
+        claim.parts[0].answer,
+        Answer::Undecided("a test needs two replicates of each cell".to_owned())
+    );
     assert_eq!(claim.run.unwrap(), "iopj run studies/poll22.toml --bs 4k --replicates 10");
 }
 
@@ -180,7 +191,8 @@ fn every_claim_is_there_once_in_order_and_what_no_record_holds_is_not_measured()
         let Answer::NotMeasured(missing) = &claim.answer else { panic!("{}", claim.id) };
         assert!(!missing.is_empty() && claim.run.is_some(), "{}", claim.id);
     }
-    let without: Vec<&str> = claims.iter().filter(|claim| claim.parts.is_empty()).map(|claim| claim.id).collect();
+    let without: Vec<&str> =
+        claims.iter().filter(|claim| claim.parts.is_empty()).map(|claim| claim.id).collect();
     assert_eq!(without.len(), 12);
 }
 
@@ -195,7 +207,8 @@ fn json_names_the_answer_and_its_reason() {
 
 #[test]
 fn trials_of_blocks_are_compared_within_them_and_the_papers_figures_hold_there_too() {
-    // A drift that all trials of a block share hides the difference from Welch's test, not from the one within blocks.
+    // A drift that all trials of a block share hides the difference from Welch's test, not from the one
+    // within blocks.
     let trials = table_1(&NOISY, 1.0);
     let of = |in_blocks, trials: &[Trial]| {
         let machine = Machine { cores: 4, in_blocks, ..Machine::default() };
@@ -205,7 +218,10 @@ fn trials_of_blocks_are_compared_within_them_and_the_papers_figures_hold_there_t
     let claim = of(true, &trials);
     assert_eq!(claim.answer, Answer::Holds);
     let effect = claim.parts[0].effect.unwrap();
-    assert!((effect.ratio.unwrap().ratio - 8.1 / 10.1).abs() < 1e-3 && effect.least.unwrap() > 0.0, "{effect:?}");
+    assert!(
+        (effect.ratio.unwrap().ratio - 8.1 / 10.1).abs() < 1e-3 && effect.least.unwrap() > 0.0,
+        "{effect:?}"
+    );
     assert_eq!(of(true, &table_1(&QUIET, 1.0)).answer, Answer::Holds);
     assert_eq!(of(true, &table_1(&QUIET, 1.5)).answer, Answer::DoesNotHold);
     // Every second block lacks the partner: too few are left.
@@ -222,8 +238,11 @@ fn unproven_trials_decide_only_where_they_are_let_and_are_marked() {
     judge(&mut trials, VerdictKind::Unproven);
     let claim = decided(&trials, 4, "poll22-1");
     assert!(matches!(claim.answer, Answer::NotMeasured(_)) && !claim.marked);
-    let machine =
-        Machine { cores: 4, admission: Admission { with_unproven: true, emulated: false }, ..Machine::default() };
+    let machine = Machine {
+        cores: 4,
+        admission: Admission { with_unproven: true, emulated: false },
+        ..Machine::default()
+    };
     let claim = decide(&trials, &machine).into_iter().find(|claim| claim.id == "poll22-1").unwrap();
     assert!(claim.answer == Answer::Holds && claim.marked);
     let text = crate::render::claims(&[claim]);

@@ -1,4 +1,5 @@
-//! Claims on kernel bypass on constructed stores: each where it holds, does not, is undecided, and is not measured.
+//! Claims on kernel bypass on constructed stores: each where it holds, does not, is undecided, and is not
+//! measured.
 
 use super::fixture::{Measured, cell, judge, workload};
 use super::tests::{NOISY, QUIET, decided};
@@ -54,7 +55,11 @@ fn iface23_1_holds_on_the_papers_own_latencies_by_either_kernel_bypass() {
     assert!(claim.run.is_none() && claim.note.unwrap().contains("nvme-user/doorbell/poll"));
     let claim = decided(&by(NVME_USER, trials.clone()), 8, "iface23-1");
     assert_eq!(claim.answer, Answer::Holds);
-    assert!(claim.parts[0].text.starts_with("p50: nvme-user/doorbell/poll less than"), "{}", claim.parts[0].text);
+    assert!(
+        claim.parts[0].text.starts_with("p50: nvme-user/doorbell/poll less than"),
+        "{}",
+        claim.parts[0].text
+    );
     // With both the paper's own decides, and the other is no path of the kernel.
     let slow = by(NVME_USER, all(SPDK, 9.0, EQUAL, &QUIET));
     let slow = slow.into_iter().filter(|trial| trial.path.to_string() == NVME_USER);
@@ -67,7 +72,9 @@ fn iface23_1_does_not_hold_where_one_part_does_not_and_is_undecided_in_noise() {
     let wrong = |trials: &[Trial]| {
         let claim = decided(trials, 8, "iface23-1");
         assert_eq!(claim.answer, Answer::DoesNotHold);
-        (0..claim.parts.len()).filter(|part| claim.parts[*part].answer == Answer::DoesNotHold).collect::<Vec<_>>()
+        (0..claim.parts.len())
+            .filter(|part| claim.parts[*part].answer == Answer::DoesNotHold)
+            .collect::<Vec<_>>()
     };
     // 9.35 and 11.21 us of reads, 12.66 and 15.6 us of writes are more than some of the kernel's paths take.
     assert!(wrong(&all(SPDK, 1.5, EQUAL, &QUIET)).len() > 4);
@@ -86,14 +93,22 @@ fn iface23_1_does_not_hold_where_one_part_does_not_and_is_undecided_in_noise() {
 
 #[test]
 fn what_kernel_bypass_lacks_is_named_and_its_refuted_trials_are_counted() {
-    let kernel: Vec<Trial> = all("", 1.0, EQUAL, &QUIET).into_iter().filter(|trial| !trial.path.is_bypass()).collect();
+    let kernel: Vec<Trial> =
+        all("", 1.0, EQUAL, &QUIET).into_iter().filter(|trial| !trial.path.is_bypass()).collect();
     for id in ["iface23-1", "iface23-2"] {
         let claim = decided(&kernel, 8, id);
         let Answer::NotMeasured(missing) = &claim.answer else { panic!("{:?}", claim.answer) };
-        assert_eq!(missing[0], "spdk/doorbell/poll, randread 4k iodepth 1 numjobs 1 (no trial; 1 verified needed)");
+        assert_eq!(
+            missing[0],
+            "spdk/doorbell/poll, randread 4k iodepth 1 numjobs 1 (no trial; 1 verified needed)"
+        );
         assert!(claim.run.unwrap().contains("--path posix-sio/syscall/interrupt,"));
         // What the paper prints stands there all the same.
-        assert!(claim.parts[0].figures.iter().all(|figure| figure.published.is_some()), "{:?}", claim.parts[0]);
+        assert!(
+            claim.parts[0].figures.iter().all(|figure| figure.published.is_some()),
+            "{:?}",
+            claim.parts[0]
+        );
     }
     let mut refuted = by(NVME_USER, all("", 1.0, EQUAL, &QUIET));
     for trial in refuted.iter_mut().filter(|trial| trial.path.is_bypass()) {
@@ -117,8 +132,12 @@ fn each_generator_has_its_own_kernel_bypass() {
     fio.iter_mut().for_each(|trial| trial.generator = Generator::Fio);
     let claim = decided(&[native, fio].concat(), 8, "iface23-1");
     assert_eq!((claim.answer.clone(), claim.parts.len()), (Answer::DoesNotHold, 70));
-    assert!(claim.parts[..35].iter().all(|part| part.answer == Answer::Holds && part.at.contains(", native")));
-    assert!(claim.parts[35..].iter().all(|part| !part.text.contains("nvme-user") && part.at.contains(", fio")));
+    assert!(
+        claim.parts[..35].iter().all(|part| part.answer == Answer::Holds && part.at.contains(", native"))
+    );
+    assert!(
+        claim.parts[35..].iter().all(|part| !part.text.contains("nvme-user") && part.at.contains(", fio"))
+    );
 }
 
 #[test]
@@ -149,10 +168,14 @@ fn iface23_2_does_not_hold_where_a_ring_is_nearer_and_is_undecided_in_noise() {
     let claim = decided(&table_2(&NOISY, "", 1.0), 8, "iface23-2");
     assert!(matches!(claim.answer, Answer::Undecided(_)), "{:?}", claim.answer);
     let claim = decided(&table_2(&[0.0], "", 1.0), 8, "iface23-2");
-    assert_eq!(claim.parts[0].answer, Answer::Undecided("a test needs two replicates of each cell".to_owned()));
+    assert_eq!(
+        claim.parts[0].answer,
+        Answer::Undecided("a test needs two replicates of each cell".to_owned())
+    );
 }
 
-/// The trials of kernel bypass and of the kernel's best on one thread: by depth, with its I/Os per joule at 4, 16 and 128 KiB.
+/// The trials of kernel bypass and of the kernel's best on one thread: by depth, with its I/Os per joule at
+/// 4, 16 and 128 KiB.
 fn one_thread(depths: &[(u32, [f64; 3])], spread: &[f64]) -> Vec<Trial> {
     let mut made: Vec<Made<'static>> = Vec::new();
     for (iodepth, bypass) in depths {
@@ -182,9 +205,13 @@ fn alike(bypass: [f64; 3], spread: &[f64]) -> Claim {
 #[test]
 fn iface23_5_holds_where_the_lead_falls_with_the_size() {
     let claim = alike([40.0, 25.0, 14.0], &QUIET);
-    // A lead over each of two, a lesser one, none, and a path of system call and interrupt ahead of each of two.
+    // A lead over each of two, a lesser one, none, and a path of system call and interrupt ahead of each of
+    // two.
     assert_eq!((&claim.answer, answers(&claim)), (&Answer::Holds, vec!["holds"; 6]));
-    assert_eq!(claim.parts[0].text, "I/Os per joule: nvme-user/doorbell/poll more than libaio/syscall/interrupt");
+    assert_eq!(
+        claim.parts[0].text,
+        "I/Os per joule: nvme-user/doorbell/poll more than libaio/syscall/interrupt"
+    );
     assert_eq!(claim.parts[0].at, "randread 4k iodepth 1,16 numjobs 1, together");
     let effect = claim.parts[0].effect.unwrap();
     assert!((effect.ratio.unwrap().ratio - 2.0).abs() < 1e-3 && effect.least.unwrap() > 0.0, "{effect:?}");
@@ -223,28 +250,33 @@ fn iface23_5_takes_the_depths_of_a_size_together_within_blocks() {
     // What all trials of a block share hides nothing.
     let trials = one_thread(&[(1, [21.0, 20.5, 19.5]), (16, [21.0, 20.5, 19.5])], &NOISY);
     let machine = Machine { cores: 8, in_blocks: true, ..Machine::default() };
-    let blocks = |trials: &[Trial]| decide(trials, &machine).into_iter().find(|claim| claim.id == "iface23-5").unwrap();
+    let blocks = |trials: &[Trial]| {
+        decide(trials, &machine).into_iter().find(|claim| claim.id == "iface23-5").unwrap()
+    };
     assert_eq!(blocks(&trials).answer, Answer::Holds);
     // Depths that one of the paths lacks stay out, and where there is none at all that is said.
     let lame = |depths: &[u32]| -> Vec<Trial> {
-        let is_lame =
-            |trial: &Trial| trial.path == iopj_core::IoPath::Libaio && depths.contains(&trial.workload.iodepth);
+        let is_lame = |trial: &Trial| {
+            trial.path == iopj_core::IoPath::Libaio && depths.contains(&trial.workload.iodepth)
+        };
         trials.iter().filter(|trial| !is_lame(trial)).cloned().collect()
     };
     let claim = blocks(&lame(&[16]));
-    let lacks = "2 depths at which every path was measured that was with randread 4k on one thread (iodepth 1; without 16, which \
-                 libaio/syscall/interrupt lacks)";
+    let lacks = "2 depths at which every path was measured that was with randread 4k on one thread (iodepth \
+                 1; without 16, which libaio/syscall/interrupt lacks)";
     let Answer::NotMeasured(missing) = claim.answer else { panic!("one depth decides: {:?}", claim.parts) };
     assert_eq!((missing[0].as_str(), answers(&blocks(&lame(&[16])))), (lacks, vec!["not measured"; 4]));
     let mut apart = lame(&[16]);
     apart.retain(|trial| !trial.path.is_bypass() || trial.workload.iodepth == 16);
     let Answer::NotMeasured(missing) = blocks(&apart).answer else { panic!() };
-    let need = "2 depths at which every path was measured that was with randread 4k on one thread (none; without 1, which \
-                nvme-user/doorbell/poll lacks; without 16, which libaio/syscall/interrupt lacks)";
+    let need = "2 depths at which every path was measured that was with randread 4k on one thread (none; \
+                without 1, which nvme-user/doorbell/poll lacks; without 16, which libaio/syscall/interrupt \
+                lacks)";
     assert_eq!(missing[0], need);
     // Two of three depths are enough, and the third is named.
     let three = one_thread(&[1, 4, 16].map(|depth| (depth, [40.0, 25.0, 14.0])), &QUIET);
-    let lame = three.iter().filter(|trial| trial.path != iopj_core::IoPath::Libaio || trial.workload.iodepth != 16);
+    let lame =
+        three.iter().filter(|trial| trial.path != iopj_core::IoPath::Libaio || trial.workload.iodepth != 16);
     let claim = blocks(&lame.cloned().collect::<Vec<Trial>>());
     let at = "randread 4k iodepth 1,4 numjobs 1, together; without 16, which libaio/syscall/interrupt lacks";
     assert_eq!((&claim.answer, claim.parts[0].at.as_str()), (&Answer::Holds, at));
@@ -260,7 +292,8 @@ fn figures_of_several_cells_are_corrected_for_the_looks_of_a_sequential_store() 
     assert!(p(1) < 0.5 && (p(2) / p(1) - 2.0).abs() < 1e-9, "{} {}", p(1), p(2));
 }
 
-/// I/Os per joule over eight threads: at 128 KiB of kernel bypass, of the two of submission polling, and of the worst of the rest.
+/// I/Os per joule over eight threads: at 128 KiB of kernel bypass, of the two of submission polling, and of
+/// the worst of the rest.
 fn many_threads(bypass: f64, sqpoll: [f64; 2], rest: f64, spread: &[f64]) -> Claim {
     let cells = |best: [f64; 2], large: [f64; 4]| {
         [

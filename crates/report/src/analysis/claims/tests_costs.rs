@@ -21,8 +21,8 @@ fn decided(trials: &[Trial], machine: &Machine, id: &str) -> Claim {
     decide(trials, machine).into_iter().find(|claim| claim.id == id).unwrap()
 }
 
-/// Loads per I/O in `block/`, `drivers/nvme/host/`, `kernel/sched/`, `kernel/time/` and elsewhere: the paper's of `poll22`'s
-/// three modes, over some IOPS.
+/// Loads per I/O in `block/`, `drivers/nvme/host/`, `kernel/sched/`, `kernel/time/` and elsewhere: the
+/// paper's of `poll22`'s three modes, over some IOPS.
 const PAPER: [(&str, f64, [u64; 5]); 3] = [
     ("interrupt", 1.0, [754, 100, 1168, 127, 3147]),
     ("poll", 0.0, [1328, 362, 72, 38, 3778]),
@@ -40,7 +40,8 @@ fn profiled(numjobs: u32, modes: [(&str, f64, [u64; 5]); 3]) -> Vec<Trial> {
             let Outcome::Measured(one) = &mut trial.outcome else { panic!() };
             let directories = ["block/", "drivers/nvme/host/", "kernel/sched/", "kernel/time/", "lib/"];
             let loads = |count: u64| [0, 1000 * count + index as u64, 0];
-            let functions = directories.iter().zip(counts).map(|(place, count)| function("f", place, loads(count)));
+            let functions =
+                directories.iter().zip(counts).map(|(place, count)| function("f", place, loads(count)));
             set_exact(one, 1000, functions.collect());
         }
         trials.extend(cell);
@@ -68,15 +69,20 @@ fn poll22_5_holds_on_the_papers_own_figures_per_second_at_saturation() {
     assert_eq!((parts.len(), &parts[0]), (11, &("total: interrupt less than poll".to_owned(), "holds")));
     assert!(parts.iter().all(|(_, answer)| *answer == "holds"), "{parts:?}");
     // 1,000 I/Os in two seconds, ten more loads in all of them on the average.
-    assert!((claim.parts[0].figures[0].mean.unwrap() - 5296.01 / 2000.0).abs() < 1e-9, "{:?}", claim.parts[0]);
+    assert!(
+        (claim.parts[0].figures[0].mean.unwrap() - 5296.01 / 2000.0).abs() < 1e-9,
+        "{:?}",
+        claim.parts[0]
+    );
     // The paper's figures stand beside.
-    let sched = claim.parts.iter().find(|part| part.text.starts_with("loads and stores, kernel/sched/")).unwrap();
+    let sched =
+        claim.parts.iter().find(|part| part.text.starts_with("loads and stores, kernel/sched/")).unwrap();
     assert_eq!(sched.figures[0].published.zip(sched.figures[1].published), Some((786.0, 598.0)));
     assert_eq!(sched.figures[0].unit, "M/s");
     // What was not counted is reported apart, and the claim holds without.
     let [.., apart] = &claim.parts[..] else { panic!() };
-    let need = "exact counts of calls, loads and stores of posix-sio/syscall/interrupt, randread 4k iodepth 1 numjobs 32 \
-                (`iopj lab run --exact`)";
+    let need = "exact counts of calls, loads and stores of posix-sio/syscall/interrupt, randread 4k iodepth \
+                1 numjobs 32 (`iopj lab run --exact`)";
     assert_eq!((claim.parts.len(), &apart.answer), (12, &Answer::NotMeasured(vec![need.to_owned()])));
     assert!(apart.apart && claim.note.unwrap().contains("per second"));
 }
@@ -197,7 +203,8 @@ fn parts_reported_apart_decide_nothing_and_weaken_no_other() {
         one.costs.as_mut().unwrap().kinds.remove(0);
     }
     let alone = decided(&sampled, &REAL, "poll22-5");
-    let deciding = |claim: &Claim| claim.parts.iter().filter(|part| !part.apart).cloned().collect::<Vec<Part>>();
+    let deciding =
+        |claim: &Claim| claim.parts.iter().filter(|part| !part.apart).cloned().collect::<Vec<Part>>();
     assert_eq!((deciding(&apart), &apart.answer), (deciding(&alone), &alone.answer));
     assert_eq!((deciding(&apart).len(), apart.parts.len(), alone.parts.len()), (11, 21, 12));
 }
@@ -241,14 +248,17 @@ fn poll22_5_needs_profiles_and_a_device_on_which_interrupt_sleeps() {
         "one profile is one replicate"
     );
     let Answer::NotMeasured(missing) = without(4..5).answer else { panic!() };
-    let lack = "posix-sio/syscall/interrupt, randread 4k iodepth 1 numjobs 32 (loads and stores, total in 0 of 5 verified trials)";
+    let lack = "posix-sio/syscall/interrupt, randread 4k iodepth 1 numjobs 32 (loads and stores, total in 0 \
+                of 5 verified trials)";
     assert_eq!(missing[0], lack);
     let mut fast = PAPER;
     fast[0].1 = 0.1;
     let claim = decided(&profiled(32, fast), &REAL, "poll22-5");
     let part = claim.parts.iter().find(|part| part.text.contains("less than 0.1 of")).unwrap();
     let Answer::NotMeasured(missing) = &part.answer else { panic!() };
-    assert!(missing[0].starts_with("a device slow enough that interrupt sleeps (0.10 context switches per I/O"));
+    assert!(
+        missing[0].starts_with("a device slow enough that interrupt sleeps (0.10 context switches per I/O")
+    );
 }
 
 #[test]
@@ -257,7 +267,8 @@ fn times_of_an_emulated_store_decide_nothing_and_are_not_told() {
         .iter()
         .flat_map(|row| {
             let switches = f64::from(u8::from(!row.path.ends_with("poll")));
-            let measured = Measured { mean_us: row.latency_us, iops: row.iops, switches, ..Measured::default() };
+            let measured =
+                Measured { mean_us: row.latency_us, iops: row.iops, switches, ..Measured::default() };
             cell(row.path, &workload(Rw::Randread, row.numjobs), measured, &QUIET)
         })
         .collect();
@@ -272,7 +283,11 @@ fn times_of_an_emulated_store_decide_nothing_and_are_not_told() {
     assert!(text.contains("missing: emulated: times mean nothing"), "{text}");
     // What the paper printed stays beside; of what was measured nothing is there.
     let row = text.lines().find(|line| line.contains("mean latency: posix-sio/syscall/poll less")).unwrap();
-    assert_eq!(row.split_whitespace().rev().take(5).collect::<Vec<_>>(), ["10.1", "/", "8.1", "-", "-"], "{row}");
+    assert_eq!(
+        row.split_whitespace().rev().take(5).collect::<Vec<_>>(),
+        ["10.1", "/", "8.1", "-", "-"],
+        "{row}"
+    );
 }
 
 #[test]

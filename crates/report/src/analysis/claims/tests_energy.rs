@@ -1,4 +1,5 @@
-//! Claims on energy on constructed stores whose joules are known: each where it holds, does not, is undecided, and is not measured.
+//! Claims on energy on constructed stores whose joules are known: each where it holds, does not, is
+//! undecided, and is not measured.
 
 use super::fixture::{Measured, cell, workload};
 use super::tests::{NOISY, QUIET};
@@ -41,7 +42,8 @@ pub(super) fn answers(claim: &Claim) -> Vec<&'static str> {
     claim.parts.iter().map(|part| part.answer.as_str()).collect()
 }
 
-const MODES: [&str; 3] = ["posix-sio/syscall/interrupt", "posix-sio/syscall/poll", "posix-sio/syscall/hybrid"];
+const MODES: [&str; 3] =
+    ["posix-sio/syscall/interrupt", "posix-sio/syscall/poll", "posix-sio/syscall/hybrid"];
 
 /// The three completion modes over threads: watts by mode and the CPU use of each.
 fn power(by_threads: &[(u32, [f64; 3])], cpu: [f64; 3]) -> Vec<Made<'static>> {
@@ -68,10 +70,16 @@ fn poll22_3_needs_one_workload_for_each_part() {
     assert_eq!(claim.parts[1].at, "randread 4k iodepth 1 numjobs 4");
     let means: Vec<f64> = claim.parts[0].figures.iter().filter_map(|figure| figure.mean).collect();
     assert_eq!(means.len(), 5, "CPU use of both, power of both, and their ratio");
-    assert!([70.0, 99.0, 65.0, 60.0, 65.0 / 60.0].iter().zip(&means).all(|(a, b)| (a - b).abs() < 1e-9), "{means:?}");
+    assert!(
+        [70.0, 99.0, 65.0, 60.0, 65.0 / 60.0].iter().zip(&means).all(|(a, b)| (a - b).abs() < 1e-9),
+        "{means:?}"
+    );
     assert_eq!(claim.energy.as_ref().unwrap().to_string(), "system by plug");
     let text = crate::render::claims(&[claim]);
-    assert!(text.contains("energy: system by plug") && text.contains("power, W") || text.contains(" W"), "{text}");
+    assert!(
+        text.contains("energy: system by plug") && text.contains("power, W") || text.contains(" W"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -83,8 +91,10 @@ fn poll22_3_does_not_hold_where_power_ranks_as_cpu_use_and_is_undecided_in_noise
     let claim = decided(&trials(&power(&[(1, [40.0, 42.0, 42.0])], cpu), &NOISY, Scope::System), "poll22-3");
     assert!(matches!(claim.answer, Answer::Undecided(_)), "{:?}", claim.answer);
     // Equal power is not more.
-    let claim =
-        decided(&trials(&power(&[(1, [50.0, 42.0, 42.0])], cpu), &[0.0005, -0.0005, 0.0], Scope::System), "poll22-3");
+    let claim = decided(
+        &trials(&power(&[(1, [50.0, 42.0, 42.0])], cpu), &[0.0005, -0.0005, 0.0], Scope::System),
+        "poll22-3",
+    );
     assert_eq!(answers(&claim), ["undecided", "holds"]);
 }
 
@@ -96,7 +106,10 @@ fn claims_on_energy_need_a_meter_of_the_whole_system_and_another_is_a_proxy_that
     assert!(claim.proxy && claim.parts.len() == 2, "the proxy is shown");
     assert_eq!(claim.energy.as_ref().unwrap().to_string(), "package by plug");
     let text = crate::render::claims(&[claim]);
-    assert!(text.contains("package by plug: less than the whole machine, a proxy that decides nothing"), "{text}");
+    assert!(
+        text.contains("package by plug: less than the whole machine, a proxy that decides nothing"),
+        "{text}"
+    );
     let claims = decide(&trials(&made, &QUIET, Scope::Package), &Machine { cores: 8, ..Machine::default() });
     assert!(
         claims
@@ -111,7 +124,8 @@ fn claims_on_energy_need_a_meter_of_the_whole_system_and_another_is_a_proxy_that
     assert!(claims.iter().all(|claim| claim.energy.is_none()));
 }
 
-/// A map of request sizes and threads: for each tile the mode that wins, if any, and the latency of all three.
+/// A map of request sizes and threads: for each tile the mode that wins, if any, and the latency of all
+/// three.
 fn map(tiles: &[(u32, u32, Option<usize>, f64)]) -> Vec<Made<'static>> {
     let of = |(bs, numjobs, winner, mean_us): &(u32, u32, Option<usize>, f64)| {
         let workload = Workload { bs: *bs, ..workload(Rw::Randread, *numjobs) };
@@ -145,7 +159,9 @@ fn poll22_6_is_decided_from_the_winner_map() {
     ];
     let claim = decided(&trials(&map(&tiles), &QUIET, Scope::System), "poll22-6");
     assert_eq!((&claim.answer, answers(&claim)), (&Answer::Holds, vec!["holds", "holds"]));
-    let means = |part: usize| claim.parts[part].figures.iter().map(|figure| figure.mean.unwrap()).collect::<Vec<f64>>();
+    let means = |part: usize| {
+        claim.parts[part].figures.iter().map(|figure| figure.mean.unwrap()).collect::<Vec<f64>>()
+    };
     // Of nine cells one is a tie.
     assert_eq!((means(0), means(1)), (vec![0.0, 8.0], vec![9.125, 112.5]));
     // scipy.stats.mannwhitneyu([8, 9, 9.5, 10], [90, 110, 120, 130]).pvalue
@@ -153,11 +169,15 @@ fn poll22_6_is_decided_from_the_winner_map() {
     let mut other = tiles;
     (other[0].2, other[5].2) = (HYBRID, POLL);
     let claim = decided(&trials(&map(&other), &QUIET, Scope::System), "poll22-6");
-    assert_eq!((claim.answer.clone(), claim.parts[0].answer.clone()), (Answer::DoesNotHold, Answer::DoesNotHold));
+    assert_eq!(
+        (claim.answer.clone(), claim.parts[0].answer.clone()),
+        (Answer::DoesNotHold, Answer::DoesNotHold)
+    );
     let ties = tiles.map(|(bs, numjobs, _, us)| (bs, numjobs, None, us));
     let claim = decided(&trials(&map(&ties), &QUIET, Scope::System), "poll22-6");
     assert_eq!(answers(&claim), ["undecided", "undecided"]);
-    let Answer::NotMeasured(missing) = decided(&trials(&map(&tiles[..2]), &QUIET, Scope::System), "poll22-6").answer
+    let Answer::NotMeasured(missing) =
+        decided(&trials(&map(&tiles[..2]), &QUIET, Scope::System), "poll22-6").answer
     else {
         panic!()
     };
@@ -230,7 +250,10 @@ fn iface23_5_decides_the_paths_of_the_kernel_and_misses_kernel_bypass() {
     assert!(rest.iter().all(|other| texts.contains(&text(other).as_str())), "{texts:?}");
     assert!(matches!(claim.answer, Answer::NotMeasured(_)));
     let claim = at(20.0, 25.0);
-    assert_eq!((claim.answer.clone(), answers(&claim)[3..].contains(&"does not hold")), (Answer::DoesNotHold, true));
+    assert_eq!(
+        (claim.answer.clone(), answers(&claim)[3..].contains(&"does not hold")),
+        (Answer::DoesNotHold, true)
+    );
     assert!(answers(&at(19.0, 20.01))[3..].contains(&"undecided"));
 }
 
@@ -250,7 +273,8 @@ fn iface23_6_leaves_out_small_requests_at_large_depth_on_one_thread() {
         made.extend(efficiency(&rings(large), LARGE, 31, 1));
         decided(&trials(&made, &QUIET, Scope::System), "iface23-6")
     };
-    // At the largest depth submission polling is better, which the paper says too; of the other cells it is worse in most.
+    // At the largest depth submission polling is better, which the paper says too; of the other cells it is
+    // worse in most.
     let paper = [(1, 15.0), (2, 15.0), (4, 18.0), (8, 22.0), (16, 18.0), (31, 30.0)];
     let claim = of(&paper, 15.0);
     assert_eq!((claim.answer.clone(), claim.parts.len()), (Answer::Holds, 1 + 2), "{:?}", claim.parts);
@@ -289,7 +313,12 @@ fn iface23_8_is_decided_by_more_than_half_of_the_cells_part_by_part() {
     let claim = of(10.0);
     assert_eq!(answers(&claim), ["holds", "holds", "holds", "holds", "not measured"], "{:?}", claim.parts);
     let claim = of(19.0);
-    assert_eq!(answers(&claim), ["holds", "holds", "holds", "does not hold", "not measured"], "{:?}", claim.parts);
+    assert_eq!(
+        answers(&claim),
+        ["holds", "holds", "holds", "does not hold", "not measured"],
+        "{:?}",
+        claim.parts
+    );
     let few: Vec<Made> = efficiency(&cells(18.0, 20.0, 10.0), LARGE, 1, 8)
         .into_iter()
         .filter(|one| !one.path.starts_with("libaio"))
@@ -335,8 +364,10 @@ fn iface23_9_is_of_every_thread_count_above_one_and_the_single_thread_stands_apa
         ]
     };
     let of = |by_threads: &[(u32, f64)]| {
-        let made: Vec<Made> =
-            by_threads.iter().flat_map(|(numjobs, poll)| efficiency(&cells(*poll), LARGE, 1, *numjobs)).collect();
+        let made: Vec<Made> = by_threads
+            .iter()
+            .flat_map(|(numjobs, poll)| efficiency(&cells(*poll), LARGE, 1, *numjobs))
+            .collect();
         decided(&trials(&made, &QUIET, Scope::System), "iface23-9")
     };
     let claim = of(&[(1, 25.0), (8, 15.0), (16, 10.0)]);

@@ -13,7 +13,12 @@ pub(super) fn table_2(spread: &[f64], changed: &str, factor: f64) -> Vec<Trial> 
         let factor = if row.path == changed { factor } else { 1.0 };
         for (rw, at) in [(Rw::Randread, 0), (Rw::Randwrite, 2)] {
             let (p50_us, p99_us) = (row.us[at] * factor, row.us[at + 1] * factor);
-            trials.extend(cell(row.path, &workload(rw, 1), Measured { p50_us, p99_us, ..Measured::default() }, spread));
+            trials.extend(cell(
+                row.path,
+                &workload(rw, 1),
+                Measured { p50_us, p99_us, ..Measured::default() },
+                spread,
+            ));
         }
     }
     trials
@@ -45,7 +50,10 @@ fn iface23_4_holds_on_the_papers_own_figures() {
     // Eight other paths, kernel bypass among them, median and tail, reads and writes.
     assert_eq!((claim.answer, claim.parts.len()), (Answer::Holds, 32));
     assert!(
-        claim.parts.iter().any(|part| part.text == "p99: posix-aio/syscall/interrupt more than spdk/doorbell/poll")
+        claim
+            .parts
+            .iter()
+            .any(|part| part.text == "p99: posix-aio/syscall/interrupt more than spdk/doorbell/poll")
     );
 }
 
@@ -95,7 +103,10 @@ fn iface23_7_holds_fails_and_is_undecided() {
     assert_eq!(answer(&cores(2.0, 6.0, 0.6, &QUIET)), Answer::DoesNotHold);
     assert_eq!(answer(&cores(2.0, 8.0, 1.5, &QUIET)), Answer::DoesNotHold);
     // Even in noise 0.6 cores are fewer than 1.1; that 2 and 8 are within a tenth does not show.
-    assert_eq!(answer(&cores(2.0, 8.0, 0.6, &NOISY)), Answer::Undecided("4 of 5 parts are undecided".to_owned()));
+    assert_eq!(
+        answer(&cores(2.0, 8.0, 0.6, &NOISY)),
+        Answer::Undecided("4 of 5 parts are undecided".to_owned())
+    );
 }
 
 #[test]
@@ -105,7 +116,12 @@ fn iface23_7_asks_kernel_bypass_for_all_cores_where_each_has_a_thread() {
         // Of four threads on eight cores nothing is asked.
         for (numjobs, cores) in [(1, one), (4, 4.0), (8, many)] {
             let measured = Measured { cpu_percent: 100.0 * cores, ..Measured::default() };
-            trials.extend(cell("nvme-user/doorbell/poll", &workload(Rw::Randread, numjobs), measured, &QUIET));
+            trials.extend(cell(
+                "nvme-user/doorbell/poll",
+                &workload(Rw::Randread, numjobs),
+                measured,
+                &QUIET,
+            ));
         }
         decided(&trials, 8, "iface23-7")
     };
@@ -120,7 +136,10 @@ fn iface23_7_asks_kernel_bypass_for_all_cores_where_each_has_a_thread() {
 fn iface23_7_needs_threads_from_half_the_cores_on_and_another_path() {
     let trials = cores(2.0, 8.0, 0.6, &QUIET);
     let Answer::NotMeasured(missing) = decided(&trials, 16, "iface23-7").answer else { panic!() };
-    assert_eq!(missing[0], "io_uring/sqpoll/interrupt, randread 4k iodepth 1 numjobs 8 (no trial; 1 verified needed)");
+    assert_eq!(
+        missing[0],
+        "io_uring/sqpoll/interrupt, randread 4k iodepth 1 numjobs 8 (no trial; 1 verified needed)"
+    );
     let alone: Vec<Trial> =
         trials.into_iter().filter(|trial| trial.path.to_string() != "io_uring/syscall/interrupt").collect();
     let Answer::NotMeasured(missing) = decided(&alone, 8, "iface23-7").answer else { panic!() };
@@ -134,6 +153,9 @@ fn an_unknown_number_of_cores_is_said_to_be_missing() {
     {
         let claim = decided(&[], cores, "iface23-7");
         assert_eq!(claim.answer, Answer::NotMeasured(vec![missing.to_owned()]));
-        assert_eq!(claim.run.unwrap(), "iopj run studies/iface23.toml --rw randread --bs 4k --iodepth 1 --numjobs 1,2");
+        assert_eq!(
+            claim.run.unwrap(),
+            "iopj run studies/iface23.toml --rw randread --bs 4k --iodepth 1 --numjobs 1,2"
+        );
     }
 }

@@ -16,10 +16,14 @@ const MODES: [&str; 6] = [
     "io_uring/sqpoll/poll",
 ];
 
-/// The first so many of the paths under 128 KiB with so many threads; poll does so many I/Os per joule, interrupt 20.
+/// The first so many of the paths under 128 KiB with so many threads; poll does so many I/Os per joule,
+/// interrupt 20.
 fn large(paths: usize, numjobs: u32, poll: f64) -> Vec<Made<'static>> {
-    let cells: Vec<(&str, f64)> =
-        MODES.iter().take(paths).map(|path| (*path, if path.ends_with("poll") { poll } else { 20.0 })).collect();
+    let cells: Vec<(&str, f64)> = MODES
+        .iter()
+        .take(paths)
+        .map(|path| (*path, if path.ends_with("poll") { poll } else { 20.0 }))
+        .collect();
     efficiency(&cells, LARGE, 1, numjobs)
 }
 
@@ -63,7 +67,11 @@ fn no_word_of_a_claim_holds_two_spaces_together() {
     }
     let papers = [poll22::DEFINITIONS, iface23::DEFINITIONS, fabric::DEFINITIONS];
     let notes = || papers.into_iter().flatten().filter_map(|definition| definition.note);
-    assert!(notes().count() > 8 && notes().all(|note| !note.contains("  ")), "{:?}", notes().collect::<Vec<_>>());
+    assert!(
+        notes().count() > 8 && notes().all(|note| !note.contains("  ")),
+        "{:?}",
+        notes().collect::<Vec<_>>()
+    );
 }
 
 #[test]

@@ -7,11 +7,12 @@ use iopj_core::{CostKind, CostProfile, CostSource, FunctionCost, IoPath, Space, 
 use iopj_store::{Generator, Measurement, Trial};
 use std::collections::BTreeMap;
 
-/// The drivers' functions that look for a completion. Where several are called, the one with most calls is the target's.
+/// The drivers' functions that look for a completion. Where several are called, the one with most calls is
+/// the target's.
 pub const POLL_FUNCTIONS: [&str; 3] = ["nvme_poll", "virtblk_poll", "null_poll"];
 
-/// Functions that spin until another processor gives a lock up (kernel/locking/). In a guest whose processors the host
-/// takes turns with they can spin for long, whatever the path.
+/// Functions that spin until another processor gives a lock up (kernel/locking/). In a guest whose processors
+/// the host takes turns with they can spin for long, whatever the path.
 const LOCK_WAITS: [&str; 3] =
     ["native_queued_spin_lock_slowpath", "queued_read_lock_slowpath", "queued_write_lock_slowpath"];
 
@@ -136,13 +137,15 @@ pub(super) fn runs(trials: &[Trial]) -> (Vec<(&Trial, Run<'_>)>, usize) {
     (counted, without)
 }
 
-/// The groups in the order in which one reads: small and shallow first. Within a group paths stand in the order of
-/// `paths`, or, where that is empty, in that of the design space; refuted trials stand last.
+/// The groups in the order in which one reads: small and shallow first. Within a group paths stand in the
+/// order of `paths`, or, where that is empty, in that of the design space; refuted trials stand last.
 pub(super) fn groups<'a>(runs: &[(&'a Trial, Run<'a>)], paths: &[IoPath], looks: u32) -> Vec<Group<'a>> {
     let mut groups: Vec<Group<'a>> = Vec::new();
     for (trial, run) in runs.iter().filter(|(trial, _)| paths.is_empty() || paths.contains(&trial.path)) {
         let same = |group: &Group<'_>| {
-            *group.workload == trial.workload && group.generator == trial.generator && *group.source == run.costs.source
+            *group.workload == trial.workload
+                && group.generator == trial.generator
+                && *group.source == run.costs.source
         };
         let at = groups.iter().position(same).unwrap_or_else(|| {
             let (workload, generator, source) = (&trial.workload, trial.generator, &run.costs.source);
@@ -164,7 +167,9 @@ pub(super) fn groups<'a>(runs: &[(&'a Trial, Run<'a>)], paths: &[IoPath], looks:
 
 fn add<'a>(cells: &mut Vec<Cell<'a>>, trial: &'a Trial, run: Run<'a>) {
     let refuted = run.measurement.verdict.kind == VerdictKind::Refuted;
-    let same = |cell: &Cell<'_>| cell.path == trial.path && *cell.settings == trial.settings && cell.refuted == refuted;
+    let same = |cell: &Cell<'_>| {
+        cell.path == trial.path && *cell.settings == trial.settings && cell.refuted == refuted
+    };
     match cells.iter_mut().find(|cell| same(cell)) {
         Some(cell) => cell.runs.push(run),
         None => cells.push(Cell { path: trial.path, settings: &trial.settings, refuted, runs: vec![run] }),

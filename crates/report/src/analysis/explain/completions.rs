@@ -1,5 +1,5 @@
-//! The three completions of `posix-sio`: at how many spins one costs as much as another, and whether the orders of
-//! `poll22-5` hold per I/O, beside the paper's figures.
+//! The three completions of `posix-sio`: at how many spins one costs as much as another, and whether the
+//! orders of `poll22-5` hold per I/O, beside the paper's figures.
 
 use super::cells::Group;
 use super::figure::{Figure, Measure};
@@ -122,8 +122,11 @@ pub(super) fn completions(
     };
     let hybrid = column(&|mode| mode == CompletionMode::Hybrid(Sleep::Auto))
         .or_else(|| column(&|mode| matches!(mode, CompletionMode::Hybrid(_))))?;
-    let columns =
-        [column(&|mode| mode == CompletionMode::Interrupt)?, column(&|mode| mode == CompletionMode::Poll)?, hybrid];
+    let columns = [
+        column(&|mode| mode == CompletionMode::Interrupt)?,
+        column(&|mode| mode == CompletionMode::Poll)?,
+        hybrid,
+    ];
     let counted = measures.contains(&Measure::LoadsPlusStores);
     let fitted: Vec<Measure> =
         measures.iter().copied().filter(|of| fits.iter().any(|fit| fit.measure == *of)).collect();
@@ -154,7 +157,9 @@ fn reached(
     fits: &[Fitted],
 ) -> Reached {
     // A path's own fit first, then the one over its interface.
-    let of = |column: usize| fits.iter().filter(move |fit| fit.measure == measure && fit.columns.contains(&column));
+    let of = |column: usize| {
+        fits.iter().filter(move |fit| fit.measure == measure && fit.columns.contains(&column))
+    };
     let Some((line, per_spin)) = of(poll).find_map(|fit| Some((fit, fit.per_spin()?))) else {
         return Reached::UnknownPerSpin;
     };
@@ -166,7 +171,9 @@ fn reached(
         let fit = of(interrupt).find(|fit| fit.tells_a_sleep());
         (fit.and_then(|fit| fit.at(interrupt, 0.0, 1.0)), fit.is_some_and(|fit| fit.columns.len() > 1))
     };
-    let (Some(level), Some(fixed)) = (level, line.at(poll, 0.0, 0.0)) else { return Reached::UnknownPerSleep };
+    let (Some(level), Some(fixed)) = (level, line.at(poll, 0.0, 0.0)) else {
+        return Reached::UnknownPerSleep;
+    };
     let spins = (level.estimate - fixed.estimate) / per_spin;
     let own = line.at(poll, spins, 0.0).and_then(|term| term.error);
     Reached::At {
@@ -265,7 +272,8 @@ fn table(group: &Group<'_>, columns: [usize; 3]) -> Vec<TableRow> {
     let row = |at: usize| {
         let row = LOADS_STORES.get(at).unwrap_or(&LOADS_STORES_TOTAL);
         let of = |column: usize| {
-            group.cells[column].figure(|run| run.sum(Measure::LoadsPlusStores, |function| is_in_group(function, at)))
+            group.cells[column]
+                .figure(|run| run.sum(Measure::LoadsPlusStores, |function| is_in_group(function, at)))
         };
         TableRow {
             source: row.source,

@@ -33,7 +33,8 @@ pub struct Change {
     pub from: f64,
     /// The mean less that.
     pub change: f64,
-    /// Two-sided p-value of Welch's test, after Holm's correction over the changes it stands with; absent for one replicate.
+    /// Two-sided p-value of Welch's test, after Holm's correction over the changes it stands with; absent for
+    /// one replicate.
     pub p_holm: Option<f64>,
 }
 
@@ -44,8 +45,8 @@ impl Change {
     }
 }
 
-/// Every path that was not refuted against the first, if `by_order`, or else against the first interrupt path of its
-/// interface, and that one against the first of the block.
+/// Every path that was not refuted against the first, if `by_order`, or else against the first interrupt path
+/// of its interface, and that one against the first of the block.
 pub(super) fn differences(group: &Group<'_>, measure: Measure, by_order: bool) -> Vec<Difference> {
     let compared: Vec<usize> = (0..group.cells.len()).filter(|at| !group.cells[*at].refuted).collect();
     let Some(&first) = compared.first() else { return Vec::new() };
@@ -72,8 +73,9 @@ fn difference(group: &Group<'_>, measure: Measure, path: usize, from: usize) -> 
     let known = events.into_iter().filter(|(_, [a, b])| !a.is_empty() && !b.is_empty()).collect();
     let kernel = both(a, b, |run| Some(run.kernel(measure)));
     let names = directory_names(&[a, b]).into_iter().chain([USER_SPACE]);
-    let parts =
-        names.map(|name| (name.to_owned(), both(a, b, |run| Some(run.sum(measure, |function| is_in(function, name))))));
+    let parts = names.map(|name| {
+        (name.to_owned(), both(a, b, |run| Some(run.sum(measure, |function| is_in(function, name)))))
+    });
     let mut parts = changes(parts.collect(), group.looks);
     parts.retain(|part| part.change != 0.0);
     parts.sort_by(|a, b| {
@@ -104,8 +106,8 @@ fn changes(samples: Vec<(String, [Vec<f64>; 2])>, looks: u32) -> Vec<Change> {
     samples.into_iter().zip(p).map(one).collect()
 }
 
-/// The io_uring path with the fewest kernel instructions per I/O (or the block's first measure, where they were not
-/// counted).
+/// The io_uring path with the fewest kernel instructions per I/O (or the block's first measure, where they
+/// were not counted).
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Fewest {
     /// What was counted.
@@ -114,7 +116,8 @@ pub struct Fewest {
     pub best: usize,
     /// Its mean per I/O in the kernel.
     pub per_io: f64,
-    /// Columns that do not differ from it beyond noise, by Welch's test after Holm's correction over the other columns.
+    /// Columns that do not differ from it beyond noise, by Welch's test after Holm's correction over the
+    /// other columns.
     pub ties: Vec<usize>,
     /// Columns that cannot be tested: one of the two has one replicate.
     pub untested: Vec<usize>,
@@ -125,7 +128,8 @@ pub(super) fn fewest(group: &Group<'_>, measure: Measure) -> Option<Fewest> {
     let is_ring = |at: &usize| group.cells[*at].path.interface() == "io_uring" && !group.cells[*at].refuted;
     let rings: Vec<usize> = (0..group.cells.len()).filter(is_ring).collect();
     let mean = |at: usize| group.cells[at].mean(|run| run.kernel(measure));
-    let best = rings.iter().copied().min_by(|a, b| mean(*a).total_cmp(&mean(*b))).filter(|_| rings.len() > 1)?;
+    let best =
+        rings.iter().copied().min_by(|a, b| mean(*a).total_cmp(&mean(*b))).filter(|_| rings.len() > 1)?;
     let others: Vec<usize> = rings.into_iter().filter(|at| *at != best).collect();
     let samples = others.iter().map(|at| {
         let (other, best) = (&group.cells[*at], &group.cells[best]);

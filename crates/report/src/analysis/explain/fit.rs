@@ -1,4 +1,5 @@
-//! The kernel's part of an I/O's cost as a fixed part, a part per spin and a part per sleep, by least squares over runs.
+//! The kernel's part of an I/O's cost as a fixed part, a part per spin and a part per sleep, by least squares
+//! over runs.
 //!
 //! How long one spins and whether one sleeps depend on the device; the parts do not.
 
@@ -41,7 +42,8 @@ impl Regressor {
         }
     }
 
-    /// The least range over the runs of a path, per I/O, that tells a part: half a spin, a twentieth of a sleep.
+    /// The least range over the runs of a path, per I/O, that tells a part: half a spin, a twentieth of a
+    /// sleep.
     pub fn least_range(self) -> f64 {
         match self {
             Regressor::Spins => 0.5,
@@ -63,8 +65,8 @@ impl Regressor {
     }
 }
 
-/// A fit over the runs of one path, or over those of all paths of an interface: then with a fixed part for each path
-/// and the other parts in common, found from the variation within the paths.
+/// A fit over the runs of one path, or over those of all paths of an interface: then with a fixed part for
+/// each path and the other parts in common, found from the variation within the paths.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Fitted {
     /// The columns whose runs it's over.
@@ -113,8 +115,9 @@ pub enum Outcome {
 pub struct Fit {
     /// The fixed part of each column, at no spins and at `fixed_sleeps`.
     pub fixed: Vec<Term>,
-    /// The sleeps per I/O that the fixed part of each column contains: 0, or 1 where the runs slept more often than not, for a
-    /// cost without sleep would then be extrapolated far beyond them; their mean where sleeps do not vary.
+    /// The sleeps per I/O that the fixed part of each column contains: 0, or 1 where the runs slept more
+    /// often than not, for a cost without sleep would then be extrapolated far beyond them; their mean where
+    /// sleeps do not vary.
     pub fixed_sleeps: Vec<f64>,
     /// The part per spin.
     pub per_spin: Option<Term>,
@@ -138,8 +141,8 @@ pub struct Term {
 /// The runs of a column.
 type Runs<'a> = &'a [Run<'a>];
 
-/// Fits for every path that was not refuted; after them, for an interface where a path alone does not tell a part that it
-/// has, one over all its paths. Sampled counts are not fitted.
+/// Fits for every path that was not refuted; after them, for an interface where a path alone does not tell a
+/// part that it has, one over all its paths. Sampled counts are not fitted.
 pub(super) fn fits(group: &Group<'_>, measures: &[Measure]) -> Vec<Fitted> {
     if *group.source != CostSource::Exact {
         return Vec::new();
@@ -195,14 +198,17 @@ pub(super) fn fitted(
         measure,
         runs,
         left_out,
-        outcome: Outcome::TooFewRuns { needed: cells.len() + kept.len() + if kept.is_empty() { 1 } else { LEAST_DF } },
+        outcome: Outcome::TooFewRuns {
+            needed: cells.len() + kept.len() + if kept.is_empty() { 1 } else { LEAST_DF },
+        },
         line: None,
     };
     if matches!(fitted.outcome, Outcome::TooFewRuns { needed } if runs < needed) {
         return fitted;
     }
     let together = |a: &Regressor, b: &Regressor| correlation(&centred(cells, *a), &centred(cells, *b));
-    let pairs = kept.iter().enumerate().flat_map(|(at, a)| kept[at + 1..].iter().map(move |b| together(a, b)));
+    let pairs =
+        kept.iter().enumerate().flat_map(|(at, a)| kept[at + 1..].iter().map(move |b| together(a, b)));
     if let Some(correlation) = pairs.into_iter().find(|one| one.abs() > MOST_CORRELATION) {
         fitted.outcome = Outcome::Collinear { correlation };
         return fitted;
@@ -221,7 +227,11 @@ pub(super) fn fitted(
 fn parts(solution: &Solution, regressors: &[Regressor], cells: &[Runs<'_>]) -> Fit {
     let sleeps = |runs: &Runs<'_>| {
         let mean = runs.iter().map(Run::sleeps).sum::<f64>() / runs.len().max(1) as f64;
-        if regressors.iter().any(|one| *one != Regressor::Spins) { mean.round().clamp(0.0, 1.0) } else { mean }
+        if regressors.iter().any(|one| *one != Regressor::Spins) {
+            mean.round().clamp(0.0, 1.0)
+        } else {
+            mean
+        }
     };
     let fixed_sleeps: Vec<f64> = cells.iter().map(sleeps).collect();
     let fixed = |(at, sleeps): (usize, &f64)| {
@@ -249,12 +259,15 @@ fn values(runs: Runs<'_>, regressor: Regressor) -> Option<Vec<f64>> {
 }
 
 fn range(cells: &[Runs<'_>], regressor: Regressor) -> Option<(f64, f64)> {
-    let all: Vec<f64> = cells.iter().map(|runs| values(runs, regressor)).collect::<Option<Vec<_>>>()?.concat();
+    let all: Vec<f64> =
+        cells.iter().map(|runs| values(runs, regressor)).collect::<Option<Vec<_>>>()?.concat();
     Some(ends(&all))
 }
 
 fn ends(values: &[f64]) -> (f64, f64) {
-    values.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(least, most), value| (least.min(*value), most.max(*value)))
+    values.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(least, most), value| {
+        (least.min(*value), most.max(*value))
+    })
 }
 
 /// The values less the means of their cells.
@@ -305,7 +318,8 @@ impl Fitted {
         Some(part.estimate).filter(|estimate| *estimate > BEYOND * part.error.unwrap_or(0.0))
     }
 
-    /// Cost and standard error of a column's I/O with so many spins and sleeps. What was left out stays as it was.
+    /// Cost and standard error of a column's I/O with so many spins and sleeps. What was left out stays as it
+    /// was.
     pub(super) fn at(&self, column: usize, spins: f64, sleeps: f64) -> Option<Term> {
         let (solution, regressors) = self.line.as_ref()?;
         let group = self.columns.iter().position(|one| *one == column)?;
@@ -314,7 +328,8 @@ impl Fitted {
         Some(Term { estimate: solution.at(group, &x), error: solution.error_at(group, &x) })
     }
 
-    /// True if the fit says what an I/O costs that always sleeps: the part per sleep is known, or every run slept always.
+    /// True if the fit says what an I/O costs that always sleeps: the part per sleep is known, or every run
+    /// slept always.
     pub(super) fn tells_a_sleep(&self) -> bool {
         let left = self.left_out.iter().find(|left| left.regressor == Regressor::Sleeps);
         let always = |(least, most): (f64, f64)| least >= 1.0 - SLEEPS && most <= 1.0 + SLEEPS;

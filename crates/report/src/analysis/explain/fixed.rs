@@ -1,4 +1,5 @@
-//! Fixed parts of two paths side by side, for claims: what an I/O costs in some functions that neither spins nor sleeps.
+//! Fixed parts of two paths side by side, for claims: what an I/O costs in some functions that neither spins
+//! nor sleeps.
 
 use super::cells::Run;
 use super::figure::Measure;
@@ -22,8 +23,8 @@ pub(crate) struct Apart {
     pub(crate) test: TTest,
 }
 
-/// The loads and stores, per I/O, of the functions that belong, fitted over the trials with exact counts of these and of calls. A hybrid
-/// sleep sets a timer, and so has a part of its own.
+/// The loads and stores, per I/O, of the functions that belong, fitted over the trials with exact counts of
+/// these and of calls. A hybrid sleep sets a timer, and so has a part of its own.
 pub(crate) fn fixed_parts<'a>(
     paths: &[(IoPath, &[&'a Measurement])],
     belongs: impl Fn(&FunctionCost) -> bool,
@@ -33,7 +34,8 @@ pub(crate) fn fixed_parts<'a>(
         measured.iter().filter_map(|one| Some(Run { timed, ..run(one)? })).collect()
     };
     let runs: Vec<Vec<Run<'_>>> = paths.iter().map(of).collect();
-    let cost = |run: &Run<'_>| run.sum(Measure::LoadsPlusStores, |one| !Run::is_lock_wait(one) && belongs(one));
+    let cost =
+        |run: &Run<'_>| run.sum(Measure::LoadsPlusStores, |one| !Run::is_lock_wait(one) && belongs(one));
     let fit = |columns: &[usize]| {
         let runs: Vec<&[Run<'_>]> = columns.iter().map(|at| &runs[*at][..]).collect();
         fitted(&runs, columns, Measure::LoadsPlusStores, cost)
@@ -58,8 +60,8 @@ fn run(measurement: &Measurement) -> Option<Run<'_>> {
 }
 
 impl FixedParts {
-    /// The fixed parts of two paths, each from its own trials where these tell it; else both from the fit over all paths, in which a spin
-    /// costs the same on each, and so does a sleep of one kind.
+    /// The fixed parts of two paths, each from its own trials where these tell it; else both from the fit
+    /// over all paths, in which a spin costs the same on each, and so does a sleep of one kind.
     ///
     /// # Errors
     /// What the trials of the path lack that does not tell its own.
@@ -76,10 +78,12 @@ impl FixedParts {
         self.together(places).ok_or_else(|| self.too_few(lacking))
     }
 
-    /// True if the fit over all paths holds every part that the path has. What varies over its own trials does over all.
+    /// True if the fit over all paths holds every part that the path has. What varies over its own trials
+    /// does over all.
     fn is_told(&self, at: usize) -> bool {
-        let hidden =
-            |left: &&LeftOut| left.happens() && self.pooled.left_out.iter().any(|one| one.regressor == left.regressor);
+        let hidden = |left: &&LeftOut| {
+            left.happens() && self.pooled.left_out.iter().any(|one| one.regressor == left.regressor)
+        };
         !self.own[at].left_out.iter().any(|left| hidden(&left))
     }
 
@@ -134,7 +138,10 @@ impl FixedParts {
             _ => 2,
         };
         let runs = self.own[at].runs;
-        format!("{needed} trials of {} with exact counts of calls, loads and stores ({runs} there)", self.paths[at])
+        format!(
+            "{needed} trials of {} with exact counts of calls, loads and stores ({runs} there)",
+            self.paths[at]
+        )
     }
 }
 

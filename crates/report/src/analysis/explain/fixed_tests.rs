@@ -6,7 +6,8 @@ use crate::analysis::cost::tests::{function, set_counted};
 use iopj_core::Rw;
 use iopj_store::Outcome;
 
-const PATHS: [&str; 3] = ["posix-sio/syscall/interrupt", "posix-sio/syscall/poll", "posix-sio/syscall/hybrid"];
+const PATHS: [&str; 3] =
+    ["posix-sio/syscall/interrupt", "posix-sio/syscall/poll", "posix-sio/syscall/hybrid"];
 
 /// Trials of 1,000 I/Os with these loads in `block/`, calls of `nvme_poll` and sleeps per I/O.
 fn trials(path: &str, runs: &[[f64; 3]]) -> Vec<Measurement> {
@@ -24,7 +25,8 @@ fn trials(path: &str, runs: &[[f64; 3]]) -> Vec<Measurement> {
 }
 
 fn fits(all: [&[[f64; 3]]; 3]) -> FixedParts {
-    let measured: Vec<Vec<Measurement>> = PATHS.iter().zip(all).map(|(path, runs)| trials(path, runs)).collect();
+    let measured: Vec<Vec<Measurement>> =
+        PATHS.iter().zip(all).map(|(path, runs)| trials(path, runs)).collect();
     let measured: Vec<Vec<&Measurement>> = measured.iter().map(|all| all.iter().collect()).collect();
     let paths: Vec<(IoPath, &[&Measurement])> =
         PATHS.iter().zip(&measured).map(|(path, all)| (path.parse().unwrap(), &all[..])).collect();
@@ -52,8 +54,8 @@ const HYBRID: [[f64; 3]; 5] =
 #[test]
 fn paths_whose_own_trials_tell_their_fixed_parts_are_compared_by_both_errors() {
     let apart = fits([&FOUND_DONE, &POLL, &[]]).apart([0, 1]).unwrap();
-    // r = scipy.stats.linregress(spins, poll): r.intercept, its 95 % interval by t of 4 degrees of freedom; then Welch's t of it and of
-    // interrupt's mean, from their standard errors.
+    // r = scipy.stats.linregress(spins, poll): r.intercept, its 95 % interval by t of 4 degrees of freedom;
+    // then Welch's t of it and of interrupt's mean, from their standard errors.
     near(apart.parts[0].0, 250.4);
     let (fixed, (low, high), runs) = apart.parts[1];
     near(fixed, 296.7142857142857);
@@ -75,9 +77,11 @@ fn interrupt() -> Vec<[f64; 3]> {
 #[test]
 fn a_spin_that_never_varies_is_taken_off_by_the_fit_over_all_paths_and_a_hybrid_sleep_has_its_own_part() {
     // 180 a sleep: the timer.
-    let hybrid = [[389.0, 3.0, 0.6], [405.0, 3.0, 0.7], [426.0, 3.0, 0.8], [440.0, 3.0, 0.9], [460.0, 3.0, 1.0]];
+    let hybrid =
+        [[389.0, 3.0, 0.6], [405.0, 3.0, 0.7], [426.0, 3.0, 0.8], [440.0, 3.0, 0.9], [460.0, 3.0, 1.0]];
     let apart = fits([&interrupt(), &POLL, &hybrid]).apart([2, 0]).unwrap();
-    // np.linalg.lstsq with a column for each path, spins, sleeps of interrupt and sleeps of hybrid; the contrast of hybrid's and interrupt's.
+    // np.linalg.lstsq with a column for each path, spins, sleeps of interrupt and sleeps of hybrid; the
+    // contrast of hybrid's and interrupt's.
     near(apart.parts[0].0, 221.54285714285655);
     near(apart.parts[0].1.0, 213.7324794975527);
     near(apart.parts[1].0, 251.4);
@@ -91,7 +95,8 @@ fn a_hybrid_sleep_that_never_varies_is_told_by_no_fit_and_hides_no_other_path() 
     let own = [[250.0, 0.0, 1.0], [350.0, 10.0, 1.0], [390.0, 14.0, 1.0], [310.0, 6.0, 1.0]];
     for hybrid in [&HYBRID[..], &own] {
         let fits = fits([&interrupt(), &POLL, hybrid]);
-        let need = "trials of posix-sio/syscall/hybrid whose sleeps vary by 0.05 per I/O or more (1.00 to 1.00)";
+        let need =
+            "trials of posix-sio/syscall/hybrid whose sleeps vary by 0.05 per I/O or more (1.00 to 1.00)";
         assert_eq!([[2, 0], [1, 2]].map(|places| fits.apart(places).err().unwrap()), [need; 2]);
         near(fits.apart([0, 1]).unwrap().parts[0].0, 251.4);
     }
@@ -114,5 +119,7 @@ fn a_part_that_no_trial_tells_is_said_to_be_lacking() {
         lack([&FOUND_DONE, &both, &[]], [0, 1]),
         "trials of posix-sio/syscall/poll whose spins and sleeps do not rise and fall together"
     );
-    assert!(lack([&FOUND_DONE[..1], &POLL, &[]], [0, 1]).starts_with("2 trials of posix-sio/syscall/interrupt"));
+    assert!(
+        lack([&FOUND_DONE[..1], &POLL, &[]], [0, 1]).starts_with("2 trials of posix-sio/syscall/interrupt")
+    );
 }

@@ -52,9 +52,13 @@ pub(super) fn by_length(runs: &[(&Trial, Run<'_>)], paths: &[IoPath]) -> Vec<ByL
     for group in exact.filter(|group| matches!(group.workload.length, Length::Ios(_))) {
         for cell in group.cells.iter().filter(|cell| !cell.refuted) {
             let same = |(workload, generator, cells): &&mut (&Workload, Generator, Vec<&Cell<'_>>)| {
-                let alike = Workload { length: group.workload.length, ..(*workload).clone() } == *group.workload;
+                let alike =
+                    Workload { length: group.workload.length, ..(*workload).clone() } == *group.workload;
                 let first = cells[0];
-                alike && *generator == group.generator && first.path == cell.path && first.settings == cell.settings
+                alike
+                    && *generator == group.generator
+                    && first.path == cell.path
+                    && first.settings == cell.settings
             };
             match cells.iter_mut().find(same) {
                 Some((workload, _, cells)) => {
@@ -65,7 +69,10 @@ pub(super) fn by_length(runs: &[(&Trial, Run<'_>)], paths: &[IoPath]) -> Vec<ByL
             }
         }
     }
-    cells.into_iter().filter_map(|(workload, generator, cells)| difference(workload, generator, &cells)).collect()
+    cells
+        .into_iter()
+        .filter_map(|(workload, generator, cells)| difference(workload, generator, &cells))
+        .collect()
 }
 
 fn difference(workload: &Workload, generator: Generator, cells: &[&Cell<'_>]) -> Option<ByLength> {
@@ -96,7 +103,13 @@ fn difference(workload: &Workload, generator: Generator, cells: &[&Cell<'_>]) ->
     })
 }
 
-fn marginal(short: &Cell<'_>, long: &Cell<'_>, ios: [f64; 2], space: Space, measure: Measure) -> Option<Marginal> {
+fn marginal(
+    short: &Cell<'_>,
+    long: &Cell<'_>,
+    ios: [f64; 2],
+    space: Space,
+    measure: Measure,
+) -> Option<Marginal> {
     let count = |run: &Run<'_>| Some(measure.of(&run.costs.total(space)) as f64);
     let [a, b] = [summarize(&short.values(count))?, summarize(&long.values(count))?];
     let between = ios[1] - ios[0];

@@ -1,5 +1,5 @@
-//! What an I/O costs on two or more paths, side by side: where the cost arises, what differs, and of which parts it
-//! consists. All figures are per I/O issued in the window.
+//! What an I/O costs on two or more paths, side by side: where the cost arises, what differs, and of which
+//! parts it consists. All figures are per I/O issued in the window.
 //!
 //! Counts are of all cores, so whatever else ran in the window is in them.
 
@@ -31,8 +31,8 @@ use std::collections::{BTreeMap, BTreeSet};
 /// What is asked.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Question {
-    /// The paths, in the order of the columns; empty for all that have costs. The first is then what the others are held
-    /// against.
+    /// The paths, in the order of the columns; empty for all that have costs. The first is then what the
+    /// others are held against.
     pub paths: Vec<IoPath>,
     /// Functions to show of each measure.
     pub top: usize,
@@ -43,8 +43,8 @@ pub struct Question {
 pub enum ExplainError {
     /// No trial has costs.
     #[error(
-        "the store holds no costs by function: count them exactly with `iopj lab run STUDY --exact` (any machine with QEMU), \
-         or sample them with `iopj run STUDY --profile` (perf events, as root)"
+        "the store holds no costs by function: count them exactly with `iopj lab run STUDY --exact` (any \
+         machine with QEMU), or sample them with `iopj run STUDY --profile` (perf events, as root)"
     )]
     NoCosts,
     /// A path that was asked for has none.
@@ -85,8 +85,9 @@ pub struct Block {
     pub measures: Vec<Measure>,
     /// The columns.
     pub columns: Vec<Column>,
-    /// `user_instructions`, `user_loads`, …, `kernel_instructions`, …, `context_switches`, `interrupts`, `sleeps` (voluntary
-    /// switches) and `spins` (calls of the driver's poll function), as far as they were counted.
+    /// `user_instructions`, `user_loads`, …, `kernel_instructions`, …, `context_switches`, `interrupts`,
+    /// `sleeps` (voluntary switches) and `spins` (calls of the driver's poll function), as far as they were
+    /// counted.
     pub totals: Vec<Row>,
     /// Where it arises, for each measure.
     pub parts: Vec<Parts>,
@@ -116,7 +117,11 @@ pub struct Column {
 }
 
 /// Explains the trials of a store.
-pub fn explain(study: &StudyRecord, trials: &[Trial], question: &Question) -> Result<Explanation, ExplainError> {
+pub fn explain(
+    study: &StudyRecord,
+    trials: &[Trial],
+    question: &Question,
+) -> Result<Explanation, ExplainError> {
     let (runs, trials_without_costs) = runs(trials);
     if runs.is_empty() {
         return Err(ExplainError::NoCosts);

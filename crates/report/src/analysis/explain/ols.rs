@@ -1,7 +1,8 @@
 //! Ordinary least squares with slopes in common and a fixed part for each group of observations.
 //!
-//! Regressors are centred within their groups and orthogonalised by modified Gram-Schmidt (Björck 1967), so that the
-//! fixed parts, which are large, cost the slopes no digits. With one group it's the usual straight line.
+//! Regressors are centred within their groups and orthogonalised by modified Gram-Schmidt (Björck 1967), so
+//! that the fixed parts, which are large, cost the slopes no digits. With one group it's the usual straight
+//! line.
 
 /// Rows, or columns, of numbers.
 type Matrix = Vec<Vec<f64>>;
@@ -69,8 +70,9 @@ impl Solution {
     }
 }
 
-/// The fit; `None` without observations in a group, with fewer observations than parameters, and for regressors that
-/// do not vary within their groups or are combinations of others. Every `x` has the same length.
+/// The fit; `None` without observations in a group, with fewer observations than parameters, and for
+/// regressors that do not vary within their groups or are combinations of others. Every `x` has the same
+/// length.
 pub(super) fn least_squares(groups: &[Vec<Observation>]) -> Option<Solution> {
     let centres: Vec<Centre> = groups.iter().map(|group| centre(group)).collect::<Option<_>>()?;
     let regressors = centres.first()?.x.len();
@@ -78,7 +80,8 @@ pub(super) fn least_squares(groups: &[Vec<Observation>]) -> Option<Solution> {
         || groups.iter().zip(&centres).flat_map(|(group, centre)| group.iter().map(move |o| (o, centre)));
     let df = observations().count().checked_sub(groups.len() + regressors)?;
     let y: Vec<f64> = observations().map(|(observation, centre)| observation.y - centre.y).collect();
-    let column = |at: usize| observations().map(|(observation, centre)| observation.x[at] - centre.x[at]).collect();
+    let column =
+        |at: usize| observations().map(|(observation, centre)| observation.x[at] - centre.x[at]).collect();
     let columns: Matrix = (0..regressors).map(column).collect();
     let (q, r) = orthogonal(&columns)?;
     let inverse_r = inverse(&r);

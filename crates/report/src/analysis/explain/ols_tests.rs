@@ -20,8 +20,8 @@ const RUNS: [(f64, &[f64]); 6] = [
     (7801.5, &[16.4, 0.31]),
 ];
 
-// Expected values are those of numpy 2.4.6: `linalg.lstsq` over the regressors and a column of ones for each group,
-// errors from `inv(X.T @ X)`.
+// Expected values are those of numpy 2.4.6: `linalg.lstsq` over the regressors and a column of ones for each
+// group, errors from `inv(X.T @ X)`.
 
 #[test]
 fn two_regressors_are_numpys() {
@@ -41,21 +41,34 @@ fn one_regressor_is_the_straight_line() {
     let rows: Vec<(f64, &[f64])> = RUNS.iter().map(|(y, x)| (*y, &x[..1])).collect();
     let fit = least_squares(&[observations(&rows)]).unwrap();
     near(&[fit.fixed[0], fit.slopes[0]], &[6782.256849578588, 60.916130282103005]);
-    near(&[fit.error_at(0, &[0.0]).unwrap(), fit.slope_error(0).unwrap()], &[17.40290937678947, 0.6299650128238785]);
+    near(
+        &[fit.error_at(0, &[0.0]).unwrap(), fit.slope_error(0).unwrap()],
+        &[17.40290937678947, 0.6299650128238785],
+    );
 }
 
 #[test]
 fn groups_have_fixed_parts_of_their_own() {
-    let interrupt =
-        observations(&[(5903.2, &[0.0, 0.10]), (6011.7, &[0.0, 0.14]), (6155.0, &[0.0, 0.21]), (6290.1, &[0.0, 0.25])]);
+    let interrupt = observations(&[
+        (5903.2, &[0.0, 0.10]),
+        (6011.7, &[0.0, 0.14]),
+        (6155.0, &[0.0, 0.21]),
+        (6290.1, &[0.0, 0.25]),
+    ]);
     let hybrid = observations(&[(11411.0, &[3.1, 0.97]), (11622.4, &[4.4, 1.02]), (11777.9, &[7.9, 0.99])]);
     let fit = least_squares(&[interrupt, hybrid]).unwrap();
     near(&fit.fixed, &[5654.855677362596, 8794.967985344545]);
     near(&fit.slopes, &[66.00713403883333, 2486.5389864994504]);
     let zero = [0.0, 0.0];
     let errors = [fit.error_at(0, &zero), fit.error_at(1, &zero), fit.slope_error(0), fit.slope_error(1)];
-    near(&errors.map(Option::unwrap), &[23.94181013055387, 129.6926262461082, 4.500623164308025, 129.16145659104762]);
-    near(&[fit.at(1, &[10.0, 1.0]), fit.error_at(1, &[10.0, 1.0]).unwrap()], &[11941.578312232328, 23.704764354317202]);
+    near(
+        &errors.map(Option::unwrap),
+        &[23.94181013055387, 129.6926262461082, 4.500623164308025, 129.16145659104762],
+    );
+    near(
+        &[fit.at(1, &[10.0, 1.0]), fit.error_at(1, &[10.0, 1.0]).unwrap()],
+        &[11941.578312232328, 23.704764354317202],
+    );
 }
 
 #[test]

@@ -46,14 +46,15 @@ pub struct Parts {
     pub directories: Vec<Row>,
     /// The share of `unknown` in the kernel's part in per cent, for each column.
     pub unknown_percent: Vec<f64>,
-    /// The papers' groups, in the order of `poll22` Table 2; `other` holds everything else, user space included.
+    /// The papers' groups, in the order of `poll22` Table 2; `other` holds everything else, user space
+    /// included.
     pub groups: Vec<Row>,
     /// The kernel's functions with the greatest figures, without those that they call.
     pub functions: Vec<FunctionRow>,
 }
 
-/// The totals of each column: instructions, loads, stores and time by space as far as they were counted, then what
-/// happened to the threads.
+/// The totals of each column: instructions, loads, stores and time by space as far as they were counted, then
+/// what happened to the threads.
 pub(super) fn totals(group: &Group<'_>) -> Vec<Row> {
     let kinds = group.kinds();
     let mut rows = Vec::new();
@@ -64,9 +65,14 @@ pub(super) fn totals(group: &Group<'_>) -> Vec<Row> {
             }));
         }
     }
-    let of_threads = |name: &str, figure: &dyn Fn(&Cell<'_>) -> Option<Figure>| row(group, name.to_owned(), figure);
-    rows.push(of_threads("context_switches", &|cell| cell.figure(|run| run.measurement.context_switches_per_io)));
-    rows.push(of_threads("interrupts", &|cell| Figure::of(&cell.values(|run| run.measurement.interrupts_per_io))));
+    let of_threads =
+        |name: &str, figure: &dyn Fn(&Cell<'_>) -> Option<Figure>| row(group, name.to_owned(), figure);
+    rows.push(of_threads("context_switches", &|cell| {
+        cell.figure(|run| run.measurement.context_switches_per_io)
+    }));
+    rows.push(of_threads("interrupts", &|cell| {
+        Figure::of(&cell.values(|run| run.measurement.interrupts_per_io))
+    }));
     rows.push(of_threads("sleeps", &|cell| cell.figure(|run| run.sleeps())));
     if kinds.contains(&CostKind::Calls) {
         rows.push(of_threads("spins", &|cell| Figure::of(&cell.values(|run| run.spins()))));
@@ -75,8 +81,8 @@ pub(super) fn totals(group: &Group<'_>) -> Vec<Row> {
     rows
 }
 
-/// What the engine of `nvme-user` counted, where a path has it. Doorbells of older stores, which hold their sum alone, have a row of
-/// their own.
+/// What the engine of `nvme-user` counted, where a path has it. Doorbells of older stores, which hold their
+/// sum alone, have a row of their own.
 fn bypass(group: &Group<'_>) -> impl Iterator<Item = Row> {
     type Count = fn(&EngineEvidence) -> Option<u64>;
     const COUNTS: [(&str, Count); 4] = [
@@ -85,8 +91,9 @@ fn bypass(group: &Group<'_>) -> impl Iterator<Item = Row> {
         ("doorbells", |engine| engine.doorbells.filter(|_| engine.completion_doorbells.is_none())),
         ("empty_polls", |engine| engine.empty_polls),
     ];
-    let counted = COUNTS
-        .map(|(name, count)| row(group, name.to_owned(), |cell| Figure::of(&cell.values(|run| run.by_engine(count)))));
+    let counted = COUNTS.map(|(name, count)| {
+        row(group, name.to_owned(), |cell| Figure::of(&cell.values(|run| run.by_engine(count))))
+    });
     counted.into_iter().filter(|row| row.figures.iter().any(Option::is_some))
 }
 
@@ -138,11 +145,15 @@ pub(super) fn directory_names<'a>(cells: &[&Cell<'a>]) -> BTreeSet<&'a str> {
 
 fn directories(group: &Group<'_>, measure: Measure) -> Vec<Row> {
     let cells: Vec<&Cell<'_>> = group.cells.iter().collect();
-    let of = |name: &str| row(group, name.to_owned(), |cell| cell.figure(|run| run.sum(measure, |f| is_in(f, name))));
+    let of = |name: &str| {
+        row(group, name.to_owned(), |cell| cell.figure(|run| run.sum(measure, |f| is_in(f, name))))
+    };
     let mut rows: Vec<Row> = directory_names(&cells).into_iter().map(of).collect();
     rows.sort_by(|a, b| {
         let last = |row: &Row| row.name == UNKNOWN;
-        last(a).cmp(&last(b)).then_with(|| greatest(group, &b.figures).total_cmp(&greatest(group, &a.figures)))
+        last(a)
+            .cmp(&last(b))
+            .then_with(|| greatest(group, &b.figures).total_cmp(&greatest(group, &a.figures)))
     });
     rows.retain(|row| row.name == UNKNOWN || greatest(group, &row.figures) > 0.0);
     rows
@@ -164,7 +175,8 @@ fn functions(group: &Group<'_>, measure: Measure, top: usize) -> Vec<FunctionRow
     for (column, cell) in group.cells.iter().enumerate() {
         for (at, run) in cell.runs.iter().enumerate() {
             for function in run.costs.functions.iter().filter(|function| function.space == Space::Kernel) {
-                let key = (function.function.as_str(), function.module.as_deref(), function.directory.as_deref());
+                let key =
+                    (function.function.as_str(), function.module.as_deref(), function.directory.as_deref());
                 let values = per_io.entry(key).or_insert_with(|| empty.clone());
                 values[column][at] += measure.of(&function.cost) as f64 / run.ios();
             }
@@ -199,14 +211,16 @@ pub(super) fn is_in_group(function: &FunctionCost, at: usize) -> bool {
     match row.source.split_once(' ') {
         None => is_in(function, row.source),
         Some((place, "other")) => {
-            let named = LOADS_STORES.iter().filter_map(|row| row.source.strip_prefix(place)?.strip_prefix(' '));
+            let named =
+                LOADS_STORES.iter().filter_map(|row| row.source.strip_prefix(place)?.strip_prefix(' '));
             is_in(function, place) && !named.into_iter().any(|pattern| matches(&function.function, pattern))
         }
         Some((place, pattern)) => is_in(function, place) && matches(&function.function, pattern),
     }
 }
 
-/// The paper's patterns: a name, a beginning `x*`, a part `*x*`. What a compiler appends to a symbol is not part of it.
+/// The paper's patterns: a name, a beginning `x*`, a part `*x*`. What a compiler appends to a symbol is not
+/// part of it.
 fn matches(function: &str, pattern: &str) -> bool {
     let function = function.split('.').next().unwrap_or(function);
     match (pattern.strip_prefix('*'), pattern.strip_suffix('*')) {
@@ -240,9 +254,15 @@ mod tests {
         assert_eq!(kernel("submit_bio", "block/"), ["block/", "block/ other", "total"]);
         assert_eq!(kernel("blk_mq_get_tag", "lib/"), ["other", "total"]);
         assert_eq!(kernel("nvme_poll", "drivers/nvme/host/"), ["drivers/nvme/host/", "total"]);
-        assert_eq!(kernel("__schedule", "kernel/sched/"), ["kernel/sched/", "kernel/sched/ __schedule", "total"]);
+        assert_eq!(
+            kernel("__schedule", "kernel/sched/"),
+            ["kernel/sched/", "kernel/sched/ __schedule", "total"]
+        );
         assert_eq!(kernel("schedule", "kernel/sched/"), ["kernel/sched/", "kernel/sched/ other", "total"]);
-        assert_eq!(kernel("__hrtimer_run_queues", "kernel/time/"), ["kernel/time/", "kernel/time/ *hrtimer*", "total"]);
+        assert_eq!(
+            kernel("__hrtimer_run_queues", "kernel/time/"),
+            ["kernel/time/", "kernel/time/ *hrtimer*", "total"]
+        );
         assert_eq!(groups_of(Space::Kernel, "x", None), ["other", "total"]);
         assert_eq!(groups_of(Space::User, "", None), ["other", "total"]);
     }

@@ -1,11 +1,12 @@
-//! The parts of a cost, where polling costs as much as another completion, and the paper's figures beside the measured ones.
+//! The parts of a cost, where polling costs as much as another completion, and the paper's figures beside the
+//! measured ones.
 
 use super::super::grid::{Align, Grid, wrap};
 use super::super::number::thousands;
 use super::{WIDTH, estimate, letter, letters, number};
 use crate::analysis::explain::{
-    Answer, Block, Completions, Crossing, Fitted, LeftOut, MOST_CORRELATION, Order, Outcome, PUBLISHED_IOPS_THREADS,
-    Reached, TableRow, Term,
+    Answer, Block, Completions, Crossing, Fitted, LeftOut, MOST_CORRELATION, Order, Outcome,
+    PUBLISHED_IOPS_THREADS, Reached, TableRow, Term,
 };
 use iopj_core::Completion;
 
@@ -31,9 +32,11 @@ pub(super) fn fits(block: &Block) -> String {
         rows(fitted).into_iter().for_each(|row| grid.row(row));
         notes.extend(remarks(fitted).into_iter().filter(|note| !notes.contains(note)).collect::<Vec<_>>());
     }
-    let mut text =
-        String::from("\ncost of an I/O in the kernel = fixed part + part per spin x spins + part per sleep x sleeps, ");
-    text += "by least squares\nover the runs, ± standard error; `1 sleep` marks a fixed part that contains one, where most I/Os slept; ";
+    let mut text = String::from(
+        "\ncost of an I/O in the kernel = fixed part + part per spin x spins + part per sleep x sleeps, ",
+    );
+    text += "by least squares\nover the runs, ± standard error; `1 sleep` marks a fixed part that contains \
+             one, where most I/Os slept; ";
     text += "spinning for\na lock that another processor holds is left out\n";
     text += &grid.render();
     text.extend(notes.iter().map(|note| wrap(note, WIDTH, "  ")));
@@ -44,11 +47,15 @@ fn rows(fitted: &Fitted) -> Vec<Vec<String>> {
     let term = |term: &Option<Term>| term.map_or("-".to_owned(), |term| estimate(term.estimate, term.error));
     let row = |(at, column): (usize, &usize)| {
         let together = fitted.columns.len() > 1;
-        let name =
-            if together { format!("{} of {}", letter(*column), letters(&fitted.columns)) } else { letter(*column) };
+        let name = if together {
+            format!("{} of {}", letter(*column), letters(&fitted.columns))
+        } else {
+            letter(*column)
+        };
         let mut row = vec![name, fitted.measure.title().to_owned(), fitted.runs.to_string()];
         if let Outcome::Parts(fit) = &fitted.outcome {
-            let asleep = fit.per_sleep.is_some() && fit.fixed_sleeps.get(at).is_some_and(|sleeps| *sleeps > 0.5);
+            let asleep =
+                fit.per_sleep.is_some() && fit.fixed_sleeps.get(at).is_some_and(|sleeps| *sleeps > 0.5);
             let fixed = term(&fit.fixed.get(at).copied()) + if asleep { ", 1 sleep" } else { "" };
             row.extend([fixed, term(&fit.per_spin), term(&fit.per_sleep)]);
             row.push(fit.residual_stddev.map_or("-".to_owned(), number));
@@ -66,18 +73,20 @@ fn remarks(fitted: &Fitted) -> Vec<String> {
         Outcome::TooFewRuns { needed } => {
             let runs = fitted.runs;
             return vec![format!(
-                "{who}: {runs} runs are too few for a fit, which needs {needed}: run with `--replicates {needed}`"
+                "{who}: {runs} runs are too few for a fit, which needs {needed}: run with `--replicates \
+                 {needed}`"
             )];
         }
         Outcome::Collinear { correlation } => vec![format!(
-            "{who}: spins and sleeps rise and fall together (correlation {correlation:.3}, more than {MOST_CORRELATION}): \
-             their parts cannot be told apart"
+            "{who}: spins and sleeps rise and fall together (correlation {correlation:.3}, more than \
+             {MOST_CORRELATION}): their parts cannot be told apart"
         )],
         Outcome::Parts(_) => Vec::new(),
     };
     if fitted.columns.len() > 1 {
         notes.push(format!(
-            "{who} together: a fixed part for each path, the other parts in common, from what varies within the paths"
+            "{who} together: a fixed part for each path, the other parts in common, from what varies within \
+             the paths"
         ));
     }
     notes.extend(fitted.left_out.iter().filter_map(left_out).map(|words| format!("{who}: {words}")));
@@ -96,7 +105,8 @@ fn left_out(left: &LeftOut) -> Option<String> {
         format!("{what} are {most_text} in every run: the fixed part contains them")
     } else {
         format!(
-            "{what} are {least_text} to {most_text} over the runs, which is too little variation: the fixed part contains them"
+            "{what} are {least_text} to {most_text} over the runs, which is too little variation: the fixed \
+             part contains them"
         )
     })
 }
@@ -129,13 +139,15 @@ fn crossings(completions: &Completions) -> String {
     for crossing in &completions.crossings {
         grid.row(crossing_row(crossing));
     }
-    let mut text = format!("\nwhere poll ({poll}) overtakes interrupt ({interrupt}) and hybrid ({hybrid}), per I/O\n");
+    let mut text =
+        format!("\nwhere poll ({poll}) overtakes interrupt ({interrupt}) and hybrid ({hybrid}), per I/O\n");
     text += &grid.render();
-    let pooled = completions.crossings.iter().any(|one| matches!(one.outcome, Reached::At { pooled: true, .. }));
-    let mut words =
-        "spins = (level - poll's fixed part) / poll's part per spin; the level of interrupt is its fixed part and one \
-                     sleep, that of hybrid its mean as measured; below so many spins poll costs less"
-            .to_owned();
+    let pooled =
+        completions.crossings.iter().any(|one| matches!(one.outcome, Reached::At { pooled: true, .. }));
+    let mut words = "spins = (level - poll's fixed part) / poll's part per spin; the level of interrupt is \
+                     its fixed part and one sleep, that of hybrid its mean as measured; below so many spins \
+                     poll costs less"
+        .to_owned();
     if pooled {
         words += "; * with a part that comes from the fit over all paths of the interface";
     }
@@ -156,7 +168,9 @@ fn crossing_row(crossing: &Crossing) -> Vec<String> {
             let costs = if measured_spins > spins { "more" } else { "less" };
             row.push(format!("{} spins: {costs}", number(measured_spins)));
         }
-        Reached::UnknownPerSpin => row.extend(["-", "poll's part per spin is not known", "-"].map(str::to_owned)),
+        Reached::UnknownPerSpin => {
+            row.extend(["-", "poll's part per spin is not known", "-"].map(str::to_owned))
+        }
         Reached::UnknownPerSleep => {
             row.extend(["-", "interrupt's part per sleep is not known", "-"].map(str::to_owned))
         }
@@ -186,8 +200,9 @@ fn orders(completions: &Completions) -> String {
         row.push(answer.to_owned());
         grid.row(row);
     }
-    let mut text =
-        String::from("\nthe orders of poll22-5, per I/O (the paper finds them per second, on a saturated device)\n");
+    let mut text = String::from(
+        "\nthe orders of poll22-5, per I/O (the paper finds them per second, on a saturated device)\n",
+    );
     text += &grid.render();
     text += if completions.orders.iter().any(|order| order.answer == Answer::Emulated) {
         "  not decided: spins mean nothing under emulation\n"
@@ -199,20 +214,23 @@ fn orders(completions: &Completions) -> String {
 }
 
 fn table(rows: &[TableRow]) -> String {
-    let heads = ["i per I/O", "p per I/O", "h per I/O", "i M/s", "p M/s", "h M/s", "i ~/IO", "p ~/IO", "h ~/IO"];
+    let heads =
+        ["i per I/O", "p per I/O", "h per I/O", "i M/s", "p M/s", "h M/s", "i ~/IO", "p ~/IO", "h ~/IO"];
     let columns = heads.map(|head| (head, Align::Right));
     let mut grid = Grid::new(&[&[("loads plus stores", Align::Left)], &columns[..]].concat());
     for row in rows {
-        let measured = row.measured_per_io.map(|figure| figure.map_or("-".to_owned(), |figure| number(figure.mean)));
+        let measured =
+            row.measured_per_io.map(|figure| figure.map_or("-".to_owned(), |figure| number(figure.mean)));
         let published = row.published_m_per_s.map(thousands);
         let approximate = row.published_per_io_approx.map(|value| format!("~{}", thousands(value)));
         let name = super::indented(row.source);
         grid.row([name].into_iter().chain(measured).chain(published).chain(approximate).collect());
     }
     let words = format!(
-        "i interrupt, p poll, h hybrid. Measured here: per I/O. Published (poll22, Table 2, 32 threads, a saturated drive): M/s, rounded, so \
-         that sums are off by up to 1. ~/IO is approximate: the published M/s over the IOPS of the paper's Table 1 at \
-         {PUBLISHED_IOPS_THREADS} threads, for it prints none at 32."
+        "i interrupt, p poll, h hybrid. Measured here: per I/O. Published (poll22, Table 2, 32 threads, a \
+         saturated drive): M/s, rounded, so that sums are off by up to 1. ~/IO is approximate: the \
+         published M/s over the IOPS of the paper's Table 1 at {PUBLISHED_IOPS_THREADS} threads, for it \
+         prints none at 32."
     );
     format!("\nbeside the paper's Table 2\n{}{}", grid.render(), wrap(&words, WIDTH, "  "))
 }

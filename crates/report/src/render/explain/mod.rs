@@ -21,12 +21,15 @@ const SMALL: f64 = 0.01;
 pub fn explanation(explanation: &Explanation) -> String {
     let mut text = format!("what an I/O costs: study {}\n", escape(&explanation.study));
     if let Some(emulator) = &explanation.emulated {
-        let words =
-            format!("emulated by {}: counts, verdicts and orders mean something, times do not", escape(emulator));
+        let words = format!(
+            "emulated by {}: counts, verdicts and orders mean something, times do not",
+            escape(emulator)
+        );
         text += &wrap(&words, WIDTH, "");
     }
     if explanation.trials_without_costs > 0 {
-        text += &format!("{} measured trials have no costs and are left out\n", explanation.trials_without_costs);
+        text +=
+            &format!("{} measured trials have no costs and are left out\n", explanation.trials_without_costs);
     }
     text.extend(explanation.blocks.iter().map(block));
     text += &by_length(&explanation.by_length);
@@ -40,15 +43,22 @@ fn block(block: &Block) -> String {
     if block.generator == Generator::Fio {
         text += match block.source {
             CostSource::Exact => {
-                "fio's counts hold its start and end, most of all in user space: two lengths tell them apart\n"
+                "fio's counts hold its start and end, most of all in user space: two lengths tell them \
+                 apart\n"
             }
             CostSource::Sampled(_) => "fio was sampled while its jobs ran, without its start and end\n",
         };
     }
     text += &legend(&block.columns);
-    text += "\nper I/O: mean ± standard deviation over the trials; a sleep is a voluntary context switch, a spin a call of the\n\
-             driver's poll function\n";
-    text += &tables(block, &[("", Align::Left)], &block.totals, |row: &Row| vec![row.name.replace('_', " ")], spread);
+    text += "\nper I/O: mean ± standard deviation over the trials; a sleep is a voluntary context switch, a \
+             spin a call of the\ndriver's poll function\n";
+    text += &tables(
+        block,
+        &[("", Align::Left)],
+        &block.totals,
+        |row: &Row| vec![row.name.replace('_', " ")],
+        spread,
+    );
     for parts in &block.parts {
         text += &by_part(block, parts);
     }
@@ -65,7 +75,8 @@ fn source(source: &CostSource) -> String {
             "counted exactly, on all cores: every instruction that was executed in the window".to_owned()
         }
         CostSource::Sampled(events) => format!(
-            "sampled by perf on all cores, a count is samples by period: {}; what these events do not tell is absent",
+            "sampled by perf on all cores, a count is samples by period: {}; what these events do not tell \
+             is absent",
             escape(&events.join(", "))
         ),
     }
@@ -120,7 +131,8 @@ impl Figures for FunctionRow {
     }
 }
 
-/// The rows with what `head` says of each and a cell for each column; in several tables where one would be too wide.
+/// The rows with what `head` says of each and a cell for each column; in several tables where one would be
+/// too wide.
 fn tables<R: Figures>(
     block: &Block,
     heads: &[(&str, Align)],
@@ -134,7 +146,8 @@ fn tables<R: Figures>(
         let names = letters.iter().map(|letter| (letter.as_str(), Align::Right));
         let mut grid = Grid::new(&heads.iter().copied().chain(names).collect::<Vec<_>>());
         for row in rows {
-            let figure = |at: &usize| row.figures()[*at].map_or("-".to_owned(), |figure| cell(row, *at, figure));
+            let figure =
+                |at: &usize| row.figures()[*at].map_or("-".to_owned(), |figure| cell(row, *at, figure));
             grid.row(head(row).into_iter().chain(abreast.iter().map(figure)).collect());
         }
         grid.render()
@@ -161,7 +174,11 @@ fn by_part(block: &Block, parts: &Parts) -> String {
     let title = parts.measure.title();
     let mut text = format!("\n{title} per I/O in the kernel by source directory\n");
     let unknown = |row: &Row, at: usize, figure: Figure| {
-        let share = if row.name == UNKNOWN { format!(" ({:.1} %)", parts.unknown_percent[at]) } else { String::new() };
+        let share = if row.name == UNKNOWN {
+            format!(" ({:.1} %)", parts.unknown_percent[at])
+        } else {
+            String::new()
+        };
         number(figure.mean) + &share
     };
     text += &tables(block, &[("", Align::Left)], &folded(parts), |row| vec![row.name.clone()], unknown);
@@ -193,14 +210,16 @@ fn folded(parts: &Parts) -> Vec<Row> {
     let columns = parts.unknown_percent.len();
     let sum = |rows: &[Row], column: usize| rows.iter().map(|row| mean(&row.figures[column])).sum::<f64>();
     let totals: Vec<f64> = (0..columns).map(|column| sum(&parts.directories, column)).collect();
-    let is_small =
-        |row: &Row| row.name != UNKNOWN && row.figures.iter().zip(&totals).all(|(f, total)| mean(f) < SMALL * total);
+    let is_small = |row: &Row| {
+        row.name != UNKNOWN && row.figures.iter().zip(&totals).all(|(f, total)| mean(f) < SMALL * total)
+    };
     let (small, mut rows): (Vec<Row>, Vec<Row>) = parts.directories.iter().cloned().partition(is_small);
     if small.len() < 2 {
         return parts.directories.clone();
     }
-    let figure =
-        |column: usize| small[0].figures[column].map(|one| Figure { mean: sum(&small, column), stddev: None, ..one });
+    let figure = |column: usize| {
+        small[0].figures[column].map(|one| Figure { mean: sum(&small, column), stddev: None, ..one })
+    };
     let others = Row {
         name: format!("{} others, each below {:.0} %", small.len(), 100.0 * SMALL),
         figures: (0..columns).map(figure).collect(),
@@ -215,8 +234,9 @@ fn by_length(all: &[ByLength]) -> String {
     for alike in all.chunk_by(|a, b| a.workload == b.workload) {
         let first = |space| alike[0].costs.iter().find(|cost| cost.space == space);
         let costs = [first(Space::User), first(Space::Kernel)];
-        let titles = costs
-            .map(|cost| cost.map_or(String::new(), |cost| format!("{} {}", space(cost.space), cost.measure.title())));
+        let titles = costs.map(|cost| {
+            cost.map_or(String::new(), |cost| format!("{} {}", space(cost.space), cost.measure.title()))
+        });
         let mut grid = Grid::new(&[
             ("path", Align::Left),
             ("generator", Align::Left),
@@ -227,10 +247,13 @@ fn by_length(all: &[ByLength]) -> String {
         for one in alike {
             let ios = one.ios.map(thousands).join(" to ");
             let name = one.path.to_string() + &settings(&one.settings);
-            let cost =
-                |cost: &Marginal| format!("{} ({})", estimate(cost.per_io, cost.error), number(cost.plain_per_io));
+            let cost = |cost: &Marginal| {
+                format!("{} ({})", estimate(cost.per_io, cost.error), number(cost.plain_per_io))
+            };
             let cell = |title: &Option<&Marginal>| {
-                let same = |cost: &&Marginal| title.is_some_and(|t| (t.space, t.measure) == (cost.space, cost.measure));
+                let same = |cost: &&Marginal| {
+                    title.is_some_and(|t| (t.space, t.measure) == (cost.space, cost.measure))
+                };
                 one.costs.iter().find(same).map_or("-".to_owned(), cost)
             };
             let mut row = vec![name, one.generator.as_str().to_owned(), ios];
@@ -239,8 +262,8 @@ fn by_length(all: &[ByLength]) -> String {
         }
         text += &format!("\nby the difference of two lengths, per I/O: {}\n", alike[0].workload.title());
         text += &grid.render();
-        text +=
-            "  ± standard error; what start and end cost cancels; in brackets the whole longer window over its I/Os\n";
+        text += "  ± standard error; what start and end cost cancels; in brackets the whole longer window \
+                 over its I/Os\n";
     }
     text
 }

@@ -18,10 +18,11 @@ pub(super) fn differences(block: &Block) -> String {
     let mut text = String::from("\nwhat differs, per I/O\n");
     text.extend(block.differences.iter().map(sentence));
     if block.differences.iter().any(|difference| difference.kernel.p_holm.is_none()) {
-        text += "  one replicate shows no noise: run with `--replicates 5` or more to tell what is beyond it\n";
-    } else {
         text +=
-            "  named is what is beyond noise: Welch's test at 5 %, after Holm's correction over the parts of a path\n";
+            "  one replicate shows no noise: run with `--replicates 5` or more to tell what is beyond it\n";
+    } else {
+        text += "  named is what is beyond noise: Welch's test at 5 %, after Holm's correction over the \
+                 parts of a path\n";
     }
     text
 }
@@ -29,7 +30,8 @@ pub(super) fn differences(block: &Block) -> String {
 fn sentence(block: &Block, difference: &Difference) -> String {
     let Difference { path, from, measure, kernel, .. } = difference;
     let of = |at: usize| format!("{} ({})", name(&block.columns[at]), letter(at));
-    let named: Vec<&Change> = difference.parts.iter().filter(|part| part.is_beyond_noise() != Some(false)).collect();
+    let named: Vec<&Change> =
+        difference.parts.iter().filter(|part| part.is_beyond_noise() != Some(false)).collect();
     let part = |(at, part): (usize, &&Change)| match at {
         0 => format!("{} {} in {}", signed(part.change), measure.title(), part.name),
         _ => format!("{} in {}", signed(part.change), part.name),
@@ -42,9 +44,13 @@ fn sentence(block: &Block, difference: &Difference) -> String {
     if parts.is_empty() {
         parts.push("no directory differs beyond noise".to_owned());
     }
-    let percent =
-        if kernel.from > 0.0 { format!(" ({:+.1} %)", 100.0 * kernel.change / kernel.from) } else { String::new() };
-    let head = events(&difference.events).unwrap_or_else(|| "sleeps, is interrupted and spins alike".to_owned());
+    let percent = if kernel.from > 0.0 {
+        format!(" ({:+.1} %)", 100.0 * kernel.change / kernel.from)
+    } else {
+        String::new()
+    };
+    let head =
+        events(&difference.events).unwrap_or_else(|| "sleeps, is interrupted and spins alike".to_owned());
     let (path, from) = (of(*path), of(*from));
     let all = signed(kernel.change);
     format!("{path} {head} against {from}: {}; in all {all}{percent} in the kernel.", parts.join(", "))

@@ -1,4 +1,5 @@
-//! The best path of each workload, in words and as maps over two axes of the workload. Decided by `analysis::winner`.
+//! The best path of each workload, in words and as maps over two axes of the workload. Decided by
+//! `analysis::winner`.
 
 use super::figures::{Figure, Group, Section, TIPPED_CELLS, words};
 use super::model::{Dimension, Model, Series, shown};
@@ -14,7 +15,8 @@ use crate::render::steady::{decision, without_words};
 use iopj_core::Workload;
 use std::fmt::Write;
 
-/// What there are maps of where the store holds it, the first of all stores and the first of emulated ones being what every trial has.
+/// What there are maps of where the store holds it, the first of all stores and the first of emulated ones
+/// being what every trial has.
 const METRICS: [Metric; 7] = [
     Metric::LatencyMean,
     Metric::IosPerJoule,
@@ -27,7 +29,8 @@ const METRICS: [Metric; 7] = [
 
 /// Winner maps, one for each metric and each set of workloads that differ in two axes only.
 pub(super) fn section(model: &Model<'_>) -> Section {
-    let mut section = Section { id: "winners", heading: "Winner maps", words: String::new(), groups: Vec::new() };
+    let mut section =
+        Section { id: "winners", heading: "Winner maps", words: String::new(), groups: Vec::new() };
     let mut axes = Dimension::ALL;
     axes.sort_by_key(|dimension| std::cmp::Reverse(model.values_of(*dimension).len()));
     let [x, y, _] = axes;
@@ -44,23 +47,29 @@ pub(super) fn section(model: &Model<'_>) -> Section {
         left_out += first.left_out().total();
         incomplete += group.iter().map(|(map, _)| map.left_out().energy_incomplete).sum::<usize>();
         let heading = format!("{}{}", model.title(&first.workload, &[x, y]), suffix(model, first));
-        let figures: Vec<Figure> =
-            group.iter().filter_map(|(map, apart)| figure(model, (map, apart.as_ref()), (x, y), &heading)).collect();
+        let figures: Vec<Figure> = group
+            .iter()
+            .filter_map(|(map, apart)| figure(model, (map, apart.as_ref()), (x, y), &heading))
+            .collect();
         if !figures.is_empty() {
             section.groups.push(Group { heading, figures });
         }
     }
     if !section.groups.is_empty() {
         section.words = format!(
-            "The best path in each cell, and how far the next one is. Dashed cells are open: {} at 5 %, after Holm over \
-             all cells, cannot tell the best from another path, or there is one replicate and no test. A map of counts names the path that does \
-             least of something, which need not be the fastest. {} out: refuted, unproven, failed or incomplete.",
+            "The best path in each cell, and how far the next one is. Dashed cells are open: {} at 5 %, \
+             after Holm over all cells, cannot tell the best from another path, or there is one replicate \
+             and no test. A map of counts names the path that does least of something, which need not be \
+             the fastest. {} out: refuted, unproven, failed or incomplete.",
             test_words(model),
             if left_out == 1 { "1 trial stays".to_owned() } else { format!("{left_out} trials stay") }
         );
         if incomplete > 0 {
-            let _ =
-                write!(section.words, " Energy of {} is incomplete and not in its maps.", plural(incomplete, "trial"));
+            let _ = write!(
+                section.words,
+                " Energy of {} is incomplete and not in its maps.",
+                plural(incomplete, "trial")
+            );
         }
     }
     section
@@ -122,8 +131,12 @@ fn figure(
     let (mut cells, mut rows) = (Vec::new(), Vec::new());
     for ((down, across), cell) in &winners.cells {
         let Some(best) = cell.ranking.first() else { continue };
-        let (Some(column), Some(line)) = (position(&columns, across), position(&lines, down)) else { continue };
-        let Some(series) = model.series_like(best.path, winners.generator, &winners.settings) else { continue };
+        let (Some(column), Some(line)) = (position(&columns, across), position(&lines, down)) else {
+            continue;
+        };
+        let Some(series) = model.series_like(best.path, winners.generator, &winners.settings) else {
+            continue;
+        };
         rows.push(row(winners, cell, (across, down)));
         let mut one = drawn(model, winners, cell, (column, line), series);
         apart.iter().for_each(|apart| mark_otherwise(&mut one, apart, (*down, *across)));
@@ -138,7 +151,8 @@ fn figure(
         columns: columns.iter().map(AxisValue::to_string).collect(),
         rows: lines.iter().map(AxisValue::to_string).collect(),
         cells,
-        otherwise: apart.map_or_else(String::new, |apart| format!("decided otherwise {}", without_words(apart))),
+        otherwise: apart
+            .map_or_else(String::new, |apart| format!("decided otherwise {}", without_words(apart))),
     };
     (!rows.is_empty()).then(|| Figure {
         id: slug(&drawing.title),
@@ -198,7 +212,8 @@ fn drawn(model: &Model<'_>, map: &WinnerMap, cell: &Cell, at: (usize, usize), se
 fn mark_otherwise(drawn: &mut map::Cell, apart: &ApartMap, at: (AxisValue, AxisValue)) {
     let Some(cell) = apart.cells.iter().find(|cell| cell.at == at) else { return };
     drawn.otherwise = true;
-    let parts = [std::mem::take(&mut drawn.tip), format!("{}: {}", without_words(apart), decision(&cell.without))];
+    let parts =
+        [std::mem::take(&mut drawn.tip), format!("{}: {}", without_words(apart), decision(&cell.without))];
     drawn.tip = parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("; ");
 }
 
@@ -216,7 +231,9 @@ fn margin(cell: &Cell) -> String {
 fn row(map: &WinnerMap, cell: &Cell, (x, y): (&AxisValue, &AxisValue)) -> Vec<String> {
     let place = |index: usize| cell.ranking.get(index);
     let path = |index| place(index).map_or(String::new(), |place| place.path.to_string());
-    let mean = |index| place(index).map_or(String::new(), |one| exact(one.summary.mean * shown(map.question.metric).1));
+    let mean = |index| {
+        place(index).map_or(String::new(), |one| exact(one.summary.mean * shown(map.question.metric).1))
+    };
     let decision = match cell.decision() {
         Decision::Winner => "winner",
         Decision::Tie => "tie",
@@ -228,7 +245,8 @@ fn row(map: &WinnerMap, cell: &Cell, (x, y): (&AxisValue, &AxisValue)) -> Vec<St
     let of_ratio = |of: fn(&Ratio) -> f64| {
         cell.lead.as_ref().and_then(|one| one.ratio.as_ref()).map_or(String::new(), |one| exact(of(one)))
     };
-    let least = cell.lead.as_ref().and_then(Contrast::least).map_or(String::new(), |least| exact(100.0 * least));
+    let least =
+        cell.lead.as_ref().and_then(Contrast::least).map_or(String::new(), |least| exact(100.0 * least));
     let effect = [of_ratio(|one| one.ratio), of_ratio(|one| one.low), of_ratio(|one| one.high), least];
     let first = [x.to_string(), y.to_string(), path(0), mean(0), path(1), mean(1)];
     first.into_iter().chain(effect).chain([p, decision.to_owned()]).collect()
@@ -255,8 +273,8 @@ pub(super) struct Best {
     pub(super) ties: Vec<String>,
     /// There were two replicates or more to test with.
     pub(super) tested: bool,
-    /// The series of the worst path with a verified trial that is told from the best, and the share of its latency, or of its energy for an
-    /// I/O, that the best one saves.
+    /// The series of the worst path with a verified trial that is told from the best, and the share of its
+    /// latency, or of its energy for an I/O, that the best one saves.
     pub(super) saves: Option<(usize, f64)>,
     /// The best one has a verified trial.
     pub(super) verified: bool,
@@ -267,7 +285,9 @@ pub(super) fn bests(model: &Model<'_>, metric: Metric) -> Bests {
     let mut bests: Vec<(usize, Best)> = Vec::new();
     for map in maps(model, metric, Dimension::Iodepth, Dimension::Numjobs) {
         for ((numjobs, iodepth), cell) in &map.cells {
-            let (AxisValue::Count(numjobs), AxisValue::Count(iodepth)) = (*numjobs, *iodepth) else { continue };
+            let (AxisValue::Count(numjobs), AxisValue::Count(iodepth)) = (*numjobs, *iodepth) else {
+                continue;
+            };
             let workload = Workload { iodepth, numjobs, ..map.workload.clone() };
             let Some(index) = model.workload_of(&workload) else { continue };
             bests.extend(best(model, &map, cell, index).map(|best| (index, best)));
@@ -288,8 +308,10 @@ fn best(model: &Model<'_>, map: &WinnerMap, cell: &Cell, workload: usize) -> Opt
     let own = series(first.path)?;
     let data = model.cells_of(workload).find(|cell| cell.series == own)?;
     let is_told = |place: &Place| place.p.is_none_or(|p| p <= LEVEL);
-    let worst =
-        cell.ranking[1..].iter().rev().find(|place| verified(place.path) && is_told(place) && place.summary.mean > 0.0);
+    let worst = cell.ranking[1..]
+        .iter()
+        .rev()
+        .find(|place| verified(place.path) && is_told(place) && place.summary.mean > 0.0);
     let metric = map.question.metric;
     let saved = |worst: f64| {
         let ratio = first.summary.mean / worst;
@@ -329,7 +351,8 @@ pub(super) fn lead(model: &Model<'_>, Bests { metric, all: bests }: &Bests) -> S
             format!("<p class=\"lead\"><b>{}</b> {has} in {count} of {all} workloads", escape(winner))
         }
     };
-    let others: Vec<String> = wins[1..].iter().map(|(path, count)| format!("{} in {count}", escape(path))).collect();
+    let others: Vec<String> =
+        wins[1..].iter().map(|(path, count)| format!("{} in {count}", escape(path))).collect();
     if !others.is_empty() {
         let _ = write!(text, "; {}", list(&others));
     }
@@ -365,15 +388,16 @@ fn open(model: &Model<'_>, bests: &[Best]) -> String {
         let which = if ties == bests.len() { "every workload".to_owned() } else { plural(ties, "workload") };
         let _ = write!(
             text,
-            "<p>In {which} the lead over another path is within the noise: a tie by {} at 5 %, after Holm over all cells. More \
-             replicates would decide.</p>",
+            "<p>In {which} the lead over another path is within the noise: a tie by {} at 5 %, after Holm \
+             over all cells. More replicates would decide.</p>",
             test_words(model)
         );
     }
     if untested > 0 {
         let _ = write!(
             text,
-            "<p>{} with one replicate: no test can decide there. Run the study with --replicates 3 or more.</p>",
+            "<p>{} with one replicate: no test can decide there. Run the study with --replicates 3 or \
+             more.</p>",
             plural(untested, "workload")
         );
     }

@@ -17,16 +17,21 @@ const USER: &str = "user space";
 
 /// A figure for each workload that was profiled.
 pub(super) fn section(model: &Model<'_>) -> Section {
-    let mut section =
-        Section { id: "costs", heading: "Cost by kernel directory", words: String::new(), groups: Vec::new() };
+    let mut section = Section {
+        id: "costs",
+        heading: "Cost by kernel directory",
+        words: String::new(),
+        groups: Vec::new(),
+    };
     let Some(kind) = kind(model) else { return section };
     let directories = directories(model, kind);
-    let figures: Vec<Figure> =
-        (0..model.workloads.len()).filter_map(|workload| figure(model, workload, kind, &directories)).collect();
+    let figures: Vec<Figure> = (0..model.workloads.len())
+        .filter_map(|workload| figure(model, workload, kind, &directories))
+        .collect();
     let how = if model.sampled { "samples by their period, not exact" } else { "counted one by one" };
     section.words = format!(
-        "{} per I/O by the source directory of the kernel\u{2019}s functions, {how}; means over replicates. Functions of no known \
-         directory are {UNKNOWN}.",
+        "{} per I/O by the source directory of the kernel\u{2019}s functions, {how}; means over replicates. \
+         Functions of no known directory are {UNKNOWN}.",
         what(kind)
     );
     section.groups = vec![Group { heading: String::new(), figures }];
@@ -45,7 +50,10 @@ fn unit(kind: CostKind) -> &'static str {
 fn kind(model: &Model<'_>) -> Option<CostKind> {
     let has = |kind: &CostKind| measured(model).any(|one| per_io(one, *kind, None).is_some());
     let timed = model.emulated.is_none();
-    [CostKind::Instructions, CostKind::CpuTime].into_iter().filter(|kind| timed || *kind != CostKind::CpuTime).find(has)
+    [CostKind::Instructions, CostKind::CpuTime]
+        .into_iter()
+        .filter(|kind| timed || *kind != CostKind::CpuTime)
+        .find(has)
 }
 
 fn measured<'m>(model: &'m Model<'_>) -> impl Iterator<Item = &'m Measurement> {
@@ -106,8 +114,10 @@ fn figure(model: &Model<'_>, workload: usize, kind: CostKind, directories: &[Str
     };
     let rows: Vec<Vec<String>> = cells.iter().map(row).collect();
     let head = ["path", "trials", "verified"].map(str::to_owned);
-    let columns =
-        head.into_iter().chain(directories.iter().cloned()).chain([UNKNOWN, USER, "total"].map(str::to_owned));
+    let columns = head
+        .into_iter()
+        .chain(directories.iter().cloned())
+        .chain([UNKNOWN, USER, "total"].map(str::to_owned));
     let caption = model.title(model.workloads[workload], &[]);
     let title = format!("{} per I/O by kernel directory: {caption}", what(kind));
     (!rows.is_empty()).then(|| Figure {
@@ -124,10 +134,15 @@ fn figure(model: &Model<'_>, workload: usize, kind: CostKind, directories: &[Str
 
 /// The dearest directories, the others together, what is not known, and programs.
 fn parts(counts: &Counts, directories: &[String]) -> Vec<Part> {
-    let part =
-        |class: String, what: &str, value: f64| Part { class, what: what.to_owned(), value, text: readable(value) };
+    let part = |class: String, what: &str, value: f64| Part {
+        class,
+        what: what.to_owned(),
+        value,
+        text: readable(value),
+    };
     let named = directories.iter().zip(&counts.directories).take(TOP).enumerate();
-    let mut parts: Vec<Part> = named.map(|(place, (name, count))| part(format!("d{place}"), name, *count)).collect();
+    let mut parts: Vec<Part> =
+        named.map(|(place, (name, count))| part(format!("d{place}"), name, *count)).collect();
     let others: f64 = counts.directories.iter().skip(TOP).sum();
     if directories.len() > TOP {
         parts.push(part("rest".to_owned(), "other", others));

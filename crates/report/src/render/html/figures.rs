@@ -68,7 +68,8 @@ const QUANTILES: [(f64, &str); 12] = [
     (0.99999, "p99.999"),
 ];
 
-/// Beyond this many cells or trials points, strokes and the cells of maps have no tips, which would make the page heavy: their values are in the tables.
+/// Beyond this many cells or trials points, strokes and the cells of maps have no tips, which would make the
+/// page heavy: their values are in the tables.
 pub(super) const TIPPED_CELLS: usize = 400;
 
 /// Points of the timeline over all trials: more cannot be told apart.
@@ -98,7 +99,9 @@ pub(super) fn sections(model: &Model<'_>, power: &[PowerTrace]) -> Vec<Section> 
 /// Figures of two workloads that their titles do not tell apart get numbers.
 fn unique(sections: &mut [Section]) {
     let mut seen = std::collections::BTreeMap::new();
-    for figure in sections.iter_mut().flat_map(|section| &mut section.groups).flat_map(|group| &mut group.figures) {
+    for figure in
+        sections.iter_mut().flat_map(|section| &mut section.groups).flat_map(|group| &mut group.figures)
+    {
         let times: &mut usize = seen.entry(figure.id.clone()).or_default();
         *times += 1;
         if *times > 1 {
@@ -111,8 +114,9 @@ fn unique(sections: &mut [Section]) {
 type Count = fn(&Cell<'_>) -> usize;
 
 fn verdicts(model: &Model<'_>) -> Section {
-    let count =
-        |series: usize, of: Count| model.cells.iter().filter(|cell| cell.series == series).map(of).sum::<usize>();
+    let count = |series: usize, of: Count| {
+        model.cells.iter().filter(|cell| cell.series == series).map(of).sum::<usize>()
+    };
     let kinds: [(&'static str, Count); 4] = [
         ("verified", |cell| cell.verified),
         ("unproven", |cell| cell.unproven),
@@ -126,8 +130,12 @@ fn verdicts(model: &Model<'_>) -> Section {
         text: count.to_string(),
     };
     let parts = |series| kinds.map(|(word, of)| part(word, count(series, of)));
-    let all: Vec<(String, Vec<Part>)> =
-        model.series.iter().enumerate().map(|(index, one)| (one.label.clone(), parts(index).into())).collect();
+    let all: Vec<(String, Vec<Part>)> = model
+        .series
+        .iter()
+        .enumerate()
+        .map(|(index, one)| (one.label.clone(), parts(index).into()))
+        .collect();
     let rows = model.series.iter().zip(&all).map(|(series, (_, parts))| {
         [series.name.clone()].into_iter().chain(parts.iter().map(|part| part.text.clone())).collect()
     });
@@ -146,10 +154,15 @@ fn verdicts(model: &Model<'_>) -> Section {
     Section {
         id: "verdicts",
         heading: "Verdicts",
-        words: "Linux falls back silently: a path that was asked for is not always the path that was taken. Counts of trials by \
-                what the evidence shows. Refuted and failed trials are in no other figure."
+        words: "Linux falls back silently: a path that was asked for is not always the path that was taken. \
+                Counts of trials by what the evidence shows. Refuted and failed trials are in no other \
+                figure."
             .to_owned(),
-        groups: if model.series.is_empty() { Vec::new() } else { vec![Group { heading: String::new(), figures: vec![figure] }] },
+        groups: if model.series.is_empty() {
+            Vec::new()
+        } else {
+            vec![Group { heading: String::new(), figures: vec![figure] }]
+        },
     }
 }
 
@@ -164,8 +177,10 @@ fn over(model: &Model<'_>, dimension: Dimension) -> Section {
         .into_iter()
         .filter_map(|run| {
             let heading = model.title(model.workloads[run[0]], &[dimension]);
-            let figures: Vec<Figure> =
-                model.metrics().filter_map(|metric| line_figure(model, &run, dimension, metric, &heading)).collect();
+            let figures: Vec<Figure> = model
+                .metrics()
+                .filter_map(|metric| line_figure(model, &run, dimension, metric, &heading))
+                .collect();
             (!figures.is_empty()).then_some(Group { heading, figures })
         })
         .collect();
@@ -176,11 +191,12 @@ fn over(model: &Model<'_>, dimension: Dimension) -> Section {
 fn error_words(model: &Model<'_>) -> String {
     let bars = match model.replicates() {
         0 | 1 => {
-            "One replicate a cell: there are no error bars. Run the study with --replicates 3 or more to get them."
+            "One replicate a cell: there are no error bars. Run the study with --replicates 3 or more to get \
+             them."
         }
         _ => {
-            "Means over replicates; error bars are the 95 % interval of the mean by Student's t, and one without a cap \
-             reaches beyond the figure."
+            "Means over replicates; error bars are the 95 % interval of the mean by Student's t, and one \
+             without a cap reaches beyond the figure."
         }
     };
     let hollow = model.cells.iter().any(|cell| cell.verified == 0 && !cell.trusted.is_empty());
@@ -203,7 +219,13 @@ pub(super) fn runs(model: &Model<'_>, dimension: Dimension) -> Vec<Vec<usize>> {
     runs.into_iter().map(|(_, run)| run).filter(|run| run.len() > 1).collect()
 }
 
-fn line_figure(model: &Model<'_>, run: &[usize], dimension: Dimension, metric: Metric, rest: &str) -> Option<Figure> {
+fn line_figure(
+    model: &Model<'_>,
+    run: &[usize],
+    dimension: Dimension,
+    metric: Metric,
+    rest: &str,
+) -> Option<Figure> {
     let mut values: Vec<u32> = run.iter().map(|index| dimension.of(model.workloads[*index])).collect();
     values.dedup();
     let at = |cell: &Cell<'_>| dimension.of(model.workloads[cell.workload]);
@@ -336,15 +358,16 @@ fn bar_figure(model: &Model<'_>, workload: usize, metric: Metric, rest: &str) ->
 }
 
 fn percentiles(model: &Model<'_>) -> Section {
-    let figures: Vec<Figure> = (0..model.workloads.len()).filter_map(|index| percentile_figure(model, index)).collect();
+    let figures: Vec<Figure> =
+        (0..model.workloads.len()).filter_map(|index| percentile_figure(model, index)).collect();
     Section {
         id: "percentiles",
         heading: "Latency percentiles",
         words: if figures.is_empty() {
             String::new()
         } else {
-            "Over all I/Os of a cell's trials together, each curve as far as it has I/Os beyond the percentile. Dashed: no \
-             trial of the cell is verified."
+            "Over all I/Os of a cell's trials together, each curve as far as it has I/Os beyond the \
+             percentile. Dashed: no trial of the cell is verified."
                 .to_owned()
         },
         groups: if figures.is_empty() { Vec::new() } else { vec![Group { heading: String::new(), figures }] },
@@ -372,10 +395,18 @@ fn percentile_figure(model: &Model<'_>, workload: usize) -> Option<Figure> {
         let series = &model.series[cell.series];
         let mut row = vec![series.name.clone(), pooled.len().to_string()];
         // The histogram keeps three digits: nothing after the point tells more beyond a hundred.
-        let digits = |us: f64| format!("{}", if us < 100.0 { (us * 100.0).round() / 100.0 } else { us.round() });
-        row.extend((0..QUANTILES.len()).map(|index| points.get(index).map_or(String::new(), |(_, us)| digits(*us))));
+        let digits =
+            |us: f64| format!("{}", if us < 100.0 { (us * 100.0).round() / 100.0 } else { us.round() });
+        row.extend(
+            (0..QUANTILES.len()).map(|index| points.get(index).map_or(String::new(), |(_, us)| digits(*us))),
+        );
         rows.push(row);
-        curves.push(Curve { series: cell.series, label: series.label.clone(), points, hollow: cell.verified == 0 });
+        curves.push(Curve {
+            series: cell.series,
+            label: series.label.clone(),
+            points,
+            hollow: cell.verified == 0,
+        });
     }
     let caption = model.title(model.workloads[workload], &[]);
     let title = format!("Latency percentiles: {caption}");
@@ -384,7 +415,11 @@ fn percentile_figure(model: &Model<'_>, workload: usize) -> Option<Figure> {
         drawing: curves::percentiles(&title, &curves),
         title,
         caption,
-        columns: ["path", "I/Os"].into_iter().chain(QUANTILES.map(|(_, name)| name)).map(str::to_owned).collect(),
+        columns: ["path", "I/Os"]
+            .into_iter()
+            .chain(QUANTILES.map(|(_, name)| name))
+            .map(str::to_owned)
+            .collect(),
         rows,
         wide: false,
         note: None,
@@ -396,7 +431,9 @@ fn timeline(model: &Model<'_>) -> Section {
         .trials
         .iter()
         .filter_map(|trial| Some((trial, trial.outcome.measurement()?)))
-        .filter(|(_, measurement)| measurement.verdict.kind != VerdictKind::Refuted && measurement.window_ns > 0)
+        .filter(|(_, measurement)| {
+            measurement.verdict.kind != VerdictKind::Refuted && measurement.window_ns > 0
+        })
         .collect();
     trials.sort_by_key(|(trial, _)| trial.started_unix_ns);
     let Some((first, _)) = trials.first() else {
@@ -404,8 +441,10 @@ fn timeline(model: &Model<'_>) -> Section {
     };
     let start = first.started_unix_ns;
     let curves = strokes(model, &trials, start);
-    let rows =
-        trials.iter().filter_map(|(trial, measurement)| timeline_row(model, trial, measurement, start)).collect();
+    let rows = trials
+        .iter()
+        .filter_map(|(trial, measurement)| timeline_row(model, trial, measurement, start))
+        .collect();
     let names: Vec<(usize, String)> = (0..model.series.len())
         .filter(|series| curves.iter().any(|curve| curve.series == *series))
         .map(|series| (series, model.series[series].label.clone()))
@@ -431,8 +470,8 @@ fn timeline(model: &Model<'_>) -> Section {
         note: None,
     };
     let words = format!(
-        "{}, each a stroke from its start to its end, cut where its rate was taken; faint ones are unproven. \
-         A stroke that slopes was not steady.",
+        "{}, each a stroke from its start to its end, cut where its rate was taken; faint ones are \
+         unproven. A stroke that slopes was not steady.",
         if curves.len() == 1 {
             "1 trial stands".to_owned()
         } else {
@@ -487,7 +526,12 @@ fn rates(measurement: &Measurement, most: usize) -> Vec<(f64, f64)> {
     points
 }
 
-fn timeline_row(model: &Model<'_>, trial: &Trial, measurement: &Measurement, start: u64) -> Option<Vec<String>> {
+fn timeline_row(
+    model: &Model<'_>,
+    trial: &Trial,
+    measurement: &Measurement,
+    start: u64,
+) -> Option<Vec<String>> {
     let rates: Vec<f64> = rates(measurement, usize::MAX).into_iter().map(|(_, rate)| rate).collect();
     Some(vec![
         exact((trial.started_unix_ns - start) as f64 / 1e9),

@@ -1,4 +1,5 @@
-//! How wide the letters of Helvetica are, to which Arial, Liberation Sans and many others hold: in thousandths of the font's size.
+//! How wide the letters of Helvetica are, to which Arial, Liberation Sans and many others hold: in
+//! thousandths of the font's size.
 
 /// The width of a character of Windows' Latin code page; `None` for all others.
 pub(super) fn width(c: char, is_bold: bool) -> Option<u16> {

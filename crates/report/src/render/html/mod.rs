@@ -1,7 +1,8 @@
 //! The report as one HTML page, and its figures as SVG and PDF files.
 //!
-//! The page stands alone: style, script and figures are in it, and its content security policy lets it load nothing.
-//! Every text that comes from a study, a target or a machine is escaped in `text`. Decisions and statistics are `analysis`'s.
+//! The page stands alone: style, script and figures are in it, and its content security policy lets it load
+//! nothing. Every text that comes from a study, a target or a machine is escaped in `text`. Decisions and
+//! statistics are `analysis`'s.
 
 mod best;
 mod costs;
@@ -42,8 +43,8 @@ const COLOURS: [(&str, &str, &str); 6] = [
     ("--accent", "#0065a3", "#6cb8ee"),
 ];
 
-/// The report of a study as a whole HTML document, with the power over time of each of these traces. Of an emulated study it holds
-/// counts and no time.
+/// The report of a study as a whole HTML document, with the power over time of each of these traces. Of an
+/// emulated study it holds counts and no time.
 pub fn page(study: &StudyRecord, trials: &[Trial], power: &[PowerTrace], admission: Admission) -> String {
     let model = Model::new(study, trials, admission);
     page::page(study, trials, &model, &figures::sections(&model, power))
@@ -61,7 +62,8 @@ pub fn figures(
     all.iter().map(|figure| (format!("{}.svg", figure.id), standalone(figure, &css))).collect()
 }
 
-/// The same figures under the same names as PDF documents of one page each, of strokes and text, not of pixels.
+/// The same figures under the same names as PDF documents of one page each, of strokes and text, not of
+/// pixels.
 pub fn pdf_figures(
     study: &StudyRecord,
     trials: &[Trial],
@@ -89,9 +91,9 @@ fn standalone(figure: &figures::Figure, style: &str) -> String {
 
 /// The figures' style with the light colours in place of the variables, which few programs but browsers know.
 fn light_style() -> String {
-    COLOURS
-        .iter()
-        .fold(FIGURE_STYLE.to_owned(), |style, (name, light, _)| style.replace(&format!("var({name})"), light))
+    COLOURS.iter().fold(FIGURE_STYLE.to_owned(), |style, (name, light, _)| {
+        style.replace(&format!("var({name})"), light)
+    })
 }
 
 #[cfg(test)]

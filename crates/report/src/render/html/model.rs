@@ -54,7 +54,8 @@ pub(super) struct Model<'a> {
     pub(super) source: Option<EnergySource>,
 }
 
-/// The metrics that have a figure of their own where the store holds them, those of times only where they mean something.
+/// The metrics that have a figure of their own where the store holds them, those of times only where they
+/// mean something.
 const METRICS: [Metric; 7] = [
     Metric::Iops,
     Metric::LatencyMean,
@@ -66,8 +67,12 @@ const METRICS: [Metric; 7] = [
 ];
 
 /// Those that an emulated store has besides.
-const COUNTS: [Metric; 4] =
-    [Metric::InterruptsPerIo, Metric::Instructions(Some(Space::Kernel)), Metric::Loads(None), Metric::Stores(None)];
+const COUNTS: [Metric; 4] = [
+    Metric::InterruptsPerIo,
+    Metric::Instructions(Some(Space::Kernel)),
+    Metric::Loads(None),
+    Metric::Stores(None),
+];
 
 /// How a metric is shown: its name with its unit, and the factor from its own unit.
 pub(super) fn shown(metric: Metric) -> (String, f64) {
@@ -156,7 +161,8 @@ impl<'a> Model<'a> {
         };
         let mut places: HashMap<(usize, usize), usize> = HashMap::new();
         for trial in trials {
-            let (Some(series), Some(workload)) = (model.series_of(trial), model.workload_of(&trial.workload)) else {
+            let (Some(series), Some(workload)) = (model.series_of(trial), model.workload_of(&trial.workload))
+            else {
                 continue;
             };
             let place = *places.entry((series, workload)).or_insert_with(|| {
@@ -188,7 +194,8 @@ impl<'a> Model<'a> {
     /// The trusted replicates of a cell in a metric in numbers, in the unit in which it is shown.
     pub(super) fn summary(&self, cell: &Cell<'_>, metric: Metric) -> Option<Summary> {
         let (_, factor) = shown(metric);
-        let values = cell.trusted.iter().filter_map(|measurement| metric.value(measurement, self.source.as_ref()));
+        let values =
+            cell.trusted.iter().filter_map(|measurement| metric.value(measurement, self.source.as_ref()));
         summarize(&values.map(|value| value * factor).collect::<Vec<f64>>())
     }
 
@@ -303,7 +310,8 @@ fn series(trials: &[Trial]) -> Vec<Series> {
     keys.sort();
     let paths: Vec<IoPath> = keys.iter().map(|(path, ..)| *path).collect();
     let several_generators = keys.iter().any(|(_, generator, _)| *generator != keys[0].1);
-    let shared = |name: &String, value: &String| keys.iter().all(|(.., other)| other.get(name) == Some(value));
+    let shared =
+        |name: &String, value: &String| keys.iter().all(|(.., other)| other.get(name) == Some(value));
     keys.iter()
         .map(|(path, generator, settings)| {
             let mut suffix = String::new();
@@ -334,11 +342,13 @@ fn label(path: &IoPath, paths: &[IoPath]) -> String {
         parts.push(if variants.is_empty() { String::new() } else { format!("+{variants}") });
         parts
     };
-    let kin: Vec<Vec<String>> = paths.iter().filter(|other| other.interface() == path.interface()).map(parts).collect();
+    let kin: Vec<Vec<String>> =
+        paths.iter().filter(|other| other.interface() == path.interface()).map(parts).collect();
     let own = parts(path);
     let telling = (0..own.len()).filter(|index| kin.iter().any(|other| other[*index] != own[*index]));
     let words: Vec<&str> = telling.map(|index| own[index].as_str()).filter(|word| !word.is_empty()).collect();
-    let (plain, variants): (Vec<&str>, Vec<&str>) = words.into_iter().partition(|word| !word.starts_with('+'));
+    let (plain, variants): (Vec<&str>, Vec<&str>) =
+        words.into_iter().partition(|word| !word.starts_with('+'));
     let words = format!("{}{}", plain.join("/"), variants.concat());
     if words.is_empty() { path.interface().to_owned() } else { format!("{} {words}", path.interface()) }
 }

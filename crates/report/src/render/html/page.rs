@@ -51,8 +51,9 @@ pub(super) fn page(study: &StudyRecord, trials: &[Trial], model: &Model<'_>, sec
     html += &missing;
     html += &unavailable(&study.unavailable);
     html += &provenance(study);
-    html += "</main><footer>Made by iopj from the study's store. This page is one file and loads nothing. Refuted trials are kept in \
-             the store and left out of every figure and comparison; unproven and disturbed ones are drawn and do not compete, unless asked for.</footer>";
+    html += "</main><footer>Made by iopj from the study's store. This page is one file and loads nothing. \
+             Refuted trials are kept in the store and left out of every figure and comparison; unproven and \
+             disturbed ones are drawn and do not compete, unless asked for.</footer>";
     let _ = write!(html, "<template id=\"figure-style\">{}</template>", light_style());
     let _ = write!(html, "<script>{SCRIPT}</script></body></html>");
     html
@@ -62,12 +63,12 @@ fn head(study: &StudyRecord) -> String {
     let colours: String =
         COLOURS.iter().map(|(name, light, dark)| format!("{name}:light-dark({light},{dark});")).collect();
     format!(
-        "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
-         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; \
-         script-src 'sha256-{SCRIPT_SHA256}'; img-src data:; base-uri 'none'; form-action 'none'\">\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
-         <title>{} \u{2013} iopj report</title><link rel=\"icon\" href=\"data:,\">\
-         <style>:root{{{colours}}}\n{STYLE}{FIGURE_STYLE}</style></head>",
+        "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta \
+         http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; \
+         script-src 'sha256-{SCRIPT_SHA256}'; img-src data:; base-uri 'none'; form-action 'none'\"><meta \
+         name=\"viewport\" content=\"width=device-width, initial-scale=1\"><title>{} \u{2013} iopj \
+         report</title><link rel=\"icon\" \
+         href=\"data:,\"><style>:root{{{colours}}}\n{STYLE}{FIGURE_STYLE}</style></head>",
         escape(&study.name)
     )
 }
@@ -96,10 +97,13 @@ fn title_block(study: &StudyRecord, model: &Model<'_>) -> String {
     if failed > 0 {
         facts.push(("failed".to_owned(), failed));
     }
-    let facts: String =
-        facts.into_iter().map(|(what, count)| format!("<li><b>{}</b> {what}</li>", thousands(count as f64))).collect();
+    let facts: String = facts
+        .into_iter()
+        .map(|(what, count)| format!("<li><b>{}</b> {what}</li>", thousands(count as f64)))
+        .collect();
     format!(
-        "<header><p class=\"over\">I/O path study</p><h1>{}</h1><p class=\"place\">{}</p><ul class=\"facts\">{facts}</ul></header>",
+        "<header><p class=\"over\">I/O path study</p><h1>{}</h1><p class=\"place\">{}</p><ul \
+         class=\"facts\">{facts}</ul></header>",
         escape(&study.name),
         place.join(", ")
     )
@@ -118,7 +122,8 @@ fn contents(sections: &[Section], study: &StudyRecord, with_missing: bool) -> St
         links.push(("unavailable", "Not available"));
     }
     links.push(("provenance", "Provenance"));
-    let items: String = links.iter().map(|(id, text)| format!("<li><a href=\"#{id}\">{text}</a></li>")).collect();
+    let items: String =
+        links.iter().map(|(id, text)| format!("<li><a href=\"#{id}\">{text}</a></li>")).collect();
     format!("<nav aria-label=\"Contents\"><ul>{items}</ul></nav>")
 }
 
@@ -128,11 +133,14 @@ fn summary(study: &StudyRecord, model: &Model<'_>, bests: &[Bests]) -> String {
         html += "<p class=\"lead\">This store holds no trial: nothing can be shown. Do the trials with \
                  <code>iopj run --resume STORE</code>.</p>";
     } else if !model.trials.iter().any(|trial| model.admission.admit(trial).is_ok()) {
-        let unranked =
-            model.trials.iter().any(|trial| Admission { with_unproven: true, ..model.admission }.admit(trial).is_ok());
+        let unranked = model
+            .trials
+            .iter()
+            .any(|trial| Admission { with_unproven: true, ..model.admission }.admit(trial).is_ok());
         let why = model.admission.nobody(model.trials).filter(|_| unranked).map_or_else(
             || {
-                "No trial stands: all of them were refuted, failed or incomplete, so that no path can be ranked."
+                "No trial stands: all of them were refuted, failed or incomplete, so that no path can be \
+                 ranked."
                     .to_owned()
             },
             |why| format!("{}.", capital(&why)),
@@ -144,7 +152,8 @@ fn summary(study: &StudyRecord, model: &Model<'_>, bests: &[Bests]) -> String {
     if !model.trials.is_empty() && model.trials.len() < planned {
         let _ = write!(
             html,
-            "<p class=\"warning\">{} of the plan are not done yet: <code>iopj run --resume STORE</code> does them.</p>",
+            "<p class=\"warning\">{} of the plan are not done yet: <code>iopj run --resume STORE</code> \
+             does them.</p>",
             plural(planned - model.trials.len(), "trial")
         );
     }
@@ -169,20 +178,21 @@ fn best_table(model: &Model<'_>, Bests { metric, all: bests }: &Bests) -> String
     let (title, words) = match metric {
         Metric::IosPerJoule => (
             "Best path of each workload by energy",
-            "By I/Os per joule over replicates. It saves that share of the energy that an I/O takes on the path of least I/Os per \
-             joule that is verified and told from it.",
+            "By I/Os per joule over replicates. It saves that share of the energy that an I/O takes on the \
+             path of least I/Os per joule that is verified and told from it.",
         ),
         _ => (
             "Best path of each workload",
-            "By mean latency over replicates. It saves that share of the mean latency of the slowest path that is verified and told from it.",
+            "By mean latency over replicates. It saves that share of the mean latency of the slowest path \
+             that is verified and told from it.",
         ),
     };
     format!(
-        "<h3>{title}</h3><p class=\"note\">{words}</p>\
-         <div class=\"scroll{tall}\" tabindex=\"0\" role=\"region\" aria-label=\"{title}\"><table><thead><tr>\
-         <th scope=\"col\">workload</th><th scope=\"col\">best path</th><th scope=\"col\" class=\"n\">{}</th>\
-         <th scope=\"col\" class=\"n\">IOPS</th><th scope=\"col\" class=\"n\">saves</th><th scope=\"col\">against</th>\
-         <th scope=\"col\">remarks</th></tr></thead><tbody>{rows}</tbody></table></div>",
+        "<h3>{title}</h3><p class=\"note\">{words}</p><div class=\"scroll{tall}\" tabindex=\"0\" \
+         role=\"region\" aria-label=\"{title}\"><table><thead><tr><th scope=\"col\">workload</th><th \
+         scope=\"col\">best path</th><th scope=\"col\" class=\"n\">{}</th><th scope=\"col\" \
+         class=\"n\">IOPS</th><th scope=\"col\" class=\"n\">saves</th><th scope=\"col\">against</th><th \
+         scope=\"col\">remarks</th></tr></thead><tbody>{rows}</tbody></table></div>",
         escape(&shown(*metric).0)
     )
 }
@@ -202,8 +212,8 @@ fn best_row(model: &Model<'_>, best: &Best) -> String {
         (model.series[worst].label.clone(), format!("{:.1} %", 100.0 * share))
     });
     format!(
-        "<tr><th scope=\"row\" class=\"w\">{}</th><td class=\"w\">{}{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td>\
-         <td class=\"w\">{}</td><td>{}</td></tr>",
+        "<tr><th scope=\"row\" class=\"w\">{}</th><td class=\"w\">{}{}</td><td class=\"n\">{}</td><td \
+         class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"w\">{}</td><td>{}</td></tr>",
         escape(&best.workload),
         swatch(best.series),
         escape(&best.path),
@@ -220,7 +230,12 @@ fn energy_incomplete(model: &Model<'_>) -> String {
     let Some(source) = &model.source else { return String::new() };
     let mut reasons: Vec<(&str, Vec<String>)> = Vec::new();
     for one in incomplete(model.trials, source) {
-        let name = format!("{}, {}, replicate {}", one.trial.path, one.trial.workload.title(), one.trial.replicate + 1);
+        let name = format!(
+            "{}, {}, replicate {}",
+            one.trial.path,
+            one.trial.workload.title(),
+            one.trial.replicate + 1
+        );
         match reasons.iter_mut().find(|(reason, _)| *reason == one.reason) {
             Some((_, names)) => names.push(name),
             None => reasons.push((one.reason, vec![name])),
@@ -238,14 +253,19 @@ fn energy_incomplete(model: &Model<'_>) -> String {
             escape(&names[0])
         )
     };
-    format!("<h3>Energy incomplete</h3><ul class=\"plain\">{}</ul>", reasons.iter().map(item).collect::<String>())
+    format!(
+        "<h3>Energy incomplete</h3><ul class=\"plain\">{}</ul>",
+        reasons.iter().map(item).collect::<String>()
+    )
 }
 
 /// The orders of paths by times that are not shown, for an emulated store.
 fn orders(model: &Model<'_>) -> String {
     let of = |workload: &&iopj_core::Workload| {
-        let lines: Vec<String> =
-            emulated::lines(model.trials, workload, model.admission).iter().map(|line| escape(line)).collect();
+        let lines: Vec<String> = emulated::lines(model.trials, workload, model.admission)
+            .iter()
+            .map(|line| escape(line))
+            .collect();
         let title = escape(&model.title(workload, &[]));
         (!lines.is_empty()).then(|| format!("<li><b>{title}</b><br>{}</li>", lines.join("<br>")))
     };
@@ -264,7 +284,8 @@ fn reason_for(word: &str, outcome: &Outcome) -> Option<String> {
         Outcome::Measured(one) if word == "disturbed" => {
             one.conditions.are_disturbed().then(|| one.conditions.to_string())
         }
-        Outcome::Measured(one) => (word == one.verdict.kind.as_str() && one.verdict.kind != VerdictKind::Verified)
+        Outcome::Measured(one) => (word == one.verdict.kind.as_str()
+            && one.verdict.kind != VerdictKind::Verified)
             .then(|| one.verdict.reasons.first().cloned().unwrap_or_default()),
     }
 }
@@ -303,7 +324,11 @@ fn key(model: &Model<'_>) -> String {
         format!("<li>{}{}: <code>{}</code></li>", swatch(index), escape(&one.label), escape(&one.name))
     };
     let rows: String = model.series.iter().enumerate().map(row).collect();
-    if rows.is_empty() { rows } else { format!("<h3>Marks and names in the figures</h3><ul class=\"key\">{rows}</ul>") }
+    if rows.is_empty() {
+        rows
+    } else {
+        format!("<h3>Marks and names in the figures</h3><ul class=\"key\">{rows}</ul>")
+    }
 }
 
 fn section_text(section: &Section) -> String {
@@ -323,24 +348,32 @@ fn group_text(group: &Group, open: bool, figures: &str) -> String {
     match (group.heading.as_str(), open) {
         ("", _) => grid,
         (heading, true) => format!("<h3>{}</h3>{grid}", escape(heading)),
-        (heading, false) => format!("<details class=\"group\"><summary>{}</summary>{grid}</details>", escape(heading)),
+        (heading, false) => {
+            format!("<details class=\"group\"><summary>{}</summary>{grid}</details>", escape(heading))
+        }
     }
 }
 
 fn figure(figure: &Figure) -> String {
     let class = if figure.wide { " class=\"wide\"" } else { "" };
-    let scrolls =
-        if figure.wide { " tabindex=\"0\" role=\"region\" aria-label=\"Figure, scrolls sideways\"" } else { "" };
+    let scrolls = if figure.wide {
+        " tabindex=\"0\" role=\"region\" aria-label=\"Figure, scrolls sideways\""
+    } else {
+        ""
+    };
     let caption = escape(&figure.caption);
     // A column holds numbers if every cell of it does.
     let numeric: Vec<bool> = (0..figure.columns.len())
-        .map(|column| figure.rows.iter().all(|row| row[column].is_empty() || row[column].parse::<f64>().is_ok()))
+        .map(|column| {
+            figure.rows.iter().all(|row| row[column].is_empty() || row[column].parse::<f64>().is_ok())
+        })
         .collect();
     // Numbers, of which there are many, go without a class.
     let class_of = |column: usize| if column == 0 || numeric[column] { "" } else { " class=t" };
     let mut html = format!(
-        "<figure id={}{class}><figcaption>{caption}</figcaption><div class=plot{scrolls}>{}</div>{}\
-         <details><summary>Table</summary><div class=scroll tabindex=0 role=region aria-label=Data><table class=data><thead><tr>",
+        "<figure id={}{class}><figcaption>{caption}</figcaption><div \
+         class=plot{scrolls}>{}</div>{}<details><summary>Table</summary><div class=scroll tabindex=0 \
+         role=region aria-label=Data><table class=data><thead><tr>",
         figure.id,
         figure.drawing.svg(),
         figure.note.as_ref().map_or_else(String::new, note)
@@ -395,15 +428,17 @@ fn claims_section(study: &StudyRecord, trials: &[Trial], admission: Admission) -
     if !rows.is_empty() {
         let _ = write!(
             html,
-            "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Claims\"><table><thead><tr><th scope=\"col\">claim</th><th scope=\"col\">here</th>\
-             <th scope=\"col\">what the paper found</th></tr></thead><tbody>{rows}</tbody></table></div>"
+            "<div class=\"scroll\" tabindex=\"0\" role=\"region\" \
+             aria-label=\"Claims\"><table><thead><tr><th scope=\"col\">claim</th><th \
+             scope=\"col\">here</th><th scope=\"col\">what the paper \
+             found</th></tr></thead><tbody>{rows}</tbody></table></div>"
         );
     }
     let open = claims.iter().filter(|claim| matches!(claim.answer, Answer::NotMeasured(_))).count();
     let _ = write!(
         html,
-        "<p>{open} of {} claims are not measured by this study; <code>iopj claims STORE</code> says part by part what each \
-         lacks, and which study would decide it.</p></section>",
+        "<p>{open} of {} claims are not measured by this study; <code>iopj claims STORE</code> says part by \
+         part what each lacks, and which study would decide it.</p></section>",
         claims.len()
     );
     html
@@ -414,13 +449,14 @@ fn missing(model: &Model<'_>, sections: &[Section]) -> String {
     let costs = match sections.iter().any(|section| section.id == "costs") {
         true => "",
         false => {
-            "<li><b>Cost by kernel directory</b> (loads, stores, instructions): this store holds no kernel profile.</li>"
+            "<li><b>Cost by kernel directory</b> (loads, stores, instructions): this store holds no kernel \
+             profile.</li>"
         }
     };
     let energy = match (&model.source, sections.iter().any(|section| section.id == "power")) {
         (None, _) => {
-            "<li><b>Energy</b> (W, IO/J, B/J) and power over time: no meter took part in this study, so that nothing is said about \
-             energy here.</li>"
+            "<li><b>Energy</b> (W, IO/J, B/J) and power over time: no meter took part in this study, so that \
+             nothing is said about energy here.</li>"
         }
         (Some(_), false) => {
             "<li><b>Power over time</b>: this store holds no readings of a meter whose time is known.</li>"
@@ -429,7 +465,8 @@ fn missing(model: &Model<'_>, sections: &[Section]) -> String {
     };
     let interrupts = match is_without(model, Metric::InterruptsPerIo) {
         true => {
-            "<li><b>Interrupts</b> per I/O: this store holds no interrupts that could be told from those of others.</li>"
+            "<li><b>Interrupts</b> per I/O: this store holds no interrupts that could be told from those of \
+             others.</li>"
         }
         false => "",
     };
@@ -437,7 +474,8 @@ fn missing(model: &Model<'_>, sections: &[Section]) -> String {
         return String::new();
     }
     format!(
-        "<section id=\"missing\"><h2>Not measured</h2><ul class=\"plain\">{energy}{costs}{interrupts}</ul></section>"
+        "<section id=\"missing\"><h2>Not measured</h2><ul \
+         class=\"plain\">{energy}{costs}{interrupts}</ul></section>"
     )
 }
 
@@ -457,14 +495,18 @@ fn unavailable(paths: &[Unavailable]) -> String {
         .iter()
         .map(|(why, paths)| {
             let (reason, remedy) = (escape(&why.reason), escape(&why.remedy));
-            format!("<tr><th scope=\"row\">{}</th><td>{reason}</td><td>{remedy}</td></tr>", escape(&paths.join(", ")))
+            format!(
+                "<tr><th scope=\"row\">{}</th><td>{reason}</td><td>{remedy}</td></tr>",
+                escape(&paths.join(", "))
+            )
         })
         .collect();
     format!(
-        "<section id=\"unavailable\"><h2>Not available here</h2><p class=\"note\">Paths that the study asked for and that this machine \
-         does not offer for the target.</p><div class=\"scroll tall\" tabindex=\"0\" role=\"region\" aria-label=\"Paths not available\">\
-         <table><thead><tr><th scope=\"col\">paths</th><th scope=\"col\">why</th><th scope=\"col\">remedy</th></tr></thead>\
-         <tbody>{rows}</tbody></table></div></section>"
+        "<section id=\"unavailable\"><h2>Not available here</h2><p class=\"note\">Paths that the study \
+         asked for and that this machine does not offer for the target.</p><div class=\"scroll tall\" \
+         tabindex=\"0\" role=\"region\" aria-label=\"Paths not available\"><table><thead><tr><th \
+         scope=\"col\">paths</th><th scope=\"col\">why</th><th \
+         scope=\"col\">remedy</th></tr></thead><tbody>{rows}</tbody></table></div></section>"
     )
 }
 
@@ -477,12 +519,14 @@ fn provenance(study: &StudyRecord) -> String {
         .into_iter()
         .chain(emulated)
         .chain(stored)
-        .map(|(name, value)| format!("<tr><th scope=\"row\">{}</th><td>{}</td></tr>", escape(name), escape(value)))
+        .map(|(name, value)| {
+            format!("<tr><th scope=\"row\">{}</th><td>{}</td></tr>", escape(name), escape(value))
+        })
         .collect();
     format!(
-        "<section id=\"provenance\"><h2>Provenance</h2><div class=\"scroll tall\" tabindex=\"0\" role=\"region\" \
-         aria-label=\"Provenance\"><table><tbody>{rows}</tbody></table></div><h3>The study, complete</h3>\
-         <pre tabindex=\"0\">{}</pre></section>",
+        "<section id=\"provenance\"><h2>Provenance</h2><div class=\"scroll tall\" tabindex=\"0\" \
+         role=\"region\" aria-label=\"Provenance\"><table><tbody>{rows}</tbody></table></div><h3>The study, \
+         complete</h3><pre tabindex=\"0\">{}</pre></section>",
         escape(&study.text)
     )
 }

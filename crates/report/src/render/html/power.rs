@@ -16,9 +16,9 @@ const POINTS: usize = 2000;
 pub(super) fn section(model: &Model<'_>, traces: &[PowerTrace]) -> Section {
     let series = if traces.is_empty() { HashMap::new() } else { series_by_window(model) };
     let figures: Vec<Figure> = traces.iter().filter_map(|trace| figure(model, trace, &series)).collect();
-    let words = "What each channel read over the time of the study; beneath, each trial is a stroke from the begin of its measured \
-                 window to its end. Of more readings than can be drawn the least and the greatest of each stretch are. Refuted and \
-                 failed trials are not marked.";
+    let words = "What each channel read over the time of the study; beneath, each trial is a stroke from \
+                 the begin of its measured window to its end. Of more readings than can be drawn the least \
+                 and the greatest of each stretch are. Refuted and failed trials are not marked.";
     Section {
         id: "power",
         heading: "Power over time",
@@ -65,7 +65,11 @@ fn figure(model: &Model<'_>, trace: &PowerTrace, series: &SeriesByWindow) -> Opt
     };
     let mut rows = vec![row(&trace.readings, (seconds(first), seconds(last)), "all readings")];
     rows.extend(known.iter().map(|(series, window)| {
-        row(trace.within(window), (seconds(window.begin_ns), seconds(window.end_ns)), &model.series[*series].name)
+        row(
+            trace.within(window),
+            (seconds(window.begin_ns), seconds(window.end_ns)),
+            &model.series[*series].name,
+        )
     }));
     Some(Figure {
         id: slug(&title),

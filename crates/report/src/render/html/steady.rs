@@ -13,16 +13,18 @@ use iopj_store::{StudyRecord, Trial};
 pub(super) fn without(study: &StudyRecord, trials: &[Trial], admission: Admission) -> String {
     let Some(apart) = apart(study, trials, admission) else { return String::new() };
     let rows: String = apart.cells.iter().map(row).collect();
-    let firsts: String = apart.firsts.iter().map(|first| format!("<li>{}</li>", escape(&first_words(first)))).collect();
+    let firsts: String =
+        apart.firsts.iter().map(|first| format!("<li>{}</li>", escape(&first_words(first)))).collect();
     let firsts = if firsts.is_empty() { firsts } else { format!("<ul class=\"plain\">{firsts}</ul>") };
     let title = "Without the trials whose rate changed";
     let columns = ["IOPS", "IOPS without", "mean latency, \u{b5}s", "without"];
     let columns = columns.map(|name| format!("<th scope=\"col\" class=\"n\">{name}</th>")).concat();
     format!(
-        "<h3>{title}</h3><p class=\"note\">Trials that compete and had not settled when their window began, or whose rate rose or fell over it, \
-         count as all do. Here is what is left without them.</p>\
-         <div class=\"scroll tall\" tabindex=\"0\" role=\"region\" aria-label=\"{title}\"><table><thead><tr><th scope=\"col\">workload</th>\
-         <th scope=\"col\">path</th><th scope=\"col\">such trials</th>{columns}</tr></thead><tbody>{rows}</tbody></table></div>{firsts}"
+        "<h3>{title}</h3><p class=\"note\">Trials that compete and had not settled when their window began, \
+         or whose rate rose or fell over it, count as all do. Here is what is left without them.</p><div \
+         class=\"scroll tall\" tabindex=\"0\" role=\"region\" aria-label=\"{title}\"><table><thead><tr><th \
+         scope=\"col\">workload</th><th scope=\"col\">path</th><th scope=\"col\">such \
+         trials</th>{columns}</tr></thead><tbody>{rows}</tbody></table></div>{firsts}"
     )
 }
 
@@ -34,7 +36,10 @@ pub(super) fn note(map: &WinnerMap, apart: &ApartMap) -> Note {
         format!("{} {across}, {} {down}: {with} with them, {without} without", x.as_str(), y.as_str())
     };
     let end = if apart.cells.is_empty() { '.' } else { ':' };
-    Note { words: format!("{}{end}", capital(&map_words(map, apart))), items: apart.cells.iter().map(item).collect() }
+    Note {
+        words: format!("{}{end}", capital(&map_words(map, apart))),
+        items: apart.cells.iter().map(item).collect(),
+    }
 }
 
 fn row(cell: &ApartCell) -> String {

@@ -15,8 +15,12 @@ use iopj_core::{CostSource, EnergyOutcome, PowerReading, Scope, VerdictKind};
 use iopj_store::{Outcome, StudyRecord, Trial};
 use std::collections::{BTreeMap, BTreeSet};
 
-const PATHS: [&str; 4] =
-    ["posix-sio/syscall/interrupt", "libaio/syscall/interrupt", "io_uring/syscall/interrupt", "io_uring/sqpoll/poll"];
+const PATHS: [&str; 4] = [
+    "posix-sio/syscall/interrupt",
+    "libaio/syscall/interrupt",
+    "io_uring/syscall/interrupt",
+    "io_uring/sqpoll/poll",
+];
 
 fn all_figures(trials: &[Trial]) -> Vec<Figure> {
     figures_of(&study("s"), trials)
@@ -32,7 +36,10 @@ fn figures_of(study: &StudyRecord, trials: &[Trial]) -> Vec<Figure> {
 
 /// Upright strokes of all error bars.
 fn error_bars(svg: &str) -> usize {
-    svg.split("class=\"error\" d=\"").skip(1).map(|path| path.split('"').next().unwrap().matches('V').count()).sum()
+    svg.split("class=\"error\" d=\"")
+        .skip(1)
+        .map(|path| path.split('"').next().unwrap().matches('V').count())
+        .sum()
 }
 
 fn marks(svg: &str) -> usize {
@@ -56,8 +63,11 @@ fn every_datum_is_a_mark_and_every_interval_an_error_bar() {
             _ => 6,
         };
         assert_eq!(marks(&figure.drawing.svg()), expected, "{}", figure.id);
-        let errors =
-            if figure.id.contains("-over-iodepth") || figure.id.contains("-over-numjobs") { expected } else { 0 };
+        let errors = if figure.id.contains("-over-iodepth") || figure.id.contains("-over-numjobs") {
+            expected
+        } else {
+            0
+        };
         assert_eq!(error_bars(&figure.drawing.svg()), errors, "{}", figure.id);
         assert!(figure.rows.iter().all(|row| row.len() == figure.columns.len()), "{}", figure.id);
         let refuted = figure.rows.iter().any(|row| row.contains(&"io_uring/sqpoll/poll".to_owned()));
@@ -70,10 +80,15 @@ fn every_datum_is_a_mark_and_every_interval_an_error_bar() {
 
 #[test]
 fn the_best_path_and_what_it_saves_are_said() {
-    let page = page(&study("s"), &trials(&PATHS, &workloads(&[1], &[1], &[4096]), 1), &[], Admission::default());
+    let page =
+        page(&study("s"), &trials(&PATHS, &workloads(&[1], &[1], &[4096]), 1), &[], Admission::default());
     assert!(page.contains("<b>posix-sio/syscall/interrupt</b> has the least mean latency."));
     // 20 us and 13 ns a step: means of 33.0 and 52.5 us.
-    assert!(page.contains("saves 37 % of the latency"), "{}", &page[page.find("At the most").unwrap()..][..200]);
+    assert!(
+        page.contains("saves 37 % of the latency"),
+        "{}",
+        &page[page.find("At the most").unwrap()..][..200]
+    );
     assert!(page.contains("One replicate a cell: there are no error bars"));
     assert!(!page.contains("class=\"whisker\"") && !page.contains("class=\"error\""));
     assert!(page.contains("Mean latency</figcaption>") && page.contains("class=\"mark bar\""));
@@ -118,7 +133,11 @@ fn what_is_absent_is_a_sentence_and_never_a_number() {
         ("no trial", Vec::new(), "This store holds no trial"),
         ("one trial", whole[..1].to_vec(), "has the least mean latency"),
         ("one replicate", whole.clone(), "there are no error bars"),
-        ("all refuted", with(&|| Outcome::Measured(Box::new(measurement(9, VerdictKind::Refuted)))), "No trial stands"),
+        (
+            "all refuted",
+            with(&|| Outcome::Measured(Box::new(measurement(9, VerdictKind::Refuted)))),
+            "No trial stands",
+        ),
         ("all failed", with(&|| Outcome::Failed("EIO".to_owned())), "No trial stands"),
         ("no I/O", with(&nothing), "No trial stands"),
     ] {
@@ -134,14 +153,16 @@ fn what_is_absent_is_a_sentence_and_never_a_number() {
 
 #[test]
 fn a_thousand_trials_stay_below_3_6_megabytes() {
-    for (iodepths, replicates) in [(&[1, 2, 4, 8, 16, 31][..], 3), (&[1, 2, 4, 8, 16, 24, 32, 48, 64][..], 1)] {
+    for (iodepths, replicates) in [(&[1, 2, 4, 8, 16, 31][..], 3), (&[1, 2, 4, 8, 16, 24, 32, 48, 64][..], 1)]
+    {
         let paths: Vec<String> = iopj_core::IoPath::all().iter().map(ToString::to_string).collect();
         let paths: Vec<&str> = paths.iter().map(String::as_str).take(10).collect();
         let all = trials(&paths, &workloads(iodepths, &[1, 2, 4, 8], &[4096, 16384, 131_072]), replicates);
         let page = page(&study("s"), &all[..1000], &[], Admission::default());
         assert!(page.len() < 3_600_000, "{replicates} replicates: {} bytes", page.len());
     }
-    let two_hundred = workloads(&[1, 2, 4, 6, 8, 12, 16, 24, 31, 32], &[1, 2, 4, 8, 16], &[512, 4096, 16384, 131_072]);
+    let two_hundred =
+        workloads(&[1, 2, 4, 6, 8, 12, 16, 24, 31, 32], &[1, 2, 4, 8, 16], &[512, 4096, 16384, 131_072]);
     let paths: Vec<String> = iopj_core::IoPath::all().iter().map(ToString::to_string).collect();
     let paths: Vec<&str> = paths.iter().map(String::as_str).take(5).collect();
     let all = trials(&paths, &two_hundred, 1);
@@ -151,12 +172,19 @@ fn a_thousand_trials_stay_below_3_6_megabytes() {
 
 #[test]
 fn files_of_figures_stand_alone_under_names_of_their_own() {
-    let files =
-        figures(&study("s"), &trials(&PATHS, &workloads(&[1, 4], &[1, 2], &[4096]), 2), &[], Admission::default());
+    let files = figures(
+        &study("s"),
+        &trials(&PATHS, &workloads(&[1, 4], &[1, 2], &[4096]), 2),
+        &[],
+        Admission::default(),
+    );
     let names: BTreeSet<&String> = files.iter().map(|(name, _)| name).collect();
     assert_eq!(names.len(), files.len());
     for (name, svg) in &files {
-        assert!(svg.starts_with("<svg xmlns=\"http://www.w3.org/2000/svg\"") && svg.ends_with("</svg>"), "{name}");
+        assert!(
+            svg.starts_with("<svg xmlns=\"http://www.w3.org/2000/svg\"") && svg.ends_with("</svg>"),
+            "{name}"
+        );
         assert!(svg.contains("<style>") && !svg.contains("var("), "{name}");
     }
 }
@@ -209,9 +237,16 @@ fn an_emulated_page_shows_counts_and_no_time() {
         page.contains("<p class=\"banner\" role=\"note\">Emulated by QEMU &lt;TCG&gt;: times mean nothing"),
         "no banner"
     );
-    for time in
-        ["IOPS", "Mean latency", "Latency percentiles", "CPU use, %", "\u{b5}s", "saves", "Best path", "Over time"]
-    {
+    for time in [
+        "IOPS",
+        "Mean latency",
+        "Latency percentiles",
+        "CPU use, %",
+        "\u{b5}s",
+        "saves",
+        "Best path",
+        "Over time",
+    ] {
         let figures = &page[page.find("<main").unwrap()..page.find("<section id=\"claims\"").unwrap()];
         assert!(!figures.contains(time), "`{time}` is shown");
     }
@@ -258,7 +293,10 @@ fn counts_have_winner_maps_where_the_store_has_them() {
     let won = |iodepth, [mean, next, ratio]: [&str; 3]| {
         row([iodepth, "1", PATHS[1], mean, PATHS[0], next, "0", "winner"], ratio)
     };
-    assert_eq!(map("fewest-context-switches").unwrap(), &[won("1", ["0", "1", "0"]), won("4", ["0", "1", "0"])]);
+    assert_eq!(
+        map("fewest-context-switches").unwrap(),
+        &[won("1", ["0", "1", "0"]), won("4", ["0", "1", "0"])]
+    );
     assert_eq!(
         map("fewest-instructions").unwrap(),
         &[won("1", ["100", "55480", "0.00180245"]), won("4", ["100", "55480", "0.00180245"])]
@@ -277,7 +315,9 @@ fn counts_have_winner_maps_where_the_store_has_them() {
 #[test]
 fn costs_by_directory_are_stacked_with_all_of_them_in_the_table() {
     let mut trials = trials(&PATHS[..2], &workloads(&[1], &[1], &[4096]), 2);
-    assert!(page(&study("s"), &trials, &[], Admission::default()).contains("this store holds no kernel profile"));
+    assert!(
+        page(&study("s"), &trials, &[], Admission::default()).contains("this store holds no kernel profile")
+    );
     profile(&mut trials);
     let page = page(&study("s"), &trials, &[], Admission::default());
     assert!(!page.contains("this store holds no kernel profile") && page.contains("id=\"costs\""));
@@ -303,15 +343,19 @@ fn costs_by_directory_are_stacked_with_all_of_them_in_the_table() {
         one.costs.as_mut().unwrap().source = CostSource::Sampled(vec!["instructions".to_owned()]);
     }
     assert!(
-        super::page(&study("s"), &trials, &[], Admission::default()).contains("samples by their period, not exact")
+        super::page(&study("s"), &trials, &[], Admission::default())
+            .contains("samples by their period, not exact")
     );
 }
 
 fn sha256(bytes: &[u8]) -> Vec<u8> {
     use std::io::Write;
     use std::process::{Command, Stdio};
-    let mut child =
-        Command::new("sha256sum").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("coreutils' sha256sum");
+    let mut child = Command::new("sha256sum")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("coreutils' sha256sum");
     child.stdin.take().unwrap().write_all(bytes).unwrap();
     let text = String::from_utf8(child.wait_with_output().unwrap().stdout).unwrap();
     (0..64).step_by(2).map(|at| u8::from_str_radix(&text[at..at + 2], 16).unwrap()).collect()
@@ -321,7 +365,8 @@ fn base64(bytes: &[u8]) -> String {
     const DIGITS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut text = String::new();
     for three in bytes.chunks(3) {
-        let bits = three.iter().fold(0u32, |bits, byte| bits << 8 | u32::from(*byte)) << (8 * (3 - three.len()));
+        let bits =
+            three.iter().fold(0u32, |bits, byte| bits << 8 | u32::from(*byte)) << (8 * (3 - three.len()));
         for digit in 0..4 {
             let value = bits >> (18 - 6 * digit) & 63;
             text.push(if digit > three.len() { '=' } else { DIGITS[value as usize] as char });
@@ -353,7 +398,9 @@ fn energy_has_lines_maps_words_and_power_over_time() {
     let study = study("s");
     let page = page(&study, &trials, &power, Admission::default());
     assert!(
-        !page.contains("no meter took part") && !page.contains("plug <1>") && page.contains("system by plug &lt;1&gt;")
+        !page.contains("no meter took part")
+            && !page.contains("plug <1>")
+            && page.contains("system by plug &lt;1&gt;")
     );
     // The last path does 5/2 of the first one's I/Os for 70 W instead of 40: it takes least for an I/O.
     assert!(page.contains("<b>io_uring/sqpoll/poll</b> does the most I/Os per joule in 6 of 6 workloads."));
@@ -381,7 +428,9 @@ fn energy_has_lines_maps_words_and_power_over_time() {
     assert_eq!(error_bars(&figures["power-over-iodepth-randread-4k-numjobs-1.svg"]), 12);
     // Without readings the rest stays, and what is missing is said.
     let without = super::page(&study, &trials, &[], Admission::default());
-    assert!(without.contains("this store holds no readings of a meter") && !without.contains("power-over-time"));
+    assert!(
+        without.contains("this store holds no readings of a meter") && !without.contains("power-over-time")
+    );
 }
 
 #[test]

@@ -36,7 +36,9 @@ pub(super) fn escape_controls(text: &str) -> String {
 
 /// Control characters, those that turn the direction of text, and those that are none.
 fn has_no_shape(c: char) -> bool {
-    matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}') || c.is_control() || u32::from(c) & 0xfffe == 0xfffe
+    matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+        || c.is_control()
+        || u32::from(c) & 0xfffe == 0xfffe
 }
 
 /// A number for a table of data: six significant digits, a point, nothing between thousands.
@@ -108,7 +110,10 @@ mod tests {
 
     #[test]
     fn numbers_are_readable_and_exact() {
-        assert_eq!([85_863.2, 12.34, 1.234, 0.08151, 0.0].map(readable), ["85,863", "12.3", "1.23", "0.0815", "0.00"]);
+        assert_eq!(
+            [85_863.2, 12.34, 1.234, 0.08151, 0.0].map(readable),
+            ["85,863", "12.3", "1.23", "0.0815", "0.00"]
+        );
         assert_eq!([987_654_321_000.0, 1.2345e300].map(readable), ["987,654,321,000", "1.23e300"]);
         assert_eq!(
             [85_863.25, 0.000_081_5, 1e9, 2.5, 0.0].map(exact),

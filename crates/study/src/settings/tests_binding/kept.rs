@@ -1,12 +1,13 @@
-//! What a drive loses by a change of hands: read before, put back after, told where it cannot be. After a death: `a_killed_run_...`.
+//! What a drive loses by a change of hands: read before, put back after, told where it cannot be. After a
+//! death: `a_killed_run_...`.
 
 use super::*;
 use crate::settings::kept::{Feature, Kept};
 use iopj_engine::nvme_user;
 
 impl Kernel {
-    /// The controller's folder. Its serial is S-1, or what the file `serial` of the root says; with a file `gone` there, the drive is
-    /// pulled again as soon as its disk has come.
+    /// The controller's folder. Its serial is S-1, or what the file `serial` of the root says; with a file
+    /// `gone` there, the drive is pulled again as soon as its disk has come.
     pub(super) fn controller_comes(&self) -> PathBuf {
         let name = if self.path("gone").exists() { "pulled" } else { "nvme0" };
         let controller = self.path(&format!("{DEVICE}/nvme/{name}"));
@@ -40,8 +41,13 @@ impl Machine {
 
     /// The features and the cache.
     pub(super) fn kept(&self) -> [String; 5] {
-        let files =
-            ["dev/nvme0/02", "dev/nvme0/06", "dev/nvme0/08", "dev/nvme0/0c", "sys/block/nvme0n1/queue/write_cache"];
+        let files = [
+            "dev/nvme0/02",
+            "dev/nvme0/06",
+            "dev/nvme0/08",
+            "dev/nvme0/0c",
+            "sys/block/nvme0n1/queue/write_cache",
+        ];
         files.map(|file| self.fixture.read(file))
     }
 }
@@ -65,8 +71,10 @@ fn what_a_reset_loses_is_put_back() {
         }
         // Our driver sets it up as it stood: but for what the kernel takes its cache for.
         let given = settings.kept(address());
-        let features: Vec<_> = given.features.iter().map(|feature| (feature.name, feature.id, feature.value)).collect();
-        let expected = [("power state", 2, 0x41), ("volatile write cache", 6, 0), ("interrupt coalescing", 8, 0x104)];
+        let features: Vec<_> =
+            given.features.iter().map(|feature| (feature.name, feature.id, feature.value)).collect();
+        let expected =
+            [("power state", 2, 0x41), ("volatile write cache", 6, 0), ("interrupt coalescing", 8, 0x104)];
         assert_eq!(features, expected);
         assert_eq!((given.apst_off, given.latency_tolerance_us), (false, None));
         assert_eq!(given.serial.as_deref(), Some("S-1"));
@@ -79,7 +87,8 @@ fn what_a_reset_loses_is_put_back() {
     });
 }
 
-/// A drive that came back had the module's tolerance, and with it other power states than in the trials before.
+/// A drive that came back had the module's tolerance, and with it other power states than in the trials
+/// before.
 #[test]
 fn the_latency_that_power_states_may_take_is_put_back() {
     let tolerance = format!("{DEVICE}/nvme/nvme0/power/pm_qos_latency_tolerance_us");
@@ -105,7 +114,8 @@ fn the_latency_that_power_states_may_take_is_put_back() {
     let kept: Kept = text.parse().unwrap();
     assert_eq!(kept, Kept::Tolerance(address()));
     assert_eq!(
-        ["0", "2147483647", "auto", "2147483648", "-1", "-0", "+1", "01", "", "1 "].map(|old| kept.accepts(old)),
+        ["0", "2147483647", "auto", "2147483648", "-1", "-0", "+1", "01", "", "1 "]
+            .map(|old| kept.accepts(old)),
         [true, true, true, false, false, false, false, false, false, false]
     );
 }
@@ -125,26 +135,33 @@ fn what_a_drive_does_not_take_again_is_told_once_with_the_remedy() {
         let command = |feature, value| {
             format!("`nvme set-feature {} --feature-id={feature} --value={value}` sets it", dev.display())
         };
-        let [power, cache, coalescing, apst] = settings.warnings() else { panic!("{:?}", settings.warnings()) };
+        let [power, cache, coalescing, apst] = settings.warnings() else {
+            panic!("{:?}", settings.warnings())
+        };
         assert!(
             power.contains("power state (feature 02h) was 0x41") && power.ends_with(&command(2, "0x41")),
             "{power}"
         );
         assert!(
             cache.starts_with(
-                "0000:01:00.0: volatile write cache (feature 06h) was 0x0 before the drive was taken and is 0x1 now"
+                "0000:01:00.0: volatile write cache (feature 06h) was 0x0 before the drive was taken and is \
+                 0x1 now"
             ),
             "{cache}"
         );
         assert!(cache.contains("(NVMe status 0x10e)") && cache.ends_with(&command(6, "0x0")), "{cache}");
         assert!(coalescing.ends_with(&command(8, "0x104")), "{coalescing}");
-        assert!(apst.contains("transitions (feature 0Ch) was 0x0 before the drive was taken and is 0x1 now"), "{apst}");
+        assert!(
+            apst.contains("transitions (feature 0Ch) was 0x0 before the drive was taken and is 0x1 now"),
+            "{apst}"
+        );
         assert!(apst.contains("pm_qos_latency_tolerance_us"), "{apst}");
     });
     assert_eq!(machine.fixture.journals(), [""; 0]);
 }
 
-/// Another drive in the slot got the old one's features before anything looked at its serial: at a change of paths, and at the run's end.
+/// Another drive in the slot got the old one's features before anything looked at its serial: at a change of
+/// paths, and at the run's end.
 #[test]
 fn another_drive_in_the_slot_keeps_its_own_features() {
     let of_its_own = ["0", "1", "0", "1", "write back"].map(str::to_owned);
@@ -158,14 +175,18 @@ fn another_drive_in_the_slot_keeps_its_own_features() {
                 return;
             }
             let message = settings.give_back(address()).unwrap_err().to_string();
-            let cause =
-                "it is another drive now (serial S-2, it was S-1 when it was taken): its settings are left alone";
+            let cause = "it is another drive now (serial S-2, it was S-1 when it was taken): its settings \
+                         are left alone";
             assert!(message.contains(cause), "{message}");
             assert_eq!(settings.restore().unwrap(), []);
             assert!(settings.warnings().is_empty(), "{:?}", settings.warnings());
         });
         let scheduler = machine.fixture.read("sys/block/nvme0n1/queue/scheduler");
-        assert_eq!((machine.kept(), scheduler.as_str()), (of_its_own.clone(), "none"), "at the end: {at_the_end}");
+        assert_eq!(
+            (machine.kept(), scheduler.as_str()),
+            (of_its_own.clone(), "none"),
+            "at the end: {at_the_end}"
+        );
         assert_eq!(machine.fixture.journals(), [""; 0]);
     }
 }
@@ -202,10 +223,14 @@ fn a_dead_runs_features_are_no_other_drives() {
             wait_for(&machine.fixture.path("sys/block/nvme0n1"));
         }
         let report = machine.restore();
-        let note =
-            "0000:01:00.0 is another drive now (serial S-2, it was S-1 when it was taken): its settings are left alone";
+        let note = "0000:01:00.0 is another drive now (serial S-2, it was S-1 when it was taken): its \
+                    settings are left alone";
         assert!(report.notes.contains(&note.to_owned()), "{report:?}");
-        assert_eq!((report.restored.len(), report.failed), (usize::from(!is_back), vec![]), "the driver at most");
+        assert_eq!(
+            (report.restored.len(), report.failed),
+            (usize::from(!is_back), vec![]),
+            "the driver at most"
+        );
         assert_eq!(machine.kept(), ["0", "1", "0", "1", "write back"], "is back: {is_back}");
         assert_eq!(machine.fixture.journals(), [""; 0]);
     }
@@ -230,7 +255,8 @@ fn the_power_state_is_the_one_in_which_the_drive_works() {
 fn a_path_of_a_multipath_disk_is_woken_by_its_head() {
     let fixture = Fixture::empty();
     let controller = format!("sys/bus/pci/devices/{ADDRESS}/nvme/nvme0");
-    let files = ["sys/block/nvme0n1/dev", "sys/block/nvme0c0n1/hidden", &format!("{controller}/nvme0c0n1/hidden")];
+    let files =
+        ["sys/block/nvme0n1/dev", "sys/block/nvme0c0n1/hidden", &format!("{controller}/nvme0c0n1/hidden")];
     files.iter().for_each(|file| fixture.write(file, "1"));
     fixture.write(&format!("{controller}/serial"), "S-1");
     fixture.write("dev/nvme0/02", "4");
@@ -247,7 +273,9 @@ fn a_path_of_a_multipath_disk_is_woken_by_its_head() {
 /// It was told as a bare "NVMe status 0x6".
 #[test]
 fn a_feature_that_cannot_be_read_is_told_with_the_remedy() {
-    for (how, error) in [("failing", "NVMe status 0x6"), ("no node", "No such file or directory (os error 2)")] {
+    for (how, error) in
+        [("failing", "NVMe status 0x6"), ("no node", "No such file or directory (os error 2)")]
+    {
         let machine = Machine::with_features();
         machine.settings(|settings| {
             settings.take(&plan(Some("nvme"))).unwrap();
@@ -259,8 +287,9 @@ fn a_feature_that_cannot_be_read_is_told_with_the_remedy() {
             let told = &settings.warnings()[1];
             let node = machine.fixture.path("dev/nvme0");
             let wanted = format!(
-                "0000:01:00.0: volatile write cache (feature 06h) was 0x0 before the drive was taken and cannot be read now: {error}; a \
-                 reset of the controller loses it, and `nvme set-feature {} --feature-id=6 --value=0x0` sets it",
+                "0000:01:00.0: volatile write cache (feature 06h) was 0x0 before the drive was taken and \
+                 cannot be read now: {error}; a reset of the controller loses it, and `nvme set-feature {} \
+                 --feature-id=6 --value=0x0` sets it",
                 node.display()
             );
             assert_eq!((told, settings.warnings().len()), (&wanted, 4));
@@ -286,7 +315,10 @@ fn only_what_is_kept_is_read_from_a_journal() {
     assert!(kept.accepts("0x0") && kept.accepts("0xffffffff"));
     assert!(["0", "0x00", "0x", "0xFF", "0x100000000", "0x1 "].iter().all(|old| !kept.accepts(old)));
     let cache = "block/nvme0n1/queue/write_cache".parse::<Item>().unwrap();
-    assert_eq!((cache.device(), cache.accepts("write back"), cache.accepts("none")), (Some("nvme0n1"), true, false));
+    assert_eq!(
+        (cache.device(), cache.accepts("write back"), cache.accepts("none")),
+        (Some("nvme0n1"), true, false)
+    );
     for foreign in [
         "bus/pci/devices/0000:01:00.0/nvme/feature/04h",
         "bus/pci/devices/0000:01:00.0/nvme/feature/0ch",

@@ -1,4 +1,5 @@
-//! Text in the fonts that every reader of PDF has: Helvetica for what Windows' Latin code page holds, Symbol for arrows.
+//! Text in the fonts that every reader of PDF has: Helvetica for what Windows' Latin code page holds, Symbol
+//! for arrows.
 
 use super::super::helvetica;
 

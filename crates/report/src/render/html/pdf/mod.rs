@@ -1,7 +1,7 @@
 //! A figure as a PDF document of one page (ISO 32000-1): strokes and areas, and text that can be searched.
 //!
-//! What things look like stands in `figure.css` alone, which `style` reads. The fonts are of the standard 14, which every
-//! reader has: none is embedded.
+//! What things look like stands in `figure.css` alone, which `style` reads. The fonts are of the standard 14,
+//! which every reader has: none is embedded.
 
 mod font;
 mod style;
@@ -134,8 +134,16 @@ impl<'a> Page<'a> {
         }
         if let Some([r, g, b]) = stroke {
             content.set_stroke_rgb(r, g, b).set_line_width(style.stroke_width);
-            content.set_line_cap(if style.round_cap { LineCapStyle::RoundCap } else { LineCapStyle::ButtCap });
-            content.set_line_join(if style.round_join { LineJoinStyle::RoundJoin } else { LineJoinStyle::MiterJoin });
+            content.set_line_cap(if style.round_cap {
+                LineCapStyle::RoundCap
+            } else {
+                LineCapStyle::ButtCap
+            });
+            content.set_line_join(if style.round_join {
+                LineJoinStyle::RoundJoin
+            } else {
+                LineJoinStyle::MiterJoin
+            });
             content.set_dash_pattern(style.dash.iter().copied(), 0.0);
         }
         outline(content);
@@ -151,7 +159,8 @@ impl<'a> Page<'a> {
     fn text(&mut self, style: &Style, (x, y): Point, anchor: Anchor, label: &Label) {
         let Some([r, g, b]) = style.fill.colour(style) else { return };
         let runs = font::runs(&label.text, style.is_bold);
-        let own = f64::from(style.font_size) * runs.iter().map(|run| f64::from(run.width)).sum::<f64>() / 1000.0;
+        let own =
+            f64::from(style.font_size) * runs.iter().map(|run| f64::from(run.width)).sum::<f64>() / 1000.0;
         // Helvetica is narrower than planned, but not what stands for characters that it lacks.
         let width = own.min(label.width);
         let x = match anchor {

@@ -1,6 +1,8 @@
-//! What the elements of a figure look like: the cascade of `figure.css`, as far as that needs it (CSS Selectors 3, CSS Cascade 4).
+//! What the elements of a figure look like: the cascade of `figure.css`, as far as that needs it (CSS
+//! Selectors 3, CSS Cascade 4).
 //!
-//! A selector is `.figure` and at the most one descendant: an element's name, classes, and classes that it must not have.
+//! A selector is `.figure` and at the most one descendant: an element's name, classes, and classes that it
+//! must not have.
 
 /// How something is painted.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -91,7 +93,9 @@ impl<'a> Sheet<'a> {
 
     fn cascade(&self, parent: &Style, matches: impl Fn(&Rule<'a>) -> bool) -> Style {
         let mut style = parent.clone();
-        for (name, value) in self.rules.iter().filter(|rule| matches(rule)).flat_map(|rule| &rule.declarations) {
+        for (name, value) in
+            self.rules.iter().filter(|rule| matches(rule)).flat_map(|rule| &rule.declarations)
+        {
             // A test holds that the figures' style sheet has nothing that is passed over here.
             let _ = style.set(parent, name, value);
         }
@@ -149,13 +153,15 @@ impl Style {
             ("stroke-opacity", _) => self.stroke_opacity = value.parse().ok()?,
             ("stroke-width", _) => self.stroke_width = value.parse().ok()?,
             ("stroke-dasharray", _) => {
-                self.dash = value.split_whitespace().map(|length| length.parse().ok()).collect::<Option<_>>()?;
+                self.dash =
+                    value.split_whitespace().map(|length| length.parse().ok()).collect::<Option<_>>()?;
             }
             ("stroke-linecap", "round" | "butt") => self.round_cap = value == "round",
             ("stroke-linejoin", "round") => self.round_join = true,
             ("font-size", _) => self.font_size = value.strip_suffix("px")?.parse().ok()?,
             ("font-weight", _) => self.is_bold = value.parse::<u32>().ok()? >= 600,
-            // Helvetica stands for the family, and all its digits are as wide; a text knows its anchor itself.
+            // Helvetica stands for the family, and all its digits are as wide; a text knows its anchor
+            // itself.
             ("font-family" | "font-variant-numeric" | "text-anchor", _) => {}
             _ => return None,
         }
@@ -211,9 +217,9 @@ mod tests {
     #[test]
     fn the_more_specific_rule_wins_and_the_rest_is_inherited() {
         let sheet = Sheet::parse(
-            ".figure { fill: #ff0000; font-size: 11px }\n.figure .a { stroke-width: 3 } .figure .a.b { stroke-width: 4 }\
-             .figure .a { stroke-width: 2; color: #00ff00 } .figure text { fill: inherit } .figure .c, .figure .d { fill: none }\
-             .figure .a:not(.b, .c) { stroke: currentColor }",
+            ".figure { fill: #ff0000; font-size: 11px }\n.figure .a { stroke-width: 3 } .figure .a.b { \
+             stroke-width: 4 }.figure .a { stroke-width: 2; color: #00ff00 } .figure text { fill: inherit } \
+             .figure .c, .figure .d { fill: none }.figure .a:not(.b, .c) { stroke: currentColor }",
         );
         let root = sheet.root();
         assert_eq!((root.fill, root.font_size), (Paint::Solid([1.0, 0.0, 0.0]), 11.0));

@@ -1,4 +1,5 @@
-//! What a figure's document draws, by its operators. Real readers open such documents in the tests of the crate.
+//! What a figure's document draws, by its operators. Real readers open such documents in the tests of the
+//! crate.
 
 use super::super::light_style;
 use super::super::svg::Canvas;
@@ -40,7 +41,8 @@ fn marks_have_the_colour_of_their_series_and_rectangles_their_opacity() {
     assert!(all.contains(&format!("1 1 1 rg\n{colour} RG\n1.4 w")), "{all}");
     assert!(all.contains("6.5 6.5 m\n13.5 6.5 l\n13.5 13.5 l\n6.5 13.5 l\nh\nB"), "{all}");
     assert!(
-        all.contains(&format!("/o0 gs\n{colour} rg\n{colour} RG\n1 w")) && all.contains("[4 3] 0 d\n0 0 8 4 re\nB"),
+        all.contains(&format!("/o0 gs\n{colour} rg\n{colour} RG\n1 w"))
+            && all.contains("[4 3] 0 d\n0 0 8 4 re\nB"),
         "{all}"
     );
     assert!(

@@ -22,7 +22,13 @@ impl Axis {
     pub(in super::super) fn from_zero(high: f64, places: (f64, f64)) -> Axis {
         let high = if high > 0.0 { high } else { 1.0 };
         let step = step(high, 5.0);
-        Axis { low: 0.0, high: (high / step).ceil() * step, from: places.0, to: places.1, scale: Scale::Linear }
+        Axis {
+            low: 0.0,
+            high: (high / step).ceil() * step,
+            from: places.0,
+            to: places.1,
+            scale: Scale::Linear,
+        }
     }
 
     /// A logarithmic axis that holds all positive values between the two.
@@ -159,7 +165,10 @@ mod tests {
         assert_eq!(Axis::fitting(&[0.0, 100.0], (0.0, 1.0)).scale, Scale::Linear);
         for values in [&[][..], &[0.0], &[4e-5, 5e9]] {
             let axis = Axis::fitting(values, (0.0, 1.0));
-            assert!(values.iter().all(|value| axis.holds(*value) && axis.at(*value).is_finite()), "{values:?}");
+            assert!(
+                values.iter().all(|value| axis.holds(*value) && axis.at(*value).is_finite()),
+                "{values:?}"
+            );
         }
     }
 
@@ -170,6 +179,9 @@ mod tests {
 
     #[test]
     fn small_and_large_numbers_on_axes_differ() {
-        assert_eq!([2e-4, 1.5e-3, 25e-10, 5e12, 1.2e18].map(short), ["2e-4", "0.0015", "2.5e-9", "5T", "1.2e18"]);
+        assert_eq!(
+            [2e-4, 1.5e-3, 25e-10, 5e12, 1.2e18].map(short),
+            ["2e-4", "0.0015", "2.5e-9", "5T", "1.2e18"]
+        );
     }
 }

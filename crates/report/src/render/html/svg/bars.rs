@@ -68,15 +68,16 @@ pub(in super::super) fn draw(title: &str, axis_title: &str, bars: &[Bar]) -> Dra
     canvas.finish(title)
 }
 
-/// Parts of each row side by side, each with its text where it has room; `unit` says what they are parts of. All rows have the
-/// same parts. Every part above nought is one `mark`.
+/// Parts of each row side by side, each with its text where it has room; `unit` says what they are parts of.
+/// All rows have the same parts. Every part above nought is one `mark`.
 pub(in super::super) fn stacked(title: &str, unit: &str, rows: &[(String, Vec<Part>)]) -> Drawing {
     let left = left_of_bars(rows.iter().map(|(label, _)| label.as_str()));
     let legend = rows.first().map_or(Vec::new(), |(_, parts)| legend(parts, left));
     let lines = legend.iter().map(|((_, line), _)| line + 1).max().unwrap_or(1);
     let top = TOP + LINE * (lines - 1) as f64;
     let mut canvas = Canvas::new(WIDTH, top + ROW * rows.len() as f64 + 4.0);
-    let greatest = rows.iter().map(|(_, parts)| parts.iter().map(|part| part.value).sum::<f64>()).fold(0.0, f64::max);
+    let greatest =
+        rows.iter().map(|(_, parts)| parts.iter().map(|part| part.value).sum::<f64>()).fold(0.0, f64::max);
     let scale = if greatest > 0.0 { (WIDTH - left - 4.0) / greatest } else { 0.0 };
     canvas.text_within((0.0, ABOVE), Anchor::Start, "axis-title", (unit, left - TO_BAR));
     for ((x, line), part) in legend {
@@ -93,7 +94,12 @@ pub(in super::super) fn stacked(title: &str, unit: &str, rows: &[(String, Vec<Pa
             let tip = format!("{label}: {} {}", part.text, part.what);
             canvas.rect((x, middle - 8.0), (room - 1.0, 16.0), &format!("mark part {}", part.class), &tip);
             let place = (x + room / 2.0, middle + TO_BASELINE);
-            canvas.text_if_whole(place, Anchor::Middle, &format!("on {}", part.class), (&part.text, room - 5.0));
+            canvas.text_if_whole(
+                place,
+                Anchor::Middle,
+                &format!("on {}", part.class),
+                (&part.text, room - 5.0),
+            );
             x += room;
         }
     }

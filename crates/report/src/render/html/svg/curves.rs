@@ -68,7 +68,8 @@ pub(in super::super) fn timeline(title: &str, names: &[(usize, String)], trials:
     let height = TOP + plot_height(names.len()) + BOTTOM;
     let mut canvas = Canvas::new(width, height);
     let end = trials.iter().flat_map(|trial| &trial.points).map(|(second, _)| *second).fold(0.0, f64::max);
-    let values: Vec<f64> = trials.iter().flat_map(|trial| trial.points.iter().map(|(_, iops)| *iops)).collect();
+    let values: Vec<f64> =
+        trials.iter().flat_map(|trial| trial.points.iter().map(|(_, iops)| *iops)).collect();
     let y = Axis::fitting(&values, (height - BOTTOM, TOP));
     let across = (left_of_plot(&y), width - right);
     vertical_axis(&mut canvas, &y, across, "IOPS of each slice of a trial");
@@ -87,8 +88,8 @@ pub(in super::super) fn timeline(title: &str, names: &[(usize, String)], trials:
     canvas.finish(title)
 }
 
-/// Draws an axis over so many seconds since something, and gives the seconds of its unit: minutes and hours where seconds would be long
-/// numbers.
+/// Draws an axis over so many seconds since something, and gives the seconds of its unit: minutes and hours
+/// where seconds would be long numbers.
 pub(super) fn time_axis(
     canvas: &mut Canvas,
     (end_s, since): (f64, &str),
@@ -107,12 +108,21 @@ pub(super) fn time_axis(
 }
 
 /// The names of series beside a plot, from its top down.
-pub(super) fn end_names(canvas: &mut Canvas, names: &[(usize, String)], plot_right: f64, (top, bottom): (f64, f64)) {
+pub(super) fn end_names(
+    canvas: &mut Canvas,
+    names: &[(usize, String)],
+    plot_right: f64,
+    (top, bottom): (f64, f64),
+) {
     let room = (bottom - top) / names.len().max(1) as f64;
     let ends: Vec<End<'_>> = names
         .iter()
         .enumerate()
-        .map(|(index, (series, label))| End { series: *series, label, at: (0.0, top + room.min(LINE) * index as f64) })
+        .map(|(index, (series, label))| End {
+            series: *series,
+            label,
+            at: (0.0, top + room.min(LINE) * index as f64),
+        })
         .collect();
     name_series(canvas, plot_right, &ends, (top, bottom));
 }

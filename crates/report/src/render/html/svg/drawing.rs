@@ -8,7 +8,8 @@ use std::fmt::Write;
 /// A place, or a way from one, in the figure's units: to the right and down.
 pub(in super::super) type Point = (f64, f64);
 
-/// A part of a drawing. Classes are those of `figure.css`; `tip` is shown when one points at it, unless it is empty.
+/// A part of a drawing. Classes are those of `figure.css`; `tip` is shown when one points at it, unless it is
+/// empty.
 pub(in super::super) enum Element {
     /// Opens a group whose parts inherit its class and anchor.
     Begin { class: String, anchor: Anchor },
@@ -64,8 +65,8 @@ impl Drawing {
     }
 }
 
-/// What the places of the texts up to the end of a group share; nought where anything else stands in it. It is written once, so
-/// that large pages stay small.
+/// What the places of the texts up to the end of a group share; nought where anything else stands in it. It
+/// is written once, so that large pages stay small.
 fn shared_place(elements: &[Element]) -> Point {
     let mut places = Vec::new();
     for element in elements {
@@ -76,12 +77,14 @@ fn shared_place(elements: &[Element]) -> Point {
         }
     }
     let Some(first) = places.first() else { return (0.0, 0.0) };
-    let shared = |of: fn(&Point) -> f64| if places.iter().all(|at| of(at) == of(first)) { of(first) } else { 0.0 };
+    let shared =
+        |of: fn(&Point) -> f64| if places.iter().all(|at| of(at) == of(first)) { of(first) } else { 0.0 };
     (shared(|at| at.0), shared(|at| at.1))
 }
 
 impl Element {
-    /// Adds the element as SVG; texts without a class, and the group that they stand in, with their places less `shift`.
+    /// Adds the element as SVG; texts without a class, and the group that they stand in, with their places
+    /// less `shift`.
     pub(super) fn write(&self, svg: &mut String, shift: Point) {
         // Writing into a string cannot fail, here and below.
         let _ = match self {
@@ -118,14 +121,19 @@ impl Element {
     }
 }
 
-/// Adds a line of text that takes its planned width in any font; what of it is left out is shown when one points at it.
+/// Adds a line of text that takes its planned width in any font; what of it is left out is shown when one
+/// points at it.
 fn write_text(svg: &mut String, class: &str, (x, y): Point, label: &Label) {
     let place = |name: &str, value: f64| match number(value) {
         nought if nought == "0" => String::new(),
         value => format!(" {name}=\"{value}\""),
     };
     let (x, y, width) = (place("x", x), place("y", y), place("textLength", label.width));
-    let whole = if label.whole.is_empty() { String::new() } else { format!("<title>{}</title>", escape(&label.whole)) };
+    let whole = if label.whole.is_empty() {
+        String::new()
+    } else {
+        format!("<title>{}</title>", escape(&label.whole))
+    };
     let text = escape(&label.text);
     let _ = write!(svg, "<text{class}{x}{y}{width} lengthAdjust=\"spacingAndGlyphs\">{whole}{text}</text>");
 }
@@ -176,7 +184,10 @@ mod tests {
         assert_eq!(path(&steps), "M1-2l4.6 4.6-4.6 4.6-4.6-4.6z");
         let bar = [Step::Move((3.0, 9.5)), Step::Upright(1.0), Step::Move((0.0, 1.0)), Step::AcrossBy(6.0)];
         assert_eq!(path(&bar), "M3 9.5V1M0 1h6");
-        assert_eq!(path(&[Step::Move((0.0, 0.0)), Step::Line((1.0, 1.0)), Step::Line((2.0, 1.0))]), "M0 0L1 1 2 1");
+        assert_eq!(
+            path(&[Step::Move((0.0, 0.0)), Step::Line((1.0, 1.0)), Step::Line((2.0, 1.0))]),
+            "M0 0L1 1 2 1"
+        );
         assert_eq!(path(&[Step::Move((5.0, 5.0)), Step::Across(1.0), Step::UprightBy(-2.0)]), "M5 5H1v-2");
     }
 }

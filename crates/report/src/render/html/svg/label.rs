@@ -1,7 +1,8 @@
-//! Texts and their boxes: how wide each is planned, what is left out of one that does not fit, and which of many there is room for.
+//! Texts and their boxes: how wide each is planned, what is left out of one that does not fit, and which of
+//! many there is room for.
 //!
-//! A reader's fonts are not known. So the width that is planned here is written beside each text, and every font is held to it;
-//! the height of a line has room for the tallest.
+//! A reader's fonts are not known. So the width that is planned here is written beside each text, and every
+//! font is held to it; the height of a line has room for the tallest.
 
 use super::super::helvetica;
 use super::super::text::escape_controls;
@@ -10,10 +11,12 @@ use unicode_width::UnicodeWidthChar;
 /// Height of text in a window of common size, in the figure's units.
 const SIZE: f64 = 11.0;
 
-/// Over Helvetica's width: between Arial, which is stretched by so much, and DejaVu Sans, which is a sixth wider than Arial.
+/// Over Helvetica's width: between Arial, which is stretched by so much, and DejaVu Sans, which is a sixth
+/// wider than Arial.
 const WIDER: f64 = 1.05;
 
-/// From one line of text to the next. In narrow windows text is 12 units high, of which Noto Sans, a tall font, takes 1.362 times as much.
+/// From one line of text to the next. In narrow windows text is 12 units high, of which Noto Sans, a tall
+/// font, takes 1.362 times as much.
 pub(super) const LINE: f64 = 17.0;
 
 /// How far of it a line reaches above its baseline.
@@ -39,7 +42,8 @@ pub(in super::super) struct Label {
 }
 
 impl Label {
-    /// A text in so much room. Of a longer one the middle is left out, as what tells names apart often stands at their end.
+    /// A text in so much room. Of a longer one the middle is left out, as what tells names apart often stands
+    /// at their end.
     pub(super) fn new(text: &str, room: f64, is_bold: bool) -> Label {
         let all = one_line(text);
         let text = fitting(&all, room, is_bold);
@@ -48,7 +52,8 @@ impl Label {
     }
 }
 
-/// A text as a browser shows it: in one line, without white space around and with what has no shape written out.
+/// A text as a browser shows it: in one line, without white space around and with what has no shape written
+/// out.
 fn one_line(text: &str) -> String {
     escape_controls(&text.split_whitespace().collect::<Vec<_>>().join(" "))
 }
@@ -108,7 +113,8 @@ fn fitting(text: &str, room: f64, is_bold: bool) -> String {
     format!("{}\u{2026}{}", &text[..head], &text[tail..])
 }
 
-/// Of texts in one line, each about its place, those that keep apart: the first, and each that leaves room to the one before it.
+/// Of texts in one line, each about its place, those that keep apart: the first, and each that leaves room to
+/// the one before it.
 pub(super) fn apart(texts: impl IntoIterator<Item = (f64, String)>) -> Vec<(f64, String)> {
     let mut kept: Vec<(f64, String)> = Vec::new();
     let mut last: Option<(f64, f64)> = None;
@@ -130,7 +136,10 @@ mod tests {
     fn long_names_keep_their_ends() {
         let long = "io_uring syscall/interrupt scheduler=mq-deadline nr_requests=256";
         let label = Label::new(long, 100.0, false);
-        assert_eq!((label.text.as_str(), label.width, label.whole.as_str()), ("io_uring\u{2026}ests=256", 100.0, long));
+        assert_eq!(
+            (label.text.as_str(), label.width, label.whole.as_str()),
+            ("io_uring\u{2026}ests=256", 100.0, long)
+        );
         assert_eq!(
             Label::new("libaio", 60.0, false),
             Label { text: "libaio".into(), width: 27.0, whole: String::new() }

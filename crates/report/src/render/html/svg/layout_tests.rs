@@ -1,4 +1,5 @@
-//! No data and no font make the texts of a figure overlap or be cut: read from the SVG, by the metrics of fonts, without a browser.
+//! No data and no font make the texts of a figure overlap or be cut: read from the SVG, by the metrics of
+//! fonts, without a browser.
 
 use super::bars::{self, Bar, Part};
 use super::curves::{self, Curve};
@@ -13,10 +14,12 @@ use unicode_width::UnicodeWidthStr;
 /// Text is so many units high in a wide window and in a narrow one.
 const SIZES: [f64; 2] = [11.0, 12.0];
 
-/// Noto Sans' ascent and descent over its size, the greatest of DejaVu Sans (0.928, 0.236), Liberation Sans (0.905, 0.212) and Noto Sans.
+/// Noto Sans' ascent and descent over its size, the greatest of DejaVu Sans (0.928, 0.236), Liberation Sans
+/// (0.905, 0.212) and Noto Sans.
 const NOTO: (f64, f64) = (1.069, 0.293);
 
-/// Widths of DejaVu Sans in thousandths of its size from the space to the tilde: the widest of the three. Printed by fontTools.
+/// Widths of DejaVu Sans in thousandths of its size from the space to the tilde: the widest of the three.
+/// Printed by fontTools.
 #[rustfmt::skip]
 const DEJAVU: [u16; 95] = [
     318, 401, 460, 838, 636, 950, 780, 275, 390, 390, 500, 838, 318, 361, 318, 337, 636, 636, 636, 636, 636,
@@ -78,8 +81,13 @@ fn read(drawing: &Drawing) -> (Vec<Text>, f64, f64) {
         let group = groups.last().unwrap();
         if tag.starts_with("g ") {
             let place = attribute(tag, "transform").map_or((0.0, 0.0), |moved| {
-                let (x, y) =
-                    moved.strip_prefix("translate(").unwrap().strip_suffix(')').unwrap().split_once(' ').unwrap();
+                let (x, y) = moved
+                    .strip_prefix("translate(")
+                    .unwrap()
+                    .strip_suffix(')')
+                    .unwrap()
+                    .split_once(' ')
+                    .unwrap();
                 (x.parse().unwrap(), y.parse().unwrap())
             });
             groups.push((attribute(tag, "class").unwrap().to_owned(), place.0, place.1));
@@ -128,7 +136,8 @@ fn faults(drawing: &Drawing) -> Vec<String> {
                     && beyond(bottom, other_top)
                     && beyond(other_bottom, top)
                 {
-                    faults.push(format!("{size}: `{}` and `{}` overlap", texts[index].text, texts[other].text));
+                    faults
+                        .push(format!("{size}: `{}` and `{}` overlap", texts[index].text, texts[other].text));
                 }
             }
         }
@@ -218,8 +227,13 @@ impl Data {
             value: self.value(series, index),
             text: self.text(self.value(series, index)),
         };
-        let parts = |series| self.names.iter().rev().take(11).enumerate().map(|one| part(series, one)).collect();
-        bars::stacked(&self.title, "instructions per I/O", &self.series(|series, label| (label, parts(series))))
+        let parts =
+            |series| self.names.iter().rev().take(11).enumerate().map(|one| part(series, one)).collect();
+        bars::stacked(
+            &self.title,
+            "instructions per I/O",
+            &self.series(|series, label| (label, parts(series))),
+        )
     }
 
     fn percentiles(&self) -> Drawing {
@@ -234,7 +248,8 @@ impl Data {
 
     fn timeline(&self) -> Drawing {
         let end = |series: usize| self.seconds * (series + 1) as f64 / self.names.len() as f64;
-        let points = |series| vec![(end(series) * 0.9, self.value(series, 0)), (end(series), self.value(series, 1))];
+        let points =
+            |series| vec![(end(series) * 0.9, self.value(series, 0)), (end(series), self.value(series, 1))];
         let curve = |series, _| Curve { series, label: String::new(), points: points(series), hollow: false };
         curves::timeline(&self.title, &self.series(|series, name| (series, name)), &self.series(curve))
     }
@@ -252,7 +267,8 @@ impl Data {
     }
 
     fn map(&self) -> Drawing {
-        let places = (0..self.places.len()).flat_map(|column| (0..self.rows.len()).map(move |row| (column, row)));
+        let places =
+            (0..self.places.len()).flat_map(|column| (0..self.rows.len()).map(move |row| (column, row)));
         let cell = |(column, row): (usize, usize)| {
             let series = (column + row) % self.names.len();
             let margin = format!("next {}\u{d7}", self.text(self.value(column, row)));
@@ -290,7 +306,8 @@ impl Data {
     }
 }
 
-/// Names as paths have them, long ones, and those of other scripts, wide, joined, from right to left or without any shape.
+/// Names as paths have them, long ones, and those of other scripts, wide, joined, from right to left or
+/// without any shape.
 fn name() -> impl Strategy<Value = String> {
     prop_oneof![
         4 => proptest::sample::select(vec!["libaio", "posix-sio interrupt", "io_uring syscall/poll+registered", "nvme-passthrough sqpoll"])
@@ -307,7 +324,8 @@ fn name() -> impl Strategy<Value = String> {
 }
 
 fn data() -> impl Strategy<Value = Data> {
-    let places = |most| proptest::collection::btree_set(prop_oneof![3 => 1u32..=256, 1 => 1u32..=u32::MAX], 1..=most);
+    let places =
+        |most| proptest::collection::btree_set(prop_oneof![3 => 1u32..=256, 1 => 1u32..=u32::MAX], 1..=most);
     let decades = prop_oneof![Just(0.0), 0.0..2.0, 0.0..9.0];
     let names = proptest::collection::vec(name(), 1..=20);
     (names, -6.0..9.0f64, decades, places(12), places(5), name(), 0.0..6.0f64, any::<u64>()).prop_map(
@@ -380,7 +398,8 @@ fn the_usual_fonts_are_stretched_and_squeezed_a_little() {
     ] {
         let held = super::label::width(text);
         let arial: f64 =
-            text.chars().map(|c| f64::from(super::super::helvetica::width(c, false).unwrap())).sum::<f64>() * 11e-3;
+            text.chars().map(|c| f64::from(super::super::helvetica::width(c, false).unwrap())).sum::<f64>()
+                * 11e-3;
         assert!((1.0..1.2).contains(&(held / arial)), "{text}: {held} for Arial's {arial}");
         let dejavu = free_width(text, 11.0);
         assert!((0.88..1.0).contains(&(held / dejavu)), "{text}: {held} for DejaVu Sans' {dejavu}");

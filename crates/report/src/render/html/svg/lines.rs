@@ -37,7 +37,8 @@ pub(in super::super) struct Chart {
 /// From the values of a vertical axis to the plot.
 const TO_PLOT: f64 = 6.0;
 
-/// Draws the chart. Every point is one `mark`; a line's error bars are one `error`, each with one upright stroke.
+/// Draws the chart. Every point is one `mark`; a line's error bars are one `error`, each with one upright
+/// stroke.
 pub(in super::super) fn draw(chart: &Chart) -> Drawing {
     let height = TOP + plot_height(chart.lines.len()) + BOTTOM;
     let mut canvas = Canvas::new(WIDTH, height);
@@ -83,7 +84,11 @@ fn x_axis(chart: &Chart, (left, right): (f64, f64)) -> Axis {
     let values = || chart.x_values.iter().map(|(value, _)| *value);
     let (low, high) = (values().fold(f64::MAX, f64::min), values().fold(0.0, f64::max));
     let places = (left + 12.0, right - 10.0);
-    if low > 0.0 && high / low >= 4.0 { Axis::log(low, high, places) } else { Axis::linear(low, high, places) }
+    if low > 0.0 && high / low >= 4.0 {
+        Axis::log(low, high, places)
+    } else {
+        Axis::linear(low, high, places)
+    }
 }
 
 /// Holds every mean; an interval may reach one and a half times as far as the greatest mean and is cut there.

@@ -68,7 +68,12 @@ pub(in super::super) fn draw(map: &Map) -> Drawing {
             let corner = (left + CELL.0 * column as f64 + 1.0, TOP + CELL.1 * row as f64 + 1.0);
             match map.cells.iter().find(|cell| cell.at == (column, row)) {
                 Some(cell) => winner(&mut canvas, corner, cell),
-                None => canvas.rect(corner, (CELL.0 - 2.0, CELL.1 - 2.0), "void", "not measured, or no trial stands"),
+                None => canvas.rect(
+                    corner,
+                    (CELL.0 - 2.0, CELL.1 - 2.0),
+                    "void",
+                    "not measured, or no trial stands",
+                ),
             }
         }
     }

@@ -26,7 +26,8 @@ const TO_TICKS: f64 = BELOW + BELOW + ABOVE;
 /// Height below a plot: the texts of its axis and a title.
 pub(super) const BOTTOM: f64 = TO_TICKS + LINE + BELOW;
 
-/// Colours of the palette after Okabe and Ito that stand out on white and on black: seven, the yellow left out.
+/// Colours of the palette after Okabe and Ito that stand out on white and on black: seven, the yellow left
+/// out.
 const COLOURS: usize = 7;
 
 /// Where a text stands relative to its point.
@@ -75,7 +76,13 @@ impl Canvas {
     }
 
     /// A text that is left out where there is not so much room.
-    pub(super) fn text_if_whole(&mut self, at: Point, anchor: Anchor, class: &str, (text, room): (&str, f64)) {
+    pub(super) fn text_if_whole(
+        &mut self,
+        at: Point,
+        anchor: Anchor,
+        class: &str,
+        (text, room): (&str, f64),
+    ) {
         let label = Label::new(text, room, is_bold(class));
         if label.whole.is_empty() {
             self.elements.extend(element(at, anchor, class, label));
@@ -93,7 +100,8 @@ impl Canvas {
 
     /// The texts of an axis, each below its place, as many as keep apart.
     pub(super) fn ticks(&mut self, plot_end: f64, texts: impl IntoIterator<Item = (f64, String)>) {
-        let texts: Vec<_> = apart(texts).into_iter().map(|(x, text)| ((x, plot_end + TO_TICKS), text)).collect();
+        let texts: Vec<_> =
+            apart(texts).into_iter().map(|(x, text)| ((x, plot_end + TO_TICKS), text)).collect();
         self.texts(Anchor::Middle, "tick-text", &texts);
     }
 
@@ -146,7 +154,8 @@ impl Canvas {
 
     /// An open line through points.
     pub(super) fn polyline(&mut self, points: &[Point], class: &str, tip: &str) {
-        let step = |(at, point): (usize, &Point)| if at == 0 { Step::Move(*point) } else { Step::Line(*point) };
+        let step =
+            |(at, point): (usize, &Point)| if at == 0 { Step::Move(*point) } else { Step::Line(*point) };
         self.path(points.iter().enumerate().map(step).collect(), class, tip);
     }
 
@@ -162,7 +171,8 @@ impl Canvas {
 
     /// Opens a group whose parts take the colour of a series.
     pub(super) fn begin_series(&mut self, series: usize) {
-        self.elements.push(Element::Begin { class: format!("s{}", series % COLOURS), anchor: Anchor::Inherited });
+        self.elements
+            .push(Element::Begin { class: format!("s{}", series % COLOURS), anchor: Anchor::Inherited });
     }
 
     /// Closes the group.
@@ -208,7 +218,8 @@ pub(super) fn swatch(series: usize) -> String {
     let mut mark = String::new();
     shape(series, (5.5, 5.5), "key", "").write(&mut mark, (0.0, 0.0));
     format!(
-        "<svg class=\"figure swatch\" viewBox=\"0 0 11 11\" aria-hidden=\"true\"><g class=\"s{}\">{mark}</g></svg>",
+        "<svg class=\"figure swatch\" viewBox=\"0 0 11 11\" aria-hidden=\"true\"><g \
+         class=\"s{}\">{mark}</g></svg>",
         series % COLOURS
     )
 }
@@ -329,7 +340,8 @@ mod tests {
 
     #[test]
     fn thirty_five_series_differ_in_colour_or_shape() {
-        let looks: std::collections::BTreeSet<(usize, usize)> = (0..35).map(|s| (s % COLOURS, s % 5)).collect();
+        let looks: std::collections::BTreeSet<(usize, usize)> =
+            (0..35).map(|s| (s % COLOURS, s % 5)).collect();
         assert_eq!(looks.len(), 35);
     }
 }

@@ -39,7 +39,8 @@ pub(in super::super) fn draw(chart: &Chart) -> Drawing {
     let across = (left_of_plot(&y), width - right);
     vertical_axis(&mut canvas, &y, across, &chart.y_title);
     let (x, seconds) = time_axis(&mut canvas, (chart.end_s, "the first reading or trial"), floor, across);
-    let mut places: Vec<(f64, f64)> = chart.points.iter().map(|(s, watts)| (x.at(s / seconds), y.at(*watts))).collect();
+    let mut places: Vec<(f64, f64)> =
+        chart.points.iter().map(|(s, watts)| (x.at(s / seconds), y.at(*watts))).collect();
     // One reading alone is drawn as wide as a stroke.
     if let [only] = places[..] {
         places.push((only.0 + 2.0, only.1));
@@ -49,7 +50,11 @@ pub(in super::super) fn draw(chart: &Chart) -> Drawing {
         let from = x.at(stroke.from_s / seconds);
         let until = x.at(stroke.until_s / seconds).max(from + 2.0);
         canvas.begin_series(stroke.series);
-        canvas.polyline(&[(from, floor - LANE / 2.0), (until, floor - LANE / 2.0)], "mark trial window", &stroke.tip);
+        canvas.polyline(
+            &[(from, floor - LANE / 2.0), (until, floor - LANE / 2.0)],
+            "mark trial window",
+            &stroke.tip,
+        );
         canvas.end_series();
     }
     end_names(&mut canvas, &chart.names, across.1, (TOP, floor));
