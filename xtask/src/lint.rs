@@ -1,8 +1,8 @@
-//! `cargo xtask lint`: format, clippy, docs, licences and advisories, the crate table, sizes.
+//! `cargo xtask lint`: format, clippy, docs, licences and advisories, the crate table, cycles, sizes.
 
 use crate::options::Options;
 use crate::workspace::Workspace;
-use crate::{crates, shell, sizes};
+use crate::{crates, modules, shell, sizes};
 use anyhow::{Result, bail};
 
 /// The crate of the fuzz targets, which is no member of the workspace.
@@ -11,49 +11,78 @@ const FUZZ: &str = "fuzz/Cargo.toml";
 /// Seconds that the fetch of the advisory database may take.
 const FETCH_LIMIT_S: &str = "120";
 
+/// A part by its name, and what does it.
+type Part = (&'static str, fn(&Workspace) -> Result<()>);
+
+const PARTS: [Part; 8] = [
+    ("crates", |workspace| no_findings("crate table", || Ok(crates::findings(&workspace.metadata)))),
+    ("modules", |workspace| {
+        no_findings("cycles of files", || modules::findings(&workspace.root, &workspace.metadata))
+    }),
+    ("sizes", |workspace| no_findings("sizes", || sizes::findings(&workspace.root))),
+    ("locks", lock_files),
+    ("format", format),
+    ("clippy", clippy),
+    ("docs", docs),
+    ("licences", licences),
+];
+
 pub(crate) fn run(workspace: &Workspace, options: Options) -> Result<()> {
-    options.end()?;
-    let cargo = |arguments: &[&str]| workspace.cargo(arguments);
-    let deny = ["--", "-D", "warnings"];
-    let clippy = ["clippy", "--workspace", "--all-targets", "--all-features"];
-    let clippy_fuzz = ["clippy", "--manifest-path", FUZZ, "--target-dir"];
-    let doc = ["doc", "--workspace", "--all-features", "--no-deps"];
-    // Every step runs, so that one run names all there is to mend.
-    let steps = [
-        shell::timed("crate table", || no_findings(&crates::findings(&workspace.metadata))),
-        shell::timed("sizes", || no_findings(&sizes::findings(&workspace.root)?)),
-        shell::timed("lock files", || {
-            ["Cargo.toml", FUZZ].iter().try_for_each(|manifest| lock_file(workspace, manifest))
-        }),
-        shell::step("format", &mut cargo(&["fmt", "--all", "--check"])),
-        shell::step("format of the fuzz targets", &mut cargo(&["fmt", "--manifest-path", FUZZ, "--check"])),
-        shell::step("clippy", cargo(&clippy).args(deny)),
-        shell::step("clippy of the fuzz targets", cargo(&clippy_fuzz).arg(&workspace.target).args(deny)),
-        shell::step("docs", cargo(&doc).env("RUSTDOCFLAGS", "-D warnings")),
-        licences(workspace),
-    ];
-    let failures: Vec<String> =
-        steps.into_iter().filter_map(Result::err).map(|error| format!("{error:#}")).collect();
+    // Every part runs, so that one run names all there is to mend.
+    let failures: Vec<String> = options
+        .parts(&PARTS)?
+        .into_iter()
+        .filter_map(|(_, part)| part(workspace).err())
+        .map(|error| format!("{error:#}"))
+        .collect();
     if !failures.is_empty() {
         bail!("{} of the steps failed\n  {}", failures.len(), failures.join("\n  "));
     }
     Ok(())
 }
 
-fn no_findings(findings: &[String]) -> Result<()> {
-    for finding in findings {
-        println!("{finding}");
-    }
-    match findings.len() {
-        0 => Ok(()),
-        count => bail!("{count} findings"),
-    }
+/// Runs a check as a named step, which fails if it finds anything.
+fn no_findings(name: &str, check: impl FnOnce() -> Result<Vec<String>>) -> Result<()> {
+    shell::timed(name, || {
+        let findings = check()?;
+        for finding in &findings {
+            println!("{finding}");
+        }
+        match findings.len() {
+            0 => Ok(()),
+            count => bail!("{count} findings"),
+        }
+    })
 }
 
 /// Refuses a `Cargo.lock` that does not fit its manifest.
-fn lock_file(workspace: &Workspace, manifest: &str) -> Result<()> {
-    let arguments = ["metadata", "--locked", "--format-version", "1", "--manifest-path", manifest];
-    shell::output(&mut workspace.cargo(&arguments)).map(|_| ())
+fn lock_files(workspace: &Workspace) -> Result<()> {
+    shell::timed("lock files", || {
+        ["Cargo.toml", FUZZ].iter().try_for_each(|manifest| {
+            let words = ["metadata", "--locked", "--format-version", "1", "--manifest-path", manifest];
+            shell::output(&mut workspace.cargo(&words)).map(|_| ())
+        })
+    })
+}
+
+fn format(workspace: &Workspace) -> Result<()> {
+    let check = ["fmt", "--manifest-path", FUZZ, "--check"];
+    let fuzz = shell::step("format of the fuzz targets", &mut workspace.cargo(&check));
+    shell::step("format", &mut workspace.cargo(&["fmt", "--all", "--check"])).and(fuzz)
+}
+
+fn clippy(workspace: &Workspace) -> Result<()> {
+    let deny = ["--", "-D", "warnings"];
+    let all = ["clippy", "--workspace", "--all-targets", "--all-features"];
+    let all = shell::step("clippy", workspace.cargo(&all).args(deny));
+    let fuzz = ["clippy", "--manifest-path", FUZZ, "--target-dir"];
+    let mut fuzz = workspace.cargo(&fuzz);
+    all.and(shell::step("clippy of the fuzz targets", fuzz.arg(&workspace.target).args(deny)))
+}
+
+fn docs(workspace: &Workspace) -> Result<()> {
+    let doc = ["doc", "--workspace", "--all-features", "--no-deps"];
+    shell::step("docs", workspace.cargo(&doc).env("RUSTDOCFLAGS", "-D warnings"))
 }
 
 /// cargo-deny over bans, licences and sources, and over advisories where their database can be had.

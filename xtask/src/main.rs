@@ -9,6 +9,7 @@ mod functions;
 mod fuzz;
 mod instructions;
 mod lint;
+mod modules;
 mod needs;
 mod options;
 mod results;
@@ -28,7 +29,8 @@ usage: cargo xtask CHORE
   test                                   install or name what the tests need, then run them all
   soak [ignored|properties|address|chroots]...
                                          what takes longer than the tests: all of it, or these parts
-  lint                                   format, clippy, docs, licences, crate table, sizes
+  lint [crates|modules|sizes|locks|format|clippy|docs|licences]...
+                                         what may not land: all of it, or these parts
   instructions [--check] [--fio] [PATH[@IODEPTH]...]
                                          user-space instructions per I/O of the generator, or of fio
   fuzz [--seconds N]                     every fuzz target for N seconds (60)

@@ -47,6 +47,17 @@ impl Options {
         }
     }
 
+    /// The parts of a chore that the words name; all of them if there are no words.
+    pub(crate) fn parts<T: Copy>(self, parts: &[(&'static str, T)]) -> Result<Vec<(&'static str, T)>, Usage> {
+        let words = self.rest()?;
+        if let Some(word) = words.iter().find(|word| parts.iter().all(|(name, _)| name != word)) {
+            let names: Vec<_> = parts.iter().map(|(name, _)| *name).collect();
+            return Err(Usage(format!("there is no part `{word}`: choose from {}", names.join(", "))));
+        }
+        let is_named = |name: &str| words.is_empty() || words.iter().any(|word| word == name);
+        Ok(parts.iter().copied().filter(|(name, _)| is_named(name)).collect())
+    }
+
     /// Refuses words that are left.
     pub(crate) fn end(self) -> Result<(), Usage> {
         match self.rest()?.first() {

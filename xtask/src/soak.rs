@@ -1,6 +1,6 @@
 //! `cargo xtask soak`: what takes longer than the gate may. Each part has a short sibling among the tests.
 
-use crate::options::{Options, Usage};
+use crate::options::Options;
 use crate::results::Results;
 use crate::workspace::Workspace;
 use crate::{chroot, test};
@@ -19,15 +19,10 @@ const PARTS: [Part; 4] =
     [("ignored", ignored), ("properties", properties), ("address", address), ("chroots", chroots)];
 
 pub(crate) fn run(workspace: &Workspace, options: Options) -> Result<()> {
-    let words = options.rest()?;
-    if let Some(word) = words.iter().find(|word| PARTS.iter().all(|(name, _)| name != word)) {
-        let names = PARTS.map(|(name, _)| name).join(", ");
-        return Err(Usage(format!("there is no soak `{word}`: choose of {names}")).into());
-    }
     // Every part runs, so that one run names all there is to mend.
-    let failed: Vec<String> = PARTS
-        .iter()
-        .filter(|(name, _)| words.is_empty() || words.iter().any(|word| word == name))
+    let failed: Vec<String> = options
+        .parts(&PARTS)?
+        .into_iter()
         .filter_map(|(name, part)| Some(format!("{name}: {:#}", part(workspace).err()?)))
         .collect();
     for one in &failed {

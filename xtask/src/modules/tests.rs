@@ -1,0 +1,126 @@
+//! Cycles in small crates.
+
+use super::*;
+use std::fs;
+
+/// What is found in a crate of these files.
+fn found(files: &[(&str, &str)]) -> Vec<String> {
+    let folder = tempfile::tempdir().unwrap();
+    for (file, text) in files {
+        let path = folder.path().join(file);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+    cycles(&Tree::read(&folder.path().join("lib.rs")).unwrap(), folder.path())
+}
+
+/// What is found in a crate of `a.rs`, which defines `A`, and `b.rs`, which defines `B`.
+fn pair(a: &str, b: &str) -> Vec<String> {
+    let (a, b) = (format!("pub struct A;\n{a}"), format!("pub struct B;\npub fn go() {{}}\n{b}"));
+    found(&[
+        ("lib.rs", "mod a;\nmod b;\npub use a::A;\npub use b::{B, go as went};\n"),
+        ("a.rs", &a),
+        ("b.rs", &b),
+    ])
+}
+
+const CYCLE: &str = "2 files use each other in a cycle:\n  a.rs -> b.rs: B\n  b.rs -> a.rs: A";
+
+#[test]
+fn a_cycle_is_found_however_a_name_is_reached() {
+    for a in [
+        "use crate::b::B;",
+        "use crate::{b::{self, B as Other}};",
+        "use super::b;\nfn f(_: b::B) {}",
+        "fn f() -> Option<crate::b::B> { None }",
+        "fn f() { let x = super::b::B; }",
+        "fn f() { use crate::b; b::B; }",
+        "use crate::b::*;\nfn f(_: B) {}",
+        "use super::*;\nfn f(_: B) {}",
+        "mod inner { pub type X = crate::b::B; }",
+        "fn f() { assert!(matches!(x, Some(crate::b::B))); }",
+        "fn f() { println!(\"{}\", 1 + [0..crate::b::B][0]); }",
+        "macro_rules! m { () => { $crate::b::B } }",
+        "#[derive(Deserialize)]\nstruct S { #[serde(with = \"crate::b::B\")] x: u8 }",
+        "use crate::B;",
+        "fn f(_: crate::B) {}",
+    ] {
+        assert_eq!(pair(a, "use crate::a::A;"), [CYCLE], "{a}");
+        assert_eq!(pair(a, ""), [""; 0], "{a}");
+    }
+}
+
+#[test]
+fn a_name_counts_for_the_file_that_defines_it() {
+    let renamed = pair("use crate::went;", "fn f(_: crate::A) {}");
+    assert_eq!(renamed, ["2 files use each other in a cycle:\n  a.rs -> b.rs: go\n  b.rs -> a.rs: A"]);
+    // `user` uses `back` through a re-export of `front`, which uses `user`.
+    let lib = "mod front;\nmod user;\n";
+    let front = "mod back;\npub use back::Back;\npub fn run() { crate::user::start(); }\n";
+    let user = "pub fn start() { crate::front::Back; }\n";
+    let files = [
+        ("lib.rs", lib),
+        ("front/mod.rs", front),
+        ("front/back.rs", "pub struct Back;\n"),
+        ("user.rs", user),
+    ];
+    assert_eq!(found(&files), [""; 0]);
+}
+
+#[test]
+fn each_cycle_is_reported_once_with_all_its_files() {
+    let lib = "mod a;\nmod b;\nmod c;\nmod d;\n";
+    let files = [
+        ("lib.rs", lib),
+        ("a.rs", "use crate::b::f;\npub fn a() {}\n"),
+        ("b.rs", "use super::c::{g, h};\npub fn f() {}\n"),
+        ("c.rs", "pub fn g() { crate::a::a(); }\npub fn h() {}\n"),
+        ("d.rs", "use crate::a;\nfn d() { a::a(); }\n"),
+    ];
+    let cycle =
+        "3 files use each other in a cycle:\n  a.rs -> b.rs: f\n  b.rs -> c.rs: g, h\n  c.rs -> a.rs: a";
+    assert_eq!(found(&files), [cycle]);
+}
+
+#[test]
+fn a_module_and_those_below_it_may_use_each_other() {
+    for (parent, child) in [("a.rs", "a/inner.rs"), ("a/mod.rs", "a/inner/mod.rs")] {
+        let files = [
+            ("lib.rs", "mod a;\npub fn top() {}\nfn f() { a::go(); }\n"),
+            (parent, "mod inner;\npub struct A;\npub fn go() { inner::f(); crate::top(); }\n"),
+            (child, "use super::A;\npub fn f() { crate::top(); }\n"),
+        ];
+        assert_eq!(found(&files), [""; 0]);
+    }
+}
+
+#[test]
+fn siblings_in_one_folder_may_not_use_each_other() {
+    let files = [
+        ("lib.rs", "mod a;\n"),
+        ("a/mod.rs", "mod one;\n#[path = \"second.rs\"]\nmod two;\npub use one::One;\n"),
+        ("a/one.rs", "pub struct One(super::two::Two);\n"),
+        ("a/second.rs", "use super::One;\npub struct Two(Box<One>);\n"),
+    ];
+    let cycle =
+        "2 files use each other in a cycle:\n  a/one.rs -> a/second.rs: Two\n  a/second.rs -> a/one.rs: One";
+    assert_eq!(found(&files), [cycle]);
+}
+
+#[test]
+fn tests_other_crates_fields_and_texts_are_no_uses() {
+    for a in [
+        "#[cfg(test)]\nmod tests { use crate::b::B; }",
+        "#[cfg(test)]\nmod fixtures { pub struct X(crate::b::B); }",
+        "#[cfg(test)]\nuse crate::b::{B, go};\nfn f() {}",
+        "impl A { #[cfg(test)] fn f() -> crate::b::B { crate::b::B } fn g() {} }",
+        "#[test]\nfn f() { crate::b::go(); }",
+        "use ::other::b::B;\nuse anyhow::anyhow;\nfn f() { anyhow!(\"x\"); anyhow::b::B; }",
+        "use crate::b;\nuse super::b as c;",
+        "use super::*;\nfn f(x: X) { x.go(); x.went; }",
+        "/// [`crate::b::B`] and crate::b::go()\nfn f() { \"crate::b::B\"; }",
+        "fn f<'a>(x: &'a u8) -> impl Fn() + use<'a> { || () }",
+    ] {
+        assert_eq!(pair(a, "use crate::a::A;"), [""; 0], "{a}");
+    }
+}
