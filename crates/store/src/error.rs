@@ -1,6 +1,7 @@
 //! Why a store cannot be used, each with its remedy, and what SQLite's errors mean.
 
 use rusqlite::{Connection, ErrorCode};
+use rustix::io::Errno;
 use std::path::{Path, PathBuf};
 
 /// Why a store cannot be used.
@@ -10,10 +11,12 @@ pub enum StoreError {
     #[error("there is no store `{0}`: name one that `iopj run` has written")]
     Missing(PathBuf),
     /// A file of that name is there already.
-    #[error("`{0}` exists already: continue it by `iopj run --resume {0}`, or name another file by --store")]
+    #[error(
+        "`{0}` already exists: continue it with `iopj run --resume {0}`, or name another file with --store"
+    )]
     Exists(PathBuf),
-    /// The file is no store.
-    #[error("`{path}` is no iopj store: {reason}; name one that `iopj run` has written")]
+    /// The file is not a store.
+    #[error("`{path}` is not an iopj store: {reason}; name one that `iopj run` has written")]
     NotAStore {
         /// The file.
         path: PathBuf,
@@ -21,7 +24,7 @@ pub enum StoreError {
         reason: String,
     },
     /// The file was written by a newer iopj.
-    #[error("`{path}` has schema {found}, this iopj knows up to {known}: use a newer iopj")]
+    #[error("`{path}` has schema {found}, this iopj knows schemas up to {known}: use a newer iopj")]
     Newer {
         /// The file.
         path: PathBuf,
@@ -32,8 +35,8 @@ pub enum StoreError {
     },
     /// The file was written by an older iopj, and only a run may change it.
     #[error(
-        "`{path}` has schema {found}, this iopj reads {known}: bring it forward by `iopj run --resume \
-         {path}`, then try again"
+        "`{path}` has schema {found}, this iopj reads {known}: upgrade it with `iopj run --resume {path}`, \
+         then try again"
     )]
     Older {
         /// The file.
@@ -44,36 +47,36 @@ pub enum StoreError {
         known: i32,
     },
     /// Another process runs a study into it.
-    #[error("`{0}` is in use by a run that is alive: wait for it, or end it")]
+    #[error("`{0}` is in use by a live run: wait for it, or end it")]
     Locked(PathBuf),
     /// A reader or a writer holds SQLite's own lock for longer than the store waits.
     #[error(
-        "`{0}` is held by another program that reads or writes it: end that, then try again (a run that it \
-         stopped goes on by `iopj run --resume {0}`)"
+        "another program is reading or writing `{0}`: end it, then try again (continue a run that it stopped \
+         with `iopj run --resume {0}`)"
     )]
     Busy(PathBuf),
     /// The disk that holds it is full, or its owner's quota is used up.
     #[error(
-        "no space is left for `{0}`: the finished trials are kept; free some space, then continue by `iopj \
+        "no space is left for `{0}`: the finished trials are kept; free some space, then continue with `iopj \
          run --resume {0}`"
     )]
     Full(PathBuf),
     /// The disk has no room for a new store.
-    #[error("no space is left for a store `{0}`: free some space, or name another place by --store")]
+    #[error("no space is left for the store `{0}`: free some space, or name another place with --store")]
     NoRoom(PathBuf),
     /// The file cannot be made.
-    #[error("`{path}` cannot be made: {error}; name a place that you may write by --store")]
+    #[error("`{path}` cannot be created: {error}; name a place that you may write to with --store")]
     NotMade {
         /// The file.
         path: PathBuf,
         /// Why.
         error: std::io::Error,
     },
-    /// Who runs this may only read it.
-    #[error("`{0}` may not be written by you: copy it to a folder of your own, or run as its owner")]
+    /// This user may only read it.
+    #[error("you may not write `{0}`: copy it to a folder of your own, or run as its owner")]
     ReadOnly(PathBuf),
     /// The operating system refused.
-    #[error("`{path}` cannot be opened: {error}; ask for permission to it, or name another store")]
+    #[error("`{path}` cannot be opened: {error}; get permission to read it, or name another store")]
     Io {
         /// The file.
         path: PathBuf,
@@ -82,8 +85,8 @@ pub enum StoreError {
     },
     /// SQLite refused.
     #[error(
-        "SQLite cannot use `{path}`: {error}; see to its disk and file system, then try again, or use a \
-         copy of the file"
+        "SQLite cannot use `{path}`: {error}; check its disk and file system, then try again, or use a copy \
+         of the file"
     )]
     Sqlite {
         /// The file.
@@ -93,8 +96,8 @@ pub enum StoreError {
     },
     /// A record in it cannot be read.
     #[error(
-        "`{path}` holds a {what} that cannot be read: {error}; another program changed it: name a copy from \
-         before that"
+        "`{path}` holds a {what} that cannot be read: {error}; another program changed it: name an earlier \
+         copy"
     )]
     Record {
         /// The file.
@@ -104,22 +107,22 @@ pub enum StoreError {
         /// Why.
         error: serde_json::Error,
     },
-    /// A trial holds what could not be read back, such as a figure that is no number.
+    /// A trial holds something that could not be read back, such as NaN.
     #[error(
-        "a trial cannot be kept in `{path}`: {what}; report it with the name of the path, and measure the \
-         trial again by `iopj run --resume {path}`"
+        "a trial cannot be kept in `{path}`: {what}; please report it with the name of the I/O path, and \
+         measure the trial again with `iopj run --resume {path}`"
     )]
     Unkeepable {
         /// The file.
         path: PathBuf,
-        /// The figure or record, and what is wrong with it.
+        /// The number or record, and what is wrong with it.
         what: String,
     },
 }
 
 impl StoreError {
-    /// What an error of SQLite means to who uses `path`. `connection` is the one that failed, where there is
-    /// one: it knows the operating system's own error (sqlite.org/c3ref/system_errno.html).
+    /// What an error of SQLite means for `path`. `connection` is the one that failed, if there is one: it
+    /// knows the operating system's own error (sqlite.org/c3ref/system_errno.html).
     pub(crate) fn of_sqlite(
         path: &Path,
         connection: Option<&Connection>,
@@ -133,8 +136,7 @@ impl StoreError {
             Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) => {
                 StoreError::NotAStore { path, reason: "it is damaged or cut short".to_owned() }
             }
-            // SQLite says DiskFull for ENOSPC of a write alone, not for a quota, and not for a sync or a new
-            // file.
+            // SQLite says DiskFull for ENOSPC of a write only, not for a quota, a sync or a new file.
             Some(ErrorCode::SystemIoFailure | ErrorCode::CannotOpen)
                 if connection.is_some_and(has_no_room) =>
             {
@@ -145,9 +147,9 @@ impl StoreError {
     }
 }
 
-/// True if the operating system's last refusal to this connection was for want of room.
+/// True if the operating system last refused this connection for lack of space.
 fn has_no_room(connection: &Connection) -> bool {
     // SAFETY: the handle is open for as long as the connection, and the call only reads a field of it.
     let errno = unsafe { rusqlite::ffi::sqlite3_system_errno(connection.handle()) };
-    matches!(errno, libc::ENOSPC | libc::EDQUOT)
+    [Errno::NOSPC, Errno::DQUOT].contains(&Errno::from_raw_os_error(errno))
 }

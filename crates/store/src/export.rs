@@ -1,19 +1,19 @@
-//! A store as JSON, which holds all of it, and as CSV, one line of scalars a trial: nobody needs the SQLite
-//! file.
+//! A store as JSON, which holds all of it, and as CSV, one line of scalars per trial: nobody needs the
+//! SQLite file.
 //!
-//! Keys are the words of the project in snake case with the unit where a number has one. Rates and
+//! Keys are the project's words in snake case, with the unit if a number has one. Rates and
 //! shares are per I/O or per second as their keys say; latencies are in ns.
 
+use crate::energy_source::EnergySource;
 use crate::histogram;
 use crate::record::{Latency, Measurement, Outcome, StudyRecord, Trial};
-use crate::source::EnergySource;
 use iopj_core::evidence::{DeviceEvidence, EngineEvidence, Finding};
 use iopj_core::workload::Length;
 use iopj_core::{CostKind, CostSource, Joules, Space};
 use serde_json::{Map, Value, json};
 use std::io::{self, Write};
 
-/// How much of a trial is told.
+/// How much of a trial is exported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Detail {
     /// The figures, the evidence and the verdict.
@@ -22,9 +22,9 @@ pub enum Detail {
     Full,
 }
 
-/// The whole store as it is: the study under `study`, what happened to it under `events`, every trial under
-/// `trials`. A bin of a histogram is its upper end in ns and its count. Where `study` says `emulated`, times
-/// are there and mean nothing.
+/// The whole store: the study under `study`, what happened to it under `events`, every trial under `trials`.
+/// A bin of a histogram is its upper end in ns and its count. If `study` says `emulated`, times are there but
+/// mean nothing.
 pub fn json(
     study: &StudyRecord,
     trials: &[Trial],
@@ -120,12 +120,12 @@ fn latency_json(latency: &Latency, detail: Detail) -> Value {
     value
 }
 
-/// One column of the CSV: its heading and what stands under it.
+/// One column of the CSV: its heading and its value for a trial.
 type Column = (&'static str, fn(&Trial) -> String);
 
 /// The columns of the CSV. Empty cells mean: not asked for, not measured, or unknown. Names after `device_`
-/// are sums over the devices under the target; sectors are of 512 bytes. What is of the power state is of the
-/// start, if not `_end`.
+/// are sums over the devices under the target; sectors are of 512 bytes. The power state is that at the
+/// trial's start unless the name ends with `_end`.
 const COLUMNS: &[Column] = &[
     ("path", |t| t.path.to_string()),
     ("interface", |t| t.path.interface().to_owned()),
@@ -254,12 +254,12 @@ const COLUMNS: &[Column] = &[
     ("fio_ctx", |t| fio(t, "ctx")),
 ];
 
-/// A column of the energy by the source that the trials of the store are compared by.
+/// A column of the energy by the source that compares the store's trials.
 type EnergyColumn = (&'static str, fn(&Measurement, &Joules) -> String);
 
-/// Those columns. Intervals are of 95 %: `random` ones of what differs from trial to trial, the others with
-/// the meter's declared accuracy too, and empty where none was declared. Above idle I/Os per joule are empty
-/// where idle power is not exceeded.
+/// Those columns. Intervals are of 95 %: `random` ones cover what differs from trial to trial, the others the
+/// meter's declared accuracy too, and are empty if none was declared. I/Os per joule above idle are empty if
+/// idle power is not exceeded.
 const ENERGY: &[EnergyColumn] = &[
     ("joules", |_, j| j.joules.to_string()),
     ("joules_random_low", |_, j| j.random_interval[0].to_string()),
@@ -287,7 +287,7 @@ fn per_joule(measurement: &Measurement, joules: f64) -> Option<f64> {
     (joules > 0.0).then(|| measurement.ios as f64 / joules)
 }
 
-/// The cells of the energy: all empty where no source took part, or the trial was not measured.
+/// The cells of the energy: all empty if no source took part or the trial was not measured.
 fn energy(trial: &Trial, source: Option<&EnergySource>) -> Vec<String> {
     let Some((source, measurement)) = source.zip(trial.outcome.measurement()) else {
         return vec![String::new(); ENERGY.len() + ENERGY_SOURCE.len()];
@@ -316,7 +316,7 @@ fn finding<T: ToString>(finding: &Finding<T>) -> String {
     }
 }
 
-/// The sum over the devices; unknown where one of them does not tell, or none was watched.
+/// The sum over the devices; unknown if it is unknown of one, or none was watched.
 fn interrupts(devices: &[DeviceEvidence]) -> Option<u64> {
     devices.iter().map(|device| device.interrupts).sum::<Option<u64>>().filter(|_| !devices.is_empty())
 }
@@ -360,7 +360,7 @@ fn fio(trial: &Trial, key: &str) -> String {
     figure(trial, |m| m.fio.as_ref().map(|fio| scalar(&fio[key])).unwrap_or_default())
 }
 
-/// A value in one cell: the entries of a list stand apart by spaces, what is absent is empty.
+/// A value in one cell: the entries of a list are separated by spaces, an absent value is empty.
 fn scalar(value: &Value) -> String {
     match value {
         Value::Null => String::new(),
@@ -370,10 +370,10 @@ fn scalar(value: &Value) -> String {
     }
 }
 
-/// One line a trial, after RFC 4180. A text that a spreadsheet would take for a formula is preceded by an
-/// apostrophe. Under `emulated` stands what emulated the processor; times, and what is measured by them, are
-/// then empty. Energy is that of one source for all trials: a meter's, or a model's where no meter took part
-/// and `energy_estimated` is true. `energy_incomplete` says why a trial has none.
+/// One line per trial, after RFC 4180. Text that a spreadsheet would take for a formula is preceded by an
+/// apostrophe. `emulated` says what emulated the processor; times, and what is measured by them, are then
+/// empty. Energy is of one source for all trials: a meter, or a model if no meter took part, and then
+/// `energy_estimated` is true. `energy_incomplete` says why a trial has none.
 ///
 /// # Errors
 /// What the writer says.

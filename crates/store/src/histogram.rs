@@ -4,7 +4,7 @@ use crate::record::Latency;
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::{Deserializer, Serializer, V2Serializer};
 
-/// The longest latency that is kept apart from longer ones: one minute in ns.
+/// The longest latency that is told from longer ones: one minute in ns.
 pub const MAX_NS: u64 = 60_000_000_000;
 
 /// A histogram of latencies in ns with three significant digits, of fixed size: recording into it
@@ -17,7 +17,7 @@ pub fn new() -> Histogram<u64> {
 /// Mean, percentiles and the encoded form.
 pub fn summary(histogram: &Histogram<u64>) -> Latency {
     let mut encoded = Vec::new();
-    // Writing into a vector cannot fail for want of room.
+    // Writing into a vector cannot fail.
     let _ = V2Serializer::new().serialize(histogram, &mut encoded);
     if histogram.is_empty() {
         return Latency { histogram: encoded, ..Latency::default() };
@@ -36,7 +36,7 @@ pub fn summary(histogram: &Histogram<u64>) -> Latency {
     }
 }
 
-/// The histogram of an encoded form; `None` where it is none.
+/// The histogram of an encoded form; `None` if it is not one.
 pub fn decode(encoded: &[u8]) -> Option<Histogram<u64>> {
     Deserializer::new().deserialize(&mut std::io::Cursor::new(encoded)).ok()
 }

@@ -1,21 +1,23 @@
 //! Records of trials in one SQLite file, and their exports.
 //!
 //! A trial is whole or absent. Nothing is written to a store inside a measured window.
+//!
+//! [`record`] holds the types, [`Store`] the file, [`energy`] what meters add to it, [`export`] JSON and CSV.
 
-mod costs;
+mod details;
 pub mod energy;
+mod energy_source;
 mod error;
 pub mod export;
 mod file;
 pub mod histogram;
 pub mod record;
 mod schema;
-mod sequential;
-mod source;
 mod store;
 
+pub use energy_source::EnergySource;
 pub use error::StoreError;
-pub use record::{Generator, Latency, Measurement, Outcome, Slice, StudyRecord, Trial, Unavailable};
-pub use sequential::Sequential;
-pub use source::EnergySource;
+pub use record::{
+    Generator, Latency, Measurement, Outcome, Sequential, Slice, StudyRecord, Trial, Unavailable,
+};
 pub use store::Store;

@@ -1,6 +1,5 @@
 //! What a store holds: the study, its trials, and what each trial measured.
 
-use crate::Sequential;
 use iopj_core::evidence::CpuTimes;
 use iopj_core::{Conditions, CostProfile, Evidence, IoPath, Observed, TrialEnergy, Verdict, Workload};
 use serde::{Deserialize, Serialize};
@@ -26,16 +25,16 @@ impl Generator {
     }
 }
 
-/// The study as it was planned, with its provenance. Written once, when the store is made.
+/// The study as planned, with its provenance. Written once, when the store is made.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StudyRecord {
     /// The study's name.
     pub name: String,
-    /// The study as a TOML text, complete with what the command line changed.
+    /// The study as TOML, with what the command line changed.
     pub text: String,
     /// The seed that orders the trials and draws the offsets.
     pub seed: u64,
-    /// Trials that the plan holds.
+    /// Trials in the plan.
     pub planned_trials: u64,
     /// The target as it was named.
     pub target: String,
@@ -54,16 +53,34 @@ pub struct StudyRecord {
     /// verdicts and orderings are results.
     #[serde(default)]
     pub emulated: Option<String>,
-    /// What decided how many blocks there are, where that was not told in advance.
+    /// What decided how many blocks there are, if that was not fixed in advance.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sequential: Option<Sequential>,
 }
 
 impl StudyRecord {
-    /// How often the trials may have been looked at to decide whether there are enough of them: every p-value
-    /// is to be multiplied by it. 1 where their number was told in advance.
+    /// How often the trials may have been looked at to decide whether there are enough of them: multiply
+    /// every p-value by it. 1 if their number was fixed in advance.
     pub fn looks(&self) -> u32 {
         self.sequential.map_or(1, |sequential| sequential.looks())
+    }
+}
+
+/// Blocks are added while a decision is open.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Sequential {
+    /// Blocks before the first look at the decisions.
+    pub min: u32,
+    /// Blocks at the most.
+    pub max: u32,
+    /// Paths whose means differ by less than this share of the lesser one are equivalent.
+    pub until: f64,
+}
+
+impl Sequential {
+    /// How often the decisions are looked at, at the most: after `min` blocks, and after each further one.
+    pub fn looks(&self) -> u32 {
+        self.max.saturating_sub(self.min) + 1
     }
 }
 
@@ -85,18 +102,18 @@ pub struct Trial {
     pub path: IoPath,
     /// The workload.
     pub workload: Workload,
-    /// Settings of the study that held while it ran, by name.
+    /// The study's settings while it ran, by name.
     pub settings: BTreeMap<String, String>,
     /// What issued the I/O.
     pub generator: Generator,
-    /// The replicate, from 0; each is one block that holds every cell once.
+    /// The replicate, from 0; each is one block with every cell once.
     pub replicate: u32,
-    /// Place in the order of the study, from 0.
+    /// Position in the study's order, from 0.
     pub position: u64,
     /// Wall time of the start in ns since 1970.
     pub started_unix_ns: u64,
-    /// Time from the end of the trial before to the start of this one in ns, on one clock; absent
-    /// for the first one of a run.
+    /// Time from the end of the previous trial to the start of this one in ns, on one clock; absent for a
+    /// run's first trial.
     pub gap_ns: Option<u64>,
     /// What came of it.
     pub outcome: Outcome,
@@ -108,8 +125,8 @@ pub struct Trial {
 pub enum Outcome {
     /// It was measured.
     Measured(Box<Measurement>),
-    /// It failed; why. The first I/O that fails ends a trial, as in fio; the text counts the failed
-    /// ones by error.
+    /// Why it failed. The first I/O that fails ends a trial, as in fio; the text counts the failed ones by
+    /// error.
     Failed(String),
 }
 
@@ -151,28 +168,28 @@ pub struct Measurement {
     pub cpu_percent: f64,
     /// Voluntary and involuntary context switches of those threads per I/O.
     pub context_switches_per_io: f64,
-    /// Interrupts of the target's own vectors per I/O; absent where they cannot be told.
+    /// Interrupts of the target's own vectors per I/O; absent if they cannot be told apart.
     pub interrupts_per_io: Option<f64>,
-    /// System calls of the engine per I/O; absent where fio did the I/O.
+    /// System calls of the engine per I/O; absent if fio did the I/O.
     pub system_calls_per_io: Option<f64>,
     /// Mean I/Os in flight: latency by I/Os over the window (Little's law).
     pub achieved_depth: f64,
-    /// How the target was preconditioned; for workloads that write also that it was not.
+    /// How the target was preconditioned; for workloads that write, also that it was not.
     pub preconditioning: Option<String>,
     /// The raw evidence.
     pub evidence: Evidence,
     /// What it shows.
     pub observed: Observed,
-    /// Held against the path that was asked for.
+    /// The observation compared with the path asked for.
     pub verdict: Verdict,
-    /// What disturbed the trial. It changes no verdict, and a trial that was disturbed is not ranked.
+    /// What disturbed the trial. It changes no verdict, but a disturbed trial is not ranked.
     #[serde(default)]
     pub conditions: Conditions,
     /// The machine's power state at the start and at the end, as JSON.
     pub power_state: [serde_json::Value; 2],
-    /// fio's own words where it was the generator: version, `usr_cpu`, `sys_cpu`, `ctx`.
+    /// fio's own numbers if it was the generator: version, `usr_cpu`, `sys_cpu`, `ctx`.
     pub fio: Option<serde_json::Value>,
-    /// Instructions, loads and stores by function, where they were counted or sampled.
+    /// Instructions, loads and stores by function, if they were counted or sampled.
     #[serde(default)]
     pub costs: Option<CostProfile>,
     /// Begin and end of the window, `CLOCK_MONOTONIC_RAW` in ns, for meters that are read out afterwards.
@@ -199,7 +216,7 @@ impl Measurement {
         &self.evidence.cpu
     }
 
-    /// The first figure that is infinite or no number, by name, and its value. JSON has no word for either.
+    /// The first number that is infinite or NaN, by name, and its value. JSON has no word for either.
     pub(crate) fn not_finite(&self) -> Option<(String, f64)> {
         let figures = [
             ("cpu_percent", Some(self.cpu_percent)),

@@ -1,18 +1,18 @@
-//! One SQLite file a study: made, opened, locked for a run, and a transaction a trial.
+//! One SQLite file per study: made, opened, locked for a run; one transaction per trial.
 
 use crate::error::StoreError;
-use crate::record::{Latency, Measurement, Outcome, StudyRecord, Trial};
-use crate::{costs, energy, file, schema};
+use crate::record::{Measurement, Outcome, StudyRecord, Trial};
+use crate::{details, file, schema};
 use iopj_core::CostProfile;
-use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
-use std::fs::File;
-use std::io::Read;
+use rusqlite::{Connection, OpenFlags, OptionalExtension, Row, params};
+use std::fs::{File, TryLockError};
+use std::io::{ErrorKind, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// How long SQLite waits for a lock of another connection: more than the commit of a trial or the reading of
-/// a long study takes.
+/// How long SQLite waits for another connection's lock: longer than it takes to commit a trial or to read a
+/// long study.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// An open store.
@@ -32,14 +32,12 @@ impl Store {
     /// [`StoreError::Exists`], or what SQLite says.
     pub fn create(path: &Path, study: &StudyRecord) -> Result<Store, StoreError> {
         let io = |error: std::io::Error| match error.kind() {
-            std::io::ErrorKind::AlreadyExists => StoreError::Exists(path.to_owned()),
-            std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => {
-                StoreError::NoRoom(path.to_owned())
-            }
+            ErrorKind::AlreadyExists => StoreError::Exists(path.to_owned()),
+            ErrorKind::StorageFull | ErrorKind::QuotaExceeded => StoreError::NoRoom(path.to_owned()),
             _ => StoreError::NotMade { path: path.to_owned(), error },
         };
         let sqlite = |error| StoreError::of_sqlite(path, None, error);
-        // Built in memory and named when it is whole, so that a death leaves no part of a store.
+        // Built in memory and named when it is whole: a crash leaves no partial store.
         let mut connection = Connection::open_in_memory().map_err(sqlite)?;
         let record = json(study, path, "study")?;
         schema::migrate(&mut connection, 0).map_err(sqlite)?;
@@ -59,7 +57,7 @@ impl Store {
         Ok(named)
     }
 
-    /// Opens a store for reading, and leaves it as it is. A run that is alive may be writing to it.
+    /// Opens a store for reading, unchanged. A live run may be writing to it.
     ///
     /// # Errors
     /// The file is missing, no store, or of another schema.
@@ -93,14 +91,14 @@ impl Store {
         Ok(store)
     }
 
-    /// Opens a store of any schema that this program knows, and tells which.
+    /// Opens a store of any schema that this program knows; returns the schema's version too.
     fn open_any(path: &Path) -> Result<(Store, i32), StoreError> {
         check_header(path)?;
         // Before SQLite opens the file: closing this descriptor later would drop its locks.
         let is_alone = file::is_nearly_full(path) && lock(path).is_ok();
         let store = Store { connection: connect(path)?, path: path.to_owned(), _lock: None };
         if is_alone {
-            // Without a run that is alive the log's index may be private, and then it is in memory.
+            // Without a live run the log's index may be private, and then it is in memory.
             let alone = store.connection.pragma_update(None, "locking_mode", "EXCLUSIVE");
             alone.map_err(|error| store.sqlite(error))?;
         }
@@ -131,10 +129,8 @@ impl Store {
             .optional()
             .map_err(|error| self.sqlite(error))?;
         let Some(text) = text else {
-            return Err(StoreError::NotAStore {
-                path: self.path.clone(),
-                reason: "it holds no study".to_owned(),
-            });
+            let reason = "it holds no study".to_owned();
+            return Err(StoreError::NotAStore { path: self.path.clone(), reason });
         };
         self.parse(&text, "study")
     }
@@ -150,12 +146,11 @@ impl Store {
             Outcome::Failed(error) => (Some(error), None),
             Outcome::Measured(measurement) => (None, Some(measurement)),
         };
-        if let Some((figure, value)) = measured.and_then(|m| m.not_finite()) {
-            return Err(self.unkeepable(format!("its {figure} is {value}")));
+        if let Some((name, value)) = measured.and_then(|m| m.not_finite()) {
+            return Err(self.unkeepable(format!("its {name} is {value}")));
         }
-        let record = measured.map(|m| self.readable_json(&without_rows(m), "measurement")).transpose()?;
-        let add = |connection: &mut Connection| -> rusqlite::Result<()> {
-            let transaction = connection.transaction()?;
+        let record = measured.map(|m| self.readable_json(&details::without(m), "measurement")).transpose()?;
+        self.transact(|transaction| {
             let mut insert = transaction.prepare_cached(
                 "INSERT INTO trial (path, workload, settings, generator, replicate, position, \
                  started_unix_ns, gap_ns, error,
@@ -181,43 +176,39 @@ impl Store {
                 measured.map(|m| m.latency.p99_9 as i64),
                 record,
             ])?;
-            drop(insert);
             let id = transaction.last_insert_rowid();
-            if let Some(measurement) = measured {
-                add_details(&transaction, id, measurement)?;
-            }
-            transaction.commit()
-        };
-        add(&mut self.connection).map_err(|error| self.sqlite(error))
+            measured.map_or(Ok(()), |measurement| details::add(transaction, id, measurement))
+        })
     }
 
-    /// Adds what the trial at a place in the study's order cost, counted from outside while it ran. The trial
-    /// has no profile yet. Returns false, and changes nothing, where no measured trial stands at that place.
+    /// Adds what the trial at a position in the study's order cost, counted from outside while it ran. The
+    /// trial has no profile yet. Returns false, and changes nothing, if no measured trial is at that
+    /// position.
     ///
     /// # Errors
     /// [`StoreError::Full`], or what SQLite says; then nothing of the profile is there.
     pub fn add_costs(&mut self, position: u64, profile: &CostProfile) -> Result<bool, StoreError> {
-        let add = |connection: &mut Connection| -> rusqlite::Result<bool> {
-            let transaction = connection.transaction()?;
-            let find = "SELECT id FROM trial WHERE position = ?1 AND error IS NULL";
-            let trial: Option<i64> =
-                transaction.query_row(find, [position as i64], |row| row.get(0)).optional()?;
-            let Some(trial) = trial else { return Ok(false) };
-            costs::add(&transaction, trial, profile)?;
-            transaction.commit().map(|()| true)
-        };
-        add(&mut self.connection).map_err(|error| self.sqlite(error))
+        self.transact(|transaction| match details::measured_at(transaction, position)? {
+            Some(trial) => details::add_costs(transaction, trial, profile).map(|()| true),
+            None => Ok(false),
+        })
     }
 
-    /// Notes what happened to the study: a control run, a resumption, a setting changed or put back.
+    /// Sets how many trials the plan holds now.
+    ///
+    /// # Errors
+    /// What SQLite says.
+    pub fn set_planned_trials(&mut self, planned: u64) -> Result<(), StoreError> {
+        let set = "UPDATE study SET record = json_set(record, '$.planned_trials', ?1)";
+        self.execute(set, [planned as i64])
+    }
+
+    /// Notes what happened to the study: a control run, a resumption, a setting changed or restored.
     ///
     /// # Errors
     /// What SQLite says.
     pub fn add_event(&mut self, unix_ns: u64, kind: &str, detail: &str) -> Result<(), StoreError> {
-        let done = self
-            .connection
-            .execute("INSERT INTO event VALUES (?1, ?2, ?3)", params![unix_ns as i64, kind, detail]);
-        done.map(|_| ()).map_err(|error| self.sqlite(error))
+        self.execute("INSERT INTO event VALUES (?1, ?2, ?3)", params![unix_ns as i64, kind, detail])
     }
 
     /// Events in order: wall time in ns since 1970, kind, detail.
@@ -225,27 +216,17 @@ impl Store {
     /// # Errors
     /// What SQLite says.
     pub fn events(&self) -> Result<Vec<(u64, String, String)>, StoreError> {
-        let read = || -> rusqlite::Result<Vec<_>> {
-            let mut statement =
-                self.connection.prepare("SELECT unix_ns, kind, detail FROM event ORDER BY rowid")?;
-            let rows = statement
-                .query_map([], |row| Ok((row.get::<_, i64>(0)? as u64, row.get(1)?, row.get(2)?)))?;
-            rows.collect()
-        };
-        read().map_err(|error| self.sqlite(error))
+        self.all("SELECT unix_ns, kind, detail FROM event ORDER BY rowid", [], |row| {
+            Ok((details::count(row, 0)?, row.get(1)?, row.get(2)?))
+        })
     }
 
-    /// The places in the study's order of the trials that are there.
+    /// The positions in the study's order of the trials that are there.
     ///
     /// # Errors
     /// What SQLite says.
     pub fn positions(&self) -> Result<Vec<u64>, StoreError> {
-        let read = || -> rusqlite::Result<Vec<u64>> {
-            let mut statement = self.connection.prepare("SELECT position FROM trial")?;
-            let rows = statement.query_map([], |row| Ok(row.get::<_, i64>(0)? as u64))?;
-            rows.collect()
-        };
-        read().map_err(|error| self.sqlite(error))
+        self.all("SELECT position FROM trial", [], |row| details::count(row, 0))
     }
 
     /// All trials in the order in which they ran.
@@ -253,44 +234,40 @@ impl Store {
     /// # Errors
     /// A record cannot be read.
     pub fn trials(&self) -> Result<Vec<Trial>, StoreError> {
-        let rows = self.rows().map_err(|error| self.sqlite(error))?;
-        rows.into_iter().map(|row| self.trial(row)).collect()
+        self.rows()?.into_iter().map(|row| self.trial(row)).collect()
     }
 
     /// The rows of all trials, not decoded yet: without WAL, no trial is committed while a cursor is open.
-    fn rows(&self) -> rusqlite::Result<Vec<Row>> {
-        let mut statement = self.connection.prepare(
-            "SELECT id, path, workload, settings, generator, replicate, position, started_unix_ns, gap_ns, \
-             error, measurement
-             FROM trial ORDER BY id",
-        )?;
-        let rows = statement.query_map([], |row| {
-            Ok(Row {
+    fn rows(&self) -> Result<Vec<TrialRow>, StoreError> {
+        let select = "SELECT id, path, workload, settings, generator, replicate, position, started_unix_ns, \
+                      gap_ns, error, measurement FROM trial ORDER BY id";
+        self.all(select, [], |row| {
+            Ok(TrialRow {
                 id: row.get(0)?,
                 path: row.get(1)?,
                 workload: row.get(2)?,
                 settings: row.get(3)?,
                 generator: row.get(4)?,
                 replicate: row.get(5)?,
-                position: row.get::<_, i64>(6)? as u64,
-                started_unix_ns: row.get::<_, i64>(7)? as u64,
+                position: details::count(row, 6)?,
+                started_unix_ns: details::count(row, 7)?,
                 gap_ns: row.get::<_, Option<i64>>(8)?.map(|ns| ns as u64),
                 outcome: match row.get(9)? {
                     Some(error) => Err(error),
                     None => Ok(row.get(10)?),
                 },
             })
-        })?;
-        rows.collect()
+        })
     }
 
-    fn trial(&self, row: Row) -> Result<Trial, StoreError> {
+    fn trial(&self, row: TrialRow) -> Result<Trial, StoreError> {
         let quoted = |text: String| serde_json::Value::String(text).to_string();
         let outcome = match row.outcome {
             Err(error) => Outcome::Failed(error),
             Ok(record) => {
                 let mut measurement: Box<Measurement> = self.parse(&record, "measurement")?;
-                self.read_details(row.id, &mut measurement).map_err(|error| self.sqlite(error))?;
+                details::read(&self.connection, row.id, &mut measurement)
+                    .map_err(|error| self.sqlite(error))?;
                 Outcome::Measured(measurement)
             }
         };
@@ -307,38 +284,8 @@ impl Store {
         })
     }
 
-    fn read_details(&self, id: i64, measurement: &mut Measurement) -> rusqlite::Result<()> {
-        let mut histograms =
-            self.connection.prepare_cached("SELECT op, v2 FROM histogram WHERE trial = ?1")?;
-        let mut rows = histograms.query([id])?;
-        while let Some(row) = rows.next()? {
-            let op: String = row.get(0)?;
-            let latency = match op.as_str() {
-                "read" => measurement.read_latency.as_mut(),
-                "write" => measurement.write_latency.as_mut(),
-                _ => Some(&mut measurement.latency),
-            };
-            if let Some(latency) = latency {
-                latency.histogram = row.get(1)?;
-            }
-        }
-        let mut slices = self
-            .connection
-            .prepare_cached("SELECT end_ns, ios FROM slice WHERE trial = ?1 ORDER BY end_ns")?;
-        let rows = slices.query_map([id], |row| {
-            Ok(crate::record::Slice {
-                end_ns: row.get::<_, i64>(0)? as u64,
-                ios: row.get::<_, i64>(1)? as u64,
-            })
-        })?;
-        measurement.series = rows.collect::<rusqlite::Result<_>>()?;
-        measurement.costs = costs::read(&self.connection, id)?;
-        measurement.energy = energy::read(&self.connection, id)?;
-        Ok(())
-    }
-
     fn prepare(&self) -> rusqlite::Result<()> {
-        // A file system that cannot do WAL keeps its rollback journal: SQLite then answers with that.
+        // On a file system that cannot do WAL the rollback journal stays: SQLite then answers with that.
         self.connection
             .pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get::<_, String>(0))?;
         self.connection.pragma_update(None, "synchronous", "FULL")
@@ -347,6 +294,36 @@ impl Store {
     fn identity(&self) -> Result<(i32, i32), StoreError> {
         let pragma = |name| self.connection.pragma_query_value(None, name, |row| row.get::<_, i32>(0));
         let read = || Ok((pragma("application_id")?, pragma("user_version")?));
+        read().map_err(|error| self.sqlite(error))
+    }
+
+    /// Runs `work` in one transaction, committed if it succeeds.
+    pub(crate) fn transact<T>(
+        &mut self,
+        work: impl FnOnce(&Connection) -> rusqlite::Result<T>,
+    ) -> Result<T, StoreError> {
+        let run = |connection: &mut Connection| {
+            let transaction = connection.transaction()?;
+            let value = work(&transaction)?;
+            transaction.commit().map(|()| value)
+        };
+        run(&mut self.connection).map_err(|error| self.sqlite(error))
+    }
+
+    pub(crate) fn execute(&self, sql: &str, parameters: impl rusqlite::Params) -> Result<(), StoreError> {
+        self.connection.execute(sql, parameters).map(|_| ()).map_err(|error| self.sqlite(error))
+    }
+
+    /// All rows of a query.
+    pub(crate) fn all<T>(
+        &self,
+        sql: &str,
+        parameters: impl rusqlite::Params,
+        row: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
+    ) -> Result<Vec<T>, StoreError> {
+        let read = || -> rusqlite::Result<Vec<T>> {
+            self.connection.prepare(sql)?.query_map(parameters, row)?.collect()
+        };
         read().map_err(|error| self.sqlite(error))
     }
 
@@ -362,7 +339,7 @@ impl Store {
         })
     }
 
-    /// The record as JSON, if it could be read back: one that cannot would keep all trials from being read.
+    /// The record as JSON, if it can be read back: one that cannot would keep every trial from being read.
     fn readable_json<T>(&self, value: &T, what: &'static str) -> Result<String, StoreError>
     where
         T: serde::Serialize + serde::de::DeserializeOwned,
@@ -374,7 +351,7 @@ impl Store {
         }
     }
 
-    fn unkeepable(&self, what: String) -> StoreError {
+    pub(crate) fn unkeepable(&self, what: String) -> StoreError {
         StoreError::Unkeepable { path: self.path.clone(), what }
     }
 
@@ -384,7 +361,7 @@ impl Store {
 }
 
 /// A trial as its table holds it.
-struct Row {
+struct TrialRow {
     id: i64,
     path: String,
     workload: String,
@@ -398,39 +375,13 @@ struct Row {
     outcome: Result<String, String>,
 }
 
-/// The series is kept as rows of its own.
-fn without_rows(measurement: &Measurement) -> Measurement {
-    Measurement { series: Vec::new(), costs: None, energy: Vec::new(), ..measurement.clone() }
-}
-
-fn add_details(transaction: &Connection, id: i64, measurement: &Measurement) -> rusqlite::Result<()> {
-    let mut histogram = transaction.prepare_cached("INSERT INTO histogram VALUES (?1, ?2, ?3)")?;
-    let latencies: [(&str, Option<&Latency>); 3] = [
-        ("all", Some(&measurement.latency)),
-        ("read", measurement.read_latency.as_ref()),
-        ("write", measurement.write_latency.as_ref()),
-    ];
-    for (op, latency) in latencies {
-        if let Some(latency) = latency {
-            histogram.execute(params![id, op, latency.histogram])?;
-        }
-    }
-    let mut slice = transaction.prepare_cached("INSERT INTO slice VALUES (?1, ?2, ?3)")?;
-    for part in &measurement.series {
-        slice.execute(params![id, part.end_ns as i64, part.ios as i64])?;
-    }
-    energy::add(transaction, id, &measurement.energy)?;
-    measurement.costs.as_ref().map_or(Ok(()), |profile| costs::add(transaction, id, profile))
-}
-
 fn json<T: serde::Serialize>(value: &T, path: &Path, what: &'static str) -> Result<String, StoreError> {
     serde_json::to_string(value).map_err(|error| StoreError::Record { path: path.to_owned(), what, error })
 }
 
 fn connect(path: &Path) -> Result<Connection, StoreError> {
-    // A reader of a store in WAL mode writes its shared index. Where it may not, and no log tells of a run
-    // that is alive or died, nothing changes the file, and SQLite can do without the index
-    // (sqlite.org/uri.html).
+    // A reader of a store in WAL mode writes its shared index. If it may not, and no log shows a live or dead
+    // run, nothing changes the file, and SQLite can do without the index (sqlite.org/uri.html).
     let mut log = path.as_os_str().to_owned();
     log.push("-wal");
     let opened = match file::may_write(path) || Path::new(&log).exists() {
@@ -450,7 +401,7 @@ fn connect(path: &Path) -> Result<Connection, StoreError> {
     Ok(connection)
 }
 
-/// A name that SQLite reads as a URI: everything but plain characters is escaped.
+/// A name that SQLite reads as a URI, with everything but plain characters escaped.
 fn immutable_uri(path: &Path) -> String {
     let byte = |byte: &u8| match byte {
         b'/' | b'.' | b'-' | b'_' | b'0'..=b'9' | b'a'..=b'z' | b'A'..=b'Z' => char::from(*byte).to_string(),
@@ -462,27 +413,29 @@ fn immutable_uri(path: &Path) -> String {
 fn check_header(path: &Path) -> Result<(), StoreError> {
     const MAGIC: &[u8; 16] = b"SQLite format 3\0";
     let mut file = File::open(path).map_err(|error| match error.kind() {
-        std::io::ErrorKind::NotFound => StoreError::Missing(path.to_owned()),
+        ErrorKind::NotFound => StoreError::Missing(path.to_owned()),
         _ => StoreError::Io { path: path.to_owned(), error },
     })?;
     let mut header = [0u8; 16];
     match file.read_exact(&mut header) {
         Ok(()) if &header == MAGIC => Ok(()),
-        _ => Err(StoreError::NotAStore {
-            path: path.to_owned(),
-            reason: "it is not an SQLite file".to_owned(),
-        }),
+        _ => {
+            let reason = "it is not an SQLite file".to_owned();
+            Err(StoreError::NotAStore { path: path.to_owned(), reason })
+        }
     }
 }
 
+/// Locks a store for this process, without waiting. The lock goes with the descriptor, even if the process is
+/// killed.
 fn lock(path: &Path) -> Result<File, StoreError> {
     let io = |error| StoreError::Io { path: path.to_owned(), error };
     let file = File::open(path).map_err(io)?;
-    file::lock(&file).map_err(|error| match error.kind() {
-        std::io::ErrorKind::WouldBlock => StoreError::Locked(path.to_owned()),
-        _ => io(error),
-    })?;
-    Ok(file)
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(StoreError::Locked(path.to_owned())),
+        Err(TryLockError::Error(error)) => Err(io(error)),
+    }
 }
 
 #[cfg(test)]

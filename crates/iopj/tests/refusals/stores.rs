@@ -22,9 +22,13 @@ fn what_is_no_store_is_refused() {
     let remedy = "name one that `iopj run` has written";
     refused_as_store(here, "nope.iopj", &["there is no store `nope.iopj`", remedy]);
     fs::write(here.join("empty.iopj"), "").unwrap();
-    refused_as_store(here, "empty.iopj", &["`empty.iopj` is no iopj store", "not an SQLite file", remedy]);
+    refused_as_store(
+        here,
+        "empty.iopj",
+        &["`empty.iopj` is not an iopj store", "not an SQLite file", remedy],
+    );
     fs::write(here.join("text.iopj"), "name = \"a study, not its store\"\n").unwrap();
-    refused_as_store(here, "text.iopj", &["`text.iopj` is no iopj store", "not an SQLite file", remedy]);
+    refused_as_store(here, "text.iopj", &["`text.iopj` is not an iopj store", "not an SQLite file", remedy]);
     refused_as_store(here, ".", &["`.`", remedy]);
     let foreign = Connection::open(here.join("foreign.iopj")).unwrap();
     foreign.execute_batch("PRAGMA journal_mode = WAL; CREATE TABLE trial (id INTEGER)").unwrap();
@@ -32,10 +36,10 @@ fn what_is_no_store_is_refused() {
     refused_as_store(
         here,
         "foreign.iopj",
-        &["`foreign.iopj` is no iopj store", "of another program", remedy],
+        &["`foreign.iopj` is not an iopj store", "of another program", remedy],
     );
     fs::write(here.join("garbage.iopj"), [b"SQLite format 3\0".as_slice(), &[0xa5; 8192]].concat()).unwrap();
-    refused_as_store(here, "garbage.iopj", &["`garbage.iopj` is no iopj store", remedy]);
+    refused_as_store(here, "garbage.iopj", &["`garbage.iopj` is not an iopj store", remedy]);
 }
 
 #[test]
@@ -47,12 +51,12 @@ fn damaged_or_newer_stores_are_refused() {
     succeeds(&mut iopj(here, &format!("run --target data --store whole.iopj {PLAIN}")));
     let bytes = fs::read(here.join("whole.iopj")).unwrap();
     fs::write(here.join("cut.iopj"), &bytes[..bytes.len() / 2]).unwrap();
-    refused_as_store(here, "cut.iopj", &["`cut.iopj` is no iopj store: it is damaged or cut short"]);
+    refused_as_store(here, "cut.iopj", &["`cut.iopj` is not an iopj store: it is damaged or cut short"]);
     let connection = Connection::open(here.join("whole.iopj")).unwrap();
     let schema: i32 = connection.pragma_query_value(None, "user_version", |row| row.get(0)).unwrap();
     connection.pragma_update(None, "user_version", schema + 1).unwrap();
     drop(connection);
-    let cause = format!("has schema {}, this iopj knows up to {schema}", schema + 1);
+    let cause = format!("has schema {}, this iopj knows schemas up to {schema}", schema + 1);
     refused_as_store(here, "whole.iopj", &["`whole.iopj`", &cause, "use a newer iopj"]);
 }
 
@@ -88,7 +92,7 @@ fn existing_files_are_not_overwritten() {
     written(&here.join("data"), 1 << 20);
     fs::write(here.join("there"), "mine\n").unwrap();
     for store in ["there", "data", "."] {
-        let parts = [&*format!("`{store}` exists already"), "--resume", "name another file by --store"];
+        let parts = [&*format!("`{store}` already exists"), "--resume", "name another file with --store"];
         refused(&mut iopj(here, &format!("run --target data --store {store} {PLAIN}")), here, &parts);
         refused(&mut iopj(here, &format!("run --store {store} {PLAIN}")), here, &parts);
     }
@@ -109,10 +113,7 @@ fn store_of_a_live_run_is_read_and_not_continued() {
     live.until("2/500 ");
     let (output, words) = output(&mut iopj(here, "run --resume live.iopj"));
     assert_eq!(output.status.code(), Some(2), "{words}");
-    assert!(
-        words.contains("`live.iopj` is in use by a run that is alive: wait for it, or end it"),
-        "{words}"
-    );
+    assert!(words.contains("`live.iopj` is in use by a live run: wait for it, or end it"), "{words}");
     let (text, _) = succeeds(&mut iopj(here, "report live.iopj"));
     assert!(text.contains(" of 500 trials") && text.contains("posix-sio/syscall/interrupt"), "{text}");
     let (text, _) = succeeds(&mut iopj(here, "export --csv live.iopj"));
@@ -133,7 +134,7 @@ fn store_that_may_only_be_read_is_reported() {
     succeeds(&mut iopj(folder.path(), &format!("run --target data --store x.iopj {PLAIN}")));
     let (text, _) = succeeds(&mut as_nobody(folder.path(), "report x.iopj"));
     assert!(text.contains("1 of 1 trials"), "{text}");
-    let parts = ["`x.iopj`", "may not be written"];
+    let parts = ["`x.iopj`", "you may not write"];
     refused(&mut as_nobody(folder.path(), "run --resume x.iopj"), folder.path(), &parts);
 }
 

@@ -1,4 +1,4 @@
-//! Which energy figures of a store can be held against each other: those of one meter over one scope.
+//! Which joules of a store can be compared: those of one meter over one scope.
 
 use crate::record::{Measurement, Trial};
 use iopj_core::{EnergyOutcome, Joules, Scope, TrialEnergy, VerdictKind};
@@ -6,14 +6,14 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// A meter and a scope of it. Figures of two sources are never compared.
+/// A meter and one of its scopes. Joules of two sources are never compared.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct EnergySource {
     /// The widest first, in the order of [`Scope::ALL`].
     pub scope: Scope,
     /// The meter's name in the study.
     pub meter: String,
-    /// A model, whose figures enter no comparison.
+    /// A model, whose joules enter no comparison.
     pub estimated: bool,
 }
 
@@ -28,10 +28,10 @@ struct Cover {
 type Covers<'a> = BTreeMap<(Scope, &'a str), Cover>;
 
 impl EnergySource {
-    /// The meter and scope that all of these sets of trials are compared by: the widest scope of a meter that
-    /// took part in every trial of all sets and covered most; where no meter did, what covered the most
-    /// trials, the widest scope of equals. It covered at least one trial of each set. Refuted and failed
-    /// trials do not count. `None` where there is no such meter; models are none.
+    /// The meter and scope by which all of these sets of trials are compared: the widest scope of a meter
+    /// that took part in every trial of all sets and covered most of them; if there is none, what covered the
+    /// most trials, the widest scope of equals. It covered at least one trial of each set. Refuted and failed
+    /// trials do not count. `None` if there is no such meter; models are not meters.
     pub fn measured(sets: &[&[Trial]]) -> Option<EnergySource> {
         choose(sets, false)
     }
@@ -41,7 +41,7 @@ impl EnergySource {
         choose(sets, true)
     }
 
-    /// What this source has of a trial; `None` where it took no part.
+    /// What this source has of a trial; `None` if it took no part.
     pub fn of<'m>(&self, measurement: &'m Measurement) -> Option<&'m TrialEnergy> {
         measurement
             .energy
@@ -49,12 +49,12 @@ impl EnergySource {
             .find(|one| one.scope == self.scope && one.meter == self.meter && one.estimated == self.estimated)
     }
 
-    /// The joules of a trial; `None` where the source did not cover it.
+    /// The joules of a trial; `None` if the source did not cover it.
     pub fn joules<'m>(&self, measurement: &'m Measurement) -> Option<&'m Joules> {
         self.of(measurement)?.joules()
     }
 
-    /// Why there are no joules of a trial; `None` where there are some.
+    /// Why there are no joules of a trial; `None` if there are.
     pub fn lack<'m>(&self, measurement: &'m Measurement) -> Option<&'m str> {
         match self.of(measurement).map(|energy| &energy.outcome) {
             None => Some("the meter took no part"),
@@ -80,12 +80,12 @@ fn choose(sets: &[&[Trial]], estimated: bool) -> Option<EnergySource> {
         each.clone().all(|one| one.complete > 0).then_some((*key, all, complete))
     });
     let trials: usize = covers.iter().map(|(trials, _)| trials).sum();
-    // Candidates stand in the order of scopes, the widest first, and of equals the first is kept. A gap in a
-    // trial does not narrow the scope of a meter that took part throughout and covered most: the trial stays
-    // out.
+    // Candidates are in the order of scopes, the widest first, and the first of equals is kept. A gap in a
+    // trial does not narrow the scope of a meter that took part throughout and covered most: the trial is
+    // left out.
     let throughout = |all: usize, complete: usize| all == trials && 2 * complete > trials;
     let worth = |all: usize, complete: usize| if throughout(all, complete) { usize::MAX } else { complete };
-    // The last of equals is taken, from the end that is the first.
+    // `max_by_key` keeps the last of equals, which in reverse order is the first.
     let ((scope, meter), ..) = candidates.rev().max_by_key(|(_, all, complete)| worth(*all, *complete))?;
     Some(EnergySource { scope, meter: meter.to_owned(), estimated })
 }
@@ -104,5 +104,5 @@ fn covers(trials: &[Trial], estimated: bool) -> (usize, Covers<'_>) {
 }
 
 #[cfg(test)]
-#[path = "source_tests.rs"]
+#[path = "energy_source_tests.rs"]
 mod tests;
