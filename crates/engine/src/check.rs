@@ -1,12 +1,12 @@
 //! What this machine can do and why not: tries a path by one read, and explains a failure.
 
 use crate::engine::{Cause, Completion, EngineError, IoError, Op, Request};
-use crate::pci::PciAddress;
+use crate::pci::{NVME_CLASS, PciAddress};
 use crate::pool::{Pool, Slot};
+use crate::system::{attribute, is_root, kernel_version};
 use crate::target::{Target, TargetKind};
 use iopj_core::path::Completion as Mode;
 use iopj_core::{CompletionMode, IoPath};
-use std::fs;
 use std::path::Path;
 
 /// Whether a path works on a target here.
@@ -25,13 +25,6 @@ pub enum Availability {
         /// What would make it work.
         remedy: String,
     },
-}
-
-/// The running kernel's version as (major, minor), from `uname`; (0, 0) if it cannot be read.
-pub fn kernel_version() -> (u32, u32) {
-    let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).filter_map(|number| number.parse().ok());
-    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
 }
 
 /// Tries `path` on `target` with one read of one logical block. Writes nothing and changes no setting.
@@ -107,9 +100,8 @@ fn bypassed(path: IoPath, target: &Target) -> Option<(String, String)> {
 
 /// `nvme-user` on a target of the kernel's: why not, and which device to take.
 pub(crate) fn not_taken(target: &Target) -> (String, String) {
-    const NVME_CLASS: &str = "0x010802";
-    let class = |address: &PciAddress| fs::read_to_string(format!("/sys/bus/pci/devices/{address}/class"));
-    let is_nvme = |address: &PciAddress| class(address).is_ok_and(|class| class.trim() == NVME_CLASS);
+    let is_nvme =
+        |address: &PciAddress| address.class(Path::new("/sys")).is_some_and(|class| class == NVME_CLASS);
     let address =
         |device: &String| PciAddress::of_device(Path::new(&format!("/sys/block/{device}"))).filter(is_nvme);
     let mut addresses: Vec<PciAddress> = target.devices().iter().filter_map(address).collect();
@@ -130,8 +122,8 @@ pub(crate) fn not_taken(target: &Target) -> (String, String) {
 
 /// A queue attribute of each disk under the target.
 fn queue_attribute(target: &Target, name: &str) -> Vec<Option<String>> {
-    let read = |device: &String| fs::read_to_string(format!("/sys/block/{device}/queue/{name}")).ok();
-    target.devices().iter().map(|device| read(device).map(|text| text.trim().to_owned())).collect()
+    let queue = |device: &String| Path::new("/sys/block").join(device).join("queue");
+    target.devices().iter().map(|device| attribute(&queue(device), name)).collect()
 }
 
 fn has_poll_queues(target: &Target) -> bool {
@@ -156,8 +148,7 @@ fn lacks_hybrid_sleep(target: &Target) -> Option<(String, String)> {
             "a blk-mq device and a kernel from 4.10 to 6.3".to_owned(),
         ));
     }
-    // SAFETY: takes nothing and cannot fail.
-    if unsafe { libc::geteuid() } != 0 {
+    if !is_root() {
         return Some(("only root may set queue/io_poll_delay".to_owned(), "run iopj as root".to_owned()));
     }
     None

@@ -1,6 +1,7 @@
 //! The trait that every interface implements, and the words of its conversation.
 
 use crate::pool::{PoolError, Slot};
+use crate::system::last_errno;
 use iopj_core::uring::RingFlag;
 
 /// What a request does.
@@ -131,11 +132,6 @@ impl From<PoolError> for EngineError {
     }
 }
 
-/// The calling thread's errno.
-pub(crate) fn last_errno() -> i32 {
-    std::io::Error::last_os_error().raw_os_error().unwrap_or(0)
-}
-
 /// How an engine was set up and what it has done so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EngineFacts {
@@ -165,9 +161,9 @@ pub struct EngineFacts {
 
 /// One way to do I/O on one target, driven by the thread that opened it: no engine is `Send`.
 ///
-/// Dropping an engine cancels what is in flight and waits for it for at most one second; what the
-/// kernel still holds then is leaked with the pool, for a leak is safe and a free is not. The pool
-/// outlives its engines by `Rc`, so `mem::forget` of an engine is sound as well.
+/// Dropping an engine cancels what is in flight and waits for it for at most five seconds. What the kernel
+/// still holds then is leaked with the pool, because a leak is safe and a free is not. Each engine keeps its
+/// pool alive, so `mem::forget` of an engine is sound too.
 pub trait Engine {
     /// Queues requests in order without submitting them; returns how many were taken. Fewer than
     /// given means that the engine is full; a slot is in flight from here to its completion.

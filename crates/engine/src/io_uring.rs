@@ -1,10 +1,10 @@
 //! `io_uring`: reads and writes as `IORING_OP_READ` and `IORING_OP_WRITE`, or their forms for
 //! registered buffers.
 
-use crate::KernelCpus;
 use crate::engine::{EngineError, IoError, Op, Request};
 use crate::pool::Pool;
-use crate::ring_engine::{Command, RingEngine};
+use crate::ring_engine::{EntryFormat, RingEngine};
+use crate::ring_setup::KernelCpus;
 use crate::target::Descriptor;
 use iopj_core::path::Ring as Modes;
 use linux_raw_sys::io_uring as sys;
@@ -13,7 +13,7 @@ use std::rc::Rc;
 
 pub(crate) struct ReadWrite;
 
-impl Command for ReadWrite {
+impl EntryFormat for ReadWrite {
     const SETUP: u32 = 0;
 
     // SAFETY: the caller holds to the trait's condition: the entry is the ring's next one, zeroed and

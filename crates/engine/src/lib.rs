@@ -19,11 +19,13 @@
 #[cfg(not(all(target_os = "linux", target_pointer_width = "64")))]
 compile_error!("iopj measures Linux on 64-bit machines");
 
-mod blocks;
 pub mod check;
+mod control_blocks;
+mod drain;
 mod engine;
 mod io_uring;
 mod libaio;
+mod mmap;
 mod nvme_passthrough;
 pub mod nvme_user;
 pub mod pci;
@@ -33,22 +35,21 @@ mod posix_sio;
 mod remedy;
 mod ring;
 mod ring_engine;
+mod ring_setup;
 #[cfg(any(test, feature = "sim"))]
 pub mod sim;
+mod system;
 pub mod target;
 
 pub use engine::{Cause, Completion, Engine, EngineError, EngineFacts, IoError, Op, Request};
 pub use pci::{Isolation, PciAddress};
 pub use pool::{Pool, Slot};
+pub use ring_setup::KernelCpus;
 pub use target::Target;
 
 use iopj_core::IoPath;
 use iopj_core::path::AioDescriptors;
 use std::rc::Rc;
-use std::time::Duration;
-
-/// How long a dropped engine waits for what is in flight before it leaks it.
-const DRAIN_LIMIT: Duration = Duration::from_secs(5);
 
 /// Opens the engine of `path` on `target` for up to `iodepth` requests in flight over the slots of
 /// `pool`. Each engine has descriptors of its own, opened as the target was (O_DIRECT; for writing
@@ -63,17 +64,6 @@ pub fn open(
     iodepth: u32,
 ) -> Result<Box<dyn Engine>, EngineError> {
     open_on(path, target, pool, iodepth, &KernelCpus::default())
-}
-
-/// Where the kernel's own threads of a ring may run. They do not follow the affinity of the thread that made
-/// the ring.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct KernelCpus {
-    /// The processor of the submission poller (`IORING_SETUP_SQ_AFF` takes one); any if absent.
-    pub poller: Option<u32>,
-    /// The processors of the workers (`IORING_REGISTER_IOWQ_AFF`); all if empty. Before Linux 5.14 the kernel
-    /// cannot bind them.
-    pub workers: Vec<u32>,
 }
 
 /// As [`open`], with the kernel's own threads kept to `cpus`. Paths without such threads take no notice.

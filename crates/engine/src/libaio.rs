@@ -1,14 +1,15 @@
 //! `libaio`: Linux native asynchronous I/O by raw `io_setup`, `io_submit` and `io_getevents`.
 
-use crate::blocks::Blocks;
-use crate::engine::{Completion, Engine, EngineError, EngineFacts, IoError, Op, Request, last_errno};
+use crate::control_blocks::ControlBlocks;
+use crate::drain::{Drained, Leaky, drain};
+use crate::engine::{Completion, Engine, EngineError, EngineFacts, IoError, Op, Request};
 use crate::pool::{Pool, Slot};
 use crate::remedy;
+use crate::system::last_errno;
 use crate::target::Descriptor;
-use std::mem::ManuallyDrop;
 use std::os::fd::AsRawFd;
 use std::rc::Rc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Opcodes of include/uapi/linux/aio_abi.h.
 const IOCB_CMD_PREAD: u16 = 0;
@@ -29,11 +30,11 @@ struct Held {
     pool: Rc<Pool>,
     fd: Descriptor,
     /// One control block a slot of the pool; its `aio_data` is the slot's number.
-    blocks: Blocks<libc::iocb>,
+    blocks: ControlBlocks<libc::iocb>,
 }
 
 pub(crate) struct Libaio {
-    held: ManuallyDrop<Held>,
+    held: Leaky<Held>,
     context: libc::c_ulong,
     tags: Box<[u64]>,
     iodepth: usize,
@@ -57,10 +58,10 @@ impl Libaio {
         }
         let slots = pool.slots() as usize;
         // SAFETY: `iocb` is plain integers, for which zero is a valid value.
-        let blocks = Blocks::new(unsafe { std::mem::zeroed::<libc::iocb>() }, pool.slots());
+        let blocks = ControlBlocks::new(unsafe { std::mem::zeroed::<libc::iocb>() }, pool.slots());
         let depth = iodepth as usize;
         Ok(Libaio {
-            held: ManuallyDrop::new(Held { pool: Rc::clone(pool), fd, blocks }),
+            held: Leaky::new(Held { pool: Rc::clone(pool), fd, blocks }),
             context,
             tags: vec![0; slots].into(),
             iodepth: depth,
@@ -215,21 +216,20 @@ impl Drop for Libaio {
         for completion in self.refused.drain(..) {
             self.held.pool.finish(completion.slot);
         }
-        // No block device cancels (io_cancel answers EINVAL), so waiting is all there is.
-        let deadline = Instant::now() + crate::DRAIN_LIMIT;
+        // No block device cancels (io_cancel answers EINVAL): all that can be done is wait.
         let mut done = Vec::with_capacity(self.events.len().max(1));
-        while self.submitted > 0 {
-            let left = deadline.saturating_duration_since(Instant::now());
+        let drained = drain(|left| {
             done.clear();
-            // Once more when the time is over: this process may have been stopped meanwhile.
-            if self.reap(1, Some(left), &mut done).is_err() || left.is_zero() && self.submitted > 0 {
-                return; // leaks `held`, and the context with it: io_destroy would wait without limit
+            if self.submitted > 0 && self.reap(1, Some(left), &mut done).is_err() {
+                return Drained::Stuck;
             }
-        }
-        // SAFETY: the context is ours and has nothing in flight; `held` is not used afterwards.
-        unsafe {
-            libc::syscall(libc::SYS_io_destroy, self.context);
-            ManuallyDrop::drop(&mut self.held);
+            if self.submitted == 0 { Drained::Empty } else { Drained::Pending }
+        });
+        if drained {
+            // SAFETY: the context is ours and has nothing in flight. With something in flight io_destroy would
+            // wait without limit, so then the context is leaked too.
+            unsafe { libc::syscall(libc::SYS_io_destroy, self.context) };
+            self.held.release();
         }
     }
 }

@@ -3,10 +3,10 @@
 //! Sources: include/uapi/linux/nvme_ioctl.h (`struct nvme_uring_cmd`, `NVME_URING_CMD_IO`), NVM
 //! Command Set specification (read 02h, write 01h). Needs Linux 5.19, polling 6.1.
 
-use crate::KernelCpus;
 use crate::engine::{EngineError, IoError, Op, Request};
 use crate::pool::Pool;
-use crate::ring_engine::{Command, RingEngine};
+use crate::ring_engine::{EntryFormat, RingEngine};
+use crate::ring_setup::KernelCpus;
 use crate::target::{Descriptor, NvmeNamespace};
 use iopj_core::path::Ring as Modes;
 use linux_raw_sys::io_uring as sys;
@@ -66,7 +66,7 @@ pub(crate) struct Passthrough {
     namespace: NvmeNamespace,
 }
 
-impl Command for Passthrough {
+impl EntryFormat for Passthrough {
     const SETUP: u32 = sys::IORING_SETUP_SQE128 | sys::IORING_SETUP_CQE32;
 
     /// A command names blocks, not bytes: the drive would move whole blocks over the slot's end, or others

@@ -1,7 +1,8 @@
 //! The address of a PCI function, and whose it is by sysfs.
 
+use crate::system::attribute;
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 /// A PCI function as Linux writes it: `0000:01:00.0`, domain, bus, device and function in hexadecimal.
@@ -34,7 +35,20 @@ pub enum Isolation {
 )]
 pub struct ParsePciAddressError(String);
 
+/// Class, subclass and programming interface of an NVMe controller (PCI Code and ID Assignment, 01h 08h 02h).
+pub(crate) const NVME_CLASS: &str = "0x010802";
+
 impl PciAddress {
+    /// The folder of the function below `sysfs`.
+    pub(crate) fn folder(&self, sysfs: &Path) -> PathBuf {
+        sysfs.join("bus/pci/devices").join(self.to_string())
+    }
+
+    /// Its class as sysfs writes it; `None` if there is no such function.
+    pub(crate) fn class(&self, sysfs: &Path) -> Option<String> {
+        attribute(&self.folder(sysfs), "class")
+    }
+
     /// The function that carries a block device or an NVMe controller, by the device's folder in sysfs;
     /// `None` for what is on no PCI bus.
     pub fn of_device(folder: &Path) -> Option<PciAddress> {

@@ -1,5 +1,6 @@
 //! The buffer pool: one aligned mapping cut into slots, each free, borrowed or in flight.
 
+use crate::mmap::Mmap;
 use std::cell::Cell;
 use std::fmt;
 use std::ops::{Deref, DerefMut};
@@ -66,10 +67,11 @@ pub enum PoolError {
 /// Several engines of one thread share a pool by `Rc`. The kernel gets raw pointers; while a slot
 /// is in flight no Rust reference to it exists, because [`Pool::borrow`] refuses it.
 pub struct Pool {
-    map: NonNull<u8>,
+    /// Dropped only when no slot is in flight: every engine has an `Rc` of the pool until it has drained, and
+    /// leaks that `Rc` if it cannot.
+    map: Mmap,
     /// The first slot, in the mapping.
     base: NonNull<u8>,
-    map_len: usize,
     stride: usize,
     slot_len: u32,
     is_huge: bool,
@@ -124,26 +126,13 @@ impl Pool {
         } else {
             libc::MAP_PRIVATE
         };
-        // SAFETY: an anonymous mapping at an address of the kernel's choice touches no memory of ours.
-        let address = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                map_len,
-                libc::PROT_READ | libc::PROT_WRITE,
-                kind | libc::MAP_ANONYMOUS | POPULATE,
-                -1,
-                0,
-            )
-        };
-        let map = match NonNull::new(address.cast::<u8>()) {
-            Some(map) if address != libc::MAP_FAILED => map,
-            _ if is_huge => return Err(PoolError::NoHugePages { pages: map_len / HUGE_PAGE }),
-            _ => return Err(PoolError::NoMemory { bytes: map_len, errno: crate::engine::last_errno() }),
-        };
-        // SAFETY: the mapping has at least one stride, which is longer than the shift.
-        let base = unsafe { map.add(shift as usize) };
+        let map = Mmap::anonymous(map_len, kind | POPULATE).map_err(|errno| match is_huge {
+            true => PoolError::NoHugePages { pages: map_len / HUGE_PAGE },
+            false => PoolError::NoMemory { bytes: map_len, errno },
+        })?;
+        let base = map.at(shift as usize, map_len - shift as usize);
         let states = (0..slots).map(|_| Cell::new(State::Free)).collect();
-        Ok(Rc::new(Pool { map, base, map_len, stride, slot_len, is_huge, states }))
+        Ok(Rc::new(Pool { map, base, stride, slot_len, is_huge, states }))
     }
 
     /// Number of slots.
@@ -197,12 +186,12 @@ impl Pool {
 
     /// The mapping as the kernel registers it: address and length.
     pub(crate) fn region(&self) -> libc::iovec {
-        libc::iovec { iov_base: self.map.as_ptr().cast(), iov_len: self.map_len }
+        libc::iovec { iov_base: self.map.base().as_ptr().cast(), iov_len: self.map.len() }
     }
 
     /// The mapping as a driver gives it to its device: address and length, whole pages.
     pub(crate) fn memory(&self) -> (NonNull<u8>, usize) {
-        (self.map, self.map_len)
+        (self.map.base(), self.map.len())
     }
 
     #[inline]
@@ -219,7 +208,7 @@ impl Pool {
 
     /// Where a slot begins, in bytes from the mapping's begin.
     pub(crate) fn offset(&self, slot: Slot) -> usize {
-        self.address(slot).as_ptr() as usize - self.map.as_ptr() as usize
+        self.address(slot).as_ptr() as usize - self.map.base().as_ptr() as usize
     }
 
     #[inline]
@@ -228,14 +217,6 @@ impl Pool {
         // SAFETY: every caller has seen `slot` to be one of `states`, so it is in range and
         // `slot * stride` lies within the mapping.
         unsafe { self.base.add(slot.0 as usize * self.stride) }
-    }
-}
-
-impl Drop for Pool {
-    fn drop(&mut self) {
-        // SAFETY: the mapping is ours, and no slot of it is in flight: every engine holds an `Rc`
-        // of the pool until it has drained, and leaks that `Rc` if it cannot.
-        unsafe { libc::munmap(self.map.as_ptr().cast(), self.map_len) };
     }
 }
 

@@ -3,14 +3,14 @@
 //! Completions are awaited by `aio_suspend`; fio polls `aio_error` instead. glibc serialises the
 //! requests of one descriptor and runs at most 20 threads (sysdeps/pthread/aio_misc.c).
 
-use crate::blocks::Blocks;
-use crate::engine::{Completion, Engine, EngineError, EngineFacts, IoError, Op, Request, last_errno};
+use crate::control_blocks::ControlBlocks;
+use crate::drain::{Drained, Leaky, drain};
+use crate::engine::{Completion, Engine, EngineError, EngineFacts, IoError, Op, Request};
 use crate::pool::{Pool, Slot};
+use crate::system::last_errno;
 use crate::target::Descriptor;
-use std::mem::ManuallyDrop;
 use std::os::fd::AsRawFd;
 use std::rc::Rc;
-use std::time::Instant;
 
 /// What must outlive every request that glibc's threads hold.
 struct Held {
@@ -18,11 +18,11 @@ struct Held {
     /// One descriptor, or one a slot.
     fds: Vec<Descriptor>,
     /// One control block a slot of the pool; written only while the slot is not in flight.
-    blocks: Blocks<libc::aiocb>,
+    blocks: ControlBlocks<libc::aiocb>,
 }
 
 pub(crate) struct PosixAio {
-    held: ManuallyDrop<Held>,
+    held: Leaky<Held>,
     tags: Box<[u64]>,
     iodepth: usize,
     queued: Vec<(Op, Slot)>,
@@ -37,10 +37,10 @@ impl PosixAio {
     pub(crate) fn open(fds: Vec<Descriptor>, pool: &Rc<Pool>, iodepth: u32) -> Self {
         let slots = pool.slots() as usize;
         // SAFETY: `aiocb` is integers and pointers, for which zero is a valid value.
-        let blocks = Blocks::new(unsafe { std::mem::zeroed::<libc::aiocb>() }, pool.slots());
+        let blocks = ControlBlocks::new(unsafe { std::mem::zeroed::<libc::aiocb>() }, pool.slots());
         let depth = iodepth as usize;
         PosixAio {
-            held: ManuallyDrop::new(Held { pool: Rc::clone(pool), fds, blocks }),
+            held: Leaky::new(Held { pool: Rc::clone(pool), fds, blocks }),
             tags: vec![0; slots].into(),
             iodepth: depth,
             queued: Vec::with_capacity(depth),
@@ -173,21 +173,21 @@ impl Drop for PosixAio {
             // in flight and is awaited below.
             unsafe { libc::aio_cancel(fd.as_raw_fd(), std::ptr::null_mut()) };
         }
-        let deadline = Instant::now() + crate::DRAIN_LIMIT;
         let mut done = Vec::with_capacity(self.iodepth.max(1));
-        loop {
+        let drained = drain(|left| {
             done.clear();
             self.reap(&mut done);
             if self.active.is_empty() && self.refused.is_empty() {
-                break;
+                return Drained::Empty;
             }
-            let left = deadline.saturating_duration_since(Instant::now());
-            let timeout = libc::timespec { tv_sec: 0, tv_nsec: left.subsec_nanos().into() };
-            if left.is_zero() || self.suspend(&raw const timeout).is_err() {
-                return; // leaks `held`: glibc's threads still use it
-            }
+            let timeout = libc::timespec {
+                tv_sec: left.as_secs() as libc::time_t,
+                tv_nsec: left.subsec_nanos().into(),
+            };
+            if self.suspend(&raw const timeout).is_err() { Drained::Stuck } else { Drained::Pending }
+        });
+        if drained {
+            self.held.release();
         }
-        // SAFETY: nothing is in flight, and `held` is not used afterwards.
-        unsafe { ManuallyDrop::drop(&mut self.held) };
     }
 }

@@ -3,8 +3,9 @@
 //! Polling and its sleep are the device's setting (`io_poll_delay`), which the caller has made;
 //! since Linux 5.19 the flag is accepted and ignored.
 
-use crate::engine::{Completion, Engine, EngineError, EngineFacts, IoError, Op, Request, last_errno};
+use crate::engine::{Completion, Engine, EngineError, EngineFacts, IoError, Op, Request};
 use crate::pool::{Pool, Slot};
+use crate::system::last_errno;
 use crate::target::Descriptor;
 use iopj_core::CompletionMode;
 use std::os::fd::AsRawFd;

@@ -1,19 +1,16 @@
 //! What to do about the errors of set-up calls, each with a leading separator for its message.
 
-use crate::check::kernel_version;
+use crate::system::{attribute, is_root, kernel_version};
 use linux_raw_sys::io_uring as sys;
+use rustix::process::{Resource, getrlimit};
+use std::path::Path;
 
-fn limit(resource: libc::__rlimit_resource_t) -> String {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: `limit` is a valid place for the answer.
-    match unsafe { libc::getrlimit(resource, &raw mut limit) } {
-        0 if limit.rlim_cur != libc::RLIM_INFINITY => format!("{} bytes", limit.rlim_cur),
-        _ => "unlimited".to_owned(),
-    }
+fn limit(resource: Resource) -> String {
+    getrlimit(resource).current.map_or_else(|| "unlimited".to_owned(), |limit| format!("{limit} bytes"))
 }
 
-fn read(path: &str) -> String {
-    std::fs::read_to_string(path).map_or_else(|_| "unknown".to_owned(), |text| text.trim().to_owned())
+fn read(folder: &str, name: &str) -> String {
+    attribute(Path::new(folder), name).unwrap_or_else(|| "unknown".to_owned())
 }
 
 /// `io_setup` failed.
@@ -22,8 +19,8 @@ pub(crate) fn io_setup(errno: i32, iodepth: u32) -> String {
         libc::EAGAIN => format!(
             ": {iodepth} requests exceed fs.aio-max-nr ({}, {} in use): lower iodepth or numjobs, or raise \
              it by `sysctl fs.aio-max-nr=N`",
-            read("/proc/sys/fs/aio-max-nr"),
-            read("/proc/sys/fs/aio-nr")
+            read("/proc/sys/fs", "aio-max-nr"),
+            read("/proc/sys/fs", "aio-nr")
         ),
         libc::ENOSYS => {
             ": this kernel has no native asynchronous I/O (CONFIG_AIO), or a seccomp filter hides it".into()
@@ -64,14 +61,12 @@ fn io_uring_forbidden(required: u32, disabled: &str, kernel: (u32, u32), is_root
 pub(crate) fn io_uring_setup(errno: i32, required: u32) -> String {
     match errno {
         libc::EPERM => {
-            let disabled = read("/proc/sys/kernel/io_uring_disabled");
-            // SAFETY: takes nothing and cannot fail.
-            let is_root = unsafe { libc::geteuid() } == 0;
-            io_uring_forbidden(required, &disabled, kernel_version(), is_root).into()
+            let disabled = read("/proc/sys/kernel", "io_uring_disabled");
+            io_uring_forbidden(required, &disabled, kernel_version(), is_root()).into()
         }
         libc::EMFILE => format!(
             ": RLIMIT_NOFILE ({}) is reached: lower numjobs, or raise it by `ulimit -n`",
-            limit(libc::RLIMIT_NOFILE).trim_end_matches(" bytes")
+            limit(Resource::Nofile).trim_end_matches(" bytes")
         ),
         libc::ENOSYS => ": this kernel is older than Linux 5.1 or built without CONFIG_IO_URING, or a \
                          seccomp filter hides it"
@@ -92,7 +87,7 @@ pub(crate) fn memory_lock(errno: i32) -> String {
         libc::ENOMEM => format!(
             ": it would lock more memory than RLIMIT_MEMLOCK ({}) allows: lower iodepth, bs or numjobs, or \
              raise it by `ulimit -l`",
-            limit(libc::RLIMIT_MEMLOCK)
+            limit(Resource::Memlock)
         ),
         _ => String::new(),
     }

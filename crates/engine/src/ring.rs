@@ -5,8 +5,10 @@
 //! io_uring_enter(2), include/uapi/linux/io_uring.h. The queues' index arithmetic is apart from the
 //! system calls, so that it runs under Miri.
 
-use crate::engine::{EngineError, last_errno};
+use crate::engine::EngineError;
+use crate::mmap::Mmap;
 use crate::remedy;
+use crate::system::last_errno;
 use iopj_core::uring::RingFlag;
 use linux_raw_sys::io_uring as sys;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -21,7 +23,7 @@ const CQE_LEN: usize = 16;
 const USER_DATA_AT: usize = std::mem::offset_of!(sys::io_uring_sqe, user_data);
 
 /// The submission queue: the application writes entries and the tail, the kernel moves the head.
-pub(crate) struct SubmissionQueue {
+pub(crate) struct SubmissionRing {
     head: NonNull<AtomicU32>,
     tail: NonNull<AtomicU32>,
     flags: NonNull<AtomicU32>,
@@ -34,7 +36,7 @@ pub(crate) struct SubmissionQueue {
     published: u32,
 }
 
-impl SubmissionQueue {
+impl SubmissionRing {
     /// The next entry, of `len` bytes as the ring was set up, zeroed; taken by `advance`. The queue must have
     /// room: the engine has no more requests in flight than the queue has entries, and what is not consumed
     /// is in flight.
@@ -118,7 +120,7 @@ impl SubmissionQueue {
 }
 
 /// The completion queue: the kernel writes entries and the tail, the application moves the head.
-pub(crate) struct CompletionQueue {
+pub(crate) struct CompletionRing {
     head: NonNull<AtomicU32>,
     tail: NonNull<AtomicU32>,
     entries: NonNull<u8>,
@@ -126,7 +128,7 @@ pub(crate) struct CompletionQueue {
     mask: u32,
 }
 
-impl CompletionQueue {
+impl CompletionRing {
     /// Completions that wait to be taken.
     #[inline]
     pub(crate) fn ready(&self) -> u32 {
@@ -161,63 +163,24 @@ impl CompletionQueue {
 }
 
 /// One instance with its mappings; unmapped and closed when it is dropped.
-pub(crate) struct Ring {
-    pub(crate) sq: SubmissionQueue,
-    pub(crate) cq: CompletionQueue,
+pub(crate) struct IoUring {
+    pub(crate) sq: SubmissionRing,
+    pub(crate) cq: CompletionRing,
     /// The flags that the kernel took.
     pub(crate) flags: u32,
     /// What the kernel says that it can do: `IORING_FEAT_*`.
     pub(crate) features: u32,
     fd: OwnedFd,
-    _rings: Mapping,
-    _entries: Mapping,
+    _rings: Mmap,
+    _entries: Mmap,
 }
 
-struct Mapping {
-    base: NonNull<u8>,
-    len: usize,
-}
-
-impl Mapping {
-    fn new(fd: &OwnedFd, len: usize, offset: u32) -> Result<Mapping, EngineError> {
-        // SAFETY: a new mapping at an address of the kernel's choice touches no memory of ours.
-        let address = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                len,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_SHARED | libc::MAP_POPULATE,
-                fd.as_raw_fd(),
-                offset.into(),
-            )
-        };
-        match NonNull::new(address.cast()) {
-            Some(base) if address != libc::MAP_FAILED => Ok(Mapping { base, len }),
-            _ => Err(EngineError::last("mmap of the ring")),
-        }
-    }
-
-    /// The place at `offset`, which the kernel gave and which must lie within the mapping.
-    fn at(&self, offset: u32) -> NonNull<u8> {
-        assert!((offset as usize) < self.len, "the kernel's offsets lie within the ring");
-        // SAFETY: just checked.
-        unsafe { self.base.add(offset as usize) }
-    }
-}
-
-impl Drop for Mapping {
-    fn drop(&mut self) {
-        // SAFETY: the mapping is ours and nothing points into it any more: the queues go with the ring.
-        unsafe { libc::munmap(self.base.as_ptr().cast(), self.len) };
-    }
-}
-
-impl Ring {
+impl IoUring {
     /// An instance for `iodepth` entries with all of `required` flags, and as many of the flags
     /// that save work as this kernel knows (`IORING_SETUP_DEFER_TASKRUN` since 6.1,
     /// `IORING_SETUP_COOP_TASKRUN` since 5.19; fio asks for the same). The calling thread must be the
     /// one that submits. A submission poller is kept to the processor `poller`, if one is given.
-    pub(crate) fn new(iodepth: u32, required: u32, poller: Option<u32>) -> Result<Ring, EngineError> {
+    pub(crate) fn new(iodepth: u32, required: u32, poller: Option<u32>) -> Result<IoUring, EngineError> {
         const COOPERATE: u32 = sys::IORING_SETUP_COOP_TASKRUN;
         const DEFER: u32 = COOPERATE | sys::IORING_SETUP_SINGLE_ISSUER | sys::IORING_SETUP_DEFER_TASKRUN;
         let savings: &[u32] =
@@ -235,7 +198,7 @@ impl Ring {
             let fd = unsafe { libc::syscall(libc::SYS_io_uring_setup, iodepth, &raw mut params) };
             if fd >= 0 {
                 // SAFETY: the call has just returned this descriptor to us alone.
-                return Ring::map(unsafe { OwnedFd::from_raw_fd(fd as i32) }, &params);
+                return IoUring::map(unsafe { OwnedFd::from_raw_fd(fd as i32) }, &params);
             }
             errno = last_errno();
             if errno != libc::EINVAL {
@@ -245,7 +208,7 @@ impl Ring {
         Err(EngineError::call("io_uring_setup", errno, remedy::io_uring_setup(errno, required)))
     }
 
-    fn map(fd: OwnedFd, params: &sys::io_uring_params) -> Result<Ring, EngineError> {
+    fn map(fd: OwnedFd, params: &sys::io_uring_params) -> Result<IoUring, EngineError> {
         let (sq_off, cq_off) = (&params.sq_off, &params.cq_off);
         let sqe = if params.flags & sys::IORING_SETUP_SQE128 != 0 { 2 * SQE_LEN } else { SQE_LEN };
         let cqe = if params.flags & sys::IORING_SETUP_CQE32 != 0 { 2 * CQE_LEN } else { CQE_LEN };
@@ -256,32 +219,38 @@ impl Ring {
         }
         let sq_len = sq_off.array as usize + params.sq_entries as usize * size_of::<u32>();
         let cq_len = cq_off.cqes as usize + params.cq_entries as usize * cqe;
-        let rings = Mapping::new(&fd, sq_len.max(cq_len), sys::IORING_OFF_SQ_RING)?;
-        let entries = Mapping::new(&fd, params.sq_entries as usize * sqe, sys::IORING_OFF_SQES)?;
-        let array = rings.at(sq_off.array).cast::<u32>();
+        let map = |offset: u32, len| {
+            Mmap::of_file(&fd, offset.into(), len, libc::MAP_POPULATE)
+                .map_err(|errno| EngineError::call("mmap of the ring", errno, String::new()))
+        };
+        let rings = map(sys::IORING_OFF_SQ_RING, sq_len.max(cq_len))?;
+        let entries = map(sys::IORING_OFF_SQES, params.sq_entries as usize * sqe)?;
+        // The kernel gave the offsets, each of which must lie within the mapping.
+        let at = |offset: u32| rings.at(offset as usize, size_of::<u32>());
+        let array = at(sq_off.array).cast::<u32>();
         for index in 0..params.sq_entries {
             // The n-th place of the queue always names the n-th entry. SAFETY: the array has `sq_entries`
             // places, and the kernel reads none before a tail is published.
             unsafe { array.add(index as usize).write(index) };
         }
-        let sq = SubmissionQueue {
-            head: rings.at(sq_off.head).cast(),
-            tail: rings.at(sq_off.tail).cast(),
-            flags: rings.at(sq_off.flags).cast(),
-            entries: entries.base,
+        let sq = SubmissionRing {
+            head: at(sq_off.head).cast(),
+            tail: at(sq_off.tail).cast(),
+            flags: at(sq_off.flags).cast(),
+            entries: entries.base(),
             stride: sqe,
             mask: params.sq_entries - 1,
             local_tail: 0,
             published: 0,
         };
-        let cq = CompletionQueue {
-            head: rings.at(cq_off.head).cast(),
-            tail: rings.at(cq_off.tail).cast(),
-            entries: rings.at(cq_off.cqes),
+        let cq = CompletionRing {
+            head: at(cq_off.head).cast(),
+            tail: at(cq_off.tail).cast(),
+            entries: at(cq_off.cqes),
             stride: cqe,
             mask: params.cq_entries - 1,
         };
-        Ok(Ring {
+        Ok(IoUring {
             sq,
             cq,
             flags: params.flags,
@@ -319,6 +288,21 @@ impl Ring {
             libc::syscall(libc::SYS_io_uring_register, self.fd.as_raw_fd(), opcode, argument, count)
         };
         if result < 0 { Err(last_errno()) } else { Ok(()) }
+    }
+
+    /// Cancels every request of the ring (`struct io_uring_sync_cancel_reg`), where the kernel can.
+    pub(crate) fn cancel_all(&self) {
+        let cancel = sys::io_uring_sync_cancel_reg {
+            addr: 0,
+            fd: -1,
+            flags: sys::IORING_ASYNC_CANCEL_ANY | sys::IORING_ASYNC_CANCEL_ALL,
+            timeout: sys::__kernel_timespec { tv_sec: 0, tv_nsec: 0 },
+            opcode: 0,
+            pad: [0; 7],
+            pad2: [0; 3],
+        };
+        let opcode = sys::io_uring_register_op::IORING_REGISTER_SYNC_CANCEL as u32;
+        let _ = self.register(opcode, &raw const cancel, 1);
     }
 
     /// The set-up flags that the kernel took.
@@ -364,9 +348,9 @@ mod tests {
             }
         }
 
-        fn queues(&mut self, entries: u32) -> (SubmissionQueue, CompletionQueue) {
+        fn queues(&mut self, entries: u32) -> (SubmissionRing, CompletionRing) {
             let word = |index: usize| NonNull::from(&self.words[index]);
-            let sq = SubmissionQueue {
+            let sq = SubmissionRing {
                 head: word(0),
                 tail: word(1),
                 flags: word(2),
@@ -376,7 +360,7 @@ mod tests {
                 local_tail: START,
                 published: START,
             };
-            let cq = CompletionQueue {
+            let cq = CompletionRing {
                 head: word(3),
                 tail: word(4),
                 entries: NonNull::new(self.cqes.as_mut_ptr()).unwrap().cast(),
@@ -388,7 +372,7 @@ mod tests {
     }
 
     /// Consumes all published entries as the kernel would, and completes each with its own number.
-    fn kernel(sq: &SubmissionQueue, cq: &CompletionQueue) -> u32 {
+    fn kernel(sq: &SubmissionRing, cq: &CompletionRing) -> u32 {
         // SAFETY: all pointers name memory of `Simulated`, which outlives the queues.
         unsafe {
             let tail = sq.tail.as_ref().load(Ordering::Acquire);
@@ -407,7 +391,7 @@ mod tests {
         }
     }
 
-    fn push(sq: &mut SubmissionQueue, user_data: u64) {
+    fn push(sq: &mut SubmissionRing, user_data: u64) {
         let entry = sq.next(SQE_LEN);
         // SAFETY: the entry is ours until it is published.
         unsafe { entry.add(USER_DATA_AT).cast::<u64>().write(user_data) };
@@ -419,7 +403,7 @@ mod tests {
         let mut memory = Simulated::new(8);
         let (mut sq, mut cq) = memory.queues(8);
         let mut number = 0;
-        let mut push_three = |sq: &mut SubmissionQueue| {
+        let mut push_three = |sq: &mut SubmissionRing| {
             (0..3).for_each(|more| push(sq, number + more));
             number += 3;
         };
@@ -446,9 +430,16 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig { cases: if cfg!(miri) { 4 } else { 256 }, failure_persistence: None, ..ProptestConfig::default() })]
+        #![proptest_config(ProptestConfig {
+            cases: if cfg!(miri) { 4 } else { 256 },
+            failure_persistence: None,
+            ..ProptestConfig::default()
+        })]
         #[test]
-        fn every_entry_comes_back_once_and_in_order(pushes in proptest::collection::vec(0u32..12, 1..40), power in 0u32..4) {
+        fn every_entry_comes_back_once_and_in_order(
+            pushes in proptest::collection::vec(0u32..12, 1..40),
+            power in 0u32..4,
+        ) {
             let entries = 1 << power;
             let mut memory = Simulated::new(entries);
             let (mut sq, mut cq) = memory.queues(entries);

@@ -1,11 +1,11 @@
 //! The simulated engine: seeded latency, reordering, short I/O, errors, and requests that never
 //! complete. It moves no data and makes no system call.
 
+use crate::drain::Leaky;
 use crate::engine::{Completion, Engine, EngineError, EngineFacts, IoError, Request};
 use crate::pool::Pool;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
-use std::mem::ManuallyDrop;
 use std::rc::Rc;
 
 /// What a simulated device does. Shares are per million requests.
@@ -31,7 +31,7 @@ struct Pending {
 
 /// An engine without a device.
 pub struct Sim {
-    pool: ManuallyDrop<Rc<Pool>>,
+    pool: Leaky<Rc<Pool>>,
     options: SimOptions,
     random: Xoshiro256PlusPlus,
     iodepth: usize,
@@ -44,7 +44,7 @@ impl Sim {
     /// An engine for `iodepth` requests over `pool`.
     pub fn open(pool: &Rc<Pool>, iodepth: u32, options: SimOptions) -> Sim {
         Sim {
-            pool: ManuallyDrop::new(Rc::clone(pool)),
+            pool: Leaky::new(Rc::clone(pool)),
             options,
             random: Xoshiro256PlusPlus::seed_from_u64(options.seed),
             iodepth: iodepth as usize,
@@ -131,8 +131,7 @@ impl Drop for Sim {
             self.pool.finish(slot);
         }
         if !stuck {
-            // SAFETY: dropped once, and not used afterwards.
-            unsafe { ManuallyDrop::drop(&mut self.pool) };
+            self.pool.release();
         }
     }
 }

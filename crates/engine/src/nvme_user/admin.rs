@@ -1,11 +1,10 @@
 //! The admin queue of a controller: one command at a time, waited for by polling.
 
 use super::command::Command;
+use super::device::{Device, PAGE};
 use super::dma::DmaMemory;
-use super::features::HostBuffer;
-use super::identify::Data;
 use super::queue::{Doorbells, QueuePair, ShadowPages, Shape};
-use super::registers::{ACQ, AQA, ASQ, Capabilities, Device, Health, PAGE, health};
+use super::registers::{ACQ, AQA, ASQ, Capabilities, Health, health};
 use crate::engine::EngineError;
 use std::os::fd::OwnedFd;
 use std::ptr::NonNull;
@@ -14,6 +13,9 @@ use std::time::{Duration, Instant};
 
 /// Commands that the admin queues have room for; one is in flight at a time.
 const DEPTH: u32 = 15;
+
+/// A page of data of an admin command.
+pub(crate) type PageData = [u8; PAGE];
 
 /// Why an admin command failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -40,10 +42,10 @@ pub(super) struct Admin {
     /// Numbers of I/O queue pairs that are not in use, the smallest last.
     pub(super) free_pairs: Vec<u16>,
     pub(super) shadow: Option<ShadowPages>,
-    /// Memory that the controller has as its own.
-    pub(super) host_buffer: Option<HostBuffer>,
+    /// Memory that the controller uses as its own: its buffer, and the list of the buffer's parts.
+    pub(super) host_memory: Option<[DmaMemory; 2]>,
     /// An event for each vector, once interrupts are wanted.
-    pub(super) events: Vec<OwnedFd>,
+    pub(super) events: Vec<Arc<OwnedFd>>,
 }
 
 impl Admin {
@@ -63,7 +65,7 @@ impl Admin {
             data: DmaMemory::new(device, PAGE)?,
             free_pairs: Vec::new(),
             shadow: None,
-            host_buffer: None,
+            host_memory: None,
             events: Vec::new(),
         })
     }
@@ -104,7 +106,7 @@ impl Admin {
     pub(super) fn tell(
         &mut self,
         command: impl FnOnce(u64) -> Command,
-        data: &Data,
+        data: &PageData,
         limit: Duration,
     ) -> Result<u32, Failure> {
         let page = self.data.at(0, PAGE);
@@ -118,7 +120,7 @@ impl Admin {
         &mut self,
         command: impl FnOnce(u64) -> Command,
         limit: Duration,
-    ) -> Result<Box<Data>, Failure> {
+    ) -> Result<Box<PageData>, Failure> {
         let page = self.data.at(0, PAGE);
         // SAFETY: the page is ours, and no command that is in flight writes it: they come one at a time, and
         // after one that was given up the controller is reset.

@@ -3,12 +3,14 @@
 
 use super::admin::{Admin, Failure};
 use super::command::Command;
+use super::device::{Device, HugePages, PAGE};
 use super::features::{self, Apst, HostMemory, Rules};
-use super::identify::{self, ControllerData, Identity, IoCounts, NamespaceInfo};
+use super::identify::{self, ControllerData, IoCounts, NamespaceInfo};
 use super::kept::{self, FeatureState, Kept};
 use super::queue::ShadowPages;
-use super::registers::{self, Capabilities, DOORBELLS, Device, Health, HugePages, Stuck, health};
+use super::registers::{self, Capabilities, DOORBELLS, Health, Stuck, health};
 use super::vfio::Vfio;
+use crate::drain::Leaky;
 use crate::engine::EngineError;
 use crate::pci::{Isolation, PciAddress};
 use std::fmt;
@@ -47,6 +49,33 @@ pub(super) struct Setup {
     pub(super) rules: Rules,
     /// The drive as it stood before the reset.
     pub(super) kept: Kept,
+}
+
+/// A controller as it identifies itself, and as it was set up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// Model number.
+    pub model: String,
+    /// Serial number.
+    pub serial: String,
+    /// Firmware revision.
+    pub firmware: String,
+    /// I/O queue pairs that the controller granted: engines that it can have at once.
+    pub queue_pairs: u32,
+    /// The most bytes of one command.
+    pub max_transfer_bytes: u32,
+    /// Interrupt vectors of the device.
+    pub vectors: u32,
+    /// True if doorbells have shadows in memory (Doorbell Buffer Config): the drive is emulated.
+    pub shadow_doorbells: bool,
+    /// Its buffer in the host's memory.
+    pub host_memory: HostMemory,
+    /// The power states that it enters by itself.
+    pub apst: Apst,
+    /// Features that a reset loses, as they stood under the kernel or not.
+    pub features: Vec<FeatureState>,
+    /// How memory is mapped: `type1`, `iommufd` or `no-iommu`.
+    pub vfio: &'static str,
 }
 
 /// Why a controller serves no more.
@@ -99,7 +128,7 @@ pub struct Controller {
     end: AtomicU8,
     /// The controller was seen to have stopped: it touches no memory any more.
     stopped: AtomicBool,
-    admin: ManuallyDrop<Mutex<Admin>>,
+    admin: Leaky<Mutex<Admin>>,
 }
 
 impl fmt::Debug for Controller {
@@ -140,7 +169,7 @@ impl Controller {
             .map_err(|why| EngineError::controller(format!("{address} {why}")))?;
         registers::disable(&*device, capabilities).map_err(|stuck| stuck_error(address, "stop", stuck))?;
         device.admit()?;
-        let admin = ManuallyDrop::new(Mutex::new(Admin::new(&device, capabilities)?));
+        let admin = Leaky::new(Mutex::new(Admin::new(&device, capabilities)?));
         let identity = Identity {
             model: String::new(),
             serial: String::new(),
@@ -424,7 +453,7 @@ impl Controller {
         let granted = (granted & 0xffff).min(granted >> 16) + 1;
         let stride = self.capabilities.stride();
         let registers = self.device.registers_len().saturating_sub(DOORBELLS) / (2 * stride);
-        let shadows = if shadow { registers::PAGE / (2 * stride) } else { usize::MAX };
+        let shadows = if shadow { PAGE / (2 * stride) } else { usize::MAX };
         // The first pair of doorbells is the admin queues'.
         granted.min(registers.min(shadows).saturating_sub(1) as u32)
     }
@@ -438,8 +467,7 @@ impl Drop for Controller {
         }
         self.reset(End::Closed);
         if self.has_stopped() {
-            // SAFETY: dropped once; the controller has stopped, so that it uses none of the memory.
-            unsafe { ManuallyDrop::drop(&mut self.admin) };
+            self.admin.release(); // it uses none of the memory any more
         }
     }
 }

@@ -1,7 +1,8 @@
 //! Memory that the device reads and writes, and the addresses under which it sees it.
 
-use super::registers::{Device, HugePages, PAGE};
-use crate::engine::{EngineError, last_errno};
+use super::device::{Device, HugePages, PAGE, PageRange};
+use crate::engine::EngineError;
+use crate::mmap::Mmap;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -12,25 +13,16 @@ const HUGE_PAGE: usize = 2 << 20;
 /// memory only.
 const SHARING: i32 = if cfg!(miri) { libc::MAP_PRIVATE } else { libc::MAP_SHARED | libc::MAP_POPULATE };
 
-/// A range of memory to be mapped for the device, aligned to pages.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Memory {
-    pub(super) base: NonNull<u8>,
-    pub(super) len: usize,
-    /// It lies in huge pages.
-    pub(super) is_huge: bool,
-}
-
 /// What the device may reach, until it is dropped.
-pub(super) struct Mapping {
+pub(super) struct DmaMapping {
     device: Arc<dyn Device>,
     pages: Box<[u64]>,
 }
 
-impl Mapping {
+impl DmaMapping {
     /// Maps `memory`, which must stay where it is as long as the mapping lives.
-    pub(super) fn new(device: &Arc<dyn Device>, memory: &Memory) -> Result<Mapping, EngineError> {
-        Ok(Mapping { device: Arc::clone(device), pages: device.map(memory)? })
+    pub(super) fn new(device: &Arc<dyn Device>, memory: &PageRange) -> Result<DmaMapping, EngineError> {
+        Ok(DmaMapping { device: Arc::clone(device), pages: device.map(memory)? })
     }
 
     /// The address of each page as the device sees it.
@@ -46,94 +38,72 @@ impl Mapping {
     }
 }
 
-impl Drop for Mapping {
+impl Drop for DmaMapping {
     fn drop(&mut self) {
         self.device.unmap(&self.pages);
     }
 }
 
-/// Zeroed memory of the driver's own.
-struct Anonymous(Memory);
-
-impl Anonymous {
-    fn new(len: usize, huge: HugePages) -> Result<Anonymous, EngineError> {
-        let in_huge_pages = len.next_multiple_of(HUGE_PAGE);
-        let mut mapped = if cfg!(miri) {
-            None
-        } else {
-            Anonymous::map(in_huge_pages, libc::MAP_HUGETLB | libc::MAP_HUGE_2MB, true)
-        };
-        if mapped.is_none() && huge == HugePages::Preferred {
-            mapped = Anonymous::map(len.next_multiple_of(PAGE), 0, false);
+/// Zeroed memory in huge pages where there are some, else in small ones unless the device needs huge ones;
+/// true if the pages are huge.
+fn allocate(len: usize, huge: HugePages) -> Result<(Mmap, bool), EngineError> {
+    if !cfg!(miri) {
+        let flags = SHARING | libc::MAP_HUGETLB | libc::MAP_HUGE_2MB;
+        match Mmap::anonymous(len.next_multiple_of(HUGE_PAGE), flags) {
+            Ok(memory) => return Ok((memory, true)),
+            Err(errno) if huge == HugePages::Required => return Err(no_huge_pages(errno)),
+            Err(_) => {}
         }
-        mapped.ok_or_else(|| match huge {
-            HugePages::Preferred => EngineError::last("mmap (queues)"),
-            HugePages::Required => no_huge_pages(),
-        })
     }
-
-    fn map(len: usize, flags: i32, is_huge: bool) -> Option<Anonymous> {
-        let flags = SHARING | libc::MAP_ANONYMOUS | flags;
-        // SAFETY: an anonymous mapping at an address of the kernel's choice touches no memory of ours.
-        let base = unsafe {
-            libc::mmap(std::ptr::null_mut(), len, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0)
-        };
-        let base = NonNull::new(base.cast()).filter(|_| base != libc::MAP_FAILED)?;
-        Some(Anonymous(Memory { base, len, is_huge }))
-    }
+    allocate_small(len).map(|memory| (memory, false))
 }
 
-impl Drop for Anonymous {
-    fn drop(&mut self) {
-        // SAFETY: the mapping is ours, and by `DmaMemory` the device does not reach it any more.
-        unsafe { libc::munmap(self.0.base.as_ptr().cast(), self.0.len) };
-    }
+fn allocate_small(len: usize) -> Result<Mmap, EngineError> {
+    Mmap::anonymous(len.next_multiple_of(PAGE), SHARING)
+        .map_err(|errno| EngineError::call("mmap (queues)", errno, String::new()))
 }
 
 /// There are too few free huge pages.
-fn no_huge_pages() -> EngineError {
+fn no_huge_pages(errno: i32) -> EngineError {
     let remedy = ": too few huge pages of 2 MiB are free; without an IOMMU a drive takes 3, and each job \
                   one and those of its buffers (iodepth x bs): `echo N > \
                   /sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages`, as root, with an N that is \
                   higher than now by as many";
-    EngineError::call("mmap (huge pages)", last_errno(), remedy.to_owned())
+    EngineError::call("mmap (huge pages)", errno, remedy.to_owned())
 }
 
 /// Zeroed memory that the driver and the device share. Whoever drops it has seen that the device does not use
 /// it any more; it is unmapped from the device first, then freed.
 pub(super) struct DmaMemory {
-    mapping: Mapping,
-    memory: Anonymous,
+    mapping: DmaMapping,
+    memory: Mmap,
 }
-
-// SAFETY: the memory belongs to this value alone, on whichever thread it is; it hands out addresses, not
-// references.
-unsafe impl Send for DmaMemory {}
 
 impl DmaMemory {
     /// At least `len` bytes, aligned to a page; in a huge page where there is one.
     pub(super) fn new(device: &Arc<dyn Device>, len: usize) -> Result<DmaMemory, EngineError> {
-        let memory = Anonymous::new(len, device.huge_pages())?;
-        Ok(DmaMemory { mapping: Mapping::new(device, &memory.0)?, memory })
+        let (memory, is_huge) = allocate(len, device.huge_pages())?;
+        DmaMemory::map(device, memory, is_huge)
     }
 
     /// As [`DmaMemory::new`], never in huge pages, which are few.
     pub(super) fn plain(device: &Arc<dyn Device>, len: usize) -> Result<DmaMemory, EngineError> {
-        let memory =
-            Anonymous::map(len.next_multiple_of(PAGE), 0, false).ok_or_else(|| EngineError::last("mmap"))?;
-        Ok(DmaMemory { mapping: Mapping::new(device, &memory.0)?, memory })
+        DmaMemory::map(device, allocate_small(len)?, false)
+    }
+
+    fn map(device: &Arc<dyn Device>, memory: Mmap, is_huge: bool) -> Result<DmaMemory, EngineError> {
+        let range = PageRange { base: memory.base(), len: memory.len(), is_huge };
+        Ok(DmaMemory { mapping: DmaMapping::new(device, &range)?, memory })
     }
 
     /// The address of byte `at` for this process; `len` bytes follow it.
     pub(super) fn at(&self, at: usize, len: usize) -> NonNull<u8> {
-        assert!(at <= self.memory.0.len && len <= self.memory.0.len - at, "within the memory");
-        // SAFETY: the offset was found to lie within the mapping.
-        unsafe { self.memory.0.base.add(at) }
+        self.memory.at(at, len)
     }
 
     /// How the device sees the memory.
     #[inline]
-    pub(super) fn mapping(&self) -> &Mapping {
+    pub(super) fn mapping(&self) -> &DmaMapping {
         &self.mapping
     }
 

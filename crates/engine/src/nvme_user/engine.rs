@@ -2,17 +2,17 @@
 
 use super::command::{Command, Entry, Transfer};
 use super::controller::{Controller, End};
-use super::dma::{Mapping, Memory};
+use super::device::{PAGE, PageRange};
+use super::dma::DmaMapping;
 use super::flights::{Flight, Flights, MOST_SLOTS};
 use super::identify::NamespaceInfo;
 use super::prp::{self, Prepared};
 use super::queue::{QueuePair, Release, Shape};
-use super::registers::PAGE;
 use super::waiting::Waiting;
+use crate::drain::{Drained, Leaky, drain};
 use crate::engine::{Completion, Engine, EngineError, EngineFacts, IoError, Op, Request};
 use crate::pool::{Pool, Slot};
 use iopj_core::UserCompletion;
-use std::mem::ManuallyDrop;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,7 +22,7 @@ use std::time::Instant;
 /// doorbells are its.
 struct Held {
     pair: QueuePair,
-    buffers: Mapping,
+    buffers: DmaMapping,
     pool: Rc<Pool>,
     controller: Arc<Controller>,
 }
@@ -38,7 +38,7 @@ struct Blocks {
 }
 
 pub(crate) struct NvmeUser {
-    held: ManuallyDrop<Held>,
+    held: Leaky<Held>,
     blocks: Blocks,
     flights: Flights,
     /// By slot, the second entries of commands of more than a page; none where a list has more than a page of
@@ -96,7 +96,8 @@ impl NvmeUser {
             )));
         }
         let (base, len) = pool.memory();
-        let buffers = Mapping::new(controller.device(), &Memory { base, len, is_huge: pool.is_huge() })?;
+        let buffers =
+            DmaMapping::new(controller.device(), &PageRange { base, len, is_huge: pool.is_huge() })?;
         let flights = Flights::new(pool.slots(), iodepth);
         let interrupts = mode == UserCompletion::Interrupt;
         let (mut pair, event) = controller.create_pair(shape(pool, iodepth, interrupts), interrupts)?;
@@ -115,7 +116,7 @@ impl NvmeUser {
         };
         let held = Held { pair, buffers, pool: Rc::clone(pool), controller: Arc::clone(controller) };
         let mut engine = NvmeUser {
-            held: ManuallyDrop::new(held),
+            held: Leaky::new(held),
             blocks,
             flights,
             prepared,
@@ -427,7 +428,7 @@ fn failed(status: u16) -> Result<u32, IoError> {
 const ENTRIES: u32 = 256;
 
 /// What can be prepared for commands of more than a page, for each slot.
-fn prepare(pair: &QueuePair, buffers: &Mapping, pool: &Pool) -> Box<[Prepared]> {
+fn prepare(pair: &QueuePair, buffers: &DmaMapping, pool: &Pool) -> Box<[Prepared]> {
     let prepared = (0..pool.slots()).map(|slot| {
         let at = pool.offset(Slot(slot));
         let list = || pair.list(slot as u16);
@@ -496,7 +497,6 @@ impl Engine for NvmeUser {
 
 impl Drop for NvmeUser {
     fn drop(&mut self) {
-        let deadline = Instant::now() + crate::DRAIN_LIMIT;
         let Held { pair, pool, controller, .. } = &mut *self.held;
         let flights = &mut self.flights;
         let finish = |flights: &mut Flights, id: u16| {
@@ -506,19 +506,23 @@ impl Drop for NvmeUser {
         };
         // What the controller was not told of it never gets: a write that was only pushed does not happen.
         pair.submission.take_back(|id| finish(flights, id));
-        while flights.count() > 0 && controller.end().is_none() && Instant::now() < deadline {
+        drain(|_| {
             while let Some(entry) = pair.completion.next() {
                 finish(flights, entry.id);
             }
             pair.completion.release();
+            if flights.count() == 0 || controller.end().is_some() {
+                return Drained::Empty;
+            }
             pair.ring_if_behind();
             std::thread::yield_now();
+            Drained::Pending
+        });
+        // Deleting the queues ends what is still in flight; where that fails the controller may still write
+        // into the pool.
+        if controller.delete_pair(pair.id) {
+            flights.ids().into_iter().for_each(|id| finish(flights, id));
+            self.held.release();
         }
-        if !controller.delete_pair(pair.id) {
-            return; // leaks `held`: the controller may still write into the pool
-        }
-        flights.ids().into_iter().for_each(|id| finish(flights, id));
-        // SAFETY: dropped once; the controller has forgotten the queues, or was seen stopped.
-        unsafe { ManuallyDrop::drop(&mut self.held) };
     }
 }

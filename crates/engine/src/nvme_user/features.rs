@@ -8,12 +8,12 @@
 
 use super::admin::{Admin, Failure};
 use super::command::Command;
+use super::device::{Device, HugePages, PAGE};
 use super::dma::DmaMemory;
 use super::identify::{ControllerData, PowerState};
 use super::kept::Kept;
-use super::registers::{Device, HugePages, PAGE};
+use crate::system::attribute;
 use std::fmt;
-use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -71,14 +71,6 @@ impl fmt::Display for Apst {
             }
         }
     }
-}
-
-/// Memory that a controller uses as its own: the buffer, and the list of its parts.
-pub(super) struct HostBuffer {
-    #[expect(dead_code, reason = "the controller's, as long as the feature is on")]
-    memory: DmaMemory,
-    #[expect(dead_code, reason = "as above")]
-    list: DmaMemory,
 }
 
 /// Entries of the list of parts that fit into its page.
@@ -143,11 +135,11 @@ pub(super) fn give_host_memory(
     }
     let list_at = list.mapping().address(0);
     // From here on the controller may have both, until its answer or its stop.
-    admin.host_buffer = Some(HostBuffer { memory, list });
+    admin.host_memory = Some([memory, list]);
     match admin.execute(Command::host_memory(pages, list_at, parts.len() as u32), limit) {
         Ok(_) => Ok(HostMemory::Given(given)),
         Err(Failure::Status(status)) => {
-            admin.host_buffer = None;
+            admin.host_memory = None;
             refused(format!("it refuses it after all (NVMe status {status:#x})"))
         }
         Err(failure) => Err(failure),
@@ -156,8 +148,8 @@ pub(super) fn give_host_memory(
 
 /// Takes the buffer back. Where the controller does not answer it keeps the buffer until it is seen stopped.
 pub(super) fn take_host_memory(admin: &mut Admin, limit: Duration) {
-    if admin.host_buffer.is_some() && admin.execute(Command::no_host_memory(), limit).is_ok() {
-        admin.host_buffer = None;
+    if admin.host_memory.is_some() && admin.execute(Command::no_host_memory(), limit).is_ok() {
+        admin.host_memory = None;
     }
 }
 
@@ -183,8 +175,7 @@ impl Rules {
     /// was told of the drive.
     pub(super) fn of_kernel(sys: &Path, kept: &Kept) -> Rules {
         let read = |module: &str, name: &str, default: u64| {
-            let text = fs::read_to_string(sys.join("module").join(module).join("parameters").join(name));
-            text.unwrap_or_default().trim().parse().unwrap_or(default)
+            attribute(&sys.join("module").join(module).join("parameters"), name).unwrap_or(default)
         };
         let apst = |name: &str, default: u64| read("nvme_core", name, default);
         let default = ApstRules::default();
@@ -312,6 +303,7 @@ pub(super) fn set_apst(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     fn state(non_operational: bool, entry_us: u32, exit_us: u32) -> PowerState {
         PowerState { non_operational, entry_us, exit_us }

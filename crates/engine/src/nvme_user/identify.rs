@@ -3,39 +3,8 @@
 //! Sources: NVM Express Base Specification 2.0, figure 275 (Identify Controller) and figure 207 (SMART /
 //! Health Information); NVM Command Set Specification 1.0, figure 97 (Identify Namespace).
 
-use super::features::{Apst, HostMemory};
-use super::kept::FeatureState;
-use super::registers::PAGE;
-
-/// A page of Identify data.
-pub(super) type Data = [u8; PAGE];
-
-/// A controller as it identifies itself, and as it was set up.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Identity {
-    /// Model number.
-    pub model: String,
-    /// Serial number.
-    pub serial: String,
-    /// Firmware revision.
-    pub firmware: String,
-    /// I/O queue pairs that the controller granted: engines that it can have at once.
-    pub queue_pairs: u32,
-    /// The most bytes of one command.
-    pub max_transfer_bytes: u32,
-    /// Interrupt vectors of the device.
-    pub vectors: u32,
-    /// True if doorbells have shadows in memory (Doorbell Buffer Config): the drive is emulated.
-    pub shadow_doorbells: bool,
-    /// Its buffer in the host's memory.
-    pub host_memory: HostMemory,
-    /// The power states that it enters by itself.
-    pub apst: Apst,
-    /// Features that a reset loses, as they stood under the kernel or not.
-    pub features: Vec<FeatureState>,
-    /// How memory is mapped: `type1`, `iommufd` or `no-iommu`.
-    pub vfio: &'static str,
-}
+use super::admin::PageData;
+use super::device::PAGE;
 
 /// A namespace of a controller.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,7 +32,7 @@ pub struct IoCounts {
 const MOST_BLOCKS: u32 = 1 << 16;
 
 /// What Identify Controller says that a driver needs.
-pub(super) struct ControllerData<'a>(pub(super) &'a Data);
+pub(super) struct ControllerData<'a>(pub(super) &'a PageData);
 
 impl ControllerData<'_> {
     pub(super) fn serial(&self) -> String {
@@ -165,18 +134,28 @@ fn text(bytes: &[u8]) -> String {
 }
 
 /// The active namespaces of a list (CNS 02h), which ends with a zero or its page.
-pub(super) fn active(list: &Data) -> impl Iterator<Item = u32> {
+pub(super) fn active(list: &PageData) -> impl Iterator<Item = u32> {
     let numbers =
         list.chunks_exact(4).map(|bytes| u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]));
     numbers.take_while(|nsid| *nsid != 0)
 }
 
+/// Where the format in use is: FLBAS (byte 26) has the format's index in bits 0 to 3 and, above them, 5 and 6;
+/// the formats begin at byte 128, with 4 bytes each.
+fn format_at(data: &PageData) -> usize {
+    128 + 4 * usize::from(data[26] & 0xf | (data[26] >> 1 & 0x30))
+}
+
+/// Metadata (MS) of each block in bytes, from a namespace's Identify data.
+pub(crate) fn metadata_bytes(data: &PageData) -> u16 {
+    let format = format_at(data);
+    u16::from_le_bytes([data[format], data[format + 1]])
+}
+
 /// A namespace by its Identify data (CNS 00h).
-pub(super) fn namespace(nsid: u32, data: &Data) -> NamespaceInfo {
-    // FLBAS has the format's index in bits 0 to 3 and, above them, 5 and 6; formats have 4 bytes each.
-    let format = 128 + 4 * usize::from(data[26] & 0xf | (data[26] >> 1 & 0x30));
-    let metadata = u16::from_le_bytes([data[format], data[format + 1]]);
-    let lba_shift = data[format + 2];
+pub(super) fn namespace(nsid: u32, data: &PageData) -> NamespaceInfo {
+    let lba_shift = data[format_at(data) + 2];
+    let metadata = metadata_bytes(data);
     let protection = data[29] & 0x7;
     let blocks = little_endian(&data[0..8]);
     let unusable = if blocks == 0 {
@@ -194,7 +173,7 @@ pub(super) fn namespace(nsid: u32, data: &Data) -> NamespaceInfo {
 }
 
 /// The counts of a SMART / Health Information log; each has 16 bytes.
-pub(crate) fn io_counts(log: &Data) -> IoCounts {
+pub(crate) fn io_counts(log: &PageData) -> IoCounts {
     let count = |at: usize| {
         if log[at + 8..at + 16].iter().any(|byte| *byte != 0) {
             u64::MAX
@@ -242,7 +221,7 @@ mod tests {
             namespace(2, &data),
             NamespaceInfo { nsid: 2, blocks: 1000, lba_shift: 12, unusable: None }
         );
-        let reason = |data: &Data| namespace(1, data).unusable.unwrap();
+        let reason = |data: &PageData| namespace(1, data).unusable.unwrap();
         data[29] = 1;
         assert!(reason(&data).contains("protection information of type 1"));
         data[128] = 8;
@@ -264,5 +243,20 @@ mod tests {
         log[64] = 5;
         log[80..96].fill(1);
         assert_eq!(io_counts(&log), IoCounts { host_reads: 5, host_writes: u64::MAX });
+    }
+
+    #[test]
+    fn the_format_in_use_has_six_bits_of_index() {
+        let mut data = [0u8; PAGE];
+        for format in 0..64u16 {
+            data[128 + 4 * usize::from(format)] = format as u8 + 100;
+        }
+        // Bit 4 tells where the metadata lie, not which format it is.
+        for (flbas, format) in [(0, 0), (0x1f, 15), (0x20, 16), (0x6f, 63)] {
+            assert_eq!(metadata_bytes(&data), 100);
+            data[26] = flbas;
+            assert_eq!(metadata_bytes(&data), format + 100);
+            data[26] = 0;
+        }
     }
 }

@@ -1,7 +1,9 @@
 //! Events: those that the device's vectors signal, and those by which the kernel asks for the device back.
 
-use crate::engine::{EngineError, last_errno};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use crate::engine::EngineError;
+use rustix::event::{EventfdFlags, PollFd, PollFlags, epoll, eventfd, poll};
+use rustix::io::Errno;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -9,18 +11,16 @@ use std::time::Duration;
 
 /// A new event (eventfd(2)).
 pub(super) fn event() -> Result<OwnedFd, EngineError> {
-    // SAFETY: takes no memory of ours.
-    let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
-    if fd < 0 {
-        let remedy = if last_errno() == libc::EMFILE {
-            ": lower numjobs, or raise RLIMIT_NOFILE by `ulimit -n`"
-        } else {
-            ""
-        };
-        return Err(EngineError::call("eventfd", last_errno(), remedy.to_owned()));
-    }
-    // SAFETY: the descriptor is new and ours.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+    eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(|errno| {
+        let remedy =
+            if errno == Errno::MFILE { ": lower numjobs, or raise RLIMIT_NOFILE by `ulimit -n`" } else { "" };
+        EngineError::call("eventfd", errno.raw_os_error(), remedy.to_owned())
+    })
+}
+
+/// Signals an event.
+pub(super) fn signal(event: impl AsFd) -> bool {
+    rustix::io::write(event, &1u64.to_ne_bytes()) == Ok(size_of::<u64>())
 }
 
 /// Waits for one event by epoll(7), edge-triggered: a wake-up costs one system call, for the event's count
@@ -30,19 +30,11 @@ pub(super) struct Waiter {
 }
 
 impl Waiter {
-    pub(super) fn new(event: RawFd) -> Result<Waiter, EngineError> {
-        // SAFETY: takes no memory of ours.
-        let fd = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
-        if fd < 0 {
-            return Err(EngineError::last("epoll_create1"));
-        }
-        // SAFETY: the descriptor is new and ours.
-        let epoll = unsafe { OwnedFd::from_raw_fd(fd) };
-        let mut interest = libc::epoll_event { events: (libc::EPOLLIN | libc::EPOLLET) as u32, u64: 0 };
-        // SAFETY: both descriptors are open, and `interest` is a whole `struct epoll_event`.
-        if unsafe { libc::epoll_ctl(epoll.as_raw_fd(), libc::EPOLL_CTL_ADD, event, &raw mut interest) } < 0 {
-            return Err(EngineError::last("epoll_ctl"));
-        }
+    pub(super) fn new(event: impl AsFd) -> Result<Waiter, EngineError> {
+        let failed = |call| move |errno: Errno| EngineError::call(call, errno.raw_os_error(), String::new());
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(failed("epoll_create1"))?;
+        let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
+        epoll::add(&epoll, event, epoll::EventData::new_u64(0), flags).map_err(failed("epoll_ctl"))?;
         Ok(Waiter { epoll })
     }
 
@@ -60,7 +52,7 @@ impl Waiter {
 /// to know.
 pub(super) struct Watch {
     asked: Arc<AtomicBool>,
-    stop: OwnedFd,
+    stop: Arc<OwnedFd>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -68,16 +60,14 @@ impl Watch {
     /// Watches for any of `events`.
     pub(super) fn start(events: Vec<OwnedFd>) -> Result<Watch, EngineError> {
         let asked = Arc::new(AtomicBool::new(false));
-        let stop = event()?;
-        let (flag, stop_fd) = (Arc::clone(&asked), stop.as_raw_fd());
+        let stop = Arc::new(event()?);
+        let (flag, end) = (Arc::clone(&asked), Arc::clone(&stop));
         let sleep = move || {
-            let mut fds: Vec<libc::pollfd> = std::iter::once(stop_fd)
-                .chain(events.iter().map(AsRawFd::as_raw_fd))
-                .map(|fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 })
-                .collect();
-            // SAFETY: `fds` has as many entries as are said; `stop_fd` is open until this thread was joined.
-            while unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, -1) } < 0 {}
-            if fds[1..].iter().any(|fd| fd.revents != 0) {
+            let all = std::iter::once(end.as_fd()).chain(events.iter().map(AsFd::as_fd));
+            let mut fds: Vec<PollFd<'_>> =
+                all.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
+            while poll(&mut fds, None).is_err() {}
+            if fds[1..].iter().any(|fd| !fd.revents().is_empty()) {
                 flag.store(true, Ordering::Relaxed);
             }
         };
@@ -95,9 +85,7 @@ impl Watch {
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        let one = 1u64;
-        // SAFETY: the descriptor is open and 8 bytes are read from `one`.
-        unsafe { libc::write(self.stop.as_raw_fd(), (&raw const one).cast(), 8) };
+        signal(&self.stop);
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
@@ -108,12 +96,6 @@ impl Drop for Watch {
 mod tests {
     use super::*;
 
-    fn signal(event: &OwnedFd) {
-        let one = 1u64;
-        // SAFETY: the descriptor is open and 8 bytes are read from `one`.
-        assert_eq!(unsafe { libc::write(event.as_raw_fd(), (&raw const one).cast(), 8) }, 8);
-    }
-
     #[test]
     #[cfg_attr(miri, ignore = "Miri has no poll")]
     fn a_watch_sees_its_events_and_ends_without_them() {
@@ -121,7 +103,7 @@ mod tests {
         let hand = loud.try_clone().unwrap();
         let watch = Watch::start(vec![quiet, loud]).unwrap();
         assert!(!watch.asked().load(Ordering::Relaxed));
-        signal(&hand);
+        assert!(signal(&hand));
         while !watch.asked().load(Ordering::Relaxed) {
             std::thread::yield_now();
         }
@@ -132,9 +114,9 @@ mod tests {
     #[test]
     fn a_waiter_wakes_once_for_each_signal() {
         let event = event().unwrap();
-        let waiter = Waiter::new(event.as_raw_fd()).unwrap();
+        let waiter = Waiter::new(&event).unwrap();
         for _ in 0..3 {
-            signal(&event);
+            assert!(signal(&event));
             let start = std::time::Instant::now();
             waiter.wait(Duration::from_secs(100));
             assert!(start.elapsed() < Duration::from_secs(100));

@@ -12,6 +12,7 @@
 mod admin;
 mod command;
 mod controller;
+mod device;
 mod dma;
 mod engine;
 mod features;
@@ -30,10 +31,11 @@ mod tests;
 mod vfio;
 mod waiting;
 
-pub use controller::Controller;
+pub(crate) use admin::PageData;
+pub use controller::{Controller, Identity};
 pub(crate) use engine::NvmeUser;
 pub use features::{Apst, HostMemory};
-pub(crate) use identify::io_counts;
-pub use identify::{Identity, IoCounts, NamespaceInfo};
+pub use identify::{IoCounts, NamespaceInfo};
+pub(crate) use identify::{io_counts, metadata_bytes};
 pub use kept::{FeatureState, Kept, KeptFeature};
 pub(crate) use vfio::no_iommu;

@@ -7,7 +7,8 @@ use super::irq;
 use super::queue::{Doorbells, MOST_ENTRIES, QueuePair, Shape};
 use crate::engine::EngineError;
 use std::mem::ManuallyDrop;
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 impl Controller {
@@ -35,8 +36,7 @@ impl Controller {
             self.reset(End::Late);
         }
         if self.delete_pair(id) {
-            // SAFETY: dropped once; the controller has forgotten the queues.
-            unsafe { ManuallyDrop::drop(&mut pair) };
+            drop(ManuallyDrop::into_inner(pair)); // the controller has forgotten the queues
         }
         match status {
             Some(0) => Ok(()),
@@ -45,13 +45,12 @@ impl Controller {
         }
     }
 
-    /// A queue pair of its own for the caller and, where it shall interrupt, the event that it signals, which
-    /// is open as long as the controller.
+    /// A queue pair of its own for the caller and, where it shall interrupt, the event that it signals.
     pub(super) fn create_pair(
         &self,
         shape: Shape,
         interrupts: bool,
-    ) -> Result<(QueuePair, Option<RawFd>), EngineError> {
+    ) -> Result<(QueuePair, Option<Arc<OwnedFd>>), EngineError> {
         let most = self.capabilities.most_entries().min(MOST_ENTRIES);
         if shape.depth >= most {
             let (address, entries, depth) = (self.address(), shape.depth + 1, most - 1);
@@ -82,7 +81,7 @@ impl Controller {
         id: u16,
         shape: Shape,
         interrupts: bool,
-    ) -> Result<(QueuePair, Option<RawFd>), EngineError> {
+    ) -> Result<(QueuePair, Option<Arc<OwnedFd>>), EngineError> {
         // The admin queue polls, so the first vector is the first pair's.
         let vector = interrupts.then_some(id - 1);
         let event = vector.map(|vector| self.event(admin, vector)).transpose()?;
@@ -115,21 +114,20 @@ impl Controller {
     }
 
     /// The event of a vector; arms all vectors at the first call, for older kernels cannot add one later.
-    fn event(&self, admin: &mut Admin, vector: u16) -> Result<RawFd, EngineError> {
+    fn event(&self, admin: &mut Admin, vector: u16) -> Result<Arc<OwnedFd>, EngineError> {
         if admin.events.is_empty() {
             let count = self.identity().vectors.min(self.identity().queue_pairs);
-            let events = (0..count).map(|_| irq::event()).collect::<Result<Vec<_>, _>>()?;
-            self.device().arm(&events.iter().map(AsRawFd::as_raw_fd).collect::<Vec<_>>())?;
+            let events = (0..count).map(|_| irq::event().map(Arc::new)).collect::<Result<Vec<_>, _>>()?;
+            self.device().arm(&events)?;
             admin.events = events;
         }
-        let events = admin.events.get(usize::from(vector)).ok_or_else(|| {
+        admin.events.get(usize::from(vector)).cloned().ok_or_else(|| {
             let vectors = self.identity().vectors;
             EngineError::unsupported(format!(
                 "{} has {vectors} interrupt vectors and all are in use: lower numjobs to {vectors}, or poll",
                 self.address()
             ))
-        })?;
-        Ok(events.as_raw_fd())
+        })
     }
 
     /// Deletes a queue pair; true if the controller does not use its memory any more. One that does not

@@ -4,7 +4,7 @@
 //! a multiple of four bytes; the second names the second page or a list; where a list goes on, its page's
 //! last entry names the next.
 
-use super::registers::PAGE;
+use super::device::PAGE;
 use std::ptr::NonNull;
 
 /// Entries of a page of a list.
@@ -214,7 +214,11 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 3 } else { 512 }))]
         #[test]
-        fn every_byte_is_named_once_and_in_order(dwords in 0usize..1024, len in 1usize..6 << 20, at in 0usize..256) {
+        fn every_byte_is_named_once_and_in_order(
+            dwords in 0usize..1024,
+            len in 1usize..6 << 20,
+            at in 0usize..256,
+        ) {
             let len = if cfg!(miri) { len % 100_000 + 1 } else { len };
             check(dwords * 4, len, at);
         }

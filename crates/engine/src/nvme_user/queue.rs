@@ -4,9 +4,10 @@
 //! (shadow doorbells); PCIe Transport Specification 1.0, section 3.1.2 (doorbells).
 
 use super::command::{COMMAND_LEN, Command, ENTRY_LEN, Entry, Transfer};
+use super::device::{Device, PAGE};
 use super::dma::DmaMemory;
 use super::prp::List;
-use super::registers::{DOORBELLS, Device, PAGE};
+use super::registers::DOORBELLS;
 use crate::engine::EngineError;
 use std::ptr::NonNull;
 use std::sync::Arc;

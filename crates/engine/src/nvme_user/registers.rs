@@ -1,15 +1,9 @@
-//! The registers of an NVMe controller, and what else its driver needs of the device, behind a trait: the
-//! real device (`vfio`), or a simulated one in tests.
+//! The registers of an NVMe controller: where they are, what they say, and how it is started and stopped.
 //!
 //! Source: NVM Express Base Specification 2.0, section 3.1 (controller properties); PCIe Transport
 //! Specification 1.0, section 3.1 (doorbells).
 
-use super::dma::Memory;
-use crate::engine::EngineError;
-use std::os::fd::RawFd;
-use std::ptr::NonNull;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use super::device::{Device, PAGE};
 use std::time::{Duration, Instant};
 
 const CAP: usize = 0x00;
@@ -31,68 +25,6 @@ const READY: u32 = 1;
 const FATAL: u32 = 1 << 1;
 /// What a device that is not there any more answers.
 const ALL_ONES: u32 = u32::MAX;
-
-/// Bytes of a memory page as this driver sets it (`CC.MPS` = 0).
-pub(super) const PAGE: usize = 4096;
-
-/// Access to the registers of a controller.
-pub(super) trait Registers {
-    /// Reads 32 bits at a byte offset.
-    fn read32(&self, at: usize) -> u32;
-    /// Writes 32 bits at a byte offset.
-    fn write32(&self, at: usize, value: u32);
-    /// The 32 bits at a byte offset, where a store does what [`Registers::write32`] does; they are there as
-    /// long as `self`. `None` where a store would reach nobody.
-    fn mapped(&self, at: usize) -> Option<NonNull<u32>>;
-    /// Reads 64 bits at a byte offset.
-    fn read64(&self, at: usize) -> u64;
-    /// Writes 64 bits at a byte offset.
-    fn write64(&self, at: usize, value: u64);
-}
-
-/// Whether memory for the device comes in huge pages.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum HugePages {
-    /// Where there is one.
-    Preferred,
-    /// Always: without an IOMMU only they stay where they are.
-    Required,
-}
-
-/// A PCI function that this process drives.
-pub(super) trait Device: Registers + Send + Sync {
-    /// Length of the registers in bytes.
-    fn registers_len(&self) -> usize;
-    /// How memory for it must be made.
-    fn huge_pages(&self) -> HugePages;
-    /// Lets the device read and write `memory`; returns the address of each of its pages as the device sees
-    /// it.
-    ///
-    /// # Errors
-    /// The kernel refuses, or the memory does not suit.
-    fn map(&self, memory: &Memory) -> Result<Box<[u64]>, EngineError>;
-    /// Takes back what `map` gave. Where the kernel refuses, it keeps the pages pinned: nobody else gets
-    /// them.
-    fn unmap(&self, pages: &[u64]);
-    /// Lets it reach memory: once it was seen stopped, for what it did before, it did with memory of others.
-    ///
-    /// # Errors
-    /// Its configuration cannot be written.
-    fn admit(&self) -> Result<(), EngineError>;
-    /// Forbids the device every access to memory; true if that was seen to hold.
-    fn cut_off(&self) -> bool;
-    /// The number of interrupt vectors.
-    fn vectors(&self) -> u32;
-    /// Signals `events[n]` by vector n.
-    ///
-    /// # Errors
-    /// The kernel refuses.
-    fn arm(&self, events: &[RawFd]) -> Result<(), EngineError>;
-    /// Becomes true when the kernel asks for the device back, or reports an error of its link.
-    fn asked_back(&self) -> Arc<AtomicBool>;
-    /// `type1`, `iommufd` or `no-iommu`.
-    fn vfio(&self) -> &'static str;
-}
 
 /// What CSTS tells.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -171,33 +103,32 @@ impl Capabilities {
     }
 }
 
+/// Why this driver cannot drive a controller. The text follows the controller's address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Unsuitable {
+    #[error("does not answer (all ones): it is powered down or was pulled; plug it in again")]
+    NoAnswer,
+    #[error("is of NVMe {major}.{minor} and this driver needs 1.2 or newer: use another path")]
+    Version { major: u32, minor: u32 },
+    #[error("takes memory pages of {0} bytes or more and this driver has {PAGE}: use another path")]
+    Pages(u64),
+    #[error("has no NVM command set: use another drive")]
+    CommandSet,
+}
+
 /// What this driver needs of a controller.
-///
-/// # Errors
-/// The sentence's rest that says what the controller lacks.
-pub(super) fn require(device: &dyn Device) -> Result<Capabilities, String> {
+pub(super) fn require(device: &dyn Device) -> Result<Capabilities, Unsuitable> {
     let version = device.read32(VS);
     let capabilities = Capabilities::read(device);
-    if version == ALL_ONES {
-        return Err("answers no register access (all ones): it is powered down or pulled; plug it in again"
-            .to_owned());
+    match capabilities.smallest_page() {
+        _ if version == ALL_ONES => Err(Unsuitable::NoAnswer),
+        _ if version < 0x1_0200 => {
+            Err(Unsuitable::Version { major: version >> 16, minor: version >> 8 & 0xff })
+        }
+        page if page > PAGE as u64 => Err(Unsuitable::Pages(page)),
+        _ if capabilities.command_set().is_none() => Err(Unsuitable::CommandSet),
+        _ => Ok(capabilities),
     }
-    if version < 0x1_0200 {
-        let (major, minor) = (version >> 16, version >> 8 & 0xff);
-        return Err(format!(
-            "is of NVMe {major}.{minor} and this driver needs 1.2 or newer: use another path"
-        ));
-    }
-    if capabilities.smallest_page() > PAGE as u64 {
-        let least = capabilities.smallest_page();
-        return Err(format!(
-            "takes memory pages of {least} bytes or more and this driver has {PAGE}: use another path"
-        ));
-    }
-    if capabilities.command_set().is_none() {
-        return Err("has no NVM command set: use another drive".to_owned());
-    }
-    Ok(capabilities)
 }
 
 /// Why a controller did not become ready, or did not stop.

@@ -4,7 +4,12 @@ use super::irq::Waiter;
 use super::queue::Completion;
 use crate::engine::EngineError;
 use iopj_core::{Sleep, Spin, UserCompletion};
-use std::os::fd::RawFd;
+use rustix::thread::{
+    ClockId, Timespec, clock_nanosleep_relative, current_timer_slack, set_current_timer_slack,
+};
+use std::num::NonZeroU64;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Empty polls between two looks at the clock: some microseconds, or with PAUSE some tens to hundreds. Under
@@ -41,23 +46,20 @@ impl Hybrid {
 
 /// The thread's timer slack at its least, until dropped: with the usual 50 us a sleep of a few would be no
 /// such sleep.
-struct TimerSlack(libc::c_long);
+struct TimerSlack(Option<NonZeroU64>);
 
 impl TimerSlack {
     fn least() -> TimerSlack {
-        // SAFETY: both change and read a number of the calling thread, and no memory of ours.
-        unsafe {
-            let before = libc::c_long::from(libc::prctl(libc::PR_GET_TIMERSLACK));
-            libc::prctl(libc::PR_SET_TIMERSLACK, 1 as libc::c_ulong);
-            TimerSlack(before)
-        }
+        let before = current_timer_slack().ok().and_then(NonZeroU64::new);
+        let _ = set_current_timer_slack(Some(NonZeroU64::MIN));
+        TimerSlack(before)
     }
 }
 
 impl Drop for TimerSlack {
     fn drop(&mut self) {
-        // SAFETY: as in `least`. The engine is not `Send`, so it is dropped on its own thread.
-        unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, self.0 as libc::c_ulong) };
+        // The engine is not `Send`, so this is the thread whose slack was changed.
+        let _ = set_current_timer_slack(self.0);
     }
 }
 
@@ -90,7 +92,7 @@ impl Waiting {
     }
 
     /// Waits by `mode`; `event` is what the queue pair's vector signals.
-    pub(super) fn new(mode: UserCompletion, event: Option<RawFd>) -> Result<Waiting, EngineError> {
+    pub(super) fn new(mode: UserCompletion, event: Option<Arc<OwnedFd>>) -> Result<Waiting, EngineError> {
         let hybrid = |fixed| {
             let _slack = TimerSlack::least();
             Mode::Hybrid(Hybrid { fixed, _slack, mean_ns: 0, began: None })
@@ -224,7 +226,6 @@ fn polls<const PAUSE: bool>(queue: &Completion) -> u32 {
 
 /// Sleeps by clock_nanosleep(2), which a signal may cut short.
 fn sleep(time: Duration) {
-    let time = libc::timespec { tv_sec: time.as_secs() as libc::time_t, tv_nsec: time.subsec_nanos().into() };
-    // SAFETY: `time` is a whole timespec, and nothing is written.
-    unsafe { libc::clock_nanosleep(libc::CLOCK_MONOTONIC, 0, &raw const time, std::ptr::null_mut()) };
+    let time = Timespec { tv_sec: time.as_secs() as i64, tv_nsec: time.subsec_nanos().into() };
+    let _ = clock_nanosleep_relative(ClockId::Monotonic, &time);
 }

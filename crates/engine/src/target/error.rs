@@ -10,7 +10,10 @@ use std::path::{Path, PathBuf};
 #[non_exhaustive]
 pub enum TargetError {
     /// Nothing stands at the path.
-    #[error("there is no target `{}`: name a file, a block device or an NVMe namespace that exists", shown(.path))]
+    #[error(
+        "there is no target `{}`: name a file, a block device or an NVMe namespace that exists",
+        shown(.path)
+    )]
     NotFound {
         /// The path asked for.
         path: PathBuf,
@@ -39,7 +42,8 @@ pub enum TargetError {
     },
     /// A length that direct I/O cannot cover.
     #[error(
-        "`{}` has {bytes} bytes, which is no multiple of the logical block of {logical_block}: name a file whose length is one",
+        "`{}` has {bytes} bytes, which is no multiple of the logical block of {logical_block}: name a file \
+         whose length is one",
         shown(.path)
     )]
     NotMultiple {
@@ -70,7 +74,8 @@ pub enum TargetError {
     },
     /// The file system cannot bypass the page cache.
     #[error(
-        "`{}` lies on {file_system}, which has no direct I/O (O_DIRECT) for it: name a file on a disk's file system",
+        "`{}` lies on {file_system}, which has no direct I/O (O_DIRECT) for it: name a file on a disk's \
+         file system",
         shown(.path)
     )]
     NoDirectIo {
@@ -80,17 +85,23 @@ pub enum TargetError {
         file_system: String,
     },
     /// An NVMe namespace that the commands of passthrough cannot serve.
-    #[error("`{}` cannot be used by passthrough: {reason}; use its block device, `/dev/{block_device}`", shown(.path))]
+    #[error(
+        "`{}` cannot be used by passthrough: {reason}; use its block device, `/dev/{block_device}`",
+        shown(.path)
+    )]
     NoPassthrough {
         /// The path asked for.
         path: PathBuf,
         /// What forbids it.
-        reason: String,
+        reason: PassthroughFault,
         /// Kernel name of the block device of the same namespace.
         block_device: String,
     },
     /// A controller that was taken from the kernel's driver has no such namespace.
-    #[error("`{}` is namespace {nsid}, which its controller {controller} does not have: it has {has}", shown(.path))]
+    #[error(
+        "`{}` is namespace {nsid}, which its controller {controller} does not have: it has {has}",
+        shown(.path)
+    )]
     NoNamespace {
         /// The path asked for.
         path: PathBuf,
@@ -102,7 +113,11 @@ pub enum TargetError {
         has: String,
     },
     /// A namespace that the driver in user space cannot serve.
-    #[error("`{}` (namespace {nsid} of {controller}) cannot be used by nvme-user: {reason}; or use another path", shown(.path))]
+    #[error(
+        "`{}` (namespace {nsid} of {controller}) cannot be used by nvme-user: {reason}; or use another \
+         path",
+        shown(.path)
+    )]
     UnusableNamespace {
         /// The path asked for.
         path: PathBuf,
@@ -123,7 +138,8 @@ pub enum TargetError {
     },
     /// A file to be written that carries no mark of iopj, or another one.
     #[error(
-        "`{}` was not made by iopj: {reason}; writing needs a file that iopj made, or a whole device with --destroy-data",
+        "`{}` was not made by iopj: {reason}; writing needs a file that iopj made, or a whole device with \
+         --destroy-data",
         shown(.path)
     )]
     NotOurs {
@@ -145,7 +161,11 @@ pub enum TargetError {
         target: PathBuf,
     },
     /// `--destroy-data` with a file.
-    #[error("`{}` is a file: --destroy-data is for whole devices, and of files only those that iopj made are written", shown(.path))]
+    #[error(
+        "`{}` is a file: --destroy-data is for whole devices, and of files only those that iopj made are \
+         written",
+        shown(.path)
+    )]
     FileToDestroy {
         /// The path asked for.
         path: PathBuf,
@@ -159,7 +179,11 @@ pub enum TargetError {
         whole: String,
     },
     /// The device, or something on it, is mounted.
-    #[error("`{}` cannot be written: {device} is mounted on {}; unmount it, or name another target", shown(.path), shown(.mount_point))]
+    #[error(
+        "`{}` cannot be written: {device} is mounted on {}; unmount it, or name another target",
+        shown(.path),
+        shown(.mount_point)
+    )]
     Mounted {
         /// The path asked for.
         path: PathBuf,
@@ -169,7 +193,10 @@ pub enum TargetError {
         mount_point: PathBuf,
     },
     /// The device, or something on it, is swap.
-    #[error("`{}` cannot be written: {device} is used as swap; `swapoff /dev/{device}`, or name another target", shown(.path))]
+    #[error(
+        "`{}` cannot be written: {device} is used as swap; `swapoff /dev/{device}`, or name another target",
+        shown(.path)
+    )]
     Swap {
         /// The path asked for.
         path: PathBuf,
@@ -177,7 +204,10 @@ pub enum TargetError {
         device: String,
     },
     /// Device mapper, md, loop or the like stands on the device.
-    #[error("`{}` cannot be written: {holder} stands on {device}; take {holder} down, or name another target", shown(.path))]
+    #[error(
+        "`{}` cannot be written: {holder} stands on {device}; take {holder} down, or name another target",
+        shown(.path)
+    )]
     Held {
         /// The path asked for.
         path: PathBuf,
@@ -188,7 +218,8 @@ pub enum TargetError {
     },
     /// Somebody else holds the device exclusively.
     #[error(
-        "`{}` is in use: something (a mount in another namespace, RAID, LVM or a program) holds {device}; end that, or name another target",
+        "`{}` is in use: something (a mount in another namespace, RAID, LVM or a program) holds {device}; \
+         end that, or name another target",
         shown(.path)
     )]
     Busy {
@@ -206,7 +237,10 @@ pub enum TargetError {
         signature: &'static str,
     },
     /// The device or the file system forbids writing.
-    #[error("`{}` is read-only: lift that (`blockdev --setrw`, `mount -o remount,rw`), or name another target", shown(.path))]
+    #[error(
+        "`{}` is read-only: lift that (`blockdev --setrw`, `mount -o remount,rw`), or name another target",
+        shown(.path)
+    )]
     ReadOnly {
         /// The path asked for.
         path: PathBuf,
@@ -218,7 +252,11 @@ pub enum TargetError {
         path: PathBuf,
     },
     /// A file to be made would not fit.
-    #[error("`{}` needs {needed} bytes and its file system has {free} free: make room, or ask for a smaller file", shown(.path))]
+    #[error(
+        "`{}` needs {needed} bytes and its file system has {free} free: make room, or ask for a smaller \
+         file",
+        shown(.path)
+    )]
     NoSpace {
         /// The path asked for.
         path: PathBuf,
@@ -234,7 +272,11 @@ pub enum TargetError {
         path: PathBuf,
     },
     /// No more descriptors.
-    #[error("`{}` cannot be opened once more: RLIMIT_NOFILE ({limit}) is reached; lower iodepth or numjobs, or raise it by `ulimit -n`", shown(.path))]
+    #[error(
+        "`{}` cannot be opened once more: RLIMIT_NOFILE ({limit}) is reached; lower iodepth or numjobs, or \
+         raise it by `ulimit -n`",
+        shown(.path)
+    )]
     TooManyFiles {
         /// The path asked for.
         path: PathBuf,
@@ -243,9 +285,13 @@ pub enum TargetError {
     },
     /// A drive that is not taken from its driver.
     #[error(transparent)]
-    NotTaken(#[from] super::taking::TakeRefusal),
+    NotTaken(#[from] TakeRefusal),
     /// A system call failed in a way that has no remedy of its own.
-    #[error("`{}` cannot be used: {action} failed: {source}; the kernel log may say more, else name another target", shown(.path))]
+    #[error(
+        "`{}` cannot be used: {action} failed: {source}; the kernel log may say more, else name another \
+         target",
+        shown(.path)
+    )]
     System {
         /// The path asked for.
         path: PathBuf,
@@ -292,6 +338,137 @@ impl Fault {
             _ => "copy it with `cp --sparse=never --reflink=never`, or let iopj make a file",
         }
     }
+}
+
+/// Why passthrough cannot serve a namespace.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PassthroughFault {
+    /// A logical block that a shift cannot express.
+    #[error("its logical block of {0} bytes (queue/logical_block_size) is no power of two from 512 on")]
+    BlockSize(u32),
+    /// sysfs lacks the attribute.
+    #[error("sysfs does not tell its logical block (queue/logical_block_size)")]
+    UnknownBlockSize,
+    /// Metadata needs a second buffer.
+    #[error("its blocks carry {0} bytes of metadata each")]
+    Metadata(u16),
+    /// Neither sysfs nor the controller could be asked for the metadata's size.
+    #[error("only Linux 6.8 or newer, or root, can tell whether its blocks carry metadata ({0})")]
+    UnknownMetadata(io::Error),
+}
+
+/// Why a controller is not taken. Every message names the thing, the cause and the remedy.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TakeRefusal {
+    /// No such function on the bus.
+    #[error("there is no PCI device {0}: `lspci -D -d ::0108` lists the NVMe controllers")]
+    NoDevice(PciAddress),
+    /// Its class is another one.
+    #[error(
+        "{address} is no NVMe controller (its class is {class}, not 0x010802): `lspci -D -d ::0108` lists \
+         them"
+    )]
+    NoController {
+        /// The device.
+        address: PciAddress,
+        /// Its class as sysfs has it.
+        class: String,
+    },
+    /// A namespace, or something on it, is mounted.
+    #[error(
+        "{address} cannot be taken: {device} on it is mounted on {}; unmount it, or name another drive",
+        shown(.mount_point)
+    )]
+    Mounted {
+        /// The controller.
+        address: PciAddress,
+        /// Kernel name of what is mounted.
+        device: String,
+        /// Where.
+        mount_point: PathBuf,
+    },
+    /// A namespace, or something on it, is swap.
+    #[error(
+        "{address} cannot be taken: {device} on it is used as swap; `swapoff /dev/{device}`, or name \
+         another drive"
+    )]
+    Swap {
+        /// The controller.
+        address: PciAddress,
+        /// Kernel name of the swap device.
+        device: String,
+    },
+    /// Device mapper, md, loop or the like stands on a namespace.
+    #[error(
+        "{address} cannot be taken: {holder} stands on its {device}; take {holder} down, or name another \
+         drive"
+    )]
+    Held {
+        /// The controller.
+        address: PciAddress,
+        /// Kernel name of what is held.
+        device: String,
+        /// Kernel name of the holder.
+        holder: String,
+    },
+    /// Somebody else holds a namespace exclusively.
+    #[error(
+        "{address} cannot be taken: something (a mount in another namespace, RAID, LVM or a program) holds \
+         its {device}; end that, or name another drive"
+    )]
+    Busy {
+        /// The controller.
+        address: PciAddress,
+        /// Kernel name of what could not be claimed.
+        device: String,
+    },
+    /// The IOMMU cannot tell the controller from others.
+    #[error(
+        "{address} cannot be taken: its IOMMU group {group} holds {} as well, which it could reach; put the \
+         drive into another slot, or name another drive",
+        .others.join(", ")
+    )]
+    SharedGroup {
+        /// The controller.
+        address: PciAddress,
+        /// Its group.
+        group: u32,
+        /// The other devices of the group, each with its driver.
+        others: Vec<String>,
+    },
+    /// Nothing keeps the drive out of foreign memory.
+    #[error(
+        "{0} has no IOMMU, so that a fault could overwrite any memory: switch it on (VT-d or AMD-Vi in the \
+         firmware, for Intel also intel_iommu=on on the kernel command line), or say --i-know-no-iommu"
+    )]
+    NoIommu(PciAddress),
+    /// VFIO would refuse a device without an IOMMU.
+    #[error("{address} has no IOMMU, and VFIO takes no such device now: {remedy}")]
+    NoIommuMode {
+        /// The controller.
+        address: PciAddress,
+        /// What allows it.
+        remedy: &'static str,
+    },
+    /// The kernel's pages are not those of the drive, and no IOMMU translates.
+    #[error("{0}")]
+    Pages(String),
+    /// The driver that would take it is not there.
+    #[error("{0} cannot be taken: the driver vfio-pci is not there; `modprobe vfio-pci`, as root")]
+    NoVfioPci(PciAddress),
+    /// Somebody has pinned it to a driver.
+    #[error(
+        "{address} cannot be taken: it is pinned to the driver `{driver}`; unpin it by `echo > \
+         /sys/bus/pci/devices/{address}/driver_override`, as root"
+    )]
+    Pinned {
+        /// The controller.
+        address: PciAddress,
+        /// What its `driver_override` says.
+        driver: String,
+    },
 }
 
 impl TargetError {

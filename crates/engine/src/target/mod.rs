@@ -24,14 +24,15 @@ mod fixtures;
 #[cfg(test)]
 mod tests;
 
-pub use error::{Fault, TargetError};
+pub use error::{Fault, PassthroughFault, TakeRefusal, TargetError};
 pub use header::{FileId, HEADER_LEN, ParseFileIdError};
 pub use make::{make_file, make_file_as};
 pub use namespace::NvmeNamespace;
 pub use sys::{nvme_feature, set_nvme_feature};
-pub use taking::{TakeClaims, TakePlan, TakeRefusal, claim_for_taking, head_of, plan_taking};
+pub use taking::{TakeClaims, TakePlan, claim_for_taking, head_of, plan_taking};
 pub use topology::leaf_devices;
 
+use crate::system::attribute;
 use bypass::Bypass;
 use error::shown;
 use header::Header;
@@ -41,7 +42,7 @@ use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use sys::AlignedBuffer;
-use topology::{Sysfs, attribute};
+use topology::Sysfs;
 
 const SYSFS: &str = "/sys";
 
@@ -137,8 +138,8 @@ impl Target {
         let node = open_node(path, true)?;
         match classify(path, &node)? {
             Node::File => Target::of_file(path, &node, None),
-            Node::Block => Target::of_block(path, &node, None),
-            Node::Generic(block) => Target::of_generic(path, &node, &block, None),
+            Node::Block => Target::of_device(path, &node, None, None),
+            Node::Generic(block) => Target::of_device(path, &node, Some(block), None),
         }
     }
 
@@ -162,10 +163,8 @@ impl Target {
                 let world =
                     safety::World::here().map_err(TargetError::system(path, "reading mounts and swaps"))?;
                 let claims = safety::claim(path, &node, &kind, device, i_know, &world)?;
-                match kind {
-                    Node::Generic(block) => Target::of_generic(path, &node, &block, Some(claims)),
-                    _ => Target::of_block(path, &node, Some(claims)),
-                }
+                let generic = if let Node::Generic(block) = kind { Some(block) } else { None };
+                Target::of_device(path, &node, generic, Some(claims))
             }
         }
     }
@@ -210,68 +209,53 @@ impl Target {
         })
     }
 
-    fn of_block(path: &Path, node: &File, claims: Option<Vec<File>>) -> Result<Target, TargetError> {
-        let device_id = metadata(path, node)?.rdev();
-        let access = access(claims.is_some());
-        let file = sys::reopen(node, claims.is_some(), libc::O_DIRECT);
-        let file = file.map_err(|e| TargetError::opening(path, access, true, e))?;
-        let size = sys::block_device_size(&file)
-            .map_err(TargetError::system(path, "asking its size (BLKGETSIZE64)"))?;
-        let logical_block = sys::logical_block_size(&file);
-        let logical_block =
-            logical_block.map_err(TargetError::system(path, "asking its logical block (BLKSSZGET)"))?;
-        require_size(path, size, logical_block, NO_CAPACITY)?;
-        let sysfs = Sysfs::new(Path::new(SYSFS));
-        let warnings =
-            sysfs.block_dir(device_id).map(|dir| device_warnings(path, &dir, size)).unwrap_or_default();
-        Ok(Target {
-            path: path.to_owned(),
-            kind: TargetKind::BlockDevice,
-            writable: claims.is_some(),
-            file: Some(file),
-            claims: claims.unwrap_or_default().into(),
-            data_offset: 0,
-            data_len: size,
-            logical_block,
-            devices: leaf_devices(Path::new(SYSFS), device_id).unwrap_or_default(),
-            device_id,
-            nvme: None,
-            bypass: None,
-            warnings,
-            file_id: None,
-        })
-    }
-
-    fn of_generic(
+    /// A block device, or with `generic`, the sysfs directory of the namespace's block device, an NVMe generic
+    /// device.
+    fn of_device(
         path: &Path,
         node: &File,
-        block: &Path,
+        generic: Option<PathBuf>,
         claims: Option<Vec<File>>,
     ) -> Result<Target, TargetError> {
         let device_id = metadata(path, node)?.rdev();
-        let access = access(claims.is_some());
-        let file = sys::reopen(node, claims.is_some(), 0);
-        let file = file.map_err(|e| TargetError::opening(path, access, true, e))?;
-        let namespace = NvmeNamespace::of(path, &file, block)?;
-        // sysfs counts in sectors of 512 bytes, whatever the logical block.
-        let size = attribute::<u64>(block, "size").unwrap_or(0).saturating_mul(512);
-        let logical_block = namespace.logical_block();
-        require_size(path, size, logical_block, NO_CAPACITY)?;
-        let leaves = topology::number(block).and_then(|number| leaf_devices(Path::new(SYSFS), number).ok());
+        let writable = claims.is_some();
+        let (kind, flags) = match generic {
+            Some(_) => (TargetKind::NvmeGeneric, 0),
+            None => (TargetKind::BlockDevice, libc::O_DIRECT),
+        };
+        let file = sys::reopen(node, writable, flags)
+            .map_err(|e| TargetError::opening(path, access(writable), true, e))?;
+        let nvme = generic.as_deref().map(|block| NvmeNamespace::of(path, &file, block)).transpose()?;
+        let (data_len, logical_block) = match (&generic, nvme) {
+            // sysfs counts in sectors of 512 bytes, whatever the logical block.
+            (Some(block), Some(namespace)) => {
+                (attribute::<u64>(block, "size").unwrap_or(0).saturating_mul(512), namespace.logical_block())
+            }
+            _ => (
+                sys::block_device_size(&file)
+                    .map_err(TargetError::system(path, "asking its size (BLKGETSIZE64)"))?,
+                sys::logical_block_size(&file)
+                    .map_err(TargetError::system(path, "asking its logical block (BLKSSZGET)"))?,
+            ),
+        };
+        require_size(path, data_len, logical_block, NO_CAPACITY)?;
+        let dir = generic.or_else(|| Sysfs::new(Path::new(SYSFS)).block_dir(device_id).ok());
+        let number = dir.as_deref().and_then(topology::number);
+        let leaves = number.and_then(|number| leaf_devices(Path::new(SYSFS), number).ok());
         Ok(Target {
             path: path.to_owned(),
-            kind: TargetKind::NvmeGeneric,
-            writable: claims.is_some(),
+            kind,
+            writable,
             file: Some(file),
             claims: claims.unwrap_or_default().into(),
             data_offset: 0,
-            data_len: size,
+            data_len,
             logical_block,
             devices: leaves.unwrap_or_default(),
             device_id,
-            nvme: Some(namespace),
+            nvme,
             bypass: None,
-            warnings: device_warnings(path, block, size),
+            warnings: dir.map(|dir| device_warnings(path, &dir, data_len)).unwrap_or_default(),
             file_id: None,
         })
     }
@@ -507,5 +491,5 @@ fn device_warnings(path: &Path, dir: &Path, size: u64) -> Vec<String> {
 fn zram_stored(mm_stat: &str) -> Option<u64> {
     let fields: Vec<u64> = mm_stat.split_whitespace().map_while(|field| field.parse().ok()).collect();
     let [original, _compressed, _used, _limit, _max, same_pages, ..] = fields[..] else { return None };
-    Some(original.saturating_sub(same_pages.saturating_mul(sys::page_size())))
+    Some(original.saturating_sub(same_pages.saturating_mul(rustix::param::page_size() as u64)))
 }

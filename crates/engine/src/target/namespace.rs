@@ -1,10 +1,11 @@
 //! What a command to an NVMe namespace must know of it, and whether passthrough can serve it at all: blocks
 //! with metadata have a second buffer that iopj does not give. Writing commands is the engine's.
 
-use super::error::TargetError;
-use super::topology::{attribute, name_of};
+use super::error::{PassthroughFault, TargetError};
+use super::topology::name_of;
 use super::{Target, sys};
-use crate::nvme_user::{IoCounts, io_counts};
+use crate::nvme_user::{self, IoCounts, PageData, io_counts};
+use crate::system::attribute;
 use std::fs::File;
 use std::io;
 use std::path::Path;
@@ -35,10 +36,8 @@ impl NvmeNamespace {
         let metadata = metadata_bytes(block, || sys::nvme_identify_namespace(file, nsid));
         match metadata {
             Ok(0) => Ok(NvmeNamespace { nsid, lba_shift }),
-            Ok(bytes) => Err(refuse(format!("its blocks carry {bytes} bytes of metadata each"))),
-            Err(e) => Err(refuse(format!(
-                "only Linux 6.8 or newer, or root, can tell whether its blocks carry metadata ({e})"
-            ))),
+            Ok(bytes) => Err(refuse(PassthroughFault::Metadata(bytes))),
+            Err(e) => Err(refuse(PassthroughFault::UnknownMetadata(e))),
         }
     }
 
@@ -59,34 +58,20 @@ impl Target {
     }
 }
 
-fn lba_shift(block: &Path) -> Result<u8, String> {
-    let bytes = attribute::<u32>(block, "queue/logical_block_size");
-    match bytes {
+fn lba_shift(block: &Path) -> Result<u8, PassthroughFault> {
+    match attribute::<u32>(block, "queue/logical_block_size") {
         Some(bytes) if bytes.is_power_of_two() && bytes >= 512 => Ok(bytes.trailing_zeros() as u8),
-        Some(bytes) => Err(format!(
-            "its logical block of {bytes} bytes (queue/logical_block_size) is no power of two from 512 on"
-        )),
-        None => Err("sysfs does not tell its logical block (queue/logical_block_size)".to_owned()),
+        Some(bytes) => Err(PassthroughFault::BlockSize(bytes)),
+        None => Err(PassthroughFault::UnknownBlockSize),
     }
 }
 
 /// Metadata of a block in bytes: sysfs tells since Linux 6.8, before that the controller does.
-fn metadata_bytes(
-    block: &Path,
-    identify: impl FnOnce() -> io::Result<Box<sys::AdminData>>,
-) -> io::Result<u16> {
+fn metadata_bytes(block: &Path, identify: impl FnOnce() -> io::Result<Box<PageData>>) -> io::Result<u16> {
     match attribute::<u16>(block, "metadata_bytes") {
         Some(bytes) => Ok(bytes),
-        None => identify().map(|data| metadata_size(&data)),
+        None => identify().map(|data| nvme_user::metadata_bytes(&data)),
     }
-}
-
-/// Metadata size (MS) of the format in use, from the Identify Namespace data structure (NVM Command Set
-/// specification 1.0, figure 97): FLBAS (byte 26) has the format's index in bits 0 to 3 and, above them, 5
-/// and 6; the formats begin at byte 128, 4 bytes each, of which the first 2 are MS.
-fn metadata_size(data: &sys::AdminData) -> u16 {
-    let format = usize::from(data[26] & 0xf | (data[26] >> 1 & 0x30));
-    u16::from_le_bytes([data[128 + 4 * format], data[129 + 4 * format]])
 }
 
 #[cfg(test)]
@@ -95,7 +80,7 @@ mod tests {
     use super::*;
     use std::fs;
 
-    fn unasked() -> io::Result<Box<sys::AdminData>> {
+    fn unasked() -> io::Result<Box<PageData>> {
         panic!("sysfs tells")
     }
 
@@ -103,7 +88,7 @@ mod tests {
     fn the_logical_block_must_be_told() {
         let disk = Tree::new().disk("nvme0n1", "259:0");
         assert_eq!(
-            lba_shift(&disk),
+            lba_shift(&disk).map_err(|fault| fault.to_string()),
             Err("sysfs does not tell its logical block (queue/logical_block_size)".to_owned())
         );
         let tree = Tree::new();
@@ -129,21 +114,6 @@ mod tests {
         for bytes in [0, 8] {
             fs::write(disk.join("metadata_bytes"), format!("{bytes}\n")).unwrap();
             assert_eq!(metadata_bytes(&disk, unasked).unwrap(), bytes);
-        }
-    }
-
-    #[test]
-    fn the_format_in_use_has_six_bits_of_index() {
-        let mut data = [0u8; 4096];
-        for format in 0..64u16 {
-            data[128 + 4 * usize::from(format)] = format as u8 + 100;
-        }
-        // Bit 4 tells where the metadata lie, not which format it is.
-        for (flbas, format) in [(0, 0), (0x1f, 15), (0x20, 16), (0x6f, 63)] {
-            assert_eq!(metadata_size(&data), 100);
-            data[26] = flbas;
-            assert_eq!(metadata_size(&data), format + 100);
-            data[26] = 0;
         }
     }
 }

@@ -6,6 +6,7 @@ use super::header::{FileId, Header};
 use super::mounts::{self, Mount};
 use super::topology::{self, Member, Sysfs};
 use super::{Node, signature, sys};
+use crate::system::attribute;
 use std::fs::{self, File, Metadata};
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -107,7 +108,7 @@ pub(super) fn claim(
     if whole != dir {
         return Err(TargetError::Partition { path: path.to_owned(), whole: topology::name_of(&whole) });
     }
-    if topology::attribute::<u32>(&whole, "ro") == Some(1) {
+    if attribute::<u32>(&whole, "ro") == Some(1) {
         return Err(TargetError::ReadOnly { path: path.to_owned() });
     }
     let own = matches!(kind, Node::Block).then_some(node);

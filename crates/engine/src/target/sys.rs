@@ -1,23 +1,23 @@
 //! The system calls that targets need, each with its safety argument. Their meaning is left to the callers.
 
+use crate::nvme_user::PageData;
 use linux_raw_sys::ioctl::{
-    BLKGETSIZE64, BLKSSZGET, FIEMAP_FLAG_SYNC, FS_IOC_FIEMAP, NVME_IOCTL_ADMIN_CMD, NVME_IOCTL_ID,
+    BLKGETSIZE64, FIEMAP_FLAG_SYNC, FS_IOC_FIEMAP, NVME_IOCTL_ADMIN_CMD, NVME_IOCTL_ID,
 };
-use std::ffi::{CString, c_int, c_ulong};
+use rustix::fs::{self, AtFlags, SeekFrom, StatxFlags};
+use rustix::io::retry_on_intr;
+use rustix::process::{Resource, getrlimit};
+use rustix::rand::{GetRandomFlags, getrandom};
+use std::ffi::{c_int, c_ulong};
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd};
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 /// `RLIMIT_NOFILE`, the most descriptors of this process.
 pub(super) fn open_files_limit() -> u64 {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: `limit` is a valid place for the answer; the call cannot fail with it.
-    unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) };
-    limit.rlim_cur
+    getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }
 
 /// Extents fetched by one FIEMAP call.
@@ -67,47 +67,28 @@ pub(super) fn reopen(node: &impl AsFd, write: bool, flags: c_int) -> io::Result<
     OpenOptions::new().read(true).write(write).custom_flags(flags).open(path)
 }
 
-/// Names a file that was opened without a name (open(2), `O_TMPFILE`); never replaces what stands there.
+/// Names a file that was opened without a name (open(2), `O_TMPFILE`); never replaces an existing file.
 pub(super) fn link(file: &impl AsFd, path: &Path) -> io::Result<()> {
-    let node = CString::new(format!("/proc/self/fd/{}", file.as_fd().as_raw_fd()))?;
-    let path = CString::new(path.as_os_str().as_bytes())?;
-    // SAFETY: both texts end in a zero byte and live until the call returns.
-    check(unsafe {
-        libc::linkat(libc::AT_FDCWD, node.as_ptr(), libc::AT_FDCWD, path.as_ptr(), libc::AT_SYMLINK_FOLLOW)
-    })
+    let node = format!("/proc/self/fd/{}", file.as_fd().as_raw_fd());
+    Ok(fs::linkat(fs::CWD, node, fs::CWD, path, AtFlags::SYMLINK_FOLLOW)?)
 }
 
 /// The alignment of offsets for direct I/O (statx(2), `STATX_DIOALIGN`, Linux 6.1): absent where the file
 /// system does not say, 0 where direct I/O is not possible.
 pub(super) fn dio_offset_align(node: &impl AsFd) -> io::Result<Option<u32>> {
-    let mut answer = MaybeUninit::<libc::statx>::zeroed();
-    let fd = node.as_fd().as_raw_fd();
-    // SAFETY: the descriptor is borrowed, the name is a C string and `answer` is a whole `struct statx`.
-    let result = unsafe {
-        libc::statx(fd, c"".as_ptr(), libc::AT_EMPTY_PATH, libc::STATX_DIOALIGN, answer.as_mut_ptr())
-    };
-    check(result)?;
-    // SAFETY: zeroed memory is a valid `struct statx`, and the kernel has filled it.
-    let answer = unsafe { answer.assume_init() };
-    Ok((answer.stx_mask & libc::STATX_DIOALIGN != 0).then_some(answer.stx_dio_offset_align))
+    let answer = fs::statx(node, "", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN)?;
+    let says = answer.stx_mask & StatxFlags::DIOALIGN.bits() != 0;
+    Ok(says.then_some(answer.stx_dio_offset_align))
 }
 
 /// The file system's magic number (statfs(2)).
 pub(super) fn file_system_magic(node: &impl AsFd) -> io::Result<u64> {
-    let mut answer = MaybeUninit::<libc::statfs>::zeroed();
-    // SAFETY: the descriptor is borrowed and `answer` is a whole `struct statfs`.
-    check(unsafe { libc::fstatfs(node.as_fd().as_raw_fd(), answer.as_mut_ptr()) })?;
-    // SAFETY: zeroed memory is a valid `struct statfs`, and the kernel has filled it.
-    Ok(unsafe { answer.assume_init() }.f_type as u64)
+    Ok(fs::fstatfs(node)?.f_type as u64)
 }
 
 /// Bytes that this user may still write to the file system (statvfs(3)).
 pub(super) fn free_bytes(node: &impl AsFd) -> io::Result<u64> {
-    let mut answer = MaybeUninit::<libc::statvfs>::zeroed();
-    // SAFETY: the descriptor is borrowed and `answer` is a whole `struct statvfs`.
-    check(unsafe { libc::fstatvfs(node.as_fd().as_raw_fd(), answer.as_mut_ptr()) })?;
-    // SAFETY: zeroed memory is a valid `struct statvfs`, and the C library has filled it.
-    let answer = unsafe { answer.assume_init() };
+    let answer = fs::fstatvfs(node)?;
     Ok(answer.f_bavail.saturating_mul(answer.f_frsize))
 }
 
@@ -131,9 +112,7 @@ pub(super) fn extents(file: &impl AsFd, start: u64, length: u64) -> io::Result<V
 
 /// The first hole's offset, or the file's length where there is none (lseek(2), `SEEK_HOLE`).
 pub(super) fn first_hole(file: &impl AsFd) -> io::Result<u64> {
-    // SAFETY: lseek touches no memory; the descriptor is borrowed.
-    let offset = unsafe { libc::lseek(file.as_fd().as_raw_fd(), 0, libc::SEEK_HOLE) };
-    u64::try_from(offset).map_err(|_| io::Error::last_os_error())
+    Ok(fs::seek(file, SeekFrom::Hole(0))?)
 }
 
 /// A block device's size in bytes (`BLKGETSIZE64`, include/uapi/linux/fs.h).
@@ -146,10 +125,7 @@ pub(super) fn block_device_size(device: &impl AsFd) -> io::Result<u64> {
 
 /// A block device's logical block in bytes (`BLKSSZGET`, include/uapi/linux/fs.h).
 pub(super) fn logical_block_size(device: &impl AsFd) -> io::Result<u32> {
-    let mut bytes: c_int = 0;
-    // SAFETY: BLKSSZGET writes one int.
-    check(unsafe { libc::ioctl(device.as_fd().as_raw_fd(), BLKSSZGET as _, &raw mut bytes) })?;
-    u32::try_from(bytes).map_err(|_| io::Error::from_raw_os_error(libc::EINVAL))
+    Ok(fs::ioctl_blksszget(device)?)
 }
 
 /// The namespace identifier of an NVMe device (`NVME_IOCTL_ID`, include/uapi/linux/nvme_ioctl.h).
@@ -159,9 +135,6 @@ pub(super) fn nvme_nsid(device: &impl AsFd) -> io::Result<u32> {
     check(nsid)?;
     Ok(nsid as u32)
 }
-
-/// What an admin command returns: the Identify Namespace data structure, or a log.
-pub(super) type AdminData = [u8; 4096];
 
 /// `struct nvme_admin_cmd` (include/uapi/linux/nvme_ioctl.h).
 #[repr(C)]
@@ -185,14 +158,14 @@ const _: () = assert!(size_of::<NvmeAdminCommand>() == 72);
 
 /// Identify (06h) with CNS 00h, Identify Namespace. The kernel grants it to root, and since Linux 6.2 to
 /// whoever has opened the device.
-pub(super) fn nvme_identify_namespace(device: &impl AsFd, nsid: u32) -> io::Result<Box<AdminData>> {
+pub(super) fn nvme_identify_namespace(device: &impl AsFd, nsid: u32) -> io::Result<Box<PageData>> {
     let command = NvmeAdminCommand { opcode: 6, nsid, ..NvmeAdminCommand::default() };
-    nvme_admin(device, size_of::<AdminData>() as u32, command).map(|(_, data)| data)
+    nvme_admin(device, size_of::<PageData>() as u32, command).map(|(_, data)| data)
 }
 
 /// Get Log Page (02h): the SMART / Health Information log (02h) of the whole controller. The kernel grants it
 /// to root.
-pub(super) fn nvme_smart_log(device: &impl AsFd) -> io::Result<Box<AdminData>> {
+pub(super) fn nvme_smart_log(device: &impl AsFd) -> io::Result<Box<PageData>> {
     const SMART: u32 = 0x02;
     const LEN: u32 = 512;
     const EVERY_NAMESPACE: u32 = u32::MAX;
@@ -216,7 +189,7 @@ pub fn nvme_feature(device: &impl AsFd, feature: u8) -> io::Result<u32> {
 
 /// Some features have data beside dword 0 (0Ch: a table of 256 bytes). Without a place for it a drive would
 /// write to address 0.
-const FEATURE_LEN: u32 = size_of::<AdminData>() as u32;
+const FEATURE_LEN: u32 = size_of::<PageData>() as u32;
 
 /// Gives a feature without data a value until the controller's next reset (Set Features, 09h).
 ///
@@ -230,9 +203,9 @@ pub fn set_nvme_feature(device: &impl AsFd, feature: u8, value: u32) -> io::Resu
 
 /// Hands a command to the controller by `NVME_IOCTL_ADMIN_CMD`: dword 0 of its completion, and the data, of
 /// which the first `len` bytes, all of them at most, are what it returns.
-fn nvme_admin(device: &impl AsFd, len: u32, command: NvmeAdminCommand) -> io::Result<(u32, Box<AdminData>)> {
-    let mut data = Box::new([0; size_of::<AdminData>()]);
-    let mut command = command.with_place(&mut data, len);
+fn nvme_admin(device: &impl AsFd, len: u32, command: NvmeAdminCommand) -> io::Result<(u32, Box<PageData>)> {
+    let mut data = Box::new([0; size_of::<PageData>()]);
+    let mut command = command.with_data(&mut data, len);
     // SAFETY: the kernel reads and writes one command, and writes `data_len` bytes to `addr`, where `data`
     // has as many.
     let status =
@@ -247,8 +220,8 @@ fn nvme_admin(device: &impl AsFd, len: u32, command: NvmeAdminCommand) -> io::Re
 impl NvmeAdminCommand {
     /// The command with `len` bytes of `data` for what it returns, all of them at most; and with the kernel's
     /// own time: when a shorter one is over the kernel resets the controller, which loses its features.
-    fn with_place(self, data: &mut AdminData, len: u32) -> NvmeAdminCommand {
-        let data_len = len.min(size_of::<AdminData>() as u32);
+    fn with_data(self, data: &mut PageData, len: u32) -> NvmeAdminCommand {
+        let data_len = len.min(size_of::<PageData>() as u32);
         NvmeAdminCommand { addr: data.as_mut_ptr() as u64, data_len, timeout_ms: 0, ..self }
     }
 }
@@ -258,29 +231,14 @@ pub(super) fn random_bytes<const N: usize>() -> io::Result<[u8; N]> {
     let mut bytes = [0; N];
     let mut filled = 0;
     while filled < N {
-        let rest = &mut bytes[filled..];
-        // SAFETY: `rest` is writable for its whole length.
-        let got = unsafe { libc::getrandom(rest.as_mut_ptr().cast(), rest.len(), 0) };
-        match usize::try_from(got) {
-            Ok(got) => filled += got,
-            Err(_) if io::Error::last_os_error().kind() == io::ErrorKind::Interrupted => {}
-            Err(_) => return Err(io::Error::last_os_error()),
-        }
+        filled += retry_on_intr(|| getrandom(&mut bytes[filled..], GetRandomFlags::empty()))?;
     }
     Ok(bytes)
 }
 
 /// The effective user.
 pub(super) fn effective_user() -> u32 {
-    // SAFETY: geteuid has no precondition and cannot fail.
-    unsafe { libc::geteuid() }
-}
-
-/// The size of a page of memory in bytes (sysconf(3)).
-pub(super) fn page_size() -> u64 {
-    // SAFETY: sysconf has no precondition.
-    let size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
-    u64::try_from(size).unwrap_or(4096)
+    rustix::process::geteuid().as_raw()
 }
 
 /// Memory that direct I/O can use: aligned to the page.
@@ -317,11 +275,11 @@ mod tests {
     /// time made the kernel reset the controller.
     #[test]
     fn an_admin_command_has_a_place_for_its_data_and_the_kernels_time() {
-        let mut data = [0; size_of::<AdminData>()];
+        let mut data = [0; size_of::<PageData>()];
         let at = data.as_ptr() as u64;
         let command = NvmeAdminCommand { timeout_ms: 1_000, ..NvmeAdminCommand::default() };
-        let command = command.with_place(&mut data, FEATURE_LEN);
+        let command = command.with_data(&mut data, FEATURE_LEN);
         assert_eq!((command.addr, command.data_len, command.timeout_ms), (at, 4096, 0));
-        assert_eq!(NvmeAdminCommand::default().with_place(&mut data, u32::MAX).data_len, 4096);
+        assert_eq!(NvmeAdminCommand::default().with_data(&mut data, u32::MAX).data_len, 4096);
     }
 }

@@ -1,11 +1,12 @@
 //! Whether an NVMe controller may be taken from its driver, to be driven from user space. Looks and claims
 //! for a moment; changes nothing: taking and giving back are the runner's.
 
-use super::error::TargetError;
+use super::error::{TakeRefusal, TargetError};
 use super::safety::{self, Use, World};
-use super::topology::{self, Sysfs, attribute, entries, name_of};
+use super::topology::{Sysfs, entries, name_of};
 use crate::nvme_user::no_iommu;
-use crate::pci::{Isolation, PciAddress};
+use crate::pci::{Isolation, NVME_CLASS, PciAddress};
+use crate::system::attribute;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
@@ -25,118 +26,6 @@ pub struct TakePlan {
     pub isolation: Isolation,
 }
 
-/// Why a controller is not taken. Every message names the thing, the cause and the remedy.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum TakeRefusal {
-    /// No such function on the bus.
-    #[error("there is no PCI device {0}: `lspci -D -d ::0108` lists the NVMe controllers")]
-    NoDevice(PciAddress),
-    /// Its class is another one.
-    #[error(
-        "{address} is no NVMe controller (its class is {class}, not 0x010802): `lspci -D -d ::0108` lists \
-         them"
-    )]
-    NoController {
-        /// The device.
-        address: PciAddress,
-        /// Its class as sysfs has it.
-        class: String,
-    },
-    /// A namespace, or something on it, is mounted.
-    #[error("{address} cannot be taken: {device} on it is mounted on {}; unmount it, or name another drive", super::error::shown(.mount_point))]
-    Mounted {
-        /// The controller.
-        address: PciAddress,
-        /// Kernel name of what is mounted.
-        device: String,
-        /// Where.
-        mount_point: PathBuf,
-    },
-    /// A namespace, or something on it, is swap.
-    #[error(
-        "{address} cannot be taken: {device} on it is used as swap; `swapoff /dev/{device}`, or name \
-         another drive"
-    )]
-    Swap {
-        /// The controller.
-        address: PciAddress,
-        /// Kernel name of the swap device.
-        device: String,
-    },
-    /// Device mapper, md, loop or the like stands on a namespace.
-    #[error(
-        "{address} cannot be taken: {holder} stands on its {device}; take {holder} down, or name another \
-         drive"
-    )]
-    Held {
-        /// The controller.
-        address: PciAddress,
-        /// Kernel name of what is held.
-        device: String,
-        /// Kernel name of the holder.
-        holder: String,
-    },
-    /// Somebody else holds a namespace exclusively.
-    #[error(
-        "{address} cannot be taken: something (a mount in another namespace, RAID, LVM or a program) holds \
-         its {device}; end that, or name another drive"
-    )]
-    Busy {
-        /// The controller.
-        address: PciAddress,
-        /// Kernel name of what could not be claimed.
-        device: String,
-    },
-    /// The IOMMU cannot tell the controller from others.
-    #[error(
-        "{address} cannot be taken: its IOMMU group {group} holds {} as well, which it could reach; put the drive into another slot, or \
-         name another drive",
-        .others.join(", ")
-    )]
-    SharedGroup {
-        /// The controller.
-        address: PciAddress,
-        /// Its group.
-        group: u32,
-        /// The other devices of the group, each with its driver.
-        others: Vec<String>,
-    },
-    /// Nothing keeps the drive out of foreign memory.
-    #[error(
-        "{0} has no IOMMU, so that a fault could overwrite any memory: switch it on (VT-d or AMD-Vi in the \
-         firmware, for Intel also intel_iommu=on on the kernel command line), or say --i-know-no-iommu"
-    )]
-    NoIommu(PciAddress),
-    /// VFIO would refuse a device without an IOMMU.
-    #[error("{address} has no IOMMU, and VFIO takes no such device now: {remedy}")]
-    NoIommuMode {
-        /// The controller.
-        address: PciAddress,
-        /// What allows it.
-        remedy: &'static str,
-    },
-    /// The kernel's pages are not those of the drive, and no IOMMU translates.
-    #[error("{0}")]
-    Pages(String),
-    /// The driver that would take it is not there.
-    #[error("{0} cannot be taken: the driver vfio-pci is not there; `modprobe vfio-pci`, as root")]
-    NoVfioPci(PciAddress),
-    /// Somebody has pinned it to a driver.
-    #[error(
-        "{address} cannot be taken: it is pinned to the driver `{driver}`; unpin it by `echo > \
-         /sys/bus/pci/devices/{address}/driver_override`, as root"
-    )]
-    Pinned {
-        /// The controller.
-        address: PciAddress,
-        /// What its `driver_override` says.
-        driver: String,
-    },
-}
-
-/// Class, subclass and programming interface of an NVMe controller (PCI Code and ID Assignment, 01h 08h 02h).
-const NVME_CLASS: &str = "0x010802";
 /// Class and subclass of a bridge from PCI to PCI: it belongs to the group of what lies below it and moves no
 /// data of its own.
 const BRIDGE_CLASS: &str = "0x0604";
@@ -174,7 +63,7 @@ pub fn claim_for_taking(
     address: PciAddress,
     i_know_no_iommu: bool,
 ) -> Result<(TakePlan, TakeClaims), TargetError> {
-    let folder = device_folder(Path::new(super::SYSFS), address);
+    let folder = address.folder(Path::new(super::SYSFS));
     let world = World::here().map_err(TargetError::system(&folder, "reading mounts and swaps"))?;
     let (plan, disks) = plan_in(Path::new(super::SYSFS), &world, address, i_know_no_iommu)?;
     let (own, twins) =
@@ -194,14 +83,10 @@ pub(super) fn claim_disks(address: PciAddress, disks: &[PathBuf]) -> Result<Vec<
     disks.iter().map(claim).collect()
 }
 
-fn device_folder(sysfs: &Path, address: PciAddress) -> PathBuf {
-    sysfs.join("bus/pci/devices").join(address.to_string())
-}
-
 /// The block devices of a controller's namespaces that are there now, sorted; under multipath the heads
 /// `nvmeXnZ` in the place of the hidden paths `nvmeXcYnZ`.
 fn namespace_disks(sysfs: &Path, address: PciAddress) -> Vec<PathBuf> {
-    let controllers = entries(&device_folder(sysfs, address).join("nvme"));
+    let controllers = entries(&address.folder(sysfs).join("nvme"));
     let names = controllers
         .iter()
         .flat_map(|controller| entries(controller))
@@ -230,8 +115,8 @@ fn plan_in(
     address: PciAddress,
     i_know_no_iommu: bool,
 ) -> Result<(TakePlan, Vec<PathBuf>), TargetError> {
-    let folder = device_folder(sysfs, address);
-    let class = attribute::<String>(&folder, "class").ok_or(TakeRefusal::NoDevice(address))?;
+    let folder = address.folder(sysfs);
+    let class = address.class(sysfs).ok_or(TakeRefusal::NoDevice(address))?;
     if class != NVME_CLASS {
         return Err(TakeRefusal::NoController { address, class }.into());
     }
@@ -258,7 +143,7 @@ fn plan_in(
     let isolation = if group.is_some() { Isolation::Iommu } else { Isolation::None };
     if isolation == Isolation::None {
         require_no_iommu_mode(sysfs, address, i_know_no_iommu)?;
-        let pages = no_iommu::require_small_pages(address, no_iommu::kernel_page());
+        let pages = no_iommu::require_small_pages(address, rustix::param::page_size());
         pages.map_err(|error| TakeRefusal::Pages(error.to_string()))?;
     }
     let namespaces = namespaces.iter().map(|disk| name_of(disk)).collect();
@@ -307,7 +192,7 @@ fn require_no_iommu_mode(sysfs: &Path, address: PciAddress, i_know: bool) -> Res
     if !i_know {
         return Err(TakeRefusal::NoIommu(address));
     }
-    let remedy = match topology::attribute::<String>(
+    let remedy = match attribute::<String>(
         &sysfs.join("module/vfio/parameters"),
         "enable_unsafe_noiommu_mode",
     ) {

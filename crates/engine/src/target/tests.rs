@@ -303,7 +303,7 @@ fn missing_permission_is_named_with_its_remedy() {
 
 #[test]
 fn zram_warns_of_what_it_does_not_store() {
-    assert_eq!(zram_stored("8192 100 200 0 300 1 0 0 0"), Some(8192 - sys::page_size()));
+    assert_eq!(zram_stored("8192 100 200 0 300 1 0 0 0"), Some(8192 - rustix::param::page_size() as u64));
     assert_eq!(zram_stored("0 0"), None);
     let zram = Path::new("/dev/zram0");
     if !have(is_root() && zram.exists(), "root and /dev/zram0") {

@@ -2,12 +2,12 @@
 //! partitions, device mapper, md, NVMe multipath, btrfs. Which of it forbids a write is left to `safety`.
 
 use super::mounts::{self, Mount};
+use crate::system::attribute;
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 
 /// Kernel names of the whole disks below the block device with number `device` (`st_rdev`, or `st_dev` of a
 /// file), sorted: the names under `/sys/block`. `sysfs` is the root of sysfs, `/sys`.
@@ -174,11 +174,6 @@ pub(super) fn name_of(dir: &Path) -> String {
 /// The device number that a device's directory states.
 pub(super) fn number(dir: &Path) -> Option<u64> {
     mounts::parse_device(&fs::read_to_string(dir.join("dev")).ok()?)
-}
-
-/// An attribute of a device, or of nothing where it lacks it.
-pub(super) fn attribute<T: FromStr>(dir: &Path, name: &str) -> Option<T> {
-    fs::read_to_string(dir.join(name)).ok()?.trim().parse().ok()
 }
 
 /// The identifier that a whole device shows on each of its paths: NVMe has it on the disk, SCSI on the disk's

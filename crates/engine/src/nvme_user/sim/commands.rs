@@ -1,6 +1,6 @@
 //! What the simulated controller's commands do.
 
-use super::super::registers::PAGE;
+use super::super::device::PAGE;
 use super::{Cq, Sq, State};
 
 /// Invalid Field in Command.

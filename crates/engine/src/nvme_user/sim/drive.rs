@@ -2,23 +2,20 @@
 //! and what the device does happens outside the engine's calls.
 
 use super::super::controller::{Controller, Setup};
-use super::super::dma::Memory;
-use super::super::registers::{DOORBELLS, Device, HugePages, Registers};
+use super::super::registers::DOORBELLS;
 use super::{Behaviour, Sim};
 use crate::engine::EngineError;
 use crate::pci::ParsePciAddressError;
 use crate::target::Target;
 use std::fmt::Display;
-use std::os::fd::RawFd;
 use std::path::Path;
-use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::Ordering;
 
-/// The one queue pair for I/O, and its doorbells where they stand close together (`CAP.DSTRD` = 0).
-const PAIR: usize = 1;
-const SUBMISSION: usize = DOORBELLS + 2 * PAIR * 4;
-const COMPLETION: usize = SUBMISSION + 4;
+/// The one queue pair for I/O.
+pub(super) const PAIR: usize = 1;
+/// Its doorbells, submission and completion, where they are close together (`CAP.DSTRD` = 0).
+pub(super) const DOORBELLS_AT: [usize; 2] = [DOORBELLS + 2 * PAIR * 4, DOORBELLS + 2 * PAIR * 4 + 4];
 /// Entries of the longest queue: as many as NVMe allows.
 const MOST_ENTRIES: u32 = 1 << 16;
 
@@ -28,7 +25,7 @@ const MOST_ENTRIES: u32 = 1 << 16;
 ///
 /// Source: NVM Express Base Specification 2.0.
 pub struct Drive {
-    device: Arc<Deferred>,
+    device: Arc<Sim>,
     target: Target,
 }
 
@@ -45,11 +42,8 @@ impl Drive {
     /// As [`Drive::open`], with queues of at most so many entries.
     fn with_entries(len: usize, most_entries: u32) -> Result<Drive, EngineError> {
         let behaviour = Behaviour { pairs: 1, most_entries, ..Behaviour::default() };
-        let device = Arc::new(Deferred {
-            sim: Sim::new(behaviour, vec![0; len]),
-            tail: AtomicU32::new(0),
-            head: AtomicU32::new(0),
-        });
+        let device = Sim { deferred: Some(Default::default()), ..Sim::new(behaviour, vec![0; len]) };
+        let device = Arc::new(device);
         let unsupported = |error: &dyn Display| EngineError::unsupported(error.to_string());
         let address = "0000:01:00.0".parse().map_err(|error: ParsePciAddressError| unsupported(&error))?;
         let controller = Controller::start(address, device.clone(), &Setup::default())?;
@@ -65,22 +59,9 @@ impl Drive {
 
     /// Does up to `most` commands that were submitted, in their order; they are complete when this returns.
     pub fn work(&self, most: u32) {
-        self.device.work(most);
-    }
-}
-
-/// The simulated controller with its doorbells for I/O put off.
-struct Deferred {
-    sim: Sim,
-    /// What was last written to the submission queue's doorbell, and to the completion queue's.
-    tail: AtomicU32,
-    head: AtomicU32,
-}
-
-impl Deferred {
-    fn work(&self, most: u32) {
-        let (tail, head) = (self.tail.load(Ordering::Acquire), self.head.load(Ordering::Acquire));
-        let mut state = self.sim.state();
+        let Some(doorbells) = &self.device.deferred else { return };
+        let [tail, head] = [&doorbells[0], &doorbells[1]].map(|doorbell| doorbell.load(Ordering::Acquire));
+        let mut state = self.device.state();
         let (Some(submission), Some(completion)) = (state.submission[PAIR], state.completion[PAIR]) else {
             return;
         };
@@ -91,79 +72,6 @@ impl Deferred {
         if waiting.min(most) > 0 {
             state.doorbell(2 * PAIR, (submission.tail + waiting.min(most)) % submission.entries);
         }
-    }
-}
-
-impl Registers for Deferred {
-    fn read32(&self, at: usize) -> u32 {
-        self.sim.read32(at)
-    }
-
-    fn write32(&self, at: usize, value: u32) {
-        if self.sim.state().submission[PAIR].is_none() {
-            // A pair that is created begins at zero.
-            self.tail.store(0, Ordering::Release);
-            self.head.store(0, Ordering::Release);
-        }
-        self.sim.write32(at, value);
-    }
-
-    fn mapped(&self, at: usize) -> Option<NonNull<u32>> {
-        match at {
-            SUBMISSION => NonNull::new(self.tail.as_ptr()),
-            COMPLETION => NonNull::new(self.head.as_ptr()),
-            _ => None,
-        }
-    }
-
-    fn read64(&self, at: usize) -> u64 {
-        self.sim.read64(at)
-    }
-
-    fn write64(&self, at: usize, value: u64) {
-        self.sim.write64(at, value);
-    }
-}
-
-impl Device for Deferred {
-    fn registers_len(&self) -> usize {
-        self.sim.registers_len()
-    }
-
-    fn huge_pages(&self) -> HugePages {
-        self.sim.huge_pages()
-    }
-
-    fn map(&self, memory: &Memory) -> Result<Box<[u64]>, EngineError> {
-        self.sim.map(memory)
-    }
-
-    fn unmap(&self, pages: &[u64]) {
-        self.sim.unmap(pages);
-    }
-
-    fn admit(&self) -> Result<(), EngineError> {
-        Ok(())
-    }
-
-    fn cut_off(&self) -> bool {
-        self.sim.cut_off()
-    }
-
-    fn vectors(&self) -> u32 {
-        self.sim.vectors()
-    }
-
-    fn arm(&self, events: &[RawFd]) -> Result<(), EngineError> {
-        self.sim.arm(events)
-    }
-
-    fn asked_back(&self) -> Arc<AtomicBool> {
-        self.sim.asked_back()
-    }
-
-    fn vfio(&self) -> &'static str {
-        self.sim.vfio()
     }
 }
 

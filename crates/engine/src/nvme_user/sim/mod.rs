@@ -8,11 +8,12 @@ mod drive;
 
 pub use drive::Drive;
 
-use super::dma::Memory;
-use super::registers::{ACQ, AQA, ASQ, CC, CRTO, CSTS, DOORBELLS, Device, HugePages, PAGE, Registers, VS};
+use super::device::{Device, HugePages, PAGE, PageRange, Registers};
+use super::irq;
+use super::registers::{ACQ, AQA, ASQ, CC, CRTO, CSTS, DOORBELLS, VS};
 use crate::engine::EngineError;
 use std::collections::BTreeMap;
-use std::os::fd::RawFd;
+use std::os::fd::OwnedFd;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -168,7 +169,7 @@ struct State {
     host_memory: Vec<u64>,
     /// Queue and identifier of commands that hang.
     hanging: Vec<(usize, u16)>,
-    events: Vec<RawFd>,
+    events: Vec<Arc<OwnedFd>>,
     disk: Vec<u8>,
     /// What was seen.
     seen: Seen,
@@ -193,6 +194,9 @@ pub(super) struct Seen {
 /// A controller with one namespace of `disk` bytes in blocks of 512.
 pub(super) struct Sim {
     state: Mutex<State>,
+    /// The registers of the first pair's doorbells, submission and completion, where a store reaches them: the
+    /// controller then looks at them only when it is asked to.
+    deferred: Option<[AtomicU32; 2]>,
     pub(super) asked_back: Arc<AtomicBool>,
 }
 
@@ -212,7 +216,7 @@ impl Sim {
             disk,
             seen: Seen::default(),
         });
-        Sim { state, asked_back: Arc::default() }
+        Sim { state, deferred: None, asked_back: Arc::default() }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -344,13 +348,11 @@ impl State {
         if queue.tail == queue.entries {
             (queue.tail, queue.phase) = (0, queue.phase ^ 1);
         }
-        let event = queue.vector.map(|vector| self.events[vector]);
+        let event = queue.vector.map(|vector| Arc::clone(&self.events[vector]));
         self.reach.write(at, &result.to_le_bytes());
         self.reach.atomic(at + 12).store(last, Ordering::Release);
         if let Some(event) = event {
-            let one = 1u64;
-            // SAFETY: 8 bytes are read from `one`; the event is open as long as the controller.
-            unsafe { libc::write(event, (&raw const one).cast(), 8) };
+            irq::signal(&event);
         }
     }
 
@@ -400,6 +402,12 @@ impl Registers for Sim {
         if state.behaviour.gone {
             return;
         }
+        if let Some(doorbells) = &self.deferred
+            && state.submission[drive::PAIR].is_none()
+        {
+            // A pair that is created begins at zero.
+            doorbells.iter().for_each(|doorbell| doorbell.store(0, Ordering::Release));
+        }
         if at >= DOORBELLS {
             let shift = 2 + state.behaviour.stride_shift;
             state.doorbell((at - DOORBELLS) >> shift, value);
@@ -411,8 +419,9 @@ impl Registers for Sim {
         }
     }
 
-    fn mapped(&self, _at: usize) -> Option<NonNull<u32>> {
-        None
+    fn mapped(&self, at: usize) -> Option<NonNull<u32>> {
+        let number = drive::DOORBELLS_AT.iter().position(|doorbell| *doorbell == at)?;
+        NonNull::new(self.deferred.as_ref()?[number].as_ptr())
     }
 
     fn read64(&self, at: usize) -> u64 {
@@ -441,7 +450,7 @@ impl Device for Sim {
         if self.state().behaviour.sees_physical { HugePages::Required } else { HugePages::Preferred }
     }
 
-    fn map(&self, memory: &Memory) -> Result<Box<[u64]>, EngineError> {
+    fn map(&self, memory: &PageRange) -> Result<Box<[u64]>, EngineError> {
         let mut state = self.state();
         let count = memory.len / PAGE;
         let mut pages: Vec<u64> = (0..count as u64).map(|page| state.next_page + page).collect();
@@ -480,7 +489,7 @@ impl Device for Sim {
         self.state().behaviour.pairs.min(2)
     }
 
-    fn arm(&self, events: &[RawFd]) -> Result<(), EngineError> {
+    fn arm(&self, events: &[Arc<OwnedFd>]) -> Result<(), EngineError> {
         self.state().events = events.to_vec();
         Ok(())
     }

@@ -2,10 +2,11 @@
 
 use super::super::admin::Admin;
 use super::super::controller::{Controller, Limits, Setup};
+use super::super::device::Device;
 use super::super::features::{Apst, HostMemory, Rules, give_host_memory};
 use super::super::identify::ControllerData;
 use super::super::kept::{Kept, KeptFeature};
-use super::super::registers::{Capabilities, Device};
+use super::super::registers::Capabilities;
 use super::super::sim::Sim;
 use super::{Behaviour, Bench, read, wait};
 use crate::pool::Pool;

@@ -2,8 +2,7 @@
 //!
 //! Source: include/uapi/linux/vfio.h ("API for Type1 VFIO IOMMU").
 
-use super::super::dma::Memory;
-use super::super::registers::PAGE;
+use super::super::device::{PAGE, PageRange};
 use super::ioctl::{self, Argument, DmaMap, DmaUnmap, GroupStatus, Type1Info};
 use super::{call, consecutive, group, map_error, open_node};
 use crate::engine::EngineError;
@@ -39,7 +38,7 @@ impl Container {
         Ok((device, Container { _group: group, container, space }))
     }
 
-    pub(super) fn map(&self, memory: &Memory) -> Result<Box<[u64]>, EngineError> {
+    pub(super) fn map(&self, memory: &PageRange) -> Result<Box<[u64]>, EngineError> {
         let mut space = self.space.lock().unwrap_or_else(PoisonError::into_inner);
         let iova = space.take(memory.len as u64).ok_or_else(|| {
             EngineError::unsupported(format!(
@@ -207,7 +206,9 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 4 } else { 256 }))]
         #[test]
-        fn what_is_taken_never_overlaps_and_lies_in_the_ranges(steps in prop::collection::vec((any::<bool>(), 1u64..2000), 1..60)) {
+        fn what_is_taken_never_overlaps_and_lies_in_the_ranges(
+            steps in prop::collection::vec((any::<bool>(), 1u64..2000), 1..60),
+        ) {
             let ranges = vec![0..=0x2f_ffff, 0x40_0000..=0x9f_ffff];
             let mut space = Space::new(ranges.clone());
             let mut held: Vec<(u64, u64)> = Vec::new();
@@ -217,8 +218,10 @@ mod tests {
                     let (start, _) = held.swap_remove(pages as usize % held.len());
                     space.give_back(start);
                 } else if let Some(start) = space.take(len) {
-                    prop_assert!(ranges.iter().any(|range| range.contains(&start) && range.contains(&(start + len - 1))));
-                    prop_assert!(held.iter().all(|(other, length)| start + len <= *other || other + length <= start));
+                    let last = start + len - 1;
+                    prop_assert!(ranges.iter().any(|range| range.contains(&start) && range.contains(&last)));
+                    let apart = |(other, length): &(u64, u64)| last < *other || other + length <= start;
+                    prop_assert!(held.iter().all(apart));
                     prop_assert!(start >= LOWEST && (len < LARGE || start.is_multiple_of(LARGE)));
                     held.push((start, len));
                 }

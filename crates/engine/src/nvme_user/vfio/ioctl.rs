@@ -141,7 +141,7 @@ pub(super) fn with_bytes(fd: &impl AsRawFd, request: u64, argument: &mut [u64]) 
 }
 
 fn result(result: i32) -> Result<i32, i32> {
-    if result < 0 { Err(crate::engine::last_errno()) } else { Ok(result) }
+    if result < 0 { Err(crate::system::last_errno()) } else { Ok(result) }
 }
 
 #[cfg(test)]

@@ -2,8 +2,7 @@
 //!
 //! Sources: Documentation/userspace-api/iommufd.rst; include/uapi/linux/iommufd.h.
 
-use super::super::dma::Memory;
-use super::super::registers::PAGE;
+use super::super::device::{PAGE, PageRange};
 use super::ioctl::{self, Argument, AttachIommufd, BindIommufd, IoasAlloc, IoasMap, IoasUnmap};
 use super::{call, consecutive, map_error, open_node};
 use crate::engine::EngineError;
@@ -58,7 +57,7 @@ impl Iommufd {
         Ok((device.into(), Iommufd { iommu, ioas }))
     }
 
-    pub(super) fn map(&self, memory: &Memory) -> Result<Box<[u64]>, EngineError> {
+    pub(super) fn map(&self, memory: &PageRange) -> Result<Box<[u64]>, EngineError> {
         let mut map = IoasMap {
             flags: ioctl::IOMMU_IOAS_MAP_READABLE | ioctl::IOMMU_IOAS_MAP_WRITEABLE,
             ioas_id: self.ioas,

@@ -10,16 +10,17 @@ mod iommufd;
 pub(crate) mod no_iommu;
 
 use self::ioctl::{Argument, IrqInfo, IrqSet, RegionInfo};
-use super::dma::Memory;
+use super::device::{Device, HugePages, PAGE, PageRange, Registers};
 use super::irq::{self, Watch};
-use super::registers::{DOORBELLS, Device, HugePages, Registers};
-use crate::engine::{EngineError, last_errno};
+use super::registers::DOORBELLS;
+use crate::engine::EngineError;
+use crate::mmap::Mmap;
 use crate::pci::{Isolation, PciAddress};
 use container::Container;
 use iommufd::Iommufd;
 use no_iommu::Physical;
 use std::fs::File;
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
@@ -44,7 +45,8 @@ enum Space {
 /// before its device is closed, and the device before what maps its memory.
 pub(super) struct Vfio {
     watch: Watch,
-    registers: Bar,
+    /// Whoever has a pointer into them (`Registers::mapped`) keeps the device.
+    registers: Mmap,
     vectors: u32,
     /// Where configuration space lies in the device's file.
     config_at: u64,
@@ -76,7 +78,7 @@ impl Vfio {
         let device = File::from(device);
         set_command(&device, config_at, MEMORY_SPACE, BUS_MASTER)
             .map_err(|e| call("enabling the memory space (pwrite)", e.raw_os_error().unwrap_or(0)))?;
-        let registers = Bar::map(&device, address)?;
+        let registers = map_registers(&device, address)?;
         let vectors = irq_count(&device, ioctl::VFIO_PCI_MSIX_IRQ_INDEX);
         let watch = watch(&device)?;
         Ok(Vfio { watch, registers, vectors, config_at, device, space })
@@ -135,7 +137,7 @@ fn open_node(path: &Path) -> Result<File, EngineError> {
     })
 }
 
-fn region(device: &OwnedFd, index: u32) -> Result<RegionInfo, EngineError> {
+fn region(device: &impl AsRawFd, index: u32) -> Result<RegionInfo, EngineError> {
     let mut info = RegionInfo { index, ..RegionInfo::sized() };
     ioctl::with(device, ioctl::VFIO_DEVICE_GET_REGION_INFO, &mut info)
         .map_err(|errno| call("VFIO_DEVICE_GET_REGION_INFO", errno))?;
@@ -159,12 +161,13 @@ fn irq_count(device: &impl AsRawFd, index: u32) -> u32 {
 }
 
 /// Lets each of `events` be signalled by the vector of its place.
-fn set_events(device: &impl AsRawFd, index: u32, events: &[RawFd]) -> Result<(), i32> {
+fn set_events(device: &impl AsRawFd, index: u32, events: &[impl AsRawFd]) -> Result<(), i32> {
     let header = size_of::<IrqSet>();
     let mut argument = vec![0u64; (header + 4 * events.len()).div_ceil(8)];
     let flags = ioctl::VFIO_IRQ_SET_DATA_EVENTFD | ioctl::VFIO_IRQ_SET_ACTION_TRIGGER;
-    let words =
-        [0, flags, index, 0, events.len() as u32].into_iter().chain(events.iter().map(|fd| *fd as u32));
+    let words = [0, flags, index, 0, events.len() as u32]
+        .into_iter()
+        .chain(events.iter().map(|event| event.as_raw_fd() as u32));
     for (at, word) in words.enumerate() {
         argument[at / 2] |= u64::from(word) << (32 * (at % 2));
     }
@@ -179,7 +182,7 @@ fn watch(device: &File) -> Result<Watch, EngineError> {
         if irq_count(device, index) > 0 {
             let event = irq::event()?;
             // Only a PCI Express device has errors to tell.
-            if set_events(device, index, &[event.as_raw_fd()]).is_ok() {
+            if set_events(device, index, std::slice::from_ref(&event)).is_ok() {
                 events.push(event);
             }
         }
@@ -187,102 +190,64 @@ fn watch(device: &File) -> Result<Watch, EngineError> {
     Watch::start(events)
 }
 
-/// The mapped registers.
-struct Bar {
-    base: NonNull<u8>,
-    len: usize,
+/// Maps the registers.
+fn map_registers(device: &File, address: PciAddress) -> Result<Mmap, EngineError> {
+    let info = region(device, ioctl::VFIO_PCI_BAR0_REGION_INDEX)?;
+    if info.flags & ioctl::VFIO_REGION_INFO_FLAG_MMAP == 0 || info.size < DOORBELLS as u64 + 16 {
+        return Err(EngineError::unsupported(format!(
+            "{address} has no registers that can be mapped (BAR 0 of {} bytes): is it an NVMe controller?",
+            info.size
+        )));
+    }
+    Mmap::of_file(device, info.offset, info.size as usize, 0).map_err(|errno| call("mmap (registers)", errno))
 }
 
-// SAFETY: registers have no owner; each access is one load or store of the device, from whichever thread.
-unsafe impl Send for Bar {}
-// SAFETY: as above.
-unsafe impl Sync for Bar {}
-
-impl Bar {
-    fn map(device: &File, address: PciAddress) -> Result<Bar, EngineError> {
-        let mut info = RegionInfo { index: ioctl::VFIO_PCI_BAR0_REGION_INDEX, ..RegionInfo::sized() };
-        ioctl::with(device, ioctl::VFIO_DEVICE_GET_REGION_INFO, &mut info)
-            .map_err(|errno| call("VFIO_DEVICE_GET_REGION_INFO", errno))?;
-        if info.flags & ioctl::VFIO_REGION_INFO_FLAG_MMAP == 0 || info.size < DOORBELLS as u64 + 16 {
-            return Err(EngineError::unsupported(format!(
-                "{address} has no registers that can be mapped (BAR 0 of {} bytes): is it an NVMe \
-                 controller?",
-                info.size
-            )));
-        }
-        let len = info.size as usize;
-        let offset = info.offset as libc::off_t;
-        // SAFETY: a mapping at an address of the kernel's choice touches no memory of ours.
-        let base = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                len,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_SHARED,
-                device.as_raw_fd(),
-                offset,
-            )
-        };
-        match NonNull::new(base.cast()) {
-            Some(start) if base != libc::MAP_FAILED => Ok(Bar { base: start, len }),
-            _ => Err(call("mmap (registers)", last_errno())),
-        }
-    }
-
-    /// The address of a register of `T`.
+impl Vfio {
+    /// The address of a register of `T`, which is aligned.
     #[inline]
-    fn at<T>(&self, at: usize) -> NonNull<T> {
-        assert!(at <= self.len - size_of::<T>() && at.is_multiple_of(size_of::<T>()), "a register");
-        // SAFETY: it was found to lie within the mapping.
-        unsafe { self.base.add(at).cast() }
-    }
-}
-
-impl Drop for Bar {
-    fn drop(&mut self) {
-        // SAFETY: the mapping is ours, and whoever has a pointer into it (`Registers::mapped`) keeps the
-        // device.
-        unsafe { libc::munmap(self.base.as_ptr().cast(), self.len) };
+    fn register<T>(&self, at: usize) -> NonNull<T> {
+        assert!(at.is_multiple_of(size_of::<T>()), "a register");
+        self.registers.at(at, size_of::<T>()).cast()
     }
 }
 
 impl Registers for Vfio {
     fn read32(&self, at: usize) -> u32 {
-        // SAFETY: `at` gave an aligned register within the mapping; so for the three that follow.
-        unsafe { self.registers.at::<u32>(at).read_volatile() }
+        // SAFETY: `register` gave an aligned register within the mapping; so for the three that follow.
+        unsafe { self.register::<u32>(at).read_volatile() }
     }
 
     #[inline]
     fn write32(&self, at: usize, value: u32) {
         // SAFETY: as in `read32`.
-        unsafe { self.registers.at::<u32>(at).write_volatile(value) }
+        unsafe { self.register::<u32>(at).write_volatile(value) }
     }
 
     fn mapped(&self, at: usize) -> Option<NonNull<u32>> {
-        Some(self.registers.at(at))
+        Some(self.register(at))
     }
 
     fn read64(&self, at: usize) -> u64 {
         // SAFETY: as in `read32`.
-        unsafe { self.registers.at::<u64>(at).read_volatile() }
+        unsafe { self.register::<u64>(at).read_volatile() }
     }
 
     fn write64(&self, at: usize, value: u64) {
         // SAFETY: as in `read32`.
-        unsafe { self.registers.at::<u64>(at).write_volatile(value) }
+        unsafe { self.register::<u64>(at).write_volatile(value) }
     }
 }
 
 impl Device for Vfio {
     fn registers_len(&self) -> usize {
-        self.registers.len
+        self.registers.len()
     }
 
     fn huge_pages(&self) -> HugePages {
         if matches!(self.space, Space::Physical(_)) { HugePages::Required } else { HugePages::Preferred }
     }
 
-    fn map(&self, memory: &Memory) -> Result<Box<[u64]>, EngineError> {
+    fn map(&self, memory: &PageRange) -> Result<Box<[u64]>, EngineError> {
         match &self.space {
             Space::Type1(container) => container.map(memory),
             Space::Iommufd(iommufd) => iommufd.map(memory),
@@ -315,7 +280,7 @@ impl Device for Vfio {
         self.vectors
     }
 
-    fn arm(&self, events: &[RawFd]) -> Result<(), EngineError> {
+    fn arm(&self, events: &[Arc<OwnedFd>]) -> Result<(), EngineError> {
         set_events(&self.device, ioctl::VFIO_PCI_MSIX_IRQ_INDEX, events).map_err(|errno| {
             let count = events.len();
             EngineError::call(
@@ -341,7 +306,7 @@ impl Device for Vfio {
 
 /// The addresses of the pages of a range that the device sees as one.
 fn consecutive(iova: u64, len: usize) -> Box<[u64]> {
-    (0..len / super::registers::PAGE).map(|page| iova + (page * super::registers::PAGE) as u64).collect()
+    (0..len / PAGE).map(|page| iova + (page * PAGE) as u64).collect()
 }
 
 /// The kernel refuses to map memory.

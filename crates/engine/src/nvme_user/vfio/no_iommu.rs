@@ -3,12 +3,12 @@
 //!
 //! Sources: drivers/vfio/group.c (`noiommu`); Documentation/admin-guide/mm/pagemap.rst.
 
-use super::super::dma::Memory;
-use super::super::registers::PAGE;
+use super::super::device::{PAGE, PageRange};
 use super::ioctl;
 use super::{container, group};
 use crate::engine::EngineError;
 use crate::pci::PciAddress;
+use rustix::param::page_size;
 use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
@@ -22,7 +22,7 @@ pub(super) struct Physical {
 
 /// Opens the device by its group, which it has without an IOMMU too once it is bound.
 pub(super) fn open(address: PciAddress, folder: &Path) -> Result<(OwnedFd, Physical), EngineError> {
-    require_small_pages(address, kernel_page())?;
+    require_small_pages(address, page_size())?;
     let name = format!("noiommu-{}", group(address, folder)?);
     if !Path::new("/dev/vfio").join(&name).exists() {
         return Err(EngineError::unsupported(format!(
@@ -32,12 +32,6 @@ pub(super) fn open(address: PciAddress, folder: &Path) -> Result<(OwnedFd, Physi
     }
     let (container, group, device) = container::open_group(address, &name, |_| ioctl::VFIO_NOIOMMU_IOMMU)?;
     Ok((device, Physical { _group: group, _container: container }))
-}
-
-/// Bytes of a memory page of the kernel.
-pub(crate) fn kernel_page() -> usize {
-    // SAFETY: takes nothing of ours.
-    usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(0)
 }
 
 /// Refuses kernels whose pages are not the drive's: the addresses in pagemap are those of the kernel's pages
@@ -53,7 +47,7 @@ pub(crate) fn require_small_pages(address: PciAddress, page_bytes: usize) -> Res
 }
 
 /// The physical address of each page.
-pub(super) fn map(memory: &Memory) -> Result<Box<[u64]>, EngineError> {
+pub(super) fn map(memory: &PageRange) -> Result<Box<[u64]>, EngineError> {
     if !memory.is_huge {
         return Err(EngineError::unsupported(
             "without an IOMMU the device gets physical addresses, and buffers that are not in huge pages \
@@ -111,14 +105,14 @@ mod tests {
             );
         }
         if cfg!(target_arch = "x86_64") {
-            assert_eq!(kernel_page(), 4096);
+            assert_eq!(page_size(), 4096);
         }
     }
 
     #[test]
     fn only_huge_pages_are_mapped() {
         let mut page = [0u8; 8];
-        let memory = Memory { base: NonNull::from(&mut page[..]).cast(), len: 4096, is_huge: false };
+        let memory = PageRange { base: NonNull::from(&mut page[..]).cast(), len: 4096, is_huge: false };
         let message = map(&memory).unwrap_err().to_string();
         assert!(message.contains("Pool::huge"), "{message}");
     }

@@ -5,14 +5,14 @@ use crate::pool::Slot;
 use std::ptr::NonNull;
 
 /// One block for each slot of a pool.
-pub(crate) struct Blocks<T> {
+pub(crate) struct ControlBlocks<T> {
     blocks: NonNull<[T]>,
 }
 
-impl<T: Clone> Blocks<T> {
+impl<T: Clone> ControlBlocks<T> {
     /// `slots` copies of `block`.
-    pub(crate) fn new(block: T, slots: u32) -> Blocks<T> {
-        Blocks { blocks: NonNull::from(Box::leak(vec![block; slots as usize].into_boxed_slice())) }
+    pub(crate) fn new(block: T, slots: u32) -> ControlBlocks<T> {
+        ControlBlocks { blocks: NonNull::from(Box::leak(vec![block; slots as usize].into_boxed_slice())) }
     }
 
     /// The address of a slot's block. The slot must be one that the pool has accepted.
@@ -22,7 +22,7 @@ impl<T: Clone> Blocks<T> {
     }
 }
 
-impl<T> Drop for Blocks<T> {
+impl<T> Drop for ControlBlocks<T> {
     fn drop(&mut self) {
         // SAFETY: the pointer came from `Box::leak` and is freed once; the owner drops it only
         // when no request is in flight.

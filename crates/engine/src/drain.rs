@@ -1,0 +1,76 @@
+//! How engines end: they wait a while for what is in flight, then leak what the kernel or a device still uses,
+//! because a leak is safe and a free is not.
+
+use std::mem::ManuallyDrop;
+use std::ops::{Deref, DerefMut};
+use std::time::{Duration, Instant};
+
+/// How long a dropped engine waits for what is in flight.
+const DRAIN_LIMIT: Duration = Duration::from_secs(5);
+
+/// What a step of [`drain`] found.
+pub(crate) enum Drained {
+    /// Nothing is in flight any more.
+    Empty,
+    /// Something still is.
+    Pending,
+    /// Something still is, and it cannot be waited for.
+    Stuck,
+}
+
+/// Calls `step` with the time that is left until nothing is in flight, for at most [`DRAIN_LIMIT`]; true if
+/// nothing is. The last step comes when the time is over: this process may have been stopped meanwhile.
+pub(crate) fn drain(mut step: impl FnMut(Duration) -> Drained) -> bool {
+    let deadline = Instant::now() + DRAIN_LIMIT;
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        match step(left) {
+            Drained::Empty => return true,
+            Drained::Pending if !left.is_zero() => {}
+            Drained::Pending | Drained::Stuck => return false,
+        }
+    }
+}
+
+/// A value that is leaked when it is dropped, unless [`Leaky::release`] was called: what must outlive every
+/// request that the kernel or a device holds.
+pub(crate) struct Leaky<T> {
+    value: ManuallyDrop<T>,
+    is_released: bool,
+}
+
+impl<T> Leaky<T> {
+    pub(crate) fn new(value: T) -> Leaky<T> {
+        Leaky { value: ManuallyDrop::new(value), is_released: false }
+    }
+
+    /// Nobody but the owner uses the value any more: dropping this drops it.
+    pub(crate) fn release(&mut self) {
+        self.is_released = true;
+    }
+}
+
+impl<T> Deref for Leaky<T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        &self.value
+    }
+}
+
+impl<T> DerefMut for Leaky<T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.value
+    }
+}
+
+impl<T> Drop for Leaky<T> {
+    fn drop(&mut self) {
+        if self.is_released {
+            // SAFETY: dropped once, here, and not used afterwards.
+            unsafe { ManuallyDrop::drop(&mut self.value) };
+        }
+    }
+}

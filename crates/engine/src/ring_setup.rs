@@ -1,0 +1,183 @@
+//! What a ring gets once it is made: processors for the kernel's threads, and registered buffers and files.
+//! Making the ring is left to `ring`, I/O on it to `ring_engine`.
+
+use crate::engine::EngineError;
+use crate::pool::Pool;
+use crate::remedy;
+use crate::ring::IoUring;
+use linux_raw_sys::io_uring as sys;
+use std::time::{Duration, Instant};
+
+/// Where the kernel's own threads of a ring may run. They do not follow the affinity of the thread that made
+/// the ring.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KernelCpus {
+    /// The processor of the submission poller (`IORING_SETUP_SQ_AFF` takes one); any if absent.
+    pub poller: Option<u32>,
+    /// The processors of the workers (`IORING_REGISTER_IOWQ_AFF`); all if empty. Before Linux 5.14 the kernel
+    /// cannot bind them.
+    pub workers: Vec<u32>,
+}
+
+/// The most bytes that one registered buffer may have (io_uring/rsrc.c, `io_buffer_validate`).
+const MOST_REGISTERED: usize = 1 << 30;
+
+/// Refuses a pool of `bytes` that the kernel would not register: the pool is registered as one buffer.
+fn require_registrable(bytes: usize) -> Result<(), EngineError> {
+    if bytes > MOST_REGISTERED {
+        return Err(EngineError::unsupported(format!(
+            "{bytes} bytes of buffers cannot be registered in one ring, which takes {MOST_REGISTERED}: \
+             lower iodepth or bs, or leave +registered out"
+        )));
+    }
+    Ok(())
+}
+
+/// Refuses a submission poller that takes registered files only.
+pub(crate) fn require_unregistered_files(features: u32) -> Result<(), EngineError> {
+    if features & sys::IORING_FEAT_SQPOLL_NONFIXED == 0 {
+        return Err(EngineError::unsupported(
+            "this kernel's submission poller (sqpoll) takes registered files only: use +registered, or \
+             Linux 5.11 or newer",
+        ));
+    }
+    Ok(())
+}
+
+/// Keeps the ring's workers to `cpus`, where the kernel can.
+pub(crate) fn bind_workers(ring: &IoUring, cpus: &[u32]) -> Result<(), EngineError> {
+    let Some(most) = cpus.iter().max() else { return Ok(()) };
+    let mut mask = vec![0_u8; *most as usize / 8 + 1];
+    cpus.iter().for_each(|cpu| mask[*cpu as usize / 8] |= 1 << (cpu % 8));
+    let operation = sys::io_uring_register_op::IORING_REGISTER_IOWQ_AFF as u32;
+    match ring.register(operation, mask.as_ptr(), mask.len() as u32) {
+        // Before Linux 5.14 there is no such operation.
+        Ok(()) | Err(libc::EINVAL) => Ok(()),
+        Err(errno) => Err(EngineError::call("io_uring_register (workers' processors)", errno, String::new())),
+    }
+}
+
+/// How long registering waits for memory that is being unlocked: the kernel takes a closed ring apart after
+/// the close.
+const UNLOCK_LIMIT: Duration = if cfg!(test) { Duration::from_secs(30) } else { Duration::from_millis(100) };
+
+/// Registers the pool as the ring's buffer 0 and `fd` as its file 0.
+pub(crate) fn register(ring: &IoUring, pool: &Pool, fd: i32) -> Result<(), EngineError> {
+    use sys::io_uring_register_op::{IORING_REGISTER_BUFFERS, IORING_REGISTER_FILES};
+    let failed = |call| move |errno| EngineError::call(call, errno, remedy::memory_lock(errno));
+    let region = pool.region();
+    require_registrable(region.iov_len)?;
+    let deadline = Instant::now() + UNLOCK_LIMIT;
+    loop {
+        match ring.register(IORING_REGISTER_BUFFERS as u32, &raw const region, 1) {
+            Err(libc::ENOMEM) if Instant::now() < deadline => std::thread::sleep(Duration::from_millis(1)),
+            result => break result.map_err(failed("io_uring_register (buffers)"))?,
+        }
+    }
+    ring.register(IORING_REGISTER_FILES as u32, &raw const fd, 1).map_err(failed("io_uring_register (files)"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ring::SQE_LEN;
+    use iopj_core::uring::RingFlag;
+
+    /// Opens and closes registered rings that lock most of `RLIMIT_MEMLOCK`, as a user whom it binds: one of
+    /// this process's own, for the limit is on all that a user locks, and another run of this test may be
+    /// under way.
+    #[test]
+    fn memory_of_a_closed_ring_can_be_locked_again_at_once() {
+        use std::os::unix::fs::PermissionsExt;
+        let limit =
+            rustix::process::getrlimit(rustix::process::Resource::Memlock).current.unwrap_or(u64::MAX);
+        let is_root = crate::system::is_root();
+        if !is_root || !(1 << 20..=64 << 20).contains(&limit) {
+            assert!(is_root || std::env::var("CI").as_deref() != Ok("true"), "needs root, to become nobody");
+            eprintln!("skipped: needs root, to become nobody, and a limit of locked memory from 1 to 64 MiB");
+            return;
+        }
+        let folder = tempfile::tempdir_in(std::env::current_exe().unwrap().parent().unwrap()).unwrap();
+        let path = folder.path().join("data");
+        crate::target::make_file(&path, 4096, &mut |_| true).unwrap();
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o644)).unwrap();
+        let target = crate::Target::open(&path).unwrap();
+        let user = (1 << 30) + std::process::id();
+        let work = || {
+            // SAFETY: setresuid touches no memory; raw, it changes this thread alone, which ends with the
+            // closure.
+            assert_eq!(unsafe { libc::syscall(libc::SYS_setresuid, user, user, user) }, 0);
+            for round in 0..30 {
+                let pool = Pool::new((limit / 4096 * 3 / 4) as u32, 4096).unwrap();
+                let engine =
+                    crate::open("io_uring/syscall/interrupt+registered".parse().unwrap(), &target, &pool, 1);
+                assert!(engine.is_ok(), "round {round}: {}", engine.err().unwrap());
+            }
+        };
+        std::thread::scope(|scope| scope.spawn(work).join().unwrap());
+    }
+
+    /// The processors that the threads of this process may use whose names begin with `name`.
+    fn cpus_of(name: &str) -> Vec<String> {
+        let read =
+            |task: &std::path::Path, file| std::fs::read_to_string(task.join(file)).unwrap_or_default();
+        let tasks = std::fs::read_dir("/proc/self/task").unwrap().map(|task| task.unwrap().path());
+        let list = |task: std::path::PathBuf| {
+            let status = read(&task, "status");
+            status
+                .lines()
+                .find_map(|line| Some(line.strip_prefix("Cpus_allowed_list:")?.trim().to_owned()))
+                .unwrap()
+        };
+        tasks.filter(|task| read(task, "comm").trim_end() == name).map(list).collect()
+    }
+
+    #[test]
+    fn pollers_and_workers_of_a_ring_keep_to_the_processors_that_they_are_given() {
+        let tid = rustix::thread::gettid();
+        // The highest that this process may use: not where a thread is by chance.
+        let status = std::fs::read_to_string("/proc/self/status").unwrap();
+        let allowed = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap();
+        let cpu: u32 = allowed.trim().rsplit([',', '-']).next().unwrap().parse().unwrap();
+        let ring = match IoUring::new(4, sys::IORING_SETUP_SQPOLL, Some(cpu)) {
+            Ok(ring) => ring,
+            Err(error) => {
+                assert!(std::env::var("CI").as_deref() != Ok("true"), "needs io_uring with sqpoll: {error}");
+                eprintln!("skipped: needs io_uring with sqpoll: {error}");
+                return;
+            }
+        };
+        assert!(ring.setup_flags().contains(&RingFlag::SqAff));
+        // The poller takes its name and its processor when it first runs.
+        let (name, deadline) = (format!("iou-sqp-{tid}"), Instant::now() + Duration::from_secs(300));
+        while cpus_of(&name) != [cpu.to_string()] && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert_eq!(cpus_of(&name), [cpu.to_string()]);
+        let mut ring = IoUring::new(4, 0, None).unwrap();
+        bind_workers(&ring, &[cpu]).unwrap();
+        let mut entry = ring.sq.next(SQE_LEN).cast::<sys::io_uring_sqe>();
+        // SAFETY: the entry is zeroed, ours and not published.
+        let entry = unsafe { entry.as_mut() };
+        entry.opcode = sys::io_uring_op::IORING_OP_NOP as u8;
+        entry.flags = 1 << sys::io_uring_sqe_flags_bit::IOSQE_ASYNC_BIT as u8;
+        ring.sq.advance();
+        ring.sq.publish();
+        assert_eq!(ring.enter(1, 1, sys::IORING_ENTER_GETEVENTS), Ok(1));
+        let workers = cpus_of(&format!("iou-wrk-{tid}"));
+        assert!(!workers.is_empty() && workers.iter().all(|cpus| *cpus == cpu.to_string()), "{workers:?}");
+    }
+
+    #[test]
+    fn what_a_kernel_cannot_register_or_poll_is_refused_with_its_remedy() {
+        assert!(require_registrable(1 << 30).is_ok());
+        let message = require_registrable((1 << 30) + 4096).unwrap_err().to_string();
+        assert!(
+            message.contains("1073745920 bytes of buffers") && message.contains("lower iodepth or bs"),
+            "{message}"
+        );
+        assert!(require_unregistered_files(sys::IORING_FEAT_SQPOLL_NONFIXED).is_ok());
+        let message = require_unregistered_files(!sys::IORING_FEAT_SQPOLL_NONFIXED).unwrap_err().to_string();
+        assert!(message.ends_with("use +registered, or Linux 5.11 or newer"), "{message}");
+    }
+}

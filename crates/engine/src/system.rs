@@ -1,0 +1,27 @@
+//! What several modules ask the system: the last error, the kernel's version, the user, files of one value.
+
+use std::fs;
+use std::path::Path;
+use std::str::FromStr;
+
+/// The calling thread's errno.
+pub(crate) fn last_errno() -> i32 {
+    std::io::Error::last_os_error().raw_os_error().unwrap_or(0)
+}
+
+/// The running kernel's version as (major, minor); (0, 0) if it cannot be read.
+pub(crate) fn kernel_version() -> (u32, u32) {
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).filter_map(|number| number.parse().ok());
+    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
+}
+
+/// True if the effective user is root.
+pub(crate) fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// The value in the file `name` of a folder below `/proc` or `/sys`; `None` if there is no such value.
+pub(crate) fn attribute<T: FromStr>(folder: &Path, name: &str) -> Option<T> {
+    fs::read_to_string(folder.join(name)).ok()?.trim().parse().ok()
+}
