@@ -3,7 +3,7 @@
 use crate::args::ClaimsArgs;
 use crate::output::{print, print_json};
 use iopj_report::analysis::Admission;
-use iopj_report::analysis::claims::{Machine, decide};
+use iopj_report::analysis::claims::{ClaimContext, decide};
 use iopj_store::Store;
 use std::process::ExitCode;
 
@@ -12,7 +12,7 @@ pub(crate) fn claims(args: &ClaimsArgs) -> anyhow::Result<ExitCode> {
     let (study, trials) = (store.study()?, store.trials()?);
     let claims = decide(
         &trials,
-        &Machine::of(
+        &ClaimContext::of(
             &study,
             &trials,
             Admission { with_unproven: args.with_unproven, ..Admission::default() },

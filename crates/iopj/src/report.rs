@@ -4,7 +4,7 @@ use crate::args::ReportArgs;
 use crate::output::{print, print_json};
 use anyhow::Context;
 use iopj_report::analysis::power::{PowerTrace, windows};
-use iopj_report::analysis::{Admission, tables};
+use iopj_report::analysis::{Admission, workload_tables};
 use iopj_report::render;
 use iopj_store::{Store, StoreError, StudyRecord, Trial, export};
 use iopj_study::energy::{ChannelPower, traces};
@@ -18,9 +18,9 @@ pub(crate) fn report(args: &ReportArgs) -> anyhow::Result<ExitCode> {
     if args.json {
         print_json(&export::json(&study, &trials, &store.events()?, export::Detail::Figures))?;
     } else if args.latex {
-        print(&render::latex(&tables(&study, &trials, admission)))?;
+        print(&render::latex(&workload_tables(&study, &trials, admission)))?;
     } else if args.csv {
-        print(&render::csv(&tables(&study, &trials, admission)))?;
+        print(&render::csv(&workload_tables(&study, &trials, admission)))?;
     } else if args.papers {
         print(&render::paper_tables(&study, &trials, None, admission))?;
     } else if let Some(path) = &args.html {
@@ -75,7 +75,7 @@ fn wrote_parquet(
 ) -> anyhow::Result<bool> {
     let Some(path) = &args.parquet else { return Ok(false) };
     let mut bytes = Vec::new();
-    render::parquet(&tables(study, trials, admission), &mut bytes)?;
+    render::parquet(&workload_tables(study, trials, admission), &mut bytes)?;
     write(path, &bytes)?;
     Ok(true)
 }

@@ -4,10 +4,14 @@ use crate::args::WinnersArgs;
 use crate::output::{print, print_json};
 use anyhow::anyhow;
 use iopj_report::analysis::Admission;
-use iopj_report::analysis::apart::{ApartMap, Decided, Redecided, apart_maps};
 use iopj_report::analysis::contrast::in_blocks;
 use iopj_report::analysis::stats::Method;
-use iopj_report::analysis::winner::{Axis, AxisValue, Cell, Decision, Question, WinnerMap, winner_maps};
+use iopj_report::analysis::winner::{
+    Axis, AxisValue, Decision, MapCell, WinnerMap, WinnerQuestion, winner_maps,
+};
+use iopj_report::analysis::without_unsteady::{
+    CellDecision, MapWithoutUnsteady, Redecided, maps_without_unsteady,
+};
 use iopj_store::Store;
 use serde_json::{Value, json};
 use std::process::ExitCode;
@@ -18,7 +22,8 @@ pub(crate) fn winners(args: &WinnersArgs) -> anyhow::Result<ExitCode> {
     };
     let axis = |name: &String| name.parse::<Axis>().map_err(|error| anyhow!("--axes: {error}"));
     let metric = args.metric.parse().map_err(|error| anyhow!("--metric: {error}"))?;
-    let question = Question::new(metric, axis(x)?, axis(y)?).map_err(|error| anyhow!("--axes: {error}"))?;
+    let question =
+        WinnerQuestion::new(metric, axis(x)?, axis(y)?).map_err(|error| anyhow!("--axes: {error}"))?;
     let test = match args.test.as_deref() {
         None => None,
         Some("student") => Some(Method::Student),
@@ -40,18 +45,18 @@ pub(crate) fn winners(args: &WinnersArgs) -> anyhow::Result<ExitCode> {
     let trials = store.trials()?;
     if args.json {
         let maps = winner_maps(&trials, &question);
-        let apart = apart_maps(&study, &trials, &question, &maps);
+        let apart = maps_without_unsteady(&study, &trials, &question, &maps);
         let maps: Vec<Value> =
             maps.iter().zip(&apart).map(|(map, apart)| map_json(map, apart.as_ref())).collect();
-        print_json(&json!({ "maps": maps, "nobody": question.admission.nobody(&trials) }))?;
+        print_json(&json!({ "maps": maps, "nobody": question.admission.why_none_competes(&trials) }))?;
     } else {
         print(&iopj_report::render::winners(&study, &trials, &question))?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn map_json(map: &WinnerMap, apart: Option<&ApartMap>) -> Value {
-    let Question { metric, x, y, method, looks, .. } = map.question;
+fn map_json(map: &WinnerMap, apart: Option<&MapWithoutUnsteady>) -> Value {
+    let WinnerQuestion { metric, x, y, method, looks, .. } = map.question;
     let mut workload = json!(map.workload);
     // What it says of the two axes means nothing.
     if let Some(fields) = workload.as_object_mut() {
@@ -59,7 +64,7 @@ fn map_json(map: &WinnerMap, apart: Option<&ApartMap>) -> Value {
             fields.remove(axis.as_str());
         }
     }
-    let cell = |((down, across), cell): (&(AxisValue, AxisValue), &Cell)| {
+    let cell = |((down, across), cell): (&(AxisValue, AxisValue), &MapCell)| {
         let mut of = cell_json(cell);
         of[x.as_str()] = place(*across);
         of[y.as_str()] = place(*down);
@@ -85,9 +90,9 @@ fn map_json(map: &WinnerMap, apart: Option<&ApartMap>) -> Value {
 }
 
 /// The cells that are decided otherwise without the trials whose rate changed.
-fn apart_json(map: &WinnerMap, apart: &ApartMap) -> Value {
-    let Question { x, y, .. } = map.question;
-    let decided = |(decision, paths): &Decided| {
+fn apart_json(map: &WinnerMap, apart: &MapWithoutUnsteady) -> Value {
+    let WinnerQuestion { x, y, .. } = map.question;
+    let decided = |(decision, paths): &CellDecision| {
         let mut paths: Vec<String> = paths.iter().map(|path| path.to_string()).collect();
         let tied = if *decision == Decision::Tie { std::mem::take(&mut paths) } else { Vec::new() };
         json!({ "decision": decision_word(*decision), "path": paths.first(), "tied": tied })
@@ -118,7 +123,7 @@ fn place(value: AxisValue) -> Value {
     }
 }
 
-fn cell_json(cell: &Cell) -> Value {
+fn cell_json(cell: &MapCell) -> Value {
     let ranking = cell.ranking.iter().map(|place| {
         json!({
             "path": place.path.to_string(),
@@ -143,11 +148,11 @@ fn cell_json(cell: &Cell) -> Value {
 mod tests {
     use super::*;
     use iopj_report::analysis::stats::summarize;
-    use iopj_report::analysis::winner::Place;
+    use iopj_report::analysis::winner::RankedPath;
 
     #[test]
     fn a_cell_says_what_it_decides_and_by_which_figures() {
-        let place = |path: &str, values: &[f64], p| Place {
+        let place = |path: &str, values: &[f64], p| RankedPath {
             path: path.parse().unwrap(),
             summary: summarize(values).unwrap(),
             p,
@@ -155,7 +160,7 @@ mod tests {
         };
         let first = place("libaio/syscall/interrupt", &[10.0, 12.0], None);
         let second = place("posix-sio/syscall/poll", &[8.0], Some(0.01));
-        let cell = Cell { ranking: vec![first, second], p: Some(0.01), ..Cell::default() };
+        let cell = MapCell { ranking: vec![first, second], p: Some(0.01), ..MapCell::default() };
         let json = cell_json(&cell);
         assert_eq!((&json["decision"], &json["p"]), (&json!("winner"), &json!(0.01)));
         assert_eq!(json["ranking"][0]["path"], json!("libaio/syscall/interrupt"));
@@ -167,12 +172,12 @@ mod tests {
             (&json["ranking"][1]["interval"], &json["left_out"]["refuted"]),
             (&Value::Null, &json!(0))
         );
-        assert_eq!(cell_json(&Cell::default())["decision"], json!("empty"));
+        assert_eq!(cell_json(&MapCell::default())["decision"], json!("empty"));
         assert_eq!(super::place(AxisValue::Bs(4096)), json!(4096), "bytes are a number");
     }
     #[test]
     fn cells_that_are_decided_otherwise_without_unsteady_trials_are_told() {
-        let question = Question::new("iops".parse().unwrap(), Axis::Iodepth, Axis::Bs).unwrap();
+        let question = WinnerQuestion::new("iops".parse().unwrap(), Axis::Iodepth, Axis::Bs).unwrap();
         let map = WinnerMap {
             question,
             workload: iopj_core::Workload::default(),
@@ -187,7 +192,7 @@ mod tests {
             ["libaio/syscall/interrupt", "posix-sio/syscall/poll"].map(|path| path.parse().unwrap());
         let (with, without) = ((Decision::Winner, vec![libaio]), (Decision::Tie, vec![libaio, poll]));
         let cell = Redecided { at, with, without };
-        let json = map_json(&map, Some(&ApartMap { trials: 3, cells: vec![cell] }));
+        let json = map_json(&map, Some(&MapWithoutUnsteady { trials: 3, cells: vec![cell] }));
         let expected = json!({ "trials": 3, "redecided": [{
             "bs": 4096, "iodepth": 8,
             "with": { "decision": "winner", "path": "libaio/syscall/interrupt", "tied": [] },

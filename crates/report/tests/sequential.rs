@@ -4,7 +4,7 @@
 mod simulated;
 
 use iopj_core::IoPath;
-use iopj_report::analysis::sequential::{Standing, standings};
+use iopj_report::analysis::sequential::{DecisionState, decision_states};
 use iopj_report::analysis::stats::LEVEL;
 use iopj_store::Sequential;
 use rand_distr::{Distribution, LogNormal, Normal, StudentT};
@@ -47,7 +47,7 @@ struct Kind<'a> {
 }
 
 /// How a workload stands, and its leaders.
-type Stands = (Standing, Vec<IoPath>);
+type Stands = (DecisionState, Vec<IoPath>);
 
 /// What came of many studies.
 #[derive(Debug, Default)]
@@ -88,12 +88,12 @@ fn study(kind: &Kind<'_>, rng: &mut Xoshiro256PlusPlus, tally: &mut Tally) {
         if block < SEQUENTIAL.min {
             continue;
         }
-        let standing = standings(&samples, &SEQUENTIAL);
+        let standing = decision_states(&samples, &SEQUENTIAL);
         let is_false = |(standing, leaders): &Stands| {
-            *standing == Standing::Winner && !(is_sole && mean(&leaders[0]) == best)
+            *standing == DecisionState::Winner && !(is_sole && mean(&leaders[0]) == best)
         };
         erred |= standing.iter().any(is_false);
-        if block < SEQUENTIAL.max && standing.iter().any(|(standing, _)| *standing == Standing::Open) {
+        if block < SEQUENTIAL.max && standing.iter().any(|(standing, _)| *standing == DecisionState::Open) {
             continue;
         }
         let is_far =
@@ -101,9 +101,9 @@ fn study(kind: &Kind<'_>, rng: &mut Xoshiro256PlusPlus, tally: &mut Tally) {
         let count = |what: &dyn Fn(&Stands) -> bool| standing.iter().filter(|one| what(one)).count();
         tally.studies += 1;
         tally.false_winner += usize::from(erred);
-        tally.winners += count(&|one| one.0 == Standing::Winner && !is_false(one));
-        tally.equivalent += count(&|one| one.0 == Standing::Equivalent);
-        tally.falsely_equivalent += count(&|one| one.0 == Standing::Equivalent && is_far(&one.1));
+        tally.winners += count(&|one| one.0 == DecisionState::Winner && !is_false(one));
+        tally.equivalent += count(&|one| one.0 == DecisionState::Equivalent);
+        tally.falsely_equivalent += count(&|one| one.0 == DecisionState::Equivalent && is_far(&one.1));
         tally.blocks.push(f64::from(block));
         tally.workloads += kind.workloads;
         return;

@@ -7,7 +7,7 @@ use iopj_core::IoPath;
 use iopj_report::analysis::metric::Metric;
 use iopj_report::analysis::stats::{LEVEL, Method};
 use iopj_report::analysis::steady::far_off;
-use iopj_report::analysis::winner::{Axis, Cell, Decision, Question, correct, rank};
+use iopj_report::analysis::winner::{Axis, Decision, MapCell, WinnerQuestion, correct, rank};
 use rand_distr::{Distribution, Normal};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::SeedableRng;
@@ -18,12 +18,17 @@ const DRAWS: usize = 10_000;
 const FEW_DRAWS: usize = 400;
 const PAGE: &str = include_str!("../../../docs/statistics.md");
 
-fn question(method: Method) -> Question {
-    Question { method, ..Question::new(Metric::Iops, Axis::Bs, Axis::Iodepth).unwrap() }
+fn question(method: Method) -> WinnerQuestion {
+    WinnerQuestion { method, ..WinnerQuestion::new(Metric::Iops, Axis::Bs, Axis::Iodepth).unwrap() }
 }
 
 /// A cell of paths with these means and a standard deviation of 3 % of 100,000.
-fn draw(rng: &mut Xoshiro256PlusPlus, means: &[(IoPath, f64)], replicates: u32, question: &Question) -> Cell {
+fn draw(
+    rng: &mut Xoshiro256PlusPlus,
+    means: &[(IoPath, f64)],
+    replicates: u32,
+    question: &WinnerQuestion,
+) -> MapCell {
     let sample = |mean: f64, rng: &mut Xoshiro256PlusPlus| {
         let normal = Normal::new(mean, 3_000.0).unwrap();
         (0..replicates).map(|replicate| (replicate, normal.sample(rng))).collect()
@@ -124,9 +129,9 @@ fn false_maps(
         Xoshiro256PlusPlus::seed_from_u64((paths * 1000 + workloads * 10) as u64 + u64::from(replicates));
     let means: Vec<(IoPath, f64)> =
         simulated::paths().into_iter().take(paths).map(|path| (path, 100_000.0)).collect();
-    let question = Question { metric, ..question(method) };
+    let question = WinnerQuestion { metric, ..question(method) };
     let won = |_: &usize| {
-        let mut cells: Vec<Cell> = (0..workloads)
+        let mut cells: Vec<MapCell> = (0..workloads)
             .map(|_| {
                 // A block's drift is the machine's: alike for all paths, and as large as the noise. The
                 // papers' rule, which knows no blocks, is simulated without one: a drift hides all

@@ -5,10 +5,10 @@ mod trials;
 use iopj_core::evidence::SteadyState;
 use iopj_core::{VerdictKind, Workload};
 use iopj_report::analysis::Admission;
-use iopj_report::analysis::apart::apart_maps;
 use iopj_report::analysis::metric::Metric;
 use iopj_report::analysis::steady::{Flag, Unsteady, far_off, is_unsteady, trend, unsteady};
-use iopj_report::analysis::winner::{Axis, Decision, Question, winner_maps};
+use iopj_report::analysis::winner::{Axis, Decision, WinnerQuestion, winner_maps};
+use iopj_report::analysis::without_unsteady::maps_without_unsteady;
 use iopj_report::render::{html, report, winners};
 use iopj_store::{Outcome, Slice, Trial};
 use trials::{measurement, study, trial};
@@ -177,9 +177,10 @@ fn winners_and_the_page_say_what_is_left_without_unsteady_trials() {
     let faster = FASTER;
     let mut trials = at_depths(&[1, 4]);
     let study = study(20);
-    let question = Question::new(Metric::Iops, Axis::Iodepth, Axis::Bs).unwrap();
-    let of =
-        |trials: &[Trial]| apart_maps(&study, trials, &question, &winner_maps(trials, &question)).remove(0);
+    let question = WinnerQuestion::new(Metric::Iops, Axis::Iodepth, Axis::Bs).unwrap();
+    let of = |trials: &[Trial]| {
+        maps_without_unsteady(&study, trials, &question, &winner_maps(trials, &question)).remove(0)
+    };
     let page = |trials: &[Trial]| html::page(&study, trials, &[], Admission::default());
     assert_eq!(of(&trials), None);
     assert!(
@@ -390,8 +391,10 @@ fn a_tie_that_loses_a_path_is_decided_otherwise() {
     }
     trials[12..].iter_mut().for_each(|trial| measurement(trial).evidence.steadystate = Some(unsettled()));
     let study = study(18);
-    let question = Question::new(Metric::Iops, Axis::Iodepth, Axis::Bs).unwrap();
-    let apart = apart_maps(&study, &trials, &question, &winner_maps(&trials, &question)).remove(0).unwrap();
+    let question = WinnerQuestion::new(Metric::Iops, Axis::Iodepth, Axis::Bs).unwrap();
+    let apart = maps_without_unsteady(&study, &trials, &question, &winner_maps(&trials, &question))
+        .remove(0)
+        .unwrap();
     let [cell] = &apart.cells[..] else { panic!("{apart:?}") };
     assert_eq!(
         [&cell.with, &cell.without].map(|(decision, paths)| (*decision, paths.len())),

@@ -7,7 +7,9 @@ use iopj_report::analysis::Admission;
 use iopj_report::analysis::admission::Barred;
 use iopj_report::analysis::metric::Metric;
 use iopj_report::analysis::stats::Method;
-use iopj_report::analysis::winner::{Axis, AxisValue, Cell, Decision, Question, WinnerMap, winner_maps};
+use iopj_report::analysis::winner::{
+    Axis, AxisValue, Decision, MapCell, WinnerMap, WinnerQuestion, winner_maps,
+};
 use iopj_report::render::winners;
 use iopj_store::{Generator, Outcome, StudyRecord, Trial};
 use trials::{measurement, study, trial};
@@ -48,18 +50,18 @@ fn known_store() -> Vec<Trial> {
     trials
 }
 
-fn question(metric: Metric) -> Question {
-    Question::new(metric, Axis::Iodepth, Axis::Bs).unwrap()
+fn question(metric: Metric) -> WinnerQuestion {
+    WinnerQuestion::new(metric, Axis::Iodepth, Axis::Bs).unwrap()
 }
 
-fn only_map(trials: &[Trial], question: &Question) -> WinnerMap {
+fn only_map(trials: &[Trial], question: &WinnerQuestion) -> WinnerMap {
     let mut maps = winner_maps(trials, question);
     assert_eq!(maps.len(), 1);
     maps.remove(0)
 }
 
 /// The one cell of a store of a single workload.
-fn only_cell(trials: &[Trial], question: &Question) -> Cell {
+fn only_cell(trials: &[Trial], question: &WinnerQuestion) -> MapCell {
     only_map(trials, question).cells.into_values().next().unwrap()
 }
 
@@ -78,7 +80,7 @@ fn a_known_store_is_right_in_every_cell() {
         for metric in
             [Metric::Iops, Metric::MbPerS, Metric::LatencyMean, Metric::LatencyP50, Metric::IopsPerCpu]
         {
-            let map = only_map(&trials, &Question { method, ..question(metric) });
+            let map = only_map(&trials, &WinnerQuestion { method, ..question(metric) });
             assert_eq!(map.cells.len(), 20);
             assert_eq!(map.left_out().total(), 0);
             for (bs, row) in BLOCKS.into_iter().zip(TRUTH) {
@@ -90,7 +92,7 @@ fn a_known_store_is_right_in_every_cell() {
     }
 }
 
-fn check(cell: &Cell, winner: Option<usize>, metric: Metric) {
+fn check(cell: &MapCell, winner: Option<usize>, metric: Metric) {
     let Some(winner) = winner else {
         assert_eq!((cell.decision(), cell.tied().len()), (Decision::Tie, 3), "{cell:?}");
         return;
@@ -121,7 +123,7 @@ fn what_is_not_on_the_axes_makes_maps_of_its_own() {
     let keys: Vec<_> =
         maps.iter().map(|map| (map.workload.numjobs, map.generator, map.cells.len())).collect();
     assert_eq!(keys, [(1, Generator::Native, 20), (8, Generator::Native, 20), (8, Generator::Fio, 20)]);
-    let along = Question::new(Metric::Iops, Axis::Numjobs, Axis::Rw).unwrap();
+    let along = WinnerQuestion::new(Metric::Iops, Axis::Numjobs, Axis::Rw).unwrap();
     assert_eq!(winner_maps(&trials, &along).len(), 20 + 20);
 }
 
@@ -153,7 +155,7 @@ fn blocks_see_what_a_common_drift_hides() {
     let trials = cell_of(&[(0, &[1000, 2000, 3000, 4000]), (1, &[1011, 2010, 3012, 4010])]);
     for method in [Method::Student, Method::Welch] {
         assert_eq!(
-            only_cell(&trials, &Question { method, ..question(Metric::Iops) }).decision(),
+            only_cell(&trials, &WinnerQuestion { method, ..question(Metric::Iops) }).decision(),
             Decision::Tie
         );
     }
@@ -187,7 +189,7 @@ fn holm_takes_back_what_chance_could_have_done() {
         }
     }
     let winners = |method| {
-        let map = only_map(&trials, &Question { method, ..question(Metric::Iops) });
+        let map = only_map(&trials, &WinnerQuestion { method, ..question(Metric::Iops) });
         map.cells.values().filter(|cell| cell.decision() == Decision::Winner).count()
     };
     assert_eq!((winners(Method::Student), winners(Method::Welch)), (1, 0));
@@ -204,7 +206,7 @@ fn a_winner_is_told_from_every_other_path_and_not_from_the_next_alone() {
     let cell = only_cell(&trials, &question(Metric::Iops));
     assert_eq!((cell.decision(), cell.ranking[0].path), (Decision::Tie, path(0)));
     assert_eq!(cell.tied().iter().map(|place| place.path).collect::<Vec<_>>(), [path(0), path(2)]);
-    let papers = Question { method: Method::Student, ..question(Metric::Iops) };
+    let papers = WinnerQuestion { method: Method::Student, ..question(Metric::Iops) };
     assert_eq!(only_cell(&trials, &papers).decision(), Decision::Winner);
 }
 
@@ -237,7 +239,8 @@ fn unproven_trials_stay_out_or_are_marked() {
     let iops = question(Metric::Iops);
     assert_eq!(only_cell(&trials, &iops).decision(), Decision::Alone);
     assert!(winners(&study(6), &trials, &iops).contains("3 trials stay out: 3 unproven"));
-    let let_in = Question { admission: Admission { with_unproven: true, ..Admission::default() }, ..iops };
+    let let_in =
+        WinnerQuestion { admission: Admission { with_unproven: true, ..Admission::default() }, ..iops };
     let cell = only_cell(&trials, &let_in);
     assert_eq!(
         (cell.decision(), cell.ranking[0].path, cell.ranking[0].marked),
@@ -294,7 +297,7 @@ fn no_cpu_time_is_no_rate_per_cpu() {
 
 #[test]
 fn one_axis_cannot_be_both() {
-    let error = Question::new(Metric::Iops, Axis::Bs, Axis::Bs).unwrap_err();
+    let error = WinnerQuestion::new(Metric::Iops, Axis::Bs, Axis::Bs).unwrap_err();
     assert_eq!(error, "`bs` cannot be both axes of a winner map: name two of rw, bs, iodepth, numjobs");
     for metric in Metric::ALL {
         assert_eq!(metric.as_str().parse(), Ok(metric));

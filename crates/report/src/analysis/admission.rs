@@ -93,7 +93,7 @@ impl Admission {
     }
 
     /// Why no trial competes, in a line; `None` where one does, or none was measured.
-    pub fn nobody(self, trials: &[Trial]) -> Option<String> {
+    pub fn why_none_competes(self, trials: &[Trial]) -> Option<String> {
         if trials.iter().any(|trial| self.admit(trial).is_ok()) {
             return None;
         }
@@ -115,7 +115,7 @@ impl Admission {
             ));
         }
         let Some(reason) = most_frequent(&reasons) else {
-            let mut barred = Tally::default();
+            let mut barred = BarredCounts::default();
             trials.iter().filter_map(|trial| self.admit(trial).err()).for_each(|why| barred.add(why));
             return (!measured.is_empty())
                 .then(|| format!("nothing is ranked: no trial is verified ({})", barred.text()));
@@ -142,9 +142,9 @@ fn is_incomplete(measurement: &Measurement) -> bool {
 
 /// How many trials do not compete, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tally([usize; Barred::ALL.len()]);
+pub struct BarredCounts([usize; Barred::ALL.len()]);
 
-impl Tally {
+impl BarredCounts {
     /// One more.
     pub fn add(&mut self, why: Barred) {
         self.0[why as usize] += 1;
@@ -172,13 +172,13 @@ impl Tally {
     }
 }
 
-impl AddAssign for Tally {
-    fn add_assign(&mut self, other: Tally) {
+impl AddAssign for BarredCounts {
+    fn add_assign(&mut self, other: BarredCounts) {
         self.0.iter_mut().zip(other.0).for_each(|(own, other)| *own += other);
     }
 }
 
-impl Serialize for Tally {
+impl Serialize for BarredCounts {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(Some(Barred::ALL.len()))?;
         for why in Barred::ALL {
@@ -241,12 +241,12 @@ mod tests {
         assert_eq!(why(strict), [Some(Barred::Disturbed), Some(Barred::Refuted), None]);
         assert_eq!(why(lax), [None, Some(Barred::Refuted), None]);
         assert!(lax.is_marked(lax.admit(&all[0]).unwrap()) && !lax.is_marked(lax.admit(&all[2]).unwrap()));
-        assert_eq!(strict.nobody(&all), None);
+        assert_eq!(strict.why_none_competes(&all), None);
         let line = "nothing is ranked: no verified trial was left undisturbed. 1 of 1 trials were \
                     disturbed: other processes had 0.90 processors, where 0.05 are allowed; end what else \
                     runs, or rank such trials, marked, by --with-unproven";
-        assert_eq!(strict.nobody(&all[..1]).as_deref(), Some(line));
-        assert_eq!(lax.nobody(&all[..1]), None);
+        assert_eq!(strict.why_none_competes(&all[..1]).as_deref(), Some(line));
+        assert_eq!(lax.why_none_competes(&all[..1]), None);
     }
 
     #[test]
@@ -275,7 +275,7 @@ mod tests {
             (vec![bar, bar, bar, None], vec![None, None, bar, None])
         );
         assert!(!emulated.is_marked(emulated.admit(&all[0]).unwrap()));
-        assert_eq!(emulated.nobody(&all[..2]), None);
+        assert_eq!(emulated.why_none_competes(&all[..2]), None);
     }
 
     #[test]
@@ -290,18 +290,21 @@ mod tests {
         }
         let line = "nothing is ranked: no trial is verified. 4 of 4 trials are unproven: zram0 has no \
                     vectors; --with-unproven ranks such trials, marked";
-        assert_eq!(Admission::default().nobody(&all).as_deref(), Some(line));
-        assert_eq!(LAX.nobody(&all), None);
+        assert_eq!(Admission::default().why_none_competes(&all).as_deref(), Some(line));
+        assert_eq!(LAX.why_none_competes(&all), None);
         judge(&mut all, VerdictKind::Refuted);
         let line = "nothing is ranked: no trial is verified (4 refuted)";
-        assert_eq!(Admission::default().nobody(&all).as_deref(), Some(line));
+        assert_eq!(Admission::default().why_none_competes(&all).as_deref(), Some(line));
         judge(&mut all[..1], VerdictKind::Verified);
-        assert_eq!((Admission::default().nobody(&all), Admission::default().nobody(&[])), (None, None));
+        assert_eq!(
+            (Admission::default().why_none_competes(&all), Admission::default().why_none_competes(&[])),
+            (None, None)
+        );
     }
 
     #[test]
     fn a_tally_tells_what_occurs_and_its_json_all() {
-        let mut tally = Tally::default();
+        let mut tally = BarredCounts::default();
         [Barred::Incomplete, Barred::Refuted, Barred::Refuted].into_iter().for_each(|why| tally.add(why));
         assert_eq!((tally.text().as_str(), tally.total()), ("2 refuted, 1 incomplete", 3));
         let json = serde_json::to_value(tally).unwrap();

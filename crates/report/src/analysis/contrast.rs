@@ -18,7 +18,7 @@ pub fn in_blocks(study: &StudyRecord) -> bool {
 
 /// How two samples are held against each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Plan {
+pub struct TestPlan {
     /// The test.
     pub method: Method,
     /// The values are percentiles: their logarithms are compared, and the effect is a ratio of geometric
@@ -44,12 +44,12 @@ pub struct Contrast {
     pub ratio: Option<Ratio>,
     /// What the least difference follows from.
     #[serde(skip)]
-    sight: Sight,
+    sight: Sensitivity,
 }
 
 /// What a test can see.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Sight {
+struct Sensitivity {
     df: f64,
     level: f64,
     standard_error: f64,
@@ -61,17 +61,17 @@ impl Contrast {
     /// The least difference, as a share of the second, that would have been seen four times out of five at 5
     /// % over the family.
     pub fn least(&self) -> Option<f64> {
-        let Sight { df, level, standard_error, second } = self.sight;
+        let Sensitivity { df, level, standard_error, second } = self.sight;
         let shift = least_shift(df, level)? * standard_error;
         let least = second.map_or_else(|| shift.exp_m1(), |second| shift / second.abs());
         Some(least).filter(|least| least.is_finite())
     }
 }
 
-impl Plan {
+impl TestPlan {
     /// The plan for a metric.
-    pub fn of(metric: Metric, method: Method, family: usize) -> Plan {
-        Plan { method, logs: metric.is_percentile(), family, looks: 1 }
+    pub fn of(metric: Metric, method: Method, family: usize) -> TestPlan {
+        TestPlan { method, logs: metric.is_percentile(), family, looks: 1 }
     }
 
     /// The test of `a` against `b` alone: its p-value for all looks, and whether the first is more (1), less
@@ -99,7 +99,7 @@ impl Plan {
             sign,
             p,
             ratio: if self.logs { ratio_of_logs(&x, &y, &test, standard_error) } else { self.ratio(&a, &b) },
-            sight: Sight {
+            sight: Sensitivity {
                 df: test.df,
                 level: LEVEL / self.tests() as f64,
                 standard_error,
@@ -201,7 +201,7 @@ mod tests {
     #[test]
     fn percentiles_in_blocks_agree_with_scipy() {
         // r = scipy.stats.ttest_rel(np.log(a), np.log(b)); r.pvalue; np.exp(r.confidence_interval())
-        let plan = Plan::of(Metric::LatencyP99, Method::Paired, 1);
+        let plan = TestPlan::of(Metric::LatencyP99, Method::Paired, 1);
         let contrast = plan.contrast(&sample(&A), &sample(&B)).unwrap();
         near(contrast.p, 0.010938245814862345);
         let Ratio { ratio, low, high } = contrast.ratio.unwrap();
@@ -210,7 +210,7 @@ mod tests {
         near(high, 1.1331114480133473);
         assert_eq!((contrast.sign, contrast.replicates), (1.0, 5));
         // r = scipy.stats.ttest_ind(np.log(a), np.log(b), equal_var=False)
-        let contrast = Plan { method: Method::Welch, ..plan }.contrast(&sample(&A), &sample(&B)).unwrap();
+        let contrast = TestPlan { method: Method::Welch, ..plan }.contrast(&sample(&A), &sample(&B)).unwrap();
         near(contrast.p, 0.590490656867639);
         near(contrast.ratio.unwrap().low, 0.7863139067235031);
         near(contrast.ratio.unwrap().high, 1.4840652772648846);
@@ -221,7 +221,7 @@ mod tests {
         let differences = [0.031, -0.004, 0.022, 0.015, 0.040, 0.008, -0.011, 0.027];
         let a: Vec<f64> = differences.iter().map(|one| 100.0 * f64::exp(*one)).collect();
         let (a, b) = (sample(&a), sample(&[100.0; 8]));
-        let p = |metric, family| Plan::of(metric, Method::Paired, family).contrast(&a, &b).unwrap().p;
+        let p = |metric, family| TestPlan::of(metric, Method::Paired, family).contrast(&a, &b).unwrap().p;
         // 1 + log2(6 / 0.05) is 7.9, of 7 comparisons it is 8.1.
         near(p(Metric::LatencyP99, 6), 0.0546875);
         let by_t = p(Metric::LatencyP99, 7);
@@ -233,7 +233,7 @@ mod tests {
     fn what_could_have_been_seen_shrinks_with_replicates_and_grows_with_the_family() {
         let least = |values: &[f64], family| {
             let zero = sample(&vec![100.0; values.len()]);
-            Plan::of(Metric::Iops, Method::Paired, family)
+            TestPlan::of(Metric::Iops, Method::Paired, family)
                 .contrast(&sample(values), &zero)
                 .unwrap()
                 .least()
@@ -251,10 +251,10 @@ mod tests {
 
     #[test]
     fn blocks_that_lack_one_side_and_single_values_are_no_test() {
-        let plan = Plan::of(Metric::Iops, Method::Paired, 1);
+        let plan = TestPlan::of(Metric::Iops, Method::Paired, 1);
         assert_eq!(plan.contrast(&vec![(0, 1.0), (1, 2.0)], &vec![(1, 1.0), (2, 2.0)]), None);
         // A percentile of zero has no logarithm.
-        let plan = Plan::of(Metric::LatencyP50, Method::Paired, 1);
+        let plan = TestPlan::of(Metric::LatencyP50, Method::Paired, 1);
         assert_eq!(plan.contrast(&sample(&[0.0, 1.0, 2.0]), &sample(&[1.0, 1.0, 2.0])), None);
     }
 }

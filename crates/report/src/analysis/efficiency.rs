@@ -4,7 +4,7 @@
 
 use super::admission::Admission;
 use super::metric::Metric;
-use super::tables::{Groups, Setting, mean, paths};
+use super::paper_layouts::{Groups, TrialSetup, mean, paths};
 use super::winner::Axis;
 use iopj_core::IoPath;
 use iopj_store::{EnergySource, Measurement, Trial};
@@ -14,7 +14,7 @@ use serde::Serialize;
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct EfficiencyTable {
     /// What the cells share but for the axis.
-    pub setting: Setting,
+    pub setting: TrialSetup,
     /// `iodepth` or `numjobs`.
     pub axis: &'static str,
     /// Its values, ascending.
@@ -47,7 +47,11 @@ pub struct EfficiencyCell {
 
 /// Tables over depth, then over threads, of the workloads that were measured at two values or more of it.
 /// Energy is that of `source`. Trials without energy stay out beside those that do not compete.
-pub fn efficiency(trials: &[Trial], source: &EnergySource, admission: Admission) -> Vec<EfficiencyTable> {
+pub fn efficiency_tables(
+    trials: &[Trial],
+    source: &EnergySource,
+    admission: Admission,
+) -> Vec<EfficiencyTable> {
     [Axis::Iodepth, Axis::Numjobs]
         .into_iter()
         .flat_map(|axis| over(axis, trials, (source, admission)))
@@ -58,9 +62,9 @@ pub fn efficiency(trials: &[Trial], source: &EnergySource, admission: Admission)
 type Of<'a> = (&'a EnergySource, Admission);
 
 fn over(axis: Axis, trials: &[Trial], of: Of<'_>) -> Vec<EfficiencyTable> {
-    let mut groups: Groups<Setting> = Groups::default();
+    let mut groups: Groups<TrialSetup> = Groups::default();
     for trial in trials {
-        let mut setting = Setting::of(trial);
+        let mut setting = TrialSetup::of(trial);
         axis.clear(&mut setting.workload);
         groups.add(setting, trial);
     }
@@ -73,7 +77,7 @@ fn place(axis: Axis, trial: &Trial) -> u32 {
 }
 
 fn table(
-    setting: Setting,
+    setting: TrialSetup,
     axis: Axis,
     trials: &[&Trial],
     (source, admission): Of<'_>,
@@ -146,7 +150,7 @@ mod tests {
     }
 
     fn tables(trials: &[Trial]) -> Vec<EfficiencyTable> {
-        efficiency(trials, &EnergySource::measured(&[trials]).unwrap(), Admission::default())
+        efficiency_tables(trials, &EnergySource::measured(&[trials]).unwrap(), Admission::default())
     }
 
     #[test]

@@ -17,7 +17,7 @@ const NORMAL: f64 = 1.959_963_984_540_054;
 
 /// The energy of a cell.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Energy {
+pub struct CellEnergy {
     /// The meter and the scope.
     pub source: EnergySource,
     /// Replicates with joules.
@@ -44,13 +44,13 @@ pub struct Uncertain {
     pub combined: Option<f64>,
 }
 
-impl Energy {
+impl CellEnergy {
     /// The energy of these replicates by a source; `None` where it took part in none of them.
-    pub fn of(measured: &[&Measurement], source: &EnergySource) -> Option<Energy> {
+    pub fn of(measured: &[&Measurement], source: &EnergySource) -> Option<CellEnergy> {
         measured.iter().any(|one| source.of(one).is_some()).then(|| {
             let with: Vec<(&Measurement, &Joules)> =
                 measured.iter().filter_map(|one| Some((*one, source.joules(one)?))).collect();
-            Energy {
+            CellEnergy {
                 source: source.clone(),
                 replicates: with.len(),
                 incomplete: measured.len() - with.len(),
@@ -118,7 +118,7 @@ fn combine((standard, dof, random): (f64, Option<f64>, f64), common: f64) -> f64
 
 /// A trial that the source did not cover.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Incomplete<'a> {
+pub struct UncoveredTrial<'a> {
     /// The trial.
     pub trial: &'a Trial,
     /// Why there are no joules of it.
@@ -126,11 +126,11 @@ pub struct Incomplete<'a> {
 }
 
 /// The trials that the source did not cover, in their order; refuted and failed ones stay out anyhow.
-pub fn incomplete<'a>(trials: &'a [Trial], source: &EnergySource) -> Vec<Incomplete<'a>> {
+pub fn uncovered<'a>(trials: &'a [Trial], source: &EnergySource) -> Vec<UncoveredTrial<'a>> {
     let lack = |trial: &'a Trial| {
         let measurement =
             trial.outcome.measurement().filter(|one| one.verdict.kind != VerdictKind::Refuted)?;
-        Some(Incomplete { trial, reason: source.lack(measurement)? })
+        Some(UncoveredTrial { trial, reason: source.lack(measurement)? })
     };
     trials.iter().filter_map(lack).collect()
 }

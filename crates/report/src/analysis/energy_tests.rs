@@ -5,8 +5,8 @@ use super::*;
 use crate::analysis::Admission;
 use crate::analysis::claims::fixture::{Measured, cell, judge, workload};
 use crate::analysis::compare::{compare, tests::study};
-use crate::analysis::winner::{Axis, Question, winner_maps};
-use crate::analysis::{Table, tables};
+use crate::analysis::winner::{Axis, WinnerQuestion, winner_maps};
+use crate::analysis::{WorkloadTable, workload_tables};
 use crate::render;
 use iopj_core::{AboveIdle, EnergyOutcome, Rw, Scope, TrialEnergy};
 use iopj_store::{Outcome, StudyRecord};
@@ -111,7 +111,7 @@ fn replicates_tell_the_random_part_and_the_meter_the_common_one() {
     let energy = |trials: &[Trial]| {
         let measured: Vec<&Measurement> =
             trials.iter().filter_map(|trial| trial.outcome.measurement()).collect();
-        Energy::of(&measured, &plug()).unwrap()
+        CellEnergy::of(&measured, &plug()).unwrap()
     };
     // Student's quantile at two degrees of freedom is 4.302653; the standard deviation is 2 J, or 1 W.
     let random = 4.302_652_73 / 3f64.sqrt();
@@ -146,7 +146,7 @@ fn replicates_tell_the_random_part_and_the_meter_the_common_one() {
 #[test]
 fn one_replicate_has_the_interval_of_its_readings() {
     let trials = replicates(SIO, [100.0; 3]);
-    let one = Energy::of(&[trials[0].outcome.measurement().unwrap()], &plug()).unwrap();
+    let one = CellEnergy::of(&[trials[0].outcome.measurement().unwrap()], &plug()).unwrap();
     assert!(near(one.watts.unwrap().random, 0.5) && near(one.ios_per_joule.unwrap().random, 0.2), "{one:?}");
 }
 
@@ -194,7 +194,7 @@ fn incomplete_trials_are_counted_and_named_and_leave_the_scope_as_it_is() {
         "{text}"
     );
     assert!(text.contains("replicate 2: no reading for 7 s\\u{1b}"), "{text}");
-    let question = Question::new(Metric::IosPerJoule, Axis::Iodepth, Axis::Numjobs).unwrap();
+    let question = WinnerQuestion::new(Metric::IosPerJoule, Axis::Iodepth, Axis::Numjobs).unwrap();
     let map = winner_maps(&trials, &question).remove(0);
     let cell = map.cells.values().next().unwrap();
     assert_eq!((cell.ranking[0].path.to_string().as_str(), cell.ranking[0].summary.n), (POLL, 2));
@@ -220,11 +220,11 @@ fn estimates_are_shown_as_such_and_rank_nothing() {
         text.contains("energy: system by model, est. ") && text.contains("est. 50.00 0 est. 20.00 0"),
         "{text}"
     );
-    let latex = render::latex(&tables(&study("6.1"), &trials, Admission::default()));
+    let latex = render::latex(&workload_tables(&study("6.1"), &trials, Admission::default()));
     assert!(latex.contains("est. 50.00") && latex.contains("% energy: system by model, est."), "{latex}");
-    let csv = render::csv(&tables(&study("6.1"), &trials, Admission::default()));
+    let csv = render::csv(&workload_tables(&study("6.1"), &trials, Admission::default()));
     assert!(csv.lines().nth(1).unwrap().ends_with(",\"system\",\"model\",\"true\""), "{csv}");
-    let question = Question::new(Metric::Watts, Axis::Iodepth, Axis::Numjobs).unwrap();
+    let question = WinnerQuestion::new(Metric::Watts, Axis::Iodepth, Axis::Numjobs).unwrap();
     let text = render::winners(&study("6.1"), &trials, &question);
     assert!(text.contains("energy was measured in no trial that counts"), "{text}");
     let study = study("6.1");
@@ -245,7 +245,7 @@ fn exports_hold_the_means_and_their_intervals() {
     for trial in &mut trials[3..] {
         measurement(trial).energy.clear();
     }
-    let tables: Vec<Table> = tables(&study("6.1"), &trials, Admission::default());
+    let tables: Vec<WorkloadTable> = workload_tables(&study("6.1"), &trials, Admission::default());
     let csv = render::csv(&tables);
     let lines: Vec<Vec<&str>> = csv.lines().map(|line| line.split(',').collect()).collect();
     let of = |row: usize, name: &str| lines[row][lines[0].iter().position(|one| *one == name).unwrap()];
@@ -277,10 +277,10 @@ fn two_stores_are_compared_by_the_meter_that_they_share() {
     let change = |metric: Metric| comparison.changes.iter().find(|change| change.metric == metric).unwrap();
     let watts = change(Metric::Watts);
     assert!(
-        near(watts.ratio.unwrap(), 0.8) && watts.outcome == crate::analysis::compare::Outcome::Better,
+        near(watts.ratio.unwrap(), 0.8) && watts.outcome == crate::analysis::compare::ChangeOutcome::Better,
         "{watts:?}"
     );
-    assert_eq!(change(Metric::IosPerJoule).outcome, crate::analysis::compare::Outcome::Better);
+    assert_eq!(change(Metric::IosPerJoule).outcome, crate::analysis::compare::ChangeOutcome::Better);
     let text = render::comparison(&comparison);
     assert!(text.contains("energy (W, IO/J): system by plug; a gain"), "{text}");
     assert!(squeezed(&text).contains("power, W 50.00 40.00 -20.0 %"), "{text}");
@@ -304,14 +304,14 @@ fn of_an_emulated_store_no_energy_is_shown() {
     let study = StudyRecord { emulated: Some("QEMU TCG".to_owned()), ..study("6.1") };
     let texts = [
         render::report(&study, &trials, Admission::default()),
-        render::csv(&tables(&study, &trials, Admission::default())),
-        render::latex(&tables(&study, &trials, Admission::default())),
+        render::csv(&workload_tables(&study, &trials, Admission::default())),
+        render::latex(&workload_tables(&study, &trials, Admission::default())),
         render::html::page(&study, &trials, &[], Admission::default()),
     ];
     for text in texts {
         assert!(!text.contains("plug") && !text.contains("I/Os per joule, IO/J"), "{text}");
     }
-    let question = Question::new(Metric::IosPerJoule, Axis::Iodepth, Axis::Numjobs).unwrap();
+    let question = WinnerQuestion::new(Metric::IosPerJoule, Axis::Iodepth, Axis::Numjobs).unwrap();
     assert!(question.admits(&study).unwrap_err().contains("times mean nothing"));
 }
 
@@ -323,5 +323,5 @@ fn refuted_trials_neither_choose_the_source_nor_count_as_incomplete() {
     }
     judge(&mut trials[3..], VerdictKind::Refuted);
     let source = shown(&trials).unwrap();
-    assert_eq!((source.clone(), incomplete(&trials, &source).len()), (plug(), 0));
+    assert_eq!((source.clone(), uncovered(&trials, &source).len()), (plug(), 0));
 }

@@ -2,29 +2,29 @@
 
 use super::admission::Admission;
 use super::cost::{is_under, per_io_of};
+use super::paper_layouts::TrialSetup;
 use super::published::LOADS_STORES;
-use super::tables::Setting;
 use iopj_core::{CostKind, CostSource, FunctionCost, IoPath};
 use iopj_store::{Measurement, Trial};
 use serde::Serialize;
 
 /// The paths of one interface and submission under one workload, side by side.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Table {
+pub struct LoadsStoresTable {
     /// What they share.
-    pub setting: Setting,
+    pub setting: TrialSetup,
     /// The paths, by completion in the order of the paper's columns; each has a trial that counts, with loads
     /// and stores.
     pub paths: Vec<IoPath>,
     /// The counts are samples by period.
     pub sampled: bool,
     /// A row a source of the paper's table, in its order, then the total.
-    pub rows: Vec<Row>,
+    pub rows: Vec<LoadsStoresRow>,
 }
 
 /// One source.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Row {
+pub struct LoadsStoresRow {
     /// Its name in the paper's table, or `total`.
     pub source: &'static str,
     /// Loads plus stores per I/O of each path, as means over replicates.
@@ -33,7 +33,7 @@ pub struct Row {
 
 /// A table for each workload and interface of which the store holds loads and stores, in the order in which
 /// they first stand.
-pub fn loads_stores(trials: &[Trial], admission: Admission) -> Vec<Table> {
+pub fn loads_stores_tables(trials: &[Trial], admission: Admission) -> Vec<LoadsStoresTable> {
     let mut groups: Vec<(&Trial, Vec<(IoPath, &Measurement)>)> = Vec::new();
     for trial in trials {
         let has = |one: &&Measurement| {
@@ -55,7 +55,7 @@ pub fn loads_stores(trials: &[Trial], admission: Admission) -> Vec<Table> {
     groups.into_iter().map(|(first, all)| table(first, &all)).collect()
 }
 
-fn table(first: &Trial, measured: &[(IoPath, &Measurement)]) -> Table {
+fn table(first: &Trial, measured: &[(IoPath, &Measurement)]) -> LoadsStoresTable {
     let mut paths: Vec<IoPath> = measured.iter().map(|(path, _)| *path).collect();
     paths.sort_by_key(|path| (path.completion(), *path));
     paths.dedup();
@@ -64,11 +64,12 @@ fn table(first: &Trial, measured: &[(IoPath, &Measurement)]) -> Table {
         let values: Vec<f64> = own.filter_map(|(_, one)| count(one, source)).collect();
         values.iter().sum::<f64>() / values.len() as f64
     };
-    let row = |source| Row { source, per_io: paths.iter().map(|path| mean(path, source)).collect() };
+    let row =
+        |source| LoadsStoresRow { source, per_io: paths.iter().map(|path| mean(path, source)).collect() };
     let rows = LOADS_STORES.iter().map(|row| row.source).chain([TOTAL]).map(row).collect();
     let mut profiles = measured.iter().filter_map(|(_, one)| one.costs.as_ref());
     let sampled = profiles.any(|costs| costs.source != CostSource::Exact);
-    Table { setting: Setting::of(first), paths, sampled, rows }
+    LoadsStoresTable { setting: TrialSetup::of(first), paths, sampled, rows }
 }
 
 const TOTAL: &str = "total";
@@ -143,7 +144,7 @@ mod tests {
 
     #[test]
     fn functions_fall_into_the_rows_of_the_paper() {
-        let tables = loads_stores(&trials(), Admission::default());
+        let tables = loads_stores_tables(&trials(), Admission::default());
         let [table] = &tables[..] else { panic!("{tables:?}") };
         let of = |source: &str| table.rows.iter().find(|row| row.source == source).unwrap().per_io[0];
         // The mean of one and three times the counts of ten I/Os.
@@ -174,6 +175,6 @@ mod tests {
             let Outcome::Measured(one) = &mut trial.outcome else { panic!() };
             one.costs = None;
         }
-        assert_eq!(loads_stores(&trials, Admission::default()), []);
+        assert_eq!(loads_stores_tables(&trials, Admission::default()), []);
     }
 }

@@ -1,8 +1,6 @@
 //! Pure functions over records: cells and tables, statistics, winner maps, claims, comparisons.
 
 pub mod admission;
-pub mod apart;
-pub mod cells;
 pub mod claims;
 pub mod compare;
 pub mod contrast;
@@ -14,15 +12,16 @@ pub mod explain;
 pub mod least;
 pub mod loads_stores;
 pub mod metric;
-pub mod orderings;
+pub mod paper_layouts;
+pub mod path_order;
 pub mod power;
 pub mod published;
 pub mod sequential;
 pub mod stats;
 pub mod steady;
-pub mod tables;
 pub mod winner;
-pub mod within;
+pub mod without_unsteady;
+pub mod workload_table;
 
 pub use admission::Admission;
-pub use cells::{Figures, Row, Table, Times, tables};
+pub use workload_table::{CellMeans, CellRow, Times, WorkloadTable, workload_tables};

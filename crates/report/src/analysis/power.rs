@@ -13,12 +13,12 @@ pub struct PowerTrace {
     /// The readings in the order of their time.
     pub readings: Vec<PowerReading>,
     /// The measured windows of the trials.
-    pub windows: Vec<Window>,
+    pub windows: Vec<TrialWindow>,
 }
 
 /// The measured window of a trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Window {
+pub struct TrialWindow {
     /// The path that was asked for.
     pub path: IoPath,
     /// Begin in ns of `CLOCK_MONOTONIC_RAW`, the readings' clock.
@@ -29,21 +29,21 @@ pub struct Window {
 
 /// The windows of the trials that stand, in the order of their begin: those that are not refuted, did not
 /// fail, and have one. Give it the trials of one boot, whose clock is one.
-pub fn windows<'t>(trials: impl IntoIterator<Item = &'t Trial>) -> Vec<Window> {
+pub fn windows<'t>(trials: impl IntoIterator<Item = &'t Trial>) -> Vec<TrialWindow> {
     let window = |trial: &Trial| {
         let measurement =
             trial.outcome.measurement().filter(|one| one.verdict.kind != VerdictKind::Refuted)?;
         let [begin_ns, end_ns] = measurement.window_raw_ns?;
-        Some(Window { path: trial.path, begin_ns, end_ns })
+        Some(TrialWindow { path: trial.path, begin_ns, end_ns })
     };
-    let mut windows: Vec<Window> = trials.into_iter().filter_map(window).collect();
+    let mut windows: Vec<TrialWindow> = trials.into_iter().filter_map(window).collect();
     windows.sort_by_key(|window| (window.begin_ns, window.end_ns));
     windows
 }
 
 impl PowerTrace {
     /// The readings within a window, its ends included.
-    pub fn within(&self, window: &Window) -> &[PowerReading] {
+    pub fn within(&self, window: &TrialWindow) -> &[PowerReading] {
         let from = self.readings.partition_point(|reading| reading.at_ns < window.begin_ns);
         let until = self.readings.partition_point(|reading| reading.at_ns <= window.end_ns);
         self.readings.get(from..until).unwrap_or_default()

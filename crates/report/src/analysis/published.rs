@@ -33,7 +33,7 @@ impl Paper {
 
 /// Latency and rate of a completion mode of `posix-sio`: 4 KiB random reads, `poll22` Table 1.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Basic {
+pub struct PublishedMode {
     /// The path.
     pub path: &'static str,
     /// Threads.
@@ -45,24 +45,24 @@ pub struct Basic {
 }
 
 /// `poll22` Table 1, in its order.
-pub const BASIC: [Basic; 6] = [
-    Basic { path: "posix-sio/syscall/poll", numjobs: 1, latency_us: 8.1, iops: 120_470.0 },
-    Basic { path: "posix-sio/syscall/poll", numjobs: 8, latency_us: 13.6, iops: 571_659.0 },
-    Basic { path: "posix-sio/syscall/hybrid", numjobs: 1, latency_us: 8.5, iops: 113_846.0 },
-    Basic { path: "posix-sio/syscall/hybrid", numjobs: 8, latency_us: 13.9, iops: 546_968.0 },
-    Basic { path: "posix-sio/syscall/interrupt", numjobs: 1, latency_us: 10.1, iops: 96_722.0 },
-    Basic { path: "posix-sio/syscall/interrupt", numjobs: 8, latency_us: 15.0, iops: 511_895.0 },
+pub const COMPLETION_MODES: [PublishedMode; 6] = [
+    PublishedMode { path: "posix-sio/syscall/poll", numjobs: 1, latency_us: 8.1, iops: 120_470.0 },
+    PublishedMode { path: "posix-sio/syscall/poll", numjobs: 8, latency_us: 13.6, iops: 571_659.0 },
+    PublishedMode { path: "posix-sio/syscall/hybrid", numjobs: 1, latency_us: 8.5, iops: 113_846.0 },
+    PublishedMode { path: "posix-sio/syscall/hybrid", numjobs: 8, latency_us: 13.9, iops: 546_968.0 },
+    PublishedMode { path: "posix-sio/syscall/interrupt", numjobs: 1, latency_us: 10.1, iops: 96_722.0 },
+    PublishedMode { path: "posix-sio/syscall/interrupt", numjobs: 8, latency_us: 15.0, iops: 511_895.0 },
 ];
 
-/// The row of [`BASIC`] for a path under 4 KiB random reads at depth 1.
-pub fn basic(path: &IoPath, numjobs: u32) -> Option<&'static Basic> {
+/// The row of [`COMPLETION_MODES`] for a path under 4 KiB random reads at depth 1.
+pub fn completion_mode(path: &IoPath, numjobs: u32) -> Option<&'static PublishedMode> {
     let path = path.to_string();
-    BASIC.iter().find(|row| row.path == path && row.numjobs == numjobs)
+    COMPLETION_MODES.iter().find(|row| row.path == path && row.numjobs == numjobs)
 }
 
 /// Latency of a path: 4 KiB random reads and writes, one thread, depth 1, in us; `iface23` Table 2.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct LatencyRow {
+pub struct PublishedLatency {
     /// The path; of kernel bypass the paper has SPDK.
     pub path: &'static str,
     /// Median and 99th percentile of reads, then of writes.
@@ -71,12 +71,12 @@ pub struct LatencyRow {
     pub slower_pct: Option<f64>,
 }
 
-const fn latency_row(path: &'static str, us: [f64; 4], slower_pct: Option<f64>) -> LatencyRow {
-    LatencyRow { path, us, slower_pct }
+const fn latency_row(path: &'static str, us: [f64; 4], slower_pct: Option<f64>) -> PublishedLatency {
+    PublishedLatency { path, us, slower_pct }
 }
 
 /// `iface23` Table 2, in its order.
-pub const LATENCY: [LatencyRow; 9] = [
+pub const LATENCY: [PublishedLatency; 9] = [
     latency_row("spdk/doorbell/poll", [6.23, 7.47, 8.44, 10.40], None),
     latency_row("posix-sio/syscall/poll", [8.69, 9.06, 11.11, 12.24], Some(27.52)),
     latency_row("io_uring/syscall/poll", [8.65, 9.03, 14.50, 15.93], Some(46.18)),
@@ -89,7 +89,7 @@ pub const LATENCY: [LatencyRow; 9] = [
 ];
 
 /// The row of [`LATENCY`] for a path.
-pub fn latency(path: &IoPath) -> Option<&'static LatencyRow> {
+pub fn latency(path: &IoPath) -> Option<&'static PublishedLatency> {
     let path = path.to_string();
     LATENCY.iter().find(|row| row.path == path)
 }
@@ -98,7 +98,7 @@ pub fn latency(path: &IoPath) -> Option<&'static LatencyRow> {
 /// reads, 32 threads, `posix-sio`; `poll22` Table 2. The paper rounds each figure, so sums differ from the
 /// printed totals by up to 1.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct LoadsStores {
+pub struct PublishedLoadsStores {
     /// The directory, or the directory and the functions in it.
     pub source: &'static str,
     /// With interrupt completion.
@@ -109,7 +109,7 @@ pub struct LoadsStores {
     pub hybrid: f64,
 }
 
-impl LoadsStores {
+impl PublishedLoadsStores {
     /// The figure of a completion mode.
     pub fn of(&self, completion: Completion) -> f64 {
         match completion {
@@ -123,22 +123,22 @@ impl LoadsStores {
     /// threads stand in.
     pub fn approximate_per_io(&self, completion: Completion) -> Option<f64> {
         let path = format!("posix-sio/syscall/{completion}");
-        let at_8 = BASIC.iter().find(|row| row.path == path && row.numjobs == 8)?;
+        let at_8 = COMPLETION_MODES.iter().find(|row| row.path == path && row.numjobs == 8)?;
         Some(self.of(completion) * 1e6 / at_8.iops)
     }
 }
 
 /// The row of [`LOADS_STORES`] with this source, or the total.
-pub fn loads_stores(source: &str) -> Option<&'static LoadsStores> {
+pub fn loads_stores(source: &str) -> Option<&'static PublishedLoadsStores> {
     LOADS_STORES.iter().chain([&LOADS_STORES_TOTAL]).find(|row| row.source == source)
 }
 
-const fn loads_stores_row(source: &'static str, figures: [f64; 3]) -> LoadsStores {
-    LoadsStores { source, interrupt: figures[0], poll: figures[1], hybrid: figures[2] }
+const fn loads_stores_row(source: &'static str, figures: [f64; 3]) -> PublishedLoadsStores {
+    PublishedLoadsStores { source, interrupt: figures[0], poll: figures[1], hybrid: figures[2] }
 }
 
 /// `poll22` Table 2, in its order; functions follow their directory.
-pub const LOADS_STORES: [LoadsStores; 15] = [
+pub const LOADS_STORES: [PublishedLoadsStores; 15] = [
     loads_stores_row("block/", [386.0, 759.0, 533.0]),
     loads_stores_row("block/ blk_poll", [0.0, 219.0, 70.0]),
     loads_stores_row("block/ blk_mq_*", [111.0, 158.0, 156.0]),
@@ -157,7 +157,7 @@ pub const LOADS_STORES: [LoadsStores; 15] = [
 ];
 
 /// The totals that `poll22` Table 2 prints.
-pub const LOADS_STORES_TOTAL: LoadsStores = loads_stores_row("total", [2710.0, 3190.0, 3612.0]);
+pub const LOADS_STORES_TOTAL: PublishedLoadsStores = loads_stores_row("total", [2710.0, 3190.0, 3612.0]);
 
 /// What an interface offers: `iface23` Table 1 (what is optional counts as offered).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -218,7 +218,7 @@ pub fn context_switches_per_io(path: &IoPath) -> Option<f64> {
 
 /// A single figure of a paper.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Printed {
+pub struct PrintedFigure {
     /// What it is of.
     pub what: &'static str,
     /// The figure.
@@ -229,12 +229,12 @@ pub struct Printed {
     pub place: &'static str,
 }
 
-const fn printed(what: &'static str, value: f64, unit: &'static str, place: &'static str) -> Printed {
-    Printed { what, value, unit, place }
+const fn printed(what: &'static str, value: f64, unit: &'static str, place: &'static str) -> PrintedFigure {
+    PrintedFigure { what, value, unit, place }
 }
 
 /// Sequential reads over request size, 8 processes.
-pub const FABRIC_1_PRINTED: [Printed; 7] = [
+pub const FABRIC_1_PRINTED: [PrintedFigure; 7] = [
     printed("p95 at 128k, local", 1139.0, "us", "Finding 1"),
     printed("p95 at 128k, remote", 1155.0, "us", "Finding 1"),
     printed("bandwidth at 4k, remote", 314.0, "MB/s", "Finding 1"),
@@ -245,7 +245,7 @@ pub const FABRIC_1_PRINTED: [Printed; 7] = [
 ];
 
 /// Sequential reads of 4 KiB over processes.
-pub const FABRIC_2_PRINTED: [Printed; 9] = [
+pub const FABRIC_2_PRINTED: [PrintedFigure; 9] = [
     printed("p20 at 16 processes, local", 1600.0, "us", "Finding 2"),
     printed("p20 at 16 processes, remote", 3200.0, "us", "Finding 2"),
     printed("p95 at 16 processes, local", 8700.0, "us", "Finding 2"),
@@ -258,7 +258,7 @@ pub const FABRIC_2_PRINTED: [Printed; 9] = [
 ];
 
 /// Random writes, 8 processes.
-pub const FABRIC_3_PRINTED: [Printed; 9] = [
+pub const FABRIC_3_PRINTED: [PrintedFigure; 9] = [
     printed("bandwidth, local and remote", 500.0, "MB/s", "Finding 3"),
     printed("host CPU at 4k, local", 19.2, "%", "Finding 3"),
     printed("host CPU at 4k, remote", 50.7, "%", "Finding 3"),
@@ -272,7 +272,7 @@ pub const FABRIC_3_PRINTED: [Printed; 9] = [
 
 /// Sequential reads of 4 KiB over depth, one core of the target. What the gains of interrupt moderation are
 /// held against, the paper does not say.
-pub const FABRIC_4_PRINTED: [Printed; 14] = [
+pub const FABRIC_4_PRINTED: [PrintedFigure; 14] = [
     printed("p95 at iodepth 1, local", 178.0, "us", "Finding 4"),
     printed("p95 at iodepth 1, remote", 178.0, "us", "Finding 4"),
     printed("p95 at iodepth 8, local", 565.0, "us", "Finding 4"),
@@ -295,7 +295,8 @@ mod tests {
 
     #[test]
     fn parts_of_the_loads_and_stores_add_up_to_what_is_printed() {
-        let of: [fn(&LoadsStores) -> f64; 3] = [|row| row.interrupt, |row| row.poll, |row| row.hybrid];
+        let of: [fn(&PublishedLoadsStores) -> f64; 3] =
+            [|row| row.interrupt, |row| row.poll, |row| row.hybrid];
         for figure in of {
             let directories = ["block/", "drivers/nvme/host/", "kernel/sched/", "kernel/time/", "other"];
             let sum: f64 =
@@ -322,7 +323,7 @@ mod tests {
 
     #[test]
     fn every_published_path_is_a_path() {
-        for path in BASIC.iter().map(|row| row.path).chain(LATENCY.iter().map(|row| row.path)) {
+        for path in COMPLETION_MODES.iter().map(|row| row.path).chain(LATENCY.iter().map(|row| row.path)) {
             assert_eq!(path.parse::<IoPath>().unwrap().to_string(), path);
         }
     }

@@ -8,7 +8,7 @@ use super::admission::Admission;
 use super::contrast::{Sample, pairs};
 use super::metric::Metric;
 use super::stats::{LEVEL, Method, equivalent_paired, holm, over};
-use super::winner::{Axis, Cell, Decision, Place, Question, correct, rank};
+use super::winner::{Axis, Decision, MapCell, RankedPath, WinnerQuestion, correct, rank};
 use iopj_core::{IoPath, Workload};
 use iopj_store::{Generator, Sequential, StudyRecord, Trial};
 use std::collections::BTreeMap;
@@ -18,7 +18,7 @@ pub const METRIC: Metric = Metric::Iops;
 
 /// How a workload stands, under the same settings and generator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum DecisionState {
     /// One path is best.
     Winner,
     /// All paths that are not told from the best are equivalent to it.
@@ -31,7 +31,7 @@ pub enum Standing {
 
 /// A workload of a study and how it stands.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Decided {
+pub struct WorkloadDecision {
     /// The workload.
     pub workload: Workload,
     /// Settings of the study, by name.
@@ -39,7 +39,7 @@ pub struct Decided {
     /// What issued the I/O.
     pub generator: Generator,
     /// How it stands.
-    pub standing: Standing,
+    pub standing: DecisionState,
     /// The best path, and those that are not told from it.
     pub leaders: Vec<IoPath>,
 }
@@ -47,7 +47,7 @@ pub struct Decided {
 /// The workloads of a study and how they stand after the blocks that were measured, in the order in which
 /// they first stand in `trials`. Trials that do not compete in winner maps do not decide here either. Under
 /// emulation nothing is decided: what is asked is a time.
-pub fn decide(study: &StudyRecord, trials: &[Trial], sequential: &Sequential) -> Vec<Decided> {
+pub fn decide(study: &StudyRecord, trials: &[Trial], sequential: &Sequential) -> Vec<WorkloadDecision> {
     let mut groups: Vec<(&Trial, BTreeMap<IoPath, Sample>)> = Vec::new();
     for trial in trials {
         let same = |first: &Trial| {
@@ -65,40 +65,40 @@ pub fn decide(study: &StudyRecord, trials: &[Trial], sequential: &Sequential) ->
         }
     }
     let (firsts, samples): (Vec<&Trial>, Vec<_>) = groups.into_iter().unzip();
-    let describe = |(first, (standing, leaders)): (&Trial, (Standing, Vec<IoPath>))| {
+    let describe = |(first, (standing, leaders)): (&Trial, (DecisionState, Vec<IoPath>))| {
         let (workload, settings) = (first.workload.clone(), first.settings.clone());
-        Decided { workload, settings, generator: first.generator, standing, leaders }
+        WorkloadDecision { workload, settings, generator: first.generator, standing, leaders }
     };
-    firsts.into_iter().zip(standings(&samples, sequential)).map(describe).collect()
+    firsts.into_iter().zip(decision_states(&samples, sequential)).map(describe).collect()
 }
 
 /// How the samples of each workload stand, and the best path with those that are not told from it.
-pub fn standings(
+pub fn decision_states(
     samples: &[BTreeMap<IoPath, Sample>],
     sequential: &Sequential,
-) -> Vec<(Standing, Vec<IoPath>)> {
+) -> Vec<(DecisionState, Vec<IoPath>)> {
     let looks = sequential.looks();
     // Any two axes will do: cells are ranked one by one.
     let (x, y) = (Axis::Bs, Axis::Iodepth);
     let admission = Admission::default();
-    let question = Question { metric: METRIC, x, y, method: Method::Paired, admission, looks };
+    let question = WinnerQuestion { metric: METRIC, x, y, method: Method::Paired, admission, looks };
     let family = samples.iter().filter(|samples| samples.len() > 1).count();
-    let mut cells: Vec<Cell> =
+    let mut cells: Vec<MapCell> =
         samples.iter().map(|samples| rank(samples.clone(), &question, family)).collect();
     let apart: Vec<Option<f64>> =
         cells.iter().zip(samples).map(|(cell, samples)| equivalence(cell, samples, sequential)).collect();
     correct(cells.iter_mut());
     let mut corrected = holm(&apart.iter().flatten().copied().collect::<Vec<f64>>()).into_iter();
-    let standing = |(cell, apart): (&Cell, Option<f64>)| {
+    let standing = |(cell, apart): (&MapCell, Option<f64>)| {
         let is_equivalent = apart.and_then(|_| corrected.next()).is_some_and(|p| p <= LEVEL);
         let standing = match cell.decision() {
-            Decision::Winner => Standing::Winner,
-            Decision::Alone | Decision::Empty => Standing::Nothing,
-            Decision::Tie | Decision::Undecided if is_equivalent => Standing::Equivalent,
-            Decision::Tie | Decision::Undecided => Standing::Open,
+            Decision::Winner => DecisionState::Winner,
+            Decision::Alone | Decision::Empty => DecisionState::Nothing,
+            Decision::Tie | Decision::Undecided if is_equivalent => DecisionState::Equivalent,
+            Decision::Tie | Decision::Undecided => DecisionState::Open,
         };
-        let leads = |(at, place): &(usize, &Place)| match standing {
-            Standing::Winner | Standing::Nothing => *at == 0,
+        let leads = |(at, place): &(usize, &RankedPath)| match standing {
+            DecisionState::Winner | DecisionState::Nothing => *at == 0,
             _ => *at == 0 || !is_told(place),
         };
         (standing, cell.ranking.iter().enumerate().filter(leads).map(|(_, place)| place.path).collect())
@@ -108,7 +108,7 @@ pub fn standings(
 
 /// The p-value, for all looks, of the best path being equivalent to the next, and to each other that it is
 /// not told from: the greatest of theirs. `None` where one of them has no test.
-fn equivalence(cell: &Cell, samples: &BTreeMap<IoPath, Sample>, sequential: &Sequential) -> Option<f64> {
+fn equivalence(cell: &MapCell, samples: &BTreeMap<IoPath, Sample>, sequential: &Sequential) -> Option<f64> {
     let (best, others) = cell.ranking.split_first()?;
     let of_others = others.iter().map(|place| {
         let (best, other): (Vec<f64>, Vec<f64>) =
@@ -120,7 +120,7 @@ fn equivalence(cell: &Cell, samples: &BTreeMap<IoPath, Sample>, sequential: &Seq
 }
 
 /// Whether a path is told from the best of its cell.
-fn is_told(place: &Place) -> bool {
+fn is_told(place: &RankedPath) -> bool {
     place.p.is_some_and(|p| p <= LEVEL)
 }
 
@@ -134,14 +134,14 @@ pub fn look(study: &StudyRecord, trials: &[Trial]) -> (usize, String) {
     }
     let decided = decide(study, trials, sequential);
     let count = |standing| decided.iter().filter(|one| one.standing == standing).count();
-    let (all, open) = (decided.len(), count(Standing::Open));
+    let (all, open) = (decided.len(), count(DecisionState::Open));
     if open > 0 {
         return (open, format!("undecided in {open} of {all} workloads"));
     }
     let counts = [
-        (count(Standing::Winner), "with a winner".to_owned()),
-        (count(Standing::Equivalent), format!("equivalent within {} %", percent(sequential.until))),
-        (count(Standing::Nothing), "where fewer than two paths compete".to_owned()),
+        (count(DecisionState::Winner), "with a winner".to_owned()),
+        (count(DecisionState::Equivalent), format!("equivalent within {} %", percent(sequential.until))),
+        (count(DecisionState::Nothing), "where fewer than two paths compete".to_owned()),
     ];
     let parts = counts.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}"));
     (0, format!("nothing is open in {all} workloads: {}", parts.collect::<Vec<_>>().join(", ")))

@@ -3,8 +3,8 @@
 //!
 //! Who competes is told by `admission`; the others are counted. The maps as text are `render`'s.
 
-use super::admission::{Admission, Tally};
-use super::contrast::{Contrast, Plan, Sample, in_blocks};
+use super::admission::{Admission, BarredCounts};
+use super::contrast::{Contrast, Sample, TestPlan, in_blocks};
 use super::metric::Metric;
 use super::stats::{LEVEL, Method, Summary, holm, summarize};
 use iopj_core::{IoPath, Rw, Workload, format_bytes};
@@ -98,7 +98,7 @@ impl fmt::Display for AxisValue {
 
 /// What a map answers, and by which rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Question {
+pub struct WinnerQuestion {
     /// What is best at what.
     pub metric: Metric,
     /// The axis across.
@@ -116,23 +116,23 @@ pub struct Question {
     pub looks: u32,
 }
 
-impl Question {
+impl WinnerQuestion {
     /// The default rule: differences within blocks. The error says that the axes are one and the same.
-    pub fn new(metric: Metric, x: Axis, y: Axis) -> Result<Question, String> {
+    pub fn new(metric: Metric, x: Axis, y: Axis) -> Result<WinnerQuestion, String> {
         if x == y {
             let name = x.as_str();
             return Err(format!(
                 "`{name}` cannot be both axes of a winner map: name two of rw, bs, iodepth, numjobs"
             ));
         }
-        Ok(Question { metric, x, y, method: Method::Paired, admission: Admission::default(), looks: 1 })
+        Ok(WinnerQuestion { metric, x, y, method: Method::Paired, admission: Admission::default(), looks: 1 })
     }
 
     /// The same question by the default rule for the trials of a study: Welch's test where they were run in
     /// no blocks, and for all looks that decided how many there are.
-    pub fn of(self, study: &StudyRecord) -> Question {
+    pub fn of(self, study: &StudyRecord) -> WinnerQuestion {
         let method = if in_blocks(study) { Method::Paired } else { Method::Welch };
-        Question { method, looks: study.looks(), ..self }
+        WinnerQuestion { method, looks: study.looks(), ..self }
     }
 
     /// The papers' rule.
@@ -156,13 +156,13 @@ impl Question {
 }
 
 /// Cells by their places down and across.
-pub type Cells<T> = BTreeMap<(AxisValue, AxisValue), T>;
+pub type ByPlace<T> = BTreeMap<(AxisValue, AxisValue), T>;
 
 /// One map: what does not vary along its axes is the same in every cell.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WinnerMap {
     /// What it answers.
-    pub question: Question,
+    pub question: WinnerQuestion,
     /// The workload; what it says of the two axes means nothing.
     pub workload: Workload,
     /// Settings of the study, by name.
@@ -173,14 +173,14 @@ pub struct WinnerMap {
     /// and without a meter.
     pub source: Option<EnergySource>,
     /// The cells by their places down and across. A place for which no trial was made has none.
-    pub cells: Cells<Cell>,
+    pub cells: ByPlace<MapCell>,
 }
 
 /// One cell: the paths that were measured under one workload.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Cell {
+pub struct MapCell {
     /// The paths, the best first: by their mean, of percentiles by their geometric mean.
-    pub ranking: Vec<Place>,
+    pub ranking: Vec<RankedPath>,
     /// The p-value of the first against the path that it is told from the least, corrected; by the papers'
     /// rule against the second, and not corrected. Absent where there is no test.
     pub p: Option<f64>,
@@ -192,7 +192,7 @@ pub struct Cell {
 
 /// A path in the ranking of a cell.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Place {
+pub struct RankedPath {
     /// The path that was asked for.
     pub path: IoPath,
     /// Its replicates in numbers.
@@ -229,7 +229,7 @@ pub struct Distance {
     pub relative: Option<f64>,
 }
 
-impl Cell {
+impl MapCell {
     /// What the cell decides.
     pub fn decision(&self) -> Decision {
         match (self.ranking.len(), self.p) {
@@ -250,7 +250,7 @@ impl Cell {
     }
 
     /// The paths of a tie: the best, and those that are not told from it. Empty without a tie.
-    pub fn tied(&self) -> Vec<&Place> {
+    pub fn tied(&self) -> Vec<&RankedPath> {
         if self.decision() != Decision::Tie {
             return Vec::new();
         }
@@ -273,7 +273,7 @@ impl Cell {
 pub struct LeftOut {
     /// They do not compete.
     #[serde(flatten)]
-    pub barred: Tally,
+    pub barred: BarredCounts,
     /// They lack the metric.
     pub unmeasured: usize,
     /// The meter did not cover them.
@@ -326,7 +326,7 @@ struct Gathered {
 
 /// One map for each combination of what does not lie on the axes, in the order in which these first stand in
 /// `trials`.
-pub fn winner_maps(trials: &[Trial], question: &Question) -> Vec<WinnerMap> {
+pub fn winner_maps(trials: &[Trial], question: &WinnerQuestion) -> Vec<WinnerMap> {
     let source = question.metric.is_energy().then(|| EnergySource::measured(&[trials])).flatten();
     maps_by(trials, question, source.as_ref())
 }
@@ -334,10 +334,10 @@ pub fn winner_maps(trials: &[Trial], question: &Question) -> Vec<WinnerMap> {
 /// The same by this meter and scope.
 pub(super) fn maps_by(
     trials: &[Trial],
-    question: &Question,
+    question: &WinnerQuestion,
     source: Option<&EnergySource>,
 ) -> Vec<WinnerMap> {
-    let mut maps: Vec<(WinnerMap, Cells<Gathered>)> = Vec::new();
+    let mut maps: Vec<(WinnerMap, ByPlace<Gathered>)> = Vec::new();
     for trial in trials {
         let place = maps.iter().position(|(map, _)| map.has(trial)).unwrap_or_else(|| {
             let mut workload = trial.workload.clone();
@@ -364,7 +364,7 @@ pub(super) fn maps_by(
     maps
 }
 
-fn gather(cell: &mut Gathered, trial: &Trial, question: &Question, source: Option<&EnergySource>) {
+fn gather(cell: &mut Gathered, trial: &Trial, question: &WinnerQuestion, source: Option<&EnergySource>) {
     match question.admission.admit(trial) {
         Err(why) => cell.left_out.barred.add(why),
         Ok(measurement) => {
@@ -380,7 +380,7 @@ fn gather(cell: &mut Gathered, trial: &Trial, question: &Question, source: Optio
     }
 }
 
-fn finish(mut map: WinnerMap, gathered: Cells<Gathered>, family: usize) -> WinnerMap {
+fn finish(mut map: WinnerMap, gathered: ByPlace<Gathered>, family: usize) -> WinnerMap {
     let decide = |(at, Gathered { samples, marked, left_out }): (_, Gathered)| {
         let mut cell = rank(samples, &map.question, family);
         cell.left_out += left_out;
@@ -392,16 +392,16 @@ fn finish(mut map: WinnerMap, gathered: Cells<Gathered>, family: usize) -> Winne
 }
 
 /// Holm's correction over the cells of a family that were tested.
-pub fn correct<'c>(cells: impl Iterator<Item = &'c mut Cell>) {
-    let tested: Vec<&mut Cell> = cells.filter(|cell| cell.p.is_some()).collect();
+pub fn correct<'c>(cells: impl Iterator<Item = &'c mut MapCell>) {
+    let tested: Vec<&mut MapCell> = cells.filter(|cell| cell.p.is_some()).collect();
     let p: Vec<f64> = tested.iter().filter_map(|cell| cell.p).collect();
     tested.into_iter().zip(holm(&p)).for_each(|(cell, corrected)| cell.correct(corrected));
 }
 
 /// The cell of these samples, one of a family of so many, by the question's metric and test, not corrected. A
 /// sample that is empty or holds a value that is not finite is passed over.
-pub fn rank(samples: BTreeMap<IoPath, Sample>, question: &Question, family: usize) -> Cell {
-    let plan = Plan { looks: question.looks, ..Plan::of(question.metric, question.method, family) };
+pub fn rank(samples: BTreeMap<IoPath, Sample>, question: &WinnerQuestion, family: usize) -> MapCell {
+    let plan = TestPlan { looks: question.looks, ..TestPlan::of(question.metric, question.method, family) };
     let mut ranked: Vec<(IoPath, Sample, Summary, f64)> = samples
         .into_iter()
         .filter_map(|(path, sample)| {
@@ -439,8 +439,8 @@ pub fn rank(samples: BTreeMap<IoPath, Sample>, question: &Question, family: usiz
     }
     let cell_p = p.get(rival).copied().flatten();
     let p = std::iter::once(None).chain(p);
-    let place = |((path, _, summary, _), p)| Place { path, summary, p, marked: false };
-    Cell { ranking: ranked.into_iter().zip(p).map(place).collect(), p: cell_p, lead, left_out }
+    let place = |((path, _, summary, _), p)| RankedPath { path, summary, p, marked: false };
+    MapCell { ranking: ranked.into_iter().zip(p).map(place).collect(), p: cell_p, lead, left_out }
 }
 
 /// No test at all is less than any.

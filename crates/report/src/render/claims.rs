@@ -4,7 +4,7 @@
 use super::grid::{Align, Grid, escape, wrap};
 use super::number::{exact, significant};
 use crate::analysis::admission::{LEGEND, MARK};
-use crate::analysis::claims::{Answer, Claim, Effect, Figure, Part};
+use crate::analysis::claims::{Answer, Claim, ClaimFigure, Effect, Part};
 use crate::analysis::published::Paper;
 
 /// Columns of running text.
@@ -137,12 +137,12 @@ fn part_grid(parts: &[&Part]) -> String {
 }
 
 /// The figures of both sides, or `-` where there is none of either.
-fn against(figures: &[Figure], text: impl Fn(&Figure) -> String) -> String {
+fn against(figures: &[ClaimFigure], text: impl Fn(&ClaimFigure) -> String) -> String {
     let texts: Vec<String> = figures.iter().map(text).collect();
     if texts.iter().all(|text| text == "-") { "-".to_owned() } else { texts.join(" / ") }
 }
 
-fn measured(figure: &Figure) -> String {
+fn measured(figure: &ClaimFigure) -> String {
     let Some(mean) = figure.mean else { return "-".to_owned() };
     let spread =
         figure.interval.map_or(String::new(), |(_, high)| format!(" ± {}", significant(high - mean)));
@@ -163,11 +163,11 @@ fn p_value(p: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analysis::claims::{Machine, decide};
+    use crate::analysis::claims::{ClaimContext, decide};
 
     #[test]
     fn an_empty_store_says_what_is_missing_and_what_to_run() {
-        let text = claims(&decide(&[], &Machine { cores: 4, ..Machine::default() }));
+        let text = claims(&decide(&[], &ClaimContext { cores: 4, ..ClaimContext::default() }));
         assert!(
             text.starts_with("21 claims: holds 0, does not hold 0, undecided 0, not measured 21\n"),
             "{text}"
@@ -182,7 +182,7 @@ mod tests {
 
     #[test]
     fn looks_are_told_where_there_was_more_than_one() {
-        let decided = |looks| decide(&[], &Machine { cores: 4, looks, ..Machine::default() });
+        let decided = |looks| decide(&[], &ClaimContext { cores: 4, looks, ..ClaimContext::default() });
         assert!(claims(&decided(7)).contains("every p-value is multiplied by the 7 looks"));
         let json = |looks| serde_json::to_value(&decided(looks)[0]).unwrap();
         assert_eq!((json(7)["looks"].as_u64(), json(1).get("looks")), (Some(7), None));

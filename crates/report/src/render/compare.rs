@@ -2,10 +2,10 @@
 
 use super::grid::{Align, Grid, escape, wrap};
 use crate::analysis::admission::{LEGEND, MARK};
-use crate::analysis::compare::{Cell, Change, Comparison, LEVEL, Outcome, Side};
+use crate::analysis::compare::{Change, ChangeOutcome, ComparedCell, Comparison, Side, SplitBy};
 use crate::analysis::metric::Metric;
+use crate::analysis::stats::LEVEL;
 use crate::analysis::winner::Axis;
-use crate::analysis::within::By;
 use iopj_store::Generator;
 use std::fmt::Write;
 
@@ -36,7 +36,7 @@ pub fn comparison(comparison: &Comparison) -> String {
 }
 
 /// What a side is: a store, or what has a value of what sets the sides of a store apart.
-fn side(name: &str, value: Option<(&By, &String)>, side: &Side) -> String {
+fn side(name: &str, value: Option<(&SplitBy, &String)>, side: &Side) -> String {
     let Side { study, trials, left_out, .. } = side;
     let value = value.map_or(String::new(), |(by, value)| escape(&format!("{} {value}, ", by.key)));
     let study = escape(study);
@@ -130,7 +130,7 @@ fn row(change: &Change, several_workloads: bool) -> Vec<String> {
     row
 }
 
-fn name(cell: &Cell) -> String {
+fn name(cell: &ComparedCell) -> String {
     let mut name = cell.path.to_string();
     if cell.generator == Generator::Fio {
         name += " (fio)";
@@ -181,10 +181,10 @@ fn summary(comparison: &Comparison) -> String {
         "{} cells, {} metrics each: {} worse, {} better, {} without a difference beyond noise, {} undecided",
         comparison.changes.len() / comparison.metrics.len(),
         comparison.metrics.len(),
-        count(Outcome::Worse),
-        count(Outcome::Better),
-        count(Outcome::NoDifference),
-        count(Outcome::OneReplicate) + count(Outcome::NotMeasured),
+        count(ChangeOutcome::Worse),
+        count(ChangeOutcome::Better),
+        count(ChangeOutcome::NoDifference),
+        count(ChangeOutcome::OneReplicate) + count(ChangeOutcome::NotMeasured),
     );
     let test =
         if comparison.in_blocks { "the t-test of the differences within blocks" } else { "Welch's test" };
@@ -205,7 +205,7 @@ fn summary(comparison: &Comparison) -> String {
     if comparison.unpaired > 0 {
         text += &format!("{} trials stay out, for their block lacks the other side's\n", comparison.unpaired);
     }
-    if count(Outcome::OneReplicate) > 0 {
+    if count(ChangeOutcome::OneReplicate) > 0 {
         let what = if comparison.by.is_some() { "the study" } else { "both studies" };
         text +=
             &format!("one replicate shows no noise: run {what} with `--replicates 5` or more to decide\n");
@@ -234,7 +234,7 @@ fn energy(comparison: &Comparison) -> String {
     wrap(&escape(&words), WIDTH, "")
 }
 
-fn only(side: &str, cells: &[Cell]) -> String {
+fn only(side: &str, cells: &[ComparedCell]) -> String {
     if cells.is_empty() {
         return String::new();
     }

@@ -2,7 +2,7 @@
 //! all the same.
 
 use crate::analysis::Admission;
-use crate::analysis::orderings::{METRICS, Ordering, Step, orderings};
+use crate::analysis::path_order::{ORDERED_BY, OrderStep, PathOrder, path_orders};
 use iopj_core::Workload;
 use iopj_store::Trial;
 
@@ -22,16 +22,16 @@ pub(super) const CAVEAT: &str = "An order by time is one of this emulation: `<` 
 
 /// The orders of a workload's paths by each metric, a line each, without a time.
 pub(super) fn lines(trials: &[Trial], workload: &Workload, admission: Admission) -> Vec<String> {
-    let all = METRICS.into_iter().flat_map(|metric| orderings(trials, metric, admission));
-    let all: Vec<Ordering> = all.filter(|ordering| ordering.workload == *workload).collect();
-    let several = |ordering: &Ordering| {
+    let all = ORDERED_BY.into_iter().flat_map(|metric| path_orders(trials, metric, admission));
+    let all: Vec<PathOrder> = all.filter(|ordering| ordering.workload == *workload).collect();
+    let several = |ordering: &PathOrder| {
         all.iter().any(|one| one.generator != ordering.generator || one.settings != ordering.settings)
     };
     all.iter().map(|ordering| line(ordering, several(ordering))).collect()
 }
 
 /// The order as a line; with what its paths share, where others share something else.
-fn line(ordering: &Ordering, several: bool) -> String {
+fn line(ordering: &PathOrder, several: bool) -> String {
     let mut text = format!("by {}", ordering.metric.title());
     if several {
         text += &format!(", {}", ordering.generator.as_str());
@@ -42,9 +42,9 @@ fn line(ordering: &Ordering, several: bool) -> String {
     text += &format!(", emulated, times not shown: {}", ordering.first);
     for (step, path) in &ordering.rest {
         let sign = match step {
-            Step::More => "<",
-            Step::Tie => "=",
-            Step::Untested => "?",
+            OrderStep::More => "<",
+            OrderStep::Tie => "=",
+            OrderStep::Untested => "?",
         };
         text += &format!(" {sign} {path}");
     }

@@ -2,8 +2,8 @@
 
 use super::grid::wrap;
 use super::number::thousands;
-use crate::analysis::energy::{Energy, Uncertain, incomplete};
-use crate::analysis::{Figures, Table};
+use crate::analysis::energy::{CellEnergy, Uncertain, uncovered};
+use crate::analysis::{CellMeans, WorkloadTable};
 use iopj_store::{EnergySource, Trial};
 
 /// The energy of a table's rows as columns.
@@ -15,9 +15,9 @@ pub(super) struct Columns<'a> {
 }
 
 /// Columns of W and IO/J; `None` where the table holds no energy.
-pub(super) fn columns(table: &Table) -> Option<Columns<'_>> {
+pub(super) fn columns(table: &WorkloadTable) -> Option<Columns<'_>> {
     let energies = || table.rows.iter().filter_map(|row| row.figures.as_ref()?.energy.as_ref());
-    let has_combined = |energy: &Energy| energy.watts.is_some_and(|watts| watts.combined.is_some());
+    let has_combined = |energy: &CellEnergy| energy.watts.is_some_and(|watts| watts.combined.is_some());
     Some(Columns { source: table.energy()?, combined: energies().any(has_combined) })
 }
 
@@ -29,7 +29,7 @@ impl Columns<'_> {
     }
 
     /// The cells of a row; of a model each figure says `est.`.
-    pub(super) fn cells(&self, figures: &Figures) -> Vec<String> {
+    pub(super) fn cells(&self, figures: &CellMeans) -> Vec<String> {
         let energy = figures.energy.as_ref();
         let of = |figure: Option<Uncertain>| {
             let text = |value: Option<f64>| value.map_or("-".to_owned(), four_digits);
@@ -91,7 +91,7 @@ fn uncertainty(value: f64) -> String {
 /// any.
 pub(super) fn incomplete_text(trials: &[Trial], source: &EnergySource, width: usize) -> String {
     const MOST: usize = 8;
-    let lacking = incomplete(trials, source);
+    let lacking = uncovered(trials, source);
     if lacking.is_empty() {
         return String::new();
     }

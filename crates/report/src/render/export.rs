@@ -1,8 +1,8 @@
 //! The tables of a report for other programs: LaTeX and CSV.
 
 use super::emulated::banner;
-use crate::analysis::energy::Energy;
-use crate::analysis::{Figures, Row, Table};
+use crate::analysis::energy::CellEnergy;
+use crate::analysis::{CellMeans, CellRow, WorkloadTable};
 use std::fmt::Write;
 
 /// What a column is of.
@@ -20,7 +20,7 @@ pub(crate) enum Kind {
 
 /// A column: what it is of, its heading in LaTeX, its name in CSV, and its value; empty where nothing was
 /// measured.
-pub(crate) type Column = (Kind, &'static str, &'static str, fn(&Figures) -> Option<f64>);
+pub(crate) type Column = (Kind, &'static str, &'static str, fn(&CellMeans) -> Option<f64>);
 
 /// The figures of a row. Latencies in us in LaTeX's headings are in ns in CSV's.
 pub(crate) const COLUMNS: &[Column] = &[
@@ -58,7 +58,7 @@ pub(crate) const COLUMNS: &[Column] = &[
     (Kind::Energy, "incomplete", "energy_incomplete", |f| energy(f).map(|e| e.incomplete as f64)),
 ];
 
-fn energy(figures: &Figures) -> Option<&Energy> {
+fn energy(figures: &CellMeans) -> Option<&CellEnergy> {
     figures.energy.as_ref()
 }
 
@@ -67,7 +67,7 @@ fn energy(figures: &Figures) -> Option<&Energy> {
 pub(crate) const ENERGY_TEXTS: [&str; 3] = ["energy_scope", "energy_meter", "energy_estimated"];
 
 /// One of [`ENERGY_TEXTS`] of a row.
-pub(crate) fn energy_text(row: &Row, name: &str) -> String {
+pub(crate) fn energy_text(row: &CellRow, name: &str) -> String {
     let source =
         row.figures.as_ref().and_then(|figures| figures.energy.as_ref()).map(|energy| &energy.source);
     source.map_or(String::new(), |source| match name {
@@ -79,7 +79,7 @@ pub(crate) fn energy_text(row: &Row, name: &str) -> String {
 
 /// A `tabular` a workload, for the package booktabs: without times where they mean nothing, without costs and
 /// energy where there are none.
-pub fn latex(tables: &[Table]) -> String {
+pub fn latex(tables: &[WorkloadTable]) -> String {
     let mut text = String::new();
     for table in tables {
         if let Some(emulator) = &table.emulated {
@@ -118,7 +118,7 @@ pub fn latex(tables: &[Table]) -> String {
 /// One line a row over all workloads, with a heading, after RFC 4180. Under `emulated` stands what emulated
 /// the processor; the columns of times are then empty. Under `costs` stands how instructions, loads and
 /// stores were counted. Energy is that of one meter and scope in all rows, with half of its 95 % intervals.
-pub fn csv(tables: &[Table]) -> String {
+pub fn csv(tables: &[WorkloadTable]) -> String {
     let names: Vec<&str> = COLUMNS.iter().map(|(_, _, name, _)| *name).collect();
     let mut text = format!(
         "workload,path,generator,settings,verdict,replicates,{},costs,emulated,{}\r\n",
@@ -160,7 +160,7 @@ fn quoted(text: &str) -> String {
 }
 
 /// How the costs of a row were counted; empty where it has none.
-pub(crate) fn costs(row: &Row) -> &'static str {
+pub(crate) fn costs(row: &CellRow) -> &'static str {
     match row.figures.as_ref().and_then(|figures| figures.costs) {
         None => "",
         Some(costs) if costs.sampled => "sampled",
@@ -169,7 +169,7 @@ pub(crate) fn costs(row: &Row) -> &'static str {
 }
 
 /// The verdict that all trials share, or `mixed`.
-pub(crate) fn verdict(row: &Row) -> &'static str {
+pub(crate) fn verdict(row: &CellRow) -> &'static str {
     match &row.verdicts[..] {
         [(kind, _)] => kind.as_str(),
         [] => "failed",
@@ -177,7 +177,7 @@ pub(crate) fn verdict(row: &Row) -> &'static str {
     }
 }
 
-fn number(row: &Row, (kind, _, name, of): &Column) -> String {
+fn number(row: &CellRow, (kind, _, name, of): &Column) -> String {
     let scale = if *name == "iops_spread" { 100.0 } else { 1.0 };
     let value = row.figures.as_ref().and_then(of).map(|value| scale * value);
     let estimated = *kind == Kind::Energy && energy_text(row, "energy_estimated") == "true";
@@ -203,17 +203,17 @@ fn tex(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analysis::cells::tests::row;
     use crate::analysis::cost::{Costs, PerIo};
+    use crate::analysis::workload_table::tests::row;
     use iopj_core::Workload;
 
-    fn tables() -> Vec<Table> {
+    fn tables() -> Vec<WorkloadTable> {
         let rows = vec![row("io_uring/syscall/interrupt", 1000.0)];
-        vec![Table { workload: Workload::default(), emulated: None, rows }]
+        vec![WorkloadTable { workload: Workload::default(), emulated: None, rows }]
     }
 
     /// The same as an emulated store gives it, with costs.
-    fn emulated() -> Vec<Table> {
+    fn emulated() -> Vec<WorkloadTable> {
         let mut tables = tables();
         tables[0].emulated = Some("QEMU TCG".to_owned());
         let figures = tables[0].rows[0].figures.as_mut().unwrap();

@@ -1,7 +1,7 @@
 //! The tables of a report as Parquet, for pandas, DuckDB and Spark: a row a cell, columns as in the CSV.
 
 use super::export::{COLUMNS, costs, energy_text, verdict};
-use crate::analysis::{Row, Table};
+use crate::analysis::{CellRow, WorkloadTable};
 use parquet::column::writer::ColumnWriter;
 use parquet::data_type::{ByteArray, ByteArrayType, DoubleType};
 use parquet::errors::ParquetError;
@@ -30,13 +30,13 @@ const TEXTS: [&str; 10] = [
 ///
 /// # Errors
 /// What the writer says.
-pub fn parquet<W: Write + Send>(tables: &[Table], out: W) -> Result<(), ParquetError> {
+pub fn parquet<W: Write + Send>(tables: &[WorkloadTable], out: W) -> Result<(), ParquetError> {
     let mut schema = String::from("message report {\n");
     TEXTS.iter().for_each(|name| schema += &format!("required binary {name} (UTF8);\n"));
     COLUMNS.iter().for_each(|(_, _, name, _)| schema += &format!("optional double {name};\n"));
     schema.push('}');
     let schema = Arc::new(parse_message_type(&schema)?);
-    let rows: Vec<(&Table, &Row)> =
+    let rows: Vec<(&WorkloadTable, &CellRow)> =
         tables.iter().flat_map(|table| table.rows.iter().map(move |row| (table, row))).collect();
     let mut writer = SerializedFileWriter::new(out, schema, Arc::new(WriterProperties::default()))?;
     let mut group = writer.next_row_group()?;
@@ -64,7 +64,7 @@ pub fn parquet<W: Write + Send>(tables: &[Table], out: W) -> Result<(), ParquetE
     writer.close().map(drop)
 }
 
-fn text(column: usize, table: &Table, row: &Row) -> String {
+fn text(column: usize, table: &WorkloadTable, row: &CellRow) -> String {
     match TEXTS[column] {
         "workload" => table.workload.title(),
         "path" => row.path.to_string(),
@@ -82,7 +82,7 @@ fn text(column: usize, table: &Table, row: &Row) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analysis::cells::tests::row;
+    use crate::analysis::workload_table::tests::row;
     use iopj_core::Workload;
     use parquet::file::reader::{FileReader, SerializedFileReader};
 
@@ -92,7 +92,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("report.parquet");
         parquet(
-            &[Table { workload: Workload::default(), emulated: None, rows }],
+            &[WorkloadTable { workload: Workload::default(), emulated: None, rows }],
             std::fs::File::create(&path).unwrap(),
         )
         .unwrap();

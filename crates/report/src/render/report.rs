@@ -8,7 +8,7 @@ use super::steady;
 use crate::analysis::Admission;
 use crate::analysis::admission::{LEGEND, MARK};
 use crate::analysis::cost::{Costs, PerIo, any_sampled};
-use crate::analysis::{Figures, Row, Table, tables};
+use crate::analysis::{CellMeans, CellRow, WorkloadTable, workload_tables};
 use iopj_core::VerdictKind;
 use iopj_store::{Generator, Measurement, StudyRecord, Trial, Unavailable};
 use std::fmt::Write;
@@ -39,7 +39,7 @@ pub fn report(study: &StudyRecord, trials: &[Trial], admission: Admission) -> St
     for warning in &study.warnings {
         let _ = writeln!(text, "warning: {}", escape(warning));
     }
-    let tables = tables(study, trials, admission);
+    let tables = workload_tables(study, trials, admission);
     for table in &tables {
         text.push('\n');
         text += &table_text(table);
@@ -56,7 +56,7 @@ pub fn report(study: &StudyRecord, trials: &[Trial], admission: Admission) -> St
     text
 }
 
-fn table_text(table: &Table) -> String {
+fn table_text(table: &WorkloadTable) -> String {
     let several_generators = table.rows.iter().any(|row| row.generator != table.rows[0].generator);
     let with_costs =
         table.rows.iter().any(|row| row.figures.as_ref().is_some_and(|figures| figures.costs.is_some()));
@@ -121,7 +121,7 @@ const COUNTS: [&str; 4] = ["ctx/IO", "irq/IO", "sys/IO", "slept/IO"];
 /// Columns beside either where there are costs.
 const COSTS: [&str; 6] = ["kernel instr", "loads", "stores", "user instr", "loads", "stores"];
 
-fn time_cells(figures: &Figures, slower: Option<f64>) -> Vec<String> {
+fn time_cells(figures: &CellMeans, slower: Option<f64>) -> Vec<String> {
     let Some(times) = &figures.times else { return vec!["-".to_owned(); TIMES.len()] };
     let us = |ns: f64| decimal(ns / 1000.0);
     vec![
@@ -140,7 +140,7 @@ fn time_cells(figures: &Figures, slower: Option<f64>) -> Vec<String> {
     ]
 }
 
-fn count_cells(figures: &Figures) -> Vec<String> {
+fn count_cells(figures: &CellMeans) -> Vec<String> {
     let counts = [
         Some(figures.context_switches_per_io),
         figures.interrupts_per_io,
@@ -163,7 +163,7 @@ fn cost_cells(costs: &Costs) -> Vec<String> {
     [of(costs.kernel), of(costs.user)].concat()
 }
 
-pub(super) fn name(row: &Row, several_generators: bool) -> String {
+pub(super) fn name(row: &CellRow, several_generators: bool) -> String {
     let mut name = row.path.to_string();
     if several_generators || row.generator == Generator::Fio {
         name += &format!(" ({})", row.generator.as_str());
@@ -174,7 +174,7 @@ pub(super) fn name(row: &Row, several_generators: bool) -> String {
     name
 }
 
-fn verdict(row: &Row) -> String {
+fn verdict(row: &CellRow) -> String {
     let mut words: Vec<String> = match &row.verdicts[..] {
         [(kind, _)] => vec![kind.as_str().to_owned()],
         several => several.iter().map(|(kind, count)| format!("{count} {}", kind.as_str())).collect(),
@@ -185,7 +185,7 @@ fn verdict(row: &Row) -> String {
     words.join(", ")
 }
 
-fn footer(study: &StudyRecord, trials: &[Trial], tables: &[Table], admission: Admission) -> String {
+fn footer(study: &StudyRecord, trials: &[Trial], tables: &[WorkloadTable], admission: Admission) -> String {
     let mut text = String::from(if study.emulated.is_some() {
         "Counts are means over replicates, per I/O; context switches are of all threads that do or serve the \
          I/O, slept/IO of\nthe jobs alone: with one I/O in flight the share of I/Os that slept.\n"
@@ -226,7 +226,7 @@ fn footer(study: &StudyRecord, trials: &[Trial], tables: &[Table], admission: Ad
     if tables.iter().flat_map(|table| &table.rows).any(|row| row.marked) {
         text += &wrap(LEGEND, WIDTH, "");
     }
-    text.extend(admission.nobody(trials).map(|why| wrap(&escape(&why), WIDTH, "")));
+    text.extend(admission.why_none_competes(trials).map(|why| wrap(&escape(&why), WIDTH, "")));
     text.extend(energy.iter().map(|energy| energy::incomplete_text(trials, energy.source, WIDTH)));
     text += &remarks(study, trials, admission);
     if !study.unavailable.is_empty() {

@@ -4,10 +4,12 @@ use super::grid::{Align, Grid, wrap};
 use super::number::thousands;
 use super::report::{WIDTH, name};
 use crate::analysis::Admission;
-use crate::analysis::apart::{ApartCell, ApartFirst, ApartMap, Decided, Redecided, apart};
-use crate::analysis::cells::{Row, Times};
 use crate::analysis::steady::{Flag, unsteady};
-use crate::analysis::winner::{Decision, Question, WinnerMap};
+use crate::analysis::winner::{Decision, WinnerMap, WinnerQuestion};
+use crate::analysis::without_unsteady::{
+    CellDecision, MapWithoutUnsteady, OtherFirst, Redecided, UnsteadyCell, tables_without_unsteady,
+};
+use crate::analysis::workload_table::{CellRow, Times};
 use iopj_store::{Generator, StudyRecord, Trial};
 
 /// The trials that are listed at the most.
@@ -37,14 +39,14 @@ pub(super) fn remarks(study: &StudyRecord, trials: &[Trial], admission: Admissio
 /// The figures of each cell that has unsteady trials, with them and without, and where the first path is
 /// another.
 fn with_and_without(study: &StudyRecord, trials: &[Trial], admission: Admission) -> String {
-    let Some(apart) = apart(study, trials, admission) else { return String::new() };
+    let Some(apart) = tables_without_unsteady(study, trials, admission) else { return String::new() };
     let mut text = "without the trials whose rate changed:\n".to_owned();
     text.extend(apart.cells.iter().map(|cell| wrap(&line(cell), WIDTH, "  ")));
     text.extend(apart.firsts.iter().map(|first| wrap(&first_words(first), WIDTH, "  ")));
     text
 }
 
-fn line(cell: &ApartCell) -> String {
+fn line(cell: &UnsteadyCell) -> String {
     let of = format!(
         "{}, {}: {} of {} trials",
         plain_name(&cell.row),
@@ -62,20 +64,20 @@ fn line(cell: &ApartCell) -> String {
 }
 
 /// A row's path with the settings, and the generator where that is fio.
-pub(super) fn plain_name(row: &Row) -> String {
+pub(super) fn plain_name(row: &CellRow) -> String {
     name(row, false)
 }
 
 /// Which path is the first, with the unsteady trials and without.
-pub(super) fn first_words(first: &ApartFirst) -> String {
+pub(super) fn first_words(first: &OtherFirst) -> String {
     let title = first.workload.title();
     let [with, without] = [&first.with, &first.without].map(plain_name);
     format!("{title}: {without} has the least mean latency without them, {with} with them")
 }
 
 /// What a winner map is without its unsteady trials: a line, and the cells that are decided otherwise.
-pub(super) fn of_map(map: &WinnerMap, apart: &ApartMap) -> String {
-    let Question { x, y, .. } = map.question;
+pub(super) fn of_map(map: &WinnerMap, apart: &MapWithoutUnsteady) -> String {
+    let WinnerQuestion { x, y, .. } = map.question;
     let words = format!("  {}\n", map_words(map, apart));
     if apart.cells.is_empty() {
         return words;
@@ -93,7 +95,7 @@ pub(super) fn of_map(map: &WinnerMap, apart: &ApartMap) -> String {
 }
 
 /// How many cells of a map are decided otherwise without its unsteady trials.
-pub(super) fn map_words(map: &WinnerMap, apart: &ApartMap) -> String {
+pub(super) fn map_words(map: &WinnerMap, apart: &MapWithoutUnsteady) -> String {
     let without = without_words(apart);
     match (apart.cells.len(), map.cells.len()) {
         (0, _) => format!("{without}: every cell is decided the same way"),
@@ -103,7 +105,7 @@ pub(super) fn map_words(map: &WinnerMap, apart: &ApartMap) -> String {
 }
 
 /// Without which trials.
-pub(super) fn without_words(apart: &ApartMap) -> String {
+pub(super) fn without_words(apart: &MapWithoutUnsteady) -> String {
     match apart.trials {
         1 => "without the trial whose rate changed".to_owned(),
         count => format!("without the {count} trials whose rate changed"),
@@ -111,7 +113,7 @@ pub(super) fn without_words(apart: &ApartMap) -> String {
 }
 
 /// What a cell decides, in words.
-pub(super) fn decision((decision, paths): &Decided) -> String {
+pub(super) fn decision((decision, paths): &CellDecision) -> String {
     let path = paths.iter().map(|path| path.to_string()).collect::<Vec<String>>().join(", ");
     match decision {
         Decision::Winner => path,

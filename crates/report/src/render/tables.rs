@@ -4,10 +4,12 @@ use super::emulated::banner;
 use super::grid::{Align, Grid, escape, wrap};
 use super::number::thousands;
 use crate::analysis::Admission;
-use crate::analysis::efficiency::{EfficiencyCell, EfficiencyTable, efficiency};
-use crate::analysis::loads_stores::{self, loads_stores};
+use crate::analysis::efficiency::{EfficiencyCell, EfficiencyTable, efficiency_tables};
+use crate::analysis::loads_stores::{LoadsStoresTable, loads_stores_tables};
+use crate::analysis::paper_layouts::{
+    self, CompletionTable, DesignRow, LatencyTable, Percentiles, TrialSetup,
+};
 use crate::analysis::published::{self, LOADS_STORES, LOADS_STORES_TOTAL};
-use crate::analysis::tables::{self, CompletionTable, DesignRow, LatencyTable, Percentiles, Setting};
 use iopj_core::{Completion, IoPath};
 use iopj_store::{EnergySource, StudyRecord, Trial};
 use std::fmt::Write;
@@ -27,10 +29,10 @@ pub fn paper_tables(
     let mut text =
         emulated.map_or(String::new(), |emulator| wrap(&escape(&banner(emulator)), WIDTH, "") + "\n");
     text += "Completion modes side by side (mean latency in us, IOPS; means over replicates)\n";
-    let completion = tables::completion_modes(trials, admission);
+    let completion = paper_layouts::completion_modes(trials, admission);
     text += &times(emulated, completion.iter().map(completion_text), "two completion modes of one interface");
     text += "\nLatency of reads and of writes in us (percentiles are means over those of the replicates)\n";
-    let latency: Vec<LatencyTable> = tables::latencies(trials, reference, admission)
+    let latency: Vec<LatencyTable> = paper_layouts::latencies(trials, reference, admission)
         .into_iter()
         .filter(|table| table.reference.is_some())
         .collect();
@@ -40,12 +42,12 @@ pub fn paper_tables(
     let of = source.as_ref().map_or(String::new(), |source| format!(" ({source})"));
     let words = format!("Performance, power and efficiency{of}; the papers draw theirs and print none");
     text += &format!("\n{}", wrap(&escape(&words), WIDTH, ""));
-    let efficiency = source.map_or(Vec::new(), |source| efficiency(trials, &source, admission));
+    let efficiency = source.map_or(Vec::new(), |source| efficiency_tables(trials, &source, admission));
     text += &times(emulated, efficiency.iter().map(efficiency_text), "energy over depth or over threads");
     text += "\nDesign space (trials whose path was verified)\n";
-    text += &design_text(&tables::design_space(trials));
+    text += &design_text(&paper_layouts::design_space(trials));
     text += "\nLoads and stores by kernel source directory\n";
-    let costs: Vec<String> = loads_stores(trials, admission).iter().map(loads_stores_text).collect();
+    let costs: Vec<String> = loads_stores_tables(trials, admission).iter().map(loads_stores_text).collect();
     text += &or_not_measured(costs.into_iter(), "loads and stores by kernel function");
     text += &published_text();
     text
@@ -65,7 +67,7 @@ fn or_not_measured(tables: impl Iterator<Item = String>, need: &str) -> String {
 }
 
 /// The heading of a table: what its cells share.
-fn heading(setting: &Setting, words: &str) -> String {
+fn heading(setting: &TrialSetup, words: &str) -> String {
     let mut text = format!("  {words}, {}, {}", setting.workload.length_text(), setting.generator.as_str());
     for (name, value) in &setting.settings {
         let _ = write!(text, " {name}={value}");
@@ -186,7 +188,7 @@ fn offered<const N: usize>(choices: [(bool, &str); N]) -> String {
 }
 
 /// Measured per I/O; beside the paths that the paper has, about what it has per I/O.
-fn loads_stores_text(table: &loads_stores::Table) -> String {
+fn loads_stores_text(table: &LoadsStoresTable) -> String {
     let paper = |path: &IoPath| path.interface() == "posix-sio";
     let names: Vec<String> = table.paths.iter().map(ToString::to_string).collect();
     let mut columns = vec![("source", Align::Left)];

@@ -4,11 +4,13 @@ use super::energy::incomplete_text;
 use super::grid::{Align, Grid, escape, wrap};
 use super::steady;
 use crate::analysis::admission::{LEGEND, MARK};
-use crate::analysis::apart::{ApartMap, apart_maps};
 use crate::analysis::contrast::Contrast;
 use crate::analysis::sequential;
 use crate::analysis::stats::Method;
-use crate::analysis::winner::{Axis, AxisValue, Cell, Decision, LeftOut, Question, WinnerMap, winner_maps};
+use crate::analysis::winner::{
+    Axis, AxisValue, Decision, LeftOut, MapCell, WinnerMap, WinnerQuestion, winner_maps,
+};
+use crate::analysis::without_unsteady::{MapWithoutUnsteady, maps_without_unsteady};
 use iopj_core::{IoPath, Workload, format_duration};
 use iopj_store::{Sequential, StudyRecord, Trial};
 use std::collections::BTreeSet;
@@ -18,14 +20,14 @@ use std::fmt::Write;
 const WIDTH: usize = 120;
 
 /// The winner maps of a store, or a sentence that says what is missing.
-pub fn winners(study: &StudyRecord, trials: &[Trial], question: &Question) -> String {
+pub fn winners(study: &StudyRecord, trials: &[Trial], question: &WinnerQuestion) -> String {
     if trials.is_empty() {
         return "no winner map: the store holds no trial; `iopj run` on the study goes on where it ended\n"
             .into();
     }
     let maps = winner_maps(trials, question);
-    let apart = apart_maps(study, trials, question, &maps);
-    let with_apart = |(map, apart): (&WinnerMap, &Option<ApartMap>)| {
+    let apart = maps_without_unsteady(study, trials, question, &maps);
+    let with_apart = |(map, apart): (&WinnerMap, &Option<MapWithoutUnsteady>)| {
         map_text(map) + &apart.as_ref().map_or_else(String::new, |apart| steady::of_map(map, apart))
     };
     let mut text = maps.iter().zip(&apart).map(with_apart).collect::<Vec<_>>().join("\n");
@@ -34,7 +36,7 @@ pub fn winners(study: &StudyRecord, trials: &[Trial], question: &Question) -> St
     if maps.iter().any(places) {
         text += &wrap(LEGEND, WIDTH, "");
     }
-    text.extend(question.admission.nobody(trials).map(|why| wrap(&escape(&why), WIDTH, "")));
+    text.extend(question.admission.why_none_competes(trials).map(|why| wrap(&escape(&why), WIDTH, "")));
     let source = maps.iter().find_map(|map| map.source.as_ref());
     text.extend(source.map(|source| incomplete_text(trials, source, WIDTH)));
     if question.metric.is_energy() && source.is_none() {
@@ -64,7 +66,7 @@ fn blocks_text(study: &StudyRecord, trials: &[Trial], Sequential { min, max, .. 
 }
 
 fn map_text(map: &WinnerMap) -> String {
-    let Question { metric, x, y, .. } = map.question;
+    let WinnerQuestion { metric, x, y, .. } = map.question;
     let better = if metric.more_is_better() { "more" } else { "less" };
     let of = map.source.as_ref().map_or(String::new(), |source| format!(", {}", escape(&source.to_string())));
     let mut text =
@@ -88,7 +90,7 @@ fn map_text(map: &WinnerMap) -> String {
     }
     text += &grid.render();
     for (place, path) in paths.iter().enumerate() {
-        let marked = |cell: &Cell| cell.ranking.iter().any(|place| place.path == *path && place.marked);
+        let marked = |cell: &MapCell| cell.ranking.iter().any(|place| place.path == *path && place.marked);
         let mark = if map.cells.values().any(marked) { MARK } else { "" };
         let _ = writeln!(text, "  {} {path}{mark}", letter(place));
     }
@@ -98,7 +100,7 @@ fn map_text(map: &WinnerMap) -> String {
 }
 
 /// A cell: the winner and its distance to the next, the paths of a tie, or why there is none.
-fn cell_text(cell: &Cell, paths: &[IoPath]) -> String {
+fn cell_text(cell: &MapCell, paths: &[IoPath]) -> String {
     let name = |path: &IoPath| letter(paths.iter().position(|other| other == path).unwrap_or_default());
     let best = cell.ranking.first().map(|place| name(&place.path)).unwrap_or_default();
     match (cell.decision(), cell.distance()) {
@@ -118,7 +120,7 @@ fn cell_text(cell: &Cell, paths: &[IoPath]) -> String {
 /// How far the best path of each cell is from the next, how sure that is, and what could have been seen at
 /// all.
 fn effects(map: &WinnerMap, paths: &[IoPath]) -> String {
-    let Question { x, y, .. } = map.question;
+    let WinnerQuestion { x, y, .. } = map.question;
     let names = ["best over next", "ratio", "95 % interval", "p", "could see"];
     let columns = [y.as_str(), x.as_str()].into_iter().chain(names);
     let mut grid = Grid::new(&columns.map(|name| (name, Align::Right)).collect::<Vec<_>>());
@@ -158,7 +160,7 @@ fn letter(place: usize) -> String {
 
 /// What does not vary over the map.
 fn fixed(map: &WinnerMap) -> String {
-    let (Question { x, y, .. }, workload, plain) = (map.question, &map.workload, Workload::default());
+    let (WinnerQuestion { x, y, .. }, workload, plain) = (map.question, &map.workload, Workload::default());
     let fixed = |axis: &Axis| *axis != x && *axis != y;
     let axes = Axis::ALL.into_iter().filter(fixed);
     let mut parts: Vec<String> =

@@ -1,10 +1,10 @@
 //! What a claim is put to: the trials that may be compared, and of them the cells, each the trials of a path
 //! under a workload.
 
-use super::metrics::Metric;
-use super::{Figure, Machine};
-use crate::analysis::admission::Tally;
-use crate::analysis::contrast::{Plan, Sample};
+use super::metrics::ClaimMetric;
+use super::{ClaimContext, ClaimFigure};
+use crate::analysis::admission::BarredCounts;
+use crate::analysis::contrast::{Sample, TestPlan};
 use crate::analysis::stats::summarize;
 use iopj_core::{IoPath, Rw, Workload, format_bytes};
 use iopj_store::{EnergySource, Measurement, Trial};
@@ -42,48 +42,48 @@ impl fmt::Display for Shape {
 pub const EMULATED: &str = "emulated: times mean nothing";
 
 /// Trials that may be compared: they share generator, settings, and all of the workload but its shape.
-pub(super) struct Data<'a> {
+pub(super) struct TrialSet<'a> {
     trials: Vec<&'a Trial>,
     /// The machine that they ran on.
-    pub(super) machine: Machine,
+    pub(super) machine: ClaimContext,
     /// The meter and scope of all energy.
     source: Option<&'a EnergySource>,
 }
 
-/// What [`Data`] shares: the workload without its shape, the settings and the generator.
+/// What [`TrialSet`] shares: the workload without its shape, the settings and the generator.
 fn shared(trial: &Trial) -> (Workload, &BTreeMap<String, String>, iopj_store::Generator) {
     let Workload { rw, bs, iodepth, numjobs, .. } = Workload::default();
     (Workload { rw, bs, iodepth, numjobs, ..trial.workload.clone() }, &trial.settings, trial.generator)
 }
 
-impl<'a> Data<'a> {
+impl<'a> TrialSet<'a> {
     /// The trials of a store by what they share; one without trials for an empty store.
     pub(super) fn of(
         trials: &'a [Trial],
-        machine: Machine,
+        machine: ClaimContext,
         source: Option<&'a EnergySource>,
-    ) -> Vec<Data<'a>> {
-        let mut all: Vec<Data<'a>> = Vec::new();
+    ) -> Vec<TrialSet<'a>> {
+        let mut all: Vec<TrialSet<'a>> = Vec::new();
         for trial in trials {
             match all
                 .iter_mut()
                 .find(|data| data.trials.first().is_some_and(|first| shared(first) == shared(trial)))
             {
                 Some(data) => data.trials.push(trial),
-                None => all.push(Data { trials: vec![trial], machine, source }),
+                None => all.push(TrialSet { trials: vec![trial], machine, source }),
             }
         }
         if all.is_empty() {
-            all.push(Data { trials: Vec::new(), machine, source });
+            all.push(TrialSet { trials: Vec::new(), machine, source });
         }
         all
     }
 
     /// The cell of a path under a workload.
-    pub(super) fn cell(&self, path: IoPath, shape: Shape) -> Cell<'a> {
-        let (verified, blocks, left_out) = (Vec::new(), Vec::new(), Tally::default());
+    pub(super) fn cell(&self, path: IoPath, shape: Shape) -> ClaimCell<'a> {
+        let (verified, blocks, left_out) = (Vec::new(), Vec::new(), BarredCounts::default());
         let mut cell =
-            Cell { path, shape, machine: self.machine, source: self.source, verified, blocks, left_out };
+            ClaimCell { path, shape, machine: self.machine, source: self.source, verified, blocks, left_out };
         for trial in
             self.trials.iter().filter(|trial| trial.path == path && Shape::of(&trial.workload) == shape)
         {
@@ -104,7 +104,7 @@ impl<'a> Data<'a> {
         &self,
         shape: Shape,
         fits: impl Fn(&IoPath) -> bool,
-    ) -> (Vec<Cell<'a>>, Vec<Cell<'a>>) {
+    ) -> (Vec<ClaimCell<'a>>, Vec<ClaimCell<'a>>) {
         let of_shape = self.trials.iter().filter(|trial| Shape::of(&trial.workload) == shape);
         let mut paths: Vec<IoPath> = of_shape.map(|trial| trial.path).filter(fits).collect();
         paths.sort_unstable();
@@ -162,46 +162,46 @@ impl<'a> Data<'a> {
 
 /// The trials of a path under a workload.
 #[derive(Clone)]
-pub(super) struct Cell<'a> {
+pub(super) struct ClaimCell<'a> {
     pub(super) path: IoPath,
     pub(super) shape: Shape,
-    pub(super) machine: Machine,
+    pub(super) machine: ClaimContext,
     source: Option<&'a EnergySource>,
     /// The trials that compete.
     pub(super) verified: Vec<&'a Measurement>,
     /// The replicate of each.
     blocks: Vec<u32>,
-    pub(super) left_out: Tally,
+    pub(super) left_out: BarredCounts,
 }
 
-impl Cell<'_> {
+impl ClaimCell<'_> {
     /// The figures of its trials; none where they mean nothing.
-    pub(super) fn values(&self, metric: Metric) -> Vec<f64> {
+    pub(super) fn values(&self, metric: ClaimMetric) -> Vec<f64> {
         self.sample(metric).into_iter().map(|(_, value)| value).collect()
     }
 
     /// The same with their replicates.
-    pub(super) fn sample(&self, metric: Metric) -> Sample {
+    pub(super) fn sample(&self, metric: ClaimMetric) -> Sample {
         let meaningful = !(self.machine.emulated && metric.time);
         let all = self.blocks.iter().zip(&self.verified).filter(|_| meaningful);
         all.filter_map(|(block, one)| Some((*block, metric.value(one, self.source)?))).collect()
     }
 
     /// How its figures are compared with another cell's, in a family of so many comparisons.
-    pub(super) fn plan(&self, metric: Metric, family: usize) -> Plan {
+    pub(super) fn plan(&self, metric: ClaimMetric, family: usize) -> TestPlan {
         self.machine.plan(metric.is_percentile(), family)
     }
 
     /// The mean over its verified trials; absent without any.
-    pub(super) fn mean(&self, metric: Metric) -> Option<f64> {
+    pub(super) fn mean(&self, metric: ClaimMetric) -> Option<f64> {
         summarize(&self.values(metric)).map(|summary| summary.mean)
     }
 
     /// Its figure beside what the paper prints.
-    pub(super) fn figure(&self, metric: Metric, published: Option<f64>) -> Figure {
+    pub(super) fn figure(&self, metric: ClaimMetric, published: Option<f64>) -> ClaimFigure {
         let values = self.values(metric);
         let summary = summarize(&values);
-        Figure {
+        ClaimFigure {
             of: self.path.to_string(),
             unit: metric.unit,
             replicates: values.len(),
@@ -212,7 +212,7 @@ impl Cell<'_> {
     }
 
     /// What this cell lacks of a number of verified replicates with the figure.
-    pub(super) fn lacks(&self, metric: Metric, replicates: usize) -> Option<String> {
+    pub(super) fn lacks(&self, metric: ClaimMetric, replicates: usize) -> Option<String> {
         let (path, shape, have) = (self.path, self.shape, self.verified.len());
         if self.machine.emulated && metric.time {
             return Some(EMULATED.to_owned());

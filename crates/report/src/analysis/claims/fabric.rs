@@ -2,7 +2,7 @@
 //! drive and the counts of two hosts yet, so what they need is all that is stated.
 
 use super::{Definition, Rule};
-use crate::analysis::published::{self, Paper, Printed};
+use crate::analysis::published::{self, Paper, PrintedFigure};
 
 const DRIVE: &str = "one drive local and over fabrics, which no record can hold yet";
 
@@ -54,7 +54,7 @@ const fn fabric(
     text: &'static str,
     needs: &'static [&'static str],
     missing: &'static [&'static str],
-    published: &'static [Printed],
+    published: &'static [PrintedFigure],
 ) -> Definition {
     let run = "no shipped study yet: it takes a target and a host";
     Definition {

@@ -1,9 +1,9 @@
 //! Parts of claims about the fixed parts of costs: what an I/O costs on two paths that neither spins nor
 //! sleeps.
 
-use super::rule::{Cell, Relation, Test, answer};
-use super::{Answer, Figure, Part};
-use crate::analysis::explain::{Apart, FixedParts, fixed_parts, is_counted};
+use super::rule::{ClaimCell, Relation, Test, answer};
+use super::{Answer, ClaimFigure, Part};
+use crate::analysis::explain::{FixedParts, FixedPartsTest, fixed_parts, is_counted};
 use crate::analysis::stats::over;
 use iopj_core::{FunctionCost, IoPath};
 use iopj_store::Measurement;
@@ -14,19 +14,19 @@ pub(super) struct FixedPart<'a> {
     text: String,
     relation: Relation,
     /// The cells of the two.
-    pub(super) cells: [Cell<'a>; 2],
+    pub(super) cells: [ClaimCell<'a>; 2],
     /// Both parts with their test, or what the trials lack to tell them.
-    found: Result<Apart, String>,
+    found: Result<FixedPartsTest, String>,
 }
 
 /// The cells of paths under one workload.
 pub(super) struct Fits<'a> {
-    cells: Vec<Cell<'a>>,
+    cells: Vec<ClaimCell<'a>>,
 }
 
 impl<'a> Fits<'a> {
     /// `None` where one of them has no trial with exact counts: its name.
-    pub(super) fn of(cells: Vec<Cell<'a>>) -> Result<Fits<'a>, IoPath> {
+    pub(super) fn of(cells: Vec<ClaimCell<'a>>) -> Result<Fits<'a>, IoPath> {
         match cells.iter().find(|cell| !cell.verified.iter().any(|one| is_counted(one))) {
             Some(cell) => Err(cell.path),
             None => Ok(Fits { cells }),
@@ -68,13 +68,15 @@ impl FixedPart<'_> {
             Err(need) => (Answer::NotMeasured(vec![need]), Vec::new()),
             Ok(apart) => {
                 let figure =
-                    |(cell, (mean, interval, replicates)): (&Cell<'_>, (f64, (f64, f64), usize))| Figure {
-                        of: cell.path.to_string(),
-                        unit: "",
-                        replicates,
-                        mean: Some(mean),
-                        interval: Some(interval),
-                        published: None,
+                    |(cell, (mean, interval, replicates)): (&ClaimCell<'_>, (f64, (f64, f64), usize))| {
+                        ClaimFigure {
+                            of: cell.path.to_string(),
+                            unit: "",
+                            replicates,
+                            mean: Some(mean),
+                            interval: Some(interval),
+                            published: None,
+                        }
                     };
                 (answer(self.relation, tested), self.cells.iter().zip(apart.parts).map(figure).collect())
             }

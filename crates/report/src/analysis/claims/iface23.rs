@@ -1,6 +1,6 @@
 //! The claims of *Energy Implications of IO Interface Design Choices*: the interfaces against each other.
 
-use super::rule::{Against, CPU, Comparison, Data, Metric, P50, P99, Question, Relation, Shape};
+use super::rule::{Against, CPU, ClaimMetric, Comparison, P50, P99, Question, Relation, Shape, TrialSet};
 use super::{Definition, Rule, iface23_bypass, iface23_energy};
 use crate::analysis::published::{self, Paper};
 use iopj_core::path::AioDescriptors;
@@ -197,18 +197,24 @@ pub(super) const DEFINITIONS: &[Definition] = &[
 ];
 
 /// Percentiles of a path's reads or writes in the order of [`published::LatencyRow`].
-pub(super) fn printed(path: IoPath, writes: bool, metric: Metric) -> Option<f64> {
+pub(super) fn printed(path: IoPath, writes: bool, metric: ClaimMetric) -> Option<f64> {
     let at = 2 * usize::from(writes) + usize::from(metric.is(&P99));
     published::latency(&path).map(|row| row.us[at])
 }
 
 /// A percentile of one path, claimed to be more than another's.
-fn more<'a>(data: &Data<'a>, metric: Metric, path: IoPath, other: IoPath, shape: Shape) -> Question<'a> {
+fn more<'a>(
+    data: &TrialSet<'a>,
+    metric: ClaimMetric,
+    path: IoPath,
+    other: IoPath,
+    shape: Shape,
+) -> Question<'a> {
     Question::Compare(Comparison {
         metric,
         cell: data.cell(path, shape),
         relation: Relation::More,
-        against: Against::Cell(data.cell(other, shape)),
+        against: Against::ClaimCell(data.cell(other, shape)),
         published: [path, other].map(|path| printed(path, shape.rw.writes(), metric)),
     })
 }
@@ -217,7 +223,7 @@ pub(super) fn ring(submission: RingSubmission, completion: RingCompletion) -> Io
     IoPath::IoUring(Ring { submission, completion, registered: false })
 }
 
-fn slower_writes<'a>(data: &Data<'a>) -> Vec<Question<'a>> {
+fn slower_writes<'a>(data: &TrialSet<'a>) -> Vec<Question<'a>> {
     let shape = Shape::of_4k(Rw::Randwrite);
     let mut questions = Vec::new();
     for (completion, mode) in
@@ -234,11 +240,11 @@ fn slower_writes<'a>(data: &Data<'a>) -> Vec<Question<'a>> {
 /// The interfaces that posix-aio is compared with at least.
 pub(super) const OTHERS: [&str; 3] = ["posix-sio", "libaio", "io_uring"];
 
-fn slowest<'a>(data: &Data<'a>) -> Vec<Question<'a>> {
+fn slowest<'a>(data: &TrialSet<'a>) -> Vec<Question<'a>> {
     [Rw::Randread, Rw::Randwrite].into_iter().flat_map(|rw| slowest_of(data, Shape::of_4k(rw))).collect()
 }
 
-fn slowest_of<'a>(data: &Data<'a>, shape: Shape) -> Vec<Question<'a>> {
+fn slowest_of<'a>(data: &TrialSet<'a>, shape: Shape) -> Vec<Question<'a>> {
     let (others, left_out) =
         data.cells(shape, |path| *path != POSIX_AIO && iface23_bypass::is_papers_or_bypass(path));
     let absent =
@@ -263,7 +269,7 @@ const CORE: f64 = 100.0;
 /// CPU use below this is of one core at most: the same tolerance.
 const ONE_CORE_BELOW: f64 = 110.0;
 
-fn busy_cores<'a>(data: &Data<'a>) -> Vec<Question<'a>> {
+fn busy_cores<'a>(data: &TrialSet<'a>) -> Vec<Question<'a>> {
     if let Some(need) = data.lacks_cores() {
         let text = "CPU use: io_uring/sqpoll equal to two cores on one thread".to_owned();
         return vec![Question::Missing { text, at: String::new(), need }];
@@ -299,12 +305,12 @@ pub(super) fn sqpolls() -> [IoPath; 2] {
 }
 
 /// The workloads of 4 KiB random reads that sqpoll was measured under, or `otherwise` where there is none.
-fn shapes(data: &Data<'_>, fits: impl Fn(&Shape) -> bool, otherwise: Shape) -> Vec<Shape> {
+fn shapes(data: &TrialSet<'_>, fits: impl Fn(&Shape) -> bool, otherwise: Shape) -> Vec<Shape> {
     let shapes = data.shapes(&sqpolls(), |one| one.rw == otherwise.rw && one.bs == otherwise.bs && fits(one));
     if shapes.is_empty() { vec![otherwise] } else { shapes }
 }
 
-fn equal<'a>(data: &Data<'a>, path: IoPath, shape: Shape, cores: f64, published: f64) -> Question<'a> {
+fn equal<'a>(data: &TrialSet<'a>, path: IoPath, shape: Shape, cores: f64, published: f64) -> Question<'a> {
     Question::Compare(Comparison {
         metric: CPU,
         cell: data.cell(path, shape),
@@ -315,7 +321,7 @@ fn equal<'a>(data: &Data<'a>, path: IoPath, shape: Shape, cores: f64, published:
 }
 
 /// The paths without a poller of the kernel, each compared with one core and the tolerance.
-fn at_most_one<'a>(data: &Data<'a>, shape: Shape) -> Vec<Question<'a>> {
+fn at_most_one<'a>(data: &TrialSet<'a>, shape: Shape) -> Vec<Question<'a>> {
     let (others, left_out) = data.cells(shape, |path| path.submission() != Submission::Sqpoll);
     let absent = others.iter().all(|cell| cell.path.is_bypass()).then(|| Question::Missing {
         text: "CPU use: the other paths at most one core".to_owned(),

@@ -5,11 +5,13 @@
 //! for `nvme-user`, so that it has one of the two: SPDK's decide if it has both.
 
 use super::iface23::{OTHERS, SQPOLL, SYSCALL, printed, ring, sqpolls};
-use super::rule::{Against, Cell, Comparison, Data, IOPS, Metric, P50, P99, Question, Relation, Shape};
-use super::stated::Derived;
+use super::parts::DerivedFigures;
+use super::rule::{
+    Against, ClaimCell, ClaimMetric, Comparison, IOPS, P50, P99, Question, Relation, Shape, TrialSet,
+};
 use crate::analysis::contrast::{Sample, joined};
+use crate::analysis::paper_layouts::average_slowdown;
 use crate::analysis::published;
-use crate::analysis::tables::average_slowdown;
 use iopj_core::{CompletionMode, IoPath, RingCompletion, Rw, Spin, UserCompletion};
 
 /// The paths that are kernel bypass as the paper has it, the paper's own first.
@@ -35,11 +37,11 @@ pub(super) fn is_papers_or_bypass(path: &IoPath) -> bool {
 const LARGE_DEPTH: u32 = 31;
 
 /// The kernel bypass of a set of trials; the paper's where it has none.
-pub(super) fn path(data: &Data<'_>) -> IoPath {
+pub(super) fn path(data: &TrialSet<'_>) -> IoPath {
     data.preferred(PATHS)
 }
 
-pub(super) fn lowest<'a>(data: &Data<'a>) -> Vec<Question<'a>> {
+pub(super) fn lowest<'a>(data: &TrialSet<'a>) -> Vec<Question<'a>> {
     let (bypass, shallow) = (path(data), Shape::of_4k(Rw::Randread));
     let mut questions: Vec<Question<'a>> =
         BOTH.into_iter().flat_map(|rw| lowest_of(data, Shape::of_4k(rw))).collect();
@@ -50,19 +52,19 @@ pub(super) fn lowest<'a>(data: &Data<'a>) -> Vec<Question<'a>> {
     let deep = data.shapes(&[bypass], fits).into_iter().next_back();
     let deep = deep.unwrap_or(Shape { iodepth: LARGE_DEPTH, ..shallow });
     questions.extend(sqpolls().map(|path| {
-        let against = Against::Cell(data.cell(bypass, deep));
+        let against = Against::ClaimCell(data.cell(bypass, deep));
         compared(data, IOPS, (path, deep), Relation::NotLess(IOPS_WITHIN), against)
     }));
     questions
 }
 
 /// Median and tail of kernel bypass against those of each of the paper's paths of the kernel.
-fn lowest_of<'a>(data: &Data<'a>, shape: Shape) -> Vec<Question<'a>> {
+fn lowest_of<'a>(data: &TrialSet<'a>, shape: Shape) -> Vec<Question<'a>> {
     let bypass = path(data);
     let (kernel, without) = data.cells(shape, |path| !path.is_bypass() && is_papers(path));
-    let less = |cell: &Cell<'a>| {
+    let less = |cell: &ClaimCell<'a>| {
         [P50, P99].map(|metric| {
-            compared(data, metric, (bypass, shape), Relation::Less, Against::Cell(cell.clone()))
+            compared(data, metric, (bypass, shape), Relation::Less, Against::ClaimCell(cell.clone()))
         })
     };
     let is_absent = |interface: &&str| !kernel.iter().any(|cell| cell.path.interface() == *interface);
@@ -76,14 +78,14 @@ fn lowest_of<'a>(data: &Data<'a>, shape: Shape) -> Vec<Question<'a>> {
 
 /// A path's figure compared with that of another.
 fn compared<'a>(
-    data: &Data<'a>,
-    metric: Metric,
+    data: &TrialSet<'a>,
+    metric: ClaimMetric,
     (path, shape): (IoPath, Shape),
     relation: Relation,
     against: Against<'a>,
 ) -> Question<'a> {
     let other = match &against {
-        Against::Cell(cell) | Against::Share(_, cell) | Against::Beyond(_, cell) => Some(cell.path),
+        Against::ClaimCell(cell) | Against::Share(_, cell) | Against::Beyond(_, cell) => Some(cell.path),
         Against::Number(_) => None,
     };
     // The paper prints latencies of depth 1, and no IOPS.
@@ -95,7 +97,7 @@ fn compared<'a>(
 /// What the average slowdown is over.
 const BOTH: [Rw; 2] = [Rw::Randread, Rw::Randwrite];
 
-pub(super) fn nearest<'a>(data: &Data<'a>) -> Vec<Question<'a>> {
+pub(super) fn nearest<'a>(data: &TrialSet<'a>) -> Vec<Question<'a>> {
     let at = "randread and randwrite 4k iodepth 1 numjobs 1";
     let (bypass, sio) = (path(data), IoPath::PosixSio(CompletionMode::Poll));
     let cells = |path: IoPath| BOTH.map(|rw| data.cell(path, Shape::of_4k(rw)));
@@ -110,11 +112,11 @@ pub(super) fn nearest<'a>(data: &Data<'a>) -> Vec<Question<'a>> {
     others.extend(more.filter(|path| !others.contains(path)).collect::<Vec<_>>());
     let part = |other: IoPath| {
         let text = format!("average slowdown against {bypass}: {sio} less than {other}");
-        let all: Vec<Cell<'a>> = [bypass, sio, other].into_iter().flat_map(cells).collect();
+        let all: Vec<ClaimCell<'a>> = [bypass, sio, other].into_iter().flat_map(cells).collect();
         let slower = |path| slowdowns(&cells(path), &cells(bypass));
         let name =
             |path: IoPath| (path.to_string(), published::latency(&path).and_then(|row| row.slower_pct));
-        Question::Derived(Derived {
+        Question::DerivedFigures(DerivedFigures {
             text,
             at: at.to_owned(),
             relation: Relation::Less,
@@ -135,7 +137,7 @@ pub(super) fn nearest<'a>(data: &Data<'a>) -> Vec<Question<'a>> {
 
 /// The average slowdown of each replicate against the means of kernel bypass, in per cent; of the cells of
 /// reads and of writes.
-fn slowdowns(cells: &[Cell<'_>; 2], bypass: &[Cell<'_>; 2]) -> Sample {
+fn slowdowns(cells: &[ClaimCell<'_>; 2], bypass: &[ClaimCell<'_>; 2]) -> Sample {
     let metrics = [(0, P50), (0, P99), (1, P50), (1, P99)];
     let reference = metrics.map(|(of, metric)| bypass[of].mean(metric).unwrap_or(0.0));
     let samples = metrics.map(|(of, metric)| cells[of].sample(metric));

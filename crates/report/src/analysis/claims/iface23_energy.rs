@@ -3,8 +3,8 @@
 
 use super::iface23::{OTHERS, SQPOLL, SYSCALL, ring};
 use super::iface23_bypass::{self, is_papers_or_bypass};
-use super::rule::{Against, Cell, Comparison, Data, IOS_PER_JOULE, Question, Relation, Shape};
-use super::stated::{Derived, Each, Generally, greatest, ranked};
+use super::parts::{DerivedFigures, Each, MostCells, greatest, ranked};
+use super::rule::{Against, ClaimCell, Comparison, IOS_PER_JOULE, Question, Relation, Shape, TrialSet};
 use crate::analysis::contrast::{Sample, joined};
 use iopj_core::{Completion, CompletionMode, IoPath, RingCompletion, Rw, Submission, format_bytes};
 
@@ -56,7 +56,7 @@ fn is_plain(path: &IoPath) -> bool {
 }
 
 /// All workloads of io_uring and posix-sio that fit, or those given where there is none.
-fn shapes(data: &Data<'_>, otherwise: &[Shape], fits: impl Fn(&Shape) -> bool) -> Vec<Shape> {
+fn shapes(data: &TrialSet<'_>, otherwise: &[Shape], fits: impl Fn(&Shape) -> bool) -> Vec<Shape> {
     let rings = [SYSCALL, SQPOLL]
         .into_iter()
         .flat_map(|s| [ring(s, RingCompletion::Interrupt), ring(s, RingCompletion::Poll)]);
@@ -67,12 +67,12 @@ fn shapes(data: &Data<'_>, otherwise: &[Shape], fits: impl Fn(&Shape) -> bool) -
 
 /// Cells of a workload with enough replicates, and the rest.
 fn cells<'a>(
-    data: &Data<'a>,
+    data: &TrialSet<'a>,
     shape: Shape,
     fits: impl Fn(&IoPath) -> bool,
-) -> (Vec<Cell<'a>>, Vec<Cell<'a>>) {
+) -> (Vec<ClaimCell<'a>>, Vec<ClaimCell<'a>>) {
     let (with, without) = data.cells(shape, fits);
-    let (with, few): (Vec<Cell<'a>>, Vec<Cell<'a>>) =
+    let (with, few): (Vec<ClaimCell<'a>>, Vec<ClaimCell<'a>>) =
         with.into_iter().partition(|cell| cell.lacks(IOS_PER_JOULE, REPLICATES).is_none());
     (with, without.into_iter().chain(few).collect())
 }
@@ -91,17 +91,17 @@ struct Together<'a> {
     dropped: Vec<(u32, IoPath)>,
     /// Of each path the geometric mean over the depths, block by block.
     samples: Vec<(IoPath, Sample)>,
-    cells: Vec<Cell<'a>>,
+    cells: Vec<ClaimCell<'a>>,
 }
 
 impl<'a> Together<'a> {
     /// Over all depths that all paths of this size have, and the cells that lack something.
-    fn of(data: &Data<'a>, bs: u32) -> (Together<'a>, Vec<Cell<'a>>) {
+    fn of(data: &TrialSet<'a>, bs: u32) -> (Together<'a>, Vec<ClaimCell<'a>>) {
         let bypass = iface23_bypass::path(data);
         let is_one = |path: &IoPath| is_papers_or_bypass(path) && path.interface() != "posix-sio";
         let fits = |path: &IoPath| is_one(path) && (!path.is_bypass() || *path == bypass);
         let one_size = |one: &Shape| Shape { iodepth: 1, ..*one } == one_thread_at(bs);
-        let (mut with, mut without): (Vec<Vec<Cell<'a>>>, Vec<Cell<'a>>) = (Vec::new(), Vec::new());
+        let (mut with, mut without): (Vec<Vec<ClaimCell<'a>>>, Vec<ClaimCell<'a>>) = (Vec::new(), Vec::new());
         for shape in data.shapes_of_all(fits, one_size) {
             let (enough, rest) = cells(data, shape, fits);
             with.push(enough);
@@ -110,7 +110,7 @@ impl<'a> Together<'a> {
         let mut paths: Vec<IoPath> = with.iter().flatten().map(|cell| cell.path).collect();
         paths.sort_unstable();
         paths.dedup();
-        let lacking = |cells: &Vec<Cell<'a>>| {
+        let lacking = |cells: &Vec<ClaimCell<'a>>| {
             let path = paths.iter().find(|path| !cells.iter().any(|cell| cell.path == **path))?;
             Some((cells.first()?.shape.iodepth, *path))
         };
@@ -123,7 +123,7 @@ impl<'a> Together<'a> {
 
     /// The same over some of its depths.
     fn over(&self, depths: &[u32]) -> Together<'a> {
-        let cells: Vec<Cell<'a>> =
+        let cells: Vec<ClaimCell<'a>> =
             self.cells.iter().filter(|cell| depths.contains(&cell.shape.iodepth)).cloned().collect();
         let paths: Vec<IoPath> = self.samples.iter().map(|(path, _)| *path).collect();
         let (depths, dropped) = (depths.to_vec(), self.dropped.clone());
@@ -197,7 +197,7 @@ impl<'a> Together<'a> {
     /// The path of one group against each of another, one part each; or what is missing.
     fn ahead(
         &self,
-        data: &Data<'a>,
+        data: &TrialSet<'a>,
         text: &str,
         (who, is_first): (&str, impl Fn(&IoPath) -> bool),
         (whom, others): (&str, impl Fn(&IoPath) -> bool),
@@ -209,7 +209,7 @@ impl<'a> Together<'a> {
             return vec![Question::Missing { text: format!("{NAME}: {text}"), at: String::new(), need }];
         };
         let part = |(other, sample): &&(IoPath, Sample)| {
-            Question::Derived(Derived {
+            Question::DerivedFigures(DerivedFigures {
                 text: format!("{NAME}: {path} more than {other}"),
                 at: self.at(),
                 relation: Relation::More,
@@ -235,7 +235,7 @@ fn list(depths: &[u32]) -> String {
     depths.iter().map(u32::to_string).collect::<Vec<String>>().join(",")
 }
 
-pub(super) fn one_thread<'a>(data: &Data<'a>) -> Vec<Question<'a>> {
+pub(super) fn one_thread<'a>(data: &TrialSet<'a>) -> Vec<Question<'a>> {
     let sizes = [SMALL, MIDDLE, LARGE].map(|bs| Together::of(data, bs));
     let [small, middle, large] = [0, 1, 2].map(|at| &sizes[at].0);
     let bypass = ("kernel bypass", |path: &IoPath| path.is_bypass());
@@ -251,7 +251,7 @@ pub(super) fn one_thread<'a>(data: &Data<'a>) -> Vec<Question<'a>> {
 
 /// The lead of kernel bypass with the smaller I/Os is more than with the larger ones, over the depths of
 /// both.
-fn lead_falls<'a>(data: &Data<'a>, [smaller, larger]: [&Together<'a>; 2]) -> Question<'a> {
+fn lead_falls<'a>(data: &TrialSet<'a>, [smaller, larger]: [&Together<'a>; 2]) -> Question<'a> {
     let [from, to] = [smaller, larger].map(|one| format_bytes(one.bs.into()));
     let text = format!("{NAME}: the lead of kernel bypass is more at {from} than at {to}");
     let depths: Vec<u32> =
@@ -280,7 +280,7 @@ fn lead_falls<'a>(data: &Data<'a>, [smaller, larger]: [&Together<'a>; 2]) -> Que
         }
         return Question::Missing { text, at: String::new(), need: lacks.join("; ") };
     };
-    Question::Derived(Derived {
+    Question::DerivedFigures(DerivedFigures {
         text,
         at,
         relation: Relation::More,
@@ -294,7 +294,7 @@ fn lead_falls<'a>(data: &Data<'a>, [smaller, larger]: [&Together<'a>; 2]) -> Que
 }
 
 fn compared<'a>(
-    data: &Data<'a>,
+    data: &TrialSet<'a>,
     path: IoPath,
     relation: Relation,
     other: IoPath,
@@ -304,12 +304,12 @@ fn compared<'a>(
         metric: IOS_PER_JOULE,
         cell: data.cell(path, shape),
         relation,
-        against: Against::Cell(data.cell(other, shape)),
+        against: Against::ClaimCell(data.cell(other, shape)),
         published: [None; 2],
     }
 }
 
-pub(super) fn sqpoll<'a>(data: &Data<'a>) -> Vec<Question<'a>> {
+pub(super) fn sqpoll<'a>(data: &TrialSet<'a>) -> Vec<Question<'a>> {
     let first = Shape::of_4k(Rw::Randread);
     let (mut each, mut own, mut missing) = (Vec::new(), Vec::new(), None);
     for completion in [RingCompletion::Interrupt, RingCompletion::Poll] {
@@ -338,7 +338,7 @@ pub(super) fn sqpoll<'a>(data: &Data<'a>) -> Vec<Question<'a>> {
     let text = "I/Os per joule: io_uring/sqpoll less than io_uring/syscall".to_owned();
     let generally = match missing.filter(|_| each.is_empty()) {
         Some(need) => Question::Missing { text, at: String::new(), need },
-        None => Question::Generally(Generally { text, each }),
+        None => Question::MostCells(MostCells { text, each }),
     };
     std::iter::once(generally).chain(own).collect()
 }
@@ -359,17 +359,17 @@ fn generally<'a>(text: &str, each: Vec<Each<'a>>, need: &str) -> Question<'a> {
             at: String::new(),
             need: format!("energy of {REPLICATES} verified trials of {need}"),
         },
-        false => Question::Generally(Generally { text, each }),
+        false => Question::MostCells(MostCells { text, each }),
     }
 }
 
 /// That a path is ahead of each of the others.
-fn first_of<'a>(data: &Data<'a>, path: IoPath, others: &[Cell<'a>], shape: Shape) -> Each<'a> {
+fn first_of<'a>(data: &TrialSet<'a>, path: IoPath, others: &[ClaimCell<'a>], shape: Shape) -> Each<'a> {
     let others = others.iter().filter(|cell| cell.path != path);
     Each { all: others.map(|cell| compared(data, path, Relation::More, cell.path, shape)).collect() }
 }
 
-pub(super) fn many_threads<'a>(data: &Data<'a>) -> Vec<Question<'a>> {
+pub(super) fn many_threads<'a>(data: &TrialSet<'a>) -> Vec<Question<'a>> {
     let at = |bs| Shape { bs, numjobs: 8, ..Shape::of_4k(Rw::Randread) };
     let fits = |one: &Shape| [SMALL, LARGE].contains(&one.bs) && one.iodepth == 1 && one.numjobs > 1;
     let (mut questions, mut sio, mut by_size) = (Vec::new(), Vec::new(), [Vec::new(), Vec::new()]);
@@ -387,7 +387,8 @@ pub(super) fn many_threads<'a>(data: &Data<'a>) -> Vec<Question<'a>> {
         }
         let is_sio = |path: &IoPath| path.interface() == "posix-sio";
         if let Some(best) = greatest(&with, IOS_PER_JOULE, is_sio) {
-            let others: Vec<Cell<'a>> = with.iter().filter(|cell| !is_sio(&cell.path)).cloned().collect();
+            let others: Vec<ClaimCell<'a>> =
+                with.iter().filter(|cell| !is_sio(&cell.path)).cloned().collect();
             sio.push(first_of(data, best.path, &others, shape));
         }
         let is_large = shape.bs == LARGE;
@@ -421,8 +422,8 @@ pub(super) fn many_threads<'a>(data: &Data<'a>) -> Vec<Question<'a>> {
 
 /// That paths are behind the path of the median mean.
 fn below_median<'a>(
-    data: &Data<'a>,
-    with: &[Cell<'a>],
+    data: &TrialSet<'a>,
+    with: &[ClaimCell<'a>],
     shape: Shape,
     fits: impl Fn(&IoPath) -> bool,
 ) -> Vec<Each<'a>> {
@@ -432,14 +433,15 @@ fn below_median<'a>(
     paths.map(|path| Each { all: vec![compared(data, path, Relation::Less, median, shape)] }).collect()
 }
 
-pub(super) fn asynchronous<'a>(data: &Data<'a>) -> Vec<Question<'a>> {
+pub(super) fn asynchronous<'a>(data: &TrialSet<'a>) -> Vec<Question<'a>> {
     let of = |rw: Rw, text: &str, is_best: &dyn Fn(&IoPath) -> bool| {
         let shapes = shapes(data, &[], |one| one.rw == rw && one.iodepth == 1 && one.numjobs > 1);
         let each = |shape: Shape| {
             let (with, _) =
                 cells(data, shape, |path| is_papers_or_bypass(path) && path.interface() != "posix-sio");
             let best = greatest(&with, IOS_PER_JOULE, is_best)?.path;
-            let others: Vec<Cell<'a>> = with.iter().filter(|cell| !is_best(&cell.path)).cloned().collect();
+            let others: Vec<ClaimCell<'a>> =
+                with.iter().filter(|cell| !is_best(&cell.path)).cloned().collect();
             (!others.is_empty()).then(|| first_of(data, best, &others, shape))
         };
         generally(
@@ -457,7 +459,7 @@ pub(super) fn asynchronous<'a>(data: &Data<'a>) -> Vec<Question<'a>> {
     ]
 }
 
-pub(super) fn large<'a>(data: &Data<'a>) -> Vec<Question<'a>> {
+pub(super) fn large<'a>(data: &TrialSet<'a>) -> Vec<Question<'a>> {
     let otherwise = Shape { bs: LARGE, numjobs: 8, ..Shape::of_4k(Rw::Randread) };
     let is_large = |one: &Shape| one.bs == LARGE && one.iodepth == 1;
     let many = shapes(data, &[otherwise], |one| is_large(one) && one.numjobs > 1);
@@ -468,7 +470,7 @@ pub(super) fn large<'a>(data: &Data<'a>) -> Vec<Question<'a>> {
 }
 
 /// Interrupt more than poll: posix-sio, and io_uring with either submission.
-fn interrupt_ahead<'a>(data: &Data<'a>, shape: Shape) -> [Question<'a>; 3] {
+fn interrupt_ahead<'a>(data: &TrialSet<'a>, shape: Shape) -> [Question<'a>; 3] {
     let rings =
         |submission| [RingCompletion::Interrupt, RingCompletion::Poll].map(|one| ring(submission, one));
     let pairs = [[SIO_INTERRUPT, SIO_POLL], rings(SYSCALL), rings(SQPOLL)];

@@ -5,7 +5,7 @@ use iopj_store::{EnergySource, Measurement};
 
 /// A figure of a measurement.
 #[derive(Clone, Copy)]
-pub(super) struct Metric {
+pub(super) struct ClaimMetric {
     pub(super) name: &'static str,
     pub(super) unit: &'static str,
     /// It is measured by a clock, or depends on how long something spun or slept.
@@ -22,9 +22,9 @@ enum Of {
     Energy(metric::Metric),
 }
 
-impl Metric {
+impl ClaimMetric {
     /// True if the other is the same figure.
-    pub(super) fn is(&self, other: &Metric) -> bool {
+    pub(super) fn is(&self, other: &ClaimMetric) -> bool {
         self.name == other.name
     }
 
@@ -46,32 +46,34 @@ impl Metric {
     }
 }
 
-const fn time(name: &'static str, unit: &'static str, of: fn(&Measurement) -> Option<f64>) -> Metric {
-    Metric { name, unit, time: true, of: Of::Trial(of) }
+const fn time(name: &'static str, unit: &'static str, of: fn(&Measurement) -> Option<f64>) -> ClaimMetric {
+    ClaimMetric { name, unit, time: true, of: Of::Trial(of) }
 }
 
 /// A figure that no clock is in.
-const fn count(name: &'static str, of: fn(&Measurement) -> Option<f64>) -> Metric {
-    Metric { name, unit: "", time: false, of: Of::Trial(of) }
+const fn count(name: &'static str, of: fn(&Measurement) -> Option<f64>) -> ClaimMetric {
+    ClaimMetric { name, unit: "", time: false, of: Of::Trial(of) }
 }
 
-const fn energy(name: &'static str, unit: &'static str, of: metric::Metric) -> Metric {
-    Metric { name, unit, time: true, of: Of::Energy(of) }
+const fn energy(name: &'static str, unit: &'static str, of: metric::Metric) -> ClaimMetric {
+    ClaimMetric { name, unit, time: true, of: Of::Energy(of) }
 }
 
 /// A rate in millions a second.
-pub(super) const fn millions_per_s(name: &'static str, of: fn(&Measurement) -> Option<f64>) -> Metric {
+pub(super) const fn millions_per_s(name: &'static str, of: fn(&Measurement) -> Option<f64>) -> ClaimMetric {
     time(name, "M/s", of)
 }
 
-pub(super) const MEAN_LATENCY: Metric = time("mean latency", "us", |m| Some(m.latency.mean / 1e3));
-pub(super) const P50: Metric = time("p50", "us", |m| Some(m.latency.p50 as f64 / 1e3));
-pub(super) const P99: Metric = time("p99", "us", |m| Some(m.latency.p99 as f64 / 1e3));
-pub(super) const IOPS: Metric = time("IOPS", "IOPS", |m| Some(m.iops()));
+pub(super) const MEAN_LATENCY: ClaimMetric = time("mean latency", "us", |m| Some(m.latency.mean / 1e3));
+pub(super) const P50: ClaimMetric = time("p50", "us", |m| Some(m.latency.p50 as f64 / 1e3));
+pub(super) const P99: ClaimMetric = time("p99", "us", |m| Some(m.latency.p99 as f64 / 1e3));
+pub(super) const IOPS: ClaimMetric = time("IOPS", "IOPS", |m| Some(m.iops()));
 /// Of one core, all threads that do or serve the I/O.
-pub(super) const CPU: Metric = time("CPU use", "%", |m| Some(m.cpu_percent));
-pub(super) const SWITCHES: Metric = count("context switches per I/O", |m| Some(m.context_switches_per_io));
+pub(super) const CPU: ClaimMetric = time("CPU use", "%", |m| Some(m.cpu_percent));
+pub(super) const SWITCHES: ClaimMetric =
+    count("context switches per I/O", |m| Some(m.context_switches_per_io));
 
-pub(super) const WATTS: Metric = energy("power", "W", metric::Metric::Watts);
-pub(super) const IOS_PER_JOULE: Metric = energy("I/Os per joule", "IO/J", metric::Metric::IosPerJoule);
-pub(super) const BYTES_PER_JOULE: Metric = energy("bytes per joule", "B/J", metric::Metric::BytesPerJoule);
+pub(super) const WATTS: ClaimMetric = energy("power", "W", metric::Metric::Watts);
+pub(super) const IOS_PER_JOULE: ClaimMetric = energy("I/Os per joule", "IO/J", metric::Metric::IosPerJoule);
+pub(super) const BYTES_PER_JOULE: ClaimMetric =
+    energy("bytes per joule", "B/J", metric::Metric::BytesPerJoule);

@@ -9,11 +9,11 @@ mod iface23;
 mod iface23_bypass;
 mod iface23_energy;
 mod metrics;
+mod parts;
 mod poll22;
 mod poll22_costs;
 mod poll22_energy;
 mod rule;
-mod stated;
 
 #[cfg(test)]
 pub(crate) mod fixture;
@@ -30,12 +30,12 @@ mod tests_iface23;
 #[cfg(test)]
 mod tests_rule;
 
-use super::admission::{Admission, Tally};
-use super::contrast::{Contrast, Plan, in_blocks};
-use super::published::{Paper, Printed};
+use super::admission::{Admission, BarredCounts};
+use super::contrast::{Contrast, TestPlan, in_blocks};
+use super::published::{Paper, PrintedFigure};
 use super::stats::{Method, Ratio};
-use data::Data;
 pub use data::EMULATED;
+use data::TrialSet;
 use iopj_core::Scope;
 use iopj_store::{EnergySource, StudyRecord, Trial};
 use rule::Question;
@@ -58,9 +58,9 @@ pub struct Claim {
     /// The parts, one by one; none where no record can hold the data yet.
     pub parts: Vec<Part>,
     /// What the paper prints, for claims without parts.
-    pub published: &'static [Printed],
+    pub published: &'static [PrintedFigure],
     /// Trials of the cells compared that do not compete.
-    pub left_out: Tally,
+    pub left_out: BarredCounts,
     /// An unproven or disturbed trial is among those that decide.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub marked: bool,
@@ -122,7 +122,7 @@ pub struct Part {
     /// Its answer.
     pub answer: Answer,
     /// The figures that decide it, the compared one first.
-    pub figures: Vec<Figure>,
+    pub figures: Vec<ClaimFigure>,
     /// The p-value of what the answer rests on: after Holm's correction, but for parts by the papers' rule,
     /// as their text says; absent where nothing was tested.
     pub p: Option<f64>,
@@ -151,7 +151,7 @@ impl Effect {
 
 /// A measured figure beside the published one.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Figure {
+pub struct ClaimFigure {
     /// What it is of.
     pub of: String,
     /// Unit, empty for a plain number.
@@ -181,7 +181,7 @@ enum Rule {
     /// By comparing cells.
     Compare {
         /// The parts, for trials that share all but the path and the axes of the claim.
-        parts: for<'a> fn(&Data<'a>) -> Vec<Question<'a>>,
+        parts: for<'a> fn(&TrialSet<'a>) -> Vec<Question<'a>>,
         /// The least number of replicates that the claim needs.
         replicates: usize,
         /// The command that measures what it needs, without the number of replicates.
@@ -192,7 +192,7 @@ enum Rule {
         /// What would decide it then.
         run_with_meter: &'static str,
         /// As of `Compare`.
-        parts: for<'a> fn(&Data<'a>) -> Vec<Question<'a>>,
+        parts: for<'a> fn(&TrialSet<'a>) -> Vec<Question<'a>>,
         /// As of `Compare`.
         replicates: usize,
         /// As of `Compare`.
@@ -203,7 +203,7 @@ enum Rule {
         /// The needs that no record can hold.
         missing: &'static [&'static str],
         /// What the paper prints.
-        published: &'static [Printed],
+        published: &'static [PrintedFigure],
         /// What would decide it.
         run: &'static str,
     },
@@ -211,7 +211,7 @@ enum Rule {
 
 /// What claims are decided under: the machine that the trials ran on, how they ran, and whose compete.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Machine {
+pub struct ClaimContext {
     /// Online cores; 0 where no trial tells.
     pub cores: u32,
     /// Its processor was emulated: no part that rests on a time is measured.
@@ -224,12 +224,12 @@ pub struct Machine {
     pub looks: u32,
 }
 
-impl Machine {
+impl ClaimContext {
     /// The machine of a store.
-    pub fn of(study: &StudyRecord, trials: &[Trial], admission: Admission) -> Machine {
+    pub fn of(study: &StudyRecord, trials: &[Trial], admission: Admission) -> ClaimContext {
         let measured = trials.iter().filter_map(|trial| trial.outcome.measurement());
         let cores = measured.map(|measurement| measurement.evidence.cpu.cores).max();
-        Machine {
+        ClaimContext {
             cores: cores.unwrap_or(0),
             emulated: study.emulated.is_some(),
             in_blocks: in_blocks(study),
@@ -239,17 +239,17 @@ impl Machine {
     }
 
     /// How figures are compared in a family of so many comparisons, by their logarithms or as they are.
-    fn plan(&self, logs: bool, family: usize) -> Plan {
+    fn plan(&self, logs: bool, family: usize) -> TestPlan {
         let method = if self.in_blocks { Method::Paired } else { Method::Welch };
-        Plan { method, logs, family, looks: self.looks.max(1) }
+        TestPlan { method, logs, family, looks: self.looks.max(1) }
     }
 }
 
 /// Decides every claim from the trials of a store, measured on this machine. Only trials that compete decide;
 /// the others are counted.
-pub fn decide(trials: &[Trial], machine: &Machine) -> Vec<Claim> {
+pub fn decide(trials: &[Trial], machine: &ClaimContext) -> Vec<Claim> {
     let source = EnergySource::measured(&[trials]).filter(|_| !machine.emulated);
-    let data = Data::of(trials, *machine, source.as_ref());
+    let data = TrialSet::of(trials, *machine, source.as_ref());
     let papers = [poll22::DEFINITIONS, iface23::DEFINITIONS, fabric::DEFINITIONS];
     papers
         .into_iter()
@@ -260,8 +260,8 @@ pub fn decide(trials: &[Trial], machine: &Machine) -> Vec<Claim> {
 
 fn decide_one(
     definition: &Definition,
-    data: &[Data<'_>],
-    (machine, source): (&Machine, Option<&EnergySource>),
+    data: &[TrialSet<'_>],
+    (machine, source): (&ClaimContext, Option<&EnergySource>),
 ) -> Claim {
     let mut claim = Claim {
         id: definition.id,
@@ -271,7 +271,7 @@ fn decide_one(
         answer: Answer::NotMeasured(Vec::new()),
         parts: Vec::new(),
         published: &[],
-        left_out: Tally::default(),
+        left_out: BarredCounts::default(),
         marked: false,
         energy: None,
         proxy: false,
@@ -308,9 +308,9 @@ fn decide_one(
 const SYSTEM_METER: &str = "a system-scope meter";
 
 /// The questions of a claim, and the replicates that each cell needs.
-type Parts = (for<'a> fn(&Data<'a>) -> Vec<Question<'a>>, usize);
+type Parts = (for<'a> fn(&TrialSet<'a>) -> Vec<Question<'a>>, usize);
 
-fn compare(claim: &mut Claim, data: &[Data<'_>], (parts, replicates): Parts, run: impl Fn() -> String) {
+fn compare(claim: &mut Claim, data: &[TrialSet<'_>], (parts, replicates): Parts, run: impl Fn() -> String) {
     let decided = rule::parts(rule::questions(data, parts, replicates), replicates);
     (claim.parts, claim.left_out, claim.marked) = decided;
     let counting: Vec<&Part> = claim.parts.iter().filter(|part| !part.apart).collect();

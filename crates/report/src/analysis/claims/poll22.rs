@@ -1,7 +1,8 @@
 //! The claims of *When Poll is More Energy Efficient than Interrupt*: completion modes of synchronous reads.
 
 use super::rule::{
-    Against, CPU, Cell, Comparison, Data, IOPS, MEAN_LATENCY, Metric, Question, Relation, SWITCHES, Shape,
+    Against, CPU, ClaimCell, ClaimMetric, Comparison, IOPS, MEAN_LATENCY, Question, Relation, SWITCHES,
+    Shape, TrialSet,
 };
 use super::{Definition, Rule, poll22_costs, poll22_energy};
 use crate::analysis::published::{self, Paper};
@@ -139,13 +140,13 @@ pub(super) fn shape(numjobs: u32) -> Shape {
 }
 
 /// Thread counts of the trials of the three completion modes, or `otherwise` where there is none.
-pub(super) fn thread_counts(data: &Data<'_>, fits: impl Fn(u32) -> bool, otherwise: u32) -> Vec<u32> {
+pub(super) fn thread_counts(data: &TrialSet<'_>, fits: impl Fn(u32) -> bool, otherwise: u32) -> Vec<u32> {
     let shapes =
         data.shapes(&[INTERRUPT, POLL, HYBRID], |one| *one == shape(one.numjobs) && fits(one.numjobs));
     if shapes.is_empty() { vec![otherwise] } else { shapes.iter().map(|shape| shape.numjobs).collect() }
 }
 
-fn faster<'a>(data: &Data<'a>) -> Vec<Question<'a>> {
+fn faster<'a>(data: &TrialSet<'a>) -> Vec<Question<'a>> {
     let mut questions = Vec::new();
     for numjobs in [1, 8] {
         for path in [POLL, HYBRID] {
@@ -158,19 +159,19 @@ fn faster<'a>(data: &Data<'a>) -> Vec<Question<'a>> {
 
 /// A path against interrupt in a figure of the paper's first table.
 fn basic<'a>(
-    data: &Data<'a>,
+    data: &TrialSet<'a>,
     path: IoPath,
     numjobs: u32,
-    metric: Metric,
+    metric: ClaimMetric,
     relation: Relation,
-    figure: fn(&published::Basic) -> f64,
+    figure: fn(&published::PublishedMode) -> f64,
 ) -> Question<'a> {
     Question::Compare(Comparison {
         metric,
         cell: data.cell(path, shape(numjobs)),
         relation,
-        against: Against::Cell(data.cell(INTERRUPT, shape(numjobs))),
-        published: [path, INTERRUPT].map(|path| published::basic(&path, numjobs).map(figure)),
+        against: Against::ClaimCell(data.cell(INTERRUPT, shape(numjobs))),
+        published: [path, INTERRUPT].map(|path| published::completion_mode(&path, numjobs).map(figure)),
     })
 }
 
@@ -186,7 +187,7 @@ fn run_below_cores(cores: u32) -> String {
     format!("iopj run studies/poll22.toml --bs 4k --numjobs {}", numjobs.join(","))
 }
 
-fn cpu_order<'a>(data: &Data<'a>) -> Vec<Question<'a>> {
+fn cpu_order<'a>(data: &TrialSet<'a>) -> Vec<Question<'a>> {
     if let Some(need) = data.lacks_cores() {
         let text = "CPU use: interrupt less than hybrid, hybrid less than poll".to_owned();
         return vec![Question::Missing { text, at: String::new(), need }];
@@ -196,7 +197,7 @@ fn cpu_order<'a>(data: &Data<'a>) -> Vec<Question<'a>> {
             metric: CPU,
             cell: data.cell(path, shape(numjobs)),
             relation: Relation::Less,
-            against: Against::Cell(data.cell(other, shape(numjobs))),
+            against: Against::ClaimCell(data.cell(other, shape(numjobs))),
             published: [None; 2],
         })
     };
@@ -217,11 +218,11 @@ const ONE_WITHIN: f64 = 0.1;
 /// Fewer context switches per I/O than this are none.
 const NO_SWITCH: f64 = 0.01;
 
-fn switches<'a>(data: &Data<'a>) -> Vec<Question<'a>> {
+fn switches<'a>(data: &TrialSet<'a>) -> Vec<Question<'a>> {
     thread_counts(data, |_| true, 1).into_iter().flat_map(|numjobs| switches_at(data, numjobs)).collect()
 }
 
-fn switches_at<'a>(data: &Data<'a>, numjobs: u32) -> Vec<Question<'a>> {
+fn switches_at<'a>(data: &TrialSet<'a>, numjobs: u32) -> Vec<Question<'a>> {
     let interrupt = data.cell(INTERRUPT, shape(numjobs));
     if let Some(need) = too_fast(&interrupt) {
         let text = "context switches per I/O of interrupt, hybrid and poll".to_owned();
@@ -244,7 +245,7 @@ fn switches_at<'a>(data: &Data<'a>, numjobs: u32) -> Vec<Question<'a>> {
 }
 
 /// What is missing where interrupt completion hardly sleeps.
-pub(super) fn too_fast(interrupt: &Cell<'_>) -> Option<String> {
+pub(super) fn too_fast(interrupt: &ClaimCell<'_>) -> Option<String> {
     let values: Vec<f64> =
         interrupt.verified.iter().map(|measurement| measurement.context_switches_per_io).collect();
     let seen = summarize(&values)?.mean;

@@ -3,7 +3,7 @@
 
 use super::fixed::Fits;
 use super::poll22::{HYBRID, INTERRUPT, POLL, shape, thread_counts, too_fast};
-use super::rule::{Against, Comparison, Data, Metric, Question, Relation, millions_per_s};
+use super::rule::{Against, ClaimMetric, Comparison, Question, Relation, TrialSet, millions_per_s};
 use crate::analysis::cost::{is_under, per_io_of};
 use crate::analysis::published;
 use iopj_core::{CostKind, FunctionCost, IoPath};
@@ -25,18 +25,18 @@ const SATURATED: u32 = 32;
 const NEAR_NOTHING: f64 = 0.1;
 
 /// A source of loads and stores: its name in the paper's table, and its figure per second.
-struct Source {
+struct CodeArea {
     printed: &'static str,
-    per_s: Metric,
+    per_s: ClaimMetric,
 }
 
-const TOTAL: Source =
-    Source { printed: "total", per_s: millions_per_s("loads and stores, total", |m| rate(m, |_| true)) };
+const TOTAL: CodeArea =
+    CodeArea { printed: "total", per_s: millions_per_s("loads and stores, total", |m| rate(m, |_| true)) };
 
 /// The source of a directory, which the closure cannot take as an argument.
 macro_rules! directory {
     ($name:literal) => {
-        Source {
+        CodeArea {
             printed: $name,
             per_s: millions_per_s(concat!("loads and stores, ", $name), |m| {
                 rate(m, |one| is_under(one, $name))
@@ -45,12 +45,12 @@ macro_rules! directory {
     };
 }
 
-const SCHED: Source = directory!("kernel/sched/");
-const BLOCK: Source = directory!("block/");
-const NVME: Source = directory!("drivers/nvme/host/");
-const TIME: Source = directory!("kernel/time/");
+const SCHED: CodeArea = directory!("kernel/sched/");
+const BLOCK: CodeArea = directory!("block/");
+const NVME: CodeArea = directory!("drivers/nvme/host/");
+const TIME: CodeArea = directory!("kernel/time/");
 
-impl Source {
+impl CodeArea {
     fn holds(&self, function: &FunctionCost) -> bool {
         self.printed == TOTAL.printed || is_under(function, self.printed)
     }
@@ -59,7 +59,7 @@ impl Source {
 /// The completion modes; orders name them by their places.
 const MODES: [IoPath; 3] = [INTERRUPT, POLL, HYBRID];
 /// The orders of a source: which mode is less or more than which, by their places in [`MODES`].
-type Orders = (Source, [(Relation, [usize; 2]); 2]);
+type Orders = (CodeArea, [(Relation, [usize; 2]); 2]);
 
 const ORDERS: [Orders; 5] = [
     (TOTAL, [(Relation::Less, [0, 1]), (Relation::Less, [1, 2])]),
@@ -79,7 +79,7 @@ fn rate(measurement: &Measurement, belongs: fn(&FunctionCost) -> bool) -> Option
 
 /// All orders of the claim per second at saturation, and those of the fixed parts for every thread count that
 /// was measured.
-pub(super) fn orders<'a>(data: &Data<'a>) -> Vec<Question<'a>> {
+pub(super) fn orders<'a>(data: &TrialSet<'a>) -> Vec<Question<'a>> {
     let saturated = thread_counts(data, |numjobs| numjobs >= SATURATED, SATURATED);
     let decide = saturated.into_iter().flat_map(|numjobs| at_saturation(data, numjobs));
     let measured = data.shapes(&MODES, |one| *one == shape(one.numjobs));
@@ -87,10 +87,10 @@ pub(super) fn orders<'a>(data: &Data<'a>) -> Vec<Question<'a>> {
     decide.chain(apart.map(|question| Question::Apart(Box::new(question)))).collect()
 }
 
-fn at_saturation<'a>(data: &Data<'a>, numjobs: u32) -> Vec<Question<'a>> {
+fn at_saturation<'a>(data: &TrialSet<'a>, numjobs: u32) -> Vec<Question<'a>> {
     let of = |(source, orders): &Orders| -> Vec<Question<'a>> {
         let order = |(relation, [path, other]): (Relation, [usize; 2])| {
-            let against = Against::Cell(data.cell(MODES[other], shape(numjobs)));
+            let against = Against::ClaimCell(data.cell(MODES[other], shape(numjobs)));
             question(data, source, numjobs, [MODES[path], MODES[other]], (relation, against))
         };
         orders.map(order).into()
@@ -99,7 +99,7 @@ fn at_saturation<'a>(data: &Data<'a>, numjobs: u32) -> Vec<Question<'a>> {
 }
 
 /// Poll hardly enters the scheduler: a question only where interrupt sleeps.
-fn near_nothing<'a>(data: &Data<'a>, numjobs: u32) -> Question<'a> {
+fn near_nothing<'a>(data: &TrialSet<'a>, numjobs: u32) -> Question<'a> {
     let interrupt = data.cell(INTERRUPT, shape(numjobs));
     if let Some(need) = too_fast(&interrupt) {
         let text = format!("{}: {POLL} less than {NEAR_NOTHING} of {INTERRUPT}", SCHED.per_s.name);
@@ -111,8 +111,8 @@ fn near_nothing<'a>(data: &Data<'a>, numjobs: u32) -> Question<'a> {
 
 /// A completion mode's loads and stores per second, compared with another's.
 fn question<'a>(
-    data: &Data<'a>,
-    source: &Source,
+    data: &TrialSet<'a>,
+    source: &CodeArea,
     numjobs: u32,
     [path, other]: [IoPath; 2],
     (relation, against): (Relation, Against<'a>),
@@ -126,8 +126,8 @@ fn question<'a>(
 
 /// The orders of what an I/O costs that neither spins nor sleeps. That poll hardly enters the scheduler is
 /// none of them: what it does not do there is sleep.
-fn of_fixed_parts<'a>(data: &Data<'a>, numjobs: u32) -> Vec<Question<'a>> {
-    let of = |source: &Source| format!("fixed part of loads and stores per I/O, {}", source.printed);
+fn of_fixed_parts<'a>(data: &TrialSet<'a>, numjobs: u32) -> Vec<Question<'a>> {
+    let of = |source: &CodeArea| format!("fixed part of loads and stores per I/O, {}", source.printed);
     let fits = match Fits::of(MODES.map(|path| data.cell(path, shape(numjobs))).into()) {
         Ok(fits) => fits,
         Err(path) => {

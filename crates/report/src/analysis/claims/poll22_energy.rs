@@ -1,13 +1,13 @@
 //! Energy in *When Poll is More Energy Efficient than Interrupt*: power against CPU use, and bytes per joule
 //! over request size and threads.
 
+use super::parts::{Each, MostCells, OwnRule, SomeWorkload};
 use super::poll22::{HYBRID, INTERRUPT, POLL};
 use super::rule::{
-    Against, BYTES_PER_JOULE, CPU, Cell, Comparison, Data, MEAN_LATENCY, Metric, Question, Relation, Shape,
-    WATTS,
+    Against, BYTES_PER_JOULE, CPU, ClaimCell, ClaimMetric, Comparison, MEAN_LATENCY, Question, Relation,
+    Shape, TrialSet, WATTS,
 };
-use super::stated::{Each, Generally, Somewhere, Stated};
-use super::{Answer, Figure};
+use super::{Answer, ClaimFigure};
 use crate::analysis::exact::rank_test;
 use crate::analysis::metric;
 use crate::analysis::stats::{LEVEL, over, summarize};
@@ -39,22 +39,18 @@ const REPLICATES: usize = 3;
 
 /// Random reads of one at a time under which any of the three completion modes was measured, or 4 KiB on one
 /// thread.
-fn shapes(data: &Data<'_>) -> Vec<Shape> {
+fn shapes(data: &TrialSet<'_>) -> Vec<Shape> {
     let fits = |one: &Shape| one.rw == Rw::Randread && one.iodepth == 1;
     let shapes = data.shapes(&[INTERRUPT, POLL, HYBRID], fits);
     if shapes.is_empty() { vec![Shape::of_4k(Rw::Randread)] } else { shapes }
 }
 
-pub(super) fn power<'a>(data: &Data<'a>) -> Vec<Question<'a>> {
+pub(super) fn power<'a>(data: &TrialSet<'a>) -> Vec<Question<'a>> {
     let shapes = shapes(data);
-    let compare = |metric: Metric, path: IoPath, relation, against: Against<'a>, shape: Shape| Comparison {
-        metric,
-        cell: data.cell(path, shape),
-        relation,
-        against,
-        published: [None; 2],
+    let compare = |metric: ClaimMetric, path: IoPath, relation, against: Against<'a>, shape: Shape| {
+        Comparison { metric, cell: data.cell(path, shape), relation, against, published: [None; 2] }
     };
-    let cell = |path, shape: &Shape| Against::Cell(data.cell(path, *shape));
+    let cell = |path, shape: &Shape| Against::ClaimCell(data.cell(path, *shape));
     let hybrid = |shape: &Shape| {
         vec![
             compare(CPU, HYBRID, Relation::Less, cell(POLL, shape), *shape),
@@ -64,7 +60,7 @@ pub(super) fn power<'a>(data: &Data<'a>) -> Vec<Question<'a>> {
     let poll = |shape: &Shape| vec![compare(WATTS, POLL, Relation::Less, cell(INTERRUPT, shape), *shape)];
     let somewhere = |text: String, of: &dyn Fn(&Shape) -> Vec<Comparison<'a>>| {
         let workloads = shapes.iter().map(|shape| (*shape, of(shape))).collect();
-        Question::Somewhere(Somewhere { text, workloads })
+        Question::SomeWorkload(SomeWorkload { text, workloads })
     };
     vec![
         somewhere(format!("somewhere {HYBRID} has less CPU use than {POLL}, and more power"), &hybrid),
@@ -73,18 +69,19 @@ pub(super) fn power<'a>(data: &Data<'a>) -> Vec<Question<'a>> {
 }
 
 /// A cell of the map: its winner, if it is decided, and its latency in us.
-struct Tile {
+struct MapTile {
     winner: Option<IoPath>,
     latency_us: f64,
 }
 
-pub(super) fn bytes<'a>(data: &Data<'a>) -> Vec<Question<'a>> {
-    let cells: Vec<(Shape, [Cell<'a>; 3])> = shapes(data)
+pub(super) fn bytes<'a>(data: &TrialSet<'a>) -> Vec<Question<'a>> {
+    let cells: Vec<(Shape, [ClaimCell<'a>; 3])> = shapes(data)
         .into_iter()
         .map(|shape| (shape, [INTERRUPT, POLL, HYBRID].map(|path| data.cell(path, shape))))
         .collect();
-    let lacks = |cells: &[Cell<'a>; 3]| cells.iter().find_map(|cell| cell.lacks(BYTES_PER_JOULE, REPLICATES));
-    let complete: Vec<&(Shape, [Cell<'a>; 3])> =
+    let lacks =
+        |cells: &[ClaimCell<'a>; 3]| cells.iter().find_map(|cell| cell.lacks(BYTES_PER_JOULE, REPLICATES));
+    let complete: Vec<&(Shape, [ClaimCell<'a>; 3])> =
         cells.iter().filter(|(_, cells)| lacks(cells).is_none()).collect();
     let several = |of: fn(&Shape) -> u32| complete.iter().any(|(shape, _)| of(shape) != of(&complete[0].0));
     let text = "the map of bytes per joule over request size and threads".to_owned();
@@ -100,22 +97,22 @@ pub(super) fn bytes<'a>(data: &Data<'a>) -> Vec<Question<'a>> {
             format!("bytes per joule of all three completion modes with more threads than cores ({cores})");
         return vec![Question::Missing { text, at: String::new(), need }];
     }
-    let mut decided: Vec<winner::Cell> =
+    let mut decided: Vec<winner::MapCell> =
         complete.iter().map(|(_, cells)| ranked(cells, complete.len())).collect();
     winner::correct(decided.iter_mut());
-    let tiles: Vec<Tile> =
+    let tiles: Vec<MapTile> =
         complete.iter().zip(&decided).filter_map(|((_, cells), ranked)| tile(cells, ranked)).collect();
-    let all: Vec<Cell<'a>> = complete.iter().flat_map(|(_, cells)| cells.clone()).collect();
+    let all: Vec<ClaimCell<'a>> = complete.iter().flat_map(|(_, cells)| cells.clone()).collect();
     let low = where_latency_is_low(&tiles, data.machine.looks.max(1));
-    vec![Question::Stated(seldom(&tiles, all)), Question::Stated(low)]
+    vec![Question::OwnRule(seldom(&tiles, all)), Question::OwnRule(low)]
 }
 
 /// The winner of a cell, one of so many.
-fn ranked(cells: &[Cell<'_>; 3], family: usize) -> winner::Cell {
+fn ranked(cells: &[ClaimCell<'_>; 3], family: usize) -> winner::MapCell {
     let plan = cells[0].plan(BYTES_PER_JOULE, family);
     // Any two axes will do: cells are ranked one by one.
     let (metric, x, y) = (metric::Metric::BytesPerJoule, Axis::Bs, Axis::Numjobs);
-    let question = winner::Question {
+    let question = winner::WinnerQuestion {
         metric,
         x,
         y,
@@ -126,21 +123,21 @@ fn ranked(cells: &[Cell<'_>; 3], family: usize) -> winner::Cell {
     rank(cells.iter().map(|cell| (cell.path, cell.sample(BYTES_PER_JOULE))).collect(), &question, family)
 }
 
-fn tile(cells: &[Cell<'_>; 3], ranked: &winner::Cell) -> Option<Tile> {
-    Some(Tile {
+fn tile(cells: &[ClaimCell<'_>; 3], ranked: &winner::MapCell) -> Option<MapTile> {
+    Some(MapTile {
         winner: (ranked.decision() == Decision::Winner).then(|| ranked.ranking[0].path),
         latency_us: cells.iter().find(|cell| cell.path == INTERRUPT)?.mean(MEAN_LATENCY)?,
     })
 }
 
 /// Hybrid does the fewest bytes per joule, generally.
-pub(super) fn least<'a>(data: &Data<'a>) -> Vec<Question<'a>> {
+pub(super) fn least<'a>(data: &TrialSet<'a>) -> Vec<Question<'a>> {
     let each = |shape: Shape| {
         let less = |other: IoPath| Comparison {
             metric: BYTES_PER_JOULE,
             cell: data.cell(HYBRID, shape),
             relation: Relation::Less,
-            against: Against::Cell(data.cell(other, shape)),
+            against: Against::ClaimCell(data.cell(other, shape)),
             published: [None; 2],
         };
         Each { all: vec![less(INTERRUPT), less(POLL)] }
@@ -154,19 +151,19 @@ pub(super) fn least<'a>(data: &Data<'a>) -> Vec<Question<'a>> {
             let need = first.all.iter().flat_map(|one| one.missing(REPLICATES)).next().unwrap_or_default();
             vec![Question::Missing { text, at: String::new(), need }]
         }
-        _ => vec![Question::Generally(Generally { text, each: whole })],
+        _ => vec![Question::MostCells(MostCells { text, each: whole })],
     }
 }
 
-fn figure(of: String, unit: &'static str, values: &[f64]) -> Figure {
+fn figure(of: String, unit: &'static str, values: &[f64]) -> ClaimFigure {
     let summary = summarize(values);
     let mean = summary.map(|summary| summary.mean);
     let interval = summary.and_then(|summary| summary.interval);
-    Figure { of, unit, replicates: values.len(), mean, interval, published: None }
+    ClaimFigure { of, unit, replicates: values.len(), mean, interval, published: None }
 }
 
 /// Hybrid wins nearly nowhere.
-fn seldom<'a>(tiles: &[Tile], cells: Vec<Cell<'a>>) -> Stated<'a> {
+fn seldom<'a>(tiles: &[MapTile], cells: Vec<ClaimCell<'a>>) -> OwnRule<'a> {
     let decided = tiles.iter().filter(|tile| tile.winner.is_some()).count();
     let won = tiles.iter().filter(|tile| tile.winner == Some(HYBRID)).count();
     let answer = match (decided, won as f64 <= NEARLY_NONE * decided as f64) {
@@ -174,7 +171,7 @@ fn seldom<'a>(tiles: &[Tile], cells: Vec<Cell<'a>>) -> Stated<'a> {
         (_, true) => Answer::Holds,
         (_, false) => Answer::DoesNotHold,
     };
-    Stated {
+    OwnRule {
         text: format!("bytes per joule: {HYBRID} wins at most {NEARLY_NONE} of the decided cells"),
         at: String::new(),
         answer,
@@ -188,7 +185,7 @@ fn seldom<'a>(tiles: &[Tile], cells: Vec<Cell<'a>>) -> Stated<'a> {
 }
 
 /// Poll wins where latency is low, interrupt where it is high.
-fn where_latency_is_low<'a>(tiles: &[Tile], looks: u32) -> Stated<'a> {
+fn where_latency_is_low<'a>(tiles: &[MapTile], looks: u32) -> OwnRule<'a> {
     let of = |path: IoPath| -> Vec<f64> {
         tiles.iter().filter(|tile| tile.winner == Some(path)).map(|tile| tile.latency_us).collect()
     };
@@ -206,7 +203,7 @@ fn where_latency_is_low<'a>(tiles: &[Tile], looks: u32) -> Stated<'a> {
         Some(_) if lower => Answer::Holds,
         Some(_) => Answer::DoesNotHold,
     };
-    Stated {
+    OwnRule {
         text: format!(
             "interrupt's mean latency in the cells that {POLL} wins less than of those that {INTERRUPT} wins"
         ),

@@ -2,16 +2,16 @@
 //! correction over the comparisons of the claim at 5 %. Which comparisons a claim is made of is not told
 //! here.
 
-pub(super) use super::data::{Cell, Data, Shape};
+pub(super) use super::data::{ClaimCell, Shape, TrialSet};
 use super::fixed::FixedPart;
 pub(super) use super::metrics::{
-    BYTES_PER_JOULE, CPU, IOPS, IOS_PER_JOULE, MEAN_LATENCY, Metric, P50, P99, SWITCHES, WATTS,
+    BYTES_PER_JOULE, CPU, ClaimMetric, IOPS, IOS_PER_JOULE, MEAN_LATENCY, P50, P99, SWITCHES, WATTS,
     millions_per_s,
 };
-use super::stated::{Derived, Generally, Somewhere, Stated};
-use super::{Answer, Effect, Figure, Part};
-use crate::analysis::admission::Tally;
-use crate::analysis::contrast::{Plan, Sample, pairs};
+use super::parts::{DerivedFigures, MostCells, OwnRule, SomeWorkload};
+use super::{Answer, ClaimFigure, Effect, Part};
+use crate::analysis::admission::BarredCounts;
+use crate::analysis::contrast::{Sample, TestPlan, pairs};
 use crate::analysis::stats::{
     LEVEL, Method, equivalent, equivalent_paired, holm, over, ratio_of_means, summarize, t_test,
 };
@@ -33,11 +33,11 @@ pub(super) enum Relation {
 /// What a cell is compared with.
 pub(super) enum Against<'a> {
     /// Another cell.
-    Cell(Cell<'a>),
+    ClaimCell(ClaimCell<'a>),
     /// A share of another cell's figure.
-    Share(f64, Cell<'a>),
+    Share(f64, ClaimCell<'a>),
     /// Another cell's figure and so much more, in the metric's unit.
-    Beyond(f64, Cell<'a>),
+    Beyond(f64, ClaimCell<'a>),
     /// A number that is known exactly.
     Number(f64),
 }
@@ -56,32 +56,34 @@ pub(super) enum Question<'a> {
         need: String,
     },
     /// A part that holds if its comparisons do under one workload at least.
-    Somewhere(Somewhere<'a>),
+    SomeWorkload(SomeWorkload<'a>),
     /// A part about figures that are made of several cells.
-    Derived(Derived<'a>),
+    DerivedFigures(DerivedFigures<'a>),
     /// A part that holds in more than half of the cells that are decided.
-    Generally(Generally<'a>),
+    MostCells(MostCells<'a>),
     /// A part that is decided by a rule of its own.
-    Stated(Stated<'a>),
+    OwnRule(OwnRule<'a>),
     /// A part about the fixed parts of two paths' costs.
     Fixed(FixedPart<'a>),
     /// A part that is shown and does not count in the answer to the claim.
     Apart(Box<Question<'a>>),
     /// No part, but a cell that would be in one if a trial of it were verified: its trials are counted as
     /// left out.
-    LeftOut(Cell<'a>),
+    LeftOut(ClaimCell<'a>),
 }
 
 impl<'a> Question<'a> {
     /// The cells that it is about.
-    fn cells(&self) -> Vec<&Cell<'a>> {
+    fn cells(&self) -> Vec<&ClaimCell<'a>> {
         match self {
             Question::Compare(comparison) => comparison.cells().collect(),
             Question::Missing { .. } => Vec::new(),
-            Question::Somewhere(somewhere) => somewhere.comparisons().flat_map(Comparison::cells).collect(),
-            Question::Derived(derived) => derived.cells.iter().collect(),
-            Question::Generally(generally) => generally.cells().collect(),
-            Question::Stated(stated) => stated.cells.iter().collect(),
+            Question::SomeWorkload(somewhere) => {
+                somewhere.comparisons().flat_map(Comparison::cells).collect()
+            }
+            Question::DerivedFigures(derived) => derived.cells.iter().collect(),
+            Question::MostCells(generally) => generally.cells().collect(),
+            Question::OwnRule(stated) => stated.cells.iter().collect(),
             Question::Fixed(fixed) => fixed.cells.iter().collect(),
             Question::Apart(question) => question.cells(),
             Question::LeftOut(cell) => vec![cell],
@@ -102,10 +104,10 @@ impl<'a> Question<'a> {
         match self {
             Question::Compare(comparison) => comparison.missing(replicates),
             Question::Missing { need, .. } => vec![need.clone()],
-            Question::Somewhere(somewhere) => somewhere.missing(replicates),
-            Question::Derived(derived) => derived.missing.clone(),
+            Question::SomeWorkload(somewhere) => somewhere.missing(replicates),
+            Question::DerivedFigures(derived) => derived.missing.clone(),
             Question::Fixed(_) | Question::Apart(_) => Vec::new(),
-            Question::Generally(_) | Question::Stated(_) | Question::LeftOut(_) => Vec::new(),
+            Question::MostCells(_) | Question::OwnRule(_) | Question::LeftOut(_) => Vec::new(),
         }
     }
 
@@ -116,9 +118,9 @@ impl<'a> Question<'a> {
             Question::Compare(comparison) if comparison.missing(replicates).is_empty() => {
                 vec![comparison.test(family)]
             }
-            Question::Somewhere(somewhere) => somewhere.tests(replicates, family),
-            Question::Generally(generally) => generally.tests(family),
-            Question::Derived(derived) if derived.missing.is_empty() => vec![derived.test(family)],
+            Question::SomeWorkload(somewhere) => somewhere.tests(replicates, family),
+            Question::MostCells(generally) => generally.tests(family),
+            Question::DerivedFigures(derived) if derived.missing.is_empty() => vec![derived.test(family)],
             Question::Fixed(fixed) => vec![fixed.test()],
             Question::Apart(question) => question.tests(replicates, family),
             _ => Vec::new(),
@@ -128,8 +130,8 @@ impl<'a> Question<'a> {
 
 /// A figure of a cell, compared with another.
 pub(super) struct Comparison<'a> {
-    pub(super) metric: Metric,
-    pub(super) cell: Cell<'a>,
+    pub(super) metric: ClaimMetric,
+    pub(super) cell: ClaimCell<'a>,
     pub(super) relation: Relation,
     pub(super) against: Against<'a>,
     /// What the paper prints for the two.
@@ -145,7 +147,7 @@ impl<'a> Comparison<'a> {
             Relation::NotLess(_) => "not less than",
         };
         let against = match &self.against {
-            Against::Cell(cell) => cell.path.to_string(),
+            Against::ClaimCell(cell) => cell.path.to_string(),
             Against::Share(share, cell) => format!("{share} of {}", cell.path),
             Against::Beyond(more, cell) => {
                 format!("{} above {}", join(&more.to_string(), self.metric.unit), cell.path)
@@ -161,9 +163,9 @@ impl<'a> Comparison<'a> {
         format!("{}: {} {relation} {against}{tolerance}", self.metric.name, self.cell.path)
     }
 
-    pub(super) fn cells(&self) -> impl Iterator<Item = &Cell<'a>> {
+    pub(super) fn cells(&self) -> impl Iterator<Item = &ClaimCell<'a>> {
         let other = match &self.against {
-            Against::Cell(cell) | Against::Share(_, cell) | Against::Beyond(_, cell) => Some(cell),
+            Against::ClaimCell(cell) | Against::Share(_, cell) | Against::Beyond(_, cell) => Some(cell),
             Against::Number(_) => None,
         };
         std::iter::once(&self.cell).chain(other)
@@ -176,10 +178,10 @@ impl<'a> Comparison<'a> {
         missing
     }
 
-    pub(super) fn figures(&self) -> Vec<Figure> {
-        let figure = |(cell, published): (&Cell<'_>, Option<f64>)| cell.figure(self.metric, published);
-        let mut figures: Vec<Figure> = self.cells().zip(self.published).map(figure).collect();
-        if let Against::Cell(other) | Against::Share(_, other) = &self.against {
+    pub(super) fn figures(&self) -> Vec<ClaimFigure> {
+        let figure = |(cell, published): (&ClaimCell<'_>, Option<f64>)| cell.figure(self.metric, published);
+        let mut figures: Vec<ClaimFigure> = self.cells().zip(self.published).map(figure).collect();
+        if let Against::ClaimCell(other) | Against::Share(_, other) = &self.against {
             figures.extend(ratio(self.metric, &self.cell, other));
         }
         figures
@@ -187,7 +189,7 @@ impl<'a> Comparison<'a> {
 
     /// How large the difference of the two cells is; absent where there are no two, or no test.
     fn effect(&self, family: usize) -> Option<Effect> {
-        let (Against::Cell(other) | Against::Share(_, other)) = &self.against else { return None };
+        let (Against::ClaimCell(other) | Against::Share(_, other)) = &self.against else { return None };
         let plan = self.cell.plan(self.metric, family);
         plan.contrast(&self.cell.sample(self.metric), &other.sample(self.metric)).map(|one| Effect::of(&one))
     }
@@ -196,18 +198,20 @@ impl<'a> Comparison<'a> {
     /// where there is no test of so few replicates.
     pub(super) fn test(&self, family: usize) -> Test {
         let sample = self.cell.sample(self.metric);
-        let by = |other: &Cell<'_>, of: &dyn Fn(f64) -> f64| -> Sample {
+        let by = |other: &ClaimCell<'_>, of: &dyn Fn(f64) -> f64| -> Sample {
             other.sample(self.metric).into_iter().map(|(block, value)| (block, of(value))).collect()
         };
         let plan = self.cell.plan(self.metric, family);
         let (plan, against) = match &self.against {
-            Against::Cell(cell) => (plan, by(cell, &|value| value)),
+            Against::ClaimCell(cell) => (plan, by(cell, &|value| value)),
             Against::Share(share, cell) => (plan, by(cell, &|value| share * value)),
             // A sum of percentiles has no sense in logarithms.
-            Against::Beyond(more, cell) => (Plan { logs: false, ..plan }, by(cell, &|value| value + more)),
+            Against::Beyond(more, cell) => {
+                (TestPlan { logs: false, ..plan }, by(cell, &|value| value + more))
+            }
             // With a sample of no variance Welch's tests are the tests of one sample against a number.
             Against::Number(number) => {
-                (Plan { method: Method::Welch, logs: false, ..plan }, vec![(0, *number), (1, *number)])
+                (TestPlan { method: Method::Welch, logs: false, ..plan }, vec![(0, *number), (1, *number)])
             }
         };
         held(self.relation, plan, &sample, &against)
@@ -215,7 +219,7 @@ impl<'a> Comparison<'a> {
 }
 
 /// The p-value of the answer that the figures suggest, and whether that is that the relation holds.
-pub(super) fn held(relation: Relation, plan: Plan, a: &Sample, b: &Sample) -> Test {
+pub(super) fn held(relation: Relation, plan: TestPlan, a: &Sample, b: &Sample) -> Test {
     let scaled =
         |factor: f64| -> Sample { b.iter().map(|(block, value)| (*block, factor * value)).collect() };
     match relation {
@@ -244,7 +248,7 @@ pub(super) fn held(relation: Relation, plan: Plan, a: &Sample, b: &Sample) -> Te
 }
 
 /// The values of both samples; by blocks of those that hold both.
-fn both(plan: Plan, a: &Sample, b: &Sample) -> (Vec<f64>, Vec<f64>) {
+fn both(plan: TestPlan, a: &Sample, b: &Sample) -> (Vec<f64>, Vec<f64>) {
     if plan.method == Method::Paired {
         return pairs(a, b).into_iter().unzip();
     }
@@ -272,14 +276,14 @@ pub(super) fn answer(relation: Relation, tested: Test) -> Answer {
 pub(super) type Test = Option<(f64, bool)>;
 
 /// The ratio of two cells' energy figures over their replicates, in which the meter's gain divides out.
-fn ratio(metric: Metric, cell: &Cell<'_>, other: &Cell<'_>) -> Option<Figure> {
+fn ratio(metric: ClaimMetric, cell: &ClaimCell<'_>, other: &ClaimCell<'_>) -> Option<ClaimFigure> {
     let (values, others) = (cell.values(metric), other.values(metric));
     let by_plan = || cell.plan(metric, 1).contrast(&cell.sample(metric), &other.sample(metric))?.ratio;
     let ratio = if cell.machine.in_blocks { by_plan() } else { ratio_of_means(&values, &others) };
     let ratio = ratio.filter(|_| metric.is_energy())?;
     let replicates = values.len().min(others.len());
     let (mean, interval) = (Some(ratio.ratio), Some((ratio.low, ratio.high)));
-    Some(Figure { of: "ratio".to_owned(), unit: "times", replicates, mean, interval, published: None })
+    Some(ClaimFigure { of: "ratio".to_owned(), unit: "times", replicates, mean, interval, published: None })
 }
 
 /// A number with its unit.
@@ -293,8 +297,8 @@ pub(super) type Labelled<'a> = (String, Question<'a>);
 /// The questions of a claim: put to every set of trials that has all that is needed, or to the one that has
 /// most.
 pub(super) fn questions<'a>(
-    data: &[Data<'a>],
-    parts: for<'b> fn(&Data<'b>) -> Vec<Question<'b>>,
+    data: &[TrialSet<'a>],
+    parts: for<'b> fn(&TrialSet<'b>) -> Vec<Question<'b>>,
     replicates: usize,
 ) -> Vec<Labelled<'a>> {
     let answerable = |question: &Question<'_>| question.missing(replicates).is_empty();
@@ -352,9 +356,9 @@ fn corrected(questions: &[Labelled<'_>], replicates: usize) -> Vec<(Vec<Test>, u
 
 /// Decides the parts of a claim, and counts the trials that were left out of the cells that its answer rests
 /// on.
-pub(super) fn parts(questions: Vec<Labelled<'_>>, replicates: usize) -> (Vec<Part>, Tally, bool) {
+pub(super) fn parts(questions: Vec<Labelled<'_>>, replicates: usize) -> (Vec<Part>, BarredCounts, bool) {
     let tests = corrected(&questions, replicates);
-    let (mut left_out, mut marked) = (Tally::default(), false);
+    let (mut left_out, mut marked) = (BarredCounts::default(), false);
     let mut counted: Vec<(String, IoPath, Shape)> = Vec::new();
     let mut parts = Vec::new();
     for ((label, question), (tested, family)) in questions.into_iter().zip(tests) {
@@ -383,14 +387,14 @@ fn part(question: Question<'_>, tested: Vec<Test>, (replicates, family): (usize,
             let (answer, figures) = (Answer::NotMeasured(vec![need]), Vec::new());
             Some(Part { text, at, answer, figures, p: None, effect: None, apart: false })
         }
-        Question::Somewhere(somewhere) => Some(somewhere.part(&tested, replicates)),
-        Question::Stated(stated) => Some(stated.part()),
+        Question::SomeWorkload(somewhere) => Some(somewhere.part(&tested, replicates)),
+        Question::OwnRule(stated) => Some(stated.part()),
         Question::Fixed(fixed) => Some(fixed.part(tested.into_iter().next().flatten())),
         Question::Apart(question) => {
             Some(Part { apart: true, ..part(*question, tested, (replicates, family))? })
         }
-        Question::Generally(generally) => Some(generally.part(&tested)),
-        Question::Derived(derived) => Some(derived.part(tested.into_iter().next().flatten(), family)),
+        Question::MostCells(generally) => Some(generally.part(&tested)),
+        Question::DerivedFigures(derived) => Some(derived.part(tested.into_iter().next().flatten(), family)),
         Question::Compare(comparison) => {
             let tested = tested.into_iter().next().flatten();
             let missing = comparison.missing(replicates);

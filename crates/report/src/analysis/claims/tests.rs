@@ -3,7 +3,7 @@
 
 use super::fixture::{Measured, cell, judge, workload};
 use super::*;
-use crate::analysis::published::BASIC;
+use crate::analysis::published::COMPLETION_MODES;
 use crate::analysis::stats::{Method, t_test};
 use iopj_core::{Rw, VerdictKind, Workload};
 use iopj_store::{Generator, Outcome};
@@ -14,7 +14,7 @@ pub(super) const QUIET: [f64; 5] = [-0.01, 0.005, 0.0, 0.01, -0.005];
 pub(super) const NOISY: [f64; 5] = [-0.4, 0.3, 0.0, 0.4, -0.3];
 
 pub(super) fn decided(trials: &[Trial], cores: u32, id: &str) -> Claim {
-    decide(trials, &Machine { cores, emulated: false, ..Machine::default() })
+    decide(trials, &ClaimContext { cores, emulated: false, ..ClaimContext::default() })
         .into_iter()
         .find(|claim| claim.id == id)
         .unwrap()
@@ -25,12 +25,12 @@ fn reads(numjobs: u32) -> Workload {
 }
 
 fn table_1(spread: &[f64], worsen: f64) -> Vec<Trial> {
-    let row = |row: &crate::analysis::published::Basic| {
+    let row = |row: &crate::analysis::published::PublishedMode| {
         let worsen = if row.path.ends_with("hybrid") { worsen } else { 1.0 };
         let (mean_us, iops) = (row.latency_us * worsen, row.iops / worsen);
         cell(row.path, &reads(row.numjobs), Measured { mean_us, iops, ..Measured::default() }, spread)
     };
-    BASIC.iter().flat_map(row).collect()
+    COMPLETION_MODES.iter().flat_map(row).collect()
 }
 
 #[test]
@@ -180,7 +180,8 @@ fn generators_are_never_mixed_and_each_complete_one_is_decided() {
 
 #[test]
 fn every_claim_is_there_once_in_order_and_what_no_record_holds_is_not_measured() {
-    let claims = decide(&table_1(&QUIET, 1.0), &Machine { cores: 4, emulated: false, ..Machine::default() });
+    let claims =
+        decide(&table_1(&QUIET, 1.0), &ClaimContext { cores: 4, emulated: false, ..ClaimContext::default() });
     let ids: Vec<&str> = claims.iter().map(|claim| claim.id).collect();
     let expected: Vec<String> = [("poll22", 7), ("iface23", 10), ("fabric", 4)]
         .iter()
@@ -211,7 +212,7 @@ fn trials_of_blocks_are_compared_within_them_and_the_papers_figures_hold_there_t
     // within blocks.
     let trials = table_1(&NOISY, 1.0);
     let of = |in_blocks, trials: &[Trial]| {
-        let machine = Machine { cores: 4, in_blocks, ..Machine::default() };
+        let machine = ClaimContext { cores: 4, in_blocks, ..ClaimContext::default() };
         decide(trials, &machine).into_iter().find(|claim| claim.id == "poll22-1").unwrap()
     };
     assert!(matches!(of(false, &trials).answer, Answer::Undecided(_)));
@@ -238,10 +239,10 @@ fn unproven_trials_decide_only_where_they_are_let_and_are_marked() {
     judge(&mut trials, VerdictKind::Unproven);
     let claim = decided(&trials, 4, "poll22-1");
     assert!(matches!(claim.answer, Answer::NotMeasured(_)) && !claim.marked);
-    let machine = Machine {
+    let machine = ClaimContext {
         cores: 4,
         admission: Admission { with_unproven: true, emulated: false },
-        ..Machine::default()
+        ..ClaimContext::default()
     };
     let claim = decide(&trials, &machine).into_iter().find(|claim| claim.id == "poll22-1").unwrap();
     assert!(claim.answer == Answer::Holds && claim.marked);

@@ -249,7 +249,7 @@ fn iface23_5_takes_the_depths_of_a_size_together_within_blocks() {
     assert!((ratio - 720f64.sqrt() / 20.0).abs() < 1e-3, "{ratio}");
     // What all trials of a block share hides nothing.
     let trials = one_thread(&[(1, [21.0, 20.5, 19.5]), (16, [21.0, 20.5, 19.5])], &NOISY);
-    let machine = Machine { cores: 8, in_blocks: true, ..Machine::default() };
+    let machine = ClaimContext { cores: 8, in_blocks: true, ..ClaimContext::default() };
     let blocks = |trials: &[Trial]| {
         decide(trials, &machine).into_iter().find(|claim| claim.id == "iface23-5").unwrap()
     };
@@ -285,7 +285,7 @@ fn iface23_5_takes_the_depths_of_a_size_together_within_blocks() {
 #[test]
 fn figures_of_several_cells_are_corrected_for_the_looks_of_a_sequential_store() {
     let p = |looks| {
-        let machine = Machine { cores: 8, looks, ..Machine::default() };
+        let machine = ClaimContext { cores: 8, looks, ..ClaimContext::default() };
         let claims = decide(&table_2(&QUIET, "", 1.0), &machine);
         claims.into_iter().find(|claim| claim.id == "iface23-2").unwrap().parts[0].p.unwrap()
     };

@@ -4,12 +4,12 @@ use super::fixture::{Measured, cell, workload};
 use super::tests::QUIET;
 use super::*;
 use crate::analysis::cost::tests::{function, set_counted, set_exact};
-use crate::analysis::published::BASIC;
+use crate::analysis::published::COMPLETION_MODES;
 use iopj_core::{Cost, Rw};
 use iopj_store::Outcome;
 
-const EMULATOR: Machine = Machine { emulated: true, ..REAL };
-const REAL: Machine = Machine {
+const EMULATOR: ClaimContext = ClaimContext { emulated: true, ..REAL };
+const REAL: ClaimContext = ClaimContext {
     cores: 4,
     emulated: false,
     in_blocks: false,
@@ -17,7 +17,7 @@ const REAL: Machine = Machine {
     looks: 1,
 };
 
-fn decided(trials: &[Trial], machine: &Machine, id: &str) -> Claim {
+fn decided(trials: &[Trial], machine: &ClaimContext, id: &str) -> Claim {
     decide(trials, machine).into_iter().find(|claim| claim.id == id).unwrap()
 }
 
@@ -263,7 +263,7 @@ fn poll22_5_needs_profiles_and_a_device_on_which_interrupt_sleeps() {
 
 #[test]
 fn times_of_an_emulated_store_decide_nothing_and_are_not_told() {
-    let trials: Vec<Trial> = BASIC
+    let trials: Vec<Trial> = COMPLETION_MODES
         .iter()
         .flat_map(|row| {
             let switches = f64::from(u8::from(!row.path.ends_with("poll")));

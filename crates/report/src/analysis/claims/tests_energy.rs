@@ -34,7 +34,7 @@ pub(super) fn trials(cells: &[Made<'_>], spread: &[f64], scope: Scope) -> Vec<Tr
 }
 
 pub(super) fn decided(trials: &[Trial], id: &str) -> Claim {
-    let machine = Machine { cores: 8, emulated: false, ..Machine::default() };
+    let machine = ClaimContext { cores: 8, emulated: false, ..ClaimContext::default() };
     decide(trials, &machine).into_iter().find(|claim| claim.id == id).unwrap()
 }
 
@@ -110,7 +110,8 @@ fn claims_on_energy_need_a_meter_of_the_whole_system_and_another_is_a_proxy_that
         text.contains("package by plug: less than the whole machine, a proxy that decides nothing"),
         "{text}"
     );
-    let claims = decide(&trials(&made, &QUIET, Scope::Package), &Machine { cores: 8, ..Machine::default() });
+    let claims =
+        decide(&trials(&made, &QUIET, Scope::Package), &ClaimContext { cores: 8, ..ClaimContext::default() });
     assert!(
         claims
             .iter()
@@ -119,7 +120,7 @@ fn claims_on_energy_need_a_meter_of_the_whole_system_and_another_is_a_proxy_that
     );
     assert_eq!(claims.iter().filter(|claim| claim.proxy).count(), 8);
     // What is emulated has no energy.
-    let machine = Machine { cores: 8, emulated: true, ..Machine::default() };
+    let machine = ClaimContext { cores: 8, emulated: true, ..ClaimContext::default() };
     let claims = decide(&trials(&made, &QUIET, Scope::System), &machine);
     assert!(claims.iter().all(|claim| claim.energy.is_none()));
 }

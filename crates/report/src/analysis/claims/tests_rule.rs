@@ -46,10 +46,10 @@ fn parts_reported_apart_mark_no_claim_and_leave_out_no_trial_of_it() {
         let at = all.iter().position(|trial| trial.workload.numjobs == numjobs).unwrap();
         judge(&mut all[at..=at], VerdictKind::Unproven);
         judge(&mut all[at + 1..=at + 1], VerdictKind::Refuted);
-        let machine = Machine {
+        let machine = ClaimContext {
             cores: 8,
             admission: crate::analysis::Admission { with_unproven: true, ..Default::default() },
-            ..Machine::default()
+            ..ClaimContext::default()
         };
         let claim = decide(&all, &machine).into_iter().find(|claim| claim.id == "iface23-9").unwrap();
         (claim.marked, claim.left_out.total())
@@ -59,7 +59,7 @@ fn parts_reported_apart_mark_no_claim_and_leave_out_no_trial_of_it() {
 
 #[test]
 fn no_word_of_a_claim_holds_two_spaces_together() {
-    for claim in decide(&[], &Machine::default()) {
+    for claim in decide(&[], &ClaimContext::default()) {
         let words = claim.needs.iter().copied().chain([claim.id, claim.text]).chain(claim.note);
         let parts = claim.parts.iter().map(|part| part.text.as_str());
         let all: Vec<&str> = words.chain(parts).chain(claim.run.as_deref()).collect();
@@ -88,8 +88,8 @@ fn what_could_have_been_seen_is_corrected_for_the_family() {
 
 #[test]
 fn a_cell_speaks_against_a_claim_by_its_contrary_comparisons_after_their_number() {
+    use super::parts::{Each, MostCells};
     use super::rule::{Against, Comparison, IOS_PER_JOULE, Relation, Shape};
-    use super::stated::{Each, Generally};
     let rings = &MODES[2..];
     let p = |others: usize| {
         let cells: Vec<(&str, f64)> = rings
@@ -100,19 +100,19 @@ fn a_cell_speaks_against_a_claim_by_its_contrary_comparisons_after_their_number(
             .collect();
         let all = trials(&efficiency(&cells, 4096, 1, 8), &NOISY, Scope::System);
         let source = EnergySource::measured(&[&all]);
-        let machine = Machine { cores: 8, ..Machine::default() };
-        let data = Data::of(&all, machine, source.as_ref());
+        let machine = ClaimContext { cores: 8, ..ClaimContext::default() };
+        let data = TrialSet::of(&all, machine, source.as_ref());
         let shape = Shape { numjobs: 8, ..Shape::of_4k(workload(Rw::Randread, 8).rw) };
         let cell = |path: &str| data[0].cell(path.parse().unwrap(), shape);
         let compared = |other: &&str| Comparison {
             metric: IOS_PER_JOULE,
             cell: cell(rings[0]),
             relation: Relation::More,
-            against: Against::Cell(cell(other)),
+            against: Against::ClaimCell(cell(other)),
             published: [None; 2],
         };
         let all = rings[1..=others].iter().map(compared).collect();
-        Generally { text: String::new(), each: vec![Each { all }] }.tests(1)[0].unwrap()
+        MostCells { text: String::new(), each: vec![Each { all }] }.tests(1)[0].unwrap()
     };
     let (one, three) = (p(1), p(3));
     assert!(!one.1 && !three.1 && one.0 < 0.3, "{one:?} {three:?}");

@@ -1,11 +1,11 @@
 //! The three completions of `posix-sio`: at how many spins one costs as much as another, and whether the
 //! orders of `poll22-5` hold per I/O, beside the paper's figures.
 
-use super::cells::Group;
-use super::figure::{Figure, Measure};
 use super::fit::{Fitted, Term};
+use super::measure::{MeanSpread, Measure};
 use super::parts::{GROUPS, group_name, is_in_group};
-use crate::analysis::published::{LOADS_STORES, LOADS_STORES_TOTAL, basic};
+use super::trials::WorkloadTrials;
+use crate::analysis::published::{LOADS_STORES, LOADS_STORES_TOTAL, completion_mode};
 use crate::analysis::stats::{LEVEL, Method, holm, over, t_test};
 use iopj_core::{Completion, CompletionMode, IoPath, Rw, Sleep, Workload};
 use serde::Serialize;
@@ -23,9 +23,9 @@ pub struct Completions {
     /// Where poll costs as much as another.
     pub crossings: Vec<Crossing>,
     /// The orders of `poll22-5`; empty where loads and stores were not counted.
-    pub orders: Vec<Order>,
+    pub orders: Vec<OrderCheck>,
     /// The rows of `poll22` Table 2; empty for other workloads than 4 KiB random reads.
-    pub table: Vec<TableRow>,
+    pub table: Vec<PaperRow>,
 }
 
 /// The number of spins per I/O at which poll's kernel part reaches another completion's:
@@ -37,13 +37,13 @@ pub struct Crossing {
     /// The other: interrupt, always sleeping, or hybrid as it was measured.
     pub against: Completion,
     /// Where, or why it's not known.
-    pub outcome: Reached,
+    pub outcome: CrossingOutcome,
 }
 
 /// What is known of a crossing.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Reached {
+pub enum CrossingOutcome {
     /// Poll's cost reaches the other's.
     At {
         /// The other's cost: interrupt's fixed part and one sleep, or hybrid's mean.
@@ -69,7 +69,7 @@ pub enum Reached {
 
 /// One order of `poll22-5`, in loads plus stores per I/O.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Order {
+pub struct OrderCheck {
     /// The source directory, or `total`.
     pub of: &'static str,
     /// The order in words.
@@ -79,13 +79,13 @@ pub struct Order {
     /// p-values of its parts, after Holm's correction over all orders; absent for one replicate.
     pub p_holm: Vec<Option<f64>>,
     /// Whether it holds.
-    pub answer: Answer,
+    pub answer: OrderAnswer,
 }
 
 /// Whether an order holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Answer {
+pub enum OrderAnswer {
     /// Every part does, beyond noise.
     Holds,
     /// A part is the other way round beyond noise.
@@ -98,11 +98,11 @@ pub enum Answer {
 
 /// A row of `poll22` Table 2 beside what was measured; loads plus stores.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct TableRow {
+pub struct PaperRow {
     /// The directory, or the functions in it.
     pub source: &'static str,
     /// Measured, per I/O.
-    pub measured_per_io: [Option<Figure>; 3],
+    pub measured_per_io: [Option<MeanSpread>; 3],
     /// Published, millions a second.
     pub published_m_per_s: [f64; 3],
     /// Published over the IOPS of the paper's Table 1 at 8 threads, where Table 2 is of 32: approximate.
@@ -111,7 +111,7 @@ pub struct TableRow {
 
 /// `None` if one of the three is missing or refuted.
 pub(super) fn completions(
-    group: &Group<'_>,
+    group: &WorkloadTrials<'_>,
     measures: &[Measure],
     fits: &[Fitted],
     emulated: bool,
@@ -150,33 +150,33 @@ fn is_the_papers(workload: &Workload) -> bool {
 }
 
 fn reached(
-    group: &Group<'_>,
+    group: &WorkloadTrials<'_>,
     [interrupt, poll, hybrid]: [usize; 3],
     measure: Measure,
     against: Completion,
     fits: &[Fitted],
-) -> Reached {
+) -> CrossingOutcome {
     // A path's own fit first, then the one over its interface.
     let of = |column: usize| {
         fits.iter().filter(move |fit| fit.measure == measure && fit.columns.contains(&column))
     };
     let Some((line, per_spin)) = of(poll).find_map(|fit| Some((fit, fit.per_spin()?))) else {
-        return Reached::UnknownPerSpin;
+        return CrossingOutcome::UnknownPerSpin;
     };
     let (level, pooled) = if against == Completion::Hybrid {
         let costs = group.cells[hybrid].figure(|run| run.kernel_unlocked(measure));
-        let error = |figure: Figure| figure.stddev.map(|stddev| stddev / (figure.n as f64).sqrt());
+        let error = |figure: MeanSpread| figure.stddev.map(|stddev| stddev / (figure.n as f64).sqrt());
         (costs.map(|figure| Term { estimate: figure.mean, error: error(figure) }), false)
     } else {
         let fit = of(interrupt).find(|fit| fit.tells_a_sleep());
         (fit.and_then(|fit| fit.at(interrupt, 0.0, 1.0)), fit.is_some_and(|fit| fit.columns.len() > 1))
     };
     let (Some(level), Some(fixed)) = (level, line.at(poll, 0.0, 0.0)) else {
-        return Reached::UnknownPerSleep;
+        return CrossingOutcome::UnknownPerSleep;
     };
     let spins = (level.estimate - fixed.estimate) / per_spin;
     let own = line.at(poll, spins, 0.0).and_then(|term| term.error);
-    Reached::At {
+    CrossingOutcome::At {
         level: level.estimate,
         fixed: fixed.estimate,
         per_spin,
@@ -211,7 +211,7 @@ const ORDERS: [Asked; 6] = [
 ];
 
 /// Each compares poll or hybrid: under emulation, where spins mean nothing, there are means and no answers.
-fn orders(group: &Group<'_>, columns: [usize; 3], emulated: bool) -> Vec<Order> {
+fn orders(group: &WorkloadTrials<'_>, columns: [usize; 3], emulated: bool) -> Vec<OrderCheck> {
     let values = |of: &str| {
         let at = (0..GROUPS).find(|at| group_name(*at) == of).unwrap_or(GROUPS);
         columns.map(|column| {
@@ -238,26 +238,26 @@ fn orders(group: &Group<'_>, columns: [usize; 3], emulated: bool) -> Vec<Order> 
     let one = |((of, order, _), tests): (&Asked, Vec<Test>)| {
         let p_holm: Vec<Option<f64>> = tests.iter().map(|(_, p)| p.and_then(|_| corrected.next())).collect();
         let differences: Vec<f64> = tests.iter().map(|(difference, _)| *difference).collect();
-        Order {
+        OrderCheck {
             of,
             order,
             measured: values(of).map(|values| mean(&values)),
-            answer: if emulated { Answer::Emulated } else { answer(&differences, &p_holm) },
+            answer: if emulated { OrderAnswer::Emulated } else { answer(&differences, &p_holm) },
             p_holm,
         }
     };
     ORDERS.iter().zip(tests).map(one).collect()
 }
 
-fn answer(differences: &[f64], p: &[Option<f64>]) -> Answer {
+fn answer(differences: &[f64], p: &[Option<f64>]) -> OrderAnswer {
     let beyond = |p: &Option<f64>| p.is_some_and(|p| p < LEVEL);
     let mut parts = differences.iter().zip(p);
     if parts.clone().any(|(difference, p)| *difference >= 0.0 && beyond(p)) {
-        Answer::DoesNotHold
+        OrderAnswer::DoesNotHold
     } else if parts.all(|(difference, p)| *difference < 0.0 && beyond(p)) {
-        Answer::Holds
+        OrderAnswer::Holds
     } else {
-        Answer::Undecided
+        OrderAnswer::Undecided
     }
 }
 
@@ -265,8 +265,8 @@ fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len().max(1) as f64
 }
 
-fn table(group: &Group<'_>, columns: [usize; 3]) -> Vec<TableRow> {
-    let iops = |mode| basic(&IoPath::PosixSio(mode), PUBLISHED_IOPS_THREADS).map(|row| row.iops);
+fn table(group: &WorkloadTrials<'_>, columns: [usize; 3]) -> Vec<PaperRow> {
+    let iops = |mode| completion_mode(&IoPath::PosixSio(mode), PUBLISHED_IOPS_THREADS).map(|row| row.iops);
     let modes = [CompletionMode::Interrupt, CompletionMode::Poll, CompletionMode::Hybrid(Sleep::Auto)];
     let [Some(interrupt), Some(poll), Some(hybrid)] = modes.map(iops) else { return Vec::new() };
     let row = |at: usize| {
@@ -275,7 +275,7 @@ fn table(group: &Group<'_>, columns: [usize; 3]) -> Vec<TableRow> {
             group.cells[column]
                 .figure(|run| run.sum(Measure::LoadsPlusStores, |function| is_in_group(function, at)))
         };
-        TableRow {
+        PaperRow {
             source: row.source,
             measured_per_io: columns.map(of),
             published_m_per_s: [row.interrupt, row.poll, row.hybrid],

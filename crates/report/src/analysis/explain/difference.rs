@@ -1,15 +1,15 @@
 //! What sets one path apart from another, and which io_uring path costs the kernel least.
 
-use super::cells::{Cell, Group, Run};
-use super::figure::Measure;
+use super::measure::Measure;
 use super::parts::{USER_SPACE, directory_names, is_in};
+use super::trials::{CountedTrial, PathTrials, WorkloadTrials};
 use crate::analysis::stats::{LEVEL, Method, holm, over, t_test};
 use iopj_core::Completion;
 use serde::Serialize;
 
 /// One path against another of its block.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Difference {
+pub struct PathDifference {
     /// The column that is explained.
     pub path: usize,
     /// The column that it is held against.
@@ -17,16 +17,16 @@ pub struct Difference {
     /// What `kernel` and `parts` count.
     pub measure: Measure,
     /// Sleeps, interrupts and spins per I/O, as far as both have them.
-    pub events: Vec<Change>,
+    pub events: Vec<CostChange>,
     /// The kernel's whole part.
-    pub kernel: Change,
+    pub kernel: CostChange,
     /// The kernel's source directories and user space: what is beyond noise first, then the larger first.
-    pub parts: Vec<Change>,
+    pub parts: Vec<CostChange>,
 }
 
 /// A figure per I/O that is not the same.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Change {
+pub struct CostChange {
     /// What it is of.
     pub name: String,
     /// The mean that it is held against.
@@ -38,7 +38,7 @@ pub struct Change {
     pub p_holm: Option<f64>,
 }
 
-impl Change {
+impl CostChange {
     /// True if the change is beyond noise; absent where one replicate shows no noise.
     pub fn is_beyond_noise(&self) -> Option<bool> {
         self.p_holm.map(|p| p < LEVEL)
@@ -47,7 +47,11 @@ impl Change {
 
 /// Every path that was not refuted against the first, if `by_order`, or else against the first interrupt path
 /// of its interface, and that one against the first of the block.
-pub(super) fn differences(group: &Group<'_>, measure: Measure, by_order: bool) -> Vec<Difference> {
+pub(super) fn differences(
+    group: &WorkloadTrials<'_>,
+    measure: Measure,
+    by_order: bool,
+) -> Vec<PathDifference> {
     let compared: Vec<usize> = (0..group.cells.len()).filter(|at| !group.cells[*at].refuted).collect();
     let Some(&first) = compared.first() else { return Vec::new() };
     let reference = |at: usize| {
@@ -63,12 +67,12 @@ pub(super) fn differences(group: &Group<'_>, measure: Measure, by_order: bool) -
     pairs.map(|(path, from)| difference(group, measure, path, from)).collect()
 }
 
-fn difference(group: &Group<'_>, measure: Measure, path: usize, from: usize) -> Difference {
+fn difference(group: &WorkloadTrials<'_>, measure: Measure, path: usize, from: usize) -> PathDifference {
     let (a, b) = (&group.cells[path], &group.cells[from]);
     let events: Vec<(String, [Vec<f64>; 2])> = vec![
         ("sleeps".to_owned(), both(a, b, |run| Some(run.sleeps()))),
         ("interrupts".to_owned(), both(a, b, |run| run.measurement.interrupts_per_io)),
-        ("spins".to_owned(), both(a, b, Run::spins)),
+        ("spins".to_owned(), both(a, b, CountedTrial::spins)),
     ];
     let known = events.into_iter().filter(|(_, [a, b])| !a.is_empty() && !b.is_empty()).collect();
     let kernel = both(a, b, |run| Some(run.kernel(measure)));
@@ -79,25 +83,29 @@ fn difference(group: &Group<'_>, measure: Measure, path: usize, from: usize) -> 
     let mut parts = changes(parts.collect(), group.looks);
     parts.retain(|part| part.change != 0.0);
     parts.sort_by(|a, b| {
-        let noise = |part: &Change| part.is_beyond_noise() == Some(false);
+        let noise = |part: &CostChange| part.is_beyond_noise() == Some(false);
         noise(a).cmp(&noise(b)).then_with(|| b.change.abs().total_cmp(&a.change.abs()))
     });
     let kernel = changes(vec![("kernel".to_owned(), kernel)], group.looks).remove(0);
-    Difference { path, from, measure, events: changes(known, group.looks), kernel, parts }
+    PathDifference { path, from, measure, events: changes(known, group.looks), kernel, parts }
 }
 
-fn both<'a>(a: &Cell<'a>, b: &Cell<'a>, of: impl Fn(&Run<'a>) -> Option<f64>) -> [Vec<f64>; 2] {
+fn both<'a>(
+    a: &PathTrials<'a>,
+    b: &PathTrials<'a>,
+    of: impl Fn(&CountedTrial<'a>) -> Option<f64>,
+) -> [Vec<f64>; 2] {
     [a.values(&of), b.values(&of)]
 }
 
 /// Tests the pairs of samples together. No sample is empty.
-fn changes(samples: Vec<(String, [Vec<f64>; 2])>, looks: u32) -> Vec<Change> {
+fn changes(samples: Vec<(String, [Vec<f64>; 2])>, looks: u32) -> Vec<CostChange> {
     let p = |[a, b]: &[Vec<f64>; 2]| Some(over(looks, t_test(Method::Welch, a, b)?.p));
     let p: Vec<Option<f64>> = samples.iter().map(|(_, both)| p(both)).collect();
     let tested: Vec<f64> = p.iter().copied().flatten().collect();
     let mut corrected = holm(&tested).into_iter();
     let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
-    let one = |((name, [a, b]), p): ((String, [Vec<f64>; 2]), Option<f64>)| Change {
+    let one = |((name, [a, b]), p): ((String, [Vec<f64>; 2]), Option<f64>)| CostChange {
         name,
         from: mean(&b),
         change: mean(&a) - mean(&b),
@@ -109,7 +117,7 @@ fn changes(samples: Vec<(String, [Vec<f64>; 2])>, looks: u32) -> Vec<Change> {
 /// The io_uring path with the fewest kernel instructions per I/O (or the block's first measure, where they
 /// were not counted).
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Fewest {
+pub struct CheapestRing {
     /// What was counted.
     pub measure: Measure,
     /// The column with the least mean.
@@ -124,7 +132,7 @@ pub struct Fewest {
 }
 
 /// `None` without two io_uring paths that were not refuted.
-pub(super) fn fewest(group: &Group<'_>, measure: Measure) -> Option<Fewest> {
+pub(super) fn fewest(group: &WorkloadTrials<'_>, measure: Measure) -> Option<CheapestRing> {
     let is_ring = |at: &usize| group.cells[*at].path.interface() == "io_uring" && !group.cells[*at].refuted;
     let rings: Vec<usize> = (0..group.cells.len()).filter(is_ring).collect();
     let mean = |at: usize| group.cells[at].mean(|run| run.kernel(measure));
@@ -136,9 +144,9 @@ pub(super) fn fewest(group: &Group<'_>, measure: Measure) -> Option<Fewest> {
         (String::new(), both(other, best, |run| Some(run.kernel(measure))))
     });
     let tested: Vec<Option<bool>> =
-        changes(samples.collect(), group.looks).iter().map(Change::is_beyond_noise).collect();
+        changes(samples.collect(), group.looks).iter().map(CostChange::is_beyond_noise).collect();
     let those = |outcome: Option<bool>| {
         others.iter().zip(&tested).filter(|(_, tested)| **tested == outcome).map(|(at, _)| *at).collect()
     };
-    Some(Fewest { measure, best, per_io: mean(best), ties: those(Some(false)), untested: those(None) })
+    Some(CheapestRing { measure, best, per_io: mean(best), ties: those(Some(false)), untested: those(None) })
 }

@@ -3,9 +3,9 @@
 //!
 //! How long one spins and whether one sleeps depend on the device; the parts do not.
 
-use super::cells::{Group, Run};
-use super::figure::Measure;
+use super::measure::Measure;
 use super::ols::{Observation, Solution, least_squares};
+use super::trials::{CountedTrial, WorkloadTrials};
 use iopj_core::CostSource;
 use serde::Serialize;
 
@@ -51,7 +51,7 @@ impl Regressor {
         }
     }
 
-    fn of(self, run: &Run<'_>) -> Option<f64> {
+    fn of(self, run: &CountedTrial<'_>) -> Option<f64> {
         match self {
             Regressor::Spins => run.spins(),
             Regressor::Sleeps => Some(if run.timed { 0.0 } else { run.sleeps() }),
@@ -76,16 +76,16 @@ pub struct Fitted {
     /// Runs of all columns.
     pub runs: usize,
     /// What does not vary enough, so that the fixed part contains it.
-    pub left_out: Vec<LeftOut>,
+    pub left_out: Vec<Unvaried>,
     /// The parts, or why there are none.
-    pub outcome: Outcome,
+    pub outcome: FitOutcome,
     #[serde(skip)]
     pub(super) line: Option<(Solution, Vec<Regressor>)>,
 }
 
 /// A regressor that does not vary enough over the runs.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct LeftOut {
+pub struct Unvaried {
     /// Which.
     pub regressor: Regressor,
     /// Its least and its greatest value over the runs; absent where it was not counted.
@@ -95,7 +95,7 @@ pub struct LeftOut {
 /// What came of a fit.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Outcome {
+pub enum FitOutcome {
     /// The parts.
     Parts(Fit),
     /// Too few runs.
@@ -139,11 +139,11 @@ pub struct Term {
 }
 
 /// The runs of a column.
-type Runs<'a> = &'a [Run<'a>];
+type Runs<'a> = &'a [CountedTrial<'a>];
 
 /// Fits for every path that was not refuted; after them, for an interface where a path alone does not tell a
 /// part that it has, one over all its paths. Sampled counts are not fitted.
-pub(super) fn fits(group: &Group<'_>, measures: &[Measure]) -> Vec<Fitted> {
+pub(super) fn fits(group: &WorkloadTrials<'_>, measures: &[Measure]) -> Vec<Fitted> {
     if *group.source != CostSource::Exact {
         return Vec::new();
     }
@@ -164,7 +164,7 @@ pub(super) fn fits(group: &Group<'_>, measures: &[Measure]) -> Vec<Fitted> {
 }
 
 /// The columns by interface.
-fn interfaces(group: &Group<'_>, columns: &[usize]) -> Vec<Vec<usize>> {
+fn interfaces(group: &WorkloadTrials<'_>, columns: &[usize]) -> Vec<Vec<usize>> {
     let mut interfaces: Vec<Vec<usize>> = Vec::new();
     let name = |at: usize| group.cells[at].path.interface();
     for column in columns {
@@ -176,7 +176,7 @@ fn interfaces(group: &Group<'_>, columns: &[usize]) -> Vec<Vec<usize>> {
     interfaces
 }
 
-fn of_group(group: &Group<'_>, columns: &[usize], measure: Measure) -> Fitted {
+fn of_group(group: &WorkloadTrials<'_>, columns: &[usize], measure: Measure) -> Fitted {
     let cells: Vec<Runs<'_>> = columns.iter().map(|at| &group.cells[*at].runs[..]).collect();
     fitted(&cells, columns, measure, |run| run.kernel_unlocked(measure))
 }
@@ -186,39 +186,41 @@ pub(super) fn fitted(
     cells: &[Runs<'_>],
     columns: &[usize],
     measure: Measure,
-    cost: impl Fn(&Run<'_>) -> f64,
+    cost: impl Fn(&CountedTrial<'_>) -> f64,
 ) -> Fitted {
     let asked = Regressor::ALL.into_iter().filter(|one| one.is_asked(cells));
     let (kept, left_out): (Vec<_>, Vec<_>) = asked.partition(|one| varies(cells, *one));
     let runs: usize = cells.iter().map(|runs| runs.len()).sum();
-    let left_out =
-        left_out.into_iter().map(|regressor| LeftOut { regressor, range: range(cells, regressor) }).collect();
+    let left_out = left_out
+        .into_iter()
+        .map(|regressor| Unvaried { regressor, range: range(cells, regressor) })
+        .collect();
     let mut fitted = Fitted {
         columns: columns.to_vec(),
         measure,
         runs,
         left_out,
-        outcome: Outcome::TooFewRuns {
+        outcome: FitOutcome::TooFewRuns {
             needed: cells.len() + kept.len() + if kept.is_empty() { 1 } else { LEAST_DF },
         },
         line: None,
     };
-    if matches!(fitted.outcome, Outcome::TooFewRuns { needed } if runs < needed) {
+    if matches!(fitted.outcome, FitOutcome::TooFewRuns { needed } if runs < needed) {
         return fitted;
     }
     let together = |a: &Regressor, b: &Regressor| correlation(&centred(cells, *a), &centred(cells, *b));
     let pairs =
         kept.iter().enumerate().flat_map(|(at, a)| kept[at + 1..].iter().map(move |b| together(a, b)));
     if let Some(correlation) = pairs.into_iter().find(|one| one.abs() > MOST_CORRELATION) {
-        fitted.outcome = Outcome::Collinear { correlation };
+        fitted.outcome = FitOutcome::Collinear { correlation };
         return fitted;
     }
     let observations = |runs: &Runs<'_>| -> Vec<Observation> {
-        let x = |run: &Run<'_>| kept.iter().filter_map(|regressor| regressor.of(run)).collect();
+        let x = |run: &CountedTrial<'_>| kept.iter().filter_map(|regressor| regressor.of(run)).collect();
         runs.iter().map(|run| Observation { y: cost(run), x: x(run) }).collect()
     };
     if let Some(solution) = least_squares(&cells.iter().map(observations).collect::<Vec<_>>()) {
-        fitted.outcome = Outcome::Parts(parts(&solution, &kept, cells));
+        fitted.outcome = FitOutcome::Parts(parts(&solution, &kept, cells));
         fitted.line = Some((solution, kept));
     }
     fitted
@@ -226,7 +228,7 @@ pub(super) fn fitted(
 
 fn parts(solution: &Solution, regressors: &[Regressor], cells: &[Runs<'_>]) -> Fit {
     let sleeps = |runs: &Runs<'_>| {
-        let mean = runs.iter().map(Run::sleeps).sum::<f64>() / runs.len().max(1) as f64;
+        let mean = runs.iter().map(CountedTrial::sleeps).sum::<f64>() / runs.len().max(1) as f64;
         if regressors.iter().any(|one| *one != Regressor::Spins) {
             mean.round().clamp(0.0, 1.0)
         } else {
@@ -290,7 +292,7 @@ fn correlation(a: &[f64], b: &[f64]) -> f64 {
     dot(a, b) / (dot(a, a) * dot(b, b)).sqrt()
 }
 
-impl LeftOut {
+impl Unvaried {
     /// True if there is enough of it that it has a part.
     pub(super) fn happens(&self) -> bool {
         self.range.is_some_and(|(_, most)| most >= self.regressor.least_range())
@@ -308,13 +310,13 @@ impl Fitted {
     }
 
     /// What the path has and its own runs do not tell, for it varies too little.
-    pub(super) fn hidden(&self) -> Option<&LeftOut> {
+    pub(super) fn hidden(&self) -> Option<&Unvaried> {
         self.left_out.iter().find(|left| left.happens())
     }
 
     /// The part per spin, where it is above zero beyond its error.
     pub(super) fn per_spin(&self) -> Option<f64> {
-        let Outcome::Parts(Fit { per_spin: Some(part), .. }) = &self.outcome else { return None };
+        let FitOutcome::Parts(Fit { per_spin: Some(part), .. }) = &self.outcome else { return None };
         Some(part.estimate).filter(|estimate| *estimate > BEYOND * part.error.unwrap_or(0.0))
     }
 

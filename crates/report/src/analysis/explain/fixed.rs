@@ -1,9 +1,9 @@
 //! Fixed parts of two paths side by side, for claims: what an I/O costs in some functions that neither spins
 //! nor sleeps.
 
-use super::cells::Run;
-use super::figure::Measure;
-use super::fit::{Fitted, LeftOut, Outcome, Term, fitted};
+use super::fit::{FitOutcome, Fitted, Term, Unvaried, fitted};
+use super::measure::Measure;
+use super::trials::CountedTrial;
 use crate::analysis::stats::{TTest, quantile, tested};
 use iopj_core::{Completion, CostKind, CostSource, FunctionCost, IoPath};
 use iopj_store::Measurement;
@@ -16,7 +16,7 @@ pub(crate) struct FixedParts {
 }
 
 /// Two paths' fixed parts with their intervals, and the test of the first being equal to the second.
-pub(crate) struct Apart {
+pub(crate) struct FixedPartsTest {
     /// Estimate, 95 % interval and trials of each.
     pub(crate) parts: [(f64, (f64, f64), usize); 2],
     /// The test.
@@ -29,15 +29,16 @@ pub(crate) fn fixed_parts<'a>(
     paths: &[(IoPath, &[&'a Measurement])],
     belongs: impl Fn(&FunctionCost) -> bool,
 ) -> FixedParts {
-    let of = |(path, measured): &(IoPath, &[&'a Measurement])| -> Vec<Run<'a>> {
+    let of = |(path, measured): &(IoPath, &[&'a Measurement])| -> Vec<CountedTrial<'a>> {
         let timed = path.completion() == Completion::Hybrid;
-        measured.iter().filter_map(|one| Some(Run { timed, ..run(one)? })).collect()
+        measured.iter().filter_map(|one| Some(CountedTrial { timed, ..run(one)? })).collect()
     };
-    let runs: Vec<Vec<Run<'_>>> = paths.iter().map(of).collect();
-    let cost =
-        |run: &Run<'_>| run.sum(Measure::LoadsPlusStores, |one| !Run::is_lock_wait(one) && belongs(one));
+    let runs: Vec<Vec<CountedTrial<'_>>> = paths.iter().map(of).collect();
+    let cost = |run: &CountedTrial<'_>| {
+        run.sum(Measure::LoadsPlusStores, |one| !CountedTrial::is_lock_wait(one) && belongs(one))
+    };
     let fit = |columns: &[usize]| {
-        let runs: Vec<&[Run<'_>]> = columns.iter().map(|at| &runs[*at][..]).collect();
+        let runs: Vec<&[CountedTrial<'_>]> = columns.iter().map(|at| &runs[*at][..]).collect();
         fitted(&runs, columns, Measure::LoadsPlusStores, cost)
     };
     FixedParts {
@@ -52,11 +53,11 @@ pub(crate) fn is_counted(measurement: &Measurement) -> bool {
     run(measurement).is_some()
 }
 
-fn run(measurement: &Measurement) -> Option<Run<'_>> {
+fn run(measurement: &Measurement) -> Option<CountedTrial<'_>> {
     const KINDS: [CostKind; 3] = [CostKind::Calls, CostKind::Loads, CostKind::Stores];
     let costs = measurement.costs.as_ref().filter(|costs| costs.source == CostSource::Exact)?;
     let is_whole = KINDS.iter().all(|kind| costs.has(*kind)) && measurement.evidence.ios() > 0;
-    is_whole.then_some(Run { measurement, costs, timed: false })
+    is_whole.then_some(CountedTrial { measurement, costs, timed: false })
 }
 
 impl FixedParts {
@@ -65,7 +66,7 @@ impl FixedParts {
     ///
     /// # Errors
     /// What the trials of the path lack that does not tell its own.
-    pub(crate) fn apart(&self, places: [usize; 2]) -> Result<Apart, String> {
+    pub(crate) fn apart(&self, places: [usize; 2]) -> Result<FixedPartsTest, String> {
         let Some(lacking) = places.into_iter().find(|at| self.own[*at].lacks_a_part()) else {
             return self.alone(places).ok_or_else(|| self.too_few(places[0]));
         };
@@ -81,14 +82,14 @@ impl FixedParts {
     /// True if the fit over all paths holds every part that the path has. What varies over its own trials
     /// does over all.
     fn is_told(&self, at: usize) -> bool {
-        let hidden = |left: &&LeftOut| {
+        let hidden = |left: &&Unvaried| {
             left.happens() && self.pooled.left_out.iter().any(|one| one.regressor == left.regressor)
         };
         !self.own[at].left_out.iter().any(|left| hidden(&left))
     }
 
     /// From two fits, which are independent of each other.
-    fn alone(&self, [a, b]: [usize; 2]) -> Option<Apart> {
+    fn alone(&self, [a, b]: [usize; 2]) -> Option<FixedPartsTest> {
         let of = |at: usize| {
             let fit = &self.own[at];
             let Term { estimate, error } = fit.at(at, 0.0, 0.0)?;
@@ -100,11 +101,14 @@ impl FixedParts {
         let share = if error > 0.0 { (a.1 / error).powi(2) } else { 0.5 };
         let shared = 1.0 / (share.powi(2) / a.2 + (1.0 - share).powi(2) / b.2);
         let test = tested(a.0 - b.0, error, shared, a.0.abs().max(b.0.abs()));
-        Some(Apart { parts: [a, b].map(|(part, error, df, runs)| interval(part, error, df, runs)), test })
+        Some(FixedPartsTest {
+            parts: [a, b].map(|(part, error, df, runs)| interval(part, error, df, runs)),
+            test,
+        })
     }
 
     /// From one fit.
-    fn together(&self, [a, b]: [usize; 2]) -> Option<Apart> {
+    fn together(&self, [a, b]: [usize; 2]) -> Option<FixedPartsTest> {
         let df = df(&self.pooled)?;
         let (difference, error) = self.pooled.line.as_ref()?.0.apart(a, b);
         let of = |at: usize| {
@@ -113,17 +117,17 @@ impl FixedParts {
         };
         let parts = [of(a)?, of(b)?];
         let scale = parts.iter().fold(0.0, |most: f64, (part, ..)| most.max(part.abs()));
-        Some(Apart { parts, test: tested(difference, error?, df, scale) })
+        Some(FixedPartsTest { parts, test: tested(difference, error?, df, scale) })
     }
 
     /// Why neither its own trials nor those of all paths tell a path's fixed part.
     fn lack(&self, at: usize) -> String {
         let (path, fit) = (self.paths[at], &self.own[at]);
         match (&fit.outcome, fit.hidden()) {
-            (Outcome::Collinear { .. }, _) => {
+            (FitOutcome::Collinear { .. }, _) => {
                 format!("trials of {path} whose spins and sleeps do not rise and fall together")
             }
-            (_, Some(LeftOut { regressor, range: Some((least, most)) })) => format!(
+            (_, Some(Unvaried { regressor, range: Some((least, most)) })) => format!(
                 "trials of {path} whose {} vary by {} per I/O or more ({least:.2} to {most:.2})",
                 regressor.as_str(),
                 regressor.least_range()
@@ -134,7 +138,7 @@ impl FixedParts {
 
     fn too_few(&self, at: usize) -> String {
         let needed = match self.own[at].outcome {
-            Outcome::TooFewRuns { needed } => needed.max(2),
+            FitOutcome::TooFewRuns { needed } => needed.max(2),
             _ => 2,
         };
         let runs = self.own[at].runs;
@@ -146,7 +150,7 @@ impl FixedParts {
 }
 
 fn df(fit: &Fitted) -> Option<f64> {
-    let Outcome::Parts(parts) = &fit.outcome else { return None };
+    let FitOutcome::Parts(parts) = &fit.outcome else { return None };
     (parts.df > 0).then_some(parts.df as f64)
 }
 

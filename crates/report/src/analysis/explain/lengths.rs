@@ -1,7 +1,7 @@
 //! Cost per I/O by the difference of two lengths of one workload, which cancels what start and end cost.
 
-use super::cells::{Cell, Run, groups};
-use super::figure::Measure;
+use super::measure::Measure;
+use super::trials::{CountedTrial, PathTrials, groups};
 use crate::analysis::stats::summarize;
 use iopj_core::workload::Length;
 use iopj_core::{CostSource, IoPath, Space, Workload};
@@ -44,14 +44,14 @@ pub struct Marginal {
 }
 
 /// Every path that was not refuted, with exact counts at two numbers of I/Os or more.
-pub(super) fn by_length(runs: &[(&Trial, Run<'_>)], paths: &[IoPath]) -> Vec<ByLength> {
+pub(super) fn by_length(runs: &[(&Trial, CountedTrial<'_>)], paths: &[IoPath]) -> Vec<ByLength> {
     let groups = groups(runs, paths, 1);
     let exact = groups.iter().filter(|group| *group.source == CostSource::Exact);
-    let mut cells: Vec<(&Workload, Generator, Vec<&Cell<'_>>)> = Vec::new();
+    let mut cells: Vec<(&Workload, Generator, Vec<&PathTrials<'_>>)> = Vec::new();
     // Groups come with the short before the long, so the first of a series is the shortest.
     for group in exact.filter(|group| matches!(group.workload.length, Length::Ios(_))) {
         for cell in group.cells.iter().filter(|cell| !cell.refuted) {
-            let same = |(workload, generator, cells): &&mut (&Workload, Generator, Vec<&Cell<'_>>)| {
+            let same = |(workload, generator, cells): &&mut (&Workload, Generator, Vec<&PathTrials<'_>>)| {
                 let alike =
                     Workload { length: group.workload.length, ..(*workload).clone() } == *group.workload;
                 let first = cells[0];
@@ -75,9 +75,9 @@ pub(super) fn by_length(runs: &[(&Trial, Run<'_>)], paths: &[IoPath]) -> Vec<ByL
         .collect()
 }
 
-fn difference(workload: &Workload, generator: Generator, cells: &[&Cell<'_>]) -> Option<ByLength> {
+fn difference(workload: &Workload, generator: Generator, cells: &[&PathTrials<'_>]) -> Option<ByLength> {
     let (short, long) = (cells.first()?, cells.last()?);
-    let ios = [short, long].map(|cell| cell.mean(Run::ios));
+    let ios = [short, long].map(|cell| cell.mean(CountedTrial::ios));
     if ios[1] <= ios[0] {
         return None;
     }
@@ -104,13 +104,13 @@ fn difference(workload: &Workload, generator: Generator, cells: &[&Cell<'_>]) ->
 }
 
 fn marginal(
-    short: &Cell<'_>,
-    long: &Cell<'_>,
+    short: &PathTrials<'_>,
+    long: &PathTrials<'_>,
     ios: [f64; 2],
     space: Space,
     measure: Measure,
 ) -> Option<Marginal> {
-    let count = |run: &Run<'_>| Some(measure.of(&run.costs.total(space)) as f64);
+    let count = |run: &CountedTrial<'_>| Some(measure.of(&run.costs.total(space)) as f64);
     let [a, b] = [summarize(&short.values(count))?, summarize(&long.values(count))?];
     let between = ios[1] - ios[0];
     let of_mean = |summary: crate::analysis::stats::Summary| summary.stddev / (summary.n as f64).sqrt();

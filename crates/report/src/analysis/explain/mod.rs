@@ -3,34 +3,36 @@
 //!
 //! Counts are of all cores, so whatever else ran in the window is in them.
 
-mod cells;
 mod completions;
 mod difference;
-mod figure;
 mod fit;
 mod fixed;
 mod lengths;
+mod measure;
 mod ols;
 mod parts;
+mod trials;
 
-pub use cells::POLL_FUNCTIONS;
-pub use completions::{Answer, Completions, Crossing, Order, PUBLISHED_IOPS_THREADS, Reached, TableRow};
-pub use difference::{Change, Difference, Fewest};
-pub use figure::{Figure, Measure};
-pub use fit::{Fit, Fitted, LEAST_DF, LeftOut, MOST_CORRELATION, Outcome, Regressor, Term};
-pub(crate) use fixed::{Apart, FixedParts, fixed_parts, is_counted};
+pub use completions::{
+    Completions, Crossing, CrossingOutcome, OrderAnswer, OrderCheck, PUBLISHED_IOPS_THREADS, PaperRow,
+};
+pub use difference::{CheapestRing, CostChange, PathDifference};
+pub use fit::{Fit, FitOutcome, Fitted, LEAST_DF, MOST_CORRELATION, Regressor, Term, Unvaried};
+pub(crate) use fixed::{FixedParts, FixedPartsTest, fixed_parts, is_counted};
 pub use lengths::{ByLength, Marginal};
-pub use parts::{FunctionRow, GROUPS, Parts, Row, UNKNOWN, USER_SPACE};
+pub use measure::{MeanSpread, Measure};
+pub use parts::{CostRow, FunctionRow, GROUPS, Parts, UNKNOWN, USER_SPACE};
+pub use trials::POLL_FUNCTIONS;
 
-use cells::{Group, groups, runs};
 use iopj_core::{CostSource, IoPath, VerdictKind, Workload};
 use iopj_store::{Generator, StudyRecord, Trial};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
+use trials::{WorkloadTrials, groups, runs};
 
 /// What is asked.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Question {
+pub struct ExplainOptions {
     /// The paths, in the order of the columns; empty for all that have costs. The first is then what the
     /// others are held against.
     pub paths: Vec<IoPath>,
@@ -67,14 +69,14 @@ pub struct Explanation {
     /// Measured trials without costs, which are not part of this.
     pub trials_without_costs: usize,
     /// A block for each workload, generator and way to count.
-    pub blocks: Vec<Block>,
+    pub blocks: Vec<WorkloadCosts>,
     /// Costs by the difference of two lengths of one workload.
     pub by_length: Vec<ByLength>,
 }
 
 /// Paths under one workload by one generator, counted in one way. Columns are named by their place from 0.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Block {
+pub struct WorkloadCosts {
     /// The workload.
     pub workload: Workload,
     /// What issued the I/O.
@@ -88,17 +90,17 @@ pub struct Block {
     /// `user_instructions`, `user_loads`, …, `kernel_instructions`, …, `context_switches`, `interrupts`,
     /// `sleeps` (voluntary switches) and `spins` (calls of the driver's poll function), as far as they were
     /// counted.
-    pub totals: Vec<Row>,
+    pub totals: Vec<CostRow>,
     /// Where it arises, for each measure.
     pub parts: Vec<Parts>,
     /// What sets the paths apart, in the first measure.
-    pub differences: Vec<Difference>,
+    pub differences: Vec<PathDifference>,
     /// Fixed part, part per spin and part per sleep in the kernel, for exact counts.
     pub fits: Vec<Fitted>,
     /// The three completions of `posix-sio`, where all are there.
     pub completions: Option<Completions>,
     /// The io_uring path that costs the kernel least.
-    pub fewest: Option<Fewest>,
+    pub fewest: Option<CheapestRing>,
 }
 
 /// A path with its trials, refuted ones apart.
@@ -120,7 +122,7 @@ pub struct Column {
 pub fn explain(
     study: &StudyRecord,
     trials: &[Trial],
-    question: &Question,
+    question: &ExplainOptions,
 ) -> Result<Explanation, ExplainError> {
     let (runs, trials_without_costs) = runs(trials);
     if runs.is_empty() {
@@ -143,13 +145,13 @@ pub fn explain(
     })
 }
 
-fn block(group: &Group<'_>, question: &Question, emulated: bool) -> Block {
+fn block(group: &WorkloadTrials<'_>, question: &ExplainOptions, emulated: bool) -> WorkloadCosts {
     let mut measures = Measure::available(&group.kinds());
     // Under emulation no time means anything.
     measures.retain(|measure| !emulated || *measure != Measure::CpuNs);
     let first = measures.first().copied();
     let fits = fit::fits(group, &measures);
-    let unproven = |cell: &cells::Cell<'_>| {
+    let unproven = |cell: &trials::PathTrials<'_>| {
         cell.runs.iter().filter(|run| run.measurement.verdict.kind == VerdictKind::Unproven).count()
     };
     let columns = group.cells.iter().map(|cell| Column {
@@ -161,7 +163,7 @@ fn block(group: &Group<'_>, question: &Question, emulated: bool) -> Block {
     });
     let mut totals = parts::totals(group);
     totals.retain(|row| !emulated || !row.name.ends_with("cpu_ns"));
-    Block {
+    WorkloadCosts {
         workload: group.workload.clone(),
         generator: group.generator,
         source: group.source.clone(),

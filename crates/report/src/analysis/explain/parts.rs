@@ -1,7 +1,7 @@
 //! Where the cost arises: by source directory, by the papers' groups, by function.
 
-use super::cells::{Cell, Group};
-use super::figure::{Figure, Measure};
+use super::measure::{MeanSpread, Measure};
+use super::trials::{PathTrials, WorkloadTrials};
 use crate::analysis::published::LOADS_STORES;
 use iopj_core::evidence::EngineEvidence;
 use iopj_core::{CostKind, FunctionCost, Space};
@@ -17,11 +17,11 @@ pub const GROUPS: usize = LOADS_STORES.len() + 1;
 
 /// A name with a figure for each column of its block.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Row {
+pub struct CostRow {
     /// What it is of.
     pub name: String,
     /// A figure per I/O for each column; absent where it was not counted.
-    pub figures: Vec<Option<Figure>>,
+    pub figures: Vec<Option<MeanSpread>>,
 }
 
 /// A function with a figure for each column of its block.
@@ -34,7 +34,7 @@ pub struct FunctionRow {
     /// Its source directory.
     pub directory: Option<String>,
     /// A figure per I/O for each column.
-    pub figures: Vec<Option<Figure>>,
+    pub figures: Vec<Option<MeanSpread>>,
 }
 
 /// One measure, per I/O, by where it arises.
@@ -43,19 +43,19 @@ pub struct Parts {
     /// What was counted.
     pub measure: Measure,
     /// The kernel's source directories, the greatest first, `unknown` last.
-    pub directories: Vec<Row>,
+    pub directories: Vec<CostRow>,
     /// The share of `unknown` in the kernel's part in per cent, for each column.
     pub unknown_percent: Vec<f64>,
     /// The papers' groups, in the order of `poll22` Table 2; `other` holds everything else, user space
     /// included.
-    pub groups: Vec<Row>,
+    pub groups: Vec<CostRow>,
     /// The kernel's functions with the greatest figures, without those that they call.
     pub functions: Vec<FunctionRow>,
 }
 
 /// The totals of each column: instructions, loads, stores and time by space as far as they were counted, then
 /// what happened to the threads.
-pub(super) fn totals(group: &Group<'_>) -> Vec<Row> {
+pub(super) fn totals(group: &WorkloadTrials<'_>) -> Vec<CostRow> {
     let kinds = group.kinds();
     let mut rows = Vec::new();
     for (space, word) in [(Space::User, "user"), (Space::Kernel, "kernel")] {
@@ -65,17 +65,18 @@ pub(super) fn totals(group: &Group<'_>) -> Vec<Row> {
             }));
         }
     }
-    let of_threads =
-        |name: &str, figure: &dyn Fn(&Cell<'_>) -> Option<Figure>| row(group, name.to_owned(), figure);
+    let of_threads = |name: &str, figure: &dyn Fn(&PathTrials<'_>) -> Option<MeanSpread>| {
+        row(group, name.to_owned(), figure)
+    };
     rows.push(of_threads("context_switches", &|cell| {
         cell.figure(|run| run.measurement.context_switches_per_io)
     }));
     rows.push(of_threads("interrupts", &|cell| {
-        Figure::of(&cell.values(|run| run.measurement.interrupts_per_io))
+        MeanSpread::of(&cell.values(|run| run.measurement.interrupts_per_io))
     }));
     rows.push(of_threads("sleeps", &|cell| cell.figure(|run| run.sleeps())));
     if kinds.contains(&CostKind::Calls) {
-        rows.push(of_threads("spins", &|cell| Figure::of(&cell.values(|run| run.spins()))));
+        rows.push(of_threads("spins", &|cell| MeanSpread::of(&cell.values(|run| run.spins()))));
     }
     rows.extend(bypass(group));
     rows
@@ -83,7 +84,7 @@ pub(super) fn totals(group: &Group<'_>) -> Vec<Row> {
 
 /// What the engine of `nvme-user` counted, where a path has it. Doorbells of older stores, which hold their
 /// sum alone, have a row of their own.
-fn bypass(group: &Group<'_>) -> impl Iterator<Item = Row> {
+fn bypass(group: &WorkloadTrials<'_>) -> impl Iterator<Item = CostRow> {
     type Count = fn(&EngineEvidence) -> Option<u64>;
     const COUNTS: [(&str, Count); 4] = [
         ("submission_doorbells", EngineEvidence::submission_doorbells),
@@ -92,17 +93,21 @@ fn bypass(group: &Group<'_>) -> impl Iterator<Item = Row> {
         ("empty_polls", |engine| engine.empty_polls),
     ];
     let counted = COUNTS.map(|(name, count)| {
-        row(group, name.to_owned(), |cell| Figure::of(&cell.values(|run| run.by_engine(count))))
+        row(group, name.to_owned(), |cell| MeanSpread::of(&cell.values(|run| run.by_engine(count))))
     });
     counted.into_iter().filter(|row| row.figures.iter().any(Option::is_some))
 }
 
-fn row(group: &Group<'_>, name: String, figure: impl Fn(&Cell<'_>) -> Option<Figure>) -> Row {
-    Row { name, figures: group.cells.iter().map(figure).collect() }
+fn row(
+    group: &WorkloadTrials<'_>,
+    name: String,
+    figure: impl Fn(&PathTrials<'_>) -> Option<MeanSpread>,
+) -> CostRow {
+    CostRow { name, figures: group.cells.iter().map(figure).collect() }
 }
 
 /// Everything by where it arises, in one measure; of the functions the first `top`.
-pub(super) fn parts(group: &Group<'_>, measure: Measure, top: usize) -> Parts {
+pub(super) fn parts(group: &WorkloadTrials<'_>, measure: Measure, top: usize) -> Parts {
     let unknown_percent = group.cells.iter().map(|cell| {
         let (kernel, unknown) = (
             cell.mean(|run| run.kernel(measure)),
@@ -138,19 +143,19 @@ pub(super) fn is_in(function: &FunctionCost, name: &str) -> bool {
 }
 
 /// The names of the directories that appear in the cells, `unknown` always among them.
-pub(super) fn directory_names<'a>(cells: &[&Cell<'a>]) -> BTreeSet<&'a str> {
+pub(super) fn directory_names<'a>(cells: &[&PathTrials<'a>]) -> BTreeSet<&'a str> {
     let functions = cells.iter().flat_map(|cell| &cell.runs).flat_map(|run| &run.costs.functions);
     functions.filter(|function| function.space == Space::Kernel).map(directory).chain([UNKNOWN]).collect()
 }
 
-fn directories(group: &Group<'_>, measure: Measure) -> Vec<Row> {
-    let cells: Vec<&Cell<'_>> = group.cells.iter().collect();
+fn directories(group: &WorkloadTrials<'_>, measure: Measure) -> Vec<CostRow> {
+    let cells: Vec<&PathTrials<'_>> = group.cells.iter().collect();
     let of = |name: &str| {
         row(group, name.to_owned(), |cell| cell.figure(|run| run.sum(measure, |f| is_in(f, name))))
     };
-    let mut rows: Vec<Row> = directory_names(&cells).into_iter().map(of).collect();
+    let mut rows: Vec<CostRow> = directory_names(&cells).into_iter().map(of).collect();
     rows.sort_by(|a, b| {
-        let last = |row: &Row| row.name == UNKNOWN;
+        let last = |row: &CostRow| row.name == UNKNOWN;
         last(a)
             .cmp(&last(b))
             .then_with(|| greatest(group, &b.figures).total_cmp(&greatest(group, &a.figures)))
@@ -160,7 +165,7 @@ fn directories(group: &Group<'_>, measure: Measure) -> Vec<Row> {
 }
 
 /// The greatest mean of a row; what was refuted counts only where nothing else is.
-fn greatest(group: &Group<'_>, figures: &[Option<Figure>]) -> f64 {
+fn greatest(group: &WorkloadTrials<'_>, figures: &[Option<MeanSpread>]) -> f64 {
     let all_refuted = group.cells.iter().all(|cell| cell.refuted);
     let counting = group.cells.iter().zip(figures).filter(|(cell, _)| all_refuted || !cell.refuted);
     counting.filter_map(|(_, figure)| figure.map(|figure| figure.mean)).fold(0.0, f64::max)
@@ -169,7 +174,7 @@ fn greatest(group: &Group<'_>, figures: &[Option<Figure>]) -> f64 {
 /// What makes two functions one: symbol, module, directory.
 type Key<'a> = (&'a str, Option<&'a str>, Option<&'a str>);
 
-fn functions(group: &Group<'_>, measure: Measure, top: usize) -> Vec<FunctionRow> {
+fn functions(group: &WorkloadTrials<'_>, measure: Measure, top: usize) -> Vec<FunctionRow> {
     let mut per_io: BTreeMap<Key<'_>, Vec<Vec<f64>>> = BTreeMap::new();
     let empty: Vec<Vec<f64>> = group.cells.iter().map(|cell| vec![0.0; cell.runs.len()]).collect();
     for (column, cell) in group.cells.iter().enumerate() {
@@ -188,7 +193,7 @@ fn functions(group: &Group<'_>, measure: Measure, top: usize) -> Vec<FunctionRow
             function: function.to_owned(),
             module: module.map(str::to_owned),
             directory: directory.map(str::to_owned),
-            figures: values.iter().map(|values| Figure::of(values)).collect(),
+            figures: values.iter().map(|values| MeanSpread::of(values)).collect(),
         })
         .collect();
     rows.sort_by(|a, b| greatest(group, &b.figures).total_cmp(&greatest(group, &a.figures)));

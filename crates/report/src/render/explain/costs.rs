@@ -5,8 +5,8 @@ use super::super::grid::{Align, Grid, wrap};
 use super::super::number::thousands;
 use super::{WIDTH, estimate, letter, letters, number};
 use crate::analysis::explain::{
-    Answer, Block, Completions, Crossing, Fitted, LeftOut, MOST_CORRELATION, Order, Outcome,
-    PUBLISHED_IOPS_THREADS, Reached, TableRow, Term,
+    Completions, Crossing, CrossingOutcome, FitOutcome, Fitted, MOST_CORRELATION, OrderAnswer, OrderCheck,
+    PUBLISHED_IOPS_THREADS, PaperRow, Term, Unvaried, WorkloadCosts,
 };
 use iopj_core::Completion;
 
@@ -14,7 +14,7 @@ use iopj_core::Completion;
 const NOTHING: f64 = 0.005;
 
 /// The fits as a table, and why a part is missing from it.
-pub(super) fn fits(block: &Block) -> String {
+pub(super) fn fits(block: &WorkloadCosts) -> String {
     if block.fits.is_empty() {
         return String::new();
     }
@@ -53,7 +53,7 @@ fn rows(fitted: &Fitted) -> Vec<Vec<String>> {
             letter(*column)
         };
         let mut row = vec![name, fitted.measure.title().to_owned(), fitted.runs.to_string()];
-        if let Outcome::Parts(fit) = &fitted.outcome {
+        if let FitOutcome::Parts(fit) = &fitted.outcome {
             let asleep =
                 fit.per_sleep.is_some() && fit.fixed_sleeps.get(at).is_some_and(|sleeps| *sleeps > 0.5);
             let fixed = term(&fit.fixed.get(at).copied()) + if asleep { ", 1 sleep" } else { "" };
@@ -70,18 +70,18 @@ fn rows(fitted: &Fitted) -> Vec<Vec<String>> {
 fn remarks(fitted: &Fitted) -> Vec<String> {
     let who = letters(&fitted.columns);
     let mut notes: Vec<String> = match &fitted.outcome {
-        Outcome::TooFewRuns { needed } => {
+        FitOutcome::TooFewRuns { needed } => {
             let runs = fitted.runs;
             return vec![format!(
                 "{who}: {runs} runs are too few for a fit, which needs {needed}: run with `--replicates \
                  {needed}`"
             )];
         }
-        Outcome::Collinear { correlation } => vec![format!(
+        FitOutcome::Collinear { correlation } => vec![format!(
             "{who}: spins and sleeps rise and fall together (correlation {correlation:.3}, more than \
              {MOST_CORRELATION}): their parts cannot be told apart"
         )],
-        Outcome::Parts(_) => Vec::new(),
+        FitOutcome::Parts(_) => Vec::new(),
     };
     if fitted.columns.len() > 1 {
         notes.push(format!(
@@ -94,7 +94,7 @@ fn remarks(fitted: &Fitted) -> Vec<String> {
 }
 
 /// Nothing where there is nothing that the fixed part could contain.
-fn left_out(left: &LeftOut) -> Option<String> {
+fn left_out(left: &Unvaried) -> Option<String> {
     let what = left.regressor.as_str();
     let Some((least, most)) = left.range else { return Some(format!("{what} were not counted")) };
     if most < NOTHING {
@@ -112,7 +112,7 @@ fn left_out(left: &LeftOut) -> Option<String> {
 }
 
 /// The three completions of `posix-sio`: crossings, orders, the paper's table.
-pub(super) fn completions(block: &Block) -> String {
+pub(super) fn completions(block: &WorkloadCosts) -> String {
     let Some(completions) = &block.completions else { return String::new() };
     let mut text = crossings(completions);
     if !completions.orders.is_empty() {
@@ -142,8 +142,10 @@ fn crossings(completions: &Completions) -> String {
     let mut text =
         format!("\nwhere poll ({poll}) overtakes interrupt ({interrupt}) and hybrid ({hybrid}), per I/O\n");
     text += &grid.render();
-    let pooled =
-        completions.crossings.iter().any(|one| matches!(one.outcome, Reached::At { pooled: true, .. }));
+    let pooled = completions
+        .crossings
+        .iter()
+        .any(|one| matches!(one.outcome, CrossingOutcome::At { pooled: true, .. }));
     let mut words = "spins = (level - poll's fixed part) / poll's part per spin; the level of interrupt is \
                      its fixed part and one sleep, that of hybrid its mean as measured; below so many spins \
                      poll costs less"
@@ -161,17 +163,17 @@ fn crossing_row(crossing: &Crossing) -> Vec<String> {
     };
     let mut row = vec![crossing.measure.title().to_owned(), against.to_owned()];
     match crossing.outcome {
-        Reached::At { level, fixed, per_spin, spins, error, pooled, measured_spins } => {
+        CrossingOutcome::At { level, fixed, per_spin, spins, error, pooled, measured_spins } => {
             let mark = if pooled { " *" } else { "" };
             row.push(if spins > 0.0 { estimate(spins, error) + mark } else { format!("any{mark}") });
             row.push(format!("({} - {}) / {}", number(level), number(fixed), number(per_spin)));
             let costs = if measured_spins > spins { "more" } else { "less" };
             row.push(format!("{} spins: {costs}", number(measured_spins)));
         }
-        Reached::UnknownPerSpin => {
+        CrossingOutcome::UnknownPerSpin => {
             row.extend(["-", "poll's part per spin is not known", "-"].map(str::to_owned))
         }
-        Reached::UnknownPerSleep => {
+        CrossingOutcome::UnknownPerSleep => {
             row.extend(["-", "interrupt's part per sleep is not known", "-"].map(str::to_owned))
         }
     }
@@ -187,13 +189,13 @@ fn orders(completions: &Completions) -> String {
         ("hybrid", Align::Right),
         ("", Align::Left),
     ]);
-    for Order { of, order, measured, p_holm, answer } in &completions.orders {
+    for OrderCheck { of, order, measured, p_holm, answer } in &completions.orders {
         let answer = match (answer, p_holm.contains(&None)) {
-            (Answer::Emulated, _) => "not decided",
+            (OrderAnswer::Emulated, _) => "not decided",
             (_, true) => "undecided: one replicate",
-            (Answer::Holds, _) => "holds",
-            (Answer::DoesNotHold, _) => "does not hold",
-            (Answer::Undecided, _) => "undecided",
+            (OrderAnswer::Holds, _) => "holds",
+            (OrderAnswer::DoesNotHold, _) => "does not hold",
+            (OrderAnswer::Undecided, _) => "undecided",
         };
         let mut row = vec![(*of).to_owned(), (*order).to_owned()];
         row.extend(measured.map(number));
@@ -204,7 +206,7 @@ fn orders(completions: &Completions) -> String {
         "\nthe orders of poll22-5, per I/O (the paper finds them per second, on a saturated device)\n",
     );
     text += &grid.render();
-    text += if completions.orders.iter().any(|order| order.answer == Answer::Emulated) {
+    text += if completions.orders.iter().any(|order| order.answer == OrderAnswer::Emulated) {
         "  not decided: spins mean nothing under emulation\n"
     } else {
         "  by Welch's tests at 5 %, after Holm's correction over all of them\n"
@@ -213,7 +215,7 @@ fn orders(completions: &Completions) -> String {
     text
 }
 
-fn table(rows: &[TableRow]) -> String {
+fn table(rows: &[PaperRow]) -> String {
     let heads =
         ["i per I/O", "p per I/O", "h per I/O", "i M/s", "p M/s", "h M/s", "i ~/IO", "p ~/IO", "h ~/IO"];
     let columns = heads.map(|head| (head, Align::Right));

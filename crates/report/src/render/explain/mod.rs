@@ -6,7 +6,7 @@ mod sentences;
 use super::grid::{Align, Grid, escape, wrap};
 use super::number::thousands;
 use crate::analysis::explain::{
-    Block, ByLength, Column, Explanation, Figure, FunctionRow, Marginal, Parts, Row, UNKNOWN,
+    ByLength, Column, CostRow, Explanation, FunctionRow, Marginal, MeanSpread, Parts, UNKNOWN, WorkloadCosts,
 };
 use iopj_core::{CostSource, Space};
 use iopj_store::Generator;
@@ -36,7 +36,7 @@ pub fn explanation(explanation: &Explanation) -> String {
     text
 }
 
-fn block(block: &Block) -> String {
+fn block(block: &WorkloadCosts) -> String {
     let generator = block.generator.as_str();
     let mut text = format!("\n{}, {}, {generator}\n", block.workload.title(), block.workload.length_text());
     text += &wrap(&source(&block.source), WIDTH, "");
@@ -56,7 +56,7 @@ fn block(block: &Block) -> String {
         block,
         &[("", Align::Left)],
         &block.totals,
-        |row: &Row| vec![row.name.replace('_', " ")],
+        |row: &CostRow| vec![row.name.replace('_', " ")],
         spread,
     );
     for parts in &block.parts {
@@ -116,17 +116,17 @@ fn settings(settings: &BTreeMap<String, String>) -> String {
 
 /// Something with a figure for each column.
 trait Figures {
-    fn figures(&self) -> &[Option<Figure>];
+    fn figures(&self) -> &[Option<MeanSpread>];
 }
 
-impl Figures for Row {
-    fn figures(&self) -> &[Option<Figure>] {
+impl Figures for CostRow {
+    fn figures(&self) -> &[Option<MeanSpread>] {
         &self.figures
     }
 }
 
 impl Figures for FunctionRow {
-    fn figures(&self) -> &[Option<Figure>] {
+    fn figures(&self) -> &[Option<MeanSpread>] {
         &self.figures
     }
 }
@@ -134,11 +134,11 @@ impl Figures for FunctionRow {
 /// The rows with what `head` says of each and a cell for each column; in several tables where one would be
 /// too wide.
 fn tables<R: Figures>(
-    block: &Block,
+    block: &WorkloadCosts,
     heads: &[(&str, Align)],
     rows: &[R],
     head: impl Fn(&R) -> Vec<String>,
-    cell: impl Fn(&R, usize, Figure) -> String,
+    cell: impl Fn(&R, usize, MeanSpread) -> String,
 ) -> String {
     let columns: Vec<usize> = (0..block.columns.len()).collect();
     let one = |abreast: &[usize]| {
@@ -158,11 +158,11 @@ fn tables<R: Figures>(
 }
 
 /// A column's letter, with a mark if it was refuted.
-fn marked(block: &Block, at: usize) -> String {
+fn marked(block: &WorkloadCosts, at: usize) -> String {
     letter(at) + if block.columns[at].refuted { " (refuted)" } else { "" }
 }
 
-fn spread<R>(_: &R, _: usize, figure: Figure) -> String {
+fn spread<R>(_: &R, _: usize, figure: MeanSpread) -> String {
     match figure.stddev {
         Some(0.0) => format!("{} ± 0", number(figure.mean)),
         Some(stddev) => format!("{} ± {}", number(figure.mean), decimals(stddev, places(figure.mean))),
@@ -170,10 +170,10 @@ fn spread<R>(_: &R, _: usize, figure: Figure) -> String {
     }
 }
 
-fn by_part(block: &Block, parts: &Parts) -> String {
+fn by_part(block: &WorkloadCosts, parts: &Parts) -> String {
     let title = parts.measure.title();
     let mut text = format!("\n{title} per I/O in the kernel by source directory\n");
-    let unknown = |row: &Row, at: usize, figure: Figure| {
+    let unknown = |row: &CostRow, at: usize, figure: MeanSpread| {
         let share = if row.name == UNKNOWN {
             format!(" ({:.1} %)", parts.unknown_percent[at])
         } else {
@@ -183,11 +183,11 @@ fn by_part(block: &Block, parts: &Parts) -> String {
     };
     text += &tables(block, &[("", Align::Left)], &folded(parts), |row| vec![row.name.clone()], unknown);
     text += &format!("\n{title} per I/O by the groups of the paper\n");
-    let mean = |_: &Row, _: usize, figure: Figure| number(figure.mean);
+    let mean = |_: &CostRow, _: usize, figure: MeanSpread| number(figure.mean);
     text += &tables(block, &[("", Align::Left)], &parts.groups, |row| vec![indented(&row.name)], mean);
     text += &format!("\n{title} per I/O in the kernel by function, without those that it calls\n");
     let heads = [("function", Align::Left), ("directory", Align::Left)];
-    let mean = |_: &FunctionRow, _: usize, figure: Figure| number(figure.mean);
+    let mean = |_: &FunctionRow, _: usize, figure: MeanSpread| number(figure.mean);
     text + &tables(block, &heads, &parts.functions, function, mean)
 }
 
@@ -205,22 +205,24 @@ fn function(row: &FunctionRow) -> Vec<String> {
 }
 
 /// The directories, small ones in one row before `unknown`.
-fn folded(parts: &Parts) -> Vec<Row> {
-    let mean = |figure: &Option<Figure>| figure.map_or(0.0, |figure| figure.mean);
+fn folded(parts: &Parts) -> Vec<CostRow> {
+    let mean = |figure: &Option<MeanSpread>| figure.map_or(0.0, |figure| figure.mean);
     let columns = parts.unknown_percent.len();
-    let sum = |rows: &[Row], column: usize| rows.iter().map(|row| mean(&row.figures[column])).sum::<f64>();
+    let sum =
+        |rows: &[CostRow], column: usize| rows.iter().map(|row| mean(&row.figures[column])).sum::<f64>();
     let totals: Vec<f64> = (0..columns).map(|column| sum(&parts.directories, column)).collect();
-    let is_small = |row: &Row| {
+    let is_small = |row: &CostRow| {
         row.name != UNKNOWN && row.figures.iter().zip(&totals).all(|(f, total)| mean(f) < SMALL * total)
     };
-    let (small, mut rows): (Vec<Row>, Vec<Row>) = parts.directories.iter().cloned().partition(is_small);
+    let (small, mut rows): (Vec<CostRow>, Vec<CostRow>) =
+        parts.directories.iter().cloned().partition(is_small);
     if small.len() < 2 {
         return parts.directories.clone();
     }
     let figure = |column: usize| {
-        small[0].figures[column].map(|one| Figure { mean: sum(&small, column), stddev: None, ..one })
+        small[0].figures[column].map(|one| MeanSpread { mean: sum(&small, column), stddev: None, ..one })
     };
-    let others = Row {
+    let others = CostRow {
         name: format!("{} others, each below {:.0} %", small.len(), 100.0 * SMALL),
         figures: (0..columns).map(figure).collect(),
     };

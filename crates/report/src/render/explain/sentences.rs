@@ -2,7 +2,7 @@
 
 use super::super::grid::{escape, wrap};
 use super::{WIDTH, letter, letters, name, number, signed};
-use crate::analysis::explain::{Block, Change, Difference};
+use crate::analysis::explain::{CostChange, PathDifference, WorkloadCosts};
 
 /// Changes of events per I/O smaller than this go without saying.
 const EVENT: f64 = 0.05;
@@ -10,7 +10,7 @@ const EVENT: f64 = 0.05;
 const NAMED: usize = 8;
 
 /// A paragraph for each path that is held against another.
-pub(super) fn differences(block: &Block) -> String {
+pub(super) fn differences(block: &WorkloadCosts) -> String {
     if block.differences.is_empty() {
         return String::new();
     }
@@ -27,12 +27,12 @@ pub(super) fn differences(block: &Block) -> String {
     text
 }
 
-fn sentence(block: &Block, difference: &Difference) -> String {
-    let Difference { path, from, measure, kernel, .. } = difference;
+fn sentence(block: &WorkloadCosts, difference: &PathDifference) -> String {
+    let PathDifference { path, from, measure, kernel, .. } = difference;
     let of = |at: usize| format!("{} ({})", name(&block.columns[at]), letter(at));
-    let named: Vec<&Change> =
+    let named: Vec<&CostChange> =
         difference.parts.iter().filter(|part| part.is_beyond_noise() != Some(false)).collect();
-    let part = |(at, part): (usize, &&Change)| match at {
+    let part = |(at, part): (usize, &&CostChange)| match at {
         0 => format!("{} {} in {}", signed(part.change), measure.title(), part.name),
         _ => format!("{} in {}", signed(part.change), part.name),
     };
@@ -57,8 +57,8 @@ fn sentence(block: &Block, difference: &Difference) -> String {
 }
 
 /// Such as `adds one sleep and saves 0.98 interrupts`.
-fn events(events: &[Change]) -> Option<String> {
-    let told = |change: &&Change| change.change.abs() >= EVENT && change.is_beyond_noise() != Some(false);
+fn events(events: &[CostChange]) -> Option<String> {
+    let told = |change: &&CostChange| change.change.abs() >= EVENT && change.is_beyond_noise() != Some(false);
     let those = |sign: f64| -> Vec<String> {
         events.iter().filter(told).filter(|change| change.change * sign > 0.0).map(amount).collect()
     };
@@ -70,7 +70,7 @@ fn events(events: &[Change]) -> Option<String> {
     (!told.is_empty()).then(|| told.join(" and "))
 }
 
-fn amount(change: &Change) -> String {
+fn amount(change: &CostChange) -> String {
     let size = change.change.abs();
     if (size - 1.0).abs() < EVENT {
         return format!("one {}", change.name.trim_end_matches('s'));
@@ -79,7 +79,7 @@ fn amount(change: &Change) -> String {
 }
 
 /// The io_uring path that costs the kernel least.
-pub(super) fn fewest(block: &Block) -> String {
+pub(super) fn fewest(block: &WorkloadCosts) -> String {
     let Some(fewest) = &block.fewest else { return String::new() };
     let column = |at: usize| format!("{} ({})", name(&block.columns[at]), letter(at));
     let mut words = format!(

@@ -6,11 +6,13 @@ use super::model::{Dimension, Model, Series, shown};
 use super::steady;
 use super::svg::map::{self, Map};
 use super::text::{escape, exact, list, plural, readable, slug};
-use crate::analysis::apart::{ApartMap, apart_maps};
 use crate::analysis::contrast::{Contrast, in_blocks};
 use crate::analysis::metric::Metric;
 use crate::analysis::stats::{LEVEL, Ratio};
-use crate::analysis::winner::{AxisValue, Cell, Decision, Place, Question, WinnerMap, winner_maps};
+use crate::analysis::winner::{
+    AxisValue, Decision, MapCell, RankedPath, WinnerMap, WinnerQuestion, winner_maps,
+};
+use crate::analysis::without_unsteady::{MapWithoutUnsteady, maps_without_unsteady};
 use crate::render::steady::{decision, without_words};
 use iopj_core::Workload;
 use std::fmt::Write;
@@ -42,7 +44,8 @@ pub(super) fn section(model: &Model<'_>) -> Section {
     let (mut left_out, mut incomplete) = (0, 0);
     // All metrics give the same maps in the same order: those at one place are a group.
     loop {
-        let group: Vec<(WinnerMap, Option<ApartMap>)> = all.iter_mut().filter_map(Iterator::next).collect();
+        let group: Vec<(WinnerMap, Option<MapWithoutUnsteady>)> =
+            all.iter_mut().filter_map(Iterator::next).collect();
         let Some((first, _)) = group.first() else { break };
         left_out += first.left_out().total();
         incomplete += group.iter().map(|(map, _)| map.left_out().energy_incomplete).sum::<usize>();
@@ -86,8 +89,9 @@ fn heading(model: &Model<'_>, metric: Metric) -> String {
 
 fn maps(model: &Model<'_>, metric: Metric, x: Dimension, y: Dimension) -> Vec<WinnerMap> {
     // The axes differ, so that there is no error to tell.
-    let question = Question::new(metric, x.axis(), y.axis());
-    let of_study = |question: Question| Question { admission: model.admission, ..question.of(model.study) };
+    let question = WinnerQuestion::new(metric, x.axis(), y.axis());
+    let of_study =
+        |question: WinnerQuestion| WinnerQuestion { admission: model.admission, ..question.of(model.study) };
     question.map_or(Vec::new(), |question| winner_maps(model.trials, &of_study(question)))
 }
 
@@ -97,10 +101,10 @@ fn maps_with_apart(
     metric: Metric,
     x: Dimension,
     y: Dimension,
-) -> impl Iterator<Item = (WinnerMap, Option<ApartMap>)> {
+) -> impl Iterator<Item = (WinnerMap, Option<MapWithoutUnsteady>)> {
     let maps = maps(model, metric, x, y);
     let question = maps.first().map(|map| map.question);
-    let apart = question.map(|question| apart_maps(model.study, model.trials, &question, &maps));
+    let apart = question.map(|question| maps_without_unsteady(model.study, model.trials, &question, &maps));
     maps.into_iter().zip(apart.unwrap_or_default())
 }
 
@@ -117,7 +121,7 @@ fn suffix<'a>(model: &'a Model<'_>, map: &WinnerMap) -> &'a str {
 
 fn figure(
     model: &Model<'_>,
-    (winners, apart): (&WinnerMap, Option<&ApartMap>),
+    (winners, apart): (&WinnerMap, Option<&MapWithoutUnsteady>),
     (x, y): (Dimension, Dimension),
     rest: &str,
 ) -> Option<Figure> {
@@ -183,10 +187,10 @@ fn position(places: &[AxisValue], place: &AxisValue) -> Option<usize> {
     places.iter().position(|one| one == place)
 }
 
-fn drawn(model: &Model<'_>, map: &WinnerMap, cell: &Cell, at: (usize, usize), series: usize) -> map::Cell {
+fn drawn(model: &Model<'_>, map: &WinnerMap, cell: &MapCell, at: (usize, usize), series: usize) -> map::Cell {
     let decision = cell.decision();
     let (unit, factor) = shown(map.question.metric);
-    let value = |place: &Place| readable(place.summary.mean * factor);
+    let value = |place: &RankedPath| readable(place.summary.mean * factor);
     let places = cell.ranking.iter().take(2).map(|place| format!("{} {}", place.path, value(place)));
     let tip = if model.cells.len() > TIPPED_CELLS {
         String::new()
@@ -209,7 +213,7 @@ fn drawn(model: &Model<'_>, map: &WinnerMap, cell: &Cell, at: (usize, usize), se
 }
 
 /// Marks a cell that is decided otherwise without the unsteady trials, and says how.
-fn mark_otherwise(drawn: &mut map::Cell, apart: &ApartMap, at: (AxisValue, AxisValue)) {
+fn mark_otherwise(drawn: &mut map::Cell, apart: &MapWithoutUnsteady, at: (AxisValue, AxisValue)) {
     let Some(cell) = apart.cells.iter().find(|cell| cell.at == at) else { return };
     drawn.otherwise = true;
     let parts =
@@ -218,7 +222,7 @@ fn mark_otherwise(drawn: &mut map::Cell, apart: &ApartMap, at: (AxisValue, AxisV
 }
 
 /// How far the next path is from the best: in per cent of the best, or as a factor where that reads better.
-fn margin(cell: &Cell) -> String {
+fn margin(cell: &MapCell) -> String {
     let [best, next, ..] = cell.ranking.as_slice() else { return String::new() };
     match next.summary.mean / best.summary.mean {
         // Of a count the best path may have none at all: then what the next has is said as it is.
@@ -228,7 +232,7 @@ fn margin(cell: &Cell) -> String {
     }
 }
 
-fn row(map: &WinnerMap, cell: &Cell, (x, y): (&AxisValue, &AxisValue)) -> Vec<String> {
+fn row(map: &WinnerMap, cell: &MapCell, (x, y): (&AxisValue, &AxisValue)) -> Vec<String> {
     let place = |index: usize| cell.ranking.get(index);
     let path = |index| place(index).map_or(String::new(), |place| place.path.to_string());
     let mean = |index| {
@@ -297,7 +301,7 @@ pub(super) fn bests(model: &Model<'_>, metric: Metric) -> Bests {
     Bests { metric, all: bests.into_iter().map(|(_, best)| best).collect() }
 }
 
-fn best(model: &Model<'_>, map: &WinnerMap, cell: &Cell, workload: usize) -> Option<Best> {
+fn best(model: &Model<'_>, map: &WinnerMap, cell: &MapCell, workload: usize) -> Option<Best> {
     let first = cell.ranking.first()?;
     let series = |path| model.series_like(path, map.generator, &map.settings);
     let label = |path| series(path).map_or(String::new(), |series| model.series[series].label.clone());
@@ -307,7 +311,7 @@ fn best(model: &Model<'_>, map: &WinnerMap, cell: &Cell, workload: usize) -> Opt
     };
     let own = series(first.path)?;
     let data = model.cells_of(workload).find(|cell| cell.series == own)?;
-    let is_told = |place: &Place| place.p.is_none_or(|p| p <= LEVEL);
+    let is_told = |place: &RankedPath| place.p.is_none_or(|p| p <= LEVEL);
     let worst = cell.ranking[1..]
         .iter()
         .rev()

@@ -8,8 +8,8 @@ use super::svg::swatch;
 use super::text::{capital, escape, plural, readable};
 use super::{COLOURS, FIGURE_STYLE, SCRIPT, SCRIPT_SHA256, STYLE, light_style};
 use crate::analysis::Admission;
-use crate::analysis::claims::{Answer, Machine, decide};
-use crate::analysis::energy::incomplete;
+use crate::analysis::claims::{Answer, ClaimContext, decide};
+use crate::analysis::energy::uncovered;
 use crate::analysis::metric::Metric;
 use crate::render::emulated::{self, banner};
 use crate::render::number::thousands;
@@ -137,7 +137,7 @@ fn summary(study: &StudyRecord, model: &Model<'_>, bests: &[Bests]) -> String {
             .trials
             .iter()
             .any(|trial| Admission { with_unproven: true, ..model.admission }.admit(trial).is_ok());
-        let why = model.admission.nobody(model.trials).filter(|_| unranked).map_or_else(
+        let why = model.admission.why_none_competes(model.trials).filter(|_| unranked).map_or_else(
             || {
                 "No trial stands: all of them were refuted, failed or incomplete, so that no path can be \
                  ranked."
@@ -229,7 +229,7 @@ fn best_row(model: &Model<'_>, best: &Best) -> String {
 fn energy_incomplete(model: &Model<'_>) -> String {
     let Some(source) = &model.source else { return String::new() };
     let mut reasons: Vec<(&str, Vec<String>)> = Vec::new();
-    for one in incomplete(model.trials, source) {
+    for one in uncovered(model.trials, source) {
         let name = format!(
             "{}, {}, replicate {}",
             one.trial.path,
@@ -407,7 +407,7 @@ fn note(Note { words, items }: &Note) -> String {
 
 /// The papers' claims that this store decides, and how many it does not.
 fn claims_section(study: &StudyRecord, trials: &[Trial], admission: Admission) -> String {
-    let claims = decide(trials, &Machine::of(study, trials, admission));
+    let claims = decide(trials, &ClaimContext::of(study, trials, admission));
     let mut html = String::from("<section id=\"claims\"><h2>Claims of the papers</h2>");
     let mut rows = String::new();
     for claim in &claims {

@@ -4,7 +4,7 @@ use super::figures::{Figure, Group, Section, words};
 use super::model::Model;
 use super::svg::power::{self, Chart, Stroke};
 use super::text::{exact, slug};
-use crate::analysis::power::{PowerTrace, Window};
+use crate::analysis::power::{PowerTrace, TrialWindow};
 use iopj_core::{IoPath, PowerReading};
 use iopj_store::Trial;
 use std::collections::HashMap;
@@ -37,16 +37,16 @@ fn series_by_window(model: &Model<'_>) -> SeriesByWindow {
 
 fn figure(model: &Model<'_>, trace: &PowerTrace, series: &SeriesByWindow) -> Option<Figure> {
     let (first, last) = (trace.readings.first()?.at_ns, trace.readings.last()?.at_ns);
-    let series = |window: &Window| {
+    let series = |window: &TrialWindow| {
         let known = series.get(&(window.path, [window.begin_ns, window.end_ns])).copied();
         known.or_else(|| model.series.iter().position(|series| series.path == window.path))
     };
-    let known: Vec<(usize, &Window)> =
+    let known: Vec<(usize, &TrialWindow)> =
         trace.windows.iter().filter_map(|window| Some((series(window)?, window))).collect();
     let start = known.iter().map(|(_, window)| window.begin_ns).fold(first, u64::min);
     let end = known.iter().map(|(_, window)| window.end_ns).fold(last, u64::max);
     let seconds = |at_ns: u64| at_ns.saturating_sub(start) as f64 / 1e9;
-    let stroke = |(series, window): &(usize, &Window)| Stroke {
+    let stroke = |(series, window): &(usize, &TrialWindow)| Stroke {
         series: *series,
         from_s: seconds(window.begin_ns),
         until_s: seconds(window.end_ns),

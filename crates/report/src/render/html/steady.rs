@@ -3,15 +3,17 @@
 use super::figures::Note;
 use super::text::{capital, escape, readable};
 use crate::analysis::Admission;
-use crate::analysis::apart::{ApartCell, ApartMap, Redecided, apart};
-use crate::analysis::cells::Times;
-use crate::analysis::winner::{Question, WinnerMap};
+use crate::analysis::winner::{WinnerMap, WinnerQuestion};
+use crate::analysis::without_unsteady::{
+    MapWithoutUnsteady, Redecided, UnsteadyCell, tables_without_unsteady,
+};
+use crate::analysis::workload_table::Times;
 use crate::render::steady::{decision, first_words, map_words, plain_name};
 use iopj_store::{StudyRecord, Trial};
 
 /// A table of the cells that have such trials; nothing where all were steady.
 pub(super) fn without(study: &StudyRecord, trials: &[Trial], admission: Admission) -> String {
-    let Some(apart) = apart(study, trials, admission) else { return String::new() };
+    let Some(apart) = tables_without_unsteady(study, trials, admission) else { return String::new() };
     let rows: String = apart.cells.iter().map(row).collect();
     let firsts: String =
         apart.firsts.iter().map(|first| format!("<li>{}</li>", escape(&first_words(first)))).collect();
@@ -29,8 +31,8 @@ pub(super) fn without(study: &StudyRecord, trials: &[Trial], admission: Admissio
 }
 
 /// What stands under a winner map that has such trials: the cells that are decided otherwise without them.
-pub(super) fn note(map: &WinnerMap, apart: &ApartMap) -> Note {
-    let Question { x, y, .. } = map.question;
+pub(super) fn note(map: &WinnerMap, apart: &MapWithoutUnsteady) -> Note {
+    let WinnerQuestion { x, y, .. } = map.question;
     let item = |Redecided { at: (down, across), with, without }: &Redecided| {
         let [with, without] = [with, without].map(decision);
         format!("{} {across}, {} {down}: {with} with them, {without} without", x.as_str(), y.as_str())
@@ -42,7 +44,7 @@ pub(super) fn note(map: &WinnerMap, apart: &ApartMap) -> Note {
     }
 }
 
-fn row(cell: &ApartCell) -> String {
+fn row(cell: &UnsteadyCell) -> String {
     let figure = |times: Option<&Times>, of: fn(&Times) -> f64| {
         times.map_or_else(|| "\u{2013}".to_owned(), |times| readable(of(times)))
     };

@@ -1,21 +1,21 @@
 //! Parts of claims that are not one comparison of two cells: that hold under some workload, about figures of
 //! several cells, or by a rule of their own.
 
-use super::rule::{Cell, Comparison, Metric, Relation, Shape, Test, answer, held};
-use super::{Answer, Effect, Figure, Part};
-use crate::analysis::contrast::{Plan, Sample};
+use super::rule::{ClaimCell, ClaimMetric, Comparison, Relation, Shape, Test, answer, held};
+use super::{Answer, ClaimFigure, Effect, Part};
+use crate::analysis::contrast::{Sample, TestPlan};
 use crate::analysis::stats::{LEVEL, summarize};
 use iopj_core::IoPath;
 
 /// A part that holds if under one workload at least all comparisons do.
-pub(super) struct Somewhere<'a> {
+pub(super) struct SomeWorkload<'a> {
     /// What is claimed.
     pub(super) text: String,
     /// The comparisons under each workload; not empty.
     pub(super) workloads: Vec<(Shape, Vec<Comparison<'a>>)>,
 }
 
-impl<'a> Somewhere<'a> {
+impl<'a> SomeWorkload<'a> {
     pub(super) fn comparisons(&self) -> impl Iterator<Item = &Comparison<'a>> {
         self.workloads.iter().flat_map(|(_, comparisons)| comparisons)
     }
@@ -76,7 +76,7 @@ impl<'a> Somewhere<'a> {
 }
 
 /// A figure that is made of several cells, block by block, claimed to be less or more than another.
-pub(super) struct Derived<'a> {
+pub(super) struct DerivedFigures<'a> {
     /// What is claimed.
     pub(super) text: String,
     /// Under which workload.
@@ -84,7 +84,7 @@ pub(super) struct Derived<'a> {
     /// Less or more.
     pub(super) relation: Relation,
     /// How the two are compared, but for the family.
-    pub(super) plan: Plan,
+    pub(super) plan: TestPlan,
     /// Its values, and those that it is compared with.
     pub(super) samples: [Sample; 2],
     /// The figures' names and what the paper prints of them.
@@ -92,25 +92,25 @@ pub(super) struct Derived<'a> {
     /// Their unit.
     pub(super) unit: &'static str,
     /// The cells that they are made of.
-    pub(super) cells: Vec<Cell<'a>>,
+    pub(super) cells: Vec<ClaimCell<'a>>,
     /// What these lack to be asked.
     pub(super) missing: Vec<String>,
 }
 
-impl Derived<'_> {
+impl DerivedFigures<'_> {
     /// As of a comparison; only if nothing is missing.
     pub(super) fn test(&self, family: usize) -> Test {
-        held(self.relation, Plan { family, ..self.plan }, &self.samples[0], &self.samples[1])
+        held(self.relation, TestPlan { family, ..self.plan }, &self.samples[0], &self.samples[1])
     }
 
     /// `tested` is its test after Holm's correction over a family of so many.
     pub(super) fn part(self, tested: Test, family: usize) -> Part {
-        let plan = Plan { family, ..self.plan };
+        let plan = TestPlan { family, ..self.plan };
         let effect = plan.contrast(&self.samples[0], &self.samples[1]).map(|one| Effect::of(&one));
         let figure = |(sample, (of, published)): (Sample, (String, Option<f64>))| {
             let values: Vec<f64> = sample.into_iter().map(|(_, value)| value).collect();
             let summary = summarize(&values);
-            Figure {
+            ClaimFigure {
                 of,
                 unit: self.unit,
                 replicates: values.len(),
@@ -131,7 +131,7 @@ impl Derived<'_> {
 
 /// A part that is claimed generally: it holds in more than half of the cells that are decided. A cell is
 /// decided where its test is after Holm's correction; the share is printed.
-pub(super) struct Generally<'a> {
+pub(super) struct MostCells<'a> {
     /// What is claimed of each cell.
     pub(super) text: String,
     /// The cells.
@@ -144,8 +144,8 @@ pub(super) struct Each<'a> {
     pub(super) all: Vec<Comparison<'a>>,
 }
 
-impl<'a> Generally<'a> {
-    pub(super) fn cells(&self) -> impl Iterator<Item = &Cell<'a>> {
+impl<'a> MostCells<'a> {
+    pub(super) fn cells(&self) -> impl Iterator<Item = &ClaimCell<'a>> {
         self.each.iter().flat_map(|each| &each.all).flat_map(Comparison::cells)
     }
 
@@ -169,7 +169,7 @@ impl<'a> Generally<'a> {
             _ => Answer::DoesNotHold,
         };
         let share = 100.0 * with as f64 / decided.max(1) as f64;
-        let figure = |of: &str, unit, value: f64| Figure {
+        let figure = |of: &str, unit, value: f64| ClaimFigure {
             of: of.to_owned(),
             unit,
             replicates: 1,
@@ -206,7 +206,7 @@ fn all_hold(comparisons: &[Comparison<'_>], family: usize) -> Test {
 }
 
 /// A part that was decided by a rule of its own.
-pub(super) struct Stated<'a> {
+pub(super) struct OwnRule<'a> {
     /// What is claimed.
     pub(super) text: String,
     /// Under which workload; empty for many.
@@ -214,14 +214,14 @@ pub(super) struct Stated<'a> {
     /// Its answer.
     pub(super) answer: Answer,
     /// The figures that decide it.
-    pub(super) figures: Vec<Figure>,
+    pub(super) figures: Vec<ClaimFigure>,
     /// The p-value that it rests on, without correction.
     pub(super) p: Option<f64>,
     /// The cells that it is about.
-    pub(super) cells: Vec<Cell<'a>>,
+    pub(super) cells: Vec<ClaimCell<'a>>,
 }
 
-impl Stated<'_> {
+impl OwnRule<'_> {
     pub(super) fn part(self) -> Part {
         Part {
             text: self.text,
@@ -237,22 +237,22 @@ impl Stated<'_> {
 
 /// Of the cells whose path fits and that have the figure, the one of the greatest mean.
 pub(super) fn greatest<'a, 'c>(
-    cells: &'c [Cell<'a>],
-    metric: Metric,
+    cells: &'c [ClaimCell<'a>],
+    metric: ClaimMetric,
     fits: impl Fn(&IoPath) -> bool,
-) -> Option<&'c Cell<'a>> {
+) -> Option<&'c ClaimCell<'a>> {
     ranked(cells, metric, fits).pop()
 }
 
 /// Those whose path fits and that have the figure, the one of the least mean first.
 pub(super) fn ranked<'a, 'c>(
-    cells: &'c [Cell<'a>],
-    metric: Metric,
+    cells: &'c [ClaimCell<'a>],
+    metric: ClaimMetric,
     fits: impl Fn(&IoPath) -> bool,
-) -> Vec<&'c Cell<'a>> {
+) -> Vec<&'c ClaimCell<'a>> {
     let with =
         cells.iter().filter(|cell| fits(&cell.path)).filter_map(|cell| Some((cell.mean(metric)?, cell)));
-    let mut with: Vec<(f64, &Cell<'a>)> = with.collect();
+    let mut with: Vec<(f64, &ClaimCell<'a>)> = with.collect();
     with.sort_by(|(a, _), (b, _)| a.total_cmp(b));
     with.into_iter().map(|(_, cell)| cell).collect()
 }

@@ -2,7 +2,7 @@
 
 use super::admission::Admission;
 use super::cost::Costs;
-use super::energy::{self, Energy};
+use super::energy::{self, CellEnergy};
 use super::metric::Metric;
 use iopj_core::{IoPath, VerdictKind, Workload};
 use iopj_store::{EnergySource, Generator, Measurement, Outcome, StudyRecord, Trial, histogram};
@@ -11,18 +11,18 @@ use std::collections::BTreeMap;
 /// The paths of one workload: those that compete, the one of least mean latency first; then, unranked, the
 /// others, refuted ones last. Where times mean nothing the paths stand in their own order.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Table {
+pub struct WorkloadTable {
     /// The workload.
     pub workload: Workload,
     /// What emulated the processor: then no row has [`Times`].
     pub emulated: Option<String>,
     /// Its cells.
-    pub rows: Vec<Row>,
+    pub rows: Vec<CellRow>,
 }
 
 /// One cell: a path under a workload, settings and a generator, over its replicates.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Row {
+pub struct CellRow {
     /// The path that was asked for.
     pub path: IoPath,
     /// Settings of the study, by name.
@@ -35,7 +35,7 @@ pub struct Row {
     pub failed: usize,
     /// Means over the trials that compete; where none does over the unproven ones, and where all were refuted
     /// over those; absent where none was measured.
-    pub figures: Option<Figures>,
+    pub figures: Option<CellMeans>,
     /// A trial of it competes.
     pub competes: bool,
     /// An unproven trial of it competes.
@@ -51,7 +51,7 @@ pub struct Row {
     pub preconditioning: Option<String>,
 }
 
-impl Table {
+impl WorkloadTable {
     /// The meter and scope of its energy, one for all tables of a store; absent without any, and under
     /// emulation.
     pub fn energy(&self) -> Option<&EnergySource> {
@@ -59,7 +59,7 @@ impl Table {
     }
 }
 
-impl Row {
+impl CellRow {
     /// True if every measured trial was refuted.
     pub fn is_refuted(&self) -> bool {
         !self.verdicts.is_empty() && self.verdicts.iter().all(|(kind, _)| *kind == VerdictKind::Refuted)
@@ -72,7 +72,7 @@ impl Row {
 
 /// What the replicates of a cell show together.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Figures {
+pub struct CellMeans {
     /// Trials.
     pub replicates: usize,
     /// What was measured by a clock; absent under emulation, where it means nothing.
@@ -88,7 +88,7 @@ pub struct Figures {
     /// Instructions, loads and stores, where they were counted or sampled.
     pub costs: Option<Costs>,
     /// Energy by the table's source; absent where it took part in no replicate.
-    pub energy: Option<Energy>,
+    pub energy: Option<CellEnergy>,
 }
 
 /// Times, rates and shares: means of rates and of mean latencies, percentiles of all I/Os.
@@ -113,7 +113,7 @@ pub struct Times {
 }
 
 /// A table for each workload, in the order in which the workloads first stand in `trials`.
-pub fn tables(study: &StudyRecord, trials: &[Trial], admission: Admission) -> Vec<Table> {
+pub fn workload_tables(study: &StudyRecord, trials: &[Trial], admission: Admission) -> Vec<WorkloadTable> {
     let mut workloads: Vec<&Workload> = Vec::new();
     for trial in trials {
         if !workloads.contains(&&trial.workload) {
@@ -127,7 +127,11 @@ pub fn tables(study: &StudyRecord, trials: &[Trial], admission: Admission) -> Ve
     let shown = Shown { timed: emulated.is_none(), energy: energy.as_ref(), admission };
     let table = |workload: &Workload| {
         let of_workload: Vec<&Trial> = trials.iter().filter(|trial| trial.workload == *workload).collect();
-        Table { workload: workload.clone(), emulated: emulated.cloned(), rows: rows(&of_workload, &shown) }
+        WorkloadTable {
+            workload: workload.clone(),
+            emulated: emulated.cloned(),
+            rows: rows(&of_workload, &shown),
+        }
     };
     workloads.into_iter().map(table).collect()
 }
@@ -141,7 +145,7 @@ struct Shown<'a> {
     admission: Admission,
 }
 
-fn rows(trials: &[&Trial], shown: &Shown<'_>) -> Vec<Row> {
+fn rows(trials: &[&Trial], shown: &Shown<'_>) -> Vec<CellRow> {
     let mut cells: Vec<(&Trial, Vec<&Trial>)> = Vec::new();
     for trial in trials.iter().copied() {
         let same = |first: &Trial| {
@@ -152,9 +156,9 @@ fn rows(trials: &[&Trial], shown: &Shown<'_>) -> Vec<Row> {
             None => cells.push((trial, vec![trial])),
         }
     }
-    let mut rows: Vec<Row> = cells.into_iter().map(|(first, all)| row(first, &all, shown)).collect();
+    let mut rows: Vec<CellRow> = cells.into_iter().map(|(first, all)| row(first, &all, shown)).collect();
     rows.sort_by(|a, b| order(a).partial_cmp(&order(b)).unwrap_or(std::cmp::Ordering::Equal));
-    let first = rows.iter().find(|row| row.competes).and_then(Row::mean_ns);
+    let first = rows.iter().find(|row| row.competes).and_then(CellRow::mean_ns);
     if let Some(first) = first.filter(|first| *first > 0.0) {
         for row in rows.iter_mut().filter(|row| row.competes) {
             row.slower = row.mean_ns().map(|mean_ns| mean_ns / first - 1.0);
@@ -165,7 +169,7 @@ fn rows(trials: &[&Trial], shown: &Shown<'_>) -> Vec<Row> {
 
 /// Rows that compete by latency, or by path without one; then the other ones that are not refuted, refuted
 /// ones, and those without figures.
-fn order(row: &Row) -> (u8, f64, IoPath) {
+fn order(row: &CellRow) -> (u8, f64, IoPath) {
     let rank = match &row.figures {
         Some(_) if row.competes => 0,
         Some(_) if !row.is_refuted() => 1,
@@ -175,7 +179,7 @@ fn order(row: &Row) -> (u8, f64, IoPath) {
     (rank, row.mean_ns().unwrap_or(0.0), row.path)
 }
 
-fn row(first: &Trial, trials: &[&Trial], shown: &Shown<'_>) -> Row {
+fn row(first: &Trial, trials: &[&Trial], shown: &Shown<'_>) -> CellRow {
     let measured: Vec<&Measurement> = trials.iter().filter_map(|trial| trial.outcome.measurement()).collect();
     let mut verdicts: BTreeMap<VerdictKind, usize> = BTreeMap::new();
     let mut reasons: Vec<String> = Vec::new();
@@ -207,7 +211,7 @@ fn row(first: &Trial, trials: &[&Trial], shown: &Shown<'_>) -> Row {
     let unrefuted = || measured.iter().copied().filter(|m| m.verdict.kind != VerdictKind::Refuted).collect();
     let bases: [Vec<&Measurement>; 2] = [competing.clone(), unrefuted()];
     let basis = bases.iter().find(|basis| !basis.is_empty()).unwrap_or(&measured);
-    Row {
+    CellRow {
         path: first.path,
         settings: first.settings.clone(),
         generator: first.generator,
@@ -223,7 +227,7 @@ fn row(first: &Trial, trials: &[&Trial], shown: &Shown<'_>) -> Row {
     }
 }
 
-fn figures(measured: &[&Measurement], shown: &Shown<'_>) -> Option<Figures> {
+fn figures(measured: &[&Measurement], shown: &Shown<'_>) -> Option<CellMeans> {
     if measured.is_empty() {
         return None;
     }
@@ -235,7 +239,7 @@ fn figures(measured: &[&Measurement], shown: &Shown<'_>) -> Option<Figures> {
             measured.iter().map(|measurement| metric.value(measurement, None)).collect();
         all.map(|all| all.iter().sum::<f64>() / all.len() as f64)
     };
-    Some(Figures {
+    Some(CellMeans {
         replicates: measured.len(),
         times: shown.timed.then(|| times(measured, mean)),
         context_switches_per_io: mean(&|m| m.context_switches_per_io),
@@ -243,7 +247,7 @@ fn figures(measured: &[&Measurement], shown: &Shown<'_>) -> Option<Figures> {
         system_calls_per_io: if_all(Metric::SystemCallsPerIo),
         sleeps_per_io: if_all(Metric::SleepsPerIo),
         costs: Costs::of(measured),
-        energy: shown.energy.and_then(|source| Energy::of(measured, source)),
+        energy: shown.energy.and_then(|source| CellEnergy::of(measured, source)),
     })
 }
 
@@ -275,8 +279,8 @@ pub(crate) mod tests {
     use super::*;
 
     /// A row that was measured three times, for tests of whoever renders it.
-    pub(crate) fn row(path: &str, iops: f64) -> Row {
-        let figures = Figures {
+    pub(crate) fn row(path: &str, iops: f64) -> CellRow {
+        let figures = CellMeans {
             replicates: 3,
             times: Some(Times {
                 iops,
@@ -295,7 +299,7 @@ pub(crate) mod tests {
             costs: None,
             energy: None,
         };
-        Row {
+        CellRow {
             path: path.parse().unwrap(),
             settings: BTreeMap::new(),
             generator: Generator::Native,

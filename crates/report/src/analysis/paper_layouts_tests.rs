@@ -3,7 +3,7 @@
 use super::*;
 use crate::analysis::claims::fixture::{Measured, cell, judge, workload};
 use crate::analysis::compare::tests::study;
-use crate::analysis::published::{self, BASIC, DESIGN, LATENCY};
+use crate::analysis::published::{self, COMPLETION_MODES, DESIGN, LATENCY};
 use crate::render::paper_tables;
 use iopj_core::VerdictKind;
 
@@ -11,11 +11,11 @@ use iopj_core::VerdictKind;
 const SPREAD: [f64; 3] = [-0.02, 0.0, 0.02];
 
 fn poll22() -> Vec<Trial> {
-    let row = |row: &published::Basic| {
+    let row = |row: &published::PublishedMode| {
         let measured = Measured { mean_us: row.latency_us, iops: row.iops, ..Measured::default() };
         cell(row.path, &workload(Rw::Randread, row.numjobs), measured, &SPREAD)
     };
-    BASIC.iter().flat_map(row).collect()
+    COMPLETION_MODES.iter().flat_map(row).collect()
 }
 
 fn iface23() -> Vec<Trial> {
@@ -52,7 +52,7 @@ fn completion_modes_come_out_as_poll22_prints_them() {
     // The paper's order is that of latency.
     let rows: Vec<String> = table.rows.iter().map(|row| row.path.to_string()).collect();
     assert_eq!(rows, ["posix-sio/syscall/poll", "posix-sio/syscall/hybrid", "posix-sio/syscall/interrupt"]);
-    for (row, printed) in table.rows.iter().zip(BASIC.chunks(2)) {
+    for (row, printed) in table.rows.iter().zip(COMPLETION_MODES.chunks(2)) {
         for (cell, printed) in row.cells.iter().zip(printed) {
             let cell = cell.unwrap();
             assert_eq!(cell.replicates, 3);

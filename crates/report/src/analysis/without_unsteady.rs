@@ -2,32 +2,32 @@
 //! place.
 
 use super::admission::Admission;
-use super::cells::{Row, Table, Times, tables};
-use super::contrast::{Plan, Sample, in_blocks};
+use super::contrast::{Sample, TestPlan, in_blocks};
 use super::metric::Metric;
 use super::stats::{LEVEL, Method, holm};
 use super::steady::is_unsteady;
-use super::winner::{AxisValue, Cell, Decision, Question, WinnerMap, maps_by};
+use super::winner::{AxisValue, Decision, MapCell, WinnerMap, WinnerQuestion, maps_by};
+use super::workload_table::{CellRow, Times, WorkloadTable, workload_tables};
 use iopj_core::{IoPath, Workload};
 use iopj_store::{StudyRecord, Trial};
 
 /// What a store shows with its unsteady trials and without.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Apart {
+pub struct WithoutUnsteady {
     /// The cells of which such trials compete.
-    pub cells: Vec<ApartCell>,
+    pub cells: Vec<UnsteadyCell>,
     /// The workloads whose path of least mean latency is told from all others with them and without, and is
     /// another one.
-    pub firsts: Vec<ApartFirst>,
+    pub firsts: Vec<OtherFirst>,
 }
 
 /// A cell that has unsteady trials.
 #[derive(Clone, Debug, PartialEq)]
-pub struct ApartCell {
+pub struct UnsteadyCell {
     /// Its workload.
     pub workload: Workload,
     /// Its path, settings and generator, with all of its trials' figures.
-    pub row: Row,
+    pub row: CellRow,
     /// How many of its trials that compete are unsteady.
     pub unsteady: usize,
     /// How many compete.
@@ -38,18 +38,18 @@ pub struct ApartCell {
 
 /// A workload whose first path depends on them.
 #[derive(Clone, Debug, PartialEq)]
-pub struct ApartFirst {
+pub struct OtherFirst {
     /// The workload.
     pub workload: Workload,
     /// The row of least mean latency with them.
-    pub with: Row,
+    pub with: CellRow,
     /// And without.
-    pub without: Row,
+    pub without: CellRow,
 }
 
 /// A winner map without the unsteady trials.
 #[derive(Clone, Debug, PartialEq)]
-pub struct ApartMap {
+pub struct MapWithoutUnsteady {
     /// How many trials of the map are unsteady and compete.
     pub trials: usize,
     /// The cells that are decided otherwise without them.
@@ -57,7 +57,7 @@ pub struct ApartMap {
 }
 
 /// What a cell decides: the first path, or all that are tied.
-pub type Decided = (Decision, Vec<IoPath>);
+pub type CellDecision = (Decision, Vec<IoPath>);
 
 /// A cell that is decided otherwise.
 #[derive(Clone, Debug, PartialEq)]
@@ -65,12 +65,12 @@ pub struct Redecided {
     /// Its places down and across.
     pub at: (AxisValue, AxisValue),
     /// The decision with the unsteady trials.
-    pub with: Decided,
+    pub with: CellDecision,
     /// And without.
-    pub without: Decided,
+    pub without: CellDecision,
 }
 
-impl ApartCell {
+impl UnsteadyCell {
     /// Its figures with them.
     pub fn with(&self) -> Option<&Times> {
         times(&self.row)
@@ -92,17 +92,22 @@ fn is_apart(trial: &Trial) -> bool {
 
 /// The figures of each cell of which unsteady trials compete, with them and without, and where the first path
 /// is told to be another; absent where there is no such cell.
-pub fn apart(study: &StudyRecord, trials: &[Trial], admission: Admission) -> Option<Apart> {
+pub fn tables_without_unsteady(
+    study: &StudyRecord,
+    trials: &[Trial],
+    admission: Admission,
+) -> Option<WithoutUnsteady> {
     let steady = steady_ones(study, trials)?;
-    let (with, without) = (tables(study, trials, admission), tables(study, &steady, admission));
+    let (with, without) =
+        (workload_tables(study, trials, admission), workload_tables(study, &steady, admission));
     let firsts_with = firsts(study, &with, trials, admission);
     let firsts_without = firsts(study, &without, &steady, admission);
-    let mut apart = Apart { cells: Vec::new(), firsts: Vec::new() };
+    let mut apart = WithoutUnsteady { cells: Vec::new(), firsts: Vec::new() };
     for (table, first) in with.iter().zip(firsts_with) {
         let at = without.iter().position(|other| other.workload == table.workload);
         let pair =
             first.zip(at.and_then(|at| firsts_without[at])).filter(|(with, without)| !is_same(with, without));
-        apart.firsts.extend(pair.map(|(with, without)| ApartFirst {
+        apart.firsts.extend(pair.map(|(with, without)| OtherFirst {
             workload: table.workload.clone(),
             with: with.clone(),
             without: without.clone(),
@@ -115,7 +120,7 @@ pub fn apart(study: &StudyRecord, trials: &[Trial], admission: Admission) -> Opt
                 let left = left.find(|left| left.competes && is_same(left, row));
                 let (workload, without) = (table.workload.clone(), left.and_then(times).cloned());
                 let (row, competing) = (row.clone(), competing.len());
-                apart.cells.push(ApartCell { workload, row, unsteady, competing, without });
+                apart.cells.push(UnsteadyCell { workload, row, unsteady, competing, without });
             }
         }
     }
@@ -126,14 +131,14 @@ pub fn apart(study: &StudyRecord, trials: &[Trial], admission: Admission) -> Opt
 /// after Holm's correction over the tables.
 fn firsts<'t>(
     study: &StudyRecord,
-    tables: &'t [Table],
+    tables: &'t [WorkloadTable],
     trials: &[Trial],
     admission: Admission,
-) -> Vec<Option<&'t Row>> {
+) -> Vec<Option<&'t CellRow>> {
     let method = if in_blocks(study) { Method::Paired } else { Method::Welch };
-    let plan = Plan { looks: study.looks(), ..Plan::of(Metric::LatencyMean, method, tables.len()) };
-    let p_of = |table: &Table| {
-        let sample = |row: &Row| -> Sample {
+    let plan = TestPlan { looks: study.looks(), ..TestPlan::of(Metric::LatencyMean, method, tables.len()) };
+    let p_of = |table: &WorkloadTable| {
+        let sample = |row: &CellRow| -> Sample {
             let trials = competing(trials, &table.workload, row, admission);
             trials
                 .filter_map(|trial| Some((trial.replicate, trial.outcome.measurement()?.latency.mean)))
@@ -155,12 +160,12 @@ fn firsts<'t>(
 
 /// What each of these maps, which are all of the question's, is without the unsteady trials; absent for one
 /// that has none of them.
-pub fn apart_maps(
+pub fn maps_without_unsteady(
     study: &StudyRecord,
     trials: &[Trial],
-    question: &Question,
+    question: &WinnerQuestion,
     maps: &[WinnerMap],
-) -> Vec<Option<ApartMap>> {
+) -> Vec<Option<MapWithoutUnsteady>> {
     let Some(steady) = steady_ones(study, trials) else { return vec![None; maps.len()] };
     // By the same meter, whatever the trials that are left were measured by.
     let source = maps.first().and_then(|map| map.source.as_ref());
@@ -183,12 +188,12 @@ pub fn apart_maps(
                 other.and_then(|other| other.cells.get(at)).map_or((Decision::Empty, Vec::new()), decided);
             (with != without).then_some(Redecided { at: *at, with, without })
         });
-        (count > 0).then(|| ApartMap { trials: count, cells: cells.collect() })
+        (count > 0).then(|| MapWithoutUnsteady { trials: count, cells: cells.collect() })
     };
     maps.iter().map(of).collect()
 }
 
-fn decided(cell: &Cell) -> Decided {
+fn decided(cell: &MapCell) -> CellDecision {
     let decision = cell.decision();
     let first = cell.ranking.first().filter(|_| decision != Decision::Tie).map(|place| place.path);
     // The first of a tie is so by chance.
@@ -197,11 +202,11 @@ fn decided(cell: &Cell) -> Decided {
     (decision, paths)
 }
 
-fn times(row: &Row) -> Option<&Times> {
+fn times(row: &CellRow) -> Option<&Times> {
     row.figures.as_ref()?.times.as_ref()
 }
 
-fn is_same(a: &Row, b: &Row) -> bool {
+fn is_same(a: &CellRow, b: &CellRow) -> bool {
     a.path == b.path && a.generator == b.generator && a.settings == b.settings
 }
 
@@ -209,7 +214,7 @@ fn is_same(a: &Row, b: &Row) -> bool {
 fn competing<'t>(
     trials: &'t [Trial],
     workload: &Workload,
-    row: &Row,
+    row: &CellRow,
     admission: Admission,
 ) -> impl Iterator<Item = &'t Trial> {
     trials.iter().filter(move |trial| {

@@ -1,6 +1,6 @@
 //! Trials with costs, grouped into blocks of one workload and cells of one path.
 
-use super::figure::{Figure, Measure};
+use super::measure::{MeanSpread, Measure};
 use iopj_core::evidence::EngineEvidence;
 use iopj_core::workload::Length;
 use iopj_core::{CostKind, CostProfile, CostSource, FunctionCost, IoPath, Space, VerdictKind, Workload};
@@ -18,14 +18,14 @@ const LOCK_WAITS: [&str; 3] =
 
 /// One trial with costs and at least one I/O.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Run<'a> {
+pub(super) struct CountedTrial<'a> {
     pub(super) measurement: &'a Measurement,
     pub(super) costs: &'a CostProfile,
     /// Its sleeps set a timer, and are fitted apart from those that an interrupt ends.
     pub(super) timed: bool,
 }
 
-impl Run<'_> {
+impl CountedTrial<'_> {
     /// I/Os issued in the window.
     pub(super) fn ios(&self) -> f64 {
         self.measurement.evidence.ios() as f64
@@ -49,7 +49,7 @@ impl Run<'_> {
 
     /// The kernel's part without waiting for locks, per I/O.
     pub(super) fn kernel_unlocked(&self, measure: Measure) -> f64 {
-        self.sum(measure, |function| function.space == Space::Kernel && !Run::is_lock_wait(function))
+        self.sum(measure, |function| function.space == Space::Kernel && !CountedTrial::is_lock_wait(function))
     }
 
     pub(super) fn is_lock_wait(function: &FunctionCost) -> bool {
@@ -79,42 +79,42 @@ impl Run<'_> {
 
 /// Replicates: the trials of one path under one workload, refuted ones apart.
 #[derive(Clone, Debug)]
-pub(super) struct Cell<'a> {
+pub(super) struct PathTrials<'a> {
     pub(super) path: IoPath,
     pub(super) settings: &'a BTreeMap<String, String>,
     pub(super) refuted: bool,
-    pub(super) runs: Vec<Run<'a>>,
+    pub(super) runs: Vec<CountedTrial<'a>>,
 }
 
-impl<'a> Cell<'a> {
+impl<'a> PathTrials<'a> {
     /// The values of the trials that have one.
-    pub(super) fn values(&self, of: impl Fn(&Run<'a>) -> Option<f64>) -> Vec<f64> {
+    pub(super) fn values(&self, of: impl Fn(&CountedTrial<'a>) -> Option<f64>) -> Vec<f64> {
         self.runs.iter().filter_map(of).collect()
     }
 
     /// Mean and spread over all trials.
-    pub(super) fn figure(&self, of: impl Fn(&Run<'a>) -> f64) -> Option<Figure> {
-        Figure::of(&self.values(|run| Some(of(run))))
+    pub(super) fn figure(&self, of: impl Fn(&CountedTrial<'a>) -> f64) -> Option<MeanSpread> {
+        MeanSpread::of(&self.values(|run| Some(of(run))))
     }
 
     /// The mean over all trials; 0 if there is none.
-    pub(super) fn mean(&self, of: impl Fn(&Run<'a>) -> f64) -> f64 {
+    pub(super) fn mean(&self, of: impl Fn(&CountedTrial<'a>) -> f64) -> f64 {
         self.figure(of).map_or(0.0, |figure| figure.mean)
     }
 }
 
 /// Cells that may stand side by side: one workload, one generator, one way to count.
 #[derive(Clone, Debug)]
-pub(super) struct Group<'a> {
+pub(super) struct WorkloadTrials<'a> {
     pub(super) workload: &'a Workload,
     pub(super) generator: Generator,
     pub(super) source: &'a CostSource,
     /// The looks that decided how many trials there are.
     pub(super) looks: u32,
-    pub(super) cells: Vec<Cell<'a>>,
+    pub(super) cells: Vec<PathTrials<'a>>,
 }
 
-impl Group<'_> {
+impl WorkloadTrials<'_> {
     /// The columns that every trial has.
     pub(super) fn kinds(&self) -> Vec<CostKind> {
         const ALL: [CostKind; 5] =
@@ -126,11 +126,11 @@ impl Group<'_> {
 }
 
 /// The trials with costs, and how many were measured without.
-pub(super) fn runs(trials: &[Trial]) -> (Vec<(&Trial, Run<'_>)>, usize) {
+pub(super) fn runs(trials: &[Trial]) -> (Vec<(&Trial, CountedTrial<'_>)>, usize) {
     let measured = || trials.iter().filter_map(|trial| Some((trial, trial.outcome.measurement()?)));
     let counted = measured().filter_map(|(trial, measurement)| {
         let costs = measurement.costs.as_ref().filter(|_| measurement.evidence.ios() > 0)?;
-        Some((trial, Run { measurement, costs, timed: false }))
+        Some((trial, CountedTrial { measurement, costs, timed: false }))
     });
     let counted: Vec<_> = counted.collect();
     let without = measured().count() - counted.len();
@@ -139,23 +139,27 @@ pub(super) fn runs(trials: &[Trial]) -> (Vec<(&Trial, Run<'_>)>, usize) {
 
 /// The groups in the order in which one reads: small and shallow first. Within a group paths stand in the
 /// order of `paths`, or, where that is empty, in that of the design space; refuted trials stand last.
-pub(super) fn groups<'a>(runs: &[(&'a Trial, Run<'a>)], paths: &[IoPath], looks: u32) -> Vec<Group<'a>> {
-    let mut groups: Vec<Group<'a>> = Vec::new();
+pub(super) fn groups<'a>(
+    runs: &[(&'a Trial, CountedTrial<'a>)],
+    paths: &[IoPath],
+    looks: u32,
+) -> Vec<WorkloadTrials<'a>> {
+    let mut groups: Vec<WorkloadTrials<'a>> = Vec::new();
     for (trial, run) in runs.iter().filter(|(trial, _)| paths.is_empty() || paths.contains(&trial.path)) {
-        let same = |group: &Group<'_>| {
+        let same = |group: &WorkloadTrials<'_>| {
             *group.workload == trial.workload
                 && group.generator == trial.generator
                 && *group.source == run.costs.source
         };
         let at = groups.iter().position(same).unwrap_or_else(|| {
             let (workload, generator, source) = (&trial.workload, trial.generator, &run.costs.source);
-            groups.push(Group { workload, generator, source, looks, cells: Vec::new() });
+            groups.push(WorkloadTrials { workload, generator, source, looks, cells: Vec::new() });
             groups.len() - 1
         });
         add(&mut groups[at].cells, trial, *run);
     }
     for group in &mut groups {
-        let place = |cell: &Cell<'_>| paths.iter().position(|path| *path == cell.path);
+        let place = |cell: &PathTrials<'_>| paths.iter().position(|path| *path == cell.path);
         group.cells.sort_by_key(|cell| (cell.refuted, place(cell), cell.path, cell.settings));
     }
     groups.sort_by_key(|group| {
@@ -165,14 +169,16 @@ pub(super) fn groups<'a>(runs: &[(&'a Trial, Run<'a>)], paths: &[IoPath], looks:
     groups
 }
 
-fn add<'a>(cells: &mut Vec<Cell<'a>>, trial: &'a Trial, run: Run<'a>) {
+fn add<'a>(cells: &mut Vec<PathTrials<'a>>, trial: &'a Trial, run: CountedTrial<'a>) {
     let refuted = run.measurement.verdict.kind == VerdictKind::Refuted;
-    let same = |cell: &Cell<'_>| {
+    let same = |cell: &PathTrials<'_>| {
         cell.path == trial.path && *cell.settings == trial.settings && cell.refuted == refuted
     };
     match cells.iter_mut().find(|cell| same(cell)) {
         Some(cell) => cell.runs.push(run),
-        None => cells.push(Cell { path: trial.path, settings: &trial.settings, refuted, runs: vec![run] }),
+        None => {
+            cells.push(PathTrials { path: trial.path, settings: &trial.settings, refuted, runs: vec![run] })
+        }
     }
 }
 

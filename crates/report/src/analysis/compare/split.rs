@@ -1,6 +1,6 @@
 //! The two sides of one store: trials that differ in one thing, told apart by its value.
 
-use super::winner::{Axis, AxisValue};
+use crate::analysis::winner::{Axis, AxisValue};
 use iopj_core::IoPath;
 use iopj_store::{Generator, Trial};
 use serde::Serialize;
@@ -10,7 +10,7 @@ use std::fmt;
 
 /// What sets the two sides of one store apart.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct By {
+pub struct SplitBy {
     /// `path`, `generator`, an axis of the workload, or the name of a setting.
     pub key: String,
     /// Its value before.
@@ -23,7 +23,7 @@ pub struct By {
 
 /// Something that trials differ in.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Key {
+pub(super) enum SplitKey {
     Path,
     Generator,
     Workload(Axis),
@@ -32,7 +32,7 @@ pub(super) enum Key {
 
 /// A value of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Value {
+enum SplitValue {
     Path(IoPath),
     Generator(Generator),
     Workload(AxisValue),
@@ -40,9 +40,9 @@ enum Value {
 }
 
 /// The trials of either side.
-pub(super) struct Sides {
-    pub(super) by: By,
-    pub(super) key: Key,
+pub(super) struct SplitTrials {
+    pub(super) by: SplitBy,
+    pub(super) key: SplitKey,
     pub(super) before: Vec<Trial>,
     pub(super) after: Vec<Trial>,
 }
@@ -53,12 +53,12 @@ pub(super) struct Sides {
 /// # Errors
 /// One sentence: no trials differ in the key, it has more than two values and none are named, or none have a
 /// value that is named.
-pub(super) fn sides(trials: Vec<Trial>, text: &str) -> Result<Sides, String> {
+pub(super) fn split(trials: Vec<Trial>, text: &str) -> Result<SplitTrials, String> {
     let (name, named) = text.split_once('=').map_or((text, None), |(name, named)| (name, Some(named)));
     if trials.is_empty() {
         return Err("the store holds no trial: there is nothing to compare".to_owned());
     }
-    let key = Key::named(name, &trials)?;
+    let key = SplitKey::named(name, &trials)?;
     let values = key.values(&trials);
     let (old, new) = match (named, values.as_slice()) {
         (Some(named), _) => pick(name, named, &values)?,
@@ -86,13 +86,13 @@ pub(super) fn sides(trials: Vec<Trial>, text: &str) -> Result<Sides, String> {
             _ => others += 1,
         }
     }
-    let by = By { key: name.to_owned(), before: old.to_string(), after: new.to_string(), others };
-    Ok(Sides { by, key, before, after })
+    let by = SplitBy { key: name.to_owned(), before: old.to_string(), after: new.to_string(), others };
+    Ok(SplitTrials { by, key, before, after })
 }
 
 /// The two values that `named` names, a comma between them.
-fn pick(name: &str, named: &str, values: &[Value]) -> Result<(Value, Value), String> {
-    let pair = |old: &Value| {
+fn pick(name: &str, named: &str, values: &[SplitValue]) -> Result<(SplitValue, SplitValue), String> {
+    let pair = |old: &SplitValue| {
         values.iter().find(|new| format!("{old},{new}") == named).map(|new| (old.clone(), new.clone()))
     };
     match values.iter().find_map(pair) {
@@ -116,61 +116,61 @@ fn pick(name: &str, named: &str, values: &[Value]) -> Result<(Value, Value), Str
     Err(format!("no trial has {name} `{unknown}`: name two values of {}", list(values)))
 }
 
-impl Key {
+impl SplitKey {
     /// The key of this name. Words of the design go before settings.
-    fn named(name: &str, trials: &[Trial]) -> Result<Key, String> {
-        let known = Key::all(trials).into_iter().find(|key| key.name() == name);
+    fn named(name: &str, trials: &[Trial]) -> Result<SplitKey, String> {
+        let known = SplitKey::all(trials).into_iter().find(|key| key.name() == name);
         known.ok_or_else(|| {
             format!("no trial has a `{name}`: name what they differ in, {}", differing(trials))
         })
     }
 
     /// All keys that trials can differ in.
-    fn all(trials: &[Trial]) -> Vec<Key> {
+    fn all(trials: &[Trial]) -> Vec<SplitKey> {
         let settings: BTreeSet<&String> = trials.iter().flat_map(|trial| trial.settings.keys()).collect();
-        let mut keys = vec![Key::Path, Key::Generator];
-        keys.extend(Axis::ALL.map(Key::Workload));
-        keys.extend(settings.into_iter().map(|name| Key::Setting(name.clone())));
+        let mut keys = vec![SplitKey::Path, SplitKey::Generator];
+        keys.extend(Axis::ALL.map(SplitKey::Workload));
+        keys.extend(settings.into_iter().map(|name| SplitKey::Setting(name.clone())));
         keys
     }
 
     fn name(&self) -> &str {
         match self {
-            Key::Path => "path",
-            Key::Generator => "generator",
-            Key::Workload(axis) => axis.as_str(),
-            Key::Setting(name) => name,
+            SplitKey::Path => "path",
+            SplitKey::Generator => "generator",
+            SplitKey::Workload(axis) => axis.as_str(),
+            SplitKey::Setting(name) => name,
         }
     }
 
-    fn of(&self, trial: &Trial) -> Option<Value> {
+    fn of(&self, trial: &Trial) -> Option<SplitValue> {
         match self {
-            Key::Path => Some(Value::Path(trial.path)),
-            Key::Generator => Some(Value::Generator(trial.generator)),
-            Key::Workload(axis) => Some(Value::Workload(axis.value(&trial.workload))),
-            Key::Setting(name) => trial.settings.get(name).cloned().map(Value::Setting),
+            SplitKey::Path => Some(SplitValue::Path(trial.path)),
+            SplitKey::Generator => Some(SplitValue::Generator(trial.generator)),
+            SplitKey::Workload(axis) => Some(SplitValue::Workload(axis.value(&trial.workload))),
+            SplitKey::Setting(name) => trial.settings.get(name).cloned().map(SplitValue::Setting),
         }
     }
 
     /// Each value once, ascending.
-    fn values(&self, trials: &[Trial]) -> Vec<Value> {
-        let mut values: Vec<Value> = Vec::new();
+    fn values(&self, trials: &[Trial]) -> Vec<SplitValue> {
+        let mut values: Vec<SplitValue> = Vec::new();
         for value in trials.iter().filter_map(|trial| self.of(trial)) {
             if !values.contains(&value) {
                 values.push(value);
             }
         }
-        values.sort_by(Value::order);
+        values.sort_by(SplitValue::order);
         values
     }
 }
 
-impl Value {
-    fn order(&self, other: &Value) -> Ordering {
+impl SplitValue {
+    fn order(&self, other: &SplitValue) -> Ordering {
         match (self, other) {
-            (Value::Path(a), Value::Path(b)) => a.cmp(b),
-            (Value::Generator(a), Value::Generator(b)) => a.cmp(b),
-            (Value::Workload(a), Value::Workload(b)) => a.cmp(b),
+            (SplitValue::Path(a), SplitValue::Path(b)) => a.cmp(b),
+            (SplitValue::Generator(a), SplitValue::Generator(b)) => a.cmp(b),
+            (SplitValue::Workload(a), SplitValue::Workload(b)) => a.cmp(b),
             (a, b) => {
                 let (a, b) = (a.to_string(), b.to_string());
                 match (a.parse::<f64>(), b.parse::<f64>()) {
@@ -182,21 +182,22 @@ impl Value {
     }
 }
 
-impl fmt::Display for Value {
+impl fmt::Display for SplitValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Value::Path(path) => path.fmt(f),
-            Value::Generator(generator) => f.write_str(generator.as_str()),
-            Value::Workload(value) => value.fmt(f),
-            Value::Setting(value) => f.write_str(value),
+            SplitValue::Path(path) => path.fmt(f),
+            SplitValue::Generator(generator) => f.write_str(generator.as_str()),
+            SplitValue::Workload(value) => value.fmt(f),
+            SplitValue::Setting(value) => f.write_str(value),
         }
     }
 }
 
 /// The keys of which trials have two values or more.
 fn differing(trials: &[Trial]) -> String {
-    let keys = Key::all(trials);
-    let names: Vec<&str> = keys.iter().filter(|key| key.values(trials).len() > 1).map(Key::name).collect();
+    let keys = SplitKey::all(trials);
+    let names: Vec<&str> =
+        keys.iter().filter(|key| key.values(trials).len() > 1).map(SplitKey::name).collect();
     if names.is_empty() {
         "but they differ in nothing".to_owned()
     } else {
@@ -205,8 +206,8 @@ fn differing(trials: &[Trial]) -> String {
 }
 
 /// `-1, 0 and 50`.
-fn list(values: &[Value]) -> String {
-    let texts: Vec<String> = values.iter().map(Value::to_string).collect();
+fn list(values: &[SplitValue]) -> String {
+    let texts: Vec<String> = values.iter().map(SplitValue::to_string).collect();
     match texts.as_slice() {
         [most @ .., last] if !most.is_empty() => format!("{} and {last}", most.join(", ")),
         _ => texts.concat(),
@@ -214,5 +215,5 @@ fn list(values: &[Value]) -> String {
 }
 
 #[cfg(test)]
-#[path = "within_tests.rs"]
+#[path = "split_tests.rs"]
 mod tests;

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 /// Mean and spread over the trials of a column, per I/O.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Figure {
+pub struct MeanSpread {
     /// Trials.
     pub n: usize,
     /// Their mean.
@@ -15,11 +15,15 @@ pub struct Figure {
     pub stddev: Option<f64>,
 }
 
-impl Figure {
+impl MeanSpread {
     /// `None` if there is no value, or one that is not finite.
-    pub(super) fn of(values: &[f64]) -> Option<Figure> {
+    pub(super) fn of(values: &[f64]) -> Option<MeanSpread> {
         let summary = summarize(values)?;
-        Some(Figure { n: summary.n, mean: summary.mean, stddev: (summary.n > 1).then_some(summary.stddev) })
+        Some(MeanSpread {
+            n: summary.n,
+            mean: summary.mean,
+            stddev: (summary.n > 1).then_some(summary.stddev),
+        })
     }
 }
 
@@ -98,8 +102,11 @@ mod tests {
 
     #[test]
     fn one_trial_has_no_spread() {
-        assert_eq!(Figure::of(&[2.0]), Some(Figure { n: 1, mean: 2.0, stddev: None }));
-        assert_eq!(Figure::of(&[1.0, 3.0]), Some(Figure { n: 2, mean: 2.0, stddev: Some(2f64.sqrt()) }));
-        assert_eq!(Figure::of(&[]), None);
+        assert_eq!(MeanSpread::of(&[2.0]), Some(MeanSpread { n: 1, mean: 2.0, stddev: None }));
+        assert_eq!(
+            MeanSpread::of(&[1.0, 3.0]),
+            Some(MeanSpread { n: 2, mean: 2.0, stddev: Some(2f64.sqrt()) })
+        );
+        assert_eq!(MeanSpread::of(&[]), None);
     }
 }

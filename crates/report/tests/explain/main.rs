@@ -1,6 +1,8 @@
 //! Explanations of stores whose costs are made of known parts.
 
+#[path = "../costs/mod.rs"]
 mod costs;
+mod fits;
 
 use costs::{
     HYBRID, Happened, INTERRUPT, POLL, costs as costs_of, measurement, replicates, study, three, trial,
@@ -9,21 +11,21 @@ use costs::{
 use iopj_core::evidence::EngineEvidence;
 use iopj_core::{Cost, CostKind, CostSource, FunctionCost, Space, VerdictKind};
 use iopj_report::analysis::explain::{
-    Answer, Block, Change, Crossing, ExplainError, Explanation, Figure, Fitted, Measure, Outcome, Question,
-    Reached, Regressor, explain,
+    CostChange, Crossing, CrossingOutcome, ExplainError, ExplainOptions, Explanation, FitOutcome, Fitted,
+    MeanSpread, Measure, OrderAnswer, Regressor, WorkloadCosts, explain,
 };
 use iopj_report::render::explanation;
 use iopj_store::{Generator, Trial};
 
-fn question(paths: &[&str]) -> Question {
-    Question { paths: paths.iter().map(|path| path.parse().unwrap()).collect(), top: 15 }
+fn question(paths: &[&str]) -> ExplainOptions {
+    ExplainOptions { paths: paths.iter().map(|path| path.parse().unwrap()).collect(), top: 15 }
 }
 
 fn explained(trials: &[Trial], paths: &[&str]) -> Explanation {
     explain(&study(true), trials, &question(paths)).unwrap()
 }
 
-fn only(trials: &[Trial], paths: &[&str]) -> Block {
+fn only(trials: &[Trial], paths: &[&str]) -> WorkloadCosts {
     let mut blocks = explained(trials, paths).blocks;
     assert_eq!(blocks.len(), 1);
     blocks.remove(0)
@@ -33,7 +35,7 @@ fn near(found: f64, expected: f64) {
     assert!((found - expected).abs() <= 1e-9 * expected.abs().max(1.0), "{found} is not {expected}");
 }
 
-fn means(figures: &[Option<Figure>]) -> Vec<f64> {
+fn means(figures: &[Option<MeanSpread>]) -> Vec<f64> {
     figures.iter().map(|figure| (figure.unwrap().mean * 1e6).round() / 1e6).collect()
 }
 
@@ -42,7 +44,7 @@ fn squeezed(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-fn total<'a>(block: &'a Block, name: &str) -> &'a [Option<Figure>] {
+fn total<'a>(block: &'a WorkloadCosts, name: &str) -> &'a [Option<MeanSpread>] {
     &block.totals.iter().find(|row| row.name == name).unwrap().figures
 }
 
@@ -83,7 +85,7 @@ fn doorbells_of_submissions_and_of_completions_and_empty_polls_stand_apart() {
         });
         trials.push(bypass);
     }
-    let figures = |block: &Block, name: &str| -> Vec<Option<f64>> {
+    let figures = |block: &WorkloadCosts, name: &str| -> Vec<Option<f64>> {
         total(block, name).iter().map(|figure| figure.map(|figure| figure.mean)).collect()
     };
     let block = only(&trials, &[]);
@@ -142,7 +144,8 @@ fn directories_groups_and_functions_hold_what_was_put_in() {
     let first = &parts.functions[0];
     assert_eq!((first.function.as_str(), means(&first.figures)), ("blk_poll", vec![0.0, 1200.0, 80.0]));
     assert_eq!(parts.functions.len(), 15);
-    let top = explain(&study(true), &three(&workload(1, 1000)), &Question { paths: vec![], top: 2 }).unwrap();
+    let top =
+        explain(&study(true), &three(&workload(1, 1000)), &ExplainOptions { paths: vec![], top: 2 }).unwrap();
     assert_eq!(top.blocks[0].parts[1].functions.len(), 2);
 }
 
@@ -183,7 +186,7 @@ fn differences_are_those_of_the_parts() {
     near(hybrid.kernel.change, 1385.0);
     near(hybrid.kernel.from, 2265.0);
     // 20 is hidden by the spins, whose deviation times 10 is 16.
-    let beyond: Vec<Option<bool>> = hybrid.parts.iter().map(Change::is_beyond_noise).collect();
+    let beyond: Vec<Option<bool>> = hybrid.parts.iter().map(CostChange::is_beyond_noise).collect();
     assert_eq!(beyond, [Some(true), Some(true), Some(true), Some(false)]);
     let text = explanation(&explained(&three(&workload(1, 1000)), &[HYBRID, INTERRUPT]));
     let words = squeezed(&text);
@@ -222,147 +225,6 @@ fn noise_is_no_difference_and_one_replicate_shows_none() {
     );
 }
 
-fn fit<'a>(block: &'a Block, columns: &[usize], measure: Measure) -> &'a Fitted {
-    block.fits.iter().find(|fit| fit.columns == columns && fit.measure == measure).unwrap()
-}
-
-#[test]
-fn fits_find_the_parts() {
-    let block = only(&three(&workload(1, 1000)), &[]);
-    // Fixed part, per spin, per sleep: what was put in, and half of it in loads plus stores. Interrupt slept
-    // more often than not, so that its fixed part contains a sleep.
-    let expected =
-        [(1540.0 + 1450.0, None, Some(1450.0)), (1520.0, Some(30.0), None), (3530.0, Some(30.0), None)];
-    for (measure, share) in [(Measure::Instructions, 1.0), (Measure::LoadsPlusStores, 0.5)] {
-        for (column, (fixed, spin, sleep)) in expected.into_iter().enumerate() {
-            let Outcome::Parts(parts) = &fit(&block, &[column], measure).outcome else { panic!() };
-            near(parts.fixed[0].estimate, share * fixed);
-            near(parts.fixed_sleeps[0], [1.0, 0.0, 1.0][column]);
-            assert_eq!(
-                (parts.per_spin.is_some(), parts.per_sleep.is_some()),
-                (spin.is_some(), sleep.is_some())
-            );
-            parts.per_spin.iter().zip(spin).for_each(|(found, spin)| near(found.estimate, share * spin));
-            parts.per_sleep.iter().zip(sleep).for_each(|(found, sleep)| near(found.estimate, share * sleep));
-            assert!(parts.residual_stddev.unwrap() < 1e-6 && parts.df == 3);
-        }
-    }
-    let left = &fit(&block, &[2], Measure::Instructions).left_out;
-    assert_eq!((left.len(), left[0].regressor, left[0].range), (1, Regressor::Sleeps, Some((1.0, 1.0))));
-    let text = explanation(&explained(&three(&workload(1, 1000)), &[]));
-    assert!(text.contains("C: sleeps are 1.00 in every run: the fixed part contains them"), "{text}");
-    assert!(!text.contains("A: spins are"), "there are none: {text}");
-    assert!(text.contains("2,990 ± 0.0, 1 sleep") && !text.contains("1,520 ± 0.0, 1 sleep"), "{text}");
-}
-
-#[test]
-fn too_few_and_collinear_runs_are_refused() {
-    let workload = workload(1, 1000);
-    let poll = |spins: &[f64], sleeps: &dyn Fn(f64) -> f64| {
-        let happened =
-            |spins: &f64| Happened { spins: *spins, sleeps: sleeps(*spins), ..Happened::default() };
-        replicates(POLL, &workload, &spins.iter().map(happened).collect::<Vec<_>>())
-    };
-    let outcome = |trials: &[Trial]| fit(&only(trials, &[]), &[0], Measure::Instructions).outcome.clone();
-    assert_eq!(outcome(&poll(&[50.0, 60.0, 70.0], &|_| 0.0)), Outcome::TooFewRuns { needed: 5 });
-    let together = poll(&[50.0, 60.0, 70.0, 80.0, 90.0, 99.0], &|spins| spins / 100.0);
-    let Outcome::Collinear { correlation } = outcome(&together) else { panic!() };
-    near(correlation, 1.0);
-    let text = explanation(&explained(&together, &[]));
-    assert!(text.contains("A: spins and sleeps rise and fall together (correlation 1.000"), "{text}");
-    let text = explanation(&explained(&poll(&[50.0, 60.0, 70.0], &|_| 0.0), &[]));
-    assert!(
-        text.contains("3 runs are too few for a fit, which needs 5: run with `--replicates 5`"),
-        "{text}"
-    );
-}
-
-#[test]
-fn an_interfaces_paths_are_pooled_where_one_alone_does_not_tell() {
-    // Interrupt sleeps in every fifth I/O, always; hybrid varies in both and tells the part per sleep.
-    let workload = workload(1, 1000);
-    let interrupt = Happened { sleeps: 0.2, interrupts: 1.0, ..Happened::default() };
-    let mut trials = three(&workload);
-    trials.retain(|trial| trial.path.to_string() == POLL);
-    trials.extend(replicates(INTERRUPT, &workload, &[interrupt; 4]));
-    let hybrid = [(2.0, 0.8), (3.0, 1.0), (7.0, 0.9), (5.0, 0.7), (4.0, 0.95), (6.0, 0.75)];
-    trials.extend(replicates(
-        HYBRID,
-        &workload,
-        &hybrid.map(|(spins, sleeps)| Happened { spins, sleeps, ..Happened::default() }),
-    ));
-    let block = only(&trials, &[]);
-    assert!(
-        fit(&block, &[0], Measure::Instructions).left_out.iter().any(|left| left.range == Some((0.2, 0.2)))
-    );
-    let pooled = fit(&block, &[0, 1, 2], Measure::Instructions);
-    let Outcome::Parts(parts) = &pooled.outcome else { panic!() };
-    // Of hybrid's runs alone, so with its timer.
-    near(parts.per_sleep.unwrap().estimate, 2010.0);
-    near(parts.per_spin.unwrap().estimate, 30.0);
-    near(parts.fixed[0].estimate, 1540.0 + 0.2 * (1450.0 - 2010.0));
-    let crossing = &block.completions.as_ref().unwrap().crossings[0];
-    let Reached::At { pooled, level, .. } = crossing.outcome else { panic!() };
-    assert!(pooled);
-    near(level, 1540.0 + 0.2 * 1450.0 + 0.8 * 2010.0);
-    let text = squeezed(&explanation(&explained(&trials, &[])));
-    assert!(
-        text.contains("C of A, B, C")
-            && text.contains("* with a part that comes from the fit over all paths"),
-        "{text}"
-    );
-}
-
-#[test]
-fn crossings_follow_from_the_parts() {
-    let block = only(&three(&workload(1, 1000)), &[]);
-    let completions = block.completions.unwrap();
-    assert_eq!(completions.columns, [0, 1, 2]);
-    let at = |crossing: &Crossing| match crossing.outcome {
-        Reached::At { level, fixed, per_spin, spins, pooled: false, measured_spins, .. } => {
-            [level, fixed, per_spin, spins, measured_spins].map(|value| (value * 1e6).round() / 1e6)
-        }
-        _ => panic!("{crossing:?}"),
-    };
-    let found: Vec<[f64; 5]> = completions.crossings.iter().map(at).collect();
-    assert_eq!(found[..2], [[2990.0, 1520.0, 30.0, 49.0, 60.0], [3650.0, 1520.0, 30.0, 71.0, 60.0]]);
-    assert_eq!(found[2..], [[1495.0, 760.0, 15.0, 49.0, 60.0], [1825.0, 760.0, 15.0, 71.0, 60.0]]);
-    let text = explanation(&explained(&three(&workload(1, 1000)), &[]));
-    assert!(text.contains("(2,990 - 1,520) / 30.0") && text.contains("60.0 spins: more"), "{text}");
-    assert!(text.contains("(3,650 - 1,520) / 30.0") && text.contains("60.0 spins: less"), "{text}");
-}
-
-#[test]
-fn what_cannot_be_told_of_a_crossing_is_said() {
-    let workload = workload(1, 1000);
-    let steady = |path, happened| replicates(path, &workload, &[happened; 3]);
-    let trials = [
-        steady(INTERRUPT, Happened { sleeps: 0.1, interrupts: 1.0, ..Happened::default() }),
-        steady(POLL, Happened { spins: 60.0, ..Happened::default() }),
-        steady(HYBRID, Happened { spins: 4.0, sleeps: 1.0, ..Happened::default() }),
-    ];
-    let crossings = only(&trials.concat(), &[]).completions.unwrap().crossings;
-    assert!(crossings.iter().all(|crossing| crossing.outcome == Reached::UnknownPerSpin));
-}
-
-#[test]
-fn a_slope_within_its_error_gives_no_crossing() {
-    let mut trials = three(&workload(1, 1000));
-    trials.retain(|trial| trial.path.to_string() != POLL);
-    let noisy = [(58.0, 900), (59.0, 0), (60.0, 800), (61.0, 100), (62.0, 700)];
-    let happened = noisy.map(|(spins, extra)| Happened { spins, extra, ..Happened::default() });
-    trials.extend(replicates(POLL, &workload(1, 1000), &happened));
-    // Hybrid spins too steadily to lend its slope.
-    trials.iter_mut().filter(|trial| trial.path.to_string() == HYBRID).for_each(|trial| {
-        let poll = costs_of(trial).functions.iter_mut().find(|function| function.function == "nvme_poll");
-        poll.unwrap().cost.calls = 4000;
-    });
-    let completions = only(&trials, &[]).completions.unwrap();
-    assert!(completions.crossings.iter().all(|crossing| crossing.outcome == Reached::UnknownPerSpin));
-    let text = explanation(&explained(&trials, &[]));
-    assert!(text.contains("poll's part per spin is not known"), "{text}");
-}
-
 #[test]
 fn the_papers_orders_are_decided_per_io() {
     let completions_of = |trials: &[Trial], emulated: bool| {
@@ -370,7 +232,11 @@ fn the_papers_orders_are_decided_per_io() {
         blocks.into_iter().next().unwrap().completions.unwrap()
     };
     let completions = completions_of(&three(&workload(1, 1000)), false);
-    assert!(completions.orders.iter().all(|order| order.answer == Answer::Holds), "{:?}", completions.orders);
+    assert!(
+        completions.orders.iter().all(|order| order.answer == OrderAnswer::Holds),
+        "{:?}",
+        completions.orders
+    );
     assert_eq!(completions.orders[0].measured, [362.5, 0.0, 725.0]);
     let block_row = &completions.table[0];
     assert_eq!((block_row.source, means(&block_row.measured_per_io)), ("block/", vec![350.0, 950.0, 390.0]));
@@ -387,17 +253,17 @@ fn the_papers_orders_are_decided_per_io() {
         &spins.map(|spins| Happened { spins, ..Happened::default() }),
     ));
     let orders = completions_of(&trials, false).orders;
-    assert_eq!((orders[5].of, orders[5].answer), ("total", Answer::DoesNotHold));
+    assert_eq!((orders[5].of, orders[5].answer), ("total", OrderAnswer::DoesNotHold));
     let once: Vec<Trial> =
         three(&workload(1, 1000)).into_iter().filter(|trial| trial.replicate == 0).collect();
     let orders = completions_of(&once, false).orders;
-    assert!(orders.iter().all(|order| order.answer == Answer::Undecided));
+    assert!(orders.iter().all(|order| order.answer == OrderAnswer::Undecided));
     // Where spins mean nothing there are means and no answers.
     let orders = completions_of(&three(&workload(1, 1000)), true).orders;
     assert!(
         orders
             .iter()
-            .all(|order| order.answer == Answer::Emulated && order.p_holm.iter().all(Option::is_none))
+            .all(|order| order.answer == OrderAnswer::Emulated && order.p_holm.iter().all(Option::is_none))
     );
     assert_eq!(orders[0].measured, [362.5, 0.0, 725.0]);
 }

@@ -9,12 +9,12 @@ use iopj_store::{Generator, Trial};
 use std::collections::BTreeMap;
 
 /// The metrics that paths are ordered by, the least first.
-pub const METRICS: [Metric; 2] = [Metric::LatencyMean, Metric::CpuPercent];
+pub const ORDERED_BY: [Metric; 2] = [Metric::LatencyMean, Metric::CpuPercent];
 
 /// The paths of one workload under the same settings and generator, in the order of a metric's means;
 /// neighbours that are not told apart in the order of paths.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Ordering {
+pub struct PathOrder {
     /// The workload.
     pub workload: Workload,
     /// Settings of the study, by name.
@@ -26,12 +26,12 @@ pub struct Ordering {
     /// The path of the least mean, or of those that are not told from it.
     pub first: IoPath,
     /// The others in ascending order, each with how it stands to the one before.
-    pub rest: Vec<(Step, IoPath)>,
+    pub rest: Vec<(OrderStep, IoPath)>,
 }
 
 /// How a path stands to the one before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum OrderStep {
     /// Significantly more.
     More,
     /// Not told apart.
@@ -43,7 +43,7 @@ pub enum Step {
 /// The orders of every workload that holds two paths or more that compete, in the order in which workloads
 /// first stand. Neighbours are held against each other by Welch's test at 5 %, after Holm over the steps of
 /// an order.
-pub fn orderings(trials: &[Trial], metric: Metric, admission: Admission) -> Vec<Ordering> {
+pub fn path_orders(trials: &[Trial], metric: Metric, admission: Admission) -> Vec<PathOrder> {
     let mut groups: Vec<(&Trial, BTreeMap<IoPath, Vec<f64>>)> = Vec::new();
     for trial in trials {
         let Some(value) = admission.admit(trial).ok().and_then(|measurement| metric.value(measurement, None))
@@ -65,7 +65,7 @@ pub fn orderings(trials: &[Trial], metric: Metric, admission: Admission) -> Vec<
 }
 
 /// The order of these samples; `None` for fewer than two. `of` tells what they share.
-fn order(of: &Trial, samples: BTreeMap<IoPath, Vec<f64>>, metric: Metric) -> Option<Ordering> {
+fn order(of: &Trial, samples: BTreeMap<IoPath, Vec<f64>>, metric: Metric) -> Option<PathOrder> {
     let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
     let mut ranked: Vec<(IoPath, Vec<f64>)> = samples.into_iter().collect();
     ranked.sort_by(|(_, a), (_, b)| mean(a).total_cmp(&mean(b)));
@@ -75,23 +75,24 @@ fn order(of: &Trial, samples: BTreeMap<IoPath, Vec<f64>>, metric: Metric) -> Opt
         .collect();
     let mut corrected = holm(&tests.iter().flatten().copied().collect::<Vec<f64>>()).into_iter();
     let step = |p: Option<f64>| match p.and_then(|_| corrected.next()) {
-        None => Step::Untested,
-        Some(p) if p < LEVEL => Step::More,
-        Some(_) => Step::Tie,
+        None => OrderStep::Untested,
+        Some(p) if p < LEVEL => OrderStep::More,
+        Some(_) => OrderStep::Tie,
     };
-    let steps: Vec<Step> = tests.into_iter().map(step).collect();
+    let steps: Vec<OrderStep> = tests.into_iter().map(step).collect();
     let mut paths: Vec<IoPath> = ranked.into_iter().map(|(path, _)| path).collect();
     let mut from = 0;
-    for until in (1..=paths.len()).filter(|at| steps.get(at - 1).is_none_or(|step| *step == Step::More)) {
+    for until in (1..=paths.len()).filter(|at| steps.get(at - 1).is_none_or(|step| *step == OrderStep::More))
+    {
         // What is not told apart stands in the order of paths: that of the means would say more than is
         // known.
         paths[from..until].sort_unstable();
         from = until;
     }
     let first = *paths.first()?;
-    let rest: Vec<(Step, IoPath)> = steps.into_iter().zip(paths.into_iter().skip(1)).collect();
+    let rest: Vec<(OrderStep, IoPath)> = steps.into_iter().zip(paths.into_iter().skip(1)).collect();
     let (workload, settings, generator) = (of.workload.clone(), of.settings.clone(), of.generator);
-    (!rest.is_empty()).then_some(Ordering { workload, settings, generator, metric, first, rest })
+    (!rest.is_empty()).then_some(PathOrder { workload, settings, generator, metric, first, rest })
 }
 
 #[cfg(test)]
@@ -113,8 +114,8 @@ mod tests {
         PATHS.iter().zip(latencies).flat_map(of).collect()
     }
 
-    fn only(trials: &[Trial], metric: Metric) -> Ordering {
-        let mut all = orderings(trials, metric, Admission::default());
+    fn only(trials: &[Trial], metric: Metric) -> PathOrder {
+        let mut all = path_orders(trials, metric, Admission::default());
         assert_eq!(all.len(), 1);
         all.remove(0)
     }
@@ -129,15 +130,15 @@ mod tests {
         let order = only(&trials([10.0, 20.0, 30.0], &spread), Metric::LatencyMean);
         assert_eq!(
             (order.first, &order.rest[..]),
-            (path(0), &[(Step::More, path(1)), (Step::More, path(2))][..])
+            (path(0), &[(OrderStep::More, path(1)), (OrderStep::More, path(2))][..])
         );
         let order = only(&trials([10.0, 20.0, 30.0], &spread), Metric::CpuPercent);
         assert_eq!(
             (order.first, &order.rest[..]),
-            (path(2), &[(Step::More, path(1)), (Step::More, path(0))][..])
+            (path(2), &[(OrderStep::More, path(1)), (OrderStep::More, path(0))][..])
         );
         let order = only(&trials([10.0, 20.05, 20.0], &spread), Metric::LatencyMean);
-        assert_eq!(order.rest, [(Step::More, path(2)), (Step::Tie, path(1))]);
+        assert_eq!(order.rest, [(OrderStep::More, path(2)), (OrderStep::Tie, path(1))]);
         // Whichever mean is the less, what is not told apart stands in one order.
         assert_eq!(only(&trials([10.0, 20.0, 20.05], &spread), Metric::LatencyMean), order);
     }
@@ -146,15 +147,15 @@ mod tests {
     fn holm_takes_back_a_step_and_one_replicate_is_no_test() {
         let spread = [-0.05, 0.0, 0.05];
         let two: Vec<Trial> = trials([10.0, 11.3, 0.0], &spread)[..6].to_vec();
-        assert_eq!(only(&two, Metric::LatencyMean).rest, [(Step::More, path(1))]);
+        assert_eq!(only(&two, Metric::LatencyMean).rest, [(OrderStep::More, path(1))]);
         let three = trials([10.0, 11.3, 11.4], &spread);
         let order = only(&three, Metric::LatencyMean);
         assert_eq!(
             (order.first, &order.rest[..]),
-            (path(2), &[(Step::Tie, path(0)), (Step::Tie, path(1))][..])
+            (path(2), &[(OrderStep::Tie, path(0)), (OrderStep::Tie, path(1))][..])
         );
         let single = trials([10.0, 20.0, 30.0], &[0.0]);
-        assert_eq!(only(&single, Metric::LatencyMean).rest[0], (Step::Untested, path(0)));
+        assert_eq!(only(&single, Metric::LatencyMean).rest[0], (OrderStep::Untested, path(0)));
     }
 
     #[test]
@@ -163,6 +164,6 @@ mod tests {
         judge(&mut all[..3], VerdictKind::Refuted);
         assert_eq!(only(&all, Metric::LatencyMean).first, path(1));
         judge(&mut all[..6], VerdictKind::Refuted);
-        assert_eq!(orderings(&all, Metric::LatencyMean, Admission::default()), []);
+        assert_eq!(path_orders(&all, Metric::LatencyMean, Admission::default()), []);
     }
 }

@@ -106,26 +106,26 @@ fn what_changed_is_told_from_what_did_not() {
     let comparison = compared(&before, &after);
     assert_eq!(comparison.changes.len(), 10);
     let iops = of(&comparison, LIBAIO, Metric::Iops);
-    assert_eq!((iops.outcome, iops.ratio), (Outcome::Worse, Some(0.8)));
+    assert_eq!((iops.outcome, iops.ratio), (ChangeOutcome::Worse, Some(0.8)));
     assert_eq!(
         (iops.before, iops.after),
-        (Some(Mean { n: 5, mean: 1000.0 }), Some(Mean { n: 5, mean: 800.0 }))
+        (Some(SampleMean { n: 5, mean: 1000.0 }), Some(SampleMean { n: 5, mean: 800.0 }))
     );
     let (low, high) = iops.interval.unwrap();
     assert!(low < 0.8 && 0.8 < high && high - low < 0.03, "{low} {high}");
     assert!(iops.p_holm.unwrap() > iops.p.unwrap() && iops.p_holm.unwrap() < 1e-6);
     let latency = of(&comparison, LIBAIO, Metric::LatencyMean);
-    assert_eq!(latency.outcome, Outcome::Worse);
+    assert_eq!(latency.outcome, ChangeOutcome::Worse);
     assert!((latency.ratio.unwrap() - 1.25).abs() < 1e-3);
     for metric in METRICS {
-        assert_eq!(of(&comparison, URING, metric).outcome, Outcome::NoDifference);
+        assert_eq!(of(&comparison, URING, metric).outcome, ChangeOutcome::NoDifference);
     }
     // Never switched on either side: equal, and no ratio.
     assert_eq!(of(&comparison, LIBAIO, Metric::ContextSwitchesPerIo).ratio, None);
     // The other way round it is better.
     let back = compared(&after, &before);
-    assert_eq!(of(&back, LIBAIO, Metric::Iops).outcome, Outcome::Better);
-    assert_eq!(of(&back, LIBAIO, Metric::LatencyMean).outcome, Outcome::Better);
+    assert_eq!(of(&back, LIBAIO, Metric::Iops).outcome, ChangeOutcome::Better);
+    assert_eq!(of(&back, LIBAIO, Metric::LatencyMean).outcome, ChangeOutcome::Better);
     assert!(regressions(&back, 0.0).unwrap().is_empty());
 }
 
@@ -134,7 +134,7 @@ fn the_largest_change_stands_first_and_halving_is_doubling() {
     let before = [trials(LIBAIO, &[1000, 1001, 999]), trials(URING, &[1000, 1001, 999])].concat();
     let after = [trials(LIBAIO, &[1500, 1501, 1499]), trials(URING, &[500, 501, 499])].concat();
     let comparison = compared(&before, &after);
-    let decided: Vec<_> = comparison.changes.iter().filter(|c| c.outcome <= Outcome::Better).collect();
+    let decided: Vec<_> = comparison.changes.iter().filter(|c| c.outcome <= ChangeOutcome::Better).collect();
     let sizes: Vec<f64> = decided.iter().map(|change| change.size()).collect();
     assert_eq!(decided.len(), 6);
     assert!(sizes.is_sorted_by(|a, b| a >= b), "{sizes:?}");
@@ -156,7 +156,7 @@ fn regressions_are_beyond_the_threshold_and_beyond_noise() {
     assert_eq!(metrics(6.0), []);
     let noisy = compared(&trials(LIBAIO, &[1000, 1500, 500]), &trials(LIBAIO, &[950, 1400, 400]));
     assert!(regressions(&noisy, 1.0).unwrap().is_empty());
-    assert_eq!(of(&noisy, LIBAIO, Metric::Iops).outcome, Outcome::NoDifference);
+    assert_eq!(of(&noisy, LIBAIO, Metric::Iops).outcome, ChangeOutcome::NoDifference);
 }
 
 #[test]
@@ -168,7 +168,7 @@ fn a_metric_that_rose_from_nothing_is_worse() {
     }
     let comparison = compared(&before, &after);
     let switches = &comparison.changes[0];
-    assert_eq!((switches.metric, switches.outcome), (Metric::ContextSwitchesPerIo, Outcome::Worse));
+    assert_eq!((switches.metric, switches.outcome), (Metric::ContextSwitchesPerIo, ChangeOutcome::Worse));
     assert_eq!((switches.ratio, switches.interval), (None, None));
     assert!(regressions(&comparison, 1.0).unwrap().is_empty());
 }
@@ -180,7 +180,7 @@ fn one_replicate_decides_nothing() {
         let iops = of(&comparison, LIBAIO, Metric::Iops);
         assert_eq!(
             (iops.outcome, iops.p, iops.p_holm, iops.interval),
-            (Outcome::OneReplicate, None, None, None)
+            (ChangeOutcome::OneReplicate, None, None, None)
         );
         assert!((iops.ratio.unwrap() - 0.5).abs() < 1e-2);
         assert_eq!(iops.outcome.as_str(), "undecided: one replicate");
@@ -200,14 +200,17 @@ fn refuted_and_failed_trials_are_counted_and_left_out() {
         (5, "1 refuted, 1 failed")
     );
     let iops = of(&comparison, LIBAIO, Metric::Iops);
-    assert_eq!((iops.outcome, iops.after), (Outcome::NoDifference, Some(Mean { n: 3, mean: 1000.0 })));
+    assert_eq!(
+        (iops.outcome, iops.after),
+        (ChangeOutcome::NoDifference, Some(SampleMean { n: 3, mean: 1000.0 }))
+    );
     after.iter_mut().take(3).for_each(|trial| trial.outcome = Result::Failed("EIO".into()));
     let comparison = compared(&before, &after);
     assert!(
         comparison
             .changes
             .iter()
-            .all(|change| change.outcome == Outcome::NotMeasured && change.after.is_none())
+            .all(|change| change.outcome == ChangeOutcome::NotMeasured && change.after.is_none())
     );
 }
 
@@ -220,7 +223,12 @@ fn unproven_trials_compete_only_where_they_are_let_and_no_regression_is_told_of_
         (verdict.kind, verdict.reasons) = (VerdictKind::Unproven, vec!["no vectors".to_owned()]);
     }
     let comparison = compared(&before, &after);
-    assert!(comparison.changes.iter().all(|change| change.outcome == Outcome::NotMeasured && !change.marked));
+    assert!(
+        comparison
+            .changes
+            .iter()
+            .all(|change| change.outcome == ChangeOutcome::NotMeasured && !change.marked)
+    );
     let why = regressions(&comparison, 5.0).unwrap_err();
     assert!(why.contains("no trial is verified. 3 of 3 trials are unproven: no vectors"), "{why}");
     let let_in = Admission { with_unproven: true, ..Admission::default() };
@@ -456,11 +464,11 @@ fn stores_whose_replicates_were_decided_while_they_ran_are_corrected_for_their_l
     // scipy.stats.ttest_ind(new, old, equal_var=False).pvalue
     let (looks, p, least, outcome) = of(&study("6.1"), &study("6.1"));
     assert!((p / 0.0006029915081658703 - 1.0).abs() < 1e-9, "{p}");
-    assert_eq!((looks, outcome), (1, Outcome::Better));
+    assert_eq!((looks, outcome), (1, ChangeOutcome::Better));
     for (before, after, times) in [(sequential(), study("6.1"), 26), (sequential(), sequential(), 26 * 26)] {
         let (looks, corrected, seen, outcome) = of(&before, &after);
         assert!((corrected / (f64::from(times) * p).min(1.0) - 1.0).abs() < 1e-9, "{corrected}");
-        assert_eq!((looks, outcome), (times, Outcome::NoDifference));
+        assert_eq!((looks, outcome), (times, ChangeOutcome::NoDifference));
         assert!(seen > least, "what could be seen is larger");
     }
 }

@@ -1,7 +1,7 @@
-use super::sides;
+use super::split;
 use crate::analysis::Admission;
 use crate::analysis::compare::tests::{LIBAIO, URING, sequential, study, trials};
-use crate::analysis::compare::{Change, Comparison, Outcome, compare_within, regressions};
+use crate::analysis::compare::{Change, ChangeOutcome, Comparison, compare_within, regressions};
 use crate::analysis::metric::Metric;
 use crate::analysis::stats::{LEVEL, Method, t_test};
 use crate::render::comparison as text_of;
@@ -87,7 +87,7 @@ fn paths_generators_and_workloads_are_compared_as_settings_are() {
     );
     assert_eq!(
         (of(&by_path, Metric::Iops).outcome, of(&by_path, Metric::Iops).ratio),
-        (Outcome::Worse, Some(0.5))
+        (ChangeOutcome::Worse, Some(0.5))
     );
     assert_eq!(regressions(&by_path, 20.0).unwrap().len(), 2, "IOPS and latency");
     let difference = &by_path.differences[0];
@@ -108,7 +108,7 @@ fn paths_generators_and_workloads_are_compared_as_settings_are() {
         within(&[deep, blocks(LIBAIO, &[1000, 1001, 999]), blocks(URING, &slow)].concat(), "iodepth=1,16");
     assert_eq!(
         (of(&by_depth, Metric::Iops).outcome, of(&by_depth, Metric::Iops).ratio),
-        (Outcome::Better, Some(2.0))
+        (ChangeOutcome::Better, Some(2.0))
     );
     assert_eq!(by_depth.only_before.len(), 1, "io_uring was not run at depth 16");
     assert!(
@@ -169,12 +169,12 @@ fn what_cannot_be_told_apart_is_said_in_a_sentence() {
         ("io_poll_delay=0,0", "io_poll_delay 0 would stand on both sides: name two values of -1, 0 and 50"),
         ("io_poll_delay=0,-1,50", "no trial has io_poll_delay `-1,50`"),
     ] {
-        let why = sides(three.clone(), by).err().unwrap_or_default();
+        let why = split(three.clone(), by).err().unwrap_or_default();
         assert!(why.contains(words), "{by}: {why}");
     }
-    let nothing = sides(Vec::new(), "path").err().unwrap();
+    let nothing = split(Vec::new(), "path").err().unwrap();
     assert_eq!(nothing, "the store holds no trial: there is nothing to compare");
-    let alike = sides(of_value("0"), "path").err().unwrap();
+    let alike = split(of_value("0"), "path").err().unwrap();
     assert!(alike.contains("but they differ in nothing"), "{alike}");
 }
 
@@ -207,7 +207,7 @@ fn equal_paths_of_a_sequential_store_differ_in_one_of_twenty_comparisons_at_most
     assert!(found <= 5, "{found} of 100 studies");
     let both = [blocks(LIBAIO, &stopped[0][0]), blocks(URING, &stopped[0][1])].concat();
     let comparison = compare_within(&sequential(), both, "path", Admission::default()).unwrap();
-    assert_eq!((comparison.looks, of(&comparison, Metric::Iops).outcome), (26, Outcome::NoDifference));
+    assert_eq!((comparison.looks, of(&comparison, Metric::Iops).outcome), (26, ChangeOutcome::NoDifference));
     let text = text_of(&comparison).replace('\n', " ");
     assert!(
         text.contains("times the 26 looks of a number of replicates that was decided while it ran"),

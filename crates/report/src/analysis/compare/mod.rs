@@ -3,16 +3,23 @@
 //!
 //! Reading stores and showing the result is left to others.
 
-use super::admission::{Admission, Tally};
-use super::contrast::{Contrast, Plan, Sample, in_blocks, pairs};
-use super::metric::Metric;
-use super::stats::{Method, Ratio, holm};
-use super::within::{By, Key, Sides, sides};
-use iopj_core::{CostKind, CostProfile, CostSource, IoPath, Workload};
+mod sides;
+mod split;
+
+pub use sides::{Side, SideDifference};
+pub use split::SplitBy;
+
+use crate::analysis::admission::Admission;
+use crate::analysis::contrast::{Contrast, Sample, TestPlan, in_blocks, pairs};
+use crate::analysis::metric::Metric;
+use crate::analysis::stats::{LEVEL, Method, Ratio, holm};
+use iopj_core::{CostSource, IoPath, Workload};
 use iopj_store::{EnergySource, Generator, Measurement, StudyRecord, Trial};
 use serde::{Serialize, Serializer};
+use sides::{differing_facts, differing_settings, side};
+use split::{SplitKey, SplitTrials, split};
 use std::cmp::Ordering;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// The metrics that are compared: of emulated stores those that are no times.
 pub const METRICS: [Metric; 5] =
@@ -24,8 +31,6 @@ const COSTS: [Metric; 3] = [Metric::Instructions(None), Metric::Loads(None), Met
 /// Those that are compared besides where both stores hold energy of one meter and scope, and neither is
 /// emulated.
 const ENERGY: [Metric; 2] = [Metric::Watts, Metric::IosPerJoule];
-/// Level of the family of all tests of a comparison.
-pub const LEVEL: f64 = 0.05;
 
 /// What came of a comparison.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -36,7 +41,7 @@ pub struct Comparison {
     pub after: Side,
     /// What sets the sides apart that are of one store; absent of two stores.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub by: Option<By>,
+    pub by: Option<SplitBy>,
     /// Sides of one study are tested within its blocks, which hold both; stores, and what was not run in
     /// blocks, by Welch's test.
     pub in_blocks: bool,
@@ -46,7 +51,7 @@ pub struct Comparison {
     /// Trials whose block lacks the other side's: they stay out of a comparison in blocks.
     pub unpaired: usize,
     /// What differs between the sides as wholes.
-    pub differences: Vec<Difference>,
+    pub differences: Vec<SideDifference>,
     /// The meter and scope that energy is compared by; absent where the stores have none in common.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub energy: Option<EnergySource>,
@@ -56,48 +61,15 @@ pub struct Comparison {
     /// Every metric of every cell that both hold: what is decided first, and the larger change first.
     pub changes: Vec<Change>,
     /// Cells that only the first holds.
-    pub only_before: Vec<Cell>,
+    pub only_before: Vec<ComparedCell>,
     /// Cells that only the second holds.
-    pub only_after: Vec<Cell>,
-}
-
-/// One of the two stores, or sides of one.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Side {
-    /// What emulated the processor; then times mean nothing.
-    pub emulated: Option<String>,
-    /// How instructions were counted, where those of every trial that counts were, and all in one way.
-    pub costs: Option<CostSource>,
-    /// The study's name.
-    pub study: String,
-    /// The meter and scope of its energy, estimates left out; absent without any.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub energy: Option<EnergySource>,
-    /// Its trials.
-    pub trials: usize,
-    /// Those that do not compete, by reason.
-    #[serde(flatten)]
-    pub left_out: Tally,
-    /// Why none of them competes; absent where one does.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub nobody: Option<String>,
-}
-
-/// A fact or a setting that is not the same in both stores.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Difference {
-    /// Its name.
-    pub name: String,
-    /// Its value in the first; absent where it has none.
-    pub before: Option<String>,
-    /// Its value in the second.
-    pub after: Option<String>,
+    pub only_after: Vec<ComparedCell>,
 }
 
 /// What two trials must have in common to be replicates. Of what sets sides of one store apart it says what
 /// is before.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Cell {
+pub struct ComparedCell {
     /// The path.
     pub path: IoPath,
     /// The workload.
@@ -112,14 +84,14 @@ pub struct Cell {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Change {
     /// The cell.
-    pub cell: Cell,
+    pub cell: ComparedCell,
     /// The metric.
     #[serde(serialize_with = "word")]
     pub metric: Metric,
     /// Replicates and their mean before; absent without a trial that counts.
-    pub before: Option<Mean>,
+    pub before: Option<SampleMean>,
     /// The same after.
-    pub after: Option<Mean>,
+    pub after: Option<SampleMean>,
     /// Mean after over mean before, of percentiles of geometric means; absent where the latter is 0.
     pub ratio: Option<f64>,
     /// 95 % interval of the ratio; absent for one replicate, or where it has no bounds.
@@ -134,12 +106,12 @@ pub struct Change {
     /// The same after Holm's correction over all tests of the comparison.
     pub p_holm: Option<f64>,
     /// What follows.
-    pub outcome: Outcome,
+    pub outcome: ChangeOutcome,
 }
 
 /// The mean over replicates.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Mean {
+pub struct SampleMean {
     /// Replicates.
     pub n: usize,
     /// Their mean, in the metric's unit (latencies in ns).
@@ -149,7 +121,7 @@ pub struct Mean {
 /// What follows from a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Outcome {
+pub enum ChangeOutcome {
     /// Worse beyond noise.
     Worse,
     /// Better beyond noise.
@@ -162,15 +134,15 @@ pub enum Outcome {
     NotMeasured,
 }
 
-impl Outcome {
+impl ChangeOutcome {
     /// The outcome in words.
     pub fn as_str(self) -> &'static str {
         match self {
-            Outcome::Worse => "worse",
-            Outcome::Better => "better",
-            Outcome::NoDifference => "no difference beyond noise",
-            Outcome::OneReplicate => "undecided: one replicate",
-            Outcome::NotMeasured => "undecided: not measured on both sides",
+            ChangeOutcome::Worse => "worse",
+            ChangeOutcome::Better => "better",
+            ChangeOutcome::NoDifference => "no difference beyond noise",
+            ChangeOutcome::OneReplicate => "undecided: one replicate",
+            ChangeOutcome::NotMeasured => "undecided: not measured on both sides",
         }
     }
 }
@@ -200,11 +172,11 @@ pub fn compare_within(
     by: &str,
     admission: Admission,
 ) -> Result<Comparison, String> {
-    let Sides { by, key, before, after } = sides(trials, by)?;
+    let SplitTrials { by, key, before, after } = split(trials, by)?;
     let mut comparison = compare_sides((study, &before), (study, &after), (Some(&key), admission));
-    if !matches!(key, Key::Setting(_)) {
+    if !matches!(key, SplitKey::Setting(_)) {
         let (before, after) = (Some(by.before.clone()), Some(by.after.clone()));
-        comparison.differences.insert(0, Difference { name: by.key.clone(), before, after });
+        comparison.differences.insert(0, SideDifference { name: by.key.clone(), before, after });
     }
     comparison.by = Some(by);
     Ok(comparison)
@@ -213,9 +185,9 @@ pub fn compare_within(
 fn compare_sides(
     before: (&StudyRecord, &[Trial]),
     after: (&StudyRecord, &[Trial]),
-    (key, admission): (Option<&Key>, Admission),
+    (key, admission): (Option<&SplitKey>, Admission),
 ) -> Comparison {
-    let apart = settings_apart(before.1, after.1);
+    let apart = differing_settings(before.1, after.1);
     let without: Vec<&str> = apart.iter().map(|difference| difference.name.as_str()).collect();
     let admissions = [before.0, after.0].map(|study| admission.of(study));
     let (old, mut new) = (cells(before.1, &without, admissions[0]), cells(after.1, &without, admissions[1]));
@@ -228,9 +200,10 @@ fn compare_sides(
             None => only_before.push(cell),
         }
     }
-    let mut only_after: Vec<Cell> = new.into_iter().map(|(cell, _)| cell).collect();
-    let order =
-        |a: &Cell, b: &Cell| a.path.cmp(&b.path).then_with(|| a.workload.title().cmp(&b.workload.title()));
+    let mut only_after: Vec<ComparedCell> = new.into_iter().map(|(cell, _)| cell).collect();
+    let order = |a: &ComparedCell, b: &ComparedCell| {
+        a.path.cmp(&b.path).then_with(|| a.workload.title().cmp(&b.workload.title()))
+    };
     only_before.sort_by(order);
     only_after.sort_by(order);
     let in_blocks = key.is_some() && in_blocks(before.0);
@@ -238,7 +211,7 @@ fn compare_sides(
     let looks =
         if key.is_some() { before.0.looks() } else { before.0.looks().saturating_mul(after.0.looks()) };
     let unpaired = if in_blocks { pairs.iter_mut().map(keep_shared_blocks).sum() } else { 0 };
-    let mut differences = facts_apart(before.0, after.0);
+    let mut differences = differing_facts(before.0, after.0);
     differences.extend(apart);
     let energy = EnergySource::measured(&[before.1, after.1]);
     let (before, after) = (side(before, admissions[0]), side(after, admissions[1]));
@@ -322,7 +295,12 @@ pub fn regressions(comparison: &Comparison, percent: f64) -> Result<Vec<&Change>
         }
         _ => false,
     };
-    Ok(comparison.changes.iter().filter(|change| change.outcome == Outcome::Worse).filter(beyond).collect())
+    Ok(comparison
+        .changes
+        .iter()
+        .filter(|change| change.outcome == ChangeOutcome::Worse)
+        .filter(beyond)
+        .collect())
 }
 
 fn words<S: Serializer>(metrics: &[Metric], serializer: S) -> Result<S::Ok, S::Error> {
@@ -333,85 +311,21 @@ fn word<S: Serializer>(metric: &Metric, serializer: S) -> Result<S::Ok, S::Error
     serializer.collect_str(metric)
 }
 
-fn side((study, trials): (&StudyRecord, &[Trial]), admission: Admission) -> Side {
-    let counting = || trials.iter().filter_map(|trial| admission.admit(trial).ok());
-    let mut left_out = Tally::default();
-    trials.iter().filter_map(|trial| admission.admit(trial).err()).for_each(|why| left_out.add(why));
-    let counted = |costs: &&CostProfile| costs.has(CostKind::Instructions);
-    let source = |one: &Measurement| one.costs.as_ref().filter(counted).map(|costs| costs.source.clone());
-    let first = counting().next().and_then(source);
-    Side {
-        emulated: study.emulated.clone(),
-        costs: first
-            .filter(|first| counting().all(|measurement| source(measurement).as_ref() == Some(first))),
-        energy: EnergySource::measured(&[trials]).filter(|_| study.emulated.is_none()),
-        study: study.name.clone(),
-        trials: trials.len(),
-        left_out,
-        nobody: admission.nobody(trials),
-    }
-}
-
-/// Facts about the studies, those that say the most first.
-fn facts_apart(before: &StudyRecord, after: &StudyRecord) -> Vec<Difference> {
-    const FIRST: [&str; 9] = [
-        "study",
-        "emulated",
-        "target",
-        "kernel",
-        "devices",
-        "cpu_model",
-        "architecture",
-        "iopj_version",
-        "fio_version",
-    ];
-    let facts = |study: &StudyRecord| {
-        let own = [("study", &study.name), ("target", &study.target)];
-        let own = own.map(|(name, value)| (name.to_owned(), value.clone()));
-        let emulated = study.emulated.iter().map(|emulator| ("emulated".to_owned(), emulator.clone()));
-        own.into_iter().chain(emulated).chain(study.provenance.clone()).collect::<BTreeMap<String, String>>()
-    };
-    let (before, after) = (facts(before), facts(after));
-    let names: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
-    let rank = |name: &str| FIRST.iter().position(|first| *first == name).unwrap_or(FIRST.len());
-    let mut names: Vec<&String> =
-        names.into_iter().filter(|name| before.get(*name) != after.get(*name)).collect();
-    names.sort_by_key(|name| rank(name));
-    let value = |facts: &BTreeMap<String, String>, name: &String| facts.get(name).cloned();
-    let difference = |name: &String| Difference {
-        name: name.clone(),
-        before: value(&before, name),
-        after: value(&after, name),
-    };
-    names.into_iter().map(difference).collect()
-}
-
-/// Settings with one value throughout each store that are not the same in both.
-fn settings_apart(before: &[Trial], after: &[Trial]) -> Vec<Difference> {
-    let names: BTreeSet<&String> =
-        before.iter().chain(after).flat_map(|trial| trial.settings.keys()).collect();
-    let only = |trials: &[Trial], name: &String| {
-        let first = trials.first()?.settings.get(name);
-        trials.iter().all(|trial| trial.settings.get(name) == first).then(|| first.cloned())
-    };
-    let difference = |name: &String| {
-        let (before, after) = (only(before, name)?, only(after, name)?);
-        (before != after).then(|| Difference { name: name.clone(), before, after })
-    };
-    names.into_iter().filter_map(difference).collect()
-}
-
 /// A trial that competes, by its replicate.
 type Replicate<'a> = (u32, &'a Measurement);
 
 /// The cells with their trials that compete.
-fn cells<'a>(trials: &'a [Trial], without: &[&str], admission: Admission) -> Vec<(Cell, Vec<Replicate<'a>>)> {
-    let mut cells: Vec<(Cell, Vec<Replicate<'_>>)> = Vec::new();
+fn cells<'a>(
+    trials: &'a [Trial],
+    without: &[&str],
+    admission: Admission,
+) -> Vec<(ComparedCell, Vec<Replicate<'a>>)> {
+    let mut cells: Vec<(ComparedCell, Vec<Replicate<'_>>)> = Vec::new();
     for trial in trials {
         let mut settings = trial.settings.clone();
         settings.retain(|name, _| !without.contains(&name.as_str()));
         let (path, generator) = (trial.path, trial.generator);
-        let cell = Cell { path, workload: trial.workload.clone(), settings, generator };
+        let cell = ComparedCell { path, workload: trial.workload.clone(), settings, generator };
         let counts = admission.admit(trial).ok().map(|measurement| (trial.replicate, measurement));
         match cells.iter_mut().find(|(other, _)| *other == cell) {
             Some((_, all)) => all.extend(counts),
@@ -421,7 +335,7 @@ fn cells<'a>(trials: &'a [Trial], without: &[&str], admission: Admission) -> Vec
     cells
 }
 
-type Pair<'a> = (Cell, Vec<Replicate<'a>>, Vec<Replicate<'a>>);
+type Pair<'a> = (ComparedCell, Vec<Replicate<'a>>, Vec<Replicate<'a>>);
 
 /// The test and its looks, whose energy counts, and who competes on either side.
 type How<'a> = (Method, u32, Option<&'a EnergySource>, [Admission; 2]);
@@ -432,7 +346,7 @@ fn changes(
     (method, looks, source, admissions): How<'_>,
 ) -> Vec<Change> {
     let family = pairs.len() * metrics.len();
-    let plan = |metric: &Metric| Plan { looks, ..Plan::of(*metric, method, family) };
+    let plan = |metric: &Metric| TestPlan { looks, ..TestPlan::of(*metric, method, family) };
     let change = |pair, metric: &Metric| change(pair, *metric, (plan(metric), source, admissions));
     let mut changes: Vec<Change> =
         pairs.iter().flat_map(|pair| metrics.iter().map(move |metric| change(pair, metric))).collect();
@@ -456,7 +370,7 @@ fn order(a: &Change, b: &Change) -> Ordering {
 fn change(
     (cell, before, after): &Pair<'_>,
     metric: Metric,
-    (plan, source, admissions): (Plan, Option<&EnergySource>, [Admission; 2]),
+    (plan, source, admissions): (TestPlan, Option<&EnergySource>, [Admission; 2]),
 ) -> Change {
     let sample = |trials: &[Replicate<'_>]| -> Sample {
         trials.iter().filter_map(|(block, trial)| Some((*block, metric.value(trial, source)?))).collect()
@@ -469,7 +383,7 @@ fn change(
     }
     let mean = |sample: &Sample| {
         let n = sample.len();
-        (n > 0).then(|| Mean { n, mean: sample.iter().map(|(_, value)| value).sum::<f64>() / n as f64 })
+        (n > 0).then(|| SampleMean { n, mean: sample.iter().map(|(_, value)| value).sum::<f64>() / n as f64 })
     };
     let contrast = plan.contrast(&new, &old);
     let (before_mean, after_mean) = (mean(&old), mean(&new));
@@ -490,34 +404,36 @@ fn change(
         p: contrast.map(|contrast| contrast.p),
         p_holm: None,
         outcome: if before_mean.is_none() || after_mean.is_none() {
-            Outcome::NotMeasured
+            ChangeOutcome::NotMeasured
         } else {
-            Outcome::OneReplicate
+            ChangeOutcome::OneReplicate
         },
     }
 }
 
-fn outcome(change: &Change, p_holm: f64) -> Outcome {
-    let (Some(before), Some(after)) = (change.before, change.after) else { return Outcome::NotMeasured };
+fn outcome(change: &Change, p_holm: f64) -> ChangeOutcome {
+    let (Some(before), Some(after)) = (change.before, change.after) else {
+        return ChangeOutcome::NotMeasured;
+    };
     let rose = change.ratio.map_or(after.mean > before.mean, |ratio| ratio > 1.0);
     match p_holm < LEVEL {
-        false => Outcome::NoDifference,
-        true if rose == change.metric.more_is_better() => Outcome::Better,
-        true => Outcome::Worse,
+        false => ChangeOutcome::NoDifference,
+        true if rose == change.metric.more_is_better() => ChangeOutcome::Better,
+        true => ChangeOutcome::Worse,
     }
 }
 
-impl Cell {
+impl ComparedCell {
     /// The cell but for what sets the sides apart.
-    fn without(&self, key: Option<&Key>) -> Cell {
+    fn without(&self, key: Option<&SplitKey>) -> ComparedCell {
         let mut cell = self.clone();
         match key {
             // Any one path, generator and value stand for all.
-            Some(Key::Path) => cell.path = IoPath::Libaio,
-            Some(Key::Generator) => cell.generator = Generator::Native,
-            Some(Key::Workload(axis)) => axis.clear(&mut cell.workload),
+            Some(SplitKey::Path) => cell.path = IoPath::Libaio,
+            Some(SplitKey::Generator) => cell.generator = Generator::Native,
+            Some(SplitKey::Workload(axis)) => axis.clear(&mut cell.workload),
             // Settings that set the sides apart are no part of a cell.
-            Some(Key::Setting(_)) | None => {}
+            Some(SplitKey::Setting(_)) | None => {}
         }
         cell
     }
@@ -527,9 +443,9 @@ impl Change {
     /// What is decided, what is not different, what is not decided.
     fn rank(&self) -> u8 {
         match self.outcome {
-            Outcome::Worse | Outcome::Better => 0,
-            Outcome::NoDifference => 1,
-            Outcome::OneReplicate | Outcome::NotMeasured => 2,
+            ChangeOutcome::Worse | ChangeOutcome::Better => 0,
+            ChangeOutcome::NoDifference => 1,
+            ChangeOutcome::OneReplicate | ChangeOutcome::NotMeasured => 2,
         }
     }
 
@@ -544,5 +460,4 @@ impl Change {
 }
 
 #[cfg(test)]
-#[path = "compare_tests.rs"]
 pub(crate) mod tests;

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 /// What all cells of one table share beside the path and the axis of the table.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Setting {
+pub struct TrialSetup {
     /// The workload; what the table varies has the value of the table's first cell.
     pub workload: Workload,
     /// Settings of the study, by name.
@@ -20,10 +20,10 @@ pub struct Setting {
     pub generator: Generator,
 }
 
-impl Setting {
-    pub(super) fn of(trial: &Trial) -> Setting {
+impl TrialSetup {
+    pub(super) fn of(trial: &Trial) -> TrialSetup {
         let Trial { workload, settings, generator, .. } = trial;
-        Setting { workload: workload.clone(), settings: settings.clone(), generator: *generator }
+        TrialSetup { workload: workload.clone(), settings: settings.clone(), generator: *generator }
     }
 }
 
@@ -31,7 +31,7 @@ impl Setting {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CompletionTable {
     /// What the cells share; `numjobs` is the axis.
-    pub setting: Setting,
+    pub setting: TrialSetup,
     /// Thread counts, the least first.
     pub numjobs: Vec<u32>,
     /// A row a path, the one of least latency at the first thread count that it has first.
@@ -60,9 +60,9 @@ pub struct CompletionCell {
 
 /// Tables of the interfaces of which the store holds two completion modes or more under one workload.
 pub fn completion_modes(trials: &[Trial], admission: Admission) -> Vec<CompletionTable> {
-    let mut groups: Groups<(Setting, &'static str, Submission)> = Groups::default();
+    let mut groups: Groups<(TrialSetup, &'static str, Submission)> = Groups::default();
     for trial in trials {
-        let mut setting = Setting::of(trial);
+        let mut setting = TrialSetup::of(trial);
         setting.workload.numjobs = 1;
         groups.add((setting, trial.path.interface(), trial.path.submission()), trial);
     }
@@ -73,7 +73,7 @@ pub fn completion_modes(trials: &[Trial], admission: Admission) -> Vec<Completio
         .collect()
 }
 
-fn completion_table(setting: Setting, trials: &[&Trial], admission: Admission) -> Option<CompletionTable> {
+fn completion_table(setting: TrialSetup, trials: &[&Trial], admission: Admission) -> Option<CompletionTable> {
     let mut numjobs: Vec<u32> = trials.iter().map(|trial| trial.workload.numjobs).collect();
     numjobs.sort_unstable();
     numjobs.dedup();
@@ -105,7 +105,7 @@ fn completion_table(setting: Setting, trials: &[&Trial], admission: Admission) -
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LatencyTable {
     /// What the cells share; `rw` is that of the reads.
-    pub setting: Setting,
+    pub setting: TrialSetup,
     /// The path that the others are held against; absent where it has not all four figures.
     pub reference: Option<IoPath>,
     /// A row a path: the least slowdown first, then those without one.
@@ -155,9 +155,9 @@ pub fn average_slowdown(figures: [f64; 4], reference: [f64; 4]) -> Option<f64> {
 /// Tables of every workload of which the store holds pure reads or writes. The reference is `reference`, or
 /// the path of least median read among those that have all four figures.
 pub fn latencies(trials: &[Trial], reference: Option<IoPath>, admission: Admission) -> Vec<LatencyTable> {
-    let mut groups: Groups<Setting> = Groups::default();
+    let mut groups: Groups<TrialSetup> = Groups::default();
     for trial in trials.iter().filter(|trial| !trial.workload.rw.is_mixed()) {
-        let mut setting = Setting::of(trial);
+        let mut setting = TrialSetup::of(trial);
         setting.workload.rw = if setting.workload.rw.is_random() { Rw::Randread } else { Rw::Read };
         groups.add(setting, trial);
     }
@@ -169,7 +169,7 @@ pub fn latencies(trials: &[Trial], reference: Option<IoPath>, admission: Admissi
 }
 
 fn latency_table(
-    setting: Setting,
+    setting: TrialSetup,
     trials: &[&Trial],
     (reference, admission): (Option<IoPath>, Admission),
 ) -> LatencyTable {
@@ -290,5 +290,5 @@ pub(super) fn mean(measured: &[&Measurement], figure: impl Fn(&Measurement) -> f
 }
 
 #[cfg(test)]
-#[path = "tables_tests.rs"]
+#[path = "paper_layouts_tests.rs"]
 mod tests;
