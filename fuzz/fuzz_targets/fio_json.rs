@@ -4,5 +4,5 @@
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {
-    let _ = iopj_study::fio::parse(text);
+    let _ = iopj_load::fio::parse(text);
 });

@@ -2,11 +2,11 @@
 //! or refused.
 #![no_main]
 
-use iopj_study::study::Study;
+use iopj_study::Study;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {
-    let Ok(study) = Study::parse(text, "study.toml") else {
+    let Ok(study) = iopj_run::read_study(text, "study.toml") else {
         return;
     };
     for workload in &study.workloads {

@@ -6,7 +6,11 @@ pub mod conditions;
 pub mod cost;
 pub mod energy;
 pub mod evidence;
+pub mod generator;
 pub mod path;
+pub mod sequential;
+pub mod setting;
+pub mod steadystate;
 pub mod units;
 pub mod uring;
 pub mod workload;
@@ -15,10 +19,14 @@ pub use conditions::{Conditions, Disturbance, PowerChange, PowerSetting};
 pub use cost::{Cost, CostKind, CostProfile, CostSource, FunctionCost, Space};
 pub use energy::{AboveIdle, EnergyOutcome, Joules, PowerReading, Scope, TrialEnergy};
 pub use evidence::{Evidence, Observed, Verdict, VerdictKind};
+pub use generator::{Generator, Slice};
 pub use path::{
     Completion, CompletionMode, IoPath, Ring, RingCompletion, RingSubmission, Sleep, Spin, Submission,
     UserCompletion,
 };
+pub use sequential::Sequential;
+pub use setting::{Setting, SettingError};
+pub use steadystate::SteadyStateRule;
 pub use units::{format_bytes, format_duration, parse_bytes, parse_duration};
 pub use uring::{RingFlag, RingThread};
 pub use workload::{Length, RandomDistribution, Rw, Workload};

@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+/// The longest latency that histograms keep apart from longer ones: one minute in ns.
+pub const MAX_LATENCY_NS: u64 = 60_000_000_000;
+
 /// A quantity that cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{text}` is no {what}; write it as {example}")]

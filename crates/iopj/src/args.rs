@@ -3,7 +3,7 @@
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 use iopj_engine::PciAddress;
-use iopj_study::import::KernelVersion;
+use iopj_run::import::KernelVersion;
 use std::path::PathBuf;
 
 /// Measure what one I/O costs on every path that Linux offers, and prove which path was taken.

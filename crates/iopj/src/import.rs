@@ -2,7 +2,7 @@
 
 use crate::args::{ImportArgs, ImportFormat};
 use crate::output::print;
-use iopj_study::import;
+use iopj_run::import;
 use std::process::ExitCode;
 
 pub(crate) fn import(args: &ImportArgs) -> anyhow::Result<ExitCode> {

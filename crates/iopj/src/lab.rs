@@ -13,9 +13,9 @@ use iopj_lab::{LabError, vm};
 use iopj_probe::HeldCounters;
 use iopj_report::analysis::Admission;
 use iopj_report::render::{Align, Grid, escape};
+use iopj_run::{programs, read_study};
 use iopj_store::{Generator, Store};
-use iopj_study::programs;
-use iopj_study::study::{Study, parse_paths};
+use iopj_study::{Study, parse_paths};
 use serde_json::json;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -160,7 +160,7 @@ fn run(args: &LabRunArgs) -> anyhow::Result<ExitCode> {
     let mut studies = Vec::new();
     for (file, text) in args.studies.iter().zip(&texts) {
         let name = file.display().to_string();
-        let study = Study::parse(text, &name)?;
+        let study = read_study(text, &name)?;
         studies.push(in_guest(&study, text, args).context(name)?);
     }
     let time_limit = parse_duration(&args.time_limit).map_err(|error| anyhow!("--time-limit: {error}"))?;

@@ -3,10 +3,10 @@
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use iopj_core::format_bytes;
 use iopj_report::render::escape;
+use iopj_run::blocks::clock;
+use iopj_run::runner::Progress;
 use iopj_store::{Outcome, Unavailable};
-use iopj_study::blocks::clock;
 use iopj_study::plan::Cell;
-use iopj_study::runner::Progress;
 use std::io::{IsTerminal, Write};
 use std::path::Path;
 use std::time::{Duration, Instant};

@@ -6,8 +6,8 @@ use anyhow::Context;
 use iopj_report::analysis::power::{PowerTrace, windows};
 use iopj_report::analysis::{Admission, workload_tables};
 use iopj_report::render;
+use iopj_run::energy::{ChannelPower, traces};
 use iopj_store::{Store, StoreError, StudyRecord, Trial, export};
-use iopj_study::energy::{ChannelPower, traces};
 use std::path::Path;
 use std::process::ExitCode;
 

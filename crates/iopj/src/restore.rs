@@ -2,7 +2,7 @@
 
 use crate::args::RestoreArgs;
 use crate::output::{FAILURES, print, print_json};
-use iopj_study::settings::Host;
+use iopj_host::settings::Host;
 use std::process::ExitCode;
 
 pub(crate) fn restore(args: &RestoreArgs) -> anyhow::Result<ExitCode> {

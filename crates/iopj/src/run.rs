@@ -5,12 +5,13 @@ use crate::output::{FAILURES, INTERRUPTED, print, print_json};
 use crate::progress::View;
 use crate::signals;
 use anyhow::anyhow;
+use iopj_load::descriptors;
 use iopj_report::analysis::{Admission, sequential};
+use iopj_run::blocks::Look;
+use iopj_run::read_study;
+use iopj_run::runner::{self, Options, RunError, Summary};
 use iopj_store::{Store, StudyRecord, Trial, export};
-use iopj_study::blocks::Look;
-use iopj_study::descriptors;
-use iopj_study::runner::{self, Options, RunError, Summary};
-use iopj_study::study::{Axis, Replicates, Study};
+use iopj_study::{Axis, Replicates, Study};
 use std::process::ExitCode;
 
 const QUICK: &str = include_str!("../../../studies/quick.toml");
@@ -56,9 +57,9 @@ fn study(args: &RunArgs) -> anyhow::Result<Study> {
             let name = path.display();
             let text = std::fs::read_to_string(path)
                 .map_err(|error| anyhow!("`{name}` cannot be read ({error}): name a study file"))?;
-            Study::parse(&text, &name.to_string())?
+            read_study(&text, &name.to_string())?
         }
-        None => Study::parse(QUICK, "quick.toml")?,
+        None => read_study(QUICK, "quick.toml")?,
     };
     if let Some(paths) = axis(&args.path) {
         study.workloads.iter_mut().for_each(|workload| workload.paths = None);

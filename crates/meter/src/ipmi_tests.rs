@@ -307,8 +307,8 @@ fn the_password_goes_by_the_environment_alone() {
         IpmiConfig { port: Some(6623), privilege: IpmiPrivilege::Operator, ..remote(&fake.path("password")) };
     let meter = fake.open(&config).unwrap();
     let seen = std::fs::read_to_string(fake.path("cmdline")).unwrap();
-    let expected = "-I\nlanplus\n-H\nbmc.lab\n-U\nreader\n-E\n-L\nOPERATOR\n-N\n1\n-R\n2\n-p\n6623\ndcmi\\
-                    npower\nreading\n";
+    let expected = "-I\nlanplus\n-H\nbmc.lab\n-U\nreader\n-E\n-L\nOPERATOR\n-N\n1\n-R\n2\n-p\n6623\ndcmi\n\
+                    power\nreading\n";
     assert!(seen.ends_with(expected), "{seen}");
     assert!(!seen.contains(PASSWORD));
     let env = std::fs::read_to_string(fake.path("env")).unwrap();

@@ -1,6 +1,7 @@
 //! What a measured trial keeps in tables of its own: histograms, slices, cost profile and energy.
 
-use crate::record::{Measurement, Slice};
+use crate::record::Measurement;
+use iopj_core::Slice;
 use iopj_core::{Cost, CostKind, CostProfile, CostSource, FunctionCost, Space, TrialEnergy};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 

@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::export;
-use crate::record::{Generator, Latency, Outcome, StudyRecord};
+use crate::record::{Latency, Outcome, StudyRecord};
+use iopj_core::Generator;
 use iopj_core::evidence::Finding;
 use iopj_core::{AboveIdle, Evidence, Observed, Verdict, Workload};
 use std::slice;

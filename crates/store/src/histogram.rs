@@ -3,15 +3,14 @@
 use crate::record::Latency;
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::{Deserializer, Serializer, V2Serializer};
-
-/// The longest latency that is told from longer ones: one minute in ns.
-pub const MAX_NS: u64 = 60_000_000_000;
+use iopj_core::units::MAX_LATENCY_NS;
 
 /// A histogram of latencies in ns with three significant digits, of fixed size: recording into it
 /// never allocates.
 pub fn new() -> Histogram<u64> {
     // Low, high and digits are constants within the crate's limits.
-    Histogram::new_with_bounds(1, MAX_NS, 3).unwrap_or_else(|error| unreachable!("constant bounds: {error}"))
+    Histogram::new_with_bounds(1, MAX_LATENCY_NS, 3)
+        .unwrap_or_else(|error| unreachable!("constant bounds: {error}"))
 }
 
 /// Mean, percentiles and the encoded form.

@@ -17,7 +17,7 @@ mod store;
 
 pub use energy_source::EnergySource;
 pub use error::StoreError;
-pub use record::{
-    Generator, Latency, Measurement, Outcome, Sequential, Slice, StudyRecord, Trial, Unavailable,
-};
+// Words that records are made of.
+pub use iopj_core::{Generator, Sequential, Slice};
+pub use record::{Latency, Measurement, Outcome, StudyRecord, Trial, Unavailable};
 pub use store::Store;

@@ -1,29 +1,12 @@
 //! What a store holds: the study, its trials, and what each trial measured.
 
 use iopj_core::evidence::CpuTimes;
-use iopj_core::{Conditions, CostProfile, Evidence, IoPath, Observed, TrialEnergy, Verdict, Workload};
+use iopj_core::{
+    Conditions, CostProfile, Evidence, Generator, IoPath, Observed, Sequential, Slice, TrialEnergy, Verdict,
+    Workload,
+};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-
-/// What issues the I/O.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Generator {
-    /// iopj's own closed loop.
-    Native,
-    /// The installed fio.
-    Fio,
-}
-
-impl Generator {
-    /// The generator's word.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Generator::Native => "native",
-            Generator::Fio => "fio",
-        }
-    }
-}
 
 /// The study as planned, with its provenance. Written once, when the store is made.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -63,24 +46,6 @@ impl StudyRecord {
     /// every p-value by it. 1 if their number was fixed in advance.
     pub fn looks(&self) -> u32 {
         self.sequential.map_or(1, |sequential| sequential.looks())
-    }
-}
-
-/// Blocks are added while a decision is open.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Sequential {
-    /// Blocks before the first look at the decisions.
-    pub min: u32,
-    /// Blocks at the most.
-    pub max: u32,
-    /// Paths whose means differ by less than this share of the lesser one are equivalent.
-    pub until: f64,
-}
-
-impl Sequential {
-    /// How often the decisions are looked at, at the most: after `min` blocks, and after each further one.
-    pub fn looks(&self) -> u32 {
-        self.max.saturating_sub(self.min) + 1
     }
 }
 
@@ -267,13 +232,4 @@ pub struct Latency {
     /// The histogram in HdrHistogram's V2 encoding (not compressed).
     #[serde(skip)]
     pub histogram: Vec<u8>,
-}
-
-/// I/Os that completed in one slice of the window.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Slice {
-    /// End of the slice in ns since the window's start.
-    pub end_ns: u64,
-    /// I/Os completed in it.
-    pub ios: u64,
 }

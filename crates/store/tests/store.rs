@@ -6,7 +6,7 @@ use iopj_core::{Cost, CostKind, CostProfile, CostSource, FunctionCost, Space};
 use iopj_core::{
     Disturbance, Evidence, Observed, PowerChange, PowerSetting, RingFlag, Verdict, VerdictKind, Workload,
 };
-use iopj_store::record::{Generator, Latency, Measurement, Outcome, Slice, StudyRecord, Trial};
+use iopj_store::{Generator, Latency, Measurement, Outcome, Slice, StudyRecord, Trial};
 use iopj_store::{Store, StoreError, export, histogram};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -1,28 +1,21 @@
-//! Study files, plan, runner, generators, settings and their restoring.
+//! Study files and the plan: which trials there are, and in which order. Pure: nothing is opened or run here.
 
-pub mod access;
-pub mod blocks;
-mod by_fio;
-mod control;
-mod counting;
-pub mod descriptors;
-pub mod energy;
-pub mod fio;
-pub mod import;
-mod machine;
-mod native;
-mod nvme_features;
-mod pace;
+mod axis;
+mod error;
+pub mod keys;
+mod meters;
 pub mod plan;
-pub mod power;
-mod precondition;
-mod profile;
-pub mod programs;
-pub mod runner;
-pub mod settings;
-mod setup;
+mod replicates;
 mod steadystate;
-pub mod study;
-mod told;
-mod trial;
-mod trials;
+mod study;
+mod time;
+mod workload;
+
+pub use axis::Axis;
+pub use error::StudyError;
+pub use meters::{Meters, MetersAsked};
+pub use replicates::Replicates;
+pub use steadystate::Declared;
+pub use study::{FioOptions, Study, parse_paths};
+pub use time::duration;
+pub use workload::WorkloadMatrix;

@@ -1,11 +1,11 @@
 //! The plan: the cells of a study, and the order in which their trials run.
 
-use crate::fio::job::engine_name;
-use crate::settings::Setting;
-use crate::study::{Study, StudyError, parse_paths};
+use crate::error::StudyError;
+use crate::study::{Study, parse_paths};
+use iopj_core::Generator;
+use iopj_core::Setting;
 use iopj_core::workload::Length;
 use iopj_core::{IoPath, Workload};
-use iopj_store::Generator;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use std::collections::{BTreeMap, BTreeSet};
@@ -110,7 +110,7 @@ pub fn cells(study: &Study, available: &[IoPath]) -> Result<(Vec<Cell>, usize), 
 fn generators_of(path: IoPath, all: &[Generator]) -> impl Iterator<Item = Generator> {
     let only = match path {
         IoPath::Spdk => Some(Generator::Fio),
-        _ if engine_name(&path).is_err() => Some(Generator::Native),
+        _ if path.fio_engine().is_err() => Some(Generator::Native),
         _ => None,
     };
     let only = only.filter(|only| all.contains(only));
@@ -147,7 +147,7 @@ fn shuffle(all: &mut [usize], random: &mut Xoshiro256PlusPlus) {
 }
 
 /// The time that a trial of a workload takes at the least; `None` where it ends after so many I/Os.
-pub(crate) fn window(workload: &Workload) -> Option<Duration> {
+pub fn window(workload: &Workload) -> Option<Duration> {
     match workload.length {
         Length::Runtime(time) => Some(time + workload.ramp_time),
         Length::Ios(_) => None,
@@ -157,7 +157,7 @@ pub(crate) fn window(workload: &Workload) -> Option<Duration> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::study::Axis;
+    use crate::Axis;
     use proptest::prelude::*;
 
     proptest! {

@@ -1,20 +1,9 @@
-//! When a ramp has been long enough: a rule that the study declares, and the straight line that decides it.
-//!
-//! The words are fio's. fio ends a job when the rate is steady; here the ramp ends, and the window follows.
+//! What a study declares of the steady state that ends a ramp. The words are fio's.
 
-use crate::study::{Study, StudyError, duration};
-use iopj_core::evidence::SteadyState;
-use std::collections::VecDeque;
+use crate::error::{StudyError, error};
+use iopj_core::SteadyStateRule;
 use std::time::Duration;
 
-/// Rates that the line is fitted to, and the fewest where looks were missed: others had the processor.
-const RATES: usize = 20;
-const FEWEST_RATES: usize = 5;
-/// Student's t for 3 to 19 degrees of freedom: `scipy.stats.t.ppf(0.975, 3)` and so on (SciPy 1.17.1).
-const T: [f64; RATES - 3] = [
-    3.182446, 2.776445, 2.570582, 2.446912, 2.364624, 2.306004, 2.262157, 2.228139, 2.200985, 2.178813,
-    2.160369, 2.144787, 2.131450, 2.119905, 2.109816, 2.100922, 2.093024,
-];
 /// The line may rise or fall by this share of the mean rate, unless the study says otherwise (SNIA's slope
 /// criterion).
 const CHANGE: f64 = 0.1;
@@ -22,15 +11,10 @@ const CHANGE: f64 = 0.1;
 const SHORTEST: Duration = Duration::from_millis(100);
 /// The longest ramp, in the shortest one, unless the study says otherwise.
 const LONGEST: u32 = 10;
-/// The stretches that a line is fitted to, in the one that the study declares: where noise hides the slope
-/// over one, the next.
-const STRETCHES: [u32; 4] = [1, 2, 4, 8];
-/// The looks that the longest of them needs.
-const MOST_LOOKS: usize = STRETCHES[3] as usize * RATES + 1;
 
-/// What a study says of steady states; each workload's ramp makes a [`Rule`] of it.
+/// What a study says of steady states; each workload's ramp makes a [`SteadyStateRule`] of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Declared {
+pub struct Declared {
     is_off: bool,
     /// Of the mean rate, per second.
     slope: Option<f64>,
@@ -38,48 +22,35 @@ pub(crate) struct Declared {
     limit: Option<Duration>,
 }
 
-/// The rule for one workload.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Rule {
-    /// The stretch at the ramp's end that is looked at.
-    duration: Duration,
-    /// The share of the mean rate by which the line may rise or fall over that stretch.
-    change: f64,
-    /// The shortest and the longest ramp.
-    pub(crate) ramp: [Duration; 2],
-}
-
 impl Declared {
     /// Nothing is judged, as by `steadystate = "none"`.
-    pub(crate) fn off() -> Declared {
+    pub fn off() -> Declared {
         Declared { is_off: true, ..Declared::default() }
     }
 
-    /// What a study declares.
+    /// What a study declares by its three keys.
     ///
     /// # Errors
-    /// A criterion that is none, or a time that is none or too short.
-    pub(crate) fn of(study: &Study) -> Result<Declared, StudyError> {
-        let time =
-            |key: &str, text: &Option<String>| text.as_deref().map(|text| duration(key, text)).transpose();
-        let length = time("steadystate_duration", &study.steadystate_duration)?;
-        if length.is_some_and(|length| length < SHORTEST) {
-            return Err(StudyError(
-                "steadystate_duration: less than 100ms tells no trend: write more".to_owned(),
-            ));
+    /// A criterion that is none, or a stretch that is too short.
+    pub fn new(
+        criterion: Option<&str>,
+        duration: Option<Duration>,
+        limit: Option<Duration>,
+    ) -> Result<Declared, StudyError> {
+        if duration.is_some_and(|duration| duration < SHORTEST) {
+            return error("steadystate_duration: less than 100ms tells no trend: write more");
         }
-        let limit = time("steadystate_limit", &study.steadystate_limit)?;
-        let (is_off, slope) = match study.steadystate.as_deref() {
+        let (is_off, slope) = match criterion {
             None => (false, None),
             Some("none") => (true, None),
             Some(text) => (false, Some(slope(text)?)),
         };
-        Ok(Declared { is_off, slope, duration: length, limit })
+        Ok(Declared { is_off, slope, duration, limit })
     }
 
     /// The rule for a workload with this `ramp_time`; none where there is no ramp, or one too short to be
     /// judged.
-    pub(crate) fn rule(&self, ramp_time: Duration) -> Option<Rule> {
+    pub fn rule(&self, ramp_time: Duration) -> Option<SteadyStateRule> {
         let duration = self.duration.unwrap_or(ramp_time);
         if self.is_off || duration < SHORTEST {
             return None;
@@ -87,11 +58,11 @@ impl Declared {
         let shortest = ramp_time.max(duration);
         let longest = self.limit.unwrap_or(shortest * LONGEST).max(shortest);
         let change = self.slope.map_or(CHANGE, |slope| slope * duration.as_secs_f64());
-        Some(Rule { duration, change, ramp: [shortest, longest] })
+        Some(SteadyStateRule { duration, change, ramp: [shortest, longest] })
     }
 
     /// The longest ramp that a workload with this `ramp_time` may have.
-    pub(crate) fn longest_ramp(&self, ramp_time: Duration) -> Duration {
+    pub fn longest_ramp(&self, ramp_time: Duration) -> Duration {
         self.rule(ramp_time).map_or(ramp_time, |rule| rule.ramp[1])
     }
 }
@@ -110,163 +81,61 @@ fn slope(text: &str) -> Result<f64, StudyError> {
     )
 }
 
-impl Rule {
-    /// How often the rate is to be looked at.
-    pub(crate) fn interval(&self) -> Duration {
-        self.duration / RATES as u32
-    }
-}
-
-/// A ramp as it is watched.
-pub(crate) struct Watch {
-    rule: Rule,
-    begin_ns: u64,
-    /// When, and the I/Os until then: the last ones that the longest stretch needs.
-    looks: VecDeque<(u64, u64)>,
-    line: Option<Line>,
-    attained: bool,
-    is_over: bool,
-}
-
-/// A line through the rates of a stretch of that length.
-#[derive(Clone, Copy)]
-struct Line {
-    fit: Fit,
-    over_ns: u64,
-}
-
-/// A straight line through rates or powers.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Fit {
-    /// Its rise or fall over the stretch that is looked at, as a share of the mean.
-    change: f64,
-    /// Half of the 95 % interval of that.
-    noise: f64,
-}
-
-impl Fit {
-    /// The whole interval of the slope is within a share of the mean: noise alone is not flat.
-    pub(crate) fn is_flat(&self, share: f64) -> bool {
-        self.change.abs() + self.noise <= share
-    }
-
-    /// The whole interval is beyond it.
-    fn is_steep(&self, share: f64) -> bool {
-        self.change.abs() - self.noise > share
-    }
-}
-
-impl Watch {
-    /// A ramp that begins now.
-    pub(crate) fn new(rule: Rule, begin_ns: u64) -> Watch {
-        let mut looks = VecDeque::with_capacity(MOST_LOOKS + 1);
-        looks.push_back((begin_ns, 0));
-        Watch { rule, begin_ns, looks, line: None, attained: false, is_over: false }
-    }
-
-    /// Takes a look at `now_ns`, when so many I/Os were done. True once the ramp is over: it has been as long
-    /// as it may be, or is long enough and steady. So the rule has been asked at the limit.
-    pub(crate) fn look(&mut self, now_ns: u64, ios: u64) -> bool {
-        let lasted_ns = now_ns.saturating_sub(self.begin_ns);
-        let [shortest_ns, longest_ns] = self.rule.ramp.map(|length| length.as_nanos() as u64);
-        let interval_ns = self.rule.interval().as_nanos() as u64;
-        if self.is_over || self.looks.back().is_some_and(|(last_ns, _)| now_ns < last_ns + interval_ns) {
-            return self.is_over;
-        }
-        if self.looks.len() == MOST_LOOKS {
-            self.looks.pop_front();
-        }
-        self.looks.push_back((now_ns, ios));
-        self.line = self.decided();
-        let is_flat = self.line.is_some_and(|line| line.fit.is_flat(self.rule.change));
-        self.attained = lasted_ns >= shortest_ns && is_flat;
-        self.is_over = self.attained || lasted_ns >= longest_ns;
-        self.is_over
-    }
-
-    /// The line over the shortest stretch that tells flat from steep; where noise hides that over all of
-    /// them, the longest one's.
-    fn decided(&self) -> Option<Line> {
-        let mut last = None;
-        for stretch in STRETCHES {
-            let looks = self.looks_over(stretch);
-            let Some(fit) = fit(&looks, self.rule.duration * stretch, self.rule.duration) else { break };
-            last = Some(Line { fit, over_ns: looks[looks.len() - 1].0 - looks[0].0 });
-            if fit.is_flat(self.rule.change) || fit.is_steep(self.rule.change) {
-                break;
-            }
-        }
-        last
-    }
-
-    /// The looks of the last so many durations, as far apart as makes [`RATES`] rates of them. Where looks
-    /// were missed the stretch becomes longer rather than the rates too few.
-    fn looks_over(&self, stretch: u32) -> Vec<(u64, u64)> {
-        let [apart_ns, span_ns] =
-            [self.rule.interval(), self.rule.duration].map(|each| (each * stretch).as_nanos() as u64);
-        let mut looks: Vec<(u64, u64)> = Vec::with_capacity(RATES + 1);
-        for look in self.looks.iter().rev() {
-            let is_enough = |looks: &[(u64, u64)]| {
-                let spans = looks[0].0 - looks[looks.len() - 1].0 >= span_ns;
-                looks.len() > RATES || (looks.len() > FEWEST_RATES && spans)
-            };
-            match looks.last() {
-                Some(_) if is_enough(&looks) => break,
-                Some((at_ns, _)) if look.0 + apart_ns > *at_ns => {}
-                _ => looks.push(*look),
-            }
-        }
-        looks.reverse();
-        looks
-    }
-
-    /// What came of it, at the ramp's end.
-    pub(crate) fn end(&self, now_ns: u64) -> SteadyState {
-        SteadyState {
-            ramp_ns: now_ns.saturating_sub(self.begin_ns),
-            duration_ns: self.rule.duration.as_nanos() as u64,
-            limit: self.rule.change,
-            change: self.line.map(|line| line.fit.change),
-            noise: self.line.map(|line| line.fit.noise),
-            over_ns: self.line.map(|line| line.over_ns),
-            attained: self.attained,
-        }
-    }
-}
-
-/// The line through the rates between looks, each weighted with its length: its rise or fall over `duration`.
-/// None before they span `stretch`, where they are too few, or without an I/O.
-fn fit(looks: &[(u64, u64)], stretch: Duration, duration: Duration) -> Option<Fit> {
-    let (origin_ns, last_ns) = (looks.first()?.0, looks.last()?.0);
-    if looks.len() <= FEWEST_RATES || u128::from(last_ns - origin_ns) < stretch.as_nanos() {
-        return None;
-    }
-    let rate = |pair: &[(u64, u64)]| {
-        let [(from_ns, from), (to_ns, to)] = [pair[0], pair[1]];
-        let seconds = (to_ns - from_ns) as f64 / 1e9;
-        let middle = (from_ns - origin_ns) as f64 / 1e9 + seconds / 2.0;
-        (middle, to.saturating_sub(from) as f64 / seconds, seconds)
-    };
-    line(&looks.windows(2).map(rate).collect::<Vec<_>>(), duration.as_secs_f64())
-}
-
-/// The straight line through 5 to 21 points of x, y and weight: its rise over a length of x, and half of the
-/// 95 % interval of that, as shares of the mean of y.
-pub(crate) fn line(points: &[(f64, f64, f64)], length: f64) -> Option<Fit> {
-    let t = *T.get(points.len().checked_sub(FEWEST_RATES)?)?;
-    let sum =
-        |of: &dyn Fn(&(f64, f64, f64)) -> f64| points.iter().map(|point| point.2 * of(point)).sum::<f64>();
-    let weight = sum(&|_| 1.0);
-    let (x, y) = (sum(&|point| point.0) / weight, sum(&|point| point.1) / weight);
-    let squares = sum(&|point| (point.0 - x).powi(2));
-    let slope = sum(&|point| (point.0 - x) * (point.1 - y)) / squares;
-    let residual = sum(&|point| (point.1 - y - slope * (point.0 - x)).powi(2));
-    let error = (residual / (points.len() as f64 - 2.0) / squares).sqrt();
-    let share = length / y.abs();
-    let fit = Fit { change: slope * share, noise: t * error * share };
-    (fit.change.is_finite() && fit.noise.is_finite()).then_some(fit)
-}
-
 #[cfg(test)]
-#[path = "steadystate_tests.rs"]
-mod tests;
+mod tests {
+    use super::*;
+    use crate::Study;
+
+    fn declared(keys: &str) -> Result<Declared, StudyError> {
+        let text = format!("name = \"t\"\npaths = \"available\"\n{keys}\n[[workload]]\nramp_time = \"1s\"\n");
+        Study::parse(&text, "t")?.steadystate()
+    }
+
+    #[test]
+    fn the_keys_are_fios_and_each_ramp_has_its_rule() {
+        let ms = Duration::from_millis;
+        let plain = declared("").unwrap();
+        assert_eq!(plain, Declared::default());
+        let tenth =
+            |duration, longest| Some(SteadyStateRule { duration, change: 0.1, ramp: [duration, longest] });
+        assert_eq!(plain.rule(ms(1000)), tenth(ms(1000), ms(10_000)));
+        // No ramp, and one too short to be judged.
+        assert_eq!((plain.rule(ms(0)), plain.rule(ms(99))), (None, None));
+        assert_eq!(declared("steadystate = \"none\"").unwrap().rule(ms(1000)), None);
+        assert_eq!(Declared::off().rule(ms(1000)), None);
+        let all = declared(
+            "steadystate = \"iops_slope:2%\"\nsteadystate_duration = \"4s\"\nsteadystate_limit = \"1m\"",
+        )
+        .unwrap();
+        let four = ms(4000);
+        assert_eq!(
+            all.rule(ms(0)),
+            Some(SteadyStateRule { duration: four, change: 0.08, ramp: [four, ms(60_000)] })
+        );
+        assert_eq!(
+            all.rule(ms(90_000)),
+            Some(SteadyStateRule { duration: four, change: 0.08, ramp: [ms(90_000); 2] })
+        );
+    }
+
+    #[test]
+    fn what_is_no_criterion_is_refused() {
+        for text in [
+            "iops:2%",
+            "iops_slope:2",
+            "iops_slope:%",
+            "iops_slope:-1%",
+            "iops_slope:nan%",
+            "bw_slope:1%",
+            "",
+        ] {
+            let message = declared(&format!("steadystate = \"{text}\"")).unwrap_err().to_string();
+            assert!(message.contains("write iops_slope:2%"), "{message}");
+        }
+        let message = declared("steadystate_duration = \"99ms\"").unwrap_err().to_string();
+        assert!(message.contains("less than 100ms"), "{message}");
+        assert!(declared("steadystate_limit = \"soon\"").is_err());
+        let message = declared("steadystat = \"none\"").unwrap_err().to_string();
+        assert!(message.contains("did you mean `steadystate`"), "{message}");
+    }
+}

@@ -3,50 +3,19 @@
 //! The schema stands in `docs/studies.md`. Values may be single or lists; a list is an axis of the
 //! matrix. Unknown keys are refused with the nearest right one.
 
-mod replicates;
-
-pub use replicates::Replicates;
-
-use crate::energy::{self, Meters};
-use crate::settings::{Setting, validate_value};
+use crate::axis::{Axis, product};
+use crate::error::{StudyError, error};
+use crate::keys::{check_keys, fields_of};
+use crate::meters::Meters;
+use crate::replicates::{Replicates, Until};
 use crate::steadystate::Declared;
-use iopj_core::workload::{Length, RandomDistribution, Rw, Workload};
-use iopj_core::{IoPath, format_bytes, format_duration, parse_bytes, parse_duration};
-use iopj_store::Generator;
+use crate::time::duration;
+use crate::workload::WorkloadMatrix;
+use iopj_core::{Generator, IoPath, Setting, parse_bytes};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::fmt::Display;
 use std::path::PathBuf;
-use std::str::FromStr;
 use std::time::Duration;
-
-/// Why a study cannot be used; one message with thing, cause and remedy.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct StudyError(pub String);
-
-fn error<T>(message: impl Into<String>) -> Result<T, StudyError> {
-    Err(StudyError(message.into()))
-}
-
-/// A value or a list of values.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(untagged, expecting = "write one value or a list of them, of the right type and range")]
-pub enum Axis<T> {
-    /// Several values.
-    Many(Vec<T>),
-    /// One value.
-    One(T),
-}
-
-impl<T: Clone> Axis<T> {
-    fn values(&self) -> Vec<T> {
-        match self {
-            Axis::One(value) => vec![value.clone()],
-            Axis::Many(values) => values.clone(),
-        }
-    }
-}
 
 /// A study as its file has it: texts in the users' units.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -117,39 +86,6 @@ pub struct FioOptions {
     pub spdk_plugin: Option<PathBuf>,
 }
 
-/// `[[workload]]`: every key in fio's words.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-#[allow(missing_docs)]
-pub struct WorkloadMatrix {
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub paths: Option<Axis<String>>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub rw: Option<Axis<String>>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub rwmixread: Option<Axis<u8>>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub bs: Option<Axis<String>>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub iodepth: Option<Axis<u32>>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub iodepth_batch_submit: Option<Axis<u32>>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub iodepth_batch_complete_min: Option<Axis<u32>>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub numjobs: Option<Axis<u32>>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub random_distribution: Option<Axis<String>>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cpus_allowed: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ramp_time: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub runtime: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ios: Option<u64>,
-}
-
 fn native() -> Axis<String> {
     Axis::One("native".to_owned())
 }
@@ -157,41 +93,6 @@ fn native() -> Axis<String> {
 fn one_gib() -> String {
     "1g".to_owned()
 }
-
-const STUDY_KEYS: &[&str] = &[
-    "name",
-    "paths",
-    "generator",
-    "replicates",
-    "seed",
-    "size",
-    "precondition",
-    "steadystate",
-    "steadystate_duration",
-    "steadystate_limit",
-    "profile",
-    "meters",
-    "idle",
-    "settle_limit",
-    "settings",
-    "fio",
-    "workload",
-];
-const WORKLOAD_KEYS: &[&str] = &[
-    "paths",
-    "rw",
-    "rwmixread",
-    "bs",
-    "iodepth",
-    "iodepth_batch_submit",
-    "iodepth_batch_complete_min",
-    "numjobs",
-    "random_distribution",
-    "cpus_allowed",
-    "ramp_time",
-    "runtime",
-    "ios",
-];
 
 impl Study {
     /// Reads a study file's text; `source` names it in messages.
@@ -202,10 +103,10 @@ impl Study {
         let table: toml::Table = text.parse().map_err(|e: toml::de::Error| {
             StudyError(format!("{source} is no TOML: {}", toml_message(text, &e)))
         })?;
-        check_keys(&table, STUDY_KEYS, source, "")?;
+        check_keys(&table, fields_of::<Study>(), source, "")?;
         if let Some(toml::Value::Array(workloads)) = table.get("workload") {
             for workload in workloads.iter().filter_map(toml::Value::as_table) {
-                check_keys(workload, WORKLOAD_KEYS, source, " in [[workload]]")?;
+                check_keys(workload, fields_of::<WorkloadMatrix>(), source, " in [[workload]]")?;
             }
         } else if table.contains_key("workload") {
             return error(format!("{source}: `workload` is a list of tables: write [[workload]]"));
@@ -213,17 +114,19 @@ impl Study {
             return error(format!("{source} has no workload: write a [[workload]]"));
         }
         if let Some(toml::Value::Table(fio)) = table.get("fio") {
-            check_keys(fio, &["program", "spdk_plugin"], source, " in [fio]")?;
+            check_keys(fio, fields_of::<FioOptions>(), source, " in [fio]")?;
         }
         if let Some(toml::Value::Table(blocks)) = table.get("replicates") {
-            check_keys(blocks, replicates::KEYS, source, " in replicates")?;
+            check_keys(blocks, fields_of::<Until>(), source, " in replicates")?;
         }
         let study: Study =
             toml::from_str(text).map_err(|e| StudyError(format!("{source}: {}", toml_message(text, &e))))?;
         check_name(&study.name, source)?;
         study.replicates.sequential().map_err(|StudyError(why)| StudyError(format!("{source}: {why}")))?;
-        energy::check(&study, source)?;
-        Declared::of(&study)?;
+        study.meters.iter().try_for_each(|meters| meters.asked(source).map(drop))?;
+        study.idle()?;
+        study.settle_limit()?;
+        study.steadystate()?;
         Ok(study)
     }
 
@@ -255,7 +158,7 @@ impl Study {
                         ));
                     }
                 };
-                validate_value(setting, &text).map_err(|e| StudyError(e.to_string()))?;
+                setting.check(&text).map_err(|e| StudyError(e.to_string()))?;
                 values.push(text);
             }
             if values.is_empty() {
@@ -297,6 +200,33 @@ impl Study {
         }
         Ok(size)
     }
+
+    /// What it declares of the steady state that ends a ramp.
+    ///
+    /// # Errors
+    /// A criterion that is none, or a time that is none or too short.
+    pub fn steadystate(&self) -> Result<Declared, StudyError> {
+        let time = |key, text: &Option<String>| text.as_deref().map(|text| duration(key, text)).transpose();
+        let length = time("steadystate_duration", &self.steadystate_duration)?;
+        let limit = time("steadystate_limit", &self.steadystate_limit)?;
+        Declared::new(self.steadystate.as_deref(), length, limit)
+    }
+
+    /// The length of an idle stretch, where it says one.
+    ///
+    /// # Errors
+    /// It is no time.
+    pub fn idle(&self) -> Result<Option<Duration>, StudyError> {
+        self.idle.as_deref().map(|text| duration("idle", text)).transpose()
+    }
+
+    /// The longest wait for power to be flat, where it says one.
+    ///
+    /// # Errors
+    /// It is no time.
+    pub fn settle_limit(&self) -> Result<Option<Duration>, StudyError> {
+        self.settle_limit.as_deref().map(|text| duration("settle_limit", text)).transpose()
+    }
 }
 
 /// The paths of a `paths` key: `None` where it says `available`.
@@ -322,141 +252,6 @@ pub fn parse_paths(paths: &Axis<String>) -> Result<Option<Vec<IoPath>>, StudyErr
         .map(|text| text.parse().map_err(|e| StudyError(format!("{e}"))))
         .collect::<Result<Vec<_>, _>>()
         .map(Some)
-}
-
-impl WorkloadMatrix {
-    /// Every workload of the matrix.
-    ///
-    /// # Errors
-    /// A value that is none, or an empty list.
-    pub fn workloads(&self) -> Result<Vec<Workload>, StudyError> {
-        let length = match (&self.runtime, self.ios) {
-            (Some(_), Some(_)) => return error("a workload has both `runtime` and `ios`: leave one out"),
-            (Some(text), None) => Length::Runtime(duration("runtime", text)?),
-            (None, Some(0)) => return error("`ios` is 0: give the number of I/Os of each job"),
-            (None, Some(ios)) => Length::Ios(ios),
-            (None, None) => Workload::default().length,
-        };
-        if length == Length::Runtime(Duration::ZERO) {
-            return error("`runtime` is 0: give a time such as 10s");
-        }
-        let ramp_time =
-            self.ramp_time.as_deref().map_or(Ok(Duration::ZERO), |text| duration("ramp_time", text))?;
-        let cpus_allowed = self.cpus_allowed.as_deref().map_or(Ok(Vec::new()), parse_cpus)?;
-        let mut all = vec![Workload { length, ramp_time, cpus_allowed, ..Workload::default() }];
-        spread(&mut all, "rw", &self.rw, |text| parsed::<Rw>(text), |w, rw| w.rw = *rw)?;
-        let percent =
-            |text: &u8| if *text <= 100 { Ok(*text) } else { Err(format!("{text} is above 100 per cent")) };
-        spread(&mut all, "rwmixread", &self.rwmixread, percent, |w, share| w.rwmixread = *share)?;
-        spread(&mut all, "bs", &self.bs, block_size, |w, bs| w.bs = *bs)?;
-        spread(&mut all, "iodepth", &self.iodepth, count, |w, depth| w.iodepth = *depth)?;
-        let batch = &self.iodepth_batch_submit;
-        spread(&mut all, "iodepth_batch_submit", batch, count, |w, batch| w.iodepth_batch_submit = *batch)?;
-        let least = &self.iodepth_batch_complete_min;
-        spread(&mut all, "iodepth_batch_complete_min", least, count, |w, least| {
-            w.iodepth_batch_complete_min = *least
-        })?;
-        spread(&mut all, "numjobs", &self.numjobs, count, |w, jobs| w.numjobs = *jobs)?;
-        let spreads = &self.random_distribution;
-        spread(
-            &mut all,
-            "random_distribution",
-            spreads,
-            |text| parsed::<RandomDistribution>(text),
-            |w, spread| {
-                w.random_distribution = *spread;
-            },
-        )?;
-        Ok(all)
-    }
-}
-
-fn spread<T: Clone, V>(
-    all: &mut Vec<Workload>,
-    key: &str,
-    axis: &Option<Axis<T>>,
-    parse: impl Fn(&T) -> Result<V, String>,
-    set: impl Fn(&mut Workload, &V),
-) -> Result<(), StudyError> {
-    let Some(axis) = axis else { return Ok(()) };
-    let values: Result<Vec<V>, String> = axis.values().iter().map(parse).collect();
-    let values = values.map_err(|e| StudyError(format!("{key}: {e}")))?;
-    if values.is_empty() {
-        return error(format!("`{key}` is an empty list: give it a value, or leave it out"));
-    }
-    *all = product(all, &values, set);
-    Ok(())
-}
-
-/// Every element with every value set in it.
-fn product<T: Clone, V>(all: &[T], values: &[V], set: impl Fn(&mut T, &V)) -> Vec<T> {
-    let each = |element: &T| {
-        let with = |value: &V| {
-            let mut element = element.clone();
-            set(&mut element, value);
-            element
-        };
-        values.iter().map(with).collect::<Vec<_>>()
-    };
-    all.iter().flat_map(each).collect()
-}
-
-fn parsed<T: FromStr<Err: Display>>(text: &str) -> Result<T, String> {
-    text.parse().map_err(|e: T::Err| e.to_string())
-}
-
-fn count(number: &u32) -> Result<u32, String> {
-    if *number == 0 { Err("0 is too few: the least is 1".to_owned()) } else { Ok(*number) }
-}
-
-/// The largest `bs`: what the kernel moves in one system call is a little under 2 GiB.
-const MAX_BS: u64 = 1 << 30;
-
-#[allow(clippy::ptr_arg)] // the axis holds Strings
-fn block_size(text: &String) -> Result<u32, String> {
-    let bytes = parse_bytes(text).map_err(|e| e.to_string())?;
-    match bytes {
-        1..=MAX_BS => Ok(bytes as u32),
-        _ => Err(format!("{} is not between 1 and {}", format_bytes(bytes), format_bytes(MAX_BS))),
-    }
-}
-
-pub(crate) fn duration(key: &str, text: &str) -> Result<Duration, StudyError> {
-    let time = parse_duration(text).map_err(|e| StudyError(format!("{key}: {e}")))?;
-    let most = Duration::from_secs(7 * 24 * 3600);
-    if time > most {
-        return error(format!("{key}: {} is longer than {}", format_duration(time), format_duration(most)));
-    }
-    Ok(time)
-}
-
-/// Processors from a list such as `0-3,8`.
-fn parse_cpus(text: &str) -> Result<Vec<u32>, StudyError> {
-    let range = |part: &str| -> Option<std::ops::RangeInclusive<u32>> {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        let (first, last) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
-        (first <= last && last < 4096).then_some(first..=last)
-    };
-    let ranges: Option<Vec<_>> = text.split(',').map(range).collect();
-    match ranges {
-        Some(ranges) => Ok(ranges.into_iter().flatten().collect()),
-        None => error(format!("cpus_allowed: `{text}` is no list of processors; write it as 0-3,8")),
-    }
-}
-
-pub(crate) fn check_keys(
-    table: &toml::Table,
-    known: &[&str],
-    source: &str,
-    place: &str,
-) -> Result<(), StudyError> {
-    let Some(unknown) = table.keys().find(|key| !known.contains(&key.as_str())) else { return Ok(()) };
-    let distance = |name: &&&str| strsim::damerau_levenshtein(name, unknown);
-    let advice = match known.iter().min_by_key(distance) {
-        Some(nearest) if distance(&nearest) <= 1 + nearest.len() / 3 => format!("did you mean `{nearest}`?"),
-        _ => format!("there are {}", known.join(", ")),
-    };
-    error(format!("{source}: unknown key `{unknown}`{place}: {advice}"))
 }
 
 /// The name is that of the store, so that it must not lead to another folder.
@@ -506,4 +301,5 @@ fn shown(line: &str) -> &str {
 }
 
 #[cfg(test)]
+#[path = "study_tests.rs"]
 mod tests;

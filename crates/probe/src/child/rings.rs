@@ -102,9 +102,9 @@ mod tests {
     use proptest::prelude::*;
 
     /// Shortened from Linux 6.18.
-    const POLLED: &str = "pos:\t0\nflags:\t02000002\nSqMask:\t0x3\nSqHead:\t2639\nSqTail:\t2640\\
-                          nCachedSqHead:\t2639\nSQEs:\t1\nSqThread:\t24265\nSqThreadCpu:\t0\nUserFiles:\t1\\
-                          n    0: /t.dat\n";
+    const POLLED: &str = "pos:\t0\nflags:\t02000002\nSqMask:\t0x3\nSqHead:\t2639\nSqTail:\t2640\n\
+                          CachedSqHead:\t2639\nSQEs:\t1\nSqThread:\t24265\nSqThreadCpu:\t0\nUserFiles:\t1\n    \
+                          0: /t.dat\n";
     /// Shortened from Linux 5.10, which does not tell the heads.
     const OLD: &str =
         "pos:\t0\nflags:\t02000002\nSqThread:\t-1\nSqThreadCpu:\t-1\nUserFiles:\t0\nUserBufs:\t0\n";

@@ -1,0 +1,232 @@
+//! Settings of the host by name, and the values that each takes. Where their files are is the host's business.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// One setting of the host, by the name that study files use: the allow-list. Nothing else is ever written.
+///
+/// `Display`, `FromStr` and serde use the name. The order (`Ord`) is one to set them in: what the kernel
+/// resets when another setting changes comes after that one. Sources: Documentation/ABI/stable/sysfs-block,
+/// Documentation/admin-guide/pm/{cpufreq,cpuidle,intel_pstate}.rst,
+/// Documentation/ABI/testing/sysfs-devices-system-cpu.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Setting {
+    /// `queue/io_poll_delay`: -1 polls all the time, 0 lets the kernel choose the sleep, more is a sleep in
+    /// us.
+    IoPollDelay,
+    /// `queue/scheduler`: the I/O scheduler.
+    Scheduler,
+    /// `queue/nomerges`: 0 merges, 1 tries only simple merges, 2 none.
+    Nomerges,
+    /// `queue/rq_affinity`: 0 completes anywhere, 1 on the submitting CPU's group, 2 on the submitting CPU.
+    RqAffinity,
+    /// `queue/nr_requests`: requests that the scheduler or the driver queues.
+    NrRequests,
+    /// `queue/wbt_lat_usec`: the latency that writeback throttling aims at in us; 0 is off.
+    WbtLatUsec,
+    /// `queue/read_ahead_kb`: read-ahead in KiB.
+    ReadAheadKb,
+    /// `queue/max_sectors_kb`: the largest request in KiB.
+    MaxSectorsKb,
+    /// `queue/add_random`: 1 feeds the entropy pool with completions.
+    AddRandom,
+    /// `queue/io_timeout`: the time in ms after which the kernel takes a request for hung.
+    IoTimeout,
+    /// `queue/iostats`: 1 counts the device's requests in its statistics.
+    Iostats,
+    /// `queue/iostats_passthrough`: 1 counts passed-through commands in the device's statistics (Linux 6.12
+    /// and newer).
+    IostatsPassthrough,
+    /// `cpufreq/policy*/scaling_governor`, on every policy.
+    Governor,
+    /// `cpufreq/policy*/energy_performance_preference`, on every policy.
+    EnergyPerformancePreference,
+    /// `cpufreq/boost`: 1 allows turbo frequencies.
+    Boost,
+    /// `intel_pstate/no_turbo`: 1 forbids turbo frequencies.
+    NoTurbo,
+    /// `cpu*/cpuidle/state*/disable`: idle states of a higher index are disabled on every CPU; the others are
+    /// as they were before the run.
+    CstateMax,
+    /// `smt/control`: `on` or `off`.
+    Smt,
+}
+
+/// A name or a value that is none of a setting's.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SettingError {
+    /// No setting has this name.
+    #[error("there is no setting `{given}`: {advice}")]
+    Unknown {
+        /// The name given.
+        given: String,
+        /// The nearest right name, or all of them.
+        advice: String,
+    },
+    /// A value of the wrong form.
+    #[error("`{value}` is no value for `{setting}`: write {expected}")]
+    BadValue {
+        /// The setting.
+        setting: Setting,
+        /// The value given.
+        value: String,
+        /// What the setting takes.
+        expected: &'static str,
+    },
+}
+
+impl Setting {
+    /// Every setting, in the order of the documentation.
+    pub fn all() -> [Setting; 18] {
+        use Setting::*;
+        [
+            IoPollDelay,
+            Scheduler,
+            Nomerges,
+            RqAffinity,
+            NrRequests,
+            WbtLatUsec,
+            ReadAheadKb,
+            MaxSectorsKb,
+            AddRandom,
+            IoTimeout,
+            Iostats,
+            IostatsPassthrough,
+            Governor,
+            EnergyPerformancePreference,
+            Boost,
+            NoTurbo,
+            CstateMax,
+            Smt,
+        ]
+    }
+
+    /// The name in study files.
+    pub fn name(self) -> &'static str {
+        match self {
+            Setting::IoPollDelay => "io_poll_delay",
+            Setting::Scheduler => "scheduler",
+            Setting::Nomerges => "nomerges",
+            Setting::RqAffinity => "rq_affinity",
+            Setting::NrRequests => "nr_requests",
+            Setting::WbtLatUsec => "wbt_lat_usec",
+            Setting::ReadAheadKb => "read_ahead_kb",
+            Setting::MaxSectorsKb => "max_sectors_kb",
+            Setting::AddRandom => "add_random",
+            Setting::IoTimeout => "io_timeout",
+            Setting::Iostats => "iostats",
+            Setting::IostatsPassthrough => "iostats_passthrough",
+            Setting::Governor => "governor",
+            Setting::EnergyPerformancePreference => "energy_performance_preference",
+            Setting::Boost => "boost",
+            Setting::NoTurbo => "no_turbo",
+            Setting::CstateMax => "cstate_max",
+            Setting::Smt => "smt",
+        }
+    }
+
+    /// Whether it belongs to a block device's queue.
+    pub fn is_of_queue(self) -> bool {
+        use Setting::*;
+        !matches!(self, Governor | EnergyPerformancePreference | Boost | NoTurbo | CstateMax | Smt)
+    }
+
+    /// Checks that `value` has the form that this setting takes. Only a change shows whether a host takes it.
+    ///
+    /// # Errors
+    /// [`SettingError::BadValue`], which says what the setting takes.
+    pub fn check(self, value: &str) -> Result<(), SettingError> {
+        if self.accepts(value) {
+            return Ok(());
+        }
+        Err(SettingError::BadValue { setting: self, value: value.to_owned(), expected: self.expected() })
+    }
+
+    fn expected(self) -> &'static str {
+        match self {
+            Setting::IoPollDelay => "-1, 0 or a number of microseconds",
+            Setting::Scheduler => "the name of a scheduler, such as none or mq-deadline",
+            Setting::Nomerges | Setting::RqAffinity => "0, 1 or 2",
+            Setting::NrRequests => "a number of 4 or more",
+            Setting::WbtLatUsec => "a number of microseconds, or 0 for off",
+            Setting::ReadAheadKb => "a number of KiB",
+            Setting::MaxSectorsKb => "a number of KiB of 4 or more",
+            Setting::IoTimeout => "a number of milliseconds above 0",
+            Setting::AddRandom
+            | Setting::Iostats
+            | Setting::IostatsPassthrough
+            | Setting::Boost
+            | Setting::NoTurbo => "0 or 1",
+            Setting::Governor => "the name of a governor, such as performance or schedutil",
+            Setting::EnergyPerformancePreference => {
+                "the name of a preference, such as performance, or 0 to 255"
+            }
+            Setting::CstateMax => "the index of the deepest idle state that stays in use",
+            Setting::Smt => "on or off",
+        }
+    }
+
+    fn accepts(self, value: &str) -> bool {
+        // A number must be in the form that the kernel prints, or reading it back could not be compared.
+        let number = value.parse::<i32>().ok().filter(|number| number.to_string() == value);
+        let within = |least: i32, most: i32| number.is_some_and(|number| (least..=most).contains(&number));
+        let is_word = |extra: &str| {
+            (1..=31).contains(&value.len())
+                && value.starts_with(|c: char| c.is_ascii_lowercase())
+                && value.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || extra.contains(c))
+        };
+        match self {
+            Setting::IoPollDelay => within(-1, i32::MAX),
+            Setting::Nomerges | Setting::RqAffinity => within(0, 2),
+            Setting::NrRequests | Setting::MaxSectorsKb => within(4, i32::MAX),
+            Setting::WbtLatUsec | Setting::ReadAheadKb | Setting::CstateMax => within(0, i32::MAX),
+            Setting::IoTimeout => within(1, i32::MAX),
+            Setting::AddRandom
+            | Setting::Iostats
+            | Setting::IostatsPassthrough
+            | Setting::Boost
+            | Setting::NoTurbo => within(0, 1),
+            Setting::Scheduler | Setting::Governor => is_word("-_"),
+            Setting::EnergyPerformancePreference => is_word("_") || within(0, 255),
+            Setting::Smt => matches!(value, "on" | "off"),
+        }
+    }
+}
+
+impl fmt::Display for Setting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for Setting {
+    type Err = SettingError;
+
+    fn from_str(text: &str) -> Result<Setting, SettingError> {
+        Setting::all()
+            .into_iter()
+            .find(|setting| setting.name() == text)
+            .ok_or_else(|| SettingError::Unknown { given: text.to_owned(), advice: advice(text) })
+    }
+}
+
+fn advice(text: &str) -> String {
+    let likeness = |setting: &Setting| strsim::jaro_winkler(text, setting.name());
+    let nearest = Setting::all().into_iter().max_by(|a, b| likeness(a).total_cmp(&likeness(b)));
+    match nearest.filter(|setting| likeness(setting) > 0.7) {
+        Some(setting) => format!("did you mean `{setting}`?"),
+        None => format!("there are {}", Setting::all().map(Setting::name).join(", ")),
+    }
+}
+
+impl serde::Serialize for Setting {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> serde::Deserialize<'de> for Setting {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Setting, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+    }
+}

@@ -1,0 +1,8 @@
+//! All that reads or changes the state of the host: its settings with their journal and restoring, drives that
+//! are taken from their driver, the power state, the machine.
+
+pub mod machine;
+mod nvme_features;
+pub mod power;
+pub mod settings;
+pub mod taken_drive;

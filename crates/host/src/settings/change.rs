@@ -1,0 +1,302 @@
+//! The changes of one run: journalled, made, read back, and put back at its end.
+
+use super::attribute::{Attribute, is_plain_value};
+use super::files::{self, Locked};
+use super::item::Item;
+use super::journal::{self, Change, Drive, Journal, Undo};
+use super::location::{self, Location};
+use super::lock::{self, CPU_LOCK};
+use super::restore::{Outcome, Restored, put_back};
+use super::taking::Hold;
+use super::{DeviceLocks, Host, Setting, SettingsError};
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+
+/// The journalled changes of one run. Dropped, it puts everything back as far as it can.
+#[derive(Debug)]
+pub struct Settings<'a> {
+    pub(super) host: &'a Host,
+    pub(super) locks: &'a DeviceLocks,
+    pub(super) devices: Vec<String>,
+    cpu_lock: Option<Locked>,
+    pub(super) hold: Hold,
+    journal: Option<Journal>,
+    pub(super) undo: Undo,
+    pub(super) changes: Vec<Change>,
+    warnings: Vec<String>,
+}
+
+impl<'a> Settings<'a> {
+    pub(super) fn new(host: &'a Host, devices: &[String], locks: &'a DeviceLocks) -> Settings<'a> {
+        Settings {
+            host,
+            locks,
+            devices: devices.to_vec(),
+            cpu_lock: None,
+            hold: Hold::default(),
+            journal: None,
+            undo: Undo::default(),
+            changes: Vec::new(),
+            warnings: Vec::new(),
+        }
+    }
+
+    /// Gives `setting` the value `value` in each file that it means: journalled and synced, written, read
+    /// back. A file that already has the value is neither journalled nor written.
+    ///
+    /// # Errors
+    /// [`SettingsError::BadValue`], [`SettingsError::NotHere`], [`SettingsError::NeedsRoot`],
+    /// [`SettingsError::NotLocked`], [`SettingsError::Locked`] (another run changes the CPUs' settings),
+    /// [`SettingsError::Refused`] by the kernel, [`SettingsError::DidNotTake`], or a failed file operation.
+    /// What was changed before the error stays changed until [`Settings::restore`].
+    pub fn set(&mut self, setting: Setting, value: &str) -> Result<(), SettingsError> {
+        setting.check(value)?;
+        let stands = self.stands(setting)?;
+        if let Some((_, reading)) =
+            stands.iter().find(|(_, now)| setting == Setting::Smt && !is_switchable(now))
+        {
+            return Err(SettingsError::NotHere { setting, reason: format!("SMT reads `{reading}`") });
+        }
+        for (attribute, now) in stands {
+            let wanted = self.wanted(&attribute, &now, value);
+            if wanted != now {
+                self.change(&attribute, now, &wanted)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Each file that `setting` means and the value that stands in it.
+    ///
+    /// # Errors
+    /// [`SettingsError::NotHere`] where a file is missing or has no value, or a failed read.
+    pub fn current(&self, setting: Setting) -> Result<Vec<(PathBuf, String)>, SettingsError> {
+        let stands = self.stands(setting)?;
+        Ok(stands.into_iter().map(|(attribute, now)| (attribute.file(&self.host.sys), now)).collect())
+    }
+
+    /// The changes made so far, for the store; putting back does not shorten them.
+    pub fn changes(&self) -> &[Change] {
+        &self.changes
+    }
+
+    /// What a drive that was taken has lost and could not be given again, by its driver or by ours, a line
+    /// each.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
+    /// Notes warnings, each once however often the drive changes hands.
+    pub fn warn(&mut self, lines: Vec<String>) {
+        for line in lines {
+            if !self.warnings.contains(&line) {
+                self.warnings.push(line);
+            }
+        }
+    }
+
+    /// Puts back all that was changed, newest first, and removes the journal. Files that already have their
+    /// old value are not written; files that are gone (a drive unplugged) took the setting with them. A drive
+    /// that was taken goes back to its driver: its controller must be dropped before.
+    ///
+    /// # Errors
+    /// [`SettingsError::NotRestored`] with every file that could not be put back: the rest is back, the
+    /// journal is kept, and the call may be repeated.
+    pub fn restore(&mut self) -> Result<Vec<Restored>, SettingsError> {
+        let disks: Vec<String> = self.devices.iter().chain(self.hold.disks()).cloned().collect();
+        let Outcome { restored, failed, lost, .. } = put_back(self.host, &self.undo, &disks);
+        self.warn(lost);
+        if !failed.is_empty() {
+            return Err(SettingsError::NotRestored { failed });
+        }
+        self.undo = Undo::default();
+        if let Some(journal) = self.journal.take() {
+            journal.remove()?;
+        }
+        self.cpu_lock = None;
+        self.hold = Hold::default();
+        Ok(restored)
+    }
+
+    fn stands(&self, setting: Setting) -> Result<Vec<(Attribute, String)>, SettingsError> {
+        let sys = &self.host.sys;
+        let not_here = |reason| SettingsError::NotHere { setting, reason };
+        let attributes =
+            Attribute::of(setting, sys, &self.devices).map_err(SettingsError::io("list", sys))?;
+        if attributes.is_empty() {
+            return Err(not_here(nothing_to_change(location::location(setting)).to_owned()));
+        }
+        let mut stands = Vec::new();
+        for attribute in attributes {
+            let file = attribute.file(sys);
+            let now = attribute.read(sys).map_err(|source| match (source.kind(), source.raw_os_error()) {
+                (ErrorKind::NotFound, _) => not_here(missing(&attribute, sys)),
+                (_, Some(libc::EINVAL)) => not_here(format!("{} has no value", file.display())),
+                _ => SettingsError::io("read", &file)(source),
+            })?;
+            if !is_plain_value(&now) {
+                return Err(not_here(format!("{} reads `{}`", file.display(), now.escape_default())));
+            }
+            stands.push((attribute, now));
+        }
+        Ok(stands)
+    }
+
+    /// The value that this one file gets when its setting gets `value`.
+    fn wanted(&self, attribute: &Attribute, now: &str, value: &str) -> String {
+        match attribute.idle_state() {
+            // `value` was validated as a number; a state that it leaves in use is as it was before the run.
+            Some(state) if value.parse().is_ok_and(|deepest: u32| state > deepest) => "1".to_owned(),
+            Some(_) => self.undo.old(&Item::Attribute(attribute.clone())).unwrap_or(now).to_owned(),
+            None => value.to_owned(),
+        }
+    }
+
+    fn change(&mut self, attribute: &Attribute, old: String, wanted: &str) -> Result<(), SettingsError> {
+        self.may_change(attribute)?;
+        let sys = &self.host.sys;
+        for beside in attribute.resets() {
+            if let Some(stands) = beside.read(sys).ok().filter(|stands| is_plain_value(stands)) {
+                self.journal(Item::Attribute(beside), stands.clone(), stands)?;
+            }
+        }
+        self.journal(Item::Attribute(attribute.clone()), old.clone(), wanted.to_owned())?;
+        attribute.write(sys, wanted).map_err(|source| refused(sys, attribute, wanted, source))?;
+        let file = attribute.file(sys);
+        let read = attribute.read(sys).map_err(SettingsError::io("read", &file))?;
+        if read != old {
+            self.changes.push(Change { file: attribute.to_string(), old, new: read.clone() });
+        }
+        if read == wanted {
+            return Ok(());
+        }
+        Err(SettingsError::DidNotTake {
+            file,
+            why: why_not_taken(attribute.setting, &read),
+            wanted: wanted.into(),
+            read,
+        })
+    }
+
+    fn may_change(&mut self, attribute: &Attribute) -> Result<(), SettingsError> {
+        if !self.locks.is_effective() {
+            return Err(SettingsError::NeedsRoot { what: format!("changing `{}`", attribute.setting) });
+        }
+        match attribute.device() {
+            Some(device) if !self.locks.holds(device) => {
+                Err(SettingsError::NotLocked { device: device.to_owned() })
+            }
+            None if self.cpu_lock.is_none() => {
+                self.cpu_lock = Some(lock::take(&self.host.run, CPU_LOCK)?);
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn journal(&mut self, item: Item, old: String, new: String) -> Result<(), SettingsError> {
+        let journal = match &mut self.journal {
+            Some(journal) => journal,
+            none => {
+                let drives = self.devices.iter().map(|device| Drive::read(&self.host.sys, device)).collect();
+                let header = journal::header(self.host.boot_id()?, drives);
+                none.insert(Journal::create(&self.host.run, &header)?)
+            }
+        };
+        journal.append(&Change { file: item.to_string(), old: old.clone(), new })?;
+        self.undo.note(item, old);
+        Ok(())
+    }
+}
+
+impl Drop for Settings<'_> {
+    fn drop(&mut self) {
+        // Nobody is left to tell: what fails here stays in the journal for `iopj restore`.
+        if self.journal.is_some() {
+            let _ = self.restore();
+        }
+    }
+}
+
+/// True where the kernel takes `on` and `off`; it also shows `forceoff`, `notsupported` and `notimplemented`,
+/// and a number of threads where only some are on.
+fn is_switchable(smt: &str) -> bool {
+    matches!(smt, "on" | "off") || smt.parse::<u32>().is_ok()
+}
+
+fn nothing_to_change(place: Location) -> &'static str {
+    match place {
+        Location::Queue => "the target lies on no block device",
+        Location::Policy => {
+            "the CPUs have no cpufreq policy (in a virtual machine the host sets the frequency)"
+        }
+        Location::IdleState => "the CPUs show no idle states",
+        Location::Cpu => "the CPUs do not have it",
+    }
+}
+
+fn missing(attribute: &Attribute, sys: &Path) -> String {
+    let file = attribute.file(sys);
+    let other = match attribute.setting {
+        Setting::Boost => Some(Setting::NoTurbo),
+        Setting::NoTurbo => Some(Setting::Boost),
+        _ => None,
+    };
+    match other.filter(|&setting| Attribute { setting, owner: attribute.owner.clone() }.file(sys).exists()) {
+        Some(setting) => format!("there is no {}, this host has `{setting}` instead", file.display()),
+        None => format!("there is no {}", file.display()),
+    }
+}
+
+fn why_not_taken(setting: Setting, read: &str) -> &'static str {
+    match (setting, read) {
+        (Setting::IoPollDelay, "-1") => {
+            "this kernel ignores io_poll_delay: synchronous hybrid polling was removed in Linux 6.4 (commit \
+             54bdd67d0f88), so use an older kernel or leave such paths out"
+        }
+        _ => {
+            "the kernel rounded or ignored it, so ask for the value that it reads or leave it out of the \
+             study"
+        }
+    }
+}
+
+fn refused(sys: &Path, attribute: &Attribute, value: &str, source: io::Error) -> SettingsError {
+    let file = attribute.file(sys);
+    let setting = attribute.setting;
+    if source.kind() == ErrorKind::PermissionDenied && files::effective_uid() != 0 {
+        return SettingsError::NeedsRoot { what: format!("changing `{setting}`") };
+    }
+    let advice = match (source.kind(), setting) {
+        (ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem, _) => {
+            "a container or a locked-down kernel forbids it even to root, so run iopj on the host itself"
+                .to_owned()
+        }
+        (_, Setting::IoPollDelay) => "the device's driver cannot poll; NVMe can with `nvme.poll_queues=4` \
+                                      on the kernel command line"
+            .to_owned(),
+        (ErrorKind::ResourceBusy, Setting::EnergyPerformancePreference) => {
+            "under the governor `performance` it is fixed, so set another governor first".to_owned()
+        }
+        _ => match choices(&file, setting) {
+            Some(choices) => format!("it offers {choices}"),
+            None => format!("ask for a value that it takes, or leave `{setting}` out of the study"),
+        },
+    };
+    SettingsError::Refused { file, value: value.to_owned(), source, advice }
+}
+
+/// What the kernel lists as possible for a setting that takes a name.
+fn choices(file: &Path, setting: Setting) -> Option<String> {
+    let list = match setting {
+        Setting::Scheduler => file.to_owned(),
+        Setting::Governor => file.with_file_name("scaling_available_governors"),
+        Setting::EnergyPerformancePreference => {
+            file.with_file_name("energy_performance_available_preferences")
+        }
+        _ => return None,
+    };
+    let text = fs::read_to_string(list).ok()?.replace(['[', ']'], "");
+    Some(text.split_whitespace().collect::<Vec<_>>().join(", "))
+}

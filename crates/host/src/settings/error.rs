@@ -1,0 +1,134 @@
+//! What can go wrong with settings, in the words that the user reads.
+
+use super::NotRestored;
+use iopj_core::{Setting, SettingError};
+use iopj_engine::PciAddress;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// A failure in changing settings or in putting them back.
+#[derive(Debug, thiserror::Error)]
+pub enum SettingsError {
+    /// A value of the wrong form.
+    #[error(transparent)]
+    Bad(#[from] SettingError),
+    /// This host lacks what the setting would change.
+    #[error("`{setting}` cannot be changed here, because {reason}: leave it out of the study")]
+    NotHere {
+        /// The setting.
+        setting: Setting,
+        /// What is missing.
+        reason: String,
+    },
+    /// A name that is no whole block device of this host.
+    #[error("there is no `{device}` below {}: name a whole block device, as `lsblk -d` lists it", folder.display())]
+    NoDevice {
+        /// The name given.
+        device: String,
+        /// Where it was looked for.
+        folder: PathBuf,
+    },
+    /// Another live run holds what this one wants to change or measure.
+    #[error("`{device}` is in use by {}: wait for its end, or stop it", holder(*pid))]
+    Locked {
+        /// The device, `host:cpu` for the settings of all CPUs, or `pci:ADDRESS` for a drive's binding.
+        device: String,
+        /// The process that holds the lock, where the lock file tells.
+        pid: Option<u32>,
+    },
+    /// A change to a device whose lock this run does not hold.
+    #[error("`{device}` is not locked by this run: lock every device before changing its settings")]
+    NotLocked {
+        /// The device.
+        device: String,
+    },
+    /// The process lacks the right to do it.
+    #[error("{what} needs root: run iopj as root, or do without it")]
+    NeedsRoot {
+        /// What needs root.
+        what: String,
+    },
+    /// The kernel took the write, and the file reads otherwise.
+    #[error("{} reads `{read}` after `{wanted}` was written: {why}", file.display())]
+    DidNotTake {
+        /// The sysfs file.
+        file: PathBuf,
+        /// The value written.
+        wanted: String,
+        /// The value read back.
+        read: String,
+        /// The cause and the remedy.
+        why: &'static str,
+    },
+    /// The kernel refused the write.
+    #[error("the kernel refuses `{value}` for {} ({source}): {advice}", file.display())]
+    Refused {
+        /// The sysfs file.
+        file: PathBuf,
+        /// The value written.
+        value: String,
+        /// The kernel's error.
+        source: io::Error,
+        /// The remedy.
+        advice: String,
+    },
+    /// A drive stayed with its driver, or went back to it.
+    #[error("{address} could not be taken from its driver: {reason}")]
+    NotTaken {
+        /// The drive's controller.
+        address: PciAddress,
+        /// The cause, how it stands now, and the remedy.
+        reason: String,
+    },
+    /// A drive is not back with its driver, or its block devices are not.
+    #[error("{address} could not be given back to its driver: {reason}")]
+    NotGivenBack {
+        /// The drive's controller.
+        address: PciAddress,
+        /// The cause and the remedy.
+        reason: String,
+    },
+    /// A file operation failed.
+    #[error("cannot {action} {}: {source}", file.display())]
+    Io {
+        /// What was tried.
+        action: &'static str,
+        /// The file.
+        file: PathBuf,
+        /// The system's error.
+        source: io::Error,
+    },
+    /// The folder of journals cannot be trusted.
+    #[error("{} {reason}: remove it, iopj makes it anew", folder.display())]
+    UnsafeFolder {
+        /// The folder.
+        folder: PathBuf,
+        /// Why it cannot be trusted.
+        reason: &'static str,
+    },
+    /// Some settings could not be put back; the journal is kept.
+    #[error("not put back: {}; the journal is kept, `iopj restore` tries again", list(failed))]
+    NotRestored {
+        /// The files and the reasons.
+        failed: Vec<NotRestored>,
+    },
+}
+
+impl SettingsError {
+    /// Turns a failed file operation into an error that names it.
+    pub(super) fn io(action: &'static str, file: &Path) -> impl FnOnce(io::Error) -> SettingsError {
+        let file = file.to_owned();
+        move |source| SettingsError::Io { action, file, source }
+    }
+}
+
+fn holder(pid: Option<u32>) -> String {
+    pid.map_or_else(
+        || "another run of iopj".to_owned(),
+        |pid| format!("the run of iopj with process id {pid}"),
+    )
+}
+
+fn list(failed: &[NotRestored]) -> String {
+    failed.iter().map(|one| format!("{} ({})", one.file.display(), one.reason)).collect::<Vec<_>>().join(", ")
+}

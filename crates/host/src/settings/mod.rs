@@ -1,0 +1,40 @@
+//! Settings of the host: what may be changed, the locks, the journal under `/run/iopj`, changing and putting
+//! back; and the driver of a PCI device, which a run takes from it and gives back.
+//!
+//! A setting belongs to the host and the boot. Each change is journalled and synced before it is made, so
+//! that the next start, or `iopj restore`, puts it back after any death. Which settings a trial needs, and
+//! when a signal ends a run, is the runner's business.
+
+mod attribute;
+mod binding;
+mod change;
+mod error;
+mod files;
+mod host;
+mod item;
+mod journal;
+mod kept;
+mod location;
+mod lock;
+mod restore;
+mod serial;
+mod taking;
+
+pub use change::Settings;
+pub use error::SettingsError;
+pub use host::Host;
+pub use journal::Change;
+pub use lock::DeviceLocks;
+pub use restore::{LeftAlone, NotRestored, RestoreReport, Restored};
+
+pub(crate) use attribute::chosen;
+use iopj_core::Setting;
+
+#[cfg(test)]
+pub(crate) mod fixture;
+#[cfg(test)]
+mod tests;
+#[cfg(test)]
+mod tests_binding;
+#[cfg(test)]
+mod tests_restore;

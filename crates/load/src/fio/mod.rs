@@ -1,0 +1,474 @@
+//! fio as a generator: finds it, says which paths it can take, runs one job file to its end.
+//!
+//! The job file is written in [`job`], what SPDK's plugin needs stands in [`spdk`], fio's JSON is read in
+//! [`json`], that of others job by job in [`jobs`]. Counters around the run, the settings of the drive and
+//! the verdict are the runner's.
+
+pub mod job;
+pub mod jobs;
+pub mod json;
+mod ramp;
+pub mod spdk;
+#[cfg(test)]
+mod tests;
+mod waiting;
+mod watch;
+
+pub use job::{Filename, Job, Phase, job_file};
+pub use json::{Direction, FioResult, Latency, Percentiles, parse};
+pub use watch::FioWatch;
+
+use iopj_core::evidence::ProcessEvidence;
+use iopj_core::{IoPath, RingSubmission};
+use std::ffi::{CStr, OsStr};
+use std::fs::File;
+use std::io::{self, Read, Seek, Write};
+use std::os::fd::FromRawFd;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::OnceLock;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+
+/// The oldest version that is used, that of Ubuntu 22.04. `io_uring_cmd` came later: see `supports`.
+pub const OLDEST: (u32, u32) = (3, 28);
+/// How long a program may take to answer a question about itself; tests run many programs at a time.
+const ANSWER_LIMIT: Duration = Duration::from_secs(if cfg!(test) { 30 } else { 10 });
+/// How much of fio's output is read: its JSON is some 20 KB each time that it says how far it is.
+const MOST_OUTPUT: u64 = 64 << 20;
+
+/// Why fio did not do a run.
+#[derive(Debug, thiserror::Error)]
+pub enum FioError {
+    /// No `fio` in any folder of `PATH`.
+    #[error("fio is not on PATH: install the package `fio`, or use --generator native")]
+    Missing,
+    /// Too old.
+    #[error("`{}` is {version}, but 3.28 or newer is needed: install a newer fio, or use --generator native", program.display())]
+    TooOld {
+        /// The program that was found.
+        program: PathBuf,
+        /// Its version as it prints it.
+        version: String,
+    },
+    /// It does not say what fio says.
+    #[error("`{} {argument}` gave no answer ({reason}): check that this is fio, or reinstall the package `fio`", program.display())]
+    NoAnswer {
+        /// The program that was found.
+        program: PathBuf,
+        /// What it was asked.
+        argument: &'static str,
+        /// What came instead.
+        reason: String,
+    },
+    /// This fio was built without an engine.
+    #[error(
+        "{version} has no engine `{engine}`, which {path} needs: install a fio built with it, or use \
+         --generator native"
+    )]
+    MissingEngine {
+        /// fio's version.
+        version: String,
+        /// The engine.
+        engine: String,
+        /// The path that needs it.
+        path: String,
+    },
+    /// No fio can take this path.
+    #[error("{path} cannot be run by fio: {reason}; use --generator native")]
+    Unsupported {
+        /// The path.
+        path: String,
+        /// What fio lacks.
+        reason: String,
+    },
+    /// SPDK cannot be driven here.
+    #[error(transparent)]
+    Spdk(#[from] spdk::SpdkLack),
+    /// A name that a job file cannot hold.
+    #[error("fio cannot be given `{}`: its name {reason}; rename it, or name a link to it", filename.escape_debug())]
+    Filename {
+        /// The name.
+        filename: String,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
+    /// Numbers that make no job.
+    #[error("fio cannot run this workload: {0}")]
+    Job(String),
+    /// A file that fio would have to lengthen.
+    #[error("`{}` has {len} bytes, but the job ends at byte {end}: give a larger file or a smaller size", filename.display())]
+    TooShort {
+        /// The file.
+        filename: PathBuf,
+        /// Its length in bytes.
+        len: u64,
+        /// The end of the job's region in bytes.
+        end: u64,
+    },
+    /// fio ran and failed.
+    #[error("fio failed ({status}): {words}")]
+    Failed {
+        /// Its exit status.
+        status: String,
+        /// Its own words, two lines at the most.
+        words: String,
+    },
+    /// The stop flag was set.
+    #[error("fio was stopped before the end of its run")]
+    Stopped,
+    /// Output that cannot be read.
+    #[error("fio's output {reason}: run the same job by hand and report it with fio's version")]
+    Output {
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The operating system refused something.
+    #[error("{what}: {source}")]
+    Os {
+        /// What was tried.
+        what: String,
+        /// Why it failed.
+        source: io::Error,
+    },
+}
+
+/// An installed fio.
+#[derive(Clone, Debug)]
+pub struct Fio {
+    program: PathBuf,
+    version: (u32, u32),
+    version_text: String,
+    engines: Vec<String>,
+    /// SPDK's plugin as the user named it.
+    spdk_named: Option<PathBuf>,
+    /// What was found of SPDK's plugin when it was first asked for.
+    spdk: OnceLock<Result<PathBuf, spdk::SpdkLack>>,
+}
+
+impl Fio {
+    /// Finds fio in the folders of `PATH` and asks it for its version and engines.
+    ///
+    /// # Errors
+    /// [`FioError::Missing`], [`FioError::TooOld`] or [`FioError::NoAnswer`].
+    pub fn find() -> Result<Fio, FioError> {
+        Fio::find_in(&std::env::var_os("PATH").unwrap_or_default())
+    }
+
+    fn find_in(path: &OsStr) -> Result<Fio, FioError> {
+        // A relative folder in PATH would run whatever lies in the current one.
+        let folders = std::env::split_paths(path).filter(|folder| folder.is_absolute());
+        Fio::at(folders.map(|folder| folder.join("fio")).find(|p| is_program(p)).ok_or(FioError::Missing)?)
+    }
+
+    /// Asks the fio at `program` for its version and engines. It is run: name only what the user allows.
+    ///
+    /// # Errors
+    /// [`FioError::TooOld`] or [`FioError::NoAnswer`].
+    pub fn at(program: PathBuf) -> Result<Fio, FioError> {
+        Fio::answering(program, ANSWER_LIMIT)
+    }
+
+    /// Each answer must come within the limit.
+    fn answering(program: PathBuf, limit: Duration) -> Result<Fio, FioError> {
+        let version_text = ask(&program, "--version", limit)?.trim().to_owned();
+        let version = parse_version(&version_text).ok_or_else(|| FioError::NoAnswer {
+            program: program.clone(),
+            argument: "--version",
+            reason: words([version_text.as_str()].into_iter()),
+        })?;
+        if version < OLDEST {
+            return Err(FioError::TooOld { program, version: version_text });
+        }
+        let engines =
+            ask(&program, "--enghelp", limit)?.lines().skip(1).map(|line| line.trim().to_owned()).collect();
+        Ok(Fio { program, version, version_text, engines, spdk_named: None, spdk: OnceLock::new() })
+    }
+
+    /// The same fio with SPDK's plugin at `plugin` instead of the one in a known place. It is loaded: name
+    /// only what the user allows.
+    #[must_use]
+    pub fn with_spdk_plugin(self, plugin: PathBuf) -> Fio {
+        Fio { spdk_named: Some(plugin), spdk: OnceLock::new(), ..self }
+    }
+
+    /// SPDK's plugin, looked for once.
+    fn spdk_plugin(&self) -> Result<&Path, FioError> {
+        let find = || spdk::find(self.spdk_named.as_deref(), &self.program, &self.version_text);
+        self.spdk.get_or_init(find).as_deref().map_err(|lack| lack.clone().into())
+    }
+
+    /// The program's path.
+    pub fn program(&self) -> &Path {
+        &self.program
+    }
+
+    /// Major and minor version, such as (3, 33).
+    pub fn version(&self) -> (u32, u32) {
+        self.version
+    }
+
+    /// The version as fio prints it, such as `fio-3.33`.
+    pub fn version_text(&self) -> &str {
+        &self.version_text
+    }
+
+    /// Checks that this fio can take the path. io_uring paths are accepted with and without
+    /// `+split`: fio has one way, see [`note`].
+    ///
+    /// # Errors
+    /// [`FioError::Unsupported`] if no fio can, [`FioError::MissingEngine`] if this one cannot,
+    /// [`FioError::Spdk`] if SPDK's plugin is missing or of another fio.
+    pub fn supports(&self, path: &IoPath) -> Result<(), FioError> {
+        let engine = job::engine_name(path)?;
+        if *path == IoPath::Spdk {
+            return self.spdk_plugin().map(|_| ());
+        }
+        if self.engines.iter().any(|known| known == engine) {
+            return Ok(());
+        }
+        Err(FioError::MissingEngine {
+            version: self.version_text.clone(),
+            engine: engine.to_owned(),
+            path: path.to_string(),
+        })
+    }
+
+    /// Runs one job to its end: what fio says, and what the process cost. Calls `tick` once a second
+    /// meanwhile, and `look` with the process' number, again after the time that it returns. `stop` is looked
+    /// at every 50 ms; once it is true fio gets SIGINT, and SIGKILL 5 s later. fio is killed if the calling
+    /// thread dies, and has a process group of its own, so that Ctrl-C reaches it through `stop` alone. No
+    /// shell is run and no file is written: job and output are in memory, for a file could be on the drive
+    /// under test.
+    ///
+    /// # Errors
+    /// All but those of [`Fio::find`].
+    pub fn run(
+        &self,
+        job: &Job<'_>,
+        stop: &AtomicBool,
+        tick: &mut dyn FnMut(),
+        look: &mut dyn FnMut(u32) -> Duration,
+    ) -> Result<(FioResult, ProcessEvidence), FioError> {
+        let mut started = self.start(job)?;
+        let (status, process, stopped) =
+            waiting::wait(&started.child, stop, tick, look).map_err(|e| os("waiting for fio", e))?;
+        if stopped {
+            return Err(FioError::Stopped);
+        }
+        Ok((self.ended(job, &mut started, status)?, process))
+    }
+
+    /// Starts a job.
+    fn start(&self, job: &Job<'_>) -> Result<Started, FioError> {
+        self.supports(&job.path)?;
+        match job.filename {
+            Filename::File(filename) => check_length(job, filename)?,
+            Filename::Namespace { address, .. } => spdk::require_huge_pages(address, job.workload)?,
+        }
+        let text = job_file(job)?;
+        let mut job_text = memory_file(c"fio-job").map_err(|e| os("no memory file for fio's job", e))?;
+        let output = memory_file(c"fio-output").map_err(|e| os("no memory file for fio's output", e))?;
+        let errors = memory_file(c"fio-errors").map_err(|e| os("no memory file for fio's errors", e))?;
+        job_text
+            .write_all(text.as_bytes())
+            .and_then(|()| job_text.rewind())
+            .map_err(|e| os("fio's job", e))?;
+        let mut command = self.command(job.status_interval);
+        if job.path == IoPath::Spdk {
+            // By `ioengine=PATH` fio would unload the plugin while its threads still end (SPDK's README).
+            command.env("LD_PRELOAD", self.spdk_plugin()?);
+        }
+        let share = |file: &File| file.try_clone().map(Stdio::from).map_err(|e| os("fio's output", e));
+        command.stdin(job_text).stdout(share(&output)?).stderr(share(&errors)?);
+        let child =
+            command.spawn().map_err(|e| os(&format!("`{}` cannot be run", self.program.display()), e))?;
+        Ok(Started { child, output, errors })
+    }
+
+    /// What a job that has ended says.
+    fn ended(&self, job: &Job<'_>, started: &mut Started, status: ExitStatus) -> Result<FioResult, FioError> {
+        let output = contents(&mut started.output).map_err(|e| os("reading fio's output", e))?;
+        let errors = contents(&mut started.errors).map_err(|e| os("reading fio's errors", e))?;
+        self.outcome(&job.path, status, &output, &errors)
+    }
+
+    fn command(&self, status_interval: Option<Duration>) -> Command {
+        let mut command = Command::new(&self.program);
+        command.args(["--output-format=json+", "--eta=never"]).process_group(0);
+        if let Some(interval) = status_interval {
+            command.arg(format!("--status-interval={}ms", interval.as_millis()));
+        }
+        command.arg("-");
+        let parent = std::process::id();
+        let put_back = crate::descriptors::put_back();
+        // SAFETY: between fork and exec the closure makes three system calls that are
+        // async-signal-safe, allocates nothing and takes no lock.
+        unsafe {
+            command.pre_exec(move || {
+                put_back();
+                if libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) != 0 {
+                    return Err(io::Error::last_os_error());
+                }
+                // If the parent died before the call above, no signal will come.
+                if libc::getppid().cast_unsigned() != parent {
+                    return Err(io::Error::from_raw_os_error(libc::ESRCH));
+                }
+                Ok(())
+            })
+        };
+        command
+    }
+
+    fn outcome(
+        &self,
+        path: &IoPath,
+        status: ExitStatus,
+        output: &str,
+        errors: &str,
+    ) -> Result<FioResult, FioError> {
+        if let Some(engine) = missing_engine(errors) {
+            let (version, path) = (self.version_text.clone(), path.to_string());
+            return Err(FioError::MissingEngine { version, engine: engine.to_owned(), path });
+        }
+        let result = parse(output);
+        let error = result.as_ref().map_or(0, |result| result.error);
+        if status.success() && error == 0 {
+            return result;
+        }
+        let words = match words(errors.lines().chain(json::prelude(output))) {
+            none if none.is_empty() && error != 0 => io::Error::from_raw_os_error(error).to_string(),
+            none if none.is_empty() => "it said nothing".to_owned(),
+            words => words,
+        };
+        Err(FioError::Failed { status: status.to_string(), words })
+    }
+}
+
+/// A fio that runs, and its outputs.
+struct Started {
+    child: Child,
+    output: File,
+    errors: File,
+}
+
+fn os(what: &str, source: io::Error) -> FioError {
+    FioError::Os { what: what.to_owned(), source }
+}
+
+/// What a result of fio on this path has to be read with: where fio differs from the path's
+/// definition. Empty for most paths.
+pub fn note(path: &IoPath) -> &'static str {
+    match (path, path.ring().map(|ring| (ring.submission, ring.registered))) {
+        (IoPath::Spdk, _) => {
+            "fio's start holds that of SPDK, and a thread of the plugin polls the admin queue once a second"
+        }
+        (IoPath::PosixAio(_), _) => {
+            "fio asks `aio_error` of every I/O in flight before it sleeps in `aio_suspend`"
+        }
+        (_, Some((RingSubmission::Syscall { split: false }, _))) => {
+            "fio submits and waits by separate system calls, as `+split` does"
+        }
+        (_, Some((RingSubmission::Sqpoll { .. }, false))) => {
+            "fio registers the file (not the buffers) under sqpoll"
+        }
+        _ => "",
+    }
+}
+
+fn is_program(path: &Path) -> bool {
+    path.metadata().is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0)
+}
+
+fn ask(program: &Path, argument: &'static str, limit: Duration) -> Result<String, FioError> {
+    let no_answer = |reason| FioError::NoAnswer { program: program.to_owned(), argument, reason };
+    let output = answer(Command::new(program).arg(argument), limit);
+    let output = output.map_err(|error| no_answer(error.to_string()))?;
+    match output.status.success() {
+        true => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
+        false => Err(no_answer(output.status.to_string())),
+    }
+}
+
+/// What a program prints on both its outputs; one that does not end within the limit is killed.
+fn answer(command: &mut Command, limit: Duration) -> io::Result<Output> {
+    let mut outputs = [memory_file(c"answer")?, memory_file(c"errors")?];
+    let [stdout, stderr] = [outputs[0].try_clone()?, outputs[1].try_clone()?];
+    let mut child = command.stdin(Stdio::null()).stdout(stdout).stderr(stderr).spawn()?;
+    let asked = Instant::now();
+    let status = loop {
+        if let Some(status) = child.try_wait()? {
+            break status;
+        }
+        if asked.elapsed() > limit {
+            child.kill()?;
+            child.wait()?;
+            return Err(io::Error::other(format!("it did not answer within {} s", limit.as_secs())));
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    };
+    let mut read = |file: usize| {
+        let mut bytes = Vec::new();
+        outputs[file].rewind().and_then(|()| outputs[file].read_to_end(&mut bytes)).map(|_| bytes)
+    };
+    Ok(Output { status, stdout: read(0)?, stderr: read(1)? })
+}
+
+/// `fio-3.33` and builds between releases, such as `fio-3.33-12-gabcdef`.
+pub fn parse_version(text: &str) -> Option<(u32, u32)> {
+    let numbers = text.strip_prefix("fio-")?.split('-').next()?;
+    let (major, rest) = numbers.split_once('.')?;
+    Some((major.parse().ok()?, rest.split('.').next()?.parse().ok()?))
+}
+
+/// fio lengthens a file that is too short even for reads, whatever `allow_file_create` says.
+fn check_length(job: &Job<'_>, filename: &Path) -> Result<(), FioError> {
+    let os =
+        |source| FioError::Os { what: format!("`{}` cannot be given to fio", filename.display()), source };
+    let metadata = filename.metadata().map_err(os)?;
+    let kind = metadata.file_type();
+    if kind.is_block_device() || kind.is_char_device() {
+        return Ok(());
+    }
+    let end = job.offset.saturating_add(job.size);
+    if metadata.len() < end {
+        return Err(FioError::TooShort { filename: filename.to_owned(), len: metadata.len(), end });
+    }
+    Ok(())
+}
+
+fn memory_file(name: &CStr) -> io::Result<File> {
+    // SAFETY: `name` is a C string; the call takes no other pointer.
+    let fd = unsafe { libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the kernel has just given us this descriptor and nobody else owns it.
+    Ok(unsafe { File::from_raw_fd(fd) })
+}
+
+fn contents(file: &mut File) -> io::Result<String> {
+    let mut bytes = Vec::new();
+    file.rewind()?;
+    file.take(MOST_OUTPUT).read_to_end(&mut bytes)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+fn missing_engine(errors: &str) -> Option<&str> {
+    errors.lines().find_map(|line| line.strip_prefix("fio: engine ")?.strip_suffix(" not loadable"))
+}
+
+/// The first two different lines that say something, on one line, without control characters. Each
+/// job says the same, and what `exitall_on_error` does to the others is no cause.
+fn words<'a>(lines: impl Iterator<Item = &'a str>) -> String {
+    let telling = |line: &&str| {
+        !line.is_empty() && !line.starts_with("note:") && !line.starts_with("fio: terminating on signal")
+    };
+    let mut lines = lines.map(str::trim).filter(telling);
+    let first = lines.next().unwrap_or_default();
+    let second = lines.find(|line| *line != first);
+    let joined = second.map_or(first.to_owned(), |second| format!("{first}; {second}"));
+    joined.chars().filter(|c| !c.is_control()).take(400).collect()
+}

@@ -1,0 +1,7 @@
+//! What issues the I/O of a trial: the native generator and fio; the ramp's end, and the pass before the window.
+
+pub mod descriptors;
+pub mod fio;
+pub mod native;
+pub mod pass;
+pub mod steadystate;

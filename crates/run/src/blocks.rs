@@ -1,0 +1,277 @@
+//! The blocks of a study: which of its trials are still to be done, and whether another block is added when
+//! they are.
+
+use crate::runner::{Progress, unix_ns};
+use iopj_store::{Sequential, Store, StoreError, StudyRecord, Trial};
+use iopj_study::Study;
+use iopj_study::plan::{self, Cell, Planned, window};
+use std::collections::HashSet;
+use std::time::Duration;
+
+/// What a look at a study's trials says of its decisions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Look {
+    /// Decisions that are open.
+    pub open: usize,
+    /// What is open and what is decided, in words.
+    pub says: String,
+}
+
+/// Looks at the trials of a study: the study's runner does not know how decisions are made.
+pub type Decide = fn(&StudyRecord, &[Trial]) -> Look;
+
+/// The plan of a run: as many blocks as the store's record says, and more where a decision is open.
+pub(crate) struct Blocks {
+    order: Vec<Planned>,
+    cells: u64,
+    planned: u64,
+    sequential: Option<Sequential>,
+    decide: Decide,
+}
+
+impl Blocks {
+    /// The plan of a study whose cells have these classes, as far as the store's record has it.
+    pub(crate) fn of(
+        study: &Study,
+        classes: &[usize],
+        seed: u64,
+        decide: Decide,
+        store: &Store,
+    ) -> Result<Blocks, StoreError> {
+        let record = store.study()?;
+        let order = plan::order(classes, study.replicates.most(), seed);
+        let planned = record.planned_trials.min(order.len() as u64);
+        Ok(Blocks { order, cells: classes.len() as u64, planned, sequential: record.sequential, decide })
+    }
+
+    /// Trials that the plan holds now.
+    pub(crate) fn planned(&self) -> u64 {
+        self.planned
+    }
+
+    /// Those of them that the store lacks; if it lacks none, those of the block that is added.
+    pub(crate) fn missing(
+        &mut self,
+        store: &mut Store,
+        progress: &mut dyn Progress,
+    ) -> Result<Vec<Planned>, StoreError> {
+        let done: HashSet<u64> = store.positions()?.into_iter().collect();
+        let planned = &self.order[..self.planned as usize];
+        let missing: Vec<Planned> =
+            planned.iter().filter(|one| !done.contains(&one.position)).copied().collect();
+        if missing.is_empty() { self.more(store, progress) } else { Ok(missing) }
+    }
+
+    /// The block that is added once all trials of the plan are done: none unless a decision is open and
+    /// blocks are left.
+    pub(crate) fn more(
+        &mut self,
+        store: &mut Store,
+        progress: &mut dyn Progress,
+    ) -> Result<Vec<Planned>, StoreError> {
+        let Some(Sequential { max, .. }) = self.sequential else { return Ok(Vec::new()) };
+        let look = (self.decide)(&store.study()?, &store.trials()?);
+        let blocks = self.planned / self.cells;
+        let mut says = format!("block {blocks}: {}", look.says);
+        let is_last = blocks >= u64::from(max);
+        if look.open > 0 && is_last {
+            says += &format!("; {max} blocks are the most");
+        }
+        progress.note(&says);
+        store.add_event(unix_ns(), "look", &says)?;
+        if look.open == 0 || is_last {
+            return Ok(Vec::new());
+        }
+        let from = self.planned as usize;
+        self.planned += self.cells;
+        store.set_planned_trials(self.planned)?;
+        Ok(self.order[from..self.planned as usize].to_vec())
+    }
+}
+
+/// How long a study takes whose number of blocks is decided while it runs, by its windows alone; `None` where
+/// it is told in advance.
+pub(crate) fn estimate(study: &Study, cells: &[Cell]) -> Option<String> {
+    let (min, max) = (study.replicates.fewest(), study.replicates.most());
+    study.replicates.sequential().ok().flatten()?;
+    let block: Option<Duration> = cells.iter().map(|cell| window(&cell.workload)).sum();
+    let time = block.map_or(String::new(), |block| {
+        let [least, most] = [min, max].map(|blocks| clock(block * blocks));
+        format!(", {least} to {most} by their windows")
+    });
+    let trials = cells.len();
+    Some(format!(
+        "replicates: {min} to {max} blocks of {trials} trials{time}; the last is the one after which no \
+         decision is open"
+    ))
+}
+
+/// Hours, minutes and seconds.
+pub fn clock(time: Duration) -> String {
+    let seconds = time.as_secs();
+    match (seconds / 3600, seconds / 60 % 60, seconds % 60) {
+        (0, 0, s) => format!("{s} s"),
+        (0, m, s) => format!("{m} min {s:02} s"),
+        (h, m, _) => format!("{h} h {m:02} min"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use iopj_store::{Generator, Outcome, StudyRecord, Unavailable};
+    use iopj_study::plan::cells;
+    use std::path::Path;
+
+    const BLOCK: u64 = 2;
+
+    #[test]
+    fn times_are_readable() {
+        assert_eq!([5, 65, 3661].map(|s| clock(Duration::from_secs(s))), ["5 s", "1 min 05 s", "1 h 01 min"]);
+    }
+
+    struct Said(Vec<String>);
+
+    impl Progress for Said {
+        fn note(&mut self, text: &str) {
+            self.0.push(text.to_owned());
+        }
+        fn unavailable(&mut self, _: &[Unavailable]) {}
+        fn file(&mut self, _: &Path, _: u64, _: u64) {}
+        fn trial(&mut self, _: u64, _: u64, _: &Cell, _: Option<Duration>) {}
+        fn ended(&mut self, _: &Outcome) {}
+        fn tick(&mut self) {}
+    }
+
+    fn study(replicates: &str) -> Study {
+        let text = format!(
+            "name = \"t\"\npaths = [\"libaio/syscall/interrupt\", \
+             \"io_uring/syscall/interrupt\"]\nreplicates = {replicates}\n[[workload]]\nrw = \
+             \"randread\"\nramp_time = \"5s\"\nruntime = \"25s\"\n"
+        );
+        Study::parse(&text, "t").unwrap()
+    }
+
+    const TABLE: &str = "{ min = 2, max = 4, until = \"2 %\" }";
+
+    fn store(folder: &tempfile::TempDir, study: &Study) -> Store {
+        let record: StudyRecord = serde_json::from_value(serde_json::json!({
+            "name": "t", "text": study.to_toml().unwrap(), "seed": 1, "target": "t", "file_id": null, "provenance": {},
+            "planned_trials": BLOCK * u64::from(study.replicates.fewest()), "warnings": [], "unavailable": [],
+            "sequential": study.replicates.sequential().unwrap(),
+        }))
+        .unwrap();
+        Store::create(&folder.path().join("t.iopj"), &record).unwrap()
+    }
+
+    /// Adds failed trials: that they are there is all that the plan asks.
+    fn measure(store: &mut Store, study: &Study, missing: &[Planned]) {
+        let (cells, _) = cells(study, &[]).unwrap();
+        for Planned { cell, replicate, position } in missing.iter().copied() {
+            let Cell { path, workload, .. } = cells[cell].clone();
+            let (settings, generator) = (std::collections::BTreeMap::new(), Generator::Native);
+            let outcome = Outcome::Failed("not measured".to_owned());
+            let (started_unix_ns, gap_ns) = (0, None);
+            let trial = Trial {
+                path,
+                workload,
+                settings,
+                generator,
+                replicate,
+                position,
+                started_unix_ns,
+                gap_ns,
+                outcome,
+            };
+            store.add(&trial).unwrap();
+        }
+    }
+
+    /// Open until there are three blocks.
+    fn until_three(_: &StudyRecord, trials: &[Trial]) -> Look {
+        let open = usize::from(trials.len() < 6);
+        Look { open, says: format!("open: {open}") }
+    }
+
+    fn always(_: &StudyRecord, _: &[Trial]) -> Look {
+        Look { open: 1, says: "open".to_owned() }
+    }
+
+    /// Runs all blocks from what the store holds, and tells the positions that were measured and what was
+    /// said.
+    fn run(store: &mut Store, study: &Study, decide: Decide) -> (Vec<u64>, Vec<String>) {
+        let mut said = Said(Vec::new());
+        let mut blocks = Blocks::of(study, &[0; BLOCK as usize], 7, decide, store).unwrap();
+        let (mut positions, mut missing) = (Vec::new(), blocks.missing(store, &mut said).unwrap());
+        while !missing.is_empty() {
+            positions.extend(missing.iter().map(|planned| planned.position));
+            measure(store, study, &missing);
+            missing = blocks.more(store, &mut said).unwrap();
+        }
+        assert_eq!(store.study().unwrap().planned_trials, blocks.planned());
+        (positions, said.0)
+    }
+
+    #[test]
+    fn blocks_are_added_until_nothing_is_open() {
+        let (folder, study) = (tempfile::tempdir().unwrap(), study(TABLE));
+        let mut store = store(&folder, &study);
+        let (positions, said) = run(&mut store, &study, until_three);
+        assert_eq!(
+            (positions, said),
+            ((0..6).collect(), vec!["block 2: open: 1".into(), "block 3: open: 0".into()])
+        );
+        let events: Vec<String> = store.events().unwrap().into_iter().map(|(_, kind, _)| kind).collect();
+        assert_eq!(events, ["look", "look"]);
+        // What is decided stays so when the run is taken up again.
+        assert!(run(&mut store, &study, until_three).0.is_empty());
+    }
+
+    #[test]
+    fn the_most_blocks_are_the_last() {
+        let (folder, study) = (tempfile::tempdir().unwrap(), study(TABLE));
+        let (positions, said) = run(&mut store(&folder, &study), &study, always);
+        assert_eq!(positions, (0..8).collect::<Vec<_>>());
+        assert_eq!(said[2], "block 4: open; 4 blocks are the most");
+    }
+
+    #[test]
+    fn a_number_of_blocks_is_never_looked_at() {
+        let (folder, study) = (tempfile::tempdir().unwrap(), study("3"));
+        let (positions, said) = run(&mut store(&folder, &study), &study, always);
+        assert_eq!((positions, said), ((0..6).collect(), Vec::new()));
+    }
+
+    #[test]
+    fn an_interrupted_block_is_finished_before_it_is_looked_at() {
+        let (folder, study) = (tempfile::tempdir().unwrap(), study(TABLE));
+        let mut store = store(&folder, &study);
+        let mut said = Said(Vec::new());
+        let mut blocks = Blocks::of(&study, &[0; 2], 7, always, &store).unwrap();
+        let missing = blocks.missing(&mut store, &mut said).unwrap();
+        measure(&mut store, &study, &missing);
+        let third = blocks.more(&mut store, &mut said).unwrap();
+        assert_eq!(third.iter().map(|planned| planned.position).collect::<Vec<_>>(), [4, 5]);
+        measure(&mut store, &study, &third[..1]);
+        let (positions, said) = run(&mut store, &study, until_three);
+        assert_eq!((positions, said), (vec![5], vec!["block 3: open: 0".to_owned()]));
+        // A run that died between two blocks looks again, and goes on.
+        assert_eq!(run(&mut store, &study, always).0, [6, 7]);
+    }
+
+    #[test]
+    fn the_time_is_told_from_the_fewest_to_the_most_blocks() {
+        let words = |replicates: &str| {
+            let study = study(replicates);
+            estimate(&study, &cells(&study, &[]).unwrap().0)
+        };
+        assert_eq!(words("3"), None);
+        let told = words(TABLE).unwrap();
+        assert!(
+            told.starts_with(
+                "replicates: 2 to 4 blocks of 2 trials, 2 min 00 s to 4 min 00 s by their windows"
+            ),
+            "{told}"
+        );
+    }
+}

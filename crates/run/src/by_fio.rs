@@ -1,0 +1,433 @@
+//! A trial that fio does: the ramp, the pass in which completions are counted, and the measured run, each a
+//! fio of its own.
+
+use crate::access::Access;
+use crate::energy;
+use crate::trial::{Stage, Window, add_counted};
+use iopj_core::evidence::{Completions, Finding, ProcessEvidence, SteadyState};
+use iopj_core::{Evidence, IoPath, Length, Workload};
+use iopj_engine::PciAddress;
+use iopj_engine::target::Descriptor;
+use iopj_host::machine;
+use iopj_load::fio::json::Done;
+use iopj_load::fio::{self, Filename, Fio, FioResult, FioWatch, Phase};
+use iopj_load::native;
+use iopj_load::pass;
+use iopj_meter::monotonic_raw_ns;
+use iopj_probe::{Edge, Probe, Watched, Who, marker};
+use iopj_store::{Latency, Slice, histogram};
+use iopj_study::plan::Cell;
+use std::os::fd::AsRawFd;
+use std::path::PathBuf;
+use std::time::Duration;
+
+impl Window {
+    /// `ends_ns` are the window's on `CLOCK_MONOTONIC`.
+    fn of_fio(
+        result: &fio::FioResult,
+        cell: &Cell,
+        load_raw_ns: Vec<u64>,
+        window_raw_ns: [u64; 2],
+        ends_ns: [u64; 2],
+    ) -> Window {
+        let (reads, writes, all) = fio_latencies(result);
+        Window {
+            load_raw_ns,
+            window_raw_ns,
+            first_ns: ends_ns[0],
+            last_ns: ends_ns[1],
+            window_ns: result.window_ns,
+            issued: [result.reads.ios, result.writes.ios],
+            bytes: result.reads.bytes + result.writes.bytes,
+            short_ios: result.reads.short_ios + result.writes.short_ios,
+            latency_sum_ns: (all.mean * all.count as f64) as u64,
+            all,
+            reads,
+            writes,
+            series: slices(&result.series),
+            unsampled: None,
+            fio: Some(fio_words(result, cell)),
+        }
+    }
+}
+
+impl Stage<'_> {
+    /// fio for the ramp, for the pass in which completions are counted, and measured.
+    pub(crate) fn fio(
+        &self,
+        fio: &Fio,
+        access: &Access<'_>,
+        cell: &Cell,
+        seed: u64,
+        tick: &mut dyn FnMut(),
+    ) -> Result<(Window, Evidence), String> {
+        let extent = access.extent();
+        let target = FioTarget::of(access, &cell.path)?;
+        let trial = ByFio { stage: self, fio, cell, target, region: [extent.offset, extent.len], seed };
+        let mut load_raw_ns = Vec::with_capacity(6);
+        let steadystate = trial.ramp(&mut load_raw_ns, tick)?;
+        let probe = access.probe()?;
+        let completions = trial.completions(probe, &mut load_raw_ns, tick);
+        // One that failed has no end.
+        load_raw_ns.truncate(load_raw_ns.len() / 2 * 2);
+        let counted = access.counted()?;
+        let (mut window, mut evidence) = trial.measured(probe, tick)?;
+        add_counted(&mut evidence, counted, access.counted()?);
+        (evidence.completions, evidence.steadystate) = (completions, steadystate);
+        window.load_raw_ns.splice(..0, load_raw_ns);
+        Ok((window, evidence))
+    }
+}
+
+/// A trial whose I/O is fio's.
+struct ByFio<'a> {
+    stage: &'a Stage<'a>,
+    fio: &'a Fio,
+    cell: &'a Cell,
+    target: FioTarget,
+    /// Offset and length in bytes.
+    region: [u64; 2],
+    seed: u64,
+}
+
+impl ByFio<'_> {
+    fn job<'j>(&'j self, workload: &'j Workload, phase: Phase) -> fio::Job<'j> {
+        let (path, filename, [offset, size]) = (self.cell.path, self.target.filename(), self.region);
+        fio::Job { path, workload, filename, offset, size, seed: self.seed, phase, status_interval: None }
+    }
+
+    fn run(
+        &self,
+        job: &fio::Job<'_>,
+        tick: &mut dyn FnMut(),
+        look: &mut dyn FnMut(u32) -> Duration,
+    ) -> Result<(FioResult, ProcessEvidence), String> {
+        self.fio.run(job, self.stage.stop, tick, look).map_err(|error| error.to_string())
+    }
+
+    /// The ramp, and what came of the rule for its end. Nothing is judged where fio cannot say how far it is.
+    fn ramp(
+        &self,
+        load_raw_ns: &mut Vec<u64>,
+        tick: &mut dyn FnMut(),
+    ) -> Result<Option<SteadyState>, String> {
+        let plain = &self.cell.workload;
+        let rule = self.stage.steadystate.rule(plain.ramp_time).filter(|_| can_say_how_far(plain));
+        let ramp_time = rule.map_or(plain.ramp_time, |rule| rule.ramp[1]);
+        if ramp_time.is_zero() {
+            return Ok(None);
+        }
+        let workload = Workload { ramp_time, ..plain.clone() };
+        let job = self.job(&workload, Phase::Ramp);
+        load_raw_ns.push(monotonic_raw_ns());
+        let steadystate = match rule {
+            None => self.run(&job, tick, &mut |_| Duration::MAX).map(|_| None)?,
+            Some(rule) => {
+                let state = self.fio.ramp(&job, rule, self.stage.stop, tick);
+                Some(state.map_err(|error| error.to_string())?)
+            }
+        };
+        load_raw_ns.push(monotonic_raw_ns());
+        Ok(steadystate)
+    }
+
+    /// The pass in which completions are counted.
+    fn completions(
+        &self,
+        probe: &Probe,
+        load_raw_ns: &mut Vec<u64>,
+        tick: &mut dyn FnMut(),
+    ) -> Option<Finding<Completions>> {
+        let cell = self.cell;
+        match self.stage.can_count(&cell.path, probe) {
+            _ if cell.path.is_bypass() => None,
+            Err(reason) => Some(Finding::Unclear(reason)),
+            Ok(()) => Some(pass::pass_of_fio(probe, &cell.workload, |extent, look| {
+                load_raw_ns.push(monotonic_raw_ns());
+                let (result, process) =
+                    self.run(&self.job(&cell.workload, Phase::Pass(extent)), tick, look)?;
+                load_raw_ns.push(monotonic_raw_ns());
+                Ok((result.reads.ios + result.writes.ios, process))
+            })),
+        }
+    }
+
+    /// The measured run. The drive's counters bracket the life of the process, whose I/O is all of the
+    /// window; so do exact counts, of which not one instruction may be missing. CPU time, context switches,
+    /// samples and energy are those of its jobs, which are watched from outside; where their begin was not
+    /// seen, those of its life, that holds some 0.15 s and 200 switches of fio's start, and no samples.
+    fn measured(&self, probe: &Probe, tick: &mut dyn FnMut()) -> Result<(Window, Evidence), String> {
+        let (stage, cell) = (self.stage, self.cell);
+        let snapshot = |edge| probe.snapshot(Who::Child, edge).map_err(|error| error.to_string());
+        let before = snapshot(Edge::Begin)?;
+        let mut watch = FioWatch::new(probe, &cell.path, &cell.workload);
+        let mut samples = Samples::Awaited;
+        // Under emulation times mean nothing, and instructions may be counted.
+        let status_interval = status_interval(&cell.workload).filter(|_| machine::emulator().is_none());
+        let job = fio::Job { status_interval, ..self.job(&cell.workload, Phase::Measured) };
+        let first_ns = native::monotonic_ns();
+        marker::begin();
+        let result = self.run(&job, tick, &mut |child| {
+            let next = watch.look(child);
+            samples.follow(watch.is_running(), || stage.begin_samples(), || stage.end_samples());
+            next
+        });
+        marker::end();
+        samples.follow(false, || Ok(()), || stage.end_samples());
+        let (result, process) = result?;
+        let last_ns = native::monotonic_ns();
+        let evidence = Evidence { process, ..before.until(&snapshot(Edge::End)?) };
+        if result.total_errors > 0 {
+            return Err(format!("fio counts {} failed I/Os", result.total_errors));
+        }
+        let watched = watch.finish(result.window_ns);
+        let unsampled = samples.lack(watched.is_some());
+        let (evidence, ends_ns) = cut_to_jobs(watched, evidence, [first_ns, last_ns], result.window_ns);
+        let window_raw_ns = ends_ns.map(energy::raw_ns);
+        let load_raw_ns = vec![energy::raw_ns(first_ns), window_raw_ns[1]];
+        let window = Window::of_fio(&result, cell, load_raw_ns, window_raw_ns, [first_ns, last_ns]);
+        Ok((Window { unsampled, ..window }, evidence))
+    }
+}
+
+/// Samples of the time in which fio's jobs run.
+enum Samples {
+    Awaited,
+    Begun,
+    Ended,
+    Failed(String),
+}
+
+impl Samples {
+    fn follow(
+        &mut self,
+        is_running: bool,
+        begin: impl FnOnce() -> Result<(), String>,
+        end: impl FnOnce() -> Result<(), String>,
+    ) {
+        let (step, then) = match (&self, is_running) {
+            (Samples::Awaited, true) => (begin(), Samples::Begun),
+            (Samples::Begun, false) => (end(), Samples::Ended),
+            _ => return,
+        };
+        *self = step.map_or_else(Samples::Failed, |()| then);
+    }
+
+    /// Why there are none: those of a part of the window are none, either.
+    fn lack(self, is_whole: bool) -> Option<String> {
+        match self {
+            Samples::Failed(error) => Some(error),
+            Samples::Ended if is_whole => None,
+            _ => Some(
+                "there is no profile: begin and end of fio's jobs were not seen; take a longer runtime"
+                    .to_owned(),
+            ),
+        }
+    }
+}
+
+/// Between two words of fio about how far it is, at the least.
+const STATUS: Duration = Duration::from_millis(200);
+/// Slices of a window.
+const SLICES: u32 = 20;
+/// The square of a trial's jobs over its processors, up to which fio can say how far it is: it has each job
+/// answer in turn, which takes a round of the scheduler each. 64 spinning jobs on 2 processors took 3 s a
+/// time, and fio ended as much later; after 5 s it fails.
+const MOST_WAITING: u64 = 256;
+
+/// Whether fio can say how far these jobs are without being held up.
+fn can_say_how_far(workload: &Workload) -> bool {
+    let cpus = match workload.cpus_allowed.len() {
+        0 => native::cpus::allowed().len(),
+        named => named,
+    };
+    u64::from(workload.numjobs).pow(2) <= MOST_WAITING * cpus as u64
+}
+
+/// How often fio says how far it is in the window. In one of unknown length there is no end to what it would
+/// say.
+fn status_interval(workload: &Workload) -> Option<Duration> {
+    match workload.length {
+        Length::Runtime(runtime) if can_say_how_far(workload) => Some((runtime / SLICES).max(STATUS)),
+        _ => None,
+    }
+}
+
+/// I/Os over time, of what fio said now and then.
+fn slices(series: &[Done]) -> Vec<Slice> {
+    let mut slices: Vec<Slice> = Vec::with_capacity(series.len());
+    let mut last = Done::default();
+    for done in series.iter().filter(|done| done.window_ns > 0) {
+        let ios = done.ios.saturating_sub(last.ios);
+        if done.window_ns > last.window_ns {
+            slices.push(Slice { end_ns: done.window_ns, ios });
+        } else if let Some(slice) = slices.last_mut() {
+            slice.ios += ios;
+        }
+        last = Done { window_ns: last.window_ns.max(done.window_ns), ios: last.ios.max(done.ios) };
+    }
+    // At its end alone it says nothing of time.
+    if slices.len() < 2 { Vec::new() } else { slices }
+}
+
+/// The evidence and the ends of the window in which fio's jobs ran, which took `window_ns`; where they were
+/// not seen, those of its life.
+fn cut_to_jobs(
+    watched: Option<Watched>,
+    evidence: Evidence,
+    life_ns: [u64; 2],
+    window_ns: u64,
+) -> (Evidence, [u64; 2]) {
+    let Some(watched) = watched else { return (evidence, life_ns) };
+    let begin_ns = watched.begin_ns.clamp(life_ns[0], life_ns[1]);
+    let ends_ns = [begin_ns, begin_ns.saturating_add(window_ns).min(life_ns[1])];
+    (watched.put_into(evidence), ends_ns)
+}
+
+/// What fio is given to open.
+enum FioTarget {
+    /// The very file that was checked, whatever stands under its name by now: held open, and its name by
+    /// that.
+    Checked { _held: Descriptor, name: PathBuf },
+    /// A namespace of a drive that was taken, for SPDK.
+    Namespace { address: PciAddress, nsid: u32 },
+}
+
+impl FioTarget {
+    fn of(access: &Access<'_>, path: &IoPath) -> Result<FioTarget, String> {
+        if let (IoPath::Spdk, Some((address, nsid))) = (path, access.namespace()) {
+            return Ok(FioTarget::Namespace { address, nsid });
+        }
+        let held = access.target()?.reopen().map_err(|error| error.to_string())?;
+        let name = PathBuf::from(format!("/proc/{}/fd/{}", std::process::id(), held.as_raw_fd()));
+        Ok(FioTarget::Checked { _held: held, name })
+    }
+
+    fn filename(&self) -> Filename<'_> {
+        match self {
+            FioTarget::Checked { name, .. } => Filename::File(name),
+            FioTarget::Namespace { address, nsid } => Filename::Namespace { address: *address, nsid: *nsid },
+        }
+    }
+}
+
+fn fio_words(result: &fio::FioResult, cell: &Cell) -> serde_json::Value {
+    serde_json::json!({
+        "version": result.fio_version,
+        "usr_cpu": result.usr_cpu,
+        "sys_cpu": result.sys_cpu,
+        "ctx": result.ctx,
+        "note": fio::note(&cell.path),
+    })
+}
+
+/// Reads, writes and both, in the store's form.
+pub(crate) fn fio_latencies(result: &fio::FioResult) -> (Latency, Latency, Latency) {
+    let convert = |direction: &fio::Direction| {
+        let Some(latency) = &direction.latency else { return (Latency::default(), histogram::new()) };
+        let mut bins = histogram::new();
+        for bin in latency.histogram.iter_recorded() {
+            bins.saturating_record_n(bin.value_iterated_to(), bin.count_at_value());
+        }
+        let mut summary = histogram::summary(&bins);
+        (summary.count, summary.mean, summary.stddev) = (direction.ios, latency.mean_ns, latency.stddev_ns);
+        (summary.min, summary.max) = (latency.min_ns, latency.max_ns);
+        if let Some(percentiles) = &latency.percentiles {
+            (summary.p50, summary.p95) = (percentiles.p50_ns, percentiles.p95_ns);
+            (summary.p99, summary.p99_9) = (percentiles.p99_ns, percentiles.p99_9_ns);
+        }
+        (summary, bins)
+    };
+    let ((reads, mut bins), (writes, write_bins)) = (convert(&result.reads), convert(&result.writes));
+    let all = match (reads.count, writes.count) {
+        (_, 0) => reads.clone(),
+        (0, _) => writes.clone(),
+        (read, write) => {
+            // Both have the same bounds, so nothing can be out of range.
+            let _ = bins.add(&write_bins);
+            let mut all = histogram::summary(&bins);
+            all.count = read + write;
+            all.mean = (reads.mean * read as f64 + writes.mean * write as f64) / all.count as f64;
+            (all.min, all.max) = (reads.min.min(writes.min), reads.max.max(writes.max));
+            all
+        }
+    };
+    (reads, writes, all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_fio_said_becomes_slices() {
+        let series = |of: &[(u64, u64)]| {
+            of.iter().map(|(window_ns, ios)| Done { window_ns: *window_ns, ios: *ios }).collect::<Vec<_>>()
+        };
+        let slices = |of: &[(u64, u64)]| {
+            slices(&series(of)).iter().map(|slice| (slice.end_ns, slice.ios)).collect::<Vec<_>>()
+        };
+        // The first word comes before a ms is over, the last two in the same one.
+        assert_eq!(
+            slices(&[(0, 12), (100, 412), (201, 800), (300, 1200), (300, 1203)]),
+            [(100, 412), (201, 388), (300, 403)]
+        );
+        assert_eq!(slices(&[(300, 1200)]), []);
+        assert_eq!(slices(&[]), []);
+    }
+
+    /// fio's start was in the samples of its trials.
+    #[test]
+    fn samples_are_taken_while_jobs_run() {
+        let follow = |running: &[bool], begun: Result<(), String>| {
+            let (mut samples, calls) = (Samples::Awaited, std::cell::RefCell::new(Vec::new()));
+            for (at, is_running) in running.iter().enumerate() {
+                let call = |what: &'static str| calls.borrow_mut().push((at, what));
+                let begin = || {
+                    call("begin");
+                    begun.clone()
+                };
+                samples.follow(*is_running, begin, || {
+                    call("end");
+                    Ok(())
+                });
+            }
+            (calls.into_inner(), samples)
+        };
+        let seen = [false, false, true, true, false, false];
+        let (calls, whole) = follow(&seen, Ok(()));
+        assert_eq!((calls, whole.lack(true)), (vec![(2, "begin"), (4, "end")], None));
+        let is_unseen =
+            |samples: Samples, is_whole| samples.lack(is_whole).is_some_and(|why| why.contains("not seen"));
+        assert!(is_unseen(follow(&seen, Ok(())).1, false), "a part of the window passed for all of it");
+        let (calls, none) = follow(&[false, false], Ok(()));
+        assert!(calls.is_empty() && is_unseen(none, true));
+        let (calls, failed) = follow(&[true, true, false], Err("no counter".to_owned()));
+        assert_eq!((calls, failed.lack(true)), (vec![(0, "begin")], Some("no counter".to_owned())));
+    }
+
+    #[test]
+    fn jobs_that_would_hold_fio_up_are_not_asked() {
+        let workload = |numjobs, cpus: u32| Workload {
+            numjobs,
+            cpus_allowed: (0..cpus).collect(),
+            ..Workload::default()
+        };
+        for (numjobs, cpus, can) in [
+            (1, 1, true),
+            (16, 1, true),
+            (17, 1, false),
+            (64, 2, false),
+            (32, 4, true),
+            (64, 16, true),
+            (4096, 256, false),
+        ] {
+            assert_eq!(can_say_how_far(&workload(numjobs, cpus)), can, "{numjobs} jobs on {cpus}");
+        }
+        let of = |length| {
+            status_interval(&Workload { length, ..workload(1, 1) }).map(|interval| interval.as_millis())
+        };
+        let seconds = |seconds| of(Length::Runtime(Duration::from_secs(seconds)));
+        assert_eq!([seconds(1), seconds(10), of(Length::Ios(7))], [Some(200), Some(500), None]);
+    }
+}

@@ -1,0 +1,67 @@
+//! The control run: a few synchronous reads on interrupts, to see whether the device interrupts at all.
+
+use iopj_core::evidence::{Completions, ControlRun};
+use iopj_core::{CompletionMode, IoPath, Length, Ring, RingCompletion, RingSubmission, Workload};
+use iopj_engine::Target;
+use iopj_load::native::{self, JobSpec, Moment};
+use iopj_probe::{CompletionCounters, Edge, Probe, Waiting, Who};
+use std::cell::RefCell;
+use std::sync::atomic::AtomicBool;
+
+/// Reads of the control run.
+const IOS: u64 = 256;
+
+/// Reads 256 random blocks, one at a time, and counts the device's interrupts.
+///
+/// # Errors
+/// The reads failed, or a counter cannot be read.
+pub(crate) fn run(target: &Target, probe: &Probe, stop: &AtomicBool) -> Result<ControlRun, String> {
+    let bs = target.logical_block().max(4096).min(u32::try_from(target.data_len()).unwrap_or(u32::MAX));
+    let workload = Workload { bs, length: Length::Ios(IOS), ..Workload::default() };
+    let path = if target.nvme().is_some() {
+        let submission = RingSubmission::Syscall { split: false };
+        IoPath::NvmePassthrough(Ring { submission, completion: RingCompletion::Interrupt, registered: false })
+    } else {
+        IoPath::PosixSio(CompletionMode::Interrupt)
+    };
+    let open = |pool: &_, depth| iopj_engine::open(path, target, pool, depth);
+    let spec = JobSpec {
+        workload: &workload,
+        base: target.data_offset(),
+        len: target.data_len(),
+        seed: IOS,
+        open: &open,
+        huge_pages: false,
+        steadystate: None,
+        is_trial: false,
+        has_pass: false,
+    };
+    let snapshots = RefCell::new(Vec::with_capacity(2));
+    let counts = RefCell::new((None, None));
+    let mut bracket = |moment, jobs: &[i32]| {
+        let who = Who::ThisProcess { jobs, own: &[] };
+        let (counters, counted) = &mut *counts.borrow_mut();
+        match moment {
+            Moment::End => {
+                *counted = counters.take().and_then(|counters: CompletionCounters| counters.end().ok())
+            }
+            _ => *counters = probe.count_completions(Waiting::Threads(jobs)).ok(),
+        }
+        let mut snapshots = snapshots.borrow_mut();
+        let edge = if snapshots.is_empty() { Edge::Begin } else { Edge::End };
+        snapshots.push(probe.snapshot(who, edge).map_err(|error| error.to_string())?);
+        Ok(())
+    };
+    let done = native::run(&spec, stop, &mut bracket, &mut || {})?;
+    let snapshots = snapshots.into_inner();
+    let [first, last] = &snapshots[..] else { return Err("the control run was not bracketed".to_owned()) };
+    let evidence = first.until(last);
+    let ios = done.issued.iter().sum();
+    let (_, counted) = counts.into_inner();
+    Ok(ControlRun {
+        ios,
+        interrupts: evidence.devices.iter().map(|device| device.interrupts).sum(),
+        completions: counted.map(|counts| Completions { ios, ..counts }),
+        device_reads: evidence.devices.iter().map(|device| device.reads).sum(),
+    })
+}

@@ -1,0 +1,175 @@
+//! A meter's log, brought into a store after its study: aligned by the load pattern, or by a clock that is
+//! trusted.
+
+use super::align;
+use super::compute::{ClockRecord, MeterRecord, recompute};
+use super::config::{self, Asked, LOG, Source};
+use super::row;
+use iopj_meter::log::{Log, LogConfig, LogFormat};
+use iopj_meter::{AlignError, Reading};
+use iopj_store::energy::{Mark, Session};
+use iopj_store::{Store, StoreError};
+use iopj_study::{Study, StudyError};
+
+/// How far a log's clock may be wrong.
+const RANGE_NS: u64 = 600_000_000_000;
+/// Standard uncertainty of a clock that is trusted.
+const TRUSTED_NS: f64 = 1e9;
+/// What lies before counts from a start of its own, and is no time of day: ten years since 1970.
+const OWN_START_NS: i64 = 315_360_000_000_000_000;
+
+/// Why a log cannot be attached.
+#[derive(Debug, thiserror::Error)]
+pub enum AttachError {
+    /// The store.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The study's own text.
+    #[error(transparent)]
+    Study(#[from] StudyError),
+    /// The load pattern.
+    #[error(transparent)]
+    Align(#[from] AlignError),
+    /// No trials to attach it to.
+    #[error(
+        "`{0}` was written without marks of its trials' load: run its study again with a [meters.NAME] \
+         table of kind `log`"
+    )]
+    NoMarks(std::path::PathBuf),
+    /// The log is of another time.
+    #[error("the log holds no value of the time of the study: give the log of that day, or its --time-zone")]
+    OtherTime,
+    /// A log without a time of day cannot be trusted.
+    #[error(
+        "the log counts time from its own begin, so its clock cannot be trusted: leave --trust-clock out"
+    )]
+    OwnStart,
+}
+
+/// How a study says that its log is to be read, and the meter's name: a HOBOware export called `log` where it
+/// says nothing.
+///
+/// # Errors
+/// The store's study cannot be read.
+pub fn log_of(store: &Store) -> Result<(String, LogConfig), AttachError> {
+    let study = Study::parse(&store.study()?.text, "the store's study")?;
+    if let Asked::Named(specs) = config::asked(study.meters.as_ref(), "the store's study")? {
+        for (spec, source) in specs {
+            if let Source::Log(config) = source {
+                return Ok((spec.name, *config));
+            }
+        }
+    }
+    Ok((LOG.to_owned(), LogConfig::new(LogFormat::Hobo)))
+}
+
+/// Brings a log into the store under a meter's name, in the place of an earlier one, and computes the energy
+/// of all trials anew. Tells what the user should know.
+///
+/// # Errors
+/// [`AttachError`]; then the store is as before.
+pub fn attach(
+    store: &mut Store,
+    name: &str,
+    log: &Log,
+    trust_clock: bool,
+) -> Result<Vec<String>, AttachError> {
+    let mut attached = Vec::new();
+    let mut of_other_time = None;
+    for session in store.sessions()? {
+        let marks = store.marks(session.id)?;
+        let Some([begin_ns, end_ns]) = span(&marks) else { continue };
+        match of_session(&session, log, trust_clock, begin_ns) {
+            Ok(clock) => {
+                let record = record(log, clock);
+                let readings = within(log, &record, [begin_ns, end_ns]);
+                if readings.is_empty() {
+                    of_other_time = Some(AttachError::OtherTime);
+                    continue;
+                }
+                align::find(&record, &readings, &marks)?;
+                attached.push((session.id, record, readings));
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    if attached.is_empty() {
+        return Err(of_other_time.unwrap_or_else(|| AttachError::NoMarks(store.path().to_owned())));
+    }
+    for (session, record, readings) in attached {
+        let text = serde_json::to_string(&record).unwrap_or_default();
+        let meter = store.add_meter(session, name, &text)?;
+        store.add_readings(meter, &readings.iter().filter_map(row).collect::<Vec<_>>())?;
+    }
+    Ok(recompute(store)?)
+}
+
+/// Begin and end of all that a session marked.
+fn span(marks: &[Mark]) -> Option<[u64; 2]> {
+    let times = || marks.iter().flat_map(|mark| &mark.times_ns).copied();
+    Some([times().min()?, times().max()?])
+}
+
+/// Where a log's clock is believed to be in a session.
+fn of_session(
+    session: &Session,
+    log: &Log,
+    trust_clock: bool,
+    begin_ns: u64,
+) -> Result<ClockRecord, AttachError> {
+    let times = || log.readings.iter().filter_map(|reading| reading.own_ns);
+    let (Some(first_ns), Some(last_ns)) = (times().min(), times().max()) else {
+        return Err(AttachError::OtherTime);
+    };
+    let has_own_start = last_ns < OWN_START_NS;
+    match (trust_clock, has_own_start) {
+        (true, true) => Err(AttachError::OwnStart),
+        (true, false) => {
+            Ok(ClockRecord::Trusted { offset_ns: session.unix_minus_raw_ns, standard_ns: TRUSTED_NS })
+        }
+        (false, false) => {
+            Ok(ClockRecord::Within { offset_ns: session.unix_minus_raw_ns, range_ns: RANGE_NS })
+        }
+        // It began at some time before the study: the first pattern lies anywhere in it.
+        (false, true) => {
+            let half_ns = (last_ns - first_ns) / 2;
+            let offset_ns = first_ns.saturating_add(half_ns).saturating_sub_unsigned(begin_ns);
+            Ok(ClockRecord::Within { offset_ns, range_ns: half_ns.unsigned_abs() })
+        }
+    }
+}
+
+fn record(log: &Log, clock: ClockRecord) -> MeterRecord {
+    let interval_ns = interval(&log.readings);
+    MeterRecord {
+        kind: LOG.to_owned(),
+        interval_ns,
+        clock,
+        age_ns: 0,
+        bridge_ns: 3 * interval_ns,
+        channels: vec![log.channel.clone()],
+        model: None,
+    }
+}
+
+/// The median time between readings.
+fn interval(readings: &[Reading]) -> u64 {
+    let apart = |pair: &[Reading]| Some(pair[1].own_ns?.abs_diff(pair[0].own_ns?));
+    let mut apart: Vec<u64> = readings.windows(2).filter_map(apart).collect();
+    let middle = apart.len() / 2;
+    if apart.is_empty() { 0 } else { *apart.select_nth_unstable(middle).1 }
+}
+
+/// The readings that can belong to a session.
+fn within(log: &Log, record: &MeterRecord, [begin_ns, end_ns]: [u64; 2]) -> Vec<Reading> {
+    let (offset_ns, range_ns) = match record.clock {
+        ClockRecord::Within { offset_ns, range_ns } => (offset_ns, range_ns),
+        ClockRecord::Trusted { offset_ns, .. } => (offset_ns, RANGE_NS),
+        ClockRecord::Host | ClockRecord::Own => (0, u64::MAX),
+    };
+    let from_ns = offset_ns.saturating_add_unsigned(begin_ns).saturating_sub_unsigned(range_ns);
+    let to_ns = offset_ns.saturating_add_unsigned(end_ns).saturating_add_unsigned(range_ns);
+    let is_within =
+        |reading: &&Reading| reading.own_ns.is_some_and(|own_ns| (from_ns..=to_ns).contains(&own_ns));
+    log.readings.iter().filter(is_within).copied().collect()
+}

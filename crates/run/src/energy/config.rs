@@ -1,0 +1,191 @@
+//! `meters` of a study: which meters run beside the trials, as their tables say.
+
+use super::kinds::{KINDS, Open};
+use iopj_core::energy::Scope;
+use iopj_meter::log::LogConfig;
+use iopj_study::keys::{check_keys, fields_of};
+use iopj_study::{Meters, MetersAsked, StudyError, duration};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// A meter that is read out afterwards, and attached by `iopj meter attach`.
+pub(crate) const LOG: &str = "log";
+/// A log's key for what its values mean, which its own configuration calls `kind`.
+const VALUES: &str = "values";
+/// An estimate by a model.
+pub(crate) const MODEL: &str = "model";
+/// Keys that every kind takes.
+const COMMON: &[&str] = &["kind", "interval", "clock", "bridge"];
+/// Readings that may be missing in a row unless the study says otherwise.
+const BRIDGED: u32 = 3;
+/// Whose time stamps place a meter's readings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ClockChoice {
+    Host,
+    Own,
+}
+
+/// A meter as a study asks for it.
+pub(crate) struct Spec {
+    pub(crate) name: String,
+    pub(crate) kind: &'static str,
+    pub(crate) interval: Duration,
+    pub(crate) clock: ClockChoice,
+    pub(crate) age: Duration,
+    /// Gaps up to this are bridged.
+    pub(crate) bridge: Duration,
+}
+
+/// Where a meter's figures come from.
+pub(crate) enum Source {
+    /// Readings beside the trials.
+    Live(Box<dyn Open>),
+    /// A log that is attached later.
+    Log(Box<LogConfig>),
+    /// A model, applied to what was counted.
+    Model(ModelTable),
+}
+
+/// The own keys of `kind = "model"`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ModelTable {
+    /// The coefficients, as `iopj meter fit` writes them.
+    pub(crate) file: PathBuf,
+    /// What the meter measured that they were fitted to.
+    #[serde(default = "system")]
+    pub(crate) scope: Scope,
+}
+
+fn system() -> Scope {
+    Scope::System
+}
+
+/// Which meters a study asks for.
+pub(crate) enum Asked {
+    None,
+    Local,
+    Named(Vec<(Spec, Source)>),
+}
+
+/// Reads the value of `meters`; without one, the machine's own meters are used.
+///
+/// # Errors
+/// An unknown kind or key, with the nearest right one, or a value that cannot be. No text holds a value that
+/// may be secret.
+pub(crate) fn asked(meters: Option<&Meters>, source: &str) -> Result<Asked, StudyError> {
+    let tables = match meters.map_or(Ok(MetersAsked::Local), |meters| meters.asked(source))? {
+        MetersAsked::Local => return Ok(Asked::Local),
+        MetersAsked::None => return Ok(Asked::None),
+        MetersAsked::Tables(tables) => tables,
+    };
+    let specs = tables.iter().map(|(name, table)| spec(name, table, source));
+    specs.collect::<Result<Vec<_>, _>>().map(Asked::Named)
+}
+
+/// The programs that these meters run.
+///
+/// # Errors
+/// As for [`asked`].
+pub(crate) fn programs(meters: Option<&Meters>) -> Result<Vec<String>, StudyError> {
+    let Asked::Named(specs) = asked(meters, "the study")? else { return Ok(Vec::new()) };
+    let program = |source: &Source| match source {
+        Source::Live(source) => source.program().map(str::to_owned),
+        Source::Log(_) | Source::Model(_) => None,
+    };
+    Ok(specs.iter().filter_map(|(_, source)| program(source)).collect())
+}
+
+/// The spec of a kind that needs no table.
+pub(crate) fn plain(name: &str, kind: &str, keys: &[(&str, &str)]) -> Result<(Spec, Source), StudyError> {
+    let pairs = [("kind", kind)].into_iter().chain(keys.iter().copied());
+    let table = pairs.map(|(key, value)| (key.to_owned(), toml::Value::from(value))).collect();
+    spec(name, &table, "the machine's own meters")
+}
+
+fn spec(name: &str, table: &toml::Table, source: &str) -> Result<(Spec, Source), StudyError> {
+    let place = format!(" in [meters.{name}]");
+    let wrong = |text: String| StudyError(format!("{source}: {}: {text}", place.trim_start_matches(" in ")));
+    let text = |key: &str| match table.get(key) {
+        None => Ok(None),
+        Some(toml::Value::String(text)) => Ok(Some(text.as_str())),
+        Some(_) => Err(wrong(format!("`{key}` is no text: write it in quotation marks"))),
+    };
+    let names: Vec<&str> = KINDS.iter().map(|kind| kind.name).chain([LOG, MODEL]).collect();
+    let Some(word) = text("kind")? else {
+        return Err(wrong(format!("it has no `kind`: there are {}", names.join(", "))));
+    };
+    let Some(word) = names.iter().find(|name| **name == word).copied() else {
+        return Err(wrong(format!("there is no kind of meter `{word}`: there are {}", names.join(", "))));
+    };
+    let kind = KINDS.iter().find(|kind| kind.name == word);
+    check_keys(table, &[COMMON, &own_keys(word)].concat(), source, &place)?;
+    let time = |key: &str| text(key)?.map(|text| duration(key, text).map_err(|e| wrong(e.0))).transpose();
+    let interval =
+        time("interval")?.unwrap_or_else(|| kind.map_or(Duration::from_secs(1), |kind| kind.interval));
+    if !(Duration::from_millis(10)..=Duration::from_secs(3600)).contains(&interval) {
+        return Err(wrong("`interval` lies between 10ms and 1h: choose another".to_owned()));
+    }
+    let clock = match text("clock")? {
+        None if word == LOG => ClockChoice::Own,
+        None | Some("host") => ClockChoice::Host,
+        Some("own") => ClockChoice::Own,
+        Some(_) => return Err(wrong("`clock` is `host` or `own`: write one of them".to_owned())),
+    };
+    let own =
+        table.iter().filter(|(key, _)| !COMMON.contains(&key.as_str())).map(|(k, v)| (k.clone(), v.clone()));
+    let source = read_source(word, own.collect()).map_err(wrong)?;
+    let spec = Spec {
+        name: name.to_owned(),
+        kind: word,
+        interval,
+        clock,
+        age: if let Source::Live(source) = &source { source.age() } else { Duration::ZERO },
+        bridge: time("bridge")?.unwrap_or(interval * BRIDGED),
+    };
+    Ok((spec, source))
+}
+
+/// The keys of a kind beside the common ones.
+fn own_keys(word: &str) -> Vec<&'static str> {
+    match word {
+        LOG => {
+            fields_of::<LogConfig>().iter().copied().filter(|key| *key != "kind").chain([VALUES]).collect()
+        }
+        MODEL => fields_of::<ModelTable>().to_vec(),
+        _ => KINDS.iter().find(|kind| kind.name == word).map_or(Vec::new(), |kind| (kind.keys)().to_vec()),
+    }
+}
+
+fn read_source(word: &str, mut own: toml::Table) -> Result<Source, String> {
+    match word {
+        LOG => {
+            if let Some(values) = own.remove(VALUES) {
+                own.insert("kind".to_owned(), values);
+            }
+            parsed(own).map(|config| Source::Log(Box::new(config)))
+        }
+        MODEL => parsed(own).map(Source::Model),
+        _ => match KINDS.iter().find(|kind| kind.name == word) {
+            Some(kind) => (kind.read)(own).map(Source::Live),
+            None => Err(format!("there is no kind of meter `{word}`")),
+        },
+    }
+}
+
+/// A kind's own keys as its type.
+///
+/// # Errors
+/// What is wrong with a value, without the value: it may be a secret that stands in the wrong place.
+pub(crate) fn parsed<T: DeserializeOwned>(own: toml::Table) -> Result<T, String> {
+    toml::Value::Table(own).try_into().map_err(|error: toml::de::Error| {
+        let parts = error.message().split('"').step_by(2).map(str::trim_end);
+        parts.collect::<String>().replace('\n', ", ")
+    })
+}
+
+#[cfg(test)]
+#[path = "config_tests.rs"]
+mod tests;

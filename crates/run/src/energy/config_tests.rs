@@ -1,0 +1,85 @@
+use super::*;
+use iopj_study::Study;
+
+fn study(meters: &str) -> Result<Study, StudyError> {
+    crate::read_study(
+        &format!("name = \"t\"\npaths = \"available\"\n{meters}\n[[workload]]\nios = 1\n"),
+        "t.toml",
+    )
+}
+
+fn named(meters: &str) -> Vec<(Spec, Source)> {
+    match asked(study(meters).unwrap().meters.as_ref(), "t") {
+        Ok(Asked::Named(specs)) => specs,
+        _ => panic!("{meters}"),
+    }
+}
+
+#[test]
+fn meters_are_the_machines_own_none_or_named() {
+    let which = |text: &str| asked(study(text).unwrap().meters.as_ref(), "t").unwrap();
+    assert!(matches!(which(""), Asked::Local));
+    assert!(matches!(which("meters = true"), Asked::Local));
+    assert!(matches!(which("meters = \"local\""), Asked::Local));
+    assert!(matches!(which("meters = false"), Asked::None));
+    assert!(matches!(which("meters = \"none\""), Asked::None));
+    assert_eq!(named("[meters.a]\nkind = \"rapl\"\n[meters.b]\nkind = \"hwmon\"\nchip = \"x\"").len(), 2);
+}
+
+#[test]
+fn a_table_has_defaults_and_survives_the_store() {
+    let text = "idle = \"20s\"\n[meters.plug]\nkind = \"http\"\nurl = \"http://plug\"\ninterval = \
+                \"500ms\"\nclock = \"own\"\nvalues = [{ pointer = \"/power\", time = \"/t\" }]";
+    let study = study(text).unwrap();
+    assert_eq!(Study::parse(&study.to_toml().unwrap(), "again").unwrap(), study);
+    let (spec, source) = named(text).remove(0);
+    assert!(matches!(source, Source::Live(_)));
+    let ms = Duration::from_millis;
+    assert_eq!(
+        (spec.kind, spec.interval, spec.bridge, spec.clock),
+        ("http", ms(500), ms(1500), ClockChoice::Own)
+    );
+    let (spec, source) =
+        named("[meters.wall]\nkind = \"log\"\nformat = \"csv\"\nvalues = \"average\"").remove(0);
+    assert!(matches!(source, Source::Log(config) if config.kind.is_some()));
+    assert_eq!(spec.clock, ClockChoice::Own);
+    for off in ["meters = false", "meters = \"none\""] {
+        let study = self::study(off).unwrap();
+        assert_eq!(Study::parse(&study.to_toml().unwrap(), "again").unwrap(), study);
+    }
+}
+
+#[test]
+fn what_cannot_be_is_refused_with_the_nearest_right_word() {
+    for (meters, part) in [
+        ("meters = 3", "write false for no meters"),
+        ("meters = \"all\"", "write \"none\", \"local\", or a [meters.NAME] table"),
+        ("[meters.a]\ninterval = \"1s\"", "[meters.a]: it has no `kind`: there are rapl, hwmon"),
+        ("[meters.a]\nkind = \"raple\"", "there is no kind of meter `raple`"),
+        (
+            "[meters.a]\nkind = \"rapl\"\nintervall = \"1s\"",
+            "unknown key `intervall` in [meters.a]: did you mean `interval`?",
+        ),
+        ("[meters.a]\nkind = \"hwmon\"\nchips = \"x\"", "did you mean `chip`?"),
+        ("[meters.a]\nkind = \"hwmon\"", "missing field `chip`"),
+        ("[meters.a]\nkind = \"rapl\"\ninterval = \"1ms\"", "`interval` lies between 10ms and 1h"),
+        ("[meters.a]\nkind = \"rapl\"\ninterval = 1", "`interval` is no text"),
+        ("[meters.a]\nkind = \"rapl\"\nclock = \"mine\"", "`clock` is `host` or `own`"),
+        ("[meters.\"a/b\"]\nkind = \"rapl\"", "a meter cannot be named `a/b`"),
+        ("[meters.a]\nkind = \"command\"\ncommand = [\"x\"]\nscope = \"socket\"", "unknown variant"),
+        ("[meters.a]\nkind = \"command\"\ncommand = [\"x\"]\nscope = \"system\"\nwindow = \"x\"", "window: "),
+        ("idle = \"soon\"", "idle: "),
+    ] {
+        let message = study(meters).unwrap_err().to_string();
+        assert!(message.contains(part), "{message} (wanted {part})");
+        assert!(!message.contains('\n'), "{message}");
+    }
+}
+
+#[test]
+fn every_kind_names_its_keys() {
+    for kind in KINDS.iter().filter(|kind| kind.name != "rapl") {
+        assert!(!(kind.keys)().is_empty(), "{kind:?}");
+        assert!((kind.keys)().iter().all(|key| !COMMON.contains(key)), "{kind:?}");
+    }
+}

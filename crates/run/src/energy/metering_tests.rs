@@ -1,0 +1,169 @@
+//! When a session rests and plays its pattern.
+
+use super::*;
+use iopj_store::{Outcome, Unavailable};
+use iopj_study::plan::Cell;
+
+#[derive(Default)]
+struct Said(Vec<String>);
+
+impl Progress for Said {
+    fn note(&mut self, text: &str) {
+        self.0.push(text.to_owned());
+    }
+    fn unavailable(&mut self, _: &[Unavailable]) {}
+    fn file(&mut self, _: &Path, _: u64, _: u64) {}
+    fn trial(&mut self, _: u64, _: u64, _: &Cell, _: Option<Duration>) {}
+    fn ended(&mut self, _: &Outcome) {}
+    fn tick(&mut self) {}
+}
+
+/// The marks of a session without a meter that reads along, after it was told of these trials.
+fn marks(trials: &[(Place, Duration)], every: Duration) -> Vec<MarkKind> {
+    marks_after(|_| {}, trials, every)
+}
+
+/// The same of a session that was changed before.
+fn marks_after(
+    change: impl FnOnce(&mut Metering),
+    trials: &[(Place, Duration)],
+    every: Duration,
+) -> Vec<MarkKind> {
+    let (_folder, mut store, mut metering) = session(every);
+    change(&mut metering);
+    let stop = AtomicBool::new(false);
+    for (place, next) in trials {
+        let hands = &mut Hands { store: &mut store, progress: &mut Said::default(), stop: &stop };
+        metering.before_trial(*place, *next, hands).unwrap();
+    }
+    store.marks(metering.session.unwrap()).unwrap().into_iter().map(|mark| mark.kind).collect()
+}
+
+fn session(every: Duration) -> (tempfile::TempDir, Store, Metering) {
+    let folder = tempfile::tempdir().unwrap();
+    let record = serde_json::json!({
+        "name": "t", "text": "", "seed": 1, "planned_trials": 2, "target": "t", "file_id": null,
+        "provenance": {}, "warnings": [], "unavailable": [],
+    });
+    let record = serde_json::from_value(record).unwrap();
+    let mut store = Store::create(&folder.path().join("t.iopj"), &record).unwrap();
+    let session = store.add_session("boot", 0).unwrap();
+    let ms = Duration::from_millis;
+    let metering = Metering {
+        running: Vec::new(),
+        // Long enough that no block is time for a rest of its own.
+        idle: rest::Idle { settle: ms(0), settle_limit: ms(0), look_every: ms(1), length: ms(20) },
+        every,
+        pattern: Some(Pattern::played(0, &[1_000_000, 2_000_000], 3_000_000).unwrap()),
+        session: Some(session),
+        models: Vec::new(),
+        rests: true,
+        rested: Instant::now(),
+        rest_took: Duration::ZERO,
+        played: Instant::now(),
+        sees: ms(10_700),
+        has_told: false,
+    };
+    (folder, store, metering)
+}
+
+const FIRST: Place = Place::Begins { is_due: false };
+
+#[test]
+fn within_a_block_too_rests_and_patterns_are_no_farther_apart_than_half_an_hour() {
+    let minutes = |minutes: u64| Duration::from_secs(60 * minutes);
+    let both = [MarkKind::Pattern, MarkKind::Idle];
+    assert_eq!(EVERY, minutes(30));
+    let rested_ago = |ago: Duration, trials: &[(Place, Duration)], every: Duration| {
+        let changed = |metering: &mut Metering| metering.rested = Instant::now() - ago;
+        marks_after(changed, trials, every)
+    };
+    // A short trial needs nothing, one that ends too late both.
+    assert_eq!(marks(&[(Place::Within, minutes(20)), (Place::Within, minutes(20))], EVERY), []);
+    assert_eq!(rested_ago(minutes(1), &[(Place::Within, minutes(31))], EVERY), both);
+    assert_eq!(
+        rested_ago(minutes(1), &[(Place::Within, minutes(20)), (Place::Within, minutes(31))], EVERY),
+        both
+    );
+    // Where the time is over before the trial.
+    assert_eq!(rested_ago(minutes(1), &[(Place::Within, minutes(0))], minutes(0)), both);
+    // At a block's begin the idle stretch alone, if it is due.
+    assert_eq!(marks(&[(Place::Begins { is_due: true }, minutes(1))], EVERY), [MarkKind::Idle]);
+}
+
+/// The first trial had what it needed, though its target may have been written for hours since the machine
+/// rested.
+#[test]
+fn the_first_trial_asks_how_long_ago_the_machine_has_rested() {
+    let (minute, hour) = (Duration::from_secs(60), Duration::from_secs(3600));
+    let both = [MarkKind::Pattern, MarkKind::Idle];
+    let rested_ago = |ago: Duration| {
+        let changed = |metering: &mut Metering| {
+            (metering.rested, metering.played) = (Instant::now() - ago, Instant::now() - ago);
+        };
+        marks_after(changed, &[(FIRST, minute)], EVERY)
+    };
+    assert_eq!(rested_ago(hour), both);
+    // Four times as long as a stretch took is enough where a block or class begins.
+    assert_eq!(rested_ago(minute), [MarkKind::Idle]);
+    let slow = |metering: &mut Metering| {
+        (metering.rested, metering.rest_took) = (Instant::now() - minute, minute);
+    };
+    assert_eq!(marks_after(slow, &[(FIRST, minute)], EVERY), []);
+}
+
+/// A rest that took 20 minutes put the next one off for 80, and idle power was interpolated over all of them.
+#[test]
+fn a_rest_that_took_long_puts_no_stretch_off_within_a_block() {
+    let minutes = |minutes: u64| Duration::from_secs(60 * minutes);
+    let rested_ago = |ago: Duration| {
+        let changed = |metering: &mut Metering| {
+            (metering.rested, metering.rest_took) = (Instant::now() - ago, minutes(20))
+        };
+        marks_after(changed, &[(Place::Within, minutes(15))], EVERY)
+    };
+    assert_eq!(rested_ago(minutes(10)), []);
+    assert_eq!(rested_ago(minutes(16)), [MarkKind::Idle]);
+}
+
+/// It was a warning at every rest, and one of power that was not flat where nobody could have seen it.
+#[test]
+fn power_that_was_not_flat_is_warned_of_once_and_what_cannot_be_seen_is_no_warning() {
+    for (limit_s, begin) in [
+        (10, "whether power was flat after 10s is not known, for it takes 10.7 s to see"),
+        (11, "warning: power was not flat after 11s"),
+    ] {
+        let (_folder, mut store, mut metering) = session(EVERY);
+        metering.idle.settle_limit = Duration::from_secs(limit_s);
+        let (mut said, stop) = (Said::default(), AtomicBool::new(false));
+        for _ in 0..2 {
+            metering
+                .tell_unsettled(&mut Hands { store: &mut store, progress: &mut said, stop: &stop })
+                .unwrap();
+        }
+        assert!(said.0.len() == 1 && said.0[0].starts_with(begin), "{:?}", said.0);
+        assert_eq!(store.events().unwrap().len(), 2);
+    }
+}
+
+#[test]
+fn a_machine_settles_as_long_as_the_study_says_or_for_a_share_of_its_trials() {
+    let (second, hour) = (Duration::from_secs(1), Duration::from_secs(3600));
+    let limit = |keys: &str, span: Duration, slowest: Duration| {
+        let text = format!("name = \"t\"\npaths = \"available\"\n{keys}\n[[workload]]\n");
+        idle(&Study::parse(&text, "t").unwrap(), span, slowest).unwrap().settle_limit
+    };
+    assert_eq!(limit("", hour, second / 10), 60 * second);
+    assert_eq!(limit("", hour, 5 * second), 300 * second);
+    assert_eq!(limit("", 10 * hour, 60 * second), 600 * second);
+    // Thirty trials of 2.3 s rested for three minutes.
+    assert_eq!(limit("", 69 * second, second / 10), 23 * second / 2);
+    // What it takes to see it is not cut, where the trials are longer.
+    assert_eq!(limit("", 30 * second, second / 10), Duration::from_millis(10_700));
+    assert_eq!(limit("", 5 * second, second / 10), 5 * second);
+    assert_eq!(limit("settle_limit = \"2m\"", second, second), 120 * second);
+    assert!(
+        Study::parse("name = \"t\"\npaths = \"available\"\nsettle_limit = \"x\"\n[[workload]]\n", "t")
+            .is_err()
+    );
+}

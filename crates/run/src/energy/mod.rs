@@ -1,0 +1,436 @@
+//! Energy of a study: its meters on their threads, idle stretches and load patterns between the trials, and
+//! what the store keeps of it, from which the joules are computed.
+//!
+//! Nothing here happens inside a measured window but the readings themselves, on threads that do no I/O of a
+//! trial. The store is written between trials.
+
+mod align;
+mod attach;
+mod compute;
+mod config;
+mod kinds;
+mod model;
+mod rest;
+mod settle;
+mod thread;
+mod trace;
+
+pub use attach::{AttachError, attach, log_of};
+pub use compute::recompute;
+pub(crate) use config::programs;
+pub use model::{FitError, fit};
+pub(crate) use thread::own_threads;
+pub use trace::{ChannelPower, SessionPower, traces};
+
+use crate::runner::{Options, Progress, RunError, unix_ns};
+use compute::{ClockRecord, MeterRecord};
+use config::{Asked, ClockChoice, Source, Spec};
+use iopj_load::native;
+use iopj_meter::{Channel, Pattern, Reading, Value, monotonic_raw_ns};
+use iopj_store::Store;
+use iopj_store::energy::{Mark, MarkKind, RawValue, ReadingRow};
+use iopj_study::{Study, StudyError};
+use kinds::Opening;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+use thread::Running;
+
+/// Readings of an idle stretch, and its least length.
+const IDLE_READINGS: u32 = 10;
+const SHORTEST_IDLE: Duration = Duration::from_secs(2);
+/// Time for the machine to settle before an idle stretch begins.
+const SETTLE: Duration = Duration::from_millis(500);
+/// Time after which a machine that has not settled is taken as it is, in the stretches over which power is to
+/// be flat. Noise may need four.
+const STRETCHES_TO_SETTLE: u32 = 6;
+/// The most of it: a study has three rests or more.
+const LONGEST_TO_SETTLE: Duration = Duration::from_secs(10 * 60);
+/// The trials take this many times as long at the least, so that a short study stays short.
+const TRIALS_TO_SETTLE: u32 = 6;
+/// Within a block too, idle stretches and load patterns are no farther apart.
+const EVERY: Duration = Duration::from_secs(30 * 60);
+/// Idle stretches between the first and the last come no more often than leaves this many times what the last
+/// one took to the trials.
+const TRIALS_TO_IDLE: u32 = 4;
+
+/// The meters of a run.
+pub(crate) struct Metering {
+    running: Vec<(Running, Option<i64>)>,
+    idle: rest::Idle,
+    every: Duration,
+    /// The load pattern to play, where a meter has a clock of its own or a log is to be attached.
+    pattern: Option<Pattern>,
+    session: Option<i64>,
+    models: Vec<(Spec, model::Text)>,
+    /// Whether idle stretches are needed: an estimate needs none.
+    rests: bool,
+    rested: Instant,
+    /// What the last rest took, with the wait for power to be flat.
+    rest_took: Duration,
+    played: Instant,
+    /// What it takes to see whether power is flat.
+    sees: Duration,
+    /// It was told that the machine had not settled, or that nothing is known of it.
+    has_told: bool,
+}
+
+/// Where in the order a trial stands.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Place {
+    /// It is the first one, or with it another block or class of workloads begins.
+    Begins {
+        /// An idle stretch is wanted here in any case.
+        is_due: bool,
+    },
+    /// It follows another one of its block and class.
+    Within,
+}
+
+/// What a runner hands to the metering: where it keeps things, whom it tells, and what may end it.
+pub(crate) struct Hands<'a> {
+    pub(crate) store: &'a mut Store,
+    pub(crate) progress: &'a mut dyn Progress,
+    pub(crate) stop: &'a AtomicBool,
+}
+
+/// Reads a study file's text as [`Study::parse`] does, and checks what its meters' tables say. No meter is opened.
+///
+/// # Errors
+/// What is wrong, with the remedy.
+pub fn read_study(text: &str, source: &str) -> Result<Study, StudyError> {
+    let study = Study::parse(text, source)?;
+    config::asked(study.meters.as_ref(), source)?;
+    Ok(study)
+}
+
+/// The longest wait for power to be flat where the study names none: a share of the time of its trials that
+/// is enough to see it. Where they are shorter than that, it is as long as they are.
+fn settle_limit(span: Duration, slowest: Duration) -> Duration {
+    let share = (span / TRIALS_TO_SETTLE).max(settle::sees(slowest)).min(span);
+    (settle::stretch(slowest) * STRETCHES_TO_SETTLE).min(LONGEST_TO_SETTLE).min(share)
+}
+
+/// How long the machine is left alone beside meters of which the slowest has this interval.
+fn idle(study: &Study, span: Duration, slowest: Duration) -> Result<rest::Idle, StudyError> {
+    Ok(rest::Idle {
+        settle: SETTLE.max(slowest),
+        settle_limit: study.settle_limit()?.unwrap_or_else(|| settle_limit(span, slowest)),
+        look_every: settle::stretch(slowest) / settle::LOOKS,
+        length: study.idle()?.unwrap_or((slowest * IDLE_READINGS).max(SHORTEST_IDLE)),
+    })
+}
+
+impl Metering {
+    /// Opens a study's meters and begins to read them; `None` where there is none. `span` is the time of its
+    /// trials.
+    ///
+    /// # Errors
+    /// A meter that the study names cannot be opened.
+    pub(crate) fn start(
+        study: &Study,
+        span: Duration,
+        options: &Options,
+        progress: &mut dyn Progress,
+    ) -> Result<Option<Metering>, RunError> {
+        let opening = Opening { allow_exec: options.allow_exec };
+        let (mut running, mut models) = (Vec::new(), Vec::new());
+        let mut pattern_for = None;
+        match config::asked(study.meters.as_ref(), "the study")? {
+            Asked::None => {}
+            Asked::Local => running = local(opening, progress)?,
+            Asked::Named(specs) => {
+                for (spec, source) in specs {
+                    let failed =
+                        |name: &str, error: String| RunError::Usage(format!("the meter `{name}`: {error}"));
+                    if spec.clock == ClockChoice::Own {
+                        pattern_for = pattern_for.max(Some(spec.interval));
+                    }
+                    let name = spec.name.clone();
+                    match source {
+                        Source::Live(source) => running.push(
+                            Running::start(spec, source, opening).map_err(|error| failed(&name, error))?,
+                        ),
+                        Source::Log(_) => {}
+                        Source::Model(table) => {
+                            models.push((
+                                spec,
+                                model::Text::read(&table).map_err(|error| failed(&name, error))?,
+                            ));
+                        }
+                    }
+                }
+            }
+        }
+        let rests = !running.is_empty() || pattern_for.is_some();
+        if !rests && models.is_empty() {
+            return Ok(None);
+        }
+        let slowest =
+            running.iter().map(|meter| meter.spec.interval).chain(pattern_for).max().unwrap_or_default();
+        Ok(Some(Metering {
+            running: running.into_iter().map(|meter| (meter, None)).collect(),
+            idle: idle(study, span, slowest)?,
+            every: EVERY,
+            pattern: pattern_for.map(|interval| Pattern::design(interval.as_nanos() as u64)),
+            session: None,
+            models,
+            rests,
+            rested: Instant::now(),
+            rest_took: Duration::ZERO,
+            played: Instant::now(),
+            sees: settle::sees(slowest),
+            has_told: false,
+        }))
+    }
+
+    /// The meters with their channels, for the provenance.
+    pub(crate) fn provenance(&self) -> BTreeMap<String, String> {
+        let estimate = |(spec, text): &(Spec, model::Text)| {
+            (format!("meter.{}", spec.name), format!("model, an estimate of {}", text.scope))
+        };
+        let fact = |(meter, _): &(Running, Option<i64>)| {
+            let channels: Vec<String> = meter.channels.iter().map(describe).collect();
+            let interval = iopj_core::format_duration(meter.spec.interval);
+            let value = format!("{}, every {interval}: {}", meter.spec.kind, channels.join("; "));
+            (format!("meter.{}", meter.spec.name), value)
+        };
+        self.running.iter().map(fact).chain(self.models.iter().map(estimate)).collect()
+    }
+
+    /// Begins a session: its meters in the store, the load pattern, the first idle stretch.
+    pub(crate) fn begin(&mut self, hands: &mut Hands<'_>) -> Result<(), RunError> {
+        let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+        let unix_minus_raw_ns = unix_ns() as i64 - monotonic_raw_ns() as i64;
+        let session = hands.store.add_session(boot.trim(), unix_minus_raw_ns)?;
+        self.session = Some(session);
+        for (meter, id) in &mut self.running {
+            let record = MeterRecord::of(&meter.spec, &meter.channels);
+            let text = serde_json::to_string(&record).unwrap_or_default();
+            *id = Some(hands.store.add_meter(session, &meter.spec.name, &text)?);
+        }
+        for (spec, text) in &self.models {
+            let record = MeterRecord { model: Some(text.clone()), ..MeterRecord::of(spec, &[]) };
+            let text = serde_json::to_string(&record).unwrap_or_default();
+            hands.store.add_meter(session, &spec.name, &text)?;
+        }
+        self.play(hands)?;
+        self.rest(hands)
+    }
+
+    /// Before a trial that takes `next` at the most: an idle stretch where a block or class begins, if it is
+    /// time for one or `is_due` for another reason, and anywhere an idle stretch and a load pattern if the
+    /// last ones would be too long ago at the trial's end.
+    pub(crate) fn before_trial(
+        &mut self,
+        place: Place,
+        next: Duration,
+        hands: &mut Hands<'_>,
+    ) -> Result<(), RunError> {
+        let late = |since: Instant| since.elapsed() + next > self.every;
+        let late_to_play = late(self.played);
+        let is_time = self.rested.elapsed() >= self.idle.length.max(self.rest_took) * TRIALS_TO_IDLE;
+        let late_to_rest = late(self.rested);
+        if late_to_play {
+            self.play(hands)?;
+        }
+        let begins = match place {
+            Place::Within => false,
+            Place::Begins { is_due } => is_due || is_time,
+        };
+        if begins || late_to_rest { self.rest(hands) } else { Ok(()) }
+    }
+
+    /// Keeps what was read during a trial, and when the trial loaded the machine.
+    pub(crate) fn keep(
+        &mut self,
+        position: u64,
+        load_ns: Vec<u64>,
+        hands: &mut Hands<'_>,
+    ) -> Result<(), RunError> {
+        // A trial that failed has no window, and its load is not known.
+        if !load_ns.is_empty() {
+            self.mark(Mark { kind: MarkKind::Load, position: Some(position), times_ns: load_ns }, hands)?;
+        }
+        self.drain(hands)
+    }
+
+    /// The last idle stretch and load pattern, the end of the meters, and the joules of all trials.
+    pub(crate) fn end(mut self, interrupted: bool, hands: &mut Hands<'_>) -> Result<(), RunError> {
+        if !interrupted {
+            self.rest(hands)?;
+            self.play(hands)?;
+        }
+        let costs: Vec<String> = self
+            .running
+            .iter_mut()
+            .map(|(meter, _)| {
+                let cost = meter.stop();
+                let share = 100.0 * cost.cpu.as_secs_f64() / cost.elapsed.as_secs_f64().max(1e-9);
+                format!("{}: {} readings for {share:.3} % of a core", meter.spec.name, cost.readings)
+            })
+            .collect();
+        self.drain(hands)?;
+        for cost in costs {
+            hands.store.add_event(unix_ns(), "meter", &cost)?;
+        }
+        for note in recompute(hands.store)? {
+            hands.progress.note(&format!("warning: {note}"));
+        }
+        Ok(())
+    }
+
+    fn rest(&mut self, hands: &mut Hands<'_>) -> Result<(), RunError> {
+        if !self.rests {
+            return Ok(());
+        }
+        // What is looked at has been read since.
+        self.drain(hands)?;
+        let meters = &self.running;
+        let mut has_settled = || {
+            meters.iter().all(|(meter, _)| {
+                let (readings, goes_on) = meter.look();
+                !goes_on || settle::is_flat(&meter.channels, &readings, settle::stretch(meter.spec.interval))
+            })
+        };
+        let progress = &mut *hands.progress;
+        if !meters.is_empty() {
+            let [limit, length] = [self.idle.settle_limit, self.idle.length].map(iopj_core::format_duration);
+            let until = if self.idle.settle_limit < self.sees {
+                format!("for {limit}")
+            } else {
+                format!("until its power is flat, {limit} at most")
+            };
+            progress.note(&format!("leaving the machine idle {until}, and {length} more"));
+        }
+        let came = Instant::now();
+        let passed = self.idle.pass(&mut has_settled, hands.stop, &mut || progress.tick());
+        (self.rested, self.rest_took) = (Instant::now(), came.elapsed());
+        if let Some((times_ns, settled)) = passed {
+            if !settled {
+                self.tell_unsettled(hands)?;
+            }
+            self.mark(Mark { kind: MarkKind::Idle, position: None, times_ns }, hands)?;
+        }
+        self.drain(hands)
+    }
+
+    /// Keeps that an idle stretch began though power was not flat, or though nobody could see whether it was;
+    /// tells it once.
+    fn tell_unsettled(&mut self, hands: &mut Hands<'_>) -> Result<(), RunError> {
+        let limit = iopj_core::format_duration(self.idle.settle_limit);
+        let is_known = self.idle.settle_limit >= self.sees;
+        let text = if is_known {
+            format!(
+                "power was not flat after {limit}, so that idle power is uncertain: see what runs beside, \
+                 or give it longer by `settle_limit`"
+            )
+        } else {
+            let seconds = self.sees.as_secs_f64();
+            format!(
+                "whether power was flat after {limit} is not known, for it takes {seconds:.1} s to see: \
+                 `settle_limit` gives it longer"
+            )
+        };
+        hands.store.add_event(unix_ns(), "meter", &text)?;
+        if !std::mem::replace(&mut self.has_told, true) {
+            hands.progress.note(&if is_known { format!("warning: {text}") } else { text });
+        }
+        Ok(())
+    }
+
+    fn play(&mut self, hands: &mut Hands<'_>) -> Result<(), RunError> {
+        let Some(pattern) = &self.pattern else { return Ok(()) };
+        let seconds = (pattern.end_ns() - pattern.begin_ns()) / 1_000_000_000;
+        let progress = &mut *hands.progress;
+        progress.note(&format!("playing the load pattern by which a meter's clock is found: {seconds} s"));
+        if let Some(times_ns) = rest::play(pattern, hands.stop, &mut || progress.tick()) {
+            self.mark(Mark { kind: MarkKind::Pattern, position: None, times_ns }, hands)?;
+        }
+        self.played = Instant::now();
+        Ok(())
+    }
+
+    fn mark(&self, mark: Mark, hands: &mut Hands<'_>) -> Result<(), RunError> {
+        let Some(session) = self.session else { return Ok(()) };
+        Ok(hands.store.add_mark(session, &mark)?)
+    }
+
+    /// Brings what the threads have read into the store, and what they say to the user.
+    fn drain(&mut self, hands: &mut Hands<'_>) -> Result<(), RunError> {
+        for (meter, id) in &mut self.running {
+            let (readings, notices) = meter.take();
+            let rows: Vec<ReadingRow> = readings.iter().filter_map(row).collect();
+            if let Some(id) = id {
+                hands.store.add_readings(*id, &rows)?;
+            }
+            for notice in notices {
+                let text = format!("the meter `{}` {notice}", meter.spec.name);
+                hands.progress.note(&format!("warning: {text}"));
+                hands.store.add_event(unix_ns(), "meter", &text)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The meters that this machine has itself and that need no word from the user; a note where there is none.
+fn local(opening: Opening, progress: &mut dyn Progress) -> Result<Vec<Running>, RunError> {
+    let mut running = Vec::new();
+    for found in iopj_meter::found(Path::new("/")).iter().filter(|found| found.why_not.is_none()) {
+        let asked = match found.name.split_once(':') {
+            None if found.name == "rapl" => Some(config::plain("rapl", "rapl", &[])?),
+            Some(("hwmon", chip)) => Some(config::plain(&found.name, "hwmon", &[("chip", chip)])?),
+            // A drive is asked by name alone: each reading costs it a command.
+            _ => None,
+        };
+        let Some((spec, Source::Live(source))) = asked else { continue };
+        match Running::start(spec, source, opening) {
+            Ok(meter) => running.push(meter),
+            Err(error) => progress.note(&format!("warning: the meter `{}` is left out: {error}", found.name)),
+        }
+    }
+    if running.is_empty() {
+        progress.note(
+            "no meter was found, so there are no watts: `iopj meter list` says why, and how to get them",
+        );
+    }
+    Ok(running)
+}
+
+/// A channel in a few words.
+fn describe(channel: &Channel) -> String {
+    format!("{} `{}` {}", channel.scope, channel.name, iopj_meter::accuracy_text(channel.accuracy))
+}
+
+/// A reading as the store keeps it; `None` for one that is no number.
+fn row(reading: &Reading) -> Option<ReadingRow> {
+    let value = match reading.value {
+        Value::Count(count) => RawValue::Count(count),
+        Value::Watts(watts) if watts.is_finite() => RawValue::Watts(watts),
+        Value::Watts(_) => return None,
+    };
+    let Reading { channel, begin_ns, end_ns, wall_ns, own_ns, .. } = *reading;
+    Some(ReadingRow { channel: channel as u32, value, begin_ns, end_ns, wall_ns, own_ns })
+}
+
+/// A time of `CLOCK_MONOTONIC` on `CLOCK_MONOTONIC_RAW`, by what the two say now: they part by 500 ppm at the
+/// most.
+pub(crate) fn raw_ns(monotonic_ns: u64) -> u64 {
+    let (at, raw) = native::moment(native::monotonic_ns, monotonic_raw_ns);
+    raw.saturating_add_signed(monotonic_ns as i64 - at as i64)
+}
+
+/// The clock of a record.
+impl From<ClockChoice> for ClockRecord {
+    fn from(choice: ClockChoice) -> ClockRecord {
+        match choice {
+            ClockChoice::Host => ClockRecord::Host,
+            ClockChoice::Own => ClockRecord::Own,
+        }
+    }
+}
+
+#[cfg(test)]
+mod metering_tests;

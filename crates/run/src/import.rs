@@ -1,0 +1,466 @@
+//! Results that others measured with fio, as a store: fio's JSON job by job, each with its path and workload.
+//!
+//! There is no evidence, so that a verdict is `unproven`, or `refuted` where fio's own counts contradict.
+//! What a job's options mean is told by `options`, what the JSON holds by [`iopj_load::fio::jobs`].
+
+mod contradiction;
+mod options;
+#[cfg(test)]
+mod tests;
+
+pub use contradiction::KernelVersion;
+
+use crate::by_fio::fio_latencies;
+use contradiction::{Polling, polling};
+use iopj_core::evidence::{Finding, ProcessEvidence};
+use iopj_core::{Evidence, IoPath, Observed, Verdict, VerdictKind, Workload};
+use iopj_load::fio::jobs::{JobResult, Run, runs};
+use iopj_load::fio::{self, FioError, FioResult, OLDEST, parse_version};
+use iopj_store::{Generator, Measurement, Outcome, Store, StoreError, StudyRecord, Trial};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+/// How much of a file is read: a job's JSON has some 20 KB.
+const MOST_BYTES: u64 = 1 << 30;
+/// Options that tell cells apart if they are not the same all over an import.
+const TELLING: [&str; 3] = ["filename", "directory", "size"];
+
+/// What was imported.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct Imported {
+    /// The store that was made.
+    pub store: PathBuf,
+    /// Trials in it.
+    pub trials: u64,
+    /// Jobs that were left out.
+    pub skipped: Vec<Skipped>,
+}
+
+impl std::fmt::Display for Imported {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let plural = |count: u64| if count == 1 { "" } else { "s" };
+        let (trials, left_out) = (self.trials, self.skipped.len() as u64);
+        write!(f, "{trials} trial{} imported, {left_out} job{} left out", plural(trials), plural(left_out))?;
+        self.skipped.iter().try_for_each(|skipped| write!(f, "\n  {skipped}"))
+    }
+}
+
+/// A job that was left out.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct Skipped {
+    /// The file that it stands in.
+    pub file: PathBuf,
+    /// Its name. It is of foreign origin: escape it where it is shown.
+    pub job: String,
+    /// Why, to stand behind the name. Of foreign origin in part.
+    pub reason: String,
+}
+
+impl std::fmt::Display for Skipped {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let text = format!("{}: job `{}` {}", self.file.display(), self.job, self.reason);
+        f.write_str(&text.escape_debug().to_string().replace("\\\"", "\"").replace("\\'", "'"))
+    }
+}
+
+/// Why nothing was imported. Nothing was written then.
+#[derive(Debug, thiserror::Error)]
+pub enum ImportError {
+    /// A file cannot be read.
+    #[error("`{}` cannot be read ({error}): name a file that fio wrote", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        error: std::io::Error,
+    },
+    /// A file is not what fio writes, or a part of it.
+    #[error(
+        "`{}` cannot be imported: it {reason}; name a file written by `fio --output-format=json+ --output=FILE`",
+        path.display()
+    )]
+    Foreign {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The same run stands in two files, and would count as two replicates.
+    #[error("`{}` holds a run that `{}` holds too: name each run once", second.display(), first.display())]
+    Twice {
+        /// The file that was named first.
+        first: PathBuf,
+        /// The file that repeats it.
+        second: PathBuf,
+    },
+    /// No job could be mapped.
+    #[error("none of the jobs can be imported: {}", skipped.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
+    Nothing {
+        /// All of them, with the reasons.
+        skipped: Vec<Skipped>,
+    },
+    /// A file of the store's name is there already.
+    #[error("`{}` exists already: name another file by --store", .0.display())]
+    Exists(PathBuf),
+    /// The store cannot be made.
+    #[error(transparent)]
+    Store(StoreError),
+}
+
+/// Makes a store of what fio measured, a trial for each job; several runs of the same cell are replicates.
+/// `kernel` is what they ran on, where that is known.
+///
+/// # Errors
+/// [`ImportError`]: a file that is no whole output of fio 3.28 or newer, or a store that cannot be made.
+pub fn fio(files: &[PathBuf], store: &Path, kernel: Option<KernelVersion>) -> Result<Imported, ImportError> {
+    if store.symlink_metadata().is_ok() {
+        return Err(ImportError::Exists(store.to_owned()));
+    }
+    let mut all: Vec<(&Path, Run)> = Vec::new();
+    for path in files {
+        for run in read(path)? {
+            if let Some((first, _)) = all.iter().find(|(_, other)| *other == run) {
+                return Err(ImportError::Twice { first: (*first).to_owned(), second: path.clone() });
+            }
+            all.push((path, run));
+        }
+    }
+    let (trials, skipped) = trials(&all, kernel);
+    if trials.is_empty() {
+        return Err(ImportError::Nothing { skipped });
+    }
+    write(store, &record(&all, &trials), &trials)?;
+    Ok(Imported { store: store.to_owned(), trials: trials.len() as u64, skipped })
+}
+
+/// The trials that [`fio()`] would make of one file with this text, and the jobs that it would leave out.
+///
+/// # Errors
+/// [`ImportError::Foreign`], naming `path`.
+pub fn trials_of(path: &Path, text: &str) -> Result<(Vec<Trial>, Vec<Skipped>), ImportError> {
+    let all: Vec<(&Path, Run)> = parse(path, text)?.into_iter().map(|run| (path, run)).collect();
+    Ok(trials(&all, None))
+}
+
+fn read(path: &Path) -> Result<Vec<Run>, ImportError> {
+    let unreadable = |error| ImportError::Unreadable { path: path.to_owned(), error };
+    let mut bytes = Vec::new();
+    File::open(path)
+        .and_then(|file| file.take(MOST_BYTES + 1).read_to_end(&mut bytes))
+        .map_err(unreadable)?;
+    if bytes.len() as u64 > MOST_BYTES {
+        return Err(foreign(path, format!("has more than {MOST_BYTES} bytes")));
+    }
+    parse(path, &String::from_utf8(bytes).map_err(|_| foreign(path, "is no text"))?)
+}
+
+fn foreign(path: &Path, reason: impl Into<String>) -> ImportError {
+    ImportError::Foreign { path: path.to_owned(), reason: reason.into() }
+}
+
+fn parse(path: &Path, text: &str) -> Result<Vec<Run>, ImportError> {
+    let runs = runs(text).map_err(|error| match error {
+        FioError::Output { reason } => foreign(path, reason),
+        other => foreign(path, format!("cannot be understood ({other})")),
+    })?;
+    for run in &runs {
+        match parse_version(&run.fio_version) {
+            Some(version) if version >= OLDEST => {}
+            Some(_) => {
+                return Err(foreign(
+                    path,
+                    format!("is of {}, older than 3.28", run.fio_version.escape_debug()),
+                ));
+            }
+            None => return Err(foreign(path, "names no version of fio")),
+        }
+    }
+    Ok(runs)
+}
+
+/// The trials in the order of the files, and the jobs that are none.
+fn trials(all: &[(&Path, Run)], kernel: Option<KernelVersion>) -> (Vec<Trial>, Vec<Skipped>) {
+    let told = telling(all);
+    let (mut trials, mut skipped): (Vec<Trial>, Vec<Skipped>) = (Vec::new(), Vec::new());
+    for (file, run) in all {
+        for (index, job) in run.jobs.iter().enumerate() {
+            let mapped = done(job).and_then(|()| options::map(job));
+            let (path, workload) = match mapped.and_then(|cell| whole(run, index, &cell.1).map(|()| cell)) {
+                Ok(cell) => cell,
+                Err(reason) => {
+                    skipped.push(Skipped { file: file.to_path_buf(), job: job.name.clone(), reason });
+                    continue;
+                }
+            };
+            let settings = settings(run, job, &told);
+            let same = |t: &&Trial| t.path == path && t.workload == workload && t.settings == settings;
+            trials.push(Trial {
+                replicate: trials.iter().filter(same).count() as u32,
+                position: trials.len() as u64,
+                started_unix_ns: job.start_unix_ms.unwrap_or(run.unix_ms).saturating_mul(1_000_000),
+                gap_ns: None,
+                outcome: Outcome::Measured(Box::new(measurement(job, (&path, &workload), file, kernel))),
+                generator: Generator::Fio,
+                path,
+                workload,
+                settings,
+            });
+        }
+    }
+    (trials, skipped)
+}
+
+/// Whether the job did what it was to do.
+fn done(job: &JobResult) -> Result<(), String> {
+    let result = &job.result;
+    if result.error != 0 || result.total_errors > 0 {
+        let error = std::io::Error::from_raw_os_error(result.error);
+        return Err(format!("failed: {} failed I/Os, {error}", result.total_errors));
+    }
+    match result.reads.ios.saturating_add(result.writes.ios) {
+        0 if job.trims > 0 => Err("trims".into()),
+        ios if ios == 0 || result.window_ns == 0 => Err("did no I/O in its window".into()),
+        _ => Ok(()),
+    }
+}
+
+/// Whether the figures are of this job alone, and complete.
+fn whole(run: &Run, index: usize, workload: &Workload) -> Result<(), String> {
+    let job = &run.jobs[index];
+    let (reads, writes) = (&job.result.reads, &job.result.writes);
+    let ios = reads.ios.saturating_add(writes.ios);
+    let (bytes, bs) = (reads.bytes.saturating_add(writes.bytes), u64::from(workload.bs));
+    // What is in flight at the end of the ramp counts among the bytes, but not among the I/Os.
+    let in_flight = u64::from(workload.iodepth).saturating_mul(workload.numjobs.into());
+    if bytes.abs_diff(ios.saturating_mul(bs)) > in_flight.max(ios / 100).saturating_mul(bs) {
+        return Err(format!("moved {} bytes an I/O where bs is {bs}", bytes / ios));
+    }
+    for direction in [reads, writes].into_iter().filter(|direction| direction.ios > 0) {
+        let latency = direction.latency.as_ref().ok_or("has no latency (disable_lat or gtod_reduce)")?;
+        latency
+            .percentiles
+            .ok_or("has no percentiles of latency, or impossible ones: run it with lat_percentiles=1")?;
+        if !latency.mean_ns.is_finite() || !latency.stddev_ns.is_finite() {
+            return Err("has a mean latency that is no number".into());
+        }
+    }
+    match run
+        .jobs
+        .iter()
+        .enumerate()
+        .find(|(other, job)| *other != index && beside(run, &run.jobs[index], job))
+    {
+        Some((_, other)) => Err(format!(
+            "ran at the same time as job `{}` (no stonewall between them), which no path accounts for",
+            other.name
+        )),
+        None => Ok(()),
+    }
+}
+
+/// Whether two jobs of a run ran at the same time. Where fio tells no starts, jobs of several groups that
+/// together ran longer than the whole run must have.
+fn beside(run: &Run, one: &JobResult, other: &JobResult) -> bool {
+    if one.group == other.group {
+        return true;
+    }
+    let ms = |job: &JobResult| job.result.window_ns / 1_000_000;
+    if let (Some(start), Some(other_start)) = (one.start_unix_ms, other.start_unix_ms) {
+        let (first, second) = if start <= other_start { (one, other_start) } else { (other, start) };
+        let end = first.start_unix_ms.unwrap_or(0).saturating_add(ms(first));
+        return second.saturating_add(50) < end;
+    }
+    run.elapsed_s > 0
+        && run.jobs.iter().map(ms).fold(0, u64::saturating_add) > run.elapsed_s.saturating_mul(1000)
+}
+
+/// Options, and the version, that differ within the import, so that cells are told apart by them.
+fn telling(all: &[(&Path, Run)]) -> Vec<&'static str> {
+    let differs = |name: &&'static str| {
+        let values = all.iter().flat_map(|(_, run)| run.jobs.iter().map(|job| job.options.get(*name)));
+        values.collect::<BTreeSet<_>>().len() > 1
+    };
+    let mut told: Vec<&str> = TELLING.into_iter().filter(differs).collect();
+    if all.iter().any(|(_, run)| run.fio_version != all[0].1.fio_version) {
+        told.push("fio_version");
+    }
+    told
+}
+
+fn settings(run: &Run, job: &JobResult, told: &[&str]) -> BTreeMap<String, String> {
+    let value = |name: &str| match name {
+        "fio_version" => run.fio_version.clone(),
+        option => job.options.get(option).cloned().unwrap_or_else(|| "not given".to_owned()),
+    };
+    told.iter().map(|name| ((*name).to_owned(), value(name))).collect()
+}
+
+/// What fio's own counts say; nothing of the operating system's.
+fn evidence(result: &FioResult, workload: &Workload, latency_sum_ns: u64) -> Evidence {
+    let jobs_ns = result.window_ns as f64 * f64::from(workload.numjobs);
+    Evidence {
+        window_ns: result.window_ns,
+        numjobs: workload.numjobs,
+        iodepth: workload.iodepth,
+        reads: result.reads.ios,
+        read_bytes: result.reads.bytes,
+        writes: result.writes.ios,
+        write_bytes: result.writes.bytes,
+        latency_sum_ns,
+        process: ProcessEvidence {
+            user_ns: (result.usr_cpu / 100.0 * jobs_ns) as u64,
+            system_ns: (result.sys_cpu / 100.0 * jobs_ns) as u64,
+            voluntary_switches: result.ctx,
+            involuntary_switches: 0,
+        },
+        ..Evidence::default()
+    }
+}
+
+fn measurement(
+    job: &JobResult,
+    (path, workload): (&IoPath, &Workload),
+    file: &Path,
+    kernel: Option<KernelVersion>,
+) -> Measurement {
+    let result = &job.result;
+    let (reads, writes, all) = fio_latencies(result);
+    let (ios, bytes) = (
+        result.reads.ios.saturating_add(result.writes.ios),
+        result.reads.bytes.saturating_add(result.writes.bytes),
+    );
+    let latency_sum_ns = all.mean * ios as f64;
+    let unclear = || "imported: no evidence".to_owned();
+    let evidence = evidence(result, workload, latency_sum_ns as u64);
+    Measurement {
+        window_ns: result.window_ns,
+        ios,
+        bytes,
+        reads: result.reads.ios,
+        writes: result.writes.ios,
+        short_ios: result.reads.short_ios.saturating_add(result.writes.short_ios),
+        latency: all,
+        read_latency: workload.rw.is_mixed().then_some(reads),
+        write_latency: workload.rw.is_mixed().then_some(writes),
+        series: Vec::new(),
+        cpu_percent: (result.usr_cpu + result.sys_cpu) * f64::from(workload.numjobs),
+        context_switches_per_io: result.ctx as f64 / ios.max(1) as f64,
+        interrupts_per_io: None,
+        system_calls_per_io: None,
+        achieved_depth: latency_sum_ns / result.window_ns.max(1) as f64,
+        preconditioning: workload.rw.writes().then(|| "not known: imported".to_owned()),
+        evidence,
+        observed: Observed {
+            completion: Finding::Unclear(unclear()),
+            submission: Finding::Unclear(unclear()),
+            doubt: Some(unclear()),
+        },
+        verdict: verdict(job, path, workload, kernel),
+        conditions: Default::default(),
+        power_state: [serde_json::Value::Null, serde_json::Value::Null],
+        fio: Some(serde_json::json!({
+            "version": result.fio_version,
+            "usr_cpu": result.usr_cpu,
+            "sys_cpu": result.sys_cpu,
+            "ctx": result.ctx,
+            "note": fio::note(path),
+            "file": file.display().to_string(),
+            "job": job.name,
+            "options": job.options,
+        })),
+        costs: None,
+        window_raw_ns: None,
+        energy: Vec::new(),
+    }
+}
+
+fn verdict(job: &JobResult, path: &IoPath, workload: &Workload, kernel: Option<KernelVersion>) -> Verdict {
+    let mut reasons = reasons(job, path);
+    match polling(path, workload, &job.result, kernel) {
+        Polling::AsAsked => {}
+        Polling::Slept(reason) => {
+            reasons.insert(0, reason);
+            return Verdict { kind: VerdictKind::Refuted, reasons };
+        }
+        Polling::SleptPerhapsFirst(reason) => reasons.push(reason),
+    }
+    Verdict { kind: VerdictKind::Unproven, reasons }
+}
+
+fn reasons(job: &JobResult, path: &IoPath) -> Vec<String> {
+    let mut reasons = vec!["imported: no evidence".to_owned()];
+    if options::may_hide_flags(path, &job.options) {
+        reasons.push(
+            "fio's JSON leaves out flags without a value, so a bare `hipri` or `fixedbufs` would not be seen"
+                .to_owned(),
+        );
+    }
+    if job.percentiles.completion_only {
+        reasons.push("percentiles leave out the submission (clat): lat_percentiles=1 includes it".to_owned());
+    }
+    if job.percentiles.rebuilt {
+        reasons.push(
+            "the histogram has a step at each percentile that fio printed: json+ has the bins".to_owned(),
+        );
+    }
+    reasons
+}
+
+fn record(all: &[(&Path, Run)], trials: &[Trial]) -> StudyRecord {
+    let join = |values: BTreeSet<String>| values.into_iter().collect::<Vec<_>>().join(", ");
+    let runs = || all.iter().map(|(_, run)| run);
+    let targets = runs()
+        .flat_map(|run| &run.jobs)
+        .filter_map(|job| job.options.get("filename").or(job.options.get("directory")));
+    let target = join(targets.cloned().collect());
+    StudyRecord {
+        name: "import".to_owned(),
+        text: "# Imported from fio's JSON: there is nothing to run.\n".to_owned(),
+        seed: 0,
+        planned_trials: trials.len() as u64,
+        target: if target.is_empty() { "not named".to_owned() } else { target },
+        file_id: None,
+        provenance: BTreeMap::from([
+            ("iopj_version".to_owned(), env!("CARGO_PKG_VERSION").to_owned()),
+            ("fio_version".to_owned(), join(runs().map(|run| run.fio_version.clone()).collect())),
+            ("fio_time".to_owned(), join(runs().map(|run| run.time.clone()).collect())),
+            (
+                "imported_from".to_owned(),
+                join(all.iter().map(|(file, _)| file.display().to_string()).collect()),
+            ),
+        ]),
+        warnings: vec![
+            "imported from fio's JSON, which names neither machine nor drive, and holds no evidence"
+                .to_owned(),
+        ],
+        made_target: false,
+        unavailable: Vec::new(),
+        emulated: None,
+        sequential: None,
+    }
+}
+
+/// All or nothing: a store that cannot be completed is removed.
+fn write(path: &Path, record: &StudyRecord, trials: &[Trial]) -> Result<(), ImportError> {
+    let mut store = Store::create(path, record).map_err(|error| match error {
+        StoreError::Exists(path) => ImportError::Exists(path),
+        other => ImportError::Store(other),
+    })?;
+    for trial in trials {
+        if let Err(error) = store.add(trial) {
+            drop(store);
+            for suffix in ["", "-wal", "-shm"] {
+                let mut name = path.as_os_str().to_owned();
+                name.push(suffix);
+                let _ = std::fs::remove_file(name);
+            }
+            return Err(ImportError::Store(match error {
+                StoreError::Full(path) => StoreError::NoRoom(path),
+                other => other,
+            }));
+        }
+    }
+    Ok(())
+}

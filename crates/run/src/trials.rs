@@ -1,0 +1,356 @@
+//! The trials of a run, one after the other: settings, measurement, store, and everything put back.
+
+use crate::access::Access;
+use crate::blocks::{Blocks, Decide};
+use crate::control;
+use crate::energy::{Hands, Metering, Place};
+use crate::pace::Pace;
+use crate::precondition::{self, Class, Preconditioning};
+use crate::runner::{Progress, RunError, Summary, unix_ns};
+use crate::setup::MadeFile;
+use crate::trial::{Measured, Stage};
+use iopj_core::Completion;
+use iopj_core::Setting;
+use iopj_core::evidence::ControlRun;
+use iopj_host::settings::{Settings, SettingsError};
+use iopj_store::{Outcome, Store, StoreError, Trial};
+use iopj_study::Study;
+use iopj_study::plan::{Cell, Planned};
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+/// A run that is set up.
+pub(crate) struct Trials<'a> {
+    pub(crate) stage: Stage<'a>,
+    pub(crate) study: &'a Study,
+    pub(crate) cells: Vec<Cell>,
+    pub(crate) store: Store,
+    pub(crate) made: Option<MadeFile>,
+    pub(crate) access: Access<'a>,
+    pub(crate) metering: Option<Metering>,
+    pub(crate) decide: Decide,
+}
+
+impl Trials<'_> {
+    /// Measures what is missing, puts the settings back, and tells how it ended.
+    pub(crate) fn run(mut self, progress: &mut dyn Progress) -> Result<Summary, RunError> {
+        if let Some(made) = &mut self.made {
+            made.keep = true; // for --resume, until the study is complete
+        }
+        let classes = self.classes();
+        let mut blocks = Blocks::of(self.study, &classes, self.stage.seed, self.decide, &self.store)?;
+        let missing = blocks.missing(&mut self.store, progress)?;
+        self.tell_preconditioning(&missing, progress);
+        let result = self.measure(missing, &classes, &mut blocks, progress);
+        let restored = self.access.leave();
+        for warning in self.access.settings.warnings() {
+            progress.note(&format!("warning: {warning}"));
+            self.store.add_event(unix_ns(), "lost", warning)?;
+        }
+        for change in restored.as_deref().unwrap_or_default() {
+            self.store.add_event(
+                unix_ns(),
+                "restored",
+                &format!("{}: {} -> {}", change.file.display(), change.from, change.to),
+            )?;
+        }
+        let summary = result?;
+        restored?;
+        if let Some(made) = &mut self.made {
+            made.keep = summary.missing > 0;
+        }
+        Ok(summary)
+    }
+
+    fn measure(
+        &mut self,
+        mut missing: Vec<Planned>,
+        classes: &[usize],
+        blocks: &mut Blocks,
+        progress: &mut dyn Progress,
+    ) -> Result<Summary, RunError> {
+        let stop = self.stage.stop;
+        let mut summary = Summary {
+            store: self.store.path().to_owned(),
+            failed: 0,
+            missing: missing.len() as u64,
+            interrupted: false,
+        };
+        self.access.begin().map_err(RunError::Usage)?;
+        let control = if missing.is_empty() { None } else { self.control(progress)? };
+        let mut preconditioning = Preconditioning::default();
+        if stop.load(Ordering::Relaxed) {
+            return Ok(Summary { interrupted: true, ..summary });
+        }
+        let mut metering = self.begin_metering(&missing, progress)?;
+        let (mut pace, mut last_ns, mut number) = (Pace::new(), None, 0);
+        while let Some(&planned) = missing.get(number).filter(|_| !stop.load(Ordering::Relaxed)) {
+            if !self.precondition((&mut preconditioning, &mut pace), planned, progress)? {
+                break;
+            }
+            if let Some(metering) = &mut metering {
+                let next = pace.next((planned.cell, &self.cells[planned.cell]), &self.stage.steadystate);
+                metering.before_trial(place(&missing, classes, number), next, &mut self.hands(progress))?;
+            }
+            let (left, of) = (pace.left(&self.cells, &missing[number..], number), blocks.planned());
+            progress.trial(of - summary.missing + 1, of, &self.cells[planned.cell], left);
+            let found = preconditioning.found(Class::of(&self.cells[planned.cell].workload));
+            let began = Instant::now();
+            let (trial, load_ns, unprofiled) = self.trial(planned, control, found, &mut last_ns, progress)?;
+            if stop.load(Ordering::Relaxed) {
+                break; // the trial at hand was cut short
+            }
+            if trial.outcome.measurement().is_some() {
+                pace.keep(planned.cell, began.elapsed());
+            }
+            if let Some(metering) = &mut metering {
+                metering.keep(trial.position, load_ns, &mut self.hands(progress))?;
+            }
+            let outcome = self.keep(trial, unprofiled, progress)?.outcome;
+            progress.ended(&outcome);
+            summary.missing -= 1;
+            summary.failed += u64::from(outcome.measurement().is_none());
+            number += 1;
+            if number == missing.len() {
+                missing.extend(blocks.more(&mut self.store, progress)?);
+                summary.missing = (missing.len() - number) as u64;
+            }
+        }
+        summary.interrupted = stop.load(Ordering::Relaxed);
+        if let Some(metering) = metering {
+            metering.end(summary.interrupted, &mut self.hands(progress))?;
+        }
+        Ok(summary)
+    }
+
+    fn hands<'h>(&'h mut self, progress: &'h mut dyn Progress) -> Hands<'h> {
+        Hands { store: &mut self.store, progress, stop: self.stage.stop }
+    }
+
+    /// Keeps the changes of settings but the first `before` as events.
+    fn note_changes(&mut self, before: usize) -> Result<(), RunError> {
+        for change in &self.access.settings.changes()[before..] {
+            let detail = format!("{}: {} -> {}", change.file, change.old, change.new);
+            self.store.add_event(unix_ns(), "set", &detail)?;
+        }
+        Ok(())
+    }
+
+    fn begin_metering(
+        &mut self,
+        missing: &[Planned],
+        progress: &mut dyn Progress,
+    ) -> Result<Option<Metering>, RunError> {
+        let mut metering = self.metering.take().filter(|_| !missing.is_empty());
+        if let Some(metering) = &mut metering {
+            metering.begin(&mut self.hands(progress))?;
+        }
+        Ok(metering)
+    }
+
+    /// Adds a trial to the store; one whose figures cannot be kept is kept as failed.
+    fn keep(
+        &mut self,
+        trial: Trial,
+        unprofiled: Option<String>,
+        progress: &mut dyn Progress,
+    ) -> Result<Trial, RunError> {
+        if let Some(reason) = unprofiled {
+            progress.note(&format!("warning: {reason}"));
+            self.store.add_event(unix_ns(), "unprofiled", &format!("trial {}: {reason}", trial.position))?;
+        }
+        match self.store.add(&trial) {
+            Err(error @ StoreError::Unkeepable { .. }) => {
+                let failed = Trial { outcome: Outcome::Failed(error.to_string()), ..trial };
+                self.store.add(&failed)?;
+                Ok(failed)
+            }
+            added => added.map(|()| trial).map_err(RunError::from),
+        }
+    }
+
+    /// One trial, when it loaded the machine, and why it has no profile if one was asked for. `last_ns` is
+    /// the end of the window before, for the gap between the two.
+    fn trial(
+        &mut self,
+        planned: Planned,
+        control: Option<ControlRun>,
+        preconditioning: Option<String>,
+        last_ns: &mut Option<u64>,
+        progress: &mut dyn Progress,
+    ) -> Result<(Trial, Vec<u64>, Option<String>), RunError> {
+        let changes_before = self.access.settings.changes().len();
+        let cell = &self.cells[planned.cell];
+        let started_unix_ns = unix_ns();
+        let setting_up = Instant::now();
+        let set = self.access.reach(cell.path).and_then(|()| make_settings(&mut self.access.settings, cell));
+        let settings_ns = setting_up.elapsed().as_nanos() as u64;
+        let stage = &self.stage;
+        let measured = set.and_then(|()| {
+            stage.measure(&self.access, cell, planned, control, preconditioning, &mut || progress.tick())
+        });
+        let (outcome, gap_ns, load_ns, unprofiled) = match measured {
+            Ok(Measured { measurement, first_ns, last_ns: end, load_raw_ns, unprofiled }) => {
+                let plain_ns = cell.workload.ramp_time.as_nanos() as u64;
+                let ramp_ns = measurement.evidence.steadystate.map_or(plain_ns, |state| state.ramp_ns);
+                let gap_ns = last_ns.map(|last| first_ns.saturating_sub(last + ramp_ns + settings_ns));
+                *last_ns = Some(end);
+                (Outcome::Measured(Box::new(measurement)), gap_ns, load_raw_ns, unprofiled)
+            }
+            Err(error) => {
+                *last_ns = None;
+                (Outcome::Failed(error), None, Vec::new(), None)
+            }
+        };
+        let trial = Trial {
+            path: cell.path,
+            workload: cell.workload.clone(),
+            settings: cell.settings_by_name(),
+            generator: cell.generator,
+            replicate: planned.replicate,
+            position: planned.position,
+            started_unix_ns,
+            gap_ns,
+            outcome,
+        };
+        self.note_changes(changes_before)?;
+        Ok((trial, load_ns, unprofiled))
+    }
+
+    fn control(&mut self, progress: &mut dyn Progress) -> Result<Option<ControlRun>, RunError> {
+        match control_run(&self.access, self.stage.stop) {
+            Ok(control) => {
+                let detail = serde_json::to_string(&control).unwrap_or_default();
+                self.store.add_event(unix_ns(), "control", &detail)?;
+                Ok(Some(control))
+            }
+            Err(error) => {
+                progress.note(&format!(
+                    "warning: the control run failed, so that no polled path can be verified: {error}"
+                ));
+                Ok(None)
+            }
+        }
+    }
+
+    /// The classes of the cells by which the target is preconditioned; all one where it is not.
+    fn classes(&self) -> Vec<usize> {
+        let class =
+            |cell: &Cell| if self.study.precondition { Class::of(&cell.workload) as usize } else { 0 };
+        self.cells.iter().map(class).collect()
+    }
+
+    /// Says before the first write how much is written, where the target is preconditioned.
+    fn tell_preconditioning(&self, missing: &[Planned], progress: &mut dyn Progress) {
+        if !self.study.precondition || missing.is_empty() {
+            return;
+        }
+        let classes: Vec<Class> =
+            missing.iter().map(|planned| Class::of(&self.cells[planned.cell].workload)).collect();
+        let blocks: BTreeSet<u32> = missing.iter().map(|planned| planned.replicate).collect();
+        progress.note(&precondition::told(&classes, blocks.len(), self.access.extent().len));
+    }
+
+    /// Brings the target to the state of a trial's class, where it is not there yet; false if it was stopped.
+    /// The smallest writes of a class are the hardest on a drive, so they are what it is brought to a steady
+    /// state with.
+    fn precondition(
+        &mut self,
+        (done, pace): (&mut Preconditioning, &mut Pace),
+        planned: Planned,
+        progress: &mut dyn Progress,
+    ) -> Result<bool, RunError> {
+        let class = Class::of(&self.cells[planned.cell].workload);
+        if self.study.precondition && done.is_due(class) {
+            let of_class =
+                self.cells.iter().map(|cell| &cell.workload).filter(|workload| Class::of(workload) == class);
+            let Some(smallest) = of_class.min_by_key(|workload| workload.bs) else { return Ok(false) };
+            progress
+                .note(&format!("preconditioning for {class}: writing the target until it is in their state"));
+            let target = self.access.reach_kernel().map_err(RunError::Usage)?;
+            let (stop, began) = (self.stage.stop, Instant::now());
+            let brought = done.bring(target, (class, smallest), stop, &mut || progress.tick());
+            pace.leave_out(began.elapsed());
+            match brought {
+                Ok(words) => self.store.add_event(unix_ns(), "preconditioned", words)?,
+                Err(_) if stop.load(Ordering::Relaxed) => return Ok(false),
+                Err(error) => return Err(RunError::Usage(format!("preconditioning failed: {error}"))),
+            }
+        }
+        Ok(true)
+    }
+}
+
+/// Where in the order a trial stands. An idle stretch is due at the middle block's begin, so that a study of
+/// two blocks or more has three.
+fn place(missing: &[Planned], classes: &[usize], number: usize) -> Place {
+    let changes = |number: usize, of: &dyn Fn(&Planned) -> usize| {
+        number > 0 && of(&missing[number]) != of(&missing[number - 1])
+    };
+    let begins = |number: usize| changes(number, &|planned| planned.replicate as usize);
+    if begins(number) {
+        let blocks = (0..missing.len()).filter(|at| begins(*at)).count();
+        let before = (0..number).filter(|at| begins(*at)).count();
+        return Place::Begins { is_due: before == blocks / 2 };
+    }
+    // Before the first trial, and before the first one of each class, the target may have been written for
+    // hours.
+    if number == 0 || changes(number, &|planned| classes[planned.cell]) {
+        return Place::Begins { is_due: false };
+    }
+    Place::Within
+}
+
+/// Makes the settings of a cell, and the poll delay that its path needs. A device that was taken has no queue
+/// in the kernel, and so no settings of one.
+fn make_settings(settings: &mut Settings<'_>, cell: &Cell) -> Result<(), String> {
+    let text = |error: SettingsError| error.to_string();
+    let has_place = |setting: &Setting| !(cell.path.is_bypass() && setting.is_of_queue());
+    for (setting, value) in cell.settings.iter().filter(|(setting, _)| has_place(setting)) {
+        settings.set(*setting, value).map_err(text)?;
+    }
+    let of_study = cell.settings.contains_key(&Setting::IoPollDelay);
+    let Some(delay) = cell.path.io_poll_delay().filter(|_| !of_study) else { return Ok(()) };
+    let delay = delay.to_string();
+    match settings.current(Setting::IoPollDelay) {
+        Ok(now) if now.iter().all(|(_, value)| *value == delay) => Ok(()),
+        // A device without the attribute polls all the time, and only hybrid polling needs more.
+        Err(_) if cell.path.completion() == Completion::Poll || cell.path.ring().is_some() => Ok(()),
+        _ => settings.set(Setting::IoPollDelay, &delay).map_err(text),
+    }
+}
+
+/// The control run on a target. Where the kernel counts none of its reads the drive does.
+fn control_run(access: &Access<'_>, stop: &AtomicBool) -> Result<ControlRun, String> {
+    let first = access.counted()?;
+    let control = control::run(access.target()?, access.probe()?, stop)?;
+    let device_reads = match (first, access.counted()?) {
+        (Some(first), Some(last)) => last[0].saturating_sub(first[0]),
+        _ => control.device_reads,
+    };
+    Ok(ControlRun { device_reads, ..control })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_trial_begins_a_block_a_class_or_nothing() {
+        let planned = |(number, (cell, replicate)): (usize, (usize, u32))| Planned {
+            cell,
+            replicate,
+            position: number as u64,
+        };
+        let missing: Vec<Planned> =
+            [(0, 0), (1, 0), (2, 0), (2, 1), (0, 1), (1, 1)].into_iter().enumerate().map(planned).collect();
+        let places =
+            |classes: &[usize]| -> Vec<Place> { (0..6).map(|at| place(&missing, classes, at)).collect() };
+        let [first, due] = [false, true].map(|is_due| Place::Begins { is_due });
+        let within = Place::Within;
+        assert_eq!(places(&[0, 0, 0]), [first, within, within, due, within, within]);
+        // The target is written before the first one of each class.
+        assert_eq!(places(&[0, 0, 4]), [first, within, first, due, first, within]);
+    }
+}

@@ -1,0 +1,125 @@
+//! `[[workload]]` of a study: a matrix of workloads, every key in fio's words.
+
+use crate::axis::{Axis, spread};
+use crate::error::{StudyError, error};
+use crate::time::duration;
+use iopj_core::workload::{Length, RandomDistribution, Rw, Workload};
+use iopj_core::{format_bytes, parse_bytes};
+use serde::{Deserialize, Serialize};
+use std::fmt::Display;
+use std::str::FromStr;
+use std::time::Duration;
+
+/// `[[workload]]`: every key in fio's words.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[allow(missing_docs)]
+pub struct WorkloadMatrix {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub paths: Option<Axis<String>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rw: Option<Axis<String>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rwmixread: Option<Axis<u8>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bs: Option<Axis<String>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub iodepth: Option<Axis<u32>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub iodepth_batch_submit: Option<Axis<u32>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub iodepth_batch_complete_min: Option<Axis<u32>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub numjobs: Option<Axis<u32>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub random_distribution: Option<Axis<String>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpus_allowed: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ramp_time: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub runtime: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ios: Option<u64>,
+}
+
+impl WorkloadMatrix {
+    /// Every workload of the matrix.
+    ///
+    /// # Errors
+    /// A value that is none, or an empty list.
+    pub fn workloads(&self) -> Result<Vec<Workload>, StudyError> {
+        let length = match (&self.runtime, self.ios) {
+            (Some(_), Some(_)) => return error("a workload has both `runtime` and `ios`: leave one out"),
+            (Some(text), None) => Length::Runtime(duration("runtime", text)?),
+            (None, Some(0)) => return error("`ios` is 0: give the number of I/Os of each job"),
+            (None, Some(ios)) => Length::Ios(ios),
+            (None, None) => Workload::default().length,
+        };
+        if length == Length::Runtime(Duration::ZERO) {
+            return error("`runtime` is 0: give a time such as 10s");
+        }
+        let ramp_time =
+            self.ramp_time.as_deref().map_or(Ok(Duration::ZERO), |text| duration("ramp_time", text))?;
+        let cpus_allowed = self.cpus_allowed.as_deref().map_or(Ok(Vec::new()), parse_cpus)?;
+        let mut all = vec![Workload { length, ramp_time, cpus_allowed, ..Workload::default() }];
+        spread(&mut all, "rw", &self.rw, |text| parsed::<Rw>(text), |w, rw| w.rw = *rw)?;
+        let percent =
+            |text: &u8| if *text <= 100 { Ok(*text) } else { Err(format!("{text} is above 100 per cent")) };
+        spread(&mut all, "rwmixread", &self.rwmixread, percent, |w, share| w.rwmixread = *share)?;
+        spread(&mut all, "bs", &self.bs, block_size, |w, bs| w.bs = *bs)?;
+        spread(&mut all, "iodepth", &self.iodepth, count, |w, depth| w.iodepth = *depth)?;
+        let batch = &self.iodepth_batch_submit;
+        spread(&mut all, "iodepth_batch_submit", batch, count, |w, batch| w.iodepth_batch_submit = *batch)?;
+        let least = &self.iodepth_batch_complete_min;
+        spread(&mut all, "iodepth_batch_complete_min", least, count, |w, least| {
+            w.iodepth_batch_complete_min = *least
+        })?;
+        spread(&mut all, "numjobs", &self.numjobs, count, |w, jobs| w.numjobs = *jobs)?;
+        let spreads = &self.random_distribution;
+        spread(
+            &mut all,
+            "random_distribution",
+            spreads,
+            |text| parsed::<RandomDistribution>(text),
+            |w, spread| {
+                w.random_distribution = *spread;
+            },
+        )?;
+        Ok(all)
+    }
+}
+
+fn parsed<T: FromStr<Err: Display>>(text: &str) -> Result<T, String> {
+    text.parse().map_err(|e: T::Err| e.to_string())
+}
+
+fn count(number: &u32) -> Result<u32, String> {
+    if *number == 0 { Err("0 is too few: the least is 1".to_owned()) } else { Ok(*number) }
+}
+
+/// The largest `bs`: what the kernel moves in one system call is a little under 2 GiB.
+const MAX_BS: u64 = 1 << 30;
+
+#[allow(clippy::ptr_arg)] // the axis holds Strings
+fn block_size(text: &String) -> Result<u32, String> {
+    let bytes = parse_bytes(text).map_err(|e| e.to_string())?;
+    match bytes {
+        1..=MAX_BS => Ok(bytes as u32),
+        _ => Err(format!("{} is not between 1 and {}", format_bytes(bytes), format_bytes(MAX_BS))),
+    }
+}
+
+/// Processors from a list such as `0-3,8`.
+fn parse_cpus(text: &str) -> Result<Vec<u32>, StudyError> {
+    let range = |part: &str| -> Option<std::ops::RangeInclusive<u32>> {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let (first, last) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
+        (first <= last && last < 4096).then_some(first..=last)
+    };
+    let ranges: Option<Vec<_>> = text.split(',').map(range).collect();
+    match ranges {
+        Some(ranges) => Ok(ranges.into_iter().flatten().collect()),
+        None => error(format!("cpus_allowed: `{text}` is no list of processors; write it as 0-3,8")),
+    }
+}
