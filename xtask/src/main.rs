@@ -17,6 +17,7 @@ mod shell;
 mod sizes;
 mod soak;
 mod test;
+mod width;
 mod workspace;
 
 use options::{Options, Usage};
@@ -29,7 +30,7 @@ usage: cargo xtask CHORE
   test                                   install or name what the tests need, then run them all
   soak [ignored|properties|address|chroots]...
                                          what takes longer than the tests: all of it, or these parts
-  lint [crates|modules|sizes|locks|format|clippy|docs|licences]...
+  lint [crates|modules|sizes|width|locks|format|clippy|docs|licences]...
                                          what may not land: all of it, or these parts
   instructions [--check] [--fio] [PATH[@IODEPTH]...]
                                          user-space instructions per I/O of the generator, or of fio

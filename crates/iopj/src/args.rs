@@ -118,7 +118,10 @@ pub(crate) struct RunArgs {
     #[arg(
         long,
         value_name = "STORE",
-        conflicts_with_all = ["study", "target", "path", "rw", "bs", "iodepth", "numjobs", "ramp_time", "runtime", "ios", "replicates", "generator", "profile", "store"]
+        conflicts_with_all = [
+            "study", "target", "path", "rw", "bs", "iodepth", "numjobs", "ramp_time",
+            "runtime", "ios", "replicates", "generator", "profile", "store",
+        ]
     )]
     pub(crate) resume: Option<PathBuf>,
     /// Overwrite this whole device, which must be the target

@@ -55,7 +55,11 @@ fn kernels(wanted: &[String], json: bool) -> anyhow::Result<ExitCode> {
     let fetched = fetched?;
     if !wanted.is_empty() {
         if json {
-            let one = |kernel: &Kernel| json!({"release": kernel.release, "image": kernel.image, "modules": kernel.modules});
+            let one = |kernel: &Kernel| {
+                json!({
+                    "release": kernel.release, "image": kernel.image, "modules": kernel.modules,
+                })
+            };
             print_json(&fetched.iter().map(one).collect())?;
         } else {
             for kernel in &fetched {

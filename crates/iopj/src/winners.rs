@@ -196,7 +196,10 @@ mod tests {
         let expected = json!({ "trials": 3, "redecided": [{
             "bs": 4096, "iodepth": 8,
             "with": { "decision": "winner", "path": "libaio/syscall/interrupt", "tied": [] },
-            "without": { "decision": "tie", "path": null, "tied": ["libaio/syscall/interrupt", "posix-sio/syscall/poll"] },
+            "without": {
+                "decision": "tie", "path": null,
+                "tied": ["libaio/syscall/interrupt", "posix-sio/syscall/poll"],
+            },
         }] });
         assert_eq!(json["without_unsteady"], expected);
     }

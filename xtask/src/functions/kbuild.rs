@@ -36,7 +36,9 @@ impl Build {
             makefiles.values().flat_map(Makefile::subfolders).map(|(path, _)| path).collect();
         let mut build = Build::default();
         // The makefiles of the tree and of the architecture name their folders by rules of their own.
-        let own_rules = |folder: &Path| matches!(folder.parent(), Some(parent) if parent == Path::new("") || parent == Path::new("arch/x86"));
+        let own_rules = |folder: &Path| {
+            ["", "arch/x86"].into_iter().any(|above| folder.parent() == Some(Path::new(above)))
+        };
         let top = |folder: &Path| {
             folder.parent().is_none_or(|parent| own_rules(folder) || !makefiles.contains_key(parent))
         };

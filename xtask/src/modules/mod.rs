@@ -22,7 +22,8 @@ const STEPS: usize = 32;
 /// What a file uses: the names by the file that defines them.
 type Uses<'a> = BTreeMap<&'a Path, BTreeSet<&'a str>>;
 
-/// One text per cycle in a library or a program of the workspace: its files, and what each uses of the others.
+/// One text per cycle in the libraries and programs of the workspace: what each of its files uses of the
+/// others.
 ///
 /// # Errors
 /// A file cannot be read, or is not Rust.

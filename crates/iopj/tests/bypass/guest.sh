@@ -1,6 +1,6 @@
 # What the scripts of these guests share.
 
-# address N: the PCI address of the drive with this place in the machine's list, which the kernel's driver has.
+# address N: the PCI address of the Nth drive in the machine's list; the kernel's driver has it.
 address() {
 	number=$1
 	[ "$number" -gt 0 ] || number=
@@ -36,8 +36,9 @@ under_way() {
 	sleep 1.5
 }
 
-# attempt NAME ADDRESS ARGUMENTS...: a run on the drive, which it may take from its driver. Its messages come on the
-# console; under NAME it leaves these, its exit status, the drive's driver and block device afterwards, and its trials.
+# attempt NAME ADDRESS ARGUMENTS...: a run on the drive, which it may take from its driver. It prints its
+# messages on the console. It leaves under NAME: the messages, its exit status, the drive's driver and block
+# device afterwards, and its trials.
 attempt() {
 	name=$1
 	address=$2
@@ -46,7 +47,8 @@ attempt() {
 	echo "attempt $name"
 	{
 		cd /tmp
-		iopj run --target "$target" --take-device "$address" --ramp-time 0s --store "$name.iopj" "$@" 2>&1 >/dev/null
+		iopj run --target "$target" --take-device "$address" --ramp-time 0s --store "$name.iopj" "$@" \
+			2>&1 >/dev/null
 		echo $? >"/out/$name.status"
 	} | tee "/out/$name.messages"
 	driver "$address" >"/out/$name.driver"

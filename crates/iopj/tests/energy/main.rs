@@ -30,8 +30,9 @@ const LOG: &str = "[meters.wall]\nkind = \"log\"\ninterval = \"100ms\"\nformat =
 /// the plug is so short. Beside other work its power is hardly ever flat, so that is not waited for long.
 fn study(port: u16, clock: &str) -> String {
     format!(
-        "settle_limit = \"2s\"\n{QUICK}\n[meters.plug]\nkind = \"http\"\ninterval = \"100ms\"\nclock = \"{clock}\"\nbridge = \"2s\"\n\
-         url = \"http://127.0.0.1:{port}/status\"\nuser = \"admin\"\npassword_file = \"password\"\ntimeout_s = 5.0\n\
+        "settle_limit = \"2s\"\n{QUICK}\n[meters.plug]\nkind = \"http\"\ninterval = \"100ms\"\n\
+         clock = \"{clock}\"\nbridge = \"2s\"\nurl = \"http://127.0.0.1:{port}/status\"\nuser = \"admin\"\n\
+         password_file = \"password\"\ntimeout_s = 5.0\n\
          values = [{{ pointer = \"/power\", kind = \"average\", window_s = {WINDOW_S}, time = \"/time\" }}]\n\
          accuracy = {{ gain = {{ rectangular = 0.005 }}, offset = {{ rectangular = 0.0 }} }}\n"
     )

@@ -1,6 +1,7 @@
 #!/bin/sh
-# A meter of 1 W that falsifies the polled paths of the run that started it, from a trial's pass until its window's end at the latest. It then
-# prints what it did as one number: the way, and in the last three digits how long, in hundredths of a second until now.
+# A meter of 1 W that falsifies the polled paths of the run that started it, from a trial's pass until the end
+# of its window at the latest. It then prints what it did as one number: the kind of fault, and in the last
+# three digits how long it lasted, in hundredths of a second.
 cd /sys/block/nvme0n1/queue
 [ @SEED@ = 0 ] || RANDOM=@SEED@
 

@@ -268,8 +268,11 @@ macro_rules! ways {
 ways! {
     Cache a_file_in_the_page_cache_is_never_verified soak_a_file_in_the_page_cache_is_never_verified
     Hole a_hole_is_never_verified soak_a_hole_is_never_verified
-    OtherProcess another_process_on_the_disk_is_never_verified soak_another_process_on_the_disk_is_never_verified
+    OtherProcess another_process_on_the_disk_is_never_verified
+        soak_another_process_on_the_disk_is_never_verified
     FallsBack a_poll_that_falls_back_is_never_verified soak_a_poll_that_falls_back_is_never_verified
-    StaleSetting a_disk_that_counts_no_more_is_never_verified soak_a_disk_that_counts_no_more_is_never_verified
-    ForeignPoller a_foreign_submission_poller_is_never_verified soak_a_foreign_submission_poller_is_never_verified
+    StaleSetting a_disk_that_counts_no_more_is_never_verified
+        soak_a_disk_that_counts_no_more_is_never_verified
+    ForeignPoller a_foreign_submission_poller_is_never_verified
+        soak_a_foreign_submission_poller_is_never_verified
 }
