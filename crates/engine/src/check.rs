@@ -27,30 +27,48 @@ pub enum Availability {
     },
 }
 
+/// What keeps a path from working, and what would make it work.
+pub(crate) struct Obstacle {
+    pub(crate) reason: String,
+    pub(crate) remedy: String,
+}
+
+impl Obstacle {
+    fn new(reason: impl Into<String>, remedy: impl Into<String>) -> Obstacle {
+        Obstacle { reason: reason.into(), remedy: remedy.into() }
+    }
+}
+
 /// Tries `path` on `target` with one read of one logical block. Writes nothing and changes no setting.
 pub fn check(path: IoPath, target: &Target) -> Availability {
-    let unavailable = |(reason, remedy)| Availability::Unavailable { reason, remedy };
-    if let Some(lack) = bypassed(path, target) {
-        return unavailable(lack);
+    match obstacle(path, target) {
+        None => Availability::Available { notes: notes(path, target) },
+        Some(Obstacle { reason, remedy }) => Availability::Unavailable { reason, remedy },
+    }
+}
+
+fn obstacle(path: IoPath, target: &Target) -> Option<Obstacle> {
+    if let Some(obstacle) = wrong_driver(path, target) {
+        return Some(obstacle);
     }
     if let IoPath::PosixSio(CompletionMode::Hybrid(_)) = path
-        && let Some(lack) = lacks_hybrid_sleep(target)
+        && let Some(obstacle) = lacks_hybrid_sleep(target)
     {
-        return unavailable(lack);
+        return Some(obstacle);
     }
     if target.controller().is_none() && matches!(path, IoPath::NvmePassthrough(_)) != target.nvme().is_some()
     {
-        return unavailable(wrong_kind(path));
+        return Some(wrong_kind(path));
     }
     match read_one(path, target) {
-        Ok(Completion { result: Ok(_), .. }) => Availability::Available { notes: notes(path, target) },
-        Ok(Completion { result: Err(error), .. }) => unavailable(explain(path, target, error)),
-        Err(error) => unavailable(match error.cause() {
+        Ok(Completion { result: Ok(_), .. }) => None,
+        Ok(Completion { result: Err(error), .. }) => Some(explain(path, target, error)),
+        Err(error) => Some(match error.cause() {
             Cause::Call { call, errno, remedy } => {
                 let reason = format!("{call} failed: {}", std::io::Error::from_raw_os_error(*errno));
-                (reason, remedy.trim_start_matches([':', ' ']).to_owned())
+                Obstacle::new(reason, remedy.trim_start_matches([':', ' ']))
             }
-            other => (other.to_string(), String::new()),
+            other => Obstacle::new(other.to_string(), ""),
         }),
     }
 }
@@ -72,34 +90,32 @@ fn read_one(path: IoPath, target: &Target) -> Result<Completion, EngineError> {
     done.pop().ok_or_else(|| EngineError::unsupported(format!("{path} returned without a completion")))
 }
 
-/// What kernel bypass lacks on a target of the kernel's, and every other path on a controller that was taken
-/// from it.
-fn bypassed(path: IoPath, target: &Target) -> Option<(String, String)> {
-    match path {
-        IoPath::Spdk => {
-            let plugin = "SPDK is driven by fio's plugin: name it under [fio] as `spdk_plugin`, and allow \
-                          it by --allow-exec";
-            if target.controller().is_some() {
-                return Some((
-                    "SPDK opens the device itself, and this process has it".to_owned(),
-                    plugin.to_owned(),
-                ));
-            }
-            let (reason, remedy) = not_taken(target);
-            Some((reason, format!("{remedy}; {plugin}")))
+/// Kernel bypass needs a controller that this process took from the kernel's driver; every other path needs
+/// the kernel's driver.
+fn wrong_driver(path: IoPath, target: &Target) -> Option<Obstacle> {
+    match (path, target.controller()) {
+        (IoPath::Spdk, controller) => {
+            let plugin = "fio's plugin drives SPDK: name it under [fio] as `spdk_plugin`, and allow it by \
+                          --allow-exec";
+            Some(match controller {
+                Some(_) => Obstacle::new("SPDK opens the device itself, and this process has it", plugin),
+                None => {
+                    let Obstacle { reason, remedy } = not_taken(target);
+                    Obstacle::new(reason, format!("{remedy}; {plugin}"))
+                }
+            })
         }
-        IoPath::NvmeUser(_) if target.controller().is_none() => Some(not_taken(target)),
-        IoPath::NvmeUser(_) => None,
-        _ if target.controller().is_some() => Some((
+        (IoPath::NvmeUser(_), None) => Some(not_taken(target)),
+        (IoPath::NvmeUser(_), Some(_)) | (_, None) => None,
+        (_, Some(_)) => Some(Obstacle::new(
             target.taken(),
-            "give the device back to the kernel's driver: leave --take-device out".to_owned(),
+            "give the device back to the kernel's driver: leave --take-device out",
         )),
-        _ => None,
     }
 }
 
 /// `nvme-user` on a target of the kernel's: why not, and which device to take.
-pub(crate) fn not_taken(target: &Target) -> (String, String) {
+pub(crate) fn not_taken(target: &Target) -> Obstacle {
     let is_nvme =
         |address: &PciAddress| address.class(Path::new("/sys")).is_some_and(|class| class == NVME_CLASS);
     let address =
@@ -107,15 +123,13 @@ pub(crate) fn not_taken(target: &Target) -> (String, String) {
     let mut addresses: Vec<PciAddress> = target.devices().iter().filter_map(address).collect();
     addresses.dedup();
     match addresses[..] {
-        [address] => (
+        [address] => Obstacle::new(
             format!("the device is not taken from the kernel's driver: {address} is its controller"),
             format!("take it by `--take-device {address}` (its namespaces must not be in use)"),
         ),
-        _ => (
-            "the target is on no NVMe controller of its own, and none is taken from the kernel's driver"
-                .to_owned(),
-            "name an NVMe namespace, and take its controller by `--take-device PCI-ADDRESS` (see `lspci -D`)"
-                .to_owned(),
+        _ => Obstacle::new(
+            "the target is on no NVMe controller of its own, and none is taken from the kernel's driver",
+            "name an NVMe namespace, and take its controller by `--take-device PCI-ADDRESS` (see `lspci -D`)",
         ),
     }
 }
@@ -131,30 +145,27 @@ fn has_poll_queues(target: &Target) -> bool {
     !values.is_empty() && values.iter().all(|value| value.as_deref() == Some("1"))
 }
 
-fn lacks_hybrid_sleep(target: &Target) -> Option<(String, String)> {
+fn lacks_hybrid_sleep(target: &Target) -> Option<Obstacle> {
     if kernel_version() >= (6, 4) {
-        let reason = "Linux 6.4 removed hybrid polling for synchronous I/O".to_owned();
-        return Some((
-            reason,
-            "a kernel from 4.10 to 6.3, or io_uring/syscall/hybrid from 6.13 on".to_owned(),
-        ));
+        Some(Obstacle::new(
+            "Linux 6.4 removed hybrid polling for synchronous I/O",
+            "a kernel from 4.10 to 6.3, or io_uring/syscall/hybrid from 6.13 on",
+        ))
+    } else if !has_poll_queues(target) {
+        Some(no_poll_queues(target))
+    } else if queue_attribute(target, "io_poll_delay").iter().any(Option::is_none) {
+        Some(Obstacle::new(
+            "the device has no io_poll_delay",
+            "a blk-mq device and a kernel from 4.10 to 6.3",
+        ))
+    } else if !is_root() {
+        Some(Obstacle::new("only root may set queue/io_poll_delay", "run iopj as root"))
+    } else {
+        None
     }
-    if !has_poll_queues(target) {
-        return Some(no_poll_queues(target));
-    }
-    if queue_attribute(target, "io_poll_delay").iter().any(Option::is_none) {
-        return Some((
-            "the device has no io_poll_delay".to_owned(),
-            "a blk-mq device and a kernel from 4.10 to 6.3".to_owned(),
-        ));
-    }
-    if !is_root() {
-        return Some(("only root may set queue/io_poll_delay".to_owned(), "run iopj as root".to_owned()));
-    }
-    None
 }
 
-fn no_poll_queues(target: &Target) -> (String, String) {
+fn no_poll_queues(target: &Target) -> Obstacle {
     let devices = target.devices().join(", ");
     let reason = format!("{} has no poll queues", if devices.is_empty() { "the target" } else { &devices });
     let remedy = if devices.starts_with("nvme") || target.nvme().is_some() {
@@ -166,24 +177,25 @@ fn no_poll_queues(target: &Target) -> (String, String) {
     } else {
         "an NVMe drive whose driver is loaded with nvme.poll_queues=4"
     };
-    (reason, remedy.to_owned())
+    Obstacle::new(reason, remedy)
 }
 
-/// The disks below have poll queues, so what stands between does not use them.
-fn does_not_poll(kind: TargetKind) -> (String, String) {
-    let (reason, remedy) = match kind {
-        TargetKind::File => ("the file system does not poll", "use ext4 or XFS, or the device itself"),
+/// The disks below have poll queues, so what is between them and the target does not use these.
+fn does_not_poll(kind: TargetKind) -> Obstacle {
+    match kind {
+        TargetKind::File => {
+            Obstacle::new("the file system does not poll", "use ext4 or XFS, or the device itself")
+        }
         TargetKind::BlockDevice => {
-            ("the device does not poll, though the disks below it do", "name one of those disks")
+            Obstacle::new("the device does not poll, though the disks below it do", "name one of those disks")
         }
         TargetKind::NvmeGeneric | TargetKind::NvmeUser => {
-            ("this kernel does not poll NVMe passthrough", "Linux 6.1 or newer")
+            Obstacle::new("this kernel does not poll NVMe passthrough", "Linux 6.1 or newer")
         }
-    };
-    (reason.to_owned(), remedy.to_owned())
+    }
 }
 
-fn explain(path: IoPath, target: &Target, error: IoError) -> (String, String) {
+fn explain(path: IoPath, target: &Target, error: IoError) -> Obstacle {
     match error {
         IoError::Os(libc::EOPNOTSUPP) if path.completion() != Mode::Interrupt => {
             if has_poll_queues(target) {
@@ -193,43 +205,39 @@ fn explain(path: IoPath, target: &Target, error: IoError) -> (String, String) {
             }
         }
         IoError::Os(libc::EOPNOTSUPP) if matches!(path, IoPath::NvmePassthrough(_)) => {
-            (error.to_string(), "Linux 5.19 or newer with NVMe passthrough by io_uring".to_owned())
+            Obstacle::new(error.to_string(), "Linux 5.19 or newer with NVMe passthrough by io_uring")
         }
         IoError::Os(libc::EACCES | libc::EPERM) => {
-            (error.to_string(), "run iopj as root, or give this user access to the device".to_owned())
+            Obstacle::new(error.to_string(), "run iopj as root, or give this user access to the device")
         }
-        other => (format!("a read failed: {other}"), "see the kernel's log for the device".to_owned()),
+        other => Obstacle::new(format!("a read failed: {other}"), "see the kernel's log for the device"),
     }
 }
 
 /// Passthrough needs the character device of a namespace, all else a file or a block device.
-fn wrong_kind(path: IoPath) -> (String, String) {
-    let (reason, remedy) = match path {
-        IoPath::NvmePassthrough(_) => (
+fn wrong_kind(path: IoPath) -> Obstacle {
+    match path {
+        IoPath::NvmePassthrough(_) => Obstacle::new(
             "the target is no character device of an NVMe namespace",
             "name the namespace as /dev/ngXnY (Linux 5.19 or newer)",
         ),
-        _ => {
-            ("the target is the character device of an NVMe namespace", "name the namespace as /dev/nvmeXnY")
-        }
-    };
-    (reason.to_owned(), remedy.to_owned())
+        _ => Obstacle::new(
+            "the target is the character device of an NVMe namespace",
+            "name the namespace as /dev/nvmeXnY",
+        ),
+    }
 }
 
+/// What to know before trusting a path that works.
 fn notes(path: IoPath, target: &Target) -> Vec<String> {
-    let mut notes = Vec::new();
-    if path == IoPath::PosixSio(CompletionMode::Poll) {
-        if !has_poll_queues(target) {
-            notes.push(
-                "accepted, but without poll queues the kernel falls back to interrupts: expect `refuted`"
-                    .to_owned(),
-            );
-        } else if kernel_version() >= (5, 19) {
-            notes.push(
-                "accepted, but since Linux 5.19 RWF_HIPRI is ignored for synchronous I/O: expect `refuted`"
-                    .to_owned(),
-            );
+    let note = match path {
+        IoPath::PosixSio(CompletionMode::Poll) if !has_poll_queues(target) => {
+            "accepted, but without poll queues the kernel falls back to interrupts: expect `refuted`"
         }
-    }
-    notes
+        IoPath::PosixSio(CompletionMode::Poll) if kernel_version() >= (5, 19) => {
+            "accepted, but since Linux 5.19 RWF_HIPRI is ignored for synchronous I/O: expect `refuted`"
+        }
+        _ => return Vec::new(),
+    };
+    vec![note.to_owned()]
 }

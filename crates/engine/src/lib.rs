@@ -47,6 +47,7 @@ pub use pool::{Pool, Slot};
 pub use ring_setup::KernelCpus;
 pub use target::Target;
 
+use check::Obstacle;
 use iopj_core::IoPath;
 use iopj_core::path::AioDescriptors;
 use std::rc::Rc;
@@ -97,7 +98,7 @@ pub fn open_on(
         return Ok(Box::new(engine));
     }
     if let IoPath::NvmeUser(_) = path {
-        let (reason, remedy) = check::not_taken(target);
+        let Obstacle { reason, remedy } = check::not_taken(target);
         return Err(EngineError::unsupported(format!("{path} cannot work: {reason}; {remedy}")));
     }
     let fd = || target.reopen().map_err(|error| EngineError::unsupported(error.to_string()));

@@ -3,7 +3,7 @@
 use super::command::Command;
 use super::device::{Device, PAGE};
 use super::dma::DmaMemory;
-use super::queue::{Doorbells, QueuePair, ShadowPages, Shape};
+use super::queue::{Doorbells, PairLayout, QueuePair, ShadowPages};
 use super::registers::{ACQ, AQA, ASQ, Capabilities, Health, health};
 use crate::engine::EngineError;
 use std::os::fd::OwnedFd;
@@ -19,7 +19,7 @@ pub(crate) type PageData = [u8; PAGE];
 
 /// Why an admin command failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Failure {
+pub(super) enum AdminFailure {
     /// The controller's status: code in bits 0 to 7, type in bits 8 to 10.
     Status(u16),
     /// It did not answer in time. Its answer may still come, so the controller must be reset.
@@ -52,7 +52,7 @@ impl Admin {
     /// Makes the admin queues and tells the stopped controller of them.
     pub(super) fn new(device: &Arc<dyn Device>, capabilities: Capabilities) -> Result<Admin, EngineError> {
         let doorbells = Doorbells { stride: capabilities.stride(), shadow: None };
-        let shape = Shape::least(DEPTH);
+        let shape = PairLayout::least(DEPTH);
         let queue = QueuePair::new(device, 0, shape, doorbells)?;
         let (submission, completion) = queue.addresses();
         device.write32(AQA, (shape.completions - 1) << 16 | (shape.submissions - 1));
@@ -71,7 +71,7 @@ impl Admin {
     }
 
     /// Does one command within `limit`; returns dword 0 of its completion.
-    pub(super) fn execute(&mut self, command: Command, limit: Duration) -> Result<u32, Failure> {
+    pub(super) fn execute(&mut self, command: Command, limit: Duration) -> Result<u32, AdminFailure> {
         let id = self.next_id;
         self.next_id = self.next_id.wrapping_add(1);
         self.queue.submission.push(command.with_id(id));
@@ -84,15 +84,15 @@ impl Admin {
                     return if entry.status == 0 {
                         Ok(entry.result)
                     } else {
-                        Err(Failure::Status(entry.status))
+                        Err(AdminFailure::Status(entry.status))
                     };
                 }
             }
             match health(&*self.device) {
-                Health::Gone => return Err(Failure::Gone),
-                Health::Fatal => return Err(Failure::Fatal),
-                Health::Stopped => return Err(Failure::Stopped),
-                Health::Fine if start.elapsed() > limit => return Err(Failure::Late),
+                Health::Gone => return Err(AdminFailure::Gone),
+                Health::Fatal => return Err(AdminFailure::Fatal),
+                Health::Stopped => return Err(AdminFailure::Stopped),
+                Health::Fine if start.elapsed() > limit => return Err(AdminFailure::Late),
                 // Most answers come within microseconds; the rest may take their time.
                 Health::Fine if start.elapsed() > Duration::from_millis(1) => {
                     std::thread::sleep(Duration::from_micros(100));
@@ -108,7 +108,7 @@ impl Admin {
         command: impl FnOnce(u64) -> Command,
         data: &PageData,
         limit: Duration,
-    ) -> Result<u32, Failure> {
+    ) -> Result<u32, AdminFailure> {
         let page = self.data.at(0, PAGE);
         // SAFETY: as in `ask`; both are a page long and do not overlap.
         unsafe { page.copy_from_nonoverlapping(NonNull::from(data).cast(), PAGE) };
@@ -120,7 +120,7 @@ impl Admin {
         &mut self,
         command: impl FnOnce(u64) -> Command,
         limit: Duration,
-    ) -> Result<Box<PageData>, Failure> {
+    ) -> Result<Box<PageData>, AdminFailure> {
         let page = self.data.at(0, PAGE);
         // SAFETY: the page is ours, and no command that is in flight writes it: they come one at a time, and
         // after one that was given up the controller is reset.

@@ -21,9 +21,9 @@ pub(super) struct Command {
     pub(super) dwords_10_15: [u32; 6],
 }
 
-/// Bytes of a [`Command`] and of an [`Entry`] in their queues.
+/// Bytes of a [`Command`] and of an [`CompletionEntry`] in their queues.
 pub(super) const COMMAND_LEN: usize = 64;
-pub(super) const ENTRY_LEN: usize = 16;
+pub(super) const COMPLETION_LEN: usize = 16;
 
 const _: () = assert!(size_of::<Command>() == COMMAND_LEN);
 
@@ -161,7 +161,7 @@ impl Command {
 
 /// A completion queue entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Entry {
+pub(super) struct CompletionEntry {
     /// Dword 0, which some admin commands use.
     pub(super) result: u32,
     /// The command's identifier.
@@ -170,7 +170,7 @@ pub(super) struct Entry {
     pub(super) status: u16,
 }
 
-impl Entry {
+impl CompletionEntry {
     /// The last dword of the entry at `at`: identifier, phase (bit 16) and status.
     ///
     /// # Safety
@@ -184,12 +184,12 @@ impl Entry {
     /// The entry at `at`, whose last dword was read before.
     ///
     /// # Safety
-    /// As for [`Entry::last_dword`], and the phase in `last` said that the entry is complete.
+    /// As for [`CompletionEntry::last_dword`], and the phase in `last` said that the entry is complete.
     #[inline]
-    pub(super) unsafe fn read(at: NonNull<u8>, last: u32) -> Entry {
+    pub(super) unsafe fn read(at: NonNull<u8>, last: u32) -> CompletionEntry {
         // SAFETY: by this function's condition; the device has finished with the entry.
         let result = unsafe { at.cast::<u32>().read() };
-        Entry { result, id: last as u16, status: (last >> 17) as u16 & 0x7ff }
+        CompletionEntry { result, id: last as u16, status: (last >> 17) as u16 & 0x7ff }
     }
 }
 
@@ -227,7 +227,7 @@ mod tests {
         let mut words = [7u32, 0, 0, 0x1234 | 1 << 16 | 0x281 << 17 | 1 << 31];
         let at = NonNull::from(&mut words).cast();
         // SAFETY: four aligned dwords that nobody writes.
-        let entry = unsafe { Entry::read(at, Entry::last_dword(at)) };
-        assert_eq!(entry, Entry { result: 7, id: 0x1234, status: 0x281 });
+        let entry = unsafe { CompletionEntry::read(at, CompletionEntry::last_dword(at)) };
+        assert_eq!(entry, CompletionEntry { result: 7, id: 0x1234, status: 0x281 });
     }
 }

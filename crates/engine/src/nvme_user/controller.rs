@@ -1,7 +1,7 @@
 //! A controller that this process drives: opened, identified, its queue pairs handed out, and stopped at the
 //! end.
 
-use super::admin::{Admin, Failure};
+use super::admin::{Admin, AdminFailure};
 use super::command::Command;
 use super::device::{Device, HugePages, PAGE};
 use super::features::{self, Apst, HostMemory, Rules};
@@ -81,7 +81,7 @@ pub struct Identity {
 /// Why a controller serves no more.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
-pub(super) enum End {
+pub(super) enum ControllerEnd {
     /// It was reset at the end of its use, or because its queues could not be deleted.
     Closed = 1,
     /// A command did not end.
@@ -94,20 +94,26 @@ pub(super) enum End {
     Gone,
 }
 
-impl End {
-    fn from_number(number: u8) -> Option<End> {
-        [End::Closed, End::Late, End::Fatal, End::Stopped, End::Gone]
-            .into_iter()
-            .find(|end| *end as u8 == number)
+impl ControllerEnd {
+    fn from_number(number: u8) -> Option<ControllerEnd> {
+        [
+            ControllerEnd::Closed,
+            ControllerEnd::Late,
+            ControllerEnd::Fatal,
+            ControllerEnd::Stopped,
+            ControllerEnd::Gone,
+        ]
+        .into_iter()
+        .find(|end| *end as u8 == number)
     }
 
     /// What the commands in flight end with.
     pub(super) fn errno(self) -> i32 {
         match self {
-            End::Closed => libc::ECANCELED,
-            End::Late => libc::ETIMEDOUT,
-            End::Fatal | End::Stopped => libc::EIO,
-            End::Gone => libc::ENODEV,
+            ControllerEnd::Closed => libc::ECANCELED,
+            ControllerEnd::Late => libc::ETIMEDOUT,
+            ControllerEnd::Fatal | ControllerEnd::Stopped => libc::EIO,
+            ControllerEnd::Gone => libc::ENODEV,
         }
     }
 }
@@ -124,7 +130,7 @@ pub struct Controller {
     pub(super) limits: Limits,
     pub(super) capabilities: Capabilities,
     device: Arc<dyn Device>,
-    /// Number of the [`End`], or 0.
+    /// Number of the [`ControllerEnd`], or 0.
     end: AtomicU8,
     /// The controller was seen to have stopped: it touches no memory any more.
     stopped: AtomicBool,
@@ -229,8 +235,8 @@ impl Controller {
 
     /// Why it serves no more, if so.
     #[inline]
-    pub(super) fn end(&self) -> Option<End> {
-        End::from_number(self.end.load(Ordering::Acquire))
+    pub(super) fn end(&self) -> Option<ControllerEnd> {
+        ControllerEnd::from_number(self.end.load(Ordering::Acquire))
     }
 
     /// True if it was seen to have stopped: it touches no memory any more.
@@ -249,13 +255,13 @@ impl Controller {
     }
 
     /// Looks at its status; one that has failed or is gone is ended here.
-    pub(super) fn look(&self) -> Option<End> {
+    pub(super) fn look(&self) -> Option<ControllerEnd> {
         if self.end().is_none() {
             match health(&*self.device) {
                 Health::Fine => {}
-                Health::Fatal => self.reset(End::Fatal),
-                Health::Stopped => self.reset(End::Stopped),
-                Health::Gone => self.reset(End::Gone),
+                Health::Fatal => self.reset(ControllerEnd::Fatal),
+                Health::Stopped => self.reset(ControllerEnd::Stopped),
+                Health::Gone => self.reset(ControllerEnd::Gone),
             }
         }
         self.end()
@@ -263,13 +269,13 @@ impl Controller {
 
     /// Ends it for everybody: resets it, or takes its access to memory where that fails. Whoever comes first
     /// gives the reason.
-    pub(super) fn reset(&self, why: End) {
+    pub(super) fn reset(&self, why: ControllerEnd) {
         let _admin = self.admin();
         self.stop(why);
     }
 
     /// As [`Controller::reset`], with the lock held.
-    pub(super) fn stop(&self, why: End) {
+    pub(super) fn stop(&self, why: ControllerEnd) {
         if self.has_stopped() {
             return;
         }
@@ -280,26 +286,26 @@ impl Controller {
     }
 
     /// Why an engine on it is finished, in words.
-    pub(super) fn end_error(&self, end: End) -> EngineError {
+    pub(super) fn end_error(&self, end: ControllerEnd) -> EngineError {
         let address = self.address;
         let (command, abort) = (self.limits.command.as_secs(), self.limits.abort.as_secs());
         EngineError::controller(match end {
-            End::Closed => {
+            ControllerEnd::Closed => {
                 format!("{address} was reset, and with it all engines on it: open the controller again")
             }
-            End::Late => format!(
+            ControllerEnd::Late => format!(
                 "{address} was reset: a command did not come back within {command} s, nor within {abort} s \
                  of an abort; see the drive's health, then open the controller again"
             ),
-            End::Fatal => format!(
+            ControllerEnd::Fatal => format!(
                 "{address} reported a fatal error of its own (CSTS.CFS) and was reset: open it again, or \
                  power it off and on"
             ),
-            End::Stopped => format!(
+            ControllerEnd::Stopped => format!(
                 "{address} is not ready any more (CSTS.RDY): it lost its power, or something else reset it \
                  or switched its memory space off; open it again"
             ),
-            End::Gone => {
+            ControllerEnd::Gone => {
                 format!(
                     "{address} answers no more (all ones): it was pulled or its link is down; plug it in \
                      again"
@@ -332,13 +338,13 @@ impl Controller {
     }
 
     /// The error of an admin command; a controller that did not answer is stopped.
-    pub(super) fn failed(&self, what: &str, failure: Failure, _admin: &mut Admin) -> EngineError {
+    pub(super) fn failed(&self, what: &str, failure: AdminFailure, _admin: &mut Admin) -> EngineError {
         let end = match failure {
-            Failure::Status(status) => return self.refused(what, status),
-            Failure::Late => End::Late,
-            Failure::Fatal => End::Fatal,
-            Failure::Stopped => End::Stopped,
-            Failure::Gone => End::Gone,
+            AdminFailure::Status(status) => return self.refused(what, status),
+            AdminFailure::Late => ControllerEnd::Late,
+            AdminFailure::Fatal => ControllerEnd::Fatal,
+            AdminFailure::Stopped => ControllerEnd::Stopped,
+            AdminFailure::Gone => ControllerEnd::Gone,
         };
         self.stop(end);
         self.end_error(self.end().unwrap_or(end))
@@ -419,10 +425,10 @@ impl Controller {
     fn set_features(&self, admin: &mut Admin, kept: &Kept) -> Result<Vec<FeatureState>, EngineError> {
         let limit = self.limits.feature;
         kept::set_features(admin, &kept.features, limit).map_err(|(name, failure)| {
-            if failure != Failure::Late {
+            if failure != AdminFailure::Late {
                 return self.failed(name, failure, admin);
             }
-            self.stop(End::Late);
+            self.stop(ControllerEnd::Late);
             EngineError::controller(format!(
                 "{} was reset: its {name} was to be as under the kernel, and it did not answer within {} s; \
                  see the drive's health, then open the controller again",
@@ -438,7 +444,7 @@ impl Controller {
         let (shadows, events) = pages.addresses();
         match admin.execute(Command::doorbell_buffers(shadows, events), self.limits.command) {
             Ok(_) => Ok(Some(ManuallyDrop::into_inner(pages))),
-            Err(Failure::Status(_)) => {
+            Err(AdminFailure::Status(_)) => {
                 drop(ManuallyDrop::into_inner(pages));
                 Ok(None)
             }
@@ -465,7 +471,7 @@ impl Drop for Controller {
             // It is told before its buffer goes; a reset would end its use of it as well.
             features::take_host_memory(&mut self.admin(), self.limits.abort);
         }
-        self.reset(End::Closed);
+        self.reset(ControllerEnd::Closed);
         if self.has_stopped() {
             self.admin.release(); // it uses none of the memory any more
         }

@@ -1,13 +1,14 @@
 //! The engine: requests become commands on a queue pair of its own, and completions requests' ends.
 
-use super::command::{Command, Entry, Transfer};
-use super::controller::{Controller, End};
+use super::command::{Command, CompletionEntry, Transfer};
+use super::controller::{Controller, ControllerEnd};
 use super::device::{PAGE, PageRange};
 use super::dma::DmaMapping;
 use super::flights::{Flight, Flights, MOST_SLOTS};
 use super::identify::NamespaceInfo;
+use super::pairs;
 use super::prp::{self, Prepared};
-use super::queue::{QueuePair, Release, Shape};
+use super::queue::QueuePair;
 use super::waiting::Waiting;
 use crate::drain::{Drained, Leaky, drain};
 use crate::engine::{Completion, Engine, EngineError, EngineFacts, IoError, Op, Request};
@@ -28,7 +29,7 @@ struct Held {
 }
 
 /// The namespace in the terms of a command.
-struct Blocks {
+struct TransferLimits {
     shift: u8,
     /// The bits of an offset or a length that must be zero.
     mask: u64,
@@ -39,7 +40,7 @@ struct Blocks {
 
 pub(crate) struct NvmeUser {
     held: Leaky<Held>,
-    blocks: Blocks,
+    limits: TransferLimits,
     flights: Flights,
     /// By slot, the second entries of commands of more than a page; none where a list has more than a page of
     /// its own.
@@ -51,16 +52,16 @@ pub(crate) struct NvmeUser {
     looks: u32,
     /// When the commands in flight grow older next.
     next_age: Instant,
-    finished: Option<Finish>,
+    finished: Option<EngineEnd>,
     /// True when the kernel wants the device back.
     asked_back: Arc<AtomicBool>,
 }
 
 /// Why an engine does no more.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Finish {
+enum EngineEnd {
     /// The controller has ended.
-    Ended(End),
+    Ended(ControllerEnd),
     /// The kernel wants the device back; the controller goes on.
     AskedBack,
 }
@@ -100,12 +101,13 @@ impl NvmeUser {
             DmaMapping::new(controller.device(), &PageRange { base, len, is_huge: pool.is_huge() })?;
         let flights = Flights::new(pool.slots(), iodepth);
         let interrupts = mode == UserCompletion::Interrupt;
-        let (mut pair, event) = controller.create_pair(shape(pool, iodepth, interrupts), interrupts)?;
+        let (mut pair, event) =
+            controller.create_pair(pairs::layout(pool, iodepth, interrupts), interrupts)?;
         pair.submission.prepare(Command::transfers(namespace.nsid));
-        let prepared = prepare(&pair, &buffers, pool);
+        let prepared = pairs::prepare(&pair, &buffers, pool);
         // Where waits sleep they are few, and a clock read is little beside them.
         let look_every = if matches!(mode, UserCompletion::Poll(_)) { 1 << 12 } else { 1 << 6 };
-        let blocks = Blocks {
+        let limits = TransferLimits {
             shift: namespace.lba_shift,
             mask: (1 << namespace.lba_shift) - 1,
             most: controller
@@ -117,7 +119,7 @@ impl NvmeUser {
         let held = Held { pair, buffers, pool: Rc::clone(pool), controller: Arc::clone(controller) };
         let mut engine = NvmeUser {
             held: Leaky::new(held),
-            blocks,
+            limits,
             flights,
             prepared,
             waiting: Waiting::polling(),
@@ -138,16 +140,16 @@ impl NvmeUser {
     #[inline(never)]
     fn push_one(&mut self, request: &Request) -> Result<usize, EngineError> {
         let Request { op, slot, len, offset, tag } = *request;
-        if offset & self.blocks.mask != 0 {
+        if offset & self.limits.mask != 0 {
             return self.refuse(request);
         }
-        if op == Op::Write && !self.blocks.writable {
+        if op == Op::Write && !self.limits.writable {
             return self.refuse(request);
         }
         let Some(prps) = self.flights.prps(slot, len) else { return self.push_other_len(request) };
         self.held.pool.start_known(slot)?;
         self.flights.start(slot, tag, len);
-        let shift = self.blocks.shift;
+        let shift = self.limits.shift;
         self.held.pair.submission.push_transfer(Transfer {
             write: op == Op::Write,
             id: slot.0 as u16,
@@ -162,7 +164,7 @@ impl NvmeUser {
     #[inline(never)]
     fn push_other_len(&mut self, request: &Request) -> Result<usize, EngineError> {
         let Request { slot, len, .. } = *request;
-        if u64::from(len) & self.blocks.mask != 0 || len.wrapping_sub(1) >= self.blocks.most {
+        if u64::from(len) & self.limits.mask != 0 || len.wrapping_sub(1) >= self.limits.most {
             return self.refuse(request);
         }
         // Taken for as long as its list may be written: no command in flight has it then.
@@ -202,13 +204,13 @@ impl NvmeUser {
     }
 
     #[cold]
-    fn push_nothing(&self, finish: Finish) -> Result<usize, EngineError> {
+    fn push_nothing(&self, finish: EngineEnd) -> Result<usize, EngineError> {
         Err(self.finish_error(finish))
     }
 
     #[cold]
     fn refuse(&self, request: &Request) -> Result<usize, EngineError> {
-        let Blocks { shift, most, writable, .. } = self.blocks;
+        let TransferLimits { shift, most, writable, .. } = self.limits;
         let address = self.held.controller.address();
         if request.op == Op::Write && !writable {
             let reading = format!("{address} was opened for reading: open its target for writing");
@@ -261,10 +263,10 @@ impl NvmeUser {
         self.age();
         self.looks = self.looks.wrapping_add(1);
         if self.looks.is_multiple_of(LOOKS) {
-            self.finished = self.held.controller.look().map(Finish::Ended);
+            self.finished = self.held.controller.look().map(EngineEnd::Ended);
         }
         if self.asked_back.load(Ordering::Relaxed) {
-            self.finished = Some(Finish::AskedBack);
+            self.finished = Some(EngineEnd::AskedBack);
         }
     }
 
@@ -283,27 +285,27 @@ impl NvmeUser {
         let old = self.flights.grow_older(AGES);
         let after_abort = limits.abort.div_duration_f64(period).ceil() as u32;
         if old.iter().any(|(_, age)| *age > AGES + 1 + after_abort) {
-            controller.reset(End::Late);
+            controller.reset(ControllerEnd::Late);
         }
         for (id, _) in old.iter().filter(|(_, age)| *age == AGES + 1) {
             controller.abort(self.held.pair.id, *id);
         }
-        self.finished = controller.end().map(Finish::Ended);
+        self.finished = controller.end().map(EngineEnd::Ended);
     }
 
     /// Why the engine does no more, in words.
     #[cold]
-    fn finish_error(&self, finish: Finish) -> EngineError {
+    fn finish_error(&self, finish: EngineEnd) -> EngineError {
         match finish {
-            Finish::Ended(end) => self.held.controller.end_error(end),
-            Finish::AskedBack => self.held.controller.asked_back_error(),
+            EngineEnd::Ended(end) => self.held.controller.end_error(end),
+            EngineEnd::AskedBack => self.held.controller.asked_back_error(),
         }
     }
 
     /// Ends what is in flight after the controller's end; once all was handed out, the error that says why.
     #[cold]
-    fn give_up(&mut self, finish: Finish, done: &mut Vec<Completion>) -> Result<(), EngineError> {
-        let Finish::Ended(end) = finish else { return Err(self.finish_error(finish)) };
+    fn give_up(&mut self, finish: EngineEnd, done: &mut Vec<Completion>) -> Result<(), EngineError> {
+        let EngineEnd::Ended(end) = finish else { return Err(self.finish_error(finish)) };
         if self.reap_late(done) > 0 {
             return Ok(()); // what had ended before
         }
@@ -324,10 +326,10 @@ impl NvmeUser {
     #[cold]
     fn quiet(&mut self) {
         if self.asked_back.load(Ordering::Relaxed) {
-            self.finished = Some(Finish::AskedBack);
+            self.finished = Some(EngineEnd::AskedBack);
             return;
         }
-        self.finished = self.held.controller.look().map(Finish::Ended);
+        self.finished = self.held.controller.look().map(EngineEnd::Ended);
         if self.finished.is_none() && self.in_flight() > 0 {
             self.held.pair.ring_if_behind();
             self.age();
@@ -404,7 +406,7 @@ impl NvmeUser {
 #[inline(always)]
 fn next_ended(pair: &mut QueuePair, pool: &Pool, flights: &mut Flights) -> Option<Completion> {
     loop {
-        let Entry { id, status, .. } = pair.completion.take();
+        let CompletionEntry { id, status, .. } = pair.completion.take();
         if let Some(Flight { tag, len, .. }) = flights.end(id) {
             let slot = Slot(id.into());
             pool.finish(slot);
@@ -421,36 +423,6 @@ fn next_ended(pair: &mut QueuePair, pool: &Pool, flights: &mut Flights) -> Optio
 #[cold]
 fn failed(status: u16) -> Result<u32, IoError> {
     Err(IoError::Nvme(status))
-}
-
-/// Entries of a queue, at the least, where the drive has as many: in a long one the doorbell of completions
-/// is rung seldom, and a shadow doorbell seldom begins anew, at which the register must be written.
-const ENTRIES: u32 = 256;
-
-/// What can be prepared for commands of more than a page, for each slot.
-fn prepare(pair: &QueuePair, buffers: &DmaMapping, pool: &Pool) -> Box<[Prepared]> {
-    let prepared = (0..pool.slots()).map(|slot| {
-        let at = pool.offset(Slot(slot));
-        let list = || pair.list(slot as u16);
-        // SAFETY: the list is as long as the longest transfer needs, and no command is in flight yet; where
-        // this is prepared, lists are not written again.
-        unsafe { Prepared::new(&buffers.pages()[at / PAGE..], at % PAGE, pool.slot_len() as usize, list) }
-    });
-    prepared.collect::<Option<_>>().unwrap_or_default()
-}
-
-/// The queue pair of an engine.
-fn shape(pool: &Pool, iodepth: u32, interrupts: bool) -> Shape {
-    let least = iodepth + 1;
-    Shape {
-        depth: iodepth,
-        submissions: least.max(ENTRIES),
-        completions: (2 * least).max(ENTRIES),
-        // A drive that interrupts is told at once what was taken: some wait for it with the next interrupt.
-        release: if interrupts { Release::AtOnce } else { Release::Seldom },
-        lists: pool.slots(),
-        list_len: prp::list_len(pool.slot_len() as usize),
-    }
 }
 
 impl Engine for NvmeUser {

@@ -6,7 +6,7 @@
 //! figure 275; Linux, drivers/nvme/host/pci.c (`nvme_setup_host_mem`) and core.c (`nvme_configure_apst`,
 //! `nvme_apst_get_transition_time`).
 
-use super::admin::{Admin, Failure};
+use super::admin::{Admin, AdminFailure};
 use super::command::Command;
 use super::device::{Device, HugePages, PAGE};
 use super::dma::DmaMemory;
@@ -96,7 +96,7 @@ pub(super) fn give_host_memory(
     says: &ControllerData<'_>,
     most_bytes: u64,
     limit: Duration,
-) -> Result<HostMemory, Failure> {
+) -> Result<HostMemory, AdminFailure> {
     let (asked, least) = (says.host_memory_preferred(), says.host_memory_least());
     let refused = |reason: String| Ok(HostMemory::Refused { asked, reason });
     if asked == 0 {
@@ -138,7 +138,7 @@ pub(super) fn give_host_memory(
     admin.host_memory = Some([memory, list]);
     match admin.execute(Command::host_memory(pages, list_at, parts.len() as u32), limit) {
         Ok(_) => Ok(HostMemory::Given(given)),
-        Err(Failure::Status(status)) => {
+        Err(AdminFailure::Status(status)) => {
             admin.host_memory = None;
             refused(format!("it refuses it after all (NVMe status {status:#x})"))
         }
@@ -274,7 +274,7 @@ pub(super) fn set_apst(
     says: &ControllerData<'_>,
     rules: ApstRules,
     limit: Duration,
-) -> Result<Apst, Failure> {
+) -> Result<Apst, AdminFailure> {
     if !says.has_apst() {
         return Ok(Apst::Unsupported);
     }
@@ -293,7 +293,7 @@ pub(super) fn set_apst(
     }
     match admin.tell(|data| Command::apst(is_on, data), &data, limit) {
         Ok(_) => Ok(off.map_or(Apst::On(states), |reason| Apst::Off(reason.to_owned()))),
-        Err(Failure::Status(status)) => {
+        Err(AdminFailure::Status(status)) => {
             Ok(Apst::Off(format!("it refuses its table (NVMe status {status:#x})")))
         }
         Err(failure) => Err(failure),

@@ -4,7 +4,7 @@
 //! Sources: NVM Express Base Specification 2.0, sections 5.15 (Get Features) and 5.27 (Set Features); Linux,
 //! drivers/base/power/sysfs.c (`pm_qos_latency_tolerance_us`).
 
-use super::admin::{Admin, Failure};
+use super::admin::{Admin, AdminFailure};
 use super::command::Command;
 use std::fmt;
 use std::time::Duration;
@@ -83,12 +83,12 @@ pub(super) fn set_features(
     admin: &mut Admin,
     features: &[KeptFeature],
     limit: Duration,
-) -> Result<Vec<FeatureState>, (&'static str, Failure)> {
+) -> Result<Vec<FeatureState>, (&'static str, AdminFailure)> {
     let set = |&kept: &KeptFeature| set_feature(admin, kept, limit).map_err(|failure| (kept.name, failure));
     features.iter().map(set).collect()
 }
 
-fn set_feature(admin: &mut Admin, kept: KeptFeature, limit: Duration) -> Result<FeatureState, Failure> {
+fn set_feature(admin: &mut Admin, kept: KeptFeature, limit: Duration) -> Result<FeatureState, AdminFailure> {
     let mut stands = get(admin, kept, limit)?;
     let mut refusal = None;
     if stands != Ok(kept.value) {
@@ -98,16 +98,16 @@ fn set_feature(admin: &mut Admin, kept: KeptFeature, limit: Duration) -> Result<
     Ok(FeatureState { kept, stands, refusal })
 }
 
-fn get(admin: &mut Admin, feature: KeptFeature, limit: Duration) -> Result<Result<u32, u16>, Failure> {
+fn get(admin: &mut Admin, feature: KeptFeature, limit: Duration) -> Result<Result<u32, u16>, AdminFailure> {
     let told = answer(admin.execute(Command::get_feature(feature.id), limit))?;
     Ok(told.map(|value| value & feature.mask))
 }
 
 /// A refusal is an answer, no failure.
-fn answer(outcome: Result<u32, Failure>) -> Result<Result<u32, u16>, Failure> {
+fn answer(outcome: Result<u32, AdminFailure>) -> Result<Result<u32, u16>, AdminFailure> {
     match outcome {
         Ok(value) => Ok(Ok(value)),
-        Err(Failure::Status(status)) => Ok(Err(status)),
+        Err(AdminFailure::Status(status)) => Ok(Err(status)),
         Err(failure) => Err(failure),
     }
 }

@@ -1,15 +1,49 @@
-//! The queue pairs of a controller: made for an engine, or for one flush, and deleted again.
+//! The queue pairs of a controller: laid out and made for an engine, or for one flush, and deleted again.
 
-use super::admin::{Admin, Failure};
+use super::admin::{Admin, AdminFailure};
 use super::command::Command;
-use super::controller::{Controller, End};
+use super::controller::{Controller, ControllerEnd};
+use super::device::PAGE;
+use super::dma::DmaMapping;
 use super::irq;
-use super::queue::{Doorbells, MOST_ENTRIES, QueuePair, Shape};
+use super::prp::{self, Prepared};
+use super::queue::{Doorbells, MOST_ENTRIES, PairLayout, QueuePair, Release};
 use crate::engine::EngineError;
+use crate::pool::{Pool, Slot};
 use std::mem::ManuallyDrop;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+/// Entries of a queue, at the least, where the drive has as many: in a long one the doorbell of completions
+/// is rung seldom, and a shadow doorbell seldom begins anew, at which the register must be written.
+const ENTRIES: u32 = 256;
+
+/// What can be prepared for commands of more than a page, for each slot.
+pub(super) fn prepare(pair: &QueuePair, buffers: &DmaMapping, pool: &Pool) -> Box<[Prepared]> {
+    let prepared = (0..pool.slots()).map(|slot| {
+        let at = pool.offset(Slot(slot));
+        let list = || pair.list(slot as u16);
+        // SAFETY: the list is as long as the longest transfer needs, and no command is in flight yet; where
+        // this is prepared, lists are not written again.
+        unsafe { Prepared::new(&buffers.pages()[at / PAGE..], at % PAGE, pool.slot_len() as usize, list) }
+    });
+    prepared.collect::<Option<_>>().unwrap_or_default()
+}
+
+/// The queue pair of an engine.
+pub(super) fn layout(pool: &Pool, iodepth: u32, interrupts: bool) -> PairLayout {
+    let least = iodepth + 1;
+    PairLayout {
+        depth: iodepth,
+        submissions: least.max(ENTRIES),
+        completions: (2 * least).max(ENTRIES),
+        // A drive that interrupts is told at once what was taken: some wait for it with the next interrupt.
+        release: if interrupts { Release::AtOnce } else { Release::Seldom },
+        lists: pool.slots(),
+        list_len: prp::list_len(pool.slot_len() as usize),
+    }
+}
 
 impl Controller {
     /// Makes what was written to a namespace last, by a queue pair of its own; waits for it.
@@ -17,7 +51,7 @@ impl Controller {
     /// # Errors
     /// Every queue pair is in use; the controller fails the command, or does not end it in time and is reset.
     pub fn flush(&self, nsid: u32) -> Result<(), EngineError> {
-        let (pair, _) = self.create_pair(Shape::least(1), false)?;
+        let (pair, _) = self.create_pair(PairLayout::least(1), false)?;
         let mut pair = ManuallyDrop::new(pair);
         pair.submission.push(Command::flush(nsid).with_id(0));
         pair.submission.ring();
@@ -33,7 +67,7 @@ impl Controller {
         };
         let id = pair.id;
         if status.is_none() {
-            self.reset(End::Late);
+            self.reset(ControllerEnd::Late);
         }
         if self.delete_pair(id) {
             drop(ManuallyDrop::into_inner(pair)); // the controller has forgotten the queues
@@ -41,14 +75,14 @@ impl Controller {
         match status {
             Some(0) => Ok(()),
             Some(status) => Err(self.refused("a flush", status)),
-            None => Err(self.end_error(self.end().unwrap_or(End::Late))),
+            None => Err(self.end_error(self.end().unwrap_or(ControllerEnd::Late))),
         }
     }
 
     /// A queue pair of its own for the caller and, where it shall interrupt, the event that it signals.
     pub(super) fn create_pair(
         &self,
-        shape: Shape,
+        shape: PairLayout,
         interrupts: bool,
     ) -> Result<(QueuePair, Option<Arc<OwnedFd>>), EngineError> {
         let most = self.capabilities.most_entries().min(MOST_ENTRIES);
@@ -79,7 +113,7 @@ impl Controller {
         &self,
         admin: &mut Admin,
         id: u16,
-        shape: Shape,
+        shape: PairLayout,
         interrupts: bool,
     ) -> Result<(QueuePair, Option<Arc<OwnedFd>>), EngineError> {
         // The admin queue polls, so the first vector is the first pair's.
@@ -95,8 +129,10 @@ impl Controller {
             .and_then(|_| {
                 let made =
                     admin.execute(Command::create_submission_queue(id, shape.submissions, submission), limit);
-                if let Err(Failure::Status(_)) = made {
-                    admin.execute(Command::delete_completion_queue(id), limit).map_err(|_| Failure::Late)?;
+                if let Err(AdminFailure::Status(_)) = made {
+                    admin
+                        .execute(Command::delete_completion_queue(id), limit)
+                        .map_err(|_| AdminFailure::Late)?;
                 }
                 made
             });
@@ -143,7 +179,7 @@ impl Controller {
                 admin.free_pairs.push(id);
                 return true;
             }
-            self.stop(End::Closed);
+            self.stop(ControllerEnd::Closed);
         }
         self.has_stopped()
     }

@@ -3,7 +3,7 @@
 //! Sources: NVM Express Base Specification 2.0, sections 3.3 (queues) and 4.2 (completions), and annex B.5
 //! (shadow doorbells); PCIe Transport Specification 1.0, section 3.1.2 (doorbells).
 
-use super::command::{COMMAND_LEN, Command, ENTRY_LEN, Entry, Transfer};
+use super::command::{COMMAND_LEN, COMPLETION_LEN, Command, CompletionEntry, Transfer};
 use super::device::{Device, PAGE};
 use super::dma::DmaMemory;
 use super::prp::List;
@@ -162,15 +162,15 @@ impl Doorbell {
 }
 
 /// The submission queue of a pair. Its owner keeps fewer commands in flight than it has entries.
-pub(super) struct Submission {
+pub(super) struct SubmissionQueue {
     base: NonNull<Command>,
     entries: u32,
     tail: u32,
     doorbell: Doorbell,
 }
 
-impl Submission {
-    /// Writes a command to the tail. The controller is told by [`Submission::ring`].
+impl SubmissionQueue {
+    /// Writes a command to the tail. The controller is told by [`SubmissionQueue::ring`].
     #[inline]
     pub(super) fn push(&mut self, command: Command) {
         // SAFETY: the tail is below the number of entries, all of which are in the pair's memory; the entry
@@ -179,7 +179,7 @@ impl Submission {
         self.advance();
     }
 
-    /// Has every entry begin as `command`, for [`Submission::push_transfer`]; nothing was pushed yet.
+    /// Has every entry begin as `command`, for [`SubmissionQueue::push_transfer`]; nothing was pushed yet.
     pub(super) fn prepare(&mut self, command: Command) {
         for at in 0..self.entries as usize {
             // SAFETY: the entry is in the pair's memory, and none is the controller's before the first
@@ -188,7 +188,7 @@ impl Submission {
         }
     }
 
-    /// As [`Submission::push`], into a queue of prepared entries.
+    /// As [`SubmissionQueue::push`], into a queue of prepared entries.
     #[inline]
     pub(super) fn push_transfer(&mut self, transfer: Transfer) {
         // SAFETY: the tail is below the number of entries, all of which were written by `prepare`; the entry
@@ -211,7 +211,7 @@ impl Submission {
         }
     }
 
-    /// As [`Submission::ring`] where the doorbell is a register that a store reaches; else false, and nothing
+    /// As [`SubmissionQueue::ring`] where the doorbell is a register that a store reaches; else false, and nothing
     /// was done.
     #[inline]
     pub(super) fn ring_if_plain(&mut self) -> bool {
@@ -232,7 +232,7 @@ impl Submission {
 
 /// The completion queue of a pair. It cannot overflow: the owner's commands in flight, with the entries that
 /// the controller was not given back, are fewer than its entries.
-pub(super) struct Completion {
+pub(super) struct CompletionQueue {
     base: NonNull<u8>,
     /// The end of the last entry.
     end: NonNull<u8>,
@@ -248,7 +248,7 @@ pub(super) struct Completion {
 
 const PHASE: u32 = 1 << 16;
 
-impl Completion {
+impl CompletionQueue {
     /// True if an entry is there.
     #[inline]
     pub(super) fn is_ready(&self) -> bool {
@@ -258,25 +258,25 @@ impl Completion {
     #[inline]
     fn last_dword(&self) -> u32 {
         // SAFETY: the head is one of the entries, all of which are in the pair's memory.
-        unsafe { Entry::last_dword(self.head) }
+        unsafe { CompletionEntry::last_dword(self.head) }
     }
 
-    /// The next entry, if there is one. The controller learns by [`Completion::release`] that it was taken.
+    /// The next entry, if there is one. The controller learns by [`CompletionQueue::release`] that it was taken.
     #[inline]
-    pub(super) fn next(&mut self) -> Option<Entry> {
+    pub(super) fn next(&mut self) -> Option<CompletionEntry> {
         self.is_ready().then(|| self.take())
     }
 
     /// The next entry, which is there.
     #[inline]
-    pub(super) fn take(&mut self) -> Entry {
+    pub(super) fn take(&mut self) -> CompletionEntry {
         debug_assert!(self.is_ready());
         let head = self.head;
         // SAFETY: the head is one of the entries, so that its end is not beyond theirs.
-        self.head = unsafe { head.add(ENTRY_LEN) };
+        self.head = unsafe { head.add(COMPLETION_LEN) };
         self.taken += 1;
         // SAFETY: as in `last_dword`; the caller has seen by the phase that the entry is complete.
-        let entry = unsafe { Entry::read(head, Entry::last_dword(head)) };
+        let entry = unsafe { CompletionEntry::read(head, CompletionEntry::last_dword(head)) };
         if self.head == self.end {
             self.head = self.base;
             self.phase ^= PHASE;
@@ -291,7 +291,7 @@ impl Completion {
         if self.taken >= self.release_at {
             self.taken = 0;
             let bytes = self.head.as_ptr() as usize - self.base.as_ptr() as usize;
-            self.doorbell.show((bytes / ENTRY_LEN) as u32);
+            self.doorbell.show((bytes / COMPLETION_LEN) as u32);
         }
     }
 }
@@ -314,7 +314,7 @@ pub(super) enum Release {
 
 /// How many entries and lists a pair has.
 #[derive(Clone, Copy)]
-pub(super) struct Shape {
+pub(super) struct PairLayout {
     /// Commands in flight at the most.
     pub(super) depth: u32,
     /// Entries of the submission queue, more than the depth: a full queue and an empty one must differ.
@@ -329,18 +329,18 @@ pub(super) struct Shape {
     pub(super) list_len: usize,
 }
 
-impl Shape {
+impl PairLayout {
     /// A pair of the least length, whose commands carry no lists.
-    pub(super) fn least(depth: u32) -> Shape {
+    pub(super) fn least(depth: u32) -> PairLayout {
         let (entries, release) = (depth + 1, Release::AtOnce);
-        Shape { depth, submissions: entries, completions: entries, release, lists: 0, list_len: 0 }
+        PairLayout { depth, submissions: entries, completions: entries, release, lists: 0, list_len: 0 }
     }
 
     /// The same within what a controller has, which is more than the depth.
-    pub(super) fn within(self, most_entries: u32) -> Shape {
+    pub(super) fn within(self, most_entries: u32) -> PairLayout {
         let (submissions, completions) =
             (self.submissions.min(most_entries), self.completions.min(most_entries));
-        Shape { submissions, completions, ..self }
+        PairLayout { submissions, completions, ..self }
     }
 
     /// Entries taken from which on the controller is told: with what may be in flight they leave one entry
@@ -356,8 +356,8 @@ impl Shape {
 /// A submission queue and a completion queue of one number, with the memory of the lists of their commands.
 pub(super) struct QueuePair {
     pub(super) id: u16,
-    pub(super) submission: Submission,
-    pub(super) completion: Completion,
+    pub(super) submission: SubmissionQueue,
+    pub(super) completion: CompletionQueue,
     lists_at: usize,
     list_len: usize,
     memory: DmaMemory,
@@ -373,13 +373,13 @@ impl QueuePair {
     pub(super) fn new(
         device: &Arc<dyn Device>,
         id: u16,
-        shape: Shape,
+        shape: PairLayout,
         doorbells: Doorbells<'_>,
     ) -> Result<QueuePair, EngineError> {
-        let Shape { depth, submissions, completions, lists, list_len, .. } = shape;
+        let PairLayout { depth, submissions, completions, lists, list_len, .. } = shape;
         let submission_len = submissions as usize * COMMAND_LEN;
         let completion_at = submission_len.next_multiple_of(PAGE);
-        let completion_len = completions as usize * ENTRY_LEN;
+        let completion_len = completions as usize * COMPLETION_LEN;
         let lists_at = (completion_at + completion_len).next_multiple_of(PAGE);
         let memory = DmaMemory::new(device, lists_at + lists as usize * list_len)?;
         if !memory.is_contiguous(0, completion_at) || !memory.is_contiguous(completion_at, completion_len) {
@@ -395,13 +395,13 @@ impl QueuePair {
             (memory.at(completion_at, completion_len), memory.at(completion_at + completion_len, 0));
         Ok(QueuePair {
             id,
-            submission: Submission {
+            submission: SubmissionQueue {
                 base: memory.at(0, submission_len).cast(),
                 entries: submissions,
                 tail: 0,
                 doorbell: bell(0),
             },
-            completion: Completion {
+            completion: CompletionQueue {
                 base: first,
                 end: last,
                 head: first,

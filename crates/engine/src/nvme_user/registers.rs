@@ -187,14 +187,14 @@ pub(super) fn enable(device: &dyn Device, capabilities: Capabilities) -> Result<
 
 #[cfg(test)]
 mod tests {
-    use super::super::sim::{Behaviour, Sim};
+    use super::super::sim::{Behaviour, SimController};
     use super::*;
 
     #[test]
     fn a_controller_of_nvme_2_says_itself_how_long_its_media_take() {
         // The simulated controller's CAP.TO is one unit; CRIMT stands in the upper half of CRTO.
         for (crto, ready_ms) in [(None, 500), (Some(0x0001_0078), 60_000), (Some(0xffff_0000), 500)] {
-            let sim = Sim::new(Behaviour { crto, ..Behaviour::default() }, Vec::new());
+            let sim = SimController::new(Behaviour { crto, ..Behaviour::default() }, Vec::new());
             let capabilities = require(&sim).unwrap();
             assert_eq!(capabilities.limit(true).as_millis(), ready_ms, "{crto:?}");
             assert_eq!(capabilities.limit(false).as_millis(), 500, "to stop, {crto:?}");

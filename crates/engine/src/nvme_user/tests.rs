@@ -5,7 +5,7 @@ mod features;
 mod properties;
 
 use super::controller::{Controller, Limits, Setup};
-use super::sim::{Behaviour, Seen, Sim};
+use super::sim::{Behaviour, Seen, SimController};
 use crate::engine::{Completion, Engine, EngineError, IoError, Op, Request};
 use crate::pool::{Pool, Slot};
 use crate::target::Target;
@@ -22,7 +22,7 @@ const DISK: usize = if cfg!(miri) { 1 << 16 } else { 1 << 18 };
 
 /// A controller, what it is simulated by, and what its disk holds.
 struct Bench {
-    sim: Arc<Sim>,
+    sim: Arc<SimController>,
     controller: Option<Arc<Controller>>,
     contents: Vec<u8>,
 }
@@ -55,7 +55,7 @@ impl Bench {
             block[..8].copy_from_slice(&(number * 0x9e37_79b9).to_le_bytes());
             contents.extend_from_slice(&block);
         }
-        let sim = Arc::new(Sim::new(behaviour, contents.clone()));
+        let sim = Arc::new(SimController::new(behaviour, contents.clone()));
         let controller = Controller::start("0000:01:00.0".parse().unwrap(), sim.clone(), setup).unwrap();
         Bench { sim, controller: Some(controller), contents }
     }
@@ -248,7 +248,7 @@ fn a_controller_that_polls_its_shadow_doorbells_sees_whole_commands() {
 #[test]
 fn a_controller_or_namespace_that_does_not_suit_says_why() {
     let open = |behaviour| {
-        let sim = Arc::new(Sim::new(behaviour, vec![0; DISK]));
+        let sim = Arc::new(SimController::new(behaviour, vec![0; DISK]));
         let opened = Controller::start("0000:01:00.0".parse().unwrap(), sim.clone(), &Setup::default());
         (opened, sim)
     };

@@ -1,7 +1,7 @@
 //! How an engine waits for completions: by polling, by an interrupt, or by a sleep and then polling.
 
 use super::irq::Waiter;
-use super::queue::Completion;
+use super::queue::CompletionQueue;
 use crate::engine::EngineError;
 use iopj_core::{Sleep, Spin, UserCompletion};
 use rustix::thread::{
@@ -140,7 +140,7 @@ impl Waiting {
     /// Waits until an entry may be there; false after a while without one, when it is time to look at the
     /// controller.
     #[inline]
-    pub(super) fn until_ready(&mut self, queue: &Completion) -> bool {
+    pub(super) fn until_ready(&mut self, queue: &CompletionQueue) -> bool {
         if queue.is_ready() {
             return true;
         }
@@ -212,7 +212,7 @@ impl Waiting {
 
 /// Polls until an entry is there, at most [`POLLS_A_LOOK`] times; how many polls found none.
 #[inline]
-fn polls<const PAUSE: bool>(queue: &Completion) -> u32 {
+fn polls<const PAUSE: bool>(queue: &CompletionQueue) -> u32 {
     for empty in 0..POLLS_A_LOOK {
         if queue.is_ready() {
             return empty;

@@ -1,6 +1,6 @@
 //! The target of kernel bypass: a namespace of a controller that this process drives.
 
-use super::error::TargetError;
+use super::error::{TargetError, TargetFault};
 use super::{Claims, Target, TargetKind};
 use crate::nvme_user::{Controller, NamespaceInfo};
 use std::path::Path;
@@ -33,15 +33,10 @@ impl Target {
             let numbers: Vec<String> =
                 controller.namespaces().iter().map(|other| other.nsid.to_string()).collect();
             let has = if numbers.is_empty() { "none".to_owned() } else { numbers.join(", ") };
-            return Err(TargetError::NoNamespace { path: path.to_owned(), nsid, controller: address, has });
+            return Err(TargetFault::NoNamespace { nsid, controller: address, has }.of(path));
         };
         if let Some(reason) = namespace.unusable {
-            return Err(TargetError::UnusableNamespace {
-                path: path.to_owned(),
-                nsid,
-                controller: address,
-                reason,
-            });
+            return Err(TargetFault::UnusableNamespace { nsid, controller: address, reason }.of(path));
         }
         Ok(Target {
             path: path.to_owned(),
@@ -80,8 +75,10 @@ impl Target {
     /// That the kernel's driver does not have the device, in words.
     pub(crate) fn taken(&self) -> String {
         match self.controller() {
-            Some(controller) => format!("the device {} is taken from it", controller.address()),
-            None => "the device is taken from it".to_owned(),
+            Some(controller) => {
+                format!("the device {} is taken from the kernel's driver", controller.address())
+            }
+            None => "the device is taken from the kernel's driver".to_owned(),
         }
     }
 }

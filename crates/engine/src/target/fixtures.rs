@@ -5,17 +5,17 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-pub(super) struct Tree {
+pub(super) struct SysfsTree {
     root: tempfile::TempDir,
 }
 
-impl Tree {
-    pub(super) fn new() -> Tree {
+impl SysfsTree {
+    pub(super) fn new() -> SysfsTree {
         let root = tempfile::tempdir().unwrap();
         for dir in ["block", "dev/block", "dev/char", "class/nvme-generic", "fs/btrfs"] {
             fs::create_dir_all(root.path().join(dir)).unwrap();
         }
-        Tree { root }
+        SysfsTree { root }
     }
 
     pub(super) fn root(&self) -> &Path {

@@ -1,7 +1,7 @@
 //! Makes a file to measure on: written in full, incompressible, synced, and marked as iopj's. What the mark
 //! is stands in `header`.
 
-use super::error::TargetError;
+use super::error::{TargetError, TargetFault};
 use super::header::{FileId, HEADER_LEN, Header};
 use super::sys::{self, AlignedBuffer};
 use super::{file_logical_block, refuse_page_cache};
@@ -44,10 +44,7 @@ pub fn make_file_as(
     progress: &mut dyn FnMut(u64) -> bool,
 ) -> Result<(), TargetError> {
     if data_len == 0 {
-        return Err(TargetError::Empty {
-            path: path.to_owned(),
-            remedy: "ask for a size of at least one logical block",
-        });
+        return Err(TargetFault::Empty("ask for a size of at least one logical block").of(path));
     }
     let mut created = Unfinished::create(path)?;
     let file = open_direct(path, &created.file, data_len)?;
@@ -70,7 +67,7 @@ struct Unfinished<'a> {
 impl<'a> Unfinished<'a> {
     fn create(path: &'a Path) -> Result<Unfinished<'a>, TargetError> {
         if path.symlink_metadata().is_ok() {
-            return Err(TargetError::Exists { path: path.to_owned() });
+            return Err(TargetFault::Exists.of(path));
         }
         let mut options = OpenOptions::new();
         options.read(true).write(true).mode(0o600).custom_flags(libc::O_TMPFILE);
@@ -78,22 +75,18 @@ impl<'a> Unfinished<'a> {
             Ok(file) => return Ok(Unfinished { path, file, named: false }),
             Err(e) if matches!(e.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EISDIR | libc::EINVAL)) => {}
             Err(e) if e.kind() == io::ErrorKind::NotFound => {
-                return Err(TargetError::NotFound { path: folder(path) });
+                return Err(TargetFault::NotFound.of(&folder(path)));
             }
-            Err(e) => return Err(TargetError::opening(path, "create", false, e)),
+            Err(e) => return Err(TargetError::opening(path, "created", false, e)),
         }
         let mut options = OpenOptions::new();
         // Not with O_DIRECT: a file system without it would make the file and then refuse to open it.
         options.read(true).write(true).create_new(true).mode(0o600).custom_flags(libc::O_NOFOLLOW);
         match options.open(path) {
             Ok(file) => Ok(Unfinished { path, file, named: true }),
-            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
-                Err(TargetError::Exists { path: path.to_owned() })
-            }
-            Err(e) if e.kind() == io::ErrorKind::NotFound => {
-                Err(TargetError::NotFound { path: folder(path) })
-            }
-            Err(e) => Err(TargetError::opening(path, "create", false, e)),
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Err(TargetFault::Exists.of(path)),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Err(TargetFault::NotFound.of(&folder(path))),
+            Err(e) => Err(TargetError::opening(path, "created", false, e)),
         }
     }
 
@@ -104,9 +97,9 @@ impl<'a> Unfinished<'a> {
         match sys::link(&self.file, self.path) {
             Ok(()) => self.named = true,
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
-                return Err(TargetError::Exists { path: self.path.to_owned() });
+                return Err(TargetFault::Exists.of(self.path));
             }
-            Err(e) => return Err(TargetError::opening(self.path, "create", false, e)),
+            Err(e) => return Err(TargetError::opening(self.path, "created", false, e)),
         }
         Ok(())
     }
@@ -133,12 +126,12 @@ fn open_direct(path: &Path, created: &File, data_len: u64) -> Result<File, Targe
     refuse_page_cache(path, created)?;
     let logical_block = file_logical_block(path, created)?;
     if !data_len.is_multiple_of(logical_block.into()) {
-        return Err(TargetError::NotMultiple { path: path.to_owned(), bytes: data_len, logical_block });
+        return Err(TargetFault::NotMultiple { bytes: data_len, logical_block }.of(path));
     }
     let free = sys::free_bytes(created).map_err(TargetError::system(path, "asking for free space"))?;
     let needed = data_len.saturating_add(HEADER_LEN);
     if needed > free {
-        return Err(TargetError::NoSpace { path: path.to_owned(), needed, free });
+        return Err(TargetFault::NoSpace { needed, free }.of(path));
     }
     super::open_direct(path, created, true)
 }
@@ -153,9 +146,9 @@ fn fill(
     let write_error = |source: io::Error| match source.raw_os_error() {
         Some(libc::ENOSPC | libc::EDQUOT) => {
             let free = sys::free_bytes(file).unwrap_or(0);
-            TargetError::NoSpace { path: path.to_owned(), needed: data_len.saturating_add(HEADER_LEN), free }
+            TargetFault::NoSpace { needed: data_len.saturating_add(HEADER_LEN), free }.of(path)
         }
-        _ => TargetError::System { path: path.to_owned(), action: "writing it", source },
+        _ => TargetError::system(path, "writing it")(source),
     };
     let entropy_error = || TargetError::system(path, "drawing random bytes");
     let mut random = Xoshiro256PlusPlus::from_seed(sys::random_bytes().map_err(entropy_error())?);
@@ -168,7 +161,7 @@ fn fill(
         file.write_all_at(bytes, HEADER_LEN + done).map_err(write_error)?;
         done += length;
         if !progress(done) {
-            return Err(TargetError::Interrupted { path: path.to_owned() });
+            return Err(TargetFault::Interrupted.of(path));
         }
     }
     file.sync_data().map_err(write_error)?;

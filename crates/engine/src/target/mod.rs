@@ -24,7 +24,7 @@ mod fixtures;
 #[cfg(test)]
 mod tests;
 
-pub use error::{Fault, PassthroughFault, TakeRefusal, TargetError};
+pub use error::{DataFault, DiskUse, PassthroughFault, TakeRefusal, TargetError, TargetFault};
 pub use header::{FileId, HEADER_LEN, ParseFileIdError};
 pub use make::{make_file, make_file_as};
 pub use namespace::NvmeNamespace;
@@ -160,9 +160,9 @@ impl Target {
             WritePermission::DestroyData { device, i_know } => {
                 let node = open_node(path, true)?;
                 let kind = classify(path, &node)?;
-                let world =
-                    safety::World::here().map_err(TargetError::system(path, "reading mounts and swaps"))?;
-                let claims = safety::claim(path, &node, &kind, device, i_know, &world)?;
+                let system = safety::SystemState::read()
+                    .map_err(TargetError::system(path, "reading mounts and swaps"))?;
+                let claims = safety::claim(path, &node, &kind, device, i_know, &system)?;
                 let generic = if let Node::Generic(block) = kind { Some(block) } else { None };
                 Target::of_device(path, &node, generic, Some(claims))
             }
@@ -270,7 +270,7 @@ impl Target {
     pub fn reopen(&self) -> Result<Descriptor, TargetError> {
         let flags = if self.kind == TargetKind::NvmeGeneric { 0 } else { libc::O_DIRECT };
         let Some(file) = &self.file else {
-            return Err(TargetError::Taken { path: self.path.clone(), controller: self.taken() });
+            return Err(TargetFault::Taken(self.taken()).of(&self.path));
         };
         let file = sys::reopen(file, self.writable, flags);
         let is_device = self.kind != TargetKind::File;
@@ -339,7 +339,7 @@ const NO_CAPACITY: &str =
     "give it a capacity (zram: disksize; loop: losetup; a card reader: a card), or name another device";
 
 fn access(write: bool) -> &'static str {
-    if write { "open for writing" } else { "open for reading" }
+    if write { "opened for writing" } else { "opened for reading" }
 }
 
 fn metadata(path: &Path, node: &File) -> Result<Metadata, TargetError> {
@@ -347,14 +347,14 @@ fn metadata(path: &Path, node: &File) -> Result<Metadata, TargetError> {
 }
 
 fn open_node(path: &Path, follow: bool) -> Result<File, TargetError> {
-    sys::open_path(path, follow).map_err(|e| TargetError::opening(path, "reach", false, e))
+    sys::open_path(path, follow).map_err(|e| TargetError::opening(path, "reached", false, e))
 }
 
 /// What the path names; anything that cannot be a target is refused.
 fn classify(path: &Path, node: &File) -> Result<Node, TargetError> {
     let inode = metadata(path, node)?;
     let kind = inode.file_type();
-    let wrong = |what| TargetError::WrongKind { path: path.to_owned(), what };
+    let wrong = |what| TargetFault::WrongKind(what).of(path);
     if kind.is_file() {
         Ok(Node::File)
     } else if kind.is_block_device() {
@@ -363,7 +363,7 @@ fn classify(path: &Path, node: &File) -> Result<Node, TargetError> {
         let block = Sysfs::new(Path::new(SYSFS)).block_of_generic(inode.rdev());
         block.map(Node::Generic).ok_or_else(|| wrong("character device that is no NVMe namespace"))
     } else if kind.is_dir() {
-        Err(TargetError::Directory { path: path.to_owned() })
+        Err(TargetFault::Directory.of(path))
     } else {
         Err(wrong(if kind.is_fifo() { "fifo" } else { "socket" }))
     }
@@ -376,10 +376,10 @@ fn require_size(
     remedy: &'static str,
 ) -> Result<(), TargetError> {
     if bytes == 0 {
-        return Err(TargetError::Empty { path: path.to_owned(), remedy });
+        return Err(TargetFault::Empty(remedy).of(path));
     }
     if !bytes.is_multiple_of(logical_block.into()) {
-        return Err(TargetError::NotMultiple { path: path.to_owned(), bytes, logical_block });
+        return Err(TargetFault::NotMultiple { bytes, logical_block }.of(path));
     }
     Ok(())
 }
@@ -399,7 +399,7 @@ fn refuse_page_cache(path: &Path, node: &File) -> Result<(), TargetError> {
 fn no_direct_io(path: &Path, node: &File) -> TargetError {
     let mount = mounts::of_file(node).ok().flatten();
     let file_system = mount.map_or_else(|| "a file system".to_owned(), |mount| mount.fs_type);
-    TargetError::NoDirectIo { path: path.to_owned(), file_system }
+    TargetFault::NoDirectIo(file_system).of(path)
 }
 
 fn open_direct(path: &Path, node: &File, write: bool) -> Result<File, TargetError> {

@@ -1,7 +1,7 @@
 //! What a command to an NVMe namespace must know of it, and whether passthrough can serve it at all: blocks
 //! with metadata have a second buffer that iopj does not give. Writing commands is the engine's.
 
-use super::error::{PassthroughFault, TargetError};
+use super::error::{PassthroughFault, TargetError, TargetFault};
 use super::topology::name_of;
 use super::{Target, sys};
 use crate::nvme_user::{self, IoCounts, PageData, io_counts};
@@ -25,11 +25,7 @@ impl NvmeNamespace {
     /// # Errors
     /// Its logical block or its metadata cannot be learned, or its blocks carry metadata.
     pub(super) fn of(path: &Path, file: &File, block: &Path) -> Result<NvmeNamespace, TargetError> {
-        let refuse = |reason| TargetError::NoPassthrough {
-            path: path.to_owned(),
-            reason,
-            block_device: name_of(block),
-        };
+        let refuse = |fault| TargetFault::NoPassthrough { fault, block_device: name_of(block) }.of(path);
         let nsid = sys::nvme_nsid(file)
             .map_err(TargetError::system(path, "asking its namespace (NVME_IOCTL_ID)"))?;
         let lba_shift = lba_shift(block).map_err(refuse)?;
@@ -76,7 +72,7 @@ fn metadata_bytes(block: &Path, identify: impl FnOnce() -> io::Result<Box<PageDa
 
 #[cfg(test)]
 mod tests {
-    use super::super::fixtures::Tree;
+    use super::super::fixtures::SysfsTree;
     use super::*;
     use std::fs;
 
@@ -86,12 +82,12 @@ mod tests {
 
     #[test]
     fn the_logical_block_must_be_told() {
-        let disk = Tree::new().disk("nvme0n1", "259:0");
+        let disk = SysfsTree::new().disk("nvme0n1", "259:0");
         assert_eq!(
             lba_shift(&disk).map_err(|fault| fault.to_string()),
             Err("sysfs does not tell its logical block (queue/logical_block_size)".to_owned())
         );
-        let tree = Tree::new();
+        let tree = SysfsTree::new();
         let disk = tree.disk("nvme0n1", "259:0");
         fs::create_dir(disk.join("queue")).unwrap();
         for (text, expected) in
@@ -104,7 +100,7 @@ mod tests {
 
     #[test]
     fn metadata_is_told_by_sysfs_else_by_the_controller() {
-        let tree = Tree::new();
+        let tree = SysfsTree::new();
         let disk = tree.disk("nvme0n1", "259:0");
         let refused = metadata_bytes(&disk, || Err(io::Error::from_raw_os_error(libc::EACCES)));
         assert_eq!(refused.unwrap_err().raw_os_error(), Some(libc::EACCES));

@@ -1,7 +1,7 @@
 //! What may be written: a file that iopj made, or a whole device that nobody uses and that was named twice.
 //! Everything here looks and claims; nothing here opens for writing. Opening stands in the parent module.
 
-use super::error::TargetError;
+use super::error::{DiskUse, TargetError, TargetFault};
 use super::header::{FileId, Header};
 use super::mounts::{self, Mount};
 use super::topology::{self, Member, Sysfs};
@@ -12,23 +12,23 @@ use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-/// What the system uses its block devices for.
-pub(super) struct World {
+/// What decides whether the system uses a block device.
+pub(super) struct SystemState {
     pub(super) sysfs: Sysfs,
     pub(super) mounts: Vec<Mount>,
     /// Device numbers of the swap devices; a swap file's device is seen as mounted.
     pub(super) swaps: Vec<u64>,
 }
 
-impl World {
-    /// The system that we run on.
-    pub(super) fn here() -> io::Result<World> {
+impl SystemState {
+    /// Of the system that we run on.
+    pub(super) fn read() -> io::Result<SystemState> {
         let swaps = match fs::read_to_string("/proc/swaps") {
             Ok(text) => swap_paths(&text).iter().filter_map(|path| mounts::block_device(path)).collect(),
             Err(e) if e.kind() == io::ErrorKind::NotFound => Vec::new(), // a kernel without swap
             Err(e) => return Err(e),
         };
-        Ok(World { sysfs: Sysfs::new(Path::new("/sys")), mounts: mounts::all()?, swaps })
+        Ok(SystemState { sysfs: Sysfs::new(Path::new("/sys")), mounts: mounts::all()?, swaps })
     }
 }
 
@@ -53,7 +53,7 @@ pub(super) fn require_own_inode(path: &Path, inode: &Metadata) -> Result<(), Tar
     } else {
         return Ok(());
     };
-    Err(TargetError::NotOurs { path: path.to_owned(), reason })
+    Err(TargetFault::NotOurs(reason).of(path))
 }
 
 /// Refuses a file of `size` bytes by its header: it must be whole and carry the identity `id`.
@@ -67,11 +67,11 @@ pub(super) fn require_own_header(
         None => "it has no header of iopj".to_owned(),
         Some(header) if header.id != *id => format!("its id is {}, not {id}", header.id),
         Some(header) if header.file_len() != Some(size) => {
-            format!("its header tells another length than {size} bytes")
+            format!("its header gives another length than {size} bytes")
         }
         Some(_) => return Ok(()),
     };
-    Err(TargetError::NotOurs { path: path.to_owned(), reason })
+    Err(TargetFault::NotOurs(reason).of(path))
 }
 
 /// Claims the whole device that `node` is, or whose namespace it shows, and every block device that shows the
@@ -89,27 +89,27 @@ pub(super) fn claim(
     kind: &Node,
     device: &Path,
     i_know: bool,
-    world: &World,
+    system: &SystemState,
 ) -> Result<Vec<File>, TargetError> {
     let inode = node.metadata().map_err(TargetError::system(path, "asking what it is"))?;
     let dir = match kind {
-        Node::File => return Err(TargetError::FileToDestroy { path: path.to_owned() }),
+        Node::File => return Err(TargetFault::FileToDestroy.of(path)),
         Node::Generic(dir) => dir.clone(),
         Node::Block => {
-            let dir = world.sysfs.block_dir(inode.rdev());
+            let dir = system.sysfs.block_dir(inode.rdev());
             dir.map_err(TargetError::system(path, "looking it up in /sys/dev/block"))?
         }
     };
     require_same_device(path, &inode, device)?;
     let whole = topology::whole(&dir);
     let mut disks = vec![whole.clone()];
-    disks.extend(world.sysfs.twins(&whole));
-    refuse_use(path, world, &disks)?;
+    disks.extend(system.sysfs.twins(&whole));
+    refuse_use(path, system, &disks)?;
     if whole != dir {
-        return Err(TargetError::Partition { path: path.to_owned(), whole: topology::name_of(&whole) });
+        return Err(TargetFault::Partition(topology::name_of(&whole)).of(path));
     }
     if attribute::<u32>(&whole, "ro") == Some(1) {
-        return Err(TargetError::ReadOnly { path: path.to_owned() });
+        return Err(TargetFault::ReadOnly.of(path));
     }
     let own = matches!(kind, Node::Block).then_some(node);
     let claims: Vec<File> = disks
@@ -132,41 +132,24 @@ fn require_same_device(path: &Path, inode: &Metadata, device: &Path) -> Result<(
     if same {
         return Ok(());
     }
-    Err(TargetError::OtherDevice { named: device.to_owned(), target: path.to_owned() })
-}
-
-/// What keeps a disk from being touched.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Use {
-    /// Kernel name of what is mounted, and where.
-    Mounted(String, PathBuf),
-    /// Kernel name of the swap device.
-    Swap(String),
-    /// Kernel name of what is held, and of its holder.
-    Held(String, String),
+    Err(TargetFault::OtherDevice(device.to_owned()).of(path))
 }
 
 /// Refuses disks that are, or carry anything that is, mounted, swap or held.
-fn refuse_use(path: &Path, world: &World, disks: &[PathBuf]) -> Result<(), TargetError> {
-    let found = find_use(world, disks);
+fn refuse_use(path: &Path, system: &SystemState, disks: &[PathBuf]) -> Result<(), TargetError> {
+    let found = find_use(system, disks);
     let found = found.map_err(TargetError::system(path, "reading its numbers in /sys/block"))?;
-    let path = path.to_owned();
-    match found {
-        None => Ok(()),
-        Some(Use::Mounted(device, mount_point)) => Err(TargetError::Mounted { path, device, mount_point }),
-        Some(Use::Swap(device)) => Err(TargetError::Swap { path, device }),
-        Some(Use::Held(device, holder)) => Err(TargetError::Held { path, device, holder }),
-    }
+    found.map_or(Ok(()), |found| Err(TargetFault::InUse(found).of(path)))
 }
 
 /// What the disks, or anything that stands on them, are used for.
 ///
 /// # Errors
 /// sysfs does not know the number of one of the disks, so that nothing can be said of its use.
-pub(super) fn find_use(world: &World, disks: &[PathBuf]) -> io::Result<Option<Use>> {
+pub(super) fn find_use(system: &SystemState, disks: &[PathBuf]) -> io::Result<Option<DiskUse>> {
     let mut members = Vec::<Member>::new();
     for disk in disks {
-        let family = world.sysfs.family(disk);
+        let family = system.sysfs.family(disk);
         if family.is_empty() {
             return Err(io::ErrorKind::NotFound.into());
         }
@@ -174,17 +157,17 @@ pub(super) fn find_use(world: &World, disks: &[PathBuf]) -> io::Result<Option<Us
     }
     // The shortest mount point is the one that the user knows; others are often bind mounts of it.
     let mounted = members.iter().flat_map(|member| {
-        let on_member = |mount: &&Mount| world.sysfs.devices_of_mount(mount).contains(&member.device);
-        world.mounts.iter().filter(on_member).map(move |mount| (member, mount))
+        let on_member = |mount: &&Mount| system.sysfs.devices_of_mount(mount).contains(&member.device);
+        system.mounts.iter().filter(on_member).map(move |mount| (member, mount))
     });
     if let Some((member, mount)) = mounted.min_by_key(|(_, mount)| mount.mount_point.as_os_str().len()) {
-        return Ok(Some(Use::Mounted(member.name.clone(), mount.mount_point.clone())));
+        return Ok(Some(DiskUse::Mounted(member.name.clone(), mount.mount_point.clone())));
     }
-    if let Some(member) = members.iter().find(|member| world.swaps.contains(&member.device)) {
-        return Ok(Some(Use::Swap(member.name.clone())));
+    if let Some(member) = members.iter().find(|member| system.swaps.contains(&member.device)) {
+        return Ok(Some(DiskUse::Swap(member.name.clone())));
     }
     let held = members.iter().find_map(|member| Some((member, member.holders.first()?)));
-    Ok(held.map(|(member, holder)| Use::Held(member.name.clone(), holder.clone())))
+    Ok(held.map(|(member, holder)| DiskUse::Held(member.name.clone(), holder.clone())))
 }
 
 /// Claims one disk; `own` is its node where the user named it.
@@ -196,15 +179,15 @@ pub(super) fn claim_disk(path: &Path, disk: &Path, own: Option<&File>) -> Result
         Some(node) => node.try_clone(),
         None => sys::open_path(&node_path, true),
     };
-    let node = opened.map_err(|e| TargetError::opening(&node_path, "claim", true, e))?;
+    let node = opened.map_err(|e| TargetError::opening(&node_path, "claimed", true, e))?;
     let inode = node.metadata().map_err(TargetError::system(&node_path, "asking what it is"))?;
     if !inode.file_type().is_block_device() || Some(inode.rdev()) != topology::number(disk) {
         let source = io::Error::other("it is another device than sysfs says");
-        return Err(TargetError::System { path: node_path, action: "claiming it", source });
+        return Err(TargetError::system(&node_path, "claiming it")(source));
     }
     sys::reopen(&node, false, libc::O_EXCL).map_err(|e| match e.raw_os_error() {
-        Some(libc::EBUSY) => TargetError::Busy { path: path.to_owned(), device: name },
-        _ => TargetError::opening(&node_path, "claim", true, e),
+        Some(libc::EBUSY) => TargetFault::InUse(DiskUse::Busy(name)).of(path),
+        _ => TargetError::opening(&node_path, "claimed", true, e),
     })
 }
 
@@ -212,63 +195,63 @@ fn refuse_signature(path: &Path, claim: &File) -> Result<(), TargetError> {
     let size = sys::block_device_size(claim).map_err(TargetError::system(path, "asking its size"))?;
     let found = signature::find(claim, size).map_err(TargetError::system(path, "looking for signatures"))?;
     match found {
-        Some(signature) => Err(TargetError::Signature { path: path.to_owned(), signature }),
+        Some(signature) => Err(TargetFault::Signature(signature).of(path)),
         None => Ok(()),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::fixtures::Tree;
+    use super::super::fixtures::SysfsTree;
     use super::*;
 
-    fn world(tree: &Tree, mountinfo: &[&str], swaps: &[&str]) -> World {
+    fn system(tree: &SysfsTree, mountinfo: &[&str], swaps: &[&str]) -> SystemState {
         let mounts = mountinfo.iter().map(|line| Mount::parse(line).unwrap()).collect();
         let swaps = swaps.iter().map(|number| mounts::parse_device(number).unwrap()).collect();
-        World { sysfs: tree.sysfs(), mounts, swaps }
+        SystemState { sysfs: tree.sysfs(), mounts, swaps }
     }
 
-    fn refusal(world: &World, disk: &Path) -> String {
-        refuse_use("/dev/sdx".as_ref(), world, &[disk.to_owned()]).unwrap_err().to_string()
+    fn refusal(system: &SystemState, disk: &Path) -> String {
+        refuse_use("/dev/sdx".as_ref(), system, &[disk.to_owned()]).unwrap_err().to_string()
     }
 
     #[test]
     fn mount_on_crypt_on_a_partition_is_named_by_its_shortest_mount_point() {
-        let tree = Tree::new();
+        let tree = SysfsTree::new();
         let disk = tree.disk("sda", "8:0");
         let crypt = tree.disk("dm-0", "253:0");
         tree.stack(&crypt, &tree.partition("sda", "sda2", "8:2"));
         let lines = ["40 1 253:0 /x /var/x rw - ext4 /dev/dm-0 rw", "36 1 253:0 / / rw - ext4 /dev/dm-0 rw"];
-        let message = refusal(&world(&tree, &lines, &[]), &disk);
+        let message = refusal(&system(&tree, &lines, &[]), &disk);
         assert!(
             message.contains("`/dev/sdx` cannot be written: dm-0 is mounted on /; unmount it"),
             "{message}"
         );
         // Unmounted, the holder itself still forbids it.
-        let message = refusal(&world(&tree, &[], &[]), &disk);
-        assert!(message.contains("dm-0 stands on sda2; take dm-0 down"), "{message}");
+        let message = refusal(&system(&tree, &[], &[]), &disk);
+        assert!(message.contains("dm-0 is built on sda2; take dm-0 down"), "{message}");
     }
 
     #[test]
     fn swap_on_a_partition_is_refused() {
-        let tree = Tree::new();
+        let tree = SysfsTree::new();
         let disk = tree.disk("sda", "8:0");
         tree.partition("sda", "sda3", "8:3");
-        let message = refusal(&world(&tree, &[], &["8:3"]), &disk);
+        let message = refusal(&system(&tree, &[], &["8:3"]), &disk);
         assert!(message.contains("sda3 is used as swap; `swapoff /dev/sda3`"), "{message}");
-        assert!(refuse_use("x".as_ref(), &world(&tree, &[], &["8:19"]), &[disk]).is_ok());
+        assert!(refuse_use("x".as_ref(), &system(&tree, &[], &["8:19"]), &[disk]).is_ok());
     }
 
     #[test]
     fn mounted_namespace_is_refused_by_its_character_device_and_by_its_twin() {
         // No NVMe here: /dev/null stands in for the character device, the tree for what sysfs says of it.
         let null = Path::new("/dev/null");
-        let tree = Tree::new();
+        let tree = SysfsTree::new();
         let (block, twin) = (tree.disk("nvme0n1", "259:0"), tree.disk("nvme1n1", "259:1"));
         let kind = Node::Generic(block.clone());
         let refusal = |mount: &str| {
-            let world = world(&tree, &[mount], &[]);
-            claim(null, &File::open(null).unwrap(), &kind, null, true, &world).unwrap_err().to_string()
+            let system = system(&tree, &[mount], &[]);
+            claim(null, &File::open(null).unwrap(), &kind, null, true, &system).unwrap_err().to_string()
         };
         let message = refusal("36 1 259:0 / /home rw - xfs /dev/nvme0n1 rw");
         assert!(message.contains("nvme0n1 is mounted on /home"), "{message}");
@@ -281,7 +264,7 @@ mod tests {
 
     #[test]
     fn sibling_of_another_number_is_not_claimed() {
-        let tree = Tree::new();
+        let tree = SysfsTree::new();
         let message = claim_disk("x".as_ref(), &tree.disk("null", "1:99"), None).unwrap_err().to_string();
         assert!(message.contains("another device than sysfs says"), "{message}");
     }

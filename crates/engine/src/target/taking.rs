@@ -1,8 +1,8 @@
 //! Whether an NVMe controller may be taken from its driver, to be driven from user space. Looks and claims
 //! for a moment; changes nothing: taking and giving back are the runner's.
 
-use super::error::{TakeRefusal, TargetError};
-use super::safety::{self, Use, World};
+use super::error::{TakeRefusal, TargetError, TargetFault};
+use super::safety::{self, SystemState};
 use super::topology::{Sysfs, entries, name_of};
 use crate::nvme_user::no_iommu;
 use crate::pci::{Isolation, NVME_CLASS, PciAddress};
@@ -64,8 +64,8 @@ pub fn claim_for_taking(
     i_know_no_iommu: bool,
 ) -> Result<(TakePlan, TakeClaims), TargetError> {
     let folder = address.folder(Path::new(super::SYSFS));
-    let world = World::here().map_err(TargetError::system(&folder, "reading mounts and swaps"))?;
-    let (plan, disks) = plan_in(Path::new(super::SYSFS), &world, address, i_know_no_iommu)?;
+    let system = SystemState::read().map_err(TargetError::system(&folder, "reading mounts and swaps"))?;
+    let (plan, disks) = plan_in(Path::new(super::SYSFS), &system, address, i_know_no_iommu)?;
     let (own, twins) =
         disks.into_iter().partition::<Vec<_>, _>(|disk| plan.namespaces.contains(&name_of(disk)));
     let claims = TakeClaims { own: claim_disks(address, &own)?, twins: claim_disks(address, &twins)? };
@@ -76,7 +76,9 @@ pub fn claim_for_taking(
 pub(super) fn claim_disks(address: PciAddress, disks: &[PathBuf]) -> Result<Vec<File>, TargetError> {
     let claim = |disk: &PathBuf| {
         safety::claim_disk(disk, disk, None).map_err(|error| match error {
-            TargetError::Busy { device, .. } => TakeRefusal::Busy { address, device }.into(),
+            TargetError::Unfit { fault: TargetFault::InUse(found), .. } => {
+                TakeRefusal::InUse(address, found).into()
+            }
             other => other,
         })
     };
@@ -111,29 +113,25 @@ pub fn head_of(name: &str) -> Option<String> {
 /// The plan, and the disks that are to be claimed: what sysfs and the mounts tell.
 fn plan_in(
     sysfs: &Path,
-    world: &World,
+    system: &SystemState,
     address: PciAddress,
     i_know_no_iommu: bool,
 ) -> Result<(TakePlan, Vec<PathBuf>), TargetError> {
     let folder = address.folder(sysfs);
     let class = address.class(sysfs).ok_or(TakeRefusal::NoDevice(address))?;
     if class != NVME_CLASS {
-        return Err(TakeRefusal::NoController { address, class }.into());
+        return Err(TakeRefusal::NoController(address, class).into());
     }
     let namespaces = namespace_disks(sysfs, address);
     let mut disks = namespaces.clone();
     // Another controller may show the same namespace, and what is mounted there would be overwritten here.
     disks.extend(
-        namespaces.iter().flat_map(|disk| world.sysfs.twins(disk)).filter(|twin| !namespaces.contains(twin)),
+        namespaces.iter().flat_map(|disk| system.sysfs.twins(disk)).filter(|twin| !namespaces.contains(twin)),
     );
-    let used = safety::find_use(world, &disks);
-    match used.map_err(TargetError::system(&folder, "reading the numbers of its namespaces"))? {
-        None => {}
-        Some(Use::Mounted(device, mount_point)) => {
-            return Err(TakeRefusal::Mounted { address, device, mount_point }.into());
-        }
-        Some(Use::Swap(device)) => return Err(TakeRefusal::Swap { address, device }.into()),
-        Some(Use::Held(device, holder)) => return Err(TakeRefusal::Held { address, device, holder }.into()),
+    let used = safety::find_use(system, &disks);
+    let used = used.map_err(TargetError::system(&folder, "reading the numbers of its namespaces"))?;
+    if let Some(found) = used {
+        return Err(TakeRefusal::InUse(address, found).into());
     }
     let driver = driver_of(&folder);
     if driver.as_deref() != Some("vfio-pci") {
@@ -161,7 +159,7 @@ fn require_free_hand(sysfs: &Path, folder: &Path, address: PciAddress) -> Result
     }
     match attribute::<String>(folder, "driver_override") {
         Some(driver) if !matches!(driver.as_str(), "" | "(null)") => {
-            Err(TakeRefusal::Pinned { address, driver })
+            Err(TakeRefusal::Pinned(address, driver))
         }
         _ => Ok(()),
     }
@@ -203,7 +201,7 @@ fn require_no_iommu_mode(sysfs: &Path, address: PciAddress, i_know: bool) -> Res
         }
         None => "use a kernel built with CONFIG_VFIO_NOIOMMU, or switch the IOMMU on",
     };
-    Err(TakeRefusal::NoIommuMode { address, remedy })
+    Err(TakeRefusal::NoIommuMode(address, remedy))
 }
 
 #[cfg(test)]

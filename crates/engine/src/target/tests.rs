@@ -146,7 +146,7 @@ fn file_that_is_not_our_own_is_not_written() {
     fs::remove_file(at("second")).unwrap();
     let file = fs::OpenOptions::new().write(true).open(&path).unwrap();
     file.write_all_at(&[1; 4096], 2 << 20).unwrap();
-    assert_says(&own_refusal(&path, &id), &["its header tells another length than 2101248 bytes"]);
+    assert_says(&own_refusal(&path, &id), &["its header gives another length than 2101248 bytes"]);
     let target = Target::open(&path).unwrap();
     assert_eq!((target.file_id(), target.data_offset(), target.data_len()), (None, 0, 2_101_248));
     file.set_len(2 << 20).unwrap();
@@ -160,7 +160,7 @@ fn file_that_is_not_our_own_is_not_written() {
 fn what_cannot_be_a_target_is_refused() {
     let folder = folder();
     let at = |name: &str| folder.path().join(name);
-    assert_says(&refusal(&at("nothing")), &["there is no target `", "/nothing`: name a file"]);
+    assert_says(&refusal(&at("nothing")), &["/nothing` does not exist: name a file"]);
     assert_says(&refusal(folder.path()), &["is a directory: name a file in it"]);
     let name = std::ffi::CString::new(at("fifo").to_str().unwrap()).unwrap();
     // SAFETY: the name is a C string.
@@ -173,11 +173,11 @@ fn what_cannot_be_a_target_is_refused() {
         &["`/dev/null` is a character device that is no NVMe namespace"],
     );
     written(&at("empty"), 0);
-    assert_says(&refusal(&at("empty")), &["holds no byte: name a file with data"]);
+    assert_says(&refusal(&at("empty")), &["is empty: name a file with data"]);
     written(&at("small"), 100);
-    assert_says(&refusal(&at("small")), &["has 100 bytes, which is no multiple of the logical block of"]);
+    assert_says(&refusal(&at("small")), &["has 100 bytes, which is not a multiple of the logical block of"]);
     written(&at("odd"), 8193);
-    assert_says(&refusal(&at("odd")), &["has 8193 bytes, which is no multiple of the logical block of"]);
+    assert_says(&refusal(&at("odd")), &["has 8193 bytes, which is not a multiple of the logical block of"]);
 }
 
 #[test]
@@ -239,11 +239,11 @@ fn tmpfs_is_refused_to_read_and_to_make() {
     written(&path, 8192);
     assert_says(
         &refusal(&path),
-        &["lies on tmpfs, which has no direct I/O", "name a file on a disk's file system"],
+        &["is on tmpfs, which has no direct I/O", "name a file on a disk's file system"],
     );
     fs::remove_file(&path).unwrap();
     let message = make_file(&path, 4096, &mut |_| true).unwrap_err().to_string();
-    assert_says(&message, &["lies on tmpfs"]);
+    assert_says(&message, &["is on tmpfs"]);
     assert!(!path.exists());
 }
 
@@ -252,18 +252,18 @@ fn file_that_cannot_be_made_leaves_nothing() {
     let folder = folder();
     let path = folder.path().join("data");
     let make = |path: &Path, len, go_on| make_file(path, len, &mut |_| go_on).unwrap_err().to_string();
-    assert_says(&make(&path, 0, true), &["holds no byte: ask for a size"]);
-    assert_says(&make(&path, 1000, true), &["has 1000 bytes, which is no multiple"]);
+    assert_says(&make(&path, 0, true), &["is empty: ask for a size"]);
+    assert_says(&make(&path, 1000, true), &["has 1000 bytes, which is not a multiple"]);
     assert_says(
         &make(&path, 1 << 60, true),
         &["needs 1152921504607895552 bytes and its file system has", "make room"],
     );
     assert_says(&make(&path, u64::MAX - 4095, true), &["needs 18446744073709551615 bytes"]);
-    assert_says(&make(&path, 2 << 20, false), &["was interrupted: it was removed"]);
+    assert_says(&make(&path, 2 << 20, false), &["was removed: making it was interrupted"]);
     assert!(!path.exists());
-    assert_says(&make(&path.join("x"), 4096, true), &["there is no target"]);
+    assert_says(&make(&path.join("x"), 4096, true), &["does not exist"]);
     fs::write(&path, "kept").unwrap();
-    assert_says(&make(&path, 4096, true), &["exists: name a path where nothing stands"]);
+    assert_says(&make(&path, 4096, true), &["already exists: name a path that does not"]);
     assert_eq!(fs::read(&path).unwrap(), b"kept");
     symlink(folder.path().join("elsewhere"), folder.path().join("link")).unwrap();
     assert_says(&make(&folder.path().join("link"), 4096, true), &["exists"]);
@@ -293,11 +293,17 @@ fn missing_permission_is_named_with_its_remedy() {
     let path = folder.path().join("data");
     make(&path, 4096);
     let message = as_nobody(|| refusal(&path));
-    assert_says(&message, &["you may not open for reading `", "change its owner or mode, or run as root"]);
+    assert_says(
+        &message,
+        &["cannot be opened for reading: permission denied", "change its owner or mode, or run as root"],
+    );
     let device = Path::new("/dev/loop-control").with_file_name("loop0");
     if have(device.exists(), "/dev/loop0") {
         let message = as_nobody(|| refusal(&device));
-        assert_says(&message, &["you may not open for reading `/dev/loop0`", "join the group", "`disk`"]);
+        assert_says(
+            &message,
+            &["`/dev/loop0` cannot be opened for reading: permission denied", "join the group", "`disk`"],
+        );
     }
 }
 
@@ -312,7 +318,7 @@ fn zram_warns_of_what_it_does_not_store() {
     let dir = Path::new("/sys/block/zram0");
     let size = attribute::<u64>(dir, "disksize").unwrap();
     if size == 0 {
-        assert_says(&refusal(zram), &["`/dev/zram0` holds no byte: give it a capacity (zram: disksize"]);
+        assert_says(&refusal(zram), &["`/dev/zram0` is empty: give it a capacity (zram: disksize"]);
         return;
     }
     let target = Target::open(zram).unwrap();
@@ -321,7 +327,7 @@ fn zram_warns_of_what_it_does_not_store() {
 
 #[test]
 fn zram_warning_and_discard_warning_depend_on_sysfs() {
-    let tree = fixtures::Tree::new();
+    let tree = fixtures::SysfsTree::new();
     let disk = tree.disk("zram0", "253:0");
     fs::create_dir(disk.join("queue")).unwrap();
     fs::write(disk.join("queue/discard_max_bytes"), "4096\n").unwrap();

@@ -196,15 +196,15 @@ pub(super) fn entries(dir: &Path) -> Vec<PathBuf> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::fixtures::Tree;
+    use super::super::fixtures::SysfsTree;
     use super::*;
     use std::os::unix::fs::symlink;
 
-    fn leaves(tree: &Tree, number: &str) -> Vec<String> {
+    fn leaves(tree: &SysfsTree, number: &str) -> Vec<String> {
         leaf_devices(tree.root(), mounts::parse_device(number).unwrap()).unwrap()
     }
 
-    fn family(tree: &Tree, dir: &Path) -> Vec<String> {
+    fn family(tree: &SysfsTree, dir: &Path) -> Vec<String> {
         let mut names: Vec<String> = tree.sysfs().family(dir).into_iter().map(|member| member.name).collect();
         names.sort();
         names
@@ -212,7 +212,7 @@ mod tests {
 
     #[test]
     fn partition_leads_to_its_disk_and_a_disk_to_itself() {
-        let tree = Tree::new();
+        let tree = SysfsTree::new();
         let disk = tree.disk("sda", "8:0");
         let partition = tree.partition("sda", "sda1", "8:1");
         tree.disk("loop0", "7:0");
@@ -225,7 +225,7 @@ mod tests {
 
     #[test]
     fn crypt_on_a_partition_leads_to_the_disk_and_is_family() {
-        let tree = Tree::new();
+        let tree = SysfsTree::new();
         let disk = tree.disk("vda", "254:0");
         let partition = tree.partition("vda", "vda2", "254:2");
         let crypt = tree.disk("dm-0", "253:0");
@@ -241,7 +241,7 @@ mod tests {
 
     #[test]
     fn lvm_over_md_and_a_disk_leads_to_all_disks_once() {
-        let tree = Tree::new();
+        let tree = SysfsTree::new();
         let (a, b, c) = (tree.disk("sda", "8:0"), tree.disk("sdb", "8:16"), tree.disk("sdc", "8:32"));
         let (a1, b1) = (tree.partition("sda", "sda1", "8:1"), tree.partition("sdb", "sdb1", "8:17"));
         let (md, lv) = (tree.disk("md0", "9:0"), tree.disk("dm-1", "253:1"));
@@ -255,7 +255,7 @@ mod tests {
 
     #[test]
     fn multipath_head_leads_to_its_own_paths() {
-        let tree = Tree::new();
+        let tree = SysfsTree::new();
         for (name, number) in [
             ("nvme1n2", "259:0"),
             ("nvme1c0n2", "259:1"),
@@ -273,7 +273,7 @@ mod tests {
 
     #[test]
     fn circle_of_devices_ends() {
-        let tree = Tree::new();
+        let tree = SysfsTree::new();
         let (a, b) = (tree.disk("dm-0", "253:0"), tree.disk("dm-1", "253:1"));
         tree.stack(&a, &b);
         tree.stack(&b, &a);
@@ -283,7 +283,7 @@ mod tests {
 
     #[test]
     fn generic_device_belongs_to_the_block_device_of_its_namespace() {
-        let tree = Tree::new();
+        let tree = SysfsTree::new();
         let block = tree.disk("nvme3n1", "259:0");
         tree.generic("ng3n1", "237:4");
         let number = mounts::parse_device("237:4").unwrap();
@@ -293,7 +293,7 @@ mod tests {
 
     #[test]
     fn twins_show_the_same_namespace() {
-        let tree = Tree::new();
+        let tree = SysfsTree::new();
         let (a, b, c) =
             (tree.disk("nvme0n1", "259:0"), tree.disk("nvme1n1", "259:1"), tree.disk("nvme2n1", "259:2"));
         let hidden = tree.disk("nvme0c0n1", "259:3");
@@ -307,7 +307,7 @@ mod tests {
 
     #[test]
     fn twins_are_two_paths_to_one_scsi_unit() {
-        let tree = Tree::new();
+        let tree = SysfsTree::new();
         let disks =
             ["sda", "sdb", "sdc", "sdd"].map(|name| tree.disk(name, &format!("8:{}", name.as_bytes()[2])));
         for (dir, wwid) in disks.iter().zip(["naa.5000c5001", "naa.5000c5001", "naa.5000c5002", ""]) {
@@ -323,7 +323,7 @@ mod tests {
 
     #[test]
     fn btrfs_mount_lies_on_all_its_devices() {
-        let tree = Tree::new();
+        let tree = SysfsTree::new();
         let devices = tree.root().join("fs/btrfs/0f0f/devices");
         fs::create_dir_all(&devices).unwrap();
         for (name, number) in [("sda", "8:0"), ("sdb", "8:16")] {

@@ -13,25 +13,25 @@ use std::rc::Rc;
 const DATA_LEN: u64 = 1 << 20;
 
 /// A target with known contents.
-pub(crate) struct Place {
-    target: Target,
+pub(crate) struct TestTarget {
+    opened: Target,
     contents: Vec<u8>,
     file: Option<PathBuf>,
     _folder: tempfile::TempDir,
     _device: Option<LoopDevice>,
 }
 
-/// An engine to be tested: a path on a place, or the simulated one.
+/// An engine to be tested: a path on a target, or the simulated one.
 pub(crate) struct Subject {
     pub(crate) name: String,
     pub(crate) path: Option<IoPath>,
-    place: Rc<Place>,
+    target: Rc<TestTarget>,
 }
 
 impl Subject {
     pub(crate) fn open(&self, pool: &Rc<Pool>, iodepth: u32) -> Box<dyn Engine> {
         match self.path {
-            Some(path) => iopj_engine::open(path, &self.place.target, pool, iodepth)
+            Some(path) => iopj_engine::open(path, &self.target.opened, pool, iodepth)
                 .unwrap_or_else(|error| panic!("{}: {error}", self.name)),
             None => Box::new(Sim::open(
                 pool,
@@ -46,24 +46,24 @@ impl Subject {
     }
 
     pub(crate) fn blocks(&self) -> u64 {
-        self.place.target.data_len() / 4096
+        self.target.opened.data_len() / 4096
     }
 
     pub(crate) fn offset(&self, block: u64) -> u64 {
-        self.place.target.data_offset() + block * 4096
+        self.target.opened.data_offset() + block * 4096
     }
 
     pub(crate) fn end(&self) -> u64 {
-        self.place.target.data_offset() + self.place.target.data_len()
+        self.target.opened.data_offset() + self.target.opened.data_len()
     }
 
     pub(crate) fn is_file(&self) -> bool {
-        self.place.file.is_some()
+        self.target.file.is_some()
     }
 
     pub(crate) fn expected(&self, block: u64) -> &[u8] {
         let start = self.offset(block) as usize;
-        &self.place.contents[start..start + 4096]
+        &self.target.contents[start..start + 4096]
     }
 
     /// The simulated engine moves no data, so only some of the tests mean anything for it.
@@ -80,19 +80,19 @@ impl Subject {
 
     /// The target once more, for writing, where it is a file that iopj made.
     pub(crate) fn writable(&self) -> Option<Target> {
-        let (file, id) = (self.place.file.as_ref()?, self.place.target.file_id()?);
+        let (file, id) = (self.target.file.as_ref()?, self.target.opened.file_id()?);
         Some(Target::open_for_writing(file, WritePermission::OwnFile { id }).unwrap())
     }
 
     pub(crate) fn contents(&self) -> Vec<u8> {
-        std::fs::read(self.place.file.as_ref().unwrap()).unwrap()
+        std::fs::read(self.target.file.as_ref().unwrap()).unwrap()
     }
 
     pub(crate) fn put_back(&self) {
         use std::io::Write;
         let mut file =
-            std::fs::OpenOptions::new().write(true).open(self.place.file.as_ref().unwrap()).unwrap();
-        file.write_all(&self.place.contents).unwrap();
+            std::fs::OpenOptions::new().write(true).open(self.target.file.as_ref().unwrap()).unwrap();
+        file.write_all(&self.target.contents).unwrap();
         file.sync_all().unwrap();
     }
 }
@@ -119,13 +119,12 @@ fn folder() -> tempfile::TempDir {
     tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
 }
 
-fn file_place() -> Place {
+fn on_file() -> TestTarget {
     let folder = folder();
     let path = folder.path().join("data");
     make_file(&path, DATA_LEN, &mut |_| true).unwrap();
-    let target = Target::open(&path).unwrap();
-    Place {
-        target,
+    TestTarget {
+        opened: Target::open(&path).unwrap(),
         contents: std::fs::read(&path).unwrap(),
         file: Some(path),
         _folder: folder,
@@ -133,14 +132,13 @@ fn file_place() -> Place {
     }
 }
 
-fn loop_place() -> Option<Place> {
+fn on_loop_device() -> Option<TestTarget> {
     let folder = folder();
     let path = folder.path().join("backing");
     make_file(&path, DATA_LEN, &mut |_| true).unwrap();
     let device = LoopDevice::over(&path)?;
-    let target = Target::open(Path::new(&device.0)).unwrap();
-    Some(Place {
-        target,
+    Some(TestTarget {
+        opened: Target::open(Path::new(&device.0)).unwrap(),
         contents: std::fs::read(&path).unwrap(),
         file: None,
         _folder: folder,
@@ -148,7 +146,7 @@ fn loop_place() -> Option<Place> {
     })
 }
 
-/// Every path, and the variants of each, on a file; the plain paths on the other places.
+/// Every path, and the variants of each, on a file; the plain paths on the other targets.
 fn paths(variants: bool) -> Vec<IoPath> {
     let mut paths = IoPath::all();
     if variants {
@@ -166,23 +164,23 @@ fn paths(variants: bool) -> Vec<IoPath> {
 }
 
 pub(crate) fn subjects() -> Vec<Subject> {
-    let file = Rc::new(file_place());
-    let mut places = vec![("file", Rc::clone(&file))];
-    match loop_place() {
-        Some(place) => places.push(("loop device", Rc::new(place))),
+    let file = Rc::new(on_file());
+    let mut targets = vec![("file", Rc::clone(&file))];
+    match on_loop_device() {
+        Some(target) => targets.push(("loop device", Rc::new(target))),
         None => {
             assert!(std::env::var_os("CI").is_none(), "a loop device needs root and losetup (package mount)")
         }
     }
-    let mut subjects = vec![Subject { name: "sim".to_owned(), path: None, place: file }];
-    for (number, (kind, place)) in places.iter().enumerate() {
+    let mut subjects = vec![Subject { name: "sim".to_owned(), path: None, target: file }];
+    for (number, (kind, target)) in targets.iter().enumerate() {
         for path in paths(number == 0) {
-            match check(path, &place.target) {
+            match check(path, &target.opened) {
                 Availability::Available { .. } => {
                     subjects.push(Subject {
                         name: format!("{path} on a {kind}"),
                         path: Some(path),
-                        place: Rc::clone(place),
+                        target: Rc::clone(target),
                     });
                 }
                 Availability::Unavailable { reason, .. } => {

@@ -87,7 +87,8 @@ fn device_to_destroy_is_the_target_itself() {
     images.iter().for_each(|image| File::create(image).unwrap().set_len(4 << 20).unwrap());
     let [one, other] = images.each_ref().map(|image| LoopDevice::new(image, ""));
     let run = |more: &str| iopj(folder.path(), &format!("run {PLAIN} --store x.iopj {more}"));
-    let parts = [&*format!("--destroy-data names `{}`", other.node()), "name the same device in both"];
+    let parts =
+        [&*format!("is not `{}`, which --destroy-data names", other.node()), "name the same device in both"];
     let line = format!("--rw randwrite --target {} --destroy-data {}", one.node(), other.node());
     refused(&mut run(&line), folder.path(), &parts);
     refused(
@@ -170,7 +171,7 @@ fn device_without_capacity_is_refused() {
     File::create(&image).unwrap().write_all_at(&[7; 512], 0).unwrap();
     let device = LoopDevice::new(&image, "");
     image_cut(&image, &device);
-    let parts = [&*format!("`{}` holds no byte", device.node()), "give it a capacity"];
+    let parts = [&*format!("`{}` is empty", device.node()), "give it a capacity"];
     refused(
         &mut iopj(folder.path(), &format!("run --target {} {PLAIN}", device.node())),
         folder.path(),

@@ -47,12 +47,16 @@ fn length_must_be_whole_blocks() {
     let folder = folder();
     let here = folder.path();
     written(&here.join("empty"), 0);
-    refused_as_target(here, "empty", &["`empty` holds no byte", "let iopj make one"]);
+    refused_as_target(here, "empty", &["`empty` is empty", "let iopj make one"]);
     written(&here.join("odd"), 4096 + 100);
     refused_as_target(
         here,
         "odd",
-        &["`odd` has 4196 bytes", "no multiple of the logical block of", "name a file whose length is one"],
+        &[
+            "`odd` has 4196 bytes",
+            "not a multiple of the logical block of",
+            "name a file whose length is one",
+        ],
     );
     let run =
         |line: &str, parts: &[&str]| refused(&mut iopj(here, &format!("run {PLAIN} {line}")), here, parts);
@@ -130,12 +134,15 @@ fn permission_is_asked_for_by_name() {
     written(&data, 1 << 20);
     fs::set_permissions(&data, Permissions::from_mode(if is_root() { 0o600 } else { 0 })).unwrap();
     let refused = |line: &str, parts: &[&str]| refused(&mut as_nobody(here, line), here, parts);
-    let parts = ["you may not open for reading `data`", "change its owner or mode, or run as root"];
+    let parts = [
+        "`data` cannot be opened for reading: permission denied",
+        "change its owner or mode, or run as root",
+    ];
     refused("check data", &parts);
     refused(&format!("run --target data {PLAIN}"), &parts);
     // Where no file can be made, and where no store can be made.
     if is_root() {
-        let parts = ["you may not create `", "change its owner or mode, or run as root"];
+        let parts = ["cannot be created: permission denied", "change its owner or mode, or run as root"];
         refused("check", &parts);
         refused(&format!("run {PLAIN}"), &parts);
         fs::set_permissions(&data, Permissions::from_mode(0o644)).unwrap();
@@ -159,7 +166,8 @@ fn foreign_files_are_never_written() {
             &["data is not a file that iopj made", remedy],
         );
         let run = format!("{run} --destroy-data data");
-        let parts = ["`data` is a file: --destroy-data is for whole devices", "only those that iopj made"];
+        let parts =
+            ["`data` is a file: --destroy-data is for whole devices", "only those files that iopj made"];
         refused(&mut iopj(folder.path(), &run), folder.path(), &parts);
     }
 }

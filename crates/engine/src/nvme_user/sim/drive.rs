@@ -3,7 +3,7 @@
 
 use super::super::controller::{Controller, Setup};
 use super::super::registers::DOORBELLS;
-use super::{Behaviour, Sim};
+use super::{Behaviour, SimController};
 use crate::engine::EngineError;
 use crate::pci::ParsePciAddressError;
 use crate::target::Target;
@@ -25,7 +25,7 @@ const MOST_ENTRIES: u32 = 1 << 16;
 ///
 /// Source: NVM Express Base Specification 2.0.
 pub struct Drive {
-    device: Arc<Sim>,
+    device: Arc<SimController>,
     target: Target,
 }
 
@@ -42,7 +42,10 @@ impl Drive {
     /// As [`Drive::open`], with queues of at most so many entries.
     fn with_entries(len: usize, most_entries: u32) -> Result<Drive, EngineError> {
         let behaviour = Behaviour { pairs: 1, most_entries, ..Behaviour::default() };
-        let device = Sim { deferred: Some(Default::default()), ..Sim::new(behaviour, vec![0; len]) };
+        let device = SimController {
+            deferred: Some(Default::default()),
+            ..SimController::new(behaviour, vec![0; len])
+        };
         let device = Arc::new(device);
         let unsupported = |error: &dyn Display| EngineError::unsupported(error.to_string());
         let address = "0000:01:00.0".parse().map_err(|error: ParsePciAddressError| unsupported(&error))?;

@@ -192,7 +192,7 @@ pub(super) struct Seen {
 }
 
 /// A controller with one namespace of `disk` bytes in blocks of 512.
-pub(super) struct Sim {
+pub(super) struct SimController {
     state: Mutex<State>,
     /// The registers of the first pair's doorbells, submission and completion, where a store reaches them: the
     /// controller then looks at them only when it is asked to.
@@ -200,8 +200,8 @@ pub(super) struct Sim {
     pub(super) asked_back: Arc<AtomicBool>,
 }
 
-impl Sim {
-    pub(super) fn new(behaviour: Behaviour, disk: Vec<u8>) -> Sim {
+impl SimController {
+    pub(super) fn new(behaviour: Behaviour, disk: Vec<u8>) -> SimController {
         let state = Mutex::new(State {
             behaviour,
             registers: BTreeMap::new(),
@@ -216,7 +216,7 @@ impl Sim {
             disk,
             seen: Seen::default(),
         });
-        Sim { state, deferred: None, asked_back: Arc::default() }
+        SimController { state, deferred: None, asked_back: Arc::default() }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -378,7 +378,7 @@ impl State {
     }
 }
 
-impl Registers for Sim {
+impl Registers for SimController {
     fn read32(&self, at: usize) -> u32 {
         let state = self.state();
         if state.behaviour.gone {
@@ -441,7 +441,7 @@ impl Registers for Sim {
     }
 }
 
-impl Device for Sim {
+impl Device for SimController {
     fn registers_len(&self) -> usize {
         2 * PAGE
     }

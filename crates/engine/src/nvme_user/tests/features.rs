@@ -7,7 +7,7 @@ use super::super::features::{Apst, HostMemory, Rules, give_host_memory};
 use super::super::identify::ControllerData;
 use super::super::kept::{Kept, KeptFeature};
 use super::super::registers::Capabilities;
-use super::super::sim::Sim;
+use super::super::sim::SimController;
 use super::{Behaviour, Bench, read, wait};
 use crate::pool::Pool;
 use std::sync::Arc;
@@ -49,7 +49,7 @@ fn host_memory_is_refused_with_its_reason() {
 
 #[test]
 fn without_an_iommu_there_is_no_host_memory() {
-    let sim = Arc::new(Sim::new(Behaviour::default(), Vec::new()));
+    let sim = Arc::new(SimController::new(Behaviour::default(), Vec::new()));
     let device: Arc<dyn Device> = sim.clone();
     let mut admin = Admin::new(&device, Capabilities::read(&*device)).unwrap();
     sim.behave(|behaviour| behaviour.sees_physical = true);
@@ -156,9 +156,9 @@ fn a_drive_that_does_not_take_a_feature_again_says_so() {
 }
 
 /// The opening of a drive that a reset gives these features, and the drive.
-fn open(behaviour: Behaviour, setup: Setup) -> (Option<String>, Arc<Sim>) {
+fn open(behaviour: Behaviour, setup: Setup) -> (Option<String>, Arc<SimController>) {
     let features = [(0x02, 0), (0x06, 1), (0x08, 0)].into_iter().collect();
-    let sim = Arc::new(Sim::new(Behaviour { features, ..behaviour }, Vec::new()));
+    let sim = Arc::new(SimController::new(Behaviour { features, ..behaviour }, Vec::new()));
     let opened = Controller::start("0000:01:00.0".parse().unwrap(), sim.clone(), &setup);
     (opened.err().map(|error| error.to_string()), sim)
 }
@@ -169,7 +169,7 @@ fn open(behaviour: Behaviour, setup: Setup) -> (Option<String>, Arc<Sim>) {
 fn another_drive_gets_none_of_what_was_kept() {
     let power_states = vec![(false, 0, 0), (true, 5_000, 10_000)];
     let behaviour = Behaviour { power_states, host_memory: (PAGE, PAGE), ..Behaviour::default() };
-    let features = |sim: &Sim| [0x02, 0x06, 0x08].map(|id| sim.feature(id).unwrap());
+    let features = |sim: &SimController| [0x02, 0x06, 0x08].map(|id| sim.feature(id).unwrap());
 
     let (refused, sim) = open(behaviour.clone(), Setup { kept: kept(Some("S 2")), ..Setup::default() });
     let cause = "has another drive now (serial S 1, it was S 2 under the kernel): nothing was set on it; \

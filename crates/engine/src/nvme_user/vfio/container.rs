@@ -22,7 +22,7 @@ pub(super) const CONTAINER: &str = "/dev/vfio/vfio";
 pub(super) struct Container {
     _group: File,
     container: File,
-    space: Mutex<Space>,
+    space: Mutex<IovaSpace>,
 }
 
 impl Container {
@@ -34,7 +34,7 @@ impl Container {
             };
             if has(ioctl::VFIO_TYPE1V2_IOMMU) { ioctl::VFIO_TYPE1V2_IOMMU } else { ioctl::VFIO_TYPE1_IOMMU }
         })?;
-        let space = Mutex::new(Space::new(ranges(&container)));
+        let space = Mutex::new(IovaSpace::new(ranges(&container)));
         Ok((device, Container { _group: group, container, space }))
     }
 
@@ -146,7 +146,7 @@ fn parse_ranges(info: &[u64]) -> Option<Vec<RangeInclusive<u64>>> {
 }
 
 /// The device's address space: what may be used, and what is.
-struct Space {
+struct IovaSpace {
     ranges: Vec<RangeInclusive<u64>>,
     /// Lengths by begin.
     taken: BTreeMap<u64, u64>,
@@ -157,9 +157,9 @@ const LOWEST: u64 = 1 << 20;
 /// Mappings of at least this length begin at a multiple of it, so that the IOMMU can use huge pages.
 const LARGE: u64 = 2 << 20;
 
-impl Space {
-    fn new(ranges: Vec<RangeInclusive<u64>>) -> Space {
-        Space { ranges, taken: BTreeMap::new() }
+impl IovaSpace {
+    fn new(ranges: Vec<RangeInclusive<u64>>) -> IovaSpace {
+        IovaSpace { ranges, taken: BTreeMap::new() }
     }
 
     /// The lowest free range of `len` bytes, whole pages.
@@ -210,7 +210,7 @@ mod tests {
             steps in prop::collection::vec((any::<bool>(), 1u64..2000), 1..60),
         ) {
             let ranges = vec![0..=0x2f_ffff, 0x40_0000..=0x9f_ffff];
-            let mut space = Space::new(ranges.clone());
+            let mut space = IovaSpace::new(ranges.clone());
             let mut held: Vec<(u64, u64)> = Vec::new();
             for (take, pages) in steps {
                 let len = pages * PAGE as u64;

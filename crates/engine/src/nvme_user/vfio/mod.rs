@@ -35,7 +35,7 @@ const BUS_MASTER: u16 = 1 << 2;
 const INTX_DISABLE: u16 = 1 << 10;
 
 /// How the device's accesses to memory are translated.
-enum Space {
+enum Translation {
     Type1(Container),
     Iommufd(Iommufd),
     Physical(#[expect(dead_code, reason = "open as long as the device")] Physical),
@@ -51,7 +51,7 @@ pub(super) struct Vfio {
     /// Where configuration space lies in the device's file.
     config_at: u64,
     device: File,
-    space: Space,
+    space: Translation,
 }
 
 impl Vfio {
@@ -62,15 +62,15 @@ impl Vfio {
         let (device, space) = match isolation {
             Isolation::None => {
                 let (device, space) = no_iommu::open(address, &folder)?;
-                (device, Space::Physical(space))
+                (device, Translation::Physical(space))
             }
             Isolation::Iommu => match Iommufd::open(address, &folder) {
-                Some(Ok((device, space))) => (device, Space::Iommufd(space)),
+                Some(Ok((device, space))) => (device, Translation::Iommufd(space)),
                 Some(Err(error)) if !Path::new(container::CONTAINER).exists() => return Err(error),
                 // No iommufd, or one that does not take the device: the group is the classic way.
                 _ => {
                     let (device, space) = Container::open(address, &folder)?;
-                    (device, Space::Type1(space))
+                    (device, Translation::Type1(space))
                 }
             },
         };
@@ -244,22 +244,26 @@ impl Device for Vfio {
     }
 
     fn huge_pages(&self) -> HugePages {
-        if matches!(self.space, Space::Physical(_)) { HugePages::Required } else { HugePages::Preferred }
+        if matches!(self.space, Translation::Physical(_)) {
+            HugePages::Required
+        } else {
+            HugePages::Preferred
+        }
     }
 
     fn map(&self, memory: &PageRange) -> Result<Box<[u64]>, EngineError> {
         match &self.space {
-            Space::Type1(container) => container.map(memory),
-            Space::Iommufd(iommufd) => iommufd.map(memory),
-            Space::Physical(_) => no_iommu::map(memory),
+            Translation::Type1(container) => container.map(memory),
+            Translation::Iommufd(iommufd) => iommufd.map(memory),
+            Translation::Physical(_) => no_iommu::map(memory),
         }
     }
 
     fn unmap(&self, pages: &[u64]) {
         match &self.space {
-            Space::Type1(container) => container.unmap(pages),
-            Space::Iommufd(iommufd) => iommufd.unmap(pages),
-            Space::Physical(_) => {}
+            Translation::Type1(container) => container.unmap(pages),
+            Translation::Iommufd(iommufd) => iommufd.unmap(pages),
+            Translation::Physical(_) => {}
         }
     }
 
@@ -297,9 +301,9 @@ impl Device for Vfio {
 
     fn vfio(&self) -> &'static str {
         match self.space {
-            Space::Type1(_) => "type1",
-            Space::Iommufd(_) => "iommufd",
-            Space::Physical(_) => "no-iommu",
+            Translation::Type1(_) => "type1",
+            Translation::Iommufd(_) => "iommufd",
+            Translation::Physical(_) => "no-iommu",
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Plans on trees like sysfs: one of each refusal, and what passes.
 
-use super::super::fixtures::Tree;
+use super::super::fixtures::SysfsTree;
 use super::super::mounts::{self, Mount};
 use super::*;
 use std::fs;
@@ -10,14 +10,14 @@ const ADDRESS: &str = "0000:01:00.0";
 
 /// A drive behind a bridge, alone in IOMMU group 7, bound to `nvme`; `vfio-pci` is there.
 struct Machine {
-    tree: Tree,
+    tree: SysfsTree,
     mounts: Vec<Mount>,
     swaps: Vec<u64>,
 }
 
 impl Machine {
     fn new() -> Machine {
-        let machine = Machine { tree: Tree::new(), mounts: Vec::new(), swaps: Vec::new() };
+        let machine = Machine { tree: SysfsTree::new(), mounts: Vec::new(), swaps: Vec::new() };
         for driver in ["nvme", "vfio-pci", "snd_hda_intel", "pcieport"] {
             fs::create_dir_all(machine.path("bus/pci/drivers").join(driver)).unwrap();
         }
@@ -73,9 +73,9 @@ impl Machine {
     }
 
     fn plan(&self, i_know: bool) -> Result<TakePlan, String> {
-        let world =
-            World { sysfs: self.tree.sysfs(), mounts: self.mounts.clone(), swaps: self.swaps.clone() };
-        let plan = plan_in(self.tree.root(), &world, ADDRESS.parse().unwrap(), i_know);
+        let system =
+            SystemState { sysfs: self.tree.sysfs(), mounts: self.mounts.clone(), swaps: self.swaps.clone() };
+        let plan = plan_in(self.tree.root(), &system, ADDRESS.parse().unwrap(), i_know);
         plan.map(|(plan, _)| plan).map_err(|error| error.to_string())
     }
 
@@ -118,21 +118,21 @@ fn a_namespace_in_use_is_refused_whatever_stands_on_it() {
     let partition = machine.tree.partition("nvme0n2", "nvme0n2p1", "259:2");
     machine.mounts = vec![Mount::parse("36 1 259:2 / /home rw - ext4 /dev/nvme0n2p1 rw").unwrap()];
     let message = machine.refusal(true);
-    let expected = "0000:01:00.0 cannot be taken: nvme0n2p1 on it is mounted on /home; unmount it, or name \
+    let expected = "0000:01:00.0 cannot be taken: nvme0n2p1 is mounted on /home; unmount it, or name \
                     another drive";
     assert_eq!(message, expected);
     let crypt = machine.tree.disk("dm-0", "253:0");
     machine.tree.stack(&crypt, &partition);
     machine.mounts = vec![Mount::parse("36 1 253:0 / / rw - ext4 /dev/dm-0 rw").unwrap()];
     let message = machine.refusal(true);
-    assert!(message.contains("dm-0 on it is mounted on /;"), "{message}");
+    assert!(message.contains("dm-0 is mounted on /;"), "{message}");
     machine.mounts.clear();
     let message = machine.refusal(true);
-    assert!(message.contains("dm-0 stands on its nvme0n2p1; take dm-0 down"), "{message}");
+    assert!(message.contains("dm-0 is built on nvme0n2p1; take dm-0 down"), "{message}");
     fs::remove_file(partition.join("holders/dm-0")).unwrap();
     machine.swaps = vec![mounts::parse_device("259:1").unwrap()];
     let message = machine.refusal(true);
-    assert!(message.contains("nvme0n2 on it is used as swap; `swapoff /dev/nvme0n2`"), "{message}");
+    assert!(message.contains("nvme0n2 is used as swap; `swapoff /dev/nvme0n2`"), "{message}");
     machine.swaps.clear();
     machine.plan(true).unwrap();
     fs::remove_file(disk.join("dev")).unwrap();
@@ -149,7 +149,7 @@ fn a_namespace_mounted_through_another_controller_is_refused() {
     machine.write("devices/nvme0n1/block/nvme0n1/wwid", "eui.1");
     machine.mounts = vec![Mount::parse("36 1 259:9 / /srv rw - xfs /dev/nvme1n1 rw").unwrap()];
     let message = machine.refusal(false);
-    assert!(message.contains("nvme1n1 on it is mounted on /srv"), "{message}");
+    assert!(message.contains("nvme1n1 is mounted on /srv"), "{message}");
     machine.mounts.clear();
     assert_eq!(machine.plan(false).unwrap().namespaces, ["nvme0n1"]);
 }
@@ -165,7 +165,7 @@ fn a_group_with_others_in_it_is_refused() {
         machine.function("0000:01:00.1", "0x040300", driver);
         machine.group(7, &["0000:01:00.1"]);
         let message = machine.refusal(true);
-        assert!(message.contains(&format!("its IOMMU group 7 holds {shown} as well")), "{message}");
+        assert!(message.contains(&format!("its IOMMU group 7 also holds {shown}")), "{message}");
         assert!(message.contains("another slot"), "{message}");
     }
 }

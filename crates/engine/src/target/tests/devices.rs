@@ -118,7 +118,7 @@ fn free_device_is_written_and_claimed_while_open() {
     assert_eq!((target.data_len(), target.logical_block(), target.is_writable()), (16 << 20, 512, true));
     assert_eq!(target.devices(), [device.path.file_name().unwrap().to_string_lossy()]);
     let message = destroy_refusal(&device.path);
-    assert_says(&message, &["is in use: something", "holds loop", "name another target"]);
+    assert_says(&message, &["cannot be written: something", "holds loop", "name another target"]);
     let mut buffer = AlignedBuffer::new(4096);
     buffer.bytes().fill(0x5a);
     target.reopen().unwrap().file.write_all_at(buffer.bytes(), 8192).unwrap();
@@ -147,7 +147,7 @@ fn device_stays_claimed_while_an_engine_may_write_it() {
                 }
             };
         drop(target);
-        assert_says(&destroy_refusal(&device.path), &["is in use: something"]);
+        assert_says(&destroy_refusal(&device.path), &["cannot be written: something"]);
         drop(engine);
     }
     assert!(destroy(&device.path, false).unwrap().is_writable());
@@ -166,7 +166,7 @@ fn device_must_be_named_twice_and_be_a_device() {
     };
     for named in ["/dev/null", "/dev/nothing", image.to_str().unwrap()] {
         let message = open(&device.path, named.as_ref()).unwrap_err().to_string();
-        let expected = format!("--destroy-data names `{named}` but the target is `{}`", device.text());
+        let expected = format!("`{}` is not `{named}`, which --destroy-data names", device.text());
         assert_says(&message, &[&expected, "name the same device in both"]);
     }
     assert_says(&destroy_refusal(&image), &["is a file: --destroy-data is for whole devices"]);
@@ -253,10 +253,10 @@ fn mount_in_another_namespace_is_caught_by_the_claim() {
     let taking = unclaimed().unwrap_err().to_string();
     drop(other.stdin.take());
     other.wait().unwrap();
-    assert_says(&message, &["is in use: something (a mount in another namespace"]);
+    assert_says(&message, &["cannot be written: something (a mount in another namespace"]);
     assert_says(
         &taking,
-        &["0000:01:00.0 cannot be taken: something (a mount in another", &format!("holds its {name};")],
+        &["0000:01:00.0 cannot be taken: something (a mount in another", &format!("holds {name};")],
     );
     unclaimed().unwrap();
 }
@@ -284,7 +284,7 @@ fn partition_is_refused_and_protects_its_disk() {
     {
         let node = sys::open_path(&partition, true).unwrap();
         let _claim = sys::reopen(&node, false, libc::O_EXCL).unwrap();
-        assert_says(&destroy_refusal(&device.path), &["is in use"]);
+        assert_says(&destroy_refusal(&device.path), &["cannot be written: something"]);
     }
     {
         // The claim on the whole disk keeps everybody else from claiming, and so from mounting, its
@@ -311,7 +311,7 @@ fn loop_over_a_device_holds_it() {
     let lower = Loop::new(&image, &[]);
     let upper = Loop::new(&lower.path, &[]);
     let name = |device: &Loop| device.path.file_name().unwrap().to_string_lossy().into_owned();
-    let expected = format!("{0} stands on {1}; take {0} down", name(&upper), name(&lower));
+    let expected = format!("{0} is built on {1}; take {0} down", name(&upper), name(&lower));
     assert_says(&destroy_refusal(&lower.path), &[&expected]);
 }
 
