@@ -29,7 +29,7 @@ fn what_is_no_target_is_refused() {
     fs::create_dir(here.join("empty")).unwrap();
     symlink("nowhere", here.join("dangling")).unwrap();
     for missing in ["nope", "no/such/folder", "dangling", "/dev/nope"] {
-        let thing = format!("no target `{missing}`");
+        let thing = format!("`{missing}` does not exist");
         refused_as_target(here, missing, &[&thing, "name a file, a block device or an NVMe namespace"]);
     }
     for directory in [".", "empty"] {
@@ -117,8 +117,7 @@ fn file_systems_in_memory_are_refused() {
         return;
     };
     written(&memory.path().join("data"), 1 << 20);
-    let parts =
-        ["` lies on tmpfs, which has no direct I/O (O_DIRECT)", "name a file on a disk's file system"];
+    let parts = ["` is on tmpfs, which has no direct I/O (O_DIRECT)", "name a file on a disk's file system"];
     refused_as_target(memory.path(), "data", &parts);
     // Nor is a file made there, or left behind.
     refused(&mut iopj(memory.path(), "check"), memory.path(), &parts);
