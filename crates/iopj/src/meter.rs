@@ -4,7 +4,7 @@ use crate::args::MeterCommand;
 use crate::output::{print, print_json};
 use anyhow::anyhow;
 use iopj_meter::log::read;
-use iopj_meter::{Channel, ChannelKind, Found, accuracy_text};
+use iopj_meter::{Channel, ChannelKind, LocalMeter, accuracy_text};
 use iopj_report::render::escape;
 use iopj_run::energy;
 use iopj_store::{Store, Trial};
@@ -65,7 +65,7 @@ fn fit(store: &Path, output: &Path) -> anyhow::Result<ExitCode> {
 }
 
 fn list(json: bool) -> anyhow::Result<ExitCode> {
-    let found = iopj_meter::found(Path::new("/"));
+    let found = iopj_meter::local_meters(Path::new("/"));
     if json {
         print_json(&serde_json::to_value(&found)?)?;
     } else {
@@ -75,9 +75,10 @@ fn list(json: bool) -> anyhow::Result<ExitCode> {
 }
 
 /// What is here first, then what is not, and why.
-fn listing(found: &[Found]) -> String {
+fn listing(found: &[LocalMeter]) -> String {
     let mut text = String::new();
-    let (here, absent): (Vec<&Found>, Vec<&Found>) = found.iter().partition(|found| found.why_not.is_none());
+    let (here, absent): (Vec<&LocalMeter>, Vec<&LocalMeter>) =
+        found.iter().partition(|found| found.why_not.is_none());
     // Writing to a text cannot fail.
     for meter in here {
         let _ = writeln!(text, "{}", escape(&meter.name));
@@ -124,9 +125,13 @@ mod tests {
             accuracy: None,
             parent: Some("package-0".into()),
         };
-        let absent =
-            Found { name: "rapl".into(), channels: vec![], why_not: Some("no \u{1b}".into()), notes: vec![] };
-        let here = Found {
+        let absent = LocalMeter {
+            name: "rapl".into(),
+            channels: vec![],
+            why_not: Some("no \u{1b}".into()),
+            notes: vec![],
+        };
+        let here = LocalMeter {
             name: "hwmon:x".into(),
             channels: vec![channel],
             why_not: None,

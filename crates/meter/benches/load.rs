@@ -7,7 +7,7 @@
 //! the kernel does to answer, such as asking a socket's register, comes on top.
 #![expect(clippy::print_stdout, reason = "a bench speaks to the terminal")]
 
-use iopj_meter::{Meter, http, open};
+use iopj_meter::{Meter, http, open_local};
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
@@ -42,8 +42,8 @@ fn main() -> ExitCode {
     let (server, port) = plug();
     let config = serde_json::json!({"url": format!("http://127.0.0.1:{port}/status"), "values": [{"pointer": "/power"}]});
     let mut meters: [(&str, Box<dyn Meter>, f64); 3] = [
-        ("rapl", open(folder.path(), "rapl").unwrap(), LOCAL_S),
-        ("hwmon", open(folder.path(), "hwmon:bench@card").unwrap(), LOCAL_S),
+        ("rapl", open_local(folder.path(), "rapl").unwrap(), LOCAL_S),
+        ("hwmon", open_local(folder.path(), "hwmon:bench@card").unwrap(), LOCAL_S),
         ("http", http::open(&serde_json::from_value(config).unwrap()).unwrap(), HTTP_S),
     ];
     println!("{:<7}{:>9}{:>13}{:>10}{:>14}", "meter", "channels", "us a reading", "interval", "% of a core");

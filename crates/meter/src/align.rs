@@ -1,12 +1,12 @@
 //! A meter's own clock against the host's: the load pattern, found in the meter's log by cross-correlation.
 
-use crate::coarse::{Coarse, Found};
+use crate::coarse::{Coarse, CoarseMatch};
 use crate::curve::{Curve, Step};
-use crate::fine::{Fine, Fix};
-use crate::integrate::{Incomplete, Sample, in_order};
+use crate::fine::{Fine, OffsetFit};
 use crate::line::{Line, Point};
 use crate::meter::{Channel, Reading};
 use crate::pattern::{Pattern, Shape};
+use crate::samples::{Incomplete, Sample, in_order};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -129,14 +129,14 @@ pub fn align(
         return Err(AlignError::TooSlow { interval_s, pattern_s: shortest_s });
     }
     let coarse = Coarse { steps: &steps, interval_s, range_s };
-    let Found { places_s, correlation, elsewhere } =
+    let CoarseMatch { places_s, correlation, elsewhere } =
         coarse.search(&shapes, search.max_drift).ok_or(AlignError::NotCovered { range_s })?;
-    let fixes = shapes
+    let fits = shapes
         .iter()
         .zip(places_s)
-        .map(|(shape, place_s)| Fine::new(&steps, shape, interval_s, place_s).fix());
-    let fixes: Vec<Fix> = fixes.collect();
-    let best = fixes.iter().map(|fix| fix.correlation).fold(1.0, f64::min);
+        .map(|(shape, place_s)| Fine::new(&steps, shape, interval_s, place_s).offset());
+    let fits: Vec<OffsetFit> = fits.collect();
+    let best = fits.iter().map(|fit| fit.correlation).fold(1.0, f64::min);
     if best < LEAST_CORRELATION {
         return Err(AlignError::NotFound { correlation: best });
     }
@@ -144,7 +144,7 @@ pub fn align(
         return Err(AlignError::Ambiguous { correlation, elsewhere });
     }
     let lag_s = search.lag_ns as f64 * 1e-9;
-    let points = fixes.iter().map(|fix| Point { y: fix.point.y - 0.5 * lag_s, ..fix.point });
+    let points = fits.iter().map(|fit| Point { y: fit.point.y - 0.5 * lag_s, ..fit.point });
     let points: Vec<Point> = points.collect();
     let line = Line::fit(&points, search.max_drift / 3f64.sqrt()).ok_or(AlignError::NothingPlayed)?;
     let confidence = Some(Confidence { correlation: best, elsewhere });

@@ -19,7 +19,7 @@ pub(crate) struct Coarse<'a> {
 }
 
 /// Where the patterns lie: one offset each.
-pub(crate) struct Found {
+pub(crate) struct CoarseMatch {
     pub(crate) places_s: Vec<f64>,
     /// Of the pattern that fits least.
     pub(crate) correlation: f64,
@@ -30,7 +30,7 @@ pub(crate) struct Found {
 impl Coarse<'_> {
     /// The offset at which the least correlated pattern correlates best. `None` if the log holds the
     /// patterns' time nowhere.
-    pub(crate) fn search(&self, shapes: &[Shape], max_drift: f64) -> Option<Found> {
+    pub(crate) fn search(&self, shapes: &[Shape], max_drift: f64) -> Option<CoarseMatch> {
         let step_s = COARSE * self.interval_s;
         let reach = (self.range_s / step_s).ceil() as i64;
         // A later pattern may lie elsewhere by what the clocks can part until then.
@@ -61,7 +61,7 @@ impl Coarse<'_> {
         let apart = (2.0 / COARSE) as i64;
         let elsewhere = best(&|at| (at - place).abs() > apart).map_or(0.0, |(_, score)| score);
         let places_s = tables.iter().map(|scores| scores.near(place).0 as f64 * step_s).collect();
-        Some(Found { places_s, correlation, elsewhere })
+        Some(CoarseMatch { places_s, correlation, elsewhere })
     }
 
     /// The pattern averaged over an interval about each instant, from its begin.

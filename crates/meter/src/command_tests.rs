@@ -1,24 +1,26 @@
 //! Real programs as meters.
 
 use super::*;
+use crate::clock::monotonic_raw_ns;
 use crate::meter::{Scope, Wrap};
 use proptest::prelude::*;
 use std::path::Path;
+use std::time::Instant;
 
 fn channel(kind: ChannelKind) -> Channel {
     Channel { name: "plug".into(), scope: Scope::System, kind, resolution: 0.0, accuracy: None, parent: None }
 }
 
-fn start(script: &str) -> Command {
+fn start(script: &str) -> CommandMeter {
     let command = ["sh", "-c", script].map(str::to_owned);
-    Command::start(&command, channel(ChannelKind::Instant), true).unwrap()
+    CommandMeter::start(&command, channel(ChannelKind::Instant), true).unwrap()
 }
 
 /// A program has said something, or has ended, long before.
 const PATIENCE: Duration = Duration::from_secs(300);
 
 /// Reads until something comes.
-fn next(meter: &mut Command) -> Result<Reading, MeterError> {
+fn next(meter: &mut CommandMeter) -> Result<Reading, MeterError> {
     let start = Instant::now();
     while start.elapsed() < PATIENCE {
         let mut out = Vec::new();
@@ -55,7 +57,7 @@ fn a_line_that_is_no_number_is_shown_and_the_next_one_counts() {
     let wait = format!("until [ -e {} ]; do sleep 0.01; done", go.display());
     let mut meter = start(&format!("printf 'Watts\\033[2J\\n'; {wait}; echo 5; sleep 100"));
     let error = next(&mut meter).unwrap_err();
-    let want = "`sh` printed `Watts\\u{1b}[2J`, which is no power: it must print lines of `watts` or \
+    let want = "`sh` printed `Watts\\u{1b}[2J`, which is not a power: it must print lines of `watts` or \
                 `timestamp watts`";
     assert_eq!(error, MeterError::Retry(want.into()));
     std::fs::write(go, "").unwrap();
@@ -94,15 +96,15 @@ fn nothing_runs_without_leave() {
         (ChannelKind::Counter { joules_per_count: 1.0, wrap: None::<Wrap> }, true),
     ];
     let command = ["/nonexistent/meter".to_owned(), "tulip".to_owned()];
-    let errors =
-        kinds.map(|(kind, allow)| Command::start(&command, channel(kind), allow).unwrap_err().to_string());
+    let errors = kinds
+        .map(|(kind, allow)| CommandMeter::start(&command, channel(kind), allow).unwrap_err().to_string());
     assert!(errors[0].ends_with("which is not allowed: say --allow-exec"), "{}", errors[0]);
     assert!(errors[1].contains("prints watts, not a count"), "{}", errors[1]);
-    let error = Command::start(&command, channel(ChannelKind::Instant), true).unwrap_err().to_string();
+    let error = CommandMeter::start(&command, channel(ChannelKind::Instant), true).unwrap_err().to_string();
     assert!(error.starts_with("`/nonexistent/meter` cannot be started (No such file"), "{error}");
     assert!(!error.contains("tulip"));
     assert!(
-        Command::start(&[], channel(ChannelKind::Instant), true)
+        CommandMeter::start(&[], channel(ChannelKind::Instant), true)
             .unwrap_err()
             .to_string()
             .contains("no program")
@@ -117,7 +119,7 @@ fn alive(process: u32) -> bool {
 }
 
 /// Drops a meter whose program printed the number of its child: both are gone afterwards.
-fn assert_all_end(mut meter: Command) {
+fn assert_all_end(mut meter: CommandMeter) {
     let Value::Watts(grandchild) = next(&mut meter).unwrap().value else { panic!() };
     let child = meter.child.id();
     assert!(alive(grandchild as u32));

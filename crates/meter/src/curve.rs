@@ -1,8 +1,8 @@
 //! Power over time as steps with straight lines between them: the one form that counters, instants and
 //! averages take.
 
-use crate::integrate::{Incomplete, Sample};
 use crate::meter::{ChannelKind, Value, Wrap};
+use crate::samples::{Incomplete, Sample};
 use std::ops::Range;
 
 /// Counters that wrap around renew their value at least this often (RAPL: about every ms): energy of this
@@ -66,7 +66,7 @@ pub(crate) struct Weights {
 
 /// Where an instant lies on a curve.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Place {
+pub(crate) enum Position {
     /// Within step `index`, at this fraction of its length.
     Step { index: usize, fraction: f64 },
     /// Between steps `index` and `index + 1`, at this fraction of the gap.
@@ -183,16 +183,16 @@ impl Curve {
         Err(Incomplete::EarlyEnd)
     }
 
-    /// The place of an instant that [`Curve::weights`] has found to be covered.
-    pub(crate) fn place(&self, at_s: f64) -> Place {
+    /// Where an instant lies that [`Curve::weights`] has found to be covered.
+    pub(crate) fn position(&self, at_s: f64) -> Position {
         let index = self.steps.partition_point(|step| step.begin_s <= at_s).saturating_sub(1);
         let step = self.steps[index];
         let fraction = |from: f64, to: f64| if to > from { (at_s - from) / (to - from) } else { 0.0 };
         match self.steps.get(index + 1) {
             Some(next) if at_s > step.end_s => {
-                Place::Gap { index, fraction: fraction(step.end_s, next.begin_s) }
+                Position::Gap { index, fraction: fraction(step.end_s, next.begin_s) }
             }
-            _ => Place::Step { index, fraction: fraction(step.begin_s, step.end_s).min(1.0) },
+            _ => Position::Step { index, fraction: fraction(step.begin_s, step.end_s).min(1.0) },
         }
     }
 }

@@ -23,7 +23,7 @@ pub(crate) struct Fine<'a> {
 }
 
 /// One pattern's offset.
-pub(crate) struct Fix {
+pub(crate) struct OffsetFit {
     /// Offset over host time.
     pub(crate) point: Point,
     pub(crate) correlation: f64,
@@ -40,7 +40,7 @@ impl<'a> Fine<'a> {
     /// The offset's mean and standard deviation under its posterior with a flat prior on offset, levels and
     /// trend and Jeffreys' on the noise: the residuals' sum of squares to the power -(n - 3) / 2. The same
     /// whether the likelihood is a bell, as for averages, or flat between two samples, as for instants.
-    pub(crate) fn fix(&self) -> Fix {
+    pub(crate) fn offset(&self) -> OffsetFit {
         let reach = (FINE_REACH / FINE) as i64;
         let grid: Vec<f64> =
             (-reach..=reach).map(|at| self.place_s + at as f64 * FINE * self.interval_s).collect();
@@ -60,7 +60,7 @@ impl<'a> Fine<'a> {
         // The grid itself rounds by a rectangle of one part.
         let variance = mean(&|at| (at - offset_s).powi(2)) + part_s * part_s / 12.0;
         let x = f64::midpoint(self.shape.begin_s, self.shape.end_s);
-        Fix {
+        OffsetFit {
             point: Point { x, y: offset_s, standard: variance.sqrt() },
             correlation: self.fit(offset_s).correlation(),
         }

@@ -1,38 +1,38 @@
 //! Configurations, and what is made of the answers of known devices.
 
 use super::*;
-use crate::meter::Scope;
+use crate::meter::{ChannelKind, Scope};
 
 fn config(toml: serde_json::Value) -> Result<HttpConfig, serde_json::Error> {
     serde_json::from_value(toml)
 }
 
-fn plan(json: serde_json::Value) -> Result<Plan, OpenError> {
-    config(json).unwrap().plan()
+fn request(json: serde_json::Value) -> Result<Request, OpenError> {
+    config(json).unwrap().request()
 }
 
 fn numbers(json: serde_json::Value, text: &str) -> Result<Vec<f64>, MeterError> {
-    let figures = figures(&plan(json).unwrap(), text, "http://plug/x")?;
-    Ok(figures.into_iter().map(|figure| figure.number).collect())
+    let answers = answers(&request(json).unwrap(), text, "http://plug/x")?;
+    Ok(answers.into_iter().map(|answer| answer.number).collect())
 }
 
 #[test]
 fn the_presets_know_their_devices() {
     let shelly1 = r#"{"power": 2.21, "is_valid": true, "timestamp": 1680779310, "counters": [2.115, 2.114, 2.142], "total": 439237}"#;
     let json = serde_json::json!({"url": "http://plug", "preset": "shelly-gen1", "outlet": 1});
-    assert_eq!(plan(json.clone()).unwrap().path, "/meter/1");
+    assert_eq!(request(json.clone()).unwrap().path, "/meter/1");
     assert_eq!(numbers(json.clone(), shelly1), Ok(vec![2.21, 439_237.0]));
     let invalid = numbers(json, &shelly1.replace("true", "false")).unwrap_err();
     assert!(matches!(invalid, MeterError::Retry(text) if text.contains("not valid")));
 
     let shelly2 = r#"{"id": 0, "output": true, "apower": 8.9, "aenergy": {"total": 14.093, "by_minute": [1.5, 2, 3], "minute_ts": 1626935779}}"#;
     let json = serde_json::json!({"url": "http://plug/", "preset": "shelly-gen2"});
-    assert_eq!(plan(json.clone()).unwrap().path, "/rpc/Switch.GetStatus?id=0");
+    assert_eq!(request(json.clone()).unwrap().path, "/rpc/Switch.GetStatus?id=0");
     assert_eq!(numbers(json, shelly2), Ok(vec![8.9, 14.093]));
 
     let tasmota = r#"{"StatusSNS": {"Time": "2022-01-11T21:57:38", "ENERGY": {"Total": 3.705, "Today": 0.026, "Power": 5, "Factor": 1.00}}}"#;
     let json = serde_json::json!({"url": "http://plug", "preset": "tasmota"});
-    assert_eq!(plan(json.clone()).unwrap().path, "/cm?cmnd=Status%208");
+    assert_eq!(request(json.clone()).unwrap().path, "/cm?cmnd=Status%208");
     assert_eq!(numbers(json, tasmota), Ok(vec![5.0, 3.705]));
 }
 
@@ -40,9 +40,9 @@ fn the_presets_know_their_devices() {
 fn channels_carry_unit_step_scope_and_parent() {
     let config =
         config(serde_json::json!({"url": "http://plug", "preset": "tasmota", "scope": "device"})).unwrap();
-    let values = config.plan().unwrap().values;
-    let figure = |number| Figure { number, own_ns: None, is_whole_second: false };
-    let channels = channels(&config, &values, &[figure(5.0), figure(3.705)]);
+    let values = config.request().unwrap().values;
+    let answer = |number| Answer { number, own_ns: None, is_whole_second: false };
+    let channels = channels(&config, &values, &[answer(5.0), answer(3.705)]);
     assert_eq!(
         (channels[0].name.as_str(), channels[0].scope, channels[0].resolution),
         ("power", Scope::Device, 1.0)
@@ -60,7 +60,7 @@ fn channels_carry_unit_step_scope_and_parent() {
 #[test]
 fn a_meters_own_time_is_read_to_the_fraction() {
     let json = serde_json::json!({"url": "http://x", "values": [{"pointer": "/w", "time": "/t", "time_factor": 0.001, "factor": 0.001}]});
-    let read = |text| figures(&plan(json.clone()).unwrap(), text, "x").unwrap()[0];
+    let read = |text| answers(&request(json.clone()).unwrap(), text, "x").unwrap()[0];
     assert_eq!(read(r#"{"w": 41700, "t": 1700000000250}"#).own_ns, Some(1_700_000_000_250_000_000));
     assert!(read(r#"{"w": 41700, "t": 1700000000250}"#).is_whole_second);
     assert!(!read(r#"{"w": 41700, "t": 1700000000250.5}"#).is_whole_second);
@@ -77,7 +77,7 @@ fn what_is_missing_lasts_and_what_is_null_does_not() {
         assert!(error.to_string().contains("`http://plug/x`"));
     }
     let json = serde_json::json!({"url": "http://x", "preset": "prometheus", "values": [{"metric": "w"}]});
-    assert_eq!(plan(json.clone()).unwrap().path, "/metrics");
+    assert_eq!(request(json.clone()).unwrap().path, "/metrics");
     for (text, lasts) in [("v 1\n", true), ("w 1\nw{a=\"b\"} 2\n", true), ("w NaN\n", false), ("w\n", false)]
     {
         let error = numbers(json.clone(), text).unwrap_err();
@@ -110,7 +110,7 @@ fn configurations_that_contradict_themselves_are_refused() {
         (with("outlet", serde_json::json!(1)), "outlet"),
         (with("age_s", serde_json::json!(-1)), "age_s"),
     ] {
-        let OpenError(text) = plan(json.clone()).unwrap_err();
+        let OpenError(text) = request(json.clone()).unwrap_err();
         assert!(text.contains(word), "{json}: {text}");
     }
     assert!(config(with("password", serde_json::json!("sesame"))).is_err());

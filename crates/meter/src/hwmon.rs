@@ -1,13 +1,13 @@
 //! Power and energy sensors of the kernel's hwmon class: Documentation/hwmon/sysfs-interface.rst.
 //!
 //! `power*_input` is a gauge, `power*_average` the mean of the last `power*_average_interval`,
-//! `energy*_input` a counter. Where a chip gives one quantity in several of these forms, the counter serves,
+//! `energy*_input` a counter. If a chip gives one quantity in several of these forms, the counter is taken,
 //! else the average, else the gauge: each joule counts once. A chip is identified by its name and its device
 //! (`ina226@1-0040`), never by its number.
 
-use crate::clock::monotonic_raw_ns;
+use crate::clock::{ReadTime, monotonic_raw_ns};
 use crate::meter::{Accuracy, Channel, ChannelKind, Distribution, Meter, MeterError, Reading, Scope, Value};
-use crate::sysfs::{names, number, reading, text};
+use crate::sysfs::{names, number, text};
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
@@ -25,7 +25,7 @@ pub struct Hwmon {
 /// A sensor before it is a channel.
 #[derive(Debug)]
 struct Sensor {
-    /// Its label, else its number in the chip (`power1`), where chips leave both alone.
+    /// Its label, else its number in the chip (`power1`).
     quantity: String,
     scope: Scope,
     kind: ChannelKind,
@@ -46,7 +46,7 @@ impl Hwmon {
     /// The chip of this name below `root`, such as `power_meter@ACPI000D:00`.
     ///
     /// # Errors
-    /// [`MeterError::Fatal`] if there is none, with the names that there are.
+    /// [`MeterError::Fatal`] if there is none, with the names of the others.
     pub fn open(root: &Path, name: &str) -> Result<Self, MeterError> {
         let mut chips = Self::all(root);
         if let Some(at) = chips.iter().position(|chip| chip.name == name) {
@@ -68,14 +68,14 @@ impl Hwmon {
 
     fn of(entry: &Path) -> Option<Self> {
         let device = fs::canonicalize(entry.join("device")).ok();
-        // Drivers of the class's first interface, among them ACPI's until 2025, have their files beside the
-        // device's.
-        let places = [entry.to_owned(), entry.join("device")];
+        // Drivers of the class's first interface, among them ACPI's until 2025, put their files into the device's
+        // directory.
+        let directories = [entry.to_owned(), entry.join("device")];
         let directory =
-            places.iter().find(|place| names(place).iter().any(|file| sensor_of(file).is_some()))?;
-        let chip = places
+            directories.iter().find(|path| names(path).iter().any(|file| sensor_of(file).is_some()))?;
+        let chip = directories
             .iter()
-            .find_map(|place| text(&place.join("name")).ok())
+            .find_map(|path| text(&path.join("name")).ok())
             .unwrap_or_else(|| "unnamed".into());
         let device =
             device.as_deref().and_then(Path::file_name).map(|name| format!("@{}", name.to_string_lossy()));
@@ -89,14 +89,14 @@ impl Meter for Hwmon {
         &self.channels
     }
 
-    /// A sensor that cannot be read just now is left out.
+    /// A sensor that cannot be read now is left out.
     fn read(&mut self, out: &mut Vec<Reading>) -> Result<(), MeterError> {
         let before = out.len();
         let mut failure = None;
         for (index, (channel, file)) in self.channels.iter().zip(&self.files).enumerate() {
             let begin_ns = monotonic_raw_ns();
             match value(channel, file) {
-                Ok(value) => out.push(reading(index, value, begin_ns)),
+                Ok(value) => out.push(ReadTime::since(begin_ns).reading(index, value)),
                 Err(error) => failure = Some((file, error)),
             }
         }
@@ -104,9 +104,9 @@ impl Meter for Hwmon {
         let text = format!("`{}` of {} cannot be read ({error})", file.display(), self.name);
         // A sleeping device refuses for a while; files disappear with their driver.
         Err(if self.files.iter().any(|file| file.exists()) {
-            MeterError::Retry(format!("{text}: see if its device sleeps"))
+            MeterError::Retry(format!("{text}: check whether its device sleeps"))
         } else {
-            MeterError::Fatal(format!("{text}: see with `dmesg` if its driver was unloaded"))
+            MeterError::Fatal(format!("{text}: check with `dmesg` whether its driver was unloaded"))
         })
     }
 }
@@ -114,7 +114,7 @@ impl Meter for Hwmon {
 fn value(channel: &Channel, file: &Path) -> io::Result<Value> {
     Ok(match channel.kind {
         ChannelKind::Counter { .. } => Value::Count(number(file)?),
-        // Some chips show current that flows backwards, into a battery.
+        // Negative where current flows backwards, into a battery.
         _ => Value::Watts(number::<i64>(file)? as f64 * 1e-6),
     })
 }
@@ -122,8 +122,8 @@ fn value(channel: &Channel, file: &Path) -> io::Result<Value> {
 /// Why a machine has no such sensor.
 pub(crate) fn absent(root: &Path) -> String {
     format!(
-        "`{}` has no chip with a power or an energy sensor: load the driver of the meter that the machine \
-         has (`modprobe acpi_power_meter`, a BMC's, an INA sensor's), or take another meter",
+        "`{}` has no chip with a power or an energy sensor: load the driver of the machine's meter \
+         (`modprobe acpi_power_meter`, a BMC's, an INA sensor's), or use another meter",
         root.join("sys/class/hwmon").display()
     )
 }
@@ -155,7 +155,7 @@ fn sensors(directory: &Path, chip: &str) -> Vec<Sensor> {
     sensors
 }
 
-/// A mean over a time that the driver does not tell is taken for a gauge.
+/// A mean over an unknown time counts as a gauge.
 fn kind(stem: &str, form: &str, interval_ms: Option<u64>) -> ChannelKind {
     match (form, interval_ms.and_then(|interval_ms| interval_ms.checked_mul(1_000_000))) {
         _ if stem.starts_with("energy") => ChannelKind::Counter { joules_per_count: 1e-6, wrap: None },
@@ -164,8 +164,8 @@ fn kind(stem: &str, form: &str, interval_ms: Option<u64>) -> ChannelKind {
     }
 }
 
-/// One channel a quantity, the best form of each. What a chip measures beside the whole machine lies within
-/// it.
+/// One channel per quantity, in its best form. If a chip measures the whole machine, its other quantities are
+/// part of that.
 fn channels(sensors: Vec<Sensor>) -> (Vec<Channel>, Vec<PathBuf>) {
     let mut best: BTreeMap<String, Sensor> = BTreeMap::new();
     for sensor in sensors {
@@ -192,9 +192,9 @@ fn rank(kind: &ChannelKind) -> u8 {
     }
 }
 
-/// What a sensor measures. Only drivers whose documentation says that they see the whole machine or a package
-/// are taken at their word (acpi_power_meter, ibmaem, occ, ibmpowernv, corsair-psu, macsmc, amd_energy,
-/// fam15h_power); any other sees a device.
+/// What a sensor measures. Only for some drivers the documentation says that they see the whole machine or a
+/// package (acpi_power_meter, ibmaem, occ, ibmpowernv, corsair-psu, macsmc, amd_energy,
+/// fam15h_power); for any other driver it is a device.
 fn scope(chip: &str, label: &str, directory: &Path) -> Scope {
     let label = label.to_ascii_lowercase();
     match chip {
@@ -220,7 +220,7 @@ fn accuracy(text: &str) -> Option<Accuracy> {
     };
     let (whole, thousandths) = (number(whole)?, number(fraction)?);
     let accurate = whole.checked_mul(1000)?.checked_add(thousandths)?;
-    // A meter that is not accurate at all has not been described.
+    // 0 % means that nobody has described the meter.
     (thousandths < 1000 && 0 < accurate && accurate <= 100_000).then(|| Accuracy {
         gain: Distribution::Rectangular(f64::from(100_000 - accurate) * 1e-5),
         offset: Distribution::NONE,

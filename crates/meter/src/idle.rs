@@ -1,33 +1,34 @@
 //! Energy above idle: what a trial takes beyond the idle power around it, which may drift.
 
-use crate::integrate::{Window, residual_dof};
+use crate::line::{Point, residual_dof, residual_square};
 use crate::meter::{Accuracy, Distribution};
 use crate::ratio::{Ratio, Shared, Undefined, ratio_with};
-use crate::uncertainty::{Component, Energy, Source};
+use crate::trace::Window;
+use crate::uncertainty::{Component, Energy, UncertaintySource};
 use serde::{Deserialize, Serialize};
 
 /// An idle stretch, measured on the same channel as the trials.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Idle {
+pub struct IdleStretch {
     /// When.
     pub window: Window,
     /// Its energy.
     pub energy: Energy,
 }
 
-/// Idle power over a study: between two idle stretches a straight line from the one to the other, before the
+/// IdleStretch power over a study: between two idle stretches a straight line from the one to the other, before the
 /// first and after the last as it is there.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct IdlePower {
     origin_ns: u64,
     /// In the order of their time.
-    stretches: Vec<Stretch>,
+    stretches: Vec<IdlePoint>,
     dof: Option<f64>,
 }
 
 /// Power of an idle stretch at its middle.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-struct Stretch {
+struct IdlePoint {
     at_s: f64,
     watts: f64,
     standard: f64,
@@ -45,14 +46,14 @@ pub struct AboveIdle {
 impl IdlePower {
     /// Through the idle stretches; `None` without any. Where three or more scatter about the lines between
     /// their neighbours more than their uncertainties say, these are enlarged by the ratio (Birge 1932).
-    pub fn fit(stretches: &[Idle]) -> Option<Self> {
+    pub fn fit(stretches: &[IdleStretch]) -> Option<Self> {
         let origin_ns = stretches.first()?.window.middle_ns();
-        let stretch = |idle: &Idle| Stretch {
+        let stretch = |idle: &IdleStretch| IdlePoint {
             at_s: seconds(origin_ns, idle.window),
             watts: idle.energy.watts(),
             standard: idle.energy.random_standard() / idle.energy.seconds,
         };
-        let mut known: Vec<Stretch> = stretches.iter().map(stretch).collect();
+        let mut known: Vec<IdlePoint> = stretches.iter().map(stretch).collect();
         known.sort_by(|one, other| one.at_s.total_cmp(&other.at_s));
         let fewest = stretches.iter().filter_map(|idle| idle.energy.random_dof()).min_by(f64::total_cmp);
         let dof = match excess(&known) {
@@ -76,7 +77,7 @@ impl IdlePower {
         [(before, 1.0 - share), (after, share)]
     }
 
-    /// Idle power at the middle of a window, in W.
+    /// IdleStretch power at the middle of a window, in W.
     pub fn watts(&self, window: Window) -> f64 {
         let weights = self.weights(seconds(self.origin_ns, window));
         weights.iter().map(|(stretch, weight)| weight * self.stretches[*stretch].watts).sum()
@@ -94,7 +95,7 @@ impl IdlePower {
         let seconds = energy.seconds;
         let mut random = energy.random.clone();
         random.push(Component {
-            source: Source::Idle,
+            source: UncertaintySource::Idle,
             joules: seconds * self.standard_watts(window),
             dof: self.dof,
         });
@@ -115,16 +116,9 @@ impl IdlePower {
 /// By how much stretches in the order of time scatter about the lines between their neighbours beyond their
 /// own uncertainties, and with how many degrees of freedom; `None` where they do not. Neighbouring residuals
 /// share stretches, which the degrees take into account as they do for noise.
-fn excess(stretches: &[Stretch]) -> Option<(f64, f64)> {
-    let square = |three: &[Stretch]| {
-        let [before, middle, after] = [three[0], three[1], three[2]];
-        let share = (middle.at_s - before.at_s) / (after.at_s - before.at_s);
-        let residual = middle.watts - (1.0 - share) * before.watts - share * after.watts;
-        let parts = [(middle, 1.0), (before, 1.0 - share), (after, share)];
-        let expected: f64 = parts.iter().map(|(stretch, weight)| (weight * stretch.standard).powi(2)).sum();
-        // Stretches without uncertainty: one that lies on the line scatters no more than it says.
-        if residual == 0.0 { 0.0 } else { residual.powi(2) / expected }
-    };
+fn excess(stretches: &[IdlePoint]) -> Option<(f64, f64)> {
+    let point = |stretch: &IdlePoint| Point { x: stretch.at_s, y: stretch.watts, standard: stretch.standard };
+    let square = |three: &[IdlePoint]| residual_square([&three[0], &three[1], &three[2]].map(point));
     let squares: Vec<f64> = stretches.windows(3).map(square).collect();
     let ratio = (squares.iter().sum::<f64>() / squares.len() as f64).sqrt();
     (ratio > 1.0 && ratio.is_finite()).then(|| (ratio, residual_dof(squares.len() as f64)))
@@ -150,7 +144,7 @@ pub fn ratio_above_idle(above: &AboveIdle, below: &AboveIdle, idle: &IdlePower) 
 /// The energy with the random part that idle power has not given it.
 fn without_idle(above: &AboveIdle) -> Energy {
     let mut energy = above.energy.clone();
-    energy.random.retain(|component| component.source != Source::Idle);
+    energy.random.retain(|component| component.source != UncertaintySource::Idle);
     energy
 }
 

@@ -9,13 +9,13 @@ fn window(begin_s: u64, end_s: u64) -> Window {
 }
 
 fn energy(watts: f64, seconds: f64, joules: f64) -> Energy {
-    let random = vec![Component { source: Source::Noise, joules, dof: Some(30.0) }];
+    let random = vec![Component { source: UncertaintySource::Noise, joules, dof: Some(30.0) }];
     let accuracy = Accuracy { gain: Distribution::Normal(0.01), offset: Distribution::Rectangular(0.5) };
     Energy { joules: watts * seconds, seconds, random, accuracy: Some(accuracy) }
 }
 
-fn idle(begin_s: u64, watts: f64) -> Idle {
-    Idle { window: window(begin_s, begin_s + 10), energy: energy(watts, 10.0, 1.0) }
+fn idle(begin_s: u64, watts: f64) -> IdleStretch {
+    IdleStretch { window: window(begin_s, begin_s + 10), energy: energy(watts, 10.0, 1.0) }
 }
 
 #[track_caller]
@@ -68,7 +68,7 @@ fn above_idle_keeps_the_gain_and_loses_the_offset() {
     let above = power.above(window(45, 165), &energy(81.0, 120.0, 5.0));
     close(above.energy.joules, 30.0 * 120.0);
     let idle = above.energy.random[1];
-    assert_eq!(idle.source, Source::Idle);
+    assert_eq!(idle.source, UncertaintySource::Idle);
     close(idle.joules, 120.0 * 0.1 / 2f64.sqrt());
     let common = above.energy.common_interval().unwrap();
     close(common.high - above.energy.joules, 1.959963984540054 * 0.01 * 3600.0);
@@ -80,7 +80,7 @@ fn the_ratio_above_idle_knows_that_idle_is_shared() {
     let at = window(45, 165);
     let small = power.above(at, &energy(60.0, 120.0, 5.0));
     let same = ratio_above_idle(&small, &small, &power).unwrap();
-    // Idle's error of 8.5 J is in both and drops out: 5 J and 5 J of 1200 J remain.
+    // IdleStretch's error of 8.5 J is in both and drops out: 5 J and 5 J of 1200 J remain.
     let half_width = 1.96 * 50f64.sqrt() / 1200.0;
     assert!((same.interval.high - 1.0 - half_width).abs() < 0.03 * half_width, "{same:?}");
     let none = power.above(at, &energy(50.1, 120.0, 5.0));

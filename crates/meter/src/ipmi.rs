@@ -1,25 +1,25 @@
-//! Power of the whole machine as its baseboard management controller (BMC) tells it: DCMI's power reading,
+//! Power of the whole machine as its baseboard management controller (BMC) reports it: DCMI's power reading,
 //! through `ipmitool`.
 
-mod child;
 mod dcmi;
 
-pub use dcmi::{DcmiPower, parse_dcmi};
+pub use dcmi::{DcmiError, DcmiPower, parse_dcmi};
 
-use crate::clock::monotonic_raw_ns;
-use crate::meter::{Accuracy, Channel, ChannelKind, Meter, MeterError, Reading, Scope, Value};
-use crate::open::OpenError;
+use crate::clock::{ReadTime, monotonic_raw_ns};
+use crate::config::is_time_limit_ms;
+use crate::meter::{Accuracy, Channel, ChannelKind, Meter, MeterError, OpenError, Reading, Scope, Value};
+use crate::process;
 use crate::secret::Secret;
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::io;
 use std::path::PathBuf;
 use std::process::Command;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 /// Four averages must fit into a trial of the usual 120 s.
 const LONGEST_AVERAGE_S: u32 = 30;
-/// So much of what ipmitool says is quoted.
+/// Characters of ipmitool's message that are quoted.
 const LONGEST_QUOTE: usize = 200;
 
 /// A BMC with DCMI: this machine's by its driver (`/dev/ipmi0`), or any by network (IPMI 2.0, RMCP+).
@@ -36,13 +36,13 @@ pub struct IpmiConfig {
     pub password_file: Option<PathBuf>,
     /// The environment variable that holds it.
     pub password_env: Option<String>,
-    /// What the session may do. DCMI asks for no more than `user` to read power; some BMCs do.
+    /// What the session may do. DCMI asks for no more than `user` to read power; some BMCs ask for more.
     #[serde(default)]
     pub privilege: IpmiPrivilege,
     /// Which of the BMC's figures is read.
     #[serde(default)]
     pub reading: IpmiReading,
-    /// No reading takes longer: ipmitool is killed then.
+    /// No reading takes longer: ipmitool is then killed.
     #[serde(default = "default_timeout_ms")]
     pub timeout_ms: u64,
     /// What the maker declares.
@@ -73,26 +73,26 @@ pub enum IpmiReading {
     /// The power now.
     #[default]
     Instant,
-    /// The mean over the sampling period, which the BMC tells. Refused if that is unknown or longer than 30
-    /// s: with many BMCs it is the time since they started.
+    /// The mean over the BMC's sampling period. Refused if that is unknown or longer than 30 s: with many BMCs
+    /// it is the time since they started.
     Average,
 }
 
-/// Opens the meter and takes a first reading, so that what is wrong shows at once.
+/// Opens the meter and takes a first reading, so mistakes show at once.
 ///
-/// `ipmitool` is started anew for each reading. The password reaches it through its environment
+/// Each reading starts `ipmitool` anew. The password reaches it through its environment
 /// (`IPMI_PASSWORD`), never on its command line.
 ///
 /// # Errors
-/// The configuration contradicts itself, a secret cannot be read, ipmitool is missing, or the BMC gives no
-/// power.
+/// [`OpenError`] if the configuration contradicts itself, a secret cannot be read, ipmitool is missing, or the
+/// BMC gives no power.
 pub fn open_ipmi(config: &IpmiConfig) -> Result<Box<dyn Meter>, OpenError> {
     open_through("ipmitool".into(), config).map(|meter| Box::new(meter) as Box<dyn Meter>)
 }
 
 fn open_through(program: OsString, config: &IpmiConfig) -> Result<Ipmi, OpenError> {
     let password = Secret::read(config.password_file.as_deref(), config.password_env.as_deref())?;
-    let refused = |why: &str| Err(OpenError(format!("the IPMI meter at {}: {why}", place(config))));
+    let refused = |why: &str| Err(OpenError(format!("the IPMI meter at {}: {why}", bmc(config))));
     let remote = config.host.is_some();
     if remote != config.user.is_some() || remote != password.is_some() || (!remote && config.port.is_some()) {
         return refused(
@@ -100,11 +100,11 @@ fn open_through(program: OsString, config: &IpmiConfig) -> Result<Ipmi, OpenErro
              machine's own BMC",
         );
     }
-    if !(1..=600_000).contains(&config.timeout_ms) {
-        return refused("`timeout_ms` is from 1 to 600000");
+    if !is_time_limit_ms(config.timeout_ms) {
+        return refused("`timeout_ms` must be from 1 to 600000");
     }
     let mut meter = Ipmi { config: config.clone(), program, password, channels: Vec::new() };
-    let first = meter.ask().map_err(|error| OpenError(error.to_string()))?;
+    let first = meter.ask()?;
     let kind = match config.reading {
         IpmiReading::Instant => ChannelKind::Instant,
         IpmiReading::Average if (1..=LONGEST_AVERAGE_S).contains(&first.sampling_s) => {
@@ -113,11 +113,11 @@ fn open_through(program: OsString, config: &IpmiConfig) -> Result<Ipmi, OpenErro
         IpmiReading::Average => {
             let s = first.sampling_s;
             return refused(&format!(
-                "it averages over {s} s, which is of no use (1 to 30 s are): take `reading = \"instant\"`"
+                "it averages over {s} s, and only 1 to 30 s are useful: take `reading = \"instant\"`"
             ));
         }
     };
-    watts(config, &first).map_err(|error| OpenError(error.to_string()))?;
+    watts(config, &first)?;
     meter.channels.push(Channel {
         name: "dcmi".into(),
         scope: Scope::System,
@@ -146,20 +146,19 @@ impl Meter for Ipmi {
     fn read(&mut self, out: &mut Vec<Reading>) -> Result<(), MeterError> {
         let begin_ns = monotonic_raw_ns();
         let power = self.ask()?;
-        let end_ns = monotonic_raw_ns();
-        let wall_ns = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as i64);
+        let time = ReadTime::since(begin_ns);
         if let ChannelKind::Average { window_ns } = self.channels[0].kind
             && u64::from(power.sampling_s) * 1_000_000_000 != window_ns
         {
             return Err(MeterError::Retry(format!(
-                "the BMC at {} now averages over {} s, not {} s as before: take `reading = \"instant\"`",
-                place(&self.config),
+                "the BMC at {} now averages over {} s instead of {} s: take `reading = \"instant\"`",
+                bmc(&self.config),
                 power.sampling_s,
                 window_ns / 1_000_000_000
             )));
         }
         let value = Value::Watts(watts(&self.config, &power)?);
-        out.push(Reading { channel: 0, value, begin_ns, end_ns, wall_ns, own_ns: None });
+        out.push(time.reading(0, value));
         Ok(())
     }
 }
@@ -168,7 +167,7 @@ impl Ipmi {
     /// One run of ipmitool.
     fn ask(&self) -> Result<DcmiPower, MeterError> {
         let limit = Duration::from_millis(self.config.timeout_ms);
-        match child::run(self.command(), limit) {
+        match process::run(self.command(), limit) {
             Ok(Some((status, text))) if status.success() => parse_dcmi(&text).map_err(|why| {
                 MeterError::Retry(format!(
                     "ipmitool printed no power reading ({why}): try `{}`",
@@ -178,13 +177,13 @@ impl Ipmi {
             Ok(Some((_, text))) => Err(explain(&self.config, &text)),
             Ok(None) => Err(MeterError::Retry(format!(
                 "the BMC at {} gave no power within {} ms: it is busy or out of reach, has IPMI over LAN \
-                 off, or passes over a wrong user or password in silence; try `{}`",
-                place(&self.config),
+                 off, or ignores a wrong user or password; try `{}`",
+                bmc(&self.config),
                 self.config.timeout_ms,
                 shown(&self.config)
             ))),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                Err(MeterError::Fatal("`ipmitool` is not there: install the package ipmitool".into()))
+                Err(MeterError::Fatal("`ipmitool` is missing: install the package ipmitool".into()))
             }
             Err(error) => Err(MeterError::Retry(format!(
                 "ipmitool cannot be run ({error}): try `{}`",
@@ -195,7 +194,7 @@ impl Ipmi {
 
     fn command(&self) -> Command {
         let mut command = Command::new(&self.program);
-        // It would go before ours.
+        // IPMITOOL_PASSWORD would take precedence.
         command.env_remove("IPMITOOL_PASSWORD").env_remove("IPMI_PASSWORD").args(arguments(&self.config));
         if let Some(password) = &self.password {
             command.env("IPMI_PASSWORD", password.expose());
@@ -204,7 +203,7 @@ impl Ipmi {
     }
 }
 
-/// Of ipmitool; no secret among them.
+/// The arguments of ipmitool; none is a secret.
 fn arguments(config: &IpmiConfig) -> Vec<String> {
     let mut arguments = Vec::new();
     if let (Some(host), Some(user)) = (&config.host, &config.user) {
@@ -226,16 +225,16 @@ fn arguments(config: &IpmiConfig) -> Vec<String> {
     arguments
 }
 
-/// The command for the user to try.
+/// The command to show to the user.
 fn shown(config: &IpmiConfig) -> String {
     format!("ipmitool {}", arguments(config).join(" ")).escape_debug().to_string()
 }
 
-fn place(config: &IpmiConfig) -> String {
+fn bmc(config: &IpmiConfig) -> String {
     config.host.as_ref().map_or_else(|| "/dev/ipmi0".into(), |host| format!("`{}`", host.escape_debug()))
 }
 
-/// The figure that is read. No machine that runs takes 0 W: a BMC without a sensor says so.
+/// The configured figure. A running machine never takes 0 W: a BMC without a sensor reports that.
 fn watts(config: &IpmiConfig, power: &DcmiPower) -> Result<f64, MeterError> {
     let watts = match config.reading {
         IpmiReading::Instant => power.instant_watts,
@@ -246,49 +245,48 @@ fn watts(config: &IpmiConfig, power: &DcmiPower) -> Result<f64, MeterError> {
     }
     let state = if power.activated { "activated" } else { "deactivated" };
     Err(MeterError::Retry(format!(
-        "the BMC at {} says 0 W and that its power reading is {state}: it does not measure now; use another \
-         meter",
-        place(config)
+        "the BMC at {} reports 0 W, and its power reading is {state}: it does not measure now; use another meter",
+        bmc(config)
     )))
 }
 
-/// What ipmitool's failure means.
+/// Parts of ipmitool's messages, and what they mean for the BMC, the cause and the remedy.
+const CAUSES: [(&[&str], &str); 7] = [
+    (&["Insufficient privilege"], "does not tell power at this privilege: raise `privilege`"),
+    (&["RAKP 2 HMAC is invalid"], "refuses the password: correct it"),
+    (&["unauthorized name"], "does not know the user: correct `user`"),
+    (&["invalid role", "exceeds the privilege"], "does not give this user the privilege: lower `privilege`"),
+    (&["Address lookup for"], "is not found by this name: correct `host`"),
+    (
+        &["Unable to establish"],
+        "opens no session: it is out of reach, has IPMI over LAN off, or refuses user, password or `privilege`",
+    ),
+    (&["Invalid command", "Invalid data field"], "has no DCMI power reading: use `redfish` or another meter"),
+];
+
+/// Why ipmitool failed.
 fn explain(config: &IpmiConfig, text: &str) -> MeterError {
-    let place = place(config);
-    let says = |part: &str| text.contains(part);
-    if says("Could not open device") {
-        return MeterError::Fatal(if says("Permission denied") {
-            "/dev/ipmi0 may not be opened: run as root, or give your group the right to it".into()
+    let (bmc, command) = (bmc(config), shown(config));
+    if text.contains("Could not open device") {
+        return MeterError::Fatal(if text.contains("Permission denied") {
+            "/dev/ipmi0 cannot be opened: run as root, or let root give your group the right to read it"
+                .into()
         } else {
             "there is no /dev/ipmi0: load the kernel's ipmi_si and ipmi_devintf if this machine has a BMC, \
              or name its `host`"
                 .into()
         });
     }
-    let cause = if says("Insufficient privilege") {
-        "does not tell power at this privilege: raise `privilege`"
-    } else if says("RAKP 2 HMAC is invalid") {
-        "refuses the password: correct it"
-    } else if says("unauthorized name") {
-        "does not know the user: correct `user`"
-    } else if says("invalid role") || says("exceeds the privilege") {
-        "does not give this user the privilege: lower `privilege`"
-    } else if says("Address lookup for") {
-        "is not found by this name: correct `host`"
-    } else if says("Unable to establish") {
-        "lets nobody in: it is out of reach, has IPMI over LAN off, or refuses user, password or `privilege`"
-    } else if says("Invalid command") || says("Invalid data field") {
-        "has no DCMI power reading: use `redfish` or another meter"
-    } else {
-        let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
-        let quote: String = words.chars().take(LONGEST_QUOTE).collect();
-        let quote = quote.escape_debug();
-        return MeterError::Retry(format!(
-            "the BMC at {place} gave no power, ipmitool says `{quote}`: try `{}`",
-            shown(config)
-        ));
-    };
-    MeterError::Retry(format!("the BMC at {place} {cause}; try `{}`", shown(config)))
+    let known = CAUSES.iter().find(|(parts, _)| parts.iter().any(|part| text.contains(part)));
+    if let Some((_, cause)) = known {
+        return MeterError::Retry(format!("the BMC at {bmc} {cause}; try `{command}`"));
+    }
+    let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let quote: String = words.chars().take(LONGEST_QUOTE).collect();
+    MeterError::Retry(format!(
+        "the BMC at {bmc} gave no power, ipmitool says `{}`: try `{command}`",
+        quote.escape_debug()
+    ))
 }
 
 #[cfg(test)]

@@ -3,52 +3,51 @@
 use serde_json::Value;
 use thiserror::Error;
 
-/// Why a document does not give a number. The text says what is where, and never repeats what the document
-/// holds.
+/// Why a document does not give a number. The text never repeats what the document holds.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
-pub enum ValueError {
+pub enum JsonError {
     /// It is not JSON, or is cut off.
-    #[error("answers something that is not JSON: see that it is the meter's path")]
+    #[error("answers with something that is not JSON: check that it is the meter's path")]
     NotJson,
     /// Nothing is there.
-    #[error("has nothing at `{0}`: see the pointer in what it answers")]
+    #[error("has nothing at `{0}`: compare the pointer with its answer")]
     Nothing(String),
     /// `null` is there.
     #[error("has no value at `{0}` now")]
     Null(String),
-    /// Something else than a finite number is there.
-    #[error("has no number at `{0}`: see the pointer in what it answers")]
+    /// Something other than a finite number is there.
+    #[error("has no number at `{0}`: compare the pointer with its answer")]
     NoNumber(String),
 }
 
-impl ValueError {
-    /// The next reading may be good: a `null`, or an answer that is not whole.
+impl JsonError {
+    /// Whether the next reading may succeed: a `null`, or an answer that is incomplete.
     pub fn is_passing(&self) -> bool {
-        matches!(self, ValueError::NotJson | ValueError::Null(_))
+        matches!(self, JsonError::NotJson | JsonError::Null(_))
     }
 }
 
 /// Reads a document.
 ///
 /// # Errors
-/// [`ValueError::NotJson`]; also for documents nested deeper than 127 levels.
-pub fn parse_json(text: &str) -> Result<Value, ValueError> {
-    serde_json::from_str(text).map_err(|_| ValueError::NotJson)
+/// [`JsonError::NotJson`]; also for documents nested deeper than 127 levels.
+pub fn parse_json(text: &str) -> Result<Value, JsonError> {
+    serde_json::from_str(text).map_err(|_| JsonError::NotJson)
 }
 
-/// The finite number at `pointer`; a text that is one counts, as some instruments quote theirs.
+/// The finite number at `pointer`; it may be quoted, as some instruments do.
 ///
 /// # Errors
-/// [`ValueError`] says what is there instead.
-pub fn json_value(document: &Value, pointer: &str) -> Result<f64, ValueError> {
+/// [`JsonError`] says what is there instead.
+pub fn json_value(document: &Value, pointer: &str) -> Result<f64, JsonError> {
     let number = match document.pointer(pointer) {
-        None => return Err(ValueError::Nothing(pointer.to_owned())),
-        Some(Value::Null) => return Err(ValueError::Null(pointer.to_owned())),
+        None => return Err(JsonError::Nothing(pointer.to_owned())),
+        Some(Value::Null) => return Err(JsonError::Null(pointer.to_owned())),
         Some(Value::Number(number)) => number.as_f64(),
         Some(Value::String(text)) => text.trim().parse().ok(),
         Some(_) => None,
     };
-    number.filter(|number| number.is_finite()).ok_or_else(|| ValueError::NoNumber(pointer.to_owned()))
+    number.filter(|number| number.is_finite()).ok_or_else(|| JsonError::NoNumber(pointer.to_owned()))
 }
 
 #[cfg(test)]
@@ -69,21 +68,21 @@ mod tests {
             (Ok(0.0), Ok(1.0), Ok(2.0), Ok(8.0))
         );
         assert_eq!(read("/q"), Ok(3.25));
-        assert_eq!(read("/n"), Err(ValueError::Null("/n".into())));
-        assert_eq!(read("/t"), Err(ValueError::NoNumber("/t".into())));
-        assert_eq!(read("/foo"), Err(ValueError::NoNumber("/foo".into())));
+        assert_eq!(read("/n"), Err(JsonError::Null("/n".into())));
+        assert_eq!(read("/t"), Err(JsonError::NoNumber("/t".into())));
+        assert_eq!(read("/foo"), Err(JsonError::NoNumber("/foo".into())));
         for nothing in ["/foo/2", "/foo/01", "/foo/-", "/x", "foo"] {
-            assert_eq!(read(nothing), Err(ValueError::Nothing(nothing.into())), "{nothing}");
+            assert_eq!(read(nothing), Err(JsonError::Nothing(nothing.into())), "{nothing}");
         }
     }
 
     #[test]
     fn texts_that_are_no_finite_numbers_are_refused() {
         for text in ["", "NaN", "inf", "1 W", "1e999"] {
-            assert_eq!(json_value(&json!([text]), "/0"), Err(ValueError::NoNumber("/0".into())), "{text}");
+            assert_eq!(json_value(&json!([text]), "/0"), Err(JsonError::NoNumber("/0".into())), "{text}");
         }
-        assert_eq!(parse_json("{\"power\": 2"), Err(ValueError::NotJson));
-        assert_eq!(parse_json(&"[".repeat(100_000)), Err(ValueError::NotJson));
+        assert_eq!(parse_json("{\"power\": 2"), Err(JsonError::NotJson));
+        assert_eq!(parse_json(&"[".repeat(100_000)), Err(JsonError::NotJson));
     }
 
     proptest! {

@@ -1,5 +1,5 @@
-//! A straight line through points of known uncertainty: idle power over a study, a clock's offset over a
-//! study.
+//! Straight lines through points of known uncertainty: a clock's offset over a study, and the lines between
+//! neighbours from which scatter is judged.
 
 use serde::{Deserialize, Serialize};
 
@@ -92,6 +92,29 @@ impl Line {
     pub(crate) fn slope_standard(&self) -> f64 {
         self.variance_of_slope.sqrt()
     }
+}
+
+/// Correlation of neighbouring residuals, and of those two apart, when each is a reading less the line
+/// between its neighbours and the readings are independent.
+const RESIDUAL_CORRELATION: [f64; 2] = [-2.0 / 3.0, 1.0 / 6.0];
+
+/// The square of how far the middle of three points lies from the line between the other two, in units of
+/// the variance that their uncertainties give it.
+pub(crate) fn residual_square([before, middle, after]: [Point; 3]) -> f64 {
+    let share = (middle.x - before.x) / (after.x - before.x);
+    let residual = middle.y - (1.0 - share) * before.y - share * after.y;
+    let parts = [(middle, 1.0), (before, 1.0 - share), (after, share)];
+    let expected: f64 = parts.iter().map(|(point, weight)| (weight * point.standard).powi(2)).sum();
+    // A point without uncertainty that lies on the line scatters no more than it says.
+    if residual == 0.0 { 0.0 } else { residual.powi(2) / expected }
+}
+
+/// Degrees of freedom of `count` such residuals in a row, of which neighbouring ones correlate; for normal
+/// noise.
+pub(crate) fn residual_dof(count: f64) -> f64 {
+    let [one, two] = RESIDUAL_CORRELATION;
+    let pairs = (count - 1.0) * one * one + (count - 2.0).max(0.0) * two * two;
+    count * count / (count + 2.0 * pairs)
 }
 
 #[cfg(test)]

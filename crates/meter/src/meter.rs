@@ -29,6 +29,17 @@ pub enum MeterError {
     Ended,
 }
 
+/// Why a meter cannot be opened. The text names the thing, the cause and the remedy, and never a secret.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[error("{0}")]
+pub struct OpenError(pub String);
+
+impl From<MeterError> for OpenError {
+    fn from(error: MeterError) -> Self {
+        Self(error.to_string())
+    }
+}
+
 pub use iopj_core::energy::{Scope, UnknownScope};
 
 /// One quantity of a meter.

@@ -2,13 +2,13 @@
 //!
 //! NVM Express Base Specification 2.3 and later: the SMART / Health Information log (02h) has in bytes
 //! 239:232 the energy since manufacture in Wh, rounded up, and in bytes 243:240 the mean power of the last
-//! second; 0 says "not reported". The Power Measurement log (25h) says in bytes 03:02 (bit 2) if the drive
-//! only estimates, and in byte 56 the greatest error in percent. Its own average runs since somebody started
-//! the measurement by Set Features; this meter changes no setting and does not use it.
+//! second; 0 means "not reported". The Power Measurement log (25h) says in bytes 03:02 (bit 2) whether the
+//! drive only estimates, and in byte 56 its greatest error in percent. The log's own average runs since
+//! somebody started the measurement by Set Features; this meter changes no setting and does not use it.
 
-use crate::clock::monotonic_raw_ns;
+use crate::clock::{ReadTime, monotonic_raw_ns};
 use crate::meter::{Accuracy, Channel, ChannelKind, Distribution, Meter, MeterError, Reading, Scope, Value};
-use crate::sysfs::{names, reading, text};
+use crate::sysfs::{names, text};
 use std::fmt;
 use std::fs::File;
 use std::io::{self, ErrorKind};
@@ -20,7 +20,7 @@ const SMART_LEN: usize = 512;
 const MEASUREMENT_LEN: usize = 64;
 const SMART_ID: u8 = 0x02;
 const MEASUREMENT_ID: u8 = 0x25;
-/// The interval that the power of the SMART log is the mean of.
+/// The interval that the power in the SMART log is averaged over.
 const INTERVAL_NS: u64 = 1_000_000_000;
 const JOULES_PER_WATT_HOUR: f64 = 3600.0;
 
@@ -29,12 +29,12 @@ const JOULES_PER_WATT_HOUR: f64 = 3600.0;
 pub struct Nvme {
     name: String,
     channels: Vec<Channel>,
-    logs: Box<dyn Logs>,
+    logs: Box<dyn LogPages>,
 }
 
 /// Where log pages come from.
-trait Logs: Send + fmt::Debug {
-    /// Fills `page` with the start of a log page; `InvalidInput` where the controller does not have it.
+trait LogPages: Send + fmt::Debug {
+    /// Fills `page` with the start of a log page; `InvalidInput` if the controller does not have it.
     fn read(&mut self, id: u8, page: &mut [u8]) -> io::Result<()>;
 }
 
@@ -43,7 +43,7 @@ trait Logs: Send + fmt::Debug {
 struct Smart {
     /// Energy since manufacture.
     watt_hours: Option<u64>,
-    /// Mean of the last second, and its least step, in W.
+    /// Mean of the last second, and its smallest step, in W.
     power: Option<(f64, f64)>,
 }
 
@@ -62,18 +62,18 @@ impl Nvme {
         names(&root.join("sys/class/nvme")).into_iter().filter(is_controller).collect()
     }
 
-    /// The power figures of a controller. The channel has the drive's model and serial number for a name, for
-    /// its number may change.
+    /// The power figures of a controller. The channel is named by the drive's model and serial number, as the
+    /// controller's number may change.
     ///
     /// # Errors
-    /// [`MeterError::Fatal`] with the cause and the remedy if the drive has none, only estimates, or does not
-    /// let itself be asked.
+    /// [`MeterError::Fatal`] with the cause and the remedy if the drive reports no power, only estimates it, or
+    /// cannot be asked.
     pub fn open(root: &Path, controller: &str) -> Result<Self, MeterError> {
         let path = root.join("dev").join(controller);
         let device = File::open(&path).map_err(|error| {
             let remedy = match error.kind() {
                 ErrorKind::PermissionDenied => "run as root",
-                _ => "see with `ls /sys/class/nvme` what there is",
+                _ => "list the controllers with `ls /sys/class/nvme`",
             };
             MeterError::Fatal(format!("`{}` cannot be opened ({error}): {remedy}", path.display()))
         })?;
@@ -82,15 +82,15 @@ impl Nvme {
             (Some(model), Some(serial)) => format!("{model} {serial}"),
             _ => controller.to_owned(),
         };
-        Self::with(controller, &drive, Box::new(Device(device)))
+        Self::with(controller, &drive, Box::new(CharacterDevice(device)))
     }
 
-    fn with(controller: &str, drive: &str, mut logs: Box<dyn Logs>) -> Result<Self, MeterError> {
+    fn with(controller: &str, drive: &str, mut logs: Box<dyn LogPages>) -> Result<Self, MeterError> {
         let fatal = |why: String| MeterError::Fatal(format!("{controller} ({drive}): {why}"));
         let mut page = [0; SMART_LEN];
         logs.read(SMART_ID, &mut page).map_err(|error| {
             fatal(format!(
-                "its SMART log cannot be read ({error}): run as root, on a controller that answers"
+                "its SMART log cannot be read ({error}): run as root, and check that the controller answers"
             ))
         })?;
         let smart = smart(&page);
@@ -99,7 +99,7 @@ impl Nvme {
         let measured = logs.read(MEASUREMENT_ID, &mut page).map(|()| measurement(&page)).unwrap_or_default();
         if measured.estimated {
             return Err(fatal(
-                "its power figures are estimates, as it says itself: take a meter that measures".into(),
+                "it says that its power figures are estimates: use a meter that measures".into(),
             ));
         }
         let (kind, resolution) = match smart {
@@ -110,7 +110,7 @@ impl Nvme {
             ),
             Smart { .. } => {
                 return Err(fatal(
-                    "it reports no power in its SMART log (bytes 243:232, since NVMe 2.3): take a meter on \
+                    "it reports no power in its SMART log (bytes 243:232, since NVMe 2.3): use a meter on \
                      its slot or at the machine's plug"
                         .into(),
                 ));
@@ -146,9 +146,9 @@ impl Meter for Nvme {
             let text = format!("{} does not give its SMART log ({error})", self.name);
             match error.raw_os_error() {
                 Some(libc::ENODEV | libc::ENXIO) => {
-                    MeterError::Fatal(format!("{text}: see with `dmesg` if it was removed"))
+                    MeterError::Fatal(format!("{text}: check with `dmesg` whether it was removed"))
                 }
-                _ => MeterError::Retry(format!("{text}: see with `dmesg` if it was reset")),
+                _ => MeterError::Retry(format!("{text}: check with `dmesg` whether it was reset")),
             }
         })?;
         let smart = smart(&page);
@@ -156,7 +156,7 @@ impl Meter for Nvme {
             ChannelKind::Counter { .. } => smart.watt_hours.map(Value::Count),
             _ => smart.power.map(|(watts, _)| Value::Watts(watts)),
         };
-        out.extend(value.map(|value| reading(0, value, begin_ns)));
+        out.extend(value.map(|value| ReadTime::since(begin_ns).reading(0, value)));
         Ok(())
     }
 }
@@ -180,12 +180,12 @@ fn smart(page: &[u8; SMART_LEN]) -> Smart {
     };
     let power =
         step.filter(|_| interval & 0xFFFF != 0).map(|step| (f64::from(interval & 0xFFFF) * step, step));
-    // The counter stays at its greatest value.
+    // At its greatest value the counter stops.
     Smart { watt_hours: Some(energy).filter(|&energy| energy != 0 && energy != u64::MAX), power }
 }
 
 fn measurement(page: &[u8; MEASUREMENT_LEN]) -> Measurement {
-    // 101 to 254 are reserved, 255 says "not reported".
+    // 101 to 254 are reserved, 255 means "not reported".
     Measurement {
         estimated: page[2] & 0x4 != 0,
         error_percent: Some(page[56]).filter(|&percent| percent <= 100),
@@ -216,11 +216,11 @@ const _: () = assert!(NVME_IOCTL_ADMIN_CMD == 0xC048_4E41);
 
 /// A controller's character device.
 #[derive(Debug)]
-struct Device(File);
+struct CharacterDevice(File);
 
 impl AdminCommand {
-    /// Get Log Page (02h), of the whole controller. The time is the kernel's own (`admin_timeout`): when it
-    /// is over the kernel resets the controller, and no reading is worth that.
+    /// Get Log Page (02h), of the whole controller. The time limit is the kernel's own (`admin_timeout`): after
+    /// it the kernel resets the controller, and no reading is worth that.
     fn get_log_page(id: u8, page: &mut [u8]) -> AdminCommand {
         let dwords_less_one = page.len() as u32 / 4 - 1;
         AdminCommand {
@@ -235,7 +235,7 @@ impl AdminCommand {
     }
 }
 
-impl Logs for Device {
+impl LogPages for CharacterDevice {
     fn read(&mut self, id: u8, page: &mut [u8]) -> io::Result<()> {
         let mut command = AdminCommand::get_log_page(id, page);
         // SAFETY: the kernel reads and writes one command of this layout and writes `data_len` bytes to
@@ -277,7 +277,7 @@ mod tests {
         measurement: Option<(u8, u8)>,
     }
 
-    impl Logs for Drive {
+    impl LogPages for Drive {
         fn read(&mut self, id: u8, page: &mut [u8]) -> io::Result<()> {
             match (id, self.measurement) {
                 (SMART_ID, _) => {

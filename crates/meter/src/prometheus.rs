@@ -8,7 +8,7 @@ use thiserror::Error;
 
 /// One line of the text.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Sample<'a> {
+pub struct MetricSample<'a> {
     /// The metric's name.
     pub name: &'a str,
     /// Labels with their values, as they stand.
@@ -52,7 +52,7 @@ pub enum MetricError {
 ///
 /// # Errors
 /// [`PrometheusError`] names the first line that is not of the format.
-pub fn parse_prometheus(text: &str) -> Result<Vec<Sample<'_>>, PrometheusError> {
+pub fn parse_prometheus(text: &str) -> Result<Vec<MetricSample<'_>>, PrometheusError> {
     let lines = text.split('\n').zip(1..).map(|(line, number)| (line.trim_matches(is_blank), number));
     let samples = lines.filter(|(line, _)| !line.is_empty() && !line.starts_with('#'));
     samples.map(|(text, line)| sample(text).map_err(|cause| PrometheusError { line, cause })).collect()
@@ -63,14 +63,14 @@ pub fn parse_prometheus(text: &str) -> Result<Vec<Sample<'_>>, PrometheusError> 
 /// # Errors
 /// [`MetricError`] if there is none or more than one, or if it is not finite.
 pub fn metric_value(
-    samples: &[Sample],
+    samples: &[MetricSample],
     name: &str,
     labels: &BTreeMap<String, String>,
 ) -> Result<f64, MetricError> {
-    let carries = |sample: &Sample, label: &str, value: &str| {
+    let carries = |sample: &MetricSample, label: &str, value: &str| {
         sample.labels.iter().any(|has| *has == (label, value.into()))
     };
-    let meant: Vec<&Sample> = samples
+    let meant: Vec<&MetricSample> = samples
         .iter()
         .filter(|sample| {
             sample.name == name && labels.iter().all(|(label, value)| carries(sample, label, value))
@@ -88,7 +88,7 @@ fn is_blank(character: char) -> bool {
     matches!(character, ' ' | '\t' | '\r')
 }
 
-fn sample(line: &str) -> Result<Sample<'_>, &'static str> {
+fn sample(line: &str) -> Result<MetricSample<'_>, &'static str> {
     let (name, rest) = name(line, true).ok_or("it begins with no metric name")?;
     let rest = rest.trim_start_matches(is_blank);
     let (labels, rest) = match rest.strip_prefix('{') {
@@ -100,7 +100,7 @@ fn sample(line: &str) -> Result<Sample<'_>, &'static str> {
     let timestamp_ms =
         words.next().map(|word| word.parse().map_err(|_| "its time stamp is no number of ms")).transpose()?;
     match words.next() {
-        None => Ok(Sample { name, labels, value, timestamp_ms }),
+        None => Ok(MetricSample { name, labels, value, timestamp_ms }),
         Some(_) => Err("more follows its time stamp"),
     }
 }

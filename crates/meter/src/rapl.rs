@@ -2,9 +2,9 @@
 //!
 //! A domain is identified by its control type, its parents and its *name*, never by its position. The
 //! machine-specific registers (`intel-rapl`, AMD's too) are preferred; what `intel-rapl-mmio` or
-//! `intel-rapl-tpmi` repeat of them is left out. Counters that show the same joules twice (dies of one
-//! package) are found by `domains`, and watched on. A domain that powercap does not have or that may not be
-//! read there is read by perf. Where both have it, powercap gives the readings and perf is held against it;
+//! `intel-rapl-tpmi` repeat of them is left out. `domains` finds counters that show the same joules twice
+//! (dies of one package); each reading checks that they still do. A domain that powercap lacks or does not
+//! let us read is read by perf. Where both have it, powercap gives the readings and perf is compared with it;
 //! see [`Rapl::notes`].
 //!
 //! AMD's powercap zone `core` is left out: its register (MSR C001_029Ah) belongs to one core, and the driver
@@ -18,38 +18,38 @@ mod domains;
 mod perf;
 mod powercap;
 
-use crate::clock::monotonic_raw_ns;
+use crate::clock::{ReadTime, monotonic_raw_ns};
 use crate::meter::{Channel, ChannelKind, Meter, MeterError, Reading, Scope, Value, Wrap};
-use crate::sysfs::{reading, text, virtual_machine};
-use domains::{Likeness, apart, compare, disagreement, gained, group, scope};
+use crate::sysfs::{text, virtual_machine};
+use domains::{Comparison, apart, compare, disagreement, gained, group, scope};
 use powercap::Zone;
 use std::path::Path;
 use std::thread::sleep;
 use std::time::Duration;
 
-/// Power that no package, and nothing in it, exceeds. The largest of 2026 peak at about a third.
+/// Power that no package, and nothing in it, exceeds. The largest of 2026 peak at about a third of it.
 const MAX_WATTS: f64 = 2_000.0;
 /// Power that no platform (psys) exceeds: eight accelerators and their host.
 const MAX_PLATFORM_WATTS: f64 = 20_000.0;
-/// Readings that tell mirrored counters from two of their own, and the time between them: two updates.
+/// Readings that distinguish a mirrored counter from two counters, and the time between them: two updates.
 const ROUNDS: usize = 5;
 const ROUND: Duration = Duration::from_millis(2);
 
-/// RAPL as a meter: one channel a domain, named by its zones (`package-0`, `package-0/dram`, `psys`).
+/// RAPL as a meter: one channel per domain, named by its zones (`package-0`, `package-0/dram`, `psys`).
 #[derive(Debug)]
 pub struct Rapl {
     channels: Vec<Channel>,
     domains: Vec<Domain>,
-    refused: Vec<Refused>,
+    refused: Vec<RefusedDomain>,
     notes: Vec<String>,
 }
 
 /// A RAPL domain that gives no channel.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refused {
-    /// Control type and name (`intel-rapl-mmio/package-0`), or what is known of it.
+pub struct RefusedDomain {
+    /// Control type and name (`intel-rapl-mmio/package-0`), as far as they are known.
     pub name: String,
-    /// The cause, and the remedy where there is one.
+    /// The cause, and the remedy if there is one.
     pub why: String,
 }
 
@@ -57,28 +57,28 @@ pub struct Refused {
 struct Domain {
     name: String,
     scope: Scope,
-    source: Source,
-    /// Zones that show this domain's counter again.
+    counter: CounterOf,
+    /// Zones that show this domain's counter a second time.
     mirrors: Vec<Zone>,
     check: Option<Check>,
-    /// What ended it.
+    /// Whether it vanished.
     ended: bool,
 }
 
 #[derive(Debug)]
-enum Source {
+enum CounterOf {
     Powercap(Zone),
-    Perf(perf::Counter),
+    Perf(perf::OpenEvent),
 }
 
-/// perf, held against powercap.
+/// perf's counter of a domain, compared with powercap's.
 #[derive(Debug)]
 struct Check {
-    counter: perf::Counter,
+    counter: perf::OpenEvent,
     begin: Option<(u64, u64)>,
     last_uj: u64,
     powercap_uj: u64,
-    /// Joules by powercap and perf, and seconds.
+    /// Joules by powercap and by perf, and the seconds.
     sums: Option<(f64, f64, f64)>,
 }
 
@@ -86,7 +86,7 @@ impl Rapl {
     /// The RAPL domains below `root` (`/`). Takes 10 ms where counters may mirror each other.
     ///
     /// # Errors
-    /// [`MeterError::Fatal`] with the cause and the remedy if not one can be read.
+    /// [`MeterError::Fatal`] with the cause and the remedy if none can be read.
     pub fn open(root: &Path) -> Result<Self, MeterError> {
         let (meter, refused) = Self::survey(root);
         meter.ok_or_else(|| {
@@ -94,8 +94,8 @@ impl Rapl {
         })
     }
 
-    /// What there is, and what cannot be read; both empty on a machine without RAPL.
-    pub(crate) fn survey(root: &Path) -> (Option<Self>, Vec<Refused>) {
+    /// The domains that can be read, and those that cannot; both empty on a machine without RAPL.
+    pub(crate) fn survey(root: &Path) -> (Option<Self>, Vec<RefusedDomain>) {
         let (mut domains, mut refused) = by_powercap(root);
         let mut notes = Vec::new();
         add_perf(root, &mut domains, &mut refused, &mut notes);
@@ -107,12 +107,12 @@ impl Rapl {
     }
 
     /// Domains that give no channel, and why: repeated by another control type, mirrored, unreadable.
-    pub fn refused(&self) -> &[Refused] {
+    pub fn refused(&self) -> &[RefusedDomain] {
         &self.refused
     }
 
-    /// What a report must say beside the joules: powercap and perf disagree about a domain, a domain
-    /// vanished, perf could not be held against powercap. Empty when all is well.
+    /// What a report must say in addition to the joules: powercap and perf disagree about a domain, a domain
+    /// vanished, perf could not be compared with powercap. Empty if all is well.
     pub fn notes(&self) -> Vec<String> {
         let disagree = self.domains.iter().filter_map(|domain| {
             let (powercap_j, perf_j, seconds) = domain.check.as_ref()?.sums?;
@@ -127,7 +127,7 @@ impl Meter for Rapl {
         &self.channels
     }
 
-    /// A domain that vanishes has no more readings; the others go on. The error comes when the last is gone.
+    /// A domain that vanishes has no more readings; the others continue. The error comes when the last is gone.
     fn read(&mut self, out: &mut Vec<Reading>) -> Result<(), MeterError> {
         for (channel, domain) in self.domains.iter_mut().enumerate().filter(|(_, domain)| !domain.ended) {
             match domain.read(channel) {
@@ -149,18 +149,18 @@ impl Meter for Rapl {
 }
 
 impl Domain {
-    fn new(name: &str, scope: Scope, source: Source) -> Self {
-        Self { name: name.to_owned(), scope, source, mirrors: Vec::new(), check: None, ended: false }
+    fn new(name: &str, scope: Scope, counter: CounterOf) -> Self {
+        Self { name: name.to_owned(), scope, counter, mirrors: Vec::new(), check: None, ended: false }
     }
 
     fn read(&mut self, channel: usize) -> Result<Reading, String> {
         let begin_ns = monotonic_raw_ns();
-        let count = match &mut self.source {
-            Source::Powercap(zone) => zone.energy_uj().map_err(|error| error.to_string())?,
-            Source::Perf(counter) => counter.read().map_err(|error| error.to_string())?,
+        let count = match &mut self.counter {
+            CounterOf::Powercap(zone) => zone.energy_uj().map_err(|error| error.to_string())?,
+            CounterOf::Perf(counter) => counter.read().map_err(|error| error.to_string())?,
         };
-        let reading = reading(channel, Value::Count(count), begin_ns);
-        if let Source::Powercap(zone) = &self.source {
+        let reading = ReadTime::since(begin_ns).reading(channel, Value::Count(count));
+        if let CounterOf::Powercap(zone) = &self.counter {
             if count > zone.max_uj {
                 return Err(format!("its counter is {count} uJ, beyond its range of {} uJ", zone.max_uj));
             }
@@ -172,13 +172,13 @@ impl Domain {
                 let lag_ns = monotonic_raw_ns() - begin_ns + ROUND.as_nanos() as u64;
                 if apart(count, value, range) as f64 > MAX_WATTS * 1e-3 * lag_ns as f64 {
                     return Err(format!(
-                        "`{}` does not mirror it any more, so it has not all the joules",
+                        "`{}` no longer mirrors it, so it lacks some of the joules",
                         mirror.identity()
                     ));
                 }
             }
             if let Some(check) = &mut self.check {
-                check.hold_against(count, range, reading.end_ns);
+                check.add(count, range, reading.end_ns);
             }
         }
         Ok(reading)
@@ -186,8 +186,8 @@ impl Domain {
 }
 
 impl Check {
-    /// A check that cannot be read holds nothing.
-    fn hold_against(&mut self, powercap_uj: u64, range: u64, now_ns: u64) {
+    /// Adds a value of both; does nothing if perf cannot be read.
+    fn add(&mut self, powercap_uj: u64, range: u64, now_ns: u64) {
         let Ok(perf) = self.counter.read() else { return };
         let Some((begin_ns, begin_perf)) = self.begin else {
             self.begin = Some((now_ns, perf));
@@ -201,55 +201,56 @@ impl Check {
     }
 }
 
-/// Why a machine has no RAPL at all.
+/// Why a machine has no RAPL.
 pub(crate) fn absent(root: &Path) -> String {
-    let place = root.join("sys/class/powercap");
+    let class = root.join("sys/class/powercap");
     if virtual_machine(root) {
         return format!(
-            "no `{}/intel-rapl:0`: this is a virtual machine, to which the host does not show its energy \
+            "no `{}/intel-rapl:0`: this is a virtual machine, and the host does not show it its energy \
              counters: measure on the host",
-            place.display()
+            class.display()
         );
     }
     format!(
         "no `{}/intel-rapl:0`: the processor has no energy counters, or the driver is not loaded: try \
          `modprobe intel_rapl_msr`",
-        place.display()
+        class.display()
     )
 }
 
-/// AMD's registers count a package, whatever dies it has, and for cores a single core.
+/// Whether the processor is AMD's: its registers count a package whatever its dies, and for cores one core.
 fn is_amd(root: &Path) -> bool {
     let cpu = text(&root.join("proc/cpuinfo")).unwrap_or_default();
     cpu.contains("AuthenticAMD") || cpu.contains("HygonGenuine")
 }
 
-fn by_powercap(root: &Path) -> (Vec<Domain>, Vec<Refused>) {
+fn by_powercap(root: &Path) -> (Vec<Domain>, Vec<RefusedDomain>) {
     let amd = is_amd(root);
     let (zones, refused) = powercap::zones(root);
-    let mut refused: Vec<Refused> = refused.into_iter().map(|(name, why)| Refused { name, why }).collect();
+    let mut refused: Vec<RefusedDomain> =
+        refused.into_iter().map(|(name, why)| RefusedDomain { name, why }).collect();
     let mut domains: Vec<Domain> = Vec::new();
     for zone in zones {
         if let Err(why) = admit(&zone, amd, &mut domains) {
-            refused.push(Refused { name: zone.identity(), why });
+            refused.push(RefusedDomain { name: zone.identity(), why });
         }
     }
     (domains, refused)
 }
 
-/// Takes a zone as a domain of its own or as another's mirror, or says why not.
+/// Adds a zone as a domain of its own or as another's mirror, or says why not.
 fn admit(zone: &Zone, amd: bool, domains: &mut Vec<Domain>) -> Result<(), String> {
     let name = &zone.name;
     let scope =
         scope(name).ok_or("iopj does not know what this zone measures: report its name".to_owned())?;
     if amd && scope == Scope::Core {
-        return Err("on this processor the zone counts one core of the package alone: perf's `power_core` \
+        return Err("on this processor the zone counts only one core of the package: perf's `power_core` \
                     (Linux 6.14) counts all"
             .into());
     }
     let mut unclear = None;
     for domain in domains.iter_mut() {
-        let Source::Powercap(first) = &domain.source else { continue };
+        let CounterOf::Powercap(first) = &domain.counter else { continue };
         if first.control != zone.control {
             if first.name == *name {
                 return Err(format!("it repeats `{}`, which counts the same joules", first.identity()));
@@ -259,20 +260,20 @@ fn admit(zone: &Zone, amd: bool, domains: &mut Vec<Domain>) -> Result<(), String
         if group(&first.name) != group(name) {
             continue;
         }
-        match likeness(first, zone) {
-            Likeness::Same => {}
-            Likeness::Unknown if amd => {}
-            Likeness::Different if first.name != *name => continue,
-            Likeness::Different => {
+        match compare_zones(first, zone) {
+            Comparison::Same => {}
+            Comparison::Unknown if amd => {}
+            Comparison::Different if first.name != *name => continue,
+            Comparison::Different => {
                 unclear = Some(format!(
-                    "another zone has this name, and counts other joules: `{}`",
+                    "another zone has this name and counts other joules: `{}`",
                     first.path.display()
                 ));
                 continue;
             }
-            Likeness::Unknown => {
+            Comparison::Unknown => {
                 unclear = Some(format!(
-                    "whether it mirrors `{}` cannot be seen while both stand at 0: try again later",
+                    "it may mirror `{}`, which cannot be seen while both are 0: try again later",
                     first.identity()
                 ));
                 continue;
@@ -283,13 +284,13 @@ fn admit(zone: &Zone, amd: bool, domains: &mut Vec<Domain>) -> Result<(), String
         return Err(why);
     }
     unclear.map_or(Ok(()), Err)?;
-    domains.push(Domain::new(name, scope, Source::Powercap(zone.clone())));
+    domains.push(Domain::new(name, scope, CounterOf::Powercap(zone.clone())));
     Ok(())
 }
 
-fn likeness(first: &Zone, other: &Zone) -> Likeness {
+fn compare_zones(first: &Zone, other: &Zone) -> Comparison {
     if first.max_uj != other.max_uj {
-        return Likeness::Different;
+        return Comparison::Different;
     }
     let mut rounds = Vec::with_capacity(ROUNDS);
     for round in 0..ROUNDS {
@@ -297,15 +298,20 @@ fn likeness(first: &Zone, other: &Zone) -> Likeness {
             sleep(ROUND);
         }
         let (Ok(one), Ok(two), Ok(three)) = (first.energy_uj(), other.energy_uj(), first.energy_uj()) else {
-            return Likeness::Unknown;
+            return Comparison::Unknown;
         };
         rounds.push([one, two, three]);
     }
     compare(&rounds, first.max_uj + 1)
 }
 
-/// perf gives the domains that powercap lacks, and is held against the others.
-fn add_perf(root: &Path, domains: &mut Vec<Domain>, refused: &mut Vec<Refused>, notes: &mut Vec<String>) {
+/// perf gives the domains that powercap lacks, and is compared with powercap in the others.
+fn add_perf(
+    root: &Path,
+    domains: &mut Vec<Domain>,
+    refused: &mut Vec<RefusedDomain>,
+    notes: &mut Vec<String>,
+) {
     let (amd, powercap) = (is_amd(root), !domains.is_empty());
     let known: Vec<(String, String)> =
         domains.iter().map(|domain| (domain.name.clone(), group(&domain.name))).collect();
@@ -313,7 +319,7 @@ fn add_perf(root: &Path, domains: &mut Vec<Domain>, refused: &mut Vec<Refused>, 
     for event in perf::events(root) {
         let Some(scope) = scope(&event.name) else { continue };
         let domain = known.iter().position(|(name, _)| *name == event.name);
-        // A die that mirrors another one, or a platform counter: powercap's readings have decided about it.
+        // A die that mirrors another one, or a platform counter: powercap's readings have decided that.
         if domain.is_none() && known.iter().any(|(_, known)| *known == group(&event.name)) {
             continue;
         }
@@ -321,48 +327,49 @@ fn add_perf(root: &Path, domains: &mut Vec<Domain>, refused: &mut Vec<Refused>, 
             (Ok(counter), Some(at)) => domains[at].check = Some(Check::new(counter)),
             (Err(why), Some(_)) => unchecked = Some(why),
             (Ok(counter), None) => {
-                if let Err(why) = alone(&event.name, amd, domains) {
-                    refused.push(Refused { name: format!("perf/{}", event.name), why });
+                if let Err(why) = check_not_mirror(&event.name, amd, domains) {
+                    refused.push(RefusedDomain { name: format!("perf/{}", event.name), why });
                 } else {
-                    domains.push(Domain::new(&event.name, scope, Source::Perf(counter)));
+                    domains.push(Domain::new(&event.name, scope, CounterOf::Perf(counter)));
                 }
             }
-            (Err(why), None) => refused.push(Refused { name: format!("perf/{}", event.name), why }),
+            (Err(why), None) => refused.push(RefusedDomain { name: format!("perf/{}", event.name), why }),
         }
     }
     if let Some(why) = unchecked.filter(|_| powercap) {
-        notes.push(format!("powercap's counters were not held against perf's: {why}"));
+        notes.push(format!("powercap's counters were not compared with perf's: {why}"));
     }
 }
 
-/// perf's counts begin at 0 when they are opened, so they do not show if the dies of a package mirror each
-/// other.
-fn alone(name: &str, amd: bool, domains: &[Domain]) -> Result<(), String> {
+/// Refuses an event that may mirror a domain. perf's counts begin at 0 when they are opened, so they do not
+/// show whether the dies of a package mirror each other.
+fn check_not_mirror(name: &str, amd: bool, domains: &[Domain]) -> Result<(), String> {
     match domains.iter().find(|domain| group(&domain.name) == group(name)) {
         None => Ok(()),
         Some(first) if amd => Err(format!("it mirrors `{}`: the register is the package's", first.name)),
         Some(_) if name.starts_with("psys") => Ok(()),
-        Some(first) => {
-            Err(format!("perf does not show if it mirrors `{}`: let powercap be read, as root", first.name))
-        }
+        Some(first) => Err(format!(
+            "perf does not show whether it mirrors `{}`: run as root, so powercap can be read",
+            first.name
+        )),
     }
 }
 
 impl Check {
-    fn new(counter: perf::Counter) -> Self {
+    fn new(counter: perf::OpenEvent) -> Self {
         Self { counter, begin: None, last_uj: 0, powercap_uj: 0, sums: None }
     }
 }
 
 fn channel(domain: &Domain, domains: &[Domain]) -> Channel {
     let max_watts = if domain.scope == Scope::Psys { MAX_PLATFORM_WATTS } else { MAX_WATTS };
-    let (joules_per_count, resolution, wrap) = match &domain.source {
-        // The register has 32 bits, of which the range in uJ tells the unit.
-        Source::Powercap(zone) => {
+    let (joules_per_count, resolution, wrap) = match &domain.counter {
+        // The register has 32 bits, so the range in uJ gives the unit.
+        CounterOf::Powercap(zone) => {
             let unit = zone.max_uj as f64 / f64::from(u32::MAX) * 1e-6;
             (1e-6, unit.max(1e-6), Some(Wrap { range: zone.max_uj + 1, max_watts }))
         }
-        Source::Perf(counter) => (counter.joules_per_count, counter.joules_per_count, None),
+        CounterOf::Perf(counter) => (counter.joules_per_count, counter.joules_per_count, None),
     };
     Channel {
         name: domain.name.clone(),

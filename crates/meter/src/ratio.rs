@@ -1,7 +1,7 @@
 //! Ratios of figures that both have an uncertainty: Fieller's interval, and I/Os or bytes per joule.
 
 use crate::meter::Distribution;
-use crate::uncertainty::{Component, Energy, Interval, Source, effective_dof, factor, standard};
+use crate::uncertainty::{Component, Energy, Interval, UncertaintySource, effective_dof, factor, standard};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -98,7 +98,7 @@ pub(crate) fn ratio_with(above: &Energy, below: &Energy, shared: &Shared) -> Res
     };
     let value = above.joules / below.joules;
     let rest = shared.above.powi(2) + (value * shared.below).powi(2) - 2.0 * value * shared.covariance;
-    let part = |joules: f64, dof| Component { source: Source::Noise, joules, dof };
+    let part = |joules: f64, dof| Component { source: UncertaintySource::Noise, joules, dof };
     let parts = [
         part(above.random_standard(), above.random_dof()),
         part(value * below.random_standard(), below.random_dof()),

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::meter::Accuracy;
-use crate::uncertainty::{Component, Source};
+use crate::uncertainty::{Component, UncertaintySource};
 use proptest::prelude::*;
 
 #[track_caller]
@@ -15,7 +15,7 @@ fn estimate(value: f64, standard: f64) -> Estimate {
 }
 
 fn energy(joules: f64, standard: f64, seconds: f64, offset: f64) -> Energy {
-    let random = vec![Component { source: Source::Noise, joules: standard, dof: None }];
+    let random = vec![Component { source: UncertaintySource::Noise, joules: standard, dof: None }];
     let accuracy = Accuracy { gain: Distribution::Normal(0.5), offset: Distribution::Normal(offset) };
     Energy { joules, seconds, random, accuracy: Some(accuracy) }
 }

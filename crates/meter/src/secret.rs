@@ -1,6 +1,6 @@
 //! Passwords and tokens: read from a file or the environment, shown to nobody.
 
-use crate::open::OpenError;
+use crate::meter::OpenError;
 use std::fmt;
 use std::fs::File;
 use std::io::Read;

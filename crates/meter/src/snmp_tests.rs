@@ -94,7 +94,7 @@ fn what_is_not_measured_is_no_power() {
     let absent = says(ber::tlv(ber::NO_SUCH_INSTANCE, &[]));
     assert!(absent.contains("no variable 1.3.6.1.4.1.318.1.1.26.9.4.3.1.7.3"), "{absent}");
     let text = says(ber::octets(b"230"));
-    assert!(text.contains("no number (ASN.1 tag 0x04)"), "{text}");
+    assert!(text.contains("not a number (ASN.1 tag 0x04)"), "{text}");
 }
 
 #[test]

@@ -1,19 +1,16 @@
-//! Reading the small files of `/proc` and `/sys`, and stamping what was read.
+//! Reading the small files of `/proc` and `/sys`.
 
-use crate::clock::monotonic_raw_ns;
-use crate::meter::{Reading, Value};
 use std::fs;
 use std::io::{Error, ErrorKind, Read, Result};
 use std::path::Path;
 use std::str::FromStr;
-use std::time::{SystemTime, UNIX_EPOCH};
 
-/// The text of a file, without the spaces around it. Names that a device gives itself need not be UTF-8.
+/// The text of a file, without the spaces around it. Names of devices need not be UTF-8.
 pub(crate) fn text(path: &Path) -> Result<String> {
     Ok(String::from_utf8_lossy(&fs::read(path)?).trim().to_owned())
 }
 
-/// A value of up to 63 bytes by a single read, which is what a reading costs: sysfs gives a value whole.
+/// A value of up to 63 bytes. A single read is enough, and cheap: sysfs gives a value whole.
 pub(crate) fn value(path: &Path) -> Result<String> {
     let mut buffer = [0; 64];
     let length = fs::File::open(path)?.read(&mut buffer)?;
@@ -40,17 +37,7 @@ pub(crate) fn names(directory: &Path) -> Vec<String> {
     names
 }
 
-/// Wall time, ns since 1970; 0 where the clock stands before.
-pub(crate) fn wall_ns() -> i64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as i64)
-}
-
-/// A reading that began at `begin_ns` and ends now, of a meter without a clock of its own.
-pub(crate) fn reading(channel: usize, value: Value, begin_ns: u64) -> Reading {
-    Reading { channel, value, begin_ns, end_ns: monotonic_raw_ns(), wall_ns: wall_ns(), own_ns: None }
-}
-
-/// If Linux runs in a virtual machine: x86 says so in the processor's flags.
+/// Whether Linux runs in a virtual machine: x86 says so in the processor's flags.
 pub(crate) fn virtual_machine(root: &Path) -> bool {
     let flags = text(&root.join("proc/cpuinfo")).unwrap_or_default();
     flags

@@ -14,7 +14,7 @@ const MANY: f64 = 1e6;
 /// Where a random uncertainty comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Source {
+pub enum UncertaintySource {
     /// Scatter of single readings, estimated from their residuals (type A).
     Noise,
     /// Time that no reading saw and that was bridged (type A).
@@ -35,7 +35,7 @@ pub enum Source {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Component {
     /// Its cause.
-    pub source: Source,
+    pub source: UncertaintySource,
     /// Standard uncertainty that it gives the energy, in J.
     pub joules: f64,
     /// Degrees of freedom; absent where the uncertainty itself is taken as known.

@@ -8,7 +8,7 @@ fn close(got: f64, want: f64, relative: f64) {
 }
 
 fn component(joules: f64, dof: Option<f64>) -> Component {
-    Component { source: Source::Noise, joules, dof }
+    Component { source: UncertaintySource::Noise, joules, dof }
 }
 
 fn energy(joules: f64, random: &[Component], gain: Distribution, offset: Distribution) -> Energy {

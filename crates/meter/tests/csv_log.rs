@@ -2,7 +2,7 @@
 //! and power.
 
 use iopj_meter::log::{
-    DateOrder, Decimal, Device, LogConfig, LogError, LogFormat, LogKind, TimeFormat, Unit, read,
+    DateOrder, Decimal, LogConfig, LogError, LogFormat, LogKind, Logger, TimeFormat, Unit, read,
 };
 use iopj_meter::{Accuracy, ChannelKind, Distribution, Scope, Value};
 use proptest::prelude::*;
@@ -230,7 +230,7 @@ fn a_study_says_how_to_read() {
         (Scope::Device, ChannelKind::Average { window_ns: 500_000_000 })
     );
     let hobo: LogConfig = toml::from_str("format = \"hobo\"\ndevice = \"ux120-018\"\n").unwrap();
-    assert_eq!(hobo, LogConfig { device: Some(Device::Ux120018), ..LogConfig::new(LogFormat::Hobo) });
+    assert_eq!(hobo, LogConfig { device: Some(Logger::Ux120018), ..LogConfig::new(LogFormat::Hobo) });
     assert!(toml::from_str::<LogConfig>("format = \"csv\"\nwats = \"P\"\n").is_err());
 }
 

@@ -1,6 +1,6 @@
 //! HOBOware's exports in its own settings: each is read right, or refused with the line.
 
-use iopj_meter::log::{DateOrder, Decimal, Device, Log, LogConfig, LogError, LogFormat, LogKind, read};
+use iopj_meter::log::{DateOrder, Decimal, Log, LogConfig, LogError, LogFormat, LogKind, Logger, read};
 use iopj_meter::{ChannelKind, Distribution, Scope, Value};
 use proptest::prelude::*;
 
@@ -193,7 +193,7 @@ fn calendar(mut days: i64) -> (i64, i64, i64) {
 }
 
 fn config() -> LogConfig {
-    LogConfig { device: Some(Device::Ux120018), ..LogConfig::new(LogFormat::Hobo) }
+    LogConfig { device: Some(Logger::Ux120018), ..LogConfig::new(LogFormat::Hobo) }
 }
 
 #[track_caller]

@@ -3,7 +3,7 @@
 
 mod simulate;
 
-use iopj_meter::{AlignError, Alignment, Clock, Energy, Idle, IdlePower, Trace, align};
+use iopj_meter::{AlignError, Alignment, Clock, Energy, IdlePower, IdleStretch, Trace, align};
 use simulate::{Draw, Plan, SEARCH, Study};
 
 const CASES: u64 = 1_000;
@@ -52,7 +52,7 @@ fn above_idle(study: &Study, trace: &Trace, energy: &Energy) -> Energy {
     let stretches = study
         .idle
         .iter()
-        .map(|window| Idle { window: *window, energy: trace.energy(*window, BRIDGE_NS).unwrap() });
+        .map(|window| IdleStretch { window: *window, energy: trace.energy(*window, BRIDGE_NS).unwrap() });
     let idle = IdlePower::fit(&stretches.collect::<Vec<_>>()).unwrap();
     idle.above(study.trial, energy).energy
 }

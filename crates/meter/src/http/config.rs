@@ -1,9 +1,9 @@
-//! What a study says about an `http` meter, and what the presets make of it.
+//! The keys of an `http` meter, and the request that they and its preset describe.
 
-use crate::meter::{Accuracy, Scope};
-use crate::open::OpenError;
+use crate::config::{self, ValueKind, system};
+use crate::http_client::parse_url;
+use crate::meter::{Accuracy, OpenError, Scope};
 use crate::secret::Secret;
-use crate::web;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -13,42 +13,33 @@ use ureq::http::Uri;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HttpConfig {
-    /// Where it answers; with a preset for a plug, the plug's address without a path.
+    /// Its address; with a preset for a plug, without a path.
     pub url: String,
-    /// A kind of device whose paths and values are known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// A kind of device with known paths and values.
     pub preset: Option<HttpPreset>,
-    /// Which outlet of a plug with several, from 0; of the Shelly presets.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// The outlet of a plug with several, counted from 0; for the Shelly presets.
     pub outlet: Option<u8>,
-    /// What to read. A preset for a plug says so itself.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    /// What to read. A preset for a plug knows it.
+    #[serde(default)]
     pub values: Vec<HttpValue>,
-    /// JSON pointer to a `true` without which the values do not count.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// JSON pointer to a boolean; the values count only while it is `true`.
     pub valid: Option<String>,
-    /// What is measured where a value does not say.
+    /// What a value without a scope of its own measures.
     #[serde(default = "system")]
     pub scope: Scope,
     /// What the maker or a calibration declares, for all values.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub accuracy: Option<Accuracy>,
-    /// A value may be as old as this, in s, when it is read: 1 for plugs, 0 for others if absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// How old a value may be when it is read, in s: 1 for plugs and 0 for others if absent.
     pub age_s: Option<f64>,
-    /// User of basic authentication. A password without a user is a bearer token.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// The user for basic authentication. A password without a user is a bearer token.
     pub user: Option<String>,
     /// File that holds the password.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub password_file: Option<PathBuf>,
     /// Environment variable that holds the password.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub password_env: Option<String>,
-    /// Certificates, in PEM, that an https server's may be signed by; Mozilla's if absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// PEM file with the authorities that may sign an https server's certificate; Mozilla's if absent.
     pub ca_file: Option<PathBuf>,
-    /// The server's certificate is not checked.
+    /// Whether to accept any certificate.
     #[serde(default)]
     pub insecure: bool,
     /// Time limit of a reading, in s.
@@ -64,49 +55,29 @@ pub struct HttpValue {
     #[serde(default = "power")]
     pub name: String,
     /// JSON pointer (RFC 6901), `/StatusSNS/ENERGY/Power`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pointer: Option<String>,
     /// Prometheus metric.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metric: Option<String>,
-    /// Labels that the metric must carry; one metric must be left.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    /// Labels that select exactly one sample of the metric.
+    #[serde(default)]
     pub labels: BTreeMap<String, String>,
     /// What the number means.
     #[serde(default)]
-    pub kind: HttpKind,
+    pub kind: ValueKind,
     /// Length of an average's window, in s.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window_s: Option<f64>,
-    /// Makes watts of the number, or joules of a counter's: 0.001 for mW, 3600 for Wh.
+    /// Factor from the number to watts, or to joules for a counter: 0.001 for mW, 3600 for Wh.
     #[serde(default = "one")]
     pub factor: f64,
-    /// The number's least step, in W or J; what its last decimal shows when the meter is opened if absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// The number's smallest step, in W or J; if absent, the step of its last decimal when the meter is opened.
     pub resolution: Option<f64>,
-    /// What is measured, if not the meter's scope.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// What it measures; the meter's scope if absent.
     pub scope: Option<Scope>,
-    /// Where the meter's own time of the value stands, finer than whole seconds: a JSON pointer, or a
-    /// Prometheus metric.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// JSON pointer or Prometheus metric of the meter's own time of the value, finer than whole seconds.
     pub time: Option<String>,
-    /// Makes seconds of the own time: 0.001 for ms.
+    /// Factor from the own time to seconds: 0.001 for ms.
     #[serde(default = "one")]
     pub time_factor: f64,
-}
-
-/// What a number means.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum HttpKind {
-    /// Power at the instant.
-    #[default]
-    Instant,
-    /// Mean power of the window that ends at the instant.
-    Average,
-    /// Energy that only grows.
-    Counter,
 }
 
 /// Devices whose answers are known.
@@ -128,10 +99,6 @@ pub enum HttpPreset {
     Prometheus,
 }
 
-fn system() -> Scope {
-    Scope::System
-}
-
 fn two_seconds() -> f64 {
     2.0
 }
@@ -145,7 +112,7 @@ fn one() -> f64 {
 }
 
 impl HttpValue {
-    fn at(name: &str, pointer: &str, kind: HttpKind, factor: f64) -> Self {
+    fn at(name: &str, pointer: &str, kind: ValueKind, factor: f64) -> Self {
         Self {
             name: name.to_owned(),
             pointer: Some(pointer.to_owned()),
@@ -170,18 +137,20 @@ impl HttpValue {
                 return bad("has a pointer that does not begin with `/`");
             }
             (Some(_), None) if !self.labels.is_empty() => {
-                return bad("has labels, which only a metric has: leave them out");
+                return bad("has labels, which only metrics have: leave them out");
             }
             (Some(_), None) if !self.time.iter().all(is_pointer) => {
                 return bad("has a time that does not begin with `/`");
             }
             (Some(_), None) | (None, Some(_)) => {}
-            _ => return bad("must have a pointer or a metric, and not both"),
+            _ => return bad("must have either a pointer or a metric"),
         }
         match (self.kind, self.window_s) {
-            (HttpKind::Average, Some(seconds)) if is_positive(seconds) && seconds <= 86_400.0 => {}
-            (HttpKind::Average, _) => return bad("is an average: give the length of its window as window_s"),
-            (_, Some(_)) => return bad("has a window_s, which only an average has: leave it out"),
+            (ValueKind::Average, Some(seconds)) if is_positive(seconds) && seconds <= 86_400.0 => {}
+            (ValueKind::Average, _) => {
+                return bad("is an average: give the length of its window as window_s");
+            }
+            (_, Some(_)) => return bad("has a window_s, which only averages have: leave it out"),
             (_, None) => {}
         }
         if !is_positive(self.factor) || !is_positive(self.time_factor) {
@@ -196,15 +165,15 @@ impl HttpValue {
     }
 }
 
-/// What a configuration comes to.
+/// What is requested, and what is read from the answer.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Plan {
+pub(crate) struct Request {
     pub(crate) url: Uri,
     /// Path and query.
     pub(crate) path: String,
     pub(crate) values: Vec<HttpValue>,
     pub(crate) valid: Option<String>,
-    /// The password goes into the query, as this device wants it.
+    /// Whether the device wants the password in the query.
     pub(crate) password_in_query: bool,
 }
 
@@ -212,7 +181,7 @@ impl HttpConfig {
     /// How old a value may be when it is read, in ns: the age of [`Clock::Host`](crate::Clock::Host).
     pub fn age_ns(&self) -> u64 {
         let is_plug = !matches!(self.preset, None | Some(HttpPreset::Prometheus));
-        web::age_ns(self.age_s.unwrap_or(if is_plug { 1.0 } else { 0.0 }))
+        config::age_ns(self.age_s.unwrap_or(if is_plug { 1.0 } else { 0.0 }))
     }
 
     pub(crate) fn secret(&self) -> Result<Option<Secret>, OpenError> {
@@ -220,8 +189,8 @@ impl HttpConfig {
         match (&secret, &self.user, self.preset) {
             (Some(_), _, Some(HttpPreset::ShellyGen2)) => Err(OpenError(
                 "Shelly plugs of the second generation take digest authentication only, which is not \
-                 supported: switch their authentication off in a network of their own, or read them through \
-                 a Prometheus exporter"
+                 supported: switch their authentication off and give them a network of their own, or read \
+                 them through a Prometheus exporter"
                     .to_owned(),
             )),
             (None, Some(user), _) => {
@@ -231,17 +200,17 @@ impl HttpConfig {
         }
     }
 
-    pub(crate) fn plan(&self) -> Result<Plan, OpenError> {
-        self.age_s.map_or(Ok(()), web::check_age)?;
-        let url = web::parse_url(&self.url)?;
+    pub(crate) fn request(&self) -> Result<Request, OpenError> {
+        self.age_s.map_or(Ok(()), config::check_age)?;
+        let url = parse_url(&self.url)?;
         let given = url.path_and_query().map_or("/", |path| path.as_str()).to_owned();
         let outlet = self.outlet.unwrap_or(0);
-        let counter = HttpKind::Counter;
+        let counter = ValueKind::Counter;
         let plug = |path: String, power: &str, energy: &str, factor: f64| {
             (
                 path,
                 vec![
-                    HttpValue::at("power", power, HttpKind::Instant, 1.0),
+                    HttpValue::at("power", power, ValueKind::Instant, 1.0),
                     HttpValue::at("energy", energy, counter, factor),
                 ],
             )
@@ -264,20 +233,20 @@ impl HttpConfig {
             Some(HttpPreset::ShellyGen1) => Some("/is_valid".to_owned()),
             _ => self.valid.clone(),
         };
-        Ok(Plan { url, path, values, valid, password_in_query: self.preset == Some(HttpPreset::Tasmota) })
+        Ok(Request { url, path, values, valid, password_in_query: self.preset == Some(HttpPreset::Tasmota) })
     }
 
     fn check(&self, is_plug: bool, given: &str, values: &[HttpValue]) -> Result<(), OpenError> {
         let bad = |text: &str| Err(OpenError(format!("the http meter {text}")));
         if is_plug && (given != "/" || !self.values.is_empty() || self.valid.is_some()) {
             return bad(
-                "has a preset that knows path and values: give only the plug's address, or no preset",
+                "has a preset that knows the path and the values: give only the plug's address, or no preset",
             );
         }
         let has_outlets = matches!(self.preset, Some(HttpPreset::ShellyGen1 | HttpPreset::ShellyGen2));
         if self.outlet.is_some() && !has_outlets {
             return bad(
-                "has an outlet, which only the Shelly presets know: name it in the path or the pointer",
+                "has an outlet, which only the Shelly presets take: name it in the path or the pointer",
             );
         }
         if values.is_empty() {
@@ -286,15 +255,15 @@ impl HttpConfig {
         values.iter().try_for_each(HttpValue::check)?;
         let metrics = values.iter().filter(|value| value.metric.is_some()).count();
         if metrics != 0 && metrics != values.len() {
-            return bad("reads pointers and metrics: an answer is either JSON or Prometheus' text");
+            return bad("reads both pointers and metrics: an answer is either JSON or Prometheus' text");
         }
         if metrics == 0 && self.preset == Some(HttpPreset::Prometheus) {
             return bad("reads Prometheus' text: name metrics, not pointers");
         }
         if metrics != 0 && self.valid.is_some() {
-            return bad("has a pointer `valid`, which Prometheus' text cannot have: leave it out");
+            return bad("has `valid`, a JSON pointer, but reads Prometheus' text: leave it out");
         }
         let names: BTreeSet<&str> = values.iter().map(|value| value.name.as_str()).collect();
-        if names.len() != values.len() { bad("has two values of one name: name them apart") } else { Ok(()) }
+        if names.len() != values.len() { bad("has two values with one name: rename one") } else { Ok(()) }
     }
 }

@@ -3,7 +3,7 @@
 use super::columns::Row;
 use super::number::Decimal;
 use super::time::{DateOrder, Stamp, nanoseconds};
-use super::zone::Zone;
+use super::time_zone::TimeZone;
 use super::{LogConfig, LogError, LogFormat, TimeFormat};
 
 const SECOND_NS: i64 = 1_000_000_000;
@@ -25,7 +25,7 @@ struct Local {
 pub(super) fn times_ns(
     rows: &[Row<'_>],
     config: &LogConfig,
-    zone: Option<&Zone>,
+    zone: Option<&TimeZone>,
     decimal: Decimal,
 ) -> Result<Vec<i64>, LogError> {
     let times = match config.time_format {
@@ -78,7 +78,7 @@ fn from_numbers(rows: &[Row<'_>], power: u32, decimal: Decimal) -> Result<Vec<i6
 fn from_dates(
     rows: &[Row<'_>],
     order: Option<DateOrder>,
-    zone: Option<&Zone>,
+    zone: Option<&TimeZone>,
     is_local: bool,
 ) -> Result<Vec<i64>, LogError> {
     let stamp = |row: &Row<'_>| {
@@ -137,7 +137,7 @@ fn decide_order(rows: &[Row<'_>], stamps: &[Stamp]) -> Result<DateOrder, LogErro
 }
 
 /// Seconds since 1970 UTC.
-fn seconds(locals: &[Local], zone: Option<&Zone>, is_local: bool) -> Result<Vec<i64>, LogError> {
+fn seconds(locals: &[Local], zone: Option<&TimeZone>, is_local: bool) -> Result<Vec<i64>, LogError> {
     let mut choices = Vec::with_capacity(locals.len());
     for local in locals {
         let instants = match (local.east_s, zone) {
@@ -162,7 +162,7 @@ fn seconds(locals: &[Local], zone: Option<&Zone>, is_local: bool) -> Result<Vec<
         choices.push(instants);
     }
     let interval_s = interval_s(locals);
-    if is_local && matches!(zone, Some(Zone::Fixed(_))) {
+    if is_local && matches!(zone, Some(TimeZone::Fixed(_))) {
         refuse_a_lost_hour(locals, interval_s)?;
     }
     resolve(locals, &choices, interval_s)

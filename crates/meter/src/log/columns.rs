@@ -1,7 +1,7 @@
 //! Where a log's columns are, which unit they have, and the rows cut down to time and value.
 
-use super::number::{Decimal, Says, says};
-use super::text::{Line, SEPARATORS, split};
+use super::number::{Decimal, MarkEvidence, mark_evidence};
+use super::text::{SEPARATORS, TextLine, split};
 use super::{LogError, Unit};
 use std::borrow::Cow;
 
@@ -56,12 +56,15 @@ pub(super) struct Table<'a> {
     pub(super) titles: Vec<Cow<'a, str>>,
     /// The header's line.
     pub(super) header: usize,
-    pub(super) below: &'a [Line<'a>],
+    pub(super) below: &'a [TextLine<'a>],
 }
 
 impl<'a> Table<'a> {
     /// The first line of which `is_header` knows the fields, cut by the separator that gives the most.
-    pub(super) fn find(lines: &'a [Line<'a>], is_header: impl Fn(&[Cow<'_, str>]) -> bool) -> Option<Self> {
+    pub(super) fn find(
+        lines: &'a [TextLine<'a>],
+        is_header: impl Fn(&[Cow<'_, str>]) -> bool,
+    ) -> Option<Self> {
         lines.iter().take(HEADER_WITHIN).enumerate().find_map(|(index, line)| {
             let cut =
                 SEPARATORS.iter().filter_map(|separator| Some((*separator, split(line.text, *separator)?)));
@@ -100,7 +103,7 @@ pub(super) struct Row<'a> {
 
 /// Columns to read.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Places {
+pub(super) struct Columns {
     pub(super) date: Option<usize>,
     pub(super) time: usize,
     pub(super) value: usize,
@@ -125,11 +128,11 @@ struct Seen {
 
 impl Seen {
     fn see(&mut self, text: &str, line: usize) {
-        let (list, mark) = match says(text) {
-            Says::Nothing => return,
-            Says::Is(mark) => (&mut self.is, mark),
-            Says::Groups(mark) => (&mut self.groups, mark),
-            Says::Either(mark) => (&mut self.either, mark),
+        let (list, mark) = match mark_evidence(text) {
+            MarkEvidence::Nothing => return,
+            MarkEvidence::Is(mark) => (&mut self.is, mark),
+            MarkEvidence::Groups(mark) => (&mut self.groups, mark),
+            MarkEvidence::Either(mark) => (&mut self.either, mark),
         };
         if !list.iter().any(|(other, _)| *other == mark) {
             list.push((mark, line));
@@ -180,7 +183,7 @@ impl Marks {
 }
 
 /// The rows that have a value, and how numbers are written.
-pub(super) fn rows<'a>(table: &Table<'a>, places: Places) -> Result<(Vec<Row<'a>>, Marks), LogError> {
+pub(super) fn rows<'a>(table: &Table<'a>, places: Columns) -> Result<(Vec<Row<'a>>, Marks), LogError> {
     let mut marks = Marks::default();
     let mut rows = Vec::with_capacity(table.below.len());
     for line in table.below.iter().filter(|line| !line.text.trim().is_empty()) {

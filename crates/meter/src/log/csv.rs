@@ -1,9 +1,9 @@
 //! Any CSV with named columns: the study says which, and what the log does not.
 
-use super::columns::{Places, Table, rows};
-use super::series::Found;
+use super::columns::{Columns, Table, rows};
+use super::series::RawLog;
 use super::text::lines;
-use super::zone::Zone;
+use super::time_zone::TimeZone;
 use super::{Log, LogConfig, LogError, LogKind, TimeFormat, Unit};
 
 pub(super) fn read(text: &str, config: &LogConfig) -> Result<Log, LogError> {
@@ -21,9 +21,9 @@ pub(super) fn read(text: &str, config: &LogConfig) -> Result<Log, LogError> {
         })?;
     let (title, unit, kind) = quantity(config)?;
     let date = config.date.as_deref().map(|date| table.column(date)).transpose()?;
-    let places = Places { date, time: table.column(time)?, value: table.column(title)?, has_details: false };
+    let places = Columns { date, time: table.column(time)?, value: table.column(title)?, has_details: false };
     let (rows, marks) = rows(&table, places)?;
-    let found = Found {
+    let found = RawLog {
         name: title.trim().to_owned(),
         unit,
         kind,
@@ -72,10 +72,10 @@ fn quantity(config: &LogConfig) -> Result<(&str, Unit, LogKind), LogError> {
 }
 
 /// The zone that the study says, if times need one.
-pub(super) fn zone(config: &LogConfig) -> Result<Option<Zone>, LogError> {
+pub(super) fn zone(config: &LogConfig) -> Result<Option<TimeZone>, LogError> {
     let text = config.time_zone.as_deref().filter(|_| config.time_format == TimeFormat::DateTime);
     text.map(|text| {
-        Zone::parse(text).ok_or_else(|| {
+        TimeZone::parse(text).ok_or_else(|| {
             LogError::whole(format!(
                 "`{text}` is no time zone here: say \"UTC\", \"+01:00\", or the rule that `tail -n 1 \
                  /usr/share/zoneinfo/Europe/Berlin` prints"

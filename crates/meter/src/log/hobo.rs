@@ -6,19 +6,19 @@
 //! With plot details, a last column without a title holds them from the first row on. Times are of one offset
 //! from UTC, as HOBOware keeps that of the launch. The settings are those of HOBOware's export dialogue.
 
-use super::columns::{Places, Row, Table, rows, words};
+use super::columns::{Columns, Row, Table, rows, words};
 use super::csv;
-use super::series::Found;
+use super::series::RawLog;
 use super::text::{lines, split};
-use super::zone::Zone;
-use super::{Device, Log, LogConfig, LogError, LogKind, TimeFormat, Unit};
+use super::time_zone::TimeZone;
+use super::{Log, LogConfig, LogError, LogKind, Logger, TimeFormat, Unit};
 use crate::meter::{Accuracy, Distribution};
 use std::borrow::Cow;
 
 /// What comes behind a series' name and unit.
 const BEHIND_TITLE: [&str; 8] = [" (LGR", " (SEN", " (LBL", " LGR S/N", " SEN S/N", " LBL:", " c:", " #"];
 
-impl Device {
+impl Logger {
     /// UX120-018: active power is within 0.5 % up to 14 A (Onset, manual 17838, "Specifications"). Its drift
     /// of up to 0.5 % in a year, typically, is not in this.
     fn accuracy(self) -> Accuracy {
@@ -46,11 +46,11 @@ pub(super) fn read(text: &str, config: &LogConfig) -> Result<Log, LogError> {
     let series = Series::choose(&table, config)?;
     let details = details(&table);
     let (rows, marks) =
-        rows(&table, Places { date, time, value: series.place, has_details: details.is_some() })?;
+        rows(&table, Columns { date, time, value: series.place, has_details: details.is_some() })?;
     let details = details.unwrap_or_default();
     let mut notes = Vec::new();
     let device =
-        config.device.or_else(|| details.iter().any(|line| is_ux120018(line)).then_some(Device::Ux120018));
+        config.device.or_else(|| details.iter().any(|line| is_ux120018(line)).then_some(Logger::Ux120018));
     if device.is_none() && config.accuracy.is_none() {
         notes.push(
             "the export does not name the logger, so its accuracy is unknown: say `device = \"ux120-018\"`, \
@@ -58,12 +58,12 @@ pub(super) fn read(text: &str, config: &LogConfig) -> Result<Log, LogError> {
                 .to_owned(),
         );
     }
-    let found = Found {
+    let found = RawLog {
         name: series.name,
         unit: series.unit,
         kind: series.kind,
         zone: zone(&table, time, &details, &rows, config)?,
-        accuracy: device.map(Device::accuracy),
+        accuracy: device.map(Logger::accuracy),
         separator: table.separator,
         is_plug: true,
         rows,
@@ -212,7 +212,7 @@ fn zone(
     details: &[String],
     rows: &[Row<'_>],
     config: &LogConfig,
-) -> Result<Option<Zone>, LogError> {
+) -> Result<Option<TimeZone>, LogError> {
     let first = details.iter().find(|detail| detail.starts_with("First Sample Time:"));
     let text = gmt(&table.titles[time]).or_else(|| first.and_then(|detail| gmt(detail)));
     let said = csv::zone(config)?;
@@ -228,7 +228,7 @@ fn zone(
         }
         return Ok(said);
     };
-    let written = Zone::parse(text).ok_or_else(|| {
+    let written = TimeZone::parse(text).ok_or_else(|| {
         LogError::at(table.header, format!("`{text}` is no offset from GMT: correct the header"))
     })?;
     if said.is_some_and(|said| said != written) {

@@ -11,7 +11,7 @@ mod number;
 mod series;
 mod text;
 mod time;
-mod zone;
+mod time_zone;
 
 pub use number::Decimal;
 pub use time::DateOrder;
@@ -54,7 +54,7 @@ pub struct LogConfig {
     #[serde(default = "system")]
     pub scope: Scope,
     /// The logger, where the export does not name it: its data sheet gives the accuracy.
-    pub device: Option<Device>,
+    pub device: Option<Logger>,
     /// What the maker or a calibration declares, instead of the data sheet that is known.
     pub accuracy: Option<Accuracy>,
 }
@@ -128,7 +128,7 @@ pub enum Unit {
 
 /// A logger whose data sheet is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Device {
+pub enum Logger {
     /// Onset HOBO UX120-018, in line with a plug.
     #[serde(rename = "ux120-018")]
     Ux120018,

@@ -30,7 +30,7 @@ impl Decimal {
 
 /// What one number says of the decimal mark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Says {
+pub(super) enum MarkEvidence {
     /// Nothing: no mark, or no number.
     Nothing,
     /// The mark is this one.
@@ -66,27 +66,29 @@ fn is_mark(letter: char) -> bool {
 }
 
 /// What `text` alone says of the decimal mark.
-pub(super) fn says(text: &str) -> Says {
+pub(super) fn mark_evidence(text: &str) -> MarkEvidence {
     let (text, _) = unsigned(text);
     let is_number = text.starts_with(|first: char| first.is_ascii_digit() || is_mark(first))
         && text.ends_with(|last: char| last.is_ascii_digit())
         && text.chars().all(|letter| letter.is_ascii_digit() || is_mark(letter));
-    let Some((before, last, after)) = last_mark(text).filter(|_| is_number) else { return Says::Nothing };
-    let Some(mark) = Decimal::of(last) else { return Says::Nothing };
+    let Some((before, last, after)) = last_mark(text).filter(|_| is_number) else {
+        return MarkEvidence::Nothing;
+    };
+    let Some(mark) = Decimal::of(last) else { return MarkEvidence::Nothing };
     let others = before.chars().filter(|letter| is_mark(*letter));
     if others.clone().any(|other| Decimal::of(other) == Some(mark)) {
         // A date or an address has the mark twice as well.
         let mut groups = text.split(is_mark);
         let is_first_short = groups.next().is_some_and(|first| (1..=3).contains(&first.len()));
         return if is_first_short && groups.all(|group| group.len() == 3) {
-            Says::Groups(mark)
+            MarkEvidence::Groups(mark)
         } else {
-            Says::Nothing
+            MarkEvidence::Nothing
         };
     }
     let is_grouped = others.count() > 0;
     let can_group = after.len() == 3 && (1..=3).contains(&before.len()) && !before.starts_with('0');
-    if is_grouped || !can_group { Says::Is(mark) } else { Says::Either(mark) }
+    if is_grouped || !can_group { MarkEvidence::Is(mark) } else { MarkEvidence::Either(mark) }
 }
 
 fn last_mark(text: &str) -> Option<(&str, char, &str)> {
@@ -171,20 +173,20 @@ mod tests {
     #[test]
     fn marks_say_what_they_are() {
         for (text, want) in [
-            ("117", Says::Nothing),
-            ("Logged", Says::Nothing),
-            ("11/20/26", Says::Nothing),
-            ("117.4", Says::Is(Decimal::Point)),
-            ("0,117", Says::Is(Decimal::Comma)),
-            ("1234,567", Says::Is(Decimal::Comma)),
-            ("1.234,567", Says::Is(Decimal::Comma)),
-            ("1.234 567", Says::Is(Decimal::Space)),
-            ("1,234,567", Says::Groups(Decimal::Comma)),
-            ("20.11.2026", Says::Nothing),
-            ("117,204", Says::Either(Decimal::Comma)),
-            ("117.204", Says::Either(Decimal::Point)),
+            ("117", MarkEvidence::Nothing),
+            ("Logged", MarkEvidence::Nothing),
+            ("11/20/26", MarkEvidence::Nothing),
+            ("117.4", MarkEvidence::Is(Decimal::Point)),
+            ("0,117", MarkEvidence::Is(Decimal::Comma)),
+            ("1234,567", MarkEvidence::Is(Decimal::Comma)),
+            ("1.234,567", MarkEvidence::Is(Decimal::Comma)),
+            ("1.234 567", MarkEvidence::Is(Decimal::Space)),
+            ("1,234,567", MarkEvidence::Groups(Decimal::Comma)),
+            ("20.11.2026", MarkEvidence::Nothing),
+            ("117,204", MarkEvidence::Either(Decimal::Comma)),
+            ("117.204", MarkEvidence::Either(Decimal::Point)),
         ] {
-            assert_eq!(says(text), want, "{text}");
+            assert_eq!(mark_evidence(text), want, "{text}");
         }
     }
 
@@ -199,16 +201,16 @@ mod tests {
             let text = format!("{}{}{mark}{fraction}", if is_negative { "-" } else { "" }, grouped.join(group));
             let want: f64 = format!("{}{units}.{fraction}", if is_negative { "-" } else { "" }).parse().unwrap();
             prop_assert_eq!(parse(&text, decimal).unwrap().value, want);
-            match says(&text) {
-                Says::Is(said) => prop_assert_eq!(said, decimal),
-                Says::Groups(said) => prop_assert_ne!(said, decimal),
-                Says::Nothing | Says::Either(_) => (),
+            match mark_evidence(&text) {
+                MarkEvidence::Is(said) => prop_assert_eq!(said, decimal),
+                MarkEvidence::Groups(said) => prop_assert_ne!(said, decimal),
+                MarkEvidence::Nothing | MarkEvidence::Either(_) => (),
             }
         }
 
         #[test]
         fn no_text_makes_it_panic(text in "\\PC*") {
-            let _ = (says(&text), parse(&text, Decimal::Point), parse(&text, Decimal::Comma), parse(&text, Decimal::Space));
+            let _ = (mark_evidence(&text), parse(&text, Decimal::Point), parse(&text, Decimal::Comma), parse(&text, Decimal::Space));
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::columns::{Marks, Row};
 use super::number::{Decimal, Number, parse};
-use super::zone::Zone;
+use super::time_zone::TimeZone;
 use super::{Log, LogConfig, LogError, LogKind, Unit, clock};
 use crate::meter::{Accuracy, Channel, ChannelKind, Reading, Value};
 
@@ -14,12 +14,12 @@ const MOST: f64 = 9_007_199_254_740_992.0;
 const MOST_DECIMALS: i32 = 6;
 
 /// What a format found out about its log.
-pub(super) struct Found<'a> {
+pub(super) struct RawLog<'a> {
     pub(super) name: String,
     pub(super) unit: Unit,
     /// What a value in watts means.
     pub(super) kind: LogKind,
-    pub(super) zone: Option<Zone>,
+    pub(super) zone: Option<TimeZone>,
     pub(super) accuracy: Option<Accuracy>,
     pub(super) separator: char,
     /// Whether the meter is in line with a plug.
@@ -31,7 +31,7 @@ pub(super) struct Found<'a> {
     pub(super) notes: Vec<String>,
 }
 
-impl Found<'_> {
+impl RawLog<'_> {
     /// The log, with its values in order.
     pub(super) fn into_log(mut self, config: &LogConfig) -> Result<Log, LogError> {
         if self.rows.len() < 2 {

@@ -35,7 +35,7 @@ fn windows_1252(byte: u8) -> char {
 
 /// One line of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Line<'a> {
+pub(super) struct TextLine<'a> {
     /// Counted from 1, as editors do.
     pub(super) number: usize,
     pub(super) text: &'a str,
@@ -43,9 +43,9 @@ pub(super) struct Line<'a> {
 
 /// The whole lines of a text, and the number of a last one that has no end: where a file was cut off, its
 /// last digits may be missing.
-pub(super) fn lines(text: &str) -> (Vec<Line<'_>>, Option<usize>) {
-    let mut lines: Vec<Line<'_>> =
-        text.lines().enumerate().map(|(index, text)| Line { number: index + 1, text }).collect();
+pub(super) fn lines(text: &str) -> (Vec<TextLine<'_>>, Option<usize>) {
+    let mut lines: Vec<TextLine<'_>> =
+        text.lines().enumerate().map(|(index, text)| TextLine { number: index + 1, text }).collect();
     let is_cut = !text.is_empty() && !text.ends_with('\n');
     let cut = if is_cut { lines.pop().filter(|line| !line.text.trim().is_empty()) } else { None };
     (lines, cut.map(|line| line.number))

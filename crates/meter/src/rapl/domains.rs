@@ -1,15 +1,14 @@
-//! What a RAPL domain is called, what it measures, and which of several counters count the same joules.
+//! Names of RAPL domains, what they measure, and which of several counters count the same joules.
 //!
 //! Which counters may be one is a matter of topology: dies of one package (`package-0-die-0`,
 //! `package-0-die-1`) may each show the counter of the whole package, as those of AMD's first Zen processors
 //! do, whose register is the package's; platform counters (`psys`, `psys-1`) may do so too. Counters of
-//! different packages are never one. Topology does not decide further, for Intel's Cascade Lake-AP names its
-//! dies alike and each has a counter of its own. Readings do: [`compare`] holds a few of them against each
-//! other.
+//! different packages are never one. Topology decides no more: Intel's Cascade Lake-AP names its dies the same
+//! way, and each has a counter of its own. Readings decide: [`compare`] compares a few of them.
 
 use crate::meter::Scope;
 
-/// What a domain of this name measures; `None` for names that are not RAPL's.
+/// The scope of a domain with this name; `None` for names that are not RAPL's.
 pub(super) fn scope(name: &str) -> Option<Scope> {
     let (outer, inner) = name.split_once('/').map_or((name, None), |(outer, inner)| (outer, Some(inner)));
     let package = package(outer).is_some();
@@ -44,14 +43,14 @@ fn numbered(name: &str, prefix: &str) -> Option<u32> {
     name.strip_prefix(prefix)?.parse().ok()
 }
 
-/// What readings of two counters say.
+/// What the readings of two counters show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Likeness {
+pub(super) enum Comparison {
     /// They are one counter, shown twice.
     Same,
     /// They are two.
     Different,
-    /// Both stand at 0.
+    /// Both are 0.
     Unknown,
 }
 
@@ -66,36 +65,35 @@ pub(super) fn gained(from: u64, to: u64, range: u64) -> u64 {
 /// One counter read three times does not go back: the other's value lies between the first's two. The
 /// register may be copied to the dies one after the other, each update of about 1 ms (Intel SDM, volume 3,
 /// "RAPL interfaces"), so a value may lag or lead by as much as the counter grew between two rounds. Two
-/// counters of joules since the last reset agree to these tenths of a joule by a chance of about one in a
-/// million; the meter goes on watching while it reads.
-pub(super) fn compare(rounds: &[[u64; 3]], range: u64) -> Likeness {
+/// counters of joules since the last reset agree to these tenths of a joule with a probability of about one
+/// in a million; the meter keeps comparing them while it reads.
+pub(super) fn compare(rounds: &[[u64; 3]], range: u64) -> Comparison {
     if rounds.iter().flatten().all(|&value| value == 0) {
-        return Likeness::Unknown;
+        return Comparison::Unknown;
     }
     let update = rounds.windows(2).map(|pair| gained(pair[0][2], pair[1][0], range)).max().unwrap_or(0);
     let same = rounds.iter().all(|&[first, other, again]| {
         let from = (first % range + range - update.min(range - 1)) % range;
         gained(from, other, range) <= gained(first, again, range).saturating_add(2 * update)
     });
-    if same { Likeness::Same } else { Likeness::Different }
+    if same { Comparison::Same } else { Comparison::Different }
 }
 
-/// How far two values lie apart, whichever is ahead.
+/// The distance between two values, whichever is ahead.
 pub(super) fn apart(one: u64, other: u64, range: u64) -> u64 {
     gained(one, other, range).min(gained(other, one, range))
 }
 
-/// Says so if powercap and perf disagree about a domain's joules over `seconds`. The two are read one after
-/// the other and the counter moves about once a millisecond, so 2 ms of its mean power are forgiven, and 1 %
-/// beside.
+/// A note if powercap and perf disagree about a domain's joules over `seconds`. The two are read one after the
+/// other and the counter moves about once a millisecond, so 2 ms of its mean power and 1 % are tolerated.
 pub(super) fn disagreement(name: &str, powercap_j: f64, perf_j: f64, seconds: f64) -> Option<String> {
     let greater = powercap_j.max(perf_j);
-    let forgiven = 0.01 * greater + 0.002 * greater / seconds.max(0.002);
-    // Below a joule, single updates are all there is.
-    ((powercap_j - perf_j).abs() > forgiven && greater > 1.0).then(|| {
+    let tolerated = 0.01 * greater + 0.002 * greater / seconds.max(0.002);
+    // Below a joule, single updates dominate.
+    ((powercap_j - perf_j).abs() > tolerated && greater > 1.0).then(|| {
         format!(
             "`{name}`: powercap counted {powercap_j:.3} J and perf {perf_j:.3} J in the same {seconds:.1} \
-             s: do not trust this domain before the cause is known (another kernel version may cure it)"
+             s: do not trust this domain until the cause is known (another kernel version may fix it)"
         )
     })
 }
@@ -136,16 +134,16 @@ mod tests {
 
     #[test]
     fn one_counter_lies_between_its_own_readings() {
-        assert_eq!(compare(&[[500, 500, 500]], 1000), Likeness::Same);
-        assert_eq!(compare(&[[500, 501, 502], [510, 510, 514]], 1000), Likeness::Same);
+        assert_eq!(compare(&[[500, 500, 500]], 1000), Comparison::Same);
+        assert_eq!(compare(&[[500, 501, 502], [510, 510, 514]], 1000), Comparison::Same);
         // One update behind, and one ahead.
-        assert_eq!(compare(&[[500, 492, 500], [508, 516, 508]], 1000), Likeness::Same);
-        assert_eq!(compare(&[[998, 1, 2], [9, 9, 9]], 1000), Likeness::Same);
-        assert_eq!(compare(&[[500, 501, 500]], 1000), Likeness::Different);
-        assert_eq!(compare(&[[500, 500, 500], [510, 600, 510]], 1000), Likeness::Different);
-        assert_eq!(compare(&[[500, 100, 500], [510, 110, 510]], 1000), Likeness::Different);
-        assert_eq!(compare(&[[0; 3], [0; 3]], 1000), Likeness::Unknown);
-        assert_eq!(compare(&[], 1000), Likeness::Unknown);
+        assert_eq!(compare(&[[500, 492, 500], [508, 516, 508]], 1000), Comparison::Same);
+        assert_eq!(compare(&[[998, 1, 2], [9, 9, 9]], 1000), Comparison::Same);
+        assert_eq!(compare(&[[500, 501, 500]], 1000), Comparison::Different);
+        assert_eq!(compare(&[[500, 500, 500], [510, 600, 510]], 1000), Comparison::Different);
+        assert_eq!(compare(&[[500, 100, 500], [510, 110, 510]], 1000), Comparison::Different);
+        assert_eq!(compare(&[[0; 3], [0; 3]], 1000), Comparison::Unknown);
+        assert_eq!(compare(&[], 1000), Comparison::Unknown);
     }
 
     #[test]
@@ -171,7 +169,7 @@ mod tests {
             let values: Vec<u64> = steps.iter().map(|step| { at += step; at % 900_000 }).collect();
             let rounds: Vec<[u64; 3]> = values.chunks_exact(3).map(|three| [three[0], three[1], three[2]]).collect();
             prop_assume!(values.iter().any(|&value| value != 0));
-            prop_assert_eq!(compare(&rounds, 900_000), Likeness::Same);
+            prop_assert_eq!(compare(&rounds, 900_000), Comparison::Same);
         }
 
         #[test]

@@ -8,7 +8,7 @@ use std::io::{self, ErrorKind, Read};
 use std::os::fd::{FromRawFd, RawFd};
 use std::path::Path;
 
-/// Events of one domain: one on a processor of the domain, or for cores one on each.
+/// The event of one domain: on one processor of the domain, or for cores on each.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Event {
     /// As powercap would name the domain: `package-0/dram`.
@@ -21,7 +21,7 @@ pub(super) struct Event {
 
 /// An open event.
 #[derive(Debug)]
-pub(super) struct Counter {
+pub(super) struct OpenEvent {
     files: Vec<File>,
     pub(super) joules_per_count: f64,
 }
@@ -51,28 +51,28 @@ const CLOSE_ON_EXEC: libc::c_ulong = 8;
 impl Event {
     /// # Errors
     /// The cause and the remedy.
-    pub(super) fn open(&self, root: &Path) -> Result<Counter, String> {
+    pub(super) fn open(&self, root: &Path) -> Result<OpenEvent, String> {
         let files: io::Result<Vec<File>> =
             self.cpus.iter().map(|&cpu| open(self.pmu, self.config, cpu)).collect();
         let files = files.map_err(|error| match error.kind() {
             ErrorKind::PermissionDenied => {
                 let path = "proc/sys/kernel/perf_event_paranoid";
-                let level = text(&root.join(path)).unwrap_or_else(|_| "not known".into());
+                let level = text(&root.join(path)).unwrap_or_else(|_| "unknown".into());
                 format!(
-                    "kernel.perf_event_paranoid is {level} and perf is not allowed: run as root, or with \
+                    "kernel.perf_event_paranoid is {level}, so perf is not allowed: run as root or with \
                      CAP_PERFMON, or set it to 0"
                 )
             }
             _ => format!(
-                "perf_event_open refuses it ({error}): see with `perf stat -a -e power/energy-pkg/ true` if \
-                 perf can read it"
+                "perf_event_open refuses it ({error}): run `perf stat -a -e power/energy-pkg/ true` to see \
+                 whether perf can read it"
             ),
         })?;
-        Ok(Counter { files, joules_per_count: self.joules_per_count })
+        Ok(OpenEvent { files, joules_per_count: self.joules_per_count })
     }
 }
 
-impl Counter {
+impl OpenEvent {
     /// Counts since it was opened; perf keeps 64 bits, across the register's wrap-arounds.
     pub(super) fn read(&mut self) -> io::Result<u64> {
         self.files.iter_mut().try_fold(0u64, |sum, file| {
@@ -102,12 +102,12 @@ fn open(pmu: u32, config: u64, cpu: u32) -> io::Result<File> {
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the call has just made this descriptor, and nobody else has it.
+    // SAFETY: the call has just made this descriptor, so nobody else owns it.
     Ok(unsafe { File::from_raw_fd(fd as RawFd) })
 }
 
-/// The energy events of this machine, by the names that powercap would give the domains. Events in a form
-/// that is not known are left out.
+/// The energy events of this machine, named as powercap would name the domains. Events in an unknown form are
+/// left out.
 pub(super) fn events(root: &Path) -> Vec<Event> {
     let mut events = pmu(root, "power");
     events.extend(pmu(root, "power_core"));
@@ -119,18 +119,18 @@ fn pmu(root: &Path, pmu: &str) -> Vec<Event> {
     let (Ok(kind), Ok(mask)) = (number(&directory.join("type")), text(&directory.join("cpumask"))) else {
         return Vec::new();
     };
-    let places: Vec<Place> =
-        cpus(&mask).unwrap_or_default().into_iter().map(|cpu| Place::of(root, cpu)).collect();
+    let processors: Vec<Processor> =
+        cpus(&mask).unwrap_or_default().into_iter().map(|cpu| Processor::of(root, cpu)).collect();
     let mut events = BTreeMap::new();
     for event in names(&directory.join("events")) {
         let file = directory.join("events").join(&event);
         let Some((config, joules_per_count)) = describe(&file) else { continue };
-        for place in &places {
-            let Some(name) = place.domain(&event, &places) else { continue };
+        for processor in &processors {
+            let Some(name) = processor.domain(&event, &processors) else { continue };
             let entry = events.entry(name.clone());
             let event =
                 entry.or_insert(Event { name, pmu: kind, config, cpus: Vec::new(), joules_per_count });
-            event.cpus.push(place.cpu);
+            event.cpus.push(processor.cpu);
         }
     }
     events.into_values().collect()
@@ -162,32 +162,32 @@ fn cpus(list: &str) -> Option<Vec<u32>> {
     let mut cpus = BTreeSet::new();
     for part in list.split(',') {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
-        // Linux has at most 8192 processors; no list makes this program allocate more.
+        // Linux has at most 8192 processors; 16 bits bound what a list can allocate.
         let (first, last): (u16, u16) = (first.parse().ok()?, last.parse().ok()?);
         cpus.extend(u32::from(first)..=u32::from(last));
     }
     Some(cpus.into_iter().collect())
 }
 
-/// Where a processor is.
+/// A processor, and the package and die that it is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Place {
+struct Processor {
     cpu: u32,
     package: u32,
     die: u32,
 }
 
-impl Place {
+impl Processor {
     fn of(root: &Path, cpu: u32) -> Self {
         let topology = root.join(format!("sys/devices/system/cpu/cpu{cpu}/topology"));
         let id = |name: &str| number(&topology.join(name)).unwrap_or(0);
         Self { cpu, package: id("physical_package_id"), die: id("die_id") }
     }
 
-    /// The domain that the event counts on this processor, one of `places`.
-    fn domain(self, event: &str, places: &[Self]) -> Option<String> {
+    /// The domain that the event counts on this processor, one of `processors`.
+    fn domain(self, event: &str, processors: &[Self]) -> Option<String> {
         let Self { package, die, .. } = self;
-        let many = places.iter().any(|place| place.package == package && place.die != die);
+        let many = processors.iter().any(|other| other.package == package && other.die != die);
         let outer = if many { format!("package-{package}-die-{die}") } else { format!("package-{package}") };
         match event {
             "energy-pkg" => Some(outer),

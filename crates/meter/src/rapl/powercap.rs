@@ -11,21 +11,20 @@ pub(super) struct Zone {
     /// Control type: `intel-rapl` (by machine-specific registers, AMD's too), `intel-rapl-mmio`,
     /// `intel-rapl-tpmi`.
     pub(super) control: String,
-    /// Names from the outermost zone to this one: `package-0/dram`. With the control type, the zone's
-    /// identity.
+    /// Names from the outermost zone to this one: `package-0/dram`. Control type and name identify a zone.
     pub(super) name: String,
-    /// Its place now. Places are given out in the order of registration and say nothing.
+    /// Its directory now. Directories are numbered in the order of registration, which means nothing.
     pub(super) path: PathBuf,
     /// `max_energy_range_uj`, the greatest value before the counter starts again at 0.
     pub(super) max_uj: u64,
 }
 
 impl Zone {
-    /// The counter in uJ. The name is read after it: a zone that was unregistered may have left its place to
+    /// The counter in uJ. The name is read after it: the directory of an unregistered zone may now belong to
     /// another one.
     ///
     /// # Errors
-    /// What the system says; `NotFound` where the zone's place is gone or has another zone's name.
+    /// What the system says; `NotFound` if the zone's directory is gone or has another zone's name.
     pub(super) fn energy_uj(&self) -> io::Result<u64> {
         let energy_uj = number(&self.path.join("energy_uj"))?;
         let name = value(&self.path.join("name"))?;
@@ -34,19 +33,18 @@ impl Zone {
         } else {
             Err(io::Error::new(
                 ErrorKind::NotFound,
-                format!("its place is now that of `{}`", name.escape_debug()),
+                format!("its directory now belongs to `{}`", name.escape_debug()),
             ))
         }
     }
 
-    /// What identifies the zone, to show.
+    /// What identifies the zone, for messages.
     pub(super) fn identity(&self) -> String {
         format!("{}/{}", self.control, self.name)
     }
 }
 
-/// All zones of RAPL, the preferred control type first, and those that cannot be used with the cause and the
-/// remedy.
+/// All zones of RAPL, the preferred control type first, and those that cannot be used, with cause and remedy.
 pub(super) fn zones(root: &Path) -> (Vec<Zone>, Vec<(String, String)>) {
     let directory = root.join("sys/class/powercap");
     let (mut zones, mut refused) = (Vec::new(), Vec::new());
@@ -64,7 +62,7 @@ pub(super) fn zones(root: &Path) -> (Vec<Zone>, Vec<(String, String)>) {
     (zones, refused)
 }
 
-/// Registers come first: they hold every domain. Memory-mapped interfaces repeat some of them.
+/// Registers come first: they have every domain. Memory-mapped interfaces repeat some of them.
 fn rank(control: &str) -> u8 {
     match control {
         "intel-rapl" => 0,
@@ -85,10 +83,10 @@ fn zone(directory: &Path, control: &str, id: &str) -> Result<Zone, String> {
     let path = directory.join(id);
     let max = path.join("max_energy_range_uj");
     let max_uj = number(&max).map_err(|error| unreadable(&max, &error))?;
-    // The reading's sums stay within 64 bits.
+    // Sums of values then fit into 64 bits.
     if max_uj == 0 || max_uj > u64::MAX / 4 {
         return Err(format!(
-            "`{}` is {max_uj}, which is no range of a counter: report it to the maker of the kernel",
+            "`{}` is {max_uj}, which is not the range of a counter: report it to the maker of the kernel",
             max.display()
         ));
     }
@@ -102,9 +100,11 @@ fn unreadable(path: &Path, error: &io::Error) -> String {
     let path = path.display();
     match error.kind() {
         ErrorKind::PermissionDenied => format!(
-            "`{path}` may be read by root alone, for fine power readings leak secrets (CVE-2020-8694): run \
-             as root, or let root give your group the right to read it"
+            "`{path}` can only be read by root, as fine power readings leak secrets (CVE-2020-8694): run as \
+             root, or let root give your group the right to read it"
         ),
-        _ => format!("`{path}` cannot be read ({error}): see with `dmesg` what the driver intel_rapl says"),
+        _ => {
+            format!("`{path}` cannot be read ({error}): check `dmesg` for messages of the driver intel_rapl")
+        }
     }
 }

@@ -1,8 +1,9 @@
 //! RAPL trees of whole machines, as files: exact joules, each once.
 
 use super::*;
-use crate::integrate::{Clock, Incomplete, Trace, Window};
+use crate::samples::Incomplete;
 use crate::sysfs::fixture::Tree;
+use crate::trace::{Clock, Trace, Window};
 use std::fs;
 
 const SERVER_UJ: u64 = 262_143_328_850;
@@ -197,7 +198,7 @@ fn an_amd_server_with_core_domains() {
     let want = [("package-0", Scope::Package, 1_400.0), ("package-1", Scope::Package, 1_600.0)];
     let meter = assert_joules(&mut machine, 10, &want);
     assert_eq!(meter.refused().len(), 2);
-    assert!(why(&meter, "intel-rapl/package-0/core").contains("one core of the package alone"));
+    assert!(why(&meter, "intel-rapl/package-0/core").contains("only one core of the package"));
 }
 
 #[test]
@@ -256,7 +257,7 @@ fn dies_that_stand_still_are_not_guessed_about() {
         ("intel-rapl:1", "package-0-die-1", SERVER_UJ, 0, 1),
     ];
     let meter = Machine::new("GenuineIntel", &dies).open();
-    assert!(why(&meter, "intel-rapl/package-0-die-1").contains("cannot be seen while both stand at 0"));
+    assert!(why(&meter, "intel-rapl/package-0-die-1").contains("cannot be seen while both are 0"));
     // AMD's register is the package's in any case.
     let meter = Machine::new("AuthenticAMD", &dies).open();
     assert!(why(&meter, "intel-rapl/package-0-die-1").starts_with("it mirrors"));
@@ -276,7 +277,7 @@ fn a_mirror_that_stops_being_one_ends_its_domain() {
     machine.zones[1].4 = 10_000_000_000;
     machine.second();
     let error = meter.read(&mut Vec::new()).unwrap_err();
-    assert!(error.to_string().contains("does not mirror it any more"), "{error}");
+    assert!(error.to_string().contains("no longer mirrors it"), "{error}");
 }
 
 #[test]
@@ -332,7 +333,7 @@ fn a_place_that_another_domain_takes_is_not_read_on() {
     machine.tree.write("sys/class/powercap/intel-rapl:0/name", "package-1");
     let readings = machine.run(&mut meter, 1);
     assert!(readings.iter().all(|reading| reading.channel == 1));
-    assert!(meter.notes()[0].contains("its place is now that of `package-1`"), "{:?}", meter.notes());
+    assert!(meter.notes()[0].contains("its directory now belongs to `package-1`"), "{:?}", meter.notes());
 }
 
 #[test]
@@ -350,16 +351,15 @@ fn what_cannot_be_a_zone_is_refused_with_the_cause() {
     let meter = machine.open();
     assert_eq!(meter.channels().len(), 1);
     assert_eq!(why(&meter, "intel-rapl/gpu"), "iopj does not know what this zone measures: report its name");
-    assert!(why(&meter, "intel-rapl:2").contains("is 0, which is no range of a counter"));
+    assert!(why(&meter, "intel-rapl:2").contains("is 0, which is not the range of a counter"));
     assert!(why(&meter, "intel-rapl:0:0").contains("max_energy_range_uj` cannot be read"));
     assert!(
-        why(&meter, "intel-rapl/package-0")
-            .starts_with("another zone has this name, and counts other joules")
+        why(&meter, "intel-rapl/package-0").starts_with("another zone has this name and counts other joules")
     );
 }
 
 #[test]
-fn perf_is_held_against_powercap() {
+fn perf_is_compared_with_powercap() {
     // cpu-clock of one processor stands in: about a joule a second in ns, against powercap's 300 at once.
     let mut machine =
         Machine::new("GenuineIntel", &[("intel-rapl:0", "package-0", SERVER_UJ, 1_000, 100_000_000)]);

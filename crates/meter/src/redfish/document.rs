@@ -1,17 +1,18 @@
-//! Redfish documents: links, and the power and energy that a chassis tells.
+//! Redfish documents: links, and the power and energy of a chassis.
 //!
 //! Source: DMTF DSP8010, schemas `Power` (`PowerControl`), `EnvironmentMetrics` (`PowerWatts`,
 //! `EnergyJoules`, `EnergykWh`) and `Chassis`; DSP0266 for links.
 
-use crate::json::ValueError;
+use crate::decimal::step_of;
+use crate::json::{JsonError, parse_json};
 use serde_json::Value;
 
 /// Joules of one kWh.
 const JOULES_PER_KWH: f64 = 3.6e6;
-/// The longest averaging interval that counts, in min: a day.
+/// The longest averaging interval that is used, in min: a day.
 const LONGEST_INTERVAL_MIN: f64 = 1440.0;
 
-/// A mean power and what it is the mean of.
+/// A mean power and its interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct MeanPower {
     /// The mean.
@@ -20,7 +21,7 @@ pub struct MeanPower {
     pub window_ns: u64,
 }
 
-/// An energy since the counter's start, and its least step as far as its decimals show it.
+/// An energy since the counter's start, and its smallest step as far as its decimals show it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CountedEnergy {
     /// The energy.
@@ -29,7 +30,7 @@ pub struct CountedEnergy {
     pub resolution_j: f64,
 }
 
-/// What one document tells about a chassis. Absent is what it does not tell, or tells as `null`.
+/// What one document says about a chassis; `None` for what it leaves out or gives as `null`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ChassisPower {
     /// Power now.
@@ -40,15 +41,15 @@ pub struct ChassisPower {
     pub energy: Option<CountedEnergy>,
 }
 
-/// Of a `Power` document or an `EnvironmentMetrics` document, as its `@odata.type` or its members say.
+/// Reads a `Power` or an `EnvironmentMetrics` document.
 ///
-/// Of `PowerControl` only the first entry counts, as the others are its parts or other functions; a mean
-/// without an interval above 0 does not.
+/// Of `PowerControl` only the first entry counts: the others are its parts or other functions. A mean counts
+/// only with an interval above 0.
 ///
 /// # Errors
-/// [`ValueError::NotJson`].
-pub fn parse_redfish(text: &str) -> Result<ChassisPower, ValueError> {
-    let document = crate::json::parse_json(text)?;
+/// [`JsonError::NotJson`].
+pub fn parse_redfish(text: &str) -> Result<ChassisPower, JsonError> {
+    let document = parse_json(text)?;
     let number =
         |pointer: &str| document.pointer(pointer).and_then(Value::as_f64).filter(|number| *number >= 0.0);
     let window_min = number("/PowerControl/0/PowerMetrics/IntervalInMin");
@@ -58,7 +59,7 @@ pub fn parse_redfish(text: &str) -> Result<ChassisPower, ValueError> {
     });
     let counted = |number: f64, factor: f64| CountedEnergy {
         joules: number * factor,
-        resolution_j: crate::web::step_of(number) * factor,
+        resolution_j: step_of(number) * factor,
     };
     let energy = number("/EnergyJoules/Reading").map(|joules| counted(joules, 1.0));
     Ok(ChassisPower {
@@ -68,7 +69,7 @@ pub fn parse_redfish(text: &str) -> Result<ChassisPower, ValueError> {
     })
 }
 
-/// The path that `pointer` links to. Links to other hosts are none: credentials do not follow them.
+/// The path that `pointer` links to; `None` for other hosts, which must not get the credentials.
 pub(crate) fn link(document: &Value, pointer: &str) -> Option<String> {
     let path = document.pointer(pointer)?.get("@odata.id")?.as_str()?;
     is_local(path).then(|| path.to_owned())
@@ -80,7 +81,7 @@ pub(crate) fn members(document: &Value) -> Vec<String> {
     members.into_iter().flatten().filter_map(|member| link(member, "")).collect()
 }
 
-/// A path on the same host, of characters that a request line takes.
+/// Whether it is a path on the same host, of characters that a request line can carry.
 pub(crate) fn is_local(path: &str) -> bool {
     path.starts_with('/') && !path.starts_with("//") && path.bytes().all(|byte| byte.is_ascii_graphic())
 }
@@ -126,7 +127,7 @@ mod tests {
         for document in absent {
             assert_eq!(parse_redfish(&document.to_string()), Ok(ChassisPower::default()), "{document}");
         }
-        assert_eq!(parse_redfish("{"), Err(ValueError::NotJson));
+        assert_eq!(parse_redfish("{"), Err(JsonError::NotJson));
     }
 
     #[test]

@@ -4,6 +4,7 @@
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
+use thiserror::Error;
 
 pub(super) const INTEGER: u8 = 0x02;
 pub(super) const OCTETS: u8 = 0x04;
@@ -16,7 +17,7 @@ pub(super) const COUNTER64: u8 = 0x46;
 pub(super) const NO_SUCH_OBJECT: u8 = 0x80;
 pub(super) const NO_SUCH_INSTANCE: u8 = 0x81;
 
-/// Octets that are no message.
+/// Octets that are not a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Malformed;
 
@@ -38,7 +39,7 @@ impl Oid {
     }
 
     fn encode(&self) -> Vec<u8> {
-        // `parse` lets only texts of two and more arcs through, so that the first two are there.
+        // `from_str` and `decode` make only identifiers of two arcs or more.
         let mut out = Vec::with_capacity(2 * self.0.len());
         push_arc(&mut out, u64::from(self.0[0]) * 40 + u64::from(self.0[1]));
         self.0[2..].iter().for_each(|&arc| push_arc(&mut out, u64::from(arc)));
@@ -73,7 +74,7 @@ impl Oid {
     }
 }
 
-/// Seven bits an octet, the highest first.
+/// Seven bits per octet, the highest first.
 fn push_arc(out: &mut Vec<u8>, arc: u64) {
     let mut shift = (64 - (arc | 1).leading_zeros()).div_ceil(7) * 7;
     while shift > 7 {
@@ -90,31 +91,27 @@ impl fmt::Display for Oid {
     }
 }
 
+/// A text that is not an object identifier.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[error("`{}` is not an object identifier: write numbers with dots, `1.3.6.1.2.1`", .0.escape_debug())]
+pub struct BadOid(pub String);
+
 impl FromStr for Oid {
-    type Err = String;
-    fn from_str(text: &str) -> Result<Self, String> {
-        let refused = || {
-            format!(
-                "`{}` is no object identifier: write numbers with dots, `1.3.6.1.2.1`",
-                text.escape_debug()
-            )
-        };
-        let arcs: Vec<u32> = text
-            .strip_prefix('.')
-            .unwrap_or(text)
-            .split('.')
-            .map(|arc| arc.parse().map_err(|_| refused()))
-            .collect::<Result<_, _>>()?;
+    type Err = BadOid;
+    fn from_str(text: &str) -> Result<Self, BadOid> {
+        let bad = || BadOid(text.to_owned());
+        let arcs = text.strip_prefix('.').unwrap_or(text).split('.');
+        let arcs: Vec<u32> = arcs.map(|arc| arc.parse().map_err(|_| bad())).collect::<Result<_, _>>()?;
         match arcs[..] {
             [0 | 1, 0..=39, ..] | [2, _, ..] if arcs.len() <= 128 => Ok(Self(arcs)),
-            _ => Err(refused()),
+            _ => Err(bad()),
         }
     }
 }
 
 impl TryFrom<String> for Oid {
-    type Error = String;
-    fn try_from(text: String) -> Result<Self, String> {
+    type Error = BadOid;
+    fn try_from(text: String) -> Result<Self, BadOid> {
         text.parse()
     }
 }
@@ -142,7 +139,7 @@ pub(super) fn tlv(tag: u8, content: &[u8]) -> Vec<u8> {
     out
 }
 
-/// What is in it, one after the other, under a tag.
+/// Elements in a row, under one tag.
 pub(super) fn constructed(tag: u8, parts: &[Vec<u8>]) -> Vec<u8> {
     tlv(tag, &parts.concat())
 }
@@ -151,7 +148,7 @@ pub(super) fn sequence(parts: &[Vec<u8>]) -> Vec<u8> {
     constructed(SEQUENCE, parts)
 }
 
-/// In as few octets as two's complement allows.
+/// An integer in as few octets as two's complement allows.
 pub(super) fn integer(value: i32) -> Vec<u8> {
     let octets = value.to_be_bytes();
     let sign_only = |i: usize| {
@@ -170,7 +167,7 @@ pub(super) fn oid(oid: &Oid) -> Vec<u8> {
     tlv(OID, &oid.encode())
 }
 
-/// What is left to read.
+/// The octets that are left to read.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reader<'a>(pub(super) &'a [u8]);
 
@@ -191,7 +188,7 @@ impl<'a> Reader<'a> {
         Ok((*tag, content))
     }
 
-    /// The content of the next element, which has this tag.
+    /// The content of the next element, if it has this tag.
     pub(super) fn take(&mut self, tag: u8) -> Result<&'a [u8], Malformed> {
         self.any().and_then(|(found, content)| if found == tag { Ok(content) } else { Err(Malformed) })
     }
@@ -225,7 +222,7 @@ pub(super) fn signed(content: &[u8]) -> Result<i64, Malformed> {
     Ok(content.iter().fold(sign, |sum, &octet| sum << 8 | i64::from(octet)))
 }
 
-/// Of one to eight octets, or nine with a leading 0.
+/// An unsigned number of one to eight octets, or nine with a leading 0.
 pub(super) fn unsigned(content: &[u8]) -> Result<u64, Malformed> {
     let content = match content {
         [] => return Err(Malformed),

@@ -1,20 +1,20 @@
-//! What a study says of an SNMP meter.
+//! The keys of an SNMP meter.
 
 use super::ber::Oid;
 use super::preset::SnmpPreset;
 use super::session::{Credentials, random};
 use super::usm::{Passwords, SnmpAuth};
 use super::v3::User;
-use crate::meter::{Accuracy, Scope};
-use crate::open::OpenError;
+use crate::config::{ValueKind, system};
+use crate::meter::{Accuracy, OpenError, Scope};
 use crate::secret::Secret;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// The shortest password that agents take (RFC 3414 section 11.2).
+/// The shortest password that agents accept (RFC 3414 section 11.2).
 const SHORTEST_PASSWORD: usize = 8;
 
-/// A power distribution unit, or any agent that tells power, by SNMP over UDP.
+/// A power distribution unit, or any agent that reports power, by SNMP over UDP.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SnmpConfig {
@@ -42,10 +42,10 @@ pub struct SnmpConfig {
     pub privacy_password_file: Option<PathBuf>,
     /// The environment variable that holds it.
     pub privacy_password_env: Option<String>,
-    /// No reading takes longer than this, with all its tries.
+    /// No reading takes longer than this, retries included.
     #[serde(default = "default_timeout_ms")]
     pub timeout_ms: u64,
-    /// Further tries within the time limit, which they share.
+    /// Further tries; all tries share the time limit.
     #[serde(default = "default_retries")]
     pub retries: u32,
     /// What is read, all in one request.
@@ -88,47 +88,32 @@ pub struct SnmpChannel {
     /// Unique within the meter.
     pub name: String,
     /// What it measures.
-    #[serde(default = "default_scope")]
+    #[serde(default = "system")]
     pub scope: Scope,
     /// A family's quantity, instead of `oid`, `kind` and `unit`.
     pub preset: Option<SnmpPreset>,
-    /// Which outlet, inlet or device a preset means.
+    /// The number of the preset's outlet, inlet or device.
     pub index: Option<u32>,
-    /// Which unit of a chain a Raritan preset means: the first, 1, unless given.
+    /// The unit of a chain, for a Raritan preset: the first, 1, unless given.
     pub chain: Option<u32>,
     /// The variable, with its instance: `1.3.6.1.4.1.318.1.1.26.9.4.3.1.7.3`.
     pub oid: Option<Oid>,
     /// What its value is.
-    pub kind: Option<SnmpKind>,
+    pub kind: Option<ValueKind>,
     /// W of one step of a gauge or J of one count: 0.1 for tenths of a watt, 360000 for tenths of a kWh. 1
     /// unless given.
     pub unit: Option<f64>,
-    /// What an average is over.
+    /// Length of an average's window.
     pub window_ms: Option<u64>,
-    /// Power that a counter's channel cannot exceed, to tell one wrap-around from two: 100 kW unless given.
+    /// Power that a counter's channel cannot exceed; it distinguishes one wrap-around from two. 100 kW unless
+    /// given.
     pub max_watts: Option<f64>,
     /// What the maker declares.
     pub accuracy: Option<Accuracy>,
 }
 
-fn default_scope() -> Scope {
-    Scope::System
-}
-
-/// What a variable's value is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum SnmpKind {
-    /// Power at the instant of reading.
-    Instant,
-    /// Mean power of the `window_ms` before.
-    Average,
-    /// Energy that only grows.
-    Counter,
-}
-
 impl SnmpConfig {
-    /// How requests show who asks.
+    /// The credentials that requests carry.
     pub(super) fn credentials(&self) -> Result<Credentials, OpenError> {
         let secret = |name: &str, file: &Option<PathBuf>, env: &Option<String>| {
             Secret::read_named(name, file.as_deref(), env.as_deref())
@@ -160,8 +145,9 @@ impl SnmpConfig {
             _ => {
                 return Err(refused(
                     self,
-                    "`auth` needs `auth_password_file` or `auth_password_env`, `privacy` needs its password \
-                     likewise, and `auth`: give both or neither of each pair",
+                    "`auth` needs `auth_password_file` or `auth_password_env`; `privacy` needs \
+                     `privacy_password_file` or `privacy_password_env`, and `auth`: give each with its \
+                     password, or neither",
                 ));
             }
         };
@@ -173,13 +159,13 @@ fn long(config: &SnmpConfig, secret: Secret) -> Result<Secret, OpenError> {
     if secret.expose().len() < SHORTEST_PASSWORD {
         return Err(refused(
             config,
-            "a password has fewer than 8 characters, which no agent takes: set a longer one there",
+            "a password has fewer than 8 characters, which no agent accepts: set a longer one there",
         ));
     }
     Ok(secret)
 }
 
-/// A study's mistake about this meter.
+/// A mistake in the configuration of this meter.
 pub(super) fn refused(config: &SnmpConfig, why: &str) -> OpenError {
     OpenError(format!("the SNMP meter at `{}`: {why}", config.host.escape_debug()))
 }

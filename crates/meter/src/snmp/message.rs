@@ -7,9 +7,9 @@ pub(super) const RESPONSE: u8 = 0xa2;
 pub(super) const REPORT: u8 = 0xa8;
 const VERSION_2C: i32 = 1;
 
-/// A variable's value, as far as a meter can use it.
+/// The value of a variable, as far as a meter can use it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Value {
+pub(super) enum Variable {
     /// INTEGER.
     Integer(i64),
     /// Gauge32, the same as Unsigned32.
@@ -30,7 +30,7 @@ pub(super) struct Pdu {
     pub(super) tag: u8,
     pub(super) request_id: i32,
     pub(super) error_status: i32,
-    pub(super) variables: Vec<(Oid, Value)>,
+    pub(super) variables: Vec<(Oid, Variable)>,
 }
 
 /// A request for these variables.
@@ -57,14 +57,14 @@ pub(super) fn pdu(reader: &mut Reader<'_>) -> Result<Pdu, Malformed> {
     Ok(Pdu { tag, request_id, error_status, variables })
 }
 
-fn value((tag, content): (u8, &[u8])) -> Result<Value, Malformed> {
+fn value((tag, content): (u8, &[u8])) -> Result<Variable, Malformed> {
     Ok(match tag {
-        ber::INTEGER => Value::Integer(ber::signed(content)?),
-        ber::GAUGE32 => Value::Gauge32(ber::unsigned(content)?),
-        ber::COUNTER32 => Value::Counter32(ber::unsigned(content)?),
-        ber::COUNTER64 => Value::Counter64(ber::unsigned(content)?),
-        ber::NO_SUCH_OBJECT | ber::NO_SUCH_INSTANCE => Value::Absent,
-        other => Value::Other(other),
+        ber::INTEGER => Variable::Integer(ber::signed(content)?),
+        ber::GAUGE32 => Variable::Gauge32(ber::unsigned(content)?),
+        ber::COUNTER32 => Variable::Counter32(ber::unsigned(content)?),
+        ber::COUNTER64 => Variable::Counter64(ber::unsigned(content)?),
+        ber::NO_SUCH_OBJECT | ber::NO_SUCH_INSTANCE => Variable::Absent,
+        other => Variable::Other(other),
     })
 }
 

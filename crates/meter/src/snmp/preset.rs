@@ -1,7 +1,7 @@
-//! Where two common families of power distribution units keep power and energy.
+//! The variables of two common families of power distribution units.
 
 use super::ber::Oid;
-use super::config::SnmpKind;
+use crate::config::ValueKind;
 use serde::{Deserialize, Serialize};
 
 /// Joules of a tenth of a kWh.
@@ -42,18 +42,18 @@ pub enum SnmpPreset {
     RaritanInletEnergy,
 }
 
-/// A quantity's place in an agent.
-pub(super) struct Place {
+/// Where an agent has a quantity, and what its value means.
+pub(super) struct Quantity {
     pub(super) oid: Oid,
-    /// The variable that tells its decimal digits.
+    /// The variable with the number of its decimal digits.
     pub(super) digits: Option<Oid>,
-    pub(super) kind: SnmpKind,
-    /// W of a step, or J of a count; without the digits.
+    pub(super) kind: ValueKind,
+    /// W of a step, or J of a count, before the decimal digits.
     pub(super) unit: f64,
 }
 
 impl SnmpPreset {
-    /// If the family counts the units of a chain apart.
+    /// Whether the family numbers the units of a chain.
     pub(super) fn has_chain(self) -> bool {
         !matches!(
             self,
@@ -61,56 +61,51 @@ impl SnmpPreset {
         )
     }
 
-    /// The place of outlet, inlet or device `index` of unit `chain`.
-    pub(super) fn place(self, chain: u32, index: u32) -> Place {
-        use SnmpKind::{Counter, Instant};
-        let (column, digits, sensor, kind, unit) = match self {
-            Self::ApcOutletPower => (apc(&[9, 4, 3, 1, 7]), None, None, Instant, 1.0),
-            Self::ApcOutletEnergy => (apc(&[9, 4, 3, 1, 11]), None, None, Counter, TENTH_OF_KWH_J),
-            Self::ApcDevicePower => (apc(&[4, 3, 1, 5]), None, None, Instant, 10.0),
-            Self::ApcDeviceEnergy => (apc(&[4, 3, 1, 9]), None, None, Counter, TENTH_OF_KWH_J),
-            Self::RaritanOutletPower => (outlet(), Some(outlet_digits()), Some(ACTIVE_POWER), Instant, 1.0),
-            Self::RaritanOutletEnergy => {
-                (outlet(), Some(outlet_digits()), Some(ACTIVE_ENERGY), Counter, WH_J)
-            }
-            Self::RaritanInletPower => (inlet(), Some(inlet_digits()), Some(ACTIVE_POWER), Instant, 1.0),
-            Self::RaritanInletEnergy => (inlet(), Some(inlet_digits()), Some(ACTIVE_ENERGY), Counter, WH_J),
+    /// The quantity of outlet, inlet or device `index` of unit `chain`.
+    pub(super) fn quantity(self, chain: u32, index: u32) -> Quantity {
+        use ValueKind::{Counter, Instant};
+        let ((column, digits), sensor, kind, unit) = match self {
+            Self::ApcOutletPower => ((apc(&[9, 4, 3, 1, 7]), None), None, Instant, 1.0),
+            Self::ApcOutletEnergy => ((apc(&[9, 4, 3, 1, 11]), None), None, Counter, TENTH_OF_KWH_J),
+            Self::ApcDevicePower => ((apc(&[4, 3, 1, 5]), None), None, Instant, 10.0),
+            Self::ApcDeviceEnergy => ((apc(&[4, 3, 1, 9]), None), None, Counter, TENTH_OF_KWH_J),
+            Self::RaritanOutletPower => (outlet(), Some(ACTIVE_POWER), Instant, 1.0),
+            Self::RaritanOutletEnergy => (outlet(), Some(ACTIVE_ENERGY), Counter, WH_J),
+            Self::RaritanInletPower => (inlet(), Some(ACTIVE_POWER), Instant, 1.0),
+            Self::RaritanInletEnergy => (inlet(), Some(ACTIVE_ENERGY), Counter, WH_J),
         };
         let instance = match sensor {
             Some(sensor) => vec![chain, index, sensor],
             None => vec![index],
         };
-        Place { oid: column.with(&instance), digits: digits.map(|digits| digits.with(&instance)), kind, unit }
+        Quantity {
+            oid: column.with(&instance),
+            digits: digits.map(|digits| digits.with(&instance)),
+            kind,
+            unit,
+        }
     }
 }
 
 /// Below PowerNet-MIB's `rPDU2`: enterprises.apc(318).products(1).hardware(1).26.
 fn apc(arcs: &[u32]) -> Oid {
-    enterprise(&[318, 1, 1, 26]).with(arcs)
+    Oid::enterprise(&[318, 1, 1, 26]).with(arcs)
 }
 
-/// `measurementsOutletSensorValue`: raritan(13742).pdu2(6).measurements(5).
-fn outlet() -> Oid {
-    enterprise(&[13742, 6, 5, 4, 3, 1, 4])
+/// A sensor's value, and its decimal digits, below raritan(13742).pdu2(6).
+fn raritan(value: &[u32], digits: &[u32]) -> (Oid, Option<Oid>) {
+    let below = |arcs: &[u32]| Oid::enterprise(&[13742, 6]).with(arcs);
+    (below(value), Some(below(digits)))
 }
 
-/// `outletSensorDecimalDigits`.
-fn outlet_digits() -> Oid {
-    enterprise(&[13742, 6, 3, 5, 4, 1, 7])
+/// `measurementsOutletSensorValue` and `outletSensorDecimalDigits`.
+fn outlet() -> (Oid, Option<Oid>) {
+    raritan(&[5, 4, 3, 1, 4], &[3, 5, 4, 1, 7])
 }
 
-/// `measurementsInletSensorValue`.
-fn inlet() -> Oid {
-    enterprise(&[13742, 6, 5, 2, 3, 1, 4])
-}
-
-/// `inletSensorDecimalDigits`.
-fn inlet_digits() -> Oid {
-    enterprise(&[13742, 6, 3, 3, 4, 1, 7])
-}
-
-fn enterprise(arcs: &[u32]) -> Oid {
-    Oid::enterprise(arcs)
+/// `measurementsInletSensorValue` and `inletSensorDecimalDigits`.
+fn inlet() -> (Oid, Option<Oid>) {
+    raritan(&[5, 2, 3, 1, 4], &[3, 3, 4, 1, 7])
 }
 
 #[cfg(test)]
@@ -119,22 +114,22 @@ mod tests {
 
     #[test]
     fn every_preset_names_the_variables_of_its_mib() {
-        let place = |preset: SnmpPreset| {
-            let place = preset.place(1, 3);
-            (place.oid.to_string(), place.digits.map(|oid| oid.to_string()), place.unit)
+        let quantity = |preset: SnmpPreset| {
+            let quantity = preset.quantity(1, 3);
+            (quantity.oid.to_string(), quantity.digits.map(|oid| oid.to_string()), quantity.unit)
         };
         let apc = |tail: &str, unit: f64| (format!("1.3.6.1.4.1.318.1.1.26.{tail}.3"), None, unit);
-        assert_eq!(place(SnmpPreset::ApcOutletPower), apc("9.4.3.1.7", 1.0));
-        assert_eq!(place(SnmpPreset::ApcOutletEnergy), apc("9.4.3.1.11", 360e3));
-        assert_eq!(place(SnmpPreset::ApcDevicePower), apc("4.3.1.5", 10.0));
-        assert_eq!(place(SnmpPreset::ApcDeviceEnergy), apc("4.3.1.9", 360e3));
+        assert_eq!(quantity(SnmpPreset::ApcOutletPower), apc("9.4.3.1.7", 1.0));
+        assert_eq!(quantity(SnmpPreset::ApcOutletEnergy), apc("9.4.3.1.11", 360e3));
+        assert_eq!(quantity(SnmpPreset::ApcDevicePower), apc("4.3.1.5", 10.0));
+        assert_eq!(quantity(SnmpPreset::ApcDeviceEnergy), apc("4.3.1.9", 360e3));
         let raritan = |value: &str, digits: &str, sensor: u32, unit: f64| {
             let full = |column: &str| format!("1.3.6.1.4.1.13742.6.{column}.1.3.{sensor}");
             (full(value), Some(full(digits)), unit)
         };
-        assert_eq!(place(SnmpPreset::RaritanOutletPower), raritan("5.4.3.1.4", "3.5.4.1.7", 5, 1.0));
-        assert_eq!(place(SnmpPreset::RaritanOutletEnergy), raritan("5.4.3.1.4", "3.5.4.1.7", 8, 3600.0));
-        assert_eq!(place(SnmpPreset::RaritanInletPower), raritan("5.2.3.1.4", "3.3.4.1.7", 5, 1.0));
-        assert_eq!(place(SnmpPreset::RaritanInletEnergy), raritan("5.2.3.1.4", "3.3.4.1.7", 8, 3600.0));
+        assert_eq!(quantity(SnmpPreset::RaritanOutletPower), raritan("5.4.3.1.4", "3.5.4.1.7", 5, 1.0));
+        assert_eq!(quantity(SnmpPreset::RaritanOutletEnergy), raritan("5.4.3.1.4", "3.5.4.1.7", 8, 3600.0));
+        assert_eq!(quantity(SnmpPreset::RaritanInletPower), raritan("5.2.3.1.4", "3.3.4.1.7", 5, 1.0));
+        assert_eq!(quantity(SnmpPreset::RaritanInletEnergy), raritan("5.2.3.1.4", "3.3.4.1.7", 8, 3600.0));
     }
 }

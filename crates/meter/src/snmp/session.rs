@@ -1,20 +1,21 @@
-//! Requests to one agent over UDP: a time limit over all tries, and answers told from what is late or
-//! foreign.
+//! Requests to one agent over UDP: a time limit for all tries, and answers distinguished from late and
+//! foreign datagrams.
 
 use super::ber::Oid;
-use super::message::{self, Pdu, Value};
+use super::message::{self, Pdu, Variable};
 use super::v3::{Reply, User};
 use crate::clock::monotonic_raw_ns;
-use crate::open::OpenError;
+use crate::meter::OpenError;
 use crate::secret::Secret;
-use std::io::{self, ErrorKind, Read};
+use rustix::rand::{GetRandomFlags, getrandom};
+use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
-/// Discovery, the clock, the request, and one more if the agent starts again in between.
+/// Discovery, the clock, the request, and one more if the agent restarts in between.
 const ROUNDS: usize = 4;
 
-/// How a request shows who asks.
+/// The credentials that a request carries.
 pub(super) enum Credentials {
     /// `public` where none is given.
     Community(Option<Secret>),
@@ -27,14 +28,14 @@ pub(super) enum Failure {
     Silence,
     /// The network's error.
     Network(io::Error),
-    /// The agent said no; a clause after its name.
+    /// The agent refused; why, as a clause after its name.
     Refused(String),
 }
 
-/// The values asked for, in the order of asking.
-pub(super) struct Answer {
-    pub(super) values: Vec<Value>,
-    /// When the request that was answered went out, `CLOCK_MONOTONIC_RAW` in ns.
+/// The values of the requested variables, in their order.
+pub(super) struct Response {
+    pub(super) values: Vec<Variable>,
+    /// When the answered request was sent, `CLOCK_MONOTONIC_RAW` in ns.
     pub(super) begin_ns: u64,
 }
 
@@ -48,7 +49,7 @@ pub(super) struct Session {
 }
 
 impl Session {
-    /// A socket to an agent; nothing is sent. `tries` share the time limit.
+    /// A socket to an agent; nothing is sent yet. All `tries` share the time limit.
     pub(super) fn new(
         agent: SocketAddr,
         credentials: Credentials,
@@ -57,15 +58,17 @@ impl Session {
     ) -> Result<Self, OpenError> {
         let any: SocketAddr = if agent.is_ipv4() { ([0; 4], 0).into() } else { ([0u16; 8], 0).into() };
         let socket = UdpSocket::bind(any).and_then(|socket| socket.connect(agent).map(|()| socket)).map_err(
-            |error| OpenError(format!("no way to {agent} ({error}): check `host` and the network")),
+            |error| {
+                OpenError(format!("there is no route to {agent} ({error}): check `host` and the network"))
+            },
         )?;
-        // A first id that nobody guesses: forged answers do not fit.
+        // A first id that nobody can guess: forged answers do not match.
         let id = (random()? >> 33) as i32;
         Ok(Self { socket, credentials, limit, tries: tries.max(1), id })
     }
 
     /// Asks for these variables. Returns within the limit, whatever the agent does.
-    pub(super) fn get(&mut self, oids: &[Oid]) -> Result<Answer, Failure> {
+    pub(super) fn get(&mut self, oids: &[Oid]) -> Result<Response, Failure> {
         let start = Instant::now();
         for number in 1..=self.tries {
             let until = start + self.limit * number / self.tries;
@@ -83,7 +86,7 @@ impl Session {
         }
     }
 
-    fn attempt(&mut self, oids: &[Oid], until: Instant) -> Result<Answer, Failure> {
+    fn attempt(&mut self, oids: &[Oid], until: Instant) -> Result<Response, Failure> {
         for _ in 0..ROUNDS {
             self.id = self.id.wrapping_add(1) & i32::MAX;
             let message = match &mut self.credentials {
@@ -96,7 +99,7 @@ impl Session {
             let begin_ns = monotonic_raw_ns();
             self.socket.send(&message).map_err(Failure::Network)?;
             match self.receive(until)? {
-                Reply::Answer(pdu) => return values(&pdu, oids).map(|values| Answer { values, begin_ns }),
+                Reply::Answer(pdu) => return values(&pdu, oids).map(|values| Response { values, begin_ns }),
                 Reply::Again => {}
                 Reply::Refused(why) => return Err(Failure::Refused(why.into())),
             }
@@ -106,7 +109,7 @@ impl Session {
         ))
     }
 
-    /// Waits for what belongs to the last request. Anything else is dropped: a late answer, another's.
+    /// Waits for the answer to the last request. Late answers and those of others are dropped.
     fn receive(&mut self, until: Instant) -> Result<Reply, Failure> {
         let mut buffer = [0; 4096];
         loop {
@@ -141,11 +144,11 @@ impl Session {
     }
 }
 
-/// The values of an answer that is about these variables.
-fn values(pdu: &Pdu, oids: &[Oid]) -> Result<Vec<Value>, Failure> {
+/// The values of an answer, if it is about these variables.
+fn values(pdu: &Pdu, oids: &[Oid]) -> Result<Vec<Variable>, Failure> {
     if pdu.error_status != 0 {
         return Err(Failure::Refused(format!(
-            "answers with error status {} (RFC 3416 section 3): check what it lets this user read",
+            "answers with error status {} (RFC 3416 section 3): check what this user may read",
             pdu.error_status
         )));
     }
@@ -153,7 +156,7 @@ fn values(pdu: &Pdu, oids: &[Oid]) -> Result<Vec<Value>, Failure> {
         && pdu.variables.iter().zip(oids).all(|((found, _), oid)| found == oid);
     if !same {
         return Err(Failure::Refused(
-            "answers with other variables than asked for: update its firmware".into(),
+            "answers with variables that were not requested: update its firmware".into(),
         ));
     }
     Ok(pdu.variables.iter().map(|(_, value)| *value).collect())
@@ -162,8 +165,8 @@ fn values(pdu: &Pdu, oids: &[Oid]) -> Result<Vec<Value>, Failure> {
 /// From the kernel's random numbers.
 pub(super) fn random() -> Result<u64, OpenError> {
     let mut octets = [0; 8];
-    std::fs::File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut octets)).map_err(
-        |error| OpenError(format!("/dev/urandom cannot be read ({error}): SNMP needs random numbers")),
-    )?;
+    getrandom(&mut octets, GetRandomFlags::empty()).map_err(|error| {
+        OpenError(format!("SNMP needs random numbers, and the kernel gives none ({error})"))
+    })?;
     Ok(u64::from_ne_bytes(octets))
 }

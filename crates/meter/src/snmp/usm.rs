@@ -3,7 +3,8 @@
 
 use crate::secret::Secret;
 use aes::Aes128;
-use aes::cipher::BlockCipherEncrypt;
+use aes::cipher::KeyIvInit;
+use cfb_mode::{Decryptor, Encryptor};
 use hmac::{Hmac, KeyInit, Mac};
 use serde::{Deserialize, Serialize};
 use sha1::{Digest, Sha1};
@@ -62,7 +63,7 @@ impl SnmpAuth {
         code
     }
 
-    /// If this is the code of a message; in a time that does not tell where it differs.
+    /// Whether this is the code of a message; the time that it takes does not reveal where they differ.
     pub(super) fn verify(self, key: &[u8], message: &[u8], code: &[u8]) -> bool {
         code.len() == self.code_length()
             && match self {
@@ -78,12 +79,13 @@ fn digest<D: Digest>(parts: &[&[u8]]) -> Vec<u8> {
     parts.iter().fold(D::new(), |hash, part| hash.chain_update(part)).finalize().to_vec()
 }
 
-/// HMAC takes a key of any length: there is always one.
+/// HMAC takes a key of any length, so the result is never `None`.
 fn hmac<M: Mac + KeyInit>(key: &[u8], message: &[u8]) -> Option<M> {
     M::new_from_slice(key).ok().map(|mac| mac.chain_update(message))
 }
 
-/// A user's passwords as keys that fit any agent: to make them takes milliseconds, to localize them none.
+/// A user's passwords as keys that are not yet localized: making them takes milliseconds, localizing them
+/// almost nothing.
 pub(super) struct Passwords {
     protocol: SnmpAuth,
     auth: Vec<u8>,
@@ -133,36 +135,12 @@ pub(super) fn initial_vector(boots: i32, time: i32, salt: [u8; 8]) -> [u8; 16] {
 
 /// Encrypts in place.
 pub(super) fn encrypt(key: &[u8; 16], vector: [u8; 16], data: &mut [u8]) {
-    feed_back(key, vector, data, |stream, octets| {
-        octets.iter_mut().zip(stream.iter_mut()).for_each(|(octet, next)| {
-            *octet ^= *next;
-            *next = *octet;
-        });
-    });
+    Encryptor::<Aes128>::new(&(*key).into(), &vector.into()).encrypt(data);
 }
 
 /// Decrypts in place.
 pub(super) fn decrypt(key: &[u8; 16], vector: [u8; 16], data: &mut [u8]) {
-    feed_back(key, vector, data, |stream, octets| {
-        octets.iter_mut().zip(stream.iter_mut()).for_each(|(octet, next)| {
-            let cipher = *octet;
-            *octet ^= *next;
-            *next = cipher;
-        });
-    });
-}
-
-/// Cipher feedback with segments of 128 bits (NIST SP 800-38A section 6.3): `segment` leaves the cipher text
-/// in its first argument.
-fn feed_back(key: &[u8; 16], vector: [u8; 16], data: &mut [u8], segment: impl Fn(&mut [u8; 16], &mut [u8])) {
-    let cipher = Aes128::new(&(*key).into());
-    let mut register = vector;
-    for octets in data.chunks_mut(16) {
-        let mut block = register.into();
-        cipher.encrypt_block(&mut block);
-        register = block.into();
-        segment(&mut register, octets);
-    }
+    Decryptor::<Aes128>::new(&(*key).into(), &vector.into()).decrypt(data);
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! Messages of SNMPv3 (RFC 3412) by one user of one agent: discovery of its engine, its clock, and what is
-//! believed of an answer.
+//! Messages of SNMPv3 (RFC 3412) between one user and one agent: discovery of the agent's engine and clock, and
+//! which answers are accepted.
 
 use super::ber::{self, Malformed, Oid, Reader};
 use super::message::{self, Pdu};
@@ -12,24 +12,24 @@ const USER_BASED: i32 = 3;
 const AUTHENTICATED: u8 = 1;
 const ENCRYPTED: u8 = 2;
 const REPORTABLE: u8 = 4;
-/// What a message to us may be long, the least that everybody must take is 484.
+/// The longest message that this side accepts; everybody must accept 484 octets.
 const LONGEST: i32 = 65_507;
-/// Messages may be older than the agent's clock by this (RFC 3414 section 2.2.3).
+/// How much older than the agent's clock a message may be (RFC 3414 section 2.2.3).
 const WINDOW_S: i64 = 150;
 /// `usmStats`: what an agent reports instead of an answer (RFC 3414 section 5).
 const REPORTS: &str = "1.3.6.1.6.3.15.1.1";
 
-/// What to do after a message.
+/// What a message means for the request.
 pub(super) enum Reply {
     /// The answer.
     Answer(Pdu),
-    /// The agent said what was missing: ask again.
+    /// The agent supplied what was missing: ask again.
     Again,
     /// The agent will not answer this user; why, and the remedy.
     Refused(&'static str),
 }
 
-/// A user towards one agent.
+/// A user of one agent.
 pub(super) struct User {
     name: String,
     passwords: Option<Passwords>,
@@ -43,21 +43,20 @@ struct Engine {
     id: Vec<u8>,
     keys: Option<Keys>,
     boots: i32,
-    /// Its clock in s, when it was last told.
+    /// Its clock in s, and when that was received.
     time: i32,
-    told: Instant,
+    time_at: Instant,
 }
 
 impl Engine {
     fn now(&self) -> i32 {
-        self.time.saturating_add(i32::try_from(self.told.elapsed().as_secs()).unwrap_or(i32::MAX))
+        self.time.saturating_add(i32::try_from(self.time_at.elapsed().as_secs()).unwrap_or(i32::MAX))
     }
 
-    /// Whether a message of this age is believed, and its time taken over if it is the newest (RFC 3414
-    /// section 3.2, 7b).
-    fn believes(&mut self, boots: i32, time: i32) -> bool {
+    /// Whether a message of this time is accepted; the newest sets the clock (RFC 3414 section 3.2, 7b).
+    fn accepts(&mut self, boots: i32, time: i32) -> bool {
         if boots > self.boots || (boots == self.boots && time > self.time) {
-            (self.boots, self.time, self.told) = (boots, time, Instant::now());
+            (self.boots, self.time, self.time_at) = (boots, time, Instant::now());
         }
         boots == self.boots && boots != i32::MAX && i64::from(time) + WINDOW_S >= i64::from(self.now())
     }
@@ -68,7 +67,7 @@ impl User {
         Self { name, passwords, engine: None, salt }
     }
 
-    /// Begins anew: an agent that started again may have another engine, or count its boots from 1.
+    /// Begins anew: an agent that restarted may have another engine, or count its boots from 1.
     pub(super) fn forget(&mut self) {
         self.engine = None;
     }
@@ -106,7 +105,8 @@ impl User {
         whole
     }
 
-    /// What a message says to the request of this id; nothing if it is no answer to it, or not the agent's.
+    /// What a message means for the request with this id; `None` if it is not an answer to it, or not from
+    /// the agent.
     pub(super) fn decode(&mut self, whole: &[u8], id: i32) -> Result<Option<Reply>, Malformed> {
         let incoming = Incoming::parse(whole)?;
         if incoming.id != id {
@@ -124,22 +124,22 @@ impl User {
             return Ok(None);
         }
         let private = keys.privacy;
-        if !engine.believes(incoming.boots, incoming.time) {
+        if !engine.accepts(incoming.boots, incoming.time) {
             return Ok(None);
         }
         let pdu = incoming.open(private.as_ref())?;
         let secret_enough = private.is_none() || incoming.flags & ENCRYPTED != 0;
         match pdu.tag {
             message::RESPONSE if secret_enough && pdu.request_id == id => Ok(Some(Reply::Answer(pdu))),
-            // Its time has been taken over by now.
+            // The clock has been set by now.
             message::REPORT if report(&pdu) == Some(2) => Ok(Some(Reply::Again)),
             message::REPORT => Ok(refusal(&pdu).map(Reply::Refused)),
             _ => Ok(None),
         }
     }
 
-    /// A message that anybody may have sent: of the engine, of why the user is refused, or the answer to a
-    /// user without passwords. The clock is never taken from it.
+    /// A message that anybody may have sent: with the engine's id, with a refusal, or with the answer to a user
+    /// without passwords. It never sets the clock.
     fn unauthenticated(&mut self, incoming: &Incoming<'_>) -> Result<Option<Reply>, Malformed> {
         let pdu = incoming.open(None)?;
         match (pdu.tag, &self.engine) {
@@ -151,7 +151,7 @@ impl User {
                 }
                 let id = incoming.engine.to_vec();
                 let keys = self.passwords.as_ref().map(|passwords| passwords.localize(&id));
-                self.engine = Some(Engine { id, keys, boots: 0, time: 0, told: Instant::now() });
+                self.engine = Some(Engine { id, keys, boots: 0, time: 0, time_at: Instant::now() });
                 Ok(Some(Reply::Again))
             }
             (message::REPORT, _) => Ok(refusal(&pdu).map(Reply::Refused)),
@@ -245,14 +245,14 @@ impl<'a> Incoming<'a> {
         Ok(Self { id, flags: *flags, engine, boots, time, user, code, code_at, salt, data: message })
     }
 
-    /// The message as its code was made of: with zeros in the code's place.
+    /// The message that its code was computed from: with zeros in place of the code.
     fn blanked(&self, whole: &[u8]) -> Vec<u8> {
         let mut whole = whole.to_vec();
         whole[self.code_at..self.code_at + self.code.len()].fill(0);
         whole
     }
 
-    /// The data unit inside, decrypted if need be.
+    /// The data unit inside, decrypted if necessary.
     fn open(&self, key: Option<&[u8; 16]>) -> Result<Pdu, Malformed> {
         let mut data = self.data;
         if self.flags & ENCRYPTED == 0 {
@@ -265,8 +265,8 @@ impl<'a> Incoming<'a> {
     }
 }
 
-/// Takes apart any octets as a message, with a key that fits none: to show that nothing sent can do harm.
-pub(super) fn take_apart(whole: &[u8]) -> Result<Pdu, Malformed> {
+/// Parses any octets as a message, with a key that fits none: to show that no datagram does harm.
+pub(super) fn parse_any(whole: &[u8]) -> Result<Pdu, Malformed> {
     let incoming = Incoming::parse(whole)?;
     let blanked = incoming.blanked(whole);
     incoming.open(Some(&[0; 16])).or_else(|_| Incoming::parse(&blanked)?.open(None))

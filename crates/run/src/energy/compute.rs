@@ -5,8 +5,8 @@ use super::config::Spec;
 use super::model;
 use iopj_core::energy::{AboveIdle, EnergyOutcome, Joules, Scope, TrialEnergy};
 use iopj_meter::{
-    Accuracy, AlignError, Alignment, Channel, Clock, Distribution, Energy, Idle, IdlePower, Incomplete,
-    Reading, Trace, Value, Window,
+    Accuracy, AlignError, Alignment, Channel, Clock, Distribution, Energy, IdlePower, IdleStretch,
+    Incomplete, Reading, Trace, Value, Window,
 };
 use iopj_store::energy::{Mark, MarkKind, MeterRow, RawValue, ReadingRow};
 use iopj_store::{Measurement, Store, StoreError, Trial};
@@ -278,7 +278,7 @@ impl ScopeTraces<'_> {
         let stretch = |mark: &Mark| {
             let [begin_ns, end_ns] = mark.times_ns[..] else { return None };
             let window = Window { begin_ns, end_ns };
-            Some(Idle { window, energy: self.energy(window).ok()? })
+            Some(IdleStretch { window, energy: self.energy(window).ok()? })
         };
         let idle = marks.iter().filter(|mark| mark.kind == MarkKind::Idle).filter_map(stretch);
         IdlePower::fit(&idle.collect::<Vec<_>>())

@@ -155,7 +155,7 @@ impl Source for NvmeTable {
 }
 
 fn local(name: &str) -> Result<Box<dyn Meter>, String> {
-    iopj_meter::open(Path::new("/"), name).map_err(|error| error.to_string())
+    iopj_meter::open_local(Path::new("/"), name).map_err(|error| error.to_string())
 }
 
 impl Source for HttpConfig {
@@ -241,7 +241,7 @@ impl Source for CommandTable {
     }
 
     fn open(&self, opening: Opening) -> Result<Box<dyn Meter>, String> {
-        let started = iopj_meter::Command::start(&self.command, self.channel()?, opening.allow_exec);
+        let started = iopj_meter::CommandMeter::start(&self.command, self.channel()?, opening.allow_exec);
         started.map(|meter| Box::new(meter) as Box<dyn Meter>).map_err(|error| error.to_string())
     }
 }

@@ -378,7 +378,7 @@ impl Metering {
 /// The meters that this machine has itself and that need no word from the user; a note where there is none.
 fn local(opening: Opening, progress: &mut dyn Progress) -> Result<Vec<Running>, RunError> {
     let mut running = Vec::new();
-    for found in iopj_meter::found(Path::new("/")).iter().filter(|found| found.why_not.is_none()) {
+    for found in iopj_meter::local_meters(Path::new("/")).iter().filter(|found| found.why_not.is_none()) {
         let asked = match found.name.split_once(':') {
             None if found.name == "rapl" => Some(config::plain("rapl", "rapl", &[])?),
             Some(("hwmon", chip)) => Some(config::plain(&found.name, "hwmon", &[("chip", chip)])?),

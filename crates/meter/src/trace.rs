@@ -1,16 +1,11 @@
 //! Joules over a window from a channel's readings, with the random part of their uncertainty.
 
 use crate::align::Alignment;
-use crate::curve::{Curve, Form, Place, Step, Weights};
+use crate::curve::{Curve, Form, Position, Step, Weights};
+use crate::line::{Point, residual_dof, residual_square};
 use crate::meter::{Channel, ChannelKind, Reading, Value};
-use crate::uncertainty::{Component, Energy, Source};
-use thiserror::Error;
-
-/// Readings of a gauge that must lie within a window: fewer do not tell their own noise.
-const NEEDED: usize = 4;
-/// Correlation of neighbouring residuals, and of those two apart, when each is a reading less the line
-/// between its neighbours and the readings are independent.
-const RESIDUAL_CORRELATION: [f64; 2] = [-2.0 / 3.0, 1.0 / 6.0];
+use crate::samples::{Incomplete, NEEDED, Sample, in_order};
+use crate::uncertainty::{Component, Energy, UncertaintySource};
 
 /// A stretch of time, `CLOCK_MONOTONIC_RAW` in ns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -31,67 +26,6 @@ impl Window {
     pub fn middle_ns(self) -> u64 {
         self.begin_ns.midpoint(self.end_ns)
     }
-}
-
-/// Why a window has no joules. The text names the cause and the remedy.
-#[derive(Clone, Debug, Error, PartialEq)]
-pub enum Incomplete {
-    /// The window has no length.
-    #[error("the measured window is empty: its end does not lie after its begin")]
-    Empty,
-    /// The window begins before the readings.
-    #[error(
-        "the meter's readings begin after the measured window does: start the meter, or its log, before the \
-         study"
-    )]
-    LateStart,
-    /// The window ends after the readings.
-    #[error(
-        "the meter's readings end before the measured window does: let the meter, or its log, run to the \
-         end of the study"
-    )]
-    EarlyEnd,
-    /// Readings are missing.
-    #[error(
-        "the meter has no reading for {seconds:.3} s where {limit_s:.3} s at most are bridged: see why it \
-         fell silent, or allow longer gaps"
-    )]
-    Gap {
-        /// Length of the gap.
-        seconds: f64,
-        /// What is bridged.
-        limit_s: f64,
-    },
-    /// The window is too short for the meter.
-    #[error(
-        "{found} readings of the meter lie in the measured window, {NEEDED} are needed: use a longer \
-         runtime or a faster meter"
-    )]
-    TooFew {
-        /// Readings within the window.
-        found: usize,
-    },
-    /// A counter may have wrapped around once more than its values show.
-    #[error(
-        "the energy counter may have wrapped around more than once in the {seconds:.3} s between two \
-         readings: read it more often"
-    )]
-    Wraps {
-        /// Time between the readings.
-        seconds: f64,
-    },
-    /// A counter lost energy, or gained more than its channel can use.
-    #[error(
-        "the energy counter went back, or on by more than its channel can use: the meter was reset; run the \
-         trial again"
-    )]
-    WentBack,
-    /// Time stamps that go back.
-    #[error(
-        "the meter's time goes back between two readings: its clock was set; keep it from being set during \
-         a study"
-    )]
-    Disordered,
 }
 
 /// Whose time stamps place the readings.
@@ -115,14 +49,6 @@ impl Clock<'_> {
             Self::Own(alignment) => alignment.uncertainty_ns(host_ns) * 1e-9,
         }
     }
-}
-
-/// One value on the trace's time axis.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Sample {
-    pub(crate) at_s: f64,
-    pub(crate) jitter_s: f64,
-    pub(crate) value: Value,
 }
 
 /// A channel's readings on the host's clock, ready to be integrated over many windows.
@@ -181,26 +107,30 @@ impl<'a> Trace<'a> {
         let edges = [Edge::new(&self.curve, begin_s, Side::Begin), Edge::new(&self.curve, end_s, Side::End)];
         let certain = |source, joules| Component { source, joules, dof: None };
         let mut random = vec![
-            certain(Source::Edges, edges[0].joules.hypot(edges[1].joules)),
-            certain(Source::Clock, self.clock_joules(window, joules, &edges)),
+            certain(UncertaintySource::Edges, edges[0].joules.hypot(edges[1].joules)),
+            certain(UncertaintySource::Clock, self.clock_joules(window, joules, &edges)),
         ];
         if self.curve.form == Form::Counted {
             // Both counts are rounded, each by a rectangle as wide as the resolution (JCGM 100:2008,
             // F.2.2.1).
-            random.push(certain(Source::Resolution, self.channel.resolution.abs() / 6f64.sqrt()));
-            random.push(certain(Source::Jitter, edges[0].jitter_joules.hypot(edges[1].jitter_joules)));
+            random.push(certain(UncertaintySource::Resolution, self.channel.resolution.abs() / 6f64.sqrt()));
+            random.push(certain(
+                UncertaintySource::Jitter,
+                edges[0].jitter_joules.hypot(edges[1].jitter_joules),
+            ));
         } else {
             let inside = inside(&self.curve.steps, begin_s, end_s);
             let noise = Noise::of(inside).ok_or(Incomplete::TooFew { found: inside.len() })?;
             let joules_of = |deviation_s: f64| noise.watts * deviation_s;
             let scatter =
                 |source, seconds| Component { source, joules: joules_of(seconds), dof: Some(noise.dof) };
-            random.push(scatter(Source::Noise, root_of_squares(weights.seconds.iter().copied())));
+            random.push(scatter(UncertaintySource::Noise, root_of_squares(weights.seconds.iter().copied())));
             if self.curve.form == Form::Averaged {
-                random.push(scatter(Source::Gaps, root_of_squares(gaps(inside))));
+                random.push(scatter(UncertaintySource::Gaps, root_of_squares(gaps(inside))));
             }
-            random.push(certain(Source::Jitter, jitter_joules(&self.curve.steps, &weights)));
-            random.push(certain(Source::Resolution, self.rounding_joules(&noise, window.seconds())));
+            random.push(certain(UncertaintySource::Jitter, jitter_joules(&self.curve.steps, &weights)));
+            random
+                .push(certain(UncertaintySource::Resolution, self.rounding_joules(&noise, window.seconds())));
         }
         random.retain(|component| component.joules > 0.0);
         Ok(Energy { joules, seconds: window.seconds(), random, accuracy: self.channel.accuracy })
@@ -273,19 +203,6 @@ fn samples(index: usize, readings: &[Reading], clock: Clock) -> Result<(i64, Vec
     Ok((origin_ns, in_order(samples)?))
 }
 
-/// Samples with one stamp each, if none goes back in time.
-pub(crate) fn in_order(samples: impl Iterator<Item = Sample>) -> Result<Vec<Sample>, Incomplete> {
-    let mut ordered: Vec<Sample> = Vec::new();
-    for sample in samples {
-        match ordered.last() {
-            Some(last) if sample.at_s < last.at_s => return Err(Incomplete::Disordered),
-            Some(last) if sample.at_s == last.at_s => {}
-            _ => ordered.push(sample),
-        }
-    }
-    Ok(ordered)
-}
-
 /// Host time of a reading and its jitter's standard uncertainty in s; `None` if it lacks the time that is
 /// asked for.
 fn stamp(reading: &Reading, clock: Clock) -> Option<(i64, f64)> {
@@ -319,9 +236,9 @@ struct Edge {
 
 impl Edge {
     fn new(curve: &Curve, at_s: f64, side: Side) -> Self {
-        match curve.place(at_s) {
-            Place::Step { index, fraction } => Self::in_step(&curve.steps, index, fraction),
-            Place::Gap { index, fraction } => {
+        match curve.position(at_s) {
+            Position::Step { index, fraction } => Self::in_step(&curve.steps, index, fraction),
+            Position::Gap { index, fraction } => {
                 let (here, next) = (curve.steps[index], curve.steps[index + 1]);
                 Self::in_gap(here, next, if side == Side::Begin { 1.0 - fraction } else { fraction })
             }
@@ -397,10 +314,8 @@ impl Noise {
         }
         let steady = |three: &&[Step]| !three[1].is_after_change && !three[2].is_after_change;
         let squares = steps.windows(3).filter(steady).map(|three| {
-            let [before, here, after] = [three[0], three[1], three[2]];
-            let share = (here.middle_s() - before.middle_s()) / (after.middle_s() - before.middle_s());
-            let residual = here.watts - (1.0 - share) * before.watts - share * after.watts;
-            residual * residual / (1.0 + (1.0 - share).powi(2) + share.powi(2))
+            let point = |step: &Step| Point { x: step.middle_s(), y: step.watts, standard: 1.0 };
+            residual_square([&three[0], &three[1], &three[2]].map(point))
         });
         let (squares, count) = squares.fold((0.0, 0.0), |(sum, count), square| (sum + square, count + 1.0));
         if count < (NEEDED - 2) as f64 {
@@ -408,14 +323,6 @@ impl Noise {
         }
         Some(Self { watts: f64::sqrt(squares / count), dof: residual_dof(count) })
     }
-}
-
-/// Degrees of freedom of so many residuals against the line between the neighbours: neighbouring ones
-/// correlate.
-pub(crate) fn residual_dof(count: f64) -> f64 {
-    let [one, two] = RESIDUAL_CORRELATION;
-    let pairs = (count - 1.0) * one * one + (count - 2.0).max(0.0) * two * two;
-    count * count / (count + 2.0 * pairs)
 }
 
 /// The time that no average saw, per gap: the power there scatters about the bridge as readings do.
@@ -441,5 +348,5 @@ fn root_of_squares(values: impl Iterator<Item = f64>) -> f64 {
 }
 
 #[cfg(test)]
-#[path = "integrate_tests.rs"]
+#[path = "trace_tests.rs"]
 mod tests;

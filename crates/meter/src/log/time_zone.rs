@@ -9,7 +9,7 @@ const DAY_S: i64 = 86_400;
 
 /// Where a logger's clock stands to UTC.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Zone {
+pub(super) enum TimeZone {
     /// Seconds east of UTC, all year.
     Fixed(i64),
     /// Summer time.
@@ -42,7 +42,7 @@ enum Day {
     OfYear(i64),
 }
 
-impl Zone {
+impl TimeZone {
     /// Reads `UTC`, `+01:00`, `GMT-05:00`, or a POSIX rule.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let text = text.trim();
@@ -123,18 +123,18 @@ impl Change {
 }
 
 /// `std offset dst [offset],start[/time],end[/time]`; offsets are west of UTC here, as POSIX has them.
-fn posix(text: &str) -> Option<Zone> {
+fn posix(text: &str) -> Option<TimeZone> {
     let rest = name(text)?;
     let (standard_s, rest) = west_s(rest)?;
     if rest.is_empty() {
-        return Some(Zone::Fixed(standard_s));
+        return Some(TimeZone::Fixed(standard_s));
     }
     let rest = name(rest)?;
     let (summer_s, rest) = if rest.starts_with(',') { (standard_s + 3_600, rest) } else { west_s(rest)? };
     let (begin, end) = rest.strip_prefix(',')?.split_once(',')?;
     let rule = Rule { standard_s, summer_s, begin: change(begin)?, end: change(end)? };
     // A zone may change its clock by several hours, but not by days.
-    ((summer_s - standard_s).abs() < DAY_S && summer_s != standard_s).then_some(Zone::Rule(rule))
+    ((summer_s - standard_s).abs() < DAY_S && summer_s != standard_s).then_some(TimeZone::Rule(rule))
 }
 
 /// What follows a zone's name: three letters or more, or anything between `<` and `>`.
@@ -189,12 +189,12 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn zone(text: &str) -> Zone {
-        Zone::parse(text).unwrap_or_else(|| panic!("{text}"))
+    fn zone(text: &str) -> TimeZone {
+        TimeZone::parse(text).unwrap_or_else(|| panic!("{text}"))
     }
 
     /// Instants at which the clock shows a time of 2026.
-    fn at(zone: &Zone, month: i64, day: i64, hour: i64, minute: i64) -> Vec<i64> {
+    fn at(zone: &TimeZone, month: i64, day: i64, hour: i64, minute: i64) -> Vec<i64> {
         zone.instants(day_s(2026, month, day).unwrap() + hour * 3_600 + minute * 60)
     }
 
@@ -210,7 +210,7 @@ mod tests {
             ("JST-9", 32_400),
             ("<+0545>-5:45", 20_700),
         ] {
-            assert_eq!(zone(text), Zone::Fixed(east_s), "{text}");
+            assert_eq!(zone(text), TimeZone::Fixed(east_s), "{text}");
         }
         for text in [
             "",
@@ -222,7 +222,7 @@ mod tests {
             "CET-1CEST,M3.5.0",
             "CET-1CEST-1,M3.5.0,M10.5.0",
         ] {
-            assert_eq!(Zone::parse(text), None, "{text}");
+            assert_eq!(TimeZone::parse(text), None, "{text}");
         }
     }
 
@@ -267,17 +267,17 @@ mod tests {
         #[test]
         fn each_instant_shows_on_the_clock_and_is_found_again(at_s in 0i64..7_000_000_000, which in 0usize..3) {
             let rule = match zone(["CET-1CEST,M3.5.0,M10.5.0/3", "EST5EDT,M3.2.0,M11.1.0", "AEST-10AEDT,M10.1.0,M4.1.0/3"][which]) {
-                Zone::Rule(rule) => rule,
-                Zone::Fixed(_) => unreachable!(),
+                TimeZone::Rule(rule) => rule,
+                TimeZone::Fixed(_) => unreachable!(),
             };
             let local_s = at_s + rule.east_s(at_s);
-            prop_assert!(Zone::Rule(rule).instants(local_s).contains(&at_s));
+            prop_assert!(TimeZone::Rule(rule).instants(local_s).contains(&at_s));
         }
 
         #[test]
         fn no_text_makes_it_panic(text in "\\PC*", rule in "[A-Z]{3}[-0-9:]{1,4}[A-Z]{3}[-+0-9:]{0,4},[MJ0-9./:-]{1,10},[MJ0-9./:-]{1,10}", at_s in any::<i32>()) {
             for text in [text, rule] {
-                if let Some(zone) = Zone::parse(&text) {
+                if let Some(zone) = TimeZone::parse(&text) {
                     let _ = zone.instants(i64::from(at_s));
                 }
             }

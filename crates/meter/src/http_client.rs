@@ -1,26 +1,21 @@
-//! HTTP and HTTPS for meters: one address, a time limit on everything, a limit on what is read, no redirects.
+//! The HTTP and HTTPS client of meters: one server, a time limit for each request, a limit on the answer's
+//! length, no redirects.
 
-use crate::meter::MeterError;
-use crate::open::OpenError;
+use crate::meter::{MeterError, OpenError};
 use crate::secret::Secret;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use std::io::ErrorKind;
 use std::path::Path;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 use ureq::http::header::{AUTHORIZATION, HeaderName, HeaderValue};
 use ureq::http::{Response, Uri};
 use ureq::tls::{PemItem, RootCerts, TlsConfig, parse_pem};
-use ureq::{Agent, Body, Error};
+use ureq::typestate::WithoutBody;
+use ureq::{Agent, Body, Error, RequestBuilder};
 
 /// The longest answer that is read, in bytes: exporters of large machines send some hundred KiB.
 const LONGEST_ANSWER: u64 = 4 << 20;
-/// The longest time limit, in s.
-const LONGEST_TIMEOUT_S: f64 = 60.0;
-
-/// The greatest age of a value, in s.
-const LONGEST_AGE_S: f64 = 3600.0;
-
 /// How a certificate is checked: against Mozilla's roots, those of a file, or not at all.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Trust<'a> {
@@ -58,20 +53,20 @@ fn roots(path: &Path) -> Result<RootCerts, OpenError> {
     }
 }
 
-/// Why a request brought no answer, without the address.
+/// Why a request failed, without the address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum WebError {
-    /// The server's refusal.
+    /// The server refused with this status.
     Status(u16),
-    /// It will be the same next time.
+    /// The next request will fail too.
     Lasting(String),
-    /// It may not be.
+    /// The next request may succeed.
     Passing(String),
 }
 
 impl WebError {
-    /// The same for a user: `address` is what was asked, without its query, which may hold a password.
-    pub(crate) fn of(self, address: &str) -> MeterError {
+    /// For the user, with the address of the request; without its query, which may hold a password.
+    pub(crate) fn at(self, address: &str) -> MeterError {
         match self {
             WebError::Status(status) => refusal(status, address),
             WebError::Lasting(cause) => MeterError::Fatal(format!("`{address}` {cause}")),
@@ -83,12 +78,12 @@ impl WebError {
 fn refusal(status: u16, address: &str) -> MeterError {
     let lasting = match status {
         401 => "does not accept the credentials (401): give its user, and password_file or password_env",
-        403 => "forbids this user to read it (403): let the user read power, or name another",
-        404 => "does not exist (404): see the url, and the preset if there is one",
-        300..=399 => "is somewhere else: name that address, credentials are not carried to another",
+        403 => "forbids this user to read it (403): let the user read power, or name another user",
+        404 => "does not exist (404): check the url, and the preset if there is one",
+        300..=399 => "is somewhere else: name its new address; credentials are not sent to another address",
         _ => {
             return MeterError::Retry(format!(
-                "`{address}` answers {status}: it is busy, starting or at fault"
+                "`{address}` answers {status}: it is busy, starting or faulty"
             ));
         }
     };
@@ -104,25 +99,23 @@ impl From<Error> for WebError {
         };
         match error {
             Error::Timeout(_) => {
-                WebError::Passing("does not answer in time: see its network, or raise timeout_s".into())
+                WebError::Passing("does not answer in time: check its network, or raise timeout_s".into())
             }
             Error::Rustls(error) => untrusted(error.to_string()),
-            // So rustls hands on what is wrong with a certificate while it completes a handshake.
+            // This is how rustls reports a bad certificate during a handshake.
             Error::Io(error) if error.kind() == ErrorKind::InvalidData => untrusted(error.to_string()),
             Error::Io(error) => {
-                WebError::Passing(format!("cannot be reached ({error}): see that it runs, and its network"))
+                WebError::Passing(format!("cannot be reached ({error}): check that it runs, and its network"))
             }
             Error::HostNotFound => {
-                WebError::Passing("has a host of no known address: see its name, and the DNS".into())
+                WebError::Passing("has a host without a known address: check its name, and the DNS".into())
             }
             Error::BodyExceedsLimit(_) => {
-                WebError::Lasting("answers more than 4 MiB: name the meter's own path".into())
+                WebError::Lasting("answers with more than 4 MiB: name the meter's own path".into())
             }
-            // Their texts could repeat the address with its query.
-            Error::BadUri(_) | Error::Http(_) => WebError::Lasting("is no address: see the url".into()),
-            _ => WebError::Passing(
-                "does not speak HTTP as it should: see that it is the meter's address".into(),
-            ),
+            // Their texts may repeat the address with its query.
+            Error::BadUri(_) | Error::Http(_) => WebError::Lasting("is not an address: check the url".into()),
+            _ => WebError::Passing("does not speak proper HTTP: check that it is the meter's address".into()),
         }
     }
 }
@@ -132,12 +125,12 @@ pub(crate) struct Client {
     agent: Agent,
     /// Scheme, host and port.
     root: String,
-    /// Header that says who asks.
+    /// The header with the credentials.
     pub(crate) authorization: Option<(HeaderName, HeaderValue)>,
 }
 
 impl Client {
-    /// Of a url's scheme, host and port.
+    /// For the scheme, host and port of a url.
     pub(crate) fn new(url: &Uri, trust: Trust) -> Result<Self, OpenError> {
         let config = Agent::config_builder()
             .tls_config(trust.config()?)
@@ -156,34 +149,37 @@ impl Client {
         })
     }
 
-    /// What a user is shown for `path`: without its query.
+    /// The address of `path` to show to a user: without its query.
     pub(crate) fn address(&self, path: &str) -> String {
         format!("{}{}", self.root, path.split(['?', '#']).next().unwrap_or_default())
     }
 
     /// The text at `path`, by `deadline`.
     pub(crate) fn get(&self, path: &str, deadline: Instant) -> Result<String, WebError> {
-        let request = self.agent.get(format!("{}{path}", self.root));
-        let request =
-            self.authorization.iter().fold(request, |request, (name, value)| request.header(name, value));
-        text_of(&mut request.config().timeout_global(Some(left(deadline)?)).build().call()?)
+        let request = self.authorized(self.agent.get(format!("{}{path}", self.root)));
+        let response = request.config().timeout_global(Some(left(deadline)?)).build().call()?;
+        let bytes = accepted(response)?.body_mut().with_config().limit(LONGEST_ANSWER).read_to_vec()?;
+        String::from_utf8(bytes).map_err(|_| {
+            WebError::Lasting("answers with text that is not UTF-8: check that it is the meter's path".into())
+        })
     }
 
-    /// Posts JSON without credentials of its own; the answer with its headers, if the server took it.
+    /// Posts JSON without the credentials; the answer with its headers, if the server accepted it.
     pub(crate) fn post(&self, path: &str, json: &str, deadline: Instant) -> Result<Response<Body>, WebError> {
         let request = self.agent.post(format!("{}{path}", self.root)).content_type("application/json");
-        let response = request.config().timeout_global(Some(left(deadline)?)).build().send(json)?;
-        accepted(response)
+        accepted(request.config().timeout_global(Some(left(deadline)?)).build().send(json)?)
     }
 
-    /// Deletes `path`; whether that worked makes no difference to anybody.
+    /// Deletes `path`; nobody needs to know whether that worked.
     pub(crate) fn delete(&self, path: &str, deadline: Instant) {
-        let request = self.agent.delete(format!("{}{path}", self.root));
-        let request =
-            self.authorization.iter().fold(request, |request, (name, value)| request.header(name, value));
+        let request = self.authorized(self.agent.delete(format!("{}{path}", self.root)));
         if let Ok(time) = left(deadline) {
             let _ = request.config().timeout_global(Some(time)).build().call();
         }
+    }
+
+    fn authorized(&self, request: RequestBuilder<WithoutBody>) -> RequestBuilder<WithoutBody> {
+        self.authorization.iter().fold(request, |request, (name, value)| request.header(name, value))
     }
 }
 
@@ -195,15 +191,6 @@ fn left(deadline: Instant) -> Result<Duration, WebError> {
 fn accepted(response: Response<Body>) -> Result<Response<Body>, WebError> {
     let status = response.status();
     if status.is_success() { Ok(response) } else { Err(WebError::Status(status.as_u16())) }
-}
-
-fn text_of(response: &mut Response<Body>) -> Result<String, WebError> {
-    if !response.status().is_success() {
-        return Err(WebError::Status(response.status().as_u16()));
-    }
-    let bytes = response.body_mut().with_config().limit(LONGEST_ANSWER).read_to_vec()?;
-    String::from_utf8(bytes)
-        .map_err(|_| WebError::Lasting("answers no UTF-8: see that it is the meter's path".into()))
 }
 
 /// `user` and password in base64 (RFC 7617), or the secret alone as a bearer token (RFC 6750).
@@ -218,16 +205,16 @@ pub(crate) fn authorization(
     Ok((AUTHORIZATION, sensitive(&text)?))
 }
 
-/// A header's value that no `Debug` shows.
+/// A header's value that `Debug` does not show.
 pub(crate) fn sensitive(text: &str) -> Result<HeaderValue, OpenError> {
     let mut value = HeaderValue::from_str(text).map_err(|_| {
-        OpenError("the token holds characters that no HTTP header takes: give another".to_owned())
+        OpenError("the token holds characters that an HTTP header cannot carry: use another token".to_owned())
     })?;
     value.set_sensitive(true);
     Ok(value)
 }
 
-/// An address of http or https without a user or password in it.
+/// An http or https address that holds no user or password.
 pub(crate) fn parse_url(text: &str) -> Result<Uri, OpenError> {
     if text.contains('@') {
         // The text is not repeated: it holds a password.
@@ -240,56 +227,12 @@ pub(crate) fn parse_url(text: &str) -> Result<Uri, OpenError> {
     let bad = |cause: &str| {
         OpenError(format!("the meter's url `{shown}` {cause}: write it as http://HOST[:PORT][/PATH]"))
     };
-    let url: Uri = text.parse().map_err(|_| bad("is no address"))?;
+    let url: Uri = text.parse().map_err(|_| bad("is not an address"))?;
     match (url.scheme_str(), url.host()) {
         (Some("http" | "https"), Some(host)) if !host.is_empty() => Ok(url),
         (Some("http" | "https"), _) => Err(bad("names no host")),
-        _ => Err(bad("is not of http or https")),
+        _ => Err(bad("is neither http nor https")),
     }
-}
-
-/// A time limit in s, from a configuration.
-pub(crate) fn time_limit(timeout_s: f64) -> Result<Duration, OpenError> {
-    if timeout_s > 0.0 && timeout_s <= LONGEST_TIMEOUT_S {
-        Ok(Duration::from_secs_f64(timeout_s))
-    } else {
-        Err(OpenError(format!(
-            "timeout_s = {timeout_s} is no time limit: use more than 0 and at most {LONGEST_TIMEOUT_S}"
-        )))
-    }
-}
-
-/// Refuses what is no age of a value.
-pub(crate) fn check_age(age_s: f64) -> Result<(), OpenError> {
-    if (0.0..=LONGEST_AGE_S).contains(&age_s) {
-        Ok(())
-    } else {
-        Err(OpenError(format!("age_s = {age_s} is no age of a value: use 0 to {LONGEST_AGE_S}")))
-    }
-}
-
-/// An age in ns, from a configuration in s; 0 for what is no age.
-pub(crate) fn age_ns(age_s: f64) -> u64 {
-    (age_s * 1e9) as u64
-}
-
-/// An error while a meter is opened.
-pub(crate) fn at_open(error: MeterError) -> OpenError {
-    OpenError(error.to_string())
-}
-
-/// Wall time in ns since 1970.
-pub(crate) fn wall_ns() -> i64 {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    since.map_or(0, |since| i64::try_from(since.as_nanos()).unwrap_or(i64::MAX))
-}
-
-/// The step that a number's last decimal shows: 0.01 for 2.21, 1 for 42. A zero that ended the number is not
-/// seen; the step is then stated ten times too coarse, never too fine.
-pub(crate) fn step_of(number: f64) -> f64 {
-    let text = number.to_string();
-    let decimals = text.split_once('.').map_or(0, |(_, decimals)| decimals.len());
-    10f64.powi(-i32::try_from(decimals).unwrap_or(i32::MAX))
 }
 
 #[cfg(test)]
@@ -333,22 +276,5 @@ mod tests {
                 matches!(refusal(status, "http://plug/x"), MeterError::Retry(text) if text.contains(&status.to_string()))
             );
         }
-    }
-
-    #[test]
-    fn the_last_decimal_is_the_step() {
-        assert_eq!([42.0, 41.7, 14.093, 0.0, -2.25].map(step_of), [1.0, 0.1, 0.001, 1.0, 0.01]);
-        assert_eq!(step_of(f64::MAX), 1.0);
-    }
-
-    #[test]
-    fn time_limits_have_limits() {
-        assert_eq!(time_limit(0.25), Ok(Duration::from_millis(250)));
-        for bad in [0.0, -1.0, f64::NAN, f64::INFINITY, 61.0] {
-            assert!(time_limit(bad).is_err());
-        }
-        assert_eq!((check_age(0.0), check_age(3600.0)), (Ok(()), Ok(())));
-        assert!([-1.0, f64::NAN, 3601.0].into_iter().all(|bad| check_age(bad).is_err()));
-        assert_eq!([0.5, -1.0, f64::NAN].map(age_ns), [500_000_000, 0, 0]);
     }
 }

@@ -1,4 +1,4 @@
-//! The meters that this machine has itself, and why it lacks the others.
+//! The meters that the machine itself has, and why it lacks the others.
 
 use crate::hwmon::{self, Hwmon};
 use crate::meter::{Accuracy, Channel, Distribution, Meter, MeterError, Scope};
@@ -9,19 +9,19 @@ use std::path::Path;
 
 /// A meter, or a part of one that gives nothing.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Found {
-    /// What [`open()`] takes: `rapl`, `hwmon:power_meter@ACPI000D:00`, `nvme:nvme0`. What gives nothing is
-    /// named alike, with its own name behind: `rapl:intel-rapl-mmio/package-0`.
+pub struct LocalMeter {
+    /// What [`open_local`] takes: `rapl`, `hwmon:power_meter@ACPI000D:00`, `nvme:nvme0`. A part that gives
+    /// nothing has its own name appended: `rapl:intel-rapl-mmio/package-0`.
     pub name: String,
-    /// The channels, each with its scope, resolution and accuracy; none where `why_not` says why.
+    /// The channels, each with its scope, resolution and accuracy; none if `why_not` says why.
     pub channels: Vec<Channel>,
     /// Why there is no channel: the cause and the remedy.
     pub why_not: Option<String>,
-    /// What is to be known of a meter that does work: powercap and perf could not be held against each other.
+    /// What to know about a meter that works: powercap and perf could not be compared.
     pub notes: Vec<String>,
 }
 
-impl Found {
+impl LocalMeter {
     fn meter(name: String, meter: &dyn Meter) -> Self {
         Self { name, channels: meter.channels().to_vec(), why_not: None, notes: Vec::new() }
     }
@@ -50,50 +50,51 @@ pub fn accuracy_text(accuracy: Option<Accuracy>) -> String {
     if parts.is_empty() { "exact".into() } else { parts.join(" ") }
 }
 
-/// Without the dust of a multiplication.
+/// Without the rounding error of a multiplication.
 fn rounded(value: f64) -> f64 {
     (value * 1e9).round() / 1e9
 }
 
-/// Looks for RAPL, hwmon sensors and NVMe drives' own figures below `root` (`/`). Each kind has at least one
-/// entry. Takes some milliseconds, and reads only.
-pub fn found(root: &Path) -> Vec<Found> {
+/// RAPL, hwmon sensors and NVMe drives below `root` (`/`). Each kind has at least one entry. Takes some
+/// milliseconds, and changes nothing.
+pub fn local_meters(root: &Path) -> Vec<LocalMeter> {
     let mut found = rapl(root);
     let chips = Hwmon::all(root);
     if chips.is_empty() {
-        found.push(Found::absent("hwmon".into(), hwmon::absent(root)));
+        found.push(LocalMeter::absent("hwmon".into(), hwmon::absent(root)));
     }
-    found.extend(chips.iter().map(|chip| Found::meter(format!("hwmon:{}", chip.name()), chip)));
+    found.extend(chips.iter().map(|chip| LocalMeter::meter(format!("hwmon:{}", chip.name()), chip)));
     let controllers = Nvme::controllers(root);
     if controllers.is_empty() {
-        found.push(Found::absent("nvme".into(), nvme::absent(root)));
+        found.push(LocalMeter::absent("nvme".into(), nvme::absent(root)));
     }
     found.extend(controllers.into_iter().map(|controller| {
         let name = format!("nvme:{controller}");
         match Nvme::open(root, &controller) {
-            Ok(drive) => Found::meter(name, &drive),
-            Err(error) => Found::absent(name, error.to_string()),
+            Ok(drive) => LocalMeter::meter(name, &drive),
+            Err(error) => LocalMeter::absent(name, error.to_string()),
         }
     }));
     found
 }
 
-fn rapl(root: &Path) -> Vec<Found> {
+fn rapl(root: &Path) -> Vec<LocalMeter> {
     let (meter, refused) = Rapl::survey(root);
     if meter.is_none() && refused.is_empty() {
-        return vec![Found::absent("rapl".into(), rapl::absent(root))];
+        return vec![LocalMeter::absent("rapl".into(), rapl::absent(root))];
     }
-    let whole = meter.map(|meter| Found { notes: meter.notes(), ..Found::meter("rapl".into(), &meter) });
+    let whole =
+        meter.map(|meter| LocalMeter { notes: meter.notes(), ..LocalMeter::meter("rapl".into(), &meter) });
     let parts =
-        refused.into_iter().map(|refused| Found::absent(format!("rapl:{}", refused.name), refused.why));
+        refused.into_iter().map(|refused| LocalMeter::absent(format!("rapl:{}", refused.name), refused.why));
     whole.into_iter().chain(parts).collect()
 }
 
-/// Opens a meter by the name that [`found`] gave it.
+/// Opens a meter by the name that [`local_meters`] gave it.
 ///
 /// # Errors
 /// [`MeterError::Fatal`] with the cause and the remedy.
-pub fn open(root: &Path, name: &str) -> Result<Box<dyn Meter>, MeterError> {
+pub fn open_local(root: &Path, name: &str) -> Result<Box<dyn Meter>, MeterError> {
     match name.split_once(':') {
         None if name == "rapl" => Ok(Box::new(Rapl::open(root)?)),
         Some(("hwmon", chip)) => Ok(Box::new(Hwmon::open(root, chip)?)),
@@ -101,7 +102,7 @@ pub fn open(root: &Path, name: &str) -> Result<Box<dyn Meter>, MeterError> {
             Ok(Box::new(Nvme::open(root, controller)?))
         }
         _ => Err(MeterError::Fatal(format!(
-            "`{}` names no meter of this machine: `iopj meter list` shows those that there are",
+            "`{}` is not a meter of this machine: `iopj meter list` shows those that it has",
             name.escape_debug()
         ))),
     }
@@ -130,7 +131,7 @@ mod tests {
     #[test]
     fn each_kind_is_found_or_its_absence_explained() {
         let tree = server();
-        let found = found(tree.root());
+        let found = local_meters(tree.root());
         let names: Vec<(&str, usize, bool)> = found
             .iter()
             .map(|found| (found.name.as_str(), found.channels.len(), found.why_not.is_some()))
@@ -144,18 +145,18 @@ mod tests {
         assert_eq!(names, want);
         assert_eq!(found[0].scopes(), [Scope::Package]);
         for found in found.iter().filter(|found| found.why_not.is_none()) {
-            assert_eq!(open(tree.root(), &found.name).unwrap().channels(), found.channels);
+            assert_eq!(open_local(tree.root(), &found.name).unwrap().channels(), found.channels);
         }
         for name in ["rapl:x", "hwmon", "nvme:../sda", "nvme:nvme0", "model", ""] {
-            assert!(matches!(open(tree.root(), name), Err(MeterError::Fatal(_))), "{name}");
+            assert!(matches!(open_local(tree.root(), name), Err(MeterError::Fatal(_))), "{name}");
         }
     }
 
     #[test]
     fn this_machine_answers_for_every_kind() {
-        let found = found(Path::new("/"));
+        let found = local_meters(Path::new("/"));
         for kind in ["rapl", "hwmon", "nvme"] {
-            let of_kind: Vec<&Found> =
+            let of_kind: Vec<&LocalMeter> =
                 found.iter().filter(|found| found.name.split(':').next() == Some(kind)).collect();
             assert!(!of_kind.is_empty());
             assert!(
@@ -167,8 +168,7 @@ mod tests {
 
     #[test]
     fn counters_that_root_alone_may_read_say_so() {
-        // SAFETY: geteuid has no precondition and cannot fail.
-        if unsafe { libc::geteuid() } != 0 {
+        if !rustix::process::geteuid().is_root() {
             assert!(std::env::var_os("CI").is_none(), "needs root, to become nobody");
             return eprintln!("skipped: needs root, to become nobody");
         }
@@ -179,14 +179,15 @@ mod tests {
         }
         let root = tree.root().to_owned();
         let nobody = std::thread::spawn(move || {
-            // SAFETY: the system call changes the user of this thread alone, which ends with the test.
-            assert_eq!(unsafe { libc::syscall(libc::SYS_setresuid, 65_534, 65_534, 65_534) }, 0);
-            found(&root)
+            // This changes the user of this thread alone, which ends with the test.
+            let nobody = rustix::process::Uid::from_raw(65_534);
+            rustix::thread::set_thread_res_uid(nobody, nobody, nobody).unwrap();
+            local_meters(&root)
         });
         let found = nobody.join().unwrap();
         let why = found[0].why_not.as_deref().unwrap();
         assert!(
-            why.contains("energy_uj` may be read by root alone") && why.contains("CVE-2020-8694"),
+            why.contains("energy_uj` can only be read by root") && why.contains("CVE-2020-8694"),
             "{why}"
         );
         assert!(why.contains("run as root"), "{why}");

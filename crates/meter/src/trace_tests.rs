@@ -45,7 +45,7 @@ fn joules(channel: &Channel, readings: &[Reading], begin_s: f64, end_s: f64) -> 
     energy(channel, readings, begin_s, end_s).unwrap().joules
 }
 
-fn component(energy: &Energy, source: Source) -> f64 {
+fn component(energy: &Energy, source: UncertaintySource) -> f64 {
     energy
         .random
         .iter()
@@ -88,8 +88,8 @@ fn a_ramp_is_exact_by_trapezoid_and_by_steps_between_whole_windows() {
     let partial = energy(&averages(), &means, 2.0, 8.75).unwrap();
     close(partial.joules, 5.0 * (64.0 - 4.0) + 0.75 * 85.0);
     let truth = 5.0 * (8.75f64.powi(2) - 4.0);
-    assert!((partial.joules - truth).abs() < component(&partial, Source::Edges));
-    close(component(&partial, Source::Edges), 2.5);
+    assert!((partial.joules - truth).abs() < component(&partial, UncertaintySource::Edges));
+    close(component(&partial, UncertaintySource::Edges), 2.5);
 }
 
 #[test]
@@ -223,8 +223,8 @@ fn noise_is_the_residuals() {
     // Residuals against the neighbours' line are 2 W each, of a scatter root(1.5) smaller.
     let zigzag = seconds(|at| 40.0 + if at % 2.0 == 0.0 { 1.0 } else { -1.0 });
     let energy = energy(&averages(), &zigzag, 2.0, 18.0).unwrap();
-    close(component(&energy, Source::Noise), 2.0 / 1.5f64.sqrt() * 4.0);
-    let noise = energy.random.iter().find(|component| component.source == Source::Noise).unwrap();
+    close(component(&energy, UncertaintySource::Noise), 2.0 / 1.5f64.sqrt() * 4.0);
+    let noise = energy.random.iter().find(|component| component.source == UncertaintySource::Noise).unwrap();
     // 14 residuals, of which neighbours correlate by -2/3 and those two apart by 1/6.
     close(noise.dof.unwrap(), 196.0 / (14.0 + 2.0 * (13.0 * 4.0 / 9.0 + 12.0 / 36.0)));
 }
@@ -236,19 +236,22 @@ fn the_budget_names_what_the_readings_cannot_tell() {
     rounded.accuracy = Some(Accuracy { gain: Distribution::Normal(0.01), offset: Distribution::NONE });
     let flat = energy(&rounded, &seconds(|_| 40.0), 2.0, 18.0).unwrap();
     // All readings may be rounded alike.
-    close(component(&flat, Source::Resolution), 16.0 / 12f64.sqrt());
+    close(component(&flat, UncertaintySource::Resolution), 16.0 / 12f64.sqrt());
     assert_eq!(flat.accuracy, rounded.accuracy);
     let mut coarse = counter(None);
     coarse.resolution = 3600.0;
     let counted = counts(&[(0.0, 0), (1.0, 80), (2.0, 160)]);
-    close(component(&energy(&coarse, &counted, 0.0, 2.0).unwrap(), Source::Resolution), 3600.0 / 6f64.sqrt());
+    close(
+        component(&energy(&coarse, &counted, 0.0, 2.0).unwrap(), UncertaintySource::Resolution),
+        3600.0 / 6f64.sqrt(),
+    );
     // Power falls by 60 W within the window, and the values are up to 1.2 s old.
     let clock = Clock::Host { age_ns: 1_200_000_000 };
     let falling = seconds(|at| if at < 11.0 { 100.0 } else { 40.0 });
     let averages = averages();
     let trace = Trace::new(&averages, 0, &falling, clock, &[]).unwrap();
     let late = trace.energy(window(2.0, 18.0), BRIDGE_NS).unwrap();
-    close(component(&late, Source::Clock), 60.0 * 1.2 / 12f64.sqrt());
+    close(component(&late, UncertaintySource::Clock), 60.0 * 1.2 / 12f64.sqrt());
     close(late.joules, 100.0 * 7.4 + 40.0 * 8.6);
 }
 
@@ -261,7 +264,7 @@ fn slow_reads_blur_the_instants() {
     }
     let blurred = energy(&channel(ChannelKind::Instant), &readings, 2.0, 18.0).unwrap();
     close(blurred.joules, 5.0 * (324.0 - 4.0));
-    close(component(&blurred, Source::Jitter), 10.0 * 0.2 / 12f64.sqrt() * 4.0);
+    close(component(&blurred, UncertaintySource::Jitter), 10.0 * 0.2 / 12f64.sqrt() * 4.0);
 }
 
 proptest! {

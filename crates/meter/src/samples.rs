@@ -1,0 +1,89 @@
+//! A channel's values in order of time, and why a window of them may have no energy.
+
+use crate::meter::Value;
+use thiserror::Error;
+
+/// Readings of a gauge that must lie within a window: fewer do not show their own noise.
+pub(crate) const NEEDED: usize = 4;
+
+/// Why a window has no joules. The text names the cause and the remedy.
+#[derive(Clone, Debug, Error, PartialEq)]
+pub enum Incomplete {
+    /// The window has no length.
+    #[error("the measured window is empty: it does not end after it begins")]
+    Empty,
+    /// The window begins before the readings.
+    #[error(
+        "the meter's readings begin after the measured window does: start the meter, or its log, before the \
+         study"
+    )]
+    LateStart,
+    /// The window ends after the readings.
+    #[error(
+        "the meter's readings end before the measured window does: let the meter, or its log, run to the \
+         end of the study"
+    )]
+    EarlyEnd,
+    /// Readings are missing.
+    #[error(
+        "the meter has no reading for {seconds:.3} s, and gaps of at most {limit_s:.3} s are bridged: find \
+         out why it fell silent, or allow longer gaps"
+    )]
+    Gap {
+        /// Length of the gap.
+        seconds: f64,
+        /// The longest gap that is bridged.
+        limit_s: f64,
+    },
+    /// The window is too short for the meter.
+    #[error(
+        "{found} readings of the meter lie in the measured window, {NEEDED} are needed: use a longer \
+         runtime or a faster meter"
+    )]
+    TooFew {
+        /// Readings within the window.
+        found: usize,
+    },
+    /// A counter may have wrapped around once more than its values show.
+    #[error(
+        "the energy counter may have wrapped around more than once in the {seconds:.3} s between two \
+         readings: read it more often"
+    )]
+    Wraps {
+        /// Time between the readings.
+        seconds: f64,
+    },
+    /// A counter lost energy, or gained more than its channel can use.
+    #[error(
+        "the energy counter went back, or forward by more than its channel can use: the meter was reset; \
+         run the trial again"
+    )]
+    WentBack,
+    /// Time stamps go back.
+    #[error(
+        "the meter's time goes back between two readings: its clock was set; do not let anything set it \
+         during a study"
+    )]
+    Disordered,
+}
+
+/// One value on a time axis.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sample {
+    pub(crate) at_s: f64,
+    pub(crate) jitter_s: f64,
+    pub(crate) value: Value,
+}
+
+/// The samples if none goes back in time; of several at one time only the first.
+pub(crate) fn in_order(samples: impl Iterator<Item = Sample>) -> Result<Vec<Sample>, Incomplete> {
+    let mut ordered: Vec<Sample> = Vec::new();
+    for sample in samples {
+        match ordered.last() {
+            Some(last) if sample.at_s < last.at_s => return Err(Incomplete::Disordered),
+            Some(last) if sample.at_s == last.at_s => {}
+            _ => ordered.push(sample),
+        }
+    }
+    Ok(ordered)
+}
