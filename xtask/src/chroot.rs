@@ -42,9 +42,8 @@ impl Drop for Bare {
 /// This is not root, the release cannot be made, or the tests fail in it.
 pub(crate) fn test(workspace: &Workspace, release: &str) -> Result<()> {
     needs::ensure_here(&[("debootstrap", "debootstrap"), ("unshare", "util-linux"), ("git", "git")])?;
-    // SAFETY: geteuid has no preconditions.
-    if unsafe { libc::geteuid() } != 0 {
-        bail!("a bare {release} is made by root: run this as root");
+    if !rustix::process::geteuid().is_root() {
+        bail!("only root can make a bare {release}: run this as root");
     }
     let bare = Bare(workspace.target.join("soak").join(release));
     remove(&bare.0)?;

@@ -1,8 +1,8 @@
 //! `cargo xtask fuzz`: every target of `fuzz/`, each for a given time, by cargo-fuzz.
 
 use crate::options::Options;
-use crate::shell;
 use crate::workspace::Workspace;
+use crate::{needs, shell};
 use anyhow::Result;
 use std::fs;
 
@@ -13,10 +13,7 @@ const SEEDS: &[(&str, &str)] =
 pub(crate) fn run(workspace: &Workspace, mut options: Options) -> Result<()> {
     let seconds = options.number("--seconds", 60)?;
     options.end()?;
-    if !shell::succeeds(&mut workspace.cargo(&["+nightly", "--version"])) {
-        let install = ["toolchain", "install", "nightly", "--profile", "minimal"];
-        shell::step("installing Rust nightly", &mut workspace.program("rustup", &install))?;
-    }
+    needs::toolchain(workspace, "nightly", "check", &[])?;
     if !shell::succeeds(&mut workspace.cargo(&["fuzz", "--version"])) {
         shell::step("installing cargo-fuzz", &mut workspace.cargo(&["install", "--locked", "cargo-fuzz"]))?;
     }

@@ -2,8 +2,8 @@
 
 use crate::options::Options;
 use crate::workspace::Workspace;
-use crate::{crates, modules, shell, sizes, width};
-use anyhow::{Result, bail};
+use crate::{crates, modules, needs, shell, sizes, width};
+use anyhow::{Context, Result, bail};
 
 /// The crate of the fuzz targets, which is no member of the workspace.
 const FUZZ: &str = "fuzz/Cargo.toml";
@@ -14,7 +14,7 @@ const FETCH_LIMIT_S: &str = "120";
 /// A part by its name, and what does it.
 type Part = (&'static str, fn(&Workspace) -> Result<()>);
 
-const PARTS: [Part; 9] = [
+const PARTS: [Part; 10] = [
     ("crates", |workspace| no_findings("crate table", || Ok(crates::findings(&workspace.metadata)))),
     ("modules", |workspace| {
         no_findings("cycles of files", || modules::findings(&workspace.root, &workspace.metadata))
@@ -25,6 +25,7 @@ const PARTS: [Part; 9] = [
     ("format", format),
     ("clippy", clippy),
     ("docs", docs),
+    ("msrv", minimum_rust),
     ("licences", licences),
 ];
 
@@ -84,6 +85,16 @@ fn clippy(workspace: &Workspace) -> Result<()> {
 fn docs(workspace: &Workspace) -> Result<()> {
     let doc = ["doc", "--workspace", "--all-features", "--no-deps"];
     shell::step("docs", workspace.cargo(&doc).env("RUSTDOCFLAGS", "-D warnings"))
+}
+
+/// Checks every library and program with the oldest Rust that the manifests allow. Its builds are kept apart.
+fn minimum_rust(workspace: &Workspace) -> Result<()> {
+    let rust_version = &workspace.metadata["packages"][0]["rust_version"];
+    let version = rust_version.as_str().context("Cargo.toml has no `rust-version`")?;
+    needs::toolchain(workspace, version, "check", &[])?;
+    let toolchain = format!("+{version}");
+    let mut check = workspace.cargo(&[&toolchain, "check", "--workspace", "--all-features", "--target-dir"]);
+    shell::step(&format!("Rust {version}"), check.arg(workspace.target.join("msrv")))
 }
 
 /// cargo-deny over bans, licences and sources, and over advisories where their database can be had.

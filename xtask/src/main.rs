@@ -30,8 +30,8 @@ usage: cargo xtask CHORE
   test                                   install or name what the tests need, then run them all
   soak [ignored|properties|address|chroots]...
                                          what takes longer than the tests: all of it, or these parts
-  lint [crates|modules|sizes|width|locks|format|clippy|docs|licences]...
-                                         what may not land: all of it, or these parts
+  lint [crates|modules|sizes|width|locks|format|clippy|docs|msrv|licences]...
+                                         everything that can be checked without tests, or these parts
   instructions [--check] [--fio] [PATH[@IODEPTH]...]
                                          user-space instructions per I/O of the generator, or of fio
   fuzz [--seconds N]                     every fuzz target for N seconds (60)

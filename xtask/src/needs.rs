@@ -1,6 +1,7 @@
 //! Programs that the tests need: found, installed where that is possible, or named.
 
 use crate::shell;
+use crate::workspace::Workspace;
 use anyhow::{Result, bail};
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -65,8 +66,7 @@ pub(crate) fn ensure_here(programs: &[(&'static str, &'static str)]) -> Result<(
     if lacking.is_empty() {
         return Ok(());
     }
-    // SAFETY: geteuid has no preconditions.
-    if unsafe { libc::geteuid() } != 0 || !is_here("apt-get") {
+    if !rustix::process::geteuid().is_root() || !is_here("apt-get") {
         return Err(Missing(list(&lacking)).into());
     }
     install(&lacking)?;
@@ -75,6 +75,19 @@ pub(crate) fn ensure_here(programs: &[(&'static str, &'static str)]) -> Result<(
         bail!("apt-get installed {} and yet these packages' programs are not on the PATH", list(&still));
     }
     Ok(())
+}
+
+/// Makes sure that this toolchain of Rust, with a program of cargo's (`check`, `miri`), is here.
+///
+/// # Errors
+/// rustup's own.
+pub(crate) fn toolchain(workspace: &Workspace, name: &str, program: &str, components: &[&str]) -> Result<()> {
+    if shell::succeeds(&mut workspace.cargo(&[&format!("+{name}"), program, "--version"])) {
+        return Ok(());
+    }
+    let mut install = workspace.program("rustup", &["toolchain", "install", name, "--profile", "minimal"]);
+    install.args(components.iter().flat_map(|component| ["--component", component]));
+    shell::step(&format!("installing Rust {name}"), &mut install)
 }
 
 /// Packages that only the user can install.

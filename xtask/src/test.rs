@@ -121,18 +121,13 @@ pub(crate) fn run_tests(mut command: Command) -> Result<Results> {
 
 /// The ring's index arithmetic under Miri; the tests beside it that make system calls are left out.
 fn miri(workspace: &Workspace) -> Result<()> {
-    if !shell::succeeds(&mut workspace.cargo(&["+nightly", "miri", "--version"])) {
-        let install =
-            ["toolchain", "install", "nightly", "--profile", "minimal", "--component", "miri,rust-src"];
-        let installed = shell::step("installing Miri", &mut workspace.program("rustup", &install));
-        match installed {
-            Err(error) if shell::in_ci() => return Err(error),
-            Err(error) => {
-                println!("skipped: the ring and the NVMe driver under Miri: {error:#}");
-                return Ok(());
-            }
-            Ok(()) => {}
+    match needs::toolchain(workspace, "nightly", "miri", &["miri", "rust-src"]) {
+        Err(error) if shell::in_ci() => return Err(error),
+        Err(error) => {
+            println!("skipped: the ring and the NVMe driver under Miri: {error:#}");
+            return Ok(());
         }
+        Ok(()) => {}
     }
     let test = ["+nightly", "miri", "test", "--package", "iopj-engine", "--lib", "--"];
     let arguments = [&test[..], &["ring::", "nvme_user::", "--skip", "io_uring::"]].concat();

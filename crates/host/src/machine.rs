@@ -13,11 +13,14 @@ pub fn emulator() -> Option<&'static str> {
     {
         use std::arch::x86_64::__cpuid;
         const HYPERVISOR: u32 = 1 << 31;
+        // SAFETY: every x86-64 processor has the instruction, and it only reads.
+        #[allow(unused_unsafe, reason = "later toolchains than the minimum call it safe")]
+        let leaf = |number| unsafe { __cpuid(number) };
         let signature = || {
-            let leaf = __cpuid(0x4000_0000);
+            let leaf = leaf(0x4000_0000);
             [leaf.ebx, leaf.ecx, leaf.edx].map(u32::to_le_bytes).concat()
         };
-        (__cpuid(1).ecx & HYPERVISOR != 0 && signature() == b"TCGTCGTCGTCG").then_some("QEMU TCG")
+        (leaf(1).ecx & HYPERVISOR != 0 && signature() == b"TCGTCGTCGTCG").then_some("QEMU TCG")
     }
     #[cfg(not(target_arch = "x86_64"))]
     None
