@@ -1,4 +1,4 @@
-//! Compiles the profiler's QEMU plugin, which `src/profile/plugin.rs` embeds.
+//! Compiles the profiler's QEMU plugin, which `src/profile/profiler.rs` embeds.
 
 use std::env;
 use std::path::Path;

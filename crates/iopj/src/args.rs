@@ -1,8 +1,10 @@
 //! The command line's words.
 
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 use iopj_engine::PciAddress;
+use iopj_lab::session::Device;
 use iopj_run::import::KernelVersion;
 use std::path::PathBuf;
 
@@ -355,16 +357,12 @@ pub(crate) enum LabCommand {
     HoldCounters,
 }
 
-/// The drive of a guest.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum DeviceArg {
-    /// Emulated NVMe with poll queues; it answers at once
-    Nvme,
-    /// virtio-blk with a poll queue; it answers after 100 us
-    Virtio,
-    /// The kernel's null_blk with poll queues
-    #[value(name = "null_blk")]
-    NullBlk,
+/// The drives of guests by name.
+fn device() -> impl TypedValueParser<Value = Device> {
+    let named = Device::ALL.map(|device| PossibleValue::new(device.as_str()).help(device.about()));
+    PossibleValuesParser::new(named).try_map(|name| {
+        Device::ALL.into_iter().find(|device| device.as_str() == name).ok_or("no such device")
+    })
 }
 
 #[derive(Debug, Args)]
@@ -376,8 +374,8 @@ pub(crate) struct GuestArgs {
     #[arg(long, value_name = "DIR")]
     pub(crate) modules: Option<PathBuf>,
     /// Drive
-    #[arg(long, value_enum, default_value = "nvme")]
-    pub(crate) device: DeviceArg,
+    #[arg(long, value_parser = device(), default_value = "nvme")]
+    pub(crate) device: Device,
     /// Virtual processors
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=8))]
     pub(crate) vcpus: u32,

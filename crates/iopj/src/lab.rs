@@ -1,6 +1,6 @@
 //! `iopj lab`: kernels, studies or a shell in a virtual machine, and what is left of them.
 
-use crate::args::{DeviceArg, GuestArgs, LabCommand, LabRunArgs};
+use crate::args::{GuestArgs, LabCommand, LabRunArgs};
 use crate::output::{FAILURES, INTERRUPTED, USAGE, fail, print, print_json};
 use crate::signals;
 use anyhow::{Context, anyhow, bail};
@@ -127,19 +127,14 @@ fn need_tools() -> anyhow::Result<()> {
 }
 
 fn guest<'a>(args: &GuestArgs, kernel: &'a Kernel) -> Guest<'a> {
-    let device = match args.device {
-        DeviceArg::Nvme => Device::Nvme,
-        DeviceArg::Virtio => Device::Virtio,
-        DeviceArg::NullBlk => Device::NullBlk,
-    };
     Guest {
         kernel,
-        device,
+        device: args.device,
         vcpus: args.vcpus,
         exact: false,
         vmlinux: None,
         time_limit: SHELL_LIMIT,
-        mishap: None,
+        fault: None,
     }
 }
 
@@ -224,10 +219,9 @@ fn close(study: &GuestStudy<'_>, done: StudyDone, exact: bool) -> anyhow::Result
     match done.status {
         0 => Ok(0),
         1 => Ok(FAILURES),
-        other => bail!(
-            "the run of `{}` in the guest ended with status {other}: its message stands above",
-            study.name
-        ),
+        other => {
+            bail!("the run of `{}` in the guest ended with status {other}: its message is above", study.name)
+        }
     }
 }
 
@@ -247,7 +241,7 @@ fn in_guest<'a>(study: &Study, text: &'a str, args: &LabRunArgs) -> anyhow::Resu
         );
     }
     let bypass = paths.iter().any(IoPath::is_bypass);
-    if bypass && !matches!(args.guest.device, DeviceArg::Nvme) {
+    if bypass && args.guest.device != Device::Nvme {
         bail!(
             "the study has paths that bypass the kernel, which only an NVMe drive has: give the guest \
              --device nvme"

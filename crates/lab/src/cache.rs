@@ -1,13 +1,8 @@
 //! The lab's folder in the user's cache: where it is, its lock, its room, and how it is emptied.
 
-use crate::kernels::KernelError;
 use std::env;
-use std::ffi::CString;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
-use std::mem::MaybeUninit;
-use std::os::fd::AsRawFd;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 /// Marks a folder as a cache that backups may leave out (the Cache Directory Tagging Specification), and as
@@ -16,7 +11,7 @@ const TAG: &str = "CACHEDIR.TAG";
 const TAG_TEXT: &str = "Signature: 8a477f597d28d172789f06886806bc55\n# The kernels of iopj's lab. `iopj lab \
                         clean` empties this folder.\n";
 const LOCK: &str = "lock";
-/// The folders of what can be fetched again.
+/// The folders whose content can be fetched again.
 const FETCHED: [&str; 2] = ["kernels", "apt"];
 
 /// The folder in which the lab keeps what can be fetched or built again: `$XDG_CACHE_HOME/iopj/lab`, or
@@ -26,43 +21,102 @@ pub struct Cache {
     folder: PathBuf,
 }
 
-/// The right to change the cache, held until it is dropped; the kernel frees it at any death (flock(2)).
-#[derive(Debug)]
-pub(crate) struct CacheLock {
-    file: File,
+/// Why the cache cannot be used, each reason with its remedy.
+#[derive(Debug, thiserror::Error)]
+pub enum CacheError {
+    /// The user's cache folder is not known.
+    #[error("no cache folder is known: set HOME, or XDG_CACHE_HOME to an absolute path")]
+    NoHome,
+    /// The cache folder cannot be made or written.
+    #[error(
+        "the cache folder `{path}` cannot be written: {source}; make it writable, or set XDG_CACHE_HOME to \
+         another"
+    )]
+    NotWritable {
+        /// The folder.
+        path: PathBuf,
+        /// The system's error.
+        source: io::Error,
+    },
+    /// The cache folder holds something else.
+    #[error(
+        "`{0}` holds files that the lab did not make: move them away, or set XDG_CACHE_HOME to another \
+         folder"
+    )]
+    Foreign(PathBuf),
+    /// Another process is filling the cache.
+    #[error("another iopj is filling the cache `{0}`: wait for it to finish, then try again")]
+    Busy(PathBuf),
+    /// The file system is too full.
+    #[error(
+        "`{path}` has room for {} MB, {what} needs {} MB: free some, or set XDG_CACHE_HOME to another file \
+         system",
+        .free_bytes / 1_000_000, .needed_bytes.div_ceil(1_000_000)
+    )]
+    NoRoom {
+        /// The cache folder.
+        path: PathBuf,
+        /// What was to be stored.
+        what: String,
+        /// What it needs at its largest.
+        needed_bytes: u64,
+        /// What is free to this user.
+        free_bytes: u64,
+    },
+    /// A file could not be used.
+    #[error("cannot {action} `{path}`: {source}")]
+    Io {
+        /// What was tried, a verb.
+        action: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// The system's error, which names the remedy.
+        source: io::Error,
+    },
 }
+
+impl CacheError {
+    /// For `map_err`: what was tried on which file.
+    pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> CacheError {
+        move |source| CacheError::Io { action, path: path.to_owned(), source }
+    }
+}
+
+/// The right to change the cache, held until it is dropped; the kernel releases it whenever the process dies.
+#[derive(Debug)]
+pub(crate) struct CacheLock(File);
 
 impl Drop for CacheLock {
     fn drop(&mut self) {
         // Closing would not do: a child that another thread has just forked holds the file until it runs its
         // program.
-        let _ = flock(&self.file, libc::LOCK_UN);
+        let _ = self.0.unlock();
     }
 }
 
 impl Cache {
-    /// Opens the user's cache and makes its folder where it is missing.
+    /// Opens the user's cache and makes its folder if it is missing.
     ///
     /// # Errors
-    /// [`KernelError::NoHome`] where the environment names no folder, and [`Cache::at`]'s.
-    pub fn open() -> Result<Cache, KernelError> {
+    /// [`CacheError::NoHome`] if the environment names no folder, and [`Cache::at`]'s.
+    pub fn open() -> Result<Cache, CacheError> {
         let absolute = |name| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
         let base = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")));
-        Cache::at(&base.ok_or(KernelError::NoHome)?.join("iopj/lab"))
+        Cache::at(&base.ok_or(CacheError::NoHome)?.join("iopj/lab"))
     }
 
-    /// Opens the cache in `folder` and makes it where it is missing.
+    /// Opens the cache in `folder` and makes it if it is missing.
     ///
     /// # Errors
-    /// [`KernelError::NotWritable`], and [`KernelError::Foreign`] for a folder that holds files of others: it
+    /// [`CacheError::NotWritable`], and [`CacheError::Foreign`] for a folder that holds files of others: it
     /// could not be emptied safely.
-    pub fn at(folder: &Path) -> Result<Cache, KernelError> {
-        let not_writable = |source| KernelError::NotWritable { path: folder.to_owned(), source };
+    pub fn at(folder: &Path) -> Result<Cache, CacheError> {
+        let not_writable = |source| CacheError::NotWritable { path: folder.to_owned(), source };
         fs::create_dir_all(folder).map_err(not_writable)?;
         let tag = folder.join(TAG);
         if !tag.exists() {
             if fs::read_dir(folder).map_err(not_writable)?.next().is_some() {
-                return Err(KernelError::Foreign(folder.to_owned()));
+                return Err(CacheError::Foreign(folder.to_owned()));
             }
             fs::write(&tag, TAG_TEXT).map_err(not_writable)?;
         }
@@ -75,83 +129,70 @@ impl Cache {
     }
 
     /// Removes the kernels and the package lists, and returns the bytes that they held. What guests use
-    /// stays: their kernel is open in QEMU, and the folders of runs are their owners'.
+    /// stays: QEMU has their kernel open, and the folders of runs are their owners'.
     ///
     /// # Errors
-    /// [`KernelError::Busy`] while another process fills the cache, [`KernelError::NotWritable`], and
-    /// [`KernelError::Io`] for a file that cannot be removed.
-    pub fn clear(&self) -> Result<u64, KernelError> {
-        let file = self.lock_file()?;
-        if !flock(&file, libc::LOCK_EX | libc::LOCK_NB).map_err(KernelError::io("lock", &self.folder))? {
-            return Err(KernelError::Busy(self.folder.clone()));
-        }
-        let _lock = CacheLock { file };
+    /// [`CacheError::Busy`] while another process fills the cache, [`CacheError::NotWritable`], and
+    /// [`CacheError::Io`] for a file that cannot be removed.
+    pub fn clear(&self) -> Result<u64, CacheError> {
+        let Some(_lock) = self.try_lock()? else { return Err(CacheError::Busy(self.folder.clone())) };
         let mut freed_bytes = 0;
         for path in FETCHED.map(|name| self.folder.join(name)) {
             if path.exists() {
-                freed_bytes += size_bytes(&path).map_err(KernelError::io("list", &path))?;
+                freed_bytes += size_bytes(&path).map_err(CacheError::io("list", &path))?;
                 remove(&path)?;
             }
         }
         Ok(freed_bytes)
     }
 
-    /// Waits until no other process changes the cache, saying so by `note` where it must wait.
-    pub(crate) fn lock(&self, note: &mut dyn FnMut(&str)) -> Result<CacheLock, KernelError> {
-        let file = self.lock_file()?;
-        let failed = || KernelError::io("lock", &self.folder);
-        if !flock(&file, libc::LOCK_EX | libc::LOCK_NB).map_err(failed())? {
-            note("waiting for another iopj that fills the cache");
-            while !flock(&file, libc::LOCK_EX).map_err(failed())? {}
+    /// Waits until no other process changes the cache, and says so to `note` if it must wait.
+    pub(crate) fn lock(&self, note: &mut dyn FnMut(&str)) -> Result<CacheLock, CacheError> {
+        if let Some(lock) = self.try_lock()? {
+            return Ok(lock);
         }
-        Ok(CacheLock { file })
+        note("waiting for another iopj that fills the cache");
+        let file = self.lock_file()?;
+        loop {
+            match file.lock() {
+                Ok(()) => return Ok(CacheLock(file)),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(CacheError::io("lock", &self.folder)(error)),
+            }
+        }
     }
 
-    fn lock_file(&self) -> Result<File, KernelError> {
+    /// The lock, unless another process holds it.
+    fn try_lock(&self) -> Result<Option<CacheLock>, CacheError> {
+        let file = self.lock_file()?;
+        match file.try_lock() {
+            Ok(()) => Ok(Some(CacheLock(file))),
+            Err(TryLockError::WouldBlock) => Ok(None),
+            Err(TryLockError::Error(error)) => Err(CacheError::io("lock", &self.folder)(error)),
+        }
+    }
+
+    fn lock_file(&self) -> Result<File, CacheError> {
         OpenOptions::new()
             .create(true)
             .truncate(false)
             .write(true)
             .open(self.folder.join(LOCK))
-            .map_err(|source| KernelError::NotWritable { path: self.folder.clone(), source })
+            .map_err(|source| CacheError::NotWritable { path: self.folder.clone(), source })
     }
 
-    /// Refuses what would not fit: `what` needs `needed_bytes` at its largest.
-    pub(crate) fn need_room(&self, what: &str, needed_bytes: u64) -> Result<(), KernelError> {
-        let free_bytes = free_bytes(&self.folder).map_err(KernelError::io("measure", &self.folder))?;
+    /// Refuses what does not fit: `what` needs `needed_bytes` at its largest.
+    pub(crate) fn need_room(&self, what: &str, needed_bytes: u64) -> Result<(), CacheError> {
+        let free = rustix::fs::statvfs(&self.folder)
+            .map_err(|error| CacheError::io("measure", &self.folder)(error.into()))?;
+        // What this user may still write.
+        let free_bytes = free.f_bavail.saturating_mul(free.f_frsize);
         if free_bytes < needed_bytes {
             let (path, what) = (self.folder.clone(), what.to_owned());
-            return Err(KernelError::NoRoom { path, what, needed_bytes, free_bytes });
+            return Err(CacheError::NoRoom { path, what, needed_bytes, free_bytes });
         }
         Ok(())
     }
-}
-
-/// flock(2): true where the lock is held now, false where another holds it or a signal came.
-fn flock(file: &File, operation: libc::c_int) -> io::Result<bool> {
-    // SAFETY: flock takes a descriptor, which `file` keeps open during the call, and no memory.
-    match unsafe { libc::flock(file.as_raw_fd(), operation) } {
-        0 => Ok(true),
-        _ => match io::Error::last_os_error() {
-            error if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {
-                Ok(false)
-            }
-            error => Err(error),
-        },
-    }
-}
-
-/// What this user may still write to the file system of `path`, in bytes (statvfs(3)).
-fn free_bytes(path: &Path) -> io::Result<u64> {
-    let path = CString::new(path.as_os_str().as_bytes())?;
-    let mut figures = MaybeUninit::<libc::statvfs>::uninit();
-    // SAFETY: the path ends with a zero byte and `figures` has room for the structure that is written.
-    if unsafe { libc::statvfs(path.as_ptr(), figures.as_mut_ptr()) } < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: statvfs succeeded, so it has filled the structure.
-    let figures = unsafe { figures.assume_init() };
-    Ok(figures.f_bavail.saturating_mul(figures.f_frsize))
 }
 
 /// The bytes of all files under `path`; symbolic links are not followed.
@@ -164,14 +205,14 @@ pub(crate) fn size_bytes(path: &Path) -> io::Result<u64> {
 }
 
 /// Removes a file or a folder with all that it holds; what is not there is removed already.
-pub(crate) fn remove(path: &Path) -> Result<(), KernelError> {
+pub(crate) fn remove(path: &Path) -> Result<(), CacheError> {
     let removed = match fs::symlink_metadata(path) {
         Ok(metadata) if metadata.is_dir() => fs::remove_dir_all(path),
         Ok(_) => fs::remove_file(path),
         Err(error) => Err(error),
     };
     match removed {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(KernelError::io("remove", path)(error)),
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(CacheError::io("remove", path)(error)),
         _ => Ok(()),
     }
 }
@@ -202,7 +243,7 @@ mod tests {
         let temporary = tempfile::tempdir().unwrap();
         fs::write(temporary.path().join("thesis.tex"), "mine").unwrap();
         let refused = Cache::at(temporary.path()).unwrap_err();
-        assert!(matches!(refused, KernelError::Foreign(ref path) if path == temporary.path()), "{refused}");
+        assert!(matches!(refused, CacheError::Foreign(ref path) if path == temporary.path()), "{refused}");
         assert_eq!(fs::read_to_string(temporary.path().join("thesis.tex")).unwrap(), "mine");
     }
 
@@ -224,7 +265,7 @@ mod tests {
         fs::write(cache.folder().join("kernels/partial"), "half").unwrap();
         let mut notes = 0;
         let lock = cache.lock(&mut |_| notes += 1).unwrap();
-        assert!(matches!(cache.clear(), Err(KernelError::Busy(_))));
+        assert!(matches!(cache.clear(), Err(CacheError::Busy(_))));
         drop(lock);
         assert_eq!((cache.clear().unwrap(), notes), (4, 0));
     }

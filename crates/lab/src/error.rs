@@ -1,5 +1,6 @@
 //! Why a study in the lab has no result.
 
+use crate::cache::CacheError;
 use crate::image::ImageError;
 use crate::kernels::KernelError;
 use crate::profile::ProfileError;
@@ -11,26 +12,29 @@ use std::path::PathBuf;
 /// Why the lab cannot do what it was asked for. Each message names the thing, the cause and the remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum LabError {
-    /// The kernel cannot be had.
+    /// There is no kernel to boot.
     #[error(transparent)]
     Kernel(#[from] KernelError),
+    /// The cache cannot be used.
+    #[error(transparent)]
+    Cache(#[from] CacheError),
     /// The guest's root cannot be made.
     #[error(transparent)]
     Image(#[from] ImageError),
     /// The machine did not start or did not end well.
     #[error(transparent)]
     Vm(#[from] VmError),
-    /// The counts cannot be made or understood.
+    /// The counts could not be taken or understood.
     #[error(transparent)]
     Profile(#[from] ProfileError),
     /// The store that the guest handed out.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The store's place is taken.
-    #[error("`{}` is there already: remove it, or name another store with --store", .0.display())]
+    /// A file is in the store's place.
+    #[error("`{}` already exists: remove it, or name another store with --store", .0.display())]
     StoreExists(PathBuf),
     /// Two studies of one boot have the same store.
-    #[error("two studies would write the store `{}`: give one another name", .0.display())]
+    #[error("two studies would write the store `{}`: rename one of them", .0.display())]
     SameStore(PathBuf),
     /// Studies of one boot that need different guests.
     #[error("`{study}` needs {what}, and `{other}` would be measured with it too: run `{study}` by itself")]
@@ -43,12 +47,12 @@ pub enum LabError {
         other: String,
     },
     /// Counts of several studies in one boot.
-    #[error("--exact counts for one study a boot: run each study by itself")]
+    #[error("--exact counts one study per boot: run each study by itself")]
     ExactOfSeveral,
     /// The guest's run of a study left no store.
     #[error(
-        "the run of `{study}` in the guest ended with status {status} and left no store: what it said \
-         stands above"
+        "the run of `{study}` in the guest ended with status {status} and left no store: its output is \
+         above"
     )]
     NoStore {
         /// The study's name.

@@ -2,7 +2,7 @@
 //! loads and stores: every count is asserted, whatever thread emulates what.
 
 use iopj_core::{Cost, CostProfile, Space};
-use iopj_lab::profile::{Plugin, profiles};
+use iopj_lab::profile::{Profiler, profiles};
 use iopj_probe::Symbols;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -42,8 +42,9 @@ fn build(folder: &Path) -> (PathBuf, Symbols) {
 fn run(accelerator: &[&str]) -> BTreeMap<u32, CostProfile> {
     let folder = tempfile::tempdir().unwrap();
     let (guest, symbols) = build(folder.path());
-    let plugin = Plugin::install(folder.path()).unwrap();
-    plugin.check(Path::new(QEMU)).unwrap();
+    let profiler = Profiler::install(folder.path()).unwrap();
+    profiler.check(Path::new(QEMU)).unwrap();
+    let plugin = profiler.plugin();
     let ended = Command::new("timeout")
         .args([
             "600",
@@ -63,14 +64,14 @@ fn run(accelerator: &[&str]) -> BTreeMap<u32, CostProfile> {
         .args(["-no-reboot", "-device", "isa-debug-exit,iobase=0xf4,iosize=1", "-accel"])
         .args(accelerator)
         .arg("-plugin")
-        .arg(format!("file={},out={}", plugin.library().display(), plugin.out().display()))
+        .arg(format!("{},out={}", plugin.path.display(), plugin.arguments[0].1))
         .arg("-kernel")
         .arg(&guest)
         .output()
         .unwrap();
     let errors = String::from_utf8_lossy(&ended.stderr);
     assert_eq!(ended.status.code(), Some(1), "the guest's own end is 0 * 2 + 1: {errors}");
-    let windows = plugin.windows().unwrap();
+    let windows = profiler.windows().unwrap();
     for window in &windows {
         let executed = window.records.iter().map(|record| record.executed).sum::<u64>();
         assert_eq!(window.vcpus.iter().sum::<u64>() - window.no_room, executed, "place {}", window.place);
@@ -149,6 +150,6 @@ fn every_count_is_exact_with_one_thread_and_a_clock_of_instructions() {
 fn a_folder_that_cannot_take_the_windows_is_told() {
     let folder = tempfile::tempdir().unwrap();
     let missing = folder.path().join("missing");
-    let message = Plugin::install(&missing).unwrap_err().to_string();
+    let message = Profiler::install(&missing).unwrap_err().to_string();
     assert!(message.contains("missing/window.so` cannot be used for the profiler"), "{message}");
 }

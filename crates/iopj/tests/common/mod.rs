@@ -114,7 +114,7 @@ pub(crate) fn have_loop() -> bool {
 /// The kernel of this series for a guest; `None`, said on stderr with the reason and the remedy, where it
 /// cannot be had.
 pub(crate) fn kernel(series: &str) -> Option<Kernel> {
-    match Cache::open().and_then(|cache| kernels::fetch(&cache, series, &mut |_| {})) {
+    match Cache::open().map_err(Into::into).and_then(|cache| kernels::fetch(&cache, series, &mut |_| {})) {
         Ok(kernel) => Some(kernel),
         Err(error) => {
             have(false, &format!("kernel {series}: {error}"));

@@ -151,8 +151,8 @@ fn boot(folder: &Path, kernel: &str, studies: &[(&str, &str)], options: &str) ->
     eprintln!("{words}");
     let begins =
         |(number, (name, _)): (usize, &(&str, &str))| format!("study {name}, {number} of {}", studies.len());
-    // A guest that ran stale code begins again.
-    let last = words.rsplit("begins again").next().unwrap();
+    // A guest that ran stale code starts again.
+    let last = words.rsplit("start again").next().unwrap();
     let said: Vec<String> =
         last.lines().filter(|line| line.starts_with("study ")).map(str::to_owned).collect();
     assert_eq!(said, (1..).zip(studies).map(begins).collect::<Vec<String>>(), "{words}");
@@ -243,8 +243,8 @@ fn every_path_on_6_1_beside_a_study_that_fails() {
     assert_eq!(code, Some(2), "{words}");
     assert!(words.contains("bs 1000 is not a multiple"), "{words}");
     let messages: Vec<&str> = words.lines().filter(|line| line.starts_with("iopj: the run of ")).collect();
-    let message = "iopj: the run of `failing` in the guest ended with status 2 and left no store: what it \
-                   said stands above";
+    let message = "iopj: the run of `failing` in the guest ended with status 2 and left no store: its \
+                   output is above";
     assert_eq!(messages, [message], "{words}");
     assert!(!folder.path().join("failing.iopj").exists());
     polled_by_fio(&trials_kept(folder.path(), FIO.0, &words));

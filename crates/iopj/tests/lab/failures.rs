@@ -7,7 +7,7 @@ use iopj_lab::LabError;
 use iopj_lab::cache::Cache;
 use iopj_lab::image::Program;
 use iopj_lab::kernels::Kernel;
-use iopj_lab::session::{Device, Guest, GuestStudy, Mishap, MishapKind, StudyDone};
+use iopj_lab::session::{Device, Fault, FaultKind, Guest, GuestStudy, StudyDone};
 use iopj_store::{Outcome, Store};
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -15,8 +15,8 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-/// Trials of which each takes some seconds, so that a mishap meets one.
-const STUDY: &str = "name = \"mishap\"\npaths = [\"posix-sio/syscall/interrupt\", \
+/// Trials of which each takes some seconds, so that a fault hits one.
+const STUDY: &str = "name = \"fault\"\npaths = [\"posix-sio/syscall/interrupt\", \
                      \"io_uring/syscall/poll\"]\nreplicates = 2\nseed = 1\n[[workload]]\nrw = \
                      \"randread\"\nbs = \"4k\"\nruntime = \"5s\"\n";
 
@@ -25,11 +25,11 @@ fn lab_kernel() -> Option<Kernel> {
     if have_lab(&[]) { kernel("6.1") } else { None }
 }
 
-/// Runs the study on a drive that a mishap befalls in the second trial; the store's outcomes, and what was
+/// Runs the study on a drive with a fault in the second trial; the store's outcomes, and what was
 /// printed.
 fn run_with(
     kernel: &Kernel,
-    kind: MishapKind,
+    kind: FaultKind,
     at: &Path,
 ) -> (Result<StudyDone, LabError>, Vec<Outcome>, String) {
     let cache = Cache::open().unwrap();
@@ -40,12 +40,12 @@ fn run_with(
         exact: false,
         vmlinux: None,
         time_limit: Duration::from_secs(1800),
-        mishap: Some(Mishap { kind, at: "2/4".to_owned() }),
+        fault: Some(Fault { kind, at: "2/4".to_owned() }),
     };
     let programs = vec![Program { name: "iopj".to_owned(), host: env!("CARGO_BIN_EXE_iopj").into() }];
-    let store = at.join("mishap.iopj");
+    let store = at.join("fault.iopj");
     let study = GuestStudy {
-        name: "mishap".to_owned(),
+        name: "fault".to_owned(),
         store: store.clone(),
         text: STUDY,
         programs,
@@ -78,7 +78,7 @@ fn failure(outcome: &Outcome) -> &str {
 fn reads_that_fail_are_counted_and_the_study_goes_on() {
     let Some(kernel) = lab_kernel() else { return };
     let (_alone, folder) = (alone(), folder());
-    let (done, outcomes, printed) = run_with(&kernel, MishapKind::ReadErrors, folder.path());
+    let (done, outcomes, printed) = run_with(&kernel, FaultKind::ReadErrors, folder.path());
     assert_eq!(done.unwrap().status, 1, "{printed}");
     assert_eq!(outcomes.len(), 4, "{printed}");
     assert!(outcomes[0].measurement().is_some(), "the trial before it is kept: {outcomes:?}");
@@ -91,7 +91,7 @@ fn reads_that_fail_are_counted_and_the_study_goes_on() {
 fn a_silent_drive_ends_its_trial_by_the_kernels_time_limit() {
     let Some(kernel) = lab_kernel() else { return };
     let (_alone, folder) = (alone(), folder());
-    let (done, outcomes, printed) = run_with(&kernel, MishapKind::Silence, folder.path());
+    let (done, outcomes, printed) = run_with(&kernel, FaultKind::Silence, folder.path());
     assert_eq!(done.unwrap().status, 1, "{printed}");
     assert!(outcomes[0].measurement().is_some(), "the trial before it is kept: {outcomes:?}");
     assert!(outcomes.iter().any(|outcome| !failure(outcome).is_empty()), "{outcomes:?} {printed}");
@@ -117,7 +117,7 @@ fn a_guest_that_ran_stale_code_begins_its_study_again() {
     let output = lab_run_text(folder.path(), "stale", &study, "--kernel 6.1 --allow-exec");
     let words = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{words}");
-    assert_eq!(words.matches("what the guest runs begins again").count(), 3, "{words}");
+    assert_eq!(words.matches("the studies start again").count(), 3, "{words}");
     assert!(words.contains("try again, or use a newer QEMU"), "{words}");
     assert!(!folder.path().join("stale.iopj").exists(), "{words}");
 }
@@ -126,7 +126,7 @@ fn a_guest_that_ran_stale_code_begins_its_study_again() {
 fn a_drive_that_is_pulled_leaves_the_trials_before() {
     let Some(kernel) = lab_kernel() else { return };
     let (_alone, folder) = (alone(), folder());
-    let (done, outcomes, printed) = run_with(&kernel, MishapKind::Pull, folder.path());
+    let (done, outcomes, printed) = run_with(&kernel, FaultKind::Pull, folder.path());
     assert_ne!(done.unwrap().status, 0, "{printed}");
     assert!(outcomes[0].measurement().is_some(), "the trial before it is kept: {outcomes:?}");
     assert!(outcomes.iter().any(|outcome| !failure(outcome).is_empty()), "{outcomes:?} {printed}");

@@ -332,7 +332,10 @@ fn new_series() -> Option<String> {
         let (major, minor) = series.split_once('.')?;
         Some((major.parse().ok()?, minor.parse().ok()?))
     };
-    let offers = Cache::open().and_then(|cache| kernels::list(&cache, &mut |_| {})).unwrap_or_default();
+    let offers = Cache::open()
+        .map_err(Into::into)
+        .and_then(|cache| kernels::list(&cache, &mut |_| {}))
+        .unwrap_or_default();
     let new = offers.into_iter().map(|offer| offer.series).find(|series| numbers(series) >= Some((7, 2)));
     if !have(new.is_some(), "a kernel from 7.2 on") {
         return None;

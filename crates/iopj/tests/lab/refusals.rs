@@ -107,7 +107,7 @@ fn a_store_that_is_there_is_not_overwritten() {
     let folder = folder();
     written(&folder.path().join("poll22-lab.iopj"), 100);
     let output = lab_run(folder.path(), "poll22-lab", &[], "--kernel 5.10");
-    refused(&output, &["`poll22-lab.iopj` is there already", "--store"]);
+    refused(&output, &["`poll22-lab.iopj` already exists", "--store"]);
     assert_eq!(std::fs::metadata(folder.path().join("poll22-lab.iopj")).unwrap().len(), 100);
 }
 
@@ -135,7 +135,7 @@ fn programs_that_a_study_names_go_into_the_guest_only_where_it_is_allowed() {
     run(
         fio,
         "--allow-exec",
-        &["the study names a program: `/no/spdk_nvme` cannot be read", "name a file that is there"],
+        &["the study names a program: `/no/spdk_nvme` cannot be read", "name a file that exists"],
     );
     let relative = "[fio]\nprogram = \"build/fio\"";
     run(relative, "--allow-exec", &["`build/fio` cannot be found in the guest", "name it by its whole path"]);
@@ -175,9 +175,9 @@ fn studies_of_one_boot_need_a_store_each() {
         &["two studies would write the store `ring-lab.iopj`"],
     );
     std::fs::write(at.join("other.toml"), study_text("ring-lab", &[("seed = 23", "seed = 24")])).unwrap();
-    several_refused(at, "ring-lab.toml other.toml", &["`ring-lab.iopj`", "give one another name"]);
+    several_refused(at, "ring-lab.toml other.toml", &["`ring-lab.iopj`", "rename one of them"]);
     written(&at.join("delay-lab.iopj"), 100);
-    several_refused(at, "ring-lab.toml delay-lab.toml", &["`delay-lab.iopj` is there already", "remove it"]);
+    several_refused(at, "ring-lab.toml delay-lab.toml", &["`delay-lab.iopj` already exists", "remove it"]);
     several_refused(at, "ring-lab.toml no-such.toml", &["`no-such.toml` cannot be read"]);
 }
 
@@ -186,11 +186,7 @@ fn studies_of_one_boot_need_a_store_each() {
 fn exact_counts_are_of_one_study_a_boot() {
     let folder = with_studies(&["ring-lab", "delay-lab"]);
     let line = "ring-lab.toml delay-lab.toml --exact";
-    several_refused(
-        folder.path(),
-        line,
-        &["--exact counts for one study a boot", "run each study by itself"],
-    );
+    several_refused(folder.path(), line, &["--exact counts one study per boot", "run each study by itself"]);
 }
 
 /// The others would pay for its IOMMU.

@@ -1,13 +1,13 @@
-//! An archive in cpio's "newc" format, as the kernel unpacks it into its root
-//! (Documentation/driver-api/early-userspace/ buffer-format.rst). The same content gives the same bytes,
-//! whoever writes them and when.
+//! An archive in cpio's "newc" format, which the kernel unpacks into its root
+//! (Documentation/driver-api/early-userspace/buffer-format.rst). The same content always gives the same
+//! bytes.
 
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-/// What stands under a name.
+/// What a name refers to.
 enum Entry {
     Folder,
     File { content: Content, mode: u32 },
@@ -15,8 +15,8 @@ enum Entry {
     Character { major: u32, minor: u32 },
 }
 
-/// Where a file's bytes come from: small ones are held, programs and modules are read when the archive is
-/// written.
+/// Where a file's bytes come from: small files are in memory, programs and modules are read when the archive
+/// is written.
 enum Content {
     Bytes(Vec<u8>),
     Host(PathBuf),
@@ -28,8 +28,8 @@ const S_IFDIR: u32 = 0o040_000;
 const S_IFLNK: u32 = 0o120_000;
 const S_IFCHR: u32 = 0o020_000;
 
-/// The tree that becomes the guest's root. Names are paths from the root; a leading `/` is dropped. What is
-/// added later under the same name replaces what was there.
+/// The tree that becomes the guest's root. Names are paths from the root; a leading `/` is dropped. A later
+/// entry replaces an earlier one of the same name.
 #[derive(Default)]
 pub(super) struct Archive {
     entries: BTreeMap<String, Entry>,
@@ -185,7 +185,7 @@ mod tests {
 
     #[test]
     fn cpio_unpacks_it() {
-        if super::super::find("cpio").is_none() {
+        if crate::host_tools::find("cpio").is_none() {
             assert!(std::env::var_os("CI").is_none(), "needs cpio");
             eprintln!("skipped: needs cpio (apt-get install cpio)");
             return;
@@ -243,10 +243,12 @@ mod tests {
                 .map(|entry| (entry.0.clone(), entry.3.clone()))
                 .collect();
             prop_assert_eq!(found, files);
-            prop_assert!(entries.contains(&("DEV/console".to_owned(), S_IFCHR | 0o600, (major, 1), Vec::new())));
+            let console = ("DEV/console".to_owned(), S_IFCHR | 0o600, (major, 1), Vec::new());
+            prop_assert!(entries.contains(&console));
             for (at, entry) in entries.iter().enumerate() {
                 if let Some((folder, _)) = entry.0.rsplit_once('/') {
-                    prop_assert!(entries[..at].iter().any(|above| above.0 == folder && above.1 & S_IFDIR != 0));
+                    let is_above = |above: &Parsed| above.0 == folder && above.1 & S_IFDIR != 0;
+                    prop_assert!(entries[..at].iter().any(is_above));
                 }
             }
         }

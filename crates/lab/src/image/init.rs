@@ -1,8 +1,8 @@
-//! The guest's first process: a script for busybox's shell that readies the system, runs the caller's script
+//! The guest's first process: a script for busybox's shell that prepares the system, runs the caller's script
 //! and hands out what it left.
 //!
-//! It tells the host by lines on the console: [`UP`] when the caller's script starts, [`FAILED`] and the
-//! stage and cause when a step of its own fails. Then the machine is off.
+//! It speaks to the host by lines on the console: [`UP`] when the caller's script starts, [`FAILED`] with
+//! stage and cause when one of its own steps fails. Then it switches the machine off.
 
 use super::modules::Load;
 
@@ -41,7 +41,7 @@ fn insmod(load: &Load) -> String {
     format!("load {}\n", words.join(" "))
 }
 
-/// A word that the shell takes as it stands.
+/// A word that the shell takes literally.
 fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }

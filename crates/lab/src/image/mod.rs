@@ -1,5 +1,5 @@
 //! The guest's root: an initramfs of busybox, programs of the host with their libraries, and kernel modules,
-//! written without root and without another program.
+//! written without root and without other programs.
 
 mod cpio;
 pub(crate) mod init;
@@ -12,12 +12,12 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::host_tools::find;
 use cpio::Archive;
 pub use modules::{ModuleWish, built_in_options, has_module};
 pub use program::Program;
-pub(crate) use program::find;
 
-/// What a guest holds and does.
+/// What a guest contains and does.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct GuestSpec {
     /// Programs of the host, found in the guest as `/bin/NAME`.
@@ -31,8 +31,8 @@ pub struct GuestSpec {
     pub script: String,
 }
 
-/// The script of a guest with a shell on its console, which ends with the shell. The end of a session hangs
-/// its terminal up, and throws away what is not printed yet: before that, stty waits until all is.
+/// The script of a guest with a shell on its console; it ends with the shell. The end of a session hangs up
+/// its terminal and discards what is not yet printed: before that, stty waits until everything is.
 pub const SHELL: &str = "setsid cttyhack sh -c 'sh; stty sane' </dev/console >/dev/console 2>&1\n";
 
 /// A file of the guest.
@@ -64,15 +64,21 @@ pub enum ImageError {
         name: String,
     },
     /// A program that is named by its path and cannot be read.
-    #[error("`{path}` cannot be read ({source}): build it, or name a file that is there", path = path.display())]
+    #[error(
+        "`{path}` cannot be read ({source}): build it, or name a file that exists",
+        path = path.display()
+    )]
     Unreadable {
         /// The program.
         path: PathBuf,
         /// The cause.
         source: io::Error,
     },
-    /// A program that is named from the current folder, which the guest has not.
-    #[error("`{path}` cannot be found in the guest, which has another current folder: name it by its whole path", path = path.display())]
+    /// A program named relative to the current folder, which the guest does not have.
+    #[error(
+        "`{path}` cannot be found in the guest, which has another current folder: name it by its whole path",
+        path = path.display()
+    )]
     RelativeProgram {
         /// What was named.
         path: PathBuf,
@@ -81,7 +87,11 @@ pub enum ImageError {
     #[error("`busybox` is not installed: install the package busybox-static")]
     NoBusybox,
     /// The busybox here needs libraries.
-    #[error("`{path}` needs shared libraries, and the guest starts without any: install the package busybox-static", path = path.display())]
+    #[error(
+        "`{path}` needs shared libraries, and the guest starts without any: install the package \
+         busybox-static",
+        path = path.display()
+    )]
     DynamicBusybox {
         /// Its path.
         path: PathBuf,
@@ -93,7 +103,10 @@ pub enum ImageError {
         path: PathBuf,
     },
     /// The loader cannot find a program's libraries.
-    #[error("`{program}` cannot be given to the guest: {cause}; install what it needs", program = program.display())]
+    #[error(
+        "`{program}` cannot be given to the guest: {cause}; install what it needs",
+        program = program.display()
+    )]
     Libraries {
         /// The program.
         program: PathBuf,
@@ -109,7 +122,11 @@ pub enum ImageError {
         release: String,
     },
     /// A module of another kernel.
-    #[error("`{path}` is made for kernel {made_for}, not for {release}: give the modules that belong to the image", path = path.display())]
+    #[error(
+        "`{path}` is made for kernel {made_for}, not for {release}: give the modules that belong to the \
+         image",
+        path = path.display()
+    )]
     ForeignModule {
         /// The module's file.
         path: PathBuf,
@@ -119,7 +136,10 @@ pub enum ImageError {
         release: String,
     },
     /// A module that is compressed, which the guest's insmod cannot load.
-    #[error("`{path}` is compressed: unpack the modules and run depmod on their folder", path = path.display())]
+    #[error(
+        "`{path}` is compressed: unpack the modules and run depmod on their folder",
+        path = path.display()
+    )]
     PackedModule {
         /// The module's file.
         path: PathBuf,
@@ -135,7 +155,7 @@ pub fn build(spec: &GuestSpec, kernel_modules: &Path, release: &str, out: &Path)
     let mut archive = base()?;
     archive.folder(init::OUT_FOLDER);
     let library_folders = add_programs(&mut archive, &spec.programs)?;
-    // The port that takes what the guest hands out needs both, whatever the caller wants.
+    // The port for the guest's output needs both, whatever the caller wants.
     let mut wishes = spec.modules.clone();
     wishes.extend(["virtio_pci", "virtio_console"].map(ModuleWish::plain));
     let loads = modules::order(kernel_modules, release, &wishes)?;
@@ -187,7 +207,7 @@ fn base() -> Result<Archive, ImageError> {
     Ok(archive)
 }
 
-/// Where a program lies in the archive. What the guest mounts file systems over is put there once it has
+/// Where a program is in the archive. What the guest mounts file systems over is put there afterwards
 /// (`init.sh`).
 fn place(name: &str) -> String {
     match name.strip_prefix('/') {
@@ -199,7 +219,7 @@ fn place(name: &str) -> String {
     }
 }
 
-/// Adds programs and their libraries; the folders of the libraries.
+/// Adds programs and their libraries; returns the libraries' folders.
 fn add_programs(archive: &mut Archive, programs: &[Program]) -> Result<Vec<String>, ImageError> {
     let mut folders = BTreeSet::new();
     for program in programs {

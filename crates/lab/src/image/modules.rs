@@ -6,14 +6,15 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::ImageError;
+use crate::elf::{MAGIC, module_release};
 
-/// A kernel module that the guest shall have, and its options.
+/// A kernel module that the guest is to have, and its options.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ModuleWish {
     /// The module's name; `-` and `_` are the same.
     pub name: String,
-    /// Options as `NAME=VALUE` (`poll_queues=2`). Of a module that is built into the kernel they belong on
-    /// the kernel's command line: [`built_in_options`].
+    /// Options as `NAME=VALUE` (`poll_queues=2`). For a module built into the kernel they belong on the
+    /// kernel's command line: [`built_in_options`].
     pub options: Vec<String>,
 }
 
@@ -51,11 +52,11 @@ impl Index {
     }
 }
 
-/// What the kernel's command line must say for those of the modules that are part of the kernel itself: their
-/// options, as `NAME.OPTION=VALUE`.
+/// The options of those modules that are built into the kernel, as its command line takes them:
+/// `NAME.OPTION=VALUE`.
 ///
 /// # Errors
-/// [`ImageError::File`] where the folder has no index.
+/// [`ImageError::File`] if the folder has no index.
 pub fn built_in_options(folder: &Path, wishes: &[ModuleWish]) -> Result<Vec<String>, ImageError> {
     let built_in = Index::read(folder)?.built_in;
     let wishes = wishes.iter().map(|wish| (canonical(&wish.name), &wish.options));
@@ -63,10 +64,10 @@ pub fn built_in_options(folder: &Path, wishes: &[ModuleWish]) -> Result<Vec<Stri
     Ok(own.flat_map(|(name, options)| options.iter().map(move |option| format!("{name}.{option}"))).collect())
 }
 
-/// Whether the kernel has a module, as a file or as a part of itself.
+/// Whether the kernel has a module, as a file or built in.
 ///
 /// # Errors
-/// [`ImageError::File`] where the folder has no index.
+/// [`ImageError::File`] if the folder has no index.
 pub fn has_module(folder: &Path, name: &str) -> Result<bool, ImageError> {
     let (index, name) = (Index::read(folder)?, canonical(name));
     Ok(index.loadable.contains_key(&name) || index.built_in.contains(&name))
@@ -99,27 +100,19 @@ pub(super) fn order(folder: &Path, release: &str, wishes: &[ModuleWish]) -> Resu
     Ok(loads)
 }
 
-/// The file of a module, seen to be uncompressed and made for this kernel.
+/// The file of a module, checked to be uncompressed and made for this kernel.
 pub(super) fn file(folder: &Path, release: &str, load: &Load) -> Result<PathBuf, ImageError> {
     let path = folder.join(&load.path);
     let bytes = fs::read(&path).map_err(|source| ImageError::File { path: path.clone(), source })?;
-    if !bytes.starts_with(b"\x7fELF") {
+    if !bytes.starts_with(MAGIC) {
         return Err(ImageError::PackedModule { path });
     }
-    match made_for(&bytes) {
+    match module_release(&bytes) {
         Some(other) if other != release => {
             Err(ImageError::ForeignModule { path, made_for: other, release: release.to_owned() })
         }
         _ => Ok(path),
     }
-}
-
-/// The release in a module's `vermagic` line, its first word.
-fn made_for(module: &[u8]) -> Option<String> {
-    const KEY: &[u8] = b"\0vermagic=";
-    let at = module.windows(KEY.len()).position(|window| window == KEY)? + KEY.len();
-    let release: Vec<u8> = module[at..].iter().copied().take_while(|byte| !b" \0".contains(byte)).collect();
-    String::from_utf8(release).ok()
 }
 
 fn dependencies(text: &str) -> BTreeMap<String, (String, Vec<String>)> {
@@ -215,7 +208,7 @@ mod tests {
         fn any_index_is_read_without_panic(text in "(?s).{0,200}") {
             dependencies(&text);
             names(&text);
-            made_for(text.as_bytes());
+            module_release(text.as_bytes());
         }
     }
 }

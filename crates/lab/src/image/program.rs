@@ -1,5 +1,4 @@
-//! A program and the shared libraries that it needs, found by asking the loader that the program itself
-//! names.
+//! A program and the shared libraries that it needs, found by asking the program's own loader.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -8,6 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::ImageError;
+use crate::elf::{self, ProgramHeader, number};
+use crate::host_tools::find;
 
 /// A program of the host that goes into the guest as `/bin/NAME`, or under its own path, with its loader and
 /// libraries at the host's paths. A script brings the program that its first line names.
@@ -29,7 +30,7 @@ impl Program {
     /// The program of this name in the folders of `$PATH`.
     ///
     /// # Errors
-    /// [`ImageError::NoProgram`] where there is none.
+    /// [`ImageError::NoProgram`] if there is none.
     pub fn named(name: &str) -> Result<Program, ImageError> {
         match find(name) {
             Some(host) => Ok(Program { name: name.to_owned(), host }),
@@ -37,8 +38,8 @@ impl Program {
         }
     }
 
-    /// The program that is called so on the host: a name in `$PATH`, or a whole path, under which it is found
-    /// in the guest too. With what it needs beside libraries: a script's interpreter.
+    /// The program with this name in `$PATH`, or with this whole path, which it has in the guest too. With
+    /// what it needs besides libraries: a script's interpreter.
     ///
     /// # Errors
     /// [`ImageError::NoProgram`], [`ImageError::RelativeProgram`], [`ImageError::Unreadable`], or a script
@@ -69,7 +70,7 @@ impl Program {
         }
         let loader = match interpreter(&self.host)? {
             Some(loader) => loader,
-            // A plugin names no loader: whoever loads it has this machine's.
+            // A plugin names no loader: the program that loads it has this machine's.
             None if is_shared_object(&self.host)? => match interpreter(Path::new("/proc/self/exe"))? {
                 Some(loader) => loader,
                 None => return Ok(Vec::new()),
@@ -107,8 +108,8 @@ fn script_line(path: &Path) -> Result<Option<String>, ImageError> {
     Ok(line.strip_prefix(b"#!").map(|line| String::from_utf8_lossy(line).trim().to_owned()))
 }
 
-/// What runs a script: the program of its first line and, behind `env`, the one that it looks for. Busybox's
-/// shell is in the guest.
+/// What runs a script: the program of its first line and, after `env`, the one that `env` looks for.
+/// Busybox's shell is in the guest.
 fn script_interpreters(path: &Path) -> Result<Vec<String>, ImageError> {
     let Some(line) = script_line(path)? else { return Ok(Vec::new()) };
     let mut words = line.split_ascii_whitespace().map(str::to_owned);
@@ -121,27 +122,38 @@ fn script_interpreters(path: &Path) -> Result<Vec<String>, ImageError> {
 /// True for an ELF file that is loaded into a program (a `.so`, whatever its name): dynamic, and without an
 /// interpreter.
 fn is_shared_object(path: &Path) -> Result<bool, ImageError> {
-    const DYNAMIC: [u8; 4] = 2_u32.to_le_bytes();
-    let file_error = |source| ImageError::File { path: path.to_path_buf(), source };
-    let mut file = File::open(path).map_err(file_error)?;
-    let mut header = Vec::new();
-    file.by_ref().take(64).read_to_end(&mut header).map_err(file_error)?;
-    let Some((offset, size, count)) = program_headers(&header) else { return Ok(false) };
-    file.seek(SeekFrom::Start(offset)).map_err(file_error)?;
-    let mut table = Vec::new();
-    file.take(size * count).read_to_end(&mut table).map_err(file_error)?;
-    // A program that was linked statically to run anywhere is dynamic as well, and begins somewhere.
-    let starts = long(&header, 24) != Some(0);
-    Ok(!starts && table.chunks_exact(size as usize).any(|header| header.starts_with(&DYNAMIC)))
+    let Some(elf) = Elf::open(path)? else { return Ok(false) };
+    // A program that was linked statically to run anywhere is dynamic as well, but has an entry point.
+    let starts = number::<8>(&elf.header, 24) != Some(0);
+    Ok(!starts && elf.program_headers.iter().any(|header| header.kind == elf::DYNAMIC))
 }
 
-/// The file of this name in the folders of `$PATH`, and in those that hold system programs.
-pub(crate) fn find(name: &str) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path)
-        .chain(["/usr/bin", "/bin", "/usr/sbin", "/sbin"].map(PathBuf::from))
-        .map(|folder| folder.join(name))
-        .find(|file| file.is_file())
+/// What is read of an x86-64 ELF file.
+struct Elf {
+    file: File,
+    header: Vec<u8>,
+    program_headers: Vec<ProgramHeader>,
+}
+
+impl Elf {
+    /// Opens a file; `None` if it is no 64-bit little-endian ELF file.
+    fn open(path: &Path) -> Result<Option<Elf>, ImageError> {
+        let file_error = |source| ImageError::File { path: path.to_path_buf(), source };
+        let mut file = File::open(path).map_err(file_error)?;
+        let mut header = Vec::new();
+        file.by_ref().take(elf::HEADER_BYTES as u64).read_to_end(&mut header).map_err(file_error)?;
+        let known = header.len() == elf::HEADER_BYTES && header.starts_with(b"\x7fELF\x02\x01");
+        let Some((offset, size, count)) = elf::table(&header).filter(|(_, size, _)| known && *size >= 56)
+        else {
+            return Ok(None);
+        };
+        file.seek(SeekFrom::Start(offset)).map_err(file_error)?;
+        let mut table = Vec::new();
+        file.by_ref().take(size * count).read_to_end(&mut table).map_err(file_error)?;
+        let entries = table.chunks_exact(size as usize);
+        let program_headers = entries.filter_map(|entry| elf::program_header(entry, 0)).collect();
+        Ok(Some(Elf { file, header, program_headers }))
+    }
 }
 
 /// The absolute paths in what `ld.so --list` prints; the name of the first library that was not found.
@@ -161,47 +173,20 @@ fn listed(text: &str) -> Result<Vec<PathBuf>, String> {
     Ok(libraries)
 }
 
-/// The program interpreter that an x86-64 ELF file names (PT_INTERP, elf(5)); none for a static program.
+/// The program interpreter that an x86-64 ELF file names (PT_INTERP); `None` for a static program.
 pub(super) fn interpreter(path: &Path) -> Result<Option<PathBuf>, ImageError> {
-    let file_error = |source| ImageError::File { path: path.to_path_buf(), source };
-    let mut file = File::open(path).map_err(file_error)?;
-    let mut header = Vec::new();
-    file.by_ref().take(64).read_to_end(&mut header).map_err(file_error)?;
     let not_elf = || ImageError::NotElf { path: path.to_path_buf() };
-    let (offset, size, count) = program_headers(&header).ok_or_else(not_elf)?;
-    file.seek(SeekFrom::Start(offset)).map_err(file_error)?;
-    let mut table = Vec::new();
-    file.by_ref().take(size * count).read_to_end(&mut table).map_err(file_error)?;
-    let Some((at, length)) = table.chunks_exact(size as usize).find_map(interpreter_range) else {
+    let file_error = |source| ImageError::File { path: path.to_path_buf(), source };
+    let Elf { mut file, program_headers, .. } = Elf::open(path)?.ok_or_else(not_elf)?;
+    let Some(segment) = program_headers.iter().find(|header| header.kind == elf::INTERPRETER) else {
         return Ok(None);
     };
-    file.seek(SeekFrom::Start(at)).map_err(file_error)?;
+    file.seek(SeekFrom::Start(segment.offset)).map_err(file_error)?;
     let mut name = Vec::new();
     // No path is longer than PATH_MAX.
-    file.take(length.min(4096)).read_to_end(&mut name).map_err(file_error)?;
+    file.take(segment.bytes.min(4096)).read_to_end(&mut name).map_err(file_error)?;
     let name = name.strip_suffix(b"\0").ok_or_else(not_elf)?;
     Ok(Some(PathBuf::from(std::ffi::OsStr::from_bytes(name))))
-}
-
-/// Where the program headers of a 64-bit little-endian ELF file stand: offset, size of one, count.
-fn program_headers(header: &[u8]) -> Option<(u64, u64, u64)> {
-    let known = header.len() == 64 && header.starts_with(b"\x7fELF\x02\x01");
-    let size = u64::from(short(header, 54)?);
-    (known && size >= 56).then_some((long(header, 32)?, size, u64::from(short(header, 56)?)))
-}
-
-/// The range in the file of a program header that is PT_INTERP.
-fn interpreter_range(header: &[u8]) -> Option<(u64, u64)> {
-    const PT_INTERP: [u8; 4] = 3_u32.to_le_bytes();
-    header.starts_with(&PT_INTERP).then_some((long(header, 8)?, long(header, 32)?))
-}
-
-fn short(bytes: &[u8], at: usize) -> Option<u16> {
-    Some(u16::from_le_bytes(bytes.get(at..at + 2)?.try_into().ok()?))
-}
-
-fn long(bytes: &[u8], at: usize) -> Option<u64> {
-    Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?))
 }
 
 #[cfg(test)]

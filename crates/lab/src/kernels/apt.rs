@@ -1,5 +1,5 @@
-//! A private apt: lists, state, cache and sources of its own beside the kernels, so that the host's are never
-//! touched; apt checks every signature and hash.
+//! A private apt with its own lists, state, cache and sources beside the kernels: the host's are never
+//! touched. apt checks every signature and hash.
 
 use super::KernelError;
 use super::catalogue::{self, Candidate, Package};
@@ -11,11 +11,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::Duration;
 
-/// How long package lists are good for.
+/// How long package lists are used.
 const LISTS_AGE: Duration = Duration::from_secs(24 * 3600);
 
-/// Settings that no host may change. The hooks would clean the host's own cache; the others would let
-/// unsigned packages through. The network's settings (proxies, credentials) stay the host's.
+/// Settings that the host's must not change: hooks would clean the host's own cache, others would let
+/// unsigned packages through. The network settings (proxies, credentials) are the host's.
 const SETTINGS: &str = "\
 #clear APT::Update::Pre-Invoke;
 #clear APT::Update::Post-Invoke;
@@ -69,7 +69,7 @@ impl Apt {
         Ok(true)
     }
 
-    /// Its time says when all lists were last read.
+    /// A file whose time says when all lists were last read.
     fn stamp(&self) -> PathBuf {
         self.folder.join("lists-read")
     }
@@ -77,12 +77,11 @@ impl Apt {
     /// The lists are older than a day, or of other mirrors, or were not all read.
     pub(super) fn is_stale(&self) -> bool {
         let read = fs::metadata(self.stamp()).and_then(|metadata| metadata.modified());
-        // A time in the future is a clock that was set back: its age is not known.
+        // A time in the future means that the clock was set back: the age is not known.
         !read.is_ok_and(|read| read.elapsed().is_ok_and(|age| age < LISTS_AGE))
     }
 
-    /// Reads all lists anew; returns apt's complaint where some could not be read, whose old ones stay in
-    /// use.
+    /// Reads all lists again; returns apt's complaint if some could not be read. Their old lists stay in use.
     pub(super) fn update(&self, note: &mut dyn FnMut(&str)) -> Result<Option<String>, KernelError> {
         note(&format!("reading the package lists of {}", self.names().join(", ")));
         let output = tools::output("apt-get", "the package lists", self.command().args(["-q", "update"]))?;
@@ -105,7 +104,7 @@ impl Apt {
         names
     }
 
-    /// The kernels in the lists that were read, and which those were.
+    /// The kernels in the lists that were read, and which lists those are.
     pub(super) fn read(&self) -> Result<(Vec<Candidate>, Vec<Asked>), KernelError> {
         let mut command = self.command();
         command.args(["indextargets", "--format", "$(RELEASE) $(FILENAME)", "Created-By: Packages"]);
@@ -114,7 +113,7 @@ impl Apt {
         let mut found = Vec::new();
         let text = String::from_utf8_lossy(&output.stdout);
         for (suite, file) in text.lines().filter_map(|line| line.split_once(' ')) {
-            // apt names the lists that it could not read, too.
+            // apt also names lists that it could not read.
             if let Ok(text) = fs::read(file) {
                 candidates.extend(catalogue::candidates(suite, &String::from_utf8_lossy(&text)));
                 found.push(suite);
@@ -159,7 +158,7 @@ impl Apt {
             assignment.push(self.folder.join(place));
             command.arg("-o").arg(assignment);
         }
-        // The user that apt would change to as root cannot reach a cache in root's home.
+        // As root, apt would change to a user that cannot reach a cache in root's home.
         command.args(["-o", "Dir::Etc::sourcelist=/dev/null", "-o", "Dir::Etc::preferences=/dev/null"]);
         command.args(["-o", "APT::Sandbox::User=root"]);
         command
@@ -167,7 +166,7 @@ impl Apt {
 }
 
 /// One suite on its mirror. An old suite's Release file expires when the distribution no longer renews it,
-/// and stays signed: its date is not checked, its signature is.
+/// but stays signed: its signature is checked, its date is not.
 fn stanza(suite: &str, mirror: &Mirror) -> String {
     format!(
         "Types: deb\nURIs: {}\nSuites: {suite}\nComponents: main\nArchitectures: amd64\nTargets: \
@@ -177,11 +176,11 @@ fn stanza(suite: &str, mirror: &Mirror) -> String {
     )
 }
 
-/// What apt says of a suite that its mirror does not have: no fault of the network, and nothing to try again.
+/// What apt says of a suite that its mirror does not have: not the network's fault, and no reason to retry.
 const NOT_THERE: [&str; 2] = ["does not have a Release file", "no longer has a Release file"];
 
-/// The line of apt's that says best what went wrong, if anything did: apt ends well though it could not read
-/// a list. A suite that the mirror does not have is no complaint.
+/// apt's line that best says what went wrong, if anything did: apt exits with success even if it could not
+/// read a list. A suite that the mirror does not have is no complaint.
 fn complaint(output: &Output) -> Option<String> {
     let (errors, progress) =
         (String::from_utf8_lossy(&output.stderr), String::from_utf8_lossy(&output.stdout));
@@ -196,7 +195,7 @@ fn complaint(output: &Output) -> Option<String> {
     if let Some(line) = line {
         return Some(line.to_owned());
     }
-    // Beside a suite that is not there, apt is silent on its stderr of one that could not be reached.
+    // If another suite is not there, apt says nothing on stderr about one that could not be reached.
     let unreached = progress
         .lines()
         .zip(progress.lines().skip(1))
@@ -249,13 +248,16 @@ mod tests {
 
     #[test]
     fn a_suite_that_the_mirror_does_not_have_is_no_complaint_and_hides_none() {
-        let absent = "E: The repository 'http://m.example/debian x-backports Release' does not have a Release file.\n\
+        let absent = "E: The repository 'http://m.example/debian x-backports Release' does not have a \
+                      Release file.\n\
                       E: The repository 'http://m.example/debian y Release' no longer has a Release file.\n";
         assert_eq!(complaint(&output(100, absent)), None);
         let beside = Output {
             stdout: b"Ign:1 http://m.example/debian x-backports InRelease\n\
-                      Err:2 http://m.example/debian x-backports Release\n  404  Not Found [IP: 203.0.113.80 80]\n\
-                      Err:3 http://s.example/debian-security y-security InRelease\n  Could not resolve 's.example'\n"
+                      Err:2 http://m.example/debian x-backports Release\n  \
+                      404  Not Found [IP: 203.0.113.80 80]\n\
+                      Err:3 http://s.example/debian-security y-security InRelease\n  \
+                      Could not resolve 's.example'\n"
                 .to_vec(),
             ..output(100, absent)
         };

@@ -1,13 +1,13 @@
-//! What the distributions offer: their suites that hold kernels, and the kernels in a package list.
+//! What the distributions offer: the suites that hold kernels, and the kernels in a package list.
 
 use super::sources::{Distribution, Mirror, Mirrors};
 use super::version;
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
-/// Debian's releases with kernels, old to new, each with the series that it was made with.
+/// Debian's releases with kernels, old to new, each with the series that it was released with.
 const DEBIAN: [(&str, &str); 3] = [("bullseye", "5.10"), ("bookworm", "6.1"), ("trixie", "6.12")];
-/// Ubuntu's releases with long support: their updates bring newer kernels too.
+/// Ubuntu's releases with long-term support: their updates bring newer kernels too.
 const UBUNTU_MAIN: [&str; 5] =
     ["focal-updates", "jammy-updates", "noble-updates", "resolute", "resolute-updates"];
 
@@ -65,8 +65,7 @@ pub(super) fn suites(mirrors: &Mirrors) -> Vec<(String, &Mirror)> {
     security.chain(of(&mirrors.main, "updates")).chain(of(&mirrors.main, "backports")).collect()
 }
 
-/// The suites with a long list each and the series of their kernels, which need reading only where that
-/// series is lacking.
+/// The suites with long lists and the series of their kernels; to be read only if that series is lacking.
 pub(super) fn releases(mirrors: &Mirrors) -> &'static [(&'static str, &'static str)] {
     match mirrors.distribution {
         Distribution::Debian => &DEBIAN,
@@ -74,9 +73,9 @@ pub(super) fn releases(mirrors: &Mirrors) -> &'static [(&'static str, &'static s
     }
 }
 
-/// The series of a kernel release: `5.10` of `5.10.0-46-amd64`; `None` for what is no release of an ordinary
-/// kernel for PCs (`amd64` at Debian, `generic` at Ubuntu; neither `cloud` nor `rt` nor a package that only
-/// points to others).
+/// The series of a kernel release: `5.10` of `5.10.0-46-amd64`; `None` if it is not the release of an
+/// ordinary kernel for PCs (Debian's `amd64`, Ubuntu's `generic`; not `cloud`, not `rt`, not a package that
+/// only points to others).
 pub(super) fn series(release: &str) -> Option<&str> {
     let fit = |c: char| c.is_ascii_alphanumeric() || ".+~_-".contains(c);
     let (numbers, flavour) = release.rsplit_once('-')?;
@@ -98,7 +97,7 @@ pub(super) fn series(release: &str) -> Option<&str> {
 pub(super) fn candidates(suite: &str, packages_file: &str) -> Vec<Candidate> {
     let packages = newest_packages(packages_file);
     let mut found: BTreeMap<&str, Candidate> = BTreeMap::new();
-    // The signed image comes first; an unsigned one serves where there is no other.
+    // The signed image comes first; an unsigned one serves if there is no other.
     for prefix in ["linux-image-", "linux-image-unsigned-"] {
         for (name, package) in &packages {
             let Some(release) = name.strip_prefix(prefix).filter(|release| series(release).is_some()) else {
@@ -238,7 +237,12 @@ mod tests {
             + &stanza(&format!("linux-base-{v}"), "7.2.12-1~bpo13+1", 10, "")
             + &stanza(&format!("linux-binary-{v}"), "7.2.12-1~bpo13+1", 140, "")
             + &stanza(&format!("linux-modules-{v}"), "7.2.12-1~bpo13+1", 1500, "kmod")
-            + &stanza("linux-image-6.18.15+deb13-amd64", "6.18.15-1~bpo13+1", 167, "linux-base-6.18.15+deb13-amd64 (= 6)")
+            + &stanza(
+                "linux-image-6.18.15+deb13-amd64",
+                "6.18.15-1~bpo13+1",
+                167,
+                "linux-base-6.18.15+deb13-amd64 (= 6)",
+            )
             // Not yet signed: the image waits for a package that is not there.
             + &stanza("linux-image-7.3.4+deb13-amd64", "7.3.4-1", 1, "linux-binary-7.3.4+deb13-amd64 (= 7)");
         all.extend(candidates("trixie-backports", &new));
@@ -336,7 +340,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_list_comes_only_whole_kernels_leave_it(text in "((Package|Version|Depends|Size): (linux-image-|linux-modules-)?[0-9.]{0,6}(-1-amd64)?\n\n?)*\\PC*") {
+        fn whatever_list_comes_only_whole_kernels_leave_it(
+            text in "((Package|Version|Depends|Size): (linux-image-|linux-modules-)?\
+                     [0-9.]{0,6}(-1-amd64)?\n\n?)*\\PC*",
+        ) {
             for candidate in candidates("suite", &text) {
                 prop_assert!(series(&candidate.release).is_some());
                 prop_assert!(!candidate.packages.is_empty());

@@ -1,23 +1,27 @@
-//! Why a kernel cannot be had, each reason with its remedy.
+//! Why there is no kernel to boot, each reason with its remedy.
 
+use crate::cache::CacheError;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Why a kernel for the lab cannot be had, or its cache cannot be used.
+/// Why there is no kernel to boot, or the cache cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum KernelError {
     /// Programs that fetching needs are not installed: program and Debian package of each.
     #[error(
-        "the lab's kernels need {}: install {}; --kernel IMAGE --modules DIR needs kmod alone",
+        "the lab's kernels need {}: install {}; --kernel IMAGE --modules DIR needs only kmod",
         words(.0.iter().map(|(tool, _)| tool)),
         words(.0.iter().map(|(_, package)| package))
     )]
     MissingTools(Vec<(&'static str, &'static str)>),
     /// The host has no package source from which kernels could come.
-    #[error("no kernel can be fetched, for {0}: give one by --kernel IMAGE --modules DIR")]
+    #[error("no kernel can be fetched because {0}: give one with --kernel IMAGE --modules DIR")]
     NoSource(String),
     /// No package list could be read, or a package could not be downloaded.
-    #[error("{what} could not be fetched, apt says `{complaint}`: check the network and the mirror, or use {}", usable(.cached))]
+    #[error(
+        "{what} could not be fetched, apt says `{complaint}`: check the network and the mirror, or use {}",
+        usable(.cached)
+    )]
     Unreachable {
         /// What was to be fetched.
         what: String,
@@ -28,8 +32,8 @@ pub enum KernelError {
     },
     /// No kernel of that series or release is offered.
     #[error(
-        "no kernel `{wanted}` is offered by {}: {}name a mirror in /etc/apt that has it, or give it by --kernel IMAGE \
-         --modules DIR{}",
+        "no kernel `{wanted}` is offered by {}: {}name a mirror in /etc/apt that has it, or give it with \
+         --kernel IMAGE --modules DIR{}",
         places(.asked), choice(.offered), unread(.complaint)
     )]
     NotOffered {
@@ -37,48 +41,10 @@ pub enum KernelError {
         wanted: String,
         /// The suites that were asked for it.
         asked: Vec<Asked>,
-        /// The series that can be had.
+        /// The series on offer.
         offered: Vec<String>,
         /// apt's complaint about a list that could not be read, which may hide kernels.
         complaint: Option<String>,
-    },
-    /// The user's cache folder is not known.
-    #[error("no cache folder is known: set HOME, or XDG_CACHE_HOME to an absolute path")]
-    NoHome,
-    /// The cache folder cannot be made or written.
-    #[error(
-        "the cache folder `{path}` cannot be written: {source}; make it writable, or set XDG_CACHE_HOME to \
-         another"
-    )]
-    NotWritable {
-        /// The folder.
-        path: PathBuf,
-        /// The system's error.
-        source: io::Error,
-    },
-    /// The cache folder holds something else.
-    #[error(
-        "`{0}` holds files that the lab did not make: move them away, or set XDG_CACHE_HOME to another \
-         folder"
-    )]
-    Foreign(PathBuf),
-    /// Another process is filling the cache.
-    #[error("another iopj is filling the cache `{0}`: wait for its end, then try again")]
-    Busy(PathBuf),
-    /// The file system is too full.
-    #[error(
-        "`{path}` has room for {} MB, {what} needs {} MB: free some, or set XDG_CACHE_HOME to another file system",
-        .free_bytes / 1_000_000, .needed_bytes.div_ceil(1_000_000)
-    )]
-    NoRoom {
-        /// The cache folder.
-        path: PathBuf,
-        /// What was to be stored.
-        what: String,
-        /// What it needs at its largest.
-        needed_bytes: u64,
-        /// What is free to this user.
-        free_bytes: u64,
     },
     /// A program of the system failed.
     #[error("{tool} failed on {what}: {complaint}; run `iopj lab clean` and try again")]
@@ -90,8 +56,8 @@ pub enum KernelError {
         /// Its own first error line.
         complaint: String,
     },
-    /// A package does not hold what a kernel's package should.
-    #[error("the package of {release} holds no {missing}: choose another release by `iopj lab kernels`")]
+    /// A package lacks what a kernel's package should hold.
+    #[error("the package of {release} holds no {missing}: choose another release with `iopj lab kernels`")]
     BadPackage {
         /// The kernel's release.
         release: String,
@@ -106,9 +72,10 @@ pub enum KernelError {
         /// What is wrong with it.
         reason: String,
     },
-    /// The image is no kernel that a guest could boot.
+    /// The image is not a kernel that a guest can boot.
     #[error(
-        "`{path}` is no x86-64 kernel: {reason}; name a bzImage (/boot/vmlinuz-…) or an uncompressed vmlinux"
+        "`{path}` is not an x86-64 kernel: {reason}; name a bzImage (/boot/vmlinuz-…) or an uncompressed \
+         vmlinux"
     )]
     NotAKernel {
         /// The file.
@@ -118,8 +85,7 @@ pub enum KernelError {
     },
     /// The folder holds no modules.
     #[error(
-        "`{0}` holds no kernel modules: name a folder that holds lib/modules/RELEASE, or the one with \
-         modules.dep"
+        "`{0}` holds no kernel modules: name a folder with lib/modules/RELEASE, or the one with modules.dep"
     )]
     NoModules(PathBuf),
     /// The modules belong to another kernel.
@@ -137,9 +103,9 @@ pub enum KernelError {
         /// Its release.
         modules_release: String,
     },
-    /// The running kernel has left no image or modules.
+    /// The running kernel's image or modules are not installed.
     #[error(
-        "the running kernel {release} has no `{path}`: install its package, or choose another kernel by \
+        "the running kernel {release} has no `{path}`: install its package, or choose another kernel with \
          `iopj lab kernels`"
     )]
     NoHostKernel {
@@ -148,16 +114,9 @@ pub enum KernelError {
         /// What was looked for.
         path: PathBuf,
     },
-    /// A file could not be used.
-    #[error("cannot {action} `{path}`: {source}")]
-    Io {
-        /// What was tried, a verb.
-        action: &'static str,
-        /// The file.
-        path: PathBuf,
-        /// The system's error, which names the remedy.
-        source: io::Error,
-    },
+    /// The cache cannot be used, or one of its files.
+    #[error(transparent)]
+    Cache(#[from] CacheError),
 }
 
 /// A suite whose package list was asked for.
@@ -174,7 +133,7 @@ pub struct Asked {
 impl KernelError {
     /// For `map_err`: what was tried on which file.
     pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> KernelError {
-        move |source| KernelError::Io { action, path: path.to_owned(), source }
+        move |source| CacheError::io(action, path)(source).into()
     }
 }
 
@@ -194,7 +153,7 @@ fn usable(cached: &[String]) -> String {
     }
 }
 
-/// The suites by their mirror, and those that no mirror has.
+/// The suites by mirror, and those that no mirror has.
 pub(super) fn places(asked: &[Asked]) -> String {
     let mut mirrors: Vec<(&str, Vec<&str>)> = Vec::new();
     for one in asked.iter().filter(|one| one.read) {
@@ -251,9 +210,10 @@ mod tests {
         };
         assert_eq!(
             error.to_string(),
-            "no kernel `5.10` is offered by bookworm-security at http://m.example/debian-security; bookworm-updates, \
-             trixie-updates at http://m.example/debian (not there: bullseye-security): choose one of 6.1, 7.2, name a \
-             mirror in /etc/apt that has it, or give it by --kernel IMAGE --modules DIR"
+            "no kernel `5.10` is offered by bookworm-security at http://m.example/debian-security; \
+             bookworm-updates, trixie-updates at http://m.example/debian (not there: bullseye-security): \
+             choose one of 6.1, 7.2, name a mirror in /etc/apt that has it, or give it with --kernel IMAGE \
+             --modules DIR"
         );
     }
 }

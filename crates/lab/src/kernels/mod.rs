@@ -30,29 +30,29 @@ use std::path::{Path, PathBuf};
 pub struct Kernel {
     /// As `uname -r` says in the guest: `5.10.0-46-amd64`.
     pub release: String,
-    /// An uncompressed vmlinux ELF file with a PVH entry where it can be had, else a bzImage.
+    /// An uncompressed vmlinux ELF file with a PVH entry if there is one, else a bzImage.
     pub image: PathBuf,
     /// The folder with `modules.dep` and `kernel/…/*.ko`, all uncompressed; depmod(8) has run.
     pub modules: PathBuf,
-    /// The configuration that it was built with, where known.
+    /// The configuration that it was built with, if known.
     pub config: Option<PathBuf>,
 }
 
 /// The kernels that can be fetched, the newest of each series, and all that are cached; oldest first. `note`
-/// is told what is done. Without the network the cached ones are returned, if there are any, and `note` is
-/// told why.
+/// hears of progress. Without the network the cached ones are returned, if there are any, and `note` gets the
+/// reason.
 ///
 /// # Errors
-/// [`KernelError::MissingTools`], [`KernelError::NoSource`], [`KernelError::Unreachable`], and those of
-/// files.
+/// [`KernelError::MissingTools`], [`KernelError::NoSource`], [`KernelError::Unreachable`],
+/// [`KernelError::Cache`].
 pub fn list(cache: &Cache, note: &mut dyn FnMut(&str)) -> Result<Vec<Offer>, KernelError> {
     let cached = cached_releases(cache);
     let known = tools::require(&["apt-get"]).and_then(|()| {
         let _lock = cache.lock(note)?;
-        Shelf::open(cache, None, false, note)
+        PackageLists::open(cache, None, false, note)
     });
     match known {
-        Ok(shelf) => Ok(catalogue::offers(&shelf.candidates, &cached)),
+        Ok(lists) => Ok(catalogue::offers(&lists.candidates, &cached)),
         Err(error) if cached.is_empty() => Err(error),
         Err(error) => {
             note(&error.to_string());
@@ -62,12 +62,12 @@ pub fn list(cache: &Cache, note: &mut dyn FnMut(&str)) -> Result<Vec<Offer>, Ker
 }
 
 /// A kernel by its series (`5.10`: the newest cached one, else the newest offered), by its whole release, or
-/// the running host's own (`host`). What is not cached is fetched; `note` is told what is done.
+/// the running host's own (`host`). What is not cached is fetched; `note` hears of progress.
 ///
 /// # Errors
-/// [`KernelError::NotOffered`] with what is offered; [`KernelError::Unreachable`], [`KernelError::NoRoom`],
-/// [`KernelError::MissingTools`], [`KernelError::NoSource`] and those of programs and files; for `host` those
-/// of [`from_files`] and [`KernelError::NoHostKernel`].
+/// [`KernelError::NotOffered`] with what is offered; [`KernelError::Unreachable`], [`KernelError::Cache`],
+/// [`KernelError::MissingTools`], [`KernelError::NoSource`] and those of programs; for `host` those of
+/// [`from_files`] and [`KernelError::NoHostKernel`].
 pub fn fetch(cache: &Cache, wanted: &str, note: &mut dyn FnMut(&str)) -> Result<Kernel, KernelError> {
     if wanted == "host" {
         return own::host(cache, note);
@@ -81,30 +81,30 @@ pub fn fetch(cache: &Cache, wanted: &str, note: &mut dyn FnMut(&str)) -> Result<
     if let Some(kernel) = cached(cache, wanted) {
         return Ok(kernel);
     }
-    let shelf = Shelf::open(cache, Some(wanted), false, note)?;
-    match shelf.fetch(cache, wanted, note) {
-        // A package of yesterday's list may have made room for a newer one.
-        Err(KernelError::Unreachable { .. }) if !shelf.is_fresh => {
-            Shelf::open(cache, Some(wanted), true, note)?.fetch(cache, wanted, note)
+    let lists = PackageLists::open(cache, Some(wanted), false, note)?;
+    match lists.fetch(cache, wanted, note) {
+        // A package in yesterday's list may have been replaced by a newer one.
+        Err(KernelError::Unreachable { .. }) if !lists.is_fresh => {
+            PackageLists::open(cache, Some(wanted), true, note)?.fetch(cache, wanted, note)
         }
         done => done,
     }
 }
 
 /// A kernel made of an image (a bzImage or an uncompressed vmlinux) and a folder that holds
-/// `lib/modules/RELEASE`, or is that folder itself. They are copied into the cache, the modules unpacked, and
-/// copied again when they have changed.
+/// `lib/modules/RELEASE`, or is itself that folder. Both are copied into the cache with the modules unpacked,
+/// and copied again when they change.
 ///
 /// # Errors
-/// [`KernelError::NotAKernel`], [`KernelError::NoModules`], [`KernelError::Mismatch`] where a module was
-/// built for another kernel, [`KernelError::NoRoom`], [`KernelError::MissingTools`], and those of files.
+/// [`KernelError::NotAKernel`], [`KernelError::NoModules`], [`KernelError::Mismatch`] if a module was
+/// built for another kernel, [`KernelError::MissingTools`], and [`KernelError::Cache`].
 pub fn from_files(cache: &Cache, image: &Path, modules: &Path) -> Result<Kernel, KernelError> {
     own::from_files(cache, image, modules, None, &mut |_| {})
 }
 
-/// The private apts with what their lists offer.
-struct Shelf {
-    /// Of the short lists, then of each release whose series these lacked.
+/// The private apts and what their lists offer.
+struct PackageLists {
+    /// The one of the short lists, then one per release whose series these lacked.
     apts: Vec<Apt>,
     candidates: Vec<Candidate>,
     /// The suites of all lists.
@@ -117,18 +117,17 @@ struct Shelf {
     cached: Vec<String>,
 }
 
-impl Shelf {
-    /// Reads the lists: all where `anew`, else those that are old or lack what is wanted. The cache is
-    /// locked.
+impl PackageLists {
+    /// Reads the lists: all if `anew`, else those that are old or lack what is wanted. The cache is locked.
     fn open(
         cache: &Cache,
         wanted: Option<&str>,
         anew: bool,
         note: &mut dyn FnMut(&str),
-    ) -> Result<Shelf, KernelError> {
+    ) -> Result<PackageLists, KernelError> {
         let mirrors = sources::mirrors(Path::new("/etc"))?;
         let folder = cache.folder().join("apt");
-        let mut shelf = Shelf {
+        let mut lists = PackageLists {
             apts: Vec::new(),
             candidates: Vec::new(),
             asked: Vec::new(),
@@ -136,21 +135,21 @@ impl Shelf {
             complaint: None,
             cached: cached_releases(cache),
         };
-        shelf.add(Apt::open(&folder, &catalogue::suites(&mirrors))?, wanted, anew, note)?;
-        shelf.add_releases(&folder, &mirrors, wanted, anew, note)?;
-        if shelf.candidates.is_empty() && (wanted.is_none() || shelf.complaint.is_some()) {
-            let complaint = shelf.complaint.take().unwrap_or_else(|| "the lists hold no kernels".to_owned());
-            return Err(shelf
-                .unreachable(&format!("the package lists of {}", error::places(&shelf.asked)), complaint));
+        lists.add(Apt::open(&folder, &catalogue::suites(&mirrors))?, wanted, anew, note)?;
+        lists.add_releases(&folder, &mirrors, wanted, anew, note)?;
+        if lists.candidates.is_empty() && (wanted.is_none() || lists.complaint.is_some()) {
+            let complaint = lists.complaint.take().unwrap_or_else(|| "the lists hold no kernels".to_owned());
+            return Err(lists
+                .unreachable(&format!("the package lists of {}", error::places(&lists.asked)), complaint));
         }
-        if let Some(complaint) = &shelf.complaint {
+        if let Some(complaint) = &lists.complaint {
             note(&format!("not every package list could be read: {complaint}"));
         }
-        Ok(shelf)
+        Ok(lists)
     }
 
-    /// The long lists of the releases whose series is wanted (or any is) and lacking: a mirror may have no
-    /// security archive.
+    /// Adds the long lists of the releases whose series is wanted (or any is) and missing: a mirror may have
+    /// no security archive.
     fn add_releases(
         &mut self,
         folder: &Path,

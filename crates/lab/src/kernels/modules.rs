@@ -1,9 +1,10 @@
 //! A kernel's modules: found, unpacked to plain `.ko` files, checked against the kernel, and indexed by
 //! depmod(8).
 
-use super::vmlinux::{decompress, first_word};
+use super::vmlinux::decompress;
 use super::{KernelError, tools};
 use crate::cache::remove;
+use crate::elf::module_release;
 use std::fs;
 use std::io;
 use std::os::unix::fs::symlink;
@@ -20,19 +21,19 @@ pub(super) fn unpack_all(folder: &Path) -> Result<(), KernelError> {
         // `nvme.ko.xz` becomes `nvme.ko`.
         let unpacked = path.with_extension("");
         fs::write(&unpacked, plain).map_err(KernelError::io("write", &unpacked))?;
-        remove(path)
+        Ok(remove(path)?)
     })
 }
 
-/// Checks that every unpacked module under `folder` was built for `release`; the error is the first that was
-/// not, with the release it was built for.
+/// The first unpacked module under `folder` that was not built for `release`, with the release that it was
+/// built for.
 pub(super) fn check_all(folder: &Path, release: &str) -> Result<Option<(PathBuf, String)>, KernelError> {
     let modules = files(folder, &|name| name.ends_with(".ko"))?;
     let strangers = std::sync::Mutex::new(Vec::new());
     each(&modules, |path| {
         let bytes = fs::read(path).map_err(KernelError::io("read", path))?;
         let found =
-            release_of(&bytes).ok_or_else(|| bad(path, &io::Error::other("it tells no `vermagic`")))?;
+            module_release(&bytes).ok_or_else(|| bad(path, &io::Error::other("it has no `vermagic`")))?;
         if found != release {
             strangers.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).push((path.to_owned(), found));
         }
@@ -45,12 +46,6 @@ fn bad(path: &Path, error: &io::Error) -> KernelError {
     KernelError::BadModule { path: path.to_owned(), reason: error.to_string() }
 }
 
-/// The release that a module was built for, from the first word of its `vermagic` (include/linux/vermagic.h).
-fn release_of(module: &[u8]) -> Option<String> {
-    let mark = b"vermagic=";
-    memchr::memmem::find_iter(module, mark).find_map(|at| first_word(&module[at + mark.len()..]))
-}
-
 /// True for the name of a module, packed or not.
 pub(super) fn is_module(name: &str) -> bool {
     [".ko", ".ko.xz", ".ko.zst", ".ko.gz"].iter().any(|ending| name.ends_with(ending))
@@ -58,7 +53,7 @@ pub(super) fn is_module(name: &str) -> bool {
 
 /// Writes the indexes of the modules in `base/lib/modules/release`.
 pub(super) fn index(base: &Path, release: &str) -> Result<(), KernelError> {
-    // Where the distribution's depmod looks in usr/lib/modules, it shall find the same folder.
+    // A distribution's depmod may look in usr/lib/modules: it must find the same folder.
     let usr = base.join("usr");
     symlink(".", &usr).map_err(KernelError::io("make", &usr))?;
     let done = tools::run("depmod", release, tools::command("depmod").arg("-b").arg(base).arg(release));
@@ -66,10 +61,10 @@ pub(super) fn index(base: &Path, release: &str) -> Result<(), KernelError> {
     done
 }
 
-/// Copies the modules and their lists from one modules folder to another; links that lead to folders, such as
-/// `build`, stay behind.
+/// Copies the modules and their lists from one modules folder to another; links to folders, such as `build`,
+/// are left out.
 pub(super) fn copy_all(from: &Path, to: &Path) -> Result<(), KernelError> {
-    for file in files(from, &|name| is_module(name) || name.starts_with("modules."))? {
+    for file in all(from)? {
         let Ok(inside) = file.strip_prefix(from) else { continue };
         let target = to.join(inside);
         let folder = target.parent().unwrap_or(to);
@@ -79,7 +74,7 @@ pub(super) fn copy_all(from: &Path, to: &Path) -> Result<(), KernelError> {
     Ok(())
 }
 
-/// Bytes that the modules need when they are unpacked: packed ones become at most six times as large.
+/// Bytes that the modules need when unpacked: packed ones become at most six times as large.
 pub(super) fn unpacked_bytes(folder: &Path) -> Result<u64, KernelError> {
     let mut sum = 0;
     for file in files(folder, &is_module)? {
@@ -185,7 +180,7 @@ mod tests {
         fs::remove_file(folder.path().join("a.ko.xz")).unwrap();
         fs::write(folder.path().join("b.ko"), "no module").unwrap();
         let message = check_all(folder.path(), "6.1.0").unwrap_err().to_string();
-        assert!(message.contains("it tells no `vermagic`"), "{message}");
+        assert!(message.contains("it has no `vermagic`"), "{message}");
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 
-/// Names the files of which a copy was made.
+/// The file that identifies the files of which a copy was made.
 const KEY: &str = "made-from";
 
 /// The running host's own kernel.
@@ -61,9 +61,9 @@ pub(super) fn from_files(
         modules_release: found,
     };
     let source = match find_modules(modules, &release) {
-        Found::Here(folder) => folder,
-        Found::Others(releases) => return Err(mismatch(modules.to_owned(), releases.join(", "))),
-        Found::None => return Err(KernelError::NoModules(modules.to_owned())),
+        FoundModules::Here(folder) => folder,
+        FoundModules::Others(releases) => return Err(mismatch(modules.to_owned(), releases.join(", "))),
+        FoundModules::None => return Err(KernelError::NoModules(modules.to_owned())),
     };
     let files = modules::all(&source)?;
     if !files.iter().any(|file| modules::is_module(&file.to_string_lossy())) {
@@ -102,8 +102,8 @@ pub(super) fn from_files(
     unpack::kernel_in(&place, &release).ok_or_else(|| KernelError::NoModules(modules.to_owned()))
 }
 
-/// What a folder was found to hold.
-enum Found {
+/// The modules in a folder.
+enum FoundModules {
     /// The modules of the wanted release.
     Here(PathBuf),
     /// Modules of these releases only.
@@ -111,15 +111,15 @@ enum Found {
     None,
 }
 
-/// Finds the modules of `release` in `folder`, which is a modules folder itself or holds lib/modules.
-fn find_modules(folder: &Path, release: &str) -> Found {
+/// Finds the modules of `release` in `folder`, which is itself a modules folder or holds lib/modules.
+fn find_modules(folder: &Path, release: &str) -> FoundModules {
     if folder.join("modules.dep").is_file() || folder.join("kernel").is_dir() {
-        return Found::Here(folder.to_owned());
+        return FoundModules::Here(folder.to_owned());
     }
     let mut others = Vec::new();
     for above in [folder.join("lib/modules"), folder.join("usr/lib/modules"), folder.to_owned()] {
         if above.join(release).join("kernel").is_dir() {
-            return Found::Here(above.join(release));
+            return FoundModules::Here(above.join(release));
         }
         for entry in fs::read_dir(&above).into_iter().flatten().flatten() {
             if entry.path().join("kernel").is_dir() {
@@ -127,10 +127,10 @@ fn find_modules(folder: &Path, release: &str) -> Found {
             }
         }
     }
-    if others.is_empty() { Found::None } else { Found::Others(others) }
+    if others.is_empty() { FoundModules::None } else { FoundModules::Others(others) }
 }
 
-/// Names, sizes and times of the files, in one number: another one means that a copy is out of date.
+/// Names, sizes and times of the files, as one number: if it differs, a copy is out of date.
 fn key(files: &[PathBuf]) -> Result<String, KernelError> {
     let mut hasher = DefaultHasher::new();
     for file in files {

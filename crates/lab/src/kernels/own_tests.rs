@@ -116,7 +116,10 @@ fn a_folder_with_modules_of_another_kernel_only_is_refused() {
     bench.put("other/lib/modules/5.10.0-46-amd64/kernel/x.ko", b"");
     let refused = bench.from("other").unwrap_err();
     assert!(
-        matches!(refused, KernelError::Mismatch { ref modules_release, .. } if modules_release == "5.10.0-46-amd64"),
+        matches!(
+            refused,
+            KernelError::Mismatch { ref modules_release, .. } if modules_release == "5.10.0-46-amd64"
+        ),
         "{refused}"
     );
     bench.put("etc/kernel/postinst.d/x", b"");
@@ -132,7 +135,8 @@ fn an_image_that_is_no_kernel_is_refused() {
     bench.put("boot/vmlinuz-6.1.0-9-amd64", b"#!/bin/sh\n");
     let message = bench.from("").unwrap_err().to_string();
     assert!(
-        message.starts_with(&format!("`{}` is no x86-64 kernel: it has neither", bench.image().display()))
+        message
+            .starts_with(&format!("`{}` is not an x86-64 kernel: it has neither", bench.image().display()))
     );
 }
 

@@ -1,4 +1,4 @@
-//! The host's own apt sources (sources.list(5)), read to learn its mirrors and the keys that sign them.
+//! The host's own apt sources (sources.list(5)): its mirrors and the keys that sign them.
 
 use super::KernelError;
 use std::fs;
@@ -11,9 +11,9 @@ pub(super) enum Distribution {
     Ubuntu,
 }
 
-/// One binary package source.
+/// A source of binary packages.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Source {
+pub(super) struct AptSource {
     pub uris: Vec<String>,
     pub suites: Vec<String>,
     pub components: Vec<String>,
@@ -21,7 +21,7 @@ pub(super) struct Source {
     pub signed_by: Option<String>,
 }
 
-/// Where an archive is served and what its signatures are checked against.
+/// Where an archive is served, and the keys that check its signatures.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Mirror {
     pub uris: Vec<String>,
@@ -33,8 +33,7 @@ pub(super) struct Mirror {
 pub(super) struct Mirrors {
     pub distribution: Distribution,
     pub main: Mirror,
-    /// Debian's security archive has a place of its own: where the host's sources say, and beside the main
-    /// archive.
+    /// Debian's security archive is elsewhere: where the host's sources say, and beside the main archive.
     pub security: Vec<Mirror>,
 }
 
@@ -46,7 +45,7 @@ const UBUNTU_KEYRINGS: [&str; 1] = ["/usr/share/keyrings/ubuntu-archive-keyring.
 /// Reads the host's mirrors from `etc`, which is `/etc`.
 ///
 /// # Errors
-/// [`KernelError::NoSource`] where the host is neither Debian nor Ubuntu or names no source of it.
+/// [`KernelError::NoSource`] if the host is neither Debian nor Ubuntu or names no source of it.
 pub(super) fn mirrors(etc: &Path) -> Result<Mirrors, KernelError> {
     let os_release = fs::read_to_string(etc.join("os-release")).unwrap_or_default();
     let no_source = |reason: &str| KernelError::NoSource(reason.to_owned());
@@ -62,9 +61,8 @@ pub(super) fn mirrors(etc: &Path) -> Result<Mirrors, KernelError> {
     )
 }
 
-/// All sources of the folder `apt`, in apt's order. What cannot be read is left to apt itself to complain
-/// about.
-fn read_all(apt: &Path) -> Vec<Source> {
+/// All sources of the folder `apt`, in apt's order. apt itself complains about those that cannot be read.
+fn read_all(apt: &Path) -> Vec<AptSource> {
     let mut files: Vec<_> = fs::read_dir(apt.join("sources.list.d"))
         .map(|entries| entries.flatten().map(|entry| entry.path()).collect())
         .unwrap_or_default();
@@ -83,11 +81,11 @@ fn read_all(apt: &Path) -> Vec<Source> {
 }
 
 /// Parses the one-line style: `deb [ option=value … ] uri suite component …`.
-pub(super) fn parse_lines(text: &str) -> Vec<Source> {
+pub(super) fn parse_lines(text: &str) -> Vec<AptSource> {
     text.lines().filter_map(parse_line).collect()
 }
 
-fn parse_line(line: &str) -> Option<Source> {
+fn parse_line(line: &str) -> Option<AptSource> {
     let line = line.split('#').next()?.trim();
     let rest = line.strip_prefix("deb")?;
     if !rest.starts_with([' ', '\t', '[']) {
@@ -104,11 +102,11 @@ fn parse_line(line: &str) -> Option<Source> {
     });
     let mut words = rest.split_whitespace().map(str::to_owned);
     let (uri, suite) = (words.next()?, words.next()?);
-    Some(Source { uris: vec![uri], suites: vec![suite], components: words.collect(), signed_by })
+    Some(AptSource { uris: vec![uri], suites: vec![suite], components: words.collect(), signed_by })
 }
 
 /// Parses the deb822 style: stanzas of `Name: value` with continuation lines.
-pub(super) fn parse_deb822(text: &str) -> Vec<Source> {
+pub(super) fn parse_deb822(text: &str) -> Vec<AptSource> {
     let mut sources = Vec::new();
     let mut fields: Vec<(String, String)> = Vec::new();
     for line in text.lines().chain([""]) {
@@ -127,8 +125,8 @@ pub(super) fn parse_deb822(text: &str) -> Vec<Source> {
     sources
 }
 
-/// The source that a stanza's fields describe; none where it is switched off or for source packages only.
-fn source(fields: &[(String, String)]) -> Option<Source> {
+/// The source that a stanza's fields describe; `None` if it is disabled or for source packages only.
+fn source(fields: &[(String, String)]) -> Option<AptSource> {
     let field =
         |wanted: &str| fields.iter().find(|(name, _)| name == wanted).map_or("", |(_, value)| value.as_str());
     let list = |name| field(name).split_whitespace().map(str::to_owned).collect::<Vec<_>>();
@@ -143,7 +141,7 @@ fn source(fields: &[(String, String)]) -> Option<Source> {
         return None;
     }
     let signed_by = Some(field("signed-by").to_owned()).filter(|value| !value.is_empty());
-    Some(Source { uris, suites, components: list("components"), signed_by })
+    Some(AptSource { uris, suites, components: list("components"), signed_by })
 }
 
 /// Reads os-release(5): the system itself, or what it says it is like (Mint is like Ubuntu, Ubuntu like
@@ -164,7 +162,7 @@ fn value(os_release: &str, name: &str) -> Option<String> {
     })
 }
 
-/// The names by which a source may call the host's own suite.
+/// The names that a source may use for the host's own suite.
 fn suite_names(distribution: Distribution, os_release: &str) -> Vec<String> {
     let aliases: &[&str] = match distribution {
         Distribution::Debian => &["stable", "oldstable", "testing", "unstable", "sid"],
@@ -178,15 +176,15 @@ fn suite_names(distribution: Distribution, os_release: &str) -> Vec<String> {
 }
 
 /// Chooses the distribution's archives among all sources. Others use the same names of suites and components;
-/// a wrong choice would do no harm, for their signatures do not fit the distribution's keys.
-fn choose(distribution: Distribution, names: &[String], sources: &[Source]) -> Option<Mirrors> {
-    let named = |source: &Source, suffix: &str| {
+/// a wrong choice does no harm, because their signatures do not fit the distribution's keys.
+fn choose(distribution: Distribution, names: &[String], sources: &[AptSource]) -> Option<Mirrors> {
+    let named = |source: &AptSource, suffix: &str| {
         source
             .suites
             .iter()
             .any(|suite| suite.strip_suffix(suffix).is_some_and(|base| names.iter().any(|n| n == base)))
     };
-    let usable = |source: &&Source| {
+    let usable = |source: &&AptSource| {
         source.components.iter().any(|component| component == "main")
             && !source.uris.iter().any(|uri| uri.starts_with("cdrom:"))
     };
@@ -205,7 +203,7 @@ fn choose(distribution: Distribution, names: &[String], sources: &[Source]) -> O
         Distribution::Ubuntu => &UBUNTU_KEYRINGS,
     };
     let installed = || keyrings.iter().find(|path| Path::new(path).exists()).map(|path| (*path).to_owned());
-    let mirror = |source: &Source| {
+    let mirror = |source: &AptSource| {
         Some(Mirror { uris: source.uris.clone(), signed_by: source.signed_by.clone().or_else(installed)? })
     };
     let main = mirror(best(&[""])?)?;
@@ -218,8 +216,7 @@ fn choose(distribution: Distribution, names: &[String], sources: &[Source]) -> O
     Some(Mirrors { distribution, main, security })
 }
 
-/// The security archive beside a mirror's main one: `debian-security` beside `debian`, as Debian lays its
-/// mirrors out.
+/// The security archive beside a mirror's main one: `debian-security` beside `debian`, Debian's layout.
 fn security_beside(main: &Mirror) -> Option<Mirror> {
     let uris: Vec<String> = main.uris.iter().filter_map(|uri| beside(uri)).collect();
     (!uris.is_empty()).then(|| Mirror { uris, signed_by: main.signed_by.clone() })

@@ -16,11 +16,14 @@ fn debian(text: &str) -> Option<Mirrors> {
 #[test]
 fn stanzas_are_read_with_their_keys_and_without_what_is_switched_off() {
     let text = "\
-# a comment\nTypes: deb deb-src\nURIs: http://a.example/debian\n  http://b.example/debian\nSuites: bookworm bookworm-updates\n\
+# a comment\nTypes: deb deb-src\nURIs: http://a.example/debian\n  http://b.example/debian\n\
+Suites: bookworm bookworm-updates\n\
 # inside\nComponents: main contrib\nSigned-By: /usr/share/keyrings/debian-archive-keyring.gpg\n\n\
 Enabled: no\nTypes: deb\nURIs: http://off.example\nSuites: bookworm\nComponents: main\n\n\
 Types: deb-src\nURIs: http://src.example\nSuites: bookworm\nComponents: main\n\n\
-types: deb\nuris: http://c.example\nsuites: x/\nSigned-By:\n -----BEGIN PGP PUBLIC KEY BLOCK-----\n .\n mQINB\n -----END PGP PUBLIC KEY BLOCK-----\n";
+types: deb\nuris: http://c.example\nsuites: x/\n\
+Signed-By:\n -----BEGIN PGP PUBLIC KEY BLOCK-----\n .\n mQINB\n \
+-----END PGP PUBLIC KEY BLOCK-----\n";
     let sources = parse_deb822(text);
     assert_eq!(sources.len(), 2);
     assert_eq!(sources[0].uris, words("http://a.example/debian http://b.example/debian"));
@@ -29,7 +32,10 @@ types: deb\nuris: http://c.example\nsuites: x/\nSigned-By:\n -----BEGIN PGP PUBL
     assert_eq!(sources[0].signed_by.as_deref(), Some("/usr/share/keyrings/debian-archive-keyring.gpg"));
     assert_eq!(
         sources[1].signed_by.as_deref(),
-        Some("\n -----BEGIN PGP PUBLIC KEY BLOCK-----\n .\n mQINB\n -----END PGP PUBLIC KEY BLOCK-----")
+        Some(
+            "\n -----BEGIN PGP PUBLIC KEY BLOCK-----\n .\n mQINB\n \
+-----END PGP PUBLIC KEY BLOCK-----"
+        )
     );
 }
 
@@ -47,7 +53,7 @@ deb [ broken http://d.example x main\n";
     assert_eq!(sources.len(), 3);
     assert_eq!(
         sources[0],
-        Source {
+        AptSource {
             uris: words("http://a.example/debian"),
             suites: words("bookworm"),
             components: words("main contrib"),
@@ -179,13 +185,18 @@ fn word() -> impl Strategy<Value = String> {
 proptest! {
     #[test]
     fn one_source_reads_the_same_in_both_styles(
-        uri in word(), suite in word(), components in prop::collection::vec(word(), 0..4), key in prop::option::of(word())
+        uri in word(),
+        suite in word(),
+        components in prop::collection::vec(word(), 0..4),
+        key in prop::option::of(word()),
     ) {
         let options = key.as_ref().map_or_else(String::new, |key| format!("[arch=amd64 signed-by={key}] "));
         let line = format!("deb {options}{uri} {suite} {}", components.join(" "));
         let field = key.as_ref().map_or_else(String::new, |key| format!("Signed-By: {key}\n"));
-        let stanza = format!("Types: deb\nURIs: {uri}\nSuites: {suite}\nComponents: {}\n{field}", components.join(" "));
-        let wanted = Source { uris: vec![uri], suites: vec![suite], components, signed_by: key };
+        let components_field = components.join(" ");
+        let stanza =
+            format!("Types: deb\nURIs: {uri}\nSuites: {suite}\nComponents: {components_field}\n{field}");
+        let wanted = AptSource { uris: vec![uri], suites: vec![suite], components, signed_by: key };
         prop_assert_eq!(parse_lines(&line), vec![wanted.clone()]);
         prop_assert_eq!(parse_deb822(&stanza), vec![wanted]);
     }

@@ -1,37 +1,26 @@
-//! The system's programs that fetching needs, where they are, and how they are run.
+//! The host's programs that fetching needs, and how they are run.
 
 use super::KernelError;
-use std::env;
+use crate::host_tools::{self, Tool, find};
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
-/// Every program that fetching needs, with the Debian package that holds it.
-const TOOLS: [(&str, &str); 3] = [("apt-get", "apt"), ("dpkg-deb", "dpkg"), ("depmod", "kmod")];
+/// Every program that fetching needs.
+const TOOLS: [Tool; 3] = [("apt-get", "apt"), ("dpkg-deb", "dpkg"), ("depmod", "kmod")];
 
 /// The programs that fetching kernels needs and that are not installed, each with the package that holds it
 /// in Debian and Ubuntu.
 pub fn missing_tools() -> Vec<(&'static str, &'static str)> {
-    missing_of(&TOOLS)
+    host_tools::missing(&TOOLS)
 }
 
-fn missing_of(tools: &[(&'static str, &'static str)]) -> Vec<(&'static str, &'static str)> {
-    tools.iter().copied().filter(|(tool, _)| find(tool).is_none()).collect()
-}
-
-/// Refuses to begin where one of `tools` is missing, naming all that are.
+/// Refuses to begin if one of `tools` is missing, and names all that are.
 pub(super) fn require(tools: &[&str]) -> Result<(), KernelError> {
     let missing: Vec<_> = missing_tools().into_iter().filter(|(tool, _)| tools.contains(tool)).collect();
     if missing.is_empty() { Ok(()) } else { Err(KernelError::MissingTools(missing)) }
 }
 
-/// The program's file. Users' search paths often leave out the folders of depmod.
-fn find(tool: &str) -> Option<PathBuf> {
-    let path = env::var_os("PATH").unwrap_or_default();
-    let folders = env::split_paths(&path).chain(["/usr/sbin", "/sbin"].map(PathBuf::from));
-    folders.map(|folder| folder.join(tool)).find(|file| file.is_file())
-}
-
-/// A command that asks nothing and speaks English, whose words we read.
+/// A command that asks nothing and speaks English, which we parse.
 pub(super) fn command(tool: &str) -> Command {
     let mut command = Command::new(find(tool).unwrap_or_else(|| PathBuf::from(tool)));
     command.env("LC_ALL", "C").env("DEBIAN_FRONTEND", "noninteractive").stdin(Stdio::null());
@@ -69,11 +58,11 @@ mod tests {
     #[test]
     fn missing_programs_are_named_with_their_packages() {
         let tools = [("sh", "dash"), ("iopj-no-such-tool", "iopj-no-such-package")];
-        assert_eq!(missing_of(&tools), tools[1..]);
+        assert_eq!(host_tools::missing(&tools), tools[1..]);
         assert_eq!(
             KernelError::MissingTools(TOOLS.to_vec()).to_string(),
             "the lab's kernels need apt-get, dpkg-deb, depmod: install apt, dpkg, kmod; --kernel IMAGE \
-             --modules DIR needs kmod alone"
+             --modules DIR needs only kmod"
         );
     }
 

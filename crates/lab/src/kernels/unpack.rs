@@ -1,7 +1,7 @@
-//! A folder with a kernel ready to boot, made whole in a place of its own and only then put under its name.
+//! A folder with a kernel ready to boot: completed under another name, then renamed.
 //!
-//! `kernels/RELEASE/` holds `vmlinux` (or `bzImage`), `config` where the packages have one, and
-//! `lib/modules/RELEASE/`. Kernels of the user's own are in `kernels/own-RELEASE/`.
+//! `kernels/RELEASE/` holds `vmlinux` (or `bzImage`), `config` if the packages have one, and
+//! `lib/modules/RELEASE/`. The user's own kernels are in `kernels/own-RELEASE/`.
 
 use super::{Kernel, KernelError, modules, tools, vmlinux};
 use crate::cache::{Cache, remove};
@@ -28,8 +28,8 @@ pub(super) fn modules_folder(place: &Path, release: &str) -> PathBuf {
     place.join("lib/modules").join(release)
 }
 
-/// Makes `kernels/name` by `make` in an empty folder beside it, under the cache's lock. What an earlier
-/// process left half done goes first.
+/// Makes `kernels/name` with `make` in an empty folder beside it, under the cache's lock. What an earlier
+/// process left unfinished is removed first.
 pub(super) fn make_whole(
     cache: &Cache,
     name: &str,
@@ -45,7 +45,7 @@ pub(super) fn make_whole(
     let (partial, whole) = (kernels.join(format!("{PARTIAL}{name}")), kernels.join(name));
     fs::create_dir(&partial).map_err(KernelError::io("make", &partial))?;
     if let Err(error) = make(&partial) {
-        // The first error says more than one of cleaning up would; the next fetch cleans up too.
+        // The first error says more than one from cleaning up would; the next fetch cleans up too.
         let _ = remove(&partial);
         return Err(error);
     }
@@ -81,7 +81,7 @@ pub(super) fn from_packages(place: &Path, release: &str) -> Result<(), KernelErr
     modules::index(place, release)
 }
 
-/// Puts an image into `place`: a bzImage's ELF image, by which a guest starts at once, where it can be
+/// Puts an image into `place`: of a bzImage its ELF image, which a guest starts at once, if it can be
 /// unpacked.
 pub(super) fn place_image(place: &Path, path: &Path) -> Result<(), KernelError> {
     let image =

@@ -1,17 +1,15 @@
-//! Kernel images for x86: the boot protocol's header, the compressed payload in it, and what an ELF image
-//! says of itself (Documentation/arch/x86/boot.rst, elf(5)).
+//! Kernel images for x86: the boot protocol's header, its compressed payload, and what an ELF image says
+//! about itself (Documentation/arch/x86/boot.rst, elf(5)).
 
+use crate::elf::{self, LOAD, MAGIC, NOTE, ProgramHeader, number, release_after};
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
-/// More than any kernel's payload unpacks to: a broken one shall not fill the memory.
+/// More than any kernel's payload unpacks to: a broken one must not fill the memory.
 const LARGEST_BYTES: u64 = 1 << 30;
-const ELF_MAGIC: &[u8] = b"\x7fELF";
 const EM_X86_64: u64 = 62;
-const PT_LOAD: u64 = 1;
-const PT_NOTE: u64 = 4;
-/// The note that tells where a guest enters by PVH: name and type (include/xen/interface/elfnote.h).
+/// The note with the guest's PVH entry: name and type (include/xen/interface/elfnote.h).
 const PVH_NOTE: (&[u8], u64) = (b"Xen\0", 18);
 
 /// A kernel image as it was read.
@@ -32,17 +30,17 @@ pub(super) enum Kind {
     Vmlinux,
 }
 
-/// Reads an image and finds out what it is; the error is the reason why no guest could boot it.
+/// Reads an image and identifies it; the error is the reason why no guest could boot it.
 pub(super) fn read(path: &Path) -> Result<Image, String> {
     let mut file = File::open(path).map_err(|error| error.to_string())?;
     let mut bytes = Vec::new();
     file.by_ref().take(4096).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
-    let loaded_end = if bytes.starts_with(ELF_MAGIC) { loaded_end(&bytes)? } else { LARGEST_BYTES };
+    let loaded_end = if bytes.starts_with(MAGIC) { loaded_end(&bytes)? } else { LARGEST_BYTES };
     let rest = loaded_end.min(LARGEST_BYTES).saturating_sub(bytes.len() as u64);
     file.take(rest).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
     let (kind, release) = identify(&bytes)?;
     if kind == Kind::Vmlinux {
-        // The section table was not read: the header shall not point to it.
+        // The section table was not read: the header must not point to it.
         bytes[0x28..0x30].fill(0);
         bytes[0x3c..0x40].fill(0);
     }
@@ -50,8 +48,9 @@ pub(super) fn read(path: &Path) -> Result<Image, String> {
 }
 
 fn identify(bytes: &[u8]) -> Result<(Kind, String), String> {
-    if bytes.starts_with(ELF_MAGIC) {
-        let release = elf_release(bytes).ok_or("it is an ELF file without the words `Linux version`")?;
+    if bytes.starts_with(MAGIC) {
+        let release = release_after(bytes, b"Linux version ")
+            .ok_or("it is an ELF file without the words `Linux version`")?;
         if !has_pvh_entry(bytes) {
             return Err("it is a vmlinux without a PVH entry (CONFIG_PVH), name its bzImage".to_owned());
         }
@@ -63,30 +62,15 @@ fn identify(bytes: &[u8]) -> Result<(Kind, String), String> {
     }
     let release = number::<2>(bytes, 0x20e)
         .filter(|&offset| offset != 0)
-        .and_then(|offset| first_word(bytes.get(offset as usize + 0x200..)?))
-        .ok_or("its boot header tells no version")?;
+        .and_then(|offset| elf::release(bytes.get(offset as usize + 0x200..)?))
+        .ok_or("its boot header has no version")?;
     Ok((Kind::BzImage, release))
 }
 
-/// A little-endian number of `N` bytes.
-fn number<const N: usize>(bytes: &[u8], at: usize) -> Option<u64> {
-    let mut padded = [0; 8];
-    padded[..N].copy_from_slice(bytes.get(at..at.checked_add(N)?)?);
-    Some(u64::from_le_bytes(padded))
-}
-
-/// A release, up to a blank or a zero byte; `None` for what does not begin with a digit.
-pub(super) fn first_word(bytes: &[u8]) -> Option<String> {
-    let end = bytes.iter().take(200).position(|&byte| matches!(byte, b' ' | b'\0' | b'\n'))?;
-    let word = std::str::from_utf8(&bytes[..end]).ok()?;
-    (word.starts_with(|c: char| c.is_ascii_digit()) && word.chars().all(|c| c.is_ascii_graphic() && c != '/'))
-        .then(|| word.to_owned())
-}
-
-/// Unpacks the payload of a bzImage to the kernel's ELF image; `None` where its compression is not known
-/// here, or it has no PVH entry, and a guest must boot the bzImage.
+/// Unpacks the payload of a bzImage to the kernel's ELF image; `None` if its compression is unknown here or
+/// it has no PVH entry: then a guest must boot the bzImage.
 pub(super) fn unpack(bz_image: &[u8]) -> Option<Vec<u8>> {
-    // A header older than protocol 2.08 does not tell where the payload is.
+    // A header older than protocol 2.08 does not say where the payload is.
     if number::<2>(bz_image, 0x206)? < 0x208 {
         return None;
     }
@@ -97,7 +81,7 @@ pub(super) fn unpack(bz_image: &[u8]) -> Option<Vec<u8>> {
     let start = (setup_sectors + 1) * 512 + number::<4>(bz_image, 0x248)? as usize;
     let payload = bz_image.get(start..start.checked_add(number::<4>(bz_image, 0x24c)? as usize)?)?;
     let elf = decompress(payload).ok()?;
-    (elf.starts_with(ELF_MAGIC) && has_pvh_entry(&elf)).then_some(elf)
+    (elf.starts_with(MAGIC) && has_pvh_entry(&elf)).then_some(elf)
 }
 
 /// Unpacks one stream of xz, zstd, gzip or lz4 (the kernel's legacy frames) and ignores what follows it: the
@@ -114,17 +98,13 @@ pub(super) fn decompress(packed: &[u8]) -> io::Result<Vec<u8>> {
         [0x1f, 0x8b, ..] => collect(&mut flate2::read::GzDecoder::new(packed))?,
         [0x02, 0x21, 0x4c, 0x18, blocks @ ..] => return decompress_lz4(blocks),
         _ => {
-            return Err(io::Error::new(
-                io::ErrorKind::InvalidData,
-                "it is packed in no way that is known here",
-            ));
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "its compression is not known here"));
         }
     }
     Ok(unpacked)
 }
 
-/// Blocks of at most 8 MiB, each behind its packed size; what does not hold a block any more is what follows
-/// the stream.
+/// Blocks of at most 8 MiB, each after its packed size; what holds no whole block is what follows the stream.
 fn decompress_lz4(mut blocks: &[u8]) -> io::Result<Vec<u8>> {
     const BLOCK_BYTES: usize = 8 << 20;
     let mut unpacked = Vec::new();
@@ -142,44 +122,38 @@ fn decompress_lz4(mut blocks: &[u8]) -> io::Result<Vec<u8>> {
     Ok(unpacked)
 }
 
-/// One entry of an ELF file's program header table: type, file offset, size in the file.
-fn program_headers(elf: &[u8]) -> impl Iterator<Item = (u64, u64, u64)> {
-    let table = number::<8>(elf, 0x20).unwrap_or(0);
-    let (entry_bytes, entries) = (number::<2>(elf, 0x36).unwrap_or(0), number::<2>(elf, 0x38).unwrap_or(0));
+fn program_headers(elf: &[u8]) -> impl Iterator<Item = ProgramHeader> {
+    let (table, entry_bytes, entries) = elf::table(elf).unwrap_or_default();
     (0..entries).map_while(move |index| {
-        let at = usize::try_from(table.checked_add(index * entry_bytes)?).ok()?;
-        Some((
-            number::<4>(elf, at)?,
-            number::<8>(elf, at.checked_add(8)?)?,
-            number::<8>(elf, at.checked_add(0x20)?)?,
-        ))
+        elf::program_header(elf, usize::try_from(table.checked_add(index * entry_bytes)?).ok()?)
     })
 }
 
-/// Where the part of an ELF file ends that is loaded.
+/// Where the loaded part of an ELF file ends.
 fn loaded_end(beginning: &[u8]) -> Result<u64, String> {
     if number::<1>(beginning, 4) != Some(2) || number::<2>(beginning, 0x12) != Some(EM_X86_64) {
         return Err("it is an ELF file for another processor".to_owned());
     }
-    let needed = program_headers(beginning).filter(|(kind, ..)| matches!(*kind, PT_LOAD | PT_NOTE));
-    needed
-        .map(|(_, offset, bytes)| offset.saturating_add(bytes))
+    program_headers(beginning)
+        .filter(|header| matches!(header.kind, LOAD | NOTE))
+        .map(|header| header.offset.saturating_add(header.bytes))
         .max()
-        .ok_or_else(|| "it is an ELF file of which nothing is loaded".to_owned())
+        .ok_or_else(|| "it is an ELF file without anything to load".to_owned())
 }
 
-fn elf_release(elf: &[u8]) -> Option<String> {
-    let words = b"Linux version ";
-    memchr::memmem::find_iter(elf, words).find_map(|at| first_word(&elf[at + words.len()..]))
-}
-
-/// True where one of the notes tells a PVH entry, by which QEMU starts an ELF image.
+/// True if one of the notes has a PVH entry, where QEMU starts an ELF image.
 fn has_pvh_entry(elf: &[u8]) -> bool {
-    program_headers(elf).filter(|(kind, ..)| *kind == PT_NOTE).any(|(_, offset, bytes)| {
-        let (Ok(begin), Ok(length)) = (usize::try_from(offset), usize::try_from(bytes)) else { return false };
-        let Some(notes) = begin.checked_add(length).and_then(|end| elf.get(begin..end)) else { return false };
-        notes_of(notes).any(|note| note == PVH_NOTE)
-    })
+    program_headers(elf).filter(|header| header.kind == NOTE).any(
+        |ProgramHeader { offset, bytes, .. }| {
+            let (Ok(begin), Ok(length)) = (usize::try_from(offset), usize::try_from(bytes)) else {
+                return false;
+            };
+            let Some(notes) = begin.checked_add(length).and_then(|end| elf.get(begin..end)) else {
+                return false;
+            };
+            notes_of(notes).any(|note| note == PVH_NOTE)
+        },
+    )
 }
 
 /// The names and types of the notes in a segment; name and content are each padded to four bytes.

@@ -24,8 +24,7 @@ fn elf(machine: u8, note: &[u8], loaded: &str) -> Vec<u8> {
     file[0x36] = 0x38;
     file[0x38] = 2;
     let notes_at = 0x40 + 2 * 0x38;
-    for (kind, at, bytes) in [(PT_NOTE, notes_at, note.len()), (PT_LOAD, notes_at + note.len(), loaded.len())]
-    {
+    for (kind, at, bytes) in [(NOTE, notes_at, note.len()), (LOAD, notes_at + note.len(), loaded.len())] {
         let mut header = [0; 0x38];
         header[..4].copy_from_slice(&(kind as u32).to_le_bytes());
         header[8..16].copy_from_slice(&(at as u64).to_le_bytes());
@@ -160,7 +159,10 @@ proptest! {
     // Each case sets up four encoders.
     #![proptest_config(ProptestConfig::with_cases(30))]
     #[test]
-    fn whatever_is_packed_comes_back(plain in prop::collection::vec(any::<u8>(), 1..3000), tail in prop::collection::vec(any::<u8>(), 0..3)) {
+    fn whatever_is_packed_comes_back(
+        plain in prop::collection::vec(any::<u8>(), 1..3000),
+        tail in prop::collection::vec(any::<u8>(), 0..3),
+    ) {
         for packed in [xz(&plain), zstd_packed(&plain), gzip(&plain), lz4(&plain)] {
             prop_assert_eq!(&decompress(&[packed, tail.clone()].concat()).unwrap(), &plain);
         }

@@ -8,15 +8,15 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 /// The columns that the plugin counts.
 const KINDS: [CostKind; 4] = [CostKind::Calls, CostKind::Instructions, CostKind::Loads, CostKind::Stores];
 
-/// A profile for each trial, by its place in the plan.
+/// A profile per trial, by its position in the plan.
 ///
 /// Counts are of the trial's whole window, over all vCPUs. A trial whose jobs did not overlap leaves several
-/// windows; they are added up. Functions of one name and module are one entry, and so are the parts that the
-/// compiler made of a function. `calls` are the executions of its first instruction; those of a part count
-/// only if the table has no body of that function. What no symbol covers is one entry with an empty name.
+/// windows, which are added up. Functions of one name and module are one entry, with the parts that the
+/// compiler split off. `calls` are the executions of its first instruction; those of a part count only if the
+/// table has no body of that function. Everything that no symbol covers is one entry with an empty name.
 ///
-/// `directory` tells the source directory of a function by its name and module; where an address has several
-/// names, it is asked for each until it knows one. `debug_info` goes before it.
+/// `directory` gives the source directory of a function by its name and module; if an address has several
+/// names, it is asked for each until it knows one. `debug_info` is asked first.
 pub fn profiles(
     windows: &[Window],
     symbols: &Symbols,
@@ -53,7 +53,7 @@ pub fn profiles(
     places.into_iter().map(|(place, functions)| (place, profile(functions))).collect()
 }
 
-/// What is added up in one entry: in the kernel or not, function, module.
+/// What identifies an entry: in the kernel or not, function, module.
 type Key<'a> = (bool, &'a str, Option<&'a str>);
 
 fn key<'a>(record: &Record, symbol: Option<&'a Symbol>) -> Key<'a> {
@@ -74,7 +74,7 @@ fn empty(record: &Record, symbol: Option<&Symbol>) -> FunctionCost {
     }
 }
 
-/// The functions, with their modules, that have a body beside their parts.
+/// The functions, with their modules, that have a body besides their parts.
 fn bodies(symbols: &Symbols) -> HashSet<(&str, Option<&str>)> {
     let bodies = symbols.iter().filter(|symbol| !symbol.is_part);
     bodies.map(|symbol| (symbol.function.as_str(), symbol.module.as_deref())).collect()

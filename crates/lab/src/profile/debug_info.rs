@@ -17,8 +17,8 @@ pub struct DebugInfo {
 const LANDMARK: (&str, &str) = ("start_kernel", "init/main.c");
 
 impl DebugInfo {
-    /// Reads the debug information of the kernel that the symbols are of. Where its sources lay when it was
-    /// built is found from the file of `start_kernel`, which also shows whether it is the same kernel.
+    /// Reads the debug information of the kernel that has these symbols. Where its sources were when it was
+    /// built follows from the file of `start_kernel`, which also shows whether it is the same kernel.
     pub fn open(vmlinux: &Path, symbols: &Symbols) -> Result<DebugInfo, ProfileError> {
         let unfit = |reason: String| ProfileError::DebugInfo { path: vmlinux.into(), reason };
         let loader = Loader::new(vmlinux).map_err(|error| unfit(error.to_string()))?;
@@ -34,8 +34,8 @@ impl DebugInfo {
         Ok(DebugInfo { tree: tree.ok_or_else(other)?, loader })
     }
 
-    /// The directory of the source file that the function at an address is written in, within the kernel's
-    /// sources and with a slash at its end, such as `block/`.
+    /// The directory of the source file of the function at an address, relative to the kernel's sources and
+    /// with a slash at its end, such as `block/`.
     pub fn directory(&self, address: u64) -> Option<String> {
         let file = source_file(&self.loader, address)?;
         let folder = file.strip_prefix(&self.tree).ok()?.parent()?;
@@ -49,7 +49,7 @@ impl fmt::Debug for DebugInfo {
     }
 }
 
-/// The file of the line that the instruction at an address is of; without `.` and `..`.
+/// The source file of the instruction at an address, without `.` and `..`.
 fn source_file(loader: &Loader, address: u64) -> Option<PathBuf> {
     let location = loader.find_location(address).ok()??;
     let mut path = PathBuf::new();

@@ -8,11 +8,8 @@ use std::path::PathBuf;
 /// Why a run was not profiled.
 #[derive(Debug, thiserror::Error)]
 pub enum ProfileError {
-    /// `iopj` was built for a machine that the plugin does not run on.
-    #[error(
-        "the exact profiler is built into iopj for x86-64 Linux only: profile on such a machine, or run \
-         without it"
-    )]
+    /// `iopj` was built for a machine on which the plugin does not run.
+    #[error("the exact profiler exists only on x86-64 Linux: profile on such a machine, or run without it")]
     Host,
     /// The program could not be started.
     #[error("`{qemu}` does not start ({source}): install QEMU for x86 (Debian and Ubuntu: qemu-system-x86)")]
@@ -51,10 +48,10 @@ pub enum ProfileError {
         /// What is wrong with it.
         source: WindowError,
     },
-    /// The guest's symbols say nothing.
+    /// The guest's symbols are of no use.
     #[error(transparent)]
     Symbols(#[from] SymbolsError),
-    /// The file given as `--vmlinux` is no kernel with debug information.
+    /// The file given as `--vmlinux` is not a kernel with debug information.
     #[error("`{path}` gives no source files ({reason}): name the vmlinux of the kernel's debug package")]
     DebugInfo {
         /// The file.

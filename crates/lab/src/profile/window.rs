@@ -6,8 +6,8 @@ pub enum WindowError {
     /// It does not begin with the plugin's mark.
     #[error("it begins with other bytes")]
     Foreign,
-    /// Its length is not the one that its head tells.
-    #[error("it is cut short, or longer than its head says")]
+    /// Its length is not what its header says.
+    #[error("it is cut short, or longer than its header says")]
     Length,
 }
 
@@ -18,7 +18,7 @@ pub struct Record {
     pub address: u64,
     /// Executions; of a repeated string instruction its iterations.
     pub executed: u64,
-    /// Loads from memory: accesses of up to 8 bytes, or what the emulator does as one.
+    /// Loads from memory: accesses of up to 8 bytes, or what the emulator does in one access.
     pub loads: u64,
     /// Stores to memory, likewise.
     pub stores: u64,
@@ -27,13 +27,13 @@ pub struct Record {
 /// The counts of one window.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Window {
-    /// The place of its trial in the plan.
+    /// The position of its trial in the plan.
     pub place: u32,
     /// Instructions executed by each vCPU.
     pub vcpus: Vec<u64>,
     /// Instructions at addresses that the plugin's table had no room for.
     pub no_room: u64,
-    /// A record an address, user space first.
+    /// One record per address, user space first.
     pub records: Vec<Record>,
 }
 
@@ -92,7 +92,9 @@ mod tests {
     prop_compose! {
         fn any_window()(place: u32, vcpus in prop::collection::vec(any::<u64>(), 0..5), no_room: u64,
                         records in prop::collection::vec(any::<[u64; 4]>(), 0..20)) -> Window {
-            let records = records.into_iter().map(|[address, executed, loads, stores]| Record { address, executed, loads, stores });
+            let record =
+                |[address, executed, loads, stores]: [u64; 4]| Record { address, executed, loads, stores };
+            let records = records.into_iter().map(record);
             Window { place, vcpus, no_room, records: records.collect() }
         }
     }
@@ -115,7 +117,10 @@ mod tests {
         }
 
         #[test]
-        fn no_bytes_make_it_panic(head in prop::bool::ANY, bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        fn no_bytes_make_it_panic(
+            head in prop::bool::ANY,
+            bytes in prop::collection::vec(any::<u8>(), 0..200),
+        ) {
             let bytes = if head { [MAGIC.as_slice(), &bytes].concat() } else { bytes };
             let _ = Window::parse(&bytes);
         }

@@ -1,46 +1,40 @@
-//! What a guest is made of and what it runs, for a device and its studies.
+//! What a guest is made of and what it runs, by its device and its studies.
 
-use super::mishap::listener;
-use super::{Device, Guest, GuestStudy, MishapKind, status_file, store_file, study_file};
+use super::fault::relay;
+use super::{Device, FaultKind, Guest, GuestStudy, status_file, store_file, study_file};
 use crate::cache::Cache;
 use crate::error::LabError;
 use crate::image::{GuestFile, GuestSpec, ImageError, ModuleWish, Program, built_in_options, has_module};
-use crate::profile::Plugin;
-use crate::vm::{self, Accelerator, Backend, Drive, Kvm, MachineSpec, Nvme, RunFolder};
+use crate::profile::Profiler;
+use crate::vm::{self, Accelerator, Kvm, MachineSpec, RunFolder};
 
-/// Pairs of I/O queues of the emulated controller: enough for a guest of eight processors.
-const MAX_IOQPAIRS: u32 = 24;
-/// Bytes of an emulated drive. It stores nothing.
-const DRIVE_BYTES: u64 = 8 << 30;
-/// What the virtio drive takes for a request.
-const VIRTIO_LATENCY_NS: u64 = 100_000;
-/// Holds the unpacked programs, of which a debug build is large, and the store.
+/// Room for the unpacked programs, of which a debug build is large, and the store.
 const MEMORY_MIB: u32 = 2048;
 /// Memory in huge pages of 2 MiB for SPDK, which takes 512 MiB, and the buffers of its jobs.
 const SPDK_MIB: u32 = 1024;
 
-/// Holds, for as long as the guest runs, what the kernel would else patch into its code and out of it for the
-/// counters of each trial. Under QEMU 7.2's translator four runs of four on two idle processors met a stale
-/// breakpoint there. What is held costs some instructions at each switch of threads, which is nothing where
+/// Keeps counters open for as long as the guest runs: else the kernel patches them into its code and out of
+/// it at each trial. Under QEMU 7.2's translator four runs of four on two idle processors hit a stale
+/// breakpoint there. Open counters cost some instructions at each context switch, which does not matter if
 /// neither times (KVM) nor instructions are measured. A kernel without the counters patches nothing.
 pub const HOLD_COUNTERS: &str = "\
     iopj lab hold-counters >/run/held 2>&1 &\nwhile [ ! -s /run/held ] && kill -0 $!; do sleep 0.1; done\n";
 
 impl Guest<'_> {
-    /// The machine: KVM where it works and nothing is to be counted, QEMU's translator elsewhere.
-    /// With an IOMMU where a drive shall be taken from its driver.
+    /// The machine: KVM if it works and nothing is to be counted, else QEMU's translator; with an IOMMU if a
+    /// drive is to be taken from its driver.
     pub(super) fn machine(
         &self,
         cache: &Cache,
         folder: &RunFolder,
-        counter: Option<&Plugin>,
+        profiler: Option<&Profiler>,
         studies: &[GuestStudy<'_>],
     ) -> Result<MachineSpec, LabError> {
         let bypass = studies.iter().any(|study| study.bypass);
         let spdk = studies.iter().any(|study| study.spdk);
-        let accelerator = match counter {
+        let accelerator = match profiler {
             None if vm::kvm(cache.folder(), &self.kernel.image)? == Kvm::Works => Accelerator::Kvm,
-            _ => Accelerator::Tcg { icount: self.repeats(), plugin: counter.map(load) },
+            _ => Accelerator::Tcg { icount: self.repeats(), plugin: profiler.map(Profiler::plugin) },
         };
         // A clock read is an instruction, as on most machines, and no access to an emulated timer.
         let mut kernel_arguments = vec!["tsc=reliable".to_owned()];
@@ -51,14 +45,14 @@ impl Guest<'_> {
             accelerator,
             vcpus: self.vcpus,
             memory_mib: MEMORY_MIB + if spdk { SPDK_MIB } else { 0 },
-            drives: self.drives(),
+            drives: self.device.drive(self.vcpus, self.fault_kind()).into_iter().collect(),
             kernel_arguments,
             iommu: bypass,
             time_limit: self.time_limit,
         })
     }
 
-    /// What is in its root: what any study needs, each thing once.
+    /// The guest's root: what the studies need, each thing once.
     pub(super) fn guest(
         &self,
         studies: &[GuestStudy<'_>],
@@ -82,37 +76,22 @@ impl Guest<'_> {
         })
     }
 
-    /// Whether the guest's clock is bound to its instructions. Not with drives of QEMU: these answer on the
+    /// Whether the guest's clock is bound to its instructions. Not with QEMU's drives: these answer on the
     /// host's clock.
     fn repeats(&self) -> bool {
         self.exact && self.vcpus == 1 && self.device == Device::NullBlk
     }
 
-    fn mishap_kind(&self) -> Option<MishapKind> {
-        self.mishap.as_ref().map(|mishap| mishap.kind)
+    fn fault_kind(&self) -> Option<FaultKind> {
+        self.fault.as_ref().map(|fault| fault.kind)
     }
 
-    fn drives(&self) -> Vec<Drive> {
-        let backend = |latency_ns| match self.mishap_kind() {
-            Some(MishapKind::ReadErrors) => Backend::Failable { size_bytes: DRIVE_BYTES },
-            _ => Backend::Null { size_bytes: DRIVE_BYTES, latency_ns },
-        };
-        match self.device {
-            Device::Nvme => vec![Drive::Nvme(Nvme::new(MAX_IOQPAIRS, backend(0)))],
-            Device::Virtio => {
-                let backend = backend(VIRTIO_LATENCY_NS);
-                vec![Drive::VirtioBlk { queues: self.vcpus + 1, host_poll_ns: 0, backend }]
-            }
-            Device::NullBlk => Vec::new(),
-        }
-    }
-
-    /// The drive's modules, and VFIO's where it shall be taken from its driver.
+    /// The drive's modules, and VFIO's if it is to be taken from its driver.
     pub(super) fn modules(&self, bypass: bool) -> Result<Vec<ModuleWish>, ImageError> {
-        let mut wishes = self.drive_modules();
+        let mut wishes = self.device.modules(self.vcpus, self.fault_kind());
         if bypass {
             wishes.push(ModuleWish::plain("vfio-pci"));
-            // A kernel may have iommufd in its place (CONFIG_VFIO_CONTAINER), which vfio then brings along.
+            // A kernel may have iommufd instead (CONFIG_VFIO_CONTAINER), which vfio then loads.
             let has = |name| has_module(&self.kernel.modules, name);
             if has("vfio_iommu_type1")? || !has("iommufd")? {
                 wishes.push(ModuleWish::plain("vfio_iommu_type1"));
@@ -121,37 +100,8 @@ impl Guest<'_> {
         Ok(wishes)
     }
 
-    fn drive_modules(&self) -> Vec<ModuleWish> {
-        let with =
-            |name: &str, options: &[String]| ModuleWish { name: name.to_owned(), options: options.to_vec() };
-        let polls = format!("poll_queues={}", self.vcpus);
-        match self.device {
-            Device::Nvme => {
-                // The kernel gives a command 30 s, and after a reset another try, five times.
-                let impatient = ["io_timeout=3", "admin_timeout=3", "max_retries=0"].map(str::to_owned);
-                let silence = self.mishap_kind() == Some(MishapKind::Silence);
-                vec![with("nvme_core", if silence { &impatient } else { &[] }), with("nvme", &[polls])]
-            }
-            Device::Virtio => vec![with("virtio_blk", &["poll_queues=1".to_owned()])],
-            Device::NullBlk => {
-                let queues = format!("submit_queues={}", self.vcpus);
-                vec![with("null_blk", &["queue_mode=2".to_owned(), "gb=8".to_owned(), queues, polls])]
-            }
-        }
-    }
-
-    /// The drive's node in the guest.
-    fn node(&self, passthrough: bool) -> &'static str {
-        match (self.device, passthrough) {
-            (Device::Nvme, false) => "/dev/nvme0n1",
-            (Device::Nvme, true) => "/dev/ng0n1",
-            (Device::Virtio, _) => "/dev/vda",
-            (Device::NullBlk, _) => "/dev/nullb0",
-        }
-    }
-
-    /// What the guest does: each study after the other, whatever came of those before, with its store and its
-    /// status in the folder that is handed out.
+    /// What the guest does: one study after the other, whatever came of those before; each leaves its store
+    /// and its status in the folder that is handed out.
     pub(super) fn script(&self, studies: &[GuestStudy<'_>], accelerator: &Accelerator) -> String {
         let symbols = if self.exact { "cat /proc/kallsyms >/out/kallsyms || exit 98\n" } else { "" };
         // DPDK keeps its files under /var/run.
@@ -182,33 +132,27 @@ impl Guest<'_> {
         script
     }
 
-    /// The run of a study. Behind a pipe it tells its progress in lines.
+    /// The run of a study. Into a pipe it prints its progress in lines.
     fn run_of(&self, number: usize, study: &GuestStudy<'_>) -> String {
-        let node = self.node(study.passthrough);
+        let node = self.device.node(study.passthrough);
         let destroy = if study.writes { format!(" --destroy-data {node}") } else { String::new() };
         let take = if study.bypass { " --take-device ${drive##*/}" } else { "" };
         let exec = if study.allow_exec { " --allow-exec" } else { "" };
-        let listener = self.mishap.as_ref().map_or_else(|| "cat".to_owned(), listener);
+        let relay = self.fault.as_ref().map_or_else(|| "cat".to_owned(), relay);
         let (file, store) = (study_file(number), store_file(number));
-        // What a run before it left behind, had it been killed: without its driver a drive has no node.
+        // In case a run before it was killed: without its driver a drive has no node.
         let restore = if number > 1 { "iopj restore >/dev/null 2>&1\n" } else { "" };
         format!(
             "{restore}tries=600\nuntil [ -e {node} ]; do\n\ttries=$((tries - 1))\n\t[ $tries -gt 0 ] || {{ \
              echo 'lab: the drive {node} did not appear'; exit 97; }}\n\tsleep 0.1\ndone\ndrive=$(readlink \
              -f /sys/class/nvme/nvme0/device)\nrm -f status\n{{\n\tiopj run /{file} --target \
              {node}{destroy}{take}{exec} --store {store} 2>&1 >/dev/null\n\techo $? >status\n}} | \
-             {listener}\n[ ! -e {store} ] || cp {store}* /out/ || {{\n\techo 'lab: the guest has no memory \
+             {relay}\n[ ! -e {store} ] || cp {store}* /out/ || {{\n\techo 'lab: the guest has no memory \
              left for the store of `{name}`'\n\trm -f {store}* /out/{store}*\n\texit 99\n}}\nrm -f \
              {store}*\nstatus=$(cat status)\nexit ${{status:-94}}\n",
             name = study.name
         )
     }
-}
-
-/// QEMU's argument for the profiler.
-fn load(plugin: &Plugin) -> vm::Plugin {
-    let out = plugin.out().to_string_lossy().into_owned();
-    vm::Plugin { path: plugin.library().to_owned(), arguments: vec![("out".to_owned(), out)] }
 }
 
 #[cfg(test)]
@@ -232,7 +176,7 @@ mod tests {
             exact: false,
             vmlinux: None,
             time_limit: Duration::from_secs(1),
-            mishap: None,
+            fault: None,
         };
         let plugin = vm::Plugin { path: "window.so".into(), arguments: Vec::new() };
         let held = |accelerator| guest.script(&[], &accelerator).contains("hold-counters");

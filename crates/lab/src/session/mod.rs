@@ -1,13 +1,14 @@
 //! Studies in a guest: what the guest is made of, what it runs, and what comes out of it.
 
+mod device;
+mod fault;
 mod guest;
-mod mishap;
 
 use crate::cache::Cache;
 use crate::error::LabError;
 use crate::image::{self, GuestSpec, Program};
 use crate::kernels::Kernel;
-use crate::profile::{self, DebugInfo, Plugin};
+use crate::profile::{self, DebugInfo, Profiler};
 use crate::vm::{self, Accelerator, MachineSpec, RunFolder, VmError};
 use iopj_probe::Symbols;
 use iopj_store::Store;
@@ -17,32 +18,11 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+pub use device::Device;
+pub use fault::{Fault, FaultKind};
 pub use guest::HOLD_COUNTERS;
-pub use mishap::{Mishap, MishapKind};
 
-/// The drive that a guest has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Device {
-    /// An emulated NVMe drive with a poll queue for each processor; it answers at once.
-    Nvme,
-    /// A virtio-blk drive with a poll queue that answers after 100 us, on a thread of its own.
-    Virtio,
-    /// The kernel's null_blk with poll queues: no drive at all, the block layer alone.
-    NullBlk,
-}
-
-impl Device {
-    /// The device's word, as `--device` takes it.
-    fn as_str(self) -> &'static str {
-        match self {
-            Device::Nvme => "nvme",
-            Device::Virtio => "virtio",
-            Device::NullBlk => "null_blk",
-        }
-    }
-}
-
-/// A guest to be.
+/// A guest as it is to be.
 #[derive(Clone, Debug)]
 pub struct Guest<'a> {
     /// The kernel.
@@ -51,16 +31,16 @@ pub struct Guest<'a> {
     pub device: Device,
     /// Virtual processors.
     pub vcpus: u32,
-    /// Count every instruction, load and store. With one processor and null_blk the guest's clock advances by
-    /// its instructions, so that the run repeats.
+    /// Count every instruction, load and store. With one processor and null_blk the guest's clock advances with
+    /// its instructions, so the run is repeatable.
     pub exact: bool,
-    /// A vmlinux with debug information, which tells the source directory of each function better than the
+    /// A vmlinux with debug information, which knows the source directory of each function better than the
     /// table.
     pub vmlinux: Option<&'a Path>,
     /// The guest is ended after this time.
     pub time_limit: Duration,
-    /// What befalls its drive.
-    pub mishap: Option<Mishap>,
+    /// A fault of its drive.
+    pub fault: Option<Fault>,
 }
 
 /// A study for a guest.
@@ -68,7 +48,7 @@ pub struct Guest<'a> {
 pub struct GuestStudy<'a> {
     /// Its name.
     pub name: String,
-    /// Where its store comes to lie.
+    /// Where its store goes.
     pub store: PathBuf,
     /// The study file's text.
     pub text: &'a str,
@@ -78,10 +58,10 @@ pub struct GuestStudy<'a> {
     pub allow_exec: bool,
     /// Its target is the drive's passthrough node.
     pub passthrough: bool,
-    /// Paths of it bypass the kernel, so that the drive is to be taken from its driver: the guest has an
+    /// It has paths that bypass the kernel, so the drive is to be taken from its driver: the guest gets an
     /// IOMMU and VFIO.
     pub bypass: bool,
-    /// SPDK does it, which needs huge pages.
+    /// SPDK does its I/O, which needs huge pages.
     pub spdk: bool,
     /// It writes to the drive.
     pub writes: bool,
@@ -89,16 +69,16 @@ pub struct GuestStudy<'a> {
 
 /// What came of the studies in a guest.
 #[derive(Debug)]
-pub struct Done {
-    /// Of each study, in their order.
+pub struct GuestDone {
+    /// What came of each study, in their order.
     pub studies: Vec<Result<StudyDone, LabError>>,
-    /// From QEMU's start to the guest's.
+    /// From QEMU's start to that of the guest's script.
     pub boot: Duration,
     /// From QEMU's start to its end.
     pub total: Duration,
 }
 
-/// What came of a study that has left a store.
+/// What came of a study that left a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StudyDone {
     /// The exit status of `iopj run` in the guest.
@@ -107,35 +87,35 @@ pub struct StudyDone {
     pub counted: usize,
 }
 
-/// How often a study is begun whose guest trips over its own patched code ([`VmError::StaleCode`]).
-const BEGUN: u32 = 4;
-/// The kernel's last words, which are no news.
+/// How often studies are begun if their guest fails by [`VmError::StaleCode`].
+const ATTEMPTS: u32 = 4;
+/// The kernel's last words, which are not shown.
 const POWER_DOWN: &str = "reboot: Power down";
-/// What is said before the studies begin again.
+/// What is printed before the studies begin again.
 const AGAIN: &str = "lab: QEMU's translator ran code that the guest's kernel had patched (`Oops: int3`): \
-                     what the guest runs begins again";
+                     the studies start again";
 
 /// A study's file in the guest.
 fn study_file(number: usize) -> String {
     format!("lab/study-{number}.toml")
 }
 
-/// A study's store in the guest, and in what it hands out.
+/// A study's store in the guest, and in its output.
 fn store_file(number: usize) -> String {
     format!("study-{number}.iopj")
 }
 
-/// The file that tells the status of a study's run.
+/// The file with the status of a study's run.
 fn status_file(number: usize) -> String {
     format!("status-{number}")
 }
 
-/// Whether these studies can run in one boot, each as it would by itself, and their stores have free places.
+/// Whether these studies can run in one boot, each as it would by itself, and no file is in their stores' way.
 ///
 /// # Errors
 /// [`LabError`], with the study or the store that is in the way.
 pub fn check(studies: &[GuestStudy<'_>], exact: bool) -> Result<(), LabError> {
-    // Windows of the profiler tell their trial's place, and no study.
+    // The profiler's windows say their trial's position, but not its study.
     if exact && studies.len() > 1 {
         return Err(LabError::ExactOfSeveral);
     }
@@ -151,7 +131,7 @@ pub fn check(studies: &[GuestStudy<'_>], exact: bool) -> Result<(), LabError> {
     one_guest(studies, |study| study.spdk, "huge pages in the guest, for SPDK")
 }
 
-/// Refuses a study that needs what another would have to be measured with.
+/// Refuses a study with a need that would change how another is measured.
 fn one_guest(
     studies: &[GuestStudy<'_>],
     needs: impl Fn(&GuestStudy<'_>) -> bool,
@@ -167,21 +147,21 @@ fn one_guest(
 }
 
 impl Guest<'_> {
-    /// Runs studies in the guest, one after the other, and puts each store at its place. `line` is told what
-    /// the guest prints. A guest that ends by [`VmError::StaleCode`] is made anew and begins the first study
-    /// again, four times in all: that is QEMU's doing, not the studies'.
+    /// Runs studies in the guest, one after the other, and puts each store in its place. `line` gets what the
+    /// guest prints. A guest that ends by [`VmError::StaleCode`] is made again and begins with the first study,
+    /// up to four times in all: that is QEMU's fault, not the studies'.
     ///
     /// # Errors
-    /// [`LabError`]: the studies cannot run in one boot, or the guest did not start or end well; then there is no store. No process is
-    /// left.
+    /// [`LabError`]: the studies cannot run in one boot, or the guest did not start or end well; then there is
+    /// no store. No process is left.
     pub fn run(
         &self,
         cache: &Cache,
         studies: &[GuestStudy<'_>],
         stop: &AtomicBool,
         line: &mut dyn FnMut(&str),
-    ) -> Result<Done, LabError> {
-        for _ in 1..BEGUN {
+    ) -> Result<GuestDone, LabError> {
+        for _ in 1..ATTEMPTS {
             match self.once(cache, studies, stop, line) {
                 Err(LabError::Vm(VmError::StaleCode { .. })) => line(AGAIN),
                 done => return done,
@@ -197,44 +177,44 @@ impl Guest<'_> {
         studies: &[GuestStudy<'_>],
         stop: &AtomicBool,
         line: &mut dyn FnMut(&str),
-    ) -> Result<Done, LabError> {
+    ) -> Result<GuestDone, LabError> {
         check(studies, self.exact)?;
         let folder = RunFolder::create(cache.folder())?;
-        let counter = if self.exact { Some(Plugin::install(folder.path())?) } else { None };
-        let machine = self.machine(cache, &folder, counter.as_ref(), studies)?;
+        let profiler = self.exact.then(|| Profiler::install(folder.path())).transpose()?;
+        let machine = self.machine(cache, &folder, profiler.as_ref(), studies)?;
         let guest = self.guest(studies, &machine.accelerator)?;
         image::build(&guest, &self.kernel.modules, &self.kernel.release, &machine.initramfs)?;
         let out = folder.path().join("out");
         fs::create_dir(&out).map_err(LabError::at(&out))?;
-        let mut mishap = self.mishap.clone();
+        let mut fault = self.fault.clone();
         let ended = vm::run(&machine, &folder, &out, stop, &mut |text| {
             if !text.contains(POWER_DOWN) {
                 line(text);
             }
-            mishap::befall(&mut mishap, text, &folder);
+            fault::inject(&mut fault, text, &folder);
         })?;
         let bring = |(number, study): (usize, &GuestStudy<'_>)| {
-            let told = fs::read_to_string(out.join(status_file(number))).ok();
-            let status = told.and_then(|status| status.trim().parse().ok()).unwrap_or(ended.status);
+            let status = fs::read_to_string(out.join(status_file(number))).ok();
+            let status = status.and_then(|status| status.trim().parse().ok()).unwrap_or(ended.status);
             let made = out.join(store_file(number));
             if !made.exists() {
                 return Err(LabError::NoStore { study: study.name.clone(), status });
             }
-            let counted = self.complete(&made, &out, &machine, counter.as_ref())?;
+            let counted = self.complete(&made, &out, &machine, profiler.as_ref())?;
             publish(&made, &study.store)?;
             Ok(StudyDone { status, counted })
         };
         let studies = (1..).zip(studies).map(bring).collect();
-        Ok(Done { studies, boot: ended.boot, total: ended.total })
+        Ok(GuestDone { studies, boot: ended.boot, total: ended.total })
     }
 
-    /// Adds to the guest's store what only the host knows: the machine, and what its plugin has counted.
+    /// Adds to the guest's store what only the host knows: the machine, and what its plugin counted.
     fn complete(
         &self,
         made: &Path,
         out: &Path,
         machine: &MachineSpec,
-        counter: Option<&Plugin>,
+        profiler: Option<&Profiler>,
     ) -> Result<usize, LabError> {
         let mut store = Store::open_for_run(made)?;
         let detail = json!({
@@ -251,7 +231,7 @@ impl Guest<'_> {
         });
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         store.add_event(now.as_nanos() as u64, "lab", &detail.to_string())?;
-        let Some(counter) = counter else { return Ok(0) };
+        let Some(profiler) = profiler else { return Ok(0) };
         let text = fs::read_to_string(out.join("kallsyms")).map_err(LabError::at(&out.join("kallsyms")))?;
         let symbols = Symbols::parse(&text).map_err(profile::ProfileError::from)?;
         let debug = self.vmlinux.map(|vmlinux| DebugInfo::open(vmlinux, &symbols)).transpose()?;
@@ -260,7 +240,7 @@ impl Guest<'_> {
         };
         let mut counted = 0;
         for (position, profile) in
-            profile::profiles(&counter.windows()?, &symbols, &directory, debug.as_ref())
+            profile::profiles(&profiler.windows()?, &symbols, &directory, debug.as_ref())
         {
             counted += usize::from(store.add_costs(u64::from(position), &profile)?);
         }
@@ -282,7 +262,7 @@ impl Guest<'_> {
     }
 }
 
-/// Moves the store to its place, whole, and over nothing.
+/// Moves the store to its place, whole, and never over another file.
 fn publish(made: &Path, store: &Path) -> Result<(), LabError> {
     let mut beside: PathBuf = store.to_owned();
     beside.as_mut_os_string().push(format!(".{}.new", std::process::id()));

@@ -1,6 +1,6 @@
-//! What the guest hands out: a tar archive (ustar, POSIX 1003.1, pax "ustar Interchange Format", with GNU's
-//! long names, which busybox writes), unpacked without trust: files and folders only, none outside the folder
-//! given.
+//! The archive that the guest hands out: tar (ustar, POSIX 1003.1, pax "ustar Interchange Format", with GNU's
+//! long names, which busybox writes), unpacked without trust: files and folders only, none outside the given
+//! folder.
 
 use std::fs::{self, File};
 use std::io::{self, BufReader, Read};
@@ -10,8 +10,8 @@ use crate::image::init::{EXIT_MEMBER, OUT_FOLDER};
 
 const BLOCK: usize = 512;
 
-/// Unpacks what stands under `out/` into `folder`, and gives the exit status of the guest's script; `None`
-/// where the archive is empty or torn.
+/// Unpacks `out/` into `folder`, and returns the exit status of the guest's script; `None` if the archive is
+/// empty or cut short.
 ///
 /// # Errors
 /// The file system's, or `InvalidData` with the member at fault.
@@ -86,7 +86,7 @@ fn text(body: &mut impl Read, size: u64) -> io::Result<String> {
     Ok(until_nul(&bytes))
 }
 
-/// Where a member comes to lie; `None` for the folder itself.
+/// Where a member goes; `None` for the folder itself.
 fn inside(folder: &Path, name: &str) -> io::Result<Option<PathBuf>> {
     let outside = || invalid(&format!("`{name}`, which is outside {OUT_FOLDER}/"));
     let relative = Path::new(name).strip_prefix(OUT_FOLDER).map_err(|_| outside())?;

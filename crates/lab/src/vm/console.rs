@@ -1,5 +1,5 @@
-//! The guest's console, line by line: what is for the caller, what the init script tells the host, and the
-//! last lines for a message when things go wrong.
+//! The guest's console, line by line: what is for the caller, what the init script says to the host, and the
+//! last lines for a message when something fails.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ const KEPT: usize = 50;
 /// A longer line is cut into several.
 const LONGEST: usize = 16 * 1024;
 const PANIC: &str = "Kernel panic - not syncing";
-/// A breakpoint that is nobody's: 5.10 and 6.1 write no "Oops: " before it.
+/// A breakpoint that nobody set: 5.10 and 6.1 write no "Oops: " before it.
 const BREAKPOINT: &str = "int3: 0000 [#";
 
 /// What has been seen of a guest's console.
@@ -26,7 +26,7 @@ pub(super) struct Console<'a> {
     pub(super) failed: Option<String>,
     /// The kernel's panic, and when it was seen.
     pub(super) panic: Option<(String, Instant)>,
-    /// The kernel met a breakpoint that is nobody's.
+    /// The kernel hit a breakpoint that nobody set.
     pub(super) breakpoint: bool,
 }
 
@@ -65,7 +65,7 @@ impl<'a> Console<'a> {
         }
     }
 
-    /// The console is closed: a line without an end is a line.
+    /// The console is closed: a line without an end is complete.
     pub(super) fn finish(&mut self) {
         if !self.partial.is_empty() {
             self.end_line();
@@ -94,7 +94,7 @@ impl<'a> Console<'a> {
         if self.last.len() == KEPT {
             self.last.pop_front();
         }
-        // What the terminal would obey is shown, not obeyed.
+        // Control characters are shown, not obeyed.
         let shown: String =
             text.chars().map(|c| if c.is_control() && c != '\t' { '\u{fffd}' } else { c }).collect();
         (self.line)(&shown);

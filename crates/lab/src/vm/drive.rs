@@ -1,28 +1,27 @@
-//! Drives as QEMU's command line has them (docs/system/devices/nvme.rst; qemu(1), -blockdev).
+//! Emulated drives, and QEMU's arguments for them (docs/system/devices/nvme.rst; qemu(1), -blockdev).
 
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
-use super::command::Line;
+use super::arguments::Arguments;
 
-/// The serial number of a machine's first drive, by which an emulated drive is told from a real one. Those
-/// after it have their place behind it, `iopjlab1`: NVMe controllers of one serial number are one to the
-/// kernel.
+/// The serial number of a machine's first drive, which tells an emulated drive from a real one. The others
+/// append their number, `iopjlab1`: NVMe controllers of one serial number are one to the kernel.
 pub const SERIAL: &str = "iopjlab";
 
-/// An emulated drive, behind a PCIe port of its own, so that it can be pulled.
+/// An emulated drive, behind a PCIe port of its own so that it can be pulled.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Drive {
     /// An NVMe controller with one namespace.
     Nvme(Nvme),
-    /// A virtio-blk drive that a thread of its own serves, so that its latency passes while the guest runs.
+    /// A virtio-blk drive, served by a thread of its own so that its latency passes while the guest runs.
     VirtioBlk {
         /// Request queues.
         queues: u32,
         /// How long the thread polls for requests before it sleeps; 0 never polls.
         host_poll_ns: u64,
-        /// Where its data are.
+        /// Where its data is.
         backend: Backend,
     },
 }
@@ -34,10 +33,10 @@ pub struct Nvme {
     pub max_ioqpairs: u32,
     /// The logical block that the namespace is formatted with: 512 or 4096 bytes.
     pub block_bytes: u32,
-    /// It is the second function of the PCI device whose first is the drive before it. No IOMMU tells the two
-    /// apart, so they are in one group.
+    /// It is the second function of the PCI device whose first function is the drive before it. No IOMMU
+    /// tells the two apart, so they are in one group.
     pub second_function: bool,
-    /// Where its data are. A latency there becomes an artefact: give slow drives to virtio.
+    /// Where its data is. A latency there becomes an artefact: use virtio for slow drives.
     pub backend: Backend,
 }
 
@@ -57,7 +56,7 @@ impl Nvme {
 /// What answers a drive's reads and writes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Backend {
-    /// Nothing is stored; reads give zeros.
+    /// Stores nothing; reads return zeros.
     Null {
         /// The drive's size.
         size_bytes: u64,
@@ -70,7 +69,7 @@ pub enum Backend {
         path: PathBuf,
     },
     /// As [`Backend::Null`], but reads that contain one of these sectors of 512 bytes fail: with ENODATA
-    /// through NVMe (a medium error in its words), with EIO through virtio.
+    /// through NVMe (its medium error), with EIO through virtio.
     BadSectors {
         /// The drive's size.
         size_bytes: u64,
@@ -91,12 +90,12 @@ pub enum Backend {
 }
 
 impl Drive {
-    /// Adds the drive with this place in [`super::MachineSpec::drives`], which `next` follows.
-    pub(super) fn arguments(&self, number: usize, next: Option<&Drive>, line: &mut Line) {
+    /// Adds the drive with this index in [`super::MachineSpec::drives`]; `next` is the one after it.
+    pub(super) fn arguments(&self, number: usize, next: Option<&Drive>, line: &mut Arguments) {
         let (device, backend) = match self {
             Drive::Nvme(nvme) => (nvme.device(), &nvme.backend),
             Drive::VirtioBlk { queues, host_poll_ns, backend } => {
-                line.words(["-object", &format!("iothread,id=thread{number},poll-max-ns={host_poll_ns}")]);
+                line.extend(["-object", &format!("iothread,id=thread{number},poll-max-ns={host_poll_ns}")]);
                 (format!("virtio-blk-pci,num-queues={queues},iothread=thread{number}"), backend)
             }
         };
@@ -107,12 +106,12 @@ impl Drive {
             format!("port{},addr=0.1", number.saturating_sub(1))
         } else {
             let slot = number + 1;
-            line.words(["-device", &format!("pcie-root-port,id=port{number},chassis={slot},slot={slot}")]);
+            line.extend(["-device", &format!("pcie-root-port,id=port{number},chassis={slot},slot={slot}")]);
             let more =
                 if next.is_some_and(Drive::is_second_function) { ",addr=0.0,multifunction=on" } else { "" };
             format!("port{number}{more}")
         };
-        line.words(["-device", &format!("{device},id={id},bus={place},serial={serial},drive={node}")]);
+        line.extend(["-device", &format!("{device},id={id},bus={place},serial={serial},drive={node}")]);
     }
 
     fn is_second_function(&self) -> bool {
@@ -120,7 +119,7 @@ impl Drive {
     }
 }
 
-/// The name under which QEMU knows the drive with this place in [`MachineSpec::drives`].
+/// QEMU's name of the drive with this index in [`super::MachineSpec::drives`].
 pub(super) fn device_id(number: usize) -> String {
     format!("drive{number}")
 }
@@ -134,13 +133,13 @@ pub(super) fn throttle_group(number: usize) -> String {
     format!("stall{number}")
 }
 
-/// The node that a failable drive changes to.
+/// The node to which a failable drive switches.
 pub(super) fn faulty_node(number: usize) -> String {
     format!("faulty{number}")
 }
 
 impl Backend {
-    fn arguments(&self, number: usize, line: &mut Line) {
+    fn arguments(&self, number: usize, line: &mut Arguments) {
         let nothing = |size: &u64| json!({"driver": "null-co", "size": size, "read-zeroes": true});
         let mut node = match self {
             Backend::Null { size_bytes, latency_ns } => {
@@ -156,27 +155,27 @@ impl Backend {
             Backend::Failable { size_bytes } => {
                 let mut faulty = blkdebug(nothing(size_bytes), vec![json!({})]);
                 faulty["node-name"] = json!(faulty_node(number));
-                line.words(["-blockdev", &faulty.to_string()]);
+                line.extend(["-blockdev", &faulty.to_string()]);
                 json!({"driver": "raw", "file": nothing(size_bytes)})
             }
             Backend::Stallable { size_bytes } => {
                 let group = throttle_group(number);
-                line.words(["-object", &format!("throttle-group,id={group}")]);
+                line.extend(["-object", &format!("throttle-group,id={group}")]);
                 json!({"driver": "throttle", "throttle-group": group, "file": nothing(size_bytes)})
             }
         };
         node["node-name"] = json!(self::node(number));
-        line.words(["-blockdev", &node.to_string()]);
+        line.extend(["-blockdev", &node.to_string()]);
     }
 }
 
-/// A node whose reads fail where a rule says so (QEMU's docs/devel/blkdebug.rst).
+/// A node whose reads fail by these rules (QEMU's docs/devel/blkdebug.rst).
 fn blkdebug(image: Value, mut rules: Vec<Value>) -> Value {
     for rule in &mut rules {
-        // The event that no request causes: the rule holds for every request of its type.
+        // No request causes this event: the rule holds for every request of its type.
         rule["event"] = json!("none");
         rule["iotype"] = json!("read");
-        rule["errno"] = json!(libc::EIO);
+        rule["errno"] = json!(rustix::io::Errno::IO.raw_os_error());
     }
     json!({"driver": "blkdebug", "image": image, "inject-error": rules})
 }

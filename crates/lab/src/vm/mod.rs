@@ -1,138 +1,27 @@
 //! A virtual machine: QEMU from its command line to the end of its process.
 
-mod accel;
 mod archive;
-mod command;
+mod arguments;
 mod console;
 mod drive;
-mod keep;
-mod process;
+mod error;
+mod kvm;
+mod qemu;
 mod qmp;
 mod run;
+mod run_folder;
+mod spec;
 
-use std::io;
-use std::path::{Path, PathBuf};
-use std::process::ExitStatus;
-use std::time::Duration;
-
-pub use accel::{Kvm, kvm};
-pub use command::{Accelerator, MachineSpec, Plugin, QEMU};
 pub use drive::{Backend, Drive, Nvme, SERIAL};
-pub use keep::{Cleaned, RunFolder, clean};
-pub use process::qemu_version;
+pub use error::VmError;
+pub use kvm::{Kvm, kvm};
+pub use qemu::qemu_version;
 pub use qmp::Qmp;
 pub use run::{Ended, interact, run};
+pub use run_folder::{Cleaned, RunFolder, clean};
+pub use spec::{Accelerator, MachineSpec, Plugin, QEMU};
 
-use crate::image::{ImageError, find};
-
-/// Why a machine does not start or a guest does not end well.
-#[derive(Debug, thiserror::Error)]
-pub enum VmError {
-    /// There is no QEMU.
-    #[error("`{QEMU}` is not installed: install the package qemu-system-x86")]
-    NoQemu,
-    /// QEMU cannot be started or watched.
-    #[error("`{QEMU}` cannot be run: {source}; reinstall the package qemu-system-x86")]
-    Start {
-        /// The cause.
-        source: io::Error,
-    },
-    /// QEMU ended by itself, not by the guest's doing.
-    #[error("QEMU could not run kernel `{kernel}` ({status}): {said}; mend what it names, or give another kernel image{lines}",
-        kernel = kernel.display(), said = if messages.is_empty() { "it did not say why" } else { messages }, lines = shown(console))]
-    Refused {
-        /// The kernel's image.
-        kernel: PathBuf,
-        /// How it ended.
-        status: ExitStatus,
-        /// What it said.
-        messages: String,
-        /// The last lines of the console.
-        console: Vec<String>,
-    },
-    /// The guest did not end in time.
-    #[error("the guest did not end within {} s: look at its last lines, or allow it more time{}", limit.as_secs(), shown(console))]
-    TimeLimit {
-        /// The limit.
-        limit: Duration,
-        /// The last lines of the console.
-        console: Vec<String>,
-    },
-    /// The guest's kernel panicked or oopsed.
-    #[error("the guest's kernel gave up ({panic}): try another kernel, or more memory{}", shown(console))]
-    Panic {
-        /// The kernel's line.
-        panic: String,
-        /// The last lines of the console.
-        console: Vec<String>,
-    },
-    /// The guest's kernel met a breakpoint that it had taken back: QEMU's translator ran code of before a
-    /// patch.
-    #[error(
-        "QEMU's translator ran code that the guest's kernel had patched (`Oops: int3`): try again, or use a \
-         newer QEMU{}",
-        shown(console)
-    )]
-    StaleCode {
-        /// The last lines of the console.
-        console: Vec<String>,
-    },
-    /// The guest could not ready itself or hand out what it had.
-    #[error("the guest failed at {cause}{}", shown(console))]
-    Guest {
-        /// The stage and what was wrong.
-        cause: String,
-        /// The last lines of the console.
-        console: Vec<String>,
-    },
-    /// The guest ended without handing anything out.
-    #[error(
-        "the guest ended without handing out its results: it was switched off before its script ended{}",
-        shown(console)
-    )]
-    NoOutput {
-        /// The last lines of the console.
-        console: Vec<String>,
-    },
-    /// The caller's stop flag was set.
-    #[error("the guest was stopped")]
-    Stopped,
-    /// The control socket.
-    #[error("QEMU's control socket: {cause}")]
-    Qmp {
-        /// What failed.
-        cause: String,
-    },
-    /// A file of the machine's folder.
-    #[error("`{path}`: {source}", path = path.display())]
-    File {
-        /// The file.
-        path: PathBuf,
-        /// The cause.
-        source: io::Error,
-    },
-    /// The initramfs cannot be made.
-    #[error(transparent)]
-    Image(#[from] ImageError),
-}
-
-impl VmError {
-    fn at(path: &Path) -> impl Fn(io::Error) -> VmError {
-        let path = path.to_path_buf();
-        move |source| VmError::File { path: path.clone(), source }
-    }
-}
-
-/// The console's lines under a message.
-fn shown(console: &[String]) -> String {
-    if console.is_empty() {
-        return String::new();
-    }
-    format!("\nthe guest's last lines:\n  {}", console.join("\n  "))
-}
-
-/// What a guest needs and the host lacks, as program and package.
+/// The programs that a machine needs and this host lacks, each with its Debian package.
 pub fn missing_tools() -> Vec<(&'static str, &'static str)> {
-    let needed = [(QEMU, "qemu-system-x86"), ("busybox", "busybox-static")];
-    needed.into_iter().filter(|(program, _)| find(program).is_none()).collect()
+    crate::host_tools::missing(&[(QEMU, "qemu-system-x86"), ("busybox", "busybox-static")])
 }

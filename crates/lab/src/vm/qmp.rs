@@ -1,4 +1,4 @@
-//! QEMU's control socket (QEMU Machine Protocol, docs/interop/qmp-spec.rst): JSON objects, one a line.
+//! QEMU's control socket (QEMU Machine Protocol, docs/interop/qmp-spec.rst): one JSON object per line.
 
 use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::os::unix::net::UnixStream;
@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::command::QMP_SOCKET;
 use super::drive::{device_id, faulty_node, node, throttle_group};
+use super::spec::QMP_SOCKET;
 use super::{RunFolder, VmError};
 
 /// How long an answer may take.
@@ -17,7 +17,7 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub struct Qmp {
     reader: BufReader<UnixStream>,
-    /// A line that has come in part.
+    /// A line received in part.
     partial: Vec<u8>,
     events: Vec<Value>,
 }
@@ -26,7 +26,7 @@ impl Qmp {
     /// Connects to the machine that runs in this folder.
     ///
     /// # Errors
-    /// [`VmError::Qmp`] where there is no machine or it does not greet.
+    /// [`VmError::Qmp`] if there is no machine or it does not greet.
     pub fn connect(folder: &RunFolder) -> Result<Qmp, VmError> {
         let stream = UnixStream::connect(folder.short_path(QMP_SOCKET)).map_err(failed)?;
         stream.set_read_timeout(Some(Duration::from_millis(100))).map_err(failed)?;
@@ -39,7 +39,7 @@ impl Qmp {
         Ok(qmp)
     }
 
-    /// Executes a command and gives what it returns.
+    /// Executes a command and returns its result.
     ///
     /// # Errors
     /// [`VmError::Qmp`] with QEMU's own description of the failure, or after ten seconds without an answer.
@@ -60,10 +60,10 @@ impl Qmp {
         Err(failed(format!("{command}: no answer in {} s", ANSWER_LIMIT.as_secs())))
     }
 
-    /// Waits for an event of this name and gives its data; `None` if it does not come in time.
+    /// Waits for an event of this name and returns its data; `None` if it does not come in time.
     ///
     /// # Errors
-    /// [`VmError::Qmp`] where the machine is gone.
+    /// [`VmError::Qmp`] if the machine is gone.
     pub fn event(&mut self, name: &str, limit: Duration) -> Result<Option<Value>, VmError> {
         let end = Instant::now() + limit;
         loop {
@@ -77,9 +77,9 @@ impl Qmp {
         }
     }
 
-    /// Asks the guest to let the drive with this place in [`super::MachineSpec::drives`] go; the event
-    /// `DEVICE_DELETED` whose `device` is `driveN` tells when it has. A read under way or made later may fail
-    /// with EIO or give no byte (a drive of size 0).
+    /// Asks the guest to release the drive with this index in [`super::MachineSpec::drives`]; the event
+    /// `DEVICE_DELETED` with the `device` `driveN` says when it has. A read in flight or made later may fail
+    /// with EIO or return no byte (a drive of size 0).
     ///
     /// # Errors
     /// [`VmError::Qmp`].
@@ -87,7 +87,7 @@ impl Qmp {
         self.execute("device_del", &json!({"id": device_id(drive)})).map(drop)
     }
 
-    /// From now on every read of a drive with [`super::Backend::Failable`] fails.
+    /// Makes every read of a drive with [`super::Backend::Failable`] fail from now on.
     ///
     /// # Errors
     /// [`VmError::Qmp`].
@@ -96,13 +96,13 @@ impl Qmp {
         self.execute("blockdev-reopen", &json!({"options": [node]})).map(drop)
     }
 
-    /// From now on a drive with [`super::Backend::Stallable`] answers one more request and then nothing.
+    /// Makes a drive with [`super::Backend::Stallable`] answer one more request and then nothing.
     ///
-    /// A guest's virtio driver waits for ever. Its NVMe driver asks for an abort after `nvme_core.io_timeout`
-    /// and resets the controller after as much again; QEMU then waits for the request itself, and the whole
-    /// machine stands still until its time limit. A guest that shall outlive a stalled NVMe drive needs a
-    /// longer timeout, or a driver that disables the controller (CC.EN) without deleting its queues: then
-    /// QEMU lets the request through.
+    /// A guest's virtio driver waits forever. Its NVMe driver asks for an abort after `nvme_core.io_timeout`
+    /// and resets the controller after the same time again; QEMU then waits for the request itself, and the
+    /// whole machine hangs until its time limit. To survive a stalled NVMe drive, a guest needs a longer
+    /// timeout, or a driver that disables the controller (CC.EN) without deleting its queues: then QEMU lets
+    /// the request through.
     ///
     /// # Errors
     /// [`VmError::Qmp`].
@@ -111,19 +111,18 @@ impl Qmp {
         self.throttle(drive, 1)
     }
 
-    /// From now on a drive that [`Qmp::stall`] has stalled answers again; what it was asked meanwhile as
-    /// well.
+    /// Makes a drive that [`Qmp::stall`] has stalled answer again, also what it was asked in the meantime.
     ///
     /// # Errors
     /// [`VmError::Qmp`].
     pub fn resume(&mut self, drive: usize) -> Result<(), VmError> {
         self.throttle(drive, 0)?;
-        // What is queued has its time from the old limit. A stopping machine lets everything through.
+        // Queued requests are timed by the old limit. A stopping machine lets everything through.
         self.execute("stop", &json!({}))?;
         self.execute("cont", &json!({})).map(drop)
     }
 
-    /// Sets the bytes per second of a stallable drive; 0 is without limit.
+    /// Sets the bytes per second of a stallable drive; 0 is no limit.
     fn throttle(&mut self, drive: usize, bytes_per_s: u64) -> Result<(), VmError> {
         let path = format!("/objects/{}", throttle_group(drive));
         let limits = json!({"path": path, "property": "limits", "value": {"bps-total": bytes_per_s}});

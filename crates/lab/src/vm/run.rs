@@ -1,21 +1,24 @@
-//! One guest from start to end: its console, its time limit, what it hands out.
+//! One guest from start to end: its console, its time limit, its output.
 
+use std::io::stdin;
 use std::path::Path;
 use std::process::ExitStatus;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use rustix::termios::{OptionalActions, Termios, tcgetattr, tcsetattr};
+
 use super::archive::unpack;
-use super::command::{self, Accelerator, MachineSpec, OUT_FILE};
 use super::console::Console;
-use super::process::Machine;
+use super::qemu::Qemu;
+use super::spec::{Accelerator, ConsoleEnd, MachineSpec, OUT_FILE};
 use super::{RunFolder, VmError};
 
-/// How often the stop flag and the clock are looked at.
+/// How often the stop flag and the clock are checked.
 const TICK: Duration = Duration::from_millis(100);
 /// How long a guest may take to end after its kernel has panicked.
 const PANIC_LIMIT: Duration = Duration::from_secs(5);
-/// How often a guest is booted that panics before its script starts, for whatever reason.
+/// How often a guest that panics before its script starts is booted, whatever the reason.
 const BOOTS: u32 = 3;
 
 /// A guest that has ended by itself.
@@ -31,14 +34,14 @@ pub struct Ended {
     pub console: Vec<String>,
 }
 
-/// Boots a guest, hands each line of its console to `line`, waits for its end, and unpacks what its script
-/// left in `/out` into the folder `out`, which exists.
+/// Boots a guest, passes each line of its console to `line`, waits for its end, and unpacks what its script
+/// left in `/out` into the existing folder `out`.
 ///
 /// `stop` ends the machine within a tenth of a second. The machine dies with the calling thread. A kernel
-/// that panics before the script starts is booted again, three times in all.
+/// that panics before the script starts is booted again, up to three times in all.
 ///
 /// # Errors
-/// [`VmError`]: QEMU is missing or refuses the machine; the guest panics, fails to ready itself, exceeds its time
+/// [`VmError`]: QEMU is missing or refuses the machine; the guest panics, fails to start up, exceeds its time
 /// limit, or hands out nothing. No process is left in any case.
 pub fn run(
     spec: &MachineSpec,
@@ -51,7 +54,7 @@ pub fn run(
     let mut console = Console::new(line);
     let mut booted = boot(spec, folder, stop, &mut console);
     for _ in 1..BOOTS {
-        // Once it is up, some of the script has run.
+        // Once the guest is up, some of the script has run.
         if console.up.is_some() || !matches!(booted, Err(VmError::Panic { .. } | VmError::StaleCode { .. })) {
             break;
         }
@@ -77,10 +80,10 @@ pub(super) fn boot(
     console: &mut Console<'_>,
 ) -> Result<(), VmError> {
     let started = Instant::now();
-    let mut machine = Machine::start(spec, command::Console::Lines, folder)?;
+    let mut qemu = Qemu::start(spec, ConsoleEnd::Lines, folder)?;
     let mut buffer = [0; 4096];
     loop {
-        match machine.read(&mut buffer, TICK).map_err(|source| VmError::Start { source })? {
+        match qemu.read(&mut buffer, TICK).map_err(|source| VmError::Start { source })? {
             Some(0) => break,
             Some(read) => console.feed(&buffer[..read]),
             None => {}
@@ -99,7 +102,7 @@ pub(super) fn boot(
         }
     }
     console.finish();
-    let status = machine.wait().map_err(|source| VmError::Start { source })?;
+    let status = qemu.wait().map_err(|source| VmError::Start { source })?;
     if let Some((panic, _)) = &console.panic {
         return Err(panicked(spec, panic, console));
     }
@@ -107,7 +110,7 @@ pub(super) fn boot(
         return Err(VmError::Guest { cause: cause.clone(), console: console.last_lines() });
     }
     if !status.success() {
-        return Err(refused(spec, status, machine.messages(), console.last_lines()));
+        return Err(refused(spec, status, qemu.messages(), console.last_lines()));
     }
     Ok(())
 }
@@ -117,11 +120,11 @@ pub(super) fn boot(
 /// # Errors
 /// [`VmError`]: QEMU is missing, or refuses the machine and has said so on the terminal.
 pub fn interact(spec: &MachineSpec, folder: &RunFolder, stop: &AtomicBool) -> Result<(), VmError> {
-    // Declared before the machine, so that it is put back after the machine is dead.
+    // Declared before QEMU, so it is restored after QEMU is dead.
     let _terminal = Terminal::save();
-    let mut machine = Machine::start(spec, command::Console::Terminal, folder)?;
+    let mut qemu = Qemu::start(spec, ConsoleEnd::Terminal, folder)?;
     let status = loop {
-        if let Some(status) = machine.ended().map_err(|source| VmError::Start { source })? {
+        if let Some(status) = qemu.ended().map_err(|source| VmError::Start { source })? {
             break status;
         }
         if stop.load(Ordering::Relaxed) {
@@ -132,7 +135,7 @@ pub fn interact(spec: &MachineSpec, folder: &RunFolder, stop: &AtomicBool) -> Re
     if status.success() { Ok(()) } else { Err(refused(spec, status, "see above".to_owned(), Vec::new())) }
 }
 
-/// An oops at a breakpoint is QEMU's doing under its translator only.
+/// An oops at a breakpoint is QEMU's fault, under its translator only.
 fn panicked(spec: &MachineSpec, panic: &str, console: &Console<'_>) -> VmError {
     match spec.accelerator {
         Accelerator::Tcg { .. } if console.breakpoint => VmError::StaleCode { console: console.last_lines() },
@@ -144,26 +147,19 @@ fn refused(spec: &MachineSpec, status: ExitStatus, messages: String, console: Ve
     VmError::Refused { kernel: spec.kernel.clone(), status, messages, console }
 }
 
-/// The terminal's modes, put back when dropped: a killed QEMU leaves it raw.
-struct Terminal(Option<libc::termios>);
+/// The terminal's modes, restored when dropped: a killed QEMU leaves it raw.
+struct Terminal(Option<Termios>);
 
 impl Terminal {
     fn save() -> Terminal {
-        let mut modes = std::mem::MaybeUninit::uninit();
-        // SAFETY: tcgetattr fills the structure or fails.
-        if unsafe { libc::tcgetattr(libc::STDIN_FILENO, modes.as_mut_ptr()) } != 0 {
-            return Terminal(None);
-        }
-        // SAFETY: filled, for the call succeeded.
-        Terminal(Some(unsafe { modes.assume_init() }))
+        Terminal(tcgetattr(stdin()).ok())
     }
 }
 
 impl Drop for Terminal {
     fn drop(&mut self) {
         if let Some(modes) = &self.0 {
-            // SAFETY: the structure came from tcgetattr.
-            unsafe { libc::tcsetattr(libc::STDIN_FILENO, libc::TCSANOW, modes) };
+            let _ = tcsetattr(stdin(), OptionalActions::Now, modes);
         }
     }
 }

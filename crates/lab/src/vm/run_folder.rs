@@ -1,17 +1,19 @@
-//! A machine's folder, which says whose it is, so that nothing is left of a machine whose owner was killed.
+//! A machine's folder. It says whose it is, so that nothing is left of a machine whose owner was killed.
 
 use std::fs::{self, File};
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
+
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use super::VmError;
 
 /// Names the QEMU of a run folder: process id, start time in clock ticks since boot, and which boot that was.
 const MACHINE_FILE: &str = "machine";
 
-/// The folder of one machine: its initramfs, socket, archive and messages. It is locked while its owner lives
-/// and removed when dropped.
+/// The folder of one machine: its initramfs, socket, archive and messages. Locked while its owner lives,
+/// removed when dropped.
 #[derive(Debug)]
 pub struct RunFolder {
     path: PathBuf,
@@ -28,10 +30,10 @@ pub struct Cleaned {
 }
 
 impl RunFolder {
-    /// Makes a folder under `CACHE/runs`, after removing what dead owners left there.
+    /// Makes a folder under `CACHE/runs`, after removing those of dead owners.
     ///
     /// # Errors
-    /// [`VmError::File`] where the cache cannot be written.
+    /// [`VmError::File`] if the cache cannot be written.
     pub fn create(cache: &Path) -> Result<RunFolder, VmError> {
         let runs = cache.join("runs");
         fs::create_dir_all(&runs).map_err(VmError::at(&runs))?;
@@ -44,7 +46,7 @@ impl RunFolder {
                 Err(error) => return Err(VmError::at(&path)(error)),
                 Ok(()) => {
                     let held = File::open(&path).map_err(VmError::at(&path))?;
-                    lock(&held, libc::LOCK_EX).map_err(VmError::at(&path))?;
+                    held.lock().map_err(VmError::at(&path))?;
                     return Ok(RunFolder { path, held });
                 }
             }
@@ -57,8 +59,8 @@ impl RunFolder {
         &self.path
     }
 
-    /// A path of a file in the folder that is short however deep the cache lies: a socket's address has 108
-    /// bytes (unix(7)). Valid in this process, while this value lives.
+    /// A path of a file in the folder that is short however deep the cache is: a socket's address has 108
+    /// bytes (unix(7)). Valid in this process while this value lives.
     pub(super) fn short_path(&self, name: &str) -> PathBuf {
         PathBuf::from(format!("/proc/self/fd/{}/{name}", self.held.as_raw_fd()))
     }
@@ -73,15 +75,15 @@ impl RunFolder {
 
 impl Drop for RunFolder {
     fn drop(&mut self) {
-        // What cannot be removed now is removed at the next start.
+        // What cannot be removed now is removed by the next start.
         let _ = fs::remove_dir_all(&self.path);
     }
 }
 
-/// Removes what dead owners left in `CACHE/runs`, and kills their machines if they still run.
+/// Removes the folders of dead owners in `CACHE/runs`, and kills their machines if they still run.
 ///
 /// # Errors
-/// [`VmError::File`] where the folder cannot be read or written.
+/// [`VmError::File`] if the folder cannot be read or written.
 pub fn clean(cache: &Path) -> Result<Cleaned, VmError> {
     let runs = cache.join("runs");
     if !runs.exists() {
@@ -94,7 +96,7 @@ pub fn clean(cache: &Path) -> Result<Cleaned, VmError> {
 /// Held while folders are made and removed, so that a folder is never seen before its owner has locked it.
 fn guard(runs: &Path) -> Result<File, VmError> {
     let folder = File::open(runs).map_err(VmError::at(runs))?;
-    lock(&folder, libc::LOCK_EX).map_err(VmError::at(runs))?;
+    folder.lock().map_err(VmError::at(runs))?;
     Ok(folder)
 }
 
@@ -103,7 +105,7 @@ fn sweep(runs: &Path) -> Result<Cleaned, VmError> {
     for entry in fs::read_dir(runs).map_err(VmError::at(runs))? {
         let path = entry.map_err(VmError::at(runs))?.path();
         let Ok(folder) = File::open(&path) else { continue };
-        if lock(&folder, libc::LOCK_EX | libc::LOCK_NB).is_err() {
+        if folder.try_lock().is_err() {
             continue;
         }
         if fs::read_to_string(path.join(MACHINE_FILE))
@@ -119,18 +121,9 @@ fn sweep(runs: &Path) -> Result<Cleaned, VmError> {
     Ok(cleaned)
 }
 
-fn lock(file: &File, operation: libc::c_int) -> io::Result<()> {
-    // SAFETY: the descriptor is open; no memory is passed.
-    if unsafe { libc::flock(file.as_raw_fd(), operation) } == 0 {
-        Ok(())
-    } else {
-        Err(io::Error::last_os_error())
-    }
-}
-
-/// A process, told from a later one with the same number by when it started. Its command line would not do: a
-/// process that was just started may not have one yet, for `vfork` returns before `execve` has laid out the
-/// arguments.
+/// A process, distinguished by its start time from a later one with the same number. Its command line would
+/// not do: a process that was just started may not have one yet, for `vfork` returns before `execve` has laid
+/// out the arguments.
 #[derive(Debug, PartialEq, Eq)]
 struct Process {
     pid: u32,
@@ -159,22 +152,12 @@ impl Process {
         words.next().is_none().then_some(process)
     }
 
-    /// Kills it if it still is what it was; whether it was.
+    /// Kills it if it is still the same process; returns whether it did.
     fn kill(&self) -> bool {
-        // SAFETY: takes no pointer; what it returns is checked.
-        let descriptor = unsafe { libc::syscall(libc::SYS_pidfd_open, self.pid, 0) };
-        let Ok(descriptor @ 0..) = i32::try_from(descriptor) else { return false };
-        // SAFETY: the descriptor is new and nobody else's.
-        let descriptor = unsafe { OwnedFd::from_raw_fd(descriptor) };
-        // The descriptor holds the process, so what is read now is read of the one that is killed.
-        if Process::of(self.pid).as_ref() != Some(self) {
-            return false;
-        }
-        let none = std::ptr::null::<libc::siginfo_t>();
-        // SAFETY: the descriptor is open, and no information about the signal is a valid choice.
-        unsafe {
-            libc::syscall(libc::SYS_pidfd_send_signal, descriptor.as_raw_fd(), libc::SIGKILL, none, 0) == 0
-        }
+        let Some(pid) = self.pid.try_into().ok().and_then(Pid::from_raw) else { return false };
+        let Ok(descriptor) = pidfd_open(pid, PidfdFlags::empty()) else { return false };
+        // The descriptor holds the process, so what is read now is of the one that is killed.
+        Process::of(self.pid).as_ref() == Some(self) && pidfd_send_signal(descriptor, Signal::KILL).is_ok()
     }
 }
 

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::command::{Accelerator, MachineSpec};
 use super::console::Console;
-use super::process::qemu_version;
+use super::qemu::qemu_version;
 use super::run::boot;
+use super::spec::{Accelerator, MachineSpec};
 use super::{RunFolder, VmError};
 use crate::image;
 
@@ -27,7 +27,7 @@ pub enum Kvm {
     Fails(String),
 }
 
-/// What was found, valid for one boot of the host and one QEMU.
+/// What was found; valid for one boot of the host and one QEMU.
 #[derive(Serialize, Deserialize)]
 struct Found {
     boot_id: String,
@@ -35,13 +35,13 @@ struct Found {
     answer: Kvm,
 }
 
-/// Boots this kernel with KVM and a root that only greets, for at most 15 seconds; the answer is kept in the
-/// cache until the host boots again or QEMU changes.
+/// Boots this kernel with KVM and a root that only greets, for at most 15 seconds. The answer is kept in the
+/// cache until the host reboots or QEMU changes.
 ///
-/// That `/dev/kvm` can be opened says little: inside another virtual machine it may be there and run nothing.
+/// An open `/dev/kvm` proves little: inside another virtual machine it may exist and run nothing.
 ///
 /// # Errors
-/// [`VmError`] where QEMU or busybox is missing or the cache cannot be written.
+/// [`VmError`] if QEMU or busybox is missing or the cache cannot be written.
 pub fn kvm(cache: &Path, kernel: &Path) -> Result<Kvm, VmError> {
     let kept = cache.join("kvm.json");
     let boot_id = fs::read_to_string("/proc/sys/kernel/random/boot_id").map_err(VmError::at(&kept))?;
@@ -51,7 +51,7 @@ pub fn kvm(cache: &Path, kernel: &Path) -> Result<Kvm, VmError> {
         return Ok(found.answer);
     }
     let answer = match openable() {
-        // Another user, or the same one in another group, may do better: not worth keeping.
+        // Another user, or this one in another group, may succeed: not worth keeping.
         Err(cause) => return Ok(Kvm::Fails(cause)),
         Ok(()) => try_boot(cache, kernel)?,
     };
@@ -61,6 +61,7 @@ pub fn kvm(cache: &Path, kernel: &Path) -> Result<Kvm, VmError> {
     Ok(found.answer)
 }
 
+/// Whether this user may open the device; if not, why and what to do.
 fn openable() -> Result<(), String> {
     match File::options().read(true).write(true).open(DEVICE) {
         Ok(_) => Ok(()),
@@ -92,7 +93,7 @@ fn try_boot(cache: &Path, kernel: &Path) -> Result<Kvm, VmError> {
     let ended = boot(&spec, &folder, &AtomicBool::new(false), &mut Console::new(&mut line));
     match ended {
         _ if greeted => Ok(Kvm::Works),
-        Ok(()) => Ok(Kvm::Fails("a guest under KVM ends without a word".to_owned())),
+        Ok(()) => Ok(Kvm::Fails("a guest under KVM ends without printing anything".to_owned())),
         Err(VmError::TimeLimit { .. }) => {
             Ok(Kvm::Fails(format!("a guest under KVM does not boot within {} s", LIMIT.as_secs())))
         }

@@ -1,10 +1,9 @@
-//! The QEMU plugin beside a run: its file, the argument that loads it, and the windows that it left.
+//! The profiler's QEMU plugin in a run's folder: its file, and the windows that it left.
 
 use super::{ProfileError, Window};
-use std::ffi::OsString;
+use crate::vm;
 use std::fs;
 use std::io::Write;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -14,40 +13,27 @@ const LIBRARY: Option<&[u8]> = Some(include_bytes!(concat!(env!("OUT_DIR"), "/wi
 #[cfg(not(profiler))]
 const LIBRARY: Option<&[u8]> = None;
 
-/// The profiler's plugin, ready in a folder.
+/// The exact profiler, ready in a run's folder.
 #[derive(Debug)]
-pub struct Plugin {
+pub struct Profiler {
     library: PathBuf,
     windows: PathBuf,
 }
 
-impl Plugin {
+impl Profiler {
     /// Writes the plugin into a run's folder, and makes a new folder for its windows there.
-    pub fn install(run: &Path) -> Result<Plugin, ProfileError> {
+    pub fn install(run: &Path) -> Result<Profiler, ProfileError> {
         let library = run.join("window.so");
         fs::write(&library, LIBRARY.ok_or(ProfileError::Host)?).map_err(at(&library))?;
         let windows = run.join("windows");
         fs::create_dir(&windows).map_err(at(&windows))?;
-        Ok(Plugin { library, windows })
+        Ok(Profiler { library, windows })
     }
 
-    /// The shared object that QEMU is to load, under `-accel tcg`.
-    pub fn library(&self) -> &Path {
-        &self.library
-    }
-
-    /// The folder for its windows: the plugin's argument `out`.
-    pub fn out(&self) -> &Path {
-        &self.windows
-    }
-
-    /// QEMU's arguments that load the plugin.
-    fn arguments(&self) -> [OsString; 2] {
-        let mut value = OsString::from("file=");
-        value.push(quoted(&self.library));
-        value.push(",out=");
-        value.push(quoted(&self.windows));
-        ["-plugin".into(), value]
+    /// The plugin as QEMU is to load it, under `-accel tcg`; its windows go to the folder `out`.
+    pub fn plugin(&self) -> vm::Plugin {
+        let out = self.windows.to_string_lossy().into_owned();
+        vm::Plugin { path: self.library.clone(), arguments: vec![("out".to_owned(), out)] }
     }
 
     /// Starts an empty machine with the plugin, to see whether this QEMU takes it.
@@ -65,14 +51,15 @@ impl Plugin {
                 "-monitor",
                 "stdio",
             ])
-            .args(self.arguments())
+            .arg("-plugin")
+            .arg(self.plugin().option())
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
             .spawn()
             .map_err(failed)?;
         if let Some(mut monitor) = machine.stdin.take() {
-            // One that refuses the plugin is gone before it reads this; its status tells.
+            // A QEMU that refuses the plugin is gone before it reads this; its status says so.
             let _ = monitor.write_all(b"quit\n");
         }
         let ended = machine.wait_with_output().map_err(failed)?;
@@ -101,49 +88,41 @@ fn at(path: &Path) -> impl Fn(std::io::Error) -> ProfileError {
     move |source| ProfileError::Io { path: path.into(), source }
 }
 
-/// A path inside an option's value, where QEMU ends it at a single comma.
-fn quoted(path: &Path) -> OsString {
-    let bytes = path.as_os_str().as_bytes().iter();
-    OsString::from_vec(
-        bytes.flat_map(|byte| std::iter::repeat_n(*byte, if *byte == b',' { 2 } else { 1 })).collect(),
-    )
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn a_comma_in_a_path_is_doubled() {
-        let plugin = Plugin { library: "/a,b/window.so".into(), windows: "/a,b/windows".into() };
-        assert_eq!(plugin.arguments(), ["-plugin", "file=/a,,b/window.so,out=/a,,b/windows"]);
+        let profiler = Profiler { library: "/a,b/window.so".into(), windows: "/a,b/windows".into() };
+        assert_eq!(profiler.plugin().option(), "/a,,b/window.so,out=/a,,b/windows");
     }
 
     #[test]
     fn windows_end_where_their_numbers_do_and_a_damaged_one_is_named() {
         let run = tempfile::tempdir().unwrap();
-        let plugin = Plugin { library: run.path().join("window.so"), windows: run.path().into() };
-        assert_eq!(plugin.windows().unwrap(), []);
+        let profiler = Profiler { library: run.path().join("window.so"), windows: run.path().into() };
+        assert_eq!(profiler.windows().unwrap(), []);
         let whole = [b"iopjwin1".as_slice(), &7u32.to_le_bytes(), &[0; 20]].concat();
         fs::write(run.path().join("window-0"), &whole).unwrap();
         fs::write(run.path().join("window-2"), &whole).unwrap();
-        let windows = plugin.windows().unwrap();
+        let windows = profiler.windows().unwrap();
         assert_eq!(windows, [Window { place: 7, vcpus: vec![], no_room: 0, records: vec![] }]);
         fs::write(run.path().join("window-1"), "iopjwin1").unwrap();
-        let message = plugin.windows().unwrap_err().to_string();
+        let message = profiler.windows().unwrap_err().to_string();
         assert!(message.contains("window-1` is not a window of this profiler (it is cut short"), "{message}");
     }
 
     #[test]
     fn a_program_that_is_no_qemu_is_named() {
         let run = tempfile::tempdir().unwrap();
-        let plugin = Plugin { library: run.path().join("window.so"), windows: run.path().into() };
-        let message = plugin.check(Path::new("/bin/false")).unwrap_err().to_string();
+        let profiler = Profiler { library: run.path().join("window.so"), windows: run.path().into() };
+        let message = profiler.check(Path::new("/bin/false")).unwrap_err().to_string();
         assert!(
             message.starts_with("`/bin/false` does not take the profiler's plugin (it said nothing)"),
             "{message}"
         );
-        let message = plugin.check(Path::new("/no/qemu")).unwrap_err().to_string();
+        let message = profiler.check(Path::new("/no/qemu")).unwrap_err().to_string();
         assert!(message.starts_with("`/no/qemu` does not start"), "{message}");
     }
 }

@@ -1,9 +1,10 @@
-//! A machine as QEMU's command line (qemu(1)). Nothing here starts anything.
+//! The specification of a machine, and QEMU's command line for it (qemu(1)). Nothing is started here.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use super::arguments::{Arguments, escaped};
 use super::drive::Drive;
 use crate::image::init::OUT_PORT;
 
@@ -22,11 +23,11 @@ pub struct MachineSpec {
     pub kernel: PathBuf,
     /// The initramfs.
     pub initramfs: PathBuf,
-    /// Who executes the guest's instructions.
+    /// What executes the guest's instructions.
     pub accelerator: Accelerator,
     /// Virtual processors.
     pub vcpus: u32,
-    /// The guest's memory in MiB, the initramfs in it.
+    /// The guest's memory in MiB, which holds the initramfs too.
     pub memory_mib: u32,
     /// Emulated drives, in the order in which the guest finds those of one kind.
     pub drives: Vec<Drive>,
@@ -38,7 +39,7 @@ pub struct MachineSpec {
     pub time_limit: Duration,
 }
 
-/// Who executes the guest's instructions.
+/// What executes the guest's instructions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Accelerator {
     /// The processor, through `/dev/kvm`.
@@ -61,9 +62,9 @@ pub struct Plugin {
     pub arguments: Vec<(String, String)>,
 }
 
-/// How the console is wired.
+/// What the guest's console is connected to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Console {
+pub(super) enum ConsoleEnd {
     /// Lines on QEMU's standard output.
     Lines,
     /// The user's terminal; Ctrl-A X ends the machine.
@@ -71,56 +72,64 @@ pub(super) enum Console {
 }
 
 impl MachineSpec {
-    /// QEMU's arguments. Its working folder is the run folder, where the socket and the archive come to lie.
-    pub(super) fn arguments(&self, console: Console) -> Vec<OsString> {
-        let mut line = Line::default();
-        line.words(["-nodefaults", "-no-user-config", "-no-reboot", "-display", "none", "-name", "iopj-lab"]);
+    /// QEMU's arguments. Its working folder is the run folder, where it puts the socket and the archive.
+    pub(super) fn arguments(&self, console: ConsoleEnd) -> Vec<OsString> {
+        let mut line = Arguments::default();
+        line.extend([
+            "-nodefaults",
+            "-no-user-config",
+            "-no-reboot",
+            "-display",
+            "none",
+            "-name",
+            "iopj-lab",
+        ]);
         self.processor(&mut line);
-        line.words(["-smp", &self.vcpus.to_string(), "-m", &self.memory_mib.to_string()]);
-        line.word("-kernel").word(&self.kernel).word("-initrd").word(&self.initramfs);
-        line.words(["-append", &self.kernel_command_line()]);
+        line.extend(["-smp", &self.vcpus.to_string(), "-m", &self.memory_mib.to_string()]);
+        line.add("-kernel").add(&self.kernel).add("-initrd").add(&self.initramfs);
+        line.extend(["-append", &self.kernel_command_line()]);
         match console {
-            Console::Lines => line.words(["-chardev", "stdio,id=console,signal=off"]),
-            Console::Terminal => {
-                line.words(["-chardev", "stdio,id=console,signal=off,mux=on", "-mon", "chardev=console"])
+            ConsoleEnd::Lines => line.extend(["-chardev", "stdio,id=console,signal=off"]),
+            ConsoleEnd::Terminal => {
+                line.extend(["-chardev", "stdio,id=console,signal=off,mux=on", "-mon", "chardev=console"])
             }
         };
-        line.words(["-serial", "chardev:console"]);
-        line.words(["-qmp", &format!("unix:{QMP_SOCKET},server=on,wait=off")]);
-        line.words(["-chardev", &format!("file,id=out,path={OUT_FILE}"), "-device", "virtio-serial-pci"]);
-        line.words(["-device", &format!("virtserialport,chardev=out,name={OUT_PORT}")]);
+        line.extend(["-serial", "chardev:console"]);
+        line.extend(["-qmp", &format!("unix:{QMP_SOCKET},server=on,wait=off")]);
+        line.extend(["-chardev", &format!("file,id=out,path={OUT_FILE}"), "-device", "virtio-serial-pci"]);
+        line.extend(["-device", &format!("virtserialport,chardev=out,name={OUT_PORT}")]);
         for (number, drive) in self.drives.iter().enumerate() {
             drive.arguments(number, self.drives.get(number + 1), &mut line);
         }
-        line.0
+        line.into_vec()
     }
 
-    fn processor(&self, line: &mut Line) {
+    fn processor(&self, line: &mut Arguments) {
         let irqchip = if self.iommu { ",kernel-irqchip=split" } else { "" };
-        line.words(["-machine", &format!("q35{irqchip}")]);
+        line.extend(["-machine", &format!("q35{irqchip}")]);
         match &self.accelerator {
             Accelerator::Kvm => {
-                line.words(["-accel", "kvm", "-cpu", "host"]);
+                line.extend(["-accel", "kvm", "-cpu", "host"]);
             }
             Accelerator::Tcg { icount, plugin } => {
                 let thread = if *icount { "single" } else { "multi" };
-                line.words(["-accel", &format!("tcg,thread={thread},tb-size=512"), "-cpu", "max"]);
+                line.extend(["-accel", &format!("tcg,thread={thread},tb-size=512"), "-cpu", "max"]);
                 if *icount {
-                    line.words(["-icount", "shift=0,sleep=off"]);
+                    line.extend(["-icount", "shift=0,sleep=off"]);
                 }
                 if let Some(plugin) = plugin {
-                    line.word("-plugin").word(plugin.option());
+                    line.add("-plugin").add(plugin.option());
                 }
             }
         }
         if self.iommu {
-            line.words(["-device", "intel-iommu,intremap=on"]);
+            line.extend(["-device", "intel-iommu,intremap=on"]);
         }
     }
 
     fn kernel_command_line(&self) -> String {
-        // A console for init; a panic or an oops ends the machine; addresses as in the symbol table; what
-        // would cost instructions without being the I/O path's is off.
+        // A console for init; a panic or an oops ends the machine; addresses are those of the symbol table;
+        // what would cost instructions that are not the I/O path's is off.
         let mut words =
             vec!["console=ttyS0 panic=-1 oops=panic quiet nokaslr mitigations=off random.trust_cpu=1"];
         if self.iommu {
@@ -132,7 +141,8 @@ impl MachineSpec {
 }
 
 impl Plugin {
-    fn option(&self) -> OsString {
+    /// The value of QEMU's option `-plugin`.
+    pub(crate) fn option(&self) -> OsString {
         let mut option = escaped(&self.path);
         for (name, value) in &self.arguments {
             option.push(format!(",{name}="));
@@ -140,35 +150,6 @@ impl Plugin {
         }
         option
     }
-}
-
-/// Arguments as they grow.
-#[derive(Default)]
-pub(super) struct Line(Vec<OsString>);
-
-impl Line {
-    pub(super) fn word(&mut self, word: impl Into<OsString>) -> &mut Line {
-        self.0.push(word.into());
-        self
-    }
-
-    pub(super) fn words<const N: usize>(&mut self, words: [&str; N]) -> &mut Line {
-        self.0.extend(words.map(OsString::from));
-        self
-    }
-}
-
-/// A path inside an option, whose commas QEMU takes doubled.
-fn escaped(path: &Path) -> OsString {
-    use std::os::unix::ffi::{OsStrExt, OsStringExt};
-    let mut bytes = Vec::new();
-    for &byte in path.as_os_str().as_bytes() {
-        bytes.push(byte);
-        if byte == b',' {
-            bytes.push(byte);
-        }
-    }
-    OsString::from_vec(bytes)
 }
 
 #[cfg(test)]
@@ -196,7 +177,7 @@ mod tests {
 
     fn text(machine: &MachineSpec) -> String {
         let words: Vec<_> = machine
-            .arguments(Console::Lines)
+            .arguments(ConsoleEnd::Lines)
             .iter()
             .map(|word| word.to_string_lossy().into_owned())
             .collect();

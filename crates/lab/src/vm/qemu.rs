@@ -2,75 +2,70 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
-use super::command::{Console, MachineSpec, QEMU};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, getpid, getppid, set_parent_process_death_signal};
+
+use super::spec::{ConsoleEnd, MachineSpec, QEMU};
 use super::{RunFolder, VmError};
-use crate::image::find;
+use crate::host_tools::find;
 
 /// Where QEMU's own messages go, in the run folder.
 const MESSAGES: &str = "messages";
 
 /// A running QEMU. Dropped, it is killed and reaped.
-pub(super) struct Machine {
+pub(super) struct Qemu {
     child: Child,
     messages: std::path::PathBuf,
 }
 
-impl Machine {
-    /// Starts QEMU. It dies with the calling thread (PR_SET_PDEATHSIG(2const)), so the thread that starts it
-    /// must be the one that waits for it.
+impl Qemu {
+    /// Starts QEMU. It dies with the calling thread (PR_SET_PDEATHSIG(2const)), so that thread must wait for
+    /// it.
     pub(super) fn start(
         spec: &MachineSpec,
-        console: Console,
+        console: ConsoleEnd,
         folder: &RunFolder,
-    ) -> Result<Machine, VmError> {
+    ) -> Result<Qemu, VmError> {
         let program = find(QEMU).ok_or(VmError::NoQemu)?;
         let messages = folder.path().join(MESSAGES);
         let mut command = Command::new(program);
         command.args(spec.arguments(console)).current_dir(folder.path());
         match console {
-            Console::Lines => {
+            ConsoleEnd::Lines => {
                 let file = File::create(&messages).map_err(VmError::at(&messages))?;
                 command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(file).process_group(0);
             }
             // In a group of its own it could not read the terminal.
-            Console::Terminal => {}
+            ConsoleEnd::Terminal => {}
         }
-        let parent = std::process::id();
+        let parent: Pid = getpid();
         // SAFETY: the closure makes two system calls and allocates nothing, as a child of a process with
         // threads must.
         unsafe {
             command.pre_exec(move || {
-                let signal = libc::SIGKILL as libc::c_ulong;
-                if libc::prctl(libc::PR_SET_PDEATHSIG, signal) != 0 {
-                    return Err(io::Error::last_os_error());
-                }
+                set_parent_process_death_signal(Some(Signal::KILL))?;
                 // The parent may have died before the signal was asked for.
-                if libc::getppid() as u32 == parent {
-                    Ok(())
-                } else {
-                    Err(io::Error::from_raw_os_error(libc::ESRCH))
-                }
+                if getppid() == Some(parent) { Ok(()) } else { Err(Errno::SRCH.into()) }
             });
         }
         let child = command.spawn().map_err(|source| VmError::Start { source })?;
-        let machine = Machine { child, messages };
-        folder.note_machine(machine.child.id())?;
-        Ok(machine)
+        let qemu = Qemu { child, messages };
+        folder.note_machine(qemu.child.id())?;
+        Ok(qemu)
     }
 
-    /// Reads what the console has, waiting so long for it; `Some(0)` when it is closed, `None` when nothing
+    /// Reads from the console, waiting at most so long; `Some(0)` when it is closed, `None` when nothing
     /// came.
     pub(super) fn read(&mut self, buffer: &mut [u8], wait: Duration) -> io::Result<Option<usize>> {
         let Some(stdout) = &mut self.child.stdout else { return Ok(Some(0)) };
-        // SAFETY: the descriptor belongs to the child's pipe, which outlives the borrow.
-        let descriptor = unsafe { BorrowedFd::borrow_raw(stdout.as_raw_fd()) };
-        if !readable(descriptor, wait)? {
+        if !readable(stdout.as_fd(), wait)? {
             return Ok(None);
         }
         io::Read::read(stdout, buffer).map(Some)
@@ -95,27 +90,24 @@ impl Machine {
     }
 }
 
-impl Drop for Machine {
+impl Drop for Qemu {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
+/// Waits until the descriptor can be read; false if it cannot in time.
 fn readable(descriptor: BorrowedFd<'_>, wait: Duration) -> io::Result<bool> {
-    let mut poll = libc::pollfd { fd: descriptor.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-    // SAFETY: one entry, valid for the call.
-    let ready = unsafe { libc::poll(&raw mut poll, 1, i32::try_from(wait.as_millis()).unwrap_or(i32::MAX)) };
-    if ready >= 0 {
-        return Ok(ready > 0);
-    }
-    match io::Error::last_os_error() {
-        error if error.kind() == io::ErrorKind::Interrupted => Ok(false),
-        error => Err(error),
+    let wait = Timespec { tv_sec: wait.as_secs() as i64, tv_nsec: i64::from(wait.subsec_nanos()) };
+    match poll(&mut [PollFd::from_borrowed_fd(descriptor, PollFlags::IN)], Some(&wait)) {
+        Ok(ready) => Ok(ready > 0),
+        Err(Errno::INTR) => Ok(false),
+        Err(error) => Err(error.into()),
     }
 }
 
-/// QEMU's version as it tells it.
+/// The first line of QEMU's `--version`.
 ///
 /// # Errors
 /// [`VmError::NoQemu`], [`VmError::Start`].
