@@ -11,7 +11,7 @@ use iopj_engine::Target;
 use iopj_engine::check::{Availability, check as check_path};
 use iopj_engine::target::{TakePlan, make_file, plan_taking};
 use iopj_load::fio::Fio;
-use iopj_report::render::{Align, Grid, escape, unavailable, wrap};
+use iopj_report::render::{Table, escape, unavailable, wrap};
 use iopj_run::access::check_paths;
 use iopj_run::runner::Options;
 use iopj_store::Unavailable;
@@ -176,22 +176,23 @@ fn as_text(target: &Target, paths: &[(IoPath, Availability)]) -> String {
     for warning in target.warnings() {
         text += &format!("warning: {}\n", escape(warning));
     }
-    let mut grid = Grid::new(&[("path", Align::Left), ("here", Align::Left)]);
     let (mut away, mut noted) = (Vec::new(), String::new());
     for (path, state) in paths {
-        let word = match state {
+        match state {
             Availability::Available { notes } => {
                 noted.extend(notes.iter().map(|note| format!("  {path}\n{}", wrap(note, 120, "    "))));
-                "available"
             }
             Availability::Unavailable { reason, remedy } => {
                 away.push(Unavailable { path: *path, reason: reason.clone(), remedy: remedy.clone() });
-                "unavailable"
             }
-        };
-        grid.row(vec![path.to_string(), word.to_owned()]);
+        }
     }
-    text += &format!("\n{}", grid.render());
+    let table =
+        Table::of(paths).left("path", |(path, _)| path.to_string()).left("here", |(_, state)| match state {
+            Availability::Available { .. } => "available".to_owned(),
+            Availability::Unavailable { .. } => "unavailable".to_owned(),
+        });
+    text += &format!("\n{}", table.text());
     if !noted.is_empty() {
         text += &format!("\nto know:\n{noted}");
     }
@@ -214,25 +215,22 @@ fn lab_line() -> String {
 /// The papers' design space, filled in for this target.
 fn design_space(paths: &[(IoPath, Availability)]) -> String {
     let heading = "\ndesign space (yes and no are of the interface; here and not here are of this target):\n";
-    let mut columns = vec![("interface", Align::Left)];
-    columns.extend(["kernel", "user", "sync", "async"].map(|name| (name, Align::Left)));
-    columns.extend(HERE_COLUMNS.map(|name| (name, Align::Left)));
-    let mut grid = Grid::new(&columns);
-    for design in &DESIGNS {
-        let yes = |is: bool| if is { "yes" } else { "no" }.to_owned();
-        let mut row = vec![
-            design.interface.to_owned(),
-            yes(design.kernel),
-            yes(design.user),
-            yes(design.sync),
-            yes(design.async_),
-        ];
-        row.extend(design_here(paths, design.interface).map(|state| match state {
-            None => "no".to_owned(),
-            Some(true) => "here".to_owned(),
-            Some(false) => "not here".to_owned(),
-        }));
-        grid.row(row);
+    let yes = |is: bool| if is { "yes" } else { "no" }.to_owned();
+    let mut table = Table::of(&DESIGNS)
+        .left("interface", |design| design.interface.to_owned())
+        .left("kernel", |design| yes(design.kernel))
+        .left("user", |design| yes(design.user))
+        .left("sync", |design| yes(design.sync))
+        .left("async", |design| yes(design.async_));
+    for (at, heading) in HERE_COLUMNS.into_iter().enumerate() {
+        table = table.left(heading, move |design| {
+            match design_here(paths, design.interface)[at] {
+                None => "no",
+                Some(true) => "here",
+                Some(false) => "not here",
+            }
+            .to_owned()
+        });
     }
-    heading.to_owned() + &grid.render()
+    heading.to_owned() + &table.text()
 }

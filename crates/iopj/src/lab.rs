@@ -12,7 +12,7 @@ use iopj_lab::session::{self, Device, Guest, GuestStudy, StudyDone};
 use iopj_lab::{LabError, vm};
 use iopj_probe::HeldCounters;
 use iopj_report::analysis::Admission;
-use iopj_report::render::{Align, Grid, escape};
+use iopj_report::render::{Table, escape};
 use iopj_run::{programs, read_study};
 use iopj_store::{Generator, Store};
 use iopj_study::{Study, parse_paths};
@@ -79,19 +79,14 @@ fn kernels(wanted: &[String], json: bool) -> anyhow::Result<ExitCode> {
         print_json(&offers.iter().map(one).collect())?;
         return Ok(ExitCode::SUCCESS);
     }
-    let columns = ["series", "release", "suite"].map(|name| (name, Align::Left));
-    let mut grid =
-        Grid::new(&[&columns[..], &[("download MB", Align::Right), ("cached", Align::Left)]].concat());
-    for offer in offers {
-        let size = if offer.download_bytes == 0 {
-            String::new()
-        } else {
-            (offer.download_bytes / 1_000_000).to_string()
-        };
-        let cached = if offer.cached { "yes" } else { "" };
-        grid.row(vec![offer.series, offer.release, offer.suite, size, cached.to_owned()]);
-    }
-    print(&grid.render())?;
+    let megabytes = |bytes: u64| if bytes == 0 { String::new() } else { (bytes / 1_000_000).to_string() };
+    let table = Table::of(&offers)
+        .left("series", |offer| offer.series.clone())
+        .left("release", |offer| offer.release.clone())
+        .left("suite", |offer| offer.suite.clone())
+        .right("download MB", |offer| megabytes(offer.download_bytes))
+        .left("cached", |offer| if offer.cached { "yes" } else { "" }.to_owned());
+    print(&table.text())?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -1,14 +1,13 @@
 //! Claims as text: an answer each, its parts with the figures that decide them, and what would decide the
 //! rest.
 
-use super::grid::{Align, Grid, escape, wrap};
-use super::number::{exact, significant};
+use super::number::{exact, or_dash, p_value, percent, significant};
+use super::table::Table;
+use super::text::{WIDTH, escape, wrap};
 use crate::analysis::admission::{LEGEND, MARK};
-use crate::analysis::claims::{Answer, Claim, ClaimFigure, Effect, Part};
+use crate::analysis::claims::{Answer, Claim, ClaimFigure, Part};
 use crate::analysis::published::Paper;
-
-/// Columns of running text.
-const WIDTH: usize = 120;
+use crate::analysis::stats::Ratio;
 
 /// All claims, under their papers.
 pub fn claims(claims: &[Claim]) -> String {
@@ -92,7 +91,7 @@ fn parts(parts: &[&Part]) -> String {
         if !same[0].at.is_empty() {
             text += &format!("  {}\n", escape(&same[0].at));
         }
-        text += &part_grid(same);
+        text += &part_table(same);
     }
     let mut reasons: Vec<&str> = Vec::new();
     for part in parts {
@@ -109,31 +108,17 @@ fn parts(parts: &[&Part]) -> String {
         .collect::<String>()
 }
 
-fn part_grid(parts: &[&Part]) -> String {
-    let mut grid = Grid::new(&[
-        ("", Align::Left),
-        ("part", Align::Left),
-        ("measured", Align::Left),
-        ("ratio", Align::Left),
-        ("could see", Align::Right),
-        ("p", Align::Right),
-        ("published", Align::Left),
-    ]);
-    for part in parts {
-        grid.row(vec![
-            part.answer.as_str().to_owned(),
-            part.text.clone(),
-            against(&part.figures, measured),
-            part.effect.as_ref().map_or_else(|| "-".to_owned(), ratio),
-            part.effect
-                .as_ref()
-                .and_then(|one| one.least)
-                .map_or_else(|| "-".to_owned(), |one| format!("{:.1} %", 100.0 * one)),
-            part.p.map_or_else(|| "-".to_owned(), p_value),
-            against(&part.figures, |figure| figure.published.map_or_else(|| "-".to_owned(), exact)),
-        ]);
-    }
-    grid.render()
+fn part_table(parts: &[&Part]) -> String {
+    let effect = |part: &Part| part.effect.clone();
+    Table::of(parts)
+        .left("", |part| part.answer.as_str().to_owned())
+        .left("part", |part| part.text.clone())
+        .left("measured", |part| against(&part.figures, measured))
+        .left("ratio", |part| or_dash(effect(part).and_then(|one| one.ratio), ratio))
+        .right("could see", |part| or_dash(effect(part).and_then(|one| one.least), percent))
+        .right("p", |part| or_dash(part.p, |p| p_value(p, 3)))
+        .left("published", |part| against(&part.figures, |one| or_dash(one.published, exact)))
+        .text()
 }
 
 /// The figures of both sides, or `-` where there is none of either.
@@ -149,15 +134,8 @@ fn measured(figure: &ClaimFigure) -> String {
     format!("{}{spread} {}", significant(mean), figure.unit).trim_end().to_owned()
 }
 
-fn ratio(effect: &Effect) -> String {
-    let text = |ratio: &crate::analysis::stats::Ratio| {
-        format!("{:.3} ({:.3} to {:.3})", ratio.ratio, ratio.low, ratio.high)
-    };
-    effect.ratio.as_ref().map_or_else(|| "-".to_owned(), text)
-}
-
-fn p_value(p: f64) -> String {
-    if p < 0.001 { "<0.001".to_owned() } else { format!("{p:.3}") }
+fn ratio(Ratio { ratio, low, high }: Ratio) -> String {
+    format!("{ratio:.3} ({low:.3} to {high:.3})")
 }
 
 #[cfg(test)]

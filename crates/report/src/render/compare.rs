@@ -1,15 +1,15 @@
 //! A comparison of two stores, or of two sides of one, as text: what differs between them, then every change.
 
-use super::grid::{Align, Grid, escape, wrap};
+use super::number::{or_dash, p_value, percent};
+use super::table::Table;
+use super::text::{WIDTH, escape, settings, wrap};
 use crate::analysis::admission::{LEGEND, MARK};
-use crate::analysis::compare::{Change, ChangeOutcome, ComparedCell, Comparison, Side, SplitBy};
+use crate::analysis::compare::{Change, ChangeOutcome, ComparedCell, Comparison, SampleMean, Side, SplitBy};
 use crate::analysis::metric::Metric;
 use crate::analysis::stats::LEVEL;
 use crate::analysis::winner::Axis;
 use iopj_store::Generator;
 use std::fmt::Write;
-
-const WIDTH: usize = 120;
 
 /// The whole comparison.
 pub fn comparison(comparison: &Comparison) -> String {
@@ -68,13 +68,12 @@ fn differences(comparison: &Comparison) -> String {
         return "nothing that the stores tell of machine, kernel, drive, versions and settings differs\n"
             .to_owned();
     }
-    let mut grid =
-        Grid::new(&[("what differs", Align::Left), ("before", Align::Left), ("after", Align::Left)]);
-    for difference in &comparison.differences {
-        let value = |value: &Option<String>| value.clone().unwrap_or_else(|| "-".to_owned());
-        grid.row(vec![difference.name.clone(), value(&difference.before), value(&difference.after)]);
-    }
-    grid.render()
+    let value = |value: &Option<String>| value.clone().unwrap_or_else(|| "-".to_owned());
+    Table::of(&comparison.differences)
+        .left("what differs", |one| one.name.clone())
+        .left("before", |one| value(&one.before))
+        .left("after", |one| value(&one.after))
+        .text()
 }
 
 fn changes(comparison: &Comparison) -> String {
@@ -83,62 +82,35 @@ fn changes(comparison: &Comparison) -> String {
         comparison.changes.iter().any(|change| workload(change) != workload(&comparison.changes[0]));
     // What sets the sides apart stands in a cell as it is before.
     let is_by = |keys: &[&str]| comparison.by.as_ref().is_some_and(|by| keys.contains(&by.key.as_str()));
-    let mut columns = vec![(if is_by(&["path", "generator"]) { "path before" } else { "path" }, Align::Left)];
+    let path_heading = if is_by(&["path", "generator"]) { "path before" } else { "path" };
     let workload_heading = if is_by(&Axis::ALL.map(Axis::as_str)) { "workload before" } else { "workload" };
+    let mean = |metric, mean: Option<SampleMean>| or_dash(mean, |mean| value(metric, mean.mean));
+    let mut table = Table::of(&comparison.changes)
+        .left(path_heading, |change| name(&change.cell) + if change.marked { MARK } else { "" });
     if several {
-        columns.push((workload_heading, Align::Left));
+        table = table.left(workload_heading, workload);
     }
-    columns.extend([
-        ("metric", Align::Left),
-        ("before", Align::Right),
-        ("after", Align::Right),
-        ("change", Align::Right),
-        ("95 % interval", Align::Right),
-        ("could see", Align::Right),
-        ("p", Align::Right),
-        ("result", Align::Left),
-    ]);
-    let mut grid = Grid::new(&columns);
-    for change in &comparison.changes {
-        grid.row(row(change, several));
-    }
+    let interval = |(low, high)| format!("{} to {}", change_percent(low), change_percent(high));
+    let table = table
+        .left("metric", |change| title(change.metric))
+        .right("before", |change| mean(change.metric, change.before))
+        .right("after", |change| mean(change.metric, change.after))
+        .right("change", |change| or_dash(change.ratio, change_percent))
+        .right("95 % interval", |change| or_dash(change.interval, interval))
+        .right("could see", |change| or_dash(change.least, percent))
+        .right("p", |change| or_dash(change.p_holm, probability))
+        .left("result", |change| change.outcome.as_str().to_owned());
     let heading = match several {
         true => String::new(),
         false if workload_heading == "workload" => workload(&comparison.changes[0]) + "\n",
         false => format!("{workload_heading}: {}\n", workload(&comparison.changes[0])),
     };
-    heading + &grid.render()
-}
-
-fn row(change: &Change, several_workloads: bool) -> Vec<String> {
-    let absent = || "-".to_owned();
-    let mean = |mean: Option<f64>| mean.map_or_else(absent, |mean| value(change.metric, mean));
-    let mut row = vec![name(&change.cell) + if change.marked { MARK } else { "" }];
-    if several_workloads {
-        row.push(change.cell.workload.title());
-    }
-    row.extend([
-        title(change.metric),
-        mean(change.before.map(|before| before.mean)),
-        mean(change.after.map(|after| after.mean)),
-        change.ratio.map_or_else(absent, percent),
-        change.interval.map_or_else(absent, |(low, high)| format!("{} to {}", percent(low), percent(high))),
-        change.least.map_or_else(absent, |least| format!("{:.1} %", 100.0 * least)),
-        change.p_holm.map_or_else(absent, probability),
-        change.outcome.as_str().to_owned(),
-    ]);
-    row
+    heading + &table.text()
 }
 
 fn name(cell: &ComparedCell) -> String {
-    let mut name = cell.path.to_string();
-    if cell.generator == Generator::Fio {
-        name += " (fio)";
-    }
-    for (setting, value) in &cell.settings {
-        name += &format!(" {setting}={value}");
-    }
-    name
+    let by = if cell.generator == Generator::Fio { " (fio)" } else { "" };
+    format!("{}{by}{}", cell.path, settings(&cell.settings))
 }
 
 fn title(metric: Metric) -> String {
@@ -161,14 +133,14 @@ fn value(metric: Metric, mean: f64) -> String {
     }
 }
 
-fn percent(ratio: f64) -> String {
+fn change_percent(ratio: f64) -> String {
     let percent = 100.0 * (ratio - 1.0);
     // What rounds to nothing has no sign.
     if percent.abs() < 0.05 { "0.0 %".to_owned() } else { format!("{percent:+.1} %") }
 }
 
 fn probability(p: f64) -> String {
-    if p < 0.0001 { "<0.0001".to_owned() } else { format!("{p:.4}") }
+    p_value(p, 4)
 }
 
 fn summary(comparison: &Comparison) -> String {

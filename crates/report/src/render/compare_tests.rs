@@ -44,6 +44,6 @@ fn numbers_have_four_digits_and_no_sign_of_nothing() {
         ["0.123", "12.35", "123.5", "123456"]
     );
     assert_eq!(value(Metric::LatencyMean, 12_345.0), "12.35");
-    assert_eq!([1.0002, 0.9998, 1.1, 0.5].map(percent), ["0.0 %", "0.0 %", "+10.0 %", "-50.0 %"]);
+    assert_eq!([1.0002, 0.9998, 1.1, 0.5].map(change_percent), ["0.0 %", "0.0 %", "+10.0 %", "-50.0 %"]);
     assert_eq!([0.0, 0.04567].map(probability), ["<0.0001", "0.0457"]);
 }

@@ -6,23 +6,26 @@ mod emulated;
 mod energy;
 mod explain;
 mod export;
-mod grid;
 pub mod html;
 mod number;
 #[cfg(feature = "parquet")]
 mod parquet;
 mod report;
+mod results;
 mod steady;
+mod table;
 mod tables;
+mod text;
 mod winner;
 
 pub use claims::claims;
 pub use compare::comparison;
 pub use explain::explanation;
 pub use export::{csv, latex};
-pub use grid::{Align, Grid, escape, wrap};
 #[cfg(feature = "parquet")]
 pub use parquet::parquet;
 pub use report::{report, unavailable};
+pub use table::Table;
 pub use tables::paper_tables;
+pub use text::{escape, wrap};
 pub use winner::winners;

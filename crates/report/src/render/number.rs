@@ -1,4 +1,9 @@
-//! Numbers as text.
+//! Numbers as text for terminals.
+
+/// A value as text, or a dash where there is none.
+pub(super) fn or_dash<T>(value: Option<T>, text: impl FnOnce(T) -> String) -> String {
+    value.map_or_else(|| "-".to_owned(), text)
+}
 
 /// A whole number with its thousands apart.
 pub(super) fn thousands(value: f64) -> String {
@@ -30,6 +35,50 @@ pub(super) fn significant(value: f64) -> String {
     if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
 }
 
+/// A number with three or more significant digits.
+pub(super) fn decimal(number: f64) -> String {
+    match number {
+        n if n >= 1000.0 => thousands(n),
+        n if n >= 100.0 => format!("{n:.0}"),
+        n if n >= 10.0 => format!("{n:.1}"),
+        n => format!("{n:.2}"),
+    }
+}
+
+/// Four significant digits, zeros at the end included, or the whole number with its thousands apart.
+pub(super) fn four_digits(value: f64) -> String {
+    match value.abs() {
+        size if size >= 999.95 => thousands(value),
+        size if size > 0.0 => {
+            let decimals = (3.0 - size.log10().floor()).clamp(1.0, 6.0) as usize;
+            format!("{value:.decimals$}")
+        }
+        _ => "0".to_owned(),
+    }
+}
+
+/// Two significant digits.
+pub(super) fn uncertainty(value: f64) -> String {
+    match value.abs() {
+        size if size >= 10.0 || size == 0.0 => thousands(value),
+        size => {
+            let decimals = (1.0 - size.log10().floor()).clamp(0.0, 6.0) as usize;
+            format!("{value:.decimals$}")
+        }
+    }
+}
+
+/// A p-value with so many decimals.
+pub(super) fn p_value(p: f64, decimals: usize) -> String {
+    let least = 10f64.powi(-(decimals as i32));
+    if p < least { format!("<{least:.decimals$}") } else { format!("{p:.decimals$}") }
+}
+
+/// A share in per cent.
+pub(super) fn percent(share: f64) -> String {
+    format!("{:.1} %", 100.0 * share)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -45,5 +94,18 @@ mod tests {
         let measured = [8.123_45, 120_470.4, 27.525, 0.0, 0.012_34, 0.000_01, 999.96, -1234.5];
         let texts = ["8.123", "120,470", "27.52", "0", "0.0123", "0", "1000", "-1,234"];
         assert_eq!(measured.map(significant), texts);
+    }
+
+    #[test]
+    fn numbers_are_readable() {
+        assert_eq!([0.5, 12.34, 123.4, 12345.0].map(decimal), ["0.50", "12.3", "123", "12,345"]);
+    }
+
+    #[test]
+    fn means_have_four_digits_and_uncertainties_two() {
+        let means = [1234.5, 999.96, 123.4, 50.0, 5.0, 0.012_34, 0.0].map(four_digits);
+        assert_eq!(means, ["1,234", "1,000", "123.4", "50.00", "5.000", "0.01234", "0"]);
+        let halves = [1234.5, 12.34, 2.484, 0.994, 0.0012, 0.0].map(uncertainty);
+        assert_eq!(halves, ["1,234", "12", "2.5", "0.99", "0.0012", "0"]);
     }
 }

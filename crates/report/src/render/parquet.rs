@@ -1,6 +1,6 @@
-//! The tables of a report as Parquet, for pandas, DuckDB and Spark: a row a cell, columns as in the CSV.
+//! The tables of a report as Parquet, for pandas, DuckDB and Spark: one row per cell, columns as in the CSV.
 
-use super::export::{COLUMNS, costs, energy_text, verdict};
+use super::results::{CELL, NUMBERS, Number, SOURCES, Text};
 use crate::analysis::{CellRow, WorkloadTable};
 use parquet::column::writer::ColumnWriter;
 use parquet::data_type::{ByteArray, ByteArrayType, DoubleType};
@@ -11,29 +11,17 @@ use parquet::schema::parser::parse_message_type;
 use std::io::Write;
 use std::sync::Arc;
 
-/// Text columns, before the figures.
-const TEXTS: [&str; 10] = [
-    "workload",
-    "path",
-    "generator",
-    "settings",
-    "verdict",
-    "costs",
-    "emulated",
-    "energy_scope",
-    "energy_meter",
-    "energy_estimated",
-];
-
 /// Writes all rows of all tables. A figure that was not measured is null, as are the times of emulated
 /// tables.
 ///
 /// # Errors
 /// What the writer says.
 pub fn parquet<W: Write + Send>(tables: &[WorkloadTable], out: W) -> Result<(), ParquetError> {
+    let texts: Vec<&Text> = CELL.iter().chain(&SOURCES).collect();
+    let numbers: Vec<(&str, &Number)> = NUMBERS.iter().filter_map(|one| Some((one.name?, one))).collect();
     let mut schema = String::from("message report {\n");
-    TEXTS.iter().for_each(|name| schema += &format!("required binary {name} (UTF8);\n"));
-    COLUMNS.iter().for_each(|(_, _, name, _)| schema += &format!("optional double {name};\n"));
+    texts.iter().for_each(|one| schema += &format!("required binary {} (UTF8);\n", one.name));
+    numbers.iter().for_each(|(name, _)| schema += &format!("optional double {name};\n"));
     schema.push('}');
     let schema = Arc::new(parse_message_type(&schema)?);
     let rows: Vec<(&WorkloadTable, &CellRow)> =
@@ -45,13 +33,12 @@ pub fn parquet<W: Write + Send>(tables: &[WorkloadTable], out: W) -> Result<(), 
         match column.untyped() {
             ColumnWriter::ByteArrayColumnWriter(_) => {
                 let values: Vec<ByteArray> =
-                    rows.iter().map(|(table, row)| text(index, table, row).as_str().into()).collect();
+                    rows.iter().map(|(table, row)| (texts[index].text)(table, row).as_str().into()).collect();
                 column.typed::<ByteArrayType>().write_batch(&values, None, None)?;
             }
             _ => {
-                let of = COLUMNS[index - TEXTS.len()].3;
-                let figures: Vec<Option<f64>> =
-                    rows.iter().map(|(_, row)| row.figures.as_ref().and_then(of)).collect();
+                let (_, number) = numbers[index - texts.len()];
+                let figures: Vec<Option<f64>> = rows.iter().map(|(_, row)| (number.value)(row)).collect();
                 let present: Vec<i16> = figures.iter().map(|figure| i16::from(figure.is_some())).collect();
                 let values: Vec<f64> = figures.into_iter().flatten().collect();
                 column.typed::<DoubleType>().write_batch(&values, Some(&present), None)?;
@@ -62,21 +49,6 @@ pub fn parquet<W: Write + Send>(tables: &[WorkloadTable], out: W) -> Result<(), 
     }
     group.close()?;
     writer.close().map(drop)
-}
-
-fn text(column: usize, table: &WorkloadTable, row: &CellRow) -> String {
-    match TEXTS[column] {
-        "workload" => table.workload.title(),
-        "path" => row.path.to_string(),
-        "generator" => row.generator.as_str().to_owned(),
-        "settings" => {
-            row.settings.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(" ")
-        }
-        "costs" => costs(row).to_owned(),
-        "emulated" => table.emulated.clone().unwrap_or_default(),
-        "verdict" => verdict(row).to_owned(),
-        energy => energy_text(row, energy),
-    }
 }
 
 #[cfg(test)]

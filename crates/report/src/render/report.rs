@@ -1,20 +1,18 @@
 //! The report of a store as text: a table a workload, and what to know beside it.
 
 use super::emulated::{self, banner};
-use super::energy;
-use super::grid::{Align, Grid, escape, wrap};
-use super::number::thousands;
+use super::energy::{self, TableEnergy};
+use super::results::{NUMBERS, row_name};
 use super::steady;
+use super::table::Table;
+use super::text::{WIDTH, escape, wrap};
 use crate::analysis::Admission;
 use crate::analysis::admission::{LEGEND, MARK};
-use crate::analysis::cost::{Costs, PerIo, any_sampled};
-use crate::analysis::{CellMeans, CellRow, WorkloadTable, workload_tables};
+use crate::analysis::cost::{Costs, any_sampled};
+use crate::analysis::{CellRow, WorkloadTable, workload_tables};
 use iopj_core::VerdictKind;
 use iopj_store::{Generator, Measurement, StudyRecord, Trial, Unavailable};
 use std::fmt::Write;
-
-/// Columns of running text.
-pub(super) const WIDTH: usize = 120;
 
 /// The whole report; ranked are the trials that compete.
 pub fn report(study: &StudyRecord, trials: &[Trial], admission: Admission) -> String {
@@ -58,29 +56,12 @@ pub fn report(study: &StudyRecord, trials: &[Trial], admission: Admission) -> St
 
 fn table_text(table: &WorkloadTable) -> String {
     let several_generators = table.rows.iter().any(|row| row.generator != table.rows[0].generator);
-    let with_costs =
-        table.rows.iter().any(|row| row.figures.as_ref().is_some_and(|figures| figures.costs.is_some()));
-    let mut columns = vec![("path", Align::Left), ("verdict", Align::Left)];
-    let figures: &[&str] = if table.emulated.is_some() { &COUNTS } else { &TIMES };
-    columns
-        .extend(figures.iter().chain(COSTS.iter().filter(|_| with_costs)).map(|name| (*name, Align::Right)));
-    let energy = energy::columns(table);
-    columns.extend(energy.iter().flat_map(|energy| energy.headings()).map(|name| (name, Align::Right)));
-    let mut grid = Grid::new(&columns);
-    for row in &table.rows {
-        let mut cells =
-            vec![name(row, several_generators) + if row.marked { MARK } else { "" }, verdict(row)];
-        if let Some(figures) = &row.figures {
-            cells.extend(if table.emulated.is_some() {
-                count_cells(figures)
-            } else {
-                time_cells(figures, row.slower)
-            });
-            let without = || vec![String::new(); if with_costs { COSTS.len() } else { 0 }];
-            cells.extend(figures.costs.as_ref().map_or_else(without, cost_cells));
-            cells.extend(energy.iter().flat_map(|energy| energy.cells(figures)));
-        }
-        grid.row(cells);
+    let name = |row: &CellRow| row_name(row, several_generators);
+    let mut grid = Table::of(&table.rows)
+        .left("path", |row| name(row) + if row.marked { MARK } else { "" })
+        .left("verdict", verdicts);
+    for number in NUMBERS.iter().filter(|number| number.is_on_terminal(table)) {
+        grid = grid.right(number.terminal_heading(), |row| number.terminal_cell(row));
     }
     let replicates =
         table.rows.iter().map(|row| row.verdicts.iter().map(|(_, n)| n).sum::<usize>() + row.failed).max();
@@ -89,20 +70,16 @@ fn table_text(table: &WorkloadTable) -> String {
         table.workload.title(),
         table.workload.length_text(),
         plural(replicates.unwrap_or(0), "replicate"),
-        energy.as_ref().map_or(String::new(), |energy| escape(&energy.heading()))
+        TableEnergy::of(table).map_or(String::new(), |energy| escape(&energy.heading()))
     );
-    text += &grid.render();
+    text += &grid.text();
     for row in &table.rows {
         for reason in &row.reasons {
-            text += &wrap(&format!("* {}: {}", name(row, several_generators), escape(reason)), WIDTH, "  ");
+            text += &wrap(&format!("* {}: {}", name(row), escape(reason)), WIDTH, "  ");
         }
         if row.short_ios > 0 {
-            let _ = writeln!(
-                text,
-                "  * {}: {} I/Os moved fewer bytes than asked for",
-                name(row, several_generators),
-                row.short_ios
-            );
+            let short = row.short_ios;
+            let _ = writeln!(text, "  * {}: {short} I/Os moved fewer bytes than asked for", name(row));
         }
     }
     if let Some(words) = table.rows.iter().find_map(|row| row.preconditioning.as_ref()) {
@@ -111,70 +88,7 @@ fn table_text(table: &WorkloadTable) -> String {
     text
 }
 
-/// Columns of a table whose times mean something.
-const TIMES: [&str; 10] =
-    ["IOPS", "spread", "mean us", "p50", "p99", "p99.9", "CPU %", "ctx/IO", "irq/IO", "slower"];
-
-/// Columns of an emulated table.
-const COUNTS: [&str; 4] = ["ctx/IO", "irq/IO", "sys/IO", "slept/IO"];
-
-/// Columns beside either where there are costs.
-const COSTS: [&str; 6] = ["kernel instr", "loads", "stores", "user instr", "loads", "stores"];
-
-fn time_cells(figures: &CellMeans, slower: Option<f64>) -> Vec<String> {
-    let Some(times) = &figures.times else { return vec!["-".to_owned(); TIMES.len()] };
-    let us = |ns: f64| decimal(ns / 1000.0);
-    vec![
-        thousands(times.iops),
-        times.iops_spread.map_or("-".to_owned(), |spread| format!("{:.1} %", 100.0 * spread)),
-        us(times.mean_ns),
-        us(times.p50_ns),
-        us(times.p99_ns),
-        us(times.p99_9_ns),
-        format!("{:.0}", times.cpu_percent),
-        per_io(Some(figures.context_switches_per_io)),
-        per_io(figures.interrupts_per_io),
-        slower.map_or("-".to_owned(), |slower| {
-            if slower == 0.0 { "0".to_owned() } else { format!("+{:.1} %", 100.0 * slower) }
-        }),
-    ]
-}
-
-fn count_cells(figures: &CellMeans) -> Vec<String> {
-    let counts = [
-        Some(figures.context_switches_per_io),
-        figures.interrupts_per_io,
-        figures.system_calls_per_io,
-        figures.sleeps_per_io,
-    ];
-    counts.map(per_io).into()
-}
-
-fn per_io(count: Option<f64>) -> String {
-    count.map_or("-".to_owned(), |count| format!("{count:.2}"))
-}
-
-/// Whole numbers; samples are marked.
-fn cost_cells(costs: &Costs) -> Vec<String> {
-    let mark = if costs.sampled { "~" } else { "" };
-    let cell =
-        |count: Option<f64>| count.map_or("-".to_owned(), |count| format!("{mark}{}", thousands(count)));
-    let of = |PerIo { instructions, loads, stores }: PerIo| [instructions, loads, stores].map(cell);
-    [of(costs.kernel), of(costs.user)].concat()
-}
-
-pub(super) fn name(row: &CellRow, several_generators: bool) -> String {
-    let mut name = row.path.to_string();
-    if several_generators || row.generator == Generator::Fio {
-        name += &format!(" ({})", row.generator.as_str());
-    }
-    for (setting, value) in &row.settings {
-        name += &format!(" {setting}={value}");
-    }
-    name
-}
-
-fn verdict(row: &CellRow) -> String {
+fn verdicts(row: &CellRow) -> String {
     let mut words: Vec<String> = match &row.verdicts[..] {
         [(kind, _)] => vec![kind.as_str().to_owned()],
         several => several.iter().map(|(kind, count)| format!("{count} {}", kind.as_str())).collect(),
@@ -202,7 +116,7 @@ fn footer(study: &StudyRecord, trials: &[Trial], tables: &[WorkloadTable], admis
     if any_sampled(trials) {
         text += "~ sampled: a count is samples by their period, not exact\n";
     }
-    let energy = tables.iter().find_map(energy::columns);
+    let energy = tables.iter().find_map(TableEnergy::of);
     text.extend(energy.iter().map(|energy| wrap(&energy.words(), WIDTH, "")));
     if study.emulated.is_some() {
         text += &wrap(emulated::CAVEAT, WIDTH, "");
@@ -297,26 +211,6 @@ fn plural(count: usize, what: &str) -> String {
     if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
 }
 
-/// A number with three or more significant digits.
-fn decimal(number: f64) -> String {
-    match number {
-        n if n >= 1000.0 => thousands(n),
-        n if n >= 100.0 => format!("{n:.0}"),
-        n if n >= 10.0 => format!("{n:.1}"),
-        n => format!("{n:.2}"),
-    }
-}
-
 #[cfg(test)]
 #[path = "report_tests.rs"]
 mod emulated_tests;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn numbers_are_readable() {
-        assert_eq!([0.5, 12.34, 123.4, 12345.0].map(decimal), ["0.50", "12.3", "123", "12,345"]);
-    }
-}

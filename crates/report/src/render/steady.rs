@@ -1,13 +1,14 @@
 //! Trials that were not steady, each with its reason, and what figures and winners are without them.
 
-use super::grid::{Align, Grid, wrap};
 use super::number::thousands;
-use super::report::{WIDTH, name};
+use super::results::row_name;
+use super::table::Table;
+use super::text::{WIDTH, wrap};
 use crate::analysis::Admission;
 use crate::analysis::steady::{Flag, unsteady};
 use crate::analysis::winner::{Decision, WinnerMap, WinnerQuestion};
 use crate::analysis::without_unsteady::{
-    CellDecision, MapWithoutUnsteady, OtherFirst, Redecided, UnsteadyCell, tables_without_unsteady,
+    CellDecision, MapWithoutUnsteady, OtherFirst, UnsteadyCell, tables_without_unsteady,
 };
 use crate::analysis::workload_table::{CellRow, Times};
 use iopj_store::{Generator, StudyRecord, Trial};
@@ -65,7 +66,7 @@ fn line(cell: &UnsteadyCell) -> String {
 
 /// A row's path with the settings, and the generator where that is fio.
 pub(super) fn plain_name(row: &CellRow) -> String {
-    name(row, false)
+    row_name(row, false)
 }
 
 /// Which path is the first, with the unsteady trials and without.
@@ -82,16 +83,13 @@ pub(super) fn of_map(map: &WinnerMap, apart: &MapWithoutUnsteady) -> String {
     if apart.cells.is_empty() {
         return words;
     }
-    let mut grid = Grid::new(&[
-        (y.as_str(), Align::Right),
-        (x.as_str(), Align::Right),
-        ("with", Align::Left),
-        ("without", Align::Left),
-    ]);
-    for Redecided { at: (down, across), with, without } in &apart.cells {
-        grid.row(vec![down.to_string(), across.to_string(), decision(with), decision(without)]);
-    }
-    words + &grid.render()
+    words
+        + &Table::of(&apart.cells)
+            .right(y.as_str(), |cell| cell.at.0.to_string())
+            .right(x.as_str(), |cell| cell.at.1.to_string())
+            .left("with", |cell| decision(&cell.with))
+            .left("without", |cell| decision(&cell.without))
+            .text()
 }
 
 /// How many cells of a map are decided otherwise without its unsteady trials.

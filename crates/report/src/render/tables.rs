@@ -1,21 +1,18 @@
 //! The papers' tables as text.
 
 use super::emulated::banner;
-use super::grid::{Align, Grid, escape, wrap};
-use super::number::thousands;
+use super::number::{or_dash, thousands};
+use super::table::Table;
+use super::text::{WIDTH, escape, settings, wrap};
 use crate::analysis::Admission;
-use crate::analysis::efficiency::{EfficiencyCell, EfficiencyTable, efficiency_tables};
+use crate::analysis::efficiency::{EfficiencyCell, EfficiencyRow, EfficiencyTable, efficiency_tables};
 use crate::analysis::loads_stores::{LoadsStoresTable, loads_stores_tables};
 use crate::analysis::paper_layouts::{
-    self, CompletionTable, DesignRow, LatencyTable, Percentiles, TrialSetup,
+    self, CompletionTable, DesignRow, LatencyRow, LatencyTable, TrialSetup,
 };
-use crate::analysis::published::{self, LOADS_STORES, LOADS_STORES_TOTAL};
+use crate::analysis::published::{self, LOADS_STORES, LOADS_STORES_TOTAL, PublishedLoadsStores};
 use iopj_core::{Completion, IoPath};
 use iopj_store::{EnergySource, StudyRecord, Trial};
-use std::fmt::Write;
-
-/// Columns of running text.
-const WIDTH: usize = 120;
 
 /// All tables of a store; slowdowns are against `reference`, or against the path of least median read. Of an
 /// emulated store those of times are left out.
@@ -68,78 +65,61 @@ fn or_not_measured(tables: impl Iterator<Item = String>, need: &str) -> String {
 
 /// The heading of a table: what its cells share.
 fn heading(setting: &TrialSetup, words: &str) -> String {
-    let mut text = format!("  {words}, {}, {}", setting.workload.length_text(), setting.generator.as_str());
-    for (name, value) in &setting.settings {
-        let _ = write!(text, " {name}={value}");
-    }
-    escape(&text) + "\n"
+    let TrialSetup { workload, settings: values, generator } = setting;
+    let (length, generator) = (workload.length_text(), generator.as_str());
+    escape(&format!("  {words}, {length}, {generator}{}", settings(values))) + "\n"
 }
 
 fn completion_text(table: &CompletionTable) -> String {
-    let headings: Vec<[String; 2]> =
-        table.numjobs.iter().map(|numjobs| [format!("us, numjobs {numjobs}"), "IOPS".to_owned()]).collect();
-    let mut columns = vec![("path", Align::Left)];
-    columns.extend(headings.iter().flatten().map(|heading| (heading.as_str(), Align::Right)));
-    let mut grid = Grid::new(&columns);
-    for row in &table.rows {
-        let cells = row.cells.iter().flat_map(|cell| match cell {
-            Some(cell) => [us(cell.latency_ns), thousands(cell.iops)],
-            None => ["-".to_owned(), "-".to_owned()],
-        });
-        grid.row(std::iter::once(row.path.to_string()).chain(cells).collect());
+    let mut grid = Table::of(&table.rows).left("path", |row| row.path.to_string());
+    for (at, numjobs) in table.numjobs.iter().enumerate() {
+        grid = grid
+            .right(format!("us, numjobs {numjobs}"), move |row| {
+                or_dash(row.cells[at], |cell| us(cell.latency_ns))
+            })
+            .right("IOPS", move |row| or_dash(row.cells[at], |cell| thousands(cell.iops)));
     }
     let workload = &table.setting.workload;
     let words = workload.title().replace(" numjobs 1", "");
-    heading(&table.setting, &words) + &grid.render()
+    heading(&table.setting, &words) + &grid.text()
 }
 
 fn latency_text(table: &LatencyTable) -> String {
     let reference = table.reference.map_or_else(String::new, |path| path.to_string());
-    let mut grid = Grid::new(&[
-        ("path", Align::Left),
-        ("read p50", Align::Right),
-        ("p99", Align::Right),
-        ("write p50", Align::Right),
-        ("p99", Align::Right),
-        ("slower", Align::Right),
-    ]);
-    let pair = |percentiles: Option<Percentiles>| match percentiles {
-        Some(percentiles) => [us(percentiles.p50_ns), us(percentiles.p99_ns)],
-        None => ["-".to_owned(), "-".to_owned()],
+    let slower = |row: &LatencyRow| {
+        let slower = row.slower.filter(|_| Some(row.path) != table.reference);
+        or_dash(slower, |slower| format!("{:.2} %", 100.0 * slower))
     };
-    for row in &table.rows {
-        let slower = match row.slower {
-            Some(slower) if Some(row.path) != table.reference => format!("{:.2} %", 100.0 * slower),
-            _ => "-".to_owned(),
-        };
-        let cells =
-            [row.path.to_string()].into_iter().chain(pair(row.read)).chain(pair(row.write)).chain([slower]);
-        grid.row(cells.collect());
-    }
+    let grid = Table::of(&table.rows)
+        .left("path", |row| row.path.to_string())
+        .right("read p50", |row| or_dash(row.read, |one| us(one.p50_ns)))
+        .right("p99", |row| or_dash(row.read, |one| us(one.p99_ns)))
+        .right("write p50", |row| or_dash(row.write, |one| us(one.p50_ns)))
+        .right("p99", |row| or_dash(row.write, |one| us(one.p99_ns)))
+        .right("slower", slower);
     let words = format!("{} and writes, slower than {reference} on average", table.setting.workload.title());
-    heading(&table.setting, &words) + &grid.render()
+    heading(&table.setting, &words) + &grid.text()
 }
 
 /// IOPS, W and IO/J of a path beneath each other.
 fn efficiency_text(table: &EfficiencyTable) -> String {
-    let headings: Vec<String> = table.values.iter().map(|value| format!("{} {value}", table.axis)).collect();
-    let mut columns = vec![("path", Align::Left), ("figure", Align::Left)];
-    columns.extend(headings.iter().map(|heading| (heading.as_str(), Align::Right)));
-    let mut grid = Grid::new(&columns);
-    type Text = fn(&EfficiencyCell) -> String;
-    let figures: [(&str, Text); 3] = [
+    type Figure = (&'static str, fn(&EfficiencyCell) -> String);
+    let figures: [Figure; 3] = [
         ("IOPS", |cell| thousands(cell.iops)),
         ("W", |cell| format!("{:.2}", cell.watts)),
         ("IO/J", |cell| thousands(cell.ios_per_joule)),
     ];
-    for row in &table.rows {
-        for (name, of) in figures {
-            let cells = row.cells.iter().map(|cell| cell.as_ref().map_or_else(|| "-".to_owned(), of));
-            grid.row([row.path.to_string(), name.to_owned()].into_iter().chain(cells).collect());
-        }
+    let rows: Vec<(&EfficiencyRow, Figure)> =
+        table.rows.iter().flat_map(|row| figures.map(|figure| (row, figure))).collect();
+    let mut grid = Table::of(&rows)
+        .left("path", |(row, _)| row.path.to_string())
+        .left("figure", |(_, (name, _))| (*name).to_owned());
+    for (at, value) in table.values.iter().enumerate() {
+        let cell = move |(row, (_, of)): &(&EfficiencyRow, Figure)| or_dash(row.cells[at].as_ref(), of);
+        grid = grid.right(format!("{} {value}", table.axis), cell);
     }
     let words = table.setting.workload.title().replace(&format!(" {} 1", table.axis), "");
-    heading(&table.setting, &words) + &grid.render()
+    heading(&table.setting, &words) + &grid.text()
 }
 
 fn us(ns: f64) -> String {
@@ -147,40 +127,29 @@ fn us(ns: f64) -> String {
 }
 
 fn design_text(rows: &[DesignRow]) -> String {
-    let mut grid = Grid::new(&[
-        ("interface", Align::Left),
-        ("executes in", Align::Left),
-        ("behaviour", Align::Left),
-        ("submission", Align::Left),
-        ("completion", Align::Left),
-        ("verified trials", Align::Left),
-    ]);
-    for row in rows {
-        let design = row.design;
-        let bypass = !design.kernel;
-        let verified: Vec<String> = row
-            .verified
-            .iter()
-            .map(|(submission, completion, count)| format!("{submission}/{completion} {count}"))
-            .collect();
-        grid.row(vec![
-            design.interface.to_owned(),
-            offered([(design.kernel, "kernel"), (design.user, "user space")]),
-            offered([(design.sync, "sync"), (design.r#async, "async")]),
-            offered([
-                (design.submit_syscall, "syscall"),
-                (design.submit_poll, "sqpoll"),
-                (bypass, "doorbell"),
-            ]),
-            offered([
-                (design.complete_interrupt, "interrupt"),
-                (design.complete_poll, "poll"),
-                (row.complete_hybrid, "hybrid"),
-            ]),
-            if verified.is_empty() { "none".to_owned() } else { verified.join(", ") },
-        ]);
-    }
-    grid.render()
+    let verified = |row: &DesignRow| {
+        let count = |(submission, completion, count): &_| format!("{submission}/{completion} {count}");
+        let counts: Vec<String> = row.verified.iter().map(count).collect();
+        if counts.is_empty() { "none".to_owned() } else { counts.join(", ") }
+    };
+    Table::of(rows)
+        .left("interface", |row| row.design.interface.to_owned())
+        .left("executes in", |DesignRow { design, .. }| {
+            offered([(design.kernel, "kernel"), (design.user, "user space")])
+        })
+        .left("behaviour", |DesignRow { design, .. }| {
+            offered([(design.sync, "sync"), (design.r#async, "async")])
+        })
+        .left("submission", |DesignRow { design, .. }| {
+            let doorbell = (!design.kernel, "doorbell");
+            offered([(design.submit_syscall, "syscall"), (design.submit_poll, "sqpoll"), doorbell])
+        })
+        .left("completion", |DesignRow { design, complete_hybrid, .. }| {
+            let hybrid = (*complete_hybrid, "hybrid");
+            offered([(design.complete_interrupt, "interrupt"), (design.complete_poll, "poll"), hybrid])
+        })
+        .left("verified trials", verified)
+        .text()
 }
 
 fn offered<const N: usize>(choices: [(bool, &str); N]) -> String {
@@ -189,22 +158,16 @@ fn offered<const N: usize>(choices: [(bool, &str); N]) -> String {
 
 /// Measured per I/O; beside the paths that the paper has, about what it has per I/O.
 fn loads_stores_text(table: &LoadsStoresTable) -> String {
-    let paper = |path: &IoPath| path.interface() == "posix-sio";
-    let names: Vec<String> = table.paths.iter().map(ToString::to_string).collect();
-    let mut columns = vec![("source", Align::Left)];
-    for (path, name) in table.paths.iter().zip(&names) {
-        columns.push((name, Align::Right));
-        columns.extend(paper(path).then_some(("paper, about", Align::Right)));
-    }
-    let mut grid = Grid::new(&columns);
-    for row in &table.rows {
-        let mut cells = vec![row.source.to_owned()];
-        for (path, per_io) in table.paths.iter().zip(&row.per_io) {
-            cells.push(format!("{}{}", if table.sampled { "~" } else { "" }, thousands(*per_io)));
-            let about = || published::loads_stores(row.source)?.approximate_per_io(path.completion());
-            cells.extend(paper(path).then(|| about().map_or("-".to_owned(), thousands)));
+    let mark = if table.sampled { "~" } else { "" };
+    let mut grid = Table::of(&table.rows).left("source", |row| row.source.to_owned());
+    for (at, path) in table.paths.iter().enumerate() {
+        grid = grid.right(path.to_string(), move |row| format!("{mark}{}", thousands(row.per_io[at])));
+        if path.interface() == "posix-sio" {
+            grid = grid.right("paper, about", |row| {
+                let published = published::loads_stores(row.source);
+                or_dash(published.and_then(|one| one.approximate_per_io(path.completion())), thousands)
+            });
         }
-        grid.row(cells);
     }
     let workload = &table.setting.workload;
     let how = if table.sampled {
@@ -212,25 +175,19 @@ fn loads_stores_text(table: &LoadsStoresTable) -> String {
     } else {
         "loads plus stores per I/O, exact"
     };
-    heading(&table.setting, &format!("{}, {how}", workload.title())) + &grid.render()
+    heading(&table.setting, &format!("{}, {how}", workload.title())) + &grid.text()
 }
 
 fn published_text() -> String {
-    let mut grid = Grid::new(&[
-        ("source", Align::Left),
-        ("interrupt", Align::Right),
-        ("poll", Align::Right),
-        ("hybrid", Align::Right),
-    ]);
-    for row in LOADS_STORES.iter().chain([&LOADS_STORES_TOTAL]) {
-        let figures =
-            [Completion::Interrupt, Completion::Poll, Completion::Hybrid].map(|mode| thousands(row.of(mode)));
-        grid.row(std::iter::once(row.source.to_owned()).chain(figures).collect());
+    let rows: Vec<&PublishedLoadsStores> = LOADS_STORES.iter().chain([&LOADS_STORES_TOTAL]).collect();
+    let mut grid = Table::of(&rows).left("source", |row| row.source.to_owned());
+    for mode in [Completion::Interrupt, Completion::Poll, Completion::Hybrid] {
+        grid = grid.right(mode.to_string(), move |row| thousands(row.of(mode)));
     }
     format!(
         "  published by Harris and Altiparmak (2022, Table 2), millions a second, 4 KiB random reads, 32 \
          threads; `paper, about` is\n  these over the IOPS of its Table 1 at 8 threads, for it prints none \
          at 32:\n{}",
-        grid.render()
+        grid.text()
     )
 }

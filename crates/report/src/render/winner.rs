@@ -1,23 +1,22 @@
 //! Winner maps as text: a grid of letters, and which path each letter is.
 
 use super::energy::incomplete_text;
-use super::grid::{Align, Grid, escape, wrap};
+use super::number::{or_dash, p_value, percent};
 use super::steady;
+use super::table::Table;
+use super::text::{WIDTH, escape, letter, wrap};
 use crate::analysis::admission::{LEGEND, MARK};
 use crate::analysis::contrast::Contrast;
 use crate::analysis::sequential;
 use crate::analysis::stats::Method;
 use crate::analysis::winner::{
-    Axis, AxisValue, Decision, LeftOut, MapCell, WinnerMap, WinnerQuestion, winner_maps,
+    Axis, AxisValue, Decision, LeftOut, MapCell, RankedPath, WinnerMap, WinnerQuestion, winner_maps,
 };
 use crate::analysis::without_unsteady::{MapWithoutUnsteady, maps_without_unsteady};
 use iopj_core::{IoPath, Workload, format_duration};
 use iopj_store::{Sequential, StudyRecord, Trial};
 use std::collections::BTreeSet;
 use std::fmt::Write;
-
-/// Columns of running text.
-const WIDTH: usize = 120;
 
 /// The winner maps of a store, or a sentence that says what is missing.
 pub fn winners(study: &StudyRecord, trials: &[Trial], question: &WinnerQuestion) -> String {
@@ -80,15 +79,14 @@ fn map_text(map: &WinnerMap) -> String {
     }
     let across: BTreeSet<AxisValue> = map.cells.keys().map(|(_, x)| *x).collect();
     let down: BTreeSet<AxisValue> = map.cells.keys().map(|(y, _)| *y).collect();
-    let headings: Vec<String> = across.iter().map(|value| format!("{} {value}", x.as_str())).collect();
-    let mut columns = vec![(y.as_str(), Align::Right)];
-    columns.extend(headings.iter().map(|heading| (heading.as_str(), Align::Left)));
-    let mut grid = Grid::new(&columns);
-    for y in down {
-        let cell = |x: &AxisValue| map.cells.get(&(y, *x)).map_or("-".into(), |cell| cell_text(cell, &paths));
-        grid.row([y.to_string()].into_iter().chain(across.iter().map(cell)).collect());
+    let down: Vec<AxisValue> = down.into_iter().collect();
+    let mut grid = Table::of(&down).right(y.as_str(), AxisValue::to_string);
+    let paths = &paths;
+    for at in across {
+        let cell = move |y: &AxisValue| or_dash(map.cells.get(&(*y, at)), |cell| cell_text(cell, paths));
+        grid = grid.left(format!("{} {at}", x.as_str()), cell);
     }
-    text += &grid.render();
+    text += &grid.text();
     for (place, path) in paths.iter().enumerate() {
         let marked = |cell: &MapCell| cell.ranking.iter().any(|place| place.path == *path && place.marked);
         let mark = if map.cells.values().any(marked) { MARK } else { "" };
@@ -121,42 +119,33 @@ fn cell_text(cell: &MapCell, paths: &[IoPath]) -> String {
 /// all.
 fn effects(map: &WinnerMap, paths: &[IoPath]) -> String {
     let WinnerQuestion { x, y, .. } = map.question;
-    let names = ["best over next", "ratio", "95 % interval", "p", "could see"];
-    let columns = [y.as_str(), x.as_str()].into_iter().chain(names);
-    let mut grid = Grid::new(&columns.map(|name| (name, Align::Right)).collect::<Vec<_>>());
-    let name = |path: &IoPath| letter(paths.iter().position(|other| other == path).unwrap_or_default());
-    let mut has_rows = false;
-    for ((down, across), cell) in &map.cells {
-        let [best, next, ..] = cell.ranking.as_slice() else { continue };
-        let Some(lead) = &cell.lead else { continue };
-        let [ratio, interval, least] = effect(lead);
-        let over = format!("{} / {}", name(&best.path), name(&next.path));
-        let p = cell.p.map_or_else(
-            || "-".to_owned(),
-            |p| if p < 0.001 { "<0.001".to_owned() } else { format!("{p:.3}") },
-        );
-        grid.row(vec![down.to_string(), across.to_string(), over, ratio, interval, p, least]);
-        has_rows = true;
+    let name =
+        |place: &RankedPath| letter(paths.iter().position(|path| *path == place.path).unwrap_or_default());
+    let lead = |(at, cell): (&'_ (AxisValue, AxisValue), &'_ MapCell)| match &cell.ranking[..] {
+        [best, next, ..] => {
+            Some((*at, format!("{} / {}", name(best), name(next)), cell.p, cell.lead.clone()?))
+        }
+        _ => None,
+    };
+    let rows: Vec<Effect> = map.cells.iter().filter_map(lead).collect();
+    if rows.is_empty() {
+        return String::new();
     }
-    if has_rows { grid.render() } else { String::new() }
+    Table::of(&rows)
+        .right(y.as_str(), |((y, _), ..)| y.to_string())
+        .right(x.as_str(), |((_, x), ..)| x.to_string())
+        .right("best over next", |(_, over, ..)| over.clone())
+        .right("ratio", |(.., lead)| or_dash(lead.ratio.as_ref(), |one| format!("{:.3}", one.ratio)))
+        .right("95 % interval", |(.., lead)| {
+            or_dash(lead.ratio.as_ref(), |one| format!("{:.3} to {:.3}", one.low, one.high))
+        })
+        .right("p", |(_, _, p, _)| or_dash(*p, |p| p_value(p, 3)))
+        .right("could see", |(.., lead)| or_dash(lead.least(), percent))
+        .text()
 }
 
-/// The ratio, its interval, and the least difference that would have been seen.
-fn effect(contrast: &Contrast) -> [String; 3] {
-    let absent = || "-".to_owned();
-    let ratio = contrast.ratio.as_ref();
-    [
-        ratio.map_or_else(absent, |ratio| format!("{:.3}", ratio.ratio)),
-        ratio.map_or_else(absent, |ratio| format!("{:.3} to {:.3}", ratio.low, ratio.high)),
-        contrast.least().map_or_else(absent, |least| format!("{:.1} %", 100.0 * least)),
-    ]
-}
-
-/// A, B, … Z, A1, B1, …
-fn letter(place: usize) -> String {
-    let letter = char::from(b'A' + (place % 26) as u8);
-    if place < 26 { letter.to_string() } else { format!("{letter}{}", place / 26) }
-}
+/// A cell's place, its two best paths, their p-value and how far they are apart.
+type Effect = ((AxisValue, AxisValue), String, Option<f64>, Contrast);
 
 /// What does not vary over the map.
 fn fixed(map: &WinnerMap) -> String {

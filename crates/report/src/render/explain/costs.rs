@@ -1,13 +1,14 @@
 //! The parts of a cost, where polling costs as much as another completion, and the paper's figures beside the
 //! measured ones.
 
-use super::super::grid::{Align, Grid, wrap};
-use super::super::number::thousands;
-use super::{WIDTH, estimate, letter, letters, number};
+use super::{estimate, letters, number};
 use crate::analysis::explain::{
-    Completions, Crossing, CrossingOutcome, FitOutcome, Fitted, MOST_CORRELATION, OrderAnswer, OrderCheck,
-    PUBLISHED_IOPS_THREADS, PaperRow, Term, Unvaried, WorkloadCosts,
+    Completions, Crossing, CrossingOutcome, Fit, FitOutcome, Fitted, MOST_CORRELATION, OrderAnswer,
+    OrderCheck, PUBLISHED_IOPS_THREADS, PaperRow, Term, Unvaried, WorkloadCosts,
 };
+use crate::render::number::{or_dash, thousands};
+use crate::render::table::Table;
+use crate::render::text::{WIDTH, letter, wrap};
 use iopj_core::Completion;
 
 /// Spins or sleeps per I/O that are none.
@@ -18,53 +19,61 @@ pub(super) fn fits(block: &WorkloadCosts) -> String {
     if block.fits.is_empty() {
         return String::new();
     }
-    let mut grid = Grid::new(&[
-        ("", Align::Left),
-        ("in the kernel", Align::Left),
-        ("runs", Align::Right),
-        ("fixed part", Align::Right),
-        ("per spin", Align::Right),
-        ("per sleep", Align::Right),
-        ("residual spread", Align::Right),
-    ]);
     let mut notes: Vec<String> = Vec::new();
-    for fitted in &block.fits {
-        rows(fitted).into_iter().for_each(|row| grid.row(row));
-        notes.extend(remarks(fitted).into_iter().filter(|note| !notes.contains(note)).collect::<Vec<_>>());
+    for note in block.fits.iter().flat_map(remarks) {
+        if !notes.contains(&note) {
+            notes.push(note);
+        }
     }
+    let one_each = |fitted| move |at| (fitted, at);
+    let rows: Vec<FittedPath> =
+        block.fits.iter().flat_map(|fitted| (0..fitted.columns.len()).map(one_each(fitted))).collect();
+    let dash_or =
+        |row: &FittedPath, term: fn(&Fit) -> Option<Term>| or_dash(fit(row).and_then(term), as_text);
+    let table = Table::of(&rows)
+        .left("", fitted_name)
+        .left("in the kernel", |(fitted, _)| fitted.measure.title().to_owned())
+        .right("runs", |(fitted, _)| fitted.runs.to_string())
+        .right("fixed part", fixed_part)
+        .right("per spin", |row| dash_or(row, |fit| fit.per_spin))
+        .right("per sleep", |row| dash_or(row, |fit| fit.per_sleep))
+        .right("residual spread", |row| or_dash(fit(row).and_then(|fit| fit.residual_stddev), number));
     let mut text = String::from(
         "\ncost of an I/O in the kernel = fixed part + part per spin x spins + part per sleep x sleeps, ",
     );
     text += "by least squares\nover the runs, ± standard error; `1 sleep` marks a fixed part that contains \
              one, where most I/Os slept; ";
     text += "spinning for\na lock that another processor holds is left out\n";
-    text += &grid.render();
+    text += &table.text();
     text.extend(notes.iter().map(|note| wrap(note, WIDTH, "  ")));
     text
 }
 
-fn rows(fitted: &Fitted) -> Vec<Vec<String>> {
-    let term = |term: &Option<Term>| term.map_or("-".to_owned(), |term| estimate(term.estimate, term.error));
-    let row = |(at, column): (usize, &usize)| {
-        let together = fitted.columns.len() > 1;
-        let name = if together {
-            format!("{} of {}", letter(*column), letters(&fitted.columns))
-        } else {
-            letter(*column)
-        };
-        let mut row = vec![name, fitted.measure.title().to_owned(), fitted.runs.to_string()];
-        if let FitOutcome::Parts(fit) = &fitted.outcome {
-            let asleep =
-                fit.per_sleep.is_some() && fit.fixed_sleeps.get(at).is_some_and(|sleeps| *sleeps > 0.5);
-            let fixed = term(&fit.fixed.get(at).copied()) + if asleep { ", 1 sleep" } else { "" };
-            row.extend([fixed, term(&fit.per_spin), term(&fit.per_sleep)]);
-            row.push(fit.residual_stddev.map_or("-".to_owned(), number));
-        } else {
-            row.extend(["-"; 4].map(str::to_owned));
-        }
-        row
-    };
-    fitted.columns.iter().enumerate().map(row).collect()
+/// A fit and the place of one of its paths.
+type FittedPath<'a> = (&'a Fitted, usize);
+
+fn fit<'a>((fitted, _): &FittedPath<'a>) -> Option<&'a Fit> {
+    match &fitted.outcome {
+        FitOutcome::Parts(fit) => Some(fit),
+        _ => None,
+    }
+}
+
+fn as_text(term: Term) -> String {
+    estimate(term.estimate, term.error)
+}
+
+fn fitted_name((fitted, at): &FittedPath) -> String {
+    let name = letter(fitted.columns[*at]);
+    if fitted.columns.len() > 1 { format!("{name} of {}", letters(&fitted.columns)) } else { name }
+}
+
+fn fixed_part(row: &FittedPath) -> String {
+    or_dash(fit(row), |fit| {
+        let asleep =
+            fit.per_sleep.is_some() && fit.fixed_sleeps.get(row.1).is_some_and(|sleeps| *sleeps > 0.5);
+        or_dash(fit.fixed.get(row.1).copied(), as_text) + if asleep { ", 1 sleep" } else { "" }
+    })
 }
 
 fn remarks(fitted: &Fitted) -> Vec<String> {
@@ -129,19 +138,18 @@ fn crossings(completions: &Completions) -> String {
         return String::new();
     }
     let [interrupt, poll, hybrid] = completions.columns.map(letter);
-    let mut grid = Grid::new(&[
-        ("in the kernel", Align::Left),
-        ("poll costs more than", Align::Left),
-        ("from spins per I/O", Align::Right),
-        ("(level - fixed) / per spin", Align::Left),
-        ("as measured", Align::Left),
-    ]);
-    for crossing in &completions.crossings {
-        grid.row(crossing_row(crossing));
-    }
+    let table = Table::of(&completions.crossings)
+        .left("in the kernel", |one| one.measure.title().to_owned())
+        .left("poll costs more than", |one| match one.against {
+            Completion::Interrupt => "interrupt, always sleeping".to_owned(),
+            _ => "hybrid".to_owned(),
+        })
+        .right("from spins per I/O", |one| crossing(one)[0].clone())
+        .left("(level - fixed) / per spin", |one| crossing(one)[1].clone())
+        .left("as measured", |one| crossing(one)[2].clone());
     let mut text =
         format!("\nwhere poll ({poll}) overtakes interrupt ({interrupt}) and hybrid ({hybrid}), per I/O\n");
-    text += &grid.render();
+    text += &table.text();
     let pooled = completions
         .crossings
         .iter()
@@ -156,56 +164,44 @@ fn crossings(completions: &Completions) -> String {
     text + &wrap(&words, WIDTH, "  ")
 }
 
-fn crossing_row(crossing: &Crossing) -> Vec<String> {
-    let against = match crossing.against {
-        Completion::Interrupt => "interrupt, always sleeping",
-        _ => "hybrid",
-    };
-    let mut row = vec![crossing.measure.title().to_owned(), against.to_owned()];
+/// From how many spins on poll costs more, how that is computed, and how many spins were measured.
+fn crossing(crossing: &Crossing) -> [String; 3] {
     match crossing.outcome {
         CrossingOutcome::At { level, fixed, per_spin, spins, error, pooled, measured_spins } => {
             let mark = if pooled { " *" } else { "" };
-            row.push(if spins > 0.0 { estimate(spins, error) + mark } else { format!("any{mark}") });
-            row.push(format!("({} - {}) / {}", number(level), number(fixed), number(per_spin)));
             let costs = if measured_spins > spins { "more" } else { "less" };
-            row.push(format!("{} spins: {costs}", number(measured_spins)));
+            [
+                if spins > 0.0 { estimate(spins, error) + mark } else { format!("any{mark}") },
+                format!("({} - {}) / {}", number(level), number(fixed), number(per_spin)),
+                format!("{} spins: {costs}", number(measured_spins)),
+            ]
         }
-        CrossingOutcome::UnknownPerSpin => {
-            row.extend(["-", "poll's part per spin is not known", "-"].map(str::to_owned))
-        }
+        CrossingOutcome::UnknownPerSpin => ["-", "poll's part per spin is not known", "-"].map(str::to_owned),
         CrossingOutcome::UnknownPerSleep => {
-            row.extend(["-", "interrupt's part per sleep is not known", "-"].map(str::to_owned))
+            ["-", "interrupt's part per sleep is not known", "-"].map(str::to_owned)
         }
     }
-    row
 }
 
 fn orders(completions: &Completions) -> String {
-    let mut grid = Grid::new(&[
-        ("loads plus stores", Align::Left),
-        ("order", Align::Left),
-        ("interrupt", Align::Right),
-        ("poll", Align::Right),
-        ("hybrid", Align::Right),
-        ("", Align::Left),
-    ]);
-    for OrderCheck { of, order, measured, p_holm, answer } in &completions.orders {
-        let answer = match (answer, p_holm.contains(&None)) {
-            (OrderAnswer::Emulated, _) => "not decided",
-            (_, true) => "undecided: one replicate",
-            (OrderAnswer::Holds, _) => "holds",
-            (OrderAnswer::DoesNotHold, _) => "does not hold",
-            (OrderAnswer::Undecided, _) => "undecided",
-        };
-        let mut row = vec![(*of).to_owned(), (*order).to_owned()];
-        row.extend(measured.map(number));
-        row.push(answer.to_owned());
-        grid.row(row);
-    }
+    let answer = |order: &OrderCheck| match (&order.answer, order.p_holm.contains(&None)) {
+        (OrderAnswer::Emulated, _) => "not decided",
+        (_, true) => "undecided: one replicate",
+        (OrderAnswer::Holds, _) => "holds",
+        (OrderAnswer::DoesNotHold, _) => "does not hold",
+        (OrderAnswer::Undecided, _) => "undecided",
+    };
+    let table = Table::of(&completions.orders)
+        .left("loads plus stores", |one| one.of.to_owned())
+        .left("order", |one| one.order.to_owned())
+        .right("interrupt", |one| number(one.measured[0]))
+        .right("poll", |one| number(one.measured[1]))
+        .right("hybrid", |one| number(one.measured[2]))
+        .left("", |one| answer(one).to_owned());
     let mut text = String::from(
         "\nthe orders of poll22-5, per I/O (the paper finds them per second, on a saturated device)\n",
     );
-    text += &grid.render();
+    text += &table.text();
     text += if completions.orders.iter().any(|order| order.answer == OrderAnswer::Emulated) {
         "  not decided: spins mean nothing under emulation\n"
     } else {
@@ -216,17 +212,17 @@ fn orders(completions: &Completions) -> String {
 }
 
 fn table(rows: &[PaperRow]) -> String {
-    let heads =
-        ["i per I/O", "p per I/O", "h per I/O", "i M/s", "p M/s", "h M/s", "i ~/IO", "p ~/IO", "h ~/IO"];
-    let columns = heads.map(|head| (head, Align::Right));
-    let mut grid = Grid::new(&[&[("loads plus stores", Align::Left)], &columns[..]].concat());
-    for row in rows {
-        let measured =
-            row.measured_per_io.map(|figure| figure.map_or("-".to_owned(), |figure| number(figure.mean)));
-        let published = row.published_m_per_s.map(thousands);
-        let approximate = row.published_per_io_approx.map(|value| format!("~{}", thousands(value)));
-        let name = super::indented(row.source);
-        grid.row([name].into_iter().chain(measured).chain(published).chain(approximate).collect());
+    type Cell = fn(&PaperRow, usize) -> String;
+    let kinds: [(&str, Cell); 3] = [
+        ("per I/O", |row, at| or_dash(row.measured_per_io[at], |figure| number(figure.mean))),
+        ("M/s", |row, at| thousands(row.published_m_per_s[at])),
+        ("~/IO", |row, at| format!("~{}", thousands(row.published_per_io_approx[at]))),
+    ];
+    let mut table = Table::of(rows).left("loads plus stores", |row| super::indented(row.source));
+    for (unit, cell) in kinds {
+        for (at, mode) in ["i", "p", "h"].into_iter().enumerate() {
+            table = table.right(format!("{mode} {unit}"), move |row| cell(row, at));
+        }
     }
     let words = format!(
         "i interrupt, p poll, h hybrid. Measured here: per I/O. Published (poll22, Table 2, 32 threads, a \
@@ -234,5 +230,5 @@ fn table(rows: &[PaperRow]) -> String {
          published M/s over the IOPS of the paper's Table 1 at {PUBLISHED_IOPS_THREADS} threads, for it \
          prints none at 32."
     );
-    format!("\nbeside the paper's Table 2\n{}{}", grid.render(), wrap(&words, WIDTH, "  "))
+    format!("\nbeside the paper's Table 2\n{}{}", table.text(), wrap(&words, WIDTH, "  "))
 }

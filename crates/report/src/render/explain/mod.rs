@@ -3,17 +3,15 @@
 mod costs;
 mod sentences;
 
-use super::grid::{Align, Grid, escape, wrap};
-use super::number::thousands;
+use super::number::{or_dash, thousands};
+use super::table::Table;
+use super::text::{WIDTH, escape, letter, settings, wrap};
 use crate::analysis::explain::{
-    ByLength, Column, CostRow, Explanation, FunctionRow, Marginal, MeanSpread, Parts, UNKNOWN, WorkloadCosts,
+    self, ByLength, CostRow, Explanation, FunctionRow, Marginal, MeanSpread, Parts, UNKNOWN, WorkloadCosts,
 };
 use iopj_core::{CostSource, Space};
 use iopj_store::Generator;
-use std::collections::BTreeMap;
 
-/// Columns of running text.
-const WIDTH: usize = 120;
 /// A directory below this share of the kernel's part on every path is summed up with its like.
 const SMALL: f64 = 0.01;
 
@@ -52,13 +50,8 @@ fn block(block: &WorkloadCosts) -> String {
     text += &legend(&block.columns);
     text += "\nper I/O: mean ± standard deviation over the trials; a sleep is a voluntary context switch, a \
              spin a call of the\ndriver's poll function\n";
-    text += &tables(
-        block,
-        &[("", Align::Left)],
-        &block.totals,
-        |row: &CostRow| vec![row.name.replace('_', " ")],
-        spread,
-    );
+    let name = |row: &CostRow| row.name.replace('_', " ");
+    text += &tables(block, &block.totals, |table| table.left("", name), spread);
     for parts in &block.parts {
         text += &by_part(block, parts);
     }
@@ -82,36 +75,26 @@ fn source(source: &CostSource) -> String {
     }
 }
 
-fn legend(columns: &[Column]) -> String {
-    let mut grid = Grid::new(&[("", Align::Left), ("path", Align::Left), ("trials", Align::Left)]);
-    for (at, column) in columns.iter().enumerate() {
-        let mut words = column.trials.to_string();
-        match (column.refuted, column.unproven) {
-            (true, _) => words += " refuted: shown, but not compared",
-            (false, 0) => words += " verified",
-            (false, unproven) => words += &format!(", {unproven} of them unproven"),
-        }
-        grid.row(vec![letter(at), name(column), words]);
-    }
-    grid.render()
-}
-
-/// The short name of a column: A to Z, then A1 to Z1, ….
-fn letter(at: usize) -> String {
-    let letter = char::from(b'A' + (at % 26) as u8);
-    if at < 26 { letter.to_string() } else { format!("{letter}{}", at / 26) }
+fn legend(columns: &[explain::Column]) -> String {
+    let trials = |column: &explain::Column| match (column.refuted, column.unproven) {
+        (true, _) => format!("{} refuted: shown, but not compared", column.trials),
+        (false, 0) => format!("{} verified", column.trials),
+        (false, unproven) => format!("{}, {unproven} of them unproven", column.trials),
+    };
+    let rows: Vec<(usize, &explain::Column)> = columns.iter().enumerate().collect();
+    Table::of(&rows)
+        .left("", |(at, _)| letter(*at))
+        .left("path", |(_, column)| name(column))
+        .left("trials", |(_, column)| trials(column))
+        .text()
 }
 
 fn letters(columns: &[usize]) -> String {
     columns.iter().map(|at| letter(*at)).collect::<Vec<_>>().join(", ")
 }
 
-fn name(column: &Column) -> String {
+fn name(column: &explain::Column) -> String {
     column.path.to_string() + &settings(&column.settings)
-}
-
-fn settings(settings: &BTreeMap<String, String>) -> String {
-    settings.iter().map(|(name, value)| format!(" {name}={value}")).collect()
 }
 
 /// Something with a figure for each column.
@@ -131,30 +114,26 @@ impl Figures for FunctionRow {
     }
 }
 
-/// The rows with what `head` says of each and a cell for each column; in several tables where one would be
+/// The rows with what `heads` say of each and a cell for each column; in several tables where one would be
 /// too wide.
-fn tables<R: Figures>(
-    block: &WorkloadCosts,
-    heads: &[(&str, Align)],
-    rows: &[R],
-    head: impl Fn(&R) -> Vec<String>,
-    cell: impl Fn(&R, usize, MeanSpread) -> String,
+fn tables<'a, R: Figures>(
+    block: &'a WorkloadCosts,
+    rows: &'a [R],
+    heads: impl Fn(Table<'a, R>) -> Table<'a, R>,
+    cell: impl Fn(&R, usize, MeanSpread) -> String + Copy + 'a,
 ) -> String {
-    let columns: Vec<usize> = (0..block.columns.len()).collect();
+    let all: Vec<usize> = (0..block.columns.len()).collect();
     let one = |abreast: &[usize]| {
-        let letters: Vec<String> = abreast.iter().map(|at| marked(block, *at)).collect();
-        let names = letters.iter().map(|letter| (letter.as_str(), Align::Right));
-        let mut grid = Grid::new(&heads.iter().copied().chain(names).collect::<Vec<_>>());
-        for row in rows {
-            let figure =
-                |at: &usize| row.figures()[*at].map_or("-".to_owned(), |figure| cell(row, *at, figure));
-            grid.row(head(row).into_iter().chain(abreast.iter().map(figure)).collect());
+        let mut table = heads(Table::of(rows));
+        for at in abreast.iter().copied() {
+            let figure = move |row: &R| or_dash(row.figures()[at], |figure| cell(row, at, figure));
+            table = table.right(marked(block, at), figure);
         }
-        grid.render()
+        table.text()
     };
-    let tables = |abreast: usize| columns.chunks(abreast).map(one).collect::<String>();
+    let tables = |abreast: usize| all.chunks(abreast).map(one).collect::<String>();
     let fits = |text: &String| text.lines().all(|line| line.chars().count() <= WIDTH);
-    (2..=columns.len()).rev().map(tables).find(fits).unwrap_or_else(|| tables(1))
+    (2..=all.len()).rev().map(tables).find(fits).unwrap_or_else(|| tables(1))
 }
 
 /// A column's letter, with a mark if it was refuted.
@@ -181,14 +160,14 @@ fn by_part(block: &WorkloadCosts, parts: &Parts) -> String {
         };
         number(figure.mean) + &share
     };
-    text += &tables(block, &[("", Align::Left)], &folded(parts), |row| vec![row.name.clone()], unknown);
+    let directories = folded(parts);
+    text += &tables(block, &directories, |table| table.left("", |row| row.name.clone()), unknown);
     text += &format!("\n{title} per I/O by the groups of the paper\n");
     let mean = |_: &CostRow, _: usize, figure: MeanSpread| number(figure.mean);
-    text += &tables(block, &[("", Align::Left)], &parts.groups, |row| vec![indented(&row.name)], mean);
+    text += &tables(block, &parts.groups, |table| table.left("", |row| indented(&row.name)), mean);
     text += &format!("\n{title} per I/O in the kernel by function, without those that it calls\n");
-    let heads = [("function", Align::Left), ("directory", Align::Left)];
     let mean = |_: &FunctionRow, _: usize, figure: MeanSpread| number(figure.mean);
-    text + &tables(block, &heads, &parts.functions, function, mean)
+    text + &tables(block, &parts.functions, function, mean)
 }
 
 /// Functions stand under their directory.
@@ -196,12 +175,14 @@ fn indented(source: &str) -> String {
     source.split_once(' ').map_or(source.to_owned(), |(_, function)| format!("  {function}"))
 }
 
-fn function(row: &FunctionRow) -> Vec<String> {
-    let mut name = if row.function.is_empty() { "(no symbol)".to_owned() } else { row.function.clone() };
-    if let Some(module) = &row.module {
-        name += &format!(" [{module}]");
-    }
-    vec![name, row.directory.clone().unwrap_or_else(|| UNKNOWN.to_owned())]
+fn function(table: Table<'_, FunctionRow>) -> Table<'_, FunctionRow> {
+    let name = |row: &FunctionRow| {
+        let name = if row.function.is_empty() { "(no symbol)" } else { &row.function };
+        let module = row.module.as_ref().map_or(String::new(), |module| format!(" [{module}]"));
+        format!("{name}{module}")
+    };
+    let directory = |row: &FunctionRow| row.directory.clone().unwrap_or_else(|| UNKNOWN.to_owned());
+    table.left("function", name).left("directory", directory)
 }
 
 /// The directories, small ones in one row before `unknown`.
@@ -236,34 +217,23 @@ fn by_length(all: &[ByLength]) -> String {
     for alike in all.chunk_by(|a, b| a.workload == b.workload) {
         let first = |space| alike[0].costs.iter().find(|cost| cost.space == space);
         let costs = [first(Space::User), first(Space::Kernel)];
-        let titles = costs.map(|cost| {
-            cost.map_or(String::new(), |cost| format!("{} {}", space(cost.space), cost.measure.title()))
-        });
-        let mut grid = Grid::new(&[
-            ("path", Align::Left),
-            ("generator", Align::Left),
-            ("I/Os", Align::Right),
-            (&titles[0], Align::Right),
-            (&titles[1], Align::Right),
-        ]);
-        for one in alike {
-            let ios = one.ios.map(thousands).join(" to ");
-            let name = one.path.to_string() + &settings(&one.settings);
-            let cost = |cost: &Marginal| {
-                format!("{} ({})", estimate(cost.per_io, cost.error), number(cost.plain_per_io))
+        let cost = |cost: &Marginal| {
+            format!("{} ({})", estimate(cost.per_io, cost.error), number(cost.plain_per_io))
+        };
+        let mut table = Table::of(alike)
+            .left("path", |one| format!("{}{}", one.path, settings(&one.settings)))
+            .left("generator", |one| one.generator.as_str().to_owned())
+            .right("I/Os", |one| one.ios.map(thousands).join(" to "));
+        for wanted in costs {
+            let title =
+                wanted.map_or(String::new(), |one| format!("{} {}", space(one.space), one.measure.title()));
+            let same = move |cost: &&Marginal| {
+                wanted.is_some_and(|one| (one.space, one.measure) == (cost.space, cost.measure))
             };
-            let cell = |title: &Option<&Marginal>| {
-                let same = |cost: &&Marginal| {
-                    title.is_some_and(|t| (t.space, t.measure) == (cost.space, cost.measure))
-                };
-                one.costs.iter().find(same).map_or("-".to_owned(), cost)
-            };
-            let mut row = vec![name, one.generator.as_str().to_owned(), ios];
-            row.extend(costs.iter().map(cell));
-            grid.row(row);
+            table = table.right(title, move |one| or_dash(one.costs.iter().find(same), cost));
         }
         text += &format!("\nby the difference of two lengths, per I/O: {}\n", alike[0].workload.title());
-        text += &grid.render();
+        text += &table.text();
         text += "  ± standard error; what start and end cost cancels; in brackets the whole longer window \
                  over its I/Os\n";
     }
@@ -320,11 +290,6 @@ fn estimate(value: f64, error: Option<f64>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn columns_have_letters() {
-        assert_eq!([0, 2, 25, 26, 53].map(letter), ["A", "C", "Z", "A1", "B2"]);
-    }
 
     #[test]
     fn numbers_have_the_decimals_of_their_size() {

@@ -1,8 +1,8 @@
 //! What differs between paths, in sentences.
 
-use super::super::grid::{escape, wrap};
-use super::{WIDTH, letter, letters, name, number, signed};
+use super::{letters, name, number, signed};
 use crate::analysis::explain::{CostChange, PathDifference, WorkloadCosts};
+use crate::render::text::{WIDTH, escape, letter, wrap};
 
 /// Changes of events per I/O smaller than this go without saying.
 const EVENT: f64 = 0.05;

@@ -1,0 +1,309 @@
+//! The columns of a table of results, one list for terminal, CSV, LaTeX and Parquet: what each is called, what
+//! its value is, and how that is written.
+
+use super::number::{decimal, four_digits, percent, thousands, uncertainty};
+use super::text::settings;
+use crate::analysis::energy::{CellEnergy, Uncertain};
+use crate::analysis::{CellMeans, CellRow, Times, WorkloadTable};
+use iopj_store::Generator;
+
+/// What a column is of, which decides about the tables that show it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// A time, or a rate or share over one.
+    Time,
+    /// A count per I/O.
+    Count,
+    /// A count of a cost profile per I/O.
+    Cost,
+    /// Energy.
+    Energy,
+    /// Half of the 95 % interval of the random part of an energy.
+    Random,
+    /// The same with the meter's accuracy.
+    Combined,
+}
+
+/// Which tables on the terminal show a column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Terminal {
+    /// Those that show its kind.
+    All,
+    /// Those of emulated studies.
+    Emulated,
+    /// None.
+    None,
+}
+
+/// A column of numbers.
+pub(super) struct Number {
+    pub(super) kind: Kind,
+    heading: &'static str,
+    /// The unit beside the heading, in LaTeX.
+    unit: &'static str,
+    /// The heading on the terminal, where that differs.
+    terminal_heading: &'static str,
+    terminal: Terminal,
+    /// The name in CSV and Parquet, which lack a column without one.
+    pub(super) name: Option<&'static str>,
+    /// The value, absent where nothing was measured.
+    pub(super) value: fn(&CellRow) -> Option<f64>,
+    /// A share, which LaTeX has in per cent.
+    is_share: bool,
+    /// The value as the terminal has it.
+    text: fn(f64) -> String,
+}
+
+const fn number(
+    (kind, heading, unit): (Kind, &'static str, &'static str),
+    name: &'static str,
+    value: fn(&CellRow) -> Option<f64>,
+    text: fn(f64) -> String,
+) -> Number {
+    let (terminal, name, is_share) = (Terminal::All, Some(name), false);
+    Number { kind, heading, unit, terminal_heading: heading, terminal, name, value, is_share, text }
+}
+
+/// All columns of numbers, in order.
+pub(super) const NUMBERS: &[Number] = &[
+    number((Kind::Time, "IOPS", ""), "iops", |r| Some(times(r)?.iops), thousands),
+    Number {
+        is_share: true,
+        ..number((Kind::Time, "spread", "%"), "iops_spread", |r| times(r)?.iops_spread, percent)
+    },
+    Number {
+        terminal: Terminal::None,
+        ..number((Kind::Time, "MB/s", ""), "mb_per_s", |r| Some(times(r)?.mb_per_s), thousands)
+    },
+    Number {
+        terminal_heading: "mean us",
+        ..number((Kind::Time, "mean", "ns"), "latency_ns_mean", |r| Some(times(r)?.mean_ns), us)
+    },
+    number((Kind::Time, "p50", "ns"), "latency_ns_p50", |r| Some(times(r)?.p50_ns), us),
+    number((Kind::Time, "p99", "ns"), "latency_ns_p99", |r| Some(times(r)?.p99_ns), us),
+    number((Kind::Time, "p99.9", "ns"), "latency_ns_p99_9", |r| Some(times(r)?.p99_9_ns), us),
+    Number {
+        terminal_heading: "CPU %",
+        ..number((Kind::Time, "CPU", "%"), "cpu_percent", |r| Some(times(r)?.cpu_percent), whole)
+    },
+    number(CONTEXT_SWITCHES, "context_switches_per_io", |r| Some(means(r)?.context_switches_per_io), per_io),
+    number((Kind::Count, "irq/IO", ""), "interrupts_per_io", |r| means(r)?.interrupts_per_io, per_io),
+    Number { name: None, ..number((Kind::Time, "slower", ""), "", |r| r.slower, slower) },
+    Number {
+        terminal: Terminal::Emulated,
+        ..number(
+            (Kind::Count, "sys/IO", ""),
+            "system_calls_per_io",
+            |r| means(r)?.system_calls_per_io,
+            per_io,
+        )
+    },
+    Number {
+        terminal: Terminal::Emulated,
+        ..number((Kind::Count, "slept/IO", ""), "sleeps_per_io", |r| means(r)?.sleeps_per_io, per_io)
+    },
+    cost("kernel instr", "kernel_instructions_per_io", |r| means(r)?.costs?.kernel.instructions),
+    cost("loads", "kernel_loads_per_io", |r| means(r)?.costs?.kernel.loads),
+    cost("stores", "kernel_stores_per_io", |r| means(r)?.costs?.kernel.stores),
+    cost("user instr", "user_instructions_per_io", |r| means(r)?.costs?.user.instructions),
+    cost("loads", "user_loads_per_io", |r| means(r)?.costs?.user.loads),
+    cost("stores", "user_stores_per_io", |r| means(r)?.costs?.user.stores),
+    Number {
+        terminal: Terminal::None,
+        ..number((Kind::Energy, "J", ""), "joules", |r| Some(energy(r)?.joules?.mean), four_digits)
+    },
+    number((Kind::Energy, "W", ""), "watts", |r| Some(watts(r)?.mean), four_digits),
+    number(RANDOM, "watts_plus_minus", |r| Some(watts(r)?.random), uncertainty),
+    number(COMBINED, "watts_plus_minus_all", |r| watts(r)?.combined, uncertainty),
+    number((Kind::Energy, "IO/J", ""), "ios_per_joule", |r| Some(ios_per_joule(r)?.mean), four_digits),
+    number(RANDOM, "ios_per_joule_plus_minus", |r| Some(ios_per_joule(r)?.random), uncertainty),
+    number(COMBINED, "ios_per_joule_plus_minus_all", |r| ios_per_joule(r)?.combined, uncertainty),
+    Number {
+        terminal: Terminal::None,
+        ..number(
+            (Kind::Energy, "incomplete", ""),
+            "energy_incomplete",
+            |r| Some(energy(r)?.incomplete as f64),
+            whole,
+        )
+    },
+];
+
+const CONTEXT_SWITCHES: (Kind, &str, &str) = (Kind::Count, "ctx/IO", "");
+const RANDOM: (Kind, &str, &str) = (Kind::Random, "\u{b1}", "");
+const COMBINED: (Kind, &str, &str) = (Kind::Combined, "\u{b1} all", "");
+
+const fn cost(heading: &'static str, name: &'static str, value: fn(&CellRow) -> Option<f64>) -> Number {
+    number((Kind::Cost, heading, ""), name, value, thousands)
+}
+
+fn means(row: &CellRow) -> Option<&CellMeans> {
+    row.figures.as_ref()
+}
+
+fn times(row: &CellRow) -> Option<&Times> {
+    means(row)?.times.as_ref()
+}
+
+fn energy(row: &CellRow) -> Option<&CellEnergy> {
+    means(row)?.energy.as_ref()
+}
+
+fn watts(row: &CellRow) -> Option<Uncertain> {
+    energy(row)?.watts
+}
+
+fn ios_per_joule(row: &CellRow) -> Option<Uncertain> {
+    energy(row)?.ios_per_joule
+}
+
+fn us(ns: f64) -> String {
+    decimal(ns / 1000.0)
+}
+
+fn whole(value: f64) -> String {
+    format!("{value:.0}")
+}
+
+fn per_io(count: f64) -> String {
+    format!("{count:.2}")
+}
+
+fn slower(share: f64) -> String {
+    if share == 0.0 { "0".to_owned() } else { format!("+{}", percent(share)) }
+}
+
+impl Number {
+    /// Whether a table holds anything of its kind.
+    pub(super) fn is_in(&self, table: &WorkloadTable) -> bool {
+        match self.kind {
+            Kind::Time => table.emulated.is_none(),
+            Kind::Count => true,
+            Kind::Cost => table.rows.iter().any(|row| means(row).is_some_and(|means| means.costs.is_some())),
+            Kind::Energy | Kind::Random | Kind::Combined => table.energy().is_some(),
+        }
+    }
+
+    /// Whether the terminal shows it in a table.
+    pub(super) fn is_on_terminal(&self, table: &WorkloadTable) -> bool {
+        let shown = match self.terminal {
+            Terminal::All => true,
+            Terminal::Emulated => table.emulated.is_some(),
+            Terminal::None => false,
+        };
+        shown && self.is_in(table) && (self.kind != Kind::Combined || has_combined(table))
+    }
+
+    /// Its heading on the terminal.
+    pub(super) fn terminal_heading(&self) -> &'static str {
+        self.terminal_heading
+    }
+
+    /// Its cell on the terminal: samples and estimates are marked.
+    pub(super) fn terminal_cell(&self, row: &CellRow) -> String {
+        let mark = match self.kind {
+            Kind::Cost if costs(row) == "sampled" => "~",
+            Kind::Energy if is_estimated(row) => "est. ",
+            _ => "",
+        };
+        match (self.value)(row) {
+            Some(value) => mark.to_owned() + &(self.text)(value),
+            None if means(row).is_none() || (self.kind == Kind::Cost && costs(row).is_empty()) => {
+                String::new()
+            }
+            None => "-".to_owned(),
+        }
+    }
+
+    /// Its heading with its unit.
+    pub(super) fn heading(&self) -> String {
+        match self.unit {
+            "" => self.heading.to_owned(),
+            unit => format!("{} ({unit})", self.heading),
+        }
+    }
+
+    /// Its cell in LaTeX.
+    pub(super) fn latex_cell(&self, row: &CellRow) -> String {
+        let is_energy = matches!(self.kind, Kind::Energy | Kind::Random | Kind::Combined);
+        let mark = if is_energy && is_estimated(row) { "est. " } else { "" };
+        let scale = if self.is_share { 100.0 } else { 1.0 };
+        match (self.value)(row).map(|value| scale * value) {
+            None => "--".to_owned(),
+            Some(value) if value >= 100.0 => format!("{mark}{value:.0}"),
+            Some(value) => format!("{mark}{value:.2}"),
+        }
+    }
+}
+
+/// A column of text in CSV and Parquet.
+pub(super) struct Text {
+    pub(super) name: &'static str,
+    /// CSV has it in quotation marks.
+    pub(super) is_quoted: bool,
+    pub(super) text: fn(&WorkloadTable, &CellRow) -> String,
+}
+
+const fn text(name: &'static str, text: fn(&WorkloadTable, &CellRow) -> String) -> Text {
+    Text { name, is_quoted: false, text }
+}
+
+const fn quoted(name: &'static str, text: fn(&WorkloadTable, &CellRow) -> String) -> Text {
+    Text { name, is_quoted: true, text }
+}
+
+/// The columns before the numbers: what the row is of.
+pub(super) const CELL: [Text; 5] = [
+    text("workload", |table, _| table.workload.title()),
+    text("path", |_, row| row.path.to_string()),
+    text("generator", |_, row| row.generator.as_str().to_owned()),
+    quoted("settings", |_, row| settings(&row.settings).trim_start().to_owned()),
+    text("verdict", |_, row| verdict(row).to_owned()),
+];
+
+/// The columns after the numbers: where they come from. Empty without costs, emulator or energy.
+pub(super) const SOURCES: [Text; 5] = [
+    text("costs", |_, row| costs(row).to_owned()),
+    quoted("emulated", |table, _| table.emulated.clone().unwrap_or_default()),
+    quoted("energy_scope", |_, row| energy(row).map_or(String::new(), |one| one.source.scope.to_string())),
+    quoted("energy_meter", |_, row| energy(row).map_or(String::new(), |one| one.source.meter.clone())),
+    quoted("energy_estimated", |_, row| {
+        energy(row).map_or(String::new(), |one| one.source.estimated.to_string())
+    }),
+];
+
+/// The verdict that all trials share, or `mixed`.
+pub(super) fn verdict(row: &CellRow) -> &'static str {
+    match &row.verdicts[..] {
+        [(kind, _)] => kind.as_str(),
+        [] => "failed",
+        _ => "mixed",
+    }
+}
+
+/// How the costs of a row were counted; empty where it has none.
+fn costs(row: &CellRow) -> &'static str {
+    match means(row).and_then(|means| means.costs) {
+        None => "",
+        Some(costs) if costs.sampled => "sampled",
+        Some(_) => "exact",
+    }
+}
+
+fn is_estimated(row: &CellRow) -> bool {
+    energy(row).is_some_and(|energy| energy.source.estimated)
+}
+
+/// Whether the meter's accuracy is declared, so that there are combined intervals.
+pub(super) fn has_combined(table: &WorkloadTable) -> bool {
+    table.rows.iter().filter_map(watts).any(|watts| watts.combined.is_some())
+}
+
+/// The path of a row with its settings, and its generator where that is fio or `with_generator`.
+pub(super) fn row_name(row: &CellRow, with_generator: bool) -> String {
+    let generator = match row.generator {
+        generator if with_generator || generator == Generator::Fio => format!(" ({})", generator.as_str()),
+        _ => String::new(),
+    };
+    format!("{}{generator}{}", row.path, settings(&row.settings))
+}
