@@ -182,7 +182,7 @@ impl ClaimCell<'_> {
 
     /// The same with their replicates.
     pub(super) fn sample(&self, metric: ClaimMetric) -> Sample {
-        let meaningful = !(self.machine.emulated && metric.time);
+        let meaningful = !(self.machine.emulated && metric.is_time());
         let all = self.blocks.iter().zip(&self.verified).filter(|_| meaningful);
         all.filter_map(|(block, one)| Some((*block, metric.value(one, self.source)?))).collect()
     }
@@ -199,22 +199,13 @@ impl ClaimCell<'_> {
 
     /// Its figure beside what the paper prints.
     pub(super) fn figure(&self, metric: ClaimMetric, published: Option<f64>) -> ClaimFigure {
-        let values = self.values(metric);
-        let summary = summarize(&values);
-        ClaimFigure {
-            of: self.path.to_string(),
-            unit: metric.unit,
-            replicates: values.len(),
-            mean: summary.map(|summary| summary.mean),
-            interval: summary.and_then(|summary| summary.interval),
-            published,
-        }
+        ClaimFigure::of(self.path.to_string(), metric.unit, &self.values(metric), published)
     }
 
     /// What this cell lacks of a number of verified replicates with the figure.
     pub(super) fn lacks(&self, metric: ClaimMetric, replicates: usize) -> Option<String> {
         let (path, shape, have) = (self.path, self.shape, self.verified.len());
-        if self.machine.emulated && metric.time {
+        if self.machine.emulated && metric.is_time() {
             return Some(EMULATED.to_owned());
         }
         if have >= replicates.max(1) {

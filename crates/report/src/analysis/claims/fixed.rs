@@ -1,7 +1,8 @@
 //! Parts of claims about the fixed parts of costs: what an I/O costs on two paths that neither spins nor
 //! sleeps.
 
-use super::rule::{ClaimCell, Relation, Test, answer};
+use super::comparison::{Relation, Test, answer};
+use super::data::ClaimCell;
 use super::{Answer, ClaimFigure, Part};
 use crate::analysis::explain::{FixedParts, FixedPartsTest, fixed_parts, is_counted};
 use crate::analysis::stats::over;
@@ -82,6 +83,6 @@ impl FixedPart<'_> {
             }
         };
         let (at, p) = (self.cells[0].shape.to_string(), tested.map(|(p, _)| p));
-        Part { text: self.text, at, answer, figures, p, effect: None, apart: false }
+        Part::new(self.text, at, answer, figures, p)
     }
 }

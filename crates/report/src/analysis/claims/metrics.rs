@@ -1,6 +1,6 @@
 //! The figures that claims are about, each with its name and unit.
 
-use crate::analysis::metric;
+use crate::analysis::metric::Metric;
 use iopj_store::{EnergySource, Measurement};
 
 /// A figure of a measurement.
@@ -8,18 +8,16 @@ use iopj_store::{EnergySource, Measurement};
 pub(super) struct ClaimMetric {
     pub(super) name: &'static str,
     pub(super) unit: &'static str,
-    /// It is measured by a clock, or depends on how long something spun or slept.
-    pub(super) time: bool,
     of: Of,
 }
 
-/// Where a figure comes from; absent where the trial does not hold it.
+/// Where a figure comes from.
 #[derive(Clone, Copy)]
 enum Of {
-    /// From the trial alone.
-    Trial(fn(&Measurement) -> Option<f64>),
-    /// From what the meter of all trials has of it.
-    Energy(metric::Metric),
+    /// A metric, and how many of its units make one of the figure's.
+    Metric(Metric, f64),
+    /// A rate of counts, absent where the trial does not hold them. How long something spun is in it.
+    Rate(fn(&Measurement) -> Option<f64>),
 }
 
 impl ClaimMetric {
@@ -28,52 +26,50 @@ impl ClaimMetric {
         self.name == other.name
     }
 
+    /// True if a clock measures it, or it depends on how long something spun or slept.
+    pub(super) fn is_time(&self) -> bool {
+        self.metric().is_none_or(Metric::is_time)
+    }
+
     /// Percentiles are compared by their logarithms.
     pub(super) fn is_percentile(&self) -> bool {
-        self.is(&P50) || self.is(&P99)
+        self.metric().is_some_and(Metric::is_percentile)
     }
 
     pub(super) fn is_energy(&self) -> bool {
-        matches!(self.of, Of::Energy(_))
+        self.metric().is_some_and(Metric::is_energy)
     }
 
-    /// Its value of a trial, whose energy is that of the source.
+    fn metric(&self) -> Option<Metric> {
+        if let Of::Metric(metric, _) = self.of { Some(metric) } else { None }
+    }
+
+    /// The trial's value, with the energy of this source.
     pub(super) fn value(&self, measurement: &Measurement, source: Option<&EnergySource>) -> Option<f64> {
         match self.of {
-            Of::Trial(of) => of(measurement),
-            Of::Energy(energy) => energy.value(measurement, source),
+            Of::Metric(metric, units) => Some(metric.value(measurement, source)? / units),
+            Of::Rate(of) => of(measurement),
         }
     }
 }
 
-const fn time(name: &'static str, unit: &'static str, of: fn(&Measurement) -> Option<f64>) -> ClaimMetric {
-    ClaimMetric { name, unit, time: true, of: Of::Trial(of) }
-}
-
-/// A figure that no clock is in.
-const fn count(name: &'static str, of: fn(&Measurement) -> Option<f64>) -> ClaimMetric {
-    ClaimMetric { name, unit: "", time: false, of: Of::Trial(of) }
-}
-
-const fn energy(name: &'static str, unit: &'static str, of: metric::Metric) -> ClaimMetric {
-    ClaimMetric { name, unit, time: true, of: Of::Energy(of) }
+const fn figure(name: &'static str, unit: &'static str, metric: Metric, units: f64) -> ClaimMetric {
+    ClaimMetric { name, unit, of: Of::Metric(metric, units) }
 }
 
 /// A rate in millions a second.
 pub(super) const fn millions_per_s(name: &'static str, of: fn(&Measurement) -> Option<f64>) -> ClaimMetric {
-    time(name, "M/s", of)
+    ClaimMetric { name, unit: "M/s", of: Of::Rate(of) }
 }
 
-pub(super) const MEAN_LATENCY: ClaimMetric = time("mean latency", "us", |m| Some(m.latency.mean / 1e3));
-pub(super) const P50: ClaimMetric = time("p50", "us", |m| Some(m.latency.p50 as f64 / 1e3));
-pub(super) const P99: ClaimMetric = time("p99", "us", |m| Some(m.latency.p99 as f64 / 1e3));
-pub(super) const IOPS: ClaimMetric = time("IOPS", "IOPS", |m| Some(m.iops()));
+pub(super) const MEAN_LATENCY: ClaimMetric = figure("mean latency", "us", Metric::LatencyMean, 1e3);
+pub(super) const P50: ClaimMetric = figure("p50", "us", Metric::LatencyP50, 1e3);
+pub(super) const P99: ClaimMetric = figure("p99", "us", Metric::LatencyP99, 1e3);
+pub(super) const IOPS: ClaimMetric = figure("IOPS", "IOPS", Metric::Iops, 1.0);
 /// Of one core, all threads that do or serve the I/O.
-pub(super) const CPU: ClaimMetric = time("CPU use", "%", |m| Some(m.cpu_percent));
+pub(super) const CPU: ClaimMetric = figure("CPU use", "%", Metric::CpuPercent, 1.0);
 pub(super) const SWITCHES: ClaimMetric =
-    count("context switches per I/O", |m| Some(m.context_switches_per_io));
-
-pub(super) const WATTS: ClaimMetric = energy("power", "W", metric::Metric::Watts);
-pub(super) const IOS_PER_JOULE: ClaimMetric = energy("I/Os per joule", "IO/J", metric::Metric::IosPerJoule);
-pub(super) const BYTES_PER_JOULE: ClaimMetric =
-    energy("bytes per joule", "B/J", metric::Metric::BytesPerJoule);
+    figure("context switches per I/O", "", Metric::ContextSwitchesPerIo, 1.0);
+pub(super) const WATTS: ClaimMetric = figure("power", "W", Metric::Watts, 1.0);
+pub(super) const IOS_PER_JOULE: ClaimMetric = figure("I/Os per joule", "IO/J", Metric::IosPerJoule, 1.0);
+pub(super) const BYTES_PER_JOULE: ClaimMetric = figure("bytes per joule", "B/J", Metric::BytesPerJoule, 1.0);

@@ -1,19 +1,16 @@
 //! The papers' claims, decided from trials: what each claim says, what it needs, and its answer part by part.
-//! How a comparison is decided stands in `rule`, its trials in `data`; which comparisons a claim is made of
-//! in a module for each paper.
+//! `question` puts a claim's questions to the trials of `data`, `comparison` decides one comparison, and a module
+//! per paper says which questions each of its claims is made of.
 
+mod comparison;
 mod data;
 mod fabric;
 mod fixed;
 mod iface23;
-mod iface23_bypass;
-mod iface23_energy;
 mod metrics;
 mod parts;
 mod poll22;
-mod poll22_costs;
-mod poll22_energy;
-mod rule;
+mod question;
 
 #[cfg(test)]
 pub(crate) mod fixture;
@@ -28,17 +25,17 @@ mod tests_energy;
 #[cfg(test)]
 mod tests_iface23;
 #[cfg(test)]
-mod tests_rule;
+mod tests_question;
 
 use super::admission::{Admission, BarredCounts};
 use super::contrast::{Contrast, TestPlan, in_blocks};
 use super::published::{Paper, PrintedFigure};
-use super::stats::{Method, Ratio};
+use super::stats::{Method, Ratio, summarize};
 pub use data::EMULATED;
 use data::TrialSet;
 use iopj_core::Scope;
 use iopj_store::{EnergySource, StudyRecord, Trial};
-use rule::Question;
+use question::Question;
 use serde::Serialize;
 
 /// A claim of a paper with its answer.
@@ -134,6 +131,12 @@ pub struct Part {
     pub apart: bool,
 }
 
+impl Part {
+    fn new(text: String, at: String, answer: Answer, figures: Vec<ClaimFigure>, p: Option<f64>) -> Part {
+        Part { text, at, answer, figures, p, effect: None, apart: false }
+    }
+}
+
 /// How large a difference is.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Effect {
@@ -166,7 +169,17 @@ pub struct ClaimFigure {
     pub published: Option<f64>,
 }
 
-/// A claim as it stands in the program.
+impl ClaimFigure {
+    /// The mean of these values.
+    fn of(of: String, unit: &'static str, values: &[f64], published: Option<f64>) -> ClaimFigure {
+        let summary = summarize(values);
+        let mean = summary.map(|summary| summary.mean);
+        let interval = summary.and_then(|summary| summary.interval);
+        ClaimFigure { of, unit, replicates: values.len(), mean, interval, published }
+    }
+}
+
+/// A claim as the program defines it.
 struct Definition {
     id: &'static str,
     paper: Paper,
@@ -186,17 +199,8 @@ enum Rule {
         replicates: usize,
         /// The command that measures what it needs, without the number of replicates.
         run: fn(cores: u32) -> String,
-    },
-    /// By comparing cells in their energy, where a meter took part. The energy must be the whole machine's.
-    Energy {
-        /// What would decide it then.
-        run_with_meter: &'static str,
-        /// As of `Compare`.
-        parts: for<'a> fn(&TrialSet<'a>) -> Vec<Question<'a>>,
-        /// As of `Compare`.
-        replicates: usize,
-        /// As of `Compare`.
-        run: fn(cores: u32) -> String,
+        /// For a claim about energy: the command that measures it with a meter of the whole machine.
+        run_with_meter: Option<&'static str>,
     },
     /// Not at all: no record can hold this yet.
     NoRecord {
@@ -285,19 +289,17 @@ fn decide_one(
             claim.published = published;
             claim.run = Some((*run).to_owned());
         }
-        Rule::Compare { parts, replicates, run } => {
-            compare(&mut claim, data, (*parts, *replicates), || run(machine.cores))
-        }
-        Rule::Energy { run_with_meter, parts, replicates, run } => {
-            claim.energy = source.cloned();
-            claim.proxy = source.is_some_and(|source| source.scope != Scope::System);
-            claim.note = definition.note.filter(|_| claim.energy.is_some());
-            if claim.energy.is_some() {
+        Rule::Compare { parts, replicates, run, run_with_meter } => {
+            claim.energy = source.filter(|_| run_with_meter.is_some()).cloned();
+            claim.proxy = claim.energy.as_ref().is_some_and(|source| source.scope != Scope::System);
+            if claim.energy.is_some() || run_with_meter.is_none() {
                 compare(&mut claim, data, (*parts, *replicates), || run(machine.cores));
+            } else {
+                claim.note = None;
             }
-            if claim.energy.is_none() || claim.proxy {
+            if let Some(run) = run_with_meter.filter(|_| claim.energy.is_none() || claim.proxy) {
                 claim.answer = Answer::NotMeasured(vec![SYSTEM_METER.to_owned()]);
-                claim.run = Some((*run_with_meter).to_owned());
+                claim.run = Some(run.to_owned());
             }
         }
     }
@@ -311,7 +313,7 @@ const SYSTEM_METER: &str = "a system-scope meter";
 type Parts = (for<'a> fn(&TrialSet<'a>) -> Vec<Question<'a>>, usize);
 
 fn compare(claim: &mut Claim, data: &[TrialSet<'_>], (parts, replicates): Parts, run: impl Fn() -> String) {
-    let decided = rule::parts(rule::questions(data, parts, replicates), replicates);
+    let decided = question::parts(question::questions(data, parts, replicates), replicates);
     (claim.parts, claim.left_out, claim.marked) = decided;
     let counting: Vec<&Part> = claim.parts.iter().filter(|part| !part.apart).collect();
     claim.answer = overall(&counting);

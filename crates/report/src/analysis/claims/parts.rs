@@ -1,10 +1,12 @@
-//! Parts of claims that are not one comparison of two cells: that hold under some workload, about figures of
-//! several cells, or by a rule of their own.
+//! Parts of claims that are not one comparison of two cells: those that hold under some workload or in most
+//! cells, and those about figures of several cells.
 
-use super::rule::{ClaimCell, ClaimMetric, Comparison, Relation, Shape, Test, answer, held};
+use super::comparison::{Comparison, Relation, Test, answer, held};
+use super::data::{ClaimCell, Shape};
+use super::metrics::ClaimMetric;
 use super::{Answer, ClaimFigure, Effect, Part};
 use crate::analysis::contrast::{Sample, TestPlan};
-use crate::analysis::stats::{LEVEL, summarize};
+use crate::analysis::stats::LEVEL;
 use iopj_core::IoPath;
 
 /// A part that holds if under one workload at least all comparisons do.
@@ -71,7 +73,7 @@ impl<'a> SomeWorkload<'a> {
         } else {
             Answer::Undecided(format!("shown under none of {} workloads after Holm's correction", all.len()))
         };
-        Part { text: self.text, at, answer, figures, p, effect: None, apart: false }
+        Part::new(self.text, at, answer, figures, p)
     }
 }
 
@@ -109,15 +111,7 @@ impl DerivedFigures<'_> {
         let effect = plan.contrast(&self.samples[0], &self.samples[1]).map(|one| Effect::of(&one));
         let figure = |(sample, (of, published)): (Sample, (String, Option<f64>))| {
             let values: Vec<f64> = sample.into_iter().map(|(_, value)| value).collect();
-            let summary = summarize(&values);
-            ClaimFigure {
-                of,
-                unit: self.unit,
-                replicates: values.len(),
-                mean: summary.map(|summary| summary.mean),
-                interval: summary.and_then(|summary| summary.interval),
-                published,
-            }
+            ClaimFigure::of(of, self.unit, &values, published)
         };
         let figures = self.samples.into_iter().zip(self.names).map(figure).collect();
         let answer = match self.missing.is_empty() {
@@ -125,7 +119,7 @@ impl DerivedFigures<'_> {
             false => Answer::NotMeasured(self.missing),
         };
         let p = tested.map(|(p, _)| p);
-        Part { text: self.text, at: self.at, answer, figures, p, effect, apart: false }
+        Part { effect, ..Part::new(self.text, self.at, answer, figures, p) }
     }
 }
 
@@ -169,27 +163,12 @@ impl<'a> MostCells<'a> {
             _ => Answer::DoesNotHold,
         };
         let share = 100.0 * with as f64 / decided.max(1) as f64;
-        let figure = |of: &str, unit, value: f64| ClaimFigure {
-            of: of.to_owned(),
-            unit,
-            replicates: 1,
-            mean: Some(value),
-            interval: None,
-            published: None,
-        };
+        let figure = |of: &str, unit, value: f64| ClaimFigure::of(of.to_owned(), unit, &[value], None);
         let mut figures =
             vec![figure("for", "cells for", with as f64), figure("decided", "decided", decided as f64)];
         figures.extend((decided > 0).then(|| figure("share", "%", share)));
         let text = format!("{}, in more than half of the decided cells", self.text);
-        Part {
-            text,
-            at: format!("{} cells", tested.len()),
-            answer,
-            figures,
-            p: None,
-            effect: None,
-            apart: false,
-        }
+        Part::new(text, format!("{} cells", tested.len()), answer, figures, None)
     }
 }
 
@@ -203,36 +182,6 @@ fn all_hold(comparisons: &[Comparison<'_>], family: usize) -> Test {
     let against = contrary.iter().copied().reduce(f64::min).map(|p| (p * contrary.len() as f64).min(1.0));
     let all_hold = tests.iter().map(|(p, _)| *p).fold(0.0, f64::max);
     Some(against.map_or((all_hold, true), |p| (p, false)))
-}
-
-/// A part that was decided by a rule of its own.
-pub(super) struct OwnRule<'a> {
-    /// What is claimed.
-    pub(super) text: String,
-    /// Under which workload; empty for many.
-    pub(super) at: String,
-    /// Its answer.
-    pub(super) answer: Answer,
-    /// The figures that decide it.
-    pub(super) figures: Vec<ClaimFigure>,
-    /// The p-value that it rests on, without correction.
-    pub(super) p: Option<f64>,
-    /// The cells that it is about.
-    pub(super) cells: Vec<ClaimCell<'a>>,
-}
-
-impl OwnRule<'_> {
-    pub(super) fn part(self) -> Part {
-        Part {
-            text: self.text,
-            at: self.at,
-            answer: self.answer,
-            figures: self.figures,
-            p: self.p,
-            effect: None,
-            apart: false,
-        }
-    }
 }
 
 /// Of the cells whose path fits and that have the figure, the one of the greatest mean.

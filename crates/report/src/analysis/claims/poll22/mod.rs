@@ -1,10 +1,13 @@
 //! The claims of *When Poll is More Energy Efficient than Interrupt*: completion modes of synchronous reads.
 
-use super::rule::{
-    Against, CPU, ClaimCell, ClaimMetric, Comparison, IOPS, MEAN_LATENCY, Question, Relation, SWITCHES,
-    Shape, TrialSet,
-};
-use super::{Definition, Rule, poll22_costs, poll22_energy};
+mod costs;
+mod energy;
+
+use super::comparison::{Against, Comparison, Relation};
+use super::data::{ClaimCell, Shape, TrialSet};
+use super::metrics::{CPU, ClaimMetric, IOPS, MEAN_LATENCY, SWITCHES};
+use super::question::Question;
+use super::{Definition, Rule};
 use crate::analysis::published::{self, Paper};
 use crate::analysis::stats::summarize;
 use iopj_core::{CompletionMode, IoPath, Rw, Sleep};
@@ -30,6 +33,7 @@ pub(super) const DEFINITIONS: &[Definition] = &[
             parts: faster,
             replicates: 3,
             run: |_| "iopj run studies/poll22.toml --bs 4k --numjobs 1,8".to_owned(),
+            run_with_meter: None,
         },
     },
     Definition {
@@ -42,7 +46,7 @@ pub(super) const DEFINITIONS: &[Definition] = &[
             "numjobs below the core count (randread 4k, iodepth 1)",
         ],
         note: None,
-        rule: Rule::Compare { parts: cpu_order, replicates: 1, run: run_below_cores },
+        rule: Rule::Compare { parts: cpu_order, replicates: 1, run: run_below_cores, run_with_meter: None },
     },
     Definition {
         id: "poll22-3",
@@ -50,12 +54,12 @@ pub(super) const DEFINITIONS: &[Definition] = &[
         text: "CPU use does not rank system power: hybrid uses less CPU than poll and yet more power in \
                some workload; poll uses less power than interrupt in some workload.",
         needs: &["a system-scope meter", "posix-sio interrupt, poll and hybrid", "3 replicates"],
-        note: Some(poll22_energy::POWER_NOTE),
-        rule: Rule::Energy {
-            run_with_meter: "iopj run studies/poll22.toml, with a system-scope meter under [meters]",
-            parts: poll22_energy::power,
+        note: Some(energy::POWER_NOTE),
+        rule: Rule::Compare {
+            parts: energy::power,
             replicates: 3,
             run: |_| "iopj run studies/poll22.toml, with its meter".to_owned(),
+            run_with_meter: Some("iopj run studies/poll22.toml, with a system-scope meter under [meters]"),
         },
     },
     Definition {
@@ -72,6 +76,7 @@ pub(super) const DEFINITIONS: &[Definition] = &[
             parts: switches,
             replicates: 1,
             run: |_| "iopj run studies/poll22.toml --bs 4k".to_owned(),
+            run_with_meter: None,
         },
     },
     Definition {
@@ -85,14 +90,15 @@ pub(super) const DEFINITIONS: &[Definition] = &[
             "posix-sio interrupt, poll and hybrid",
             "a saturated device (numjobs 32 or more)",
         ],
-        note: Some(poll22_costs::NOTE),
+        note: Some(costs::NOTE),
         rule: Rule::Compare {
-            parts: poll22_costs::orders,
+            parts: costs::orders,
             replicates: 1,
             run: |_| {
                 "iopj run studies/poll22.toml --bs 4k --numjobs 32, with loads and stores counted or sampled"
                     .to_owned()
             },
+            run_with_meter: None,
         },
     },
     Definition {
@@ -106,12 +112,12 @@ pub(super) const DEFINITIONS: &[Definition] = &[
              cores",
             "3 replicates",
         ],
-        note: Some(poll22_energy::BYTES_NOTE),
-        rule: Rule::Energy {
-            run_with_meter: "iopj run studies/poll22.toml, with a system-scope meter under [meters]",
-            parts: poll22_energy::bytes,
+        note: Some(energy::BYTES_NOTE),
+        rule: Rule::Compare {
+            parts: energy::bytes,
             replicates: 3,
             run: |_| "iopj run studies/poll22.toml, with its meter".to_owned(),
+            run_with_meter: Some("iopj run studies/poll22.toml, with a system-scope meter under [meters]"),
         },
     },
     Definition {
@@ -124,12 +130,12 @@ pub(super) const DEFINITIONS: &[Definition] = &[
             "posix-sio interrupt, poll and hybrid over request size and threads",
             "3 replicates",
         ],
-        note: Some(poll22_energy::LEAST_NOTE),
-        rule: Rule::Energy {
-            run_with_meter: "iopj run studies/poll22.toml, with a system-scope meter under [meters]",
-            parts: poll22_energy::least,
+        note: Some(energy::LEAST_NOTE),
+        rule: Rule::Compare {
+            parts: energy::least,
             replicates: 3,
             run: |_| "iopj run studies/poll22.toml, with its meter".to_owned(),
+            run_with_meter: Some("iopj run studies/poll22.toml, with a system-scope meter under [meters]"),
         },
     },
 ];
@@ -166,13 +172,9 @@ fn basic<'a>(
     relation: Relation,
     figure: fn(&published::PublishedMode) -> f64,
 ) -> Question<'a> {
-    Question::Compare(Comparison {
-        metric,
-        cell: data.cell(path, shape(numjobs)),
-        relation,
-        against: Against::ClaimCell(data.cell(INTERRUPT, shape(numjobs))),
-        published: [path, INTERRUPT].map(|path| published::completion_mode(&path, numjobs).map(figure)),
-    })
+    let published = [path, INTERRUPT].map(|path| published::completion_mode(&path, numjobs).map(figure));
+    let comparison = Comparison::of_paths(data, metric, path, relation, INTERRUPT, shape(numjobs));
+    Question::Compare(comparison.printed(published))
 }
 
 fn run_below_cores(cores: u32) -> String {
@@ -189,17 +191,11 @@ fn run_below_cores(cores: u32) -> String {
 
 fn cpu_order<'a>(data: &TrialSet<'a>) -> Vec<Question<'a>> {
     if let Some(need) = data.lacks_cores() {
-        let text = "CPU use: interrupt less than hybrid, hybrid less than poll".to_owned();
-        return vec![Question::Missing { text, at: String::new(), need }];
+        let text = "CPU use: interrupt less than hybrid, hybrid less than poll";
+        return vec![Question::missing_for(text, "", need)];
     }
     let less = |path, other, numjobs| {
-        Question::Compare(Comparison {
-            metric: CPU,
-            cell: data.cell(path, shape(numjobs)),
-            relation: Relation::Less,
-            against: Against::ClaimCell(data.cell(other, shape(numjobs))),
-            published: [None; 2],
-        })
+        Question::Compare(Comparison::of_paths(data, CPU, path, Relation::Less, other, shape(numjobs)))
     };
     let counts = thread_counts(data, |numjobs| numjobs < data.machine.cores, 1);
     counts
@@ -225,17 +221,13 @@ fn switches<'a>(data: &TrialSet<'a>) -> Vec<Question<'a>> {
 fn switches_at<'a>(data: &TrialSet<'a>, numjobs: u32) -> Vec<Question<'a>> {
     let interrupt = data.cell(INTERRUPT, shape(numjobs));
     if let Some(need) = too_fast(&interrupt) {
-        let text = "context switches per I/O of interrupt, hybrid and poll".to_owned();
-        return vec![Question::Missing { text, at: interrupt.shape.to_string(), need }];
+        let text = "context switches per I/O of interrupt, hybrid and poll";
+        return vec![Question::missing_for(text, interrupt.shape, need)];
     }
     let hold = |path, relation, number| {
-        Question::Compare(Comparison {
-            metric: SWITCHES,
-            cell: data.cell(path, shape(numjobs)),
-            relation,
-            against: Against::Number(number),
-            published: [published::context_switches_per_io(&path), None],
-        })
+        let number = Against::Number(number);
+        let comparison = Comparison::of(data, SWITCHES, (path, shape(numjobs)), relation, number);
+        Question::Compare(comparison.printed([published::context_switches_per_io(&path), None]))
     };
     vec![
         hold(INTERRUPT, Relation::Equal(ONE_WITHIN), 1.0),

@@ -1,7 +1,13 @@
-//! The claims of *Energy Implications of IO Interface Design Choices*: the interfaces against each other.
+//! The claims of *Energy Implications of IO Interface Design Choices*: the interfaces compared with each other.
 
-use super::rule::{Against, CPU, ClaimMetric, Comparison, P50, P99, Question, Relation, Shape, TrialSet};
-use super::{Definition, Rule, iface23_bypass, iface23_energy};
+mod bypass;
+mod energy;
+
+use super::comparison::{Against, Comparison, Relation};
+use super::data::{ClaimCell, Shape, TrialSet};
+use super::metrics::{CPU, ClaimMetric, P50, P99};
+use super::question::Question;
+use super::{Definition, Rule};
 use crate::analysis::published::{self, Paper};
 use iopj_core::path::AioDescriptors;
 use iopj_core::{CompletionMode, IoPath, Ring, RingCompletion, RingSubmission, Rw, Submission};
@@ -35,13 +41,14 @@ pub(super) const DEFINITIONS: &[Definition] = &[
         ],
         note: Some(BYPASS_NOTE),
         rule: Rule::Compare {
-            parts: iface23_bypass::lowest,
+            parts: bypass::lowest,
             replicates: 1,
             run: |_| {
                 format!(
                     "iopj run studies/iface23.toml --bs 4k --iodepth 1,31 --numjobs 1 --path {WITH_BYPASS}"
                 )
             },
+            run_with_meter: None,
         },
     },
     Definition {
@@ -57,11 +64,12 @@ pub(super) const DEFINITIONS: &[Definition] = &[
         ],
         note: Some(BYPASS_NOTE),
         rule: Rule::Compare {
-            parts: iface23_bypass::nearest,
+            parts: bypass::nearest,
             replicates: 1,
             run: |_| {
                 format!("iopj run studies/iface23.toml --bs 4k --iodepth 1 --numjobs 1 --path {WITH_BYPASS}")
             },
+            run_with_meter: None,
         },
     },
     Definition {
@@ -80,6 +88,7 @@ pub(super) const DEFINITIONS: &[Definition] = &[
                  syscall/poll,io_uring/sqpoll/interrupt,io_uring/sqpoll/poll"
                     .to_owned()
             },
+            run_with_meter: None,
         },
     },
     Definition {
@@ -95,6 +104,7 @@ pub(super) const DEFINITIONS: &[Definition] = &[
             parts: slowest,
             replicates: 1,
             run: |_| "iopj run studies/iface23.toml --bs 4k --iodepth 1 --numjobs 1".to_owned(),
+            run_with_meter: None,
         },
     },
     Definition {
@@ -103,11 +113,9 @@ pub(super) const DEFINITIONS: &[Definition] = &[
         text: "One thread: kernel bypass has the most I/Os per joule at 4 KiB, less of a lead at 16 KiB, \
                none at 128 KiB, where system-call-and-interrupt paths lead.",
         needs: &["a system-scope meter", "spdk or nvme-user poll", "one thread over depth", "4k, 16k, 128k"],
-        note: Some(iface23_energy::ONE_THREAD_NOTE),
-        rule: Rule::Energy {
-            run_with_meter: "iopj run studies/iface23.toml --numjobs 1, with a system-scope meter under \
-                             [meters] and kernel bypass among the paths",
-            parts: iface23_energy::one_thread,
+        note: Some(energy::ONE_THREAD_NOTE),
+        rule: Rule::Compare {
+            parts: energy::one_thread,
             replicates: 3,
             run: |_| {
                 format!(
@@ -115,6 +123,10 @@ pub(super) const DEFINITIONS: &[Definition] = &[
                      meter"
                 )
             },
+            run_with_meter: Some(
+                "iopj run studies/iface23.toml --numjobs 1, with a system-scope meter under \
+                             [meters] and kernel bypass among the paths",
+            ),
         },
     },
     Definition {
@@ -123,12 +135,12 @@ pub(super) const DEFINITIONS: &[Definition] = &[
         text: "Submission polling gives fewer I/Os per joule than system calls, but for small requests at \
                large depth on one thread.",
         needs: &["a system-scope meter", "io_uring syscall and sqpoll"],
-        note: Some(iface23_energy::SQPOLL_NOTE),
-        rule: Rule::Energy {
-            run_with_meter: "iopj run studies/iface23.toml, with a system-scope meter under [meters]",
-            parts: iface23_energy::sqpoll,
+        note: Some(energy::SQPOLL_NOTE),
+        rule: Rule::Compare {
+            parts: energy::sqpoll,
             replicates: 3,
             run: |_| "iopj run studies/iface23.toml, with its meter".to_owned(),
+            run_with_meter: Some("iopj run studies/iface23.toml, with a system-scope meter under [meters]"),
         },
     },
     Definition {
@@ -142,7 +154,7 @@ pub(super) const DEFINITIONS: &[Definition] = &[
              many where it has a thread for each core. The paper's machine had 8 logical cores: its figure \
              for many threads is 800 %.",
         ),
-        rule: Rule::Compare { parts: busy_cores, replicates: 1, run: run_busy_cores },
+        rule: Rule::Compare { parts: busy_cores, replicates: 1, run: run_busy_cores, run_with_meter: None },
     },
     Definition {
         id: "iface23-8",
@@ -150,11 +162,9 @@ pub(super) const DEFINITIONS: &[Definition] = &[
         text: "Over many threads posix-sio has the most I/Os per joule, polling for small requests and \
                interrupts for large; kernel bypass and submission polling are among the worst at 128 KiB.",
         needs: &["a system-scope meter", "all interfaces over numjobs", "4k and 128k"],
-        note: Some(iface23_energy::MANY_THREADS_NOTE),
-        rule: Rule::Energy {
-            run_with_meter: "iopj run studies/iface23.toml --bs 4k,128k --iodepth 1, with a system-scope \
-                             meter under [meters] and kernel bypass among the paths",
-            parts: iface23_energy::many_threads,
+        note: Some(energy::MANY_THREADS_NOTE),
+        rule: Rule::Compare {
+            parts: energy::many_threads,
             replicates: 3,
             run: |_| {
                 format!(
@@ -162,6 +172,10 @@ pub(super) const DEFINITIONS: &[Definition] = &[
                      meter"
                 )
             },
+            run_with_meter: Some(
+                "iopj run studies/iface23.toml --bs 4k,128k --iodepth 1, with a system-scope \
+                             meter under [meters] and kernel bypass among the paths",
+            ),
         },
     },
     Definition {
@@ -170,13 +184,15 @@ pub(super) const DEFINITIONS: &[Definition] = &[
         text: "At 128 KiB interrupt completion gives more I/Os per joule than polling, for every interface \
                that has both.",
         needs: &["a system-scope meter", "posix-sio and io_uring, interrupt and poll", "128k"],
-        note: Some(iface23_energy::LARGE_NOTE),
-        rule: Rule::Energy {
-            run_with_meter: "iopj run studies/iface23.toml --bs 128k --iodepth 1, with a system-scope meter \
-                             under [meters]",
-            parts: iface23_energy::large,
+        note: Some(energy::LARGE_NOTE),
+        rule: Rule::Compare {
+            parts: energy::large,
             replicates: 3,
             run: |_| "iopj run studies/iface23.toml --bs 128k --iodepth 1, with its meter".to_owned(),
+            run_with_meter: Some(
+                "iopj run studies/iface23.toml --bs 128k --iodepth 1, with a system-scope meter \
+                             under [meters]",
+            ),
         },
     },
     Definition {
@@ -185,13 +201,15 @@ pub(super) const DEFINITIONS: &[Definition] = &[
         text: "Where more than one I/O must be in flight, io_uring by system call for reads and libaio for \
                writes are the energy-efficient alternatives to posix-sio.",
         needs: &["a system-scope meter", "all interfaces over numjobs", "reads and writes"],
-        note: Some(iface23_energy::ASYNCHRONOUS_NOTE),
-        rule: Rule::Energy {
-            run_with_meter: "iopj run studies/iface23.toml --iodepth 1, with a system-scope meter under \
-                             [meters]",
-            parts: iface23_energy::asynchronous,
+        note: Some(energy::ASYNCHRONOUS_NOTE),
+        rule: Rule::Compare {
+            parts: energy::asynchronous,
             replicates: 3,
             run: |_| "iopj run studies/iface23.toml --iodepth 1, with its meter".to_owned(),
+            run_with_meter: Some(
+                "iopj run studies/iface23.toml --iodepth 1, with a system-scope meter under \
+                             [meters]",
+            ),
         },
     },
 ];
@@ -210,13 +228,9 @@ fn more<'a>(
     other: IoPath,
     shape: Shape,
 ) -> Question<'a> {
-    Question::Compare(Comparison {
-        metric,
-        cell: data.cell(path, shape),
-        relation: Relation::More,
-        against: Against::ClaimCell(data.cell(other, shape)),
-        published: [path, other].map(|path| printed(path, shape.rw.writes(), metric)),
-    })
+    let published = [path, other].map(|path| printed(path, shape.rw.writes(), metric));
+    let comparison = Comparison::of_paths(data, metric, path, Relation::More, other, shape);
+    Question::Compare(comparison.printed(published))
 }
 
 pub(super) fn ring(submission: RingSubmission, completion: RingCompletion) -> IoPath {
@@ -240,20 +254,27 @@ fn slower_writes<'a>(data: &TrialSet<'a>) -> Vec<Question<'a>> {
 /// The interfaces that posix-aio is compared with at least.
 pub(super) const OTHERS: [&str; 3] = ["posix-sio", "libaio", "io_uring"];
 
+/// What is missing of those of these interfaces that none of the cells is of.
+fn absent_interfaces<'a>(
+    cells: &[ClaimCell<'a>],
+    shape: Shape,
+    text: impl Fn(&str) -> String,
+) -> Vec<Question<'a>> {
+    let is_absent = |interface: &&str| !cells.iter().any(|cell| cell.path.interface() == *interface);
+    let missing = |interface: &str| {
+        Question::missing_for(text(interface), shape, format!("a verified path of {interface}, {shape}"))
+    };
+    OTHERS.into_iter().filter(is_absent).map(missing).collect()
+}
+
 fn slowest<'a>(data: &TrialSet<'a>) -> Vec<Question<'a>> {
     [Rw::Randread, Rw::Randwrite].into_iter().flat_map(|rw| slowest_of(data, Shape::of_4k(rw))).collect()
 }
 
 fn slowest_of<'a>(data: &TrialSet<'a>, shape: Shape) -> Vec<Question<'a>> {
     let (others, left_out) =
-        data.cells(shape, |path| *path != POSIX_AIO && iface23_bypass::is_papers_or_bypass(path));
-    let absent =
-        OTHERS.iter().filter(|interface| !others.iter().any(|cell| cell.path.interface() == **interface));
-    let absent = absent.map(|interface| Question::Missing {
-        text: format!("p50 and p99: {POSIX_AIO} more than {interface}"),
-        at: shape.to_string(),
-        need: format!("a verified path of {interface}, {shape}"),
-    });
+        data.cells(shape, |path| *path != POSIX_AIO && bypass::is_papers_or_bypass(path));
+    let absent = absent_interfaces(&others, shape, |one| format!("p50 and p99: {POSIX_AIO} more than {one}"));
     let compared = others
         .iter()
         .flat_map(|cell| [P50, P99].map(|metric| more(data, metric, POSIX_AIO, cell.path, shape)));
@@ -271,8 +292,11 @@ const ONE_CORE_BELOW: f64 = 110.0;
 
 fn busy_cores<'a>(data: &TrialSet<'a>) -> Vec<Question<'a>> {
     if let Some(need) = data.lacks_cores() {
-        let text = "CPU use: io_uring/sqpoll equal to two cores on one thread".to_owned();
-        return vec![Question::Missing { text, at: String::new(), need }];
+        return vec![Question::missing_for(
+            "CPU use: io_uring/sqpoll equal to two cores on one thread",
+            "",
+            need,
+        )];
     }
     let one_thread = Shape::of_4k(Rw::Randread);
     let cores = f64::from(data.machine.cores);
@@ -292,7 +316,7 @@ fn busy_cores<'a>(data: &TrialSet<'a>) -> Vec<Question<'a>> {
     // A thread of kernel bypass is one busy core: as many threads as cores fill the machine.
     let all =
         |shape: &Shape| Shape { numjobs: 1, ..*shape } == one_thread && shape.numjobs >= data.machine.cores;
-    for path in iface23_bypass::PATHS {
+    for path in bypass::PATHS {
         let shapes = data.shapes(&[path], all).into_iter();
         let measured = shapes.filter(|shape| data.cell(path, *shape).lacks(CPU, 1).is_none());
         questions.extend(measured.map(|shape| equal(data, path, shape, cores, 8.0)));
@@ -311,38 +335,23 @@ fn shapes(data: &TrialSet<'_>, fits: impl Fn(&Shape) -> bool, otherwise: Shape) 
 }
 
 fn equal<'a>(data: &TrialSet<'a>, path: IoPath, shape: Shape, cores: f64, published: f64) -> Question<'a> {
-    Question::Compare(Comparison {
-        metric: CPU,
-        cell: data.cell(path, shape),
-        relation: Relation::Equal(CORES_WITHIN),
-        against: Against::Number(cores * CORE),
-        published: [Some(published * CORE), None],
-    })
+    let (relation, against) = (Relation::Equal(CORES_WITHIN), Against::Number(cores * CORE));
+    let comparison = Comparison::of(data, CPU, (path, shape), relation, against);
+    Question::Compare(comparison.printed([Some(published * CORE), None]))
 }
 
 /// The paths without a poller of the kernel, each compared with one core and the tolerance.
 fn at_most_one<'a>(data: &TrialSet<'a>, shape: Shape) -> Vec<Question<'a>> {
     let (others, left_out) = data.cells(shape, |path| path.submission() != Submission::Sqpoll);
-    let absent = others.iter().all(|cell| cell.path.is_bypass()).then(|| Question::Missing {
-        text: "CPU use: the other paths at most one core".to_owned(),
-        at: shape.to_string(),
-        need: format!("a verified path that submits by system call, {shape}"),
+    let absent = others.iter().all(|cell| cell.path.is_bypass()).then(|| {
+        let need = format!("a verified path that submits by system call, {shape}");
+        Question::missing_for("CPU use: the other paths at most one core", shape, need)
     });
-    let question = |cell| {
-        Question::Compare(Comparison {
-            metric: CPU,
-            cell,
-            relation: Relation::Less,
-            against: Against::Number(ONE_CORE_BELOW),
-            published: [None; 2],
-        })
+    let less = |cell: &ClaimCell<'a>| {
+        let most = Against::Number(ONE_CORE_BELOW);
+        Question::Compare(Comparison::of(data, CPU, (cell.path, shape), Relation::Less, most))
     };
-    others
-        .into_iter()
-        .map(question)
-        .chain(absent)
-        .chain(left_out.into_iter().map(Question::LeftOut))
-        .collect()
+    others.iter().map(less).chain(absent).chain(left_out.into_iter().map(Question::LeftOut)).collect()
 }
 
 fn run_busy_cores(cores: u32) -> String {

@@ -88,8 +88,10 @@ fn what_could_have_been_seen_is_corrected_for_the_family() {
 
 #[test]
 fn a_cell_speaks_against_a_claim_by_its_contrary_comparisons_after_their_number() {
+    use super::comparison::{Against, Comparison, Relation};
+    use super::data::Shape;
+    use super::metrics::IOS_PER_JOULE;
     use super::parts::{Each, MostCells};
-    use super::rule::{Against, Comparison, IOS_PER_JOULE, Relation, Shape};
     let rings = &MODES[2..];
     let p = |others: usize| {
         let cells: Vec<(&str, f64)> = rings
@@ -108,7 +110,7 @@ fn a_cell_speaks_against_a_claim_by_its_contrary_comparisons_after_their_number(
             metric: IOS_PER_JOULE,
             cell: cell(rings[0]),
             relation: Relation::More,
-            against: Against::ClaimCell(cell(other)),
+            against: Against::Cell(cell(other)),
             published: [None; 2],
         };
         let all = rings[1..=others].iter().map(compared).collect();

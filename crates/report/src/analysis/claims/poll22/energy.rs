@@ -1,16 +1,16 @@
 //! Energy in *When Poll is More Energy Efficient than Interrupt*: power against CPU use, and bytes per joule
 //! over request size and threads.
 
-use super::parts::{Each, MostCells, OwnRule, SomeWorkload};
-use super::poll22::{HYBRID, INTERRUPT, POLL};
-use super::rule::{
-    Against, BYTES_PER_JOULE, CPU, ClaimCell, ClaimMetric, Comparison, MEAN_LATENCY, Question, Relation,
-    Shape, TrialSet, WATTS,
-};
-use super::{Answer, ClaimFigure};
+use super::{HYBRID, INTERRUPT, POLL};
+use crate::analysis::claims::comparison::{Comparison, Relation};
+use crate::analysis::claims::data::{ClaimCell, Shape, TrialSet};
+use crate::analysis::claims::metrics::{BYTES_PER_JOULE, CPU, MEAN_LATENCY, WATTS};
+use crate::analysis::claims::parts::{Each, MostCells, SomeWorkload};
+use crate::analysis::claims::question::Question;
+use crate::analysis::claims::{Answer, ClaimFigure, Part};
 use crate::analysis::exact::rank_test;
 use crate::analysis::metric;
-use crate::analysis::stats::{LEVEL, over, summarize};
+use crate::analysis::stats::{LEVEL, over};
 use crate::analysis::winner::{self, Axis, Decision, rank};
 use iopj_core::{IoPath, Rw};
 
@@ -47,17 +47,14 @@ fn shapes(data: &TrialSet<'_>) -> Vec<Shape> {
 
 pub(super) fn power<'a>(data: &TrialSet<'a>) -> Vec<Question<'a>> {
     let shapes = shapes(data);
-    let compare = |metric: ClaimMetric, path: IoPath, relation, against: Against<'a>, shape: Shape| {
-        Comparison { metric, cell: data.cell(path, shape), relation, against, published: [None; 2] }
-    };
-    let cell = |path, shape: &Shape| Against::ClaimCell(data.cell(path, *shape));
     let hybrid = |shape: &Shape| {
         vec![
-            compare(CPU, HYBRID, Relation::Less, cell(POLL, shape), *shape),
-            compare(WATTS, HYBRID, Relation::More, cell(POLL, shape), *shape),
+            Comparison::of_paths(data, CPU, HYBRID, Relation::Less, POLL, *shape),
+            Comparison::of_paths(data, WATTS, HYBRID, Relation::More, POLL, *shape),
         ]
     };
-    let poll = |shape: &Shape| vec![compare(WATTS, POLL, Relation::Less, cell(INTERRUPT, shape), *shape)];
+    let poll =
+        |shape: &Shape| vec![Comparison::of_paths(data, WATTS, POLL, Relation::Less, INTERRUPT, *shape)];
     let somewhere = |text: String, of: &dyn Fn(&Shape) -> Vec<Comparison<'a>>| {
         let workloads = shapes.iter().map(|shape| (*shape, of(shape))).collect();
         Question::SomeWorkload(SomeWorkload { text, workloads })
@@ -84,18 +81,18 @@ pub(super) fn bytes<'a>(data: &TrialSet<'a>) -> Vec<Question<'a>> {
     let complete: Vec<&(Shape, [ClaimCell<'a>; 3])> =
         cells.iter().filter(|(_, cells)| lacks(cells).is_none()).collect();
     let several = |of: fn(&Shape) -> u32| complete.iter().any(|(shape, _)| of(shape) != of(&complete[0].0));
-    let text = "the map of bytes per joule over request size and threads".to_owned();
+    let text = "the map of bytes per joule over request size and threads";
     if !several(|shape| shape.bs) || !several(|shape| shape.numjobs) {
         let first = cells.iter().find_map(|(_, cells)| lacks(cells));
         let grid = "bytes per joule of all three completion modes at two request sizes and two thread counts";
         let need = first.map_or_else(|| grid.to_owned(), |first| format!("{grid}; first of all {first}"));
-        return vec![Question::Missing { text, at: String::new(), need }];
+        return vec![Question::missing_for(text, "", need)];
     }
     let cores = data.machine.cores;
     if !complete.iter().any(|(shape, _)| shape.numjobs > cores) {
         let need =
             format!("bytes per joule of all three completion modes with more threads than cores ({cores})");
-        return vec![Question::Missing { text, at: String::new(), need }];
+        return vec![Question::missing_for(text, "", need)];
     }
     let mut decided: Vec<winner::MapCell> =
         complete.iter().map(|(_, cells)| ranked(cells, complete.len())).collect();
@@ -104,7 +101,7 @@ pub(super) fn bytes<'a>(data: &TrialSet<'a>) -> Vec<Question<'a>> {
         complete.iter().zip(&decided).filter_map(|((_, cells), ranked)| tile(cells, ranked)).collect();
     let all: Vec<ClaimCell<'a>> = complete.iter().flat_map(|(_, cells)| cells.clone()).collect();
     let low = where_latency_is_low(&tiles, data.machine.looks.max(1));
-    vec![Question::OwnRule(seldom(&tiles, all)), Question::OwnRule(low)]
+    vec![Question::Decided(seldom(&tiles), all), Question::Decided(low, Vec::new())]
 }
 
 /// The winner of a cell, one of so many.
@@ -133,13 +130,8 @@ fn tile(cells: &[ClaimCell<'_>; 3], ranked: &winner::MapCell) -> Option<MapTile>
 /// Hybrid does the fewest bytes per joule, generally.
 pub(super) fn least<'a>(data: &TrialSet<'a>) -> Vec<Question<'a>> {
     let each = |shape: Shape| {
-        let less = |other: IoPath| Comparison {
-            metric: BYTES_PER_JOULE,
-            cell: data.cell(HYBRID, shape),
-            relation: Relation::Less,
-            against: Against::ClaimCell(data.cell(other, shape)),
-            published: [None; 2],
-        };
+        let less =
+            |other: IoPath| Comparison::of_paths(data, BYTES_PER_JOULE, HYBRID, Relation::Less, other, shape);
         Each { all: vec![less(INTERRUPT), less(POLL)] }
     };
     let text = format!("bytes per joule: {HYBRID} less than {INTERRUPT} and {POLL}");
@@ -155,15 +147,8 @@ pub(super) fn least<'a>(data: &TrialSet<'a>) -> Vec<Question<'a>> {
     }
 }
 
-fn figure(of: String, unit: &'static str, values: &[f64]) -> ClaimFigure {
-    let summary = summarize(values);
-    let mean = summary.map(|summary| summary.mean);
-    let interval = summary.and_then(|summary| summary.interval);
-    ClaimFigure { of, unit, replicates: values.len(), mean, interval, published: None }
-}
-
 /// Hybrid wins nearly nowhere.
-fn seldom<'a>(tiles: &[MapTile], cells: Vec<ClaimCell<'a>>) -> OwnRule<'a> {
+fn seldom(tiles: &[MapTile]) -> Part {
     let decided = tiles.iter().filter(|tile| tile.winner.is_some()).count();
     let won = tiles.iter().filter(|tile| tile.winner == Some(HYBRID)).count();
     let answer = match (decided, won as f64 <= NEARLY_NONE * decided as f64) {
@@ -171,21 +156,16 @@ fn seldom<'a>(tiles: &[MapTile], cells: Vec<ClaimCell<'a>>) -> OwnRule<'a> {
         (_, true) => Answer::Holds,
         (_, false) => Answer::DoesNotHold,
     };
-    OwnRule {
-        text: format!("bytes per joule: {HYBRID} wins at most {NEARLY_NONE} of the decided cells"),
-        at: String::new(),
-        answer,
-        figures: vec![
-            figure(HYBRID.to_string(), "cells", &[won as f64]),
-            figure("all".to_owned(), "decided cells", &[decided as f64]),
-        ],
-        p: None,
-        cells,
-    }
+    let text = format!("bytes per joule: {HYBRID} wins at most {NEARLY_NONE} of the decided cells");
+    let figures = vec![
+        ClaimFigure::of(HYBRID.to_string(), "cells", &[won as f64], None),
+        ClaimFigure::of("all".to_owned(), "decided cells", &[decided as f64], None),
+    ];
+    Part::new(text, String::new(), answer, figures, None)
 }
 
 /// Poll wins where latency is low, interrupt where it is high.
-fn where_latency_is_low<'a>(tiles: &[MapTile], looks: u32) -> OwnRule<'a> {
+fn where_latency_is_low(tiles: &[MapTile], looks: u32) -> Part {
     let of = |path: IoPath| -> Vec<f64> {
         tiles.iter().filter(|tile| tile.winner == Some(path)).map(|tile| tile.latency_us).collect()
     };
@@ -203,14 +183,9 @@ fn where_latency_is_low<'a>(tiles: &[MapTile], looks: u32) -> OwnRule<'a> {
         Some(_) if lower => Answer::Holds,
         Some(_) => Answer::DoesNotHold,
     };
-    OwnRule {
-        text: format!(
-            "interrupt's mean latency in the cells that {POLL} wins less than of those that {INTERRUPT} wins"
-        ),
-        at: String::new(),
-        answer,
-        figures: vec![figure(POLL.to_string(), "us", &poll), figure(INTERRUPT.to_string(), "us", &interrupt)],
-        p,
-        cells: Vec::new(),
-    }
+    let text = format!(
+        "interrupt's mean latency in the cells that {POLL} wins less than of those that {INTERRUPT} wins"
+    );
+    let figure = |path: IoPath, values: &[f64]| ClaimFigure::of(path.to_string(), "us", values, None);
+    Part::new(text, String::new(), answer, vec![figure(POLL, &poll), figure(INTERRUPT, &interrupt)], p)
 }

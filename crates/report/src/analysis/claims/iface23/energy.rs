@@ -1,10 +1,13 @@
 //! Energy in *Energy Implications of IO Interface Design Choices*: I/Os per joule by interface, submission
 //! and completion.
 
-use super::iface23::{OTHERS, SQPOLL, SYSCALL, ring};
-use super::iface23_bypass::{self, is_papers_or_bypass};
-use super::parts::{DerivedFigures, Each, MostCells, greatest, ranked};
-use super::rule::{Against, ClaimCell, Comparison, IOS_PER_JOULE, Question, Relation, Shape, TrialSet};
+use super::bypass::{self, is_papers_or_bypass};
+use super::{OTHERS, SQPOLL, SYSCALL, ring};
+use crate::analysis::claims::comparison::{Comparison, Relation};
+use crate::analysis::claims::data::{ClaimCell, Shape, TrialSet};
+use crate::analysis::claims::metrics::IOS_PER_JOULE;
+use crate::analysis::claims::parts::{DerivedFigures, Each, MostCells, greatest, ranked};
+use crate::analysis::claims::question::Question;
 use crate::analysis::contrast::{Sample, joined};
 use iopj_core::{Completion, CompletionMode, IoPath, RingCompletion, Rw, Submission, format_bytes};
 
@@ -97,7 +100,7 @@ struct Together<'a> {
 impl<'a> Together<'a> {
     /// Over all depths that all paths of this size have, and the cells that lack something.
     fn of(data: &TrialSet<'a>, bs: u32) -> (Together<'a>, Vec<ClaimCell<'a>>) {
-        let bypass = iface23_bypass::path(data);
+        let bypass = bypass::path(data);
         let is_one = |path: &IoPath| is_papers_or_bypass(path) && path.interface() != "posix-sio";
         let fits = |path: &IoPath| is_one(path) && (!path.is_bypass() || *path == bypass);
         let one_size = |one: &Shape| Shape { iodepth: 1, ..*one } == one_thread_at(bs);
@@ -206,7 +209,7 @@ impl<'a> Together<'a> {
         let lack = self.lack(who, self.has(&is_first)).or_else(|| self.lack(whom, !others.is_empty()));
         let Some((path, own)) = self.best(&is_first).filter(|_| lack.is_none()) else {
             let need = lack.unwrap_or_else(|| format!("energy of {who} in one block at every depth"));
-            return vec![Question::Missing { text: format!("{NAME}: {text}"), at: String::new(), need }];
+            return vec![Question::missing_for(format!("{NAME}: {text}"), "", need)];
         };
         let part = |(other, sample): &&(IoPath, Sample)| {
             Question::DerivedFigures(DerivedFigures {
@@ -278,7 +281,7 @@ fn lead_falls<'a>(data: &TrialSet<'a>, [smaller, larger]: [&Together<'a>; 2]) ->
         if lacks.is_empty() {
             lacks.push(format!("energy of {group} in one block at every depth"));
         }
-        return Question::Missing { text, at: String::new(), need: lacks.join("; ") };
+        return Question::missing_for(text, "", lacks.join("; "));
     };
     Question::DerivedFigures(DerivedFigures {
         text,
@@ -300,13 +303,7 @@ fn compared<'a>(
     other: IoPath,
     shape: Shape,
 ) -> Comparison<'a> {
-    Comparison {
-        metric: IOS_PER_JOULE,
-        cell: data.cell(path, shape),
-        relation,
-        against: Against::ClaimCell(data.cell(other, shape)),
-        published: [None; 2],
-    }
+    Comparison::of_paths(data, IOS_PER_JOULE, path, relation, other, shape)
 }
 
 pub(super) fn sqpoll<'a>(data: &TrialSet<'a>) -> Vec<Question<'a>> {
@@ -337,7 +334,7 @@ pub(super) fn sqpoll<'a>(data: &TrialSet<'a>) -> Vec<Question<'a>> {
     }
     let text = "I/Os per joule: io_uring/sqpoll less than io_uring/syscall".to_owned();
     let generally = match missing.filter(|_| each.is_empty()) {
-        Some(need) => Question::Missing { text, at: String::new(), need },
+        Some(need) => Question::missing_for(text, "", need),
         None => Question::MostCells(MostCells { text, each }),
     };
     std::iter::once(generally).chain(own).collect()
@@ -354,11 +351,7 @@ fn is_deepest(shape: &Shape, all: &[Shape]) -> bool {
 fn generally<'a>(text: &str, each: Vec<Each<'a>>, need: &str) -> Question<'a> {
     let text = format!("I/Os per joule: {text}");
     match each.is_empty() {
-        true => Question::Missing {
-            text,
-            at: String::new(),
-            need: format!("energy of {REPLICATES} verified trials of {need}"),
-        },
+        true => Question::missing_for(text, "", format!("energy of {REPLICATES} verified trials of {need}")),
         false => Question::MostCells(MostCells { text, each }),
     }
 }
@@ -381,8 +374,8 @@ pub(super) fn many_threads<'a>(data: &TrialSet<'a>) -> Vec<Question<'a>> {
             OTHERS.iter().find(|other| !with.iter().any(|cell| cell.path.interface() == **other))
         {
             let need = format!("energy of {REPLICATES} verified trials of {absent}, {shape}");
-            let text = "I/Os per joule: posix-sio against every other interface".to_owned();
-            questions.push(Question::Missing { text, at: shape.to_string(), need });
+            let text = "I/Os per joule: posix-sio against every other interface";
+            questions.push(Question::missing_for(text, shape, need));
             continue;
         }
         let is_sio = |path: &IoPath| path.interface() == "posix-sio";
@@ -398,7 +391,7 @@ pub(super) fn many_threads<'a>(data: &TrialSet<'a>) -> Vec<Question<'a>> {
         }
         if is_large {
             sqpolls.extend(below_median(data, &with, shape, is_sqpoll));
-            bypass.extend(below_median(data, &with, shape, |path| iface23_bypass::PATHS.contains(path)));
+            bypass.extend(below_median(data, &with, shape, |path| bypass::PATHS.contains(path)));
         }
     }
     let [small, large] = by_size;

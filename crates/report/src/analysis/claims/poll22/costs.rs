@@ -1,9 +1,12 @@
 //! Loads and stores of *When Poll is More Energy Efficient than Interrupt*: its orders by kernel source
 //! directory, per second at saturation; and, apart, those of what an I/O costs that neither spins nor sleeps.
 
-use super::fixed::Fits;
-use super::poll22::{HYBRID, INTERRUPT, POLL, shape, thread_counts, too_fast};
-use super::rule::{Against, ClaimMetric, Comparison, Question, Relation, TrialSet, millions_per_s};
+use super::{HYBRID, INTERRUPT, POLL, shape, thread_counts, too_fast};
+use crate::analysis::claims::comparison::{Against, Comparison, Relation};
+use crate::analysis::claims::data::TrialSet;
+use crate::analysis::claims::fixed::Fits;
+use crate::analysis::claims::metrics::{ClaimMetric, millions_per_s};
+use crate::analysis::claims::question::Question;
 use crate::analysis::cost::{is_under, per_io_of};
 use crate::analysis::published;
 use iopj_core::{CostKind, FunctionCost, IoPath};
@@ -90,7 +93,7 @@ pub(super) fn orders<'a>(data: &TrialSet<'a>) -> Vec<Question<'a>> {
 fn at_saturation<'a>(data: &TrialSet<'a>, numjobs: u32) -> Vec<Question<'a>> {
     let of = |(source, orders): &Orders| -> Vec<Question<'a>> {
         let order = |(relation, [path, other]): (Relation, [usize; 2])| {
-            let against = Against::ClaimCell(data.cell(MODES[other], shape(numjobs)));
+            let against = Against::Cell(data.cell(MODES[other], shape(numjobs)));
             question(data, source, numjobs, [MODES[path], MODES[other]], (relation, against))
         };
         orders.map(order).into()
@@ -103,7 +106,7 @@ fn near_nothing<'a>(data: &TrialSet<'a>, numjobs: u32) -> Question<'a> {
     let interrupt = data.cell(INTERRUPT, shape(numjobs));
     if let Some(need) = too_fast(&interrupt) {
         let text = format!("{}: {POLL} less than {NEAR_NOTHING} of {INTERRUPT}", SCHED.per_s.name);
-        return Question::Missing { text, at: interrupt.shape.to_string(), need };
+        return Question::missing_for(text, interrupt.shape, need);
     }
     let less = (Relation::Less, Against::Share(NEAR_NOTHING, interrupt));
     question(data, &SCHED, numjobs, [POLL, INTERRUPT], less)
@@ -120,8 +123,8 @@ fn question<'a>(
     // The paper prints counts a second at 32 threads.
     let printed = |path: IoPath| Some(published::loads_stores(source.printed)?.of(path.completion()));
     let published = if numjobs == SATURATED { [path, other].map(printed) } else { [None; 2] };
-    let cell = data.cell(path, shape(numjobs));
-    Question::Compare(Comparison { metric: source.per_s, cell, relation, against, published })
+    let comparison = Comparison::of(data, source.per_s, (path, shape(numjobs)), relation, against);
+    Question::Compare(comparison.printed(published))
 }
 
 /// The orders of what an I/O costs that neither spins nor sleeps. That poll hardly enters the scheduler is
@@ -134,11 +137,7 @@ fn of_fixed_parts<'a>(data: &TrialSet<'a>, numjobs: u32) -> Vec<Question<'a>> {
             let at = shape(numjobs).to_string();
             let need =
                 format!("exact counts of calls, loads and stores of {path}, {at} (`iopj lab run --exact`)");
-            return vec![Question::Missing {
-                text: "fixed parts of loads and stores per I/O".to_owned(),
-                at,
-                need,
-            }];
+            return vec![Question::missing_for("fixed parts of loads and stores per I/O", at, need)];
         }
     };
     // The total is asked about where the drive is saturated.

@@ -4,11 +4,12 @@
 //! The paper's kernel bypass is SPDK. A set of trials is of one generator, fio for SPDK and the native one
 //! for `nvme-user`, so that it has one of the two: SPDK's decide if it has both.
 
-use super::iface23::{OTHERS, SQPOLL, SYSCALL, printed, ring, sqpolls};
-use super::parts::DerivedFigures;
-use super::rule::{
-    Against, ClaimCell, ClaimMetric, Comparison, IOPS, P50, P99, Question, Relation, Shape, TrialSet,
-};
+use super::{SQPOLL, SYSCALL, absent_interfaces, printed, ring, sqpolls};
+use crate::analysis::claims::comparison::{Against, Comparison, Relation};
+use crate::analysis::claims::data::{ClaimCell, Shape, TrialSet};
+use crate::analysis::claims::metrics::{ClaimMetric, IOPS, P50, P99};
+use crate::analysis::claims::parts::DerivedFigures;
+use crate::analysis::claims::question::Question;
 use crate::analysis::contrast::{Sample, joined};
 use crate::analysis::paper_layouts::average_slowdown;
 use crate::analysis::published;
@@ -52,7 +53,7 @@ pub(super) fn lowest<'a>(data: &TrialSet<'a>) -> Vec<Question<'a>> {
     let deep = data.shapes(&[bypass], fits).into_iter().next_back();
     let deep = deep.unwrap_or(Shape { iodepth: LARGE_DEPTH, ..shallow });
     questions.extend(sqpolls().map(|path| {
-        let against = Against::ClaimCell(data.cell(bypass, deep));
+        let against = Against::Cell(data.cell(bypass, deep));
         compared(data, IOPS, (path, deep), Relation::NotLess(IOPS_WITHIN), against)
     }));
     questions
@@ -64,15 +65,10 @@ fn lowest_of<'a>(data: &TrialSet<'a>, shape: Shape) -> Vec<Question<'a>> {
     let (kernel, without) = data.cells(shape, |path| !path.is_bypass() && is_papers(path));
     let less = |cell: &ClaimCell<'a>| {
         [P50, P99].map(|metric| {
-            compared(data, metric, (bypass, shape), Relation::Less, Against::ClaimCell(cell.clone()))
+            compared(data, metric, (bypass, shape), Relation::Less, Against::Cell(cell.clone()))
         })
     };
-    let is_absent = |interface: &&str| !kernel.iter().any(|cell| cell.path.interface() == *interface);
-    let absent = OTHERS.into_iter().filter(is_absent).map(|interface| Question::Missing {
-        text: format!("p50 and p99: {bypass} less than {interface}"),
-        at: shape.to_string(),
-        need: format!("a verified path of {interface}, {shape}"),
-    });
+    let absent = absent_interfaces(&kernel, shape, |one| format!("p50 and p99: {bypass} less than {one}"));
     kernel.iter().flat_map(less).chain(absent).chain(without.into_iter().map(Question::LeftOut)).collect()
 }
 
@@ -85,13 +81,13 @@ fn compared<'a>(
     against: Against<'a>,
 ) -> Question<'a> {
     let other = match &against {
-        Against::ClaimCell(cell) | Against::Share(_, cell) | Against::Beyond(_, cell) => Some(cell.path),
+        Against::Cell(cell) | Against::Share(_, cell) | Against::Beyond(_, cell) => Some(cell.path),
         Against::Number(_) => None,
     };
     // The paper prints latencies of depth 1, and no IOPS.
     let of = |path: IoPath| (!metric.is(&IOPS)).then(|| printed(path, shape.rw.writes(), metric)).flatten();
     let published = [of(path), other.and_then(of)];
-    Question::Compare(Comparison { metric, cell: data.cell(path, shape), relation, against, published })
+    Question::Compare(Comparison::of(data, metric, (path, shape), relation, against).printed(published))
 }
 
 /// What the average slowdown is over.
