@@ -2,7 +2,7 @@
 
 use crate::options::Options;
 use crate::workspace::Workspace;
-use crate::{crates, modules, needs, shell, sizes, width};
+use crate::{crates, modules, needs, paths, shell, sizes, width};
 use anyhow::{Context, Result, bail};
 
 /// The crate of the fuzz targets, which is no member of the workspace.
@@ -14,13 +14,14 @@ const FETCH_LIMIT_S: &str = "120";
 /// A part by its name, and what does it.
 type Part = (&'static str, fn(&Workspace) -> Result<()>);
 
-const PARTS: [Part; 10] = [
+const PARTS: [Part; 11] = [
     ("crates", |workspace| no_findings("crate table", || Ok(crates::findings(&workspace.metadata)))),
     ("modules", |workspace| {
         no_findings("cycles of files", || modules::findings(&workspace.root, &workspace.metadata))
     }),
     ("sizes", |workspace| no_findings("sizes", || sizes::findings(&workspace.root))),
     ("width", |workspace| no_findings("width", || width::findings(workspace))),
+    ("paths", |workspace| no_findings("paths in documents", || paths::findings(workspace))),
     ("locks", lock_files),
     ("format", format),
     ("clippy", clippy),

@@ -12,6 +12,7 @@ mod lint;
 mod modules;
 mod needs;
 mod options;
+mod paths;
 mod results;
 mod shell;
 mod sizes;
@@ -30,7 +31,7 @@ usage: cargo xtask CHORE
   test                                   install or name what the tests need, then run them all
   soak [ignored|properties|address|chroots]...
                                          what takes longer than the tests: all of it, or these parts
-  lint [crates|modules|sizes|width|locks|format|clippy|docs|msrv|licences]...
+  lint [crates|modules|sizes|width|paths|locks|format|clippy|docs|msrv|licences]...
                                          everything that can be checked without tests, or these parts
   instructions [--check] [--fio] [PATH[@IODEPTH]...]
                                          user-space instructions per I/O of the generator, or of fio

@@ -1,41 +1,48 @@
-//! Paths named in the documents: every file or folder in backquotes must exist.
+//! Paths named in the documents: every file or folder in backquotes must exist, a Rust file without its folder
+//! somewhere in the repository.
 
+use crate::shell;
+use crate::workspace::Workspace;
 use anyhow::{Context, Result};
 use std::fs;
-use std::path::Path;
 
-const DOCUMENTS: [&str; 4] = ["ARCHITECTURE.md", "CONTRIBUTING.md", "DEPENDENCIES.md", "README.md"];
 /// What a path of the repository begins with.
 const FOLDERS: [&str; 6] = ["crates/", "xtask/", "docs/", "studies/", "fuzz/", ".ci/"];
 
-/// A line for each named path that does not exist.
+/// A line `document:line: ...` for each named path that does not exist.
 ///
 /// # Errors
-/// A document cannot be read.
-pub(crate) fn findings(root: &Path) -> Result<Vec<String>> {
+/// git cannot list the files, or a document cannot be read.
+pub(crate) fn findings(workspace: &Workspace) -> Result<Vec<String>> {
+    let files = shell::output(&mut workspace.program("git", &["ls-files"]))?;
+    let exists = |path: &str| match path.contains('/') {
+        true => workspace.root.join(path).exists(),
+        false => files.lines().any(|file| file.rsplit('/').next() == Some(path)),
+    };
     let mut findings = Vec::new();
-    let pages = fs::read_dir(root.join("docs"))?.collect::<Result<Vec<_>, _>>()?;
-    let pages = pages.into_iter().map(|page| page.path()).filter(|page| page.is_file());
-    for document in DOCUMENTS.iter().map(|name| root.join(name)).chain(pages) {
-        let text = fs::read_to_string(&document).with_context(|| document.display().to_string())?;
-        let missing = named(&text).filter(|(_, path)| !root.join(path).exists());
-        let name = document.strip_prefix(root).unwrap_or(&document).display();
-        findings.extend(missing.map(|(line, path)| format!("{name}:{line}: `{path}` does not exist")));
+    for document in files.lines().filter(|file| file.ends_with(".md")) {
+        let text = fs::read_to_string(workspace.root.join(document)).with_context(|| document.to_owned())?;
+        findings.extend(missing(document, &text, exists));
     }
     Ok(findings)
 }
 
-/// The paths in backquotes with their lines. A path with `NAME`, `*` or a blank is a pattern or a command.
-fn named(text: &str) -> impl Iterator<Item = (usize, &str)> {
-    let spans = |line| str::split(line, '`').skip(1).step_by(2);
-    let is_path = |span: &&str| {
-        FOLDERS.iter().any(|folder| span.starts_with(folder))
+/// A line for each path in backquotes that is not there. One with `NAME`, `*` or a blank is a pattern or a
+/// command.
+fn missing(document: &str, text: &str, exists: impl Fn(&str) -> bool) -> Vec<String> {
+    let is_path = |span: &str| {
+        (FOLDERS.iter().any(|folder| span.starts_with(folder))
+            || span.ends_with(".rs") && !span.contains('/'))
             && !span.contains("NAME")
             && !span.contains(['*', ' '])
     };
-    (1..).zip(text.lines()).flat_map(move |(number, line)| {
-        spans(line).filter(is_path).map(move |path| (number, path))
-    })
+    let mut findings = Vec::new();
+    for (number, line) in (1..).zip(text.lines()) {
+        let spans = line.split('`').skip(1).step_by(2);
+        let gone = spans.filter(|span| is_path(span) && !exists(span));
+        findings.extend(gone.map(|path| format!("{document}:{number}: `{path}` does not exist")));
+    }
+    findings
 }
 
 #[cfg(test)]
@@ -43,20 +50,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_are_found_by_their_first_folder() {
-        let text = "see `crates/core` and\n`xtask/src/lint.rs`, not `target/`, `crates/NAME.rs`, `docs/*.md`";
-        assert_eq!(named(text).collect::<Vec<_>>(), [(1, "crates/core"), (2, "xtask/src/lint.rs")]);
-    }
-
-    #[test]
     fn a_path_that_is_gone_is_named_with_its_line() {
-        let root = std::env::temp_dir().join(format!("iopj-paths-{}", std::process::id()));
-        fs::create_dir_all(root.join("docs")).unwrap();
-        for name in DOCUMENTS {
-            fs::write(root.join(name), "").unwrap();
-        }
-        fs::write(root.join("docs/a.md"), "`docs/a.md`\n`docs/b.md`").unwrap();
-        assert_eq!(findings(&root).unwrap(), ["docs/a.md:2: `docs/b.md` does not exist"]);
-        fs::remove_dir_all(root).unwrap();
+        let text =
+            "`crates/core`, `gone.rs`,\n`docs/gone.md`, `target/`, `crates/NAME.rs`, `docs/*.md`, `a/b.rs`";
+        let exists = |path: &str| path == "crates/core";
+        assert_eq!(
+            missing("a.md", text, exists),
+            ["a.md:1: `gone.rs` does not exist", "a.md:2: `docs/gone.md` does not exist"]
+        );
     }
 }
