@@ -3,8 +3,8 @@
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use iopj_core::format_bytes;
 use iopj_report::render::escape;
+use iopj_run::Progress;
 use iopj_run::blocks::clock;
-use iopj_run::runner::Progress;
 use iopj_store::{Outcome, Unavailable};
 use iopj_study::plan::Cell;
 use std::io::{IsTerminal, Write};

@@ -9,7 +9,7 @@ use iopj_load::descriptors;
 use iopj_report::analysis::{Admission, sequential};
 use iopj_run::blocks::Look;
 use iopj_run::read_study;
-use iopj_run::runner::{self, Options, RunError, Summary};
+use iopj_run::{Options, RunError, Summary};
 use iopj_store::{Store, StudyRecord, Trial, export};
 use iopj_study::{Axis, Replicates, Study};
 use std::process::ExitCode;
@@ -30,8 +30,8 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
     let stop = signals::stop_flag();
     let mut view = View::new();
     let result = match &args.resume {
-        Some(store) => runner::resume(store, &options, look, &mut view, stop),
-        None => runner::run(study(args)?, &options, look, &mut view, stop),
+        Some(store) => iopj_run::resume(store, &options, look, &mut view, stop),
+        None => iopj_run::run(study(args)?, &options, look, &mut view, stop),
     };
     view.finish();
     match result {

@@ -1,7 +1,7 @@
 //! The blocks of a study: which of its trials are still to be done, and whether another block is added when
 //! they are.
 
-use crate::runner::{Progress, unix_ns};
+use crate::progress::{Progress, unix_ns};
 use iopj_store::{Sequential, Store, StoreError, StudyRecord, Trial};
 use iopj_study::Study;
 use iopj_study::plan::{self, Cell, Planned, window};

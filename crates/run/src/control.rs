@@ -1,5 +1,6 @@
 //! The control run: a few synchronous reads on interrupts, to see whether the device interrupts at all.
 
+use crate::error::TrialError;
 use iopj_core::evidence::{Completions, ControlRun};
 use iopj_core::{CompletionMode, IoPath, Length, Ring, RingCompletion, RingSubmission, Workload};
 use iopj_engine::Target;
@@ -15,7 +16,7 @@ const IOS: u64 = 256;
 ///
 /// # Errors
 /// The reads failed, or a counter cannot be read.
-pub(crate) fn run(target: &Target, probe: &Probe, stop: &AtomicBool) -> Result<ControlRun, String> {
+pub(crate) fn run(target: &Target, probe: &Probe, stop: &AtomicBool) -> Result<ControlRun, TrialError> {
     let bs = target.logical_block().max(4096).min(u32::try_from(target.data_len()).unwrap_or(u32::MAX));
     let workload = Workload { bs, length: Length::Ios(IOS), ..Workload::default() };
     let path = if target.nvme().is_some() {
@@ -52,9 +53,9 @@ pub(crate) fn run(target: &Target, probe: &Probe, stop: &AtomicBool) -> Result<C
         snapshots.push(probe.snapshot(who, edge).map_err(|error| error.to_string())?);
         Ok(())
     };
-    let done = native::run(&spec, stop, &mut bracket, &mut || {})?;
+    let done = native::run(&spec, stop, &mut bracket, &mut || {}).map_err(TrialError::Jobs)?;
     let snapshots = snapshots.into_inner();
-    let [first, last] = &snapshots[..] else { return Err("the control run was not bracketed".to_owned()) };
+    let [first, last] = &snapshots[..] else { return Err(TrialError::NotBracketed("control run")) };
     let evidence = first.until(last);
     let ios = done.issued.iter().sum();
     let (_, counted) = counts.into_inner();

@@ -10,7 +10,7 @@ mod tests;
 
 pub use contradiction::KernelVersion;
 
-use crate::by_fio::fio_latencies;
+use crate::latencies::{self, Latencies};
 use contradiction::{Polling, polling};
 use iopj_core::evidence::{Finding, ProcessEvidence};
 use iopj_core::{Evidence, IoPath, Observed, Verdict, VerdictKind, Workload};
@@ -326,7 +326,7 @@ fn measurement(
     kernel: Option<KernelVersion>,
 ) -> Measurement {
     let result = &job.result;
-    let (reads, writes, all) = fio_latencies(result);
+    let Latencies { reads, writes, all } = latencies::of_fio(result);
     let (ios, bytes) = (
         result.reads.ios.saturating_add(result.writes.ios),
         result.reads.bytes.saturating_add(result.writes.bytes),

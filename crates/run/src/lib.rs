@@ -1,18 +1,30 @@
 //! The life of a run and of a trial: target, paths, settings, generators, evidence, meters, store.
 
-pub mod access;
 pub mod blocks;
-mod by_fio;
+mod continued;
 mod control;
 pub mod energy;
+mod engines;
+mod error;
 pub mod import;
+mod latencies;
+mod limits;
+mod new_store;
+mod options;
 mod pace;
+pub mod paths;
 mod precondition;
 mod profile;
 pub mod programs;
-pub mod runner;
-mod setup;
+mod progress;
+mod runner;
+mod target;
 mod trial;
 mod trials;
 
 pub use energy::read_study;
+pub use error::{RunError, TrialError};
+pub use options::Options;
+pub use progress::Progress;
+pub use runner::{resume, run};
+pub use trials::Summary;

@@ -73,7 +73,7 @@ impl fmt::Display for Class {
 
 /// What the preconditioning of a study writes, told before the first write: by the classes of its trials, in
 /// their order, in so many blocks of a target of `len` bytes.
-pub(crate) fn told(classes: &[Class], blocks: usize, len: u64) -> String {
+pub(crate) fn announcement(classes: &[Class], blocks: usize, len: u64) -> String {
     let mut state = None;
     let fills = classes.iter().filter(|class| {
         let from = state.replace(**class);
@@ -299,14 +299,14 @@ mod tests {
     fn what_a_study_writes_is_told_before() {
         let (reads, random) = (Class::Reads, Class::RandomWritesTo16k);
         let one = "preconditioning: 1 fill of the target in 1 block, 64g each, 64g in all";
-        assert_eq!(told(&[reads; 3], 1, 32 << 30), one);
+        assert_eq!(announcement(&[reads; 3], 1, 32 << 30), one);
         // A class that stands where its own state is needs nothing, and random writes go on from what is
         // full.
         let classes =
             [random, random, reads, reads, Class::RandomWritesTo128k, random, Class::SequentialWrites];
         let more = "preconditioning: 3 fills of the target in 3 blocks, 745g each, 2235g in all, and rounds \
                     of random writes beside";
-        assert_eq!(told(&classes, 3, 400_088_457_216), more);
+        assert_eq!(announcement(&classes, 3, 400_088_457_216), more);
     }
 
     /// They took the target as they found it: blocks that were never written, or what the writes before them

@@ -1,8 +1,11 @@
 //! The profile of a trial: what its window cost by function, from samples of every core.
 
+use crate::error::RunError;
+use crate::progress::Progress;
 use iopj_core::CostProfile;
 use iopj_probe::sampling::{Sampler, SamplingError};
 use iopj_probe::sources;
+use iopj_study::Study;
 use std::cell::RefCell;
 
 /// Samples the windows of a study's trials, one after the other.
@@ -13,23 +16,31 @@ pub(crate) struct Profiler {
 }
 
 impl Profiler {
-    /// Opens the counters of every core and reads the kernel's symbols, once a study.
+    /// What samples the trials, if the study asks for profiles.
     ///
     /// # Errors
-    /// Why the machine cannot be sampled, with the remedy.
-    pub(crate) fn new() -> Result<Profiler, SamplingError> {
+    /// The machine cannot be sampled.
+    pub(crate) fn of(study: &Study, progress: &mut dyn Progress) -> Result<Option<Profiler>, RunError> {
+        if !study.profile {
+            return Ok(None);
+        }
+        let profiler = Profiler::new().map_err(|error| {
+            RunError::Refused(format!("the study asks for profiles, but there can be none: {error}"))
+        })?;
+        let events = profiler.sampler.borrow().events().join(", ");
+        progress.note(&format!("profile: sampling {events} on every core"));
+        Ok(Some(profiler))
+    }
+
+    /// Opens the counters of every core and reads the kernel's symbols, once per study.
+    fn new() -> Result<Profiler, SamplingError> {
         let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
         Ok(Profiler { sampler: RefCell::new(Sampler::new()?), release: release.trim().to_owned() })
     }
 
-    /// What is sampled, in a sentence.
-    pub(crate) fn describe(&self) -> String {
-        format!("profile: sampling {} on every core", self.sampler.borrow().events().join(", "))
-    }
-
     /// Begins a window.
-    pub(crate) fn begin(&self) -> Result<(), String> {
-        self.sampler.borrow_mut().start().map_err(|error| error.to_string())
+    pub(crate) fn begin(&self) -> Result<(), SamplingError> {
+        self.sampler.borrow_mut().start()
     }
 
     /// Takes the samples so far; at least once a second.
@@ -38,18 +49,18 @@ impl Profiler {
     }
 
     /// Ends the window; again is no harm.
-    pub(crate) fn end(&self) -> Result<(), String> {
-        self.sampler.borrow_mut().stop().map_err(|error| error.to_string())
+    pub(crate) fn end(&self) -> Result<(), SamplingError> {
+        self.sampler.borrow_mut().stop()
     }
 
     /// The profile of the last window.
     ///
     /// # Errors
     /// What is missing of it, with the remedy.
-    pub(crate) fn profile(&self) -> Result<CostProfile, String> {
+    pub(crate) fn profile(&self) -> Result<CostProfile, SamplingError> {
         let directory = |function: &str, module: Option<&str>| {
             sources::directory(&self.release, function, module).map(str::to_owned)
         };
-        self.sampler.borrow().profile(&directory).map_err(|error| error.to_string())
+        self.sampler.borrow().profile(&directory)
     }
 }

@@ -1,6 +1,9 @@
-//! The programs that a study names to be run, which needs the user's leave.
+//! The programs that a study names, which run only if the user allows it.
 
 use crate::energy;
+use crate::error::RunError;
+use iopj_core::Generator;
+use iopj_load::fio::Fio;
 use iopj_study::{Study, StudyError};
 use std::path::Path;
 
@@ -16,10 +19,26 @@ pub fn named(study: &Study) -> Result<Vec<String>, StudyError> {
     Ok(names)
 }
 
-/// What a user is told whose leave is missing.
+/// The message to a user who has not allowed it.
 pub fn not_allowed(program: &Path) -> String {
     format!(
         "the study names a program to run, `{}`: read the study, then allow it by --allow-exec",
         program.display()
     )
+}
+
+/// The fio to use, if the study uses one.
+pub(crate) fn find_fio(study: &Study, allow_exec: bool) -> Result<Option<Fio>, RunError> {
+    let named = study.fio.clone().unwrap_or_default();
+    if let Some(program) = named.program.as_ref().or(named.spdk_plugin.as_ref()).filter(|_| !allow_exec) {
+        return RunError::refuse(not_allowed(program));
+    }
+    if !study.generators()?.contains(&Generator::Fio) {
+        return Ok(None);
+    }
+    let fio = named.program.map_or_else(Fio::find, Fio::at)?;
+    Ok(Some(match named.spdk_plugin {
+        Some(plugin) => fio.with_spdk_plugin(plugin),
+        None => fio,
+    }))
 }

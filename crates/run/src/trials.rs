@@ -1,14 +1,14 @@
 //! The trials of a run, one after the other: settings, measurement, store, and everything put back.
 
-use crate::access::Access;
 use crate::blocks::{Blocks, Decide};
 use crate::control;
-use crate::energy::{Hands, Metering, Place};
+use crate::energy::{GroupPosition, Metering, RunContext};
+use crate::error::{RunError, TrialError};
 use crate::pace::Pace;
 use crate::precondition::{self, Class, Preconditioning};
-use crate::runner::{Progress, RunError, Summary, unix_ns};
-use crate::setup::MadeFile;
-use crate::trial::{Measured, Stage};
+use crate::progress::{Progress, unix_ns};
+use crate::target::{Access, MadeFile};
+use crate::trial::{Measured, TrialRunner};
 use iopj_core::Completion;
 use iopj_core::Setting;
 use iopj_core::evidence::ControlRun;
@@ -17,12 +17,26 @@ use iopj_store::{Outcome, Store, StoreError, Trial};
 use iopj_study::Study;
 use iopj_study::plan::{Cell, Planned};
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
+/// How a run ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Summary {
+    /// The store.
+    pub store: PathBuf,
+    /// Trials that failed in this run.
+    pub failed: u64,
+    /// Trials that are still missing.
+    pub missing: u64,
+    /// Ctrl-C ended it.
+    pub interrupted: bool,
+}
+
 /// A run that is set up.
 pub(crate) struct Trials<'a> {
-    pub(crate) stage: Stage<'a>,
+    pub(crate) runner: TrialRunner<'a>,
     pub(crate) study: &'a Study,
     pub(crate) cells: Vec<Cell>,
     pub(crate) store: Store,
@@ -39,9 +53,9 @@ impl Trials<'_> {
             made.keep = true; // for --resume, until the study is complete
         }
         let classes = self.classes();
-        let mut blocks = Blocks::of(self.study, &classes, self.stage.seed, self.decide, &self.store)?;
+        let mut blocks = Blocks::of(self.study, &classes, self.runner.seed, self.decide, &self.store)?;
         let missing = blocks.missing(&mut self.store, progress)?;
-        self.tell_preconditioning(&missing, progress);
+        self.announce_preconditioning(&missing, progress);
         let result = self.measure(missing, &classes, &mut blocks, progress);
         let restored = self.access.leave();
         for warning in self.access.settings.warnings() {
@@ -70,14 +84,14 @@ impl Trials<'_> {
         blocks: &mut Blocks,
         progress: &mut dyn Progress,
     ) -> Result<Summary, RunError> {
-        let stop = self.stage.stop;
+        let stop = self.runner.stop;
         let mut summary = Summary {
             store: self.store.path().to_owned(),
             failed: 0,
             missing: missing.len() as u64,
             interrupted: false,
         };
-        self.access.begin().map_err(RunError::Usage)?;
+        self.access.begin()?;
         let control = if missing.is_empty() { None } else { self.control(progress)? };
         let mut preconditioning = Preconditioning::default();
         if stop.load(Ordering::Relaxed) {
@@ -90,8 +104,12 @@ impl Trials<'_> {
                 break;
             }
             if let Some(metering) = &mut metering {
-                let next = pace.next((planned.cell, &self.cells[planned.cell]), &self.stage.steadystate);
-                metering.before_trial(place(&missing, classes, number), next, &mut self.hands(progress))?;
+                let next = pace.next((planned.cell, &self.cells[planned.cell]), &self.runner.steadystate);
+                metering.before_trial(
+                    group_position(&missing, classes, number),
+                    next,
+                    &mut self.context(progress),
+                )?;
             }
             let (left, of) = (pace.left(&self.cells, &missing[number..], number), blocks.planned());
             progress.trial(of - summary.missing + 1, of, &self.cells[planned.cell], left);
@@ -105,7 +123,7 @@ impl Trials<'_> {
                 pace.keep(planned.cell, began.elapsed());
             }
             if let Some(metering) = &mut metering {
-                metering.keep(trial.position, load_ns, &mut self.hands(progress))?;
+                metering.keep(trial.position, load_ns, &mut self.context(progress))?;
             }
             let outcome = self.keep(trial, unprofiled, progress)?.outcome;
             progress.ended(&outcome);
@@ -119,13 +137,13 @@ impl Trials<'_> {
         }
         summary.interrupted = stop.load(Ordering::Relaxed);
         if let Some(metering) = metering {
-            metering.end(summary.interrupted, &mut self.hands(progress))?;
+            metering.end(summary.interrupted, &mut self.context(progress))?;
         }
         Ok(summary)
     }
 
-    fn hands<'h>(&'h mut self, progress: &'h mut dyn Progress) -> Hands<'h> {
-        Hands { store: &mut self.store, progress, stop: self.stage.stop }
+    fn context<'c>(&'c mut self, progress: &'c mut dyn Progress) -> RunContext<'c> {
+        RunContext { store: &mut self.store, progress, stop: self.runner.stop }
     }
 
     /// Keeps the changes of settings but the first `before` as events.
@@ -144,7 +162,7 @@ impl Trials<'_> {
     ) -> Result<Option<Metering>, RunError> {
         let mut metering = self.metering.take().filter(|_| !missing.is_empty());
         if let Some(metering) = &mut metering {
-            metering.begin(&mut self.hands(progress))?;
+            metering.begin(&mut self.context(progress))?;
         }
         Ok(metering)
     }
@@ -184,11 +202,12 @@ impl Trials<'_> {
         let cell = &self.cells[planned.cell];
         let started_unix_ns = unix_ns();
         let setting_up = Instant::now();
-        let set = self.access.reach(cell.path).and_then(|()| make_settings(&mut self.access.settings, cell));
+        let set =
+            self.access.reach(cell.path).and_then(|()| Ok(make_settings(&mut self.access.settings, cell)?));
         let settings_ns = setting_up.elapsed().as_nanos() as u64;
-        let stage = &self.stage;
+        let runner = &self.runner;
         let measured = set.and_then(|()| {
-            stage.measure(&self.access, cell, planned, control, preconditioning, &mut || progress.tick())
+            runner.measure(&self.access, cell, planned, control, preconditioning, &mut || progress.tick())
         });
         let (outcome, gap_ns, load_ns, unprofiled) = match measured {
             Ok(Measured { measurement, first_ns, last_ns: end, load_raw_ns, unprofiled }) => {
@@ -200,7 +219,7 @@ impl Trials<'_> {
             }
             Err(error) => {
                 *last_ns = None;
-                (Outcome::Failed(error), None, Vec::new(), None)
+                (Outcome::Failed(error.to_string()), None, Vec::new(), None)
             }
         };
         let trial = Trial {
@@ -219,7 +238,7 @@ impl Trials<'_> {
     }
 
     fn control(&mut self, progress: &mut dyn Progress) -> Result<Option<ControlRun>, RunError> {
-        match control_run(&self.access, self.stage.stop) {
+        match control_run(&self.access, self.runner.stop) {
             Ok(control) => {
                 let detail = serde_json::to_string(&control).unwrap_or_default();
                 self.store.add_event(unix_ns(), "control", &detail)?;
@@ -242,14 +261,14 @@ impl Trials<'_> {
     }
 
     /// Says before the first write how much is written, where the target is preconditioned.
-    fn tell_preconditioning(&self, missing: &[Planned], progress: &mut dyn Progress) {
+    fn announce_preconditioning(&self, missing: &[Planned], progress: &mut dyn Progress) {
         if !self.study.precondition || missing.is_empty() {
             return;
         }
         let classes: Vec<Class> =
             missing.iter().map(|planned| Class::of(&self.cells[planned.cell].workload)).collect();
         let blocks: BTreeSet<u32> = missing.iter().map(|planned| planned.replicate).collect();
-        progress.note(&precondition::told(&classes, blocks.len(), self.access.extent().len));
+        progress.note(&precondition::announcement(&classes, blocks.len(), self.access.extent().len));
     }
 
     /// Brings the target to the state of a trial's class, where it is not there yet; false if it was stopped.
@@ -268,14 +287,14 @@ impl Trials<'_> {
             let Some(smallest) = of_class.min_by_key(|workload| workload.bs) else { return Ok(false) };
             progress
                 .note(&format!("preconditioning for {class}: writing the target until it is in their state"));
-            let target = self.access.reach_kernel().map_err(RunError::Usage)?;
-            let (stop, began) = (self.stage.stop, Instant::now());
+            let target = self.access.reach_kernel()?;
+            let (stop, began) = (self.runner.stop, Instant::now());
             let brought = done.bring(target, (class, smallest), stop, &mut || progress.tick());
             pace.leave_out(began.elapsed());
             match brought {
                 Ok(words) => self.store.add_event(unix_ns(), "preconditioned", words)?,
                 Err(_) if stop.load(Ordering::Relaxed) => return Ok(false),
-                Err(error) => return Err(RunError::Usage(format!("preconditioning failed: {error}"))),
+                Err(error) => return Err(RunError::Refused(format!("preconditioning failed: {error}"))),
             }
         }
         Ok(true)
@@ -284,7 +303,7 @@ impl Trials<'_> {
 
 /// Where in the order a trial stands. An idle stretch is due at the middle block's begin, so that a study of
 /// two blocks or more has three.
-fn place(missing: &[Planned], classes: &[usize], number: usize) -> Place {
+fn group_position(missing: &[Planned], classes: &[usize], number: usize) -> GroupPosition {
     let changes = |number: usize, of: &dyn Fn(&Planned) -> usize| {
         number > 0 && of(&missing[number]) != of(&missing[number - 1])
     };
@@ -292,23 +311,22 @@ fn place(missing: &[Planned], classes: &[usize], number: usize) -> Place {
     if begins(number) {
         let blocks = (0..missing.len()).filter(|at| begins(*at)).count();
         let before = (0..number).filter(|at| begins(*at)).count();
-        return Place::Begins { is_due: before == blocks / 2 };
+        return GroupPosition::First { is_due: before == blocks / 2 };
     }
     // Before the first trial, and before the first one of each class, the target may have been written for
     // hours.
     if number == 0 || changes(number, &|planned| classes[planned.cell]) {
-        return Place::Begins { is_due: false };
+        return GroupPosition::First { is_due: false };
     }
-    Place::Within
+    GroupPosition::Within
 }
 
 /// Makes the settings of a cell, and the poll delay that its path needs. A device that was taken has no queue
 /// in the kernel, and so no settings of one.
-fn make_settings(settings: &mut Settings<'_>, cell: &Cell) -> Result<(), String> {
-    let text = |error: SettingsError| error.to_string();
+fn make_settings(settings: &mut Settings<'_>, cell: &Cell) -> Result<(), SettingsError> {
     let has_place = |setting: &Setting| !(cell.path.is_bypass() && setting.is_of_queue());
     for (setting, value) in cell.settings.iter().filter(|(setting, _)| has_place(setting)) {
-        settings.set(*setting, value).map_err(text)?;
+        settings.set(*setting, value)?;
     }
     let of_study = cell.settings.contains_key(&Setting::IoPollDelay);
     let Some(delay) = cell.path.io_poll_delay().filter(|_| !of_study) else { return Ok(()) };
@@ -317,12 +335,12 @@ fn make_settings(settings: &mut Settings<'_>, cell: &Cell) -> Result<(), String>
         Ok(now) if now.iter().all(|(_, value)| *value == delay) => Ok(()),
         // A device without the attribute polls all the time, and only hybrid polling needs more.
         Err(_) if cell.path.completion() == Completion::Poll || cell.path.ring().is_some() => Ok(()),
-        _ => settings.set(Setting::IoPollDelay, &delay).map_err(text),
+        _ => settings.set(Setting::IoPollDelay, &delay),
     }
 }
 
 /// The control run on a target. Where the kernel counts none of its reads the drive does.
-fn control_run(access: &Access<'_>, stop: &AtomicBool) -> Result<ControlRun, String> {
+fn control_run(access: &Access<'_>, stop: &AtomicBool) -> Result<ControlRun, TrialError> {
     let first = access.counted()?;
     let control = control::run(access.target()?, access.probe()?, stop)?;
     let device_reads = match (first, access.counted()?) {
@@ -345,10 +363,11 @@ mod tests {
         };
         let missing: Vec<Planned> =
             [(0, 0), (1, 0), (2, 0), (2, 1), (0, 1), (1, 1)].into_iter().enumerate().map(planned).collect();
-        let places =
-            |classes: &[usize]| -> Vec<Place> { (0..6).map(|at| place(&missing, classes, at)).collect() };
-        let [first, due] = [false, true].map(|is_due| Place::Begins { is_due });
-        let within = Place::Within;
+        let places = |classes: &[usize]| -> Vec<GroupPosition> {
+            (0..6).map(|at| group_position(&missing, classes, at)).collect()
+        };
+        let [first, due] = [false, true].map(|is_due| GroupPosition::First { is_due });
+        let within = GroupPosition::Within;
         assert_eq!(places(&[0, 0, 0]), [first, within, within, due, within, within]);
         // The target is written before the first one of each class.
         assert_eq!(places(&[0, 0, 4]), [first, within, first, due, first, within]);

@@ -1,6 +1,6 @@
 //! A meter's own clock in a session: found by the load patterns, or trusted.
 
-use super::compute::{ClockRecord, MeterRecord};
+use super::record::{ClockRecord, MeterRecord};
 use iopj_meter::{AlignError, Alignment, Pattern, Reading, Search, align};
 use iopj_store::energy::{Mark, MarkKind};
 
@@ -10,6 +10,18 @@ const MAX_DRIFT: f64 = 2e-4;
 const LAG_NS: u64 = 20_000_000;
 /// A live meter's time is looked for this far from where its readings say: the delay of its network.
 const LIVE_RANGE_NS: u64 = 2_000_000_000;
+
+/// The meter's own clock in a session, if its time stamps are to place the readings.
+///
+/// # Errors
+/// It was not found.
+pub(super) fn of_record(
+    record: &MeterRecord,
+    readings: &[Reading],
+    marks: &[Mark],
+) -> Result<Option<Alignment>, AlignError> {
+    (record.clock != ClockRecord::Host).then(|| find(record, readings, marks)).transpose()
+}
 
 /// Finds a meter's clock.
 ///

@@ -2,8 +2,9 @@
 //! trusted.
 
 use super::align;
-use super::compute::{ClockRecord, MeterRecord, recompute};
-use super::config::{self, Asked, LOG, Source};
+use super::compute::recompute;
+use super::config::{self, AskedMeters, LOG, MeterSource};
+use super::record::{ClockRecord, MeterRecord};
 use super::row;
 use iopj_meter::log::{Log, LogConfig, LogFormat};
 use iopj_meter::{AlignError, Reading};
@@ -53,9 +54,9 @@ pub enum AttachError {
 /// The store's study cannot be read.
 pub fn log_of(store: &Store) -> Result<(String, LogConfig), AttachError> {
     let study = Study::parse(&store.study()?.text, "the store's study")?;
-    if let Asked::Named(specs) = config::asked(study.meters.as_ref(), "the store's study")? {
+    if let AskedMeters::Named(specs) = config::asked(study.meters.as_ref(), "the store's study")? {
         for (spec, source) in specs {
-            if let Source::Log(config) = source {
+            if let MeterSource::Log(config) = source {
                 return Ok((spec.name, *config));
             }
         }

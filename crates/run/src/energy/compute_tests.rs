@@ -1,8 +1,11 @@
 use super::super::attach::{AttachError, attach, log_of};
-use super::super::model;
+use super::super::model::ModelText;
+use super::super::record::ClockRecord;
 use super::super::trace::{ChannelPower, traces};
 use super::*;
+use iopj_core::Scope;
 use iopj_core::{Evidence, PowerReading, Workload};
+use iopj_meter::Channel;
 use iopj_meter::log::Log;
 use iopj_meter::{ChannelKind, Pattern, Wrap};
 use iopj_store::{Generator, Outcome, histogram};
@@ -372,7 +375,7 @@ fn an_estimate_is_marked_and_needs_its_own_processor() {
         )
     };
     for (cpu, expected) in [("Test CPU", Some(900.0)), ("Other CPU", None)] {
-        let text = model::Text { scope: Scope::System, coefficients: coefficients(cpu) };
+        let text = ModelText { scope: Scope::System, coefficients: coefficients(cpu) };
         add(&mut store, &MeterRecord { model: Some(text), ..record(ClockRecord::Host, Vec::new()) }, &[]);
         recompute(&mut store).unwrap();
         let of = energies(&store);

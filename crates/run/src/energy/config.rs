@@ -1,12 +1,11 @@
 //! `meters` of a study: which meters run beside the trials, as their tables say.
 
-use super::kinds::{KINDS, Open};
+use super::kinds::{KINDS, OpenMeter, parsed};
 use iopj_core::energy::Scope;
 use iopj_meter::log::LogConfig;
 use iopj_study::keys::{check_keys, fields_of};
 use iopj_study::{Meters, MetersAsked, StudyError, duration};
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -28,7 +27,7 @@ pub(crate) enum ClockChoice {
 }
 
 /// A meter as a study asks for it.
-pub(crate) struct Spec {
+pub(crate) struct MeterSpec {
     pub(crate) name: String,
     pub(crate) kind: &'static str,
     pub(crate) interval: Duration,
@@ -39,9 +38,9 @@ pub(crate) struct Spec {
 }
 
 /// Where a meter's figures come from.
-pub(crate) enum Source {
+pub(crate) enum MeterSource {
     /// Readings beside the trials.
-    Live(Box<dyn Open>),
+    Live(Box<dyn OpenMeter>),
     /// A log that is attached later.
     Log(Box<LogConfig>),
     /// A model, applied to what was counted.
@@ -64,10 +63,10 @@ fn system() -> Scope {
 }
 
 /// Which meters a study asks for.
-pub(crate) enum Asked {
+pub(crate) enum AskedMeters {
     None,
     Local,
-    Named(Vec<(Spec, Source)>),
+    Named(Vec<(MeterSpec, MeterSource)>),
 }
 
 /// Reads the value of `meters`; without one, the machine's own meters are used.
@@ -75,14 +74,14 @@ pub(crate) enum Asked {
 /// # Errors
 /// An unknown kind or key, with the nearest right one, or a value that cannot be. No text holds a value that
 /// may be secret.
-pub(crate) fn asked(meters: Option<&Meters>, source: &str) -> Result<Asked, StudyError> {
+pub(crate) fn asked(meters: Option<&Meters>, source: &str) -> Result<AskedMeters, StudyError> {
     let tables = match meters.map_or(Ok(MetersAsked::Local), |meters| meters.asked(source))? {
-        MetersAsked::Local => return Ok(Asked::Local),
-        MetersAsked::None => return Ok(Asked::None),
+        MetersAsked::Local => return Ok(AskedMeters::Local),
+        MetersAsked::None => return Ok(AskedMeters::None),
         MetersAsked::Tables(tables) => tables,
     };
     let specs = tables.iter().map(|(name, table)| spec(name, table, source));
-    specs.collect::<Result<Vec<_>, _>>().map(Asked::Named)
+    specs.collect::<Result<Vec<_>, _>>().map(AskedMeters::Named)
 }
 
 /// The programs that these meters run.
@@ -90,22 +89,26 @@ pub(crate) fn asked(meters: Option<&Meters>, source: &str) -> Result<Asked, Stud
 /// # Errors
 /// As for [`asked`].
 pub(crate) fn programs(meters: Option<&Meters>) -> Result<Vec<String>, StudyError> {
-    let Asked::Named(specs) = asked(meters, "the study")? else { return Ok(Vec::new()) };
-    let program = |source: &Source| match source {
-        Source::Live(source) => source.program().map(str::to_owned),
-        Source::Log(_) | Source::Model(_) => None,
+    let AskedMeters::Named(specs) = asked(meters, "the study")? else { return Ok(Vec::new()) };
+    let program = |source: &MeterSource| match source {
+        MeterSource::Live(source) => source.program().map(str::to_owned),
+        MeterSource::Log(_) | MeterSource::Model(_) => None,
     };
     Ok(specs.iter().filter_map(|(_, source)| program(source)).collect())
 }
 
 /// The spec of a kind that needs no table.
-pub(crate) fn plain(name: &str, kind: &str, keys: &[(&str, &str)]) -> Result<(Spec, Source), StudyError> {
+pub(crate) fn plain(
+    name: &str,
+    kind: &str,
+    keys: &[(&str, &str)],
+) -> Result<(MeterSpec, MeterSource), StudyError> {
     let pairs = [("kind", kind)].into_iter().chain(keys.iter().copied());
     let table = pairs.map(|(key, value)| (key.to_owned(), toml::Value::from(value))).collect();
     spec(name, &table, "the machine's own meters")
 }
 
-fn spec(name: &str, table: &toml::Table, source: &str) -> Result<(Spec, Source), StudyError> {
+fn spec(name: &str, table: &toml::Table, source: &str) -> Result<(MeterSpec, MeterSource), StudyError> {
     let place = format!(" in [meters.{name}]");
     let wrong = |text: String| StudyError(format!("{source}: {}: {text}", place.trim_start_matches(" in ")));
     let text = |key: &str| match table.get(key) {
@@ -137,12 +140,12 @@ fn spec(name: &str, table: &toml::Table, source: &str) -> Result<(Spec, Source),
     let own =
         table.iter().filter(|(key, _)| !COMMON.contains(&key.as_str())).map(|(k, v)| (k.clone(), v.clone()));
     let source = read_source(word, own.collect()).map_err(wrong)?;
-    let spec = Spec {
+    let spec = MeterSpec {
         name: name.to_owned(),
         kind: word,
         interval,
         clock,
-        age: if let Source::Live(source) = &source { source.age() } else { Duration::ZERO },
+        age: if let MeterSource::Live(source) = &source { source.age() } else { Duration::ZERO },
         bridge: time("bridge")?.unwrap_or(interval * BRIDGED),
     };
     Ok((spec, source))
@@ -159,31 +162,20 @@ fn own_keys(word: &str) -> Vec<&'static str> {
     }
 }
 
-fn read_source(word: &str, mut own: toml::Table) -> Result<Source, String> {
+fn read_source(word: &str, mut own: toml::Table) -> Result<MeterSource, String> {
     match word {
         LOG => {
             if let Some(values) = own.remove(VALUES) {
                 own.insert("kind".to_owned(), values);
             }
-            parsed(own).map(|config| Source::Log(Box::new(config)))
+            parsed(own).map(|config| MeterSource::Log(Box::new(config)))
         }
-        MODEL => parsed(own).map(Source::Model),
+        MODEL => parsed(own).map(MeterSource::Model),
         _ => match KINDS.iter().find(|kind| kind.name == word) {
-            Some(kind) => (kind.read)(own).map(Source::Live),
+            Some(kind) => (kind.read)(own).map(MeterSource::Live),
             None => Err(format!("there is no kind of meter `{word}`")),
         },
     }
-}
-
-/// A kind's own keys as its type.
-///
-/// # Errors
-/// What is wrong with a value, without the value: it may be a secret that stands in the wrong place.
-pub(crate) fn parsed<T: DeserializeOwned>(own: toml::Table) -> Result<T, String> {
-    toml::Value::Table(own).try_into().map_err(|error: toml::de::Error| {
-        let parts = error.message().split('"').step_by(2).map(str::trim_end);
-        parts.collect::<String>().replace('\n', ", ")
-    })
 }
 
 #[cfg(test)]

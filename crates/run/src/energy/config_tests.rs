@@ -8,9 +8,9 @@ fn study(meters: &str) -> Result<Study, StudyError> {
     )
 }
 
-fn named(meters: &str) -> Vec<(Spec, Source)> {
+fn named(meters: &str) -> Vec<(MeterSpec, MeterSource)> {
     match asked(study(meters).unwrap().meters.as_ref(), "t") {
-        Ok(Asked::Named(specs)) => specs,
+        Ok(AskedMeters::Named(specs)) => specs,
         _ => panic!("{meters}"),
     }
 }
@@ -18,11 +18,11 @@ fn named(meters: &str) -> Vec<(Spec, Source)> {
 #[test]
 fn meters_are_the_machines_own_none_or_named() {
     let which = |text: &str| asked(study(text).unwrap().meters.as_ref(), "t").unwrap();
-    assert!(matches!(which(""), Asked::Local));
-    assert!(matches!(which("meters = true"), Asked::Local));
-    assert!(matches!(which("meters = \"local\""), Asked::Local));
-    assert!(matches!(which("meters = false"), Asked::None));
-    assert!(matches!(which("meters = \"none\""), Asked::None));
+    assert!(matches!(which(""), AskedMeters::Local));
+    assert!(matches!(which("meters = true"), AskedMeters::Local));
+    assert!(matches!(which("meters = \"local\""), AskedMeters::Local));
+    assert!(matches!(which("meters = false"), AskedMeters::None));
+    assert!(matches!(which("meters = \"none\""), AskedMeters::None));
     assert_eq!(named("[meters.a]\nkind = \"rapl\"\n[meters.b]\nkind = \"hwmon\"\nchip = \"x\"").len(), 2);
 }
 
@@ -33,7 +33,7 @@ fn a_table_has_defaults_and_survives_the_store() {
     let study = study(text).unwrap();
     assert_eq!(Study::parse(&study.to_toml().unwrap(), "again").unwrap(), study);
     let (spec, source) = named(text).remove(0);
-    assert!(matches!(source, Source::Live(_)));
+    assert!(matches!(source, MeterSource::Live(_)));
     let ms = Duration::from_millis;
     assert_eq!(
         (spec.kind, spec.interval, spec.bridge, spec.clock),
@@ -41,7 +41,7 @@ fn a_table_has_defaults_and_survives_the_store() {
     );
     let (spec, source) =
         named("[meters.wall]\nkind = \"log\"\nformat = \"csv\"\nvalues = \"average\"").remove(0);
-    assert!(matches!(source, Source::Log(config) if config.kind.is_some()));
+    assert!(matches!(source, MeterSource::Log(config) if config.kind.is_some()));
     assert_eq!(spec.clock, ClockChoice::Own);
     for off in ["meters = false", "meters = \"none\""] {
         let study = self::study(off).unwrap();

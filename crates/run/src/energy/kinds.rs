@@ -1,8 +1,7 @@
 //! The kinds of meters that a study can name: the keys of each, and how it is opened.
 //!
-//! A new kind is one `impl Source` and one line in [`KINDS`].
+//! A new kind is one `impl MeterTable` and one line in [`KINDS`].
 
-use super::config::parsed;
 use iopj_core::energy::Scope;
 use iopj_core::parse_duration;
 use iopj_meter::http::{self, HttpConfig};
@@ -15,15 +14,8 @@ use std::fmt;
 use std::path::Path;
 use std::time::Duration;
 
-/// What a meter may do when it is opened.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Opening {
-    /// It may run the program that the study names.
-    pub(crate) allow_exec: bool,
-}
-
 /// A kind's own keys in a `[meters.NAME]` table, as a type that refuses others.
-trait Source: DeserializeOwned + Send + 'static {
+trait MeterTable: DeserializeOwned + Send + 'static {
     /// Time between readings where the study says none.
     const INTERVAL: Duration;
 
@@ -42,58 +34,69 @@ trait Source: DeserializeOwned + Send + 'static {
         None
     }
 
-    fn open(&self, opening: Opening) -> Result<Box<dyn Meter>, String>;
+    fn open(&self, allow_exec: bool) -> Result<Box<dyn Meter>, String>;
 }
 
 /// A table that has been read and can be opened.
-pub(crate) trait Open: Send {
+pub(crate) trait OpenMeter: Send {
     fn age(&self) -> Duration;
     fn program(&self) -> Option<&str>;
-    fn open(&self, opening: Opening) -> Result<Box<dyn Meter>, String>;
+    fn open(&self, allow_exec: bool) -> Result<Box<dyn Meter>, String>;
 }
 
-impl<T: Source> Open for T {
+impl<T: MeterTable> OpenMeter for T {
     fn age(&self) -> Duration {
-        Source::age(self)
+        MeterTable::age(self)
     }
 
     fn program(&self) -> Option<&str> {
-        Source::program(self)
+        MeterTable::program(self)
     }
 
-    fn open(&self, opening: Opening) -> Result<Box<dyn Meter>, String> {
-        Source::open(self, opening)
+    fn open(&self, allow_exec: bool) -> Result<Box<dyn Meter>, String> {
+        MeterTable::open(self, allow_exec)
     }
 }
 
 /// A kind of meter.
-pub(crate) struct Kind {
+pub(crate) struct MeterKind {
     pub(crate) name: &'static str,
     pub(crate) interval: Duration,
     /// Its own keys.
     pub(crate) keys: fn() -> &'static [&'static str],
     /// Reads its own keys.
-    pub(crate) read: fn(toml::Table) -> Result<Box<dyn Open>, String>,
+    pub(crate) read: fn(toml::Table) -> Result<Box<dyn OpenMeter>, String>,
 }
 
-impl fmt::Debug for Kind {
+impl fmt::Debug for MeterKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name)
     }
 }
 
-const fn kind<T: Source>(name: &'static str) -> Kind {
-    Kind { name, interval: T::INTERVAL, keys: fields_of::<T>, read: read::<T> }
+const fn kind<T: MeterTable>(name: &'static str) -> MeterKind {
+    MeterKind { name, interval: T::INTERVAL, keys: fields_of::<T>, read: read::<T> }
 }
 
-fn read<T: Source>(table: toml::Table) -> Result<Box<dyn Open>, String> {
+fn read<T: MeterTable>(table: toml::Table) -> Result<Box<dyn OpenMeter>, String> {
     let source: T = parsed(table)?;
     source.check()?;
     Ok(Box::new(source))
 }
 
+/// A kind's own keys as its type.
+///
+/// # Errors
+/// What is wrong with a value, without the value: it may be a secret that stands in the wrong place.
+pub(crate) fn parsed<T: DeserializeOwned>(own: toml::Table) -> Result<T, String> {
+    toml::Value::Table(own).try_into().map_err(|error: toml::de::Error| {
+        let parts = error.message().split('"').step_by(2).map(str::trim_end);
+        parts.collect::<String>().replace('\n', ", ")
+    })
+}
+
 /// Every kind that is read while a study runs.
-pub(crate) const KINDS: &[Kind] = &[
+pub(crate) const KINDS: &[MeterKind] = &[
     kind::<RaplTable>("rapl"),
     kind::<HwmonTable>("hwmon"),
     kind::<NvmeTable>("nvme"),
@@ -109,7 +112,7 @@ pub(crate) const KINDS: &[Kind] = &[
 #[serde(deny_unknown_fields)]
 struct RaplTable {}
 
-impl Source for RaplTable {
+impl MeterTable for RaplTable {
     const INTERVAL: Duration = Duration::from_millis(100);
 
     fn age(&self) -> Duration {
@@ -117,7 +120,7 @@ impl Source for RaplTable {
         Duration::from_millis(1)
     }
 
-    fn open(&self, _: Opening) -> Result<Box<dyn Meter>, String> {
+    fn open(&self, _: bool) -> Result<Box<dyn Meter>, String> {
         local("rapl")
     }
 }
@@ -130,10 +133,10 @@ struct HwmonTable {
     chip: String,
 }
 
-impl Source for HwmonTable {
+impl MeterTable for HwmonTable {
     const INTERVAL: Duration = Duration::from_millis(100);
 
-    fn open(&self, _: Opening) -> Result<Box<dyn Meter>, String> {
+    fn open(&self, _: bool) -> Result<Box<dyn Meter>, String> {
         local(&format!("hwmon:{}", self.chip))
     }
 }
@@ -146,10 +149,10 @@ struct NvmeTable {
     controller: String,
 }
 
-impl Source for NvmeTable {
+impl MeterTable for NvmeTable {
     const INTERVAL: Duration = Duration::from_secs(1);
 
-    fn open(&self, _: Opening) -> Result<Box<dyn Meter>, String> {
+    fn open(&self, _: bool) -> Result<Box<dyn Meter>, String> {
         local(&format!("nvme:{}", self.controller))
     }
 }
@@ -158,43 +161,43 @@ fn local(name: &str) -> Result<Box<dyn Meter>, String> {
     iopj_meter::open_local(Path::new("/"), name).map_err(|error| error.to_string())
 }
 
-impl Source for HttpConfig {
+impl MeterTable for HttpConfig {
     const INTERVAL: Duration = Duration::from_secs(1);
 
     fn age(&self) -> Duration {
         Duration::from_nanos(self.age_ns())
     }
 
-    fn open(&self, _: Opening) -> Result<Box<dyn Meter>, String> {
+    fn open(&self, _: bool) -> Result<Box<dyn Meter>, String> {
         http::open(self).map_err(|error| error.to_string())
     }
 }
 
-impl Source for RedfishConfig {
+impl MeterTable for RedfishConfig {
     const INTERVAL: Duration = Duration::from_secs(1);
 
     fn age(&self) -> Duration {
         Duration::from_nanos(self.age_ns())
     }
 
-    fn open(&self, _: Opening) -> Result<Box<dyn Meter>, String> {
+    fn open(&self, _: bool) -> Result<Box<dyn Meter>, String> {
         redfish::open(self).map_err(|error| error.to_string())
     }
 }
 
-impl Source for SnmpConfig {
+impl MeterTable for SnmpConfig {
     const INTERVAL: Duration = Duration::from_secs(1);
 
-    fn open(&self, _: Opening) -> Result<Box<dyn Meter>, String> {
+    fn open(&self, _: bool) -> Result<Box<dyn Meter>, String> {
         open_snmp(self).map_err(|error| error.to_string())
     }
 }
 
-impl Source for IpmiConfig {
+impl MeterTable for IpmiConfig {
     // ipmitool takes some 0.1 s for a reading, and BMCs renew their figure once a second at the most.
     const INTERVAL: Duration = Duration::from_secs(2);
 
-    fn open(&self, _: Opening) -> Result<Box<dyn Meter>, String> {
+    fn open(&self, _: bool) -> Result<Box<dyn Meter>, String> {
         open_ipmi(self).map_err(|error| error.to_string())
     }
 }
@@ -229,7 +232,7 @@ impl CommandTable {
     }
 }
 
-impl Source for CommandTable {
+impl MeterTable for CommandTable {
     const INTERVAL: Duration = Duration::from_secs(1);
 
     fn check(&self) -> Result<(), String> {
@@ -240,8 +243,8 @@ impl Source for CommandTable {
         self.command.first().map(String::as_str)
     }
 
-    fn open(&self, opening: Opening) -> Result<Box<dyn Meter>, String> {
-        let started = iopj_meter::CommandMeter::start(&self.command, self.channel()?, opening.allow_exec);
+    fn open(&self, allow_exec: bool) -> Result<Box<dyn Meter>, String> {
+        let started = iopj_meter::CommandMeter::start(&self.command, self.channel()?, allow_exec);
         started.map(|meter| Box::new(meter) as Box<dyn Meter>).map_err(|error| error.to_string())
     }
 }

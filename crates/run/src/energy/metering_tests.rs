@@ -19,22 +19,22 @@ impl Progress for Said {
 }
 
 /// The marks of a session without a meter that reads along, after it was told of these trials.
-fn marks(trials: &[(Place, Duration)], every: Duration) -> Vec<MarkKind> {
+fn marks(trials: &[(GroupPosition, Duration)], every: Duration) -> Vec<MarkKind> {
     marks_after(|_| {}, trials, every)
 }
 
 /// The same of a session that was changed before.
 fn marks_after(
     change: impl FnOnce(&mut Metering),
-    trials: &[(Place, Duration)],
+    trials: &[(GroupPosition, Duration)],
     every: Duration,
 ) -> Vec<MarkKind> {
     let (_folder, mut store, mut metering) = session(every);
     change(&mut metering);
     let stop = AtomicBool::new(false);
     for (place, next) in trials {
-        let hands = &mut Hands { store: &mut store, progress: &mut Said::default(), stop: &stop };
-        metering.before_trial(*place, *next, hands).unwrap();
+        let context = &mut RunContext { store: &mut store, progress: &mut Said::default(), stop: &stop };
+        metering.before_trial(*place, *next, context).unwrap();
     }
     store.marks(metering.session.unwrap()).unwrap().into_iter().map(|mark| mark.kind).collect()
 }
@@ -52,7 +52,7 @@ fn session(every: Duration) -> (tempfile::TempDir, Store, Metering) {
     let metering = Metering {
         running: Vec::new(),
         // Long enough that no block is time for a rest of its own.
-        idle: rest::Idle { settle: ms(0), settle_limit: ms(0), look_every: ms(1), length: ms(20) },
+        idle: rest::RestTimes { settle: ms(0), settle_limit: ms(0), look_every: ms(1), length: ms(20) },
         every,
         pattern: Some(Pattern::played(0, &[1_000_000, 2_000_000], 3_000_000).unwrap()),
         session: Some(session),
@@ -67,28 +67,35 @@ fn session(every: Duration) -> (tempfile::TempDir, Store, Metering) {
     (folder, store, metering)
 }
 
-const FIRST: Place = Place::Begins { is_due: false };
+const FIRST: GroupPosition = GroupPosition::First { is_due: false };
 
 #[test]
 fn within_a_block_too_rests_and_patterns_are_no_farther_apart_than_half_an_hour() {
     let minutes = |minutes: u64| Duration::from_secs(60 * minutes);
     let both = [MarkKind::Pattern, MarkKind::Idle];
     assert_eq!(EVERY, minutes(30));
-    let rested_ago = |ago: Duration, trials: &[(Place, Duration)], every: Duration| {
+    let rested_ago = |ago: Duration, trials: &[(GroupPosition, Duration)], every: Duration| {
         let changed = |metering: &mut Metering| metering.rested = Instant::now() - ago;
         marks_after(changed, trials, every)
     };
     // A short trial needs nothing, one that ends too late both.
-    assert_eq!(marks(&[(Place::Within, minutes(20)), (Place::Within, minutes(20))], EVERY), []);
-    assert_eq!(rested_ago(minutes(1), &[(Place::Within, minutes(31))], EVERY), both);
     assert_eq!(
-        rested_ago(minutes(1), &[(Place::Within, minutes(20)), (Place::Within, minutes(31))], EVERY),
+        marks(&[(GroupPosition::Within, minutes(20)), (GroupPosition::Within, minutes(20))], EVERY),
+        []
+    );
+    assert_eq!(rested_ago(minutes(1), &[(GroupPosition::Within, minutes(31))], EVERY), both);
+    assert_eq!(
+        rested_ago(
+            minutes(1),
+            &[(GroupPosition::Within, minutes(20)), (GroupPosition::Within, minutes(31))],
+            EVERY
+        ),
         both
     );
     // Where the time is over before the trial.
-    assert_eq!(rested_ago(minutes(1), &[(Place::Within, minutes(0))], minutes(0)), both);
+    assert_eq!(rested_ago(minutes(1), &[(GroupPosition::Within, minutes(0))], minutes(0)), both);
     // At a block's begin the idle stretch alone, if it is due.
-    assert_eq!(marks(&[(Place::Begins { is_due: true }, minutes(1))], EVERY), [MarkKind::Idle]);
+    assert_eq!(marks(&[(GroupPosition::First { is_due: true }, minutes(1))], EVERY), [MarkKind::Idle]);
 }
 
 /// The first trial had what it needed, though its target may have been written for hours since the machine
@@ -120,7 +127,7 @@ fn a_rest_that_took_long_puts_no_stretch_off_within_a_block() {
         let changed = |metering: &mut Metering| {
             (metering.rested, metering.rest_took) = (Instant::now() - ago, minutes(20))
         };
-        marks_after(changed, &[(Place::Within, minutes(15))], EVERY)
+        marks_after(changed, &[(GroupPosition::Within, minutes(15))], EVERY)
     };
     assert_eq!(rested_ago(minutes(10)), []);
     assert_eq!(rested_ago(minutes(16)), [MarkKind::Idle]);
@@ -138,7 +145,7 @@ fn power_that_was_not_flat_is_warned_of_once_and_what_cannot_be_seen_is_no_warni
         let (mut said, stop) = (Said::default(), AtomicBool::new(false));
         for _ in 0..2 {
             metering
-                .tell_unsettled(&mut Hands { store: &mut store, progress: &mut said, stop: &stop })
+                .tell_unsettled(&mut RunContext { store: &mut store, progress: &mut said, stop: &stop })
                 .unwrap();
         }
         assert!(said.0.len() == 1 && said.0[0].starts_with(begin), "{:?}", said.0);

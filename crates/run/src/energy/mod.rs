@@ -10,6 +10,7 @@ mod compute;
 mod config;
 mod kinds;
 mod model;
+mod record;
 mod rest;
 mod settle;
 mod thread;
@@ -22,20 +23,21 @@ pub use model::{FitError, fit};
 pub(crate) use thread::own_threads;
 pub use trace::{ChannelPower, SessionPower, traces};
 
-use crate::runner::{Options, Progress, RunError, unix_ns};
-use compute::{ClockRecord, MeterRecord};
-use config::{Asked, ClockChoice, Source, Spec};
+use crate::error::RunError;
+use crate::progress::{Progress, unix_ns};
+use config::{AskedMeters, ClockChoice, MeterSource, MeterSpec};
 use iopj_load::native;
 use iopj_meter::{Channel, Pattern, Reading, Value, monotonic_raw_ns};
 use iopj_store::Store;
 use iopj_store::energy::{Mark, MarkKind, RawValue, ReadingRow};
 use iopj_study::{Study, StudyError};
-use kinds::Opening;
+use model::ModelText;
+use record::MeterRecord;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
-use thread::Running;
+use thread::RunningMeter;
 
 /// Readings of an idle stretch, and its least length.
 const IDLE_READINGS: u32 = 10;
@@ -57,13 +59,13 @@ const TRIALS_TO_IDLE: u32 = 4;
 
 /// The meters of a run.
 pub(crate) struct Metering {
-    running: Vec<(Running, Option<i64>)>,
-    idle: rest::Idle,
+    running: Vec<(RunningMeter, Option<i64>)>,
+    idle: rest::RestTimes,
     every: Duration,
     /// The load pattern to play, where a meter has a clock of its own or a log is to be attached.
     pattern: Option<Pattern>,
     session: Option<i64>,
-    models: Vec<(Spec, model::Text)>,
+    models: Vec<(MeterSpec, ModelText)>,
     /// Whether idle stretches are needed: an estimate needs none.
     rests: bool,
     rested: Instant,
@@ -76,11 +78,11 @@ pub(crate) struct Metering {
     has_told: bool,
 }
 
-/// Where in the order a trial stands.
+/// Where in the order of trials one is.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Place {
-    /// It is the first one, or with it another block or class of workloads begins.
-    Begins {
+pub(crate) enum GroupPosition {
+    /// It is the first of a block or of a class of workloads.
+    First {
         /// An idle stretch is wanted here in any case.
         is_due: bool,
     },
@@ -88,8 +90,8 @@ pub(crate) enum Place {
     Within,
 }
 
-/// What a runner hands to the metering: where it keeps things, whom it tells, and what may end it.
-pub(crate) struct Hands<'a> {
+/// What a runner context to the metering: where it keeps things, whom it tells, and what may end it.
+pub(crate) struct RunContext<'a> {
     pub(crate) store: &'a mut Store,
     pub(crate) progress: &'a mut dyn Progress,
     pub(crate) stop: &'a AtomicBool,
@@ -113,8 +115,8 @@ fn settle_limit(span: Duration, slowest: Duration) -> Duration {
 }
 
 /// How long the machine is left alone beside meters of which the slowest has this interval.
-fn idle(study: &Study, span: Duration, slowest: Duration) -> Result<rest::Idle, StudyError> {
-    Ok(rest::Idle {
+fn idle(study: &Study, span: Duration, slowest: Duration) -> Result<rest::RestTimes, StudyError> {
+    Ok(rest::RestTimes {
         settle: SETTLE.max(slowest),
         settle_limit: study.settle_limit()?.unwrap_or_else(|| settle_limit(span, slowest)),
         look_every: settle::stretch(slowest) / settle::LOOKS,
@@ -131,33 +133,31 @@ impl Metering {
     pub(crate) fn start(
         study: &Study,
         span: Duration,
-        options: &Options,
+        allow_exec: bool,
         progress: &mut dyn Progress,
     ) -> Result<Option<Metering>, RunError> {
-        let opening = Opening { allow_exec: options.allow_exec };
         let (mut running, mut models) = (Vec::new(), Vec::new());
         let mut pattern_for = None;
         match config::asked(study.meters.as_ref(), "the study")? {
-            Asked::None => {}
-            Asked::Local => running = local(opening, progress)?,
-            Asked::Named(specs) => {
+            AskedMeters::None => {}
+            AskedMeters::Local => running = local(allow_exec, progress)?,
+            AskedMeters::Named(specs) => {
                 for (spec, source) in specs {
                     let failed =
-                        |name: &str, error: String| RunError::Usage(format!("the meter `{name}`: {error}"));
+                        |name: &str, error: String| RunError::Refused(format!("the meter `{name}`: {error}"));
                     if spec.clock == ClockChoice::Own {
                         pattern_for = pattern_for.max(Some(spec.interval));
                     }
                     let name = spec.name.clone();
                     match source {
-                        Source::Live(source) => running.push(
-                            Running::start(spec, source, opening).map_err(|error| failed(&name, error))?,
+                        MeterSource::Live(source) => running.push(
+                            RunningMeter::start(spec, source, allow_exec)
+                                .map_err(|error| failed(&name, error))?,
                         ),
-                        Source::Log(_) => {}
-                        Source::Model(table) => {
-                            models.push((
-                                spec,
-                                model::Text::read(&table).map_err(|error| failed(&name, error))?,
-                            ));
+                        MeterSource::Log(_) => {}
+                        MeterSource::Model(table) => {
+                            models
+                                .push((spec, ModelText::read(&table).map_err(|error| failed(&name, error))?));
                         }
                     }
                 }
@@ -187,10 +187,10 @@ impl Metering {
 
     /// The meters with their channels, for the provenance.
     pub(crate) fn provenance(&self) -> BTreeMap<String, String> {
-        let estimate = |(spec, text): &(Spec, model::Text)| {
+        let estimate = |(spec, text): &(MeterSpec, ModelText)| {
             (format!("meter.{}", spec.name), format!("model, an estimate of {}", text.scope))
         };
-        let fact = |(meter, _): &(Running, Option<i64>)| {
+        let fact = |(meter, _): &(RunningMeter, Option<i64>)| {
             let channels: Vec<String> = meter.channels.iter().map(describe).collect();
             let interval = iopj_core::format_duration(meter.spec.interval);
             let value = format!("{}, every {interval}: {}", meter.spec.kind, channels.join("; "));
@@ -200,23 +200,23 @@ impl Metering {
     }
 
     /// Begins a session: its meters in the store, the load pattern, the first idle stretch.
-    pub(crate) fn begin(&mut self, hands: &mut Hands<'_>) -> Result<(), RunError> {
+    pub(crate) fn begin(&mut self, context: &mut RunContext<'_>) -> Result<(), RunError> {
         let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
         let unix_minus_raw_ns = unix_ns() as i64 - monotonic_raw_ns() as i64;
-        let session = hands.store.add_session(boot.trim(), unix_minus_raw_ns)?;
+        let session = context.store.add_session(boot.trim(), unix_minus_raw_ns)?;
         self.session = Some(session);
         for (meter, id) in &mut self.running {
             let record = MeterRecord::of(&meter.spec, &meter.channels);
             let text = serde_json::to_string(&record).unwrap_or_default();
-            *id = Some(hands.store.add_meter(session, &meter.spec.name, &text)?);
+            *id = Some(context.store.add_meter(session, &meter.spec.name, &text)?);
         }
         for (spec, text) in &self.models {
             let record = MeterRecord { model: Some(text.clone()), ..MeterRecord::of(spec, &[]) };
             let text = serde_json::to_string(&record).unwrap_or_default();
-            hands.store.add_meter(session, &spec.name, &text)?;
+            context.store.add_meter(session, &spec.name, &text)?;
         }
-        self.play(hands)?;
-        self.rest(hands)
+        self.play(context)?;
+        self.rest(context)
     }
 
     /// Before a trial that takes `next` at the most: an idle stretch where a block or class begins, if it is
@@ -224,22 +224,22 @@ impl Metering {
     /// last ones would be too long ago at the trial's end.
     pub(crate) fn before_trial(
         &mut self,
-        place: Place,
+        position: GroupPosition,
         next: Duration,
-        hands: &mut Hands<'_>,
+        context: &mut RunContext<'_>,
     ) -> Result<(), RunError> {
         let late = |since: Instant| since.elapsed() + next > self.every;
         let late_to_play = late(self.played);
         let is_time = self.rested.elapsed() >= self.idle.length.max(self.rest_took) * TRIALS_TO_IDLE;
         let late_to_rest = late(self.rested);
         if late_to_play {
-            self.play(hands)?;
+            self.play(context)?;
         }
-        let begins = match place {
-            Place::Within => false,
-            Place::Begins { is_due } => is_due || is_time,
+        let begins = match position {
+            GroupPosition::Within => false,
+            GroupPosition::First { is_due } => is_due || is_time,
         };
-        if begins || late_to_rest { self.rest(hands) } else { Ok(()) }
+        if begins || late_to_rest { self.rest(context) } else { Ok(()) }
     }
 
     /// Keeps what was read during a trial, and when the trial loaded the machine.
@@ -247,20 +247,20 @@ impl Metering {
         &mut self,
         position: u64,
         load_ns: Vec<u64>,
-        hands: &mut Hands<'_>,
+        context: &mut RunContext<'_>,
     ) -> Result<(), RunError> {
         // A trial that failed has no window, and its load is not known.
         if !load_ns.is_empty() {
-            self.mark(Mark { kind: MarkKind::Load, position: Some(position), times_ns: load_ns }, hands)?;
+            self.mark(Mark { kind: MarkKind::Load, position: Some(position), times_ns: load_ns }, context)?;
         }
-        self.drain(hands)
+        self.drain(context)
     }
 
     /// The last idle stretch and load pattern, the end of the meters, and the joules of all trials.
-    pub(crate) fn end(mut self, interrupted: bool, hands: &mut Hands<'_>) -> Result<(), RunError> {
+    pub(crate) fn end(mut self, interrupted: bool, context: &mut RunContext<'_>) -> Result<(), RunError> {
         if !interrupted {
-            self.rest(hands)?;
-            self.play(hands)?;
+            self.rest(context)?;
+            self.play(context)?;
         }
         let costs: Vec<String> = self
             .running
@@ -271,22 +271,22 @@ impl Metering {
                 format!("{}: {} readings for {share:.3} % of a core", meter.spec.name, cost.readings)
             })
             .collect();
-        self.drain(hands)?;
+        self.drain(context)?;
         for cost in costs {
-            hands.store.add_event(unix_ns(), "meter", &cost)?;
+            context.store.add_event(unix_ns(), "meter", &cost)?;
         }
-        for note in recompute(hands.store)? {
-            hands.progress.note(&format!("warning: {note}"));
+        for note in recompute(context.store)? {
+            context.progress.note(&format!("warning: {note}"));
         }
         Ok(())
     }
 
-    fn rest(&mut self, hands: &mut Hands<'_>) -> Result<(), RunError> {
+    fn rest(&mut self, context: &mut RunContext<'_>) -> Result<(), RunError> {
         if !self.rests {
             return Ok(());
         }
         // What is looked at has been read since.
-        self.drain(hands)?;
+        self.drain(context)?;
         let meters = &self.running;
         let mut has_settled = || {
             meters.iter().all(|(meter, _)| {
@@ -294,7 +294,7 @@ impl Metering {
                 !goes_on || settle::is_flat(&meter.channels, &readings, settle::stretch(meter.spec.interval))
             })
         };
-        let progress = &mut *hands.progress;
+        let progress = &mut *context.progress;
         if !meters.is_empty() {
             let [limit, length] = [self.idle.settle_limit, self.idle.length].map(iopj_core::format_duration);
             let until = if self.idle.settle_limit < self.sees {
@@ -305,20 +305,20 @@ impl Metering {
             progress.note(&format!("leaving the machine idle {until}, and {length} more"));
         }
         let came = Instant::now();
-        let passed = self.idle.pass(&mut has_settled, hands.stop, &mut || progress.tick());
+        let passed = self.idle.pass(&mut has_settled, context.stop, &mut || progress.tick());
         (self.rested, self.rest_took) = (Instant::now(), came.elapsed());
         if let Some((times_ns, settled)) = passed {
             if !settled {
-                self.tell_unsettled(hands)?;
+                self.tell_unsettled(context)?;
             }
-            self.mark(Mark { kind: MarkKind::Idle, position: None, times_ns }, hands)?;
+            self.mark(Mark { kind: MarkKind::Idle, position: None, times_ns }, context)?;
         }
-        self.drain(hands)
+        self.drain(context)
     }
 
     /// Keeps that an idle stretch began though power was not flat, or though nobody could see whether it was;
     /// tells it once.
-    fn tell_unsettled(&mut self, hands: &mut Hands<'_>) -> Result<(), RunError> {
+    fn tell_unsettled(&mut self, context: &mut RunContext<'_>) -> Result<(), RunError> {
         let limit = iopj_core::format_duration(self.idle.settle_limit);
         let is_known = self.idle.settle_limit >= self.sees;
         let text = if is_known {
@@ -333,42 +333,42 @@ impl Metering {
                  `settle_limit` gives it longer"
             )
         };
-        hands.store.add_event(unix_ns(), "meter", &text)?;
+        context.store.add_event(unix_ns(), "meter", &text)?;
         if !std::mem::replace(&mut self.has_told, true) {
-            hands.progress.note(&if is_known { format!("warning: {text}") } else { text });
+            context.progress.note(&if is_known { format!("warning: {text}") } else { text });
         }
         Ok(())
     }
 
-    fn play(&mut self, hands: &mut Hands<'_>) -> Result<(), RunError> {
+    fn play(&mut self, context: &mut RunContext<'_>) -> Result<(), RunError> {
         let Some(pattern) = &self.pattern else { return Ok(()) };
         let seconds = (pattern.end_ns() - pattern.begin_ns()) / 1_000_000_000;
-        let progress = &mut *hands.progress;
+        let progress = &mut *context.progress;
         progress.note(&format!("playing the load pattern by which a meter's clock is found: {seconds} s"));
-        if let Some(times_ns) = rest::play(pattern, hands.stop, &mut || progress.tick()) {
-            self.mark(Mark { kind: MarkKind::Pattern, position: None, times_ns }, hands)?;
+        if let Some(times_ns) = rest::play(pattern, context.stop, &mut || progress.tick()) {
+            self.mark(Mark { kind: MarkKind::Pattern, position: None, times_ns }, context)?;
         }
         self.played = Instant::now();
         Ok(())
     }
 
-    fn mark(&self, mark: Mark, hands: &mut Hands<'_>) -> Result<(), RunError> {
+    fn mark(&self, mark: Mark, context: &mut RunContext<'_>) -> Result<(), RunError> {
         let Some(session) = self.session else { return Ok(()) };
-        Ok(hands.store.add_mark(session, &mark)?)
+        Ok(context.store.add_mark(session, &mark)?)
     }
 
     /// Brings what the threads have read into the store, and what they say to the user.
-    fn drain(&mut self, hands: &mut Hands<'_>) -> Result<(), RunError> {
+    fn drain(&mut self, context: &mut RunContext<'_>) -> Result<(), RunError> {
         for (meter, id) in &mut self.running {
             let (readings, notices) = meter.take();
             let rows: Vec<ReadingRow> = readings.iter().filter_map(row).collect();
             if let Some(id) = id {
-                hands.store.add_readings(*id, &rows)?;
+                context.store.add_readings(*id, &rows)?;
             }
             for notice in notices {
                 let text = format!("the meter `{}` {notice}", meter.spec.name);
-                hands.progress.note(&format!("warning: {text}"));
-                hands.store.add_event(unix_ns(), "meter", &text)?;
+                context.progress.note(&format!("warning: {text}"));
+                context.store.add_event(unix_ns(), "meter", &text)?;
             }
         }
         Ok(())
@@ -376,7 +376,7 @@ impl Metering {
 }
 
 /// The meters that this machine has itself and that need no word from the user; a note where there is none.
-fn local(opening: Opening, progress: &mut dyn Progress) -> Result<Vec<Running>, RunError> {
+fn local(allow_exec: bool, progress: &mut dyn Progress) -> Result<Vec<RunningMeter>, RunError> {
     let mut running = Vec::new();
     for found in iopj_meter::local_meters(Path::new("/")).iter().filter(|found| found.why_not.is_none()) {
         let asked = match found.name.split_once(':') {
@@ -385,8 +385,8 @@ fn local(opening: Opening, progress: &mut dyn Progress) -> Result<Vec<Running>, 
             // A drive is asked by name alone: each reading costs it a command.
             _ => None,
         };
-        let Some((spec, Source::Live(source))) = asked else { continue };
-        match Running::start(spec, source, opening) {
+        let Some((spec, MeterSource::Live(source))) = asked else { continue };
+        match RunningMeter::start(spec, source, allow_exec) {
             Ok(meter) => running.push(meter),
             Err(error) => progress.note(&format!("warning: the meter `{}` is left out: {error}", found.name)),
         }
@@ -423,14 +423,5 @@ pub(crate) fn raw_ns(monotonic_ns: u64) -> u64 {
 }
 
 /// The clock of a record.
-impl From<ClockChoice> for ClockRecord {
-    fn from(choice: ClockChoice) -> ClockRecord {
-        match choice {
-            ClockChoice::Host => ClockRecord::Host,
-            ClockChoice::Own => ClockRecord::Own,
-        }
-    }
-}
-
 #[cfg(test)]
 mod metering_tests;

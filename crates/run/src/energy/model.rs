@@ -12,31 +12,31 @@ const NORMAL_FACTOR: f64 = 1.959_963_984_540_054;
 
 /// A coefficient file as the store keeps it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Text {
+pub(crate) struct ModelText {
     /// What it estimates.
     pub(crate) scope: Scope,
     /// The file's text.
     pub(crate) coefficients: String,
 }
 
-impl Text {
+impl ModelText {
     /// Reads the file that a study names.
     ///
     /// # Errors
     /// It cannot be read, or holds no coefficients.
-    pub(crate) fn read(table: &ModelTable) -> Result<Text, String> {
+    pub(crate) fn read(table: &ModelTable) -> Result<ModelText, String> {
         let path = table.file.display();
         let coefficients = std::fs::read_to_string(&table.file)
             .map_err(|error| format!("`{path}` cannot be read ({error}): make it by `iopj meter fit`"))?;
         Coefficients::parse(&coefficients).map_err(|error| format!("`{path}`: {error}"))?;
-        Ok(Text { scope: table.scope, coefficients })
+        Ok(ModelText { scope: table.scope, coefficients })
     }
 }
 
 /// What a model makes of trials.
 pub(crate) fn estimates(
     name: &str,
-    text: &Text,
+    text: &ModelText,
     trials: &[(u64, &Measurement)],
     cpu_model: &str,
 ) -> Vec<(u64, TrialEnergy)> {

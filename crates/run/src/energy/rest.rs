@@ -25,7 +25,7 @@ fn sleep_until(raw_ns: u64, stop: &AtomicBool, tick: &mut dyn FnMut()) -> bool {
 }
 
 /// How long the machine is left alone.
-pub(crate) struct Idle {
+pub(crate) struct RestTimes {
     /// Before it is asked whether it has settled.
     pub(crate) settle: Duration,
     /// After which it is asked no more.
@@ -36,7 +36,7 @@ pub(crate) struct Idle {
     pub(crate) length: Duration,
 }
 
-impl Idle {
+impl RestTimes {
     /// Leaves the machine alone: first until it `has_settled`, then for the stretch whose begin and end are
     /// told, with whether it had. `None` if it was stopped.
     pub(crate) fn pass(
@@ -158,7 +158,7 @@ mod tests {
     #[test]
     fn an_idle_stretch_begins_after_the_machine_has_settled() {
         let ms = Duration::from_millis;
-        let idle = Idle { settle: ms(20), settle_limit: ms(60_000), look_every: ms(10), length: ms(30) };
+        let idle = RestTimes { settle: ms(20), settle_limit: ms(60_000), look_every: ms(10), length: ms(30) };
         let (before_ns, mut asked) = (monotonic_raw_ns(), Vec::new());
         let mut third = || {
             asked.push(monotonic_raw_ns());
@@ -172,7 +172,7 @@ mod tests {
     #[test]
     fn what_never_settles_is_waited_for_up_to_the_limit() {
         let ms = Duration::from_millis;
-        let idle = Idle { settle: ms(10), settle_limit: ms(50), look_every: ms(10), length: ms(10) };
+        let idle = RestTimes { settle: ms(10), settle_limit: ms(50), look_every: ms(10), length: ms(10) };
         let before_ns = monotonic_raw_ns();
         let (times, settled) = idle.pass(&mut || false, &AtomicBool::new(false), &mut || {}).unwrap();
         assert!(
@@ -185,7 +185,8 @@ mod tests {
     fn what_is_stopped_ends_without_a_mark() {
         let stop = AtomicBool::new(true);
         let minute = Duration::from_secs(60);
-        let idle = Idle { settle: Duration::ZERO, settle_limit: minute, look_every: minute, length: minute };
+        let idle =
+            RestTimes { settle: Duration::ZERO, settle_limit: minute, look_every: minute, length: minute };
         assert_eq!(idle.pass(&mut || true, &stop, &mut || {}), None);
         assert_eq!(idle.pass(&mut || false, &stop, &mut || {}), None);
         assert_eq!(play(&Pattern::design(1_000_000_000), &stop, &mut || {}), None);

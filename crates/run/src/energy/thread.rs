@@ -1,7 +1,7 @@
 //! One meter on its own thread: read at its interval, tried again where it fails, and never waited for.
 
-use super::config::Spec;
-use super::kinds::{Open, Opening};
+use super::config::MeterSpec;
+use super::kinds::OpenMeter;
 use iopj_meter::{Channel, Meter, MeterError, Reading};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc;
@@ -24,8 +24,8 @@ const HANGS: Duration = Duration::from_secs(10);
 const PARTING: Duration = Duration::from_secs(2);
 
 /// A meter that runs.
-pub(crate) struct Running {
-    pub(crate) spec: Spec,
+pub(crate) struct RunningMeter {
+    pub(crate) spec: MeterSpec,
     pub(crate) channels: Vec<Channel>,
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
@@ -67,17 +67,21 @@ pub(crate) struct Cost {
     pub(crate) elapsed: Duration,
 }
 
-impl Running {
+impl RunningMeter {
     /// Opens a meter on a thread of its own and begins to read it.
     ///
     /// # Errors
     /// Why it cannot be opened; the text names the thing, the cause and the remedy.
-    pub(crate) fn start(spec: Spec, source: Box<dyn Open>, opening: Opening) -> Result<Running, String> {
+    pub(crate) fn start(
+        spec: MeterSpec,
+        source: Box<dyn OpenMeter>,
+        allow_exec: bool,
+    ) -> Result<RunningMeter, String> {
         let shared = Arc::new(Shared::default());
         let (sender, receiver) = mpsc::channel();
         let (interval, theirs) = (spec.interval, Arc::clone(&shared));
         let body = move || {
-            match source.open(opening) {
+            match source.open(allow_exec) {
                 Ok(meter) => {
                     if sender.send(Ok(meter.channels().to_vec())).is_ok() {
                         live(meter, interval, &theirs);
@@ -93,7 +97,7 @@ impl Running {
             .map_err(|error| format!("a thread for it could not be started: {error}; end other programs"))?;
         let late = |_| format!("it did not open within {} s: see that it answers", OPENING.as_secs());
         let channels = receiver.recv_timeout(OPENING).map_err(late)??;
-        Ok(Running {
+        Ok(RunningMeter {
             spec,
             channels,
             shared,
@@ -118,7 +122,7 @@ impl Running {
         (std::mem::take(&mut state.readings), notices)
     }
 
-    /// What has been read since the last [`take`](Running::take), and whether more can come.
+    /// What has been read since the last [`take`](RunningMeter::take), and whether more can come.
     pub(crate) fn look(&self) -> (Vec<Reading>, bool) {
         let state = self.shared.state();
         (state.readings.clone(), !state.has_ended)
@@ -144,7 +148,7 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningMeter {
     fn drop(&mut self) {
         if self.thread.is_some() {
             self.stop();

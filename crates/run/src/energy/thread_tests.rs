@@ -31,7 +31,7 @@ impl Meter for Scripted {
 
 struct Script(&'static [&'static str]);
 
-impl Open for Script {
+impl OpenMeter for Script {
     fn program(&self) -> Option<&str> {
         None
     }
@@ -40,7 +40,7 @@ impl Open for Script {
         Duration::ZERO
     }
 
-    fn open(&self, _: Opening) -> Result<Box<dyn Meter>, String> {
+    fn open(&self, _: bool) -> Result<Box<dyn Meter>, String> {
         if self.0 == ["refuse"] {
             return Err("it is not there: plug it in".to_owned());
         }
@@ -51,9 +51,9 @@ impl Open for Script {
     }
 }
 
-fn start(script: &'static [&'static str]) -> Result<Running, String> {
+fn start(script: &'static [&'static str]) -> Result<RunningMeter, String> {
     let ms = Duration::from_millis;
-    let spec = Spec {
+    let spec = MeterSpec {
         name: "test".to_owned(),
         kind: "test",
         interval: ms(10),
@@ -61,11 +61,11 @@ fn start(script: &'static [&'static str]) -> Result<Running, String> {
         age: Duration::ZERO,
         bridge: ms(30),
     };
-    Running::start(spec, Box::new(Script(script)), Opening { allow_exec: false })
+    RunningMeter::start(spec, Box::new(Script(script)), false)
 }
 
 /// Readings and notices, taken until there is what is waited for, or for five minutes.
-fn until(running: &mut Running, enough: impl Fn(usize, &[String]) -> bool) -> (usize, Vec<String>) {
+fn until(running: &mut RunningMeter, enough: impl Fn(usize, &[String]) -> bool) -> (usize, Vec<String>) {
     let (mut count, mut notices) = (0, Vec::new());
     for _ in 0..30_000 {
         let (readings, more) = running.take();

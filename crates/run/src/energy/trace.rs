@@ -1,5 +1,6 @@
 //! From a store's readings to the power of each channel over time.
 
+use super::align;
 use super::compute::{ParseMeter, loaded, measurements, readings};
 use iopj_core::energy::{PowerReading, Scope};
 use iopj_store::energy::{Mark, MeterRow};
@@ -53,7 +54,7 @@ pub fn traces(store: &Store, trials: &[Trial]) -> Result<Vec<SessionPower>, Stor
 
 fn of_meter(store: &Store, row: &MeterRow, marks: &[Mark]) -> Result<Vec<ChannelPower>, StoreError> {
     let (record, readings) = (store.parse_meter(row)?, readings(store, row)?);
-    let Ok(alignment) = record.alignment(&readings, marks) else { return Ok(Vec::new()) };
+    let Ok(alignment) = align::of_record(&record, &readings, marks) else { return Ok(Vec::new()) };
     let clock = record.clock(alignment.as_ref());
     let power = |(index, channel): (usize, &iopj_meter::Channel)| {
         let powers = iopj_meter::powers(channel, index, &readings, clock).ok()?;

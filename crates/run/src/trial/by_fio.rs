@@ -1,21 +1,24 @@
 //! A trial that fio does: the ramp, the pass in which completions are counted, and the measured run, each a
 //! fio of its own.
 
-use crate::access::Access;
+use super::TrialRunner;
+use super::window::{Window, add_counted};
 use crate::energy;
-use crate::trial::{Stage, Window, add_counted};
+use crate::error::TrialError;
+use crate::latencies;
+use crate::target::Access;
+use iopj_core::Slice;
 use iopj_core::evidence::{Completions, Finding, ProcessEvidence, SteadyState};
 use iopj_core::{Evidence, IoPath, Length, Workload};
 use iopj_engine::PciAddress;
 use iopj_engine::target::Descriptor;
 use iopj_host::machine;
 use iopj_load::fio::json::Done;
-use iopj_load::fio::{self, Filename, Fio, FioResult, FioWatch, Phase};
+use iopj_load::fio::{self, Filename, Fio, FioError, FioResult, FioWatch, Phase};
 use iopj_load::native;
 use iopj_load::pass;
 use iopj_meter::monotonic_raw_ns;
 use iopj_probe::{Edge, Probe, Watched, Who, marker};
-use iopj_store::{Latency, Slice, histogram};
 use iopj_study::plan::Cell;
 use std::os::fd::AsRawFd;
 use std::path::PathBuf;
@@ -24,13 +27,13 @@ use std::time::Duration;
 impl Window {
     /// `ends_ns` are the window's on `CLOCK_MONOTONIC`.
     fn of_fio(
-        result: &fio::FioResult,
+        result: &FioResult,
         cell: &Cell,
         load_raw_ns: Vec<u64>,
         window_raw_ns: [u64; 2],
         ends_ns: [u64; 2],
     ) -> Window {
-        let (reads, writes, all) = fio_latencies(result);
+        let latencies = latencies::of_fio(result);
         Window {
             load_raw_ns,
             window_raw_ns,
@@ -40,10 +43,8 @@ impl Window {
             issued: [result.reads.ios, result.writes.ios],
             bytes: result.reads.bytes + result.writes.bytes,
             short_ios: result.reads.short_ios + result.writes.short_ios,
-            latency_sum_ns: (all.mean * all.count as f64) as u64,
-            all,
-            reads,
-            writes,
+            latency_sum_ns: (latencies.all.mean * latencies.all.count as f64) as u64,
+            latencies,
             series: slices(&result.series),
             unsampled: None,
             fio: Some(fio_words(result, cell)),
@@ -51,19 +52,19 @@ impl Window {
     }
 }
 
-impl Stage<'_> {
+impl TrialRunner<'_> {
     /// fio for the ramp, for the pass in which completions are counted, and measured.
-    pub(crate) fn fio(
+    pub(super) fn by_fio(
         &self,
         fio: &Fio,
         access: &Access<'_>,
         cell: &Cell,
         seed: u64,
         tick: &mut dyn FnMut(),
-    ) -> Result<(Window, Evidence), String> {
+    ) -> Result<(Window, Evidence), TrialError> {
         let extent = access.extent();
         let target = FioTarget::of(access, &cell.path)?;
-        let trial = ByFio { stage: self, fio, cell, target, region: [extent.offset, extent.len], seed };
+        let trial = ByFio { runner: self, fio, cell, target, region: [extent.offset, extent.len], seed };
         let mut load_raw_ns = Vec::with_capacity(6);
         let steadystate = trial.ramp(&mut load_raw_ns, tick)?;
         let probe = access.probe()?;
@@ -81,7 +82,7 @@ impl Stage<'_> {
 
 /// A trial whose I/O is fio's.
 struct ByFio<'a> {
-    stage: &'a Stage<'a>,
+    runner: &'a TrialRunner<'a>,
     fio: &'a Fio,
     cell: &'a Cell,
     target: FioTarget,
@@ -101,8 +102,8 @@ impl ByFio<'_> {
         job: &fio::Job<'_>,
         tick: &mut dyn FnMut(),
         look: &mut dyn FnMut(u32) -> Duration,
-    ) -> Result<(FioResult, ProcessEvidence), String> {
-        self.fio.run(job, self.stage.stop, tick, look).map_err(|error| error.to_string())
+    ) -> Result<(FioResult, ProcessEvidence), FioError> {
+        self.fio.run(job, self.runner.stop, tick, look)
     }
 
     /// The ramp, and what came of the rule for its end. Nothing is judged where fio cannot say how far it is.
@@ -110,9 +111,9 @@ impl ByFio<'_> {
         &self,
         load_raw_ns: &mut Vec<u64>,
         tick: &mut dyn FnMut(),
-    ) -> Result<Option<SteadyState>, String> {
+    ) -> Result<Option<SteadyState>, TrialError> {
         let plain = &self.cell.workload;
-        let rule = self.stage.steadystate.rule(plain.ramp_time).filter(|_| can_say_how_far(plain));
+        let rule = self.runner.steadystate.rule(plain.ramp_time).filter(|_| can_say_how_far(plain));
         let ramp_time = rule.map_or(plain.ramp_time, |rule| rule.ramp[1]);
         if ramp_time.is_zero() {
             return Ok(None);
@@ -123,8 +124,8 @@ impl ByFio<'_> {
         let steadystate = match rule {
             None => self.run(&job, tick, &mut |_| Duration::MAX).map(|_| None)?,
             Some(rule) => {
-                let state = self.fio.ramp(&job, rule, self.stage.stop, tick);
-                Some(state.map_err(|error| error.to_string())?)
+                let state = self.fio.ramp(&job, rule, self.runner.stop, tick);
+                Some(state?)
             }
         };
         load_raw_ns.push(monotonic_raw_ns());
@@ -139,13 +140,14 @@ impl ByFio<'_> {
         tick: &mut dyn FnMut(),
     ) -> Option<Finding<Completions>> {
         let cell = self.cell;
-        match self.stage.can_count(&cell.path, probe) {
+        match self.runner.can_count(&cell.path, probe) {
             _ if cell.path.is_bypass() => None,
             Err(reason) => Some(Finding::Unclear(reason)),
             Ok(()) => Some(pass::pass_of_fio(probe, &cell.workload, |extent, look| {
                 load_raw_ns.push(monotonic_raw_ns());
-                let (result, process) =
-                    self.run(&self.job(&cell.workload, Phase::Pass(extent)), tick, look)?;
+                let (result, process) = self
+                    .run(&self.job(&cell.workload, Phase::Pass(extent)), tick, look)
+                    .map_err(|error| error.to_string())?;
                 load_raw_ns.push(monotonic_raw_ns());
                 Ok((result.reads.ios + result.writes.ios, process))
             })),
@@ -156,9 +158,9 @@ impl ByFio<'_> {
     /// window; so do exact counts, of which not one instruction may be missing. CPU time, context switches,
     /// samples and energy are those of its jobs, which are watched from outside; where their begin was not
     /// seen, those of its life, that holds some 0.15 s and 200 switches of fio's start, and no samples.
-    fn measured(&self, probe: &Probe, tick: &mut dyn FnMut()) -> Result<(Window, Evidence), String> {
-        let (stage, cell) = (self.stage, self.cell);
-        let snapshot = |edge| probe.snapshot(Who::Child, edge).map_err(|error| error.to_string());
+    fn measured(&self, probe: &Probe, tick: &mut dyn FnMut()) -> Result<(Window, Evidence), TrialError> {
+        let (runner, cell) = (self.runner, self.cell);
+        let snapshot = |edge| probe.snapshot(Who::Child, edge);
         let before = snapshot(Edge::Begin)?;
         let mut watch = FioWatch::new(probe, &cell.path, &cell.workload);
         let mut samples = Samples::Awaited;
@@ -169,16 +171,16 @@ impl ByFio<'_> {
         marker::begin();
         let result = self.run(&job, tick, &mut |child| {
             let next = watch.look(child);
-            samples.follow(watch.is_running(), || stage.begin_samples(), || stage.end_samples());
+            samples.follow(watch.is_running(), || runner.begin_samples(), || runner.end_samples());
             next
         });
         marker::end();
-        samples.follow(false, || Ok(()), || stage.end_samples());
+        samples.follow(false, || Ok(()), || runner.end_samples());
         let (result, process) = result?;
         let last_ns = native::monotonic_ns();
         let evidence = Evidence { process, ..before.until(&snapshot(Edge::End)?) };
         if result.total_errors > 0 {
-            return Err(format!("fio counts {} failed I/Os", result.total_errors));
+            return Err(TrialError::FailedIos(result.total_errors));
         }
         let watched = watch.finish(result.window_ns);
         let unsampled = samples.lack(watched.is_some());
@@ -199,18 +201,18 @@ enum Samples {
 }
 
 impl Samples {
-    fn follow(
+    fn follow<E: ToString>(
         &mut self,
         is_running: bool,
-        begin: impl FnOnce() -> Result<(), String>,
-        end: impl FnOnce() -> Result<(), String>,
+        begin: impl FnOnce() -> Result<(), E>,
+        end: impl FnOnce() -> Result<(), E>,
     ) {
         let (step, then) = match (&self, is_running) {
             (Samples::Awaited, true) => (begin(), Samples::Begun),
             (Samples::Begun, false) => (end(), Samples::Ended),
             _ => return,
         };
-        *self = step.map_or_else(Samples::Failed, |()| then);
+        *self = step.map_or_else(|error| Samples::Failed(error.to_string()), |()| then);
     }
 
     /// Why there are none: those of a part of the window are none, either.
@@ -294,11 +296,11 @@ enum FioTarget {
 }
 
 impl FioTarget {
-    fn of(access: &Access<'_>, path: &IoPath) -> Result<FioTarget, String> {
+    fn of(access: &Access<'_>, path: &IoPath) -> Result<FioTarget, TrialError> {
         if let (IoPath::Spdk, Some((address, nsid))) = (path, access.namespace()) {
             return Ok(FioTarget::Namespace { address, nsid });
         }
-        let held = access.target()?.reopen().map_err(|error| error.to_string())?;
+        let held = access.target()?.reopen()?;
         let name = PathBuf::from(format!("/proc/{}/fd/{}", std::process::id(), held.as_raw_fd()));
         Ok(FioTarget::Checked { _held: held, name })
     }
@@ -311,7 +313,7 @@ impl FioTarget {
     }
 }
 
-fn fio_words(result: &fio::FioResult, cell: &Cell) -> serde_json::Value {
+fn fio_words(result: &FioResult, cell: &Cell) -> serde_json::Value {
     serde_json::json!({
         "version": result.fio_version,
         "usr_cpu": result.usr_cpu,
@@ -319,40 +321,6 @@ fn fio_words(result: &fio::FioResult, cell: &Cell) -> serde_json::Value {
         "ctx": result.ctx,
         "note": fio::note(&cell.path),
     })
-}
-
-/// Reads, writes and both, in the store's form.
-pub(crate) fn fio_latencies(result: &fio::FioResult) -> (Latency, Latency, Latency) {
-    let convert = |direction: &fio::Direction| {
-        let Some(latency) = &direction.latency else { return (Latency::default(), histogram::new()) };
-        let mut bins = histogram::new();
-        for bin in latency.histogram.iter_recorded() {
-            bins.saturating_record_n(bin.value_iterated_to(), bin.count_at_value());
-        }
-        let mut summary = histogram::summary(&bins);
-        (summary.count, summary.mean, summary.stddev) = (direction.ios, latency.mean_ns, latency.stddev_ns);
-        (summary.min, summary.max) = (latency.min_ns, latency.max_ns);
-        if let Some(percentiles) = &latency.percentiles {
-            (summary.p50, summary.p95) = (percentiles.p50_ns, percentiles.p95_ns);
-            (summary.p99, summary.p99_9) = (percentiles.p99_ns, percentiles.p99_9_ns);
-        }
-        (summary, bins)
-    };
-    let ((reads, mut bins), (writes, write_bins)) = (convert(&result.reads), convert(&result.writes));
-    let all = match (reads.count, writes.count) {
-        (_, 0) => reads.clone(),
-        (0, _) => writes.clone(),
-        (read, write) => {
-            // Both have the same bounds, so nothing can be out of range.
-            let _ = bins.add(&write_bins);
-            let mut all = histogram::summary(&bins);
-            all.count = read + write;
-            all.mean = (reads.mean * read as f64 + writes.mean * write as f64) / all.count as f64;
-            (all.min, all.max) = (reads.min.min(writes.min), reads.max.max(writes.max));
-            all
-        }
-    };
-    (reads, writes, all)
 }
 
 #[cfg(test)]

@@ -1,0 +1,94 @@
+//! What the store keeps of a meter beside its readings.
+
+use super::config::{ClockChoice, MeterSpec};
+use super::model::ModelText;
+use iopj_core::energy::Scope;
+use iopj_meter::{Alignment, Channel, Clock};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// What the store keeps of a meter beside its readings. No secret is in it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct MeterRecord {
+    pub(crate) kind: String,
+    pub(crate) interval_ns: u64,
+    pub(crate) clock: ClockRecord,
+    /// How old a value may be when it is read.
+    pub(crate) age_ns: u64,
+    /// Gaps up to this are bridged.
+    pub(crate) bridge_ns: u64,
+    pub(crate) channels: Vec<Channel>,
+    /// The coefficient file of a model, which has no readings.
+    #[serde(default)]
+    pub(crate) model: Option<ModelText>,
+}
+
+/// Whose time stamps place the readings.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum ClockRecord {
+    /// The host's.
+    Host,
+    /// The meter's own, found by the load pattern about where the readings say.
+    Own,
+    /// The meter's own, found by the load pattern about where its time zone says.
+    Within { offset_ns: i64, range_ns: u64 },
+    /// The meter's own, believed.
+    Trusted { offset_ns: i64, standard_ns: f64 },
+}
+
+impl MeterRecord {
+    pub(crate) fn of(spec: &MeterSpec, channels: &[Channel]) -> MeterRecord {
+        MeterRecord {
+            kind: spec.kind.to_owned(),
+            interval_ns: spec.interval.as_nanos() as u64,
+            clock: spec.clock.into(),
+            age_ns: spec.age.as_nanos() as u64,
+            bridge_ns: spec.bridge.as_nanos() as u64,
+            channels: channels.to_vec(),
+            model: None,
+        }
+    }
+
+    /// What places the readings: the meter's own clock as it was found, or the host's.
+    pub(super) fn clock<'a>(&self, alignment: Option<&'a Alignment>) -> Clock<'a> {
+        alignment.map_or(Clock::Host { age_ns: self.age_ns }, Clock::Own)
+    }
+
+    /// The scopes of the meter, each with the channels that make it up: none that another one of the same
+    /// scope contains.
+    pub(super) fn scopes(&self) -> BTreeMap<Scope, Vec<usize>> {
+        let mut scopes: BTreeMap<Scope, Vec<usize>> = BTreeMap::new();
+        for (index, channel) in
+            self.channels.iter().enumerate().filter(|(_, channel)| !self.is_contained(channel))
+        {
+            scopes.entry(channel.scope).or_default().push(index);
+        }
+        scopes
+    }
+
+    fn is_contained(&self, channel: &Channel) -> bool {
+        let mut above = channel.parent.as_ref();
+        // No chain is longer than there are channels, even if a meter makes a ring of them.
+        for _ in 0..self.channels.len() {
+            let Some(parent) = above.and_then(|name| self.channels.iter().find(|other| other.name == *name))
+            else {
+                return false;
+            };
+            if parent.scope == channel.scope {
+                return true;
+            }
+            above = parent.parent.as_ref();
+        }
+        false
+    }
+}
+
+impl From<ClockChoice> for ClockRecord {
+    fn from(choice: ClockChoice) -> ClockRecord {
+        match choice {
+            ClockChoice::Host => ClockRecord::Host,
+            ClockChoice::Own => ClockRecord::Own,
+        }
+    }
+}

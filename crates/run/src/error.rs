@@ -1,0 +1,121 @@
+//! Why a run did not take place or ended early, and why a trial failed.
+
+use iopj_core::IoPath;
+use iopj_engine::EngineError;
+use iopj_engine::target::{FileId, TargetError};
+use iopj_host::settings::SettingsError;
+use iopj_load::fio::FioError;
+use iopj_probe::ProbeError;
+use iopj_probe::sampling::SamplingError;
+use iopj_store::StoreError;
+use iopj_study::StudyError;
+use std::path::PathBuf;
+
+/// Why a run did not take place, or ended early.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// The study, the options and the machine do not fit together: the thing, the cause and the remedy.
+    #[error("{0}")]
+    Refused(String),
+    /// The study's text.
+    #[error(transparent)]
+    Study(#[from] StudyError),
+    /// The target.
+    #[error(transparent)]
+    Target(#[from] TargetError),
+    /// A setting, a lock, or a drive that is taken.
+    #[error(transparent)]
+    Settings(#[from] SettingsError),
+    /// A counter of the operating system.
+    #[error(transparent)]
+    Probe(#[from] ProbeError),
+    /// The fio that the study asks for.
+    #[error(transparent)]
+    Fio(#[from] FioError),
+    /// A step that every trial takes too.
+    #[error(transparent)]
+    Trial(#[from] TrialError),
+    /// The store.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// Ctrl-C before the first trial.
+    #[error("interrupted before the first trial: nothing was kept")]
+    Interrupted,
+}
+
+impl RunError {
+    /// A refusal with this message.
+    pub(crate) fn refuse<T>(message: impl Into<String>) -> Result<T, RunError> {
+        Err(RunError::Refused(message.into()))
+    }
+}
+
+/// Why a trial failed, or a step towards it. The record of a failed trial keeps the text.
+#[derive(Debug, thiserror::Error)]
+pub enum TrialError {
+    /// The target, or the drive that is taken for it.
+    #[error(transparent)]
+    Target(#[from] TargetError),
+    /// An engine, or the drive that our driver has.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+    /// A setting.
+    #[error(transparent)]
+    Settings(#[from] SettingsError),
+    /// A counter of the operating system.
+    #[error(transparent)]
+    Probe(#[from] ProbeError),
+    /// Samples of the window.
+    #[error(transparent)]
+    Sampling(#[from] SamplingError),
+    /// fio.
+    #[error(transparent)]
+    Fio(#[from] FioError),
+    /// The jobs of the native generator, or a snapshot around them.
+    #[error("{0}")]
+    Jobs(String),
+    /// I/Os that fio counts as failed.
+    #[error("fio counts {0} failed I/Os")]
+    FailedIos(u64),
+    /// The study has trials by fio, and none was found.
+    #[error("fio is not there")]
+    NoFio,
+    /// The jobs did not stop where they were to.
+    #[error("the {0} was not bracketed")]
+    NotBracketed(&'static str),
+    /// A target that may not be written.
+    #[error("{why}, and {} is not a file that iopj made: {remedy}", path.display())]
+    NotOurs {
+        /// Why it would be written.
+        why: &'static str,
+        /// The target.
+        path: PathBuf,
+        /// What to do instead.
+        remedy: &'static str,
+    },
+    /// Another file has the name of the one that the store names.
+    #[error("{} is not the file that the store names: its id is {found}, not {id}", path.display())]
+    OtherFile {
+        /// The target.
+        path: PathBuf,
+        /// The id in its header.
+        found: FileId,
+        /// The id in the store.
+        id: FileId,
+    },
+    /// A path of kernel bypass without leave to take the device.
+    #[error("{0} needs the device to itself: allow it by --take-device PCI-ADDRESS")]
+    NotAllowed(IoPath),
+    /// The target is on no side.
+    #[error("{} is not open", .0.display())]
+    NotOpen(PathBuf),
+    /// SPDK has the device.
+    #[error("the device was left to SPDK")]
+    LeftToSpdk,
+    /// The device cannot be taken for this target.
+    #[error("{0}")]
+    CannotTake(String),
+    /// The target changed while it was out of sight.
+    #[error("{0}")]
+    Changed(String),
+}

@@ -1,0 +1,65 @@
+//! Latencies of a window as a generator counts them, in the store's form.
+
+use iopj_load::fio::{self, FioResult};
+use iopj_load::native;
+use iopj_store::{Latency, histogram};
+
+/// The latencies of a window.
+pub(crate) struct Latencies {
+    pub(crate) reads: Latency,
+    pub(crate) writes: Latency,
+    pub(crate) all: Latency,
+}
+
+/// Those of our own jobs.
+pub(crate) fn of_native(run: &native::Run) -> Latencies {
+    let [reads, writes] = run.latency.each_ref().map(|recorder| {
+        let mut histogram = histogram::new();
+        recorder.add_to(&mut histogram);
+        histogram
+    });
+    let mut both = reads.clone();
+    // Both have the same bounds, so nothing can be out of range.
+    let _ = both.add(&writes);
+    let mut all = histogram::summary(&both);
+    if all.count > 0 {
+        // Exact where the histogram rounds.
+        all.mean = run.latency_sum_ns as f64 / all.count as f64;
+        (all.min, all.max) = (run.min_ns, run.max_ns);
+    }
+    Latencies { reads: histogram::summary(&reads), writes: histogram::summary(&writes), all }
+}
+
+/// Those of fio.
+pub(crate) fn of_fio(result: &FioResult) -> Latencies {
+    let convert = |direction: &fio::Direction| {
+        let Some(latency) = &direction.latency else { return (Latency::default(), histogram::new()) };
+        let mut bins = histogram::new();
+        for bin in latency.histogram.iter_recorded() {
+            bins.saturating_record_n(bin.value_iterated_to(), bin.count_at_value());
+        }
+        let mut summary = histogram::summary(&bins);
+        (summary.count, summary.mean, summary.stddev) = (direction.ios, latency.mean_ns, latency.stddev_ns);
+        (summary.min, summary.max) = (latency.min_ns, latency.max_ns);
+        if let Some(percentiles) = &latency.percentiles {
+            (summary.p50, summary.p95) = (percentiles.p50_ns, percentiles.p95_ns);
+            (summary.p99, summary.p99_9) = (percentiles.p99_ns, percentiles.p99_9_ns);
+        }
+        (summary, bins)
+    };
+    let ((reads, mut bins), (writes, write_bins)) = (convert(&result.reads), convert(&result.writes));
+    let all = match (reads.count, writes.count) {
+        (_, 0) => reads.clone(),
+        (0, _) => writes.clone(),
+        (read, write) => {
+            // Both have the same bounds, so nothing can be out of range.
+            let _ = bins.add(&write_bins);
+            let mut all = histogram::summary(&bins);
+            all.count = read + write;
+            all.mean = (reads.mean * read as f64 + writes.mean * write as f64) / all.count as f64;
+            (all.min, all.max) = (reads.min.min(writes.min), reads.max.max(writes.max));
+            all
+        }
+    };
+    Latencies { reads, writes, all }
+}

@@ -1,0 +1,172 @@
+//! Checks of a study's cells before anything is measured: numbers, sizes, memory, engines, settings.
+
+use crate::engines::open_engine;
+use crate::error::RunError;
+use crate::target::{Access, Extent};
+use iopj_core::{Generator, IoPath, Setting, format_bytes};
+use iopj_engine::target::TargetKind;
+use iopj_engine::{MAX_IODEPTH, Target};
+use iopj_host::machine;
+use iopj_host::settings::DeviceLocks;
+use iopj_load::fio::Fio;
+use iopj_load::native::{self, JobSpec};
+use iopj_study::plan::Cell;
+use std::collections::HashSet;
+use std::path::Path;
+
+/// The most jobs that a trial may have.
+const MAX_NUMJOBS: u32 = 4096;
+
+/// Checks a study's numbers against their limits, before a target is opened or made.
+pub(crate) fn check_numbers(cells: &[Cell]) -> Result<(), RunError> {
+    for workload in cells.iter().map(|cell| &cell.workload) {
+        if workload.iodepth > MAX_IODEPTH {
+            return RunError::refuse(format!(
+                "iodepth {} is beyond the limit of {MAX_IODEPTH} (io_uring's own): lower it",
+                workload.iodepth
+            ));
+        }
+        if workload.numjobs > MAX_NUMJOBS {
+            return RunError::refuse(format!(
+                "numjobs {} is beyond the limit of {MAX_NUMJOBS}: lower it",
+                workload.numjobs
+            ));
+        }
+        if workload.iodepth_batch_submit > workload.iodepth
+            || workload.iodepth_batch_complete_min > workload.iodepth
+        {
+            return RunError::refuse(format!(
+                "a batch is larger than iodepth {}: lower the batch, or raise iodepth",
+                workload.iodepth
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Checks that every cell fits the target and the machine: sizes, limits, memory, engines. Cells that need the
+/// device taken come last. Leaves the target on the kernel's side.
+pub(crate) fn check_cells(
+    cells: &[Cell],
+    access: &mut Access<'_>,
+    fio: Option<&Fio>,
+) -> Result<(), RunError> {
+    // A ring has no word for the delay, though the kernel may let it rule there too: the study may set it and
+    // see.
+    let own_delay = |cell: &&Cell| {
+        let is_set = cell.settings.contains_key(&Setting::IoPollDelay);
+        is_set && cell.path.ring().is_none() && cell.path.io_poll_delay().is_some()
+    };
+    if let Some(cell) = cells.iter().find(own_delay) {
+        return RunError::refuse(format!(
+            "the setting io_poll_delay contradicts {}, which sets it itself: leave the setting out, and \
+             write a fixed sleep as posix-sio/syscall/hybrid:50us",
+            cell.path
+        ));
+    }
+    let mut opened = HashSet::new();
+    let mut cells: Vec<&Cell> = cells.iter().collect();
+    cells.sort_by_key(|cell| cell.path.is_bypass());
+    for cell in cells {
+        check_fit(cell, access.path(), &access.extent())?;
+        if (&cell.generator, &cell.path) == (&Generator::Native, &IoPath::Spdk) {
+            return RunError::refuse(format!(
+                "{} is run by fio's plugin alone: set generator = \"fio\"",
+                cell.path
+            ));
+        }
+        if let (Generator::Fio, Some(fio)) = (cell.generator, fio) {
+            fio.supports(&cell.path)?;
+            continue;
+        }
+        let workload = &cell.workload;
+        if !opened.insert((cell.path, workload.bs, workload.iodepth, workload.numjobs)) {
+            continue;
+        }
+        access.reach(cell.path)?;
+        let target = access.target()?;
+        check_transfer(cell, target)?;
+        let open = open_engine(cell, target);
+        let spec = JobSpec { is_trial: false, ..JobSpec::of_trial(workload, target, 0, &open) };
+        native::preflight(&spec).map_err(|error| {
+            let jobs =
+                if workload.numjobs > 1 { format!(" in {} jobs", workload.numjobs) } else { String::new() };
+            RunError::Refused(format!(
+                "{} cannot be set up at iodepth {}{jobs}: {error}",
+                cell.path, workload.iodepth
+            ))
+        })?;
+    }
+    access.reach_kernel()?;
+    Ok(())
+}
+
+/// Without the kernel nobody splits an I/O that is longer than the drive takes.
+fn check_transfer(cell: &Cell, target: &Target) -> Result<(), RunError> {
+    let Some(most) = target.controller().map(|controller| controller.identity().max_transfer_bytes) else {
+        return Ok(());
+    };
+    if cell.workload.bs <= most {
+        return Ok(());
+    }
+    RunError::refuse(format!(
+        "bs {} is more than the {} that {} takes in a command: lower bs for {}",
+        format_bytes(cell.workload.bs.into()),
+        format_bytes(most.into()),
+        target.path().display(),
+        cell.path
+    ))
+}
+
+fn check_fit(cell: &Cell, path: &Path, extent: &Extent) -> Result<(), RunError> {
+    let workload = &cell.workload;
+    let (bs, len) = (u64::from(workload.bs), extent.len);
+    let (name, block) = (path.display(), extent.logical_block);
+    let size = |bytes| format_bytes(bytes);
+    if !workload.bs.is_multiple_of(block) {
+        return RunError::refuse(format!(
+            "bs {} is not a multiple of {name}'s logical block of {block} bytes: choose a multiple of it",
+            size(bs)
+        ));
+    }
+    let needed = bs.saturating_mul(if workload.rw.is_random() { 1 } else { workload.numjobs.into() });
+    if len < needed {
+        return RunError::refuse(format!(
+            "{name} holds {len} bytes, which is less than {needed}: one block of {} for each job's region; \
+             lower bs or numjobs, or name a larger target",
+            size(bs)
+        ));
+    }
+    if extent.kind == TargetKind::File && !len.is_multiple_of(bs) {
+        return RunError::refuse(format!(
+            "{name} holds {len} bytes, which is not a multiple of bs {}: lengthen or cut the file, or \
+             choose another bs",
+            size(bs)
+        ));
+    }
+    if let Some(cpu) = native::cpus::forbidden(&workload.cpus_allowed) {
+        return RunError::refuse(format!(
+            "cpus_allowed names cpu {cpu}, which this process may not use: leave it out"
+        ));
+    }
+    let buffers = bs.next_multiple_of(4096) * u64::from(workload.iodepth) * u64::from(workload.numjobs);
+    if let Some(memory) = machine::available_memory().filter(|memory| buffers > memory / 2) {
+        return RunError::refuse(format!(
+            "buffers of {} (bs x iodepth x numjobs) are more than half of the {} of memory available: lower \
+             one of the three",
+            size(buffers),
+            size(memory >> 20 << 20)
+        ));
+    }
+    Ok(())
+}
+
+/// Refuses settings that this run may not change.
+pub(crate) fn check_settings(cells: &[Cell], locks: &DeviceLocks) -> Result<(), RunError> {
+    match cells.iter().find_map(|cell| cell.settings.keys().next()) {
+        Some(setting) if !locks.is_effective() => Err(RunError::Refused(format!(
+            "the study changes `{setting}`, which only root may: run as root, or leave [settings] out"
+        ))),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,93 @@
+//! The store of a new run: its path, and the record of the study that it begins with.
+
+use crate::energy::Metering;
+use crate::error::RunError;
+use crate::progress::Progress;
+use crate::target::{Access, devices_below, folder_of};
+use iopj_engine::Target;
+use iopj_engine::target::{FileId, TargetKind};
+use iopj_host::machine;
+use iopj_load::native;
+use iopj_store::{StoreError, StudyRecord, Unavailable};
+use iopj_study::Study;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// The path of a new store: the one that was named, or the study's name in the current folder.
+pub(crate) fn path(study: &str, named: Option<&Path>) -> Result<PathBuf, RunError> {
+    match named {
+        Some(path) if path.exists() => Err(StoreError::Exists(path.to_owned()).into()),
+        Some(path) if !folder_of(path).is_dir() => Err(RunError::Refused(format!(
+            "the store `{}` cannot be made, for `{}` is no folder: make it, or name another place by --store",
+            path.display(),
+            folder_of(path).display()
+        ))),
+        Some(path) => Ok(path.to_owned()),
+        None => {
+            let free = |number: u32| {
+                let name =
+                    if number == 1 { format!("{study}.iopj") } else { format!("{study}-{number}.iopj") };
+                Some(PathBuf::from(name)).filter(|path| !path.exists())
+            };
+            let name = (1..10_000).find_map(free);
+            name.ok_or_else(|| {
+                RunError::Refused("10,000 stores of this name exist: name another by --store".to_owned())
+            })
+        }
+    }
+}
+
+/// The record of a study whose paths are settled and whose target is open.
+pub(crate) fn record(
+    study: &Study,
+    (cells, seed): (usize, u64),
+    access: &Access<'_>,
+    made_target: bool,
+    metering: Option<&Metering>,
+    unavailable: Vec<Unavailable>,
+) -> Result<StudyRecord, RunError> {
+    let target = access.target()?;
+    let path = target.path();
+    Ok(StudyRecord {
+        name: study.name.clone(),
+        text: study.to_toml()?,
+        seed,
+        planned_trials: cells as u64 * u64::from(study.replicates.fewest()),
+        target: std::path::absolute(path).unwrap_or_else(|_| path.to_owned()).display().to_string(),
+        file_id: target.file_id().map(FileId::to_string),
+        provenance: provenance(access, target, metering),
+        warnings: warnings(study, target),
+        made_target,
+        unavailable,
+        emulated: machine::emulator().map(str::to_owned),
+        sequential: study.replicates.sequential()?,
+    })
+}
+
+/// What to know about the target. Preconditioning writes every block of a device, so that none is left that
+/// was trimmed or never written.
+fn warnings(study: &Study, target: &Target) -> Vec<String> {
+    let is_filled = study.precondition && target.kind() != TargetKind::File;
+    if is_filled { Vec::new() } else { target.warnings().to_vec() }
+}
+
+/// What the figures of a study rest on: the machine, the drive, how it is reached, and the meters.
+fn provenance(access: &Access<'_>, target: &Target, metering: Option<&Metering>) -> BTreeMap<String, String> {
+    let mut provenance = machine::provenance(target);
+    provenance.insert("generator_clock".to_owned(), native::clock_name().to_owned());
+    provenance.extend(access.provenance().clone());
+    provenance.extend(metering.map(Metering::provenance).unwrap_or_default());
+    provenance
+}
+
+/// Warns of a store on the drive under test.
+pub(crate) fn warn_of_shared_disk(store: &Path, target: &Target, progress: &mut dyn Progress) {
+    let devices = devices_below(store);
+    if let Some(shared) = devices.iter().find(|device| target.devices().contains(device)) {
+        progress.note(&format!(
+            "warning: the store {} lies on {shared}, the drive under test; it is written between trials \
+             only; --store names another place",
+            store.display()
+        ));
+    }
+}

@@ -1,0 +1,23 @@
+//! What the command line says beside the study.
+
+use iopj_engine::PciAddress;
+use std::path::PathBuf;
+
+/// What the command line says beside the study.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// The target; without one a file is made.
+    pub target: Option<PathBuf>,
+    /// The device that may be overwritten.
+    pub destroy_data: Option<PathBuf>,
+    /// Overwrite a device even if it carries a known signature.
+    pub i_know: bool,
+    /// The study may run the programs that it names.
+    pub allow_exec: bool,
+    /// The controller that is taken from its driver for the paths of kernel bypass.
+    pub take_device: Option<PciAddress>,
+    /// Take it even if no IOMMU keeps it out of foreign memory.
+    pub i_know_no_iommu: bool,
+    /// The store; without one the study's name in the current folder.
+    pub store: Option<PathBuf>,
+}

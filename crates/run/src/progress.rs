@@ -1,0 +1,27 @@
+//! What the user sees while a study runs.
+
+use iopj_store::{Outcome, Unavailable};
+use iopj_study::plan::Cell;
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+/// What the user sees while a study runs.
+pub trait Progress {
+    /// Something to know: a warning, a setting put back.
+    fn note(&mut self, text: &str);
+    /// Paths of the study that do not work on the target; the study goes on without them.
+    fn unavailable(&mut self, paths: &[Unavailable]);
+    /// A file is being made: bytes so far, bytes in all.
+    fn file(&mut self, path: &Path, done: u64, size: u64);
+    /// A trial begins: its number from 1, how many there are, what it is, and the time left if known.
+    fn trial(&mut self, number: u64, of: u64, cell: &Cell, left: Option<Duration>);
+    /// A trial has ended.
+    fn ended(&mut self, outcome: &Outcome);
+    /// A second has passed.
+    fn tick(&mut self);
+}
+
+/// Now, in ns since 1970.
+pub(crate) fn unix_ns() -> u64 {
+    SystemTime::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_nanos() as u64)
+}

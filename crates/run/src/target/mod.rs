@@ -1,0 +1,253 @@
+//! The target of a run: which one it is, how it may be opened, and the file that is made where none is named.
+
+pub(crate) mod access;
+mod bypass;
+
+pub(crate) use access::{Access, Extent};
+pub(crate) use bypass::Taking;
+
+use crate::error::{RunError, TrialError};
+use crate::options::Options;
+use crate::progress::Progress;
+use iopj_engine::Target;
+use iopj_engine::target::{FileId, TargetKind, WritePermission, make_file, make_file_as};
+use iopj_host::settings::{DeviceLocks, Host};
+use iopj_store::StudyRecord;
+use iopj_study::Study;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// A file that this run has made; removed when it is dropped, unless it is kept.
+#[derive(Debug)]
+pub(crate) struct MadeFile {
+    path: PathBuf,
+    pub(crate) keep: bool,
+}
+
+impl Drop for MadeFile {
+    fn drop(&mut self) {
+        if !self.keep {
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Which target a run has, and what may be done to it.
+#[derive(Debug)]
+pub(crate) struct TargetSpec {
+    path: PathBuf,
+    /// The size of the file that iopj makes there; `None` for a target that the user named.
+    made_bytes: Option<u64>,
+    /// The id in the header of the file, where it is known.
+    id: Option<FileId>,
+    /// Why it is written, where it is.
+    writes: Option<&'static str>,
+    /// The device that may be overwritten.
+    destroy_data: Option<PathBuf>,
+    /// Overwrite it even if it carries a known signature.
+    i_know: bool,
+    /// `--target` names it, in this very call.
+    is_option: bool,
+}
+
+/// A target that is open, with its drives locked.
+pub(crate) struct OpenTarget {
+    pub(crate) spec: TargetSpec,
+    pub(crate) target: Target,
+    pub(crate) made: Option<MadeFile>,
+    pub(crate) locks: DeviceLocks,
+}
+
+impl TargetSpec {
+    /// The target of a new run: the one of the command line, or a file beside the store.
+    pub(crate) fn new(study: &Study, options: &Options, store: &Path) -> Result<TargetSpec, RunError> {
+        if options.target.is_none() && options.destroy_data.is_some() {
+            return RunError::refuse("--destroy-data needs the same device as --target");
+        }
+        TargetSpec::of(study, options, options.target.clone(), store, None)
+    }
+
+    /// The target of a run that is continued, as the store's record names it.
+    pub(crate) fn of_record(
+        study: &Study,
+        options: &Options,
+        record: &StudyRecord,
+        store: &Path,
+    ) -> Result<TargetSpec, RunError> {
+        let id = record.file_id.as_deref().and_then(|text| text.parse().ok());
+        let named = (!record.made_target).then(|| PathBuf::from(&record.target));
+        TargetSpec::of(study, options, named, store, id)
+    }
+
+    /// A target that is only read.
+    pub(crate) fn for_reading(path: &Path) -> TargetSpec {
+        let (made_bytes, id, writes, destroy_data) = (None, None, None, None);
+        TargetSpec {
+            path: path.to_owned(),
+            made_bytes,
+            id,
+            writes,
+            destroy_data,
+            i_know: false,
+            is_option: true,
+        }
+    }
+
+    fn of(
+        study: &Study,
+        options: &Options,
+        named: Option<PathBuf>,
+        store: &Path,
+        id: Option<FileId>,
+    ) -> Result<TargetSpec, RunError> {
+        let writes = writes(study)?;
+        if let (Some(device), None) = (&options.destroy_data, writes) {
+            return RunError::refuse(format!(
+                "--destroy-data names {}, but the study writes nothing: leave the option out",
+                device.display()
+            ));
+        }
+        let made_bytes = if named.is_some() { None } else { Some(study.file_size()?) };
+        Ok(TargetSpec {
+            path: named.unwrap_or_else(|| data_path(store)),
+            made_bytes,
+            id,
+            writes,
+            destroy_data: options.destroy_data.clone(),
+            i_know: options.i_know,
+            is_option: options.target.is_some(),
+        })
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(crate) fn is_written(&self) -> bool {
+        self.writes.is_some()
+    }
+
+    /// Opens the target, makes it if need be, and locks its drives: before the file is written, which would
+    /// disturb another run on the same drive.
+    pub(crate) fn open(
+        mut self,
+        host: &Host,
+        progress: &mut dyn Progress,
+        stop: &AtomicBool,
+    ) -> Result<OpenTarget, RunError> {
+        let (made, locks) = match self.made_bytes {
+            None => (None, None),
+            Some(size) => {
+                let locks = host.lock(&devices_below(folder_of(&self.path)))?;
+                (Some(self.find_or_make(size, progress, stop)?), Some(locks))
+            }
+        };
+        let target = self.open_again()?;
+        let locks = locks.map_or_else(|| host.lock(target.devices()), Ok)?;
+        self.path = target.path().to_owned();
+        Ok(OpenTarget { spec: self, target, made, locks })
+    }
+
+    /// Opens the target through the kernel, for writing only if the study writes.
+    pub(crate) fn open_again(&self) -> Result<Target, TrialError> {
+        let target = match (&self.destroy_data, self.writes) {
+            (_, None) => Target::open(&self.path)?,
+            (Some(device), Some(_)) => {
+                let permission = WritePermission::DestroyData { device, i_know: self.i_know };
+                Target::open_for_writing(&self.path, permission)?
+            }
+            (None, Some(why)) => {
+                let target = Target::open(&self.path)?;
+                let (Some(id), TargetKind::File) = (self.id.or(target.file_id().copied()), target.kind())
+                else {
+                    return Err(self.not_ours(why, target.kind()));
+                };
+                Target::open_for_writing(&self.path, WritePermission::OwnFile { id: &id })?
+            }
+        };
+        match (self.id, target.file_id().copied()) {
+            (Some(id), Some(found)) if id != found => {
+                Err(TrialError::OtherFile { path: self.path.clone(), found, id })
+            }
+            _ => Ok(target),
+        }
+    }
+
+    fn not_ours(&self, why: &'static str, kind: TargetKind) -> TrialError {
+        let remedy = match (self.is_option, kind) {
+            (true, _) => {
+                "leave --target out, or name a whole device to be overwritten by --destroy-data as well"
+            }
+            // A run that is continued names the store alone.
+            (false, TargetKind::File) => "start a new store without --target",
+            (false, _) => "name it by --destroy-data again if it may be overwritten",
+        };
+        TrialError::NotOurs { why, path: self.path.clone(), remedy }
+    }
+
+    /// The file of an earlier run of the study, or a new one.
+    fn find_or_make(
+        &mut self,
+        size: u64,
+        progress: &mut dyn Progress,
+        stop: &AtomicBool,
+    ) -> Result<MadeFile, RunError> {
+        if self.id.is_some() && self.path.exists() {
+            return Ok(MadeFile { path: self.path.clone(), keep: true });
+        }
+        let made = MadeFile { path: self.path.clone(), keep: false };
+        // A whole one that is in no store: its run died before it made the store.
+        if let (None, Ok(left)) = (self.id, Target::open(&self.path))
+            && let (Some(id), true) = (left.file_id(), left.data_len() == size)
+        {
+            self.id = Some(*id);
+            return Ok(made);
+        }
+        let path = &self.path;
+        let mut report = |done: u64| {
+            progress.file(path, done, size);
+            !stop.load(Ordering::Relaxed)
+        };
+        let id = match self.id {
+            Some(id) => make_file_as(id, path, size, &mut report).map(|()| id),
+            None => make_file(path, size, &mut report),
+        };
+        self.id = Some(id.map_err(|error| match stop.load(Ordering::Relaxed) {
+            true => RunError::Interrupted,
+            false => error.into(),
+        })?);
+        Ok(made)
+    }
+}
+
+/// Why the study writes its target, where it does.
+fn writes(study: &Study) -> Result<Option<&'static str>, RunError> {
+    for matrix in &study.workloads {
+        if matrix.workloads()?.iter().any(|workload| workload.rw.writes()) {
+            return Ok(Some("the study writes"));
+        }
+    }
+    Ok(study.precondition.then_some("the study has `precondition = true`, which writes the whole target"))
+}
+
+/// The file that is made beside a store.
+fn data_path(store: &Path) -> PathBuf {
+    let mut name = store.as_os_str().to_owned();
+    name.push("-data");
+    name.into()
+}
+
+/// The folder that holds `path`.
+pub(crate) fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// The disks below a path, as far as they are known: a device's own, or those of a file's file system.
+pub(crate) fn devices_below(path: &Path) -> Vec<String> {
+    use std::os::unix::fs::{FileTypeExt, MetadataExt};
+    let Ok(metadata) = std::fs::metadata(path).or_else(|_| std::fs::metadata(folder_of(path))) else {
+        return Vec::new();
+    };
+    let device = if metadata.file_type().is_block_device() { metadata.rdev() } else { metadata.dev() };
+    iopj_engine::target::leaf_devices(Path::new("/sys"), device).unwrap_or_default()
+}

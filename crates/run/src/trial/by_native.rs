@@ -1,0 +1,127 @@
+//! A trial by our own jobs: the window between two snapshots, and the pass before it.
+
+use super::TrialRunner;
+use super::window::{Window, add_counted};
+use crate::energy;
+use crate::engines::open_engine;
+use crate::error::TrialError;
+use crate::latencies;
+use crate::target::Access;
+use iopj_core::Evidence;
+use iopj_core::evidence::Finding;
+use iopj_load::native::{self, JobSpec, Moment};
+use iopj_load::pass::{Did, Pass, Passed};
+use iopj_meter::monotonic_raw_ns;
+use iopj_probe::{Edge, Snapshot, Who};
+use iopj_study::plan::Cell;
+use std::cell::RefCell;
+
+impl Window {
+    fn of_native(run: native::Run, cell: &Cell, load_raw_ns: Vec<u64>, window_raw_ns: [u64; 2]) -> Window {
+        let latencies = latencies::of_native(&run);
+        Window {
+            load_raw_ns,
+            window_raw_ns,
+            first_ns: run.first_ns,
+            last_ns: run.last_ns,
+            window_ns: run.last_ns - run.first_ns,
+            issued: run.issued,
+            bytes: latencies.all.count * u64::from(cell.workload.bs),
+            short_ios: run.short_ios,
+            latency_sum_ns: run.latency_sum_ns,
+            latencies,
+            series: run.series,
+            fio: None,
+            unsampled: None,
+        }
+    }
+}
+
+impl TrialRunner<'_> {
+    /// A trial by our own jobs.
+    pub(super) fn by_native(
+        &self,
+        access: &Access<'_>,
+        cell: &Cell,
+        seed: u64,
+        tick: &mut dyn FnMut(),
+    ) -> Result<(Window, Evidence), TrialError> {
+        let (target, probe) = (access.target()?, access.probe()?);
+        let can_count = self.can_count(&cell.path, probe);
+        let open = open_engine(cell, target);
+        let has_pass = can_count.is_ok() && !cell.path.is_bypass();
+        let steadystate = self.steadystate.rule(cell.workload.ramp_time);
+        let spec =
+            JobSpec { steadystate, has_pass, ..JobSpec::of_trial(&cell.workload, target, seed, &open) };
+        let passed = RefCell::new((None, None));
+        let snapshots = RefCell::new(Vec::with_capacity(2));
+        let mut bracket = |moment, jobs: &[i32]| {
+            let own = energy::own_threads();
+            let who = Who::ThisProcess { jobs, own: &own };
+            let snapshot = |edge| probe.snapshot(who, edge).map_err(|error| error.to_string());
+            let mut snapshots = snapshots.borrow_mut();
+            let (pass, passed) = &mut *passed.borrow_mut();
+            match moment {
+                Moment::Pass => {
+                    *pass = Some((Pass::begin(probe, snapshot(Edge::Begin)?), monotonic_raw_ns()));
+                    Ok(())
+                }
+                Moment::Window => {
+                    *passed = pass.take().map(|(pass, began_raw_ns): (Pass, u64)| (pass.end(), began_raw_ns));
+                    // The drive is asked for its counts outside of what is counted here.
+                    let counted = access.counted().map_err(|error| error.to_string())?;
+                    snapshots.push((snapshot(Edge::Begin)?, counted));
+                    self.begin_samples().map_err(|error| error.to_string())
+                }
+                Moment::End => {
+                    self.end_samples().map_err(|error| error.to_string())?;
+                    let last = snapshot(Edge::End)?;
+                    snapshots.push((last, access.counted().map_err(|error| error.to_string())?));
+                    Ok(())
+                }
+            }
+        };
+        let begin_ns = monotonic_raw_ns();
+        let run = native::run(&spec, self.stop, &mut bracket, tick).map_err(TrialError::Jobs)?;
+        let window_raw_ns = [run.first_ns, run.last_ns].map(energy::raw_ns);
+        let (_, passed) = passed.into_inner();
+        // Before a window without a ramp the jobs wait for each other.
+        let has_ramp = spec.steadystate.is_some() || !cell.workload.ramp_time.is_zero();
+        let without_ramp = passed.as_ref().map_or(window_raw_ns[0], |(_, began_raw_ns)| *began_raw_ns);
+        let begin_ns = if has_ramp { begin_ns } else { without_ramp };
+        let counting = passed.map(|(passed, _)| passed).ok_or(can_count.err());
+        let mut evidence = evidence_of(&snapshots.into_inner(), &run, counting)?;
+        if let [device] = &mut evidence.devices[..] {
+            device.settings.extend(access.set_up());
+        }
+        let load_raw_ns = vec![begin_ns, window_raw_ns[1]];
+        Ok((Window::of_native(run, cell, load_raw_ns, window_raw_ns), evidence))
+    }
+}
+
+/// A snapshot, and the reads and writes that the drive had counted by then, where it is asked.
+type Counted = (Snapshot, Option<[u64; 2]>);
+
+/// The evidence of a window of ours between two snapshots, with what was counted in the pass before it, or
+/// why nothing was.
+fn evidence_of(
+    snapshots: &[Counted],
+    run: &native::Run,
+    counting: Result<Passed, Option<String>>,
+) -> Result<Evidence, TrialError> {
+    let [(first, counted), (last, counted_last)] = snapshots else {
+        return Err(TrialError::NotBracketed("window"));
+    };
+    let did = Did::Native { ios: run.pass_ios, engine: &run.engine };
+    let mut evidence = Evidence {
+        engine: Some(run.engine.clone()),
+        steadystate: run.steadystate,
+        completions: match counting {
+            Ok(passed) => Some(passed.evidence(first, did)),
+            Err(reason) => reason.map(Finding::Unclear),
+        },
+        ..first.until(last)
+    };
+    add_counted(&mut evidence, *counted, *counted_last);
+    Ok(evidence)
+}

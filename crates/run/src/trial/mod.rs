@@ -1,0 +1,203 @@
+//! One trial: the generator does the I/O, and the evidence is judged.
+
+mod by_fio;
+mod by_native;
+mod window;
+
+use crate::error::TrialError;
+use crate::profile::Profiler;
+use crate::target::Access;
+use iopj_core::evidence::ControlRun;
+use iopj_core::{CostProfile, Evidence, Generator, IoPath, RingThread};
+use iopj_host::machine;
+use iopj_host::power::PowerState;
+use iopj_host::settings::Host;
+use iopj_load::fio::Fio;
+use iopj_load::pass;
+use iopj_probe::sampling::SamplingError;
+use iopj_probe::{Probe, marker};
+use iopj_store::Measurement;
+use iopj_study::plan::{Cell, Planned};
+use iopj_study::{Declared, Study, StudyError};
+use std::cell::OnceCell;
+use std::sync::atomic::AtomicBool;
+use window::Window;
+
+/// Runs the trials of a study, one at a time.
+pub(crate) struct TrialRunner<'a> {
+    host: &'a Host,
+    fio: Option<&'a Fio>,
+    profiler: Option<&'a Profiler>,
+    pub(crate) seed: u64,
+    pub(crate) steadystate: Declared,
+    pub(crate) stop: &'a AtomicBool,
+    /// Whether completions can be counted one by one, once it was asked.
+    can_count: OnceCell<Result<(), String>>,
+}
+
+/// A measurement and the clock at its window's ends (`CLOCK_MONOTONIC`, ns).
+pub(crate) struct Measured {
+    pub(crate) measurement: Measurement,
+    pub(crate) first_ns: u64,
+    pub(crate) last_ns: u64,
+    /// When the trial's load went on and off, its ramp included: `CLOCK_MONOTONIC_RAW`.
+    pub(crate) load_raw_ns: Vec<u64>,
+    /// Why there is no profile although one was asked for.
+    pub(crate) unprofiled: Option<String>,
+}
+
+impl<'a> TrialRunner<'a> {
+    /// What the trials of `study` share: fio and the profiler where there are any.
+    ///
+    /// # Errors
+    /// The study's rule for the ramp's end cannot be read.
+    pub(crate) fn new(
+        host: &'a Host,
+        fio: Option<&'a Fio>,
+        profiler: Option<&'a Profiler>,
+        study: &Study,
+        seed: u64,
+        stop: &'a AtomicBool,
+    ) -> Result<TrialRunner<'a>, StudyError> {
+        let declared = study.steadystate()?;
+        // Under emulation a rate means nothing.
+        let steadystate = machine::emulator().map_or(declared, |_| Declared::off());
+        Ok(TrialRunner { host, fio, profiler, seed, steadystate, stop, can_count: OnceCell::new() })
+    }
+}
+
+impl TrialRunner<'_> {
+    /// Runs a cell once.
+    ///
+    /// # Errors
+    /// What failed: a set-up, an I/O, a counter that cannot be read.
+    pub(crate) fn measure(
+        &self,
+        access: &Access<'_>,
+        cell: &Cell,
+        planned: Planned,
+        control: Option<ControlRun>,
+        preconditioning: Option<String>,
+        tick: &mut dyn FnMut(),
+    ) -> Result<Measured, TrialError> {
+        let devices = access.devices();
+        let before = PowerState::read(self.host, devices);
+        marker::announce(planned.position as u32);
+        let seed = trial_seed(self.seed, planned);
+        let (mut window, mut evidence) = self.generate(access, cell, seed, tick)?;
+        let (costs, unprofiled) = self.profile(window.unsampled.take());
+        let after = PowerState::read(self.host, devices);
+        evidence.control = control;
+        (evidence.throttles, evidence.power_changes) =
+            (before.throttles_until(&after), before.changes_until(&after));
+        window.put_into(&mut evidence, &cell.workload);
+        let (observed, verdict) = iopj_probe::assess(&cell.path, &evidence);
+        let per_io = |count: u64| count as f64 / evidence.ios().max(1) as f64;
+        let interrupts: Option<u64> = evidence.devices.iter().map(|device| device.interrupts).sum();
+        let mixed = cell.workload.rw.is_mixed();
+        let latencies = window.latencies;
+        let measurement = Measurement {
+            window_ns: window.window_ns,
+            ios: latencies.all.count,
+            bytes: window.bytes,
+            reads: latencies.reads.count,
+            writes: latencies.writes.count,
+            short_ios: window.short_ios,
+            latency: latencies.all,
+            read_latency: mixed.then_some(latencies.reads),
+            write_latency: mixed.then_some(latencies.writes),
+            series: window.series,
+            cpu_percent: 100.0 * cpu_ns(&evidence) as f64 / window.window_ns.max(1) as f64,
+            context_switches_per_io: per_io(
+                evidence.process.voluntary_switches + evidence.process.involuntary_switches,
+            ),
+            interrupts_per_io: interrupts.filter(|_| !evidence.devices.is_empty()).map(per_io),
+            system_calls_per_io: evidence.engine.as_ref().and_then(|engine| engine.system_calls).map(per_io),
+            achieved_depth: window.latency_sum_ns as f64 / window.window_ns.max(1) as f64,
+            preconditioning,
+            conditions: iopj_probe::conditions(&evidence),
+            evidence,
+            observed,
+            verdict,
+            power_state: [power_json(&before), power_json(&after)],
+            fio: window.fio,
+            costs,
+            window_raw_ns: Some(window.window_raw_ns),
+            energy: Vec::new(),
+        };
+        let Window { first_ns, last_ns, load_raw_ns, .. } = window;
+        Ok(Measured { measurement, first_ns, last_ns, load_raw_ns, unprofiled })
+    }
+
+    /// Has the generator do the I/O of a trial.
+    fn generate(
+        &self,
+        access: &Access<'_>,
+        cell: &Cell,
+        seed: u64,
+        tick: &mut dyn FnMut(),
+    ) -> Result<(Window, Evidence), TrialError> {
+        let tick = &mut || {
+            self.profiler.inspect(|profiler| profiler.tick());
+            tick();
+        };
+        let done = match (cell.generator, self.fio) {
+            (Generator::Native, _) => self.by_native(access, cell, seed, tick),
+            (Generator::Fio, Some(fio)) => self.by_fio(fio, access, cell, seed, tick),
+            (Generator::Fio, None) => Err(TrialError::NoFio),
+        };
+        // A trial that failed has left its window open.
+        let ended = self.end_samples();
+        done.and_then(|done| Ok(ended.map(|()| done)?))
+    }
+
+    /// Whether the completions of a path can be counted one by one, asked for once in a run. Nobody counts
+    /// those of bypass.
+    fn can_count(&self, path: &IoPath, probe: &Probe) -> Result<(), String> {
+        if path.is_bypass() {
+            return Ok(());
+        }
+        self.can_count.get_or_init(|| pass::check(probe)).clone()
+    }
+
+    fn begin_samples(&self) -> Result<(), SamplingError> {
+        self.profiler.map_or(Ok(()), Profiler::begin)
+    }
+
+    fn end_samples(&self) -> Result<(), SamplingError> {
+        self.profiler.map_or(Ok(()), Profiler::end)
+    }
+
+    /// The profile of the window that has just ended, or why there is none although one was asked for;
+    /// `unsampled` is such a reason.
+    fn profile(&self, unsampled: Option<String>) -> (Option<CostProfile>, Option<String>) {
+        match (self.profiler, unsampled) {
+            (None, _) => (None, None),
+            (Some(_), Some(reason)) => (None, Some(reason)),
+            (Some(profiler), None) => match profiler.profile() {
+                Ok(profile) => (Some(profile), None),
+                Err(reason) => (None, Some(reason.to_string())),
+            },
+        }
+    }
+}
+
+/// The seed of a trial's offsets, another for each: a later path must not find an earlier one's blocks in a
+/// cache.
+fn trial_seed(study: u64, planned: Planned) -> u64 {
+    study.rotate_left(17) ^ planned.position.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+/// CPU time of all threads that did or served I/O. A submission poller outside of the process
+/// (kernels before 5.12) is not in the process' total.
+fn cpu_ns(evidence: &Evidence) -> u64 {
+    let outside = evidence
+        .threads
+        .iter()
+        .filter(|thread| RingThread::of(&thread.name) == Some(RingThread::KernelPoller));
+    evidence.process.user_ns + evidence.process.system_ns + outside.map(|thread| thread.cpu_ns).sum::<u64>()
+}
+
+fn power_json(power: &PowerState) -> serde_json::Value {
+    serde_json::to_value(power).unwrap_or_default()
+}

@@ -1,0 +1,53 @@
+//! A window as either generator reports it.
+
+use crate::latencies::Latencies;
+use iopj_core::{Evidence, Slice, Workload};
+use iopj_load::native::cpus;
+
+/// A window as either generator reports it.
+pub(crate) struct Window {
+    /// When load went on and off, the ramp included, and the window's begin and end: `CLOCK_MONOTONIC_RAW`.
+    pub(crate) load_raw_ns: Vec<u64>,
+    pub(crate) window_raw_ns: [u64; 2],
+    pub(crate) first_ns: u64,
+    pub(crate) last_ns: u64,
+    pub(crate) window_ns: u64,
+    pub(crate) issued: [u64; 2],
+    pub(crate) bytes: u64,
+    pub(crate) short_ios: u64,
+    pub(crate) latency_sum_ns: u64,
+    pub(crate) latencies: Latencies,
+    pub(crate) series: Vec<Slice>,
+    pub(crate) fio: Option<serde_json::Value>,
+    /// Why there are no samples of it.
+    pub(crate) unsampled: Option<String>,
+}
+
+impl Window {
+    /// Adds what the generator knows to what was counted.
+    pub(super) fn put_into(&self, evidence: &mut Evidence, workload: &Workload) {
+        evidence.window_ns = self.window_ns;
+        evidence.numjobs = workload.numjobs;
+        evidence.iodepth = workload.iodepth;
+        let bs = u64::from(workload.bs);
+        let [reads, writes] = self.issued;
+        (evidence.reads, evidence.read_bytes) = (reads, reads * bs);
+        (evidence.writes, evidence.write_bytes) = (writes, writes * bs);
+        evidence.latency_sum_ns = self.latency_sum_ns;
+        evidence.allowed_cpus = match &workload.cpus_allowed[..] {
+            [] => Some(cpus::allowed().len() as u32).filter(|cpus| (1..evidence.cpu.cores).contains(cpus)),
+            named => Some(named.len() as u32),
+        };
+    }
+}
+
+/// Adds what a drive has counted itself between two moments, in the place of what the kernel has counted of
+/// it.
+pub(super) fn add_counted(evidence: &mut Evidence, first: Option<[u64; 2]>, last: Option<[u64; 2]>) {
+    if let ([device], Some(first), Some(last)) = (&mut evidence.devices[..], first, last) {
+        device.reads = last[0].saturating_sub(first[0]);
+        device.writes = last[1].saturating_sub(first[1]);
+        (device.read_sectors, device.write_sectors) = (0, 0);
+        device.by_log = true;
+    }
+}
