@@ -40,7 +40,8 @@ fn main() -> ExitCode {
     rapl_tree(folder.path());
     hwmon_tree(folder.path());
     let (server, port) = plug();
-    let config = serde_json::json!({"url": format!("http://127.0.0.1:{port}/status"), "values": [{"pointer": "/power"}]});
+    let url = format!("http://127.0.0.1:{port}/status");
+    let config = serde_json::json!({"url": url, "values": [{"pointer": "/power"}]});
     let mut meters: [(&str, Box<dyn Meter>, f64); 3] = [
         ("rapl", open_local(folder.path(), "rapl").unwrap(), LOCAL_S),
         ("hwmon", open_local(folder.path(), "hwmon:bench@card").unwrap(), LOCAL_S),

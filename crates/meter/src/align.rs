@@ -1,4 +1,5 @@
-//! A meter's own clock against the host's: the load pattern, found in the meter's log by cross-correlation.
+//! The offset of a meter's clock from the host's: the load pattern is found in the meter's log by
+//! cross-correlation.
 
 use crate::coarse::{Coarse, CoarseMatch};
 use crate::curve::{Curve, Step};
@@ -10,38 +11,38 @@ use crate::samples::{Incomplete, Sample, in_order};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// Correlation below which a pattern counts as not found: noise then has more than half the load's variance.
+/// Below this correlation a pattern is not found: noise then has more than half of the load's variance.
 const LEAST_CORRELATION: f64 = 0.8;
-/// What the best place's correlation must exceed every other place's by.
+/// The least lead of the best offset's correlation over that of any other offset.
 const LEAST_LEAD: f64 = 0.1;
 
-/// Values of the log that a pattern must last: few values correlate with anything.
+/// The least number of the log's values in a pattern: a few values correlate with anything.
 const LEAST_VALUES: f64 = 40.0;
 
 /// Where to look for the pattern.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Search {
-    /// The meter's time less the host's, as believed: from the wall time at the study and the log's time
-    /// zone.
+    /// The expected difference of the meter's time and the host's, from the wall time of the study and the
+    /// log's time zone.
     pub expected_offset_ns: i64,
-    /// How far the truth may lie to both sides.
+    /// How far from it the true offset may be, on either side.
     pub range_ns: u64,
-    /// The greatest rate at which the clocks can part: 1e-4 is 100 ppm.
+    /// The greatest drift of the clocks: 1e-4 is 100 ppm.
     pub max_drift: f64,
-    /// Power may follow a pattern's edges this much later: threads wake, supplies settle. It is taken to be
-    /// half as late, and no less certain than that.
+    /// How much later than a pattern's edges power may change: threads wake, supplies settle. Half of it is
+    /// assumed, with a rectangular uncertainty.
     pub lag_ns: u64,
 }
 
-/// How a meter's time is turned into host time.
+/// The relation between a meter's time and the host's.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Alignment {
     expected_offset_ns: i64,
     /// Host time of 0 s on the line.
     origin_ns: i64,
-    /// Offset beyond the expected one over host time, both in s.
+    /// The rest of the offset over host time, both in s.
     line: Line,
-    /// Standard uncertainty of the power's lag, in s: the same at every pattern.
+    /// Standard uncertainty of the power's lag, in s; the same for every pattern.
     lag_standard_s: f64,
     confidence: Option<Confidence>,
 }
@@ -49,16 +50,16 @@ pub struct Alignment {
 /// How surely a pattern was found.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Confidence {
-    /// Correlation of the log with the pattern, the lowest where several were played; 1 is perfect.
+    /// Correlation of the log with the pattern, the lowest if several were played; 1 is perfect.
     pub correlation: f64,
-    /// The highest correlation at any other place of the search.
+    /// The highest correlation at any other offset of the search.
     pub elsewhere: f64,
 }
 
 /// Why a log cannot be aligned. The text names the cause and the remedy.
 #[derive(Clone, Debug, Error, PartialEq)]
 pub enum AlignError {
-    /// Nothing to look for.
+    /// There is no pattern to look for.
     #[error("no load pattern was played in this study: play one before it and one after it")]
     NothingPlayed,
     /// The log does not hold the time of the patterns.
@@ -72,8 +73,8 @@ pub enum AlignError {
     },
     /// The log's interval is too long for the pattern.
     #[error(
-        "the meter's log has a value every {interval_s:.3} s, too few for a load pattern of {pattern_s:.1} \
-         s: play the pattern that is made for this interval"
+        "the meter's log has a value every {interval_s:.3} s, too seldom for a load pattern of \
+         {pattern_s:.1} s: play the pattern for this interval"
     )]
     TooSlow {
         /// The log's interval.
@@ -83,17 +84,17 @@ pub enum AlignError {
     },
     /// The log does not contain the pattern.
     #[error(
-        "the load pattern is not in the meter's log: correlation {correlation:.2}, {LEAST_CORRELATION} is \
-         needed; see that the log is of this study and of this machine, search farther, or trust its clock \
-         with --trust-clock"
+        "the load pattern is not in the meter's log: its correlation is {correlation:.2}, and \
+         {LEAST_CORRELATION} is needed; check that the log is from this study and this machine, search \
+         farther, or trust its clock with --trust-clock"
     )]
     NotFound {
         /// Best correlation.
         correlation: f64,
     },
-    /// The log contains the pattern in several places.
+    /// The log contains the pattern several times.
     #[error(
-        "the load pattern fits the meter's log in two places, with correlations {correlation:.2} and \
+        "the load pattern fits the meter's log at two offsets, with correlations of {correlation:.2} and \
          {elsewhere:.2}: cut the log to this study, or search less far"
     )]
     Ambiguous {
@@ -102,16 +103,16 @@ pub enum AlignError {
         /// Second best.
         elsewhere: f64,
     },
-    /// The log's times make no series.
+    /// The log's times go back.
     #[error(transparent)]
     Log(#[from] Incomplete),
 }
 
-/// Finds the patterns that a study played, in order of time, in a channel's log. With two or more the drift
-/// is found too; with one it is unknown within [`Search::max_drift`].
+/// Finds the patterns that a study played, in order of time, in a channel's log. Two or more patterns also
+/// give the drift; with one it is unknown within [`Search::max_drift`].
 ///
 /// # Errors
-/// [`AlignError`] where the log lacks a pattern, or holds it twice.
+/// [`AlignError`] if the log lacks a pattern, or contains it twice.
 pub fn align(
     channel: &Channel,
     index: usize,
@@ -129,12 +130,12 @@ pub fn align(
         return Err(AlignError::TooSlow { interval_s, pattern_s: shortest_s });
     }
     let coarse = Coarse { steps: &steps, interval_s, range_s };
-    let CoarseMatch { places_s, correlation, elsewhere } =
+    let CoarseMatch { offsets_s, correlation, elsewhere } =
         coarse.search(&shapes, search.max_drift).ok_or(AlignError::NotCovered { range_s })?;
     let fits = shapes
         .iter()
-        .zip(places_s)
-        .map(|(shape, place_s)| Fine::new(&steps, shape, interval_s, place_s).offset());
+        .zip(offsets_s)
+        .map(|(shape, offset_s)| Fine::new(&steps, shape, interval_s, offset_s).offset());
     let fits: Vec<OffsetFit> = fits.collect();
     let best = fits.iter().map(|fit| fit.correlation).fold(1.0, f64::min);
     if best < LEAST_CORRELATION {
@@ -159,8 +160,8 @@ pub fn align(
 }
 
 impl Alignment {
-    /// A clock that is believed: `offset_ns` is the meter's time less the host's at `host_ns`, with this
-    /// standard uncertainty; it drifts by no more than `max_drift`.
+    /// A trusted clock: `offset_ns` is the meter's time minus the host's at `host_ns`, with this standard
+    /// uncertainty; it drifts by at most `max_drift`.
     pub fn trusted(offset_ns: i64, host_ns: u64, standard_ns: f64, max_drift: f64) -> Self {
         let standard_s = standard_ns.abs() * 1e-9;
         let origin_ns = i64::try_from(host_ns).unwrap_or(i64::MAX);
@@ -168,14 +169,14 @@ impl Alignment {
         Self { expected_offset_ns: offset_ns, origin_ns, line, lag_standard_s: 0.0, confidence: None }
     }
 
-    /// Host time of a time of the meter's.
+    /// The host time at a time of the meter.
     pub fn host_ns(&self, own_ns: i64) -> i64 {
         let since = own_ns.saturating_sub(self.expected_offset_ns).saturating_sub(self.origin_ns);
         let host_s = (since as f64 * 1e-9 - self.line.at(0.0)) / (1.0 + self.line.slope);
         self.origin_ns.saturating_add((host_s * 1e9).round() as i64)
     }
 
-    /// The meter's time less the host's, at a host time.
+    /// The meter's time minus the host's, at a host time.
     pub fn offset_ns(&self, host_ns: i64) -> i64 {
         self.expected_offset_ns.saturating_add((self.line.at(self.seconds(host_ns)) * 1e9).round() as i64)
     }
@@ -186,7 +187,8 @@ impl Alignment {
         self.line.covariance(at_s, at_s).sqrt().hypot(self.lag_standard_s) * 1e9
     }
 
-    /// How much faster the meter's clock runs than the host's: 1e-6 is 1 ppm. 0 where one pattern was played.
+    /// How much faster the meter's clock runs than the host's: 1e-6 is 1 ppm. 0 if only one pattern was
+    /// played.
     pub fn drift(&self) -> f64 {
         self.line.slope
     }
@@ -196,7 +198,7 @@ impl Alignment {
         self.line.slope_standard()
     }
 
-    /// How surely the pattern was found; `None` for a clock that is trusted without.
+    /// How surely the pattern was found; `None` for a trusted clock.
     pub fn confidence(&self) -> Option<Confidence> {
         self.confidence
     }

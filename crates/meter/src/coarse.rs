@@ -1,14 +1,15 @@
-//! Where in a log a load pattern lies: cross-correlation with the averaged pattern over the whole range of
-//! offsets.
+//! The coarse search for load patterns in a log: cross-correlation with the averaged pattern over the whole
+//! range of offsets.
 
 use crate::curve::Step;
 use crate::pattern::Shape;
 use std::ops::RangeInclusive;
 
-/// Share of a pattern's samples that the log must hold.
+/// Share of a pattern's samples that the log must have.
 const LEAST_SAMPLES: f64 = 0.8;
-/// The coarse search goes by this share of an interval, over a pattern tabulated as finely as the next.
+/// Step of the search, in intervals of the log.
 const COARSE: f64 = 0.5;
+/// Step at which the pattern is tabulated, in intervals of the log.
 const TABLE: f64 = 0.125;
 
 /// The search over the whole range, on a grid.
@@ -18,22 +19,23 @@ pub(crate) struct Coarse<'a> {
     pub(crate) range_s: f64,
 }
 
-/// Where the patterns lie: one offset each.
+/// The offsets at which the patterns match best.
 pub(crate) struct CoarseMatch {
-    pub(crate) places_s: Vec<f64>,
-    /// Of the pattern that fits least.
+    /// One per pattern.
+    pub(crate) offsets_s: Vec<f64>,
+    /// Of the pattern that matches least.
     pub(crate) correlation: f64,
     /// The same at the best other offset.
     pub(crate) elsewhere: f64,
 }
 
 impl Coarse<'_> {
-    /// The offset at which the least correlated pattern correlates best. `None` if the log holds the
-    /// patterns' time nowhere.
+    /// The offset at which the least correlated pattern correlates best. `None` if the log covers the
+    /// patterns at no offset.
     pub(crate) fn search(&self, shapes: &[Shape], max_drift: f64) -> Option<CoarseMatch> {
         let step_s = COARSE * self.interval_s;
         let reach = (self.range_s / step_s).ceil() as i64;
-        // A later pattern may lie elsewhere by what the clocks can part until then.
+        // The offset of a later pattern may differ by the drift until then.
         let slack = |shape: &Shape| {
             let apart_s = shape.begin_s - shapes[0].begin_s;
             if apart_s > 0.0 { (max_drift.abs() * apart_s / step_s).ceil() as i64 } else { 0 }
@@ -57,14 +59,14 @@ impl Coarse<'_> {
             let scored = joints.iter().filter(|(at, score)| score.is_finite() && allowed(*at));
             scored.max_by(|one, other| one.1.total_cmp(&other.1)).copied()
         };
-        let (place, correlation) = best(&|_| true)?;
+        let (position, correlation) = best(&|_| true)?;
         let apart = (2.0 / COARSE) as i64;
-        let elsewhere = best(&|at| (at - place).abs() > apart).map_or(0.0, |(_, score)| score);
-        let places_s = tables.iter().map(|scores| scores.near(place).0 as f64 * step_s).collect();
-        Some(CoarseMatch { places_s, correlation, elsewhere })
+        let elsewhere = best(&|at| (at - position).abs() > apart).map_or(0.0, |(_, score)| score);
+        let offsets_s = tables.iter().map(|scores| scores.near(position).0 as f64 * step_s).collect();
+        Some(CoarseMatch { offsets_s, correlation, elsewhere })
     }
 
-    /// The pattern averaged over an interval about each instant, from its begin.
+    /// The pattern averaged over an interval about each instant, from its start.
     fn table(&self, shape: &Shape) -> Vec<f64> {
         let half_s = 0.5 * self.interval_s;
         let count = ((shape.end_s - shape.begin_s) / (TABLE * self.interval_s)) as usize + 2;
@@ -72,8 +74,8 @@ impl Coarse<'_> {
         instants.map(|at_s| shape.share(at_s - half_s, at_s + half_s)).collect()
     }
 
-    /// Correlation of the log with the pattern at an offset; -∞ where the log lacks samples, 0 where it does
-    /// not vary.
+    /// Correlation of the log with the pattern at an offset; -∞ if the log lacks samples, 0 if it does not
+    /// vary.
     fn correlation(&self, shape: &Shape, table: &[f64], offset_s: f64) -> f64 {
         let steps = between(self.steps, shape.begin_s + offset_s, shape.end_s + offset_s);
         let count = steps.len() as f64;
@@ -106,7 +108,7 @@ struct Scores {
 }
 
 impl Scores {
-    /// The best place within the slack about a grid position, and its correlation.
+    /// The best grid position within the slack about another one, and its correlation.
     fn near(&self, at: i64) -> (i64, f64) {
         let around: RangeInclusive<i64> = at - self.slack..=at + self.slack;
         let scored =
@@ -115,7 +117,7 @@ impl Scores {
     }
 }
 
-/// The steps whose middle lies in a stretch of the log's time.
+/// The steps whose middle lies in a range of the log's time.
 pub(crate) fn between(steps: &[Step], from_s: f64, to_s: f64) -> &[Step] {
     let from = steps.partition_point(|step| step.middle_s() < from_s);
     let to = steps.partition_point(|step| step.middle_s() <= to_s);

@@ -1,12 +1,12 @@
-//! Power over time as steps with straight lines between them: the one form that counters, instants and
-//! averages take.
+//! Power over time as steps with straight lines between them: the common form of counters, instants and
+//! averages.
 
 use crate::meter::{ChannelKind, Value, Wrap};
 use crate::samples::{Incomplete, Sample};
 use std::ops::Range;
 
-/// Counters that wrap around renew their value at least this often (RAPL: about every ms): energy of this
-/// time may show late.
+/// Counters that wrap around renew their value at least this often (RAPL: about every ms): the energy of this
+/// time may appear late.
 const RENEWAL_S: f64 = 0.1;
 
 /// Constant power from `begin_s` to `end_s`; an instant has no length.
@@ -15,11 +15,11 @@ pub(crate) struct Step {
     pub(crate) begin_s: f64,
     pub(crate) end_s: f64,
     pub(crate) watts: f64,
-    /// Standard uncertainty of the time that the sampling jitter gives it.
+    /// Standard uncertainty of its time from the jitter of sampling.
     pub(crate) jitter_s: f64,
-    /// Length of the gap that the step was stretched into, up to a change of load.
+    /// Length of the gap into which the step was extended, up to a change of load.
     held_s: f64,
-    /// Whether load changed at its begin: power there is no continuation of the step before.
+    /// Whether load changed at its start: power does not continue from the step before.
     pub(crate) is_after_change: bool,
 }
 
@@ -37,23 +37,23 @@ impl Step {
     }
 }
 
-/// What steps are made of.
+/// The readings that steps are made from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
-    /// A counter's differences: each step's energy is exact, its shape unknown.
+    /// A counter's differences: the energy of a step is exact, its shape unknown.
     Counted,
     /// Averages: the same, with noise.
     Averaged,
-    /// Instants: steps without length, but for those next to a change.
+    /// Instants: steps without length, except next to a change.
     Instants,
 }
 
-/// Steps in order of time, none over another. Between two steps power runs in a straight line.
+/// Steps in order of time, without overlap. Between two steps power is a straight line.
 #[derive(Clone, Debug)]
 pub(crate) struct Curve {
     pub(crate) steps: Vec<Step>,
     pub(crate) form: Form,
-    /// Stretches whose energy cannot be told.
+    /// Stretches of unknown energy.
     faults: Vec<(Range<f64>, Incomplete)>,
 }
 
@@ -64,7 +64,7 @@ pub(crate) struct Weights {
     pub(crate) seconds: Vec<f64>,
 }
 
-/// Where an instant lies on a curve.
+/// The position of an instant on a curve.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Position {
     /// Within step `index`, at this fraction of its length.
@@ -74,8 +74,8 @@ pub(crate) enum Position {
 }
 
 impl Curve {
-    /// Samples must be in order of time. Values of the wrong kind, and those that are not finite, are no
-    /// readings.
+    /// Samples must be in order of time. Values of the wrong kind, and those that are not finite, are left
+    /// out.
     pub(crate) fn new(kind: ChannelKind, samples: &[Sample]) -> Self {
         match kind {
             ChannelKind::Counter { joules_per_count, wrap } => Self::counted(samples, joules_per_count, wrap),
@@ -114,7 +114,7 @@ impl Curve {
             let Value::Watts(watts) = sample.value else { continue };
             let (begin_s, end_s) = (sample.at_s - window_s, sample.at_s);
             let taken_s = steps.last().map_or(f64::NEG_INFINITY, |last| last.end_s);
-            // A moving average says little new until half its window is new; a little overlap is jitter.
+            // A moving average says little new until half of its window is new; a small overlap is jitter.
             if watts.is_finite() && taken_s - begin_s <= 0.5 * window_s {
                 steps.push(Step::new(begin_s.max(taken_s), end_s, watts, sample.jitter_s));
             }
@@ -122,8 +122,8 @@ impl Curve {
         Self { steps, form, faults: Vec::new() }
     }
 
-    /// Lets power jump at an instant at which load is known to change. In a gap both neighbours hold up to
-    /// it. A step is cut in two: its parts keep its energy and differ as its neighbours do.
+    /// Lets power jump at an instant at which load is known to change. In a gap, both neighbours are extended
+    /// up to it. A step is cut in two: the parts keep its energy and differ as its neighbours do.
     pub(crate) fn change(&mut self, at_s: f64) {
         let Some(index) = self.steps.partition_point(|step| step.begin_s < at_s).checked_sub(1) else {
             return;
@@ -144,11 +144,11 @@ impl Curve {
         }
     }
 
-    /// How the energy from `begin_s` to `end_s` is made of the steps.
+    /// The energy from `begin_s` to `end_s` in terms of the steps.
     ///
     /// # Errors
-    /// [`Incomplete`] if readings do not reach over both ends, if a gap is longer than `bridge_s`, or if a
-    /// counter does not tell.
+    /// [`Incomplete`] if the readings do not cover both ends, if a gap is longer than `bridge_s`, or if a
+    /// counter leaves the energy open.
     pub(crate) fn weights(&self, begin_s: f64, end_s: f64, bridge_s: f64) -> Result<Weights, Incomplete> {
         let touches = |span: &Range<f64>| span.start < end_s && begin_s < span.end;
         if let Some((_, fault)) = self.faults.iter().find(|(span, _)| touches(span)) {
@@ -183,7 +183,7 @@ impl Curve {
         Err(Incomplete::EarlyEnd)
     }
 
-    /// Where an instant lies that [`Curve::weights`] has found to be covered.
+    /// The position of an instant that the readings cover, as [`Curve::weights`] has checked.
     pub(crate) fn position(&self, at_s: f64) -> Position {
         let index = self.steps.partition_point(|step| step.begin_s <= at_s).saturating_sub(1);
         let step = self.steps[index];
@@ -204,8 +204,8 @@ impl Weights {
     }
 }
 
-/// Weights of the powers at both ends of a gap in the integral of the straight line over it, as far as it
-/// lies in the window.
+/// Weights of the powers at both ends of a gap in the integral of the straight line over its part in the
+/// window.
 fn line_weights(gap: Range<f64>, window: Range<f64>, bridge_s: f64) -> Result<[f64; 2], Incomplete> {
     let (from, to) = (gap.start.max(window.start), gap.end.min(window.end));
     if to <= from {

@@ -1,4 +1,5 @@
-//! Decimal numbers as meters write them: exact times, counts of energy, and the step that the last digit shows.
+//! Decimal numbers as meters write them: exact times, counts of energy, and the step that the last digit
+//! shows.
 
 /// Whole numbers below this are exact in an `f64`, and so are their neighbours.
 pub(crate) const EXACT_BELOW: f64 = 9_007_199_254_740_992.0;

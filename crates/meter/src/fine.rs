@@ -1,25 +1,27 @@
-//! A load pattern's offset to a small part of the meter's interval: least squares about the place that the
-//! coarse search found.
+//! The fine search: a load pattern's offset to a small part of the meter's interval, by least squares about
+//! the offset that the coarse search found.
 
 use crate::coarse::between;
 use crate::curve::Step;
 use crate::line::Point;
 use crate::pattern::Shape;
 
-/// The fine search goes over so many intervals to both sides, first by the share, then over what is left in
-/// so many parts.
+/// Reach of the search to either side, in intervals of the log.
 const FINE_REACH: f64 = 1.5;
+/// Step of its first pass, in intervals of the log.
 const FINE: f64 = 1.0 / 16.0;
+/// Number of steps of its second pass, over the plausible part of the first.
 const FINEST_PARTS: u32 = 128;
-/// Logarithm of the likelihood ratio that five standard deviations make.
+/// Logarithm of the likelihood ratio at five standard deviations.
 const LEAST_LIKELY: f64 = -12.5;
 
-/// The search about one place: idle and loaded power and a trend are fitted by least squares at every offset.
+/// The search about one offset: at every offset, idle power, loaded power and a trend are fitted by least
+/// squares.
 pub(crate) struct Fine<'a> {
     steps: &'a [Step],
     shape: &'a Shape,
     interval_s: f64,
-    place_s: f64,
+    about_s: f64,
 }
 
 /// One pattern's offset.
@@ -30,20 +32,20 @@ pub(crate) struct OffsetFit {
 }
 
 impl<'a> Fine<'a> {
-    pub(crate) fn new(steps: &'a [Step], shape: &'a Shape, interval_s: f64, place_s: f64) -> Self {
-        // The same samples at every offset, and none that another load than the pattern could reach.
+    pub(crate) fn new(steps: &'a [Step], shape: &'a Shape, interval_s: f64, about_s: f64) -> Self {
+        // The same samples at every offset, and none that a load other than the pattern's can reach.
         let margin_s = FINE_REACH * interval_s;
-        let steps = between(steps, shape.begin_s + place_s + margin_s, shape.end_s + place_s - margin_s);
-        Self { steps, shape, interval_s, place_s }
+        let steps = between(steps, shape.begin_s + about_s + margin_s, shape.end_s + about_s - margin_s);
+        Self { steps, shape, interval_s, about_s }
     }
 
     /// The offset's mean and standard deviation under its posterior with a flat prior on offset, levels and
-    /// trend and Jeffreys' on the noise: the residuals' sum of squares to the power -(n - 3) / 2. The same
-    /// whether the likelihood is a bell, as for averages, or flat between two samples, as for instants.
+    /// trend and Jeffreys' prior on the noise: the residuals' sum of squares to the power -(n - 3) / 2. It
+    /// serves likelihoods that are a bell, as for averages, or flat between two samples, as for instants.
     pub(crate) fn offset(&self) -> OffsetFit {
         let reach = (FINE_REACH / FINE) as i64;
         let grid: Vec<f64> =
-            (-reach..=reach).map(|at| self.place_s + at as f64 * FINE * self.interval_s).collect();
+            (-reach..=reach).map(|at| self.about_s + at as f64 * FINE * self.interval_s).collect();
         let likely = self.likelihoods(&grid);
         let plausible = |index: &usize| likely[*index] > LEAST_LIKELY;
         let first = (0..grid.len()).find(plausible).unwrap_or(0).saturating_sub(1);
@@ -56,8 +58,8 @@ impl<'a> Fine<'a> {
         let mean = |value: &dyn Fn(f64) -> f64| {
             finest.iter().zip(&weights).map(|(at, weight)| weight * value(*at)).sum::<f64>() / total
         };
-        let offset_s = self.place_s + mean(&|at| at - self.place_s);
-        // The grid itself rounds by a rectangle of one part.
+        let offset_s = self.about_s + mean(&|at| at - self.about_s);
+        // The grid adds a rectangle of one step.
         let variance = mean(&|at| (at - offset_s).powi(2)) + part_s * part_s / 12.0;
         let x = f64::midpoint(self.shape.begin_s, self.shape.end_s);
         OffsetFit {
@@ -66,10 +68,10 @@ impl<'a> Fine<'a> {
         }
     }
 
-    /// Logarithm of each offset's likelihood over the greatest.
+    /// Logarithm of the ratio of each offset's likelihood to the greatest.
     fn likelihoods(&self, offsets_s: &[f64]) -> Vec<f64> {
         let fits: Vec<Fit> = offsets_s.iter().map(|offset_s| self.fit(*offset_s)).collect();
-        // Logs without noise fit perfectly: a residual of rounding stands for zero.
+        // Logs without noise fit perfectly: rounding keeps the residual above zero.
         let residual = |fit: &Fit| fit.residual() + 1e-12 * fit.yy;
         let least = fits.iter().map(residual).fold(f64::INFINITY, f64::min);
         let power = -0.5 * (self.steps.len() as f64 - 3.0).max(1.0);
@@ -106,7 +108,7 @@ struct Sums {
     yy: f64,
 }
 
-/// Load and power, both less their mean and trend: their sums of squares and product.
+/// Sums of squares and products of load and power, both without their mean and trend.
 struct Fit {
     xx: f64,
     xy: f64,

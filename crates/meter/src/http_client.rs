@@ -267,14 +267,12 @@ mod tests {
     #[test]
     fn refusals_that_last_are_fatal_and_others_are_tried_again() {
         for status in [301, 308, 401, 403, 404] {
-            assert!(
-                matches!(refusal(status, "http://plug/x"), MeterError::Fatal(text) if text.contains("http://plug/x"))
-            );
+            let error = refusal(status, "http://plug/x");
+            assert!(matches!(error, MeterError::Fatal(text) if text.contains("http://plug/x")));
         }
         for status in [400, 429, 500, 503] {
-            assert!(
-                matches!(refusal(status, "http://plug/x"), MeterError::Retry(text) if text.contains(&status.to_string()))
-            );
+            let error = refusal(status, "http://plug/x");
+            assert!(matches!(error, MeterError::Retry(text) if text.contains(&status.to_string())));
         }
     }
 }

@@ -18,19 +18,22 @@ fn numbers(json: serde_json::Value, text: &str) -> Result<Vec<f64>, MeterError> 
 
 #[test]
 fn the_presets_know_their_devices() {
-    let shelly1 = r#"{"power": 2.21, "is_valid": true, "timestamp": 1680779310, "counters": [2.115, 2.114, 2.142], "total": 439237}"#;
+    let shelly1 = r#"{"power": 2.21, "is_valid": true, "timestamp": 1680779310,
+        "counters": [2.115, 2.114, 2.142], "total": 439237}"#;
     let json = serde_json::json!({"url": "http://plug", "preset": "shelly-gen1", "outlet": 1});
     assert_eq!(request(json.clone()).unwrap().path, "/meter/1");
     assert_eq!(numbers(json.clone(), shelly1), Ok(vec![2.21, 439_237.0]));
     let invalid = numbers(json, &shelly1.replace("true", "false")).unwrap_err();
     assert!(matches!(invalid, MeterError::Retry(text) if text.contains("not valid")));
 
-    let shelly2 = r#"{"id": 0, "output": true, "apower": 8.9, "aenergy": {"total": 14.093, "by_minute": [1.5, 2, 3], "minute_ts": 1626935779}}"#;
+    let shelly2 = r#"{"id": 0, "output": true, "apower": 8.9,
+        "aenergy": {"total": 14.093, "by_minute": [1.5, 2, 3], "minute_ts": 1626935779}}"#;
     let json = serde_json::json!({"url": "http://plug/", "preset": "shelly-gen2"});
     assert_eq!(request(json.clone()).unwrap().path, "/rpc/Switch.GetStatus?id=0");
     assert_eq!(numbers(json, shelly2), Ok(vec![8.9, 14.093]));
 
-    let tasmota = r#"{"StatusSNS": {"Time": "2022-01-11T21:57:38", "ENERGY": {"Total": 3.705, "Today": 0.026, "Power": 5, "Factor": 1.00}}}"#;
+    let tasmota = r#"{"StatusSNS": {"Time": "2022-01-11T21:57:38",
+        "ENERGY": {"Total": 3.705, "Today": 0.026, "Power": 5, "Factor": 1.00}}}"#;
     let json = serde_json::json!({"url": "http://plug", "preset": "tasmota"});
     assert_eq!(request(json.clone()).unwrap().path, "/cm?cmnd=Status%208");
     assert_eq!(numbers(json, tasmota), Ok(vec![5.0, 3.705]));
@@ -59,7 +62,8 @@ fn channels_carry_unit_step_scope_and_parent() {
 
 #[test]
 fn a_meters_own_time_is_read_to_the_fraction() {
-    let json = serde_json::json!({"url": "http://x", "values": [{"pointer": "/w", "time": "/t", "time_factor": 0.001, "factor": 0.001}]});
+    let value = serde_json::json!({"pointer": "/w", "time": "/t", "time_factor": 0.001, "factor": 0.001});
+    let json = serde_json::json!({"url": "http://x", "values": [value]});
     let read = |text| answers(&request(json.clone()).unwrap(), text, "x").unwrap()[0];
     assert_eq!(read(r#"{"w": 41700, "t": 1700000000250}"#).own_ns, Some(1_700_000_000_250_000_000));
     assert!(read(r#"{"w": 41700, "t": 1700000000250}"#).is_whole_second);
@@ -119,8 +123,13 @@ fn configurations_that_contradict_themselves_are_refused() {
 
 #[test]
 fn a_configuration_is_the_same_after_writing_and_reading() {
-    let json = serde_json::json!({"url": "http://x", "preset": "prometheus", "user": "me", "password_env": "P", "age_s": 2.5,
-        "values": [{"metric": "w", "labels": {"a": "b"}, "kind": "counter", "factor": 3600.0, "scope": "package"}]});
+    let value = serde_json::json!({
+        "metric": "w", "labels": {"a": "b"}, "kind": "counter", "factor": 3600.0, "scope": "package",
+    });
+    let json = serde_json::json!({
+        "url": "http://x", "preset": "prometheus", "user": "me", "password_env": "P", "age_s": 2.5,
+        "values": [value],
+    });
     let first = config(json).unwrap();
     assert_eq!(config(serde_json::to_value(&first).unwrap()).unwrap(), first);
 }
@@ -149,7 +158,8 @@ fn readings_keep_one_connection_until_the_server_closes_it() {
             to_test.send(()).unwrap();
         }
     });
-    let json = serde_json::json!({"url": format!("http://127.0.0.1:{port}/"), "timeout_s": 60.0, "values": [{"pointer": "/power"}]});
+    let url = format!("http://127.0.0.1:{port}/");
+    let json = serde_json::json!({"url": url, "timeout_s": 60.0, "values": [{"pointer": "/power"}]});
     let mut meter = open(&config(json).unwrap()).unwrap();
     let mut readings = Vec::new();
     for number in 2..=6 {

@@ -68,8 +68,8 @@ impl Hwmon {
 
     fn of(entry: &Path) -> Option<Self> {
         let device = fs::canonicalize(entry.join("device")).ok();
-        // Drivers of the class's first interface, among them ACPI's until 2025, put their files into the device's
-        // directory.
+        // Drivers of the class's first interface, among them ACPI's until 2025, put their files into the
+        // device's directory.
         let directories = [entry.to_owned(), entry.join("device")];
         let directory =
             directories.iter().find(|path| names(path).iter().any(|file| sensor_of(file).is_some()))?;
@@ -274,7 +274,8 @@ mod tests {
         assert_eq!((name.as_str(), scope), ("power1", Scope::System));
         assert_eq!(kind, ChannelKind::Average { window_ns: 1_000_000_000 });
         assert!(
-            matches!(got, Some(Accuracy { gain: Distribution::Rectangular(gain), .. }) if (gain - 0.0095).abs() < 1e-12),
+            matches!(got, Some(Accuracy { gain: Distribution::Rectangular(gain), .. })
+                if (gain - 0.0095).abs() < 1e-12),
             "{accuracy:?}"
         );
         assert_eq!(watts(&mut meter), [Value::Watts(187.0)]);
@@ -420,7 +421,9 @@ mod tests {
         #[test]
         fn an_accuracy_comes_back(accurate in 1..=100_000u32) {
             let text = format!("{}.{}%", accurate / 1000, accurate % 1000);
-            let Some(Accuracy { gain: Distribution::Rectangular(gain), .. }) = accuracy(&text) else { panic!() };
+            let Some(Accuracy { gain: Distribution::Rectangular(gain), .. }) = accuracy(&text) else {
+                panic!()
+            };
             prop_assert!((gain - f64::from(100_000 - accurate) * 1e-5).abs() < 1e-12);
         }
     }

@@ -1,4 +1,4 @@
-//! Energy above idle: what a trial takes beyond the idle power around it, which may drift.
+//! Energy above idle: the energy of a trial beyond the idle power around it, which may drift.
 
 use crate::line::{Point, residual_dof, residual_square};
 use crate::meter::{Accuracy, Distribution};
@@ -16,8 +16,8 @@ pub struct IdleStretch {
     pub energy: Energy,
 }
 
-/// IdleStretch power over a study: between two idle stretches a straight line from the one to the other, before the
-/// first and after the last as it is there.
+/// IdleStretch power over a study: between two idle stretches a straight line from the one to the other,
+/// before the first and after the last as it is there.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct IdlePower {
     origin_ns: u64,
@@ -39,13 +39,13 @@ struct IdlePoint {
 pub struct AboveIdle {
     /// When.
     pub window: Window,
-    /// The energy. Its offset is none: one and the same is in the idle power.
+    /// The energy. It has no offset: the idle power has the same one.
     pub energy: Energy,
 }
 
 impl IdlePower {
-    /// Through the idle stretches; `None` without any. Where three or more scatter about the lines between
-    /// their neighbours more than their uncertainties say, these are enlarged by the ratio (Birge 1932).
+    /// Through the idle stretches; `None` without any. If three or more scatter about the lines between their
+    /// neighbours by more than their uncertainties, these are enlarged by the ratio (Birge 1932).
     pub fn fit(stretches: &[IdleStretch]) -> Option<Self> {
         let origin_ns = stretches.first()?.window.middle_ns();
         let stretch = |idle: &IdleStretch| IdlePoint {
@@ -88,9 +88,9 @@ impl IdlePower {
         self.covariance(window, window).sqrt()
     }
 
-    /// The energy of `window` less idle power: no idle stretch lies in a trial, so the power drifts in a
-    /// straight line there, and the middle's counts. The gain's error stays in proportion to the difference;
-    /// the offset's drops out.
+    /// The energy of `window` minus idle power. No idle stretch is inside a trial, so idle power is a
+    /// straight line there, and its value in the middle counts. The error of the gain is in proportion to the
+    /// difference; that of the offset cancels.
     pub fn above(&self, window: Window, energy: &Energy) -> AboveIdle {
         let seconds = energy.seconds;
         let mut random = energy.random.clone();
@@ -113,9 +113,8 @@ impl IdlePower {
     }
 }
 
-/// By how much stretches in the order of time scatter about the lines between their neighbours beyond their
-/// own uncertainties, and with how many degrees of freedom; `None` where they do not. Neighbouring residuals
-/// share stretches, which the degrees take into account as they do for noise.
+/// The ratio by which stretches, in order of time, scatter about the lines between their neighbours beyond
+/// their own uncertainties, and its degrees of freedom; `None` if they do not.
 fn excess(stretches: &[IdlePoint]) -> Option<(f64, f64)> {
     let point = |stretch: &IdlePoint| Point { x: stretch.at_s, y: stretch.watts, standard: stretch.standard };
     let square = |three: &[IdlePoint]| residual_square([&three[0], &three[1], &three[2]].map(point));
@@ -124,11 +123,11 @@ fn excess(stretches: &[IdlePoint]) -> Option<(f64, f64)> {
     (ratio > 1.0 && ratio.is_finite()).then(|| (ratio, residual_dof(squares.len() as f64)))
 }
 
-/// `above` over `below`, both above the same idle power, by Fieller's interval: the gain divides out, and the
-/// idle power's error is in both.
+/// `above` over `below`, both above the same idle power, with Fieller's interval: the gain cancels, and the
+/// error of the idle power is in both.
 ///
 /// # Errors
-/// [`Undefined`] where `below` does not exceed idle by more than its uncertainty.
+/// [`Undefined`] if `below` does not exceed idle by more than its uncertainty.
 pub fn ratio_above_idle(above: &AboveIdle, below: &AboveIdle, idle: &IdlePower) -> Result<Ratio, Undefined> {
     let joules = |of: &AboveIdle| of.energy.seconds * idle.standard_watts(of.window);
     let seconds = above.energy.seconds * below.energy.seconds;
@@ -141,7 +140,7 @@ pub fn ratio_above_idle(above: &AboveIdle, below: &AboveIdle, idle: &IdlePower) 
     ratio_with(&without_idle(above), &without_idle(below), &shared)
 }
 
-/// The energy with the random part that idle power has not given it.
+/// The energy without the random part that comes from idle power.
 fn without_idle(above: &AboveIdle) -> Energy {
     let mut energy = above.energy.clone();
     energy.random.retain(|component| component.source != UncertaintySource::Idle);

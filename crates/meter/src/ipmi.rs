@@ -73,8 +73,8 @@ pub enum IpmiReading {
     /// The power now.
     #[default]
     Instant,
-    /// The mean over the BMC's sampling period. Refused if that is unknown or longer than 30 s: with many BMCs
-    /// it is the time since they started.
+    /// The mean over the BMC's sampling period. Refused if that is unknown or longer than 30 s: with many
+    /// BMCs it is the time since they started.
     Average,
 }
 
@@ -84,8 +84,8 @@ pub enum IpmiReading {
 /// (`IPMI_PASSWORD`), never on its command line.
 ///
 /// # Errors
-/// [`OpenError`] if the configuration contradicts itself, a secret cannot be read, ipmitool is missing, or the
-/// BMC gives no power.
+/// [`OpenError`] if the configuration contradicts itself, a secret cannot be read, ipmitool is missing, or
+/// the BMC gives no power.
 pub fn open_ipmi(config: &IpmiConfig) -> Result<Box<dyn Meter>, OpenError> {
     open_through("ipmitool".into(), config).map(|meter| Box::new(meter) as Box<dyn Meter>)
 }
@@ -245,7 +245,8 @@ fn watts(config: &IpmiConfig, power: &DcmiPower) -> Result<f64, MeterError> {
     }
     let state = if power.activated { "activated" } else { "deactivated" };
     Err(MeterError::Retry(format!(
-        "the BMC at {} reports 0 W, and its power reading is {state}: it does not measure now; use another meter",
+        "the BMC at {} reports 0 W, and its power reading is {state}: it does not measure now; use another \
+         meter",
         bmc(config)
     )))
 }
@@ -259,7 +260,8 @@ const CAUSES: [(&[&str], &str); 7] = [
     (&["Address lookup for"], "is not found by this name: correct `host`"),
     (
         &["Unable to establish"],
-        "opens no session: it is out of reach, has IPMI over LAN off, or refuses user, password or `privilege`",
+        "opens no session: it is out of reach, has IPMI over LAN off, or refuses user, password or \
+         `privilege`",
     ),
     (&["Invalid command", "Invalid data field"], "has no DCMI power reading: use `redfish` or another meter"),
 ];

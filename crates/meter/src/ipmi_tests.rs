@@ -24,7 +24,8 @@ const RECORDED_1_8_19: &str = "
     Minimum during sampling period:                  1 Watts
     Maximum during sampling period:                357 Watts
     Average power reading over sample period:      219 Watts
-    IPMI timestamp:                           10/18/23 18:12:32 UTC    Sampling period:                          00000005 Seconds.
+    IPMI timestamp:                           10/18/23 18:12:32 UTC\
+\x20   Sampling period:                          00000005 Seconds.
     Power reading state is:                   activated
 
 
@@ -74,16 +75,35 @@ fn a_reading_that_lacks_a_figure_is_none() {
 
 proptest! {
     #[test]
-    fn what_is_printed_is_what_is_read(now: u16, low: u16, high: u16, mean: u16, s: u32, on: bool, gap in 0usize..30) {
+    fn what_is_printed_is_what_is_read(
+        now: u16,
+        low: u16,
+        high: u16,
+        mean: u16,
+        s: u32,
+        on: bool,
+        gap in 0usize..30,
+    ) {
         let gap = " ".repeat(gap);
         let state = if on { "activated" } else { "deactivated" };
         let text = format!(
-            "\n{gap}Instantaneous power reading:{gap}{now} Watts\nMinimum during sampling period:{gap}{low} Watts\n\
-             Maximum during sampling period:{gap}{high} Watts\nAverage power reading over sample period:{gap}{mean} Watts\n\
-             IPMI timestamp: x{gap}Sampling period:{gap}{s:08} Seconds.\nPower reading state is:{gap}{state}\n"
+            "\n{gap}Instantaneous power reading:{gap}{now} Watts\n\
+             Minimum during sampling period:{gap}{low} Watts\n\
+             Maximum during sampling period:{gap}{high} Watts\n\
+             Average power reading over sample period:{gap}{mean} Watts\n\
+             IPMI timestamp: x{gap}Sampling period:{gap}{s:08} Seconds.\n\
+             Power reading state is:{gap}{state}\n"
         );
-        let [instant_watts, minimum_watts, maximum_watts, average_watts] = [now, low, high, mean].map(u32::from);
-        let expected = DcmiPower { instant_watts, minimum_watts, maximum_watts, average_watts, sampling_s: s, activated: on };
+        let [instant_watts, minimum_watts, maximum_watts, average_watts] =
+            [now, low, high, mean].map(u32::from);
+        let expected = DcmiPower {
+            instant_watts,
+            minimum_watts,
+            maximum_watts,
+            average_watts,
+            sampling_s: s,
+            activated: on,
+        };
         prop_assert_eq!(parse_dcmi(&text), Ok(expected));
     }
 
@@ -188,7 +208,8 @@ fn nought_watts_are_no_reading_and_a_state_alone_does_not_refuse_one() {
     fake.now_prints(&RECORDED_OPENBMC.replace("235", "0"));
     let error = meter.read(&mut Vec::new()).unwrap_err();
     assert!(
-        matches!(&error, MeterError::Retry(text) if text.contains("reports 0 W") && text.contains("deactivated")),
+        matches!(&error, MeterError::Retry(text)
+            if text.contains("reports 0 W") && text.contains("deactivated")),
         "{error}"
     );
     assert!(fake.refusal(&local()).contains("reports 0 W"));

@@ -59,7 +59,9 @@ mod tests {
     #[test]
     fn pointers_find_numbers_as_the_rfc_says() {
         // The document of RFC 6901, section 5, with numbers in all places.
-        let document = json!({"foo": [10, 11.5], "": 0, "a/b": 1, "c%d": 2, "m~n": 8, "q": "3.25 ", "n": null, "t": true});
+        let document = json!({
+            "foo": [10, 11.5], "": 0, "a/b": 1, "c%d": 2, "m~n": 8, "q": "3.25 ", "n": null, "t": true,
+        });
         let read = |pointer| json_value(&document, pointer);
         assert_eq!(read("/foo/0"), Ok(10.0));
         assert_eq!(read("/foo/1"), Ok(11.5));

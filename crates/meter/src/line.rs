@@ -12,7 +12,7 @@ pub(crate) struct Point {
     pub(crate) standard: f64,
 }
 
-/// y over x; value and slope are uncorrelated at the points' centre.
+/// y over x; value and slope are uncorrelated at the centre of the points.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Line {
     centre: f64,
@@ -26,7 +26,7 @@ pub(crate) struct Line {
 }
 
 impl Line {
-    /// A level line through one point, whose true slope is zero within `slope_standard`.
+    /// A level line through one point; the standard uncertainty of its slope is `slope_standard`.
     pub(crate) fn level(point: Point, slope_standard: f64) -> Self {
         Self {
             centre: point.x,
@@ -38,9 +38,9 @@ impl Line {
         }
     }
 
-    /// Weighted least squares. Where three or more points scatter more than their uncertainties say, these
-    /// are enlarged by the ratio (Birge 1932). One point gives a level line, of which `slope_standard` is
-    /// then the slope's uncertainty. `None` without points.
+    /// Weighted least squares. If three or more points scatter by more than their uncertainties, these are
+    /// enlarged by the ratio (Birge 1932). One point gives a level line with `slope_standard` as the
+    /// uncertainty of its slope. `None` without points.
     pub(crate) fn fit(points: &[Point], slope_standard: f64) -> Option<Self> {
         let scale = points.iter().fold(0.0, |greatest: f64, point| greatest.max(point.y.abs()));
         // A point without uncertainty would have infinite weight.
@@ -84,7 +84,7 @@ impl Line {
         self.value + self.slope * (x - self.centre)
     }
 
-    /// Covariance of the line's values at two places; the variance where they are one.
+    /// Covariance of the line's values at two x; the variance if they are equal.
     pub(crate) fn covariance(&self, x: f64, other: f64) -> f64 {
         self.variance_of_value + (x - self.centre) * (other - self.centre) * self.variance_of_slope
     }

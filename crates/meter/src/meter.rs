@@ -1,30 +1,30 @@
-//! What a meter is: channels, readings, their accuracy, and how reading fails.
+//! The words of this crate: meter, channel, reading, accuracy, and the errors of opening and reading.
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// A source of energy or power. Driven by one thread, which calls `read` at the meter's interval.
+/// A source of energy or power. One thread drives it, and calls `read` at the meter's interval.
 pub trait Meter: Send {
     /// The channels, in the order that [`Reading::channel`] counts. They do not change while the meter lives.
     fn channels(&self) -> &[Channel];
 
-    /// Appends at most one reading a channel. A channel that has nothing new may be left out.
+    /// Appends at most one reading per channel. A channel without a new value may be left out.
     ///
     /// # Errors
-    /// [`MeterError`] says whether to give up, to try again, or that the meter has ended as it should.
+    /// [`MeterError`] says whether to give up, to try again, or that the meter has ended properly.
     fn read(&mut self, out: &mut Vec<Reading>) -> Result<(), MeterError>;
 }
 
 /// Why a reading failed, and what the caller should do. The text names the thing, the cause and the remedy.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum MeterError {
-    /// The meter will not come back: mark it, and go on without.
+    /// The meter will not come back: record that, and continue without it.
     #[error("{0}")]
     Fatal(String),
-    /// This reading failed, the next may not: a time limit, a busy BMC.
+    /// This reading failed, and the next may succeed: a time limit, a busy BMC.
     #[error("{0}")]
     Retry(String),
-    /// No more readings will come, and that is right: a program that printed its last line.
+    /// No more readings will come, as expected: a program that printed its last line.
     #[error("the meter has ended")]
     Ended,
 }
@@ -51,12 +51,12 @@ pub struct Channel {
     pub scope: Scope,
     /// What a reading's value means.
     pub kind: ChannelKind,
-    /// The least step of a value: J for a counter, W for a gauge. 0 where it is finer than matters.
+    /// The smallest step of a value: J for a counter, W for a gauge. 0 if it is too fine to matter.
     pub resolution: f64,
-    /// What the maker or a calibration declares; absent where nobody declares anything (RAPL). Nothing is
-    /// assumed then.
+    /// What the maker or a calibration declares; absent if nobody declares anything (RAPL), and then nothing
+    /// is assumed.
     pub accuracy: Option<Accuracy>,
-    /// The channel that already contains this one (a core domain's package): the two are never added up.
+    /// The channel that contains this one (a core domain's package): the two are never added up.
     pub parent: Option<String>,
 }
 
@@ -68,7 +68,7 @@ pub enum ChannelKind {
     Counter {
         /// Joules of one count.
         joules_per_count: f64,
-        /// How the counter starts again at 0; absent for one that never does.
+        /// How the counter wraps around; absent for one that never does.
         wrap: Option<Wrap>,
     },
     /// The power at the reading's instant, [`Value::Watts`].
@@ -80,23 +80,23 @@ pub enum ChannelKind {
     },
 }
 
-/// How a counter wraps around, and what keeps one wrap-around from being taken for another.
+/// How a counter wraps around, and how to distinguish one wrap-around from several.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Wrap {
     /// Values run from 0 to `range` - 1. For powercap's `max_energy_range_uj`, the greatest value, this is
     /// one more.
     pub range: u64,
-    /// Power that the channel cannot exceed. Two reads that are so far apart that this power
-    /// could have wrapped the counter once more do not tell the energy between them.
+    /// Power that the channel cannot exceed. If it could have wrapped the counter once more between two
+    /// reads, the energy between them is unknown.
     pub max_watts: f64,
 }
 
-/// What is declared of a channel's errors that all its readings share.
+/// The declared errors that all readings of a channel share.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Accuracy {
     /// Error in proportion to the reading: 0.005 is 0.5 %.
     pub gain: Distribution,
-    /// Error that is the same at every reading, in W.
+    /// Error that is the same in every reading, in W.
     pub offset: Distribution,
 }
 
@@ -136,7 +136,7 @@ pub struct Reading {
     pub end_ns: u64,
     /// Wall time at the end, ns since 1970; 0 in a log that was read afterwards.
     pub wall_ns: i64,
-    /// The meter's own time of the value, ns since 1970 or any other start; absent where the meter has none.
+    /// The meter's own time of the value, ns since 1970 or any other start; absent if the meter has no clock.
     pub own_ns: Option<i64>,
 }
 

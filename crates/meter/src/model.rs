@@ -1,6 +1,6 @@
-//! An estimate of the whole machine's power from what the operating system counts, only with coefficients
-//! that were fitted to a real meter on this CPU model, or that cite their source. What comes out is an
-//! estimate, and its type says so.
+//! An estimate of the whole machine's power from what the operating system counts. It takes coefficients that
+//! were fitted to a real meter on this CPU model, or that cite their source. The result's type says that it
+//! is an estimate.
 
 mod fit;
 
@@ -12,8 +12,9 @@ use std::fmt;
 use std::str::FromStr;
 use thiserror::Error;
 
-/// What the operating system counts, as a mean over a time.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+/// A quantity that the operating system counts, as a mean rate.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub enum Feature {
     // In the order of their names, which is that of a file's covariance.
     /// Bytes that the devices moved per s.
@@ -47,17 +48,24 @@ impl Feature {
     }
 }
 
+/// Features with a fixed name.
+const NAMED: [(&str, Feature); 7] = [
+    ("bytes", Feature::Bytes),
+    ("ios", Feature::Ios),
+    ("irq", Feature::Irq),
+    ("softirq", Feature::Softirq),
+    ("system", Feature::System),
+    ("user", Feature::User),
+    ("wakeups", Feature::Wakeups),
+];
+
 impl fmt::Display for Feature {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::User => f.write_str("user"),
-            Self::System => f.write_str("system"),
-            Self::Irq => f.write_str("irq"),
-            Self::Softirq => f.write_str("softirq"),
             Self::CState(name) => write!(f, "c_state:{name}"),
-            Self::Wakeups => f.write_str("wakeups"),
-            Self::Ios => f.write_str("ios"),
-            Self::Bytes => f.write_str("bytes"),
+            named => {
+                f.write_str(NAMED.iter().find(|(_, feature)| feature == named).map_or("", |(name, _)| name))
+            }
         }
     }
 }
@@ -65,19 +73,23 @@ impl fmt::Display for Feature {
 impl FromStr for Feature {
     type Err = ModelError;
     fn from_str(text: &str) -> Result<Self, ModelError> {
-        Ok(match text {
-            "user" => Self::User,
-            "system" => Self::System,
-            "irq" => Self::Irq,
-            "softirq" => Self::Softirq,
-            "wakeups" => Self::Wakeups,
-            "ios" => Self::Ios,
-            "bytes" => Self::Bytes,
-            _ => match text.strip_prefix("c_state:").filter(|name| !name.is_empty()) {
-                Some(name) => Self::CState(name.to_owned()),
-                None => return Err(ModelError::UnknownFeature(text.to_owned())),
-            },
-        })
+        let named = NAMED.into_iter().find(|(name, _)| *name == text).map(|(_, feature)| feature);
+        let c_state = || text.strip_prefix("c_state:").filter(|name| !name.is_empty()).map(str::to_owned);
+        let feature = named.or_else(|| c_state().map(Self::CState));
+        feature.ok_or_else(|| ModelError::UnknownFeature(text.to_owned()))
+    }
+}
+
+impl TryFrom<String> for Feature {
+    type Error = ModelError;
+    fn try_from(text: String) -> Result<Self, ModelError> {
+        text.parse()
+    }
+}
+
+impl From<Feature> for String {
+    fn from(feature: Feature) -> Self {
+        feature.to_string()
     }
 }
 
@@ -98,12 +110,13 @@ pub struct Coefficient {
     pub value: f64,
     /// [`Feature::unit`], for the reader.
     pub unit: String,
-    /// Standard uncertainty of the value; absent in a file whose source gives none.
+    /// Standard uncertainty of the value; absent if the source gives none.
     pub standard: Option<f64>,
 }
 
 /// A model of one CPU model: a coefficient file.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Coefficients {
     cpu_model: String,
     source: String,
@@ -111,23 +124,9 @@ pub struct Coefficients {
     residual_standard_watts: f64,
     observations: Option<usize>,
     r_squared: Option<f64>,
+    /// Covariance of the constant and the coefficients, in order; absent if the source gives none.
+    covariance: Option<Vec<Vec<f64>>>,
     coefficients: BTreeMap<Feature, Coefficient>,
-    /// Covariance of the constant and the coefficients, in order; absent where the source gives none.
-    covariance: Option<Vec<Vec<f64>>>,
-}
-
-/// A coefficient file as it is written.
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct File {
-    cpu_model: String,
-    source: String,
-    constant_watts: f64,
-    residual_standard_watts: f64,
-    observations: Option<usize>,
-    r_squared: Option<f64>,
-    covariance: Option<Vec<Vec<f64>>>,
-    coefficients: BTreeMap<String, Coefficient>,
 }
 
 /// Power that a model estimates: never a measurement, and never part of a comparison. Its text begins with
@@ -136,7 +135,7 @@ struct File {
 pub struct EstimatedPower {
     /// W.
     pub watts: f64,
-    /// Standard uncertainty in W: of the residuals the model left, and of its coefficients where they are
+    /// Standard uncertainty in W, from the residuals of the fit and the uncertainties of the coefficients, if
     /// known.
     pub standard: f64,
 }
@@ -150,18 +149,18 @@ impl fmt::Display for EstimatedPower {
 /// Why a model gives no watts. The text names the cause and the remedy.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum ModelError {
-    /// The text is no coefficient file.
+    /// The text is not a coefficient file.
     #[error("the coefficient file cannot be read: {0}; make one with `iopj meter fit`")]
     File(String),
-    /// A coefficient of nothing that is counted.
+    /// A coefficient of something that is not counted.
     #[error(
-        "`{0}` is nothing that is counted: use user, system, irq, softirq, c_state:NAME, wakeups, ios or \
+        "`{0}` is not counted: use user, system, irq, softirq, c_state:NAME, wakeups, ios or \
          bytes"
     )]
     UnknownFeature(String),
     /// Coefficients of another machine.
     #[error(
-        "the coefficients are of `{wanted}` and this machine has `{found}`: make a coefficient file here, \
+        "the coefficients are for `{wanted}`, and this machine has `{found}`: make a coefficient file here, \
          with a real meter and `iopj meter fit`"
     )]
     OtherCpu {
@@ -173,8 +172,8 @@ pub enum ModelError {
     /// The machine does not count something that the model needs.
     #[error("the model needs `{0}`, which was not counted here: fit one without it")]
     Missing(Feature),
-    /// A figure is not finite.
-    #[error("`{0}` is not a finite number: correct the figure")]
+    /// A number is not finite.
+    #[error("`{0}` is not a finite number: correct it")]
     NotFinite(String),
 }
 
@@ -182,29 +181,11 @@ impl Coefficients {
     /// Reads a coefficient file (TOML).
     ///
     /// # Errors
-    /// [`ModelError::File`] where a field is absent, empty, of the wrong unit, or unknown; the others where a
-    /// figure cannot be used.
+    /// [`ModelError::File`] if a key is missing, empty, unknown or has the wrong unit; the others if a number
+    /// cannot be used.
     pub fn parse(text: &str) -> Result<Self, ModelError> {
-        let file: File =
+        let model: Self =
             toml::from_str(text).map_err(|error| ModelError::File(error.message().to_owned()))?;
-        let mut coefficients = BTreeMap::new();
-        for (name, coefficient) in file.coefficients {
-            let feature: Feature = name.parse()?;
-            if coefficient.unit != feature.unit() {
-                return Err(ModelError::File(format!("the unit of `{name}` is not `{}`", feature.unit())));
-            }
-            coefficients.insert(feature, coefficient);
-        }
-        let model = Self {
-            cpu_model: file.cpu_model,
-            source: file.source,
-            constant_watts: file.constant_watts,
-            residual_standard_watts: file.residual_standard_watts,
-            observations: file.observations,
-            r_squared: file.r_squared,
-            coefficients,
-            covariance: file.covariance,
-        };
         model.check().map(|()| model)
     }
 
@@ -214,20 +195,22 @@ impl Coefficients {
         };
         text("cpu_model", &self.cpu_model)?;
         text("source", &self.source)?;
-        let figures = [
-            ("constant_watts", self.constant_watts),
-            ("residual_standard_watts", self.residual_standard_watts),
+        for (feature, coefficient) in &self.coefficients {
+            if coefficient.unit != feature.unit() {
+                return Err(ModelError::File(format!("the unit of `{feature}` is not `{}`", feature.unit())));
+            }
+        }
+        let constants = [
+            ("constant_watts".to_owned(), self.constant_watts),
+            ("residual_standard_watts".to_owned(), self.residual_standard_watts),
         ];
         let own =
             self.coefficients.iter().map(|(feature, coefficient)| (feature.to_string(), coefficient.value));
         let of_covariance =
             self.covariance.iter().flatten().flatten().map(|value| ("covariance".to_owned(), *value));
-        for (name, value) in
-            figures.map(|(name, value)| (name.to_owned(), value)).into_iter().chain(own).chain(of_covariance)
-        {
-            if !value.is_finite() {
-                return Err(ModelError::NotFinite(name));
-            }
+        let mut numbers = constants.into_iter().chain(own).chain(of_covariance);
+        if let Some((name, _)) = numbers.find(|(_, value)| !value.is_finite()) {
+            return Err(ModelError::NotFinite(name));
         }
         if self.residual_standard_watts < 0.0 {
             return Err(ModelError::File("`residual_standard_watts` is below zero".to_owned()));
@@ -246,24 +229,12 @@ impl Coefficients {
     /// The coefficient file that [`Coefficients::parse`] reads.
     ///
     /// # Errors
-    /// [`ModelError::File`] where TOML cannot hold a figure.
+    /// [`ModelError::File`] if TOML cannot hold a number.
     pub fn to_toml(&self) -> Result<String, ModelError> {
-        let coefficients =
-            self.coefficients.iter().map(|(feature, coefficient)| (feature.to_string(), coefficient.clone()));
-        let file = File {
-            cpu_model: self.cpu_model.clone(),
-            source: self.source.clone(),
-            constant_watts: self.constant_watts,
-            residual_standard_watts: self.residual_standard_watts,
-            observations: self.observations,
-            r_squared: self.r_squared,
-            covariance: self.covariance.clone(),
-            coefficients: coefficients.collect(),
-        };
-        toml::to_string(&file).map_err(|error| ModelError::File(error.to_string()))
+        toml::to_string(self).map_err(|error| ModelError::File(error.to_string()))
     }
 
-    /// The CPU model that it is of.
+    /// The CPU model that it is for.
     pub fn cpu_model(&self) -> &str {
         &self.cpu_model
     }
@@ -278,12 +249,12 @@ impl Coefficients {
         self.constant_watts
     }
 
-    /// Standard deviation in W of what the model left unexplained.
+    /// Standard deviation in W of the residuals.
     pub fn residual_standard_watts(&self) -> f64 {
         self.residual_standard_watts
     }
 
-    /// Share of the power's variance that the model explained; absent in a file whose source gives none.
+    /// Share of the power's variance that the model explains; absent if the source gives none.
     pub fn r_squared(&self) -> Option<f64> {
         self.r_squared
     }
@@ -294,11 +265,11 @@ impl Coefficients {
     }
 }
 
-/// The machine's power as the model has it. The standard uncertainty is that of a single prediction:
-/// residuals and coefficients.
+/// The machine's power by the model. The standard uncertainty is that of a single prediction: from residuals
+/// and coefficients.
 ///
 /// # Errors
-/// [`ModelError::OtherCpu`], [`ModelError::Missing`] or [`ModelError::NotFinite`]: then there are no watts.
+/// [`ModelError::OtherCpu`], [`ModelError::Missing`] or [`ModelError::NotFinite`].
 pub fn estimate(model: &Coefficients, features: &Features) -> Result<EstimatedPower, ModelError> {
     if model.cpu_model.trim() != features.cpu_model.trim() {
         return Err(ModelError::OtherCpu {
@@ -318,7 +289,7 @@ pub fn estimate(model: &Coefficients, features: &Features) -> Result<EstimatedPo
             let rows = matrix.iter().zip(&point);
             rows.map(|(row, a)| a * row.iter().zip(&point).map(|(value, b)| value * b).sum::<f64>()).sum()
         }
-        // Without covariances each coefficient errs on its own.
+        // Without covariances the coefficients count as independent.
         None => {
             let terms = model.coefficients.values().zip(&point[1..]);
             terms

@@ -1,4 +1,4 @@
-//! Coefficients held against NumPy 2.4.6, and everything that gives no watts.
+//! Coefficients compared with NumPy 2.4.6, and everything that gives no watts.
 
 use super::*;
 use proptest::prelude::*;
@@ -184,17 +184,30 @@ fn features_have_one_text_form() {
 
 proptest! {
     #[test]
-    fn an_exact_law_is_found_again(constant in -100.0f64..100.0, a in -50.0f64..50.0, b in -1e-6f64..1e-6, seed in 0usize..1000) {
+    fn an_exact_law_is_found_again(
+        constant in -100.0f64..100.0,
+        a in -50.0f64..50.0,
+        b in -1e-6f64..1e-6,
+        seed in 0usize..1000,
+    ) {
         let one = |index: usize| {
             let user = (((index + seed) * 37) % 23) as f64 / 7.0;
             let bytes = (((index + seed) * 53) % 29) as f64 * 1e8;
             let values = [(Feature::User, user), (Feature::Bytes, bytes)];
-            Observation { watts: constant + a * user + b * bytes, features: Features { cpu_model: CPU.into(), values: values.into() } }
+            Observation {
+                watts: constant + a * user + b * bytes,
+                features: Features { cpu_model: CPU.into(), values: values.into() },
+            }
         };
         let all: Vec<Observation> = (0..40).map(one).collect();
         let model = fit(&all, CPU, "law").unwrap();
-        prop_assert!((model.constant_watts() - constant).abs() < 1e-9 * (1.0 + constant.abs() + a.abs() + b.abs() * 3e9));
-        prop_assert!(model.residual_standard_watts() < 1e-9 * (1.0 + constant.abs() + a.abs() + b.abs() * 3e9));
+        prop_assert!(
+            (model.constant_watts() - constant).abs()
+                < 1e-9 * (1.0 + constant.abs() + a.abs() + b.abs() * 3e9)
+        );
+        prop_assert!(
+            model.residual_standard_watts() < 1e-9 * (1.0 + constant.abs() + a.abs() + b.abs() * 3e9)
+        );
         for one in &all {
             let power = estimate(&model, &one.features).unwrap();
             prop_assert!((power.watts - one.watts).abs() < 1e-6);

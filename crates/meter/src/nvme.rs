@@ -66,8 +66,8 @@ impl Nvme {
     /// controller's number may change.
     ///
     /// # Errors
-    /// [`MeterError::Fatal`] with the cause and the remedy if the drive reports no power, only estimates it, or
-    /// cannot be asked.
+    /// [`MeterError::Fatal`] with the cause and the remedy if the drive reports no power, only estimates it,
+    /// or cannot be asked.
     pub fn open(root: &Path, controller: &str) -> Result<Self, MeterError> {
         let path = root.join("dev").join(controller);
         let device = File::open(&path).map_err(|error| {
@@ -219,8 +219,8 @@ const _: () = assert!(NVME_IOCTL_ADMIN_CMD == 0xC048_4E41);
 struct CharacterDevice(File);
 
 impl AdminCommand {
-    /// Get Log Page (02h), of the whole controller. The time limit is the kernel's own (`admin_timeout`): after
-    /// it the kernel resets the controller, and no reading is worth that.
+    /// Get Log Page (02h), of the whole controller. The time limit is the kernel's own (`admin_timeout`):
+    /// after it the kernel resets the controller, and no reading is worth that.
     fn get_log_page(id: u8, page: &mut [u8]) -> AdminCommand {
         let dwords_less_one = page.len() as u32 / 4 - 1;
         AdminCommand {

@@ -1,21 +1,20 @@
-//! The load pattern that a study plays so that a meter's clock can be found: when load goes on and off.
+//! The load pattern that a study plays to find a meter's clock: when load goes on and off.
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// Whole intervals of the on and off stretches in turn; each is longer by [`FRACTION`]. Chosen among random
-/// sequences so that the pattern, moved by two intervals or more, correlates with itself below 0.25.
+/// Whole intervals of the on and off stretches in turn; each is longer by [`FRACTION`]. Chosen from random
+/// sequences: shifted by two intervals or more, the pattern's correlation with itself is below 0.25.
 const WHOLE: [u32; 23] = [2, 1, 2, 1, 3, 2, 1, 1, 1, 3, 1, 1, 1, 2, 3, 3, 3, 1, 1, 1, 1, 1, 3];
 /// The golden ratio's fraction: its multiples spread the edges' phases against the meter's interval more
 /// evenly than any other's (Weyl's sequence), and no rate of drift brings them together.
 const FRACTION: f64 = 0.618_033_988_749_894_9;
 /// Idle intervals before the first edge and after the last.
 const REST: f64 = 3.0;
-/// Loads and power supplies take some ms to change their power: shorter intervals would only blur the
-/// pattern.
+/// Loads and power supplies take some ms to change their power: shorter intervals would blur the pattern.
 const SHORTEST_INTERVAL_S: f64 = 0.1;
 
-/// Load over time: idle from the begin, on and off in turn at the edges, idle to the end. Host time in ns.
+/// Load over time: idle at first, on and off in turn at the edges, idle to the end. Host time in ns.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pattern {
     begin_ns: i64,
@@ -23,10 +22,10 @@ pub struct Pattern {
     end_ns: i64,
 }
 
-/// Times that make no pattern.
+/// Times that are not a pattern.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 #[error(
-    "a load pattern needs an even number of edges, at least two, in order of time between its begin and its \
+    "a load pattern needs an even number of edges, at least two, in order of time between its start and its \
      end"
 )]
 pub struct BadPattern;
@@ -49,7 +48,7 @@ impl Pattern {
     /// The pattern as it was played: the times at which load truly went on, off, on, and so on.
     ///
     /// # Errors
-    /// [`BadPattern`] for times out of order, or a pattern that does not end idle.
+    /// [`BadPattern`] if times are out of order, or the pattern does not end idle.
     pub fn played(begin_ns: u64, edges_ns: &[u64], end_ns: u64) -> Result<Self, BadPattern> {
         let all: Option<Vec<i64>> = [&[begin_ns], edges_ns, &[end_ns]]
             .concat()
@@ -64,7 +63,7 @@ impl Pattern {
         Ok(Self { begin_ns: all[0], edges_ns: all[1..all.len() - 1].to_vec(), end_ns: all[all.len() - 1] })
     }
 
-    /// Begin of the idle stretch before the first edge.
+    /// Start of the idle stretch before the first edge.
     pub fn begin_ns(&self) -> i64 {
         self.begin_ns
     }
@@ -95,7 +94,7 @@ impl Pattern {
     }
 }
 
-/// A pattern made ready for asking how much load a stretch of time holds.
+/// A pattern prepared for the question how long load is on in a stretch of time.
 #[derive(Clone, Debug)]
 pub(crate) struct Shape {
     pub(crate) begin_s: f64,
@@ -106,7 +105,7 @@ pub(crate) struct Shape {
 }
 
 impl Shape {
-    /// Share of the stretch that load is on; at an instant 0 or 1.
+    /// Share of the stretch for which load is on; at an instant 0 or 1.
     pub(crate) fn share(&self, from_s: f64, to_s: f64) -> f64 {
         if to_s > from_s {
             (self.loaded(to_s).0 - self.loaded(from_s).0) / (to_s - from_s)

@@ -11,7 +11,7 @@ use thiserror::Error;
 pub struct MetricSample<'a> {
     /// The metric's name.
     pub name: &'a str,
-    /// Labels with their values, as they stand.
+    /// Labels with their values, in their order.
     pub labels: Vec<(&'a str, Cow<'a, str>)>,
     /// The value; also not a number, or infinite.
     pub value: f64,
@@ -19,7 +19,7 @@ pub struct MetricSample<'a> {
     pub timestamp_ms: Option<i64>,
 }
 
-/// A line that is not of the format.
+/// A line that is not in the format.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error("line {line} is not Prometheus' text format: {cause}")]
 pub struct PrometheusError {
@@ -29,11 +29,11 @@ pub struct PrometheusError {
     pub cause: &'static str,
 }
 
-/// Why no sample, or more than one, is meant.
+/// Why a metric has no single value.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum MetricError {
     /// None.
-    #[error("has no metric `{0}` with these labels: see what it answers")]
+    #[error("has no metric `{0}` with these labels: compare them with its answer")]
     Nothing(String),
     /// More than one.
     #[error("has {count} metrics `{name}` with these labels: give more labels until one is left")]
@@ -48,10 +48,10 @@ pub enum MetricError {
     NoNumber(String),
 }
 
-/// All samples of a text, in order. Comments, `HELP` and `TYPE` are passed over.
+/// All samples of a text, in order. Comments, `HELP` and `TYPE` are skipped.
 ///
 /// # Errors
-/// [`PrometheusError`] names the first line that is not of the format.
+/// [`PrometheusError`] names the first line that is not in the format.
 pub fn parse_prometheus(text: &str) -> Result<Vec<MetricSample<'_>>, PrometheusError> {
     let lines = text.split('\n').zip(1..).map(|(line, number)| (line.trim_matches(is_blank), number));
     let samples = lines.filter(|(line, _)| !line.is_empty() && !line.starts_with('#'));
@@ -97,15 +97,17 @@ fn sample(line: &str) -> Result<MetricSample<'_>, &'static str> {
     };
     let mut words = rest.split(is_blank).filter(|word| !word.is_empty());
     let value = words.next().and_then(|word| word.parse().ok()).ok_or("it has no value")?;
-    let timestamp_ms =
-        words.next().map(|word| word.parse().map_err(|_| "its time stamp is no number of ms")).transpose()?;
+    let timestamp_ms = words
+        .next()
+        .map(|word| word.parse().map_err(|_| "its time stamp is not a number of ms"))
+        .transpose()?;
     match words.next() {
         None => Ok(MetricSample { name, labels, value, timestamp_ms }),
         Some(_) => Err("more follows its time stamp"),
     }
 }
 
-/// A name at the begin of `text`, and the rest. Colons are for metrics only.
+/// A name at the start of `text`, and the rest. Only metrics may have colons.
 fn name(text: &str, colons: bool) -> Option<(&str, &str)> {
     let inside = |character: char| {
         character.is_ascii_alphanumeric() || character == '_' || (colons && character == ':')
@@ -115,7 +117,7 @@ fn name(text: &str, colons: bool) -> Option<(&str, &str)> {
     (end > 0 && !first.is_ascii_digit()).then(|| text.split_at(end))
 }
 
-/// Labels behind a line's opening brace.
+/// Labels after a line's opening brace.
 type Labels<'a> = Vec<(&'a str, Cow<'a, str>)>;
 
 fn labels(mut text: &str) -> Result<(Labels<'_>, &str), &'static str> {
@@ -154,7 +156,7 @@ fn quoted(text: &str) -> Result<(Cow<'_, str>, &str), &'static str> {
             '\\' => match characters.next() {
                 Some((_, 'n')) => value.push('\n'),
                 Some((_, escaped @ ('\\' | '"'))) => value.push(escaped),
-                // As Prometheus does: a backslash before anything else stands for itself.
+                // As in Prometheus, a backslash before any other character is a backslash.
                 Some((_, other)) => value.extend(['\\', other]),
                 None => break,
             },

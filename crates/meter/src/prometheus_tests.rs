@@ -79,13 +79,18 @@ proptest! {
         value in prop::num::f64::NORMAL | prop::num::f64::ZERO,
         timestamp_ms in prop::option::of(any::<i64>()),
     ) {
-        let written: Vec<String> = labels.iter().map(|(label, value)| format!("{label}=\"{}\"", escaped(value))).collect();
+        let written: Vec<String> =
+            labels.iter().map(|(label, value)| format!("{label}=\"{}\"", escaped(value))).collect();
         let time = timestamp_ms.map_or(String::new(), |ms| format!(" {ms}"));
         let text = format!("# x\n{name}{{{}}} {value:e}{time}\n", written.join(","));
         let samples = parse_prometheus(&text).unwrap();
         prop_assert_eq!(samples.len(), 1);
-        prop_assert_eq!((samples[0].name, samples[0].value, samples[0].timestamp_ms), (name.as_str(), value, timestamp_ms));
-        let read: Vec<(String, String)> = samples[0].labels.iter().map(|(label, value)| ((*label).to_owned(), value.to_string())).collect();
+        prop_assert_eq!(
+            (samples[0].name, samples[0].value, samples[0].timestamp_ms),
+            (name.as_str(), value, timestamp_ms)
+        );
+        let read: Vec<(String, String)> =
+            samples[0].labels.iter().map(|(label, value)| ((*label).to_owned(), value.to_string())).collect();
         prop_assert_eq!(read, labels);
     }
 

@@ -127,7 +127,8 @@ impl Meter for Rapl {
         &self.channels
     }
 
-    /// A domain that vanishes has no more readings; the others continue. The error comes when the last is gone.
+    /// A domain that vanishes has no more readings; the others continue. The error comes when the last is
+    /// gone.
     fn read(&mut self, out: &mut Vec<Reading>) -> Result<(), MeterError> {
         for (channel, domain) in self.domains.iter_mut().enumerate().filter(|(_, domain)| !domain.ended) {
             match domain.read(channel) {

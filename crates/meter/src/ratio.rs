@@ -1,4 +1,4 @@
-//! Ratios of figures that both have an uncertainty: Fieller's interval, and I/Os or bytes per joule.
+//! Ratios of two uncertain numbers: Fieller's interval, and I/Os or bytes per joule.
 
 use crate::meter::Distribution;
 use crate::uncertainty::{Component, Energy, Interval, UncertaintySource, effective_dof, factor, standard};
@@ -8,12 +8,11 @@ use thiserror::Error;
 /// Why a ratio has no value.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Undefined {
-    /// The divisor cannot be told from zero, or lies below it: for a figure above idle, idle power is not
-    /// exceeded.
-    #[error("undefined: the energy divided by does not exceed zero by more than its uncertainty")]
+    /// The divisor does not differ from zero, or is below it: above idle, idle power is not exceeded.
+    #[error("undefined: the divisor, an energy, does not exceed zero by more than its uncertainty")]
     NotAboveZero,
     /// A value is not a finite number.
-    #[error("undefined: a figure is not a finite number")]
+    #[error("undefined: a value is not a finite number")]
     NotFinite,
 }
 
@@ -39,7 +38,7 @@ pub struct Estimate {
 /// are the degrees of freedom of the uncertainties at the ratio; `None` for infinitely many.
 ///
 /// # Errors
-/// [`Undefined`] where `below` is not above zero by more than its own uncertainty: no bounded interval exists
+/// [`Undefined`] if `below` does not exceed zero by more than its uncertainty: there is no bounded interval
 /// then.
 pub fn fieller(
     above: Estimate,
@@ -63,12 +62,12 @@ pub fn fieller(
     if all_finite { Ok(Ratio { value, interval }) } else { Err(Undefined::NotFinite) }
 }
 
-/// The energy of one window over that of another, both of one channel. The common gain divides out; the
-/// common offset does not, and is propagated with its correlation (JCGM 100:2008, 5.2.2 and F.1.2.3). Where
-/// no accuracy is declared, the interval holds the random part alone.
+/// The energy of one window over that of another of the same channel. The common gain cancels; the common
+/// offset does not, and is propagated with its correlation (JCGM 100:2008, 5.2.2 and F.1.2.3). If no accuracy
+/// is declared, the interval covers only the random part.
 ///
 /// # Errors
-/// [`Undefined`] where `below` is not above zero by more than its uncertainty.
+/// [`Undefined`] if `below` does not exceed zero by more than its uncertainty.
 pub fn ratio(above: &Energy, below: &Energy) -> Result<Ratio, Undefined> {
     let offset = above.accuracy.map_or(Distribution::NONE, |accuracy| accuracy.offset).standard();
     let shared = Shared {
@@ -88,9 +87,9 @@ pub(crate) struct Shared {
     pub(crate) dof: Option<f64>,
 }
 
-/// Fieller's interval of two energies whose random parts are independent, and which share an error that is
-/// not among these. Degrees of freedom after Welch and Satterthwaite at the ratio itself, where the shared
-/// error counts with what of it does not divide out.
+/// Fieller's interval of two energies whose random parts are independent, and which share one more error.
+/// Degrees of freedom are those of Welch and Satterthwaite at the ratio itself, where the shared error counts
+/// as far as it does not cancel.
 pub(crate) fn ratio_with(above: &Energy, below: &Energy, shared: &Shared) -> Result<Ratio, Undefined> {
     let estimate = |energy: &Energy, shared_j: f64| Estimate {
         value: energy.joules,
@@ -112,7 +111,7 @@ pub(crate) fn ratio_with(above: &Energy, below: &Energy, shared: &Shared) -> Res
 /// [`Energy::random_interval`] of the same energy gives.
 ///
 /// # Errors
-/// [`Undefined`] where the interval's energy does not lie above zero.
+/// [`Undefined`] if the interval's energy is not above zero.
 pub fn per_joule(count: f64, energy: &Energy, interval: Interval) -> Result<Ratio, Undefined> {
     if interval.low <= 0.0 || energy.joules <= 0.0 {
         return Err(Undefined::NotAboveZero);

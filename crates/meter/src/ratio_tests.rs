@@ -1,4 +1,4 @@
-//! Fieller's bounds held against roots that SciPy 1.17.1 finds of the test that they invert.
+//! Fieller's bounds compared with the roots, found by SciPy 1.17.1, of the test that they invert.
 
 use super::*;
 use crate::meter::Accuracy;
@@ -90,7 +90,11 @@ fn counts_per_joule_turn_the_bounds_round() {
 proptest! {
     #[test]
     fn bounds_hold_the_ratio_and_lie_where_the_test_just_rejects(
-        a in -1e4..1e4, b in 1.0..1e4, ua in 0.0..100.0, ub in 0.0..100.0, rho in -1.0..1.0,
+        a in -1e4..1e4,
+        b in 1.0..1e4,
+        ua in 0.0..100.0,
+        ub in 0.0..100.0,
+        rho in -1.0..1.0,
     ) {
         let covariance = rho * ua * ub;
         if let Ok(Ratio { value, interval }) = fieller(estimate(a, ua), estimate(b, ub), covariance, None) {
@@ -99,7 +103,10 @@ proptest! {
             for bound in [interval.low, interval.high] {
                 let distance = (a - bound * b).abs();
                 let spread = (ua * ua - 2.0 * bound * covariance + bound * bound * ub * ub).max(0.0).sqrt();
-                prop_assert!((distance - 1.959963984540054 * spread).abs() <= 1e-4 * (distance + spread + 1e-3), "{distance} {spread}");
+                prop_assert!(
+                    (distance - 1.959963984540054 * spread).abs() <= 1e-4 * (distance + spread + 1e-3),
+                    "{distance} {spread}"
+                );
             }
         } else {
             prop_assert!(b <= 1.96 * ub);

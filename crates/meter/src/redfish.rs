@@ -84,9 +84,9 @@ impl RedfishConfig {
 
 /// Opens the meter: logs in, finds the chassis, and reads it once.
 ///
-/// The channels that the chassis has of these: `CHASSIS power` (instant), `CHASSIS energy` (counter), `CHASSIS
-/// average`. The newer `EnvironmentMetrics` is preferred to `Power`. The first channel is the parent of the
-/// others: they measure the same thing.
+/// The channels that the chassis has of these: `CHASSIS power` (instant), `CHASSIS energy` (counter),
+/// `CHASSIS average`. The newer `EnvironmentMetrics` is preferred to `Power`. The first channel is the parent
+/// of the others: they measure the same thing.
 ///
 /// # Errors
 /// [`OpenError`] if the configuration contradicts itself, if the controller cannot be read or trusted, or if

@@ -1,4 +1,4 @@
-//! Passwords and tokens: read from a file or the environment, shown to nobody.
+//! Passwords and tokens: read from a file or the environment, and never shown.
 
 use crate::meter::OpenError;
 use std::fmt;
@@ -6,7 +6,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-/// No secret is longer, in bytes. A file that is no password, `/dev/zero` say, ends here.
+/// The longest secret, in bytes: the limit for a file that is not a password, such as `/dev/zero`.
 const LONGEST: u64 = 4096;
 
 /// A password or a token. `Debug` and `Display` print `***`, it is never serialised, and only a meter reads
@@ -15,17 +15,17 @@ const LONGEST: u64 = 4096;
 pub struct Secret(String);
 
 impl Secret {
-    /// Reads what a configuration names: `password_file` or `password_env`, `None` where it names neither.
-    /// The line break that ends a file is not part of it.
+    /// Reads the secret that a configuration names as `password_file` or `password_env`; `None` if it names
+    /// neither. The line break at the end of a file is not part of it.
     ///
     /// # Errors
-    /// [`OpenError`] if both are named, or if what is named cannot be read, is empty, or holds control
+    /// [`OpenError`] if both are named, or if the secret cannot be read, is empty, or holds control
     /// characters.
     pub fn read(file: Option<&Path>, variable: Option<&str>) -> Result<Option<Self>, OpenError> {
         Self::read_named("password", file, variable)
     }
 
-    /// The same for a configuration that has several: the keys are `NAME_file` and `NAME_env`.
+    /// The same for a configuration with several secrets: the keys are `NAME_file` and `NAME_env`.
     pub(crate) fn read_named(
         name: &str,
         file: Option<&Path>,
@@ -34,7 +34,7 @@ impl Secret {
         match (file, variable) {
             (None, None) => Ok(None),
             (Some(_), Some(_)) => {
-                Err(OpenError(format!("{name}_file and {name}_env are both given: name one of them")))
+                Err(OpenError(format!("{name}_file and {name}_env are both given: remove one of them")))
             }
             (Some(path), None) => Self::from_file(name, path).map(Some),
             (None, Some(variable)) => Self::from_variable(name, variable).map(Some),
@@ -46,7 +46,7 @@ impl Secret {
         File::open(path).and_then(|file| file.take(LONGEST + 1).read_to_string(&mut text)).map_err(
             |error| {
                 OpenError(format!(
-                    "{name}_file `{}` cannot be read ({error}): see its path and rights",
+                    "{name}_file `{}` cannot be read ({error}): check its path and permissions",
                     path.display()
                 ))
             },
@@ -64,7 +64,7 @@ impl Secret {
         text.and_then(Self::new).map_err(|fault| OpenError(format!("{name}_env `{variable}` {fault}")))
     }
 
-    /// Control characters would end a header or a line of the protocol that the secret is sent in.
+    /// Control characters would end a header or a line of the protocol that carries the secret.
     pub(crate) fn new(text: &str) -> Result<Self, &'static str> {
         match text {
             "" => Err("is empty: put the password into it"),
@@ -78,7 +78,7 @@ impl Secret {
         }
     }
 
-    /// The secret itself, for the wire alone.
+    /// The secret itself, only for the wire.
     pub(crate) fn expose(&self) -> &str {
         &self.0
     }

@@ -120,7 +120,8 @@ fn counters_keep_every_bit_and_know_where_they_wrap() {
 
 #[test]
 fn contradictions_are_refused_before_anything_is_sent() {
-    let base = serde_json::json!({ "host": "127.0.0.1:9", "channels": [{ "name": "a", "oid": "1.3.6", "kind": "instant" }] });
+    let channel = serde_json::json!({ "name": "a", "oid": "1.3.6", "kind": "instant" });
+    let base = serde_json::json!({ "host": "127.0.0.1:9", "channels": [channel] });
     let with = |changes: serde_json::Value| {
         let mut all = base.clone();
         all.as_object_mut().unwrap().extend(changes.as_object().unwrap().clone());
@@ -144,11 +145,15 @@ fn contradictions_are_refused_before_anything_is_sent() {
             "`window_ms`",
         ),
         (
-            serde_json::json!({ "channels": [{ "name": "a", "oid": "1.3.6", "kind": "instant", "unit": 0.0 }] }),
+            serde_json::json!({
+                "channels": [{ "name": "a", "oid": "1.3.6", "kind": "instant", "unit": 0.0 }],
+            }),
             "`unit`",
         ),
         (
-            serde_json::json!({ "channels": [{ "name": "a", "preset": "apc-device-power", "index": 1, "chain": 2 }] }),
+            serde_json::json!({
+                "channels": [{ "name": "a", "preset": "apc-device-power", "index": 1, "chain": 2 }],
+            }),
             "`chain`",
         ),
     ];
@@ -178,7 +183,11 @@ fn a_request_has_the_octets_of_the_rfcs() {
 
 proptest! {
     #[test]
-    fn object_identifiers_come_back(first in 0u32..3, second in 0u32..40, rest in prop::collection::vec(any::<u32>(), 0..20)) {
+    fn object_identifiers_come_back(
+        first in 0u32..3,
+        second in 0u32..40,
+        rest in prop::collection::vec(any::<u32>(), 0..20),
+    ) {
         let arcs: Vec<String> = [first, second].iter().chain(&rest).map(u32::to_string).collect();
         let oid: Oid = arcs.join(".").parse().unwrap();
         prop_assert_eq!(oid.to_string(), arcs.join("."));
@@ -207,9 +216,16 @@ proptest! {
     }
 
     #[test]
-    fn a_changed_message_is_harmless(at in any::<prop::sample::Index>(), to in any::<u8>(), cut in any::<prop::sample::Index>()) {
+    fn a_changed_message_is_harmless(
+        at in any::<prop::sample::Index>(),
+        to in any::<u8>(),
+        cut in any::<prop::sample::Index>(),
+    ) {
         let mut user = v3::User::new("u".into(), None, 0);
-        for mut whole in [user.encode(5, &[]), message::encode_2c("public", message::get(5, &["1.3.6.1".parse().unwrap()]))] {
+        for mut whole in [
+            user.encode(5, &[]),
+            message::encode_2c("public", message::get(5, &["1.3.6.1".parse().unwrap()])),
+        ] {
             prop_assert!(is_snmp(&whole));
             let at = at.index(whole.len());
             whole[at] = to;

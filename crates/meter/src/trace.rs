@@ -1,4 +1,5 @@
-//! Joules over a window from a channel's readings, with the random part of their uncertainty.
+//! A channel's readings on the host's clock, and the joules of a window with the random part of their
+//! uncertainty.
 
 use crate::align::Alignment;
 use crate::curve::{Curve, Form, Position, Step, Weights};
@@ -10,14 +11,14 @@ use crate::uncertainty::{Component, Energy, UncertaintySource};
 /// A stretch of time, `CLOCK_MONOTONIC_RAW` in ns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Window {
-    /// Begin.
+    /// Start.
     pub begin_ns: u64,
     /// End.
     pub end_ns: u64,
 }
 
 impl Window {
-    /// Length; 0 if the end lies before the begin.
+    /// Length; 0 if the end is before the start.
     pub fn seconds(self) -> f64 {
         self.end_ns.saturating_sub(self.begin_ns) as f64 * 1e-9
     }
@@ -31,13 +32,13 @@ impl Window {
 /// Whose time stamps place the readings.
 #[derive(Clone, Copy, Debug)]
 pub enum Clock<'a> {
-    /// The host's: the middle between begin and end of reading.
+    /// The host's: the middle between the start and the end of the reading.
     Host {
-        /// A value may be as old as this when it is read: the period at which the meter renews it, 0 if each
-        /// reading measures. It is taken to be half as old, and no less certain than that.
+        /// How old a value may be when it is read: the period at which the meter renews it, 0 if each reading
+        /// measures. Half of it is assumed, with a rectangular uncertainty.
         age_ns: u64,
     },
-    /// The meter's own, as aligned. Readings without a time of the meter's are left out.
+    /// The meter's own, aligned. Readings without the meter's time are left out.
     Own(&'a Alignment),
 }
 
@@ -62,9 +63,9 @@ pub struct Trace<'a> {
 }
 
 impl<'a> Trace<'a> {
-    /// Of the readings whose [`Reading::channel`] is `index`, in the order in which they were made; of
+    /// Takes the readings whose [`Reading::channel`] is `index`, in the order in which they were made; of
     /// several with one time stamp the first counts. `changes_ns` are the host times at which load is known
-    /// to have gone on or off: power may jump there, and only there is it known to.
+    /// to have gone on or off: there power may jump.
     ///
     /// # Errors
     /// [`Incomplete::Disordered`] if time stamps go back.
@@ -79,7 +80,7 @@ impl<'a> Trace<'a> {
         let seconds = |at_ns: i64| at_ns.saturating_sub(origin_ns) as f64 * 1e-9;
         let changes: Vec<i64> = changes_ns.iter().map(|at_ns| *at_ns as i64).collect();
         if channel.kind == ChannelKind::Instant {
-            // Before or after the change? What the clock cannot tell is left out.
+            // Samples that the clock cannot place before or after the change are left out.
             let unsure = changes.iter().map(|at_ns| (seconds(*at_ns), 2.0 * clock.standard_s(*at_ns)));
             let unsure: Vec<(f64, f64)> = unsure.collect();
             samples
@@ -90,12 +91,12 @@ impl<'a> Trace<'a> {
         Ok(Self { channel, clock, origin_ns, curve })
     }
 
-    /// Joules over `window`: a counter's differences, instants by trapezoid, averages as steps; partial
-    /// intervals at the edges in proportion to their time (on the straight line between two instants), or up
-    /// to a known change. Gaps up to `bridge_ns` are bridged by a straight line.
+    /// Joules over `window`: a counter's differences, instants by trapezoid, averages as steps. Partial
+    /// intervals at the edges count in proportion to their time (on the straight line between two instants),
+    /// or up to a known change. Gaps up to `bridge_ns` are bridged by a straight line.
     ///
     /// # Errors
-    /// [`Incomplete`] says why the readings do not tell.
+    /// [`Incomplete`] says why the readings do not give the energy.
     pub fn energy(&self, window: Window, bridge_ns: u64) -> Result<Energy, Incomplete> {
         if window.end_ns <= window.begin_ns {
             return Err(Incomplete::Empty);
@@ -136,8 +137,8 @@ impl<'a> Trace<'a> {
         Ok(Energy { joules, seconds: window.seconds(), random, accuracy: self.channel.accuracy })
     }
 
-    /// What an error of the clock does: a shift exchanges power at one edge for power at the other, a drift
-    /// stretches the window.
+    /// The effect of an error of the clock: a shift exchanges power at one edge for power at the other, a
+    /// drift stretches the window.
     fn clock_joules(&self, window: Window, joules: f64, [begin, end]: &[Edge; 2]) -> f64 {
         let shift_s = self.clock.standard_s(window.middle_ns() as i64);
         let drift = match self.clock {
@@ -148,18 +149,16 @@ impl<'a> Trace<'a> {
         (shift_s * difference).hypot(drift * joules)
     }
 
-    /// Rounding that noise does not scatter is the same at every reading. Scattered, it is in the noise
-    /// already.
+    /// Rounding that noise does not scatter is the same in every reading. Scattered, it is part of the noise.
     fn rounding_joules(&self, noise: &Noise, seconds: f64) -> f64 {
         let resolution = self.channel.resolution.abs();
         if noise.watts < 0.5 * resolution { resolution / 12f64.sqrt() * seconds } else { 0.0 }
     }
 }
 
-/// Power over time as a channel's readings tell it: host times in ns, in order, with W. A gauge tells its
-/// value, a counter the mean power since the reading before, across a wrap-around; where a counter does not
-/// tell the energy between two readings, the later one is left out. `index`, `readings` and `clock` are those
-/// of [`Trace::new`].
+/// Power over time from a channel's readings: host times in ns, in order, with W. A gauge gives its value, a
+/// counter the mean power since the reading before, across a wrap-around; if that is unknown, the later
+/// reading is left out. `index`, `readings` and `clock` are those of [`Trace::new`].
 ///
 /// # Errors
 /// [`Incomplete::Disordered`] if time stamps go back.
@@ -203,8 +202,8 @@ fn samples(index: usize, readings: &[Reading], clock: Clock) -> Result<(i64, Vec
     Ok((origin_ns, in_order(samples)?))
 }
 
-/// Host time of a reading and its jitter's standard uncertainty in s; `None` if it lacks the time that is
-/// asked for.
+/// Host time of a reading, and the standard uncertainty of its jitter in s; `None` if it lacks the time of
+/// this clock.
 fn stamp(reading: &Reading, clock: Clock) -> Option<(i64, f64)> {
     match clock {
         Clock::Host { age_ns } => {
@@ -222,7 +221,7 @@ enum Side {
     End,
 }
 
-/// What is not known about the power at an edge of the window.
+/// The uncertainty of the power at an edge of the window.
 #[derive(Clone, Copy, Debug)]
 struct Edge {
     /// Standard uncertainty of the partial interval's energy.
@@ -245,14 +244,15 @@ impl Edge {
         }
     }
 
-    /// The step's energy is known, its shape is not: power stays between that of the neighbours and the
-    /// step's own. The farthest that the energy before the edge can then lie from its share in proportion.
+    /// The step's energy is known, its shape is not: power is assumed to stay between that of the neighbours
+    /// and its own. The result is how far the energy before the edge can then be from its share in
+    /// proportion.
     fn in_step(steps: &[Step], index: usize, fraction: f64) -> Self {
         let step = steps[index];
         let neighbours = [index.checked_sub(1).and_then(|before| steps.get(before)), steps.get(index + 1)];
         let changes = [step.is_after_change, neighbours[1].is_some_and(|next| next.is_after_change)];
-        // Without a neighbour anything from nothing to twice the power is possible; beyond a change it says
-        // nothing.
+        // Without a neighbour, anything from 0 to twice the power is possible; a neighbour beyond a change
+        // shows nothing.
         let bounds = |neighbour: Option<&Step>, is_apart: bool| match neighbour {
             _ if is_apart => [step.watts; 2],
             Some(neighbour) => [neighbour.watts, step.watts],
@@ -274,7 +274,7 @@ impl Edge {
         }
     }
 
-    /// `share` of the gap lies in the window. Power goes from one neighbour's to the other's in one step,
+    /// `share` of the gap is in the window. Power goes from one neighbour's to the other's in one step,
     /// either anywhere in the gap or at the edge itself; the larger mean square error of the straight line
     /// counts.
     fn in_gap(here: Step, next: Step, share: f64) -> Self {
@@ -290,7 +290,7 @@ impl Edge {
     }
 }
 
-/// The steps that lie wholly within a window.
+/// The steps that are wholly within a window.
 fn inside(steps: &[Step], begin_s: f64, end_s: f64) -> &[Step] {
     let from = steps.partition_point(|step| step.begin_s < begin_s);
     let to = steps.partition_point(|step| step.end_s <= end_s);
@@ -305,9 +305,8 @@ struct Noise {
 }
 
 impl Noise {
-    /// From each reading's residual against the straight line between its neighbours, so that slow changes of
-    /// the power do not count as noise. Degrees of freedom after the correlation of the residuals, for normal
-    /// noise.
+    /// From the residual of each reading to the straight line between its neighbours: slow changes of power
+    /// do not count as noise.
     fn of(steps: &[Step]) -> Option<Self> {
         if steps.len() < NEEDED {
             return None;
@@ -325,7 +324,7 @@ impl Noise {
     }
 }
 
-/// The time that no average saw, per gap: the power there scatters about the bridge as readings do.
+/// The time that no average covers, per gap: power there scatters about the bridge as readings do.
 fn gaps(steps: &[Step]) -> impl Iterator<Item = f64> {
     steps.windows(2).map(|pair| {
         let seconds = pair[1].begin_s - pair[0].end_s;
@@ -334,9 +333,9 @@ fn gaps(steps: &[Step]) -> impl Iterator<Item = f64> {
     })
 }
 
-/// A reading that is placed wrongly in time exchanges its neighbours' power: an average's stamp the power on
-/// both sides of it; an instant's half of the difference of its neighbours, for which the root of the squares
-/// is an upper bound.
+/// A wrong time of a reading exchanges its neighbours' power: for an average, the power on both sides of it;
+/// for an instant, half of the difference of its neighbours, of which the root of the squares is an upper
+/// bound.
 fn jitter_joules(steps: &[Step], weights: &Weights) -> f64 {
     let last = (weights.first + weights.seconds.len()).min(steps.len());
     let pairs = steps[weights.first..last].windows(2);

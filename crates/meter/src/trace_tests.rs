@@ -270,30 +270,49 @@ fn slow_reads_blur_the_instants() {
 proptest! {
     #[test]
     fn a_piecewise_linear_power_is_exact_by_trapezoid(
-        powers in prop::collection::vec(0.0..500.0, 12), apart in prop::collection::vec(0.1..2.9, 12), from in 0.0..0.3, to in 0.6..1.0,
+        powers in prop::collection::vec(0.0..500.0, 12),
+        apart in prop::collection::vec(0.1..2.9, 12),
+        from in 0.0..0.3,
+        to in 0.6..1.0,
     ) {
         let mut at_s = 1.0;
-        let nodes: Vec<(f64, f64)> = powers.iter().zip(&apart).map(|(watts, apart)| {
-            at_s += (apart * 1e6f64).round() / 1e6;
-            (at_s, *watts)
-        }).collect();
+        let nodes: Vec<(f64, f64)> = powers
+            .iter()
+            .zip(&apart)
+            .map(|(watts, apart)| {
+                at_s += (apart * 1e6f64).round() / 1e6;
+                (at_s, *watts)
+            })
+            .collect();
         let (first, last) = (nodes[0].0, nodes[11].0);
         let (begin_s, end_s) = (first + from * (last - first), first + to * (last - first));
         let bounds = window(begin_s, end_s);
         let (begin_s, end_s) = (bounds.begin_ns as f64 * 1e-9, bounds.end_ns as f64 * 1e-9);
-        let truth: f64 = nodes.windows(2).map(|pair| {
-            let line = |at: f64| pair[0].1 + (pair[1].1 - pair[0].1) * (at - pair[0].0) / (pair[1].0 - pair[0].0);
-            let (low, high) = (pair[0].0.max(begin_s), pair[1].0.min(end_s));
-            if low < high { (high - low) * line(f64::midpoint(low, high)) } else { 0.0 }
-        }).sum();
+        let truth: f64 = nodes
+            .windows(2)
+            .map(|pair| {
+                let line = |at: f64| {
+                    pair[0].1 + (pair[1].1 - pair[0].1) * (at - pair[0].0) / (pair[1].0 - pair[0].0)
+                };
+                let (low, high) = (pair[0].0.max(begin_s), pair[1].0.min(end_s));
+                if low < high { (high - low) * line(f64::midpoint(low, high)) } else { 0.0 }
+            })
+            .sum();
         match energy(&channel(ChannelKind::Instant), &gauge(&nodes), begin_s, end_s) {
-            Ok(energy) => prop_assert!((energy.joules - truth).abs() <= 1e-6 * truth.max(1.0), "{} {truth}", energy.joules),
+            Ok(energy) => prop_assert!(
+                (energy.joules - truth).abs() <= 1e-6 * truth.max(1.0),
+                "{} {truth}",
+                energy.joules
+            ),
             Err(fault) => prop_assert!(matches!(fault, Incomplete::TooFew { .. }), "{fault}"),
         }
     }
 
     #[test]
-    fn where_a_counter_starts_does_not_matter(start in 0u64..1000, steps in prop::collection::vec(0u64..300, 2..30)) {
+    fn where_a_counter_starts_does_not_matter(
+        start in 0u64..1000,
+        steps in prop::collection::vec(0u64..300, 2..30),
+    ) {
         let channel = counter(Some(Wrap { range: 1000, max_watts: 300.0 }));
         let read = |start: u64| {
             let mut count = start;
@@ -313,31 +332,55 @@ proptest! {
 
     #[test]
     fn windows_add_up(
-        powers in prop::collection::vec(0.0..500.0, 40), cut in 8.0..30.0, change in 2.0..38.0, is_average: bool,
+        powers in prop::collection::vec(0.0..500.0, 40),
+        cut in 8.0..30.0,
+        change in 2.0..38.0,
+        is_average: bool,
     ) {
         let channel = if is_average { averages() } else { channel(ChannelKind::Instant) };
-        let values: Vec<(f64, f64)> = powers.iter().enumerate().map(|(at, watts)| (at as f64 + 1.0, *watts)).collect();
+        let values: Vec<(f64, f64)> =
+            powers.iter().enumerate().map(|(at, watts)| (at as f64 + 1.0, *watts)).collect();
         let readings = gauge(&values);
         let trace = Trace::new(&channel, 0, &readings, HOST, &[(change * 1e9) as u64]).unwrap();
-        let joules = |begin_s: f64, end_s: f64| trace.energy(window(begin_s, end_s), BRIDGE_NS).unwrap().joules;
+        let joules =
+            |begin_s: f64, end_s: f64| trace.energy(window(begin_s, end_s), BRIDGE_NS).unwrap().joules;
         let whole = joules(2.3, 37.7);
         prop_assert!((joules(2.3, cut) + joules(cut, 37.7) - whole).abs() <= 1e-6 * whole.max(1.0));
     }
 
     #[test]
     fn no_readings_make_it_panic(
-        values in prop::collection::vec((any::<u64>(), any::<u64>(), any::<u64>(), any::<f64>(), any::<bool>()), 0..12),
-        begin_ns: u64, end_ns: u64, bridge_ns: u64, change: u64, kind in 0usize..3, range: u64,
+        values in prop::collection::vec(any::<(u64, u64, u64, f64, bool)>(), 0..12),
+        begin_ns: u64,
+        end_ns: u64,
+        bridge_ns: u64,
+        change: u64,
+        kind in 0usize..3,
+        range: u64,
     ) {
         let wrap = Some(Wrap { range, max_watts: 1e3 });
-        let kinds = [ChannelKind::Counter { joules_per_count: 1e-6, wrap }, ChannelKind::Instant, ChannelKind::Average { window_ns: begin_ns }];
+        let kinds = [
+            ChannelKind::Counter { joules_per_count: 1e-6, wrap },
+            ChannelKind::Instant,
+            ChannelKind::Average { window_ns: begin_ns },
+        ];
         let channel = channel(kinds[kind]);
-        let readings: Vec<Reading> = values.into_iter().map(|(begin_ns, end_ns, count, watts, is_count)| Reading {
-            channel: 0,
-            value: if is_count { Value::Count(count) } else { Value::Watts(watts) },
-            begin_ns, end_ns, wall_ns: 0, own_ns: None,
-        }).collect();
-        for readings in [readings.clone(), { let mut sorted = readings; sorted.sort_by_key(|r| r.begin_ns.midpoint(r.end_ns)); sorted }] {
+        let readings: Vec<Reading> = values
+            .into_iter()
+            .map(|(begin_ns, end_ns, count, watts, is_count)| Reading {
+                channel: 0,
+                value: if is_count { Value::Count(count) } else { Value::Watts(watts) },
+                begin_ns,
+                end_ns,
+                wall_ns: 0,
+                own_ns: None,
+            })
+            .collect();
+        for readings in [readings.clone(), {
+            let mut sorted = readings;
+            sorted.sort_by_key(|r| r.begin_ns.midpoint(r.end_ns));
+            sorted
+        }] {
             if let Ok(trace) = Trace::new(&channel, 0, &readings, HOST, &[change]) {
                 let _ = trace.energy(Window { begin_ns, end_ns }, bridge_ns);
             }

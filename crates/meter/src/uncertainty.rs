@@ -1,4 +1,4 @@
-//! Energy with its uncertainty budget after the GUM (JCGM 100:2008): random and common parts apart.
+//! Energy with its uncertainty budget after the GUM (JCGM 100:2008), random and common parts kept apart.
 
 use crate::meter::{Accuracy, Distribution};
 use serde::{Deserialize, Serialize};
@@ -11,38 +11,38 @@ const NORMAL_FACTOR: f64 = 1.959_963_984_540_054;
 /// From here on Student's t is the normal distribution to six digits.
 const MANY: f64 = 1e6;
 
-/// Where a random uncertainty comes from.
+/// The source of a random uncertainty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum UncertaintySource {
     /// Scatter of single readings, estimated from their residuals (type A).
     Noise,
-    /// Time that no reading saw and that was bridged (type A).
+    /// Bridged time without readings (type A).
     Gaps,
     /// The partial intervals at both ends of the window.
     Edges,
     /// The instant of a reading.
     Jitter,
-    /// The meter's clock against the host's: offset and drift, or the age of a value.
+    /// The meter's clock: offset and drift from the host's, or the age of a value.
     Clock,
     /// The value's last digit.
     Resolution,
-    /// Idle power that was taken off.
+    /// Idle power that was subtracted.
     Idle,
 }
 
 /// One line of an uncertainty budget.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Component {
-    /// Its cause.
+    /// Its source.
     pub source: UncertaintySource,
-    /// Standard uncertainty that it gives the energy, in J.
+    /// Its standard uncertainty of the energy, in J.
     pub joules: f64,
-    /// Degrees of freedom; absent where the uncertainty itself is taken as known.
+    /// Degrees of freedom; absent if the uncertainty itself counts as known.
     pub dof: Option<f64>,
 }
 
-/// Two bounds that cover the truth with 95 %.
+/// Two bounds that cover the true value with a probability of 95 %.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Interval {
     /// Lower bound.
@@ -70,9 +70,9 @@ pub struct Energy {
     pub joules: f64,
     /// Length of the window.
     pub seconds: f64,
-    /// What differs from window to window.
+    /// The part that differs from window to window.
     pub random: Vec<Component>,
-    /// What all windows of the channel share; absent where nobody has declared it.
+    /// The part that all windows of the channel share; absent if nobody has declared it.
     pub accuracy: Option<Accuracy>,
 }
 
@@ -93,18 +93,17 @@ impl Energy {
         effective_dof(&self.random, self.random_standard())
     }
 
-    /// 95 % interval of the random part alone, in J: where the energy would lie if the channel's gain and
-    /// offset were exact.
+    /// 95 % interval of the random part alone, in J: the channel's gain and offset count as exact.
     pub fn random_interval(&self) -> Interval {
         Interval::about(self.joules, factor(self.random_dof()) * self.random_standard())
     }
 
-    /// 95 % interval of the common part alone, in J; `None` where no accuracy is declared.
+    /// 95 % interval of the common part alone, in J; `None` if no accuracy is declared.
     pub fn common_interval(&self) -> Option<Interval> {
         Some(Interval::about(self.joules, half_width(&[], &self.common()?)))
     }
 
-    /// 95 % interval of everything, in J; `None` where no accuracy is declared.
+    /// 95 % interval of everything, in J; `None` if no accuracy is declared.
     pub fn interval(&self) -> Option<Interval> {
         Some(Interval::about(self.joules, half_width(&self.random, &self.common()?)))
     }
@@ -125,8 +124,8 @@ fn scaled(distribution: Distribution, factor: f64) -> Distribution {
 }
 
 /// Expanded uncertainty of independent errors (6.2.1), with the coverage factor of G.6.4. It is never wider
-/// than the declared bounds allow: the factor is made for what is nearly normal, and for a lone rectangle it
-/// reaches beyond its ends.
+/// than the declared bounds allow: the factor is meant for nearly normal errors, and would reach beyond the
+/// ends of a single rectangle.
 fn half_width(random: &[Component], common: &[Distribution]) -> f64 {
     let expanded = |rectangles: bool| {
         let normal = common.iter().filter(|error| rectangles || matches!(error, Distribution::Normal(_)));
@@ -146,7 +145,7 @@ pub(crate) fn standard(components: &[Component]) -> f64 {
 }
 
 /// Welch and Satterthwaite's degrees of freedom of a combined standard uncertainty (G.4.1, equation G.2b);
-/// components without a number have infinitely many, and so has the sum where none has one.
+/// components without a number have infinitely many, and so has the sum if no component has one.
 pub(crate) fn effective_dof(components: &[Component], combined: f64) -> Option<f64> {
     let shares = components
         .iter()

@@ -1,4 +1,4 @@
-//! Uncertainty held against the GUM's own example and SciPy 1.17.1.
+//! Uncertainty compared with the GUM's own example and SciPy 1.17.1.
 
 use super::*;
 

@@ -236,18 +236,31 @@ fn a_study_says_how_to_read() {
 
 proptest! {
     #[test]
-    fn local_time_across_both_changes_is_the_time_it_was(begin_s in 1_774_700_000i64..1_774_750_000, is_autumn: bool, interval_s in 60i64..600) {
+    fn local_time_across_both_changes_is_the_time_it_was(
+        begin_s in 1_774_700_000i64..1_774_750_000,
+        is_autumn: bool,
+        interval_s in 60i64..600,
+    ) {
         // A logger that never stops: from six hours before the change to six hours after.
         let begin_s = begin_s + if is_autumn { 18_144_000 } else { 0 };
         let times: Vec<i64> = (0..43_200 / interval_s).map(|index| begin_s + index * interval_s).collect();
         let change_s = if is_autumn { 1_792_890_000 } else { 1_774_746_000 };
-        let shown: Vec<String> = times.iter().map(|at_s| {
-            let local_s = at_s + if (*at_s < change_s) == is_autumn { 7_200 } else { 3_600 };
-            let (day, second) = (local_s.div_euclid(86_400), local_s.rem_euclid(86_400));
-            // Days since 1 March and 1 October 2026.
-            let (month, first) = if is_autumn { (10, 20_727) } else { (3, 20_513) };
-            format!("2026-{month:02}-{:02} {:02}:{:02}:{:02}", day - first + 1, second / 3_600, second / 60 % 60, second % 60)
-        }).collect();
+        let shown: Vec<String> = times
+            .iter()
+            .map(|at_s| {
+                let local_s = at_s + if (*at_s < change_s) == is_autumn { 7_200 } else { 3_600 };
+                let (day, second) = (local_s.div_euclid(86_400), local_s.rem_euclid(86_400));
+                // Days since 1 March and 1 October 2026.
+                let (month, first) = if is_autumn { (10, 20_727) } else { (3, 20_513) };
+                format!(
+                    "2026-{month:02}-{:02} {:02}:{:02}:{:02}",
+                    day - first + 1,
+                    second / 3_600,
+                    second / 60 % 60,
+                    second % 60
+                )
+            })
+            .collect();
         let shown: Vec<&str> = shown.iter().map(String::as_str).collect();
         match seconds(&log(&shown), &zone(BERLIN)) {
             Ok(read) => prop_assert_eq!(read, times),
@@ -257,7 +270,10 @@ proptest! {
     }
 
     #[test]
-    fn no_bytes_make_it_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300), rows in "([0-9:/T. -]{0,22}[,;\t][0-9.,; ()-]{0,8}\n){0,8}") {
+    fn no_bytes_make_it_panic(
+        bytes in proptest::collection::vec(any::<u8>(), 0..300),
+        rows in "([0-9:/T. -]{0,22}[,;\t][0-9.,; ()-]{0,8}\n){0,8}",
+    ) {
         for time_format in [TimeFormat::DateTime, TimeFormat::UnixMs, TimeFormat::ElapsedS] {
             let config = LogConfig { time_format, ..zone(BERLIN) };
             let _ = read(&bytes, &config);

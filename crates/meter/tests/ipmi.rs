@@ -21,9 +21,11 @@ const DCMI_MODULE: &str = r#"
 #include <string.h>
 struct lmc_data_s; struct msg_s; struct sys_data_s;
 void ipmi_emu_register_group_extension_handler(unsigned char group,
-    void (*handler)(struct lmc_data_s *, struct msg_s *, unsigned char *, unsigned int *, void *), void *data);
+    void (*handler)(struct lmc_data_s *, struct msg_s *, unsigned char *, unsigned int *, void *),
+    void *data);
 static char path[4096];
-static void power(struct lmc_data_s *mc, struct msg_s *msg, unsigned char *answer, unsigned int *length, void *data) {
+static void power(struct lmc_data_s *mc, struct msg_s *msg, unsigned char *answer, unsigned int *length,
+    void *data) {
     FILE *file = fopen(path, "rb");
     *length = file ? fread(answer, 1, 18 + 1, file) : 0;
     if (file) fclose(file);
@@ -179,7 +181,8 @@ fn one_that_is_not_answered() -> Vec<String> {
     let password = folder.path().join("password");
     fs::write(&password, PASSWORD).unwrap();
     let json = serde_json::json!({
-        "host": "127.0.0.1", "port": silent.local_addr().unwrap().port(), "user": "reader", "password_file": password, "timeout_ms": 1_500,
+        "host": "127.0.0.1", "port": silent.local_addr().unwrap().port(), "user": "reader",
+        "password_file": password, "timeout_ms": 1_500,
     });
     let config: IpmiConfig = serde_json::from_value(json).unwrap();
     let opening = std::thread::spawn(move || open_ipmi(&config).err().expect("must be refused").to_string());

@@ -69,7 +69,8 @@ pub struct HttpValue {
     /// Factor from the number to watts, or to joules for a counter: 0.001 for mW, 3600 for Wh.
     #[serde(default = "one")]
     pub factor: f64,
-    /// The number's smallest step, in W or J; if absent, the step of its last decimal when the meter is opened.
+    /// The number's smallest step, in W or J; if absent, the step of its last decimal when the meter is
+    /// opened.
     pub resolution: Option<f64>,
     /// What it measures; the meter's scope if absent.
     pub scope: Option<Scope>,

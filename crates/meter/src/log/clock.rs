@@ -1,15 +1,16 @@
-//! A log's times on one scale: dates in one order, zones and summer time resolved, and never back.
+//! A log's times in ns: the order of its dates, zones and summer time resolved, and never going back.
 
 use super::columns::Row;
 use super::number::Decimal;
-use super::time::{DateOrder, Stamp, nanoseconds};
+use super::time::{DateOrder, Stamp};
 use super::time_zone::TimeZone;
 use super::{LogConfig, LogError, LogFormat, TimeFormat};
+use crate::decimal::nanoseconds;
 
 const SECOND_NS: i64 = 1_000_000_000;
 const HOUR_S: i64 = 3_600;
 
-/// A row's time before the clock's zone is known: seconds on the logger's clock, and ns.
+/// A row's time before the clock's zone is known: seconds on the logger's clock, and the ns in them.
 struct Local {
     line: usize,
     second: i64,
@@ -20,8 +21,8 @@ struct Local {
 /// Times of all rows in ns, in their order.
 ///
 /// # Errors
-/// The first line whose time is no time, ambiguous, in an hour that its zone leaves out, or not after the one
-/// before.
+/// The first line whose time is not a time, is ambiguous, is in an hour that its zone leaves out, or is not
+/// after the one before.
 pub(super) fn times_ns(
     rows: &[Row<'_>],
     config: &LogConfig,
@@ -30,9 +31,9 @@ pub(super) fn times_ns(
 ) -> Result<Vec<i64>, LogError> {
     let times = match config.time_format {
         TimeFormat::DateTime => from_dates(rows, config.date_order, zone, config.format == LogFormat::Csv)?,
-        TimeFormat::UnixS | TimeFormat::ElapsedS => from_numbers(rows, 9, decimal)?,
-        TimeFormat::UnixMs => from_numbers(rows, 6, decimal)?,
-        TimeFormat::UnixNs => from_numbers(rows, 0, decimal)?,
+        TimeFormat::UnixS | TimeFormat::ElapsedS => from_numbers(rows, SECOND_NS, decimal)?,
+        TimeFormat::UnixMs => from_numbers(rows, 1_000_000, decimal)?,
+        TimeFormat::UnixNs => from_numbers(rows, 1, decimal)?,
     };
     for ((earlier, later), (row, next)) in
         times.iter().zip(&times[1.min(times.len())..]).zip(rows.iter().zip(rows.iter().skip(1)))
@@ -43,8 +44,8 @@ pub(super) fn times_ns(
                 next.line,
                 format!(
                     "its time `{}` is {how} `{}` of line {}: the clock was set, lines were moved, seconds \
-                     or the half of the day were left out, or summer time ended; export the log again, or \
-                     give the zone's rule as `time_zone`",
+                     or the half of the day are missing, or summer time ended; export the log again, or give \
+                     the zone's rule as `time_zone`",
                     next.time, row.time, row.line
                 ),
             ));
@@ -53,26 +54,18 @@ pub(super) fn times_ns(
     Ok(times)
 }
 
-/// Numbers of a unit of 10^-`power` ns.
-fn from_numbers(rows: &[Row<'_>], power: u32, decimal: Decimal) -> Result<Vec<i64>, LogError> {
-    let exact = |text: &str| -> Option<i64> {
-        let mark = if decimal == Decimal::Comma { ',' } else { '.' };
-        let (whole, fraction) = text.split_once(mark).unwrap_or((text, ""));
-        let is_plain = !whole.is_empty() && whole.bytes().all(|byte| byte.is_ascii_digit());
-        let unit_ns = 10i64.pow(power);
-        // A fraction of a unit is one of a second, moved by the unit's size.
-        let part_ns = nanoseconds(fraction)? / (SECOND_NS / unit_ns);
-        whole.parse::<i64>().ok().filter(|_| is_plain)?.checked_mul(unit_ns)?.checked_add(part_ns)
-    };
-    let one = |row: &Row<'_>| {
-        exact(&row.time).ok_or_else(|| {
+/// Numbers of a unit of this many ns.
+fn from_numbers(rows: &[Row<'_>], unit_ns: i64, decimal: Decimal) -> Result<Vec<i64>, LogError> {
+    let mark = if decimal == Decimal::Comma { ',' } else { '.' };
+    let time_ns = |row: &Row<'_>| {
+        nanoseconds(&row.time, mark, unit_ns).ok_or_else(|| {
             LogError::at(
                 row.line,
-                format!("`{}` is no number of the stated `time_format`: correct either", row.time),
+                format!("`{}` is not a number of this `time_format`: correct one of them", row.time),
             )
         })
     };
-    rows.iter().map(one).collect()
+    rows.iter().map(time_ns).collect()
 }
 
 fn from_dates(
@@ -83,7 +76,7 @@ fn from_dates(
 ) -> Result<Vec<i64>, LogError> {
     let stamp = |row: &Row<'_>| {
         Stamp::parse(&row.time)
-            .map_err(|why| LogError::at(row.line, format!("`{}` is no date and time: {why}", row.time)))
+            .map_err(|why| LogError::at(row.line, format!("`{}` is not a date and time: {why}", row.time)))
     };
     let stamps: Vec<Stamp> = rows.iter().map(stamp).collect::<Result<_, _>>()?;
     let order = match order {
@@ -95,7 +88,10 @@ fn from_dates(
         let second = stamp.local_s(order).ok_or_else(|| {
             LogError::at(
                 row.line,
-                format!("`{}` is no date in the order {order}: correct the line or `date_order`", row.time),
+                format!(
+                    "`{}` is not a date in the order {order}: correct the line or `date_order`",
+                    row.time
+                ),
             )
         })?;
         locals.push(Local { line: row.line, second, nanoseconds: stamp.nanoseconds, east_s: stamp.east_s });
@@ -127,7 +123,8 @@ fn decide_order(rows: &[Row<'_>], stamps: &[Stamp]) -> Result<DateOrder, LogErro
         (_, Some(row)) => Err(LogError::at(
             row.line,
             format!(
-                "the order of the date in `{}` is open, and no line decides it: say `date_order = \"{}\"`",
+                "the order of the date in `{}` is ambiguous, and no line decides it: say `date_order = \
+                 \"{}\"`",
                 row.time,
                 left.iter().map(|order| order.as_str()).collect::<Vec<_>>().join("\"` or `\"")
             ),
@@ -146,7 +143,7 @@ fn seconds(locals: &[Local], zone: Option<&TimeZone>, is_local: bool) -> Result<
             (None, None) => {
                 return Err(LogError::at(
                     local.line,
-                    "the log does not say the time zone of its clock: say it with `time_zone`, such as \
+                    "the log does not name the time zone of its clock: give it as `time_zone`, such as \
                      \"UTC\", \"+01:00\", or the rule that `tail -n 1 /usr/share/zoneinfo/Europe/Berlin` \
                      prints",
                 ));
@@ -176,8 +173,8 @@ fn interval_s(locals: &[Local]) -> i64 {
     steps.get(steps.len() / 2).copied().unwrap_or(0)
 }
 
-/// A step that leaves out just one full hour of the clock is the begin of summer time, which a fixed offset
-/// would turn into a gap.
+/// Refuses a step that leaves out exactly one full hour of the clock: summer time began, and a fixed offset
+/// would turn that into a gap.
 fn refuse_a_lost_hour(locals: &[Local], interval_s: i64) -> Result<(), LogError> {
     let is_lost = |pair: &&[Local]| {
         let expected = pair[0].second + interval_s;
@@ -197,8 +194,8 @@ fn refuse_a_lost_hour(locals: &[Local], interval_s: i64) -> Result<(), LogError>
     }
 }
 
-/// Chooses between the two instants of an hour that comes twice: the clock goes back within it, or one of its
-/// ends joins the log.
+/// Chooses between the two instants of times in an hour that comes twice: the clock goes back within it, or
+/// it continues the log at one end.
 fn resolve(locals: &[Local], choices: &[Vec<i64>], interval_s: i64) -> Result<Vec<i64>, LogError> {
     let near_s = interval_s + interval_s / 2 + 1;
     let mut seconds: Vec<i64> = Vec::with_capacity(choices.len());
@@ -225,8 +222,8 @@ fn resolve(locals: &[Local], choices: &[Vec<i64>], interval_s: i64) -> Result<Ve
                 return Err(LogError::at(
                     locals[at].line,
                     format!(
-                        "its time comes twice, as summer time ends in this hour, and the log leaves open \
-                         which is meant: it is {} s later in the second; export the log in UTC, or cut the \
+                        "its time comes twice, as summer time ends in this hour, and the log does not show \
+                         which one is meant; the second is {} s later: export the log in UTC, or cut the \
                          hour out",
                         late - early
                     ),

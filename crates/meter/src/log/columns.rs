@@ -1,11 +1,11 @@
-//! Where a log's columns are, which unit they have, and the rows cut down to time and value.
+//! The columns of a log and their units, and the rows reduced to time and value.
 
 use super::number::{Decimal, MarkEvidence, mark_evidence};
 use super::text::{SEPARATORS, TextLine, split};
 use super::{LogError, Unit};
 use std::borrow::Cow;
 
-/// Lines that a header may lie below.
+/// Lines within which the header must be.
 const HEADER_WITHIN: usize = 100;
 
 impl Unit {
@@ -21,7 +21,7 @@ impl Unit {
         ("kWh", Self::KilowattHour),
     ];
 
-    /// The first unit that a title names as a word of its own: `Active Power, W`, `Power (kW)`, `power_W`;
+    /// The first unit that a title has as a separate word: `Active Power, W`, `Power (kW)`, `power_W`;
     /// never `W/m²`.
     pub(super) fn in_title(title: &str) -> Option<Self> {
         words(title).find_map(|word| Self::ALL.iter().find(|(name, _)| *name == word).map(|(_, unit)| *unit))
@@ -49,7 +49,7 @@ pub(super) fn words(title: &str) -> impl Iterator<Item = &str> {
     title.split(|letter: char| !letter.is_alphanumeric() && letter != '/')
 }
 
-/// A header and what is below it.
+/// A header and the lines below it.
 #[derive(Debug)]
 pub(super) struct Table<'a> {
     pub(super) separator: char,
@@ -60,7 +60,7 @@ pub(super) struct Table<'a> {
 }
 
 impl<'a> Table<'a> {
-    /// The first line of which `is_header` knows the fields, cut by the separator that gives the most.
+    /// The first line whose fields `is_header` accepts, with the separator that gives the most fields.
     pub(super) fn find(
         lines: &'a [TextLine<'a>],
         is_header: impl Fn(&[Cow<'_, str>]) -> bool,
@@ -107,18 +107,18 @@ pub(super) struct Columns {
     pub(super) date: Option<usize>,
     pub(super) time: usize,
     pub(super) value: usize,
-    /// Whether rows may have one field more, without a title: HOBOware's plot details.
+    /// Whether rows may have one field more than the header: HOBOware's plot details.
     pub(super) has_details: bool,
 }
 
-/// How a log writes numbers: in the column that is read, and, where that leaves it open, in the others.
+/// How a log writes numbers: in the column that is read, and in the others, in case that one is ambiguous.
 #[derive(Debug, Default)]
 pub(super) struct Marks {
     own: Seen,
     others: Seen,
 }
 
-/// Lines that first used a mark in a certain way.
+/// Marks by their use, each with the first line that uses it so.
 #[derive(Debug, Default)]
 struct Seen {
     is: Vec<(Decimal, usize)>,
@@ -145,7 +145,7 @@ impl Marks {
     /// were thousands.
     ///
     /// # Errors
-    /// The line that leaves it open, or contradicts another.
+    /// The line that is ambiguous, or contradicts another.
     pub(super) fn decide(
         &self,
         separator: char,
@@ -175,8 +175,8 @@ impl Marks {
             [] if is_only && ((mark == Decimal::Point && separator != ';') || is_too_much()) => Ok(mark),
             _ => Err(LogError::at(
                 line,
-                "three digits behind a mark are a fraction or thousands, and the log leaves open which: say \
-                 `decimal = \"point\"`, `\"comma\"` or `\"space\"`",
+                "three digits after a mark can be a fraction or thousands, and the log does not show which: \
+                 say `decimal = \"point\"`, `\"comma\"` or `\"space\"`",
             )),
         }
     }
@@ -189,16 +189,16 @@ pub(super) fn rows<'a>(table: &Table<'a>, places: Columns) -> Result<(Vec<Row<'a
     for line in table.below.iter().filter(|line| !line.text.trim().is_empty()) {
         let mut fields = split(line.text, table.separator)
             .ok_or_else(|| LogError::at(line.number, "a quote is not closed: export the log again"))?;
-        // An empty field more is no detail: a decimal comma without quotes makes one, where rows end with
-        // empty fields.
+        // One more field that is empty is not a detail: a decimal comma without quotes makes one if rows end
+        // with empty fields.
         let has_detail = places.has_details && fields.last().is_some_and(|detail| !detail.is_empty());
         let expected = table.titles.len() + usize::from(has_detail && fields.len() > table.titles.len());
         if fields.len() != expected {
             return Err(LogError::at(
                 line.number,
                 format!(
-                    "it has {} fields where the header has {}: the line is damaged, or the separator also \
-                     stands in its numbers; export the log with another separator",
+                    "it has {} fields where the header has {}: the line is damaged, or its numbers contain \
+                     the separator; export the log with another separator",
                     fields.len(),
                     table.titles.len()
                 ),

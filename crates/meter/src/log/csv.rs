@@ -1,4 +1,4 @@
-//! Any CSV with named columns: the study says which, and what the log does not.
+//! Any CSV with named columns: the configuration names them, and adds what the log does not say.
 
 use super::columns::{Columns, Table, rows};
 use super::series::RawLog;
@@ -10,7 +10,7 @@ pub(super) fn read(text: &str, config: &LogConfig) -> Result<Log, LogError> {
     let (lines, cut) = lines(text);
     let time = config.time.as_deref().ok_or_else(|| {
         LogError::whole(
-            "a CSV log's columns are not known: say the titles of two, `time` and `watts` or `energy`",
+            "the columns of a CSV log must be named: give the titles of two, `time` and `watts` or `energy`",
         )
     })?;
     let table =
@@ -46,12 +46,12 @@ fn quantity(config: &LogConfig) -> Result<(&str, Unit, LogKind), LogError> {
             let unit = config.unit.or_else(|| Unit::in_title(title)).unwrap_or(Unit::Watt);
             if !unit.is_power() {
                 return Err(LogError::whole(format!(
-                    "`{title}` is no power: name it as `energy`, or correct `unit`"
+                    "`{title}` is not a power: name it as `energy`, or correct `unit`"
                 )));
             }
             let kind = config.kind.ok_or_else(|| {
                 LogError::whole(
-                    "what a value of the log means is not known: say `kind = \"average\"` or `kind = \
+                    "the meaning of the log's values is unknown: say `kind = \"average\"` or `kind = \
                      \"instant\"`, as the meter's manual does",
                 )
             })?;
@@ -61,23 +61,23 @@ fn quantity(config: &LogConfig) -> Result<(&str, Unit, LogKind), LogError> {
             let unit = config.unit.or_else(|| Unit::in_title(title)).filter(|unit| !unit.is_power());
             let unit = unit.ok_or_else(|| {
                 LogError::whole(format!(
-                    "the unit of `{title}` is not known: say `unit = \"Wh\"`, `\"kWh\"`, `\"mWh\"` or \
+                    "the unit of `{title}` is unknown: say `unit = \"Wh\"`, `\"kWh\"`, `\"mWh\"` or \
                      `\"J\"`"
                 ))
             })?;
             Ok((title, unit, LogKind::Instant))
         }
-        _ => Err(LogError::whole("a log is read for one column: name either `watts` or `energy`")),
+        _ => Err(LogError::whole("one column of a log is read: name either `watts` or `energy`")),
     }
 }
 
-/// The zone that the study says, if times need one.
+/// The configured zone, if the times need one.
 pub(super) fn zone(config: &LogConfig) -> Result<Option<TimeZone>, LogError> {
     let text = config.time_zone.as_deref().filter(|_| config.time_format == TimeFormat::DateTime);
     text.map(|text| {
         TimeZone::parse(text).ok_or_else(|| {
             LogError::whole(format!(
-                "`{text}` is no time zone here: say \"UTC\", \"+01:00\", or the rule that `tail -n 1 \
+                "`{text}` is not a known time zone: say \"UTC\", \"+01:00\", or the rule that `tail -n 1 \
                  /usr/share/zoneinfo/Europe/Berlin` prints"
             ))
         })

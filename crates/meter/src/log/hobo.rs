@@ -2,7 +2,8 @@
 //!
 //! The header names `Date Time, GMT-05:00` (or `Date` and `Time`; no zone with "no quotes or commas in
 //! headings") and series such as `Active Power, W (LGR S/N: 1, SEN S/N: 1, LBL: server)`, or
-//! `Active Power (W) LGR S/N: 1` without commas. Events have columns of their own, empty but for their rows.
+//! `Active Power (W) LGR S/N: 1` without commas. Events have columns of their own, empty in all other
+//! rows.
 //! With plot details, a last column without a title holds them from the first row on. Times are of one offset
 //! from UTC, as HOBOware keeps that of the launch. The settings are those of HOBOware's export dialogue.
 
@@ -15,12 +16,12 @@ use super::{Log, LogConfig, LogError, LogKind, Logger, TimeFormat, Unit};
 use crate::meter::{Accuracy, Distribution};
 use std::borrow::Cow;
 
-/// What comes behind a series' name and unit.
+/// What follows a series' name and unit.
 const BEHIND_TITLE: [&str; 8] = [" (LGR", " (SEN", " (LBL", " LGR S/N", " SEN S/N", " LBL:", " c:", " #"];
 
 impl Logger {
-    /// UX120-018: active power is within 0.5 % up to 14 A (Onset, manual 17838, "Specifications"). Its drift
-    /// of up to 0.5 % in a year, typically, is not in this.
+    /// UX120-018: active power is within 0.5 % up to 14 A (Onset, manual 17838, "Specifications"). Its
+    /// typical drift of up to 0.5 % a year is not included.
     fn accuracy(self) -> Accuracy {
         match self {
             Self::Ux120018 => Accuracy { gain: Distribution::Rectangular(0.005), offset: Distribution::NONE },
@@ -54,7 +55,7 @@ pub(super) fn read(text: &str, config: &LogConfig) -> Result<Log, LogError> {
     if device.is_none() && config.accuracy.is_none() {
         notes.push(
             "the export does not name the logger, so its accuracy is unknown: say `device = \"ux120-018\"`, \
-             or the data sheet's `accuracy`"
+             or give the `accuracy` in the data sheet"
                 .to_owned(),
         );
     }
@@ -101,7 +102,7 @@ struct Series {
     kind: LogKind,
 }
 
-/// What a series holds of the samples between two values.
+/// Which statistic of its samples a series is.
 #[derive(PartialEq, Eq)]
 enum Statistic {
     /// One sample.
@@ -125,8 +126,7 @@ impl Statistic {
 }
 
 impl Series {
-    /// The series that the study names; otherwise the only power, and its average where the logger keeps
-    /// statistics.
+    /// The configured series; otherwise the only power, or its average if the logger keeps statistics.
     fn choose(table: &Table<'_>, config: &LogConfig) -> Result<Self, LogError> {
         let all: Vec<Self> = (0..table.titles.len()).filter_map(|place| Self::at(table, place)).collect();
         let named = match (config.watts.as_deref(), config.energy.as_deref()) {
@@ -134,7 +134,7 @@ impl Series {
             (Some(title), None) => Some((title, true)),
             (None, Some(title)) => Some((title, false)),
             (Some(_), Some(_)) => {
-                return Err(LogError::whole("a log is read for one column: name either `watts` or `energy`"));
+                return Err(LogError::whole("one column of a log is read: name either `watts` or `energy`"));
             }
         };
         let mut chosen: Vec<Self> = match named {
@@ -157,14 +157,14 @@ impl Series {
             (None, _) => Err(LogError::at(
                 table.header,
                 format!(
-                    "no series is of power in W or kW: name one with `watts`, or a running energy with \
+                    "no series is a power in W or kW: name one as `watts`, or a running energy as \
                      `energy`; there are `{}`",
                     titles()
                 ),
             )),
             (Some(_), false) => Err(LogError::at(
                 table.header,
-                format!("several series are of power: name one with `watts`; there are `{}`", titles()),
+                format!("several series are powers: name one as `watts`; there are `{}`", titles()),
             )),
         }
     }
@@ -178,7 +178,7 @@ impl Series {
     }
 }
 
-/// Plot details, which begin beside the first row with the word `Details`.
+/// Plot details, which begin in the first row with the word `Details`.
 fn details(table: &Table<'_>) -> Option<Vec<String>> {
     let place = table.titles.len();
     let field = |text| {
@@ -205,7 +205,7 @@ fn gmt(text: &str) -> Option<&str> {
     Some(&text[..end])
 }
 
-/// The export's zone: in the title of the time, in the details' first sample, or as the study says.
+/// The export's zone: from the title of the time, from the details' first sample, or as configured.
 fn zone(
     table: &Table<'_>,
     time: usize,
@@ -215,26 +215,26 @@ fn zone(
 ) -> Result<Option<TimeZone>, LogError> {
     let first = details.iter().find(|detail| detail.starts_with("First Sample Time:"));
     let text = gmt(&table.titles[time]).or_else(|| first.and_then(|detail| gmt(detail)));
-    let said = csv::zone(config)?;
+    let configured = csv::zone(config)?;
     let Some(text) = text else {
-        if said.is_none()
+        if configured.is_none()
             && let Some(row) = rows.first()
         {
             return Err(LogError::at(
                 row.line,
-                "the export does not say the time zone of its clock: say the offset that HOBOware shows as \
+                "the export does not name the time zone of its clock: give the offset that HOBOware shows as \
                  `time_zone`, such as \"-05:00\", or export with commas in headings",
             ));
         }
-        return Ok(said);
+        return Ok(configured);
     };
     let written = TimeZone::parse(text).ok_or_else(|| {
-        LogError::at(table.header, format!("`{text}` is no offset from GMT: correct the header"))
+        LogError::at(table.header, format!("`{text}` is not an offset from GMT: correct the header"))
     })?;
-    if said.is_some_and(|said| said != written) {
+    if configured.is_some_and(|configured| configured != written) {
         return Err(LogError::at(
             table.header,
-            format!("the export's times are of {text}: leave `time_zone` out"),
+            format!("the export's times are in {text}: leave `time_zone` out"),
         ));
     }
     Ok(Some(written))

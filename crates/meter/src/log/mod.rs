@@ -1,7 +1,7 @@
 //! Logs of meters that are read out afterwards: HOBOware's exports, and any CSV with named columns.
 //!
-//! A log is a text that is given whole; it is read right, or refused with the line. `docs/meters.md` says
-//! which forms are known.
+//! A log is given as a whole; it is read correctly, or refused with the line. `docs/meters.md` lists the
+//! forms that are known.
 
 mod clock;
 mod columns;
@@ -16,6 +16,7 @@ mod time_zone;
 pub use number::Decimal;
 pub use time::DateOrder;
 
+use crate::config::system;
 use crate::meter::{Accuracy, Channel, Reading, Scope};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -26,41 +27,37 @@ use std::fmt;
 pub struct LogConfig {
     /// Who wrote it.
     pub format: LogFormat,
-    /// Title of the column with the time, or with the time of day if `date` is named. HOBOware's are known.
+    /// Title of the column with the time, or with the time of day if `date` is given. HOBOware's are known.
     pub time: Option<String>,
-    /// Title of the column with the date, if it stands alone.
+    /// Title of the column with the date, if it is a separate one.
     pub date: Option<String>,
     /// How the time is written; date and time by default.
     #[serde(default)]
     pub time_format: TimeFormat,
-    /// Order of day, month and year, where the log leaves it open.
+    /// Order of day, month and year, if the log does not show it.
     pub date_order: Option<DateOrder>,
-    /// The logger's zone, where the log does not say it: `UTC`, `+01:00`, or a POSIX rule with summer time
+    /// The logger's zone, if the log does not name it: `UTC`, `+01:00`, or a POSIX rule with summer time
     /// such as `CET-1CEST,M3.5.0,M10.5.0/3`.
     pub time_zone: Option<String>,
-    /// Title of the column with the power. In a HOBOware export the one in W or kW is found.
+    /// Title of the column with the power. In a HOBOware export, the one in W or kW is found.
     pub watts: Option<String>,
-    /// Title of a column with the energy since the log began, which is read instead of power.
+    /// Title of a column with the energy since the log began, to read instead of power.
     pub energy: Option<String>,
-    /// Unit of the column, where its title does not say it.
+    /// Unit of the column, if its title does not name it.
     pub unit: Option<Unit>,
-    /// The decimal mark, where the log leaves it open.
+    /// The decimal mark, if the log does not show it.
     pub decimal: Option<Decimal>,
     /// What a value in watts means. Known for HOBO loggers.
     pub kind: Option<LogKind>,
-    /// Length in s of the window of an average, where it is not the logging interval.
+    /// Length in s of an average's window, if it is not the logging interval.
     pub window_s: Option<f64>,
     /// What the meter measures.
     #[serde(default = "system")]
     pub scope: Scope,
-    /// The logger, where the export does not name it: its data sheet gives the accuracy.
+    /// The logger, if the export does not name it: its data sheet gives the accuracy.
     pub device: Option<Logger>,
-    /// What the maker or a calibration declares, instead of the data sheet that is known.
+    /// What the maker or a calibration declares, instead of the known data sheet.
     pub accuracy: Option<Accuracy>,
-}
-
-fn system() -> Scope {
-    Scope::System
 }
 
 /// Who wrote a log.
@@ -134,21 +131,21 @@ pub enum Logger {
     Ux120018,
 }
 
-/// A log that was read.
+/// A log after reading.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Log {
-    /// The one quantity of it.
+    /// Its one quantity.
     pub channel: Channel,
-    /// Values in order of [`Reading::own_ns`], of which no two are equal. The host's times are 0.
+    /// Values in order of [`Reading::own_ns`], no two of which are equal. The host's times are 0.
     pub readings: Vec<Reading>,
-    /// What was left out or taken as known, each a sentence for the user.
+    /// What was left out or assumed, each a sentence for the user.
     pub notes: Vec<String>,
 }
 
-/// Why a log is refused. The text names the line, if it is one line's fault, the cause and the remedy.
+/// Why a log is refused. The text names the cause, the remedy, and the line if it is the fault of one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogError {
-    /// The line, counted from 1; absent where the whole log is meant.
+    /// The line, counted from 1; absent if the whole log is meant.
     pub line: Option<usize>,
     /// Cause and remedy.
     pub text: String,
@@ -176,7 +173,7 @@ impl fmt::Display for LogError {
 impl std::error::Error for LogError {}
 
 impl LogConfig {
-    /// Nothing said but the format.
+    /// Nothing but the format is given.
     pub fn new(format: LogFormat) -> Self {
         Self {
             format,
@@ -201,7 +198,7 @@ impl LogConfig {
 /// Reads a log, given as the bytes of its file.
 ///
 /// # Errors
-/// [`LogError`] where the log, or one line of it, cannot be read for certain.
+/// [`LogError`] if the log, or one line of it, cannot be read with certainty.
 pub fn read(bytes: &[u8], config: &LogConfig) -> Result<Log, LogError> {
     let text = text::decode(bytes)?;
     match config.format {

@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What stands before a number's fraction.
+/// The mark before a number's fraction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Decimal {
@@ -28,10 +28,10 @@ impl Decimal {
     }
 }
 
-/// What one number says of the decimal mark.
+/// What one number shows about the decimal mark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MarkEvidence {
-    /// Nothing: no mark, or no number.
+    /// Nothing: it has no mark, or is not a number.
     Nothing,
     /// The mark is this one.
     Is(Decimal),
@@ -41,11 +41,11 @@ pub(super) enum MarkEvidence {
     Either(Decimal),
 }
 
-/// A number read.
+/// A number, and how it was written.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Number {
     pub(super) value: f64,
-    /// Digits after the mark.
+    /// Number of digits after the mark.
     pub(super) decimals: u32,
 }
 
@@ -65,7 +65,7 @@ fn is_mark(letter: char) -> bool {
     Decimal::of(letter).is_some() || letter == '\''
 }
 
-/// What `text` alone says of the decimal mark.
+/// What `text` alone shows about the decimal mark.
 pub(super) fn mark_evidence(text: &str) -> MarkEvidence {
     let (text, _) = unsigned(text);
     let is_number = text.starts_with(|first: char| first.is_ascii_digit() || is_mark(first))
@@ -77,7 +77,7 @@ pub(super) fn mark_evidence(text: &str) -> MarkEvidence {
     let Some(mark) = Decimal::of(last) else { return MarkEvidence::Nothing };
     let others = before.chars().filter(|letter| is_mark(*letter));
     if others.clone().any(|other| Decimal::of(other) == Some(mark)) {
-        // A date or an address has the mark twice as well.
+        // Dates and addresses have a mark twice, too.
         let mut groups = text.split(is_mark);
         let is_first_short = groups.next().is_some_and(|first| (1..=3).contains(&first.len()));
         return if is_first_short && groups.all(|group| group.len() == 3) {
@@ -192,14 +192,27 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_was_written_is_read_and_never_said_to_be_another_mark(units in 0u64..100_000_000, decimals in 0usize..6, style in 0usize..4, is_negative: bool) {
-            let (group, mark, decimal) = [(",", ".", Decimal::Point), (" ", ",", Decimal::Comma), (".", ",", Decimal::Comma), (".", " ", Decimal::Space)][style];
+        fn what_was_written_is_read_and_never_said_to_be_another_mark(
+            units in 0u64..100_000_000,
+            decimals in 0usize..6,
+            style in 0usize..4,
+            is_negative: bool,
+        ) {
+            let (group, mark, decimal) = [
+                (",", ".", Decimal::Point),
+                (" ", ",", Decimal::Comma),
+                (".", ",", Decimal::Comma),
+                (".", " ", Decimal::Space),
+            ][style];
             let digits = units.to_string();
-            let grouped: Vec<&str> = digits.as_bytes().rchunks(3).rev().map(|chunk| std::str::from_utf8(chunk).unwrap()).collect();
+            let grouped: Vec<&str> =
+                digits.as_bytes().rchunks(3).rev().map(|chunk| std::str::from_utf8(chunk).unwrap()).collect();
             let fraction = &"314159"[..decimals];
             let mark = if decimals == 0 { "" } else { mark };
-            let text = format!("{}{}{mark}{fraction}", if is_negative { "-" } else { "" }, grouped.join(group));
-            let want: f64 = format!("{}{units}.{fraction}", if is_negative { "-" } else { "" }).parse().unwrap();
+            let text =
+                format!("{}{}{mark}{fraction}", if is_negative { "-" } else { "" }, grouped.join(group));
+            let want: f64 =
+                format!("{}{units}.{fraction}", if is_negative { "-" } else { "" }).parse().unwrap();
             prop_assert_eq!(parse(&text, decimal).unwrap().value, want);
             match mark_evidence(&text) {
                 MarkEvidence::Is(said) => prop_assert_eq!(said, decimal),
@@ -210,7 +223,12 @@ mod tests {
 
         #[test]
         fn no_text_makes_it_panic(text in "\\PC*") {
-            let _ = (mark_evidence(&text), parse(&text, Decimal::Point), parse(&text, Decimal::Comma), parse(&text, Decimal::Space));
+            let _ = (
+                mark_evidence(&text),
+                parse(&text, Decimal::Point),
+                parse(&text, Decimal::Comma),
+                parse(&text, Decimal::Space),
+            );
         }
     }
 }

@@ -4,16 +4,15 @@ use super::columns::{Marks, Row};
 use super::number::{Decimal, Number, parse};
 use super::time_zone::TimeZone;
 use super::{Log, LogConfig, LogError, LogKind, Unit, clock};
+use crate::decimal::EXACT_BELOW;
 use crate::meter::{Accuracy, Channel, ChannelKind, Reading, Value};
 
-/// More than any plug of a house carries (16 A at 240 V), for loggers that are in line with one.
+/// More than any household plug carries (16 A at 240 V), for loggers in line with one.
 const PLUG_WATTS: f64 = 3_840.0;
-/// Beyond this an `f64` is not exact to one.
-const MOST: f64 = 9_007_199_254_740_992.0;
-/// Digits of an energy that count: programs print many more than their meter has.
+/// Decimals of an energy that count: programs print many more than their meter has.
 const MOST_DECIMALS: i32 = 6;
 
-/// What a format found out about its log.
+/// What a format knows of its log.
 pub(super) struct RawLog<'a> {
     pub(super) name: String,
     pub(super) unit: Unit,
@@ -26,7 +25,7 @@ pub(super) struct RawLog<'a> {
     pub(super) is_plug: bool,
     pub(super) rows: Vec<Row<'a>>,
     pub(super) marks: Marks,
-    /// The last line, if it was cut off.
+    /// The number of the last line, if it was cut off.
     pub(super) cut: Option<usize>,
     pub(super) notes: Vec<String>,
 }
@@ -96,7 +95,7 @@ impl RawLog<'_> {
         if let Some(line) = self.cut {
             self.notes.push(format!("line {line}, the last, has no end: it may be cut off and is left out"));
         }
-        // Half an interval more is a value that came late, not one that is missing.
+        // Half an interval more means that a value came late, not that one is missing.
         let gaps = steps.iter().filter(|step| **step > interval_ns.saturating_add(interval_ns / 2)).count();
         if let Some(longest) = steps.last().filter(|_| gaps > 0) {
             let places = if gaps == 1 { "place" } else { "places" };
@@ -111,10 +110,10 @@ impl RawLog<'_> {
 
     fn numbers(&self, decimal: Decimal) -> Result<Vec<Number>, LogError> {
         let number = |row: &Row<'_>| {
-            parse(&row.value, decimal).filter(|number| number.value.abs() < MOST).ok_or_else(|| {
+            parse(&row.value, decimal).filter(|number| number.value.abs() < EXACT_BELOW).ok_or_else(|| {
                 LogError::at(
                     row.line,
-                    format!("`{}` is no number: correct the line, or say the log's `decimal`", row.value),
+                    format!("`{}` is not a number: correct the line, or name the log's `decimal`", row.value),
                 )
             })
         };
@@ -126,7 +125,7 @@ impl RawLog<'_> {
             Some(window_s) if window_s > 0.0 && window_s < 1e9 => (window_s * 1e9).round() as u64,
             Some(_) => {
                 return Err(LogError::whole(
-                    "`window_s` is no length of time: give the window of an average in s",
+                    "`window_s` is not a length of time: give the window of an average in s",
                 ));
             }
             None => u64::try_from(interval_ns).unwrap_or(0),
@@ -137,13 +136,13 @@ impl RawLog<'_> {
         })
     }
 
-    /// Energy since the begin, `scale` counts to its unit.
+    /// Energy since the log began, with `scale` counts per unit.
     fn counts(&self, numbers: &[Number], scale: f64) -> Result<Vec<Value>, LogError> {
         let mut last = 0.0;
         let mut counts = Vec::with_capacity(numbers.len());
         for (row, number) in self.rows.iter().zip(numbers) {
             let count = (number.value * scale).round();
-            if !(last..MOST).contains(&count) {
+            if !(last..EXACT_BELOW).contains(&count) {
                 return Err(LogError::at(
                     row.line,
                     format!(

@@ -3,20 +3,20 @@
 use super::LogError;
 use std::borrow::Cow;
 
-/// What Windows-1252 has at 0x80 to 0x9f, where Latin-1 has control characters (Unicode's `CP1252.TXT`).
+/// Windows-1252 from 0x80 to 0x9f, where Latin-1 has control characters (Unicode's `CP1252.TXT`).
 const WINDOWS_1252: [char; 32] = [
     '€', '\u{81}', '‚', 'ƒ', '„', '…', '†', '‡', 'ˆ', '‰', 'Š', '‹', 'Œ', '\u{8d}', 'Ž', '\u{8f}', '\u{90}',
     '‘', '’', '“', '”', '•', '–', '—', '˜', '™', 'š', '›', 'œ', '\u{9d}', 'ž', 'Ÿ',
 ];
 
-/// What may stand between two fields.
+/// The possible separators between two fields.
 pub(super) const SEPARATORS: [char; 3] = [',', ';', '\t'];
 
 /// The text of a file: UTF-8 with or without a byte-order mark, otherwise Windows-1252.
 pub(super) fn decode(bytes: &[u8]) -> Result<Cow<'_, str>, LogError> {
     if bytes.contains(&0) {
         return Err(LogError::whole(
-            "the log is no text of one byte a letter (it holds a zero byte): export it as CSV in UTF-8",
+            "the log is not UTF-8 or Windows-1252 text (it holds a zero byte): export it as CSV in UTF-8",
         ));
     }
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
@@ -41,8 +41,8 @@ pub(super) struct TextLine<'a> {
     pub(super) text: &'a str,
 }
 
-/// The whole lines of a text, and the number of a last one that has no end: where a file was cut off, its
-/// last digits may be missing.
+/// The complete lines of a text, and the number of a last one without an end: if the file was cut off, that
+/// line's last digits may be missing.
 pub(super) fn lines(text: &str) -> (Vec<TextLine<'_>>, Option<usize>) {
     let mut lines: Vec<TextLine<'_>> =
         text.lines().enumerate().map(|(index, text)| TextLine { number: index + 1, text }).collect();
@@ -65,7 +65,7 @@ pub(super) fn split(line: &str, separator: char) -> Option<Vec<Cow<'_, str>>> {
     }
 }
 
-/// The first field, and what follows its separator.
+/// The first field, and the text after its separator.
 fn field(text: &str, separator: char) -> Option<(Cow<'_, str>, Option<&str>)> {
     let Some(quoted) = text.strip_prefix('"') else {
         return Some(match text.split_once(separator) {
@@ -78,12 +78,12 @@ fn field(text: &str, separator: char) -> Option<(Cow<'_, str>, Option<&str>)> {
     loop {
         let (before, after) = rest.split_once('"')?;
         value.push_str(before);
-        // A doubled quote is one of the value.
+        // A doubled quote is a quote in the value.
         let Some(more) = after.strip_prefix('"') else { break rest = after };
         value.push('"');
         rest = more;
     }
-    // A quote that closes before anything but a separator was none of this separator's.
+    // A quote that closes before anything but a separator means that this is not the separator.
     let (tail, after) = match rest.split_once(separator) {
         Some((tail, after)) => (tail, Some(after)),
         None => (rest, None),
@@ -126,8 +126,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_quoted_comes_back(values in proptest::collection::vec("[^\r\n]{0,12}", 1..6), which in 0usize..3) {
-            let quoted: Vec<String> = values.iter().map(|value| format!("\"{}\"", value.replace('"', "\"\""))).collect();
+        fn what_is_quoted_comes_back(
+            values in proptest::collection::vec("[^\r\n]{0,12}", 1..6),
+            which in 0usize..3,
+        ) {
+            let quoted: Vec<String> =
+                values.iter().map(|value| format!("\"{}\"", value.replace('"', "\"\""))).collect();
             let line = quoted.join(&SEPARATORS[which].to_string());
             prop_assert_eq!(split(&line, SEPARATORS[which]).unwrap(), values);
         }

@@ -1,53 +1,19 @@
 //! Date and time as a logger or a program writes them: parts first, then, once the order of the date is
 //! known, seconds.
 
+use crate::decimal::billionths;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// Words for the two halves of the day in the locales that Java, and so HOBOware, knows; lower case, without
-/// dots and spaces.
-const BEFORE_NOON: [&str; 16] = [
-    "am",
-    "fm",
-    "vorm",
-    "de",
-    "ap",
-    "dop",
-    "dopol",
-    "öö",
-    "sa",
-    "πμ",
-    "午前",
-    "上午",
-    "오전",
-    "ص",
-    "पूर्वाह्न",
-    "ก่อนเที่ยง",
-];
-const AFTER_NOON: [&str; 16] = [
-    "pm",
-    "em",
-    "nachm",
-    "du",
-    "ip",
-    "odp",
-    "odpol",
-    "ös",
-    "ch",
-    "μμ",
-    "午後",
-    "下午",
-    "오후",
-    "م",
-    "अपराह्न",
-    "หลังเที่ยง",
-];
+/// Words for the two halves of the day in the locales of Java, and so of HOBOware; lower case, without dots
+/// and spaces.
+const BEFORE_NOON: &str = "am fm vorm de ap dop dopol öö sa πμ 午前 上午 오전 ص पूर्वाह्न ก่อนเที่ยง";
+const AFTER_NOON: &str = "pm em nachm du ip odp odpol ös ch μμ 午後 下午 오후 م अपराह्न หลังเที่ยง";
 
-/// Years that a log can be of: time in ns since 1970 then fits, and a wrong order of the date shows more
-/// often.
+/// Years that a log can be from: ns since 1970 then fit, and a wrong order of the date shows more often.
 const YEARS: std::ops::RangeInclusive<i64> = 1970..=2199;
 
-/// The order in which a date's parts stand.
+/// The order of the parts of a date.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum DateOrder {
@@ -84,7 +50,7 @@ struct Part {
     digits: usize,
 }
 
-/// A date and time of day whose order of date is not decided yet.
+/// A date and time of day; the order of the date is not decided yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Stamp {
     parts: [Part; 3],
@@ -114,7 +80,7 @@ pub(super) fn day_s(year: i64, month: i64, day: i64) -> Option<i64> {
 }
 
 impl Stamp {
-    /// Reads `2026-11-20T13:02:03.5+01:00`, `11/20/26 01:02:03 PM` and what lies between; `Err` says what is
+    /// Reads `2026-11-20T13:02:03.5+01:00`, `11/20/26 01:02:03 PM` and forms in between; `Err` says what is
     /// wrong.
     pub(super) fn parse(text: &str) -> Result<Self, &'static str> {
         let text = text.trim();
@@ -125,7 +91,7 @@ impl Stamp {
         Ok(Self { parts, second_of_day, nanoseconds, east_s })
     }
 
-    /// Whether the date can stand in this order.
+    /// Whether the date exists in this order.
     pub(super) fn fits(&self, order: DateOrder) -> bool {
         self.day_s(order).is_some()
     }
@@ -182,16 +148,17 @@ fn time_of_day(text: &str) -> Result<(i64, i64, Option<i64>), &'static str> {
         (marker, east_s) = (String::new(), Some(0));
     }
     let (hour, minute, second, nanoseconds) = clock_parts(clock).ok_or("its time of day is not hh:mm:ss")?;
+    let is_one_of = |words: &str| words.split(' ').any(|word| word == marker);
     let hour = if marker.is_empty() {
         hour
     } else if hour > 12 {
-        return Err("its hour is above 12 although it says which half of the day it is");
-    } else if BEFORE_NOON.contains(&marker.as_str()) {
+        return Err("its hour is above 12, although it names a half of the day");
+    } else if is_one_of(BEFORE_NOON) {
         hour % 12
-    } else if AFTER_NOON.contains(&marker.as_str()) {
+    } else if is_one_of(AFTER_NOON) {
         hour % 12 + 12
     } else {
-        return Err("what stands beside its time of day is no word for a half of the day that is known");
+        return Err("the word beside its time of day is not a known word for a half of the day");
     };
     if hour > 23 || minute > 59 || second > 59 {
         return Err("its time of day does not exist");
@@ -205,7 +172,7 @@ fn clock_parts(text: &str) -> Option<(i64, i64, i64, i64)> {
     let (second, nanoseconds) = match parts.next() {
         Some(seconds) => {
             let (whole, fraction) = seconds.split_once(['.', ',']).unwrap_or((seconds, ""));
-            (small(whole)?, nanoseconds(fraction)?)
+            (small(whole)?, billionths(fraction)?)
         }
         None => (0, 0),
     };
@@ -216,15 +183,6 @@ fn clock_parts(text: &str) -> Option<(i64, i64, i64, i64)> {
 fn small(text: &str) -> Option<i64> {
     let is_small = (1..=2).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
     text.parse().ok().filter(|_| is_small)
-}
-
-/// A fraction of a second in ns; what is finer is cut off.
-pub(super) fn nanoseconds(fraction: &str) -> Option<i64> {
-    if !fraction.bytes().all(|byte| byte.is_ascii_digit()) {
-        return None;
-    }
-    let digits: String = fraction.chars().chain("000000000".chars()).take(9).collect();
-    digits.parse().ok()
 }
 
 /// `+01:00`, `-0530`, `+2` in seconds east of UTC.

@@ -116,7 +116,13 @@ proptest! {
         // Walks the calendar by its own rules from the day that is a number of years in.
         let year = 1970 + days / 366;
         let (month, day) = (days % 12 + 1, days % 28 + 1);
-        let next = if day < 28 { (year, month, day + 1) } else if month < 12 { (year, month + 1, 1) } else { (year + 1, 1, 1) };
+        let next = if day < 28 {
+            (year, month, day + 1)
+        } else if month < 12 {
+            (year, month + 1, 1)
+        } else {
+            (year + 1, 1, 1)
+        };
         let (today, tomorrow) = (day_s(year, month, day).unwrap(), day_s(next.0, next.1, next.2).unwrap());
         let length = if day < 28 { 1 } else { (tomorrow - today) / 86_400 };
         prop_assert!((1..=4).contains(&length) && tomorrow - today == length * 86_400);

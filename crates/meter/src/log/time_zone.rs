@@ -7,7 +7,7 @@ use super::time::{day_s, offset_s};
 
 const DAY_S: i64 = 86_400;
 
-/// Where a logger's clock stands to UTC.
+/// The offset of a logger's clock from UTC.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum TimeZone {
     /// Seconds east of UTC, all year.
@@ -25,7 +25,7 @@ pub(super) struct Rule {
     end: Change,
 }
 
-/// A change of the clock: a day of each year, and the second of it on the clock as it stands before.
+/// A change of the clock: a day of each year, and the second of that day on the clock before the change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Change {
     day: Day,
@@ -89,7 +89,7 @@ impl Rule {
     }
 }
 
-/// The year of a time, within a century of 2000 by search: no calendar is needed the other way round.
+/// The year of a time, by search: a calendar that turns days into years is not needed.
 fn year_of(at_s: i64) -> i64 {
     let mut year = 1970 + at_s / (365 * DAY_S + DAY_S / 4);
     while day_s(year, 1, 1).is_some_and(|begin_s| begin_s > at_s) {
@@ -122,7 +122,7 @@ impl Change {
     }
 }
 
-/// `std offset dst [offset],start[/time],end[/time]`; offsets are west of UTC here, as POSIX has them.
+/// `std offset dst [offset],start[/time],end[/time]`; as in POSIX, these offsets are west of UTC.
 fn posix(text: &str) -> Option<TimeZone> {
     let rest = name(text)?;
     let (standard_s, rest) = west_s(rest)?;
@@ -137,7 +137,7 @@ fn posix(text: &str) -> Option<TimeZone> {
     ((summer_s - standard_s).abs() < DAY_S && summer_s != standard_s).then_some(TimeZone::Rule(rule))
 }
 
-/// What follows a zone's name: three letters or more, or anything between `<` and `>`.
+/// The text after a zone's name, which is three letters or more, or anything between `<` and `>`.
 fn name(text: &str) -> Option<&str> {
     if let Some(quoted) = text.strip_prefix('<') {
         return quoted.split_once('>').map(|(_, rest)| rest);
@@ -146,7 +146,7 @@ fn name(text: &str) -> Option<&str> {
     (end >= 3).then(|| &text[end..])
 }
 
-/// `[+-]hh[:mm[:ss]]` as seconds east, and what follows.
+/// `[+-]hh[:mm[:ss]]` as seconds east, and the text after it.
 fn west_s(text: &str) -> Option<(i64, &str)> {
     let (west_s, rest) = signed_s(text)?;
     (west_s.abs() <= 24 * 3_600).then_some((-west_s, rest))
@@ -265,8 +265,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn each_instant_shows_on_the_clock_and_is_found_again(at_s in 0i64..7_000_000_000, which in 0usize..3) {
-            let rule = match zone(["CET-1CEST,M3.5.0,M10.5.0/3", "EST5EDT,M3.2.0,M11.1.0", "AEST-10AEDT,M10.1.0,M4.1.0/3"][which]) {
+        fn each_instant_shows_on_the_clock_and_is_found_again(
+            at_s in 0i64..7_000_000_000,
+            which in 0usize..3,
+        ) {
+            let rule = match zone(
+                ["CET-1CEST,M3.5.0,M10.5.0/3", "EST5EDT,M3.2.0,M11.1.0", "AEST-10AEDT,M10.1.0,M4.1.0/3"]
+                    [which],
+            ) {
                 TimeZone::Rule(rule) => rule,
                 TimeZone::Fixed(_) => unreachable!(),
             };
@@ -275,7 +281,11 @@ mod tests {
         }
 
         #[test]
-        fn no_text_makes_it_panic(text in "\\PC*", rule in "[A-Z]{3}[-0-9:]{1,4}[A-Z]{3}[-+0-9:]{0,4},[MJ0-9./:-]{1,10},[MJ0-9./:-]{1,10}", at_s in any::<i32>()) {
+        fn no_text_makes_it_panic(
+            text in "\\PC*",
+            rule in "[A-Z]{3}[-0-9:]{1,4}[A-Z]{3}[-+0-9:]{0,4},[MJ0-9./:-]{1,10},[MJ0-9./:-]{1,10}",
+            at_s in any::<i32>(),
+        ) {
             for text in [text, rule] {
                 if let Some(zone) = TimeZone::parse(&text) {
                     let _ = zone.instants(i64::from(at_s));

@@ -4,13 +4,13 @@ use super::{Coefficient, Coefficients, Feature, Features};
 use std::collections::BTreeMap;
 use thiserror::Error;
 
-/// Observations in excess of coefficients that a residual's standard deviation needs at least (it is then
-/// known to about a third).
+/// The least number of observations in excess of coefficients. The standard deviation of the residuals is
+/// then known to about a third.
 const LEAST_EXCESS: usize = 5;
 /// Share of a feature's variance that the others must leave unexplained: a variance inflation factor of 100.
 const LEAST_OWN: f64 = 0.01;
 
-/// One trial: what the meter measured, and what was counted meanwhile.
+/// One trial: what the meter measured, and what was counted during it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Observation {
     /// Mean power in W by a real meter.
@@ -37,42 +37,41 @@ pub enum FitError {
     },
     /// A feature that the others, or the constant, explain.
     #[error(
-        "`{0}` hardly varies by itself between the trials, so that its coefficient cannot be told from the \
-         others': leave it out, or measure workloads in which it does"
+        "`{0}` hardly varies by itself between the trials, so its coefficient cannot be separated from \
+         the others': leave it out, or measure workloads in which it varies"
     )]
     Collinear(Feature),
     /// An observation without a feature that others have.
     #[error("`{0}` was counted in some trials only: leave it out")]
     Missing(Feature),
     /// A trial of another machine.
-    #[error("a trial ran on `{found}` and the model is of `{wanted}`: fit each CPU model by itself")]
+    #[error("a trial ran on `{found}`, and the model is for `{wanted}`: fit each CPU model by itself")]
     OtherCpu {
         /// The model's CPU.
         wanted: String,
         /// The trial's.
         found: String,
     },
-    /// A figure is not finite.
-    #[error("a figure of a trial is not a finite number: leave the trial out")]
+    /// A number is not finite.
+    #[error("a trial has a number that is not finite: leave the trial out")]
     NotFinite,
-    /// Nobody says where the observations are from.
-    #[error("a model says where it comes from: name the store and its meter as the source")]
+    /// The source of the observations is missing.
+    #[error("a model must say where it comes from: name the store and its meter as the source")]
     NoSource,
 }
 
-/// Fits power as a constant and a coefficient for each feature that the observations have. Each observation
-/// has the same weight; residuals are taken as independent and of one variance.
+/// Fits power as a constant and a coefficient for each feature of the observations. Each observation has the
+/// same weight; residuals are assumed to be independent and of one variance.
 ///
 /// # Errors
-/// [`FitError`] where the observations do not determine the coefficients.
+/// [`FitError`] if the observations do not determine the coefficients.
 pub fn fit(observations: &[Observation], cpu_model: &str, source: &str) -> Result<Coefficients, FitError> {
     if source.trim().is_empty() || cpu_model.trim().is_empty() {
         return Err(FitError::NoSource);
     }
     let mut features: Vec<Feature> =
         observations.first().map_or_else(Vec::new, |first| first.features.values.keys().cloned().collect());
-    // Of what adds up, the last is found to be explained by those before it: a C-state, for CPU time by kind
-    // says more.
+    // If features add up to a constant, the last one is refused: a C-state, as CPU time by kind says more.
     features.sort_by_key(|feature| matches!(feature, Feature::CState(_)));
     let count = features.len() + 1;
     let needed = (2 * count).max(count + LEAST_EXCESS);
@@ -85,7 +84,7 @@ pub fn fit(observations: &[Observation], cpu_model: &str, source: &str) -> Resul
     let mean_watts = mean(&watts);
     let centred: Vec<Vec<f64>> =
         columns.iter().zip(&means).map(|(column, mean)| less(column, *mean)).collect();
-    // A constant's mean is not always the constant to the last bit.
+    // The mean of equal values can differ from them in the last bit.
     let varies = |(column, raw): (&Vec<f64>, &Vec<f64>)| dot(column, column) > 1e-18 * dot(raw, raw);
     if let Some(place) = centred.iter().zip(&columns).position(|pair| !varies(pair)) {
         return Err(FitError::Collinear(features[place].clone()));
@@ -154,7 +153,7 @@ struct Solved {
 fn solve(columns: &[Vec<f64>], y: &[f64]) -> Result<Solved, usize> {
     let size = columns.len();
     let lengths: Vec<f64> = columns.iter().map(|column| dot(column, column).sqrt()).collect();
-    // Columns of length 1: features differ by many powers of ten.
+    // Columns of length 1, as features differ by many powers of ten.
     let mut unit: Vec<Vec<f64>> = columns
         .iter()
         .zip(&lengths)
@@ -200,8 +199,8 @@ fn solve(columns: &[Vec<f64>], y: &[f64]) -> Result<Solved, usize> {
     Ok(Solved { slopes, inverse, residual_square: dot(&y[size..], &y[size..]) })
 }
 
-/// Covariance of the constant and the slopes: those of the centred fit, with the constant moved from the
-/// means to zero.
+/// Covariance of the constant and the slopes: that of the centred fit, with the constant moved from the means
+/// to zero.
 fn covariance(inverse: &[Vec<f64>], means: &[f64], n: f64, variance: f64) -> Vec<Vec<f64>> {
     let with_means: Vec<f64> = inverse.iter().map(|row| dot(row, means)).collect();
     let mut matrix = vec![vec![variance * (1.0 / n + dot(&with_means, means))]];
@@ -214,7 +213,7 @@ fn covariance(inverse: &[Vec<f64>], means: &[f64], n: f64, variance: f64) -> Vec
     matrix
 }
 
-/// A covariance in the order that its file has it: the constant, then the features by name.
+/// A covariance in the order of its file: the constant, then the features by name.
 fn by_name(matrix: &[Vec<f64>], features: &[Feature]) -> Vec<Vec<f64>> {
     let mut order: Vec<usize> = (0..matrix.len()).collect();
     order[1..].sort_by_key(|place| &features[place - 1]);

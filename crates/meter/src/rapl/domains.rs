@@ -3,8 +3,8 @@
 //! Which counters may be one is a matter of topology: dies of one package (`package-0-die-0`,
 //! `package-0-die-1`) may each show the counter of the whole package, as those of AMD's first Zen processors
 //! do, whose register is the package's; platform counters (`psys`, `psys-1`) may do so too. Counters of
-//! different packages are never one. Topology decides no more: Intel's Cascade Lake-AP names its dies the same
-//! way, and each has a counter of its own. Readings decide: [`compare`] compares a few of them.
+//! different packages are never one. Topology decides no more: Intel's Cascade Lake-AP names its dies the
+//! same way, and each has a counter of its own. Readings decide: [`compare`] compares a few of them.
 
 use crate::meter::Scope;
 
@@ -84,8 +84,8 @@ pub(super) fn apart(one: u64, other: u64, range: u64) -> u64 {
     gained(one, other, range).min(gained(other, one, range))
 }
 
-/// A note if powercap and perf disagree about a domain's joules over `seconds`. The two are read one after the
-/// other and the counter moves about once a millisecond, so 2 ms of its mean power and 1 % are tolerated.
+/// A note if powercap and perf disagree about a domain's joules over `seconds`. The two are read one after
+/// the other and the counter moves about once a millisecond, so 2 ms of its mean power and 1 % are tolerated.
 pub(super) fn disagreement(name: &str, powercap_j: f64, perf_j: f64, seconds: f64) -> Option<String> {
     let greater = powercap_j.max(perf_j);
     let tolerated = 0.01 * greater + 0.002 * greater / seconds.max(0.002);
@@ -159,21 +159,39 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_gain_is_what_was_added(from in 0..1_000_000u64, gain in 0..1_000_000u64, range in 1_000_000..u64::MAX / 4) {
+        fn a_gain_is_what_was_added(
+            from in 0..1_000_000u64,
+            gain in 0..1_000_000u64,
+            range in 1_000_000..u64::MAX / 4,
+        ) {
             prop_assert_eq!(gained(from, (from + gain) % range, range), gain % range);
         }
 
         #[test]
-        fn a_counter_is_its_own_mirror(start in 1..1_000_000u64, steps in prop::collection::vec(0..50u64, 9)) {
+        fn a_counter_is_its_own_mirror(
+            start in 1..1_000_000u64,
+            steps in prop::collection::vec(0..50u64, 9),
+        ) {
             let mut at = start;
-            let values: Vec<u64> = steps.iter().map(|step| { at += step; at % 900_000 }).collect();
-            let rounds: Vec<[u64; 3]> = values.chunks_exact(3).map(|three| [three[0], three[1], three[2]]).collect();
+            let values: Vec<u64> = steps
+                .iter()
+                .map(|step| {
+                    at += step;
+                    at % 900_000
+                })
+                .collect();
+            let rounds: Vec<[u64; 3]> =
+                values.chunks_exact(3).map(|three| [three[0], three[1], three[2]]).collect();
             prop_assume!(values.iter().any(|&value| value != 0));
             prop_assert_eq!(compare(&rounds, 900_000), Comparison::Same);
         }
 
         #[test]
-        fn any_name_and_any_values_are_taken(name in ".{0,40}", rounds in prop::collection::vec(any::<[u64; 3]>(), 0..5), range in 1..u64::MAX / 4) {
+        fn any_name_and_any_values_are_taken(
+            name in ".{0,40}",
+            rounds in prop::collection::vec(any::<[u64; 3]>(), 0..5),
+            range in 1..u64::MAX / 4,
+        ) {
             scope(&name);
             group(&name);
             compare(&rounds, range);

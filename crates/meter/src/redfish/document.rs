@@ -95,7 +95,8 @@ mod tests {
     #[test]
     fn a_power_document_tells_its_first_control() {
         let text = r##"{"@odata.type": "#Power.v1_5_3.Power", "PowerControl": [
-            {"MemberId": "0", "PowerConsumedWatts": 344, "PowerMetrics": {"IntervalInMin": 20, "AverageConsumedWatts": 319.5}},
+            {"MemberId": "0", "PowerConsumedWatts": 344,
+             "PowerMetrics": {"IntervalInMin": 20, "AverageConsumedWatts": 319.5}},
             {"MemberId": "1", "Name": "CPU", "PowerConsumedWatts": 120}]}"##;
         let power = parse_redfish(text).unwrap();
         assert_eq!(power.watts, Some(344.0));
@@ -105,7 +106,8 @@ mod tests {
 
     #[test]
     fn environment_metrics_tell_power_and_energy() {
-        let text = r#"{"PowerWatts": {"Reading": 374.2}, "EnergykWh": {"Reading": 325.675}, "EnergyJoules": {"Reading": 1172430000}}"#;
+        let text = r#"{"PowerWatts": {"Reading": 374.2}, "EnergykWh": {"Reading": 325.675},
+            "EnergyJoules": {"Reading": 1172430000}}"#;
         let both = parse_redfish(text).unwrap();
         assert_eq!(both.watts, Some(374.2));
         assert_eq!(both.energy, Some(CountedEnergy { joules: 1_172_430_000.0, resolution_j: 1.0 }));
@@ -118,8 +120,10 @@ mod tests {
     #[test]
     fn what_is_null_negative_or_without_interval_is_absent() {
         let absent = [
-            json!({"PowerControl": [{"PowerConsumedWatts": null, "PowerMetrics": {"IntervalInMin": 0, "AverageConsumedWatts": 5}}]}),
-            json!({"PowerControl": [{"PowerConsumedWatts": -1, "PowerMetrics": {"IntervalInMin": 1e300, "AverageConsumedWatts": 5}}]}),
+            json!({"PowerControl": [{"PowerConsumedWatts": null,
+                "PowerMetrics": {"IntervalInMin": 0, "AverageConsumedWatts": 5}}]}),
+            json!({"PowerControl": [{"PowerConsumedWatts": -1,
+                "PowerMetrics": {"IntervalInMin": 1e300, "AverageConsumedWatts": 5}}]}),
             json!({"PowerControl": [], "PowerWatts": 3, "EnergyJoules": {"Reading": "7"}}),
             json!([]),
             json!(null),
@@ -133,7 +137,8 @@ mod tests {
     #[test]
     fn links_stay_on_the_host() {
         let collection = json!({"Members": [{"@odata.id": "/redfish/v1/Chassis/1"}, {"@odata.id": "//evil/x"},
-            {"@odata.id": "https://evil/"}, {"@odata.id": "/a b"}, {"@odata.id": 3}, 4, {"@odata.id": "/x\r\nHost: y"}]});
+            {"@odata.id": "https://evil/"}, {"@odata.id": "/a b"}, {"@odata.id": 3}, 4,
+            {"@odata.id": "/x\r\nHost: y"}]});
         assert_eq!(members(&collection), ["/redfish/v1/Chassis/1"]);
         assert_eq!(link(&json!({"Power": {"@odata.id": "/p"}}), "/Power"), Some("/p".to_owned()));
         assert_eq!(members(&json!({"Members": {}})), Vec::<String>::new());
@@ -142,11 +147,16 @@ mod tests {
     proptest! {
         #[test]
         fn any_text_is_read_or_refused(
-            text in r#".{0,40}|\{"(PowerWatts|EnergykWh|EnergyJoules)": \{"Reading": (-?[0-9]{1,30}(\.[0-9]{1,3})?(e[0-9]{1,3})?|null|"x")\}\}"#,
+            text in concat!(
+                r#".{0,40}|\{"(PowerWatts|EnergykWh|EnergyJoules)": \{"Reading": "#,
+                r#"(-?[0-9]{1,30}(\.[0-9]{1,3})?(e[0-9]{1,3})?|null|"x")\}\}"#
+            ),
         ) {
             if let Ok(power) = parse_redfish(&text) {
                 prop_assert!(power.watts.is_none_or(|watts| watts.is_finite() && watts >= 0.0));
-                prop_assert!(power.energy.is_none_or(|energy| energy.joules >= 0.0 && energy.resolution_j > 0.0));
+                prop_assert!(
+                    power.energy.is_none_or(|energy| energy.joules >= 0.0 && energy.resolution_j > 0.0)
+                );
             }
         }
     }

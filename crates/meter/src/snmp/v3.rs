@@ -1,5 +1,5 @@
-//! Messages of SNMPv3 (RFC 3412) between one user and one agent: discovery of the agent's engine and clock, and
-//! which answers are accepted.
+//! Messages of SNMPv3 (RFC 3412) between one user and one agent: discovery of the agent's engine and clock,
+//! and which answers are accepted.
 
 use super::ber::{self, Malformed, Oid, Reader};
 use super::message::{self, Pdu};
@@ -138,8 +138,8 @@ impl User {
         }
     }
 
-    /// A message that anybody may have sent: with the engine's id, with a refusal, or with the answer to a user
-    /// without passwords. It never sets the clock.
+    /// A message that anybody may have sent: with the engine's id, with a refusal, or with the answer to a
+    /// user without passwords. It never sets the clock.
     fn unauthenticated(&mut self, incoming: &Incoming<'_>) -> Result<Option<Reply>, Malformed> {
         let pdu = incoming.open(None)?;
         match (pdu.tag, &self.engine) {

@@ -21,8 +21,8 @@ fn instrument(server: &Server, path: &str) -> HttpConfig {
 }
 
 fn bmc(server: &Server, json: serde_json::Value) -> RedfishConfig {
-    let mut all = json!({"url": server.url(""), "user": "reader", "password_file": server.path("password"), "timeout_s": 60.0,
-        "ca_file": server.path("ca.pem"), "chassis": "1"});
+    let mut all = json!({"url": server.url(""), "user": "reader", "password_file": server.path("password"),
+        "timeout_s": 60.0, "ca_file": server.path("ca.pem"), "chassis": "1"});
     all.as_object_mut().unwrap().extend(json.as_object().unwrap().clone());
     all.as_object_mut().unwrap().retain(|_, value| !value.is_null());
     serde_json::from_value(all).unwrap()
@@ -50,7 +50,8 @@ fn survives_a_restart(server: &mut Server, meter: &mut dyn Meter) {
     for _ in 0..2 {
         let error = read(meter).unwrap_err();
         assert!(
-            matches!(&error, MeterError::Retry(text) if text.contains("127.0.0.1") && !text.contains("sesame")),
+            matches!(&error, MeterError::Retry(text)
+                if text.contains("127.0.0.1") && !text.contains("sesame")),
             "{error}"
         );
     }
@@ -151,10 +152,11 @@ fn the_node_exporter_is_scraped() {
     let Some((exporter, port)) = node_exporter() else { return };
     let values = json!([
         {"name": "load", "metric": "node_load1", "time": "node_time_seconds"},
-        {"name": "idle", "metric": "node_cpu_seconds_total", "labels": {"cpu": "0", "mode": "idle"}, "kind": "counter",
-         "scope": "core"},
+        {"name": "idle", "metric": "node_cpu_seconds_total", "labels": {"cpu": "0", "mode": "idle"},
+         "kind": "counter", "scope": "core"},
     ]);
-    let mut json = json!({"url": format!("http://127.0.0.1:{port}"), "preset": "prometheus", "timeout_s": 60.0, "values": values});
+    let url = format!("http://127.0.0.1:{port}");
+    let mut json = json!({"url": url, "preset": "prometheus", "timeout_s": 60.0, "values": values});
     let mut meter = http::open(&serde_json::from_value(json.clone()).unwrap()).unwrap();
     let readings = read(&mut *meter).unwrap();
     let (Value::Watts(load), Value::Count(idle)) = (readings[0].value, readings[1].value) else {
