@@ -1,23 +1,23 @@
-//! Under which conditions a trial ran, by its evidence. Pure, and apart from the verdict: which path was
-//! taken is not asked here.
+//! Under which conditions a trial ran, by its evidence. Pure, and separate from the verdict: which path was
+//! taken does not matter here.
 
-use crate::figures::ratio;
+use crate::quantities::ratio;
 use iopj_core::evidence::{Evidence, OthersEvidence};
 use iopj_core::{Conditions, Disturbance};
 
-/// Share of all cores' time that other processes may have, or a hypervisor take.
+/// Share of all cores' time that other processes or a hypervisor may take.
 pub const DISTURBED_SHARE: f64 = 0.02;
-/// Cores that other processes may have at most, however many there are: an energy meter sees each of them.
+/// The most cores that other processes may use, however many there are: an energy meter sees each of them.
 pub const DISTURBED_CORES: f64 = 0.5;
-/// CPU time that the counts, which are in clock ticks, may be off by at the ends of a window.
+/// By how much CPU time the counts, in clock ticks, may be off at the ends of a window.
 pub const TICKS_SLACK_NS: u64 = 30_000_000;
-/// Standard deviations of a count of ticks that a share must lie beyond where it is known by ticks alone.
+/// Standard deviations of a count of ticks that a share must exceed if it is known only by ticks.
 pub const TICKS_DEVIATIONS: f64 = 3.0;
 
 /// Length of a tick of `/proc/stat`.
 const TICK_NS: f64 = 10_000_000.0;
 
-/// What disturbed the trial that this evidence is of.
+/// What disturbed the trial with this evidence.
 pub fn conditions(evidence: &Evidence) -> Conditions {
     let throttled =
         evidence.throttles.filter(|times| *times > 0).map(|times| Disturbance::Throttled { times });
@@ -34,16 +34,16 @@ fn others(evidence: &Evidence) -> Option<Disturbance> {
     (cores > allowed).then_some(Disturbance::Others { cores, allowed })
 }
 
-/// Cores that other processes had and may have. The kernel's threads count for nobody: they may have worked
-/// for the trial.
+/// Cores that other processes used, and may use. The kernel's threads do not count: they may have worked for
+/// the trial.
 fn seen(evidence: &Evidence, others: &OthersEvidence) -> (f64, f64) {
     let slack = ratio(TICKS_SLACK_NS, others.over_ns);
     (ratio(others.processes_ns, others.over_ns), allowed_cores(evidence) + slack)
 }
 
-/// The same where the other processes cannot be seen: what of the time in user space was not the trial's. It
-/// is counted by ticks, each charged to whoever it finds, so that a share of it is known as well as a share
-/// of so many throws of a coin.
+/// The same if the other processes cannot be seen: time in user space that was not the trial's. It is counted
+/// by ticks, each charged to the process that it hits, so a share of it is known as precisely as a share of
+/// that many coin tosses.
 fn by_ticks(evidence: &Evidence) -> Option<(f64, f64)> {
     let (cpu, total_ns) = (&evidence.cpu, evidence.cpu.total_ns());
     let over_ns = total_ns / u64::from(cpu.cores.max(1));

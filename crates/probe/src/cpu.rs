@@ -1,7 +1,7 @@
-//! CPU time: of all cores by kind (`/proc/stat`, proc_stat(5)), of this process (getrusage(2)) and of a child
-//! (wait4(2)).
+//! The cores that are online, and CPU time: of all cores by kind (`/proc/stat`, proc_stat(5)), of this
+//! process (getrusage(2)) and of a child (wait4(2)).
 
-use crate::ProbeError;
+use crate::error::ProbeError;
 use crate::root::Root;
 use iopj_core::evidence::{CpuTimes, ProcessEvidence};
 use std::io;
@@ -9,12 +9,32 @@ use std::mem::MaybeUninit;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 
-/// Length of a clock tick in ns (`_SC_CLK_TCK`, sysconf(3)).
+/// Length of a clock tick in ns (`AT_CLKTCK`, getauxval(3)).
 pub(crate) fn tick_ns() -> u64 {
-    // SAFETY: sysconf takes no pointer.
-    let hertz = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
     // 100 is what every Linux has shown to user space since 2.4.
-    1_000_000_000 / u64::try_from(hertz).ok().filter(|hertz| *hertz > 0).unwrap_or(100)
+    1_000_000_000_u64.checked_div(rustix::param::clock_ticks_per_second()).unwrap_or(10_000_000)
+}
+
+/// The cores that are online.
+pub(crate) fn online(root: &Root) -> Result<Vec<u32>, ProbeError> {
+    let file = "sys/devices/system/cpu/online";
+    list(&root.text(file)?)
+        .ok_or_else(|| ProbeError::Form { path: root.path(file), what: "list of processors" })
+}
+
+/// The numbers of a list such as `0-3,8`; `None` for another form, an empty list, and beyond 65,536.
+pub(crate) fn list(text: &str) -> Option<Vec<u32>> {
+    const MOST: u32 = 1 << 16;
+    let mut numbers = Vec::new();
+    for part in text.trim().split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let (first, last): (u32, u32) = (first.parse().ok()?, last.parse().ok()?);
+        if last >= MOST || first > last {
+            return None;
+        }
+        numbers.extend(first..=last);
+    }
+    Some(numbers)
 }
 
 /// CPU time since the machine started.
@@ -66,11 +86,11 @@ pub(crate) fn usage() -> Result<ProcessEvidence, ProbeError> {
 }
 
 /// How a child of this process ended, and its totals with those of its own children that it waited for;
-/// `None` while it runs. Other children of this process, such as a meter's programs, are not in them. A child
-/// that has ended is gone afterwards, and its number may become another's.
+/// `None` while it runs. The totals exclude other children of this process, such as a meter's programs.
+/// Afterwards an ended child is gone, and its number may be reused.
 ///
 /// # Errors
-/// `ECHILD` for a process that is no child, or was waited for.
+/// `ECHILD` for a process that is not a child, or was already waited for.
 pub fn reap(child: u32) -> io::Result<Option<(ExitStatus, ProcessEvidence)>> {
     let (mut status, mut usage) = (0, MaybeUninit::<libc::rusage>::zeroed());
     // SAFETY: both pointers are to values that live through the call, which writes nothing else.
@@ -137,9 +157,25 @@ mod tests {
         assert!(after.user_ns + after.system_ns >= before.user_ns + before.system_ns);
     }
 
+    #[test]
+    fn lists_of_processors_are_read() {
+        assert_eq!(list("0-2,8,10-11\n"), Some(vec![0, 1, 2, 8, 10, 11]));
+        for text in ["", "\n", "a", "3-1", "0-", "0-4294967295", "1,,2"] {
+            assert_eq!(list(text), None, "{text}");
+        }
+    }
+
     proptest! {
         #[test]
-        fn any_text_is_read_without_panic(text in "cpu  [0-9 ]{0,200}(\ncpu[0-9] ){0,3}|\\PC*", tick_ns: u64) {
+        fn any_list_is_read_without_panic(text in "[0-9,-]{0,20}|\\PC*") {
+            list(&text);
+        }
+
+        #[test]
+        fn any_text_is_read_without_panic(
+            text in "cpu  [0-9 ]{0,200}(\ncpu[0-9] ){0,3}|\\PC*",
+            tick_ns: u64,
+        ) {
             if let Some(cpu) = parse(&text, tick_ns) {
                 prop_assert_eq!(between(&cpu, &cpu).idle_ns, 0);
             }

@@ -1,9 +1,9 @@
-//! One whole disk: where it is, whose interrupts it raises, its counters and queue settings.
+//! One whole disk: where it is, which interrupts it raises, its counters and queue settings.
 //!
 //! Source: Documentation/ABI/stable/sysfs-block.
 
-use crate::ProbeError;
-use crate::interrupts::{Counts, Table};
+use crate::error::ProbeError;
+use crate::interrupts::{InterruptCounts, InterruptTable};
 use crate::root::{Root, names, text, text_if_there};
 use crate::vectors::{self, Vectors};
 use iopj_core::evidence::DeviceEvidence;
@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Queue settings that bear on the path or the cost of an I/O.
+/// Queue settings that affect the path or the cost of an I/O.
 const SETTINGS: [&str; 10] = [
     "io_poll",
     "io_poll_delay",
@@ -25,8 +25,8 @@ const SETTINGS: [&str; 10] = [
     "write_cache",
 ];
 
-/// A disk may share its interrupts with others (namespaces of one controller, ports of one host
-/// adapter); what these did in the window may be no more than one I/O for so many of its own.
+/// A disk may share its interrupts with others (namespaces of one controller, ports of one host adapter);
+/// these may have done at most one I/O in the window per so many of its own.
 const OWN_PER_PEER: u64 = 1000;
 
 /// What does not change about a disk.
@@ -42,14 +42,18 @@ pub(crate) struct Device {
 
 /// The counters of a disk at one moment.
 #[derive(Clone, Debug)]
-pub(crate) struct Sample {
-    stat: Stat,
+pub(crate) struct DiskCounts {
+    stat: DiskStat,
     peer_ios: u64,
     settings: BTreeMap<String, String>,
 }
 
 impl Device {
-    pub(crate) fn find(root: &Root, name: &str, interrupts: &Table<'_>) -> Result<Device, ProbeError> {
+    pub(crate) fn find(
+        root: &Root,
+        name: &str,
+        interrupts: &InterruptTable<'_>,
+    ) -> Result<Device, ProbeError> {
         let block = root.path("sys/block");
         let unknown = || ProbeError::NoDevice { name: name.to_owned() };
         if !names(&block).iter().any(|known| known == name) {
@@ -81,20 +85,24 @@ impl Device {
         self.vectors.iter().flat_map(|vectors| vectors.list.iter().map(|(irq, _)| *irq))
     }
 
-    pub(crate) fn sample(&self) -> Result<Sample, ProbeError> {
-        let stat = Stat::read(&self.stat)?;
+    pub(crate) fn sample(&self) -> Result<DiskCounts, ProbeError> {
+        let stat = DiskStat::read(&self.stat)?;
         let mut peer_ios = 0;
         for path in &self.peers {
             // A peer may be pulled out; it then does no I/O either.
             if let Some(text) = text_if_there(path)? {
-                peer_ios += Stat::parse(&text).map_or(0, |stat| stat.total());
+                peer_ios += DiskStat::parse(&text).map_or(0, |stat| stat.total());
             }
         }
-        Ok(Sample { stat, peer_ios, settings: settings(&self.queue) })
+        Ok(DiskCounts { stat, peer_ios, settings: settings(&self.queue) })
     }
 
-    /// What the disk did from the moment of `earlier` to that of `later`.
-    pub(crate) fn between(&self, earlier: (&Sample, &Counts), later: (&Sample, &Counts)) -> DeviceEvidence {
+    /// What the disk did from `earlier` to `later`.
+    pub(crate) fn between(
+        &self,
+        earlier: (&DiskCounts, &InterruptCounts),
+        later: (&DiskCounts, &InterruptCounts),
+    ) -> DeviceEvidence {
         let delta = later.0.stat.since(&earlier.0.stat);
         let peer_ios = later.0.peer_ios.saturating_sub(earlier.0.peer_ios);
         let is_alone = peer_ios <= (delta.reads() + delta.writes()) / OWN_PER_PEER;
@@ -121,13 +129,13 @@ impl Device {
     }
 }
 
-/// Some settings exist only for some drivers, some refuse to be read where they mean nothing.
+/// Some settings exist only for some drivers, some cannot be read where they mean nothing.
 fn settings(queue: &Path) -> BTreeMap<String, String> {
     let read = |name: &str| Some((name.to_owned(), chosen(text(&queue.join(name)).ok()?.trim()).to_owned()));
     SETTINGS.into_iter().filter_map(read).collect()
 }
 
-/// Of a list such as `none [mq-deadline] bfq` the entry in brackets, else the whole text.
+/// The entry in brackets of a list such as `none [mq-deadline] bfq`, else the whole text.
 fn chosen(text: &str) -> &str {
     let bracketed = text.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
     bracketed.map_or(text, |(entry, _)| entry)
@@ -135,19 +143,19 @@ fn chosen(text: &str) -> &str {
 
 /// The fields of `/sys/block/X/stat`; the last six are absent on old kernels.
 #[derive(Clone, Debug, Default, PartialEq)]
-struct Stat([u64; 17]);
+struct DiskStat([u64; 17]);
 
 /// Fields before the discards, that every kernel has.
 const STAT_MIN: usize = 11;
 
-impl Stat {
-    fn read(path: &Path) -> Result<Stat, ProbeError> {
+impl DiskStat {
+    fn read(path: &Path) -> Result<DiskStat, ProbeError> {
         let what = "eleven counters";
-        Stat::parse(&text(path)?).ok_or_else(|| ProbeError::Form { path: path.to_owned(), what })
+        DiskStat::parse(&text(path)?).ok_or_else(|| ProbeError::Form { path: path.to_owned(), what })
     }
 
-    fn parse(text: &str) -> Option<Stat> {
-        let mut stat = Stat::default();
+    fn parse(text: &str) -> Option<DiskStat> {
+        let mut stat = DiskStat::default();
         let mut fields = 0;
         for (field, word) in stat.0.iter_mut().zip(text.split_whitespace()) {
             *field = word.parse().ok()?;
@@ -156,7 +164,7 @@ impl Stat {
         (fields >= STAT_MIN).then_some(stat)
     }
 
-    fn since(&self, earlier: &Stat) -> Stat {
+    fn since(&self, earlier: &DiskStat) -> DiskStat {
         let mut delta = self.clone();
         for (field, before) in delta.0.iter_mut().zip(earlier.0) {
             *field = field.saturating_sub(before);
@@ -181,7 +189,7 @@ impl Stat {
         self.0[15]
     }
 
-    /// All that the disk interrupts for.
+    /// Everything for which the disk interrupts.
     fn total(&self) -> u64 {
         [self.reads(), self.writes(), self.discards(), self.flushes()]
             .into_iter()
@@ -207,19 +215,19 @@ mod tests {
 
     #[test]
     fn stat_has_its_fields_in_the_documented_order() {
-        let stat = Stat::parse(TEXT).unwrap();
+        let stat = DiskStat::parse(TEXT).unwrap();
         assert_eq!((stat.reads(), stat.0[1], stat.0[2]), (111_197, 8_864, 7_708_898));
         assert_eq!((stat.writes(), stat.0[5], stat.0[6]), (16_066, 39_930, 8_985_552));
         assert_eq!((stat.0[10], stat.discards(), stat.flushes()), (66_084, 7_130, 1_497));
         assert_eq!(stat.total(), 111_197 + 16_066 + 7_130 + 1_497);
-        assert_eq!(Stat::parse("1 2 3 4 5 6 7 8 9 10"), None);
-        assert!(Stat::parse("1 2 3 4 5 6 7 8 9 10 11").is_some());
-        assert_eq!(Stat::parse("1 2 x 4 5 6 7 8 9 10 11"), None);
+        assert_eq!(DiskStat::parse("1 2 3 4 5 6 7 8 9 10"), None);
+        assert!(DiskStat::parse("1 2 3 4 5 6 7 8 9 10 11").is_some());
+        assert_eq!(DiskStat::parse("1 2 x 4 5 6 7 8 9 10 11"), None);
     }
 
     #[test]
     fn differences_neither_panic_nor_go_below_zero() {
-        let (mut earlier, mut later) = (Stat::parse(TEXT).unwrap(), Stat::parse(TEXT).unwrap());
+        let (mut earlier, mut later) = (DiskStat::parse(TEXT).unwrap(), DiskStat::parse(TEXT).unwrap());
         (earlier.0[10], later.0[10]) = (u64::from(u32::MAX) - 9, 5);
         (earlier.0[0], later.0[0]) = (100, 40);
         let delta = later.since(&earlier);
@@ -236,14 +244,14 @@ mod tests {
     proptest! {
         #[test]
         fn any_stat_is_read_without_panic(text in "[ 0-9\n-]{0,200}|\\PC*") {
-            if let Some(stat) = Stat::parse(&text) {
-                prop_assert_eq!(stat.since(&stat), Stat::default());
+            if let Some(stat) = DiskStat::parse(&text) {
+                prop_assert_eq!(stat.since(&stat), DiskStat::default());
             }
         }
 
         #[test]
         fn differences_of_any_counts_do_not_panic(a: [u64; 17], b: [u64; 17]) {
-            let delta = Stat(a).since(&Stat(b));
+            let delta = DiskStat(a).since(&DiskStat(b));
             prop_assert!(delta.reads() <= a[0] && delta.total() >= delta.flushes());
         }
     }

@@ -1,12 +1,12 @@
 //! Reasons to doubt that the disks did the trial's I/O, all of it and nothing else.
 
-use crate::figures::{Direction, counts_itself, has_sqpolls, sqpolls};
+use crate::quantities::{Direction, counts_itself, has_sqpolls, sqpolls};
 use iopj_core::evidence::{DeviceEvidence, Evidence};
 
-/// Share of the issued I/Os or bytes that the disks may have done beyond them.
+/// Share of the issued I/Os or bytes that the disks may have done in excess.
 pub const FOREIGN_SHARE: f64 = 0.01;
-/// I/Os that the disks may have done beyond [`FOREIGN_SHARE`]: in a short window one commit of a
-/// journal is more than a share of it.
+/// I/Os that the disks may have done beyond [`FOREIGN_SHARE`]: in a short window one commit of a journal is
+/// more than that share.
 pub const SLACK_IOS: u64 = 16;
 /// Bytes that the disks may have done beyond [`FOREIGN_SHARE`].
 pub const SLACK_BYTES: u64 = 1 << 20;
@@ -45,7 +45,7 @@ pub(crate) fn uncounted(evidence: &Evidence) -> Option<&str> {
     evidence.devices.iter().find(is_off).map(|device| device.name.as_str())
 }
 
-/// Closing a ring ends its submission poller some time later; it then takes CPU time from this trial.
+/// A submission poller ends some time after its ring is closed; until then it takes CPU time from this trial.
 fn other_poller(evidence: &Evidence) -> Option<String> {
     let engine = evidence.engine.as_ref()?;
     let own = if has_sqpolls(engine) { evidence.numjobs as usize } else { 0 };
@@ -57,21 +57,21 @@ fn other_poller(evidence: &Evidence) -> Option<String> {
     })
 }
 
-/// What was done and what was issued; reads and writes apart where either shows what the sum hides.
+/// What was done and what was issued; reads and writes separately if there were both.
 fn done(evidence: &Evidence, [reads, writes]: &[Direction; 2]) -> String {
-    let told = |done: &Direction, issued: u64, bytes: u64, what: &str| {
+    let text = |done: &Direction, issued: u64, bytes: u64, what: &str| {
         format!("{} {what} of {} bytes where {issued} of {bytes} bytes were issued", done.ios, done.bytes())
     };
-    let reads_told = told(reads, evidence.reads, evidence.read_bytes, "reads");
-    let writes_told = told(writes, evidence.writes, evidence.write_bytes, "writes");
+    let reads_text = text(reads, evidence.reads, evidence.read_bytes, "reads");
+    let writes_text = text(writes, evidence.writes, evidence.write_bytes, "writes");
     match (reads.issued.max(reads.ios), writes.issued.max(writes.ios)) {
-        (_, 0) => format!("the disk did {reads_told}"),
-        (0, _) => format!("the disk did {writes_told}"),
-        _ => format!("the disk did {reads_told}, and {writes_told}"),
+        (_, 0) => format!("the disk did {reads_text}"),
+        (0, _) => format!("the disk did {writes_text}"),
+        _ => format!("the disk did {reads_text}, and {writes_text}"),
     }
 }
 
-/// What a drive has counted of its own.
+/// What the drive itself counted.
 fn counted(evidence: &Evidence, [reads, writes]: &[Direction; 2]) -> String {
     let (done, issued) = (reads.ios + writes.ios, evidence.ios());
     format!("the drive's SMART log counts {done} reads and writes where {issued} were issued")

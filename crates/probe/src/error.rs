@@ -1,6 +1,5 @@
-//! The errors of this crate.
+//! Why the counters and the kernel's symbols cannot be read.
 
-use crate::SymbolsError;
 use std::path::PathBuf;
 
 /// Why the counters cannot be read.
@@ -23,8 +22,8 @@ pub enum ProbeError {
         /// What the system said.
         source: std::io::Error,
     },
-    /// A file of the kernel has another form than documented.
-    #[error("`{path}` has no {what}: this kernel is not supported, please report its version and this file")]
+    /// A file of the kernel does not have its documented form.
+    #[error("`{path}` has no {what}: this kernel is not supported; please report its version and this file")]
     Form {
         /// The file.
         path: PathBuf,
@@ -37,4 +36,18 @@ pub enum ProbeError {
     /// `/proc/kallsyms` shows no address.
     #[error(transparent)]
     Symbols(#[from] SymbolsError),
+}
+
+/// Why a symbol table is of no use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SymbolsError {
+    /// No line is of its form.
+    #[error("/proc/kallsyms lists no functions: the kernel needs CONFIG_KALLSYMS")]
+    Empty,
+    /// Addresses are hidden.
+    #[error(
+        "/proc/kallsyms hides all addresses: read it as root (CAP_SYSLOG), with `sysctl \
+         kernel.kptr_restrict=1`"
+    )]
+    Hidden,
 }

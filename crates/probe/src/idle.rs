@@ -1,11 +1,11 @@
 //! Time of the cores in each idle state (Documentation/admin-guide/pm/cpuidle.rst, "Representation of Idle
 //! States").
 
-use crate::root::{Root, names, text_if_there};
+use crate::root::{Root, is_numbered, names, text_if_there};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// The idle states of every core, as the kernel listed them when the probe was made. Empty where it has no
+/// The idle states of every core, as the kernel listed them when the probe was made. Empty if it has no
 /// cpuidle.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct IdleStates {
@@ -13,9 +13,8 @@ pub(crate) struct IdleStates {
     states: Vec<(String, PathBuf)>,
 }
 
-/// The times in µs, in the order of the states; absent for a core that has none now, such as one that is
-/// offline.
-pub(crate) type Times = Vec<Option<u64>>;
+/// The times in µs, in the order of the states; absent for a core that has none now, such as an offline one.
+pub(crate) type IdleTimes = Vec<Option<u64>>;
 
 impl IdleStates {
     pub(crate) fn find(root: &Root) -> IdleStates {
@@ -34,15 +33,15 @@ impl IdleStates {
     }
 
     /// The times now. What cannot be read is absent: no verdict depends on it.
-    pub(crate) fn read(&self) -> Times {
+    pub(crate) fn read(&self) -> IdleTimes {
         let time = |file: &PathBuf| text_if_there(file).ok()??.trim().parse().ok();
         self.states.iter().map(|(_, file)| time(file)).collect()
     }
 
-    /// Time in ns from `earlier` to `later` by name of the state, summed over the cores that have it at both.
-    /// The kernel adds a stay when the core leaves the state, so one that a snapshot falls into counts where
-    /// it ends.
-    pub(crate) fn between(&self, earlier: &Times, later: &Times) -> BTreeMap<String, u64> {
+    /// Time in ns from `earlier` to `later` by state name, summed over the cores that have the state at both.
+    /// The kernel adds a stay when the core leaves the state, so a stay during a snapshot counts where it
+    /// ends.
+    pub(crate) fn between(&self, earlier: &IdleTimes, later: &IdleTimes) -> BTreeMap<String, u64> {
         let mut sums = BTreeMap::new();
         for ((name, _), times) in self.states.iter().zip(earlier.iter().zip(later)) {
             if let (Some(earlier_us), Some(later_us)) = times {
@@ -53,12 +52,6 @@ impl IdleStates {
         }
         sums
     }
-}
-
-/// True for `cpu12` of `cpu`, not for `cpuidle`.
-fn is_numbered(name: &str, of: &str) -> bool {
-    name.strip_prefix(of)
-        .is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
 #[cfg(test)]

@@ -4,45 +4,45 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The text of `/proc/interrupts`, with the cores that its first line names.
-pub(crate) struct Table<'a> {
+pub(crate) struct InterruptTable<'a> {
     cores: Vec<u32>,
     body: &'a str,
 }
 
 /// One numbered line.
-pub(crate) struct Line<'a> {
+pub(crate) struct InterruptLine<'a> {
     pub(crate) irq: u32,
     counts: Vec<u32>,
     description: &'a str,
 }
 
-impl<'a> Table<'a> {
-    pub(crate) fn new(text: &'a str) -> Table<'a> {
+impl<'a> InterruptTable<'a> {
+    pub(crate) fn new(text: &'a str) -> InterruptTable<'a> {
         let (head, body) = text.split_once('\n').unwrap_or((text, ""));
         let cores =
             head.split_whitespace().filter_map(|name| name.strip_prefix("CPU")?.parse().ok()).collect();
-        Table { cores, body }
+        InterruptTable { cores, body }
     }
 
     /// The lines of device interrupts; those of the architecture (`NMI`, `LOC`, …) have no number.
-    pub(crate) fn lines(&self) -> impl Iterator<Item = Line<'a>> {
+    pub(crate) fn lines(&self) -> impl Iterator<Item = InterruptLine<'a>> {
         self.select(|_| true)
     }
 
-    fn select(&self, wanted: impl Fn(u32) -> bool) -> impl Iterator<Item = Line<'a>> {
+    fn select(&self, wanted: impl Fn(u32) -> bool) -> impl Iterator<Item = InterruptLine<'a>> {
         self.body.lines().filter_map(move |line| {
             let (irq, rest) = line.split_once(':')?;
             let irq = irq.trim_start().parse().ok().filter(|irq| wanted(*irq))?;
             let (counts, description) = split_counts(rest, self.cores.len());
-            Some(Line { irq, counts, description })
+            Some(InterruptLine { irq, counts, description })
         })
     }
 
     /// The counts of the wanted interrupts.
-    pub(crate) fn counts(&self, wanted: &BTreeSet<u32>) -> Counts {
+    pub(crate) fn counts(&self, wanted: &BTreeSet<u32>) -> InterruptCounts {
         let lines = self.select(|irq| wanted.contains(&irq));
         let counts = lines.map(|line| (line.irq, (line.actions().join(", "), line.counts))).collect();
-        Counts { cores: self.cores.clone(), counts }
+        InterruptCounts { cores: self.cores.clone(), counts }
     }
 }
 
@@ -59,36 +59,36 @@ fn split_counts(text: &str, cores: usize) -> (Vec<u32>, &str) {
     (counts, rest)
 }
 
-impl<'a> Line<'a> {
-    /// The names of those who handle the interrupt. The kernel writes two spaces before the first
-    /// and a comma between them; what precedes (chip, number, trigger) varies with the architecture.
+impl<'a> InterruptLine<'a> {
+    /// The names of the interrupt's handlers. The kernel writes two spaces before the first and a comma
+    /// between them; what precedes (chip, number, trigger) varies with the architecture.
     pub(crate) fn actions(&self) -> Vec<&'a str> {
         let names = self.description.rsplit_once("  ").map_or(self.description, |(_, names)| names);
         names.split(", ").map(str::trim).filter(|name| !name.is_empty()).collect()
     }
 }
 
-/// Counts of some interrupts on each core that was online.
+/// InterruptCounts of some interrupts on each core that was online.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Counts {
+pub(crate) struct InterruptCounts {
     cores: Vec<u32>,
-    /// The names of those who handle the interrupt, joined as [`Line::actions`] are in `vectors`.
+    /// The names of the interrupt's handlers, joined as [`InterruptLine::actions`] are in `vectors`.
     counts: BTreeMap<u32, (String, Vec<u32>)>,
 }
 
-impl Counts {
-    /// Interrupts of the given vectors (number and name) since `earlier`. None where a vector or a
-    /// core came or went meanwhile, for what it counted is lost, and where a number has changed
-    /// hands, as after a reset of the controller.
+impl InterruptCounts {
+    /// Interrupts of the given vectors (number and name) since `earlier`. `None` if a vector or a core came
+    /// or went meanwhile, because its counts are lost, or if a number was reassigned, as after a reset of the
+    /// controller.
     pub(crate) fn since<'a>(
         &self,
-        earlier: &Counts,
+        earlier: &InterruptCounts,
         vectors: impl Iterator<Item = &'a (u32, String)>,
     ) -> Option<u64> {
         if self.cores != earlier.cores {
             return None;
         }
-        vectors.map(|vector| Some(Counts::sum(self.of(vector)?, earlier.of(vector)?))).sum()
+        vectors.map(|vector| Some(InterruptCounts::sum(self.of(vector)?, earlier.of(vector)?))).sum()
     }
 
     fn of(&self, (irq, name): &(u32, String)) -> Option<&[u32]> {
@@ -115,7 +115,7 @@ mod tests {
 
     #[test]
     fn lines_give_numbers_and_actions() {
-        let table = Table::new(TEXT);
+        let table = InterruptTable::new(TEXT);
         let found: Vec<(u32, Vec<&str>)> = table.lines().map(|line| (line.irq, line.actions())).collect();
         let expected = vec![
             (8, vec!["rtc0"]),
@@ -126,17 +126,17 @@ mod tests {
         assert_eq!(found, expected);
     }
 
-    fn vectors(table: &Table<'_>, irqs: &[u32]) -> Vec<(u32, String)> {
+    fn vectors(table: &InterruptTable<'_>, irqs: &[u32]) -> Vec<(u32, String)> {
         let lines = table.lines().filter(|line| irqs.contains(&line.irq));
         lines.map(|line| (line.irq, line.actions().join(", "))).collect()
     }
 
     /// The interrupts of 8 and 36 from `TEXT` to `later`.
     fn since(later: &str) -> Option<u64> {
-        let (wanted, earlier) = (BTreeSet::from([8, 36]), Table::new(TEXT));
+        let (wanted, earlier) = (BTreeSet::from([8, 36]), InterruptTable::new(TEXT));
         let vectors = vectors(&earlier, &[8, 36]);
         assert_eq!(vectors.len(), 2);
-        Table::new(later).counts(&wanted).since(&earlier.counts(&wanted), vectors.iter())
+        InterruptTable::new(later).counts(&wanted).since(&earlier.counts(&wanted), vectors.iter())
     }
 
     #[test]
@@ -162,10 +162,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_is_read_without_panic(head in "( CPU[0-9]{1,12}){0,4}", body in "([ 0-9:,a-z]{0,40}\n){0,6}|\\PC*") {
+        fn any_text_is_read_without_panic(
+            head in "( CPU[0-9]{1,12}){0,4}",
+            body in "([ 0-9:,a-z]{0,40}\n){0,6}|\\PC*",
+        ) {
             let text = format!("{head}\n{body}");
-            let table = Table::new(&text);
-            let wanted: BTreeSet<u32> = table.lines().inspect(|line| drop(line.actions())).map(|line| line.irq).collect();
+            let table = InterruptTable::new(&text);
+            let lines = table.lines().inspect(|line| drop(line.actions()));
+            let wanted: BTreeSet<u32> = lines.map(|line| line.irq).collect();
             let counts = table.counts(&wanted);
             let vectors = vectors(&table, &wanted.into_iter().collect::<Vec<_>>());
             let sum = counts.since(&counts, vectors.iter());

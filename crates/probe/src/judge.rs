@@ -1,21 +1,21 @@
-//! An observation held against the path that was asked for.
+//! An observation compared with the path that was asked for.
 
-use crate::figures::summary;
 use crate::observe::observe;
+use crate::quantities::summary;
 use iopj_core::evidence::{Evidence, Finding, Observed, Verdict, VerdictKind};
 use iopj_core::path::{IoPath, Submission};
 use std::fmt::Display;
 
-/// The verdict on `path`: *refuted* if another completion, submission or registration was seen,
-/// *verified* if what was asked for was seen, under the settings that it needs, and the disk did
-/// the I/O, all of it and nothing else; else *unproven*.
+/// The verdict on `path`: *refuted* if another completion, submission or registration was seen; *verified* if
+/// what was asked for was seen, under the settings that it needs, and the disk did all of the I/O and nothing
+/// else; else *unproven*.
 ///
-/// `evidence` is what was observed; of it only settings and set-up are looked at, which mean something only
-/// beside the path. What was seen refutes even in doubt: flushes, discards and all I/O that can be foreign
-/// are taken off before [`observe`](crate::observe()) sees interrupts, and pollers of other rings are not
-/// counted. A submission by system call is taken on the generator's word where the generator ran as another
-/// process that nobody watched: only a submission poller could contradict it. A submission poller is not, and
-/// no engine of this process has its word taken.
+/// `evidence` is what was observed; only its settings and set-up are used here, which mean something only
+/// together with the path. What was seen refutes even in doubt: flushes, discards and all I/O that can be
+/// foreign are subtracted before [`observe`](crate::observe()) sees interrupts, and pollers of other rings
+/// are not counted. If the generator ran as another process that nobody watched, its word is taken for a
+/// submission by system call: only a submission poller could contradict it. Its word is not taken for a
+/// submission poller, nor is that of an engine in this process.
 pub fn judge(path: &IoPath, observed: &Observed, evidence: &Evidence) -> Verdict {
     let completion = compare(path.completion(), &observed.completion);
     let submission = compare(path.submission(), &observed.submission);
@@ -25,17 +25,17 @@ pub fn judge(path: &IoPath, observed: &Observed, evidence: &Evidence) -> Verdict
     let mut open: Vec<String> = Vec::new();
     let mut seen: Vec<String> = Vec::new();
     match completion {
-        Outcome::AsAsked(what) => seen.push(format!("completion by {what} was seen")),
-        Outcome::Other(reason) => against.push(reason),
-        Outcome::Open(reason) => open.push(reason),
+        Comparison::AsAsked(what) => seen.push(format!("completion by {what} was seen")),
+        Comparison::Other(reason) => against.push(reason),
+        Comparison::Open(reason) => open.push(reason),
     }
     match submission {
-        Outcome::AsAsked(what) => seen.push(format!("submission by {what} was seen")),
-        Outcome::Other(reason) => against.push(reason),
-        Outcome::Open(reason) if is_word_taken => {
+        Comparison::AsAsked(what) => seen.push(format!("submission by {what} was seen")),
+        Comparison::Other(reason) => against.push(reason),
+        Comparison::Open(reason) if is_word_taken => {
             seen.push(format!("submission by {}: {reason}", Submission::Syscall))
         }
-        Outcome::Open(reason) => open.push(reason),
+        Comparison::Open(reason) => open.push(reason),
     }
     against.extend(other_registration(path, evidence));
     open.extend(other_delay(path, evidence));
@@ -47,22 +47,22 @@ pub fn judge(path: &IoPath, observed: &Observed, evidence: &Evidence) -> Verdict
     }
 }
 
-enum Outcome {
+enum Comparison {
     AsAsked(String),
     Other(String),
     Open(String),
 }
 
-fn compare<T: PartialEq + Display>(asked: T, finding: &Finding<T>) -> Outcome {
+fn compare<T: PartialEq + Display>(asked: T, finding: &Finding<T>) -> Comparison {
     match finding {
-        Finding::Seen(seen) if *seen == asked => Outcome::AsAsked(seen.to_string()),
-        Finding::Seen(seen) => Outcome::Other(format!("asked for {asked}, seen {seen}")),
-        Finding::Mixed(what) => Outcome::Other(format!("asked for {asked}, seen several: {what}")),
-        Finding::Unclear(reason) => Outcome::Open(reason.clone()),
+        Finding::Seen(seen) if *seen == asked => Comparison::AsAsked(seen.to_string()),
+        Finding::Seen(seen) => Comparison::Other(format!("asked for {asked}, seen {seen}")),
+        Finding::Mixed(what) => Comparison::Other(format!("asked for {asked}, seen several: {what}")),
+        Finding::Unclear(reason) => Comparison::Open(reason.clone()),
     }
 }
 
-/// Whether the engine registered buffers and file, where it says and the path can ask for it.
+/// A difference in the registration of buffers and file, if the engine says and the path can ask for it.
 fn other_registration(path: &IoPath, evidence: &Evidence) -> Option<String> {
     let (ring, engine) = (path.ring()?, evidence.engine.as_ref()?);
     match (ring.registered, engine.registered) {
@@ -74,8 +74,8 @@ fn other_registration(path: &IoPath, evidence: &Evidence) -> Option<String> {
     }
 }
 
-/// A disk whose `io_poll_delay` is not the path's. It rules the polling of every interface up to
-/// Linux 6.3, and always reads -1 since, which is what all paths but `posix-sio`'s hybrid want.
+/// A disk whose `io_poll_delay` is not the path's. It governs the polling of every interface up to Linux 6.3,
+/// and always reads -1 since then, which is what all paths but `posix-sio`'s hybrid want.
 fn other_delay(path: &IoPath, evidence: &Evidence) -> Option<String> {
     let wanted = path.io_poll_delay()?.to_string();
     evidence.devices.iter().find_map(|disk| {
@@ -84,7 +84,7 @@ fn other_delay(path: &IoPath, evidence: &Evidence) -> Option<String> {
     })
 }
 
-/// [`observe`](crate::observe()) and [`judge`], the figures of [`summary`] as the verdict's last reason.
+/// [`observe`](crate::observe()) and [`judge`], with [`summary`] as the verdict's last reason.
 pub fn assess(path: &IoPath, evidence: &Evidence) -> (Observed, Verdict) {
     let observed = observe(evidence);
     let mut verdict = judge(path, &observed, evidence);

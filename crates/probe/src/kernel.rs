@@ -6,8 +6,8 @@ use std::io::Read;
 use std::path::Path;
 use std::sync::OnceLock;
 
-/// True where the kernel charges irq time by the tick, so that interrupts shorter than a tick
-/// mostly escape `/proc/stat`; absent where neither `/proc/config.gz` nor
+/// True if the kernel charges irq time by the tick: then interrupts shorter than a tick mostly escape
+/// `/proc/stat`. Absent if neither `/proc/config.gz` nor
 /// `/boot/config-$(uname -r)` can be read.
 ///
 /// Every interrupt is timed only by `CONFIG_IRQ_TIME_ACCOUNTING` and
@@ -27,7 +27,7 @@ fn read(root: &Root) -> Option<bool> {
     })
 }
 
-/// Far more than any kernel's configuration; a bound against a file that is not one.
+/// Far more than any kernel's configuration: a bound for a file that is not one.
 const CONFIG_MAX_BYTES: u64 = 16 << 20;
 
 fn unpack(packed: &[u8]) -> Option<String> {
@@ -45,8 +45,8 @@ fn is_sampled(config: &str) -> Option<bool> {
     Some(!config.lines().any(|line| is_timed(line.trim_end())))
 }
 
-/// True before Linux 5.12, where io_uring's submission poller is a kernel thread outside of the
-/// process; since then it is one of the process's threads.
+/// True before Linux 5.12, where io_uring's submission poller is a kernel thread outside the process; since
+/// then it is one of the process's threads.
 pub(crate) fn sqpoll_is_kernel_thread(root: &Root) -> bool {
     let release = root.text("proc/sys/kernel/osrelease").unwrap_or_default();
     version(&release).is_some_and(|version| version < (5, 12))

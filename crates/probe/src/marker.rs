@@ -1,20 +1,20 @@
-//! Marks that a running program leaves for whoever watches the instructions that it executes: no-ops with an
-//! eight-byte encoding that no compiler emits.
+//! Marks that a running program leaves for an observer of its instructions: no-ops with an eight-byte
+//! encoding that no compiler emits.
 //!
 //! The instruction is `nop dword ptr [rax + rax + D]` (Intel's manual, volume 2, NOP, 0F 1F /0) with the
 //! displacement's upper bytes `O`, `P`, `J` and the code in its lowest. It does nothing and touches no
-//! memory, so it costs nothing where nobody watches. On other processors than x86-64 no mark is left.
+//! memory, so it costs nothing if nobody watches. Only x86-64 has marks.
 
 /// The bytes of every mark before the code.
 pub const PREFIX: [u8; 4] = [0x0f, 0x1f, 0x84, 0x00];
 /// The bytes of every mark after the code.
 pub const SUFFIX: [u8; 3] = *b"OPJ";
 
-/// The code of a zero bit of a trial's place.
+/// The code of a zero bit of a trial's position.
 pub const ZERO: u8 = 0;
-/// The code of a one bit of a trial's place.
+/// The code of a one bit of a trial's position.
 pub const ONE: u8 = 1;
-/// The code of a job's begin.
+/// The code of a job's beginning.
 pub const BEGIN: u8 = 2;
 /// The code of a job's end.
 pub const END: u8 = 3;
@@ -32,8 +32,7 @@ macro_rules! mark {
     };
 }
 
-/// Tells the place of the trial that comes, most significant bit first. A window that begins later belongs to
-/// it.
+/// Announces the position of the next trial, most significant bit first. Later windows belong to it.
 #[inline(never)]
 pub fn announce(position: u32) {
     for bit in (0..u32::BITS).rev() {

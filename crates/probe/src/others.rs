@@ -1,19 +1,18 @@
-//! CPU time of all processes that are not this one: what a trial shared the processors with
-//! (proc_pid_stat(5)).
+//! CPU time of all other processes, with which a trial shared the processors (proc_pid_stat(5)).
 
 use crate::root::{Root, text};
-use crate::threads::numbers;
+use crate::threads::{ProcStat, numbers};
 use iopj_core::evidence::OthersEvidence;
 use std::collections::BTreeMap;
 use std::time::Instant;
 
 /// The kernel's flag of its own threads (include/linux/sched.h).
 const PF_KTHREAD: u64 = 0x0020_0000;
-/// The first process namespace of a machine (include/linux/proc_ns.h): in any other one only a part of the
-/// processes is seen.
+/// The first process namespace of a machine (include/linux/proc_ns.h): any other one shows only some
+/// processes.
 const FIRST_NAMESPACE: &str = "pid:[4026531836]";
 
-/// How often the processes are read, until none came or went meanwhile.
+/// How often the processes are read until none came or went meanwhile.
 const ATTEMPTS: usize = 4;
 
 /// The sums at one moment.
@@ -24,7 +23,7 @@ pub(crate) struct Others {
     kernel_threads_ticks: u64,
 }
 
-/// What one process has had since it started, and its children that it waited for.
+/// CPU time of one process since it started, with the children that it waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Process {
     parent: i32,
@@ -33,10 +32,9 @@ struct Process {
 }
 
 impl Others {
-    /// The sums over all processes but `own` and its descendants; `None` where not all of them can be seen.
+    /// The sums over all processes except `own` and its descendants; `None` if not all of them can be seen.
     ///
-    /// What a process had passes to the one that waits for it, so that the sum over those that are there
-    /// loses nothing when one ends.
+    /// When a process ends, its time passes to the one that waits for it, so the sum loses nothing.
     pub(crate) fn read(root: &Root, own: i32) -> Option<Others> {
         let all = root.path("proc");
         let namespace = std::fs::read_link(all.join("self/ns/pid")).ok()?;
@@ -44,7 +42,7 @@ impl Others {
             return None;
         }
         let read = |pid: i32| Some((pid, parse(&text(&all.join(pid.to_string()).join("stat")).ok()?)?));
-        // A process that ends between its parent's turn and its own would be in neither.
+        // A process that ends between the reading of its parent and its own would be in neither.
         let list = || (numbers(&all).collect::<Vec<i32>>(), numbers(&all).filter_map(read).collect());
         let is_whole = |(pids, _): &(Vec<i32>, _)| numbers(&all).eq(pids.iter().copied());
         let whole = (1..ATTEMPTS).map(|_| list()).find(is_whole);
@@ -58,8 +56,8 @@ impl Others {
         Some(Others { at: Instant::now(), processes_ticks: sum(false), kernel_threads_ticks: sum(true) })
     }
 
-    /// What they had from this moment to `later`. `None` if the sum fell: then a process ended for which
-    /// nobody waits, and its time is lost.
+    /// Their time from this moment to `later`. `None` if the sum fell: then a process ended for which nobody
+    /// waits, and its time is lost.
     pub(crate) fn until(&self, later: &Others, tick_ns: u64) -> Option<OthersEvidence> {
         let ns = |before: u64, after: u64| Some(after.checked_sub(before)?.saturating_mul(tick_ns));
         Some(OthersEvidence {
@@ -71,8 +69,8 @@ impl Others {
     }
 }
 
-/// True for `ancestor` itself and for what descends from it. Names of processes are read one after another,
-/// so that their order may hold a circle.
+/// True for `ancestor` itself and its descendants. Processes are read one after another, so their parents may
+/// form a circle.
 fn descends(processes: &BTreeMap<i32, Process>, process: i32, ancestor: i32) -> bool {
     let mut at = process;
     for _ in 0..=processes.len() {
@@ -88,15 +86,12 @@ fn descends(processes: &BTreeMap<i32, Process>, process: i32, ancestor: i32) -> 
 }
 
 fn parse(stat: &str) -> Option<Process> {
-    let (_, fields) = stat.rsplit_once(')')?;
-    let fields: Vec<&str> = fields.split_whitespace().collect();
-    // The state after the name is field 3: the parent is field 4, flags 9, utime, stime, cutime and cstime 14
-    // to 17.
-    let number = |field: usize| fields.get(field - 3)?.parse::<i64>().ok();
-    let is_kernel = u64::try_from(number(9)?).ok()? & PF_KTHREAD != 0;
-    let times = (14..=17).map(number).collect::<Option<Vec<i64>>>()?;
+    // The parent is field 4, the flags are 9, utime, stime, cutime and cstime 14 to 17.
+    let stat = ProcStat::parse(stat)?;
+    let is_kernel = stat.field::<u64>(9)? & PF_KTHREAD != 0;
+    let times = (14..=17).map(|number| stat.field(number)).collect::<Option<Vec<i64>>>()?;
     let ticks = times.into_iter().map(|ticks| u64::try_from(ticks).unwrap_or(0)).fold(0, u64::saturating_add);
-    Some(Process { parent: i32::try_from(number(4)?).ok()?, is_kernel, ticks })
+    Some(Process { parent: stat.field(4)?, is_kernel, ticks })
 }
 
 #[cfg(test)]
@@ -178,7 +173,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_is_read_without_panic(text in "[0-9]{1,5} \\([a-z()]{0,5}\\)( -?[0-9]{1,20}){0,20}|\\PC*") {
+        fn any_text_is_read_without_panic(
+            text in "[0-9]{1,5} \\([a-z()]{0,5}\\)( -?[0-9]{1,20}){0,20}|\\PC*",
+        ) {
             let _ = parse(&text);
         }
     }

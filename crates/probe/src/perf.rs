@@ -1,5 +1,5 @@
-//! The words of `perf_event_open(2)` (include/uapi/linux/perf_event.h), as far as they are used here, and
-//! what its refusals mean.
+//! `perf_event_open(2)`: the kernel's numbers (include/uapi/linux/perf_event.h) as far as they are used here,
+//! counters, and what its refusals mean.
 
 use crate::root::Root;
 use std::ffi::CStr;
@@ -15,7 +15,7 @@ pub(crate) const TYPE_RAW: u32 = 4;
 /// `PERF_COUNT_HW_INSTRUCTIONS`, `PERF_COUNT_SW_CPU_CLOCK`.
 pub(crate) const HARDWARE_INSTRUCTIONS: u64 = 1;
 pub(crate) const SOFTWARE_CPU_CLOCK: u64 = 0;
-/// Where `PERF_TYPE_HARDWARE` carries the type of the PMU, for processors with two kinds of cores.
+/// Where the config of `PERF_TYPE_HARDWARE` holds the PMU's type, for processors with two kinds of cores.
 pub(crate) const HARDWARE_PMU_SHIFT: u32 = 32;
 
 /// `PERF_SAMPLE_IDENTIFIER`, `PERF_SAMPLE_IP`, `PERF_SAMPLE_TID`: the fields of a sample, in this order.
@@ -36,7 +36,7 @@ const IOC_SET_OUTPUT: libc::c_ulong = 0x2405;
 const IOC_SET_FILTER: libc::c_ulong = 0x4008_2406;
 const IOC_ID: libc::c_ulong = 0x8008_2407;
 
-/// The first published form of `struct perf_event_attr`, which every kernel takes.
+/// The first published form of `struct perf_event_attr`, which every kernel accepts.
 #[derive(Default)]
 #[repr(C)]
 struct Attributes {
@@ -55,7 +55,7 @@ struct Attributes {
 /// Whose events are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Whose {
-    /// Whoever runs on this core.
+    /// Everything that runs on this core.
     Core(u32),
     /// This thread, wherever it runs.
     Thread(i32),
@@ -68,10 +68,10 @@ pub(crate) enum Whose {
 pub(crate) struct Counter(File);
 
 impl Counter {
-    /// Opens an event of one core, whoever runs there, not yet counting: a sample every `period` counts. What
-    /// guests of this machine do is left out; so is the idle task by a software event. The kernel throttles a
-    /// core that takes more samples from one tick to the next than belong to one, and an idle core has no
-    /// ticks (kernel/events/core.c, `__perf_event_account_interrupt`).
+    /// Opens an event of one core, whatever runs there, not yet counting: a sample every `period` counts.
+    /// Guests of this machine are left out; a software event leaves out the idle task too. The kernel
+    /// throttles a core that takes too many samples between two ticks, and an idle core has no ticks
+    /// (kernel/events/core.c, `__perf_event_account_interrupt`).
     pub(crate) fn sampled(kind: u32, config: u64, period: u64, cpu: u32) -> io::Result<Counter> {
         let exclude_idle = if kind == TYPE_SOFTWARE { FLAG_EXCLUDE_IDLE } else { 0 };
         let attributes = Attributes {
@@ -100,7 +100,7 @@ impl Counter {
         Counter::open(Attributes { kind: TYPE_TRACEPOINT, config: id, flags, ..Attributes::default() }, whose)
     }
 
-    /// Counts only the records that pass from now on; a tracepoint that has a filter takes no other.
+    /// Counts only the records that pass from now on; a tracepoint with a filter takes no other.
     pub(crate) fn set_filter(&self, filter: &CStr) -> io::Result<()> {
         // SAFETY: the descriptor is open, and the kernel reads the C string, which outlives the call.
         let result = unsafe { libc::ioctl(self.0.as_raw_fd(), IOC_SET_FILTER as _, filter.as_ptr()) };
@@ -126,7 +126,7 @@ impl Counter {
         }
     }
 
-    /// What a tracepoint has counted; of children, those that have ended too.
+    /// What a tracepoint counted; with children that have ended.
     pub(crate) fn count(&self) -> io::Result<u64> {
         let mut bytes = [0u8; 8];
         io::Read::read_exact(&mut &self.0, &mut bytes)?;
@@ -154,8 +154,7 @@ impl Counter {
         self.control(IOC_DISABLE, 0)
     }
 
-    /// Time in ns for which it was enabled, and for which it did count: less where the PMU has too few
-    /// counters.
+    /// Time in ns for which it was enabled, and for which it counted: less if the PMU has too few counters.
     pub(crate) fn times_ns(&self) -> io::Result<[u64; 2]> {
         let mut bytes = [0u8; 24];
         io::Read::read_exact(&mut &self.0, &mut bytes)?;
@@ -176,10 +175,10 @@ impl AsRawFd for Counter {
     }
 }
 
-/// Why the kernel counts no events for this user; each with its remedy.
+/// Why the kernel counts no events for this user, each reason with its remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum EventsError {
-    /// `EACCES`: what all of the machine does is not for this user to see.
+    /// `EACCES`: this user may not see what the whole machine does.
     #[error(
         "this user may not watch every core (kernel.perf_event_paranoid is {paranoid}): run as root, grant \
          CAP_PERFMON, or `sysctl kernel.perf_event_paranoid=-1`"
@@ -191,8 +190,8 @@ pub enum EventsError {
     /// `EPERM`: a container or the kernel's lockdown forbids the system call to everybody.
     #[error(
         "the system call perf_event_open is forbidden here: allow it in the container's seccomp profile \
-         together with CAP_PERFMON, or run outside of the container (kernel lockdown `confidentiality` \
-         forbids it as well)"
+         together with CAP_PERFMON, or run outside the container (kernel lockdown `confidentiality` \
+         forbids it too)"
     )]
     Forbidden,
     /// `ENOSYS`: the kernel was built without it.
@@ -201,7 +200,7 @@ pub enum EventsError {
          container's seccomp profile"
     )]
     Missing,
-    /// `EMFILE`: each core takes a descriptor an event.
+    /// `EMFILE`: each core takes one descriptor per event.
     #[error(
         "this takes {needed} descriptors, more than this process may have: raise the limit by `ulimit -n`"
     )]
@@ -211,13 +210,13 @@ pub enum EventsError {
     },
     /// Any other refusal of the kernel.
     #[error(
-        "the kernel refused to count events ({0}): leave them out, and please report the kernel's version"
+        "the kernel refused to count events ({0}): do without them, and please report the kernel's version"
     )]
     Os(io::Error),
 }
 
 impl EventsError {
-    /// What a refusal means for one who needs so many descriptors in all.
+    /// What a refusal means if so many descriptors are needed in all.
     pub(crate) fn of(source: io::Error, root: &Root, needed: usize) -> EventsError {
         match source.raw_os_error() {
             Some(libc::EACCES) => {

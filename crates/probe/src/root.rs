@@ -1,6 +1,6 @@
 //! Reading the small files of `/proc` and `/sys`, below a root that tests can replace.
 
-use crate::ProbeError;
+use crate::error::ProbeError;
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 pub(crate) struct Root(PathBuf);
 
 impl Root {
-    /// The root, canonical, so that resolved links below it can be compared with it.
+    /// The root, made canonical so that resolved links below it can be compared with it.
     pub(crate) fn new(root: &Path) -> Result<Root, ProbeError> {
         fs::canonicalize(root).map(Root).map_err(|source| ProbeError::Read { path: root.to_owned(), source })
     }
@@ -32,7 +32,7 @@ pub(crate) fn text(path: &Path) -> Result<String, ProbeError> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// The text of a file that may be absent, or belong to a thread that has just ended.
+/// The text of a file that may be absent, or whose thread has just ended.
 pub(crate) fn text_if_there(path: &Path) -> Result<Option<String>, ProbeError> {
     match text(path) {
         Err(ProbeError::Read { source, .. })
@@ -42,6 +42,12 @@ pub(crate) fn text_if_there(path: &Path) -> Result<Option<String>, ProbeError> {
         }
         other => other.map(Some),
     }
+}
+
+/// True for a name made of `stem` and a number: `cpu12` of `cpu`, not `cpuidle`.
+pub(crate) fn is_numbered(name: &str, stem: &str) -> bool {
+    name.strip_prefix(stem)
+        .is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
 /// The names in a directory, sorted; none if it cannot be listed.

@@ -1,16 +1,17 @@
 //! [`Probe`] and [`Snapshot`]: all counters at one moment, and the evidence between two.
 
+use crate::RULES;
 use crate::completions::{CompletionCounters, CompletionsError, Waiting};
 use crate::cpu;
-use crate::device::{Device, Sample};
-use crate::idle::{IdleStates, Times};
-use crate::interrupts::{Counts, Table};
+use crate::device::{Device, DiskCounts};
+use crate::error::ProbeError;
+use crate::idle::{IdleStates, IdleTimes};
+use crate::interrupts::{InterruptCounts, InterruptTable};
 use crate::kernel::{irq_time_sampled, sqpoll_is_kernel_thread};
 use crate::others::Others;
 use crate::root::Root;
 use crate::taken::{self, Taken};
 use crate::threads::{self, Thread};
-use crate::{ProbeError, RULES};
 use iopj_core::evidence::{CpuTimes, Evidence, ProcessEvidence, ThreadRole};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -18,7 +19,7 @@ use std::sync::Arc;
 
 const INTERRUPTS: &str = "proc/interrupts";
 
-/// Reads the counters of some disks, of the threads that do the I/O and of all cores.
+/// Reads the counters of some disks, of the threads that do the I/O, and of all cores.
 #[derive(Clone, Debug)]
 pub struct Probe {
     root: Root,
@@ -37,17 +38,17 @@ pub enum Who<'a> {
     ThisProcess {
         /// Thread ids of the jobs.
         jobs: &'a [i32],
-        /// Thread ids of the threads that do no I/O (the main thread, meters, progress): they are
-        /// left out, also of the totals.
+        /// Thread ids of the threads that do no I/O (the main thread, meters, progress): they are left out,
+        /// also of the totals.
         own: &'a [i32],
     },
-    /// A child process that lives wholly between the two snapshots. Its totals are [`reap`](crate::reap)'s,
-    /// for the caller to add.
+    /// A child process that starts and ends between the two snapshots. The caller adds its totals, by
+    /// [`reap`](crate::reap).
     Child,
 }
 
-/// The end of the window that a snapshot is taken at. The threads are read next to the window, the device and
-/// the machine farther from it: a submission poller uses CPU time while the rest is read.
+/// The end of the window at which a snapshot is taken. The threads are read closest to the window, the device
+/// and the machine farther away: a submission poller uses CPU time while the rest is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Edge {
     /// The window begins after the snapshot: threads last.
@@ -60,27 +61,27 @@ pub enum Edge {
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     devices: Arc<[Device]>,
-    samples: Vec<Sample>,
-    taken: Option<(Arc<Taken>, taken::Sample)>,
-    interrupts: Counts,
+    samples: Vec<DiskCounts>,
+    taken: Option<(Arc<Taken>, taken::TakenState)>,
+    interrupts: InterruptCounts,
     threads: Vec<(ThreadRole, Thread)>,
     own: Vec<Thread>,
     usage: ProcessEvidence,
     others: Option<Others>,
     tick_ns: u64,
-    cores: Cores,
+    cores: CoreTimes,
     idle_states: Arc<IdleStates>,
 }
 
 /// Time of all cores by kind and by idle state, since the machine started.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Cores {
+pub(crate) struct CoreTimes {
     cpu: CpuTimes,
-    idle: Times,
+    idle: IdleTimes,
 }
 
-impl Cores {
-    fn until(&self, later: &Cores, idle_states: &IdleStates) -> (CpuTimes, BTreeMap<String, u64>) {
+impl CoreTimes {
+    fn until(&self, later: &CoreTimes, idle_states: &IdleStates) -> (CpuTimes, BTreeMap<String, u64>) {
         (cpu::between(&self.cpu, &later.cpu), idle_states.between(&self.idle, &later.idle))
     }
 }
@@ -88,8 +89,8 @@ impl Cores {
 impl Probe {
     /// A probe for the disks under a target, named as in `/sys/block` (`vda`, `nvme0n1`, `zram0`).
     ///
-    /// The names are leaves: disks that stand on no other. Of an NVMe multipath disk they are its
-    /// paths (`nvme0c0n1`), for the head has neither queues nor interrupts of its own.
+    /// The names are leaves: disks that are built on no other. For an NVMe multipath disk these are its paths
+    /// (`nvme0c0n1`), because the head has neither queues nor interrupts of its own.
     ///
     /// # Errors
     ///
@@ -103,7 +104,7 @@ impl Probe {
     ///
     /// # Errors
     ///
-    /// [`ProbeError::NoDevice`] for an address that nothing has, [`ProbeError::Read`] as for [`Probe::new`].
+    /// [`ProbeError::NoDevice`] for an address without a device, [`ProbeError::Read`] as for [`Probe::new`].
     pub fn taken(address: &str) -> Result<Probe, ProbeError> {
         let mut probe = Probe::new(&[])?;
         probe.taken = Some(Arc::new(Taken::find(&probe.root, address)?));
@@ -118,7 +119,7 @@ impl Probe {
     pub fn with_root(root: &Path, devices: &[String]) -> Result<Probe, ProbeError> {
         let root = Root::new(root)?;
         let text = root.text(INTERRUPTS)?;
-        let table = Table::new(&text);
+        let table = InterruptTable::new(&text);
         let found: Result<Vec<Device>, ProbeError> =
             devices.iter().map(|name| Device::find(&root, name, &table)).collect();
         let devices: Arc<[Device]> = found?.into();
@@ -136,15 +137,15 @@ impl Probe {
         })
     }
 
-    /// Reads all counters at an edge of the window. Take it while no I/O of the trial is in flight; the job
-    /// threads must be alive, else their counts are in the totals only.
+    /// Reads all counters at an edge of the window. Take it while no I/O of the trial is in flight. The job
+    /// threads must be alive, else their counts are only in the totals.
     ///
     /// # Errors
     ///
     /// [`ProbeError::Read`] or [`ProbeError::Form`] for a file that cannot be read or understood,
     /// such as that of a disk that was pulled out.
     pub fn snapshot(&self, who: Who<'_>, edge: Edge) -> Result<Snapshot, ProbeError> {
-        // What takes longest is farthest from the window.
+        // What takes longest is read farthest from the window.
         let (others, machine, (threads, own, usage)) = match edge {
             Edge::Begin => {
                 let (others, machine) = (self.others(), self.machine()?);
@@ -165,9 +166,9 @@ impl Probe {
 
     /// A snapshot without threads, totals and others.
     fn machine(&self) -> Result<Snapshot, ProbeError> {
-        let samples: Result<Vec<Sample>, ProbeError> = self.devices.iter().map(Device::sample).collect();
+        let samples: Result<Vec<DiskCounts>, ProbeError> = self.devices.iter().map(Device::sample).collect();
         let text = self.root.text(INTERRUPTS)?;
-        let table = Table::new(&text);
+        let table = InterruptTable::new(&text);
         let mut irqs = self.irqs.clone();
         let taken = self.taken.as_ref().map(|taken| {
             let (sample, own) = taken.sample(&table);
@@ -189,19 +190,23 @@ impl Probe {
         })
     }
 
-    fn process(&self, who: Who<'_>) -> Result<Process, ProbeError> {
+    fn process(&self, who: Who<'_>) -> Result<ThreadsAndTotals, ProbeError> {
         match who {
             Who::ThisProcess { jobs, own } => self.this_process(jobs, own),
-            Who::Child => Ok(Process::default()),
+            Who::Child => Ok(ThreadsAndTotals::default()),
         }
     }
 
     /// Time of all cores now.
-    pub(crate) fn cores(&self) -> Result<Cores, ProbeError> {
-        Ok(Cores { cpu: cpu::read(&self.root, self.tick_ns)?, idle: self.idle_states.read() })
+    pub(crate) fn cores(&self) -> Result<CoreTimes, ProbeError> {
+        Ok(CoreTimes { cpu: cpu::read(&self.root, self.tick_ns)?, idle: self.idle_states.read() })
     }
 
-    pub(crate) fn between(&self, earlier: &Cores, later: &Cores) -> (CpuTimes, BTreeMap<String, u64>) {
+    pub(crate) fn between(
+        &self,
+        earlier: &CoreTimes,
+        later: &CoreTimes,
+    ) -> (CpuTimes, BTreeMap<String, u64>) {
         earlier.until(later, &self.idle_states)
     }
 
@@ -217,17 +222,17 @@ impl Probe {
         self.sqpoll_is_kernel_thread
     }
 
-    /// Counts who completes the I/Os of the disks from now on, for as long as it is not ended. Nothing of the
-    /// trial may be in flight.
+    /// InterruptCounts who completes the I/Os of the disks from now on, for as long as it is not ended.
+    /// Nothing of the trial may be in flight.
     ///
     /// # Errors
-    /// [`CompletionsError`] where there is no tracefs, or this user may not.
+    /// [`CompletionsError`] if there is no tracefs, or this user may not use it.
     pub fn count_completions(&self, waiting: Waiting<'_>) -> Result<CompletionCounters, CompletionsError> {
         let disks: Vec<&str> = self.devices.iter().map(Device::name).collect();
         CompletionCounters::open(&self.root, &disks, waiting)
     }
 
-    fn this_process(&self, jobs: &[i32], own: &[i32]) -> Result<Process, ProbeError> {
+    fn this_process(&self, jobs: &[i32], own: &[i32]) -> Result<ThreadsAndTotals, ProbeError> {
         let all = threads::of_this_process(&self.root, self.tick_ns)?;
         let (own, others): (Vec<Thread>, Vec<Thread>) =
             all.into_iter().partition(|thread| own.contains(&thread.tid));
@@ -242,7 +247,7 @@ impl Probe {
 }
 
 /// Threads of the I/O, threads of the caller's own, and the totals of both.
-type Process = (Vec<(ThreadRole, Thread)>, Vec<Thread>, ProcessEvidence);
+type ThreadsAndTotals = (Vec<(ThreadRole, Thread)>, Vec<Thread>, ProcessEvidence);
 
 impl Snapshot {
     /// The threads that wait for completions: jobs and submission pollers.
@@ -289,7 +294,7 @@ impl Snapshot {
         }
     }
 
-    /// The totals, so that threads which have ended still count, less those of the caller's own threads.
+    /// The totals, in which threads that have ended still count, minus those of the caller's own threads.
     fn process_until(&self, later: &Snapshot) -> ProcessEvidence {
         let mut process = ProcessEvidence {
             user_ns: later.usage.user_ns.saturating_sub(self.usage.user_ns),
@@ -321,13 +326,13 @@ mod tests {
             devices: Arc::new([]),
             samples: Vec::new(),
             taken: None,
-            interrupts: Counts::default(),
+            interrupts: InterruptCounts::default(),
             threads: Vec::new(),
             own: own.to_vec(),
             usage: ProcessEvidence { user_ns, system_ns, voluntary_switches, involuntary_switches: 0 },
             others: None,
             tick_ns: 10_000_000,
-            cores: Cores::default(),
+            cores: CoreTimes::default(),
             idle_states: Arc::default(),
         }
     }

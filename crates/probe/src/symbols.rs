@@ -1,21 +1,8 @@
 //! A kernel's symbol table, from the text of its `/proc/kallsyms` (kernel: `kernel/kallsyms.c`).
 
-use crate::ProbeError;
+use crate::error::{ProbeError, SymbolsError};
+use crate::root;
 use std::path::Path;
-
-/// Why a symbol table is of no use.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum SymbolsError {
-    /// No line is of its form.
-    #[error("/proc/kallsyms lists no functions: the kernel needs CONFIG_KALLSYMS")]
-    Empty,
-    /// Addresses are hidden.
-    #[error(
-        "/proc/kallsyms hides all addresses: read it as root (CAP_SYSLOG), with `sysctl \
-         kernel.kptr_restrict=1`"
-    )]
-    Hidden,
-}
 
 /// A kernel function, or a part of one.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,12 +15,12 @@ pub struct Symbol {
     pub module: Option<String>,
     /// True if the compiler moved this part out of the function's body (`.cold`, `.part.0`).
     pub is_part: bool,
-    /// Other names of the same address, the more telling ones first.
+    /// Other names of the same address, the more informative ones first.
     pub aliases: Vec<String>,
 }
 
 impl Symbol {
-    /// The source directory that `of` tells for the function's name, or for one of its aliases.
+    /// The source directory that `of` gives for the function's name or one of its aliases.
     pub fn directory(&self, of: &dyn Fn(&str, Option<&str>) -> Option<String>) -> Option<String> {
         let mut names = std::iter::once(&self.function).chain(&self.aliases);
         names.find_map(|name| of(name, self.module.as_deref()))
@@ -47,14 +34,14 @@ pub struct Symbols {
     entries: Vec<(u64, Option<Symbol>)>,
 }
 
-/// A function whose end no other symbol tells ends here at the latest.
+/// The longest function, if no other symbol marks its end.
 const LONGEST_BYTES: u64 = 64 * 1024;
 
 impl Symbols {
     /// Reads the text of `/proc/kallsyms`: address, type, name and, for a module's, its name in brackets.
-    /// Lines of another form are passed over.
+    /// Lines of another form are skipped.
     pub fn parse(text: &str) -> Result<Symbols, SymbolsError> {
-        let mut lines: Vec<Line<'_>> = text.lines().filter_map(Line::parse).collect();
+        let mut lines: Vec<KallsymsLine<'_>> = text.lines().filter_map(KallsymsLine::parse).collect();
         if !lines.iter().any(|line| line.is_function) {
             return Err(SymbolsError::Empty);
         }
@@ -72,13 +59,10 @@ impl Symbols {
     /// The symbols of the kernel that runs here.
     ///
     /// # Errors
-    /// [`ProbeError::Read`] where there is no `/proc/kallsyms`, [`ProbeError::Symbols`] where it shows this
-    /// user no addresses.
+    /// [`ProbeError::Read`] if there is no `/proc/kallsyms`, [`ProbeError::Symbols`] if it shows this user no
+    /// addresses.
     pub fn of_this_kernel() -> Result<Symbols, ProbeError> {
-        let path = Path::new("/proc/kallsyms");
-        let text = std::fs::read_to_string(path)
-            .map_err(|source| ProbeError::Read { path: path.to_owned(), source })?;
-        Ok(Symbols::parse(&text)?)
+        Ok(Symbols::parse(&root::text(Path::new("/proc/kallsyms"))?)?)
     }
 
     /// The function that an address is in.
@@ -102,7 +86,7 @@ impl Symbols {
 }
 
 /// The symbol of lines with one address; none if they name no function.
-fn symbol(same: &[Line<'_>]) -> Option<Symbol> {
+fn symbol(same: &[KallsymsLine<'_>]) -> Option<Symbol> {
     let (first, others) = same.split_first().filter(|(first, _)| first.is_function)?;
     let mut aliases: Vec<String> = Vec::new();
     for other in others.iter().filter(|other| other.is_function).map(|other| function(other.name)) {
@@ -119,16 +103,16 @@ fn symbol(same: &[Line<'_>]) -> Option<Symbol> {
     })
 }
 
-struct Line<'a> {
+struct KallsymsLine<'a> {
     address: u64,
     is_function: bool,
     name: &'a str,
     module: Option<&'a str>,
 }
 
-impl<'a> Line<'a> {
+impl<'a> KallsymsLine<'a> {
     /// A line, unless it is of another form or a mark inside the text.
-    fn parse(line: &'a str) -> Option<Line<'a>> {
+    fn parse(line: &'a str) -> Option<KallsymsLine<'a>> {
         let mut words = line.split_ascii_whitespace();
         let address = u64::from_str_radix(words.next()?, 16).ok()?;
         let kind = words.next()?;
@@ -138,11 +122,11 @@ impl<'a> Line<'a> {
         if is_text && is_mark(name) {
             return None;
         }
-        Some(Line { address, is_function: is_text && !is_end(name), name, module })
+        Some(KallsymsLine { address, is_function: is_text && !is_end(name), name, module })
     }
 
-    /// The lower, the more telling: no padding before a function, no part, few underscores in front, short;
-    /// the last only so that the choice is the same everywhere.
+    /// The lower, the more informative: no padding before a function, no part, few leading underscores,
+    /// short; the name itself only makes the choice the same everywhere.
     fn rank(&self) -> (bool, bool, usize, usize, &str) {
         let underscores = self.name.len() - self.name.trim_start_matches('_').len();
         (self.name.starts_with(PADDING), self.name.contains('.'), underscores, self.name.len(), self.name)
@@ -282,7 +266,10 @@ ffffffffc0100000 t bpf_prog_6deef7357e7b4530\t[bpf]
 
     proptest! {
         #[test]
-        fn no_text_makes_it_panic(text in "([0-9a-f]{0,17}[ \t]?[tTwWdA ]? ?[a-z._]{0,8}(\t\\[[a-z]*\\]?)?\n?){0,20}", address: u64) {
+        fn no_text_makes_it_panic(
+            text in "([0-9a-f]{0,17}[ \t]?[tTwWdA ]? ?[a-z._]{0,8}(\t\\[[a-z]*\\]?)?\n?){0,20}",
+            address: u64,
+        ) {
             if let Ok(symbols) = Symbols::parse(&text) {
                 let _ = symbols.find(address);
             }

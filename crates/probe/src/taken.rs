@@ -1,26 +1,26 @@
-//! A device that was taken from its kernel driver: who has it, and the interrupts that the kernel passes on
-//! for it.
+//! A device that was taken from its kernel driver: which driver has it, and the interrupts that the kernel
+//! passes on for it.
 //!
 //! Source: drivers/vfio/pci/vfio_pci_intrs.c, which names vectors `vfio-msix[N](ADDRESS)`,
 //! `vfio-msi[N](ADDRESS)` and `vfio-intx(ADDRESS)`.
 
-use crate::ProbeError;
-use crate::interrupts::{Counts, Table};
+use crate::error::ProbeError;
+use crate::interrupts::{InterruptCounts, InterruptTable};
 use crate::root::Root;
 use iopj_core::evidence::DeviceEvidence;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-/// Such a device.
+/// A device that was taken from its kernel driver.
 #[derive(Debug)]
 pub(crate) struct Taken {
     address: String,
     driver: PathBuf,
 }
 
-/// What stands about it at one moment.
+/// Its driver and vectors at one moment.
 #[derive(Clone, Debug)]
-pub(crate) struct Sample {
+pub(crate) struct TakenState {
     driver: Option<String>,
     vectors: Vec<(u32, String)>,
 }
@@ -35,7 +35,7 @@ impl Taken {
     }
 
     /// Its driver and vectors now, and the vectors' numbers.
-    pub(crate) fn sample(&self, interrupts: &Table<'_>) -> (Sample, BTreeSet<u32>) {
+    pub(crate) fn sample(&self, interrupts: &InterruptTable<'_>) -> (TakenState, BTreeSet<u32>) {
         let owner = format!("({})", self.address);
         let is_own = |action: &&str| action.starts_with("vfio-") && action.ends_with(&owner);
         let lines = interrupts.lines().filter(|line| line.actions().iter().any(is_own));
@@ -43,12 +43,16 @@ impl Taken {
         let numbers = vectors.iter().map(|(irq, _)| *irq).collect();
         let link = std::fs::read_link(&self.driver).ok();
         let driver = link.and_then(|link| Some(link.file_name()?.to_str()?.to_owned()));
-        (Sample { driver, vectors }, numbers)
+        (TakenState { driver, vectors }, numbers)
     }
 
-    /// What is known of the device from the moment of `earlier` to that of `later`; its I/Os are the caller's
-    /// to add. Without a vector there is no interrupt: nobody has asked for one.
-    pub(crate) fn between(&self, earlier: (&Sample, &Counts), later: (&Sample, &Counts)) -> DeviceEvidence {
+    /// What is known of the device from `earlier` to `later`; the caller adds its I/Os. Without a vector
+    /// there is no interrupt: nobody asked for one.
+    pub(crate) fn between(
+        &self,
+        earlier: (&TakenState, &InterruptCounts),
+        later: (&TakenState, &InterruptCounts),
+    ) -> DeviceEvidence {
         let is_same = earlier.0.vectors == later.0.vectors;
         DeviceEvidence {
             name: self.address.clone(),
@@ -85,7 +89,7 @@ mod tests {
         symlink("../../../../bus/pci/drivers/vfio-pci", place.join("driver")).unwrap();
         let taken = Taken::find(&Root::new(tree.path()).unwrap(), ADDRESS).unwrap();
         let sample = |text: &str| {
-            let table = Table::new(text);
+            let table = InterruptTable::new(text);
             let (sample, irqs) = taken.sample(&table);
             (sample, table.counts(&irqs))
         };

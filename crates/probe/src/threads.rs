@@ -3,11 +3,12 @@
 //! Sources: proc_pid_stat(5), proc_pid_status(5), Documentation/scheduler/sched-stats.rst
 //! (`schedstat`).
 
-use crate::ProbeError;
+use crate::error::ProbeError;
 use crate::root::{Root, names, text_if_there};
 use iopj_core::evidence::{ThreadEvidence, ThreadRole};
 use iopj_core::uring::RingThread;
 use std::path::Path;
+use std::str::FromStr;
 
 /// The counts of a thread since it started.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -39,7 +40,7 @@ pub(crate) fn of_process(root: &Root, process: &str, tick_ns: u64) -> Result<Vec
         .collect()
 }
 
-/// The submission pollers of kernels that run them as kernel threads; whose they are cannot be told.
+/// The submission pollers of kernels that run them as kernel threads; it is unknown whose they are.
 pub(crate) fn kernel_sqpolls(root: &Root, tick_ns: u64) -> Result<Vec<Thread>, ProbeError> {
     let all = root.path("proc");
     let is_sqpoll = |pid: &i32| {
@@ -69,6 +70,26 @@ pub(crate) fn role(thread: &Thread, jobs: &[i32]) -> ThreadRole {
     }
 }
 
+/// The text of a file `stat` of a process or a thread.
+pub(crate) struct ProcStat<'a> {
+    name: &'a str,
+    /// The fields after the name.
+    fields: Vec<&'a str>,
+}
+
+impl<'a> ProcStat<'a> {
+    /// The name is in parentheses and may hold any character, parentheses too.
+    pub(crate) fn parse(text: &'a str) -> Option<ProcStat<'a>> {
+        let (head, fields) = text.rsplit_once(')')?;
+        Some(ProcStat { name: head.split_once('(')?.1, fields: fields.split_whitespace().collect() })
+    }
+
+    /// A field by its number in the manual, from 3, the state after the name.
+    pub(crate) fn field<T: FromStr>(&self, number: usize) -> Option<T> {
+        self.fields.get(number - 3)?.parse().ok()
+    }
+}
+
 impl Thread {
     /// The thread of a directory below `/proc`, or none if it has ended meanwhile.
     pub(crate) fn read(directory: &Path, tid: i32, tick_ns: u64) -> Result<Option<Thread>, ProbeError> {
@@ -85,20 +106,13 @@ impl Thread {
     }
 
     fn parse(tid: i32, stat: &str, status: &str, schedstat: &str, tick_ns: u64) -> Option<Thread> {
-        // The name stands in parentheses and may hold any character, parentheses too.
-        let (head, fields) = stat.rsplit_once(')')?;
-        let name = head.split_once('(')?.1.to_owned();
-        // utime and stime are fields 14 and 15, processor is 39; the state after the name is field 3.
-        let mut times = fields.split_whitespace().skip(11).map(|word| word.parse::<u64>().ok());
-        let user_ns = times.next()??.saturating_mul(tick_ns);
-        let system_ns = times.next()??.saturating_mul(tick_ns);
-        // The start is field 22.
-        let started_ticks = times.nth(6)??;
+        let stat = ProcStat::parse(stat)?;
+        let user_ns = stat.field::<u64>(14)?.saturating_mul(tick_ns);
+        let system_ns = stat.field::<u64>(15)?.saturating_mul(tick_ns);
         // Kernels without scheduler statistics have no such file, or zeroes in it.
         let exact_ns =
             schedstat.split_whitespace().next().and_then(|word| word.parse().ok()).filter(|ns| *ns > 0);
         let cpu_ns = exact_ns.unwrap_or(user_ns.saturating_add(system_ns));
-        let last_cpu = fields.split_whitespace().nth(36).and_then(|word| word.parse().ok());
         let word = |key: &str| {
             status.lines().find_map(|line| Some(line.strip_prefix(key)?.strip_prefix(':')?.trim()))
         };
@@ -108,15 +122,15 @@ impl Thread {
         let involuntary_switches = count("nonvoluntary_ctxt_switches")?;
         Some(Thread {
             tid,
-            name,
+            name: stat.name.to_owned(),
             user_ns,
             system_ns,
             cpu_ns,
             voluntary_switches,
             involuntary_switches,
-            last_cpu,
+            last_cpu: stat.field(39),
             cpus_allowed,
-            started_ticks,
+            started_ticks: stat.field(22)?,
         })
     }
 
@@ -178,7 +192,7 @@ mod tests {
             (thread.user_ns, thread.system_ns, thread.cpu_ns),
             (300_000_000, 120_000_000, 123_456_789)
         );
-        // What an old or cut text leaves out is not told.
+        // What an old or cut text leaves out is absent.
         assert_eq!((thread.last_cpu, thread.cpus_allowed), (None, None));
         let stat = format!("{} {}\n", STAT.trim_end(), "0 ".repeat(14) + "17 3 0 0");
         let status = format!("Cpus_allowed:\tff\nCpus_allowed_list:\t0-3,8\n{STATUS}");

@@ -5,8 +5,8 @@
 //! drivers/nvme/host/pci.c, drivers/block/virtio_blk.c, drivers/virtio/virtio_pci_common.c and
 //! drivers/virtio/virtio_mmio.c give to their vectors.
 
-use crate::interrupts::Table;
-use crate::root::{names, text};
+use crate::interrupts::InterruptTable;
+use crate::root::{is_numbered, names, text};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
@@ -15,12 +15,12 @@ use std::path::{Path, PathBuf};
 pub(crate) struct Vectors {
     /// Number and name of each.
     pub(crate) list: Vec<(u32, String)>,
-    /// The device in `/sys/devices` that raises them: what else lives below raises them too.
+    /// The device in `/sys/devices` that raises them, also for everything else below it.
     pub(crate) owner: PathBuf,
 }
 
-/// The vectors that carry the I/O of the disk at `place`, or none where they cannot be told.
-pub(crate) fn find(place: &Path, interrupts: &Table<'_>) -> Option<Vectors> {
+/// The vectors that carry the I/O of the disk at `place`; `None` if they cannot be told apart.
+pub(crate) fn find(place: &Path, interrupts: &InterruptTable<'_>) -> Option<Vectors> {
     for directory in place.ancestors() {
         let name = directory.file_name()?.to_str()?;
         // A USB host's interrupts are those of every device on the bus, keyboards included.
@@ -46,7 +46,7 @@ pub(crate) fn find(place: &Path, interrupts: &Table<'_>) -> Option<Vectors> {
 }
 
 /// Message-signalled interrupts: never shared between devices, but some are not for I/O.
-fn by_number(signalled: &[String], interrupts: &Table<'_>) -> Option<Vec<(u32, String)>> {
+fn by_number(signalled: &[String], interrupts: &InterruptTable<'_>) -> Option<Vec<(u32, String)>> {
     let numbers: BTreeSet<u32> = signalled.iter().filter_map(|number| number.parse().ok()).collect();
     let lines = interrupts.lines().filter(|line| numbers.contains(&line.irq));
     let found: Vec<_> = lines
@@ -56,8 +56,8 @@ fn by_number(signalled: &[String], interrupts: &Table<'_>) -> Option<Vec<(u32, S
     (!found.is_empty()).then_some(found)
 }
 
-/// The interrupt line of the `irq` file, if nobody else handles it.
-fn by_line(directory: &Path, interrupts: &Table<'_>) -> Option<Vec<(u32, String)>> {
+/// The interrupt line of the `irq` file, if it has only one handler.
+fn by_line(directory: &Path, interrupts: &InterruptTable<'_>) -> Option<Vec<(u32, String)>> {
     let irq: u32 = text(&directory.join("irq")).ok()?.trim().parse().ok()?;
     let line = interrupts.lines().find(|line| line.irq == irq)?;
     match line.actions()[..] {
@@ -68,7 +68,7 @@ fn by_line(directory: &Path, interrupts: &Table<'_>) -> Option<Vec<(u32, String)
 
 /// virtio over MMIO has one interrupt, named after the device; over PCI they are named after
 /// device and queue.
-fn by_name(device: &str, interrupts: &Table<'_>) -> Option<Vec<(u32, String)>> {
+fn by_name(device: &str, interrupts: &InterruptTable<'_>) -> Option<Vec<(u32, String)>> {
     let found: Vec<_> = interrupts
         .lines()
         .filter_map(|line| match line.actions()[..] {
@@ -94,12 +94,6 @@ fn carries_io(action: &str) -> bool {
     }
     let is_admin = action.strip_suffix("q0").is_some_and(|controller| is_numbered(controller, "nvme"));
     !is_admin && !action.ends_with("-config")
-}
-
-/// True for a name made of `stem` and a number, such as `virtio0`.
-fn is_numbered(name: &str, stem: &str) -> bool {
-    name.strip_prefix(stem)
-        .is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
 #[cfg(test)]

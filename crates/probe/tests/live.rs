@@ -101,7 +101,10 @@ fn a_stranger_that_is_busy_disturbs() {
     let _children = children_are_ours();
     let _stranger = Stranger::busy();
     // On a machine that is busy elsewhere it may have to wait for its share.
-    let is_theirs = |disturbance: &Disturbance| matches!(disturbance, Disturbance::Others { cores, allowed } if cores > allowed);
+    let is_theirs = |disturbance: &Disturbance| match disturbance {
+        Disturbance::Others { cores, allowed } => cores > allowed,
+        _ => false,
+    };
     let mut windows = (0..100).map(|_| window_with_others(&probe, 500).unwrap());
     let found = windows.any(|evidence| conditions(&evidence).disturbances.iter().any(is_theirs));
     assert!(found, "the stranger was not seen in 100 windows");

@@ -1,5 +1,5 @@
-//! [`ChildWatch`]: a generator that runs as a process of its own, seen from outside: when its jobs begin, what each thread takes from
-//! then on, who hands the I/O to the kernel.
+//! [`ChildWatch`]: a generator that runs as a process of its own, seen from outside: when its jobs begin,
+//! what each thread takes from then on, who hands the I/O to the kernel.
 //!
 //! Sources: proc_pid_io(5); fio's backend.c (`run_threads`, `thread_main`) for the order in which it makes
 //! its threads.
@@ -8,9 +8,9 @@ mod rings;
 #[cfg(test)]
 mod tests;
 
-use crate::ProbeError;
+use crate::error::ProbeError;
 use crate::root::{Root, text_if_there};
-use crate::snapshot::{Cores, Probe};
+use crate::snapshot::{CoreTimes, Probe};
 use crate::threads::{self, Thread};
 use iopj_core::evidence::{CpuTimes, Evidence, ProcessEvidence, RingEvidence, ThreadEvidence, ThreadRole};
 use iopj_core::uring::RingThread;
@@ -20,23 +20,23 @@ use std::time::Duration;
 
 /// Share of the window that the looks at each job must cover.
 const COVERED: f64 = 0.8;
-/// Between two looks until the jobs begin: the begin is known as exactly as that.
+/// Between two looks until the jobs begin: the beginning is known to this precision.
 const SEEKING: Duration = Duration::from_millis(1);
-/// The last look at jobs whose end is known is so long before it, and more where looks take long.
+/// How long before the jobs' known end the last look is, and longer if looks take long.
 const BEFORE_END: Duration = Duration::from_millis(4);
-/// Where their end is not known, and after it.
+/// The longest wait if the jobs' end is not known, and after it.
 const LONGEST: Duration = Duration::from_millis(50);
-/// Looks in a long run.
+/// The longest wait in a long run.
 const FEW: Duration = Duration::from_secs(1);
 
 /// Which of a child's threads are its jobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JobThreads {
-    /// Those after the first, which keeps its time. What comes after them works for them: threads of POSIX
-    /// AIO, io_uring's submission pollers, which bear the name of the job that made them until they run.
+    /// Those after the first, which keeps the time. Later threads work for them: threads of POSIX AIO, and
+    /// io_uring's submission pollers, which have the name of the job that made them until they run.
     AfterFirst,
-    /// The last, for a plugin makes threads before them; the kernel does not see their I/O, so that they
-    /// begin when they are there (kernel bypass).
+    /// The last, because a plugin makes threads before them. The kernel does not see their I/O (kernel
+    /// bypass), so they begin when they exist.
     Unseen,
 }
 
@@ -47,52 +47,52 @@ pub struct ChildJobs {
     pub count: u32,
     /// Which threads these are.
     pub threads: JobThreads,
-    /// How long they run, where that is known.
+    /// How long they run, if that is known.
     pub runtime: Option<Duration>,
 }
 
-/// Looks at a child from its start to its end. The looks are the caller's to make, each
+/// Watches a child from its start to its end. The caller makes the looks, each
 /// [`next`](ChildWatch::next) after the one before.
 #[derive(Debug)]
 pub struct ChildWatch<'a> {
     probe: &'a Probe,
     process: String,
     jobs: ChildJobs,
-    begun: Option<Begun>,
-    threads: BTreeMap<i32, Seen>,
+    begun: Option<Jobs>,
+    threads: BTreeMap<i32, WatchedThread>,
     rings: Rings,
-    /// Bytes that the whole process handed on, threads that have ended included, up to the last look.
+    /// Bytes that the whole process handed on up to the last look, with threads that have ended.
     handed_on: Option<u64>,
     cost: Duration,
 }
 
 #[derive(Debug)]
-struct Begun {
+struct Jobs {
     at_ns: u64,
     jobs: Vec<i32>,
     /// Threads that do no I/O: the child's main thread, the one that keeps its time.
     own: Vec<i32>,
-    cores: Cores,
-    ended: Option<Cores>,
+    cores: CoreTimes,
+    ended: Option<CoreTimes>,
     handed_on: Option<u64>,
 }
 
-/// A thread from the begin, or from its own start if that was later.
+/// A thread from the jobs' beginning, or from its own start if that was later.
 #[derive(Debug)]
-struct Seen {
+struct WatchedThread {
     role: ThreadRole,
-    first: Counts,
-    last: Counts,
+    first: ThreadCounts,
+    last: ThreadCounts,
     last_ns: u64,
 }
 
 #[derive(Clone, Debug, Default)]
-struct Counts {
+struct ThreadCounts {
     thread: Thread,
     block_bytes: Option<u64>,
 }
 
-/// What was seen of a child from the begin of its jobs.
+/// What was seen of a child from the beginning of its jobs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Watched {
     /// When they began, on the caller's clock.
@@ -105,7 +105,7 @@ pub struct Watched {
 }
 
 impl Watched {
-    /// The evidence with what was seen of the jobs in place of what holds for the child's life.
+    /// The evidence with what was seen of the jobs instead of the totals of the child's life.
     #[must_use]
     pub fn put_into(self, evidence: Evidence) -> Evidence {
         let Watched { threads, rings, process, cpu, c_states, .. } = self;
@@ -131,7 +131,7 @@ impl<'a> ChildWatch<'a> {
     /// Reads what the child's threads and rings have counted. `now_ns` is the caller's clock.
     ///
     /// # Errors
-    /// [`ProbeError`] for a file that cannot be read or understood; the child's end is none.
+    /// [`ProbeError`] for a file that cannot be read or understood; the child's end is no error.
     pub fn look(&mut self, now_ns: u64) -> Result<(), ProbeError> {
         let looking = std::time::Instant::now();
         let mut all = threads::of_process(self.root(), &self.process, self.probe.tick_ns())?;
@@ -150,7 +150,7 @@ impl<'a> ChildWatch<'a> {
         self.begun.as_ref().is_some_and(|begun| begun.ended.is_none())
     }
 
-    /// How long to wait before the next look. The looks in the window are few, and the last one is close to
+    /// How long to wait before the next look. There are few looks in the window, and the last one is close to
     /// its end.
     pub fn next(&self, now_ns: u64) -> Duration {
         let Some(begun) = &self.begun else { return SEEKING };
@@ -167,11 +167,11 @@ impl<'a> ChildWatch<'a> {
         }
     }
 
-    /// What was seen, of jobs that ran for `window_ns`: nothing if their begin was not seen, or too little of
-    /// their run.
+    /// What was seen of jobs that ran for `window_ns`; `None` if their beginning was not seen, or too little
+    /// of their run.
     pub fn finish(self, window_ns: u64) -> Option<Watched> {
         let begun = self.begun.as_ref()?;
-        let over_ns = |seen: &Seen| seen.last_ns.saturating_sub(begun.at_ns);
+        let over_ns = |seen: &WatchedThread| seen.last_ns.saturating_sub(begun.at_ns);
         let is_covered = |job: &i32| {
             self.threads.get(job).is_some_and(|seen| over_ns(seen) as f64 >= COVERED * window_ns as f64)
         };
@@ -184,7 +184,7 @@ impl<'a> ChildWatch<'a> {
             let (over_ns, thread) =
                 (over_ns(seen), seen.last.thread.since(std::slice::from_ref(&seen.first.thread)));
             let times_ns = thread.user_and_system_ns();
-            // Since it started, as a ring's entries are: the child does nothing but the window.
+            // Since the thread started, like a ring's entries: the child does nothing outside the window.
             let block_bytes = seen.last.block_bytes;
             let evidence =
                 ThreadEvidence { over_ns: Some(over_ns), block_bytes, ..thread.evidence(seen.role) };
@@ -223,13 +223,13 @@ impl<'a> ChildWatch<'a> {
         self.rings.pollers().filter(is_outside).filter_map(read).collect()
     }
 
-    fn counts(&self, thread: &Thread) -> Result<Counts, ProbeError> {
+    fn counts(&self, thread: &Thread) -> Result<ThreadCounts, ProbeError> {
         let all = self.root().path("proc");
         let directory = all.join(&self.process).join("task").join(thread.tid.to_string());
         let directory = if directory.exists() { directory } else { all.join(thread.tid.to_string()) };
-        // The kernel may keep it from us: then it is not known.
+        // The kernel may refuse to say: then it is not known.
         let text = text_if_there(&directory.join("io")).ok().flatten();
-        Ok(Counts { thread: thread.clone(), block_bytes: text.as_deref().and_then(block_bytes) })
+        Ok(ThreadCounts { thread: thread.clone(), block_bytes: text.as_deref().and_then(block_bytes) })
     }
 
     fn process_bytes(&self) -> Option<u64> {
@@ -237,30 +237,34 @@ impl<'a> ChildWatch<'a> {
         text.as_deref().and_then(block_bytes)
     }
 
-    /// What threads handed on that ended between two looks, as those of POSIX AIO do that find nothing to do.
-    /// Where none of these is seen it may be a page that fio's own threads had read, and where rings are it
-    /// may be of their pollers and workers.
-    fn between_looks(&self, begun: &Begun) -> Option<ThreadEvidence> {
+    /// What threads handed on that ended between two looks, as idle threads of POSIX AIO do. If none of these
+    /// was seen, it may be a page that fio's own threads read; if there are rings, their pollers and workers
+    /// may have handed it on.
+    fn between_looks(&self, begun: &Jobs) -> Option<ThreadEvidence> {
         self.threads.values().find(|seen| seen.role == ThreadRole::AioHelper)?;
         let all = self.handed_on?.checked_sub(begun.handed_on?)?;
-        let since_begin =
-            |seen: &Seen| Some(seen.last.block_bytes?.saturating_sub(seen.first.block_bytes.unwrap_or(0)));
+        let since_begin = |seen: &WatchedThread| {
+            Some(seen.last.block_bytes?.saturating_sub(seen.first.block_bytes.unwrap_or(0)))
+        };
         let seen = self.threads.values().filter_map(since_begin).fold(0, u64::saturating_add);
         let rest = all.checked_sub(seen).filter(|rest| *rest > 0 && self.rings.is_empty())?;
         let ended = Thread { name: "ended between two looks".to_owned(), ..Thread::default() };
         Some(ThreadEvidence { block_bytes: Some(rest), ..ended.evidence(ThreadRole::AioHelper) })
     }
 
-    /// Whether the jobs are there and have begun; if so, all counts begin here.
+    /// Starts all counts if the jobs exist and have begun.
     fn begin(&mut self, all: &[Thread], now_ns: u64) -> Result<(), ProbeError> {
         let Some((jobs, own)) = self.divide(all) else { return Ok(()) };
         let mut seen = BTreeMap::new();
         for thread in all.iter().filter(|thread| !own.contains(&thread.tid)) {
             let counts = self.counts(thread)?;
             let role = threads::role(thread, &jobs);
-            seen.insert(thread.tid, Seen { role, first: counts.clone(), last: counts, last_ns: now_ns });
+            seen.insert(
+                thread.tid,
+                WatchedThread { role, first: counts.clone(), last: counts, last_ns: now_ns },
+            );
         }
-        let is_at_work = |seen: &Seen| seen.first.block_bytes.is_some_and(|bytes| bytes > 0);
+        let is_at_work = |seen: &WatchedThread| seen.first.block_bytes.is_some_and(|bytes| bytes > 0);
         let has_begun = self.jobs.threads == JobThreads::Unseen
             || self.rings.have_begun()
             || seen.values().any(is_at_work);
@@ -268,7 +272,7 @@ impl<'a> ChildWatch<'a> {
             self.threads = seen;
             let handed_on = self.process_bytes();
             self.begun =
-                Some(Begun { at_ns: now_ns, jobs, own, cores: self.probe.cores()?, ended: None, handed_on });
+                Some(Jobs { at_ns: now_ns, jobs, own, cores: self.probe.cores()?, ended: None, handed_on });
         }
         Ok(())
     }
@@ -298,17 +302,20 @@ impl<'a> ChildWatch<'a> {
         let (jobs, own) = (begun.jobs.clone(), begun.own.clone());
         for thread in all.iter().filter(|thread| !own.contains(&thread.tid)) {
             let mut counts = self.counts(thread)?;
-            let from_zero = || Seen {
+            let from_zero = || WatchedThread {
                 role: ThreadRole::AioHelper,
-                first: Counts { thread: Thread { tid: thread.tid, ..Thread::default() }, block_bytes: None },
-                last: Counts::default(),
+                first: ThreadCounts {
+                    thread: Thread { tid: thread.tid, ..Thread::default() },
+                    block_bytes: None,
+                },
+                last: ThreadCounts::default(),
                 last_ns: now_ns,
             };
             let seen = self.threads.entry(thread.tid).or_insert_with(from_zero);
-            // A thread that is ending does not tell it any more.
+            // A thread that is ending no longer says.
             counts.block_bytes = counts.block_bytes.or(seen.last.block_bytes);
             // A helper gets its name when it first runs.
-            *seen = Seen {
+            *seen = WatchedThread {
                 role: threads::role(thread, &jobs),
                 first: std::mem::take(&mut seen.first),
                 last: counts,

@@ -1,4 +1,4 @@
-//! The rings of another process, by what the kernel tells of their descriptors (`/proc/PID/fdinfo`,
+//! The rings of another process, by what the kernel says of their descriptors (`/proc/PID/fdinfo`,
 //! io_uring/fdinfo.c).
 
 use crate::root::{Root, names, text_if_there};
@@ -6,7 +6,7 @@ use iopj_core::evidence::RingEvidence;
 use std::collections::BTreeMap;
 use std::fs;
 
-/// How often a ring is asked until it tells.
+/// How often a ring is read until its head is there.
 const ATTEMPTS: usize = 16;
 
 /// The rings that were seen, by descriptor.
@@ -19,18 +19,18 @@ struct Ring {
     poller: Option<i32>,
     head: u32,
     entries: Option<u64>,
-    told_ns: u64,
+    read_ns: u64,
 }
 
-/// What one text tells; the kernel leaves a part out while the ring is locked.
+/// One reading; the kernel leaves out a part while the ring is locked.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Told {
+struct FdInfo {
     poller: Option<i32>,
     head: Option<u32>,
 }
 
 impl Rings {
-    /// Looks at all descriptors of a process, at this moment. What cannot be read is left as it was.
+    /// Reads all rings of a process at this moment. What cannot be read stays as it was.
     pub(super) fn look(&mut self, root: &Root, process: &str, now_ns: u64) {
         let directory = root.path("proc").join(process);
         for fd in names(&directory.join("fd")) {
@@ -40,10 +40,10 @@ impl Rings {
                 continue;
             }
             let file = directory.join("fdinfo").join(&fd);
-            let tell = || Told::parse(&text_if_there(&file).ok().flatten().unwrap_or_default());
-            // Whoever polls holds the ring's lock most of the time, and the kernel does not wait for it.
-            let told = (1..ATTEMPTS).map(|_| tell()).find(|told| told.head.is_some()).unwrap_or_else(tell);
-            self.0.entry(fd).or_default().add(&told, now_ns);
+            let read = || FdInfo::parse(&text_if_there(&file).ok().flatten().unwrap_or_default());
+            // A poller holds the ring's lock most of the time, and the kernel does not wait for it.
+            let info = (1..ATTEMPTS).map(|_| read()).find(|info| info.head.is_some()).unwrap_or_else(read);
+            self.0.entry(fd).or_default().add(&info, now_ns);
         }
     }
 
@@ -61,35 +61,35 @@ impl Rings {
         self.0.is_empty()
     }
 
-    /// What was seen of jobs that began at this moment.
+    /// What was seen, of jobs that began at this moment.
     pub(super) fn evidence(&self, begin_ns: u64) -> Vec<RingEvidence> {
         let of = |ring: &Ring| RingEvidence {
             poller: ring.poller,
             entries: ring.entries,
-            over_ns: ring.entries.map(|_| ring.told_ns.saturating_sub(begin_ns)),
+            over_ns: ring.entries.map(|_| ring.read_ns.saturating_sub(begin_ns)),
         };
         self.0.values().map(of).collect()
     }
 }
 
 impl Ring {
-    /// The head is 32 bits wide and begins anew after them.
-    fn add(&mut self, told: &Told, now_ns: u64) {
-        self.poller = told.poller.or(self.poller);
-        if let Some(head) = told.head {
+    /// The head is 32 bits wide and wraps.
+    fn add(&mut self, info: &FdInfo, now_ns: u64) {
+        self.poller = info.poller.or(self.poller);
+        if let Some(head) = info.head {
             let more = u64::from(head.wrapping_sub(self.head));
             self.entries = Some(self.entries.unwrap_or(0).saturating_add(more));
-            (self.head, self.told_ns) = (head, now_ns);
+            (self.head, self.read_ns) = (head, now_ns);
         }
     }
 }
 
-impl Told {
-    fn parse(text: &str) -> Told {
+impl FdInfo {
+    fn parse(text: &str) -> FdInfo {
         let value = |key: &str| {
             text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':')).map(str::trim)
         };
-        Told {
+        FdInfo {
             poller: value("SqThread").and_then(|tid| tid.parse().ok()).filter(|tid| *tid > 0),
             head: value("SqHead").and_then(|head| head.parse().ok()),
         }
@@ -103,31 +103,31 @@ mod tests {
 
     /// Shortened from Linux 6.18.
     const POLLED: &str = "pos:\t0\nflags:\t02000002\nSqMask:\t0x3\nSqHead:\t2639\nSqTail:\t2640\n\
-                          CachedSqHead:\t2639\nSQEs:\t1\nSqThread:\t24265\nSqThreadCpu:\t0\nUserFiles:\t1\n    \
-                          0: /t.dat\n";
-    /// Shortened from Linux 5.10, which does not tell the heads.
+                          CachedSqHead:\t2639\nSQEs:\t1\nSqThread:\t24265\nSqThreadCpu:\t0\n\
+                          UserFiles:\t1\n    0: /t.dat\n";
+    /// Shortened from Linux 5.10, which does not show the heads.
     const OLD: &str =
         "pos:\t0\nflags:\t02000002\nSqThread:\t-1\nSqThreadCpu:\t-1\nUserFiles:\t0\nUserBufs:\t0\n";
 
     #[test]
     fn pollers_and_heads_are_read() {
-        assert_eq!(Told::parse(POLLED), Told { poller: Some(24265), head: Some(2639) });
-        assert_eq!(Told::parse(OLD), Told { poller: None, head: None });
+        assert_eq!(FdInfo::parse(POLLED), FdInfo { poller: Some(24265), head: Some(2639) });
+        assert_eq!(FdInfo::parse(OLD), FdInfo { poller: None, head: None });
     }
 
     #[test]
     fn a_head_that_wraps_goes_on_counting_and_a_locked_ring_changes_nothing() {
         let mut ring = Ring::default();
-        ring.add(&Told { poller: Some(7), head: Some(u32::MAX) }, 1);
-        ring.add(&Told { poller: None, head: Some(4) }, 2);
-        ring.add(&Told::default(), 3);
-        assert_eq!((ring.poller, ring.entries, ring.told_ns), (Some(7), Some(u64::from(u32::MAX) + 5), 2));
+        ring.add(&FdInfo { poller: Some(7), head: Some(u32::MAX) }, 1);
+        ring.add(&FdInfo { poller: None, head: Some(4) }, 2);
+        ring.add(&FdInfo::default(), 3);
+        assert_eq!((ring.poller, ring.entries, ring.read_ns), (Some(7), Some(u64::from(u32::MAX) + 5), 2));
     }
 
     proptest! {
         #[test]
         fn any_text_is_read_without_panic(text in "(SqThread|SqHead|Sq):?\t?-?[0-9]{0,12}\n|\\PC*") {
-            Ring::default().add(&Told::parse(&text), 0);
+            Ring::default().add(&FdInfo::parse(&text), 0);
         }
     }
 }

@@ -1,16 +1,16 @@
 //! Who completes the I/Os of some disks, one by one: counters on the kernel's own tracepoints.
 //!
-//! `block:block_rq_complete` (block/blk-mq.c, `blk_update_request`) is passed once for each request, in the
+//! `block:block_rq_complete` (block/blk-mq.c, `blk_update_request`) fires once per request, in the
 //! context that completes it; a record's `common_flags` tell a hard and a soft interrupt
-//! (include/linux/trace_events.h). Only counters are opened, no buffer of records, so that no count is lost
-//! and none is large. A hit costs some 100 ns: nothing here may be open inside of a window.
+//! (include/linux/trace_events.h). Only counters are opened, no buffer of records: no count is lost
+//! and memory stays small. A hit costs some 100 ns: nothing here may be open inside a window.
 
 mod tracefs;
 
-use crate::ProbeError;
+use crate::cpu::online;
+use crate::error::ProbeError;
 use crate::perf::{Counter, EventsError, Whose};
 use crate::root::Root;
-use crate::sampling::online;
 use iopj_core::evidence::Completions;
 use std::ffi::CString;
 use std::io;
@@ -24,16 +24,15 @@ const TIMER: &str = "timer/hrtimer_start";
 const HARD: u32 = 8;
 const SOFT: u32 = 16;
 
-/// Timers of threads that may be sleeps. One that is bound to its processor (`HRTIMER_MODE_PINNED`,
-/// include/linux/hrtimer.h) never is: it is the scheduler's, which ends the time slice of one of several
-/// threads by it (`hrtick`; each switch sets one on Linux 7.2).
+/// Timers of threads that may be sleeps. A timer bound to its processor (`HRTIMER_MODE_PINNED`,
+/// include/linux/hrtimer.h) never is: the scheduler uses it to end a thread's time slice (`hrtick`; each
+/// switch sets one on Linux 7.2).
 const SLEEPS: &str = "!(mode & 2)";
 
-/// Threads of the kernel that complete I/O in the place of an interrupt: workers, and handlers of interrupts
-/// that are threads.
+/// Threads of the kernel that complete I/O instead of an interrupt: workers, and threaded interrupt handlers.
 const WORKERS: &str = "(comm ~ \"kworker/*\" || comm ~ \"irq/*\")";
 
-/// Why completions are not counted; each with its remedy.
+/// Why completions are not counted, each reason with its remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum CompletionsError {
     /// No tracefs, or not the tracepoints.
@@ -43,7 +42,7 @@ pub enum CompletionsError {
     )]
     Tracefs(io::Error),
     /// No disk to watch.
-    #[error("{0} has no number in `/proc/diskstats`, so that its completions cannot be told from others")]
+    #[error("{0} has no number in `/proc/diskstats`, so its completions cannot be told from others")]
     Number(String),
     /// The kernel counts no events for this user.
     #[error(transparent)]
@@ -74,8 +73,8 @@ pub struct CompletionCounters {
 }
 
 impl CompletionCounters {
-    /// Opens the counters for disks by their names in `/sys/block`, and starts them. No I/O of the trial may
-    /// be in flight.
+    /// Opens and starts the counters for disks by their names in `/sys/block`. No I/O of the trial may be in
+    /// flight.
     pub(crate) fn open(
         root: &Root,
         disks: &[&str],
@@ -111,12 +110,13 @@ impl CompletionCounters {
             workers: open(completed, format!("{disks} && {thread} && {WORKERS}"), &cores)?,
             waiting: open(completed, format!("{disks} && {thread}"), &waiting)?,
             timers: match waiting[..] {
-                // A filter can be set once, and who is to be left out is known when there is a child.
+                // A filter can be set only once, and which thread to leave out is known only when there is a
+                // child.
                 [Whose::Children] => {
                     let opened = Counter::unfiltered(timer, Whose::Children);
                     vec![opened.map_err(|source| EventsError::of(source, root, needed))?]
                 }
-                // Before Linux 4.16 a timer does not tell its mode.
+                // Before Linux 4.16 a timer does not record its mode.
                 _ => open(timer, format!("{thread} && {SLEEPS}"), &waiting)
                     .or_else(|_| open(timer, thread.clone(), &waiting))?,
             },
@@ -135,18 +135,18 @@ impl CompletionCounters {
         Ok(counters)
     }
 
-    /// Leaves the timers of a child's first thread out: it keeps the time of the others. Also those that
+    /// Leaves out the timers of a child's first thread, which keeps the time of the others, and those that
     /// interrupts set.
     pub fn leave_out_timers_of(&self, child: u32) {
         let filter = format!("!(common_flags & {}) && {SLEEPS} && common_pid != {child}", HARD | SOFT);
         if let Ok(filter) = CString::new(filter) {
-            // Where it cannot be set, or was set before, more timers are counted: hybrid is then not told
-            // from poll.
+            // If it cannot be set, or was set before, more timers are counted: hybrid is then not told from
+            // poll.
             self.timers.iter().for_each(|counter| drop(counter.set_filter(&filter)));
         }
     }
 
-    /// Stops and closes the counters; what they have counted. The rest of a pass is the caller's to add.
+    /// Stops and closes the counters, and returns what they counted. The caller adds the rest of the pass.
     ///
     /// # Errors
     /// [`EventsError::Os`] for a core that was taken offline meanwhile.
@@ -172,11 +172,11 @@ impl CompletionCounters {
     }
 }
 
-/// What the counters of each pass need in the kernel's code, kept there while this lives.
+/// Keeps the kernel's code patched as the counters of each pass need it, while this lives.
 ///
-/// The kernel patches itself where a tracepoint gets its first counter or loses its last
-/// (kernel/trace/trace_event_perf.c, `perf_trace_event_reg`), and the scheduler where the first counter of a
-/// thread comes and, a second after it, the last has gone (kernel/events/core.c, `perf_sched_events`).
+/// The kernel patches itself when a tracepoint gets its first counter or loses its last
+/// (kernel/trace/trace_event_perf.c, `perf_trace_event_reg`), and the scheduler when the first counter of a
+/// thread comes and, a second after it, when the last has gone (kernel/events/core.c, `perf_sched_events`).
 /// Nothing is counted here.
 #[derive(Debug)]
 pub struct HeldCounters {
@@ -187,7 +187,7 @@ impl HeldCounters {
     /// Opens a counter of the calling thread at each of the tracepoints.
     ///
     /// # Errors
-    /// [`CompletionsError`] where completions cannot be counted.
+    /// [`CompletionsError`] if completions cannot be counted.
     pub fn open() -> Result<HeldCounters, CompletionsError> {
         let root = Root::new(Path::new("/"))?;
         let tracefs = Tracefs::find(&root).map_err(CompletionsError::Tracefs)?;
@@ -200,8 +200,8 @@ impl HeldCounters {
     }
 }
 
-/// The part of a filter that chooses the disks, by the numbers that `/proc/diskstats` has for them: hidden
-/// disks too, which have no file `dev`.
+/// The part of a filter that selects the disks, by their numbers in `/proc/diskstats`: also hidden disks,
+/// which have no file `dev`.
 fn filter(diskstats: &str, disks: &[&str]) -> Result<String, CompletionsError> {
     /// Bits of the minor number (include/linux/kdev_t.h).
     const MINOR_BITS: u32 = 20;

@@ -1,24 +1,21 @@
 //! The numbers of tracepoints, from tracefs (Documentation/trace/ftrace.rst).
 
 use crate::root::{Root, text};
-use std::fs::File;
+use rustix::io::Errno;
+use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsmount, fsopen};
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 /// Where tracefs is mounted: by itself, or since before Linux 4.1 inside of debugfs.
 const PLACES: [&str; 2] = ["sys/kernel/tracing", "sys/kernel/debug/tracing"];
-
-/// `FSOPEN_CLOEXEC`, `FSMOUNT_CLOEXEC`, `FSCONFIG_CMD_CREATE` (include/uapi/linux/mount.h).
-const CLOEXEC: libc::c_ulong = 1;
-const CMD_CREATE: libc::c_ulong = 6;
 
 /// A tracefs that can be read.
 #[derive(Debug)]
 pub(super) struct Tracefs {
     place: PathBuf,
     /// A mount of our own, gone when this is closed.
-    _mount: Option<File>,
+    _mount: Option<OwnedFd>,
 }
 
 impl Tracefs {
@@ -30,7 +27,7 @@ impl Tracefs {
             return Ok(Tracefs { place, _mount: None });
         }
         if root.path("") != Path::new("/") {
-            return Err(io::Error::from_raw_os_error(libc::ENOENT));
+            return Err(Errno::NOENT.into());
         }
         let mount = detached()?;
         let place = PathBuf::from(format!("/proc/self/fd/{}", mount.as_raw_fd()));
@@ -45,27 +42,11 @@ impl Tracefs {
     }
 }
 
-/// A mount of tracefs that stands in no folder (fsopen(2), fsmount(2); Linux 5.2).
-fn detached() -> io::Result<File> {
-    // SAFETY: the name is a C string, and the call takes no other pointer.
-    let context = owned(unsafe { libc::syscall(libc::SYS_fsopen, c"tracefs".as_ptr(), CLOEXEC) })?;
-    let nothing = std::ptr::null::<libc::c_void>();
-    // SAFETY: the descriptor is open; this command takes neither key nor value, which the null pointers say.
-    let made =
-        unsafe { libc::syscall(libc::SYS_fsconfig, context.as_raw_fd(), CMD_CREATE, nothing, nothing, 0) };
-    if made != 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: the descriptor is open, and the call takes no pointer.
-    owned(unsafe { libc::syscall(libc::SYS_fsmount, context.as_raw_fd(), CLOEXEC, 0) })
-}
-
-fn owned(fd: libc::c_long) -> io::Result<File> {
-    match i32::try_from(fd) {
-        // SAFETY: the kernel has just given us this descriptor and nobody else owns it.
-        Ok(fd) if fd >= 0 => Ok(unsafe { File::from_raw_fd(fd) }),
-        _ => Err(io::Error::last_os_error()),
-    }
+/// A mount of tracefs in no folder (fsopen(2), fsmount(2); Linux 5.2).
+fn detached() -> io::Result<OwnedFd> {
+    let context = fsopen("tracefs", FsOpenFlags::FSOPEN_CLOEXEC)?;
+    fsconfig_create(context.as_fd())?;
+    Ok(fsmount(context.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::empty())?)
 }
 
 #[cfg(test)]

@@ -1,10 +1,10 @@
 //! Why the machine cannot be sampled.
 
-use crate::ProbeError;
+use crate::error::ProbeError;
 use crate::perf::EventsError;
 use std::io;
 
-/// Why there is no profile; each with its remedy.
+/// Why there is no profile, each reason with its remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum SamplingError {
     /// The kernel counts no events for this user.
@@ -12,13 +12,13 @@ pub enum SamplingError {
     Events(#[from] EventsError),
     /// The rings of all cores cannot be locked in memory.
     #[error(
-        "no memory can be locked for the samples of a core ({0}): run as root, or raise \
+        "no memory can be locked for a core's samples ({0}): run as root, or raise \
          kernel.perf_event_mlock_kb to 516 or more"
     )]
     Memory(io::Error),
-    /// A core that cannot be sampled any more.
+    /// A core can no longer be sampled.
     #[error(
-        "core {cpu} cannot be sampled ({source}): leave the profile out, and please report the kernel's \
+        "core {cpu} cannot be sampled ({source}): run without the profile, and please report the kernel's \
          version"
     )]
     Os {
@@ -27,7 +27,7 @@ pub enum SamplingError {
         /// What the kernel said.
         source: io::Error,
     },
-    /// So much is missing that the profile would mislead.
+    /// So much is missing that the profile would be misleading.
     #[error("no profile is kept: {0}")]
     Incomplete(String),
     /// Symbols or the list of cores.

@@ -7,7 +7,8 @@
 //! "LS Dispatch": bit 0 loads, bit 1 stores, bit 2 operations that load from and store to one address.
 //! Instructions: the kernel's own event.
 
-use crate::ProbeError;
+use crate::cpu::{list, online};
+use crate::error::ProbeError;
 use crate::perf;
 use crate::root::{Root, text_if_there};
 use iopj_core::CostKind;
@@ -20,28 +21,28 @@ pub(super) struct Event {
     pub(super) kind: CostKind,
     pub(super) perf_type: u32,
     pub(super) config: u64,
-    /// Prime, so that no loop keeps step with it.
+    /// A prime, so no loop keeps step with it.
     pub(super) period: u64,
 }
 
-/// Cores of one kind, and the events that are sampled on each.
+/// CoreGroup of one kind, and the events that are sampled on each.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Cores {
+pub(super) struct CoreGroup {
     pub(super) cpus: Vec<u32>,
     pub(super) events: Vec<Event>,
 }
 
-/// 997 samples a second of a core: some 1 % of its time, and out of step with the kernel's tick of 1, 4 or 10
-/// ms.
+/// 997 samples per second and core: some 1 % of its time, and out of step with the kernel's tick of 1, 4 or
+/// 10 ms.
 const CLOCK_PERIOD_NS: u64 = 1_003_001;
-/// Up to some 1,000 samples a second at 4 * 10^9 instructions a second, of which a quarter load and an eighth
-/// store.
+/// Up to some 1,000 samples per second at 4 * 10^9 instructions per second, of which a quarter load and an
+/// eighth store.
 const INSTRUCTION_PERIOD: u64 = 4_000_037;
 const LOAD_PERIOD: u64 = 1_000_003;
 const STORE_PERIOD: u64 = 500_009;
 
-/// Time on every core, from a timer of the kernel: what all machines have.
-pub(super) fn clock(cpus: Vec<u32>) -> Cores {
+/// Time on every core, from a timer of the kernel, which all machines have.
+pub(super) fn clock(cpus: Vec<u32>) -> CoreGroup {
     let event = Event {
         name: "cpu-clock",
         kind: CostKind::CpuTime,
@@ -49,14 +50,14 @@ pub(super) fn clock(cpus: Vec<u32>) -> Cores {
         config: perf::SOFTWARE_CPU_CLOCK,
         period: CLOCK_PERIOD_NS,
     };
-    Cores { cpus, events: vec![event] }
+    CoreGroup { cpus, events: vec![event] }
 }
 
-/// The cores with the events that their counters are known to have; whether they can be had here, opening
-/// them tells.
-pub(super) fn hardware(root: &Root) -> Result<Vec<Cores>, ProbeError> {
+/// The cores with the events that their counters are known to have; opening them shows whether they exist
+/// here.
+pub(super) fn hardware(root: &Root) -> Result<Vec<CoreGroup>, ProbeError> {
     let online = online(root)?;
-    let hybrid: Vec<Cores> =
+    let hybrid: Vec<CoreGroup> =
         ["cpu_core", "cpu_atom"].iter().filter_map(|pmu| hybrid(root, pmu, &online)).collect();
     if !hybrid.is_empty() {
         return Ok(hybrid);
@@ -82,12 +83,12 @@ pub(super) fn hardware(root: &Root) -> Result<Vec<Cores>, ProbeError> {
         _ => None,
     };
     events.extend(memory.into_iter().flat_map(|memory| memory_events(perf::TYPE_RAW, memory)));
-    Ok(vec![Cores { cpus: online, events }])
+    Ok(vec![CoreGroup { cpus: online, events }])
 }
 
 /// One kind of a hybrid processor's cores (Documentation/arch/x86 "intel-hybrid", tools/perf): a PMU of its
 /// own.
-fn hybrid(root: &Root, pmu: &str, online: &[u32]) -> Option<Cores> {
+fn hybrid(root: &Root, pmu: &str, online: &[u32]) -> Option<CoreGroup> {
     let perf_type: u32 = pmu_file(root, pmu, "type").parse().ok()?;
     let cpus = list(&pmu_file(root, pmu, "cpus"))?;
     let cpus: Vec<u32> = cpus.into_iter().filter(|cpu| online.contains(cpu)).collect();
@@ -103,7 +104,7 @@ fn hybrid(root: &Root, pmu: &str, online: &[u32]) -> Option<Cores> {
         _ => [("MEM_UOPS_RETIRED.ALL_LOADS", 0x81d0), ("MEM_UOPS_RETIRED.ALL_STORES", 0x82d0)],
     };
     let events = std::iter::once(instructions).chain(memory_events(perf_type, memory)).collect();
-    (!cpus.is_empty()).then_some(Cores { cpus, events })
+    (!cpus.is_empty()).then_some(CoreGroup { cpus, events })
 }
 
 /// Loads and stores by name and code.
@@ -123,28 +124,6 @@ fn pmu_file(root: &Root, pmu: &str, file: &str) -> String {
     text_if_there(&path).ok().flatten().unwrap_or_default().trim().to_owned()
 }
 
-/// The cores that run now.
-pub(crate) fn online(root: &Root) -> Result<Vec<u32>, ProbeError> {
-    let file = "sys/devices/system/cpu/online";
-    list(&root.text(file)?)
-        .ok_or_else(|| ProbeError::Form { path: root.path(file), what: "list of processors" })
-}
-
-/// Numbers of a list such as `0-3,8`; none for another form, for an empty one, and beyond 65,536.
-fn list(text: &str) -> Option<Vec<u32>> {
-    const MOST: u32 = 1 << 16;
-    let mut numbers = Vec::new();
-    for part in text.trim().split(',') {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        let (first, last): (u32, u32) = (first.parse().ok()?, last.parse().ok()?);
-        if last >= MOST || first > last {
-            return None;
-        }
-        numbers.extend(first..=last);
-    }
-    Some(numbers)
-}
-
 /// The first value of a name in `/proc/cpuinfo`.
 fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     let mut fields = text.lines().filter_map(|line| line.split_once(':'));
@@ -154,7 +133,6 @@ fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
     use std::fs;
 
     /// A machine of these files, by path.
@@ -226,7 +204,7 @@ mod tests {
         let all = hardware(&root).unwrap();
         let cpus: Vec<&[u32]> = all.iter().map(|cores| &cores.cpus[..]).collect();
         assert_eq!(cpus, [&[0, 1][..], &[4]], "those that are online");
-        let codes = |cores: &Cores| {
+        let codes = |cores: &CoreGroup| {
             cores.events.iter().map(|it| (it.name, it.perf_type, it.config)).collect::<Vec<_>>()
         };
         let big = [
@@ -246,20 +224,5 @@ mod tests {
     fn another_processor_has_instructions_alone() {
         assert_eq!(codes(&[("proc/cpuinfo", "CPU implementer\t: 0x41\n")]), [INSTRUCTIONS]);
         assert_eq!(codes(&[]), [INSTRUCTIONS]);
-    }
-
-    #[test]
-    fn lists_of_processors_are_read() {
-        assert_eq!(list("0-2,8,10-11\n"), Some(vec![0, 1, 2, 8, 10, 11]));
-        for text in ["", "\n", "a", "3-1", "0-", "0-4294967295", "1,,2"] {
-            assert_eq!(list(text), None, "{text}");
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn any_list_is_read_without_panic(text in "[0-9,-]{0,20}|\\PC*") {
-            list(&text);
-        }
     }
 }

@@ -1,11 +1,11 @@
 //! Samples of what every core executes: which function of the kernel, or a program.
 //!
-//! All of the machine is sampled, for interrupts and kernel threads belong to the cost of an I/O as well; so
+//! The whole machine is sampled, because interrupts and kernel threads belong to the cost of an I/O too; so
 //! does whatever else runs meanwhile. The idle loop is left out.
 //!
-//! `cpu-clock` is a timer's interrupt (kernel/events/core.c, `perf_swevent_hrtimer`). What runs with
+//! `cpu-clock` is a timer's interrupt (kernel/events/core.c, `perf_swevent_hrtimer`). Code with
 //! interrupts disabled is charged to the instruction that enables them again. It leaves out the whole idle
-//! task, and with it what a device's interrupt does on an idle core. Counters of the processor interrupt at
+//! task, and with it what a device's interrupt does on an idle core. The processor's counters interrupt at
 //! once and have no such blind spot.
 
 mod error;
@@ -14,12 +14,12 @@ mod ring;
 mod tally;
 
 pub use error::SamplingError;
-pub(crate) use events::online;
 
+use crate::cpu::online;
 use crate::perf::{Counter, EventsError};
 use crate::root::Root;
 use crate::symbols::Symbols;
-use events::{Cores, Event};
+use events::{CoreGroup, Event};
 use iopj_core::{CostKind, CostProfile, CostSource};
 use ring::{Record, Ring};
 use std::io;
@@ -58,15 +58,15 @@ struct Sampled {
 }
 
 impl Sampler {
-    /// Opens the counters of every core: instructions, and loads and stores where they are known by name for
-    /// this processor and can be had; `cpu-clock` where the machine counts no instructions.
+    /// Opens the counters of every core: instructions, and loads and stores if they are known by name for
+    /// this processor and exist; `cpu-clock` if the machine counts no instructions.
     ///
     /// # Errors
-    /// [`SamplingError`], where this user may not, or this kernel cannot.
+    /// [`SamplingError`] if this user may not, or this kernel cannot.
     pub fn new() -> Result<Sampler, SamplingError> {
         let root = Root::new(Path::new("/"))?;
-        let clock = events::clock(events::online(&root)?);
-        // What everybody has tells whether this user may, before the kernel's symbols do.
+        let clock = events::clock(online(&root)?);
+        // An event that every machine has shows whether this user may, before the kernel's symbols do.
         let first = |source| EventsError::of(source, &root, clock.cpus.len());
         clock.events[0].open(clock.cpus[0]).map_err(first)?;
         let symbols = Symbols::of_this_kernel()?;
@@ -145,12 +145,11 @@ impl Sampler {
         result
     }
 
-    /// What the last window cost by function. `directory` tells the source directory of a function and its
+    /// What the last window cost by function. `directory` gives the source directory of a function and its
     /// module.
     ///
     /// # Errors
-    /// [`SamplingError::Incomplete`] where more than a hundredth of the samples, or of the window, is
-    /// missing.
+    /// [`SamplingError::Incomplete`] if more than a hundredth of the samples or of the window is missing.
     pub fn profile(
         &self,
         directory: &dyn Fn(&str, Option<&str>) -> Option<String>,
@@ -202,14 +201,14 @@ impl Sampled {
     }
 }
 
-/// The events that each kind of cores lets be opened, if instructions are among them; of loads and stores
-/// those that all kinds have, for a column that only some cores count would mislead.
-fn available(mut all: Vec<Cores>, can_open: impl Fn(&Event, u32) -> bool) -> Vec<Cores> {
+/// The events that can be opened on each kind of core, if instructions are among them; loads and stores only
+/// if all kinds have them, because a column that only some cores count would be misleading.
+fn available(mut all: Vec<CoreGroup>, can_open: impl Fn(&Event, u32) -> bool) -> Vec<CoreGroup> {
     for cores in &mut all {
         let first = cores.cpus[0];
         cores.events.retain(|event| can_open(event, first));
     }
-    let has = |cores: &Cores, kind| cores.events.iter().any(|event| event.kind == kind);
+    let has = |cores: &CoreGroup, kind| cores.events.iter().any(|event| event.kind == kind);
     if !all.iter().all(|cores| has(cores, CostKind::Instructions)) {
         return Vec::new();
     }
@@ -221,7 +220,7 @@ fn available(mut all: Vec<Cores>, can_open: impl Fn(&Event, u32) -> bool) -> Vec
     all
 }
 
-/// Values in the order in which they come first, each once.
+/// The values in the order of their first occurrence, each once.
 fn distinct<T: PartialEq>(values: impl Iterator<Item = T>) -> Vec<T> {
     values.fold(Vec::new(), |mut seen, value| {
         if !seen.contains(&value) {
@@ -235,13 +234,13 @@ fn distinct<T: PartialEq>(values: impl Iterator<Item = T>) -> Vec<T> {
 mod tests {
     use super::*;
 
-    fn cores(cpus: &[u32], kinds: &[CostKind]) -> Cores {
+    fn cores(cpus: &[u32], kinds: &[CostKind]) -> CoreGroup {
         let events =
             kinds.iter().map(|kind| Event { name: "e", kind: *kind, perf_type: 4, config: 1, period: 3 });
-        Cores { cpus: cpus.to_vec(), events: events.collect() }
+        CoreGroup { cpus: cpus.to_vec(), events: events.collect() }
     }
 
-    fn kinds(all: &[Cores]) -> Vec<Vec<CostKind>> {
+    fn kinds(all: &[CoreGroup]) -> Vec<Vec<CostKind>> {
         all.iter().map(|cores| cores.events.iter().map(|event| event.kind).collect()).collect()
     }
 

@@ -7,7 +7,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Bytes for records: with the page in front as much as `kernel.perf_event_mlock_kb` allows everybody by
-/// default, and samples of some seconds.
+/// default; room for some seconds of samples.
 pub(super) const RING_BYTES: usize = 512 << 10;
 /// Offsets of `data_head` and `data_tail` in `struct perf_event_mmap_page`.
 const HEAD_AT: usize = 1024;
@@ -27,9 +27,9 @@ pub(super) enum Record {
     },
     /// Samples for which the ring had no room.
     Lost(u64),
-    /// The ring had no room left when it was read: samples may be lost that no record tells of yet.
+    /// The ring had no room left when it was read: samples may be lost of which no record says so yet.
     Full,
-    /// The kernel stopped a counter until its next tick, for it sampled too often.
+    /// The kernel stopped a counter until its next tick because it sampled too often.
     Throttled,
 }
 
@@ -52,8 +52,7 @@ pub(super) struct Ring {
 impl Ring {
     /// Maps the ring of a counter.
     pub(super) fn map(counter: &Counter) -> io::Result<Ring> {
-        // SAFETY: takes a number and cannot fail for this one.
-        let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
+        let page = rustix::param::page_size();
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         let (flags, fd) = (libc::MAP_SHARED, counter.as_raw_fd());
         // SAFETY: a new mapping where the kernel likes, of a descriptor that is open.
@@ -107,13 +106,12 @@ impl Drop for Ring {
 const SAMPLE_BYTES: usize = 32;
 const LOST_BYTES: usize = 24;
 
-/// True if the next sample, and the record that tells of lost ones, would not fit.
+/// True if the next sample and the record of lost ones would not fit.
 fn is_full(used: usize) -> bool {
     used + SAMPLE_BYTES + LOST_BYTES > RING_BYTES
 }
 
-/// Hands out the records that lie in `bytes` one after the other; what is cut off or of another type is
-/// passed over.
+/// Passes on the records in `bytes` one after the other; skips what is cut off or of another type.
 fn each(mut bytes: &[u8], visit: &mut impl FnMut(Record)) {
     while let Some((kind, misc, len)) = header(bytes) {
         let Some((body, rest)) = bytes[8..].split_at_checked(len - 8) else { return };
@@ -132,7 +130,7 @@ fn header(bytes: &[u8]) -> Option<(u32, u16, usize)> {
     (len >= 8).then_some((kind, misc, len))
 }
 
-/// The record of a header and what stands behind it.
+/// The record of a header and its body.
 fn record(kind: u32, misc: u16, body: &[u8]) -> Option<Record> {
     const LOST: u32 = 2;
     const THROTTLE: u32 = 5;

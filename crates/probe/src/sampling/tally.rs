@@ -12,7 +12,7 @@ const MISSING_SHARE: f64 = 0.01;
 #[derive(Debug)]
 pub(super) struct Tally {
     user: Cost,
-    kernel: HashMap<Place, Cost>,
+    kernel: HashMap<KernelAddress, Cost>,
     samples: u64,
     /// Samples for which the rings had no room.
     pub(super) lost: u64,
@@ -26,7 +26,7 @@ pub(super) struct Tally {
 
 /// Where the kernel was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Place {
+struct KernelAddress {
     address: u64,
     is_idle_task: bool,
 }
@@ -44,11 +44,11 @@ impl Tally {
         }
     }
 
-    /// Adds a sample; what guests do is nobody's cost here.
+    /// Adds a sample; what guests do is not counted.
     pub(super) fn add(&mut self, mode: Mode, address: u64, pid: u32, (kind, count): (CostKind, u64)) {
         self.samples += 1;
         let sum = match mode {
-            Mode::Kernel => self.kernel.entry(Place { address, is_idle_task: pid == 0 }).or_default(),
+            Mode::Kernel => self.kernel.entry(KernelAddress { address, is_idle_task: pid == 0 }).or_default(),
             Mode::User => &mut self.user,
             Mode::Other => return,
         };
@@ -61,13 +61,13 @@ impl Tally {
         }
     }
 
-    /// Says what is missing and how it may be had, if that is more than a hundredth.
+    /// Checks that no more than a hundredth is missing; else says what is, and the remedy.
     pub(super) fn complete(&self) -> Result<(), String> {
         let all = self.samples + self.lost;
         if self.is_overrun || self.lost as f64 > MISSING_SHARE * all as f64 {
             let lost = if self.is_overrun { self.lost.max(1) } else { self.lost };
             return Err(format!(
-                "at least {lost} of {all} samples were lost, for the machine was too busy to take them in \
+                "at least {lost} of {all} samples were lost because the machine was too busy to take them in \
                  time; run fewer jobs, or leave a core free"
             ));
         }
@@ -79,7 +79,7 @@ impl Tally {
         if self.counted_share < 1.0 - MISSING_SHARE {
             let percent = 100.0 * self.counted_share;
             return Err(format!(
-                "the processor's counters counted for {percent:.0} % of the window only; end who else uses \
+                "the processor's counters counted for only {percent:.0} % of the window; stop other users of \
                  them, such as `perf` or the watchdog (`sysctl kernel.nmi_watchdog=0`)"
             ));
         }

@@ -1,12 +1,12 @@
 //! From a kernel function to the folder of its source file, by kernel series.
 //!
 //! The table is made from kernel sources by `cargo xtask kernel-functions`, with the configurations of
-//! Debian's x86-64 kernels, and lies in `data/functions.gz`. What it cannot say for certain it does not say.
+//! Debian's x86-64 kernels, and is in `data/functions.gz`. It says only what is certain.
 
 mod names;
 mod table;
 
-use table::Table;
+use table::FunctionTable;
 
 /// A kernel's series, such as 5.10.
 pub type Series = (u32, u32);
@@ -15,15 +15,16 @@ pub type Series = (u32, u32);
 /// the kernel `release` as `uname -r` says it (`5.10.0-46-amd64`); `module` is the name in brackets in
 /// `/proc/kallsyms`.
 ///
-/// Endings that compilers give to parts and copies of functions do not matter. An inline function of a header
-/// that was compiled by itself is the header's. `None` stands for a function that the table does not know, or
-/// knows in several folders that may all be meant. In a kernel that is not Debian's (by its release) that is
-/// every folder with code that Debian builds, for such a kernel may build in what Debian's makes a module.
+/// Suffixes that compilers give to parts and copies of functions do not matter. A header's inline function
+/// that was compiled separately belongs to the header. `None` means that the table does not know the
+/// function, or knows it in several folders that may all be meant. In a kernel that is not Debian's (by its
+/// release) that is every folder with code that Debian builds, because such a kernel may build in what is a
+/// module in Debian's.
 ///
-/// A release of a [series](series()) outside the table has `None`, unless it lies between two series of the
-/// table which both have the function in the same single folder.
+/// A release of a [series](series()) outside the table gives `None`, unless it is between two series of the
+/// table that both have the function in the same single folder.
 pub fn directory(release: &str, function: &str, module: Option<&str>) -> Option<&'static str> {
-    let table = Table::get();
+    let table = FunctionTable::get();
     let series = parse(release)?;
     let name = names::plain(function);
     let debian = release.ends_with("-amd64") && !release.contains("-rt-");
@@ -38,7 +39,7 @@ pub fn directory(release: &str, function: &str, module: Option<&str>) -> Option<
 
 /// The kernel series that the table covers, oldest first.
 pub fn series() -> &'static [Series] {
-    Table::get().series()
+    FunctionTable::get().series()
 }
 
 /// The series of a kernel release: its first two numbers.

@@ -71,7 +71,10 @@ mod tests {
         #[test]
         fn every_chain_of_endings_goes(
             name in "[a-z_][a-z0-9_]{0,30}",
-            endings in prop::collection::vec((prop::sample::select(ENDINGS), prop::option::of(0_u32..1_000_000)), 0..4),
+            endings in prop::collection::vec(
+                (prop::sample::select(ENDINGS), prop::option::of(0_u32..1_000_000)),
+                0..4,
+            ),
             padding in any::<bool>(),
         ) {
             let mut full = name.clone();

@@ -35,27 +35,27 @@ struct Block {
 
 /// Functions by name, and where the series have them.
 #[derive(Debug)]
-pub(super) struct Table {
+pub(super) struct FunctionTable {
     series: Vec<Series>,
     blocks: Vec<Block>,
     /// Name, number of the block, and the series, a bit each; sorted.
     functions: Vec<(&'static str, u16, u32)>,
 }
 
-impl Table {
+impl FunctionTable {
     /// The only table there is.
-    pub(super) fn get() -> &'static Table {
-        static TABLE: OnceLock<Table> = OnceLock::new();
+    pub(super) fn get() -> &'static FunctionTable {
+        static TABLE: OnceLock<FunctionTable> = OnceLock::new();
         static TEXT: OnceLock<String> = OnceLock::new();
-        TABLE.get_or_init(|| Table::parse(TEXT.get_or_init(unpack)))
+        TABLE.get_or_init(|| FunctionTable::parse(TEXT.get_or_init(unpack)))
     }
 
-    fn parse(text: &'static str) -> Table {
+    fn parse(text: &'static str) -> FunctionTable {
         let mut lines = text.lines();
         let first = lines.next().unwrap_or_default().trim_start_matches("series ");
         let series: Vec<Series> = first.split(' ').filter_map(super::parse).collect();
         let all = u32::MAX >> 32_usize.saturating_sub(series.len()).min(31);
-        let mut table = Table { series, blocks: Vec::new(), functions: Vec::new() };
+        let mut table = FunctionTable { series, blocks: Vec::new(), functions: Vec::new() };
         for line in lines {
             let (word, second) = line.trim_start_matches(' ').split_once(' ').unwrap_or((line.trim(), ""));
             if !line.starts_with(' ') {
@@ -77,8 +77,7 @@ impl Table {
     }
 
     /// The folder of a function in one of the series, by number. `debian` says that the kernel is Debian's
-    /// own, of which the table knows what is built in, what is a module and what is neither; in others all of
-    /// this may differ.
+    /// own: the table knows what of it is built in, a module, or neither; in others all of this may differ.
     pub(super) fn folder(
         &self,
         series: usize,
@@ -148,7 +147,7 @@ fn unit<'a>(word: &'a str) -> Unit<'a> {
     }
 }
 
-/// The table's text. What does not unpack is cut short: the tests see to it that nothing is.
+/// The table's text. What does not unpack is cut short; the tests check that nothing is.
 fn unpack() -> String {
     let mut text = String::new();
     let _ = GzDecoder::new(PACKED).read_to_string(&mut text);
@@ -185,13 +184,13 @@ mod tests {
                 }
             }
         }
-        let table = Table::get();
+        let table = FunctionTable::get();
         assert!(table.series.is_sorted() && table.blocks.len() < usize::from(u16::MAX));
         assert!(table.functions.len() > 100_000);
     }
 
-    fn small() -> Table {
-        Table::parse(
+    fn small() -> FunctionTable {
+        FunctionTable::parse(
             "series 5.10 6.1\n? any\n far\nblock/ built-in\n both\n moved 1\n one\ndrivers/a/ a\n both\n \
              far\n own\ndrivers/a/ header\n inline\ndrivers/b/ b\n alone\n both\n own\nmm/ built-in\n \
              both\n moved 2\ninclude/linux/ header\n inline\nkernel/ unbuilt\n left_out\n one\n",
@@ -235,7 +234,7 @@ mod tests {
     proptest! {
         #[test]
         fn no_text_breaks_the_parser(text in "(series|[a-z/]* [a-z]*| [a-z]+ [0-9a-f]*|\n| ){0,40}") {
-            Table::parse(Box::leak(text.into_boxed_str()));
+            FunctionTable::parse(Box::leak(text.into_boxed_str()));
         }
     }
 }

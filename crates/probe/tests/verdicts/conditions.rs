@@ -111,7 +111,9 @@ proptest! {
         let was = is_disturbed(&evidence);
         evidence.others.as_mut().unwrap().kernel_threads_ns = kernel.0;
         evidence.process = ProcessEvidence { user_ns: own.0, system_ns: own.1, ..ProcessEvidence::default() };
-        let kinds = CpuTimes { user_ns: own.0, system_ns: kernel.0, irq_ns: kernel.1, softirq_ns: kernel.2, idle_ns: idle, ..evidence.cpu };
+        let (system_ns, irq_ns, softirq_ns) = kernel;
+        let kinds =
+            CpuTimes { user_ns: own.0, system_ns, irq_ns, softirq_ns, idle_ns: idle, ..evidence.cpu };
         evidence.cpu = kinds;
         prop_assert_eq!(is_disturbed(&evidence), was);
         evidence.others.as_mut().unwrap().processes_ns = theirs.saturating_add(more);

@@ -344,7 +344,13 @@ proptest! {
         evidence.devices = vec![DeviceEvidence { reads, read_sectors, ..disk("sda", 0, interrupts) }];
         evidence.threads[0].cpu_ns = cpu_ns;
         evidence.threads[0].voluntary_switches = sleeps;
-        evidence.control = control.map(|(ios, interrupts, device_reads)| ControlRun { ios, interrupts, device_reads, completions: None });
+        let control_run = |(ios, interrupts, device_reads)| ControlRun {
+            ios,
+            interrupts,
+            device_reads,
+            completions: None,
+        };
+        evidence.control = control.map(control_run);
         let evidence = if fio { of_fio(evidence) } else { evidence };
         let (observed, verdict) = assess(&IoPath::all()[which % IoPath::all().len()], &evidence);
         prop_assert!(!verdict.reasons.is_empty());

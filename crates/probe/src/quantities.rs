@@ -1,25 +1,26 @@
-//! Figures per I/O that follow from evidence, and their text. What they show is decided in `observe`.
+//! Quantities that follow from evidence, most of them per I/O, and their text. `observe` decides what they
+//! show.
 
-use crate::counted::told;
 use iopj_core::evidence::{
-    DeviceEvidence, EngineEvidence, Evidence, Finding, ProcessEvidence, ThreadEvidence, ThreadRole,
+    Completions, DeviceEvidence, EngineEvidence, Evidence, Finding, ProcessEvidence, ThreadEvidence,
+    ThreadRole,
 };
 use iopj_core::uring::RingFlag;
 
 /// Bytes of a sector in `/sys/block/X/stat`, whatever the disk's block size.
 const SECTOR_BYTES: u64 = 512;
 
-/// Share of what the cores allow it that a poller must spend on a CPU to have polled all the time.
+/// Share of the CPU time allowed by the cores that a poller must use to have polled all the time.
 pub const POLL_BUSY: f64 = 0.85;
-/// Sleeps per round (an I/O of each that a job keeps in flight) below which the poller did not sleep.
+/// Sleeps per round (one I/O of each that a job keeps in flight) below which the poller did not sleep.
 pub const POLL_SLEEPS: f64 = 0.02;
-/// Sleeps per round from which on the poller slept before it polled. Between the two nothing is seen.
+/// Sleeps per round from which on the poller slept before it polled. Between the two nothing is certain.
 pub const HYBRID_SLEEPS: f64 = 0.1;
 
-/// Share of the issued I/Os or bytes that the disks may have left undone.
+/// Share of the issued I/Os or bytes that the disks may not have done.
 pub const MISSING_SHARE: f64 = 0.001;
 
-/// Reads or writes: those that the trial issued, and those that the disks under the target did, summed.
+/// Reads or writes: those that the trial issued, and the sum of those that the disks under the target did.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Direction {
     pub(crate) issued: u64,
@@ -32,7 +33,7 @@ pub(crate) struct Direction {
 }
 
 impl Direction {
-    /// Reads and writes apart: what is missing of the one is not made up for by the other.
+    /// Reads and writes separately: one does not make up for what is missing of the other.
     pub(crate) fn both(evidence: &Evidence) -> [Direction; 2] {
         let mut reads =
             Direction { issued: evidence.reads, issued_bytes: evidence.read_bytes, ..Direction::default() };
@@ -57,7 +58,7 @@ impl Direction {
         self.sectors.saturating_mul(SECTOR_BYTES)
     }
 
-    /// Sectors beyond those that the trial asked for; without sectors, one for each I/O beyond.
+    /// Sectors beyond those that the trial asked for; without sectors, one per excess I/O.
     pub(crate) fn excess_sectors(&self) -> u64 {
         if self.without_sectors {
             return self.ios.saturating_sub(self.issued);
@@ -83,10 +84,10 @@ impl Direction {
         self.issued.saturating_sub(self.ios) as f64 > MISSING_SHARE * self.issued as f64
     }
 
-    /// An upper bound of the I/Os that others did on the disks. An own I/O that was merged makes
-    /// room for a foreign one among those done, so merges count as done. Each foreign I/O moves a
-    /// sector at least, so that own I/Os which were split are not taken for foreign ones; where
-    /// there were merges, the bound by sectors is not relied upon.
+    /// An upper bound of the I/Os that others did on the disks. An own I/O that was merged makes room for a
+    /// foreign one among those done, so merges count as done. Each foreign I/O moves at least one sector, so
+    /// own I/Os that were split are not taken for foreign ones; if there were merges, the bound by sectors is
+    /// not used.
     fn foreign_at_most(&self) -> u64 {
         if self.is_missing() {
             return self.ios;
@@ -96,7 +97,7 @@ impl Direction {
     }
 }
 
-/// An upper bound of what others had the disks do, each good for one interrupt: I/Os, and all
+/// An upper bound of what others made the disks do, each of which can cause an interrupt: I/Os, and all
 /// flushes and discards, of which a trial issues none.
 pub(crate) fn foreign_at_most(evidence: &Evidence) -> u64 {
     let ios = Direction::both(evidence).iter().map(Direction::foreign_at_most).fold(0, u64::saturating_add);
@@ -104,12 +105,12 @@ pub(crate) fn foreign_at_most(evidence: &Evidence) -> u64 {
     others.fold(ios, u64::saturating_add)
 }
 
-/// I/Os that the jobs had in flight at most: no interrupt can complete more.
+/// The most I/Os that the jobs had in flight: no interrupt can complete more.
 pub(crate) fn in_flight(evidence: &Evidence) -> u64 {
     u64::from(evidence.iodepth.max(1)) * u64::from(evidence.numjobs.max(1))
 }
 
-/// I/Os that one vector has in flight at most where the jobs are spread over the vectors as over the cores:
+/// The most I/Os that one vector has in flight if the jobs are spread over the vectors as over the cores:
 /// those of its share of the jobs, and no more than its queue holds (`nr_requests`).
 pub(crate) fn in_flight_per_vector(evidence: &Evidence) -> u64 {
     let vectors: usize = evidence.devices.iter().map(|device| device.vectors.len()).sum();
@@ -123,21 +124,22 @@ pub(crate) fn in_flight_per_vector(evidence: &Evidence) -> u64 {
     (u64::from(evidence.iodepth.max(1)) * jobs).min(queue.unwrap_or(u64::MAX)).max(1)
 }
 
-/// Sleeps that have to do with I/O: between so many.
+/// Sleeps that have to do with I/O: bounds of their number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Sleeps {
     pub(crate) least: u64,
     pub(crate) most: u64,
 }
 
-/// Sleeps of a generator that ran as a process of its own which have nothing to do with I/O: of its start and
+/// Sleeps that have nothing to do with I/O, of a generator that ran as a process of its own: at its start and
 /// end.
 pub const START_SLEEPS: u64 = 400;
-/// And of its main thread, that looks after the jobs, in each second of the window.
+/// And per second of the window: sleeps of its main thread, which looks after the jobs.
 pub const MAIN_SLEEPS_PER_S: u64 = 120;
 
 impl Sleeps {
-    /// Of so many over so long a time; those of a whole process hold what has nothing to do with I/O.
+    /// The bounds of so many sleeps over so long; those of a whole process include some that have nothing to
+    /// do with I/O.
     pub(crate) fn of(sleeps: u64, over_ns: u64, of_process: bool) -> Sleeps {
         let by_main = over_ns.div_ceil(1_000_000_000).saturating_mul(MAIN_SLEEPS_PER_S);
         let others = if of_process { by_main.saturating_add(START_SLEEPS) } else { 0 };
@@ -145,19 +147,19 @@ impl Sleeps {
     }
 }
 
-/// So many for each round: one I/O of each that a job keeps in flight.
+/// A count per round: one I/O of each that a job keeps in flight.
 pub(crate) fn per_round(evidence: &Evidence, count: u64, ios: u64) -> f64 {
     ratio(count, ios) * f64::from(evidence.iodepth.max(1))
 }
 
-/// Those who look for completions: the submission pollers where they ran, else the jobs, else
-/// (where a child process did the I/O) the whole process.
+/// The threads that look for completions: the submission pollers if they ran, else the jobs, else (if a child
+/// process did the I/O) the whole process.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pollers {
     pub(crate) count: u64,
     pub(crate) cpu_ns: u64,
     pub(crate) sleeps: Sleeps,
-    /// Threads of the trial that may want a CPU beside them.
+    /// Other threads of the trial that may want a CPU.
     beside: u64,
     beside_ns: u64,
 }
@@ -198,8 +200,8 @@ impl Pollers {
         ratio(self.cpu_ns, window_ns) / self.count.max(1) as f64
     }
 
-    /// The share of a CPU that the cores allow each: what the trial's other threads left of them, or an equal
-    /// part for every thread of the trial if that is more.
+    /// The share of a CPU that the cores allow each: what the trial's other threads left, or an equal part
+    /// for every thread of the trial if that is more.
     pub(crate) fn allowed(&self, evidence: &Evidence) -> f64 {
         let cores = f64::from(evidence.allowed_cpus.unwrap_or(evidence.cpu.cores));
         if cores == 0.0 {
@@ -210,7 +212,7 @@ impl Pollers {
         left.max(equal).min(1.0)
     }
 
-    /// Whether they were awake all the time, as far as the cores allow: no sleep, and a CPU.
+    /// Whether they were awake all the time, as far as the cores allow: no sleep, and on a CPU.
     pub(crate) fn polled(&self, evidence: &Evidence) -> Result<(), String> {
         if self.count == 0 {
             return Err("no interrupt, but no thread is known to have looked for completions".to_owned());
@@ -237,14 +239,14 @@ impl Pollers {
         }
         Err(format!(
             "no interrupt and no sleep, but a poller had a CPU for only {:.0} % of the window where the \
-             cores allow {:.0} %: leave the pollers the cores that they have",
+             cores allow {:.0} %: keep other work off the pollers' cores",
             100.0 * busy,
             100.0 * allowed
         ))
     }
 }
 
-/// True of a device whose I/Os it counts itself, and whose sectors nobody counts.
+/// True if the device counts its own I/Os, and nobody counts their sectors.
 pub(crate) fn counts_itself(device: &DeviceEvidence) -> bool {
     device.by_log || device.taken_by.is_some()
 }
@@ -260,37 +262,52 @@ pub(crate) fn has_sqpolls(engine: &EngineEvidence) -> bool {
     engine.ring_flags.contains(&RingFlag::Sqpoll)
 }
 
-/// Submission pollers, of whatever ring.
+/// Submission pollers, of any ring.
 pub(crate) fn sqpolls(evidence: &Evidence) -> impl Iterator<Item = &ThreadEvidence> {
     evidence.threads.iter().filter(|thread| thread.role == ThreadRole::Sqpoll)
 }
 
-/// The trial's own submission pollers, as far as they did anything in the window.
+/// The trial's own submission pollers that did anything in the window.
 pub(crate) fn running_sqpolls(evidence: &Evidence) -> impl Iterator<Item = &ThreadEvidence> {
-    // Another process was looked at for its own pollers alone.
+    // Of another process only its own pollers were read.
     let are_own = evidence.engine.as_ref().map_or(evidence.rings.is_some(), has_sqpolls);
     sqpolls(evidence).filter(move |thread| are_own && thread.cpu_ns > 0)
 }
 
-/// The interrupts of all disks, or the name of the first whose interrupts cannot be told.
+/// The interrupts of all disks, or the name of the first disk whose interrupts cannot be told apart.
 pub(crate) fn interrupts(evidence: &Evidence) -> Result<u64, &str> {
     evidence.devices.iter().try_fold(0u64, |sum, device| {
         device.interrupts.map(|interrupts| sum.saturating_add(interrupts)).ok_or(device.name.as_str())
     })
 }
 
-/// `count / of`, 0 where nothing was done.
+/// `count / of`; 0 if nothing was done.
 pub(crate) fn ratio(count: u64, of: u64) -> f64 {
     if of == 0 { 0.0 } else { count as f64 / of as f64 }
 }
 
-/// Two decimals, or four where two would hide what there is.
+/// Two decimals, or four if two would hide the value.
 pub(crate) fn text(figure: f64) -> String {
     if figure > 0.0 && figure < 0.1 { format!("{figure:.4}") } else { format!("{figure:.2}") }
 }
 
-/// The figures that a verdict rests on, one phrase each: interrupts, I/Os of the disks, sleeps,
-/// and submitting system calls or doorbells per I/O issued; the pollers' share of a CPU; the achieved depth.
+/// Who completed the I/Os of the pass, in words.
+pub(crate) fn completions_text(counts: &Completions) -> String {
+    let kinds = [
+        (counts.hard_interrupt, "in hard interrupts"),
+        (counts.soft_interrupt, "in soft interrupts"),
+        (counts.worker, "by kernel workers"),
+        (counts.waiting, "by threads that wait"),
+        (counts.other, "by other threads"),
+    ];
+    let said: Vec<String> =
+        kinds.iter().filter(|(count, _)| *count > 0).map(|(count, who)| format!("{count} {who}")).collect();
+    let said = if said.is_empty() { "none".to_owned() } else { said.join(", ") };
+    format!("completed in the pass of {} I/Os before the window: {said}", counts.ios)
+}
+
+/// The quantities behind a verdict, one phrase each: interrupts, I/Os of the disks, sleeps, and submitting
+/// system calls or doorbells per I/O issued; the pollers' share of a CPU; the achieved depth.
 pub fn summary(evidence: &Evidence) -> Vec<String> {
     let per_io = |count: u64| text(ratio(count, evidence.ios()));
     let mut figures = Vec::new();
@@ -314,7 +331,7 @@ pub fn summary(evidence: &Evidence) -> Vec<String> {
             .push(format!("{} sleeps per I/O and {busy:.0} % of a CPU ({who})", per_io(pollers.sleeps.most)));
     }
     match &evidence.completions {
-        Some(Finding::Seen(counts)) => figures.push(told(counts)),
+        Some(Finding::Seen(counts)) => figures.push(completions_text(counts)),
         Some(Finding::Unclear(reason)) => {
             figures.push(format!("who completed each I/O was not counted: {reason}"))
         }

@@ -1,38 +1,40 @@
-//! How completions were found, by the counts of who completed each I/O of a pass before the window. The
-//! window's own counts must agree with the pass, for anything may have changed between the two.
+//! How completions were found, by counting who completed each I/O of a pass before the window. The window's
+//! own counts must agree with the pass, because anything may have changed between the two.
 
-use crate::figures::{
-    Direction, HYBRID_SLEEPS, Pollers, Sleeps, foreign_at_most, in_flight, in_flight_per_vector, interrupts,
-    per_round, ratio, text,
+use crate::completion_by_interrupts::{
+    ALL_SHARE, STRAY_INTERRUPTS, can_be_all, interrupts_otherwise, is_none, unclear,
 };
-use crate::observe::{ALL_SHARE, STRAY_INTERRUPTS, can_be_all, interrupts_otherwise, is_none, unclear};
+use crate::quantities::{
+    Direction, HYBRID_SLEEPS, Pollers, Sleeps, completions_text, foreign_at_most, in_flight,
+    in_flight_per_vector, interrupts, per_round, ratio, text,
+};
 use iopj_core::evidence::{Completions, Evidence, Finding};
 use iopj_core::path::Completion;
 
 /// Share of the completions that may be of another kind than the rest.
 pub const MIXED_SHARE: f64 = 0.01;
-/// Requests that the disks must have completed, or merged, for each I/O of the pass; of fewer, those that are
-/// missing say nothing.
+/// Requests that the disks must have completed or merged per I/O of the pass; if there were fewer, nothing is
+/// known of the missing ones.
 pub const COUNTED_SHARE: f64 = 0.99;
-/// Timers per round of the threads that wait, below which they did not sleep before they polled.
+/// Timers per round of the waiting threads, below which they did not sleep before they polled.
 pub const POLL_TIMERS: f64 = 0.02;
-/// Timers per round from which on they did. Between the two nothing is seen.
+/// Timers per round from which on they did sleep. Between the two nothing is certain.
 pub const HYBRID_TIMERS: f64 = 0.1;
-/// Rounds of the pass (an I/O of each that a job keeps in flight) from which on timers show hybrid: threads
-/// set some for other ends, and two of them are many for a few rounds.
+/// Rounds of the pass (one I/O of each that a job keeps in flight) from which on timers show hybrid: threads
+/// set some for other purposes, and two of them are many for a few rounds.
 pub const TIMER_ROUNDS: u64 = 50;
-/// Timers a second that threads which wait set for other ends, on each processor that they have: of slow
-/// rounds these are many.
+/// Timers per second that waiting threads set for other purposes, on each of their processors: many, if
+/// rounds are slow.
 pub const STRAY_TIMERS: f64 = 30.0;
-/// How many times more often per I/O the pass may have seen an interrupt, where several I/Os share one, or a
-/// sleep than the window.
+/// How many times more often per I/O than the window the pass may have seen an interrupt, if several I/Os
+/// share one, or a sleep.
 pub const AGREEMENT: f64 = 4.0;
-/// Sleeps per round that pass and window must both have had, to be compared where interrupts cannot be.
+/// Sleeps per round that pass and window must both have had, to be compared if interrupts cannot be.
 pub const FEW_SLEEPS: f64 = 0.1;
-/// How many times more often per round the pass may have slept before it polled than the window.
+/// How many times more often per round than the window the pass may have slept before it polled.
 pub const HYBRID_AGREEMENT: f64 = 3.0;
 
-/// The counts of a pass, with what its evidence has of the same things that the window's has.
+/// The counts of a pass, with those quantities of its evidence that are compared with the window's.
 pub fn of_pass(counts: Completions, pass: &Evidence) -> Completions {
     Completions {
         ios: pass.ios(),
@@ -44,8 +46,7 @@ pub fn of_pass(counts: Completions, pass: &Evidence) -> Completions {
     }
 }
 
-/// What so many counts show; `None` where the disks completed too few requests, so that the window must speak
-/// for itself.
+/// What these counts show; `None` if the disks completed too few requests: then only the window can show it.
 pub(crate) fn by_counts(evidence: &Evidence, counts: &Completions) -> Option<Finding<Completion>> {
     let total = counts.total();
     if total == 0 || (total.saturating_add(counts.merges) as f64) < COUNTED_SHARE * counts.ios as f64 {
@@ -60,40 +61,25 @@ pub(crate) fn by_counts(evidence: &Evidence, counts: &Completions) -> Option<Fin
     })
 }
 
-/// Both kinds of completion, unless the I/O of others explains the one or the other.
+/// Both kinds of completion, unless foreign I/O explains one of them.
 fn several_kinds(counts: &Completions, is_small: impl Fn(u64) -> bool) -> Finding<Completion> {
     let (interrupt, waiting) = (counts.by_interrupt(), counts.waiting);
     let foreign = counts.total().saturating_sub(counts.ios);
     let is_own = |count: u64| !is_small(count.saturating_sub(foreign)) && count > foreign + STRAY_INTERRUPTS;
-    let told = told(counts);
+    let completed = completions_text(counts);
     if is_own(interrupt) && is_own(waiting) {
-        return Finding::Mixed(told);
+        return Finding::Mixed(completed);
     }
     if !is_small(counts.other) {
         return unclear(format!(
-            "{told}: some by threads that neither wait for the trial's I/Os nor work for the kernel"
+            "{completed}: some by threads that neither wait for the trial's I/Os nor work for the kernel"
         ));
     }
-    unclear(format!("{told}: some can be those of others' I/O on the same disk"))
+    unclear(format!("{completed}: some can be those of others' I/O on the same disk"))
 }
 
-/// Who completed the I/Os of the pass, in words.
-pub(crate) fn told(counts: &Completions) -> String {
-    let kinds = [
-        (counts.hard_interrupt, "in hard interrupts"),
-        (counts.soft_interrupt, "in soft interrupts"),
-        (counts.worker, "by kernel workers"),
-        (counts.waiting, "by threads that wait"),
-        (counts.other, "by other threads"),
-    ];
-    let said: Vec<String> =
-        kinds.iter().filter(|(count, _)| *count > 0).map(|(count, who)| format!("{count} {who}")).collect();
-    let said = if said.is_empty() { "none".to_owned() } else { said.join(", ") };
-    format!("completed in the pass of {} I/Os before the window: {said}", counts.ios)
-}
-
-/// Completed by interrupt, if the window interrupted about as often; where its interrupts cannot be told, if
-/// it slept as often.
+/// Completed by interrupt, if the window interrupted about as often; if its interrupts cannot be told apart,
+/// if it slept about as often.
 fn interrupted(evidence: &Evidence, counts: &Completions) -> Finding<Completion> {
     if let (Ok(window), Some(pass)) = (interrupts(evidence), counts.interrupts.filter(|pass| *pass > 0)) {
         return interrupted_alike(evidence, counts, window, pass);
@@ -121,8 +107,8 @@ fn interrupted(evidence: &Evidence, counts: &Completions) -> Finding<Completion>
     Finding::Seen(Completion::Interrupt)
 }
 
-/// So many interrupts in the window, and in the pass whose I/Os all completed by interrupt: an I/O that was
-/// alone in flight took one of its own, of others several may have shared one.
+/// Compares the interrupts of the window with those of the pass, whose I/Os all completed by interrupt. An
+/// I/O alone in flight took one of its own; others may have shared one.
 fn interrupted_alike(
     evidence: &Evidence,
     counts: &Completions,
@@ -145,8 +131,8 @@ fn interrupted_alike(
     if AGREEMENT * own_per_io < own_in_pass_per_io || !are_all {
         return unclear(format!("{figures}: something changed between them"));
     }
-    // Where the pass itself had fewer (a handler goes on with what comes meanwhile), its own share is asked
-    // for.
+    // If the pass itself had fewer (a handler also takes what completes meanwhile), its own share is
+    // required.
     if !is_alone && !can_be_all(evidence, [window, own], [all_in_pass, own_in_pass_per_io]) {
         let at_once = in_flight_per_vector(evidence);
         return unclear(format!(
@@ -156,7 +142,7 @@ fn interrupted_alike(
     Finding::Seen(Completion::Interrupt)
 }
 
-/// Completed by the threads that wait: polled all the time, or after a sleep.
+/// Completed by the waiting threads: polled all the time, or after a sleep.
 fn polled(evidence: &Evidence, counts: &Completions) -> Finding<Completion> {
     if Direction::both(evidence).iter().any(Direction::is_missing) {
         return unclear("I/Os that never reached the disk say nothing about its completions");
@@ -177,8 +163,8 @@ fn polled(evidence: &Evidence, counts: &Completions) -> Finding<Completion> {
     let rounds = counts.ios / u64::from(evidence.iodepth.max(1));
     if timers >= POLL_TIMERS && rounds < TIMER_ROUNDS {
         return unclear(format!(
-            "{} timers in a pass of {rounds} rounds before the window: {TIMER_ROUNDS} are the least that \
-             tell poll from hybrid, and the disk was too slow for so many",
+            "{} timers in a pass of {rounds} rounds before the window: telling poll from hybrid takes \
+             {TIMER_ROUNDS} rounds, and the disk was too slow for that",
             counts.timers
         ));
     }
@@ -199,14 +185,14 @@ fn polled(evidence: &Evidence, counts: &Completions) -> Finding<Completion> {
     }
 }
 
-/// The most timers of the pass that are no sleeps before I/Os.
+/// The most timers of the pass that are not sleeps before I/Os.
 fn stray_timers(evidence: &Evidence, counts: &Completions) -> u64 {
     let processors = u64::from(evidence.numjobs.max(1)).min(evidence.cpu.cores.max(1).into());
     (STRAY_TIMERS * processors as f64 * counts.pass_ns as f64 / 1e9).ceil() as u64
 }
 
-/// Slept before they polled, if they did in the window too. A short timer may be over before its thread
-/// sleeps: sleeps are held against those of the pass, which are no more than its timers.
+/// Slept before they polled, if they did in the window too. A short timer may expire before its thread
+/// sleeps: sleeps are compared with those of the pass, which are no more than its timers.
 fn slept(evidence: &Evidence, counts: &Completions, timers: f64) -> Finding<Completion> {
     let sleeps = per_round(evidence, Pollers::of(evidence).sleeps.least, evidence.ios());
     let pass = timers.min(per_round(evidence, counts.sleeps, counts.ios));

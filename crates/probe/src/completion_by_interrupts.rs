@@ -1,0 +1,137 @@
+//! What the interrupts of the disks' vectors show about completions: all the evidence there is if completions
+//! are not counted one by one.
+
+use crate::quantities::{
+    Direction, HYBRID_SLEEPS, Pollers, foreign_at_most, in_flight, in_flight_per_vector, interrupts,
+    is_taken, per_round, ratio, text,
+};
+use iopj_core::evidence::{ControlRun, Evidence, Finding};
+use iopj_core::path::Completion;
+
+/// Interrupts that can have completed at most this share of the I/Os count as none. One interrupt can
+/// complete everything in flight, so n of them can complete n times `iodepth` times `numjobs` I/Os.
+pub const NO_INTERRUPT: f64 = 0.01;
+/// Interrupts that are taken for stray ones, as long as they can have completed at most [`STRAY_SHARE`].
+pub const STRAY_INTERRUPTS: u64 = 2;
+/// Share of the I/Os that [`STRAY_INTERRUPTS`] can have completed at most.
+pub const STRAY_SHARE: f64 = 0.1;
+/// Share of the I/Os that their own interrupts must be able to have completed, for completion by interrupt.
+/// It is the only requirement if it is unknown how the jobs are spread over the vectors, or if the device is
+/// taken: its owner finds completions whose interrupts are still on the way.
+pub const INTERRUPT_SHARE: f64 = 0.5;
+/// Share of the I/Os above which it counts as all of them: what interrupts can have completed, what
+/// submission pollers took.
+pub const ALL_SHARE: f64 = 0.95;
+/// Interrupts per read of the control run from which on the device is known to interrupt.
+pub const CONTROL_INTERRUPTS: f64 = 0.5;
+
+pub(crate) fn unclear<T>(reason: impl Into<String>) -> Finding<T> {
+    Finding::Unclear(reason.into())
+}
+
+/// How completions were found, by the interrupts in the window.
+pub(crate) fn by_interrupts(evidence: &Evidence) -> Finding<Completion> {
+    let interrupts = match interrupts(evidence) {
+        Ok(interrupts) => interrupts,
+        Err(name) => return unclear(untold(evidence, name)),
+    };
+    if !is_none(evidence, interrupts) {
+        return enough(evidence, interrupts);
+    }
+    if Direction::both(evidence).iter().any(Direction::is_missing) {
+        return unclear("I/Os that never reached the disk say nothing about its completions");
+    }
+    if let Err(reason) = interrupts_otherwise(evidence.control) {
+        return unclear(format!(
+            "{} interrupts per I/O, but {reason}",
+            text(ratio(interrupts, evidence.ios()))
+        ));
+    }
+    by_sleeps(evidence)
+}
+
+/// True if this many interrupts cannot have completed the I/Os.
+pub(crate) fn is_none(evidence: &Evidence, interrupts: u64) -> bool {
+    let share = ratio(interrupts.saturating_mul(in_flight(evidence)), evidence.ios());
+    share <= NO_INTERRUPT || (interrupts <= STRAY_INTERRUPTS && share <= STRAY_SHARE)
+}
+
+/// Whether there are enough interrupts for all I/Os, beyond those that foreign I/O explains; else there are
+/// too many for none and too few for all.
+fn enough(evidence: &Evidence, interrupts: u64) -> Finding<Completion> {
+    let own = interrupts.saturating_sub(foreign_at_most(evidence));
+    let at_once = in_flight_per_vector(evidence);
+    if own > STRAY_INTERRUPTS && can_be_all(evidence, [interrupts, own], [1.0, 1.0]) {
+        return Finding::Seen(Completion::Interrupt);
+    }
+    let per_io = text(ratio(interrupts, evidence.ios()));
+    if is_none(evidence, own) {
+        return unclear(format!(
+            "all of the {per_io} interrupts per I/O can be those of foreign I/O on the same disk"
+        ));
+    }
+    unclear(format!(
+        "{per_io} interrupts per I/O, {} without those of foreign I/O, at up to {at_once} I/Os in flight on \
+         a vector are too many for none and too few for all I/Os",
+        text(ratio(own, evidence.ios())),
+    ))
+}
+
+/// True if this many interrupts can have completed all I/Os, each of them all that is in flight on a vector,
+/// or as many as where all were completed so (`known`, per I/O). `own` are those that foreign I/O cannot
+/// explain; foreign I/O may have completed with own I/Os, or without an interrupt.
+pub(crate) fn can_be_all(evidence: &Evidence, [interrupts, own]: [u64; 2], known: [f64; 2]) -> bool {
+    let at_once = in_flight_per_vector(evidence);
+    let completed = |interrupts: u64| ratio(interrupts.saturating_mul(at_once), evidence.ios());
+    let [all, all_own] = known.map(|per_io| (per_io * at_once as f64).min(1.0));
+    let is_bound_known = !is_taken(evidence) && at_once == in_flight(evidence);
+    completed(own) >= INTERRUPT_SHARE * all_own
+        && (!is_bound_known || completed(interrupts) > ALL_SHARE * all)
+}
+
+/// Completions without interrupt: the threads that looked for them slept or did not. What a sleep was for is
+/// known only if nothing but the generator drives the device.
+fn by_sleeps(evidence: &Evidence) -> Finding<Completion> {
+    let pollers = Pollers::of(evidence);
+    let sleeps = per_round(evidence, pollers.sleeps.least, evidence.ios());
+    if sleeps >= HYBRID_SLEEPS && pollers.count > 0 {
+        return match is_taken(evidence) {
+            true => Finding::Seen(Completion::Hybrid),
+            false => unclear(format!(
+                "no interrupt, and {} sleeps per round: whether these were sleeps before each poll shows \
+                 only where completions are counted",
+                text(sleeps)
+            )),
+        };
+    }
+    pollers.polled(evidence).map_or_else(unclear, |()| Finding::Seen(Completion::Poll))
+}
+
+/// Whether the control run showed that the device interrupts if nobody polls.
+pub(crate) fn interrupts_otherwise(control: Option<ControlRun>) -> Result<(), &'static str> {
+    match control {
+        None => Err("no control run shows that the device interrupts otherwise"),
+        Some(ControlRun { completions: Some(counts), .. }) if counts.total() > 0 => {
+            let enough = ratio(counts.by_interrupt(), counts.total()) >= CONTROL_INTERRUPTS;
+            enough.then_some(()).ok_or("no interrupt completed the control run's reads either")
+        }
+        Some(ControlRun { device_reads: 0, .. }) => Err("the control run's reads never reached the device"),
+        Some(ControlRun { interrupts: None, .. }) => {
+            Err("the control run could not tell the device's interrupts")
+        }
+        Some(ControlRun { interrupts: Some(interrupts), device_reads, .. }) => {
+            let enough = ratio(interrupts, device_reads) >= CONTROL_INTERRUPTS;
+            enough.then_some(()).ok_or("the device did not interrupt in the control run either")
+        }
+    }
+}
+
+fn untold(evidence: &Evidence, name: &str) -> String {
+    let shares = evidence.devices.iter().any(|device| device.name == name && !device.vectors.is_empty());
+    let why = if shares {
+        "other disks on the same controller did I/O meanwhile, or a vector or core came or went"
+    } else {
+        "it has no interrupt vector of its own"
+    };
+    format!("the interrupts of {name} cannot be told: {why}")
+}
