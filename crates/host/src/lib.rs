@@ -1,8 +1,9 @@
-//! All that reads or changes the state of the host: its settings with their journal and restoring, drives that
-//! are taken from their driver, the power state, the machine.
+//! All that reads or changes the state of the host: its settings with their journal and restore, drives that are
+//! taken from their driver, the power state, the machine.
 
+pub mod drive_facts;
 pub mod machine;
 mod nvme_features;
 pub mod power;
 pub mod settings;
-pub mod taken_drive;
+mod sysfs;

@@ -1,13 +1,14 @@
 //! Provenance: the machine, its kernel and the drives, as names and values.
 
+use crate::sysfs;
 use iopj_engine::Target;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-/// What emulates this machine's processor, told by the hypervisor's CPUID leaf: QEMU's translator signs with
-/// `TCG` (`target/i386/cpu.c`), where times mean nothing. A hypervisor that runs the machine's own
-/// instructions is none.
+/// What emulates this machine's processor, by the hypervisor's CPUID leaf: QEMU's translator, under which times
+/// mean nothing, signs with `TCG` (`target/i386/cpu.c`). A hypervisor that runs the machine's own instructions
+/// is not an emulator.
 pub fn emulator() -> Option<&'static str> {
     #[cfg(target_arch = "x86_64")]
     {
@@ -26,11 +27,11 @@ pub fn emulator() -> Option<&'static str> {
     None
 }
 
-/// Facts about this machine and the target's drives. What the machine does not tell is absent.
+/// Facts about this machine and the target's drives. What the machine does not say is absent.
 pub fn provenance(target: &Target) -> BTreeMap<String, String> {
     let mut facts = BTreeMap::new();
     let mut put = |name: &str, value: Option<String>| {
-        if let Some(value) = value.map(|value| value.trim().to_owned()).filter(|value| !value.is_empty()) {
+        if let Some(value) = value.filter(|value| !value.is_empty()) {
             facts.insert(name.to_owned(), value);
         }
     };
@@ -70,14 +71,14 @@ pub fn provenance(target: &Target) -> BTreeMap<String, String> {
     facts
 }
 
-/// Bytes of memory that can be had without swapping.
+/// Bytes of memory available without swapping.
 pub fn available_memory() -> Option<u64> {
     let kib: u64 = field(&read("/proc/meminfo")?, "MemAvailable")?.split(' ').next()?.parse().ok()?;
     Some(kib * 1024)
 }
 
 fn read(path: &str) -> Option<String> {
-    fs::read_to_string(Path::new(path)).ok()
+    sysfs::read(Path::new(path)).ok()
 }
 
 /// The value of the first line `name : value`.

@@ -1,10 +1,27 @@
 //! Features of an NVMe controller, by the path of its character device.
 
 use iopj_engine::target::{nvme_feature, set_nvme_feature};
+use rustix::fs::OFlags;
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
+
+/// How features are asked for and set, by the controller's character device.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FeatureAccess {
+    pub(crate) get: fn(&Path, u8) -> io::Result<u32>,
+    pub(crate) set: fn(&Path, u8, u32) -> io::Result<()>,
+    /// Brings a resting drive back to its last operational power state, by one of its namespaces.
+    pub(crate) wake: fn(&Path) -> io::Result<()>,
+}
+
+impl FeatureAccess {
+    /// By the commands that the kernel passes on.
+    pub(crate) fn of_kernel() -> FeatureAccess {
+        FeatureAccess { get, set, wake }
+    }
+}
 
 /// The current value of a feature.
 ///
@@ -18,22 +35,23 @@ pub(crate) fn get(controller: &Path, feature: u8) -> io::Result<u32> {
 ///
 /// # Errors
 /// The device cannot be opened, and those of [`set_nvme_feature`].
-pub(crate) fn set(controller: &Path, feature: u8, value: u32) -> io::Result<()> {
+fn set(controller: &Path, feature: u8, value: u32) -> io::Result<()> {
     set_nvme_feature(&File::open(controller)?, feature, value)
 }
 
-/// Makes a drive work, by one read of its namespace past the page cache: in a power state in which it rests
-/// it executes none.
+/// Makes a drive work, by one read of its namespace past the page cache: a drive executes no read in a power
+/// state in which it rests.
 ///
 /// # Errors
-/// No root, no such device, or one that has nothing to read.
-pub(crate) fn wake(namespace: &Path) -> io::Result<()> {
+/// No root, no such device, or an empty one.
+fn wake(namespace: &Path) -> io::Result<()> {
     /// As long as the longest block that Linux takes.
     #[repr(align(4096))]
-    struct Place([u8; 65_536]);
-    let mut place = Box::new(Place([0; 65_536]));
-    let mut device = OpenOptions::new().read(true).custom_flags(libc::O_DIRECT).open(namespace)?;
-    match device.read(&mut place.0)? {
+    struct Block([u8; 65_536]);
+    let mut block = Box::new(Block([0; 65_536]));
+    let direct = OFlags::DIRECT.bits().cast_signed();
+    let mut device = OpenOptions::new().read(true).custom_flags(direct).open(namespace)?;
+    match device.read(&mut block.0)? {
         0 => Err(ErrorKind::UnexpectedEof.into()),
         _ => Ok(()),
     }
@@ -42,6 +60,7 @@ pub(crate) fn wake(namespace: &Path) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::io::Errno;
 
     #[test]
     fn a_drive_is_woken_by_what_it_reads() {
@@ -58,8 +77,14 @@ mod tests {
     #[test]
     fn what_is_no_controller_has_no_features() {
         let file = tempfile::NamedTempFile::new().unwrap();
-        assert_eq!(get(file.path(), 0x06).unwrap_err().raw_os_error(), Some(libc::ENOTTY));
-        assert_eq!(set(Path::new("/dev/null"), 0x06, 1).unwrap_err().raw_os_error(), Some(libc::ENOTTY));
-        assert_eq!(get(&file.path().join("gone"), 0x06).unwrap_err().raw_os_error(), Some(libc::ENOTDIR));
+        assert_eq!(get(file.path(), 0x06).unwrap_err().raw_os_error(), Some(Errno::NOTTY.raw_os_error()));
+        assert_eq!(
+            set(Path::new("/dev/null"), 0x06, 1).unwrap_err().raw_os_error(),
+            Some(Errno::NOTTY.raw_os_error())
+        );
+        assert_eq!(
+            get(&file.path().join("gone"), 0x06).unwrap_err().raw_os_error(),
+            Some(Errno::NOTDIR.raw_os_error())
+        );
     }
 }

@@ -1,14 +1,14 @@
 //! The power state that a trial ran in: frequencies, turbo, idle states, SMT, throttling, and the drives' own
 //! state.
 //!
-//! Only reads. What the machine does not tell is absent, never guessed. Changing any of it is `settings`'
-//! business.
+//! It only reads. What the machine does not say is absent, never guessed. Changing any of it is left to
+//! [`settings`](crate::settings).
 
 use crate::nvme_features;
-use crate::settings::{Host, chosen};
+use crate::settings::Host;
+use crate::sysfs::{self, chosen, names_in};
 use iopj_core::{PowerChange, PowerSetting};
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -106,16 +106,15 @@ impl PowerState {
         }
     }
 
-    /// How often CPUs were throttled for heat between this state and a `later` one of the same boot; absent
-    /// where they do not count it.
+    /// How often CPUs were throttled for heat between this state and a `later` one of the same boot; absent if
+    /// they do not count it.
     pub fn throttles_until(&self, later: &PowerState) -> Option<u64> {
         self.throttle_count.zip(later.throttle_count).map(|(before, after)| after.saturating_sub(before))
     }
 
-    /// The settings that are other ones in a `later` state. What one of the two does not tell has not
-    /// changed, and what follows the load (frequencies, temperatures) is no setting. A drive that rests goes
-    /// to a deeper power state by itself and comes back when it works, so only a deeper one after the trial
-    /// is a change.
+    /// The settings that differ in a `later` state. A setting that one of the two does not know has not changed,
+    /// and what follows the load (frequencies, temperatures) is not a setting. An idle drive goes to a deeper
+    /// power state by itself and comes back when it works, so only a deeper one after the trial is a change.
     pub fn changes_until(&self, later: &PowerState) -> Vec<PowerChange> {
         let known = |what, before: Option<String>, after: Option<String>| {
             change(what, None, before.filter(|text| !text.is_empty()), after.filter(|text| !text.is_empty()))
@@ -194,7 +193,7 @@ impl DevicePower {
 }
 
 fn text(file: &Path) -> Option<String> {
-    let text = fs::read_to_string(file).ok()?;
+    let text = sysfs::read(file).ok()?;
     Some(chosen(&text).to_owned()).filter(|text| !text.is_empty())
 }
 
@@ -209,17 +208,7 @@ fn each<T: FromStr + Ord>(folders: &BTreeMap<u32, PathBuf>, file: &str) -> BTree
 
 /// The entries `prefixN` of a folder, by N.
 fn entries(folder: &Path, prefix: &str) -> BTreeMap<u32, PathBuf> {
-    list(folder)
-        .into_iter()
-        .filter_map(|path| Some((path.file_name()?.to_str()?.strip_prefix(prefix)?.parse().ok()?, path)))
-        .collect()
-}
-
-fn list(folder: &Path) -> Vec<PathBuf> {
-    let mut paths: Vec<PathBuf> =
-        fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
-    paths.sort();
-    paths
+    sysfs::numbered(folder, prefix).unwrap_or_default()
 }
 
 fn turbo(cpu: &Path) -> Option<bool> {
@@ -246,7 +235,8 @@ fn idle_states(cpus: &BTreeMap<u32, PathBuf>) -> Vec<IdleState> {
 
 fn throttle_count(cpus: &BTreeMap<u32, PathBuf>) -> Option<u64> {
     cpus.values()
-        .flat_map(|cpu| list(&cpu.join("thermal_throttle")))
+        .map(|cpu| cpu.join("thermal_throttle"))
+        .flat_map(|folder| names_in(&folder).map(move |name| folder.join(name)))
         .filter(|file| file.to_string_lossy().ends_with("_count"))
         .filter_map(|file| value::<u64>(&file))
         .reduce(u64::saturating_add)
@@ -272,12 +262,10 @@ fn temperature(device: &Path) -> Option<i64> {
 
 /// The controller's name (`nvme0`): the device itself, or with multipath one of the subsystem's controllers.
 fn nvme_controller(device: &Path) -> Option<String> {
-    let is_controller = |name: &str| {
-        name.strip_prefix("nvme").is_some_and(|number| number.parse::<u32>().is_ok()).then(|| name.to_owned())
-    };
     let device = device.canonicalize().ok()?;
-    let name = |path: &Path| path.file_name().and_then(|name| name.to_str()).and_then(is_controller);
-    name(&device).or_else(|| list(&device).iter().find_map(|path| name(path)))
+    let name = |path: &Path| path.file_name()?.to_str().map(str::to_owned);
+    let own = name(&device).filter(|name| sysfs::number(name, "nvme").is_some());
+    own.or_else(|| entries(&device, "nvme").values().find_map(|path| name(path)))
 }
 
 /// Power Management (feature 02h) has the power state in bits 4:0.
@@ -461,17 +449,12 @@ mod tests {
 
     #[test]
     fn this_machine_is_read() {
-        let disks = list(Path::new("/sys/block"));
-        let names: Vec<String> =
-            disks.iter().filter_map(|path| path.file_name()?.to_str().map(str::to_owned)).collect();
+        let names: Vec<String> = names_in(Path::new("/sys/block")).collect();
         let state = PowerState::read(&Host::new(), &names);
         assert_eq!(state.devices.len(), names.len());
-        let smt =
-            fs::read_to_string("/sys/devices/system/cpu/smt/control").ok().map(|text| text.trim().to_owned());
-        assert_eq!(state.smt, smt);
-        let driver = fs::read_to_string("/sys/devices/system/cpu/cpuidle/current_driver").ok();
-        assert_eq!(state.cpuidle_driver, driver.map(|text| text.trim().to_owned()));
-        let policies = list(Path::new("/sys/devices/system/cpu/cpufreq/policy0"));
-        assert_eq!(state.governors.is_empty(), policies.is_empty());
+        let cpu = Path::new("/sys/devices/system/cpu");
+        assert_eq!(state.smt, sysfs::read(&cpu.join("smt/control")).ok());
+        assert_eq!(state.cpuidle_driver, sysfs::read(&cpu.join("cpuidle/current_driver")).ok());
+        assert_eq!(state.governors.is_empty(), names_in(&cpu.join("cpufreq/policy0")).next().is_none());
     }
 }

@@ -3,9 +3,9 @@
 //! Sources: Documentation/ABI/testing/{sysfs-bus-pci,sysfs-driver-pci}, Documentation/driver-api/vfio.rst.
 //! When it is done, and that it is journalled before, is left to `taking` and `restore`.
 
-use super::attribute::NotAllowed;
-use super::files;
+use super::allowed::{NotAllowed, is_driver_name};
 use super::host::Host;
+use crate::sysfs::{self, names_in};
 use iopj_engine::PciAddress;
 use std::fmt;
 use std::fs;
@@ -17,13 +17,8 @@ use std::time::{Duration, Instant};
 
 /// The driver that hands a device to user space.
 pub(super) const VFIO: &str = "vfio-pci";
-/// In the place of a driver's name where there is none.
+/// In place of a driver's name if there is none.
 pub(super) const NONE: &str = "none";
-/// How long a driver may take to come or to go.
-pub(super) const DRIVER_LIMIT: Duration = Duration::from_secs(if cfg!(test) { 30 } else { 10 });
-/// How long the namespaces may take to come back: the driver looks for them in the background.
-pub(super) const DISKS_LIMIT: Duration = Duration::from_secs(if cfg!(test) { 30 } else { 20 });
-
 /// The binding of one device. Its text form is the driver's link, `bus/pci/devices/ADDRESS/driver`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Binding(pub(super) PciAddress);
@@ -41,14 +36,14 @@ enum Control<'a> {
     Probe,
 }
 
-/// What giving back came to.
+/// The result of giving a device back.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum GivenBack {
     /// The old driver had it already.
     Already,
     /// It came from this driver.
     From(String),
-    /// Somebody has bound it to this one meanwhile, and it was left alone.
+    /// Somebody bound it to this one meanwhile, and it was left alone.
     Foreign(String),
 }
 
@@ -78,7 +73,7 @@ impl Binding {
         Ok(name.to_owned())
     }
 
-    /// Brings the device from its driver `from` to vfio-pci. An error leaves it wherever it came to.
+    /// Moves the device from its driver `from` to vfio-pci. After an error it is wherever that left it.
     pub(super) fn take(self, host: &Host, from: &str) -> io::Result<()> {
         self.write(&host.sys, Control::Override, VFIO)?;
         self.unbind(host, from)?;
@@ -86,9 +81,9 @@ impl Binding {
         self.wait_for(host, VFIO)
     }
 
-    /// Brings the device back to the driver `old`. A driver that is neither vfio-pci nor `old` is left alone:
-    /// who bound it may use the device. The device must not be open through VFIO, or the kernel would wait
-    /// for its end without limit: a living process that has it open is looked for first, and is an error.
+    /// Moves the device back to the driver `old`. If another driver than vfio-pci or `old` has it, it is left
+    /// alone: whoever bound it may be using it. The device must not be open through VFIO, or the kernel would
+    /// wait without limit for it to be closed: a living process that has it open is an error.
     pub(super) fn give_back(self, host: &Host, old: &str) -> io::Result<GivenBack> {
         let sys = &host.sys;
         let now = self.read(sys)?;
@@ -118,7 +113,7 @@ impl Binding {
         self.wait_for(host, NONE)
     }
 
-    /// To one driver and no other: which one the bus would choose depends on what was loaded meanwhile.
+    /// Binds it to one driver and no other: the bus would choose by what was loaded meanwhile.
     fn bind(self, host: &Host, driver: &str) -> io::Result<()> {
         if driver == NONE {
             return Ok(());
@@ -137,14 +132,14 @@ impl Binding {
         let now = self.read(&host.sys)?;
         let limit = host.driver_limit.as_secs();
         Err(io::Error::other(format!(
-            "after {limit} s its driver is `{now}`, not `{driver}`; `dmesg` tells why"
+            "after {limit} s its driver is `{now}`, not `{driver}`; `dmesg` says why"
         )))
     }
 
-    /// True where a driver is laid down for it.
+    /// True if only one driver may take it.
     fn is_pinned(self, sys: &Path) -> bool {
-        let text = fs::read_to_string(self.control(sys, Control::Override)).unwrap_or_default();
-        !matches!(text.trim(), "" | "(null)")
+        let text = sysfs::read(&self.control(sys, Control::Override)).unwrap_or_default();
+        !matches!(text.as_str(), "" | "(null)")
     }
 
     fn folder(self, sys: &Path) -> PathBuf {
@@ -167,7 +162,7 @@ impl Binding {
             let text = text.escape_default();
             io::Error::other(format!("writing `{text}` to {} failed: {error}", file.display()))
         };
-        files::write(&file, text).map_err(named)
+        sysfs::write(&file, text).map_err(named)
     }
 
     /// Refuses a device that a living process has open through VFIO.
@@ -213,23 +208,26 @@ impl Binding {
     }
 }
 
-/// True for the name of a driver that may stand in a path; `none` is one as well.
-pub(super) fn is_driver_name(text: &str) -> bool {
-    (1..64).contains(&text.len())
-        && text.starts_with(|c: char| c.is_ascii_alphanumeric())
-        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
-}
-
-/// Waits until these block devices are there; those that did not come in time.
+/// Waits until these block devices are there; returns the ones that did not come in time.
 pub(super) fn wait_for_disks<'a>(host: &Host, names: &'a [String]) -> Vec<&'a str> {
     wait_until(host.disks_limit, || absent(&host.sys, names).is_empty());
     absent(&host.sys, names)
 }
 
-/// Those of the block devices that are not there.
+/// The block devices among these that are not there.
 pub(super) fn absent<'a>(sys: &Path, names: &'a [String]) -> Vec<&'a str> {
     let is_absent = |name: &&str| !sys.join("block").join(name).exists();
     names.iter().map(String::as_str).filter(is_absent).collect()
+}
+
+/// That block devices did not come back, and why that matters.
+pub(super) fn missing_disks(host: &Host, missing: &[&str]) -> String {
+    format!(
+        "its driver has it again, but {} did not come back within {} s; `dmesg` says why; while a program \
+         has the drive open, it comes back under another name",
+        missing.join(", "),
+        host.disks_limit.as_secs()
+    )
 }
 
 fn wait_until(limit: Duration, mut is_so: impl FnMut() -> bool) -> bool {
@@ -241,12 +239,6 @@ fn wait_until(limit: Duration, mut is_so: impl FnMut() -> bool) -> bool {
         thread::sleep(Duration::from_millis(5));
     }
     true
-}
-
-/// The names in a folder; none where there is no folder.
-pub(super) fn names_in(folder: &Path) -> impl Iterator<Item = String> + use<> {
-    let entries = fs::read_dir(folder).into_iter().flatten();
-    entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok())
 }
 
 impl fmt::Display for Binding {

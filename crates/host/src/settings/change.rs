@@ -1,15 +1,18 @@
 //! The changes of one run: journalled, made, read back, and put back at its end.
 
-use super::attribute::{Attribute, is_plain_value};
+use super::allowed::{self, Location, is_plain_value};
+use super::attribute::Attribute;
+use super::error::SettingsError;
 use super::files::{self, Locked};
+use super::host::Host;
 use super::item::Item;
-use super::journal::{self, Change, Drive, Journal, Undo};
-use super::location::{self, Location};
-use super::lock::{self, CPU_LOCK};
+use super::journal::{Change, Drive, Header, Journal, Undo};
+use super::lock::{self, CPU_LOCK, DeviceLocks};
 use super::restore::{Outcome, Restored, put_back};
-use super::taking::Hold;
-use super::{DeviceLocks, Host, Setting, SettingsError};
-use std::fs;
+use super::taken::TakenDrives;
+use crate::sysfs;
+use iopj_core::Setting;
+use rustix::io::Errno;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
@@ -20,45 +23,48 @@ pub struct Settings<'a> {
     pub(super) locks: &'a DeviceLocks,
     pub(super) devices: Vec<String>,
     cpu_lock: Option<Locked>,
-    pub(super) hold: Hold,
+    pub(super) taken: TakenDrives,
     journal: Option<Journal>,
     pub(super) undo: Undo,
     pub(super) changes: Vec<Change>,
     warnings: Vec<String>,
 }
 
-impl<'a> Settings<'a> {
-    pub(super) fn new(host: &'a Host, devices: &[String], locks: &'a DeviceLocks) -> Settings<'a> {
+impl Host {
+    /// The settings that one run changes, on these devices; nothing is written before the first change.
+    pub fn settings<'a>(&'a self, devices: &[String], locks: &'a DeviceLocks) -> Settings<'a> {
         Settings {
-            host,
+            host: self,
             locks,
             devices: devices.to_vec(),
             cpu_lock: None,
-            hold: Hold::default(),
+            taken: TakenDrives::default(),
             journal: None,
             undo: Undo::default(),
             changes: Vec::new(),
             warnings: Vec::new(),
         }
     }
+}
 
-    /// Gives `setting` the value `value` in each file that it means: journalled and synced, written, read
-    /// back. A file that already has the value is neither journalled nor written.
+impl Settings<'_> {
+    /// Gives `setting` the value `value` in each of its files: journalled and synced, written, read back. A file
+    /// that already has the value is neither journalled nor written.
     ///
     /// # Errors
-    /// [`SettingsError::BadValue`], [`SettingsError::NotHere`], [`SettingsError::NeedsRoot`],
+    /// [`SettingsError::Bad`], [`SettingsError::NotHere`], [`SettingsError::NeedsRoot`],
     /// [`SettingsError::NotLocked`], [`SettingsError::Locked`] (another run changes the CPUs' settings),
     /// [`SettingsError::Refused`] by the kernel, [`SettingsError::DidNotTake`], or a failed file operation.
     /// What was changed before the error stays changed until [`Settings::restore`].
     pub fn set(&mut self, setting: Setting, value: &str) -> Result<(), SettingsError> {
         setting.check(value)?;
-        let stands = self.stands(setting)?;
+        let current = self.values(setting)?;
         if let Some((_, reading)) =
-            stands.iter().find(|(_, now)| setting == Setting::Smt && !is_switchable(now))
+            current.iter().find(|(_, now)| setting == Setting::Smt && !is_switchable(now))
         {
             return Err(SettingsError::NotHere { setting, reason: format!("SMT reads `{reading}`") });
         }
-        for (attribute, now) in stands {
+        for (attribute, now) in current {
             let wanted = self.wanted(&attribute, &now, value);
             if wanted != now {
                 self.change(&attribute, now, &wanted)?;
@@ -67,13 +73,13 @@ impl<'a> Settings<'a> {
         Ok(())
     }
 
-    /// Each file that `setting` means and the value that stands in it.
+    /// Each file of `setting` with its value.
     ///
     /// # Errors
-    /// [`SettingsError::NotHere`] where a file is missing or has no value, or a failed read.
+    /// [`SettingsError::NotHere`] if a file is missing or has no value, or a failed read.
     pub fn current(&self, setting: Setting) -> Result<Vec<(PathBuf, String)>, SettingsError> {
-        let stands = self.stands(setting)?;
-        Ok(stands.into_iter().map(|(attribute, now)| (attribute.file(&self.host.sys), now)).collect())
+        let current = self.values(setting)?;
+        Ok(current.into_iter().map(|(attribute, now)| (attribute.file(&self.host.sys), now)).collect())
     }
 
     /// The changes made so far, for the store; putting back does not shorten them.
@@ -81,13 +87,12 @@ impl<'a> Settings<'a> {
         &self.changes
     }
 
-    /// What a drive that was taken has lost and could not be given again, by its driver or by ours, a line
-    /// each.
+    /// What a drive that was taken lost and did not get back, under its driver or under ours; one line each.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
     }
 
-    /// Notes warnings, each once however often the drive changes hands.
+    /// Notes warnings, each once however often the drive changes its driver.
     pub fn warn(&mut self, lines: Vec<String>) {
         for line in lines {
             if !self.warnings.contains(&line) {
@@ -96,15 +101,15 @@ impl<'a> Settings<'a> {
         }
     }
 
-    /// Puts back all that was changed, newest first, and removes the journal. Files that already have their
-    /// old value are not written; files that are gone (a drive unplugged) took the setting with them. A drive
-    /// that was taken goes back to its driver: its controller must be dropped before.
+    /// Puts back all that was changed, newest first, and removes the journal. Files that already have their old
+    /// value are not written; files that are gone (a drive unplugged) took the setting with them. A drive that
+    /// was taken goes back to its driver: drop its controller first.
     ///
     /// # Errors
     /// [`SettingsError::NotRestored`] with every file that could not be put back: the rest is back, the
     /// journal is kept, and the call may be repeated.
     pub fn restore(&mut self) -> Result<Vec<Restored>, SettingsError> {
-        let disks: Vec<String> = self.devices.iter().chain(self.hold.disks()).cloned().collect();
+        let disks: Vec<String> = self.devices.iter().chain(self.taken.disks()).cloned().collect();
         let Outcome { restored, failed, lost, .. } = put_back(self.host, &self.undo, &disks);
         self.warn(lost);
         if !failed.is_empty() {
@@ -115,32 +120,34 @@ impl<'a> Settings<'a> {
             journal.remove()?;
         }
         self.cpu_lock = None;
-        self.hold = Hold::default();
+        self.taken = TakenDrives::default();
         Ok(restored)
     }
 
-    fn stands(&self, setting: Setting) -> Result<Vec<(Attribute, String)>, SettingsError> {
+    fn values(&self, setting: Setting) -> Result<Vec<(Attribute, String)>, SettingsError> {
         let sys = &self.host.sys;
         let not_here = |reason| SettingsError::NotHere { setting, reason };
         let attributes =
             Attribute::of(setting, sys, &self.devices).map_err(SettingsError::io("list", sys))?;
         if attributes.is_empty() {
-            return Err(not_here(nothing_to_change(location::location(setting)).to_owned()));
+            return Err(not_here(nothing_to_change(allowed::location(setting)).to_owned()));
         }
-        let mut stands = Vec::new();
+        let mut values = Vec::new();
         for attribute in attributes {
             let file = attribute.file(sys);
             let now = attribute.read(sys).map_err(|source| match (source.kind(), source.raw_os_error()) {
                 (ErrorKind::NotFound, _) => not_here(missing(&attribute, sys)),
-                (_, Some(libc::EINVAL)) => not_here(format!("{} has no value", file.display())),
+                (_, Some(error)) if error == Errno::INVAL.raw_os_error() => {
+                    not_here(format!("{} has no value", file.display()))
+                }
                 _ => SettingsError::io("read", &file)(source),
             })?;
             if !is_plain_value(&now) {
                 return Err(not_here(format!("{} reads `{}`", file.display(), now.escape_default())));
             }
-            stands.push((attribute, now));
+            values.push((attribute, now));
         }
-        Ok(stands)
+        Ok(values)
     }
 
     /// The value that this one file gets when its setting gets `value`.
@@ -157,8 +164,8 @@ impl<'a> Settings<'a> {
         self.may_change(attribute)?;
         let sys = &self.host.sys;
         for beside in attribute.resets() {
-            if let Some(stands) = beside.read(sys).ok().filter(|stands| is_plain_value(stands)) {
-                self.journal(Item::Attribute(beside), stands.clone(), stands)?;
+            if let Some(value) = beside.read(sys).ok().filter(|value| is_plain_value(value)) {
+                self.journal(Item::Attribute(beside), value.clone(), value)?;
             }
         }
         self.journal(Item::Attribute(attribute.clone()), old.clone(), wanted.to_owned())?;
@@ -200,7 +207,7 @@ impl<'a> Settings<'a> {
             Some(journal) => journal,
             none => {
                 let drives = self.devices.iter().map(|device| Drive::read(&self.host.sys, device)).collect();
-                let header = journal::header(self.host.boot_id()?, drives);
+                let header = Header::new(self.host.boot_id()?, drives);
                 none.insert(Journal::create(&self.host.run, &header)?)
             }
         };
@@ -212,21 +219,21 @@ impl<'a> Settings<'a> {
 
 impl Drop for Settings<'_> {
     fn drop(&mut self) {
-        // Nobody is left to tell: what fails here stays in the journal for `iopj restore`.
+        // There is nobody to report to: what fails here stays in the journal for `iopj restore`.
         if self.journal.is_some() {
             let _ = self.restore();
         }
     }
 }
 
-/// True where the kernel takes `on` and `off`; it also shows `forceoff`, `notsupported` and `notimplemented`,
-/// and a number of threads where only some are on.
+/// True if the kernel takes `on` and `off`. It also shows `forceoff`, `notsupported` and `notimplemented`, and a
+/// number of threads if only some are on.
 fn is_switchable(smt: &str) -> bool {
     matches!(smt, "on" | "off") || smt.parse::<u32>().is_ok()
 }
 
-fn nothing_to_change(place: Location) -> &'static str {
-    match place {
+fn nothing_to_change(location: Location) -> &'static str {
+    match location {
         Location::Queue => "the target lies on no block device",
         Location::Policy => {
             "the CPUs have no cpufreq policy (in a virtual machine the host sets the frequency)"
@@ -265,7 +272,7 @@ fn why_not_taken(setting: Setting, read: &str) -> &'static str {
 fn refused(sys: &Path, attribute: &Attribute, value: &str, source: io::Error) -> SettingsError {
     let file = attribute.file(sys);
     let setting = attribute.setting;
-    if source.kind() == ErrorKind::PermissionDenied && files::effective_uid() != 0 {
+    if source.kind() == ErrorKind::PermissionDenied && !files::is_root() {
         return SettingsError::NeedsRoot { what: format!("changing `{setting}`") };
     }
     let advice = match (source.kind(), setting) {
@@ -297,6 +304,6 @@ fn choices(file: &Path, setting: Setting) -> Option<String> {
         }
         _ => return None,
     };
-    let text = fs::read_to_string(list).ok()?.replace(['[', ']'], "");
+    let text = sysfs::read(&list).ok()?.replace(['[', ']'], "");
     Some(text.split_whitespace().collect::<Vec<_>>().join(", "))
 }

@@ -1,6 +1,5 @@
 //! What can go wrong with settings, in the words that the user reads.
 
-use super::NotRestored;
 use iopj_core::{Setting, SettingError};
 use iopj_engine::PciAddress;
 use std::io;
@@ -21,7 +20,10 @@ pub enum SettingsError {
         reason: String,
     },
     /// A name that is no whole block device of this host.
-    #[error("there is no `{device}` below {}: name a whole block device, as `lsblk -d` lists it", folder.display())]
+    #[error(
+        "there is no `{device}` below {}: name a whole block device, as `lsblk -d` lists it",
+        folder.display()
+    )]
     NoDevice {
         /// The name given.
         device: String,
@@ -112,6 +114,15 @@ pub enum SettingsError {
         /// The files and the reasons.
         failed: Vec<NotRestored>,
     },
+}
+
+/// A file, or a whole journal, that could not be put back.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct NotRestored {
+    /// The sysfs file or the journal.
+    pub file: PathBuf,
+    /// The cause, and for a journal the remedy.
+    pub reason: String,
 }
 
 impl SettingsError {

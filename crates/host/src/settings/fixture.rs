@@ -1,7 +1,7 @@
 //! A small host in a temporary folder, for tests.
 
-use super::kept::FeatureAccess;
 use super::{DeviceLocks, Host, Settings};
+use crate::nvme_features::FeatureAccess;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};

@@ -1,22 +1,23 @@
-//! What a line of the journal tells of: a file of a setting, the driver of a PCI device, what a drive loses
-//! by a change of its driver, or which drive that is. Nothing else is ever written.
+//! What one line of the journal is about: a file of a setting, the driver of a PCI device, what a drive loses by
+//! a change of its driver, or which drive that is. Nothing else is ever written.
 
-use super::attribute::{Attribute, NotAllowed, is_plain_value};
-use super::binding::{self, Binding};
-use super::kept::Kept;
+use super::allowed::{NotAllowed, is_driver_name, is_plain_value, is_serial};
+use super::attribute::Attribute;
+use super::binding::Binding;
+use super::controller::Serial;
+use super::drive_setting::DriveSetting;
 use super::lock::CPU_LOCK;
-use super::serial::{self, Serial};
 use iopj_engine::PciAddress;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-/// One thing that may be changed. Made of checked parts alone, so no text from a journal can lead elsewhere.
+/// One thing that may be changed. It is made of checked parts alone, so no text from a journal can lead elsewhere.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Item {
     Attribute(Attribute),
     Driver(Binding),
-    Kept(Kept),
+    DriveSetting(DriveSetting),
     Serial(Serial),
 }
 
@@ -26,14 +27,16 @@ impl Item {
         match self {
             Item::Attribute(attribute) => attribute.device(),
             Item::Driver(_) | Item::Serial(_) => None,
-            Item::Kept(kept) => kept.device(),
+            Item::DriveSetting(setting) => setting.device(),
         }
     }
 
-    /// The controller whose drive it is a setting of, where there is one.
+    /// The controller of the drive that it belongs to, if there is one.
     pub(super) fn controller(&self, sys: &Path) -> Option<PciAddress> {
         match self {
-            Item::Kept(Kept::Feature(address, _) | Kept::Tolerance(address)) => Some(*address),
+            Item::DriveSetting(DriveSetting::Feature(address, _) | DriveSetting::Tolerance(address)) => {
+                Some(*address)
+            }
             item => PciAddress::of_device(&sys.join("block").join(item.device()?)),
         }
     }
@@ -43,7 +46,7 @@ impl Item {
         match self {
             Item::Attribute(attribute) => attribute.device().unwrap_or(CPU_LOCK).to_owned(),
             Item::Driver(binding) => binding.lock_name(),
-            Item::Kept(kept) => kept.lock_name(),
+            Item::DriveSetting(setting) => setting.lock_name(),
             Item::Serial(serial) => Binding(serial.0).lock_name(),
         }
     }
@@ -57,9 +60,9 @@ impl Item {
     pub(super) fn accepts(&self, old: &str) -> bool {
         match self {
             Item::Attribute(_) => is_plain_value(old),
-            Item::Driver(_) => binding::is_driver_name(old),
-            Item::Kept(kept) => kept.accepts(old),
-            Item::Serial(_) => serial::is_serial(old),
+            Item::Driver(_) => is_driver_name(old),
+            Item::DriveSetting(setting) => setting.accepts(old),
+            Item::Serial(_) => is_serial(old),
         }
     }
 }
@@ -69,7 +72,7 @@ impl fmt::Display for Item {
         match self {
             Item::Attribute(attribute) => attribute.fmt(f),
             Item::Driver(binding) => binding.fmt(f),
-            Item::Kept(kept) => kept.fmt(f),
+            Item::DriveSetting(setting) => setting.fmt(f),
             Item::Serial(serial) => serial.fmt(f),
         }
     }
@@ -81,7 +84,7 @@ impl FromStr for Item {
     fn from_str(text: &str) -> Result<Item, NotAllowed> {
         let attribute = text.parse().map(Item::Attribute);
         let driver = attribute.or_else(|_: NotAllowed| text.parse().map(Item::Driver));
-        let kept = driver.or_else(|_: NotAllowed| text.parse().map(Item::Kept));
-        kept.or_else(|_: NotAllowed| text.parse().map(Item::Serial))
+        let setting = driver.or_else(|_: NotAllowed| text.parse().map(Item::DriveSetting));
+        setting.or_else(|_: NotAllowed| text.parse().map(Item::Serial))
     }
 }

@@ -1,9 +1,13 @@
 //! The journal of one run: its file, its lines, and reading them after the run's death.
 
-use super::SettingsError;
-use super::attribute::is_device_name;
+use super::allowed::is_device_name;
+use super::controller::Serial;
+use super::error::SettingsError;
 use super::files::{self, Locked};
 use super::item::Item;
+use crate::sysfs;
+use iopj_engine::PciAddress;
+use rustix::time::{ClockId, clock_gettime};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
@@ -16,7 +20,7 @@ const VERSION: u32 = 1;
 pub struct Change {
     /// The file, relative to the root of sysfs.
     pub file: String,
-    /// The value that stood before.
+    /// The value before the change.
     pub old: String,
     /// The value that the run gave it.
     pub new: String,
@@ -35,6 +39,15 @@ pub(super) struct Header {
     pub(super) devices: Vec<Drive>,
 }
 
+impl Header {
+    /// The header of a new journal of this process.
+    pub(super) fn new(boot_id: String, devices: Vec<Drive>) -> Header {
+        let now = clock_gettime(ClockId::Boottime);
+        let begun_ns = now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64;
+        Header { iopj_journal: VERSION, boot_id, pid: std::process::id(), begun_ns, devices }
+    }
+}
+
 /// A device's name and the serial of the drive that bears it.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -44,14 +57,13 @@ pub(super) struct Drive {
 }
 
 impl Drive {
-    /// What tells this drive from another one under the same name: the serial where sysfs shows one, else the
-    /// identifier that the driver shows. Loop devices, zram and the like have none.
+    /// What distinguishes this drive from another one of the same name: its serial if sysfs shows one, else the
+    /// driver's identifier. Loop devices, zram and the like have none.
     pub(super) fn read(sys: &Path, name: &str) -> Drive {
         let folder = sys.join("block").join(name);
         let serial = ["device/serial", "serial", "device/wwid", "wwid", "dm/uuid", "md/uuid"]
             .iter()
-            .filter_map(|file| fs::read_to_string(folder.join(file)).ok())
-            .map(|text| text.trim().to_owned())
+            .filter_map(|file| sysfs::read(&folder.join(file)).ok())
             .find(|text| !text.is_empty());
         Drive { name: name.to_owned(), serial }
     }
@@ -66,8 +78,8 @@ pub(super) struct Journal {
 }
 
 impl Journal {
-    /// Makes a journal. It gets its name only when it is locked and its header is synced, so whoever finds
-    /// one without a lock sees a whole header of a dead run.
+    /// Makes a journal. It gets its name only when it is locked and its header is synced, so a journal that is
+    /// not locked has the whole header of a dead run.
     pub(super) fn create(folder: &Path, header: &Header) -> Result<Journal, SettingsError> {
         let path = folder.join(format!("journal-{}-{}.jsonl", header.pid, header.begun_ns));
         let unnamed = path.with_extension("new");
@@ -101,7 +113,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Removes the journal: all that it holds is back.
+    /// Removes the journal once all that it holds is put back.
     pub(super) fn remove(self) -> Result<(), SettingsError> {
         remove(&self.path)
     }
@@ -125,7 +137,7 @@ pub(super) struct Record {
 pub(super) struct Undo(Vec<(Item, String)>);
 
 impl Undo {
-    /// Notes that `item` had the value `old`, unless an earlier change already told.
+    /// Notes that `item` had the value `old`, unless an earlier change noted it already.
     pub(super) fn note(&mut self, item: Item, old: String) {
         if self.old(&item).is_none() {
             self.0.push((item, old));
@@ -137,10 +149,17 @@ impl Undo {
         self.0.iter().find(|(known, _)| known == item).map(|(_, old)| old.as_str())
     }
 
-    /// Newest first: what a later change reset by the way (scheduler: nr_requests) was noted before it, and
+    /// Newest first: what a later change reset along the way (scheduler: nr_requests) was noted before it, and
     /// is put back after it.
     pub(super) fn newest_first(&self) -> impl Iterator<Item = (&Item, &str)> {
         self.0.iter().rev().map(|(item, old)| (item, old.as_str()))
+    }
+
+    /// If the drive at an address is now another one than the one noted: how both are known.
+    pub(super) fn other_drive(&self, sys: &Path, address: PciAddress) -> Option<String> {
+        let serial = Serial(address);
+        let (old, now) = (self.old(&Item::Serial(serial))?, serial.read(sys)?);
+        (now != old).then(|| format!("another drive now (serial {now}, it was {old} when it was taken)"))
     }
 
     /// Drops the files of a device.
@@ -149,19 +168,19 @@ impl Undo {
     }
 }
 
-/// Reads a journal's text, without its torn last line (death while it was written: its change was not made).
-/// The error says which line is none of a journal of iopj's.
+/// Reads a journal's text. A torn last line is left out: the run died while it wrote it, so its change was not
+/// made. The error says which line is not one that iopj writes.
 pub(super) fn parse(text: &str) -> Result<Record, String> {
     let whole = text.rsplit_once('\n').map_or("", |(whole, _torn)| whole);
     let mut lines = whole.lines();
     let header: Header = serde_json::from_str(lines.next().unwrap_or_default())
-        .map_err(|error| format!("its first line is no journal's: {error}"))?;
+        .map_err(|error| format!("its first line is not that of a journal: {error}"))?;
     if header.iopj_journal != VERSION {
-        return Err(format!("it is of version {}, this iopj reads version {VERSION}", header.iopj_journal));
+        return Err(format!("it has version {}, and this iopj reads version {VERSION}", header.iopj_journal));
     }
     if let Some(drive) = header.devices.iter().find(|drive| !is_device_name(&drive.name)) {
         return Err(format!(
-            "its first line names `{}`, which is no block device",
+            "its first line names `{}`, which is not a block device",
             drive.name.escape_default()
         ));
     }
@@ -169,7 +188,7 @@ pub(super) fn parse(text: &str) -> Result<Record, String> {
     for (number, line) in lines.enumerate() {
         let refuse = |reason: String| format!("its line {} {reason}", number + 2);
         let change: Change =
-            serde_json::from_str(line).map_err(|error| refuse(format!("is no change: {error}")))?;
+            serde_json::from_str(line).map_err(|error| refuse(format!("is not a change: {error}")))?;
         let item: Item = change.file.parse().map_err(|_| {
             refuse(format!(
                 "names `{}`, which is not on the list of what may be written",
@@ -177,7 +196,9 @@ pub(super) fn parse(text: &str) -> Result<Record, String> {
             ))
         })?;
         if !item.accepts(&change.old) {
-            return Err(refuse("has an old value that is no single word that could be put back".to_owned()));
+            return Err(refuse(
+                "has an old value that cannot be put back: it is not a single word".to_owned(),
+            ));
         }
         if item.device().is_some_and(|device| header.devices.iter().all(|drive| drive.name != device)) {
             return Err(refuse("changes a device that its first line does not name".to_owned()));
@@ -192,17 +213,4 @@ pub(super) fn read(mut file: &File) -> Result<Record, String> {
     let mut text = String::new();
     file.read_to_string(&mut text).map_err(|error| format!("it cannot be read: {error}"))?;
     parse(&text)
-}
-
-/// The header of a new journal of this process.
-pub(super) fn header(boot_id: String, devices: Vec<Drive>) -> Header {
-    Header { iopj_journal: VERSION, boot_id, pid: std::process::id(), begun_ns: boottime_ns(), devices }
-}
-
-fn boottime_ns() -> u64 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `time` is a timespec that the kernel may write; CLOCK_BOOTTIME exists since Linux 2.6.39, and
-    // where it did not the time would stay zero.
-    unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &mut time) };
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }

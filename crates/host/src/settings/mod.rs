@@ -2,33 +2,31 @@
 //! back; and the driver of a PCI device, which a run takes from it and gives back.
 //!
 //! A setting belongs to the host and the boot. Each change is journalled and synced before it is made, so
-//! that the next start, or `iopj restore`, puts it back after any death. Which settings a trial needs, and
-//! when a signal ends a run, is the runner's business.
+//! that the next start, or `iopj restore`, puts it back after any death. Which settings a trial needs, and when
+//! a signal ends a run, is left to the runner.
 
+mod allowed;
 mod attribute;
 mod binding;
 mod change;
+mod controller;
+mod drive_setting;
 mod error;
 mod files;
 mod host;
 mod item;
 mod journal;
-mod kept;
-mod location;
 mod lock;
 mod restore;
-mod serial;
+mod taken;
 mod taking;
 
 pub use change::Settings;
-pub use error::SettingsError;
+pub use error::{NotRestored, SettingsError};
 pub use host::Host;
 pub use journal::Change;
 pub use lock::DeviceLocks;
-pub use restore::{LeftAlone, NotRestored, RestoreReport, Restored};
-
-pub(crate) use attribute::chosen;
-use iopj_core::Setting;
+pub use restore::{LeftAlone, RestoreReport, Restored};
 
 #[cfg(test)]
 pub(crate) mod fixture;

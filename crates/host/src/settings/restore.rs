@@ -1,15 +1,13 @@
 //! Putting back: what a run changed, and what the journals of dead runs hold.
 
-use super::SettingsError;
 use super::attribute::Attribute;
-use super::binding::{self, Binding, GivenBack};
+use super::binding::{self, Binding, GivenBack, missing_disks};
+use super::error::{NotRestored, SettingsError};
 use super::files::{self, Locked};
 use super::host::Host;
 use super::item::Item;
 use super::journal::{self, Drive, Record, Undo};
 use super::lock;
-use super::serial::Serial;
-use super::taking::missing_disks;
 use std::collections::BTreeSet;
 use std::fs::{self, OpenOptions};
 use std::io;
@@ -27,21 +25,12 @@ pub struct Restored {
     pub to: String,
 }
 
-/// A file, or a whole journal, that could not be put back.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
-pub struct NotRestored {
-    /// The sysfs file or the journal.
-    pub file: PathBuf,
-    /// The cause, and for a journal the remedy.
-    pub reason: String,
-}
-
-/// A journal that is not for now.
+/// A journal that cannot be undone now.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct LeftAlone {
     /// The journal.
     pub journal: PathBuf,
-    /// Which live run it waits for.
+    /// The live run that it waits for.
     pub reason: String,
 }
 
@@ -50,26 +39,26 @@ pub struct LeftAlone {
 pub struct RestoreReport {
     /// The files put back, in the order in which it was done.
     pub restored: Vec<Restored>,
-    /// What was passed over for good, and why (another boot, another drive, a file that is gone).
+    /// What was left as it is for good, and why (another boot, another drive, a file that is gone).
     pub notes: Vec<String>,
     /// Journals of live runs, and those that must wait for one.
     pub left_alone: Vec<LeftAlone>,
-    /// What could not be put back and stands in a journal that is kept.
+    /// What could not be put back; its journal is kept.
     pub failed: Vec<NotRestored>,
 }
 
-/// What putting back came to.
+/// The result of putting back.
 #[derive(Debug, Default)]
 pub(super) struct Outcome {
     pub(super) restored: Vec<Restored>,
     pub(super) notes: Vec<String>,
     pub(super) failed: Vec<NotRestored>,
-    /// What a drive has lost for good.
+    /// What a drive lost for good.
     pub(super) lost: Vec<String>,
 }
 
 impl Outcome {
-    /// Notes a line once: a drive has many files, and is gone once.
+    /// Notes a line once: a drive has many files.
     fn note(&mut self, line: String) {
         if !self.notes.contains(&line) {
             self.notes.push(line);
@@ -77,24 +66,22 @@ impl Outcome {
     }
 }
 
-/// Puts back every item of `undo`, newest first; one failure does not keep the others from it. `disks` are
-/// the block devices that are waited for when a drive goes back to its driver.
+/// Puts back every item of `undo`, newest first; a failure does not stop the others. `disks` are the block
+/// devices to wait for when a drive goes back to its driver.
 pub(super) fn put_back(host: &Host, undo: &Undo, disks: &[String]) -> Outcome {
     let mut outcome = Outcome::default();
     for (item, old) in undo.newest_first() {
         let file = item.file(&host.sys);
-        // Looked at for each: it may have come back with an item before.
+        // Looked at for each item: an earlier one may have brought it back.
         let controller = item.controller(&host.sys);
-        if let Some((address, now)) =
-            controller.and_then(|at| Some((at, Serial(at).changed(&host.sys, undo)?)))
-        {
+        if let Some((address, now)) = controller.and_then(|at| Some((at, undo.other_drive(&host.sys, at)?))) {
             outcome.note(format!("{address} is {now}: its settings are left alone"));
             continue;
         }
         let from = match item {
             Item::Attribute(attribute) => put_back_one(&host.sys, attribute, old),
             Item::Driver(binding) => put_back_driver(host, *binding, old, disks, &mut outcome.notes),
-            Item::Kept(kept) => kept.put_back(host, old),
+            Item::DriveSetting(setting) => setting.put_back(host, old),
             Item::Serial(_) => Ok(None),
         };
         match from {
@@ -108,15 +95,15 @@ pub(super) fn put_back(host: &Host, undo: &Undo, disks: &[String]) -> Outcome {
                     },
                 );
             }
-            // Trying again would come to the same.
-            Err(error) if matches!(item, Item::Kept(_)) => outcome.lost.push(error.to_string()),
+            // Trying again would fail in the same way.
+            Err(error) if matches!(item, Item::DriveSetting(_)) => outcome.lost.push(error.to_string()),
             Err(error) => outcome.failed.push(NotRestored { file, reason: error.to_string() }),
         }
     }
     outcome
 }
 
-/// The driver that the old one replaced, or `None` where nothing was to be done.
+/// The driver that the old one replaced, or `None` if nothing had to be done.
 fn put_back_driver(
     host: &Host,
     binding: Binding,
@@ -132,10 +119,7 @@ fn put_back_driver(
             Ok(None)
         }
         GivenBack::Foreign(now) => {
-            notes.push(format!(
-                "{} is bound to `{now}` by now, which is not this run's doing: left alone",
-                binding.0
-            ));
+            notes.push(format!("{} is now bound to `{now}`, and not by this run: left alone", binding.0));
             Ok(None)
         }
         GivenBack::From(from) => {
@@ -148,7 +132,7 @@ fn put_back_driver(
     }
 }
 
-/// The value that was replaced, or `None` where the old one already stood.
+/// The value that was replaced, or `None` if it was the old one already.
 fn put_back_one(sys: &Path, attribute: &Attribute, old: &str) -> io::Result<Option<String>> {
     let now = attribute.read(sys)?;
     if now == old {
@@ -164,14 +148,13 @@ fn put_back_one(sys: &Path, attribute: &Attribute, old: &str) -> io::Result<Opti
 impl Host {
     /// Puts back what dead runs left changed, newest run first, and removes their journals.
     ///
-    /// A journal of another boot is removed: the boot has reset sysfs. A drive whose serial is not the
-    /// journal's is left alone. Journals of live runs, and of devices that a live run holds, stay and are
-    /// named; so do journals that were not written by this user or that name a file outside the allow-list.
-    /// Needs no store.
+    /// A journal of another boot is removed: the boot has reset sysfs. A drive whose serial is not the journal's
+    /// is left alone. Journals of live runs, and of devices that a live run has locked, stay and are named; so
+    /// do journals that another user wrote or that name a file outside the allow-list. No store is needed.
     ///
     /// # Errors
-    /// [`SettingsError::NeedsRoot`] where the folder may not be read (a run without root may go on: it
-    /// changes nothing), [`SettingsError::UnsafeFolder`], or a failed file operation.
+    /// [`SettingsError::NeedsRoot`] if the folder may not be read (a run without root may go on: it changes
+    /// nothing), [`SettingsError::UnsafeFolder`], or a failed file operation.
     pub fn restore_left_behind(&self) -> Result<RestoreReport, SettingsError> {
         let mut report = RestoreReport::default();
         let boot_id = self.boot_id()?;
@@ -181,21 +164,21 @@ impl Host {
             let path = dead.path.clone();
             if dead.record.header.boot_id != boot_id {
                 report.notes.push(format!(
-                    "{} was of another boot, which reset its settings: removed",
+                    "{} is from another boot, which reset its settings: removed",
                     path.display()
                 ));
                 journal::remove(&path)?;
                 continue;
             }
             let names = names(&dead.record);
-            let fate = match names.intersection(&waiting).next() {
-                Some(name) => Fate::Waits(format!("a newer journal of `{name}` must be undone first")),
+            let outcome = match names.intersection(&waiting).next() {
+                Some(name) => Undoing::Waits(format!("a newer journal of `{name}` must be undone first")),
                 None => self.undo_journal(dead, &names, &mut report)?,
             };
-            match fate {
-                Fate::Undone => journal::remove(&path)?,
-                Fate::Failed => waiting.extend(names),
-                Fate::Waits(reason) => {
+            match outcome {
+                Undoing::Undone => journal::remove(&path)?,
+                Undoing::Failed => waiting.extend(names),
+                Undoing::Waits(reason) => {
                     waiting.extend(names);
                     report.left_alone.push(LeftAlone { journal: path, reason });
                 }
@@ -210,11 +193,11 @@ impl Host {
         mut dead: DeadJournal,
         names: &BTreeSet<String>,
         report: &mut RestoreReport,
-    ) -> Result<Fate, SettingsError> {
+    ) -> Result<Undoing, SettingsError> {
         let mut locks = Vec::new();
         for name in names {
             match lock::take(&self.run, name) {
-                Err(error @ SettingsError::Locked { .. }) => return Ok(Fate::Waits(error.to_string())),
+                Err(error @ SettingsError::Locked { .. }) => return Ok(Undoing::Waits(error.to_string())),
                 taken => locks.push(taken?),
             }
         }
@@ -222,7 +205,7 @@ impl Host {
             let now = Drive::read(&self.sys, &drive.name);
             if now != *drive && self.sys.join("block").join(&drive.name).exists() {
                 report.notes.push(format!(
-                    "`{}` is another drive now (serial {}, the journal's was {}): left alone",
+                    "`{}` is another drive now (serial {}, in the journal {}): left alone",
                     drive.name,
                     now.serial.as_deref().unwrap_or("unknown"),
                     drive.serial.as_deref().unwrap_or("unknown"),
@@ -232,15 +215,14 @@ impl Host {
         }
         let disks: Vec<String> = dead.record.header.devices.iter().map(|drive| drive.name.clone()).collect();
         let Outcome { restored, notes, failed, lost } = put_back(self, &dead.record.undo, &disks);
-        let fate = if failed.is_empty() { Fate::Undone } else { Fate::Failed };
+        let outcome = if failed.is_empty() { Undoing::Undone } else { Undoing::Failed };
         report.restored.extend(restored);
         report.notes.extend(notes.into_iter().chain(lost));
         report.failed.extend(failed);
-        Ok(fate)
+        Ok(outcome)
     }
 
-    /// The journals whose runs are dead, locked, newest first. What is no journal to be trusted goes to the
-    /// report.
+    /// The journals of dead runs, locked, newest first. A journal that cannot be trusted goes to the report.
     fn dead_journals(&self, report: &mut RestoreReport) -> Result<Vec<DeadJournal>, SettingsError> {
         let mut dead = Vec::new();
         for path in self.journal_paths()? {
@@ -249,14 +231,14 @@ impl Host {
                 Ok(Found::Gone) => {}
                 Ok(Found::Live) => {
                     let reason = match live_pid(&path) {
-                        Some(pid) => format!("its run lives, with process id {pid}"),
-                        None => "its run lives".to_owned(),
+                        Some(pid) => format!("its run is alive, with process id {pid}"),
+                        None => "its run is alive".to_owned(),
                     };
                     report.left_alone.push(LeftAlone { journal: path, reason });
                 }
                 Err(reason) => {
                     let reason =
-                        format!("{reason}: nothing of it is undone; look at it, then remove it by hand");
+                        format!("{reason}: nothing in it was undone; look at it, then remove it by hand");
                     report.failed.push(NotRestored { file: path, reason });
                 }
             }
@@ -291,25 +273,25 @@ impl Host {
     }
 }
 
-/// What became of a journal.
-enum Fate {
+/// The result of undoing a journal.
+enum Undoing {
     Undone,
     Failed,
     Waits(String),
 }
 
-/// A journal whose run is dead. Its lock keeps another restoring away.
+/// A journal whose run is dead. Its lock keeps another restore away.
 struct DeadJournal {
     path: PathBuf,
     record: Record,
     _lock: Locked,
 }
 
-/// What a journal's name led to.
+/// What a journal's name leads to.
 enum Found {
     Dead(DeadJournal),
     Live,
-    /// Its run, or another restoring, removed it meanwhile.
+    /// Its run, or another restore, removed it meanwhile.
     Gone,
 }
 
@@ -322,7 +304,7 @@ fn open_dead(path: &Path) -> Result<Found, String> {
     };
     let metadata = file.metadata().map_err(cannot)?;
     if let Some(reason) =
-        (!metadata.is_file()).then_some("is no regular file").or_else(|| files::distrust(&metadata))
+        (!metadata.is_file()).then_some("is not a regular file").or_else(|| files::distrust(&metadata))
     {
         return Err(format!("it {reason}"));
     }

@@ -1,58 +1,28 @@
 //! Taking a drive from its driver for user space, and giving it back, within one run.
 
-use super::SettingsError;
-use super::attribute::{Attribute, is_device_name, is_plain_value};
-use super::binding::{self, Binding, GivenBack, NONE, VFIO, names_in};
+use super::allowed::{is_device_name, is_plain_value};
+use super::attribute::Attribute;
+use super::binding::{self, Binding, GivenBack, NONE, VFIO, missing_disks};
 use super::change::Settings;
-use super::files::Locked;
-use super::host::{self, Host};
+use super::controller::Serial;
+use super::drive_setting::{self, DriveSetting};
+use super::error::SettingsError;
 use super::item::Item;
 use super::journal::Change;
-use super::kept::{self, Kept};
 use super::lock;
-use super::serial::Serial;
+use super::taken::TakenDrive;
+use crate::sysfs::names_in;
 use iopj_core::Setting;
 use iopj_engine::target::TakePlan;
 use iopj_engine::{PciAddress, nvme_user};
-use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::path::Path;
 
-/// What a run holds of the drives that it takes.
-#[derive(Debug, Default)]
-pub(super) struct Hold {
-    /// Locks beside those of the target: of the bindings, and of the drives' other block devices.
-    locks: BTreeMap<String, Locked>,
-    /// Locks that runs of every user can see, on what has come back: those from before went with the driver.
-    claims: Vec<Locked>,
-    taken: Vec<Taken>,
-}
-
-#[derive(Debug)]
-struct Taken {
-    binding: Binding,
-    from: String,
-    /// The drive's block devices.
-    disks: Vec<String>,
-    /// What stood in the queue files of the run's devices: the driver makes the queues anew.
-    stood: Vec<(Attribute, String)>,
-    /// What the drive itself loses, and its serial.
-    kept: Vec<(Kept, String)>,
-    serial: Option<String>,
-}
-
-impl Hold {
-    /// The block devices of the drives that are taken.
-    pub(super) fn disks(&self) -> impl Iterator<Item = &String> {
-        self.taken.iter().flat_map(|taken| &taken.disks)
-    }
-}
-
 impl Settings<'_> {
-    /// Takes a drive from its driver and binds it to vfio-pci: locked (`pci:ADDRESS`, and its block devices),
-    /// journalled and synced, then done, within a limit of 10 s. A drive that vfio-pci has already is only
-    /// locked. Whatever the caller has open on the drive must be closed before, or its block devices may come
-    /// back under other names.
+    /// Takes a drive from its driver and binds it to vfio-pci within 10 s, after it is locked (`pci:ADDRESS`,
+    /// and its block devices), journalled and synced. A drive that vfio-pci has already is only locked. The
+    /// caller must first close what it has open on the drive, or its block devices may come back under other
+    /// names.
     ///
     /// # Errors
     /// [`SettingsError::NeedsRoot`], [`SettingsError::Locked`], a failed file operation, or
@@ -74,18 +44,20 @@ impl Settings<'_> {
             .map_err(|error| not_taken(format!("{error}; check that the drive is there")))?;
         if from != plan.driver.as_deref().unwrap_or(NONE) {
             return Err(not_taken(format!(
-                "its driver has become `{from}` since it was looked at; try again"
+                "its driver changed to `{from}` after iopj looked at it; try again"
             )));
         }
         if from == VFIO {
             return Ok(());
         }
         let own = self.own(&disks);
-        let (stood, kept) = (self.stood(&own), Kept::stands(self.host, plan.address, &own));
+        let (queue, settings) =
+            (self.queue_values(&own), DriveSetting::current(self.host, plan.address, &own));
         let serial = Serial(plan.address).read(&sys);
-        // Put back newest first, so in the order of `stood` and of `kept`, after the driver.
-        let attributes = stood.iter().map(|(attribute, value)| (Item::Attribute(attribute.clone()), value));
-        let items = attributes.chain(kept.iter().map(|(kept, value)| (Item::Kept(kept.clone()), value)));
+        // Put back newest first, so in the order of `queue` and of `settings`, after the driver.
+        let attributes = queue.iter().map(|(attribute, value)| (Item::Attribute(attribute.clone()), value));
+        let of_drive = settings.iter().map(|(setting, value)| (Item::DriveSetting(setting.clone()), value));
+        let items = attributes.chain(of_drive);
         let journalled = serial.iter().map(|value| (Item::Serial(Serial(plan.address)), value));
         for (item, value) in journalled.chain(items.rev()) {
             if self.undo.old(&item).is_none() {
@@ -93,8 +65,8 @@ impl Settings<'_> {
             }
         }
         self.journal(Item::Driver(binding), from.clone(), VFIO.to_owned())?;
-        self.hold.claims.clear();
-        self.hold.taken.push(Taken { binding, from: from.clone(), disks, stood, kept, serial });
+        self.taken.claims.clear();
+        self.taken.drives.push(TakenDrive { binding, from: from.clone(), disks, queue, settings, serial });
         match binding.take(self.host, &from) {
             Ok(()) => {
                 self.changes.push(Change { file: binding.to_string(), old: from, new: VFIO.to_owned() });
@@ -107,23 +79,23 @@ impl Settings<'_> {
         }
     }
 
-    /// Gives a drive back that [`Settings::take`] took: its old driver, no `driver_override`, its block
-    /// devices there within 20 s, their queue files and the features of its controller as they stood when it
-    /// was taken; what it has lost for good is a warning ([`Settings::warnings`]). Nothing is done for a
-    /// drive that this run did not take. The drive must not be open through VFIO any more: drop its
-    /// controller first.
+    /// Gives back a drive that [`Settings::take`] took: to its old driver, without `driver_override`, with its
+    /// block devices there within 20 s, and with their queue files and its controller's features as they were.
+    /// What it lost for good is a warning ([`Settings::warnings`]). Nothing is done for a drive that this run
+    /// did not take. Drop the drive's controller first: it must not be open through VFIO.
     ///
     /// # Errors
-    /// [`SettingsError::NotGivenBack`]: the drive is gone, another one is in its place, a living process has it open (it is named), the
-    /// old driver does not take it, or its block devices do not come; the journal is kept and the call may be
-    /// repeated. [`SettingsError::Locked`] if another run was quicker to claim a block device.
+    /// [`SettingsError::NotGivenBack`]: the drive is gone, another one is in its place, a living process has it
+    /// open (it is named), the old driver does not take it, or its block devices do not come; the journal is
+    /// kept and the call may be repeated. [`SettingsError::Locked`] if another run was quicker to claim a block
+    /// device.
     pub fn give_back(&mut self, address: PciAddress) -> Result<(), SettingsError> {
-        let Some(position) = self.hold.taken.iter().position(|taken| taken.binding.0 == address) else {
+        let Some(position) = self.taken.drives.iter().position(|drive| drive.binding.0 == address) else {
             return Ok(());
         };
         let not_back = |reason: String| SettingsError::NotGivenBack { address, reason };
         let sys = &self.host.sys;
-        let Taken { binding, from, disks, stood, kept, .. } = &self.hold.taken[position];
+        let TakenDrive { binding, from, disks, queue, settings, .. } = &self.taken.drives[position];
         let gone: Vec<String> = binding::absent(sys, disks).into_iter().map(str::to_owned).collect();
         match binding.give_back(self.host, from).map_err(|error| not_back(error.to_string()))? {
             GivenBack::Already => {}
@@ -131,7 +103,7 @@ impl Settings<'_> {
                 self.changes.push(Change { file: binding.to_string(), old: now, new: from.clone() });
             }
             GivenBack::Foreign(now) => {
-                return Err(not_back(format!("somebody has bound it to `{now}`; it is left there")));
+                return Err(not_back(format!("somebody bound it to `{now}`; it is left there")));
             }
         }
         let missing = binding::wait_for_disks(self.host, &gone);
@@ -143,75 +115,67 @@ impl Settings<'_> {
         };
         if let Some(disk) = disks.iter().find(is_other) {
             return Err(not_back(format!(
-                "its driver has it again, but {disk} is a block device of another drive now"
+                "its driver has it again, but {disk} now is a block device of another drive"
             )));
         }
-        if let Some(now) = Serial(address).changed(sys, &self.undo) {
+        if let Some(now) = self.undo.other_drive(sys, address) {
             return Err(not_back(format!(
                 "its driver has it again, but it is {now}: its settings are left alone; start a new run"
             )));
         }
-        for (attribute, value) in stood {
+        for (attribute, value) in queue {
             if attribute.read(sys).is_ok_and(|now| now != *value) {
                 attribute.write(sys, value).map_err(SettingsError::io("write to", &attribute.file(sys)))?;
             }
         }
-        let failed = kept.iter().filter_map(|(kept, value)| kept.put_back(self.host, value).err());
+        let failed = settings.iter().filter_map(|(setting, value)| setting.put_back(self.host, value).err());
         // What is gone took its values with it.
         let lost = failed
             .filter(|error| error.kind() != ErrorKind::NotFound)
             .map(|error| error.to_string())
             .collect();
         for disk in gone.iter().filter(|disk| self.devices.contains(disk)) {
-            self.hold.claims.extend(host::claim(&sys.join("block"), disk)?);
+            self.taken.claims.extend(lock::claim(&sys.join("block"), disk)?);
         }
-        self.hold.taken.remove(position);
+        self.taken.drives.remove(position);
         self.warn(lost);
         Ok(())
     }
 
-    /// What a drive that [`Settings::take`] took had under its driver; nothing of another.
-    pub fn kept(&self, address: PciAddress) -> nvme_user::Kept {
-        let taken = self.hold.taken.iter().find(|taken| taken.binding.0 == address);
-        taken.map(|taken| kept::for_our_driver(taken.serial.clone(), &taken.kept)).unwrap_or_default()
+    /// The settings that a drive which [`Settings::take`] took had under its driver; none of any other drive.
+    pub fn drive_settings(&self, address: PciAddress) -> nvme_user::Kept {
+        let taken = self.taken.drives.iter().find(|drive| drive.binding.0 == address);
+        taken
+            .map(|drive| drive_setting::for_our_driver(drive.serial.clone(), &drive.settings))
+            .unwrap_or_default()
     }
 
     fn lock_drive(&mut self, binding: Binding, disks: &[String]) -> Result<(), SettingsError> {
         for name in std::iter::once(binding.lock_name()).chain(disks.iter().cloned()) {
-            if !self.locks.holds(&name) && !self.hold.locks.contains_key(&name) {
+            if !self.locks.holds(&name) && !self.taken.locks.contains_key(&name) {
                 let lock = lock::take(&self.host.run, &name)?;
-                self.hold.locks.insert(name, lock);
+                self.taken.locks.insert(name, lock);
             }
         }
         Ok(())
     }
 
-    /// Those of the run's devices that are among `disks`.
+    /// The run's devices among `disks`.
     fn own(&self, disks: &[String]) -> Vec<String> {
         self.devices.iter().filter(|device| disks.contains(device)).cloned().collect()
     }
 
-    /// What stands in the queue files of these devices, in the order to set it in.
-    fn stood(&self, own: &[String]) -> Vec<(Attribute, String)> {
+    /// The values of the queue files of these devices, in the order to set them.
+    fn queue_values(&self, own: &[String]) -> Vec<(Attribute, String)> {
         let settings = Setting::all().into_iter().filter(|setting| setting.is_of_queue());
         let attributes =
             settings.flat_map(|setting| Attribute::of(setting, &self.host.sys, own).unwrap_or_default());
-        let standing = attributes.filter_map(|attribute| {
+        let values = attributes.filter_map(|attribute| {
             let value = attribute.read(&self.host.sys).ok().filter(|value| is_plain_value(value))?;
             Some((attribute, value))
         });
-        standing.collect()
+        values.collect()
     }
-}
-
-/// Why block devices that did not come back are no small thing.
-pub(super) fn missing_disks(host: &Host, missing: &[&str]) -> String {
-    format!(
-        "its driver has it again, but {} did not come back within {} s; `dmesg` tells why, and whatever \
-         still has the drive open lets it come back under another name",
-        missing.join(", "),
-        host.disks_limit.as_secs()
-    )
 }
 
 /// The block devices of a drive: those of the plan, and under multipath the hidden ones that carry the I/O.

@@ -1,9 +1,11 @@
 //! Names, values, the allow-list, locks, changing and putting back within one life.
 
-use super::attribute::{Attribute, chosen};
+use super::attribute::Attribute;
 use super::fixture::{CPU, Fixture, names};
 use super::journal;
 use super::*;
+use crate::sysfs::chosen;
+use iopj_core::Setting;
 use proptest::prelude::*;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -26,7 +28,7 @@ fn names_are_the_text_form() {
 fn the_order_sets_last_what_others_reset() {
     assert!(Setting::all().is_sorted());
     for setting in Setting::all() {
-        assert!(location::reset_by(setting).iter().all(|reset| *reset > setting), "{setting}");
+        assert!(allowed::reset_by(setting).iter().all(|reset| *reset > setting), "{setting}");
     }
 }
 

@@ -1,10 +1,11 @@
 //! Taking and giving back on a fixture whose files a stand-in for the kernel watches: it moves the driver's
 //! link and lets block devices come and go. The real kernel is met in the lab.
 
-mod kept;
+mod drive_settings;
 
+use super::allowed::is_driver_name;
 use super::attribute::Attribute;
-use super::binding::{Binding, is_driver_name};
+use super::binding::Binding;
 use super::fixture::{BOOT_ID, Fixture, host_at};
 use super::item::Item;
 use super::tests_restore::{kill, play, wait_for};
@@ -343,7 +344,7 @@ fn a_driver_that_does_not_come_leaves_the_drive_with_the_old_one() {
         // A plan that is out of date changes nothing.
         let message = settings.take(&plan(Some("uio"))).unwrap_err().to_string();
         assert!(
-            message.contains("its driver has become `nvme` since it was looked at; try again"),
+            message.contains("its driver changed to `nvme` after iopj looked at it; try again"),
             "{message}"
         );
         // An old driver that refuses is told, and tried again.
@@ -441,8 +442,7 @@ fn a_drive_that_somebody_bound_meanwhile_is_left_alone() {
         let machine = Machine::new(Some(driver));
         machine.journal(old);
         let report = machine.restore();
-        let note =
-            format!("0000:01:00.0 is bound to `{driver}` by now, which is not this run's doing: left alone");
+        let note = format!("0000:01:00.0 is now bound to `{driver}`, and not by this run: left alone");
         assert_eq!((report.notes, report.restored.len(), machine.seen()), (vec![note], 0, vec![]));
         assert_eq!(machine.fixture.journals(), [""; 0]);
     }
@@ -512,7 +512,7 @@ fn a_forged_driver_undoes_nothing() {
         machine.journal(old);
         let report = machine.restore();
         assert!(
-            report.failed[0].reason.contains("no single word that could be put back"),
+            report.failed[0].reason.contains("cannot be put back: it is not a single word"),
             "{old}: {report:?}"
         );
         assert_eq!(machine.seen(), [""; 0]);
@@ -539,7 +539,7 @@ proptest! {
                     prop_assert!(is_driver_name(&old) && !old.contains(['/', '.']));
                 }
             }
-            Item::Kept(kept) => prop_assert!(!kept.accepts(&old) || !old.contains(['/', '.'])),
+            Item::DriveSetting(setting) => prop_assert!(!setting.accepts(&old) || !old.contains(['/', '.'])),
             // It is never written.
             Item::Serial(serial) => prop_assert_eq!(text, format!("bus/pci/devices/{}/nvme/serial", serial.0)),
         }

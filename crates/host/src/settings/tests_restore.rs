@@ -2,6 +2,7 @@
 
 use super::fixture::{BOOT_ID, Fixture, names};
 use super::*;
+use iopj_core::Setting;
 use std::fs;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
@@ -101,7 +102,7 @@ fn a_live_run_is_left_alone_and_named() {
         settings.set(Setting::Nomerges, "2").unwrap();
         let report = fixture.host().restore_left_behind().unwrap();
         assert_eq!(report.restored, []);
-        let reason = format!("its run lives, with process id {}", std::process::id());
+        let reason = format!("its run is alive, with process id {}", std::process::id());
         assert_eq!(report.left_alone[0].reason, reason);
         assert_eq!((fixture.sda("nomerges"), fixture.journals().len()), ("2".into(), 1));
     });
@@ -133,8 +134,9 @@ fn line(old: &str, new: &str) -> String {
 /// What the next start does. A program that another test is just starting holds copies of this one's locks
 /// until it runs, so that a dead journal may seem to live for a moment.
 pub(super) fn restore(fixture: &Fixture) -> RestoreReport {
-    let seems_alive =
-        |report: &RestoreReport| report.left_alone.iter().any(|one| one.reason.starts_with("its run lives"));
+    let seems_alive = |report: &RestoreReport| {
+        report.left_alone.iter().any(|one| one.reason.starts_with("its run is alive"))
+    };
     let mut report = fixture.host().restore_left_behind().unwrap();
     for _ in 0..100 {
         if !seems_alive(&report) {
@@ -188,7 +190,7 @@ fn a_forged_path_undoes_nothing_of_its_journal() {
 fn old_values_that_are_no_word_are_refused() {
     let fixture = Fixture::new();
     journal(&fixture, 1, &header(), &line("0 1", "2"));
-    assert!(restore(&fixture).failed[0].reason.contains("no single word"));
+    assert!(restore(&fixture).failed[0].reason.contains("not a single word"));
 }
 
 #[test]
@@ -310,7 +312,7 @@ fn part_without_root() {
 
 /// True where the process has root; fails in CI, where it must have it.
 fn has_root() -> bool {
-    let root = super::files::effective_uid() == 0;
+    let root = super::files::is_root();
     assert!(root || std::env::var_os("CI").is_none_or(|ci| ci != "true"), "CI must run this test as root");
     if !root {
         eprintln!("skipped: needs root");

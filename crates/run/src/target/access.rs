@@ -11,8 +11,8 @@ use iopj_core::{IoPath, Setting};
 use iopj_engine::nvme_user::{Controller, IoCounts, Kept};
 use iopj_engine::target::{TakeClaims, TargetKind, claim_for_taking};
 use iopj_engine::{Isolation, PciAddress, Target};
+use iopj_host::drive_facts;
 use iopj_host::settings::{DeviceLocks, Host, Restored, Settings, SettingsError};
-use iopj_host::taken_drive;
 use iopj_probe::{Probe, ProbeError};
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -185,7 +185,7 @@ impl<'a> Access<'a> {
     /// it.
     pub(crate) fn set_up(&self) -> BTreeMap<String, String> {
         let Some(Reached::User { target, .. }) = &self.reached else { return BTreeMap::new() };
-        target.controller().map(|controller| taken_drive::set_up(controller.identity())).unwrap_or_default()
+        target.controller().map(|controller| drive_facts::set_up(controller.identity())).unwrap_or_default()
     }
 
     /// Facts about the drive as our driver has found it; none before it was taken once.
@@ -288,14 +288,14 @@ impl<'a> Access<'a> {
 
     /// The drive as it was under the kernel: the target's, whatever has been put in its place.
     fn kept(&self, drive: &BypassDrive) -> Kept {
-        let kept = self.settings.kept(drive.address);
+        let kept = self.settings.drive_settings(drive.address);
         Kept { serial: drive.serial.clone().or(kept.serial), ..kept }
     }
 
     fn by_our_driver(&mut self, drive: &BypassDrive, isolation: Isolation) -> Result<Reached, TrialError> {
         let controller = Controller::open(drive.address, isolation, &self.kept(drive))?;
-        self.facts = taken_drive::facts(&controller);
-        self.settings.warn(taken_drive::not_as_kept(drive.address, controller.identity()));
+        self.facts = drive_facts::facts(&controller);
+        self.settings.warn(drive_facts::not_as_kept(drive.address, controller.identity()));
         let (path, writes) = (self.spec.path(), self.spec.is_written());
         let target = Target::open_bypass(path, &controller, drive.nsid, writes)?;
         if target.data_len() != self.extent.len || target.logical_block() != self.extent.logical_block {

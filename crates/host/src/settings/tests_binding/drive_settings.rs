@@ -2,7 +2,7 @@
 //! death: `a_killed_run_...`.
 
 use super::*;
-use crate::settings::kept::{Feature, Kept};
+use crate::settings::drive_setting::{DriveSetting, Feature};
 use iopj_engine::nvme_user;
 
 impl Kernel {
@@ -69,8 +69,8 @@ fn what_a_reset_loses_is_put_back() {
         ] {
             assert!(journal.contains(line), "{journal}");
         }
-        // Our driver sets it up as it stood: but for what the kernel takes its cache for.
-        let given = settings.kept(address());
+        // Our driver sets it up as it was, except for how the kernel treats its cache.
+        let given = settings.drive_settings(address());
         let features: Vec<_> =
             given.features.iter().map(|feature| (feature.name, feature.id, feature.value)).collect();
         let expected =
@@ -79,7 +79,10 @@ fn what_a_reset_loses_is_put_back() {
         assert_eq!((given.apst_off, given.latency_tolerance_us), (false, None));
         assert_eq!(given.serial.as_deref(), Some("S-1"));
         settings.give_back(address()).unwrap();
-        assert_eq!((machine.kept(), settings.kept(address())), (stood.clone(), nvme_user::Kept::default()));
+        assert_eq!(
+            (machine.kept(), settings.drive_settings(address())),
+            (stood.clone(), nvme_user::Kept::default())
+        );
         // Once more, now by the settings' end.
         settings.take(&plan(Some("nvme"))).unwrap();
         settings.restore().unwrap();
@@ -101,7 +104,7 @@ fn the_latency_that_power_states_may_take_is_put_back() {
         }
         machine.settings(|settings| {
             settings.take(&plan(Some("nvme"))).unwrap();
-            let given = settings.kept(address());
+            let given = settings.drive_settings(address());
             assert_eq!((given.latency_tolerance_us, given.apst_off), (Some(us), apst_off), "{told}");
             settings.give_back(address()).unwrap();
             assert_eq!(machine.fixture.read(&tolerance), told);
@@ -111,8 +114,8 @@ fn the_latency_that_power_states_may_take_is_put_back() {
         });
     }
     let text = "bus/pci/devices/0000:01:00.0/nvme/power/pm_qos_latency_tolerance_us";
-    let kept: Kept = text.parse().unwrap();
-    assert_eq!(kept, Kept::Tolerance(address()));
+    let kept: DriveSetting = text.parse().unwrap();
+    assert_eq!(kept, DriveSetting::Tolerance(address()));
     assert_eq!(
         ["0", "2147483647", "auto", "2147483648", "-1", "-0", "+1", "01", "", "1 "]
             .map(|old| kept.accepts(old)),
@@ -208,7 +211,7 @@ fn part_takes_and_waits() {
 fn a_dead_runs_features_are_no_other_drives() {
     for is_back in [false, true] {
         let machine = Machine::with_features();
-        let child = play("tests_binding::kept", "part_takes_and_waits", &machine.fixture);
+        let child = play("tests_binding::drive_settings", "part_takes_and_waits", &machine.fixture);
         wait_for(&machine.fixture.path("changed"));
         kill(child);
         machine.fixture.write("serial", "S-2");
@@ -261,13 +264,13 @@ fn a_path_of_a_multipath_disk_is_woken_by_its_head() {
     fixture.write(&format!("{controller}/serial"), "S-1");
     fixture.write("dev/nvme0/02", "4");
     fixture.write("dev/nvme0/working", "2");
-    let stands = Kept::stands(&fixture.host(), address(), &[]);
-    assert_eq!(stands, [(Kept::Feature(address(), Feature::PowerState), "0x2".to_owned())]);
+    let stands = DriveSetting::current(&fixture.host(), address(), &[]);
+    assert_eq!(stands, [(DriveSetting::Feature(address(), Feature::PowerState), "0x2".to_owned())]);
     // Features that another drive could get are not kept.
     fixture.write(&format!("{controller}/serial"), "                    \n");
-    assert_eq!(Kept::stands(&fixture.host(), address(), &[]), []);
+    assert_eq!(DriveSetting::current(&fixture.host(), address(), &[]), []);
     std::fs::remove_file(fixture.path(&format!("{controller}/serial"))).unwrap();
-    assert_eq!(Kept::stands(&fixture.host(), address(), &[]), []);
+    assert_eq!(DriveSetting::current(&fixture.host(), address(), &[]), []);
 }
 
 /// It was told as a bare "NVMe status 0x6".

@@ -1,27 +1,26 @@
-//! What a drive loses when it changes hands, beside the files of its queues: features of its controller,
-//! which a reset gives their default values, and what the kernel was told of its cache.
+//! What a drive loses when its driver changes, beside the files of its queues: features of its controller, which
+//! a reset sets to their defaults, and how the kernel treats its cache.
 //!
 //! Sources: NVM Express Base Specification 2.0, Set Features; Documentation/ABI/stable/sysfs-block
 //! (`write_cache`); Documentation/ABI/testing/sysfs-devices-power (`pm_qos_latency_tolerance_us`);
 //! drivers/nvme/host/core.c (`nvme_configure_apst`, `nvme_set_latency_tolerance`). The kernel sets the power
 //! state transitions by itself, by that tolerance, and none of the others.
 
-use super::attribute::{NotAllowed, is_device_name};
-use super::binding::{Binding, names_in};
-use super::files;
+use super::allowed::{NotAllowed, is_device_name};
+use super::binding::Binding;
+use super::controller::{self, Serial};
 use super::host::Host;
-use super::serial::Serial;
+use crate::sysfs;
 use iopj_engine::target::head_of;
 use iopj_engine::{PciAddress, nvme_user};
 use std::fmt;
-use std::fs;
 use std::io::{self, ErrorKind};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::str::FromStr;
 
-/// One thing of a drive that is read before the drive is taken, and put back after.
+/// One thing of a drive that is read before the drive is taken, and put back afterwards.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Kept {
+pub(super) enum DriveSetting {
     Feature(PciAddress, Feature),
     /// `power/pm_qos_latency_tolerance_us` of the controller: how long leaving a power state that it enters
     /// by itself may take.
@@ -36,15 +35,6 @@ pub(super) enum Feature {
     WriteCache,
     Coalescing,
     Apst,
-}
-
-/// How features are asked for and set, by the controller's character device.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct FeatureAccess {
-    pub(super) get: fn(&Path, u8) -> io::Result<u32>,
-    pub(super) set: fn(&Path, u8, u32) -> io::Result<()>,
-    /// Brings a drive that rests back to its last operational power state, by a namespace of it.
-    pub(super) wake: fn(&Path) -> io::Result<()>,
 }
 
 impl Feature {
@@ -78,52 +68,58 @@ impl Feature {
     }
 }
 
-impl Kept {
-    /// What is kept of a drive and of those of its block devices that the run may change, with the values
-    /// that stand. What a drive does not have is absent; so are features of one that shows no serial, which
-    /// could be put on another drive.
-    pub(super) fn stands(host: &Host, address: PciAddress, devices: &[String]) -> Vec<(Kept, String)> {
-        let features = Feature::ALL.map(|feature| Kept::Feature(address, feature));
+impl DriveSetting {
+    /// The settings of a drive, and of those of its block devices that the run may change, with their current
+    /// values. What a drive lacks is absent. So are all features of a drive without a serial: they could be
+    /// put on another drive.
+    pub(super) fn current(
+        host: &Host,
+        address: PciAddress,
+        devices: &[String],
+    ) -> Vec<(DriveSetting, String)> {
+        let features = Feature::ALL.map(|feature| DriveSetting::Feature(address, feature));
         // The tolerance comes back first, for the kernel makes the power state transitions by it.
-        let own = std::iter::once(Kept::Tolerance(address)).chain(features);
+        let own = std::iter::once(DriveSetting::Tolerance(address)).chain(features);
         let has_serial = Serial(address).read(&host.sys).is_some();
-        let caches = devices.iter().cloned().map(Kept::Cache);
-        let standing = own.filter(|_| has_serial).chain(caches).filter_map(|kept| {
-            let value = kept.read(host).ok().filter(|value| kept.accepts(value))?;
-            Some((kept, value))
+        let caches = devices.iter().cloned().map(DriveSetting::Cache);
+        let current = own.filter(|_| has_serial).chain(caches).filter_map(|setting| {
+            let value = setting.read(host).ok().filter(|value| setting.accepts(value))?;
+            Some((setting, value))
         });
-        standing.collect()
+        current.collect()
     }
 
     /// The block device that it belongs to.
     pub(super) fn device(&self) -> Option<&str> {
         match self {
-            Kept::Feature(..) | Kept::Tolerance(_) => None,
-            Kept::Cache(device) => Some(device),
+            DriveSetting::Feature(..) | DriveSetting::Tolerance(_) => None,
+            DriveSetting::Cache(device) => Some(device),
         }
     }
 
     /// The lock under which it is changed.
     pub(super) fn lock_name(&self) -> String {
         match self {
-            Kept::Feature(address, _) | Kept::Tolerance(address) => Binding(*address).lock_name(),
-            Kept::Cache(device) => device.clone(),
+            DriveSetting::Feature(address, _) | DriveSetting::Tolerance(address) => {
+                Binding(*address).lock_name()
+            }
+            DriveSetting::Cache(device) => device.clone(),
         }
     }
 
     /// True for an old value that can be put back.
     pub(super) fn accepts(&self, old: &str) -> bool {
         match self {
-            Kept::Feature(..) => parse(old).is_some(),
-            Kept::Tolerance(_) => tolerance_us(old).is_some(),
-            Kept::Cache(_) => matches!(old, "write back" | "write through"),
+            DriveSetting::Feature(..) => parse(old).is_some(),
+            DriveSetting::Tolerance(_) => tolerance_us(old).is_some(),
+            DriveSetting::Cache(_) => matches!(old, "write back" | "write through"),
         }
     }
 
-    /// Gives it the value `old` again where it has another; that one, or `None` where nothing was to be done.
+    /// Gives it the value `old` again. Returns the value that it had instead, or `None` if it was `old` already.
     ///
     /// # Errors
-    /// `NotFound` where the drive is gone; else what was lost, why, and how it is put back by hand.
+    /// `NotFound` if the drive is gone; otherwise what was lost, why, and how to put it back by hand.
     pub(super) fn put_back(&self, host: &Host, old: &str) -> io::Result<Option<String>> {
         let unreadable = |error: io::Error| self.lost(host, old, &format!("cannot be read now: {error}"));
         let now = self.read(host).map_err(unreadable)?;
@@ -135,14 +131,13 @@ impl Kept {
             Ok(()) => "it did not take the old value again".to_owned(),
             Err(error) => error.to_string(),
         };
-        Err(self.lost(host, old, &format!("is {now} now, for putting it back failed ({why})")))
+        Err(self.lost(host, old, &format!("is {now} now, because putting it back failed ({why})")))
     }
 
-    /// What was lost, and how it is put back by hand; `NotFound` where the drive is gone. `what` became of
-    /// it.
+    /// What was lost (`what` says how), and how to put it back by hand; `NotFound` if the drive is gone.
     fn lost(&self, host: &Host, old: &str, what: &str) -> io::Error {
         match self {
-            Kept::Feature(address, feature) => {
+            DriveSetting::Feature(address, feature) => {
                 let Ok(node) = node(host, *address) else { return ErrorKind::NotFound.into() };
                 let (name, id) = (feature.name(), feature.id());
                 let remedy = match feature {
@@ -158,7 +153,7 @@ impl Kept {
                      {remedy}"
                 ))
             }
-            Kept::Tolerance(address) => {
+            DriveSetting::Tolerance(address) => {
                 let Ok(file) = tolerance_file(host, *address) else { return ErrorKind::NotFound.into() };
                 io::Error::other(format!(
                     "{address}: the latency that its power states may take was {old} us before the drive \
@@ -166,13 +161,13 @@ impl Kept {
                     file.display()
                 ))
             }
-            Kept::Cache(device) => {
+            DriveSetting::Cache(device) => {
                 let file = cache_file(host, device);
                 if !file.exists() {
                     return ErrorKind::NotFound.into();
                 }
                 io::Error::other(format!(
-                    "{device}: what the kernel takes its cache for was {old} before the drive was taken and \
+                    "{device}: the kernel treated its cache as {old} before the drive was taken, and this \
                      {what}; write `{old}` to {}",
                     file.display()
                 ))
@@ -182,46 +177,46 @@ impl Kept {
 
     fn read(&self, host: &Host) -> io::Result<String> {
         match self {
-            Kept::Feature(address, feature) => {
+            DriveSetting::Feature(address, feature) => {
                 if *feature == Feature::PowerState {
                     wake(host, *address)?;
                 }
                 let value = (host.features.get)(&node(host, *address)?, feature.id())?;
                 Ok(format!("{:#x}", value & feature.mask()))
             }
-            Kept::Tolerance(address) => read_line(&tolerance_file(host, *address)?),
-            Kept::Cache(device) => read_line(&cache_file(host, device)),
+            DriveSetting::Tolerance(address) => sysfs::read(&tolerance_file(host, *address)?),
+            DriveSetting::Cache(device) => sysfs::read(&cache_file(host, device)),
         }
     }
 
     fn write(&self, host: &Host, value: &str) -> io::Result<()> {
         match self {
-            Kept::Feature(_, Feature::Apst) => {
+            DriveSetting::Feature(_, Feature::Apst) => {
                 Err(io::Error::other("the kernel sets it when it takes the drive, with a table of its own"))
             }
-            Kept::Feature(address, feature) => {
+            DriveSetting::Feature(address, feature) => {
                 let value = parse(value).ok_or(ErrorKind::InvalidInput)?;
                 (host.features.set)(&node(host, *address)?, feature.id(), value)
             }
-            Kept::Tolerance(address) => files::write(&tolerance_file(host, *address)?, value),
-            Kept::Cache(device) => files::write(&cache_file(host, device), value),
+            DriveSetting::Tolerance(address) => sysfs::write(&tolerance_file(host, *address)?, value),
+            DriveSetting::Cache(device) => sysfs::write(&cache_file(host, device), value),
         }
     }
 }
 
-/// What is kept of the drive of this serial, for our driver to set it up by.
-pub(super) fn for_our_driver(serial: Option<String>, kept: &[(Kept, String)]) -> nvme_user::Kept {
+/// The settings of the drive of this serial, for our driver to set it up by.
+pub(super) fn for_our_driver(serial: Option<String>, settings: &[(DriveSetting, String)]) -> nvme_user::Kept {
     let mut given = nvme_user::Kept { serial, ..nvme_user::Kept::default() };
-    for (kept, old) in kept {
-        match kept {
-            Kept::Feature(_, Feature::Apst) => {
+    for (setting, old) in settings {
+        match setting {
+            DriveSetting::Feature(_, Feature::Apst) => {
                 given.apst_off = parse(old).is_some_and(|value| value & 1 == 0)
             }
-            Kept::Feature(_, feature) => given.features.extend(parse(old).map(|value| {
+            DriveSetting::Feature(_, feature) => given.features.extend(parse(old).map(|value| {
                 nvme_user::KeptFeature { name: feature.name(), id: feature.id(), value, mask: feature.mask() }
             })),
-            Kept::Tolerance(_) => given.latency_tolerance_us = tolerance_us(old),
-            Kept::Cache(_) => {}
+            DriveSetting::Tolerance(_) => given.latency_tolerance_us = tolerance_us(old),
+            DriveSetting::Cache(_) => {}
         }
     }
     given
@@ -232,14 +227,10 @@ fn cache_file(host: &Host, device: &str) -> PathBuf {
 }
 
 fn tolerance_file(host: &Host, address: PciAddress) -> io::Result<PathBuf> {
-    controller(&host.sys, address).map(|folder| folder.join("power/pm_qos_latency_tolerance_us"))
+    controller::folder(&host.sys, address).map(|folder| folder.join("power/pm_qos_latency_tolerance_us"))
 }
 
-fn read_line(file: &Path) -> io::Result<String> {
-    fs::read_to_string(file).map(|text| text.trim().to_owned())
-}
-
-/// What a latency tolerance comes to: without a limit as much as there is. The kernel reads an `s32` that is
+/// A latency tolerance in us; the greatest number if it is without a limit. The kernel reads an `s32` that is
 /// not negative.
 fn tolerance_us(text: &str) -> Option<u64> {
     match text {
@@ -251,69 +242,61 @@ fn tolerance_us(text: &str) -> Option<u64> {
     }
 }
 
-/// The folder of the controller that the kernel drives at an address.
-pub(super) fn controller(sys: &Path, address: PciAddress) -> io::Result<PathBuf> {
-    let folder = sys.join("bus/pci/devices").join(address.to_string()).join("nvme");
-    let is_controller =
-        |name: &String| name.strip_prefix("nvme").is_some_and(|number| number.parse::<u32>().is_ok());
-    let name = names_in(&folder).find(is_controller).ok_or(ErrorKind::NotFound)?;
-    Ok(folder.join(name))
-}
-
-/// Its character device.
+/// The controller's character device.
 fn node(host: &Host, address: PciAddress) -> io::Result<PathBuf> {
-    let folder = controller(&host.sys, address)?;
+    let folder = controller::folder(&host.sys, address)?;
     Ok(host.dev.join(folder.file_name().ok_or(ErrorKind::NotFound)?))
 }
 
-/// Brings the drive to the power state in which it works: one that has nothing to do may go to one that rests
-/// by itself, and tells that one then.
+/// Brings the drive to the power state in which it works: an idle drive may enter a resting state by itself, and
+/// then reports that one.
 fn wake(host: &Host, address: PciAddress) -> io::Result<()> {
-    let mut disks = names_in(&controller(&host.sys, address)?).filter_map(|name| head_of(&name));
+    let mut disks =
+        sysfs::names_in(&controller::folder(&host.sys, address)?).filter_map(|name| head_of(&name));
     let disk = disks.find(|disk| host.sys.join("block").join(disk).exists());
     let disk = disk
         .ok_or_else(|| io::Error::other("the drive has no namespace to read from, so it may be resting"))?;
     (host.features.wake)(&host.dev.join(disk))
 }
 
-/// A feature's value, in the form that [`Kept`] writes.
+/// A feature's value, in the form that [`DriveSetting`] writes.
 fn parse(text: &str) -> Option<u32> {
     let value = u32::from_str_radix(text.strip_prefix("0x")?, 16).ok()?;
     (format!("{value:#x}") == text).then_some(value)
 }
 
-impl fmt::Display for Kept {
+impl fmt::Display for DriveSetting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Kept::Feature(address, feature) => {
+            DriveSetting::Feature(address, feature) => {
                 write!(f, "bus/pci/devices/{address}/nvme/feature/{:02X}h", feature.id())
             }
-            Kept::Tolerance(address) => {
+            DriveSetting::Tolerance(address) => {
                 write!(f, "bus/pci/devices/{address}/nvme/power/pm_qos_latency_tolerance_us")
             }
-            Kept::Cache(device) => write!(f, "block/{device}/queue/write_cache"),
+            DriveSetting::Cache(device) => write!(f, "block/{device}/queue/write_cache"),
         }
     }
 }
 
-impl FromStr for Kept {
+impl FromStr for DriveSetting {
     type Err = NotAllowed;
 
-    fn from_str(text: &str) -> Result<Kept, NotAllowed> {
-        let kept = match text.split('/').collect::<Vec<_>>()[..] {
+    fn from_str(text: &str) -> Result<DriveSetting, NotAllowed> {
+        let setting = match text.split('/').collect::<Vec<_>>()[..] {
             ["block", device, "queue", "write_cache"] if is_device_name(device) => {
-                Kept::Cache(device.to_owned())
+                DriveSetting::Cache(device.to_owned())
             }
             ["bus", "pci", "devices", address, "nvme", "power", "pm_qos_latency_tolerance_us"] => {
-                Kept::Tolerance(address.parse().map_err(|_| NotAllowed)?)
+                DriveSetting::Tolerance(address.parse().map_err(|_| NotAllowed)?)
             }
             ["bus", "pci", "devices", address, "nvme", "feature", id] => {
                 let address = address.parse().map_err(|_| NotAllowed)?;
                 let feature = Feature::ALL.into_iter().find(|feature| id == format!("{:02X}h", feature.id()));
-                Kept::Feature(address, feature.ok_or(NotAllowed)?)
+                DriveSetting::Feature(address, feature.ok_or(NotAllowed)?)
             }
             _ => return Err(NotAllowed),
         };
-        Ok(kept)
+        Ok(setting)
     }
 }

@@ -1,4 +1,4 @@
-//! What a drive that was taken tells our driver of itself, and how it was set up.
+//! What a drive that was taken reports to our driver about itself, and how our driver set it up.
 
 use iopj_engine::PciAddress;
 use iopj_engine::nvme_user::{Controller, Identity};
@@ -21,7 +21,7 @@ pub fn facts(controller: &Controller) -> BTreeMap<String, String> {
     facts.map(|(name, value)| (format!("{address}.{name}"), value)).collect()
 }
 
-/// What was set up as under the kernel, or why it was not.
+/// Which features are set as under the kernel, and why the others are not.
 pub fn set_up(identity: &Identity) -> BTreeMap<String, String> {
     let of_host =
         [("host_memory_buffer", identity.host_memory.to_string()), ("apst", identity.apst.to_string())];
@@ -35,8 +35,8 @@ pub fn set_up(identity: &Identity) -> BTreeMap<String, String> {
 /// The features of a drive of which none was read before it was taken.
 const NOT_KNOWN: &str = "not known as they were under the kernel, so as the reset left them";
 
-/// The features that a drive has not taken again, a warning each: its trials are of another drive than those
-/// of the kernel's paths.
+/// One warning for each feature that a drive did not take again: its trials measure another drive than those of
+/// the kernel's paths.
 pub fn not_as_kept(address: PciAddress, identity: &Identity) -> Vec<String> {
     let others = identity.features.iter().filter(|state| !state.is_as_kept());
     let warning = others.map(|state| {

@@ -1,0 +1,78 @@
+//! The allow-list: which sysfs file each setting is, and the names and values that may become part of a path or
+//! of a write. Nothing else of a journal's text reaches the system.
+
+use iopj_core::Setting;
+
+/// A path that is not on the allow-list.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct NotAllowed;
+
+/// Where the files of a setting are in sysfs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Location {
+    /// In the queue folder of each device.
+    Queue,
+    /// In the folder of each cpufreq policy.
+    Policy,
+    /// In the folder of each idle state of each CPU.
+    IdleState,
+    /// Below `devices/system/cpu`, once.
+    Cpu,
+}
+
+pub(super) fn location(setting: Setting) -> Location {
+    match setting {
+        Setting::Governor | Setting::EnergyPerformancePreference => Location::Policy,
+        Setting::Boost | Setting::NoTurbo | Setting::Smt => Location::Cpu,
+        Setting::CstateMax => Location::IdleState,
+        _ => Location::Queue,
+    }
+}
+
+/// The file in the folder that [`location`] names.
+pub(super) fn file_name(setting: Setting) -> &'static str {
+    match setting {
+        Setting::Governor => "scaling_governor",
+        Setting::Boost => "cpufreq/boost",
+        Setting::NoTurbo => "intel_pstate/no_turbo",
+        Setting::Smt => "smt/control",
+        Setting::CstateMax => "disable",
+        _ => setting.name(),
+    }
+}
+
+/// Settings that the kernel resets when this one changes, and that are put back after it. A change of the
+/// scheduler resets the queue's depth and may switch writeback throttling (blk-mq-sched.c); under the governor
+/// `performance`, intel_pstate overrules the preference.
+pub(super) fn reset_by(setting: Setting) -> &'static [Setting] {
+    match setting {
+        Setting::Scheduler => &[Setting::NrRequests, Setting::WbtLatUsec],
+        Setting::Governor => &[Setting::EnergyPerformancePreference],
+        _ => &[],
+    }
+}
+
+/// True for a name that the kernel can give a disk (`disk_name`, at most 31 bytes, `/` shown as `!`).
+pub(super) fn is_device_name(text: &str) -> bool {
+    (1..32).contains(&text.len())
+        && text.starts_with(|c: char| c.is_ascii_alphanumeric())
+        && text.chars().all(|c| c.is_ascii_alphanumeric() || "_-.!".contains(c))
+}
+
+/// True for a driver's name, or `none`.
+pub(super) fn is_driver_name(text: &str) -> bool {
+    (1..64).contains(&text.len())
+        && text.starts_with(|c: char| c.is_ascii_alphanumeric())
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
+}
+
+/// True for a drive's serial: visible ASCII and spaces (NVM Express Base Specification 2.0, Identify
+/// Controller: 20 bytes).
+pub(super) fn is_serial(text: &str) -> bool {
+    text.len() <= 20 && text.bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic())
+}
+
+/// True for a value that one write can put back: one word of at most 64 visible ASCII characters.
+pub(super) fn is_plain_value(text: &str) -> bool {
+    (1..=64).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic())
+}
