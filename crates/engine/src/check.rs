@@ -39,6 +39,13 @@ impl Obstacle {
     }
 }
 
+impl Availability {
+    /// True if the path works.
+    pub fn is_available(&self) -> bool {
+        matches!(self, Availability::Available { .. })
+    }
+}
+
 /// Tries `path` on `target` with one read of one logical block. Writes nothing and changes no setting.
 pub fn check(path: IoPath, target: &Target) -> Availability {
     match obstacle(path, target) {

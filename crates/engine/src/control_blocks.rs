@@ -1,5 +1,5 @@
 //! Control blocks that the kernel or glibc reads while requests are in flight: a heap array that
-//! is only ever reached by raw pointer, so that no Rust reference overlaps a block in use.
+//! is only ever reached by raw pointer: no Rust reference overlaps a block in use.
 
 use crate::pool::Slot;
 use std::ptr::NonNull;

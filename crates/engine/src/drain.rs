@@ -1,5 +1,5 @@
-//! How engines end: they wait a while for what is in flight, then leak what the kernel or a device still uses,
-//! because a leak is safe and a free is not.
+//! How engines end: they wait a while for what is in flight, then leak what the kernel or a device still
+//! uses, because a leak is safe and a free is not.
 
 use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};

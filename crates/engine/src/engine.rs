@@ -63,8 +63,8 @@ pub enum IoError {
     Nvme(u16),
 }
 
-/// Why an engine is finished, or was not opened. One word long, so that results stay in registers
-/// on the I/O path.
+/// Why an engine is finished, or was not opened, or refused a request. One word long: results stay in
+/// registers on the I/O path.
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
 pub struct EngineError(Box<Cause>);
@@ -135,8 +135,8 @@ impl From<PoolError> for EngineError {
 /// How an engine was set up and what it has done so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EngineFacts {
-    /// System calls made since the engine was opened, set-up apart. Absent where a library makes them out of
-    /// our sight: `posix-aio`.
+    /// System calls made since the engine was opened, set-up apart. Absent for `posix-aio`, whose calls
+    /// glibc makes out of our sight.
     pub system_calls: Option<u64>,
     /// Of these, calls that handed I/O to the kernel; of `posix-aio`, calls that handed I/O to glibc.
     pub submit_calls: u64,
@@ -154,7 +154,7 @@ pub struct EngineFacts {
     pub empty_polls: u64,
     /// Of the system calls, sleeps before polling (`clock_nanosleep`), of `nvme-user` with hybrid completion.
     pub sleeps: u64,
-    /// True if doorbells have shadows in memory, so that most need no register: an emulated drive under
+    /// True if doorbells have shadows in memory, so most need no register: an emulated drive under
     /// `nvme-user`.
     pub shadow_doorbells: bool,
 }

@@ -29,7 +29,7 @@ struct Event {
 struct Held {
     pool: Rc<Pool>,
     fd: Descriptor,
-    /// One control block a slot of the pool; its `aio_data` is the slot's number.
+    /// One control block per slot of the pool; its `aio_data` is the slot's number.
     blocks: ControlBlocks<libc::iocb>,
 }
 
@@ -226,8 +226,8 @@ impl Drop for Libaio {
             if self.submitted == 0 { Drained::Empty } else { Drained::Pending }
         });
         if drained {
-            // SAFETY: the context is ours and has nothing in flight. With something in flight io_destroy would
-            // wait without limit, so then the context is leaked too.
+            // SAFETY: the context is ours and has nothing in flight. With something in flight io_destroy
+            // would wait without limit, so then the context is leaked too.
             unsafe { libc::syscall(libc::SYS_io_destroy, self.context) };
             self.held.release();
         }

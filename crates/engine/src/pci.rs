@@ -7,7 +7,7 @@ use std::str::FromStr;
 
 /// A PCI function as Linux writes it: `0000:01:00.0`, domain, bus, device and function in hexadecimal.
 ///
-/// `FromStr` takes this form alone, so that no other text can become part of a path in sysfs. The domain has
+/// `FromStr` takes this form alone: no other text can become part of a path in sysfs. The domain has
 /// four digits or more (behind a VMD it is above ffff), the device five bits, the function three
 /// (drivers/pci/probe.c, `pci_setup_device`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -18,7 +18,7 @@ pub struct PciAddress {
     function: u8,
 }
 
-/// What stands between the memory of the host and a drive that a program drives.
+/// What protects the host's memory from a drive that a program drives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Isolation {
     /// An IOMMU: the drive reaches the memory that was mapped for it, and no other.

@@ -15,9 +15,9 @@ use std::rc::Rc;
 /// What must outlive every request that glibc's threads hold.
 struct Held {
     pool: Rc<Pool>,
-    /// One descriptor, or one a slot.
+    /// One descriptor, or one per slot.
     fds: Vec<Descriptor>,
-    /// One control block a slot of the pool; written only while the slot is not in flight.
+    /// One control block per slot of the pool; written only while the slot is not in flight.
     blocks: ControlBlocks<libc::aiocb>,
 }
 
@@ -158,7 +158,7 @@ impl Engine for PosixAio {
     }
 
     fn facts(&self) -> EngineFacts {
-        // What glibc's threads call is not seen, so system calls are not told.
+        // The calls of glibc's threads are not seen.
         EngineFacts { system_calls: None, submit_calls: self.submit_calls, ..EngineFacts::default() }
     }
 }

@@ -1,4 +1,4 @@
-//! `posix-sio`: one `preadv2`/`pwritev2` an I/O, with `RWF_HIPRI` where it polls.
+//! `posix-sio`: one `preadv2` or `pwritev2` per I/O, with `RWF_HIPRI` where it polls.
 //!
 //! Polling and its sleep are the device's setting (`io_poll_delay`), which the caller has made;
 //! since Linux 5.19 the flag is accepted and ignored.

@@ -3,7 +3,7 @@
 //! Our own rather than the `io-uring` crate's, because hybrid polling and 128-byte entries must
 //! work together and that crate offers neither with the other. Sources: io_uring_setup(2),
 //! io_uring_enter(2), include/uapi/linux/io_uring.h. The queues' index arithmetic is apart from the
-//! system calls, so that it runs under Miri.
+//! system calls, so it runs under Miri.
 
 use crate::engine::EngineError;
 use crate::mmap::Mmap;
@@ -68,12 +68,12 @@ impl SubmissionRing {
         unsafe { self.tail.as_ref() }.store(self.local_tail, Ordering::Release);
     }
 
-    /// Takes back the entries that were taken and not published, and tells the `user_data` of each.
+    /// Takes back the entries that were taken and not published; gives the `user_data` of each.
     pub(crate) fn take_back_unpublished(&mut self, each: impl FnMut(u64)) -> u32 {
         self.take_back(self.published, each)
     }
 
-    /// Takes back all entries that the kernel has not consumed, and tells the `user_data` of each. Only for a
+    /// Takes back all entries that the kernel has not consumed; gives the `user_data` of each. Only for a
     /// ring whose kernel side reads the queue within `io_uring_enter` alone: a submission poller may be
     /// reading it now.
     pub(crate) fn take_back_unconsumed(&mut self, each: impl FnMut(u64)) -> u32 {
@@ -407,7 +407,7 @@ mod tests {
             (0..3).for_each(|more| push(sq, number + more));
             number += 3;
         };
-        // Three times, so that the entries go round and the indices wrap.
+        // Three times: the entries go round and the indices wrap.
         for round in 0..3 {
             let first = round * 12;
             let (mut back, mut seen) = (Vec::new(), Vec::new());

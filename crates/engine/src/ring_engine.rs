@@ -1,5 +1,5 @@
-//! The engine that `io_uring` and `nvme-passthrough` share: they differ in how an entry is written
-//! and how its result is read, which [`EntryFormat`] tells.
+//! The engine that `io_uring` and `nvme-passthrough` share. They differ in how they write an entry and read
+//! its result: [`EntryFormat`].
 
 use crate::drain::{Drained, Leaky, drain};
 use crate::engine::{Completion, Engine, EngineError, EngineFacts, IoError, Request};
@@ -35,8 +35,8 @@ pub(crate) trait EntryFormat {
     /// Fills a zeroed entry, `user_data` apart, for a request that was accepted.
     ///
     /// # Safety
-    /// `entry` points to [`EntryFormat::ENTRY_LEN`] zeroed bytes, aligned as an `io_uring_sqe`, that nobody else
-    /// uses; it may be written through in its whole length.
+    /// `entry` points to [`EntryFormat::ENTRY_LEN`] zeroed bytes, aligned as an `io_uring_sqe`, that nobody
+    /// else uses; it may be written through in its whole length.
     unsafe fn prepare(
         &self,
         entry: NonNull<sys::io_uring_sqe>,

@@ -49,7 +49,7 @@ pub(super) struct Admin {
 }
 
 impl Admin {
-    /// Makes the admin queues and tells the stopped controller of them.
+    /// Makes the admin queues and writes their addresses to the stopped controller.
     pub(super) fn new(device: &Arc<dyn Device>, capabilities: Capabilities) -> Result<Admin, EngineError> {
         let doorbells = Doorbells { stride: capabilities.stride(), shadow: None };
         let shape = PairLayout::least(DEPTH);

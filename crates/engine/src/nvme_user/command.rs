@@ -31,7 +31,7 @@ const FLUSH: u32 = 0x00;
 const WRITE: u32 = 0x01;
 const READ: u32 = 0x02;
 
-/// The part of a read or a write that differs from one to the next; the rest stands in its entry already.
+/// The part of a read or a write that differs from one to the next; the rest is in its entry already.
 #[derive(Clone, Copy)]
 pub(super) struct Transfer {
     pub(super) write: bool,
@@ -68,7 +68,7 @@ impl Command {
         self.dwords_10_15[2] = blocks - 1;
     }
 
-    /// Makes what was written to a namespace last.
+    /// Makes everything that was written to a namespace durable.
     pub(super) fn flush(nsid: u32) -> Command {
         Command { dword0: FLUSH, nsid, ..Command::default() }
     }

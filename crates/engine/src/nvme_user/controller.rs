@@ -20,14 +20,14 @@ use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// How long is waited for what.
+/// How long to wait for each kind of command.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
     /// For every command; an I/O may take a tenth more until it is seen.
     pub(super) command: Duration,
     /// For a command to come back after its abort, and for the abort itself.
     pub(super) abort: Duration,
-    /// For a feature to be set or told: a write cache that is switched off is written out first. As long as
+    /// For a feature to be set or read: a write cache that is switched off is written out first. As long as
     /// Linux waits.
     pub(super) feature: Duration,
 }
@@ -47,7 +47,7 @@ impl Default for Limits {
 pub(super) struct Setup {
     pub(super) limits: Limits,
     pub(super) rules: Rules,
-    /// The drive as it stood before the reset.
+    /// The drive as it was before the reset.
     pub(super) kept: Kept,
 }
 
@@ -72,13 +72,13 @@ pub struct Identity {
     pub host_memory: HostMemory,
     /// The power states that it enters by itself.
     pub apst: Apst,
-    /// Features that a reset loses, as they stood under the kernel or not.
+    /// Features that a reset loses, and whether they are as under the kernel.
     pub features: Vec<FeatureState>,
     /// How memory is mapped: `type1`, `iommufd` or `no-iommu`.
     pub vfio: &'static str,
 }
 
-/// Why a controller serves no more.
+/// Why a controller ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub(super) enum ControllerEnd {
@@ -150,7 +150,7 @@ impl fmt::Debug for Controller {
 
 impl Controller {
     /// Opens the controller at `address`, which is bound to vfio-pci already: resets it, enables it, asks
-    /// what it and its namespaces are, and sets it up as it stood under the kernel's driver.
+    /// what it and its namespaces are, and sets it up as it was under the kernel's driver.
     ///
     /// # Errors
     /// VFIO refuses the device, or it is no NVMe controller of version 1.2 or newer, or another drive than
@@ -233,7 +233,7 @@ impl Controller {
         Ok(identify::io_counts(&*log.map_err(|failure| self.failed("its SMART log", failure, &mut admin))?))
     }
 
-    /// Why it serves no more, if so.
+    /// Why it ended, if it did.
     #[inline]
     pub(super) fn end(&self) -> Option<ControllerEnd> {
         ControllerEnd::from_number(self.end.load(Ordering::Acquire))
@@ -244,7 +244,7 @@ impl Controller {
         self.stopped.load(Ordering::Acquire)
     }
 
-    /// True if it reaches memory by physical addresses, so that what it shall reach must lie in huge pages.
+    /// True if it reaches memory by physical addresses: the memory must be in huge pages.
     pub(crate) fn needs_huge_pages(&self) -> bool {
         self.device.huge_pages() == HugePages::Required
     }
@@ -267,8 +267,8 @@ impl Controller {
         self.end()
     }
 
-    /// Ends it for everybody: resets it, or takes its access to memory where that fails. Whoever comes first
-    /// gives the reason.
+    /// Ends it for everybody: resets it, or takes its access to memory away if that fails. The first caller's
+    /// reason counts.
     pub(super) fn reset(&self, why: ControllerEnd) {
         let _admin = self.admin();
         self.stop(why);
@@ -281,7 +281,7 @@ impl Controller {
         }
         let stopped = registers::stop(&*self.device, self.capabilities) || self.device.cut_off();
         self.stopped.store(stopped, Ordering::Release);
-        // After `stopped`, so that whoever sees the end knows whether memory is free again.
+        // After `stopped`: who sees the end then knows whether memory is free again.
         let _ = self.end.compare_exchange(0, why as u8, Ordering::AcqRel, Ordering::Acquire);
     }
 
@@ -307,8 +307,8 @@ impl Controller {
             ),
             ControllerEnd::Gone => {
                 format!(
-                    "{address} answers no more (all ones): it was pulled or its link is down; plug it in \
-                     again"
+                    "{address} does not answer any more (all ones): it was pulled or its link is down; plug \
+                     it in again"
                 )
             }
         })
@@ -468,7 +468,7 @@ impl Controller {
 impl Drop for Controller {
     fn drop(&mut self) {
         if self.end().is_none() {
-            // It is told before its buffer goes; a reset would end its use of it as well.
+            // It gives its buffer up before the memory goes; a reset would end its use too.
             features::take_host_memory(&mut self.admin(), self.limits.abort);
         }
         self.reset(ControllerEnd::Closed);
@@ -489,7 +489,8 @@ fn stuck_error(address: PciAddress, what: &str, stuck: Stuck) -> EngineError {
         }
         Stuck::Gone => {
             format!(
-                "{address} answers no more (all ones): it was pulled or its link is down; plug it in again"
+                "{address} does not answer any more (all ones): it was pulled or its link is down; plug it \
+                 in again"
             )
         }
     })

@@ -1,5 +1,5 @@
-//! What an NVMe driver needs of its device, behind a trait: the real device is in `vfio`, the simulated one in
-//! `sim`.
+//! What an NVMe driver needs of its device, behind a trait: the real device is in `vfio`, the simulated one
+//! in `sim`.
 
 use crate::engine::EngineError;
 use std::os::fd::OwnedFd;

@@ -9,8 +9,8 @@ use std::sync::Arc;
 /// Bytes of the huge page that is asked for.
 const HUGE_PAGE: usize = 2 << 20;
 
-/// Shared, so that no fork can move a page away under the device by copying it on a write; Miri knows private
-/// memory only.
+/// Shared: after a fork, private memory would be copied on a write, and the device would miss it. Miri knows
+/// private memory only.
 const SHARING: i32 = if cfg!(miri) { libc::MAP_PRIVATE } else { libc::MAP_SHARED | libc::MAP_POPULATE };
 
 /// What the device may reach, until it is dropped.
@@ -65,15 +65,15 @@ fn allocate_small(len: usize) -> Result<Mmap, EngineError> {
 
 /// There are too few free huge pages.
 fn no_huge_pages(errno: i32) -> EngineError {
-    let remedy = ": too few huge pages of 2 MiB are free; without an IOMMU a drive takes 3, and each job \
+    let remedy = ": too few huge pages of 2 MiB are free; without an IOMMU a drive needs 3, and each job \
                   one and those of its buffers (iodepth x bs): `echo N > \
                   /sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages`, as root, with an N that is \
                   higher than now by as many";
     EngineError::call("mmap (huge pages)", errno, remedy.to_owned())
 }
 
-/// Zeroed memory that the driver and the device share. Whoever drops it has seen that the device does not use
-/// it any more; it is unmapped from the device first, then freed.
+/// Zeroed memory that the driver and the device share. Its owner drops it once the device does not use it
+/// any more; it is unmapped from the device first, then freed.
 pub(super) struct DmaMemory {
     mapping: DmaMapping,
     memory: Mmap,

@@ -1,4 +1,5 @@
-//! The engine: requests become commands on a queue pair of its own, and completions requests' ends.
+//! The engine `nvme-user`: it turns requests into commands on its own queue pair, and reads their
+//! completions.
 
 use super::command::{Command, CompletionEntry, Transfer};
 use super::controller::{Controller, ControllerEnd};
@@ -57,7 +58,7 @@ pub(crate) struct NvmeUser {
     asked_back: Arc<AtomicBool>,
 }
 
-/// Why an engine does no more.
+/// Why an engine ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum EngineEnd {
     /// The controller has ended.
@@ -130,13 +131,13 @@ impl NvmeUser {
             finished: None,
             asked_back: controller.device().asked_back(),
         };
-        // Last, so that a failure finds an engine to be dropped, which deletes the queue pair.
+        // Last: a failure drops the engine, which deletes the queue pair.
         engine.waiting = Waiting::new(mode, event)?;
         Ok(engine)
     }
 
-    /// Writes one command, for which there is room; one was taken. Kept out of line, as in the ring's engine,
-    /// and whatever is rare ends it in a call, so that it need not save registers for that.
+    /// Writes one command, for which there is room; one was taken. Kept out of line, as in the ring's engine.
+    /// Rare cases end in a call, so it saves no registers for them.
     #[inline(never)]
     fn push_one(&mut self, request: &Request) -> Result<usize, EngineError> {
         let Request { op, slot, len, offset, tag } = *request;
@@ -256,7 +257,7 @@ impl NvmeUser {
         if self.held.pair.completion.is_ready() { self.reap(done) } else { 0 }
     }
 
-    /// Looks after the commands in flight, and sometimes after the controller, while completions come.
+    /// Checks the commands in flight, and now and then the controller, while completions come.
     #[cold]
     fn look_after(&mut self) {
         self.until_look = self.look_every;
@@ -279,7 +280,7 @@ impl NvmeUser {
         if now < self.next_age {
             return;
         }
-        // Once, however late: a process that was stopped for a minute takes no command for hung.
+        // Once, however late: a process that was stopped for a minute must not think that a command hangs.
         let period = limits.command / AGES;
         self.next_age = now + period;
         let old = self.flights.grow_older(AGES);
@@ -293,7 +294,7 @@ impl NvmeUser {
         self.finished = controller.end().map(EngineEnd::Ended);
     }
 
-    /// Why the engine does no more, in words.
+    /// Why the engine ended, in words.
     #[cold]
     fn finish_error(&self, finish: EngineEnd) -> EngineError {
         match finish {
@@ -322,7 +323,7 @@ impl NvmeUser {
         Ok(())
     }
 
-    /// Nothing came for a while: looks after the controller, rings again, and looks after what is in flight.
+    /// Nothing came for a while: checks the controller, rings again, and checks what is in flight.
     #[cold]
     fn quiet(&mut self) {
         if self.asked_back.load(Ordering::Relaxed) {
@@ -346,7 +347,7 @@ impl NvmeUser {
         self.wait_submitted(min, done)
     }
 
-    /// [`Engine::wait`] for what was submitted. The branches end in calls, so that each saves only the
+    /// [`Engine::wait`] for what was submitted. The branches end in calls: each saves only the
     /// registers that it uses.
     #[inline(always)]
     fn wait_submitted(&mut self, min: usize, done: &mut Vec<Completion>) -> Result<(), EngineError> {
@@ -476,7 +477,8 @@ impl Drop for NvmeUser {
                 pool.finish(Slot(id.into()));
             }
         };
-        // What the controller was not told of it never gets: a write that was only pushed does not happen.
+        // Commands that the controller has not seen are taken back: a write that was only pushed does not
+        // happen.
         pair.submission.take_back(|id| finish(flights, id));
         drain(|_| {
             while let Some(entry) = pair.completion.next() {

@@ -1,6 +1,6 @@
 //! What a drive asks of its host, set up as Linux does: a buffer in the host's memory, and the power states
-//! that it enters by itself. Without them it would run without its cache, and in other states than under the
-//! kernel's driver.
+//! that it enters by itself. Without them it would run without its cache, and in other power states than
+//! under the kernel's driver.
 //!
 //! Sources: NVM Express Base Specification 2.0, sections 5.27.1.9 (APST), 5.27.2.4 (Host Memory Buffer) and
 //! figure 275; Linux, drivers/nvme/host/pci.c (`nvme_setup_host_mem`) and core.c (`nvme_configure_apst`,
@@ -140,7 +140,7 @@ pub(super) fn give_host_memory(
         Ok(_) => Ok(HostMemory::Given(given)),
         Err(AdminFailure::Status(status)) => {
             admin.host_memory = None;
-            refused(format!("it refuses it after all (NVMe status {status:#x})"))
+            refused(format!("it refuses the buffer after all (NVMe status {status:#x})"))
         }
         Err(failure) => Err(failure),
     }
@@ -171,8 +171,8 @@ impl Default for Rules {
 }
 
 impl Rules {
-    /// By the parameters of this machine's kernel, Linux's defaults where they are not there; and by what it
-    /// was told of the drive.
+    /// By the parameters of this machine's kernel, or Linux's defaults where it has none, and by what the
+    /// user set for the drive.
     pub(super) fn of_kernel(sys: &Path, kept: &Kept) -> Rules {
         let read = |module: &str, name: &str, default: u64| {
             attribute(&sys.join("module").join(module).join("parameters"), name).unwrap_or(default)
@@ -370,7 +370,7 @@ mod tests {
         }
         let apst = ApstRules { ps_max_latency_us: 5_500, primary_timeout_ms: 0, ..ApstRules::default() };
         assert_eq!(rules(&Kept::default()), Rules { host_memory_bytes: 64 << 20, apst });
-        // What the kernel was told of this very drive is more than the module's default.
+        // What the user set for this very drive overrides the module's default.
         let own = Kept { latency_tolerance_us: Some(20), apst_off: true, ..Kept::default() };
         assert_eq!(rules(&own).apst, ApstRules { was_off: true, ps_max_latency_us: 20, ..apst });
     }

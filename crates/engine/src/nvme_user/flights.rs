@@ -3,7 +3,7 @@
 
 use crate::pool::Slot;
 
-/// What a command in flight stands for.
+/// A command in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Flight {
     pub(super) tag: u64,
@@ -55,13 +55,13 @@ impl Flights {
         (flight.known_len == u64::from(len)).then_some(flight.prps)
     }
 
-    /// What [`Flights::prps`] says from now on of a slot that none is in flight from.
+    /// What [`Flights::prps`] says from now on of a slot without a command in flight.
     pub(super) fn learn(&mut self, slot: Slot, len: u32, prps: (u64, u64)) {
         let flight = &mut self.by_slot[slot.0 as usize];
         (flight.known_len, flight.prps) = (len.into(), prps);
     }
 
-    /// Starts a command that moves at least a byte, on a slot that none is in flight from.
+    /// Starts a command that moves at least a byte, on a slot without a command in flight.
     #[inline]
     pub(super) fn start(&mut self, slot: Slot, tag: u64, len: u32) {
         let flight = &mut self.by_slot[slot.0 as usize];

@@ -1,4 +1,4 @@
-//! What a controller and its namespaces say of themselves.
+//! What a controller and its namespaces say about themselves.
 //!
 //! Sources: NVM Express Base Specification 2.0, figure 275 (Identify Controller) and figure 207 (SMART /
 //! Health Information); NVM Command Set Specification 1.0, figure 97 (Identify Namespace).
@@ -140,8 +140,8 @@ pub(super) fn active(list: &PageData) -> impl Iterator<Item = u32> {
     numbers.take_while(|nsid| *nsid != 0)
 }
 
-/// Where the format in use is: FLBAS (byte 26) has the format's index in bits 0 to 3 and, above them, 5 and 6;
-/// the formats begin at byte 128, with 4 bytes each.
+/// Where the format in use is: FLBAS (byte 26) has the format's index in bits 0 to 3 and, above them, 5 and
+/// 6; the formats begin at byte 128, with 4 bytes each.
 fn format_at(data: &PageData) -> usize {
     128 + 4 * usize::from(data[26] & 0xf | (data[26] >> 1 & 0x30))
 }
@@ -251,7 +251,7 @@ mod tests {
         for format in 0..64u16 {
             data[128 + 4 * usize::from(format)] = format as u8 + 100;
         }
-        // Bit 4 tells where the metadata lie, not which format it is.
+        // Bit 4 says where the metadata are, not which format it is.
         for (flbas, format) in [(0, 0), (0x1f, 15), (0x20, 16), (0x6f, 63)] {
             assert_eq!(metadata_bytes(&data), 100);
             data[26] = flbas;

@@ -48,8 +48,7 @@ impl Waiter {
     }
 }
 
-/// A thread that sleeps until the kernel asks for the device back, so that who measures needs no system call
-/// to know.
+/// A thread that sleeps until the kernel asks for the device back: the engines need no system call to know.
 pub(super) struct Watch {
     asked: Arc<AtomicBool>,
     stop: Arc<OwnedFd>,

@@ -1,5 +1,5 @@
-//! What a drive loses when it changes hands, as it stood under the kernel's driver, and what became of it
-//! under this one.
+//! What a drive loses when it changes its driver: as it was under the kernel's driver, and as it is under
+//! this one.
 //!
 //! Sources: NVM Express Base Specification 2.0, sections 5.15 (Get Features) and 5.27 (Set Features); Linux,
 //! drivers/base/power/sysfs.c (`pm_qos_latency_tolerance_us`).
@@ -9,17 +9,17 @@ use super::command::Command;
 use std::fmt;
 use std::time::Duration;
 
-/// A drive as it stood under the kernel's driver, as far as it is another without.
+/// A drive's state under the kernel's driver, as far as another driver would change it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Kept {
     /// Its serial number: another drive in its place gets none of this. Absent where the kernel showed none.
     pub serial: Option<String>,
     /// Features that a reset loses.
     pub features: Vec<KeptFeature>,
-    /// The kernel had it enter no power state by itself.
+    /// The kernel did not let it enter power states by itself.
     pub apst_off: bool,
     /// How long leaving a power state that it enters by itself may take in us, `u64::MAX` for any time;
-    /// absent where the kernel did not tell.
+    /// absent where the kernel did not say.
     pub latency_tolerance_us: Option<u64>,
 }
 
@@ -41,7 +41,7 @@ pub struct KeptFeature {
 pub struct FeatureState {
     /// As it was under the kernel.
     pub kept: KeptFeature,
-    /// As the drive tells it, or the NVMe status of its refusal to tell.
+    /// The drive's answer, or the NVMe status of its refusal to answer.
     pub stands: Result<u32, u16>,
     /// The NVMe status of the drive's refusal to take the value that it had.
     pub refusal: Option<u16>,
@@ -66,10 +66,10 @@ impl fmt::Display for FeatureState {
                 )
             }
             (Ok(stands), None) => {
-                write!(f, "{stands:#x}, {wanted:#x} under the kernel: it does not take that")
+                write!(f, "{stands:#x}, {wanted:#x} under the kernel: it does not accept that")
             }
             (Err(status), _) => {
-                write!(f, "unknown, {wanted:#x} under the kernel: it does not tell (NVMe status {status:#x})")
+                write!(f, "unknown, {wanted:#x} under the kernel: it does not say (NVMe status {status:#x})")
             }
         }
     }
@@ -89,18 +89,18 @@ pub(super) fn set_features(
 }
 
 fn set_feature(admin: &mut Admin, kept: KeptFeature, limit: Duration) -> Result<FeatureState, AdminFailure> {
-    let mut stands = get(admin, kept, limit)?;
+    let mut current = get(admin, kept, limit)?;
     let mut refusal = None;
-    if stands != Ok(kept.value) {
+    if current != Ok(kept.value) {
         refusal = answer(admin.execute(Command::set_feature(kept.id, kept.value), limit))?.err();
-        stands = get(admin, kept, limit)?;
+        current = get(admin, kept, limit)?;
     }
-    Ok(FeatureState { kept, stands, refusal })
+    Ok(FeatureState { kept, stands: current, refusal })
 }
 
 fn get(admin: &mut Admin, feature: KeptFeature, limit: Duration) -> Result<Result<u32, u16>, AdminFailure> {
-    let told = answer(admin.execute(Command::get_feature(feature.id), limit))?;
-    Ok(told.map(|value| value & feature.mask))
+    let value = answer(admin.execute(Command::get_feature(feature.id), limit))?;
+    Ok(value.map(|value| value & feature.mask))
 }
 
 /// A refusal is an answer, no failure.

@@ -15,8 +15,8 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Entries of a queue, at the least, where the drive has as many: in a long one the doorbell of completions
-/// is rung seldom, and a shadow doorbell seldom begins anew, at which the register must be written.
+/// Entries of a queue, at least, if the drive has as many. In a long queue the doorbell of completions rings
+/// seldom, and a shadow doorbell seldom wraps around, when the register must be written.
 const ENTRIES: u32 = 256;
 
 /// What can be prepared for commands of more than a page, for each slot.
@@ -38,7 +38,8 @@ pub(super) fn layout(pool: &Pool, iodepth: u32, interrupts: bool) -> PairLayout 
         depth: iodepth,
         submissions: least.max(ENTRIES),
         completions: (2 * least).max(ENTRIES),
-        // A drive that interrupts is told at once what was taken: some wait for it with the next interrupt.
+        // A drive that interrupts learns at once what was taken: some hold back the next interrupt until
+        // then.
         release: if interrupts { Release::AtOnce } else { Release::Seldom },
         lists: pool.slots(),
         list_len: prp::list_len(pool.slot_len() as usize),
@@ -46,7 +47,7 @@ pub(super) fn layout(pool: &Pool, iodepth: u32, interrupts: bool) -> PairLayout 
 }
 
 impl Controller {
-    /// Makes what was written to a namespace last, by a queue pair of its own; waits for it.
+    /// Makes everything that was written to a namespace durable, by a queue pair of its own; waits for it.
     ///
     /// # Errors
     /// Every queue pair is in use; the controller fails the command, or does not end it in time and is reset.

@@ -17,7 +17,7 @@ pub(super) fn pages_of(offset: usize, len: usize) -> usize {
 }
 
 /// Bytes of list memory that a transfer of up to `len` bytes needs, wherever it begins. A list of less than a
-/// page has a power of two, so that lists side by side cross no page.
+/// page has a power of two: lists side by side cross no page.
 pub(super) fn list_len(len: usize) -> usize {
     let entries = pages_of(PAGE - 4, len) - 1;
     match entries {

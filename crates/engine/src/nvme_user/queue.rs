@@ -170,7 +170,7 @@ pub(super) struct SubmissionQueue {
 }
 
 impl SubmissionQueue {
-    /// Writes a command to the tail. The controller is told by [`SubmissionQueue::ring`].
+    /// Writes a command to the tail. [`SubmissionQueue::ring`] tells the controller.
     #[inline]
     pub(super) fn push(&mut self, command: Command) {
         // SAFETY: the tail is below the number of entries, all of which are in the pair's memory; the entry
@@ -211,14 +211,14 @@ impl SubmissionQueue {
         }
     }
 
-    /// As [`SubmissionQueue::ring`] where the doorbell is a register that a store reaches; else false, and nothing
-    /// was done.
+    /// As [`SubmissionQueue::ring`] where the doorbell is a register that a store reaches; else false, and
+    /// nothing was done.
     #[inline]
     pub(super) fn ring_if_plain(&mut self) -> bool {
         self.tail == self.doorbell.shown || self.doorbell.show_if_plain(self.tail)
     }
 
-    /// Takes back the commands that the controller was not told of; gives the identifier of each.
+    /// Takes back the commands that the controller has not seen; gives the identifier of each.
     pub(super) fn take_back(&mut self, mut each: impl FnMut(u16)) {
         while self.tail != self.doorbell.shown {
             self.tail = self.tail.checked_sub(1).unwrap_or(self.entries - 1);
@@ -238,7 +238,7 @@ pub(super) struct CompletionQueue {
     end: NonNull<u8>,
     /// The entry that comes next.
     head: NonNull<u8>,
-    /// Entries taken that the controller was not told of, and from how many on it is told.
+    /// Entries taken that the controller does not know of, and how many of them make it learn of them.
     taken: u32,
     release_at: u32,
     /// The phase, in its place in an entry's last dword, that the next complete entry carries.
@@ -261,7 +261,8 @@ impl CompletionQueue {
         unsafe { CompletionEntry::last_dword(self.head) }
     }
 
-    /// The next entry, if there is one. The controller learns by [`CompletionQueue::release`] that it was taken.
+    /// The next entry, if there is one. The controller learns by [`CompletionQueue::release`] that it was
+    /// taken.
     #[inline]
     pub(super) fn next(&mut self) -> Option<CompletionEntry> {
         self.is_ready().then(|| self.take())
@@ -272,7 +273,7 @@ impl CompletionQueue {
     pub(super) fn take(&mut self) -> CompletionEntry {
         debug_assert!(self.is_ready());
         let head = self.head;
-        // SAFETY: the head is one of the entries, so that its end is not beyond theirs.
+        // SAFETY: the head is one of the entries, so its end is not beyond theirs.
         self.head = unsafe { head.add(COMPLETION_LEN) };
         self.taken += 1;
         // SAFETY: as in `last_dword`; the caller has seen by the phase that the entry is complete.
@@ -303,7 +304,7 @@ pub(super) struct Doorbells<'a> {
     pub(super) shadow: Option<&'a ShadowPages>,
 }
 
-/// When a controller is told that entries of its completion queue were taken.
+/// When a controller learns that entries of its completion queue were taken.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Release {
     /// After each batch.
@@ -343,8 +344,8 @@ impl PairLayout {
         PairLayout { submissions, completions, ..self }
     }
 
-    /// Entries taken from which on the controller is told: with what may be in flight they leave one entry
-    /// free.
+    /// How many entries are taken before the controller learns of it: with what may be in flight they leave
+    /// one entry free.
     fn release_at(&self) -> u32 {
         match self.release {
             Release::AtOnce => 1,

@@ -26,7 +26,7 @@ const FATAL: u32 = 1 << 1;
 /// What a device that is not there any more answers.
 const ALL_ONES: u32 = u32::MAX;
 
-/// What CSTS tells.
+/// What CSTS says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Health {
     Fine,
@@ -161,7 +161,8 @@ pub(super) fn disable(device: &dyn Device, capabilities: Capabilities) -> Result
     }
     if configuration & ENABLE != 0 {
         if device.read32(CSTS) & READY == 0 {
-            // It is on its way up and must not be stopped before it is there; where it never gets there, try.
+            // It is on its way up and must not be stopped before it is there; if it never gets there, try all
+            // the same.
             let _ = await_ready(device, capabilities, true);
         }
         device.write32(CC, configuration & !ENABLE);
@@ -192,7 +193,7 @@ mod tests {
 
     #[test]
     fn a_controller_of_nvme_2_says_itself_how_long_its_media_take() {
-        // The simulated controller's CAP.TO is one unit; CRIMT stands in the upper half of CRTO.
+        // The simulated controller's CAP.TO is one unit; CRIMT is in the upper half of CRTO.
         for (crto, ready_ms) in [(None, 500), (Some(0x0001_0078), 60_000), (Some(0xffff_0000), 500)] {
             let sim = SimController::new(Behaviour { crto, ..Behaviour::default() }, Vec::new());
             let capabilities = require(&sim).unwrap();

@@ -32,7 +32,7 @@ struct Hybrid {
     _slack: TimerSlack,
     /// Mean time of a wait that was not answered at once, the latest counting an eighth. Half of it is slept,
     /// as the kernel did for synchronous I/O until 6.3 (block/blk-mq.c, `blk_mq_poll_nsecs`). At depth 1 a
-    /// wait is an I/O's service time; deeper, it is the time to the next completion, so that the drive is
+    /// wait is an I/O's service time; deeper, it is the time to the next completion: the drive is
     /// never left without work.
     mean_ns: u64,
     began: Option<Instant>,
@@ -44,8 +44,8 @@ impl Hybrid {
     }
 }
 
-/// The thread's timer slack at its least, until dropped: with the usual 50 us a sleep of a few would be no
-/// such sleep.
+/// The thread's timer slack at its least, until dropped: with the usual 50 us a sleep of a few us would take
+/// far longer.
 struct TimerSlack(Option<NonZeroU64>);
 
 impl TimerSlack {

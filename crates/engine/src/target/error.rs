@@ -5,7 +5,8 @@ use crate::pci::PciAddress;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Why a target was not opened, not made or not taken. Every message names the thing, the cause and the remedy.
+/// Why a target was not opened, not made or not taken. Every message names the thing, the cause and the
+/// remedy.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TargetError {
@@ -40,8 +41,8 @@ pub enum TargetFault {
     Empty(&'static str),
     /// A length that direct I/O cannot cover.
     #[error(
-        "has {bytes} bytes, which is not a multiple of the logical block of {logical_block}: name a file whose \
-         length is one"
+        "has {bytes} bytes, which is not a multiple of the logical block of {logical_block}: name a file \
+         whose length is one"
     )]
     NotMultiple {
         /// Length in bytes.
@@ -94,9 +95,10 @@ pub enum TargetFault {
     /// The kernel's driver does not have the device: which controller was taken.
     #[error("cannot be opened: {0}; give it back first")]
     Taken(String),
-    /// A file to be written that carries no mark of iopj, or another one: what tells.
+    /// A file to be written that carries no mark of iopj, or another one: why.
     #[error(
-        "was not made by iopj: {0}; writing needs a file that iopj made, or a whole device with --destroy-data"
+        "was not made by iopj: {0}; writing needs a file that iopj made, or a whole device with \
+         --destroy-data"
     )]
     NotOurs(String),
     /// `--destroy-data` names another device.
@@ -242,8 +244,8 @@ pub enum TakeRefusal {
     InUse(PciAddress, DiskUse),
     /// The IOMMU cannot tell the controller from others.
     #[error(
-        "{address} cannot be taken: its IOMMU group {group} also holds {}, which the drive could reach; put the \
-         drive into another slot, or name another drive",
+        "{address} cannot be taken: its IOMMU group {group} also holds {}, which the drive could reach; put \
+         the drive into another slot, or name another drive",
         .others.join(", ")
     )]
     SharedGroup {
@@ -256,8 +258,8 @@ pub enum TakeRefusal {
     },
     /// Nothing keeps the drive out of foreign memory.
     #[error(
-        "{0} has no IOMMU, so a fault could overwrite any memory: switch it on (VT-d or AMD-Vi in the firmware, \
-         for Intel also intel_iommu=on on the kernel command line), or say --i-know-no-iommu"
+        "{0} has no IOMMU, so a fault could overwrite any memory: switch it on (VT-d or AMD-Vi in the \
+         firmware, for Intel also intel_iommu=on on the kernel command line), or say --i-know-no-iommu"
     )]
     NoIommu(PciAddress),
     /// VFIO would refuse a device without an IOMMU; what allows it.

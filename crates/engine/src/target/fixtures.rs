@@ -51,7 +51,7 @@ impl SysfsTree {
         dir
     }
 
-    /// `upper` (a whole device) stands on `lower`.
+    /// `upper` (a whole device) is built on `lower`.
     pub(super) fn stack(&self, upper: &Path, lower: &Path) {
         symlink(lower, upper.join("slaves").join(lower.file_name().unwrap())).unwrap();
         symlink(upper, lower.join("holders").join(upper.file_name().unwrap())).unwrap();

@@ -1,4 +1,4 @@
-//! The header of a file that iopj made: how it says so, and the file's identity. Making stands in `make`.
+//! The header that marks a file as made by iopj, and the file's identity. `make` makes such files.
 
 use super::sys;
 use std::fmt;
@@ -56,7 +56,7 @@ impl<'de> serde::Deserialize<'de> for FileId {
     }
 }
 
-/// What the first bytes of a file that iopj made say: magic (16 bytes), id (16), data length (8, little
+/// The first bytes of a file that iopj made: magic (16 bytes), id (16), data length (8, little
 /// endian).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Header {
@@ -75,7 +75,7 @@ impl Header {
         bytes
     }
 
-    /// The header that stands at the start of `bytes`, if one does.
+    /// The header at the start of `bytes`, if there is one.
     pub(super) fn decode(bytes: &[u8]) -> Option<Header> {
         let rest = bytes.strip_prefix(MAGIC)?;
         let (id, rest) = rest.split_first_chunk()?;

@@ -1,5 +1,5 @@
-//! Makes a file to measure on: written in full, incompressible, synced, and marked as iopj's. What the mark
-//! is stands in `header`.
+//! Makes a file to measure on: written in full, incompressible, synced, and marked as iopj's. The mark itself
+//! is in `header`.
 
 use super::error::{TargetError, TargetFault};
 use super::header::{FileId, HEADER_LEN, Header};
@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 const CHUNK: u64 = 1 << 20;
 
 /// Makes a file with `data_len` bytes of data after a header of [`HEADER_LEN`] bytes, all of it written with
-/// random bytes past the page cache, synced, mode 0600. `progress` is told the bytes of data written so far,
+/// random bytes past the page cache, synced, mode 0600. `progress` gets the bytes of data written so far
 /// after every MiB, and returns false to stop.
 ///
 /// The header is written last: a file that was not finished does not carry iopj's mark. Any error removes the

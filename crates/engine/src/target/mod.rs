@@ -1,10 +1,9 @@
 //! The target: the file, block device or NVMe namespace that is read or written, found fit before it is
 //! touched.
 //!
-//! This file opens targets. Whether a file's data lie on its device stands in `real`, what may be written in
-//! `safety`, what lies below a device in `topology`, what a command to a namespace needs in `namespace`, what
-//! forbids taking a drive from its driver in `taking`, and how a file to measure on is made in `make`. Doing
-//! I/O is the engines'.
+//! This file opens targets. `real` checks that a file's data are on its device, `safety` what may be written;
+//! `topology` says what is below a device, `namespace` what commands to a namespace need, `taking` what
+//! forbids taking a drive from its driver; `make` makes a file to measure on. The engines do the I/O.
 
 mod bypass;
 mod error;
@@ -209,8 +208,8 @@ impl Target {
         })
     }
 
-    /// A block device, or with `generic`, the sysfs directory of the namespace's block device, an NVMe generic
-    /// device.
+    /// A block device, or with `generic`, the sysfs directory of the namespace's block device, an NVMe
+    /// generic device.
     fn of_device(
         path: &Path,
         node: &File,
@@ -438,7 +437,8 @@ fn read_header(
     Ok(Header::decode(buffer.bytes()))
 }
 
-/// The whole disks below a file. Where the file system's number is no device's (major 0), its mount tells.
+/// The whole disks below a file, by the file system's device number or, where that is none (major 0), by its
+/// mount.
 fn file_devices(
     path: &Path,
     node: &File,
@@ -459,14 +459,14 @@ fn file_devices(
     if leaves.is_empty() {
         let fs_type = mount.map_or_else(|| "a file system".to_owned(), |mount| mount.fs_type);
         warnings.push(format!(
-            "`{}` lies on {fs_type}, which shows no block device here: what reaches a medium cannot be seen",
+            "`{}` is on {fs_type}, which shows no block device here: iopj cannot see what reaches a medium",
             shown(path)
         ));
     }
     Ok(leaves)
 }
 
-/// What sysfs tells of a block device that may answer reads without its medium.
+/// Warnings about a block device that may answer reads without its medium.
 fn device_warnings(path: &Path, dir: &Path, size: u64) -> Vec<String> {
     let dir = topology::whole(dir);
     let path = shown(path);

@@ -1,5 +1,5 @@
-//! The mounts that this process sees (`/proc/self/mountinfo`, proc(5)). What lies below a mount stands in
-//! `topology`.
+//! The mounts that this process sees (`/proc/self/mountinfo`, proc(5)). `topology` says what is
+//! below a mount.
 
 use std::fs;
 use std::io;
@@ -32,7 +32,7 @@ pub(super) fn all() -> io::Result<Vec<Mount>> {
     Ok(mounts)
 }
 
-/// The mount that an open file lies on, by the mount id that proc tells of its descriptor.
+/// The mount that an open file is on, by the mount id of its descriptor in proc.
 pub(super) fn of_file(file: &impl AsFd) -> io::Result<Option<Mount>> {
     let text = fs::read_to_string(format!("/proc/self/fdinfo/{}", file.as_fd().as_raw_fd()))?;
     let id = text.lines().find_map(|line| line.strip_prefix("mnt_id:")?.trim().parse().ok());

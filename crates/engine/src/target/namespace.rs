@@ -1,5 +1,5 @@
-//! What a command to an NVMe namespace must know of it, and whether passthrough can serve it at all: blocks
-//! with metadata have a second buffer that iopj does not give. Writing commands is the engine's.
+//! What commands to an NVMe namespace need to know, and whether passthrough can serve the namespace: blocks
+//! with metadata need a second buffer, which iopj does not have. The engine writes the commands.
 
 use super::error::{PassthroughFault, TargetError, TargetFault};
 use super::topology::name_of;
@@ -44,10 +44,10 @@ impl NvmeNamespace {
 }
 
 impl Target {
-    /// The commands that the drive of an NVMe generic device counts itself, whoever sent them.
+    /// The commands that the drive itself counts, whoever sent them: every process and the kernel.
     ///
     /// # Errors
-    /// The kernel grants it to root alone; the target is none.
+    /// Only root may ask; the target is no NVMe generic device.
     pub fn io_counts(&self) -> io::Result<IoCounts> {
         let file = self.file.as_ref().ok_or(io::ErrorKind::Unsupported)?;
         sys::nvme_smart_log(file).map(|log| io_counts(&log))
@@ -62,7 +62,7 @@ fn lba_shift(block: &Path) -> Result<u8, PassthroughFault> {
     }
 }
 
-/// Metadata of a block in bytes: sysfs tells since Linux 6.8, before that the controller does.
+/// Metadata of a block in bytes, by sysfs since Linux 6.8, else by the controller.
 fn metadata_bytes(block: &Path, identify: impl FnOnce() -> io::Result<Box<PageData>>) -> io::Result<u16> {
     match attribute::<u16>(block, "metadata_bytes") {
         Some(bytes) => Ok(bytes),

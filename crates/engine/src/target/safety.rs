@@ -1,5 +1,5 @@
 //! What may be written: a file that iopj made, or a whole device that nobody uses and that was named twice.
-//! Everything here looks and claims; nothing here opens for writing. Opening stands in the parent module.
+//! This file looks and claims; it never opens for writing. The parent module opens.
 
 use super::error::{DiskUse, TargetError, TargetFault};
 use super::header::{FileId, Header};
@@ -142,10 +142,10 @@ fn refuse_use(path: &Path, system: &SystemState, disks: &[PathBuf]) -> Result<()
     found.map_or(Ok(()), |found| Err(TargetFault::InUse(found).of(path)))
 }
 
-/// What the disks, or anything that stands on them, are used for.
+/// What uses the disks, or anything that is built on them.
 ///
 /// # Errors
-/// sysfs does not know the number of one of the disks, so that nothing can be said of its use.
+/// sysfs does not know the number of one of the disks, so nothing is known of its use.
 pub(super) fn find_use(system: &SystemState, disks: &[PathBuf]) -> io::Result<Option<DiskUse>> {
     let mut members = Vec::<Member>::new();
     for disk in disks {
@@ -244,7 +244,7 @@ mod tests {
 
     #[test]
     fn mounted_namespace_is_refused_by_its_character_device_and_by_its_twin() {
-        // No NVMe here: /dev/null stands in for the character device, the tree for what sysfs says of it.
+        // No NVMe here: /dev/null replaces the character device, and the tree what sysfs says of it.
         let null = Path::new("/dev/null");
         let tree = SysfsTree::new();
         let (block, twin) = (tree.disk("nvme0n1", "259:0"), tree.disk("nvme1n1", "259:1"));

@@ -1,17 +1,17 @@
-//! Signatures of data that a device may carry, so that nothing of value is overwritten unnoticed: partition
-//! tables, file systems, swap, RAID, volume managers, encryption (the offsets and bytes are those of each
-//! format's own definition). Whether a signature forbids a write is left to `safety`.
+//! Signatures of data that a device may carry: partition tables, file systems, swap, RAID, volume managers,
+//! encryption (the offsets and bytes are those of each format's own definition). `safety` decides whether a
+//! signature forbids a write.
 
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-/// A name, and the bytes that stand at a fixed offset.
+/// A name, and the bytes at a fixed offset.
 type Signature = (&'static str, usize, &'static [u8]);
 
 const BOOT_SECTOR: Signature = ("an MBR partition table or a boot sector", 510, b"\x55\xaa");
 
-/// At these offsets from the start. What has a more telling name stands before the boot sector.
+/// At these offsets from the start. The more telling names come before the boot sector.
 #[rustfmt::skip]
 const AT_START: &[Signature] = &[
     ("a GPT partition table", 512, b"EFI PART"),
@@ -88,13 +88,13 @@ fn read(device: &File, offset: u64, length: usize) -> io::Result<Vec<u8>> {
 }
 
 fn in_head(head: &[u8]) -> Option<&'static str> {
-    let stands = |offset: usize, magic: &[u8]| head.get(offset..).is_some_and(|rest| rest.starts_with(magic));
-    let zfs = || ZFS_RING.step_by(1024).any(|offset| ZFS_MAGICS.iter().any(|magic| stands(offset, magic)));
-    let known = AT_START.iter().find(|(_, offset, magic)| stands(*offset, magic));
+    let has = |offset: usize, magic: &[u8]| head.get(offset..).is_some_and(|rest| rest.starts_with(magic));
+    let zfs = || ZFS_RING.step_by(1024).any(|offset| ZFS_MAGICS.iter().any(|magic| has(offset, magic)));
+    let known = AT_START.iter().find(|(_, offset, magic)| has(*offset, magic));
     known.map(|(name, ..)| *name).or_else(|| zfs().then_some("a ZFS pool member"))
 }
 
-/// What stands at a distance from the end: backup GPT, md 1.0 and 0.90 superblocks, Intel firmware RAID.
+/// Signatures at a distance from the end: backup GPT, md 1.0 and 0.90 superblocks, Intel firmware RAID.
 fn at_end(size: u64) -> impl Iterator<Item = (&'static str, u64, &'static [u8])> {
     let from_end = |distance: u64| size.saturating_sub(distance);
     [

@@ -1,4 +1,4 @@
-//! The system calls that targets need, each with its safety argument. Their meaning is left to the callers.
+//! The system calls that targets need. What their answers mean is left to the callers.
 
 use crate::nvme_user::PageData;
 use linux_raw_sys::ioctl::{
@@ -156,8 +156,8 @@ struct NvmeAdminCommand {
 
 const _: () = assert!(size_of::<NvmeAdminCommand>() == 72);
 
-/// Identify (06h) with CNS 00h, Identify Namespace. The kernel grants it to root, and since Linux 6.2 to
-/// whoever has opened the device.
+/// Identify (06h) with CNS 00h, Identify Namespace. The kernel allows it to root, and since Linux 6.2 to
+/// everyone who could open the device.
 pub(super) fn nvme_identify_namespace(device: &impl AsFd, nsid: u32) -> io::Result<Box<PageData>> {
     let command = NvmeAdminCommand { opcode: 6, nsid, ..NvmeAdminCommand::default() };
     nvme_admin(device, size_of::<PageData>() as u32, command).map(|(_, data)| data)
@@ -169,7 +169,7 @@ pub(super) fn nvme_smart_log(device: &impl AsFd) -> io::Result<Box<PageData>> {
     const SMART: u32 = 0x02;
     const LEN: u32 = 512;
     const EVERY_NAMESPACE: u32 = u32::MAX;
-    // The number of 32-bit words, less one, stands above the log's identifier.
+    // The number of 32-bit words, less one, is above the log's identifier.
     let cdw10_to_15 = [SMART | (LEN / 4 - 1) << 16, 0, 0, 0, 0, 0];
     let command =
         NvmeAdminCommand { opcode: 2, nsid: EVERY_NAMESPACE, cdw10_to_15, ..NvmeAdminCommand::default() };
@@ -187,7 +187,7 @@ pub fn nvme_feature(device: &impl AsFd, feature: u8) -> io::Result<u32> {
     nvme_admin(device, FEATURE_LEN, command).map(|(value, _)| value)
 }
 
-/// Some features have data beside dword 0 (0Ch: a table of 256 bytes). Without a place for it a drive would
+/// Some features have data beside dword 0 (0Ch: a table of 256 bytes). Without memory for it a drive would
 /// write to address 0.
 const FEATURE_LEN: u32 = size_of::<PageData>() as u32;
 
@@ -271,7 +271,7 @@ fn check(result: c_int) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    /// Get Features without a place for its data made a drive write to address 0; a command with a second of
+    /// Get Features without memory for its data made a drive write to address 0; a command with a second of
     /// time made the kernel reset the controller.
     #[test]
     fn an_admin_command_has_a_place_for_its_data_and_the_kernels_time() {

@@ -1,5 +1,5 @@
-//! Whether an NVMe controller may be taken from its driver, to be driven from user space. Looks and claims
-//! for a moment; changes nothing: taking and giving back are the runner's.
+//! Whether an NVMe controller may be taken from its driver, to be driven from user space. Nothing here
+//! changes anything: the caller takes the controller and gives it back.
 
 use super::error::{TakeRefusal, TargetError, TargetFault};
 use super::safety::{self, SystemState};
@@ -10,7 +10,7 @@ use crate::system::attribute;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-/// A controller that may be taken, as it stands now.
+/// A controller that may be taken, as it is now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TakePlan {
     /// The controller.
@@ -41,10 +41,9 @@ pub struct TakeClaims {
     pub twins: Vec<File>,
 }
 
-/// Finds out whether the controller may be taken from its driver, and what is to be known for that. Opens
-/// each of its namespaces exclusively for a moment; changes nothing. What it tells may be wrong a moment
-/// later: who takes the controller asks by [`claim_for_taking`]. `i_know_no_iommu` allows a controller
-/// without an IOMMU.
+/// Whether the controller may be taken from its driver, and what one must know to take it. Opens each of its
+/// namespaces exclusively for a moment; changes nothing. The answer may be outdated a moment later: to take
+/// the controller, use [`claim_for_taking`]. `i_know_no_iommu` allows a controller without an IOMMU.
 ///
 /// Sources: Documentation/driver-api/vfio.rst,
 /// Documentation/ABI/testing/{sysfs-bus-pci,sysfs-kernel-iommu_groups}.

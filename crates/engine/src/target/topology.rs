@@ -1,5 +1,5 @@
-//! What lies below and upon a block device, as sysfs tells (Documentation/ABI/stable/sysfs-block):
-//! partitions, device mapper, md, NVMe multipath, btrfs. Which of it forbids a write is left to `safety`.
+//! What is below a block device and what is built on it, from sysfs (Documentation/ABI/stable/sysfs-block):
+//! partitions, device mapper, md, NVMe multipath, btrfs. `safety` decides which of it forbids a write.
 
 use super::mounts::{self, Mount};
 use crate::system::attribute;
@@ -31,7 +31,7 @@ pub(super) struct Member {
     pub(super) name: String,
     /// Device number.
     pub(super) device: u64,
-    /// Kernel names of what stands on it: device mapper, md, bcache, loop.
+    /// Kernel names of what is built on it: device mapper, md, bcache, loop.
     pub(super) holders: Vec<String>,
 }
 
@@ -120,7 +120,7 @@ impl Sysfs {
         entries(&self.root.join("block")).into_iter().filter(|dir| is_path(&name_of(dir))).collect()
     }
 
-    /// The whole device, its partitions, and everything that stands on them, each once.
+    /// The whole device, its partitions, and everything that is built on them, each once.
     pub(super) fn family(&self, dir: &Path) -> Vec<Member> {
         let (mut members, mut open) = (Vec::<Member>::new(), vec![whole(dir)]);
         let loops = self.loops();

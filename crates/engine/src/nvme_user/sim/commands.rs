@@ -78,8 +78,8 @@ impl State {
         }
         match self.behaviour.features.get_mut(&id) {
             Some(_) if self.behaviour.deaf_feature == id => 0,
-            Some(stands) => {
-                *stands = value;
+            Some(current) => {
+                *current = value;
                 0
             }
             None => INVALID_FIELD,

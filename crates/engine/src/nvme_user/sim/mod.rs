@@ -1,7 +1,6 @@
 //! A simulated controller for tests: it reads queues and lists as the specification has them, reaches only
-//! memory that was mapped for it, and panics on every doorbell that a controller may take amiss. What
-//! commands do stands in `commands`; `drive` works only when it is asked to, so that an engine's own
-//! instructions can be counted.
+//! memory that was mapped for it, and panics on every doorbell that a controller may take amiss. `commands`
+//! does the commands; `drive` works only when it is asked to, so an engine's own instructions can be counted.
 
 mod commands;
 mod drive;
@@ -35,7 +34,7 @@ pub(super) struct Behaviour {
     /// Power states: whether no I/O is done in each, and the times to enter and to leave it in us. None: no
     /// transitions by itself.
     pub(super) power_states: Vec<(bool, u32, u32)>,
-    /// Features with their values after a reset, but those that are told with data; one that it refuses to
+    /// Features with their values after a reset, except those with data; one that it refuses to
     /// change, one that it does not change though it does not refuse, and one whose change never ends; 0 for
     /// none.
     pub(super) features: BTreeMap<u32, u32>,
@@ -194,8 +193,8 @@ pub(super) struct Seen {
 /// A controller with one namespace of `disk` bytes in blocks of 512.
 pub(super) struct SimController {
     state: Mutex<State>,
-    /// The registers of the first pair's doorbells, submission and completion, where a store reaches them: the
-    /// controller then looks at them only when it is asked to.
+    /// The registers of the first pair's doorbells, submission and completion, where a store reaches them:
+    /// the controller then looks at them only when it is asked to.
     deferred: Option<[AtomicU32; 2]>,
     pub(super) asked_back: Arc<AtomicBool>,
 }

@@ -136,7 +136,7 @@ fn a_controller_that_fails_or_is_pulled_ends_its_engines() {
     let failures: [Failure; 3] = [
         (|behaviour| behaviour.fatal = true, libc::EIO, "fatal error of its own"),
         (|behaviour| behaviour.fallen = true, libc::EIO, "is not ready any more (CSTS.RDY)"),
-        (|behaviour| behaviour.gone = true, libc::ENODEV, "answers no more"),
+        (|behaviour| behaviour.gone = true, libc::ENODEV, "does not answer any more"),
     ];
     for (fail, errno, word) in failures {
         let bench = Bench::new(Behaviour { hangs: true, ..Behaviour::default() });

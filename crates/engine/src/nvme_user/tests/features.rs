@@ -147,9 +147,9 @@ fn a_drive_keeps_the_features_that_it_had_under_the_kernel() {
 fn a_drive_that_does_not_take_a_feature_again_says_so() {
     let behaviour = Behaviour { fixed_feature: 0x06, deaf_feature: 0x08, ..Behaviour::default() };
     let texts = [
-        (None, "unknown, 0x41 under the kernel: it does not tell (NVMe status 0x2)"),
+        (None, "unknown, 0x41 under the kernel: it does not say (NVMe status 0x2)"),
         (Some(1), "0x1, 0x0 under the kernel: it refuses that (NVMe status 0x10e)"),
-        (Some(0), "0x0, 0x104 under the kernel: it does not take that"),
+        (Some(0), "0x0, 0x104 under the kernel: it does not accept that"),
     ];
     let expected = texts.map(|(value, text)| (value, text.to_owned()));
     assert_eq!(kept_features(behaviour, &[(0x06, 1), (0x08, 0)]), expected);

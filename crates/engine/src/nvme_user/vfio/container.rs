@@ -154,7 +154,7 @@ struct IovaSpace {
 
 /// Nothing is mapped below: an address of zero, or near it, is somebody's mistake.
 const LOWEST: u64 = 1 << 20;
-/// Mappings of at least this length begin at a multiple of it, so that the IOMMU can use huge pages.
+/// Mappings of at least this length begin at a multiple of it, so the IOMMU can use huge pages.
 const LARGE: u64 = 2 << 20;
 
 impl IovaSpace {

@@ -1,8 +1,8 @@
 //! A PCI function through VFIO: its registers and configuration space mapped or read, its vectors, its
 //! memory.
 //!
-//! Source: Documentation/driver-api/vfio.rst; include/uapi/linux/vfio.h. How memory is mapped stands in
-//! `container` (type1), `iommufd` and `no_iommu`.
+//! Source: Documentation/driver-api/vfio.rst; include/uapi/linux/vfio.h. `container` (type1),
+//! `iommufd` and `no_iommu` map memory.
 
 mod container;
 mod ioctl;
@@ -116,13 +116,14 @@ fn group(address: PciAddress, folder: &Path) -> Result<u32, EngineError> {
     })
 }
 
-/// Opens a file of VFIO; the message says what to do where it cannot be.
+/// Opens a file of VFIO; the error says what to do.
 fn open_node(path: &Path) -> Result<File, EngineError> {
     File::options().read(true).write(true).open(path).map_err(|e| {
         let shown = path.display();
         match e.raw_os_error() {
             Some(libc::EBUSY) => EngineError::unsupported(format!(
-                "{shown} is in use by another process (a virtual machine, SPDK, or another iopj): end that"
+                "{shown} is in use by another process (a virtual machine, SPDK, or another iopj): end that \
+                 process"
             )),
             Some(libc::EACCES | libc::EPERM) => EngineError::unsupported(format!(
                 "you may not open {shown}: run iopj as root, or give this user access to it"
@@ -174,8 +175,8 @@ fn set_events(device: &impl AsRawFd, index: u32, events: &[impl AsRawFd]) -> Res
     ioctl::with_bytes(device, ioctl::VFIO_DEVICE_SET_IRQS, &mut argument).map(drop)
 }
 
-/// Watches for the kernel's request to have the device back, and for errors of its link, where it can tell
-/// them.
+/// Watches for the kernel's request to have the device back and, where the device reports them, for errors of
+/// its link.
 fn watch(device: &File) -> Result<Watch, EngineError> {
     let mut events = Vec::new();
     for index in [ioctl::VFIO_PCI_REQ_IRQ_INDEX, ioctl::VFIO_PCI_ERR_IRQ_INDEX] {

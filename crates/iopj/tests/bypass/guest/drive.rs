@@ -2,8 +2,8 @@
 //! plain files of sysfs (Documentation/ABI/testing/sysfs-bus-pci).
 
 use iopj_engine::Isolation;
+use iopj_engine::PciAddress;
 use iopj_engine::nvme_user::{Controller, Kept};
-use iopj_engine::pci::PciAddress;
 use iopj_engine::{Pool, Slot};
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};

@@ -1,0 +1,45 @@
+//! Reads a file or a device once from beginning to end, with 32 requests in flight:
+//! `cargo run --release -p iopj-engine --example read -- TARGET [PATH]`. PATH is `io_uring/syscall/interrupt`
+//! unless it is named; `iopj check` lists all.
+#![expect(clippy::print_stdout, reason = "an example speaks to the terminal")]
+
+use iopj_engine::{IoPath, Op, Pool, Request, Slot, Target};
+use std::error::Error;
+use std::time::Instant;
+
+const DEPTH: u32 = 32;
+const LEN: u32 = 64 << 10;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let mut arguments = std::env::args().skip(1);
+    let target = arguments.next().ok_or("name a file, a block device or an NVMe namespace")?;
+    let path: IoPath = arguments.next().as_deref().unwrap_or("io_uring/syscall/interrupt").parse()?;
+    let target = Target::open(target.as_ref())?;
+    target.warnings().iter().for_each(|warning| eprintln!("warning: {warning}"));
+
+    let depth = if path.is_synchronous() { 1 } else { DEPTH };
+    let pool = Pool::new(depth, LEN)?;
+    let mut engine = iopj_engine::open(path, &target, &pool, depth)?;
+    let mut offset = target.data_offset();
+    let end = offset + target.data_len();
+    let mut free: Vec<Slot> = (0..depth).map(Slot).collect();
+    let mut done = Vec::with_capacity(depth as usize);
+    let (start, mut bytes) = (Instant::now(), 0);
+    while offset < end || engine.in_flight() > 0 {
+        while offset < end
+            && let Some(slot) = free.pop()
+        {
+            let len = u64::from(LEN).min(end - offset) as u32;
+            engine.push(&[Request { op: Op::Read, slot, len, offset, tag: offset }])?;
+            offset += u64::from(len);
+        }
+        engine.wait(1, &mut done)?;
+        for completion in done.drain(..) {
+            bytes += u64::from(completion.result?);
+            free.push(completion.slot);
+        }
+    }
+    println!("{bytes} bytes in {:.3} s on {path}", start.elapsed().as_secs_f64());
+    println!("{:?}", engine.facts());
+    Ok(())
+}
