@@ -9,7 +9,7 @@ const BEGIN_S: u64 = 1_000;
 const SEARCH: Search = Search { expected_offset_ns: 0, range_ns: 60 * SECOND, max_drift: 1e-4, lag_ns: 0 };
 
 fn channel(kind: ChannelKind) -> Channel {
-    Channel { name: "log".into(), scope: Scope::System, kind, resolution: 0.0, accuracy: None, parent: None }
+    Channel::new("log", Scope::System, kind)
 }
 
 fn averages() -> Channel {

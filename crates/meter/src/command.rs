@@ -144,22 +144,18 @@ fn lock(inbox: &Mutex<Inbox>) -> MutexGuard<'_, Inbox> {
 /// does not count.
 fn listen(output: ChildStdout, inbox: &Mutex<Inbox>) {
     let mut output = BufReader::new(output);
-    let mut line = Vec::new();
-    loop {
-        line.clear();
-        let got = output.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut line);
-        if !got.is_ok_and(|bytes| bytes > 0) {
-            break;
-        }
+    let (mut line, mut rest) = (Vec::new(), Vec::new());
+    'lines: while let Some(is_whole) = next_part(&mut output, &mut line) {
         let time = ReadTime::now();
-        let long = line.last() != Some(&b'\n');
-        if long && !skip_line(&mut output) {
-            break;
+        let mut ended = is_whole;
+        while !ended {
+            let Some(is_end) = next_part(&mut output, &mut rest) else { break 'lines };
+            ended = is_end;
         }
         let text = String::from_utf8_lossy(&line);
         let text = text.trim();
         let mut inbox = lock(inbox);
-        match parse(text).filter(|_| !long) {
+        match parse(text).filter(|_| is_whole) {
             Some((own_ns, watts)) => {
                 inbox.last = Some(Reading { own_ns, ..time.reading(0, Value::Watts(watts)) });
             }
@@ -172,20 +168,12 @@ fn listen(output: ChildStdout, inbox: &Mutex<Inbox>) {
     lock(inbox).closed = true;
 }
 
-/// Discards the rest of a line; false if the output ended before the line did.
-fn skip_line(output: &mut impl BufRead) -> bool {
-    loop {
-        let Ok(bytes) = output.fill_buf() else { return false };
-        let (used, found) = match bytes.iter().position(|&byte| byte == b'\n') {
-            _ if bytes.is_empty() => return false,
-            Some(at) => (at + 1, true),
-            None => (bytes.len(), false),
-        };
-        output.consume(used);
-        if found {
-            return true;
-        }
-    }
+/// Reads a line, or its next part of the greatest length; whether the line ends there. `None` at the end of the
+/// output.
+fn next_part(output: &mut impl BufRead, line: &mut Vec<u8>) -> Option<bool> {
+    line.clear();
+    let bytes = output.by_ref().take(LONGEST_LINE).read_until(b'\n', line).ok()?;
+    (bytes > 0).then(|| line.last() == Some(&b'\n'))
 }
 
 /// The meter's own time in ns since 1970, if the line has one, and the power in W.

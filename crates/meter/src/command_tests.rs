@@ -8,7 +8,7 @@ use std::path::Path;
 use std::time::Instant;
 
 fn channel(kind: ChannelKind) -> Channel {
-    Channel { name: "plug".into(), scope: Scope::System, kind, resolution: 0.0, accuracy: None, parent: None }
+    Channel::new("plug", Scope::System, kind)
 }
 
 fn start(script: &str) -> CommandMeter {

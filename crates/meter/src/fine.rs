@@ -82,30 +82,23 @@ impl<'a> Fine<'a> {
     }
 
     fn fit(&self, offset_s: f64) -> Fit {
-        let mut sums = Sums::default();
-        let centre_s = f64::midpoint(self.shape.begin_s, self.shape.end_s);
-        let level = self.steps.first().map_or(0.0, |step| step.watts);
-        for step in self.steps {
+        let values = self.steps.iter().map(|step| {
             let load = self.shape.share(step.begin_s - offset_s, step.end_s - offset_s);
-            sums.add(step.middle_s() - offset_s - centre_s, load, step.watts - level);
+            [step.middle_s() - offset_s, load, step.watts]
+        });
+        let values: Vec<[f64; 3]> = values.collect();
+        let count = values.len() as f64;
+        let mean = [0, 1, 2].map(|at| values.iter().map(|value| value[at]).sum::<f64>() / count);
+        let product = |one: usize, other: usize| {
+            values.iter().map(|value| (value[one] - mean[one]) * (value[other] - mean[other])).sum::<f64>()
+        };
+        let (tt, tx, ty) = (product(0, 0), product(0, 1), product(0, 2));
+        Fit {
+            xx: product(1, 1) - tx * tx / tt,
+            xy: product(1, 2) - tx * ty / tt,
+            yy: product(2, 2) - ty * ty / tt,
         }
-        sums.fit()
     }
-}
-
-/// Sums of time, load and power and their products.
-#[derive(Default)]
-struct Sums {
-    n: f64,
-    t: f64,
-    x: f64,
-    y: f64,
-    tt: f64,
-    tx: f64,
-    ty: f64,
-    xx: f64,
-    xy: f64,
-    yy: f64,
 }
 
 /// Sums of squares and products of load and power, both without their mean and trend.
@@ -113,32 +106,6 @@ struct Fit {
     xx: f64,
     xy: f64,
     yy: f64,
-}
-
-impl Sums {
-    fn add(&mut self, t: f64, x: f64, y: f64) {
-        self.n += 1.0;
-        self.t += t;
-        self.x += x;
-        self.y += y;
-        self.tt += t * t;
-        self.tx += t * x;
-        self.ty += t * y;
-        self.xx += x * x;
-        self.xy += x * y;
-        self.yy += y * y;
-    }
-
-    fn fit(&self) -> Fit {
-        let about = |product: f64, one: f64, other: f64| product - one * other / self.n;
-        let (tt, tx, ty) =
-            (about(self.tt, self.t, self.t), about(self.tx, self.t, self.x), about(self.ty, self.t, self.y));
-        Fit {
-            xx: about(self.xx, self.x, self.x) - tx * tx / tt,
-            xy: about(self.xy, self.x, self.y) - tx * ty / tt,
-            yy: about(self.yy, self.y, self.y) - ty * ty / tt,
-        }
-    }
 }
 
 impl Fit {

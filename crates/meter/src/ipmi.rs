@@ -118,14 +118,8 @@ fn open_through(program: OsString, config: &IpmiConfig) -> Result<Ipmi, OpenErro
         }
     };
     watts(config, &first)?;
-    meter.channels.push(Channel {
-        name: "dcmi".into(),
-        scope: Scope::System,
-        kind,
-        resolution: 1.0,
-        accuracy: config.accuracy,
-        parent: None,
-    });
+    let (resolution, accuracy) = (1.0, config.accuracy);
+    meter.channels.push(Channel { resolution, accuracy, ..Channel::new("dcmi", Scope::System, kind) });
     Ok(meter)
 }
 

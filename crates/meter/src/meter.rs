@@ -60,6 +60,13 @@ pub struct Channel {
     pub parent: Option<String>,
 }
 
+impl Channel {
+    /// A channel of the finest resolution, without a declared accuracy or a parent.
+    pub fn new(name: impl Into<String>, scope: Scope, kind: ChannelKind) -> Self {
+        Self { name: name.into(), scope, kind, resolution: 0.0, accuracy: None, parent: None }
+    }
+}
+
 /// What a reading's value means.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

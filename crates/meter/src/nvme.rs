@@ -121,14 +121,7 @@ impl Nvme {
             offset: Distribution::NONE,
         };
         let accuracy = measured.error_percent.map(gain);
-        let channel = Channel {
-            name: drive.to_owned(),
-            scope: Scope::Device,
-            kind,
-            resolution,
-            accuracy,
-            parent: None,
-        };
+        let channel = Channel { resolution, accuracy, ..Channel::new(drive, Scope::Device, kind) };
         Ok(Self { name: controller.to_owned(), channels: vec![channel], logs })
     }
 }

@@ -227,9 +227,7 @@ fn is_amd(root: &Path) -> bool {
 
 fn by_powercap(root: &Path) -> (Vec<Domain>, Vec<RefusedDomain>) {
     let amd = is_amd(root);
-    let (zones, refused) = powercap::zones(root);
-    let mut refused: Vec<RefusedDomain> =
-        refused.into_iter().map(|(name, why)| RefusedDomain { name, why }).collect();
+    let (zones, mut refused) = powercap::zones(root);
     let mut domains: Vec<Domain> = Vec::new();
     for zone in zones {
         if let Err(why) = admit(&zone, amd, &mut domains) {
@@ -325,7 +323,10 @@ fn add_perf(
             continue;
         }
         match (event.open(root), domain) {
-            (Ok(counter), Some(at)) => domains[at].check = Some(Check::new(counter)),
+            (Ok(counter), Some(at)) => {
+                domains[at].check =
+                    Some(Check { counter, begin: None, last_uj: 0, powercap_uj: 0, sums: None })
+            }
             (Err(why), Some(_)) => unchecked = Some(why),
             (Ok(counter), None) => {
                 if let Err(why) = check_not_mirror(&event.name, amd, domains) {
@@ -353,12 +354,6 @@ fn check_not_mirror(name: &str, amd: bool, domains: &[Domain]) -> Result<(), Str
             "perf does not show whether it mirrors `{}`: run as root, so powercap can be read",
             first.name
         )),
-    }
-}
-
-impl Check {
-    fn new(counter: perf::OpenEvent) -> Self {
-        Self { counter, begin: None, last_uj: 0, powercap_uj: 0, sums: None }
     }
 }
 

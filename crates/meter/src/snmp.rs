@@ -167,14 +167,9 @@ fn channel(spec: &SnmpChannel, kind: ValueKind, unit: f64, value: Variable) -> C
     let wraps = matches!(value, Variable::Counter32(_) | Variable::Gauge32(_));
     let wrap = Wrap { range: 1 << 32, max_watts: spec.max_watts.unwrap_or(MAX_WATTS) };
     let window_ns = spec.window_ms.unwrap_or(0).saturating_mul(1_000_000);
-    Channel {
-        name: spec.name.clone(),
-        scope: spec.scope,
-        kind: kind.channel(window_ns, unit, wraps.then_some(wrap)),
-        resolution: unit,
-        accuracy: spec.accuracy,
-        parent: None,
-    }
+    let kind = kind.channel(window_ns, unit, wraps.then_some(wrap));
+    let channel = Channel::new(&spec.name, spec.scope, kind);
+    Channel { resolution: unit, accuracy: spec.accuracy, ..channel }
 }
 
 /// The step of a variable with this many decimal digits; `None` for an impossible number of digits.

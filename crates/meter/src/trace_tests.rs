@@ -9,7 +9,7 @@ const BRIDGE_NS: u64 = 3 * SECOND;
 const HOST: Clock<'static> = Clock::Host { age_ns: 0 };
 
 fn channel(kind: ChannelKind) -> Channel {
-    Channel { name: "test".into(), scope: Scope::System, kind, resolution: 0.0, accuracy: None, parent: None }
+    Channel::new("test", Scope::System, kind)
 }
 
 fn counter(wrap: Option<Wrap>) -> Channel {

@@ -49,25 +49,21 @@ pub struct HttpConfig {
 
 /// One value of an `http` meter: in JSON at a pointer, or in Prometheus' text under a name.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(default, deny_unknown_fields)]
 pub struct HttpValue {
     /// The channel's name.
-    #[serde(default = "power")]
     pub name: String,
     /// JSON pointer (RFC 6901), `/StatusSNS/ENERGY/Power`.
     pub pointer: Option<String>,
     /// Prometheus metric.
     pub metric: Option<String>,
     /// Labels that select exactly one sample of the metric.
-    #[serde(default)]
     pub labels: BTreeMap<String, String>,
     /// What the number means.
-    #[serde(default)]
     pub kind: ValueKind,
     /// Length of an average's window, in s.
     pub window_s: Option<f64>,
     /// Factor from the number to watts, or to joules for a counter: 0.001 for mW, 3600 for Wh.
-    #[serde(default = "one")]
     pub factor: f64,
     /// The number's smallest step, in W or J; if absent, the step of its last decimal when the meter is
     /// opened.
@@ -77,7 +73,6 @@ pub struct HttpValue {
     /// JSON pointer or Prometheus metric of the meter's own time of the value, finer than whole seconds.
     pub time: Option<String>,
     /// Factor from the own time to seconds: 0.001 for ms.
-    #[serde(default = "one")]
     pub time_factor: f64,
 }
 
@@ -104,31 +99,25 @@ fn two_seconds() -> f64 {
     2.0
 }
 
-fn power() -> String {
-    "power".to_owned()
-}
-
-fn one() -> f64 {
-    1.0
-}
-
-impl HttpValue {
-    fn at(name: &str, pointer: &str, kind: ValueKind, factor: f64) -> Self {
+impl Default for HttpValue {
+    fn default() -> Self {
         Self {
-            name: name.to_owned(),
-            pointer: Some(pointer.to_owned()),
+            name: "power".to_owned(),
+            pointer: None,
             metric: None,
             labels: BTreeMap::new(),
-            kind,
+            kind: ValueKind::Instant,
             window_s: None,
-            factor,
+            factor: 1.0,
             resolution: None,
             scope: None,
             time: None,
             time_factor: 1.0,
         }
     }
+}
 
+impl HttpValue {
     fn check(&self) -> Result<(), OpenError> {
         let bad = |what: &str| Err(OpenError(format!("value `{}` of the http meter {what}", self.name)));
         let is_positive = |number: f64| number.is_finite() && number > 0.0;
@@ -181,8 +170,11 @@ pub(crate) struct Request {
 impl HttpConfig {
     /// How old a value may be when it is read, in ns: the age of [`Clock::Host`](crate::Clock::Host).
     pub fn age_ns(&self) -> u64 {
-        let is_plug = !matches!(self.preset, None | Some(HttpPreset::Prometheus));
-        config::age_ns(self.age_s.unwrap_or(if is_plug { 1.0 } else { 0.0 }))
+        config::age_ns(self.age_s.unwrap_or(if self.is_plug() { 1.0 } else { 0.0 }))
+    }
+
+    fn is_plug(&self) -> bool {
+        !matches!(self.preset, None | Some(HttpPreset::Prometheus))
     }
 
     pub(crate) fn secret(&self) -> Result<Option<Secret>, OpenError> {
@@ -206,15 +198,10 @@ impl HttpConfig {
         let url = parse_url(&self.url)?;
         let given = url.path_and_query().map_or("/", |path| path.as_str()).to_owned();
         let outlet = self.outlet.unwrap_or(0);
-        let counter = ValueKind::Counter;
         let plug = |path: String, power: &str, energy: &str, factor: f64| {
-            (
-                path,
-                vec![
-                    HttpValue::at("power", power, ValueKind::Instant, 1.0),
-                    HttpValue::at("energy", energy, counter, factor),
-                ],
-            )
+            let power = HttpValue { pointer: Some(power.to_owned()), ..HttpValue::default() };
+            let (name, pointer, kind) = ("energy".to_owned(), Some(energy.to_owned()), ValueKind::Counter);
+            (path, vec![power, HttpValue { name, pointer, kind, factor, ..HttpValue::default() }])
         };
         let (path, values) = match self.preset {
             Some(HttpPreset::ShellyGen1) => plug(format!("/meter/{outlet}"), "/power", "/total", 60.0),
@@ -228,8 +215,7 @@ impl HttpConfig {
             Some(HttpPreset::Prometheus) if given == "/" => ("/metrics".to_owned(), self.values.clone()),
             Some(HttpPreset::Prometheus) | None => (given.clone(), self.values.clone()),
         };
-        let is_plug = !matches!(self.preset, None | Some(HttpPreset::Prometheus));
-        self.check(is_plug, &given, &values)?;
+        self.check(&given, &values)?;
         let valid = match self.preset {
             Some(HttpPreset::ShellyGen1) => Some("/is_valid".to_owned()),
             _ => self.valid.clone(),
@@ -237,9 +223,9 @@ impl HttpConfig {
         Ok(Request { url, path, values, valid, password_in_query: self.preset == Some(HttpPreset::Tasmota) })
     }
 
-    fn check(&self, is_plug: bool, given: &str, values: &[HttpValue]) -> Result<(), OpenError> {
+    fn check(&self, given: &str, values: &[HttpValue]) -> Result<(), OpenError> {
         let bad = |text: &str| Err(OpenError(format!("the http meter {text}")));
-        if is_plug && (given != "/" || !self.values.is_empty() || self.valid.is_some()) {
+        if self.is_plug() && (given != "/" || !self.values.is_empty() || self.valid.is_some()) {
             return bad(
                 "has a preset that knows the path and the values: give only the plug's address, or no preset",
             );

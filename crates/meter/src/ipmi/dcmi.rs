@@ -32,7 +32,7 @@ pub struct DcmiError(pub &'static str);
 /// [`DcmiError`] names the first label without a value.
 pub fn parse_dcmi(text: &str) -> Result<DcmiPower, DcmiError> {
     let number = |label: &'static str| {
-        let value = after(text, label).ok_or_else(|| DcmiError(label))?;
+        let value = after(text, label).ok_or(DcmiError(label))?;
         let end = value.find(|c: char| !c.is_ascii_digit()).unwrap_or(value.len());
         value[..end].parse::<u32>().map_err(|_| DcmiError(label))
     };
@@ -43,7 +43,7 @@ pub fn parse_dcmi(text: &str) -> Result<DcmiPower, DcmiError> {
         maximum_watts: number("Maximum during sampling period")?,
         average_watts: number("Average power reading over sample period")?,
         sampling_s: number("Sampling period")?,
-        activated: after(text, state).ok_or_else(|| DcmiError(state))?.starts_with("activated"),
+        activated: after(text, state).ok_or(DcmiError(state))?.starts_with("activated"),
     })
 }
 

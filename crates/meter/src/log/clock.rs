@@ -107,7 +107,7 @@ fn decide_order(rows: &[Row<'_>], stamps: &[Stamp]) -> Result<DateOrder, LogErro
         let before = left.clone();
         left.retain(|order| stamp.fits(*order));
         if left.is_empty() {
-            let known = before.iter().map(|order| order.as_str()).collect::<Vec<_>>().join(" or ");
+            let known = before.iter().map(DateOrder::to_string).collect::<Vec<_>>().join(" or ");
             return Err(LogError::at(
                 row.line,
                 format!(
@@ -126,7 +126,7 @@ fn decide_order(rows: &[Row<'_>], stamps: &[Stamp]) -> Result<DateOrder, LogErro
                 "the order of the date in `{}` is ambiguous, and no line decides it: say `date_order = \
                  \"{}\"`",
                 row.time,
-                left.iter().map(|order| order.as_str()).collect::<Vec<_>>().join("\"` or `\"")
+                left.iter().map(DateOrder::to_string).collect::<Vec<_>>().join("\"` or `\"")
             ),
         )),
         (_, None) => Ok(DateOrder::Ymd),

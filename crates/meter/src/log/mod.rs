@@ -19,7 +19,7 @@ pub use time::DateOrder;
 use crate::config::system;
 use crate::meter::{Accuracy, Channel, Reading, Scope};
 use serde::{Deserialize, Serialize};
-use std::fmt;
+use thiserror::Error;
 
 /// How a log is to be read; `[meters.NAME]` of a study file, or the options of `iopj meter attach`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -143,7 +143,8 @@ pub struct Log {
 }
 
 /// Why a log is refused. The text names the cause, the remedy, and the line if it is the fault of one.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[error("{}{text}", .line.map(|line| format!("line {line}: ")).unwrap_or_default())]
 pub struct LogError {
     /// The line, counted from 1; absent if the whole log is meant.
     pub line: Option<usize>,
@@ -160,17 +161,6 @@ impl LogError {
         Self { line: Some(line), text: text.into() }
     }
 }
-
-impl fmt::Display for LogError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.line {
-            Some(line) => write!(f, "line {line}: {}", self.text),
-            None => f.write_str(&self.text),
-        }
-    }
-}
-
-impl std::error::Error for LogError {}
 
 impl LogConfig {
     /// Nothing but the format is given.

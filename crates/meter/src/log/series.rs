@@ -61,14 +61,8 @@ impl RawLog<'_> {
                 self.counts(&numbers, 10f64.powi(decimals))?,
             )
         };
-        let channel = Channel {
-            name: self.name,
-            scope: config.scope,
-            kind,
-            resolution: step,
-            accuracy: config.accuracy.or(self.accuracy),
-            parent: None,
-        };
+        let accuracy = config.accuracy.or(self.accuracy);
+        let channel = Channel { resolution: step, accuracy, ..Channel::new(self.name, config.scope, kind) };
         let readings = times.iter().zip(values).map(|(own_ns, value)| Reading {
             channel: 0,
             value,

@@ -27,19 +27,15 @@ pub enum DateOrder {
 
 impl DateOrder {
     pub(super) const ALL: [Self; 3] = [Self::Mdy, Self::Dmy, Self::Ymd];
-
-    pub(super) fn as_str(self) -> &'static str {
-        match self {
-            Self::Mdy => "mdy",
-            Self::Dmy => "dmy",
-            Self::Ymd => "ymd",
-        }
-    }
 }
 
 impl fmt::Display for DateOrder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.as_str())
+        f.pad(match self {
+            Self::Mdy => "mdy",
+            Self::Dmy => "dmy",
+            Self::Ymd => "ymd",
+        })
     }
 }
 

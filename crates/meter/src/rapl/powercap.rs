@@ -1,6 +1,7 @@
 //! RAPL's zones in powercap sysfs: Documentation/power/powercap/powercap.rst,
 //! drivers/powercap/intel_rapl_common.c.
 
+use super::RefusedDomain;
 use crate::sysfs::{names, number, text, value};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
@@ -45,7 +46,7 @@ impl Zone {
 }
 
 /// All zones of RAPL, the preferred control type first, and those that cannot be used, with cause and remedy.
-pub(super) fn zones(root: &Path) -> (Vec<Zone>, Vec<(String, String)>) {
+pub(super) fn zones(root: &Path) -> (Vec<Zone>, Vec<RefusedDomain>) {
     let directory = root.join("sys/class/powercap");
     let (mut zones, mut refused) = (Vec::new(), Vec::new());
     for id in names(&directory) {
@@ -55,7 +56,7 @@ pub(super) fn zones(root: &Path) -> (Vec<Zone>, Vec<(String, String)>) {
         };
         match zone(&directory, control, &id) {
             Ok(zone) => zones.push(zone),
-            Err(cause) => refused.push((id, cause)),
+            Err(why) => refused.push(RefusedDomain { name: id, why }),
         }
     }
     zones.sort_by(|one, other| (rank(&one.control), &one.name).cmp(&(rank(&other.control), &other.name)));

@@ -227,14 +227,10 @@ fn run_trial(draw: &mut Draw, machine: &mut Machine, at_s: &mut f64, watts: f64)
 }
 
 fn channel(averages: bool) -> Channel {
-    Channel {
-        name: "logger".into(),
-        scope: Scope::System,
-        kind: if averages { ChannelKind::Average { window_ns: 1_000_000_000 } } else { ChannelKind::Instant },
-        resolution: 0.0,
-        accuracy: Some(Accuracy { gain: Distribution::Normal(GAIN), offset: Distribution::NONE }),
-        parent: None,
-    }
+    let kind =
+        if averages { ChannelKind::Average { window_ns: 1_000_000_000 } } else { ChannelKind::Instant };
+    let accuracy = Some(Accuracy { gain: Distribution::Normal(GAIN), offset: Distribution::NONE });
+    Channel { accuracy, ..Channel::new("logger", Scope::System, kind) }
 }
 
 /// A value at every whole second of the logger's, as long as the study lasts.

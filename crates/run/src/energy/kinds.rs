@@ -221,14 +221,7 @@ impl CommandTable {
             None => ChannelKind::Instant,
             Some(window) => ChannelKind::Average { window_ns: window.as_nanos() as u64 },
         };
-        Ok(Channel {
-            name: "power".into(),
-            scope: self.scope,
-            kind,
-            resolution: 0.0,
-            accuracy: None,
-            parent: None,
-        })
+        Ok(Channel::new("power", self.scope, kind))
     }
 }
 
