@@ -192,9 +192,9 @@ fn rank(kind: &ChannelKind) -> u8 {
     }
 }
 
-/// What a sensor measures. Only for some drivers the documentation says that they see the whole machine or a
-/// package (acpi_power_meter, ibmaem, occ, ibmpowernv, corsair-psu, macsmc, amd_energy,
-/// fam15h_power); for any other driver it is a device.
+/// What a sensor measures. Only some drivers are documented to see the whole machine or a package
+/// (acpi_power_meter, ibmaem, occ, ibmpowernv, corsair-psu, macsmc, amd_energy, fam15h_power); for any other
+/// driver it is a device.
 fn scope(chip: &str, label: &str, directory: &Path) -> Scope {
     let label = label.to_ascii_lowercase();
     match chip {

@@ -16,8 +16,8 @@ pub struct IdleStretch {
     pub energy: Energy,
 }
 
-/// IdleStretch power over a study: between two idle stretches a straight line from the one to the other,
-/// before the first and after the last as it is there.
+/// Idle power over a study: a straight line between neighbouring idle stretches, constant before the first and
+/// after the last.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct IdlePower {
     origin_ns: u64,
@@ -77,7 +77,7 @@ impl IdlePower {
         [(before, 1.0 - share), (after, share)]
     }
 
-    /// IdleStretch power at the middle of a window, in W.
+    /// Idle power at the middle of a window, in W.
     pub fn watts(&self, window: Window) -> f64 {
         let weights = self.weights(seconds(self.origin_ns, window));
         weights.iter().map(|(stretch, weight)| weight * self.stretches[*stretch].watts).sum()

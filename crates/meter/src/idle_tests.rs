@@ -80,7 +80,7 @@ fn the_ratio_above_idle_knows_that_idle_is_shared() {
     let at = window(45, 165);
     let small = power.above(at, &energy(60.0, 120.0, 5.0));
     let same = ratio_above_idle(&small, &small, &power).unwrap();
-    // IdleStretch's error of 8.5 J is in both and drops out: 5 J and 5 J of 1200 J remain.
+    // Idle power's error of 8.5 J is in both and drops out: 5 J and 5 J of 1200 J remain.
     let half_width = 1.96 * 50f64.sqrt() / 1200.0;
     assert!((same.interval.high - 1.0 - half_width).abs() < 0.03 * half_width, "{same:?}");
     let none = power.above(at, &energy(50.1, 120.0, 5.0));

@@ -94,7 +94,7 @@ impl Pattern {
     }
 }
 
-/// A pattern prepared for the question how long load is on in a stretch of time.
+/// A pattern prepared for lookups: how long load is on within a stretch of time.
 #[derive(Clone, Debug)]
 pub(crate) struct Shape {
     pub(crate) begin_s: f64,

@@ -57,23 +57,23 @@ pub struct RefusedDomain {
 struct Domain {
     name: String,
     scope: Scope,
-    counter: CounterOf,
+    counter: DomainCounter,
     /// Zones that show this domain's counter a second time.
     mirrors: Vec<Zone>,
-    check: Option<Check>,
+    check: Option<PerfCheck>,
     /// Whether it vanished.
     ended: bool,
 }
 
 #[derive(Debug)]
-enum CounterOf {
+enum DomainCounter {
     Powercap(Zone),
     Perf(perf::OpenEvent),
 }
 
 /// perf's counter of a domain, compared with powercap's.
 #[derive(Debug)]
-struct Check {
+struct PerfCheck {
     counter: perf::OpenEvent,
     begin: Option<(u64, u64)>,
     last_uj: u64,
@@ -150,18 +150,18 @@ impl Meter for Rapl {
 }
 
 impl Domain {
-    fn new(name: &str, scope: Scope, counter: CounterOf) -> Self {
+    fn new(name: &str, scope: Scope, counter: DomainCounter) -> Self {
         Self { name: name.to_owned(), scope, counter, mirrors: Vec::new(), check: None, ended: false }
     }
 
     fn read(&mut self, channel: usize) -> Result<Reading, String> {
         let begin_ns = monotonic_raw_ns();
         let count = match &mut self.counter {
-            CounterOf::Powercap(zone) => zone.energy_uj().map_err(|error| error.to_string())?,
-            CounterOf::Perf(counter) => counter.read().map_err(|error| error.to_string())?,
+            DomainCounter::Powercap(zone) => zone.energy_uj().map_err(|error| error.to_string())?,
+            DomainCounter::Perf(counter) => counter.read().map_err(|error| error.to_string())?,
         };
         let reading = ReadTime::since(begin_ns).reading(channel, Value::Count(count));
-        if let CounterOf::Powercap(zone) = &self.counter {
+        if let DomainCounter::Powercap(zone) = &self.counter {
             if count > zone.max_uj {
                 return Err(format!("its counter is {count} uJ, beyond its range of {} uJ", zone.max_uj));
             }
@@ -186,7 +186,7 @@ impl Domain {
     }
 }
 
-impl Check {
+impl PerfCheck {
     /// Adds a value of both; does nothing if perf cannot be read.
     fn add(&mut self, powercap_uj: u64, range: u64, now_ns: u64) {
         let Ok(perf) = self.counter.read() else { return };
@@ -219,7 +219,7 @@ pub(crate) fn absent(root: &Path) -> String {
     )
 }
 
-/// Whether the processor is AMD's: its registers count a package whatever its dies, and for cores one core.
+/// Whether the processor is AMD's: its registers count a whole package, whatever its dies, or one core of it.
 fn is_amd(root: &Path) -> bool {
     let cpu = text(&root.join("proc/cpuinfo")).unwrap_or_default();
     cpu.contains("AuthenticAMD") || cpu.contains("HygonGenuine")
@@ -249,7 +249,7 @@ fn admit(zone: &Zone, amd: bool, domains: &mut Vec<Domain>) -> Result<(), String
     }
     let mut unclear = None;
     for domain in domains.iter_mut() {
-        let CounterOf::Powercap(first) = &domain.counter else { continue };
+        let DomainCounter::Powercap(first) = &domain.counter else { continue };
         if first.control != zone.control {
             if first.name == *name {
                 return Err(format!("it repeats `{}`, which counts the same joules", first.identity()));
@@ -283,7 +283,7 @@ fn admit(zone: &Zone, amd: bool, domains: &mut Vec<Domain>) -> Result<(), String
         return Err(why);
     }
     unclear.map_or(Ok(()), Err)?;
-    domains.push(Domain::new(name, scope, CounterOf::Powercap(zone.clone())));
+    domains.push(Domain::new(name, scope, DomainCounter::Powercap(zone.clone())));
     Ok(())
 }
 
@@ -325,14 +325,14 @@ fn add_perf(
         match (event.open(root), domain) {
             (Ok(counter), Some(at)) => {
                 domains[at].check =
-                    Some(Check { counter, begin: None, last_uj: 0, powercap_uj: 0, sums: None })
+                    Some(PerfCheck { counter, begin: None, last_uj: 0, powercap_uj: 0, sums: None })
             }
             (Err(why), Some(_)) => unchecked = Some(why),
             (Ok(counter), None) => {
                 if let Err(why) = check_not_mirror(&event.name, amd, domains) {
                     refused.push(RefusedDomain { name: format!("perf/{}", event.name), why });
                 } else {
-                    domains.push(Domain::new(&event.name, scope, CounterOf::Perf(counter)));
+                    domains.push(Domain::new(&event.name, scope, DomainCounter::Perf(counter)));
                 }
             }
             (Err(why), None) => refused.push(RefusedDomain { name: format!("perf/{}", event.name), why }),
@@ -361,11 +361,11 @@ fn channel(domain: &Domain, domains: &[Domain]) -> Channel {
     let max_watts = if domain.scope == Scope::Psys { MAX_PLATFORM_WATTS } else { MAX_WATTS };
     let (joules_per_count, resolution, wrap) = match &domain.counter {
         // The register has 32 bits, so the range in uJ gives the unit.
-        CounterOf::Powercap(zone) => {
+        DomainCounter::Powercap(zone) => {
             let unit = zone.max_uj as f64 / f64::from(u32::MAX) * 1e-6;
             (1e-6, unit.max(1e-6), Some(Wrap { range: zone.max_uj + 1, max_watts }))
         }
-        CounterOf::Perf(counter) => (counter.joules_per_count, counter.joules_per_count, None),
+        DomainCounter::Perf(counter) => (counter.joules_per_count, counter.joules_per_count, None),
     };
     Channel {
         name: domain.name.clone(),

@@ -35,7 +35,7 @@ pub fn is_snmp(datagram: &[u8]) -> bool {
 const PORT: u16 = 161;
 /// More than any distribution unit carries.
 const MAX_WATTS: f64 = 100_000.0;
-/// More decimal digits than this are a mistake of the agent's.
+/// More decimal digits than this are an agent's mistake.
 const MOST_DIGITS: u32 = 9;
 /// This many variables fit into an answer of 1,472 octets, the most that Ethernet carries in one frame.
 const MOST_CHANNELS: usize = 32;
