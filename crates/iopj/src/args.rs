@@ -1,10 +1,11 @@
-//! The command line's words.
+//! The commands and their options.
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 use iopj_engine::PciAddress;
 use iopj_lab::session::Device;
+use iopj_report::analysis::Admission;
 use iopj_run::import::KernelVersion;
 use std::path::PathBuf;
 
@@ -21,31 +22,31 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Tell which I/O paths work on a target, and why not, with the remedy
+    /// Show which I/O paths work on a target; for the others, why not and what to do
     Check(CheckArgs),
-    /// Run a study, or a matrix given by options, and keep the results in a store
+    /// Run a study, or a matrix given by options, and write the results to a store
     Run(Box<RunArgs>),
     /// Show the results of a store
     Report(ReportArgs),
     /// Write a store as JSON or CSV
     Export(ExportArgs),
-    /// Show which path wins in each workload, or that it is a tie
+    /// Show which path wins for each workload, or that it is a tie
     Winners(WinnersArgs),
-    /// Decide the papers' findings by a store's trials
+    /// Decide the papers' findings from a store's trials
     Claims(ClaimsArgs),
-    /// Tell what got better or worse from one store to another, or from one setting to another, beyond noise
+    /// Show what got better or worse, beyond noise, from one store or one setting to another
     Compare(CompareArgs),
-    /// Explain where the cost of an I/O arises, path beside path
+    /// Show where the cost of an I/O arises, path by path
     Explain(ExplainArgs),
-    /// Take in results of other programs
+    /// Import results of other programs
     Import(ImportArgs),
     /// Run a study in a virtual machine with emulated NVMe, on a kernel of your choice
     #[command(subcommand)]
     Lab(LabCommand),
-    /// Show the meters of this machine, bring a meter's log into a store, fit a model
+    /// List this machine's meters, attach a meter's log to a store, fit a power model
     #[command(subcommand)]
     Meter(MeterCommand),
-    /// Put back settings that a run which died has left behind
+    /// Restore the settings that a dead run left changed
     Restore(RestoreArgs),
     /// Write the manual pages into a folder
     #[command(hide = true)]
@@ -55,17 +56,38 @@ pub(crate) enum Command {
     Completions { shell: Shell },
 }
 
-#[derive(Debug, Args)]
-pub(crate) struct CheckArgs {
-    /// File, block device or /dev/ngXnY; by default a small file that is made in the current folder and
-    /// removed
-    pub(crate) target: Option<PathBuf>,
-    /// Take this NVMe controller from its driver for the paths of kernel bypass, and give it back
+/// The drive that kernel-bypass paths use.
+#[derive(Debug, Default, Args)]
+pub(crate) struct Taking {
+    /// Take this NVMe controller from its driver for kernel-bypass paths, then give it back
     #[arg(long, value_name = "PCI-ADDRESS")]
     pub(crate) take_device: Option<PciAddress>,
     /// Take it even without an IOMMU, where a fault can overwrite any memory
     #[arg(long, requires = "take_device")]
     pub(crate) i_know_no_iommu: bool,
+}
+
+/// Which trials may win.
+#[derive(Debug, Args)]
+pub(crate) struct Competing {
+    /// Let unproven and disturbed trials compete; they are marked
+    #[arg(long)]
+    pub(crate) with_unproven: bool,
+}
+
+impl Competing {
+    pub(crate) fn admission(&self) -> Admission {
+        Admission { with_unproven: self.with_unproven, ..Admission::default() }
+    }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CheckArgs {
+    /// File, block device or /dev/ngXnY; by default a small file, made in the current folder and removed
+    /// afterwards
+    pub(crate) target: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) taking: Taking,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -76,8 +98,7 @@ pub(crate) struct CheckArgs {
 pub(crate) struct RunArgs {
     /// Study file; by default the quick study
     pub(crate) study: Option<PathBuf>,
-    /// File, block device or /dev/ngXnY; by default a file that is made beside the store and removed at the
-    /// end
+    /// File, block device or /dev/ngXnY; by default a file, made next to the store and removed afterwards
     #[arg(long)]
     pub(crate) target: Option<PathBuf>,
     /// I/O paths, such as io_uring/syscall/interrupt, or `available`
@@ -89,7 +110,7 @@ pub(crate) struct RunArgs {
     /// Sizes of one I/O
     #[arg(long, value_delimiter = ',', help_heading = "Matrix")]
     pub(crate) bs: Vec<String>,
-    /// I/Os that a job keeps in flight
+    /// I/Os that each job keeps in flight
     #[arg(long, value_delimiter = ',', help_heading = "Matrix")]
     pub(crate) iodepth: Vec<u32>,
     /// Threads that do I/O
@@ -101,22 +122,22 @@ pub(crate) struct RunArgs {
     /// Time to measure
     #[arg(long, conflicts_with = "ios", help_heading = "Matrix")]
     pub(crate) runtime: Option<String>,
-    /// I/Os of each job to measure, instead of a time
+    /// I/Os per job to measure, instead of a time
     #[arg(long, help_heading = "Matrix")]
     pub(crate) ios: Option<u64>,
-    /// Times that each cell is measured
+    /// How often each cell is measured
     #[arg(long, help_heading = "Matrix")]
     pub(crate) replicates: Option<u32>,
     /// What issues the I/O: native, fio, or native,fio
     #[arg(long, value_delimiter = ',', help_heading = "Matrix")]
     pub(crate) generator: Vec<String>,
-    /// Sample every core while a trial is measured, and keep what it cost by function
+    /// Sample every core during each trial, and keep the cost by function
     #[arg(long)]
     pub(crate) profile: bool,
     /// Store to write; by default the study's name in the current folder
     #[arg(long)]
     pub(crate) store: Option<PathBuf>,
-    /// Do the trials that a store lacks
+    /// Run the trials that this store still lacks
     #[arg(
         long,
         value_name = "STORE",
@@ -132,12 +153,8 @@ pub(crate) struct RunArgs {
     /// Overwrite it even if it carries a known signature
     #[arg(long, requires = "destroy_data")]
     pub(crate) i_know: bool,
-    /// Take this NVMe controller from its driver for the paths of kernel bypass, and give it back
-    #[arg(long, value_name = "PCI-ADDRESS")]
-    pub(crate) take_device: Option<PciAddress>,
-    /// Take it even without an IOMMU, where a fault can overwrite any memory
-    #[arg(long, requires = "take_device")]
-    pub(crate) i_know_no_iommu: bool,
+    #[command(flatten)]
+    pub(crate) taking: Taking,
     /// Let the study run the programs that it names
     #[arg(long)]
     pub(crate) allow_exec: bool,
@@ -148,7 +165,7 @@ pub(crate) struct RunArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ReportArgs {
-    /// Store that `iopj run` has written
+    /// Store written by `iopj run`
     pub(crate) store: PathBuf,
     /// Print every trial as JSON instead of the tables
     #[arg(long, group = "form")]
@@ -163,38 +180,36 @@ pub(crate) struct ReportArgs {
     #[cfg(feature = "parquet")]
     #[arg(long, value_name = "FILE", group = "form")]
     pub(crate) parquet: Option<PathBuf>,
-    /// Write the whole report as one HTML file that needs nothing else
+    /// Write the whole report as one self-contained HTML file
     #[arg(long, value_name = "FILE", group = "form")]
     pub(crate) html: Option<PathBuf>,
     /// Write every figure as SVG and as PDF into this folder
     #[arg(long, value_name = "DIR", group = "form")]
     pub(crate) figures: Option<PathBuf>,
-    /// Print the papers' tables, from this store
+    /// Print the papers' tables, filled in from this store
     #[arg(long, group = "form")]
     pub(crate) papers: bool,
-    /// Let unproven and disturbed trials compete, marked
-    #[arg(long)]
-    pub(crate) with_unproven: bool,
+    #[command(flatten)]
+    pub(crate) competing: Competing,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct WinnersArgs {
-    /// Store that `iopj run` has written
+    /// Store written by `iopj run`
     pub(crate) store: PathBuf,
-    /// What is compared: iops, latency_mean, latency_p99, cpu_percent, context_switches_per_io,
-    /// instructions_per_io, …; of an emulated store counts alone
+    /// What to compare: iops, latency_mean, latency_p99, cpu_percent, context_switches_per_io,
+    /// instructions_per_io, …; for an emulated store, only counts
     #[arg(long, default_value = "iops")]
     pub(crate) metric: String,
     /// The two axes of the map: rw, bs, iodepth, numjobs
     #[arg(long, value_name = "X,Y", value_delimiter = ',', default_value = "iodepth,numjobs")]
     pub(crate) axes: Vec<String>,
-    /// Test: blocks (within replicates; the default but for imports) or welch, both after Holm over all
-    /// cells; or student (the papers' rule: the two best, not corrected)
+    /// Statistical test: blocks (within replicates; the default except for imports) or welch, both
+    /// Holm-corrected over all cells; or student (the papers' rule: the two best paths, uncorrected)
     #[arg(long)]
     pub(crate) test: Option<String>,
-    /// Let unproven and disturbed trials compete, marked
-    #[arg(long)]
-    pub(crate) with_unproven: bool,
+    #[command(flatten)]
+    pub(crate) competing: Competing,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -202,11 +217,10 @@ pub(crate) struct WinnersArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ClaimsArgs {
-    /// Store that `iopj run` has written
+    /// Store written by `iopj run`
     pub(crate) store: PathBuf,
-    /// Let unproven and disturbed trials compete, marked
-    #[arg(long)]
-    pub(crate) with_unproven: bool,
+    #[command(flatten)]
+    pub(crate) competing: Competing,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -214,23 +228,22 @@ pub(crate) struct ClaimsArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct CompareArgs {
-    /// Store of the trials before
+    /// Store of the trials before the change
     pub(crate) before: PathBuf,
-    /// Store of the trials after
+    /// Store of the trials after it
     #[arg(required_unless_present = "by", conflicts_with = "by")]
     pub(crate) after: Option<PathBuf>,
-    /// Compare trials of one store, as in io_poll_delay=-1,50 or
-    /// path=libaio/syscall/interrupt,io_uring/syscall/interrupt: KEY is path, generator, rw, bs, iodepth,
-    /// numjobs or a setting; its values may be left out if it has two
+    /// Compare trials within one store, as in io_poll_delay=-1,50 or
+    /// path=libaio/syscall/interrupt,io_uring/syscall/interrupt. KEY is path, generator, rw, bs, iodepth,
+    /// numjobs or a setting; its values may be left out if it has exactly two
     #[arg(long, value_name = "KEY[=BEFORE,AFTER]")]
     pub(crate) by: Option<String>,
-    /// Exit with 1 if IOPS or mean latency is significantly worse by more than this share; of two emulated
-    /// stores with exact costs, if instructions per I/O are
+    /// Exit with 1 if IOPS or mean latency is significantly worse by more than this percentage; for two
+    /// emulated stores with exact costs, if instructions per I/O are
     #[arg(long, value_name = "PCT")]
     pub(crate) fail_on_regression: Option<f64>,
-    /// Let unproven and disturbed trials compete, marked
-    #[arg(long)]
-    pub(crate) with_unproven: bool,
+    #[command(flatten)]
+    pub(crate) competing: Competing,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -238,12 +251,12 @@ pub(crate) struct CompareArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ExplainArgs {
-    /// Store whose trials have costs: of `iopj lab run --exact` or `iopj run --profile`
+    /// Store whose trials have costs, written by `iopj lab run --exact` or `iopj run --profile`
     pub(crate) store: PathBuf,
-    /// I/O paths to show, the first being what the others are held against; by default all that have costs
+    /// I/O paths to show; the others are compared with the first; by default all that have costs
     #[arg(long, value_delimiter = ',')]
     pub(crate) path: Vec<String>,
-    /// Functions to show of each table
+    /// Functions to show per table
     #[arg(long, value_name = "N", default_value_t = 15, value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) top: u16,
     /// Print JSON
@@ -261,14 +274,14 @@ pub(crate) struct ImportArgs {
 pub(crate) enum ImportFormat {
     /// fio's JSON (`--output-format=json` or `json+`)
     Fio {
-        /// Files that fio has written
+        /// Files written by fio
         #[arg(required = true)]
         files: Vec<PathBuf>,
         /// Store to write
         #[arg(long, default_value = "import.iopj")]
         store: PathBuf,
-        /// Release of the kernel that the jobs ran on, such as 6.18, which fio does not tell: what it rules
-        /// out refutes more
+        /// Release of the kernel that the jobs ran on, such as 6.18: fio does not record it, and it refutes
+        /// the paths that this kernel cannot take
         #[arg(long, value_name = "RELEASE")]
         kernel: Option<KernelVersion>,
     },
@@ -280,14 +293,14 @@ pub(crate) struct ExportFormat {
     /// Everything, with histograms and time series
     #[arg(long)]
     pub(crate) json: bool,
-    /// A line a trial
+    /// One line per trial
     #[arg(long)]
     pub(crate) csv: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct ExportArgs {
-    /// Store that `iopj run` has written
+    /// Store written by `iopj run`
     pub(crate) store: PathBuf,
     #[command(flatten)]
     pub(crate) format: ExportFormat,
@@ -302,28 +315,29 @@ pub(crate) struct RestoreArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum MeterCommand {
-    /// Tell which meters this machine has, what they measure, and why it lacks the others
+    /// List the meters of this machine and what they measure; for the others, why they are missing
     List {
         /// Print JSON
         #[arg(long)]
         json: bool,
     },
-    /// Bring the log of a meter that was read out afterwards into a study's store
+    /// Attach a meter's log, read out after the run, to a store
     Attach {
-        /// Store that `iopj run` has written
+        /// Store written by `iopj run`
         store: PathBuf,
-        /// The log, as the study's [meters.NAME] table of kind `log` says; without one a HOBOware export
+        /// The log, in the format of the study's [meters.NAME] table of kind `log`; without one, a HOBOware
+        /// export
         log: PathBuf,
         /// The logger's time zone, such as UTC, +01:00 or CET-1CEST,M3.5.0,M10.5.0/3
         #[arg(long, value_name = "ZONE", allow_hyphen_values = true)]
         time_zone: Option<String>,
-        /// Believe the logger's clock, to a second, instead of looking for the load pattern
+        /// Trust the logger's clock, to a second, instead of looking for the load pattern
         #[arg(long)]
         trust_clock: bool,
     },
     /// Fit a model of this machine's power to a store whose trials have a real meter
     Fit {
-        /// Store that `iopj run` has written
+        /// Store written by `iopj run`
         store: PathBuf,
         /// File for the coefficients
         #[arg(short, long, value_name = "FILE")]
@@ -333,7 +347,7 @@ pub(crate) enum MeterCommand {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum LabCommand {
-    /// List the kernels that can be had, or fetch some
+    /// List the kernels on offer, or fetch some
     Kernels {
         /// Series or releases to fetch, such as 5.10
         series: Vec<String>,
@@ -341,18 +355,18 @@ pub(crate) enum LabCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Boot a kernel, run studies on an emulated drive, and bring their stores out
+    /// Boot a kernel, run studies on an emulated drive, and copy their stores out
     Run(LabRunArgs),
-    /// Boot a kernel with an emulated drive and give its shell
+    /// Boot a kernel with an emulated drive and open a shell
     Shell(GuestArgs),
-    /// End what runs that died have left, and remove it
+    /// Stop and remove what dead runs left behind
     Clean {
         /// Remove the fetched kernels too
         #[arg(long)]
         kernels: bool,
     },
-    /// Keep on what the kernel switches for the counters of each trial, until ended; says so once it is done.
-    /// Guests run it
+    /// Keep the kernel's counters switched on until it is stopped, and print a line once they are on; guests
+    /// run it
     #[command(hide = true)]
     HoldCounters,
 }
@@ -367,10 +381,10 @@ fn device() -> impl TypedValueParser<Value = Device> {
 
 #[derive(Debug, Args)]
 pub(crate) struct GuestArgs {
-    /// Series (5.10), release (5.10.0-46-amd64), `host`, or an image beside --modules
+    /// Series (5.10), release (5.10.0-46-amd64), `host`, or an image together with --modules
     #[arg(long)]
     pub(crate) kernel: String,
-    /// Folder of the modules that belong to the image
+    /// Folder of the image's modules
     #[arg(long, value_name = "DIR")]
     pub(crate) modules: Option<PathBuf>,
     /// Drive
@@ -383,7 +397,7 @@ pub(crate) struct GuestArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct LabRunArgs {
-    /// Study files, run one after the other in one boot
+    /// Study files, run one after another in one boot
     #[arg(required = true, value_name = "STUDY")]
     pub(crate) studies: Vec<PathBuf>,
     #[command(flatten)]
@@ -391,16 +405,16 @@ pub(crate) struct LabRunArgs {
     /// Count every instruction, load and store, for `iopj explain`; one study only
     #[arg(long)]
     pub(crate) exact: bool,
-    /// Kernel with debug information, which tells the source directory of each function
+    /// Kernel with debug information, from which the source directory of each function is known
     #[arg(long, value_name = "FILE", requires = "exact")]
     pub(crate) vmlinux: Option<PathBuf>,
-    /// Take the programs that the studies name into the guest, and let it run them there
+    /// Copy the programs that the studies name into the guest, and let them run there
     #[arg(long)]
     pub(crate) allow_exec: bool,
-    /// Store to write, of one study; by default the study's name in the current folder
+    /// Store to write, for a single study; by default the study's name in the current folder
     #[arg(long)]
     pub(crate) store: Option<PathBuf>,
-    /// End a guest after this time, whatever it runs; then there is no store
+    /// Stop the guest after this time, whatever it is running; then there is no store
     #[arg(long, value_name = "TIME", default_value = "15m")]
     pub(crate) time_limit: String,
 }

@@ -1,4 +1,4 @@
-//! `iopj check`: which paths work on a target here, and the papers' design space filled in for this machine.
+//! `iopj check`: which paths work on a target, and the papers' design space filled in for this machine.
 
 use crate::args::CheckArgs;
 use crate::lab;
@@ -20,7 +20,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Bytes of the file that is made where no target is named.
+/// Bytes of the file that is made if no target is named.
 const FILE_LEN: u64 = 1 << 20;
 
 /// What an interface is by design: the first four columns of the papers' design space.
@@ -32,7 +32,7 @@ struct Design {
     async_: bool,
 }
 
-/// After table 1 of the second paper, with NVMe passthrough, which is younger than it, and iopj's own driver.
+/// Table 1 of the second paper, with NVMe passthrough, which is newer, and iopj's own driver.
 const DESIGNS: [Design; 7] = [
     Design { interface: "posix-sio", kernel: true, user: false, sync: true, async_: false },
     Design { interface: "posix-aio", kernel: true, user: true, sync: false, async_: true },
@@ -44,8 +44,12 @@ const DESIGNS: [Design; 7] = [
 ];
 
 pub(crate) fn check(args: &CheckArgs) -> anyhow::Result<ExitCode> {
-    let taking = args.take_device.map(|address| plan_taking(address, args.i_know_no_iommu)).transpose()?;
-    // Before the target is opened here: what is open on a drive keeps its name from coming back.
+    let taking = args
+        .taking
+        .take_device
+        .map(|address| plan_taking(address, args.taking.i_know_no_iommu))
+        .transpose()?;
+    // Before the target is opened here: a drive that is open would not get its name back.
     let tried = match (&taking, &args.target) {
         (Some(_), Some(_)) => Some(with_bypass(args)?),
         _ => None,
@@ -56,7 +60,7 @@ pub(crate) fn check(args: &CheckArgs) -> anyhow::Result<ExitCode> {
             let path = PathBuf::from(format!("iopj-check-{}.tmp", std::process::id()));
             make_file(&path, FILE_LEN, &mut |_| true)?;
             let target = Target::open(&path);
-            // An open file needs no name, and one without a name outlives nobody.
+            // The file is removed while it is open, so it goes with this process.
             std::fs::remove_file(&path).with_context(|| format!("{} cannot be removed", path.display()))?;
             target?
         }
@@ -74,12 +78,12 @@ pub(crate) fn check(args: &CheckArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Every path, those of kernel bypass on the drive itself, which is taken for it and given back.
+/// Every path, including kernel bypass: the drive is taken for it and given back.
 fn with_bypass(args: &CheckArgs) -> anyhow::Result<Vec<(IoPath, Availability)>> {
     let options = Options {
         target: args.target.clone(),
-        take_device: args.take_device,
-        i_know_no_iommu: args.i_know_no_iommu,
+        take_device: args.taking.take_device,
+        i_know_no_iommu: args.taking.i_know_no_iommu,
         ..Options::default()
     };
     let checked = check_paths(&options, Fio::find().ok().as_ref(), signals::stop_flag())?;
@@ -98,7 +102,7 @@ fn taking_json(plan: &TakePlan) -> Value {
     })
 }
 
-/// That the drive may be taken, and what of it.
+/// Says that the drive may be taken, and what belongs to it.
 fn taking_line(plan: &TakePlan) -> String {
     let group =
         plan.group.map_or_else(|| "no IOMMU".to_owned(), |group| format!("alone in IOMMU group {group}"));
@@ -115,7 +119,7 @@ fn works(paths: &[(IoPath, Availability)], of: impl Fn(&IoPath) -> bool) -> bool
     paths.iter().any(|(path, state)| of(path) && matches!(state, Availability::Available { .. }))
 }
 
-/// Whether an interface can submit or complete in a way on this target: `None` where no path of it exists.
+/// Whether an interface can submit or complete in some way on this target; `None` if it has no such path.
 fn here(paths: &[(IoPath, Availability)], interface: &str, of: impl Fn(&IoPath) -> bool) -> Option<bool> {
     let own = |path: &IoPath| path.interface() == interface && of(path);
     paths.iter().any(|(path, _)| own(path)).then(|| works(paths, own))
@@ -176,14 +180,14 @@ fn as_text(target: &Target, paths: &[(IoPath, Availability)]) -> String {
     for warning in target.warnings() {
         text += &format!("warning: {}\n", escape(warning));
     }
-    let (mut away, mut noted) = (Vec::new(), String::new());
+    let (mut missing, mut notes_text) = (Vec::new(), String::new());
     for (path, state) in paths {
         match state {
             Availability::Available { notes } => {
-                noted.extend(notes.iter().map(|note| format!("  {path}\n{}", wrap(note, 120, "    "))));
+                notes_text.extend(notes.iter().map(|note| format!("  {path}\n{}", wrap(note, 120, "    "))));
             }
             Availability::Unavailable { reason, remedy } => {
-                away.push(Unavailable { path: *path, reason: reason.clone(), remedy: remedy.clone() });
+                missing.push(Unavailable { path: *path, reason: reason.clone(), remedy: remedy.clone() });
             }
         }
     }
@@ -193,17 +197,17 @@ fn as_text(target: &Target, paths: &[(IoPath, Availability)]) -> String {
             Availability::Unavailable { .. } => "unavailable".to_owned(),
         });
     text += &format!("\n{}", table.text());
-    if !noted.is_empty() {
-        text += &format!("\nto know:\n{noted}");
+    if !notes_text.is_empty() {
+        text += &format!("\nnotes:\n{notes_text}");
     }
-    if !away.is_empty() {
-        text += &format!("\nnot available, and why:\n{}", unavailable(&away));
+    if !missing.is_empty() {
+        text += &format!("\nunavailable, and why:\n{}", unavailable(&missing));
     }
     text += &design_space(paths);
     text + &lab_line()
 }
 
-/// Whether the lab can run here.
+/// Says whether the lab can run here.
 fn lab_line() -> String {
     match &lab::missing_packages()[..] {
         [] => "\nlab: here (`iopj lab run`: other kernels, emulated NVMe with poll queues, exact costs)\n"
@@ -214,7 +218,8 @@ fn lab_line() -> String {
 
 /// The papers' design space, filled in for this target.
 fn design_space(paths: &[(IoPath, Availability)]) -> String {
-    let heading = "\ndesign space (yes and no are of the interface; here and not here are of this target):\n";
+    let heading =
+        "\ndesign space (yes, no: what the interface has; here, not here: what works on this target):\n";
     let yes = |is: bool| if is { "yes" } else { "no" }.to_owned();
     let mut table = Table::of(&DESIGNS)
         .left("interface", |design| design.interface.to_owned())

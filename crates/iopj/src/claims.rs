@@ -1,8 +1,7 @@
-//! `iopj claims`: the papers' findings, decided by a store's trials.
+//! `iopj claims`: the papers' findings, decided from a store's trials.
 
 use crate::args::ClaimsArgs;
 use crate::output::{print, print_json};
-use iopj_report::analysis::Admission;
 use iopj_report::analysis::claims::{ClaimContext, decide};
 use iopj_store::Store;
 use std::process::ExitCode;
@@ -10,14 +9,7 @@ use std::process::ExitCode;
 pub(crate) fn claims(args: &ClaimsArgs) -> anyhow::Result<ExitCode> {
     let store = Store::open(&args.store)?;
     let (study, trials) = (store.study()?, store.trials()?);
-    let claims = decide(
-        &trials,
-        &ClaimContext::of(
-            &study,
-            &trials,
-            Admission { with_unproven: args.with_unproven, ..Admission::default() },
-        ),
-    );
+    let claims = decide(&trials, &ClaimContext::of(&study, &trials, args.competing.admission()));
     if args.json {
         print_json(&serde_json::json!({ "claims": claims }))?;
     } else {

@@ -1,4 +1,4 @@
-//! `iopj explain`: where the cost of an I/O arises, path beside path.
+//! `iopj explain`: where the cost of an I/O arises, path by path.
 
 use crate::args::ExplainArgs;
 use crate::output::{print, print_json};

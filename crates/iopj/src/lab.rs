@@ -1,7 +1,8 @@
-//! `iopj lab`: kernels, studies or a shell in a virtual machine, and what is left of them.
+//! `iopj lab`: kernels, studies or a shell in a virtual machine, and removing what they leave behind.
 
 use crate::args::{GuestArgs, LabCommand, LabRunArgs};
 use crate::output::{FAILURES, INTERRUPTED, USAGE, fail, print, print_json};
+use crate::run::study_text;
 use crate::signals;
 use anyhow::{Context, anyhow, bail};
 use iopj_core::{IoPath, parse_duration};
@@ -22,7 +23,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// A shell has no end of its own.
+/// A shell ends when the user leaves it.
 const SHELL_LIMIT: Duration = Duration::from_secs(24 * 3600);
 
 pub(crate) fn lab(command: &LabCommand) -> anyhow::Result<ExitCode> {
@@ -35,7 +36,7 @@ pub(crate) fn lab(command: &LabCommand) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// Tells the user what goes on.
+/// Tells the user what is going on.
 fn note(text: &str) {
     let _ = writeln!(std::io::stderr(), "{}", escape(text));
 }
@@ -90,7 +91,7 @@ fn kernels(wanted: &[String], json: bool) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The kernel that the options name: of a series, or of files.
+/// The kernel that the options name: a series, a release or files.
 fn kernel(args: &GuestArgs, cache: &Cache) -> anyhow::Result<Kernel> {
     match &args.modules {
         Some(modules) => Ok(kernels::from_files(cache, Path::new(&args.kernel), modules)?),
@@ -112,13 +113,13 @@ pub(crate) fn missing_packages() -> Vec<&'static str> {
     packages
 }
 
-/// Says all that is missing at once.
+/// Names everything that is missing at once.
 fn need_tools() -> anyhow::Result<()> {
     let packages = missing_packages();
     if packages.is_empty() {
         return Ok(());
     }
-    bail!("the lab needs programs that are not here: install the packages {}", packages.join(", "))
+    bail!("the lab needs programs that are missing here: install the packages {}", packages.join(", "))
 }
 
 fn guest<'a>(args: &GuestArgs, kernel: &'a Kernel) -> Guest<'a> {
@@ -146,11 +147,10 @@ fn shell(args: &GuestArgs) -> anyhow::Result<ExitCode> {
 fn run(args: &LabRunArgs) -> anyhow::Result<ExitCode> {
     if args.store.is_some() && args.studies.len() > 1 {
         bail!(
-            "--store names one store, and each study has its own: leave --store out, or run one study at a \
-             time"
+            "--store names one store, but each study has its own: leave --store out, or run one study at a time"
         );
     }
-    let texts = args.studies.iter().map(|file| text(file)).collect::<anyhow::Result<Vec<_>>>()?;
+    let texts = args.studies.iter().map(|file| study_text(file)).collect::<anyhow::Result<Vec<_>>>()?;
     let mut studies = Vec::new();
     for (file, text) in args.studies.iter().zip(&texts) {
         let name = file.display().to_string();
@@ -167,7 +167,7 @@ fn run(args: &LabRunArgs) -> anyhow::Result<ExitCode> {
     note(&format!("booting {}", kernel.release));
     let done = match guest.run(&cache, &studies, signals::stop_flag(), &mut note) {
         Err(LabError::Vm(vm::VmError::Stopped)) => {
-            fail(&anyhow!("interrupted; nothing is left of the guest"));
+            fail(&anyhow!("interrupted; the guest is gone and left nothing behind"));
             return Ok(ExitCode::from(INTERRUPTED));
         }
         done => done?,
@@ -189,13 +189,7 @@ fn run(args: &LabRunArgs) -> anyhow::Result<ExitCode> {
     Ok(first.map_or(ExitCode::SUCCESS, ExitCode::from))
 }
 
-/// A study file's text.
-fn text(file: &Path) -> anyhow::Result<String> {
-    let unread = |error| anyhow!("`{}` cannot be read ({error}): name a study file", file.display());
-    std::fs::read_to_string(file).map_err(unread)
-}
-
-/// Prints what a study has found, and gives its exit code.
+/// Prints a study's results and returns its exit code.
 fn close(study: &GuestStudy<'_>, done: StudyDone, exact: bool) -> anyhow::Result<u8> {
     let (found, trials) = {
         let store = Store::open(&study.store)?;
@@ -220,7 +214,7 @@ fn close(study: &GuestStudy<'_>, done: StudyDone, exact: bool) -> anyhow::Result
     }
 }
 
-/// What the guest must have and be told for a study.
+/// What the guest needs for a study.
 fn in_guest<'a>(study: &Study, text: &'a str, args: &LabRunArgs) -> anyhow::Result<GuestStudy<'a>> {
     let mut paths: Vec<IoPath> = Vec::new();
     let of_workloads = study.workloads.iter().filter_map(|workload| workload.paths.as_ref());
@@ -231,16 +225,13 @@ fn in_guest<'a>(study: &Study, text: &'a str, args: &LabRunArgs) -> anyhow::Resu
     let passthrough = paths.iter().any(through);
     if passthrough && !paths.iter().all(through) {
         bail!(
-            "the study has nvme-passthrough beside other paths, and each needs a node of its own: make two \
-             studies of it"
+            "the study has nvme-passthrough and other paths, which need different device nodes: split it into \
+             two studies"
         );
     }
     let bypass = paths.iter().any(IoPath::is_bypass);
     if bypass && args.guest.device != Device::Nvme {
-        bail!(
-            "the study has paths that bypass the kernel, which only an NVMe drive has: give the guest \
-             --device nvme"
-        );
+        bail!("the study has kernel-bypass paths, which need an NVMe drive: give the guest --device nvme");
     }
     let mut writes = study.precondition;
     for workload in &study.workloads {

@@ -1,4 +1,4 @@
-//! `iopj meter`: the meters of this machine, logs that are read out afterwards, models.
+//! `iopj meter`: this machine's meters, logs read out after a run, power models.
 
 use crate::args::MeterCommand;
 use crate::output::{print, print_json};
@@ -12,9 +12,9 @@ use std::fmt::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
-/// What every machine can have beside its own meters.
-const OTHERS: &str = "A plug, a PDU, a BMC, an instrument or a logger can measure the whole machine: name \
-                      it in the study by a [meters.NAME] table (docs/energy.md).\n";
+/// Meters that any machine can have in addition.
+const OTHERS: &str = "A plug, a PDU, a BMC, an instrument or a logger can measure the whole machine: add a \
+                      [meters.NAME] table for it to the study (docs/energy.md).\n";
 
 pub(crate) fn meter(command: &MeterCommand) -> anyhow::Result<ExitCode> {
     match command {
@@ -46,19 +46,20 @@ fn attach(store: &Path, log: &Path, time_zone: Option<&str>, trust_clock: bool) 
     };
     let trials = store.trials()?;
     let count = trials.iter().filter(with_joules).count();
-    print(&format!("{count} of {} trials have joules of the meter `{name}` now\n", trials.len()))?;
+    print(&format!("{count} of {} trials now have joules from the meter `{name}`\n", trials.len()))?;
     Ok(ExitCode::SUCCESS)
 }
 
 fn fit(store: &Path, output: &Path) -> anyhow::Result<ExitCode> {
     let (text, scope, left_out) = energy::fit(&Store::open(store)?)?;
-    std::fs::write(output, text)
-        .map_err(|error| anyhow!("`{}` cannot be written ({error}): name another by -o", output.display()))?;
+    std::fs::write(output, text).map_err(|error| {
+        anyhow!("`{}` cannot be written ({error}): name another file with -o", output.display())
+    })?;
     if !left_out.is_empty() {
-        print(&format!("left out, for they hardly vary by themselves: {}\n", left_out.join(", ")))?;
+        print(&format!("left out, because they hardly vary on their own: {}\n", left_out.join(", ")))?;
     }
     print(&format!(
-        "{}: a model of {scope} power; use it by kind = \"model\", file = \"{0}\", scope = \"{scope}\"\n",
+        "{}: a model of {scope} power; use it with kind = \"model\", file = \"{0}\", scope = \"{scope}\"\n",
         output.display()
     ))?;
     Ok(ExitCode::SUCCESS)
@@ -74,12 +75,12 @@ fn list(json: bool) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What is here first, then what is not, and why.
+/// The meters that are here, then those that are not and why.
 fn listing(found: &[LocalMeter]) -> String {
     let mut text = String::new();
     let (here, absent): (Vec<&LocalMeter>, Vec<&LocalMeter>) =
         found.iter().partition(|found| found.why_not.is_none());
-    // Writing to a text cannot fail.
+    // Writing to a string cannot fail.
     for meter in here {
         let _ = writeln!(text, "{}", escape(&meter.name));
         for channel in &meter.channels {

@@ -1,14 +1,14 @@
-//! Standard output and error: results, one message for an error, and no complaint about a closed pipe.
+//! Standard output and standard error: results, and one message per error. A closed pipe is no error.
 
 use iopj_report::render::escape;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-/// Usage or set-up.
+/// A usage or set-up error.
 pub(crate) const USAGE: u8 = 2;
 /// The study found failures.
 pub(crate) const FAILURES: u8 = 1;
-/// Ended by Ctrl-C.
+/// Interrupted by a signal.
 pub(crate) const INTERRUPTED: u8 = 130;
 
 /// Prints results. A reader that has seen enough (`| head`) is no error.
@@ -26,14 +26,13 @@ pub(crate) fn print_json(value: &serde_json::Value) -> anyhow::Result<()> {
     print(&format!("{value:#}\n"))
 }
 
-/// Tells an error in one line; what it quotes of a foreign file cannot steer the terminal.
+/// Prints an error in one line. What it quotes from foreign files is escaped for the terminal.
 pub(crate) fn fail(error: &anyhow::Error) -> ExitCode {
     let _ = writeln!(io::stderr(), "iopj: {}", escape(&message(error)));
     ExitCode::from(USAGE)
 }
 
-/// An error with its causes, but for those that it tells itself: a message with the system's words in it has
-/// these for a cause as well.
+/// An error with its causes, except those whose text is already in the message.
 fn message(error: &anyhow::Error) -> String {
     let mut message = error.to_string();
     for cause in error.chain().skip(1).map(ToString::to_string) {
@@ -49,15 +48,15 @@ mod tests {
     use super::*;
     use anyhow::Context;
 
-    /// The refusal of a program that is not there ended in "No such file or directory" twice.
+    /// The message about a missing program once ended in "No such file or directory" twice.
     #[test]
-    fn a_cause_that_a_message_tells_is_not_told_again() {
+    fn a_cause_that_a_message_contains_is_not_repeated() {
         let error =
             iopj_lab::image::Program::called("/no/plugin").context("the study names a program").unwrap_err();
         assert_eq!(
             message(&error),
             "the study names a program: `/no/plugin` cannot be read (No such file or directory (os error \
-             2)): build it, or name a file that is there"
+             2)): build it, or name a file that exists"
         );
         let error = anyhow::Error::from(io::Error::from(io::ErrorKind::NotFound)).context("it is gone");
         assert_eq!(message(&error), "it is gone: entity not found");

@@ -1,4 +1,4 @@
-//! Progress: a bar with the time left on a terminal, plain lines otherwise; both on standard error.
+//! Progress on standard error: a bar with the time left on a terminal, plain lines otherwise.
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use iopj_core::format_bytes;
@@ -24,7 +24,7 @@ impl View {
     pub(crate) fn new() -> View {
         let bar = std::io::stderr().is_terminal().then(|| {
             let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
-            // A constant template; should it ever be wrong, the default one serves.
+            // The template is constant; if it were wrong, the default one would do.
             if let Ok(style) = ProgressStyle::with_template("[{bar:24}] {wide_msg}") {
                 bar.set_style(style.progress_chars("=> "));
             }
@@ -66,7 +66,7 @@ impl Progress for View {
 
     fn unavailable(&mut self, paths: &[Unavailable]) {
         let paths: Vec<String> = paths.iter().map(|path| path.path.to_string()).collect();
-        self.say(&format!("not available here (the report says why): {}", paths.join(", ")));
+        self.say(&format!("unavailable here (the report says why): {}", paths.join(", ")));
     }
 
     fn file(&mut self, path: &Path, done: u64, size: u64) {

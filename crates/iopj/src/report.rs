@@ -1,4 +1,4 @@
-//! `iopj report`: the results of a store, as text, as a page, or for other programs.
+//! `iopj report`: the results of a store as text, as an HTML page, or for other programs.
 
 use crate::args::ReportArgs;
 use crate::output::{print, print_json};
@@ -14,7 +14,7 @@ use std::process::ExitCode;
 pub(crate) fn report(args: &ReportArgs) -> anyhow::Result<ExitCode> {
     let store = Store::open(&args.store)?;
     let (study, trials) = (store.study()?, store.trials()?);
-    let admission = Admission { with_unproven: args.with_unproven, ..Admission::default() }.of(&study);
+    let admission = args.competing.admission().of(&study);
     if args.json {
         print_json(&export::json(&study, &trials, &store.events()?, export::Detail::Figures))?;
     } else if args.latex {
@@ -27,7 +27,7 @@ pub(crate) fn report(args: &ReportArgs) -> anyhow::Result<ExitCode> {
         write(path, render::html::page(&study, &trials, &power(&store, &trials)?, admission).as_bytes())?;
     } else if let Some(folder) = &args.figures {
         std::fs::create_dir_all(folder)
-            .with_context(|| format!("the folder {} cannot be made; name another place", folder.display()))?;
+            .with_context(|| format!("the folder {} cannot be made: name another one", folder.display()))?;
         let power = power(&store, &trials)?;
         for (name, svg) in render::html::figures(&study, &trials, &power, admission) {
             write(&folder.join(name), svg.as_bytes())?;
@@ -41,7 +41,7 @@ pub(crate) fn report(args: &ReportArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What each channel of a meter read over time, with the trials that ran meanwhile, session by session.
+/// What each channel of a meter read over time, with the trials that ran in that time, by session.
 fn power(store: &Store, trials: &[Trial]) -> Result<Vec<PowerTrace>, StoreError> {
     let sessions = traces(store, trials)?;
     let has_several = sessions.len() > 1;
@@ -59,10 +59,10 @@ fn power(store: &Store, trials: &[Trial]) -> Result<Vec<PowerTrace>, StoreError>
     Ok(of_sessions.collect())
 }
 
-/// Writes a file and tells its name.
+/// Writes a file and prints its name.
 fn write(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     std::fs::write(path, bytes)
-        .with_context(|| format!("{} cannot be written; name another place", path.display()))?;
+        .with_context(|| format!("{} cannot be written: name another file", path.display()))?;
     print(&format!("{}\n", path.display()))
 }
 

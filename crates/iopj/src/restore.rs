@@ -1,4 +1,4 @@
-//! `iopj restore`: settings that a run which died has left behind.
+//! `iopj restore`: settings that a dead run left changed.
 
 use crate::args::RestoreArgs;
 use crate::output::{FAILURES, print, print_json};

@@ -1,4 +1,4 @@
-//! `iopj run`: a study, with what the command line changes of it.
+//! `iopj run`: a study, with the values that the command line overrides.
 
 use crate::args::RunArgs;
 use crate::output::{FAILURES, INTERRUPTED, print, print_json};
@@ -12,6 +12,7 @@ use iopj_run::read_study;
 use iopj_run::{Options, RunError, Summary};
 use iopj_store::{Store, StudyRecord, Trial, export};
 use iopj_study::{Axis, Replicates, Study};
+use std::path::Path;
 use std::process::ExitCode;
 
 const QUICK: &str = include_str!("../../../studies/quick.toml");
@@ -23,8 +24,8 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
         destroy_data: args.destroy_data.clone(),
         i_know: args.i_know,
         allow_exec: args.allow_exec,
-        take_device: args.take_device,
-        i_know_no_iommu: args.i_know_no_iommu,
+        take_device: args.taking.take_device,
+        i_know_no_iommu: args.taking.i_know_no_iommu,
         store: args.store.clone(),
     };
     let stop = signals::stop_flag();
@@ -44,21 +45,16 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// Looks at the decisions of a study that adds blocks until they are made.
+/// The decisions of a study that adds blocks until they are made.
 fn look(study: &StudyRecord, trials: &[Trial]) -> Look {
     let (open, says) = sequential::look(study, trials);
     Look { open, says }
 }
 
-/// The study of the command line: a file or the quick one, with options in the place of its values.
+/// The study to run: a file or the quick one, with values overridden by options.
 fn study(args: &RunArgs) -> anyhow::Result<Study> {
     let mut study = match &args.study {
-        Some(path) => {
-            let name = path.display();
-            let text = std::fs::read_to_string(path)
-                .map_err(|error| anyhow!("`{name}` cannot be read ({error}): name a study file"))?;
-            read_study(&text, &name.to_string())?
-        }
+        Some(path) => read_study(&study_text(path)?, &path.display().to_string())?,
         None => read_study(QUICK, "quick.toml")?,
     };
     if let Some(paths) = axis(&args.path) {
@@ -81,6 +77,12 @@ fn study(args: &RunArgs) -> anyhow::Result<Study> {
         }
     }
     Ok(study)
+}
+
+/// The text of a study file.
+pub(crate) fn study_text(file: &Path) -> anyhow::Result<String> {
+    let unread = |error| anyhow!("`{}` cannot be read ({error}): name a study file", file.display());
+    std::fs::read_to_string(file).map_err(unread)
 }
 
 fn axis<T: Clone>(values: &[T]) -> Option<Axis<T>> {

@@ -1,4 +1,4 @@
-//! Ctrl-C and its kin: the first ends the trial at hand, the second leaves at once.
+//! Ctrl-C and other signals: the first one ends the current trial, the second one ends the program.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -6,16 +6,16 @@ static STOP: AtomicBool = AtomicBool::new(false);
 
 extern "C" fn on_signal(_: libc::c_int) {
     if STOP.swap(true, Ordering::Relaxed) {
-        // SAFETY: `_exit` is async-signal-safe. What is then left of settings is in the journal.
+        // SAFETY: `_exit` is async-signal-safe. Settings that are still changed are in the journal.
         unsafe { libc::_exit(i32::from(crate::output::INTERRUPTED)) };
     }
 }
 
-/// Catches SIGINT, SIGTERM and SIGHUP; the flag is true once one has come.
+/// Catches SIGINT, SIGTERM and SIGHUP; the flag is true once one has arrived.
 pub(crate) fn stop_flag() -> &'static AtomicBool {
     for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
-        // SAFETY: the handler does nothing but what is async-signal-safe; the struct is plain data,
-        // for which zero is a valid value.
+        // SAFETY: the handler does only what is async-signal-safe; the struct is plain data, for which zero
+        // is a valid value.
         unsafe {
             let mut action: libc::sigaction = std::mem::zeroed();
             action.sa_sigaction = on_signal as *const () as usize;

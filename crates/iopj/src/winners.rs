@@ -3,7 +3,6 @@
 use crate::args::WinnersArgs;
 use crate::output::{print, print_json};
 use anyhow::anyhow;
-use iopj_report::analysis::Admission;
 use iopj_report::analysis::contrast::in_blocks;
 use iopj_report::analysis::stats::Method;
 use iopj_report::analysis::winner::{
@@ -16,6 +15,10 @@ use iopj_store::Store;
 use serde_json::{Value, json};
 use std::process::ExitCode;
 
+/// The tests by the names that `--test` and JSON use.
+const TESTS: [(&str, Method); 3] =
+    [("blocks", Method::Paired), ("welch", Method::Welch), ("student", Method::Student)];
+
 pub(crate) fn winners(args: &WinnersArgs) -> anyhow::Result<ExitCode> {
     let [x, y] = &args.axes[..] else {
         return Err(anyhow!("--axes takes two names, such as iodepth,numjobs"));
@@ -24,23 +27,22 @@ pub(crate) fn winners(args: &WinnersArgs) -> anyhow::Result<ExitCode> {
     let metric = args.metric.parse().map_err(|error| anyhow!("--metric: {error}"))?;
     let question =
         WinnerQuestion::new(metric, axis(x)?, axis(y)?).map_err(|error| anyhow!("--axes: {error}"))?;
-    let test = match args.test.as_deref() {
-        None => None,
-        Some("student") => Some(Method::Student),
-        Some("welch") => Some(Method::Welch),
-        Some("blocks") => Some(Method::Paired),
-        Some(other) => {
-            return Err(anyhow!("--test: there is no test `{other}`: there are blocks, welch and student"));
-        }
-    };
+    let test = args.test.as_deref().map(|name| {
+        TESTS
+            .iter()
+            .find(|(test, _)| *test == name)
+            .map(|(_, method)| *method)
+            .ok_or_else(|| anyhow!("--test: there is no test `{name}`: use blocks, welch or student"))
+    });
+    let test = test.transpose()?;
     let store = Store::open(&args.store)?;
     let study = store.study()?;
     if test == Some(Method::Paired) && !in_blocks(&study) {
-        return Err(anyhow!("--test blocks: imported trials were run in no blocks; name welch or student"));
+        return Err(anyhow!("--test blocks: imported trials have no blocks; use welch or student"));
     }
     let mut question = question.of(&study);
     question.method = test.unwrap_or(question.method);
-    question.admission = Admission { with_unproven: args.with_unproven, ..Admission::default() }.of(&study);
+    question.admission = args.competing.admission().of(&study);
     question.admits(&study).map_err(|why| anyhow!("{}: {why}", args.store.display()))?;
     let trials = store.trials()?;
     if args.json {
@@ -58,7 +60,7 @@ pub(crate) fn winners(args: &WinnersArgs) -> anyhow::Result<ExitCode> {
 fn map_json(map: &WinnerMap, apart: Option<&MapWithoutUnsteady>) -> Value {
     let WinnerQuestion { metric, x, y, method, looks, .. } = map.question;
     let mut workload = json!(map.workload);
-    // What it says of the two axes means nothing.
+    // Its values on the two axes mean nothing.
     if let Some(fields) = workload.as_object_mut() {
         for axis in [x, y] {
             fields.remove(axis.as_str());
@@ -66,31 +68,27 @@ fn map_json(map: &WinnerMap, apart: Option<&MapWithoutUnsteady>) -> Value {
     }
     let cell = |((down, across), cell): (&(AxisValue, AxisValue), &MapCell)| {
         let mut of = cell_json(cell);
-        of[x.as_str()] = place(*across);
-        of[y.as_str()] = place(*down);
+        of[x.as_str()] = axis_value(*across);
+        of[y.as_str()] = axis_value(*down);
         of
     };
     json!({
         "metric": metric.as_str(),
         "x": x.as_str(),
         "y": y.as_str(),
-        "test": match method {
-            Method::Student => "student",
-            Method::Welch => "welch",
-            Method::Paired => "blocks",
-        },
+        "test": TESTS.iter().find(|(_, test)| *test == method).map(|(name, _)| name),
         "looks": looks,
         "workload": workload,
         "settings": map.settings,
         "generator": map.generator.as_str(),
         "energy": map.source,
         "cells": map.cells.iter().map(cell).collect::<Vec<Value>>(),
-        "without_unsteady": apart.map(|apart| apart_json(map, apart)),
+        "without_unsteady": apart.map(|apart| without_unsteady_json(map, apart)),
     })
 }
 
-/// The cells that are decided otherwise without the trials whose rate changed.
-fn apart_json(map: &WinnerMap, apart: &MapWithoutUnsteady) -> Value {
+/// The cells that are decided differently without unsteady trials.
+fn without_unsteady_json(map: &WinnerMap, apart: &MapWithoutUnsteady) -> Value {
     let WinnerQuestion { x, y, .. } = map.question;
     let decided = |(decision, paths): &CellDecision| {
         let mut paths: Vec<String> = paths.iter().map(|path| path.to_string()).collect();
@@ -99,7 +97,7 @@ fn apart_json(map: &WinnerMap, apart: &MapWithoutUnsteady) -> Value {
     };
     let cell = |cell: &Redecided| {
         let mut of = json!({ "with": decided(&cell.with), "without": decided(&cell.without) });
-        (of[y.as_str()], of[x.as_str()]) = (place(cell.at.0), place(cell.at.1));
+        (of[y.as_str()], of[x.as_str()]) = (axis_value(cell.at.0), axis_value(cell.at.1));
         of
     };
     json!({ "trials": apart.trials, "redecided": apart.cells.iter().map(cell).collect::<Vec<Value>>() })
@@ -115,8 +113,8 @@ fn decision_word(decision: Decision) -> &'static str {
     }
 }
 
-/// A place on an axis: bytes and counts are numbers.
-fn place(value: AxisValue) -> Value {
+/// A value on an axis: bytes and counts are numbers.
+fn axis_value(value: AxisValue) -> Value {
     match value {
         AxisValue::Rw(rw) => json!(rw.to_string()),
         AxisValue::Bs(number) | AxisValue::Count(number) => json!(number),
@@ -151,7 +149,7 @@ mod tests {
     use iopj_report::analysis::winner::RankedPath;
 
     #[test]
-    fn a_cell_says_what_it_decides_and_by_which_figures() {
+    fn a_cell_says_what_it_decides_and_from_which_figures() {
         let place = |path: &str, values: &[f64], p| RankedPath {
             path: path.parse().unwrap(),
             summary: summarize(values).unwrap(),
@@ -173,10 +171,10 @@ mod tests {
             (&Value::Null, &json!(0))
         );
         assert_eq!(cell_json(&MapCell::default())["decision"], json!("empty"));
-        assert_eq!(super::place(AxisValue::Bs(4096)), json!(4096), "bytes are a number");
+        assert_eq!(axis_value(AxisValue::Bs(4096)), json!(4096), "bytes are a number");
     }
     #[test]
-    fn cells_that_are_decided_otherwise_without_unsteady_trials_are_told() {
+    fn cells_that_are_decided_differently_without_unsteady_trials_are_listed() {
         let question = WinnerQuestion::new("iops".parse().unwrap(), Axis::Iodepth, Axis::Bs).unwrap();
         let map = WinnerMap {
             question,

@@ -243,7 +243,7 @@ fn fios_results_are_imported() {
         );
     }
     let (code, _, messages) = run(folder, "winners f.iopj --test blocks");
-    assert!(code == 2 && messages.contains("imported trials were run in no blocks"), "{messages}");
+    assert!(code == 2 && messages.contains("imported trials have no blocks"), "{messages}");
     let (code, _, messages) = run(folder, "compare f.iopj f.iopj --fail-on-regression 1");
     assert!(code == 2 && messages.contains("no trial is verified"), "{messages}");
     std::fs::write(folder.join("cut.json"), &std::fs::read(folder.join("out.json")).unwrap()[..400]).unwrap();
@@ -275,7 +275,7 @@ fn wrong_questions_are_refused() {
         ("winners none.iopj --axes iodepth", "takes two names"),
         ("winners none.iopj --axes iodepth,iodepth", "cannot be both axes"),
         ("winners none.iopj --axes iodepth,depth", "there are rw, bs, iodepth, numjobs"),
-        ("winners none.iopj --test t", "there are blocks, welch and student"),
+        ("winners none.iopj --test t", "use blocks, welch or student"),
         ("claims none.iopj", "there is no store"),
         ("compare none.iopj none.iopj", "there is no store"),
         ("import fio none.json", "none.json"),

@@ -217,7 +217,7 @@ fn attached_log_agrees(folder: &Path, plug: &Plug, live: &[Trial]) {
         let [least, most] = plug.bounds(live.outcome.measurement().unwrap().window_raw_ns.unwrap());
         assert!((least..=most).contains(&wall.joules), "{wall:?}, {:?}", plug_joules(live));
     }
-    let said = "9 of 9 trials have joules of the meter `wall` now";
+    let said = "9 of 9 trials now have joules from the meter `wall`";
     assert_eq!(String::from_utf8_lossy(&attached.stdout).lines().last(), Some(said));
     let fit = iopj(folder, "meter fit e.iopj -o model.toml").output().unwrap();
     let messages = String::from_utf8_lossy(&fit.stderr);
