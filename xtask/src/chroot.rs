@@ -1,5 +1,5 @@
-//! A bare Debian in a folder, with one line of apt sources, in which `cargo xtask test` must pass as it does
-//! on a fresh machine.
+//! A bare Debian in a folder, with one line of apt sources, where `cargo xtask test` must pass as on a fresh
+//! machine.
 
 use crate::workspace::Workspace;
 use crate::{needs, shell};
@@ -8,12 +8,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What a machine has on which Rust programs with C parts are built; the tests install what they need beside
-/// it.
+/// What a machine needs to build Rust programs with C parts. The tests install whatever else they need.
 const PACKAGES: &str = "--include=git,gcc,libc6-dev,ca-certificates,curl";
 
-/// Run in a mount namespace of its own: its mounts go with the last process in it, however that ends, and are
-/// never seen by whoever removes the folder.
+/// Runs in a mount namespace of its own: its mounts vanish with its last process, however that ends, and are
+/// invisible to the code that removes the folder.
 const ENTER: &str = "\
 set -e
 mount --bind \"$1\" \"$1\"
@@ -36,7 +35,7 @@ impl Drop for Bare {
     }
 }
 
-/// Makes the release, runs the tests of what is committed in it, and removes it.
+/// Makes the release, runs the tests of the last commit in it, and removes it.
 ///
 /// # Errors
 /// This is not root, the release cannot be made, or the tests fail in it.
@@ -53,9 +52,9 @@ pub(crate) fn test(workspace: &Workspace, release: &str) -> Result<()> {
     shell::step(&format!("a bare {release}"), &mut make)?;
     let sources = fs::read_to_string(bare.0.join("etc/apt/sources.list"))?;
     if sources.lines().filter(|line| line.starts_with("deb")).count() != 1 {
-        bail!("the bare {release} has not one line of apt sources: {sources}");
+        bail!("the bare {release} does not have exactly one line of apt sources: {sources}");
     }
-    // Where downloads pass an authority of the site's own, this machine trusts it.
+    // This machine trusts the authority of its site, if downloads go through one.
     let authorities = "etc/ssl/certs/ca-certificates.crt";
     fs::copy(Path::new("/").join(authorities), bare.0.join(authorities))?;
     shell::timed("copy of the Rust toolchains", || toolchains(&bare.0))?;
@@ -90,10 +89,10 @@ fn mirror_in(targets: &str) -> Option<String> {
     targets.lines().find_map(|line| line.strip_prefix("Debian|main|")).map(str::to_owned)
 }
 
-/// What is copied of cargo's folder: programs, what it has downloaded, and where it is told to download from.
+/// What is copied from cargo's folder: programs, downloads, and the configuration of where to download from.
 const CARGO: [&str; 4] = ["bin", "registry", "git", "config.toml"];
 
-/// Copies the Rust that runs this, by rustup, to where root has it.
+/// Copies this machine's Rust, installed by rustup, to root's home.
 fn toolchains(bare: &Path) -> Result<()> {
     let folder = |variable: &str, name: &str| {
         let home = || Some(PathBuf::from(std::env::var_os("HOME")?).join(name));
@@ -110,7 +109,7 @@ fn toolchains(bare: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Removes a bare system, if nothing is mounted in it.
+/// Removes a bare system unless something is mounted in it.
 fn remove(folder: &Path) -> Result<()> {
     let mounts = fs::read_to_string("/proc/self/mountinfo")?;
     if let Some(place) = mount_below(&mounts, folder) {

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 const SIZE_LIMIT: u64 = 20_000_000;
 /// Runs of `iopj --help` whose median is printed.
 const HELP_RUNS: usize = 20;
-/// Shells that get completions, and the names of their files.
+/// Shells with completions, and the names of their files.
 const SHELLS: &[(&str, &str)] = &[("bash", "iopj.bash"), ("zsh", "_iopj"), ("fish", "iopj.fish")];
 
 pub(crate) fn run(workspace: &Workspace, options: Options) -> Result<()> {

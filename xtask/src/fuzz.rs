@@ -1,4 +1,4 @@
-//! `cargo xtask fuzz`: every target of `fuzz/`, each for a given time, by cargo-fuzz.
+//! `cargo xtask fuzz`: runs every target of `fuzz/` for a given time, by cargo-fuzz.
 
 use crate::options::Options;
 use crate::workspace::Workspace;
@@ -6,7 +6,7 @@ use crate::{needs, shell};
 use anyhow::Result;
 use std::fs;
 
-/// Targets, and folders of the repository with inputs to begin with.
+/// Targets, and folders of the repository with their first inputs.
 const SEEDS: &[(&str, &str)] =
     &[("study_toml", "studies"), ("fio_json", "fuzz/seeds/fio"), ("fio_import", "fuzz/seeds/fio")];
 

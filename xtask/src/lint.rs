@@ -5,13 +5,13 @@ use crate::workspace::Workspace;
 use crate::{crates, modules, needs, paths, shell, sizes, width};
 use anyhow::{Context, Result, bail};
 
-/// The crate of the fuzz targets, which is no member of the workspace.
+/// The crate of the fuzz targets, which is not in the workspace.
 const FUZZ: &str = "fuzz/Cargo.toml";
 
-/// Seconds that the fetch of the advisory database may take.
+/// Seconds that fetching the advisory database may take.
 const FETCH_LIMIT_S: &str = "120";
 
-/// A part by its name, and what does it.
+/// A part's name and function.
 type Part = (&'static str, fn(&Workspace) -> Result<()>);
 
 const PARTS: [Part; 11] = [
@@ -31,7 +31,7 @@ const PARTS: [Part; 11] = [
 ];
 
 pub(crate) fn run(workspace: &Workspace, options: Options) -> Result<()> {
-    // Every part runs, so that one run names all there is to mend.
+    // Every part runs, so one run names everything that fails.
     let failures: Vec<String> = options
         .parts(&PARTS)?
         .into_iter()
@@ -58,7 +58,7 @@ fn no_findings(name: &str, check: impl FnOnce() -> Result<Vec<String>>) -> Resul
     })
 }
 
-/// Refuses a `Cargo.lock` that does not fit its manifest.
+/// Refuses a `Cargo.lock` that does not match its manifest.
 fn lock_files(workspace: &Workspace) -> Result<()> {
     shell::timed("lock files", || {
         ["Cargo.toml", FUZZ].iter().try_for_each(|manifest| {
@@ -98,7 +98,7 @@ fn minimum_rust(workspace: &Workspace) -> Result<()> {
     shell::step(&format!("Rust {version}"), check.arg(workspace.target.join("msrv")))
 }
 
-/// cargo-deny over bans, licences and sources, and over advisories where their database can be had.
+/// cargo-deny: bans, licences and sources, and advisories if their database can be fetched.
 fn licences(workspace: &Workspace) -> Result<()> {
     if !shell::succeeds(&mut workspace.cargo(&["deny", "--version"])) {
         shell::step("installing cargo-deny", &mut workspace.cargo(&["install", "--locked", "cargo-deny"]))?;

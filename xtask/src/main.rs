@@ -1,6 +1,6 @@
-//! Chores of the repository, `cargo xtask CHORE`: one module a chore, and what they share. The chores run the
-//! built `iopj` and link none of its crates.
-#![expect(clippy::print_stdout, reason = "a chore speaks to the terminal")]
+//! Chores of the repository, `cargo xtask CHORE`: one module per chore, and what they share. The chores run
+//! the built `iopj` and link none of its crates.
+#![expect(clippy::print_stdout, reason = "chores print to the terminal")]
 
 mod chroot;
 mod crates;
@@ -30,9 +30,9 @@ usage: cargo xtask CHORE
 
   test                                   install or name what the tests need, then run them all
   soak [ignored|properties|address|chroots]...
-                                         what takes longer than the tests: all of it, or these parts
+                                         what takes longer than the tests: everything, or these parts
   lint [crates|modules|sizes|width|paths|locks|format|clippy|docs|msrv|licences]...
-                                         everything that can be checked without tests, or these parts
+                                         what can be checked without tests: everything, or these parts
   instructions [--check] [--fio] [PATH[@IODEPTH]...]
                                          user-space instructions per I/O of the generator, or of fio
   fuzz [--seconds N]                     every fuzz target for N seconds (60)

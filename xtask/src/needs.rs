@@ -1,4 +1,4 @@
-//! Programs that the tests need: found, installed where that is possible, or named.
+//! Programs that the chores need: finds them, installs them if possible, or names them.
 
 use crate::shell;
 use crate::workspace::Workspace;
@@ -36,14 +36,14 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("prometheus-node-exporter", "prometheus-node-exporter"),
     ("python3", "python3"),
     ("openssl", "openssl"),
-    // No programs, but pages are looked at with each of these sets of fonts alone.
+    // Not programs: pages are checked with each of these sets of fonts alone.
     ("/usr/share/fonts/truetype/dejavu/DejaVuSans.ttf", "fonts-dejavu-core"),
     ("/usr/share/fonts/truetype/liberation/LiberationSans-Regular.ttf", "fonts-liberation"),
     ("/usr/share/fonts/truetype/noto/NotoSans-Regular.ttf", "fonts-noto-core"),
 ];
 
-/// Makes sure that every program of the tests is here: installs as root with apt-get, otherwise names what is
-/// missing.
+/// Makes sure that every program of the tests is here: installs them as root with apt-get, otherwise names
+/// the missing ones.
 ///
 /// # Errors
 /// Something is missing and this is CI, or its installation failed.
@@ -72,7 +72,7 @@ pub(crate) fn ensure_here(programs: &[(&'static str, &'static str)]) -> Result<(
     install(&lacking)?;
     let still = missing(programs);
     if !still.is_empty() {
-        bail!("apt-get installed {} and yet these packages' programs are not on the PATH", list(&still));
+        bail!("apt-get installed {}, but their programs are not on the PATH", list(&still));
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! The words after a chore's name: flags, values and the rest.
+//! The words after a chore's name: flags, values, parts and the rest.
 
 use std::collections::VecDeque;
 
@@ -14,7 +14,7 @@ impl std::fmt::Display for Usage {
 
 impl std::error::Error for Usage {}
 
-/// Words not understood yet; each question takes its words out.
+/// Words that are not understood yet; each question removes its own.
 pub(crate) struct Options(VecDeque<String>);
 
 impl Options {
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn questions_take_their_words_out() {
+    fn questions_remove_their_words() {
         let mut options = options("--check libaio --seconds 5 io_uring");
         assert!(options.flag("--check"));
         assert!(!options.flag("--check"));
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_understood_is_named() {
+    fn a_word_that_is_not_understood_is_named() {
         assert_eq!(options("--chekc").rest().unwrap_err().0, "there is no option `--chekc` here");
         assert_eq!(options("more").end().unwrap_err().0, "`more` means nothing here");
         assert_eq!(

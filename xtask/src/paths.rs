@@ -1,5 +1,5 @@
-//! Paths named in the documents: every file or folder in backquotes must exist, a Rust file without its folder
-//! somewhere in the repository.
+//! Paths named in the documents: every file or folder in backquotes must exist, a Rust file without its
+//! folder somewhere in the repository.
 
 use crate::shell;
 use crate::workspace::Workspace;

@@ -1,30 +1,30 @@
-//! What `cargo test` prints, read line by line: binaries and tests with their times, what failed, what left
-//! itself out.
+//! What `cargo test` prints, read line by line: binaries and tests with their times, failed and skipped
+//! tests.
 //!
-//! libtest tells no test's time. It starts tests in the order of their names, as many at once as it has
-//! threads, and the next when one ends: so the line that a test ended with says when another began.
+//! libtest does not print the time of a test. It starts tests in the order of their names, as many at once as
+//! it has threads, and the next one when one ends: so the line about a test's end says when another began.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// No test may need longer on two cores that are its own.
+/// No test may take longer on two cores of its own.
 const TEST_LIMIT: Duration = Duration::from_secs(180);
-/// Tests that need longer are named with their time.
+/// Tests that take longer are named with their time.
 const SLOW: Duration = Duration::from_secs(30);
 /// How many binaries are named with their time.
 const BINARIES: usize = 12;
 
-/// What has been read of a run of all test binaries.
+/// What was read so far of a run of all test binaries.
 pub(crate) struct Results {
     /// Tests that a binary runs at once.
     threads: usize,
     binaries: Vec<Binary>,
     /// The test whose output is being read.
     test: String,
-    /// The lines being read are the names of failed tests.
+    /// True while the lines being read are names of failed tests.
     in_failures: bool,
     skipped: Vec<String>,
-    /// cargo failed where no test did.
+    /// True if cargo failed but no test did.
     failed_otherwise: bool,
 }
 
@@ -34,12 +34,12 @@ struct Binary {
     name: String,
     begin: Duration,
     end: Duration,
-    /// Its tests in the order of their ends, each with when that was.
+    /// Its tests in the order in which they ended, with the time of that.
     ends: Vec<(String, Duration)>,
-    /// What tests waited for the machine, which those of a binary and of other checkouts take in turns.
+    /// How long tests waited for the machine, which tests that measure take in turns.
     waited: BTreeMap<String, Duration>,
     failed: BTreeSet<String>,
-    /// Its last line was seen: it did not die.
+    /// True if its last line was seen: it did not die.
     is_whole: bool,
 }
 
@@ -56,7 +56,7 @@ impl Results {
         }
     }
 
-    /// Takes a line that was printed this long after the start.
+    /// Reads a line that was printed this long after the start.
     pub(crate) fn see(&mut self, line: &str, at: Duration) {
         if let Some(name) = binary_name(line) {
             self.binaries.push(Binary { name, begin: at, end: at, ..Binary::default() });
@@ -86,12 +86,12 @@ impl Results {
         }
     }
 
-    /// Takes whether `cargo test` ended well: it may fail before or beside any test.
+    /// Notes whether `cargo test` succeeded: it can fail without a failed test.
     pub(crate) fn end(&mut self, well: bool) {
         self.failed_otherwise = !well && self.failed().is_empty();
     }
 
-    /// Tests that left themselves out, each with its reason.
+    /// Skipped tests, each with its reason.
     pub(crate) fn skipped(&self) -> &[String] {
         &self.skipped
     }
@@ -99,7 +99,7 @@ impl Results {
     /// A line for each test that failed and each binary that died.
     pub(crate) fn failed(&self) -> Vec<String> {
         let of = |binary: &Binary| {
-            let died = (!binary.is_whole).then(|| format!("{}: did not end well", binary.name));
+            let died = (!binary.is_whole).then(|| format!("{}: did not end normally", binary.name));
             let tests = binary.failed.iter().map(|test| format!("{}: {test}", binary.name));
             tests.chain(died).collect::<Vec<_>>()
         };
@@ -127,7 +127,7 @@ impl Results {
 }
 
 impl Binary {
-    /// How long each test took, without what it waited for others.
+    /// How long each test took, without waiting for others.
     fn tests(&self, threads: usize) -> Vec<(Duration, String)> {
         let mut waiting: Vec<&str> = self.ends.iter().map(|(name, _)| name.as_str()).collect();
         waiting.sort_unstable();
@@ -147,7 +147,7 @@ impl Binary {
     }
 }
 
-/// The name by which cargo says what it runs: a source file and its crate, or the crate of doc-tests.
+/// The name of the binary that cargo says it runs: its crate and source file, or the crate of doc-tests.
 fn binary_name(line: &str) -> Option<String> {
     if let Some(name) = line.strip_prefix("   Doc-tests ") {
         return Some(format!("{name} (documentation)"));
@@ -200,7 +200,7 @@ mod tests {
             [
                 "iopj_core (src/lib.rs): path::one",
                 "iopj_core (src/lib.rs): path::three - should panic",
-                "crash (tests/crash.rs): did not end well",
+                "crash (tests/crash.rs): did not end normally",
             ]
         );
     }

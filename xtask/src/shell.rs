@@ -1,10 +1,10 @@
-//! Programs run by chores: steps with their time, captured output, and what runs on this machine.
+//! Programs that chores run: steps with their time, and captured output.
 
 use anyhow::{Context, Result, bail};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-/// Whether this runs in CI (`CI=true`), where nothing may be left out.
+/// Whether this runs in CI (`CI=true`), where nothing may be skipped.
 pub(crate) fn in_ci() -> bool {
     std::env::var("CI").is_ok_and(|value| value == "true")
 }
@@ -36,7 +36,7 @@ pub(crate) fn timed<T>(name: &str, work: impl FnOnce() -> Result<T>) -> Result<T
 /// What `command` prints on stdout; its stderr is shown only if it fails.
 ///
 /// # Errors
-/// The program cannot be started, fails, or prints something else than text.
+/// The program cannot be started, fails, or prints something other than text.
 pub(crate) fn output(command: &mut Command) -> Result<String> {
     let output = command.output().with_context(|| format!("`{}` cannot be started", text(command)))?;
     if !output.status.success() {
@@ -51,7 +51,7 @@ pub(crate) fn succeeds(command: &mut Command) -> bool {
     command.stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|status| status.success())
 }
 
-/// The command as one would type it.
+/// The command as it would be typed.
 fn text(command: &Command) -> String {
     let words = std::iter::once(command.get_program()).chain(command.get_args());
     words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")

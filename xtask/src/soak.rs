@@ -1,4 +1,4 @@
-//! `cargo xtask soak`: what takes longer than the gate may. Each part has a short sibling among the tests.
+//! `cargo xtask soak`: what takes too long for the gate. Each part has a short sibling among the tests.
 
 use crate::options::Options;
 use crate::results::Results;
@@ -12,14 +12,14 @@ const RELEASES: [&str; 2] = ["bookworm", "trixie"];
 /// Cases of a property test that sets no number of its own; 256 in the gate.
 const CASES: &str = "10000";
 
-/// A part by its name, and what does it.
+/// A part's name and function.
 type Part = (&'static str, fn(&Workspace) -> Result<()>);
 
 const PARTS: [Part; 4] =
     [("ignored", ignored), ("properties", properties), ("address", address), ("chroots", chroots)];
 
 pub(crate) fn run(workspace: &Workspace, options: Options) -> Result<()> {
-    // Every part runs, so that one run names all there is to mend.
+    // Every part runs, so one run names everything that fails.
     let failed: Vec<String> = options
         .parts(&PARTS)?
         .into_iter()
@@ -29,12 +29,12 @@ pub(crate) fn run(workspace: &Workspace, options: Options) -> Result<()> {
         println!("failed: {one}");
     }
     if !failed.is_empty() {
-        bail!("{} of the soaks failed: the list stands above", failed.len());
+        bail!("{} of the soaks failed: the list is above", failed.len());
     }
     Ok(())
 }
 
-/// The tests that are ignored as soaks: their names begin with `soak_`.
+/// The ignored tests whose names begin with `soak_`.
 fn ignored(workspace: &Workspace) -> Result<()> {
     let words = [
         "test",
@@ -88,7 +88,7 @@ fn chroots(workspace: &Workspace) -> Result<()> {
     if failed.is_empty() { Ok(()) } else { bail!(failed.join("; ")) }
 }
 
-/// What has been printed of these tests, as the gate says it.
+/// Prints the results of these tests as the gate does.
 fn judged(what: &str, results: Results) -> Result<()> {
     for line in results.times() {
         println!("{line}");

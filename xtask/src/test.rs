@@ -1,5 +1,5 @@
-//! `cargo xtask test`: what the tests need, every test, the ring and the NVMe driver under Miri, and the
-//! instruction counts.
+//! `cargo xtask test`: installs what the tests need, then runs every test, the ring and the NVMe driver under
+//! Miri, and the instruction counts.
 
 use crate::options::Options;
 use crate::results::Results;
@@ -12,18 +12,18 @@ use std::process::Command;
 use std::thread::available_parallelism;
 use std::time::Instant;
 
-/// The features that clippy and the documentation are built with, too, so that nothing is built twice.
+/// The features are those of clippy and the documentation, so nothing is built twice.
 const TESTS: [&str; 3] = ["test", "--workspace", "--all-features"];
 
-/// Property tests take the same cases each time, so that no change is refused for another's luck; a soak
-/// takes others.
+/// Property tests use the same cases each time, so a change is not refused for an old fault; soaks use
+/// others.
 const SEED: &str = "10";
 
 pub(crate) fn run(workspace: &Workspace, options: Options) -> Result<()> {
     options.end()?;
     let start = Instant::now();
     shell::timed("what the tests need", needs::ensure)?;
-    // One build of all, so that the kernels are fetched by the program that the tests run.
+    // Everything is built once, so the program that the tests run fetches the kernels.
     let mut build = workspace.cargo(&[&TESTS[..], &["--no-run"]].concat());
     shell::step("build of the tests", &mut build)?;
     let mut failed: Vec<String> = Vec::new();
@@ -47,13 +47,13 @@ pub(crate) fn run(workspace: &Workspace, options: Options) -> Result<()> {
     }
     let minutes = start.elapsed().as_secs_f64() / 60.0;
     if !failed.is_empty() {
-        bail!("{} of the tests failed, in {minutes:.1} minutes: the list stands above", failed.len());
+        bail!("{} of the tests failed, in {minutes:.1} minutes: the list is above", failed.len());
     }
     println!("all tests passed, {} of them skipped, in {minutes:.1} minutes", results.skipped().len());
     Ok(())
 }
 
-/// Fetches the kernels that the lab's tests boot; only CI needs them.
+/// Fetches the kernels that the lab's tests boot; only CI requires them.
 fn kernels(workspace: &Workspace) -> Result<()> {
     match shell::timed("the kernels that the lab's tests boot", || fetch_kernels(workspace)) {
         Err(error) if !shell::in_ci() => {
@@ -64,8 +64,8 @@ fn kernels(workspace: &Workspace) -> Result<()> {
     }
 }
 
-/// An old kernel that polls synchronously, one that says so and does not, one with io_uring's hybrid polling,
-/// and a new one whose package is in parts.
+/// An old kernel that polls synchronously, one that claims to but does not, one with io_uring's hybrid
+/// polling, and a new one whose package is split.
 fn fetch_kernels(workspace: &Workspace) -> Result<()> {
     let iopj = workspace.target.join("debug/iopj");
     let lab = |words: &[&str]| {
@@ -79,8 +79,8 @@ fn fetch_kernels(workspace: &Workspace) -> Result<()> {
     shell::step(&format!("kernel {series}"), &mut lab(&[series]))
 }
 
-/// Of the series on offer, oldest first, the oldest from 7.2 on: a distribution drops 7.2 some day for a
-/// newer one.
+/// The oldest series on offer from 7.2 on; the offers are oldest first. A distribution will replace 7.2 by a
+/// newer one some day.
 fn new_series(offers: &Value) -> Option<&str> {
     let is_new = |series: &&str| {
         let numbers = series
@@ -91,7 +91,7 @@ fn new_series(offers: &Value) -> Option<&str> {
     offers.as_array()?.iter().filter_map(|offer| offer["series"].as_str()).find(is_new)
 }
 
-/// Runs the workspace's tests to their end, whatever fails. Their output goes to the terminal and is read.
+/// Runs all tests of the workspace, whatever fails. Their output is printed and read.
 fn tests(workspace: &Workspace) -> Result<Results> {
     let mut command = workspace.cargo(&[&TESTS[..], &["--no-fail-fast", "--", "--show-output"]].concat());
     command.env("PROPTEST_RNG_SEED", SEED);
@@ -101,10 +101,10 @@ fn tests(workspace: &Workspace) -> Result<Results> {
 /// Runs a `cargo test` that is given `--show-output`.
 pub(crate) fn run_tests(mut command: Command) -> Result<Results> {
     let (reader, writer) = std::io::pipe()?;
-    // cargo says on stderr what it runs, libtest on stdout what came of it: one pipe keeps their order.
+    // cargo names binaries on stderr, libtest prints results on stdout: one pipe keeps their order.
     command.stdout(writer.try_clone()?).stderr(writer);
     let mut child = command.spawn().context("cargo cannot be started")?;
-    // Its ends of the pipe would keep it open.
+    // Its ends of the pipe would keep the pipe open.
     drop(command);
     let threads = std::env::var("RUST_TEST_THREADS").ok().and_then(|text| text.parse().ok());
     let mut results = Results::new(threads.or(available_parallelism().ok().map(Into::into)).unwrap_or(1));
@@ -119,7 +119,7 @@ pub(crate) fn run_tests(mut command: Command) -> Result<Results> {
     Ok(results)
 }
 
-/// The ring's index arithmetic under Miri; the tests beside it that make system calls are left out.
+/// The ring's index arithmetic under Miri, without the tests next to it that make system calls.
 fn miri(workspace: &Workspace) -> Result<()> {
     match needs::toolchain(workspace, "nightly", "miri", &["miri", "rust-src"]) {
         Err(error) if shell::in_ci() => return Err(error),
@@ -131,7 +131,7 @@ fn miri(workspace: &Workspace) -> Result<()> {
     }
     let test = ["+nightly", "miri", "test", "--package", "iopj-engine", "--lib", "--"];
     let arguments = [&test[..], &["ring::", "nvme_user::", "--skip", "io_uring::"]].concat();
-    // proptest looks for a file of former failures, which Miri's isolation forbids.
+    // proptest looks for a file of earlier failures, which Miri's isolation forbids.
     let mut command = workspace.cargo(&arguments);
     command
         .env("MIRIFLAGS", "-Zmiri-disable-isolation")

@@ -1,5 +1,5 @@
-//! Width of lines in code, scripts and documents. What cannot be broken may be wider: a word without a blank, a
-//! raw string, a row of a Markdown table. So may the code blocks of Markdown, which show programs' output.
+//! Width of lines in code, scripts and documents. What cannot be broken may be wider: a word without a blank,
+//! a raw string, a row of a Markdown table. So may the code blocks of Markdown, which show programs' output.
 
 use crate::shell;
 use crate::workspace::Workspace;

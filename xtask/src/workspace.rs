@@ -1,4 +1,4 @@
-//! Where the repository and its builds are, by `cargo metadata`.
+//! Where the repository and its builds are, from `cargo metadata`.
 
 use crate::shell;
 use anyhow::{Context, Result};
@@ -40,12 +40,13 @@ impl Workspace {
         command
     }
 
-    /// Builds `iopj` in release and gives its path.
+    /// Builds `iopj` in release and returns its path.
     pub(crate) fn release_binary(&self) -> Result<PathBuf> {
         shell::step("release build", &mut self.cargo(&["build", "--release", "--package", "iopj"]))?;
         Ok(self.target.join("release/iopj"))
     }
-    /// Builds the bench of the `nvme-user` engine as released code and gives its path.
+
+    /// Builds the bench of the `nvme-user` engine in release and returns its path.
     pub(crate) fn engine_bench(&self) -> Result<PathBuf> {
         let words =
             ["bench", "--no-run", "--package", "iopj-engine", "--features", "sim", "--bench", "nvme_user"];

@@ -1,15 +1,15 @@
-//! Under which conditions a trial ran: what else had the processors, and what of the machine changed
-//! meanwhile.
+//! The conditions of a trial: what else used the processors, and what changed on the machine meanwhile.
 //!
-//! Only types: `iopj-probe` decides by the evidence. Conditions stand beside the verdict and never change it.
+//! Only types: `iopj-probe` decides from the evidence. Conditions are shown beside the verdict and never
+//! change it.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// What disturbed a trial. A trial that was disturbed is kept, and not ranked.
+/// What disturbed a trial. A disturbed trial is kept but not ranked.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Conditions {
-    /// Each thing that disturbed it; empty if nothing is known to have.
+    /// Everything that is known to have disturbed it.
     #[serde(default)]
     pub disturbances: Vec<Disturbance>,
 }
@@ -21,7 +21,7 @@ impl Conditions {
     }
 }
 
-/// All disturbances in a line; empty if there is none.
+/// All disturbances in one line; empty if there are none.
 impl fmt::Display for Conditions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, disturbance) in self.disturbances.iter().enumerate() {
@@ -36,11 +36,11 @@ impl fmt::Display for Conditions {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Disturbance {
-    /// Other processes had the processors for more than is allowed.
+    /// Other processes used the processors more than is allowed.
     Others {
-        /// How many of them they had, on the mean.
+        /// How many processors they used, on average.
         cores: f64,
-        /// How many are allowed.
+        /// How many they may use.
         allowed: f64,
     },
     /// A hypervisor gave the processors to others.
@@ -50,10 +50,10 @@ pub enum Disturbance {
     },
     /// Processors were throttled for heat.
     Throttled {
-        /// How often, over all of them.
+        /// Throttling events of all processors.
         times: u64,
     },
-    /// A setting of the power state was another afterwards.
+    /// A setting of the power state changed.
     Changed(PowerChange),
 }
 
@@ -61,7 +61,7 @@ impl fmt::Display for Disturbance {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Disturbance::Others { cores, allowed } => {
-                write!(f, "other processes had {cores:.2} processors, where {allowed:.2} are allowed")
+                write!(f, "other processes used {cores:.2} processors; {allowed:.2} are allowed")
             }
             Disturbance::Stolen { share } => {
                 write!(f, "the hypervisor took {:.1} % of the processors' time", 100.0 * share)
@@ -74,10 +74,10 @@ impl fmt::Display for Disturbance {
     }
 }
 
-/// A setting that was one thing before a trial and another after it.
+/// A setting that changed during a trial.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PowerChange {
-    /// What it is of.
+    /// Which setting.
     pub what: PowerSetting,
     /// The drive, for settings of a drive.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -95,7 +95,7 @@ impl fmt::Display for PowerChange {
     }
 }
 
-/// What of a machine's power state must not change while a trial runs.
+/// The settings of a machine's power state, none of which may change during a trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PowerSetting {

@@ -6,7 +6,7 @@
 use serde::{Deserialize, Serialize};
 use std::ops::{Add, AddAssign};
 
-/// How the counts of a [`CostProfile`] came about.
+/// How the counts of a [`CostProfile`] were obtained.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CostSource {
@@ -34,7 +34,7 @@ pub enum CostKind {
 }
 
 impl CostKind {
-    /// The column's word.
+    /// The column's name.
     pub fn as_str(self) -> &'static str {
         match self {
             CostKind::Calls => "calls",
@@ -128,7 +128,7 @@ pub struct FunctionCost {
 /// What a trial cost over its window, by function.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CostProfile {
-    /// How the counts came about.
+    /// How the counts were obtained.
     pub source: CostSource,
     /// The columns that were counted; the others are zero and mean nothing.
     pub kinds: Vec<CostKind>,
@@ -137,7 +137,7 @@ pub struct CostProfile {
 }
 
 impl CostProfile {
-    /// A profile with its functions in order, those without any count left out.
+    /// A profile with its functions in order, without those that have no counts.
     pub fn new(source: CostSource, kinds: Vec<CostKind>, mut functions: Vec<FunctionCost>) -> CostProfile {
         functions.retain(|function| function.cost != Cost::default());
         functions.sort_by(|a, b| {

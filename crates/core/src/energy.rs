@@ -1,13 +1,13 @@
-//! What a trial took in energy, by meter and scope, with its uncertainty.
+//! The energy that a trial took, by meter and scope, with its uncertainty.
 //!
-//! Only types: `iopj-meter` reads and integrates, `iopj-study` runs the meters beside the trials,
+//! Only types: `iopj-meter` reads and integrates, `iopj-run` runs the meters during the trials,
 //! `iopj-store` keeps both, and `iopj-report` compares.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// What a meter's figures are of. Scopes are never added up, and never compared with each other.
+/// What a meter measures. Scopes are never added up, and never compared with each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Scope {
@@ -19,7 +19,7 @@ pub enum Scope {
     Package,
     /// Their cores.
     Core,
-    /// What is beside the cores in a package.
+    /// The rest of a package.
     Uncore,
     /// Memory.
     Dram,
@@ -28,11 +28,11 @@ pub enum Scope {
 }
 
 impl Scope {
-    /// All of them, the widest first: a result is of the first that there is.
+    /// All scopes, the widest first: results use the first one that was measured.
     pub const ALL: [Scope; 7] =
         [Scope::System, Scope::Psys, Scope::Package, Scope::Core, Scope::Uncore, Scope::Dram, Scope::Device];
 
-    /// The scope's word.
+    /// The scope's name.
     pub fn as_str(self) -> &'static str {
         match self {
             Scope::System => "system",
@@ -53,17 +53,9 @@ impl fmt::Display for Scope {
 }
 
 /// A text that is no scope.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is no meter scope: use one of {all}", all = Scope::ALL.map(Scope::as_str).join(", "))]
 pub struct UnknownScope(pub String);
-
-impl fmt::Display for UnknownScope {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let all = Scope::ALL.map(Scope::as_str).join(", ");
-        write!(f, "`{}` is no meter scope: use one of {all}", self.0)
-    }
-}
-
-impl std::error::Error for UnknownScope {}
 
 impl FromStr for Scope {
     type Err = UnknownScope;
@@ -80,11 +72,11 @@ impl FromStr for Scope {
 pub struct TrialEnergy {
     /// The meter's name in the study, such as `rapl` or `plug`.
     pub meter: String,
-    /// What the figures are of.
+    /// What the meter measures.
     pub scope: Scope,
     /// The meter's channels of that scope; each joule is counted once.
     pub channels: Vec<String>,
-    /// True if a model estimated it: then it enters no comparison.
+    /// True if a model estimated it; an estimate enters no comparison.
     pub estimated: bool,
     /// The joules, or why there are none.
     pub outcome: EnergyOutcome,
@@ -96,7 +88,7 @@ pub struct TrialEnergy {
 pub enum EnergyOutcome {
     /// The meter covered the window.
     Complete(Joules),
-    /// It did not; why.
+    /// The meter did not cover the window; why.
     Incomplete(String),
 }
 
@@ -114,7 +106,7 @@ pub struct Joules {
     pub random_dof: Option<f64>,
     /// Interval of the random part alone.
     pub random_interval: [f64; 2],
-    /// Interval of random and common parts together; absent where nobody declares the meter's accuracy.
+    /// Interval of random and common parts together; absent where the meter's accuracy is not declared.
     pub interval: Option<[f64; 2]>,
     /// Energy above idle; absent where idle power was not measured.
     pub above_idle: Option<AboveIdle>,
@@ -148,11 +140,11 @@ impl Joules {
     }
 }
 
-/// A reading of a channel as it is kept, on the host's clock.
+/// A stored reading of a channel, on the host's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PowerReading {
     /// `CLOCK_MONOTONIC_RAW` in ns.
     pub at_ns: u64,
-    /// W of a gauge; for a counter the mean power since the reading before.
+    /// Power in W: the value of a gauge, or a counter's mean since the previous reading.
     pub watts: f64,
 }

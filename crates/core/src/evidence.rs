@@ -48,26 +48,26 @@ pub struct Evidence {
     /// `/sys/devices/system/cpu/cpu*/cpuidle`; empty where the kernel has none.
     #[serde(default)]
     pub c_states: BTreeMap<String, u64>,
-    /// True where the kernel only samples irq time, so that short interrupts escape `cpu`; absent
-    /// where the kernel's configuration cannot be read.
+    /// True where the kernel only samples irq time, so `cpu` misses short interrupts; absent where the
+    /// kernel's configuration cannot be read.
     pub irq_time_sampled: Option<bool>,
-    /// What other processes and the kernel's threads had of the processors; absent where not all processes
-    /// can be seen.
+    /// Processor time of other processes and of the kernel's threads; absent where not all processes can be
+    /// seen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub others: Option<OthersEvidence>,
-    /// How often processors were throttled for heat meanwhile; absent where they do not count it.
+    /// How often processors were throttled for heat meanwhile; absent where that is not counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub throttles: Option<u64>,
-    /// What of the power state was another after the trial than before it.
+    /// What changed in the power state during the trial.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub power_changes: Vec<PowerChange>,
     /// The control run before the study; absent where there was none.
     pub control: Option<ControlRun>,
-    /// What came of the study's rule for the ramp's end; absent where there was none.
+    /// How the ramp ended by the study's rule; absent where there was no rule.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub steadystate: Option<SteadyState>,
     /// Who completed the I/Os of a pass just before the window, or why that was not counted; absent in
-    /// evidence of rules before 4, and where no driver of the kernel had the device.
+    /// evidence of rules before 4, and where no kernel driver had the device.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub completions: Option<Finding<Completions>>,
     /// Processors that the jobs could use; absent in evidence of rules before 4, and where they could use
@@ -76,28 +76,27 @@ pub struct Evidence {
     pub allowed_cpus: Option<u32>,
 }
 
-/// A ramp held against the rule that the study declared for its end.
+/// How a ramp ended by the rule that the study declares.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SteadyState {
     /// Length of the ramp in ns.
     pub ramp_ns: u64,
-    /// The stretch at its end that was looked at, in ns.
+    /// Length in ns of the interval at its end that was examined.
     pub duration_ns: u64,
-    /// The share of the mean rate by which the line through the rates was allowed to rise or fall over that
-    /// stretch.
+    /// The share of the mean rate by which the line through the rates may rise or fall over that interval.
     pub limit: f64,
-    /// The share by which it did; negative for a fall, absent where nothing was to be fitted.
+    /// The share by which it did; negative for a fall, absent where no line could be fitted.
     pub change: Option<f64>,
-    /// Half of the 95 % interval of that share; absent where there is none, and in stores whose rule took
-    /// noise for flat.
+    /// Half of the 95 % interval of that share; absent where there is none, and in stores of the older rule,
+    /// which took noise for a flat line.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub noise: Option<f64>,
-    /// Length of the stretch that the line was fitted to in ns: `duration_ns` or longer, where noise hid the
-    /// slope over that.
+    /// Length in ns of the interval that the line was fitted to: `duration_ns`, or longer where noise hid the
+    /// slope.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub over_ns: Option<u64>,
-    /// The rate was steady when the window began. If not, the ramp had reached its longest: the trial is
-    /// unsteady.
+    /// True if the rate was steady when the window began. If not, the ramp had reached its limit, and the
+    /// trial is unsteady.
     pub attained: bool,
 }
 
@@ -146,19 +145,19 @@ pub struct DeviceEvidence {
     /// Queue settings at the window's end: `io_poll`, `io_poll_delay`, `scheduler`, …; of a device that
     /// `nvme-user` drove, how it was set up: `host_memory_buffer`, `apst`, `volatile_write_cache`, ….
     pub settings: BTreeMap<String, String>,
-    /// The driver that has a device without a block layer, where it had it at both ends of the window:
-    /// `vfio-pci` lends it to a program, and no kernel code can reach it then. Its I/Os are counted by the
-    /// drive's SMART log, and sectors by nobody.
+    /// The driver of a device without a block layer, where it was the same at both ends of the window:
+    /// `vfio-pci` lends the device to a program, and then no kernel code can reach it. The drive's SMART log
+    /// counts its I/Os; sectors are not counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub taken_by: Option<String>,
-    /// The reads and writes are those of the drive's SMART log: for I/Os that the kernel does not count,
-    /// since the drive was taken from it or (before Linux 6.12) they were passed through. Nobody counts their
-    /// sectors.
+    /// True if the reads and writes are those of the drive's SMART log. It counts I/Os that the kernel does
+    /// not, because the drive was taken from it or (before Linux 6.12) because they were passed through.
+    /// Their sectors are not counted.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub by_log: bool,
 }
 
-/// What a thread has to do with the I/O.
+/// The part that a thread has in the I/O.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ThreadRole {
@@ -179,7 +178,7 @@ pub struct ThreadEvidence {
     pub tid: i32,
     /// The thread's name as the kernel gives it.
     pub name: String,
-    /// What it has to do with the I/O.
+    /// Its part in the I/O.
     pub role: ThreadRole,
     /// Time on a CPU in ns.
     pub cpu_ns: u64,
@@ -193,20 +192,19 @@ pub struct ThreadEvidence {
     /// The processors that it may run on, such as `0-3,8`; absent in older stores.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpus_allowed: Option<String>,
-    /// Time in ns that these counts cover, from the window's begin on, where a process was watched from
-    /// outside and the last look at the thread was before the window's end; absent where they cover the
-    /// window.
+    /// Time in ns that these counts cover, from the window's start on, where a process was watched from
+    /// outside and the thread was last seen before the window's end; absent where they cover the window.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub over_ns: Option<u64>,
-    /// Bytes that the thread handed to the block layer since it started, up to the last look
-    /// (`/proc/PID/task/TID/io`); absent where nobody looked, or the kernel does not tell.
+    /// Bytes that the thread had handed to the block layer when it was last seen
+    /// (`/proc/PID/task/TID/io`); absent where it was not read, or the kernel does not say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub block_bytes: Option<u64>,
 }
 
 impl ThreadEvidence {
-    /// What a count of this thread comes to in the window: where the looks covered less than the window, and
-    /// half of it at least, their share stands for all of it.
+    /// A count of this thread over the window: scaled up where it covers less than the window, but at least
+    /// half of it.
     pub fn in_window(&self, count: u64, window_ns: u64) -> u64 {
         match self.over_ns {
             Some(over_ns) if over_ns > 0 && (window_ns / 2..window_ns).contains(&over_ns) => {
@@ -223,11 +221,11 @@ impl ThreadEvidence {
 pub struct RingEvidence {
     /// Thread id of its submission poller; absent where it has none.
     pub poller: Option<i32>,
-    /// Entries that the kernel took off its submission queue, up to the last look; absent before Linux 5.16,
-    /// which does not tell.
+    /// Entries that the kernel had taken off its submission queue when it was last seen; absent before Linux
+    /// 5.16, which does not say.
     pub entries: Option<u64>,
-    /// Time in ns that these cover, from the window's begin on: a ring that is locked does not tell. Absent
-    /// in older stores.
+    /// Time in ns that these cover, from the window's start on: a locked ring cannot be read. Absent in older
+    /// stores.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub over_ns: Option<u64>,
 }
@@ -248,7 +246,7 @@ pub struct ProcessEvidence {
 /// What the engines of all jobs counted over the window, and how they were set up.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct EngineEvidence {
-    /// System calls that the engines made; absent where the interface is a library's, which makes its own.
+    /// System calls that the engines made; absent where the interface is a library, which makes its own.
     pub system_calls: Option<u64>,
     /// Of these, calls that handed I/O to the kernel.
     pub submit_calls: u64,
@@ -270,7 +268,7 @@ pub struct EngineEvidence {
 }
 
 impl EngineEvidence {
-    /// Writes to doorbells of submission queues; absent where they were not counted apart.
+    /// Writes to doorbells of submission queues; absent where they were not counted separately.
     pub fn submission_doorbells(&self) -> Option<u64> {
         Some(self.doorbells?.saturating_sub(self.completion_doorbells?))
     }
@@ -306,15 +304,15 @@ impl CpuTimes {
     }
 }
 
-/// CPU time of whoever is not the trial, from `/proc/PID/stat` of all processes.
+/// CPU time of everything but the trial, from `/proc/PID/stat` of all processes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OthersEvidence {
     /// Time between the two readings, which enclose the window.
     pub over_ns: u64,
-    /// CPU time of all processes but this one and its children, of those that ended meanwhile too, in clock
-    /// ticks.
+    /// CPU time of all processes but this one and its children, including those that ended meanwhile; in
+    /// steps of a clock tick.
     pub processes_ns: u64,
-    /// CPU time of the kernel's own threads: workers, soft interrupts. Nobody knows for whom they worked.
+    /// CPU time of the kernel's own threads: workers, soft interrupts. For whom they worked is unknown.
     pub kernel_threads_ns: u64,
 }
 
@@ -333,7 +331,7 @@ pub struct ControlRun {
 }
 
 /// Who completed the I/Os of a short pass before the window, each counted in the context that completed it
-/// (the kernel's tracepoint `block:block_rq_complete`); and what the window's own counts are held against.
+/// (the kernel's tracepoint `block:block_rq_complete`); and what the window's own counts are compared with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Completions {
     /// I/Os that the pass issued.
@@ -349,11 +347,11 @@ pub struct Completions {
     pub waiting: u64,
     /// By any other thread.
     pub other: u64,
-    /// Timers that the threads which wait have set.
+    /// Timers set by the threads that wait.
     pub timers: u64,
     /// Length of the pass in ns.
     pub pass_ns: u64,
-    /// Sleeps of those who look for completions.
+    /// Sleeps of the threads that look for completions.
     pub sleeps: u64,
     /// Interrupts on the devices' own vectors; absent where they cannot be told apart.
     pub interrupts: Option<u64>,
@@ -385,7 +383,7 @@ impl Completions {
 pub enum Finding<T> {
     /// The evidence shows this.
     Seen(T),
-    /// The evidence shows more than one, each in a share that matters; which.
+    /// The evidence shows several, each with a share that matters; which.
     Mixed(String),
     /// The evidence shows none; why.
     Unclear(String),
@@ -398,8 +396,8 @@ pub struct Observed {
     pub completion: Finding<Completion>,
     /// How I/Os were submitted.
     pub submission: Finding<Submission>,
-    /// Whether the device did the I/O that was issued, all of it and nothing else: absent if so,
-    /// else the reason to doubt (a cache, a hole, a merge, a split, foreign I/O).
+    /// Absent if the device did exactly the I/O that was issued; otherwise the reason to doubt it (a cache, a
+    /// hole, a merge, a split, foreign I/O).
     pub doubt: Option<String>,
 }
 
@@ -416,7 +414,7 @@ pub enum VerdictKind {
 }
 
 impl VerdictKind {
-    /// The verdict's word.
+    /// The verdict's name.
     pub fn as_str(self) -> &'static str {
         match self {
             VerdictKind::Verified => "verified",
@@ -426,11 +424,11 @@ impl VerdictKind {
     }
 }
 
-/// An observation held against the path that was asked for.
+/// The observation compared with the path that was asked for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Verdict {
     /// The verdict.
     pub kind: VerdictKind,
-    /// Why, in a sentence each; for a verified trial what was seen.
+    /// The reasons, one sentence each; for a verified trial, what was seen.
     pub reasons: Vec<String>,
 }

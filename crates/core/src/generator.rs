@@ -13,7 +13,7 @@ pub enum Generator {
 }
 
 impl Generator {
-    /// The generator's word.
+    /// The generator's name.
     pub fn as_str(self) -> &'static str {
         match self {
             Generator::Native => "native",

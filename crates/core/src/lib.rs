@@ -1,4 +1,4 @@
-//! The words of iopj as types: I/O paths, workloads, units and evidence, with their text forms.
+//! The words of iopj as types: I/O paths, workloads, settings, units and evidence, with their text forms.
 //!
 //! Nothing here does I/O. A type is here only if two crates that do not use each other need it.
 
@@ -29,4 +29,4 @@ pub use setting::{Setting, SettingError};
 pub use steadystate::SteadyStateRule;
 pub use units::{format_bytes, format_duration, parse_bytes, parse_duration};
 pub use uring::{RingFlag, RingThread};
-pub use workload::{Length, RandomDistribution, Rw, Workload};
+pub use workload::{Length, ParseWorkloadError, RandomDistribution, Rw, Workload};

@@ -1,4 +1,4 @@
-//! A study whose number of blocks is decided while it runs.
+//! Studies whose number of blocks is decided while they run.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,14 +7,14 @@ use serde::{Deserialize, Serialize};
 pub struct Sequential {
     /// Blocks before the first look at the decisions.
     pub min: u32,
-    /// Blocks at the most.
+    /// The most blocks.
     pub max: u32,
     /// Paths whose means differ by less than this share of the lesser one are equivalent.
     pub until: f64,
 }
 
 impl Sequential {
-    /// How often the decisions are looked at, at the most: after `min` blocks, and after each further one.
+    /// How often the decisions are looked at, at most: after `min` blocks, and after each further one.
     pub fn looks(&self) -> u32 {
         self.max.saturating_sub(self.min) + 1
     }

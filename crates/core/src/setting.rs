@@ -1,55 +1,84 @@
-//! Settings of the host by name, and the values that each takes. Where their files are is the host's business.
+//! Settings of the host by name, and the values that each takes. Where their files are is the host's
+//! business.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// One setting of the host, by the name that study files use: the allow-list. Nothing else is ever written.
-///
-/// `Display`, `FromStr` and serde use the name. The order (`Ord`) is one to set them in: what the kernel
-/// resets when another setting changes comes after that one. Sources: Documentation/ABI/stable/sysfs-block,
-/// Documentation/admin-guide/pm/{cpufreq,cpuidle,intel_pstate}.rst,
-/// Documentation/ABI/testing/sysfs-devices-system-cpu.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Setting {
-    /// `queue/io_poll_delay`: -1 polls all the time, 0 lets the kernel choose the sleep, more is a sleep in
-    /// us.
-    IoPollDelay,
-    /// `queue/scheduler`: the I/O scheduler.
-    Scheduler,
-    /// `queue/nomerges`: 0 merges, 1 tries only simple merges, 2 none.
-    Nomerges,
-    /// `queue/rq_affinity`: 0 completes anywhere, 1 on the submitting CPU's group, 2 on the submitting CPU.
-    RqAffinity,
-    /// `queue/nr_requests`: requests that the scheduler or the driver queues.
-    NrRequests,
-    /// `queue/wbt_lat_usec`: the latency that writeback throttling aims at in us; 0 is off.
-    WbtLatUsec,
-    /// `queue/read_ahead_kb`: read-ahead in KiB.
-    ReadAheadKb,
-    /// `queue/max_sectors_kb`: the largest request in KiB.
-    MaxSectorsKb,
-    /// `queue/add_random`: 1 feeds the entropy pool with completions.
-    AddRandom,
-    /// `queue/io_timeout`: the time in ms after which the kernel takes a request for hung.
-    IoTimeout,
-    /// `queue/iostats`: 1 counts the device's requests in its statistics.
-    Iostats,
-    /// `queue/iostats_passthrough`: 1 counts passed-through commands in the device's statistics (Linux 6.12
-    /// and newer).
-    IostatsPassthrough,
-    /// `cpufreq/policy*/scaling_governor`, on every policy.
-    Governor,
-    /// `cpufreq/policy*/energy_performance_preference`, on every policy.
-    EnergyPerformancePreference,
-    /// `cpufreq/boost`: 1 allows turbo frequencies.
-    Boost,
-    /// `intel_pstate/no_turbo`: 1 forbids turbo frequencies.
-    NoTurbo,
-    /// `cpu*/cpuidle/state*/disable`: idle states of a higher index are disabled on every CPU; the others are
-    /// as they were before the run.
-    CstateMax,
-    /// `smt/control`: `on` or `off`.
-    Smt,
+/// Defines the settings with the names that study files use.
+macro_rules! settings {
+    ($(#[$attribute:meta])* pub enum Setting { $($(#[$doc:meta])* $setting:ident = $name:literal,)* }) => {
+        $(#[$attribute])*
+        pub enum Setting {
+            $($(#[$doc])* $setting,)*
+        }
+
+        impl Setting {
+            /// Every setting, in the order of the documentation.
+            pub fn all() -> [Setting; [$($name),*].len()] {
+                [$(Setting::$setting),*]
+            }
+
+            /// The name in study files.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Setting::$setting => $name,)*
+                }
+            }
+        }
+    };
+}
+
+settings! {
+    /// One setting of the host, by the name that study files use: the allow-list. Nothing else is ever
+    /// written.
+    ///
+    /// `Display`, `FromStr` and serde use the name. The order (`Ord`) is one to set them in: what the kernel
+    /// resets when another setting changes comes after that one. Sources:
+    /// Documentation/ABI/stable/sysfs-block, Documentation/admin-guide/pm/{cpufreq,cpuidle,intel_pstate}.rst,
+    /// Documentation/ABI/testing/sysfs-devices-system-cpu.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+    pub enum Setting {
+        /// `queue/io_poll_delay`: -1 polls all the time, 0 lets the kernel choose the sleep, more is a sleep
+        /// in us.
+        IoPollDelay = "io_poll_delay",
+        /// `queue/scheduler`: the I/O scheduler.
+        Scheduler = "scheduler",
+        /// `queue/nomerges`: 0 merges, 1 tries only simple merges, 2 none.
+        Nomerges = "nomerges",
+        /// `queue/rq_affinity`: 0 completes anywhere, 1 on the submitting CPU's group, 2 on the submitting
+        /// CPU.
+        RqAffinity = "rq_affinity",
+        /// `queue/nr_requests`: requests that the scheduler or the driver queues.
+        NrRequests = "nr_requests",
+        /// `queue/wbt_lat_usec`: the latency that writeback throttling aims at in us; 0 is off.
+        WbtLatUsec = "wbt_lat_usec",
+        /// `queue/read_ahead_kb`: read-ahead in KiB.
+        ReadAheadKb = "read_ahead_kb",
+        /// `queue/max_sectors_kb`: the largest request in KiB.
+        MaxSectorsKb = "max_sectors_kb",
+        /// `queue/add_random`: 1 feeds the entropy pool with completions.
+        AddRandom = "add_random",
+        /// `queue/io_timeout`: the time in ms after which the kernel takes a request for hung.
+        IoTimeout = "io_timeout",
+        /// `queue/iostats`: 1 counts the device's requests in its statistics.
+        Iostats = "iostats",
+        /// `queue/iostats_passthrough`: 1 counts passed-through commands in the device's statistics (Linux
+        /// 6.12 and newer).
+        IostatsPassthrough = "iostats_passthrough",
+        /// `cpufreq/policy*/scaling_governor`, on every policy.
+        Governor = "governor",
+        /// `cpufreq/policy*/energy_performance_preference`, on every policy.
+        EnergyPerformancePreference = "energy_performance_preference",
+        /// `cpufreq/boost`: 1 allows turbo frequencies.
+        Boost = "boost",
+        /// `intel_pstate/no_turbo`: 1 forbids turbo frequencies.
+        NoTurbo = "no_turbo",
+        /// `cpu*/cpuidle/state*/disable`: idle states of a higher index are disabled on every CPU; the others
+        /// are as they were before the run.
+        CstateMax = "cstate_max",
+        /// `smt/control`: `on` or `off`.
+        Smt = "smt",
+    }
 }
 
 /// A name or a value that is none of a setting's.
@@ -76,55 +105,6 @@ pub enum SettingError {
 }
 
 impl Setting {
-    /// Every setting, in the order of the documentation.
-    pub fn all() -> [Setting; 18] {
-        use Setting::*;
-        [
-            IoPollDelay,
-            Scheduler,
-            Nomerges,
-            RqAffinity,
-            NrRequests,
-            WbtLatUsec,
-            ReadAheadKb,
-            MaxSectorsKb,
-            AddRandom,
-            IoTimeout,
-            Iostats,
-            IostatsPassthrough,
-            Governor,
-            EnergyPerformancePreference,
-            Boost,
-            NoTurbo,
-            CstateMax,
-            Smt,
-        ]
-    }
-
-    /// The name in study files.
-    pub fn name(self) -> &'static str {
-        match self {
-            Setting::IoPollDelay => "io_poll_delay",
-            Setting::Scheduler => "scheduler",
-            Setting::Nomerges => "nomerges",
-            Setting::RqAffinity => "rq_affinity",
-            Setting::NrRequests => "nr_requests",
-            Setting::WbtLatUsec => "wbt_lat_usec",
-            Setting::ReadAheadKb => "read_ahead_kb",
-            Setting::MaxSectorsKb => "max_sectors_kb",
-            Setting::AddRandom => "add_random",
-            Setting::IoTimeout => "io_timeout",
-            Setting::Iostats => "iostats",
-            Setting::IostatsPassthrough => "iostats_passthrough",
-            Setting::Governor => "governor",
-            Setting::EnergyPerformancePreference => "energy_performance_preference",
-            Setting::Boost => "boost",
-            Setting::NoTurbo => "no_turbo",
-            Setting::CstateMax => "cstate_max",
-            Setting::Smt => "smt",
-        }
-    }
-
     /// Whether it belongs to a block device's queue.
     pub fn is_of_queue(self) -> bool {
         use Setting::*;

@@ -5,9 +5,9 @@ use std::time::Duration;
 /// The rule for the ramp of one workload.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SteadyStateRule {
-    /// The stretch at the ramp's end that is looked at.
+    /// Length of the interval at the ramp's end that is examined.
     pub duration: Duration,
-    /// The share of the mean rate by which the line may rise or fall over that stretch.
+    /// The share of the mean rate by which the line through the rates may rise or fall over that interval.
     pub change: f64,
     /// The shortest and the longest ramp.
     pub ramp: [Duration; 2],

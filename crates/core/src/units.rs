@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// The longest latency that histograms keep apart from longer ones: one minute in ns.
+/// The longest latency that histograms record as such: one minute in ns.
 pub const MAX_LATENCY_NS: u64 = 60_000_000_000;
 
 /// A quantity that cannot be read.

@@ -1,4 +1,4 @@
-//! io_uring's own words: the flags of a ring's set-up, the names of the kernel's threads that serve it.
+//! io_uring's own names: the flags of a ring's set-up, and the kernel's threads that serve it.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -18,11 +18,11 @@ pub enum RingFlag {
     HybridIopoll,
     /// Sizes are cut to what the kernel allows.
     Clamp,
-    /// No interruption for work of the ring.
+    /// The thread is not interrupted for work of the ring.
     CoopTaskrun,
     /// One thread submits.
     SingleIssuer,
-    /// Work of the ring is done when its events are asked for.
+    /// Work of the ring is done when its completions are asked for.
     DeferTaskrun,
     /// Submission entries of 128 bytes.
     #[serde(rename = "SQE128")]
@@ -38,7 +38,7 @@ impl fmt::Display for RingFlag {
     }
 }
 
-/// A thread of the kernel that serves a ring, as its name tells (io_uring/sqpoll.c, io_uring/io-wq.c).
+/// A thread of the kernel that serves a ring, known by its name (io_uring/sqpoll.c, io_uring/io-wq.c).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RingThread {
     /// A submission poller, in the process that has the ring.
@@ -50,8 +50,8 @@ pub enum RingThread {
 }
 
 impl RingThread {
-    /// What a thread of this name is; nothing if it is none of them. A program may give its threads such
-    /// names: who may be one is the caller's to know.
+    /// What a thread of this name is; nothing if it is none of them. A program may give its own threads such
+    /// names, so the caller must know which threads can be the kernel's.
     pub fn of(name: &str) -> Option<RingThread> {
         match name.trim_end() {
             "io_uring-sq" => Some(RingThread::KernelPoller),
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_are_told_by_their_names() {
+    fn threads_are_known_by_their_names() {
         for (name, thread) in [
             ("iou-sqp-104", Some(RingThread::Poller)),
             ("io_uring-sq", Some(RingThread::KernelPoller)),

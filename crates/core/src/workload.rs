@@ -1,4 +1,4 @@
-//! The workload: what is asked of a path, in fio's words.
+//! The workload: what a path is asked to do, in fio's words.
 
 use crate::units::{format_bytes, format_duration};
 use std::fmt;
@@ -61,22 +61,30 @@ impl fmt::Display for Rw {
 }
 
 impl FromStr for Rw {
-    type Err = String;
+    type Err = ParseWorkloadError;
 
-    fn from_str(text: &str) -> Result<Rw, String> {
+    fn from_str(text: &str) -> Result<Rw, ParseWorkloadError> {
         let found = Rw::ALL.iter().find(|(_, name)| *name == text);
-        found.map(|(rw, _)| *rw).ok_or_else(|| {
-            let names: Vec<_> = Rw::ALL.iter().map(|(_, name)| *name).collect();
-            format!("`{text}` is no rw; there are {}", names.join(", "))
-        })
+        found.map(|(rw, _)| *rw).ok_or_else(|| ParseWorkloadError::Rw(text.to_owned()))
     }
+}
+
+/// A text that is no value of one of the workload's keys.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ParseWorkloadError {
+    /// No direction and order.
+    #[error("`{0}` is no rw; there are {all}", all = Rw::ALL.map(|(_, name)| name).join(", "))]
+    Rw(String),
+    /// No distribution of random offsets.
+    #[error("`{0}` is no random_distribution; write uniform or zipf:1.2")]
+    RandomDistribution(String),
 }
 
 /// How random offsets are spread over the target.
 #[derive(Clone, Copy, Debug, PartialEq, Default, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RandomDistribution {
-    /// Every block alike.
+    /// Every block is equally likely.
     #[default]
     Uniform,
     /// Zipf with this exponent over the blocks, their ranks scattered over the target.
@@ -93,9 +101,9 @@ impl fmt::Display for RandomDistribution {
 }
 
 impl FromStr for RandomDistribution {
-    type Err = String;
+    type Err = ParseWorkloadError;
 
-    fn from_str(text: &str) -> Result<RandomDistribution, String> {
+    fn from_str(text: &str) -> Result<RandomDistribution, ParseWorkloadError> {
         if text == "uniform" {
             return Ok(RandomDistribution::Uniform);
         }
@@ -103,7 +111,7 @@ impl FromStr for RandomDistribution {
             .and_then(|theta| theta.parse::<f64>().ok())
             .filter(|theta| theta.is_finite() && *theta > 0.0)
             .map(RandomDistribution::Zipf)
-            .ok_or_else(|| format!("`{text}` is no random_distribution; write uniform or zipf:1.2"))
+            .ok_or_else(|| ParseWorkloadError::RandomDistribution(text.to_owned()))
     }
 }
 
@@ -113,7 +121,7 @@ impl FromStr for RandomDistribution {
 pub enum Length {
     /// A time.
     Runtime(Duration),
-    /// A number of I/Os of each job.
+    /// A number of I/Os per job.
     Ios(u64),
 }
 
@@ -126,11 +134,11 @@ pub struct Workload {
     pub rwmixread: u8,
     /// Size of one I/O in bytes.
     pub bs: u32,
-    /// I/Os that one job keeps in flight.
+    /// I/Os that each job keeps in flight.
     pub iodepth: u32,
-    /// I/Os that are submitted at once at the most.
+    /// The most I/Os that are submitted at once.
     pub iodepth_batch_submit: u32,
-    /// I/Os that a job waits for at once at the least.
+    /// The fewest I/Os that a job waits for at once.
     pub iodepth_batch_complete_min: u32,
     /// Threads that do I/O.
     pub numjobs: u32,
@@ -163,8 +171,7 @@ impl Default for Workload {
 }
 
 impl Workload {
-    /// What makes this workload differ from another in a table's heading, such as
-    /// `randread 4k iodepth 1 numjobs 1`.
+    /// The workload in a table's heading, such as `randread 4k iodepth 1 numjobs 1`.
     pub fn title(&self) -> String {
         let mut title = format!(
             "{} {} iodepth {} numjobs {}",
@@ -189,11 +196,11 @@ impl Workload {
         title
     }
 
-    /// The measured window as text: `3s` or `20000 I/Os a job`.
+    /// The measured window as text: `3s` or `20000 I/Os per job`.
     pub fn length_text(&self) -> String {
         match self.length {
             Length::Runtime(time) => format_duration(time),
-            Length::Ios(ios) => format!("{ios} I/Os a job"),
+            Length::Ios(ios) => format!("{ios} I/Os per job"),
         }
     }
 }
@@ -288,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn title_tells_only_what_differs() {
+    fn title_names_only_what_differs() {
         let mut workload = Workload::default();
         assert_eq!(workload.title(), "randread 4k iodepth 1 numjobs 1");
         workload.rw = Rw::Randrw;
@@ -303,7 +310,7 @@ mod tests {
             assert_eq!(name.parse(), Ok(rw));
             assert_eq!(serde_json::to_value(rw).unwrap(), name);
         }
-        assert!("trim".parse::<Rw>().unwrap_err().contains("randrw"));
+        assert!("trim".parse::<Rw>().unwrap_err().to_string().contains("randrw"));
         assert!(Rw::Randrw.writes() && Rw::Randrw.reads() && !Rw::Randread.writes() && !Rw::Write.reads());
     }
 }

@@ -147,7 +147,8 @@ fn shell(args: &GuestArgs) -> anyhow::Result<ExitCode> {
 fn run(args: &LabRunArgs) -> anyhow::Result<ExitCode> {
     if args.store.is_some() && args.studies.len() > 1 {
         bail!(
-            "--store names one store, but each study has its own: leave --store out, or run one study at a time"
+            "--store names one store, but each study has its own: leave --store out, or run one study at a \
+             time"
         );
     }
     let texts = args.studies.iter().map(|file| study_text(file)).collect::<anyhow::Result<Vec<_>>>()?;
@@ -225,8 +226,8 @@ fn in_guest<'a>(study: &Study, text: &'a str, args: &LabRunArgs) -> anyhow::Resu
     let passthrough = paths.iter().any(through);
     if passthrough && !paths.iter().all(through) {
         bail!(
-            "the study has nvme-passthrough and other paths, which need different device nodes: split it into \
-             two studies"
+            "the study has nvme-passthrough and other paths, which need different device nodes: split it \
+             into two studies"
         );
     }
     let bypass = paths.iter().any(IoPath::is_bypass);

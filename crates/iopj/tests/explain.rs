@@ -33,7 +33,7 @@ fn a_store_is_explained() {
     assert_eq!((code, messages.as_str()), (0, ""));
     for part in [
         "what an I/O costs: study known",
-        "randread 4k iodepth 1 numjobs 1, 1000 I/Os a job, native",
+        "randread 4k iodepth 1 numjobs 1, 1000 I/Os per job, native",
         "  kernel instructions  2,265 ± 229  3,320 ± 47   3,650 ± 47\n",
         "  kernel/sched/                725             0         1,450\n",
         "(2,990 - 1,520) / 30.0",

@@ -377,7 +377,7 @@ fn csv_holds_what_was_asked_and_what_was_seen() {
         ("observed_completion", "unclear: none"),
         (
             "disturbances",
-            "other processes had 0.50 processors, where 0.04 are allowed; the frequency governor changed \
+            "other processes used 0.50 processors; 0.04 are allowed; the frequency governor changed \
              from a to b",
         ),
     ];

@@ -1,8 +1,8 @@
-//! A kernel's `.config`, and conditions over it that may be true, false or not known.
+//! A kernel's `.config`, and conditions on it that are true, false or unknown.
 
 use std::collections::{HashMap, HashSet};
 
-/// The options of a `.config`, and what else the preprocessor knows.
+/// The options of a `.config`, and the other names that the preprocessor knows.
 pub(super) struct Config {
     options: HashMap<String, String>,
     /// Names that the architecture's headers define.
@@ -52,7 +52,7 @@ impl Config {
     }
 }
 
-/// The condition's text that is left to read: `!`, `&&`, `||`, brackets, `defined` and `IS_ENABLED`.
+/// The rest of a condition's text: `!`, `&&`, `||`, brackets, `defined` and `IS_ENABLED`.
 struct Words<'a> {
     rest: &'a str,
     config: &'a Config,

@@ -1,10 +1,10 @@
-//! Macros with arguments, and the functions that their uses define.
+//! Macros with arguments, and the functions that using them defines.
 
 use super::macros::{self, Rule};
 use super::reader::{self, Kind};
 use std::collections::HashMap;
 
-/// How deep macros may use others.
+/// How deeply macros may be nested.
 const DEPTH: usize = 6;
 
 /// Macros by name.
@@ -12,7 +12,7 @@ const DEPTH: usize = 6;
 pub(super) struct Macros {
     /// Macros with arguments; several where branches of `#if` have one each.
     functions: HashMap<String, Vec<Macro>>,
-    /// Names, and those that stand for them.
+    /// Names, and the names that replace them.
     renames: HashMap<String, Vec<String>>,
 }
 
@@ -40,7 +40,7 @@ impl Macros {
         }
     }
 
-    /// The names that may stand for `name` in what is compiled.
+    /// The names that may replace `name` when the code is compiled.
     pub(super) fn renamed(&self, name: &str) -> &[String] {
         self.renames.get(name).map_or(&[], Vec::as_slice)
     }
@@ -56,7 +56,7 @@ impl Macros {
         }
         let Some((name, rest)) = definition.split_once('(') else { return };
         let Some((parameters, body)) = rest.split_once(')') else { return };
-        // Without a bracket it makes no function.
+        // Without brackets it defines no function.
         if !macros::is_name(name) || !body.contains('(') {
             return;
         }
@@ -117,13 +117,13 @@ fn split(arguments: &str) -> Vec<&str> {
     parts
 }
 
-/// A function that a macro makes.
+/// A function that a macro defines.
 pub(super) struct Made {
     pub(super) name: String,
     pub(super) rule: Option<&'static Rule>,
     pub(super) weak: bool,
     pub(super) local: bool,
-    /// Whether branches of `#if` have a macro each, of which this is one's.
+    /// Whether each branch of an `#if` has its own macro, and this function comes from one of them.
     pub(super) unsure: bool,
 }
 

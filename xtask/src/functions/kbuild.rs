@@ -1,5 +1,4 @@
-//! Kernel makefiles, as far as they say of which object a source file becomes a part: the kernel itself, a
-//! module or nothing.
+//! Kernel makefiles, as far as they say what a source file becomes part of: the kernel, a module or nothing.
 
 use super::config::Config;
 use std::collections::{BTreeSet, HashMap};
@@ -35,7 +34,7 @@ impl Build {
         let named: BTreeSet<PathBuf> =
             makefiles.values().flat_map(Makefile::subfolders).map(|(path, _)| path).collect();
         let mut build = Build::default();
-        // The makefiles of the tree and of the architecture name their folders by rules of their own.
+        // The makefiles of the tree and of the architecture name their folders in their own ways.
         let own_rules = |folder: &Path| {
             ["", "arch/x86"].into_iter().any(|above| folder.parent() == Some(Path::new(above)))
         };
@@ -151,7 +150,7 @@ impl Makefile {
         list.extend(words.split_whitespace().map(str::to_owned));
     }
 
-    /// Whether `(a,b)` of an `ifeq` are the same; `None` where a function stands in them.
+    /// Whether `(a,b)` of an `ifeq` are equal; `None` if they contain a function.
     fn equal(&self, text: &str, config: &Config) -> Option<bool> {
         let inner = text.trim().strip_prefix('(')?.strip_suffix(')')?;
         let (left, right) = inner.rsplit_once(',')?;
@@ -159,7 +158,7 @@ impl Makefile {
         (!sides.iter().any(|side| side.contains('$'))).then(|| sides[0] == sides[1])
     }
 
-    /// `text` with options and variables replaced; what else stands in `$(…)` stays.
+    /// `text` with options and variables replaced; anything else in `$(…)` stays.
     fn expand(&self, text: &str, config: &Config) -> String {
         let Some((before, rest)) = text.split_once("$(") else { return text.to_owned() };
         let mut depth = 1;
@@ -217,7 +216,7 @@ impl Makefile {
         all(&built, true).into_iter().chain(all(&["obj-", "obj-n"], false))
     }
 
-    /// Objects of the folder, by path without the ending, with the units that they are a part of.
+    /// Objects of the folder, by path without the ending, with the units that they belong to.
     fn objects(&self) -> Vec<(PathBuf, Unit)> {
         let mut objects = Vec::new();
         for word in self.words(&["obj-y", "lib-y", "extra-y"]) {
@@ -234,7 +233,7 @@ impl Makefile {
         let Some(name) = word.strip_suffix(".o") else { return };
         objects.push((self.path(name), unit.clone()));
         let lists = ["-y", "-objs", "-m"].map(|ending| format!("{name}{ending}"));
-        // An object may bear the name of the whole that it is a part of.
+        // An object may have the name of the unit that it belongs to.
         if depth < 4 {
             for part in self.words(&[&lists[0], &lists[1], &lists[2]]).filter(|part| *part != word) {
                 self.parts(part, unit, depth + 1, objects);

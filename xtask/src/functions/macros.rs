@@ -1,7 +1,7 @@
-//! Functions whose names macros make, which a reader of C does not see.
+//! Functions whose names come from macros, which reading the C code alone does not show.
 
-/// A macro, and the names that it makes: `{1}` and `{2}` are its arguments. One name stands for all that a
-/// system call or a trace event has: the look-up knows their kin.
+/// A macro, and the names that it defines: `{1}` and `{2}` are its arguments. One name represents all
+/// functions of a system call or a trace event: the look-up knows the related ones.
 pub(super) struct Rule {
     macro_name: &'static str,
     /// Whether a number follows the macro's name, as in `SYSCALL_DEFINE3`.
@@ -12,7 +12,7 @@ pub(super) struct Rule {
 }
 
 impl Rule {
-    /// Whether the function gives way to another of its name.
+    /// Whether another function of its name replaces it.
     pub(super) fn is_weak(&self) -> bool {
         self.macro_name.starts_with("COND_SYSCALL") || self.macro_name.contains("_WEAK")
     }
@@ -118,7 +118,7 @@ const RULES: &[Rule] = &[
     rule("PV_CALLEE_SAVE_REGS_THUNK", &["__raw_callee_save_{1}"]),
 ];
 
-/// The rule for the macro `name`, and the functions that it makes of `arguments`.
+/// The rule for the macro `name`, and the functions that it defines from `arguments`.
 pub(super) fn functions(name: &str, arguments: &[&str]) -> Option<(&'static Rule, Vec<String>)> {
     let rule = RULES.iter().find(|rule| match name.strip_prefix(rule.macro_name) {
         Some(rest) if rule.numbered => rest.len() == 1 && rest.starts_with(|c: char| c.is_ascii_digit()),
@@ -128,7 +128,7 @@ pub(super) fn functions(name: &str, arguments: &[&str]) -> Option<(&'static Rule
     Some((rule, rule.names.iter().filter_map(|name| fill(name, arguments)).collect()))
 }
 
-/// The name that `pattern` makes of `arguments`; none where an argument is missing or no name itself.
+/// The name that `pattern` makes from `arguments`; none if an argument is missing or is not a name.
 fn fill(pattern: &str, arguments: &[&str]) -> Option<String> {
     let number = pattern.find('{').map(|at| (at, usize::from(pattern.as_bytes()[at + 1] - b'1')));
     let Some((at, number)) = number else { return Some(pattern.to_owned()) };

@@ -1,7 +1,7 @@
-//! `cargo xtask kernel-functions`: the table of kernel functions and their source folders that iopj-probe
-//! holds, made from kernel source trees. Each tree is unpacked and has the `.config` of Debian's x86-64
-//! kernel of its series, and the table speaks of that kernel. No compiler runs: the sources and makefiles are
-//! read as far as the table needs them.
+//! `cargo xtask kernel-functions`: makes iopj-probe's table of kernel functions and their source folders from
+//! kernel source trees. Each tree is unpacked and has the `.config` of Debian's x86-64 kernel of its series;
+//! the table describes that kernel. No compiler runs: the sources and makefiles are read as far as the table
+//! needs them.
 
 mod config;
 mod expand;
@@ -22,7 +22,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use table::Table;
 
-/// The table's place in the repository.
+/// The table's path in the repository.
 const TABLE: &str = "crates/probe/data/functions.gz";
 
 pub(crate) fn run(workspace: &Workspace, options: Options) -> Result<()> {

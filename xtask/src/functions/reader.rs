@@ -1,6 +1,5 @@
-//! What stands at the top level of a C or assembler file in the kernel's style, found without a compiler:
-//! definitions of functions, which are heads that end in `name(…)` before an opening brace, and uses of
-//! macros.
+//! The top level of a C or assembler file in the kernel's style, read without a compiler: definitions of
+//! functions, which are heads that end in `name(…)` before an opening brace, and uses of macros.
 
 /// Words with an argument that may follow a function's own.
 const ATTRIBUTES: &[&str] = &[
@@ -43,20 +42,20 @@ pub(super) struct Item<'a> {
 
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Kind<'a> {
-    /// A function; another file may replace a weak one, only its own sees a local one.
+    /// A function; another file may replace a weak one, and only its own file sees a local one.
     Function { weak: bool, local: bool },
     /// What may be a macro's use, with the text between its brackets.
     Use(&'a str),
 }
 
-/// Everything at the top level of `text`, of which [`blank`] has taken comments, strings and directives.
+/// Everything at the top level of `text`, in which [`blank`] has replaced comments, strings and directives.
 pub(super) fn items(text: &str) -> Vec<Item<'_>> {
     let mut items = Vec::new();
     let (mut braces, mut brackets, mut start, mut line) = (0_usize, 0_usize, 0, 1);
     let mut at_line_start = true;
     for (at, byte) in text.bytes().enumerate() {
-        // By the kernel's style these close and open what stands at the top, whatever branches of `#if` did
-        // before.
+        // In the kernel's style these close and open what is at the top level, whatever the branches of `#if`
+        // did before.
         if at_line_start && matches!(byte, b'{' | b'}') {
             (braces, brackets) = (usize::from(byte == b'}'), 0);
         }
@@ -86,11 +85,11 @@ pub(super) fn items(text: &str) -> Vec<Item<'_>> {
     items
 }
 
-/// Reads what stands between two statements: uses of macros and, before a brace, a function's head.
+/// Reads the text between two statements: uses of macros and, before a brace, a function's head.
 fn head<'a>(text: &'a str, brace: bool, end: usize, items: &mut Vec<Item<'a>>) {
     let Some((groups, initialised)) = groups(text) else { return };
     let line = |at: usize| end - text[at..].matches('\n').count();
-    // A name without small letters is a macro's, unless a type stands before it.
+    // A name without lower-case letters is a macro's, unless a type precedes it.
     let own = |(at, name, _): &&Group<'_>| {
         let before = text[..*at].rsplit(')').next().unwrap_or_default();
         let typed = || before.contains('*') || TYPES.iter().any(|word| has_word(before, word));
@@ -98,7 +97,7 @@ fn head<'a>(text: &'a str, brace: bool, end: usize, items: &mut Vec<Item<'a>>) {
     };
     let function = groups.iter().rev().find(own).filter(|_| brace && !initialised).map(|(at, ..)| *at);
     for (at, name, arguments) in groups {
-        // GNU's extern inline functions are another's in the compiled code.
+        // GNU's extern inline functions are compiled elsewhere.
         if Some(at) == function
             && ["extern", "__FORTIFY_INLINE"].iter().any(|word| has_word(&text[..at], word))
         {
@@ -146,7 +145,7 @@ fn groups(text: &str) -> Option<(Vec<Group<'_>>, bool)> {
     (depth == 0).then_some((groups, false))
 }
 
-/// Whether a character may stand in a name.
+/// Whether a character may be part of a name.
 pub(super) fn is_word(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_'
 }

@@ -1,5 +1,5 @@
-//! What a source file defines under a configuration: functions of its own, those that its macros make, and
-//! the sources that it includes.
+//! What a source file defines under a configuration: its own functions, those of its macros, and the sources
+//! that it includes.
 
 use super::config::Config;
 use super::expand::{self, Macros};
@@ -16,7 +16,7 @@ const REGISTERS: &[&str] = &[
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Found {
     pub(super) name: String,
-    /// Folder of the code, where it is not the file's.
+    /// Folder of the code, if it is not the file's.
     pub(super) folder: Option<&'static str>,
     /// Whether the configuration keeps it; `None` where that depends on more.
     pub(super) kept: Option<bool>,
@@ -45,7 +45,7 @@ impl Scan {
     pub(super) fn of_assembler(text: &str, config: &Config) -> Scan {
         let lines = Lines::new(text, config);
         let mut found = Vec::new();
-        // A line is a statement; brackets need not match beyond it.
+        // A line is a statement; brackets need not match across lines.
         for (number, line) in text.lines().enumerate().map(|(at, line)| (at + 1, line)) {
             let kept = lines.kept(number);
             found.extend(functions(line, &lines, &[]).into_iter().map(|one| Found { kept, ..one }));
@@ -63,7 +63,7 @@ fn functions(text: &str, lines: &Lines, scopes: &[&Macros]) -> Vec<Found> {
         match kind {
             Kind::Function { weak, local } => {
                 functions.push(Found { name: name.to_owned(), folder: None, kept, weak, local });
-                // Only the file's own `#define`: a header's would rename what others define.
+                // Only the file's own `#define`: a header's would rename other files' functions.
                 for other in scopes.first().iter().flat_map(|own| own.renamed(name)) {
                     functions.push(Found { name: other.clone(), folder: None, kept: None, weak, local });
                 }
@@ -83,7 +83,7 @@ fn functions(text: &str, lines: &Lines, scopes: &[&Macros]) -> Vec<Found> {
     functions
 }
 
-/// The labels of a line of assembler, and what its macros for thunks make.
+/// The labels in a line of assembler, and those of its macros for thunks.
 fn labels(line: &str) -> Vec<String> {
     if let Some(thunk) = line.trim_start().strip_prefix("THUNK") {
         let name = thunk.trim().split([',', ' ']).next().unwrap_or_default();

@@ -1,14 +1,14 @@
-//! The table's text: `series` and the kernel series, then a line for each folder and unit, and below it, each
-//! after a space, the names of its functions with the series that have it: bits, in hexadecimal, where it is
-//! not all.
+//! The table's text: `series` and the kernel series, then one line per folder and unit. The lines below it,
+//! each after a space, are its functions, with the series that have it as hexadecimal bits unless all have
+//! it.
 
 use super::kbuild::Unit;
 use super::tree::Definition;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
-/// Folders whose modules the table holds, as what an I/O may run or meet. Of what is built in it holds
-/// everything.
+/// Folders whose modules the table has, because an I/O may run or meet them. The table has everything that is
+/// built in.
 const MODULES: &[&str] = &[
     "arch/x86/",
     "block/",
@@ -55,7 +55,7 @@ const MODULES: &[&str] = &[
 ];
 /// Folders whose own modules count, but not those of the folders below.
 const FLAT: &[&str] = &["drivers/ata/", "drivers/net/", "drivers/scsi/", "fs/", "net/"];
-/// Folders of which the table also holds what Debian leaves out: other kernels have it.
+/// Folders for which the table also has what Debian leaves out, because other kernels have it.
 const UNBUILT: &[&str] = &[
     "arch/x86/entry/",
     "arch/x86/include/",
@@ -72,13 +72,13 @@ const UNBUILT: &[&str] = &[
 ];
 /// The folder of functions outside the table.
 const ELSEWHERE: &str = "?";
-/// The module that stands for any outside the table.
+/// The module that represents any outside the table.
 const ANY: &str = "any";
 
-/// Folder and unit of a function in the table, and the series that have it there, a bit each.
+/// Folder and unit of a function in the table, and the series that have it there, one bit each.
 pub(super) type Table = BTreeMap<(String, Unit), BTreeMap<String, u32>>;
 
-/// Adds a series' definitions, the series being `number`, counted from 0.
+/// Adds the definitions of the series `number`, counted from 0.
 pub(super) fn add(table: &mut Table, definitions: BTreeSet<Definition>, number: usize) {
     let built_in = definitions.iter().filter(|definition| definition.unit == Unit::BuiltIn);
     let built_in: BTreeSet<String> = built_in.map(|definition| definition.folder.clone()).collect();
@@ -88,7 +88,7 @@ pub(super) fn add(table: &mut Table, definitions: BTreeSet<Definition>, number: 
     for Definition { name, folder, unit } in held {
         *table.entry((folder, unit)).or_default().entry(name).or_default() |= 1 << number;
     }
-    // A name that the table knows and that others use too must not pass for the table's.
+    // A name that the table knows but other code uses too must not count as the table's.
     for Definition { name, unit, .. } in
         others.into_iter().filter(|definition| names.contains(&definition.name))
     {
@@ -97,7 +97,7 @@ pub(super) fn add(table: &mut Table, definitions: BTreeSet<Definition>, number: 
     }
 }
 
-/// Whether the table holds a definition; `built_in` are the folders with code that is built in.
+/// Whether the table has a definition; `built_in` are the folders with code that is built in.
 fn is_held(definition: &Definition, built_in: &BTreeSet<String>) -> bool {
     let folder = definition.folder.as_str();
     let within = |folders: &[&str]| folders.iter().any(|held| folder.starts_with(held));

@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Folders whose code never runs in an x86-64 kernel: it boots it, builds it, explains it or runs in user
-/// space.
+/// Folders whose code never runs in an x86-64 kernel: it boots, builds or documents the kernel, or runs in
+/// user space.
 const FOREIGN: &[&str] = &[
     "Documentation",
     "LICENSES",
@@ -31,7 +31,7 @@ const FOREIGN: &[&str] = &[
     "drivers/gpu/drm/amd/include",
 ];
 
-/// Functions that assembler in headers and in strings makes, and the folders of the code that uses it.
+/// Functions that assembler in headers and strings defines, and the folders of the code that uses it.
 const ASSEMBLED: &[(&str, &[&str])] = &[
     ("arch/x86/entry/", &["irq_entries_start", "spurious_entries_start"]),
     (
@@ -81,7 +81,7 @@ pub(super) fn definitions(root: &Path) -> Result<BTreeSet<Definition>> {
     let units = units(&files, &scans, &build);
     let mut names: BTreeMap<&str, Vec<Candidate>> = BTreeMap::new();
     for (file, scan) in &scans {
-        // What a header has for other configurations is mostly a stand-in.
+        // A header's code for other configurations is mostly a stub.
         let header = file.extension().is_some_and(|ending| ending == "h");
         for found in scan.functions.iter().filter(|found| !header || found.kept != Some(false)) {
             let folder = found.folder.map_or_else(|| parent(file), str::to_owned);
@@ -112,7 +112,7 @@ fn read(root: &Path, file: &Path) -> Result<String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Tells `config` the names that a header of the architecture defines.
+/// Adds the names that a header of the architecture defines to `config`.
 fn define(text: &str, config: &mut Config) {
     let lines = Lines::new(text, config);
     for (_, line) in text.lines().enumerate().filter(|(number, _)| lines.kept(number + 1) == Some(true)) {
@@ -150,17 +150,17 @@ fn scans<'a>(root: &Path, files: &'a [PathBuf], config: &Config) -> Result<HashM
     Ok(scans)
 }
 
-/// A definition before it is held against others of its name.
+/// A definition before it is compared with others of its name.
 struct Candidate<'a> {
     folder: String,
     unit: Unit,
     found: &'a Found,
 }
 
-/// The definitions that count among those of one name. A weak function counts for nothing beside another that
-/// is built in. A header's inline function stands in for a global one of its name where a kernel lacks that:
-/// if it stands under a condition, or if the headers are those for all and the other is built in, which C
-/// would not take together. One of asm-generic stands in for the architecture's.
+/// The definitions of one name that count. A weak function does not count if another one is built in. A
+/// header's inline function replaces a global one of its name where a kernel lacks that: if it is under a
+/// condition, or if the header is for all architectures and the other one is built in, which C would not
+/// accept together. One of asm-generic replaces the architecture's.
 fn decide(candidates: Vec<Candidate<'_>>) -> Vec<Definition> {
     let any = |holds: &dyn Fn(&Candidate<'_>) -> bool| candidates.iter().any(holds);
     let for_all = |one: &Candidate<'_>| {

@@ -9,7 +9,7 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long another run of iopj on the same disk is waited for.
+/// How long to wait for another run of iopj on the same disk.
 const PATIENCE: Duration = Duration::from_secs(1800);
 
 /// What callgrind counted over all threads of a program.
@@ -30,12 +30,12 @@ impl Profile {
     }
 }
 
-/// Runs `command` (program, then arguments) under callgrind, which writes `out`. Counted are the functions
-/// whose names match one of the patterns `counted`, with what they call, or everything where there is no
+/// Runs `command` (program, then arguments) under callgrind, which writes `out`. It counts the functions
+/// whose names match one of the patterns `counted`, with what they call, or everything if there is no
 /// pattern.
 ///
 /// # Errors
-/// The program fails, or callgrind wrote what cannot be read.
+/// The program fails, or callgrind's output cannot be read.
 pub(crate) fn profile(command: &[String], counted: &[&str], out: &Path) -> Result<Profile> {
     let mut valgrind = Command::new("valgrind");
     valgrind.args(["--quiet", "--tool=callgrind", "--compress-strings=no", "--compress-pos=no"]);
@@ -53,7 +53,7 @@ pub(crate) fn profile(command: &[String], counted: &[&str], out: &Path) -> Resul
     parse(&text)
 }
 
-/// Whether iopj did not run for another run of it has the disk.
+/// Whether iopj did not run because another run of it has the disk.
 fn is_held(words: &str) -> bool {
     words.contains("is in use by another run of iopj")
         || words.contains("is in use by the run of iopj with process id")
@@ -72,7 +72,7 @@ fn parse(text: &str) -> Result<Profile> {
             if calls_clock {
                 profile.clock_calls += number(calls.split(' ').next())?;
             }
-            // The next line has the cost of the functions called, which is counted where they stand.
+            // The next line has the cost of the called function, which is counted at that function.
             is_call_cost = true;
         } else if let Some(total) = line.strip_prefix("totals: ") {
             profile.instructions = number(Some(total))?;
@@ -94,14 +94,14 @@ fn is_clock(name: &str) -> bool {
 
 fn number(text: Option<&str>) -> Result<u64> {
     let text = text.unwrap_or_default();
-    text.trim().parse().with_context(|| format!("callgrind's output has `{text}` in place of a count"))
+    text.trim().parse().with_context(|| format!("callgrind's output has `{text}` instead of a count"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Beside the tests of another checkout a count failed at once.
+    /// A count once failed at once next to the tests of another checkout.
     #[test]
     fn another_run_on_the_disk_is_waited_for() {
         assert!(is_held(

@@ -1,8 +1,8 @@
 //! The instructions of one clock read, counted by executing it one instruction at a time (ptrace(2)).
 //!
-//! Counted is what happens outside this program's own code: glibc's `clock_gettime` and the kernel's vDSO.
-//! Steps are so slow that the kernel updates its time during some reads, which then begin anew; the median
-//! leaves those out.
+//! Instructions outside this program's own code are counted: glibc's `clock_gettime` and the kernel's vDSO.
+//! Single steps are so slow that the kernel updates its time during some reads, which then start again; the
+//! median excludes those.
 
 use anyhow::{Context, Result, ensure};
 use libc::{c_int, c_void, pid_t};
@@ -16,7 +16,7 @@ const READS: usize = 1000;
 /// Instructions of one `clock_gettime(CLOCK_MONOTONIC)` on this machine.
 ///
 /// # Errors
-/// A sandbox forbids ptrace, or the child that reads the clock ended otherwise than it should.
+/// A sandbox forbids ptrace, or the child that reads the clock did not end as it should.
 pub(crate) fn instructions_per_read() -> Result<u32> {
     let own_code = own_code()?;
     // SAFETY: this program has one thread, and the child calls nothing but the functions of `read_clock`.
@@ -108,7 +108,7 @@ fn own_code() -> Result<Vec<Range<u64>>> {
         .collect())
 }
 
-/// The addresses of a line of the map that may be executed.
+/// The addresses of a line of the map, if they are executable.
 fn executable(line: &str) -> Option<Range<u64>> {
     let (addresses, rest) = line.split_once(' ')?;
     let (start, end) = addresses.split_once('-')?;

@@ -1,11 +1,11 @@
 //! `cargo xtask instructions`: user-space instructions that a generator spends on one I/O, and the
 //! `nvme-user` engine alone on one I/O and one empty poll.
 //!
-//! Two runs of different length under callgrind; the difference in instructions divided by the difference in
-//! I/Os leaves out start and end. Of iopj the generator's loop is counted (`program`). valgrind hides the
-//! vDSO, so that clock reads become system calls whose inner instructions nobody counts: the instructions of
-//! the clock function are taken out of the count, and its calls times the instructions of one read on this
-//! machine (`clock`) are added. The kernel's instructions are not counted.
+//! Two runs of different length under callgrind: the difference in instructions divided by the difference in
+//! I/Os excludes start and end. For iopj, the generator's loop is counted (`program`). valgrind hides the
+//! vDSO, which turns clock reads into system calls whose inner instructions are not counted: so the
+//! instructions of the clock function are subtracted, and its calls times the instructions of one read on
+//! this machine (`clock`) are added. The kernel's instructions are not counted.
 
 mod callgrind;
 mod clock;
@@ -21,12 +21,11 @@ use std::fs::{self, File};
 use std::io;
 use std::path::Path;
 
-/// I/Os of the shorter and of the longer run. Where all of a program is counted, what it costs at its end
-/// varies by about a million instructions: the difference must be large for that to vanish.
+/// I/Os of the shorter and the longer run. Where a whole program is counted, the cost of its end varies by
+/// about a million instructions: the difference must be large enough to make that negligible.
 const IOS: [u64; 2] = [20_000, 220_000];
-/// How often a case over its limit is counted. How many completions come at once varies with how soon the
-/// disk answers, and with it what one costs; the least count of each length is nearest to the code's own
-/// cost.
+/// How often a case over its limit is counted. How many completions arrive at once, and so the cost of one,
+/// varies with the disk's speed; the lowest count of each length is nearest to the code's own cost.
 const COUNTS: u32 = 3;
 /// Bytes of the file that is read.
 const FILE_LEN: u64 = 64 << 20;
@@ -45,7 +44,7 @@ pub(crate) fn run(workspace: &Workspace, mut options: Options) -> Result<()> {
     let paths = options.rest()?;
     if fio && (check || !paths.is_empty()) {
         return Err(Usage(
-            "`--fio` stands alone: no limit holds for fio, and its two cases are fixed".to_owned(),
+            "`--fio` takes no other option or path: fio has no limit, and its two cases are fixed".to_owned(),
         )
         .into());
     }
@@ -67,7 +66,7 @@ pub(crate) fn run(workspace: &Workspace, mut options: Options) -> Result<()> {
     Ok(())
 }
 
-/// The default cases held against their limits.
+/// The default cases compared with their limits.
 pub(crate) fn check(workspace: &Workspace) -> Result<()> {
     let check = Options::new(std::iter::once("--check".to_owned()));
     shell::timed("instructions per I/O", || run(workspace, check))
@@ -91,7 +90,7 @@ fn parse_cases(words: &[String]) -> Result<Vec<Case>, Usage> {
     words.iter().map(parse).collect()
 }
 
-/// The most instructions that a case may cost, where there is a limit.
+/// The most instructions that a case may cost, if there is a limit.
 fn limit(program: &Program, case: &Case) -> Option<f64> {
     let is_limited = |(path, iodepth, limited): &(&str, u32, bool)| {
         *limited && *path == case.path && *iodepth == case.iodepth
@@ -103,7 +102,7 @@ fn limit(program: &Program, case: &Case) -> Option<f64> {
     }
 }
 
-/// Counts every case and prints the table; gives the names of the cases over their limit.
+/// Counts every case and prints the table; returns the names of the cases over their limit.
 fn measure(workspace: &Workspace, program: &Program, cases: &[Case]) -> Result<Vec<String>> {
     let folder = workspace.target.join("instructions");
     if folder.exists() {
@@ -140,14 +139,14 @@ fn measure(workspace: &Workspace, program: &Program, cases: &[Case]) -> Result<V
     Ok(over)
 }
 
-/// Writes a file in full with bytes that nothing can compress.
+/// Writes a whole file of incompressible bytes.
 fn write_file(path: &Path) -> Result<()> {
     let mut file = File::create(path).with_context(|| path.display().to_string())?;
     io::copy(&mut io::Read::take(File::open("/dev/urandom")?, FILE_LEN), &mut file)?;
     Ok(file.sync_all()?)
 }
 
-/// What one I/O costs, clock reads apart.
+/// What one I/O costs, with clock reads separate.
 struct Cost {
     /// Instructions outside the clock's function.
     program: f64,
@@ -166,7 +165,7 @@ fn profiles(program: &Program, case: &Case, file: &Path, folder: &Path) -> Resul
 }
 
 impl Cost {
-    /// Counts until the case is not over its limit, at most [`COUNTS`] times.
+    /// Counts until the case is within its limit, at most [`COUNTS`] times.
     fn of(is_over: impl Fn(&Cost) -> bool, mut count: impl FnMut() -> Result<[Profile; 2]>) -> Result<Cost> {
         let [mut short, mut long] = count()?;
         let mut cost = Cost::between(&short, &long, IOS[1] - IOS[0]);
@@ -204,7 +203,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_clock_is_taken_out_of_the_program() {
+    fn the_clock_is_subtracted_from_the_program() {
         let short = Profile { instructions: 10_500, clock_instructions: 500, clock_calls: 50 };
         let long = Profile { instructions: 31_500, clock_instructions: 1_500, clock_calls: 150 };
         let cost = Cost::between(&short, &long, 100);
@@ -212,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_case_over_its_limit_is_counted_three_times_and_the_least_of_each_length_is_held_against_it() {
+    fn a_case_over_its_limit_is_counted_three_times_and_the_least_of_each_length_is_taken() {
         let ios = IOS[1] - IOS[0];
         let run = |instructions| Profile { instructions, clock_instructions: 0, clock_calls: 0 };
         let count = |runs: [[u64; 2]; 4]| {

@@ -1,4 +1,4 @@
-//! The programs whose instructions are counted, and the command that makes each do a number of I/Os.
+//! The programs whose instructions are counted, and the command by which each does a number of I/Os.
 
 use std::path::{Path, PathBuf};
 
@@ -24,9 +24,9 @@ pub(crate) enum Program {
     Engine(PathBuf),
 }
 
-/// What the bench of the `nvme-user` engine does at which depths, and the most instructions that one of it
-/// may cost: an I/O where completions come one by one (at depth 1 with an empty poll), an I/O where all come
-/// at once, one of 32 pages, an empty poll.
+/// What the bench of the `nvme-user` engine does, its depths, and the most instructions that one I/O or poll
+/// may cost: an I/O whose completions arrive one by one (at depth 1 with an empty poll), an I/O whose
+/// completions arrive all at once, one of 32 pages, an empty poll.
 const ENGINE_CASES: &[(&str, &[u32], f64)] = &[
     ("single", &[1, 32], 200.0),
     ("batch", &[32], 200.0),
@@ -63,9 +63,9 @@ impl Program {
         !matches!(self, Program::Engine(_))
     }
 
-    /// The functions that are counted, with what they call; all where none is named: of fio, and of
-    /// posix-aio, whose I/O is done by threads of glibc's. Of iopj else the generator's loop: what a trial
-    /// costs at its end varies with its longest latency, by some 30 instructions an I/O of these runs.
+    /// The functions that are counted, with what they call. None means everything: for fio, and for
+    /// posix-aio, where glibc's threads do the I/O. Otherwise the generator's loop of iopj: the cost of a
+    /// trial's end varies with its longest latency, by some 30 instructions per I/O of these runs.
     pub(crate) fn counted(&self, case: &Case) -> &'static [&'static str] {
         match self {
             Program::Fio => &[],
@@ -112,7 +112,7 @@ fn iopj(binary: &Path, case: &Case, ios: u64, file: &Path, folder: &Path) -> Vec
 }
 
 fn fio(case: &Case, ios: u64, file: &Path) -> Vec<String> {
-    // fio ends after reading the file once unless the bytes to be read are said.
+    // fio stops after reading the file once unless it is told how many bytes to read.
     let len = ios * 4096;
     let mut words = vec!["fio".to_owned()];
     words.extend(
@@ -130,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_iopj_the_loop_is_counted_unless_other_threads_do_the_io() {
+    fn the_loop_of_iopj_is_counted_unless_other_threads_do_the_io() {
         let counted = |path| Program::Iopj("/t/iopj".into()).counted(&Case::new(path, 1)).len();
         assert_eq!((counted("posix-sio/syscall/interrupt"), counted("posix-aio/syscall/interrupt")), (1, 0));
         assert_eq!(Program::Fio.counted(&Case::new("psync", 1)), [""; 0]);

@@ -1,4 +1,4 @@
-//! The I/O path: interface, submission, completion and variants. Its one text form stands in `text`.
+//! The I/O path: interface, submission, completion and variants. Its one text form is in `text`.
 
 mod text;
 
@@ -9,8 +9,8 @@ use std::num::NonZeroU32;
 
 /// One way to do I/O, written `interface/submission/completion+variant`.
 ///
-/// Combinations that no kernel offers cannot be expressed; what this machine lacks is told by
-/// `iopj check`. `Display` and `FromStr` are the one text form, and serde uses it.
+/// Combinations that no kernel offers cannot be expressed; `iopj check` says what this machine lacks.
+/// `Display` and `FromStr` are the one text form, and serde uses it.
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum IoPath {
@@ -57,7 +57,7 @@ pub enum UserCompletion {
 pub enum Spin {
     /// Nothing: the next poll follows at once, as in SPDK.
     Tight,
-    /// The processor's instruction for spinning, PAUSE or YIELD (`+pause`): later by some cycles, which may
+    /// The processor's instruction for spinning, PAUSE or YIELD (`+pause`): it waits some cycles, which may
     /// save energy.
     Pause,
 }
@@ -74,9 +74,9 @@ pub enum Sleep {
 /// How many descriptors `posix-aio` opens: glibc serialises the requests of one descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum AioDescriptors {
-    /// One a job, as fio does.
+    /// One per job, as in fio.
     PerJob,
-    /// One a slot, so that requests of one job run side by side (`+fd-per-slot`).
+    /// One per slot, so requests of one job run in parallel (`+fd-per-slot`).
     PerSlot,
 }
 
@@ -99,7 +99,7 @@ pub enum RingSubmission {
         /// Submission and waiting are two system calls, as in fio (`+split`).
         split: bool,
     },
-    /// A kernel thread polls the queue; one thread a job.
+    /// A kernel thread polls the queue; one thread per job.
     Sqpoll {
         /// The job waits for completions in the kernel instead of spinning (`+kernel-wait`).
         kernel_wait: bool,
@@ -165,7 +165,7 @@ impl IoPath {
     /// The name of fio's engine for this path (its `engines/`).
     ///
     /// # Errors
-    /// What fio lacks to take it.
+    /// What fio lacks for this path.
     pub fn fio_engine(&self) -> Result<&'static str, &'static str> {
         if let Some(ring) = self.ring() {
             if ring.completion == RingCompletion::Hybrid {
@@ -178,7 +178,7 @@ impl IoPath {
         match self {
             IoPath::PosixSio(_) => Ok("pvsync2"),
             IoPath::PosixAio(AioDescriptors::PerJob) => Ok("posixaio"),
-            IoPath::PosixAio(AioDescriptors::PerSlot) => Err("one descriptor a job, never one a slot"),
+            IoPath::PosixAio(AioDescriptors::PerSlot) => Err("one descriptor per job, never one per slot"),
             IoPath::Libaio => Ok("libaio"),
             IoPath::IoUring(_) => Ok("io_uring"),
             IoPath::NvmePassthrough(_) => Ok("io_uring_cmd"),

@@ -38,7 +38,7 @@ impl fmt::Display for IoPath {
     }
 }
 
-/// A path's text that names no path.
+/// A text that is no path.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{text}` is no I/O path: {reason}")]
 pub struct ParsePathError {

@@ -26,7 +26,7 @@ fn others_may_have_two_per_cent_of_the_cores_and_half_a_core_at_most() {
         assert!(is_disturbed(&with_others(cores, most_ms * MS + MS)), "{cores}");
     }
     let found = conditions(&with_others(2, 900 * MS));
-    assert_eq!(found.to_string(), "other processes had 0.45 processors, where 0.06 are allowed");
+    assert_eq!(found.to_string(), "other processes used 0.45 processors; 0.06 are allowed");
 }
 
 #[test]

@@ -243,7 +243,7 @@ mod tests {
         assert!(lax.is_marked(lax.admit(&all[0]).unwrap()) && !lax.is_marked(lax.admit(&all[2]).unwrap()));
         assert_eq!(strict.why_none_competes(&all), None);
         let line = "nothing is ranked: no verified trial was left undisturbed. 1 of 1 trials were \
-                    disturbed: other processes had 0.90 processors, where 0.05 are allowed; end what else \
+                    disturbed: other processes used 0.90 processors; 0.05 are allowed; end what else \
                     runs, or rank such trials, marked, by --with-unproven";
         assert_eq!(strict.why_none_competes(&all[..1]).as_deref(), Some(line));
         assert_eq!(lax.why_none_competes(&all[..1]), None);

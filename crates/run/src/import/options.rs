@@ -332,7 +332,7 @@ fn length(job: &JobResult, options: &Options<'_>, workload: &Workload) -> Result
     match (runtime, near || !workload.ramp_time.is_zero()) {
         (_, true) => Ok(Length::Ios(asked)),
         (None, false) => Ok(Length::Ios(ios)),
-        (Some(_), false) => Err(format!("ended before its time and after {ios} of {asked} I/Os a job")),
+        (Some(_), false) => Err(format!("ended before its time and after {ios} of {asked} I/Os per job")),
     }
 }
 
