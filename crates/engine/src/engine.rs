@@ -1,7 +1,6 @@
 //! The trait that every interface implements, and the words of its conversation.
 
 use crate::pool::{PoolError, Slot};
-use crate::system::last_errno;
 use iopj_core::uring::RingFlag;
 
 /// What a request does.
@@ -106,10 +105,10 @@ impl EngineError {
         EngineError(Box::new(Cause::Call { call, errno, remedy }))
     }
 
-    /// The present errno of `call`, without a remedy.
+    /// A failed system call without a remedy, by its error.
     #[cold]
-    pub(crate) fn last(call: &'static str) -> EngineError {
-        EngineError::call(call, last_errno(), String::new())
+    pub(crate) fn failed(call: &'static str, error: impl Into<std::io::Error>) -> EngineError {
+        EngineError::call(call, error.into().raw_os_error().unwrap_or(0), String::new())
     }
 
     /// Something that the interface cannot do.

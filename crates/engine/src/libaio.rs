@@ -101,7 +101,11 @@ impl Libaio {
         };
         if found < 0 {
             let errno = last_errno();
-            return if errno == libc::EINTR { Ok(()) } else { Err(EngineError::last("io_getevents")) };
+            return if errno == libc::EINTR {
+                Ok(())
+            } else {
+                Err(EngineError::call("io_getevents", errno, String::new()))
+            };
         }
         for event in &self.events[..found as usize] {
             let slot = Slot(event.data as u32);

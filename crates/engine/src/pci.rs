@@ -30,8 +30,8 @@ pub enum Isolation {
 /// A text that is no PCI address.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "`{0}` is no PCI address: write it in full as 0000:01:00.0, as `lspci -D` and /sys/bus/pci/devices have \
-     it"
+    "`{0}` is no PCI address: write it in full as 0000:01:00.0, as `lspci -D` and /sys/bus/pci/devices \
+     show it"
 )]
 pub struct ParsePciAddressError(String);
 

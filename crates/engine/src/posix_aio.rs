@@ -89,7 +89,7 @@ impl PosixAio {
         if unsafe { libc::aio_suspend(self.list.as_ptr(), self.list.len() as libc::c_int, timeout) } < 0 {
             let errno = last_errno();
             if errno != libc::EINTR && errno != libc::EAGAIN {
-                return Err(EngineError::last("aio_suspend"));
+                return Err(EngineError::call("aio_suspend", errno, String::new()));
             }
         }
         Ok(())
@@ -122,7 +122,7 @@ impl Engine for PosixAio {
             let block = self.held.blocks.at(slot);
             self.submit_calls += 1;
             // SAFETY: the block and the slot that it names live in `held` until glibc has returned
-            // the request, or for ever; nothing refers to either meanwhile.
+            // the request, or for ever; nothing refers to either until then.
             let refused = unsafe {
                 match op {
                     Op::Read => libc::aio_read(block),

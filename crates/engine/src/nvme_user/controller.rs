@@ -318,8 +318,8 @@ impl Controller {
     #[cold]
     pub(super) fn asked_back_error(&self) -> EngineError {
         EngineError::controller(format!(
-            "the kernel asks for {} back (it is being removed, or its link failed): let it go, and open it \
-             again when it is there",
+            "the kernel asks for {} back (it is being removed, or its link failed): close it, and open it \
+             again when it is back",
             self.address
         ))
     }
@@ -359,7 +359,7 @@ impl Controller {
         ))
     }
 
-    /// Asks the controller what it is and has, and sets it up.
+    /// Identifies the controller and its namespaces, and sets it up.
     fn learn(&mut self, setup: &Setup) -> Result<(), EngineError> {
         let limit = self.limits.command;
         let mut admin = self.admin();
@@ -430,7 +430,7 @@ impl Controller {
             }
             self.stop(ControllerEnd::Late);
             EngineError::controller(format!(
-                "{} was reset: its {name} was to be as under the kernel, and it did not answer within {} s; \
+                "{} was reset: it did not answer within {} s when its {name} was set as under the kernel; \
                  see the drive's health, then open the controller again",
                 self.address,
                 limit.as_secs_f64()

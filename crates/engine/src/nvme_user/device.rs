@@ -58,7 +58,7 @@ pub(super) trait Device: Registers + Send + Sync {
     /// Takes back what `map` gave. Where the kernel refuses, it keeps the pages pinned: nobody else gets
     /// them.
     fn unmap(&self, pages: &[u64]);
-    /// Lets it reach memory: once it was seen stopped, for what it did before, it did with memory of others.
+    /// Lets it reach memory, once it was seen stopped: before that it may still use memory of a former owner.
     ///
     /// # Errors
     /// Its configuration cannot be written.

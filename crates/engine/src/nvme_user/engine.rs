@@ -303,7 +303,7 @@ impl NvmeUser {
         }
     }
 
-    /// Ends what is in flight after the controller's end; once all was handed out, the error that says why.
+    /// Ends what is in flight after the controller's end; after that, the error that says why.
     #[cold]
     fn give_up(&mut self, finish: EngineEnd, done: &mut Vec<Completion>) -> Result<(), EngineError> {
         let EngineEnd::Ended(end) = finish else { return Err(self.finish_error(finish)) };
@@ -403,7 +403,7 @@ impl NvmeUser {
     }
 }
 
-/// The next completion, of an entry that is there; none if all that are there are nobody's.
+/// The next completion, of an entry that is there; none if no request in flight has any of those entries.
 #[inline(always)]
 fn next_ended(pair: &mut QueuePair, pool: &Pool, flights: &mut Flights) -> Option<Completion> {
     loop {
@@ -457,11 +457,11 @@ impl Engine for NvmeUser {
         let pair = &self.held.pair;
         let [submissions, completions] = pair.doorbell_writes();
         EngineFacts {
-            system_calls: Some(self.waiting.system_calls()),
+            system_calls: Some(self.waiting.system_calls),
             doorbells: submissions + completions,
             completion_doorbells: completions,
-            sleeps: self.waiting.sleeps(),
-            empty_polls: self.waiting.empty_polls(),
+            sleeps: self.waiting.sleeps,
+            empty_polls: self.waiting.empty_polls,
             shadow_doorbells: pair.has_shadow(),
             ..EngineFacts::default()
         }

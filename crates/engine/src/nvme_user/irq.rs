@@ -31,7 +31,7 @@ pub(super) struct Waiter {
 
 impl Waiter {
     pub(super) fn new(event: impl AsFd) -> Result<Waiter, EngineError> {
-        let failed = |call| move |errno: Errno| EngineError::call(call, errno.raw_os_error(), String::new());
+        let failed = |call| move |errno: Errno| EngineError::failed(call, errno);
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(failed("epoll_create1"))?;
         let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
         epoll::add(&epoll, event, epoll::EventData::new_u64(0), flags).map_err(failed("epoll_ctl"))?;
@@ -71,8 +71,7 @@ impl Watch {
             }
         };
         let thread = std::thread::Builder::new().name("iopj-vfio".to_owned()).spawn(sleep);
-        let thread =
-            thread.map_err(|e| EngineError::call("clone", e.raw_os_error().unwrap_or(0), String::new()))?;
+        let thread = thread.map_err(|e| EngineError::failed("clone", e))?;
         Ok(Watch { asked, stop, thread: Some(thread) })
     }
 

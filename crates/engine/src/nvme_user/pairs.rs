@@ -80,7 +80,7 @@ impl Controller {
         }
     }
 
-    /// A queue pair of its own for the caller and, where it shall interrupt, the event that it signals.
+    /// A queue pair of its own for the caller and, where it interrupts, the event that it signals.
     pub(super) fn create_pair(
         &self,
         shape: PairLayout,

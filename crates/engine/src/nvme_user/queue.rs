@@ -324,7 +324,7 @@ pub(super) struct PairLayout {
     /// they are free.
     pub(super) completions: u32,
     pub(super) release: Release,
-    /// Lists of PRP entries, one an identifier.
+    /// Lists of PRP entries, one per identifier.
     pub(super) lists: u32,
     /// Bytes of each.
     pub(super) list_len: usize,

@@ -69,10 +69,12 @@ pub(super) struct Waiting {
     spin: Spin,
     /// When the controller was looked at last, or the first look was put off; absent after a completion.
     looked: Option<Instant>,
-    system_calls: u64,
-    sleeps: u64,
+    /// System calls made.
+    pub(super) system_calls: u64,
+    /// Of these, sleeps before polling.
+    pub(super) sleeps: u64,
     /// Polls that found nothing.
-    empty_polls: u64,
+    pub(super) empty_polls: u64,
     /// A hybrid wait sleeps once.
     may_sleep: bool,
 }
@@ -117,7 +119,7 @@ impl Waiting {
         self.looked = None;
     }
 
-    /// A wait begins that is not answered yet.
+    /// A wait begins without a completion at hand.
     #[inline]
     pub(super) fn begin(&mut self) {
         if let Mode::Hybrid(hybrid) = &mut self.mode {
@@ -126,7 +128,7 @@ impl Waiting {
         }
     }
 
-    /// The wait has got what it waited for.
+    /// The wait is over.
     #[inline]
     pub(super) fn end(&mut self) {
         if let Mode::Hybrid(hybrid) = &mut self.mode
@@ -192,21 +194,6 @@ impl Waiting {
             *looked = now;
         }
         due
-    }
-
-    /// System calls made.
-    pub(super) fn system_calls(&self) -> u64 {
-        self.system_calls
-    }
-
-    /// Of these, sleeps before polling.
-    pub(super) fn sleeps(&self) -> u64 {
-        self.sleeps
-    }
-
-    /// Polls that found nothing.
-    pub(super) fn empty_polls(&self) -> u64 {
-        self.empty_polls
     }
 }
 

@@ -14,9 +14,9 @@ pub(super) struct Bypass {
 }
 
 impl Target {
-    /// The namespace `nsid` of a controller that this process drives. `path` is the name under which it is
-    /// spoken of: that of the kernel's block device, which is away meanwhile. Whether it may be written was
-    /// decided before the controller was taken; here it is only kept.
+    /// The namespace `nsid` of a controller that this process drives. `path` is its name in messages: the
+    /// kernel's block device, which does not exist while the controller is taken. Whether it may be written
+    /// was decided before that.
     ///
     /// # Errors
     /// The controller has no such namespace, or none that can be used (metadata, protection information).
@@ -72,7 +72,7 @@ impl Target {
         self.bypass.as_ref().map(|bypass| (&bypass.controller, &bypass.namespace))
     }
 
-    /// That the kernel's driver does not have the device, in words.
+    /// Says that the kernel's driver does not have the device.
     pub(crate) fn taken(&self) -> String {
         match self.controller() {
             Some(controller) => {

@@ -108,7 +108,7 @@ impl<'a> Unfinished<'a> {
 impl Drop for Unfinished<'_> {
     fn drop(&mut self) {
         if self.named {
-            // There is nobody left to tell, and the file carries no mark.
+            // A failure can be reported to nobody; the file carries no mark.
             let _ = fs::remove_file(self.path);
         }
     }

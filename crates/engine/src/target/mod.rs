@@ -76,7 +76,7 @@ pub enum WritePermission<'a> {
 }
 
 /// The exclusive claims on the devices of a target that is written, kept as long as anybody may write it.
-/// Held, never used: the kernel forgets a claim when its descriptor is closed.
+/// They are only kept open: the kernel forgets a claim when its descriptor is closed.
 type Claims = Arc<[File]>;
 
 /// A descriptor of a target for an engine of its own, with the target's claims: nobody else can claim the
@@ -264,8 +264,8 @@ impl Target {
     /// target's claims.
     ///
     /// # Errors
-    /// Descriptors ran out, or a permission was withdrawn meanwhile; a controller that this process drives
-    /// has no descriptor.
+    /// Descriptors ran out, or a permission was withdrawn; a controller that this process drives has no
+    /// descriptor.
     pub fn reopen(&self) -> Result<Descriptor, TargetError> {
         let flags = if self.kind == TargetKind::NvmeGeneric { 0 } else { libc::O_DIRECT };
         let Some(file) = &self.file else {

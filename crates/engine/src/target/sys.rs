@@ -202,7 +202,7 @@ pub fn set_nvme_feature(device: &impl AsFd, feature: u8, value: u32) -> io::Resu
 }
 
 /// Hands a command to the controller by `NVME_IOCTL_ADMIN_CMD`: dword 0 of its completion, and the data, of
-/// which the first `len` bytes, all of them at most, are what it returns.
+/// which the controller writes at most the first `len` bytes.
 fn nvme_admin(device: &impl AsFd, len: u32, command: NvmeAdminCommand) -> io::Result<(u32, Box<PageData>)> {
     let mut data = Box::new([0; size_of::<PageData>()]);
     let mut command = command.with_data(&mut data, len);
@@ -218,8 +218,8 @@ fn nvme_admin(device: &impl AsFd, len: u32, command: NvmeAdminCommand) -> io::Re
 }
 
 impl NvmeAdminCommand {
-    /// The command with `len` bytes of `data` for what it returns, all of them at most; and with the kernel's
-    /// own time: when a shorter one is over the kernel resets the controller, which loses its features.
+    /// The command with at most `len` bytes of `data` for its answer, and with the kernel's own time limit:
+    /// after a shorter one the kernel resets the controller, which then loses its features.
     fn with_data(self, data: &mut PageData, len: u32) -> NvmeAdminCommand {
         let data_len = len.min(size_of::<PageData>() as u32);
         NvmeAdminCommand { addr: data.as_mut_ptr() as u64, data_len, timeout_ms: 0, ..self }

@@ -34,10 +34,10 @@ const BRIDGE_CLASS: &str = "0x0604";
 /// meanwhile.
 #[derive(Debug)]
 pub struct TakeClaims {
-    /// Its own, which vanish with its driver. To be closed before the driver has it again: a block device
-    /// that is held open comes back under another name.
+    /// Its own, which vanish with its driver. Close them before the driver has it again: a block device that
+    /// is open comes back under another name.
     pub own: Vec<File>,
-    /// Those by which other controllers show the same namespaces, for as long as it is taken.
+    /// Those by which other controllers show the same namespaces. Keep them as long as it is taken.
     pub twins: Vec<File>,
 }
 
@@ -98,7 +98,7 @@ fn namespace_disks(sysfs: &Path, address: PciAddress) -> Vec<PathBuf> {
     disks
 }
 
-/// The visible block device of a namespace: `nvme0n1` of itself and of `nvme0c3n1`; `None` for what is no
+/// The visible block device of a namespace: `nvme0n1` for itself and for `nvme0c3n1`; `None` if `name` is no
 /// namespace.
 pub fn head_of(name: &str) -> Option<String> {
     let is_number = |digits: &str| !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
@@ -123,7 +123,7 @@ fn plan_in(
     }
     let namespaces = namespace_disks(sysfs, address);
     let mut disks = namespaces.clone();
-    // Another controller may show the same namespace, and what is mounted there would be overwritten here.
+    // Another controller may show the same namespace: a file system mounted there would be overwritten here.
     disks.extend(
         namespaces.iter().flat_map(|disk| system.sysfs.twins(disk)).filter(|twin| !namespaces.contains(twin)),
     );

@@ -140,7 +140,7 @@ impl Sysfs {
         members
     }
 
-    /// Loop devices over block devices: sysfs lists them as nobody's holders.
+    /// Loop devices over block devices: sysfs does not list them as holders.
     fn loops(&self) -> Vec<(PathBuf, u64)> {
         let all = entries(&self.root.join("block")).into_iter();
         all.filter_map(|dir| {

@@ -139,8 +139,7 @@ impl Reach {
 
     fn read<const N: usize>(&self, address: u64) -> [u8; N] {
         assert!(address as usize % PAGE + N <= PAGE);
-        // SAFETY: the page is mapped, and the driver does not write it meanwhile: what Miri is here to find
-        // out.
+        // SAFETY: the page is mapped, and the driver does not write it at the same time, which Miri checks.
         unsafe { self.at(address).cast::<[u8; N]>().read() }
     }
 

@@ -137,7 +137,7 @@ fn a_drive_keeps_the_features_that_it_had_under_the_kernel() {
     let as_kept = [(0x41, "0x41"), (0, "0x0"), (0x104, "0x104")]
         .map(|(value, text)| (Some(value), format!("{text} as under the kernel")));
     assert_eq!(kept_features(Behaviour::default(), &reset), as_kept);
-    // One that cannot be changed is none the worse where it has its value, the bits beside it left out.
+    // A feature that cannot be changed is fine if it has its value, other bits left out.
     let fixed = Behaviour { fixed_feature: 0x02, ..Behaviour::default() };
     let found = kept_features(fixed, &[(0x02, 0x741), (0x06, 1), (0x08, 0)]);
     assert_eq!(found[0], (Some(0x741), "0x41 as under the kernel".to_owned()));
@@ -193,8 +193,8 @@ fn a_feature_has_a_limit_of_its_own_and_is_named() {
     let limits = Limits { command: never, abort: never, feature: Duration::from_millis(20) };
     let setup = Setup { limits, kept: kept(Some("S 1")), ..Setup::default() };
     let (refused, sim) = open(Behaviour { endless_feature: 0x06, ..Behaviour::default() }, setup);
-    let cause = "its volatile write cache was to be as under the kernel, and it did not answer within 0.02 \
-                 s; see the drive's health";
+    let cause = "it did not answer within 0.02 s when its volatile write cache was set as under the kernel; \
+                 see the drive's health";
     assert_eq!(refused, Some(format!("0000:01:00.0 was reset: {cause}, then open the controller again")));
     assert_eq!(sim.mapped(), 0);
     assert_eq!(Limits::default().feature, Duration::from_secs(60));

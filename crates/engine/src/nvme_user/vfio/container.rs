@@ -145,7 +145,7 @@ fn parse_ranges(info: &[u64]) -> Option<Vec<RangeInclusive<u64>>> {
     None
 }
 
-/// The device's address space: what may be used, and what is.
+/// The device's address space: the ranges that may be used, and those in use.
 struct IovaSpace {
     ranges: Vec<RangeInclusive<u64>>,
     /// Lengths by begin.

@@ -77,7 +77,7 @@ impl Vfio {
         let config_at = region(&device, ioctl::VFIO_PCI_CONFIG_REGION_INDEX)?.offset;
         let device = File::from(device);
         set_command(&device, config_at, MEMORY_SPACE, BUS_MASTER)
-            .map_err(|e| call("enabling the memory space (pwrite)", e.raw_os_error().unwrap_or(0)))?;
+            .map_err(|e| EngineError::failed("enabling the memory space (pwrite)", e))?;
         let registers = map_registers(&device, address)?;
         let vectors = irq_count(&device, ioctl::VFIO_PCI_MSIX_IRQ_INDEX);
         let watch = watch(&device)?;
@@ -271,7 +271,7 @@ impl Device for Vfio {
     fn admit(&self) -> Result<(), EngineError> {
         set_command(&self.device, self.config_at, BUS_MASTER, 0)
             .map(drop)
-            .map_err(|e| call("enabling the bus master (pwrite)", e.raw_os_error().unwrap_or(0)))
+            .map_err(|e| EngineError::failed("enabling the bus master (pwrite)", e))
     }
 
     fn cut_off(&self) -> bool {

@@ -14,7 +14,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-/// The group and the container of a device, which stay open as long as it.
+/// The group and the container of a device, which stay open as long as the device.
 pub(super) struct Physical {
     _group: File,
     _container: File,
@@ -58,9 +58,7 @@ pub(super) fn map(memory: &PageRange) -> Result<Box<[u64]>, EngineError> {
     let mut entries = vec![0; memory.len / PAGE * 8];
     let read =
         File::open("/proc/self/pagemap").and_then(|pagemap| pagemap.read_exact_at(&mut entries, first * 8));
-    read.map_err(|e| {
-        EngineError::call("read (/proc/self/pagemap)", e.raw_os_error().unwrap_or(0), String::new())
-    })?;
+    read.map_err(|e| EngineError::failed("read (/proc/self/pagemap)", e))?;
     let pages = entries
         .chunks_exact(8)
         .map(|bytes| page_address(u64::from_le_bytes(bytes.try_into().unwrap_or_default())));
