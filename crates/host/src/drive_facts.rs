@@ -35,8 +35,8 @@ pub fn set_up(identity: &Identity) -> BTreeMap<String, String> {
 /// The features of a drive of which none was read before it was taken.
 const NOT_KNOWN: &str = "not known as they were under the kernel, so as the reset left them";
 
-/// One warning for each feature that a drive did not take again: its trials measure another drive than those of
-/// the kernel's paths.
+/// One warning for each feature that a drive did not take again: its trials measure another drive than those
+/// of the kernel's paths.
 pub fn not_as_kept(address: PciAddress, identity: &Identity) -> Vec<String> {
     let others = identity.features.iter().filter(|state| !state.is_as_kept());
     let warning = others.map(|state| {

@@ -1,5 +1,5 @@
-//! All that reads or changes the state of the host: its settings with their journal and restore, drives that are
-//! taken from their driver, the power state, the machine.
+//! All that reads or changes the state of the host: its settings with their journal and restore, drives that
+//! are taken from their driver, the power state, the machine.
 
 pub mod drive_facts;
 pub mod machine;

@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-/// What emulates this machine's processor, by the hypervisor's CPUID leaf: QEMU's translator, under which times
-/// mean nothing, signs with `TCG` (`target/i386/cpu.c`). A hypervisor that runs the machine's own instructions
-/// is not an emulator.
+/// What emulates this machine's processor, by the hypervisor's CPUID leaf: QEMU's translator, under which
+/// times mean nothing, signs with `TCG` (`target/i386/cpu.c`). A hypervisor that runs the machine's own
+/// instructions is not an emulator.
 pub fn emulator() -> Option<&'static str> {
     #[cfg(target_arch = "x86_64")]
     {

@@ -106,15 +106,16 @@ impl PowerState {
         }
     }
 
-    /// How often CPUs were throttled for heat between this state and a `later` one of the same boot; absent if
-    /// they do not count it.
+    /// How often CPUs were throttled for heat between this state and a `later` one of the same boot; absent
+    /// if they do not count it.
     pub fn throttles_until(&self, later: &PowerState) -> Option<u64> {
         self.throttle_count.zip(later.throttle_count).map(|(before, after)| after.saturating_sub(before))
     }
 
-    /// The settings that differ in a `later` state. A setting that one of the two does not know has not changed,
-    /// and what follows the load (frequencies, temperatures) is not a setting. An idle drive goes to a deeper
-    /// power state by itself and comes back when it works, so only a deeper one after the trial is a change.
+    /// The settings that differ in a `later` state. A setting that one of the two does not know has not
+    /// changed, and what follows the load (frequencies, temperatures) is not a setting. An idle drive goes to
+    /// a deeper power state by itself and comes back when it works, so only a deeper one after the trial is a
+    /// change.
     pub fn changes_until(&self, later: &PowerState) -> Vec<PowerChange> {
         let known = |what, before: Option<String>, after: Option<String>| {
             change(what, None, before.filter(|text| !text.is_empty()), after.filter(|text| !text.is_empty()))

@@ -1,57 +1,59 @@
-//! Who completes each I/O, counted in a short pass just before a trial's window; nothing is counted inside of
-//! it.
+//! Who completes each I/O, counted in a short pass just before a trial's window, which stays free of
+//! counters.
 
 use iopj_core::evidence::{Completions, EngineEvidence, Finding, ProcessEvidence};
 use iopj_core::{Evidence, Workload};
 use iopj_probe::{CompletionCounters, Edge, Probe, Snapshot, TIMER_ROUNDS, Waiting, Who, of_pass};
 use std::time::{Duration, Instant};
 
-/// I/Os of a pass over all jobs, but [`ROUNDS`] of each job's queue at least, and of all together as many as
-/// show hybrid.
+/// I/Os of a pass over all jobs. There are at least [`ROUNDS`] of each job's queue, and over all jobs as many
+/// as it takes to see hybrid.
 const IOS: u64 = 4096;
-/// How often a job's queue is filled at least, if [`TIME`] allows.
+/// The least number of times that a job's queue is filled, if [`TIME`] allows.
 const ROUNDS: u64 = 4;
-/// How long a pass lasts in which there are rounds enough.
+/// How long a pass with enough rounds lasts.
 const TIME: Duration = Duration::from_millis(250);
-/// How long one lasts at the most whose rounds come slowly: each takes a while on a slow disk, or where
-/// others have the CPUs.
+/// The longest that a pass may last if its rounds are slow, on a slow disk or a busy machine.
 const LONGEST: Duration = Duration::from_secs(10);
 
-/// How far each job goes in a pass, whichever comes first.
+/// The end of each job's pass, whichever comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Extent {
+pub struct PassLimit {
     /// A time.
     pub time: Duration,
     /// A number of I/Os.
     pub ios: u64,
 }
 
-/// A pass of this workload.
-pub fn extent(workload: &Workload) -> Extent {
+/// The limit of a pass of this workload.
+pub fn limit(workload: &Workload) -> PassLimit {
     let numjobs = u64::from(workload.numjobs.max(1));
     let least = rounds(numjobs).max(ROUNDS) * u64::from(workload.iodepth);
-    Extent { time: TIME, ios: (IOS / numjobs).max(least) }
+    PassLimit { time: TIME, ios: (IOS / numjobs).max(least) }
 }
 
-/// What a job that has done so many I/Os in its pass goes on to, all of it counted: until there are rounds
-/// enough to tell hybrid.
-pub fn longer(workload: &Workload, done: u64) -> Option<Extent> {
+/// The limit of the longer pass that a job needs after `done` I/Os, so that there are enough rounds to see
+/// hybrid; `None` if there are enough already.
+pub fn longer(workload: &Workload, done: u64) -> Option<PassLimit> {
     let ios = rounds(u64::from(workload.numjobs.max(1))) * u64::from(workload.iodepth);
-    (done < ios).then_some(Extent { time: LONGEST, ios })
+    (done < ios).then_some(PassLimit { time: LONGEST, ios })
 }
 
-/// Each of the jobs' rounds that show hybrid, together.
+/// The rounds that each job contributes to those that show hybrid.
 fn rounds(numjobs: u64) -> u64 {
     TIMER_ROUNDS.div_ceil(numjobs)
 }
 
-/// Whether completions can be counted here, and why not.
+/// Checks that completions can be counted here.
+///
+/// # Errors
+/// Why they cannot.
 pub fn check(probe: &Probe) -> Result<(), String> {
     let counters = probe.count_completions(Waiting::Threads(&[])).map_err(|error| error.to_string())?;
     counters.end().map(drop).map_err(|error| error.to_string())
 }
 
-/// A pass that runs.
+/// A pass in progress.
 pub struct Pass {
     counters: Result<CompletionCounters, String>,
     begin: Snapshot,
@@ -59,7 +61,7 @@ pub struct Pass {
 }
 
 /// A pass that has ended.
-pub struct Passed {
+pub struct EndedPass {
     counts: Result<Completions, String>,
     begin: Snapshot,
     lasted: Duration,
@@ -75,15 +77,15 @@ impl Pass {
     }
 
     /// Closes the counters; again no I/O is in flight.
-    pub fn end(self) -> Passed {
+    pub fn end(self) -> EndedPass {
         let lasted = self.began.elapsed();
         let counts = self.counters.and_then(|counters| counters.end().map_err(|error| error.to_string()));
-        Passed { counts, begin: self.begin, lasted }
+        EndedPass { counts, begin: self.begin, lasted }
     }
 }
 
-/// What a pass did.
-pub enum Did<'a> {
+/// What was done in a pass.
+pub enum PassWork<'a> {
     /// Our own jobs.
     Native {
         /// Their I/Os.
@@ -100,18 +102,17 @@ pub enum Did<'a> {
     },
 }
 
-/// A pass of fio, which `run` runs and looks at from its start on; a longer one where the first had too few
-/// rounds.
+/// A pass of fio, which `run` runs and watches from its start; a longer one if the first had too few rounds.
 pub fn pass_of_fio(
     probe: &Probe,
     workload: &Workload,
-    mut run: impl FnMut(Extent, &mut dyn FnMut(u32) -> Duration) -> Result<(u64, ProcessEvidence), String>,
+    mut run: impl FnMut(PassLimit, &mut dyn FnMut(u32) -> Duration) -> Result<(u64, ProcessEvidence), String>,
 ) -> Finding<Completions> {
-    let mut passed = |extent| counted_of_fio(probe, |look| run(extent, look));
-    let first = passed(extent(workload));
+    let mut passed = |limit| counted_of_fio(probe, |look| run(limit, look));
+    let first = passed(limit(workload));
     let counted =
         first.and_then(|first| match longer(workload, first.0 / u64::from(workload.numjobs.max(1))) {
-            Some(extent) => passed(extent),
+            Some(limit) => passed(limit),
             None => Ok(first),
         });
     counted.map_or_else(Finding::Unclear, |(_, completions)| completions)
@@ -134,20 +135,20 @@ fn counted_of_fio(
         Duration::MAX
     })?;
     let pass = Pass { counters: Ok(counters), begin, began };
-    Ok((ios, pass.end().evidence(&snapshot(Edge::End)?, Did::Fio { ios, process })))
+    Ok((ios, pass.end().evidence(&snapshot(Edge::End)?, PassWork::Fio { ios, process })))
 }
 
-impl Passed {
+impl EndedPass {
     /// What was counted, of a pass that ended before the snapshot `end`.
-    pub fn evidence(self, end: &Snapshot, did: Did<'_>) -> Finding<Completions> {
+    pub fn evidence(self, end: &Snapshot, did: PassWork<'_>) -> Finding<Completions> {
         let counts = match self.counts {
             Ok(counts) => counts,
             Err(reason) => return Finding::Unclear(reason),
         };
         let pass = Evidence { window_ns: self.lasted.as_nanos() as u64, ..self.begin.until(end) };
         let pass = match did {
-            Did::Native { ios, engine } => Evidence { reads: ios, engine: Some(engine.clone()), ..pass },
-            Did::Fio { ios, process } => Evidence { reads: ios, process, ..pass },
+            PassWork::Native { ios, engine } => Evidence { reads: ios, engine: Some(engine.clone()), ..pass },
+            PassWork::Fio { ios, process } => Evidence { reads: ios, process, ..pass },
         };
         Finding::Seen(of_pass(counts, &pass))
     }
@@ -166,8 +167,8 @@ mod tests {
         for (numjobs, iodepth, ios) in
             [(1, 1, 4096), (0, 32, 4096), (1, 1024, 50 * 1024), (64, 1, 64), (64, 32, 128), (8, 512, 7 * 512)]
         {
-            let extent = extent(&workload(numjobs, iodepth));
-            assert_eq!(extent, Extent { time: TIME, ios }, "{numjobs} jobs of {iodepth}");
+            let limit = limit(&workload(numjobs, iodepth));
+            assert_eq!(limit, PassLimit { time: TIME, ios }, "{numjobs} jobs of {iodepth}");
             assert!(u64::from(numjobs.max(1)) * ios >= TIMER_ROUNDS * u64::from(iodepth));
         }
     }
@@ -177,8 +178,8 @@ mod tests {
     #[test]
     fn a_pass_of_slow_rounds_goes_on_until_there_are_enough() {
         let goes_on =
-            |numjobs, iodepth, done| longer(&workload(numjobs, iodepth), done).map(|extent| extent.ios);
-        assert_eq!(longer(&workload(1, 1), 21), Some(Extent { time: LONGEST, ios: TIMER_ROUNDS }));
+            |numjobs, iodepth, done| longer(&workload(numjobs, iodepth), done).map(|limit| limit.ios);
+        assert_eq!(longer(&workload(1, 1), 21), Some(PassLimit { time: LONGEST, ios: TIMER_ROUNDS }));
         assert_eq!(goes_on(1, 1, TIMER_ROUNDS), None);
         assert_eq!([goes_on(1, 32, 1599), goes_on(1, 32, 1600)], [Some(1600), None]);
         assert_eq!([goes_on(64, 1, 0), goes_on(64, 1, 1)], [Some(1), None]);

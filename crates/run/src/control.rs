@@ -53,7 +53,7 @@ pub(crate) fn run(target: &Target, probe: &Probe, stop: &AtomicBool) -> Result<C
         snapshots.push(probe.snapshot(who, edge).map_err(|error| error.to_string())?);
         Ok(())
     };
-    let done = native::run(&spec, stop, &mut bracket, &mut || {}).map_err(TrialError::Jobs)?;
+    let done = native::run(&spec, stop, &mut bracket, &mut || {})?;
     let snapshots = snapshots.into_inner();
     let [first, last] = &snapshots[..] else { return Err(TrialError::NotBracketed("control run")) };
     let evidence = first.until(last);

@@ -5,6 +5,7 @@ use iopj_engine::EngineError;
 use iopj_engine::target::{FileId, TargetError};
 use iopj_host::settings::SettingsError;
 use iopj_load::fio::FioError;
+use iopj_load::native::NativeError;
 use iopj_probe::ProbeError;
 use iopj_probe::sampling::SamplingError;
 use iopj_store::StoreError;
@@ -72,8 +73,8 @@ pub enum TrialError {
     #[error(transparent)]
     Fio(#[from] FioError),
     /// The jobs of the native generator, or a snapshot around them.
-    #[error("{0}")]
-    Jobs(String),
+    #[error(transparent)]
+    Jobs(#[from] NativeError),
     /// I/Os that fio counts as failed.
     #[error("fio counts {0} failed I/Os")]
     FailedIos(u64),

@@ -1,7 +1,7 @@
 //! Results that others measured with fio, as a store: fio's JSON job by job, each with its path and workload.
 //!
 //! There is no evidence, so that a verdict is `unproven`, or `refuted` where fio's own counts contradict.
-//! What a job's options mean is told by `options`, what the JSON holds by [`iopj_load::fio::jobs`].
+//! What a job's options mean is told by `options`, what the JSON holds by [`iopj_load::fio::runs`].
 
 mod contradiction;
 mod options;
@@ -14,8 +14,8 @@ use crate::latencies::{self, Latencies};
 use contradiction::{Polling, polling};
 use iopj_core::evidence::{Finding, ProcessEvidence};
 use iopj_core::{Evidence, IoPath, Observed, Verdict, VerdictKind, Workload};
-use iopj_load::fio::jobs::{JobResult, Run, runs};
-use iopj_load::fio::{self, FioError, FioResult, OLDEST, parse_version};
+use iopj_load::fio::runs::{FioJobResult, FioRun, runs};
+use iopj_load::fio::{self, FioError, FioOutput, OLDEST, parse_version};
 use iopj_store::{Generator, Measurement, Outcome, Store, StoreError, StudyRecord, Trial};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -118,7 +118,7 @@ pub fn fio(files: &[PathBuf], store: &Path, kernel: Option<KernelVersion>) -> Re
     if store.symlink_metadata().is_ok() {
         return Err(ImportError::Exists(store.to_owned()));
     }
-    let mut all: Vec<(&Path, Run)> = Vec::new();
+    let mut all: Vec<(&Path, FioRun)> = Vec::new();
     for path in files {
         for run in read(path)? {
             if let Some((first, _)) = all.iter().find(|(_, other)| *other == run) {
@@ -140,11 +140,11 @@ pub fn fio(files: &[PathBuf], store: &Path, kernel: Option<KernelVersion>) -> Re
 /// # Errors
 /// [`ImportError::Foreign`], naming `path`.
 pub fn trials_of(path: &Path, text: &str) -> Result<(Vec<Trial>, Vec<Skipped>), ImportError> {
-    let all: Vec<(&Path, Run)> = parse(path, text)?.into_iter().map(|run| (path, run)).collect();
+    let all: Vec<(&Path, FioRun)> = parse(path, text)?.into_iter().map(|run| (path, run)).collect();
     Ok(trials(&all, None))
 }
 
-fn read(path: &Path) -> Result<Vec<Run>, ImportError> {
+fn read(path: &Path) -> Result<Vec<FioRun>, ImportError> {
     let unreadable = |error| ImportError::Unreadable { path: path.to_owned(), error };
     let mut bytes = Vec::new();
     File::open(path)
@@ -160,7 +160,7 @@ fn foreign(path: &Path, reason: impl Into<String>) -> ImportError {
     ImportError::Foreign { path: path.to_owned(), reason: reason.into() }
 }
 
-fn parse(path: &Path, text: &str) -> Result<Vec<Run>, ImportError> {
+fn parse(path: &Path, text: &str) -> Result<Vec<FioRun>, ImportError> {
     let runs = runs(text).map_err(|error| match error {
         FioError::Output { reason } => foreign(path, reason),
         other => foreign(path, format!("cannot be understood ({other})")),
@@ -181,7 +181,7 @@ fn parse(path: &Path, text: &str) -> Result<Vec<Run>, ImportError> {
 }
 
 /// The trials in the order of the files, and the jobs that are none.
-fn trials(all: &[(&Path, Run)], kernel: Option<KernelVersion>) -> (Vec<Trial>, Vec<Skipped>) {
+fn trials(all: &[(&Path, FioRun)], kernel: Option<KernelVersion>) -> (Vec<Trial>, Vec<Skipped>) {
     let told = telling(all);
     let (mut trials, mut skipped): (Vec<Trial>, Vec<Skipped>) = (Vec::new(), Vec::new());
     for (file, run) in all {
@@ -213,7 +213,7 @@ fn trials(all: &[(&Path, Run)], kernel: Option<KernelVersion>) -> (Vec<Trial>, V
 }
 
 /// Whether the job did what it was to do.
-fn done(job: &JobResult) -> Result<(), String> {
+fn done(job: &FioJobResult) -> Result<(), String> {
     let result = &job.result;
     if result.error != 0 || result.total_errors > 0 {
         let error = std::io::Error::from_raw_os_error(result.error);
@@ -227,7 +227,7 @@ fn done(job: &JobResult) -> Result<(), String> {
 }
 
 /// Whether the figures are of this job alone, and complete.
-fn whole(run: &Run, index: usize, workload: &Workload) -> Result<(), String> {
+fn whole(run: &FioRun, index: usize, workload: &Workload) -> Result<(), String> {
     let job = &run.jobs[index];
     let (reads, writes) = (&job.result.reads, &job.result.writes);
     let ios = reads.ios.saturating_add(writes.ios);
@@ -262,11 +262,11 @@ fn whole(run: &Run, index: usize, workload: &Workload) -> Result<(), String> {
 
 /// Whether two jobs of a run ran at the same time. Where fio tells no starts, jobs of several groups that
 /// together ran longer than the whole run must have.
-fn beside(run: &Run, one: &JobResult, other: &JobResult) -> bool {
+fn beside(run: &FioRun, one: &FioJobResult, other: &FioJobResult) -> bool {
     if one.group == other.group {
         return true;
     }
-    let ms = |job: &JobResult| job.result.window_ns / 1_000_000;
+    let ms = |job: &FioJobResult| job.result.window_ns / 1_000_000;
     if let (Some(start), Some(other_start)) = (one.start_unix_ms, other.start_unix_ms) {
         let (first, second) = if start <= other_start { (one, other_start) } else { (other, start) };
         let end = first.start_unix_ms.unwrap_or(0).saturating_add(ms(first));
@@ -277,7 +277,7 @@ fn beside(run: &Run, one: &JobResult, other: &JobResult) -> bool {
 }
 
 /// Options, and the version, that differ within the import, so that cells are told apart by them.
-fn telling(all: &[(&Path, Run)]) -> Vec<&'static str> {
+fn telling(all: &[(&Path, FioRun)]) -> Vec<&'static str> {
     let differs = |name: &&'static str| {
         let values = all.iter().flat_map(|(_, run)| run.jobs.iter().map(|job| job.options.get(*name)));
         values.collect::<BTreeSet<_>>().len() > 1
@@ -289,7 +289,7 @@ fn telling(all: &[(&Path, Run)]) -> Vec<&'static str> {
     told
 }
 
-fn settings(run: &Run, job: &JobResult, told: &[&str]) -> BTreeMap<String, String> {
+fn settings(run: &FioRun, job: &FioJobResult, told: &[&str]) -> BTreeMap<String, String> {
     let value = |name: &str| match name {
         "fio_version" => run.fio_version.clone(),
         option => job.options.get(option).cloned().unwrap_or_else(|| "not given".to_owned()),
@@ -298,7 +298,7 @@ fn settings(run: &Run, job: &JobResult, told: &[&str]) -> BTreeMap<String, Strin
 }
 
 /// What fio's own counts say; nothing of the operating system's.
-fn evidence(result: &FioResult, workload: &Workload, latency_sum_ns: u64) -> Evidence {
+fn evidence(result: &FioOutput, workload: &Workload, latency_sum_ns: u64) -> Evidence {
     let jobs_ns = result.window_ns as f64 * f64::from(workload.numjobs);
     Evidence {
         window_ns: result.window_ns,
@@ -320,7 +320,7 @@ fn evidence(result: &FioResult, workload: &Workload, latency_sum_ns: u64) -> Evi
 }
 
 fn measurement(
-    job: &JobResult,
+    job: &FioJobResult,
     (path, workload): (&IoPath, &Workload),
     file: &Path,
     kernel: Option<KernelVersion>,
@@ -376,7 +376,7 @@ fn measurement(
     }
 }
 
-fn verdict(job: &JobResult, path: &IoPath, workload: &Workload, kernel: Option<KernelVersion>) -> Verdict {
+fn verdict(job: &FioJobResult, path: &IoPath, workload: &Workload, kernel: Option<KernelVersion>) -> Verdict {
     let mut reasons = reasons(job, path);
     match polling(path, workload, &job.result, kernel) {
         Polling::AsAsked => {}
@@ -389,7 +389,7 @@ fn verdict(job: &JobResult, path: &IoPath, workload: &Workload, kernel: Option<K
     Verdict { kind: VerdictKind::Unproven, reasons }
 }
 
-fn reasons(job: &JobResult, path: &IoPath) -> Vec<String> {
+fn reasons(job: &FioJobResult, path: &IoPath) -> Vec<String> {
     let mut reasons = vec!["imported: no evidence".to_owned()];
     if options::may_hide_flags(path, &job.options) {
         reasons.push(
@@ -408,7 +408,7 @@ fn reasons(job: &JobResult, path: &IoPath) -> Vec<String> {
     reasons
 }
 
-fn record(all: &[(&Path, Run)], trials: &[Trial]) -> StudyRecord {
+fn record(all: &[(&Path, FioRun)], trials: &[Trial]) -> StudyRecord {
     let join = |values: BTreeSet<String>| values.into_iter().collect::<Vec<_>>().join(", ");
     let runs = || all.iter().map(|(_, run)| run);
     let targets = runs()

@@ -1,6 +1,6 @@
 //! Latencies of a window as a generator counts them, in the store's form.
 
-use iopj_load::fio::{self, FioResult};
+use iopj_load::fio::{self, FioOutput};
 use iopj_load::native;
 use iopj_store::{Latency, histogram};
 
@@ -31,7 +31,7 @@ pub(crate) fn of_native(run: &native::Run) -> Latencies {
 }
 
 /// Those of fio.
-pub(crate) fn of_fio(result: &FioResult) -> Latencies {
+pub(crate) fn of_fio(result: &FioOutput) -> Latencies {
     let convert = |direction: &fio::Direction| {
         let Some(latency) = &direction.latency else { return (Latency::default(), histogram::new()) };
         let mut bins = histogram::new();

@@ -1,7 +1,7 @@
 //! How long trials take: by what their workloads say, and by what the trials before them took.
 
 use iopj_core::{Length, Workload};
-use iopj_study::Declared;
+use iopj_study::SteadyStateKeys;
 use iopj_study::Study;
 use iopj_study::plan::{Cell, Planned, window};
 use std::collections::BTreeMap;
@@ -50,7 +50,7 @@ impl Pace {
     /// The longest that the next trial of a cell may take as far as can be told: once it was measured, what
     /// it took and half as much again. Before that it is its window after the longest ramp that the rule
     /// allows, or where the window ends after so many I/Os what the longest trial so far took.
-    pub(crate) fn next(&self, (number, cell): (usize, &Cell), rule: &Declared) -> Duration {
+    pub(crate) fn next(&self, (number, cell): (usize, &Cell), rule: &SteadyStateKeys) -> Duration {
         let ramp = rule.longest_ramp(cell.workload.ramp_time);
         let most = window(&cell.workload).map(|least| least - cell.workload.ramp_time + ramp);
         match (self.took.get(&number).copied(), most) {
@@ -94,7 +94,7 @@ mod tests {
         let minutes = |minutes: u64| Duration::from_secs(60 * minutes);
         let mut pace = Pace::new();
         assert_eq!(pace.next((0, &cells[0]), &rule), minutes(25));
-        assert_eq!(pace.next((0, &cells[0]), &Declared::off()), minutes(7));
+        assert_eq!(pace.next((0, &cells[0]), &SteadyStateKeys::off()), minutes(7));
         // What it took beside its ramp and window counts too, if that was more.
         pace.keep(0, minutes(26));
         assert_eq!(pace.next((0, &cells[0]), &rule), minutes(26));
@@ -112,7 +112,7 @@ mod tests {
         pace.keep(0, minutes(8));
         assert_eq!(pace.next((0, &cells[0]), &rule), minutes(12));
         // A ramp that no rule makes longer leaves nothing to add.
-        assert_eq!(pace.next((0, &cells[0]), &Declared::off()), minutes(8));
+        assert_eq!(pace.next((0, &cells[0]), &SteadyStateKeys::off()), minutes(8));
     }
 
     #[test]
@@ -131,7 +131,7 @@ mod tests {
     #[test]
     fn trials_of_so_many_ios_take_what_the_last_one_took() {
         let (study, cells) = study("ios = 1000\niodepth = [1, 32]");
-        let rule = Declared::off();
+        let rule = SteadyStateKeys::off();
         let seconds = Duration::from_secs;
         let mut pace = Pace::new();
         assert_eq!(pace.next((0, &cells[0]), &rule), seconds(0));

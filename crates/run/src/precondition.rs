@@ -176,7 +176,8 @@ impl Writer<'_> {
             is_trial: false,
             has_pass: false,
         };
-        let run = native::run(&spec, self.stop, &mut |_, _| Ok(()), self.tick)?;
+        let run = native::run(&spec, self.stop, &mut |_, _| Ok(()), self.tick)
+            .map_err(|error| error.to_string())?;
         Ok(run.ios() as f64 * 1e9 / (run.last_ns - run.first_ns).max(1) as f64)
     }
 

@@ -1,4 +1,5 @@
-//! Keys of tables: what a type takes, asked of its own `Deserialize`, and the message about one that it does not.
+//! Keys of tables: what a type takes, asked of its own `Deserialize`, and the message about one that it does
+//! not.
 
 use crate::error::{StudyError, error};
 use serde::de::{DeserializeOwned, Deserializer, Error as _, Visitor, value};

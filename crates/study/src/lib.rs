@@ -15,7 +15,7 @@ pub use axis::Axis;
 pub use error::StudyError;
 pub use meters::{Meters, MetersAsked};
 pub use replicates::Replicates;
-pub use steadystate::Declared;
+pub use steadystate::SteadyStateKeys;
 pub use study::{FioOptions, Study, parse_paths};
 pub use time::duration;
 pub use workload::WorkloadMatrix;

@@ -1,5 +1,5 @@
-//! `meters` of a study: none, the machine's own, or a table for each. What the tables' kinds take is checked by
-//! who opens meters.
+//! `meters` of a study: none, the machine's own, or a table for each. What the tables' kinds take is checked
+//! by who opens meters.
 
 use crate::error::{StudyError, error};
 use serde::{Deserialize, Serialize};

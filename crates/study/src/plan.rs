@@ -2,10 +2,8 @@
 
 use crate::error::StudyError;
 use crate::study::{Study, parse_paths};
-use iopj_core::Generator;
-use iopj_core::Setting;
 use iopj_core::workload::Length;
-use iopj_core::{IoPath, Workload};
+use iopj_core::{Generator, IoPath, Setting, Workload};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,7 +16,7 @@ pub struct Cell {
     pub path: IoPath,
     /// The workload.
     pub workload: Workload,
-    /// Settings that hold meanwhile.
+    /// Settings in force meanwhile.
     pub settings: BTreeMap<Setting, String>,
     /// What issues the I/O.
     pub generator: Generator,
@@ -31,25 +29,25 @@ impl Cell {
     }
 }
 
-/// One trial to be run.
+/// One planned trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Planned {
     /// Index of its cell.
     pub cell: usize,
     /// Its replicate.
     pub replicate: u32,
-    /// Its place in the order of the whole study.
+    /// Its position in the order of the whole study.
     pub position: u64,
 }
 
 /// The most trials of a study: at a tenth of a second each, more than a day.
 const MAX_TRIALS: u64 = 1_000_000;
 
-/// The cells of a study over `available` paths (which stand in for `paths = "available"`), and how many
-/// combinations were left out because a synchronous path has no depth.
+/// The cells of a study, with the `available` paths for `paths = "available"`, and how many combinations were
+/// left out because a synchronous path has no depth.
 ///
 /// # Errors
-/// A value that is none, an empty matrix, or nothing but synchronous paths at depths above 1.
+/// A bad value, an empty matrix, or nothing but synchronous paths at depths above 1.
 pub fn cells(study: &Study, available: &[IoPath]) -> Result<(Vec<Cell>, usize), StudyError> {
     let blocks = study.replicates.most();
     if blocks == 0 {
@@ -104,9 +102,9 @@ pub fn cells(study: &Study, available: &[IoPath]) -> Result<(Vec<Cell>, usize), 
     }
 }
 
-/// The generators among `all` that do a path. SPDK is driven by fio alone, and what fio has no way to take
-/// (our driver, io_uring's hybrid completion) by the native one; where that one is not among them, the others
-/// stand, to be refused by name.
+/// The generators among `all` that can take a path: fio alone drives SPDK, and the native one alone what fio
+/// cannot take (our driver, io_uring's hybrid completion). If that one is not among them, all remain and are
+/// refused by name.
 fn generators_of(path: IoPath, all: &[Generator]) -> impl Iterator<Item = Generator> {
     let only = match path {
         IoPath::Spdk => Some(Generator::Fio),
@@ -118,8 +116,8 @@ fn generators_of(path: IoPath, all: &[Generator]) -> impl Iterator<Item = Genera
 }
 
 /// The order of randomised complete blocks: each replicate holds every cell once, shuffled by the seed.
-/// `classes` are the cells' own: within a block the cells of a class stand together, the classes shuffled
-/// anew for each block, as the cells are within a class.
+/// `classes` holds the class of each cell: within a block the cells of a class are together; the classes, and
+/// the cells within a class, are shuffled anew for each block.
 pub fn order(classes: &[usize], replicates: u32, seed: u64) -> Vec<Planned> {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
     let mut plan = Vec::with_capacity(classes.len() * replicates as usize);
@@ -146,7 +144,7 @@ fn shuffle(all: &mut [usize], random: &mut Xoshiro256PlusPlus) {
     }
 }
 
-/// The time that a trial of a workload takes at the least; `None` where it ends after so many I/Os.
+/// The least time that a trial of a workload takes; `None` if it ends after a number of I/Os.
 pub fn window(workload: &Workload) -> Option<Duration> {
     match workload.length {
         Length::Runtime(time) => Some(time + workload.ramp_time),
@@ -173,8 +171,8 @@ mod tests {
                 seen.sort_unstable();
                 prop_assert_eq!(seen, (0..cells).collect::<Vec<_>>());
                 prop_assert!(block.iter().all(|planned| planned.replicate == number as u32));
-                let changes = block.windows(2).filter(|two| classes[two[0].cell] != classes[two[1].cell]).count();
-                prop_assert_eq!(changes, kinds - 1);
+                let changes = |two: &&[Planned]| classes[two[0].cell] != classes[two[1].cell];
+                prop_assert_eq!(block.windows(2).filter(changes).count(), kinds - 1);
             }
             prop_assert_eq!(order(&classes, replicates, seed), plan);
         }
@@ -247,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_cell_stands_once() {
+    fn the_same_cell_is_planned_once() {
         let paths = ["libaio/syscall/interrupt".parse().unwrap()];
         let (cells, _) = super::cells(&study("iodepth = [1, 1]\n[[workload]]\niodepth = 1"), &paths).unwrap();
         assert_eq!(cells.len(), 1);

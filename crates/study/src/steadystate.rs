@@ -14,7 +14,7 @@ const LONGEST: u32 = 10;
 
 /// What a study says of steady states; each workload's ramp makes a [`SteadyStateRule`] of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Declared {
+pub struct SteadyStateKeys {
     is_off: bool,
     /// Of the mean rate, per second.
     slope: Option<f64>,
@@ -22,10 +22,10 @@ pub struct Declared {
     limit: Option<Duration>,
 }
 
-impl Declared {
+impl SteadyStateKeys {
     /// Nothing is judged, as by `steadystate = "none"`.
-    pub fn off() -> Declared {
-        Declared { is_off: true, ..Declared::default() }
+    pub fn off() -> SteadyStateKeys {
+        SteadyStateKeys { is_off: true, ..SteadyStateKeys::default() }
     }
 
     /// What a study declares by its three keys.
@@ -36,7 +36,7 @@ impl Declared {
         criterion: Option<&str>,
         duration: Option<Duration>,
         limit: Option<Duration>,
-    ) -> Result<Declared, StudyError> {
+    ) -> Result<SteadyStateKeys, StudyError> {
         if duration.is_some_and(|duration| duration < SHORTEST) {
             return error("steadystate_duration: less than 100ms tells no trend: write more");
         }
@@ -45,7 +45,7 @@ impl Declared {
             Some("none") => (true, None),
             Some(text) => (false, Some(slope(text)?)),
         };
-        Ok(Declared { is_off, slope, duration, limit })
+        Ok(SteadyStateKeys { is_off, slope, duration, limit })
     }
 
     /// The rule for a workload with this `ramp_time`; none where there is no ramp, or one too short to be
@@ -86,7 +86,7 @@ mod tests {
     use super::*;
     use crate::Study;
 
-    fn declared(keys: &str) -> Result<Declared, StudyError> {
+    fn declared(keys: &str) -> Result<SteadyStateKeys, StudyError> {
         let text = format!("name = \"t\"\npaths = \"available\"\n{keys}\n[[workload]]\nramp_time = \"1s\"\n");
         Study::parse(&text, "t")?.steadystate()
     }
@@ -95,14 +95,14 @@ mod tests {
     fn the_keys_are_fios_and_each_ramp_has_its_rule() {
         let ms = Duration::from_millis;
         let plain = declared("").unwrap();
-        assert_eq!(plain, Declared::default());
+        assert_eq!(plain, SteadyStateKeys::default());
         let tenth =
             |duration, longest| Some(SteadyStateRule { duration, change: 0.1, ramp: [duration, longest] });
         assert_eq!(plain.rule(ms(1000)), tenth(ms(1000), ms(10_000)));
         // No ramp, and one too short to be judged.
         assert_eq!((plain.rule(ms(0)), plain.rule(ms(99))), (None, None));
         assert_eq!(declared("steadystate = \"none\"").unwrap().rule(ms(1000)), None);
-        assert_eq!(Declared::off().rule(ms(1000)), None);
+        assert_eq!(SteadyStateKeys::off().rule(ms(1000)), None);
         let all = declared(
             "steadystate = \"iops_slope:2%\"\nsteadystate_duration = \"4s\"\nsteadystate_limit = \"1m\"",
         )

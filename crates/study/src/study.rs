@@ -8,7 +8,7 @@ use crate::error::{StudyError, error};
 use crate::keys::{check_keys, fields_of};
 use crate::meters::Meters;
 use crate::replicates::{Replicates, Until};
-use crate::steadystate::Declared;
+use crate::steadystate::SteadyStateKeys;
 use crate::time::duration;
 use crate::workload::WorkloadMatrix;
 use iopj_core::{Generator, IoPath, Setting, parse_bytes};
@@ -205,11 +205,11 @@ impl Study {
     ///
     /// # Errors
     /// A criterion that is none, or a time that is none or too short.
-    pub fn steadystate(&self) -> Result<Declared, StudyError> {
+    pub fn steadystate(&self) -> Result<SteadyStateKeys, StudyError> {
         let time = |key, text: &Option<String>| text.as_deref().map(|text| duration(key, text)).transpose();
         let length = time("steadystate_duration", &self.steadystate_duration)?;
         let limit = time("steadystate_limit", &self.steadystate_limit)?;
-        Declared::new(self.steadystate.as_deref(), length, limit)
+        SteadyStateKeys::new(self.steadystate.as_deref(), length, limit)
     }
 
     /// The length of an idle stretch, where it says one.

@@ -81,7 +81,9 @@ fn bad_studies_are_refused_by_name() {
 
 proptest! {
     #[test]
-    fn any_text_is_read_or_refused(text in "\\PC{0,80}", line in "[a-z]{1,8} = (\\[?\"?[0-9a-z]{0,5}\"?\\]?)") {
+    fn any_text_is_read_or_refused(
+        text in "\\PC{0,80}", line in "[a-z]{1,8} = (\\[?\"?[0-9a-z]{0,5}\"?\\]?)",
+    ) {
         let _ = Study::parse(&text, "t");
         if let Ok(study) = Study::parse(&format!("{SMALL}{line}\n"), "t") {
             let _ = study.workloads.iter().try_for_each(|w| w.workloads().map(drop));

@@ -1,5 +1,5 @@
-//! The allow-list: which sysfs file each setting is, and the names and values that may become part of a path or
-//! of a write. Nothing else of a journal's text reaches the system.
+//! The allow-list: which sysfs file each setting is, and the names and values that may become part of a path
+//! or of a write. Nothing else of a journal's text reaches the system.
 
 use iopj_core::Setting;
 
@@ -42,8 +42,8 @@ pub(super) fn file_name(setting: Setting) -> &'static str {
 }
 
 /// Settings that the kernel resets when this one changes, and that are put back after it. A change of the
-/// scheduler resets the queue's depth and may switch writeback throttling (blk-mq-sched.c); under the governor
-/// `performance`, intel_pstate overrules the preference.
+/// scheduler resets the queue's depth and may switch writeback throttling (blk-mq-sched.c); under the
+/// governor `performance`, intel_pstate overrules the preference.
 pub(super) fn reset_by(setting: Setting) -> &'static [Setting] {
     match setting {
         Setting::Scheduler => &[Setting::NrRequests, Setting::WbtLatUsec],

@@ -48,8 +48,8 @@ impl Host {
 }
 
 impl Settings<'_> {
-    /// Gives `setting` the value `value` in each of its files: journalled and synced, written, read back. A file
-    /// that already has the value is neither journalled nor written.
+    /// Gives `setting` the value `value` in each of its files: journalled and synced, written, read back. A
+    /// file that already has the value is neither journalled nor written.
     ///
     /// # Errors
     /// [`SettingsError::Bad`], [`SettingsError::NotHere`], [`SettingsError::NeedsRoot`],
@@ -101,9 +101,9 @@ impl Settings<'_> {
         }
     }
 
-    /// Puts back all that was changed, newest first, and removes the journal. Files that already have their old
-    /// value are not written; files that are gone (a drive unplugged) took the setting with them. A drive that
-    /// was taken goes back to its driver: drop its controller first.
+    /// Puts back all that was changed, newest first, and removes the journal. Files that already have their
+    /// old value are not written; files that are gone (a drive unplugged) took the setting with them. A drive
+    /// that was taken goes back to its driver: drop its controller first.
     ///
     /// # Errors
     /// [`SettingsError::NotRestored`] with every file that could not be put back: the rest is back, the
@@ -226,8 +226,8 @@ impl Drop for Settings<'_> {
     }
 }
 
-/// True if the kernel takes `on` and `off`. It also shows `forceoff`, `notsupported` and `notimplemented`, and a
-/// number of threads if only some are on.
+/// True if the kernel takes `on` and `off`. It also shows `forceoff`, `notsupported` and `notimplemented`,
+/// and a number of threads if only some are on.
 fn is_switchable(smt: &str) -> bool {
     matches!(smt, "on" | "off") || smt.parse::<u32>().is_ok()
 }

@@ -1,5 +1,5 @@
-//! The NVMe controller at a PCI address: its folder in sysfs, and the serial by which its drive is known. Another
-//! drive may be in the slot when a drive is given back, and that drive's settings are its own.
+//! The NVMe controller at a PCI address: its folder in sysfs, and the serial by which its drive is known.
+//! Another drive may be in the slot when a drive is given back, and that drive's settings are its own.
 
 use super::allowed::{NotAllowed, is_serial};
 use crate::sysfs;

@@ -1,5 +1,5 @@
-//! What a drive loses when its driver changes, beside the files of its queues: features of its controller, which
-//! a reset sets to their defaults, and how the kernel treats its cache.
+//! What a drive loses when its driver changes, beside the files of its queues: features of its controller,
+//! which a reset sets to their defaults, and how the kernel treats its cache.
 //!
 //! Sources: NVM Express Base Specification 2.0, Set Features; Documentation/ABI/stable/sysfs-block
 //! (`write_cache`); Documentation/ABI/testing/sysfs-devices-power (`pm_qos_latency_tolerance_us`);
@@ -116,7 +116,8 @@ impl DriveSetting {
         }
     }
 
-    /// Gives it the value `old` again. Returns the value that it had instead, or `None` if it was `old` already.
+    /// Gives it the value `old` again. Returns the value that it had instead, or `None` if it was `old`
+    /// already.
     ///
     /// # Errors
     /// `NotFound` if the drive is gone; otherwise what was lost, why, and how to put it back by hand.
@@ -248,8 +249,8 @@ fn node(host: &Host, address: PciAddress) -> io::Result<PathBuf> {
     Ok(host.dev.join(folder.file_name().ok_or(ErrorKind::NotFound)?))
 }
 
-/// Brings the drive to the power state in which it works: an idle drive may enter a resting state by itself, and
-/// then reports that one.
+/// Brings the drive to the power state in which it works: an idle drive may enter a resting state by itself,
+/// and then reports that one.
 fn wake(host: &Host, address: PciAddress) -> io::Result<()> {
     let mut disks =
         sysfs::names_in(&controller::folder(&host.sys, address)?).filter_map(|name| head_of(&name));

@@ -1,5 +1,5 @@
-//! What one line of the journal is about: a file of a setting, the driver of a PCI device, what a drive loses by
-//! a change of its driver, or which drive that is. Nothing else is ever written.
+//! What one line of the journal is about: a file of a setting, the driver of a PCI device, what a drive loses
+//! by a change of its driver, or which drive that is. Nothing else is ever written.
 
 use super::allowed::{NotAllowed, is_driver_name, is_plain_value, is_serial};
 use super::attribute::Attribute;
@@ -12,7 +12,8 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-/// One thing that may be changed. It is made of checked parts alone, so no text from a journal can lead elsewhere.
+/// One thing that may be changed. It is made of checked parts alone, so no text from a journal can lead
+/// elsewhere.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Item {
     Attribute(Attribute),

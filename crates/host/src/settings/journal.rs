@@ -57,8 +57,8 @@ pub(super) struct Drive {
 }
 
 impl Drive {
-    /// What distinguishes this drive from another one of the same name: its serial if sysfs shows one, else the
-    /// driver's identifier. Loop devices, zram and the like have none.
+    /// What distinguishes this drive from another one of the same name: its serial if sysfs shows one, else
+    /// the driver's identifier. Loop devices, zram and the like have none.
     pub(super) fn read(sys: &Path, name: &str) -> Drive {
         let folder = sys.join("block").join(name);
         let serial = ["device/serial", "serial", "device/wwid", "wwid", "dm/uuid", "md/uuid"]
@@ -78,8 +78,8 @@ pub(super) struct Journal {
 }
 
 impl Journal {
-    /// Makes a journal. It gets its name only when it is locked and its header is synced, so a journal that is
-    /// not locked has the whole header of a dead run.
+    /// Makes a journal. It gets its name only when it is locked and its header is synced, so a journal that
+    /// is not locked has the whole header of a dead run.
     pub(super) fn create(folder: &Path, header: &Header) -> Result<Journal, SettingsError> {
         let path = folder.join(format!("journal-{}-{}.jsonl", header.pid, header.begun_ns));
         let unnamed = path.with_extension("new");
@@ -149,8 +149,8 @@ impl Undo {
         self.0.iter().find(|(known, _)| known == item).map(|(_, old)| old.as_str())
     }
 
-    /// Newest first: what a later change reset along the way (scheduler: nr_requests) was noted before it, and
-    /// is put back after it.
+    /// Newest first: what a later change reset along the way (scheduler: nr_requests) was noted before it,
+    /// and is put back after it.
     pub(super) fn newest_first(&self) -> impl Iterator<Item = (&Item, &str)> {
         self.0.iter().rev().map(|(item, old)| (item, old.as_str()))
     }
@@ -168,8 +168,8 @@ impl Undo {
     }
 }
 
-/// Reads a journal's text. A torn last line is left out: the run died while it wrote it, so its change was not
-/// made. The error says which line is not one that iopj writes.
+/// Reads a journal's text. A torn last line is left out: the run died while it wrote it, so its change was
+/// not made. The error says which line is not one that iopj writes.
 pub(super) fn parse(text: &str) -> Result<Record, String> {
     let whole = text.rsplit_once('\n').map_or("", |(whole, _torn)| whole);
     let mut lines = whole.lines();

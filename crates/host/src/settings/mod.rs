@@ -2,8 +2,8 @@
 //! back; and the driver of a PCI device, which a run takes from it and gives back.
 //!
 //! A setting belongs to the host and the boot. Each change is journalled and synced before it is made, so
-//! that the next start, or `iopj restore`, puts it back after any death. Which settings a trial needs, and when
-//! a signal ends a run, is left to the runner.
+//! that the next start, or `iopj restore`, puts it back after any death. Which settings a trial needs, and
+//! when a signal ends a run, is left to the runner.
 
 mod allowed;
 mod attribute;

@@ -148,9 +148,10 @@ fn put_back_one(sys: &Path, attribute: &Attribute, old: &str) -> io::Result<Opti
 impl Host {
     /// Puts back what dead runs left changed, newest run first, and removes their journals.
     ///
-    /// A journal of another boot is removed: the boot has reset sysfs. A drive whose serial is not the journal's
-    /// is left alone. Journals of live runs, and of devices that a live run has locked, stay and are named; so
-    /// do journals that another user wrote or that name a file outside the allow-list. No store is needed.
+    /// A journal of another boot is removed: the boot has reset sysfs. A drive whose serial is not the
+    /// journal's is left alone. Journals of live runs, and of devices that a live run has locked, stay and
+    /// are named; so do journals that another user wrote or that name a file outside the allow-list. No store
+    /// is needed.
     ///
     /// # Errors
     /// [`SettingsError::NeedsRoot`] if the folder may not be read (a run without root may go on: it changes

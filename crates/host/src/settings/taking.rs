@@ -79,16 +79,16 @@ impl Settings<'_> {
         }
     }
 
-    /// Gives back a drive that [`Settings::take`] took: to its old driver, without `driver_override`, with its
-    /// block devices there within 20 s, and with their queue files and its controller's features as they were.
-    /// What it lost for good is a warning ([`Settings::warnings`]). Nothing is done for a drive that this run
-    /// did not take. Drop the drive's controller first: it must not be open through VFIO.
+    /// Gives back a drive that [`Settings::take`] took: to its old driver, without `driver_override`, with
+    /// its block devices there within 20 s, and with their queue files and its controller's features as they
+    /// were. What it lost for good is a warning ([`Settings::warnings`]). Nothing is done for a drive that
+    /// this run did not take. Drop the drive's controller first: it must not be open through VFIO.
     ///
     /// # Errors
-    /// [`SettingsError::NotGivenBack`]: the drive is gone, another one is in its place, a living process has it
-    /// open (it is named), the old driver does not take it, or its block devices do not come; the journal is
-    /// kept and the call may be repeated. [`SettingsError::Locked`] if another run was quicker to claim a block
-    /// device.
+    /// [`SettingsError::NotGivenBack`]: the drive is gone, another one is in its place, a living process has
+    /// it open (it is named), the old driver does not take it, or its block devices do not come; the journal
+    /// is kept and the call may be repeated. [`SettingsError::Locked`] if another run was quicker to claim a
+    /// block device.
     pub fn give_back(&mut self, address: PciAddress) -> Result<(), SettingsError> {
         let Some(position) = self.taken.drives.iter().position(|drive| drive.binding.0 == address) else {
             return Ok(());

@@ -524,7 +524,10 @@ proptest! {
     fn no_text_leads_outside_of_what_may_be_written(
         start in "(bus/pci/|block/|\\.\\./|/|)(devices|drivers|sda|\\.\\.)/",
         middle in "(0000:01:00\\.0|10000:e1:1f\\.7|0000:01:00\\.9|\\.\\.|nvme|queue|\\PC{0,6})",
-        rest in "(/(driver|driver_override|remove|unbind|nomerges|write_cache|nvme/feature/0[268C]h|nvme/power/pm_qos_latency_tolerance_us|nvme/serial|\\.\\.|\\PC{0,4})){0,3}",
+        rest in concat!(
+            "(/(driver|driver_override|remove|unbind|nomerges|write_cache|nvme/feature/0[268C]h|",
+            "nvme/power/pm_qos_latency_tolerance_us|nvme/serial|\\.\\.|\\PC{0,4})){0,3}",
+        ),
         old in "(nvme|vfio-pci|none|\\.\\.|[a-z./\\-_]{0,12}|\\PC{0,8})",
     ) {
         let text = format!("{start}{middle}{rest}");
@@ -541,7 +544,9 @@ proptest! {
             }
             Item::DriveSetting(setting) => prop_assert!(!setting.accepts(&old) || !old.contains(['/', '.'])),
             // It is never written.
-            Item::Serial(serial) => prop_assert_eq!(text, format!("bus/pci/devices/{}/nvme/serial", serial.0)),
+            Item::Serial(serial) => {
+                prop_assert_eq!(text, format!("bus/pci/devices/{}/nvme/serial", serial.0));
+            }
         }
     }
 }

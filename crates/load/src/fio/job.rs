@@ -4,7 +4,7 @@
 //! instead of `numjobs`, for the region that a sequential job has to itself.
 
 use super::{FioError, spdk};
-use crate::pass::Extent;
+use crate::pass::PassLimit;
 use iopj_core::{
     CompletionMode, IoPath, Length, RandomDistribution, Ring, RingCompletion, RingSubmission, Workload,
 };
@@ -20,7 +20,7 @@ pub enum Phase {
     /// than the measured run's, which would else find them in the drive's cache.
     Ramp,
     /// A short part of the workload before the window, in which completions are counted; it ends by itself.
-    Pass(Extent),
+    Pass(PassLimit),
     /// The measured window, without ramp, so that totals over fio's life are totals of the window.
     Measured,
 }
@@ -41,7 +41,7 @@ pub enum Filename<'a> {
 
 /// One run of fio.
 #[derive(Clone, Copy, Debug)]
-pub struct Job<'a> {
+pub struct FioJob<'a> {
     /// The I/O path.
     pub path: IoPath,
     /// The workload.
@@ -66,7 +66,7 @@ pub struct Job<'a> {
 /// # Errors
 /// [`FioError::Unsupported`] for what fio cannot do, [`FioError::Filename`] for a name that its
 /// job files cannot hold, [`FioError::Job`] for numbers that make no job.
-pub fn job_file(job: &Job<'_>) -> Result<String, FioError> {
+pub fn job_file(job: &FioJob<'_>) -> Result<String, FioError> {
     let workload = job.workload;
     let region = region(job)?;
     let skipped = skipped(job, region);
@@ -177,10 +177,10 @@ fn engine_options(path: &IoPath) -> Result<Vec<(&'static str, &'static str)>, Fi
 
 /// `io_size` and not `number_ios` limits the I/Os: fio ends at `size` bytes even if `number_ios`
 /// are not done, and under `time_based` it forgets `number_ios` altogether (seen with 3.33).
-fn length_options(job: &Job<'_>) -> Result<Vec<(&'static str, String)>, FioError> {
+fn length_options(job: &FioJob<'_>) -> Result<Vec<(&'static str, String)>, FioError> {
     let time = match (job.phase, job.workload.length) {
         (Phase::Ramp, _) => job.workload.ramp_time,
-        (Phase::Pass(Extent { time, ios }), _) => {
+        (Phase::Pass(PassLimit { time, ios }), _) => {
             let bytes = ios.saturating_mul(job.workload.bs.into()).min(i64::MAX as u64);
             // Without `time_based` whichever comes first.
             let runtime = format!("{}us", time.as_micros());
@@ -208,7 +208,7 @@ fn length_options(job: &Job<'_>) -> Result<Vec<(&'static str, String)>, FioError
 }
 
 /// Bytes that one job covers, after the checks that fio would answer by silently doing less.
-fn region(job: &Job<'_>) -> Result<u64, FioError> {
+fn region(job: &FioJob<'_>) -> Result<u64, FioError> {
     let workload = job.workload;
     if workload.numjobs == 0 || workload.bs == 0 || workload.iodepth == 0 {
         return Err(FioError::Job("numjobs, bs and iodepth of 0 are no job: give 1 or more".into()));
@@ -232,13 +232,13 @@ fn region(job: &Job<'_>) -> Result<u64, FioError> {
     Ok(region)
 }
 
-fn offset(job: &Job<'_>, region: u64, index: u32) -> u64 {
+fn offset(job: &FioJob<'_>, region: u64, index: u32) -> u64 {
     if job.workload.rw.is_random() { job.offset } else { job.offset + region * u64::from(index) }
 }
 
 /// Bytes of a sequential job's region that a pass leaves out, so that it does not read what the window begins
 /// with.
-fn skipped(job: &Job<'_>, region: u64) -> u64 {
+fn skipped(job: &FioJob<'_>, region: u64) -> u64 {
     let bs = u64::from(job.workload.bs);
     let is_apart = matches!(job.phase, Phase::Pass(_)) && !job.workload.rw.is_random();
     if is_apart { region / bs / 2 * bs } else { 0 }
@@ -247,7 +247,7 @@ fn skipped(job: &Job<'_>, region: u64) -> u64 {
 /// fio reads seeds as signed, and multiplies them by the job's number: 0 would give all jobs the
 /// same offsets. It takes offsets from the seed only if `randrepeat` is off (seen with 3.33), and
 /// nothing from it under `allrandrepeat`.
-fn seed(job: &Job<'_>) -> u64 {
+fn seed(job: &FioJob<'_>) -> u64 {
     let seed = match job.phase {
         Phase::Measured => job.seed,
         Phase::Ramp => !job.seed,
@@ -266,7 +266,7 @@ fn distribution(distribution: &RandomDistribution) -> Result<Option<String>, Fio
     }
 }
 
-fn filename(job: &Job<'_>) -> Result<String, FioError> {
+fn filename(job: &FioJob<'_>) -> Result<String, FioError> {
     match (job.filename, job.path == IoPath::Spdk) {
         (Filename::File(file), false) => escaped(file),
         (Filename::Namespace { address, nsid }, true) if nsid > 0 => Ok(spdk::filename(address, nsid)),
@@ -309,9 +309,9 @@ mod tests {
     use iopj_core::Rw;
     use proptest::prelude::*;
 
-    fn job<'a>(path: &str, workload: &'a Workload, filename: &'a Path) -> Job<'a> {
+    fn job<'a>(path: &str, workload: &'a Workload, filename: &'a Path) -> FioJob<'a> {
         let path = path.parse().unwrap();
-        Job {
+        FioJob {
             path,
             workload,
             filename: Filename::File(filename),
@@ -389,7 +389,7 @@ mod tests {
     fn spdk_takes_a_namespace_and_nothing_else() {
         let workload = Workload { iodepth: 4, length: Length::Ios(10), ..Workload::default() };
         let namespace = |nsid| Filename::Namespace { address: "0000:01:00.0".parse().unwrap(), nsid };
-        let job = |path: &str, filename| Job { filename, ..job(path, &workload, Path::new("/t")) };
+        let job = |path: &str, filename| FioJob { filename, ..job(path, &workload, Path::new("/t")) };
         let text = job_file(&job("spdk/doorbell/poll", namespace(2))).unwrap();
         let expected = "[global]\nfilename=trtype=PCIe traddr=0000.01.00.0 \
                         ns=2\nioengine=spdk\ndirect=1\nrw=randread\nbs=4096\nsize=1048576\niodepth=4\n\

@@ -1,8 +1,8 @@
 //! Reads what fio prints with `--output-format=json+`; knows nothing of how fio was run.
 //!
-//! The format is fio's `stat.c` (`show_thread_status_json`), versions 3.28 to 3.42. It is foreign:
-//! fio prints notes before the JSON and `-nan` within it, and fields come and go between versions,
-//! so that what is missing counts as nothing, and only a text without jobs is an error.
+//! The format is that of fio's `stat.c` (`show_thread_status_json`), versions 3.28 to 3.42. fio prints notes
+//! before the JSON and `-nan` within it, and fields come and go between versions. So a missing field counts
+//! as nothing, and only a text without jobs is an error.
 
 use super::FioError;
 use hdrhistogram::Histogram;
@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 /// What fio reports of one run, all jobs together.
 #[derive(Clone, Debug, PartialEq)]
-pub struct FioResult {
+pub struct FioOutput {
     /// fio's version as it prints it, such as `fio-3.33`.
     pub fio_version: String,
     /// The reads.
@@ -33,13 +33,13 @@ pub struct FioResult {
     pub iodepth_level: BTreeMap<String, f64>,
     /// Length of the window in ns: the longest run time of any direction. fio counts in ms.
     pub window_ns: u64,
-    /// How far the jobs were each time that fio said so (`--status-interval`), at its end last.
-    pub series: Vec<Done>,
+    /// The jobs' progress each time that fio reported it (`--status-interval`), last at its end.
+    pub series: Vec<FioProgress>,
 }
 
-/// How far fio's jobs are.
+/// The progress of fio's jobs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Done {
+pub struct FioProgress {
     /// How long they have run, in ns. fio counts in ms.
     pub window_ns: u64,
     /// I/Os since they began.
@@ -61,13 +61,13 @@ pub struct Direction {
     pub short_ios: u64,
     /// I/Os that fio dropped.
     pub dropped_ios: u64,
-    /// Latency from before submission to the completion seen; absent without I/O.
-    pub latency: Option<Latency>,
+    /// FioLatency from before submission to the completion seen; absent without I/O.
+    pub latency: Option<FioLatency>,
 }
 
-/// Latency of the I/Os of one direction in ns.
+/// FioLatency of the I/Os of one direction in ns.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Latency {
+pub struct FioLatency {
     /// Mean.
     pub mean_ns: f64,
     /// Standard deviation over I/Os.
@@ -76,7 +76,7 @@ pub struct Latency {
     pub min_ns: u64,
     /// Longest.
     pub max_ns: u64,
-    /// Percentiles; absent where fio printed neither them nor bins.
+    /// Percentiles; absent if fio printed neither them nor bins.
     pub percentiles: Option<Percentiles>,
     /// fio's bins, each at the value that fio names it by: within 1/128 of the true latencies.
     pub histogram: Histogram<u64>,
@@ -99,26 +99,26 @@ pub struct Percentiles {
 ///
 /// # Errors
 /// [`FioError::Output`] if there is no JSON object with jobs in it, or if its bins make no histogram.
-pub fn parse(text: &str) -> Result<FioResult, FioError> {
+pub fn parse(text: &str) -> Result<FioOutput, FioError> {
     let objects = read_objects(text)?;
     let mut series = Vec::with_capacity(objects.len());
     let mut last = None;
     for root in &objects {
         let jobs: Vec<&Value> = entries(root)?.iter().collect();
         let result = pool(version(root), &jobs)?;
-        series.push(result.done());
+        series.push(result.progress());
         last = Some(result);
     }
-    last.map(|last| FioResult { series, ..last }).ok_or_else(|| output_error("holds no JSON"))
+    last.map(|last| FioOutput { series, ..last }).ok_or_else(|| output_error("holds no JSON"))
 }
 
-impl FioResult {
-    pub(super) fn done(&self) -> Done {
-        Done { window_ns: self.window_ns, ios: self.reads.ios.saturating_add(self.writes.ios) }
+impl FioOutput {
+    pub(super) fn progress(&self) -> FioProgress {
+        FioProgress { window_ns: self.window_ns, ios: self.reads.ios.saturating_add(self.writes.ios) }
     }
 }
 
-/// The entries of jobs, of which there is one at least.
+/// The entries of jobs; there is at least one.
 pub(super) fn entries(root: &Value) -> Result<&[Value], FioError> {
     let jobs = root.get("jobs").and_then(Value::as_array).filter(|jobs| !jobs.is_empty());
     jobs.map(Vec::as_slice).ok_or_else(|| output_error("holds no jobs"))
@@ -129,10 +129,10 @@ pub(super) fn version(root: &Value) -> &str {
     root.get("fio version").and_then(Value::as_str).unwrap_or("unknown")
 }
 
-/// What these entries of jobs that ran at the same time show together.
-pub(super) fn pool(fio_version: &str, jobs: &[&Value]) -> Result<FioResult, FioError> {
+/// The results of jobs that ran at the same time, together.
+pub(super) fn pool(fio_version: &str, jobs: &[&Value]) -> Result<FioOutput, FioError> {
     let (reads, writes) = (direction(jobs, "read")?, direction(jobs, "write")?);
-    Ok(FioResult {
+    Ok(FioOutput {
         fio_version: fio_version.to_owned(),
         window_ns: reads.runtime_ns.max(writes.runtime_ns),
         reads,
@@ -151,7 +151,7 @@ pub(super) fn pool(fio_version: &str, jobs: &[&Value]) -> Result<FioResult, FioE
     })
 }
 
-/// The lines of text that fio printed before the JSON, or all of them where there is none.
+/// The lines of text that fio printed before the JSON, or all of them if there is none.
 pub(super) fn prelude(text: &str) -> impl Iterator<Item = &str> {
     text.lines().take_while(|line| !line.starts_with('{'))
 }
@@ -163,10 +163,10 @@ pub(super) fn output_error(reason: impl Into<String>) -> FioError {
 /// Every JSON object of a text to which several runs of fio were appended.
 ///
 /// # Errors
-/// [`FioError::Output`] if there is none, or if one of them is cut short or no JSON.
+/// [`FioError::Output`] if there is none, or if one of them is cut short or is not JSON.
 pub(super) fn read_objects(text: &str) -> Result<Vec<Value>, FioError> {
     let objects = objects(text).or_else(|_| objects(&without_nan(text)));
-    let objects = objects.map_err(|error| output_error(format!("is no JSON ({error})")))?;
+    let objects = objects.map_err(|error| output_error(format!("is not JSON ({error})")))?;
     if objects.is_empty() { Err(output_error("holds no JSON")) } else { Ok(objects) }
 }
 
@@ -211,7 +211,7 @@ fn flush(word: &mut String, clean: &mut String) {
     word.clear();
 }
 
-/// A count that is missing, null, negative or no number is 0; fio prints some counts as floats.
+/// A count; 0 if it is missing, null, negative or not a number. fio prints some counts as floats.
 pub(super) fn count(object: &Value, key: &str) -> u64 {
     // The cast saturates and takes NaN to 0.
     object.get(key).and_then(|v| v.as_u64().or_else(|| v.as_f64().map(|f| f as u64))).unwrap_or(0)
@@ -252,7 +252,7 @@ fn direction(jobs: &[&Value], name: &str) -> Result<Direction, FioError> {
     })
 }
 
-fn latency(parts: &[&Value]) -> Result<Option<Latency>, FioError> {
+fn latency(parts: &[&Value]) -> Result<Option<FioLatency>, FioError> {
     let parts: Vec<&Value> =
         parts.iter().filter_map(|part| part.get("lat_ns")).filter(|lat| count(lat, "N") > 0).collect();
     let Some(first) = parts.first() else {
@@ -265,7 +265,7 @@ fn latency(parts: &[&Value]) -> Result<Option<Latency>, FioError> {
     }
     let printed = (parts.len() == 1).then(|| printed_percentiles(first)).flatten();
     let (mean_ns, stddev_ns) = pooled(&parts);
-    Ok(Some(Latency {
+    Ok(Some(FioLatency {
         mean_ns,
         stddev_ns,
         min_ns: parts.iter().map(|part| count(part, "min")).min().unwrap_or(0),
@@ -290,7 +290,7 @@ fn add_bins(lat: &Value, histogram: &mut Histogram<u64>) -> Result<(), FioError>
     for (value_ns, ios) in lat.get("bins").and_then(Value::as_object).into_iter().flatten() {
         let bin = value_ns.parse::<u64>().ok().zip(ios.as_u64());
         let (value_ns, ios) =
-            bin.ok_or_else(|| output_error(format!("has a bin {value_ns:?} that is no count")))?;
+            bin.ok_or_else(|| output_error(format!("has a bin {value_ns:?} that is not a count")))?;
         if value_ns > LONGEST_NS {
             return Err(output_error(format!("has a bin at {value_ns} ns, longer than any run")));
         }
@@ -324,23 +324,27 @@ mod tests {
     use proptest::prelude::*;
 
     /// Shortened from fio 3.33; the second job made up.
-    const OUTPUT: &str = r#"note: both iodepth >= 1 and synchronous I/O engine are selected, queue depth will be capped at 1
+    const OUTPUT: &str = r#"note: both iodepth >= 1 and synchronous I/O engine are selected
 {
   "fio version" : "fio-3.33",
   "jobs" : [
     { "jobname" : "a \"nan\"", "error" : 0, "usr_cpu" : 2.0, "sys_cpu" : -nan, "ctx" : 400, "total_err" : 0,
       "iodepth_level" : { "1" : 100.0, ">=64" : 0.0 },
-      "read" : { "io_bytes" : 1228800, "iops" : 3000.5, "runtime" : 100, "total_ios" : 300, "short_ios" : 1, "drop_ios" : 2,
+      "read" : { "io_bytes" : 1228800, "iops" : 3000.5, "runtime" : 100, "total_ios" : 300,
+        "short_ios" : 1, "drop_ios" : 2,
         "lat_ns" : { "min" : 10, "max" : 90, "mean" : 20.0, "stddev" : 0.0, "N" : 300,
           "percentile" : { "50.000000" : 20, "95.000000" : 21, "99.000000" : 22, "99.900000" : 23 },
           "bins" : { "20" : 300 } } },
-      "write" : { "io_bytes" : 0, "iops" : 0.0, "runtime" : 0, "total_ios" : 0, "lat_ns" : { "min" : 0, "N" : 0 } } }
+      "write" : { "io_bytes" : 0, "iops" : 0.0, "runtime" : 0, "total_ios" : 0,
+        "lat_ns" : { "min" : 0, "N" : 0 } } }
   ]
 }
 "#;
-    const SECOND: &str = r#", { "error" : 5, "usr_cpu" : 4.0, "ctx" : 1, "total_err" : 3, "iodepth_level" : { "1" : 50.0 },
+    const SECOND: &str = r#", { "error" : 5, "usr_cpu" : 4.0, "ctx" : 1, "total_err" : 3,
+      "iodepth_level" : { "1" : 50.0 },
       "read" : { "io_bytes" : 4096, "iops" : 1.0, "runtime" : 120, "total_ios" : 100,
-        "lat_ns" : { "min" : 5, "max" : 60, "mean" : 60.0, "stddev" : 0.0, "N" : 100, "bins" : { "60" : 100 } } } }
+        "lat_ns" : { "min" : 5, "max" : 60, "mean" : 60.0, "stddev" : 0.0, "N" : 100,
+          "bins" : { "60" : 100 } } } }
   ]
 }"#;
 
@@ -384,7 +388,8 @@ mod tests {
             .replace("\"runtime\" : 100", "\"runtime\" : 7");
         let result = parse(&format!("{early}{OUTPUT}")).unwrap();
         assert_eq!((result.reads.ios, result.window_ns), (300, 100_000_000));
-        let series = [(7_000_000, 20), (100_000_000, 300)].map(|(window_ns, ios)| Done { window_ns, ios });
+        let series =
+            [(7_000_000, 20), (100_000_000, 300)].map(|(window_ns, ios)| FioProgress { window_ns, ios });
         assert_eq!(result.series, series);
     }
 
@@ -393,7 +398,7 @@ mod tests {
         for (text, part) in [
             ("", "no JSON"),
             ("fio: failed parsing bs=0\n", "no JSON"),
-            ("{ \"jobs\" : [", "no JSON"),
+            ("{ \"jobs\" : [", "is not JSON"),
             ("{}", "no jobs"),
             ("{ \"jobs\" : [] }", "no jobs"),
             (&OUTPUT.replace("\"20\" : 300", "\"x\" : 300"), "bin"),
@@ -413,7 +418,9 @@ mod tests {
         }
 
         #[test]
-        fn truncations_and_mutations_never_panic(cut in 0..OUTPUT.len(), at in 0..OUTPUT.len(), with in "\\PC{0,3}|[0-9-]{1,20}") {
+        fn truncations_and_mutations_never_panic(
+            cut in 0..OUTPUT.len(), at in 0..OUTPUT.len(), with in "\\PC{0,3}|[0-9-]{1,20}",
+        ) {
             let _ = parse(&OUTPUT[..cut]);
             let _ = parse(&format!("{}{with}{}", &OUTPUT[..at], &OUTPUT[at + 1..]));
         }
@@ -421,7 +428,8 @@ mod tests {
         #[test]
         fn numbers_never_panic(n: u64, bin: u64, ios: u64, mean: f64) {
             let text = OUTPUT.replace("\"20\" : 300", &format!("\"{bin}\" : {ios}, \"7\" : {ios}"));
-            let text = text.replace("\"N\" : 300", &format!("\"N\" : {n}")).replace("20.0", &format!("{mean:e}"));
+            let text = text.replace("\"N\" : 300", &format!("\"N\" : {n}"));
+            let text = text.replace("20.0", &format!("{mean:e}"));
             let _ = parse(&text);
         }
     }

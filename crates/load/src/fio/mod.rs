@@ -1,31 +1,33 @@
 //! fio as a generator: finds it, says which paths it can take, runs one job file to its end.
 //!
-//! The job file is written in [`job`], what SPDK's plugin needs stands in [`spdk`], fio's JSON is read in
-//! [`json`], that of others job by job in [`jobs`]. Counters around the run, the settings of the drive and
-//! the verdict are the runner's.
+//! The job file is written in [`job`], what SPDK's plugin needs is in [`spdk`], fio's JSON is read in
+//! [`json`], and that of others job by job in [`runs`]. Counters around the run, the settings of the drive
+//! and the verdict are left to the runner.
 
 pub mod job;
-pub mod jobs;
 pub mod json;
 mod ramp;
+pub mod runs;
 pub mod spdk;
 #[cfg(test)]
 mod tests;
 mod waiting;
 mod watch;
 
-pub use job::{Filename, Job, Phase, job_file};
-pub use json::{Direction, FioResult, Latency, Percentiles, parse};
+pub use job::{Filename, FioJob, Phase, job_file};
+pub use json::{Direction, FioLatency, FioOutput, Percentiles, parse};
 pub use watch::FioWatch;
 
 use iopj_core::evidence::ProcessEvidence;
 use iopj_core::{IoPath, RingSubmission};
-use std::ffi::{CStr, OsStr};
+use rustix::fs::{MemfdFlags, memfd_create};
+use rustix::io::Errno;
+use rustix::process::{Signal, set_parent_process_death_signal};
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read, Seek, Write};
-use std::os::fd::FromRawFd;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
-use std::os::unix::process::CommandExt;
+use std::os::unix::process::{CommandExt, parent_id};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::OnceLock;
@@ -46,7 +48,10 @@ pub enum FioError {
     #[error("fio is not on PATH: install the package `fio`, or use --generator native")]
     Missing,
     /// Too old.
-    #[error("`{}` is {version}, but 3.28 or newer is needed: install a newer fio, or use --generator native", program.display())]
+    #[error(
+        "`{}` is {version}, but 3.28 or newer is needed: install a newer fio, or use --generator native",
+        program.display()
+    )]
     TooOld {
         /// The program that was found.
         program: PathBuf,
@@ -54,7 +59,10 @@ pub enum FioError {
         version: String,
     },
     /// It does not say what fio says.
-    #[error("`{} {argument}` gave no answer ({reason}): check that this is fio, or reinstall the package `fio`", program.display())]
+    #[error(
+        "`{} {argument}` gave no answer ({reason}): check that this is fio, or reinstall the package `fio`",
+        program.display()
+    )]
     NoAnswer {
         /// The program that was found.
         program: PathBuf,
@@ -88,7 +96,10 @@ pub enum FioError {
     #[error(transparent)]
     Spdk(#[from] spdk::SpdkLack),
     /// A name that a job file cannot hold.
-    #[error("fio cannot be given `{}`: its name {reason}; rename it, or name a link to it", filename.escape_debug())]
+    #[error(
+        "fio cannot be given `{}`: its name {reason}; rename it, or name a link to it",
+        filename.escape_debug()
+    )]
     Filename {
         /// The name.
         filename: String,
@@ -99,7 +110,10 @@ pub enum FioError {
     #[error("fio cannot run this workload: {0}")]
     Job(String),
     /// A file that fio would have to lengthen.
-    #[error("`{}` has {len} bytes, but the job ends at byte {end}: give a larger file or a smaller size", filename.display())]
+    #[error(
+        "`{}` has {len} bytes, but the job ends at byte {end}: give a larger file or a smaller size",
+        filename.display()
+    )]
     TooShort {
         /// The file.
         filename: PathBuf,
@@ -144,7 +158,7 @@ pub struct Fio {
     engines: Vec<String>,
     /// SPDK's plugin as the user named it.
     spdk_named: Option<PathBuf>,
-    /// What was found of SPDK's plugin when it was first asked for.
+    /// The result of the first search for SPDK's plugin.
     spdk: OnceLock<Result<PathBuf, spdk::SpdkLack>>,
 }
 
@@ -163,7 +177,8 @@ impl Fio {
         Fio::at(folders.map(|folder| folder.join("fio")).find(|p| is_program(p)).ok_or(FioError::Missing)?)
     }
 
-    /// Asks the fio at `program` for its version and engines. It is run: name only what the user allows.
+    /// Asks the fio at `program` for its version and engines. It is run, so name only one that the user
+    /// allows.
     ///
     /// # Errors
     /// [`FioError::TooOld`] or [`FioError::NoAnswer`].
@@ -187,8 +202,8 @@ impl Fio {
         Ok(Fio { program, version, version_text, engines, spdk_named: None, spdk: OnceLock::new() })
     }
 
-    /// The same fio with SPDK's plugin at `plugin` instead of the one in a known place. It is loaded: name
-    /// only what the user allows.
+    /// The same fio with SPDK's plugin at `plugin` instead of the one in a known place. The plugin is loaded,
+    /// so name only one that the user allows.
     #[must_use]
     pub fn with_spdk_plugin(self, plugin: PathBuf) -> Fio {
         Fio { spdk_named: Some(plugin), spdk: OnceLock::new(), ..self }
@@ -236,22 +251,22 @@ impl Fio {
         })
     }
 
-    /// Runs one job to its end: what fio says, and what the process cost. Calls `tick` once a second
-    /// meanwhile, and `look` with the process' number, again after the time that it returns. `stop` is looked
-    /// at every 50 ms; once it is true fio gets SIGINT, and SIGKILL 5 s later. fio is killed if the calling
-    /// thread dies, and has a process group of its own, so that Ctrl-C reaches it through `stop` alone. No
-    /// shell is run and no file is written: job and output are in memory, for a file could be on the drive
-    /// under test.
+    /// Runs one job to its end and returns fio's output and what the process cost. Meanwhile it calls `tick`
+    /// once a second, and `look` with the process's id, again after the time that `look` returns. It checks
+    /// `stop` every 50 ms; once that is true, fio gets SIGINT, and SIGKILL 5 s later. fio is killed if the
+    /// calling thread dies, and has a process group of its own, so Ctrl-C reaches it through `stop` alone. No
+    /// shell is run and no file is written: job and output are in memory, because a file could be on the
+    /// drive under test.
     ///
     /// # Errors
     /// All but those of [`Fio::find`].
     pub fn run(
         &self,
-        job: &Job<'_>,
+        job: &FioJob<'_>,
         stop: &AtomicBool,
         tick: &mut dyn FnMut(),
         look: &mut dyn FnMut(u32) -> Duration,
-    ) -> Result<(FioResult, ProcessEvidence), FioError> {
+    ) -> Result<(FioOutput, ProcessEvidence), FioError> {
         let mut started = self.start(job)?;
         let (status, process, stopped) =
             waiting::wait(&started.child, stop, tick, look).map_err(|e| os("waiting for fio", e))?;
@@ -262,16 +277,16 @@ impl Fio {
     }
 
     /// Starts a job.
-    fn start(&self, job: &Job<'_>) -> Result<Started, FioError> {
+    fn start(&self, job: &FioJob<'_>) -> Result<Started, FioError> {
         self.supports(&job.path)?;
         match job.filename {
             Filename::File(filename) => check_length(job, filename)?,
             Filename::Namespace { address, .. } => spdk::require_huge_pages(address, job.workload)?,
         }
         let text = job_file(job)?;
-        let mut job_text = memory_file(c"fio-job").map_err(|e| os("no memory file for fio's job", e))?;
-        let output = memory_file(c"fio-output").map_err(|e| os("no memory file for fio's output", e))?;
-        let errors = memory_file(c"fio-errors").map_err(|e| os("no memory file for fio's errors", e))?;
+        let mut job_text = memory_file("fio-job").map_err(|e| os("no memory file for fio's job", e))?;
+        let output = memory_file("fio-output").map_err(|e| os("no memory file for fio's output", e))?;
+        let errors = memory_file("fio-errors").map_err(|e| os("no memory file for fio's errors", e))?;
         job_text
             .write_all(text.as_bytes())
             .and_then(|()| job_text.rewind())
@@ -288,8 +303,13 @@ impl Fio {
         Ok(Started { child, output, errors })
     }
 
-    /// What a job that has ended says.
-    fn ended(&self, job: &Job<'_>, started: &mut Started, status: ExitStatus) -> Result<FioResult, FioError> {
+    /// The result of a job that has ended.
+    fn ended(
+        &self,
+        job: &FioJob<'_>,
+        started: &mut Started,
+        status: ExitStatus,
+    ) -> Result<FioOutput, FioError> {
         let output = contents(&mut started.output).map_err(|e| os("reading fio's output", e))?;
         let errors = contents(&mut started.errors).map_err(|e| os("reading fio's errors", e))?;
         self.outcome(&job.path, status, &output, &errors)
@@ -309,14 +329,9 @@ impl Fio {
         unsafe {
             command.pre_exec(move || {
                 put_back();
-                if libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) != 0 {
-                    return Err(io::Error::last_os_error());
-                }
+                set_parent_process_death_signal(Some(Signal::KILL))?;
                 // If the parent died before the call above, no signal will come.
-                if libc::getppid().cast_unsigned() != parent {
-                    return Err(io::Error::from_raw_os_error(libc::ESRCH));
-                }
-                Ok(())
+                if parent_id() == parent { Ok(()) } else { Err(Errno::SRCH.into()) }
             })
         };
         command
@@ -328,7 +343,7 @@ impl Fio {
         status: ExitStatus,
         output: &str,
         errors: &str,
-    ) -> Result<FioResult, FioError> {
+    ) -> Result<FioOutput, FioError> {
         if let Some(engine) = missing_engine(errors) {
             let (version, path) = (self.version_text.clone(), path.to_string());
             return Err(FioError::MissingEngine { version, engine: engine.to_owned(), path });
@@ -358,8 +373,7 @@ fn os(what: &str, source: io::Error) -> FioError {
     FioError::Os { what: what.to_owned(), source }
 }
 
-/// What a result of fio on this path has to be read with: where fio differs from the path's
-/// definition. Empty for most paths.
+/// How fio differs from the path's definition, for a reader of its result. Empty for most paths.
 pub fn note(path: &IoPath) -> &'static str {
     match (path, path.ring().map(|ring| (ring.submission, ring.registered))) {
         (IoPath::Spdk, _) => {
@@ -392,9 +406,9 @@ fn ask(program: &Path, argument: &'static str, limit: Duration) -> Result<String
     }
 }
 
-/// What a program prints on both its outputs; one that does not end within the limit is killed.
+/// The output of a program that must end within the limit; if it does not, it is killed.
 fn answer(command: &mut Command, limit: Duration) -> io::Result<Output> {
-    let mut outputs = [memory_file(c"answer")?, memory_file(c"errors")?];
+    let mut outputs = [memory_file("answer")?, memory_file("errors")?];
     let [stdout, stderr] = [outputs[0].try_clone()?, outputs[1].try_clone()?];
     let mut child = command.stdin(Stdio::null()).stdout(stdout).stderr(stderr).spawn()?;
     let asked = Instant::now();
@@ -423,8 +437,8 @@ pub fn parse_version(text: &str) -> Option<(u32, u32)> {
     Some((major.parse().ok()?, rest.split('.').next()?.parse().ok()?))
 }
 
-/// fio lengthens a file that is too short even for reads, whatever `allow_file_create` says.
-fn check_length(job: &Job<'_>, filename: &Path) -> Result<(), FioError> {
+/// Refuses a short file: fio would lengthen it even for reads, whatever `allow_file_create` says.
+fn check_length(job: &FioJob<'_>, filename: &Path) -> Result<(), FioError> {
     let os =
         |source| FioError::Os { what: format!("`{}` cannot be given to fio", filename.display()), source };
     let metadata = filename.metadata().map_err(os)?;
@@ -439,14 +453,8 @@ fn check_length(job: &Job<'_>, filename: &Path) -> Result<(), FioError> {
     Ok(())
 }
 
-fn memory_file(name: &CStr) -> io::Result<File> {
-    // SAFETY: `name` is a C string; the call takes no other pointer.
-    let fd = unsafe { libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC) };
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: the kernel has just given us this descriptor and nobody else owns it.
-    Ok(unsafe { File::from_raw_fd(fd) })
+fn memory_file(name: &str) -> io::Result<File> {
+    Ok(memfd_create(name, MemfdFlags::CLOEXEC)?.into())
 }
 
 fn contents(file: &mut File) -> io::Result<String> {
@@ -460,8 +468,8 @@ fn missing_engine(errors: &str) -> Option<&str> {
     errors.lines().find_map(|line| line.strip_prefix("fio: engine ")?.strip_suffix(" not loadable"))
 }
 
-/// The first two different lines that say something, on one line, without control characters. Each
-/// job says the same, and what `exitall_on_error` does to the others is no cause.
+/// The first two different lines that say something, on one line, without control characters. Every job says
+/// the same, and what `exitall_on_error` does to the others is not a cause.
 fn words<'a>(lines: impl Iterator<Item = &'a str>) -> String {
     let telling = |line: &&str| {
         !line.is_empty() && !line.starts_with("note:") && !line.starts_with("fio: terminating on signal")

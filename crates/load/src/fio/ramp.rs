@@ -1,24 +1,23 @@
-//! A ramp of fio: it runs as long as the rule for the ramp's end lets it, by what fio itself says of its
-//! progress.
+//! A ramp of fio, which ends by the rule for ramps and by the progress that fio itself reports.
 
-use super::json::{Done, parse};
-use super::{Fio, FioError, Job, contents, os, waiting};
+use super::json::{FioProgress, parse};
+use super::{Fio, FioError, FioJob, contents, os, waiting};
 use crate::steadystate::{self, Watch};
 use iopj_core::SteadyStateRule;
 use iopj_core::evidence::SteadyState;
+use rustix::fs::{FallocateFlags, fallocate};
 use std::fs::File;
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Between two words of fio at the least: it counts time in ms.
+/// The shortest time between two reports of fio, which counts time in ms.
 const SHORTEST: Duration = Duration::from_millis(50);
 /// How much of fio's output is read at once.
 const PART: usize = 64 << 10;
 
-/// How often fio has to say how far it is for a rule: somewhat less often than the rule looks, for it keeps
-/// no exact time.
+/// How often fio has to report its progress for a rule: a little less often than the rule looks, because
+/// fio's reports are not exactly on time.
 fn status_interval(rule: &SteadyStateRule) -> Duration {
     (steadystate::interval(&rule) + steadystate::interval(&rule) / 10).max(SHORTEST)
 }
@@ -31,12 +30,12 @@ impl Fio {
     /// Those of [`Fio::run`].
     pub fn ramp(
         &self,
-        job: &Job<'_>,
+        job: &FioJob<'_>,
         rule: SteadyStateRule,
         stop: &AtomicBool,
         tick: &mut dyn FnMut(),
     ) -> Result<SteadyState, FioError> {
-        let job = Job { status_interval: Some(status_interval(&rule)), ..*job };
+        let job = FioJob { status_interval: Some(status_interval(&rule)), ..*job };
         let mut started = self.start(&job)?;
         let (mut ramp, over) = (Ramp::new(rule, &started.output), AtomicBool::new(false));
         let mut look = |_| {
@@ -51,7 +50,7 @@ impl Fio {
             return Err(FioError::Stopped);
         }
         if !over.load(Ordering::Relaxed) {
-            // It has ended by itself: at its limit, or for it failed. Its last words are its result.
+            // It ended by itself, at its limit or because it failed. Its last report is its result.
             ramp.look();
             let words = [&ramp.object[..], &ramp.text].concat();
             let errors = contents(&mut started.errors).map_err(|e| os("reading fio's errors", e))?;
@@ -61,12 +60,12 @@ impl Fio {
     }
 }
 
-/// What fio has said so far.
+/// What fio has reported so far.
 struct Ramp<'a> {
     watch: Watch,
     output: &'a File,
     read: u64,
-    /// What it said last, and what has come of what it says next.
+    /// Its last whole report, and the begin of the next.
     object: Vec<u8>,
     text: Vec<u8>,
     last_ns: u64,
@@ -90,7 +89,7 @@ impl Ramp<'_> {
         while let Some(end) = end_of_object(&self.text) {
             self.object = self.text.drain(..end).collect();
             if let Ok(result) = parse(&String::from_utf8_lossy(&self.object)) {
-                let Done { window_ns, ios } = result.done();
+                let FioProgress { window_ns, ios } = result.progress();
                 self.last_ns = self.last_ns.max(window_ns);
                 is_over |= self.watch.look(window_ns, ios);
             }
@@ -98,15 +97,15 @@ impl Ramp<'_> {
         is_over
     }
 
-    /// Gives back the memory of what was read: a ramp may last for hours, and each word has some 15 KB.
+    /// Frees the memory of what was read: a ramp may last for hours, and each report has some 15 KB.
     fn forget_what_was_read(&self) {
-        let how = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
-        // SAFETY: no pointer; the descriptor is open. Where it fails the memory is only given back later.
-        unsafe { libc::fallocate(self.output.as_raw_fd(), how, 0, self.read as libc::off_t) };
+        let how = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        // If it fails, the memory is only given back later.
+        let _ = fallocate(self.output, how, 0, self.read);
     }
 }
 
-/// Where the first whole object of fio's JSON ends: its braces alone stand at the begin of a line.
+/// Where the first whole object of fio's JSON ends: only its braces are at the start of a line.
 fn end_of_object(text: &[u8]) -> Option<usize> {
     text.windows(2).position(|pair| pair == b"\n}").map(|at| at + 2)
 }

@@ -1,5 +1,5 @@
-//! SPDK's NVMe driver as an engine of fio: its plugin is found and held against the fio that is to load it,
-//! and the huge pages that it needs are counted. Binding the drive is the settings'.
+//! SPDK's NVMe driver as an engine of fio: finds its plugin, checks that fio can load it, and counts the huge
+//! pages that it needs. Binding the drive is left to the settings.
 //!
 //! Sources: SPDK's app/fio/nvme/{README.md,fio_plugin.c}, Documentation/admin-guide/mm/hugetlbpage.rst.
 
@@ -23,8 +23,9 @@ const BASE_BYTES: u64 = 512 << 20;
 pub enum SpdkLack {
     /// No plugin where it is usually built or installed.
     #[error(
-        "spdk needs SPDK's plugin for fio, and there is none as {}: build SPDK with `./configure --with-fio=DIR`, DIR being the sources of \
-         the installed fio, and name build/fio/spdk_nvme by `spdk_plugin` in the study's [fio]",
+        "spdk needs SPDK's plugin for fio, and there is none as {}: build SPDK with `./configure \
+         --with-fio=DIR`, DIR being the sources of the installed fio, and name build/fio/spdk_nvme by \
+         `spdk_plugin` in the study's [fio]",
         .looked.join(", ")
     )]
     NoPlugin {
@@ -32,22 +33,30 @@ pub enum SpdkLack {
         looked: Vec<String>,
     },
     /// The file that was named cannot be read.
-    #[error("SPDK's plugin `{}` cannot be read ({reason}): name build/fio/spdk_nvme of a built SPDK by `spdk_plugin`", plugin.display())]
+    #[error(
+        "SPDK's plugin `{}` cannot be read ({reason}): name build/fio/spdk_nvme of a built SPDK by \
+         `spdk_plugin`",
+        plugin.display()
+    )]
     Unreadable {
         /// The plugin.
         plugin: PathBuf,
-        /// The system's words.
+        /// The system's error.
         reason: String,
     },
     /// The dynamic linker would cut the name.
-    #[error("SPDK's plugin `{}` cannot be loaded: its path holds a blank or a colon; name a link to it", plugin.display())]
+    #[error(
+        "SPDK's plugin `{}` cannot be loaded: its path holds a blank or a colon; name a link to it",
+        plugin.display()
+    )]
     Path {
         /// The plugin.
         plugin: PathBuf,
     },
     /// Found, not named, and not only this user's to write.
     #[error(
-        "SPDK's plugin `{}` {reason}, so it is not run unasked: name it by `spdk_plugin` in the study's [fio], with --allow-exec",
+        "SPDK's plugin `{}` {reason}, so it is not run unasked: name it by `spdk_plugin` in the study's \
+         [fio], with --allow-exec",
         plugin.display()
     )]
     Untrusted {
@@ -58,8 +67,9 @@ pub enum SpdkLack {
     },
     /// Built against another fio.
     #[error(
-        "SPDK's plugin `{}` was built for another fio than {fio} (engine interface {built}, not {wanted}): build SPDK with \
-         `./configure --with-fio=DIR`, DIR being the sources of {fio}, or name the fio that it was built for by `program` in [fio]",
+        "SPDK's plugin `{}` was built for another fio than {fio} (engine interface {built}, not {wanted}): \
+         build SPDK with `./configure --with-fio=DIR`, DIR being the sources of {fio}, or name the fio that \
+         it was built for by `program` in [fio]",
         plugin.display()
     )]
     OtherFio {
@@ -73,13 +83,17 @@ pub enum SpdkLack {
         wanted: String,
     },
     /// fio with it does not know the engine `spdk`.
-    #[error("SPDK's plugin `{}` is not loaded by {fio} ({words}): check that it is build/fio/spdk_nvme, built on this machine", plugin.display())]
+    #[error(
+        "SPDK's plugin `{}` is not loaded by {fio} ({words}): check that it is build/fio/spdk_nvme, built on \
+         this machine",
+        plugin.display()
+    )]
     NotLoaded {
         /// The plugin.
         plugin: PathBuf,
         /// The fio that is used, as it prints its version.
         fio: String,
-        /// fio's and the dynamic linker's own words.
+        /// The messages of fio and of the dynamic linker.
         words: String,
     },
     /// Too few free huge pages.
@@ -102,11 +116,11 @@ pub enum SpdkLack {
     NoHugetlbfs,
 }
 
-/// The plugin that was named, or the first that is found in a known place, held against the fio that is to
-/// load it.
+/// The plugin that was named, or the first one in a known place. It runs fio with the plugin to see that fio
+/// loads it, so name only one that the user allows.
 ///
 /// # Errors
-/// What is missing. Runs fio with the plugin, so name only what the user allows.
+/// What is missing.
 pub(super) fn find(named: Option<&Path>, program: &Path, fio: &str) -> Result<PathBuf, SpdkLack> {
     let plugin = match named {
         Some(plugin) => named_plugin(plugin)?,
@@ -142,7 +156,7 @@ fn known_plugin(places: &[PathBuf]) -> Result<PathBuf, SpdkLack> {
         });
     };
     let untrusted = |reason| Err(SpdkLack::Untrusted { plugin: plugin.clone(), reason });
-    if ![0, effective_uid()].contains(&metadata.uid()) {
+    if ![0, rustix::process::geteuid().as_raw()].contains(&metadata.uid()) {
         return untrusted("belongs to another user");
     }
     if metadata.mode() & 0o022 != 0 {
@@ -226,8 +240,8 @@ fn require_huge_pages_in(
     if mounts.lines().any(is_hugetlbfs) { Ok(()) } else { Err(SpdkLack::NoHugetlbfs) }
 }
 
-/// The file, below `/sys`, that rules the pages of `size` bytes: of the drive's node, where there are several
-/// nodes.
+/// The file below `/sys` that sets the number of pages of `size` bytes: that of the drive's node if there are
+/// several nodes.
 fn pool_for(sys: &Path, address: PciAddress, size: u64) -> String {
     let pool = format!("hugepages/hugepages-{}kB/nr_hugepages", size >> 10);
     let node = number(&sys.join(format!("bus/pci/devices/{address}/numa_node")));
@@ -252,12 +266,7 @@ fn huge_page_sizes(folder: &Path) -> Vec<(u64, PathBuf)> {
     sizes
 }
 
-fn effective_uid() -> u32 {
-    // SAFETY: geteuid takes nothing, touches no memory of ours and cannot fail.
-    unsafe { libc::geteuid() }
-}
-
-/// A number in a file; `None` where there is none, or one below zero.
+/// A number in a file; `None` if there is none, or one below zero.
 fn number(file: &Path) -> Option<u64> {
     fs::read_to_string(file).ok()?.trim().parse().ok()
 }

@@ -46,9 +46,9 @@ fn fio() -> Option<Fio> {
     }
 }
 
-fn job<'a>(path: &str, workload: &'a Workload, filename: &'a Path) -> Job<'a> {
+fn job<'a>(path: &str, workload: &'a Workload, filename: &'a Path) -> FioJob<'a> {
     let path = path.parse().unwrap();
-    Job {
+    FioJob {
         path,
         workload,
         filename: Filename::File(filename),
@@ -60,7 +60,7 @@ fn job<'a>(path: &str, workload: &'a Workload, filename: &'a Path) -> Job<'a> {
     }
 }
 
-fn run(fio: &Fio, job: &Job<'_>) -> Result<FioResult, FioError> {
+fn run(fio: &Fio, job: &FioJob<'_>) -> Result<FioOutput, FioError> {
     fio.run(job, &AtomicBool::new(false), &mut || (), &mut |_| Duration::MAX).map(|(result, _)| result)
 }
 
@@ -110,7 +110,7 @@ fn ios_beyond_the_size_wrap_around() {
         let workload = Workload { rw, numjobs: 2, iodepth: 8, ..ios(600) };
         // Room for 256 blocks, 128 for each sequential job.
         let job =
-            Job { size: 1 << 20, offset: 4096, ..job("libaio/syscall/interrupt", &workload, &filename) };
+            FioJob { size: 1 << 20, offset: 4096, ..job("libaio/syscall/interrupt", &workload, &filename) };
         assert_eq!(run(&fio, &job).unwrap().reads.ios, 1200, "{rw}");
     }
 }
@@ -121,8 +121,11 @@ fn writes_stay_in_the_region_and_leave_the_length() {
     let folder = folder();
     let filename = target(&folder, "f");
     let workload = Workload { rw: Rw::Write, numjobs: 2, ..ios(16) };
-    let two =
-        Job { size: 128 << 10, offset: 64 << 10, ..job("posix-sio/syscall/interrupt", &workload, &filename) };
+    let two = FioJob {
+        size: 128 << 10,
+        offset: 64 << 10,
+        ..job("posix-sio/syscall/interrupt", &workload, &filename)
+    };
     assert_eq!(run(&fio, &two).unwrap().writes.ios, 32);
     let (before, after) = (content(), std::fs::read(&filename).unwrap());
     assert_eq!(after.len(), before.len());
@@ -145,7 +148,7 @@ fn the_seed_decides_the_offsets() {
     let workload = Workload { rw: Rw::Randwrite, numjobs: 2, ..ios(8) };
     let blocks_written = |name: &str, seed: u64| {
         let filename = target(&folder, name);
-        run(&fio, &Job { seed, ..job("libaio/syscall/interrupt", &workload, &filename) }).unwrap();
+        run(&fio, &FioJob { seed, ..job("libaio/syscall/interrupt", &workload, &filename) }).unwrap();
         let (before, after) = (content(), std::fs::read(&filename).unwrap());
         let pairs = before.chunks(4096).zip(after.chunks(4096)).enumerate();
         pairs.filter(|(_, (before, after))| before != after).map(|(block, _)| block).collect::<Vec<_>>()
@@ -162,7 +165,7 @@ fn ramp_runs_by_time_and_processors_are_kept() {
     let folder = folder();
     let filename = target(&folder, "f");
     let workload = Workload { ramp_time: Duration::from_millis(100), cpus_allowed: vec![0], ..ios(1) };
-    let job = Job { phase: Phase::Ramp, ..job("posix-sio/syscall/poll", &workload, &filename) };
+    let job = FioJob { phase: Phase::Ramp, ..job("posix-sio/syscall/poll", &workload, &filename) };
     let result = run(&fio, &job).unwrap();
     assert!(result.reads.ios > 1 && result.window_ns >= 100_000_000, "{result:?}");
 }
@@ -181,7 +184,7 @@ fn a_ramp_of_fio_ends_once_it_is_steady_at_its_limit_or_when_stopped() {
     let of = |keys: &str, stop: bool| {
         let rule = rule(keys);
         let workload = Workload { ramp_time: rule.ramp[1], ..Workload::default() };
-        let job = Job { phase: Phase::Ramp, ..job("posix-sio/syscall/interrupt", &workload, &filename) };
+        let job = FioJob { phase: Phase::Ramp, ..job("posix-sio/syscall/interrupt", &workload, &filename) };
         fio.ramp(&job, rule, &AtomicBool::new(stop), &mut || ())
     };
     // Its limit is ten minutes and it may rise and fall tenfold: it ended because it was steady.
@@ -199,7 +202,7 @@ fn a_ramp_of_fio_ends_once_it_is_steady_at_its_limit_or_when_stopped() {
     assert!(matches!(of(never, true), Err(FioError::Stopped)));
     let missing = folder.path().join("missing");
     let workload = Workload { ramp_time: Duration::from_secs(1), ..Workload::default() };
-    let job = Job { phase: Phase::Ramp, ..job("posix-sio/syscall/interrupt", &workload, &missing) };
+    let job = FioJob { phase: Phase::Ramp, ..job("posix-sio/syscall/interrupt", &workload, &missing) };
     let failed = fio.ramp(&job, rule("steadystate_duration = \"1s\""), &AtomicBool::new(false), &mut || ());
     assert!(failed.is_err());
 }
@@ -212,7 +215,7 @@ fn fio_says_how_far_it_is_where_it_is_asked() {
     let workload = Workload { length: Length::Runtime(Duration::from_secs(2)), ..Workload::default() };
     let plain = job("posix-sio/syscall/interrupt", &workload, &filename);
     assert_eq!(run(&fio, &plain).unwrap().series.len(), 1);
-    let result = run(&fio, &Job { status_interval: Some(Duration::from_millis(100)), ..plain }).unwrap();
+    let result = run(&fio, &FioJob { status_interval: Some(Duration::from_millis(100)), ..plain }).unwrap();
     let (series, last) = (&result.series, result.series.last().unwrap());
     assert!(series.len() >= 2, "{series:?}");
     assert!(
@@ -301,7 +304,7 @@ fn failures_come_in_fios_own_words() {
     assert!(message.contains("cpus_allowed=100000") && !message.contains('\n'), "{message}");
 
     let workload = ios(1);
-    let short = Job { offset: 4096, ..job("libaio/syscall/interrupt", &workload, &filename) };
+    let short = FioJob { offset: 4096, ..job("libaio/syscall/interrupt", &workload, &filename) };
     let message = run(&fio, &short).unwrap_err().to_string();
     assert!(message.contains("16777216 bytes") && message.contains("16781312"), "{message}");
     assert_eq!(filename.metadata().unwrap().len(), FILE_BYTES);
@@ -361,7 +364,7 @@ fn a_plugin_of_another_fio_is_told_and_asked_once() {
     );
     let workload = ios(1);
     let filename = Filename::Namespace { address: "0000:01:00.0".parse().unwrap(), nsid: 1 };
-    let job = Job { filename, ..job("spdk/doorbell/poll", &workload, &plugin) };
+    let job = FioJob { filename, ..job("spdk/doorbell/poll", &workload, &plugin) };
     assert_eq!(run(&fio, &job).unwrap_err().to_string(), message);
 }
 

@@ -1,4 +1,4 @@
-//! What fio's jobs take from their own begin to their end, seen from outside.
+//! Watches fio's jobs from outside, from their begin to their end.
 
 use crate::native::monotonic_ns;
 use iopj_core::{IoPath, Length, Workload};
@@ -10,7 +10,7 @@ pub struct FioWatch<'a> {
     probe: &'a Probe,
     jobs: ChildJobs,
     watch: Option<ChildWatch<'a>>,
-    /// A file could not be read: nothing is known then.
+    /// A file could not be read, so nothing is known.
     has_failed: bool,
 }
 
@@ -29,7 +29,7 @@ impl<'a> FioWatch<'a> {
         FioWatch { probe, jobs, watch: None, has_failed: false }
     }
 
-    /// Looks at fio, whose number is `child`; after how long to look again.
+    /// Looks at fio, whose process id is `child`. Returns after how long to look again.
     pub fn look(&mut self, child: u32) -> Duration {
         if self.has_failed {
             return Duration::MAX;

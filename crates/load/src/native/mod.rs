@@ -1,11 +1,12 @@
-//! The native generator: fio's closed loop on our engines, one thread a job.
+//! The native generator: fio's closed loop on our engines, one thread per job.
 //!
-//! The window is bracketed: after the ramp every job waits for what it has in flight and stops; the
-//! caller reads its counters; the jobs go on, and stop in the same way at the end. So no I/O of the
-//! trial is in flight when counters are read, and counts per I/O are exact.
+//! The window is bracketed: after the ramp every job waits for its I/Os in flight and stops; the caller reads
+//! its counters; the jobs go on, and stop in the same way at the end. So no I/O of the trial is in flight
+//! when counters are read, and counts per I/O are exact.
 
 mod clock;
 pub mod cpus;
+mod error;
 mod job;
 mod meeting;
 mod offsets;
@@ -14,13 +15,14 @@ mod slices;
 mod tally;
 
 pub use clock::{moment, monotonic_ns, name as clock_name};
+pub use error::NativeError;
 pub use recorder::Recorder;
 
-use crate::pass::{self, Extent};
+use crate::pass::{self, PassLimit};
 use crate::steadystate::{self, Watch};
 use iopj_core::evidence::{EngineEvidence, SteadyState};
 use iopj_core::{Length, RingThread, Slice, SteadyStateRule, Workload};
-use iopj_engine::{Engine, EngineError, EngineFacts, IoError, Pool, Target};
+use iopj_engine::{Engine, EngineError, EngineFacts, Pool, Target};
 use iopj_probe::marker;
 use job::{Job, Progress};
 use meeting::Meeting;
@@ -50,12 +52,12 @@ pub struct JobSpec<'a> {
     pub open: &'a OpenEngine<'a>,
     /// The buffers must lie in huge pages.
     pub huge_pages: bool,
-    /// When the ramp has been long enough; after `ramp_time` if absent.
+    /// When the ramp ends; after `ramp_time` if absent.
     pub steadystate: Option<SteadyStateRule>,
-    /// The window is a trial's and is marked for whoever watches; not that of a control run or a
+    /// The window is that of a trial and is marked for a profiler; not that of a control run or of
     /// preconditioning.
     pub is_trial: bool,
-    /// A short pass before the window, for whoever counts what may not be counted inside of it.
+    /// There is a short pass before the window, to count what may not be counted inside it.
     pub has_pass: bool,
 }
 
@@ -120,7 +122,7 @@ pub struct Run {
     pub series: Vec<Slice>,
     /// What the engines of all jobs did.
     pub engine: EngineEvidence,
-    /// What came of the rule for the ramp's end.
+    /// The result of the rule for the ramp's end.
     pub steadystate: Option<SteadyState>,
     /// I/Os of the pass before the window.
     pub pass_ios: u64,
@@ -133,10 +135,10 @@ impl Run {
     }
 }
 
-/// How often the user's view is renewed.
+/// How often the user's view is refreshed.
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Where the jobs meet the runner's thread, with nothing in flight.
+/// When the jobs meet the runner's thread, with nothing in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Moment {
     /// The pass begins, where there is one.
@@ -150,13 +152,16 @@ pub enum Moment {
 /// Called by the runner's thread at each of these moments, with the jobs' thread ids.
 pub type Bracket<'a> = dyn FnMut(Moment, &[i32]) -> Result<(), String> + 'a;
 
-/// Runs one trial. `stop` ends it early; then the result is an error.
+/// Runs one trial. `stop` ends it early, which is an error.
+///
+/// # Errors
+/// [`NativeError`]; of several, the first that was seen.
 pub fn run(
     spec: &JobSpec<'_>,
     stop: &AtomicBool,
     bracket: &mut Bracket<'_>,
     tick: &mut dyn FnMut(),
-) -> Result<Run, String> {
+) -> Result<Run, NativeError> {
     let jobs = spec.workload.numjobs;
     let progress = (0..jobs).map(|_| Progress::default()).collect();
     let shared = Shared { progress, ..Shared::default() };
@@ -186,7 +191,7 @@ pub fn run(
             }
             let tids = tids.lock().unwrap_or_else(PoisonError::into_inner).clone();
             if bracketed.is_ok() && (moment == Moment::End || !abort.load(Ordering::Relaxed)) {
-                bracketed = bracket(moment, &tids);
+                bracketed = bracket(moment, &tids).map_err(NativeError::Caller);
             }
             if bracketed.is_err() {
                 shared.abort();
@@ -195,15 +200,15 @@ pub fn run(
         }
         std::mem::forget(release);
         let joined = threads.into_iter().map(|thread| match thread {
-            Ok(thread) => thread.join().unwrap_or_else(|_| Err("a job ended by a panic".to_owned())),
-            Err(error) => Err(format!("a thread for the job could not be started: {error}; lower numjobs")),
+            Ok(thread) => thread.join().unwrap_or(Err(NativeError::Panic)),
+            Err(error) => Err(NativeError::Thread(error)),
         });
-        let joined: Result<Vec<_>, String> = joined.collect();
+        let joined: Result<Vec<_>, NativeError> = joined.collect();
         bracketed.and(joined)
     });
     await_pollers();
     if stop.load(Ordering::Relaxed) {
-        return Err("interrupted".to_owned());
+        return Err(NativeError::Interrupted);
     }
     let pass_ios = shared.pass_ios.load(Ordering::Relaxed);
     Ok(Run { steadystate, pass_ios, ..merge(results?) })
@@ -242,8 +247,8 @@ impl Drop for ReleaseAll<'_> {
     }
 }
 
-/// Waits for the jobs at the end of their ramp, and ends it once it is steady or as long as it may be, where
-/// there is a rule for that.
+/// Waits for the jobs at the end of their ramp. If there is a rule, it ends the ramp once the rate is steady
+/// or the ramp is as long as it may be.
 fn await_ramp(
     spec: &JobSpec<'_>,
     shared: &Shared,
@@ -270,7 +275,7 @@ fn await_ramp(
     watch.map(|watch| watch.end(monotonic_ns()))
 }
 
-/// Checks that `numjobs` engines can be had at once, and gives them back.
+/// Checks that `numjobs` engines can be open at once, and closes them.
 pub fn preflight(spec: &JobSpec<'_>) -> Result<(), EngineError> {
     let progress = Progress::default();
     let open = |number| Job::open(spec, number, &progress);
@@ -280,20 +285,23 @@ pub fn preflight(spec: &JobSpec<'_>) -> Result<(), EngineError> {
     Ok(())
 }
 
-type JobResult = Result<(Tally, EngineFacts, EngineFacts), String>;
+/// What a job counted, and its engine's facts before and after the window.
+type JobCounts = (Tally, EngineFacts, EngineFacts);
 
 /// The life of a job: open, meet, ramp, meet for the pass if there is one, meet, measure, meet. It arrives at
 /// all meetings whatever happens.
-fn job_thread(spec: &JobSpec<'_>, number: u32, shared: &Shared, stop: &AtomicBool) -> JobResult {
+fn job_thread(
+    spec: &JobSpec<'_>,
+    number: u32,
+    shared: &Shared,
+    stop: &AtomicBool,
+) -> Result<JobCounts, NativeError> {
     let Shared { meeting, abort, tids, window, .. } = shared;
-    // SAFETY: takes nothing and cannot fail.
-    let tid = unsafe { libc::gettid() };
-    tids.lock().unwrap_or_else(PoisonError::into_inner).push(tid);
+    tids.lock().unwrap_or_else(PoisonError::into_inner).push(rustix::thread::gettid().as_raw_pid());
     let mut failed = None;
-    let mut attempt = |work: &mut dyn FnMut() -> Result<(), String>| {
+    let mut attempt = |work: &mut dyn FnMut() -> Result<(), NativeError>| {
         if failed.is_none() {
-            let result = catch_unwind(AssertUnwindSafe(work))
-                .unwrap_or_else(|_| Err("a job ended by a panic".to_owned()));
+            let result = catch_unwind(AssertUnwindSafe(work)).unwrap_or(Err(NativeError::Panic));
             if let Err(error) = result {
                 failed = Some(error);
                 shared.abort();
@@ -304,9 +312,7 @@ fn job_thread(spec: &JobSpec<'_>, number: u32, shared: &Shared, stop: &AtomicBoo
     let mut before = EngineFacts::default();
     attempt(&mut || {
         cpus::keep_to(&spec.workload.cpus_allowed)?;
-        job = Some(
-            Job::open(spec, number, &shared.progress[number as usize]).map_err(|error| error.to_string())?,
-        );
+        job = Some(Job::open(spec, number, &shared.progress[number as usize])?);
         Ok(())
     });
     meeting.arrive();
@@ -336,12 +342,17 @@ fn job_thread(spec: &JobSpec<'_>, number: u32, shared: &Shared, stop: &AtomicBoo
             let after = job.facts();
             Ok((job.tally, before, after))
         }
-        (error, _) => Err(error.unwrap_or_else(|| "the job did not start".to_owned())),
+        (error, _) => Err(error.unwrap_or(NativeError::NotStarted)),
     }
 }
 
-/// The ramp of a job. Where there is a rule the runner ends it, at its limit too.
-fn ramp(job: &mut Job<'_>, spec: &JobSpec<'_>, shared: &Shared, stop: &AtomicBool) -> Result<(), String> {
+/// The ramp of a job. If there is a rule, the runner ends it, at its limit too.
+fn ramp(
+    job: &mut Job<'_>,
+    spec: &JobSpec<'_>,
+    shared: &Shared,
+    stop: &AtomicBool,
+) -> Result<(), NativeError> {
     let limit = match (spec.steadystate, spec.workload.ramp_time) {
         (Some(_), _) => Limit::Ios(u64::MAX),
         (None, Duration::ZERO) => return Ok(()),
@@ -352,13 +363,13 @@ fn ramp(job: &mut Job<'_>, spec: &JobSpec<'_>, shared: &Shared, stop: &AtomicBoo
     Ok(())
 }
 
-/// The window of a job, marked where it is a trial's.
+/// The window of a job, marked if it is that of a trial.
 fn measured(
     job: &mut Job<'_>,
     spec: &JobSpec<'_>,
     window: &Begin,
     stop: [&AtomicBool; 2],
-) -> Result<(), String> {
+) -> Result<(), NativeError> {
     if spec.is_trial {
         marker::begin();
     }
@@ -369,45 +380,40 @@ fn measured(
     run
 }
 
-/// The pass of a job: how many I/Os it was.
-fn pass(job: &mut Job<'_>, workload: &Workload, stop: [&AtomicBool; 2]) -> Result<u64, String> {
-    let mut go = |extent: Extent| {
-        job.run_apart(Limit::Either(extent.time, extent.ios), stop).map_err(|error| error.to_string())?;
+/// The pass of a job. Returns its number of I/Os.
+fn pass(job: &mut Job<'_>, workload: &Workload, stop: [&AtomicBool; 2]) -> Result<u64, NativeError> {
+    let mut go = |limit: PassLimit| {
+        job.run_apart(Limit::Either(limit.time, limit.ios), stop)?;
         without_errors(job)?;
-        Ok::<_, String>(job.tally.issued)
+        Ok::<_, NativeError>(job.tally.issued)
     };
-    let first = go(pass::extent(workload))?;
+    let first = go(pass::limit(workload))?;
     let issued = pass::longer(workload, first).map_or(Ok(first), go)?;
     job.tally.reset();
     Ok(issued)
 }
 
-/// One run of the loop; any failed I/O is the run's failure, told by errors with their counts.
+/// One run of the loop; a failed I/O is a failure of the run.
 fn run_and_check(
     job: &mut Job<'_>,
     limit: Limit,
     begin: &Begin,
     stop: [&AtomicBool; 2],
-) -> Result<(), String> {
-    job.run(limit, begin, stop).map_err(|error| error.to_string())?;
+) -> Result<(), NativeError> {
+    job.run(limit, begin, stop)?;
     without_errors(job)
 }
 
-fn without_errors(job: &Job<'_>) -> Result<(), String> {
-    if job.tally.errors.is_empty() {
+fn without_errors(job: &Job<'_>) -> Result<(), NativeError> {
+    let Tally { errors, issued, .. } = &job.tally;
+    if errors.is_empty() {
         return Ok(());
     }
-    Err(errors_text(&job.tally.errors, job.tally.issued))
+    Err(NativeError::Ios { issued: *issued, errors: errors.clone() })
 }
 
-fn errors_text(errors: &[(IoError, u64)], issued: u64) -> String {
-    let kinds: Vec<String> = errors.iter().map(|(error, count)| format!("{count} by {error}")).collect();
-    let total: u64 = errors.iter().map(|(_, count)| count).sum();
-    format!("{total} of {issued} I/Os failed: {}", kinds.join(", "))
-}
-
-/// Waits, for at most a second, until the submission pollers of closed rings are gone: the kernel ends them
-/// in its own time, and one that still runs would be counted to the next trial.
+/// Waits at most a second until the submission pollers of closed rings are gone: the kernel ends them in its
+/// own time, and the next trial would count one that still runs.
 fn await_pollers() {
     let is_poller = |task: std::fs::DirEntry| {
         std::fs::read_to_string(task.path().join("comm"))
@@ -422,7 +428,7 @@ fn await_pollers() {
     }
 }
 
-fn merge(jobs: Vec<(Tally, EngineFacts, EngineFacts)>) -> Run {
+fn merge(jobs: Vec<JobCounts>) -> Run {
     let mut engine = EngineEvidence { system_calls: Some(0), ..EngineEvidence::default() };
     let mut latency = [Recorder::new(), Recorder::new()];
     let (mut issued, mut short_ios, mut latency_sum_ns) = ([0; 2], 0, 0);

@@ -131,7 +131,8 @@ mod tests {
     proptest! {
         #[test]
         fn offsets_stay_within_the_target(
-            blocks in 8u64..5000, jobs in 1u32..8, job in 0u32..8, base in 0u64..10, seed: u64, which in 0usize..4,
+            blocks in 8u64..5000, jobs in 1u32..8, job in 0u32..8, base in 0u64..10, seed: u64,
+            which in 0usize..4,
         ) {
             let rw = [Rw::Read, Rw::Randread, Rw::Randrw, Rw::Rw][which];
             let mut workload = workload(rw);

@@ -1,13 +1,13 @@
 //! The hot half of a latency histogram: HdrHistogram's bins, and nothing but counting.
 //!
 //! The crate's own `record` also keeps its total, least and greatest value and checks for
-//! resizing: 62 instructions an I/O where these take a dozen. The counts become one of its histograms when
+//! resizing: 62 instructions per I/O, where these take a dozen. The counts become one of its histograms when
 //! the window is over.
 
 use hdrhistogram::Histogram;
 use iopj_core::units::MAX_LATENCY_NS;
 
-/// Bits of a value that are kept: 2,048 steps a power of two suffice for three significant digits.
+/// Bits of a value that are kept: 2,048 steps per power of two suffice for three significant digits.
 const KEPT_BITS: u32 = 11;
 const HALF: usize = 1 << (KEPT_BITS - 1);
 const BINS: usize = (u64::BITS - MAX_LATENCY_NS.leading_zeros() - KEPT_BITS + 2) as usize * HALF;
@@ -43,7 +43,7 @@ impl Recorder {
         self.counts.fill(0);
     }
 
-    /// Counts one latency; what is longer than `MAX_LATENCY_NS` counts as that.
+    /// Counts one latency; a longer one counts as `MAX_LATENCY_NS`.
     #[inline]
     pub(crate) fn record(&mut self, latency_ns: u64) {
         if let Some(count) = self.counts.get_mut(bin(latency_ns.min(MAX_LATENCY_NS))) {
@@ -79,7 +79,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn bins_are_those_of_the_crate(values in proptest::collection::vec(0..2 * MAX_LATENCY_NS, 1..60), small in 0u64..5000) {
+        fn bins_are_those_of_the_crate(
+            values in proptest::collection::vec(0..2 * MAX_LATENCY_NS, 1..60), small in 0u64..5000,
+        ) {
             let mut recorder = Recorder::new();
             let mut expected = histogram::new();
             for value in values.into_iter().chain([small, 0, MAX_LATENCY_NS]) {
@@ -88,7 +90,9 @@ mod tests {
             }
             let mut got = histogram::new();
             recorder.add_to(&mut got);
-            let bins = |h: &Histogram<u64>| h.iter_recorded().map(|b| (b.value_iterated_to(), b.count_at_value())).collect::<Vec<_>>();
+            let bins = |h: &Histogram<u64>| -> Vec<_> {
+                h.iter_recorded().map(|b| (b.value_iterated_to(), b.count_at_value())).collect()
+            };
             prop_assert_eq!(bins(&got), bins(&expected));
         }
 

@@ -6,7 +6,7 @@
 use iopj_core::Slice;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Slices that a window is cut into at the most; then two are joined to one.
+/// The most slices of a window; beyond that, each two are joined.
 const MAX_SLICES: usize = 128;
 /// The first length of a slice in ns.
 const SLICE_NS: u64 = 50_000_000;
@@ -57,7 +57,7 @@ impl Slices {
         (self.begin_ns, self.now, self.end_ns) = (begin_ns, 0, begin_ns + self.slice_ns);
     }
 
-    /// What is counted next was seen at `now_ns`.
+    /// The I/Os counted next completed at `now_ns`.
     #[inline]
     pub(crate) fn at(&mut self, now_ns: u64) {
         if now_ns > self.end_ns {
@@ -73,15 +73,15 @@ impl Slices {
 
     #[cold]
     fn go_to(&mut self, now_ns: u64) {
-        while self.place(now_ns) >= MAX_SLICES {
+        while self.index_of(now_ns) >= MAX_SLICES {
             self.join();
         }
-        self.now = self.place(now_ns);
+        self.now = self.index_of(now_ns);
         self.end_ns = self.begin_ns + (self.now as u64 + 1) * self.slice_ns;
     }
 
     /// The slice of an instant, beyond the last one too.
-    fn place(&self, at_ns: u64) -> usize {
+    fn index_of(&self, at_ns: u64) -> usize {
         (at_ns.saturating_sub(self.begin_ns + 1) / self.slice_ns) as usize
     }
 
@@ -95,8 +95,8 @@ impl Slices {
     }
 }
 
-/// The I/Os of all jobs, by slices up to the window's end at `last_ns`. The last slice is as long as there
-/// was left of the window.
+/// The I/Os of all jobs, by slices up to the window's end at `last_ns`. The last slice is as long as the rest
+/// of the window.
 pub(crate) fn together(mut jobs: Vec<Slices>, last_ns: u64) -> Vec<Slice> {
     let slice_ns = jobs.iter().map(|job| job.slice_ns).max().unwrap_or(SLICE_NS);
     for job in &mut jobs {
@@ -110,7 +110,7 @@ pub(crate) fn together(mut jobs: Vec<Slices>, last_ns: u64) -> Vec<Slice> {
         end_ns: (slice_ns * (at as u64 + 1)).min(window_ns),
         ios: jobs.iter().map(|job| job.ios[at]).sum(),
     };
-    (0..=first.place(last_ns)).map(slice).collect()
+    (0..=first.index_of(last_ns)).map(slice).collect()
 }
 
 #[cfg(test)]

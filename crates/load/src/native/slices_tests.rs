@@ -92,7 +92,8 @@ proptest! {
             .map(|gaps| gaps.into_iter().scan(0, |at, gap| { *at += gap; Some(*at) }).collect())
             .collect();
         let series = run(&jobs, begin_ns);
-        prop_assert_eq!(series.iter().map(|slice| slice.ios).sum::<u64>(), jobs.iter().flatten().count() as u64);
+        let ios: u64 = series.iter().map(|slice| slice.ios).sum();
+        prop_assert_eq!(ios, jobs.iter().flatten().count() as u64);
         let last_ns = jobs.iter().flatten().max().copied().unwrap_or(0);
         let step = series[0].end_ns;
         let (last, whole) = series.split_last().unwrap();
@@ -112,7 +113,9 @@ proptest! {
         jobs in 1..9u64, each_ns in 20_000..2 * MS, length_ms in 100..12_000u64, apart in 0..1000u64,
     ) {
         let ios = (length_ms * MS / each_ns).min(20_000);
-        let job = |number: u64| (0..ios).map(|io| io * each_ns + number * each_ns * apart / 1000 / jobs).collect();
+        let job = |number: u64| {
+            (0..ios).map(|io| io * each_ns + number * each_ns * apart / 1000 / jobs).collect()
+        };
         let times: Vec<Vec<u64>> = (0..jobs).map(job).collect();
         let series = run(&times, 1);
         let (_, whole) = series.split_last().unwrap();
@@ -120,7 +123,8 @@ proptest! {
         let step_ns = series[0].end_ns as f64;
         let expected = jobs as f64 * step_ns / each_ns as f64;
         for slice in whole {
-            prop_assert!((slice.ios as f64 - expected).abs() <= jobs as f64 + 1e-6, "{} not {expected}", slice.ios);
+            let off = (slice.ios as f64 - expected).abs();
+            prop_assert!(off <= jobs as f64 + 1e-6, "{} not {expected}", slice.ios);
         }
     }
 }

@@ -99,7 +99,7 @@ fn spec<'a>(workload: &'a Workload, open: &'a OpenEngine<'a>) -> JobSpec<'a> {
     }
 }
 
-fn run_sim(workload: &Workload, options: SimOptions) -> Result<Run, String> {
+fn run_sim(workload: &Workload, options: SimOptions) -> Result<Run, NativeError> {
     let open = |pool: &Rc<Pool>, depth: u32| -> Result<Box<dyn Engine>, EngineError> {
         Ok(Box::new(Sim::open(pool, depth, options)))
     };
@@ -158,7 +158,8 @@ fn a_pass_before_the_window_is_in_none_of_its_counts() {
         Ok(Box::new(Sim::open(pool, depth, SimOptions { error_ppm: 900_000, ..SimOptions::default() })))
     };
     let spec = JobSpec { open: &open, ..spec };
-    let failed = super::run(&spec, &AtomicBool::new(false), &mut |_, _| Ok(()), &mut || {}).err().unwrap();
+    let failed =
+        super::run(&spec, &AtomicBool::new(false), &mut |_, _| Ok(()), &mut || {}).err().unwrap().to_string();
     assert!(failed.contains("I/Os failed"), "{failed}");
 }
 
@@ -187,7 +188,8 @@ fn short_ios_are_counted_apart() {
 fn the_first_failed_io_ends_the_trial_and_is_named() {
     let error = run_sim(&workload(), SimOptions { error_ppm: 20_000, seed: 5, ..SimOptions::default() })
         .err()
-        .unwrap();
+        .unwrap()
+        .to_string();
     assert!(error.contains("I/Os failed: ") && error.contains("Input/output error"), "{error}");
     let issued: u64 = error.split(' ').nth(2).unwrap().parse().unwrap();
     assert!(issued < 1000, "stopped early: {error}");
@@ -200,7 +202,8 @@ fn an_engine_that_does_not_open_fails_the_trial() {
     };
     let workload = workload();
     let spec = spec(&workload, &open);
-    let error = run(&spec, &AtomicBool::new(false), &mut |_, _| Ok(()), &mut || {}).err().unwrap();
+    let error =
+        run(&spec, &AtomicBool::new(false), &mut |_, _| Ok(()), &mut || {}).err().unwrap().to_string();
     assert_eq!(error, "not here");
 }
 
@@ -217,7 +220,7 @@ fn stop_ends_a_trial_without_end() {
             std::thread::sleep(Duration::from_millis(50));
             stop.store(true, Ordering::Relaxed);
         });
-        run(&spec, &stop, &mut |_, _| Ok(()), &mut || {}).err().unwrap()
+        run(&spec, &stop, &mut |_, _| Ok(()), &mut || {}).err().unwrap().to_string()
     });
     assert_eq!(error, "interrupted");
 }
@@ -225,7 +228,7 @@ fn stop_ends_a_trial_without_end() {
 #[test]
 fn a_cpu_that_is_not_there_is_named() {
     let workload = Workload { cpus_allowed: vec![900], ..workload() };
-    let error = run_sim(&workload, SimOptions::default()).err().unwrap();
+    let error = run_sim(&workload, SimOptions::default()).err().unwrap().to_string();
     assert!(error.contains("cpu 900"), "{error}");
 }
 

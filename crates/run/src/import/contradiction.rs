@@ -3,7 +3,7 @@
 //! Only what leaves no other explanation counts. Nothing that fio prints can verify a path.
 
 use iopj_core::{Completion, IoPath, RingSubmission, Workload};
-use iopj_load::fio::FioResult;
+use iopj_load::fio::FioOutput;
 use std::str::FromStr;
 
 /// Context switches per I/O from which on a job slept for its I/Os.
@@ -47,7 +47,7 @@ pub(super) enum Polling {
 pub(super) fn polling(
     path: &IoPath,
     workload: &Workload,
-    result: &FioResult,
+    result: &FioOutput,
     kernel: Option<KernelVersion>,
 ) -> Polling {
     let by_poller = path.ring().is_some_and(|ring| matches!(ring.submission, RingSubmission::Sqpoll { .. }));

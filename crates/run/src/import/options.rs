@@ -7,7 +7,7 @@ use iopj_core::path::AioDescriptors;
 use iopj_core::{
     CompletionMode, IoPath, Length, RandomDistribution, Ring, RingCompletion, RingSubmission, Rw, Workload,
 };
-use iopj_load::fio::jobs::JobResult;
+use iopj_load::fio::runs::FioJobResult;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -60,7 +60,7 @@ const NEUTRAL: &[(&str, &str, &str)] = &[
 ///
 /// # Errors
 /// Why it has none, to stand behind the job's name.
-pub(super) fn map(job: &JobResult) -> Result<(IoPath, Workload), String> {
+pub(super) fn map(job: &FioJobResult) -> Result<(IoPath, Workload), String> {
     let options = Options(&job.options);
     if options.number("kb_base", 1024)? != 1024 {
         return Err("gives sizes in another unit (kb_base)".into());
@@ -221,7 +221,7 @@ fn block_size(options: &Options<'_>) -> Result<u32, String> {
     Ok(first)
 }
 
-fn numjobs(job: &JobResult, options: &Options<'_>) -> Result<u32, String> {
+fn numjobs(job: &FioJobResult, options: &Options<'_>) -> Result<u32, String> {
     let asked = options.number("numjobs", 1)?;
     let numjobs = match (job.entries, asked) {
         (1, asked) => asked,
@@ -315,7 +315,7 @@ fn processors(options: &Options<'_>, numjobs: u32) -> Result<Vec<u32>, String> {
 }
 
 /// The time that was asked for if the job ran that long, else the I/Os of each job.
-fn length(job: &JobResult, options: &Options<'_>, workload: &Workload) -> Result<Length, String> {
+fn length(job: &FioJobResult, options: &Options<'_>, workload: &Workload) -> Result<Length, String> {
     let runtime = options.time("runtime")?;
     let window = Duration::from_nanos(job.result.window_ns);
     if let Some(runtime) = runtime.filter(|runtime| window >= runtime.mul_f64(0.95)) {

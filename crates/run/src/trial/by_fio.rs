@@ -13,8 +13,8 @@ use iopj_core::{Evidence, IoPath, Length, Workload};
 use iopj_engine::PciAddress;
 use iopj_engine::target::Descriptor;
 use iopj_host::machine;
-use iopj_load::fio::json::Done;
-use iopj_load::fio::{self, Filename, Fio, FioError, FioResult, FioWatch, Phase};
+use iopj_load::fio::json::FioProgress;
+use iopj_load::fio::{self, Filename, Fio, FioError, FioOutput, FioWatch, Phase};
 use iopj_load::native;
 use iopj_load::pass;
 use iopj_meter::monotonic_raw_ns;
@@ -27,7 +27,7 @@ use std::time::Duration;
 impl Window {
     /// `ends_ns` are the window's on `CLOCK_MONOTONIC`.
     fn of_fio(
-        result: &FioResult,
+        result: &FioOutput,
         cell: &Cell,
         load_raw_ns: Vec<u64>,
         window_raw_ns: [u64; 2],
@@ -92,17 +92,17 @@ struct ByFio<'a> {
 }
 
 impl ByFio<'_> {
-    fn job<'j>(&'j self, workload: &'j Workload, phase: Phase) -> fio::Job<'j> {
+    fn job<'j>(&'j self, workload: &'j Workload, phase: Phase) -> fio::FioJob<'j> {
         let (path, filename, [offset, size]) = (self.cell.path, self.target.filename(), self.region);
-        fio::Job { path, workload, filename, offset, size, seed: self.seed, phase, status_interval: None }
+        fio::FioJob { path, workload, filename, offset, size, seed: self.seed, phase, status_interval: None }
     }
 
     fn run(
         &self,
-        job: &fio::Job<'_>,
+        job: &fio::FioJob<'_>,
         tick: &mut dyn FnMut(),
         look: &mut dyn FnMut(u32) -> Duration,
-    ) -> Result<(FioResult, ProcessEvidence), FioError> {
+    ) -> Result<(FioOutput, ProcessEvidence), FioError> {
         self.fio.run(job, self.runner.stop, tick, look)
     }
 
@@ -166,7 +166,7 @@ impl ByFio<'_> {
         let mut samples = Samples::Awaited;
         // Under emulation times mean nothing, and instructions may be counted.
         let status_interval = status_interval(&cell.workload).filter(|_| machine::emulator().is_none());
-        let job = fio::Job { status_interval, ..self.job(&cell.workload, Phase::Measured) };
+        let job = fio::FioJob { status_interval, ..self.job(&cell.workload, Phase::Measured) };
         let first_ns = native::monotonic_ns();
         marker::begin();
         let result = self.run(&job, tick, &mut |child| {
@@ -256,9 +256,9 @@ fn status_interval(workload: &Workload) -> Option<Duration> {
 }
 
 /// I/Os over time, of what fio said now and then.
-fn slices(series: &[Done]) -> Vec<Slice> {
+fn slices(series: &[FioProgress]) -> Vec<Slice> {
     let mut slices: Vec<Slice> = Vec::with_capacity(series.len());
-    let mut last = Done::default();
+    let mut last = FioProgress::default();
     for done in series.iter().filter(|done| done.window_ns > 0) {
         let ios = done.ios.saturating_sub(last.ios);
         if done.window_ns > last.window_ns {
@@ -266,7 +266,7 @@ fn slices(series: &[Done]) -> Vec<Slice> {
         } else if let Some(slice) = slices.last_mut() {
             slice.ios += ios;
         }
-        last = Done { window_ns: last.window_ns.max(done.window_ns), ios: last.ios.max(done.ios) };
+        last = FioProgress { window_ns: last.window_ns.max(done.window_ns), ios: last.ios.max(done.ios) };
     }
     // At its end alone it says nothing of time.
     if slices.len() < 2 { Vec::new() } else { slices }
@@ -313,7 +313,7 @@ impl FioTarget {
     }
 }
 
-fn fio_words(result: &FioResult, cell: &Cell) -> serde_json::Value {
+fn fio_words(result: &FioOutput, cell: &Cell) -> serde_json::Value {
     serde_json::json!({
         "version": result.fio_version,
         "usr_cpu": result.usr_cpu,
@@ -330,7 +330,9 @@ mod tests {
     #[test]
     fn what_fio_said_becomes_slices() {
         let series = |of: &[(u64, u64)]| {
-            of.iter().map(|(window_ns, ios)| Done { window_ns: *window_ns, ios: *ios }).collect::<Vec<_>>()
+            of.iter()
+                .map(|(window_ns, ios)| FioProgress { window_ns: *window_ns, ios: *ios })
+                .collect::<Vec<_>>()
         };
         let slices = |of: &[(u64, u64)]| {
             slices(&series(of)).iter().map(|slice| (slice.end_ns, slice.ios)).collect::<Vec<_>>()

@@ -10,7 +10,7 @@ use crate::target::Access;
 use iopj_core::Evidence;
 use iopj_core::evidence::Finding;
 use iopj_load::native::{self, JobSpec, Moment};
-use iopj_load::pass::{Did, Pass, Passed};
+use iopj_load::pass::{EndedPass, Pass, PassWork};
 use iopj_meter::monotonic_raw_ns;
 use iopj_probe::{Edge, Snapshot, Who};
 use iopj_study::plan::Cell;
@@ -82,7 +82,7 @@ impl TrialRunner<'_> {
             }
         };
         let begin_ns = monotonic_raw_ns();
-        let run = native::run(&spec, self.stop, &mut bracket, tick).map_err(TrialError::Jobs)?;
+        let run = native::run(&spec, self.stop, &mut bracket, tick)?;
         let window_raw_ns = [run.first_ns, run.last_ns].map(energy::raw_ns);
         let (_, passed) = passed.into_inner();
         // Before a window without a ramp the jobs wait for each other.
@@ -107,12 +107,12 @@ type Counted = (Snapshot, Option<[u64; 2]>);
 fn evidence_of(
     snapshots: &[Counted],
     run: &native::Run,
-    counting: Result<Passed, Option<String>>,
+    counting: Result<EndedPass, Option<String>>,
 ) -> Result<Evidence, TrialError> {
     let [(first, counted), (last, counted_last)] = snapshots else {
         return Err(TrialError::NotBracketed("window"));
     };
-    let did = Did::Native { ios: run.pass_ios, engine: &run.engine };
+    let did = PassWork::Native { ios: run.pass_ios, engine: &run.engine };
     let mut evidence = Evidence {
         engine: Some(run.engine.clone()),
         steadystate: run.steadystate,

@@ -18,7 +18,7 @@ use iopj_probe::sampling::SamplingError;
 use iopj_probe::{Probe, marker};
 use iopj_store::Measurement;
 use iopj_study::plan::{Cell, Planned};
-use iopj_study::{Declared, Study, StudyError};
+use iopj_study::{SteadyStateKeys, Study, StudyError};
 use std::cell::OnceCell;
 use std::sync::atomic::AtomicBool;
 use window::Window;
@@ -29,7 +29,7 @@ pub(crate) struct TrialRunner<'a> {
     fio: Option<&'a Fio>,
     profiler: Option<&'a Profiler>,
     pub(crate) seed: u64,
-    pub(crate) steadystate: Declared,
+    pub(crate) steadystate: SteadyStateKeys,
     pub(crate) stop: &'a AtomicBool,
     /// Whether completions can be counted one by one, once it was asked.
     can_count: OnceCell<Result<(), String>>,
@@ -61,7 +61,7 @@ impl<'a> TrialRunner<'a> {
     ) -> Result<TrialRunner<'a>, StudyError> {
         let declared = study.steadystate()?;
         // Under emulation a rate means nothing.
-        let steadystate = machine::emulator().map_or(declared, |_| Declared::off());
+        let steadystate = machine::emulator().map_or(declared, |_| SteadyStateKeys::off());
         Ok(TrialRunner { host, fio, profiler, seed, steadystate, stop, can_count: OnceCell::new() })
     }
 }

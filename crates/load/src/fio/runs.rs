@@ -1,29 +1,29 @@
-//! fio's JSON job by job, each with the options that it ran with: what others measured. What the
-//! options mean is left to `import`.
+//! The runs in fio's JSON, job by job with the options of each: what others measured. What the options mean
+//! is left to `import`.
 
 use super::FioError;
-use super::json::{FioResult, count, entries, output_error, pool, read_objects, version};
+use super::json::{FioOutput, count, entries, output_error, pool, read_objects, version};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
 /// One run of fio.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Run {
+pub struct FioRun {
     /// fio's version as it prints it, such as `fio-3.33`.
     pub fio_version: String,
     /// Wall time at which fio printed the result, in its own words.
     pub time: String,
     /// The same in ms since 1970.
     pub unix_ms: u64,
-    /// Whole seconds from the start of the run to its end; 0 where fio does not tell.
+    /// Whole seconds from the start of the run to its end; 0 if fio does not say.
     pub elapsed_s: u64,
     /// Its jobs in the order in which they were printed.
-    pub jobs: Vec<JobResult>,
+    pub jobs: Vec<FioJobResult>,
 }
 
 /// One job; its clones (`numjobs`) together.
 #[derive(Clone, Debug, PartialEq)]
-pub struct JobResult {
+pub struct FioJobResult {
     /// Its name.
     pub name: String,
     /// The number of its reporting group. Jobs of one group ran at the same time.
@@ -31,27 +31,27 @@ pub struct JobResult {
     /// Its options over the global ones, under fio's main name of each. fio leaves out those that
     /// were given without a value, such as a bare `hipri` (seen with 3.33).
     pub options: BTreeMap<String, String>,
-    /// Entries that fio printed for it: one a clone, or one for all under `group_reporting`.
+    /// Entries that fio printed for it: one per clone, or one for all under `group_reporting`.
     pub entries: u64,
-    /// Start in ms since 1970; absent in versions that do not tell.
+    /// Start in ms since 1970; absent in versions that do not say.
     pub start_unix_ms: Option<u64>,
-    /// Sum of the run times of its threads in ns; 0 where fio does not tell.
+    /// Sum of the run times of its threads in ns; 0 if fio does not say.
     pub threads_ns: u64,
     /// True if fio reported reads and writes as one (`unified_rw_reporting`).
     pub unified: bool,
     /// I/Os that were trims.
     pub trims: u64,
     /// Where its percentiles come from.
-    pub percentiles: Source,
+    pub percentiles: PercentileSource,
     /// What it measured.
-    pub result: FioResult,
+    pub result: FioOutput,
 }
 
 /// Where a job's percentiles come from. Mean, least and greatest latency are always those from
 /// before submission to the completion seen (`lat`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Source {
-    /// They leave out the submission: `clat`, where fio was not told `lat_percentiles=1`.
+pub struct PercentileSource {
+    /// They leave out the submission: `clat`, if fio did not run with `lat_percentiles=1`.
     pub completion_only: bool,
     /// There were no bins (`json`, not `json+`): the histogram has a step at each printed percentile.
     pub rebuilt: bool,
@@ -63,17 +63,17 @@ pub struct Source {
 /// # Errors
 /// [`FioError::Output`] if there is no JSON object with jobs in it, if one is cut short, or if bins make no
 /// histogram.
-pub fn runs(text: &str) -> Result<Vec<Run>, FioError> {
+pub fn runs(text: &str) -> Result<Vec<FioRun>, FioError> {
     read_objects(text)?.iter().map(run).collect()
 }
 
-fn run(root: &Value) -> Result<Run, FioError> {
+fn run(root: &Value) -> Result<FioRun, FioError> {
     let version = version(root);
     let global = root.get("global options").and_then(Value::as_object);
     let mut groups: Vec<(Key, Vec<&Value>)> = Vec::new();
     for entry in entries(root)? {
         if !entry.is_object() {
-            return Err(output_error("has a job that is no object"));
+            return Err(output_error("has a job that is not an object"));
         }
         let key = key(entry, global);
         match groups.iter_mut().find(|(other, _)| *other == key) {
@@ -86,7 +86,7 @@ fn run(root: &Value) -> Result<Run, FioError> {
         0 => count(root, "timestamp").saturating_mul(1000),
         ms => ms,
     };
-    Ok(Run {
+    Ok(FioRun {
         fio_version: version.to_owned(),
         time: root.get("time").and_then(Value::as_str).unwrap_or_default().trim().to_owned(),
         unix_ms,
@@ -109,10 +109,10 @@ fn text(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-fn job(version: &str, (name, group, options): Key, clones: &[&Value]) -> Result<JobResult, FioError> {
+fn job(version: &str, (name, group, options): Key, clones: &[&Value]) -> Result<FioJobResult, FioError> {
     let only_writes =
         options.get("rw").is_some_and(|rw| rw.starts_with("write") || rw.starts_with("randwrite"));
-    let mut percentiles = Source { completion_only: false, rebuilt: false };
+    let mut percentiles = PercentileSource { completion_only: false, rebuilt: false };
     let mut complete: Vec<Value> = clones.iter().map(|entry| (*entry).clone()).collect();
     let unified = complete.iter().any(|entry| entry.get("read").is_none() && entry.get("mixed").is_some());
     for entry in &mut complete {
@@ -128,7 +128,7 @@ fn job(version: &str, (name, group, options): Key, clones: &[&Value]) -> Result<
     let result = pool(version, &complete.iter().collect::<Vec<_>>())?;
     let sum =
         |value: &dyn Fn(&Value) -> u64| clones.iter().map(|entry| value(entry)).fold(0, u64::saturating_add);
-    Ok(JobResult {
+    Ok(FioJobResult {
         name,
         group,
         options,
@@ -144,7 +144,7 @@ fn job(version: &str, (name, group, options): Key, clones: &[&Value]) -> Result<
 
 /// Gives `lat_ns` percentiles and bins where fio printed them for `clat_ns` only, and bins where
 /// it printed percentiles only.
-fn complete_latency(part: &mut Map<String, Value>, source: &mut Source) {
+fn complete_latency(part: &mut Map<String, Value>, source: &mut PercentileSource) {
     let has = |part: &Map<String, Value>, of: &str| {
         part.get(of)
             .is_some_and(|latency| latency.get("percentile").is_some() || latency.get("bins").is_some())

@@ -1,0 +1,50 @@
+//! Why a run of the native generator failed.
+
+use iopj_engine::{EngineError, IoError};
+use std::io;
+
+/// Why the jobs of a trial did not do their work.
+#[derive(Debug, thiserror::Error)]
+pub enum NativeError {
+    /// The stop flag was set.
+    #[error("interrupted")]
+    Interrupted,
+    /// An engine did not open, or is finished.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+    /// I/Os failed.
+    #[error("{} of {issued} I/Os failed: {}", total(.errors), kinds(.errors))]
+    Ios {
+        /// How many were issued.
+        issued: u64,
+        /// How often each error came.
+        errors: Vec<(IoError, u64)>,
+    },
+    /// A processor of `cpus_allowed` that this process may not use.
+    #[error("cpus_allowed names cpu {0}, which this process may not use")]
+    Cpu(u32),
+    /// The kernel refused the processors.
+    #[error("the processors of cpus_allowed cannot be used")]
+    Affinity,
+    /// A thread was refused.
+    #[error("a thread for the job could not be started: {0}; lower numjobs")]
+    Thread(io::Error),
+    /// A bug: a job panicked.
+    #[error("a job ended by a panic")]
+    Panic,
+    /// A job was stopped before it began, because another one failed.
+    #[error("the job did not start")]
+    NotStarted,
+    /// The caller's own work at a [`Moment`](super::Moment) failed.
+    #[error("{0}")]
+    Caller(String),
+}
+
+fn total(errors: &[(IoError, u64)]) -> u64 {
+    errors.iter().map(|(_, count)| count).sum()
+}
+
+fn kinds(errors: &[(IoError, u64)]) -> String {
+    let kinds: Vec<String> = errors.iter().map(|(error, count)| format!("{count} by {error}")).collect();
+    kinds.join(", ")
+}
