@@ -109,13 +109,12 @@ fn parts(parts: &[&Part]) -> String {
 }
 
 fn part_table(parts: &[&Part]) -> String {
-    let effect = |part: &Part| part.effect.clone();
     Table::of(parts)
         .left("", |part| part.answer.as_str().to_owned())
         .left("part", |part| part.text.clone())
         .left("measured", |part| against(&part.figures, measured))
-        .left("ratio", |part| or_dash(effect(part).and_then(|one| one.ratio), ratio))
-        .right("could see", |part| or_dash(effect(part).and_then(|one| one.least), percent))
+        .left("ratio", |part| or_dash(part.effect.and_then(|one| one.ratio), ratio))
+        .right("could see", |part| or_dash(part.effect.and_then(|one| one.least), percent))
         .right("p", |part| or_dash(part.p, |p| p_value(p, 3)))
         .left("published", |part| against(&part.figures, |one| or_dash(one.published, exact)))
         .text()

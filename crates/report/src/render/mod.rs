@@ -8,24 +8,24 @@ mod explain;
 mod export;
 pub mod html;
 mod number;
+mod paper_tables;
 #[cfg(feature = "parquet")]
 mod parquet;
 mod report;
 mod results;
-mod steady;
 mod table;
-mod tables;
 mod text;
+mod unsteady;
 mod winner;
 
 pub use claims::claims;
 pub use compare::comparison;
 pub use explain::explanation;
 pub use export::{csv, latex};
+pub use paper_tables::paper_tables;
 #[cfg(feature = "parquet")]
 pub use parquet::parquet;
 pub use report::{report, unavailable};
 pub use table::Table;
-pub use tables::paper_tables;
 pub use text::{escape, wrap};
 pub use winner::winners;

@@ -3,9 +3,9 @@
 use super::emulated::{self, banner};
 use super::energy::{self, TableEnergy};
 use super::results::{NUMBERS, row_name};
-use super::steady;
 use super::table::Table;
 use super::text::{WIDTH, escape, wrap};
+use super::unsteady;
 use crate::analysis::Admission;
 use crate::analysis::admission::{LEGEND, MARK};
 use crate::analysis::cost::{Costs, any_sampled};
@@ -155,7 +155,7 @@ fn remarks(study: &StudyRecord, trials: &[Trial], admission: Admission) -> Strin
     let by_fio = || trials.iter().filter(|trial| trial.generator == Generator::Fio);
     let mut text = String::new();
     if study.emulated.is_none() {
-        text += &steady::remarks(study, trials, admission);
+        text += &unsteady::remarks(study, trials, admission);
         let sampled = |trial: &Trial| trial.outcome.measurement().and_then(|m| m.evidence.irq_time_sampled);
         if trials.iter().any(|trial| sampled(trial) == Some(true)) {
             text += "this kernel only samples irq time: short interrupts are missing from CPU time by kind\n";

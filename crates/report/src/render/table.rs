@@ -8,6 +8,8 @@ use super::text::escape;
 enum Align {
     /// Texts.
     Left,
+    /// Names, which are not broken across lines.
+    LeftWhole,
     /// Numbers.
     Right,
 }
@@ -31,6 +33,17 @@ impl<'a, R> Table<'a, R> {
     #[must_use]
     pub fn left(mut self, heading: impl Into<String>, cell: impl Fn(&R) -> String + 'a) -> Table<'a, R> {
         self.columns.push((heading.into(), Align::Left, Box::new(cell)));
+        self
+    }
+
+    /// Adds a column of names, which HTML does not break across lines.
+    #[must_use]
+    pub(super) fn name(
+        mut self,
+        heading: impl Into<String>,
+        cell: impl Fn(&R) -> String + 'a,
+    ) -> Table<'a, R> {
+        self.columns.push((heading.into(), Align::LeftWhole, Box::new(cell)));
         self
     }
 
@@ -64,13 +77,41 @@ impl<'a, R> Table<'a, R> {
             let mut text = String::from(" ");
             for (((_, align, _), cell), width) in self.columns.iter().zip(cells).zip(&widths) {
                 text += &match align {
-                    Align::Left => format!(" {cell:<width$} "),
+                    Align::Left | Align::LeftWhole => format!(" {cell:<width$} "),
                     Align::Right => format!(" {cell:>width$} "),
                 };
             }
             format!("{}\n", text.trim_end())
         };
         lines.iter().map(line).collect()
+    }
+
+    /// The table in HTML, as a region of this name that scrolls, unless it is as tall as its rows. Headings and
+    /// cells are HTML: what is foreign in them was escaped.
+    pub(super) fn html(&self, label: &str, is_tall: bool) -> String {
+        let class = |align: &Align| match align {
+            Align::Left => "",
+            Align::LeftWhole => " class=\"w\"",
+            Align::Right => " class=\"n\"",
+        };
+        let heading = |(heading, align, _): &Column<'_, R>| {
+            let class = if *align == Align::Right { class(align) } else { "" };
+            format!("<th scope=\"col\"{class}>{heading}</th>")
+        };
+        let cell = |(at, ((_, align, _), cell)): (usize, (&Column<'_, R>, String))| match at {
+            0 => format!("<th scope=\"row\"{}>{cell}</th>", class(align)),
+            _ => format!("<td{}>{cell}</td>", class(align)),
+        };
+        let row = |cells: Vec<String>| {
+            format!("<tr>{}</tr>", self.columns.iter().zip(cells).enumerate().map(cell).collect::<String>())
+        };
+        format!(
+            "<div class=\"scroll{}\" tabindex=\"0\" role=\"region\" \
+             aria-label=\"{label}\"><table><thead><tr>{}</tr></thead><tbody>{}</tbody></table></div>",
+            if is_tall { " tall" } else { "" },
+            self.columns.iter().map(heading).collect::<String>(),
+            self.cells().into_iter().map(row).collect::<String>()
+        )
     }
 }
 

@@ -2,9 +2,9 @@
 
 use super::energy::incomplete_text;
 use super::number::{or_dash, p_value, percent};
-use super::steady;
 use super::table::Table;
 use super::text::{WIDTH, escape, letter, wrap};
+use super::unsteady;
 use crate::analysis::admission::{LEGEND, MARK};
 use crate::analysis::contrast::Contrast;
 use crate::analysis::sequential;
@@ -27,7 +27,7 @@ pub fn winners(study: &StudyRecord, trials: &[Trial], question: &WinnerQuestion)
     let maps = winner_maps(trials, question);
     let apart = maps_without_unsteady(study, trials, question, &maps);
     let with_apart = |(map, apart): (&WinnerMap, &Option<MapWithoutUnsteady>)| {
-        map_text(map) + &apart.as_ref().map_or_else(String::new, |apart| steady::of_map(map, apart))
+        map_text(map) + &apart.as_ref().map_or_else(String::new, |apart| unsteady::of_map(map, apart))
     };
     let mut text = maps.iter().zip(&apart).map(with_apart).collect::<Vec<_>>().join("\n");
     let places =
@@ -92,7 +92,7 @@ fn map_text(map: &WinnerMap) -> String {
         let mark = if map.cells.values().any(marked) { MARK } else { "" };
         let _ = writeln!(text, "  {} {path}{mark}", letter(place));
     }
-    text += &effects(map, &paths);
+    text += &effects(map, paths);
     text += &wrap(&rule(map), WIDTH, "  ");
     text + &left_out(map.left_out())
 }
@@ -122,9 +122,7 @@ fn effects(map: &WinnerMap, paths: &[IoPath]) -> String {
     let name =
         |place: &RankedPath| letter(paths.iter().position(|path| *path == place.path).unwrap_or_default());
     let lead = |(at, cell): (&'_ (AxisValue, AxisValue), &'_ MapCell)| match &cell.ranking[..] {
-        [best, next, ..] => {
-            Some((*at, format!("{} / {}", name(best), name(next)), cell.p, cell.lead.clone()?))
-        }
+        [best, next, ..] => Some((*at, format!("{} / {}", name(best), name(next)), cell.p, cell.lead?)),
         _ => None,
     };
     let rows: Vec<Effect> = map.cells.iter().filter_map(lead).collect();

@@ -1,6 +1,6 @@
 //! What an I/O costs, path beside path, as text.
 
-mod costs;
+mod fits;
 mod sentences;
 
 use super::number::{or_dash, thousands};
@@ -57,8 +57,8 @@ fn block(block: &WorkloadCosts) -> String {
     }
     text += &sentences::differences(block);
     text += &sentences::fewest(block);
-    text += &costs::fits(block);
-    text += &costs::completions(block);
+    text += &fits::fits(block);
+    text += &fits::completions(block);
     text
 }
 
@@ -98,17 +98,17 @@ fn name(column: &explain::Column) -> String {
 }
 
 /// Something with a figure for each column.
-trait Figures {
+trait HasFigures {
     fn figures(&self) -> &[Option<MeanSpread>];
 }
 
-impl Figures for CostRow {
+impl HasFigures for CostRow {
     fn figures(&self) -> &[Option<MeanSpread>] {
         &self.figures
     }
 }
 
-impl Figures for FunctionRow {
+impl HasFigures for FunctionRow {
     fn figures(&self) -> &[Option<MeanSpread>] {
         &self.figures
     }
@@ -116,7 +116,7 @@ impl Figures for FunctionRow {
 
 /// The rows with what `heads` say of each and a cell for each column; in several tables where one would be
 /// too wide.
-fn tables<'a, R: Figures>(
+fn tables<'a, R: HasFigures>(
     block: &'a WorkloadCosts,
     rows: &'a [R],
     heads: impl Fn(Table<'a, R>) -> Table<'a, R>,

@@ -5,16 +5,22 @@
 //! statistics are `analysis`'s.
 
 mod best;
-mod costs;
-mod figures;
+mod by_path;
+mod cost_bars;
+mod figure;
 mod helvetica;
+mod maps;
 mod model;
+mod over_axis;
 mod page;
 mod pdf;
+mod percentiles;
 mod power;
-mod steady;
+mod sections;
 mod svg;
 mod text;
+mod timeline;
+mod unsteady;
 
 use crate::analysis::Admission;
 use crate::analysis::power::PowerTrace;
@@ -47,7 +53,7 @@ const COLOURS: [(&str, &str, &str); 6] = [
 /// emulated study it holds counts and no time.
 pub fn page(study: &StudyRecord, trials: &[Trial], power: &[PowerTrace], admission: Admission) -> String {
     let model = Model::new(study, trials, admission);
-    page::page(study, trials, &model, &figures::sections(&model, power))
+    page::page(study, trials, &model, &sections::sections(&model, power))
 }
 
 /// Every figure of the report as a file of its own: its name and an SVG document on white.
@@ -76,13 +82,13 @@ pub fn pdf_figures(
     all.iter().map(|figure| (format!("{}.pdf", figure.id), pdf::document(&figure.drawing, &sheet))).collect()
 }
 
-fn all_figures(model: &Model<'_>, power: &[PowerTrace]) -> Vec<figures::Figure> {
-    let groups = figures::sections(model, power).into_iter().flat_map(|section| section.groups);
+fn all_figures(model: &Model<'_>, power: &[PowerTrace]) -> Vec<figure::Figure> {
+    let groups = sections::sections(model, power).into_iter().flat_map(|section| section.groups);
     groups.flat_map(|group| group.figures).collect()
 }
 
 /// A figure as a document: with its name space, title and style.
-fn standalone(figure: &figures::Figure, style: &str) -> String {
+fn standalone(figure: &figure::Figure, style: &str) -> String {
     let title = text::escape(&figure.title);
     let start = "<svg xmlns=\"http://www.w3.org/2000/svg\"";
     let svg = figure.drawing.svg().replacen("<svg", start, 1);

@@ -24,7 +24,7 @@ pub(super) struct Series {
 }
 
 /// A series under a workload, over its replicates.
-pub(super) struct Cell<'a> {
+pub(super) struct SeriesCell<'a> {
     pub(super) series: usize,
     pub(super) workload: usize,
     /// Measurements that compete; where none does, those that were not refuted.
@@ -42,7 +42,7 @@ pub(super) struct Model<'a> {
     pub(super) series: Vec<Series>,
     pub(super) workloads: Vec<&'a Workload>,
     /// By series and workload.
-    pub(super) cells: Vec<Cell<'a>>,
+    pub(super) cells: Vec<SeriesCell<'a>>,
     pub(super) trials: &'a [Trial],
     pub(super) study: &'a StudyRecord,
     pub(super) admission: Admission,
@@ -166,7 +166,7 @@ impl<'a> Model<'a> {
                 continue;
             };
             let place = *places.entry((series, workload)).or_insert_with(|| {
-                model.cells.push(Cell {
+                model.cells.push(SeriesCell {
                     series,
                     workload,
                     trusted: Vec::new(),
@@ -192,7 +192,7 @@ impl<'a> Model<'a> {
     }
 
     /// The trusted replicates of a cell in a metric in numbers, in the unit in which it is shown.
-    pub(super) fn summary(&self, cell: &Cell<'_>, metric: Metric) -> Option<Summary> {
+    pub(super) fn summary(&self, cell: &SeriesCell<'_>, metric: Metric) -> Option<Summary> {
         let (_, factor) = shown(metric);
         let values =
             cell.trusted.iter().filter_map(|measurement| metric.value(measurement, self.source.as_ref()));
@@ -229,7 +229,7 @@ impl<'a> Model<'a> {
     }
 
     /// The cells of a workload in the order of the series.
-    pub(super) fn cells_of(&self, workload: usize) -> impl Iterator<Item = &Cell<'a>> {
+    pub(super) fn cells_of(&self, workload: usize) -> impl Iterator<Item = &SeriesCell<'a>> {
         self.cells.iter().filter(move |cell| cell.workload == workload)
     }
 
@@ -264,7 +264,7 @@ impl<'a> Model<'a> {
     }
 }
 
-impl<'a> Cell<'a> {
+impl<'a> SeriesCell<'a> {
     fn add(&mut self, trial: &'a Trial, admission: Admission) {
         match &trial.outcome {
             Outcome::Failed(_) => self.failed += 1,

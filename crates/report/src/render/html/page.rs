@@ -1,19 +1,20 @@
 //! The page around the figures: title, summary in words, tables, provenance, and what is missing.
 
 use super::best::{Best, Bests, bests, lead};
-use super::figures::{Figure, Group, Note, Section};
+use super::figure::{Figure, Group, Note, Section};
 use super::model::{Model, shown};
-use super::steady;
 use super::svg::swatch;
 use super::text::{capital, escape, plural, readable};
+use super::unsteady;
 use super::{COLOURS, FIGURE_STYLE, SCRIPT, SCRIPT_SHA256, STYLE, light_style};
 use crate::analysis::Admission;
-use crate::analysis::claims::{Answer, ClaimContext, decide};
+use crate::analysis::claims::{Answer, Claim, ClaimContext, decide};
 use crate::analysis::energy::uncovered;
 use crate::analysis::metric::Metric;
 use crate::render::emulated::{self, banner};
-use crate::render::number::thousands;
+use crate::render::number::{percent, thousands};
 use crate::render::report::by_reason;
+use crate::render::table::Table;
 use iopj_core::VerdictKind;
 use iopj_store::{Outcome, StudyRecord, Trial, Unavailable};
 use std::fmt::Write;
@@ -84,7 +85,7 @@ fn title_block(study: &StudyRecord, model: &Model<'_>) -> String {
     .into_iter()
     .flatten()
     .collect();
-    let sum = |of: fn(&super::model::Cell<'_>) -> usize| model.cells.iter().map(of).sum::<usize>();
+    let sum = |of: fn(&super::model::SeriesCell<'_>) -> usize| model.cells.iter().map(of).sum::<usize>();
     let mut facts = vec![
         (format!("of {} trials", thousands(study.planned_trials as f64)), model.trials.len()),
         (plain("path", model.series.len()), model.series.len()),
@@ -164,7 +165,7 @@ fn summary(study: &StudyRecord, model: &Model<'_>, bests: &[Bests]) -> String {
     html += &energy_incomplete(model);
     html += &orders(model);
     html += &doubtful(model);
-    html += &steady::without(study, model.trials, model.admission);
+    html += &unsteady::without(study, model.trials, model.admission);
     html += &key(model);
     html + "</section>"
 }
@@ -173,8 +174,6 @@ fn best_table(model: &Model<'_>, Bests { metric, all: bests }: &Bests) -> String
     if bests.is_empty() {
         return String::new();
     }
-    let rows: String = bests.iter().map(|best| best_row(model, best)).collect();
-    let tall = if bests.len() > TALL_ROWS { "" } else { " tall" };
     let (title, words) = match metric {
         Metric::IosPerJoule => (
             "Best path of each workload by energy",
@@ -187,17 +186,24 @@ fn best_table(model: &Model<'_>, Bests { metric, all: bests }: &Bests) -> String
              that is verified and told from it.",
         ),
     };
-    format!(
-        "<h3>{title}</h3><p class=\"note\">{words}</p><div class=\"scroll{tall}\" tabindex=\"0\" \
-         role=\"region\" aria-label=\"{title}\"><table><thead><tr><th scope=\"col\">workload</th><th \
-         scope=\"col\">best path</th><th scope=\"col\" class=\"n\">{}</th><th scope=\"col\" \
-         class=\"n\">IOPS</th><th scope=\"col\" class=\"n\">saves</th><th scope=\"col\">against</th><th \
-         scope=\"col\">remarks</th></tr></thead><tbody>{rows}</tbody></table></div>",
-        escape(&shown(*metric).0)
-    )
+    let against = |best: &Best| match best.saves {
+        Some((worst, _)) => model.series[worst].label.clone(),
+        None if best.ties.is_empty() => "no other verified path".to_owned(),
+        None => "none told apart".to_owned(),
+    };
+    let table = Table::of(bests)
+        .name("workload", |best| escape(&best.workload))
+        .name("best path", |best| format!("{}{}", swatch(best.series), escape(&best.path)))
+        .right(escape(&shown(*metric).0), |best| readable(best.value))
+        .right("IOPS", |best| readable(best.iops))
+        .right("saves", |best| best.saves.map_or(String::new(), |(_, share)| percent(share)))
+        .name("against", |best| escape(&against(best)))
+        .left("remarks", |best| escape(&remarks(best)));
+    let is_tall = bests.len() <= TALL_ROWS;
+    format!("<h3>{title}</h3><p class=\"note\">{words}</p>{}", table.html(title, is_tall))
 }
 
-fn best_row(model: &Model<'_>, best: &Best) -> String {
+fn remarks(best: &Best) -> String {
     let mut remarks: Vec<String> = Vec::new();
     if !best.ties.is_empty() {
         remarks.push(format!("tie with {}", best.ties.join(", ")));
@@ -207,22 +213,7 @@ fn best_row(model: &Model<'_>, best: &Best) -> String {
     if !best.verified {
         remarks.push("unproven".to_owned());
     }
-    let none = if best.ties.is_empty() { "no other verified path" } else { "none told apart" };
-    let saves = best.saves.map_or((none.to_owned(), String::new()), |(worst, share)| {
-        (model.series[worst].label.clone(), format!("{:.1} %", 100.0 * share))
-    });
-    format!(
-        "<tr><th scope=\"row\" class=\"w\">{}</th><td class=\"w\">{}{}</td><td class=\"n\">{}</td><td \
-         class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"w\">{}</td><td>{}</td></tr>",
-        escape(&best.workload),
-        swatch(best.series),
-        escape(&best.path),
-        readable(best.value),
-        readable(best.iops),
-        saves.1,
-        escape(&saves.0),
-        escape(&remarks.join("; "))
-    )
+    remarks.join("; ")
 }
 
 /// Trials that the meter did not cover, each reason once with how many have it.
@@ -409,32 +400,20 @@ fn note(Note { words, items }: &Note) -> String {
 fn claims_section(study: &StudyRecord, trials: &[Trial], admission: Admission) -> String {
     let claims = decide(trials, &ClaimContext::of(study, trials, admission));
     let mut html = String::from("<section id=\"claims\"><h2>Claims of the papers</h2>");
-    let mut rows = String::new();
-    for claim in &claims {
-        let answer = match &claim.answer {
-            Answer::Holds => "holds".to_owned(),
-            Answer::DoesNotHold => "does not hold".to_owned(),
-            Answer::Undecided(why) => format!("undecided: {why}"),
-            Answer::NotMeasured(_) => continue,
-        };
-        let _ = write!(
-            rows,
-            "<tr><th scope=\"row\" class=\"w\">{}</th><td>{}</td><td>{}</td></tr>",
-            claim.id,
-            escape(&answer),
-            escape(claim.text)
-        );
+    let answer = |claim: &Claim| match &claim.answer {
+        Answer::Undecided(why) => format!("undecided: {why}"),
+        other => other.as_str().to_owned(),
+    };
+    let is_open = |claim: &&Claim| matches!(claim.answer, Answer::NotMeasured(_));
+    let decided: Vec<&Claim> = claims.iter().filter(|claim| !is_open(claim)).collect();
+    if !decided.is_empty() {
+        html += &Table::of(&decided)
+            .name("claim", |claim| claim.id.to_owned())
+            .left("here", |claim| escape(&answer(claim)))
+            .left("what the paper found", |claim| escape(claim.text))
+            .html("Claims", false);
     }
-    if !rows.is_empty() {
-        let _ = write!(
-            html,
-            "<div class=\"scroll\" tabindex=\"0\" role=\"region\" \
-             aria-label=\"Claims\"><table><thead><tr><th scope=\"col\">claim</th><th \
-             scope=\"col\">here</th><th scope=\"col\">what the paper \
-             found</th></tr></thead><tbody>{rows}</tbody></table></div>"
-        );
-    }
-    let open = claims.iter().filter(|claim| matches!(claim.answer, Answer::NotMeasured(_))).count();
+    let open = claims.iter().filter(is_open).count();
     let _ = write!(
         html,
         "<p>{open} of {} claims are not measured by this study; <code>iopj claims STORE</code> says part by \
@@ -491,22 +470,15 @@ fn unavailable(paths: &[Unavailable]) -> String {
     if paths.is_empty() {
         return String::new();
     }
-    let rows: String = by_reason(paths)
-        .iter()
-        .map(|(why, paths)| {
-            let (reason, remedy) = (escape(&why.reason), escape(&why.remedy));
-            format!(
-                "<tr><th scope=\"row\">{}</th><td>{reason}</td><td>{remedy}</td></tr>",
-                escape(&paths.join(", "))
-            )
-        })
-        .collect();
+    let reasons = by_reason(paths);
+    let table = Table::of(&reasons)
+        .left("paths", |(_, paths)| escape(&paths.join(", ")))
+        .left("why", |(why, _)| escape(&why.reason))
+        .left("remedy", |(why, _)| escape(&why.remedy));
     format!(
         "<section id=\"unavailable\"><h2>Not available here</h2><p class=\"note\">Paths that the study \
-         asked for and that this machine does not offer for the target.</p><div class=\"scroll tall\" \
-         tabindex=\"0\" role=\"region\" aria-label=\"Paths not available\"><table><thead><tr><th \
-         scope=\"col\">paths</th><th scope=\"col\">why</th><th \
-         scope=\"col\">remedy</th></tr></thead><tbody>{rows}</tbody></table></div></section>"
+         asked for and that this machine does not offer for the target.</p>{}</section>",
+        table.html("Paths not available", true)
     )
 }
 

@@ -1,10 +1,11 @@
 //! Power over the time of the study: what each channel of a meter read, with the trials marked beneath.
 
-use super::figures::{Figure, Group, Section, words};
+use super::figure::{Figure, Group, Section};
 use super::model::Model;
-use super::svg::power::{self, Chart, Stroke};
-use super::text::{exact, slug};
+use super::svg::power::{self, PowerChart, Stroke};
+use super::text::exact;
 use crate::analysis::power::{PowerTrace, TrialWindow};
+use crate::render::table::Table;
 use iopj_core::{IoPath, PowerReading};
 use iopj_store::Trial;
 use std::collections::HashMap;
@@ -15,16 +16,11 @@ const POINTS: usize = 2000;
 /// A figure for each trace that has readings.
 pub(super) fn section(model: &Model<'_>, traces: &[PowerTrace]) -> Section {
     let series = if traces.is_empty() { HashMap::new() } else { series_by_window(model) };
-    let figures: Vec<Figure> = traces.iter().filter_map(|trace| figure(model, trace, &series)).collect();
+    let figures = traces.iter().filter_map(|trace| figure(model, trace, &series)).collect();
     let words = "What each channel read over the time of the study; beneath, each trial is a stroke from \
                  the begin of its measured window to its end. Of more readings than can be drawn the least \
                  and the greatest of each stretch are. Refuted and failed trials are not marked.";
-    Section {
-        id: "power",
-        heading: "Power over time",
-        words: if figures.is_empty() { String::new() } else { words.to_owned() },
-        groups: if figures.is_empty() { Vec::new() } else { vec![Group { heading: String::new(), figures }] },
-    }
+    Section::new(("power", "Power over time"), words, Group::new("", figures))
 }
 
 /// The series of the trials by path, begin and end of their windows: several settings may share a path.
@@ -55,48 +51,42 @@ fn figure(model: &Model<'_>, trace: &PowerTrace, series: &SeriesByWindow) -> Opt
     let title = format!("Power over time: {} ({})", trace.channel, trace.scope);
     let names = (0..model.series.len()).filter(|index| known.iter().any(|(series, _)| series == index));
     let points = thinned(&trace.readings).into_iter().map(|reading| (seconds(reading.at_ns), reading.watts));
-    let chart = Chart {
-        title: title.clone(),
+    let chart = PowerChart {
+        title,
         y_title: "power, W".to_owned(),
         end_s: seconds(end),
         points: points.collect(),
         strokes: known.iter().map(stroke).collect(),
         names: names.map(|series| (series, model.series[series].label.clone())).collect(),
     };
-    let mut rows = vec![row(&trace.readings, (seconds(first), seconds(last)), "all readings")];
-    rows.extend(known.iter().map(|(series, window)| {
-        row(
-            trace.within(window),
-            (seconds(window.begin_ns), seconds(window.end_ns)),
-            &model.series[*series].name,
-        )
-    }));
-    Some(Figure {
-        id: slug(&title),
-        drawing: power::draw(&chart),
-        caption: format!("{} ({})", trace.channel, trace.scope),
-        title,
-        columns: words(&["trial", "begin, s", "end, s", "readings", "mean, W", "least, W", "greatest, W"]),
-        rows,
-        wide: true,
-        note: None,
-    })
-}
-
-/// What was read within a window: plain figures of the readings; energy is integrated elsewhere.
-fn row(readings: &[PowerReading], (begin_s, end_s): (f64, f64), name: &str) -> Vec<String> {
-    let watts = || readings.iter().map(|reading| reading.watts).filter(|watts| watts.is_finite());
-    let count = watts().count();
-    let of = |value: f64| if count == 0 { String::new() } else { exact(value) };
-    vec![
-        name.to_owned(),
-        exact(begin_s),
-        exact(end_s),
-        count.to_string(),
-        of(watts().sum::<f64>() / count.max(1) as f64),
-        of(watts().fold(f64::MAX, f64::min)),
-        of(watts().fold(f64::MIN, f64::max)),
-    ]
+    let all = (("all readings", first, last), &trace.readings[..]);
+    let trial = |(series, window): &(usize, &TrialWindow)| {
+        let name = model.series[*series].name.as_str();
+        ((name, window.begin_ns, window.end_ns), trace.within(window))
+    };
+    let rows: Vec<_> = std::iter::once(all).chain(known.iter().map(trial)).collect();
+    // Plain figures of the readings; energy is integrated elsewhere.
+    let watts = |readings: &[PowerReading]| -> Vec<f64> {
+        readings.iter().map(|reading| reading.watts).filter(|watts| watts.is_finite()).collect()
+    };
+    let figure = |readings: &[PowerReading], of: fn(&[f64]) -> f64| match &watts(readings)[..] {
+        [] => String::new(),
+        watts => exact(of(watts)),
+    };
+    let table = Table::of(&rows)
+        .left("trial", |((name, ..), _)| (*name).to_owned())
+        .left("begin, s", |((_, begin_ns, _), _)| exact(seconds(*begin_ns)))
+        .left("end, s", |((.., end_ns), _)| exact(seconds(*end_ns)))
+        .left("readings", |(_, readings)| watts(readings).len().to_string())
+        .left("mean, W", |(_, readings)| figure(readings, |all| all.iter().sum::<f64>() / all.len() as f64))
+        .left("least, W", |(_, readings)| {
+            figure(readings, |all| all.iter().copied().fold(f64::MAX, f64::min))
+        })
+        .left("greatest, W", |(_, readings)| {
+            figure(readings, |all| all.iter().copied().fold(f64::MIN, f64::max))
+        });
+    let caption = format!("{} ({})", trace.channel, trace.scope);
+    Some(Figure { wide: true, ..Figure::new(caption, power::draw(&chart), &table)? })
 }
 
 /// All readings, or the least and the greatest of each stretch where there are too many to draw.

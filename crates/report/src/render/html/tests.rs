@@ -3,7 +3,8 @@
 #[path = "../../../tests/browser/fixture.rs"]
 mod fixture;
 
-use super::figures::{Figure, sections};
+use super::figure::Figure;
+use super::sections::sections;
 use super::{SCRIPT, SCRIPT_SHA256, figures, page};
 use crate::analysis::Admission;
 use crate::analysis::cost::tests::{function, set_exact, user};

@@ -25,9 +25,9 @@ const QUARTER: f64 = 0.552_284_75;
 
 /// The drawing as a document, its title in the document's information.
 pub(super) fn document(drawing: &Drawing, sheet: &Sheet<'_>) -> Vec<u8> {
-    let mut page = Page::new(drawing, sheet);
+    let mut page = PdfPage::new(drawing, sheet);
     drawing.elements.iter().for_each(|element| page.draw(element));
-    let Page { content, opacities, fonts, .. } = page;
+    let PdfPage { content, opacities, fonts, .. } = page;
     let [catalog, pages, only, contents, info] = [1, 2, 3, 4, 5].map(Ref::new);
     let mut pdf = Pdf::new();
     pdf.catalog(catalog).pages(pages);
@@ -69,7 +69,7 @@ fn opacity_name(index: usize) -> String {
 }
 
 /// A page that is being drawn.
-struct Page<'a> {
+struct PdfPage<'a> {
     sheet: &'a Sheet<'a>,
     content: Content,
     /// Opacities of areas and of strokes, each pair once.
@@ -79,13 +79,13 @@ struct Page<'a> {
     groups: Vec<(Style, Anchor)>,
 }
 
-impl<'a> Page<'a> {
-    fn new(drawing: &Drawing, sheet: &'a Sheet<'a>) -> Page<'a> {
+impl<'a> PdfPage<'a> {
+    fn new(drawing: &Drawing, sheet: &'a Sheet<'a>) -> PdfPage<'a> {
         let mut content = Content::new();
         // The drawing's origin is above, the page's below.
         content.transform([SCALE, 0.0, 0.0, -SCALE, 0.0, SCALE * rounded(drawing.height)]);
         let groups = vec![(sheet.root(), Anchor::Start)];
-        Page { sheet, content, opacities: Vec::new(), fonts: BTreeSet::new(), groups }
+        PdfPage { sheet, content, opacities: Vec::new(), fonts: BTreeSet::new(), groups }
     }
 
     /// The style and the anchor of a part of the innermost group.

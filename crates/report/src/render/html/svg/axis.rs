@@ -9,7 +9,7 @@ pub(in super::super) enum Scale {
 
 /// An axis from `low` at the place `from` to `high` at the place `to`.
 #[derive(Clone, Debug)]
-pub(in super::super) struct Axis {
+pub(in super::super) struct PlotAxis {
     low: f64,
     high: f64,
     from: f64,
@@ -17,12 +17,12 @@ pub(in super::super) struct Axis {
     pub(in super::super) scale: Scale,
 }
 
-impl Axis {
+impl PlotAxis {
     /// An axis for values from nought up to `high`, ended at a round number.
-    pub(in super::super) fn from_zero(high: f64, places: (f64, f64)) -> Axis {
+    pub(in super::super) fn from_zero(high: f64, places: (f64, f64)) -> PlotAxis {
         let high = if high > 0.0 { high } else { 1.0 };
         let step = step(high, 5.0);
-        Axis {
+        PlotAxis {
             low: 0.0,
             high: (high / step).ceil() * step,
             from: places.0,
@@ -32,30 +32,30 @@ impl Axis {
     }
 
     /// A logarithmic axis that holds all positive values between the two.
-    pub(in super::super) fn log(low: f64, high: f64, places: (f64, f64)) -> Axis {
+    pub(in super::super) fn log(low: f64, high: f64, places: (f64, f64)) -> PlotAxis {
         let low = if low > 0.0 { low } else { 1.0 };
         let high = if high > low { high } else { low * 2.0 };
-        Axis { low, high, from: places.0, to: places.1, scale: Scale::Log }
+        PlotAxis { low, high, from: places.0, to: places.1, scale: Scale::Log }
     }
 
     /// An axis between two values, neither rounded.
-    pub(in super::super) fn linear(low: f64, high: f64, places: (f64, f64)) -> Axis {
+    pub(in super::super) fn linear(low: f64, high: f64, places: (f64, f64)) -> PlotAxis {
         let high = if high > low { high } else { low + 1.0 };
-        Axis { low, high, from: places.0, to: places.1, scale: Scale::Linear }
+        PlotAxis { low, high, from: places.0, to: places.1, scale: Scale::Linear }
     }
 
     /// Logarithmic where the values span more than one and a half decades, else from nought.
-    pub(in super::super) fn fitting(values: &[f64], places: (f64, f64)) -> Axis {
+    pub(in super::super) fn fitting(values: &[f64], places: (f64, f64)) -> PlotAxis {
         let high = values.iter().copied().fold(0.0, f64::max);
         let low = values.iter().copied().fold(high, f64::min);
         if low > 0.0 && high / low > 30.0 {
-            Axis::log(round_down(low), round_down(high) * 10f64.powf(0.302), places).reaching(high)
+            PlotAxis::log(round_down(low), round_down(high) * 10f64.powf(0.302), places).reaching(high)
         } else {
-            Axis::from_zero(high * 1.04, places)
+            PlotAxis::from_zero(high * 1.04, places)
         }
     }
 
-    fn reaching(mut self, high: f64) -> Axis {
+    fn reaching(mut self, high: f64) -> PlotAxis {
         while self.high < high {
             self.high *= 2.0;
         }
@@ -146,25 +146,25 @@ mod tests {
 
     #[test]
     fn ticks_are_round_and_within() {
-        assert_eq!(Axis::from_zero(83_000.0, (0.0, 1.0)).ticks(), [0.0, 20e3, 40e3, 60e3, 80e3, 100e3]);
-        assert_eq!(Axis::log(1.0, 10_000.0, (0.0, 1.0)).ticks(), [1.0, 10.0, 100.0, 1000.0, 10_000.0]);
-        assert_eq!(Axis::log(5.0, 50.0, (0.0, 1.0)).ticks(), [5.0, 10.0, 20.0, 50.0]);
+        assert_eq!(PlotAxis::from_zero(83_000.0, (0.0, 1.0)).ticks(), [0.0, 20e3, 40e3, 60e3, 80e3, 100e3]);
+        assert_eq!(PlotAxis::log(1.0, 10_000.0, (0.0, 1.0)).ticks(), [1.0, 10.0, 100.0, 1000.0, 10_000.0]);
+        assert_eq!(PlotAxis::log(5.0, 50.0, (0.0, 1.0)).ticks(), [5.0, 10.0, 20.0, 50.0]);
     }
 
     #[test]
     fn places_stay_on_the_axis() {
-        let axis = Axis::log(1.0, 100.0, (0.0, 10.0));
+        let axis = PlotAxis::log(1.0, 100.0, (0.0, 10.0));
         assert_eq!([0.0, 1.0, 10.0, 100.0, 1e9].map(|value| axis.at(value)), [0.0, 0.0, 5.0, 10.0, 10.0]);
         assert!(axis.holds(100.0) && !axis.holds(101.0));
     }
 
     #[test]
     fn wide_spans_are_logarithmic() {
-        assert_eq!(Axis::fitting(&[1.0, 100.0], (0.0, 1.0)).scale, Scale::Log);
-        assert_eq!(Axis::fitting(&[10.0, 100.0], (0.0, 1.0)).scale, Scale::Linear);
-        assert_eq!(Axis::fitting(&[0.0, 100.0], (0.0, 1.0)).scale, Scale::Linear);
+        assert_eq!(PlotAxis::fitting(&[1.0, 100.0], (0.0, 1.0)).scale, Scale::Log);
+        assert_eq!(PlotAxis::fitting(&[10.0, 100.0], (0.0, 1.0)).scale, Scale::Linear);
+        assert_eq!(PlotAxis::fitting(&[0.0, 100.0], (0.0, 1.0)).scale, Scale::Linear);
         for values in [&[][..], &[0.0], &[4e-5, 5e9]] {
-            let axis = Axis::fitting(values, (0.0, 1.0));
+            let axis = PlotAxis::fitting(values, (0.0, 1.0));
             assert!(
                 values.iter().all(|value| axis.holds(*value) && axis.at(*value).is_finite()),
                 "{values:?}"

@@ -1,6 +1,6 @@
 //! Horizontal bars: one value a path with its error bar, or counts side by side.
 
-use super::axis::{Axis, short};
+use super::axis::{PlotAxis, short};
 use super::drawing::Drawing;
 use super::label::{ABOVE, BELOW, LINE, TO_BASELINE, widest, width};
 use super::{Anchor, Canvas, TO_BAR, TO_TICKS, TOP, WIDTH, left_of_bars};
@@ -18,7 +18,7 @@ pub(in super::super) struct Bar {
 }
 
 /// A part of a stacked bar: its class in `figure.css`, what it is, how much, and that as it is written on it.
-pub(in super::super) struct Part {
+pub(in super::super) struct BarPart {
     pub(in super::super) class: String,
     pub(in super::super) what: String,
     pub(in super::super) value: f64,
@@ -41,7 +41,7 @@ pub(in super::super) fn draw(title: &str, axis_title: &str, bars: &[Bar]) -> Dra
     let mut canvas = Canvas::new(WIDTH, bottom + TO_TICKS + BELOW);
     let greatest = bars.iter().map(|bar| bar.value).fold(0.0, f64::max);
     let reach = bars.iter().filter_map(|bar| bar.interval).map(|(_, high)| high.min(1.5 * greatest));
-    let x = Axis::from_zero(reach.fold(greatest, f64::max), (left, WIDTH - right));
+    let x = PlotAxis::from_zero(reach.fold(greatest, f64::max), (left, WIDTH - right));
     canvas.text((0.0, ABOVE), Anchor::Start, "axis-title", axis_title);
     for tick in x.ticks() {
         canvas.line((x.at(tick), TOP - 4.0), (x.at(tick), bottom), if tick == 0.0 { "base" } else { "grid" });
@@ -70,7 +70,7 @@ pub(in super::super) fn draw(title: &str, axis_title: &str, bars: &[Bar]) -> Dra
 
 /// Parts of each row side by side, each with its text where it has room; `unit` says what they are parts of.
 /// All rows have the same parts. Every part above nought is one `mark`.
-pub(in super::super) fn stacked(title: &str, unit: &str, rows: &[(String, Vec<Part>)]) -> Drawing {
+pub(in super::super) fn stacked(title: &str, unit: &str, rows: &[(String, Vec<BarPart>)]) -> Drawing {
     let left = left_of_bars(rows.iter().map(|(label, _)| label.as_str()));
     let legend = rows.first().map_or(Vec::new(), |(_, parts)| legend(parts, left));
     let lines = legend.iter().map(|((_, line), _)| line + 1).max().unwrap_or(1);
@@ -107,7 +107,7 @@ pub(in super::super) fn stacked(title: &str, unit: &str, rows: &[(String, Vec<Pa
 }
 
 /// Where the name of each part stands: its place across and its line.
-fn legend(parts: &[Part], left: f64) -> Vec<((f64, usize), &Part)> {
+fn legend(parts: &[BarPart], left: f64) -> Vec<((f64, usize), &BarPart)> {
     let mut places = Vec::new();
     let (mut x, mut line) = (left, 0);
     for part in parts {

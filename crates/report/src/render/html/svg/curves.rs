@@ -1,6 +1,6 @@
 //! Curves without points: latency over its percentiles, and rates over the time of the study.
 
-use super::axis::{Axis, short};
+use super::axis::{PlotAxis, short};
 use super::drawing::Drawing;
 use super::label::LINE;
 use super::lines::{below, left_of_plot, vertical_axis};
@@ -28,10 +28,10 @@ pub(in super::super) fn percentiles(title: &str, curves: &[Curve]) -> Drawing {
     let height = TOP + plot_height(curves.len()) + BOTTOM;
     let mut canvas = Canvas::new(WIDTH, height);
     let values: Vec<f64> = curves.iter().flat_map(|curve| curve.points.iter().map(|(_, us)| *us)).collect();
-    let y = Axis::fitting(&values, (height - BOTTOM, TOP));
+    let y = PlotAxis::fitting(&values, (height - BOTTOM, TOP));
     let across = (left_of_plot(&y), WIDTH - right);
     let rarest = curves.iter().flat_map(|curve| &curve.points).map(|(q, _)| rarity(*q)).fold(10.0, f64::max);
-    let x = Axis::log(1.0, rarest, (across.0 + INDENT, across.1));
+    let x = PlotAxis::log(1.0, rarest, (across.0 + INDENT, across.1));
     vertical_axis(&mut canvas, &y, across, "latency, \u{b5}s");
     let is_on_axis = |quantile: f64| x.holds(rarity(quantile) * (1.0 - 1e-9)) || quantile == 0.0;
     let named: Vec<_> = NAMED.into_iter().filter(|(quantile, _)| is_on_axis(*quantile)).collect();
@@ -70,7 +70,7 @@ pub(in super::super) fn timeline(title: &str, names: &[(usize, String)], trials:
     let end = trials.iter().flat_map(|trial| &trial.points).map(|(second, _)| *second).fold(0.0, f64::max);
     let values: Vec<f64> =
         trials.iter().flat_map(|trial| trial.points.iter().map(|(_, iops)| *iops)).collect();
-    let y = Axis::fitting(&values, (height - BOTTOM, TOP));
+    let y = PlotAxis::fitting(&values, (height - BOTTOM, TOP));
     let across = (left_of_plot(&y), width - right);
     vertical_axis(&mut canvas, &y, across, "IOPS of each slice of a trial");
     let (x, seconds) = time_axis(&mut canvas, (end, "the first trial"), y.start(), across);
@@ -95,13 +95,13 @@ pub(super) fn time_axis(
     (end_s, since): (f64, &str),
     floor: f64,
     across: (f64, f64),
-) -> (Axis, f64) {
+) -> (PlotAxis, f64) {
     let (unit, seconds) = match end_s {
         end if end >= 2.0 * 86_400.0 => ("h", 3600.0),
         end if end >= 7200.0 => ("min", 60.0),
         _ => ("s", 1.0),
     };
-    let x = Axis::linear(0.0, end_s / seconds, (across.0 + INDENT, across.1));
+    let x = PlotAxis::linear(0.0, end_s / seconds, (across.0 + INDENT, across.1));
     canvas.ticks(floor, x.ticks().into_iter().map(|tick| (x.at(tick), short(tick))));
     below(canvas, across, &format!("time since {since}, {unit}"));
     (x, seconds)

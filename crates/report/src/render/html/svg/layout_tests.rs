@@ -1,11 +1,11 @@
 //! No data and no font make the texts of a figure overlap or be cut: read from the SVG, by the metrics of
 //! fonts, without a browser.
 
-use super::bars::{self, Bar, Part};
+use super::bars::{self, Bar, BarPart};
 use super::curves::{self, Curve};
 use super::drawing::Drawing;
-use super::lines::{self, Chart, Line, Point};
-use super::map::{self, Map};
+use super::lines::{self, Line, LineChart, LinePoint};
+use super::map::{self, DrawnMap};
 use super::power::{self, Stroke};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
@@ -188,14 +188,14 @@ impl Data {
     }
 
     fn lines(&self) -> Drawing {
-        let point = |series: usize, at: usize| Point {
+        let point = |series: usize, at: usize| LinePoint {
             x: f64::from(self.places[at]),
             y: self.value(series, at),
             interval: self.interval(series, at),
             hollow: false,
             tip: String::new(),
         };
-        lines::draw(&Chart {
+        lines::draw(&LineChart {
             title: self.title.clone(),
             x_title: "iodepth, I/Os in flight a job".to_owned(),
             y_title: self.title.clone(),
@@ -221,7 +221,7 @@ impl Data {
     }
 
     fn stacked(&self) -> Drawing {
-        let part = |series: usize, (index, what): (usize, &String)| Part {
+        let part = |series: usize, (index, what): (usize, &String)| BarPart {
             class: format!("d{}", index % 8),
             what: what.clone(),
             value: self.value(series, index),
@@ -256,7 +256,7 @@ impl Data {
 
     fn power(&self) -> Drawing {
         let stroke = |series, tip| Stroke { series, from_s: 0.0, until_s: self.seconds, tip };
-        power::draw(&power::Chart {
+        power::draw(&power::PowerChart {
             title: self.title.clone(),
             y_title: self.title.clone(),
             end_s: self.seconds,
@@ -272,7 +272,7 @@ impl Data {
         let cell = |(column, row): (usize, usize)| {
             let series = (column + row) % self.names.len();
             let margin = format!("next {}\u{d7}", self.text(self.value(column, row)));
-            map::Cell {
+            map::DrawnCell {
                 at: (column, row),
                 series,
                 label: self.names[series].clone(),
@@ -282,7 +282,7 @@ impl Data {
                 tip: String::new(),
             }
         };
-        map::draw(&Map {
+        map::draw(&DrawnMap {
             title: self.title.clone(),
             x_title: "iodepth".to_owned(),
             y_title: "numjobs".to_owned(),

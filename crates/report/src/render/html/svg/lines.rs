@@ -1,12 +1,12 @@
 //! Lines over an axis of the workload, with error bars and the series' names at their ends.
 
-use super::axis::{Axis, Scale, short};
+use super::axis::{PlotAxis, Scale, short};
 use super::drawing::Drawing;
 use super::label::{ABOVE, BELOW, LINE, TO_BASELINE, widest};
 use super::{Anchor, BOTTOM, Canvas, End, TOP, WIDTH, name_series, plot_height, right_of_plot};
 
 /// A point of a line.
-pub(in super::super) struct Point {
+pub(in super::super) struct LinePoint {
     pub(in super::super) x: f64,
     pub(in super::super) y: f64,
     /// The interval of the error bar; absent for one replicate.
@@ -21,11 +21,11 @@ pub(in super::super) struct Point {
 pub(in super::super) struct Line {
     pub(in super::super) series: usize,
     pub(in super::super) label: String,
-    pub(in super::super) points: Vec<Point>,
+    pub(in super::super) points: Vec<LinePoint>,
 }
 
 /// All that a chart of lines shows.
-pub(in super::super) struct Chart {
+pub(in super::super) struct LineChart {
     pub(in super::super) title: String,
     pub(in super::super) x_title: String,
     pub(in super::super) y_title: String,
@@ -39,7 +39,7 @@ const TO_PLOT: f64 = 6.0;
 
 /// Draws the chart. Every point is one `mark`; a line's error bars are one `error`, each with one upright
 /// stroke.
-pub(in super::super) fn draw(chart: &Chart) -> Drawing {
+pub(in super::super) fn draw(chart: &LineChart) -> Drawing {
     let height = TOP + plot_height(chart.lines.len()) + BOTTOM;
     let mut canvas = Canvas::new(WIDTH, height);
     let right = right_of_plot(chart.lines.iter().map(|line| line.label.as_str()));
@@ -57,7 +57,7 @@ pub(in super::super) fn draw(chart: &Chart) -> Drawing {
         if places.len() > 1 {
             canvas.polyline(&places, "line", "");
         }
-        let bar = |(point, at): (&Point, &(f64, f64))| {
+        let bar = |(point, at): (&LinePoint, &(f64, f64))| {
             let (low, high) = point.interval?;
             Some((at.0, [low, high].map(|value| (y.at(value), y.holds(value)))))
         };
@@ -80,27 +80,27 @@ pub(in super::super) fn draw(chart: &Chart) -> Drawing {
 }
 
 /// Depth, threads and block size grow by factors: logarithmic, unless they hardly do.
-fn x_axis(chart: &Chart, (left, right): (f64, f64)) -> Axis {
+fn x_axis(chart: &LineChart, (left, right): (f64, f64)) -> PlotAxis {
     let values = || chart.x_values.iter().map(|(value, _)| *value);
     let (low, high) = (values().fold(f64::MAX, f64::min), values().fold(0.0, f64::max));
     let places = (left + 12.0, right - 10.0);
     if low > 0.0 && high / low >= 4.0 {
-        Axis::log(low, high, places)
+        PlotAxis::log(low, high, places)
     } else {
-        Axis::linear(low, high, places)
+        PlotAxis::linear(low, high, places)
     }
 }
 
 /// Holds every mean; an interval may reach one and a half times as far as the greatest mean and is cut there.
-fn y_axis(chart: &Chart, height: f64) -> Axis {
+fn y_axis(chart: &LineChart, height: f64) -> PlotAxis {
     let points = || chart.lines.iter().flat_map(|line| &line.points);
     let greatest = points().map(|point| point.y).fold(0.0, f64::max);
     let mut values: Vec<f64> = points().map(|point| point.y).collect();
     values.extend(points().filter_map(|point| point.interval).map(|(_, high)| high.min(1.5 * greatest)));
-    Axis::fitting(&values, (height - BOTTOM, TOP))
+    PlotAxis::fitting(&values, (height - BOTTOM, TOP))
 }
 
-fn frame(canvas: &mut Canvas, chart: &Chart, (x, y): (&Axis, &Axis), across: (f64, f64)) {
+fn frame(canvas: &mut Canvas, chart: &LineChart, (x, y): (&PlotAxis, &PlotAxis), across: (f64, f64)) {
     vertical_axis(canvas, y, across, &chart.y_title);
     let texts = chart.x_values.iter().map(|(value, text)| (x.at(*value), text.clone()));
     canvas.ticks(y.start(), texts);
@@ -109,13 +109,13 @@ fn frame(canvas: &mut Canvas, chart: &Chart, (x, y): (&Axis, &Axis), across: (f6
 }
 
 /// The width of the values to the left of a plot.
-pub(super) fn left_of_plot(y: &Axis) -> f64 {
+pub(super) fn left_of_plot(y: &PlotAxis) -> f64 {
     let texts: Vec<String> = y.ticks().into_iter().map(short).collect();
     (TO_PLOT + widest(texts.iter().map(String::as_str))).max(40.0)
 }
 
 /// The title of a vertical axis above it, and lines across the plot at its ticks, with their values.
-pub(super) fn vertical_axis(canvas: &mut Canvas, y: &Axis, (left, right): (f64, f64), title: &str) {
+pub(super) fn vertical_axis(canvas: &mut Canvas, y: &PlotAxis, (left, right): (f64, f64), title: &str) {
     let log = if y.scale == Scale::Log { ", log scale" } else { "" };
     canvas.text((0.0, ABOVE), Anchor::Start, "axis-title", &format!("{title}{log}"));
     let mut ticks: Vec<(f64, f64)> = y.ticks().into_iter().map(|tick| (tick, y.at(tick))).collect();

@@ -5,7 +5,7 @@ use super::label::{ABOVE, LINE, TO_BASELINE, widest, width};
 use super::{Anchor, Canvas};
 
 /// A cell with a winner.
-pub(in super::super) struct Cell {
+pub(in super::super) struct DrawnCell {
     /// Column and row.
     pub(in super::super) at: (usize, usize),
     pub(in super::super) series: usize,
@@ -20,13 +20,13 @@ pub(in super::super) struct Cell {
 }
 
 /// All that a winner map shows.
-pub(in super::super) struct Map {
+pub(in super::super) struct DrawnMap {
     pub(in super::super) title: String,
     pub(in super::super) x_title: String,
     pub(in super::super) y_title: String,
     pub(in super::super) columns: Vec<String>,
     pub(in super::super) rows: Vec<String>,
-    pub(in super::super) cells: Vec<Cell>,
+    pub(in super::super) cells: Vec<DrawnCell>,
     /// What the star of a cell says.
     pub(in super::super) otherwise: String,
 }
@@ -44,7 +44,7 @@ const STAR: &str = "*";
 const TO_CELLS: f64 = 10.0;
 
 /// Draws the map; every cell with a winner is one `mark`, others stay empty.
-pub(in super::super) fn draw(map: &Map) -> Drawing {
+pub(in super::super) fn draw(map: &DrawnMap) -> Drawing {
     let (x_title, y_title) = (format!("{} \u{2192}", map.x_title), format!("{} \u{2193}", map.y_title));
     let rows = widest(map.rows.iter().map(String::as_str));
     let left = LEFT.max(rows + TO_CELLS).max(width(&y_title) + TO_CELLS);
@@ -80,7 +80,7 @@ pub(in super::super) fn draw(map: &Map) -> Drawing {
     canvas.finish(&map.title)
 }
 
-fn winner(canvas: &mut Canvas, (x, y): (f64, f64), cell: &Cell) {
+fn winner(canvas: &mut Canvas, (x, y): (f64, f64), cell: &DrawnCell) {
     canvas.begin_series(cell.series);
     let class = if cell.tie { "mark cell tie" } else { "mark cell" };
     canvas.rect((x, y), (CELL.0 - 2.0, CELL.1 - 2.0), class, &cell.tip);

@@ -1,6 +1,6 @@
 //! A power trace over time, with a lane of strokes beneath for the trials that ran meanwhile.
 
-use super::axis::Axis;
+use super::axis::PlotAxis;
 use super::curves::{end_names, time_axis};
 use super::drawing::Drawing;
 use super::lines::{left_of_plot, vertical_axis};
@@ -15,7 +15,7 @@ pub(in super::super) struct Stroke {
 }
 
 /// All that the figure shows; times are in s since its start.
-pub(in super::super) struct Chart {
+pub(in super::super) struct PowerChart {
     pub(in super::super) title: String,
     pub(in super::super) y_title: String,
     pub(in super::super) end_s: f64,
@@ -29,13 +29,13 @@ pub(in super::super) struct Chart {
 const LANE: f64 = 14.0;
 
 /// Draws it. The curve is one `mark`, and so is every stroke.
-pub(in super::super) fn draw(chart: &Chart) -> Drawing {
+pub(in super::super) fn draw(chart: &PowerChart) -> Drawing {
     let (width, right) = (2.0 * WIDTH, right_of_plot(chart.names.iter().map(|(_, label)| label.as_str())));
     let height = TOP + plot_height(chart.names.len()) + LANE + BOTTOM;
     let floor = height - BOTTOM;
     let mut canvas = Canvas::new(width, height);
     let watts: Vec<f64> = chart.points.iter().map(|(_, watts)| *watts).collect();
-    let y = Axis::fitting(&watts, (floor - LANE, TOP));
+    let y = PlotAxis::fitting(&watts, (floor - LANE, TOP));
     let across = (left_of_plot(&y), width - right);
     vertical_axis(&mut canvas, &y, across, &chart.y_title);
     let (x, seconds) = time_axis(&mut canvas, (chart.end_s, "the first reading or trial"), floor, across);

@@ -1,10 +1,11 @@
 //! What an I/O costs by kernel directory: a bar a path, stacked, with all directories in the table behind it.
 
-use super::figures::{Figure, Group, Section};
-use super::model::{Cell, Model};
-use super::svg::bars::{self, Part};
-use super::text::{exact, readable, slug};
+use super::figure::{Figure, Group, Section};
+use super::model::{Model, SeriesCell};
+use super::svg::bars::{self, BarPart};
+use super::text::{exact, readable};
 use crate::analysis::cost::{UNKNOWN, directory, per_io, per_io_of};
+use crate::render::table::Table;
 use iopj_core::{CostKind, Space};
 use iopj_store::Measurement;
 use std::collections::BTreeMap;
@@ -12,30 +13,25 @@ use std::collections::BTreeMap;
 /// Directories with a part of their own: the dearest of the store.
 const TOP: usize = 8;
 
+/// The section's id and heading.
+const NAME: (&str, &str) = ("costs", "Cost by kernel directory");
+
 /// What stands for programs.
 const USER: &str = "user space";
 
 /// A figure for each workload that was profiled.
 pub(super) fn section(model: &Model<'_>) -> Section {
-    let mut section = Section {
-        id: "costs",
-        heading: "Cost by kernel directory",
-        words: String::new(),
-        groups: Vec::new(),
-    };
-    let Some(kind) = kind(model) else { return section };
+    let Some(kind) = kind(model) else { return Section::new(NAME, "", None) };
     let directories = directories(model, kind);
-    let figures: Vec<Figure> = (0..model.workloads.len())
-        .filter_map(|workload| figure(model, workload, kind, &directories))
-        .collect();
+    let figure = |workload| figure(model, workload, kind, &directories);
+    let figures = (0..model.workloads.len()).filter_map(figure).collect();
     let how = if model.sampled { "samples by their period, not exact" } else { "counted one by one" };
-    section.words = format!(
+    let words = format!(
         "{} per I/O by the source directory of the kernel\u{2019}s functions, {how}; means over replicates. \
          Functions of no known directory are {UNKNOWN}.",
         what(kind)
     );
-    section.groups = vec![Group { heading: String::new(), figures }];
-    section
+    Section::new(NAME, words, Group::new("", figures))
 }
 
 fn what(kind: CostKind) -> &'static str {
@@ -84,7 +80,7 @@ struct Counts {
     trials: usize,
 }
 
-fn counts(cell: &Cell<'_>, kind: CostKind, directories: &[String]) -> Option<Counts> {
+fn counts(cell: &SeriesCell<'_>, kind: CostKind, directories: &[String]) -> Option<Counts> {
     let profiled: Vec<&Measurement> =
         cell.trusted.iter().copied().filter(|one| per_io(one, kind, None).is_some()).collect();
     let mean = |of: &dyn Fn(&Measurement) -> Option<f64>| {
@@ -100,48 +96,40 @@ fn counts(cell: &Cell<'_>, kind: CostKind, directories: &[String]) -> Option<Cou
 }
 
 fn figure(model: &Model<'_>, workload: usize, kind: CostKind, directories: &[String]) -> Option<Figure> {
-    let cells: Vec<(&Cell<'_>, Counts)> =
+    let cells: Vec<(&SeriesCell<'_>, Counts)> =
         model.cells_of(workload).filter_map(|cell| Some((cell, counts(cell, kind, directories)?))).collect();
-    let bars: Vec<(String, Vec<Part>)> = cells
+    let bars: Vec<(String, Vec<BarPart>)> = cells
         .iter()
         .map(|(cell, counts)| (model.series[cell.series].label.clone(), parts(counts, directories)))
         .collect();
-    let row = |(cell, counts): &(&Cell<'_>, Counts)| {
-        let all = || counts.directories.iter().copied().chain([counts.unknown, counts.user]);
-        let name = model.series[cell.series].name.clone();
-        let head = [name, counts.trials.to_string(), cell.verified.to_string()];
-        head.into_iter().chain(all().chain([all().sum()]).map(exact)).collect()
-    };
-    let rows: Vec<Vec<String>> = cells.iter().map(row).collect();
-    let head = ["path", "trials", "verified"].map(str::to_owned);
-    let columns = head
-        .into_iter()
-        .chain(directories.iter().cloned())
-        .chain([UNKNOWN, USER, "total"].map(str::to_owned));
+    let mut table = Table::of(&cells)
+        .left("path", |(cell, _)| model.series[cell.series].name.clone())
+        .left("trials", |(_, counts)| counts.trials.to_string())
+        .left("verified", |(cell, _)| cell.verified.to_string());
+    for (at, directory) in directories.iter().enumerate() {
+        table = table.left(directory, move |(_, counts)| exact(counts.directories[at]));
+    }
+    let table = table
+        .left(UNKNOWN, |(_, counts)| exact(counts.unknown))
+        .left(USER, |(_, counts)| exact(counts.user))
+        .left("total", |(_, counts)| {
+            exact(counts.directories.iter().chain([&counts.unknown, &counts.user]).sum())
+        });
     let caption = model.title(model.workloads[workload], &[]);
     let title = format!("{} per I/O by kernel directory: {caption}", what(kind));
-    (!rows.is_empty()).then(|| Figure {
-        id: slug(&title),
-        drawing: bars::stacked(&title, unit(kind), &bars),
-        caption,
-        title,
-        columns: columns.collect(),
-        rows,
-        wide: false,
-        note: None,
-    })
+    Figure::new(caption, bars::stacked(&title, unit(kind), &bars), &table)
 }
 
 /// The dearest directories, the others together, what is not known, and programs.
-fn parts(counts: &Counts, directories: &[String]) -> Vec<Part> {
-    let part = |class: String, what: &str, value: f64| Part {
+fn parts(counts: &Counts, directories: &[String]) -> Vec<BarPart> {
+    let part = |class: String, what: &str, value: f64| BarPart {
         class,
         what: what.to_owned(),
         value,
         text: readable(value),
     };
     let named = directories.iter().zip(&counts.directories).take(TOP).enumerate();
-    let mut parts: Vec<Part> =
+    let mut parts: Vec<BarPart> =
         named.map(|(place, (name, count))| part(format!("d{place}"), name, *count)).collect();
     let others: f64 = counts.directories.iter().skip(TOP).sum();
     if directories.len() > TOP {

@@ -1,32 +1,38 @@
 //! The trials whose rate changed, and what the figures are without them.
 
-use super::figures::Note;
+use super::figure::Note;
 use super::text::{capital, escape, readable};
 use crate::analysis::Admission;
 use crate::analysis::winner::{WinnerMap, WinnerQuestion};
-use crate::analysis::without_unsteady::{
-    MapWithoutUnsteady, Redecided, UnsteadyCell, tables_without_unsteady,
-};
+use crate::analysis::without_unsteady::{MapWithoutUnsteady, Redecided, tables_without_unsteady};
 use crate::analysis::workload_table::Times;
-use crate::render::steady::{decision, first_words, map_words, plain_name};
+use crate::render::table::Table;
+use crate::render::unsteady::{decision, first_words, map_words, plain_name};
 use iopj_store::{StudyRecord, Trial};
 
 /// A table of the cells that have such trials; nothing where all were steady.
 pub(super) fn without(study: &StudyRecord, trials: &[Trial], admission: Admission) -> String {
     let Some(apart) = tables_without_unsteady(study, trials, admission) else { return String::new() };
-    let rows: String = apart.cells.iter().map(row).collect();
     let firsts: String =
         apart.firsts.iter().map(|first| format!("<li>{}</li>", escape(&first_words(first)))).collect();
     let firsts = if firsts.is_empty() { firsts } else { format!("<ul class=\"plain\">{firsts}</ul>") };
     let title = "Without the trials whose rate changed";
-    let columns = ["IOPS", "IOPS without", "mean latency, \u{b5}s", "without"];
-    let columns = columns.map(|name| format!("<th scope=\"col\" class=\"n\">{name}</th>")).concat();
+    let figure = |times: Option<&Times>, of: fn(&Times) -> f64| {
+        times.map_or_else(|| "\u{2013}".to_owned(), |times| readable(of(times)))
+    };
+    let table = Table::of(&apart.cells)
+        .name("workload", |cell| escape(&cell.workload.title()))
+        .name("path", |cell| escape(&plain_name(&cell.row)))
+        .left("such trials", |cell| format!("{} of {}", cell.unsteady, cell.competing))
+        .right("IOPS", |cell| figure(cell.with(), |times| times.iops))
+        .right("IOPS without", |cell| figure(cell.without.as_ref(), |times| times.iops))
+        .right("mean latency, \u{b5}s", |cell| figure(cell.with(), |times| times.mean_ns / 1e3))
+        .right("without", |cell| figure(cell.without.as_ref(), |times| times.mean_ns / 1e3));
     format!(
         "<h3>{title}</h3><p class=\"note\">Trials that compete and had not settled when their window began, \
-         or whose rate rose or fell over it, count as all do. Here is what is left without them.</p><div \
-         class=\"scroll tall\" tabindex=\"0\" role=\"region\" aria-label=\"{title}\"><table><thead><tr><th \
-         scope=\"col\">workload</th><th scope=\"col\">path</th><th scope=\"col\">such \
-         trials</th>{columns}</tr></thead><tbody>{rows}</tbody></table></div>{firsts}"
+         or whose rate rose or fell over it, count as all do. Here is what is left without \
+         them.</p>{}{firsts}",
+        table.html(title, true)
     )
 }
 
@@ -42,22 +48,4 @@ pub(super) fn note(map: &WinnerMap, apart: &MapWithoutUnsteady) -> Note {
         words: format!("{}{end}", capital(&map_words(map, apart))),
         items: apart.cells.iter().map(item).collect(),
     }
-}
-
-fn row(cell: &UnsteadyCell) -> String {
-    let figure = |times: Option<&Times>, of: fn(&Times) -> f64| {
-        times.map_or_else(|| "\u{2013}".to_owned(), |times| readable(of(times)))
-    };
-    let both = [cell.with(), cell.without.as_ref()];
-    let [iops, iops_without] = both.map(|times| figure(times, |times| times.iops));
-    let [mean_us, mean_us_without] = both.map(|times| figure(times, |times| times.mean_ns / 1e3));
-    let figures = [iops, iops_without, mean_us, mean_us_without];
-    format!(
-        "<tr><th scope=\"row\" class=\"w\">{}</th><td class=\"w\">{}</td><td>{} of {}</td>{}</tr>",
-        escape(&cell.workload.title()),
-        escape(&plain_name(&cell.row)),
-        cell.unsteady,
-        cell.competing,
-        figures.map(|figure| format!("<td class=\"n\">{figure}</td>")).concat()
-    )
 }

@@ -1,0 +1,85 @@
+//! A figure of the report with the table behind it, and the sections of the page that figures stand in.
+
+use super::svg::drawing::Drawing;
+use super::text::slug;
+use crate::render::table::Table;
+
+/// A figure with the data behind it.
+pub(super) struct Figure {
+    /// Name of its file, without an extension; an id within the page.
+    pub(super) id: String,
+    /// The whole title, by which it is known outside the page.
+    pub(super) title: String,
+    /// The title under the headings of its section and group.
+    pub(super) caption: String,
+    pub(super) drawing: Drawing,
+    /// Headings and rows of its table.
+    pub(super) columns: Vec<String>,
+    pub(super) rows: Vec<Vec<String>>,
+    /// It needs the page's whole width.
+    pub(super) wide: bool,
+    /// What is said below it.
+    pub(super) note: Option<Note>,
+}
+
+impl Figure {
+    /// A figure whose drawing has its title; `None` where its table has no rows.
+    pub(super) fn new<R>(caption: String, drawing: Drawing, table: &Table<'_, R>) -> Option<Figure> {
+        let (title, rows) = (drawing.title.clone(), table.cells());
+        let (id, columns) = (slug(&title), table.headings());
+        (!rows.is_empty()).then_some(Figure {
+            id,
+            title,
+            caption,
+            drawing,
+            columns,
+            rows,
+            wide: false,
+            note: None,
+        })
+    }
+}
+
+/// A sentence and its list.
+pub(super) struct Note {
+    pub(super) words: String,
+    pub(super) items: Vec<String>,
+}
+
+/// Figures that belong together, under a heading of their own.
+pub(super) struct Group {
+    pub(super) heading: String,
+    pub(super) figures: Vec<Figure>,
+}
+
+impl Group {
+    /// A group; `None` where it has no figures.
+    pub(super) fn new(heading: impl Into<String>, figures: Vec<Figure>) -> Option<Group> {
+        (!figures.is_empty()).then(|| Group { heading: heading.into(), figures })
+    }
+}
+
+/// A part of the page.
+pub(super) struct Section {
+    pub(super) id: &'static str,
+    pub(super) heading: &'static str,
+    /// What is shown, or, without groups, why nothing is.
+    pub(super) words: String,
+    pub(super) groups: Vec<Group>,
+}
+
+impl Section {
+    /// A section that says nothing where it has no figures.
+    pub(super) fn new(
+        (id, heading): (&'static str, &'static str),
+        words: impl Into<String>,
+        groups: impl IntoIterator<Item = Group>,
+    ) -> Section {
+        let groups: Vec<Group> = groups.into_iter().collect();
+        Section { id, heading, words: if groups.is_empty() { String::new() } else { words.into() }, groups }
+    }
+}
+
+/// Beyond this many cells or trials points, strokes and the cells of maps have no tips, which would make the
+/// page heavy: their values are in the tables.
+pub(super) const TIPPED_CELLS: usize = 400;

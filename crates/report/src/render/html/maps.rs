@@ -1,0 +1,240 @@
+//! Winner maps: the best path in each cell of two axes of the workload. Decided by `analysis::winner`.
+
+use super::figure::{Figure, Group, Section, TIPPED_CELLS};
+use super::model::{Dimension, Model, Series, shown};
+use super::svg::map::{self, DrawnCell, DrawnMap};
+use super::text::{exact, plural, readable};
+use super::unsteady;
+use crate::analysis::contrast::{Contrast, in_blocks};
+use crate::analysis::metric::Metric;
+use crate::analysis::stats::Ratio;
+use crate::analysis::winner::{
+    AxisValue, Decision, MapCell, RankedPath, WinnerMap, WinnerQuestion, winner_maps,
+};
+use crate::analysis::without_unsteady::{MapWithoutUnsteady, maps_without_unsteady};
+use crate::render::table::Table;
+use crate::render::unsteady::{decision, without_words};
+
+/// What there are maps of where the store holds it, the first of all stores and the first of emulated ones
+/// being what every trial has.
+const METRICS: [Metric; 7] = [
+    Metric::LatencyMean,
+    Metric::IosPerJoule,
+    Metric::IopsPerCpu,
+    Metric::ContextSwitchesPerIo,
+    Metric::InterruptsPerIo,
+    Metric::SystemCallsPerIo,
+    Metric::Instructions(None),
+];
+
+/// Winner maps, one for each metric and each set of workloads that differ in two axes only.
+pub(super) fn section(model: &Model<'_>) -> Section {
+    let mut axes = Dimension::ALL;
+    axes.sort_by_key(|dimension| std::cmp::Reverse(model.values_of(*dimension).len()));
+    let [x, y, _] = axes;
+    let is_map = model.values_of(x).len() > 1;
+    let metrics = METRICS.into_iter().filter(|metric| model.emulated.is_none() || !metric.is_time());
+    let mut all: Vec<_> =
+        metrics.filter(|_| is_map).map(|metric| maps_with_unsteady(model, metric, x, y)).collect();
+    let (mut groups, mut left_out, mut incomplete) = (Vec::new(), 0, 0);
+    // All metrics give the same maps in the same order: those at one place are a group.
+    loop {
+        let maps: Vec<(WinnerMap, Option<MapWithoutUnsteady>)> =
+            all.iter_mut().filter_map(Iterator::next).collect();
+        let Some((first, _)) = maps.first() else { break };
+        left_out += first.left_out().total();
+        incomplete += maps.iter().map(|(map, _)| map.left_out().energy_incomplete).sum::<usize>();
+        let heading = format!("{}{}", model.title(&first.workload, &[x, y]), suffix(model, first));
+        let figure =
+            |(map, without): &(_, Option<_>)| figure(model, (map, without.as_ref()), (x, y), &heading);
+        let figures = maps.iter().filter_map(figure).collect();
+        groups.extend(Group::new(heading, figures));
+    }
+    let mut words = format!(
+        "The best path in each cell, and how far the next one is. Dashed cells are open: {} at 5 %, after \
+         Holm over all cells, cannot tell the best from another path, or there is one replicate and no \
+         test. A map of counts names the path that does least of something, which need not be the fastest. \
+         {} out: refuted, unproven, failed or incomplete.",
+        test_words(model),
+        if left_out == 1 { "1 trial stays".to_owned() } else { format!("{left_out} trials stay") }
+    );
+    if incomplete > 0 {
+        words += &format!(" Energy of {} is incomplete and not in its maps.", plural(incomplete, "trial"));
+    }
+    Section::new(("winners", "Winner maps"), words, groups)
+}
+
+fn heading(model: &Model<'_>, metric: Metric) -> String {
+    match metric {
+        Metric::LatencyMean => "Least mean latency".to_owned(),
+        Metric::IosPerJoule => "Most I/Os per joule".to_owned(),
+        Metric::IopsPerCpu => "Most I/Os a second of CPU time".to_owned(),
+        count => format!("Fewest {}", model.name_of(count).replacen(", per", " per", 1)),
+    }
+}
+
+pub(super) fn maps(model: &Model<'_>, metric: Metric, x: Dimension, y: Dimension) -> Vec<WinnerMap> {
+    // The axes differ, so that there is no error to tell.
+    let question = WinnerQuestion::new(metric, x.axis(), y.axis());
+    let of_study =
+        |question: WinnerQuestion| WinnerQuestion { admission: model.admission, ..question.of(model.study) };
+    question.map_or(Vec::new(), |question| winner_maps(model.trials, &of_study(question)))
+}
+
+/// The same, each with what it is without the unsteady trials where it has any.
+fn maps_with_unsteady(
+    model: &Model<'_>,
+    metric: Metric,
+    x: Dimension,
+    y: Dimension,
+) -> impl Iterator<Item = (WinnerMap, Option<MapWithoutUnsteady>)> {
+    let maps = maps(model, metric, x, y);
+    let question = maps.first().map(|map| map.question);
+    let apart = question.map(|question| maps_without_unsteady(model.study, model.trials, &question, &maps));
+    maps.into_iter().zip(apart.unwrap_or_default())
+}
+
+/// The test that decides.
+pub(super) fn test_words(model: &Model<'_>) -> &'static str {
+    if in_blocks(model.study) { "the t-test within blocks" } else { "Welch's t-test" }
+}
+
+/// What tells the series of a map from those of others: generator and settings.
+fn suffix<'a>(model: &'a Model<'_>, map: &WinnerMap) -> &'a str {
+    let same = |one: &&Series| one.generator == map.generator && one.settings == map.settings;
+    model.series.iter().find(same).map_or("", |one| &one.suffix)
+}
+
+/// A cell with its place (y, x) and the series of its best path.
+type BestOf<'a> = ((AxisValue, AxisValue), &'a MapCell, usize);
+
+fn figure(
+    model: &Model<'_>,
+    (winners, without): (&WinnerMap, Option<&MapWithoutUnsteady>),
+    (x, y): (Dimension, Dimension),
+    rest: &str,
+) -> Option<Figure> {
+    let values = |of: fn(&(AxisValue, AxisValue)) -> AxisValue| {
+        let mut values: Vec<AxisValue> = winners.cells.keys().map(of).collect();
+        values.sort_unstable();
+        values.dedup();
+        values
+    };
+    let (rows, columns) = (values(|(y, _)| *y), values(|(_, x)| *x));
+    let series = |path| model.series_like(path, winners.generator, &winners.settings);
+    let cells = winners.cells.iter();
+    let cells: Vec<BestOf<'_>> =
+        cells.filter_map(|(at, cell)| Some((*at, cell, series(cell.ranking.first()?.path)?))).collect();
+    let drawn = |best: &BestOf<'_>| {
+        drawn(model, winners, without, (position(&columns, best.0.1), position(&rows, best.0.0)), best)
+    };
+    let of = winners.source.as_ref().map_or(String::new(), |source| format!(" ({source})"));
+    let caption = format!("{}{of}", heading(model, winners.question.metric));
+    let drawing = DrawnMap {
+        title: format!("{caption}: {rest}"),
+        x_title: x.word().to_owned(),
+        y_title: y.word().to_owned(),
+        columns: columns.iter().map(AxisValue::to_string).collect(),
+        rows: rows.iter().map(AxisValue::to_string).collect(),
+        cells: cells.iter().map(drawn).collect(),
+        otherwise: without
+            .map_or_else(String::new, |without| format!("decided otherwise {}", without_words(without))),
+    };
+    let wide = drawing.columns.len() > 4;
+    let note = without.map(|without| unsteady::note(winners, without));
+    let table = table(winners, &cells, (x, y));
+    Some(Figure { wide, note, ..Figure::new(caption, map::draw(&drawing), &table)? })
+}
+
+fn position(values: &[AxisValue], value: AxisValue) -> usize {
+    values.iter().position(|one| *one == value).unwrap_or_default()
+}
+
+/// A cell as it is drawn. One that is decided otherwise without the unsteady trials is marked, and says how.
+fn drawn(
+    model: &Model<'_>,
+    map: &WinnerMap,
+    without: Option<&MapWithoutUnsteady>,
+    at: (usize, usize),
+    (place, cell, series): &BestOf<'_>,
+) -> DrawnCell {
+    let decided = cell.decision();
+    let (unit, factor) = shown(map.question.metric);
+    let value = |ranked: &RankedPath| format!("{} {}", ranked.path, readable(ranked.summary.mean * factor));
+    let mut tips = Vec::new();
+    if model.cells.len() <= TIPPED_CELLS {
+        let ranked: Vec<String> = cell.ranking.iter().take(2).map(value).collect();
+        tips.push(format!("{unit}: {}", ranked.join("; next ")));
+    }
+    let otherwise = without.and_then(|without| {
+        let cell = without.cells.iter().find(|cell| cell.at == *place)?;
+        Some(format!("{}: {}", without_words(without), decision(&cell.without)))
+    });
+    tips.extend(otherwise.clone());
+    DrawnCell {
+        at,
+        series: *series,
+        label: model.series[*series].label.clone(),
+        margin: match decided {
+            Decision::Tie => "tie".to_owned(),
+            Decision::Alone => "alone".to_owned(),
+            _ => margin(cell),
+        },
+        tie: matches!(decided, Decision::Tie | Decision::Undecided),
+        otherwise: otherwise.is_some(),
+        tip: tips.join("; "),
+    }
+}
+
+/// How far the next path is from the best: in per cent of the best, or as a factor where that reads better.
+fn margin(cell: &MapCell) -> String {
+    let [best, next, ..] = cell.ranking.as_slice() else { return String::new() };
+    match next.summary.mean / best.summary.mean {
+        // Of a count the best path may have none at all: then what the next has is said as it is.
+        ratio if !ratio.is_finite() => format!("next {}", readable(next.summary.mean)),
+        ratio if ratio >= 2.0 => format!("next {}\u{d7}", readable(ratio)),
+        ratio => format!("next {:+.1} %", 100.0 * (ratio - 1.0)),
+    }
+}
+
+fn table<'a>(
+    map: &WinnerMap,
+    cells: &'a [BestOf<'a>],
+    (x, y): (Dimension, Dimension),
+) -> Table<'a, BestOf<'a>> {
+    let (_, factor) = shown(map.question.metric);
+    let path = |cell: &MapCell, at: usize| {
+        cell.ranking.get(at).map_or(String::new(), |ranked| ranked.path.to_string())
+    };
+    let mean = move |cell: &MapCell, at: usize| {
+        cell.ranking.get(at).map_or(String::new(), |ranked| exact(ranked.summary.mean * factor))
+    };
+    let of_ratio = |cell: &MapCell, of: fn(&Ratio) -> f64| {
+        cell.lead.as_ref().and_then(|lead| lead.ratio.as_ref()).map_or(String::new(), |one| exact(of(one)))
+    };
+    Table::of(cells)
+        .left(x.word(), |((_, x), ..)| x.to_string())
+        .left(y.word(), |((y, _), ..)| y.to_string())
+        .left("best path", move |(_, cell, _)| path(cell, 0))
+        .left("mean", move |(_, cell, _)| mean(cell, 0))
+        .left("next path", move |(_, cell, _)| path(cell, 1))
+        .left("mean of next", move |(_, cell, _)| mean(cell, 1))
+        .left("ratio", move |(_, cell, _)| of_ratio(cell, |one| one.ratio))
+        .left("95 % from", move |(_, cell, _)| of_ratio(cell, |one| one.low))
+        .left("95 % to", move |(_, cell, _)| of_ratio(cell, |one| one.high))
+        .left("could see, %", |(_, cell, _)| {
+            let least = cell.lead.as_ref().and_then(Contrast::least);
+            least.map_or(String::new(), |least| exact(100.0 * least))
+        })
+        .left("p", |(_, cell, _)| cell.p.map_or(String::new(), exact))
+        .left("decision", |(_, cell, _)| {
+            match cell.decision() {
+                Decision::Winner => "winner",
+                Decision::Tie => "tie",
+                Decision::Alone => "alone",
+                Decision::Undecided => "undecided",
+                Decision::Empty => "",
+            }
+            .to_owned()
+        })
+}

@@ -1,0 +1,126 @@
+//! Metrics over an axis of the workload as lines.
+
+use super::figure::{Figure, Group, Section, TIPPED_CELLS};
+use super::model::{Dimension, Model, SeriesCell};
+use super::svg::lines::{self, Line, LineChart, LinePoint};
+use super::text::{capital, exact, readable};
+use crate::analysis::metric::Metric;
+use crate::analysis::stats::Summary;
+use crate::render::table::Table;
+use iopj_core::Workload;
+
+/// Lines along an axis of the workload: a group for each set of workloads that differ in it only.
+pub(super) fn section(model: &Model<'_>, dimension: Dimension) -> Section {
+    let name = match dimension {
+        Dimension::Iodepth => ("depth", "Over depth"),
+        Dimension::Numjobs => ("threads", "Over threads"),
+        Dimension::Bs => ("size", "Over block size"),
+    };
+    let groups = runs(model, dimension).into_iter().filter_map(|run| {
+        let heading = model.title(model.workloads[run[0]], &[dimension]);
+        let figure = |metric| figure(model, &run, dimension, metric, &heading);
+        let figures = model.metrics().filter_map(figure).collect();
+        Group::new(heading, figures)
+    });
+    Section::new(name, error_words(model), groups)
+}
+
+/// What the error bars are, or why there are none.
+pub(super) fn error_words(model: &Model<'_>) -> String {
+    let bars = match model.replicates() {
+        0 | 1 => {
+            "One replicate a cell: there are no error bars. Run the study with --replicates 3 or more to get \
+             them."
+        }
+        _ => {
+            "Means over replicates; error bars are the 95 % interval of the mean by Student's t, and one \
+             without a cap reaches beyond the figure."
+        }
+    };
+    let hollow = model.cells.iter().any(|cell| cell.verified == 0 && !cell.trusted.is_empty());
+    format!("{bars}{}", if hollow { " Hollow marks: no trial of the cell is verified." } else { "" })
+}
+
+/// Workloads that differ in one axis only, where there are at least two that hold data.
+pub(super) fn runs(model: &Model<'_>, dimension: Dimension) -> Vec<Vec<usize>> {
+    let mut runs: Vec<(Workload, Vec<usize>)> = Vec::new();
+    for (index, workload) in model.workloads.iter().enumerate() {
+        if model.cells_of(index).all(|cell| cell.trusted.is_empty()) {
+            continue;
+        }
+        let rest = dimension.without((*workload).clone());
+        match runs.iter_mut().find(|(other, _)| *other == rest) {
+            Some((_, run)) => run.push(index),
+            None => runs.push((rest, vec![index])),
+        }
+    }
+    runs.into_iter().map(|(_, run)| run).filter(|run| run.len() > 1).collect()
+}
+
+fn figure(
+    model: &Model<'_>,
+    run: &[usize],
+    dimension: Dimension,
+    metric: Metric,
+    rest: &str,
+) -> Option<Figure> {
+    let mut values: Vec<u32> = run.iter().map(|index| dimension.of(model.workloads[*index])).collect();
+    values.dedup();
+    let at = |cell: &SeriesCell<'_>| dimension.of(model.workloads[cell.workload]);
+    let cells: Vec<(&SeriesCell<'_>, Summary)> = model
+        .cells
+        .iter()
+        .filter(|cell| run.contains(&cell.workload))
+        .filter_map(|cell| Some((cell, model.summary(cell, metric)?)))
+        .collect();
+    // Cells are in the order of their series.
+    let paths: Vec<&[_]> = cells.chunk_by(|(a, _), (b, _)| a.series == b.series).collect();
+    if paths.is_empty() {
+        return None;
+    }
+    let line = |cells: &&[(&SeriesCell<'_>, Summary)]| {
+        let (series, label) = (cells[0].0.series, &model.series[cells[0].0.series].label);
+        let point = |(cell, summary): &(&SeriesCell<'_>, Summary)| LinePoint {
+            x: f64::from(at(cell)),
+            y: summary.mean,
+            interval: summary.interval,
+            hollow: cell.verified == 0,
+            tip: if model.cells.len() > TIPPED_CELLS {
+                String::new()
+            } else {
+                format!("{label}, {}: {}", dimension.text(at(cell)), readable(summary.mean))
+            },
+        };
+        Line { series, label: label.clone(), points: cells.iter().map(point).collect() }
+    };
+    let name = metric.title();
+    let chart = LineChart {
+        title: format!("{name} over {}: {rest}", dimension.word()),
+        x_title: dimension.title().to_owned(),
+        y_title: model.name_of(metric),
+        x_values: values.iter().map(|value| (f64::from(*value), dimension.text(*value))).collect(),
+        lines: paths.iter().map(line).collect(),
+    };
+    let sum = |counts: &mut dyn Iterator<Item = usize>| counts.sum::<usize>().to_string();
+    let mut table = Table::of(&paths)
+        .left("path", |cells| model.series[cells[0].0.series].name.clone())
+        .left("trials", |cells| sum(&mut cells.iter().map(|(_, summary)| summary.n)))
+        .left("verified", |cells| sum(&mut cells.iter().map(|(cell, _)| cell.verified)));
+    for value in values {
+        let of = move |cells: &&[(&SeriesCell<'_>, Summary)], figure: fn(&Summary) -> Option<f64>| {
+            let summary = cells.iter().find(|(cell, _)| at(cell) == value).map(|(_, summary)| summary);
+            summary.and_then(figure).map_or(String::new(), exact)
+        };
+        let heading = format!("{} {}", dimension.word(), dimension.text(value));
+        table = table.left(heading, move |cells| of(cells, |summary| Some(summary.mean)));
+        if cells.iter().any(|(_, summary)| summary.interval.is_some()) {
+            table = table.left("\u{b1} 95 %", move |cells| of(cells, half));
+        }
+    }
+    Figure::new(capital(name), lines::draw(&chart), &table)
+}
+
+/// Half of the 95 % interval.
+pub(super) fn half(summary: &Summary) -> Option<f64> {
+    summary.interval.map(|(low, high)| (high - low) / 2.0)
+}
