@@ -168,7 +168,8 @@ fn listen(output: ChildStdout, inbox: &Mutex<Inbox>) {
     lock(inbox).closed = true;
 }
 
-/// Reads a line, or the next part of a long one: whether the line ends there. `None` at the end of the output.
+/// Reads a line, or the next part of a long one: whether the line ends there. `None` at the end of the
+/// output.
 fn next_part(output: &mut impl BufRead, line: &mut Vec<u8>) -> Option<bool> {
     line.clear();
     let bytes = output.by_ref().take(LONGEST_LINE).read_until(b'\n', line).ok()?;

@@ -16,8 +16,8 @@ pub struct IdleStretch {
     pub energy: Energy,
 }
 
-/// Idle power over a study: a straight line between neighbouring idle stretches, constant before the first and
-/// after the last.
+/// Idle power over a study: a straight line between neighbouring idle stretches, constant before the first
+/// and after the last.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct IdlePower {
     origin_ns: u64,
