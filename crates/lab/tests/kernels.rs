@@ -63,7 +63,10 @@ fn the_fetched_kernel_refuses_modules_of_another() {
     fs::write(folder.join("odd.ko"), "\x7fELF vermagic=6.1.0-9-amd64 SMP \0").unwrap();
     let refused = from_files(&own, &kernel.image, folder.parent().unwrap()).unwrap_err();
     assert!(
-        matches!(refused, KernelError::Mismatch { ref image_release, .. } if *image_release == kernel.release),
+        matches!(
+            refused,
+            KernelError::Mismatch { ref image_release, .. } if *image_release == kernel.release
+        ),
         "{refused}"
     );
 }

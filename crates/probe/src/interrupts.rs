@@ -68,7 +68,7 @@ impl<'a> InterruptLine<'a> {
     }
 }
 
-/// InterruptCounts of some interrupts on each core that was online.
+/// Counts of some interrupts on each core that was online.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct InterruptCounts {
     cores: Vec<u32>,

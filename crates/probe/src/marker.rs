@@ -4,20 +4,9 @@
 //! The instruction is `nop dword ptr [rax + rax + D]` (Intel's manual, volume 2, NOP, 0F 1F /0) with the
 //! displacement's upper bytes `O`, `P`, `J` and the code in its lowest. It does nothing and touches no
 //! memory, so it costs nothing if nobody watches. Only x86-64 has marks.
-
-/// The bytes of every mark before the code.
-pub const PREFIX: [u8; 4] = [0x0f, 0x1f, 0x84, 0x00];
-/// The bytes of every mark after the code.
-pub const SUFFIX: [u8; 3] = *b"OPJ";
-
-/// The code of a zero bit of a trial's position.
-pub const ZERO: u8 = 0;
-/// The code of a one bit of a trial's position.
-pub const ONE: u8 = 1;
-/// The code of a job's beginning.
-pub const BEGIN: u8 = 2;
-/// The code of a job's end.
-pub const END: u8 = 3;
+//!
+//! Codes: 0 and 1 are bits of a trial's position, 2 and 3 a job's beginning and end. `plugin/window.c` of the
+//! lab reads them.
 
 macro_rules! mark {
     ($code:literal) => {

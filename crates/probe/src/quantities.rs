@@ -338,19 +338,15 @@ pub fn summary(evidence: &Evidence) -> Vec<String> {
         Some(Finding::Mixed(_)) | None => {}
     }
     if let Some(engine) = &evidence.engine {
-        figures.push(
-            match (engine.submission_doorbells().zip(engine.completion_doorbells), engine.doorbells) {
-                (Some((submissions, completions)), _) => {
-                    format!(
-                        "{} submission and {} completion doorbells per I/O",
-                        per_io(submissions),
-                        per_io(completions)
-                    )
-                }
-                (None, Some(doorbells)) => format!("{} doorbells per I/O", per_io(doorbells)),
-                (None, None) => format!("{} submitting system calls per I/O", per_io(engine.submit_calls)),
-            },
-        );
+        let both = engine.submission_doorbells().zip(engine.completion_doorbells);
+        let both = both.map(|(submission, completion)| (per_io(submission), per_io(completion)));
+        figures.push(match (both, engine.doorbells) {
+            (Some((submission, completion)), _) => {
+                format!("{submission} submission and {completion} completion doorbells per I/O")
+            }
+            (None, Some(doorbells)) => format!("{} doorbells per I/O", per_io(doorbells)),
+            (None, None) => format!("{} submitting system calls per I/O", per_io(engine.submit_calls)),
+        });
     }
     if evidence.latency_sum_ns > 0 {
         figures.push(format!("achieved depth {}", text(ratio(evidence.latency_sum_ns, evidence.window_ns))));

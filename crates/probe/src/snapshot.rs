@@ -22,13 +22,13 @@ const INTERRUPTS: &str = "proc/interrupts";
 /// Reads the counters of some disks, of the threads that do the I/O, and of all cores.
 #[derive(Clone, Debug)]
 pub struct Probe {
-    root: Root,
+    pub(crate) root: Root,
     devices: Arc<[Device]>,
     taken: Option<Arc<Taken>>,
     irqs: BTreeSet<u32>,
-    idle_states: Arc<IdleStates>,
-    tick_ns: u64,
-    sqpoll_is_kernel_thread: bool,
+    pub(crate) idle_states: Arc<IdleStates>,
+    pub(crate) tick_ns: u64,
+    pub(crate) sqpoll_is_kernel_thread: bool,
 }
 
 /// Who does the I/O of the trial.
@@ -81,7 +81,11 @@ pub(crate) struct CoreTimes {
 }
 
 impl CoreTimes {
-    fn until(&self, later: &CoreTimes, idle_states: &IdleStates) -> (CpuTimes, BTreeMap<String, u64>) {
+    pub(crate) fn until(
+        &self,
+        later: &CoreTimes,
+        idle_states: &IdleStates,
+    ) -> (CpuTimes, BTreeMap<String, u64>) {
         (cpu::between(&self.cpu, &later.cpu), idle_states.between(&self.idle, &later.idle))
     }
 }
@@ -202,28 +206,8 @@ impl Probe {
         Ok(CoreTimes { cpu: cpu::read(&self.root, self.tick_ns)?, idle: self.idle_states.read() })
     }
 
-    pub(crate) fn between(
-        &self,
-        earlier: &CoreTimes,
-        later: &CoreTimes,
-    ) -> (CpuTimes, BTreeMap<String, u64>) {
-        earlier.until(later, &self.idle_states)
-    }
-
-    pub(crate) fn root(&self) -> &Root {
-        &self.root
-    }
-
-    pub(crate) fn tick_ns(&self) -> u64 {
-        self.tick_ns
-    }
-
-    pub(crate) fn sqpoll_is_kernel_thread(&self) -> bool {
-        self.sqpoll_is_kernel_thread
-    }
-
-    /// InterruptCounts who completes the I/Os of the disks from now on, for as long as it is not ended.
-    /// Nothing of the trial may be in flight.
+    /// Counts who completes the disks' I/Os from now on, until it is ended.
+    /// No I/O of the trial may be in flight.
     ///
     /// # Errors
     /// [`CompletionsError`] if there is no tracefs, or this user may not use it.
@@ -296,24 +280,22 @@ impl Snapshot {
 
     /// The totals, in which threads that have ended still count, minus those of the caller's own threads.
     fn process_until(&self, later: &Snapshot) -> ProcessEvidence {
-        let mut process = ProcessEvidence {
-            user_ns: later.usage.user_ns.saturating_sub(self.usage.user_ns),
-            system_ns: later.usage.system_ns.saturating_sub(self.usage.system_ns),
-            voluntary_switches: later.usage.voluntary_switches.saturating_sub(self.usage.voluntary_switches),
-            involuntary_switches: later
-                .usage
-                .involuntary_switches
-                .saturating_sub(self.usage.involuntary_switches),
-        };
-        for own in later.own.iter().map(|thread| thread.since(&self.own)) {
+        let total = less(later.usage, self.usage);
+        later.own.iter().map(|thread| thread.since(&self.own)).fold(total, |total, own| {
             let (user_ns, system_ns) = own.user_and_system_ns();
-            process.user_ns = process.user_ns.saturating_sub(user_ns);
-            process.system_ns = process.system_ns.saturating_sub(system_ns);
-            process.voluntary_switches = process.voluntary_switches.saturating_sub(own.voluntary_switches);
-            process.involuntary_switches =
-                process.involuntary_switches.saturating_sub(own.involuntary_switches);
-        }
-        process
+            let Thread { voluntary_switches, involuntary_switches, .. } = own;
+            less(total, ProcessEvidence { user_ns, system_ns, voluntary_switches, involuntary_switches })
+        })
+    }
+}
+
+/// The totals of `all` without `part`.
+fn less(all: ProcessEvidence, part: ProcessEvidence) -> ProcessEvidence {
+    ProcessEvidence {
+        user_ns: all.user_ns.saturating_sub(part.user_ns),
+        system_ns: all.system_ns.saturating_sub(part.system_ns),
+        voluntary_switches: all.voluntary_switches.saturating_sub(part.voluntary_switches),
+        involuntary_switches: all.involuntary_switches.saturating_sub(part.involuntary_switches),
     }
 }
 

@@ -139,16 +139,12 @@ impl Thread {
         let zero = Thread::default();
         let before = earlier.iter().find(|thread| thread.tid == self.tid).unwrap_or(&zero);
         Thread {
-            tid: self.tid,
-            name: self.name.clone(),
             user_ns: self.user_ns.saturating_sub(before.user_ns),
             system_ns: self.system_ns.saturating_sub(before.system_ns),
             cpu_ns: self.cpu_ns.saturating_sub(before.cpu_ns),
             voluntary_switches: self.voluntary_switches.saturating_sub(before.voluntary_switches),
             involuntary_switches: self.involuntary_switches.saturating_sub(before.involuntary_switches),
-            last_cpu: self.last_cpu,
-            cpus_allowed: self.cpus_allowed.clone(),
-            started_ticks: self.started_ticks,
+            ..self.clone()
         }
     }
 

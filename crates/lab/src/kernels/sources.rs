@@ -51,14 +51,10 @@ pub(super) fn mirrors(etc: &Path) -> Result<Mirrors, KernelError> {
     let no_source = |reason: &str| KernelError::NoSource(reason.to_owned());
     let distribution =
         distribution(&os_release).ok_or_else(|| no_source("this system is neither Debian nor Ubuntu"))?;
-    choose(distribution, &suite_names(distribution, &os_release), &read_all(&etc.join("apt"))).ok_or_else(
-        || {
-            no_source(
-                "/etc/apt names no source of the distribution's component `main`, or no keyring is \
-                 installed for it",
-            )
-        },
-    )
+    let (names, sources) = (suite_names(distribution, &os_release), read_all(&etc.join("apt")));
+    let lacking = "/etc/apt names no source of the distribution's component `main`, or no keyring is installed \
+                   for it";
+    choose(distribution, &names, &sources).ok_or_else(|| no_source(lacking))
 }
 
 /// All sources of the folder `apt`, in apt's order. apt itself complains about those that cannot be read.

@@ -11,25 +11,6 @@ pub enum ProfileError {
     /// `iopj` was built for a machine on which the plugin does not run.
     #[error("the exact profiler exists only on x86-64 Linux: profile on such a machine, or run without it")]
     Host,
-    /// The program could not be started.
-    #[error("`{qemu}` does not start ({source}): install QEMU for x86 (Debian and Ubuntu: qemu-system-x86)")]
-    Qemu {
-        /// The program.
-        qemu: PathBuf,
-        /// What the system said.
-        source: io::Error,
-    },
-    /// QEMU has no plugins, or refused this one.
-    #[error(
-        "`{qemu}` does not take the profiler's plugin ({said}): use a QEMU of version 5 or later that is \
-         built with plugins, as Debian's is"
-    )]
-    Refused {
-        /// The program.
-        qemu: PathBuf,
-        /// Its message.
-        said: String,
-    },
     /// A file or folder of the run.
     #[error(
         "`{path}` cannot be used for the profiler ({source}): check the folder's permissions and free space"

@@ -3,9 +3,7 @@
 use super::{ProfileError, Window};
 use crate::vm;
 use std::fs;
-use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 
 /// The plugin's shared object; `None` on machines that it is not built for.
 #[cfg(profiler)]
@@ -34,41 +32,6 @@ impl Profiler {
     pub fn plugin(&self) -> vm::Plugin {
         let out = self.windows.to_string_lossy().into_owned();
         vm::Plugin { path: self.library.clone(), arguments: vec![("out".to_owned(), out)] }
-    }
-
-    /// Starts an empty machine with the plugin, to see whether this QEMU takes it.
-    pub fn check(&self, qemu: &Path) -> Result<(), ProfileError> {
-        let failed = |source| ProfileError::Qemu { qemu: qemu.into(), source };
-        let mut machine = Command::new(qemu)
-            .args([
-                "-machine",
-                "none",
-                "-accel",
-                "tcg",
-                "-nodefaults",
-                "-display",
-                "none",
-                "-monitor",
-                "stdio",
-            ])
-            .arg("-plugin")
-            .arg(self.plugin().option())
-            .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .map_err(failed)?;
-        if let Some(mut monitor) = machine.stdin.take() {
-            // A QEMU that refuses the plugin is gone before it reads this; its status says so.
-            let _ = monitor.write_all(b"quit\n");
-        }
-        let ended = machine.wait_with_output().map_err(failed)?;
-        if ended.status.success() {
-            return Ok(());
-        }
-        let said =
-            String::from_utf8_lossy(&ended.stderr).lines().next().unwrap_or("it said nothing").to_owned();
-        Err(ProfileError::Refused { qemu: qemu.into(), said })
     }
 
     /// The windows that were closed, in the order of their ends.
@@ -111,18 +74,5 @@ mod tests {
         fs::write(run.path().join("window-1"), "iopjwin1").unwrap();
         let message = profiler.windows().unwrap_err().to_string();
         assert!(message.contains("window-1` is not a window of this profiler (it is cut short"), "{message}");
-    }
-
-    #[test]
-    fn a_program_that_is_no_qemu_is_named() {
-        let run = tempfile::tempdir().unwrap();
-        let profiler = Profiler { library: run.path().join("window.so"), windows: run.path().into() };
-        let message = profiler.check(Path::new("/bin/false")).unwrap_err().to_string();
-        assert!(
-            message.starts_with("`/bin/false` does not take the profiler's plugin (it said nothing)"),
-            "{message}"
-        );
-        let message = profiler.check(Path::new("/no/qemu")).unwrap_err().to_string();
-        assert!(message.starts_with("`/no/qemu` does not start"), "{message}");
     }
 }

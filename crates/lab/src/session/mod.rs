@@ -31,8 +31,8 @@ pub struct Guest<'a> {
     pub device: Device,
     /// Virtual processors.
     pub vcpus: u32,
-    /// Count every instruction, load and store. With one processor and null_blk the guest's clock advances with
-    /// its instructions, so the run is repeatable.
+    /// Count every instruction, load and store. With one processor and null_blk the guest's clock advances
+    /// with its instructions, so the run is repeatable.
     pub exact: bool,
     /// A vmlinux with debug information, which knows the source directory of each function better than the
     /// table.
@@ -110,7 +110,8 @@ fn status_file(number: usize) -> String {
     format!("status-{number}")
 }
 
-/// Whether these studies can run in one boot, each as it would by itself, and no file is in their stores' way.
+/// Whether these studies can run in one boot, each as it would by itself, and no file is in their stores'
+/// way.
 ///
 /// # Errors
 /// [`LabError`], with the study or the store that is in the way.
@@ -148,12 +149,12 @@ fn one_guest(
 
 impl Guest<'_> {
     /// Runs studies in the guest, one after the other, and puts each store in its place. `line` gets what the
-    /// guest prints. A guest that ends by [`VmError::StaleCode`] is made again and begins with the first study,
-    /// up to four times in all: that is QEMU's fault, not the studies'.
+    /// guest prints. A guest that ends by [`VmError::StaleCode`] is made again and begins with the first
+    /// study, up to four times in all: that is QEMU's fault, not the studies'.
     ///
     /// # Errors
-    /// [`LabError`]: the studies cannot run in one boot, or the guest did not start or end well; then there is
-    /// no store. No process is left.
+    /// [`LabError`]: the studies cannot run in one boot, or the guest did not start or end well; then there
+    /// is no store. No process is left.
     pub fn run(
         &self,
         cache: &Cache,

@@ -24,7 +24,9 @@ pub enum VmError {
     #[error(
         "QEMU could not run kernel `{kernel}` ({status}): {said}; fix what it names, or give another kernel \
          image{lines}",
-        kernel = kernel.display(), said = if messages.is_empty() { "it did not say why" } else { messages }, lines = shown(console)
+        kernel = kernel.display(),
+        said = if messages.is_empty() { "it did not say why" } else { messages },
+        lines = shown(console)
     )]
     Refused {
         /// The kernel's image.

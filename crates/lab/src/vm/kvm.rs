@@ -91,18 +91,14 @@ fn try_boot(cache: &Path, kernel: &Path) -> Result<Kvm, VmError> {
     let mut greeted = false;
     let mut line = |line: &str| greeted |= line.contains(SIGN);
     let ended = boot(&spec, &folder, &AtomicBool::new(false), &mut Console::new(&mut line));
-    match ended {
-        _ if greeted => Ok(Kvm::Works),
-        Ok(()) => Ok(Kvm::Fails("a guest under KVM ends without printing anything".to_owned())),
+    Ok(Kvm::Fails(match ended {
+        _ if greeted => return Ok(Kvm::Works),
+        Ok(()) => "a guest under KVM ends without printing anything".to_owned(),
         Err(VmError::TimeLimit { .. }) => {
-            Ok(Kvm::Fails(format!("a guest under KVM does not boot within {} s", LIMIT.as_secs())))
+            format!("a guest under KVM does not boot within {} s", LIMIT.as_secs())
         }
-        Err(VmError::Refused { messages, .. }) => {
-            Ok(Kvm::Fails(format!("QEMU gives up under KVM: {messages}")))
-        }
-        Err(VmError::Panic { panic, .. }) => {
-            Ok(Kvm::Fails(format!("the kernel gives up under KVM: {panic}")))
-        }
-        Err(error) => Err(error),
-    }
+        Err(VmError::Refused { messages, .. }) => format!("QEMU gives up under KVM: {messages}"),
+        Err(VmError::Panic { panic, .. }) => format!("the kernel gives up under KVM: {panic}"),
+        Err(error) => return Err(error),
+    }))
 }

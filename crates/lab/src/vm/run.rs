@@ -30,8 +30,6 @@ pub struct Ended {
     pub boot: Duration,
     /// From QEMU's start to its end.
     pub total: Duration,
-    /// The last 50 lines of the console.
-    pub console: Vec<String>,
 }
 
 /// Boots a guest, passes each line of its console to `line`, waits for its end, and unpacks what its script
@@ -65,10 +63,9 @@ pub fn run(
     let total = started.elapsed();
     let archive = folder.path().join(OUT_FILE);
     let status = unpack(&archive, out).map_err(VmError::at(&archive))?;
-    let console_lines = console.last_lines();
     match (status, console.up) {
-        (Some(status), Some(boot)) => Ok(Ended { status, boot, total, console: console_lines }),
-        _ => Err(VmError::NoOutput { console: console_lines }),
+        (Some(status), Some(boot)) => Ok(Ended { status, boot, total }),
+        _ => Err(VmError::NoOutput { console: console.last_lines() }),
     }
 }
 

@@ -223,7 +223,11 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn a_noted_process_reads_back(pid in 1..u32::MAX, start_ticks in 0..u64::MAX, boot in "[0-9a-f-]{36}") {
+        fn a_noted_process_reads_back(
+            pid in 1..u32::MAX,
+            start_ticks in 0..u64::MAX,
+            boot in "[0-9a-f-]{36}",
+        ) {
             let process = Process { pid, start_ticks, boot };
             assert_eq!(Process::parse(&process.text()), Some(process));
         }

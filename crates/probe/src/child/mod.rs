@@ -9,7 +9,7 @@ mod rings;
 mod tests;
 
 use crate::error::ProbeError;
-use crate::root::{Root, text_if_there};
+use crate::root::text_if_there;
 use crate::snapshot::{CoreTimes, Probe};
 use crate::threads::{self, Thread};
 use iopj_core::evidence::{CpuTimes, Evidence, ProcessEvidence, RingEvidence, ThreadEvidence, ThreadRole};
@@ -134,8 +134,8 @@ impl<'a> ChildWatch<'a> {
     /// [`ProbeError`] for a file that cannot be read or understood; the child's end is no error.
     pub fn look(&mut self, now_ns: u64) -> Result<(), ProbeError> {
         let looking = std::time::Instant::now();
-        let mut all = threads::of_process(self.root(), &self.process, self.probe.tick_ns())?;
-        self.rings.look(self.probe.root(), &self.process, now_ns);
+        let mut all = threads::of_process(&self.probe.root, &self.process, self.probe.tick_ns)?;
+        self.rings.look(&self.probe.root, &self.process, now_ns);
         all.extend(self.pollers_outside(&all)?);
         match &self.begun {
             None => self.begin(&all, now_ns)?,
@@ -188,7 +188,7 @@ impl<'a> ChildWatch<'a> {
             let block_bytes = seen.last.block_bytes;
             let evidence =
                 ThreadEvidence { over_ns: Some(over_ns), block_bytes, ..thread.evidence(seen.role) };
-            if seen.role != ThreadRole::Sqpoll || !self.probe.sqpoll_is_kernel_thread() {
+            if seen.role != ThreadRole::Sqpoll || !self.probe.sqpoll_is_kernel_thread {
                 add(&mut process, &evidence, times_ns, window_ns);
             }
             threads.push(evidence);
@@ -198,7 +198,7 @@ impl<'a> ChildWatch<'a> {
             Some(cores) => cores.clone(),
             None => self.probe.cores().ok()?,
         };
-        let (cpu, c_states) = self.probe.between(&begun.cores, &ended);
+        let (cpu, c_states) = begun.cores.until(&ended, &self.probe.idle_states);
         Some(Watched {
             begin_ns: begun.at_ns,
             threads,
@@ -209,22 +209,18 @@ impl<'a> ChildWatch<'a> {
         })
     }
 
-    fn root(&self) -> &'a Root {
-        self.probe.root()
-    }
-
     /// Submission pollers that are kernel threads, before Linux 5.12.
     fn pollers_outside(&self, inside: &[Thread]) -> Result<Vec<Thread>, ProbeError> {
         let is_outside = |tid: &i32| inside.iter().all(|thread| thread.tid != *tid);
         let read = |tid: i32| {
-            Thread::read(&self.root().path("proc").join(tid.to_string()), tid, self.probe.tick_ns())
+            Thread::read(&self.probe.root.path("proc").join(tid.to_string()), tid, self.probe.tick_ns)
                 .transpose()
         };
         self.rings.pollers().filter(is_outside).filter_map(read).collect()
     }
 
     fn counts(&self, thread: &Thread) -> Result<ThreadCounts, ProbeError> {
-        let all = self.root().path("proc");
+        let all = self.probe.root.path("proc");
         let directory = all.join(&self.process).join("task").join(thread.tid.to_string());
         let directory = if directory.exists() { directory } else { all.join(thread.tid.to_string()) };
         // The kernel may refuse to say: then it is not known.
@@ -233,7 +229,7 @@ impl<'a> ChildWatch<'a> {
     }
 
     fn process_bytes(&self) -> Option<u64> {
-        let text = text_if_there(&self.root().path("proc").join(&self.process).join("io")).ok().flatten();
+        let text = text_if_there(&self.probe.root.path("proc").join(&self.process).join("io")).ok().flatten();
         text.as_deref().and_then(block_bytes)
     }
 

@@ -130,7 +130,7 @@ fn counts_run_from_the_first_io_to_the_last_look_at_each_job() {
     assert_eq!(process.user_ns + process.system_ns, 500 * MS * 10 / 9 + 900 * MS + 3 * MS);
     assert_eq!(process.voluntary_switches, 5_555 + 21 + 2);
     // From the begin of the jobs to the look that found them gone.
-    assert_eq!(watched.cpu.user_ns, 200 * probe.tick_ns());
+    assert_eq!(watched.cpu.user_ns, 200 * probe.tick_ns);
     assert_eq!(watched.rings, []);
 }
 

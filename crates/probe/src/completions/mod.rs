@@ -121,14 +121,11 @@ impl CompletionCounters {
                     .or_else(|_| open(timer, thread.clone(), &waiting))?,
             },
         };
-        let own = [&counters.waiting, &counters.timers]
-            .into_iter()
-            .flatten()
-            .filter(|_| waiting != [Whose::Children]);
-        let all = [&counters.hard, &counters.soft, &counters.threads, &counters.workers]
-            .into_iter()
-            .flatten()
-            .chain(own);
+        let by_core = [&counters.hard, &counters.soft, &counters.threads, &counters.workers];
+        // Those of children begin with their first `execve`.
+        let own =
+            if waiting == [Whose::Children] { [].as_slice() } else { &[&counters.waiting, &counters.timers] };
+        let all = by_core.into_iter().chain(own.iter().copied()).flatten();
         all.into_iter()
             .try_for_each(Counter::enable)
             .map_err(|source| EventsError::of(source, root, needed))?;
@@ -154,11 +151,9 @@ impl CompletionCounters {
         let all = [&self.hard, &self.soft, &self.threads, &self.workers, &self.waiting, &self.timers];
         all.into_iter().flatten().try_for_each(Counter::disable).map_err(EventsError::Os)?;
         let sum = |counters: &[Counter]| {
-            counters
-                .iter()
-                .try_fold(0u64, |sum, counter| counter.count().map(|count| sum.saturating_add(count)))
+            let sum = |sum: u64, counter: &Counter| counter.count().map(|count| sum.saturating_add(count));
+            counters.iter().try_fold(0, sum).map_err(EventsError::Os)
         };
-        let sum = |counters: &[Counter]| sum(counters).map_err(EventsError::Os);
         let (threads, workers, waiting) = (sum(&self.threads)?, sum(&self.workers)?, sum(&self.waiting)?);
         Ok(Completions {
             hard_interrupt: sum(&self.hard)?,

@@ -25,7 +25,7 @@ pub(super) struct Event {
     pub(super) period: u64,
 }
 
-/// CoreGroup of one kind, and the events that are sampled on each.
+/// Cores of one kind, and the events sampled on each.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct CoreGroup {
     pub(super) cpus: Vec<u32>,

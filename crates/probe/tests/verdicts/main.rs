@@ -152,3 +152,15 @@ impl Completed for Observed {
         }
     }
 }
+
+/// What happened is verified if it was asked for, and refutes every other completion.
+#[track_caller]
+fn assert_told_apart(cases: &[(&str, Evidence)]) {
+    for (happened, evidence) in cases {
+        for asked in ["interrupt", "poll", "hybrid"] {
+            let expected = if asked == *happened { VerdictKind::Verified } else { VerdictKind::Refuted };
+            let found = kind(&format!("posix-sio/syscall/{asked}"), evidence);
+            assert_eq!(found, expected, "{asked}, {happened}");
+        }
+    }
+}

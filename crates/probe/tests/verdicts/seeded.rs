@@ -298,18 +298,10 @@ fn a_part_that_changes_after_the_pass_is_never_verified() {
         evidence.devices[0].interrupts = Some(of(evidence.reads, random.share(0.05, 0.9)));
     });
     never_verified("no longer slept", &[Completion::Hybrid], |random, _, evidence| {
-        let left = 1.0 - random.share(0.7, 0.9);
-        evidence
-            .threads
-            .iter_mut()
-            .for_each(|it| it.voluntary_switches = (it.voluntary_switches as f64 * left) as u64);
+        keep_sleeps(evidence, 1.0 - random.share(0.7, 0.9));
     });
     never_verified("without vectors", &[Completion::Interrupt], |random, _, evidence| {
-        let left = 1.0 - random.share(0.77, 0.9);
-        evidence
-            .threads
-            .iter_mut()
-            .for_each(|it| it.voluntary_switches = (it.voluntary_switches as f64 * left) as u64);
+        keep_sleeps(evidence, 1.0 - random.share(0.77, 0.9));
         (evidence.devices[0].interrupts, counts(evidence).interrupts) = (None, None);
         counts(evidence).sleeps = PASS / u64::from(evidence.iodepth);
     });
@@ -360,4 +352,10 @@ fn a_foreign_submission_poller_and_a_stale_delay_are_never_verified() {
         let delay = random.below(100).to_string();
         evidence.devices[0].settings.insert("io_poll_delay".into(), delay);
     });
+}
+
+/// Leaves this share of the threads' sleeps.
+fn keep_sleeps(evidence: &mut Evidence, share: f64) {
+    let left = |sleeps: u64| (sleeps as f64 * share) as u64;
+    evidence.threads.iter_mut().for_each(|it| it.voluntary_switches = left(it.voluntary_switches));
 }
