@@ -292,7 +292,10 @@ fn the_interval_of_a_tiny_ratio_holds_it() {
 
 proptest! {
     #[test]
-    fn no_nan_leaves(a in proptest::collection::vec(any::<f64>(), 0..6), b in proptest::collection::vec(any::<f64>(), 0..6)) {
+    fn no_nan_leaves(
+        a in proptest::collection::vec(any::<f64>(), 0..6),
+        b in proptest::collection::vec(any::<f64>(), 0..6),
+    ) {
         for method in [Method::Student, Method::Welch, Method::Paired] {
             if let Some(test) = t_test(method, &a, &b) {
                 prop_assert!(!test.t.is_nan() && test.df > 0.0 && (0.0..=1.0).contains(&test.p), "{test:?}");

@@ -86,8 +86,8 @@ impl<'a, R> Table<'a, R> {
         lines.iter().map(line).collect()
     }
 
-    /// The table in HTML, as a region of this name that scrolls, unless it is as tall as its rows. Headings and
-    /// cells are HTML: what is foreign in them was escaped.
+    /// The table in HTML, as a region of this name that scrolls, unless it is as tall as its rows. Headings
+    /// and cells are HTML: what is foreign in them was escaped.
     pub(super) fn html(&self, label: &str, is_tall: bool) -> String {
         let class = |align: &Align| match align {
             Align::Left => "",

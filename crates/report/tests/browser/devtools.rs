@@ -266,7 +266,9 @@ impl Browser {
         };
         let kind = if text.is_empty() { "rawKeyDown" } else { "keyDown" };
         for (kind, text) in [(kind, text), ("keyUp", "")] {
-            let event = json!({ "type": kind, "key": key, "code": code, "windowsVirtualKeyCode": number, "text": text });
+            let event = json!({
+                "type": kind, "key": key, "code": code, "windowsVirtualKeyCode": number, "text": text,
+            });
             self.call("Input.dispatchKeyEvent", event);
         }
     }

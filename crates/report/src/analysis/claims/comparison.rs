@@ -1,4 +1,5 @@
-//! How a claim's comparison of two figures is decided: a test within blocks or Welch's, or two one-sided tests.
+//! How a claim's comparison of two figures is decided: a test within blocks or Welch's, or two one-sided
+//! tests.
 
 use super::data::{ClaimCell, Shape, TrialSet};
 use super::metrics::ClaimMetric;

@@ -1,5 +1,5 @@
-//! The questions that a claim is made of, put to the trials that have what they need, and Holm's correction over
-//! their tests. How one comparison is decided is left to `comparison`.
+//! The questions that a claim is made of, put to the trials that have what they need, and Holm's correction
+//! over their tests. How one comparison is decided is left to `comparison`.
 
 use super::comparison::{Comparison, Test, answer};
 use super::data::{ClaimCell, Shape, TrialSet};
