@@ -99,7 +99,7 @@ impl Dimension {
 
     pub(super) fn title(self) -> &'static str {
         match self {
-            Dimension::Iodepth => "iodepth, I/Os in flight a job",
+            Dimension::Iodepth => "iodepth, I/Os in flight per job",
             Dimension::Numjobs => "numjobs, threads that do I/O",
             Dimension::Bs => "bs, bytes an I/O",
         }

@@ -197,7 +197,7 @@ impl Data {
         };
         lines::draw(&LineChart {
             title: self.title.clone(),
-            x_title: "iodepth, I/Os in flight a job".to_owned(),
+            x_title: "iodepth, I/Os in flight per job".to_owned(),
             y_title: self.title.clone(),
             x_values: self.places.iter().map(|place| (f64::from(*place), place.to_string())).collect(),
             lines: self.series(|series, label| Line {
