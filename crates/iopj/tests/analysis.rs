@@ -185,7 +185,8 @@ fn an_emulated_store_tells_no_time() {
     for (line, part) in [
         (
             "winners e.iopj",
-            "`iops` is measured by a clock, and under QEMU TCG times mean nothing: name a count by --metric",
+            "`iops` is measured by a clock, and under QEMU TCG times mean nothing: name a count with \
+             --metric",
         ),
         ("winners e.iopj --metric latency_p99", "e.iopj: `latency_p99`"),
         ("compare e.iopj e.iopj --fail-on-regression 1", "--fail-on-regression: study"),

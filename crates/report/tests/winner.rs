@@ -297,12 +297,12 @@ fn no_cpu_time_is_no_rate_per_cpu() {
 
 #[test]
 fn one_axis_cannot_be_both() {
-    let error = WinnerQuestion::new(Metric::Iops, Axis::Bs, Axis::Bs).unwrap_err();
+    let error = WinnerQuestion::new(Metric::Iops, Axis::Bs, Axis::Bs).unwrap_err().to_string();
     assert_eq!(error, "`bs` cannot be both axes of a winner map: name two of rw, bs, iodepth, numjobs");
     for metric in Metric::ALL {
         assert_eq!(metric.as_str().parse(), Ok(metric));
     }
-    assert!("io_per_joule".parse::<Metric>().unwrap_err().contains("latency_p99.9"));
+    assert!("io_per_joule".parse::<Metric>().unwrap_err().to_string().contains("latency_p99.9"));
     for axis in Axis::ALL {
         assert_eq!(axis.as_str().parse(), Ok(axis));
     }
@@ -356,7 +356,7 @@ fn an_emulated_store_is_asked_for_counts_alone() {
         let time = time || metric.is_energy();
         assert_eq!(question(metric).admits(&emulated).is_err(), time, "{metric}");
     }
-    let error = question(Metric::LatencyMean).admits(&emulated).unwrap_err();
+    let error = question(Metric::LatencyMean).admits(&emulated).unwrap_err().to_string();
     assert!(
         error.starts_with("`latency_mean` is measured by a clock, and under QEMU TCG times mean nothing"),
         "{error}"

@@ -1,4 +1,4 @@
-//! Who competes: the one place that decides which trials are ranked, compared and put to claims, and why the
+//! Which trials compete: the one place that decides which are ranked, compared and put to claims, and why the
 //! others are not.
 
 use iopj_core::{Disturbance, VerdictKind};
@@ -9,20 +9,20 @@ use std::ops::AddAssign;
 /// Share of short I/Os above which a trial is incomplete: verdicts allow as many bytes to be missing.
 const SHORT_SHARE: f64 = 0.001;
 
-/// What stands beside a path of which an unproven or disturbed trial competes.
+/// Marks a path of which an unproven or disturbed trial competes.
 pub const MARK: &str = "†";
 
 /// What the mark means.
-pub const LEGEND: &str = "† unproven: nothing shows which path these trials took; or disturbed: others had \
-                          the machine; they compete because --with-unproven lets them";
+pub const LEGEND: &str = "† unproven: nothing shows which path these trials took; or disturbed: something \
+                          else used the machine; they compete because of --with-unproven";
 
-/// Whose trials compete: the verified ones that nothing disturbed, and the others that are not refuted where
-/// the user says so.
+/// Which trials compete: verified ones that nothing disturbed, and, if the user says so, all others that are
+/// not refuted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Admission {
     /// Trials compete whose path is not shown, and those that were disturbed.
     pub with_unproven: bool,
-    /// Their processor was emulated: times mean nothing, so that others' share of the processors' time
+    /// Their processor was emulated: times mean nothing, so other processes' share of the processors' time
     /// disturbs nothing.
     pub emulated: bool,
 }
@@ -34,7 +34,7 @@ pub enum Barred {
     Refuted,
     /// What path it took is not shown.
     Unproven,
-    /// Others had the machine, or it changed meanwhile.
+    /// Something else used the machine, or the machine changed meanwhile.
     Disturbed,
     /// It measured nothing.
     Failed,
@@ -43,7 +43,7 @@ pub enum Barred {
 }
 
 impl Barred {
-    /// All of them, in the order in which they are told.
+    /// All of them, in the order in which they are listed.
     pub const ALL: [Barred; 5] =
         [Barred::Refuted, Barred::Unproven, Barred::Disturbed, Barred::Failed, Barred::Incomplete];
 
@@ -101,15 +101,15 @@ impl Admission {
             trials.iter().filter_map(|trial| trial.outcome.measurement()).collect();
         let unproven = measured.iter().filter(|one| one.verdict.kind == VerdictKind::Unproven);
         let reasons: Vec<&str> = unproven
-            .map(|one| one.verdict.reasons.first().map_or("no reason is told", String::as_str))
+            .map(|one| one.verdict.reasons.first().map_or("no reason given", String::as_str))
             .collect();
         let disturbed = measured.iter().filter(|one| self.is_disturbed(one)).count();
         if let Some(one) =
             measured.iter().find(|one| one.verdict.kind == VerdictKind::Verified && self.is_disturbed(one))
         {
             return Some(format!(
-                "nothing is ranked: no verified trial was left undisturbed. {disturbed} of {} trials were \
-                 disturbed: {}; end what else runs, or rank such trials, marked, by --with-unproven",
+                "nothing is ranked: every verified trial was disturbed. {disturbed} of {} trials were \
+                 disturbed: {}; stop what else is running, or rank such trials, marked, with --with-unproven",
                 trials.len(),
                 one.conditions
             ));
@@ -132,7 +132,7 @@ fn most_frequent<'r>(reasons: &[&'r str]) -> Option<&'r str> {
     reasons.iter().rev().copied().max_by_key(|reason| count(reason))
 }
 
-/// True if a trial did not do the I/O that it stands for.
+/// True if a trial did not do all of its I/O.
 fn is_incomplete(measurement: &Measurement) -> bool {
     let short = measurement.short_ios as f64;
     measurement.ios == 0
@@ -242,9 +242,9 @@ mod tests {
         assert_eq!(why(lax), [None, Some(Barred::Refuted), None]);
         assert!(lax.is_marked(lax.admit(&all[0]).unwrap()) && !lax.is_marked(lax.admit(&all[2]).unwrap()));
         assert_eq!(strict.why_none_competes(&all), None);
-        let line = "nothing is ranked: no verified trial was left undisturbed. 1 of 1 trials were \
-                    disturbed: other processes used 0.90 processors; 0.05 are allowed; end what else \
-                    runs, or rank such trials, marked, by --with-unproven";
+        let line = "nothing is ranked: every verified trial was disturbed. 1 of 1 trials were \
+                    disturbed: other processes used 0.90 processors; 0.05 are allowed; stop what else \
+                    is running, or rank such trials, marked, with --with-unproven";
         assert_eq!(strict.why_none_competes(&all[..1]).as_deref(), Some(line));
         assert_eq!(lax.why_none_competes(&all[..1]), None);
     }

@@ -1,10 +1,11 @@
-//! Two samples held against each other: the test, how large the effect is, and the least one that could have
-//! been seen.
+//! Two samples compared: the test, how large the effect is, and the least effect that could have been seen.
 
 use super::exact::{least_blocks, sign_flips};
 use super::least::least_shift;
 use super::metric::Metric;
-use super::stats::{LEVEL, Method, Ratio, TTest, over, ratio_of_means, ratio_of_paired_means, t_test};
+use super::stats::{
+    LEVEL, Method, Ratio, TTest, mean, over, quantile, ratio_of_means, ratio_of_paired_means, t_test,
+};
 use iopj_store::StudyRecord;
 use serde::Serialize;
 
@@ -16,7 +17,7 @@ pub fn in_blocks(study: &StudyRecord) -> bool {
     !study.provenance.contains_key("imported_from")
 }
 
-/// How two samples are held against each other.
+/// How two samples are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TestPlan {
     /// The test.
@@ -30,7 +31,7 @@ pub struct TestPlan {
     pub looks: u32,
 }
 
-/// What came of it.
+/// The result of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Contrast {
     /// Blocks that hold both, or replicates of the smaller sample.
@@ -87,18 +88,18 @@ impl TestPlan {
         (p, if test.t == 0.0 { 0.0 } else { test.t.signum() })
     }
 
-    /// Holds `a` against `b`; `None` where there are too few replicates for a test.
+    /// Compares `a` with `b`; `None` if there are too few replicates for a test.
     pub fn contrast(&self, a: &Sample, b: &Sample) -> Option<Contrast> {
         let (a, b) = self.values(a, b);
         let (x, y) = (self.scaled(&a), self.scaled(&b));
         let test = t_test(self.method, &x, &y)?;
         let (p, sign) = self.judged(&x, &y, &test);
-        let standard_error = standard_error(self.method, &x, &y, test.df)?;
+        let standard_error = Some(test.standard_error).filter(|error| error.is_finite())?;
         Some(Contrast {
             replicates: a.len().min(b.len()),
             sign,
             p,
-            ratio: if self.logs { ratio_of_logs(&x, &y, &test, standard_error) } else { self.ratio(&a, &b) },
+            ratio: if self.logs { ratio_of_logs(&x, &y, &test) } else { self.ratio(&a, &b) },
             sight: Sensitivity {
                 df: test.df,
                 level: LEVEL / self.tests() as f64,
@@ -156,29 +157,9 @@ pub fn pairs(a: &Sample, b: &Sample) -> Vec<(f64, f64)> {
     a.iter().filter_map(|(replicate, a)| partner(*replicate).map(|(_, b)| (*a, *b))).collect()
 }
 
-fn mean(values: &[f64]) -> f64 {
-    values.iter().sum::<f64>() / values.len() as f64
-}
-
-fn variance(values: &[f64]) -> f64 {
-    let mean = mean(values);
-    values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / (values.len() - 1) as f64
-}
-
-/// Standard error of the difference of the means, as the test has it.
-fn standard_error(method: Method, a: &[f64], b: &[f64], df: f64) -> Option<f64> {
-    let (n, m) = (a.len() as f64, b.len() as f64);
-    let squared = match method {
-        Method::Paired => variance(&a.iter().zip(b).map(|(a, b)| a - b).collect::<Vec<f64>>()) / n,
-        Method::Welch => variance(a) / n + variance(b) / m,
-        Method::Student => ((n - 1.0) * variance(a) + (m - 1.0) * variance(b)) / df * (1.0 / n + 1.0 / m),
-    };
-    Some(squared.sqrt()).filter(|error| error.is_finite())
-}
-
 /// The ratio of geometric means with the interval of the difference of logarithms.
-fn ratio_of_logs(x: &[f64], y: &[f64], test: &TTest, standard_error: f64) -> Option<Ratio> {
-    let (difference, half) = (mean(x) - mean(y), super::stats::quantile(test.df) * standard_error);
+fn ratio_of_logs(x: &[f64], y: &[f64], test: &TTest) -> Option<Ratio> {
+    let (difference, half) = (mean(x) - mean(y), quantile(test.df) * test.standard_error);
     let [ratio, low, high] = [difference, difference - half, difference + half].map(f64::exp);
     Some(Ratio { ratio, low, high }).filter(|ratio| ratio.low > 0.0 && ratio.high.is_finite())
 }

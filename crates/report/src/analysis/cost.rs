@@ -1,9 +1,10 @@
 //! Cost profiles over the I/Os of their trials: counts per I/O by space, by directory, and by function.
 
+use super::stats;
 use iopj_core::{CostKind, CostProfile, CostSource, FunctionCost, Space};
 use iopj_store::{Measurement, Trial};
 
-/// What stands for a directory where that of a function is not known.
+/// The directory of functions whose own is not known.
 pub const UNKNOWN: &str = "unknown";
 
 /// Counts of one space per I/O; what was not counted is absent.
@@ -34,7 +35,7 @@ impl Costs {
     pub fn of(measured: &[&Measurement]) -> Option<Costs> {
         let mean = |kind, space| {
             let values: Vec<f64> = measured.iter().filter_map(|one| per_io(one, kind, Some(space))).collect();
-            (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
+            (!values.is_empty()).then(|| stats::mean(&values))
         };
         let space = |space| PerIo {
             instructions: mean(CostKind::Instructions, space),

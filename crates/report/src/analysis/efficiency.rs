@@ -3,8 +3,10 @@
 //! print none of these.
 
 use super::admission::Admission;
+use super::grouping::{TrialSetup, grouped, paths};
 use super::metric::Metric;
-use super::paper_layouts::{Groups, TrialSetup, mean, paths};
+use super::paper_layouts::mean;
+use super::stats;
 use super::winner::Axis;
 use iopj_core::IoPath;
 use iopj_store::{EnergySource, Measurement, Trial};
@@ -19,7 +21,7 @@ pub struct EfficiencyTable {
     pub axis: &'static str,
     /// Its values, ascending.
     pub values: Vec<u32>,
-    /// A row a path, in the order in which they first stand.
+    /// One row per path, in the order in which they first appear.
     pub rows: Vec<EfficiencyRow>,
 }
 
@@ -46,7 +48,7 @@ pub struct EfficiencyCell {
 }
 
 /// Tables over depth, then over threads, of the workloads that were measured at two values or more of it.
-/// Energy is that of `source`. Trials without energy stay out beside those that do not compete.
+/// Energy is that of `source`. Trials without energy are left out, as are those that do not compete.
 pub fn efficiency_tables(
     trials: &[Trial],
     source: &EnergySource,
@@ -62,16 +64,15 @@ pub fn efficiency_tables(
 type Of<'a> = (&'a EnergySource, Admission);
 
 fn over(axis: Axis, trials: &[Trial], of: Of<'_>) -> Vec<EfficiencyTable> {
-    let mut groups: Groups<TrialSetup> = Groups::default();
-    for trial in trials {
-        let mut setting = TrialSetup::of(trial);
-        axis.clear(&mut setting.workload);
-        groups.add(setting, trial);
-    }
-    groups.0.into_iter().filter_map(|(setting, trials)| table(setting, axis, &trials, of)).collect()
+    let keyed = trials.iter().map(|trial| {
+        let mut setup = TrialSetup::of(trial);
+        axis.clear(&mut setup.workload);
+        (setup, trial)
+    });
+    grouped(keyed).into_iter().filter_map(|(setting, trials)| table(setting, axis, &trials, of)).collect()
 }
 
-/// Where a trial stands on the axis.
+/// The trial's value on the axis.
 fn place(axis: Axis, trial: &Trial) -> u32 {
     if axis == Axis::Iodepth { trial.workload.iodepth } else { trial.workload.numjobs }
 }
@@ -106,9 +107,7 @@ fn cell<'t>(
     let measured: Vec<&Measurement> = trials.filter_map(|trial| admission.admit(trial).ok()).collect();
     let whole = |metric: Metric| {
         let values: Option<Vec<f64>> = measured.iter().map(|one| metric.value(one, Some(source))).collect();
-        values
-            .filter(|values| !values.is_empty())
-            .map(|values| values.iter().sum::<f64>() / values.len() as f64)
+        values.filter(|values| !values.is_empty()).map(|values| stats::mean(&values))
     };
     let (watts, ios_per_joule) = (whole(Metric::Watts)?, whole(Metric::IosPerJoule)?);
     Some(EfficiencyCell {

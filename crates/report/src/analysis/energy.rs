@@ -1,9 +1,9 @@
 //! Energy of a cell: means over its replicates with their uncertainty, and the trials that a meter did not
 //! cover.
 //!
-//! Which meter and scope trials are compared by is the store's [`EnergySource`]. The random part is what two
-//! paths on one meter are told apart by: it is in the spread of the replicates. The common part, the meter's
-//! gain above all, is the same in all of them and only counts for the figure itself.
+//! Which meter and scope trials are compared by is the store's [`EnergySource`]. The random part limits how
+//! well two paths on one meter can be distinguished: it is in the spread of the replicates. The common part,
+//! the meter's gain above all, is the same in all of them and only counts for the figure itself.
 
 use super::metric::Metric;
 use super::stats::{LEVEL, summarize};
@@ -37,7 +37,7 @@ pub struct CellEnergy {
 pub struct Uncertain {
     /// The mean over replicates.
     pub mean: f64,
-    /// The random part: between replicates by Student's t; of a single one what the meter's readings tell.
+    /// The random part: between replicates by Student's t; for a single one, from the meter's readings.
     pub random: f64,
     /// Random and common parts together; absent where the meter's accuracy is not declared for every
     /// replicate.
@@ -62,7 +62,8 @@ impl CellEnergy {
     }
 }
 
-/// A metric that goes with the energy or against it, so that relative uncertainties are those of the energy.
+/// A metric proportional to the energy or to its inverse, so its relative uncertainties are those of the
+/// energy.
 fn uncertain(with: &[(&Measurement, &Joules)], source: &EnergySource, metric: Metric) -> Option<Uncertain> {
     let all: Option<Vec<f64>> = with.iter().map(|(one, _)| metric.value(one, Some(source))).collect();
     let all = all.filter(|_| with.iter().all(|(_, joules)| joules.joules > 0.0))?;
@@ -125,7 +126,7 @@ pub struct UncoveredTrial<'a> {
     pub reason: &'a str,
 }
 
-/// The trials that the source did not cover, in their order; refuted and failed ones stay out anyhow.
+/// The trials that the source did not cover, in their order; refuted and failed ones are left out anyway.
 pub fn uncovered<'a>(trials: &'a [Trial], source: &EnergySource) -> Vec<UncoveredTrial<'a>> {
     let lack = |trial: &'a Trial| {
         let measurement =
@@ -135,7 +136,7 @@ pub fn uncovered<'a>(trials: &'a [Trial], source: &EnergySource) -> Vec<Uncovere
     trials.iter().filter_map(lack).collect()
 }
 
-/// What the energy of a store is shown by: a meter, or a model where no meter took part.
+/// The source of the energy that is shown of a store: a meter, or a model where no meter took part.
 pub fn shown(trials: &[Trial]) -> Option<EnergySource> {
     EnergySource::measured(&[trials]).or_else(|| EnergySource::estimated(&[trials]))
 }

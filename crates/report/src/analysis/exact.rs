@@ -57,8 +57,7 @@ pub struct RankTest {
     pub p: f64,
 }
 
-/// Holds the ranks of two samples against each other; `None` for an empty one, and for values that are not
-/// finite.
+/// Compares the ranks of two samples; `None` for an empty one, and for values that are not finite.
 pub fn rank_test(a: &[f64], b: &[f64]) -> Option<RankTest> {
     let all: Vec<f64> = a.iter().chain(b).copied().collect();
     if a.is_empty() || b.is_empty() || !all.iter().all(|one| one.is_finite()) {
@@ -97,7 +96,7 @@ fn exact_tail(n: usize, m: usize, extreme: usize) -> f64 {
     ways[0][0] = 1.0;
     for rank in 0..n + m {
         for k in (1..=n.min(rank + 1)).rev() {
-            // The k-th of the first sample stands above rank + 1 - k of the second.
+            // The k-th of the first sample is above rank + 1 - k of the second.
             let above = rank + 1 - k;
             if above <= m {
                 for u in (above..=n * m).rev() {

@@ -2,9 +2,10 @@
 
 use super::admission::Admission;
 use super::cost::{is_under, per_io_of};
-use super::paper_layouts::TrialSetup;
-use super::published::LOADS_STORES;
-use iopj_core::{CostKind, CostSource, FunctionCost, IoPath};
+use super::grouping::{TrialSetup, grouped, setup};
+use super::published::{LOADS_STORES, TOTAL, source_holds};
+use super::stats::mean;
+use iopj_core::{CostKind, CostProfile, CostSource, FunctionCost, IoPath};
 use iopj_store::{Measurement, Trial};
 use serde::Serialize;
 
@@ -18,7 +19,7 @@ pub struct LoadsStoresTable {
     pub paths: Vec<IoPath>,
     /// The counts are samples by period.
     pub sampled: bool,
-    /// A row a source of the paper's table, in its order, then the total.
+    /// One row per source of the paper's table, in its order, then the total.
     pub rows: Vec<LoadsStoresRow>,
 }
 
@@ -32,83 +33,43 @@ pub struct LoadsStoresRow {
 }
 
 /// A table for each workload and interface of which the store holds loads and stores, in the order in which
-/// they first stand.
+/// they first appear.
 pub fn loads_stores_tables(trials: &[Trial], admission: Admission) -> Vec<LoadsStoresTable> {
-    let mut groups: Vec<(&Trial, Vec<(IoPath, &Measurement)>)> = Vec::new();
-    for trial in trials {
-        let has = |one: &&Measurement| {
-            one.costs.as_ref().is_some_and(|costs| costs.has(CostKind::Loads) && costs.has(CostKind::Stores))
-        };
-        let Some(measurement) = admission.admit(trial).ok().filter(has).filter(|one| one.evidence.ios() > 0)
-        else {
-            continue;
-        };
-        let same = |first: &Trial| {
-            let of = |trial: &Trial| (trial.path.interface(), trial.path.submission(), trial.generator);
-            of(first) == of(trial) && first.workload == trial.workload && first.settings == trial.settings
-        };
-        match groups.iter_mut().find(|(first, _)| same(first)) {
-            Some((_, all)) => all.push((trial.path, measurement)),
-            None => groups.push((trial, vec![(trial.path, measurement)])),
-        }
-    }
-    groups.into_iter().map(|(first, all)| table(first, &all)).collect()
+    let has = |one: &&Measurement| {
+        let counted = |costs: &CostProfile| costs.has(CostKind::Loads) && costs.has(CostKind::Stores);
+        one.costs.as_ref().is_some_and(counted) && one.evidence.ios() > 0
+    };
+    let keyed = trials.iter().filter_map(|trial| {
+        let measurement = admission.admit(trial).ok().filter(has)?;
+        Some(((trial.path.interface(), trial.path.submission(), setup(trial)), (trial, measurement)))
+    });
+    grouped(keyed).into_iter().map(|(_, all)| table(all[0].0, &all)).collect()
 }
 
-fn table(first: &Trial, measured: &[(IoPath, &Measurement)]) -> LoadsStoresTable {
-    let mut paths: Vec<IoPath> = measured.iter().map(|(path, _)| *path).collect();
+fn table(first: &Trial, measured: &[(&Trial, &Measurement)]) -> LoadsStoresTable {
+    let mut paths: Vec<IoPath> = measured.iter().map(|(trial, _)| trial.path).collect();
     paths.sort_by_key(|path| (path.completion(), *path));
     paths.dedup();
-    let mean = |path: &IoPath, source: &str| {
-        let own = measured.iter().filter(|(other, _)| other == path);
-        let values: Vec<f64> = own.filter_map(|(_, one)| count(one, source)).collect();
-        values.iter().sum::<f64>() / values.len() as f64
+    let mean_of = |path: &IoPath, source: &str| {
+        let own = measured.iter().filter(|(trial, _)| trial.path == *path);
+        mean(&own.filter_map(|(_, one)| count(one, source)).collect::<Vec<f64>>())
     };
     let row =
-        |source| LoadsStoresRow { source, per_io: paths.iter().map(|path| mean(path, source)).collect() };
+        |source| LoadsStoresRow { source, per_io: paths.iter().map(|path| mean_of(path, source)).collect() };
     let rows = LOADS_STORES.iter().map(|row| row.source).chain([TOTAL]).map(row).collect();
     let mut profiles = measured.iter().filter_map(|(_, one)| one.costs.as_ref());
     let sampled = profiles.any(|costs| costs.source != CostSource::Exact);
     LoadsStoresTable { setting: TrialSetup::of(first), paths, sampled, rows }
 }
 
-const TOTAL: &str = "total";
-
 fn count(measurement: &Measurement, source: &str) -> Option<f64> {
     let of = |kind| per_io_of(measurement, kind, |function| belongs(function, source));
     Some(of(CostKind::Loads)? + of(CostKind::Stores)?)
 }
 
-/// True if a function belongs to a source of the paper's table. What lies in none of its directories, user
-/// space included, is `other`; what is in one of them and under none of its names is that directory's
-/// `other`.
+/// True if a function belongs to a source of the paper's table.
 fn belongs(function: &FunctionCost, source: &str) -> bool {
-    let directories = || LOADS_STORES.iter().map(|row| row.source).filter(|source| source.ends_with('/'));
-    match source.split_once(' ') {
-        _ if source == TOTAL => true,
-        None if source == "other" => !directories().any(|directory| is_under(function, directory)),
-        None => is_under(function, source),
-        Some((directory, "other")) => {
-            is_under(function, directory) && !names(directory).any(|name| matches(&function.function, name))
-        }
-        Some((directory, name)) => is_under(function, directory) && matches(&function.function, name),
-    }
-}
-
-/// The functions, with wildcards, that the paper names in a directory.
-fn names(directory: &str) -> impl Iterator<Item = &'static str> {
-    let own =
-        LOADS_STORES.iter().filter_map(move |row| row.source.strip_prefix(directory)?.strip_prefix(' '));
-    own.filter(|name| *name != "other")
-}
-
-/// A name with `*` at its ends alone.
-fn matches(function: &str, pattern: &str) -> bool {
-    match (pattern.strip_prefix('*'), pattern.strip_suffix('*')) {
-        (Some(rest), Some(_)) => function.contains(rest.trim_end_matches('*')),
-        (None, Some(start)) => function.starts_with(start),
-        _ => function == pattern,
-    }
+    source_holds(source, &function.function, |directory| is_under(function, directory))
 }
 
 #[cfg(test)]

@@ -154,31 +154,17 @@ impl Metric {
         )
     }
 
-    /// True for times and for what is measured by them, rates, shares and energy: under emulation they mean
+    /// True for times and what is measured with them: rates, shares and energy. Under emulation they mean
     /// nothing.
     pub fn is_time(self) -> bool {
-        match self {
-            Metric::Iops
-            | Metric::MbPerS
-            | Metric::LatencyMean
-            | Metric::LatencyP50
-            | Metric::LatencyP95
-            | Metric::LatencyP99
-            | Metric::LatencyP99_9
-            | Metric::CpuPercent
-            | Metric::IopsPerCpu => true,
+        let is_count = matches!(
+            self,
             Metric::ContextSwitchesPerIo
-            | Metric::InterruptsPerIo
-            | Metric::SystemCallsPerIo
-            | Metric::SleepsPerIo => false,
-            Metric::Instructions(_) | Metric::Loads(_) | Metric::Stores(_) => false,
-            Metric::Joules
-            | Metric::Watts
-            | Metric::IosPerJoule
-            | Metric::BytesPerJoule
-            | Metric::WattsAboveIdle
-            | Metric::IosPerJouleAboveIdle => true,
-        }
+                | Metric::InterruptsPerIo
+                | Metric::SystemCallsPerIo
+                | Metric::SleepsPerIo
+        );
+        !is_count && !self.is_cost()
     }
 
     /// True for percentiles: their replicates are compared by their logarithms.
@@ -191,7 +177,7 @@ impl Metric {
         matches!(self, Metric::Instructions(_) | Metric::Loads(_) | Metric::Stores(_))
     }
 
-    /// True for energy and what is measured by it: its values are those of one source.
+    /// True for energy and what is measured with it: its values are those of one source.
     pub fn is_energy(self) -> bool {
         matches!(
             self,
@@ -255,7 +241,8 @@ impl Metric {
     }
 }
 
-/// Of the jobs alone, where the threads were told apart: a poller of the kernel that idles sleeps for no I/O.
+/// Of the jobs alone, if threads were recorded one by one: an idle poller of the kernel sleeps, but for no
+/// I/O.
 fn sleeps_per_io(measurement: &Measurement) -> Option<f64> {
     let evidence = &measurement.evidence;
     let jobs = || evidence.threads.iter().filter(|thread| thread.role == ThreadRole::Job);
@@ -272,13 +259,19 @@ impl fmt::Display for Metric {
     }
 }
 
-impl FromStr for Metric {
-    type Err = String;
+/// A word that names no metric.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "`{0}` is not a metric that stores hold: use one of {all}",
+    all = Metric::ALL.map(Metric::as_str).join(", ")
+)]
+pub struct UnknownMetric(pub String);
 
-    fn from_str(text: &str) -> Result<Metric, String> {
-        Metric::ALL.into_iter().find(|metric| metric.as_str() == text).ok_or_else(|| {
-            let names = Metric::ALL.map(Metric::as_str);
-            format!("`{text}` is no metric that stores hold; there are {}", names.join(", "))
-        })
+impl FromStr for Metric {
+    type Err = UnknownMetric;
+
+    fn from_str(text: &str) -> Result<Metric, UnknownMetric> {
+        let named = Metric::ALL.into_iter().find(|metric| metric.as_str() == text);
+        named.ok_or_else(|| UnknownMetric(text.to_owned()))
     }
 }

@@ -1,31 +1,15 @@
 //! The papers' tables from any store: completion modes side by side, latency with its slowdown, the design
-//! space. Means over replicates, percentiles included, as the papers do; what the papers print stands in
-//! `published`.
+//! space. Means over replicates, percentiles included, as the papers do; `published` has what the papers
+//! print.
 
 use super::admission::Admission;
+pub use super::grouping::TrialSetup;
+use super::grouping::{grouped, paths};
 use super::published::Design;
-use iopj_core::{Completion, IoPath, Rw, Submission, Workload};
-use iopj_store::{Generator, Measurement, Trial};
+use iopj_core::{Completion, IoPath, Rw, Submission};
+use iopj_store::{Measurement, Trial};
 use serde::Serialize;
 use std::collections::BTreeMap;
-
-/// What all cells of one table share beside the path and the axis of the table.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct TrialSetup {
-    /// The workload; what the table varies has the value of the table's first cell.
-    pub workload: Workload,
-    /// Settings of the study, by name.
-    pub settings: BTreeMap<String, String>,
-    /// What issued the I/O.
-    pub generator: Generator,
-}
-
-impl TrialSetup {
-    pub(super) fn of(trial: &Trial) -> TrialSetup {
-        let Trial { workload, settings, generator, .. } = trial;
-        TrialSetup { workload: workload.clone(), settings: settings.clone(), generator: *generator }
-    }
-}
 
 /// Completion modes of one interface side by side, over threads.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -34,7 +18,7 @@ pub struct CompletionTable {
     pub setting: TrialSetup,
     /// Thread counts, the least first.
     pub numjobs: Vec<u32>,
-    /// A row a path, the one of least latency at the first thread count that it has first.
+    /// One row per path, in the order of latency at the first thread count that each has.
     pub rows: Vec<CompletionRow>,
 }
 
@@ -60,14 +44,12 @@ pub struct CompletionCell {
 
 /// Tables of the interfaces of which the store holds two completion modes or more under one workload.
 pub fn completion_modes(trials: &[Trial], admission: Admission) -> Vec<CompletionTable> {
-    let mut groups: Groups<(TrialSetup, &'static str, Submission)> = Groups::default();
-    for trial in trials {
-        let mut setting = TrialSetup::of(trial);
-        setting.workload.numjobs = 1;
-        groups.add((setting, trial.path.interface(), trial.path.submission()), trial);
-    }
-    groups
-        .0
+    let keyed = trials.iter().map(|trial| {
+        let mut setup = TrialSetup::of(trial);
+        setup.workload.numjobs = 1;
+        ((setup, trial.path.interface(), trial.path.submission()), trial)
+    });
+    grouped(keyed)
         .into_iter()
         .filter_map(|((setting, ..), trials)| completion_table(setting, &trials, admission))
         .collect()
@@ -106,9 +88,9 @@ fn completion_table(setting: TrialSetup, trials: &[&Trial], admission: Admission
 pub struct LatencyTable {
     /// What the cells share; `rw` is that of the reads.
     pub setting: TrialSetup,
-    /// The path that the others are held against; absent where it has not all four figures.
+    /// The path that the others are compared with; absent if no such path has all four figures.
     pub reference: Option<IoPath>,
-    /// A row a path: the least slowdown first, then those without one.
+    /// One row per path: the least slowdown first, then those without one.
     pub rows: Vec<LatencyRow>,
 }
 
@@ -155,14 +137,12 @@ pub fn average_slowdown(figures: [f64; 4], reference: [f64; 4]) -> Option<f64> {
 /// Tables of every workload of which the store holds pure reads or writes. The reference is `reference`, or
 /// the path of least median read among those that have all four figures.
 pub fn latencies(trials: &[Trial], reference: Option<IoPath>, admission: Admission) -> Vec<LatencyTable> {
-    let mut groups: Groups<TrialSetup> = Groups::default();
-    for trial in trials.iter().filter(|trial| !trial.workload.rw.is_mixed()) {
-        let mut setting = TrialSetup::of(trial);
-        setting.workload.rw = if setting.workload.rw.is_random() { Rw::Randread } else { Rw::Read };
-        groups.add(setting, trial);
-    }
-    groups
-        .0
+    let keyed = trials.iter().filter(|trial| !trial.workload.rw.is_mixed()).map(|trial| {
+        let mut setup = TrialSetup::of(trial);
+        setup.workload.rw = if setup.workload.rw.is_random() { Rw::Randread } else { Rw::Read };
+        (setup, trial)
+    });
+    grouped(keyed)
         .into_iter()
         .map(|(setting, trials)| latency_table(setting, &trials, (reference, admission)))
         .collect()
@@ -207,7 +187,7 @@ fn latency_table(
 pub struct DesignRow {
     /// What the interface offers.
     pub design: Design,
-    /// Hybrid polling, which the paper's table does not tell apart from polling.
+    /// Hybrid polling, which the paper's table does not distinguish from polling.
     pub complete_hybrid: bool,
     /// Trials whose path was verified, by submission and completion; none where no record can hold the
     /// interface.
@@ -253,35 +233,6 @@ fn design_row(interface: &'static str, trials: &[Trial]) -> DesignRow {
             .map(|((submission, completion), count)| (submission, completion, count))
             .collect(),
     }
-}
-
-/// Trials by a key, in the order in which the keys first stand.
-pub(super) struct Groups<'a, K>(pub(super) Vec<(K, Vec<&'a Trial>)>);
-
-impl<K> Default for Groups<'_, K> {
-    fn default() -> Self {
-        Groups(Vec::new())
-    }
-}
-
-impl<'a, K: PartialEq> Groups<'a, K> {
-    pub(super) fn add(&mut self, key: K, trial: &'a Trial) {
-        match self.0.iter_mut().find(|(other, _)| *other == key) {
-            Some((_, trials)) => trials.push(trial),
-            None => self.0.push((key, vec![trial])),
-        }
-    }
-}
-
-/// The paths of the trials, in the order in which they first stand.
-pub(super) fn paths(trials: &[&Trial]) -> Vec<IoPath> {
-    let mut paths = Vec::new();
-    for trial in trials {
-        if !paths.contains(&trial.path) {
-            paths.push(trial.path);
-        }
-    }
-    paths
 }
 
 /// The mean of a figure over at least one measurement.

@@ -1,9 +1,10 @@
-//! Orders of paths by a time: all that an emulated store tells of times, and only where the replicates tell
-//! neighbours apart. No time is in them.
+//! Orders of paths by a time: all that an emulated store says about times, and only where the replicates
+//! distinguish neighbours. They contain no time.
 
 use super::admission::Admission;
+use super::grouping::{TrialSetup, grouped, setup};
 use super::metric::Metric;
-use super::stats::{LEVEL, Method, holm, t_test};
+use super::stats::{LEVEL, Method, holm_over_tested, mean, t_test};
 use iopj_core::{IoPath, Workload};
 use iopj_store::{Generator, Trial};
 use std::collections::BTreeMap;
@@ -12,7 +13,7 @@ use std::collections::BTreeMap;
 pub const ORDERED_BY: [Metric; 2] = [Metric::LatencyMean, Metric::CpuPercent];
 
 /// The paths of one workload under the same settings and generator, in the order of a metric's means;
-/// neighbours that are not told apart in the order of paths.
+/// neighbours that do not differ significantly are in the order of paths.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PathOrder {
     /// The workload.
@@ -23,75 +24,60 @@ pub struct PathOrder {
     pub generator: Generator,
     /// What they are ordered by.
     pub metric: Metric,
-    /// The path of the least mean, or of those that are not told from it.
+    /// The path of the least mean, or the first of those that do not differ significantly from it.
     pub first: IoPath,
-    /// The others in ascending order, each with how it stands to the one before.
+    /// The others in ascending order, each with its relation to the one before.
     pub rest: Vec<(OrderStep, IoPath)>,
 }
 
-/// How a path stands to the one before it.
+/// A path's relation to the one before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OrderStep {
     /// Significantly more.
     More,
-    /// Not told apart.
+    /// Not significantly different.
     Tie,
     /// No test: one of the two has a single replicate.
     Untested,
 }
 
 /// The orders of every workload that holds two paths or more that compete, in the order in which workloads
-/// first stand. Neighbours are held against each other by Welch's test at 5 %, after Holm over the steps of
-/// an order.
+/// first appear. Neighbours are compared by Welch's test at 5 %, after Holm over the steps of an order.
 pub fn path_orders(trials: &[Trial], metric: Metric, admission: Admission) -> Vec<PathOrder> {
-    let mut groups: Vec<(&Trial, BTreeMap<IoPath, Vec<f64>>)> = Vec::new();
-    for trial in trials {
-        let Some(value) = admission.admit(trial).ok().and_then(|measurement| metric.value(measurement, None))
-        else {
-            continue;
-        };
-        let same = |first: &Trial| {
-            first.workload == trial.workload
-                && first.settings == trial.settings
-                && first.generator == trial.generator
-        };
-        let place = groups.iter().position(|(first, _)| same(first)).unwrap_or_else(|| {
-            groups.push((trial, BTreeMap::new()));
-            groups.len() - 1
-        });
-        groups[place].1.entry(trial.path).or_default().push(value);
-    }
-    groups.into_iter().filter_map(|(first, samples)| order(first, samples, metric)).collect()
+    let keyed = trials.iter().filter_map(|trial| {
+        let measurement = admission.admit(trial).ok()?;
+        Some((setup(trial), (trial, metric.value(measurement, None)?)))
+    });
+    grouped(keyed).into_iter().filter_map(|(_, values)| order(&values, metric)).collect()
 }
 
-/// The order of these samples; `None` for fewer than two. `of` tells what they share.
-fn order(of: &Trial, samples: BTreeMap<IoPath, Vec<f64>>, metric: Metric) -> Option<PathOrder> {
-    let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
-    let mut ranked: Vec<(IoPath, Vec<f64>)> = samples.into_iter().collect();
+/// The order of the paths of these trials by their values; `None` for fewer than two.
+fn order(values: &[(&Trial, f64)], metric: Metric) -> Option<PathOrder> {
+    let mut ranked = grouped(values.iter().map(|(trial, value)| (trial.path, *value)));
+    ranked.sort_by_key(|(path, _)| *path);
     ranked.sort_by(|(_, a), (_, b)| mean(a).total_cmp(&mean(b)));
     let tests: Vec<Option<f64>> = ranked
         .windows(2)
         .map(|pair| t_test(Method::Welch, &pair[0].1, &pair[1].1).map(|test| test.p))
         .collect();
-    let mut corrected = holm(&tests.iter().flatten().copied().collect::<Vec<f64>>()).into_iter();
-    let step = |p: Option<f64>| match p.and_then(|_| corrected.next()) {
+    let step = |p: Option<f64>| match p {
         None => OrderStep::Untested,
         Some(p) if p < LEVEL => OrderStep::More,
         Some(_) => OrderStep::Tie,
     };
-    let steps: Vec<OrderStep> = tests.into_iter().map(step).collect();
+    let steps: Vec<OrderStep> = holm_over_tested(&tests).into_iter().map(step).collect();
     let mut paths: Vec<IoPath> = ranked.into_iter().map(|(path, _)| path).collect();
     let mut from = 0;
     for until in (1..=paths.len()).filter(|at| steps.get(at - 1).is_none_or(|step| *step == OrderStep::More))
     {
-        // What is not told apart stands in the order of paths: that of the means would say more than is
-        // known.
+        // Paths that do not differ significantly are in the order of paths: the order of their means would
+        // say more than is known.
         paths[from..until].sort_unstable();
         from = until;
     }
     let first = *paths.first()?;
     let rest: Vec<(OrderStep, IoPath)> = steps.into_iter().zip(paths.into_iter().skip(1)).collect();
-    let (workload, settings, generator) = (of.workload.clone(), of.settings.clone(), of.generator);
+    let TrialSetup { workload, settings, generator } = TrialSetup::of(values[0].0);
     (!rest.is_empty()).then_some(PathOrder { workload, settings, generator, metric, first, rest })
 }
 
@@ -139,7 +125,7 @@ mod tests {
         );
         let order = only(&trials([10.0, 20.05, 20.0], &spread), Metric::LatencyMean);
         assert_eq!(order.rest, [(OrderStep::More, path(2)), (OrderStep::Tie, path(1))]);
-        // Whichever mean is the less, what is not told apart stands in one order.
+        // Whichever mean is less, paths that do not differ are in one order.
         assert_eq!(only(&trials([10.0, 20.0, 20.05], &spread), Metric::LatencyMean), order);
     }
 

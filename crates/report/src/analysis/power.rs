@@ -27,8 +27,8 @@ pub struct TrialWindow {
     pub end_ns: u64,
 }
 
-/// The windows of the trials that stand, in the order of their begin: those that are not refuted, did not
-/// fail, and have one. Give it the trials of one boot, whose clock is one.
+/// The measured windows of the trials that are not refuted, did not fail, and have one, in the order in which
+/// they began. All trials must be of one boot, and so of one clock.
 pub fn windows<'t>(trials: impl IntoIterator<Item = &'t Trial>) -> Vec<TrialWindow> {
     let window = |trial: &Trial| {
         let measurement =

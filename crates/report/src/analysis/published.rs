@@ -1,5 +1,5 @@
-//! Figures that the papers print, as data, each with the place where it stands. None of it is measured by
-//! iopj; the figures stand beside measured ones and test the formulas that the papers used.
+//! Figures that the papers print, as data, each with its place in the paper. iopj measured none of them; they
+//! are shown beside measured ones, and test the formulas that the papers used.
 
 use iopj_core::{Completion, IoPath};
 use serde::Serialize;
@@ -119,8 +119,8 @@ impl PublishedLoadsStores {
         }
     }
 
-    /// About as many per I/O: the paper prints no IOPS at its 32 threads, so that those of Table 1 at 8
-    /// threads stand in.
+    /// Roughly how many per I/O: the paper prints no IOPS at its 32 threads, so those of Table 1 at 8 threads
+    /// are used.
     pub fn approximate_per_io(&self, completion: Completion) -> Option<f64> {
         let path = format!("posix-sio/syscall/{completion}");
         let at_8 = COMPLETION_MODES.iter().find(|row| row.path == path && row.numjobs == 8)?;
@@ -156,8 +156,38 @@ pub const LOADS_STORES: [PublishedLoadsStores; 15] = [
     loads_stores_row("other", [1611.0, 2160.0, 2029.0]),
 ];
 
+/// The name of the totals' row.
+pub const TOTAL: &str = "total";
+
 /// The totals that `poll22` Table 2 prints.
-pub const LOADS_STORES_TOTAL: PublishedLoadsStores = loads_stores_row("total", [2710.0, 3190.0, 3612.0]);
+pub const LOADS_STORES_TOTAL: PublishedLoadsStores = loads_stores_row(TOTAL, [2710.0, 3190.0, 3612.0]);
+
+/// True if a row of `poll22` Table 2 counts a function of this name, which lies in the directories that
+/// `is_in` picks. What lies in none of the table's directories, user space included, is `other`; what lies in
+/// one of them and has none of its names is that directory's `other`.
+pub fn source_holds(source: &str, function: &str, is_in: impl Fn(&str) -> bool) -> bool {
+    let sources = || LOADS_STORES.iter().map(|row| row.source);
+    let has_a_name_of = |directory: &str| {
+        let mut names = sources().filter_map(|row| row.strip_prefix(directory)?.strip_prefix(' '));
+        names.any(|name| name != "other" && fits(function, name))
+    };
+    match source.split_once(' ') {
+        None if source == TOTAL => true,
+        None if source == "other" => !sources().any(|row| row.ends_with('/') && is_in(row)),
+        None => is_in(source),
+        Some((directory, "other")) => is_in(directory) && !has_a_name_of(directory),
+        Some((directory, name)) => is_in(directory) && fits(function, name),
+    }
+}
+
+/// The paper's patterns: a name, a beginning `x*`, a part `*x*`.
+fn fits(function: &str, pattern: &str) -> bool {
+    match (pattern.strip_prefix('*'), pattern.strip_suffix('*')) {
+        (Some(_), Some(_)) => function.contains(pattern.trim_matches('*')),
+        (None, Some(beginning)) => function.starts_with(beginning),
+        _ => function == pattern,
+    }
+}
 
 /// What an interface offers: `iface23` Table 1 (what is optional counts as offered).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -170,7 +200,7 @@ pub struct Design {
     pub user: bool,
     /// The caller waits for its I/O.
     pub sync: bool,
-    /// The caller goes on meanwhile.
+    /// The caller continues meanwhile.
     pub r#async: bool,
     /// Submits by system call.
     pub submit_syscall: bool,
@@ -225,7 +255,7 @@ pub struct PrintedFigure {
     pub value: f64,
     /// Its unit.
     pub unit: &'static str,
-    /// Where in the paper it stands.
+    /// Where the paper prints it.
     pub place: &'static str,
 }
 
@@ -270,8 +300,8 @@ pub const FABRIC_3_PRINTED: [PrintedFigure; 9] = [
     printed("mean latency at 128k, remote", 226.0, "ms", "Finding 3"),
 ];
 
-/// Sequential reads of 4 KiB over depth, one core of the target. What the gains of interrupt moderation are
-/// held against, the paper does not say.
+/// Sequential reads of 4 KiB over depth, one core of the target. The paper does not say what the gains of
+/// interrupt moderation are relative to.
 pub const FABRIC_4_PRINTED: [PrintedFigure; 14] = [
     printed("p95 at iodepth 1, local", 178.0, "us", "Finding 4"),
     printed("p95 at iodepth 1, remote", 178.0, "us", "Finding 4"),

@@ -6,8 +6,9 @@
 
 use super::admission::Admission;
 use super::contrast::{Sample, pairs};
+use super::grouping::{grouped, setup};
 use super::metric::Metric;
-use super::stats::{LEVEL, Method, equivalent_paired, holm, over};
+use super::stats::{LEVEL, Method, equivalent_paired, holm_over_tested, over};
 use super::winner::{Axis, Decision, MapCell, RankedPath, WinnerQuestion, correct, rank};
 use iopj_core::{IoPath, Workload};
 use iopj_store::{Generator, Sequential, StudyRecord, Trial};
@@ -16,12 +17,12 @@ use std::collections::BTreeMap;
 /// What every decision is about.
 pub const METRIC: Metric = Metric::Iops;
 
-/// How a workload stands, under the same settings and generator.
+/// The state of a workload's decision, under the same settings and generator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DecisionState {
     /// One path is best.
     Winner,
-    /// All paths that are not told from the best are equivalent to it.
+    /// All paths that do not differ significantly from the best are equivalent to it.
     Equivalent,
     /// Neither yet.
     Open,
@@ -29,7 +30,7 @@ pub enum DecisionState {
     Nothing,
 }
 
-/// A workload of a study and how it stands.
+/// A workload of a study and the state of its decision.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WorkloadDecision {
     /// The workload.
@@ -38,41 +39,38 @@ pub struct WorkloadDecision {
     pub settings: BTreeMap<String, String>,
     /// What issued the I/O.
     pub generator: Generator,
-    /// How it stands.
+    /// Its state.
     pub standing: DecisionState,
-    /// The best path, and those that are not told from it.
+    /// The best path, and those that do not differ significantly from it.
     pub leaders: Vec<IoPath>,
 }
 
-/// The workloads of a study and how they stand after the blocks that were measured, in the order in which
-/// they first stand in `trials`. Trials that do not compete in winner maps do not decide here either. Under
-/// emulation nothing is decided: what is asked is a time.
+/// The workloads of a study and the states of their decisions after the blocks that were measured, in the
+/// order in which they first appear in `trials`. Trials that do not compete in winner maps do not decide here
+/// either. Under emulation nothing is decided: what is asked is a time.
 pub fn decide(study: &StudyRecord, trials: &[Trial], sequential: &Sequential) -> Vec<WorkloadDecision> {
-    let mut groups: Vec<(&Trial, BTreeMap<IoPath, Sample>)> = Vec::new();
-    for trial in trials {
-        let same = |first: &Trial| {
-            first.workload == trial.workload
-                && first.settings == trial.settings
-                && first.generator == trial.generator
-        };
-        let place = groups.iter().position(|(first, _)| same(first)).unwrap_or_else(|| {
-            groups.push((trial, BTreeMap::new()));
-            groups.len() - 1
-        });
-        let counts = Admission::default().admit(trial).ok().filter(|_| study.emulated.is_none());
-        if let Some(value) = counts.and_then(|measurement| METRIC.value(measurement, None)) {
-            groups[place].1.entry(trial.path).or_default().push((trial.replicate, value));
+    let groups = grouped(trials.iter().map(|trial| (setup(trial), trial)));
+    let samples_of = |trials: &Vec<&Trial>| {
+        let mut samples: BTreeMap<IoPath, Sample> = BTreeMap::new();
+        for trial in trials.iter().filter(|_| study.emulated.is_none()) {
+            let measurement = Admission::default().admit(trial).ok();
+            if let Some(value) = measurement.and_then(|measurement| METRIC.value(measurement, None)) {
+                samples.entry(trial.path).or_default().push((trial.replicate, value));
+            }
         }
-    }
-    let (firsts, samples): (Vec<&Trial>, Vec<_>) = groups.into_iter().unzip();
+        samples
+    };
+    let samples: Vec<_> = groups.iter().map(|(_, trials)| samples_of(trials)).collect();
+    let firsts = groups.iter().map(|(_, trials)| trials[0]);
     let describe = |(first, (standing, leaders)): (&Trial, (DecisionState, Vec<IoPath>))| {
         let (workload, settings) = (first.workload.clone(), first.settings.clone());
         WorkloadDecision { workload, settings, generator: first.generator, standing, leaders }
     };
-    firsts.into_iter().zip(decision_states(&samples, sequential)).map(describe).collect()
+    firsts.zip(decision_states(&samples, sequential)).map(describe).collect()
 }
 
-/// How the samples of each workload stand, and the best path with those that are not told from it.
+/// The state of each workload's decision, and the best path with those that do not differ significantly from
+/// it.
 pub fn decision_states(
     samples: &[BTreeMap<IoPath, Sample>],
     sequential: &Sequential,
@@ -88,9 +86,9 @@ pub fn decision_states(
     let apart: Vec<Option<f64>> =
         cells.iter().zip(samples).map(|(cell, samples)| equivalence(cell, samples, sequential)).collect();
     correct(cells.iter_mut());
-    let mut corrected = holm(&apart.iter().flatten().copied().collect::<Vec<f64>>()).into_iter();
-    let standing = |(cell, apart): (&MapCell, Option<f64>)| {
-        let is_equivalent = apart.and_then(|_| corrected.next()).is_some_and(|p| p <= LEVEL);
+    let corrected = holm_over_tested(&apart);
+    let standing = |(cell, equivalent): (&MapCell, Option<f64>)| {
+        let is_equivalent = equivalent.is_some_and(|p| p <= LEVEL);
         let standing = match cell.decision() {
             Decision::Winner => DecisionState::Winner,
             Decision::Alone | Decision::Empty => DecisionState::Nothing,
@@ -103,11 +101,11 @@ pub fn decision_states(
         };
         (standing, cell.ranking.iter().enumerate().filter(leads).map(|(_, place)| place.path).collect())
     };
-    cells.iter().zip(apart).map(standing).collect()
+    cells.iter().zip(corrected).map(standing).collect()
 }
 
-/// The p-value, for all looks, of the best path being equivalent to the next, and to each other that it is
-/// not told from: the greatest of theirs. `None` where one of them has no test.
+/// The p-value, for all looks, of the best path being equivalent to the next, and to each other that does not
+/// differ significantly from it: the greatest of theirs. `None` where one of them has no test.
 fn equivalence(cell: &MapCell, samples: &BTreeMap<IoPath, Sample>, sequential: &Sequential) -> Option<f64> {
     let (best, others) = cell.ranking.split_first()?;
     let of_others = others.iter().map(|place| {
@@ -119,18 +117,18 @@ fn equivalence(cell: &MapCell, samples: &BTreeMap<IoPath, Sample>, sequential: &
     of_others.collect::<Option<Vec<f64>>>()?.into_iter().reduce(f64::max)
 }
 
-/// Whether a path is told from the best of its cell.
+/// True if a path differs significantly from the best of its cell.
 fn is_told(place: &RankedPath) -> bool {
     place.p.is_some_and(|p| p <= LEVEL)
 }
 
-/// How many decisions are open, and a sentence on how they stand.
+/// How many decisions are open, and a sentence about them.
 pub fn look(study: &StudyRecord, trials: &[Trial]) -> (usize, String) {
     let Some(sequential) = &study.sequential else {
-        return (0, "the number of blocks was told in advance".to_owned());
+        return (0, "the number of blocks was set in advance".to_owned());
     };
     if let Some(emulator) = &study.emulated {
-        return (0, format!("nothing is decided by times under {emulator}, where they mean nothing"));
+        return (0, format!("times decide nothing under {emulator}, where they mean nothing"));
     }
     let decided = decide(study, trials, sequential);
     let count = |standing| decided.iter().filter(|one| one.standing == standing).count();
@@ -144,7 +142,7 @@ pub fn look(study: &StudyRecord, trials: &[Trial]) -> (usize, String) {
         (count(DecisionState::Nothing), "where fewer than two paths compete".to_owned()),
     ];
     let parts = counts.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}"));
-    (0, format!("nothing is open in {all} workloads: {}", parts.collect::<Vec<_>>().join(", ")))
+    (0, format!("no decision is open in {all} workloads: {}", parts.collect::<Vec<_>>().join(", ")))
 }
 
 /// A share in per cent, without the noise of its binary form.

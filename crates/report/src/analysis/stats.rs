@@ -1,19 +1,19 @@
 //! Statistics of small samples: summaries, t-tests, ratios, equivalence, and Holm's correction.
 //!
-//! Methods and their sources stand in `docs/statistics.md`. No function returns a NaN: what is undefined is
-//! `None`.
+//! `docs/statistics.md` describes the methods and names their sources. No function returns NaN: what is
+//! undefined is `None`.
 
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
 /// Level of all tests and, as 1 - `LEVEL`, of all intervals.
 pub const LEVEL: f64 = 0.05;
 
-/// The test that two samples are held against each other with. All are two-sided.
+/// The test that compares two samples. All are two-sided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
     /// Two independent samples of equal variance: the papers' rule.
     Student,
-    /// Two independent samples, variances apart.
+    /// Two independent samples of unequal variances.
     Welch,
     /// Differences within blocks: the samples are of equal length and in the order of their blocks.
     Paired,
@@ -41,6 +41,8 @@ pub struct TTest {
     pub t: f64,
     /// Degrees of freedom.
     pub df: f64,
+    /// Standard error of the difference.
+    pub standard_error: f64,
     /// Two-sided p-value.
     pub p: f64,
 }
@@ -54,6 +56,14 @@ pub struct Ratio {
     pub low: f64,
     /// Upper bound.
     pub high: f64,
+}
+
+impl Ratio {
+    /// With an interval of `half` to either side of `middle`; `None` where that has no bounds.
+    fn within(ratio: f64, middle: f64, half: f64) -> Option<Ratio> {
+        let (low, high) = (middle - half, middle + half);
+        (low.is_finite() && high.is_finite()).then_some(Ratio { ratio, low, high })
+    }
 }
 
 /// Mean, spread, interval and median; `None` if `values` is empty or one of them, or the result, is not
@@ -104,7 +114,7 @@ pub fn t_test(method: Method, a: &[f64], b: &[f64]) -> Option<TTest> {
     Some(tested(a.mean - b.mean, error, df, scale))
 }
 
-/// The mean of `a` over that of `b` with the 95 % interval of Fieller (1954), the variances apart and the
+/// The mean of `a` over that of `b` with the 95 % interval of Fieller (1954), with unequal variances and the
 /// degrees of freedom after Satterthwaite (1946) at the ratio itself. `None` if a sample has fewer than two
 /// values or one that is not finite, or if the mean of `b` does not differ from zero: the interval is then
 /// unbounded.
@@ -122,15 +132,13 @@ pub fn ratio_of_means(a: &[f64], b: &[f64]) -> Option<Ratio> {
     }
     // A sum of squares, but the squares of tiny ones would vanish.
     let half = (sa * (1.0 - vb).sqrt()).hypot(ratio * vb.sqrt()) / (1.0 - vb);
-    let middle = ratio / (1.0 - vb);
-    Some(Ratio { ratio, low: middle - half, high: middle + half })
-        .filter(|r| r.low.is_finite() && r.high.is_finite())
+    Ratio::within(ratio, ratio / (1.0 - vb), half)
 }
 
 /// The mean of `a` over that of `b` with the 95 % interval of Fieller (1954), the samples being of equal
 /// length and in the order of their blocks: what varies alike in both divides out. It holds the ratios q at
-/// which [`Method::Paired`] does not tell `a` from q times `b`. `None` as for [`ratio_of_means`], and if the
-/// lengths differ.
+/// which [`Method::Paired`] does not distinguish `a` from q times `b`. `None` as for [`ratio_of_means`], and
+/// if the lengths differ.
 pub fn ratio_of_paired_means(a: &[f64], b: &[f64]) -> Option<Ratio> {
     let (first, second) = (Moments::of(a).filter(|a| a.n > 1)?, Moments::of(b)?);
     let ratio = first.mean / second.mean;
@@ -150,9 +158,18 @@ pub fn ratio_of_paired_means(a: &[f64], b: &[f64]) -> Option<Ratio> {
         return None;
     }
     let half = (v * (1.0 - vb)).sqrt().hypot(c) / (1.0 - vb);
-    let middle = ratio - c / (1.0 - vb);
-    Some(Ratio { ratio, low: middle - half, high: middle + half })
-        .filter(|r| r.low.is_finite() && r.high.is_finite())
+    Ratio::within(ratio, ratio - c / (1.0 - vb), half)
+}
+
+/// The mean of at least one value.
+pub(super) fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len() as f64
+}
+
+/// Holm's correction over the comparisons that were tested; the others stay without a p-value.
+pub fn holm_over_tested(p: &[Option<f64>]) -> Vec<Option<f64>> {
+    let mut corrected = holm(&p.iter().copied().flatten().collect::<Vec<f64>>()).into_iter();
+    p.iter().map(|p| p.and_then(|_| corrected.next())).collect()
 }
 
 /// Holm's (1979) step-down correction: adjusted p-values in the order of `p`.
@@ -168,9 +185,8 @@ pub fn holm(p: &[f64]) -> Vec<f64> {
     adjusted
 }
 
-/// A p-value of a test that may have been made at any of so many looks (Bonferroni): whichever look ended the
-/// measuring, and for whatever reason, a true null hypothesis is rejected at it with no more than the level's
-/// probability.
+/// The p-value of a test that could have been made at any of this many looks (Bonferroni): whichever look
+/// ended the study, and why, a true null hypothesis is rejected with at most the level's probability.
 pub fn over(looks: u32, p: f64) -> f64 {
     (p * f64::from(looks)).min(1.0)
 }
@@ -192,7 +208,7 @@ pub fn equivalent_paired(a: &[f64], b: &[f64], tolerance: f64) -> Option<f64> {
 
 /// Two one-sided Welch tests (Schuirmann 1987) of the mean of `a` lying within `tolerance`, relative to the
 /// mean of `b`: the greater of the two p-values; equivalent if it is below [`LEVEL`]. Each test is of `a`
-/// against `b` scaled by 1 - `tolerance` or 1 + `tolerance`, so that the bounds carry the uncertainty of `b`.
+/// against `b` scaled by 1 - `tolerance` or 1 + `tolerance`, so the bounds carry the uncertainty of `b`.
 /// `None` if a sample has fewer than two values or one that is not finite, or if the mean of `b` or
 /// `tolerance` is negative.
 pub fn equivalent(a: &[f64], b: &[f64], tolerance: f64) -> Option<f64> {
@@ -247,7 +263,7 @@ impl Moments {
     fn of(values: &[f64]) -> Option<Moments> {
         let first = *values.first()?;
         let n = values.len();
-        // Equal values are told apart from nearly equal ones here, before a sum rounds.
+        // Equal values are distinguished from nearly equal ones here, before a sum rounds.
         if values.iter().all(|value| *value == first) {
             return first.is_finite().then_some(Moments { n, mean: first, variance: 0.0 });
         }
@@ -262,7 +278,7 @@ impl Moments {
     }
 }
 
-/// Degrees of freedom of `a - factor b` with variances apart.
+/// Degrees of freedom of `a - factor b` with unequal variances.
 fn satterthwaite(a: &Moments, b: &Moments, factor: f64) -> f64 {
     let (va, vb) = (a.of_mean(1.0).powi(2), b.of_mean(factor).powi(2));
     // Shares rather than variances: the squares of tiny ones would vanish.
@@ -271,20 +287,20 @@ fn satterthwaite(a: &Moments, b: &Moments, factor: f64) -> f64 {
     if df.is_finite() { df } else { (a.n + b.n - 2) as f64 }
 }
 
-/// What the rounding of values of size `scale` alone can amount to.
+/// The greatest difference that rounding alone can make between values of size `scale`.
 fn rounding(scale: f64) -> f64 {
     4.0 * f64::EPSILON * scale
 }
 
 /// The test of a difference with its standard error, between figures of size `scale`.
-pub(super) fn tested(difference: f64, error: f64, df: f64, scale: f64) -> TTest {
-    if error > rounding(scale) {
-        let t = difference / error;
-        TTest { t, df, p: (2.0 * tail(-t.abs(), df)).min(1.0) }
+pub(super) fn tested(difference: f64, standard_error: f64, df: f64, scale: f64) -> TTest {
+    if standard_error > rounding(scale) {
+        let t = difference / standard_error;
+        TTest { t, df, p: (2.0 * tail(-t.abs(), df)).min(1.0), standard_error }
     } else if difference.abs() <= rounding(scale) {
-        TTest { t: 0.0, df, p: 1.0 }
+        TTest { t: 0.0, df, p: 1.0, standard_error }
     } else {
-        TTest { t: f64::INFINITY.copysign(difference), df, p: 0.0 }
+        TTest { t: f64::INFINITY.copysign(difference), df, p: 0.0, standard_error }
     }
 }
 

@@ -1,9 +1,10 @@
 //! Trials that were not steady: by the study's own rule when the window began, by a trend over it, or as a
 //! replicate far off the others of its cell.
 //!
-//! A flag is a remark with its figures. Trials count as ever; what the figures are without those of the first
-//! two kinds stands beside.
+//! A flag is only a remark with figures: flagged trials still count. Results without those of the first two
+//! kinds are shown beside the results with them.
 
+use super::grouping::{grouped, setup};
 use super::stats::{LEVEL, median, slope};
 use iopj_core::VerdictKind;
 use iopj_core::evidence::SteadyState;
@@ -17,7 +18,7 @@ pub const TREND: f64 = 0.1;
 pub const TREND_SLICES: usize = 10;
 /// Modified z-score above which a replicate is far off (Iglewicz and Hoaglin 1993).
 pub const FAR_OFF: f64 = 3.5;
-/// Replicates below which none can be told to be far off.
+/// The fewest replicates among which one can be found to be far off.
 pub const FAR_OFF_REPLICATES: usize = 4;
 
 /// A trial that was not steady.
@@ -73,13 +74,13 @@ impl fmt::Display for Unsteady {
 }
 
 /// What a ramp's rule said at its limit: the rate changed, noise hides whether it did, or nothing could be
-/// told.
+/// determined.
 fn of_state(f: &mut fmt::Formatter<'_>, state: &SteadyState) -> fmt::Result {
     let seconds = |ns: u64| ns as f64 / 1e9;
-    let of = format!("after a ramp of {:.1} s, its longest", seconds(state.ramp_ns));
+    let of = format!("after a ramp of {:.1} s, the longest allowed", seconds(state.ramp_ns));
     let [duration_s, over_s] = [state.duration_ns, state.over_ns.unwrap_or(state.duration_ns)].map(seconds);
     let Some(change) = state.change else {
-        return write!(f, "its rate over {duration_s:.1} s could not be told {of}");
+        return write!(f, "its rate over {duration_s:.1} s could not be determined {of}");
     };
     let percent = |share: f64| share * 100.0;
     let limit = percent(state.limit);
@@ -103,24 +104,20 @@ fn of_state(f: &mut fmt::Formatter<'_>, state: &SteadyState) -> fmt::Result {
     }
 }
 
-/// Every flag of `trials`, in their order. Failed trials have none; refuted ones are looked at for a trend
-/// alone, as they are no replicates of the path that their cell is named after.
+/// Every flag of `trials`, in their order. Failed trials have none. Refuted ones are checked only for a
+/// trend: they are not replicates of the path that their cell is named after.
 pub fn unsteady(trials: &[Trial]) -> Vec<Flag> {
     let mut flags: Vec<Flag> = Vec::new();
-    let mut cells: Vec<Vec<usize>> = Vec::new();
+    let mut unrefuted = Vec::new();
     for (index, trial) in trials.iter().enumerate() {
         let Some(measurement) = trial.outcome.measurement() else { continue };
         let reasons = of_ramp(measurement).into_iter().chain(trend(&measurement.series));
         flags.extend(reasons.map(|reason| Flag { trial: index, reason }));
-        if measurement.verdict.kind == VerdictKind::Refuted {
-            continue;
-        }
-        match cells.iter_mut().find(|cell| same_cell(&trials[cell[0]], trial)) {
-            Some(cell) => cell.push(index),
-            None => cells.push(vec![index]),
+        if measurement.verdict.kind != VerdictKind::Refuted {
+            unrefuted.push(((trial.path, setup(trial)), index));
         }
     }
-    for cell in cells {
+    for (_, cell) in grouped(unrefuted) {
         let iops = |index: &usize| trials[*index].outcome.measurement().map_or(0.0, Measurement::iops);
         let values: Vec<f64> = cell.iter().map(iops).collect();
         flags.extend(far_off(&values).into_iter().map(|(place, reason)| Flag { trial: cell[place], reason }));
@@ -136,10 +133,6 @@ fn of_ramp(measurement: &Measurement) -> Option<Unsteady> {
 /// True of a trial whose rate changed: when its window began, by the study's rule, or over the window.
 pub fn is_unsteady(measurement: &Measurement) -> bool {
     of_ramp(measurement).is_some() || trend(&measurement.series).is_some()
-}
-
-fn same_cell(a: &Trial, b: &Trial) -> bool {
-    a.path == b.path && a.generator == b.generator && a.workload == b.workload && a.settings == b.settings
 }
 
 /// The trend of a window, if the line fitted to its rate changes by more than [`TREND`] and significantly so.

@@ -1,7 +1,7 @@
 //! Winner maps: for a metric and two axes of the workload the best path of each cell, its distance to the
 //! next, or a tie.
 //!
-//! Who competes is told by `admission`; the others are counted. The maps as text are `render`'s.
+//! `admission` says which trials compete; the others are counted. `render` makes text of the maps.
 
 use super::admission::{Admission, BarredCounts};
 use super::contrast::{Contrast, Sample, TestPlan, in_blocks};
@@ -42,7 +42,7 @@ impl Axis {
         }
     }
 
-    /// Where `workload` stands on the axis.
+    /// The workload's value on the axis.
     pub fn value(self, workload: &Workload) -> AxisValue {
         match self {
             Axis::Rw => AxisValue::Rw(workload.rw),
@@ -64,18 +64,24 @@ impl Axis {
     }
 }
 
-impl FromStr for Axis {
-    type Err = String;
+/// A word that names no axis.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "`{0}` is not an axis of a winner map: use one of {all}",
+    all = Axis::ALL.map(Axis::as_str).join(", ")
+)]
+pub struct UnknownAxis(pub String);
 
-    fn from_str(text: &str) -> Result<Axis, String> {
-        Axis::ALL.into_iter().find(|axis| axis.as_str() == text).ok_or_else(|| {
-            let names = Axis::ALL.map(Axis::as_str);
-            format!("`{text}` is no axis of a winner map; there are {}", names.join(", "))
-        })
+impl FromStr for Axis {
+    type Err = UnknownAxis;
+
+    fn from_str(text: &str) -> Result<Axis, UnknownAxis> {
+        let named = Axis::ALL.into_iter().find(|axis| axis.as_str() == text);
+        named.ok_or_else(|| UnknownAxis(text.to_owned()))
     }
 }
 
-/// A place on an axis.
+/// A value on an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum AxisValue {
     /// Direction and order.
@@ -99,31 +105,47 @@ impl fmt::Display for AxisValue {
 /// What a map answers, and by which rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WinnerQuestion {
-    /// What is best at what.
+    /// What the best path is best at.
     pub metric: Metric,
     /// The axis across.
     pub x: Axis,
     /// The axis down.
     pub y: Axis,
-    /// The test of the best path against the others. [`Method::Student`] is the papers' rule: against the
-    /// next alone, and without correction; by the others the best is told from every other path, after Holm's
-    /// correction over the cells of all maps.
+    /// The test of the best path against the others. [`Method::Student`] is the papers' rule: it compares the
+    /// best with the next alone, without correction. The others compare the best with every other path, after
+    /// Holm's correction over the cells of all maps.
     pub method: Method,
     /// Whose trials compete.
     pub admission: Admission,
-    /// How often the trials may have been looked at to decide whether there are enough: every p-value is
-    /// multiplied by it.
+    /// How many looks may have decided that there are enough trials: every p-value is multiplied by it.
     pub looks: u32,
 }
 
+/// Why a winner map cannot answer a question.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum WinnerQuestionError {
+    /// The axes are one and the same.
+    #[error("`{}` cannot be both axes of a winner map: name two of rw, bs, iodepth, numjobs", .0.as_str())]
+    SameAxes(Axis),
+    /// The metric is a time and the study was emulated.
+    #[error(
+        "`{metric}` is measured by a clock, and under {emulator} times mean nothing: name a count with \
+         --metric, one of {}",
+        Metric::ALL.iter().filter(|one| !one.is_time()).map(|one| one.as_str()).collect::<Vec<_>>().join(", ")
+    )]
+    EmulatedTime {
+        /// The metric.
+        metric: Metric,
+        /// What emulated the processor.
+        emulator: String,
+    },
+}
+
 impl WinnerQuestion {
-    /// The default rule: differences within blocks. The error says that the axes are one and the same.
-    pub fn new(metric: Metric, x: Axis, y: Axis) -> Result<WinnerQuestion, String> {
+    /// The question by the default rule: differences within blocks.
+    pub fn new(metric: Metric, x: Axis, y: Axis) -> Result<WinnerQuestion, WinnerQuestionError> {
         if x == y {
-            let name = x.as_str();
-            return Err(format!(
-                "`{name}` cannot be both axes of a winner map: name two of rw, bs, iodepth, numjobs"
-            ));
+            return Err(WinnerQuestionError::SameAxes(x));
         }
         Ok(WinnerQuestion { metric, x, y, method: Method::Paired, admission: Admission::default(), looks: 1 })
     }
@@ -140,22 +162,17 @@ impl WinnerQuestion {
         self.method == Method::Student
     }
 
-    /// Whether the trials of a study can be asked this. The error says that the metric is a time and the
-    /// study was emulated.
-    pub fn admits(&self, study: &StudyRecord) -> Result<(), String> {
-        let Some(emulator) = study.emulated.as_ref().filter(|_| self.metric.is_time()) else { return Ok(()) };
-        let counts: Vec<&str> =
-            Metric::ALL.iter().filter(|metric| !metric.is_time()).map(|m| m.as_str()).collect();
-        Err(format!(
-            "`{}` is measured by a clock, and under {emulator} times mean nothing: name a count by \
-             --metric, one of {}",
-            self.metric,
-            counts.join(", ")
-        ))
+    /// Refuses to ask the trials of an emulated study about a time.
+    pub fn admits(&self, study: &StudyRecord) -> Result<(), WinnerQuestionError> {
+        let metric = self.metric;
+        match study.emulated.clone().filter(|_| metric.is_time()) {
+            Some(emulator) => Err(WinnerQuestionError::EmulatedTime { metric, emulator }),
+            None => Ok(()),
+        }
     }
 }
 
-/// Cells by their places down and across.
+/// Cells by their values down and across.
 pub type ByPlace<T> = BTreeMap<(AxisValue, AxisValue), T>;
 
 /// One map: what does not vary along its axes is the same in every cell.
@@ -172,7 +189,7 @@ pub struct WinnerMap {
     /// The meter and scope that an energy metric is of: one for all maps of a store. Absent for other metrics
     /// and without a meter.
     pub source: Option<EnergySource>,
-    /// The cells by their places down and across. A place for which no trial was made has none.
+    /// The cells by their values down and across. Where no trial was made there is no cell.
     pub cells: ByPlace<MapCell>,
 }
 
@@ -181,12 +198,12 @@ pub struct WinnerMap {
 pub struct MapCell {
     /// The paths, the best first: by their mean, of percentiles by their geometric mean.
     pub ranking: Vec<RankedPath>,
-    /// The p-value of the first against the path that it is told from the least, corrected; by the papers'
-    /// rule against the second, and not corrected. Absent where there is no test.
+    /// The p-value of the first compared with the path that is least distinct from it, corrected; by the
+    /// papers' rule compared with the second, not corrected. Absent without a test.
     pub p: Option<f64>,
     /// The first of the ranking over the second; absent where there is no test.
     pub lead: Option<Contrast>,
-    /// Trials that stayed out.
+    /// Trials that were left out.
     pub left_out: LeftOut,
 }
 
@@ -209,7 +226,7 @@ pub struct RankedPath {
 pub enum Decision {
     /// The first of the ranking is best.
     Winner,
-    /// The first is not told from another: p > [`LEVEL`].
+    /// The first does not differ significantly from another: p > [`LEVEL`].
     Tie,
     /// Only one path was measured.
     Alone,
@@ -249,7 +266,7 @@ impl MapCell {
         Some(Distance { absolute, relative })
     }
 
-    /// The paths of a tie: the best, and those that are not told from it. Empty without a tie.
+    /// The paths of a tie: the best, and those that do not differ significantly from it. Empty without a tie.
     pub fn tied(&self) -> Vec<&RankedPath> {
         if self.decision() != Decision::Tie {
             return Vec::new();
@@ -258,7 +275,7 @@ impl MapCell {
         self.ranking.iter().take(1).chain(rest).collect()
     }
 
-    /// Puts a correction of the cell's p-value on those of its places in proportion.
+    /// Corrects the cell's p-value, and those of its paths in proportion.
     fn correct(&mut self, corrected: f64) {
         let factor = self.p.filter(|p| *p > 0.0).map_or(1.0, |p| corrected / p);
         self.p = Some(corrected);
@@ -268,7 +285,7 @@ impl MapCell {
     }
 }
 
-/// Trials that stayed out, by reason.
+/// Trials that were left out, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct LeftOut {
     /// They do not compete.
@@ -278,8 +295,8 @@ pub struct LeftOut {
     pub unmeasured: usize,
     /// The meter did not cover them.
     pub energy_incomplete: usize,
-    /// Of the best path and the one that it is told from the least, those whose block lacks the other: by
-    /// blocks alone.
+    /// In a test by blocks: trials of the best path, or of the one least distinct from it, whose block lacks
+    /// the other path.
     pub unpaired: usize,
 }
 
@@ -300,14 +317,14 @@ impl AddAssign for LeftOut {
 }
 
 impl WinnerMap {
-    /// Trials of all cells that stayed out.
+    /// Trials of all cells that were left out.
     pub fn left_out(&self) -> LeftOut {
         let mut sum = LeftOut::default();
         self.cells.values().for_each(|cell| sum += cell.left_out);
         sum
     }
 
-    /// True if the trial is of one of its cells.
+    /// True if the trial belongs to one of its cells.
     pub fn has(&self, trial: &Trial) -> bool {
         let mut workload = trial.workload.clone();
         self.question.x.clear(&mut workload);
@@ -324,7 +341,7 @@ struct Gathered {
     left_out: LeftOut,
 }
 
-/// One map for each combination of what does not lie on the axes, in the order in which these first stand in
+/// One map for each combination of what does not lie on the axes, in the order in which these first appear in
 /// `trials`.
 pub fn winner_maps(trials: &[Trial], question: &WinnerQuestion) -> Vec<WinnerMap> {
     let source = question.metric.is_energy().then(|| EnergySource::measured(&[trials])).flatten();
@@ -352,7 +369,7 @@ pub(super) fn maps_by(
         let at = (question.y.value(&trial.workload), question.x.value(&trial.workload));
         gather(maps[place].1.entry(at).or_default(), trial, question, source);
     }
-    // The family is every cell that has two paths, wherever it stands: another choice of axes does not change
+    // The family is every cell that has two paths, on whichever map: another choice of axes does not change
     // it.
     let family =
         maps.iter().flat_map(|(_, cells)| cells.values()).filter(|cell| cell.samples.len() > 1).count();
@@ -418,14 +435,14 @@ pub fn rank(samples: BTreeMap<IoPath, Sample>, question: &WinnerQuestion, family
     });
     let p_of = |(_, other, ..): &(IoPath, Sample, Summary, f64)| {
         let (p, sign) = plan.test(&ranked[0].1, other)?;
-        // The shared blocks may rank the two the other way round than all replicates do: no evidence for the
-        // best.
+        // The shared blocks may rank the two the other way round than all replicates do. That is no evidence
+        // for the best.
         let favours_best = (sign > 0.0) == question.metric.more_is_better();
         Some(if question.method != Method::Paired || favours_best { p } else { 1.0 })
     };
     let p: Vec<Option<f64>> = ranked.iter().skip(1).map(p_of).collect();
     let lead = ranked.get(1).and_then(|(_, next, ..)| plan.contrast(&ranked[0].1, next));
-    // The place whose p-value is the cell's: one that cannot be tested stands in the way of a winner as well.
+    // The path whose p-value is the cell's: one that cannot be tested prevents a winner as well.
     let rival = if question.is_plain() {
         0
     } else {

@@ -1,10 +1,9 @@
-//! Results without the trials whose rate changed: they stand beside the results with them, never in their
-//! place.
+//! Results without the trials whose rate changed, shown beside the results with them, never instead of them.
 
 use super::admission::Admission;
 use super::contrast::{Sample, TestPlan, in_blocks};
 use super::metric::Metric;
-use super::stats::{LEVEL, Method, holm};
+use super::stats::{LEVEL, Method, holm_over_tested};
 use super::steady::is_unsteady;
 use super::winner::{AxisValue, Decision, MapCell, WinnerMap, WinnerQuestion, maps_by};
 use super::workload_table::{CellRow, Times, WorkloadTable, workload_tables};
@@ -14,10 +13,10 @@ use iopj_store::{StudyRecord, Trial};
 /// What a store shows with its unsteady trials and without.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WithoutUnsteady {
-    /// The cells of which such trials compete.
+    /// The cells in which such trials compete.
     pub cells: Vec<UnsteadyCell>,
-    /// The workloads whose path of least mean latency is told from all others with them and without, and is
-    /// another one.
+    /// The workloads whose path of least mean latency differs significantly from all others, both with these
+    /// trials and without them, but is not the same path.
     pub firsts: Vec<OtherFirst>,
 }
 
@@ -28,11 +27,11 @@ pub struct UnsteadyCell {
     pub workload: Workload,
     /// Its path, settings and generator, with all of its trials' figures.
     pub row: CellRow,
-    /// How many of its trials that compete are unsteady.
+    /// How many of its competing trials are unsteady.
     pub unsteady: usize,
     /// How many compete.
     pub competing: usize,
-    /// Its figures without them; absent where nothing is left.
+    /// Its figures without them; absent if no trial is left.
     pub without: Option<Times>,
 }
 
@@ -52,17 +51,17 @@ pub struct OtherFirst {
 pub struct MapWithoutUnsteady {
     /// How many trials of the map are unsteady and compete.
     pub trials: usize,
-    /// The cells that are decided otherwise without them.
+    /// The cells whose decision changes without them.
     pub cells: Vec<Redecided>,
 }
 
 /// What a cell decides: the first path, or all that are tied.
 pub type CellDecision = (Decision, Vec<IoPath>);
 
-/// A cell that is decided otherwise.
+/// A cell whose decision changes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Redecided {
-    /// Its places down and across.
+    /// Its values down and across.
     pub at: (AxisValue, AxisValue),
     /// The decision with the unsteady trials.
     pub with: CellDecision,
@@ -77,8 +76,7 @@ impl UnsteadyCell {
     }
 }
 
-/// The trials that stay where the unsteady ones are left out; absent where there are none of these, and where
-/// times mean nothing.
+/// The trials without the unsteady ones; `None` if none is unsteady, or if times mean nothing.
 fn steady_ones(study: &StudyRecord, trials: &[Trial]) -> Option<Vec<Trial>> {
     if study.emulated.is_some() || !trials.iter().any(is_apart) {
         return None;
@@ -90,8 +88,8 @@ fn is_apart(trial: &Trial) -> bool {
     trial.outcome.measurement().is_some_and(is_unsteady)
 }
 
-/// The figures of each cell of which unsteady trials compete, with them and without, and where the first path
-/// is told to be another; absent where there is no such cell.
+/// The figures of each cell in which unsteady trials compete, with them and without, and the workloads whose
+/// first path changes; `None` if there is no such cell.
 pub fn tables_without_unsteady(
     study: &StudyRecord,
     trials: &[Trial],
@@ -127,8 +125,8 @@ pub fn tables_without_unsteady(
     (!apart.cells.is_empty()).then_some(apart)
 }
 
-/// Of each table the path of least mean latency, where it competes alone or is told from every other one,
-/// after Holm's correction over the tables.
+/// The path of least mean latency of each table, if it competes alone or differs significantly from every
+/// other one after Holm's correction over the tables.
 fn firsts<'t>(
     study: &StudyRecord,
     tables: &'t [WorkloadTable],
@@ -146,20 +144,21 @@ fn firsts<'t>(
         };
         let mut samples = table.rows.iter().filter(|row| row.competes).map(sample);
         let first = samples.next()?;
-        // What cannot be tested is not told apart; what by blocks is the other way round neither.
+        // A path that cannot be tested does not differ significantly; nor does one that the blocks rank the
+        // other way round.
         let p =
             |other: Sample| plan.test(&first, &other).filter(|(_, sign)| *sign < 0.0).map_or(1.0, |(p, _)| p);
         Some(samples.map(p).fold(0.0, f64::max))
     };
     let p: Vec<Option<f64>> = tables.iter().map(p_of).collect();
-    let mut corrected = holm(&p.iter().copied().flatten().collect::<Vec<f64>>()).into_iter();
-    let told = |p: Option<f64>| p.and_then(|_| corrected.next()).is_some_and(|p| p <= LEVEL);
-    let told: Vec<bool> = p.into_iter().map(told).collect();
-    tables.iter().zip(told).map(|(table, told)| table.rows.first().filter(|_| told)).collect()
+    let first = |(table, p): (&'t WorkloadTable, Option<f64>)| {
+        table.rows.first().filter(|_| p.is_some_and(|p| p <= LEVEL))
+    };
+    tables.iter().zip(holm_over_tested(&p)).map(first).collect()
 }
 
-/// What each of these maps, which are all of the question's, is without the unsteady trials; absent for one
-/// that has none of them.
+/// What each of these maps, which are all of the question's, becomes without the unsteady trials; `None` for
+/// a map without any.
 pub fn maps_without_unsteady(
     study: &StudyRecord,
     trials: &[Trial],
@@ -167,7 +166,7 @@ pub fn maps_without_unsteady(
     maps: &[WinnerMap],
 ) -> Vec<Option<MapWithoutUnsteady>> {
     let Some(steady) = steady_ones(study, trials) else { return vec![None; maps.len()] };
-    // By the same meter, whatever the trials that are left were measured by.
+    // By the same meter, whichever meter measured the remaining trials.
     let source = maps.first().and_then(|map| map.source.as_ref());
     let without = maps_by(&steady, question, source);
     let of = |map: &WinnerMap| {

@@ -3,13 +3,15 @@
 use super::admission::Admission;
 use super::cost::Costs;
 use super::energy::{self, CellEnergy};
+use super::grouping::grouped;
 use super::metric::Metric;
+use super::stats;
 use iopj_core::{IoPath, VerdictKind, Workload};
 use iopj_store::{EnergySource, Generator, Measurement, Outcome, StudyRecord, Trial, histogram};
 use std::collections::BTreeMap;
 
 /// The paths of one workload: those that compete, the one of least mean latency first; then, unranked, the
-/// others, refuted ones last. Where times mean nothing the paths stand in their own order.
+/// others, refuted ones last. Where times mean nothing, the paths are in their own order.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WorkloadTable {
     /// The workload.
@@ -79,7 +81,7 @@ pub struct CellMeans {
     pub times: Option<Times>,
     /// Context switches per I/O.
     pub context_switches_per_io: f64,
-    /// Interrupts per I/O; absent where they cannot be told.
+    /// Interrupts per I/O; absent if they cannot be counted.
     pub interrupts_per_io: Option<f64>,
     /// System calls of the engine per I/O; absent where fio did the I/O.
     pub system_calls_per_io: Option<f64>,
@@ -112,26 +114,18 @@ pub struct Times {
     pub cpu_percent: f64,
 }
 
-/// A table for each workload, in the order in which the workloads first stand in `trials`.
+/// A table for each workload, in the order in which the workloads first appear in `trials`.
 pub fn workload_tables(study: &StudyRecord, trials: &[Trial], admission: Admission) -> Vec<WorkloadTable> {
-    let mut workloads: Vec<&Workload> = Vec::new();
-    for trial in trials {
-        if !workloads.contains(&&trial.workload) {
-            workloads.push(&trial.workload);
-        }
-    }
+    let mut workloads = grouped(trials.iter().map(|trial| (&trial.workload, trial)));
     // Random reads before the rest, small and shallow first: the order in which one reads.
-    workloads.sort_by_key(|w| (w.rw, w.bs, w.numjobs, w.iodepth));
+    workloads.sort_by_key(|(w, _)| (w.rw, w.bs, w.numjobs, w.iodepth));
     let energy = energy::shown(trials).filter(|_| study.emulated.is_none());
     let emulated = study.emulated.as_ref();
     let shown = Shown { timed: emulated.is_none(), energy: energy.as_ref(), admission };
-    let table = |workload: &Workload| {
-        let of_workload: Vec<&Trial> = trials.iter().filter(|trial| trial.workload == *workload).collect();
-        WorkloadTable {
-            workload: workload.clone(),
-            emulated: emulated.cloned(),
-            rows: rows(&of_workload, &shown),
-        }
+    let table = |(workload, trials): (&Workload, Vec<&Trial>)| WorkloadTable {
+        workload: workload.clone(),
+        emulated: emulated.cloned(),
+        rows: rows(&trials, &shown),
     };
     workloads.into_iter().map(table).collect()
 }
@@ -146,17 +140,8 @@ struct Shown<'a> {
 }
 
 fn rows(trials: &[&Trial], shown: &Shown<'_>) -> Vec<CellRow> {
-    let mut cells: Vec<(&Trial, Vec<&Trial>)> = Vec::new();
-    for trial in trials.iter().copied() {
-        let same = |first: &Trial| {
-            first.path == trial.path && first.generator == trial.generator && first.settings == trial.settings
-        };
-        match cells.iter_mut().find(|(first, _)| same(first)) {
-            Some((_, all)) => all.push(trial),
-            None => cells.push((trial, vec![trial])),
-        }
-    }
-    let mut rows: Vec<CellRow> = cells.into_iter().map(|(first, all)| row(first, &all, shown)).collect();
+    let cells = grouped(trials.iter().map(|trial| ((trial.path, trial.generator, &trial.settings), *trial)));
+    let mut rows: Vec<CellRow> = cells.iter().map(|(_, all)| row(all[0], all, shown)).collect();
     rows.sort_by(|a, b| order(a).partial_cmp(&order(b)).unwrap_or(std::cmp::Ordering::Equal));
     let first = rows.iter().find(|row| row.competes).and_then(CellRow::mean_ns);
     if let Some(first) = first.filter(|first| *first > 0.0) {
@@ -237,7 +222,7 @@ fn figures(measured: &[&Measurement], shown: &Shown<'_>) -> Option<CellMeans> {
     let if_all = |metric: Metric| {
         let all: Option<Vec<f64>> =
             measured.iter().map(|measurement| metric.value(measurement, None)).collect();
-        all.map(|all| all.iter().sum::<f64>() / all.len() as f64)
+        all.map(|all| stats::mean(&all))
     };
     Some(CellMeans {
         replicates: measured.len(),
@@ -255,7 +240,7 @@ fn times(measured: &[&Measurement], mean: impl Fn(&dyn Fn(&Measurement) -> f64) 
     let iops = mean(&Measurement::iops);
     let mut pooled = histogram::new();
     for part in measured.iter().filter_map(|measurement| histogram::decode(&measurement.latency.histogram)) {
-        // A bin above the bounds would be of another program's making: left out of the percentiles.
+        // Only another program could have made a bin above the bounds: it is left out of the percentiles.
         let _ = pooled.add(&part);
     }
     let quantile = |quantile: f64| pooled.value_at_quantile(quantile) as f64;
@@ -278,7 +263,7 @@ fn times(measured: &[&Measurement], mean: impl Fn(&dyn Fn(&Measurement) -> f64) 
 pub(crate) mod tests {
     use super::*;
 
-    /// A row that was measured three times, for tests of whoever renders it.
+    /// A row that was measured three times, for tests of what renders it.
     pub(crate) fn row(path: &str, iops: f64) -> CellRow {
         let figures = CellMeans {
             replicates: 3,

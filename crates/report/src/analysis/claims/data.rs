@@ -5,6 +5,7 @@ use super::metrics::ClaimMetric;
 use super::{ClaimContext, ClaimFigure};
 use crate::analysis::admission::BarredCounts;
 use crate::analysis::contrast::{Sample, TestPlan};
+use crate::analysis::grouping::grouped;
 use crate::analysis::stats::summarize;
 use iopj_core::{IoPath, Rw, Workload, format_bytes};
 use iopj_store::{EnergySource, Measurement, Trial};
@@ -63,20 +64,11 @@ impl<'a> TrialSet<'a> {
         machine: ClaimContext,
         source: Option<&'a EnergySource>,
     ) -> Vec<TrialSet<'a>> {
-        let mut all: Vec<TrialSet<'a>> = Vec::new();
-        for trial in trials {
-            match all
-                .iter_mut()
-                .find(|data| data.trials.first().is_some_and(|first| shared(first) == shared(trial)))
-            {
-                Some(data) => data.trials.push(trial),
-                None => all.push(TrialSet { trials: vec![trial], machine, source }),
-            }
+        if trials.is_empty() {
+            return vec![TrialSet { trials: Vec::new(), machine, source }];
         }
-        if all.is_empty() {
-            all.push(TrialSet { trials: Vec::new(), machine, source });
-        }
-        all
+        let sets = grouped(trials.iter().map(|trial| (shared(trial), trial))).into_iter();
+        sets.map(|(_, trials)| TrialSet { trials, machine, source }).collect()
     }
 
     /// The cell of a path under a workload.

@@ -1,6 +1,6 @@
 //! The papers' claims, decided from trials: what each claim says, what it needs, and its answer part by part.
-//! `question` puts a claim's questions to the trials of `data`, `comparison` decides one comparison, and a module
-//! per paper says which questions each of its claims is made of.
+//! `question` puts a claim's questions to the trials of `data`, `comparison` decides one comparison, and a
+//! module per paper says which questions each of its claims is made of.
 
 mod comparison;
 mod data;
@@ -68,11 +68,11 @@ pub struct Claim {
     /// The energy is of less than the whole machine: the parts are a proxy that decides nothing.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub proxy: bool,
-    /// The looks that decided how many replicates there are: every p-value is multiplied by them. Not told
+    /// The looks that decided how many replicates there are: every p-value is multiplied by them. Left out
     /// where there was one.
     #[serde(skip_serializing_if = "is_one")]
     pub looks: u32,
-    /// What to know about the answer.
+    /// What a reader must know about the answer.
     pub note: Option<&'static str>,
     /// What to run to decide the rest; absent where all is decided.
     pub run: Option<String>,
@@ -216,7 +216,7 @@ enum Rule {
 /// What claims are decided under: the machine that the trials ran on, how they ran, and whose compete.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClaimContext {
-    /// Online cores; 0 where no trial tells.
+    /// Online cores; 0 if no trial records them.
     pub cores: u32,
     /// Its processor was emulated: no part that rests on a time is measured.
     pub emulated: bool,

@@ -103,7 +103,7 @@ fn what_kernel_bypass_lacks_is_named_and_its_refuted_trials_are_counted() {
             "spdk/doorbell/poll, randread 4k iodepth 1 numjobs 1 (no trial; 1 verified needed)"
         );
         assert!(claim.run.unwrap().contains("--path posix-sio/syscall/interrupt,"));
-        // What the paper prints stands there all the same.
+        // What the paper prints is shown all the same.
         assert!(
             claim.parts[0].figures.iter().all(|figure| figure.published.is_some()),
             "{:?}",

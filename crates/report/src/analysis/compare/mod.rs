@@ -1,18 +1,18 @@
-//! Two stores held against each other, or two sides of one: what got better or worse beyond noise, cell by
-//! cell.
+//! Two stores, or two sides of one, compared: what got better or worse beyond noise, cell by cell.
 //!
-//! Reading stores and showing the result is left to others.
+//! Reading stores and showing the result are left to others.
 
 mod sides;
 mod split;
 
 pub use sides::{Side, SideDifference};
-pub use split::SplitBy;
+pub use split::{SplitBy, SplitError};
 
 use crate::analysis::admission::Admission;
 use crate::analysis::contrast::{Contrast, Sample, TestPlan, in_blocks, pairs};
+use crate::analysis::grouping::grouped;
 use crate::analysis::metric::Metric;
-use crate::analysis::stats::{LEVEL, Method, Ratio, holm};
+use crate::analysis::stats::{LEVEL, Method, Ratio, holm_over_tested};
 use iopj_core::{CostSource, IoPath, Workload};
 use iopj_store::{EnergySource, Generator, Measurement, StudyRecord, Trial};
 use serde::{Serialize, Serializer};
@@ -21,7 +21,7 @@ use split::{SplitKey, SplitTrials, split};
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
-/// The metrics that are compared: of emulated stores those that are no times.
+/// The metrics that are compared: of emulated stores those that are not times.
 pub const METRICS: [Metric; 5] =
     [Metric::Iops, Metric::LatencyMean, Metric::LatencyP99, Metric::CpuPercent, Metric::ContextSwitchesPerIo];
 /// Those that are compared besides where a store is emulated.
@@ -35,11 +35,11 @@ const ENERGY: [Metric; 2] = [Metric::Watts, Metric::IosPerJoule];
 /// What came of a comparison.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Comparison {
-    /// The store that stands for before.
+    /// The first store or side.
     pub before: Side,
-    /// The store that stands for after.
+    /// The second store or side.
     pub after: Side,
-    /// What sets the sides apart that are of one store; absent of two stores.
+    /// What distinguishes the sides of one store; absent for two stores.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub by: Option<SplitBy>,
     /// Sides of one study are tested within its blocks, which hold both; stores, and what was not run in
@@ -66,8 +66,8 @@ pub struct Comparison {
     pub only_after: Vec<ComparedCell>,
 }
 
-/// What two trials must have in common to be replicates. Of what sets sides of one store apart it says what
-/// is before.
+/// What two trials must have in common to be replicates. Of what distinguishes the sides of one store it has
+/// the value before.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ComparedCell {
     /// The path.
@@ -128,7 +128,7 @@ pub enum ChangeOutcome {
     Better,
     /// No difference beyond noise; none may be there, or too few replicates to see it.
     NoDifference,
-    /// One replicate on either side: there is no noise to hold the change against.
+    /// One replicate on either side: no noise to compare the change with.
     OneReplicate,
     /// The trials of one side hold no value of the metric, or were all refuted or failed.
     NotMeasured,
@@ -147,9 +147,9 @@ impl ChangeOutcome {
     }
 }
 
-/// Holds the trials of `after` against those of `before`. Trials that do not compete are counted and left
-/// out. A setting that has one value throughout each store, but not the same, is a difference between them
-/// and keeps no cells apart.
+/// Compares the trials of `after` with those of `before`. Trials that do not compete are counted and left
+/// out. A setting that has one value throughout each store, but not the same one, is a difference between the
+/// stores and does not separate cells.
 pub fn compare(
     before: (&StudyRecord, &[Trial]),
     after: (&StudyRecord, &[Trial]),
@@ -158,20 +158,16 @@ pub fn compare(
     compare_sides(before, after, (None, admission))
 }
 
-/// Holds trials of one store against others of it: those of one path, generator, `rw`, `bs`, `iodepth`,
-/// `numjobs` or setting against those of another. `by` is `KEY=BEFORE,AFTER`, or `KEY` where the trials have
-/// two values of it. Blocks hold both sides, so that the test is of the differences within them; an imported
-/// study was run in none.
-///
-/// # Errors
-/// One sentence on what is wrong with `by`: an unknown key, a value that no trial has, or no two values
-/// named.
+/// Compares trials of one store with others of it: those of one path, generator, `rw`, `bs`, `iodepth`,
+/// `numjobs` or setting with those of another. `by` is `KEY=BEFORE,AFTER`, or `KEY` where the trials have two
+/// values of it. Blocks hold both sides, so the test is of the differences within them; an imported study has
+/// no blocks.
 pub fn compare_within(
     study: &StudyRecord,
     trials: Vec<Trial>,
     by: &str,
     admission: Admission,
-) -> Result<Comparison, String> {
+) -> Result<Comparison, SplitError> {
     let SplitTrials { by, key, before, after } = split(trials, by)?;
     let mut comparison = compare_sides((study, &before), (study, &after), (Some(&key), admission));
     if !matches!(key, SplitKey::Setting(_)) {
@@ -262,28 +258,46 @@ fn metrics(before: &Side, after: &Side, with_energy: bool) -> Vec<Metric> {
     metrics
 }
 
+/// Why a comparison cannot show a regression.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RegressionError {
+    /// No trial of a side competes.
+    #[error("study `{study}`: {why}")]
+    NoneCompetes {
+        /// The side's study.
+        study: String,
+        /// Why none competes.
+        why: String,
+    },
+    /// A store is emulated and has no exact counts, or the other one has none or is not emulated.
+    #[error(
+        "study `{study}` was emulated by {emulator}, where times mean nothing and only exact instructions \
+         per I/O show a regression: give two emulated stores whose trials all have exact costs, or leave the \
+         option out"
+    )]
+    NoExactCounts {
+        /// The emulated study.
+        study: String,
+        /// What emulated its processor.
+        emulator: String,
+    },
+}
+
 /// Changes for the worse that are beyond noise and whose ratio of means is off by more than `percent`: in
 /// IOPS or mean latency, or, of two emulated stores with exact costs throughout, in instructions per I/O.
-///
-/// # Errors
-/// No trial of a side competes; or a store is emulated and has no such counts, or the other one is none:
-/// there is nothing to tell a regression by.
-pub fn regressions(comparison: &Comparison, percent: f64) -> Result<Vec<&Change>, String> {
+pub fn regressions(comparison: &Comparison, percent: f64) -> Result<Vec<&Change>, RegressionError> {
     let Comparison { before, after, .. } = comparison;
     for side in [before, after] {
         if let Some(why) = &side.nobody {
-            return Err(format!("study `{}`: {why}", side.study));
+            let (study, why) = (side.study.clone(), why.clone());
+            return Err(RegressionError::NoneCompetes { study, why });
         }
         let Some(emulator) = &side.emulated else { continue };
         let exact =
             [before, after].map(|side| side.emulated.is_some() && side.costs == Some(CostSource::Exact));
         if exact != [true; 2] {
-            return Err(format!(
-                "study `{}` was emulated by {emulator}, where times mean nothing and only exact \
-                 instructions per I/O tell a regression: give two emulated stores of which every trial has \
-                 exact costs, or leave the option out",
-                side.study
-            ));
+            let (study, emulator) = (side.study.clone(), emulator.clone());
+            return Err(RegressionError::NoExactCounts { study, emulator });
         }
     }
     let counts = before.emulated.is_some();
@@ -320,19 +334,14 @@ fn cells<'a>(
     without: &[&str],
     admission: Admission,
 ) -> Vec<(ComparedCell, Vec<Replicate<'a>>)> {
-    let mut cells: Vec<(ComparedCell, Vec<Replicate<'_>>)> = Vec::new();
-    for trial in trials {
+    let keyed = trials.iter().map(|trial| {
         let mut settings = trial.settings.clone();
         settings.retain(|name, _| !without.contains(&name.as_str()));
         let (path, generator) = (trial.path, trial.generator);
         let cell = ComparedCell { path, workload: trial.workload.clone(), settings, generator };
-        let counts = admission.admit(trial).ok().map(|measurement| (trial.replicate, measurement));
-        match cells.iter_mut().find(|(other, _)| *other == cell) {
-            Some((_, all)) => all.extend(counts),
-            None => cells.push((cell, counts.into_iter().collect())),
-        }
-    }
-    cells
+        (cell, admission.admit(trial).ok().map(|measurement| (trial.replicate, measurement)))
+    });
+    grouped(keyed).into_iter().map(|(cell, all)| (cell, all.into_iter().flatten().collect())).collect()
 }
 
 type Pair<'a> = (ComparedCell, Vec<Replicate<'a>>, Vec<Replicate<'a>>);
@@ -350,12 +359,10 @@ fn changes(
     let change = |pair, metric: &Metric| change(pair, *metric, (plan(metric), source, admissions));
     let mut changes: Vec<Change> =
         pairs.iter().flat_map(|pair| metrics.iter().map(move |metric| change(pair, metric))).collect();
-    let tested: Vec<usize> = (0..changes.len()).filter(|index| changes[*index].p.is_some()).collect();
-    let p: Vec<f64> = tested.iter().filter_map(|index| changes[*index].p).collect();
-    for (index, p_holm) in tested.into_iter().zip(holm(&p)) {
-        let change = &mut changes[index];
-        change.p_holm = Some(p_holm);
-        change.outcome = outcome(change, p_holm);
+    let p: Vec<Option<f64>> = changes.iter().map(|change| change.p).collect();
+    for (change, p_holm) in changes.iter_mut().zip(holm_over_tested(&p)) {
+        change.p_holm = p_holm;
+        change.outcome = p_holm.map_or(change.outcome, |p| outcome(change, p));
     }
     changes.sort_by(|a, b| {
         a.rank().cmp(&b.rank()).then_with(|| b.size().total_cmp(&a.size())).then_with(|| order(a, b))
@@ -428,7 +435,7 @@ impl ComparedCell {
     fn without(&self, key: Option<&SplitKey>) -> ComparedCell {
         let mut cell = self.clone();
         match key {
-            // Any one path, generator and value stand for all.
+            // One path, generator or value represents all.
             Some(SplitKey::Path) => cell.path = IoPath::Libaio,
             Some(SplitKey::Generator) => cell.generator = Generator::Native,
             Some(SplitKey::Workload(axis)) => axis.clear(&mut cell.workload),

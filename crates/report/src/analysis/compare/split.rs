@@ -1,4 +1,4 @@
-//! The two sides of one store: trials that differ in one thing, told apart by its value.
+//! The two sides of one store: trials that differ in one thing, split by its value.
 
 use crate::analysis::winner::{Axis, AxisValue};
 use iopj_core::IoPath;
@@ -8,7 +8,7 @@ use std::cmp::Ordering;
 use std::collections::BTreeSet;
 use std::fmt;
 
-/// What sets the two sides of one store apart.
+/// What distinguishes the two sides of one store.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SplitBy {
     /// `path`, `generator`, an axis of the workload, or the name of a setting.
@@ -19,6 +19,29 @@ pub struct SplitBy {
     pub after: String,
     /// Trials of the store that have neither value.
     pub others: usize,
+}
+
+/// Why trials cannot be split into two sides. `all` lists the values that the trials have, `differing` the
+/// keys in which they differ.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say what each field is")]
+pub enum SplitError {
+    #[error("the store holds no trials: there is nothing to compare")]
+    NoTrials,
+    #[error("no trial has a `{key}`: name what they differ in, {differing}")]
+    UnknownKey { key: String, differing: String },
+    #[error("all trials have {key} {value}: name what they differ in, {differing}")]
+    AllAlike { key: String, value: String, differing: String },
+    #[error(
+        "the trials have {count} values of {key}, {all}: name two of them, as in --by {key}={first},{second}"
+    )]
+    ManyValues { key: String, count: usize, all: String, first: String, second: String },
+    #[error("{key} {value} is named for both sides: name two values of {all}")]
+    SameValue { key: String, value: String, all: String },
+    #[error("--by {key}={value} names one value: name the one before and the one after, of {all}")]
+    OneValue { key: String, value: String, all: String },
+    #[error("no trial has {key} `{value}`: name two values of {all}")]
+    UnknownValue { key: String, value: String, all: String },
 }
 
 /// Something that trials differ in.
@@ -47,16 +70,12 @@ pub(super) struct SplitTrials {
     pub(super) after: Vec<Trial>,
 }
 
-/// Parts the trials of a store by `text`, which is `KEY=BEFORE,AFTER`, or `KEY` alone where it has two
+/// Splits the trials of a store by `text`, which is `KEY=BEFORE,AFTER`, or `KEY` alone where it has two
 /// values: then the lesser one is before, numbers by their size.
-///
-/// # Errors
-/// One sentence: no trials differ in the key, it has more than two values and none are named, or none have a
-/// value that is named.
-pub(super) fn split(trials: Vec<Trial>, text: &str) -> Result<SplitTrials, String> {
+pub(super) fn split(trials: Vec<Trial>, text: &str) -> Result<SplitTrials, SplitError> {
     let (name, named) = text.split_once('=').map_or((text, None), |(name, named)| (name, Some(named)));
     if trials.is_empty() {
-        return Err("the store holds no trial: there is nothing to compare".to_owned());
+        return Err(SplitError::NoTrials);
     }
     let key = SplitKey::named(name, &trials)?;
     let values = key.values(&trials);
@@ -64,18 +83,13 @@ pub(super) fn split(trials: Vec<Trial>, text: &str) -> Result<SplitTrials, Strin
         (Some(named), _) => pick(name, named, &values)?,
         (None, [old, new]) => (old.clone(), new.clone()),
         (None, [only]) => {
-            return Err(format!(
-                "all trials have {name} {only}: name what they differ in, {}",
-                differing(&trials)
-            ));
+            let (key, value) = (name.to_owned(), only.to_string());
+            return Err(SplitError::AllAlike { key, value, differing: differing(&trials) });
         }
         (None, _) => {
-            let all = list(&values);
-            let example = format!("--by {name}={},{}", values[0], values[1]);
-            return Err(format!(
-                "the trials have {} values of {name}, {all}: say which two, as in {example}",
-                values.len()
-            ));
+            let [first, second] = [&values[0], &values[1]].map(SplitValue::to_string);
+            let (key, count, all) = (name.to_owned(), values.len(), list(&values));
+            return Err(SplitError::ManyValues { key, count, all, first, second });
         }
     };
     let (mut before, mut after, mut others) = (Vec::new(), Vec::new(), 0);
@@ -91,38 +105,32 @@ pub(super) fn split(trials: Vec<Trial>, text: &str) -> Result<SplitTrials, Strin
 }
 
 /// The two values that `named` names, a comma between them.
-fn pick(name: &str, named: &str, values: &[SplitValue]) -> Result<(SplitValue, SplitValue), String> {
+fn pick(name: &str, named: &str, values: &[SplitValue]) -> Result<(SplitValue, SplitValue), SplitError> {
     let pair = |old: &SplitValue| {
         values.iter().find(|new| format!("{old},{new}") == named).map(|new| (old.clone(), new.clone()))
     };
     match values.iter().find_map(pair) {
         Some((old, new)) if old != new => return Ok((old, new)),
         Some((old, _)) => {
-            return Err(format!(
-                "{name} {old} would stand on both sides: name two values of {}",
-                list(values)
-            ));
+            let (key, value) = (name.to_owned(), old.to_string());
+            return Err(SplitError::SameValue { key, value, all: list(values) });
         }
         None => {}
     }
     let Some((old, new)) = named.split_once(',') else {
-        return Err(format!(
-            "--by {name}={named} names one value: name the one before and the one after, of {}",
-            list(values)
-        ));
+        let (key, value) = (name.to_owned(), named.to_owned());
+        return Err(SplitError::OneValue { key, value, all: list(values) });
     };
     let unknown = [old, new].into_iter().find(|one| !values.iter().any(|value| value.to_string() == *one));
-    let unknown = unknown.unwrap_or(named);
-    Err(format!("no trial has {name} `{unknown}`: name two values of {}", list(values)))
+    let (key, value) = (name.to_owned(), unknown.unwrap_or(named).to_owned());
+    Err(SplitError::UnknownValue { key, value, all: list(values) })
 }
 
 impl SplitKey {
     /// The key of this name. Words of the design go before settings.
-    fn named(name: &str, trials: &[Trial]) -> Result<SplitKey, String> {
+    fn named(name: &str, trials: &[Trial]) -> Result<SplitKey, SplitError> {
         let known = SplitKey::all(trials).into_iter().find(|key| key.name() == name);
-        known.ok_or_else(|| {
-            format!("no trial has a `{name}`: name what they differ in, {}", differing(trials))
-        })
+        known.ok_or_else(|| SplitError::UnknownKey { key: name.to_owned(), differing: differing(trials) })
     }
 
     /// All keys that trials can differ in.

@@ -157,7 +157,7 @@ fn what_cannot_be_told_apart_is_said_in_a_sentence() {
         ("numjobs", "all trials have numjobs 1: name what they differ in, one of io_poll_delay"),
         (
             "io_poll_delay",
-            "the trials have 3 values of io_poll_delay, -1, 0 and 50: say which two, as in --by \
+            "the trials have 3 values of io_poll_delay, -1, 0 and 50: name two of them, as in --by \
              io_poll_delay=-1,0",
         ),
         ("io_poll_delay=7,50", "no trial has io_poll_delay `7`: name two values of -1, 0 and 50"),
@@ -166,15 +166,15 @@ fn what_cannot_be_told_apart_is_said_in_a_sentence() {
             "io_poll_delay=0",
             "--by io_poll_delay=0 names one value: name the one before and the one after, of -1, 0 and 50",
         ),
-        ("io_poll_delay=0,0", "io_poll_delay 0 would stand on both sides: name two values of -1, 0 and 50"),
+        ("io_poll_delay=0,0", "io_poll_delay 0 is named for both sides: name two values of -1, 0 and 50"),
         ("io_poll_delay=0,-1,50", "no trial has io_poll_delay `-1,50`"),
     ] {
-        let why = split(three.clone(), by).err().unwrap_or_default();
+        let why = split(three.clone(), by).err().unwrap().to_string();
         assert!(why.contains(words), "{by}: {why}");
     }
-    let nothing = split(Vec::new(), "path").err().unwrap();
-    assert_eq!(nothing, "the store holds no trial: there is nothing to compare");
-    let alike = split(of_value("0"), "path").err().unwrap();
+    let nothing = split(Vec::new(), "path").err().unwrap().to_string();
+    assert_eq!(nothing, "the store holds no trials: there is nothing to compare");
+    let alike = split(of_value("0"), "path").err().unwrap().to_string();
     assert!(alike.contains("but they differ in nothing"), "{alike}");
 }
 

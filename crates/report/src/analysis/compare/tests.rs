@@ -229,7 +229,7 @@ fn unproven_trials_compete_only_where_they_are_let_and_no_regression_is_told_of_
             .iter()
             .all(|change| change.outcome == ChangeOutcome::NotMeasured && !change.marked)
     );
-    let why = regressions(&comparison, 5.0).unwrap_err();
+    let why = regressions(&comparison, 5.0).unwrap_err().to_string();
     assert!(why.contains("no trial is verified. 3 of 3 trials are unproven: no vectors"), "{why}");
     let let_in = Admission { with_unproven: true, ..Admission::default() };
     let comparison = compare((&study("6.1"), &before), (&study("6.1"), &after), let_in);
@@ -390,7 +390,7 @@ fn of_an_emulated_store_only_counts_are_compared() {
         assert_eq!(comparison.metrics, [Metric::ContextSwitchesPerIo, Metric::InterruptsPerIo]);
         let words: Vec<&str> = comparison.changes.iter().map(|change| change.metric.as_str()).collect();
         assert_eq!(words, ["context_switches_per_io", "interrupts_per_io"], "no time, however much worse");
-        let error = regressions(&comparison, 1.0).unwrap_err();
+        let error = regressions(&comparison, 1.0).unwrap_err().to_string();
         assert!(
             error.contains("was emulated by QEMU TCG") && error.contains("leave the option out"),
             "{error}"

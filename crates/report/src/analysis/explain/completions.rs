@@ -36,7 +36,7 @@ pub struct Crossing {
     pub measure: Measure,
     /// The other: interrupt, always sleeping, or hybrid as it was measured.
     pub against: Completion,
-    /// Where, or why it's not known.
+    /// Where, or why it is not known.
     pub outcome: CrossingOutcome,
 }
 
@@ -61,9 +61,9 @@ pub enum CrossingOutcome {
         /// Poll's mean spins as measured.
         measured_spins: f64,
     },
-    /// No fit tells poll's part per spin: none has it, or not two standard errors above zero.
+    /// No fit gives poll's part per spin: none has it, or it is not two standard errors above zero.
     UnknownPerSpin,
-    /// Interrupt's runs do not tell its part per sleep.
+    /// Interrupt's runs do not give its part per sleep.
     UnknownPerSleep,
 }
 

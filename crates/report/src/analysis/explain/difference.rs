@@ -3,7 +3,7 @@
 use super::measure::Measure;
 use super::parts::{USER_SPACE, directory_names, is_in};
 use super::trials::{CountedTrial, PathTrials, WorkloadTrials};
-use crate::analysis::stats::{LEVEL, Method, holm, over, t_test};
+use crate::analysis::stats::{LEVEL, Method, holm_over_tested, mean, over, t_test};
 use iopj_core::Completion;
 use serde::Serialize;
 
@@ -12,7 +12,7 @@ use serde::Serialize;
 pub struct PathDifference {
     /// The column that is explained.
     pub path: usize,
-    /// The column that it is held against.
+    /// The column that it is compared with.
     pub from: usize,
     /// What `kernel` and `parts` count.
     pub measure: Measure,
@@ -29,11 +29,11 @@ pub struct PathDifference {
 pub struct CostChange {
     /// What it is of.
     pub name: String,
-    /// The mean that it is held against.
+    /// The mean that it is compared with.
     pub from: f64,
     /// The mean less that.
     pub change: f64,
-    /// Two-sided p-value of Welch's test, after Holm's correction over the changes it stands with; absent for
+    /// Two-sided p-value of Welch's test, after Holm's correction over the changes listed with it; absent for
     /// one replicate.
     pub p_holm: Option<f64>,
 }
@@ -102,16 +102,13 @@ fn both<'a>(
 fn changes(samples: Vec<(String, [Vec<f64>; 2])>, looks: u32) -> Vec<CostChange> {
     let p = |[a, b]: &[Vec<f64>; 2]| Some(over(looks, t_test(Method::Welch, a, b)?.p));
     let p: Vec<Option<f64>> = samples.iter().map(|(_, both)| p(both)).collect();
-    let tested: Vec<f64> = p.iter().copied().flatten().collect();
-    let mut corrected = holm(&tested).into_iter();
-    let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
-    let one = |((name, [a, b]), p): ((String, [Vec<f64>; 2]), Option<f64>)| CostChange {
+    let one = |((name, [a, b]), p_holm): ((String, [Vec<f64>; 2]), Option<f64>)| CostChange {
         name,
         from: mean(&b),
         change: mean(&a) - mean(&b),
-        p_holm: p.and_then(|_| corrected.next()),
+        p_holm,
     };
-    samples.into_iter().zip(p).map(one).collect()
+    samples.into_iter().zip(holm_over_tested(&p)).map(one).collect()
 }
 
 /// The io_uring path with the fewest kernel instructions per I/O (or the block's first measure, where they

@@ -6,12 +6,13 @@
 use super::measure::Measure;
 use super::ols::{Observation, Solution, least_squares};
 use super::trials::{CountedTrial, WorkloadTrials};
+use crate::analysis::grouping::grouped;
 use iopj_core::CostSource;
 use serde::Serialize;
 
 /// Runs beyond the parameters that a fit with slopes needs.
 pub const LEAST_DF: usize = 3;
-/// Greatest correlation of spins and sleeps at which their parts are told apart.
+/// Greatest correlation of spins and sleeps at which their parts can be separated.
 pub const MOST_CORRELATION: f64 = 0.99;
 /// Standard errors from which on a part is above zero.
 const BEYOND: f64 = 2.0;
@@ -42,8 +43,8 @@ impl Regressor {
         }
     }
 
-    /// The least range over the runs of a path, per I/O, that tells a part: half a spin, a twentieth of a
-    /// sleep.
+    /// The least range over the runs of a path, per I/O, that determines a part: half a spin, a twentieth of
+    /// a sleep.
     pub fn least_range(self) -> f64 {
         match self {
             Regressor::Spins => 0.5,
@@ -75,7 +76,7 @@ pub struct Fitted {
     pub measure: Measure,
     /// Runs of all columns.
     pub runs: usize,
-    /// What does not vary enough, so that the fixed part contains it.
+    /// What does not vary enough, so the fixed part contains it.
     pub left_out: Vec<Unvaried>,
     /// The parts, or why there are none.
     pub outcome: FitOutcome,
@@ -141,8 +142,8 @@ pub struct Term {
 /// The runs of a column.
 type Runs<'a> = &'a [CountedTrial<'a>];
 
-/// Fits for every path that was not refuted; after them, for an interface where a path alone does not tell a
-/// part that it has, one over all its paths. Sampled counts are not fitted.
+/// Fits for every path that was not refuted; after them, for an interface where a path alone does not
+/// determine a part that it has, one over all its paths. Sampled counts are not fitted.
 pub(super) fn fits(group: &WorkloadTrials<'_>, measures: &[Measure]) -> Vec<Fitted> {
     if *group.source != CostSource::Exact {
         return Vec::new();
@@ -165,15 +166,8 @@ pub(super) fn fits(group: &WorkloadTrials<'_>, measures: &[Measure]) -> Vec<Fitt
 
 /// The columns by interface.
 fn interfaces(group: &WorkloadTrials<'_>, columns: &[usize]) -> Vec<Vec<usize>> {
-    let mut interfaces: Vec<Vec<usize>> = Vec::new();
-    let name = |at: usize| group.cells[at].path.interface();
-    for column in columns {
-        match interfaces.iter_mut().find(|alike| name(alike[0]) == name(*column)) {
-            Some(alike) => alike.push(*column),
-            None => interfaces.push(vec![*column]),
-        }
-    }
-    interfaces
+    let interface = |at: usize| group.cells[at].path.interface();
+    grouped(columns.iter().map(|at| (interface(*at), *at))).into_iter().map(|(_, alike)| alike).collect()
 }
 
 fn of_group(group: &WorkloadTrials<'_>, columns: &[usize], measure: Measure) -> Fitted {
@@ -304,12 +298,12 @@ impl Fitted {
         self.line.as_ref().is_some_and(|(_, regressors)| !regressors.is_empty())
     }
 
-    /// True if the path has spins or sleeps whose part its own runs do not tell.
+    /// True if the path has spins or sleeps whose part its own runs do not determine.
     pub(super) fn lacks_a_part(&self) -> bool {
         self.line.is_none() || self.hidden().is_some()
     }
 
-    /// What the path has and its own runs do not tell, for it varies too little.
+    /// What the path has but its own runs do not determine, because it varies too little.
     pub(super) fn hidden(&self) -> Option<&Unvaried> {
         self.left_out.iter().find(|left| left.happens())
     }
@@ -320,8 +314,8 @@ impl Fitted {
         Some(part.estimate).filter(|estimate| *estimate > BEYOND * part.error.unwrap_or(0.0))
     }
 
-    /// Cost and standard error of a column's I/O with so many spins and sleeps. What was left out stays as it
-    /// was.
+    /// Cost and standard error of a column's I/O with this many spins and sleeps. What was left out stays as
+    /// it was.
     pub(super) fn at(&self, column: usize, spins: f64, sleeps: f64) -> Option<Term> {
         let (solution, regressors) = self.line.as_ref()?;
         let group = self.columns.iter().position(|one| *one == column)?;

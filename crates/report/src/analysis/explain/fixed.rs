@@ -48,7 +48,7 @@ pub(crate) fn fixed_parts<'a>(
     }
 }
 
-/// A trial that tells spins, sleeps, loads and stores.
+/// True for a trial with exact counts of spins, sleeps, loads and stores.
 pub(crate) fn is_counted(measurement: &Measurement) -> bool {
     run(measurement).is_some()
 }
@@ -61,11 +61,11 @@ fn run(measurement: &Measurement) -> Option<CountedTrial<'_>> {
 }
 
 impl FixedParts {
-    /// The fixed parts of two paths, each from its own trials where these tell it; else both from the fit
+    /// The fixed parts of two paths, each from its own trials if they determine it; else both from the fit
     /// over all paths, in which a spin costs the same on each, and so does a sleep of one kind.
     ///
     /// # Errors
-    /// What the trials of the path lack that does not tell its own.
+    /// What the trials lack of the path whose fixed part they do not determine.
     pub(crate) fn apart(&self, places: [usize; 2]) -> Result<FixedPartsTest, String> {
         let Some(lacking) = places.into_iter().find(|at| self.own[*at].lacks_a_part()) else {
             return self.alone(places).ok_or_else(|| self.too_few(places[0]));
@@ -120,7 +120,7 @@ impl FixedParts {
         Some(FixedPartsTest { parts, test: tested(difference, error?, df, scale) })
     }
 
-    /// Why neither its own trials nor those of all paths tell a path's fixed part.
+    /// Why neither its own trials nor those of all paths determine a path's fixed part.
     fn lack(&self, at: usize) -> String {
         let (path, fit) = (self.paths[at], &self.own[at]);
         match (&fit.outcome, fit.hidden()) {

@@ -1,7 +1,7 @@
 //! What an I/O costs on two or more paths, side by side: where the cost arises, what differs, and of which
 //! parts it consists. All figures are per I/O issued in the window.
 //!
-//! Counts are of all cores, so whatever else ran in the window is in them.
+//! Counts are of all cores, so they include whatever else ran in the window.
 
 mod completions;
 mod difference;
@@ -21,7 +21,7 @@ pub use fit::{Fit, FitOutcome, Fitted, LEAST_DF, MOST_CORRELATION, Regressor, Te
 pub(crate) use fixed::{FixedParts, FixedPartsTest, fixed_parts, is_counted};
 pub use lengths::{ByLength, Marginal};
 pub use measure::{MeanSpread, Measure};
-pub use parts::{CostRow, FunctionRow, GROUPS, Parts, UNKNOWN, USER_SPACE};
+pub use parts::{CostRow, FunctionRow, GROUPS, Parts, USER_SPACE};
 pub use trials::POLL_FUNCTIONS;
 
 use iopj_core::{CostSource, IoPath, VerdictKind, Workload};
@@ -33,8 +33,8 @@ use trials::{WorkloadTrials, groups, runs};
 /// What is asked.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ExplainOptions {
-    /// The paths, in the order of the columns; empty for all that have costs. The first is then what the
-    /// others are held against.
+    /// The paths, in the order of the columns; empty for all that have costs. The others are then compared
+    /// with the first.
     pub paths: Vec<IoPath>,
     /// Functions to show of each measure.
     pub top: usize,

@@ -1,8 +1,7 @@
 //! Ordinary least squares with slopes in common and a fixed part for each group of observations.
 //!
 //! Regressors are centred within their groups and orthogonalised by modified Gram-Schmidt (Björck 1967), so
-//! that the fixed parts, which are large, cost the slopes no digits. With one group it's the usual straight
-//! line.
+//! the fixed parts, which are large, cost the slopes no digits. With one group it is the usual straight line.
 
 /// Rows, or columns, of numbers.
 type Matrix = Vec<Vec<f64>>;

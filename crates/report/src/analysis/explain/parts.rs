@@ -2,14 +2,13 @@
 
 use super::measure::{MeanSpread, Measure};
 use super::trials::{PathTrials, WorkloadTrials};
-use crate::analysis::published::LOADS_STORES;
+use crate::analysis::cost::{self, UNKNOWN};
+use crate::analysis::published::{LOADS_STORES, TOTAL, source_holds};
 use iopj_core::evidence::EngineEvidence;
 use iopj_core::{CostKind, FunctionCost, Space};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The name of what no directory is known for.
-pub const UNKNOWN: &str = "unknown";
 /// The name of everything that programs executed.
 pub const USER_SPACE: &str = "user space";
 /// The papers' groups: the rows of `poll22` Table 2 and their total.
@@ -130,12 +129,9 @@ pub(super) fn parts(group: &WorkloadTrials<'_>, measure: Measure, top: usize) ->
     }
 }
 
-/// The directory of a kernel function, `unknown` where it has none.
-pub(super) fn directory(function: &FunctionCost) -> &str {
-    match function.space {
-        Space::User => USER_SPACE,
-        Space::Kernel => function.directory.as_deref().unwrap_or(UNKNOWN),
-    }
+/// The directory of a kernel function, `unknown` where it has none; user space is one of its own.
+fn directory(function: &FunctionCost) -> &str {
+    cost::directory(function).unwrap_or(USER_SPACE)
 }
 
 pub(super) fn is_in(function: &FunctionCost, name: &str) -> bool {
@@ -204,35 +200,14 @@ fn functions(group: &WorkloadTrials<'_>, measure: Measure, top: usize) -> Vec<Fu
 
 /// The name of a group: a row of the paper's table, or its last, the total.
 pub(super) fn group_name(at: usize) -> &'static str {
-    LOADS_STORES.get(at).map_or("total", |row| row.source)
+    LOADS_STORES.get(at).map_or(TOTAL, |row| row.source)
 }
 
 /// True if the paper's row would hold the function.
 pub(super) fn is_in_group(function: &FunctionCost, at: usize) -> bool {
-    let Some(row) = LOADS_STORES.get(at) else { return true };
-    if row.source == "other" {
-        return !LOADS_STORES.iter().any(|row| row.source == directory(function));
-    }
-    match row.source.split_once(' ') {
-        None => is_in(function, row.source),
-        Some((place, "other")) => {
-            let named =
-                LOADS_STORES.iter().filter_map(|row| row.source.strip_prefix(place)?.strip_prefix(' '));
-            is_in(function, place) && !named.into_iter().any(|pattern| matches(&function.function, pattern))
-        }
-        Some((place, pattern)) => is_in(function, place) && matches(&function.function, pattern),
-    }
-}
-
-/// The paper's patterns: a name, a beginning `x*`, a part `*x*`. What a compiler appends to a symbol is not
-/// part of it.
-fn matches(function: &str, pattern: &str) -> bool {
-    let function = function.split('.').next().unwrap_or(function);
-    match (pattern.strip_prefix('*'), pattern.strip_suffix('*')) {
-        (Some(_), Some(_)) => function.contains(pattern.trim_matches('*')),
-        (None, Some(beginning)) => function.starts_with(beginning),
-        _ => function == pattern,
-    }
+    // What a compiler appends to a symbol is not part of it.
+    let name = function.function.split('.').next().unwrap_or_default();
+    source_holds(group_name(at), name, |directory| is_in(function, directory))
 }
 
 #[cfg(test)]

@@ -11,8 +11,8 @@ use std::collections::BTreeMap;
 /// the target's.
 pub const POLL_FUNCTIONS: [&str; 3] = ["nvme_poll", "virtblk_poll", "null_poll"];
 
-/// Functions that spin until another processor gives a lock up (kernel/locking/). In a guest whose processors
-/// the host takes turns with they can spin for long, whatever the path.
+/// Functions that spin until another processor releases a lock (kernel/locking/). In a guest whose processors
+/// share those of the host they can spin for long, whatever the path.
 const LOCK_WAITS: [&str; 3] =
     ["native_queued_spin_lock_slowpath", "queued_read_lock_slowpath", "queued_write_lock_slowpath"];
 
@@ -21,7 +21,7 @@ const LOCK_WAITS: [&str; 3] =
 pub(super) struct CountedTrial<'a> {
     pub(super) measurement: &'a Measurement,
     pub(super) costs: &'a CostProfile,
-    /// Its sleeps set a timer, and are fitted apart from those that an interrupt ends.
+    /// Its sleeps set a timer, and are fitted separately from those that an interrupt ends.
     pub(super) timed: bool,
 }
 
@@ -103,7 +103,7 @@ impl<'a> PathTrials<'a> {
     }
 }
 
-/// Cells that may stand side by side: one workload, one generator, one way to count.
+/// Cells that may be compared: one workload, one generator, one way of counting.
 #[derive(Clone, Debug)]
 pub(super) struct WorkloadTrials<'a> {
     pub(super) workload: &'a Workload,
@@ -137,8 +137,8 @@ pub(super) fn runs(trials: &[Trial]) -> (Vec<(&Trial, CountedTrial<'_>)>, usize)
     (counted, without)
 }
 
-/// The groups in the order in which one reads: small and shallow first. Within a group paths stand in the
-/// order of `paths`, or, where that is empty, in that of the design space; refuted trials stand last.
+/// The groups in reading order: small and shallow first. Within a group the paths are in the order of
+/// `paths`, or of the design space if that is empty; refuted trials come last.
 pub(super) fn groups<'a>(
     runs: &[(&'a Trial, CountedTrial<'a>)],
     paths: &[IoPath],

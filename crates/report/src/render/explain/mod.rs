@@ -6,8 +6,9 @@ mod sentences;
 use super::number::{or_dash, thousands};
 use super::table::Table;
 use super::text::{WIDTH, escape, letter, settings, wrap};
+use crate::analysis::cost::UNKNOWN;
 use crate::analysis::explain::{
-    self, ByLength, CostRow, Explanation, FunctionRow, Marginal, MeanSpread, Parts, UNKNOWN, WorkloadCosts,
+    self, ByLength, CostRow, Explanation, FunctionRow, Marginal, MeanSpread, Parts, WorkloadCosts,
 };
 use iopj_core::{CostSource, Space};
 use iopj_store::Generator;

@@ -12,31 +12,36 @@ use crate::analysis::contrast::{Sample, joined};
 use iopj_core::{Completion, CompletionMode, IoPath, RingCompletion, Rw, Submission, format_bytes};
 
 /// What to know about the answers.
-pub(super) const ONE_THREAD_NOTE: &str = "The depths of a size together: in each block a path's figure is the geometric mean over the depths at \
-     which every path of that size was measured, two at least. Among the asynchronous interfaces, as in the \
-     paper. Kernel bypass is spdk/doorbell/poll or else nvme-user/doorbell/poll; its lead is the ratio of \
-     its figure to that of the best path of the kernel. At 128 KiB the best path of system call and \
-     interrupt stands for them. The paper draws its figures (1 to 3) and prints none.";
+pub(super) const ONE_THREAD_NOTE: &str = "The depths of a size together: in each block a path's figure is \
+                                          the geometric mean over the depths at which every path of that \
+                                          size was measured, two at least. Among the asynchronous \
+                                          interfaces, as in the paper. Kernel bypass is spdk/doorbell/poll \
+                                          or else nvme-user/doorbell/poll; its lead is the ratio of its \
+                                          figure to that of the best path of the kernel. At 128 KiB the best \
+                                          path of system call and interrupt represents them. The paper draws \
+                                          its figures (1 to 3) and prints none.";
 /// The same for submission polling.
 pub(super) const SQPOLL_NOTE: &str = "A cell is a workload with a completion that was measured with both \
                                       submissions, but for 4 KiB on one thread at the largest depth, of \
                                       which the paper says the opposite and which is a part of its own. The \
                                       paper draws its figures (1 to 7) and prints none.";
 /// The same for many threads.
-pub(super) const MANY_THREADS_NOTE: &str = "A cell is a request size and a thread count above one. It is decided for a path where that is told \
-     from each other one, against it where another is told to be ahead, after Holm's correction over all \
-     cells. Of a store without kernel bypass the part on kernel bypass is not decided. The paper draws its \
-     figures (4 to 7) and prints none.";
+pub(super) const MANY_THREADS_NOTE: &str = "A cell is a request size and a thread count above one. It is \
+                                            decided for a path that is significantly ahead of each other \
+                                            one, and against a path that another is significantly ahead of, \
+                                            after Holm's correction over all cells. In a store without \
+                                            kernel bypass the part on kernel bypass is not decided. The \
+                                            paper draws its figures (4 to 7) and prints none.";
 /// The same for asynchronous paths.
 pub(super) const ASYNCHRONOUS_NOTE: &str = "A cell is a request size and a thread count above one, one I/O \
-                                            in flight on each; posix-sio stays out. The best path of \
-                                            io_uring by system call stands for both. The paper draws its \
+                                            in flight on each; posix-sio is left out. The best path of \
+                                            io_uring by system call represents both. The paper draws its \
                                             figures (4 to 7) and prints none.";
 /// The same for large requests.
 pub(super) const LARGE_NOTE: &str = "Each thread count above one that was measured at 128 KiB; the single \
-                                     thread is reported apart. Beside each comparison stands the ratio with \
-                                     its interval over replicates. The paper draws its figures (6 and 7) \
-                                     and prints none.";
+                                     thread is reported apart. Each comparison also shows the ratio with its \
+                                     interval over replicates. The paper draws its figures (6 and 7) and \
+                                     prints none.";
 
 /// The replicates that a cell needs.
 const REPLICATES: usize = 3;

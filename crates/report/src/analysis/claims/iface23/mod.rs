@@ -1,4 +1,4 @@
-//! The claims of *Energy Implications of IO Interface Design Choices*: the interfaces compared with each other.
+//! The claims of *Energy Implications of IO Interface Design Choices*: the interfaces compared.
 
 mod bypass;
 mod energy;
@@ -24,7 +24,7 @@ const WITH_BYPASS: &str = "posix-sio/syscall/interrupt,posix-sio/syscall/poll,po
 /// What to know about the answers on kernel bypass.
 const BYPASS_NOTE: &str = "Kernel bypass is spdk/doorbell/poll, the paper's, where it has a verified trial \
                            under the same generator and settings, and otherwise nvme-user/doorbell/poll. It \
-                           is compared with the paper's paths of the kernel; other paths stay out.";
+                           is compared with the paper's paths of the kernel; other paths are left out.";
 
 /// Its claims, in their order.
 pub(super) const DEFINITIONS: &[Definition] = &[
@@ -98,7 +98,7 @@ pub(super) const DEFINITIONS: &[Definition] = &[
         needs: &["posix-aio and every other interface", "4k, iodepth 1 (randread and randwrite, numjobs 1)"],
         note: Some(
             "Decided over the paper's paths that have a verified trial, kernel bypass among them where it \
-             has one; other paths stay out.",
+             has one; other paths are left out.",
         ),
         rule: Rule::Compare {
             parts: slowest,
@@ -150,9 +150,9 @@ pub(super) const DEFINITIONS: &[Definition] = &[
                many threads submission polling and kernel bypass take every core.",
         needs: &["io_uring sqpoll (randread 4k)", "CPU time of all threads, kernel ones included"],
         note: Some(
-            "Kernel bypass is asked about where it was measured: on one thread as the other paths, over \
-             many where it has a thread for each core. The paper's machine had 8 logical cores: its figure \
-             for many threads is 800 %.",
+            "Kernel bypass is included where it was measured: on one thread like the other paths, over many \
+             threads if it has one per core. The paper's machine had 8 logical cores: its figure for many \
+             threads is 800 %.",
         ),
         rule: Rule::Compare { parts: busy_cores, replicates: 1, run: run_busy_cores, run_with_meter: None },
     },
@@ -292,11 +292,8 @@ const ONE_CORE_BELOW: f64 = 110.0;
 
 fn busy_cores<'a>(data: &TrialSet<'a>) -> Vec<Question<'a>> {
     if let Some(need) = data.lacks_cores() {
-        return vec![Question::missing_for(
-            "CPU use: io_uring/sqpoll equal to two cores on one thread",
-            "",
-            need,
-        )];
+        let text = "CPU use: io_uring/sqpoll equal to two cores on one thread";
+        return vec![Question::missing_for(text, "", need)];
     }
     let one_thread = Shape::of_4k(Rw::Randread);
     let cores = f64::from(data.machine.cores);

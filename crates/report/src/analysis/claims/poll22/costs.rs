@@ -14,12 +14,12 @@ use iopj_store::Measurement;
 
 /// What to know about the answer.
 pub(super) const NOTE: &str = "Decided as the paper counted: per second, of all orders, with 32 threads or \
-                               more, which saturated its drive. Per I/O how long a poller spins depends on \
-                               the drive: of that, only the fixed parts are compared, what an I/O costs \
-                               without spins and sleeps, and they are reported apart and decide nothing. A \
-                               fixed part is fitted over the trials of its path, or, where its spins or \
-                               sleeps vary too little, over those of all three, taking it that a spin costs \
-                               the same on each. A hybrid sleep, which sets a timer, has a part of its own.";
+                               more, which saturated its drive. How long a poller spins per I/O depends on \
+                               the drive. Per I/O only the fixed parts are compared: what an I/O costs \
+                               without spins and sleeps. They are reported apart and decide nothing. A fixed \
+                               part is fitted over the trials of its path, or, where its spins or sleeps \
+                               vary too little, over those of all three, assuming that a spin costs the same \
+                               on each. A hybrid sleep, which sets a timer, has a part of its own.";
 
 /// Threads at which the paper's drive is saturated.
 const SATURATED: u32 = 32;

@@ -20,16 +20,18 @@ pub(super) const POWER_NOTE: &str = "One workload is enough for each part, after
                                      prints no figure.";
 
 /// What to know about the answer on bytes per joule.
-pub(super) const BYTES_NOTE: &str = "A cell is a request size and a number of threads; its winner is told from both others, within blocks \
-     where the study ran in them, after Holm's correction over the cells. Its latency is interrupt's own; \
-     the cells that poll wins are compared with interrupt's by their ranks, a cell counting as one value. \
-     The paper draws the map (Figure 3) and prints no figure.";
+pub(super) const BYTES_NOTE: &str = "A cell is a request size and a number of threads; its winner differs \
+                                     significantly from both others, within blocks where the study ran in \
+                                     them, after Holm's correction over the cells. Its latency is \
+                                     interrupt's own; the cells that poll wins are compared with interrupt's \
+                                     by their ranks, a cell counting as one value. The paper draws the map \
+                                     (Figure 3) and prints no figure.";
 
 /// What to know about the answer on the least efficient mode.
-pub(super) const LEAST_NOTE: &str = "A cell is a request size and a number of threads; it is decided where \
-                                     hybrid is told from both others, or one of them is told to be behind \
-                                     it, after Holm's correction over the cells. The paper draws the map \
-                                     and prints no figure.";
+pub(super) const LEAST_NOTE: &str = "A cell is a request size and a number of threads; it is decided if \
+                                     hybrid differs significantly from both others, or one of them is \
+                                     significantly behind it, after Holm's correction over the cells. The \
+                                     paper draws the map and prints no figure.";
 
 /// The share of the decided cells that is nearly none.
 const NEARLY_NONE: f64 = 0.1;
