@@ -6,11 +6,10 @@
 //! the meter's gain above all, is the same in all of them and only counts for the figure itself.
 
 use super::metric::Metric;
-use super::stats::{LEVEL, summarize};
+use super::stats::{LEVEL, summarize, upper_quantile};
 use iopj_core::{Joules, VerdictKind};
 use iopj_store::{EnergySource, Measurement, Trial};
 use serde::Serialize;
-use statrs::distribution::{ContinuousCDF, StudentsT};
 
 /// The two-sided 95 % quantile of the normal distribution.
 const NORMAL: f64 = 1.959_963_984_540_054;
@@ -109,8 +108,7 @@ fn combine((standard, dof, random): (f64, Option<f64>, f64), common: f64) -> f64
         Some(dof) if standard > 0.0 => {
             // Common parts are known from a certificate: their degrees of freedom are infinite.
             let effective = dof * (both / standard).powi(4);
-            StudentsT::new(0.0, 1.0, effective)
-                .map_or(NORMAL, |student| student.inverse_cdf(1.0 - LEVEL / 2.0))
+            upper_quantile(effective, LEVEL / 2.0).unwrap_or(NORMAL)
         }
         _ => NORMAL,
     };

@@ -10,6 +10,7 @@ use crate::analysis::{WorkloadTable, workload_tables};
 use crate::render;
 use iopj_core::{AboveIdle, EnergyOutcome, Rw, Scope, TrialEnergy};
 use iopj_store::{Outcome, StudyRecord};
+use statrs::distribution::{ContinuousCDF, StudentsT};
 
 /// The length of the window of the trials of `cell`.
 const SECONDS: f64 = 2.0;

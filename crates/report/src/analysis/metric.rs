@@ -211,12 +211,7 @@ impl Metric {
             Metric::Instructions(space) => cost::per_io(measurement, CostKind::Instructions, space),
             Metric::Loads(space) => cost::per_io(measurement, CostKind::Loads, space),
             Metric::Stores(space) => cost::per_io(measurement, CostKind::Stores, space),
-            Metric::Joules
-            | Metric::Watts
-            | Metric::IosPerJoule
-            | Metric::BytesPerJoule
-            | Metric::WattsAboveIdle
-            | Metric::IosPerJouleAboveIdle => self.energy(measurement, source?.joules(measurement)?),
+            _ => self.energy(measurement, source?.joules(measurement)?),
         };
         value.filter(|value| value.is_finite())
     }

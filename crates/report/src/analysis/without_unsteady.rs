@@ -2,6 +2,7 @@
 
 use super::admission::Admission;
 use super::contrast::{Sample, TestPlan, in_blocks};
+use super::grouping::setup;
 use super::metric::Metric;
 use super::stats::{LEVEL, Method, holm_over_tested};
 use super::steady::is_unsteady;
@@ -206,7 +207,7 @@ fn times(row: &CellRow) -> Option<&Times> {
 }
 
 fn is_same(a: &CellRow, b: &CellRow) -> bool {
-    a.path == b.path && a.generator == b.generator && a.settings == b.settings
+    (a.path, a.generator, &a.settings) == (b.path, b.generator, &b.settings)
 }
 
 /// The trials of a row that compete.
@@ -216,11 +217,8 @@ fn competing<'t>(
     row: &CellRow,
     admission: Admission,
 ) -> impl Iterator<Item = &'t Trial> {
-    trials.iter().filter(move |trial| {
-        trial.workload == *workload
-            && trial.path == row.path
-            && trial.generator == row.generator
-            && trial.settings == row.settings
-            && admission.admit(trial).is_ok()
-    })
+    let is_of_row = move |trial: &&Trial| {
+        (trial.path, setup(trial)) == (row.path, (workload, &row.settings, row.generator))
+    };
+    trials.iter().filter(is_of_row).filter(move |trial| admission.admit(trial).is_ok())
 }

@@ -1,8 +1,8 @@
 use super::*;
+use crate::analysis::claims::fixture::{Measured, cell};
 use crate::analysis::cost::tests::{function, set_exact};
-use iopj_core::evidence::Finding;
-use iopj_core::{Evidence, Observed, Rw, Verdict, VerdictKind};
-use iopj_store::{Latency, Outcome as Result, Sequential};
+use iopj_core::{Rw, VerdictKind};
+use iopj_store::{Outcome as Result, Sequential};
 use proptest::prelude::*;
 
 pub(crate) fn study(kernel: &str) -> StudyRecord {
@@ -29,50 +29,14 @@ pub(crate) fn sequential() -> StudyRecord {
 
 /// A trial of one second with these IOPS; its latency is the inverse.
 pub(crate) fn trial(path: &str, iops: u64) -> Trial {
-    let unclear = || Finding::Unclear("none".to_owned());
-    let latency_ns = 1e9 / iops.max(1) as f64;
-    let measurement = Measurement {
-        window_ns: 1_000_000_000,
-        ios: iops,
-        bytes: iops * 4096,
-        reads: iops,
-        writes: 0,
-        short_ios: 0,
-        latency: Latency { count: iops, mean: latency_ns, p99: 2 * latency_ns as u64, ..Latency::default() },
-        read_latency: None,
-        write_latency: None,
-        series: vec![],
-        cpu_percent: 50.0,
-        context_switches_per_io: 0.0,
-        interrupts_per_io: None,
-        system_calls_per_io: None,
-        achieved_depth: 1.0,
-        preconditioning: None,
-        evidence: Evidence::default(),
-        observed: Observed {
-            completion: unclear(),
-            submission: Finding::Unclear("none".into()),
-            doubt: None,
-        },
-        verdict: Verdict { kind: VerdictKind::Verified, reasons: vec![] },
-        conditions: Default::default(),
-        power_state: [serde_json::Value::Null, serde_json::Value::Null],
-        fio: None,
-        costs: None,
-        window_raw_ns: None,
-        energy: Vec::new(),
-    };
-    Trial {
-        path: path.parse().unwrap(),
-        workload: Workload::default(),
-        settings: BTreeMap::new(),
-        generator: Generator::Native,
-        replicate: 0,
-        position: 0,
-        started_unix_ns: 0,
-        gap_ns: None,
-        outcome: Result::Measured(Box::new(measurement)),
-    }
+    let measured = Measured { iops: iops as f64, cpu_percent: 50.0, ..Measured::default() };
+    let mut trial = cell(path, &Workload::default(), measured, &[0.0]).remove(0);
+    let one = measurement(&mut trial);
+    one.latency.mean = 1e9 / iops.max(1) as f64;
+    one.latency.p99 = 2 * one.latency.mean as u64;
+    (one.window_ns, one.ios, one.bytes, one.reads) = (1_000_000_000, iops, iops * 4096, iops);
+    one.latency.count = iops;
+    trial
 }
 
 pub(crate) const LIBAIO: &str = "libaio/syscall/interrupt";

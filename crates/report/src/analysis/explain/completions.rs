@@ -6,7 +6,7 @@ use super::measure::{MeanSpread, Measure};
 use super::parts::{GROUPS, group_name, is_in_group};
 use super::trials::WorkloadTrials;
 use crate::analysis::published::{LOADS_STORES, LOADS_STORES_TOTAL, completion_mode};
-use crate::analysis::stats::{LEVEL, Method, holm, over, t_test};
+use crate::analysis::stats::{LEVEL, Method, holm, mean, over, t_test};
 use iopj_core::{Completion, CompletionMode, IoPath, Rw, Sleep, Workload};
 use serde::Serialize;
 
@@ -259,10 +259,6 @@ fn answer(differences: &[f64], p: &[Option<f64>]) -> OrderAnswer {
     } else {
         OrderAnswer::Undecided
     }
-}
-
-fn mean(values: &[f64]) -> f64 {
-    values.iter().sum::<f64>() / values.len().max(1) as f64
 }
 
 fn table(group: &WorkloadTrials<'_>, columns: [usize; 3]) -> Vec<PaperRow> {
