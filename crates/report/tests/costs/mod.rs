@@ -1,14 +1,13 @@
 //! Trials whose costs are made of known parts, so that every figure that follows from them is known too.
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
-use iopj_core::evidence::{Finding, ProcessEvidence};
+#[path = "../trials/mod.rs"]
+mod trials;
+
 use iopj_core::workload::Length;
-use iopj_core::{
-    Cost, CostKind, CostProfile, CostSource, Evidence, FunctionCost, IoPath, Observed, Space, Verdict,
-    VerdictKind, Workload,
-};
-use iopj_store::{Generator, Latency, Measurement, Outcome, StudyRecord, Trial};
-use std::collections::BTreeMap;
+use iopj_core::{Cost, CostKind, CostProfile, CostSource, FunctionCost, IoPath, Space, Workload};
+use iopj_store::{Latency, StudyRecord, Trial};
+pub(crate) use trials::measurement;
 
 pub(crate) const INTERRUPT: &str = "posix-sio/syscall/interrupt";
 pub(crate) const POLL: &str = "posix-sio/syscall/poll";
@@ -108,65 +107,16 @@ fn profile(path: IoPath, ios: u64, happened: Happened) -> CostProfile {
 /// A verified native trial with its exact costs. The workload's length is a number of I/Os.
 pub(crate) fn trial(path: &str, workload: &Workload, replicate: u32, happened: Happened) -> Trial {
     let Length::Ios(ios) = workload.length else { panic!("the length must be a number of I/Os") };
-    let path: IoPath = path.parse().unwrap();
-    let unclear = || "not looked at".to_owned();
-    let measurement = Measurement {
-        window_ns: 1_000_000_000,
-        ios,
-        bytes: ios * u64::from(workload.bs),
-        reads: ios,
-        writes: 0,
-        short_ios: 0,
-        latency: Latency { count: ios, mean: 10_000.0, ..Latency::default() },
-        read_latency: None,
-        write_latency: None,
-        series: Vec::new(),
-        cpu_percent: 50.0,
-        context_switches_per_io: happened.sleeps,
-        interrupts_per_io: Some(happened.interrupts),
-        system_calls_per_io: Some(1.0),
-        achieved_depth: 1.0,
-        preconditioning: None,
-        evidence: Evidence {
-            reads: ios,
-            process: ProcessEvidence {
-                voluntary_switches: (happened.sleeps * ios as f64).round() as u64,
-                ..ProcessEvidence::default()
-            },
-            ..Evidence::default()
-        },
-        observed: Observed {
-            completion: Finding::Unclear(unclear()),
-            submission: Finding::Unclear(unclear()),
-            doubt: None,
-        },
-        verdict: Verdict { kind: VerdictKind::Verified, reasons: Vec::new() },
-        conditions: Default::default(),
-        power_state: Default::default(),
-        fio: None,
-        costs: Some(profile(path, ios, happened)),
-        window_raw_ns: None,
-        energy: Vec::new(),
-    };
-    Trial {
-        path,
-        workload: workload.clone(),
-        settings: BTreeMap::new(),
-        generator: Generator::Native,
-        replicate,
-        position: 0,
-        started_unix_ns: 0,
-        gap_ns: None,
-        outcome: Outcome::Measured(Box::new(measurement)),
-    }
-}
-
-/// The measurement of a trial, to be changed.
-pub(crate) fn measurement(trial: &mut Trial) -> &mut Measurement {
-    match &mut trial.outcome {
-        Outcome::Measured(measurement) => measurement,
-        Outcome::Failed(error) => panic!("{error}"),
-    }
+    let mut trial = trials::trial(path, workload, replicate, ios);
+    let path = trial.path;
+    let one = measurement(&mut trial);
+    one.latency = Latency { count: ios, mean: 10_000.0, ..Latency::default() };
+    one.series.clear();
+    (one.context_switches_per_io, one.interrupts_per_io) = (happened.sleeps, Some(happened.interrupts));
+    one.evidence.reads = ios;
+    one.evidence.process.voluntary_switches = (happened.sleeps * ios as f64).round() as u64;
+    one.costs = Some(profile(path, ios, happened));
+    trial
 }
 
 /// The costs of a trial, to be changed.
@@ -193,18 +143,6 @@ pub(crate) fn three(workload: &Workload) -> Vec<Trial> {
 }
 
 pub(crate) fn study(emulated: bool) -> StudyRecord {
-    StudyRecord {
-        name: "known".into(),
-        text: String::new(),
-        seed: 0,
-        planned_trials: 0,
-        target: "data".into(),
-        file_id: None,
-        made_target: false,
-        provenance: BTreeMap::new(),
-        warnings: Vec::new(),
-        unavailable: Vec::new(),
-        emulated: emulated.then(|| "QEMU TCG".into()),
-        sequential: None,
-    }
+    let emulated = emulated.then(|| "QEMU TCG".into());
+    StudyRecord { target: "data".into(), emulated, ..trials::study(0) }
 }
