@@ -70,8 +70,8 @@ mod tests {
         }
     }
 
-    fn state(id: u8, name: &'static str, stands: Result<u32, u16>, refusal: Option<u16>) -> FeatureState {
-        FeatureState { kept: KeptFeature { name, id, value: 0, mask: u32::MAX }, stands, refusal }
+    fn state(id: u8, name: &'static str, current: Result<u32, u16>, refusal: Option<u16>) -> FeatureState {
+        FeatureState { kept: KeptFeature { name, id, value: 0, mask: u32::MAX }, current, refusal }
     }
 
     /// A drive that did not take its write cache's old value was told of in the evidence alone, which nobody
@@ -88,7 +88,7 @@ mod tests {
             "volatile write cache (feature 06h) under nvme-user is 0x1, 0x0 under the kernel: it refuses \
              that (NVMe status 0x10e)",
             "interrupt coalescing (feature 08h) under nvme-user is unknown, 0x0 under the kernel: it does \
-             not tell (NVMe status 0x2)",
+             not say (NVMe status 0x2)",
         ];
         let warnings = not_as_kept("0000:01:00.0".parse().unwrap(), &identity);
         assert_eq!(warnings, is.map(|is| format!("0000:01:00.0: {is}; {remedy}")));

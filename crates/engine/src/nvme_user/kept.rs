@@ -42,7 +42,7 @@ pub struct FeatureState {
     /// As it was under the kernel.
     pub kept: KeptFeature,
     /// The drive's answer, or the NVMe status of its refusal to answer.
-    pub stands: Result<u32, u16>,
+    pub current: Result<u32, u16>,
     /// The NVMe status of the drive's refusal to take the value that it had.
     pub refusal: Option<u16>,
 }
@@ -50,23 +50,23 @@ pub struct FeatureState {
 impl FeatureState {
     /// True if it has the value that it had.
     pub fn is_as_kept(&self) -> bool {
-        self.stands == Ok(self.kept.value)
+        self.current == Ok(self.kept.value)
     }
 }
 
 impl fmt::Display for FeatureState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let wanted = self.kept.value;
-        match (self.stands, self.refusal) {
-            (Ok(stands), _) if stands == wanted => write!(f, "{stands:#x} as under the kernel"),
-            (Ok(stands), Some(status)) => {
+        match (self.current, self.refusal) {
+            (Ok(current), _) if current == wanted => write!(f, "{current:#x} as under the kernel"),
+            (Ok(current), Some(status)) => {
                 write!(
                     f,
-                    "{stands:#x}, {wanted:#x} under the kernel: it refuses that (NVMe status {status:#x})"
+                    "{current:#x}, {wanted:#x} under the kernel: it refuses that (NVMe status {status:#x})"
                 )
             }
-            (Ok(stands), None) => {
-                write!(f, "{stands:#x}, {wanted:#x} under the kernel: it does not accept that")
+            (Ok(current), None) => {
+                write!(f, "{current:#x}, {wanted:#x} under the kernel: it does not accept that")
             }
             (Err(status), _) => {
                 write!(f, "unknown, {wanted:#x} under the kernel: it does not say (NVMe status {status:#x})")
@@ -95,7 +95,7 @@ fn set_feature(admin: &mut Admin, kept: KeptFeature, limit: Duration) -> Result<
         refusal = answer(admin.execute(Command::set_feature(kept.id, kept.value), limit))?.err();
         current = get(admin, kept, limit)?;
     }
-    Ok(FeatureState { kept, stands: current, refusal })
+    Ok(FeatureState { kept, current, refusal })
 }
 
 fn get(admin: &mut Admin, feature: KeptFeature, limit: Duration) -> Result<Result<u32, u16>, AdminFailure> {

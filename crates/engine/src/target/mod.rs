@@ -28,7 +28,7 @@ pub use header::{FileId, HEADER_LEN, ParseFileIdError};
 pub use make::{make_file, make_file_as};
 pub use namespace::NvmeNamespace;
 pub use sys::{nvme_feature, set_nvme_feature};
-pub use taking::{TakeClaims, TakePlan, claim_for_taking, head_of, plan_taking};
+pub use taking::{TakeClaims, TakePlan, claim_for_taking, plan_taking, visible_namespace};
 pub use topology::leaf_devices;
 
 use crate::system::attribute;

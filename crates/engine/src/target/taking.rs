@@ -91,7 +91,7 @@ fn namespace_disks(sysfs: &Path, address: PciAddress) -> Vec<PathBuf> {
     let names = controllers
         .iter()
         .flat_map(|controller| entries(controller))
-        .filter_map(|dir| head_of(&name_of(&dir)));
+        .filter_map(|dir| visible_namespace(&name_of(&dir)));
     let mut disks: Vec<PathBuf> = names.filter_map(|name| Sysfs::new(sysfs).named(&name).ok()).collect();
     disks.sort();
     disks.dedup();
@@ -100,7 +100,7 @@ fn namespace_disks(sysfs: &Path, address: PciAddress) -> Vec<PathBuf> {
 
 /// The visible block device of a namespace: `nvme0n1` for itself and for `nvme0c3n1`; `None` if `name` is no
 /// namespace.
-pub fn head_of(name: &str) -> Option<String> {
+pub fn visible_namespace(name: &str) -> Option<String> {
     let is_number = |digits: &str| !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
     let (start, namespace) = name.strip_prefix("nvme")?.split_once('n')?;
     let (instance, path) =

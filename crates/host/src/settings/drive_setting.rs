@@ -11,7 +11,7 @@ use super::binding::Binding;
 use super::controller::{self, Serial};
 use super::host::Host;
 use crate::sysfs;
-use iopj_engine::target::head_of;
+use iopj_engine::target::visible_namespace;
 use iopj_engine::{PciAddress, nvme_user};
 use std::fmt;
 use std::io::{self, ErrorKind};
@@ -253,7 +253,7 @@ fn node(host: &Host, address: PciAddress) -> io::Result<PathBuf> {
 /// and then reports that one.
 fn wake(host: &Host, address: PciAddress) -> io::Result<()> {
     let mut disks =
-        sysfs::names_in(&controller::folder(&host.sys, address)?).filter_map(|name| head_of(&name));
+        sysfs::names_in(&controller::folder(&host.sys, address)?).filter_map(|name| visible_namespace(&name));
     let disk = disks.find(|disk| host.sys.join("block").join(disk).exists());
     let disk = disk
         .ok_or_else(|| io::Error::other("the drive has no namespace to read from, so it may be resting"))?;

@@ -219,7 +219,7 @@ fn vfio_pci_must_be_there_and_have_a_free_hand() {
 #[test]
 fn heads_are_told_from_paths() {
     for (name, head) in [("nvme0n1", "nvme0n1"), ("nvme12c3n40", "nvme12n40")] {
-        assert_eq!(head_of(name).as_deref(), Some(head));
+        assert_eq!(visible_namespace(name).as_deref(), Some(head));
     }
     for name in [
         "nvme0",
@@ -233,6 +233,6 @@ fn heads_are_told_from_paths() {
         "nvme0xn1",
         "",
     ] {
-        assert_eq!(head_of(name), None, "{name}");
+        assert_eq!(visible_namespace(name), None, "{name}");
     }
 }
