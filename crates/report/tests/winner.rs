@@ -146,7 +146,7 @@ fn what_does_not_count_stays_out_and_is_counted() {
     let cell = map.cells.values().next().unwrap();
     assert_eq!((cell.ranking.len(), cell.ranking[0].path, cell.ranking[1].summary.n), (2, path(1), 3));
     let text = winners(&study(14), &trials, &question(Metric::Iops));
-    assert!(text.contains("  6 trials stay out: 3 refuted, 1 failed, 2 incomplete\n"), "{text}");
+    assert!(text.contains("  6 trials are left out: 3 refuted, 1 failed, 2 incomplete\n"), "{text}");
     assert!(text.contains("2 of 14 planned trials are not in the store"), "{text}");
 }
 
@@ -238,7 +238,7 @@ fn unproven_trials_stay_out_or_are_marked() {
     make_unproven(&mut trials[3..]);
     let iops = question(Metric::Iops);
     assert_eq!(only_cell(&trials, &iops).decision(), Decision::Alone);
-    assert!(winners(&study(6), &trials, &iops).contains("3 trials stay out: 3 unproven"));
+    assert!(winners(&study(6), &trials, &iops).contains("3 trials are left out: 3 unproven"));
     let let_in =
         WinnerQuestion { admission: Admission { with_unproven: true, ..Admission::default() }, ..iops };
     let cell = only_cell(&trials, &let_in);
@@ -278,8 +278,8 @@ fn little_data_is_said_so() {
     assert!(winners(&study(2), &alone, &iops).contains("A alone"));
     assert!(winners(&study(2), &[], &iops).contains("the store holds no trial"));
     let lacking = winners(&study(2), &alone, &question(Metric::InterruptsPerIo));
-    assert!(lacking.contains("interrupts was measured in no trial that counts"), "{lacking}");
-    assert!(lacking.contains("2 trials stay out: 2 without this metric"), "{lacking}");
+    assert!(lacking.contains("no trial that counts measured interrupts"), "{lacking}");
+    assert!(lacking.contains("2 trials are left out: 2 without this metric"), "{lacking}");
     let mut refuted = single.clone();
     refuted.iter_mut().for_each(|trial| measurement(trial).verdict.kind = VerdictKind::Refuted);
     assert_eq!(only_cell(&refuted, &iops).decision(), Decision::Empty);

@@ -24,7 +24,7 @@ pub fn claims(claims: &[Claim]) -> String {
     text += "\nDecided from trials that compete, by the t-test within blocks (of imports by Welch's), of \
              percentiles and geometric means by\ntheir logarithms, by two one-sided tests, or, of fixed \
              parts, by the t-test of two estimates of a fit, at 5 %, after Holm's\ncorrection over the \
-             comparisons of a claim, or over what is reported apart. `ratio` is the first figure over \
+             comparisons of a claim, or over what is reported separately. `ratio` is the first figure over \
              the\nsecond with its 95 % interval, `could see` the least difference that would have been seen \
              four times out of five. Measured\nfigures are means over replicates, or fixed parts of a fit, \
              with their 95 % interval. Published figures are the papers', from their machines.\n";
@@ -59,7 +59,7 @@ fn one(claim: &Claim) -> String {
     let (apart, counting): (Vec<&Part>, Vec<&Part>) = claim.parts.iter().partition(|part| part.apart);
     text += &parts(&counting);
     if !apart.is_empty() {
-        text += "  reported apart, and no part of the answer:\n";
+        text += "  reported separately, not part of the answer:\n";
         text += &parts(&apart);
     }
     for place in claim.published.chunk_by(|a, b| a.place == b.place) {

@@ -58,14 +58,13 @@ fn emulated(comparison: &Comparison) -> String {
         (Some(before), Some(after)) if before == after => format!("both stores were emulated by {before}"),
         (Some(before), Some(after)) => format!("the stores were emulated by {before} and by {after}"),
     };
-    let words =
-        format!("{which}: times mean nothing there and are not compared; compared are counts per I/O");
+    let words = format!("{which}: times mean nothing there and are not compared; only counts per I/O are");
     wrap(&escape(&words), WIDTH, "")
 }
 
 fn differences(comparison: &Comparison) -> String {
     if comparison.differences.is_empty() {
-        return "nothing that the stores tell of machine, kernel, drive, versions and settings differs\n"
+        return "the stores record no difference in machine, kernel, drive, versions or settings\n"
             .to_owned();
     }
     let value = |value: &Option<String>| value.clone().unwrap_or_else(|| "-".to_owned());
@@ -80,7 +79,7 @@ fn changes(comparison: &Comparison) -> String {
     let workload = |change: &Change| change.cell.workload.title();
     let several =
         comparison.changes.iter().any(|change| workload(change) != workload(&comparison.changes[0]));
-    // What sets the sides apart stands in a cell as it is before.
+    // A cell shows what distinguishes the sides as it is before.
     let is_by = |keys: &[&str]| comparison.by.as_ref().is_some_and(|by| keys.contains(&by.key.as_str()));
     let path_heading = if is_by(&["path", "generator"]) { "path before" } else { "path" };
     let workload_heading = if is_by(&Axis::ALL.map(Axis::as_str)) { "workload before" } else { "workload" };
@@ -175,7 +174,10 @@ fn summary(comparison: &Comparison) -> String {
         text += &wrap(LEGEND, WIDTH, "");
     }
     if comparison.unpaired > 0 {
-        text += &format!("{} trials stay out, for their block lacks the other side's\n", comparison.unpaired);
+        text += &format!(
+            "{} trials are left out because their block lacks the other side's\n",
+            comparison.unpaired
+        );
     }
     if count(ChangeOutcome::OneReplicate) > 0 {
         let what = if comparison.by.is_some() { "the study" } else { "both studies" };
@@ -191,12 +193,11 @@ fn energy(comparison: &Comparison) -> String {
     let words = match (&comparison.energy, &comparison.before.energy, &comparison.after.energy) {
         (Some(source), ..) => {
             format!(
-                "energy (W, IO/J): {source}; a gain that its meter has in both stores divides out of the \
-                 change"
+                "energy (W, IO/J): {source}; a gain that its meter has in both stores cancels in the change"
             )
         }
         (None, Some(before), Some(after)) => format!(
-            "energy (W, IO/J, B/J): not compared, for the stores have no meter and scope in common: \
+            "energy (W, IO/J, B/J): not compared because the stores have no meter and scope in common: \
              {before} before, {after} after"
         ),
         (None, Some(before), None) => format!("energy (W, IO/J, B/J): {before} before, not measured after"),

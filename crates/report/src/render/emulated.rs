@@ -6,7 +6,7 @@ use crate::analysis::path_order::{ORDERED_BY, OrderStep, PathOrder, path_orders}
 use iopj_core::Workload;
 use iopj_store::Trial;
 
-/// The sentence that stands above all that an emulated store shows.
+/// The sentence above everything that an emulated store shows.
 pub(super) fn banner(emulator: &str) -> String {
     format!(
         "emulated by {emulator}: times mean nothing and none is shown; results are verdicts, counts per \
@@ -15,10 +15,10 @@ pub(super) fn banner(emulator: &str) -> String {
 }
 
 /// What an order by a time is worth under emulation.
-pub(super) const CAVEAT: &str = "An order by time is one of this emulation: `<` is significant by Welch's \
-                                 test at 5 %, after Holm over the line; `=` is not told apart; `?` has no \
-                                 test for want of a second replicate. A poller that wants a processor of \
-                                 its own may stand elsewhere on a machine.";
+pub(super) const CAVEAT: &str = "An order by time is that of this emulation: `<` is significant by Welch's \
+                                 test at 5 %, after Holm over the line; `=` is a tie; `?` is not tested for \
+                                 lack of a second replicate. A poller that wants a processor of its own may \
+                                 rank elsewhere on a real machine.";
 
 /// The orders of a workload's paths by each metric, a line each, without a time.
 pub(super) fn lines(trials: &[Trial], workload: &Workload, admission: Admission) -> Vec<String> {

@@ -27,16 +27,17 @@ impl<'a> TableEnergy<'a> {
 
     /// What the intervals are, for the footer.
     pub(super) fn words(&self) -> String {
-        let mut text = "W is mean power and IO/J I/Os per joule, over replicates with energy; \u{b1} is \
-                        half of the 95 % interval of the random part, by which paths are told apart"
-            .to_owned();
+        let mut text =
+            "W is mean power and IO/J I/Os per joule, over replicates with energy; \u{b1} is half \
+                        of the 95 % interval of the random part, by which paths are compared"
+                .to_owned();
         if self.combined {
             text += "; \u{b1} all holds the meter's declared accuracy too";
         } else if !self.source.estimated {
-            text += "; the meter declares no accuracy, which is not in it";
+            text += "; the meter declares no accuracy, so it is not included";
         }
         if self.source.estimated {
-            text += "; est.: a model's, not measured: it is in no winner map, claim or comparison";
+            text += "; est.: estimated by a model, not measured, and in no winner map, claim or comparison";
         }
         text
     }
@@ -50,7 +51,8 @@ pub(super) fn incomplete_text(trials: &[Trial], source: &EnergySource, width: us
     if lacking.is_empty() {
         return String::new();
     }
-    let mut text = format!("energy incomplete, left out of all that is said of energy: {}\n", lacking.len());
+    let mut text =
+        format!("energy incomplete, left out of everything said about energy: {}\n", lacking.len());
     for one in lacking.iter().take(MOST) {
         let (trial, reason) = (one.trial, super::text::escape(one.reason));
         let line =

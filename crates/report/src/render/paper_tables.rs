@@ -37,7 +37,7 @@ pub fn paper_tables(
         &times(emulated, latency.iter().map(latency_text), "reads and writes of one path under one workload");
     let source = EnergySource::measured(&[trials]).filter(|_| emulated.is_none());
     let of = source.as_ref().map_or(String::new(), |source| format!(" ({source})"));
-    let words = format!("Performance, power and efficiency{of}; the papers draw theirs and print none");
+    let words = format!("Performance, power and efficiency{of}; the papers show theirs only as figures");
     text += &format!("\n{}", wrap(&escape(&words), WIDTH, ""));
     let efficiency = source.map_or(Vec::new(), |source| efficiency_tables(trials, &source, admission));
     text += &times(emulated, efficiency.iter().map(efficiency_text), "energy over depth or over threads");
@@ -186,8 +186,8 @@ fn published_text() -> String {
     }
     format!(
         "  published by Harris and Altiparmak (2022, Table 2), millions a second, 4 KiB random reads, 32 \
-         threads; `paper, about` is\n  these over the IOPS of its Table 1 at 8 threads, for it prints none \
-         at 32:\n{}",
+         threads; `paper, about` is\n  these over the IOPS of its Table 1 at 8 threads, because it prints \
+         none at 32:\n{}",
         grid.text()
     )
 }

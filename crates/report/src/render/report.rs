@@ -1,4 +1,4 @@
-//! The report of a store as text: a table a workload, and what to know beside it.
+//! The report of a store as text: a table for each workload, and what to know about it.
 
 use super::emulated::{self, banner};
 use super::energy::{self, TableEnergy};
@@ -111,7 +111,7 @@ fn footer(study: &StudyRecord, trials: &[Trial], tables: &[WorkloadTable], admis
     });
     let measured: Vec<_> = trials.iter().filter_map(|trial| trial.outcome.measurement()).collect();
     if Costs::of(&measured).is_some() {
-        text += "instr, loads and stores are per I/O, of all that ran in the window on any core\n";
+        text += "instr, loads and stores are per I/O, of everything that ran in the window on any core\n";
     }
     if any_sampled(trials) {
         text += "~ sampled: a count is samples by their period, not exact\n";
@@ -177,13 +177,13 @@ fn remarks(study: &StudyRecord, trials: &[Trial], admission: Admission) -> Strin
         };
         let (trials, hold) = if with_start == 1 { ("trial", "holds") } else { ("trials", "hold") };
         text += &format!(
-            "{with_start} {trials} of fio {hold} {what} of its start: the begin of its jobs was not seen\n"
+            "{with_start} {trials} of fio {hold} {what} of its start: the start of its jobs was not seen\n"
         );
     }
     text
 }
 
-/// The reasons, each with all the paths that it keeps away.
+/// The reasons, each with all the paths that it makes unavailable.
 pub(super) fn by_reason(paths: &[Unavailable]) -> Vec<(&Unavailable, Vec<String>)> {
     let mut reasons: Vec<(&Unavailable, Vec<String>)> = Vec::new();
     for path in paths {
@@ -196,7 +196,7 @@ pub(super) fn by_reason(paths: &[Unavailable]) -> Vec<(&Unavailable, Vec<String>
     reasons
 }
 
-/// A line for each reason, with all the paths that it keeps away.
+/// A line for each reason, with all the paths that it makes unavailable.
 pub fn unavailable(paths: &[Unavailable]) -> String {
     let line = |(why, paths): (&Unavailable, Vec<String>)| {
         let remedy =

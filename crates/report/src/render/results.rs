@@ -294,7 +294,7 @@ fn is_estimated(row: &CellRow) -> bool {
     energy(row).is_some_and(|energy| energy.source.estimated)
 }
 
-/// Whether the meter's accuracy is declared, so that there are combined intervals.
+/// Whether the meter's accuracy is declared: then there are combined intervals.
 pub(super) fn has_combined(table: &WorkloadTable) -> bool {
     table.rows.iter().filter_map(watts).any(|watts| watts.combined.is_some())
 }

@@ -37,8 +37,8 @@ pub(super) fn remarks(study: &StudyRecord, trials: &[Trial], admission: Admissio
     text + &with_and_without(study, trials, admission)
 }
 
-/// The figures of each cell that has unsteady trials, with them and without, and where the first path is
-/// another.
+/// The figures of each cell that has unsteady trials, with and without them, and where another path comes
+/// first.
 fn with_and_without(study: &StudyRecord, trials: &[Trial], admission: Admission) -> String {
     let Some(apart) = tables_without_unsteady(study, trials, admission) else { return String::new() };
     let mut text = "without the trials whose rate changed:\n".to_owned();

@@ -21,7 +21,8 @@ use std::fmt::Write;
 /// The winner maps of a store, or a sentence that says what is missing.
 pub fn winners(study: &StudyRecord, trials: &[Trial], question: &WinnerQuestion) -> String {
     if trials.is_empty() {
-        return "no winner map: the store holds no trial; `iopj run` on the study goes on where it ended\n"
+        return "no winner map: the store holds no trial; run `iopj run` on the study to continue where it \
+                ended\n"
             .into();
     }
     let maps = winner_maps(trials, question);
@@ -39,8 +40,8 @@ pub fn winners(study: &StudyRecord, trials: &[Trial], question: &WinnerQuestion)
     let source = maps.iter().find_map(|map| map.source.as_ref());
     text.extend(source.map(|source| incomplete_text(trials, source, WIDTH)));
     if question.metric.is_energy() && source.is_none() {
-        text += "energy was measured in no trial that counts: name a meter under [meters] in the study, \
-                 `iopj meter list` tells those of this machine; what a model estimates ranks nothing\n";
+        text += "no trial that counts measured energy: name a meter under [meters] in the study (`iopj meter \
+                 list` shows those of this machine); a model's estimates rank nothing\n";
     }
     if let Some(sequential) = &study.sequential {
         text += &wrap(&blocks_text(study, trials, sequential), WIDTH, "");
@@ -52,7 +53,7 @@ pub fn winners(study: &StudyRecord, trials: &[Trial], question: &WinnerQuestion)
     text
 }
 
-/// How the number of blocks came about, and what the decisions that it was for are.
+/// How many blocks there are and why, and the decisions that they were for.
 fn blocks_text(study: &StudyRecord, trials: &[Trial], Sequential { min, max, .. }: &Sequential) -> String {
     let blocks = trials.iter().map(|trial| trial.replicate + 1).max().unwrap_or(0);
     let (_, says) = sequential::look(study, trials);
@@ -74,7 +75,7 @@ fn map_text(map: &WinnerMap) -> String {
         map.cells.values().flat_map(|cell| cell.ranking.iter().map(|p| p.path)).collect();
     let paths: Vec<IoPath> = paths.into_iter().collect();
     if paths.is_empty() {
-        let _ = writeln!(text, "  no winner: {} was measured in no trial that counts", metric.title());
+        let _ = writeln!(text, "  no winner: no trial that counts measured {}", metric.title());
         return text + &left_out(map.left_out());
     }
     let across: BTreeSet<AxisValue> = map.cells.keys().map(|(_, x)| *x).collect();
@@ -185,7 +186,7 @@ fn rule(map: &WinnerMap) -> String {
     };
     let has = |decision| map.cells.values().any(|cell| cell.decision() == decision);
     let mut text = format!(
-        "A winner stands with its distance to the next best path; `=` is a tie: p > 0.05 by {test}. `could \
+        "A winner is shown with its distance to the next best path; `=` is a tie: p > 0.05 by {test}. `could \
          see` is the least difference that would have been seen four times out of five."
     );
     if has(Decision::Undecided) {
@@ -212,6 +213,6 @@ fn left_out(left_out: LeftOut) -> String {
     ];
     let counts = counts.iter().filter(|(count, _)| *count > 0).map(|(count, word)| format!("{count} {word}"));
     let parts = left_out.barred.words().into_iter().chain(counts);
-    let verb = if left_out.total() == 1 { "trial stays" } else { "trials stay" };
+    let verb = if left_out.total() == 1 { "trial is left" } else { "trials are left" };
     format!("  {} {verb} out: {}\n", left_out.total(), parts.collect::<Vec<_>>().join(", "))
 }

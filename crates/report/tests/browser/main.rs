@@ -250,7 +250,7 @@ fn what_is_missing_is_said() {
         "no meter took part in this study",
         "this store holds no kernel profile",
     ];
-    let (none, no_trial) = (&["No trial stands"][..], &["This store holds no trial"][..]);
+    let (none, no_trial) = (&["No trial is valid"][..], &["This store holds no trial"][..]);
     let cases = [
         ("no trial", &real, Vec::new(), no_trial),
         ("one trial", &real, whole[..1].to_vec(), &no_replicates[..1]),

@@ -191,7 +191,7 @@ fn differences_are_those_of_the_parts() {
     let text = explanation(&explained(&three(&workload(1, 1000)), &[HYBRID, INTERRUPT]));
     let words = squeezed(&text);
     let sentence = "posix-sio/syscall/interrupt (B) adds one interrupt and saves 0.50 sleeps and 4.00 spins \
-                    against posix-sio/syscall/hybrid (A): -725 instructions in kernel/sched/, -560 in \
+                    compared with posix-sio/syscall/hybrid (A): -725 instructions in kernel/sched/, -560 in \
                     kernel/time/, -80.0 in block/; in all -1,385 (-37.9 %) in the kernel.";
     assert!(words.contains(sentence), "{text}");
 }

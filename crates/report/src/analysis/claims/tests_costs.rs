@@ -166,7 +166,7 @@ fn poll22_5_reports_fixed_parts_apart_and_emulation_leaves_nothing_else() {
         assert!(part.figures.iter().all(|figure| figure.mean.is_none() && figure.interval.is_none()));
     }
     let text = crate::render::claims(std::slice::from_ref(&claim));
-    let (counting, apart) = text.split_once("  reported apart, and no part of the answer:\n").unwrap();
+    let (counting, apart) = text.split_once("  reported separately, not part of the answer:\n").unwrap();
     assert!(
         !counting.contains(FIXED) && apart.contains("fixed part of loads and stores per I/O, kernel/sched/"),
         "{text}"

@@ -129,7 +129,9 @@ fn trials_without_a_partner_in_their_block_stay_out() {
     let iops = of(&comparison, Metric::Iops);
     assert_eq!((iops.before.unwrap().n, iops.after.unwrap().n, iops.ratio), (2, 2, Some(1.0)));
     assert_eq!((comparison.unpaired, comparison.before.left_out.total()), (2, 1));
-    assert!(text_of(&comparison).contains("2 trials stay out, for their block lacks the other side's"));
+    assert!(
+        text_of(&comparison).contains("2 trials are left out because their block lacks the other side's")
+    );
 }
 
 #[test]

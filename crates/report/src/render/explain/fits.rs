@@ -207,7 +207,7 @@ fn orders(completions: &Completions) -> String {
     } else {
         "  by Welch's tests at 5 %, after Holm's correction over all of them\n"
     };
-    text += "  what poll costs grows with its spins, which `iopj claims` takes off\n";
+    text += "  what polling costs grows with its spins, which `iopj claims` subtracts\n";
     text
 }
 
@@ -226,9 +226,9 @@ fn table(rows: &[PaperRow]) -> String {
     }
     let words = format!(
         "i interrupt, p poll, h hybrid. Measured here: per I/O. Published (poll22, Table 2, 32 threads, a \
-         saturated drive): M/s, rounded, so that sums are off by up to 1. ~/IO is approximate: the \
-         published M/s over the IOPS of the paper's Table 1 at {PUBLISHED_IOPS_THREADS} threads, for it \
-         prints none at 32."
+         saturated drive): M/s, rounded, so sums are off by up to 1. ~/IO is approximate: the published M/s \
+         over the IOPS of the paper's Table 1 at {PUBLISHED_IOPS_THREADS} threads, because it prints none \
+         at 32."
     );
     format!("\nbeside the paper's Table 2\n{}{}", table.text(), wrap(&words, WIDTH, "  "))
 }

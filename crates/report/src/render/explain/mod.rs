@@ -42,8 +42,8 @@ fn block(block: &WorkloadCosts) -> String {
     if block.generator == Generator::Fio {
         text += match block.source {
             CostSource::Exact => {
-                "fio's counts hold its start and end, most of all in user space: two lengths tell them \
-                 apart\n"
+                "fio's counts include its start and end, mostly in user space: runs of two lengths separate \
+                 them\n"
             }
             CostSource::Sampled(_) => "fio was sampled while its jobs ran, without its start and end\n",
         };
@@ -69,7 +69,7 @@ fn source(source: &CostSource) -> String {
             "counted exactly, on all cores: every instruction that was executed in the window".to_owned()
         }
         CostSource::Sampled(events) => format!(
-            "sampled by perf on all cores, a count is samples by period: {}; what these events do not tell \
+            "sampled by perf on all cores, a count is samples by period: {}; what these events do not count \
              is absent",
             escape(&events.join(", "))
         ),
@@ -171,7 +171,7 @@ fn by_part(block: &WorkloadCosts, parts: &Parts) -> String {
     text + &tables(block, &parts.functions, function, mean)
 }
 
-/// Functions stand under their directory.
+/// Functions are listed below their directory.
 fn indented(source: &str) -> String {
     source.split_once(' ').map_or(source.to_owned(), |(_, function)| format!("  {function}"))
 }
@@ -235,7 +235,7 @@ fn by_length(all: &[ByLength]) -> String {
         }
         text += &format!("\nby the difference of two lengths, per I/O: {}\n", alike[0].workload.title());
         text += &table.text();
-        text += "  ± standard error; what start and end cost cancels; in brackets the whole longer window \
+        text += "  ± standard error; the cost of start and end cancels; in brackets the whole longer window \
                  over its I/Os\n";
     }
     text

@@ -9,7 +9,7 @@ const EVENT: f64 = 0.05;
 /// Parts that a sentence names.
 const NAMED: usize = 8;
 
-/// A paragraph for each path that is held against another.
+/// A paragraph for each path that is compared with another.
 pub(super) fn differences(block: &WorkloadCosts) -> String {
     if block.differences.is_empty() {
         return String::new();
@@ -19,9 +19,9 @@ pub(super) fn differences(block: &WorkloadCosts) -> String {
     text.extend(block.differences.iter().map(sentence));
     if block.differences.iter().any(|difference| difference.kernel.p_holm.is_none()) {
         text +=
-            "  one replicate shows no noise: run with `--replicates 5` or more to tell what is beyond it\n";
+            "  one replicate shows no noise: run with `--replicates 5` or more to see what is beyond it\n";
     } else {
-        text += "  named is what is beyond noise: Welch's test at 5 %, after Holm's correction over the \
+        text += "  only what is beyond noise is named: Welch's test at 5 %, after Holm's correction over the \
                  parts of a path\n";
     }
     text
@@ -53,7 +53,7 @@ fn sentence(block: &WorkloadCosts, difference: &PathDifference) -> String {
         events(&difference.events).unwrap_or_else(|| "sleeps, is interrupted and spins alike".to_owned());
     let (path, from) = (of(*path), of(*from));
     let all = signed(kernel.change);
-    format!("{path} {head} against {from}: {}; in all {all}{percent} in the kernel.", parts.join(", "))
+    format!("{path} {head} compared with {from}: {}; in all {all}{percent} in the kernel.", parts.join(", "))
 }
 
 /// Such as `adds one sleep and saves 0.98 interrupts`.

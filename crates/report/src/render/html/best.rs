@@ -26,12 +26,12 @@ pub(super) struct Best {
     /// Its mean in the metric, in the unit in which that is shown.
     pub(super) value: f64,
     pub(super) iops: f64,
-    /// Paths that cannot be told from it.
+    /// Paths that do not differ significantly from it.
     pub(super) ties: Vec<String>,
     /// There were two replicates or more to test with.
     pub(super) tested: bool,
-    /// The series of the worst path with a verified trial that is told from the best, and the share of its
-    /// latency, or of its energy for an I/O, that the best one saves.
+    /// The series of the worst path with a verified trial that differs significantly from the best, and the
+    /// share of its latency, or of its energy for an I/O, that the best one saves.
     pub(super) saves: Option<(usize, f64)>,
     /// The best one has a verified trial.
     pub(super) verified: bool,
@@ -124,7 +124,7 @@ pub(super) fn lead(model: &Model<'_>, Bests { metric, all: bests }: &Bests) -> S
     if let Some((best, worst, share)) = greatest {
         let _ = write!(
             text,
-            " At the most, choosing the best path saves {:.*} % of the {saved}: {} instead of {} for {}.",
+            " At most, choosing the best path saves {:.*} % of the {saved}: {} instead of {} for {}.",
             usize::from(share > 0.99),
             100.0 * share,
             escape(&best.path),

@@ -1,4 +1,5 @@
-//! What an I/O costs by kernel directory: a bar a path, stacked, with all directories in the table behind it.
+//! What an I/O costs by kernel directory: one stacked bar per path, with all directories in the table behind
+//! it.
 
 use super::figure::{Figure, Group, Section};
 use super::model::{Model, SeriesCell};
@@ -16,7 +17,7 @@ const TOP: usize = 8;
 /// The section's id and heading.
 const NAME: (&str, &str) = ("costs", "Cost by kernel directory");
 
-/// What stands for programs.
+/// The name of programs.
 const USER: &str = "user space";
 
 /// A figure for each workload that was profiled.
@@ -56,7 +57,7 @@ fn measured<'m>(model: &'m Model<'_>) -> impl Iterator<Item = &'m Measurement> {
     model.cells.iter().flat_map(|cell| cell.trusted.iter().copied())
 }
 
-/// All known directories of the store, the dearest first, so that each has one colour in all figures.
+/// All known directories of the store, the dearest first: each has one colour in all figures.
 fn directories(model: &Model<'_>, kind: CostKind) -> Vec<String> {
     let mut sums: BTreeMap<&str, u64> = BTreeMap::new();
     for profile in measured(model).filter_map(|one| one.costs.as_ref()) {

@@ -1,4 +1,4 @@
-//! A figure of the report with the table behind it, and the sections of the page that figures stand in.
+//! A figure of the report with the table behind it, and the page's sections that hold figures.
 
 use super::svg::drawing::Drawing;
 use super::text::slug;

@@ -53,10 +53,10 @@ pub(super) fn section(model: &Model<'_>) -> Section {
     let mut words = format!(
         "The best path in each cell, and how far the next one is. Dashed cells are open: {} at 5 %, after \
          Holm over all cells, cannot tell the best from another path, or there is one replicate and no \
-         test. A map of counts names the path that does least of something, which need not be the fastest. \
-         {} out: refuted, unproven, failed or incomplete.",
+         test. A map of counts names the path with the lowest count, which need not be the fastest. {} out: \
+         refuted, unproven, failed or incomplete.",
         test_words(model),
-        if left_out == 1 { "1 trial stays".to_owned() } else { format!("{left_out} trials stay") }
+        if left_out == 1 { "1 trial is left".to_owned() } else { format!("{left_out} trials are left") }
     );
     if incomplete > 0 {
         words += &format!(" Energy of {} is incomplete and not in its maps.", plural(incomplete, "trial"));
@@ -74,7 +74,7 @@ fn heading(model: &Model<'_>, metric: Metric) -> String {
 }
 
 pub(super) fn maps(model: &Model<'_>, metric: Metric, x: Dimension, y: Dimension) -> Vec<WinnerMap> {
-    // The axes differ, so that there is no error to tell.
+    // The axes differ, so there is no error to report.
     let question = WinnerQuestion::new(metric, x.axis(), y.axis());
     let of_study =
         |question: WinnerQuestion| WinnerQuestion { admission: model.admission, ..question.of(model.study) };

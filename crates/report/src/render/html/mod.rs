@@ -1,8 +1,8 @@
 //! The report as one HTML page, and its figures as SVG and PDF files.
 //!
-//! The page stands alone: style, script and figures are in it, and its content security policy lets it load
-//! nothing. Every text that comes from a study, a target or a machine is escaped in `text`. Decisions and
-//! statistics are `analysis`'s.
+//! The page is self-contained: style, script and figures are in it, and its content security policy lets it
+//! load nothing. Every text that comes from a study, a target or a machine is escaped in `text`. Decisions
+//! and statistics are `analysis`'s.
 
 mod best;
 mod by_path;

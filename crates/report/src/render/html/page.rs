@@ -140,13 +140,13 @@ fn summary(study: &StudyRecord, model: &Model<'_>, bests: &[Bests]) -> String {
             .any(|trial| Admission { with_unproven: true, ..model.admission }.admit(trial).is_ok());
         let why = model.admission.why_none_competes(model.trials).filter(|_| unranked).map_or_else(
             || {
-                "No trial stands: all of them were refuted, failed or incomplete, so that no path can be \
+                "No trial is valid: all of them were refuted, failed or incomplete, so no path can be \
                  ranked."
                     .to_owned()
             },
             |why| format!("{}.", capital(&why)),
         );
-        let _ = write!(html, "<p class=\"lead\">{} The reasons are below.</p>", escape(&why));
+        let _ = write!(html, "<p class=\"lead\">{} The reasons are given below.</p>", escape(&why));
     }
     html.extend(bests.iter().map(|bests| lead(model, bests)));
     let planned = study.planned_trials as usize;
@@ -177,19 +177,20 @@ fn best_table(model: &Model<'_>, Bests { metric, all: bests }: &Bests) -> String
     let (title, words) = match metric {
         Metric::IosPerJoule => (
             "Best path of each workload by energy",
-            "By I/Os per joule over replicates. It saves that share of the energy that an I/O takes on the \
-             path of least I/Os per joule that is verified and told from it.",
+            "By I/Os per joule over replicates. \u{201c}Saves\u{201d} is the share of the energy per I/O \
+             that it saves compared with the verified path of fewest I/Os per joule that differs \
+             significantly.",
         ),
         _ => (
             "Best path of each workload",
-            "By mean latency over replicates. It saves that share of the mean latency of the slowest path \
-             that is verified and told from it.",
+            "By mean latency over replicates. \u{201c}Saves\u{201d} is the share of the mean latency that it \
+             saves compared with the slowest verified path that differs significantly.",
         ),
     };
     let against = |best: &Best| match best.saves {
         Some((worst, _)) => model.series[worst].label.clone(),
         None if best.ties.is_empty() => "no other verified path".to_owned(),
-        None => "none told apart".to_owned(),
+        None => "none differs".to_owned(),
     };
     let table = Table::of(bests)
         .name("workload", |best| escape(&best.workload))
@@ -197,7 +198,7 @@ fn best_table(model: &Model<'_>, Bests { metric, all: bests }: &Bests) -> String
         .right(escape(&shown(*metric).0), |best| readable(best.value))
         .right("IOPS", |best| readable(best.iops))
         .right("saves", |best| best.saves.map_or(String::new(), |(_, share)| percent(share)))
-        .name("against", |best| escape(&against(best)))
+        .name("compared with", |best| escape(&against(best)))
         .left("remarks", |best| escape(&remarks(best)));
     let is_tall = bests.len() <= TALL_ROWS;
     format!("<h3>{title}</h3><p class=\"note\">{words}</p>{}", table.html(title, is_tall))
@@ -309,7 +310,7 @@ fn doubtful(model: &Model<'_>) -> String {
     format!("<h3>Trials in doubt</h3><ul class=\"plain\">{items}</ul>")
 }
 
-/// What stands for each path in the figures.
+/// The mark of each path in the figures.
 fn key(model: &Model<'_>) -> String {
     let row = |(index, one): (usize, &super::model::Series)| {
         format!("<li>{}{}: <code>{}</code></li>", swatch(index), escape(&one.label), escape(&one.name))
@@ -434,7 +435,7 @@ fn missing(model: &Model<'_>, sections: &[Section]) -> String {
     };
     let energy = match (&model.source, sections.iter().any(|section| section.id == "power")) {
         (None, _) => {
-            "<li><b>Energy</b> (W, IO/J, B/J) and power over time: no meter took part in this study, so that \
+            "<li><b>Energy</b> (W, IO/J, B/J) and power over time: no meter took part in this study, so \
              nothing is said about energy here.</li>"
         }
         (Some(_), false) => {
@@ -444,8 +445,8 @@ fn missing(model: &Model<'_>, sections: &[Section]) -> String {
     };
     let interrupts = match is_without(model, Metric::InterruptsPerIo) {
         true => {
-            "<li><b>Interrupts</b> per I/O: this store holds no interrupts that could be told from those of \
-             others.</li>"
+            "<li><b>Interrupts</b> per I/O: this store holds no interrupts that could be told apart from \
+             those of other devices.</li>"
         }
         false => "",
     };

@@ -17,9 +17,10 @@ const POINTS: usize = 2000;
 pub(super) fn section(model: &Model<'_>, traces: &[PowerTrace]) -> Section {
     let series = if traces.is_empty() { HashMap::new() } else { series_by_window(model) };
     let figures = traces.iter().filter_map(|trace| figure(model, trace, &series)).collect();
-    let words = "What each channel read over the time of the study; beneath, each trial is a stroke from \
-                 the begin of its measured window to its end. Of more readings than can be drawn the least \
-                 and the greatest of each stretch are. Refuted and failed trials are not marked.";
+    let words = "What each channel read over the time of the study. Below it, each trial is a stroke from \
+                 the start of its measured window to its end. Where there are more readings than can be \
+                 drawn, the least and the greatest of each stretch are shown. Refuted and failed trials are \
+                 not marked.";
     Section::new(("power", "Power over time"), words, Group::new("", figures))
 }
 

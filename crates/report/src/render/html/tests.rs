@@ -76,7 +76,7 @@ fn every_datum_is_a_mark_and_every_interval_an_error_bar() {
     }
     let page = page(&study("s"), &trials, &[], Admission::default());
     assert_eq!(marks(&page), figures.iter().map(|figure| marks(&figure.drawing.svg())).sum::<usize>());
-    assert!(page.contains("18 trials refuted") && page.contains("18 trials stay out"));
+    assert!(page.contains("18 trials refuted") && page.contains("18 trials are left out"));
 }
 
 #[test]
@@ -137,10 +137,10 @@ fn what_is_absent_is_a_sentence_and_never_a_number() {
         (
             "all refuted",
             with(&|| Outcome::Measured(Box::new(measurement(9, VerdictKind::Refuted)))),
-            "No trial stands",
+            "No trial is valid",
         ),
-        ("all failed", with(&|| Outcome::Failed("EIO".to_owned())), "No trial stands"),
-        ("no I/O", with(&nothing), "No trial stands"),
+        ("all failed", with(&|| Outcome::Failed("EIO".to_owned())), "No trial is valid"),
+        ("no I/O", with(&nothing), "No trial is valid"),
     ] {
         let page = page(&study("s"), &trials, &[], Admission::default());
         assert!(page.contains(words), "{what}: no `{words}`");
@@ -310,7 +310,10 @@ fn counts_have_winner_maps_where_the_store_has_them() {
     assert!(map("fewest-interrupts").is_none() && map("least-mean-latency").is_none());
     let page = page(&emulated(), &trials, &[], Admission::default());
     assert!(page.contains(">next 1.00</text>") && page.contains(">next 555\u{d7}</text>"), "{page}");
-    assert!(page.contains("0 trials stay out"), "what lacks a count is not refuted, failed or incomplete");
+    assert!(
+        page.contains("0 trials are left out"),
+        "what lacks a count is not refuted, failed or incomplete"
+    );
 }
 
 #[test]

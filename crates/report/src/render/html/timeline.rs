@@ -8,7 +8,7 @@ use crate::render::table::Table;
 use iopj_core::VerdictKind;
 use iopj_store::{Measurement, Trial};
 
-/// Points of the timeline over all trials: more cannot be told apart.
+/// Points of the timeline over all trials: more cannot be distinguished.
 const TIMELINE_POINTS: usize = 2000;
 
 /// A trial, what it measured, and its series.
@@ -24,12 +24,12 @@ pub(super) fn section(model: &Model<'_>) -> Section {
     let mut trials: Vec<Measured<'_>> = measured.collect();
     trials.sort_by_key(|(trial, ..)| trial.started_unix_ns);
     let words = format!(
-        "{}, each a stroke from its start to its end, cut where its rate was taken; faint ones are \
+        "{}, each as a stroke from its start to its end, cut where its rate was taken; faint ones are \
          unproven. A stroke that slopes was not steady.",
         if trials.len() == 1 {
-            "1 trial stands".to_owned()
+            "1 trial is shown".to_owned()
         } else {
-            format!("{} stand", plural(trials.len(), "trial"))
+            format!("{} are shown", plural(trials.len(), "trial"))
         }
     );
     let figure = trials.first().and_then(|(first, ..)| figure(model, &trials, first.started_unix_ns));

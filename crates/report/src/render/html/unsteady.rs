@@ -29,14 +29,14 @@ pub(super) fn without(study: &StudyRecord, trials: &[Trial], admission: Admissio
         .right("mean latency, \u{b5}s", |cell| figure(cell.with(), |times| times.mean_ns / 1e3))
         .right("without", |cell| figure(cell.without.as_ref(), |times| times.mean_ns / 1e3));
     format!(
-        "<h3>{title}</h3><p class=\"note\">Trials that compete and had not settled when their window began, \
-         or whose rate rose or fell over it, count as all do. Here is what is left without \
+        "<h3>{title}</h3><p class=\"note\">Trials that compete but had not settled when their window began, \
+         or whose rate rose or fell during it, count like all others. This is what is left without \
          them.</p>{}{firsts}",
         table.html(title, true)
     )
 }
 
-/// What stands under a winner map that has such trials: the cells that are decided otherwise without them.
+/// The note under a winner map that has such trials: the cells that are decided otherwise without them.
 pub(super) fn note(map: &WinnerMap, apart: &MapWithoutUnsteady) -> Note {
     let WinnerQuestion { x, y, .. } = map.question;
     let item = |Redecided { at: (down, across), with, without }: &Redecided| {

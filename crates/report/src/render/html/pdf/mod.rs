@@ -1,6 +1,6 @@
 //! A figure as a PDF document of one page (ISO 32000-1): strokes and areas, and text that can be searched.
 //!
-//! What things look like stands in `figure.css` alone, which `style` reads. The fonts are of the standard 14,
+//! What things look like is in `figure.css` alone, which `style` reads. The fonts are of the standard 14,
 //! which every reader has: none is embedded.
 
 mod font;
@@ -20,7 +20,7 @@ use style::{Paint, Style};
 /// Points of a unit of a drawing, which is a pixel of CSS.
 const SCALE: f32 = 0.75;
 
-/// How far the handles of a cubic curve stand that is a quarter of a circle: `4/3 (sqrt 2 - 1)`.
+/// How far away the handles are of a cubic curve that is a quarter of a circle: `4/3 (sqrt 2 - 1)`.
 const QUARTER: f64 = 0.552_284_75;
 
 /// The drawing as a document, its title in the document's information.
@@ -161,7 +161,7 @@ impl<'a> PdfPage<'a> {
         let runs = font::runs(&label.text, style.is_bold);
         let own =
             f64::from(style.font_size) * runs.iter().map(|run| f64::from(run.width)).sum::<f64>() / 1000.0;
-        // Helvetica is narrower than planned, but not what stands for characters that it lacks.
+        // Helvetica is narrower than planned, but not the substitute for characters that it lacks.
         let width = own.min(label.width);
         let x = match anchor {
             Anchor::Inherited | Anchor::Start => x,

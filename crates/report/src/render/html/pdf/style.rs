@@ -18,7 +18,7 @@ pub(super) enum Paint {
 /// All that is known of how an element looks. All of it is inherited, as in SVG.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Style {
-    /// What [`Paint::Current`] stands for.
+    /// What [`Paint::Current`] is.
     pub(super) colour: [f32; 3],
     pub(super) fill: Paint,
     pub(super) stroke: Paint,
@@ -56,7 +56,7 @@ pub(in super::super) struct Sheet<'a> {
 }
 
 struct Rule<'a> {
-    /// For the figure itself, not for what stands in it.
+    /// For the figure itself, not for its parts.
     of_root: bool,
     element: &'a str,
     classes: Vec<&'a str>,

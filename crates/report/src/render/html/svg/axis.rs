@@ -18,7 +18,7 @@ pub(in super::super) struct PlotAxis {
 }
 
 impl PlotAxis {
-    /// An axis for values from nought up to `high`, ended at a round number.
+    /// An axis for values from zero up to `high`, ended at a round number.
     pub(in super::super) fn from_zero(high: f64, places: (f64, f64)) -> PlotAxis {
         let high = if high > 0.0 { high } else { 1.0 };
         let step = step(high, 5.0);
@@ -44,7 +44,7 @@ impl PlotAxis {
         PlotAxis { low, high, from: places.0, to: places.1, scale: Scale::Linear }
     }
 
-    /// Logarithmic where the values span more than one and a half decades, else from nought.
+    /// Logarithmic where the values span more than one and a half decades, else from zero.
     pub(in super::super) fn fitting(values: &[f64], places: (f64, f64)) -> PlotAxis {
         let high = values.iter().copied().fold(0.0, f64::max);
         let low = values.iter().copied().fold(high, f64::min);

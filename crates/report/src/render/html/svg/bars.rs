@@ -1,4 +1,4 @@
-//! Horizontal bars: one value a path with its error bar, or counts side by side.
+//! Horizontal bars: one value per path with its error bar, or counts side by side.
 
 use super::axis::{PlotAxis, short};
 use super::drawing::Drawing;
@@ -33,7 +33,7 @@ const TO_VALUE: f64 = 6.0;
 /// From a part's mark to its name, and from the end of that to the next mark.
 const TO_PART: (f64, f64) = (13.0, 15.0);
 
-/// One bar a row from nought, its value at the end. Every bar is one `mark`.
+/// One bar per row from zero, its value at the end. Every bar is one `mark`.
 pub(in super::super) fn draw(title: &str, axis_title: &str, bars: &[Bar]) -> Drawing {
     let left = left_of_bars(bars.iter().map(|bar| bar.label.as_str()));
     let right = (TO_VALUE + widest(bars.iter().map(|bar| bar.text.as_str()))).max(52.0);
@@ -69,7 +69,7 @@ pub(in super::super) fn draw(title: &str, axis_title: &str, bars: &[Bar]) -> Dra
 }
 
 /// Parts of each row side by side, each with its text where it has room; `unit` says what they are parts of.
-/// All rows have the same parts. Every part above nought is one `mark`.
+/// All rows have the same parts. Every part above zero is one `mark`.
 pub(in super::super) fn stacked(title: &str, unit: &str, rows: &[(String, Vec<BarPart>)]) -> Drawing {
     let left = left_of_bars(rows.iter().map(|(label, _)| label.as_str()));
     let legend = rows.first().map_or(Vec::new(), |(_, parts)| legend(parts, left));
@@ -106,7 +106,7 @@ pub(in super::super) fn stacked(title: &str, unit: &str, rows: &[(String, Vec<Ba
     canvas.finish(title)
 }
 
-/// Where the name of each part stands: its place across and its line.
+/// Where the name of each part is drawn: its place across and its line.
 fn legend(parts: &[BarPart], left: f64) -> Vec<((f64, usize), &BarPart)> {
     let mut places = Vec::new();
     let (mut x, mut line) = (left, 0);

@@ -15,7 +15,7 @@ pub(in super::super) struct Curve {
     pub(in super::super) hollow: bool,
 }
 
-/// From a plot's left edge to where its axis begins, so that a first mark is seen whole.
+/// From a plot's left edge to where its axis begins: a first mark is seen whole.
 const INDENT: f64 = 4.0;
 
 /// The quantiles that are named on the axis.

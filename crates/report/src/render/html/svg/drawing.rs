@@ -47,7 +47,7 @@ pub(in super::super) struct Drawing {
 }
 
 impl Drawing {
-    /// The drawing as it stands in HTML; alone it needs a name space, a style and its ground.
+    /// The drawing as it is in HTML; on its own it needs a name space, a style and a background.
     pub(in super::super) fn svg(&self) -> String {
         let [width, height] = [self.width, self.height].map(number);
         let mut svg = format!(
@@ -65,8 +65,8 @@ impl Drawing {
     }
 }
 
-/// What the places of the texts up to the end of a group share; nought where anything else stands in it. It
-/// is written once, so that large pages stay small.
+/// What the places of the texts up to the end of a group share; zero where the group holds anything else. It
+/// is written once, which keeps large pages small.
 fn shared_place(elements: &[Element]) -> Point {
     let mut places = Vec::new();
     for element in elements {
@@ -83,8 +83,8 @@ fn shared_place(elements: &[Element]) -> Point {
 }
 
 impl Element {
-    /// Adds the element as SVG; texts without a class, and the group that they stand in, with their places
-    /// less `shift`.
+    /// Adds the element as SVG; texts without a class, and the group that holds them, with their places less
+    /// `shift`.
     pub(super) fn write(&self, svg: &mut String, shift: Point) {
         // Writing into a string cannot fail, here and below.
         let _ = match self {
@@ -143,7 +143,7 @@ fn end(element: &str, tip: &str) -> String {
     if tip.is_empty() { "/>".to_owned() } else { format!("><title>{}</title></{element}>", escape(tip)) }
 }
 
-/// Path data, in few characters so that large pages stay small.
+/// Path data, in few characters, which keeps large pages small.
 fn path(steps: &[Step]) -> String {
     let mut path = String::new();
     let mut before = None;

@@ -42,8 +42,8 @@ pub(in super::super) struct Label {
 }
 
 impl Label {
-    /// A text in so much room. Of a longer one the middle is left out, as what tells names apart often stands
-    /// at their end.
+    /// A text in so much room. Of a longer one the middle is left out, because what distinguishes names is
+    /// often at their end.
     pub(super) fn new(text: &str, room: f64, is_bold: bool) -> Label {
         let all = one_line(text);
         let text = fitting(&all, room, is_bold);
@@ -105,7 +105,7 @@ fn fitting(text: &str, room: f64, is_bold: bool) -> String {
         if used > room || at < head {
             break;
         }
-        // What stands over a letter goes with it.
+        // A mark over a letter goes with it.
         if of(c, is_bold) > 0.0 {
             tail = at;
         }

@@ -50,7 +50,7 @@ pub(in super::super) fn draw(chart: &LineChart) -> Drawing {
     let step = (16.0 / chart.lines.len() as f64).min(3.0);
     for (index, line) in chart.lines.iter().enumerate() {
         canvas.begin_series(line.series);
-        // Side by side, so that error bars at one value do not cover each other.
+        // Side by side: error bars at one value must not cover each other.
         let aside = step * (index as f64 - (chart.lines.len() - 1) as f64 / 2.0);
         let places: Vec<(f64, f64)> =
             line.points.iter().map(|point| ((x.at(point.x) + aside).round(), y.at(point.y))).collect();

@@ -72,7 +72,7 @@ pub(in super::super) fn draw(map: &DrawnMap) -> Drawing {
                     corner,
                     (CELL.0 - 2.0, CELL.1 - 2.0),
                     "void",
-                    "not measured, or no trial stands",
+                    "not measured, or no valid trial",
                 ),
             }
         }

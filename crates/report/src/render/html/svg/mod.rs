@@ -20,7 +20,7 @@ pub(super) const WIDTH: f64 = 440.0;
 /// Where a plot begins below its title.
 pub(super) const TOP: f64 = 26.0;
 
-/// From a plot's end down to the texts of its axis, which stand below the last text beside it.
+/// From a plot's end down to the texts of its axis, which are below the last text beside it.
 const TO_TICKS: f64 = BELOW + BELOW + ABOVE;
 
 /// Height below a plot: the texts of its axis and a title.
@@ -30,10 +30,10 @@ pub(super) const BOTTOM: f64 = TO_TICKS + LINE + BELOW;
 /// out.
 const COLOURS: usize = 7;
 
-/// Where a text stands relative to its point.
+/// Where a text is relative to its point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Anchor {
-    /// As the group says that it stands in.
+    /// As its group says.
     Inherited,
     Start,
     Middle,
@@ -201,7 +201,7 @@ pub(super) fn is_bold(class: &str) -> bool {
 /// A mark: five shapes, which with seven colours tell 35 series apart.
 fn shape(series: usize, (x, y): Point, class: &str, tip: &str) -> Element {
     let (class, tip) = (class.to_owned(), tip.to_owned());
-    // Each outline begins at its first corner and goes on by short ways, so that large pages stay small.
+    // Each outline begins at its first corner and goes on by short ways, which keeps large pages small.
     let (start, ways): (Point, &[Step]) = match series % 5 {
         1 => ((x - 3.5, y - 3.5), &[Step::AcrossBy(7.0), Step::UprightBy(7.0), Step::AcrossBy(-7.0)]),
         2 => ((x, y - 4.4), &[Step::By((4.0, 8.0)), Step::AcrossBy(-8.0)]),
