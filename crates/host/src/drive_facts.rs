@@ -74,8 +74,8 @@ mod tests {
         FeatureState { kept: KeptFeature { name, id, value: 0, mask: u32::MAX }, current, refusal }
     }
 
-    /// A drive that did not take its write cache's old value was told of in the evidence alone, which nobody
-    /// reads for it.
+    /// Only the evidence said that a drive did not take its write cache's old value, and nobody
+    /// looks there.
     #[test]
     fn a_feature_that_is_not_as_it_was_is_a_warning_with_both_values() {
         let identity = identity(vec![

@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_host_tells_nothing() {
+    fn an_empty_host_shows_nothing() {
         let fixture = Fixture::empty();
         let state = read(&fixture, &["sda"]);
         let unknown = PowerState {
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn turbo_is_told_by_either_driver() {
+    fn either_driver_shows_turbo() {
         let fixture = Fixture::empty();
         fixture.write("sys/devices/system/cpu/intel_pstate/no_turbo", "1");
         assert_eq!(read(&fixture, &[]).turbo, Some(false));
@@ -395,21 +395,21 @@ mod tests {
     }
 
     #[test]
-    fn settings_that_changed_are_told_and_what_follows_the_load_is_not() {
+    fn changed_settings_are_listed_and_what_follows_the_load_is_not() {
         let fixture = Fixture::new();
         let before = read(&fixture, &[]);
         assert_eq!(before.changes_until(&before), []);
         fixture.write("sys/devices/system/cpu/cpufreq/policy0/scaling_cur_freq", "1200000");
         fixture.write("sys/devices/system/cpu/cpufreq/policy0/scaling_governor", "powersave");
         fixture.write("sys/devices/system/cpu/cpu1/cpuidle/state2/disable", "1");
-        let told: Vec<String> =
+        let changes: Vec<String> =
             before.changes_until(&read(&fixture, &[])).iter().map(ToString::to_string).collect();
         let expected = [
             "the frequency governor changed from schedutil to powersave, schedutil",
             "the set of idle states changed from POLL on 2, C1 on 2, C2 on 2 to POLL on 2, C1 on 2, C2 on 1",
         ];
-        assert_eq!(told, expected);
-        // What is not told any more has not changed.
+        assert_eq!(changes, expected);
+        // What the later state does not know has not changed.
         assert_eq!(before.changes_until(&PowerState::default()), []);
     }
 
@@ -425,19 +425,19 @@ mod tests {
             }],
             ..PowerState::default()
         };
-        let told = |before, after, speed| {
+        let changes = |before, after, speed| {
             let changes = with(before, "16.0 GT/s PCIe").changes_until(&with(after, speed));
             changes.iter().map(ToString::to_string).collect::<Vec<_>>()
         };
         assert_eq!(
-            told(Some(0), Some(2), "16.0 GT/s PCIe"),
+            changes(Some(0), Some(2), "16.0 GT/s PCIe"),
             ["the NVMe power state of nvme0n1 changed from 0 to 2"]
         );
         for (before, after) in [(Some(4), Some(0)), (None, Some(2)), (Some(2), None), (Some(2), Some(2))] {
-            assert_eq!(told(before, after, "16.0 GT/s PCIe"), [""; 0]);
+            assert_eq!(changes(before, after, "16.0 GT/s PCIe"), [""; 0]);
         }
         let link = "the PCIe link of nvme0n1 changed from 16.0 GT/s PCIe x4 to 5.0 GT/s PCIe x4";
-        assert_eq!(told(None, None, "5.0 GT/s PCIe"), [link]);
+        assert_eq!(changes(None, None, "5.0 GT/s PCIe"), [link]);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! When a ramp has been long enough: the straight line through its rates that decides it.
+//! When a ramp ends: a straight line through its rates decides it.
 //!
 //! The words are fio's. fio ends a job when the rate is steady; here the ramp ends, and the window follows.
 
@@ -7,7 +7,7 @@ use iopj_core::evidence::SteadyState;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// Rates that the line is fitted to, and the fewest where looks were missed: others had the processor.
+/// Rates that the line is fitted to, and the fewest if looks were missed because others had the processor.
 const RATES: usize = 20;
 const FEWEST_RATES: usize = 5;
 /// Student's t for 3 to 19 degrees of freedom: `scipy.stats.t.ppf(0.975, 3)` and so on (SciPy 1.17.1).
@@ -15,22 +15,22 @@ const T: [f64; RATES - 3] = [
     3.182446, 2.776445, 2.570582, 2.446912, 2.364624, 2.306004, 2.262157, 2.228139, 2.200985, 2.178813,
     2.160369, 2.144787, 2.131450, 2.119905, 2.109816, 2.100922, 2.093024,
 ];
-/// The stretches that a line is fitted to, in the one that the study declares: where noise hides the slope
-/// over one, the next.
+/// The stretches that a line is fitted to, as multiples of the one that the study declares: if noise hides
+/// the slope over one, the next is tried.
 const STRETCHES: [u32; 4] = [1, 2, 4, 8];
 /// The looks that the longest of them needs.
 const MOST_LOOKS: usize = STRETCHES[3] as usize * RATES + 1;
 
-/// How often the rate is to be looked at.
+/// How often to look at the rate.
 pub(crate) fn interval(rule: &SteadyStateRule) -> Duration {
     rule.duration / RATES as u32
 }
 
-/// A ramp as it is watched.
+/// A ramp that is being watched.
 pub(crate) struct Watch {
     rule: SteadyStateRule,
     begin_ns: u64,
-    /// When, and the I/Os until then: the last ones that the longest stretch needs.
+    /// Times, and the I/Os until then: as many as the longest stretch needs.
     looks: VecDeque<(u64, u64)>,
     line: Option<Line>,
     attained: bool,
@@ -47,19 +47,19 @@ struct Line {
 /// A straight line through rates or powers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Fit {
-    /// Its rise or fall over the stretch that is looked at, as a share of the mean.
+    /// Its rise or fall over the stretch, as a share of the mean.
     change: f64,
     /// Half of the 95 % interval of that.
     noise: f64,
 }
 
 impl Fit {
-    /// The whole interval of the slope is within a share of the mean: noise alone is not flat.
+    /// True if the whole interval of the slope is within a share of the mean: noise alone is not flat.
     pub fn is_flat(&self, share: f64) -> bool {
         self.change.abs() + self.noise <= share
     }
 
-    /// The whole interval is beyond it.
+    /// True if the whole interval is beyond it.
     fn is_steep(&self, share: f64) -> bool {
         self.change.abs() - self.noise > share
     }
@@ -73,8 +73,8 @@ impl Watch {
         Watch { rule, begin_ns, looks, line: None, attained: false, is_over: false }
     }
 
-    /// Takes a look at `now_ns`, when so many I/Os were done. True once the ramp is over: it has been as long
-    /// as it may be, or is long enough and steady. So the rule has been asked at the limit.
+    /// Takes a look at `now_ns`, when `ios` were done. True once the ramp is over: it is as long as it may
+    /// be, or long enough and steady. So the rule is applied at the limit too.
     pub(crate) fn look(&mut self, now_ns: u64, ios: u64) -> bool {
         let lasted_ns = now_ns.saturating_sub(self.begin_ns);
         let [shortest_ns, longest_ns] = self.rule.ramp.map(|length| length.as_nanos() as u64);
@@ -93,8 +93,8 @@ impl Watch {
         self.is_over
     }
 
-    /// The line over the shortest stretch that tells flat from steep; where noise hides that over all of
-    /// them, the longest one's.
+    /// The line over the shortest stretch that shows whether it is flat or steep; if noise hides that over
+    /// all of them, the line over the longest.
     fn decided(&self) -> Option<Line> {
         let mut last = None;
         for stretch in STRETCHES {
@@ -108,8 +108,8 @@ impl Watch {
         last
     }
 
-    /// The looks of the last so many durations, as far apart as makes [`RATES`] rates of them. Where looks
-    /// were missed the stretch becomes longer rather than the rates too few.
+    /// The looks of the last `stretch` durations, far enough apart to give [`RATES`] rates. If looks were
+    /// missed, the stretch becomes longer rather than the rates too few.
     fn looks_over(&self, stretch: u32) -> Vec<(u64, u64)> {
         let [apart_ns, span_ns] =
             [interval(&self.rule), self.rule.duration].map(|each| (each * stretch).as_nanos() as u64);
@@ -129,7 +129,7 @@ impl Watch {
         looks
     }
 
-    /// What came of it, at the ramp's end.
+    /// The result, at the ramp's end.
     pub(crate) fn end(&self, now_ns: u64) -> SteadyState {
         SteadyState {
             ramp_ns: now_ns.saturating_sub(self.begin_ns),
@@ -144,7 +144,7 @@ impl Watch {
 }
 
 /// The line through the rates between looks, each weighted with its length: its rise or fall over `duration`.
-/// None before they span `stretch`, where they are too few, or without an I/O.
+/// None before they span `stretch`, if they are too few, or without an I/O.
 fn fit(looks: &[(u64, u64)], stretch: Duration, duration: Duration) -> Option<Fit> {
     let (origin_ns, last_ns) = (looks.first()?.0, looks.last()?.0);
     if looks.len() <= FEWEST_RATES || u128::from(last_ns - origin_ns) < stretch.as_nanos() {

@@ -1,4 +1,4 @@
-//! One value or a list of them: an axis of a study's matrix.
+//! An axis of a study's matrix: one value or a list of values.
 
 use crate::error::{StudyError, error};
 use iopj_core::Workload;
@@ -23,10 +23,10 @@ impl<T: Clone> Axis<T> {
     }
 }
 
-/// Every workload so far with every value of an axis; `key` names the axis in messages.
+/// Combines every workload so far with every value of an axis; `key` names the axis in messages.
 ///
 /// # Errors
-/// A value that is none, or an empty list.
+/// A bad value, or an empty list.
 pub(crate) fn spread<T: Clone, V>(
     all: &mut Vec<Workload>,
     key: &str,
@@ -44,7 +44,7 @@ pub(crate) fn spread<T: Clone, V>(
     Ok(())
 }
 
-/// Every element with every value set in it.
+/// Every element combined with every value.
 pub(crate) fn product<T: Clone, V>(all: &[T], values: &[V], set: impl Fn(&mut T, &V)) -> Vec<T> {
     let each = |element: &T| {
         let with = |value: &V| {

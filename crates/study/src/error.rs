@@ -1,6 +1,6 @@
 //! Why a study cannot be used.
 
-/// Why a study cannot be used; one message with thing, cause and remedy.
+/// Why a study cannot be used: one message with thing, cause and remedy.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct StudyError(pub String);

@@ -6,7 +6,7 @@ use serde::de::{DeserializeOwned, Deserializer, Error as _, Visitor, value};
 use serde::forward_to_deserialize_any;
 use std::cell::Cell;
 
-/// The keys of a struct that serde derives; none for what is no such struct.
+/// The keys of a struct that derives `Deserialize`; none for any other type.
 pub fn fields_of<T: DeserializeOwned>() -> &'static [&'static str] {
     let fields = Cell::new(&[][..]);
     let _ = T::deserialize(Asking(&fields));
@@ -27,7 +27,7 @@ pub fn check_keys(table: &toml::Table, known: &[&str], source: &str, place: &str
     error(format!("{source}: unknown key `{unknown}`{place}: {advice}"))
 }
 
-/// Answers no question, but keeps the one that a struct asks.
+/// Gives no value, but keeps the fields that a struct asks for.
 struct Asking<'a>(&'a Cell<&'static [&'static str]>);
 
 impl<'de> Deserializer<'de> for Asking<'_> {
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn a_struct_tells_its_keys_and_nothing_else_does() {
+    fn a_struct_has_keys_and_no_other_type_has() {
         assert_eq!(fields_of::<Table>(), ["one", "the-other"]);
         assert!(fields_of::<String>().is_empty());
     }

@@ -5,7 +5,7 @@ use crate::error::{StudyError, error};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// The most meters of a study: each is a thread.
+/// The most meters of a study: each takes a thread.
 const MOST: usize = 32;
 
 /// The value of `meters`.
@@ -32,11 +32,11 @@ pub enum MetersAsked<'a> {
 }
 
 impl Meters {
-    /// Which meters are asked for; `source` names the study in messages.
+    /// The meters that are asked for; `source` names the study in messages.
     ///
     /// # Errors
-    /// A word that has no meaning, too many tables, or a name or an address that the store cannot keep. No
-    /// message shows a value that may be secret.
+    /// An unknown word, too many tables, or a name or an address that the store cannot keep. No message shows
+    /// a value that may be secret.
     pub fn asked(&self, source: &str) -> Result<MetersAsked<'_>, StudyError> {
         let tables = match self {
             Meters::Switch(true) => return Ok(MetersAsked::Local),
@@ -45,7 +45,7 @@ impl Meters {
             Meters::Word(word) if word == "local" => return Ok(MetersAsked::Local),
             Meters::Word(_) => {
                 return error(format!(
-                    "{source}: `meters` is a word that it cannot be: write \"none\", \"local\", or a \
+                    "{source}: `meters` has an unknown value: write \"none\", \"local\", or a \
                      [meters.NAME] table for each"
                 ));
             }
@@ -70,7 +70,7 @@ fn check_name(name: &str, source: &str) -> Result<(), StudyError> {
     error(format!("{source}: a meter cannot be named `{name}`: write up to 40 letters, digits, `-` and `_`"))
 }
 
-/// The store keeps the study's text: no address in it may hold a password.
+/// Refuses an address that holds a password: the store keeps the study's text.
 fn no_credentials(table: &toml::Table) -> Result<(), String> {
     for (key, value) in table {
         let texts: Vec<&str> = match value {

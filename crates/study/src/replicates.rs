@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
                  }"
 )]
 pub enum Replicates {
-    /// As many blocks.
+    /// This many blocks.
     Blocks(u32),
     /// Blocks until decisions are made.
     Until(Until),
@@ -35,7 +35,7 @@ impl Default for Replicates {
 }
 
 impl Replicates {
-    /// The blocks that are measured in any case.
+    /// The least number of blocks.
     pub fn fewest(&self) -> u32 {
         match self {
             Replicates::Blocks(blocks) => *blocks,
@@ -43,7 +43,7 @@ impl Replicates {
         }
     }
 
-    /// The blocks that are measured at the most.
+    /// The greatest number of blocks.
     pub fn most(&self) -> u32 {
         match self {
             Replicates::Blocks(blocks) => *blocks,
@@ -51,15 +51,15 @@ impl Replicates {
         }
     }
 
-    /// What decides how many blocks there are, if they are not told in advance.
+    /// The rule that decides how many blocks there are, if the number is not fixed.
     ///
     /// # Errors
-    /// Fewer than two blocks, a maximum below the minimum, or a share that is none.
+    /// Fewer than two blocks, a maximum below the minimum, or a bad share.
     pub fn sequential(&self) -> Result<Option<Sequential>, StudyError> {
         let Replicates::Until(Until { min, max, until }) = self else { return Ok(None) };
         if *min < 2 {
             return error(format!(
-                "replicates: min = {min} is too few, for one block shows no spread: the least is 2"
+                "replicates: min = {min} is too few, because one block shows no spread: the least is 2"
             ));
         }
         if max < min {
@@ -73,7 +73,7 @@ impl Replicates {
                 Ok(Some(Sequential { min: *min, max: *max, until: percent / 100.0 }))
             }
             _ => error(format!(
-                "replicates: until = \"{until}\" is no share of a mean: write one between 0 and 100 per \
+                "replicates: until = \"{until}\" is not a share of a mean: write one between 0 and 100 per \
                  cent, such as \"2 %\""
             )),
         }
@@ -110,9 +110,9 @@ mod tests {
         for (text, part) in [
             ("{ min = 1, max = 3, until = \"2 %\" }", "min = 1 is too few"),
             ("{ min = 5, max = 4, until = \"2 %\" }", "max = 4 is less than min = 5"),
-            ("{ min = 5, max = 9, until = \"2\" }", "until = \"2\" is no share"),
+            ("{ min = 5, max = 9, until = \"2\" }", "until = \"2\" is not a share"),
             ("{ min = 5, max = 9, until = \"0 %\" }", "between 0 and 100"),
-            ("{ min = 5, max = 9, until = \"nan %\" }", "is no share"),
+            ("{ min = 5, max = 9, until = \"nan %\" }", "is not a share"),
             ("{ min = 5, max = 9 }", "write a whole number"),
             (
                 "{ min = 5, max = 9, untill = \"2 %\" }",

@@ -1,18 +1,18 @@
-//! What a study declares of the steady state that ends a ramp. The words are fio's.
+//! The three keys of a study about the steady state that ends a ramp. The words are fio's.
 
 use crate::error::{StudyError, error};
 use iopj_core::SteadyStateRule;
 use std::time::Duration;
 
-/// The line may rise or fall by this share of the mean rate, unless the study says otherwise (SNIA's slope
-/// criterion).
+/// The share of the mean rate by which the line may rise or fall, unless the study says otherwise (SNIA's
+/// slope criterion).
 const CHANGE: f64 = 0.1;
-/// Below this too few I/Os lie between two looks.
+/// In less time, too few I/Os complete between two looks.
 const SHORTEST: Duration = Duration::from_millis(100);
-/// The longest ramp, in the shortest one, unless the study says otherwise.
+/// The longest ramp as a multiple of the shortest one, unless the study says otherwise.
 const LONGEST: u32 = 10;
 
-/// What a study says of steady states; each workload's ramp makes a [`SteadyStateRule`] of it.
+/// What a study says about steady states, from which each workload's ramp gets its [`SteadyStateRule`].
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct SteadyStateKeys {
     is_off: bool,
@@ -28,17 +28,17 @@ impl SteadyStateKeys {
         SteadyStateKeys { is_off: true, ..SteadyStateKeys::default() }
     }
 
-    /// What a study declares by its three keys.
+    /// From the values of the three keys.
     ///
     /// # Errors
-    /// A criterion that is none, or a stretch that is too short.
+    /// A bad criterion, or a stretch that is too short.
     pub fn new(
         criterion: Option<&str>,
         duration: Option<Duration>,
         limit: Option<Duration>,
     ) -> Result<SteadyStateKeys, StudyError> {
         if duration.is_some_and(|duration| duration < SHORTEST) {
-            return error("steadystate_duration: less than 100ms tells no trend: write more");
+            return error("steadystate_duration: less than 100ms shows no trend: write more");
         }
         let (is_off, slope) = match criterion {
             None => (false, None),
@@ -48,7 +48,7 @@ impl SteadyStateKeys {
         Ok(SteadyStateKeys { is_off, slope, duration, limit })
     }
 
-    /// The rule for a workload with this `ramp_time`; none where there is no ramp, or one too short to be
+    /// The rule for a workload with this `ramp_time`; none without a ramp, or if it is too short to be
     /// judged.
     pub fn rule(&self, ramp_time: Duration) -> Option<SteadyStateRule> {
         let duration = self.duration.unwrap_or(ramp_time);
@@ -74,8 +74,8 @@ fn slope(text: &str) -> Result<f64, StudyError> {
     percent.filter(|percent| percent.is_finite() && *percent > 0.0).map(|percent| percent / 100.0).ok_or_else(
         || {
             StudyError(format!(
-                "steadystate: `{text}` is no criterion: write iops_slope:2% (of the mean rate in a second), \
-                 or none"
+                "steadystate: `{text}` is not a criterion: write iops_slope:2% (of the mean rate in a \
+                 second), or none"
             ))
         },
     )
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_criterion_is_refused() {
+    fn a_bad_criterion_is_refused() {
         for text in [
             "iops:2%",
             "iops_slope:2",

@@ -1,7 +1,7 @@
 //! Study files: a matrix of paths and workloads as TOML, and its validation.
 //!
-//! The schema stands in `docs/studies.md`. Values may be single or lists; a list is an axis of the
-//! matrix. Unknown keys are refused with the nearest right one.
+//! The schema is in `docs/studies.md`. Values may be single or lists; a list is an axis of the matrix. An
+//! unknown key is refused with the nearest known one.
 
 use crate::axis::{Axis, product};
 use crate::error::{StudyError, error};
@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// A study as its file has it: texts in the users' units.
+/// A study as in its file: texts in the user's units.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Study {
@@ -28,46 +28,37 @@ pub struct Study {
     /// What issues the I/O: `native`, `fio`, or both.
     #[serde(default = "native")]
     pub generator: Axis<String>,
-    /// Times that each cell is measured.
+    /// How often each cell is measured.
     #[serde(default)]
     pub replicates: Replicates,
     /// Seed of the order and of the offsets; drawn and stored if absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seed: Option<u64>,
-    /// Size of the file that is made where no target is named.
+    /// Size of the file that is made if no target is named.
     #[serde(default = "one_gib")]
     pub size: String,
     /// Bring the target to the state of each class of workloads before it is measured.
     #[serde(default)]
     pub precondition: bool,
-    /// When a ramp has been long enough: `iops_slope:N%`, or `none`; ten per cent over `steadystate_duration`
-    /// if absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// When a ramp ends: `iops_slope:N%`, or `none`; ten per cent over `steadystate_duration` if absent.
     pub steadystate: Option<String>,
-    /// The stretch at a ramp's end that is looked at; `ramp_time` if absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// The stretch at a ramp's end that must be steady; `ramp_time` if absent.
     pub steadystate_duration: Option<String>,
-    /// The longest ramp; ten of the shortest if absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// The longest ramp; ten times the shortest if absent.
     pub steadystate_limit: Option<String>,
     /// Sample every trial by function.
     #[serde(default)]
     pub profile: bool,
-    /// Settings by name that hold while trials run; a list is an axis.
+    /// Settings by name, in force while trials run; a list is an axis.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub settings: BTreeMap<String, Axis<toml::Value>>,
     /// Meters that run beside the trials; those of the machine itself if absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub meters: Option<Meters>,
     /// Length of an idle stretch between trials; ten readings of the slowest meter if absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idle: Option<String>,
-    /// The longest wait for power to be flat before an idle stretch; told by the meters and the time of the
-    /// trials if absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// The longest wait for power to be flat before an idle stretch; if absent, it follows from the meters
+    /// and the length of the trials.
     pub settle_limit: Option<String>,
     /// How fio is run.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fio: Option<FioOptions>,
     /// Workloads; each table is a matrix of its own.
     #[serde(rename = "workload")]
@@ -79,10 +70,8 @@ pub struct Study {
 #[serde(deny_unknown_fields)]
 pub struct FioOptions {
     /// The fio to run instead of the installed one; needs `--allow-exec`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub program: Option<PathBuf>,
     /// SPDK's plugin for fio instead of the one in a known place; needs `--allow-exec`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spdk_plugin: Option<PathBuf>,
 }
 
@@ -98,10 +87,10 @@ impl Study {
     /// Reads a study file's text; `source` names it in messages.
     ///
     /// # Errors
-    /// TOML that is none, an unknown key with the nearest right one, or a value of the wrong type.
+    /// Text that is not TOML, an unknown key with the nearest known one, or a value of the wrong type.
     pub fn parse(text: &str, source: &str) -> Result<Study, StudyError> {
         let table: toml::Table = text.parse().map_err(|e: toml::de::Error| {
-            StudyError(format!("{source} is no TOML: {}", toml_message(text, &e)))
+            StudyError(format!("{source} is not TOML: {}", toml_message(text, &e)))
         })?;
         check_keys(&table, fields_of::<Study>(), source, "")?;
         if let Some(toml::Value::Array(workloads)) = table.get("workload") {
@@ -138,7 +127,7 @@ impl Study {
         toml::to_string(self).map_err(|e| StudyError(format!("the study cannot be written: {e}")))
     }
 
-    /// The settings' combinations: one empty combination where there are none.
+    /// The combinations of settings; one empty combination if there are no settings.
     ///
     /// # Errors
     /// An unknown setting, a value that it cannot have, an empty list.
@@ -174,7 +163,7 @@ impl Study {
     /// The generators.
     ///
     /// # Errors
-    /// A name that is none, or none at all.
+    /// An unknown name, or no name.
     pub fn generators(&self) -> Result<Vec<Generator>, StudyError> {
         let parse = |name: String| match name.as_str() {
             "native" => Ok(Generator::Native),
@@ -192,7 +181,7 @@ impl Study {
     /// The size of a file to be made, in bytes.
     ///
     /// # Errors
-    /// It is no size.
+    /// It is not a size.
     pub fn file_size(&self) -> Result<u64, StudyError> {
         let size = parse_bytes(&self.size).map_err(|e| StudyError(format!("size: {e}")))?;
         if size == 0 || !size.is_multiple_of(4096) {
@@ -201,10 +190,10 @@ impl Study {
         Ok(size)
     }
 
-    /// What it declares of the steady state that ends a ramp.
+    /// Its keys about the steady state that ends a ramp.
     ///
     /// # Errors
-    /// A criterion that is none, or a time that is none or too short.
+    /// A bad criterion, or a time that is bad or too short.
     pub fn steadystate(&self) -> Result<SteadyStateKeys, StudyError> {
         let time = |key, text: &Option<String>| text.as_deref().map(|text| duration(key, text)).transpose();
         let length = time("steadystate_duration", &self.steadystate_duration)?;
@@ -212,27 +201,27 @@ impl Study {
         SteadyStateKeys::new(self.steadystate.as_deref(), length, limit)
     }
 
-    /// The length of an idle stretch, where it says one.
+    /// The length of an idle stretch, if it is given.
     ///
     /// # Errors
-    /// It is no time.
+    /// It is not a time.
     pub fn idle(&self) -> Result<Option<Duration>, StudyError> {
         self.idle.as_deref().map(|text| duration("idle", text)).transpose()
     }
 
-    /// The longest wait for power to be flat, where it says one.
+    /// The longest wait for power to be flat, if it is given.
     ///
     /// # Errors
-    /// It is no time.
+    /// It is not a time.
     pub fn settle_limit(&self) -> Result<Option<Duration>, StudyError> {
         self.settle_limit.as_deref().map(|text| duration("settle_limit", text)).transpose()
     }
 }
 
-/// The paths of a `paths` key: `None` where it says `available`.
+/// The paths of a `paths` key; `None` if it says `available`.
 ///
 /// # Errors
-/// A text that names no path, an empty list, or `available` beside others.
+/// A text that does not name a path, an empty list, or `available` beside others.
 pub fn parse_paths(paths: &Axis<String>) -> Result<Option<Vec<IoPath>>, StudyError> {
     let texts = paths.values();
     if texts.is_empty() {
@@ -243,8 +232,7 @@ pub fn parse_paths(paths: &Axis<String>) -> Result<Option<Vec<IoPath>>, StudyErr
     }
     if texts.iter().any(|text| text == "available") {
         return error(
-            "`available` stands for every path that works, so it stands alone in `paths`: leave the others \
-             out",
+            "`available` means every path that works, so it must be alone in `paths`: leave the others out",
         );
     }
     texts
@@ -254,7 +242,7 @@ pub fn parse_paths(paths: &Axis<String>) -> Result<Option<Vec<IoPath>>, StudyErr
         .map(Some)
 }
 
-/// The name is that of the store, so that it must not lead to another folder.
+/// Refuses a name that leads to another folder: the store gets the name of the study.
 fn check_name(name: &str, source: &str) -> Result<(), StudyError> {
     let plain = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.' | ' ');
     if name.chars().all(plain) && !name.starts_with('.') && (1..=100).contains(&name.len()) {
@@ -265,7 +253,7 @@ fn check_name(name: &str, source: &str) -> Result<(), StudyError> {
     ))
 }
 
-/// A TOML error in one line, with the line where it stands.
+/// A TOML error in one line, with the number of its line.
 fn toml_message(text: &str, error: &toml::de::Error) -> String {
     let message = error.message().replace('\n', ", ");
     match error.span() {
@@ -274,7 +262,7 @@ fn toml_message(text: &str, error: &toml::de::Error) -> String {
                 .iter()
                 .filter(|byte| **byte == b'\n')
                 .count();
-            // Where the error is of one line, its words name the key.
+            // If the error is in one line, that line names the key.
             match text.get(span).filter(|part| !part.is_empty() && !part.contains('\n')) {
                 Some(_) => {
                     format!(
@@ -289,7 +277,7 @@ fn toml_message(text: &str, error: &toml::de::Error) -> String {
     }
 }
 
-/// A line of a study in a message: what may be a secret in the wrong place is left out.
+/// A line of a study for a message, without what may be a secret in the wrong place.
 fn shown(line: &str) -> &str {
     const SECRET: [&str; 5] = ["pass", "secret", "token", "community", "://"];
     let lower = line.to_lowercase();

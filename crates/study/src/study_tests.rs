@@ -65,12 +65,12 @@ fn bad_studies_are_refused_by_name() {
         ("rw =", "bs = \"4q\"\nrw =", "`4q` is no size"),
         ("rw =", "runtime = \"0s\"\nrw =", "`runtime` is 0"),
         ("rw =", "runtime = \"1s\"\nios = 5\nrw =", "both `runtime` and `ios`"),
-        ("rw =", "cpus_allowed = \"3-1\"\nrw =", "no list of processors"),
+        ("rw =", "cpus_allowed = \"3-1\"\nrw =", "is not a list of processors"),
         ("rw =", "iodepth = \"many\"\nrw =", "line 4"),
         ("[[workload]]", "[workload]", "write [[workload]]"),
         ("[[workload]]", "generator = \"dd\"\n[[workload]]", "no generator `dd`"),
         ("[[workload]]", "[settings]\nnomerge = 1\n[[workload]]", "nomerges"),
-        ("name = \"t\"", "name = ", "is no TOML: line 1"),
+        ("name = \"t\"", "name = ", "is not TOML: line 1"),
     ] {
         let text = SMALL.replace(from, to);
         let message = message(&text);

@@ -4,10 +4,10 @@ use crate::error::{StudyError, error};
 use iopj_core::{format_duration, parse_duration};
 use std::time::Duration;
 
-/// The time that the key `key` has.
+/// The time in the key `key`.
 ///
 /// # Errors
-/// It is no time, or longer than a week.
+/// It is not a time, or longer than a week.
 pub fn duration(key: &str, text: &str) -> Result<Duration, StudyError> {
     let time = parse_duration(text).map_err(|e| StudyError(format!("{key}: {e}")))?;
     let most = Duration::from_secs(7 * 24 * 3600);

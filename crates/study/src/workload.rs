@@ -15,31 +15,18 @@ use std::time::Duration;
 #[serde(deny_unknown_fields)]
 #[allow(missing_docs)]
 pub struct WorkloadMatrix {
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paths: Option<Axis<String>>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rw: Option<Axis<String>>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rwmixread: Option<Axis<u8>>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bs: Option<Axis<String>>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub iodepth: Option<Axis<u32>>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub iodepth_batch_submit: Option<Axis<u32>>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub iodepth_batch_complete_min: Option<Axis<u32>>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub numjobs: Option<Axis<u32>>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub random_distribution: Option<Axis<String>>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpus_allowed: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ramp_time: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub runtime: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ios: Option<u64>,
 }
 
@@ -47,7 +34,7 @@ impl WorkloadMatrix {
     /// Every workload of the matrix.
     ///
     /// # Errors
-    /// A value that is none, or an empty list.
+    /// A bad value, or an empty list.
     pub fn workloads(&self) -> Result<Vec<Workload>, StudyError> {
         let length = match (&self.runtime, self.ios) {
             (Some(_), Some(_)) => return error("a workload has both `runtime` and `ios`: leave one out"),
@@ -120,6 +107,6 @@ fn parse_cpus(text: &str) -> Result<Vec<u32>, StudyError> {
     let ranges: Option<Vec<_>> = text.split(',').map(range).collect();
     match ranges {
         Some(ranges) => Ok(ranges.into_iter().flatten().collect()),
-        None => error(format!("cpus_allowed: `{text}` is no list of processors; write it as 0-3,8")),
+        None => error(format!("cpus_allowed: `{text}` is not a list of processors; write it as 0-3,8")),
     }
 }

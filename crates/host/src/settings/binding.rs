@@ -15,7 +15,7 @@ use std::str::FromStr;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The driver that hands a device to user space.
+/// The driver that gives a device to user space.
 pub(super) const VFIO: &str = "vfio-pci";
 /// In place of a driver's name if there is none.
 pub(super) const NONE: &str = "none";
@@ -176,7 +176,7 @@ impl Binding {
     }
 
     /// The process that has the device open: by its group's node, by its own (iommufd), or by what that node
-    /// gave (from Linux 6.17 on a descriptor tells its device, Documentation/filesystems/proc.rst).
+    /// gave (from Linux 6.17 on a descriptor names its device, Documentation/filesystems/proc.rst).
     fn holder(self, host: &Host) -> Option<u32> {
         let folder = self.folder(&host.sys);
         let vfio = host.dev.join("vfio");

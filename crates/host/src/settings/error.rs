@@ -35,7 +35,7 @@ pub enum SettingsError {
     Locked {
         /// The device, `host:cpu` for the settings of all CPUs, or `pci:ADDRESS` for a drive's binding.
         device: String,
-        /// The process that holds the lock, where the lock file tells.
+        /// The process that holds the lock, if the lock file says.
         pid: Option<u32>,
     },
     /// A change to a device whose lock this run does not hold.
@@ -79,7 +79,7 @@ pub enum SettingsError {
     NotTaken {
         /// The drive's controller.
         address: PciAddress,
-        /// The cause, how it stands now, and the remedy.
+        /// The cause, the drive's state now, and the remedy.
         reason: String,
     },
     /// A drive is not back with its driver, or its block devices are not.

@@ -87,12 +87,12 @@ impl DerefMut for Locked {
 
 impl Drop for Locked {
     fn drop(&mut self) {
-        // Where it fails, closing the file frees the lock.
+        // If it fails, closing the file frees the lock.
         let _ = self.0.unlock();
     }
 }
 
-/// Syncs a folder, so that a name made or removed in it survives.
+/// Syncs a folder: a name made or removed in it survives.
 pub(super) fn sync_folder(folder: &Path) -> Result<(), SettingsError> {
     File::open(folder).and_then(|open| open.sync_all()).map_err(SettingsError::io("sync", folder))
 }

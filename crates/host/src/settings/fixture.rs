@@ -17,7 +17,7 @@ pub(crate) const CPU: &str = "sys/devices/system/cpu";
 pub(crate) const BOOT_ID: &str = "1f0c9b52-7f5b-4a52-8f0b-2f6d3c1d9a10";
 
 impl Fixture {
-    /// A host that tells its boot and nothing else.
+    /// A host that shows its boot and nothing else.
     pub(crate) fn empty() -> Fixture {
         let fixture = Fixture { root: tempfile::tempdir().unwrap(), limit: None };
         fixture.write("proc/sys/kernel/random/boot_id", BOOT_ID);

@@ -12,8 +12,8 @@ const DRIVER_LIMIT: Duration = Duration::from_secs(if cfg!(test) { 30 } else { 1
 /// How long the namespaces may take to come back: the driver looks for them in the background.
 const DISKS_LIMIT: Duration = Duration::from_secs(if cfg!(test) { 30 } else { 20 });
 
-/// Where the host shows itself: sysfs, procfs, the device nodes, and iopj's folder of locks and journals; and
-/// how long its drivers are waited for.
+/// The host: its sysfs, procfs, device nodes, iopj's folder of locks and journals, and how long its drivers
+/// are waited for.
 #[derive(Clone, Debug)]
 pub struct Host {
     pub(super) sys: PathBuf,

@@ -52,7 +52,7 @@ impl Item {
         }
     }
 
-    /// Where it shows in sysfs; a controller's feature has no file there.
+    /// Its path in sysfs; a controller's feature has no file there.
     pub(super) fn file(&self, sys: &Path) -> PathBuf {
         sys.join(self.to_string())
     }

@@ -115,7 +115,7 @@ impl Settings<'_> {
         };
         if let Some(disk) = disks.iter().find(is_other) {
             return Err(not_back(format!(
-                "its driver has it again, but {disk} now is a block device of another drive"
+                "its driver has it again, but {disk} is now a block device of another drive"
             )));
         }
         if let Some(now) = self.undo.other_drive(sys, address) {
@@ -129,7 +129,7 @@ impl Settings<'_> {
             }
         }
         let failed = settings.iter().filter_map(|(setting, value)| setting.put_back(self.host, value).err());
-        // What is gone took its values with it.
+        // A device that is gone took its values with it.
         let lost = failed
             .filter(|error| error.kind() != ErrorKind::NotFound)
             .map(|error| error.to_string())

@@ -336,7 +336,7 @@ fn a_secret_in_a_study_is_refused_without_a_word_of_it() {
     let folder = folder();
     for (line, part) in [
         ("password = \"hunter2\"", "unknown key `password` in [meters.plug]: did you mean `password_env`?"),
-        ("password = \"hunter2", "is no TOML: line"),
+        ("password = \"hunter2", "is not TOML: line"),
         ("url = \"http://me:hunter2@plug/\"", "the address of `url` holds a user or a password"),
         ("password_file = \"a\"\ninsecure = \"hunter2\"", "invalid type: string"),
     ] {

@@ -69,7 +69,7 @@ fn wrong_values_are_refused() {
         ("ios = 200", "ios = \"many\"", ["t.toml: line 4", "many"]),
         ("ios =", "iodepth = \"many\"\nios =", ["t.toml: line 4", "iodepth"]),
         ("ios =", "cpus_allowed = \"4095\"\nios =", ["cpus_allowed", "cpu 4095"]),
-        ("name = \"t\"", "name =", ["t.toml is no TOML: line 1", ""]),
+        ("name = \"t\"", "name =", ["t.toml is not TOML: line 1", ""]),
         ("[[workload]]", "[workload]", ["`workload` is a list of tables", "write [[workload]]"]),
         ("ios =", "runtime = \"1s\"\nios =", ["both `runtime` and `ios`", "leave one out"]),
         // The name is the store's: it may not lead out of the folder.

@@ -1,7 +1,7 @@
-//! fio's job file for one run of one path and workload; running it is left to the module above.
+//! fio's job file for one run of one path and workload. Running it is left to the module above.
 //!
-//! Options after fio's HOWTO (section "Job file parameters"). Every job has a section of its own
-//! instead of `numjobs`, for the region that a sequential job has to itself.
+//! The options follow fio's HOWTO (section "Job file parameters"). Every job has a section of its own instead
+//! of `numjobs`, because each sequential job has a region of its own.
 
 use super::{FioError, spdk};
 use crate::pass::PassLimit;
@@ -16,8 +16,8 @@ use std::time::Duration;
 /// Which part of a trial a run of fio is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// The workload for its `ramp_time`; the result is thrown away. Its random offsets are others
-    /// than the measured run's, which would else find them in the drive's cache.
+    /// The workload for its `ramp_time`; the result is discarded. Its random offsets differ from those of the
+    /// measured run, which would otherwise find its data in the drive's cache.
     Ramp,
     /// A short part of the workload before the window, in which completions are counted; it ends by itself.
     Pass(PassLimit),
@@ -57,7 +57,7 @@ pub struct FioJob<'a> {
     pub seed: u64,
     /// Ramp or measured window.
     pub phase: Phase,
-    /// How often fio says how far it is; at its end alone if absent.
+    /// How often fio reports its progress; only at its end if absent.
     pub status_interval: Option<Duration>,
 }
 
@@ -66,7 +66,7 @@ pub struct FioJob<'a> {
 /// # Errors
 /// [`FioError::Unsupported`] for what fio cannot do, [`FioError::Filename`] for a name that its
 /// job files cannot hold, [`FioError::Job`] for numbers that make no job.
-pub fn job_file(job: &FioJob<'_>) -> Result<String, FioError> {
+pub(super) fn job_file(job: &FioJob<'_>) -> Result<String, FioError> {
     let workload = job.workload;
     let region = region(job)?;
     let skipped = skipped(job, region);
@@ -118,17 +118,17 @@ pub fn job_file(job: &FioJob<'_>) -> Result<String, FioError> {
     Ok(text)
 }
 
-/// The processor of a job's submission poller: those of `cpus_allowed` one after the other, as the native
-/// generator does.
+/// The processor of a job's submission poller: the jobs take those of `cpus_allowed` in turn, as in the
+/// native generator.
 fn poller_cpu(path: &IoPath, workload: &Workload, index: u32) -> Option<u32> {
     let has_poller = path.ring().is_some_and(|ring| matches!(ring.submission, RingSubmission::Sqpoll { .. }));
     let cpus = &workload.cpus_allowed;
     cpus.get(index as usize % cpus.len().max(1)).copied().filter(|_| has_poller)
 }
 
-/// What every job has: threads, so that one process is the whole generator; no creation, no
-/// growth and no cache dropping, so that the target stays as it is; latency as in our own
-/// generator, from before submission to the completion seen.
+/// The options of every job: threads, so one process is the whole generator; no creation, growth or cache
+/// dropping, so the target stays as it is; latency as in our own generator, from before submission to the
+/// completion seen.
 const FIXED: [(&str, &str); 9] = [
     ("thread", "1"),
     ("group_reporting", "1"),
@@ -153,7 +153,7 @@ pub(super) fn engine_name(path: &IoPath) -> Result<&'static str, FioError> {
 fn engine_options(path: &IoPath) -> Result<Vec<(&'static str, &'static str)>, FioError> {
     let mut options = vec![("ioengine", engine_name(path)?)];
     match path {
-        // An NVMe character device has no page cache to go around, and no O_DIRECT.
+        // An NVMe character device has neither a page cache nor O_DIRECT.
         IoPath::NvmePassthrough(_) => options.push(("cmd_type", "nvme")),
         _ => options.push(("direct", "1")),
     }
@@ -175,8 +175,8 @@ fn engine_options(path: &IoPath) -> Result<Vec<(&'static str, &'static str)>, Fi
     Ok(options)
 }
 
-/// `io_size` and not `number_ios` limits the I/Os: fio ends at `size` bytes even if `number_ios`
-/// are not done, and under `time_based` it forgets `number_ios` altogether (seen with 3.33).
+/// `io_size` and not `number_ios` limits the I/Os: fio ends at `size` bytes even if `number_ios` are not
+/// done, and ignores `number_ios` under `time_based` (seen with 3.33).
 fn length_options(job: &FioJob<'_>) -> Result<Vec<(&'static str, String)>, FioError> {
     let time = match (job.phase, job.workload.length) {
         (Phase::Ramp, _) => job.workload.ramp_time,
@@ -192,7 +192,7 @@ fn length_options(job: &FioJob<'_>) -> Result<Vec<(&'static str, String)>, FioEr
                 ios.checked_mul(job.workload.bs.into()).filter(|bytes| (1..=i64::MAX as u64).contains(bytes));
             let bytes = bytes.ok_or_else(|| {
                 FioError::Job(format!(
-                    "{ios} I/Os of {} bytes are no job: give 1 I/O or more",
+                    "{ios} I/Os of {} bytes are not a job: give 1 I/O or more",
                     job.workload.bs
                 ))
             })?;
@@ -201,17 +201,17 @@ fn length_options(job: &FioJob<'_>) -> Result<Vec<(&'static str, String)>, FioEr
     };
     let us = time.as_micros();
     if us == 0 {
-        // fio takes a run time of 0 for one without end.
+        // fio treats a run time of 0 as endless.
         return Err(FioError::Job("a run of 0 s measures nothing: give a time above 1 us".into()));
     }
     Ok(vec![("time_based", "1".into()), ("runtime", format!("{us}us"))])
 }
 
-/// Bytes that one job covers, after the checks that fio would answer by silently doing less.
+/// Bytes that one job covers. Refuses what fio would answer by silently doing less.
 fn region(job: &FioJob<'_>) -> Result<u64, FioError> {
     let workload = job.workload;
     if workload.numjobs == 0 || workload.bs == 0 || workload.iodepth == 0 {
-        return Err(FioError::Job("numjobs, bs and iodepth of 0 are no job: give 1 or more".into()));
+        return Err(FioError::Job("numjobs, bs and iodepth cannot be 0: give 1 or more".into()));
     }
     if job.path.is_synchronous() && workload.iodepth > 1 {
         return Err(FioError::Job(format!(
@@ -236,8 +236,7 @@ fn offset(job: &FioJob<'_>, region: u64, index: u32) -> u64 {
     if job.workload.rw.is_random() { job.offset } else { job.offset + region * u64::from(index) }
 }
 
-/// Bytes of a sequential job's region that a pass leaves out, so that it does not read what the window begins
-/// with.
+/// Bytes of a sequential job's region that a pass leaves out, so it does not read where the window begins.
 fn skipped(job: &FioJob<'_>, region: u64) -> u64 {
     let bs = u64::from(job.workload.bs);
     let is_apart = matches!(job.phase, Phase::Pass(_)) && !job.workload.rw.is_random();

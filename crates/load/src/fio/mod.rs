@@ -14,7 +14,8 @@ mod tests;
 mod waiting;
 mod watch;
 
-pub use job::{Filename, FioJob, Phase, job_file};
+use job::job_file;
+pub use job::{Filename, FioJob, Phase};
 pub use json::{Direction, FioLatency, FioOutput, Percentiles, parse};
 pub use watch::FioWatch;
 
@@ -127,7 +128,7 @@ pub enum FioError {
     Failed {
         /// Its exit status.
         status: String,
-        /// Its own words, two lines at the most.
+        /// Its own words, two lines at most.
         words: String,
     },
     /// The stop flag was set.

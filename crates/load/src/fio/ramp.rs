@@ -19,7 +19,7 @@ const PART: usize = 64 << 10;
 /// How often fio has to report its progress for a rule: a little less often than the rule looks, because
 /// fio's reports are not exactly on time.
 fn status_interval(rule: &SteadyStateRule) -> Duration {
-    (steadystate::interval(&rule) + steadystate::interval(&rule) / 10).max(SHORTEST)
+    (steadystate::interval(rule) + steadystate::interval(rule) / 10).max(SHORTEST)
 }
 
 impl Fio {

@@ -169,8 +169,8 @@ fn complete_latency(part: &mut Map<String, Value>, source: &mut PercentileSource
     }
 }
 
-/// Whether completion takes no longer than submission and completion: under sqpoll with a ramp, fio 3.33
-/// printed a `clat` of 17 s beside a `lat` of 9 ms. The 64th allows for the width of its bins.
+/// True if completion takes no longer than submission and completion together: under sqpoll with a ramp, fio
+/// 3.33 printed a `clat` of 17 s beside a `lat` of 9 ms. The 64th allows for the width of its bins.
 fn possible(part: &Map<String, Value>) -> bool {
     let most_ns = part.get("lat_ns").map_or(0, |latency| count(latency, "max"));
     let median = |clat: &Value| {

@@ -140,7 +140,7 @@ fn named_plugin(plugin: &Path) -> Result<PathBuf, SpdkLack> {
     std::path::absolute(plugin).map_err(unreadable)
 }
 
-/// Where SPDK is built or installed, and what its packages and its own `make install` leave.
+/// Where SPDK is usually built, and where its packages and its own `make install` put it.
 fn known_places(home: Option<&OsStr>) -> Vec<PathBuf> {
     let own = home.map(Path::new).filter(|home| home.is_absolute()).map(|home| home.join("spdk/build/fio"));
     let others =
@@ -205,7 +205,7 @@ pub(super) fn filename(address: PciAddress, nsid: u32) -> String {
 /// # Errors
 /// [`SpdkLack::HugePages`] with the command that adds what is missing (on the drive's NUMA node, where there
 /// are several), or [`SpdkLack::NoHugetlbfs`].
-pub fn require_huge_pages(address: PciAddress, workload: &Workload) -> Result<(), SpdkLack> {
+pub(super) fn require_huge_pages(address: PciAddress, workload: &Workload) -> Result<(), SpdkLack> {
     require_huge_pages_in(Path::new("/sys"), Path::new("/proc"), address, workload)
 }
 

@@ -1,7 +1,7 @@
 //! The generator's clock: CLOCK_MONOTONIC in ns, read from the processor's time stamp counter where the
 //! kernel itself keeps time by it.
 //!
-//! `clock_gettime` costs some 80 instructions a read even in the vDSO, a counter read about 10; fio
+//! `clock_gettime` costs some 80 instructions per read even in the vDSO, a counter read about 10; fio
 //! prefers the counter for the same reason (`clocksource=cpu`). The kernel's choice of clock source `tsc`
 //! says that the counter is invariant and synchronous over all cores
 //! (arch/x86/kernel/tsc.c); under any other source `clock_gettime` is used.
@@ -19,11 +19,11 @@ struct Anchor {
     ns: u64,
 }
 
-/// A clock for one trial. Its rate is that of the kernel's clock from the process' first trial on.
+/// A clock for one trial. Its rate is that of the kernel's clock since the process's first trial.
 #[derive(Clone, Copy)]
 pub(crate) struct Clock {
     anchor: Anchor,
-    /// Nanoseconds in 2^32 ticks; 0 where the counter is not to be used.
+    /// Nanoseconds in 2^32 ticks; 0 if the counter must not be used.
     rate: u64,
 }
 
@@ -63,7 +63,7 @@ fn counts_ticks() -> bool {
 }
 
 /// One moment on two clocks: the middle of two reads of the outer one, and the read of the inner one between
-/// them. The tightest of some such pairs, for an interrupt between the reads, or a stop, would shift them.
+/// them. It is the tightest of several such pairs, because an interrupt between the reads would shift them.
 pub fn moment(outer: impl Fn() -> u64, inner: impl Fn() -> u64) -> (u64, u64) {
     let pair = |_| {
         let (before, between, after) = (outer(), inner(), outer());

@@ -17,7 +17,7 @@ pub(crate) struct Job<'a> {
     engine: Box<dyn Engine>,
     clock: Clock,
     offsets: Offsets,
-    /// Those of the pass before the window.
+    /// The offsets of the pass before the window.
     apart: Offsets,
     workload: &'a Workload,
     /// The first `free_count` are the slots that are not in flight.
@@ -30,8 +30,8 @@ pub(crate) struct Job<'a> {
     progress: &'a Progress,
 }
 
-/// The I/Os that a job has issued in a run so far, for others to see. On cache lines of its own: two of them,
-/// which processors fetch together.
+/// The I/Os that a job has issued in a run so far, for other threads to see. It has two cache lines of its
+/// own, which processors fetch together.
 #[derive(Default)]
 #[repr(align(128))]
 pub(crate) struct Progress(AtomicU64);
@@ -55,7 +55,7 @@ impl<'a> Job<'a> {
         }
         let engine = (spec.open)(&pool, depth)?;
         let blank = Request { op: Op::Read, slot: Slot(0), len: workload.bs, offset: 0, tag: 0 };
-        // Written to, so that no page of it is new in the window.
+        // Written to, so no page of it is new in the window.
         let mut done = vec![Completion { tag: 0, slot: Slot(0), result: Ok(0) }; depth as usize];
         done.clear();
         Ok(Job {
@@ -77,7 +77,7 @@ impl<'a> Job<'a> {
         self.engine.facts()
     }
 
-    /// Runs the closed loop in other places than the window will; the window's draws stay as they are.
+    /// Runs the closed loop at other offsets than the window will; the window's draws stay as they are.
     pub(crate) fn run_apart(&mut self, limit: Limit, stop: [&AtomicBool; 2]) -> Result<(), EngineError> {
         std::mem::swap(&mut self.offsets, &mut self.apart);
         let run = self.run(limit, &Begin::default(), stop);
@@ -85,8 +85,8 @@ impl<'a> Job<'a> {
         run
     }
 
-    /// Runs the closed loop until the limit, a failed I/O or `stop`, then waits for what is in flight, which
-    /// counts. The tally must be new or reset; nothing is allocated here. Out of line:
+    /// Runs the closed loop until the limit, a failed I/O or `stop`, then waits for the I/Os in flight, which
+    /// count. The tally must be new or reset; nothing is allocated here. It is out of line because
     /// `cargo xtask instructions` counts what happens in this function, by its name.
     #[inline(never)]
     pub(crate) fn run(
@@ -114,14 +114,14 @@ impl<'a> Job<'a> {
                 return Ok(());
             }
             self.done.clear();
-            // At the end one by one, so that each is stamped when it is seen, as fio does.
+            // At the end one by one: each is stamped when it is seen, as in fio.
             self.engine.wait(if running { complete_min.min(in_flight) } else { 1 }, &mut self.done)?;
             let now = self.clock.now_ns();
             self.tally.at(now);
             let freed = &mut self.free[self.free_count..];
-            for (completion, place) in self.done.iter().zip(freed) {
+            for (completion, free) in self.done.iter().zip(freed) {
                 self.tally.record(completion, bs, now);
-                *place = completion.slot;
+                *free = completion.slot;
             }
             self.free_count += self.done.len();
             if now >= deadline_ns || stop[0].load(Ordering::Relaxed) || stop[1].load(Ordering::Relaxed) {

@@ -1,5 +1,5 @@
-//! The point where the jobs of a trial meet their runner, so that counters can be read while no I/O
-//! is in flight.
+//! The barrier where the jobs of a trial meet their runner, so that counters can be read while no I/O is in
+//! flight.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -9,12 +9,13 @@ use std::time::Duration;
 #[derive(Default)]
 struct State {
     arrived: usize,
-    /// Those who sleep, or are about to.
+    /// The threads that sleep, or are about to.
     waiting: Vec<Thread>,
 }
 
-/// A barrier at which the runner, unlike the jobs, neither counts nor sleeps without limit. A job sleeps
-/// once: nobody's arrival wakes it, and it takes no lock when it is released, for its sleeps are counted.
+/// A barrier at which the runner, unlike the jobs, is not counted and does not sleep without limit. A job
+/// sleeps once, because its sleeps are counted: no arrival wakes it, and it takes no lock when it is
+/// released.
 #[derive(Default)]
 pub(crate) struct Meeting {
     state: Mutex<State>,
@@ -68,7 +69,7 @@ impl Meeting {
         waiting.iter().for_each(Thread::unpark);
     }
 
-    /// Lets everybody go on, now and at every later meeting.
+    /// Lets all threads go on, now and at every later meeting.
     pub(crate) fn dissolve(&self) {
         self.dissolved.store(true, Ordering::Release);
         let waiting = std::mem::take(&mut self.state().waiting);
@@ -86,7 +87,7 @@ mod tests {
         line.trim().parse().unwrap()
     }
 
-    /// Every arrival woke all jobs that had arrived, 16 times each of 64: polling looked like sleeping.
+    /// Every arrival woke all jobs that had arrived, 16 times each of 64, and polling looked like sleeping.
     #[test]
     fn a_job_of_many_sleeps_once_a_meeting() {
         const JOBS: usize = 64;

@@ -141,7 +141,7 @@ const SECOND: Duration = Duration::from_secs(1);
 /// When the jobs meet the runner's thread, with nothing in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Moment {
-    /// The pass begins, where there is one.
+    /// The pass begins, if there is one.
     Pass,
     /// It has ended, and the window begins.
     Window,

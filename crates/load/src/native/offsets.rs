@@ -8,8 +8,8 @@ use rand_xoshiro::{SplitMix64, Xoshiro256PlusPlus};
 
 /// The blocks of a target that a job works on, in units of `bs`.
 enum Pattern {
-    /// From `next` up to `end`, then from `start` again; reads and writes each have a place of their own, as
-    /// in fio.
+    /// From `next` up to `end`, then from `start` again; reads and writes each have a position of their own,
+    /// as in fio.
     Sequential { start: u64, end: u64, next: [u64; 2] },
     /// Every block alike.
     Uniform { blocks: u64 },
@@ -64,7 +64,7 @@ impl Offsets {
         Offsets { random, pattern, bs, base, mix }
     }
 
-    /// A sequence of the same kind in other places: other random ones, or from the middle of a sequential
+    /// A sequence of the same kind at other offsets: other random ones, or from the middle of a sequential
     /// job's region on.
     pub(crate) fn apart(workload: &Workload, base: u64, len: u64, job: u32, seed: u64) -> Offsets {
         let mut apart = Offsets::new(workload, base, len, job, !seed);
@@ -99,7 +99,7 @@ impl Offsets {
     }
 }
 
-/// Out of line, so that the common patterns need not save its registers.
+/// Out of line: the common patterns need not save its registers.
 #[inline(never)]
 fn zipf_block(random: &mut SplitMix64, blocks: u64, step: u64, ranks: &Zipf<f64>) -> u64 {
     let rank = (ranks.sample(random) as u64).clamp(1, blocks) - 1;

@@ -33,7 +33,7 @@ fn least(bin: usize) -> u64 {
 impl Recorder {
     pub(crate) fn new() -> Recorder {
         let mut counts = vec![0; BINS].into_boxed_slice();
-        // Touches every page, so that none is faulted in inside the window.
+        // Touches every page, so none is faulted in inside the window.
         counts.fill(std::hint::black_box(0));
         Recorder { counts }
     }

@@ -1,6 +1,6 @@
 //! I/Os over time, on one grid of slices for all jobs of a trial.
 //!
-//! The grid begins where the window does and its lines lie at multiples of a slice's length, so that the
+//! The grid begins with the window and its lines are at multiples of a slice's length, so the
 //! jobs' counts can be added slice by slice. An I/O belongs to the slice in which it was seen to complete.
 
 use iopj_core::Slice;

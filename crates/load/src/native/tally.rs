@@ -1,10 +1,10 @@
-//! What a job counts over its window.
+//! The counts of a job over its window.
 
 use super::recorder::Recorder;
 use super::slices::Slices;
 use iopj_engine::{Completion, IoError, Op};
 
-/// What a job has counted over its window.
+/// The counts of a job over its window.
 pub(crate) struct Tally {
     /// Latencies in ns of whole I/Os: reads, writes.
     pub(crate) latency: [Recorder; 2],
@@ -13,7 +13,7 @@ pub(crate) struct Tally {
     pub(crate) min_ns: u64,
     pub(crate) max_ns: u64,
     pub(crate) short_ios: u64,
-    /// Failed I/Os by error; a handful of kinds at the most.
+    /// Failed I/Os by error; there are a few kinds at most.
     pub(crate) errors: Vec<(IoError, u64)>,
     pub(crate) issued: u64,
     /// Short and failed I/Os: reads, writes.
@@ -25,7 +25,7 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    /// An empty tally, its memory in place: making it costs some 100 page faults, which belong before the
+    /// An empty tally with its memory in place: making it costs some 100 page faults, which belong before the
     /// window.
     pub(crate) fn new() -> Tally {
         Tally {
@@ -60,7 +60,7 @@ impl Tally {
         self.slices.start(begin_ns);
     }
 
-    /// What is recorded next was seen at `now_ns`.
+    /// The completions recorded next were seen at `now_ns`.
     #[inline]
     pub(crate) fn at(&mut self, now_ns: u64) {
         self.last_ns = now_ns;

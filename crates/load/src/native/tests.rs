@@ -99,10 +99,20 @@ fn spec<'a>(workload: &'a Workload, open: &'a OpenEngine<'a>) -> JobSpec<'a> {
     }
 }
 
+fn sim(options: SimOptions) -> impl Fn(&Rc<Pool>, u32) -> Result<Box<dyn Engine>, EngineError> + Sync {
+    move |pool, depth| Ok(Box::new(Sim::open(pool, depth, options)))
+}
+
+/// Engines whose first wait takes `first`.
+fn slow(first: Duration) -> impl Fn(&Rc<Pool>, u32) -> Result<Box<dyn Engine>, EngineError> + Sync {
+    move |_, depth| {
+        let engine = AtOnce(Vec::with_capacity(depth as usize));
+        Ok(Box::new(Slow { engine, next: first }))
+    }
+}
+
 fn run_sim(workload: &Workload, options: SimOptions) -> Result<Run, NativeError> {
-    let open = |pool: &Rc<Pool>, depth: u32| -> Result<Box<dyn Engine>, EngineError> {
-        Ok(Box::new(Sim::open(pool, depth, options)))
-    };
+    let open = sim(options);
     let spec = spec(workload, &open);
     let mut brackets = 0;
     let mut bracket = |_, tids: &[i32]| {
@@ -139,9 +149,7 @@ fn every_io_is_counted_once() {
 
 #[test]
 fn a_pass_before_the_window_is_in_none_of_its_counts() {
-    let open = |pool: &Rc<Pool>, depth: u32| -> Result<Box<dyn Engine>, EngineError> {
-        Ok(Box::new(Sim::open(pool, depth, SimOptions { short_ppm: 500_000, ..SimOptions::default() })))
-    };
+    let open = sim(SimOptions { short_ppm: 500_000, ..SimOptions::default() });
     let workload = workload();
     let spec = JobSpec { has_pass: true, ..spec(&workload, &open) };
     let mut moments = Vec::new();
@@ -154,9 +162,7 @@ fn a_pass_before_the_window_is_in_none_of_its_counts() {
     assert_eq!(run.pass_ios, 3 * (4096 / 3));
     assert_eq!((run.issued.iter().sum::<u64>(), run.short_ios + run.ios()), (3000, 3000));
     // A pass that fails is a trial that fails, and nobody waits for ever.
-    let open = |pool: &Rc<Pool>, depth: u32| -> Result<Box<dyn Engine>, EngineError> {
-        Ok(Box::new(Sim::open(pool, depth, SimOptions { error_ppm: 900_000, ..SimOptions::default() })))
-    };
+    let open = sim(SimOptions { error_ppm: 900_000, ..SimOptions::default() });
     let spec = JobSpec { open: &open, ..spec };
     let failed =
         super::run(&spec, &AtomicBool::new(false), &mut |_, _| Ok(()), &mut || {}).err().unwrap().to_string();
@@ -167,10 +173,7 @@ fn a_pass_before_the_window_is_in_none_of_its_counts() {
 /// was unproven.
 #[test]
 fn a_pass_on_a_slow_disk_has_the_rounds_that_show_hybrid() {
-    let open = |_: &Rc<Pool>, depth: u32| -> Result<Box<dyn Engine>, EngineError> {
-        let engine = AtOnce(Vec::with_capacity(depth as usize));
-        Ok(Box::new(Slow { engine, next: Duration::from_millis(500) }))
-    };
+    let open = slow(Duration::from_millis(500));
     let workload = Workload { length: Length::Ios(10), ..Workload::default() };
     let spec = JobSpec { has_pass: true, ..spec(&workload, &open) };
     let run = run(&spec, &AtomicBool::new(false), &mut |_, _| Ok(()), &mut || {}).unwrap();
@@ -209,9 +212,7 @@ fn an_engine_that_does_not_open_fails_the_trial() {
 
 #[test]
 fn stop_ends_a_trial_without_end() {
-    let open = |pool: &Rc<Pool>, depth: u32| -> Result<Box<dyn Engine>, EngineError> {
-        Ok(Box::new(Sim::open(pool, depth, SimOptions::default())))
-    };
+    let open = sim(SimOptions::default());
     let workload = Workload { length: Length::Runtime(Duration::from_secs(3600)), ..workload() };
     let spec = spec(&workload, &open);
     let stop = AtomicBool::new(false);
@@ -234,9 +235,7 @@ fn a_cpu_that_is_not_there_is_named() {
 
 #[test]
 fn a_panic_of_the_runner_lets_the_jobs_end() {
-    let open = |pool: &Rc<Pool>, depth: u32| -> Result<Box<dyn Engine>, EngineError> {
-        Ok(Box::new(Sim::open(pool, depth, SimOptions::default())))
-    };
+    let open = sim(SimOptions::default());
     let workload = workload();
     let spec = spec(&workload, &open);
     let panicked = catch_unwind(AssertUnwindSafe(|| {
@@ -254,10 +253,7 @@ fn a_ramp_that_is_steady_ends_and_one_that_never_is_makes_the_trial_unsteady() {
     };
     let workload = Workload { length: Length::Ios(100), ..workload() };
     let run_for = |rule, first: Duration| {
-        let open = |_: &Rc<Pool>, depth: u32| -> Result<Box<dyn Engine>, EngineError> {
-            let engine = AtOnce(Vec::with_capacity(depth as usize));
-            Ok(Box::new(Slow { engine, next: first }))
-        };
+        let open = slow(first);
         let spec = JobSpec { steadystate: rule, ..spec(&workload, &open) };
         run(&spec, &AtomicBool::new(false), &mut |_, _| Ok(()), &mut || {}).unwrap()
     };

@@ -445,8 +445,8 @@ fn foreign_and_truncated_files_are_refused_by_name_and_nothing_is_written() {
     let old = whole.replace("fio-3.33", "fio-2.2.10");
     let nameless = whole.replace("fio-3.33", "perf");
     for (content, part) in [
-        (whole.as_bytes()[..whole.len() - 9].to_vec(), "is no JSON (EOF"),
-        ([whole.as_bytes(), b"\n{\"jobs\":"].concat(), "is no JSON (EOF"),
+        (whole.as_bytes()[..whole.len() - 9].to_vec(), "is not JSON (EOF"),
+        ([whole.as_bytes(), b"\n{\"jobs\":"].concat(), "is not JSON (EOF"),
         (b"{}".to_vec(), "holds no jobs"),
         (b"{\"jobs\":[7]}".to_vec(), "no object"),
         (b"time,iops\n1,2\n".to_vec(), "holds no JSON"),

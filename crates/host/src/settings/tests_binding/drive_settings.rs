@@ -114,11 +114,11 @@ fn the_latency_that_power_states_may_take_is_put_back() {
         });
     }
     let text = "bus/pci/devices/0000:01:00.0/nvme/power/pm_qos_latency_tolerance_us";
-    let kept: DriveSetting = text.parse().unwrap();
-    assert_eq!(kept, DriveSetting::Tolerance(address()));
+    let setting: DriveSetting = text.parse().unwrap();
+    assert_eq!(setting, DriveSetting::Tolerance(address()));
     assert_eq!(
         ["0", "2147483647", "auto", "2147483648", "-1", "-0", "+1", "01", "", "1 "]
-            .map(|old| kept.accepts(old)),
+            .map(|old| setting.accepts(old)),
         [true, true, true, false, false, false, false, false, false, false]
     );
 }
@@ -264,8 +264,8 @@ fn a_path_of_a_multipath_disk_is_woken_by_its_head() {
     fixture.write(&format!("{controller}/serial"), "S-1");
     fixture.write("dev/nvme0/02", "4");
     fixture.write("dev/nvme0/working", "2");
-    let stands = DriveSetting::current(&fixture.host(), address(), &[]);
-    assert_eq!(stands, [(DriveSetting::Feature(address(), Feature::PowerState), "0x2".to_owned())]);
+    let current = DriveSetting::current(&fixture.host(), address(), &[]);
+    assert_eq!(current, [(DriveSetting::Feature(address(), Feature::PowerState), "0x2".to_owned())]);
     // Features that another drive could get are not kept.
     fixture.write(&format!("{controller}/serial"), "                    \n");
     assert_eq!(DriveSetting::current(&fixture.host(), address(), &[]), []);
