@@ -116,11 +116,11 @@ fn a_study_that_bypasses_the_kernel_needs_an_nvme_drive_and_no_passthrough() {
     let folder = folder();
     for device in ["virtio", "null_blk"] {
         let output = lab_run(folder.path(), "bypass-lab", &[], &format!("--kernel 6.18 --device {device}"));
-        refused(&output, &["bypass the kernel", "give the guest --device nvme"]);
+        refused(&output, &["kernel-bypass paths", "give the guest --device nvme"]);
     }
     let change = [("\"posix-sio/syscall/interrupt\"", "\"nvme-passthrough/syscall/poll\"")];
     let output = lab_run(folder.path(), "bypass-lab", &change, "--kernel 6.18");
-    refused(&output, &["nvme-passthrough beside other paths", "make two studies"]);
+    refused(&output, &["nvme-passthrough and other paths", "split it into two studies"]);
 }
 
 #[test]
@@ -209,5 +209,5 @@ fn a_study_that_bypasses_the_kernel_boots_with_none_that_does_not() {
 fn a_study_that_cannot_be_had_in_a_guest_is_named_among_others() {
     let folder = with_studies(&["ring-lab", "bypass-lab"]);
     let line = "ring-lab.toml bypass-lab.toml --device virtio";
-    several_refused(folder.path(), line, &["bypass-lab.toml: the study has paths that bypass the kernel"]);
+    several_refused(folder.path(), line, &["bypass-lab.toml: the study has kernel-bypass paths"]);
 }
