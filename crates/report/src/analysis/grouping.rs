@@ -1,5 +1,5 @@
-//! Things with the same key together, in the order in which the keys first appear; and the key that the cells of
-//! one table or map share.
+//! Things with the same key together, in the order in which the keys first appear; and the key that the cells
+//! of one table or map share.
 
 use iopj_core::{IoPath, Workload};
 use iopj_store::{Generator, Trial};

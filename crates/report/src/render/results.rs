@@ -1,5 +1,5 @@
-//! The columns of a table of results, one list for terminal, CSV, LaTeX and Parquet: what each is called, what
-//! its value is, and how that is written.
+//! The columns of a table of results, one list for terminal, CSV, LaTeX and Parquet: what each is called,
+//! what its value is, and how that is written.
 
 use super::number::{decimal, four_digits, percent, thousands, uncertainty};
 use super::text::settings;

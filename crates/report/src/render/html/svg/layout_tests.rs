@@ -310,7 +310,9 @@ impl Data {
 /// without any shape.
 fn name() -> impl Strategy<Value = String> {
     prop_oneof![
-        4 => proptest::sample::select(vec!["libaio", "posix-sio interrupt", "io_uring syscall/poll+registered", "nvme-passthrough sqpoll"])
+        4 => proptest::sample::select(vec![
+            "libaio", "posix-sio interrupt", "io_uring syscall/poll+registered", "nvme-passthrough sqpoll",
+        ])
             .prop_map(str::to_owned),
         2 => "[a-z_]{3,12} [a-z]{5,9}/[a-z]{4,9} (scheduler|nr_requests)=[ -~]{0,50}",
         1 => "[MW@ ]{1,60}",
